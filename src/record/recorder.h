@@ -1,0 +1,47 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+
+#include "record/run.h"
+
+namespace gradsync {
+
+/// Writes one run: rows go to `<output>.journal` as they come, `finish` builds the HDF5 file from it.
+///
+/// One recorder a run, on rank 0, called between iterations (never inside the timed region). What
+/// `acknowledged()` counts survives a kill −9 at any instant. A journal is left behind by every end
+/// but a successful `finish`; gradsync-report reads it as readily as the file.
+class Recorder {
+ public:
+  /// Creates the journal (O_EXCL) and writes `info` to it.
+  /// Throws Error: kCannotCreate if `output` or its journal exists, or the folder is missing or not
+  /// writable; kInputOutput if a write fails.
+  Recorder(std::filesystem::path output, const RunInfo& info);
+  ~Recorder();
+  Recorder(const Recorder&) = delete;
+  Recorder& operator=(const Recorder&) = delete;
+
+  /// Append; fdatasync when the last one is at least `sync_interval_s` (1 s) old.
+  /// Throw Error kInputOutput: the row is then not acknowledged, all earlier ones are kept.
+  void add(const IterationRow& row);
+  void add(const EpochRow& row);
+  void add(const VerificationRow& row);
+
+  /// Forces what was added to the disk.
+  void sync();
+
+  /// Iterations that are on the disk.
+  std::int64_t acknowledged() const;
+
+  /// Marks the end, builds `<output>` as temporary file, fsync, rename (never over an existing
+  /// file), reads it back, then removes the journal. Throws Error kInputOutput or kCannotCreate; the
+  /// journal is then complete and kept, and no half-written HDF5 file remains.
+  void finish(RunStatus status);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace gradsync

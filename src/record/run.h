@@ -1,0 +1,147 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
+
+/// What one run records, free of any file format. docs/file-format.md describes the file.
+/// Times are seconds in float64; a value that was not measured is NaN, never 0.
+namespace gradsync {
+
+inline constexpr std::string_view kRunSchema = "gradsync-run/1";
+inline constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
+
+/// The phases of one iteration of one rank, `/time/<name>[iteration, rank]`.
+/// With C the union of its compute intervals, K the union of its communication intervals and W the
+/// iteration: compute = |C|, comm_busy = |K|, hidden = |C ∩ K|, exposed = |K \ C| and
+/// other = W − |C ∪ K|, so compute + exposed + other = W. `data` (waiting for the loader) is part
+/// of other, `wait` (above the shortest duration of the same collective) is part of comm_busy.
+enum class Phase : std::size_t {
+  kIteration, kData, kForward, kBackward, kOptimizer, kCompute, kCommBusy, kHidden, kExposed, kWait,
+  kOther
+};
+inline constexpr std::array<std::string_view, 11> kPhaseNames = {
+    "iteration", "data",   "forward", "backward", "optimizer", "compute",
+    "comm_busy", "hidden", "exposed", "wait",     "other"};
+inline constexpr std::size_t kPhases = kPhaseNames.size();
+
+/// What travels, `/traffic/<name>[iteration, rank]`, in bytes through the rank's link by the
+/// formulas of docs/numbers.md.
+enum class Traffic : std::size_t { kGradients, kParameters, kBuffers, kInputs, kMetrics, kControl };
+inline constexpr std::array<std::string_view, 6> kTrafficNames = {
+    "gradients", "parameters", "buffers", "inputs", "metrics", "control"};
+inline constexpr std::size_t kTrafficCategories = kTrafficNames.size();
+
+/// The kinds of collective a bucket can be, `/bucket/kind[iteration, bucket]`.
+enum class CollectiveKind : std::uint8_t {
+  kAllReduce, kBroadcast, kReduce, kGather, kScatter, kAllGather, kBarrier
+};
+inline constexpr std::array<std::string_view, 7> kCollectiveNames = {
+    "allreduce", "broadcast", "reduce", "gather", "scatter", "allgather", "barrier"};
+
+struct ConfigEntry {
+  std::string name, value;
+  std::string source;  ///< "command line", "environment", "job file", "site file" or "default"
+};
+
+struct NamedText {
+  std::string name, value;
+};
+
+/// Where one rank ran.
+struct RankPlace {
+  std::int32_t rank = 0;
+  std::int32_t local_rank = 0;
+  std::string host;
+  std::string device;       ///< "cpu: AMD EPYC …" or the GPU's name
+  std::string device_uuid;  ///< empty on the CPU
+  std::string affinity;     ///< the cores it may use, as the kernel lists them: "0-1"
+  std::int32_t threads = 0;
+  double clock_offset_s = kNotMeasured;  ///< add to this rank's clock to read rank 0's
+  double clock_uncertainty_s = kNotMeasured;
+};
+
+/// Everything known before the first iteration.
+struct RunInfo {
+  std::string run_id;        ///< a UUID
+  std::string created;       ///< ISO 8601, UTC
+  std::string command_line;
+  std::vector<ConfigEntry> config;
+  std::vector<NamedText> provenance;
+  std::vector<RankPlace> topology;  ///< one entry a rank, in order of rank
+};
+
+/// One collective of one rank, in seconds since the start of that rank's iteration.
+struct BucketTimes {
+  double ready_s = kNotMeasured;  ///< its last gradient was there
+  double start_s = kNotMeasured;  ///< the collective began
+  double end_s = kNotMeasured;    ///< its result was there
+};
+
+struct BucketShape {
+  std::int64_t bytes = 0;  ///< payload of one rank
+  CollectiveKind kind = CollectiveKind::kAllReduce;
+};
+
+/// What one rank measured in one iteration.
+struct RankIteration {
+  double begin_s = kNotMeasured;  ///< start of the iteration since the start of the run, rank 0's clock
+  std::array<double, kPhases> time_s;
+  double loss = kNotMeasured;     ///< mean over the rank's own samples
+  std::int64_t correct = 0;       ///< of its own samples
+  std::array<std::int64_t, kTrafficCategories> traffic_bytes{};
+  std::vector<BucketTimes> buckets;  ///< as many as IterationRow::buckets
+
+  RankIteration() { time_s.fill(kNotMeasured); }
+  double& operator[](Phase phase) { return time_s[static_cast<std::size_t>(phase)]; }
+  double operator[](Phase phase) const { return time_s[static_cast<std::size_t>(phase)]; }
+};
+
+/// One iteration of all ranks.
+struct IterationRow {
+  std::int64_t iteration = 0;  ///< from 0, over all epochs
+  std::int64_t epoch = 0;      ///< from 0
+  std::int64_t step = 0;       ///< from 0, in the epoch
+  double learning_rate = kNotMeasured;
+  std::int64_t samples = 0;    ///< of the global batch
+  bool warmup = false;
+  std::vector<BucketShape> buckets;
+  std::vector<RankIteration> ranks;
+};
+
+/// One rank at the end of one epoch. Test values are NaN where it was not evaluated.
+struct RankEpoch {
+  double train_loss = kNotMeasured, train_accuracy = kNotMeasured;
+  double test_loss = kNotMeasured, test_accuracy = kNotMeasured;
+  double training_time_s = kNotMeasured;  ///< its iterations without waiting for data
+  double running_time_s = kNotMeasured;   ///< wall time of the epoch, evaluation left out
+  double evaluation_time_s = kNotMeasured;
+};
+
+struct EpochRow {
+  std::int64_t epoch = 0;
+  std::int64_t iterations = 0;     ///< of this epoch
+  std::string order_digest;        ///< of the order of the images: equal in two epochs = same order
+  std::vector<RankEpoch> ranks;
+};
+
+/// One line of `--verify-modes`.
+struct VerificationRow {
+  std::string mode;
+  bool passed = false;
+  bool ranks_equal = false;           ///< parameter hashes equal on all ranks
+  double difference = kNotMeasured;   ///< largest |a − b| to the reference mode
+  double tolerance = kNotMeasured;
+  std::string parameter_hash;
+};
+
+/// `status` of a run file.
+enum class RunStatus { kRunning, kComplete, kPartial, kFailed };
+inline constexpr std::array<std::string_view, 4> kRunStatusNames = {"running", "complete", "partial",
+                                                                    "failed"};
+
+}  // namespace gradsync

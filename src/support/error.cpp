@@ -1,0 +1,50 @@
+#include "support/error.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <new>
+
+namespace gradsync {
+
+namespace {
+
+// LibTorch's CPU allocator throws a plain c10::Error, so its words are all there is to go by.
+bool reads_like_out_of_memory(const std::string& text) {
+  return text.find("not enough memory") != std::string::npos ||
+         text.find("out of memory") != std::string::npos ||
+         text.find("can't allocate memory") != std::string::npos;
+}
+
+}  // namespace
+
+std::string describe(const std::string& program, const Error& error) {
+  std::string text = program + ": " + error.what();
+  if (!error.fix().empty()) text += "\n  fix: " + error.fix();
+  return text;
+}
+
+Error current_error() {
+  try {
+    throw;
+  } catch (const Error& error) {
+    return error;
+  } catch (const std::bad_alloc&) {
+    return Error(ExitCode::kOutOfMemory, "out of memory", "lower --batch-per-rank");
+  } catch (const std::exception& error) {
+    if (reads_like_out_of_memory(error.what()))
+      return Error(ExitCode::kOutOfMemory, error.what(), "lower --batch-per-rank");
+    return Error(ExitCode::kInternal, std::string("unexpected: ") + error.what());
+  } catch (...) {
+    return Error(ExitCode::kInternal, "unexpected exception of unknown type");
+  }
+}
+
+void print_error(const std::string& program, const Error& error) {
+  std::fflush(stdout);
+  std::fprintf(stderr, "%s\n", describe(program, error).c_str());
+}
+
+std::string errno_text() { return std::strerror(errno); }
+
+}  // namespace gradsync

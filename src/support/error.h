@@ -1,0 +1,74 @@
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace gradsync {
+
+/// Exit codes of every program (sysexits.h where one fits; 80 and up are ours).
+/// MPI delivers them with MPI_Abort, so all ranks of a job leave with the same one.
+enum class ExitCode : int {
+  kOk = 0,
+  kCheckFailed = 1,        ///< a verification or a threshold failed
+  kInternal = 70,          ///< a defect in gradsync itself
+  kUsage = 64,             ///< an option, a job file or their combination
+  kBadData = 65,           ///< an input file exists and is wrong
+  kNoInput = 66,           ///< an input file is missing
+  kEnvironment = 69,       ///< launch, binding, versions
+  kCannotCreate = 73,      ///< an output exists or cannot be made
+  kInputOutput = 74,       ///< a write or a read failed
+  kStoppedEarly = 75,      ///< stopped on request; resume
+  kNumbers = 80,           ///< NaN or infinity, or replicas that differ
+  kOutOfMemory = 81,
+  kHang = 86,
+  kRanksDisagree = 87,
+};
+
+/// An error a person can act on.
+/// `what()` says what is wrong and where (file, option, value, rank); `fix()` says what to do about
+/// it, as a command where there is one.
+class Error : public std::runtime_error {
+ public:
+  Error(ExitCode code, const std::string& what, std::string fix = {})
+      : std::runtime_error(what), code_(code), fix_(std::move(fix)) {}
+
+  ExitCode code() const { return code_; }
+  int exit_code() const { return static_cast<int>(code_); }
+  const std::string& fix() const { return fix_; }
+
+ private:
+  ExitCode code_;
+  std::string fix_;
+};
+
+/// The text every program prints for an error: "program: what" and, on a second line, the fix.
+std::string describe(const std::string& program, const Error& error);
+
+/// Turns whatever is in flight into an Error: ours as it is, std::bad_alloc and LibTorch's
+/// out-of-memory text as kOutOfMemory, anything else as kInternal. Call it inside a catch block.
+Error current_error();
+
+/// Calls `body` and returns its exit code; prints an escaping error to stderr and returns its code.
+/// For programs without MPI; those with it use `Session`.
+template <typename Body>
+int run_program(const std::string& program, Body&& body);
+
+/// Prints `describe(program, error)` to stderr.
+void print_error(const std::string& program, const Error& error);
+
+/// strerror(errno) of the calling thread.
+std::string errno_text();
+
+template <typename Body>
+int run_program(const std::string& program, Body&& body) {
+  try {
+    return body();
+  } catch (...) {
+    const Error error = current_error();
+    print_error(program, error);
+    return error.exit_code();
+  }
+}
+
+}  // namespace gradsync

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cmath>
+#include <iosfwd>
+#include <limits>
+#include <string>
+#include <vector>
+
+namespace gradsync {
+
+/// One value of a table: a text, or a number that keeps full precision for machine formats and is
+/// rounded to `decimals` for people. NaN means "not measured" and prints as n/a, never as 0.
+struct Cell {
+  std::string text;
+  double number = std::numeric_limits<double>::quiet_NaN();
+  int decimals = -1;  ///< digits behind the point for people; -1 marks a text cell
+
+  Cell() = default;
+  Cell(std::string value) : text(std::move(value)) {}
+  Cell(const char* value) : text(value) {}
+  static Cell of(double value, int decimals_shown);
+  static Cell count(double value) { return of(value, 0); }
+
+  bool is_number() const { return decimals >= 0; }
+  /// What a person reads.
+  std::string shown() const;
+};
+
+struct Column {
+  std::string name;  ///< machine name with its unit, e.g. `iteration_mean_ms`
+  std::string head;  ///< what a person reads above the column, unit included
+  bool left = false; ///< texts read from the left, numbers align right
+};
+
+/// A result in rows and columns, free of any output format.
+struct Table {
+  std::string name;                ///< file name and JSON key, e.g. `modes`
+  std::string title;
+  std::vector<std::string> notes;  ///< how the numbers were computed, n, what was left out
+  std::vector<Column> columns;
+  std::vector<std::vector<Cell>> rows;
+
+  /// Appends a row. Requires as many cells as columns (throws Error kInternal otherwise).
+  void add(std::vector<Cell> row);
+};
+
+/// Aligned plain text: title, head, rule, rows, notes.
+void print_text(std::ostream& out, const Table& table);
+
+/// Columns a text takes on a terminal: UTF-8 code points, not bytes.
+std::size_t display_width(const std::string& text);
+
+/// `text` filled with spaces to `width` columns, on the left or on the right.
+std::string padded(const std::string& text, std::size_t width, bool left);
+
+}  // namespace gradsync
