@@ -1,19 +1,26 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
+
+#include "support/error.h"
+#include "support/parse.h"
 
 namespace gradsync {
 
 /// One option, declared once: it gives the command line, the environment variable GRADSYNC_<NAME>,
 /// the key of job and site files, the line of --help and the line of --print-config.
+/// A switch NAME is turned on by --NAME and off by --no-NAME, so its name does not begin with
+/// "no-".
 struct OptionSpec {
   std::string name;           ///< "batch-per-rank"
   std::string value_name;     ///< "N", "SIZE", "fp32|bf16"; empty for a switch
-  std::string default_value;  ///< as text; a switch has "false"
+  std::string default_value;  ///< as text; a switch has "false" or "true"
   std::string help;           ///< with unit and range
-  std::string group;          ///< heading in --help
+  std::string group;          ///< heading in --help; the options of a group stand together
+  bool repeatable = false;    ///< may be given several times in one place: values joined by '\n'
 };
 
 using OptionTable = std::vector<OptionSpec>;
@@ -21,7 +28,7 @@ using OptionTable = std::vector<OptionSpec>;
 struct OptionValue {
   std::string value;
   std::string source;  ///< "command line", "environment", "job file", "site file", "default"
-  std::string where;   ///< variable or file:line, for messages
+  std::string where;   ///< "--lr", "GRADSYNC_LR", "jobs/demo.cfg:12" or "default", for messages
 };
 
 /// Resolved values by name; every option of the table is in it.
@@ -33,35 +40,63 @@ struct ParsedCommandLine {
   bool help = false, version = false, print_config = false;
 };
 
-/// Reads the command line (Boost.Program_options), then the environment, the job file (--config FILE)
-/// and the site file (--site FILE, else ${XDG_CONFIG_HOME:-~/.config}/gradsync/site.cfg if it is
-/// there), in that precedence, over the defaults. `--help`, `--version`, `--print-config`, `--config`
-/// and `--site` are added to every table. Positional arguments are an error unless `positional_name`
-/// is given. An unknown option, GRADSYNC_* variable or key is an Error kUsage that names the nearest.
-ParsedCommandLine resolve_options(const OptionTable& table, int argc, const char* const* argv,
-                                  const std::string& positional_name = {});
+/// What is done with a GRADSYNC_* variable or a key of the site file that the table does not have.
+/// Both are shared by the programs of the suite and carry the trainer's names, so the trainer
+/// rejects what it does not know (it is misspelt) and the other programs take what is theirs.
+enum class Foreign { kIgnore, kReject };
 
-/// The text of --help: `usage`, examples that work, the options by group, the exit codes.
-std::string help_text(const std::string& usage, const std::string& examples, const OptionTable& table);
+/// Reads the command line (Boost.Program_options), then the environment, the job file (--config
+/// FILE, else GRADSYNC_CONFIG) and the site file (--site FILE, else GRADSYNC_SITE, else
+/// ${XDG_CONFIG_HOME:-~/.config}/gradsync/site.cfg if it is there), in that precedence, over the
+/// defaults. `--help`, `--version`, `--print-config`, `--config` and `--site` are added to every
+/// table; with --help or --version nothing but the command line is read. An empty variable counts
+/// as unset. Positional arguments are an error unless `positional_name` is given. An unknown or
+/// abbreviated option, or an unknown key of a job file, is an Error kUsage that names the nearest,
+/// and so is an option given twice; see Foreign for variables and site files.
+ParsedCommandLine resolve_options(const OptionTable& table, int argc, const char* const* argv,
+                                  const std::string& positional_name = {},
+                                  Foreign foreign = Foreign::kIgnore);
+
+/// Throws Error kUsage for a GRADSYNC_* variable that is no option of `known` (GRADSYNC_CONFIG,
+/// _SITE and _MAX_RESTARTS, which belongs to the Slurm templates, are always known).
+void reject_unknown_variables(const OptionTable& known);
+
+/// GRADSYNC_BATCH_PER_RANK for "batch-per-rank".
+std::string variable_name(const std::string& option);
+
+/// The names of a table, in its order.
+std::vector<std::string> option_names(const OptionTable& table);
+
+/// The text of --help: `usage`, examples that work (one command a line), the options by group, the
+/// precedence and the exit codes, in at most 100 columns. Ends with a newline.
+std::string help_text(const std::string& usage, const std::string& examples,
+                      const OptionTable& table);
 
 /// The text of --print-config: name = value  # source, in the order of the table. It is a valid job
 /// file.
 std::string config_text(const OptionTable& table, const OptionValues& values);
 
-/// Typed access with checks. All throw Error kUsage naming the option, the value, where it came from
-/// and the range. Sizes take B, KiB, MiB, GiB, kB, MB, GB; times take ms, s, m, h; numbers are finite.
+/// Typed access with checks. All throw Error kUsage naming the option, the value, where it came
+/// from and the range (both ends belong to it). Forms of values: support/parse.h.
 std::int64_t integer_option(const OptionValues& values, const std::string& name, std::int64_t low,
                             std::int64_t high);
 double number_option(const OptionValues& values, const std::string& name, double low, double high);
 std::int64_t size_option(const OptionValues& values, const std::string& name, std::int64_t low,
                          std::int64_t high);
-double duration_option(const OptionValues& values, const std::string& name, double low_s, double high_s);
+double duration_option(const OptionValues& values, const std::string& name, double low_s,
+                       double high_s);
 bool switch_option(const OptionValues& values, const std::string& name);
+/// The value as it is.
+std::string text_option(const OptionValues& values, const std::string& name);
 /// One of `choices`; else the error names the nearest.
 std::string choice_option(const OptionValues& values, const std::string& name,
                           const std::vector<std::string>& choices);
+/// The values of a repeatable option, in the order given.
+std::vector<std::string> list_option(const OptionValues& values, const std::string& name);
 
-/// The entry of `candidates` nearest to `text` by edit distance, or "" if none is near.
-std::string nearest(const std::string& text, const std::vector<std::string>& candidates);
+/// The Error that the functions above throw, for checks of a program's own: `why` is the end of a
+/// sentence that begins with the place, e.g. "must divide by 4".
+Error option_error(const OptionValues& values, const std::string& name, const std::string& why,
+                   const std::string& fix = {});
 
 }  // namespace gradsync

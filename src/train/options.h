@@ -11,49 +11,58 @@ namespace gradsync {
 /// The trainer's settings, all checked: every value below is in its range when `train_options`
 /// returns. The texts of --help and the names of the options stand in options.cpp, once.
 struct TrainOptions {
-  std::string sync = "ddp";             ///< --sync, a name of sync_modes()
+  std::string sync = "ddp";  ///< --sync, a name of sync_modes()
   std::string model = "resnet18";
   std::string data = "data/cifar-10";
-  std::string output;                   ///< --output FILE.h5; empty: nothing is recorded
+  std::string output;  ///< --output FILE.h5; empty: nothing is recorded
   std::int64_t epochs = 1;
-  std::int64_t iterations = 0;          ///< 0: no limit; else the whole run ends after so many
-  std::int64_t warmup = 2;              ///< iterations flagged as warm-up
-  std::int64_t batch_per_rank = 128;    ///< exactly one of the two is given by the user;
-  std::int64_t batch_global = 0;        ///< resolve_batch() fills in the other
+  std::int64_t iterations = 0;        ///< 0: no limit; else the whole run ends after so many
+  std::int64_t warmup = 2;            ///< iterations flagged as warm-up
+  std::int64_t batch_per_rank = 128;  ///< at most one of the two is given by the user, the other
+  std::int64_t batch_global = 0;      ///< is 0 until resolve_batch() fills it in
   std::int64_t accumulate = 1;
-  double learning_rate = 0.1;           ///< --lr
+  double learning_rate = 0.1;  ///< --lr
   double momentum = 0.9;
   double weight_decay = 5e-4;
-  std::string granularity = "flat";     ///< tensor | flat
+  std::string granularity = "flat";  ///< tensor | flat
   std::int64_t first_bucket_bytes = 1 << 20;
   std::int64_t bucket_cap_bytes = 25 << 20;
-  std::string wire_dtype = "fp32";      ///< fp32 | bf16 | fp16
-  std::string precision = "fp32";       ///< fp32 | bf16 | auto
-  std::string layout = "nhwc";          ///< nchw | nhwc | auto
-  std::int64_t threads = 0;             ///< 0: the cores this rank may use over the ranks that share them
+  std::string wire_dtype = "fp32";  ///< fp32 | bf16 | fp16
+  std::string precision = "fp32";   ///< fp32 | bf16 | auto
+  std::string layout = "nhwc";      ///< nchw | nhwc | auto
+  std::int64_t threads = 0;  ///< 0: the cores this rank may use over the ranks that share them
   std::int64_t loader_threads = 1;
-  std::int64_t prefetch = 4;            ///< batches
+  std::int64_t prefetch = 4;  ///< batches
   std::uint64_t seed = 1;
   bool augment = true;
-  bool set_epoch = true;                ///< --no-set-epoch
-  std::string last_batch = "pad";       ///< pad | drop
-  std::string evaluate = "shard";       ///< shard | each-rank | none
+  bool set_epoch = true;           ///< --no-set-epoch
+  std::string last_batch = "pad";  ///< pad | drop
+  std::string evaluate = "shard";  ///< shard | each-rank | none
   std::int64_t log_every = 20;
   bool verify_modes = false;
-  std::string verify = "init";          ///< off | init | all
-  double timeout_s = 0;                 ///< 0: max(60 s, 20 × median iteration)
-  std::string inject_fault;             ///< KIND@RANK:ITERATION, for tests
+  std::string verify = "init";  ///< off | init | all
+  double timeout_s = 0;         ///< 0: max(60 s, 20 × median iteration)
+  std::string inject_fault;     ///< KIND@RANK:ITERATION, for tests
 };
+
+/// The names that --sync and --model take, in the order of --help. The registries of the modes and
+/// of the networks are tested to hold the same.
+const std::vector<std::string>& sync_mode_names();
+const std::vector<std::string>& model_names();
 
 /// The option table of the trainer: names, help texts with units and ranges, defaults.
 OptionTable train_option_table();
+
+/// The text of --help.
+std::string train_help();
 
 /// Reads and checks the settings. `values` comes from `resolve_options` with the table above.
 /// Throws Error kUsage with the option, its value, its source and what would be right.
 TrainOptions train_options(const OptionValues& values);
 
-/// Fills in batch_per_rank or batch_global for `ranks` ranks.
-/// Throws Error kUsage if the global batch does not divide by ranks × accumulate.
+/// Fills in batch_per_rank or batch_global for `ranks` ranks: global = ranks × per rank ×
+/// accumulate. A batch_global above 0 decides, else batch_per_rank does; calling it again changes
+/// nothing. Throws Error kUsage if the global batch does not divide by ranks × accumulate.
 void resolve_batch(TrainOptions& options, std::int64_t ranks);
 
 }  // namespace gradsync

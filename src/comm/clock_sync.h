@@ -1,0 +1,17 @@
+#pragma once
+
+#include <mpi.h>
+
+namespace gradsync {
+
+/// Difference between this rank's steady clock and rank 0's.
+struct ClockOffset {
+  double offset_s = 0;       ///< add to this rank's clock to read rank 0's
+  double uncertainty_s = 0;  ///< half the shortest round trip: the true offset is within it
+};
+
+/// Cristian's algorithm (1989) with the shortest of `round_trips` exchanges with rank 0, one rank after
+/// the other. Collective.
+ClockOffset measure_clock_offset(MPI_Comm comm, int round_trips = 50);
+
+}  // namespace gradsync

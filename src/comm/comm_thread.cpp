@@ -1,0 +1,70 @@
+#include "comm/comm_thread.h"
+
+#include <utility>
+
+namespace gradsync {
+
+// Shared with the thread, so that a detached thread never touches freed memory.
+struct CommThread::Queue {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<std::function<void()>> jobs;
+  bool busy = false, stopping = false;
+  std::exception_ptr failure;
+
+  bool idle() const { return jobs.empty() && !busy; }
+};
+
+CommThread::CommThread() : queue_(std::make_shared<Queue>()), thread_([queue = queue_] { work(queue); }) {}
+
+CommThread::~CommThread() {
+  bool idle = false;
+  {
+    const std::lock_guard lock(queue_->mutex);
+    queue_->stopping = true;
+    idle = queue_->idle();
+  }
+  queue_->changed.notify_all();
+  if (!idle && std::uncaught_exceptions() > 0)
+    thread_.detach();
+  else
+    thread_.join();
+}
+
+void CommThread::submit(std::function<void()> job) {
+  {
+    const std::lock_guard lock(queue_->mutex);
+    queue_->jobs.push_back(std::move(job));
+  }
+  queue_->changed.notify_all();
+}
+
+void CommThread::drain() {
+  std::unique_lock lock(queue_->mutex);
+  queue_->changed.wait(lock, [this] { return queue_->idle(); });
+  if (queue_->failure) std::rethrow_exception(std::exchange(queue_->failure, nullptr));
+}
+
+void CommThread::work(const std::shared_ptr<Queue>& queue) {
+  std::unique_lock lock(queue->mutex);
+  for (;;) {
+    queue->changed.wait(lock, [&] { return queue->stopping || !queue->jobs.empty(); });
+    if (queue->jobs.empty()) return;
+    const auto job = std::move(queue->jobs.front());
+    queue->jobs.pop_front();
+    queue->busy = true;
+    lock.unlock();
+    std::exception_ptr failure;
+    try {
+      job();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    lock.lock();
+    queue->busy = false;
+    if (failure && !queue->failure) queue->failure = failure;
+    queue->changed.notify_all();
+  }
+}
+
+}  // namespace gradsync

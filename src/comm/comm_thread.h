@@ -1,0 +1,37 @@
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+namespace gradsync {
+
+/// One thread that runs the jobs it is given, in order: the only one that communicates between
+/// `submit` and `drain`.
+class CommThread {
+ public:
+  CommThread();
+  /// Waits for the jobs that are under way; when an exception is unwinding it leaves the thread to
+  /// the abort that follows, since a collective whose peers are gone never returns.
+  ~CommThread();
+  CommThread(const CommThread&) = delete;
+  CommThread& operator=(const CommThread&) = delete;
+
+  void submit(std::function<void()> job);
+
+  /// Returns when every submitted job has run. Rethrows the first exception of a job.
+  void drain();
+
+ private:
+  struct Queue;
+  static void work(const std::shared_ptr<Queue>& queue);
+
+  std::shared_ptr<Queue> queue_;
+  std::thread thread_;
+};
+
+}  // namespace gradsync

@@ -1,0 +1,106 @@
+#include "comm/session.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <optional>
+#include <thread>
+
+#include <fmt/format.h>
+
+namespace gradsync {
+
+namespace {
+
+constexpr auto kAbortPatience = std::chrono::seconds(2);
+
+std::string processor_name() {
+  char name[MPI_MAX_PROCESSOR_NAME];
+  int length = 0;
+  MPI_Get_processor_name(name, &length);
+  return std::string(name, static_cast<std::size_t>(length));
+}
+
+/// Ranks the launcher says this process belongs to; mpirun's word counts before srun's and the
+/// batch script's, because one-rank baselines run inside larger allocations. 1 where nobody says.
+long launched_ranks() {
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"})
+    if (const char* text = std::getenv(name)) return std::strtol(text, nullptr, 10);
+  return 1;
+}
+
+}  // namespace
+
+Session::Session(int argc, char** argv, std::string program) : program_(std::move(program)) {
+  MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &thread_level_);
+  MPI_Comm_dup(MPI_COMM_WORLD, &world_);
+  MPI_Comm_rank(world_, &rank_);
+  MPI_Comm_size(world_, &size_);
+  MPI_Comm_split_type(world_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node_);
+  MPI_Comm_rank(node_, &local_rank_);
+  MPI_Comm_size(node_, &local_size_);
+  host_ = processor_name();
+}
+
+Session::~Session() {
+  MPI_Comm_free(&node_);
+  MPI_Comm_free(&world_);
+  MPI_Finalize();
+}
+
+void Session::check_launch() const {
+  const long launched = launched_ranks();
+  if (size_ > 1 || launched <= 1) return;
+  throw Error(ExitCode::kEnvironment,
+              fmt::format("this is rank 0 of 1, but the job has {} tasks (SLURM_NTASKS or "
+                          "OMPI_COMM_WORLD_SIZE): it was started without an MPI launcher, or with one "
+                          "of another MPI than the {} linked here",
+                          launched, mpi_library_version()),
+              fmt::format("srun --mpi=pmix -n {0} {1} …   or   mpirun -n {0} {1} …", launched, program_));
+}
+
+void Session::together(const std::function<void()>& body) const {
+  std::optional<Error> mine;
+  try {
+    body();
+  } catch (...) {
+    mine = current_error();
+  }
+  int failed = mine ? rank_ : size_;
+  int first = size_;
+  MPI_Allreduce(&failed, &first, 1, MPI_INT, MPI_MIN, world_);
+  if (first == size_) return;
+  if (first == rank_) abort(*mine);
+  wait_for_abort();
+}
+
+void Session::abort(const Error& error) const {
+  const std::string where = size_ > 1 ? place() + ": " : "";
+  print_error(program_, Error(error.code(), where + error.what(), error.fix()));
+  std::fflush(stderr);
+  // MPI_Abort itself has been seen stuck; the job must end all the same.
+  std::thread([code = error.exit_code()] {
+    std::this_thread::sleep_for(kAbortPatience);
+    _exit(code);
+  }).detach();
+  MPI_Abort(MPI_COMM_WORLD, error.exit_code());
+  _exit(error.exit_code());
+}
+
+void Session::wait_for_abort() const {
+  std::this_thread::sleep_for(5 * kAbortPatience);
+  _exit(static_cast<int>(ExitCode::kInternal));
+}
+
+std::string Session::place() const { return fmt::format("rank {} ({})", rank_, host_); }
+
+std::string mpi_library_version() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING];
+  int length = 0;
+  MPI_Get_library_version(text, &length);
+  const std::string version(text, static_cast<std::size_t>(length));
+  return version.substr(0, version.find_first_of(",\n"));
+}
+
+}  // namespace gradsync

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include <mpi.h>
+
+#include "support/error.h"
+
+namespace gradsync {
+
+/// The MPI job this process is a rank of. One a process, owned by `main`: MPI is initialised when it
+/// is made and finalised when it goes, after every communicator.
+///
+/// MPI errors are fatal (MPI's default handler, a choice: with returned errors OpenMPI 4.1's
+/// survivors hang). One thread talks to MPI at a time; only the watchdog may call it beside another,
+/// hence MPI_THREAD_MULTIPLE is asked for.
+class Session {
+ public:
+  Session(int argc, char** argv, std::string program);
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  bool root() const { return rank_ == 0; }
+  /// Rank among the ranks of this node, and how many those are.
+  int local_rank() const { return local_rank_; }
+  int local_size() const { return local_size_; }
+  const std::string& host() const { return host_; }
+  MPI_Comm world() const { return world_; }
+  MPI_Comm node() const { return node_; }
+  bool threads_may_call() const { return thread_level_ == MPI_THREAD_MULTIPLE; }
+
+  /// Throws Error kEnvironment when this is a job of one rank that was meant to be larger: no MPI
+  /// launcher, but SLURM_NTASKS > 1, or a launcher whose MPI is not the one linked.
+  void check_launch() const;
+
+  /// Runs `body` on every rank; if it throws on any, the lowest such rank reports for all and the job
+  /// ends with that error's code. Collective.
+  void together(const std::function<void()>& body) const;
+
+  /// Ends the job on all ranks with one message: that of this rank. Returns never.
+  [[noreturn]] void abort(const Error& error) const;
+
+  /// Ends this rank quietly while another one reports and aborts. Returns never.
+  [[noreturn]] void wait_for_abort() const;
+
+  /// "rank 2 (node07)".
+  std::string place() const;
+
+ private:
+  std::string program_;
+  MPI_Comm world_ = MPI_COMM_NULL, node_ = MPI_COMM_NULL;
+  int rank_ = 0, size_ = 1, local_rank_ = 0, local_size_ = 1, thread_level_ = 0;
+  std::string host_;
+};
+
+/// "Open MPI v4.1.4 …": the library that is loaded, first line.
+std::string mpi_library_version();
+
+}  // namespace gradsync

@@ -1,0 +1,226 @@
+#include "data/cifar10.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "data/manifest.h"
+#include "support/error.h"
+#include "support/hash.h"
+
+namespace gradsync {
+namespace {
+
+namespace fs = std::filesystem;
+
+// SHA-256 of the official archive (cifar-10-binary.tar.gz, 170,052,171 bytes) and of the files in
+// it, as listed in torchvision-ruby's cifar10.rb (github.com/ankane/torchvision-ruby).
+constexpr std::string_view kOfficialArchiveSha256 =
+    "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd";
+constexpr std::array<std::string_view, 6> kOfficialSha256 = {
+    "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5",
+    "a591ca11fa1708a91ee40f54b3da4784ccd871ecf2137de63f51ada8b3fa57ed",
+    "bbe8596564c0f86427f876058170b84dac6670ddf06d79402899d93ceea26f67",
+    "014e562d6e23c72197cc727519169a60359f5eccd8945ad5a09d710285ff4e48",
+    "755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add",
+    "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b",
+};
+
+std::vector<std::string> file_names() {
+  std::vector<std::string> names(kTrainFiles.begin(), kTrainFiles.end());
+  names.emplace_back(kTestFile);
+  return names;
+}
+
+// Never "remove the folder": it may be any folder that was named by mistake.
+const std::string kMakeAnother =
+    "name another folder, or make one with gradsync-dataset fetch --to NEW-FOLDER (CIFAR-10) or "
+    "gradsync-dataset synthesize --to NEW-FOLDER";
+
+std::string fix_for(const fs::path& folder) {
+  return fmt::format(
+      "gradsync-dataset fetch --to '{0}' for CIFAR-10, or gradsync-dataset synthesize --to '{0}'",
+      folder.string());
+}
+
+/// The folder the files lie in, given it or its parent.
+fs::path folder_with_files(const fs::path& folder) {
+  std::error_code ignored;
+  if (!fs::is_directory(folder, ignored)) {
+    throw Error(ExitCode::kNoInput,
+                fmt::format("no data set in '{}': no such folder", folder.string()),
+                fix_for(folder));
+  }
+  const fs::path inner = folder / kArchiveFolder;
+  const bool is_parent = !fs::exists(folder / kTrainFiles[0]) && fs::is_directory(inner, ignored);
+  return is_parent ? inner : folder;
+}
+
+std::int64_t expected_records(const std::optional<Manifest>& manifest, const std::string& name) {
+  return manifest ? manifest->files.at(name).records : kOfficialRecords;
+}
+
+/// "10 bytes are missing" or "3,073 bytes too many".
+std::string size_difference(std::uintmax_t size, std::uintmax_t expected) {
+  return size < expected ? fmt::format("{} bytes are missing", expected - size)
+                         : fmt::format("{} bytes too many", size - expected);
+}
+
+void check_size(const fs::path& path, std::uintmax_t size, std::int64_t records) {
+  const std::uintmax_t expected = static_cast<std::uintmax_t>(records) * kRecordBytes;
+  if (size == expected) return;
+  throw Error(ExitCode::kBadData,
+              fmt::format("'{}' has {} bytes; {} records of {} bytes are {}: {}", path.string(),
+                          size, records, kRecordBytes, expected, size_difference(size, expected)),
+              kMakeAnother);
+}
+
+void check_file(const fs::path& path, std::int64_t records) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (!fs::exists(status)) {
+    throw Error(ExitCode::kNoInput, fmt::format("no file '{}'", path.string()), kMakeAnother);
+  }
+  if (!fs::is_regular_file(status)) {
+    throw Error(ExitCode::kBadData, fmt::format("'{}' is not a regular file", path.string()));
+  }
+  check_size(path, fs::file_size(path), records);
+}
+
+std::uint8_t label_byte(const MappedFile& file, std::int64_t record) {
+  return std::to_integer<std::uint8_t>(
+      file.bytes()[static_cast<std::size_t>(record) * kRecordBytes]);
+}
+
+std::int64_t records_in(const MappedFile& file) {
+  return static_cast<std::int64_t>(file.bytes().size() / kRecordBytes);
+}
+
+[[noreturn]] void refuse_label(const MappedFile& file, std::int64_t record) {
+  throw Error(
+      ExitCode::kBadData,
+      fmt::format("'{}': record {} (offset {}) has label {}; labels are 0 to {}",
+                  file.path().string(), record, record * static_cast<std::int64_t>(kRecordBytes),
+                  label_byte(file, record), kClasses - 1),
+      kMakeAnother);
+}
+
+FileDigest digest_of(const MappedFile& file) {
+  for (std::int64_t record = 0; record < records_in(file); ++record) {
+    if (label_byte(file, record) >= kClasses) refuse_label(file, record);
+  }
+  Sha256 digest;
+  digest.update(file.bytes());
+  return {file.path().filename().string(), digest.hex(), records_in(file)};
+}
+
+void check_against(const Manifest& manifest, const std::vector<FileDigest>& files,
+                   const fs::path& folder) {
+  for (const FileDigest& file : files) {
+    const std::string& stated = manifest.files.at(file.file).sha256;
+    if (stated == file.sha256) continue;
+    throw Error(ExitCode::kBadData,
+                fmt::format("'{}' has SHA-256 {}; {} says {}", (folder / file.file).string(),
+                            file.sha256, Manifest::kFile, stated),
+                kMakeAnother);
+  }
+}
+
+bool all_official(const std::vector<FileDigest>& files) {
+  return std::ranges::equal(files, kOfficialSha256, {}, &FileDigest::sha256);
+}
+
+std::string combined_digest(const std::vector<FileDigest>& files) {
+  Sha256 digest;
+  for (const FileDigest& file : files) {
+    digest.update(fmt::format("{}  {}\n", file.sha256, file.file));
+  }
+  return digest.hex();
+}
+
+std::string name_of(const std::vector<FileDigest>& files, const std::optional<Manifest>& manifest) {
+  if (all_official(files)) return "CIFAR-10 (official)";
+  if (manifest) return fmt::format("synthetic (seed {})", manifest->seed);
+  return "unrecognised CIFAR-10 files";
+}
+
+}  // namespace
+
+Cifar10::Cifar10(const fs::path& folder) {
+  folder_ = folder_with_files(folder);
+  check_files(folder_);
+  const std::optional<Manifest> manifest = read_manifest(folder_);
+  for (const std::string& name : file_names()) {
+    files_.emplace_back(folder_ / name);
+    check_size(folder_ / name, files_.back().bytes().size(), expected_records(manifest, name));
+  }
+}
+
+void Cifar10::check_files(const fs::path& folder) {
+  const fs::path inner = folder_with_files(folder);
+  const std::optional<Manifest> manifest = read_manifest(inner);
+  for (const std::string& name : file_names()) {
+    check_file(inner / name, expected_records(manifest, name));
+  }
+}
+
+DataDigest Cifar10::verify() const {
+  DataDigest digest;
+  for (const MappedFile& file : files_)
+    digest.files.push_back(digest_of(file));
+  const std::optional<Manifest> manifest = read_manifest(folder_);
+  if (manifest) check_against(*manifest, digest.files, folder_);
+  digest.combined = combined_digest(digest.files);
+  digest.name = name_of(digest.files, manifest);
+  return digest;
+}
+
+std::span<const std::byte> Cifar10::Place::bytes() const {
+  return file.bytes().subspan(static_cast<std::size_t>(record) * kRecordBytes, kRecordBytes);
+}
+
+std::span<const MappedFile> Cifar10::files(Split split) const {
+  const std::span<const MappedFile> all(files_);
+  return split == Split::kTrain ? all.first(kTrainFiles.size()) : all.subspan(kTrainFiles.size());
+}
+
+Cifar10::Place Cifar10::place(Split split, std::int64_t image) const {
+  std::int64_t record = image;
+  for (const MappedFile& file : files(split)) {
+    if (record >= 0 && record < records_in(file)) return {file, record};
+    record -= records_in(file);
+  }
+  throw Error(ExitCode::kInternal, fmt::format("image {} of {}", image, size(split)));
+}
+
+std::int64_t Cifar10::size(Split split) const {
+  std::int64_t records = 0;
+  for (const MappedFile& file : files(split))
+    records += records_in(file);
+  return records;
+}
+
+std::int64_t Cifar10::label(Split split, std::int64_t image) const {
+  const Place found = place(split, image);
+  const std::uint8_t label = label_byte(found.file, found.record);
+  if (label >= kClasses) refuse_label(found.file, found.record);
+  return label;
+}
+
+std::span<const std::byte> Cifar10::pixels(Split split, std::int64_t image) const {
+  return place(split, image).bytes().subspan(1);
+}
+
+std::array<std::int64_t, kClasses> Cifar10::class_counts(Split split) const {
+  std::array<std::int64_t, kClasses> counts{};
+  for (std::int64_t image = 0; image < size(split); ++image) {
+    ++counts[static_cast<std::size_t>(label(split, image))];
+  }
+  return counts;
+}
+
+bool is_official_archive(std::string_view sha256) {
+  return sha256 == kOfficialArchiveSha256;
+}
+
+}  // namespace gradsync

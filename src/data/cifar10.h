@@ -1,0 +1,90 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "support/file.h"
+
+namespace gradsync {
+
+inline constexpr int kImageSide = 32;
+inline constexpr std::size_t kImageBytes = 3072;   ///< planes R, G, B of 32×32
+inline constexpr std::size_t kRecordBytes = 3073;  ///< one label byte before them
+inline constexpr int kClasses = 10;
+inline constexpr std::int64_t kOfficialRecords = 10'000;  ///< in each of the six files
+inline constexpr std::array<const char*, 5> kTrainFiles = {"data_batch_1.bin", "data_batch_2.bin",
+                                                           "data_batch_3.bin", "data_batch_4.bin",
+                                                           "data_batch_5.bin"};
+inline constexpr const char* kTestFile = "test_batch.bin";
+/// The folder that the official archive holds.
+inline constexpr const char* kArchiveFolder = "cifar-10-batches-bin";
+
+enum class Split { kTrain, kTest };
+
+struct FileDigest {
+  std::string file;
+  std::string sha256;
+  std::int64_t records = 0;
+};
+
+/// What a data set is, for the run file.
+struct DataDigest {
+  std::string combined;  ///< SHA-256 of the lines "sha256  file" of all files in the order below
+  std::vector<FileDigest> files;
+  /// "CIFAR-10 (official)", "synthetic (seed S)" or "unrecognised CIFAR-10 files".
+  std::string name;
+};
+
+/// CIFAR-10's binary files, or a synthetic set of the same format, mapped read-only: the ranks of a
+/// node share one copy in the page cache.
+///
+/// Without a manifest each file has exactly 10,000 records. With one (gradsync-dataset.json, see
+/// manifest.h) each has as many as it says.
+class Cifar10 {
+ public:
+  /// Opens the files in `folder` or in its sub-folder cifar-10-batches-bin, with the checks of
+  /// check_files().
+  explicit Cifar10(const std::filesystem::path& folder);
+
+  /// Cheap: all files are there with exactly the right sizes. Reads no image.
+  /// Throws Error kNoInput if the folder or a file is missing, kBadData if a size is wrong.
+  static void check_files(const std::filesystem::path& folder);
+
+  /// Full: every label is at most 9 and, where there is a manifest, the digests are as it says.
+  /// Throws Error kBadData naming file, record, offset and value, or both digests.
+  DataDigest verify() const;
+
+  /// The folder the files lie in.
+  const std::filesystem::path& folder() const { return folder_; }
+  std::int64_t size(Split split) const;
+  /// Throws Error kBadData if the label is above 9, kInternal if there is no such image.
+  std::int64_t label(Split split, std::int64_t image) const;
+  /// The 3072 bytes of an image. Throws Error kInternal if there is no such image.
+  std::span<const std::byte> pixels(Split split, std::int64_t image) const;
+  /// Images of each class.
+  std::array<std::int64_t, kClasses> class_counts(Split split) const;
+
+ private:
+  struct Place {
+    const MappedFile& file;
+    std::int64_t record;
+    std::span<const std::byte> bytes() const;
+  };
+
+  std::span<const MappedFile> files(Split split) const;
+  Place place(Split split, std::int64_t image) const;
+
+  std::filesystem::path folder_;
+  std::vector<MappedFile> files_;  ///< five of training, one of test
+};
+
+/// Whether `sha256` is that of the official archive cifar-10-binary.tar.gz.
+bool is_official_archive(std::string_view sha256);
+
+}  // namespace gradsync

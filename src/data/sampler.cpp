@@ -1,0 +1,108 @@
+#include "data/sampler.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <span>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "data/random.h"
+#include "support/error.h"
+#include "support/hash.h"
+
+namespace gradsync {
+namespace {
+
+void check_shape(std::int64_t size, std::int64_t rank, std::int64_t ranks, std::int64_t batch) {
+  if (ranks < 1 || rank < 0 || rank >= ranks) {
+    throw Error(ExitCode::kInternal, fmt::format("sampler: rank {} of {}", rank, ranks));
+  }
+  if (batch < 1) {
+    throw Error(ExitCode::kUsage, fmt::format("batch per rank is {}; it must be at least 1", batch),
+                "--batch-per-rank 1 or more");
+  }
+  if (ranks > size) {
+    throw Error(ExitCode::kUsage, fmt::format("{} ranks for {} images", ranks, size),
+                fmt::format("start at most {} ranks, or use a larger data set", size));
+  }
+}
+
+/// Fisher and Yates' shuffle, Durstenfeld's form.
+void shuffle_order(std::vector<std::int64_t>& order, std::uint64_t seed, std::int64_t epoch) {
+  for (std::size_t last = order.size() - 1; last > 0; --last) {
+    const std::uint64_t random =
+        mix(seed, stream::kShuffle, static_cast<std::uint64_t>(epoch), last);
+    std::swap(order[last], order[below(random, last + 1)]);
+  }
+}
+
+}  // namespace
+
+Sampler::Sampler(std::int64_t size, std::int64_t rank, std::int64_t ranks,
+                 std::int64_t batch_per_rank, std::uint64_t seed, LastBatch last_batch,
+                 bool shuffle)
+    : size_(size),
+      rank_(rank),
+      ranks_(ranks),
+      batch_per_rank_(batch_per_rank),
+      seed_(seed),
+      shuffle_(shuffle) {
+  check_shape(size, rank, ranks, batch_per_rank);
+  const bool pad = last_batch == LastBatch::kPad;
+  images_per_rank_ = pad ? (size + ranks - 1) / ranks : size / ranks;
+  steps_ = pad ? (images_per_rank_ + batch_per_rank - 1) / batch_per_rank
+               : images_per_rank_ / batch_per_rank;
+  if (steps_ == 0) {
+    throw Error(ExitCode::kUsage,
+                fmt::format("{} ranks with a batch of {} each need {} images for one step; the "
+                            "data set has {} and the incomplete step is dropped",
+                            ranks, batch_per_rank, ranks * batch_per_rank, size),
+                fmt::format("--batch-per-rank {} or less, or --last-batch pad", images_per_rank_));
+  }
+  order_.resize(static_cast<std::size_t>(size));
+  set_epoch(0);
+}
+
+void Sampler::set_epoch(std::int64_t epoch) {
+  epoch_ = epoch;
+  std::iota(order_.begin(), order_.end(), 0);
+  if (shuffle_) shuffle_order(order_, seed_, epoch);
+}
+
+std::int64_t Sampler::batch_size(std::int64_t step) const {
+  if (step < 0 || step >= steps_) {
+    throw Error(ExitCode::kInternal, fmt::format("sampler: step {} of {}", step, steps_));
+  }
+  return std::min(batch_per_rank_, images_per_rank_ - step * batch_per_rank_);
+}
+
+std::vector<std::int64_t> Sampler::batch_of(std::int64_t step, std::int64_t rank) const {
+  std::vector<std::int64_t> images(static_cast<std::size_t>(batch_size(step)));
+  std::int64_t position = step * batch_per_rank_ * ranks_ + rank;
+  for (std::int64_t& image : images) {
+    image = order_[static_cast<std::size_t>(position % size_)];
+    position += ranks_;
+  }
+  return images;
+}
+
+std::int64_t Sampler::unrepeated(std::int64_t step, std::int64_t rank) const {
+  const std::int64_t first = step * batch_per_rank_ * ranks_ + rank;
+  const std::int64_t of_the_order = (size_ - first + ranks_ - 1) / ranks_;
+  return std::clamp<std::int64_t>(of_the_order, 0, batch_size(step));
+}
+
+std::string Sampler::order_digest() const {
+  Sha256 digest;
+  for (const std::int64_t image : order_) {
+    std::array<std::byte, 8> little_endian{};
+    for (std::size_t i = 0; i < 8; ++i)
+      little_endian[i] = static_cast<std::byte>(image >> (8 * i));
+    digest.update(little_endian);
+  }
+  return digest.hex().substr(0, 16);
+}
+
+}  // namespace gradsync

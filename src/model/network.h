@@ -1,0 +1,35 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <torch/torch.h>
+
+namespace gradsync {
+
+/// A network for images [N, 3, 32, 32]; forward returns logits [N, classes].
+class Network : public torch::nn::Module {
+ public:
+  virtual torch::Tensor forward(torch::Tensor images) = 0;
+};
+
+/// A network that can be chosen with --model.
+struct NetworkEntry {
+  std::string name;
+  std::shared_ptr<Network> (*make)();
+};
+
+/// Every network, in the order of --help. A new one is one file and one line here.
+const std::vector<NetworkEntry>& networks();
+
+/// A new network with LibTorch's initialisation, drawn from `seed`: equal on every rank.
+/// Throws Error kUsage for an unknown name.
+std::shared_ptr<Network> make_network(const std::string& name, std::uint64_t seed);
+
+std::shared_ptr<Network> make_vgg11();
+std::shared_ptr<Network> make_resnet18();
+std::shared_ptr<Network> make_resnet18_imagenet();
+std::shared_ptr<Network> make_lenet();
+
+}  // namespace gradsync

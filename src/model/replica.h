@@ -1,0 +1,34 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <torch/torch.h>
+
+#include "data/augment.h"
+#include "model/network.h"
+
+namespace gradsync {
+
+/// One rank's copy of the network: its parameters and buffers in the order of the modules, which is
+/// the same on every rank.
+struct Replica {
+  std::shared_ptr<Network> network;
+  std::vector<torch::Tensor> parameters;
+  std::vector<std::string> names;  ///< of the parameters: "features.0.weight"
+  std::vector<torch::Tensor> buffers;
+
+  std::int64_t parameter_count() const;
+};
+
+/// Builds the network from `seed` in the given memory layout.
+Replica make_replica(const std::string& model, std::uint64_t seed, Layout layout);
+
+/// SHA-256 of all parameters' values in order, 16 hex digits: equal only if bit-equal.
+std::string parameter_hash(const Replica& replica);
+
+/// A copy of all parameters, one after the other, in NCHW order of each.
+torch::Tensor flat_parameters(const Replica& replica);
+
+}  // namespace gradsync

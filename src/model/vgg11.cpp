@@ -1,0 +1,43 @@
+#include "model/network.h"
+
+namespace gradsync {
+
+namespace nn = torch::nn;
+
+namespace {
+
+constexpr int kPool = 0;
+constexpr int kPlan[] = {64, kPool, 128, kPool, 256, 256, kPool, 512, 512, kPool, 512, 512, kPool};
+
+/// VGG11 (configuration A of Simonyan and Zisserman, 2015) with batch norm, for 32x32 images: the five
+/// poolings leave 1x1, so one linear layer of 512 to 10 ends it. 9,231,114 parameters.
+class Vgg11 : public Network {
+ public:
+  Vgg11() {
+    int channels = 3;
+    for (const int width : kPlan) {
+      if (width == kPool) {
+        features_->push_back(nn::MaxPool2d(2));
+        continue;
+      }
+      features_->push_back(nn::Conv2d(nn::Conv2dOptions(channels, width, 3).padding(1)));
+      features_->push_back(nn::BatchNorm2d(width));
+      features_->push_back(nn::ReLU(nn::ReLUOptions(/*inplace=*/true)));
+      channels = width;
+    }
+    register_module("features", features_);
+    classifier_ = register_module("classifier", nn::Linear(channels, 10));
+  }
+
+  torch::Tensor forward(torch::Tensor x) override { return classifier_(features_->forward(x).flatten(1)); }
+
+ private:
+  nn::Sequential features_;
+  nn::Linear classifier_{nullptr};
+};
+
+}  // namespace
+
+std::shared_ptr<Network> make_vgg11() { return std::make_shared<Vgg11>(); }
+
+}  // namespace gradsync

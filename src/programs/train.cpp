@@ -1,0 +1,71 @@
+// gradsync-train: data-parallel training, measured.
+//
+//   mpirun -n 2 gradsync-train --model vgg11 --sync ddp --iterations 40 --output run.h5
+//   srun --mpi=pmix -n 8 gradsync-train --config jobs/vgg11.cfg --output run.h5
+#include <exception>
+#include <iostream>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "comm/session.h"
+#include "support/version.h"
+#include "train/options.h"
+#include "train/run.h"
+
+namespace {
+
+const char* const kProgram = "gradsync-train";
+const char* const kUsage = "mpirun -n RANKS gradsync-train [options]";
+const char* const kExamples =
+    "mpirun -n 2 gradsync-train --model vgg11 --sync ddp --iterations 40 --output run.h5\n"
+    "mpirun -n 4 gradsync-train --sync allreduce --granularity tensor --batch-global 256\n"
+    "gradsync-train --sync none --model lenet --epochs 2 --data data/cifar-10\n"
+    "mpirun -n 2 gradsync-train --verify-modes --iterations 1\n";
+
+/// What the command line asks for, or why it cannot be read: told only when all ranks are there, so
+/// that the job says it once.
+struct Request {
+  gradsync::ParsedCommandLine parsed;
+  gradsync::TrainOptions options;
+  std::exception_ptr error;
+};
+
+Request read_request(int argc, char** argv) {
+  Request request;
+  try {
+    request.parsed = gradsync::resolve_options(gradsync::train_option_table(), argc, argv);
+    if (!request.parsed.help && !request.parsed.version)
+      request.options = gradsync::train_options(request.parsed.values);
+  } catch (...) {
+    request.error = std::current_exception();
+  }
+  return request;
+}
+
+/// Answers --help, --version and --print-config, which need no MPI.
+bool answered(const gradsync::ParsedCommandLine& parsed) {
+  if (parsed.help)
+    std::cout << gradsync::help_text(kUsage, kExamples, gradsync::train_option_table());
+  else if (parsed.version)
+    std::cout << gradsync::version_text(kProgram);
+  else if (parsed.print_config)
+    std::cout << gradsync::config_text(gradsync::train_option_table(), parsed.values);
+  else
+    return false;
+  return true;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Request request = read_request(argc, argv);
+  if (!request.error && answered(request.parsed)) return 0;
+  const gradsync::Session session(argc, argv, kProgram);
+  session.together([&] {
+    if (request.error) std::rethrow_exception(request.error);
+    session.check_launch();
+  });
+  const std::string command_line = fmt::format("{}", fmt::join(argv, argv + argc, " "));
+  return gradsync::run_training(session, request.options, request.parsed.values, command_line);
+}

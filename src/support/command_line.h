@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "support/options.h"
+
+namespace gradsync {
+
+/// What stands on a command line, before any other source is looked at.
+struct CommandLine {
+  struct Given {
+    std::string name, value;
+    std::string where;  ///< as the person wrote it: "--no-augment"
+  };
+  std::vector<Given> given;  ///< switches have the value "true" or "false"
+  std::vector<std::string> positional;
+};
+
+/// Splits the command line by `table`. Long options only, never abbreviated. Throws Error kUsage
+/// for an unknown option (with the nearest), a missing or surplus value, an option given twice.
+CommandLine parse_command_line(const OptionTable& table, int argc, const char* const* argv);
+
+}  // namespace gradsync

@@ -1,0 +1,99 @@
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "support/options.h"
+
+namespace gradsync {
+
+namespace {
+
+const OptionValue& entry(const OptionValues& values, const std::string& name) {
+  const auto found = values.find(name);
+  if (found == values.end())
+    throw Error(ExitCode::kInternal, fmt::format("the option {} is not in its table", name));
+  return found->second;
+}
+
+// "--lr", "GRADSYNC_LR (--lr)" or "jobs/demo.cfg:12: lr".
+std::string place(const OptionValue& value, const std::string& name) {
+  if (value.source == "command line" || value.source == "default") return "--" + name;
+  if (value.source == "environment") return fmt::format("{} (--{})", value.where, name);
+  return fmt::format("{}: {}", value.where, name);
+}
+
+// Reads the value with `parse` and says where it stands if that fails.
+template <typename Parse>
+auto parsed(const OptionValues& values, const std::string& name, Parse&& parse,
+            const std::string& fix) {
+  try {
+    return parse(entry(values, name).value);
+  } catch (const Error& error) {
+    throw option_error(values, name, error.what(), fix);
+  }
+}
+
+template <typename Number>
+Number in_range(const OptionValues& values, const std::string& name, Number value, Number low,
+                Number high, const std::string& range) {
+  // Written so that a NaN bound or value is out of range, too.
+  if (value >= low && value <= high) return value;
+  throw option_error(values, name, fmt::format("\"{}\" is out of range", entry(values, name).value),
+                     range);
+}
+
+}  // namespace
+
+Error option_error(const OptionValues& values, const std::string& name, const std::string& why,
+                   const std::string& fix) {
+  return Error(ExitCode::kUsage, fmt::format("{}: {}", place(entry(values, name), name), why), fix);
+}
+
+std::int64_t integer_option(const OptionValues& values, const std::string& name, std::int64_t low,
+                            std::int64_t high) {
+  const std::string range = fmt::format("give a whole number from {} to {}", low, high);
+  return in_range(values, name, parsed(values, name, parse_integer, range), low, high, range);
+}
+
+double number_option(const OptionValues& values, const std::string& name, double low, double high) {
+  const std::string range = fmt::format("give a number from {} to {}", low, high);
+  return in_range(values, name, parsed(values, name, parse_number, range), low, high, range);
+}
+
+std::int64_t size_option(const OptionValues& values, const std::string& name, std::int64_t low,
+                         std::int64_t high) {
+  const std::string range = fmt::format("give a size from {} to {}, such as 4MiB or 25MB",
+                                        format_bytes(low), format_bytes(high));
+  return in_range(values, name, parsed(values, name, parse_size, range), low, high, range);
+}
+
+double duration_option(const OptionValues& values, const std::string& name, double low_s,
+                       double high_s) {
+  const std::string range = fmt::format("give a time from {} to {}, such as 250ms, 90s, 10m or 2h",
+                                        format_duration(low_s), format_duration(high_s));
+  return in_range(values, name, parsed(values, name, parse_duration, range), low_s, high_s, range);
+}
+
+bool switch_option(const OptionValues& values, const std::string& name) {
+  return parsed(values, name, parse_switch, "give true or false");
+}
+
+std::string text_option(const OptionValues& values, const std::string& name) {
+  return entry(values, name).value;
+}
+
+std::string choice_option(const OptionValues& values, const std::string& name,
+                          const std::vector<std::string>& choices) {
+  const std::string& value = entry(values, name).value;
+  if (std::find(choices.begin(), choices.end(), value) != choices.end()) return value;
+  throw option_error(values, name,
+                     fmt::format("\"{}\" is not a choice{}", value, did_you_mean(value, choices)),
+                     fmt::format("give one of {}", fmt::join(choices, ", ")));
+}
+
+std::vector<std::string> list_option(const OptionValues& values, const std::string& name) {
+  const std::string& text = entry(values, name).value;
+  return text.empty() ? std::vector<std::string>{} : split_list(text, '\n');
+}
+
+}  // namespace gradsync

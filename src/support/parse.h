@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+/// Strict reading of values that people write, and the writing of values for people.
+/// All `parse_` functions take the whole text: blanks or anything left over is an error. They throw
+/// Error kUsage whose what() says why, as the end of a sentence ("\"12x\" is not a whole number");
+/// the caller knows where the text stands and says so.
+namespace gradsync {
+
+/// A whole number in decimal, with an optional minus sign, that fits 64 bits.
+std::int64_t parse_integer(std::string_view text);
+
+/// A finite number in decimal: 0.1, 5e-4, -3. NaN, infinity and what does not fit are errors.
+double parse_number(std::string_view text);
+
+/// A size in bytes: a number >= 0 with B, kB, MB, GB (powers of 1000) or KiB, MiB, GiB (powers of
+/// 1024); a bare number counts bytes. A bare K, M or G is an error that names both readings. The
+/// result is a whole number of bytes that fits 64 bits.
+std::int64_t parse_size(std::string_view text);
+
+/// A time in seconds: a number >= 0 with ms, s, m (minutes) or h; a bare number counts seconds.
+double parse_duration(std::string_view text);
+
+/// true, yes, on, 1 or false, no, off, 0.
+bool parse_switch(std::string_view text);
+
+/// `text` without blanks (space, tab, carriage return) at both ends.
+std::string_view trimmed(std::string_view text);
+
+/// The parts of `text` between `separator`, each trimmed; an empty text has one empty part.
+std::vector<std::string> split_list(std::string_view text, char separator);
+
+/// For people: "512 B", "25 MiB", "1.5 KiB"; units are powers of 1024.
+std::string format_bytes(std::int64_t bytes);
+
+/// For people: "250 ms", "12.3 s", "2 min 5 s", "1 h 2 min"; NaN is "n/a".
+std::string format_duration(double seconds);
+
+/// The entry of `candidates` nearest to `text` by edit distance (capitals and _ for - cost nothing,
+/// a beginning of an entry counts as near), or "" if none is near.
+std::string nearest(std::string_view text, const std::vector<std::string>& candidates);
+
+/// "; did you mean X?" for the nearest candidate, or "".
+std::string did_you_mean(std::string_view text, const std::vector<std::string>& candidates);
+
+}  // namespace gradsync

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string>
+
+namespace gradsync {
+
+/// The git revision the build was made from, or "unknown" (macro GRADSYNC_REVISION).
+std::string revision();
+
+/// The text of --version: "gradsync-train 0.1.0 (revision 1a2b3c4)" and a newline.
+std::string version_text(const std::string& program);
+
+}  // namespace gradsync

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "sync/flat_gradients.h"
+#include "sync/sync_mode.h"
+
+namespace gradsync {
+
+/// What the modes share that exchange after the backward pass, in the thread of the step: gradients in
+/// the order of the modules, averaged message by message (one a parameter, or all as one).
+class BlockingMode : public SyncMode {
+ public:
+  BlockingMode(Exchange& exchange, const SyncSettings& settings)
+      : exchange_(exchange), tensor_by_tensor_(settings.granularity == "tensor") {}
+
+  void attach(Replica& replica) override {
+    gradients_.emplace(replica, module_order(replica.parameters.size()));
+  }
+
+  void synchronize() override {
+    if (!tensor_by_tensor_) return average(gradients_->all());
+    for (const std::size_t parameter : gradients_->order()) average(gradients_->of(parameter));
+  }
+
+ protected:
+  /// Averages one message over the ranks, in place.
+  virtual void average(std::span<float> message) = 0;
+
+  Exchange& exchange_;
+
+ private:
+  bool tensor_by_tensor_;
+  std::optional<FlatGradients> gradients_;
+};
+
+}  // namespace gradsync

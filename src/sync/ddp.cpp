@@ -1,0 +1,120 @@
+#include <algorithm>
+#include <optional>
+
+#include "comm/comm_thread.h"
+#include "sync/buckets.h"
+#include "sync/flat_gradients.h"
+#include "sync/gradient_hooks.h"
+#include "sync/sync_mode.h"
+#include "timing/clock.h"
+
+namespace gradsync {
+
+namespace {
+
+constexpr int kRoot = 0;
+
+ValueType wire_type(const std::string& name) {
+  if (name == "bf16") return ValueType::kBfloat16;
+  return name == "fp16" ? ValueType::kFloat16 : ValueType::kFloat32;
+}
+
+/// Distributed data parallel (Li et al., VLDB 2020): gradients live in flat buckets in the order in
+/// which the backward pass completes them, and a full bucket is averaged by a communication thread
+/// while the backward pass goes on.
+///
+/// Buckets start in the reverse order of the modules. After the first iteration they are cut anew from
+/// the order that rank 0 observed; buckets are exchanged strictly in their order, so all ranks issue
+/// the same collectives.
+class Ddp : public SyncMode {
+ public:
+  Ddp(Exchange& exchange, const SyncSettings& settings)
+      : exchange_(exchange), settings_(settings), wire_(wire_type(settings.wire_dtype)) {
+    exchange_.set_waiting(Waiting::kSleep);
+  }
+
+  void attach(Replica& replica) override {
+    replica_ = &replica;
+    auto order = module_order(replica.parameters.size());
+    std::reverse(order.begin(), order.end());
+    lay_out(std::move(order));
+    hooks_.emplace(replica.parameters, [this](std::size_t parameter) { gradient_ready(parameter); });
+  }
+
+  void before_backward(const torch::Tensor&, bool last) override {
+    exchanging_ = last;
+    next_bucket_ = 0;
+    for (std::size_t b = 0; b < buckets_.size(); ++b) missing_[b] = buckets_[b].last - buckets_[b].first;
+  }
+
+  void synchronize() override {
+    thread_.drain();
+    exchanging_ = false;
+    if (!rebuilt_) rebuild();
+  }
+
+ private:
+  void gradient_ready(std::size_t parameter) {
+    if (!exchanging_) return;
+    if (!rebuilt_) observed_.push_back(static_cast<std::int64_t>(parameter));
+    const std::size_t bucket = bucket_of_[parameter];
+    if (--missing_[bucket] > 0) return;
+    ready_s_[bucket] = now_s();
+    while (next_bucket_ < buckets_.size() && missing_[next_bucket_] == 0) launch(next_bucket_++);
+  }
+
+  void launch(std::size_t bucket) {
+    thread_.submit([this, bucket, ready_s = ready_s_[bucket]] {
+      const auto message = gradients_->range(buckets_[bucket].first, buckets_[bucket].last);
+      if (wire_ == ValueType::kFloat32) return exchange_.all_reduce_mean(message, Traffic::kGradients, ready_s);
+      scratch_.resize(std::max(scratch_.size(), message.size()));
+      exchange_.all_reduce_mean_half(message, std::span(scratch_).first(message.size()), wire_,
+                                     Traffic::kGradients, ready_s);
+    });
+  }
+
+  /// Moves the gradients, with their values, into buckets cut from the order rank 0 observed.
+  void rebuild() {
+    exchange_.broadcast(std::as_writable_bytes(std::span(observed_)), kRoot, Traffic::kControl);
+    lay_out(std::vector<std::size_t>(observed_.begin(), observed_.end()));
+    rebuilt_ = true;
+  }
+
+  void lay_out(std::vector<std::size_t> order) {
+    std::vector<std::int64_t> bytes;
+    for (const std::size_t parameter : order)
+      bytes.push_back(replica_->parameters[parameter].numel() * value_bytes(ValueType::kFloat32));
+    buckets_ = cut_into_buckets(bytes, settings_.first_bucket_bytes, settings_.bucket_cap_bytes);
+    missing_.assign(buckets_.size(), 0);
+    ready_s_.assign(buckets_.size(), kNotMeasured);
+    bucket_of_.resize(order.size());
+    for (std::size_t b = 0; b < buckets_.size(); ++b)
+      for (std::size_t position = buckets_[b].first; position < buckets_[b].last; ++position)
+        bucket_of_[order[position]] = b;
+    gradients_.emplace(*replica_, std::move(order));
+  }
+
+  Exchange& exchange_;
+  SyncSettings settings_;
+  ValueType wire_;
+  Replica* replica_ = nullptr;
+  std::optional<FlatGradients> gradients_;
+  std::vector<Bucket> buckets_;
+  std::vector<std::size_t> bucket_of_;  ///< by parameter
+  std::vector<std::size_t> missing_;    ///< gradients a bucket still waits for
+  std::vector<double> ready_s_;
+  std::vector<std::int64_t> observed_;
+  std::vector<std::uint16_t> scratch_;
+  std::size_t next_bucket_ = 0;
+  bool exchanging_ = false, rebuilt_ = false;
+  std::optional<GradientHooks> hooks_;
+  CommThread thread_;  // last: joined before anything its jobs use goes
+};
+
+}  // namespace
+
+std::unique_ptr<SyncMode> make_ddp(Exchange& exchange, const SyncSettings& settings) {
+  return std::make_unique<Ddp>(exchange, settings);
+}
+
+}  // namespace gradsync

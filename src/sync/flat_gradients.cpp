@@ -1,0 +1,40 @@
+#include "sync/flat_gradients.h"
+
+#include <utility>
+
+namespace gradsync {
+
+FlatGradients::FlatGradients(Replica& replica, std::vector<std::size_t> order) : order_(std::move(order)) {
+  flat_ = torch::zeros({replica.parameter_count()});
+  position_of_.resize(order_.size());
+  std::size_t offset = 0;
+  for (std::size_t position = 0; position < order_.size(); ++position) {
+    torch::Tensor& parameter = replica.parameters[order_[position]];
+    position_of_[order_[position]] = position;
+    offset_at_.push_back(offset);
+    torch::Tensor view =
+        flat_.as_strided(parameter.sizes(), parameter.strides(), static_cast<std::int64_t>(offset));
+    if (parameter.grad().defined()) view.copy_(parameter.grad());
+    parameter.mutable_grad() = view;
+    offset += static_cast<std::size_t>(parameter.numel());
+  }
+  offset_at_.push_back(offset);
+}
+
+std::span<float> FlatGradients::all() { return range(0, order_.size()); }
+
+std::span<float> FlatGradients::of(std::size_t parameter) {
+  return range(position_of_[parameter], position_of_[parameter] + 1);
+}
+
+std::span<float> FlatGradients::range(std::size_t first, std::size_t last) {
+  return {flat_.data_ptr<float>() + offset_at_[first], offset_at_[last] - offset_at_[first]};
+}
+
+std::vector<std::size_t> module_order(std::size_t count) {
+  std::vector<std::size_t> order(count);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  return order;
+}
+
+}  // namespace gradsync

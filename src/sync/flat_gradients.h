@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstddef>
+#include <numeric>
+#include <span>
+#include <vector>
+
+#include <torch/torch.h>
+
+#include "model/replica.h"
+
+namespace gradsync {
+
+/// All gradients of a replica in one flat buffer, in a chosen order; each parameter's .grad is a view
+/// of it with the parameter's own strides, so autograd accumulates straight into what travels.
+class FlatGradients {
+ public:
+  /// `order` lists the parameters' indices, each once. Existing gradients' values are kept, missing
+  /// ones are zero.
+  FlatGradients(Replica& replica, std::vector<std::size_t> order);
+
+  std::span<float> all();
+  /// The gradient of one parameter (its index in the replica).
+  std::span<float> of(std::size_t parameter);
+  /// The gradients of the parameters at positions [first, last) of the order: one bucket.
+  std::span<float> range(std::size_t first, std::size_t last);
+
+  const std::vector<std::size_t>& order() const { return order_; }
+  void zero() { flat_.zero_(); }
+
+ private:
+  torch::Tensor flat_;
+  std::vector<std::size_t> order_;
+  std::vector<std::size_t> offset_at_;  ///< of each position of the order, and the end
+  std::vector<std::size_t> position_of_;
+};
+
+/// 0, 1, …, count − 1: the order of the modules.
+std::vector<std::size_t> module_order(std::size_t count);
+
+}  // namespace gradsync

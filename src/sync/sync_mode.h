@@ -1,0 +1,107 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <torch/torch.h>
+
+#include "comm/exchange.h"
+#include "model/replica.h"
+
+namespace gradsync {
+
+/// Sums over the samples of one rank in one pass.
+struct LossSums {
+  double loss = 0, correct = 0;
+};
+
+/// What the rank that computes the loss hands another one.
+struct LossShare {
+  torch::Tensor gradient;  ///< with respect to the rank's outputs, their shape
+  LossSums sums;
+};
+
+/// What a pass begins with.
+struct PassInput {
+  torch::Tensor images;      ///< [samples, 3, 32, 32]: the rank's own, or all ranks' on a feeding root
+  std::int64_t samples = 0;  ///< per rank
+  Layout layout = Layout::kNhwc;
+  bool first = true, last = true;  ///< of the iteration's passes
+};
+
+/// How one rank's gradients become the average over the ranks: one class and one file a mode.
+///
+/// The training step calls the hooks in this order and a mode overrides those it needs:
+///   attach                                          once, all replicas hold equal parameters
+///   per pass (accumulate passes an iteration):
+///     begin_pass → [forward] → gather_outputs → [loss] → scatter_loss_gradient
+///     → before_backward → [backward]
+///   synchronize                                     afterwards every gradient is the average
+/// The parts in brackets are compute; everything a mode communicates in the thread of the step lies
+/// outside them, so that no communication is counted as compute.
+class SyncMode {
+ public:
+  virtual ~SyncMode() = default;
+
+  /// Takes over the replica's gradients: on return each parameter has one, zeroed, where the mode
+  /// wants it. The replica must outlive the mode.
+  virtual void attach(Replica& replica) = 0;
+
+  /// A pass begins. Returns the images this rank computes on.
+  virtual torch::Tensor begin_pass(const PassInput& input) { return input.images; }
+
+  /// Logits on which the loss is computed here; undefined where none is.
+  virtual torch::Tensor gather_outputs(const torch::Tensor& outputs) { return outputs; }
+
+  /// Where one rank computes the loss of all: hands every rank the gradient with respect to its own
+  /// outputs, and the sums over its own samples. `logits_gradient` and `of_ranks` are used on that
+  /// rank only. Called only if root_only().
+  virtual LossShare scatter_loss_gradient(const torch::Tensor& /*logits_gradient*/,
+                                          const std::vector<LossSums>& /*of_ranks*/) {
+    return {};
+  }
+
+  /// The backward pass begins; `last` when its gradients complete the iteration's.
+  virtual void before_backward(const torch::Tensor& /*outputs*/, bool /*last*/) {}
+
+  /// On return every gradient of a rank that steps is the average over ranks. Collective.
+  virtual void synchronize() = 0;
+
+  /// On return every replica holds the current parameters. Called outside the iterations, before an
+  /// evaluation or a comparison. Collective.
+  virtual void publish() {}
+
+  /// Root computes the loss of all ranks' outputs and steps alone; the others receive parameters.
+  virtual bool root_only() const { return false; }
+};
+
+struct SyncSettings {
+  std::string granularity = "flat";  ///< tensor | flat
+  std::int64_t first_bucket_bytes = 1 << 20;
+  std::int64_t bucket_cap_bytes = 25 << 20;
+  std::string wire_dtype = "fp32";   ///< fp32 | bf16 | fp16
+};
+
+/// A mode that can be chosen with --sync.
+struct SyncEntry {
+  std::string name;
+  std::unique_ptr<SyncMode> (*make)(Exchange&, const SyncSettings&);
+};
+
+/// Every mode, in the order of --help and of tables. A new one is one file and one line here.
+const std::vector<SyncEntry>& sync_modes();
+
+/// Makes the mode and names it in the exchange's fingerprints. Throws Error kUsage if unknown.
+std::unique_ptr<SyncMode> make_sync_mode(const std::string& name, Exchange& exchange,
+                                         const SyncSettings& settings);
+
+std::unique_ptr<SyncMode> make_none(Exchange&, const SyncSettings&);
+std::unique_ptr<SyncMode> make_gather_scatter(Exchange&, const SyncSettings&);
+std::unique_ptr<SyncMode> make_allreduce(Exchange&, const SyncSettings&);
+std::unique_ptr<SyncMode> make_ddp(Exchange&, const SyncSettings&);
+std::unique_ptr<SyncMode> make_data_parallel(Exchange&, const SyncSettings&);
+std::unique_ptr<SyncMode> make_c10d(Exchange&, const SyncSettings&);
+
+}  // namespace gradsync

@@ -1,0 +1,84 @@
+#include "timing/statistics.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "support/error.h"
+
+namespace gradsync {
+
+namespace {
+
+bool finite(double value) {
+  return std::isfinite(value);
+}
+
+std::vector<double> sorted_finite(std::span<const double> values) {
+  std::vector<double> kept;
+  kept.reserve(values.size());
+  std::copy_if(values.begin(), values.end(), std::back_inserter(kept), finite);
+  std::sort(kept.begin(), kept.end());
+  return kept;
+}
+
+double sorted_quantile(const std::vector<double>& sorted, double p) {
+  if (sorted.empty()) return Statistics::kNone;
+  const double h = static_cast<double>(sorted.size() - 1) * p;
+  const auto below = static_cast<std::size_t>(h);
+  const std::size_t above = std::min(below + 1, sorted.size() - 1);
+  return sorted[below] + (h - static_cast<double>(below)) * (sorted[above] - sorted[below]);
+}
+
+// Differences from the mean first: the sum of squares alone loses all digits for equal values.
+double sample_deviation(const std::vector<double>& values, double mean_value) {
+  if (values.size() < 2) return Statistics::kNone;
+  double squares = 0;
+  for (double value : values)
+    squares += (value - mean_value) * (value - mean_value);
+  return std::sqrt(squares / static_cast<double>(values.size() - 1));
+}
+
+}  // namespace
+
+double mean(std::span<const double> values) {
+  double sum = 0;
+  std::size_t count = 0;
+  for (double value : values) {
+    if (!finite(value)) continue;
+    sum += value;
+    ++count;
+  }
+  return count ? sum / static_cast<double>(count) : Statistics::kNone;
+}
+
+Statistics statistics(std::span<const double> values) {
+  const std::vector<double> sorted = sorted_finite(values);
+  Statistics result;
+  result.count = sorted.size();
+  result.left_out = values.size() - sorted.size();
+  if (sorted.empty()) return result;
+  result.mean = mean(sorted);
+  result.deviation = sample_deviation(sorted, result.mean);
+  result.minimum = sorted.front();
+  result.median = sorted_quantile(sorted, 0.5);
+  result.p95 = sorted_quantile(sorted, 0.95);
+  result.p99 = sorted_quantile(sorted, 0.99);
+  result.maximum = sorted.back();
+  return result;
+}
+
+double quantile(std::span<const double> values, double p) {
+  if (!(p >= 0 && p <= 1))
+    throw Error(ExitCode::kInternal, fmt::format("quantile {} is not between 0 and 1", p));
+  return sorted_quantile(sorted_finite(values), p);
+}
+
+double median(std::span<const double> values) {
+  return quantile(values, 0.5);
+}
+
+}  // namespace gradsync

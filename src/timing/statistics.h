@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstddef>
+#include <limits>
+#include <span>
+
+namespace gradsync {
+
+/// What a sample of numbers says. Every program takes its statistics from here.
+/// Only finite values count; the others (NaN: not measured) are counted in `left_out`.
+/// A figure that the sample cannot give is NaN: all of them for count 0, the deviation for count 1.
+struct Statistics {
+  static constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+
+  std::size_t count = 0;     ///< finite values
+  std::size_t left_out = 0;  ///< NaN and infinities
+  double mean = kNone;
+  double deviation = kNone;  ///< sample standard deviation, n − 1 below the sum
+  double minimum = kNone;
+  double median = kNone;
+  double p95 = kNone;
+  double p99 = kNone;
+  double maximum = kNone;
+};
+
+/// Costs one sort of a copy of the finite values.
+Statistics statistics(std::span<const double> values);
+
+/// Mean of the finite values; NaN if there are none. No copy.
+double mean(std::span<const double> values);
+
+/// Quantile of the finite values by linear interpolation between order statistics, type 7 of
+/// R. J. Hyndman and Y. Fan, "Sample Quantiles in Statistical Packages" (1996), the default of R
+/// and NumPy: with x sorted from 0 and h = (n − 1)p, x[⌊h⌋] + (h − ⌊h⌋)(x[⌊h⌋ + 1] − x[⌊h⌋]). NaN
+/// if there are none. Requires 0 <= p <= 1 (Error kInternal otherwise).
+double quantile(std::span<const double> values, double p);
+
+/// quantile(values, 0.5): the middle value, or the mean of the two middle ones.
+double median(std::span<const double> values);
+
+}  // namespace gradsync

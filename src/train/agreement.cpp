@@ -1,0 +1,62 @@
+#include "train/agreement.h"
+
+#include <algorithm>
+#include <optional>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace gradsync {
+
+namespace {
+
+std::string packed(const Session& session, const std::vector<NamedText>& stated) {
+  nlohmann::json json = {{"host", session.host()}, {"values", nlohmann::json::array()}};
+  for (const NamedText& one : stated) json["values"].push_back({one.name, one.value});
+  return json.dump();
+}
+
+/// The texts of all ranks, on rank 0.
+std::vector<std::string> gather_texts(const Session& session, const std::string& mine) {
+  const int length = static_cast<int>(mine.size());
+  const auto ranks = static_cast<std::size_t>(session.size());
+  std::vector<int> lengths(ranks), starts(ranks);
+  MPI_Gather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, 0, session.world());
+  for (std::size_t i = 1; i < ranks; ++i) starts[i] = starts[i - 1] + lengths[i - 1];
+  std::string all(static_cast<std::size_t>(starts.back() + lengths.back()), ' ');
+  MPI_Gatherv(mine.data(), length, MPI_CHAR, all.data(), lengths.data(), starts.data(), MPI_CHAR, 0, session.world());
+  std::vector<std::string> texts;
+  for (std::size_t i = 0; session.root() && i < ranks; ++i)
+    texts.push_back(all.substr(static_cast<std::size_t>(starts[i]), static_cast<std::size_t>(lengths[i])));
+  return texts;
+}
+
+std::optional<Error> disagreement(const std::vector<std::string>& texts) {
+  const auto first = nlohmann::json::parse(texts[0]);
+  for (std::size_t rank = 1; rank < texts.size(); ++rank) {
+    if (texts[rank] == texts[0]) continue;
+    const auto other = nlohmann::json::parse(texts[rank]);
+    const auto &a = first["values"], &b = other["values"];
+    for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+      if (a[i] == b[i]) continue;
+      return Error(ExitCode::kRanksDisagree,
+                   fmt::format("ranks disagree: rank 0 ({}) has {} = {}, rank {} ({}) has {} = {}",
+                               first["host"].get<std::string>(), a[i][0].get<std::string>(),
+                               a[i][1].get<std::string>(), rank, other["host"].get<std::string>(),
+                               b[i][0].get<std::string>(), b[i][1].get<std::string>()),
+                   "start every rank with the same program, options and data");
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+void require_agreement(const Session& session, const std::vector<NamedText>& stated) {
+  const auto texts = gather_texts(session, packed(session, stated));
+  if (session.root())
+    if (const auto error = disagreement(texts)) session.abort(*error);
+  MPI_Barrier(session.world());
+}
+
+}  // namespace gradsync

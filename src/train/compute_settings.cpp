@@ -1,0 +1,136 @@
+#include "train/compute_settings.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <thread>
+
+#include <ATen/Parallel.h>
+#include <ATen/autocast_mode.h>
+#include <fmt/format.h>
+
+#include "model/replica.h"
+#include "timing/clock.h"
+#include "timing/statistics.h"
+
+namespace gradsync {
+
+namespace {
+
+constexpr int kProbeSteps = 3;
+constexpr std::int64_t kProbeBatch = 32;
+
+struct Candidate {
+  bool bf16;
+  Layout layout;
+};
+
+std::string name_of(const Candidate& candidate) {
+  return fmt::format("{} {}", candidate.bf16 ? "bf16" : "fp32", candidate.layout == Layout::kNchw ? "nchw" : "nhwc");
+}
+
+/// Without instructions for it LibTorch emulates bfloat16, many times slower than float32.
+bool fast_bf16() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx512bf16");
+#else
+  return true;
+#endif
+}
+
+std::vector<Candidate> candidates(const TrainOptions& options) {
+  std::vector<Candidate> all;
+  for (const bool bf16 : {false, true})
+    for (const Layout layout : {Layout::kNchw, Layout::kNhwc}) {
+      const bool precision_fits =
+          options.precision == "auto" ? !bf16 || fast_bf16() : (options.precision == "bf16") == bf16;
+      const bool layout_fits = options.layout == "auto" || (options.layout == "nhwc") == (layout == Layout::kNhwc);
+      if (precision_fits && layout_fits) all.push_back({bf16, layout});
+    }
+  return all;
+}
+
+/// Median seconds of one forward and backward pass; the first step is warm-up.
+double probe(const Candidate& candidate, const TrainOptions& options) {
+  const Replica replica = make_replica(options.model, options.seed, candidate.layout);
+  const auto format = candidate.layout == Layout::kNhwc ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
+  const std::int64_t batch = std::min(options.batch_per_rank, kProbeBatch);
+  const torch::Tensor images = torch::randn({batch, 3, kImageSide, kImageSide}).contiguous(format);
+  std::vector<double> times_s;
+  for (int step = 0; step <= kProbeSteps; ++step) {
+    const Stopwatch watch;
+    const AutocastScope autocast(candidate.bf16);
+    replica.network->forward(images).to(torch::kFloat32).logsumexp(1).mean().backward();
+    if (step > 0) times_s.push_back(watch.elapsed_s());
+  }
+  return median(times_s);
+}
+
+std::int64_t settle_threads(const Session& session, const TrainOptions& options, ComputeSettings& settings) {
+  const int cores = core_mask().cores;
+  // Ranks bound to cores of their own each see only those; unbound ones share all they see.
+  int node_cores = 0;
+  MPI_Allreduce(&cores, &node_cores, 1, MPI_INT, MPI_MAX, session.node());
+  const bool shared = node_cores >= static_cast<int>(std::thread::hardware_concurrency());
+  const int sharers = shared ? session.local_size() : 1;
+  const std::int64_t fair = std::max(1, cores / sharers);
+  const std::int64_t threads = options.threads > 0 ? options.threads : fair;
+  if (threads * sharers > cores)
+    settings.warnings.push_back(fmt::format("{} ranks with {} threads each share {} cores: times include waiting for a core",
+                                            sharers, threads, cores));
+  return threads;
+}
+
+}  // namespace
+
+ComputeSettings settle_compute(const Session& session, const TrainOptions& options) {
+  ComputeSettings settings;
+  settings.threads = settle_threads(session, options, settings);
+  at::set_num_threads(static_cast<int>(settings.threads));
+  const auto all = candidates(options);
+  int best = 0;
+  if (all.size() > 1) {
+    std::vector<double> times_s;
+    for (const Candidate& candidate : all) {
+      MPI_Barrier(session.world());
+      times_s.push_back(probe(candidate, options));
+      settings.probed.push_back(fmt::format("{} {:.1f} ms", name_of(candidate), times_s.back() * 1e3));
+    }
+    best = static_cast<int>(std::min_element(times_s.begin(), times_s.end()) - times_s.begin());
+    MPI_Bcast(&best, 1, MPI_INT, 0, session.world());
+  }
+  settings.bf16 = all[static_cast<std::size_t>(best)].bf16;
+  settings.layout = all[static_cast<std::size_t>(best)].layout;
+  return settings;
+}
+
+AutocastScope::AutocastScope(bool bf16) : active_(bf16) {
+  if (!active_) return;
+  at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
+  at::autocast::set_autocast_enabled(at::kCPU, true);
+  at::autocast::increment_nesting();
+}
+
+AutocastScope::~AutocastScope() {
+  if (!active_) return;
+  if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
+  at::autocast::set_autocast_enabled(at::kCPU, false);
+}
+
+CoreMask core_mask() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  sched_getaffinity(0, sizeof set, &set);
+  CoreMask mask{"", CPU_COUNT(&set)};
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (!CPU_ISSET(core, &set)) continue;
+    int last = core;
+    while (last + 1 < CPU_SETSIZE && CPU_ISSET(last + 1, &set)) ++last;
+    if (!mask.text.empty()) mask.text += ',';
+    mask.text += last > core ? fmt::format("{}-{}", core, last) : std::to_string(core);
+    core = last;
+  }
+  return mask;
+}
+
+}  // namespace gradsync

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "comm/session.h"
+#include "data/augment.h"
+#include "train/options.h"
+
+namespace gradsync {
+
+/// How a rank computes: settled once at start, equal on all ranks, recorded.
+struct ComputeSettings {
+  bool bf16 = false;               ///< autocast to bfloat16
+  Layout layout = Layout::kNhwc;
+  std::int64_t threads = 1;
+  std::vector<std::string> probed; ///< what `auto` measured, one line each
+  std::vector<std::string> warnings;
+};
+
+/// Sets LibTorch's threads and settles precision and layout; `auto` times a few steps of the run's own
+/// network in each combination on all ranks at once and takes the fastest by rank 0's median.
+/// Collective.
+ComputeSettings settle_compute(const Session& session, const TrainOptions& options);
+
+/// Autocast to bfloat16 on the CPU while it lives, if asked for; drops the cast cache at its end.
+class AutocastScope {
+ public:
+  explicit AutocastScope(bool bf16);
+  ~AutocastScope();
+  AutocastScope(const AutocastScope&) = delete;
+  AutocastScope& operator=(const AutocastScope&) = delete;
+
+ private:
+  bool active_;
+};
+
+/// The cores this process may use, as the kernel lists them ("0-1"), and how many.
+struct CoreMask {
+  std::string text;
+  int cores = 1;
+};
+CoreMask core_mask();
+
+}  // namespace gradsync

@@ -1,0 +1,69 @@
+#include "train/evaluate.h"
+
+#include <array>
+
+#include "data/loader.h"
+#include "data/sampler.h"
+#include "model/image_batch.h"
+#include "train/loss.h"
+
+namespace gradsync {
+
+namespace {
+
+/// Sums over this rank's share of the test images; repeats that only fill the last batch are left out.
+LossSums sums_of_share(StepParts& parts, const Cifar10& data, const Sampler& sampler, int rank,
+                       std::int64_t loader_threads) {
+  LoaderOptions how;
+  how.split = Split::kTest;
+  how.steps = sampler.steps();
+  how.layout = parts.compute.layout;
+  how.threads = loader_threads;
+  Loader loader(data, [&](std::int64_t step) { return sampler.batch(step); }, how);
+  LossSums sums;
+  const torch::NoGradGuard no_grad;
+  const AutocastScope autocast(parts.compute.bf16);
+  for (std::int64_t step = 0; step < sampler.steps(); ++step) {
+    Batch batch = loader.next();
+    const auto samples = static_cast<std::int64_t>(batch.size);
+    const std::int64_t counted = sampler.unrepeated(step, rank);
+    const torch::Tensor images = image_batch(batch.images.data(), samples, how.layout);
+    const torch::Tensor logits = parts.replica.network->forward(images).narrow(0, 0, counted);
+    const torch::Tensor labels = torch::from_blob(batch.labels.data(), {counted}, torch::kInt64);
+    if (counted > 0) {
+      const LossSums one = cross_entropy(logits, labels, 1, 1).of_ranks[0];
+      sums.loss += one.loss;
+      sums.correct += one.correct;
+    }
+    loader.recycle(std::move(batch));
+  }
+  return sums;
+}
+
+}  // namespace
+
+Evaluation evaluate(StepParts& parts, const Cifar10& data, std::int64_t batch, std::int64_t loader_threads,
+                    EvaluateHow how) {
+  const bool shard = how == EvaluateHow::kShard;
+  const int rank = shard ? parts.exchange.rank() : 0, ranks = shard ? parts.exchange.size() : 1;
+  const Stopwatch watch;
+  parts.mode.publish();
+  if (shard) broadcast_buffers(parts.exchange, parts.replica);
+  parts.replica.network->eval();
+  const Sampler sampler(data.size(Split::kTest), rank, ranks, batch, 0, LastBatch::kPad, /*shuffle=*/false);
+  const LossSums sums = sums_of_share(parts, data, sampler, rank, loader_threads);
+  parts.replica.network->train();
+  std::array<double, 2> all = {sums.loss, sums.correct};
+  if (shard) parts.exchange.sum_metrics(all);
+  const auto images = static_cast<double>(data.size(Split::kTest));
+  return {all[0] / images, all[1] / images, watch.elapsed_s()};
+}
+
+void broadcast_buffers(Exchange& exchange, Replica& replica) {
+  for (torch::Tensor& buffer : replica.buffers)
+    if (buffer.is_floating_point())
+      exchange.broadcast(std::span(buffer.data_ptr<float>(), static_cast<std::size_t>(buffer.numel())), 0,
+                         Traffic::kBuffers);
+}
+
+}  // namespace gradsync

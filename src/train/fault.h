@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace gradsync {
+
+/// A fault a test asks for with --inject-fault KIND@RANK:ITERATION.
+enum class FaultKind { kNone, kNan, kKill, kStop, kLeave, kSkip, kShort, kOtherType, kOtherRoot, kOutOfMemory };
+
+struct Fault {
+  FaultKind kind = FaultKind::kNone;
+  int rank = 0;
+  std::int64_t iteration = 0;
+
+  bool due(int at_rank, std::int64_t at_iteration) const {
+    return kind != FaultKind::kNone && rank == at_rank && iteration == at_iteration;
+  }
+};
+
+/// Reads "nan@1:5"; an empty text is no fault. Throws Error kUsage listing the kinds.
+Fault parse_fault(const std::string& text);
+
+}  // namespace gradsync

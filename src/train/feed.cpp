@@ -1,0 +1,41 @@
+#include "train/feed.h"
+
+namespace gradsync {
+
+Feed::Feed(const Cifar10& data, const TrainOptions& options, Layout layout, int rank, int ranks, FeedShare share)
+    : data_(data),
+      options_(options),
+      layout_(layout),
+      ranks_(ranks),
+      share_(share),
+      sampler_(data.size(Split::kTrain), rank, ranks, options.batch_per_rank, options.seed,
+               options.last_batch == "drop" ? LastBatch::kDrop : LastBatch::kPad) {}
+
+std::int64_t Feed::iterations_per_epoch() const { return sampler_.steps() / options_.accumulate; }
+
+void Feed::begin_epoch(std::int64_t epoch) {
+  loader_.reset();
+  sampler_.set_epoch(options_.set_epoch ? epoch : 0);
+  LoaderOptions how;
+  how.steps = iterations_per_epoch() * options_.accumulate;
+  how.epoch = epoch;
+  how.seed = options_.seed;
+  how.augment = options_.augment;
+  how.layout = layout_;
+  how.threads = static_cast<int>(options_.loader_threads);
+  how.prefetch = static_cast<int>(options_.prefetch);
+  loader_ = std::make_unique<Loader>(data_, [this](std::int64_t pass) { return indices(pass); }, how);
+}
+
+std::vector<std::int64_t> Feed::indices(std::int64_t pass) const {
+  if (share_ == FeedShare::kNone) return {};
+  if (share_ == FeedShare::kOwn) return sampler_.batch(pass);
+  std::vector<std::int64_t> all;
+  for (int rank = 0; rank < ranks_; ++rank) {
+    const auto one = sampler_.batch_of(pass, rank);
+    all.insert(all.end(), one.begin(), one.end());
+  }
+  return all;
+}
+
+}  // namespace gradsync

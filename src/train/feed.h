@@ -1,0 +1,52 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "data/cifar10.h"
+#include "data/loader.h"
+#include "data/sampler.h"
+#include "train/options.h"
+
+namespace gradsync {
+
+/// Whose images a rank loads.
+enum class FeedShare {
+  kOwn,       ///< its own slice
+  kAllRanks,  ///< every rank's slice, in order of rank: a root that scatters
+  kNone,      ///< nothing: receives from the root
+};
+
+/// The training images of one rank, pass by pass, over epochs. An iteration takes `accumulate` passes.
+class Feed {
+ public:
+  Feed(const Cifar10& data, const TrainOptions& options, Layout layout, int rank, int ranks, FeedShare share);
+
+  /// Iterations of an epoch, equal on all ranks.
+  std::int64_t iterations_per_epoch() const;
+
+  /// Starts an epoch and its prefetching. The order depends on `epoch` unless --no-set-epoch.
+  void begin_epoch(std::int64_t epoch);
+
+  /// The next pass; blocks until it is loaded. Give it back with `recycle`.
+  Batch next() { return loader_->next(); }
+  void recycle(Batch batch) { loader_->recycle(std::move(batch)); }
+
+  /// Images per rank of pass `pass` of the epoch, whoever loads them.
+  std::int64_t samples_per_rank(std::int64_t pass) const { return sampler_.batch_size(pass); }
+
+  std::string order_digest() const { return sampler_.order_digest(); }
+
+ private:
+  std::vector<std::int64_t> indices(std::int64_t pass) const;
+
+  const Cifar10& data_;
+  const TrainOptions& options_;
+  Layout layout_;
+  int ranks_;
+  FeedShare share_;
+  Sampler sampler_;
+  std::unique_ptr<Loader> loader_;  // last: its threads read all of the above
+};
+
+}  // namespace gradsync

@@ -1,0 +1,86 @@
+#include "train/gather_rows.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace gradsync {
+
+namespace {
+
+// A rank's iteration as a block of doubles; whole numbers stay exact up to 2^53.
+constexpr std::size_t kHead = 5;
+constexpr std::size_t kFixed = kHead + kPhases + kTrafficCategories;
+constexpr std::size_t kPerBucket = 3;
+
+std::vector<double> pack(const StepResult& mine, double begin_s) {
+  const RankIteration& measured = mine.measured;
+  std::vector<double> block = {begin_s, measured.loss, static_cast<double>(measured.correct),
+                               static_cast<double>(mine.samples), static_cast<double>(mine.bad_tensor)};
+  block.insert(block.end(), measured.time_s.begin(), measured.time_s.end());
+  for (const std::int64_t bytes : measured.traffic_bytes) block.push_back(static_cast<double>(bytes));
+  for (const BucketTimes& bucket : measured.buckets)
+    block.insert(block.end(), {bucket.ready_s, bucket.start_s, bucket.end_s});
+  return block;
+}
+
+RankIteration unpack(std::span<const double> block) {
+  RankIteration rank;
+  rank.begin_s = block[0];
+  rank.loss = block[1];
+  rank.correct = static_cast<std::int64_t>(block[2]);
+  std::copy_n(block.begin() + kHead, kPhases, rank.time_s.begin());
+  for (std::size_t i = 0; i < kTrafficCategories; ++i)
+    rank.traffic_bytes[i] = static_cast<std::int64_t>(block[kHead + kPhases + i]);
+  for (std::size_t at = kFixed; at < block.size(); at += kPerBucket)
+    rank.buckets.push_back({block[at], block[at + 1], block[at + 2]});
+  return rank;
+}
+
+void fill_in_wait(std::vector<RankIteration>& ranks) {
+  for (RankIteration& rank : ranks) rank[Phase::kWait] = 0;
+  for (std::size_t bucket = 0; bucket < ranks[0].buckets.size(); ++bucket) {
+    const auto duration_s = [&](const RankIteration& rank) {
+      return rank.buckets[bucket].end_s - rank.buckets[bucket].start_s;
+    };
+    double shortest_s = std::numeric_limits<double>::infinity();
+    for (const RankIteration& rank : ranks) shortest_s = std::min(shortest_s, duration_s(rank));
+    for (RankIteration& rank : ranks) rank[Phase::kWait] += duration_s(rank) - shortest_s;
+  }
+}
+
+Verdict judge(std::span<const double> all, std::size_t block) {
+  Verdict verdict;
+  for (std::size_t rank = 0; rank * block < all.size(); ++rank) {
+    const double loss = all[rank * block + 1], bad_tensor = all[rank * block + 4];
+    if (std::isfinite(loss) && bad_tensor < 0) continue;
+    verdict.bad_rank = static_cast<std::int32_t>(rank);
+    verdict.bad_tensor = static_cast<std::int64_t>(bad_tensor);
+    break;
+  }
+  return verdict;
+}
+
+}  // namespace
+
+Verdict gather_rows(Exchange& exchange, const StepResult& mine, double begin_s, IterationRow& row) {
+  const std::vector<double> block = pack(mine, begin_s);
+  const bool root = exchange.rank() == 0;
+  std::vector<double> all(root ? block.size() * static_cast<std::size_t>(exchange.size()) : 0);
+  exchange.gather_control(std::as_bytes(std::span(block)), std::as_writable_bytes(std::span(all)));
+  Verdict verdict;
+  if (root) {
+    verdict = judge(all, block.size());
+    row.samples = 0;
+    for (std::size_t at = 0; at < all.size(); at += block.size()) {
+      row.ranks.push_back(unpack(std::span(all).subspan(at, block.size())));
+      row.samples += static_cast<std::int64_t>(all[at + 3]);
+    }
+    for (const CollectiveRecord& record : exchange.records()) row.buckets.push_back({record.bytes, record.kind});
+    fill_in_wait(row.ranks);
+  }
+  exchange.broadcast_control(std::as_writable_bytes(std::span(&verdict, 1)));
+  return verdict;
+}
+
+}  // namespace gradsync

@@ -1,0 +1,22 @@
+#pragma once
+
+#include "comm/exchange.h"
+#include "record/run.h"
+#include "train/step.h"
+
+namespace gradsync {
+
+/// What all ranks learn between two iterations.
+struct Verdict {
+  std::int32_t bad_rank = -1;        ///< lowest rank whose gradient or loss was not finite, or −1
+  std::int64_t bad_tensor = -1;      ///< its first such parameter; −1: the loss
+};
+
+/// Brings every rank's iteration to rank 0 and a verdict back, outside the timed region. On rank 0
+/// `row` gets the ranks, the buckets and the wait of each: what its collectives took above the
+/// shortest duration of the same collective over the ranks.
+/// `begin_s` is when this rank's iteration began, since the start of the run on rank 0's clock.
+/// Collective.
+Verdict gather_rows(Exchange& exchange, const StepResult& mine, double begin_s, IterationRow& row);
+
+}  // namespace gradsync

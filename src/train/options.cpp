@@ -1,0 +1,269 @@
+#include "train/options.h"
+
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "train/fault.h"
+
+namespace gradsync {
+
+namespace {
+
+constexpr std::int64_t kMaxCount = 1'000'000;
+constexpr std::int64_t kMaxIterations = 1'000'000'000;
+constexpr std::int64_t kMaxBucketBytes = std::int64_t{16} << 30;
+constexpr double kMaxTimeout_s = 7 * 24 * 3600;
+const std::string kAuto = "auto";
+
+const std::vector<std::string> kGranularities = {"tensor", "flat"};
+const std::vector<std::string> kWireTypes = {"fp32", "bf16", "fp16"};
+const std::vector<std::string> kPrecisions = {"fp32", "bf16", "auto"};
+const std::vector<std::string> kLayouts = {"nchw", "nhwc", "auto"};
+const std::vector<std::string> kLastBatches = {"pad", "drop"};
+const std::vector<std::string> kEvaluations = {"shard", "each-rank", "none"};
+const std::vector<std::string> kVerifications = {"off", "init", "all"};
+
+std::string joined(const std::vector<std::string>& choices) {
+  return fmt::format("{}", fmt::join(choices, "|"));
+}
+
+OptionTable synchronisation_options() {
+  const std::string group = "Synchronisation";
+  return {
+      {"sync", "MODE", "ddp",
+       fmt::format("how gradients are synchronised: {}", fmt::join(sync_mode_names(), ", ")),
+       group},
+      {"granularity", joined(kGranularities), "flat",
+       "allreduce: one call a parameter (tensor) or one for all gradients (flat)", group},
+      {"first-bucket", "SIZE", "1MiB", "ddp and c10d: the first bucket, 1B to 16GiB", group},
+      {"bucket-cap", "SIZE", "25MiB", "ddp and c10d: every further bucket, 1B to 16GiB", group},
+      {"wire-dtype", joined(kWireTypes), "fp32", "ddp: type of the gradients while they travel",
+       group},
+  };
+}
+
+OptionTable model_and_data_options() {
+  const std::string group = "Network and data";
+  return {
+      {"model", "NAME", "resnet18", fmt::format("network: {}", fmt::join(model_names(), ", ")),
+       group},
+      {"data", "FOLDER", "data/cifar-10", "folder with CIFAR-10's binary files", group},
+      {"augment", "", "true", "crop and flip the training images at random", group},
+      {"set-epoch", "", "true", "shuffle anew every epoch; off shows what goes wrong without",
+       group},
+      {"last-batch", joined(kLastBatches), "pad",
+       "images left over at the end of an epoch: filled up with the first ones (pad) or left out "
+       "(drop)",
+       group},
+      {"loader-threads", "N", "1", "threads that prepare batches, per rank, 1 to 256", group},
+      {"prefetch", "N", "4", "batches prepared ahead, per rank, 1 to 1024", group},
+  };
+}
+
+OptionTable training_options() {
+  const std::string group = "Training";
+  return {
+      {"batch-per-rank", "N", kAuto,
+       "images a rank takes at once, 1 to 1000000; auto: 128, or what --batch-global leaves",
+       group},
+      {"batch-global", "N", kAuto,
+       "images of one step on all ranks, ranks × batch-per-rank × accumulate, 1 to 1000000000; "
+       "give "
+       "this or --batch-per-rank",
+       group},
+      {"accumulate", "K", "1", "backward passes before gradients are synchronised, 1 to 1000000",
+       group},
+      {"epochs", "N", "1", "passes over the images, 1 to 1000000", group},
+      {"iterations", "N", "0", "stop after N steps of the whole run, 0 (no limit) to 1000000000",
+       group},
+      {"warmup", "N", "2", "first steps that are flagged as warm-up, 0 to 1000000", group},
+      {"seed", "N", "1", "seed of weights, order and augmentation, 0 to 2^63−1", group},
+  };
+}
+
+OptionTable optimiser_options() {
+  const std::string group = "Optimiser (SGD)";
+  return {
+      {"lr", "X", "0.1", "learning rate, 0 to 1000", group},
+      {"momentum", "X", "0.9", "momentum, 0 to below 1", group},
+      {"weight-decay", "X", "5e-4", "weight decay, 0 to 1", group},
+  };
+}
+
+OptionTable machine_options() {
+  const std::string group = "Machine";
+  return {
+      {"precision", joined(kPrecisions), "fp32", "type of the arithmetic; auto tries both here",
+       group},
+      {"layout", joined(kLayouts), "nhwc", "memory order of the images; auto tries both here",
+       group},
+      {"threads", "N", "0",
+       "threads per rank, 1 to 1024; 0: the cores the rank may use, over the ranks that share them",
+       group},
+  };
+}
+
+OptionTable output_options() {
+  const std::string group = "Output and checks";
+  return {
+      {"evaluate", joined(kEvaluations), "shard",
+       "test images after every epoch: shared out, all of them on each rank, or not at all", group},
+      {"log-every", "N", "20", "steps between two lines of the log, 1 to 1000000000", group},
+      {"output", "FILE.h5", "", "the run file; without it nothing is recorded", group},
+      {"verify-modes", "", "false", "prove all modes equal in a few steps before training", group},
+      {"verify", joined(kVerifications), "init",
+       "compare the ranks' collectives: never, in the first steps, or always", group},
+      {"timeout", "TIME", "0",
+       "end a hang after so long, 0 to 7 days (168h); 0: the larger of 60s and 20 median "
+       "iterations",
+       group},
+      {"inject-fault", "KIND@RANK:ITERATION", "", "for tests: make one rank misbehave", group},
+  };
+}
+
+// `auto` is 0: not given.
+std::int64_t batch_option(const OptionValues& values, const std::string& name, std::int64_t high) {
+  return text_option(values, name) == kAuto ? 0 : integer_option(values, name, 1, high);
+}
+
+void read_batch(const OptionValues& values, TrainOptions& options) {
+  const std::int64_t per_rank = batch_option(values, "batch-per-rank", kMaxCount);
+  options.batch_global = batch_option(values, "batch-global", kMaxIterations);
+  if (per_rank > 0 && options.batch_global > 0)
+    throw option_error(
+        values, "batch-global",
+        fmt::format("{} together with batch-per-rank = {} ({})", options.batch_global, per_rank,
+                    values.at("batch-per-rank").where),
+        "give one of the two; `auto` takes back what a file or variable says");
+  if (per_rank > 0) options.batch_per_rank = per_rank;
+  if (options.batch_global > 0) options.batch_per_rank = 0;
+}
+
+double momentum_option(const OptionValues& values) {
+  const double momentum = number_option(values, "momentum", 0, 1);
+  if (momentum < 1) return momentum;
+  throw option_error(values, "momentum", "1 would never forget a gradient",
+                     "give a number from 0 to below 1");
+}
+
+std::string fault_option(const OptionValues& values) {
+  const std::string text = text_option(values, "inject-fault");
+  try {
+    parse_fault(text);
+    return text;
+  } catch (const Error& error) {
+    throw option_error(values, "inject-fault",
+                       fmt::format("\"{}\" is not KIND@RANK:ITERATION, as nan@1:5", text),
+                       error.fix());
+  }
+}
+
+std::string data_option(const OptionValues& values) {
+  const std::string folder = text_option(values, "data");
+  if (!folder.empty()) return folder;
+  throw option_error(values, "data", "the folder has no name", "give a folder, as data/cifar-10");
+}
+
+void read_synchronisation(const OptionValues& values, TrainOptions& options) {
+  options.sync = choice_option(values, "sync", sync_mode_names());
+  options.granularity = choice_option(values, "granularity", kGranularities);
+  options.first_bucket_bytes = size_option(values, "first-bucket", 1, kMaxBucketBytes);
+  options.bucket_cap_bytes = size_option(values, "bucket-cap", 1, kMaxBucketBytes);
+  options.wire_dtype = choice_option(values, "wire-dtype", kWireTypes);
+}
+
+void read_model_and_data(const OptionValues& values, TrainOptions& options) {
+  options.model = choice_option(values, "model", model_names());
+  options.data = data_option(values);
+  options.augment = switch_option(values, "augment");
+  options.set_epoch = switch_option(values, "set-epoch");
+  options.last_batch = choice_option(values, "last-batch", kLastBatches);
+  options.loader_threads = integer_option(values, "loader-threads", 1, 256);
+  options.prefetch = integer_option(values, "prefetch", 1, 1024);
+}
+
+void read_training(const OptionValues& values, TrainOptions& options) {
+  read_batch(values, options);
+  options.accumulate = integer_option(values, "accumulate", 1, kMaxCount);
+  options.epochs = integer_option(values, "epochs", 1, kMaxCount);
+  options.iterations = integer_option(values, "iterations", 0, kMaxIterations);
+  options.warmup = integer_option(values, "warmup", 0, kMaxCount);
+  options.seed = static_cast<std::uint64_t>(
+      integer_option(values, "seed", 0, std::numeric_limits<std::int64_t>::max()));
+  options.learning_rate = number_option(values, "lr", 0, 1e3);
+  options.momentum = momentum_option(values);
+  options.weight_decay = number_option(values, "weight-decay", 0, 1);
+}
+
+void read_machine_and_output(const OptionValues& values, TrainOptions& options) {
+  options.precision = choice_option(values, "precision", kPrecisions);
+  options.layout = choice_option(values, "layout", kLayouts);
+  options.threads = integer_option(values, "threads", 0, 1024);
+  options.evaluate = choice_option(values, "evaluate", kEvaluations);
+  options.log_every = integer_option(values, "log-every", 1, kMaxIterations);
+  options.output = text_option(values, "output");
+  options.verify_modes = switch_option(values, "verify-modes");
+  options.verify = choice_option(values, "verify", kVerifications);
+  options.timeout_s = duration_option(values, "timeout", 0, kMaxTimeout_s);
+  options.inject_fault = fault_option(values);
+}
+
+}  // namespace
+
+const std::vector<std::string>& sync_mode_names() {
+  static const std::vector<std::string> names = {"none", "gather-scatter", "allreduce",
+                                                 "ddp",  "data-parallel",  "c10d"};
+  return names;
+}
+
+const std::vector<std::string>& model_names() {
+  static const std::vector<std::string> names = {"vgg11", "resnet18", "resnet18-imagenet", "lenet"};
+  return names;
+}
+
+OptionTable train_option_table() {
+  OptionTable table;
+  for (const auto& part : {synchronisation_options(), model_and_data_options(), training_options(),
+                           optimiser_options(), machine_options(), output_options()})
+    table.insert(table.end(), part.begin(), part.end());
+  return table;
+}
+
+std::string train_help() {
+  return help_text(
+      "mpirun -n RANKS gradsync-train [OPTION…]\n"
+      "Trains an image classifier on all ranks in one synchronisation mode; records every "
+      "iteration.",
+      "mpirun -n 2 gradsync-train --model lenet --iterations 40\n"
+      "mpirun -n 4 gradsync-train --sync allreduce --granularity tensor --batch-global 256 "
+      "--output run.h5\n"
+      "mpirun -n 2 gradsync-train --sync ddp --bucket-cap 4MiB --wire-dtype bf16 --no-augment\n"
+      "gradsync-train --sync none --model vgg11 --batch-per-rank 64 --epochs 2 --threads 2\n"
+      "gradsync-train --batch-per-rank 64 --print-config",
+      train_option_table());
+}
+
+TrainOptions train_options(const OptionValues& values) {
+  TrainOptions options;
+  read_synchronisation(values, options);
+  read_model_and_data(values, options);
+  read_training(values, options);
+  read_machine_and_output(values, options);
+  return options;
+}
+
+void resolve_batch(TrainOptions& options, std::int64_t ranks) {
+  const std::int64_t shares = ranks * options.accumulate;
+  if (ranks < 1 || shares < 1)
+    throw Error(ExitCode::kInternal, fmt::format("resolve_batch for {} ranks", ranks));
+  if (options.batch_global == 0) options.batch_global = options.batch_per_rank * shares;
+  if (options.batch_global % shares != 0)
+    throw Error(ExitCode::kUsage,
+                fmt::format("--batch-global {} does not divide by {} (ranks {} × accumulate {})",
+                            options.batch_global, shares, ranks, options.accumulate),
+                fmt::format("--batch-global {}", (options.batch_global / shares + 1) * shares));
+  options.batch_per_rank = options.batch_global / shares;
+}
+
+}  // namespace gradsync

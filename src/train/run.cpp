@@ -1,0 +1,147 @@
+#include "train/run.h"
+
+#include <iostream>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "comm/mpi_transport.h"
+#include "train/agreement.h"
+#include "train/provenance.h"
+#include "train/trainer.h"
+#include "train/verify_modes.h"
+
+namespace gradsync {
+
+namespace {
+
+constexpr double kStartTimeout_s = 60;
+
+/// Every option as this rank has it; --output too: all ranks must mean the same run.
+std::vector<NamedText> stated(const OptionValues& values) {
+  std::vector<NamedText> all;
+  for (const auto& [name, value] : values) all.push_back({name, value.value});
+  return all;
+}
+
+/// Reads every byte of the data once a node, and all nodes must have the same.
+DataDigest verify_data(const Session& session, const Cifar10& data) {
+  DataDigest digest;
+  session.together([&] {
+    if (session.local_rank() == 0) digest = data.verify();
+  });
+  std::string combined = digest.combined;
+  combined.resize(64, ' ');
+  MPI_Bcast(combined.data(), 64, MPI_CHAR, 0, session.node());
+  require_agreement(session, {{"data set digest", combined}});
+  return digest;
+}
+
+/// Run-time properties a rank needs from rank 0: the start of the run on its clock.
+double broadcast_start(const Session& session) {
+  double start_s = now_s();
+  MPI_Bcast(&start_s, 1, MPI_DOUBLE, 0, session.world());
+  return start_s;
+}
+
+RunInfo run_info(const OptionValues& values, const std::string& command_line, const DataDigest& digest,
+                 const ComputeSettings& compute, const std::vector<RankPlace>& places, const TrainOptions& options) {
+  RunInfo info;
+  info.run_id = new_uuid();
+  info.created = utc_now();
+  info.command_line = command_line;
+  for (const auto& [name, value] : values) {
+    ConfigEntry entry{name, value.value, value.source};
+    if (name == "batch-per-rank") entry.value = std::to_string(options.batch_per_rank);
+    if (name == "batch-global") entry.value = std::to_string(options.batch_global);
+    if (name == "threads") entry.value = std::to_string(compute.threads);
+    info.config.push_back(std::move(entry));
+  }
+  info.provenance = provenance(digest, compute);
+  info.topology = places;
+  return info;
+}
+
+void print_environment(const TrainOptions& options, const DataDigest& digest, const Cifar10& data,
+                       const ComputeSettings& compute, const std::vector<RankPlace>& places) {
+  std::cout << fmt::format("{} with {}, {} ranks, batch {} per rank, {} global{}\n", options.model, options.sync,
+                           places.size(), options.batch_per_rank, options.batch_global,
+                           options.accumulate > 1 ? fmt::format(" in {} passes", options.accumulate) : "")
+            << fmt::format("data: {}, {} training and {} test images, sha256 {}\n", digest.name,
+                           data.size(Split::kTrain), data.size(Split::kTest), digest.combined.substr(0, 16))
+            << fmt::format("compute: {} {}, {} threads a rank{}\n", compute.bf16 ? "bf16" : "fp32",
+                           compute.layout == Layout::kNchw ? "nchw" : "nhwc", compute.threads,
+                           compute.probed.empty() ? "" : fmt::format(" (probed: {})", fmt::join(compute.probed, ", ")));
+  for (const RankPlace& place : places)
+    if (place.local_rank == 0)
+      std::cout << fmt::format("host {}: {}, rank {} on cores {}\n", place.host, place.device, place.rank, place.affinity);
+  std::cout << std::flush;
+  for (const std::string& warning : compute.warnings) std::cerr << "gradsync-train: warning: " << warning << '\n';
+  if (!options.set_epoch && options.epochs > 1)
+    std::cerr << "gradsync-train: warning: --no-set-epoch: every epoch repeats the order of the first\n";
+}
+
+Table verification_table(const std::vector<VerificationRow>& rows) {
+  Table table{"verification", "Modes compared after 3 iterations (reference: allreduce)", {}, {}, {}};
+  table.columns = {{"mode", "mode", true},          {"ranks_equal", "ranks equal", true},
+                   {"difference", "difference"},    {"tolerance", "tolerance"},
+                   {"hash", "parameter hash", true}, {"result", "result", true}};
+  for (const VerificationRow& row : rows)
+    table.add({row.mode, row.ranks_equal ? "yes" : "no", fmt::format("{:.2e}", row.difference),
+               fmt::format("{:.0e}", row.tolerance), row.parameter_hash, row.passed ? "ok" : "FAILED"});
+  table.notes = {"difference: largest |a - b| over all parameters; none must differ where there is more than one rank"};
+  return table;
+}
+
+/// Prints and records; throws Error kCheckFailed if a mode is not what it should be.
+void verify_before_timing(Exchange& exchange, const RunSetting& setting) {
+  const auto rows = verify_modes(exchange, setting.data, setting.options, setting.compute);
+  if (exchange.rank() == 0) print_text(std::cout, verification_table(rows));
+  for (const VerificationRow& row : rows) {
+    if (setting.recorder) setting.recorder->add(row);
+    if (!row.passed)
+      throw Error(ExitCode::kCheckFailed,
+                  fmt::format("mode {} fails its verification: ranks equal: {}, difference {:.3e}, tolerance {:.1e}",
+                              row.mode, row.ranks_equal, row.difference, row.tolerance));
+  }
+}
+
+}  // namespace
+
+int run_training(const Session& session, TrainOptions options, const OptionValues& values,
+                 const std::string& command_line) {
+  require_agreement(session, stated(values));
+  std::optional<Cifar10> data;
+  session.together([&] {
+    resolve_batch(options, session.size());
+    parse_fault(options.inject_fault);
+    data.emplace(options.data);
+  });
+  const DataDigest digest = verify_data(session, *data);
+  Watchdog watchdog(session, options.timeout_s > 0 ? options.timeout_s : kStartTimeout_s);
+  MpiTransport transport(session.world());
+  Exchange exchange(session, transport, watchdog, verify_level(options.verify));
+  // Caught here, where the objects that all ranks must leave together still stand.
+  try {
+    const ComputeSettings compute = settle_compute(session, options);
+    const ClockOffset clock = measure_clock_offset(session.world());
+    const auto places = gather_places(session, compute, clock);
+    std::unique_ptr<Recorder> recorder;
+    session.together([&] {
+      if (session.root() && !options.output.empty())
+        recorder = std::make_unique<Recorder>(
+            options.output, run_info(values, command_line, digest, compute, places, options));
+    });
+    if (session.root()) print_environment(options, digest, *data, compute, places);
+    const RunSetting setting{options, *data, compute, places, clock.offset_s, broadcast_start(session), recorder.get()};
+    if (options.verify_modes) verify_before_timing(exchange, setting);
+    Trainer(exchange, setting).run();
+    if (recorder) recorder->finish(RunStatus::kComplete);
+    if (recorder) std::cout << "run file: " << options.output << std::endl;
+  } catch (...) {
+    session.abort(current_error());
+  }
+  return 0;
+}
+
+}  // namespace gradsync

@@ -1,0 +1,37 @@
+#pragma once
+
+#include "comm/exchange.h"
+#include "model/replica.h"
+#include "sync/sync_mode.h"
+#include "train/compute_settings.h"
+#include "train/feed.h"
+#include "train/gradient_guard.h"
+#include "train/iteration_timer.h"
+#include "train/sgd.h"
+
+namespace gradsync {
+
+/// The parts that one training iteration works with; all outlive it.
+struct StepParts {
+  Replica& replica;
+  SyncMode& mode;
+  Sgd& optimizer;
+  Feed& feed;
+  GradientGuard& guard;
+  Exchange& exchange;
+  const ComputeSettings& compute;
+  std::int64_t passes = 1;  ///< gradient accumulation
+};
+
+/// What one iteration was on this rank.
+struct StepResult {
+  RankIteration measured;
+  std::int64_t samples = 0;     ///< of this rank
+  std::int64_t bad_tensor = -1; ///< first parameter with a gradient that is not finite
+};
+
+/// One optimiser step of the global batch: `passes` forward and backward passes, the mode's exchange,
+/// the update. `iteration` counts over the run, `step` within the epoch. Everything in it is timed.
+StepResult run_step(StepParts& parts, std::int64_t iteration, std::int64_t step, double learning_rate);
+
+}  // namespace gradsync

@@ -1,0 +1,177 @@
+#include "train/trainer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+#include <cstdlib>
+#include <iostream>
+#include <new>
+
+#include <fmt/format.h>
+
+#include "train/verify_modes.h"
+
+namespace gradsync {
+
+namespace {
+
+constexpr double kTimeoutInMedians = 20;
+constexpr double kShortestTimeout_s = 60;
+
+/// "54.20 %", or "n/a" for what was not measured.
+std::string percent(double part) { return std::isnan(part) ? "n/a" : fmt::format("{:.2f} %", 1e2 * part); }
+
+double mean_loss(const IterationRow& row) {
+  double sum = 0;
+  for (const RankIteration& rank : row.ranks) sum += rank.loss;
+  return sum / static_cast<double>(row.ranks.size());
+}
+
+}  // namespace
+
+Trainer::Trainer(Exchange& exchange, const RunSetting& setting)
+    : exchange_(exchange),
+      setting_(setting),
+      options_(setting.options),
+      replica_(make_replica(options_.model, options_.seed, setting.compute.layout)),
+      guard_(replica_),
+      mode_(make_sync_mode(options_.sync, exchange, sync_settings(options_))),
+      optimizer_(replica_, options_.momentum, options_.weight_decay),
+      feed_(setting.data, options_, setting.compute.layout, exchange.rank(), exchange.size(),
+            feed_share(*mode_, exchange.rank())),
+      parts_{replica_, *mode_, optimizer_, feed_, guard_, exchange, setting.compute, options_.accumulate},
+      fault_(parse_fault(options_.inject_fault)),
+      progress_(exchange.rank() == 0, iterations_in_all()) {
+  mode_->attach(replica_);
+}
+
+void Trainer::run() {
+  for (std::int64_t epoch = 0; epoch < options_.epochs && iterations_of(epoch) > 0; ++epoch) run_epoch(epoch);
+  progress_.clear();
+  const Table table = summary_.gather(exchange_, setting_.places, options_.warmup);
+  if (exchange_.rank() == 0) print_text(std::cout, table);
+}
+
+void Trainer::run_epoch(std::int64_t epoch) {
+  const Stopwatch watch;
+  epoch_summary_ = RankSummary();
+  epoch_training_s_ = 0;
+  feed_.begin_epoch(epoch);
+  const std::int64_t iterations = iterations_of(epoch);
+  for (std::int64_t step = 0; step < iterations; ++step) run_iteration(epoch, step);
+  RankEpoch mine;
+  mine.running_time_s = watch.elapsed_s();
+  mine.training_time_s = epoch_training_s_;
+  mine.train_loss = epoch_summary_.mean_loss();
+  mine.train_accuracy = epoch_summary_.accuracy();
+  const Evaluation test = evaluate_epoch();
+  mine.test_loss = test.loss;
+  mine.test_accuracy = test.accuracy;
+  mine.evaluation_time_s = test.time_s;
+  summary_.add_test(test.accuracy);
+  record_epoch(epoch, mine);
+}
+
+void Trainer::run_iteration(std::int64_t epoch, std::int64_t step) {
+  inject_fault(iteration_);
+  const StepResult result = run_step(parts_, iteration_, step, options_.learning_rate);
+  IterationRow row;
+  row.iteration = iteration_;
+  row.epoch = epoch;
+  row.step = step;
+  row.learning_rate = options_.learning_rate;
+  row.warmup = iteration_ < options_.warmup;
+  const double begin_s = result.measured.begin_s + setting_.clock_offset_s - setting_.start_s;
+  const Verdict verdict = gather_rows(exchange_, result, begin_s, row);
+  if (setting_.recorder) setting_.recorder->add(row);
+  stop_on_bad_numbers(verdict);
+  summary_.add(result.measured, result.samples, row.warmup);
+  epoch_summary_.add(result.measured, result.samples, row.warmup);
+  epoch_training_s_ += result.measured[Phase::kIteration] - result.measured[Phase::kData];
+  ++iteration_;
+  if (exchange_.rank() == 0) report_iteration(row);
+  adapt_timeout();
+}
+
+void Trainer::inject_fault(std::int64_t iteration) {
+  if (!fault_.due(exchange_.rank(), iteration)) return;
+  switch (fault_.kind) {
+    case FaultKind::kNone: break;
+    case FaultKind::kNan: guard_.poison_next(); break;
+    case FaultKind::kKill: std::raise(SIGKILL); break;
+    case FaultKind::kStop: std::raise(SIGSTOP); break;
+    case FaultKind::kLeave:
+      exchange_.watchdog().doing(Activity::kFinished, iteration);
+      MPI_Finalize();
+      std::_Exit(0);
+    case FaultKind::kSkip: exchange_.inject(CollectiveFault::kSkip); break;
+    case FaultKind::kShort: exchange_.inject(CollectiveFault::kShort); break;
+    case FaultKind::kOtherType: exchange_.inject(CollectiveFault::kOtherType); break;
+    case FaultKind::kOtherRoot: exchange_.inject(CollectiveFault::kOtherRoot); break;
+    case FaultKind::kOutOfMemory: throw std::bad_alloc();
+  }
+}
+
+void Trainer::stop_on_bad_numbers(const Verdict& verdict) const {
+  if (verdict.bad_rank < 0) return;
+  if (setting_.recorder) setting_.recorder->sync();
+  if (exchange_.rank() != 0) exchange_.session().wait_for_abort();
+  const auto& host = setting_.places[static_cast<std::size_t>(verdict.bad_rank)].host;
+  const std::string what =
+      verdict.bad_tensor < 0 ? std::string("the loss")
+                             : "the gradient of " + replica_.names[static_cast<std::size_t>(verdict.bad_tensor)];
+  throw Error(ExitCode::kNumbers,
+              fmt::format("{} is not finite on rank {} ({}) in iteration {}", what, verdict.bad_rank, host, iteration_),
+              "a lower --lr; the iterations up to here are in the journal, gradsync-report reads it");
+}
+
+void Trainer::report_iteration(const IterationRow& row) {
+  const double loss = mean_loss(row);
+  progress_.update(row.epoch, iteration_, loss,
+                   static_cast<double>(row.samples) / row.ranks[0][Phase::kIteration]);
+  if (options_.log_every == 0 || iteration_ % options_.log_every != 0) return;
+  progress_.clear();
+  std::cout << fmt::format("epoch {} iteration {} loss {:.4f}\n", row.epoch + 1, iteration_, loss) << std::flush;
+}
+
+void Trainer::adapt_timeout() {
+  constexpr std::int64_t kEvery = 50;
+  if (options_.timeout_s > 0 || iteration_ % kEvery != 0) return;
+  const double median_s = summary_.median_iteration_s();
+  if (median_s > 0)
+    exchange_.watchdog().set_timeout(std::max(kShortestTimeout_s, kTimeoutInMedians * median_s));
+}
+
+Evaluation Trainer::evaluate_epoch() {
+  if (options_.evaluate == "none") return {};
+  progress_.clear();
+  exchange_.watchdog().doing(Activity::kEvaluating, iteration_);
+  // Replicas without exchange differ, so a shard of each would be the accuracy of no network.
+  const bool own = options_.evaluate == "each-rank" || (options_.sync == "none" && exchange_.size() > 1);
+  return evaluate(parts_, setting_.data, options_.batch_per_rank, options_.loader_threads,
+                  own ? EvaluateHow::kEachRank : EvaluateHow::kShard);
+}
+
+void Trainer::record_epoch(std::int64_t epoch, const RankEpoch& mine) {
+  std::vector<RankEpoch> all(exchange_.rank() == 0 ? static_cast<std::size_t>(exchange_.size()) : 0);
+  exchange_.gather_control(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
+  if (exchange_.rank() != 0) return;
+  std::cout << fmt::format("epoch {}: train loss {:.4f}, train accuracy {}, test accuracy {}, {:.2f} s training, "
+                           "{:.2f} s running, order {}\n",
+                           epoch + 1, mine.train_loss, percent(mine.train_accuracy), percent(mine.test_accuracy),
+                           mine.training_time_s, mine.running_time_s, feed_.order_digest())
+            << std::flush;
+  if (setting_.recorder) setting_.recorder->add(EpochRow{epoch, iterations_of(epoch), feed_.order_digest(), all});
+}
+
+std::int64_t Trainer::iterations_in_all() const {
+  const std::int64_t all = options_.epochs * feed_.iterations_per_epoch();
+  return options_.iterations > 0 ? std::min(all, options_.iterations) : all;
+}
+
+std::int64_t Trainer::iterations_of(std::int64_t epoch) const {
+  const std::int64_t per_epoch = feed_.iterations_per_epoch();
+  return std::clamp<std::int64_t>(iterations_in_all() - epoch * per_epoch, 0, per_epoch);
+}
+
+}  // namespace gradsync

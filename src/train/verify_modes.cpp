@@ -1,0 +1,100 @@
+#include "train/verify_modes.h"
+
+#include <cmath>
+#include <map>
+
+#include "train/evaluate.h"
+
+namespace gradsync {
+
+namespace {
+
+constexpr std::int64_t kIterations = 3;
+constexpr std::int64_t kMostImagesPerRank = 32;
+constexpr double kLearningRate = 0.02;
+const std::string kReference = "allreduce";
+
+/// Largest |a − b| a parameter may differ by after kIterations: sums over ranks are taken in another
+/// order, and reduced precision rounds each differently.
+double tolerance_of(const TrainOptions& options, const ComputeSettings& compute) {
+  if (compute.bf16) return 2e-2;
+  return options.wire_dtype == "fp32" ? 5e-4 : 1e-2;
+}
+
+/// Parameters after a few iterations in one mode.
+struct Outcome {
+  torch::Tensor parameters;
+  std::string hash;
+  bool ranks_equal = false;
+};
+
+bool equal_on_all_ranks(Exchange& exchange, const std::string& hash) {
+  const std::uint64_t mine = std::stoull(hash, nullptr, 16);
+  const std::uint64_t one[2] = {mine, ~mine};
+  std::uint64_t most[2] = {};
+  MPI_Allreduce(one, most, 2, MPI_UINT64_T, MPI_MAX, exchange.session().world());
+  return most[0] == ~most[1];
+}
+
+Outcome train_briefly(const std::string& name, Exchange& exchange, const Cifar10& data, const TrainOptions& options,
+                      const ComputeSettings& compute) {
+  Replica replica = make_replica(options.model, options.seed, compute.layout);
+  GradientGuard guard(replica);
+  const auto mode = make_sync_mode(name, exchange, sync_settings(options));
+  mode->attach(replica);
+  Sgd optimizer(replica, options.momentum, options.weight_decay);
+  Feed feed(data, options, compute.layout, exchange.rank(), exchange.size(), feed_share(*mode, exchange.rank()));
+  StepParts parts{replica, *mode, optimizer, feed, guard, exchange, compute, options.accumulate};
+  feed.begin_epoch(0);
+  for (std::int64_t i = 0; i < std::min(kIterations, feed.iterations_per_epoch()); ++i)
+    run_step(parts, i, i, kLearningRate);
+  mode->publish();
+  Outcome outcome{flat_parameters(replica), parameter_hash(replica), false};
+  outcome.ranks_equal = equal_on_all_ranks(exchange, outcome.hash);
+  return outcome;
+}
+
+/// Largest over all ranks; NaN anywhere stays NaN, which no tolerance accepts.
+double largest_difference(Exchange& exchange, const torch::Tensor& a, const torch::Tensor& b) {
+  double mine = (a - b).abs().max().item<double>();
+  if (!std::isfinite(mine)) mine = std::numeric_limits<double>::infinity();
+  double largest = 0;
+  MPI_Allreduce(&mine, &largest, 1, MPI_DOUBLE, MPI_MAX, exchange.session().world());
+  return largest;
+}
+
+}  // namespace
+
+std::vector<VerificationRow> verify_modes(Exchange& exchange, const Cifar10& data, const TrainOptions& options,
+                                          const ComputeSettings& compute) {
+  TrainOptions brief = options;
+  brief.batch_per_rank = std::min(options.batch_per_rank, kMostImagesPerRank);
+  const Outcome reference = train_briefly(kReference, exchange, data, brief, compute);
+  std::vector<VerificationRow> rows;
+  for (const SyncEntry& entry : sync_modes()) {
+    const Outcome outcome =
+        entry.name == kReference ? reference : train_briefly(entry.name, exchange, data, brief, compute);
+    VerificationRow row;
+    row.mode = entry.name;
+    row.ranks_equal = outcome.ranks_equal;
+    row.difference = largest_difference(exchange, outcome.parameters, reference.parameters);
+    row.tolerance = tolerance_of(options, compute);
+    row.parameter_hash = outcome.hash;
+    const bool agrees = row.ranks_equal && row.difference <= row.tolerance;
+    const bool must_differ = entry.name == "none" && exchange.size() > 1;
+    row.passed = must_differ ? !agrees : agrees;
+    rows.push_back(row);
+  }
+  return rows;
+}
+
+SyncSettings sync_settings(const TrainOptions& options) {
+  return {options.granularity, options.first_bucket_bytes, options.bucket_cap_bytes, options.wire_dtype};
+}
+
+FeedShare feed_share(const SyncMode& mode, int rank) {
+  if (!mode.root_only()) return FeedShare::kOwn;
+  return rank == 0 ? FeedShare::kAllRanks : FeedShare::kNone;
+}
+
+}  // namespace gradsync

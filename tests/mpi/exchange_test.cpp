@@ -1,0 +1,147 @@
+#include <cmath>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "comm/clock_sync.h"
+#include "comm/half.h"
+#include "mpi/ranks.h"
+
+using namespace gradsync;
+using gradsync::test::Ranks;
+
+namespace {
+
+/// What rank `rank` contributes at `i`: sums of these are exact in float32.
+float contribution(int rank, std::size_t i) { return static_cast<float>((rank + 1) * (static_cast<int>(i % 97) - 48)); }
+
+double exact_mean(int ranks, std::size_t i) {
+  double sum = 0;
+  for (int rank = 0; rank < ranks; ++rank) sum += static_cast<double>(contribution(rank, i));
+  return sum / ranks;
+}
+
+std::vector<float> contributions(int rank, std::size_t count) {
+  std::vector<float> values(count);
+  for (std::size_t i = 0; i < count; ++i) values[i] = contribution(rank, i);
+  return values;
+}
+
+}  // namespace
+
+TEST_CASE("all-reduce gives the mean of all ranks, spinning and sleeping, for any count") {
+  Ranks ranks;
+  ranks.exchange.begin_iteration(0);
+  for (const Waiting waiting : {Waiting::kSpin, Waiting::kSleep})
+    for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{2}, std::size_t{7}, std::size_t{997},
+                                    std::size_t{65536}, std::size_t{1000003}}) {
+      ranks.exchange.set_waiting(waiting);
+      auto values = contributions(ranks.rank, count);
+      ranks.exchange.all_reduce_mean(values, Traffic::kGradients);
+      double worst = 0;
+      for (std::size_t i = 0; i < count; ++i)
+        worst = std::max(worst, std::abs(static_cast<double>(values[i]) - exact_mean(ranks.size, i)));
+      CHECK(worst <= 1e-4);
+    }
+}
+
+TEST_CASE("all-reduce in 16 bits is the mean within their precision") {
+  Ranks ranks;
+  ranks.exchange.begin_iteration(0);
+  for (const ValueType type : {ValueType::kBfloat16, ValueType::kFloat16}) {
+    auto values = contributions(ranks.rank, 4099);
+    std::vector<std::uint16_t> wire(values.size());
+    ranks.exchange.all_reduce_mean_half(values, wire, type, Traffic::kGradients);
+    // n roundings of values up to 48n/n·n; bf16 keeps 8 bits, fp16 11.
+    const double unit = type == ValueType::kBfloat16 ? std::ldexp(1.0, -8) : std::ldexp(1.0, -11);
+    double worst = 0;
+    for (std::size_t i = 0; i < values.size(); ++i)
+      worst = std::max(worst, std::abs(static_cast<double>(values[i]) - exact_mean(ranks.size, i)));
+    CHECK(worst <= 2 * unit * 48 * (ranks.size + 1));
+  }
+}
+
+TEST_CASE("rounding to 16 bits is to nearest even and keeps NaN and infinity") {
+  CHECK(from_bf16(to_bf16(1.0f)) == 1.0f);
+  CHECK(to_bf16(1.00390625f) == 0x3f80);  // half-way between 1 and 1 + 2^-7: to even
+  CHECK(to_bf16(1.01171875f) == 0x3f82);  // half-way between 1 + 2^-7 and 1 + 2^-6: to even
+  CHECK(std::isnan(from_bf16(to_bf16(std::nanf("")))));
+  CHECK(std::isinf(from_bf16(to_bf16(INFINITY))));
+  CHECK(from_fp16(to_fp16(65504.0f)) == 65504.0f);
+  CHECK(std::isinf(from_fp16(to_fp16(70000.0f))));
+}
+
+TEST_CASE("gather and scatter keep the order of the ranks") {
+  Ranks ranks;
+  ranks.exchange.begin_iteration(0);
+  const std::vector<float> mine = {static_cast<float>(ranks.rank), static_cast<float>(10 * ranks.rank)};
+  std::vector<float> all(ranks.rank == 0 ? 2 * static_cast<std::size_t>(ranks.size) : 0), back(2);
+  ranks.exchange.gather(mine, all, 0, Traffic::kGradients);
+  for (std::size_t r = 0; r < all.size() / 2; ++r) {
+    CHECK(all[2 * r] == static_cast<float>(r));
+    CHECK(all[2 * r + 1] == static_cast<float>(10 * r));
+  }
+  ranks.exchange.scatter(all, back, 0, Traffic::kGradients);
+  CHECK(back == mine);
+}
+
+TEST_CASE("broadcast and reduce") {
+  Ranks ranks;
+  ranks.exchange.begin_iteration(0);
+  const int last = ranks.size - 1;
+  std::vector<float> values(5, static_cast<float>(ranks.rank));
+  ranks.exchange.broadcast(std::span(values), last, Traffic::kParameters);
+  CHECK(values == std::vector<float>(5, static_cast<float>(last)));
+  std::vector<float> ones(3, 1.0f);
+  ranks.exchange.reduce_sum(ones, 0, Traffic::kGradients);
+  CHECK(ones[2] == (ranks.rank == 0 ? static_cast<float>(ranks.size) : 1.0f));
+}
+
+TEST_CASE("every collective is recorded with its own times, and counted by the formulas") {
+  Ranks ranks;
+  const int n = ranks.size;
+  ranks.exchange.begin_iteration(3);
+  std::vector<float> values(1000, 1.0f), all(ranks.rank == 0 ? 1000 * static_cast<std::size_t>(n) : 0);
+  ranks.exchange.all_reduce_mean(values, Traffic::kGradients, 1.5);
+  ranks.exchange.gather(values, all, 0, Traffic::kInputs);
+  const auto& records = ranks.exchange.records();
+  REQUIRE(records.size() == 2);
+  CHECK(records[0].kind == CollectiveKind::kAllReduce);
+  CHECK(records[0].bytes == 4000);
+  CHECK(records[0].ready_s == 1.5);
+  CHECK(records[0].start_s <= records[0].end_s);
+  CHECK(records[0].end_s <= records[1].start_s);
+  const auto& traffic = ranks.exchange.traffic();
+  CHECK(traffic[static_cast<std::size_t>(Traffic::kGradients)] == 2 * (n - 1) * 4000 / n);
+  const std::int64_t gathered = n == 1 ? 0 : ranks.rank == 0 ? (n - 1) * 4000 : 4000;
+  CHECK(traffic[static_cast<std::size_t>(Traffic::kInputs)] == gathered);
+  ranks.exchange.begin_iteration(4);
+  CHECK(ranks.exchange.records().empty());
+  CHECK(ranks.exchange.traffic()[0] == 0);
+}
+
+TEST_CASE("fingerprints of calls that differ in anything differ") {
+  CollectiveCall call;
+  call.kind = CollectiveKind::kAllReduce;
+  call.count = 100;
+  const auto differs = [&](auto change) {
+    CollectiveCall other = call;
+    change(other);
+    return fingerprint(other) != fingerprint(call);
+  };
+  CHECK(fingerprint(call) == fingerprint(CollectiveCall(call)));
+  CHECK(differs([](CollectiveCall& c) { c.kind = CollectiveKind::kReduce; }));
+  CHECK(differs([](CollectiveCall& c) { c.count = 99; }));
+  CHECK(differs([](CollectiveCall& c) { c.type = ValueType::kFloat16; }));
+  CHECK(differs([](CollectiveCall& c) { c.op = ReduceOp::kSum; }));
+  CHECK(differs([](CollectiveCall& c) { c.root = 1; }));
+  CHECK(differs([](CollectiveCall& c) { c.iteration = 1; }));
+  CHECK(differs([](CollectiveCall& c) { c.mode = 1; }));
+}
+
+TEST_CASE("clocks of one host agree within a millisecond and say how well") {
+  const ClockOffset clock = measure_clock_offset(test::session().world());
+  CHECK(std::abs(clock.offset_s) < 1e-3);
+  CHECK(clock.uncertainty_s >= 0);
+  CHECK(clock.uncertainty_s < 1e-3);
+}

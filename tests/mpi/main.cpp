@@ -1,0 +1,33 @@
+// Runs every test case on all ranks together; rank 0 reports, another rank's output is shown only when
+// it failed there.
+#define DOCTEST_CONFIG_IMPLEMENT
+#include "mpi/ranks.h"
+
+#include <cstdio>
+#include <iostream>
+#include <sstream>
+
+#include <doctest/doctest.h>
+
+namespace gradsync::test {
+
+namespace {
+Session* current = nullptr;
+}
+
+Session& session() { return *current; }
+
+}  // namespace gradsync::test
+
+int main(int argc, char** argv) {
+  gradsync::Session session(argc, argv, "tests/mpi");
+  gradsync::test::current = &session;
+  doctest::Context context(argc, argv);
+  std::ostringstream kept;
+  if (!session.root()) context.setCout(&kept);
+  int mine = context.run(), worst = 0;
+  if (mine != 0 && !session.root()) std::cerr << session.place() << " failed:\n" << kept.str();
+  MPI_Allreduce(&mine, &worst, 1, MPI_INT, MPI_MAX, session.world());
+  if (session.root() && mine == 0 && worst != 0) std::printf("FAIL another rank: see its output above\n");
+  return worst;
+}

@@ -1,0 +1,151 @@
+#include <cmath>
+
+#include <doctest/doctest.h>
+
+#include "model/network.h"
+#include "mpi/ranks.h"
+#include "sync/sync_mode.h"
+#include "train/fault.h"
+#include "train/gather_rows.h"
+#include "train/gradient_guard.h"
+#include "train/options.h"
+#include "train/provenance.h"
+#include "train/sgd.h"
+
+using namespace gradsync;
+using gradsync::test::Ranks;
+
+TEST_CASE("networks have the parameters that the literature counts") {
+  const auto count = [](const char* name) { return make_replica(name, 1, Layout::kNchw).parameter_count(); };
+  CHECK(count("vgg11") == 9231114);
+  CHECK(count("resnet18") == 11173962);
+  CHECK(count("resnet18-imagenet") == 11689512);
+  CHECK(count("lenet") == 61780);
+}
+
+TEST_CASE("the names in --help are those of the registries") {
+  std::vector<std::string> modes, models;
+  for (const SyncEntry& entry : sync_modes()) modes.push_back(entry.name);
+  for (const NetworkEntry& entry : networks()) models.push_back(entry.name);
+  CHECK(modes == sync_mode_names());
+  CHECK(models == model_names());
+}
+
+TEST_CASE("one seed gives one network on every rank, another seed another, whatever the layout") {
+  const std::string mine = parameter_hash(make_replica("lenet", 5, Layout::kNhwc));
+  CHECK(mine == parameter_hash(make_replica("lenet", 5, Layout::kNchw)));
+  CHECK(mine != parameter_hash(make_replica("lenet", 6, Layout::kNhwc)));
+  std::string first = mine;
+  MPI_Bcast(first.data(), static_cast<int>(first.size()), MPI_CHAR, 0, test::session().world());
+  CHECK(mine == first);
+}
+
+TEST_CASE("the fused SGD step is torch::optim::SGD's, and leaves the gradients zeroed") {
+  Replica ours = make_replica("lenet", 2, Layout::kNhwc), theirs = make_replica("lenet", 2, Layout::kNhwc);
+  Sgd mine(ours, 0.9, 5e-4);
+  torch::optim::SGD reference(theirs.parameters, torch::optim::SGDOptions(0.1).momentum(0.9).weight_decay(5e-4));
+  for (int step = 0; step < 5; ++step) {
+    for (std::size_t i = 0; i < ours.parameters.size(); ++i) {
+      const torch::Tensor gradient = torch::randn_like(ours.parameters[i].detach());
+      ours.parameters[i].mutable_grad() = gradient.clone();
+      theirs.parameters[i].mutable_grad() = gradient.clone();
+    }
+    mine.step(0.1);
+    reference.step();
+  }
+  CHECK((flat_parameters(ours) - flat_parameters(theirs)).abs().max().item<double>() <= 1e-6);
+  for (const auto& parameter : ours.parameters) CHECK(parameter.grad().abs().max().item<double>() == 0);
+}
+
+TEST_CASE("a gradient laid out otherwise than its parameter is refused, not misread") {
+  Replica replica = make_replica("lenet", 2, Layout::kNhwc);
+  for (auto& parameter : replica.parameters) parameter.mutable_grad() = torch::zeros(parameter.sizes());
+  Sgd optimizer(replica, 0, 0);
+  CHECK_THROWS_AS(optimizer.step(0.1), Error);
+}
+
+TEST_CASE("NaN and infinity are found anywhere, and nothing else is") {
+  std::vector<float> values(1003, 1e30f);
+  CHECK(all_finite(values));
+  for (const float bad : {std::nanf(""), -std::nanf(""), INFINITY, -INFINITY})
+    for (const std::size_t at : {std::size_t{0}, std::size_t{501}, std::size_t{1002}}) {
+      auto copy = values;
+      copy[at] = bad;
+      CHECK(!all_finite(copy));
+    }
+  CHECK(all_finite({}));
+}
+
+TEST_CASE("the guard names the tensor") {
+  Replica replica = make_replica("lenet", 2, Layout::kNhwc);
+  GradientGuard guard(replica);
+  const torch::Tensor images = torch::randn({2, 3, 32, 32});
+  replica.network->forward(images).sum().backward();
+  CHECK(guard.first_bad() == -1);
+  guard.poison_next();
+  replica.network->forward(images).sum().backward();
+  REQUIRE(guard.first_bad() >= 0);
+  // Autograd completes the last layer first: its bias or its weight.
+  CHECK(replica.names[static_cast<std::size_t>(guard.first_bad())].rfind("fc3.", 0) == 0);
+  guard.reset();
+  CHECK(guard.first_bad() == -1);
+}
+
+TEST_CASE("rows of all ranks arrive on rank 0, with the wait above the shortest collective") {
+  Ranks ranks;
+  ranks.exchange.begin_iteration(0);
+  StepResult mine;
+  mine.samples = 8;
+  mine.measured.loss = 1.0 + ranks.rank;
+  mine.measured[Phase::kIteration] = 0.5;
+  std::vector<float> value(1);
+  ranks.exchange.all_reduce_mean(value, Traffic::kGradients);
+  mine.measured.buckets = {{0.1, 0.2, 0.3 + 0.01 * ranks.rank}};
+  IterationRow row;
+  const Verdict verdict = gather_rows(ranks.exchange, mine, 0.25, row);
+  CHECK(verdict.bad_rank == -1);
+  if (ranks.rank != 0) return;
+  REQUIRE(row.ranks.size() == static_cast<std::size_t>(ranks.size));
+  CHECK(row.samples == 8 * ranks.size);
+  CHECK(row.buckets.size() == 1);
+  for (int r = 0; r < ranks.size; ++r) {
+    const RankIteration& rank = row.ranks[static_cast<std::size_t>(r)];
+    CHECK(rank.loss == 1.0 + r);
+    CHECK(rank.begin_s == 0.25);
+    CHECK(rank[Phase::kWait] == doctest::Approx(0.01 * r));
+    CHECK(std::isnan(rank[Phase::kBackward]));
+  }
+}
+
+TEST_CASE("a bad gradient or loss of any rank is every rank's verdict") {
+  Ranks ranks;
+  const int last = ranks.size - 1;
+  StepResult mine;
+  mine.measured.loss = 1;
+  mine.bad_tensor = ranks.rank == last ? 3 : -1;
+  IterationRow row;
+  Verdict verdict = gather_rows(ranks.exchange, mine, 0, row);
+  CHECK(verdict.bad_rank == last);
+  CHECK(verdict.bad_tensor == 3);
+  mine.bad_tensor = -1;
+  mine.measured.loss = ranks.rank == last ? std::nan("") : 1;
+  verdict = gather_rows(ranks.exchange, mine, 0, row);
+  CHECK(verdict.bad_rank == last);
+  CHECK(verdict.bad_tensor == -1);
+}
+
+TEST_CASE("faults for tests are read strictly") {
+  const Fault fault = parse_fault("nan@1:5");
+  CHECK(fault.due(1, 5));
+  CHECK(!fault.due(0, 5));
+  CHECK(!parse_fault("").due(0, 0));
+  for (const char* text : {"nan", "nan@1", "nan@x:1", "nan@1:-2", "boom@1:1", "nan@1:5x"}) CHECK_THROWS_AS(parse_fault(text), Error);
+}
+
+TEST_CASE("secrets in the environment are not recorded") {
+  CHECK(may_record("SLURM_JOB_ID"));
+  CHECK(may_record("NCCL_DEBUG"));
+  CHECK(!may_record("SLURM_JWT_TOKEN"));
+  CHECK(!may_record("OMPI_MCA_PASSWORD"));
+  CHECK(!may_record("HOME"));
+}
