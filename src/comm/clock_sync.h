@@ -10,8 +10,8 @@ struct ClockOffset {
   double uncertainty_s = 0;  ///< half the shortest round trip: the true offset is within it
 };
 
-/// Cristian's algorithm (1989) with the shortest of `round_trips` exchanges with rank 0, one rank after
-/// the other. Collective.
+/// Cristian's algorithm (1989) with the shortest of `round_trips` exchanges with rank 0, one rank
+/// after the other. Collective.
 ClockOffset measure_clock_offset(MPI_Comm comm, int round_trips = 50);
 
 }  // namespace gradsync

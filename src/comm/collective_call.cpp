@@ -26,7 +26,8 @@ std::string to_string(const CollectiveCall& call, const std::string& mode_name) 
   const char* op = call.op == ReduceOp::kSum ? ", sum" : "";
   return fmt::format("{} of {} {}{}{}, iteration {}, mode {}",
                      kCollectiveNames[static_cast<std::size_t>(call.kind)], call.count,
-                     kTypeNames[static_cast<std::size_t>(call.type)], op, root, call.iteration, mode_name);
+                     kTypeNames[static_cast<std::size_t>(call.type)], op, root, call.iteration,
+                     mode_name);
 }
 
 std::uint64_t fingerprint(const CollectiveCall& call) {
@@ -42,10 +43,13 @@ std::uint64_t fingerprint(const CollectiveCall& call) {
 
 std::int64_t value_bytes(ValueType type) {
   switch (type) {
-    case ValueType::kFloat32: return 4;
+    case ValueType::kFloat32:
+      return 4;
     case ValueType::kBfloat16:
-    case ValueType::kFloat16: return 2;
-    case ValueType::kByte: return 1;
+    case ValueType::kFloat16:
+      return 2;
+    case ValueType::kByte:
+      return 1;
   }
   return 0;
 }
@@ -53,13 +57,17 @@ std::int64_t value_bytes(ValueType type) {
 std::int64_t traffic_bytes(CollectiveKind kind, std::int64_t bytes, int rank, int ranks, int root) {
   if (ranks == 1) return 0;
   switch (kind) {
-    case CollectiveKind::kAllReduce: return 2 * (ranks - 1) * bytes / ranks;
+    case CollectiveKind::kAllReduce:
+      return 2 * (ranks - 1) * bytes / ranks;
     case CollectiveKind::kBroadcast:
     case CollectiveKind::kReduce:
     case CollectiveKind::kGather:
-    case CollectiveKind::kScatter: return rank == root ? (ranks - 1) * bytes : bytes;
-    case CollectiveKind::kAllGather: return (ranks - 1) * bytes;
-    case CollectiveKind::kBarrier: return 0;
+    case CollectiveKind::kScatter:
+      return rank == root ? (ranks - 1) * bytes : bytes;
+    case CollectiveKind::kAllGather:
+      return (ranks - 1) * bytes;
+    case CollectiveKind::kBarrier:
+      return 0;
   }
   return 0;
 }

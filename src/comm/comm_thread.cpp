@@ -15,7 +15,8 @@ struct CommThread::Queue {
   bool idle() const { return jobs.empty() && !busy; }
 };
 
-CommThread::CommThread() : queue_(std::make_shared<Queue>()), thread_([queue = queue_] { work(queue); }) {}
+CommThread::CommThread()
+    : queue_(std::make_shared<Queue>()), thread_([queue = queue_] { work(queue); }) {}
 
 CommThread::~CommThread() {
   bool idle = false;

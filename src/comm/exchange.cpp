@@ -21,7 +21,8 @@ struct NamedCall {
   char host[64] = {};
 };
 
-CollectiveCall call_of(CollectiveKind kind, ValueType type, ReduceOp op, std::size_t count, int root) {
+CollectiveCall call_of(CollectiveKind kind, ValueType type, ReduceOp op, std::size_t count,
+                       int root) {
   CollectiveCall call;
   call.kind = kind;
   call.type = type;
@@ -32,7 +33,8 @@ CollectiveCall call_of(CollectiveKind kind, ValueType type, ReduceOp op, std::si
 }
 
 void scale(std::span<float> data, float factor) {
-  for (float& value : data) value *= factor;
+  for (float& value : data)
+    value *= factor;
 }
 
 }  // namespace
@@ -42,12 +44,15 @@ VerifyLevel verify_level(const std::string& text) {
   return text == "all" ? VerifyLevel::kAll : VerifyLevel::kInit;
 }
 
-Exchange::Exchange(const Session& session, Transport& transport, Watchdog& watchdog, VerifyLevel verify)
+Exchange::Exchange(const Session& session, Transport& transport, Watchdog& watchdog,
+                   VerifyLevel verify)
     : session_(session), transport_(transport), watchdog_(watchdog), verify_(verify) {
   MPI_Comm_dup(session.world(), &comm_);
 }
 
-Exchange::~Exchange() { MPI_Comm_free(&comm_); }
+Exchange::~Exchange() {
+  MPI_Comm_free(&comm_);
+}
 
 void Exchange::set_mode(std::uint8_t index, std::string name) {
   mode_ = index;
@@ -61,25 +66,25 @@ void Exchange::begin_iteration(std::int64_t iteration) {
 }
 
 void Exchange::all_reduce_mean(std::span<float> data, Traffic category, double ready_s) {
-  run(call_of(CollectiveKind::kAllReduce, ValueType::kFloat32, ReduceOp::kSum, data.size(), -1), category,
-      ready_s, true, [&] {
+  run(call_of(CollectiveKind::kAllReduce, ValueType::kFloat32, ReduceOp::kSum, data.size(), -1),
+      category, ready_s, true, [&] {
         transport_.all_reduce_sum(data, waiting_);
         scale(data, 1.0f / static_cast<float>(size()));
       });
 }
 
 void Exchange::all_reduce_sum(std::span<float> data, Traffic category, double ready_s) {
-  run(call_of(CollectiveKind::kAllReduce, ValueType::kFloat32, ReduceOp::kSum, data.size(), -1), category,
-      ready_s, true, [&] { transport_.all_reduce_sum(data, waiting_); });
+  run(call_of(CollectiveKind::kAllReduce, ValueType::kFloat32, ReduceOp::kSum, data.size(), -1),
+      category, ready_s, true, [&] { transport_.all_reduce_sum(data, waiting_); });
 }
 
-void Exchange::all_reduce_mean_half(std::span<float> data, std::span<std::uint16_t> wire, ValueType type,
-                                    Traffic category, double ready_s) {
+void Exchange::all_reduce_mean_half(std::span<float> data, std::span<std::uint16_t> wire,
+                                    ValueType type, Traffic category, double ready_s) {
   const bool bf16 = type == ValueType::kBfloat16;
   // Scaled before it travels: half's range ends at 65,504, and a sum of many ranks may pass it.
   const float factor = 1.0f / static_cast<float>(size());
-  run(call_of(CollectiveKind::kAllReduce, type, ReduceOp::kSum, data.size(), -1), category, ready_s, true,
-      [&] {
+  run(call_of(CollectiveKind::kAllReduce, type, ReduceOp::kSum, data.size(), -1), category, ready_s,
+      true, [&] {
         for (std::size_t i = 0; i < data.size(); ++i)
           wire[i] = bf16 ? to_bf16(data[i] * factor) : to_fp16(data[i] * factor);
         if (bf16)
@@ -92,41 +97,46 @@ void Exchange::all_reduce_mean_half(std::span<float> data, std::span<std::uint16
 }
 
 void Exchange::reduce_sum(std::span<float> data, int root, Traffic category) {
-  run(call_of(CollectiveKind::kReduce, ValueType::kFloat32, ReduceOp::kSum, data.size(), root), category,
-      kNotMeasured, true, [&] { transport_.reduce_sum(data, root); });
+  run(call_of(CollectiveKind::kReduce, ValueType::kFloat32, ReduceOp::kSum, data.size(), root),
+      category, kNotMeasured, true, [&] { transport_.reduce_sum(data, root); });
 }
 
 void Exchange::broadcast(std::span<std::byte> data, int root, Traffic category) {
-  run(call_of(CollectiveKind::kBroadcast, ValueType::kByte, ReduceOp::kNone, data.size(), root), category,
-      kNotMeasured, true, [&] { transport_.broadcast(data, root); });
+  run(call_of(CollectiveKind::kBroadcast, ValueType::kByte, ReduceOp::kNone, data.size(), root),
+      category, kNotMeasured, true, [&] { transport_.broadcast(data, root); });
 }
 
 void Exchange::broadcast(std::span<float> data, int root, Traffic category) {
-  run(call_of(CollectiveKind::kBroadcast, ValueType::kFloat32, ReduceOp::kNone, data.size(), root), category,
-      kNotMeasured, true, [&] { transport_.broadcast(std::as_writable_bytes(data), root); });
+  run(call_of(CollectiveKind::kBroadcast, ValueType::kFloat32, ReduceOp::kNone, data.size(), root),
+      category, kNotMeasured, true,
+      [&] { transport_.broadcast(std::as_writable_bytes(data), root); });
 }
 
-void Exchange::gather(std::span<const float> one, std::span<float> all, int root, Traffic category) {
-  run(call_of(CollectiveKind::kGather, ValueType::kFloat32, ReduceOp::kNone, one.size(), root), category,
-      kNotMeasured, true, [&] { transport_.gather(one, all, root); });
+void Exchange::gather(std::span<const float> one, std::span<float> all, int root,
+                      Traffic category) {
+  run(call_of(CollectiveKind::kGather, ValueType::kFloat32, ReduceOp::kNone, one.size(), root),
+      category, kNotMeasured, true, [&] { transport_.gather(one, all, root); });
 }
 
-void Exchange::scatter(std::span<const float> all, std::span<float> one, int root, Traffic category) {
-  run(call_of(CollectiveKind::kScatter, ValueType::kFloat32, ReduceOp::kNone, one.size(), root), category,
-      kNotMeasured, true, [&] { transport_.scatter(all, one, root); });
+void Exchange::scatter(std::span<const float> all, std::span<float> one, int root,
+                       Traffic category) {
+  run(call_of(CollectiveKind::kScatter, ValueType::kFloat32, ReduceOp::kNone, one.size(), root),
+      category, kNotMeasured, true, [&] { transport_.scatter(all, one, root); });
 }
 
 void Exchange::sum_metrics(std::span<double> values) {
-  auto call = call_of(CollectiveKind::kAllReduce, ValueType::kByte, ReduceOp::kSum, values.size_bytes(), -1);
+  auto call = call_of(CollectiveKind::kAllReduce, ValueType::kByte, ReduceOp::kSum,
+                      values.size_bytes(), -1);
   run(call, Traffic::kMetrics, kNotMeasured, false, [&] {
-    MPI_Allreduce(MPI_IN_PLACE, values.data(), static_cast<int>(values.size()), MPI_DOUBLE, MPI_SUM, comm_);
+    MPI_Allreduce(MPI_IN_PLACE, values.data(), static_cast<int>(values.size()), MPI_DOUBLE, MPI_SUM,
+                  comm_);
   });
 }
 
 void Exchange::gather_control(std::span<const std::byte> one, std::span<std::byte> all) {
   const int bytes = static_cast<int>(one.size());
-  run(call_of(CollectiveKind::kGather, ValueType::kByte, ReduceOp::kNone, one.size(), 0), Traffic::kControl,
-      kNotMeasured, false,
+  run(call_of(CollectiveKind::kGather, ValueType::kByte, ReduceOp::kNone, one.size(), 0),
+      Traffic::kControl, kNotMeasured, false,
       [&] { MPI_Gather(one.data(), bytes, MPI_BYTE, all.data(), bytes, MPI_BYTE, 0, comm_); });
 }
 
@@ -147,14 +157,17 @@ void Exchange::run(CollectiveCall call, Traffic category, double ready_s, bool t
     }
     call = faulted(call);
   }
-  const CollectiveScope watched(watchdog_, static_cast<std::int32_t>(call.kind), ++sequence_, iteration_);
+  const CollectiveScope watched(watchdog_, static_cast<std::int32_t>(call.kind), ++sequence_,
+                                iteration_);
   if (compares_now()) compare(call);
   const double start_s = now_s();
   body();
   const double end_s = now_s();
   const std::int64_t bytes = call.count * value_bytes(call.type);
-  if (timed) records_.push_back({call.kind, bytes, std::isnan(ready_s) ? start_s : ready_s, start_s, end_s});
-  traffic_[static_cast<std::size_t>(category)] += traffic_bytes(call.kind, bytes, rank(), size(), call.root);
+  if (timed)
+    records_.push_back({call.kind, bytes, std::isnan(ready_s) ? start_s : ready_s, start_s, end_s});
+  traffic_[static_cast<std::size_t>(category)] +=
+      traffic_bytes(call.kind, bytes, rank(), size(), call.root);
 }
 
 bool Exchange::compares_now() const {
@@ -180,13 +193,16 @@ void Exchange::report_disagreement(const CollectiveCall& call) {
   MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, comm_);
   if (rank() != 0) session_.wait_for_abort();
   std::size_t other = 1;
-  while (other + 1 < all.size() && all[other].call == all[0].call) ++other;
+  while (other + 1 < all.size() && all[other].call == all[0].call)
+    ++other;
   const auto told = [&](std::size_t r) {
-    return fmt::format("rank {} ({}) calls {}", r, all[r].host, to_string(all[r].call, all[r].mode));
+    return fmt::format("rank {} ({}) calls {}", r, all[r].host,
+                       to_string(all[r].call, all[r].mode));
   };
-  session_.abort(Error(ExitCode::kRanksDisagree,
-                       fmt::format("ranks disagree about a collective: {}; {}", told(0), told(other)),
-                       "start every rank with the same program, options and data"));
+  session_.abort(
+      Error(ExitCode::kRanksDisagree,
+            fmt::format("ranks disagree about a collective: {}; {}", told(0), told(other)),
+            "start every rank with the same program, options and data"));
 }
 
 CollectiveCall Exchange::faulted(CollectiveCall call) {

@@ -29,13 +29,15 @@ GpuStack gpu_stack() {
   if (cudaRuntimeGetVersion(&runtime) != cudaSuccess) runtime = 0;
   if (cudaDriverGetVersion(&driver) != cudaSuccess) driver = 0;
   if (cudaGetDeviceCount(&devices) != cudaSuccess) devices = 0;
-  return {nccl_version(NCCL_VERSION_CODE), nccl_version(nccl), cuda_version(CUDART_VERSION),
-          cuda_version(runtime), cuda_version(driver), devices};
+  return {nccl_version(NCCL_VERSION_CODE), nccl_version(nccl),   cuda_version(CUDART_VERSION),
+          cuda_version(runtime),           cuda_version(driver), devices};
 }
 
 #else
 
-GpuStack gpu_stack() { return {"none", "none", "none", "none", "none", 0}; }
+GpuStack gpu_stack() {
+  return {"none", "none", "none", "none", "none", 0};
+}
 
 #endif
 

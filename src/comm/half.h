@@ -17,7 +17,9 @@ inline std::uint16_t to_bf16(float value) {
   return static_cast<std::uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
-inline float from_fp16(std::uint16_t bits) { return static_cast<float>(std::bit_cast<_Float16>(bits)); }
+inline float from_fp16(std::uint16_t bits) {
+  return static_cast<float>(std::bit_cast<_Float16>(bits));
+}
 
 inline std::uint16_t to_fp16(float value) {
   return std::bit_cast<std::uint16_t>(static_cast<_Float16>(value));

@@ -22,7 +22,8 @@ constexpr int kRingTag = 7;
 /// MPI counts are ints; a larger message is a defect of the caller, who has buckets for that.
 int mpi_count(std::size_t count) {
   if (count > static_cast<std::size_t>(std::numeric_limits<int>::max()))
-    throw Error(ExitCode::kUsage, fmt::format("a message of {} values exceeds MPI's limit of 2^31-1", count),
+    throw Error(ExitCode::kUsage,
+                fmt::format("a message of {} values exceeds MPI's limit of 2^31-1", count),
                 "use a smaller --bucket-cap, or --granularity tensor");
   return static_cast<int>(count);
 }
@@ -93,27 +94,32 @@ void MpiTransport::all_reduce(std::span<T> data, MPI_Datatype type, MPI_Op op, W
 template <typename T>
 void MpiTransport::ring_all_reduce(std::span<T> data, MPI_Datatype type, MPI_Op op) {
   const int next = (rank_ + 1) % size_, previous = (rank_ + size_ - 1) % size_;
-  const auto chunk = [&](int index) { return chunk_of(data, ((index % size_) + size_) % size_, size_); };
+  const auto chunk = [&](int index) {
+    return chunk_of(data, ((index % size_) + size_) % size_, size_);
+  };
   const auto exchange = [&](std::span<T> send, std::span<T> receive) {
     std::array<MPI_Request, 2> requests;
-    MPI_Irecv(receive.data(), mpi_count(receive.size()), type, previous, kRingTag, comm_, &requests[0]);
+    MPI_Irecv(receive.data(), mpi_count(receive.size()), type, previous, kRingTag, comm_,
+              &requests[0]);
     MPI_Isend(send.data(), mpi_count(send.size()), type, next, kRingTag, comm_, &requests[1]);
     wait_sleeping(requests);
   };
-  scratch_.resize(std::max(scratch_.size(), (data.size() / static_cast<std::size_t>(size_) + 1) * sizeof(T)));
+  scratch_.resize(
+      std::max(scratch_.size(), (data.size() / static_cast<std::size_t>(size_) + 1) * sizeof(T)));
   for (int step = 0; step < size_ - 1; ++step) {
     const auto mine = chunk(rank_ - step - 1);
     const std::span<T> incoming(reinterpret_cast<T*>(scratch_.data()), mine.size());
     exchange(chunk(rank_ - step), incoming);
     MPI_Reduce_local(incoming.data(), mine.data(), mpi_count(mine.size()), type, op);
   }
-  for (int step = 0; step < size_ - 1; ++step) exchange(chunk(rank_ + 1 - step), chunk(rank_ - step));
+  for (int step = 0; step < size_ - 1; ++step)
+    exchange(chunk(rank_ + 1 - step), chunk(rank_ - step));
 }
 
 void MpiTransport::reduce_sum(std::span<float> data, int root) {
   const bool here = rank_ == root;
-  MPI_Reduce(here ? MPI_IN_PLACE : data.data(), here ? data.data() : nullptr, mpi_count(data.size()),
-             MPI_FLOAT, MPI_SUM, root, comm_);
+  MPI_Reduce(here ? MPI_IN_PLACE : data.data(), here ? data.data() : nullptr,
+             mpi_count(data.size()), MPI_FLOAT, MPI_SUM, root, comm_);
 }
 
 void MpiTransport::broadcast(std::span<std::byte> data, int root) {

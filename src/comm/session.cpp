@@ -52,12 +52,13 @@ Session::~Session() {
 void Session::check_launch() const {
   const long launched = launched_ranks();
   if (size_ > 1 || launched <= 1) return;
-  throw Error(ExitCode::kEnvironment,
-              fmt::format("this is rank 0 of 1, but the job has {} tasks (SLURM_NTASKS or "
-                          "OMPI_COMM_WORLD_SIZE): it was started without an MPI launcher, or with one "
-                          "of another MPI than the {} linked here",
-                          launched, mpi_library_version()),
-              fmt::format("srun --mpi=pmix -n {0} {1} …   or   mpirun -n {0} {1} …", launched, program_));
+  throw Error(
+      ExitCode::kEnvironment,
+      fmt::format("this is rank 0 of 1, but the job has {} tasks (SLURM_NTASKS or "
+                  "OMPI_COMM_WORLD_SIZE): it was started without an MPI launcher, or with one "
+                  "of another MPI than the {} linked here",
+                  launched, mpi_library_version()),
+      fmt::format("srun --mpi=pmix -n {0} {1} …   or   mpirun -n {0} {1} …", launched, program_));
 }
 
 void Session::together(const std::function<void()>& body) const {
@@ -93,7 +94,9 @@ void Session::wait_for_abort() const {
   _exit(static_cast<int>(ExitCode::kInternal));
 }
 
-std::string Session::place() const { return fmt::format("rank {} ({})", rank_, host_); }
+std::string Session::place() const {
+  return fmt::format("rank {} ({})", rank_, host_);
+}
 
 std::string mpi_library_version() {
   char text[MPI_MAX_LIBRARY_VERSION_STRING];

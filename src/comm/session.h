@@ -9,12 +9,12 @@
 
 namespace gradsync {
 
-/// The MPI job this process is a rank of. One a process, owned by `main`: MPI is initialised when it
-/// is made and finalised when it goes, after every communicator.
+/// The MPI job this process is a rank of. One a process, owned by `main`: MPI is initialised when
+/// it is made and finalised when it goes, after every communicator.
 ///
 /// MPI errors are fatal (MPI's default handler, a choice: with returned errors OpenMPI 4.1's
-/// survivors hang). One thread talks to MPI at a time; only the watchdog may call it beside another,
-/// hence MPI_THREAD_MULTIPLE is asked for.
+/// survivors hang). One thread talks to MPI at a time; only the watchdog may call it beside
+/// another, hence MPI_THREAD_MULTIPLE is asked for.
 class Session {
  public:
   Session(int argc, char** argv, std::string program);
@@ -37,8 +37,8 @@ class Session {
   /// launcher, but SLURM_NTASKS > 1, or a launcher whose MPI is not the one linked.
   void check_launch() const;
 
-  /// Runs `body` on every rank; if it throws on any, the lowest such rank reports for all and the job
-  /// ends with that error's code. Collective.
+  /// Runs `body` on every rank; if it throws on any, the lowest such rank reports for all and the
+  /// job ends with that error's code. Collective.
   void together(const std::function<void()>& body) const;
 
   /// Ends the job on all ranks with one message: that of this rank. Returns never.

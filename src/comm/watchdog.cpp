@@ -20,8 +20,9 @@ namespace gradsync {
 namespace {
 
 constexpr std::array<std::string_view, 9> kActivityNames = {
-    "start-up",     "waiting for data", "forward",    "backward", "synchronisation",
-    "optimiser", "between iterations", "evaluation", "after its last iteration"};
+    "start-up",           "waiting for data", "forward",
+    "backward",           "synchronisation",  "optimiser",
+    "between iterations", "evaluation",       "after its last iteration"};
 constexpr int kReporters = 4;
 constexpr int kReportTag = 86;
 constexpr double kPatience_s = 0.4;
@@ -52,10 +53,12 @@ struct Watchdog::Report {
   char host[63] = {};
 };
 
-Watchdog::Watchdog(const Session& session, double timeout_s) : session_(session), timeout_s_(timeout_s) {
+Watchdog::Watchdog(const Session& session, double timeout_s)
+    : session_(session), timeout_s_(timeout_s) {
   MPI_Comm_dup(session.world(), &comm_);
   void* base = nullptr;
-  MPI_Win_allocate_shared(sizeof(Status), sizeof(Status), MPI_INFO_NULL, session.node(), &base, &window_);
+  MPI_Win_allocate_shared(sizeof(Status), sizeof(Status), MPI_INFO_NULL, session.node(), &base,
+                          &window_);
   mine_ = new (base) Status;
   mine_->pid = getpid();
   world_ranks_.resize(static_cast<std::size_t>(session.local_size()));
@@ -100,7 +103,9 @@ void Watchdog::enter(std::int32_t kind, std::int64_t sequence, std::int64_t iter
   mine_->kind.store(kind, std::memory_order_release);
 }
 
-void Watchdog::leave() { mine_->kind.store(-1, std::memory_order_release); }
+void Watchdog::leave() {
+  mine_->kind.store(-1, std::memory_order_release);
+}
 
 void Watchdog::watch() {
   std::unique_lock lock(mutex_);
@@ -126,7 +131,8 @@ Watchdog::Report Watchdog::own_report(const Status& status, int rank) const {
 
 std::vector<Watchdog::Report> Watchdog::node_reports() const {
   std::vector<Report> reports;
-  for (std::size_t i = 0; i < board_.size(); ++i) reports.push_back(own_report(*board_[i], world_ranks_[i]));
+  for (std::size_t i = 0; i < board_.size(); ++i)
+    reports.push_back(own_report(*board_[i], world_ranks_[i]));
   return reports;
 }
 
@@ -143,8 +149,9 @@ void Watchdog::fire() {
   if (session_.rank() >= reporters) session_.wait_for_abort();
   // The lowest living reporter's patience ends first, and its abort ends the others'.
   const auto reports = collect_reports(kPatience_s * (session_.rank() + 1));
-  session_.abort(Error(ExitCode::kHang, describe(reports),
-                       "look at the host of the rank named; --timeout sets how long a collective may take"));
+  session_.abort(
+      Error(ExitCode::kHang, describe(reports),
+            "look at the host of the rank named; --timeout sets how long a collective may take"));
 }
 
 std::vector<Watchdog::Report> Watchdog::collect_reports(double patience_s) {
@@ -166,19 +173,21 @@ std::vector<Watchdog::Report> Watchdog::collect_reports(double patience_s) {
     int bytes = 0;
     MPI_Get_count(&status, MPI_BYTE, &bytes);
     std::vector<Report> reports(static_cast<std::size_t>(bytes) / sizeof(Report));
-    MPI_Recv(reports.data(), bytes, MPI_BYTE, status.MPI_SOURCE, kReportTag, comm_, MPI_STATUS_IGNORE);
+    MPI_Recv(reports.data(), bytes, MPI_BYTE, status.MPI_SOURCE, kReportTag, comm_,
+             MPI_STATUS_IGNORE);
     merge(reports);
   }
   std::vector<Report> reports;
-  for (const auto& [rank, report] : by_rank) reports.push_back(report);
+  for (const auto& [rank, report] : by_rank)
+    reports.push_back(report);
   return reports;
 }
 
 std::string Watchdog::describe(const std::vector<Report>& reports) const {
   const auto name_of = [](const Report& report) {
-    std::string text = fmt::format("rank {} ({}): {}, iteration {}", report.rank, report.host,
-                                   kActivityNames[static_cast<std::size_t>(report.activity)],
-                                   report.iteration);
+    std::string text =
+        fmt::format("rank {} ({}): {}, iteration {}", report.rank, report.host,
+                    kActivityNames[static_cast<std::size_t>(report.activity)], report.iteration);
     if (report.process == 'T') text += ", process stopped";
     if (report.process == 0 || report.process == 'Z') text += ", process gone";
     return text;
@@ -190,12 +199,14 @@ std::string Watchdog::describe(const std::vector<Report>& reports) const {
     (in ? inside : missing).push_back(name_of(report));
   }
   const auto unheard = static_cast<std::size_t>(session_.size()) - reports.size();
-  std::string text = fmt::format("hang: {} number {} of iteration {} has waited {:.1f} s (--timeout {:g} s); ",
-                                 kCollectiveNames[static_cast<std::size_t>(mine_->kind.load())], sequence,
-                                 mine_->iteration.load(), now_s() - mine_->entered_s, timeout_s_.load());
+  std::string text =
+      fmt::format("hang: {} number {} of iteration {} has waited {:.1f} s (--timeout {:g} s); ",
+                  kCollectiveNames[static_cast<std::size_t>(mine_->kind.load())], sequence,
+                  mine_->iteration.load(), now_s() - mine_->entered_s, timeout_s_.load());
   missing.resize(std::min(missing.size(), kMostRanksNamed));
   inside.resize(std::min(inside.size(), kMostRanksNamed));
-  text += missing.empty() ? "every rank that answers is in it" : fmt::format("not in it: {}", fmt::join(missing, "; "));
+  text += missing.empty() ? "every rank that answers is in it"
+                          : fmt::format("not in it: {}", fmt::join(missing, "; "));
   if (unheard > 0) text += fmt::format("; {} ranks do not answer", unheard);
   if (!inside.empty()) text += fmt::format(". In it: {}", fmt::join(inside, "; "));
   return text;

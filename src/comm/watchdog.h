@@ -14,12 +14,20 @@ namespace gradsync {
 
 /// What a rank is doing, for the message that ends a hang.
 enum class Activity : std::int32_t {
-  kStarting, kData, kForward, kBackward, kSynchronize, kOptimizer, kBetween, kEvaluating, kFinished
+  kStarting,
+  kData,
+  kForward,
+  kBackward,
+  kSynchronize,
+  kOptimizer,
+  kBetween,
+  kEvaluating,
+  kFinished
 };
 
-/// Ends a job that hangs: when this rank has been inside one collective for longer than the timeout,
-/// the job ends with kHang and one message that names the ranks that are not in that collective and
-/// what each rank did last.
+/// Ends a job that hangs: when this rank has been inside one collective for longer than the
+/// timeout, the job ends with kHang and one message that names the ranks that are not in that
+/// collective and what each rank did last.
 ///
 /// Every rank keeps its status on a board in shared memory of its node, so that the last phase of a
 /// stopped or dead process is still readable; nodes tell each other over a communicator of the
@@ -58,8 +66,8 @@ class Watchdog {
   MPI_Comm comm_ = MPI_COMM_NULL;
   MPI_Win window_ = MPI_WIN_NULL;
   Status* mine_ = nullptr;
-  std::vector<Status*> board_;     ///< of the ranks of this node, by local rank
-  std::vector<int> world_ranks_;   ///< of the same
+  std::vector<Status*> board_;    ///< of the ranks of this node, by local rank
+  std::vector<int> world_ranks_;  ///< of the same
   std::mutex mutex_;
   std::condition_variable stop_;
   bool stopping_ = false;
@@ -69,7 +77,8 @@ class Watchdog {
 /// Marks one collective for the watchdog while it lives.
 class CollectiveScope {
  public:
-  CollectiveScope(Watchdog& watchdog, std::int32_t kind, std::int64_t sequence, std::int64_t iteration)
+  CollectiveScope(Watchdog& watchdog, std::int32_t kind, std::int64_t sequence,
+                  std::int64_t iteration)
       : watchdog_(watchdog) {
     watchdog_.enter(kind, sequence, iteration);
   }

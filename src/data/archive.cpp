@@ -65,6 +65,7 @@ void extract(const fs::path& archive, const std::string& member, const fs::path&
   ProcessOptions quiet;
   quiet.stdin_path = "/dev/null";
   quiet.stderr_path = log;
+  quiet.environment = {"TAR_OPTIONS="};
   const ProcessResult result = run_process(tar_command(archive, member), quiet, consume);
   if (!result.succeeded()) {
     throw Error(ExitCode::kBadData,

@@ -6,7 +6,8 @@ namespace gradsync {
 
 std::int64_t Replica::parameter_count() const {
   std::int64_t count = 0;
-  for (const auto& parameter : parameters) count += parameter.numel();
+  for (const auto& parameter : parameters)
+    count += parameter.numel();
   return count;
 }
 
@@ -21,20 +22,23 @@ Replica make_replica(const std::string& model, std::uint64_t seed, Layout layout
     replica.parameters.push_back(parameter);
     replica.names.push_back(item.key());
   }
-  for (auto& buffer : replica.network->buffers()) replica.buffers.push_back(buffer);
+  for (auto& buffer : replica.network->buffers())
+    replica.buffers.push_back(buffer);
   return replica;
 }
 
 torch::Tensor flat_parameters(const Replica& replica) {
   std::vector<torch::Tensor> pieces;
-  for (const auto& parameter : replica.parameters) pieces.push_back(parameter.detach().reshape({-1}));
+  for (const auto& parameter : replica.parameters)
+    pieces.push_back(parameter.detach().reshape({-1}));
   return torch::cat(pieces);
 }
 
 std::string parameter_hash(const Replica& replica) {
   const torch::Tensor flat = flat_parameters(replica);
   Sha256 hash;
-  hash.update(std::as_bytes(std::span(flat.data_ptr<float>(), static_cast<std::size_t>(flat.numel()))));
+  hash.update(
+      std::as_bytes(std::span(flat.data_ptr<float>(), static_cast<std::size_t>(flat.numel()))));
   return hash.hex().substr(0, 16);
 }
 

@@ -7,10 +7,12 @@ namespace nn = torch::nn;
 namespace {
 
 nn::Conv2d convolution(int in, int out, int kernel, int stride) {
-  return nn::Conv2d(nn::Conv2dOptions(in, out, kernel).stride(stride).padding(kernel / 2).bias(false));
+  return nn::Conv2d(
+      nn::Conv2dOptions(in, out, kernel).stride(stride).padding(kernel / 2).bias(false));
 }
 
-/// Two 3x3 convolutions and a shortcut, projected where the shape changes (He et al., 2016, option B).
+/// Two 3x3 convolutions and a shortcut, projected where the shape changes (He et al., 2016, option
+/// B).
 class BasicBlock : public nn::Module {
  public:
   BasicBlock(int in, int out, int stride)
@@ -19,7 +21,8 @@ class BasicBlock : public nn::Module {
         conv2_(register_module("conv2", convolution(out, out, 3, 1))),
         bn2_(register_module("bn2", nn::BatchNorm2d(out))) {
     if (stride == 1 && in == out) return;
-    shortcut_ = register_module("shortcut", nn::Sequential(convolution(in, out, 1, stride), nn::BatchNorm2d(out)));
+    shortcut_ = register_module(
+        "shortcut", nn::Sequential(convolution(in, out, 1, stride), nn::BatchNorm2d(out)));
   }
 
   torch::Tensor forward(const torch::Tensor& x) {
@@ -42,7 +45,8 @@ class ResNet18 : public Network {
  public:
   ResNet18(bool imagenet_stem, int classes)
       : imagenet_stem_(imagenet_stem),
-        conv1_(register_module("conv1", imagenet_stem ? convolution(3, 64, 7, 2) : convolution(3, 64, 3, 1))),
+        conv1_(register_module(
+            "conv1", imagenet_stem ? convolution(3, 64, 7, 2) : convolution(3, 64, 3, 1))),
         bn1_(register_module("bn1", nn::BatchNorm2d(64))) {
     int channels = 64;
     for (const int width : {64, 128, 256, 512}) {
@@ -72,9 +76,13 @@ class ResNet18 : public Network {
 }  // namespace
 
 /// 3x3 stem without pooling, 10 classes: 11,173,962 parameters.
-std::shared_ptr<Network> make_resnet18() { return std::make_shared<ResNet18>(false, 10); }
+std::shared_ptr<Network> make_resnet18() {
+  return std::make_shared<ResNet18>(false, 10);
+}
 
 /// 7x7 stem with pooling, 1,000 classes: 11,689,512 parameters.
-std::shared_ptr<Network> make_resnet18_imagenet() { return std::make_shared<ResNet18>(true, 1000); }
+std::shared_ptr<Network> make_resnet18_imagenet() {
+  return std::make_shared<ResNet18>(true, 1000);
+}
 
 }  // namespace gradsync

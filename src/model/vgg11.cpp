@@ -9,8 +9,8 @@ namespace {
 constexpr int kPool = 0;
 constexpr int kPlan[] = {64, kPool, 128, kPool, 256, 256, kPool, 512, 512, kPool, 512, 512, kPool};
 
-/// VGG11 (configuration A of Simonyan and Zisserman, 2015) with batch norm, for 32x32 images: the five
-/// poolings leave 1x1, so one linear layer of 512 to 10 ends it. 9,231,114 parameters.
+/// VGG11 (configuration A of Simonyan and Zisserman, 2015) with batch norm, for 32x32 images: the
+/// five poolings leave 1x1, so one linear layer of 512 to 10 ends it. 9,231,114 parameters.
 class Vgg11 : public Network {
  public:
   Vgg11() {
@@ -29,7 +29,9 @@ class Vgg11 : public Network {
     classifier_ = register_module("classifier", nn::Linear(channels, 10));
   }
 
-  torch::Tensor forward(torch::Tensor x) override { return classifier_(features_->forward(x).flatten(1)); }
+  torch::Tensor forward(torch::Tensor x) override {
+    return classifier_(features_->forward(x).flatten(1));
+  }
 
  private:
   nn::Sequential features_;
@@ -38,6 +40,8 @@ class Vgg11 : public Network {
 
 }  // namespace
 
-std::shared_ptr<Network> make_vgg11() { return std::make_shared<Vgg11>(); }
+std::shared_ptr<Network> make_vgg11() {
+  return std::make_shared<Vgg11>();
+}
 
 }  // namespace gradsync

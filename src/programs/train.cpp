@@ -16,13 +16,6 @@
 namespace {
 
 const char* const kProgram = "gradsync-train";
-const char* const kUsage = "mpirun -n RANKS gradsync-train [options]";
-const char* const kExamples =
-    "mpirun -n 2 gradsync-train --model vgg11 --sync ddp --iterations 40 --output run.h5\n"
-    "mpirun -n 4 gradsync-train --sync allreduce --granularity tensor --batch-global 256\n"
-    "gradsync-train --sync none --model lenet --epochs 2 --data data/cifar-10\n"
-    "mpirun -n 2 gradsync-train --verify-modes --iterations 1\n";
-
 /// What the command line asks for, or why it cannot be read: told only when all ranks are there, so
 /// that the job says it once.
 struct Request {
@@ -34,7 +27,8 @@ struct Request {
 Request read_request(int argc, char** argv) {
   Request request;
   try {
-    request.parsed = gradsync::resolve_options(gradsync::train_option_table(), argc, argv);
+    request.parsed = gradsync::resolve_options(gradsync::train_option_table(), argc, argv, {},
+                                               gradsync::Foreign::kReject);
     if (!request.parsed.help && !request.parsed.version)
       request.options = gradsync::train_options(request.parsed.values);
   } catch (...) {
@@ -46,7 +40,7 @@ Request read_request(int argc, char** argv) {
 /// Answers --help, --version and --print-config, which need no MPI.
 bool answered(const gradsync::ParsedCommandLine& parsed) {
   if (parsed.help)
-    std::cout << gradsync::help_text(kUsage, kExamples, gradsync::train_option_table());
+    std::cout << gradsync::train_help();
   else if (parsed.version)
     std::cout << gradsync::version_text(kProgram);
   else if (parsed.print_config)

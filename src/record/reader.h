@@ -2,6 +2,8 @@
 
 #include <filesystem>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "record/run.h"
@@ -17,39 +19,56 @@ struct Matrix {
 
 /// What the columns of a run that do not depend on the rank hold, one value an iteration.
 struct IterationIndex {
-  std::vector<std::int64_t> epoch, step, samples;
+  std::vector<std::int64_t> iteration, epoch, step, samples;
   std::vector<double> learning_rate;
   std::vector<bool> warmup;
+  std::size_t buckets = 0;  ///< the largest number of collectives in one iteration
 };
 
 /// Reads a run, from its HDF5 file or from a journal; which of the two is seen from the content.
 ///
 /// Every size in the file is checked against the file's length before memory is taken. Matrices are
 /// read when asked for and belong to the caller, so a table needs memory only for what it shows.
+/// They throw Error kBadData (which file, which data set, why) or kInputOutput.
 class RunReader {
  public:
   virtual ~RunReader() = default;
 
   virtual const RunInfo& info() const = 0;
+  /// kRunning for a journal without an end: the job goes on, or was killed.
   virtual RunStatus status() const = 0;
+  /// ISO 8601, UTC; empty where the run has no end.
+  virtual const std::string& finished() const = 0;
   /// What a reader should know: "journal: 12 bytes at the end are not a whole record, left out".
   virtual const std::vector<std::string>& remarks() const = 0;
   virtual std::size_t iterations() const = 0;
   virtual std::size_t ranks() const = 0;
   virtual const IterationIndex& index() const = 0;
   virtual Matrix time(Phase phase) = 0;
+  /// Start of each iteration in seconds since the start of the run, on rank 0's clock.
+  virtual Matrix begin() = 0;
   virtual Matrix loss() = 0;
   virtual Matrix correct() = 0;
   virtual Matrix traffic(Traffic category) = 0;
+  /// Iterations `first` to `first + count` with all that was recorded of them, buckets included.
+  /// Requires first + count <= iterations() (Error kInternal otherwise).
+  virtual std::vector<IterationRow> rows(std::size_t first, std::size_t count) = 0;
   virtual const std::vector<EpochRow>& epochs() const = 0;
   virtual const std::vector<VerificationRow>& verification() const = 0;
 
   /// The value of an option of the run, or an empty text.
   std::string option(std::string_view name) const;
+
+ protected:
+  /// Throws Error kInternal unless first + count <= iterations().
+  void require_rows(std::size_t first, std::size_t count) const;
 };
 
-/// Opens a run file or a journal. Throws Error: kNoInput if it is missing, kBadData if it is neither
-/// or is damaged (what, where), kInputOutput if it cannot be read.
+/// How many iterations `rows` should read at once so that a block stays near 16 MiB.
+std::size_t rows_per_block(std::size_t ranks, std::size_t buckets);
+
+/// Opens a run file or a journal. Throws Error: kNoInput if it is missing, kBadData if it is
+/// neither or is damaged (what, where), kInputOutput if it cannot be read.
 std::unique_ptr<RunReader> open_run(const std::filesystem::path& path);
 
 }  // namespace gradsync

@@ -7,7 +7,8 @@
 
 namespace gradsync {
 
-/// Writes one run: rows go to `<output>.journal` as they come, `finish` builds the HDF5 file from it.
+/// Writes one run: rows go to `<output>.journal` as they come, `finish` builds the HDF5 file from
+/// it.
 ///
 /// One recorder a run, on rank 0, called between iterations (never inside the timed region). What
 /// `acknowledged()` counts survives a kill −9 at any instant. A journal is left behind by every end
@@ -16,14 +17,16 @@ class Recorder {
  public:
   /// Creates the journal (O_EXCL) and writes `info` to it.
   /// Throws Error: kCannotCreate if `output` or its journal exists, or the folder is missing or not
-  /// writable; kInputOutput if a write fails.
+  /// writable; kInputOutput if a write fails; kInternal for an `info` that no file can hold
+  /// (`require_recordable`). Nothing is left behind then.
   Recorder(std::filesystem::path output, const RunInfo& info);
   ~Recorder();
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
-  /// Append; fdatasync when the last one is at least `sync_interval_s` (1 s) old.
-  /// Throw Error kInputOutput: the row is then not acknowledged, all earlier ones are kept.
+  /// Append (a row must fit the run: `require_recordable`); fdatasync when the last one is at least
+  /// `sync_interval_s` (1 s) old. Throw Error kInputOutput: the row is then not acknowledged, all
+  /// earlier ones are kept.
   void add(const IterationRow& row);
   void add(const EpochRow& row);
   void add(const VerificationRow& row);
@@ -34,9 +37,10 @@ class Recorder {
   /// Iterations that are on the disk.
   std::int64_t acknowledged() const;
 
-  /// Marks the end, builds `<output>` as temporary file, fsync, rename (never over an existing
-  /// file), reads it back, then removes the journal. Throws Error kInputOutput or kCannotCreate; the
-  /// journal is then complete and kept, and no half-written HDF5 file remains.
+  /// Marks the end, builds `<output>` from the journal as a temporary file, reads it back and
+  /// compares every field, fsync, rename (never over an existing file), then removes the journal.
+  /// Throws Error kInputOutput or kCannotCreate; the journal is then complete and kept, and no
+  /// half-written HDF5 file remains.
   void finish(RunStatus status);
 
  private:

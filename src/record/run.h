@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,7 +22,16 @@ inline constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
 /// other = W − |C ∪ K|, so compute + exposed + other = W. `data` (waiting for the loader) is part
 /// of other, `wait` (above the shortest duration of the same collective) is part of comm_busy.
 enum class Phase : std::size_t {
-  kIteration, kData, kForward, kBackward, kOptimizer, kCompute, kCommBusy, kHidden, kExposed, kWait,
+  kIteration,
+  kData,
+  kForward,
+  kBackward,
+  kOptimizer,
+  kCompute,
+  kCommBusy,
+  kHidden,
+  kExposed,
+  kWait,
   kOther
 };
 inline constexpr std::array<std::string_view, 11> kPhaseNames = {
@@ -38,7 +48,13 @@ inline constexpr std::size_t kTrafficCategories = kTrafficNames.size();
 
 /// The kinds of collective a bucket can be, `/bucket/kind[iteration, bucket]`.
 enum class CollectiveKind : std::uint8_t {
-  kAllReduce, kBroadcast, kReduce, kGather, kScatter, kAllGather, kBarrier
+  kAllReduce,
+  kBroadcast,
+  kReduce,
+  kGather,
+  kScatter,
+  kAllGather,
+  kBarrier
 };
 inline constexpr std::array<std::string_view, 7> kCollectiveNames = {
     "allreduce", "broadcast", "reduce", "gather", "scatter", "allgather", "barrier"};
@@ -67,8 +83,8 @@ struct RankPlace {
 
 /// Everything known before the first iteration.
 struct RunInfo {
-  std::string run_id;        ///< a UUID
-  std::string created;       ///< ISO 8601, UTC
+  std::string run_id;   ///< a UUID
+  std::string created;  ///< ISO 8601, UTC
   std::string command_line;
   std::vector<ConfigEntry> config;
   std::vector<NamedText> provenance;
@@ -89,10 +105,11 @@ struct BucketShape {
 
 /// What one rank measured in one iteration.
 struct RankIteration {
-  double begin_s = kNotMeasured;  ///< start of the iteration since the start of the run, rank 0's clock
+  double begin_s =
+      kNotMeasured;  ///< start of the iteration since the start of the run, rank 0's clock
   std::array<double, kPhases> time_s;
-  double loss = kNotMeasured;     ///< mean over the rank's own samples
-  std::int64_t correct = 0;       ///< of its own samples
+  double loss = kNotMeasured;  ///< mean over the rank's own samples
+  std::int64_t correct = 0;    ///< of its own samples
   std::array<std::int64_t, kTrafficCategories> traffic_bytes{};
   std::vector<BucketTimes> buckets;  ///< as many as IterationRow::buckets
 
@@ -107,7 +124,7 @@ struct IterationRow {
   std::int64_t epoch = 0;      ///< from 0
   std::int64_t step = 0;       ///< from 0, in the epoch
   double learning_rate = kNotMeasured;
-  std::int64_t samples = 0;    ///< of the global batch
+  std::int64_t samples = 0;  ///< of the global batch
   bool warmup = false;
   std::vector<BucketShape> buckets;
   std::vector<RankIteration> ranks;
@@ -124,8 +141,8 @@ struct RankEpoch {
 
 struct EpochRow {
   std::int64_t epoch = 0;
-  std::int64_t iterations = 0;     ///< of this epoch
-  std::string order_digest;        ///< of the order of the images: equal in two epochs = same order
+  std::int64_t iterations = 0;  ///< of this epoch
+  std::string order_digest;     ///< of the order of the images: equal in two epochs = same order
   std::vector<RankEpoch> ranks;
 };
 
@@ -133,15 +150,30 @@ struct EpochRow {
 struct VerificationRow {
   std::string mode;
   bool passed = false;
-  bool ranks_equal = false;           ///< parameter hashes equal on all ranks
-  double difference = kNotMeasured;   ///< largest |a − b| to the reference mode
+  bool ranks_equal = false;          ///< parameter hashes equal on all ranks
+  double difference = kNotMeasured;  ///< largest |a − b| to the reference mode
   double tolerance = kNotMeasured;
   std::string parameter_hash;
 };
 
 /// `status` of a run file.
 enum class RunStatus { kRunning, kComplete, kPartial, kFailed };
-inline constexpr std::array<std::string_view, 4> kRunStatusNames = {"running", "complete", "partial",
-                                                                    "failed"};
+inline constexpr std::array<std::string_view, 4> kRunStatusNames = {"running", "complete",
+                                                                    "partial", "failed"};
+
+std::string_view phase_name(Phase phase);
+std::string_view traffic_name(Traffic category);
+std::string_view status_name(RunStatus status);
+/// Nothing if `name` is none of kRunStatusNames.
+std::optional<RunStatus> parse_status(std::string_view name);
+
+/// What every format can hold, checked before a run starts rather than when it ends: names of
+/// options and of provenance not empty, unique, without '/' and not "." or ".."; at least one rank,
+/// numbered from 0 in order. Throws Error kInternal.
+void require_recordable(const RunInfo& info);
+
+/// As many ranks as the topology, as many bucket times a rank as buckets. Throws Error kInternal.
+void require_recordable(const IterationRow& row, std::size_t ranks);
+void require_recordable(const EpochRow& row, std::size_t ranks);
 
 }  // namespace gradsync

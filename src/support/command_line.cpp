@@ -49,13 +49,17 @@ Error unknown_option(const OptionTable& table, const std::string& text) {
                near.empty() ? kHelpHint : fmt::format("did you mean --{}? ({})", near, kHelpHint));
 }
 
+Error missing_value(const std::string& option) {
+  return Error(ExitCode::kUsage, option + " needs a value", fmt::format("write {} VALUE", option));
+}
+
 Error syntax_error(const po::invalid_command_line_syntax& error) {
   const std::string option = "--" + bare(error.get_option_name());
   if (error.kind() == po::invalid_syntax::extra_parameter)
     return Error(
         ExitCode::kUsage, option + " is a switch and takes no value",
         fmt::format("write {} to turn it on, --no-{} to turn it off", option, bare(option)));
-  return Error(ExitCode::kUsage, option + " needs a value", fmt::format("write {} VALUE", option));
+  return missing_value(option);
 }
 
 std::vector<po::option> split(const OptionTable& table, int argc, const char* const* argv) {
@@ -88,6 +92,9 @@ CommandLine::Given given(const OptionTable& table, const po::option& option) {
   const OptionSpec* spec = find(table, option.string_key);
   const std::string where = "--" + option.string_key;
   if (spec == nullptr) return {option.string_key.substr(3), "false", where};
+  // Boost takes the next word whatever it is; `--output --quick` forgot the file.
+  const auto& words = option.original_tokens;
+  if (words.size() == 2 && words[1].starts_with("--")) throw missing_value(where);
   return {spec->name, is_switch(*spec) ? "true" : option.value.at(0), where};
 }
 

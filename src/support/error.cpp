@@ -45,6 +45,8 @@ void print_error(const std::string& program, const Error& error) {
   std::fprintf(stderr, "%s\n", describe(program, error).c_str());
 }
 
-std::string errno_text() { return std::strerror(errno); }
+std::string errno_text() {
+  return std::strerror(errno);
+}
 
 }  // namespace gradsync

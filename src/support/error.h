@@ -10,16 +10,16 @@ namespace gradsync {
 /// MPI delivers them with MPI_Abort, so all ranks of a job leave with the same one.
 enum class ExitCode : int {
   kOk = 0,
-  kCheckFailed = 1,        ///< a verification or a threshold failed
-  kInternal = 70,          ///< a defect in gradsync itself
-  kUsage = 64,             ///< an option, a job file or their combination
-  kBadData = 65,           ///< an input file exists and is wrong
-  kNoInput = 66,           ///< an input file is missing
-  kEnvironment = 69,       ///< launch, binding, versions
-  kCannotCreate = 73,      ///< an output exists or cannot be made
-  kInputOutput = 74,       ///< a write or a read failed
-  kStoppedEarly = 75,      ///< stopped on request; resume
-  kNumbers = 80,           ///< NaN or infinity, or replicas that differ
+  kCheckFailed = 1,    ///< a verification or a threshold failed
+  kInternal = 70,      ///< a defect in gradsync itself
+  kUsage = 64,         ///< an option, a job file or their combination
+  kBadData = 65,       ///< an input file exists and is wrong
+  kNoInput = 66,       ///< an input file is missing
+  kEnvironment = 69,   ///< launch, binding, versions
+  kCannotCreate = 73,  ///< an output exists or cannot be made
+  kInputOutput = 74,   ///< a write or a read failed
+  kStoppedEarly = 75,  ///< stopped on request; resume
+  kNumbers = 80,       ///< NaN or infinity, or replicas that differ
   kOutOfMemory = 81,
   kHang = 86,
   kRanksDisagree = 87,

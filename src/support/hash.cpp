@@ -1,10 +1,6 @@
 #include "support/hash.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <array>
-#include <cerrno>
 #include <cstring>
 #include <vector>
 

@@ -30,8 +30,9 @@ void Table::add(std::vector<Cell> row) {
 }
 
 std::size_t display_width(const std::string& text) {
-  return static_cast<std::size_t>(std::count_if(
-      text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  }));
 }
 
 std::string padded(const std::string& text, std::size_t width, bool left) {
@@ -46,7 +47,8 @@ std::vector<std::size_t> column_widths(const Table& table) {
   std::vector<std::size_t> widths;
   for (std::size_t c = 0; c < table.columns.size(); ++c) {
     std::size_t width = display_width(table.columns[c].head);
-    for (const auto& row : table.rows) width = std::max(width, display_width(row[c].shown()));
+    for (const auto& row : table.rows)
+      width = std::max(width, display_width(row[c].shown()));
     widths.push_back(width);
   }
   return widths;
@@ -70,8 +72,10 @@ void print_text(std::ostream& out, const Table& table) {
   out << table.title << '\n';
   line([&](std::size_t c) { return table.columns[c].head; });
   line([&](std::size_t c) { return std::string(widths[c], '-'); });
-  for (const auto& row : table.rows) line([&](std::size_t c) { return row[c].shown(); });
-  for (const auto& note : table.notes) out << "  " << note << '\n';
+  for (const auto& row : table.rows)
+    line([&](std::size_t c) { return row[c].shown(); });
+  for (const auto& note : table.notes)
+    out << "  " << note << '\n';
 }
 
 }  // namespace gradsync

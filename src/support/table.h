@@ -27,14 +27,14 @@ struct Cell {
 };
 
 struct Column {
-  std::string name;  ///< machine name with its unit, e.g. `iteration_mean_ms`
-  std::string head;  ///< what a person reads above the column, unit included
-  bool left = false; ///< texts read from the left, numbers align right
+  std::string name;   ///< machine name with its unit, e.g. `iteration_mean_ms`
+  std::string head;   ///< what a person reads above the column, unit included
+  bool left = false;  ///< texts read from the left, numbers align right
 };
 
 /// A result in rows and columns, free of any output format.
 struct Table {
-  std::string name;                ///< file name and JSON key, e.g. `modes`
+  std::string name;  ///< file name and JSON key, e.g. `modes`
   std::string title;
   std::vector<std::string> notes;  ///< how the numbers were computed, n, what was left out
   std::vector<Column> columns;

@@ -10,7 +10,9 @@ class AllReduce : public BlockingMode {
   using BlockingMode::BlockingMode;
 
  protected:
-  void average(std::span<float> message) override { exchange_.all_reduce_mean(message, Traffic::kGradients); }
+  void average(std::span<float> message) override {
+    exchange_.all_reduce_mean(message, Traffic::kGradients);
+  }
 };
 
 }  // namespace

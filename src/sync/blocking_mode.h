@@ -9,8 +9,8 @@
 
 namespace gradsync {
 
-/// What the modes share that exchange after the backward pass, in the thread of the step: gradients in
-/// the order of the modules, averaged message by message (one a parameter, or all as one).
+/// What the modes share that exchange after the backward pass, in the thread of the step: gradients
+/// in the order of the modules, averaged message by message (one a parameter, or all as one).
 class BlockingMode : public SyncMode {
  public:
   BlockingMode(Exchange& exchange, const SyncSettings& settings)
@@ -22,7 +22,8 @@ class BlockingMode : public SyncMode {
 
   void synchronize() override {
     if (!tensor_by_tensor_) return average(gradients_->all());
-    for (const std::size_t parameter : gradients_->order()) average(gradients_->of(parameter));
+    for (const std::size_t parameter : gradients_->order())
+      average(gradients_->of(parameter));
   }
 
  protected:

@@ -2,7 +2,8 @@
 
 namespace gradsync {
 
-std::vector<Bucket> cut_into_buckets(const std::vector<std::int64_t>& bytes, std::int64_t first_bucket_bytes,
+std::vector<Bucket> cut_into_buckets(const std::vector<std::int64_t>& bytes,
+                                     std::int64_t first_bucket_bytes,
                                      std::int64_t bucket_cap_bytes) {
   std::vector<Bucket> buckets;
   std::size_t first = 0;

@@ -16,7 +16,8 @@ class ThreadWork : public c10d::Work {
  public:
   ThreadWork(int rank, c10d::OpType type)
       : Work(rank, type),
-        future_(c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()))) {}
+        future_(c10::make_intrusive<c10::ivalue::Future>(
+            c10::ListType::create(c10::TensorType::get()))) {}
 
   bool wait(std::chrono::milliseconds) override {
     future_->waitAndThrow();
@@ -62,14 +63,15 @@ class ExchangeBackend : public c10d::Backend {
     return submit(c10d::OpType::BROADCAST, tensors,
                   [this, root = static_cast<int>(options.rootRank)](at::Tensor& tensor, double) {
                     exchange_.broadcast(
-                        std::span(static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()), root,
-                        Traffic::kControl);
+                        std::span(static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()),
+                        root, Traffic::kControl);
                   });
   }
 
  private:
   template <typename Body>
-  c10::intrusive_ptr<c10d::Work> submit(c10d::OpType type, std::vector<at::Tensor>& tensors, Body body) {
+  c10::intrusive_ptr<c10d::Work> submit(c10d::OpType type, std::vector<at::Tensor>& tensors,
+                                        Body body) {
     auto work = c10::make_intrusive<ThreadWork>(getRank(), type);
     thread_.submit([work, tensors, body, ready_s = now_s()]() mutable {
       work->run(tensors, [&] { body(tensors[0], ready_s); });
@@ -85,7 +87,8 @@ class ExchangeBackend : public c10d::Backend {
 /// drives it: the peer, in the same binary, over the same transport.
 class C10d : public SyncMode {
  public:
-  C10d(Exchange& exchange, const SyncSettings& settings) : exchange_(exchange), settings_(settings) {
+  C10d(Exchange& exchange, const SyncSettings& settings)
+      : exchange_(exchange), settings_(settings) {
     exchange_.set_waiting(Waiting::kSleep);
   }
 
@@ -95,17 +98,21 @@ class C10d : public SyncMode {
                       c10::make_intrusive<ExchangeBackend>(exchange_));
     group->setDefaultBackend(c10d::ProcessGroup::BackendType::CUSTOM);
     std::unordered_map<std::size_t, std::string> names;
-    for (std::size_t i = 0; i < replica.names.size(); ++i) names[i] = replica.names[i];
+    for (std::size_t i = 0; i < replica.names.size(); ++i)
+      names[i] = replica.names[i];
     const std::vector<bool> sparse(replica.parameters.size(), false);
     auto cut = std::get<0>(c10d::compute_bucket_assignment_by_size(
         replica.parameters,
-        {static_cast<std::size_t>(settings_.first_bucket_bytes), static_cast<std::size_t>(settings_.bucket_cap_bytes)},
+        {static_cast<std::size_t>(settings_.first_bucket_bytes),
+         static_cast<std::size_t>(settings_.bucket_cap_bytes)},
         sparse));
     std::reverse(cut.begin(), cut.end());
     reducer_ = std::make_unique<c10d::Reducer>(
         replica.parameters, std::move(cut), group, sparse, settings_.bucket_cap_bytes,
-        /*find_unused_parameters=*/false, /*gradient_as_bucket_view=*/true, names, settings_.first_bucket_bytes,
-        /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false, std::vector<std::int64_t>{});
+        /*find_unused_parameters=*/false, /*gradient_as_bucket_view=*/true, names,
+        settings_.first_bucket_bytes,
+        /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false,
+        std::vector<std::int64_t>{});
   }
 
   torch::Tensor begin_pass(const PassInput& input) override {

@@ -34,7 +34,8 @@ class DataParallel : public SyncMode {
     const std::size_t count = static_cast<std::size_t>(input.samples) * kImageBytes;
     images_.resize(std::max(images_.size(), count));
     const std::span<const float> all =
-        root() ? std::span<const float>(input.images.data_ptr<float>(), count * ranks()) : std::span<const float>();
+        root() ? std::span<const float>(input.images.data_ptr<float>(), count * ranks())
+               : std::span<const float>();
     exchange_.scatter(all, std::span(images_).first(count), kRoot, Traffic::kInputs);
     return image_batch(images_.data(), input.samples, input.layout);
   }
@@ -44,7 +45,8 @@ class DataParallel : public SyncMode {
     const torch::Tensor mine = outputs.detach().to(torch::kFloat32).contiguous();
     torch::Tensor all;
     if (root()) all = torch::empty({mine.size(0) * exchange_.size(), mine.size(1)});
-    exchange_.gather(values_of(mine), root() ? values_of(all) : std::span<float>(), kRoot, Traffic::kInputs);
+    exchange_.gather(values_of(mine), root() ? values_of(all) : std::span<float>(), kRoot,
+                     Traffic::kInputs);
     return root() ? all.requires_grad_() : torch::Tensor();
   }
 
@@ -56,7 +58,8 @@ class DataParallel : public SyncMode {
     std::vector<float> share(values + kSums), shares;
     if (root()) shares = pack_shares(logits_gradient, of_ranks, values, kSums);
     exchange_.scatter(shares, share, kRoot, Traffic::kInputs);
-    std::copy(share.begin(), share.begin() + static_cast<std::ptrdiff_t>(values), mine.data_ptr<float>());
+    std::copy(share.begin(), share.begin() + static_cast<std::ptrdiff_t>(values),
+              mine.data_ptr<float>());
     return {mine, {share[values], share[values + 1]}};
   }
 
@@ -99,8 +102,9 @@ class DataParallel : public SyncMode {
     }
   }
 
-  std::vector<float> pack_shares(const torch::Tensor& logits_gradient, const std::vector<LossSums>& of_ranks,
-                                 std::size_t values, std::size_t sums) const {
+  std::vector<float> pack_shares(const torch::Tensor& logits_gradient,
+                                 const std::vector<LossSums>& of_ranks, std::size_t values,
+                                 std::size_t sums) const {
     std::vector<float> shares(ranks() * (values + sums));
     const torch::Tensor gradient = logits_gradient.contiguous();
     for (std::size_t rank = 0; rank < ranks(); ++rank) {

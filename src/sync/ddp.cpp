@@ -23,9 +23,9 @@ ValueType wire_type(const std::string& name) {
 /// which the backward pass completes them, and a full bucket is averaged by a communication thread
 /// while the backward pass goes on.
 ///
-/// Buckets start in the reverse order of the modules. After the first iteration they are cut anew from
-/// the order that rank 0 observed; buckets are exchanged strictly in their order, so all ranks issue
-/// the same collectives.
+/// Buckets start in the reverse order of the modules. After the first iteration they are cut anew
+/// from the order that rank 0 observed; buckets are exchanged strictly in their order, so all ranks
+/// issue the same collectives.
 class Ddp : public SyncMode {
  public:
   Ddp(Exchange& exchange, const SyncSettings& settings)
@@ -38,13 +38,15 @@ class Ddp : public SyncMode {
     auto order = module_order(replica.parameters.size());
     std::reverse(order.begin(), order.end());
     lay_out(std::move(order));
-    hooks_.emplace(replica.parameters, [this](std::size_t parameter) { gradient_ready(parameter); });
+    hooks_.emplace(replica.parameters,
+                   [this](std::size_t parameter) { gradient_ready(parameter); });
   }
 
   void before_backward(const torch::Tensor&, bool last) override {
     exchanging_ = last;
     next_bucket_ = 0;
-    for (std::size_t b = 0; b < buckets_.size(); ++b) missing_[b] = buckets_[b].last - buckets_[b].first;
+    for (std::size_t b = 0; b < buckets_.size(); ++b)
+      missing_[b] = buckets_[b].last - buckets_[b].first;
   }
 
   void synchronize() override {
@@ -60,13 +62,15 @@ class Ddp : public SyncMode {
     const std::size_t bucket = bucket_of_[parameter];
     if (--missing_[bucket] > 0) return;
     ready_s_[bucket] = now_s();
-    while (next_bucket_ < buckets_.size() && missing_[next_bucket_] == 0) launch(next_bucket_++);
+    while (next_bucket_ < buckets_.size() && missing_[next_bucket_] == 0)
+      launch(next_bucket_++);
   }
 
   void launch(std::size_t bucket) {
     thread_.submit([this, bucket, ready_s = ready_s_[bucket]] {
       const auto message = gradients_->range(buckets_[bucket].first, buckets_[bucket].last);
-      if (wire_ == ValueType::kFloat32) return exchange_.all_reduce_mean(message, Traffic::kGradients, ready_s);
+      if (wire_ == ValueType::kFloat32)
+        return exchange_.all_reduce_mean(message, Traffic::kGradients, ready_s);
       scratch_.resize(std::max(scratch_.size(), message.size()));
       exchange_.all_reduce_mean_half(message, std::span(scratch_).first(message.size()), wire_,
                                      Traffic::kGradients, ready_s);

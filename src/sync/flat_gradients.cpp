@@ -4,7 +4,8 @@
 
 namespace gradsync {
 
-FlatGradients::FlatGradients(Replica& replica, std::vector<std::size_t> order) : order_(std::move(order)) {
+FlatGradients::FlatGradients(Replica& replica, std::vector<std::size_t> order)
+    : order_(std::move(order)) {
   flat_ = torch::zeros({replica.parameter_count()});
   position_of_.resize(order_.size());
   std::size_t offset = 0;
@@ -21,7 +22,9 @@ FlatGradients::FlatGradients(Replica& replica, std::vector<std::size_t> order) :
   offset_at_.push_back(offset);
 }
 
-std::span<float> FlatGradients::all() { return range(0, order_.size()); }
+std::span<float> FlatGradients::all() {
+  return range(0, order_.size());
+}
 
 std::span<float> FlatGradients::of(std::size_t parameter) {
   return range(position_of_[parameter], position_of_[parameter] + 1);

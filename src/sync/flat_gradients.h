@@ -11,8 +11,8 @@
 
 namespace gradsync {
 
-/// All gradients of a replica in one flat buffer, in a chosen order; each parameter's .grad is a view
-/// of it with the parameter's own strides, so autograd accumulates straight into what travels.
+/// All gradients of a replica in one flat buffer, in a chosen order; each parameter's .grad is a
+/// view of it with the parameter's own strides, so autograd accumulates straight into what travels.
 class FlatGradients {
  public:
   /// `order` lists the parameters' indices, each once. Existing gradients' values are kept, missing

@@ -6,8 +6,8 @@ namespace {
 
 constexpr int kRoot = 0;
 
-/// Every rank's gradients are gathered on rank 0, averaged there and scattered back, as in studies that
-/// build data parallelism from gather and scatter alone.
+/// Every rank's gradients are gathered on rank 0, averaged there and scattered back, as in studies
+/// that build data parallelism from gather and scatter alone.
 class GatherScatter : public BlockingMode {
  public:
   using BlockingMode::BlockingMode;
@@ -17,7 +17,8 @@ class GatherScatter : public BlockingMode {
     const bool root = exchange_.rank() == kRoot;
     const std::size_t ranks = static_cast<std::size_t>(exchange_.size());
     if (root && all_.size() < ranks * message.size()) all_.resize(ranks * message.size());
-    const std::span<float> all = root ? std::span(all_).first(ranks * message.size()) : std::span<float>();
+    const std::span<float> all =
+        root ? std::span(all_).first(ranks * message.size()) : std::span<float>();
     exchange_.gather(message, all, kRoot, Traffic::kGradients);
     if (root) average_parts(all, message.size());
     exchange_.scatter(all, message, kRoot, Traffic::kGradients);
@@ -31,9 +32,11 @@ class GatherScatter : public BlockingMode {
     const std::span<float> sum = all.first(count);
     for (std::size_t rank = 1; rank < ranks; ++rank) {
       const float* part = all.data() + rank * count;
-      for (std::size_t i = 0; i < count; ++i) sum[i] += part[i];
+      for (std::size_t i = 0; i < count; ++i)
+        sum[i] += part[i];
     }
-    for (float& value : sum) value *= factor;
+    for (float& value : sum)
+      value *= factor;
     for (std::size_t rank = 1; rank < ranks; ++rank)
       std::copy(sum.begin(), sum.end(), all.begin() + static_cast<std::ptrdiff_t>(rank * count));
   }

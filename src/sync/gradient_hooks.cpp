@@ -10,7 +10,8 @@ GradientHooks::GradientHooks(const std::vector<torch::Tensor>& parameters,
                              std::function<void(std::size_t)> ready) {
   for (std::size_t index = 0; index < parameters.size(); ++index) {
     auto accumulator = autograd::impl::grad_accumulator(parameters[index]);
-    auto hook = [index, ready](const autograd::variable_list& outputs, const autograd::variable_list&) {
+    auto hook = [index, ready](const autograd::variable_list& outputs,
+                               const autograd::variable_list&) {
       ready(index);
       return outputs;
     };
@@ -21,7 +22,8 @@ GradientHooks::GradientHooks(const std::vector<torch::Tensor>& parameters,
 }
 
 GradientHooks::~GradientHooks() {
-  for (std::size_t index = 0; index < keys_.size(); ++index) accumulators_[index]->del_post_hook(keys_[index]);
+  for (std::size_t index = 0; index < keys_.size(); ++index)
+    accumulators_[index]->del_post_hook(keys_[index]);
 }
 
 }  // namespace gradsync

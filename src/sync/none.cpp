@@ -10,7 +10,9 @@ namespace {
 /// No exchange: every rank trains on its own slice alone. The compute-only baseline.
 class None : public SyncMode {
  public:
-  void attach(Replica& replica) override { gradients_.emplace(replica, module_order(replica.parameters.size())); }
+  void attach(Replica& replica) override {
+    gradients_.emplace(replica, module_order(replica.parameters.size()));
+  }
   void synchronize() override {}
 
  private:
@@ -19,6 +21,8 @@ class None : public SyncMode {
 
 }  // namespace
 
-std::unique_ptr<SyncMode> make_none(Exchange&, const SyncSettings&) { return std::make_unique<None>(); }
+std::unique_ptr<SyncMode> make_none(Exchange&, const SyncSettings&) {
+  return std::make_unique<None>();
+}
 
 }  // namespace gradsync

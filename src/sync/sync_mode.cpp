@@ -4,9 +4,8 @@ namespace gradsync {
 
 const std::vector<SyncEntry>& sync_modes() {
   static const std::vector<SyncEntry> entries = {
-      {"none", make_none},           {"gather-scatter", make_gather_scatter},
-      {"allreduce", make_allreduce}, {"ddp", make_ddp},
-      {"data-parallel", make_data_parallel}, {"c10d", make_c10d},
+      {"none", make_none}, {"gather-scatter", make_gather_scatter}, {"allreduce", make_allreduce},
+      {"ddp", make_ddp},   {"data-parallel", make_data_parallel},   {"c10d", make_c10d},
   };
   return entries;
 }
@@ -20,7 +19,8 @@ std::unique_ptr<SyncMode> make_sync_mode(const std::string& name, Exchange& exch
     exchange.set_waiting(Waiting::kSpin);
     return modes[i].make(exchange, settings);
   }
-  throw Error(ExitCode::kUsage, "no synchronisation mode is called " + name, "gradsync-train --help lists them");
+  throw Error(ExitCode::kUsage, "no synchronisation mode is called " + name,
+              "gradsync-train --help lists them");
 }
 
 }  // namespace gradsync

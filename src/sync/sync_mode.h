@@ -25,7 +25,7 @@ struct LossShare {
 
 /// What a pass begins with.
 struct PassInput {
-  torch::Tensor images;      ///< [samples, 3, 32, 32]: the rank's own, or all ranks' on a feeding root
+  torch::Tensor images;  ///< [samples, 3, 32, 32]: the rank's own, or all ranks' on a feeding root
   std::int64_t samples = 0;  ///< per rank
   Layout layout = Layout::kNhwc;
   bool first = true, last = true;  ///< of the iteration's passes
@@ -81,7 +81,7 @@ struct SyncSettings {
   std::string granularity = "flat";  ///< tensor | flat
   std::int64_t first_bucket_bytes = 1 << 20;
   std::int64_t bucket_cap_bytes = 25 << 20;
-  std::string wire_dtype = "fp32";   ///< fp32 | bf16 | fp16
+  std::string wire_dtype = "fp32";  ///< fp32 | bf16 | fp16
 };
 
 /// A mode that can be chosen with --sync.

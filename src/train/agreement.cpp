@@ -12,7 +12,8 @@ namespace {
 
 std::string packed(const Session& session, const std::vector<NamedText>& stated) {
   nlohmann::json json = {{"host", session.host()}, {"values", nlohmann::json::array()}};
-  for (const NamedText& one : stated) json["values"].push_back({one.name, one.value});
+  for (const NamedText& one : stated)
+    json["values"].push_back({one.name, one.value});
   return json.dump();
 }
 
@@ -22,12 +23,15 @@ std::vector<std::string> gather_texts(const Session& session, const std::string&
   const auto ranks = static_cast<std::size_t>(session.size());
   std::vector<int> lengths(ranks), starts(ranks);
   MPI_Gather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, 0, session.world());
-  for (std::size_t i = 1; i < ranks; ++i) starts[i] = starts[i - 1] + lengths[i - 1];
+  for (std::size_t i = 1; i < ranks; ++i)
+    starts[i] = starts[i - 1] + lengths[i - 1];
   std::string all(static_cast<std::size_t>(starts.back() + lengths.back()), ' ');
-  MPI_Gatherv(mine.data(), length, MPI_CHAR, all.data(), lengths.data(), starts.data(), MPI_CHAR, 0, session.world());
+  MPI_Gatherv(mine.data(), length, MPI_CHAR, all.data(), lengths.data(), starts.data(), MPI_CHAR, 0,
+              session.world());
   std::vector<std::string> texts;
   for (std::size_t i = 0; session.root() && i < ranks; ++i)
-    texts.push_back(all.substr(static_cast<std::size_t>(starts[i]), static_cast<std::size_t>(lengths[i])));
+    texts.push_back(
+        all.substr(static_cast<std::size_t>(starts[i]), static_cast<std::size_t>(lengths[i])));
   return texts;
 }
 

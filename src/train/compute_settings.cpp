@@ -26,7 +26,8 @@ struct Candidate {
 };
 
 std::string name_of(const Candidate& candidate) {
-  return fmt::format("{} {}", candidate.bf16 ? "bf16" : "fp32", candidate.layout == Layout::kNchw ? "nchw" : "nhwc");
+  return fmt::format("{} {}", candidate.bf16 ? "bf16" : "fp32",
+                     candidate.layout == Layout::kNchw ? "nchw" : "nhwc");
 }
 
 /// Without instructions for it LibTorch emulates bfloat16, many times slower than float32.
@@ -42,9 +43,11 @@ std::vector<Candidate> candidates(const TrainOptions& options) {
   std::vector<Candidate> all;
   for (const bool bf16 : {false, true})
     for (const Layout layout : {Layout::kNchw, Layout::kNhwc}) {
-      const bool precision_fits =
-          options.precision == "auto" ? !bf16 || fast_bf16() : (options.precision == "bf16") == bf16;
-      const bool layout_fits = options.layout == "auto" || (options.layout == "nhwc") == (layout == Layout::kNhwc);
+      const bool precision_fits = options.precision == "auto"
+                                      ? !bf16 || fast_bf16()
+                                      : (options.precision == "bf16") == bf16;
+      const bool layout_fits =
+          options.layout == "auto" || (options.layout == "nhwc") == (layout == Layout::kNhwc);
       if (precision_fits && layout_fits) all.push_back({bf16, layout});
     }
   return all;
@@ -53,7 +56,8 @@ std::vector<Candidate> candidates(const TrainOptions& options) {
 /// Median seconds of one forward and backward pass; the first step is warm-up.
 double probe(const Candidate& candidate, const TrainOptions& options) {
   const Replica replica = make_replica(options.model, options.seed, candidate.layout);
-  const auto format = candidate.layout == Layout::kNhwc ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
+  const auto format = candidate.layout == Layout::kNhwc ? at::MemoryFormat::ChannelsLast
+                                                        : at::MemoryFormat::Contiguous;
   const std::int64_t batch = std::min(options.batch_per_rank, kProbeBatch);
   const torch::Tensor images = torch::randn({batch, 3, kImageSide, kImageSide}).contiguous(format);
   std::vector<double> times_s;
@@ -66,7 +70,8 @@ double probe(const Candidate& candidate, const TrainOptions& options) {
   return median(times_s);
 }
 
-std::int64_t settle_threads(const Session& session, const TrainOptions& options, ComputeSettings& settings) {
+std::int64_t settle_threads(const Session& session, const TrainOptions& options,
+                            ComputeSettings& settings) {
   const int cores = core_mask().cores;
   // Ranks bound to cores of their own each see only those; unbound ones share all they see.
   int node_cores = 0;
@@ -76,8 +81,9 @@ std::int64_t settle_threads(const Session& session, const TrainOptions& options,
   const std::int64_t fair = std::max(1, cores / sharers);
   const std::int64_t threads = options.threads > 0 ? options.threads : fair;
   if (threads * sharers > cores)
-    settings.warnings.push_back(fmt::format("{} ranks with {} threads each share {} cores: times include waiting for a core",
-                                            sharers, threads, cores));
+    settings.warnings.push_back(fmt::format(
+        "{} ranks with {} threads each share {} cores: times include waiting for a core", sharers,
+        threads, cores));
   return threads;
 }
 
@@ -94,7 +100,8 @@ ComputeSettings settle_compute(const Session& session, const TrainOptions& optio
     for (const Candidate& candidate : all) {
       MPI_Barrier(session.world());
       times_s.push_back(probe(candidate, options));
-      settings.probed.push_back(fmt::format("{} {:.1f} ms", name_of(candidate), times_s.back() * 1e3));
+      settings.probed.push_back(
+          fmt::format("{} {:.1f} ms", name_of(candidate), times_s.back() * 1e3));
     }
     best = static_cast<int>(std::min_element(times_s.begin(), times_s.end()) - times_s.begin());
     MPI_Bcast(&best, 1, MPI_INT, 0, session.world());
@@ -125,7 +132,8 @@ CoreMask core_mask() {
   for (int core = 0; core < CPU_SETSIZE; ++core) {
     if (!CPU_ISSET(core, &set)) continue;
     int last = core;
-    while (last + 1 < CPU_SETSIZE && CPU_ISSET(last + 1, &set)) ++last;
+    while (last + 1 < CPU_SETSIZE && CPU_ISSET(last + 1, &set))
+      ++last;
     if (!mask.text.empty()) mask.text += ',';
     mask.text += last > core ? fmt::format("{}-{}", core, last) : std::to_string(core);
     core = last;

@@ -12,15 +12,15 @@ namespace gradsync {
 
 /// How a rank computes: settled once at start, equal on all ranks, recorded.
 struct ComputeSettings {
-  bool bf16 = false;               ///< autocast to bfloat16
+  bool bf16 = false;  ///< autocast to bfloat16
   Layout layout = Layout::kNhwc;
   std::int64_t threads = 1;
-  std::vector<std::string> probed; ///< what `auto` measured, one line each
+  std::vector<std::string> probed;  ///< what `auto` measured, one line each
   std::vector<std::string> warnings;
 };
 
-/// Sets LibTorch's threads and settles precision and layout; `auto` times a few steps of the run's own
-/// network in each combination on all ranks at once and takes the fastest by rank 0's median.
+/// Sets LibTorch's threads and settles precision and layout; `auto` times a few steps of the run's
+/// own network in each combination on all ranks at once and takes the fastest by rank 0's median.
 /// Collective.
 ComputeSettings settle_compute(const Session& session, const TrainOptions& options);
 

@@ -11,7 +11,8 @@ namespace gradsync {
 
 namespace {
 
-/// Sums over this rank's share of the test images; repeats that only fill the last batch are left out.
+/// Sums over this rank's share of the test images; repeats that only fill the last batch are left
+/// out.
 LossSums sums_of_share(StepParts& parts, const Cifar10& data, const Sampler& sampler, int rank,
                        std::int64_t loader_threads) {
   LoaderOptions how;
@@ -19,7 +20,8 @@ LossSums sums_of_share(StepParts& parts, const Cifar10& data, const Sampler& sam
   how.steps = sampler.steps();
   how.layout = parts.compute.layout;
   how.threads = loader_threads;
-  Loader loader(data, [&](std::int64_t step) { return sampler.batch(step); }, how);
+  Loader loader(
+      data, [&](std::int64_t step) { return sampler.batch(step); }, how);
   LossSums sums;
   const torch::NoGradGuard no_grad;
   const AutocastScope autocast(parts.compute.bf16);
@@ -42,15 +44,16 @@ LossSums sums_of_share(StepParts& parts, const Cifar10& data, const Sampler& sam
 
 }  // namespace
 
-Evaluation evaluate(StepParts& parts, const Cifar10& data, std::int64_t batch, std::int64_t loader_threads,
-                    EvaluateHow how) {
+Evaluation evaluate(StepParts& parts, const Cifar10& data, std::int64_t batch,
+                    std::int64_t loader_threads, EvaluateHow how) {
   const bool shard = how == EvaluateHow::kShard;
   const int rank = shard ? parts.exchange.rank() : 0, ranks = shard ? parts.exchange.size() : 1;
   const Stopwatch watch;
   parts.mode.publish();
   if (shard) broadcast_buffers(parts.exchange, parts.replica);
   parts.replica.network->eval();
-  const Sampler sampler(data.size(Split::kTest), rank, ranks, batch, 0, LastBatch::kPad, /*shuffle=*/false);
+  const Sampler sampler(data.size(Split::kTest), rank, ranks, batch, 0, LastBatch::kPad,
+                        /*shuffle=*/false);
   const LossSums sums = sums_of_share(parts, data, sampler, rank, loader_threads);
   parts.replica.network->train();
   std::array<double, 2> all = {sums.loss, sums.correct};
@@ -62,8 +65,9 @@ Evaluation evaluate(StepParts& parts, const Cifar10& data, std::int64_t batch, s
 void broadcast_buffers(Exchange& exchange, Replica& replica) {
   for (torch::Tensor& buffer : replica.buffers)
     if (buffer.is_floating_point())
-      exchange.broadcast(std::span(buffer.data_ptr<float>(), static_cast<std::size_t>(buffer.numel())), 0,
-                         Traffic::kBuffers);
+      exchange.broadcast(
+          std::span(buffer.data_ptr<float>(), static_cast<std::size_t>(buffer.numel())), 0,
+          Traffic::kBuffers);
 }
 
 }  // namespace gradsync

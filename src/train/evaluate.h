@@ -12,13 +12,13 @@ struct Evaluation {
 };
 
 enum class EvaluateHow {
-  kShard,     ///< each image once over all ranks, one result for all; batch-norm buffers are rank 0's
+  kShard,  ///< each image once over all ranks, one result for all; batch-norm buffers are rank 0's
   kEachRank,  ///< every rank its own replica on all images: replicas without exchange differ
 };
 
 /// Runs the test images through the network, without augmentation. Collective.
-Evaluation evaluate(StepParts& parts, const Cifar10& data, std::int64_t batch, std::int64_t loader_threads,
-                    EvaluateHow how);
+Evaluation evaluate(StepParts& parts, const Cifar10& data, std::int64_t batch,
+                    std::int64_t loader_threads, EvaluateHow how);
 
 /// Gives every replica rank 0's floating-point buffers (batch-norm statistics). Collective.
 void broadcast_buffers(Exchange& exchange, Replica& replica);

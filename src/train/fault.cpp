@@ -19,10 +19,14 @@ struct NamedFault {
 
 const std::vector<NamedFault>& faults() {
   static const std::vector<NamedFault> all = {
-      {"nan", FaultKind::kNan},          {"kill", FaultKind::kKill},
-      {"stop", FaultKind::kStop},        {"leave", FaultKind::kLeave},
-      {"skip", FaultKind::kSkip},        {"short", FaultKind::kShort},
-      {"other-type", FaultKind::kOtherType}, {"other-root", FaultKind::kOtherRoot},
+      {"nan", FaultKind::kNan},
+      {"kill", FaultKind::kKill},
+      {"stop", FaultKind::kStop},
+      {"leave", FaultKind::kLeave},
+      {"skip", FaultKind::kSkip},
+      {"short", FaultKind::kShort},
+      {"other-type", FaultKind::kOtherType},
+      {"other-root", FaultKind::kOtherRoot},
       {"out-of-memory", FaultKind::kOutOfMemory},
   };
   return all;
@@ -45,11 +49,14 @@ Fault parse_fault(const std::string& text) {
   for (const NamedFault& one : faults())
     if (one.name == kind) fault.kind = one.kind;
   const bool shaped = at != std::string::npos && colon != std::string::npos && at < colon;
-  if (fault.kind == FaultKind::kNone || !shaped || !read_number(text.substr(at + 1, colon - at - 1), fault.rank) ||
+  if (fault.kind == FaultKind::kNone || !shaped ||
+      !read_number(text.substr(at + 1, colon - at - 1), fault.rank) ||
       !read_number(text.substr(colon + 1), fault.iteration)) {
     std::vector<std::string> names;
-    for (const NamedFault& one : faults()) names.push_back(one.name);
-    throw Error(ExitCode::kUsage, fmt::format("--inject-fault {}: expected KIND@RANK:ITERATION", text),
+    for (const NamedFault& one : faults())
+      names.push_back(one.name);
+    throw Error(ExitCode::kUsage,
+                fmt::format("--inject-fault {}: expected KIND@RANK:ITERATION", text),
                 fmt::format("KIND is one of {}", fmt::join(names, ", ")));
   }
   return fault;

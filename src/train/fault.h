@@ -6,7 +6,18 @@
 namespace gradsync {
 
 /// A fault a test asks for with --inject-fault KIND@RANK:ITERATION.
-enum class FaultKind { kNone, kNan, kKill, kStop, kLeave, kSkip, kShort, kOtherType, kOtherRoot, kOutOfMemory };
+enum class FaultKind {
+  kNone,
+  kNan,
+  kKill,
+  kStop,
+  kLeave,
+  kSkip,
+  kShort,
+  kOtherType,
+  kOtherRoot,
+  kOutOfMemory
+};
 
 struct Fault {
   FaultKind kind = FaultKind::kNone;

@@ -2,7 +2,8 @@
 
 namespace gradsync {
 
-Feed::Feed(const Cifar10& data, const TrainOptions& options, Layout layout, int rank, int ranks, FeedShare share)
+Feed::Feed(const Cifar10& data, const TrainOptions& options, Layout layout, int rank, int ranks,
+           FeedShare share)
     : data_(data),
       options_(options),
       layout_(layout),
@@ -11,7 +12,9 @@ Feed::Feed(const Cifar10& data, const TrainOptions& options, Layout layout, int 
       sampler_(data.size(Split::kTrain), rank, ranks, options.batch_per_rank, options.seed,
                options.last_batch == "drop" ? LastBatch::kDrop : LastBatch::kPad) {}
 
-std::int64_t Feed::iterations_per_epoch() const { return sampler_.steps() / options_.accumulate; }
+std::int64_t Feed::iterations_per_epoch() const {
+  return sampler_.steps() / options_.accumulate;
+}
 
 void Feed::begin_epoch(std::int64_t epoch) {
   loader_.reset();
@@ -24,7 +27,8 @@ void Feed::begin_epoch(std::int64_t epoch) {
   how.layout = layout_;
   how.threads = static_cast<int>(options_.loader_threads);
   how.prefetch = static_cast<int>(options_.prefetch);
-  loader_ = std::make_unique<Loader>(data_, [this](std::int64_t pass) { return indices(pass); }, how);
+  loader_ = std::make_unique<Loader>(
+      data_, [this](std::int64_t pass) { return indices(pass); }, how);
 }
 
 std::vector<std::int64_t> Feed::indices(std::int64_t pass) const {

@@ -17,10 +17,12 @@ enum class FeedShare {
   kNone,      ///< nothing: receives from the root
 };
 
-/// The training images of one rank, pass by pass, over epochs. An iteration takes `accumulate` passes.
+/// The training images of one rank, pass by pass, over epochs. An iteration takes `accumulate`
+/// passes.
 class Feed {
  public:
-  Feed(const Cifar10& data, const TrainOptions& options, Layout layout, int rank, int ranks, FeedShare share);
+  Feed(const Cifar10& data, const TrainOptions& options, Layout layout, int rank, int ranks,
+       FeedShare share);
 
   /// Iterations of an epoch, equal on all ranks.
   std::int64_t iterations_per_epoch() const;

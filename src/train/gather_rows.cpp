@@ -16,9 +16,11 @@ constexpr std::size_t kPerBucket = 3;
 std::vector<double> pack(const StepResult& mine, double begin_s) {
   const RankIteration& measured = mine.measured;
   std::vector<double> block = {begin_s, measured.loss, static_cast<double>(measured.correct),
-                               static_cast<double>(mine.samples), static_cast<double>(mine.bad_tensor)};
+                               static_cast<double>(mine.samples),
+                               static_cast<double>(mine.bad_tensor)};
   block.insert(block.end(), measured.time_s.begin(), measured.time_s.end());
-  for (const std::int64_t bytes : measured.traffic_bytes) block.push_back(static_cast<double>(bytes));
+  for (const std::int64_t bytes : measured.traffic_bytes)
+    block.push_back(static_cast<double>(bytes));
   for (const BucketTimes& bucket : measured.buckets)
     block.insert(block.end(), {bucket.ready_s, bucket.start_s, bucket.end_s});
   return block;
@@ -38,14 +40,17 @@ RankIteration unpack(std::span<const double> block) {
 }
 
 void fill_in_wait(std::vector<RankIteration>& ranks) {
-  for (RankIteration& rank : ranks) rank[Phase::kWait] = 0;
+  for (RankIteration& rank : ranks)
+    rank[Phase::kWait] = 0;
   for (std::size_t bucket = 0; bucket < ranks[0].buckets.size(); ++bucket) {
     const auto duration_s = [&](const RankIteration& rank) {
       return rank.buckets[bucket].end_s - rank.buckets[bucket].start_s;
     };
     double shortest_s = std::numeric_limits<double>::infinity();
-    for (const RankIteration& rank : ranks) shortest_s = std::min(shortest_s, duration_s(rank));
-    for (RankIteration& rank : ranks) rank[Phase::kWait] += duration_s(rank) - shortest_s;
+    for (const RankIteration& rank : ranks)
+      shortest_s = std::min(shortest_s, duration_s(rank));
+    for (RankIteration& rank : ranks)
+      rank[Phase::kWait] += duration_s(rank) - shortest_s;
   }
 }
 
@@ -76,7 +81,8 @@ Verdict gather_rows(Exchange& exchange, const StepResult& mine, double begin_s, 
       row.ranks.push_back(unpack(std::span(all).subspan(at, block.size())));
       row.samples += static_cast<std::int64_t>(all[at + 3]);
     }
-    for (const CollectiveRecord& record : exchange.records()) row.buckets.push_back({record.bytes, record.kind});
+    for (const CollectiveRecord& record : exchange.records())
+      row.buckets.push_back({record.bytes, record.kind});
     fill_in_wait(row.ranks);
   }
   exchange.broadcast_control(std::as_writable_bytes(std::span(&verdict, 1)));

@@ -8,8 +8,8 @@ namespace gradsync {
 
 /// What all ranks learn between two iterations.
 struct Verdict {
-  std::int32_t bad_rank = -1;        ///< lowest rank whose gradient or loss was not finite, or −1
-  std::int64_t bad_tensor = -1;      ///< its first such parameter; −1: the loss
+  std::int32_t bad_rank = -1;    ///< lowest rank whose gradient or loss was not finite, or −1
+  std::int64_t bad_tensor = -1;  ///< its first such parameter; −1: the loss
 };
 
 /// Brings every rank's iteration to rank 0 and a verdict back, outside the timed region. On rank 0

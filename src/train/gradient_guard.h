@@ -9,8 +9,8 @@
 
 namespace gradsync {
 
-/// Looks at every gradient of this rank as the backward pass completes it, before it is exchanged: after
-/// the exchange a NaN is everybody's. Runs in every mode alike, so that it favours none.
+/// Looks at every gradient of this rank as the backward pass completes it, before it is exchanged:
+/// after the exchange a NaN is everybody's. Runs in every mode alike, so that it favours none.
 class GradientGuard {
  public:
   /// The replica must outlive it. Made before the mode attaches, so that its hook runs first.

@@ -5,13 +5,15 @@ namespace gradsync {
 void IterationTimer::begin() {
   compute_.clear();
   result_ = RankIteration();
-  for (const Phase phase : {Phase::kData, Phase::kForward, Phase::kBackward, Phase::kOptimizer}) result_[phase] = 0;
+  for (const Phase phase : {Phase::kData, Phase::kForward, Phase::kBackward, Phase::kOptimizer})
+    result_[phase] = 0;
   begin_s_ = now_s();
 }
 
 void IterationTimer::add(Phase phase, Interval interval) {
   result_[phase] += interval.length_s();
-  if (phase != Phase::kData) compute_.push_back({interval.begin_s - begin_s_, interval.end_s - begin_s_});
+  if (phase != Phase::kData)
+    compute_.push_back({interval.begin_s - begin_s_, interval.end_s - begin_s_});
 }
 
 RankIteration IterationTimer::finish(const std::vector<CollectiveRecord>& collectives) {

@@ -29,8 +29,8 @@ class IterationTimer {
     double begin_s_ = now_s();
   };
 
-  /// Stops the clock. The collectives come from the exchange; `wait` stays NaN, since only all ranks
-  /// together can tell it.
+  /// Stops the clock. The collectives come from the exchange; `wait` stays NaN, since only all
+  /// ranks together can tell it.
   RankIteration finish(const std::vector<CollectiveRecord>& collectives);
 
   double begin_s() const { return begin_s_; }

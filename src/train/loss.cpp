@@ -2,7 +2,8 @@
 
 namespace gradsync {
 
-PassLoss cross_entropy(const torch::Tensor& logits, const torch::Tensor& labels, int ranks, std::int64_t passes) {
+PassLoss cross_entropy(const torch::Tensor& logits, const torch::Tensor& labels, int ranks,
+                       std::int64_t passes) {
   const torch::Tensor values = logits.to(torch::kFloat32);
   const torch::Tensor per_sample = torch::nn::functional::cross_entropy(
       values, labels, torch::nn::functional::CrossEntropyFuncOptions().reduction(torch::kNone));
@@ -10,7 +11,8 @@ PassLoss cross_entropy(const torch::Tensor& logits, const torch::Tensor& labels,
   result.loss = per_sample.mean() / static_cast<double>(passes);
   const torch::NoGradGuard no_grad;
   const torch::Tensor losses = per_sample.to(torch::kFloat64).view({ranks, -1}).sum(1);
-  const torch::Tensor right = values.argmax(1).eq(labels).view({ranks, -1}).sum(1).to(torch::kFloat64);
+  const torch::Tensor right =
+      values.argmax(1).eq(labels).view({ranks, -1}).sum(1).to(torch::kFloat64);
   for (int rank = 0; rank < ranks; ++rank)
     result.of_ranks.push_back({losses[rank].item<double>(), right[rank].item<double>()});
   return result;

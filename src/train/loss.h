@@ -10,12 +10,13 @@ namespace gradsync {
 
 /// The loss of one pass on the rank that computes it.
 struct PassLoss {
-  torch::Tensor loss;                ///< scalar to run backward from: mean cross-entropy / passes
-  std::vector<LossSums> of_ranks;    ///< sums over each rank's samples; one entry unless gathered
+  torch::Tensor loss;              ///< scalar to run backward from: mean cross-entropy / passes
+  std::vector<LossSums> of_ranks;  ///< sums over each rank's samples; one entry unless gathered
 };
 
 /// Cross-entropy in float32 of logits [ranks × samples, classes], the ranks' samples one after the
 /// other, averaged over all samples and divided by `passes` (gradient accumulation).
-PassLoss cross_entropy(const torch::Tensor& logits, const torch::Tensor& labels, int ranks, std::int64_t passes);
+PassLoss cross_entropy(const torch::Tensor& logits, const torch::Tensor& labels, int ranks,
+                       std::int64_t passes);
 
 }  // namespace gradsync

@@ -233,13 +233,13 @@ OptionTable train_option_table() {
 std::string train_help() {
   return help_text(
       "mpirun -n RANKS gradsync-train [OPTION…]\n"
-      "Trains an image classifier on all ranks in one synchronisation mode; records every "
+      "Trains an image classifier on all ranks in one synchronisation mode; records each "
       "iteration.",
-      "mpirun -n 2 gradsync-train --model lenet --iterations 40\n"
-      "mpirun -n 4 gradsync-train --sync allreduce --granularity tensor --batch-global 256 "
-      "--output run.h5\n"
+      "mpirun -n 2 gradsync-train --model vgg11 --sync ddp --iterations 40 --output run.h5\n"
+      "mpirun -n 4 gradsync-train --sync allreduce --granularity tensor --batch-global 256\n"
       "mpirun -n 2 gradsync-train --sync ddp --bucket-cap 4MiB --wire-dtype bf16 --no-augment\n"
-      "gradsync-train --sync none --model vgg11 --batch-per-rank 64 --epochs 2 --threads 2\n"
+      "gradsync-train --sync none --model lenet --epochs 2 --data data/cifar-10\n"
+      "mpirun -n 2 gradsync-train --verify-modes --iterations 1\n"
       "gradsync-train --batch-per-rank 64 --print-config",
       train_option_table());
 }

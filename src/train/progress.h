@@ -16,7 +16,8 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  void update(std::int64_t epoch, std::int64_t iterations_done, double loss, double images_per_second);
+  void update(std::int64_t epoch, std::int64_t iterations_done, double loss,
+              double images_per_second);
   /// Removes the line, so that something else can be printed.
   void clear();
 

@@ -1,17 +1,18 @@
 #include "train/provenance.h"
 
-#include <hdf5.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
-#include <cstdio>
 #include <ctime>
 #include <fstream>
 #include <random>
+#include <span>
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <hdf5.h>
 #include <torch/version.h>
 
 #include "comm/gpu_stack.h"
@@ -23,14 +24,24 @@ namespace gradsync {
 
 namespace {
 
-constexpr std::array<std::string_view, 7> kRecorded = {"SLURM_", "OMPI_", "UCX_", "NCCL_", "CUDA_", "OMP_", "HDF5_"};
+constexpr std::array<std::string_view, 7> kRecorded = {"SLURM_", "OMPI_", "UCX_", "NCCL_",
+                                                       "CUDA_",  "OMP_",  "HDF5_"};
 constexpr std::array<std::string_view, 5> kSecret = {"TOKEN", "SECRET", "PASS", "KEY", "CRED"};
+/// What mpirun tells its ranks about itself: its address, its session, the key of its transports.
+constexpr std::array<std::string_view, 6> kLaunchers = {"OMPI_MCA_orte_",   "OMPI_MCA_ess",
+                                                        "OMPI_MCA_pmix",    "OMPI_MCA_shmem",
+                                                        "OMPI_MCA_initial", "OMPI_FILE"};
+
+bool begins_with_any(const std::string& name, std::span<const std::string_view> prefixes) {
+  return std::any_of(prefixes.begin(), prefixes.end(),
+                     [&](std::string_view prefix) { return name.rfind(prefix, 0) == 0; });
+}
 
 std::string hdf5_version() {
   unsigned major = 0, minor = 0, release = 0;
   H5get_libversion(&major, &minor, &release);
-  return fmt::format("{}.{}.{} (compiled against {}.{}.{})", major, minor, release, H5_VERS_MAJOR, H5_VERS_MINOR,
-                     H5_VERS_RELEASE);
+  return fmt::format("{}.{}.{} (compiled against {}.{}.{})", major, minor, release, H5_VERS_MAJOR,
+                     H5_VERS_MINOR, H5_VERS_RELEASE);
 }
 
 std::string cpu_name() {
@@ -66,9 +77,7 @@ void copy_text(const std::string& text, char (&field)[N]) {
 bool may_record(const std::string& name) {
   for (const auto secret : kSecret)
     if (name.find(secret) != std::string::npos) return false;
-  for (const auto prefix : kRecorded)
-    if (name.rfind(prefix, 0) == 0) return true;
-  return false;
+  return begins_with_any(name, kRecorded) && !begins_with_any(name, kLaunchers);
 }
 
 std::vector<NamedText> provenance(const DataDigest& data, const ComputeSettings& compute) {
@@ -80,14 +89,16 @@ std::vector<NamedText> provenance(const DataDigest& data, const ComputeSettings&
       {"mpi", fmt::format("{} (MPI {}.{})", mpi_library_version(), MPI_VERSION, MPI_SUBVERSION)},
       {"hdf5", hdf5_version()},
       {"nccl", fmt::format("{} (compiled against {})", gpu.nccl_loaded, gpu.nccl_compiled)},
-      {"cuda", fmt::format("{} (compiled against {}), driver {}", gpu.cuda_loaded, gpu.cuda_compiled, gpu.driver)},
+      {"cuda", fmt::format("{} (compiled against {}), driver {}", gpu.cuda_loaded,
+                           gpu.cuda_compiled, gpu.driver)},
       {"data_name", data.name},
       {"data_sha256", data.combined},
       {"precision", compute.bf16 ? "bf16" : "fp32"},
       {"layout", compute.layout == Layout::kNchw ? "nchw" : "nhwc"},
       {"probed", fmt::format("{}", fmt::join(compute.probed, "; "))},
   };
-  for (const FileDigest& file : data.files) all.push_back({"data_sha256." + file.file, file.sha256});
+  for (const FileDigest& file : data.files)
+    all.push_back({"data_sha256." + file.file, file.sha256});
   add_environment(all);
   return all;
 }
@@ -112,15 +123,17 @@ std::vector<RankPlace> gather_places(const Session& session, const ComputeSettin
   return places;
 }
 
-std::string utc_now() { return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))); }
+std::string utc_now() {
+  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+}
 
 std::string new_uuid() {
   std::random_device device;
   std::array<std::uint32_t, 4> r{device(), device(), device(), device()};
   r[1] = (r[1] & 0xffff0fffu) | 0x4000u;
   r[2] = (r[2] & 0x3fffffffu) | 0x80000000u;
-  return fmt::format("{:08x}-{:04x}-{:04x}-{:04x}-{:04x}{:08x}", r[0], r[1] >> 16, r[1] & 0xffffu, r[2] >> 16,
-                     r[2] & 0xffffu, r[3]);
+  return fmt::format("{:08x}-{:04x}-{:04x}-{:04x}-{:04x}{:08x}", r[0], r[1] >> 16, r[1] & 0xffffu,
+                     r[2] >> 16, r[2] & 0xffffu, r[3]);
 }
 
 }  // namespace gradsync

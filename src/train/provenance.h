@@ -10,9 +10,9 @@
 
 namespace gradsync {
 
-/// Versions compiled against and loaded, the data set and its digests, how the run computes, and the
-/// allow-listed environment (SLURM_ OMPI_ UCX_ NCCL_ CUDA_ OMP_ HDF5_, nothing that looks like a
-/// secret).
+/// Versions compiled against and loaded, the data set and its digests, how the run computes, and
+/// the allow-listed environment (SLURM_ OMPI_ UCX_ NCCL_ CUDA_ OMP_ HDF5_, nothing that looks like
+/// a secret).
 std::vector<NamedText> provenance(const DataDigest& data, const ComputeSettings& compute);
 
 /// Every rank's place, on rank 0 (empty elsewhere). Collective.

@@ -20,7 +20,8 @@ constexpr double kStartTimeout_s = 60;
 /// Every option as this rank has it; --output too: all ranks must mean the same run.
 std::vector<NamedText> stated(const OptionValues& values) {
   std::vector<NamedText> all;
-  for (const auto& [name, value] : values) all.push_back({name, value.value});
+  for (const auto& [name, value] : values)
+    all.push_back({name, value.value});
   return all;
 }
 
@@ -44,8 +45,9 @@ double broadcast_start(const Session& session) {
   return start_s;
 }
 
-RunInfo run_info(const OptionValues& values, const std::string& command_line, const DataDigest& digest,
-                 const ComputeSettings& compute, const std::vector<RankPlace>& places, const TrainOptions& options) {
+RunInfo run_info(const OptionValues& values, const std::string& command_line,
+                 const DataDigest& digest, const ComputeSettings& compute,
+                 const std::vector<RankPlace>& places, const TrainOptions& options) {
   RunInfo info;
   info.run_id = new_uuid();
   info.created = utc_now();
@@ -64,32 +66,43 @@ RunInfo run_info(const OptionValues& values, const std::string& command_line, co
 
 void print_environment(const TrainOptions& options, const DataDigest& digest, const Cifar10& data,
                        const ComputeSettings& compute, const std::vector<RankPlace>& places) {
-  std::cout << fmt::format("{} with {}, {} ranks, batch {} per rank, {} global{}\n", options.model, options.sync,
-                           places.size(), options.batch_per_rank, options.batch_global,
-                           options.accumulate > 1 ? fmt::format(" in {} passes", options.accumulate) : "")
+  std::cout << fmt::format(
+                   "{} with {}, {} ranks, batch {} per rank, {} global{}\n", options.model,
+                   options.sync, places.size(), options.batch_per_rank, options.batch_global,
+                   options.accumulate > 1 ? fmt::format(" in {} passes", options.accumulate) : "")
             << fmt::format("data: {}, {} training and {} test images, sha256 {}\n", digest.name,
-                           data.size(Split::kTrain), data.size(Split::kTest), digest.combined.substr(0, 16))
+                           data.size(Split::kTrain), data.size(Split::kTest),
+                           digest.combined.substr(0, 16))
             << fmt::format("compute: {} {}, {} threads a rank{}\n", compute.bf16 ? "bf16" : "fp32",
                            compute.layout == Layout::kNchw ? "nchw" : "nhwc", compute.threads,
-                           compute.probed.empty() ? "" : fmt::format(" (probed: {})", fmt::join(compute.probed, ", ")));
+                           compute.probed.empty()
+                               ? ""
+                               : fmt::format(" (probed: {})", fmt::join(compute.probed, ", ")));
   for (const RankPlace& place : places)
     if (place.local_rank == 0)
-      std::cout << fmt::format("host {}: {}, rank {} on cores {}\n", place.host, place.device, place.rank, place.affinity);
+      std::cout << fmt::format("host {}: {}, rank {} on cores {}\n", place.host, place.device,
+                               place.rank, place.affinity);
   std::cout << std::flush;
-  for (const std::string& warning : compute.warnings) std::cerr << "gradsync-train: warning: " << warning << '\n';
+  for (const std::string& warning : compute.warnings)
+    std::cerr << "gradsync-train: warning: " << warning << '\n';
   if (!options.set_epoch && options.epochs > 1)
-    std::cerr << "gradsync-train: warning: --no-set-epoch: every epoch repeats the order of the first\n";
+    std::cerr
+        << "gradsync-train: warning: --no-set-epoch: every epoch repeats the order of the first\n";
 }
 
 Table verification_table(const std::vector<VerificationRow>& rows) {
-  Table table{"verification", "Modes compared after 3 iterations (reference: allreduce)", {}, {}, {}};
-  table.columns = {{"mode", "mode", true},          {"ranks_equal", "ranks equal", true},
-                   {"difference", "difference"},    {"tolerance", "tolerance"},
+  Table table{
+      "verification", "Modes compared after 3 iterations (reference: allreduce)", {}, {}, {}};
+  table.columns = {{"mode", "mode", true},           {"ranks_equal", "ranks equal", true},
+                   {"difference", "difference"},     {"tolerance", "tolerance"},
                    {"hash", "parameter hash", true}, {"result", "result", true}};
   for (const VerificationRow& row : rows)
     table.add({row.mode, row.ranks_equal ? "yes" : "no", fmt::format("{:.2e}", row.difference),
-               fmt::format("{:.0e}", row.tolerance), row.parameter_hash, row.passed ? "ok" : "FAILED"});
-  table.notes = {"difference: largest |a - b| over all parameters; none must differ where there is more than one rank"};
+               fmt::format("{:.0e}", row.tolerance), row.parameter_hash,
+               row.passed ? "ok" : "FAILED"});
+  table.notes = {
+      "difference: largest |a - b| over all parameters; none must differ where there is more than "
+      "one rank"};
   return table;
 }
 
@@ -101,7 +114,8 @@ void verify_before_timing(Exchange& exchange, const RunSetting& setting) {
     if (setting.recorder) setting.recorder->add(row);
     if (!row.passed)
       throw Error(ExitCode::kCheckFailed,
-                  fmt::format("mode {} fails its verification: ranks equal: {}, difference {:.3e}, tolerance {:.1e}",
+                  fmt::format("mode {} fails its verification: ranks equal: {}, difference {:.3e}, "
+                              "tolerance {:.1e}",
                               row.mode, row.ranks_equal, row.difference, row.tolerance));
   }
 }
@@ -133,7 +147,8 @@ int run_training(const Session& session, TrainOptions options, const OptionValue
             options.output, run_info(values, command_line, digest, compute, places, options));
     });
     if (session.root()) print_environment(options, digest, *data, compute, places);
-    const RunSetting setting{options, *data, compute, places, clock.offset_s, broadcast_start(session), recorder.get()};
+    const RunSetting setting{
+        options, *data, compute, places, clock.offset_s, broadcast_start(session), recorder.get()};
     if (options.verify_modes) verify_before_timing(exchange, setting);
     Trainer(exchange, setting).run();
     if (recorder) recorder->finish(RunStatus::kComplete);

@@ -7,8 +7,8 @@
 
 namespace gradsync {
 
-/// A whole training run on the ranks of `session`: agreement, data, verification, training, record and
-/// closing table. Returns the exit code; errors end the job through the session. Collective.
+/// A whole training run on the ranks of `session`: agreement, data, verification, training, record
+/// and closing table. Returns the exit code; errors end the job through the session. Collective.
 int run_training(const Session& session, TrainOptions options, const OptionValues& values,
                  const std::string& command_line);
 

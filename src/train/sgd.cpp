@@ -15,8 +15,8 @@ struct StepFactors {
   float learning_rate, momentum, weight_decay;
 };
 
-void update(float* parameter, float* gradient, float* velocity, std::int64_t begin, std::int64_t end,
-            const StepFactors factors) {
+void update(float* parameter, float* gradient, float* velocity, std::int64_t begin,
+            std::int64_t end, const StepFactors factors) {
 #pragma GCC ivdep
   for (std::int64_t i = begin; i < end; ++i) {
     const float g = gradient[i] + factors.weight_decay * parameter[i];
@@ -43,7 +43,8 @@ void Sgd::step(double learning_rate) {
     const torch::Tensor& parameter = replica_.parameters[i];
     const torch::Tensor& gradient = parameter.grad();
     if (!gradient.defined() || gradient.strides() != parameter.strides())
-      throw Error(ExitCode::kInternal, "gradient of " + replica_.names[i] + " is missing or laid out otherwise");
+      throw Error(ExitCode::kInternal,
+                  "gradient of " + replica_.names[i] + " is missing or laid out otherwise");
     float* p = parameter.data_ptr<float>();
     float* g = gradient.data_ptr<float>();
     float* v = velocity_[i].data();

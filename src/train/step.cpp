@@ -12,13 +12,20 @@ using Scope = IterationTimer::Scope;
 /// One pass of an iteration.
 class Pass {
  public:
-  Pass(StepParts& parts, IterationTimer& timer, std::int64_t iteration, std::int64_t index, bool first, bool last)
-      : parts_(parts), timer_(timer), iteration_(iteration), index_(index), first_(first), last_(last) {}
+  Pass(StepParts& parts, IterationTimer& timer, std::int64_t iteration, std::int64_t index,
+       bool first, bool last)
+      : parts_(parts),
+        timer_(timer),
+        iteration_(iteration),
+        index_(index),
+        first_(first),
+        last_(last) {}
 
   LossSums run() {
     Batch batch = load();
     const torch::Tensor outputs = forward(batch);
-    const LossSums sums = parts_.mode.root_only() ? backward_from_root(outputs, batch) : backward_from_here(outputs, batch);
+    const LossSums sums = parts_.mode.root_only() ? backward_from_root(outputs, batch)
+                                                  : backward_from_here(outputs, batch);
     parts_.feed.recycle(std::move(batch));
     return sums;
   }
@@ -35,7 +42,8 @@ class Pass {
   torch::Tensor forward(Batch& batch) {
     PassInput input;
     input.layout = parts_.compute.layout;
-    input.images = image_batch(batch.images.data(), static_cast<std::int64_t>(batch.size), input.layout);
+    input.images =
+        image_batch(batch.images.data(), static_cast<std::int64_t>(batch.size), input.layout);
     input.samples = parts_.feed.samples_per_rank(index_);
     input.first = first_;
     input.last = last_;
@@ -49,8 +57,9 @@ class Pass {
 
   PassLoss loss_of(const torch::Tensor& logits, const Batch& batch, int ranks) {
     const Scope timed(timer_, Phase::kForward);
-    const torch::Tensor labels = torch::from_blob(const_cast<std::int64_t*>(batch.labels.data()),
-                                                  {static_cast<std::int64_t>(batch.size)}, torch::kInt64);
+    const torch::Tensor labels =
+        torch::from_blob(const_cast<std::int64_t*>(batch.labels.data()),
+                         {static_cast<std::int64_t>(batch.size)}, torch::kInt64);
     return cross_entropy(logits, labels, ranks, parts_.passes);
   }
 
@@ -89,11 +98,14 @@ class Pass {
   bool first_, last_;
 };
 
-bool steps_here(const StepParts& parts) { return !parts.mode.root_only() || parts.exchange.rank() == 0; }
+bool steps_here(const StepParts& parts) {
+  return !parts.mode.root_only() || parts.exchange.rank() == 0;
+}
 
 }  // namespace
 
-StepResult run_step(StepParts& parts, std::int64_t iteration, std::int64_t step, double learning_rate) {
+StepResult run_step(StepParts& parts, std::int64_t iteration, std::int64_t step,
+                    double learning_rate) {
   StepResult result;
   LossSums sums;
   IterationTimer timer;
@@ -102,7 +114,8 @@ StepResult run_step(StepParts& parts, std::int64_t iteration, std::int64_t step,
   timer.begin();
   for (std::int64_t pass = 0; pass < parts.passes; ++pass) {
     const std::int64_t index = step * parts.passes + pass;
-    const LossSums one = Pass(parts, timer, iteration, index, pass == 0, pass + 1 == parts.passes).run();
+    const LossSums one =
+        Pass(parts, timer, iteration, index, pass == 0, pass + 1 == parts.passes).run();
     sums.loss += one.loss;
     sums.correct += one.correct;
     result.samples += parts.feed.samples_per_rank(index);

@@ -26,12 +26,14 @@ struct StepParts {
 /// What one iteration was on this rank.
 struct StepResult {
   RankIteration measured;
-  std::int64_t samples = 0;     ///< of this rank
-  std::int64_t bad_tensor = -1; ///< first parameter with a gradient that is not finite
+  std::int64_t samples = 0;      ///< of this rank
+  std::int64_t bad_tensor = -1;  ///< first parameter with a gradient that is not finite
 };
 
-/// One optimiser step of the global batch: `passes` forward and backward passes, the mode's exchange,
-/// the update. `iteration` counts over the run, `step` within the epoch. Everything in it is timed.
-StepResult run_step(StepParts& parts, std::int64_t iteration, std::int64_t step, double learning_rate);
+/// One optimiser step of the global batch: `passes` forward and backward passes, the mode's
+/// exchange, the update. `iteration` counts over the run, `step` within the epoch. Everything in it
+/// is timed.
+StepResult run_step(StepParts& parts, std::int64_t iteration, std::int64_t step,
+                    double learning_rate);
 
 }  // namespace gradsync

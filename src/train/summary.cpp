@@ -8,13 +8,21 @@ namespace gradsync {
 
 namespace {
 
-double divided(double sum, std::int64_t count) { return count > 0 ? sum / static_cast<double>(count) : kNotMeasured; }
+double divided(double sum, std::int64_t count) {
+  return count > 0 ? sum / static_cast<double>(count) : kNotMeasured;
+}
 
 /// Columns after `rank` and `host`, in the order of RankSummary::block().
 const std::vector<Column> kColumns = {
-    {"loss_mean", "loss"},        {"train_accuracy_percent", "train %"}, {"test_accuracy_percent", "test %"},
-    {"iteration_mean_ms", "mean ms"}, {"iteration_median_ms", "median ms"}, {"iteration_p95_ms", "p95 ms"},
-    {"compute_ms", "compute"},    {"hidden_ms", "hidden"},               {"exposed_ms", "exposed"},
+    {"loss_mean", "loss"},
+    {"train_accuracy_percent", "train %"},
+    {"test_accuracy_percent", "test %"},
+    {"iteration_mean_ms", "mean ms"},
+    {"iteration_median_ms", "median ms"},
+    {"iteration_p95_ms", "p95 ms"},
+    {"compute_ms", "compute"},
+    {"hidden_ms", "hidden"},
+    {"exposed_ms", "exposed"},
     {"other_ms", "other"},
 };
 const std::vector<int> kDecimals = {4, 2, 2, 2, 2, 2, 2, 2, 2, 2};
@@ -35,7 +43,9 @@ void RankSummary::add(const RankIteration& measured, std::int64_t samples, bool 
   other_s_ += measured[Phase::kOther];
 }
 
-double RankSummary::median_iteration_s() const { return median(iteration_s_); }
+double RankSummary::median_iteration_s() const {
+  return median(iteration_s_);
+}
 
 double RankSummary::accuracy() const {
   return divided(static_cast<double>(correct_), samples_);
@@ -55,19 +65,23 @@ std::vector<double> RankSummary::block() const {
           1e3 * divided(other_s_, timed_)};
 }
 
-Table RankSummary::gather(Exchange& exchange, const std::vector<RankPlace>& places, std::int64_t warmup) const {
+Table RankSummary::gather(Exchange& exchange, const std::vector<RankPlace>& places,
+                          std::int64_t warmup) const {
   const std::vector<double> mine = block();
-  std::vector<double> all(exchange.rank() == 0 ? mine.size() * static_cast<std::size_t>(exchange.size()) : 0);
+  std::vector<double> all(
+      exchange.rank() == 0 ? mine.size() * static_cast<std::size_t>(exchange.size()) : 0);
   exchange.gather_control(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
   Table table{"ranks", "Per rank", {}, {{"rank", "rank"}, {"host", "host", true}}, {}};
   table.columns.insert(table.columns.end(), kColumns.begin(), kColumns.end());
-  table.notes = {
-      fmt::format("mean leaves out the first iteration; median, p95 and the split leave out the first {} (warm-up), n = {}",
-                  warmup, timed_),
-      "compute + exposed + other = iteration; hidden communication lies within compute (ms, means)"};
+  table.notes = {fmt::format("mean leaves out the first iteration; median, p95 and the split leave "
+                             "out the first {} (warm-up), n = {}",
+                             warmup, timed_),
+                 "compute + exposed + other = iteration; hidden communication lies within compute "
+                 "(ms, means)"};
   for (std::size_t rank = 0; rank < places.size(); ++rank) {
     std::vector<Cell> row = {Cell::count(static_cast<double>(rank)), places[rank].host};
-    for (std::size_t c = 0; c < mine.size(); ++c) row.push_back(Cell::of(all[rank * mine.size() + c], kDecimals[c]));
+    for (std::size_t c = 0; c < mine.size(); ++c)
+      row.push_back(Cell::of(all[rank * mine.size() + c], kDecimals[c]));
     table.add(std::move(row));
   }
   return table;

@@ -18,7 +18,9 @@ class RankSummary {
   /// Median of the timed iterations so far; NaN if there are none.
   double median_iteration_s() const;
 
-  double mean_loss() const { return samples_ ? loss_sum_ / static_cast<double>(samples_) : kNotMeasured; }
+  double mean_loss() const {
+    return samples_ ? loss_sum_ / static_cast<double>(samples_) : kNotMeasured;
+  }
   double accuracy() const;
   std::int64_t samples() const { return samples_; }
 

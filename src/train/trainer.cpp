@@ -19,11 +19,14 @@ constexpr double kTimeoutInMedians = 20;
 constexpr double kShortestTimeout_s = 60;
 
 /// "54.20 %", or "n/a" for what was not measured.
-std::string percent(double part) { return std::isnan(part) ? "n/a" : fmt::format("{:.2f} %", 1e2 * part); }
+std::string percent(double part) {
+  return std::isnan(part) ? "n/a" : fmt::format("{:.2f} %", 1e2 * part);
+}
 
 double mean_loss(const IterationRow& row) {
   double sum = 0;
-  for (const RankIteration& rank : row.ranks) sum += rank.loss;
+  for (const RankIteration& rank : row.ranks)
+    sum += rank.loss;
   return sum / static_cast<double>(row.ranks.size());
 }
 
@@ -39,14 +42,16 @@ Trainer::Trainer(Exchange& exchange, const RunSetting& setting)
       optimizer_(replica_, options_.momentum, options_.weight_decay),
       feed_(setting.data, options_, setting.compute.layout, exchange.rank(), exchange.size(),
             feed_share(*mode_, exchange.rank())),
-      parts_{replica_, *mode_, optimizer_, feed_, guard_, exchange, setting.compute, options_.accumulate},
+      parts_{replica_, *mode_,   optimizer_,      feed_,
+             guard_,   exchange, setting.compute, options_.accumulate},
       fault_(parse_fault(options_.inject_fault)),
       progress_(exchange.rank() == 0, iterations_in_all()) {
   mode_->attach(replica_);
 }
 
 void Trainer::run() {
-  for (std::int64_t epoch = 0; epoch < options_.epochs && iterations_of(epoch) > 0; ++epoch) run_epoch(epoch);
+  for (std::int64_t epoch = 0; epoch < options_.epochs && iterations_of(epoch) > 0; ++epoch)
+    run_epoch(epoch);
   progress_.clear();
   const Table table = summary_.gather(exchange_, setting_.places, options_.warmup);
   if (exchange_.rank() == 0) print_text(std::cout, table);
@@ -58,7 +63,8 @@ void Trainer::run_epoch(std::int64_t epoch) {
   epoch_training_s_ = 0;
   feed_.begin_epoch(epoch);
   const std::int64_t iterations = iterations_of(epoch);
-  for (std::int64_t step = 0; step < iterations; ++step) run_iteration(epoch, step);
+  for (std::int64_t step = 0; step < iterations; ++step)
+    run_iteration(epoch, step);
   RankEpoch mine;
   mine.running_time_s = watch.elapsed_s();
   mine.training_time_s = epoch_training_s_;
@@ -96,19 +102,35 @@ void Trainer::run_iteration(std::int64_t epoch, std::int64_t step) {
 void Trainer::inject_fault(std::int64_t iteration) {
   if (!fault_.due(exchange_.rank(), iteration)) return;
   switch (fault_.kind) {
-    case FaultKind::kNone: break;
-    case FaultKind::kNan: guard_.poison_next(); break;
-    case FaultKind::kKill: std::raise(SIGKILL); break;
-    case FaultKind::kStop: std::raise(SIGSTOP); break;
+    case FaultKind::kNone:
+      break;
+    case FaultKind::kNan:
+      guard_.poison_next();
+      break;
+    case FaultKind::kKill:
+      std::raise(SIGKILL);
+      break;
+    case FaultKind::kStop:
+      std::raise(SIGSTOP);
+      break;
     case FaultKind::kLeave:
       exchange_.watchdog().doing(Activity::kFinished, iteration);
       MPI_Finalize();
       std::_Exit(0);
-    case FaultKind::kSkip: exchange_.inject(CollectiveFault::kSkip); break;
-    case FaultKind::kShort: exchange_.inject(CollectiveFault::kShort); break;
-    case FaultKind::kOtherType: exchange_.inject(CollectiveFault::kOtherType); break;
-    case FaultKind::kOtherRoot: exchange_.inject(CollectiveFault::kOtherRoot); break;
-    case FaultKind::kOutOfMemory: throw std::bad_alloc();
+    case FaultKind::kSkip:
+      exchange_.inject(CollectiveFault::kSkip);
+      break;
+    case FaultKind::kShort:
+      exchange_.inject(CollectiveFault::kShort);
+      break;
+    case FaultKind::kOtherType:
+      exchange_.inject(CollectiveFault::kOtherType);
+      break;
+    case FaultKind::kOtherRoot:
+      exchange_.inject(CollectiveFault::kOtherRoot);
+      break;
+    case FaultKind::kOutOfMemory:
+      throw std::bad_alloc();
   }
 }
 
@@ -118,11 +140,14 @@ void Trainer::stop_on_bad_numbers(const Verdict& verdict) const {
   if (exchange_.rank() != 0) exchange_.session().wait_for_abort();
   const auto& host = setting_.places[static_cast<std::size_t>(verdict.bad_rank)].host;
   const std::string what =
-      verdict.bad_tensor < 0 ? std::string("the loss")
-                             : "the gradient of " + replica_.names[static_cast<std::size_t>(verdict.bad_tensor)];
-  throw Error(ExitCode::kNumbers,
-              fmt::format("{} is not finite on rank {} ({}) in iteration {}", what, verdict.bad_rank, host, iteration_),
-              "a lower --lr; the iterations up to here are in the journal, gradsync-report reads it");
+      verdict.bad_tensor < 0
+          ? std::string("the loss")
+          : "the gradient of " + replica_.names[static_cast<std::size_t>(verdict.bad_tensor)];
+  throw Error(
+      ExitCode::kNumbers,
+      fmt::format("{} is not finite on rank {} ({}) in iteration {}", what, verdict.bad_rank, host,
+                  iteration_),
+      "a lower --lr; the iterations up to here are in the journal, gradsync-report reads it");
 }
 
 void Trainer::report_iteration(const IterationRow& row) {
@@ -131,7 +156,8 @@ void Trainer::report_iteration(const IterationRow& row) {
                    static_cast<double>(row.samples) / row.ranks[0][Phase::kIteration]);
   if (options_.log_every == 0 || iteration_ % options_.log_every != 0) return;
   progress_.clear();
-  std::cout << fmt::format("epoch {} iteration {} loss {:.4f}\n", row.epoch + 1, iteration_, loss) << std::flush;
+  std::cout << fmt::format("epoch {} iteration {} loss {:.4f}\n", row.epoch + 1, iteration_, loss)
+            << std::flush;
 }
 
 void Trainer::adapt_timeout() {
@@ -147,21 +173,27 @@ Evaluation Trainer::evaluate_epoch() {
   progress_.clear();
   exchange_.watchdog().doing(Activity::kEvaluating, iteration_);
   // Replicas without exchange differ, so a shard of each would be the accuracy of no network.
-  const bool own = options_.evaluate == "each-rank" || (options_.sync == "none" && exchange_.size() > 1);
+  const bool own =
+      options_.evaluate == "each-rank" || (options_.sync == "none" && exchange_.size() > 1);
   return evaluate(parts_, setting_.data, options_.batch_per_rank, options_.loader_threads,
                   own ? EvaluateHow::kEachRank : EvaluateHow::kShard);
 }
 
 void Trainer::record_epoch(std::int64_t epoch, const RankEpoch& mine) {
-  std::vector<RankEpoch> all(exchange_.rank() == 0 ? static_cast<std::size_t>(exchange_.size()) : 0);
-  exchange_.gather_control(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
+  std::vector<RankEpoch> all(exchange_.rank() == 0 ? static_cast<std::size_t>(exchange_.size())
+                                                   : 0);
+  exchange_.gather_control(std::as_bytes(std::span(&mine, 1)),
+                           std::as_writable_bytes(std::span(all)));
   if (exchange_.rank() != 0) return;
-  std::cout << fmt::format("epoch {}: train loss {:.4f}, train accuracy {}, test accuracy {}, {:.2f} s training, "
-                           "{:.2f} s running, order {}\n",
-                           epoch + 1, mine.train_loss, percent(mine.train_accuracy), percent(mine.test_accuracy),
-                           mine.training_time_s, mine.running_time_s, feed_.order_digest())
-            << std::flush;
-  if (setting_.recorder) setting_.recorder->add(EpochRow{epoch, iterations_of(epoch), feed_.order_digest(), all});
+  std::cout
+      << fmt::format(
+             "epoch {}: train loss {:.4f}, train accuracy {}, test accuracy {}, {:.2f} s training, "
+             "{:.2f} s running, order {}\n",
+             epoch + 1, mine.train_loss, percent(mine.train_accuracy), percent(mine.test_accuracy),
+             mine.training_time_s, mine.running_time_s, feed_.order_digest())
+      << std::flush;
+  if (setting_.recorder)
+    setting_.recorder->add(EpochRow{epoch, iterations_of(epoch), feed_.order_digest(), all});
 }
 
 std::int64_t Trainer::iterations_in_all() const {

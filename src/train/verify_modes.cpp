@@ -14,8 +14,8 @@ constexpr std::int64_t kMostImagesPerRank = 32;
 constexpr double kLearningRate = 0.02;
 const std::string kReference = "allreduce";
 
-/// Largest |a − b| a parameter may differ by after kIterations: sums over ranks are taken in another
-/// order, and reduced precision rounds each differently.
+/// Largest |a − b| a parameter may differ by after kIterations: sums over ranks are taken in
+/// another order, and reduced precision rounds each differently.
 double tolerance_of(const TrainOptions& options, const ComputeSettings& compute) {
   if (compute.bf16) return 2e-2;
   return options.wire_dtype == "fp32" ? 5e-4 : 1e-2;
@@ -36,14 +36,15 @@ bool equal_on_all_ranks(Exchange& exchange, const std::string& hash) {
   return most[0] == ~most[1];
 }
 
-Outcome train_briefly(const std::string& name, Exchange& exchange, const Cifar10& data, const TrainOptions& options,
-                      const ComputeSettings& compute) {
+Outcome train_briefly(const std::string& name, Exchange& exchange, const Cifar10& data,
+                      const TrainOptions& options, const ComputeSettings& compute) {
   Replica replica = make_replica(options.model, options.seed, compute.layout);
   GradientGuard guard(replica);
   const auto mode = make_sync_mode(name, exchange, sync_settings(options));
   mode->attach(replica);
   Sgd optimizer(replica, options.momentum, options.weight_decay);
-  Feed feed(data, options, compute.layout, exchange.rank(), exchange.size(), feed_share(*mode, exchange.rank()));
+  Feed feed(data, options, compute.layout, exchange.rank(), exchange.size(),
+            feed_share(*mode, exchange.rank()));
   StepParts parts{replica, *mode, optimizer, feed, guard, exchange, compute, options.accumulate};
   feed.begin_epoch(0);
   for (std::int64_t i = 0; i < std::min(kIterations, feed.iterations_per_epoch()); ++i)
@@ -65,15 +66,17 @@ double largest_difference(Exchange& exchange, const torch::Tensor& a, const torc
 
 }  // namespace
 
-std::vector<VerificationRow> verify_modes(Exchange& exchange, const Cifar10& data, const TrainOptions& options,
+std::vector<VerificationRow> verify_modes(Exchange& exchange, const Cifar10& data,
+                                          const TrainOptions& options,
                                           const ComputeSettings& compute) {
   TrainOptions brief = options;
   brief.batch_per_rank = std::min(options.batch_per_rank, kMostImagesPerRank);
   const Outcome reference = train_briefly(kReference, exchange, data, brief, compute);
   std::vector<VerificationRow> rows;
   for (const SyncEntry& entry : sync_modes()) {
-    const Outcome outcome =
-        entry.name == kReference ? reference : train_briefly(entry.name, exchange, data, brief, compute);
+    const Outcome outcome = entry.name == kReference
+                                ? reference
+                                : train_briefly(entry.name, exchange, data, brief, compute);
     VerificationRow row;
     row.mode = entry.name;
     row.ranks_equal = outcome.ranks_equal;
@@ -89,7 +92,8 @@ std::vector<VerificationRow> verify_modes(Exchange& exchange, const Cifar10& dat
 }
 
 SyncSettings sync_settings(const TrainOptions& options) {
-  return {options.granularity, options.first_bucket_bytes, options.bucket_cap_bytes, options.wire_dtype};
+  return {options.granularity, options.first_bucket_bytes, options.bucket_cap_bytes,
+          options.wire_dtype};
 }
 
 FeedShare feed_share(const SyncMode& mode, int rank) {

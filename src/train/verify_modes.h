@@ -14,7 +14,8 @@ namespace gradsync {
 ///
 /// With more than one rank `none` is expected to fail both comparisons: a line that shows that they
 /// can. Collective; all ranks return the same rows.
-std::vector<VerificationRow> verify_modes(Exchange& exchange, const Cifar10& data, const TrainOptions& options,
+std::vector<VerificationRow> verify_modes(Exchange& exchange, const Cifar10& data,
+                                          const TrainOptions& options,
                                           const ComputeSettings& compute);
 
 /// The settings of a mode that the options hold.

@@ -13,17 +13,21 @@ using gradsync::test::Ranks;
 namespace {
 
 /// What rank `rank` contributes at `i`: sums of these are exact in float32.
-float contribution(int rank, std::size_t i) { return static_cast<float>((rank + 1) * (static_cast<int>(i % 97) - 48)); }
+float contribution(int rank, std::size_t i) {
+  return static_cast<float>((rank + 1) * (static_cast<int>(i % 97) - 48));
+}
 
 double exact_mean(int ranks, std::size_t i) {
   double sum = 0;
-  for (int rank = 0; rank < ranks; ++rank) sum += static_cast<double>(contribution(rank, i));
+  for (int rank = 0; rank < ranks; ++rank)
+    sum += static_cast<double>(contribution(rank, i));
   return sum / ranks;
 }
 
 std::vector<float> contributions(int rank, std::size_t count) {
   std::vector<float> values(count);
-  for (std::size_t i = 0; i < count; ++i) values[i] = contribution(rank, i);
+  for (std::size_t i = 0; i < count; ++i)
+    values[i] = contribution(rank, i);
   return values;
 }
 
@@ -33,14 +37,15 @@ TEST_CASE("all-reduce gives the mean of all ranks, spinning and sleeping, for an
   Ranks ranks;
   ranks.exchange.begin_iteration(0);
   for (const Waiting waiting : {Waiting::kSpin, Waiting::kSleep})
-    for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{2}, std::size_t{7}, std::size_t{997},
-                                    std::size_t{65536}, std::size_t{1000003}}) {
+    for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{2}, std::size_t{7},
+                                    std::size_t{997}, std::size_t{65536}, std::size_t{1000003}}) {
       ranks.exchange.set_waiting(waiting);
       auto values = contributions(ranks.rank, count);
       ranks.exchange.all_reduce_mean(values, Traffic::kGradients);
       double worst = 0;
       for (std::size_t i = 0; i < count; ++i)
-        worst = std::max(worst, std::abs(static_cast<double>(values[i]) - exact_mean(ranks.size, i)));
+        worst =
+            std::max(worst, std::abs(static_cast<double>(values[i]) - exact_mean(ranks.size, i)));
       CHECK(worst <= 1e-4);
     }
 }
@@ -74,7 +79,8 @@ TEST_CASE("rounding to 16 bits is to nearest even and keeps NaN and infinity") {
 TEST_CASE("gather and scatter keep the order of the ranks") {
   Ranks ranks;
   ranks.exchange.begin_iteration(0);
-  const std::vector<float> mine = {static_cast<float>(ranks.rank), static_cast<float>(10 * ranks.rank)};
+  const std::vector<float> mine = {static_cast<float>(ranks.rank),
+                                   static_cast<float>(10 * ranks.rank)};
   std::vector<float> all(ranks.rank == 0 ? 2 * static_cast<std::size_t>(ranks.size) : 0), back(2);
   ranks.exchange.gather(mine, all, 0, Traffic::kGradients);
   for (std::size_t r = 0; r < all.size() / 2; ++r) {
@@ -101,7 +107,8 @@ TEST_CASE("every collective is recorded with its own times, and counted by the f
   Ranks ranks;
   const int n = ranks.size;
   ranks.exchange.begin_iteration(3);
-  std::vector<float> values(1000, 1.0f), all(ranks.rank == 0 ? 1000 * static_cast<std::size_t>(n) : 0);
+  std::vector<float> values(1000, 1.0f),
+      all(ranks.rank == 0 ? 1000 * static_cast<std::size_t>(n) : 0);
   ranks.exchange.all_reduce_mean(values, Traffic::kGradients, 1.5);
   ranks.exchange.gather(values, all, 0, Traffic::kInputs);
   const auto& records = ranks.exchange.records();

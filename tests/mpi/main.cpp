@@ -1,13 +1,13 @@
-// Runs every test case on all ranks together; rank 0 reports, another rank's output is shown only when
-// it failed there.
+// Runs every test case on all ranks together; rank 0 reports, another rank's output is shown only
+// when it failed there.
 #define DOCTEST_CONFIG_IMPLEMENT
-#include "mpi/ranks.h"
-
 #include <cstdio>
 #include <iostream>
 #include <sstream>
 
 #include <doctest/doctest.h>
+
+#include "mpi/ranks.h"
 
 namespace gradsync::test {
 
@@ -15,7 +15,9 @@ namespace {
 Session* current = nullptr;
 }
 
-Session& session() { return *current; }
+Session& session() {
+  return *current;
+}
 
 }  // namespace gradsync::test
 
@@ -28,6 +30,7 @@ int main(int argc, char** argv) {
   int mine = context.run(), worst = 0;
   if (mine != 0 && !session.root()) std::cerr << session.place() << " failed:\n" << kept.str();
   MPI_Allreduce(&mine, &worst, 1, MPI_INT, MPI_MAX, session.world());
-  if (session.root() && mine == 0 && worst != 0) std::printf("FAIL another rank: see its output above\n");
+  if (session.root() && mine == 0 && worst != 0)
+    std::printf("FAIL another rank: see its output above\n");
   return worst;
 }

@@ -21,31 +21,40 @@ namespace {
 constexpr std::int64_t kSamples = 4;
 
 torch::Tensor images_of(int rank, std::int64_t pass) {
-  const auto generator = at::detail::createCPUGenerator(static_cast<std::uint64_t>(1000 + 10 * pass + rank));
+  const auto generator =
+      at::detail::createCPUGenerator(static_cast<std::uint64_t>(1000 + 10 * pass + rank));
   return torch::randn({kSamples, 3, 32, 32}, generator).contiguous(at::MemoryFormat::ChannelsLast);
 }
 
-torch::Tensor labels_of(int rank) { return (torch::arange(kSamples) * 3 + rank) % 10; }
+torch::Tensor labels_of(int rank) {
+  return (torch::arange(kSamples) * 3 + rank) % 10;
+}
 
 /// The mean over ranks of each rank's gradient, computed on this one rank, summed in double.
-std::vector<torch::Tensor> mean_gradients(const std::string& model, int ranks, std::int64_t pass, std::int64_t passes) {
+std::vector<torch::Tensor> mean_gradients(const std::string& model, int ranks, std::int64_t pass,
+                                          std::int64_t passes) {
   std::vector<torch::Tensor> sums;
   for (int rank = 0; rank < ranks; ++rank) {
     Replica replica = make_replica(model, 1, Layout::kNhwc);
     for (std::int64_t p = pass; p < pass + passes; ++p)
-      cross_entropy(replica.network->forward(images_of(rank, p)), labels_of(rank), 1, passes).loss.backward();
+      cross_entropy(replica.network->forward(images_of(rank, p)), labels_of(rank), 1, passes)
+          .loss.backward();
     for (std::size_t i = 0; i < replica.parameters.size(); ++i) {
       const torch::Tensor one = replica.parameters[i].grad().to(torch::kFloat64);
-      if (rank == 0) sums.push_back(one);
-      else sums[i] += one;
+      if (rank == 0)
+        sums.push_back(one);
+      else
+        sums[i] += one;
     }
   }
-  for (torch::Tensor& sum : sums) sum /= ranks;
+  for (torch::Tensor& sum : sums)
+    sum /= ranks;
   return sums;
 }
 
 /// Forward, backward and exchange of one pass, as the training step does it.
-void run_pass(Ranks& ranks, SyncMode& mode, Replica& replica, std::int64_t pass, bool first, bool last, std::int64_t passes) {
+void run_pass(Ranks& ranks, SyncMode& mode, Replica& replica, std::int64_t pass, bool first,
+              bool last, std::int64_t passes) {
   PassInput input;
   input.samples = kSamples;
   input.first = first;
@@ -79,7 +88,8 @@ void run_pass(Ranks& ranks, SyncMode& mode, Replica& replica, std::int64_t pass,
   outputs.backward(share.gradient);
 }
 
-/// Largest difference between the replica's gradients and `expected`, relative to the largest value.
+/// Largest difference between the replica's gradients and `expected`, relative to the largest
+/// value.
 double gradient_error(const Replica& replica, const std::vector<torch::Tensor>& expected) {
   double worst = 0, scale = 0;
   for (std::size_t i = 0; i < expected.size(); ++i) {
@@ -91,11 +101,12 @@ double gradient_error(const Replica& replica, const std::vector<torch::Tensor>& 
 }
 
 void zero_gradients(Replica& replica) {
-  for (auto& parameter : replica.parameters) parameter.mutable_grad().zero_();
+  for (auto& parameter : replica.parameters)
+    parameter.mutable_grad().zero_();
 }
 
-void check_mode(const std::string& name, const SyncSettings& settings, const std::string& model, std::int64_t passes,
-                double tolerance) {
+void check_mode(const std::string& name, const SyncSettings& settings, const std::string& model,
+                std::int64_t passes, double tolerance) {
   CAPTURE(name);
   CAPTURE(model);
   CAPTURE(passes);
@@ -106,10 +117,12 @@ void check_mode(const std::string& name, const SyncSettings& settings, const std
   for (std::int64_t iteration = 0; iteration < 3; ++iteration) {
     ranks.exchange.begin_iteration(iteration);
     const std::int64_t pass = iteration * passes;
-    for (std::int64_t p = 0; p < passes; ++p) run_pass(ranks, *mode, replica, pass + p, p == 0, p + 1 == passes, passes);
+    for (std::int64_t p = 0; p < passes; ++p)
+      run_pass(ranks, *mode, replica, pass + p, p == 0, p + 1 == passes, passes);
     mode->synchronize();
     const bool has_average = !mode->root_only() || ranks.rank == 0;
-    if (has_average) CHECK(gradient_error(replica, mean_gradients(model, ranks.size, pass, passes)) <= tolerance);
+    if (has_average)
+      CHECK(gradient_error(replica, mean_gradients(model, ranks.size, pass, passes)) <= tolerance);
     zero_gradients(replica);
   }
 }
@@ -126,12 +139,14 @@ TEST_CASE("gradients after each mode are the mean over ranks computed in double"
 }
 
 TEST_CASE("one message a parameter gives the same gradients") {
-  for (const char* name : {"allreduce", "gather-scatter"}) check_mode(name, {"tensor", 1, 1, "fp32"}, "lenet", 1, 1e-5);
+  for (const char* name : {"allreduce", "gather-scatter"})
+    check_mode(name, {"tensor", 1, 1, "fp32"}, "lenet", 1, 1e-5);
 }
 
 TEST_CASE("a network with batch norm and buckets of the default sizes") {
   if (test::session().size() > 2) return;
-  for (const char* name : {"ddp", "c10d", "data-parallel"}) check_mode(name, {}, "vgg11", 1, 1e-4);
+  for (const char* name : {"ddp", "c10d", "data-parallel"})
+    check_mode(name, {}, "vgg11", 1, 1e-4);
 }
 
 TEST_CASE("16 bits on the wire stay within their precision") {
@@ -150,7 +165,8 @@ TEST_CASE("without exchange the ranks' gradients differ, so the comparison can f
   CHECK((ranks.size == 1 ? error <= 1e-6 : error > 1e-2));
 }
 
-TEST_CASE("ddp exchanges as many buckets as its caps make, in the observed order after iteration 0") {
+TEST_CASE(
+    "ddp exchanges as many buckets as its caps make, in the observed order after iteration 0") {
   Ranks ranks;
   Replica replica = make_replica("lenet", 1, Layout::kNhwc);
   const auto mode = make_sync_mode("ddp", ranks.exchange, {"flat", 1000, 100000, "fp32"});
@@ -177,7 +193,8 @@ TEST_CASE("ddp exchanges as many buckets as its caps make, in the observed order
 TEST_CASE("buckets close when they reach their limit") {
   const auto ends = [](const std::vector<Bucket>& buckets) {
     std::vector<std::size_t> all;
-    for (const Bucket& bucket : buckets) all.push_back(bucket.last);
+    for (const Bucket& bucket : buckets)
+      all.push_back(bucket.last);
     return all;
   };
   CHECK(ends(cut_into_buckets({4, 4, 4, 4, 4}, 4, 8)) == std::vector<std::size_t>{1, 3, 5});

@@ -16,7 +16,9 @@ using namespace gradsync;
 using gradsync::test::Ranks;
 
 TEST_CASE("networks have the parameters that the literature counts") {
-  const auto count = [](const char* name) { return make_replica(name, 1, Layout::kNchw).parameter_count(); };
+  const auto count = [](const char* name) {
+    return make_replica(name, 1, Layout::kNchw).parameter_count();
+  };
   CHECK(count("vgg11") == 9231114);
   CHECK(count("resnet18") == 11173962);
   CHECK(count("resnet18-imagenet") == 11689512);
@@ -25,8 +27,10 @@ TEST_CASE("networks have the parameters that the literature counts") {
 
 TEST_CASE("the names in --help are those of the registries") {
   std::vector<std::string> modes, models;
-  for (const SyncEntry& entry : sync_modes()) modes.push_back(entry.name);
-  for (const NetworkEntry& entry : networks()) models.push_back(entry.name);
+  for (const SyncEntry& entry : sync_modes())
+    modes.push_back(entry.name);
+  for (const NetworkEntry& entry : networks())
+    models.push_back(entry.name);
   CHECK(modes == sync_mode_names());
   CHECK(models == model_names());
 }
@@ -41,9 +45,11 @@ TEST_CASE("one seed gives one network on every rank, another seed another, whate
 }
 
 TEST_CASE("the fused SGD step is torch::optim::SGD's, and leaves the gradients zeroed") {
-  Replica ours = make_replica("lenet", 2, Layout::kNhwc), theirs = make_replica("lenet", 2, Layout::kNhwc);
+  Replica ours = make_replica("lenet", 2, Layout::kNhwc),
+          theirs = make_replica("lenet", 2, Layout::kNhwc);
   Sgd mine(ours, 0.9, 5e-4);
-  torch::optim::SGD reference(theirs.parameters, torch::optim::SGDOptions(0.1).momentum(0.9).weight_decay(5e-4));
+  torch::optim::SGD reference(theirs.parameters,
+                              torch::optim::SGDOptions(0.1).momentum(0.9).weight_decay(5e-4));
   for (int step = 0; step < 5; ++step) {
     for (std::size_t i = 0; i < ours.parameters.size(); ++i) {
       const torch::Tensor gradient = torch::randn_like(ours.parameters[i].detach());
@@ -54,12 +60,14 @@ TEST_CASE("the fused SGD step is torch::optim::SGD's, and leaves the gradients z
     reference.step();
   }
   CHECK((flat_parameters(ours) - flat_parameters(theirs)).abs().max().item<double>() <= 1e-6);
-  for (const auto& parameter : ours.parameters) CHECK(parameter.grad().abs().max().item<double>() == 0);
+  for (const auto& parameter : ours.parameters)
+    CHECK(parameter.grad().abs().max().item<double>() == 0);
 }
 
 TEST_CASE("a gradient laid out otherwise than its parameter is refused, not misread") {
   Replica replica = make_replica("lenet", 2, Layout::kNhwc);
-  for (auto& parameter : replica.parameters) parameter.mutable_grad() = torch::zeros(parameter.sizes());
+  for (auto& parameter : replica.parameters)
+    parameter.mutable_grad() = torch::zeros(parameter.sizes());
   Sgd optimizer(replica, 0, 0);
   CHECK_THROWS_AS(optimizer.step(0.1), Error);
 }
@@ -139,7 +147,8 @@ TEST_CASE("faults for tests are read strictly") {
   CHECK(fault.due(1, 5));
   CHECK(!fault.due(0, 5));
   CHECK(!parse_fault("").due(0, 0));
-  for (const char* text : {"nan", "nan@1", "nan@x:1", "nan@1:-2", "boom@1:1", "nan@1:5x"}) CHECK_THROWS_AS(parse_fault(text), Error);
+  for (const char* text : {"nan", "nan@1", "nan@x:1", "nan@1:-2", "boom@1:1", "nan@1:5x"})
+    CHECK_THROWS_AS(parse_fault(text), Error);
 }
 
 TEST_CASE("secrets in the environment are not recorded") {
@@ -147,5 +156,6 @@ TEST_CASE("secrets in the environment are not recorded") {
   CHECK(may_record("NCCL_DEBUG"));
   CHECK(!may_record("SLURM_JWT_TOKEN"));
   CHECK(!may_record("OMPI_MCA_PASSWORD"));
+  CHECK(!may_record("OMPI_MCA_orte_precondition_transports"));
   CHECK(!may_record("HOME"));
 }

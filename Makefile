@@ -1,0 +1,241 @@
+# gradsync: `make help` lists the targets, `make status` what the build found.
+#
+# Detection runs once, into build/config.mk (config/detect); every later make only includes it.
+# user.mk (untracked, see user.mk.example) holds local settings; the command line wins over it.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := all
+.DELETE_ON_ERROR:
+.SUFFIXES:
+MAKEFLAGS += --no-builtin-rules
+
+-include user.mk
+
+# --- settings ----------------------------------------------------------------------------------
+
+MARCH ?= native
+OPTIMIZE ?= -O2
+DEBUG ?= 0
+PREFIX ?= /usr/local
+
+define HELP
+make              build the programs into build/bin
+make status       what the build uses: found where, which version, or the line that fixes it
+make deps         install what is missing (as root on Debian or Ubuntu; else says the line)
+make demo         train one network in every mode on 1, 2 and 4 ranks, print the comparison
+make test         all tests; `make tests` builds them, `tests/run serial` runs one tier
+make bench        benchmarks
+make data         fetch CIFAR-10 into data/cifar-10
+make lint         clang-format, clang-tidy, shellcheck (LINT_TORCH=1: LibTorch's users as well)
+make format       let clang-format rewrite the sources
+make install      into PREFIX ($(PREFIX)); DESTDIR is honoured
+make clean        remove build/
+make print-VAR    the value of a make variable
+
+Settings, on the command line, in the environment or in user.mk:
+  LIBTORCH CUDA_HOME NCCL_HOME MPICXX HDF5_DIR BOOST_ROOT FMT_ROOT JSON_ROOT OPENSSL_ROOT
+  DOCTEST_ROOT PYTHON     where things are; user.mk.example says more
+  CXX=$(CXX)  MARCH=$(MARCH)  OPTIMIZE=$(OPTIMIZE)  DEBUG=$(DEBUG)  V=1 (show commands)
+  GRADSYNC_DATA=FOLDER    CIFAR-10's binary files for the demo and the tests
+endef
+
+# --- detection ---------------------------------------------------------------------------------
+
+# What config/detect looks at. When any of it has changed, detection runs again; also while something
+# is missing (it may have been installed since) and when LibTorch has gone from where it was.
+DETECTED_BY := CXX MARCH MPICXX LIBTORCH CUDA_HOME NCCL_HOME HDF5_DIR BOOST_ROOT FMT_ROOT JSON_ROOT \
+  OPENSSL_ROOT DOCTEST_ROOT PYTHON
+AMBIENT := PATH HOME XDG_CACHE_HOME PKG_CONFIG_PATH CPATH
+DETECTION_INPUT := $(strip $(foreach v,$(DETECTED_BY) $(AMBIENT),$(v)=$($(v))))
+
+GOALS := $(or $(MAKECMDGOALS),all)
+ifneq ($(filter-out help clean format,$(GOALS)),)
+-include build/config.mk
+endif
+
+# Make starts over once build/config.mk is rebuilt; the second time it takes it as it is.
+ifeq ($(MAKE_RESTARTS),)
+stale := $(or $(filter status deps,$(GOALS)),$(MISSING_build),\
+  $(if $(wildcard $(LIBTORCH_FOUND)/lib/libtorch_cpu.so),,gone),\
+  $(if $(subst $(DETECTION_INPUT),,$(file <build/config.input)),changed),\
+  $(if $(wildcard build/config.input),,new))
+build/config.mk: export DETECTION_INPUT := $(DETECTION_INPUT)
+$(foreach v,$(DETECTED_BY),$(eval build/config.mk: export $(v) := $($(v))))
+build/config.mk: config/detect $(wildcard config/find/*.sh config/common.sh user.mk) $(if $(stale),always)
+	@config/detect
+endif
+
+# --- flags -------------------------------------------------------------------------------------
+
+WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion
+LANGUAGE = -std=c++20 $(OPTIMIZE) $(if $(MARCH),-march=$(MARCH)) $(if $(filter 1,$(DEBUG)),-g) \
+  -DGRADSYNC_WITH_CUDA=$(WITH_CUDA) $(CPPFLAGS) $(CXXFLAGS)
+# LibTorch's folder goes before the others: it brings the fmt that its own headers need, as headers only
+# and in a namespace of its version, so that it does not meet the system's.
+TORCH_FLAGS = $(TORCH_CFLAGS) -DFMT_HEADER_ONLY -Wno-interference-size $(if $(filter 1,$(WITH_CUDA)),-DUSE_C10D_NCCL)
+MPI_FLAGS = $(MPI_CFLAGS) $(CUDA_CFLAGS) $(NCCL_CFLAGS)
+COMMON_FLAGS = -Isrc $(HDF5_CFLAGS) $(BOOST_CFLAGS) $(FMT_CFLAGS) $(JSON_CFLAGS) $(SSL_CFLAGS)
+TEST_FLAGS = -I. -Itests $(DOCTEST_CFLAGS)
+
+PLAIN_LIBS = $(FMT_LIBS) $(HDF5_LIBS) $(BOOST_LIBS) $(SSL_LIBS) -pthread
+GPU_LIBS = $(CUDA_LIBS) $(NCCL_LIBS)
+FULL_LIBS = $(TORCH_LIBS) $(MPI_LIBS) $(GPU_LIBS) $(PLAIN_LIBS)
+
+# --- sources -----------------------------------------------------------------------------------
+
+# The objects of folders ("src/data") and of single files ("src/train/options").
+objects = $(patsubst %.cpp,build/obj/%.o,$(wildcard $(addsuffix /*.cpp,$(1)) $(addsuffix .cpp,$(1))))
+
+# The trainer's options are checked by gradsync-sweep too, which knows no LibTorch.
+TRAIN_OPTIONS := src/train/options src/train/fault
+PLAIN_PARTS := src/support src/timing src/record src/data src/sweep $(TRAIN_OPTIONS)
+FULL_PARTS := src/support src/timing src/record src/data src/comm src/model src/sync src/train
+REPORT_MAIN := analysis/main
+REPORT := $(call objects,analysis analysis/*)
+PROGRAMS := $(patsubst src/programs/%.cpp,build/bin/gradsync-%,$(wildcard src/programs/*.cpp)) \
+  $(if $(wildcard $(REPORT_MAIN).cpp),build/bin/gradsync-report)
+TEST_TOOLS := $(patsubst tests/tools/%.cpp,build/tests/%,$(wildcard tests/tools/*.cpp))
+TESTS := build/tests/serial build/tests/mpi $(TEST_TOOLS)
+BENCHMARKS := $(patsubst bench/%.cpp,build/bench/%,$(wildcard bench/*.cpp))
+
+# Which objects see what. The rest sees neither LibTorch nor MPI.
+TORCH_OBJECTS := $(filter-out $(call objects,$(TRAIN_OPTIONS)),\
+  $(call objects,src/model src/sync src/train src/programs/train tests/mpi tests/tools bench))
+MPI_OBJECTS := $(call objects,src/comm) $(TORCH_OBJECTS)
+TEST_OBJECTS := $(call objects,tests/serial tests/mpi tests/tools bench) $(REPORT)
+OBJECTS := $(sort $(call objects,$(PLAIN_PARTS) $(FULL_PARTS) src/programs) $(TEST_OBJECTS))
+
+# --- targets for people ------------------------------------------------------------------------
+
+.PHONY: all help status deps demo test bench data lint format install clean always complete tests
+
+help:
+	$(info $(HELP))@:
+
+status:
+	@config/status
+
+INSTALL_MISSING := MAKE='$(MAKE)' PYTHON='$(PYTHON)' config/deps
+deps:
+	+@$(INSTALL_MISSING) build demo test data
+
+print-%:
+	$(info $($*))@:
+
+# What a goal needs is installed first, or said, before anything is built.
+SCOPES := build $(if $(filter demo bench test tests,$(GOALS)),demo) \
+  $(if $(filter test tests,$(GOALS)),test) $(if $(filter data test tests,$(GOALS)),data)
+lacking := $(strip $(if $(DEPS_ARE_DONE),,$(foreach scope,$(SCOPES),$(MISSING_$(scope)))))
+ifneq ($(lacking),)
+
+all demo tests test bench data install:
+	+@$(INSTALL_MISSING) $(SCOPES)
+	@$(MAKE) --no-print-directory DEPS_ARE_DONE=1 $@
+
+else
+
+all: $(PROGRAMS)
+
+demo: all
+	@config/demo
+
+tests: all $(TESTS)
+test: tests
+	@tests/run
+
+bench: all $(BENCHMARKS)
+	@set -e; for b in $(BENCHMARKS) $(wildcard bench/*.sh); do printf '== %s\n' $$b; $$b; done
+
+data: build/bin/gradsync-dataset
+	$< fetch --to data/cifar-10
+
+install: all
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/gradsync $(DESTDIR)$(PREFIX)/share/doc/gradsync
+	install -m 755 $(PROGRAMS) $(DESTDIR)$(PREFIX)/bin
+	cp -R jobs $(DESTDIR)$(PREFIX)/share/gradsync/
+	cp -R $(wildcard README.md docs) $(DESTDIR)$(PREFIX)/share/doc/gradsync/
+
+endif
+
+lint:
+	@TORCH='$(LINT_TORCH)' FLAGS='$(LANGUAGE) $(COMMON_FLAGS) $(TEST_FLAGS) $(WARNINGS)' \
+	  TORCH_FLAGS='$(TORCH_FLAGS) $(MPI_FLAGS)' config/lint
+
+format:
+	find src analysis tests $(wildcard bench) \( -name '*.cpp' -o -name '*.h' \) -exec clang-format -i {} +
+
+clean:
+	rm -rf build
+
+# --- how things are built ----------------------------------------------------------------------
+
+Q := $(if $(V),,@)
+say = $(if $(V),,@printf '  %-5s %s\n' $(1) $(2))
+
+# As many jobs as cores and memory allow (a LibTorch file takes up to 2 GB); a -j of the user's wins.
+ifeq ($(MAKELEVEL),0)
+MAKEFLAGS += -j$(or $(BUILD_JOBS),1)
+endif
+
+# A goal like build/bin/gradsync-train, asked for by name while something is missing.
+ifneq ($(MISSING_build),)
+$(OBJECTS): | complete
+complete:
+	@config/deps --only-say build
+endif
+
+# The flags of the last build; rewritten when they change, so that everything is rebuilt.
+FLAGS := $(strip $(CXX) $(LANGUAGE) $(WARNINGS) $(TORCH_FLAGS) $(MPI_FLAGS) $(COMMON_FLAGS) $(LDFLAGS) $(FULL_LIBS))
+build/flags: $(if $(subst $(FLAGS),,$(file <build/flags))$(if $(wildcard build/flags),,new),always)
+	@mkdir -p build
+	$(file >$@,$(FLAGS))@:
+
+# GCC takes a precompiled header only under the very flags it was made with, warnings included.
+build/gch/pch/torch.h.gch: src/pch/torch.h build/flags
+	$(call say,PCH,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CXX) -x c++-header $(LANGUAGE) $(WARNINGS) $(TORCH_FLAGS) $(MPI_FLAGS) $(COMMON_FLAGS) $< -o $@
+
+EXTRA :=
+PLACE :=
+$(MPI_OBJECTS): private EXTRA = $(MPI_FLAGS)
+$(TORCH_OBJECTS): private EXTRA = -Ibuild/gch -include pch/torch.h -Winvalid-pch $(TORCH_FLAGS) $(MPI_FLAGS)
+$(TORCH_OBJECTS): build/gch/pch/torch.h.gch
+$(TEST_OBJECTS): private PLACE = $(TEST_FLAGS)
+
+build/obj/%.o: %.cpp build/flags
+	$(call say,CXX,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CXX) $(LANGUAGE) $(WARNINGS) $(EXTRA) $(COMMON_FLAGS) $(PLACE) -MMD -MP -c $< -o $@
+
+-include $(OBJECTS:.o=.d)
+
+# Only version.cpp knows the revision, and is compiled again only when it changes.
+build/revision: always
+	@mkdir -p build
+	@new=$$(git describe --always --dirty 2>/dev/null || echo unknown); \
+	  [[ -e $@ && $$(<$@) == "$$new" ]] || printf '%s\n' "$$new" >$@
+build/obj/src/support/version.o: build/revision
+build/obj/src/support/version.o: private EXTRA = -DGRADSYNC_REVISION='"$(file <build/revision)"'
+
+# LibTorch 2.11's libtorch.so exports parts of std::filesystem that crash when called (remove_all).
+# The standard library has to come before it, both for the linker and in the loader's order.
+STDCXX_FIRST := -Wl,--no-as-needed -lstdc++
+
+# --- programs: their objects, and the libraries each may know ----------------------------------
+
+build/bin/gradsync-train: $(call objects,src/programs/train $(FULL_PARTS))
+build/bin/gradsync-dataset: $(call objects,src/programs/dataset src/support src/data)
+build/bin/gradsync-sweep: $(call objects,src/programs/sweep src/support src/data src/sweep $(TRAIN_OPTIONS))
+build/bin/gradsync-report: $(call objects,src/support src/timing src/record) $(REPORT)
+build/tests/serial: $(call objects,tests/serial $(PLAIN_PARTS)) $(filter-out $(call objects,$(REPORT_MAIN)),$(REPORT))
+build/tests/mpi: $(call objects,tests/mpi $(FULL_PARTS))
+$(TEST_TOOLS): build/tests/%: build/obj/tests/tools/%.o $(call objects,$(FULL_PARTS))
+$(BENCHMARKS): build/bench/%: build/obj/bench/%.o $(call objects,$(FULL_PARTS))
+
+LINK_WITH = $(PLAIN_LIBS)
+build/bin/gradsync-train build/tests/mpi $(TEST_TOOLS) $(BENCHMARKS): private LINK_WITH = $(FULL_LIBS)
+$(PROGRAMS) $(TESTS) $(BENCHMARKS):
+	$(call say,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CXX) $(LDFLAGS) $(filter %.o,$^) $(STDCXX_FIRST) -Wl,--as-needed $(LINK_WITH) -o $@

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+
+#include "support/table.h"
+
+/// One function a format, each in the file of its name; registry.cpp lists them. NaN is n/a for
+/// people, an empty field in CSV and null in JSON. All texts end with a newline.
+namespace gradsync {
+
+std::string render_text(const Table& table);
+/// A pipe table under a heading, the notes as a list below.
+std::string render_markdown(const Table& table);
+/// RFC 4180 with line feeds: a header row of machine names, numbers in full precision, no notes.
+std::string render_csv(const Table& table);
+/// An object with schema_version, name, title, notes, columns and rows, a row being an object.
+std::string render_json(const Table& table);
+
+/// A finite number as short as it reads back unchanged, whole numbers without a point.
+std::string machine_number(double value);
+
+}  // namespace gradsync

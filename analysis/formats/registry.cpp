@@ -1,0 +1,17 @@
+#include "analysis/formats/registry.h"
+
+#include "analysis/formats/formats.h"
+
+namespace gradsync {
+
+const std::vector<FormatSpec>& formats() {
+  static const std::vector<FormatSpec> all = {
+      {"text", "txt", "aligned columns for a terminal", render_text},
+      {"markdown", "md", "pipe tables with notes", render_markdown},
+      {"csv", "csv", "one header row, full precision, no notes", render_csv},
+      {"json", "json", "an object a table, full precision, null where not measured", render_json},
+  };
+  return all;
+}
+
+}  // namespace gradsync

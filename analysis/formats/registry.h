@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "support/table.h"
+
+namespace gradsync {
+
+/// A form of a table. A new one is a file with a `render` function and a line in registry.cpp.
+struct FormatSpec {
+  std::string name;
+  std::string extension;  ///< of its files
+  std::string description;
+  std::string (*render)(const Table& table);
+};
+
+const std::vector<FormatSpec>& formats();
+
+}  // namespace gradsync

@@ -1,0 +1,58 @@
+// gradsync-report: run files in, tables and plots out. Needs no MPI, no GPU and no LibTorch.
+
+#include <iostream>
+
+#include <fmt/format.h>
+
+#include "analysis/output.h"
+#include "analysis/report_options.h"
+#include "analysis/run_set.h"
+#include "support/error.h"
+#include "support/version.h"
+
+namespace {
+
+using namespace gradsync;
+
+constexpr const char* kProgram = "gradsync-report";
+
+int show(const std::string& text) {
+  std::cout << text << '\n';
+  return 0;
+}
+
+void require_places(const ParsedCommandLine& given) {
+  if (given.positional.empty())
+    throw Error(ExitCode::kUsage, "no run was named",
+                "gradsync-report RUN..., with run files, journals or folders; see --help");
+}
+
+int report(int argc, const char* const* argv) {
+  const ParsedCommandLine given = resolve_options(report_option_table(), argc, argv, "RUN...");
+  if (given.help) return show(report_help());
+  if (given.version) return show(version_text(kProgram));
+  if (given.print_config) return show(config_text(report_option_table(), given.values));
+  const ReportOptions options = report_options(given.values);
+  if (switch_option(given.values, "list")) return show(report_list());
+
+  // 1. Read.
+  require_places(given);
+  const RunSet set = load_runs(find_runs(given.positional));
+  for (const std::string& remark : set.remarks)
+    std::cerr << kProgram << ": " << remark << '\n';
+
+  // 2. Tables.
+  ReportOutput output(options, std::cout, std::cerr);
+  for (const TableSpec* table : options.tables)
+    output.write(table->make(set, options.table));
+
+  // 3. Plots.
+  output.draw_plots(set);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return gradsync::run_program(kProgram, [&] { return report(argc, argv); });
+}

@@ -1,0 +1,58 @@
+#include "analysis/output.h"
+
+#include <ostream>
+
+#include <fmt/format.h>
+
+#include "analysis/plots/draw.h"
+#include "analysis/plots/registry.h"
+#include "support/error.h"
+#include "support/file.h"
+
+namespace gradsync {
+
+ReportOutput::ReportOutput(const ReportOptions& options, std::ostream& out, std::ostream& log)
+    : options_(options), out_(out), log_(log) {
+  if (options_.output.empty()) return;
+  std::error_code failure;
+  std::filesystem::create_directories(options_.output, failure);
+  if (failure)
+    throw Error(
+        ExitCode::kCannotCreate,
+        fmt::format("cannot make the folder '{}': {}", options_.output.string(), failure.message()),
+        "choose another --output");
+}
+
+void ReportOutput::write(const Table& table) {
+  for (const FormatSpec* format : options_.formats) {
+    const std::string text = format->render(table);
+    if (!options_.output.empty())
+      write_file_atomically(options_.output / (table.name + "." + format->extension), text);
+    if (!options_.output.empty() && format->name != "text") continue;
+    out_ << (first_ ? "" : "\n") << text;
+    first_ = false;
+  }
+  out_.flush();
+  if (!out_) throw Error(ExitCode::kInputOutput, "cannot write to standard output");
+}
+
+void ReportOutput::draw_plots(const RunSet& set) {
+  if (!options_.plots || options_.output.empty()) return;
+  for (const PlotSpec& plot : plots()) {
+    const auto figure = plot.make(set);
+    if (!figure) {
+      log_ << fmt::format("plot {}: the runs hold no numbers for it\n", plot.name);
+      continue;
+    }
+    write_figure(*figure, plot.name, options_.output);
+    try {
+      for (const auto& file : draw_figure(plot.name, options_.output))
+        log_ << file.string() << '\n';
+    } catch (const Error& error) {
+      log_ << fmt::format("warning: plot {} was not drawn: {}\n", plot.name, error.what());
+      if (!error.fix().empty()) log_ << "  fix: " << error.fix() << '\n';
+    }
+  }
+}
+
+}  // namespace gradsync

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <filesystem>
+#include <iosfwd>
+#include <vector>
+
+#include "analysis/formats/registry.h"
+#include "analysis/report_options.h"
+#include "analysis/run_set.h"
+
+namespace gradsync {
+
+/// Where results go: standard output, a folder, or both.
+class ReportOutput {
+ public:
+  /// Makes the folder if one is wanted. Throws Error kCannotCreate.
+  ReportOutput(const ReportOptions& options, std::ostream& out, std::ostream& log);
+
+  /// A table in every format wanted; files appear whole or not at all.
+  void write(const Table& table);
+
+  /// All plots, if they are wanted and there is a folder. A plot that cannot be drawn is a warning:
+  /// its data and its script are there, and the tables are what counts.
+  void draw_plots(const RunSet& set);
+
+ private:
+  const ReportOptions& options_;
+  std::ostream& out_;
+  std::ostream& log_;
+  bool first_ = true;
+};
+
+}  // namespace gradsync

@@ -1,0 +1,25 @@
+#include "analysis/metrics/columns.h"
+#include "analysis/plots/line_figure.h"
+#include "analysis/plots/plots.h"
+
+namespace gradsync {
+
+namespace {
+
+std::vector<double> iteration_ms(RunReader& run) {
+  std::vector<double> values = mean_over_ranks(run.time(Phase::kIteration));
+  for (double& value : values)
+    value *= 1e3;
+  return values;
+}
+
+}  // namespace
+
+std::optional<Figure> make_iteration_time_plot(const RunSet& set) {
+  const auto panels = make_panels(set, iteration_ms);
+  if (panels.empty()) return std::nullopt;
+  return render({"Iteration time, " + models_text(set), "iteration_ms",
+                 "iteration time in ms, mean over ranks", true, false, panels});
+}
+
+}  // namespace gradsync

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "analysis/formats/registry.h"
+#include "analysis/tables/registry.h"
+#include "support/options.h"
+
+namespace gradsync {
+
+struct ReportOptions {
+  std::vector<const TableSpec*> tables;
+  std::vector<const FormatSpec*> formats;
+  std::filesystem::path output;  ///< a folder; empty: to stdout
+  bool plots = true;
+  TableOptions table;
+};
+
+OptionTable report_option_table();
+
+std::string report_help();
+
+/// Throws Error kUsage naming the option and what would be right.
+ReportOptions report_options(const OptionValues& values);
+
+/// The text of --list.
+std::string report_list();
+
+}  // namespace gradsync

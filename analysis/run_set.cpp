@@ -1,0 +1,146 @@
+#include "analysis/run_set.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <tuple>
+
+#include <fmt/format.h>
+
+#include "support/error.h"
+#include "support/parse.h"
+
+namespace gradsync {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::array<std::string_view, 6> kModeOrder = {"none", "gather-scatter", "allreduce",
+                                                        "ddp",  "data-parallel",  "c10d"};
+
+std::size_t mode_position(const std::string& mode) {
+  return static_cast<std::size_t>(std::find(kModeOrder.begin(), kModeOrder.end(), mode) -
+                                  kModeOrder.begin());
+}
+
+auto sort_key(const Run& run) {
+  return std::make_tuple(run.model, run.ranks, mode_position(run.mode), run.mode, run.batch_global,
+                         run.reader->info().created, run.path);
+}
+
+bool is_run_file(const fs::path& path) {
+  if (path.extension() == ".h5") return true;
+  // A journal beside its finished file only says again what the file says.
+  return path.extension() == ".journal" && !fs::exists(fs::path(path).replace_extension());
+}
+
+std::vector<fs::path> runs_in(const fs::path& folder) {
+  std::vector<fs::path> paths;
+  std::error_code failure;
+  fs::recursive_directory_iterator entry(folder, failure);
+  for (; !failure && entry != fs::recursive_directory_iterator(); entry.increment(failure))
+    if (entry->is_regular_file() && is_run_file(entry->path())) paths.push_back(entry->path());
+  if (failure)
+    throw Error(ExitCode::kInputOutput,
+                fmt::format("cannot search '{}': {}", folder.string(), failure.message()));
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+std::string name_of(fs::path path) {
+  if (path.extension() == ".journal") path.replace_extension();
+  return path.stem().string();
+}
+
+/// An option as a number; 0 if it is none.
+std::int64_t number_of(const RunReader& run, std::string_view option) {
+  try {
+    return std::max<std::int64_t>(0, parse_integer(run.option(option)));
+  } catch (const Error&) {
+    return 0;
+  }
+}
+
+std::string or_unknown(std::string text) {
+  return text.empty() ? "?" : text;
+}
+
+void fill_in_batch(Run& run) {
+  const std::int64_t accumulate = std::max<std::int64_t>(1, number_of(*run.reader, "accumulate"));
+  const std::int64_t parts = run.ranks * accumulate;
+  run.batch_per_rank = number_of(*run.reader, "batch-per-rank");
+  run.batch_global = number_of(*run.reader, "batch-global");
+  const auto& samples = run.reader->index().samples;
+  if (run.batch_global == 0) run.batch_global = run.batch_per_rank * parts;
+  if (run.batch_global == 0 && !samples.empty()) run.batch_global = samples.front();
+  // A run that was given its global batch carries the default of the other.
+  run.batch_per_rank = run.batch_global / parts;
+}
+
+void load_one(const FoundRun& found, RunSet& set) {
+  try {
+    set.runs.push_back(describe_run(found.path, open_run(found.path)));
+  } catch (const Error& error) {
+    if (found.named) throw;
+    set.remarks.push_back(fmt::format("left out: {}", error.what()));
+    return;
+  }
+  const Run& run = set.runs.back();
+  for (const std::string& remark : run.reader->remarks())
+    set.remarks.push_back(fmt::format("{}: {}", found.path.string(), remark));
+  if (run.reader->status() != RunStatus::kComplete)
+    set.remarks.push_back(fmt::format("{}: status {}, {} iterations", found.path.string(),
+                                      run.status(), run.reader->iterations()));
+}
+
+}  // namespace
+
+std::vector<FoundRun> find_runs(const std::vector<std::string>& places) {
+  std::vector<FoundRun> found;
+  std::set<fs::path> seen;
+  const auto add = [&](const fs::path& path, bool named) {
+    if (seen.insert(fs::weakly_canonical(path)).second) found.push_back({path, named});
+  };
+  for (const std::string& place : places) {
+    std::error_code failure;
+    const fs::file_status status = fs::status(place, failure);
+    if (!fs::exists(status))
+      throw Error(ExitCode::kNoInput, fmt::format("'{}' does not exist{}", place,
+                                                  failure ? ": " + failure.message() : ""));
+    if (fs::is_directory(status))
+      for (const fs::path& path : runs_in(place))
+        add(path, false);
+    else
+      add(place, true);
+  }
+  return found;
+}
+
+Run describe_run(const fs::path& path, std::unique_ptr<RunReader> reader) {
+  Run run;
+  run.path = path;
+  run.name = name_of(path);
+  run.mode = or_unknown(reader->option("sync"));
+  run.model = or_unknown(reader->option("model"));
+  run.ranks = static_cast<std::int64_t>(reader->ranks());
+  run.reader = std::move(reader);
+  fill_in_batch(run);
+  return run;
+}
+
+RunSet load_runs(const std::vector<FoundRun>& found) {
+  RunSet set;
+  for (const FoundRun& one : found)
+    load_one(one, set);
+  if (set.runs.empty())
+    throw Error(found.empty() ? ExitCode::kNoInput : ExitCode::kBadData,
+                fmt::format("no run was found{}{}", set.remarks.empty() ? "" : "; ",
+                            fmt::join(set.remarks, "; ")),
+                "name files made by gradsync-train --output, or folders that hold them");
+  std::sort(set.runs.begin(), set.runs.end(),
+            [](const Run& a, const Run& b) { return sort_key(a) < sort_key(b); });
+  return set;
+}
+
+}  // namespace gradsync

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "record/reader.h"
+
+namespace gradsync {
+
+/// One run as tables and plots see it: what names it, and its numbers.
+struct Run {
+  std::filesystem::path path;
+  std::string name;  ///< of the file, without its endings
+  std::string mode;  ///< as --sync names it; "?" where the run does not say
+  std::string model;
+  std::int64_t ranks = 0;
+  std::int64_t batch_per_rank = 0;  ///< 0 where the run does not say
+  std::int64_t batch_global = 0;    ///< ranks × batch per rank × accumulation
+  std::unique_ptr<RunReader> reader;
+
+  std::string status() const { return std::string(status_name(reader->status())); }
+};
+
+/// The runs of a report, by model, ranks, mode, batch, then time of creation, so that repeats stand
+/// together; the modes in the order none, gather-scatter, allreduce, ddp, data-parallel, c10d.
+struct RunSet {
+  std::vector<Run> runs;
+  /// What was left out or is not whole, one line each, with the file.
+  std::vector<std::string> remarks;
+};
+
+/// Files as they are; folders searched through for *.h5 and for journals whose run file is not
+/// there. A file found twice counts once. Throws Error kNoInput for a missing one.
+struct FoundRun {
+  std::filesystem::path path;
+  bool named = false;  ///< given itself, not found in a folder
+};
+std::vector<FoundRun> find_runs(const std::vector<std::string>& places);
+
+/// Opens and sorts them. A file that cannot be read as a run is an Error if it was named, and a
+/// remark if it was found in a folder. Throws Error kNoInput if no run is left.
+RunSet load_runs(const std::vector<FoundRun>& found);
+
+/// Names the run from what it recorded.
+Run describe_run(const std::filesystem::path& path, std::unique_ptr<RunReader> reader);
+
+}  // namespace gradsync

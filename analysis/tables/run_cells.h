@@ -1,0 +1,30 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "analysis/run_set.h"
+#include "support/table.h"
+
+/// What every table with one row per run and rank has in common.
+namespace gradsync {
+
+/// mode, model, ranks, rank, batch per rank, global batch, status.
+std::vector<Column> run_columns();
+
+/// Their cells; `rank` is a number or a word such as "mean".
+std::vector<Cell> run_cells(const Run& run, const Cell& rank);
+
+/// The column that tells repeats apart; it stands last, since names are long.
+Column run_name_column();
+
+/// Digits behind the point for times in ms, one choice a table: 3 below 10 ms, else 2.
+int ms_decimals(double largest_ms);
+
+/// How many iterations are flagged as warm-up: "2 a run" or "0 to 2 a run".
+std::string warmup_text(const RunSet& set);
+
+/// What a reader of any table must know about its runs: those that did not end, those left out.
+std::vector<std::string> remark_notes(const RunSet& set);
+
+}  // namespace gradsync

@@ -1,0 +1,115 @@
+#include <array>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "analysis/metrics/split_figures.h"
+#include "analysis/tables/run_cells.h"
+#include "analysis/tables/tables.h"
+
+namespace gradsync {
+
+namespace {
+
+constexpr double kLargestGap = 0.01;
+
+struct Part {
+  Phase phase;
+  const char* name;
+  const char* head;
+};
+
+constexpr std::array<Part, 7> kParts = {{{Phase::kCompute, "compute", "compute"},
+                                         {Phase::kCommBusy, "comm_busy", "comm"},
+                                         {Phase::kHidden, "hidden", "hidden"},
+                                         {Phase::kExposed, "exposed", "exposed"},
+                                         {Phase::kOther, "other", "other"},
+                                         {Phase::kWait, "wait", "wait"},
+                                         {Phase::kData, "data", "data"}}};
+
+struct RunSplit {
+  const Run* run;
+  std::vector<SplitFigures> ranks;
+};
+
+std::vector<Column> columns() {
+  std::vector<Column> result = run_columns();
+  result.push_back({"iterations", "n"});
+  result.push_back({"iteration_ms", "iteration ms"});
+  for (const Part& part : kParts) {
+    result.push_back({fmt::format("{}_ms", part.name), fmt::format("{} ms", part.head)});
+    result.push_back({fmt::format("{}_percent", part.name), "%"});
+  }
+  result.push_back(run_name_column());
+  return result;
+}
+
+std::vector<Cell> row(const Run& run, const Cell& rank, const SplitFigures& figures, int decimals) {
+  std::vector<Cell> cells = run_cells(run, rank);
+  cells.push_back(Cell::count(static_cast<double>(figures.iterations)));
+  cells.push_back(Cell::of(1e3 * figures[Phase::kIteration], decimals));
+  for (const Part& part : kParts) {
+    cells.push_back(Cell::of(1e3 * figures[part.phase], decimals));
+    cells.push_back(Cell::of(figures.percent(part.phase), 1));
+  }
+  cells.emplace_back(run.name);
+  return cells;
+}
+
+int decimals_for(const std::vector<RunSplit>& all) {
+  double largest_s = 0;
+  for (const RunSplit& run : all)
+    for (const SplitFigures& rank : run.ranks)
+      largest_s = std::fmax(largest_s, rank[Phase::kIteration]);
+  return ms_decimals(1e3 * largest_s);
+}
+
+std::string sum_note(const std::vector<RunSplit>& all) {
+  double gap = 0;
+  const Run* worst = nullptr;
+  for (const RunSplit& run : all)
+    for (const SplitFigures& rank : run.ranks) {
+      if (!(rank.gap() > gap)) continue;
+      gap = rank.gap();
+      worst = run.run;
+    }
+  if (gap <= kLargestGap) return "compute + exposed + other = iteration, checked to 1 %";
+  return fmt::format(
+      "WARNING: compute + exposed + other differs from the iteration by {:.1f} % in "
+      "{}: its parts were not measured over the same iterations",
+      1e2 * gap, worst->name);
+}
+
+std::vector<std::string> notes(const RunSet& set, const std::vector<RunSplit>& all) {
+  std::vector<std::string> result = {
+      "measured, with C the union of the compute intervals and K of the collectives' intervals of "
+      "a rank in an iteration of length W: compute = |C|, comm = |K|, hidden = |C and K|, exposed "
+      "= |K without C|, other = W - |C or K|",
+      "wait (above the shortest duration of the same collective over the ranks) is part of comm, "
+      "data (waiting for the loader) is part of other",
+      sum_note(all),
+      fmt::format("means over n iterations; left out as warm-up: {}; % of the iteration; the row "
+                  "\"mean\" is the mean over the ranks",
+                  warmup_text(set))};
+  const auto remarks = remark_notes(set);
+  result.insert(result.end(), remarks.begin(), remarks.end());
+  return result;
+}
+
+}  // namespace
+
+Table make_split_table(const RunSet& set, const TableOptions&) {
+  std::vector<RunSplit> all;
+  for (const Run& run : set.runs)
+    all.push_back({&run, split_figures(*run.reader)});
+  Table table{"split", "Where the iteration goes, measured", notes(set, all), columns(), {}};
+  const int decimals = decimals_for(all);
+  for (const RunSplit& one : all) {
+    for (std::size_t rank = 0; rank < one.ranks.size(); ++rank)
+      table.add(row(*one.run, Cell::count(static_cast<double>(rank)), one.ranks[rank], decimals));
+    table.add(row(*one.run, "mean", mean_of(one.ranks), decimals));
+  }
+  return table;
+}
+
+}  // namespace gradsync

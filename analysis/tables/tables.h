@@ -1,0 +1,11 @@
+#pragma once
+
+#include "analysis/tables/registry.h"
+
+/// One function a table, each in the file of its name; registry.cpp lists them.
+namespace gradsync {
+
+Table make_modes_table(const RunSet& set, const TableOptions& options);
+Table make_split_table(const RunSet& set, const TableOptions& options);
+
+}  // namespace gradsync

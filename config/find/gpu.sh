@@ -1,0 +1,129 @@
+# CUDA and NCCL: headers from the site, the libraries those that LibTorch itself loads. For
+# config/detect, after LibTorch.
+# shellcheck shell=bash
+# shellcheck disable=SC2154  # config/detect defines what this uses
+
+first_file() { # PATTERNS...; the first that exists
+  local file
+  for file in "$@"; do
+    if [[ -e $file ]]; then
+      echo "$file"
+      return
+    fi
+  done
+  return 1
+}
+
+includes_of() { # FOLDERS...; -isystem for those that exist
+  local folder
+  for folder in "$@"; do
+    [[ ! -d $folder ]] || printf -- '-isystem %s ' "$folder"
+  done
+}
+
+# Tries one place for CUDA's headers; a toolkit of another major version than LibTorch's is no use.
+try_cuda() { # TITLE FOLDERS...
+  local flags major
+  flags=$(includes_of "${@:2}")
+  # shellcheck disable=SC2086
+  probe cuda_fp16.h 0 $flags >/dev/null && found=$(probe cuda_runtime_api.h CUDART_VERSION $flags) ||
+    return 1
+  major=$((${found%%|*} / 1000))
+  if [[ -n $cuda_major && $major != "$cuda_major" ]]; then
+    cuda_note+="; $1 is $major, LibTorch needs $cuda_major: passed over"
+    return 1
+  fi
+  cuda_flags=$flags
+  found="$major.$((${found%%|*} / 10 % 100))|${found#*|}"
+}
+
+cuda_library() {
+  first_file "$nvidia"/cu[0-9]*/lib/libcudart.so.* "$nvidia"/cuda_runtime/lib/libcudart.so.* \
+    "$torch"/lib/libcudart*.so.* "${found#*|}"/../lib64/libcudart.so "${found#*|}"/../lib/libcudart.so
+}
+
+# CUDA 13's wheels, which LibTorch brings, lack the folders crt/ and nv/ of CUDA's headers. Two small
+# packages have them; they go into an environment of their own, so that nobody's LibTorch is touched.
+find_cuda() {
+  local library nvcc hint
+  cuda_note="" cuda_flags="" cuda_found=""
+  nvcc=$(command -v nvcc || echo /none/bin/nvcc)
+  nvcc=$(dirname "$(dirname "$(readlink -f "$nvcc")")")
+  if { [[ -n ${CUDA_HOME:-} ]] && try_cuda "CUDA_HOME" "$CUDA_HOME/include"; } ||
+    { [[ -d $nvcc ]] && try_cuda "nvcc's toolkit" "$nvcc/include"; } ||
+    try_cuda "the wheel" "$nvidia"/cu[0-9]*/include "$nvidia"/cuda_runtime/include \
+      "$nvidia"/{cublas,cusparse,cusolver,cudnn,nvtx}/include \
+      "$cuda_venv"/lib/python3*/site-packages/nvidia/cu[0-9]*/include; then
+    cuda_found=yes
+    library=$(cuda_library) || library=-lcudart
+    define CUDA_CFLAGS "$cuda_flags"
+    define CUDA_LIBS "$(library_flags "$library")"
+    row CUDA ok build "${found%%|*}" "${found#*|}$cuda_note"
+    row "  at run time" ok info - "$library$(same_as_torch "$library")"
+  else
+    hint="CUDA_HOME=/path/to/cuda${cuda_version:+-$cuda_version}$cuda_note"
+    if [[ -d $nvidia/cu13 ]]; then
+      missing_in_venv CUDA missing build 1 "$cuda_venv" \
+        "nvidia-cuda-crt==$cuda_version.* nvidia-cuda-cccl==$cuda_version.*" "$hint"
+    else
+      row CUDA missing build - "$hint"
+    fi
+  fi
+}
+
+# Links a library by its file, so that no stub or other version on the search path can take its place.
+library_flags() {
+  case $1 in
+    -l*) printf '%s' "$1" ;;
+    *) printf '%s -Wl,-rpath,%s' "$1" "$(dirname "$1")" ;;
+  esac
+}
+
+same_as_torch() {
+  case $1 in
+    "$nvidia"/* | "$torch"/*) echo " (LibTorch's own)" ;;
+    *) echo " (not LibTorch's own copy)" ;;
+  esac
+}
+
+find_nccl() {
+  local flags="" library version="NCCL_MAJOR.NCCL_MINOR.NCCL_PATCH"
+  local hint="NCCL_HOME=/its/prefix"
+  if [[ -n ${NCCL_HOME:-} ]]; then
+    flags="-isystem $NCCL_HOME/include"
+    library=$(first_file "$NCCL_HOME"/lib{,64}/libnccl.so{.2,}) || library=""
+    hint="correct NCCL_HOME=$NCCL_HOME, where it was not found"
+  elif [[ -e $nvidia/nccl/include/nccl.h ]]; then
+    flags="-isystem $nvidia/nccl/include"
+    library=$nvidia/nccl/lib/libnccl.so.2
+  else
+    library=$(first_file "$torch/lib/libnccl.so.2") || library=-lnccl
+  fi
+  # shellcheck disable=SC2046,SC2086
+  if [[ -n $library ]] && found=$(probe nccl.h "$version" $flags $cuda_flags) &&
+    links $(library_flags "$library"); then
+    define NCCL_CFLAGS "$flags"
+    define NCCL_LIBS "$(library_flags "$library")"
+    row NCCL ok build "${found%%|*}" "${found#*|}"
+    row "  at run time" ok info - "$library$(same_as_torch "$library")"
+  else
+    row NCCL missing build - "$hint"
+  fi
+}
+
+find_gpu_side() {
+  [[ -n $torch ]] || return 0
+  if [[ ! -e $torch/lib/libtorch_cuda.so ]]; then
+    define WITH_CUDA 0
+    row CUDA ok info none "this LibTorch is CPU-only; the programs are built without CUDA and NCCL"
+    return
+  fi
+  define WITH_CUDA 1
+  nvidia=$(dirname "$torch")/nvidia
+  cuda_version=$(torch_cuda "$torch" || true)
+  cuda_major=${cuda_version%%.*}
+  cuda_venv=$cache_dir/venv-cuda-$cuda_version
+  find_cuda
+  # NCCL's header includes CUDA's, so there is nothing to say of it before.
+  [[ -z $cuda_found ]] || find_nccl
+}

@@ -1,0 +1,46 @@
+# What only the demo, the tests, fetching and lint need. For config/detect.
+# shellcheck shell=bash
+# shellcheck disable=SC2154  # config/detect defines what this uses
+
+find_tool() { # NAME SCOPE PACKAGES WITHOUT-IT
+  local version
+  if have "$1"; then
+    version=$("$1" --version 2>/dev/null | grep -oE '[0-9]+\.[0-9.]+' | head -1) || version=-
+    row "$1" ok "$2" "$version" "$(command -v "$1")"
+  else
+    missing "$1" optional "$2" "$3" "put it on the PATH; without it $4"
+  fi
+}
+
+find_venv_python() {
+  local python
+  if python=$(venv_python); then
+    row "Python with venv" ok venv "$("$python" -c 'import platform as p; print(p.python_version())')" \
+      "$python"
+  else
+    # Only LibTorch cannot do without.
+    missing "Python with venv" "$([[ -n $torch ]] && echo optional || echo missing)" venv \
+      python3-venv "PYTHON=/path/to/python3 (3.10 or newer)"
+  fi
+}
+
+find_test_python() {
+  if [[ -x $test_venv/bin/python3 ]]; then
+    row "h5py, pandas, xarray" ok test - "$test_venv"
+    define TEST_PYTHON "$test_venv/bin/python3"
+  else
+    missing_in_venv "h5py, pandas, xarray" optional test 1 "$test_venv" "$test_packages"
+  fi
+}
+
+find_tools() {
+  find_tool gnuplot demo gnuplot-nox "there are no plots"
+  find_tool curl data "curl ca-certificates" "make data cannot download"
+  find_library DOCTEST DOCTEST_ROOT doctest doctest/doctest.h DOCTEST_VERSION_STR ""
+  report_library doctest test doctest-dev DOCTEST_ROOT
+  find_venv_python
+  find_test_python
+  find_tool clang-format lint clang-format "make lint skips it"
+  find_tool clang-tidy lint clang-tidy "make lint skips it"
+  find_tool shellcheck lint shellcheck "make lint skips it"
+}

@@ -1,0 +1,125 @@
+// gradsync-sweep: runs the grid of a job file.
+//
+//   gradsync-sweep jobs/demo.cfg
+//   gradsync-sweep jobs/sync-modes.cfg --dry-run
+#include <iostream>
+
+#include <fmt/format.h>
+
+#include "support/error.h"
+#include "support/options.h"
+#include "support/version.h"
+#include "sweep/local_launcher.h"
+#include "sweep/results_folder.h"
+#include "sweep/runner.h"
+#include "sweep/stop_signals.h"
+#include "sweep/sweep_options.h"
+#include "train/options.h"
+
+namespace {
+
+using namespace gradsync;
+
+const std::string kProgram = "gradsync-sweep";
+
+Job requested_job(const ParsedCommandLine& given) {
+  if (given.positional.size() != 1)
+    throw Error(ExitCode::kUsage, fmt::format("give one job file, not {}", given.positional.size()),
+                kProgram + " --help shows commands that work");
+  Job job = read_job(given.positional.front(), list_option(given.values, "set"));
+  if (const std::string folder = text_option(given.values, "results"); !folder.empty())
+    job.results = folder;
+  return job;
+}
+
+// A misspelt variable would otherwise show only in the first cell.
+void check_variables() {
+  OptionTable known = sweep_option_table();
+  for (const auto& spec : train_option_table())
+    known.push_back(spec);
+  reject_unknown_variables(known);
+}
+
+const char* state_text(CellState state) {
+  if (state == CellState::kDone) return "done";
+  return state == CellState::kFailed ? "failed" : "missing";
+}
+
+int list_cells(const Job& job, const Grid& grid) {
+  require_same_grid(job.results, job);
+  for (const auto& cell : grid.cells)
+    std::cout << fmt::format("{:8}{}\n", state_text(cell_state(cell_files(job.results, cell))),
+                             cell.name);
+  return 0;
+}
+
+int print_commands(const Job& job, const Grid& grid, const Launcher& launcher) {
+  for (const auto& cell : grid.cells)
+    std::cout << shell_text(launcher.command(cell, cell_files(job.results, cell))) << '\n';
+  return 0;
+}
+
+void print_summary(const GridOutcome& outcome, std::size_t all, const std::string& command) {
+  std::cerr << fmt::format("{} cells: {} complete, {} failed\n", all,
+                           outcome.already + outcome.done, outcome.failed.size());
+  for (const auto& failed : outcome.failed)
+    std::cerr << fmt::format("  {}: {}\n", failed.cell,
+                             fmt::join(split_list(failed.message, '\n'), "\n    "));
+  if (outcome.stopped)
+    std::cerr << "stopped; go on with: " << command << '\n';
+  else if (!outcome.failed.empty())
+    std::cerr << "try the failed ones again with: " << command << '\n';
+}
+
+// Its tables and plots lie beside the runs; its text is this program's result.
+int print_report(const Job& job) {
+  const auto report = program_beside_us("gradsync-report");
+  require_program(report);
+  std::vector<std::string> args = {report.string(), job.results.string(), "--output",
+                                   (job.results / "tables").string()};
+  args.insert(args.end(), job.report_options.begin(), job.report_options.end());
+  const ProcessResult result = run_process(args);
+  if (!result.succeeded()) std::cerr << "gradsync-report ended with " << result.text() << '\n';
+  return result.succeeded() ? 0 : 1;
+}
+
+int run(const Job& job, const Grid& grid, const std::string& command) {
+  const auto trainer = program_beside_us("gradsync-train");
+  require_program(trainer);
+  const ResultsFolder folder(job, grid);
+  const StopSignals signals;
+  const StopRequested stop = [&] { return signals.received(); };
+  LocalLauncher launcher(trainer, job.mpirun_options, stop);
+  const GridOutcome outcome = run_grid(grid.cells, folder.path(), launcher, stop, std::cerr);
+  print_summary(outcome, grid.cells.size(), command);
+  if (outcome.stopped) return static_cast<int>(ExitCode::kStoppedEarly);
+  const int reported = outcome.already + outcome.done > 0 ? print_report(job) : 0;
+  return outcome.failed.empty() ? reported : static_cast<int>(ExitCode::kCheckFailed);
+}
+
+int sweep(int argc, char** argv) {
+  const ParsedCommandLine given = resolve_options(sweep_option_table(), argc, argv, "JOB.cfg");
+  if (given.help) return std::cout << sweep_help(), 0;
+  if (given.version) return std::cout << version_text(kProgram), 0;
+  if (given.print_config) return std::cout << config_text(sweep_option_table(), given.values), 0;
+
+  const bool list = switch_option(given.values, "list");
+  const bool dry_run = switch_option(given.values, "dry-run");
+  check_variables();
+  const Job job = requested_job(given);
+  const Grid grid = expand(job);
+  for (const auto& remark : grid.remarks)
+    std::cerr << kProgram << ": " << remark << '\n';
+  if (list) return list_cells(job, grid);
+  if (dry_run)
+    return print_commands(job, grid,
+                          LocalLauncher(program_beside_us("gradsync-train"), job.mpirun_options,
+                                        [] { return false; }));
+  return run(job, grid, shell_text({{}, std::vector<std::string>(argv, argv + argc)}));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return gradsync::run_program(kProgram, [&] { return sweep(argc, argv); });
+}

@@ -1,0 +1,161 @@
+#include "record/hdf5_layout.h"
+
+namespace gradsync {
+
+namespace {
+
+using enum Dimension;
+
+constexpr std::array<std::string_view, kPhases> kPhaseTexts = {
+    "wall time of the iteration",
+    "waiting for the loader",
+    "forward pass and loss",
+    "backward pass",
+    "optimiser step",
+    "union of the compute intervals, |C|",
+    "union of the intervals of its collectives, |K|",
+    "communication beside compute, |C and K|",
+    "communication that the iteration waits for, |K without C|",
+    "time in collectives above the shortest of the same collective over the ranks",
+    "neither compute nor communication, W - |C or K|"};
+
+constexpr std::array<std::string_view, kTrafficCategories> kTrafficTexts = {
+    "gradients",
+    "parameters",
+    "buffers of the network",
+    "input images and labels",
+    "losses and counts",
+    "agreement and control"};
+
+DatasetSpec per_rank(std::string path, std::string units, std::string long_name) {
+  return {std::move(path), {kIterations, kRanks}, std::move(units), std::move(long_name)};
+}
+
+DatasetSpec per_iteration(std::string name, std::string long_name) {
+  return {"iteration/" + name, {kIterations}, "1", std::move(long_name)};
+}
+
+std::vector<Field<double, RankIteration>> make_rank_fields() {
+  std::vector<Field<double, RankIteration>> fields;
+  for (std::size_t phase = 0; phase < kPhases; ++phase)
+    fields.push_back(
+        {per_rank(phase_path(static_cast<Phase>(phase)), "s", std::string(kPhaseTexts[phase])),
+         [phase](RankIteration& rank) -> double& { return rank.time_s[phase]; }});
+  fields.push_back({per_rank("time/begin", "s",
+                             "start of the iteration since the start of the run, clock of rank 0"),
+                    [](RankIteration& rank) -> double& { return rank.begin_s; }});
+  fields.push_back({per_rank("loss", "1", "mean loss over the samples of the rank"),
+                    [](RankIteration& rank) -> double& { return rank.loss; }});
+  return fields;
+}
+
+std::vector<Field<std::int64_t, RankIteration>> make_rank_counts() {
+  std::vector<Field<std::int64_t, RankIteration>> fields;
+  fields.push_back({per_rank("correct", "1", "samples of the rank that were classified right"),
+                    [](RankIteration& rank) -> std::int64_t& { return rank.correct; }});
+  for (std::size_t which = 0; which < kTrafficCategories; ++which)
+    fields.push_back(
+        {per_rank(traffic_path(static_cast<Traffic>(which)), "B",
+                  "bytes through the link of the rank: " + std::string(kTrafficTexts[which])),
+         [which](RankIteration& rank) -> std::int64_t& { return rank.traffic_bytes[which]; }});
+  return fields;
+}
+
+DatasetSpec bucket_time(const std::string& name, std::string long_name) {
+  return {"bucket/" + name,
+          {kIterations, kBuckets, kRanks},
+          "s",
+          std::move(long_name) + ", since the start of the iteration of the rank"};
+}
+
+DatasetSpec epoch_spec(const std::string& name, std::string units, std::string long_name) {
+  return {"epoch/" + name, {kEpochs, kRanks}, std::move(units), std::move(long_name)};
+}
+
+}  // namespace
+
+std::string phase_path(Phase phase) {
+  return "time/" + std::string(phase_name(phase));
+}
+
+std::string traffic_path(Traffic category) {
+  return "traffic/" + std::string(traffic_name(category));
+}
+
+const std::vector<Field<std::int64_t, IterationRow>>& iteration_fields() {
+  using Row = IterationRow;
+  static const std::vector<Field<std::int64_t, Row>> fields = {
+      {per_iteration("number", "number of the iteration, from 0, over all epochs"),
+       [](Row& row) -> std::int64_t& { return row.iteration; }},
+      {per_iteration("epoch", "epoch, from 0"),
+       [](Row& row) -> std::int64_t& { return row.epoch; }},
+      {per_iteration("step", "iteration within the epoch, from 0"),
+       [](Row& row) -> std::int64_t& { return row.step; }},
+      {per_iteration("samples", "samples of the global batch"),
+       [](Row& row) -> std::int64_t& { return row.samples; }}};
+  return fields;
+}
+
+const std::vector<Field<double, RankIteration>>& rank_fields() {
+  static const auto fields = make_rank_fields();
+  return fields;
+}
+
+const std::vector<Field<std::int64_t, RankIteration>>& rank_counts() {
+  static const auto fields = make_rank_counts();
+  return fields;
+}
+
+const std::vector<Field<double, BucketTimes>>& bucket_fields() {
+  using Times = BucketTimes;
+  static const std::vector<Field<double, Times>> fields = {
+      {bucket_time("ready", "the last gradient of the bucket was there"),
+       [](Times& times) -> double& { return times.ready_s; }},
+      {bucket_time("start", "the collective began"),
+       [](Times& times) -> double& { return times.start_s; }},
+      {bucket_time("end", "the result of the collective was there"),
+       [](Times& times) -> double& { return times.end_s; }}};
+  return fields;
+}
+
+const std::vector<Field<double, RankEpoch>>& epoch_fields() {
+  using Rank = RankEpoch;
+  static const std::vector<Field<double, Rank>> fields = {
+      {epoch_spec("train_loss", "1", "mean loss over the samples of the rank"),
+       [](Rank& rank) -> double& { return rank.train_loss; }},
+      {epoch_spec("train_accuracy", "1", "part of its samples that was classified right"),
+       [](Rank& rank) -> double& { return rank.train_accuracy; }},
+      {epoch_spec("test_loss", "1", "mean loss over the test samples"),
+       [](Rank& rank) -> double& { return rank.test_loss; }},
+      {epoch_spec("test_accuracy", "1", "part of the test samples that was classified right"),
+       [](Rank& rank) -> double& { return rank.test_accuracy; }},
+      {epoch_spec("training_time", "s", "its iterations without waiting for data"),
+       [](Rank& rank) -> double& { return rank.training_time_s; }},
+      {epoch_spec("running_time", "s", "wall time of the epoch without evaluation"),
+       [](Rank& rank) -> double& { return rank.running_time_s; }},
+      {epoch_spec("evaluation_time", "s", "wall time of the evaluation"),
+       [](Rank& rank) -> double& { return rank.evaluation_time_s; }}};
+  return fields;
+}
+
+DatasetSpec learning_rate_spec() {
+  return per_iteration("lr", "learning rate");
+}
+
+DatasetSpec warmup_spec() {
+  return per_iteration("warmup", "1 for an iteration that statistics leave out");
+}
+
+DatasetSpec bucket_bytes_spec() {
+  return {"bucket/bytes", {kIterations, kBuckets}, "B", "payload of one rank"};
+}
+
+DatasetSpec bucket_kind_spec() {
+  return {"bucket/kind",
+          {kIterations, kBuckets},
+          "1",
+          "0 allreduce, 1 broadcast, 2 reduce, 3 gather, 4 scatter, 5 allgather, 6 barrier, "
+          "255 none"};
+}
+
+}  // namespace gradsync

@@ -1,0 +1,259 @@
+#include "record/hdf5_reader.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include <fmt/format.h>
+
+#include "record/hdf5_input.h"
+#include "record/hdf5_layout.h"
+
+namespace gradsync {
+
+namespace {
+
+using Shape = std::vector<std::size_t>;
+
+/// The number behind the last '/' of a schema; nothing if `schema` is none of ours.
+std::optional<int> schema_version(std::string_view schema) {
+  const std::string_view name = kRunSchema.substr(0, kRunSchema.find('/') + 1);
+  if (!schema.starts_with(name)) return std::nullopt;
+  int version = 0;
+  const char* end = schema.data() + schema.size();
+  const auto [rest, error] = std::from_chars(schema.data() + name.size(), end, version);
+  if (error != std::errc() || rest != end) return std::nullopt;
+  return version;
+}
+
+void require_schema(const Hdf5Input& file, const std::string& path) {
+  const std::string schema = file.has_attribute("schema") ? file.text_attribute("schema") : "";
+  if (schema == kRunSchema) return;
+  const auto version = schema_version(schema);
+  if (!version)
+    throw Error(
+        ExitCode::kBadData,
+        fmt::format("'{}' is an HDF5 file but not a run file: its attribute schema is '{}', "
+                    "expected '{}'",
+                    path, schema, kRunSchema));
+  throw Error(
+      ExitCode::kBadData,
+      fmt::format("'{}' has the schema {}, this program reads {}", path, schema, kRunSchema),
+      "use the gradsync-report of the release that wrote it");
+}
+
+class Hdf5Run : public RunReader {
+ public:
+  explicit Hdf5Run(const std::filesystem::path& path) : path_(path.string()), file_(path) {
+    require_schema(file_, path_);
+    read_header();
+    read_config();
+    read_topology();
+    read_index();
+    read_epochs();
+    read_verification();
+  }
+
+  const RunInfo& info() const override { return info_; }
+  RunStatus status() const override { return status_; }
+  const std::string& finished() const override { return finished_; }
+  const std::vector<std::string>& remarks() const override { return remarks_; }
+  std::size_t iterations() const override { return index_.iteration.size(); }
+  std::size_t ranks() const override { return info_.topology.size(); }
+  const IterationIndex& index() const override { return index_; }
+  const std::vector<EpochRow>& epochs() const override { return epochs_; }
+  const std::vector<VerificationRow>& verification() const override { return verification_; }
+
+  Matrix time(Phase phase) override { return matrix<double>(phase_path(phase)); }
+  Matrix begin() override { return matrix<double>("time/begin"); }
+  Matrix loss() override { return matrix<double>("loss"); }
+  Matrix correct() override { return matrix<std::int64_t>("correct"); }
+  Matrix traffic(Traffic category) override { return matrix<std::int64_t>(traffic_path(category)); }
+
+  std::vector<IterationRow> rows(std::size_t first, std::size_t count) override;
+
+ private:
+  void read_header();
+  void read_config();
+  void read_topology();
+  void read_index();
+  void read_epochs();
+  void read_verification();
+  void read_buckets(std::vector<IterationRow>& rows, std::size_t first) const;
+
+  template <typename Number>
+  std::vector<Number> block(const std::string& path, const Shape& shape, std::size_t first,
+                            std::size_t count) const {
+    return file_.rows<Number>(path, shape, first, count);
+  }
+
+  template <typename Number>
+  Matrix matrix(const std::string& path) const {
+    const auto values = block<Number>(path, {stored_rows_, ranks()}, 0, iterations());
+    return {iterations(), ranks(), std::vector<double>(values.begin(), values.end())};
+  }
+
+  std::string path_;
+  Hdf5Input file_;
+  RunInfo info_;
+  RunStatus status_ = RunStatus::kRunning;
+  std::string finished_;
+  std::size_t stored_rows_ = 0;  ///< the length of the data sets, at least iterations()
+  IterationIndex index_;
+  std::vector<EpochRow> epochs_;
+  std::vector<VerificationRow> verification_;
+  std::vector<std::string> remarks_;
+};
+
+void Hdf5Run::read_header() {
+  info_.run_id = file_.text_attribute("run_id");
+  info_.created = file_.text_attribute("created");
+  info_.command_line = file_.text_attribute("command_line");
+  finished_ = file_.text_attribute("finished");
+  const std::string status = file_.text_attribute("status");
+  const auto parsed = parse_status(status);
+  if (!parsed)
+    throw Error(ExitCode::kBadData, fmt::format("/@status of '{}' is '{}'", path_, status));
+  status_ = *parsed;
+}
+
+void Hdf5Run::read_config() {
+  for (const std::string& name : file_.members("config"))
+    info_.config.push_back({name, file_.text("config/" + name), file_.source_of("config/" + name)});
+  for (const std::string& name : file_.members("provenance"))
+    info_.provenance.push_back({name, file_.text("provenance/" + name)});
+}
+
+void Hdf5Run::read_topology() {
+  const Shape shape = file_.shape("topology/rank");
+  if (shape.size() != 1 || shape[0] == 0)
+    throw Error(ExitCode::kBadData, fmt::format("/topology/rank of '{}' lists no ranks", path_));
+  const auto rank = file_.numbers<std::int32_t>("topology/rank", shape);
+  const auto local_rank = file_.numbers<std::int32_t>("topology/local_rank", shape);
+  const auto threads = file_.numbers<std::int32_t>("topology/threads", shape);
+  const auto offset = file_.numbers<double>("topology/clock_offset", shape);
+  const auto uncertainty = file_.numbers<double>("topology/clock_uncertainty", shape);
+  const auto host = file_.texts("topology/host", shape[0]);
+  const auto device = file_.texts("topology/device", shape[0]);
+  const auto uuid = file_.texts("topology/device_uuid", shape[0]);
+  const auto affinity = file_.texts("topology/affinity", shape[0]);
+  for (std::size_t r = 0; r < shape[0]; ++r)
+    info_.topology.push_back({rank[r], local_rank[r], host[r], device[r], uuid[r], affinity[r],
+                              threads[r], offset[r], uncertainty[r]});
+}
+
+void Hdf5Run::read_index() {
+  const Shape shape = file_.shape("iteration/number");
+  const std::int64_t valid = file_.number_attribute("valid_rows");
+  if (shape.size() != 1 || valid < 0 || static_cast<std::size_t>(valid) > shape[0])
+    throw Error(
+        ExitCode::kBadData,
+        fmt::format("/@valid_rows of '{}' is {}, more than /iteration/number holds", path_, valid));
+  stored_rows_ = shape[0];
+  const auto count = static_cast<std::size_t>(valid);
+  index_.iteration = block<std::int64_t>("iteration/number", shape, 0, count);
+  index_.epoch = block<std::int64_t>("iteration/epoch", shape, 0, count);
+  index_.step = block<std::int64_t>("iteration/step", shape, 0, count);
+  index_.samples = block<std::int64_t>("iteration/samples", shape, 0, count);
+  index_.learning_rate = block<double>("iteration/lr", shape, 0, count);
+  for (const std::uint8_t flag : block<std::uint8_t>("iteration/warmup", shape, 0, count))
+    index_.warmup.push_back(flag != 0);
+  const Shape buckets = file_.shape("bucket/bytes");
+  if (buckets.size() != 2)
+    throw Error(ExitCode::kBadData, fmt::format("/bucket/bytes of '{}' is no matrix", path_));
+  index_.buckets = buckets[1];
+}
+
+void Hdf5Run::read_epochs() {
+  const Shape shape = file_.shape("epoch/number");
+  if (shape.size() != 1)
+    throw Error(ExitCode::kBadData, fmt::format("/epoch/number of '{}' is no list", path_));
+  const auto number = file_.numbers<std::int64_t>("epoch/number", shape);
+  const auto iterations_of = file_.numbers<std::int64_t>("epoch/iterations", shape);
+  const auto digest = file_.texts("epoch/order_digest", shape[0]);
+  for (std::size_t e = 0; e < shape[0]; ++e)
+    epochs_.push_back({number[e], iterations_of[e], digest[e], std::vector<RankEpoch>(ranks())});
+  for (const auto& field : epoch_fields()) {
+    const auto values = file_.numbers<double>(field.spec.path, {shape[0], ranks()});
+    auto value = values.begin();
+    for (EpochRow& epoch : epochs_)
+      for (RankEpoch& rank : epoch.ranks)
+        field.of(rank) = *value++;
+  }
+}
+
+void Hdf5Run::read_verification() {
+  const Shape shape = file_.shape("verification/passed");
+  if (shape.size() != 1)
+    throw Error(ExitCode::kBadData, fmt::format("/verification/passed of '{}' is no list", path_));
+  const auto mode = file_.texts("verification/mode", shape[0]);
+  const auto passed = file_.numbers<std::uint8_t>("verification/passed", shape);
+  const auto equal = file_.numbers<std::uint8_t>("verification/ranks_equal", shape);
+  const auto difference = file_.numbers<double>("verification/difference", shape);
+  const auto tolerance = file_.numbers<double>("verification/tolerance", shape);
+  const auto hash = file_.texts("verification/parameter_hash", shape[0]);
+  for (std::size_t i = 0; i < shape[0]; ++i)
+    verification_.push_back(
+        {mode[i], passed[i] != 0, equal[i] != 0, difference[i], tolerance[i], hash[i]});
+}
+
+std::vector<IterationRow> Hdf5Run::rows(std::size_t first, std::size_t count) {
+  require_rows(first, count);
+  std::vector<IterationRow> rows(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    rows[i].learning_rate = index_.learning_rate[first + i];
+    rows[i].warmup = index_.warmup[first + i];
+    rows[i].ranks.resize(ranks());
+  }
+  for (const auto& field : iteration_fields()) {
+    const auto values = block<std::int64_t>(field.spec.path, {stored_rows_}, first, count);
+    for (std::size_t i = 0; i < count; ++i)
+      field.of(rows[i]) = values[i];
+  }
+  const auto fill = [&](const auto& field, const auto& values) {
+    auto value = values.begin();
+    for (IterationRow& row : rows)
+      for (RankIteration& rank : row.ranks)
+        field.of(rank) = *value++;
+  };
+  const Shape per_rank = {stored_rows_, ranks()};
+  for (const auto& field : rank_fields())
+    fill(field, block<double>(field.spec.path, per_rank, first, count));
+  for (const auto& field : rank_counts())
+    fill(field, block<std::int64_t>(field.spec.path, per_rank, first, count));
+  read_buckets(rows, first);
+  return rows;
+}
+
+void Hdf5Run::read_buckets(std::vector<IterationRow>& rows, std::size_t first) const {
+  const Shape shape = {stored_rows_, index_.buckets};
+  const auto bytes = block<std::int64_t>(bucket_bytes_spec().path, shape, first, rows.size());
+  const auto kinds = block<std::uint8_t>(bucket_kind_spec().path, shape, first, rows.size());
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    for (std::size_t b = 0; b < index_.buckets; ++b) {
+      const std::uint8_t kind = kinds[i * index_.buckets + b];
+      if (kind == kNoCollective) break;
+      if (kind >= kCollectiveNames.size())
+        throw Error(ExitCode::kBadData,
+                    fmt::format("/bucket/kind of '{}' holds {} in row {}", path_, kind, first + i));
+      rows[i].buckets.push_back({bytes[i * index_.buckets + b], static_cast<CollectiveKind>(kind)});
+    }
+  for (IterationRow& row : rows)
+    for (RankIteration& rank : row.ranks)
+      rank.buckets.resize(row.buckets.size());
+  for (const auto& field : bucket_fields()) {
+    const auto values =
+        block<double>(field.spec.path, {stored_rows_, index_.buckets, ranks()}, first, rows.size());
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      for (std::size_t r = 0; r < ranks(); ++r)
+        for (std::size_t b = 0; b < rows[i].buckets.size(); ++b)
+          field.of(rows[i].ranks[r].buckets[b]) = values[(i * index_.buckets + b) * ranks() + r];
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<RunReader> open_hdf5(const std::filesystem::path& path) {
+  return std::make_unique<Hdf5Run>(path);
+}
+
+}  // namespace gradsync

@@ -1,0 +1,176 @@
+#include "record/journal.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "record/bytes.h"
+#include "support/error.h"
+#include "support/hash.h"
+
+namespace gradsync {
+
+namespace {
+
+// As in PNG: a byte beyond ASCII and both line ends, so a transfer in text mode is noticed.
+constexpr std::array<unsigned char, 8> kMagic = {0x89, 'G', 'S', 'J', '\r', '\n', 0x1A, '\n'};
+constexpr std::size_t kFrameBytes = 8;  // length and type
+constexpr std::size_t kChecksumBytes = 4;
+
+std::uint32_t number_at(std::span<const std::byte> bytes, std::size_t offset) {
+  return ByteReader(bytes.subspan(offset)).get<std::uint32_t>();
+}
+
+std::vector<std::byte> header() {
+  ByteWriter writer;
+  for (const unsigned char byte : kMagic)
+    writer.put(byte);
+  writer.put(kJournalVersion);
+  auto bytes = writer.take();
+  ByteWriter checksum;
+  checksum.put(crc32c(bytes));
+  const auto tail = checksum.take();
+  bytes.insert(bytes.end(), tail.begin(), tail.end());
+  return bytes;
+}
+
+std::vector<std::byte> framed(RecordType type, std::span<const std::byte> payload) {
+  ByteWriter writer;
+  writer.reserve(kFrameBytes + payload.size() + kChecksumBytes);
+  writer.put(static_cast<std::uint32_t>(payload.size()));
+  writer.put(static_cast<std::uint32_t>(type));
+  auto bytes = writer.take();
+  bytes.insert(bytes.end(), payload.begin(), payload.end());
+  ByteWriter checksum;
+  checksum.put(crc32c(std::span(bytes).subspan(sizeof(std::uint32_t))));
+  const auto tail = checksum.take();
+  bytes.insert(bytes.end(), tail.begin(), tail.end());
+  return bytes;
+}
+
+}  // namespace
+
+bool looks_like_journal(std::span<const std::byte> front) {
+  return front.size() >= kMagic.size() &&
+         std::memcmp(front.data(), kMagic.data(), kMagic.size()) == 0;
+}
+
+std::filesystem::path journal_path(const std::filesystem::path& output) {
+  return output.string() + ".journal";
+}
+
+JournalWriter::JournalWriter(std::filesystem::path path)
+    : path_(std::move(path)), file_(create_file(path_)) {
+  const auto bytes = header();
+  try {
+    write_all(file_.get(), bytes, path_);
+  } catch (const Error&) {
+    ::unlink(path_.c_str());
+    throw;
+  }
+  whole_bytes_ = static_cast<std::int64_t>(bytes.size());
+}
+
+void JournalWriter::append(RecordType type, std::span<const std::byte> payload) {
+  if (payload.size() > kMaxPayloadBytes)
+    throw Error(ExitCode::kInternal, fmt::format("'{}': a record of {} bytes, at most {} fit",
+                                                 path_.string(), payload.size(), kMaxPayloadBytes));
+  if (broken_)
+    throw Error(ExitCode::kInputOutput,
+                fmt::format("cannot write '{}': an earlier write failed", path_.string()));
+  const auto bytes = framed(type, payload);
+  try {
+    write_all(file_.get(), bytes, path_);
+  } catch (const Error&) {
+    undo_partial_write();
+    throw;
+  }
+  whole_bytes_ += static_cast<std::int64_t>(bytes.size());
+}
+
+void JournalWriter::undo_partial_write() {
+  broken_ = ::ftruncate(file_.get(), whole_bytes_) != 0 ||
+            ::lseek(file_.get(), whole_bytes_, SEEK_SET) != whole_bytes_;
+}
+
+void JournalWriter::sync() {
+  if (::fdatasync(file_.get()) == 0) return;
+  // The kernel drops pages that it failed to write, so a later success would prove nothing.
+  broken_ = true;
+  throw Error(ExitCode::kInputOutput,
+              fmt::format("cannot write '{}' to disk: {}", path_.string(), errno_text()),
+              "make room on that disk, or write elsewhere with --output");
+}
+
+JournalReader::JournalReader(std::filesystem::path path)
+    : path_(std::move(path)), file_(open_for_reading(path_)) {
+  struct stat status {};
+  if (::fstat(file_.get(), &status) != 0)
+    throw Error(ExitCode::kInputOutput,
+                fmt::format("cannot examine '{}': {}", path_.string(), errno_text()));
+  file_bytes_ = status.st_size;
+  std::array<std::byte, kJournalHeaderBytes> bytes{};
+  if (!read_at(0, bytes) || !looks_like_journal(bytes) ||
+      number_at(bytes, 12) != crc32c(std::span(bytes).first(12)))
+    throw Error(
+        ExitCode::kBadData,
+        fmt::format("'{}' is not a journal: its header is short or damaged", path_.string()));
+  if (const std::uint32_t version = number_at(bytes, 8); version != kJournalVersion)
+    throw Error(ExitCode::kBadData,
+                fmt::format("journal '{}' has version {}, this program reads version {}",
+                            path_.string(), version, kJournalVersion),
+                "use the gradsync-report of the release that wrote it");
+  position_ = kJournalHeaderBytes;
+}
+
+bool JournalReader::read_at(std::int64_t offset, std::span<std::byte> buffer) const {
+  if (offset < 0 || static_cast<std::int64_t>(buffer.size()) > file_bytes_ - offset) return false;
+  while (!buffer.empty()) {
+    const ssize_t count = ::pread(file_.get(), buffer.data(), buffer.size(), offset);
+    if (count == 0) return false;
+    if (count < 0 && errno != EINTR)
+      throw Error(ExitCode::kInputOutput, fmt::format("cannot read '{}' at byte {}: {}",
+                                                      path_.string(), offset, errno_text()));
+    if (count < 0) continue;
+    buffer = buffer.subspan(static_cast<std::size_t>(count));
+    offset += count;
+  }
+  return true;
+}
+
+std::optional<JournalRecord> JournalReader::sound_record(std::int64_t offset) const {
+  std::array<std::byte, kFrameBytes> frame{};
+  if (!read_at(offset, frame)) return std::nullopt;
+  const std::size_t length = number_at(frame, 0);
+  if (length > kMaxPayloadBytes ||
+      static_cast<std::int64_t>(kFrameBytes + length + kChecksumBytes) > file_bytes_ - offset)
+    return std::nullopt;
+  std::vector<std::byte> rest(length + kChecksumBytes);
+  if (!read_at(offset + static_cast<std::int64_t>(kFrameBytes), rest)) return std::nullopt;
+  const std::uint32_t of_type = crc32c(std::span(frame).subspan(4));
+  if (number_at(rest, length) != crc32c(std::span(rest).first(length), of_type))
+    return std::nullopt;
+  rest.resize(length);
+  return JournalRecord{static_cast<RecordType>(number_at(frame, 4)), offset, std::move(rest)};
+}
+
+std::optional<JournalRecord> JournalReader::next() {
+  auto record = sound_record(position_);
+  if (record)
+    position_ += static_cast<std::int64_t>(kFrameBytes + record->payload.size() + kChecksumBytes);
+  return record;
+}
+
+JournalRecord JournalReader::at(std::int64_t offset) const {
+  if (auto record = sound_record(offset)) return *std::move(record);
+  throw Error(ExitCode::kBadData,
+              fmt::format("'{}': the record at byte {} is damaged", path_.string(), offset));
+}
+
+}  // namespace gradsync

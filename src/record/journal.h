@@ -1,0 +1,103 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "support/file.h"
+
+/// The journal: a file that is only ever appended to, in records that vouch for themselves.
+///
+///   header   8 bytes magic, u32 version, u32 CRC-32C of the 12 bytes before it
+///   record   u32 length n, u32 type, n bytes payload, u32 CRC-32C of type and payload
+///
+/// All little-endian. What the payloads hold stands in record/journal_payload.h.
+namespace gradsync {
+
+enum class RecordType : std::uint32_t {
+  kInfo = 1,          ///< RunInfo, JSON; the first record, once
+  kIteration = 2,     ///< IterationRow, binary
+  kEpoch = 3,         ///< EpochRow, JSON
+  kVerification = 4,  ///< VerificationRow, JSON
+  kEnd = 5            ///< status and time, JSON; the last record, once
+};
+
+inline constexpr std::uint32_t kJournalVersion = 1;
+inline constexpr std::size_t kJournalHeaderBytes = 16;
+/// No record is larger: a row of 4,096 ranks with 200 collectives takes 20 MiB.
+inline constexpr std::uint32_t kMaxPayloadBytes = 64U << 20;
+
+/// Whether a file begins as a journal does; `front` are its first bytes, at least 8 where it has
+/// as many.
+bool looks_like_journal(std::span<const std::byte> front);
+
+/// The journal of a run file: `<output>.journal`.
+std::filesystem::path journal_path(const std::filesystem::path& output);
+
+/// Appends records. After every failure the file ends with a whole record again, if the disk lets
+/// it; all that was appended before is kept.
+class JournalWriter {
+ public:
+  /// Makes the file (it must not exist, and a link in its place counts as existing) and writes the
+  /// header. Throws Error kCannotCreate or kInputOutput.
+  explicit JournalWriter(std::filesystem::path path);
+
+  /// Appends one record in one write. Throws Error kInputOutput if the disk does not take it, or if
+  /// an earlier failure could not be undone; kInternal if it is larger than kMaxPayloadBytes.
+  void append(RecordType type, std::span<const std::byte> payload);
+
+  /// fdatasync. Throws Error kInputOutput; what was appended since the last one may then be lost.
+  void sync();
+
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  void undo_partial_write();
+
+  std::filesystem::path path_;
+  UniqueFd file_;
+  std::int64_t whole_bytes_ = 0;
+  bool broken_ = false;
+};
+
+struct JournalRecord {
+  RecordType type{};
+  std::int64_t offset = 0;  ///< where the record begins in the file
+  std::vector<std::byte> payload;
+};
+
+/// Reads records from the front. A record that is short, fails its CRC or has an absurd length ends
+/// the reading, as the end of the file does: that is what a killed writer leaves.
+class JournalReader {
+ public:
+  /// Throws Error: kNoInput if the file is missing, kBadData if it has no whole, sound header or is
+  /// of a newer version.
+  explicit JournalReader(std::filesystem::path path);
+
+  /// The next sound record, or nothing. Throws Error kInputOutput if the disk fails.
+  std::optional<JournalRecord> next();
+
+  /// The record at `offset` of an earlier one. Throws Error kBadData if it is not sound (any more).
+  JournalRecord at(std::int64_t offset) const;
+
+  /// Bytes behind the last sound record, once `next` has returned nothing.
+  std::int64_t left_out_bytes() const { return file_bytes_ - position_; }
+
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::optional<JournalRecord> sound_record(std::int64_t offset) const;
+  /// Fills `buffer` from `offset`; false if the file ends before.
+  bool read_at(std::int64_t offset, std::span<std::byte> buffer) const;
+
+  std::filesystem::path path_;
+  UniqueFd file_;
+  std::int64_t file_bytes_ = 0;  ///< when it was opened: a running job may append more
+  std::int64_t position_ = 0;
+};
+
+}  // namespace gradsync

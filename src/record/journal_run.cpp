@@ -1,0 +1,176 @@
+#include "record/journal_run.h"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "record/journal.h"
+#include "record/journal_payload.h"
+#include "support/error.h"
+
+namespace gradsync {
+
+namespace {
+
+class JournalRun : public RunReader {
+ public:
+  explicit JournalRun(const std::filesystem::path& path) : journal_(path) {
+    read_info();
+    bool usable = true;
+    while (usable) {
+      const auto record = journal_.next();
+      if (!record) break;
+      usable = take(*record);
+      if (!usable) remark_unusable(record->offset);
+    }
+    if (usable && journal_.left_out_bytes() > 0) remark_left_out();
+  }
+
+  const RunInfo& info() const override { return info_; }
+  RunStatus status() const override { return end_.status; }
+  const std::string& finished() const override { return end_.finished; }
+  const std::vector<std::string>& remarks() const override { return remarks_; }
+  std::size_t iterations() const override { return offsets_.size(); }
+  std::size_t ranks() const override { return info_.topology.size(); }
+  const IterationIndex& index() const override { return index_; }
+  const std::vector<EpochRow>& epochs() const override { return epochs_; }
+  const std::vector<VerificationRow>& verification() const override { return verification_; }
+
+  Matrix time(Phase phase) override {
+    return matrix([phase](const RankIteration& rank) { return rank[phase]; });
+  }
+  Matrix begin() override {
+    return matrix([](const RankIteration& rank) { return rank.begin_s; });
+  }
+  Matrix loss() override {
+    return matrix([](const RankIteration& rank) { return rank.loss; });
+  }
+  Matrix correct() override {
+    return matrix([](const RankIteration& rank) { return static_cast<double>(rank.correct); });
+  }
+  Matrix traffic(Traffic category) override {
+    const auto which = static_cast<std::size_t>(category);
+    return matrix([which](const RankIteration& rank) {
+      return static_cast<double>(rank.traffic_bytes[which]);
+    });
+  }
+
+  std::vector<IterationRow> rows(std::size_t first, std::size_t count) override {
+    require_rows(first, count);
+    std::vector<IterationRow> result;
+    for (std::size_t row = first; row < first + count; ++row)
+      result.push_back(row_at(row));
+    return result;
+  }
+
+ private:
+  void read_info() {
+    const auto record = journal_.next();
+    auto info =
+        record && record->type == RecordType::kInfo ? decode_info(record->payload) : std::nullopt;
+    if (!info || info->topology.empty())
+      throw Error(ExitCode::kBadData,
+                  fmt::format("journal '{}': the record that describes the run is short or damaged",
+                              journal_.path().string()),
+                  "the job ended before its first iteration: remove the journal, run it again");
+    info_ = *std::move(info);
+  }
+
+  /// False for a record whose checksum holds but that makes no sense.
+  bool take(const JournalRecord& record) {
+    switch (record.type) {
+      case RecordType::kInfo:
+        return false;
+      case RecordType::kIteration:
+        return take_iteration(record);
+      case RecordType::kEpoch:
+        return take_epoch(record);
+      case RecordType::kVerification:
+        return append(verification_, decode_verification(record.payload));
+      case RecordType::kEnd:
+        return assign(end_, decode_end(record.payload));
+    }
+    return true;  // a kind of record that a later release added
+  }
+
+  bool take_iteration(const JournalRecord& record) {
+    const auto row = decode_iteration(record.payload);
+    if (!row || row->ranks.size() != ranks()) return false;
+    offsets_.push_back(record.offset);
+    index_.iteration.push_back(row->iteration);
+    index_.epoch.push_back(row->epoch);
+    index_.step.push_back(row->step);
+    index_.samples.push_back(row->samples);
+    index_.learning_rate.push_back(row->learning_rate);
+    index_.warmup.push_back(row->warmup);
+    index_.buckets = std::max(index_.buckets, row->buckets.size());
+    return true;
+  }
+
+  bool take_epoch(const JournalRecord& record) {
+    auto row = decode_epoch(record.payload);
+    return row && row->ranks.size() == ranks() && append(epochs_, std::move(row));
+  }
+
+  template <typename Row>
+  static bool append(std::vector<Row>& rows, std::optional<Row> row) {
+    if (row) rows.push_back(*std::move(row));
+    return row.has_value();
+  }
+
+  template <typename Value>
+  static bool assign(Value& target, std::optional<Value> value) {
+    if (value) target = *std::move(value);
+    return value.has_value();
+  }
+
+  void remark_left_out() {
+    remarks_.push_back(fmt::format(
+        "journal: {} bytes at the end are not a whole record, left out; {} iterations read",
+        journal_.left_out_bytes(), iterations()));
+  }
+
+  void remark_unusable(std::int64_t offset) {
+    remarks_.push_back(fmt::format(
+        "journal: the record at byte {} does not fit this run, left out with all after it; {} "
+        "iterations read",
+        offset, iterations()));
+  }
+
+  IterationRow row_at(std::size_t row) const {
+    auto decoded = decode_iteration(journal_.at(offsets_[row]).payload);
+    if (!decoded || decoded->ranks.size() != ranks())
+      throw Error(ExitCode::kBadData,
+                  fmt::format("journal '{}': iteration {} changed while it was read",
+                              journal_.path().string(), row));
+    return *std::move(decoded);
+  }
+
+  Matrix matrix(const std::function<double(const RankIteration&)>& value) const {
+    Matrix result{iterations(), ranks(), {}};
+    result.values.reserve(result.rows * result.columns);
+    for (std::size_t row = 0; row < result.rows; ++row)
+      for (const RankIteration& rank : row_at(row).ranks)
+        result.values.push_back(value(rank));
+    return result;
+  }
+
+  JournalReader journal_;
+  RunInfo info_;
+  RunEnd end_;
+  IterationIndex index_;
+  std::vector<std::int64_t> offsets_;
+  std::vector<EpochRow> epochs_;
+  std::vector<VerificationRow> verification_;
+  std::vector<std::string> remarks_;
+};
+
+}  // namespace
+
+std::unique_ptr<RunReader> open_journal(const std::filesystem::path& path) {
+  return std::make_unique<JournalRun>(path);
+}
+
+}  // namespace gradsync

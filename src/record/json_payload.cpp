@@ -1,0 +1,196 @@
+#include <algorithm>
+#include <cmath>
+
+#include <nlohmann/json.hpp>
+
+#include "record/journal_payload.h"
+
+namespace gradsync {
+
+namespace {
+
+using nlohmann::json;
+
+json number(double value) {
+  if (std::isnan(value)) return nullptr;
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  return value;
+}
+
+double to_number(const json& value) {
+  if (value.is_null()) return kNotMeasured;
+  if (value.is_number()) return value.get<double>();
+  const double infinity = std::numeric_limits<double>::infinity();
+  return value.get<std::string>() == "inf" ? infinity : -infinity;
+}
+
+// What a host name or a variable holds need not be UTF-8; a record must not fail for that.
+std::vector<std::byte> to_bytes(const json& object) {
+  const std::string text = object.dump(-1, ' ', false, json::error_handler_t::replace);
+  const auto* begin = reinterpret_cast<const std::byte*>(text.data());
+  return {begin, begin + text.size()};
+}
+
+/// Calls `read` with the parsed object; nothing if it is not JSON or lacks something.
+template <typename Result>
+std::optional<Result> parsed(std::span<const std::byte> payload, Result (*read)(const json&)) {
+  const auto* begin = reinterpret_cast<const char*>(payload.data());
+  try {
+    return read(json::parse(begin, begin + payload.size()));
+  } catch (const json::exception&) {
+    return std::nullopt;
+  }
+}
+
+json place_json(const RankPlace& place) {
+  return {{"rank", place.rank},
+          {"local_rank", place.local_rank},
+          {"host", place.host},
+          {"device", place.device},
+          {"device_uuid", place.device_uuid},
+          {"affinity", place.affinity},
+          {"threads", place.threads},
+          {"clock_offset_s", number(place.clock_offset_s)},
+          {"clock_uncertainty_s", number(place.clock_uncertainty_s)}};
+}
+
+RankPlace read_place(const json& object) {
+  RankPlace place;
+  object.at("rank").get_to(place.rank);
+  object.at("local_rank").get_to(place.local_rank);
+  object.at("host").get_to(place.host);
+  object.at("device").get_to(place.device);
+  object.at("device_uuid").get_to(place.device_uuid);
+  object.at("affinity").get_to(place.affinity);
+  object.at("threads").get_to(place.threads);
+  place.clock_offset_s = to_number(object.at("clock_offset_s"));
+  place.clock_uncertainty_s = to_number(object.at("clock_uncertainty_s"));
+  return place;
+}
+
+RunInfo read_info(const json& object) {
+  RunInfo info;
+  object.at("run_id").get_to(info.run_id);
+  object.at("created").get_to(info.created);
+  object.at("command_line").get_to(info.command_line);
+  for (const json& entry : object.at("config"))
+    info.config.push_back({entry.at("name").get<std::string>(),
+                           entry.at("value").get<std::string>(),
+                           entry.at("source").get<std::string>()});
+  for (const json& entry : object.at("provenance"))
+    info.provenance.push_back(
+        {entry.at("name").get<std::string>(), entry.at("value").get<std::string>()});
+  for (const json& entry : object.at("topology"))
+    info.topology.push_back(read_place(entry));
+  return info;
+}
+
+json rank_json(const RankEpoch& rank) {
+  return {{"train_loss", number(rank.train_loss)},
+          {"train_accuracy", number(rank.train_accuracy)},
+          {"test_loss", number(rank.test_loss)},
+          {"test_accuracy", number(rank.test_accuracy)},
+          {"training_time_s", number(rank.training_time_s)},
+          {"running_time_s", number(rank.running_time_s)},
+          {"evaluation_time_s", number(rank.evaluation_time_s)}};
+}
+
+RankEpoch read_rank(const json& object) {
+  RankEpoch rank;
+  rank.train_loss = to_number(object.at("train_loss"));
+  rank.train_accuracy = to_number(object.at("train_accuracy"));
+  rank.test_loss = to_number(object.at("test_loss"));
+  rank.test_accuracy = to_number(object.at("test_accuracy"));
+  rank.training_time_s = to_number(object.at("training_time_s"));
+  rank.running_time_s = to_number(object.at("running_time_s"));
+  rank.evaluation_time_s = to_number(object.at("evaluation_time_s"));
+  return rank;
+}
+
+EpochRow read_epoch(const json& object) {
+  EpochRow row;
+  object.at("epoch").get_to(row.epoch);
+  object.at("iterations").get_to(row.iterations);
+  object.at("order_digest").get_to(row.order_digest);
+  for (const json& rank : object.at("ranks"))
+    row.ranks.push_back(read_rank(rank));
+  return row;
+}
+
+VerificationRow read_verification(const json& object) {
+  VerificationRow row;
+  object.at("mode").get_to(row.mode);
+  object.at("passed").get_to(row.passed);
+  object.at("ranks_equal").get_to(row.ranks_equal);
+  row.difference = to_number(object.at("difference"));
+  row.tolerance = to_number(object.at("tolerance"));
+  object.at("parameter_hash").get_to(row.parameter_hash);
+  return row;
+}
+
+RunEnd read_end(const json& object) {
+  return {parse_status(object.at("status").get<std::string>()).value_or(RunStatus::kRunning),
+          object.at("finished").get<std::string>()};
+}
+
+}  // namespace
+
+std::vector<std::byte> encode(const RunInfo& info) {
+  json config = json::array();
+  for (const ConfigEntry& entry : info.config)
+    config.push_back({{"name", entry.name}, {"value", entry.value}, {"source", entry.source}});
+  json provenance = json::array();
+  for (const NamedText& entry : info.provenance)
+    provenance.push_back({{"name", entry.name}, {"value", entry.value}});
+  json topology = json::array();
+  for (const RankPlace& place : info.topology)
+    topology.push_back(place_json(place));
+  return to_bytes({{"schema", kRunSchema},
+                   {"run_id", info.run_id},
+                   {"created", info.created},
+                   {"command_line", info.command_line},
+                   {"config", config},
+                   {"provenance", provenance},
+                   {"topology", topology}});
+}
+
+std::vector<std::byte> encode(const EpochRow& row) {
+  json ranks = json::array();
+  for (const RankEpoch& rank : row.ranks)
+    ranks.push_back(rank_json(rank));
+  return to_bytes({{"epoch", row.epoch},
+                   {"iterations", row.iterations},
+                   {"order_digest", row.order_digest},
+                   {"ranks", ranks}});
+}
+
+std::vector<std::byte> encode(const VerificationRow& row) {
+  return to_bytes({{"mode", row.mode},
+                   {"passed", row.passed},
+                   {"ranks_equal", row.ranks_equal},
+                   {"difference", number(row.difference)},
+                   {"tolerance", number(row.tolerance)},
+                   {"parameter_hash", row.parameter_hash}});
+}
+
+std::vector<std::byte> encode(const RunEnd& end) {
+  return to_bytes({{"status", status_name(end.status)}, {"finished", end.finished}});
+}
+
+std::optional<RunInfo> decode_info(std::span<const std::byte> payload) {
+  return parsed(payload, read_info);
+}
+
+std::optional<EpochRow> decode_epoch(std::span<const std::byte> payload) {
+  return parsed(payload, read_epoch);
+}
+
+std::optional<VerificationRow> decode_verification(std::span<const std::byte> payload) {
+  return parsed(payload, read_verification);
+}
+
+std::optional<RunEnd> decode_end(std::span<const std::byte> payload) {
+  return parsed(payload, read_end);
+}
+
+}  // namespace gradsync

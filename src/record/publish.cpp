@@ -1,0 +1,103 @@
+#include "record/publish.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+
+#include <fmt/format.h>
+
+#include "record/hdf5_reader.h"
+#include "record/hdf5_writer.h"
+#include "record/journal_payload.h"
+#include "support/error.h"
+#include "support/file.h"
+
+namespace gradsync {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Removes a file when it goes, unless it was given away.
+class Temporary {
+ public:
+  explicit Temporary(fs::path path) : path_(std::move(path)) {}
+  ~Temporary() {
+    if (!path_.empty()) ::unlink(path_.c_str());
+  }
+  Temporary(const Temporary&) = delete;
+  Temporary& operator=(const Temporary&) = delete;
+  const fs::path& path() const { return path_; }
+  void keep() { path_.clear(); }
+
+ private:
+  fs::path path_;
+};
+
+void sync_file(const fs::path& path) {
+  UniqueFd file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  if (!file)
+    throw Error(ExitCode::kInputOutput,
+                fmt::format("cannot open '{}': {}", path.string(), errno_text()));
+  close_file(std::move(file), path);
+}
+
+[[noreturn]] void differs(const std::string& what) {
+  throw Error(ExitCode::kInputOutput,
+              fmt::format("the run file, read back, differs from the journal in {}", what),
+              "check the disk; the journal is kept and gradsync-report reads it");
+}
+
+// Encoded, so that every field counts and NaN equals NaN.
+template <typename Row>
+void require_same(const std::vector<Row>& expected, const std::vector<Row>& found,
+                  const std::string& what) {
+  const auto same = [](const Row& a, const Row& b) { return encode(a) == encode(b); };
+  if (!std::equal(expected.begin(), expected.end(), found.begin(), found.end(), same))
+    differs(what);
+}
+
+}  // namespace
+
+void require_same_run(RunReader& expected, RunReader& found) {
+  if (encode(expected.info()) != encode(found.info())) differs("what describes the run");
+  if (expected.status() != found.status() || expected.finished() != found.finished())
+    differs("its end");
+  if (expected.iterations() != found.iterations()) differs("the number of iterations");
+  require_same(expected.epochs(), found.epochs(), "its epochs");
+  require_same(expected.verification(), found.verification(), "its verification");
+  const std::size_t block = rows_per_block(expected.ranks(), expected.index().buckets);
+  for (std::size_t first = 0; first < expected.iterations(); first += block) {
+    const std::size_t count = std::min(block, expected.iterations() - first);
+    require_same(expected.rows(first, count), found.rows(first, count),
+                 fmt::format("iterations {} to {}", first, first + count - 1));
+  }
+}
+
+void rename_to_new(const fs::path& from, const fs::path& to) {
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return;
+  // Some network file systems know no RENAME_NOREPLACE; a hard link refuses existing names too.
+  if ((errno == EINVAL || errno == ENOSYS) && ::link(from.c_str(), to.c_str()) == 0) {
+    ::unlink(from.c_str());
+    return;
+  }
+  throw Error(
+      ExitCode::kCannotCreate,
+      fmt::format("cannot give the finished file the name '{}': {}", to.string(), errno_text()),
+      "choose another --output; the journal holds the whole run");
+}
+
+void publish_run(RunReader& run, const fs::path& output) {
+  Temporary temporary(output.string() + ".tmp-" + random_suffix());
+  write_hdf5(run, temporary.path());
+  sync_file(temporary.path());
+  require_same_run(run, *open_hdf5(temporary.path()));
+  rename_to_new(temporary.path(), output);
+  temporary.keep();
+  sync_folder(folder_of(output));
+}
+
+}  // namespace gradsync

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <filesystem>
+
+#include "record/reader.h"
+
+namespace gradsync {
+
+/// Makes the run file `output` from `run`: a temporary file in the same folder, read back and
+/// compared with `run` in every field, fsync, then the name, which must not exist, then fsync of
+/// the folder. Throws Error kCannotCreate or kInputOutput; no temporary and no half-written file
+/// remains then.
+void publish_run(RunReader& run, const std::filesystem::path& output);
+
+/// Gives `from` the name `to` unless something has that name. Throws Error kCannotCreate.
+void rename_to_new(const std::filesystem::path& from, const std::filesystem::path& to);
+
+/// Throws Error kInputOutput naming the first difference between two readers of one run.
+void require_same_run(RunReader& expected, RunReader& found);
+
+}  // namespace gradsync

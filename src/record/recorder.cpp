@@ -1,0 +1,120 @@
+#include "record/recorder.h"
+
+#include <unistd.h>
+
+#include <ctime>
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include "record/journal.h"
+#include "record/journal_payload.h"
+#include "record/journal_run.h"
+#include "record/publish.h"
+#include "support/error.h"
+#include "support/file.h"
+#include "timing/clock.h"
+
+namespace gradsync {
+
+namespace {
+
+constexpr double kSyncInterval_s = 1;
+
+std::string current_time_utc() {
+  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+}
+
+std::filesystem::path free_path(std::filesystem::path output) {
+  if (std::filesystem::exists(std::filesystem::symlink_status(output)))
+    throw Error(ExitCode::kCannotCreate, fmt::format("'{}' exists", output.string()),
+                "choose another --output; a run file is never overwritten");
+  return output;
+}
+
+JournalWriter new_journal(const std::filesystem::path& path) {
+  if (std::filesystem::exists(std::filesystem::symlink_status(path)))
+    throw Error(ExitCode::kCannotCreate,
+                fmt::format("'{}' exists: a job writes it now, or was killed", path.string()),
+                "choose another --output, or read it with gradsync-report and remove it");
+  return JournalWriter(path);
+}
+
+}  // namespace
+
+struct Recorder::State {
+  State(std::filesystem::path output_path, const RunInfo& info)
+      : output(free_path(std::move(output_path))),
+        ranks(info.topology.size()),
+        journal(new_journal(journal_path(output))) {}
+
+  void append(RecordType type, const std::vector<std::byte>& payload) {
+    journal.append(type, payload);
+    written += type == RecordType::kIteration ? 1 : 0;
+    if (since_sync.elapsed_s() >= kSyncInterval_s) sync();
+  }
+
+  void sync() {
+    journal.sync();
+    acknowledged = written;
+    since_sync.restart_s();
+  }
+
+  std::filesystem::path output;
+  std::size_t ranks;
+  JournalWriter journal;
+  Stopwatch since_sync;
+  std::int64_t written = 0;
+  std::int64_t acknowledged = 0;
+};
+
+Recorder::Recorder(std::filesystem::path output, const RunInfo& info) {
+  require_recordable(info);
+  state_ = std::make_unique<State>(std::move(output), info);
+  try {
+    state_->journal.append(RecordType::kInfo, encode(info));
+    state_->sync();
+    sync_folder(folder_of(state_->output));
+  } catch (...) {
+    // A journal that does not even say which run it is helps nobody and blocks the next attempt.
+    ::unlink(state_->journal.path().c_str());
+    throw;
+  }
+}
+
+Recorder::~Recorder() = default;
+
+void Recorder::add(const IterationRow& row) {
+  require_recordable(row, state_->ranks);
+  state_->append(RecordType::kIteration, encode(row));
+}
+
+void Recorder::add(const EpochRow& row) {
+  require_recordable(row, state_->ranks);
+  state_->append(RecordType::kEpoch, encode(row));
+}
+
+void Recorder::add(const VerificationRow& row) {
+  state_->append(RecordType::kVerification, encode(row));
+}
+
+void Recorder::sync() {
+  state_->sync();
+}
+
+std::int64_t Recorder::acknowledged() const {
+  return state_->acknowledged;
+}
+
+void Recorder::finish(RunStatus status) {
+  state_->journal.append(RecordType::kEnd, encode(RunEnd{status, current_time_utc()}));
+  state_->sync();
+  const auto& journal = state_->journal.path();
+  publish_run(*open_journal(journal), state_->output);
+  if (::unlink(journal.c_str()) != 0)
+    throw Error(ExitCode::kInputOutput,
+                fmt::format("cannot remove '{}': {}", journal.string(), errno_text()),
+                "the run file is complete; remove the journal by hand");
+}
+
+}  // namespace gradsync

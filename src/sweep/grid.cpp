@@ -1,0 +1,221 @@
+#include "sweep/grid.h"
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <set>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "support/error.h"
+#include "support/hash.h"
+#include "support/options.h"
+#include "train/options.h"
+
+namespace gradsync {
+
+namespace {
+
+constexpr std::size_t kMaxCells = 100'000;
+
+// Marks of values in cell names; where there is none the key itself stands before the value.
+const std::map<std::string, std::string> kMarks = {
+    {"batch-per-rank", "b"}, {"batch-global", "g"}, {"accumulate", "k"}, {"precision", ""},
+    {"layout", ""},          {"granularity", ""},   {"seed", "seed"},    {"lr", "lr"},
+};
+
+using Choice = std::map<std::string, std::string>;  // key -> value, `ranks` included
+
+const Axis* find_axis(const Job& job, const std::string& key) {
+  for (const auto& axis : job.axes)
+    if (axis.key == key) return &axis;
+  return nullptr;
+}
+
+std::size_t count_combinations(const Job& job) {
+  std::size_t count = static_cast<std::size_t>(job.repeats);
+  for (const auto& axis : job.axes) {
+    count *= axis.values.size();
+    if (count > kMaxCells)
+      throw Error(ExitCode::kUsage,
+                  fmt::format("{}: the grid has more than {} cells", axis.where, kMaxCells),
+                  "shorten its axes");
+  }
+  return count;
+}
+
+// The number of a combination, read in the mixed base of the axes; the last one is the lowest
+// digit.
+Choice combination(const Job& job, std::size_t number) {
+  Choice choice;
+  for (auto axis = job.axes.rbegin(); axis != job.axes.rend(); ++axis) {
+    choice[axis->key] = axis->values[number % axis->values.size()];
+    number /= axis->values.size();
+  }
+  return choice;
+}
+
+std::string value_of(const Choice& choice, const OptionSpec& spec) {
+  const auto found = choice.find(spec.name);
+  return found == choice.end() ? spec.default_value : found->second;
+}
+
+bool meets(const Choice& choice, const Exclusion::Condition& condition) {
+  static const OptionTable table = train_option_table();
+  std::string value = condition.key == "ranks" ? choice.at("ranks") : "";
+  for (const auto& spec : table)
+    if (spec.name == condition.key) value = value_of(choice, spec);
+  return std::find(condition.values.begin(), condition.values.end(), value) !=
+         condition.values.end();
+}
+
+bool meets(const Choice& choice, const Exclusion& exclusion) {
+  return std::all_of(exclusion.conditions.begin(), exclusion.conditions.end(),
+                     [&](const auto& condition) { return meets(choice, condition); });
+}
+
+std::string as_file_name(std::string text) {
+  for (char& c : text) {
+    const bool fits =
+        std::isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '+' || c == '-';
+    if (!fits) c = '_';
+  }
+  return text;
+}
+
+std::string mark_of(const std::string& key) {
+  const auto mark = kMarks.find(key);
+  return mark == kMarks.end() ? key + "-" : mark->second;
+}
+
+// The order of the marks is that of --help, so a name does not depend on the order of the lines.
+std::string cell_name(const Job& job, const Choice& choice, std::int64_t repeat) {
+  const OptionTable table = train_option_table();
+  std::map<std::string, std::string> fixed;
+  std::string varying;
+  for (const auto& spec : table) {
+    fixed[spec.name] = value_of(choice, spec);
+    const Axis* axis = find_axis(job, spec.name);
+    const bool named = spec.name == "model" || spec.name == "sync";
+    if (axis != nullptr && axis->values.size() > 1 && !named)
+      varying += "-" + mark_of(spec.name) + choice.at(spec.name);
+  }
+  if (job.repeats > 1) varying += fmt::format("-x{}", repeat);
+  return as_file_name(
+      fmt::format("{}-{}-r{}{}", fixed["model"], fixed["sync"], choice.at("ranks"), varying));
+}
+
+// The trainer's own checks, with the job file's lines in the messages.
+void check_cell(const Job& job, const Cell& cell) {
+  OptionValues values;
+  for (const auto& spec : train_option_table())
+    values[spec.name] = {spec.default_value, "default", "default"};
+  for (const auto& [key, value] : cell.options)
+    values[key] = {value, "job file", find_axis(job, key)->where};
+  TrainOptions options = train_options(values);
+  try {
+    resolve_batch(options, cell.ranks);
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("cell {}: {}", cell.name, error.what()),
+                "change the batch or the ranks, or `exclude` the cell");
+  }
+}
+
+Cell make_cell(const Job& job, const Choice& choice, std::int64_t repeat) {
+  Cell cell{cell_name(job, choice, repeat), std::stoll(choice.at("ranks")), repeat, {}};
+  for (const auto& spec : train_option_table())
+    if (const auto found = choice.find(spec.name); found != choice.end())
+      cell.options.emplace_back(found->first, found->second);
+  check_cell(job, cell);
+  return cell;
+}
+
+// std::shuffle differs between standard libraries; a recorded seed must not.
+void shuffle(std::vector<Cell>& cells, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  for (std::size_t left = cells.size(); left > 1; --left)
+    std::swap(cells[left - 1], cells[random() % left]);
+}
+
+// Values that differ only in characters a file name cannot hold.
+void make_names_unique(std::vector<Cell>& cells) {
+  std::set<std::string> taken;
+  for (auto& cell : cells) {
+    const std::string name = cell.name;
+    for (int number = 2; !taken.insert(cell.name).second; ++number)
+      cell.name = fmt::format("{}_{}", name, number);
+  }
+}
+
+// Remembers which exclusions left something out.
+class Exclusions {
+ public:
+  explicit Exclusions(const Job& job) : job_(job), used_(job.exclusions.size(), false) {}
+
+  bool leaves_out(const Choice& choice) {
+    bool out = false;
+    for (std::size_t i = 0; i < used_.size(); ++i) {
+      if (!meets(choice, job_.exclusions[i])) continue;
+      used_[i] = out = true;
+    }
+    return out;
+  }
+
+  std::vector<std::string> remarks() const {
+    std::vector<std::string> list;
+    for (std::size_t i = 0; i < used_.size(); ++i)
+      if (!used_[i])
+        list.push_back(fmt::format("{}: exclude = {} leaves nothing out", job_.exclusions[i].where,
+                                   job_.exclusions[i].text));
+    return list;
+  }
+
+ private:
+  const Job& job_;
+  std::vector<bool> used_;
+};
+
+}  // namespace
+
+Grid expand(const Job& job) {
+  Grid grid;
+  Exclusions exclusions(job);
+  const auto repeats = static_cast<std::size_t>(job.repeats);
+  const std::size_t combinations = count_combinations(job) / repeats;
+  for (std::size_t number = 0; number < combinations; ++number) {
+    const Choice choice = combination(job, number);
+    if (exclusions.leaves_out(choice)) continue;
+    for (std::int64_t repeat = 1; repeat <= job.repeats; ++repeat)
+      grid.cells.push_back(make_cell(job, choice, repeat));
+  }
+  if (grid.cells.empty())
+    throw Error(ExitCode::kUsage, fmt::format("{}: the exclusions leave no cell", job.name),
+                "remove an `exclude` line");
+  make_names_unique(grid.cells);
+  if (job.order == CellOrder::kRandom) shuffle(grid.cells, job.order_seed);
+  grid.remarks = exclusions.remarks();
+  return grid;
+}
+
+nlohmann::json grid_content(const Job& job) {
+  nlohmann::json settings = nlohmann::json::object();
+  for (const auto& axis : job.axes)
+    settings[axis.key] = axis.values;
+  std::vector<std::string> exclusions;
+  for (const auto& exclusion : job.exclusions)
+    exclusions.push_back(exclusion.text);
+  return {{"settings", settings},
+          {"repeats", job.repeats},
+          {"exclude", exclusions},
+          {"mpirun_options", job.mpirun_options}};
+}
+
+std::string grid_digest(const nlohmann::json& content) {
+  Sha256 digest;
+  // A path need not be UTF-8; it must not end the sweep here.
+  digest.update(content.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  return digest.hex();
+}
+
+}  // namespace gradsync

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "sweep/job_file.h"
+
+namespace gradsync {
+
+/// One run of a grid.
+struct Cell {
+  /// model-sync-r<ranks>, then what else varies: "vgg11-ddp-r4-b64-x1". Unique in the grid, and a
+  /// file name.
+  std::string name;
+  std::int64_t ranks = 1;
+  std::int64_t repeat = 1;                                   ///< from 1
+  std::vector<std::pair<std::string, std::string>> options;  ///< of the trainer, without `output`
+};
+
+struct Grid {
+  std::vector<Cell> cells;           ///< in the order in which they run
+  std::vector<std::string> remarks;  ///< exclusions that leave nothing out
+};
+
+/// All combinations of the job's values without the excluded ones, each checked as the trainer
+/// would check it. Without `order = random` the last axis varies fastest, repeats fastest of all.
+/// Throws Error kUsage if nothing is left, if there are more than 100,000, or if a cell is
+/// impossible.
+Grid expand(const Job& job);
+
+/// What makes a grid this grid and no other: {"settings": {key: [values]}, "repeats", "exclude",
+/// "mpirun_options"}. The order of cells, the folder and the report's options do not count.
+nlohmann::json grid_content(const Job& job);
+
+/// SHA-256 of the content.
+std::string grid_digest(const nlohmann::json& content);
+
+}  // namespace gradsync

@@ -1,0 +1,219 @@
+#include "sweep/job_file.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <limits>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "support/error.h"
+#include "support/options.h"
+#include "train/options.h"
+
+namespace gradsync {
+
+namespace {
+
+constexpr std::int64_t kMaxRanks = 1'000'000, kMaxRepeats = 1000;
+
+std::vector<std::string> trainer_keys() {
+  std::vector<std::string> keys = option_names(train_option_table());
+  std::erase(keys, "output");
+  return keys;
+}
+
+bool contains(const std::vector<std::string>& list, const std::string& value) {
+  return std::find(list.begin(), list.end(), value) != list.end();
+}
+
+[[noreturn]] void refuse(const KeyValue& entry, const std::string& why,
+                         const std::string& fix = {}) {
+  throw Error(ExitCode::kUsage, fmt::format("{}: {}: {}", entry.where, entry.key, why), fix);
+}
+
+void require_known(const KeyValue& entry) {
+  if (contains(trainer_keys(), entry.key) || contains(job_keys(), entry.key)) return;
+  if (entry.key == "output")
+    refuse(entry, "the sweep names the run files itself",
+           "give the folder with `results = FOLDER`");
+  std::vector<std::string> known = trainer_keys();
+  known.insert(known.end(), job_keys().begin(), job_keys().end());
+  throw Error(
+      ExitCode::kUsage,
+      fmt::format("{}: {} is not a key of a job file{}", entry.where, entry.key,
+                  did_you_mean(entry.key, known)),
+      "the keys are the options of `gradsync-train --help` and those of `gradsync-sweep --help`");
+}
+
+// The values of an axis or a condition.
+std::vector<std::string> list_of(const KeyValue& entry) {
+  const auto values = entry.quoted ? std::vector{entry.value} : split_list(entry.value, ',');
+  std::set<std::string> seen;
+  for (const auto& value : values) {
+    if (value.empty())
+      refuse(entry, values.size() == 1 ? "there is no value" : "a value of the list is empty",
+             "give at least one value, or remove the line");
+    if (!seen.insert(value).second)
+      refuse(entry, fmt::format("{} stands twice in the list", value));
+  }
+  return values;
+}
+
+std::int64_t integer(const KeyValue& entry, const std::string& text, std::int64_t low,
+                     std::int64_t high) {
+  const std::string range = fmt::format("give a whole number from {} to {}", low, high);
+  std::int64_t value = 0;
+  try {
+    value = parse_integer(text);
+  } catch (const Error& error) {
+    refuse(entry, error.what(), range);
+  }
+  if (value < low || value > high)
+    refuse(entry, fmt::format("\"{}\" is out of range", text), range);
+  return value;
+}
+
+Axis axis_of(const KeyValue& entry) {
+  Axis axis{entry.key, list_of(entry), entry.where};
+  if (entry.key != "ranks") return axis;
+  for (auto& value : axis.values)
+    value = std::to_string(integer(entry, value, 1, kMaxRanks));
+  return axis;
+}
+
+Exclusion::Condition condition_of(const KeyValue& entry, const std::string& text) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string::npos)
+    refuse(entry, fmt::format("\"{}\" has no =", text), "write it as: exclude = ranks=1 sync=ddp");
+  const std::string key = text.substr(0, equals);
+  std::vector<std::string> known = trainer_keys();
+  known.push_back("ranks");
+  if (!contains(known, key))
+    refuse(entry, fmt::format("{} is not an axis{}", key, did_you_mean(key, known)));
+  return {key, list_of({entry.key, text.substr(equals + 1), entry.where, false})};
+}
+
+std::vector<std::string> words(const std::string& text) {
+  std::vector<std::string> list = split_list(text, ' ');
+  std::erase(list, "");
+  return list;
+}
+
+Exclusion exclusion_of(const KeyValue& entry) {
+  Exclusion exclusion{{}, entry.value, entry.where};
+  for (const auto& text : words(entry.value))
+    exclusion.conditions.push_back(condition_of(entry, text));
+  if (exclusion.conditions.empty())
+    refuse(entry, "there is no condition", "write it as: exclude = ranks=1 sync=ddp");
+  return exclusion;
+}
+
+CellOrder order_of(const KeyValue& entry) {
+  if (entry.value == "as-written") return CellOrder::kAsWritten;
+  if (entry.value == "random") return CellOrder::kRandom;
+  refuse(entry, fmt::format("\"{}\" is not an order", entry.value), "give as-written or random");
+}
+
+std::string name_of(const KeyValue& entry) {
+  const auto fits = [](unsigned char c) {
+    return std::isalnum(c) || c == '.' || c == '_' || c == '-';
+  };
+  const std::string& name = entry.value;
+  if (!name.empty() && name[0] != '.' && std::all_of(name.begin(), name.end(), fits)) return name;
+  refuse(entry, fmt::format("\"{}\" is not a name", name), "use letters, digits, '.', '_' and '-'");
+}
+
+std::filesystem::path folder_in(const KeyValue& entry) {
+  if (entry.value.empty()) refuse(entry, "the folder has no name");
+  return entry.value;
+}
+
+void read_job_key(const KeyValue& entry, Job& job) {
+  constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
+  if (entry.key == "name") job.name = name_of(entry);
+  if (entry.key == "repeats") job.repeats = integer(entry, entry.value, 1, kMaxRepeats);
+  if (entry.key == "exclude") job.exclusions.push_back(exclusion_of(entry));
+  if (entry.key == "order") job.order = order_of(entry);
+  if (entry.key == "order-seed")
+    job.order_seed = static_cast<std::uint64_t>(integer(entry, entry.value, 0, kMax));
+  if (entry.key == "results") job.results = folder_in(entry);
+  if (entry.key == "mpirun-options") job.mpirun_options = words(entry.value);
+  if (entry.key == "report-options") job.report_options = words(entry.value);
+  if (entry.key == "ranks") job.axes.push_back(axis_of(entry));
+}
+
+void override_entry(std::vector<KeyValue>& entries, const KeyValue& override) {
+  const auto same = std::find_if(entries.begin(), entries.end(),
+                                 [&](const KeyValue& entry) { return entry.key == override.key; });
+  if (same == entries.end() || override.key == "exclude")
+    entries.push_back(override);
+  else
+    *same = override;
+}
+
+bool has_axis(const Job& job, const std::string& key) {
+  return std::any_of(job.axes.begin(), job.axes.end(),
+                     [&](const Axis& axis) { return axis.key == key; });
+}
+
+void add_environment(Job& job) {
+  for (const auto& key : trainer_keys()) {
+    const std::string variable = variable_name(key);
+    const char* value = std::getenv(variable.c_str());
+    if (value != nullptr && *value != '\0' && !has_axis(job, key))
+      job.axes.push_back({key, {value}, variable});
+  }
+}
+
+KeyValue override_of(const std::string& text) {
+  const std::string where = "--set " + text;
+  std::vector<KeyValue> entries;
+  if (text.find('=') != std::string::npos) entries = parse_key_values(text, where);
+  if (entries.size() != 1)
+    throw Error(ExitCode::kUsage, where + ": this is not KEY=VALUE",
+                "write it as: --set ranks=1,2");
+  entries.front().where = where;
+  return entries.front();
+}
+
+}  // namespace
+
+const std::vector<std::string>& job_keys() {
+  static const std::vector<std::string> keys = {"name",           "ranks",      "repeats",
+                                                "exclude",        "order",      "results",
+                                                "mpirun-options", "order-seed", "report-options"};
+  return keys;
+}
+
+Job make_job(const std::vector<KeyValue>& entries, const std::vector<KeyValue>& overrides,
+             const std::string& default_name) {
+  require_unique_keys(entries, {"exclude"});
+  require_unique_keys(overrides, {"exclude"});
+  std::vector<KeyValue> all = entries;
+  for (const auto& override : overrides)
+    override_entry(all, override);
+
+  Job job;
+  for (const auto& entry : all) {
+    require_known(entry);
+    if (contains(job_keys(), entry.key))
+      read_job_key(entry, job);
+    else
+      job.axes.push_back(axis_of(entry));
+  }
+  add_environment(job);
+  if (!has_axis(job, "ranks")) job.axes.push_back({"ranks", {"1"}, "default"});
+  if (job.name.empty()) job.name = name_of({"name", default_name, "the job file's name", false});
+  if (job.results.empty()) job.results = std::filesystem::path("results") / job.name;
+  return job;
+}
+
+Job read_job(const std::filesystem::path& file, const std::vector<std::string>& overrides) {
+  std::vector<KeyValue> entries_of_set;
+  for (const auto& text : overrides)
+    entries_of_set.push_back(override_of(text));
+  return make_job(read_key_values(file), entries_of_set, file.stem().string());
+}
+
+}  // namespace gradsync

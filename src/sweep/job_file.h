@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "support/key_values.h"
+
+/// A job file describes a grid of runs. Its keys are the trainer's options, where a list with
+/// commas makes an axis, and those of `job_keys()`.
+namespace gradsync {
+
+/// A trainer option or `ranks` with the values it takes in the grid, at least one.
+struct Axis {
+  std::string key;
+  std::vector<std::string> values;
+  std::string where;  ///< "jobs/demo.cfg:12", "--set lr=0.1" or "GRADSYNC_DATA"
+};
+
+/// One `exclude` line: leaves out the cells that meet all conditions. A condition is met by any of
+/// its values: `exclude = sync=none ranks=2,4`.
+struct Exclusion {
+  struct Condition {
+    std::string key;
+    std::vector<std::string> values;
+  };
+  std::vector<Condition> conditions;
+  std::string text, where;
+};
+
+enum class CellOrder { kAsWritten, kRandom };
+
+struct Job {
+  std::string
+      name;  ///< letters, digits, `.`, `_`, `-`; default: the file's name without its ending
+  std::vector<Axis> axes;  ///< the first varies slowest; `ranks` is always there
+  std::int64_t repeats = 1;
+  std::vector<Exclusion> exclusions;
+  CellOrder order = CellOrder::kAsWritten;
+  std::uint64_t order_seed = 1;
+  std::filesystem::path results;  ///< folder; default results/<name>
+  std::vector<std::string> mpirun_options, report_options;
+};
+
+/// The keys of a job file that are not the trainer's.
+const std::vector<std::string>& job_keys();
+
+/// Makes a job of the entries of its file. `overrides` (of --set) take the place of the file's key
+/// or are added; each `exclude` adds one. A trainer option that neither gives is taken from its
+/// GRADSYNC_* variable, if that is set, as a single value.
+/// Throws Error kUsage with file:line for an unknown key (with the nearest), a key given twice, an
+/// empty axis, an axis that names a value twice, a number out of range, and for `output`, which the
+/// sweep chooses.
+Job make_job(const std::vector<KeyValue>& entries, const std::vector<KeyValue>& overrides,
+             const std::string& default_name);
+
+/// Reads the file and makes the job. Throws also kNoInput, kInputOutput.
+Job read_job(const std::filesystem::path& file, const std::vector<std::string>& overrides = {});
+
+}  // namespace gradsync

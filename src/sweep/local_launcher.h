@@ -1,0 +1,31 @@
+#pragma once
+
+#include "sweep/launcher.h"
+
+namespace gradsync {
+
+/// Runs cells one after the other on this machine with Open MPI's mpirun.
+class LocalLauncher : public Launcher {
+ public:
+  /// `trainer` is the program to start, `mpirun_options` are put in front of it. A run in progress
+  /// is ended when `stop_requested` becomes true. Cells without `threads` get the cores this
+  /// process may use over their ranks, at least 1.
+  LocalLauncher(std::filesystem::path trainer, std::vector<std::string> mpirun_options,
+                StopRequested stop_requested);
+
+  LaunchCommand command(const Cell& cell, const CellFiles& files) const override;
+  ProcessResult launch(const Cell& cell, const CellFiles& files) override;
+
+ private:
+  std::filesystem::path trainer_;
+  std::vector<std::string> mpirun_options_;
+  StopRequested stop_requested_;
+};
+
+/// The program `name` in the folder of this executable, whether it is there or not.
+std::filesystem::path program_beside_us(const std::string& name);
+
+/// Throws Error kEnvironment if the program is missing or may not be run.
+void require_program(const std::filesystem::path& file);
+
+}  // namespace gradsync

@@ -1,0 +1,209 @@
+#include "sweep/results_folder.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+
+#include <cerrno>
+#include <chrono>
+#include <ctime>
+#include <set>
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "support/error.h"
+#include "support/parse.h"
+
+namespace gradsync {
+
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr const char* kGridSchema = "gradsync-grid/1";
+
+std::string utc_now() {
+  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+}
+
+// Paths and logs need not be UTF-8.
+std::string written(const json& value) {
+  return value.dump(2, ' ', false, json::error_handler_t::replace) + '\n';
+}
+
+fs::path grid_file(const fs::path& folder) {
+  return folder / "grid.json";
+}
+
+json read_grid(const fs::path& file) {
+  const json grid = json::parse(read_text_file(file), nullptr, /*allow_exceptions=*/false);
+  const bool whole = grid.is_object() && grid.value("schema", json()) == kGridSchema &&
+                     grid.contains("content") && grid["content"].is_object() &&
+                     grid.value("digest", json()) == grid_digest(grid["content"]);
+  if (whole) return grid;
+  throw Error(ExitCode::kBadData,
+              fmt::format("{} is damaged or from another version", file.string()),
+              "give another folder with --results");
+}
+
+std::string shown(const json& value) {
+  if (value.is_null()) return "not set";
+  if (value.is_string()) return value.get<std::string>();
+  if (!value.is_array()) return value.dump();
+  std::string text;
+  for (const auto& part : value)
+    text += (text.empty() ? "" : ", ") + shown(part);
+  return text.empty() ? "none" : text;
+}
+
+// Keys that two objects do not have alike: "lr: 0.1 there, 0.2 here".
+void list_differences(const json& there, const json& here, std::vector<std::string>& list) {
+  std::set<std::string> keys;
+  for (const auto& object : {there, here})
+    for (const auto& [key, value] : object.items())
+      keys.insert(key);
+  for (const auto& key : keys) {
+    const json a = there.value(key, json()), b = here.value(key, json());
+    if (a == b) continue;
+    if (a.is_object() && b.is_object())
+      list_differences(a, b, list);
+    else
+      list.push_back(fmt::format("{}: {} there, {} here", key, shown(a), shown(b)));
+  }
+}
+
+bool holds_runs(const fs::path& folder) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const auto ending = entry.path().extension();
+    if (ending == ".h5" || ending == ".journal") return true;
+  }
+  return false;
+}
+
+UniqueFd locked(const fs::path& folder) {
+  const fs::path file = folder / "sweep.lock";
+  // Without O_CLOEXEC: mpirun inherits the lock, so a run that outlives a killed sweep keeps it.
+  UniqueFd lock(::open(file.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW, 0666));
+  if (!lock)
+    throw Error(ExitCode::kCannotCreate, fmt::format("{}: {}", file.string(), errno_text()));
+  if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return lock;
+  if (errno != EWOULDBLOCK)
+    throw Error(ExitCode::kCannotCreate,
+                fmt::format("cannot lock {}: {}", file.string(), errno_text()));
+  throw Error(ExitCode::kUsage,
+              fmt::format("{}: another sweep, or a run it left behind, works in this folder",
+                          folder.string()),
+              "wait for its end, or give another folder with --results");
+}
+
+void make_folder(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (!fs::is_directory(folder))
+    throw Error(ExitCode::kCannotCreate,
+                fmt::format("cannot make the folder {}: {}", folder.string(),
+                            error ? error.message() : "a file of that name is in the way"),
+                "give another folder with --results");
+}
+
+json described(const Job& job, const Grid& grid) {
+  const json content = grid_content(job);
+  json cells = json::array();
+  for (const auto& cell : grid.cells)
+    cells.push_back({{"name", cell.name},
+                     {"ranks", cell.ranks},
+                     {"repeat", cell.repeat},
+                     {"options", json(std::map<std::string, std::string>(cell.options.begin(),
+                                                                         cell.options.end()))}});
+  return {{"schema", kGridSchema},
+          {"name", job.name},
+          {"digest", grid_digest(content)},
+          {"content", content},
+          {"order", job.order == CellOrder::kRandom ? "random" : "as-written"},
+          {"order_seed", job.order_seed},
+          {"cells", cells},
+          {"written", utc_now()}};
+}
+
+}  // namespace
+
+CellState cell_state(const CellFiles& files) {
+  if (fs::exists(files.failure)) return CellState::kFailed;
+  return fs::exists(files.run) ? CellState::kDone : CellState::kMissing;
+}
+
+void record_failure(const CellFiles& files, const Cell& cell, const CellFailure& failure) {
+  write_file_atomically(files.failure, written({{"cell", cell.name},
+                                                {"exit_code", failure.result.exit_code},
+                                                {"signal", failure.result.signal},
+                                                {"message", failure.message},
+                                                {"log", files.log.filename().string()},
+                                                {"time", utc_now()},
+                                                {"duration_s", failure.duration_s}}));
+}
+
+std::string recorded_message(const CellFiles& files) {
+  if (!fs::exists(files.failure)) return "";
+  const json failure = json::parse(read_text_file(files.failure), nullptr, false);
+  const json message = failure.is_object() ? failure.value("message", json()) : json();
+  return message.is_string() ? message.get<std::string>() : "";
+}
+
+void set_aside_leftovers(const fs::path& folder, const Cell& cell) {
+  const CellFiles files = cell_files(folder, cell);
+  if (!fs::exists(files.journal) && !fs::exists(files.run)) return;
+  fs::path base;
+  const auto with = [&](const char* ending) { return fs::path(base.string() + ending); };
+  for (int number = 1;; ++number) {
+    base = folder / fmt::format("{}.interrupted-{}", cell.name, number);
+    if (!fs::exists(with(".journal")) && !fs::exists(with(".run"))) break;
+  }
+  if (fs::exists(files.journal)) fs::rename(files.journal, with(".journal"));
+  if (fs::exists(files.run)) fs::rename(files.run, with(".run"));
+}
+
+std::string last_error(const std::string& log, const std::string& program) {
+  std::string error, tail;
+  bool inside = false;
+  std::vector<std::string> last;
+  for (const auto& line : split_list(log, '\n')) {
+    if (line.empty()) continue;
+    last.push_back(line);
+    const bool continues = inside && line.starts_with("fix: ");
+    if (line.starts_with(program + ": ")) error = line.substr(program.size() + 2);
+    if (continues) error += '\n' + line;
+    inside = line.starts_with(program + ": ") || continues;
+  }
+  if (!error.empty()) return error;
+  for (std::size_t i = last.size() - std::min<std::size_t>(3, last.size()); i < last.size(); ++i)
+    tail += (tail.empty() ? "" : "\n") + last[i];
+  return tail;
+}
+
+void require_same_grid(const fs::path& folder, const Job& job) {
+  if (!fs::exists(grid_file(folder))) {
+    if (!holds_runs(folder)) return;
+    throw Error(ExitCode::kUsage, fmt::format("{} holds run files of no grid", folder.string()),
+                "give another folder with --results");
+  }
+  const json here = grid_content(job), there = read_grid(grid_file(folder))["content"];
+  if (grid_digest(here) == grid_digest(there)) return;
+  std::vector<std::string> differences;
+  list_differences(there, here, differences);
+  throw Error(
+      ExitCode::kUsage,
+      fmt::format("{} holds another grid: {}", folder.string(), fmt::join(differences, "; ")),
+      "give another folder with --results, or the job file of this one");
+}
+
+ResultsFolder::ResultsFolder(const Job& job, const Grid& grid) : path_(job.results) {
+  make_folder(path_);
+  lock_ = locked(path_);
+  require_same_grid(path_, job);
+  write_file_atomically(grid_file(path_), written(described(job, grid)));
+}
+
+}  // namespace gradsync

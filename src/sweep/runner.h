@@ -1,0 +1,33 @@
+#pragma once
+
+#include <filesystem>
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+#include "sweep/launcher.h"
+
+namespace gradsync {
+
+/// How a grid ended.
+struct GridOutcome {
+  struct Failed {
+    std::string cell, message;
+  };
+  std::size_t already = 0;  ///< complete before this sweep
+  std::size_t done = 0;     ///< run now
+  std::vector<Failed> failed;
+  bool stopped = false;  ///< by `stop_requested`, with cells left over
+};
+
+/// Runs the cells that are not complete, in order, one line a cell on `progress`. A cell that fails
+/// is recorded in the folder and the grid goes on; one that succeeds loses its earlier record.
+/// `folder` is a ResultsFolder's. Throws Error if cells cannot be started or recorded at all.
+GridOutcome run_grid(const std::vector<Cell>& cells, const std::filesystem::path& folder,
+                     Launcher& launcher, const StopRequested& stop_requested,
+                     std::ostream& progress);
+
+/// "about 40 s left", "about 3 min left", "about 2 h left".
+std::string time_left_text(double seconds);
+
+}  // namespace gradsync

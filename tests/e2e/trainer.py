@@ -1,0 +1,368 @@
+#!/usr/bin/env python3
+"""gradsync-train from outside: real mpirun, real ranks, real faults. Prints PASS, FAIL or SKIP a case.
+
+usage: trainer.py [NAME...]    (run by tests/run, which sets MPIRUN)
+"""
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BIN = ROOT / "build/bin"
+MPIRUN = os.environ.get("MPIRUN") or "mpirun"
+RECORD = 3073
+ENVIRONMENT = {key: value for key, value in os.environ.items() if not key.startswith(("GRADSYNC_", "SLURM_"))} | {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_mpi_yield_when_idle": "1",
+    "OMP_NUM_THREADS": "1", "XDG_CONFIG_HOME": "/nonexistent",
+}  # fmt: skip
+
+
+class Failure(Exception):
+    pass
+
+
+class Skip(Exception):
+    pass
+
+
+class Result:
+    def __init__(self, code: int, out: str, err: str, seconds: float):
+        self.code, self.out, self.err, self.seconds = code, out, err, seconds
+
+    def expect(self, code: int, *texts: str) -> "Result":
+        """The exit code, each text in what was printed, and one message of ours only."""
+        if self.code != code:
+            raise Failure(f"exit code {self.code}, not {code}: {self.err[-600:]}")
+        for text in texts:
+            if not re.search(text, self.err + self.out):
+                raise Failure(f"'{text}' is not in: {self.err[-800:]}")
+        errors = [line for line in self.err.splitlines() if re.match(r"gradsync-\w+: (?!warning)", line)]
+        if code not in (0, 137) and len(errors) != 1:
+            raise Failure(f"{len(errors)} messages instead of one: {errors}")
+        return self
+
+
+def run(command: list, timeout: float = 120, environment: dict | None = None) -> Result:
+    """Runs in a process group of its own, and leaves nothing of it behind."""
+    start = time.monotonic()
+    process = subprocess.Popen(
+        [str(part) for part in command], env=ENVIRONMENT | (environment or {}), cwd=ROOT, text=True,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)  # fmt: skip
+    try:
+        out, err = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        out, err = process.communicate()
+        raise Failure(f"still running after {timeout} s: {err[-500:]}") from None
+    code = process.returncode if process.returncode >= 0 else 128 - process.returncode
+    return Result(code, out, err, time.monotonic() - start)
+
+
+def mpirun(ranks: int) -> list:
+    return [MPIRUN, "-q", "-n", ranks, "--oversubscribe", "--bind-to", "none"]
+
+
+def trainer(*arguments) -> list:
+    return [BIN / "gradsync-train", "--model", "lenet", "--data", DATA, "--evaluate", "none", *arguments]
+
+
+def train(ranks: int, *arguments, **how) -> Result:
+    return run(mpirun(ranks) + trainer(*arguments), **how)
+
+
+def report(path, *arguments) -> Result:
+    return run([BIN / "gradsync-report", path, "--plots", "no", *arguments])
+
+
+def short_run(folder, *arguments) -> list:
+    return ["--batch-per-rank", 16, "--iterations", 8, "--output", folder / "run.h5", *arguments]
+
+
+# --- cases: each gets an empty folder ---------------------------------------------------------------
+
+
+def case_every_mode_trains_and_is_recorded(folder):
+    for mode in ("none", "gather-scatter", "allreduce", "ddp", "data-parallel", "c10d"):
+        path = folder / f"{mode}.h5"
+        result = train(2, "--sync", mode, "--batch-per-rank", 16, "--iterations", 8, "--output", path)
+        result.expect(0, "Per rank", "run file")
+        if not path.exists() or pathlib.Path(f"{path}.journal").exists():
+            raise Failure(f"{mode}: no run file, or the journal is still there")
+        report(path).expect(0, mode)
+
+
+def case_modes_end_with_the_same_loss(folder):
+    """Equal gradients give equal losses: to the digits printed, for every mode but none."""
+    losses = {}
+    for mode in ("gather-scatter", "allreduce", "ddp", "data-parallel", "c10d"):
+        result = train(2, "--sync", mode, "--batch-per-rank", 16, "--iterations", 20).expect(0)
+        losses[mode] = re.search(r"iteration 20 loss ([\d.]+)", result.out).group(1)
+    if len(set(losses.values())) != 1:
+        raise Failure(f"losses differ: {losses}")
+
+
+def case_same_global_batch_same_first_loss_on_1_2_and_4_ranks(folder):
+    losses = set()
+    for ranks in (1, 2, 4):
+        result = train(ranks, "--sync", "allreduce", "--batch-global", 64, "--iterations", 1, "--log-every", 1).expect(0)
+        losses.add(re.search(r"iteration 1 loss ([\d.]+)", result.out).group(1))
+    if len(losses) != 1:
+        raise Failure(f"losses differ: {losses}")
+
+
+def case_verify_modes_passes_and_is_recorded(folder):
+    train(4, "--verify-modes", *short_run(folder)).expect(0, r"ddp +yes", r"none +no")
+
+
+def case_accumulation_counts_its_images(folder):
+    result = train(2, "--accumulate", 3, *short_run(folder)).expect(0, "96 global in 3 passes")
+    if "run file" not in result.out:
+        raise Failure("not recorded")
+
+
+def case_learns_the_synthetic_set_above_60_percent_in_an_epoch(folder):
+    run([BIN / "gradsync-dataset", "synthesize", "--to", folder / "set"], timeout=300).expect(0)
+    result = run([BIN / "gradsync-train", "--model", "lenet", "--sync", "none", "--data", folder / "set",
+                  "--batch-per-rank", 64, "--lr", 0.05, "--threads", 2], timeout=400).expect(0)  # fmt: skip
+    accuracy = float(re.search(r"test accuracy ([\d.]+) %", result.out).group(1))
+    if not 60 < accuracy < 99.9:
+        raise Failure(f"test accuracy {accuracy} %")
+
+
+def case_no_set_epoch_repeats_the_order_and_says_so(folder):
+    small = synthetic(folder, 640, 64)
+    common = ["--sync", "ddp", "--data", small, "--batch-per-rank", 16, "--epochs", 3, "--model", "lenet", "--evaluate", "none"]
+    orders = {}
+    for switch in ((), ("--no-set-epoch",)):
+        result = run(mpirun(2) + [BIN / "gradsync-train", *common, *switch]).expect(0)
+        orders[switch] = set(re.findall(r"order (\w+)", result.out))
+    if len(orders[()]) != 3 or len(orders[("--no-set-epoch",)]) != 1:
+        raise Failure(f"orders: {orders}")
+    if "repeats the order" not in result.err:
+        raise Failure("no warning")
+
+
+def case_two_modes_in_one_job_disagree(folder):
+    one = [str(part) for part in trainer("--sync", "ddp")]
+    other = [str(part) for part in trainer("--sync", "allreduce")]
+    result = run([MPIRUN, "-q", "--oversubscribe", "-n", 2, *one, ":", "-n", 1, *other])
+    result.expect(87, "rank 0 .* has sync = ddp, rank 2 .* has sync = allreduce")
+
+
+def case_other_seed_model_or_batch_disagrees(folder):
+    for name, values in (("seed", (1, 2)), ("model", ("lenet", "vgg11")), ("batch-per-rank", (16, 32))):
+        parts = []
+        for value in values:
+            command = [BIN / "gradsync-train", "--data", DATA, f"--{name}", value]
+            parts.append(["-n", "1", *command])
+        result = run([MPIRUN, "-q", "--oversubscribe", *parts[0], ":", *parts[1]])
+        result.expect(87, f"has {name} = {values[0]}, .* has {name} = {values[1]}")
+
+
+def case_nan_names_rank_iteration_and_tensor(folder):
+    train(2, *short_run(folder, "--inject-fault", "nan@1:5")).expect(80, r"gradient of \S+ is not finite on rank 1 .* iteration 5")
+    report(folder / "run.h5.journal").expect(0, "ddp")
+    if (folder / "run.h5").exists():
+        raise Failure("a run file of a failed run")
+
+
+def case_killed_rank_ends_the_job_and_the_journal_reads(folder):
+    out = train(4, "--batch-per-rank", 16, "--iterations", 400, "--output", folder / "run.h5", "--inject-fault", "kill@2:150")
+    if out.code != 137 or out.seconds > 60:
+        raise Failure(f"exit code {out.code} after {out.seconds:.0f} s")
+    report(folder / "run.h5.journal").expect(0, "lenet")
+
+
+def case_killed_root_leaves_a_journal(folder):
+    out = train(2, "--batch-per-rank", 16, "--iterations", 4000, "--output", folder / "run.h5", "--inject-fault", "kill@0:300")
+    if out.code != 137:
+        raise Failure(f"exit code {out.code}")
+    report(folder / "run.h5.journal").expect(0, "lenet")
+
+
+def case_stopped_rank_is_named(folder):
+    result = train(4, "--timeout", "3s", *short_run(folder, "--inject-fault", "stop@1:5"))
+    result.expect(86, "not in it: rank 1 .*process stopped", "In it: .*rank 0")
+    report(folder / "run.h5.journal").expect(0)
+    kill_leftovers()
+
+
+def case_stopped_root_is_named_by_another(folder):
+    result = train(4, "--timeout", "3s", *short_run(folder, "--inject-fault", "stop@0:5"))
+    result.expect(86, "rank 1 .*hang", "not in it: rank 0 .*process stopped")
+    kill_leftovers()
+
+
+def case_rank_that_leaves_early_is_named(folder):
+    result = train(4, "--timeout", "3s", *short_run(folder, "--inject-fault", "leave@1:5"))
+    result.expect(86, "not in it: rank 1 .*after its last iteration")
+
+
+def case_skipped_collective_hangs_and_is_named(folder):
+    train(4, "--timeout", "3s", *short_run(folder, "--inject-fault", "skip@1:5")).expect(86, "not in it: rank 1")
+
+
+def case_mismatched_collectives_are_caught(folder):
+    for fault in ("skip", "short", "other-type"):
+        result = train(4, "--verify", "all", "--inject-fault", f"{fault}@1:5", "--batch-per-rank", 16, "--iterations", 8)
+        result.expect(87, "ranks disagree about a collective: rank 0 .*; rank 1 ")
+    result = train(4, "--verify", "all", "--sync", "gather-scatter", "--inject-fault", "other-root@1:5",
+                   "--batch-per-rank", 16, "--iterations", 8)  # fmt: skip
+    result.expect(87, "root 0.*root 1")
+
+
+def case_out_of_memory_on_one_rank(folder):
+    train(2, *short_run(folder, "--inject-fault", "out-of-memory@1:5")).expect(81, "rank 1 .*out of memory", "batch")
+
+
+def case_slurm_tasks_without_a_launcher(folder):
+    result = run(trainer("--sync", "none"), environment={"SLURM_NTASKS": "4"})
+    result.expect(69, "rank 0 of 1", "srun --mpi=pmix -n 4")
+    train(1, *short_run(folder), environment={"SLURM_NTASKS": "4"}).expect(0)  # a one-rank baseline is no mistake
+
+
+def case_bad_options_are_refused_once(folder):
+    for arguments, texts in (
+        (["--snyc", "ddp"], ["snyc", "sync"]),
+        (["--sync", "dpd"], ["dpd", "ddp"]),
+        (["--lr", "nan"], ["lr", "nan"]),
+        (["--batch-per-rank", "0"], ["batch-per-rank"]),
+        (["--batch-per-rank", "99999999999999999999"], ["batch-per-rank"]),
+        (["--epochs", "-1"], ["epochs"]),
+        (["--iterations", "3x"], ["iterations"]),
+        (["--bucket-cap", "25X"], ["bucket-cap"]),
+        (["--batch-global", "7"], ["batch-global", "7"]),
+        (["--batch-global", "64", "--batch-per-rank", "32"], ["batch-global", "batch-per-rank"]),
+        (["--inject-fault", "boom@1:1"], ["inject-fault"]),
+    ):
+        train(2, *arguments).expect(64, *texts)
+
+
+def case_more_ranks_than_images(folder):
+    run(mpirun(8) + [BIN / "gradsync-train", "--model", "lenet", "--data", synthetic(folder, 5, 5)]).expect(64, "ranks", "images")
+
+
+def case_bad_data_is_refused_once(folder):
+    bad = [BIN / "gradsync-train", "--model", "lenet", "--data"]
+    run(mpirun(2) + [*bad, folder / "nowhere"]).expect(66, "nowhere", "gradsync-dataset")
+    data = pathlib.Path(synthetic(folder, 500, 100))
+    victim = data / "data_batch_2.bin"
+    good = victim.read_bytes()
+    for content, code, text in (
+        (good[:-1], 65, "data_batch_2.bin"),
+        (good + b"x", 65, "data_batch_2.bin"),
+        (good[: 3 * RECORD] + bytes([200]) + good[3 * RECORD + 1 :], 65, "200"),
+        (good[:5000] + bytes([good[5000] ^ 1]) + good[5001:], 65, "data_batch_2.bin"),
+        (None, 66, "data_batch_2.bin"),
+    ):
+        victim.unlink()
+        if content is not None:
+            victim.write_bytes(content)
+        run(mpirun(2) + [*bad, data]).expect(code, text)
+
+
+def case_output_that_exists_is_kept(folder):
+    path = folder / "run.h5"
+    path.write_text("precious")
+    train(2, *short_run(folder)).expect(73, "run.h5", "exists")
+    if path.read_text() != "precious":
+        raise Failure("the file was touched")
+
+
+def case_left_over_journal_is_kept(folder):
+    path = folder / "run.h5.journal"
+    path.write_text("precious")
+    train(2, *short_run(folder)).expect(73, "journal")
+    if path.read_text() != "precious":
+        raise Failure("the journal was touched")
+
+
+def case_output_folder_missing(folder):
+    train(2, *short_run(folder / "missing")).expect(73, "missing")
+
+
+def case_full_disk_keeps_what_was_acknowledged(folder):
+    if os.geteuid() != 0:
+        raise Skip("needs root to mount a small tmpfs")
+    mount = folder / "small"
+    mount.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", mount], capture_output=True).returncode:
+        raise Skip("mount is not allowed here")
+    try:
+        result = train(2, "--batch-per-rank", 16, "--iterations", 3000, "--output", mount / "run.h5")
+        result.expect(74, "run.h5", "[Nn]o space")
+        if (mount / "run.h5").exists():
+            raise Failure("a half-written run file")
+        report(mount / "run.h5.journal").expect(0, "lenet")
+    finally:
+        subprocess.run(["umount", mount], check=False)
+
+
+def case_print_config_is_a_job_file(folder):
+    result = run([BIN / "gradsync-train", "--print-config", "--lr", "0.25"]).expect(0, "lr = 0.25")
+    (folder / "again.cfg").write_text(result.out)
+    again = run([BIN / "gradsync-train", "--print-config", "--config", folder / "again.cfg"]).expect(0)
+    strip = lambda text: re.sub(r" *#.*", "", text)  # noqa: E731
+    if strip(again.out) != strip(result.out):
+        raise Failure("the printed configuration does not give itself")
+
+
+def case_help_and_version(folder):
+    for program in ("train", "dataset", "sweep", "report"):
+        run([BIN / f"gradsync-{program}", "--help"]).expect(0, "xit codes|usage|Usage")
+        run([BIN / f"gradsync-{program}", "--version"]).expect(0, "gradsync")
+
+
+def case_report_links_neither_mpi_nor_libtorch(folder):
+    for program in ("report", "dataset", "sweep"):
+        libraries = run(["ldd", BIN / f"gradsync-{program}"]).expect(0).out
+        if re.search(r"libmpi|libtorch|libc10|libnccl|libcuda", libraries):
+            raise Failure(f"gradsync-{program}: {libraries}")
+
+
+# --- harness -----------------------------------------------------------------------------------------
+
+
+def synthetic(folder, train_images: int, test_images: int) -> str:
+    target = folder / f"set-{train_images}"
+    run([BIN / "gradsync-dataset", "synthesize", "--to", target, "--train", train_images, "--test", test_images]).expect(0)
+    return str(target)
+
+
+def kill_leftovers() -> None:
+    """A stopped rank outlives a killed mpirun; none may stay."""
+    subprocess.run(["pkill", "-KILL", "-f", str(BIN / "gradsync-train")], check=False)
+
+
+def main() -> int:
+    global DATA
+    chosen = sys.argv[1:]
+    failed = 0
+    with tempfile.TemporaryDirectory(prefix="gradsync-e2e-") as shared:
+        DATA = synthetic(pathlib.Path(shared), 8000, 500)
+        for name, case in list(globals().items()):
+            if not name.startswith("case_") or (chosen and name.removeprefix("case_") not in chosen):
+                continue
+            title = name.removeprefix("case_").replace("_", " ")
+            with tempfile.TemporaryDirectory(prefix="gradsync-e2e-") as folder:
+                start = time.monotonic()
+                try:
+                    case(pathlib.Path(folder))
+                    print(f"PASS {title} ({time.monotonic() - start:.1f} s)", flush=True)
+                except Skip as reason:
+                    print(f"SKIP {title}: {reason}", flush=True)
+                except Exception as error:  # whatever a case does, the others still run
+                    failed += 1
+                    print(f"FAIL {title}: {error!r}"[:1500].replace("\n", " | "), flush=True)
+    return 1 if failed else 0
+
+
+DATA = ""
+
+if __name__ == "__main__":
+    sys.exit(main())

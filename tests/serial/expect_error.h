@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "support/error.h"
+
+namespace gradsync {
+
+/// Calls `body`, checks that it throws an Error with `code`, and returns what it says with its fix.
+template <typename Body>
+std::string error_text(ExitCode code, Body&& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    CHECK(error.exit_code() == static_cast<int>(code));
+    return std::string(error.what()) + " | " + error.fix();
+  }
+  FAIL_CHECK("no error was thrown");
+  return {};
+}
+
+inline bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace gradsync

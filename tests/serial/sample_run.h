@@ -1,0 +1,152 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <utility>
+
+#include "record/journal_payload.h"
+#include "record/recorder.h"
+#include "test_folder.h"
+
+/// Runs made up for tests.
+namespace gradsync::testing {
+
+/// A file with this content, not synced: thousands of them are made.
+inline void write_plainly(const std::filesystem::path& path, const std::string& content) {
+  std::filesystem::remove(path);  // or the file system may flush what is replaced
+  std::ofstream(path, std::ios::binary) << content;
+}
+
+struct SampleShape {
+  std::string mode = "ddp";
+  std::size_t ranks = 2;
+  std::size_t iterations = 12;
+  std::size_t per_epoch = 5;
+  std::int64_t batch_per_rank = 32;
+  std::size_t warmup = 2;
+};
+
+inline RunInfo sample_info(const SampleShape& shape) {
+  RunInfo info;
+  info.run_id = "6f1a3c1e-0000-4000-8000-00000000000" + std::to_string(shape.ranks);
+  info.created = "2026-01-02T03:04:05Z";
+  info.command_line = "gradsync-train --sync " + shape.mode + " --model lenet # Zürich";
+  const auto ranks = static_cast<std::int64_t>(shape.ranks);
+  info.config = {{"sync", shape.mode, "command line"},
+                 {"model", "lenet", "job file"},
+                 {"batch-per-rank", std::to_string(shape.batch_per_rank), "command line"},
+                 {"batch-global", std::to_string(shape.batch_per_rank * ranks), "default"},
+                 {"output", "", "default"}};
+  info.provenance = {{"git revision", "abc123"}, {"SLURM_JOB_ID", "42"}};
+  for (std::int32_t rank = 0; rank < static_cast<std::int32_t>(shape.ranks); ++rank)
+    info.topology.push_back({rank, rank % 2, "node" + std::to_string(rank / 2), "cpu: test",
+                             rank == 0 ? "" : "GPU-" + std::to_string(rank), "0-1", 1,
+                             rank == 0 ? 0 : 1e-6 * rank, rank == 0 ? kNotMeasured : 2e-7});
+  return info;
+}
+
+/// Iteration i of rank r takes 10 ms + i·0.1 ms + r ms: 6 ms compute, 3 ms communication of which
+/// 2 ms beside compute, so exposed 1 ms, and the rest other. Iteration 0 has 3 buckets, all later
+/// ones 2: what a rebuild of the buckets does.
+inline RankIteration sample_rank(std::size_t iteration, std::size_t rank, std::size_t buckets) {
+  const auto i = static_cast<double>(iteration);
+  const auto r = static_cast<double>(rank);
+  RankIteration result;
+  result.begin_s = 0.011 * i + 1e-5 * r;
+  result[Phase::kIteration] = 0.010 + 0.0001 * i + 0.001 * r;
+  result[Phase::kData] = 0.0005;
+  result[Phase::kForward] = 0.002;
+  result[Phase::kBackward] = 0.0035;
+  result[Phase::kOptimizer] = 0.0005;
+  result[Phase::kCompute] = 0.006;
+  result[Phase::kCommBusy] = 0.003;
+  result[Phase::kHidden] = 0.002;
+  result[Phase::kExposed] = 0.001;
+  result[Phase::kOther] = result[Phase::kIteration] - 0.007;
+  if (rank != 0) result[Phase::kWait] = 0.00025;  // rank 0: not measured
+  result.loss = 2.3 * std::exp(-0.05 * i) + 0.01 * r;
+  result.correct = static_cast<std::int64_t>(3 + iteration % 4 + rank);
+  result.traffic_bytes = {1000, 0, 8, 0, static_cast<std::int64_t>(24 + rank), 64};
+  for (std::size_t b = 0; b < buckets; ++b) {
+    const double ready_s = 0.003 + 0.001 * static_cast<double>(b);
+    result.buckets.push_back({ready_s, ready_s + 1e-4, ready_s + 1e-3 + 1e-5 * r});
+  }
+  return result;
+}
+
+inline IterationRow sample_row(const SampleShape& shape, std::size_t iteration) {
+  IterationRow row;
+  row.iteration = static_cast<std::int64_t>(iteration);
+  row.epoch = static_cast<std::int64_t>(iteration / shape.per_epoch);
+  row.step = static_cast<std::int64_t>(iteration % shape.per_epoch);
+  row.learning_rate = 0.1 / static_cast<double>(1 + row.epoch);
+  row.samples = shape.batch_per_rank * static_cast<std::int64_t>(shape.ranks);
+  row.warmup = iteration < shape.warmup;
+  row.buckets = {{4096, CollectiveKind::kAllReduce}, {256, CollectiveKind::kBroadcast}};
+  if (iteration == 0) row.buckets.push_back({0, CollectiveKind::kBarrier});
+  for (std::size_t rank = 0; rank < shape.ranks; ++rank)
+    row.ranks.push_back(sample_rank(iteration, rank, row.buckets.size()));
+  return row;
+}
+
+inline EpochRow sample_epoch(const SampleShape& shape, std::size_t epoch) {
+  EpochRow row;
+  row.epoch = static_cast<std::int64_t>(epoch);
+  row.iterations = static_cast<std::int64_t>(shape.per_epoch);
+  row.order_digest = "digest " + std::to_string(epoch);
+  for (std::size_t rank = 0; rank < shape.ranks; ++rank) {
+    const auto r = static_cast<double>(rank);
+    const auto e = static_cast<double>(epoch);
+    row.ranks.push_back({2.0 - 0.1 * e, 0.25 + 0.125 * e + 0.01 * r, kNotMeasured,
+                         epoch == 0 ? kNotMeasured : 0.5, 0.05, 0.0625, kNotMeasured});
+  }
+  return row;
+}
+
+inline VerificationRow sample_verification() {
+  return {"ddp", true, true, 1.5e-7, 1e-6, "c0ffee"};
+}
+
+/// Everything of a run but its end.
+inline void record_sample(Recorder& recorder, const SampleShape& shape) {
+  recorder.add(sample_verification());
+  for (std::size_t i = 0; i < shape.iterations; ++i) {
+    recorder.add(sample_row(shape, i));
+    if ((i + 1) % shape.per_epoch == 0) recorder.add(sample_epoch(shape, i / shape.per_epoch));
+  }
+}
+
+/// A finished run file.
+inline void write_sample(const std::filesystem::path& output, const SampleShape& shape,
+                         RunStatus status = RunStatus::kComplete) {
+  Recorder recorder(output, sample_info(shape));
+  record_sample(recorder, shape);
+  recorder.finish(status);
+}
+
+/// A run in which nothing was measured.
+inline void write_unmeasured(const std::filesystem::path& output, std::size_t iterations) {
+  const SampleShape shape{"ddp", 2, iterations, 100, 32, 1};
+  Recorder recorder(output, sample_info(shape));
+  for (std::size_t i = 0; i < iterations; ++i) {
+    IterationRow row = sample_row(shape, i);
+    for (RankIteration& rank : row.ranks) {
+      rank.time_s.fill(kNotMeasured);
+      rank.loss = kNotMeasured;
+    }
+    recorder.add(row);
+  }
+  recorder.finish(RunStatus::kComplete);
+}
+
+/// Equal in every field; NaN equals NaN.
+template <typename Record>
+bool same(const Record& a, const Record& b) {
+  return encode(a) == encode(b);
+}
+
+}  // namespace gradsync::testing

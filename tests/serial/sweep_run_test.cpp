@@ -1,0 +1,320 @@
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include "clean_environment.h"
+#include "support/error.h"
+#include "support/file.h"
+#include "sweep/local_launcher.h"
+#include "sweep/results_folder.h"
+#include "sweep/runner.h"
+#include "sweep/stop_signals.h"
+
+using namespace gradsync;
+namespace fs = std::filesystem;
+using Names = std::vector<std::string>;
+
+namespace {
+
+struct Folder {
+  fs::path path = fs::temp_directory_path() / ("gradsync-sweep-" + random_suffix());
+  Folder() { fs::create_directories(path); }
+  ~Folder() { fs::remove_all(path); }
+  bool has(const std::string& name) const { return fs::exists(path / name); }
+};
+
+void write(const fs::path& file, const std::string& text) {
+  std::ofstream(file) << text;
+}
+
+Job job_in(const Folder& folder, const std::string& text) {
+  Job job = make_job(parse_key_values(text, "test.cfg"), {}, "test");
+  job.results = folder.path / "runs";
+  return job;
+}
+
+// A launcher that writes what it is told to instead of running anything.
+class FakeLauncher : public Launcher {
+ public:
+  struct Script {
+    ProcessResult result{0, 0};
+    bool writes_run = true, leaves_journal = false;
+    std::string log = "all went well\n";
+  };
+  std::map<std::string, Script> scripts;
+  Names launched;
+
+  LaunchCommand command(const Cell&, const CellFiles&) const override { return {}; }
+  ProcessResult launch(const Cell& cell, const CellFiles& files) override {
+    launched.push_back(cell.name);
+    const Script script = scripts[cell.name];
+    // What the recorder refuses: an output that exists.
+    CHECK_FALSE(fs::exists(files.run));
+    CHECK_FALSE(fs::exists(files.journal));
+    write(files.log, script.log);
+    if (script.writes_run) write(files.run, "run");
+    if (script.leaves_journal) write(files.journal, "journal");
+    return script.result;
+  }
+};
+
+const char* const kJob = "model = lenet\nranks = 1, 2, 3\n";
+
+struct Sweep {
+  CleanEnvironment environment;
+  Folder folder;
+  Job job = job_in(folder, kJob);
+  Grid grid = expand(job);
+  FakeLauncher launcher;
+  std::ostringstream progress;
+  bool stop = false;
+
+  GridOutcome run() {
+    launcher.launched.clear();
+    progress.str("");
+    const ResultsFolder results(job, grid);
+    return run_grid(
+        grid.cells, results.path(), launcher, [&] { return stop; }, progress);
+  }
+  fs::path runs() const { return job.results; }
+};
+
+ExitCode code_of(const std::function<void()>& call, std::string* text = nullptr) {
+  try {
+    call();
+  } catch (const Error& error) {
+    if (text != nullptr) *text = error.what();
+    return error.code();
+  }
+  return ExitCode::kOk;
+}
+
+}  // namespace
+
+TEST_CASE("sweep run: all cells once, then none") {
+  Sweep sweep;
+  const GridOutcome first = sweep.run();
+  CHECK(first.done == 3);
+  CHECK(first.failed.empty());
+  CHECK(sweep.launcher.launched == Names{"lenet-ddp-r1", "lenet-ddp-r2", "lenet-ddp-r3"});
+  CHECK(sweep.progress.str().find("[1/3] lenet-ddp-r1 … ") == 0);
+  CHECK(sweep.progress.str().find("left") != std::string::npos);
+
+  const GridOutcome second = sweep.run();
+  CHECK(second.already == 3);
+  CHECK(second.done == 0);
+  CHECK(sweep.launcher.launched.empty());
+}
+
+TEST_CASE(
+    "sweep run: a failed cell is recorded, the grid goes on, a later success takes its place") {
+  Sweep sweep;
+  sweep.launcher.scripts["lenet-ddp-r2"] = {{86, 0},
+                                            false,
+                                            true,
+                                            "step 1\ngradsync-train: rank 1 hangs in backward\n  "
+                                            "fix: look at rank 1\nmpirun: something else\n"};
+  const GridOutcome first = sweep.run();
+  CHECK(first.done == 2);
+  REQUIRE(first.failed.size() == 1);
+  CHECK(first.failed[0].cell == "lenet-ddp-r2");
+  const auto record =
+      nlohmann::json::parse(read_text_file(sweep.runs() / "lenet-ddp-r2.failed.json"));
+  CHECK(record["exit_code"] == 86);
+  CHECK(record["signal"] == 0);
+  CHECK(record["message"] == "rank 1 hangs in backward\nfix: look at rank 1");
+  CHECK(record["time"].get<std::string>().size() == 20);
+  CHECK(sweep.progress.str().find("failed after") != std::string::npos);
+
+  sweep.launcher.scripts.clear();
+  const GridOutcome second = sweep.run();
+  CHECK(sweep.launcher.launched == Names{"lenet-ddp-r2"});
+  CHECK(second.already == 2);
+  CHECK(second.done == 1);
+  CHECK(fs::exists(sweep.runs() / "lenet-ddp-r2.h5"));
+  CHECK_FALSE(fs::exists(sweep.runs() / "lenet-ddp-r2.failed.json"));
+  CHECK(read_text_file(sweep.runs() / "lenet-ddp-r2.interrupted-1.journal") == "journal");
+}
+
+TEST_CASE("sweep run: what interrupted runs left is renamed, never deleted") {
+  Sweep sweep;
+  fs::create_directories(sweep.runs());
+  write(sweep.runs() / "lenet-ddp-r1.h5.journal", "second");
+  write(sweep.runs() / "lenet-ddp-r1.interrupted-1.journal", "first");
+  write(sweep.runs() / "lenet-ddp-r3.h5", "partial");
+  write(sweep.runs() / "lenet-ddp-r3.failed.json", "{}");
+  write(sweep.runs() / "grid.json", "");
+  fs::remove(sweep.runs() / "grid.json");
+  // No grid.json beside run files: not ours to go on with.
+  CHECK(code_of([&] { sweep.run(); }) == ExitCode::kUsage);
+  CHECK(read_text_file(sweep.runs() / "lenet-ddp-r1.h5.journal") == "second");
+
+  set_aside_leftovers(sweep.runs(), sweep.grid.cells[0]);
+  set_aside_leftovers(sweep.runs(), sweep.grid.cells[1]);
+  set_aside_leftovers(sweep.runs(), sweep.grid.cells[2]);
+  CHECK(read_text_file(sweep.runs() / "lenet-ddp-r1.interrupted-1.journal") == "first");
+  CHECK(read_text_file(sweep.runs() / "lenet-ddp-r1.interrupted-2.journal") == "second");
+  CHECK(read_text_file(sweep.runs() / "lenet-ddp-r3.interrupted-1.run") == "partial");
+  CHECK_FALSE(fs::exists(sweep.runs() / "lenet-ddp-r1.h5.journal"));
+}
+
+TEST_CASE("sweep run: exit 0 without a run file, and a run file with an error, are failures") {
+  Sweep sweep;
+  sweep.launcher.scripts["lenet-ddp-r1"] = {{0, 0}, false, false, ""};
+  sweep.launcher.scripts["lenet-ddp-r2"] = {{75, 0}, true, false, "one\ntwo\n\nthree\nfour\n"};
+  sweep.launcher.scripts["lenet-ddp-r3"] = {{-1, 9}, false, false, ""};
+  const GridOutcome outcome = sweep.run();
+  REQUIRE(outcome.failed.size() == 3);
+  CHECK(outcome.failed[0].message == "it ended well but wrote no run file");
+  CHECK(outcome.failed[1].message == "two\nthree\nfour");
+  CHECK(outcome.failed[2].message == "it printed nothing");
+  CHECK(nlohmann::json::parse(
+            read_text_file(sweep.runs() / "lenet-ddp-r3.failed.json"))["signal"] == 9);
+  sweep.launcher.scripts.clear();
+  CHECK(sweep.run().done == 3);
+  CHECK(fs::exists(sweep.runs() / "lenet-ddp-r2.interrupted-1.run"));
+}
+
+TEST_CASE("sweep run: a stop ends the grid and the cell is run again later") {
+  Sweep sweep;
+  sweep.stop = true;
+  CHECK(sweep.run().stopped);
+  CHECK(sweep.launcher.launched.empty());
+
+  class Stopping : public FakeLauncher {
+   public:
+    explicit Stopping(bool& flag) : flag_(flag) {}
+    ProcessResult launch(const Cell& cell, const CellFiles& files) override {
+      flag_ = true;
+      return FakeLauncher::launch(cell, files);
+    }
+
+   private:
+    bool& flag_;
+  };
+  sweep.stop = false;
+  Stopping stopping(sweep.stop);
+  stopping.scripts["lenet-ddp-r1"] = {{1, 0}, false, true, ""};
+  std::ostringstream progress;
+  const auto outcome = run_grid(
+      sweep.grid.cells, sweep.runs(), stopping, [&] { return sweep.stop; }, progress);
+  CHECK(outcome.stopped);
+  CHECK(stopping.launched == Names{"lenet-ddp-r1"});
+  CHECK(recorded_message(cell_files(sweep.runs(), sweep.grid.cells[0])) ==
+        "stopped by a signal to the sweep");
+  sweep.stop = false;
+  CHECK(sweep.run().done == 3);
+}
+
+TEST_CASE("sweep run: a cell that succeeds while the stop comes counts as done") {
+  Sweep sweep;
+  fs::create_directories(sweep.runs());
+  int asked = 0;
+  const auto outcome = run_grid(
+      sweep.grid.cells, sweep.runs(), sweep.launcher, [&] { return asked++ > 0; }, sweep.progress);
+  CHECK(outcome.done == 1);
+  CHECK(outcome.stopped);
+}
+
+TEST_CASE("results folder: another grid is refused, saying what differs") {
+  Sweep sweep;
+  sweep.run();
+  const Job other = job_in(sweep.folder, "model = lenet\nranks = 1, 2\nlr = 0.2\n");
+  std::string text;
+  CHECK(code_of([&] { ResultsFolder(other, expand(other)); }, &text) == ExitCode::kUsage);
+  CHECK(text.find("lr: not set there, 0.2 here") != std::string::npos);
+  CHECK(text.find("ranks: 1, 2, 3 there, 1, 2 here") != std::string::npos);
+  CHECK(code_of([&] { require_same_grid(other.results, other); }) == ExitCode::kUsage);
+  CHECK_NOTHROW(require_same_grid(sweep.runs(), sweep.job));
+  CHECK_NOTHROW(require_same_grid(sweep.folder.path / "missing", other));
+}
+
+TEST_CASE("results folder: a damaged grid.json is exit 65") {
+  Sweep sweep;
+  sweep.run();
+  std::string grid = read_text_file(sweep.runs() / "grid.json");
+  for (const std::string& damaged : {std::string("{"), std::string("[]"), std::string("")}) {
+    write(sweep.runs() / "grid.json", damaged);
+    CHECK(code_of([&] { sweep.run(); }) == ExitCode::kBadData);
+  }
+  grid.replace(grid.find("lenet", grid.find("\"content\"")), 5, "vgg11");
+  write(sweep.runs() / "grid.json", grid);
+  CHECK(code_of([&] { sweep.run(); }) == ExitCode::kBadData);
+}
+
+TEST_CASE("results folder: one sweep at a time") {
+  Sweep sweep;
+  const ResultsFolder first(sweep.job, sweep.grid);
+  std::string text;
+  CHECK(code_of([&] { ResultsFolder(sweep.job, sweep.grid); }, &text) == ExitCode::kUsage);
+  CHECK(text.find("another sweep") != std::string::npos);
+}
+
+TEST_CASE("results folder: a file in its place") {
+  Sweep sweep;
+  write(sweep.runs(), "a file");
+  CHECK(code_of([&] { sweep.run(); }) == ExitCode::kCannotCreate);
+}
+
+TEST_CASE("sweep run: time left for people") {
+  CHECK(time_left_text(40.4) == "about 40 s left");
+  CHECK(time_left_text(125) == "about 2 min left");
+  CHECK(time_left_text(7300) == "about 2 h left");
+}
+
+TEST_CASE("stop signals: remembered while the guard lives, as before afterwards") {
+  struct sigaction before {
+  }, after{};
+  sigaction(SIGTERM, nullptr, &before);
+  {
+    const StopSignals signals;
+    CHECK_FALSE(signals.received());
+    raise(SIGTERM);
+    CHECK(signals.received());
+  }
+  sigaction(SIGTERM, nullptr, &after);
+  const bool restored = before.sa_handler == after.sa_handler;
+  CHECK(restored);
+  const StopSignals again;
+  CHECK_FALSE(again.received());
+}
+
+TEST_CASE("local launcher: a program that is missing is exit 69") {
+  CHECK(code_of([] { require_program("/nonexistent/gradsync-train"); }) == ExitCode::kEnvironment);
+  CHECK_NOTHROW(require_program("/bin/sh"));
+}
+
+TEST_CASE("local launcher: output goes to the log, a stop ends mpirun once its grace is over") {
+  const Folder folder;
+  const std::string path = std::getenv("PATH");
+  write(folder.path / "mpirun",
+        "#!/bin/sh\n[ \"$1\" = --report-pid ] || exit 9\necho $$ > \"$2\"\necho out; echo err >&2\n"
+        "case \"$*\" in *--seed=2*) exit 86;; esac\nexec sleep 30\n");
+  fs::permissions(folder.path / "mpirun", fs::perms::owner_all);
+  setenv("PATH", (folder.path.string() + ":" + path).c_str(), 1);
+  const Grid grid = expand(make_job(parse_key_values("seed = 1, 2", "t"), {}, "t"));
+  LocalLauncher launcher("gradsync-train", {}, [] { return true; });
+
+  const CellFiles failing = cell_files(folder.path, grid.cells[1]);
+  CHECK(launcher.launch(grid.cells[1], failing).exit_code == 86);
+  CHECK(read_text_file(failing.log) == "out\nerr\n");
+
+  const auto start = std::chrono::steady_clock::now();
+  const ProcessResult stopped =
+      launcher.launch(grid.cells[0], cell_files(folder.path, grid.cells[0]));
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  setenv("PATH", path.c_str(), 1);
+  CHECK(stopped.signal == SIGTERM);
+  CHECK(took.count() > 2.5);
+  CHECK(took.count() < 15);
+  CHECK_FALSE(folder.has(grid.cells[0].name + ".pid"));
+}

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "support/file.h"
+
+namespace gradsync {
+
+/// A fresh folder for one test, removed with all it holds.
+class TestFolder {
+ public:
+  TestFolder()
+      : path_(std::filesystem::temp_directory_path() / ("gradsync-test-" + random_suffix())) {
+    std::filesystem::create_directories(path_);
+  }
+  ~TestFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TestFolder(const TestFolder&) = delete;
+  TestFolder& operator=(const TestFolder&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
+  /// How many names it holds, at any depth.
+  std::ptrdiff_t entries() const {
+    return std::distance(std::filesystem::recursive_directory_iterator(path_), {});
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+}  // namespace gradsync
