@@ -107,7 +107,7 @@ std::string cell_name(const Job& job, const Choice& choice, std::int64_t repeat)
 }
 
 // The trainer's own checks, with the job file's lines in the messages.
-void check_cell(const Job& job, const Cell& cell) {
+void check_cell(const Job& job, const GridCell& cell) {
   OptionValues values;
   for (const auto& spec : train_option_table())
     values[spec.name] = {spec.default_value, "default", "default"};
@@ -122,8 +122,8 @@ void check_cell(const Job& job, const Cell& cell) {
   }
 }
 
-Cell make_cell(const Job& job, const Choice& choice, std::int64_t repeat) {
-  Cell cell{cell_name(job, choice, repeat), std::stoll(choice.at("ranks")), repeat, {}};
+GridCell make_cell(const Job& job, const Choice& choice, std::int64_t repeat) {
+  GridCell cell{cell_name(job, choice, repeat), std::stoll(choice.at("ranks")), repeat, {}};
   for (const auto& spec : train_option_table())
     if (const auto found = choice.find(spec.name); found != choice.end())
       cell.options.emplace_back(found->first, found->second);
@@ -132,14 +132,14 @@ Cell make_cell(const Job& job, const Choice& choice, std::int64_t repeat) {
 }
 
 // std::shuffle differs between standard libraries; a recorded seed must not.
-void shuffle(std::vector<Cell>& cells, std::uint64_t seed) {
+void shuffle(std::vector<GridCell>& cells, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   for (std::size_t left = cells.size(); left > 1; --left)
     std::swap(cells[left - 1], cells[random() % left]);
 }
 
 // Values that differ only in characters a file name cannot hold.
-void make_names_unique(std::vector<Cell>& cells) {
+void make_names_unique(std::vector<GridCell>& cells) {
   std::set<std::string> taken;
   for (auto& cell : cells) {
     const std::string name = cell.name;

@@ -13,7 +13,7 @@
 namespace gradsync {
 
 /// One run of a grid.
-struct Cell {
+struct GridCell {
   /// model-sync-r<ranks>, then what else varies: "vgg11-ddp-r4-b64-x1". Unique in the grid, and a
   /// file name.
   std::string name;
@@ -23,7 +23,7 @@ struct Cell {
 };
 
 struct Grid {
-  std::vector<Cell> cells;           ///< in the order in which they run
+  std::vector<GridCell> cells;           ///< in the order in which they run
   std::vector<std::string> remarks;  ///< exclusions that leave nothing out
 };
 

@@ -31,12 +31,12 @@ std::string assignment(const std::string& setting) {
 
 }  // namespace
 
-CellFiles cell_files(const std::filesystem::path& folder, const Cell& cell) {
+CellFiles cell_files(const std::filesystem::path& folder, const GridCell& cell) {
   const auto file = [&](const char* ending) { return folder / (cell.name + ending); };
   return {file(".h5"), file(".h5.journal"), file(".log"), file(".failed.json"), file(".pid")};
 }
 
-std::vector<std::string> trainer_arguments(const Cell& cell) {
+std::vector<std::string> trainer_arguments(const GridCell& cell) {
   std::set<std::string> switches;
   for (const auto& spec : train_option_table())
     if (spec.value_name.empty()) switches.insert(spec.name);

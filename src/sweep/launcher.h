@@ -19,10 +19,10 @@ struct CellFiles {
   std::filesystem::path pid;      ///< <cell>.pid, while it runs
 };
 
-CellFiles cell_files(const std::filesystem::path& folder, const Cell& cell);
+CellFiles cell_files(const std::filesystem::path& folder, const GridCell& cell);
 
 /// The cell's options as arguments of gradsync-train: --name=value, and --name or --no-name.
-std::vector<std::string> trainer_arguments(const Cell& cell);
+std::vector<std::string> trainer_arguments(const GridCell& cell);
 
 /// A command as it is run, without a shell.
 struct LaunchCommand {
@@ -39,11 +39,11 @@ class Launcher {
   virtual ~Launcher() = default;
 
   /// What `launch` runs; starts and writes nothing.
-  virtual LaunchCommand command(const Cell& cell, const CellFiles& files) const = 0;
+  virtual LaunchCommand command(const GridCell& cell, const CellFiles& files) const = 0;
 
   /// Runs the cell to its end, its output to `files.log`. A run that fails is no error here.
   /// Throws Error kEnvironment if it cannot be started at all.
-  virtual ProcessResult launch(const Cell& cell, const CellFiles& files) = 0;
+  virtual ProcessResult launch(const GridCell& cell, const CellFiles& files) = 0;
 };
 
 /// Whether the sweep was asked to stop.

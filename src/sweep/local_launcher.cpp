@@ -39,7 +39,7 @@ std::int64_t usable_cores() {
   return std::max(1L, sysconf(_SC_NPROCESSORS_ONLN));
 }
 
-bool sets(const Cell& cell, const std::string& key) {
+bool sets(const GridCell& cell, const std::string& key) {
   return std::any_of(cell.options.begin(), cell.options.end(),
                      [&](const auto& option) { return option.first == key; });
 }
@@ -84,7 +84,7 @@ LocalLauncher::LocalLauncher(std::filesystem::path trainer, std::vector<std::str
       mpirun_options_(std::move(mpirun_options)),
       stop_requested_(std::move(stop_requested)) {}
 
-LaunchCommand LocalLauncher::command(const Cell& cell, const CellFiles& files) const {
+LaunchCommand LocalLauncher::command(const GridCell& cell, const CellFiles& files) const {
   LaunchCommand command;
   if (geteuid() == 0)
     command.environment = {"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"};
@@ -101,7 +101,7 @@ LaunchCommand LocalLauncher::command(const Cell& cell, const CellFiles& files) c
   return command;
 }
 
-ProcessResult LocalLauncher::launch(const Cell& cell, const CellFiles& files) {
+ProcessResult LocalLauncher::launch(const GridCell& cell, const CellFiles& files) {
   LaunchCommand run = command(cell, files);
   std::filesystem::remove(files.pid);
   run.args.insert(run.args.begin() + 1, {"--report-pid", files.pid.string()});

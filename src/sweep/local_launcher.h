@@ -13,8 +13,8 @@ class LocalLauncher : public Launcher {
   LocalLauncher(std::filesystem::path trainer, std::vector<std::string> mpirun_options,
                 StopRequested stop_requested);
 
-  LaunchCommand command(const Cell& cell, const CellFiles& files) const override;
-  ProcessResult launch(const Cell& cell, const CellFiles& files) override;
+  LaunchCommand command(const GridCell& cell, const CellFiles& files) const override;
+  ProcessResult launch(const GridCell& cell, const CellFiles& files) override;
 
  private:
   std::filesystem::path trainer_;

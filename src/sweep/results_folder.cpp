@@ -135,7 +135,7 @@ CellState cell_state(const CellFiles& files) {
   return fs::exists(files.run) ? CellState::kDone : CellState::kMissing;
 }
 
-void record_failure(const CellFiles& files, const Cell& cell, const CellFailure& failure) {
+void record_failure(const CellFiles& files, const GridCell& cell, const CellFailure& failure) {
   write_file_atomically(files.failure, written({{"cell", cell.name},
                                                 {"exit_code", failure.result.exit_code},
                                                 {"signal", failure.result.signal},
@@ -152,7 +152,7 @@ std::string recorded_message(const CellFiles& files) {
   return message.is_string() ? message.get<std::string>() : "";
 }
 
-void set_aside_leftovers(const fs::path& folder, const Cell& cell) {
+void set_aside_leftovers(const fs::path& folder, const GridCell& cell) {
   const CellFiles files = cell_files(folder, cell);
   if (!fs::exists(files.journal) && !fs::exists(files.run)) return;
   fs::path base;

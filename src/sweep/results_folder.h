@@ -23,14 +23,14 @@ struct CellFailure {
 };
 
 /// Writes <cell>.failed.json: {cell, exit_code, signal, message, log, time, duration_s}.
-void record_failure(const CellFiles& files, const Cell& cell, const CellFailure& failure);
+void record_failure(const CellFiles& files, const GridCell& cell, const CellFailure& failure);
 
 /// The message of a <cell>.failed.json; "" if there is none.
 std::string recorded_message(const CellFiles& files);
 
 /// Makes room for a new run: what an earlier one left is renamed, never deleted: its journal to
 /// <cell>.interrupted-N.journal, a run file of a failed run to <cell>.interrupted-N.run.
-void set_aside_leftovers(const std::filesystem::path& folder, const Cell& cell);
+void set_aside_leftovers(const std::filesystem::path& folder, const GridCell& cell);
 
 /// The last error that `program` printed ("program: …" and its indented lines), else the last three
 /// lines that say anything.

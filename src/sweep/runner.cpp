@@ -37,8 +37,8 @@ class Runner {
          std::ostream& progress)
       : folder_(folder), launcher_(launcher), stop_(stop), progress_(progress) {}
 
-  GridOutcome run(const std::vector<Cell>& cells) {
-    std::vector<const Cell*> waiting;
+  GridOutcome run(const std::vector<GridCell>& cells) {
+    std::vector<const GridCell*> waiting;
     for (const auto& cell : cells)
       if (cell_state(cell_files(folder_, cell)) != CellState::kDone) waiting.push_back(&cell);
     outcome_.already = cells.size() - waiting.size();
@@ -51,7 +51,7 @@ class Runner {
   }
 
  private:
-  void run_one(const Cell& cell, std::size_t number, std::size_t all) {
+  void run_one(const GridCell& cell, std::size_t number, std::size_t all) {
     if (stop_()) {
       outcome_.stopped = true;
       return;
@@ -72,7 +72,7 @@ class Runner {
       note_failure(cell, run.failure, left);
   }
 
-  CellRun launched(const Cell& cell) {
+  CellRun launched(const GridCell& cell) {
     const CellFiles files = cell_files(folder_, cell);
     set_aside_leftovers(folder_, cell);
     const auto start = std::chrono::steady_clock::now();
@@ -85,13 +85,13 @@ class Runner {
     return run;
   }
 
-  void note_success(const Cell& cell, double duration_s, const std::string& left) {
+  void note_success(const GridCell& cell, double duration_s, const std::string& left) {
     fs::remove(cell_files(folder_, cell).failure);
     ++outcome_.done;
     progress_ << format_duration(duration_s) << left << '\n' << std::flush;
   }
 
-  void note_failure(const Cell& cell, const CellFailure& failure, const std::string& left) {
+  void note_failure(const GridCell& cell, const CellFailure& failure, const std::string& left) {
     const CellFiles files = cell_files(folder_, cell);
     record_failure(files, cell, failure);
     outcome_.stopped = stop_();
@@ -117,7 +117,7 @@ class Runner {
 
 }  // namespace
 
-GridOutcome run_grid(const std::vector<Cell>& cells, const fs::path& folder, Launcher& launcher,
+GridOutcome run_grid(const std::vector<GridCell>& cells, const fs::path& folder, Launcher& launcher,
                      const StopRequested& stop_requested, std::ostream& progress) {
   return Runner(folder, launcher, stop_requested, progress).run(cells);
 }

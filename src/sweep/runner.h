@@ -23,7 +23,7 @@ struct GridOutcome {
 /// Runs the cells that are not complete, in order, one line a cell on `progress`. A cell that fails
 /// is recorded in the folder and the grid goes on; one that succeeds loses its earlier record.
 /// `folder` is a ResultsFolder's. Throws Error if cells cannot be started or recorded at all.
-GridOutcome run_grid(const std::vector<Cell>& cells, const std::filesystem::path& folder,
+GridOutcome run_grid(const std::vector<GridCell>& cells, const std::filesystem::path& folder,
                      Launcher& launcher, const StopRequested& stop_requested,
                      std::ostream& progress);
 

@@ -127,6 +127,8 @@ class C10d : public SyncMode {
     if (last) reducer_->prepare_for_backward({});
   }
 
+  bool waits_in_backward() const override { return true; }
+
   void synchronize() override {}  // the Reducer waits for its buckets when the backward pass ends
 
  private:

@@ -3,6 +3,8 @@
 #include <bit>
 #include <limits>
 
+#include "timing/clock.h"
+
 namespace gradsync {
 
 bool all_finite(std::span<const float> values) {
@@ -23,6 +25,7 @@ void GradientGuard::look_at(std::size_t parameter) {
                                 static_cast<std::size_t>(gradient.numel()));
   if (std::exchange(poison_, false)) values[0] = std::numeric_limits<float>::quiet_NaN();
   if (first_bad_ < 0 && !all_finite(values)) first_bad_ = static_cast<std::int64_t>(parameter);
+  last_seen_s_ = now_s();
 }
 
 }  // namespace gradsync

@@ -20,6 +20,9 @@ class GradientGuard {
   std::int64_t first_bad() const { return first_bad_; }
   void reset() { first_bad_ = -1; }
 
+  /// When the last gradient completed, on the steady clock.
+  double last_seen_s() const { return last_seen_s_; }
+
   /// The next gradient that completes gets a NaN in it (a fault for tests).
   void poison_next() { poison_ = true; }
 
@@ -28,6 +31,7 @@ class GradientGuard {
 
   const Replica& replica_;
   std::int64_t first_bad_ = -1;
+  double last_seen_s_ = 0;
   bool poison_ = false;
   GradientHooks hooks_;
 };

@@ -29,6 +29,9 @@ class IterationTimer {
     double begin_s_ = now_s();
   };
 
+  /// Adds an interval of this rank's steady clock as a Scope does.
+  void add(Phase phase, Interval interval);
+
   /// Stops the clock. The collectives come from the exchange; `wait` stays NaN, since only all
   /// ranks together can tell it.
   RankIteration finish(const std::vector<CollectiveRecord>& collectives);
@@ -36,8 +39,6 @@ class IterationTimer {
   double begin_s() const { return begin_s_; }
 
  private:
-  void add(Phase phase, Interval interval);
-
   double begin_s_ = 0;
   RankIteration result_;
   std::vector<Interval> compute_;

@@ -130,6 +130,8 @@ int run_training(const Session& session, TrainOptions options, const OptionValue
     resolve_batch(options, session.size());
     parse_fault(options.inject_fault);
     data.emplace(options.data);
+    // Refuses more ranks than images here, where the ranks still speak with one voice.
+    Sampler(data->size(Split::kTrain), session.rank(), session.size(), options.batch_per_rank, options.seed);
   });
   const DataDigest digest = verify_data(session, *data);
   Watchdog watchdog(session, options.timeout_s > 0 ? options.timeout_s : kStartTimeout_s);

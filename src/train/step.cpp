@@ -88,8 +88,10 @@ class Pass {
   void backward(const torch::Tensor& outputs, Run run) {
     parts_.mode.before_backward(outputs, last_);
     doing(Activity::kBackward);
-    const Scope timed(timer_, Phase::kBackward);
+    const double begin_s = now_s();
     run();
+    timer_.add(Phase::kBackward,
+               {begin_s, parts_.mode.waits_in_backward() ? parts_.guard.last_seen_s() : now_s()});
   }
 
   StepParts& parts_;

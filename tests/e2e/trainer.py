@@ -59,6 +59,8 @@ def run(command: list, timeout: float = 120, environment: dict | None = None) ->
         os.killpg(process.pid, signal.SIGKILL)
         out, err = process.communicate()
         raise Failure(f"still running after {timeout} s: {err[-500:]}") from None
+    # A stopped rank outlives its mpirun; the session is this command's own.
+    subprocess.run(["pkill", "-KILL", "-s", str(process.pid)], check=False)
     code = process.returncode if process.returncode >= 0 else 128 - process.returncode
     return Result(code, out, err, time.monotonic() - start)
 
@@ -128,7 +130,7 @@ def case_accumulation_counts_its_images(folder):
 def case_learns_the_synthetic_set_above_60_percent_in_an_epoch(folder):
     run([BIN / "gradsync-dataset", "synthesize", "--to", folder / "set"], timeout=300).expect(0)
     result = run([BIN / "gradsync-train", "--model", "lenet", "--sync", "none", "--data", folder / "set",
-                  "--batch-per-rank", 64, "--lr", 0.05, "--threads", 2], timeout=400).expect(0)  # fmt: skip
+                  "--batch-per-rank", 64, "--lr", 0.05, "--threads", 2, "--no-augment"], timeout=400).expect(0)  # fmt: skip
     accuracy = float(re.search(r"test accuracy ([\d.]+) %", result.out).group(1))
     if not 60 < accuracy < 99.9:
         raise Failure(f"test accuracy {accuracy} %")
@@ -172,14 +174,14 @@ def case_nan_names_rank_iteration_and_tensor(folder):
 
 
 def case_killed_rank_ends_the_job_and_the_journal_reads(folder):
-    out = train(4, "--batch-per-rank", 16, "--iterations", 400, "--output", folder / "run.h5", "--inject-fault", "kill@2:150")
+    out = train(4, "--batch-per-rank", 16, "--iterations", 400, "--epochs", 50, "--output", folder / "run.h5", "--inject-fault", "kill@2:150")
     if out.code != 137 or out.seconds > 60:
         raise Failure(f"exit code {out.code} after {out.seconds:.0f} s")
     report(folder / "run.h5.journal").expect(0, "lenet")
 
 
 def case_killed_root_leaves_a_journal(folder):
-    out = train(2, "--batch-per-rank", 16, "--iterations", 4000, "--output", folder / "run.h5", "--inject-fault", "kill@0:300")
+    out = train(2, "--batch-per-rank", 16, "--iterations", 4000, "--epochs", 50, "--output", folder / "run.h5", "--inject-fault", "kill@0:300")
     if out.code != 137:
         raise Failure(f"exit code {out.code}")
     report(folder / "run.h5.journal").expect(0, "lenet")
@@ -189,13 +191,11 @@ def case_stopped_rank_is_named(folder):
     result = train(4, "--timeout", "3s", *short_run(folder, "--inject-fault", "stop@1:5"))
     result.expect(86, "not in it: rank 1 .*process stopped", "In it: .*rank 0")
     report(folder / "run.h5.journal").expect(0)
-    kill_leftovers()
 
 
 def case_stopped_root_is_named_by_another(folder):
     result = train(4, "--timeout", "3s", *short_run(folder, "--inject-fault", "stop@0:5"))
     result.expect(86, "rank 1 .*hang", "not in it: rank 0 .*process stopped")
-    kill_leftovers()
 
 
 def case_rank_that_leaves_early_is_named(folder):
@@ -294,7 +294,7 @@ def case_full_disk_keeps_what_was_acknowledged(folder):
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", mount], capture_output=True).returncode:
         raise Skip("mount is not allowed here")
     try:
-        result = train(2, "--batch-per-rank", 16, "--iterations", 3000, "--output", mount / "run.h5")
+        result = train(2, "--batch-per-rank", 16, "--iterations", 3000, "--epochs", 50, "--output", mount / "run.h5")
         result.expect(74, "run.h5", "[Nn]o space")
         if (mount / "run.h5").exists():
             raise Failure("a half-written run file")
@@ -304,7 +304,7 @@ def case_full_disk_keeps_what_was_acknowledged(folder):
 
 
 def case_print_config_is_a_job_file(folder):
-    result = run([BIN / "gradsync-train", "--print-config", "--lr", "0.25"]).expect(0, "lr = 0.25")
+    result = run([BIN / "gradsync-train", "--print-config", "--lr", "0.25"]).expect(0, r"lr += 0\.25")
     (folder / "again.cfg").write_text(result.out)
     again = run([BIN / "gradsync-train", "--print-config", "--config", folder / "again.cfg"]).expect(0)
     strip = lambda text: re.sub(r" *#.*", "", text)  # noqa: E731
@@ -316,6 +316,18 @@ def case_help_and_version(folder):
     for program in ("train", "dataset", "sweep", "report"):
         run([BIN / f"gradsync-{program}", "--help"]).expect(0, "xit codes|usage|Usage")
         run([BIN / f"gradsync-{program}", "--version"]).expect(0, "gradsync")
+
+
+def case_run_files_open_in_h5py_pandas_and_xarray(folder):
+    python = os.environ.get("TEST_PYTHON", sys.executable)
+    if subprocess.run([python, "-c", "import h5py, pandas, xarray, h5netcdf"], capture_output=True).returncode:
+        raise Skip("needs a Python with h5py, pandas, xarray and h5netcdf (make deps)")
+    for mode in ("ddp", "data-parallel", "c10d"):
+        path = folder / f"{mode}.h5"
+        train(2, "--sync", mode, "--batch-per-rank", 16, "--iterations", 8, "--output", path).expect(0)
+        result = run([python, ROOT / "tests/tools/open_run.py", path])
+        if result.code != 0:
+            raise Failure(f"{mode}: {result.out[-800:]}{result.err[-400:]}")
 
 
 def case_report_links_neither_mpi_nor_libtorch(folder):
@@ -332,11 +344,6 @@ def synthetic(folder, train_images: int, test_images: int) -> str:
     target = folder / f"set-{train_images}"
     run([BIN / "gradsync-dataset", "synthesize", "--to", target, "--train", train_images, "--test", test_images]).expect(0)
     return str(target)
-
-
-def kill_leftovers() -> None:
-    """A stopped rank outlives a killed mpirun; none may stay."""
-    subprocess.run(["pkill", "-KILL", "-f", str(BIN / "gradsync-train")], check=False)
 
 
 def main() -> int:

@@ -44,7 +44,7 @@ def read(path: str) -> dict:
     for name, entry in header.items():
         begin, end = (8 + length + at for at in entry["data_offsets"])
         values = numpy.frombuffer(data[begin:end], dtype="<f4").reshape(entry["shape"])
-        tensors[name] = torch.from_numpy(values.copy())
+        tensors[name] = torch.from_numpy(values.copy()).double()
     return tensors
 
 
@@ -116,7 +116,7 @@ def differences(model: str) -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([str(DUMP), model, f"{folder}/dump"], check=True)
         ours = read(f"{folder}/dump")
-    network = make(model)
+    network = make(model).double()
     names = [name.removeprefix("parameter.") for name in ours if name.startswith("parameter.")]
     # JSON sorts the names; the order of the modules is that of equal shapes within each prefix.
     theirs = dict(network.named_parameters())
@@ -125,7 +125,7 @@ def differences(model: str) -> list[str]:
         for mine, other in order.items():
             theirs[other].copy_(ours[f"parameter.{mine}"].view_as(theirs[other]))
     outputs = network(ours["images"])
-    loss = torch.nn.functional.cross_entropy(outputs, torch.arange(8))
+    loss = torch.nn.functional.cross_entropy(outputs.float(), torch.arange(8))
     loss.backward()
     found = [] if close(outputs, ours["outputs"]) else ["outputs"]
     if not close(loss, ours["loss"].reshape(())):

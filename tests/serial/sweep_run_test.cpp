@@ -53,8 +53,8 @@ class FakeLauncher : public Launcher {
   std::map<std::string, Script> scripts;
   Names launched;
 
-  LaunchCommand command(const Cell&, const CellFiles&) const override { return {}; }
-  ProcessResult launch(const Cell& cell, const CellFiles& files) override {
+  LaunchCommand command(const GridCell&, const CellFiles&) const override { return {}; }
+  ProcessResult launch(const GridCell& cell, const CellFiles& files) override {
     launched.push_back(cell.name);
     const Script script = scripts[cell.name];
     // What the recorder refuses: an output that exists.
@@ -193,7 +193,7 @@ TEST_CASE("sweep run: a stop ends the grid and the cell is run again later") {
   class Stopping : public FakeLauncher {
    public:
     explicit Stopping(bool& flag) : flag_(flag) {}
-    ProcessResult launch(const Cell& cell, const CellFiles& files) override {
+    ProcessResult launch(const GridCell& cell, const CellFiles& files) override {
       flag_ = true;
       return FakeLauncher::launch(cell, files);
     }

@@ -40,7 +40,7 @@ std::vector<std::string> expanded(const std::string& text) {
   return names_of(expand(job_of(text)));
 }
 
-std::string option_of(const Cell& cell, const std::string& key) {
+std::string option_of(const GridCell& cell, const std::string& key) {
   for (const auto& [name, value] : cell.options)
     if (name == key) return value;
   return "";
@@ -142,7 +142,7 @@ TEST_CASE("sweep: a cell holds the options of its job and no others") {
   const Grid grid =
       expand(job_of("sync = ddp, c10d\nranks = 2\nlr = 0.25\naugment = false\ndata = \"x, y\""));
   REQUIRE(grid.cells.size() == 2);
-  const Cell& cell = grid.cells[1];
+  const GridCell& cell = grid.cells[1];
   CHECK(cell.ranks == 2);
   CHECK(cell.repeat == 1);
   CHECK(cell.options.size() == 4);
@@ -267,7 +267,7 @@ TEST_CASE("sweep: mpirun's command line") {
   const CleanEnvironment environment;
   const Grid grid = expand(job_of("sync = ddp\nranks = 3\nmpirun-options = --map-by core"));
   const LocalLauncher launcher("bin/gradsync-train", {"--map-by", "core"}, [] { return false; });
-  const Cell& cell = grid.cells[0];
+  const GridCell& cell = grid.cells[0];
   const auto args = launcher.command(cell, cell_files("results/x y", cell)).args;
   const auto has = [&](const std::string& arg) {
     return std::find(args.begin(), args.end(), arg) != args.end();

@@ -42,10 +42,12 @@ class Dump {
 int main(int argc, char** argv) {
   if (argc != 3) return 64;
   gradsync::Replica replica = gradsync::make_replica(argv[1], 1, gradsync::Layout::kNhwc);
+  // In double, so that what differs is the network and not the order of a sum.
+  replica.network->to(torch::kFloat64);
   Dump dump;
   for (std::size_t i = 0; i < replica.parameters.size(); ++i)
     dump.add("parameter." + replica.names[i], replica.parameters[i].clone());
-  const torch::Tensor images = torch::randn({8, 3, 32, 32}), labels = torch::arange(8);
+  const torch::Tensor images = torch::randn({8, 3, 32, 32}).to(torch::kFloat64), labels = torch::arange(8);
   dump.add("images", images);
   const torch::Tensor outputs =
       replica.network->forward(images.contiguous(at::MemoryFormat::ChannelsLast));
