@@ -2,9 +2,6 @@
 
 #include <unistd.h>
 
-#include <ctime>
-
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include "record/journal.h"
@@ -13,6 +10,7 @@
 #include "record/publish.h"
 #include "support/error.h"
 #include "support/file.h"
+#include "support/utc_time.h"
 #include "timing/clock.h"
 
 namespace gradsync {
@@ -20,10 +18,6 @@ namespace gradsync {
 namespace {
 
 constexpr double kSyncInterval_s = 1;
-
-std::string current_time_utc() {
-  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
-}
 
 std::filesystem::path free_path(std::filesystem::path output) {
   if (std::filesystem::exists(std::filesystem::symlink_status(output)))
@@ -107,7 +101,7 @@ std::int64_t Recorder::acknowledged() const {
 }
 
 void Recorder::finish(RunStatus status) {
-  state_->journal.append(RecordType::kEnd, encode(RunEnd{status, current_time_utc()}));
+  state_->journal.append(RecordType::kEnd, encode(RunEnd{status, utc_now()}));
   state_->sync();
   const auto& journal = state_->journal.path();
   publish_run(*open_journal(journal), state_->output);

@@ -5,15 +5,14 @@
 
 #include <cerrno>
 #include <chrono>
-#include <ctime>
 #include <set>
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "support/error.h"
 #include "support/parse.h"
+#include "support/utc_time.h"
 
 namespace gradsync {
 
@@ -23,10 +22,6 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr const char* kGridSchema = "gradsync-grid/1";
-
-std::string utc_now() {
-  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
-}
 
 // Paths and logs need not be UTF-8.
 std::string written(const json& value) {

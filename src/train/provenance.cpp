@@ -4,12 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <ctime>
 #include <fstream>
 #include <random>
 #include <span>
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <hdf5.h>
@@ -121,10 +119,6 @@ std::vector<RankPlace> gather_places(const Session& session, const ComputeSettin
     places.push_back({one.rank, one.local_rank, one.host, one.device, "", one.affinity, one.threads,
                       one.clock_offset_s, one.clock_uncertainty_s});
   return places;
-}
-
-std::string utc_now() {
-  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
 }
 
 std::string new_uuid() {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "comm/clock_sync.h"
@@ -21,9 +22,6 @@ std::vector<RankPlace> gather_places(const Session& session, const ComputeSettin
 
 /// Whether an environment variable may be recorded.
 bool may_record(const std::string& name);
-
-/// ISO 8601, UTC, to the second.
-std::string utc_now();
 
 /// A random UUID (version 4).
 std::string new_uuid();

@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "comm/mpi_transport.h"
+#include "support/utc_time.h"
 #include "train/agreement.h"
 #include "train/provenance.h"
 #include "train/trainer.h"
@@ -131,7 +132,8 @@ int run_training(const Session& session, TrainOptions options, const OptionValue
     parse_fault(options.inject_fault);
     data.emplace(options.data);
     // Refuses more ranks than images here, where the ranks still speak with one voice.
-    Sampler(data->size(Split::kTrain), session.rank(), session.size(), options.batch_per_rank, options.seed);
+    Sampler(data->size(Split::kTrain), session.rank(), session.size(), options.batch_per_rank,
+            options.seed);
   });
   const DataDigest digest = verify_data(session, *data);
   Watchdog watchdog(session, options.timeout_s > 0 ? options.timeout_s : kStartTimeout_s);
