@@ -62,6 +62,9 @@ class Hdf5Run : public RunReader {
   const IterationIndex& index() const override { return index_; }
   const std::vector<EpochRow>& epochs() const override { return epochs_; }
   const std::vector<VerificationRow>& verification() const override { return verification_; }
+  const std::vector<CalibrationRow>& calibration() const override { return calibration_; }
+  const std::vector<WindowRow>& windows() const override { return windows_; }
+  const std::vector<ClockRow>& clocks() const override { return clocks_; }
 
   Matrix time(Phase phase) override { return matrix<double>(phase_path(phase)); }
   Matrix begin() override { return matrix<double>("time/begin"); }
@@ -101,6 +104,9 @@ class Hdf5Run : public RunReader {
   IterationIndex index_;
   std::vector<EpochRow> epochs_;
   std::vector<VerificationRow> verification_;
+  std::vector<CalibrationRow> calibration_;
+  std::vector<WindowRow> windows_;
+  std::vector<ClockRow> clocks_;
   std::vector<std::string> remarks_;
 };
 

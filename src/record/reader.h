@@ -55,6 +55,10 @@ class RunReader {
   virtual std::vector<IterationRow> rows(std::size_t first, std::size_t count) = 0;
   virtual const std::vector<EpochRow>& epochs() const = 0;
   virtual const std::vector<VerificationRow>& verification() const = 0;
+  /// Empty where the run holds none.
+  virtual const std::vector<CalibrationRow>& calibration() const = 0;
+  virtual const std::vector<WindowRow>& windows() const = 0;
+  virtual const std::vector<ClockRow>& clocks() const = 0;
 
   /// The value of an option of the run, or an empty text.
   std::string option(std::string_view name) const;

@@ -137,6 +137,7 @@ struct RankEpoch {
   double training_time_s = kNotMeasured;  ///< its iterations without waiting for data
   double running_time_s = kNotMeasured;   ///< wall time of the epoch, evaluation left out
   double evaluation_time_s = kNotMeasured;
+  double peak_memory_bytes = kNotMeasured;  ///< highest so far: resident set (CPU), device (GPU)
 };
 
 struct EpochRow {
@@ -154,6 +155,50 @@ struct VerificationRow {
   double difference = kNotMeasured;  ///< largest |a − b| to the reference mode
   double tolerance = kNotMeasured;
   std::string parameter_hash;
+};
+
+/// One size of one collective as calibration measured it on the ranks of the run; `/calibration`.
+/// Times are of one call, of the slowest rank, over the repetitions.
+struct CalibrationRow {
+  CollectiveKind kind = CollectiveKind::kAllReduce;
+  std::string transport;    ///< "mpi" (MPI's own), "ring" (ours, sleeping waits), "nccl"
+  std::string cadence;      ///< "isolated" (a barrier before each call) or "back-to-back"
+  std::int64_t bytes = 0;   ///< payload of one rank
+  bool of_bucket = false;   ///< a size that training uses, not a power of two
+  std::int64_t repetitions = 0;
+  double median_s = kNotMeasured, mean_s = kNotMeasured;
+  double minimum_s = kNotMeasured, maximum_s = kNotMeasured;
+  std::int64_t wrong = -1;  ///< values that were not what they must be; -1: not checked
+};
+
+/// What one rank measured in a window of --counterfactual, per iteration of the window.
+struct RankWindow {
+  double iteration_s = kNotMeasured;  ///< wall time of the window / iterations
+  double compute_s = kNotMeasured, comm_busy_s = kNotMeasured, exposed_s = kNotMeasured;
+};
+
+/// The windows of --counterfactual, in the order in which they are printed.
+inline constexpr std::array<std::string_view, 5> kWindowKinds = {
+    "compute-only", "communication-only", "serial", "overlapped", "overlapped-unmeasured"};
+
+/// One window of --counterfactual (DESIGN: compute alone, the recorded collectives alone, one after
+/// the other, together, and together without per-phase stamps); `/counterfactual`.
+struct WindowRow {
+  std::string kind;        ///< of kWindowKinds
+  std::int64_t round = 0;  ///< rounds interleave the kinds
+  std::int64_t iterations = 0;
+  std::vector<RankWindow> ranks;
+};
+
+/// The clocks of the ranks at one instant; `/clock`. Drift is what two of them differ by.
+struct ClockReading {
+  double offset_s = kNotMeasured;       ///< add to this rank's clock to read rank 0's
+  double uncertainty_s = kNotMeasured;  ///< half the shortest round trip
+};
+struct ClockRow {
+  std::string when;    ///< "start" or "end"
+  double at_s = kNotMeasured;  ///< since the start of the run, on rank 0's clock
+  std::vector<ClockReading> ranks;
 };
 
 /// `status` of a run file.

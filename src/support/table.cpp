@@ -22,11 +22,12 @@ std::string Cell::shown() const {
   return fmt::format("{:.{}f}", number, decimals);
 }
 
-void Table::add(std::vector<Cell> row) {
+void Table::add(std::vector<Cell> row, std::string source) {
   if (row.size() != columns.size())
     throw Error(ExitCode::kInternal, fmt::format("table {}: a row of {} cells under {} columns",
                                                  name, row.size(), columns.size()));
   rows.push_back(std::move(row));
+  sources.push_back(std::move(source));
 }
 
 std::size_t display_width(const std::string& text) {
