@@ -161,10 +161,10 @@ struct VerificationRow {
 /// Times are of one call, of the slowest rank, over the repetitions.
 struct CalibrationRow {
   CollectiveKind kind = CollectiveKind::kAllReduce;
-  std::string transport;    ///< "mpi" (MPI's own), "ring" (ours, sleeping waits), "nccl"
-  std::string cadence;      ///< "isolated" (a barrier before each call) or "back-to-back"
-  std::int64_t bytes = 0;   ///< payload of one rank
-  bool of_bucket = false;   ///< a size that training uses, not a power of two
+  std::string transport;   ///< "mpi" (MPI's own), "ring" (ours, sleeping waits), "nccl"
+  std::string cadence;     ///< "isolated" (a barrier before each call) or "back-to-back"
+  std::int64_t bytes = 0;  ///< payload of one rank
+  bool of_bucket = false;  ///< a size that training uses, not a power of two
   std::int64_t repetitions = 0;
   double median_s = kNotMeasured, mean_s = kNotMeasured;
   double minimum_s = kNotMeasured, maximum_s = kNotMeasured;
@@ -196,7 +196,7 @@ struct ClockReading {
   double uncertainty_s = kNotMeasured;  ///< half the shortest round trip
 };
 struct ClockRow {
-  std::string when;    ///< "start" or "end"
+  std::string when;            ///< "start" or "end"
   double at_s = kNotMeasured;  ///< since the start of the run, on rank 0's clock
   std::vector<ClockReading> ranks;
 };

@@ -27,9 +27,9 @@ struct Cell {
 };
 
 struct Column {
-  std::string name;   ///< machine name with its unit, e.g. `iteration_mean_ms`
-  std::string head;   ///< what a person reads above the column, unit included
-  bool left = false;  ///< texts read from the left, numbers align right
+  std::string name;          ///< machine name with its unit, e.g. `iteration_mean_ms`
+  std::string head;          ///< what a person reads above the column, unit included
+  bool left = false;         ///< texts read from the left, numbers align right
   std::string formula = {};  ///< how the number is computed, for --claims; empty: no claim
   std::string dataset = {};  ///< what it is computed from: "/time/iteration"
 };
@@ -41,7 +41,8 @@ struct Table {
   std::vector<std::string> notes;  ///< how the numbers were computed, n, what was left out
   std::vector<Column> columns;
   std::vector<std::vector<Cell>> rows;
-  std::vector<std::string> sources = {};  ///< of each row: the files it comes from, with ", " between
+  std::vector<std::string> sources =
+      {};  ///< of each row: the files it comes from, with ", " between
 
   /// Appends a row. Requires as many cells as columns (throws Error kInternal otherwise).
   void add(std::vector<Cell> row, std::string source = "");

@@ -23,7 +23,7 @@ struct GridCell {
 };
 
 struct Grid {
-  std::vector<GridCell> cells;           ///< in the order in which they run
+  std::vector<GridCell> cells;       ///< in the order in which they run
   std::vector<std::string> remarks;  ///< exclusions that leave nothing out
 };
 

@@ -73,8 +73,8 @@ class SyncMode {
   /// evaluation or a comparison. Collective.
   virtual void publish() {}
 
-  /// Whether the backward pass itself waits for the exchange before it returns. Its compute then ends
-  /// with its last gradient.
+  /// Whether the backward pass itself waits for the exchange before it returns. Its compute then
+  /// ends with its last gradient.
   virtual bool waits_in_backward() const { return false; }
 
   /// Root computes the loss of all ranks' outputs and steps alone; the others receive parameters.

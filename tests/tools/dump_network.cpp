@@ -47,7 +47,8 @@ int main(int argc, char** argv) {
   Dump dump;
   for (std::size_t i = 0; i < replica.parameters.size(); ++i)
     dump.add("parameter." + replica.names[i], replica.parameters[i].clone());
-  const torch::Tensor images = torch::randn({8, 3, 32, 32}).to(torch::kFloat64), labels = torch::arange(8);
+  const torch::Tensor images = torch::randn({8, 3, 32, 32}).to(torch::kFloat64),
+                      labels = torch::arange(8);
   dump.add("images", images);
   const torch::Tensor outputs =
       replica.network->forward(images.contiguous(at::MemoryFormat::ChannelsLast));
