@@ -1,0 +1,117 @@
+#include "analysis/metrics/bandwidth.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace gradsync {
+
+namespace {
+
+double positive(double value) {
+  return value > 0 ? value : kNotMeasured;
+}
+
+/// n, where something crosses a link.
+double several(double ranks) {
+  return ranks > 1 ? ranks : kNotMeasured;
+}
+
+double ring_factor(double ranks) {
+  return 2 * (ranks - 1) / ranks;
+}
+
+double volume_bytes(BandwidthConvention convention, const EpochCommunication& epoch) {
+  const double n = several(epoch.ranks);
+  switch (convention) {
+    case BandwidthConvention::kBusbw:
+      return ring_factor(n) * epoch.message_bytes * epoch.iterations;
+    case BandwidthConvention::kMessage:
+      return n / n * epoch.message_bytes;  // NaN for one rank
+    case BandwidthConvention::kRingEpoch:
+      return ring_factor(n) * epoch.message_bytes;
+    case BandwidthConvention::kTotalVolume:
+      return 2 * (n - 1) * epoch.message_bytes * epoch.iterations;
+  }
+  return kNotMeasured;
+}
+
+}  // namespace
+
+double message_bytes(CollectiveKind kind, double payload_bytes, double ranks) {
+  const bool total_over_ranks = kind == CollectiveKind::kGather ||
+                                kind == CollectiveKind::kScatter ||
+                                kind == CollectiveKind::kAllGather;
+  return total_over_ranks ? ranks * payload_bytes : payload_bytes;
+}
+
+double algbw(double bytes, double time_s) {
+  return bytes / positive(time_s);
+}
+
+double busbw_factor(CollectiveKind kind, double ranks) {
+  const double n = several(ranks);
+  switch (kind) {
+    case CollectiveKind::kAllReduce:
+      return ring_factor(n);
+    case CollectiveKind::kGather:
+    case CollectiveKind::kScatter:
+    case CollectiveKind::kAllGather:
+      return (n - 1) / n;
+    case CollectiveKind::kBroadcast:
+    case CollectiveKind::kReduce:
+      return n / n;  // 1, NaN for one rank
+    case CollectiveKind::kBarrier:
+      break;
+  }
+  return kNotMeasured;
+}
+
+double busbw(CollectiveKind kind, double payload_bytes, double ranks, double time_s) {
+  return algbw(message_bytes(kind, payload_bytes, ranks), time_s) * busbw_factor(kind, ranks);
+}
+
+double bandwidth(BandwidthConvention convention, const EpochCommunication& epoch) {
+  return volume_bytes(convention, epoch) / positive(epoch.communication_s);
+}
+
+std::string_view convention_name(BandwidthConvention convention) {
+  return kConventionNames[static_cast<std::size_t>(convention)];
+}
+
+std::string_view convention_formula(BandwidthConvention convention) {
+  switch (convention) {
+    case BandwidthConvention::kBusbw:
+      return "2(n-1)/n * S * iterations / communication time";
+    case BandwidthConvention::kMessage:
+      return "S / communication time of all iterations";
+    case BandwidthConvention::kRingEpoch:
+      return "2(n-1)/n * S / communication time of all iterations";
+    case BandwidthConvention::kTotalVolume:
+      return "2(n-1) * S * iterations / communication time";
+  }
+  return "";
+}
+
+double convention_unit_bytes(BandwidthConvention convention) {
+  return convention == BandwidthConvention::kRingEpoch ? kGiB : kGB;
+}
+
+std::string_view convention_unit(BandwidthConvention convention) {
+  return convention == BandwidthConvention::kRingEpoch ? "GiB/s" : "GB/s";
+}
+
+std::optional<BandwidthConvention> parse_convention(std::string_view name) {
+  const auto found = std::find(kConventionNames.begin(), kConventionNames.end(), name);
+  if (found == kConventionNames.end()) return std::nullopt;
+  return static_cast<BandwidthConvention>(found - kConventionNames.begin());
+}
+
+double allreduce_tree_s(double bytes, double bandwidth_bytes_per_s, double ranks) {
+  return bytes / positive(bandwidth_bytes_per_s) * std::log2(ranks >= 1 ? ranks : kNotMeasured);
+}
+
+double allreduce_ring_s(double bytes, double bandwidth_bytes_per_s, double ranks) {
+  return bytes / positive(bandwidth_bytes_per_s) * ring_factor(ranks >= 1 ? ranks : kNotMeasured);
+}
+
+}  // namespace gradsync

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "record/run.h"
+
+/// Bandwidths and all-reduce times: pure formulas, used for run files and for published tables
+/// alike (speedup and the derived split: scaling.h). Bytes, seconds and bytes per second; for
+/// people GB = 1e9 bytes and GiB = 2^30 bytes. A result is NaN where an input is NaN, a time is not
+/// positive or nothing crosses a link (one rank). Nothing is clipped.
+namespace gradsync {
+
+inline constexpr double kGB = 1e9;
+inline constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
+
+/// The S of nccl-tests for a payload of one rank: n payloads for gather, scatter and all-gather
+/// (the total over the ranks), one for all-reduce, broadcast and reduce.
+double message_bytes(CollectiveKind kind, double payload_bytes, double ranks);
+
+/// algbw = S/t.
+double algbw(double bytes, double time_s);
+
+/// busbw / algbw (nccl-tests, doc/PERFORMANCE.md): 2(n − 1)/n for all-reduce, (n − 1)/n for
+/// gather, scatter and all-gather, 1 for broadcast and reduce. NaN for one rank and for a barrier.
+double busbw_factor(CollectiveKind kind, double ranks);
+
+/// algbw(S, t) · busbw_factor, with S = message_bytes(payload).
+double busbw(CollectiveKind kind, double payload_bytes, double ranks, double time_s);
+
+/// How published reports turn a time into "the bandwidth" of an all-reduced gradient.
+enum class BandwidthConvention { kBusbw, kMessage, kRingEpoch, kTotalVolume };
+inline constexpr std::array<std::string_view, 4> kConventionNames = {"busbw", "message",
+                                                                     "ring-epoch", "total-volume"};
+
+/// What a convention is computed from: one epoch, or any other number of iterations.
+struct EpochCommunication {
+  double message_bytes = kNotMeasured;  ///< S: the gradient bytes of one rank in one iteration
+  double ranks = kNotMeasured;
+  double iterations = kNotMeasured;
+  double communication_s = kNotMeasured;  ///< of all these iterations together
+};
+
+/// Bytes per second; t is communication_s:
+///   busbw         2(n − 1)/n · S · iterations / t   (nccl-tests' busbw of the mean iteration)
+///   message       S / t                             (one message over the time of all of them)
+///   ring-epoch    2(n − 1)/n · S / t                (the same, with the ring's factor)
+///   total-volume  2(n − 1) · S · iterations / t     (what all links together carry)
+/// The two in the middle hold one message against the time of all: they are as many times too
+/// small as there are iterations, and are here because reports print them.
+double bandwidth(BandwidthConvention convention, const EpochCommunication& epoch);
+
+std::string_view convention_name(BandwidthConvention convention);
+/// The formula in symbols, for headers and notes.
+std::string_view convention_formula(BandwidthConvention convention);
+/// Bytes in the unit that reports with this convention print: kGiB for ring-epoch, else kGB.
+double convention_unit_bytes(BandwidthConvention convention);
+/// "GB/s" or "GiB/s".
+std::string_view convention_unit(BandwidthConvention convention);
+/// Nothing if `name` is none of kConventionNames.
+std::optional<BandwidthConvention> parse_convention(std::string_view name);
+
+/// Predicted time of one all-reduce of S bytes over n ranks; 0 s for one rank.
+/// (S/B) · log2 n: a tree that passes the whole message on in every round.
+double allreduce_tree_s(double bytes, double bandwidth_bytes_per_s, double ranks);
+/// 2(n − 1)/n · S/B: the ring, latency left out.
+double allreduce_ring_s(double bytes, double bandwidth_bytes_per_s, double ranks);
+
+}  // namespace gradsync
