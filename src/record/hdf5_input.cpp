@@ -166,6 +166,13 @@ bool Hdf5Input::has_attribute(const std::string& name) const {
   return H5Aexists(file_.id(), name.c_str()) > 0;
 }
 
+bool Hdf5Input::has(const std::string& path) const {
+  for (std::size_t end = path.find('/');; end = path.find('/', end + 1)) {
+    if (H5Lexists(file_.id(), path.substr(0, end).c_str(), H5P_DEFAULT) <= 0) return false;
+    if (end == std::string::npos) return true;
+  }
+}
+
 std::string Hdf5Input::attribute_text(hid_t object, const std::string& name) const {
   const std::string shown = "@" + name;
   const H5Object attribute(H5Aopen(object, name.c_str(), H5P_DEFAULT), H5Aclose);

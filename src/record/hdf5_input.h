@@ -22,6 +22,9 @@ class Hdf5Input {
   std::int64_t number_attribute(const std::string& name) const;
   bool has_attribute(const std::string& name) const;
 
+  /// Whether there is a link of this name; for what files of earlier releases lack.
+  bool has(const std::string& path) const;
+
   /// The names of a group's members in the order they were made.
   std::vector<std::string> members(const std::string& group) const;
 

@@ -68,6 +68,21 @@ DatasetSpec bucket_time(const std::string& name, std::string long_name) {
           std::move(long_name) + ", since the start of the iteration of the rank"};
 }
 
+DatasetSpec calibration_spec(const std::string& name, std::string units, std::string long_name) {
+  return {kCalibrationGroup + "/" + name, {kCalibrations}, std::move(units), std::move(long_name)};
+}
+
+DatasetSpec window_spec(const std::string& name, std::string long_name) {
+  return {kWindowGroup + "/" + name, {kWindows}, "1", std::move(long_name)};
+}
+
+DatasetSpec window_time(const std::string& name, std::string long_name) {
+  return {kWindowGroup + "/" + name,
+          {kWindows, kRanks},
+          "s",
+          std::move(long_name) + ", per iteration of the window"};
+}
+
 DatasetSpec epoch_spec(const std::string& name, std::string units, std::string long_name) {
   return {"epoch/" + name, {kEpochs, kRanks}, std::move(units), std::move(long_name)};
 }
@@ -134,7 +149,104 @@ const std::vector<Field<double, RankEpoch>>& epoch_fields() {
       {epoch_spec("running_time", "s", "wall time of the epoch without evaluation"),
        [](Rank& rank) -> double& { return rank.running_time_s; }},
       {epoch_spec("evaluation_time", "s", "wall time of the evaluation"),
-       [](Rank& rank) -> double& { return rank.evaluation_time_s; }}};
+       [](Rank& rank) -> double& { return rank.evaluation_time_s; }},
+      {epoch_spec("peak_memory", "B", "highest memory of the rank so far"),
+       [](Rank& rank) -> double& { return rank.peak_memory_bytes; },
+       /*added_later=*/true}};
+  return fields;
+}
+
+const std::vector<Field<std::string, CalibrationRow>>& calibration_texts() {
+  using Row = CalibrationRow;
+  static const std::vector<Field<std::string, Row>> fields = {
+      {calibration_spec("transport", "1", "mpi: of MPI; ring: ours, sleeping waits; nccl"),
+       [](Row& row) -> std::string& { return row.transport; }},
+      {calibration_spec("cadence", "1", "isolated: a barrier before each call; back-to-back"),
+       [](Row& row) -> std::string& { return row.cadence; }}};
+  return fields;
+}
+
+const std::vector<Field<std::int64_t, CalibrationRow>>& calibration_counts() {
+  using Row = CalibrationRow;
+  static const std::vector<Field<std::int64_t, Row>> fields = {
+      {calibration_spec("bytes", "B", "payload of one rank"),
+       [](Row& row) -> std::int64_t& { return row.bytes; }},
+      {calibration_spec("repetitions", "1", "timed calls"),
+       [](Row& row) -> std::int64_t& { return row.repetitions; }},
+      {calibration_spec("wrong", "1", "values that were not what they must be, -1: not checked"),
+       [](Row& row) -> std::int64_t& { return row.wrong; }}};
+  return fields;
+}
+
+const std::vector<Field<double, CalibrationRow>>& calibration_times() {
+  using Row = CalibrationRow;
+  static const std::vector<Field<double, Row>> fields = {
+      {calibration_spec("median", "s", "median time of a call on the slowest rank"),
+       [](Row& row) -> double& { return row.median_s; }},
+      {calibration_spec("mean", "s", "mean time of a call on the slowest rank"),
+       [](Row& row) -> double& { return row.mean_s; }},
+      {calibration_spec("minimum", "s", "shortest call on the slowest rank"),
+       [](Row& row) -> double& { return row.minimum_s; }},
+      {calibration_spec("maximum", "s", "longest call on the slowest rank"),
+       [](Row& row) -> double& { return row.maximum_s; }}};
+  return fields;
+}
+
+DatasetSpec calibration_collective_spec() {
+  return calibration_spec("collective", "1", "which collective");
+}
+
+DatasetSpec calibration_of_bucket_spec() {
+  return calibration_spec("of_bucket", "1", "1 for a size that training uses");
+}
+
+const std::vector<Field<std::int64_t, WindowRow>>& window_counts() {
+  using Row = WindowRow;
+  static const std::vector<Field<std::int64_t, Row>> fields = {
+      {window_spec("round", "round of interleaved windows, from 0"),
+       [](Row& row) -> std::int64_t& { return row.round; }},
+      {window_spec("iterations", "iterations of the window"),
+       [](Row& row) -> std::int64_t& { return row.iterations; }}};
+  return fields;
+}
+
+const std::vector<Field<double, RankWindow>>& window_times() {
+  using Rank = RankWindow;
+  static const std::vector<Field<double, Rank>> fields = {
+      {window_time("iteration", "wall time"),
+       [](Rank& rank) -> double& { return rank.iteration_s; }},
+      {window_time("compute", "union of the compute intervals"),
+       [](Rank& rank) -> double& { return rank.compute_s; }},
+      {window_time("comm_busy", "union of the intervals of its collectives"),
+       [](Rank& rank) -> double& { return rank.comm_busy_s; }},
+      {window_time("exposed", "communication that the iteration waits for"),
+       [](Rank& rank) -> double& { return rank.exposed_s; }}};
+  return fields;
+}
+
+DatasetSpec window_kind_spec() {
+  return window_spec("kind",
+                     "compute-only, communication-only, serial, overlapped, overlapped-unmeasured");
+}
+
+DatasetSpec clock_when_spec() {
+  return {kClockGroup + "/when", {kReadings}, "1", "start or end of the run"};
+}
+
+DatasetSpec clock_at_spec() {
+  return {kClockGroup + "/at", {kReadings}, "s", "since the start of the run, clock of rank 0"};
+}
+
+const std::vector<Field<double, ClockReading>>& clock_fields() {
+  using Reading = ClockReading;
+  static const std::vector<Field<double, Reading>> fields = {
+      {{kClockGroup + "/offset",
+        {kReadings, kRanks},
+        "s",
+        "added to the clock of the rank it reads that of rank 0"},
+       [](Reading& reading) -> double& { return reading.offset_s; }},
+      {{kClockGroup + "/uncertainty", {kReadings, kRanks}, "s", "half of the shortest round trip"},
+       [](Reading& reading) -> double& { return reading.uncertainty_s; }}};
   return fields;
 }
 

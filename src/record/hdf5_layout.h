@@ -19,6 +19,7 @@ template <typename Number, typename Holder>
 struct Field {
   DatasetSpec spec;
   std::function<Number&(Holder&)> of;
+  bool added_later = false;  ///< files of the first releases lack it
 };
 
 /// [iteration]: number, epoch, step, samples.
@@ -31,6 +32,26 @@ const std::vector<Field<std::int64_t, RankIteration>>& rank_counts();
 const std::vector<Field<double, BucketTimes>>& bucket_fields();
 /// [epoch, rank].
 const std::vector<Field<double, RankEpoch>>& epoch_fields();
+
+/// The groups that a file holds only where there is something in them.
+inline const std::string kCalibrationGroup = "calibration";
+inline const std::string kWindowGroup = "counterfactual";
+inline const std::string kClockGroup = "clock";
+
+/// [calibration]: texts (transport, cadence), counts and times.
+const std::vector<Field<std::string, CalibrationRow>>& calibration_texts();
+const std::vector<Field<std::int64_t, CalibrationRow>>& calibration_counts();
+const std::vector<Field<double, CalibrationRow>>& calibration_times();
+DatasetSpec calibration_collective_spec();
+DatasetSpec calibration_of_bucket_spec();
+/// [window] and [window, rank].
+const std::vector<Field<std::int64_t, WindowRow>>& window_counts();
+const std::vector<Field<double, RankWindow>>& window_times();
+DatasetSpec window_kind_spec();
+/// [reading] and [reading, rank].
+DatasetSpec clock_when_spec();
+DatasetSpec clock_at_spec();
+const std::vector<Field<double, ClockReading>>& clock_fields();
 
 DatasetSpec learning_rate_spec();
 DatasetSpec warmup_spec();

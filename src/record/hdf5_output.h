@@ -16,13 +16,27 @@ namespace gradsync {
 
 /// The dimensions of a run file; each has a scale of the same name in the root.
 /// The names are plural because `iteration`, `bucket` and `epoch` are groups there.
-enum class Dimension : std::size_t { kIterations, kRanks, kBuckets, kEpochs, kChecks };
-inline constexpr std::array<std::string_view, 5> kDimensionNames = {"iterations", "ranks",
-                                                                    "buckets", "epochs", "checks"};
-inline constexpr std::array<std::string_view, 5> kDimensionLongNames = {
-    "optimiser steps in the order they were recorded", "MPI ranks",
-    "collectives of an iteration in the order they began", "epochs in the order they were recorded",
-    "checks of --verify-modes"};
+enum class Dimension : std::size_t {
+  kIterations,
+  kRanks,
+  kBuckets,
+  kEpochs,
+  kChecks,
+  kCalibrations,
+  kWindows,
+  kReadings
+};
+inline constexpr std::array<std::string_view, 8> kDimensionNames = {
+    "iterations", "ranks", "buckets", "epochs", "checks", "calibrations", "windows", "readings"};
+inline constexpr std::array<std::string_view, 8> kDimensionLongNames = {
+    "optimiser steps in the order they were recorded",
+    "MPI ranks",
+    "collectives of an iteration in the order they began",
+    "epochs in the order they were recorded",
+    "checks of --verify-modes",
+    "sizes of collectives that were calibrated",
+    "windows of --counterfactual in the order they ran",
+    "readings of the clocks"};
 
 /// What a data set is, apart from its numbers.
 struct DatasetSpec {

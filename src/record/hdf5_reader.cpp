@@ -51,6 +51,9 @@ class Hdf5Run : public RunReader {
     read_index();
     read_epochs();
     read_verification();
+    read_calibration();
+    read_windows();
+    read_clocks();
   }
 
   const RunInfo& info() const override { return info_; }
@@ -81,6 +84,21 @@ class Hdf5Run : public RunReader {
   void read_index();
   void read_epochs();
   void read_verification();
+  void read_calibration();
+  void read_windows();
+  void read_clocks();
+  std::size_t length_of(const std::string& path) const;
+  template <typename Number, typename Row>
+  void read_fields(const std::vector<Field<Number, Row>>& fields, std::vector<Row>& rows) const;
+  /// Reads the first field, so that rows × ranks is known to be no more than the file holds before
+  /// memory is taken for the rows.
+  template <typename Rank>
+  void require_rank_rows(const std::vector<Field<double, Rank>>& fields, std::size_t rows) const {
+    file_.numbers<double>(fields.front().spec.path, {rows, ranks()});
+  }
+  template <typename Row, typename Rank>
+  void read_rank_fields(const std::vector<Field<double, Rank>>& fields,
+                        std::vector<Row>& rows) const;
   void read_buckets(std::vector<IterationRow>& rows, std::size_t first) const;
 
   template <typename Number>
@@ -176,15 +194,10 @@ void Hdf5Run::read_epochs() {
   const auto number = file_.numbers<std::int64_t>("epoch/number", shape);
   const auto iterations_of = file_.numbers<std::int64_t>("epoch/iterations", shape);
   const auto digest = file_.texts("epoch/order_digest", shape[0]);
+  require_rank_rows(epoch_fields(), shape[0]);
   for (std::size_t e = 0; e < shape[0]; ++e)
     epochs_.push_back({number[e], iterations_of[e], digest[e], std::vector<RankEpoch>(ranks())});
-  for (const auto& field : epoch_fields()) {
-    const auto values = file_.numbers<double>(field.spec.path, {shape[0], ranks()});
-    auto value = values.begin();
-    for (EpochRow& epoch : epochs_)
-      for (RankEpoch& rank : epoch.ranks)
-        field.of(rank) = *value++;
-  }
+  read_rank_fields(epoch_fields(), epochs_);
 }
 
 void Hdf5Run::read_verification() {
@@ -200,6 +213,80 @@ void Hdf5Run::read_verification() {
   for (std::size_t i = 0; i < shape[0]; ++i)
     verification_.push_back(
         {mode[i], passed[i] != 0, equal[i] != 0, difference[i], tolerance[i], hash[i]});
+}
+
+std::size_t Hdf5Run::length_of(const std::string& path) const {
+  const Shape shape = file_.shape(path);
+  if (shape.size() != 1)
+    throw Error(ExitCode::kBadData, fmt::format("/{} of '{}' is no list", path, path_));
+  return shape[0];
+}
+
+template <typename Number, typename Row>
+void Hdf5Run::read_fields(const std::vector<Field<Number, Row>>& fields,
+                          std::vector<Row>& rows) const {
+  for (const auto& field : fields) {
+    const auto values = file_.numbers<Number>(field.spec.path, {rows.size()});
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      field.of(rows[i]) = values[i];
+  }
+}
+
+template <typename Row, typename Rank>
+void Hdf5Run::read_rank_fields(const std::vector<Field<double, Rank>>& fields,
+                               std::vector<Row>& rows) const {
+  for (const auto& field : fields) {
+    if (field.added_later && !file_.has(field.spec.path)) continue;
+    const auto values = file_.numbers<double>(field.spec.path, {rows.size(), ranks()});
+    auto value = values.begin();
+    for (Row& row : rows)
+      for (Rank& rank : row.ranks)
+        field.of(rank) = *value++;
+  }
+}
+
+void Hdf5Run::read_calibration() {
+  if (!file_.has(kCalibrationGroup)) return;
+  const std::string path = calibration_collective_spec().path;
+  const auto names = file_.texts(path, length_of(path));
+  calibration_.resize(names.size());
+  read_fields(calibration_counts(), calibration_);
+  read_fields(calibration_times(), calibration_);
+  const auto of_bucket =
+      file_.numbers<std::uint8_t>(calibration_of_bucket_spec().path, {calibration_.size()});
+  for (std::size_t i = 0; i < calibration_.size(); ++i) {
+    const auto kind = parse_collective(names[i]);
+    if (!kind)
+      throw Error(ExitCode::kBadData, fmt::format("/{} of '{}' holds '{}', which is no collective",
+                                                  path, path_, names[i]));
+    calibration_[i].kind = *kind;
+    calibration_[i].of_bucket = of_bucket[i] != 0;
+  }
+  for (const auto& field : calibration_texts()) {
+    const auto texts = file_.texts(field.spec.path, calibration_.size());
+    for (std::size_t i = 0; i < calibration_.size(); ++i)
+      field.of(calibration_[i]) = texts[i];
+  }
+}
+
+void Hdf5Run::read_windows() {
+  if (!file_.has(kWindowGroup)) return;
+  const auto kinds = file_.texts(window_kind_spec().path, length_of(window_kind_spec().path));
+  require_rank_rows(window_times(), kinds.size());
+  for (const std::string& kind : kinds)
+    windows_.push_back({kind, 0, 0, std::vector<RankWindow>(ranks())});
+  read_fields(window_counts(), windows_);
+  read_rank_fields(window_times(), windows_);
+}
+
+void Hdf5Run::read_clocks() {
+  if (!file_.has(kClockGroup)) return;
+  const auto when = file_.texts(clock_when_spec().path, length_of(clock_when_spec().path));
+  const auto at_s = file_.numbers<double>(clock_at_spec().path, {when.size()});
+  require_rank_rows(clock_fields(), when.size());
+  for (std::size_t i = 0; i < when.size(); ++i)
+    clocks_.push_back({when[i], at_s[i], std::vector<ClockReading>(ranks())});
+  read_rank_fields(clock_fields(), clocks_);
 }
 
 std::vector<IterationRow> Hdf5Run::rows(std::size_t first, std::size_t count) {

@@ -65,6 +65,29 @@ void write_topology(Hdf5Output& file, const std::vector<RankPlace>& places) {
              column(places, [](auto& p) { return p.clock_uncertainty_s; }));
 }
 
+template <typename Number, typename Row>
+void write_fields(Hdf5Output& file, const std::vector<Field<Number, Row>>& fields,
+                  std::vector<Row>& rows) {
+  for (const auto& field : fields) {
+    std::vector<Number> values;
+    for (Row& row : rows)
+      values.push_back(field.of(row));
+    file.write(field.spec, values);
+  }
+}
+
+template <typename Row, typename Rank>
+void write_rank_fields(Hdf5Output& file, const std::vector<Field<double, Rank>>& fields,
+                       std::vector<Row>& rows) {
+  for (const auto& field : fields) {
+    std::vector<double> values;
+    for (Row& row : rows)
+      for (Rank& rank : row.ranks)
+        values.push_back(field.of(rank));
+    file.write(field.spec, values);
+  }
+}
+
 void write_epochs(Hdf5Output& file, std::vector<EpochRow> epochs) {
   const auto spec = [](const char* name, const char* long_name) {
     return DatasetSpec{std::string("epoch/") + name, {kEpochs}, "1", long_name};
@@ -75,13 +98,7 @@ void write_epochs(Hdf5Output& file, std::vector<EpochRow> epochs) {
              column(epochs, [](auto& e) { return e.iterations; }));
   file.write(spec("order_digest", "digest of the order of the images"),
              column(epochs, [](auto& e) { return e.order_digest; }));
-  for (const auto& field : epoch_fields()) {
-    std::vector<double> values;
-    for (EpochRow& epoch : epochs)
-      for (RankEpoch& rank : epoch.ranks)
-        values.push_back(field.of(rank));
-    file.write(field.spec, values);
-  }
+  write_rank_fields(file, epoch_fields(), epochs);
 }
 
 void write_verification(Hdf5Output& file, const std::vector<VerificationRow>& rows) {
@@ -101,6 +118,34 @@ void write_verification(Hdf5Output& file, const std::vector<VerificationRow>& ro
              column(rows, [](auto& r) { return r.tolerance; }));
   file.write(spec("parameter_hash", "digest of the parameters"),
              column(rows, [](auto& r) { return r.parameter_hash; }));
+}
+
+void write_calibration(Hdf5Output& file, std::vector<CalibrationRow> rows) {
+  if (rows.empty()) return;
+  file.make_group(kCalibrationGroup);
+  file.write(calibration_collective_spec(),
+             column(rows, [](auto& r) { return std::string(collective_name(r.kind)); }));
+  write_fields(file, calibration_texts(), rows);
+  file.write(calibration_of_bucket_spec(),
+             column(rows, [](auto& r) { return static_cast<std::uint8_t>(r.of_bucket); }));
+  write_fields(file, calibration_counts(), rows);
+  write_fields(file, calibration_times(), rows);
+}
+
+void write_windows(Hdf5Output& file, std::vector<WindowRow> rows) {
+  if (rows.empty()) return;
+  file.make_group(kWindowGroup);
+  file.write(window_kind_spec(), column(rows, [](auto& r) { return r.kind; }));
+  write_fields(file, window_counts(), rows);
+  write_rank_fields(file, window_times(), rows);
+}
+
+void write_clocks(Hdf5Output& file, std::vector<ClockRow> rows) {
+  if (rows.empty()) return;
+  file.make_group(kClockGroup);
+  file.write(clock_when_spec(), column(rows, [](auto& r) { return r.when; }));
+  file.write(clock_at_spec(), column(rows, [](auto& r) { return r.at_s; }));
+  write_rank_fields(file, clock_fields(), rows);
 }
 
 /// A data set that grows block by block: its handle and how a block of rows becomes its numbers.
@@ -205,13 +250,17 @@ void write_iterations(Hdf5Output& file, RunReader& run) {
 
 void write_hdf5(RunReader& run, const std::filesystem::path& path) {
   Hdf5Output file(path, {run.iterations(), run.ranks(), run.index().buckets, run.epochs().size(),
-                         run.verification().size()});
+                         run.verification().size(), run.calibration().size(), run.windows().size(),
+                         run.clocks().size()});
   write_header(file, run);
   write_config(file, run.info());
   write_topology(file, run.info().topology);
   write_iterations(file, run);
   write_epochs(file, run.epochs());
   write_verification(file, run.verification());
+  write_calibration(file, run.calibration());
+  write_windows(file, run.windows());
+  write_clocks(file, run.clocks());
   file.set_attribute("valid_rows", static_cast<std::int64_t>(run.iterations()));
   file.close();
 }

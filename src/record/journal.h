@@ -23,7 +23,10 @@ enum class RecordType : std::uint32_t {
   kIteration = 2,     ///< IterationRow, binary
   kEpoch = 3,         ///< EpochRow, JSON
   kVerification = 4,  ///< VerificationRow, JSON
-  kEnd = 5            ///< status and time, JSON; the last record, once
+  kEnd = 5,           ///< status and time, JSON; the last record, once
+  kCalibration = 6,   ///< CalibrationRow, JSON
+  kWindow = 7,        ///< WindowRow, JSON
+  kClock = 8          ///< ClockRow, JSON
 };
 
 inline constexpr std::uint32_t kJournalVersion = 1;

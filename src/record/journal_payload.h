@@ -27,6 +27,9 @@ struct RunEnd {
 std::vector<std::byte> encode(const RunInfo& info);
 std::vector<std::byte> encode(const EpochRow& row);
 std::vector<std::byte> encode(const VerificationRow& row);
+std::vector<std::byte> encode(const CalibrationRow& row);
+std::vector<std::byte> encode(const WindowRow& row);
+std::vector<std::byte> encode(const ClockRow& row);
 std::vector<std::byte> encode(const RunEnd& end);
 std::vector<std::byte> encode(const IterationRow& row);
 
@@ -34,6 +37,9 @@ std::vector<std::byte> encode(const IterationRow& row);
 std::optional<RunInfo> decode_info(std::span<const std::byte> payload);
 std::optional<EpochRow> decode_epoch(std::span<const std::byte> payload);
 std::optional<VerificationRow> decode_verification(std::span<const std::byte> payload);
+std::optional<CalibrationRow> decode_calibration(std::span<const std::byte> payload);
+std::optional<WindowRow> decode_window(std::span<const std::byte> payload);
+std::optional<ClockRow> decode_clock(std::span<const std::byte> payload);
 std::optional<RunEnd> decode_end(std::span<const std::byte> payload);
 std::optional<IterationRow> decode_iteration(std::span<const std::byte> payload);
 

@@ -89,9 +89,15 @@ class JournalRun : public RunReader {
       case RecordType::kIteration:
         return take_iteration(record);
       case RecordType::kEpoch:
-        return take_epoch(record);
+        return append_of_all_ranks(epochs_, decode_epoch(record.payload));
       case RecordType::kVerification:
         return append(verification_, decode_verification(record.payload));
+      case RecordType::kCalibration:
+        return append(calibration_, decode_calibration(record.payload));
+      case RecordType::kWindow:
+        return append_of_all_ranks(windows_, decode_window(record.payload));
+      case RecordType::kClock:
+        return append_of_all_ranks(clocks_, decode_clock(record.payload));
       case RecordType::kEnd:
         return assign(end_, decode_end(record.payload));
     }
@@ -112,9 +118,9 @@ class JournalRun : public RunReader {
     return true;
   }
 
-  bool take_epoch(const JournalRecord& record) {
-    auto row = decode_epoch(record.payload);
-    return row && row->ranks.size() == ranks() && append(epochs_, std::move(row));
+  template <typename Row>
+  bool append_of_all_ranks(std::vector<Row>& rows, std::optional<Row> row) const {
+    return row && row->ranks.size() == ranks() && append(rows, std::move(row));
   }
 
   template <typename Row>

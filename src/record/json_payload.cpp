@@ -92,7 +92,8 @@ json rank_json(const RankEpoch& rank) {
           {"test_accuracy", number(rank.test_accuracy)},
           {"training_time_s", number(rank.training_time_s)},
           {"running_time_s", number(rank.running_time_s)},
-          {"evaluation_time_s", number(rank.evaluation_time_s)}};
+          {"evaluation_time_s", number(rank.evaluation_time_s)},
+          {"peak_memory_bytes", number(rank.peak_memory_bytes)}};
 }
 
 RankEpoch read_rank(const json& object) {
@@ -104,6 +105,8 @@ RankEpoch read_rank(const json& object) {
   rank.training_time_s = to_number(object.at("training_time_s"));
   rank.running_time_s = to_number(object.at("running_time_s"));
   rank.evaluation_time_s = to_number(object.at("evaluation_time_s"));
+  // Earlier releases did not record it.
+  rank.peak_memory_bytes = to_number(object.value("peak_memory_bytes", json()));
   return rank;
 }
 
@@ -125,6 +128,44 @@ VerificationRow read_verification(const json& object) {
   row.difference = to_number(object.at("difference"));
   row.tolerance = to_number(object.at("tolerance"));
   object.at("parameter_hash").get_to(row.parameter_hash);
+  return row;
+}
+
+CalibrationRow read_calibration(const json& object) {
+  CalibrationRow row;
+  // An unknown collective gets a number that no collective has; decode_calibration refuses it.
+  row.kind = parse_collective(object.at("collective").get<std::string>())
+                 .value_or(static_cast<CollectiveKind>(kCollectiveNames.size()));
+  object.at("transport").get_to(row.transport);
+  object.at("cadence").get_to(row.cadence);
+  object.at("bytes").get_to(row.bytes);
+  object.at("of_bucket").get_to(row.of_bucket);
+  object.at("repetitions").get_to(row.repetitions);
+  row.median_s = to_number(object.at("median_s"));
+  row.mean_s = to_number(object.at("mean_s"));
+  row.minimum_s = to_number(object.at("minimum_s"));
+  row.maximum_s = to_number(object.at("maximum_s"));
+  object.at("wrong").get_to(row.wrong);
+  return row;
+}
+
+WindowRow read_window(const json& object) {
+  WindowRow row;
+  object.at("kind").get_to(row.kind);
+  object.at("round").get_to(row.round);
+  object.at("iterations").get_to(row.iterations);
+  for (const json& rank : object.at("ranks"))
+    row.ranks.push_back({to_number(rank.at("iteration_s")), to_number(rank.at("compute_s")),
+                         to_number(rank.at("comm_busy_s")), to_number(rank.at("exposed_s"))});
+  return row;
+}
+
+ClockRow read_clock(const json& object) {
+  ClockRow row;
+  object.at("when").get_to(row.when);
+  row.at_s = to_number(object.at("at_s"));
+  for (const json& rank : object.at("ranks"))
+    row.ranks.push_back({to_number(rank.at("offset_s")), to_number(rank.at("uncertainty_s"))});
   return row;
 }
 
@@ -173,6 +214,39 @@ std::vector<std::byte> encode(const VerificationRow& row) {
                    {"parameter_hash", row.parameter_hash}});
 }
 
+std::vector<std::byte> encode(const CalibrationRow& row) {
+  return to_bytes({{"collective", collective_name(row.kind)},
+                   {"transport", row.transport},
+                   {"cadence", row.cadence},
+                   {"bytes", row.bytes},
+                   {"of_bucket", row.of_bucket},
+                   {"repetitions", row.repetitions},
+                   {"median_s", number(row.median_s)},
+                   {"mean_s", number(row.mean_s)},
+                   {"minimum_s", number(row.minimum_s)},
+                   {"maximum_s", number(row.maximum_s)},
+                   {"wrong", row.wrong}});
+}
+
+std::vector<std::byte> encode(const WindowRow& row) {
+  json ranks = json::array();
+  for (const RankWindow& rank : row.ranks)
+    ranks.push_back({{"iteration_s", number(rank.iteration_s)},
+                     {"compute_s", number(rank.compute_s)},
+                     {"comm_busy_s", number(rank.comm_busy_s)},
+                     {"exposed_s", number(rank.exposed_s)}});
+  return to_bytes(
+      {{"kind", row.kind}, {"round", row.round}, {"iterations", row.iterations}, {"ranks", ranks}});
+}
+
+std::vector<std::byte> encode(const ClockRow& row) {
+  json ranks = json::array();
+  for (const ClockReading& rank : row.ranks)
+    ranks.push_back(
+        {{"offset_s", number(rank.offset_s)}, {"uncertainty_s", number(rank.uncertainty_s)}});
+  return to_bytes({{"when", row.when}, {"at_s", number(row.at_s)}, {"ranks", ranks}});
+}
+
 std::vector<std::byte> encode(const RunEnd& end) {
   return to_bytes({{"status", status_name(end.status)}, {"finished", end.finished}});
 }
@@ -187,6 +261,20 @@ std::optional<EpochRow> decode_epoch(std::span<const std::byte> payload) {
 
 std::optional<VerificationRow> decode_verification(std::span<const std::byte> payload) {
   return parsed(payload, read_verification);
+}
+
+std::optional<CalibrationRow> decode_calibration(std::span<const std::byte> payload) {
+  const auto row = parsed(payload, read_calibration);
+  const bool known = row && static_cast<std::size_t>(row->kind) < kCollectiveNames.size();
+  return known ? row : std::nullopt;
+}
+
+std::optional<WindowRow> decode_window(std::span<const std::byte> payload) {
+  return parsed(payload, read_window);
+}
+
+std::optional<ClockRow> decode_clock(std::span<const std::byte> payload) {
+  return parsed(payload, read_clock);
 }
 
 std::optional<RunEnd> decode_end(std::span<const std::byte> payload) {

@@ -69,6 +69,9 @@ void require_same_run(RunReader& expected, RunReader& found) {
   if (expected.iterations() != found.iterations()) differs("the number of iterations");
   require_same(expected.epochs(), found.epochs(), "its epochs");
   require_same(expected.verification(), found.verification(), "its verification");
+  require_same(expected.calibration(), found.calibration(), "its calibration");
+  require_same(expected.windows(), found.windows(), "its counterfactual windows");
+  require_same(expected.clocks(), found.clocks(), "its clocks");
   const std::size_t block = rows_per_block(expected.ranks(), expected.index().buckets);
   for (std::size_t first = 0; first < expected.iterations(); first += block) {
     const std::size_t count = std::min(block, expected.iterations() - first);

@@ -92,6 +92,20 @@ void Recorder::add(const VerificationRow& row) {
   state_->append(RecordType::kVerification, encode(row));
 }
 
+void Recorder::add(const CalibrationRow& row) {
+  state_->append(RecordType::kCalibration, encode(row));
+}
+
+void Recorder::add(const WindowRow& row) {
+  require_recordable(row, state_->ranks);
+  state_->append(RecordType::kWindow, encode(row));
+}
+
+void Recorder::add(const ClockRow& row) {
+  require_recordable(row, state_->ranks);
+  state_->append(RecordType::kClock, encode(row));
+}
+
 void Recorder::sync() {
   state_->sync();
 }

@@ -30,6 +30,9 @@ class Recorder {
   void add(const IterationRow& row);
   void add(const EpochRow& row);
   void add(const VerificationRow& row);
+  void add(const CalibrationRow& row);
+  void add(const WindowRow& row);
+  void add(const ClockRow& row);
 
   /// Forces what was added to the disk.
   void sync();

@@ -41,6 +41,16 @@ std::string_view phase_name(Phase phase) {
   return kPhaseNames[static_cast<std::size_t>(phase)];
 }
 
+std::string_view collective_name(CollectiveKind kind) {
+  return kCollectiveNames[static_cast<std::size_t>(kind)];
+}
+
+std::optional<CollectiveKind> parse_collective(std::string_view name) {
+  const auto found = std::find(kCollectiveNames.begin(), kCollectiveNames.end(), name);
+  if (found == kCollectiveNames.end()) return std::nullopt;
+  return static_cast<CollectiveKind>(found - kCollectiveNames.begin());
+}
+
 std::string_view traffic_name(Traffic category) {
   return kTrafficNames[static_cast<std::size_t>(category)];
 }
@@ -77,6 +87,16 @@ void require_recordable(const IterationRow& row, std::size_t ranks) {
 
 void require_recordable(const EpochRow& row, std::size_t ranks) {
   require_ranks(row.ranks.size(), ranks, "epoch", row.epoch);
+}
+
+void require_recordable(const WindowRow& row, std::size_t ranks) {
+  require_ranks(row.ranks.size(), ranks, "window " + row.kind + " of round", row.round);
+}
+
+void require_recordable(const ClockRow& row, std::size_t ranks) {
+  if (row.ranks.size() != ranks)
+    throw Error(ExitCode::kInternal, fmt::format("the clocks at the {}: {} ranks, the run has {}",
+                                                 row.when, row.ranks.size(), ranks));
 }
 
 }  // namespace gradsync

@@ -207,6 +207,9 @@ inline constexpr std::array<std::string_view, 4> kRunStatusNames = {"running", "
                                                                     "partial", "failed"};
 
 std::string_view phase_name(Phase phase);
+std::string_view collective_name(CollectiveKind kind);
+/// Nothing if `name` is none of kCollectiveNames.
+std::optional<CollectiveKind> parse_collective(std::string_view name);
 std::string_view traffic_name(Traffic category);
 std::string_view status_name(RunStatus status);
 /// Nothing if `name` is none of kRunStatusNames.
@@ -220,5 +223,7 @@ void require_recordable(const RunInfo& info);
 /// As many ranks as the topology, as many bucket times a rank as buckets. Throws Error kInternal.
 void require_recordable(const IterationRow& row, std::size_t ranks);
 void require_recordable(const EpochRow& row, std::size_t ranks);
+void require_recordable(const WindowRow& row, std::size_t ranks);
+void require_recordable(const ClockRow& row, std::size_t ranks);
 
 }  // namespace gradsync

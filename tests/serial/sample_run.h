@@ -102,13 +102,52 @@ inline EpochRow sample_epoch(const SampleShape& shape, std::size_t epoch) {
     const auto r = static_cast<double>(rank);
     const auto e = static_cast<double>(epoch);
     row.ranks.push_back({2.0 - 0.1 * e, 0.25 + 0.125 * e + 0.01 * r, kNotMeasured,
-                         epoch == 0 ? kNotMeasured : 0.5, 0.05, 0.0625, kNotMeasured});
+                         epoch == 0 ? kNotMeasured : 0.5, 0.05, 0.0625, kNotMeasured,
+                         rank == 1 ? kNotMeasured : 1e8 + e});
   }
   return row;
 }
 
 inline VerificationRow sample_verification() {
   return {"ddp", true, true, 1.5e-7, 1e-6, "c0ffee"};
+}
+
+/// A pair of sizes of one collective; the second was not checked.
+inline std::vector<CalibrationRow> sample_calibration() {
+  return {
+      {CollectiveKind::kAllReduce, "mpi", "isolated", 1024, false, 20, 1.5e-5, 2e-5, 1e-5, 4e-5, 0},
+      {CollectiveKind::kScatter, "ring", "back-to-back", 999, true, 7, 2.5e-5, kNotMeasured, 2e-5,
+       3e-5, -1}};
+}
+
+/// All kinds of windows in two rounds; communication-only has no compute.
+inline std::vector<WindowRow> sample_windows(std::size_t ranks) {
+  std::vector<WindowRow> rows;
+  for (std::int64_t round = 0; round < 2; ++round)
+    for (const std::string_view kind : kWindowKinds) {
+      rows.push_back({std::string(kind), round, 5, {}});
+      for (std::size_t rank = 0; rank < ranks; ++rank)
+        rows.back().ranks.push_back({0.01 + 0.001 * static_cast<double>(rank),
+                                     kind == "communication-only" ? kNotMeasured : 0.006, 0.003,
+                                     0.001});
+    }
+  return rows;
+}
+
+inline std::vector<ClockRow> sample_clocks(std::size_t ranks) {
+  ClockRow start{"start", 0.001, std::vector<ClockReading>(ranks)};
+  ClockRow end{"end", 12.5, std::vector<ClockReading>(ranks, {1e-6, 2e-7})};
+  return {start, end};
+}
+
+/// What the yardstick measures beside the iterations.
+inline void record_yardstick(Recorder& recorder, std::size_t ranks) {
+  for (const auto& row : sample_calibration())
+    recorder.add(row);
+  for (const auto& row : sample_windows(ranks))
+    recorder.add(row);
+  for (const auto& row : sample_clocks(ranks))
+    recorder.add(row);
 }
 
 /// Everything of a run but its end.
