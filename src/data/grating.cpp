@@ -22,7 +22,8 @@ constexpr std::int64_t turns(double fraction) {
 // classifier on the result.
 constexpr int kDirections = 5;
 constexpr std::array<std::int64_t, 2> kStripesPerPixel = {turns(0.10), turns(0.17)};
-constexpr std::int64_t kDirectionBlur = turns(0.048);  // either way; classes lie 0.1 apart
+constexpr std::int64_t kDirectionStep = turns(0.25) / (kDirections - 1);
+constexpr std::int64_t kDirectionBlur = turns(0.024);  // either way
 constexpr std::int64_t kFrequencyBlur = turns(0.025);  // stripes a pixel, either way
 constexpr std::int64_t kLeastContrast = 12, kMostContrast = 48;
 constexpr std::int64_t kMostDistraction = 30;
@@ -98,11 +99,14 @@ void synthesize_record(std::uint64_t seed, Split split, std::int64_t image,
   const std::int64_t label = draws.between(0, kClasses - 1);
   record[0] = static_cast<std::byte>(label);
 
-  const std::int64_t middle = turns(0.5) / kDirections * (label % kDirections);
+  // Half of the images lean the other way: a class is its own mirror image, as a horse or a ship
+  // is, so that flipping as augmentation keeps the label true.
+  const std::int64_t mirror = draws.between(0, 1) == 0 ? 1 : -1;
+  const std::int64_t middle = kDirectionStep * (label % kDirections);
   const std::int64_t stripes = kStripesPerPixel[static_cast<std::size_t>(label / kDirections)];
   const std::int64_t anywhere = turns(1) - 1;
   Plane pattern{};
-  const std::int64_t direction = draws.around(middle, kDirectionBlur);
+  const std::int64_t direction = mirror * draws.around(middle, kDirectionBlur);
   const std::int64_t frequency = draws.around(stripes, kFrequencyBlur);
   const std::int64_t phase = draws.between(0, anywhere);
   add_grating(pattern, direction, frequency, phase, draws.between(kLeastContrast, kMostContrast));

@@ -16,9 +16,9 @@ inline constexpr std::int64_t kMostSyntheticImages = 10'000'000;
 /// manifest. Written beside `folder` and renamed when whole.
 ///
 /// An image is a grating whose direction (5) and stripe width (2) tell its class, both blurred from
-/// image to image, at a random phase and contrast, with a tint that leans a little towards the
-/// class, a second grating that means nothing, and noise. Integer arithmetic throughout: one seed
-/// gives the same bytes on every machine.
+/// image to image, mirrored or not, at a random phase and contrast, with a tint that leans a little
+/// towards the class, a second grating that means nothing, and noise. Integer arithmetic
+/// throughout: one seed gives the same bytes on every machine.
 ///
 /// Throws Error kUsage if a count is not in 1 … kMostSyntheticImages, kCannotCreate if `folder`
 /// exists.

@@ -130,7 +130,7 @@ def case_accumulation_counts_its_images(folder):
 def case_learns_the_synthetic_set_above_60_percent_in_an_epoch(folder):
     run([BIN / "gradsync-dataset", "synthesize", "--to", folder / "set"], timeout=300).expect(0)
     result = run([BIN / "gradsync-train", "--model", "lenet", "--sync", "none", "--data", folder / "set",
-                  "--batch-per-rank", 64, "--lr", 0.05, "--threads", 2, "--no-augment"], timeout=400).expect(0)  # fmt: skip
+                  "--batch-per-rank", 64, "--lr", 0.05, "--threads", 2], timeout=400).expect(0)  # fmt: skip
     accuracy = float(re.search(r"test accuracy ([\d.]+) %", result.out).group(1))
     if not 60 < accuracy < 99.9:
         raise Failure(f"test accuracy {accuracy} %")
