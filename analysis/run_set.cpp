@@ -62,7 +62,7 @@ std::int64_t number_of(const RunReader& run, std::string_view option) {
   }
 }
 
-std::string or_unknown(std::string text) {
+std::string or_unknown(const std::string& text) {
   return text.empty() ? "?" : text;
 }
 

@@ -18,16 +18,6 @@ constexpr const char* kInstall =
     "install it (Debian: apt-get install gnuplot-nox), or draw with the script: gnuplot -c "
     "NAME.gnuplot png NAME.png NAME.csv";
 
-/// Removes files when it goes.
-struct Leftovers {
-  std::vector<fs::path> paths;
-  ~Leftovers() {
-    std::error_code ignored;
-    for (const fs::path& path : paths)
-      fs::remove(path, ignored);
-  }
-};
-
 ProcessResult run_gnuplot(const std::vector<std::string>& args, const ProcessOptions& options) {
   try {
     return run_process(args, options);
@@ -38,25 +28,20 @@ ProcessResult run_gnuplot(const std::vector<std::string>& args, const ProcessOpt
 
 void draw(const std::string& name, const std::string& format, const fs::path& folder) {
   const fs::path target = folder / (name + "." + format);
-  const fs::path picture = target.string() + ".tmp-" + random_suffix();
-  const fs::path messages = picture.string() + ".log";
-  const Leftovers leftovers{{picture, messages}};
+  TemporaryFile picture(temporary_beside(target));
+  const TemporaryFile messages(picture.path().string() + ".log");
   ProcessOptions options;
   options.working_folder = folder;
-  options.stdout_path = fs::absolute(messages);
-  options.stderr_path = fs::absolute(messages);
+  options.stdout_path = fs::absolute(messages.path());
+  options.stderr_path = fs::absolute(messages.path());
   const ProcessResult result = run_gnuplot({"gnuplot", "-d", "-c", name + ".gnuplot", format,
-                                            picture.filename().string(), name + ".csv"},
+                                            picture.path().filename().string(), name + ".csv"},
                                            options);
-  if (!result.succeeded() || !fs::exists(picture))
-    throw Error(ExitCode::kInputOutput,
-                fmt::format("gnuplot ended with {}: {}", result.text(), read_text_file(messages)));
-  close_file(UniqueFd(open_for_reading(picture)), picture);
-  std::error_code failure;
-  fs::rename(picture, target, failure);
-  if (failure)
-    throw Error(ExitCode::kCannotCreate,
-                fmt::format("cannot write '{}': {}", target.string(), failure.message()));
+  if (!result.succeeded() || !fs::exists(picture.path()))
+    throw Error(ExitCode::kInputOutput, fmt::format("gnuplot ended with {}: {}", result.text(),
+                                                    read_text_file(messages.path())));
+  close_file(open_for_reading(picture.path()), picture.path());
+  picture.rename_to(target);
 }
 
 }  // namespace

@@ -53,7 +53,8 @@ double bottom_margin(const LineFigure& figure) {
   std::size_t most = 1;
   for (const Panel& panel : figure.panels)
     most = std::max(most, panel.series.size());
-  return 4 + 1.1 * static_cast<double>((most + 3) / 4);
+  const std::size_t legend_lines = (most + 3) / 4;
+  return 4 + 1.1 * static_cast<double>(legend_lines);
 }
 
 std::string head(const LineFigure& figure, const Layout& layout) {

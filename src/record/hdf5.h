@@ -32,6 +32,8 @@ class H5Object {
     closer_ = other.closer_;
     return *this;
   }
+  H5Object(const H5Object&) = delete;
+  H5Object& operator=(const H5Object&) = delete;
 
   hid_t id() const { return id_; }
   explicit operator bool() const { return id_ >= 0; }

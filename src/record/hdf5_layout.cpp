@@ -31,7 +31,7 @@ DatasetSpec per_rank(std::string path, std::string units, std::string long_name)
   return {std::move(path), {kIterations, kRanks}, std::move(units), std::move(long_name)};
 }
 
-DatasetSpec per_iteration(std::string name, std::string long_name) {
+DatasetSpec per_iteration(const std::string& name, std::string long_name) {
   return {"iteration/" + name, {kIterations}, "1", std::move(long_name)};
 }
 

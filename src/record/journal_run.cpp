@@ -125,14 +125,16 @@ class JournalRun : public RunReader {
 
   template <typename Row>
   static bool append(std::vector<Row>& rows, std::optional<Row> row) {
-    if (row) rows.push_back(*std::move(row));
-    return row.has_value();
+    if (!row) return false;
+    rows.push_back(*std::move(row));
+    return true;
   }
 
   template <typename Value>
   static bool assign(Value& target, std::optional<Value> value) {
-    if (value) target = *std::move(value);
-    return value.has_value();
+    if (!value) return false;
+    target = *std::move(value);
+    return true;
   }
 
   void remark_left_out() {

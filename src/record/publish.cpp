@@ -21,22 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Removes a file when it goes, unless it was given away.
-class Temporary {
- public:
-  explicit Temporary(fs::path path) : path_(std::move(path)) {}
-  ~Temporary() {
-    if (!path_.empty()) ::unlink(path_.c_str());
-  }
-  Temporary(const Temporary&) = delete;
-  Temporary& operator=(const Temporary&) = delete;
-  const fs::path& path() const { return path_; }
-  void keep() { path_.clear(); }
-
- private:
-  fs::path path_;
-};
-
 void sync_file(const fs::path& path) {
   UniqueFd file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
   if (!file)
@@ -94,7 +78,7 @@ void rename_to_new(const fs::path& from, const fs::path& to) {
 }
 
 void publish_run(RunReader& run, const fs::path& output) {
-  Temporary temporary(output.string() + ".tmp-" + random_suffix());
+  TemporaryFile temporary(temporary_beside(output));
   write_hdf5(run, temporary.path());
   sync_file(temporary.path());
   require_same_run(run, *open_hdf5(temporary.path()));

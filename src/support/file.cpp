@@ -26,27 +26,6 @@ namespace fs = std::filesystem;
               std::move(fix));
 }
 
-/// Removes a temporary file unless it was renamed into place.
-class TemporaryFile {
- public:
-  explicit TemporaryFile(fs::path path) : path_(std::move(path)) {}
-  ~TemporaryFile() {
-    if (!path_.empty()) ::unlink(path_.c_str());
-  }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-
-  void rename_to(const fs::path& target) {
-    if (std::rename(path_.c_str(), target.c_str()) != 0) {
-      fail(ExitCode::kCannotCreate, "rename a finished file to", target);
-    }
-    path_.clear();
-  }
-
- private:
-  fs::path path_;
-};
-
 }  // namespace
 
 void UniqueFd::reset(int fd) {
@@ -79,6 +58,16 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(bytes_, other.bytes_);
   return *this;
+}
+
+TemporaryFile::~TemporaryFile() {
+  if (!path_.empty()) ::unlink(path_.c_str());
+}
+
+void TemporaryFile::rename_to(const fs::path& target) {
+  if (std::rename(path_.c_str(), target.c_str()) != 0)
+    fail(ExitCode::kCannotCreate, "rename a finished file to", target);
+  keep();
 }
 
 UniqueFd open_for_reading(const fs::path& path) {
@@ -127,12 +116,11 @@ void sync_folder(const fs::path& path) {
 }
 
 void write_file_atomically(const fs::path& path, std::string_view text) {
-  const fs::path temporary = path.string() + ".tmp-" + random_suffix();
-  UniqueFd file = create_file(temporary);
-  TemporaryFile guard(temporary);
-  write_all(file.get(), std::as_bytes(std::span(text)), temporary);
-  close_file(std::move(file), temporary);
-  guard.rename_to(path);
+  TemporaryFile temporary(temporary_beside(path));
+  UniqueFd file = create_file(temporary.path());
+  write_all(file.get(), std::as_bytes(std::span(text)), temporary.path());
+  close_file(std::move(file), temporary.path());
+  temporary.rename_to(path);
   sync_folder(folder_of(path));
 }
 
@@ -152,6 +140,10 @@ std::string random_suffix() {
     throw Error(ExitCode::kInternal, "no random bytes from the system: " + errno_text());
   }
   return fmt::format("{:012x}", random >> 16);
+}
+
+fs::path temporary_beside(const fs::path& path) {
+  return path.string() + ".tmp-" + random_suffix();
 }
 
 fs::path folder_of(const fs::path& path) {

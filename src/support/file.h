@@ -21,6 +21,8 @@ class UniqueFd {
     reset(other.release());
     return *this;
   }
+  UniqueFd(const UniqueFd&) = delete;
+  UniqueFd& operator=(const UniqueFd&) = delete;
 
   int get() const { return fd_; }
   explicit operator bool() const { return fd_ >= 0; }
@@ -42,6 +44,8 @@ class MappedFile {
   ~MappedFile();
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&& other) noexcept;
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
 
   std::span<const std::byte> bytes() const { return bytes_; }
   const std::filesystem::path& path() const { return path_; }
@@ -49,6 +53,24 @@ class MappedFile {
  private:
   std::filesystem::path path_;
   std::span<const std::byte> bytes_;
+};
+
+/// Removes the file `path` when it goes, unless the file was given its name before.
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(std::filesystem::path path) : path_(std::move(path)) {}
+  ~TemporaryFile();
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  /// Takes the place of `target`, which may exist. Throws Error kCannotCreate.
+  void rename_to(const std::filesystem::path& target);
+  /// Leaves the file alone from now on.
+  void keep() { path_.clear(); }
+
+ private:
+  std::filesystem::path path_;
 };
 
 /// Opens an existing file. Throws Error kNoInput if it is missing, kInputOutput otherwise.
@@ -79,6 +101,9 @@ std::string read_text_file(const std::filesystem::path& path);
 
 /// Twelve hex digits from the system's random source, for names of temporary files.
 std::string random_suffix();
+
+/// A new name in the folder of `path`, for the file that will take its place.
+std::filesystem::path temporary_beside(const std::filesystem::path& path);
 
 /// The folder a path lies in; "." for a bare name.
 std::filesystem::path folder_of(const std::filesystem::path& path);

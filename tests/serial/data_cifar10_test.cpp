@@ -41,7 +41,7 @@ TEST_CASE("files of the official size are read as CIFAR-10 defines them") {
   REQUIRE(pixels.size() == kImageBytes);
   CHECK(std::memcmp(pixels.data(), record.data() + 1, kImageBytes) == 0);
   const auto counts = data.class_counts(Split::kTest);
-  CHECK(std::accumulate(counts.begin(), counts.end(), 0) == 10'000);
+  CHECK(std::accumulate(counts.begin(), counts.end(), std::int64_t{0}) == 10'000);
   const DataDigest digest = data.verify();
   CHECK(digest.name == "unrecognised CIFAR-10 files");
   CHECK(digest.files.size() == 6);

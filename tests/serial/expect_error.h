@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 
 #include <doctest/doctest.h>
 
@@ -19,6 +20,12 @@ std::string error_text(ExitCode code, Body&& body) {
   }
   FAIL_CHECK("no error was thrown");
   return {};
+}
+
+/// The same for an Error of usage.
+template <typename Body>
+std::string refusal(Body&& body) {
+  return error_text(ExitCode::kUsage, std::forward<Body>(body));
 }
 
 inline bool contains(const std::string& text, const std::string& part) {

@@ -18,6 +18,7 @@
 #include "sweep/results_folder.h"
 #include "sweep/runner.h"
 #include "sweep/stop_signals.h"
+#include "test_folder.h"
 
 using namespace gradsync;
 namespace fs = std::filesystem;
@@ -25,20 +26,13 @@ using Names = std::vector<std::string>;
 
 namespace {
 
-struct Folder {
-  fs::path path = fs::temp_directory_path() / ("gradsync-sweep-" + random_suffix());
-  Folder() { fs::create_directories(path); }
-  ~Folder() { fs::remove_all(path); }
-  bool has(const std::string& name) const { return fs::exists(path / name); }
-};
-
 void write(const fs::path& file, const std::string& text) {
   std::ofstream(file) << text;
 }
 
-Job job_in(const Folder& folder, const std::string& text) {
+Job job_in(const TestFolder& folder, const std::string& text) {
   Job job = make_job(parse_key_values(text, "test.cfg"), {}, "test");
-  job.results = folder.path / "runs";
+  job.results = folder / "runs";
   return job;
 }
 
@@ -71,7 +65,7 @@ const char* const kJob = "model = lenet\nranks = 1, 2, 3\n";
 
 struct Sweep {
   CleanEnvironment environment;
-  Folder folder;
+  TestFolder folder;
   Job job = job_in(folder, kJob);
   Grid grid = expand(job);
   FakeLauncher launcher;
@@ -235,7 +229,7 @@ TEST_CASE("results folder: another grid is refused, saying what differs") {
   CHECK(text.find("ranks: 1, 2, 3 there, 1, 2 here") != std::string::npos);
   CHECK(code_of([&] { require_same_grid(other.results, other); }) == ExitCode::kUsage);
   CHECK_NOTHROW(require_same_grid(sweep.runs(), sweep.job));
-  CHECK_NOTHROW(require_same_grid(sweep.folder.path / "missing", other));
+  CHECK_NOTHROW(require_same_grid(sweep.folder / "missing", other));
 }
 
 TEST_CASE("results folder: a damaged grid.json is exit 65") {
@@ -294,27 +288,27 @@ TEST_CASE("local launcher: a program that is missing is exit 69") {
 }
 
 TEST_CASE("local launcher: output goes to the log, a stop ends mpirun once its grace is over") {
-  const Folder folder;
+  const TestFolder folder;
   const std::string path = std::getenv("PATH");
-  write(folder.path / "mpirun",
+  write(folder / "mpirun",
         "#!/bin/sh\n[ \"$1\" = --report-pid ] || exit 9\necho $$ > \"$2\"\necho out; echo err >&2\n"
         "case \"$*\" in *--seed=2*) exit 86;; esac\nexec sleep 30\n");
-  fs::permissions(folder.path / "mpirun", fs::perms::owner_all);
-  setenv("PATH", (folder.path.string() + ":" + path).c_str(), 1);
+  fs::permissions(folder / "mpirun", fs::perms::owner_all);
+  setenv("PATH", (folder.path().string() + ":" + path).c_str(), 1);
   const Grid grid = expand(make_job(parse_key_values("seed = 1, 2", "t"), {}, "t"));
   LocalLauncher launcher("gradsync-train", {}, [] { return true; });
 
-  const CellFiles failing = cell_files(folder.path, grid.cells[1]);
+  const CellFiles failing = cell_files(folder.path(), grid.cells[1]);
   CHECK(launcher.launch(grid.cells[1], failing).exit_code == 86);
   CHECK(read_text_file(failing.log) == "out\nerr\n");
 
   const auto start = std::chrono::steady_clock::now();
   const ProcessResult stopped =
-      launcher.launch(grid.cells[0], cell_files(folder.path, grid.cells[0]));
+      launcher.launch(grid.cells[0], cell_files(folder.path(), grid.cells[0]));
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   setenv("PATH", path.c_str(), 1);
   CHECK(stopped.signal == SIGTERM);
   CHECK(took.count() > 2.5);
   CHECK(took.count() < 15);
-  CHECK_FALSE(folder.has(grid.cells[0].name + ".pid"));
+  CHECK_FALSE(fs::exists(folder / (grid.cells[0].name + ".pid")));
 }

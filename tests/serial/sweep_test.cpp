@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "clean_environment.h"
-#include "support/error.h"
+#include "expect_error.h"
 #include "support/options.h"
 #include "sweep/grid.h"
 #include "sweep/job_file.h"
@@ -46,20 +46,8 @@ std::string option_of(const GridCell& cell, const std::string& key) {
   return "";
 }
 
-template <typename Call>
-std::string refusal(Call&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    CHECK(error.code() == ExitCode::kUsage);
-    return std::string(error.what()) + "\n" + error.fix();
-  }
-  FAIL("nothing was thrown");
-  return "";
-}
-
 bool refused(const std::string& job, const std::string& part) {
-  return refusal([&] { expand(job_of(job)); }).find(part) != std::string::npos;
+  return contains(refusal([&] { expand(job_of(job)); }), part);
 }
 
 using Names = std::vector<std::string>;
@@ -231,13 +219,11 @@ TEST_CASE("sweep: --set replaces a key and adds an exclusion") {
   CHECK(names_of(grid) == Names{"lenet-ddp-r1"});
   CHECK(option_of(grid.cells[0], "lr") == "0.5");
   const fs::path demo = source_folder() / "jobs" / "demo.cfg";
-  CHECK(refusal([&] { read_job(demo, {"ranks"}); }).find("not KEY=VALUE") != std::string::npos);
-  CHECK(refusal([&] { read_job(demo, {"rnaks=1"}); }).find("--set rnaks=1: rnaks is not a key") !=
-        std::string::npos);
-  CHECK(refusal([&] {
-          read_job(demo, {"ranks=1", "ranks=2"});
-        }).find("given twice") != std::string::npos);
-  CHECK(refusal([&] { read_job(demo, {"# ranks=1"}); }).find("not KEY=VALUE") != std::string::npos);
+  CHECK(contains(refusal([&] { read_job(demo, {"ranks"}); }), "not KEY=VALUE"));
+  CHECK(
+      contains(refusal([&] { read_job(demo, {"rnaks=1"}); }), "--set rnaks=1: rnaks is not a key"));
+  CHECK(contains(refusal([&] { read_job(demo, {"ranks=1", "ranks=2"}); }), "given twice"));
+  CHECK(contains(refusal([&] { read_job(demo, {"# ranks=1"}); }), "not KEY=VALUE"));
 }
 
 TEST_CASE("sweep: GRADSYNC_DATA counts where the job file is silent") {
