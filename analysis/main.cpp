@@ -7,6 +7,7 @@
 #include "analysis/output.h"
 #include "analysis/report_options.h"
 #include "analysis/run_set.h"
+#include "analysis/verdict/verdict.h"
 #include "support/error.h"
 #include "support/version.h"
 
@@ -46,7 +47,10 @@ int report(int argc, const char* const* argv) {
   for (const TableSpec* table : options.tables)
     output.write(table->make(set, options.table));
 
-  // 3. Plots.
+  // 3. Verdict.
+  if (options.verdict) output.write_verdict(make_verdict(set));
+
+  // 4. Plots.
   output.draw_plots(set);
   return 0;
 }

@@ -1,5 +1,6 @@
 #include "analysis/output.h"
 
+#include <algorithm>
 #include <ostream>
 
 #include <fmt/format.h>
@@ -32,6 +33,20 @@ void ReportOutput::write(const Table& table) {
     out_ << (first_ ? "" : "\n") << text;
     first_ = false;
   }
+  out_.flush();
+  if (!out_) throw Error(ExitCode::kInputOutput, "cannot write to standard output");
+}
+
+void ReportOutput::write_verdict(const std::vector<VerdictClause>& clauses) {
+  const bool text = std::any_of(options_.formats.begin(), options_.formats.end(),
+                                [](const FormatSpec* format) { return format->name == "text"; });
+  if (!options_.output.empty()) {
+    write_file_atomically(options_.output / "verdict.md", verdict_markdown(clauses));
+    write_file_atomically(options_.output / "verdict.json", verdict_json(clauses));
+  }
+  if (!text) return;
+  out_ << (first_ ? "" : "\n") << verdict_text(clauses);
+  first_ = false;
   out_.flush();
   if (!out_) throw Error(ExitCode::kInputOutput, "cannot write to standard output");
 }

@@ -7,6 +7,7 @@
 #include "analysis/formats/registry.h"
 #include "analysis/report_options.h"
 #include "analysis/run_set.h"
+#include "analysis/verdict/verdict.h"
 
 namespace gradsync {
 
@@ -18,6 +19,9 @@ class ReportOutput {
 
   /// A table in every format wanted; files appear whole or not at all.
   void write(const Table& table);
+
+  /// As text on standard output where text is wanted; as verdict.md and verdict.json in the folder.
+  void write_verdict(const std::vector<VerdictClause>& clauses);
 
   /// All plots, if they are wanted and there is a folder. A plot that cannot be drawn is a warning:
   /// its data and its script are there, and the tables are what counts.

@@ -68,6 +68,9 @@ OptionTable report_option_table() {
        "What", true},
       {"log-every", "N", "20", "table modes: loss at every Nth iteration, 0 (none) to 1000000",
        "What"},
+      {"verdict", "auto|yes|no", "auto",
+       "a few plain sentences after the tables, with the data each rests on; auto: with all tables",
+       "What"},
       {"list", "", "false", "list the tables, formats and plots, and end", "What"},
       {"format", names(formats()) + "|all", "text",
        "forms of the tables; several as a list with commas", "Where to", true},
@@ -94,6 +97,8 @@ ReportOptions report_options(const OptionValues& values) {
   options.formats = chosen(values, "format", formats());
   options.output = text_option(values, "output");
   options.plots = choice_option(values, "plots", {"yes", "no"}) == "yes";
+  const std::string verdict = choice_option(values, "verdict", {"auto", "yes", "no"});
+  options.verdict = verdict == "auto" ? options.tables.size() == tables().size() : verdict == "yes";
   options.table.log_every = integer_option(values, "log-every", 0, 1000000);
   return options;
 }

@@ -16,6 +16,7 @@ struct ReportOptions {
   std::vector<const FormatSpec*> formats;
   std::filesystem::path output;  ///< a folder; empty: to stdout
   bool plots = true;
+  bool verdict = true;  ///< after the tables
   TableOptions table;
 };
 

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "analysis/metrics/run_group.h"
+#include "analysis/run_set.h"
+
+namespace gradsync {
+
+/// What one cell of a study measured, repeats taken together, warm-up left out.
+struct MeasuredCell {
+  RunGroup group;
+  /// Model, mode and every setting but ranks and batch: cells of one family are one scaling law.
+  std::string family;
+  /// One value an iteration, in seconds. `iteration_s` is of the slowest rank, since the ranks of a
+  /// synchronous step end together; the parts are means over the ranks that measured them.
+  std::vector<double> iteration_s, compute_s, exposed_s;
+  double median_iteration_s = kNotMeasured;
+  double median_compute_s = kNotMeasured, median_exposed_s = kNotMeasured;
+
+  const Run& run() const { return group.first(); }
+  std::int64_t ranks() const { return run().ranks; }
+  std::int64_t batch_per_rank() const { return run().batch_per_rank; }
+  /// The part of the median iteration that is exposed communication, compute, or neither.
+  double exposed_share() const { return median_exposed_s / median_iteration_s; }
+  double compute_share() const { return median_compute_s / median_iteration_s; }
+};
+
+/// One entry a group of repeats, in the order of the set.
+std::vector<MeasuredCell> measured_cells(const RunSet& set);
+
+/// One value for each iteration of a group that is not warm-up (the rule of steady_values): the
+/// mean over the ranks that measured the phase, NaN where none did.
+std::vector<double> steady_rank_means(const RunGroup& group, Phase phase);
+
+/// "lenet, ddp, 4 ranks, 64 images per rank".
+std::string cell_text(const MeasuredCell& cell);
+
+/// "1 rank", "4 ranks".
+std::string ranks_text(std::int64_t ranks);
+
+}  // namespace gradsync

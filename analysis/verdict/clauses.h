@@ -1,0 +1,54 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "analysis/model/measured_cell.h"
+#include "analysis/verdict/verdict.h"
+#include "timing/estimate.h"
+
+/// One function a question, each in the file of its name; verdict.cpp lists them. A new question is
+/// a file and a line there.
+namespace gradsync {
+
+/// What the questions are asked of, read once.
+struct VerdictInput {
+  const RunSet& set;
+  std::vector<MeasuredCell> cells;
+};
+
+using Clauses = std::vector<VerdictClause>;
+
+Clauses scaling_clauses(const VerdictInput& input);
+Clauses bound_clauses(const VerdictInput& input);
+Clauses small_batch_clauses(const VerdictInput& input);
+Clauses wire_clauses(const VerdictInput& input);
+Clauses fastest_clauses(const VerdictInput& input);
+Clauses measuring_clauses(const VerdictInput& input);
+
+using Cells = std::vector<const MeasuredCell*>;
+
+/// The cells the verdict speaks about, one list a model: those of the family of mode ddp if there
+/// is one, else of the family with most cells that exchanges at all, else of the largest.
+std::vector<Cells> focus(const VerdictInput& input);
+
+/// Those with the largest number of ranks above one, by batch per rank; empty if all have one.
+Cells on_most_ranks(const Cells& cells);
+
+/// A clause that rests on the runs of `cells`.
+VerdictClause clause_of(const std::string& topic, std::string text, const Cells& cells,
+                        std::string datasets, std::string condition);
+
+/// A clause that names the run to make.
+VerdictClause missing_clause(const std::string& topic, std::string text);
+
+/// 0.614 as "61 %", 0.0234 as "2.3 %", 0.0004 as "0.04 %".
+std::string percent_text(double share);
+
+/// " (58 % to 63 %)", or nothing where the estimate has no interval.
+std::string interval_text(const Estimate& share);
+
+/// Recorded in every interval of the verdict that is bootstrapped.
+inline constexpr std::uint64_t kVerdictSeed = 1;
+
+}  // namespace gradsync

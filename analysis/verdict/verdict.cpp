@@ -1,0 +1,162 @@
+#include "analysis/verdict/verdict.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "analysis/verdict/clauses.h"
+
+namespace gradsync {
+
+namespace {
+
+constexpr std::size_t kFilesShown = 3;
+
+/// In the order in which a person reads them.
+constexpr std::array kQuestions = {bound_clauses,   scaling_clauses, small_batch_clauses,
+                                   fastest_clauses, wire_clauses,    measuring_clauses};
+
+bool exchanges(const MeasuredCell& cell) {
+  return cell.run().mode != "none";
+}
+
+std::vector<std::string> models_of(const std::vector<MeasuredCell>& cells) {
+  std::vector<std::string> models;
+  for (const MeasuredCell& cell : cells)
+    if (std::find(models.begin(), models.end(), cell.run().model) == models.end())
+      models.push_back(cell.run().model);
+  return models;
+}
+
+/// All cells of the family of `member`.
+Cells family_cells(const std::vector<MeasuredCell>& cells, const MeasuredCell& member) {
+  Cells family;
+  for (const MeasuredCell& cell : cells)
+    if (cell.family == member.family) family.push_back(&cell);
+  return family;
+}
+
+/// Families are compared by: ddp first, then any exchange, then the number of cells.
+std::array<std::size_t, 3> weight_of(const Cells& family) {
+  const MeasuredCell& first = *family.front();
+  return {first.run().mode == "ddp" ? 1U : 0U, exchanges(first) ? 1U : 0U, family.size()};
+}
+
+}  // namespace
+
+std::vector<Cells> focus(const VerdictInput& input) {
+  std::vector<Cells> result;
+  for (const std::string& model : models_of(input.cells)) {
+    Cells best;
+    for (const MeasuredCell& cell : input.cells) {
+      if (cell.run().model != model) continue;
+      Cells family = family_cells(input.cells, cell);
+      if (best.empty() || weight_of(family) > weight_of(best)) best = std::move(family);
+    }
+    result.push_back(std::move(best));
+  }
+  return result;
+}
+
+Cells on_most_ranks(const Cells& cells) {
+  std::int64_t most = 2;
+  for (const MeasuredCell* cell : cells)
+    most = std::max(most, cell->ranks());
+  Cells result;
+  for (const MeasuredCell* cell : cells)
+    if (cell->ranks() == most) result.push_back(cell);
+  std::stable_sort(result.begin(), result.end(), [](const auto* a, const auto* b) {
+    return a->batch_per_rank() < b->batch_per_rank();
+  });
+  return result;
+}
+
+VerdictClause clause_of(const std::string& topic, std::string text, const Cells& cells,
+                        std::string datasets, std::string condition) {
+  VerdictClause clause{topic, std::move(text), {}, std::move(datasets), std::move(condition)};
+  for (const MeasuredCell* cell : cells)
+    for (const Run* run : cell->group.repeats)
+      clause.files.push_back(run->path.string());
+  return clause;
+}
+
+VerdictClause missing_clause(const std::string& topic, std::string text) {
+  VerdictClause clause{topic, std::move(text), {}, {}, {}};
+  clause.missing = true;
+  return clause;
+}
+
+std::string percent_text(double share) {
+  const double percent = 1e2 * share;
+  const int decimals = std::abs(percent) >= 10 || percent == 0 ? 0 : std::abs(percent) >= 1 ? 1 : 2;
+  return fmt::format("{:.{}f} %", percent, decimals);
+}
+
+std::string interval_text(const Estimate& share) {
+  if (!std::isfinite(share.low) || !std::isfinite(share.high)) return {};
+  return fmt::format(" ({} to {})", percent_text(share.low), percent_text(share.high));
+}
+
+std::vector<VerdictClause> make_verdict(const RunSet& set) {
+  const VerdictInput input{set, measured_cells(set)};
+  std::vector<VerdictClause> clauses;
+  for (const auto question : kQuestions)
+    for (VerdictClause& clause : question(input))
+      clauses.push_back(std::move(clause));
+  // What is missing stands last: first what is known.
+  std::stable_partition(clauses.begin(), clauses.end(),
+                        [](const VerdictClause& clause) { return !clause.missing; });
+  return clauses;
+}
+
+std::string source_text(const VerdictClause& clause) {
+  if (clause.files.empty()) return {};
+  std::string text;
+  for (std::size_t i = 0; i < std::min(kFilesShown, clause.files.size()); ++i)
+    text += (i == 0 ? "" : ", ") + clause.files[i];
+  if (clause.files.size() > kFilesShown)
+    text += fmt::format(" and {} more", clause.files.size() - kFilesShown);
+  return clause.datasets.empty() ? text : text + ": " + clause.datasets;
+}
+
+std::string verdict_text(const std::vector<VerdictClause>& clauses) {
+  std::string text = "Verdict\n";
+  for (const VerdictClause& clause : clauses) {
+    text += fmt::format("- {}.\n", clause.text);
+    if (!clause.condition.empty()) text += fmt::format("    holds for: {}\n", clause.condition);
+    const std::string source = source_text(clause);
+    if (!source.empty()) text += fmt::format("    from: {}\n", source);
+  }
+  if (clauses.empty()) text += "  the runs hold nothing to judge\n";
+  return text;
+}
+
+std::string verdict_markdown(const std::vector<VerdictClause>& clauses) {
+  std::string text = "## Verdict\n\n";
+  for (const VerdictClause& clause : clauses) {
+    text += fmt::format("- {}.", clause.text);
+    if (!clause.condition.empty()) text += fmt::format(" Holds for: {}.", clause.condition);
+    const std::string source = source_text(clause);
+    text += source.empty() ? "\n" : fmt::format(" From: `{}`\n", source);
+  }
+  if (clauses.empty()) text += "The runs hold nothing to judge.\n";
+  return text;
+}
+
+std::string verdict_json(const std::vector<VerdictClause>& clauses) {
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  for (const VerdictClause& clause : clauses)
+    all.push_back({{"topic", clause.topic},
+                   {"text", clause.text},
+                   {"files", clause.files},
+                   {"datasets", clause.datasets},
+                   {"condition", clause.condition},
+                   {"missing", clause.missing}});
+  // Paths are bytes, JSON is UTF-8: what is none is replaced, not thrown at the reader.
+  return all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace gradsync

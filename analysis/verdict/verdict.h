@@ -1,0 +1,33 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "analysis/run_set.h"
+
+namespace gradsync {
+
+/// One plain sentence of a report's verdict. Nothing is claimed that the data does not hold: a
+/// clause without data is left out, or says which run would answer it (`missing`).
+struct VerdictClause {
+  std::string topic;               ///< "scaling", "bound", "batch", "wire", "link", "fastest", ...
+  std::string text;                ///< the sentence, without a full stop
+  std::vector<std::string> files;  ///< run files it rests on; empty for `missing`
+  std::string datasets;            ///< in them: "/time/exposed, /time/iteration"
+  std::string condition;           ///< what it holds for: "lenet, ddp, 4 ranks, 64 images per rank"
+  bool missing = false;            ///< says what was not measured, and what would measure it
+};
+
+/// In the order in which a person reads them; empty for runs that hold nothing to judge.
+std::vector<VerdictClause> make_verdict(const RunSet& set);
+
+/// "a.h5, b.h5 and 3 more: /time/exposed"; empty where the clause rests on no file.
+std::string source_text(const VerdictClause& clause);
+
+/// The verdict as plain text, as Markdown and as JSON; each ends with a newline.
+std::string verdict_text(const std::vector<VerdictClause>& clauses);
+std::string verdict_markdown(const std::vector<VerdictClause>& clauses);
+std::string verdict_json(const std::vector<VerdictClause>& clauses);
+
+}  // namespace gradsync

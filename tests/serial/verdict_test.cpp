@@ -1,0 +1,183 @@
+#include "analysis/verdict/verdict.h"
+
+#include <algorithm>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include "analysis/verdict/clauses.h"
+#include "expect_error.h"
+#include "study_run.h"
+
+using namespace gradsync;
+using namespace gradsync::testing;
+
+namespace {
+
+RunSet loaded(const TestFolder& folder) {
+  return load_runs(find_runs({folder.path().string()}));
+}
+
+/// The texts of a topic, one a line.
+std::string said(const std::vector<VerdictClause>& clauses, const std::string& topic) {
+  std::string text;
+  for (const VerdictClause& clause : clauses)
+    if (clause.topic == topic) text += clause.text + "\n";
+  return text;
+}
+
+void set_traffic(IterationRow& row) {
+  for (RankIteration& rank : row.ranks)
+    rank.traffic_bytes = {9216, 0, 512, 0, 256, 256};
+}
+
+}  // namespace
+
+TEST_CASE("verdict: what binds a step is what takes more than half of it") {
+  const TestFolder folder;
+  write_study(folder / "a.h5", {"ddp", 4, 32, 0.003, 0.0061, 0.0009});
+  write_study(folder / "b.h5", {"ddp", 4, 64, 0.006, 0.0030, 0.0010});
+  const auto clauses = make_verdict(loaded(folder));
+  const std::string text = said(clauses, "bound");
+  CHECK(contains(text,
+                 "communication-bound at 4 ranks with 32 images per rank: 61 % of the step "
+                 "is exposed communication, 30 % compute"));
+  CHECK(contains(text, "compute-bound at 4 ranks with 64 images per rank: 30 % of the step"));
+  CHECK(source_text(clauses.front()) ==
+        (folder / "a.h5").string() + ": /time/exposed, /time/compute, /time/iteration");
+  CHECK(contains(clauses.front().condition, "lenet, ddp, 4 ranks, 32 images per rank"));
+}
+
+TEST_CASE("verdict: weak and strong scaling are told apart from the runs and compared") {
+  const TestFolder folder;
+  write_study(folder / "a.h5", {"ddp", 1, 64, 0.010});
+  write_study(folder / "b.h5", {"ddp", 4, 64, 0.010, 0.0025});   // weak: 10/12.5 = 80 %
+  write_study(folder / "c.h5", {"ddp", 4, 16, 0.0025, 0.0025});  // strong: 10/5/4 = 50 %
+  const std::string text = said(make_verdict(loaded(folder)), "scaling");
+  CHECK(contains(text,
+                 "weak scaling, 64 images per rank: efficiency 80 % (80 % to 80 %) at 4 "
+                 "ranks against 1 rank of the same mode"));
+  CHECK(contains(text, "strong scaling, 64 images in all: efficiency 50 %"));
+  CHECK(contains(text,
+                 "weak scaling keeps more of its efficiency here than strong scaling: 80 % "
+                 "against 50 % at 4 ranks"));
+  CHECK_FALSE(contains(text, "not measured"));
+}
+
+TEST_CASE("verdict: the kind of scaling that was not run is named with the run to make") {
+  const TestFolder folder;
+  write_study(folder / "a.h5", {"ddp", 1, 64, 0.010});
+  write_study(folder / "b.h5", {"ddp", 2, 64, 0.010, 0.0025});
+  const auto clauses = make_verdict(loaded(folder));
+  CHECK(contains(said(clauses, "scaling"),
+                 "strong scaling was not measured for lenet: run gradsync-train --batch-global 64 "
+                 "on 1, 2 ranks"));
+  // What is missing stands after what is known, rests on no file, and is marked.
+  const auto first_missing = std::find_if(clauses.begin(), clauses.end(),
+                                          [](const auto& clause) { return clause.missing; });
+  CHECK(std::all_of(first_missing, clauses.end(), [](const auto& clause) {
+    return clause.missing && source_text(clause).empty();
+  }));
+}
+
+TEST_CASE("verdict: efficiency above 100 % is shown and questioned") {
+  const TestFolder folder;
+  write_study(folder / "a.h5", {"ddp", 1, 64, 0.012});
+  write_study(folder / "b.h5", {"ddp", 2, 64, 0.010});
+  CHECK(contains(said(make_verdict(loaded(folder)), "scaling"),
+                 "efficiency 120 % (120 % to 120 %) at 2 ranks against 1 rank of the same mode; "
+                 "above 100 % is no gain of communication"));
+}
+
+TEST_CASE("verdict: why small batches scale badly, only where they do") {
+  {
+    const TestFolder folder;
+    write_study(folder / "a.h5", {"ddp", 2, 32, 0.004, 0.004});
+    write_study(folder / "b.h5", {"ddp", 2, 128, 0.016, 0.004});
+    CHECK(contains(said(make_verdict(loaded(folder)), "batch"),
+                   "from 128 to 32 images per rank compute falls from 16 ms to 4 ms, exposed "
+                   "communication goes from 4 ms to 4 ms and its share of the step rises from 20 % "
+                   "to 50 %"));
+  }
+  const TestFolder folder;
+  write_study(folder / "a.h5", {"ddp", 2, 32, 0.009, 0.001});
+  write_study(folder / "b.h5", {"ddp", 2, 128, 0.016, 0.004});
+  const std::string text = said(make_verdict(loaded(folder)), "batch");
+  CHECK(contains(text, "smaller batches do not expose more communication here: 10 % of the step"));
+  CHECK_FALSE(contains(text, "scale badly"));
+}
+
+TEST_CASE("verdict: what crosses the wire besides gradients") {
+  const TestFolder folder;
+  write_study(folder / "a.h5", {"ddp", 2, 32, 0.01, 0.01, 0, 12, set_traffic});
+  CHECK(said(make_verdict(loaded(folder)), "wire") ==
+        "gradients are 90 % of the 10 KiB that cross a rank's link in a step; besides them: "
+        "buffers 512 B (5.0 %), metrics 256 B (2.5 %), control 256 B (2.5 %)\n");
+}
+
+TEST_CASE("verdict: a mode is called the fastest only beyond the interval") {
+  const auto noisy = [](double scale) {
+    return [scale](IterationRow& row) {
+      for (RankIteration& rank : row.ranks)
+        rank[Phase::kIteration] = scale * (0.010 + 0.001 * static_cast<double>(row.iteration % 5));
+    };
+  };
+  const TestFolder folder;
+  write_study(folder / "a.h5", {"ddp", 2, 32, 0.01, 0, 0, 40, noisy(1)});
+  write_study(folder / "b.h5", {"allreduce", 2, 32, 0.01, 0, 0, 40, noisy(1.01)});
+  CHECK(contains(said(make_verdict(loaded(folder)), "fastest"), "cannot be told apart"));
+  std::filesystem::remove(folder / "b.h5");
+  write_study(folder / "b.h5", {"allreduce", 2, 32, 0.01, 0, 0, 40, noisy(2)});
+  CHECK(contains(said(make_verdict(loaded(folder)), "fastest"),
+                 "ddp is the fastest of 2 modes: 12 ms a step, allreduce next with 2.000 times"));
+  std::filesystem::remove(folder / "b.h5");
+  write_study(folder / "b.h5", {"allreduce", 2, 32, 0.01, 0, 0, 5, noisy(2)});
+  CHECK(contains(said(make_verdict(loaded(folder)), "fastest"),
+                 "too few iterations to call one faster"));
+}
+
+TEST_CASE("verdict: one rank says that communication was not measured") {
+  const TestFolder folder;
+  write_study(folder / "a.h5", {"none", 1, 32});
+  const auto clauses = make_verdict(loaded(folder));
+  CHECK(contains(said(clauses, "bound"), "lenet: no run on several ranks"));
+  CHECK(contains(said(clauses, "measuring"), "run gradsync-train with --counterfactual"));
+  for (const VerdictClause& clause : clauses)
+    CHECK(clause.missing);
+}
+
+TEST_CASE("verdict: nothing is claimed of runs without numbers") {
+  const TestFolder folder;
+  write_unmeasured(folder / "a.h5", 30);
+  write_study(folder / "b.h5", {"ddp", 4, 32, 0.01, 0.01, 0, 0});
+  write_study(folder / "c.h5", {"ddp", 1, 32, 0.01, 0.01, 0, 1});
+  const auto clauses = make_verdict(loaded(folder));
+  for (const VerdictClause& clause : clauses)
+    CHECK_MESSAGE((clause.missing || clause.topic == "wire"), clause.text);
+  const std::string all = verdict_text(clauses) + verdict_markdown(clauses) + verdict_json(clauses);
+  CHECK_FALSE(contains(all, "nan"));
+  CHECK_FALSE(contains(all, "n/a"));
+}
+
+TEST_CASE("verdict: text, Markdown and JSON hold the same clauses") {
+  VerdictClause clause{"bound", "a < b", {"1.h5", "2.h5", "3.h5", "4.h5"}, "/x", "c"};
+  CHECK(verdict_text({clause}) ==
+        "Verdict\n- a < b.\n    holds for: c\n    from: 1.h5, 2.h5, 3.h5 and 1 more: /x\n");
+  CHECK(contains(verdict_markdown({clause}), "- a < b. Holds for: c. From: `1.h5, 2.h5, 3.h5 and"));
+  const auto parsed = nlohmann::json::parse(verdict_json({clause}));
+  CHECK(parsed[0]["files"].size() == 4);
+  CHECK(parsed[0]["missing"] == false);
+  clause.files = {"bad \xff byte.h5"};
+  CHECK_NOTHROW(nlohmann::json::parse(verdict_json({clause})));
+  CHECK(verdict_text({}) == "Verdict\n  the runs hold nothing to judge\n");
+}
+
+TEST_CASE("verdict: shares are shown with two digits that matter") {
+  CHECK(percent_text(0.614) == "61 %");
+  CHECK(percent_text(0.0234) == "2.3 %");
+  CHECK(percent_text(0.00042) == "0.04 %");
+  CHECK(percent_text(0) == "0 %");
+  CHECK(percent_text(1.2) == "120 %");
+  CHECK(interval_text({0.5, 0.4, 0.6, 9}) == " (40 % to 60 %)");
+  CHECK(interval_text({0.5, kNotMeasured, kNotMeasured, 3}).empty());
+}
