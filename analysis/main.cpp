@@ -1,9 +1,11 @@
 // gradsync-report: run files in, tables and plots out. Needs no MPI, no GPU and no LibTorch.
 
+#include <algorithm>
 #include <iostream>
 
 #include <fmt/format.h>
 
+#include "analysis/metrics/run_group.h"
 #include "analysis/output.h"
 #include "analysis/report_options.h"
 #include "analysis/run_set.h"
@@ -28,6 +30,21 @@ void require_places(const ParsedCommandLine& given) {
                 "gradsync-report RUN..., with run files, journals or folders; see --help");
 }
 
+/// What every table says of repeats that --force-merge puts together; empty if they fit.
+std::string merge_mark(const ReportOptions& options, const RunSet& set) {
+  const bool merging =
+      options.verdict || std::any_of(options.tables.begin(), options.tables.end(),
+                                     [](const TableSpec* table) { return table->merges; });
+  if (!merging) return "";
+  if (!options.force_merge) require_mergeable(set);
+  return merged_across(set);
+}
+
+Table marked(Table table, const std::string& mark) {
+  if (!mark.empty()) table.title += " - " + mark;
+  return table;
+}
+
 int report(int argc, const char* const* argv) {
   const ParsedCommandLine given = resolve_options(report_option_table(), argc, argv, "RUN...");
   if (given.help) return show(report_help());
@@ -42,10 +59,12 @@ int report(int argc, const char* const* argv) {
   for (const std::string& remark : set.remarks)
     std::cerr << kProgram << ": " << remark << '\n';
 
+  const std::string mark = merge_mark(options, set);
+
   // 2. Tables.
   ReportOutput output(options, std::cout, std::cerr);
   for (const TableSpec* table : options.tables)
-    output.write(table->make(set, options.table));
+    output.write(marked(table->make(set, options.table), mark));
 
   // 3. Verdict.
   if (options.verdict) output.write_verdict(make_verdict(set));

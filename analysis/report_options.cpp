@@ -71,6 +71,10 @@ OptionTable report_option_table() {
       {"verdict", "auto|yes|no", "auto",
        "a few plain sentences after the tables, with the data each rests on; auto: with all tables",
        "What"},
+      {"force-merge", "", "false",
+       "put repeats together that differ in placement, device, versions, precision or threads; "
+       "every table says so. Without it such runs end the report with 65",
+       "What"},
       {"list", "", "false", "list the tables, formats and plots, and end", "What"},
       {"format", names(formats()) + "|all", "text",
        "forms of the tables; several as a list with commas", "Where to", true},
@@ -99,6 +103,7 @@ ReportOptions report_options(const OptionValues& values) {
   options.plots = choice_option(values, "plots", {"yes", "no"}) == "yes";
   const std::string verdict = choice_option(values, "verdict", {"auto", "yes", "no"});
   options.verdict = verdict == "auto" ? options.tables.size() == tables().size() : verdict == "yes";
+  options.force_merge = switch_option(values, "force-merge");
   options.table.log_every = integer_option(values, "log-every", 0, 1000000);
   return options;
 }

@@ -17,6 +17,7 @@ struct ReportOptions {
   std::filesystem::path output;  ///< a folder; empty: to stdout
   bool plots = true;
   bool verdict = true;  ///< after the tables
+  bool force_merge = false;
   TableOptions table;
 };
 

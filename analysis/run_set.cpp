@@ -125,6 +125,7 @@ Run describe_run(const fs::path& path, std::unique_ptr<RunReader> reader) {
   run.model = or_unknown(reader->option("model"));
   run.ranks = static_cast<std::int64_t>(reader->ranks());
   run.reader = std::move(reader);
+  run.steady = steady_rows(*run.reader);
   fill_in_batch(run);
   return run;
 }

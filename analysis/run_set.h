@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/metrics/steady_rows.h"
 #include "record/reader.h"
 
 namespace gradsync {
@@ -20,6 +21,7 @@ struct Run {
   std::int64_t batch_per_rank = 0;  ///< 0 where the run does not say
   std::int64_t batch_global = 0;    ///< ranks × batch per rank × accumulation
   std::unique_ptr<RunReader> reader;
+  SteadyRows steady;  ///< the iterations that figures are made from
 
   std::string status() const { return std::string(status_name(reader->status())); }
 };

@@ -20,7 +20,4 @@ std::vector<double> rank_column(const Matrix& matrix, std::size_t rank, Keep kee
 /// Mean over the ranks of each iteration; NaN where no rank has a value.
 std::vector<double> mean_over_ranks(const Matrix& matrix);
 
-/// Iterations that are not flagged as warm-up.
-std::size_t steady_iterations(const IterationIndex& index);
-
 }  // namespace gradsync

@@ -71,7 +71,8 @@ std::vector<double> values_at(const Matrix& loss, std::size_t rank,
 
 }  // namespace
 
-std::vector<ModeFigures> mode_figures(RunReader& run, const std::vector<std::int64_t>& points) {
+std::vector<ModeFigures> mode_figures(RunReader& run, const SteadyRows& steady,
+                                      const std::vector<std::int64_t>& points) {
   const IterationIndex& index = run.index();
   const Matrix time = run.time(Phase::kIteration);
   const Matrix loss = run.loss();
@@ -85,7 +86,7 @@ std::vector<ModeFigures> mode_figures(RunReader& run, const std::vector<std::int
     figures.test_accuracy = test_accuracy(run, rank);
     figures.mean_s = mean(rank_column(time, rank, [](std::size_t row) { return row > 0; }));
     figures.steady_s =
-        statistics(rank_column(time, rank, [&](std::size_t row) { return !index.warmup[row]; }));
+        statistics(rank_column(time, rank, [&](std::size_t row) { return steady.keeps(row); }));
     figures.samples_per_s = samples_per_s(time, rank, index);
   }
   return all;

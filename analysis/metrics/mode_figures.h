@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "analysis/metrics/steady_rows.h"
 #include "record/reader.h"
 #include "timing/statistics.h"
 
@@ -15,12 +16,13 @@ struct ModeFigures {
   double train_accuracy = Statistics::kNone;  ///< of the last epoch, 0 to 1
   double test_accuracy = Statistics::kNone;   ///< at the last evaluation, 0 to 1
   double mean_s = Statistics::kNone;          ///< iteration time without the first
-  Statistics steady_s;                        ///< iteration time without warm-up iterations
+  Statistics steady_s;                        ///< iteration time over the steady iterations
   double samples_per_s = Statistics::kNone;   ///< global samples over time, without the first
 };
 
 /// One entry a rank. `loss_points` count iterations from 1: point 20 is the 20th iteration.
-std::vector<ModeFigures> mode_figures(RunReader& run, const std::vector<std::int64_t>& loss_points);
+std::vector<ModeFigures> mode_figures(RunReader& run, const SteadyRows& steady,
+                                      const std::vector<std::int64_t>& loss_points);
 
 /// Multiples of `every` up to `longest`, thinned to every 2nd, 3rd, … so that at most `most`
 /// remain.

@@ -2,18 +2,25 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
+#include <map>
+#include <set>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "support/error.h"
 
 namespace gradsync {
 
 namespace {
 
 /// Options that make two runs different cells of a study, beside what Run itself holds.
-constexpr std::array<std::string_view, 10> kCellOptions = {
-    "granularity", "first-bucket", "bucket-cap", "wire-dtype", "accumulate",
-    "precision",   "threads",      "layout",     "lr",         "remedy"};
+constexpr std::array<std::string_view, 8> kCellOptions = {
+    "granularity", "first-bucket", "bucket-cap", "wire-dtype",
+    "accumulate",  "layout",       "lr",         "remedy"};
+
+/// What provenance says of one run only: its environment, the timings that chose its settings.
+constexpr std::array<std::string_view, 2> kOfOneRun = {"env.", "probed"};
 
 std::vector<std::string> cell_key(const Run& run) {
   std::vector<std::string> key = {run.model, run.mode, std::to_string(run.ranks),
@@ -21,13 +28,67 @@ std::vector<std::string> cell_key(const Run& run) {
                                   std::to_string(run.batch_global)};
   for (const std::string_view option : kCellOptions)
     key.push_back(run.reader->option(option));
-  std::vector<std::string> hosts;
-  for (const RankPlace& place : run.reader->info().topology)
-    hosts.push_back(place.host);
-  std::sort(hosts.begin(), hosts.end());
-  hosts.erase(std::unique(hosts.begin(), hosts.end()), hosts.end());
-  key.push_back(std::to_string(hosts.size()));
   return key;
+}
+
+/// A value a rank, equal neighbours counted: "2 (4 ranks), 1 (1 rank)".
+std::string run_lengths(const std::vector<std::string>& values) {
+  std::string text;
+  for (std::size_t from = 0, to = 0; from < values.size(); from = to) {
+    while (to < values.size() && values[to] == values[from])
+      ++to;
+    text += fmt::format("{}{} ({} rank{})", text.empty() ? "" : ", ", values[from], to - from,
+                        to - from == 1 ? "" : "s");
+  }
+  return text;
+}
+
+template <typename Value>
+std::string of_ranks(const Run& run, Value&& value) {
+  std::vector<std::string> values;
+  for (const RankPlace& place : run.reader->info().topology)
+    values.push_back(value(place));
+  return run_lengths(values);
+}
+
+/// Which ranks share a host, without the names: "host 1 (2 ranks), host 2 (2 ranks)".
+std::string placement(const Run& run) {
+  std::map<std::string, std::size_t> hosts;
+  return of_ranks(run, [&](const RankPlace& place) {
+    return fmt::format("host {}", hosts.emplace(place.host, hosts.size() + 1).first->second);
+  });
+}
+
+bool of_one_run(const std::string& name) {
+  return std::any_of(kOfOneRun.begin(), kOfOneRun.end(),
+                     [&](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
+std::string one_line(std::string text) {
+  text.erase(text.find_last_not_of(" \n") + 1);
+  return text;
+}
+
+/// All that must be equal, by name.
+std::map<std::string, std::string> circumstances(const Run& run) {
+  std::map<std::string, std::string> all = {
+      {"ranks per host", placement(run)},
+      {"device", of_ranks(run, [](const RankPlace& place) { return place.device; })},
+      {"threads",
+       of_ranks(run, [](const RankPlace& place) { return fmt::to_string(place.threads); })},
+      {"precision", run.reader->option("precision")}};
+  for (const NamedText& entry : run.reader->info().provenance)
+    if (!of_one_run(entry.name)) all[entry.name] = one_line(entry.value);
+  return all;
+}
+
+/// A value that only one of the two has counts as empty in the other.
+void compare(const Run& one, const Run& other, std::vector<RunDifference>& found) {
+  auto a = circumstances(one), b = circumstances(other);
+  for (const auto& entry : b)
+    a.emplace(entry.first, "");
+  for (const auto& [name, value] : a)
+    if (b[name] != value) found.push_back({name, &one, &other, value, b[name]});
 }
 
 }  // namespace
@@ -48,6 +109,35 @@ std::vector<RunGroup> group_runs(const RunSet& set) {
   return groups;
 }
 
+std::vector<RunDifference> differences(const RunSet& set) {
+  std::vector<RunDifference> found;
+  for (const RunGroup& group : group_runs(set))
+    for (const Run* run : group.repeats)
+      if (run != &group.first()) compare(group.first(), *run, found);
+  return found;
+}
+
+void require_mergeable(const RunSet& set) {
+  const auto found = differences(set);
+  if (found.empty()) return;
+  const RunDifference& first = found.front();
+  throw Error(
+      ExitCode::kBadData,
+      fmt::format("two repeats of one cell differ in {}: '{}' in {}, '{}' in {}{}", first.what,
+                  first.value_of_one, first.one->path.string(), first.value_of_other,
+                  first.other->path.string(),
+                  found.size() == 1 ? "" : fmt::format(" ({} differences in all)", found.size())),
+      "report them apart, set one against the other with `gradsync-report compare A B`, or "
+      "merge them and have every table say so with --force-merge");
+}
+
+std::string merged_across(const RunSet& set) {
+  std::set<std::string> names;
+  for (const RunDifference& difference : differences(set))
+    names.insert(difference.what);
+  return names.empty() ? "" : fmt::format("MERGED ACROSS {}", fmt::join(names, ", "));
+}
+
 std::string sources_of(const RunGroup& group) {
   std::string text;
   for (const Run* run : group.repeats)
@@ -58,15 +148,9 @@ std::string sources_of(const RunGroup& group) {
 std::vector<double> steady_values(const RunGroup& group, Phase phase) {
   std::vector<double> values;
   for (const Run* run : group.repeats) {
-    const Matrix time = run->reader->time(phase);
-    const auto& warmup = run->reader->index().warmup;
-    for (std::size_t row = 0; row < time.rows; ++row) {
-      if (row == 0 || warmup[row]) continue;
-      double slowest = kNotMeasured;
-      for (std::size_t rank = 0; rank < time.columns; ++rank)
-        slowest = std::fmax(slowest, time.at(row, rank));
-      values.push_back(slowest);
-    }
+    const std::vector<double> slowest = slowest_rank(run->reader->time(phase));
+    for (std::size_t row = 0; row < slowest.size(); ++row)
+      if (run->steady.keeps(row)) values.push_back(slowest[row]);
   }
   return values;
 }

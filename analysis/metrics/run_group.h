@@ -8,21 +8,39 @@
 namespace gradsync {
 
 /// Repeats: runs of one cell of a study, equal in model, mode with its own settings (granularity,
-/// bucket sizes, wire type), ranks, hosts, batch, accumulation, precision and threads.
+/// bucket sizes, wire type), ranks, batch, accumulation, learning rate and remedy.
 struct RunGroup {
   std::vector<const Run*> repeats;  ///< at least one, by time of creation
   const Run& first() const { return *repeats.front(); }
 };
 
-/// In the order of the set. Groups never mix what must not be mixed: see require_mergeable.
+/// In the order of the set. What the repeats of a group must not differ in: see require_mergeable.
 std::vector<RunGroup> group_runs(const RunSet& set);
+
+/// Something in which two repeats differ and that makes their times incomparable.
+struct RunDifference {
+  std::string what;  ///< "ranks per host", "device", "threads", "precision", "mpi", …
+  const Run* one = nullptr;
+  const Run* other = nullptr;
+  std::string value_of_one, value_of_other;
+};
+
+/// What the repeats of the set's groups differ in, against the first of each: how the ranks are
+/// spread over hosts, device, threads, precision, and all of the provenance but the environment.
+/// The hosts' names are no difference: a queue gives other nodes each time.
+std::vector<RunDifference> differences(const RunSet& set);
+
+/// Throws Error kBadData with the first difference, both files and both values, if there is one.
+void require_mergeable(const RunSet& set);
+
+/// "MERGED ACROSS mpi, threads"; empty if nothing differs.
+std::string merged_across(const RunSet& set);
 
 /// The files of a group's runs, with ", " between.
 std::string sources_of(const RunGroup& group);
 
-/// The values of one phase of all repeats, warm-up left out: an iteration counts as its slowest
-/// rank, since the ranks of a synchronous step end together. Warm-up is what the run flags, at
-/// least the first iteration.
+/// The values of one phase of all repeats, over their steady iterations (Run::steady): an iteration
+/// counts as its slowest rank, since the ranks of a synchronous step end together.
 std::vector<double> steady_values(const RunGroup& group, Phase phase);
 
 }  // namespace gradsync

@@ -21,16 +21,16 @@ double SplitFigures::gap() const {
 }
 
 // A phase at a time, so that one matrix is in memory and not eleven.
-std::vector<SplitFigures> split_figures(RunReader& run) {
+std::vector<SplitFigures> split_figures(RunReader& run, const SteadyRows& steady) {
   std::vector<SplitFigures> all(run.ranks());
-  const auto steady = [&](std::size_t row) { return !run.index().warmup[row]; };
+  const auto kept = [&](std::size_t row) { return steady.keeps(row); };
   for (std::size_t phase = 0; phase < kPhases; ++phase) {
     const Matrix time = run.time(static_cast<Phase>(phase));
     for (std::size_t rank = 0; rank < all.size(); ++rank)
-      all[rank].mean_s[phase] = mean(rank_column(time, rank, steady));
+      all[rank].mean_s[phase] = mean(rank_column(time, rank, kept));
   }
   for (SplitFigures& figures : all)
-    figures.iterations = steady_iterations(run.index());
+    figures.iterations = steady.kept();
   return all;
 }
 

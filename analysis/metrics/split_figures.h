@@ -4,12 +4,13 @@
 #include <cstddef>
 #include <vector>
 
+#include "analysis/metrics/steady_rows.h"
 #include "record/reader.h"
 
 namespace gradsync {
 
-/// Where the time of one rank went: the mean of each phase over the iterations that are not
-/// warm-up. NaN where a phase was not measured.
+/// Where the time of one rank went: the mean of each phase over the steady iterations. NaN where a
+/// phase was not measured.
 struct SplitFigures {
   std::size_t iterations = 0;          ///< that the means are over
   std::array<double, kPhases> mean_s;  ///< by Phase
@@ -23,7 +24,10 @@ struct SplitFigures {
 };
 
 /// One entry a rank.
-std::vector<SplitFigures> split_figures(RunReader& run);
+std::vector<SplitFigures> split_figures(RunReader& run, const SteadyRows& steady);
+inline std::vector<SplitFigures> split_figures(RunReader& run) {
+  return split_figures(run, steady_rows(run));
+}
 
 /// The mean over the ranks, each of them counting the same.
 SplitFigures mean_of(const std::vector<SplitFigures>& ranks);

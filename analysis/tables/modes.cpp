@@ -83,7 +83,7 @@ std::vector<std::string> notes(const RunSet& set, const TableOptions& options,
       "evaluation",
       fmt::format(
           "mean ms, images/s: the first iteration of each run left out (n = iterations - 1); "
-          "median, p95: the warm-up iterations left out ({})",
+          "median, p95: left out: {}",
           warmup_text(set)),
       "images/s: samples of the global batch over the rank's iteration time; quantiles: type 7"};
   const auto remarks = remark_notes(set);
@@ -99,7 +99,7 @@ Table make_modes_table(const RunSet& set, const TableOptions& options) {
       "modes", "Synchronisation modes, per rank", notes(set, options, points), columns(points), {}};
   std::vector<RunFigures> all;
   for (const Run& run : set.runs)
-    all.push_back({&run, mode_figures(*run.reader, points)});
+    all.push_back({&run, mode_figures(*run.reader, run.steady, points)});
   const int decimals = decimals_for(all);
   for (const RunFigures& figures : all)
     for (std::size_t rank = 0; rank < figures.ranks.size(); ++rank)

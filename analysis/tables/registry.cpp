@@ -6,9 +6,10 @@ namespace gradsync {
 
 const std::vector<TableSpec>& tables() {
   static const std::vector<TableSpec> all = {
-      {"modes", "loss, accuracy and iteration time, one row per run and rank", make_modes_table},
+      {"modes", "loss, accuracy and iteration time, one row per run and rank", make_modes_table,
+       false},
       {"split", "compute, hidden and exposed communication, other; per rank and mean over ranks",
-       make_split_table},
+       make_split_table, false},
   };
   return all;
 }

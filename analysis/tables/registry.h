@@ -19,6 +19,7 @@ struct TableSpec {
   std::string name;
   std::string description;
   Table (*make)(const RunSet& set, const TableOptions& options);
+  bool merges = true;  ///< puts the repeats of a cell together: they must be mergeable
 };
 
 /// In the order in which they are printed.

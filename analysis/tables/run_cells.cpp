@@ -5,8 +5,6 @@
 
 #include <fmt/format.h>
 
-#include "analysis/metrics/columns.h"
-
 namespace gradsync {
 
 namespace {
@@ -14,6 +12,23 @@ namespace {
 Cell count_or_unknown(std::int64_t number) {
   return Cell::count(number > 0 ? static_cast<double>(number)
                                 : std::numeric_limits<double>::quiet_NaN());
+}
+
+/// The least and the most of a number over the runs.
+struct Range {
+  std::size_t least = std::numeric_limits<std::size_t>::max(), most = 0;
+
+  void add(std::size_t number) {
+    least = std::min(least, number);
+    most = std::max(most, number);
+  }
+  std::string text() const {
+    return least >= most ? fmt::format("{}", most) : fmt::format("{} to {}", least, most);
+  }
+};
+
+std::string runs_text(std::size_t some, const RunSet& set) {
+  return fmt::format("{} of {} runs", some, set.runs.size());
 }
 
 }  // namespace
@@ -43,13 +58,23 @@ int ms_decimals(double largest_ms) {
 }
 
 std::string warmup_text(const RunSet& set) {
-  std::size_t least = std::numeric_limits<std::size_t>::max(), most = 0;
+  Range rule, test;
+  std::size_t too_short = 0, restless = 0;
   for (const Run& run : set.runs) {
-    const std::size_t warmup = run.reader->iterations() - steady_iterations(run.reader->index());
-    least = std::min(least, warmup);
-    most = std::max(most, warmup);
+    rule.add(run.steady.by_rule);
+    test.add(run.steady.by_test);
+    too_short += run.steady.verdict == SteadyVerdict::kTooShort ? 1 : 0;
+    restless += run.steady.verdict == SteadyVerdict::kNotSteady ? 1 : 0;
   }
-  return least >= most ? fmt::format("{} a run", most) : fmt::format("{} to {} a run", least, most);
+  std::string text = fmt::format(
+      "{} a run by rule (the first, and what it flags), {} more by the steady-state test (MSER-5)",
+      rule.text(), test.text());
+  if (too_short > 0)
+    text += fmt::format("; {} shorter than the {} iterations that the test needs",
+                        runs_text(too_short, set), kSteadyBatch * kSteadyBatches);
+  if (restless > 0)
+    text += fmt::format("; WARNING: {} never became steady", runs_text(restless, set));
+  return text;
 }
 
 std::vector<std::string> remark_notes(const RunSet& set) {

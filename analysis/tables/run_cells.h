@@ -21,7 +21,8 @@ Column run_name_column();
 /// Digits behind the point for times in ms, one choice a table: 3 below 10 ms, else 2.
 int ms_decimals(double largest_ms);
 
-/// How many iterations are flagged as warm-up: "2 a run" or "0 to 2 a run".
+/// How many iterations SteadyRows leaves out: "2 a run by rule …, 0 to 15 more by the steady-state
+/// test (MSER-5)", with how many runs were too short for it or never became steady.
 std::string warmup_text(const RunSet& set);
 
 /// What a reader of any table must know about its runs: those that did not end, those left out.

@@ -101,7 +101,7 @@ std::vector<std::string> notes(const RunSet& set, const std::vector<RunSplit>& a
 Table make_split_table(const RunSet& set, const TableOptions&) {
   std::vector<RunSplit> all;
   for (const Run& run : set.runs)
-    all.push_back({&run, split_figures(*run.reader)});
+    all.push_back({&run, split_figures(*run.reader, run.steady)});
   Table table{"split", "Where the iteration goes, measured", notes(set, all), columns(), {}};
   const int decimals = decimals_for(all);
   for (const RunSplit& one : all) {

@@ -2,54 +2,83 @@
 
 #include <algorithm>
 #include <cmath>
-#include <random>
+#include <iterator>
 #include <vector>
 
 #include <boost/math/distributions/binomial.hpp>
+#include <boost/random/beta_distribution.hpp>
+#include <boost/random/mersenne_twister.hpp>
+#include <boost/random/uniform_01.hpp>
 
 namespace gradsync {
 
 namespace {
 
-constexpr int kResamples = 2000;
 constexpr std::size_t kLeastForInterval = 6;
 
-std::vector<double> finite(std::span<const double> values) {
+std::vector<double> sorted_finite(std::span<const double> values) {
   std::vector<double> kept;
+  kept.reserve(values.size());
   std::copy_if(values.begin(), values.end(), std::back_inserter(kept),
                [](double value) { return std::isfinite(value); });
+  std::sort(kept.begin(), kept.end());
   return kept;
 }
 
-/// Uniform in 0 … n − 1. std::uniform_int_distribution differs between standard libraries.
-std::size_t draw(std::mt19937_64& random, std::size_t n) {
-  return static_cast<std::size_t>((static_cast<unsigned __int128>(random()) * n) >> 64);
+/// The largest l with P(X < l) <= (1 − kConfidence)/2 for X ~ Binomial(n, 1/2).
+std::size_t lower_rank(std::size_t n) {
+  const boost::math::binomial_distribution<double> heads(static_cast<double>(n), 0.5);
+  std::size_t low = 0, high = n / 2;  // P(X < 0) = 0 fits; P(X < n/2 + 1) > 1/2 does not
+  while (low < high) {
+    const std::size_t l = (low + high + 1) / 2;
+    if (boost::math::cdf(heads, static_cast<double>(l - 1)) <= (1 - kConfidence) / 2)
+      low = l;
+    else
+      high = l - 1;
+  }
+  return low;
 }
 
-double resampled_median(const std::vector<double>& values, std::mt19937_64& random,
-                        std::vector<double>& scratch) {
-  scratch.resize(values.size());
-  for (double& value : scratch)
-    value = values[draw(random, values.size())];
-  const auto middle = scratch.begin() + static_cast<std::ptrdiff_t>(scratch.size() / 2);
-  std::nth_element(scratch.begin(), middle, scratch.end());
-  if (scratch.size() % 2 == 1) return *middle;
-  return (*std::max_element(scratch.begin(), middle) + *middle) / 2;
-}
+// Boost's generators and distributions, since those of std differ between standard libraries.
+using Random = boost::random::mt19937_64;
+
+/// Medians of resamples of a sorted sample, without drawing the n values of each: n draws are
+/// x[⌊n·u⌋] of n uniform u, whose k-th smallest is Beta(k, n + 1 − k). So two numbers a resample
+/// give its middle values, with the very distribution of the drawn ones.
+class ResampledMedian {
+ public:
+  explicit ResampledMedian(const std::vector<double>& sorted)
+      : sorted_(sorted),
+        n_(static_cast<double>(sorted.size())),
+        lower_middle_(std::floor((n_ + 1) / 2), n_ + 1 - std::floor((n_ + 1) / 2)) {}
+
+  double operator()(Random& random) {
+    const double lower = lower_middle_(random);
+    if (sorted_.size() % 2 == 1) return at(lower);
+    // The next one is the smallest of the n/2 that lie above.
+    const double upper = 1 - (1 - lower) * std::pow(uniform_(random), 2 / n_);
+    return (at(lower) + at(upper)) / 2;
+  }
+
+ private:
+  double at(double u) const {
+    return sorted_[std::min(static_cast<std::size_t>(u * n_), sorted_.size() - 1)];
+  }
+
+  const std::vector<double>& sorted_;
+  double n_;
+  boost::random::beta_distribution<double> lower_middle_;
+  boost::random::uniform_01<double> uniform_;
+};
 
 }  // namespace
 
 Estimate median_estimate(std::span<const double> values) {
-  std::vector<double> sorted = finite(values);
-  std::sort(sorted.begin(), sorted.end());
-  Estimate estimate{median(sorted), Statistics::kNone, Statistics::kNone, sorted.size()};
+  const std::vector<double> sorted = sorted_finite(values);
   const std::size_t n = sorted.size();
+  Estimate estimate{median(sorted), Statistics::kNone, Statistics::kNone, n};
   if (n < kLeastForInterval) return estimate;
-  // The largest l with P(X < l) <= (1 − confidence)/2, X ~ Binomial(n, 1/2); counted from 1.
-  const boost::math::binomial_distribution<double> heads(static_cast<double>(n), 0.5);
-  std::size_t l = 0;
-  while (l < n && boost::math::cdf(heads, static_cast<double>(l)) <= (1 - kConfidence) / 2)
-    ++l;
+  const std::size_t l = lower_rank(n);
   estimate.low = sorted[l - 1];
   estimate.high = sorted[n - l];
   return estimate;
@@ -57,15 +86,16 @@ Estimate median_estimate(std::span<const double> values) {
 
 Estimate ratio_estimate(std::span<const double> above, std::span<const double> below,
                         std::uint64_t seed) {
-  const std::vector<double> a = finite(above), b = finite(below);
+  const std::vector<double> a = sorted_finite(above), b = sorted_finite(below);
   Estimate estimate{median(a) / median(b), Statistics::kNone, Statistics::kNone,
                     std::min(a.size(), b.size())};
-  if (estimate.count < kLeastForInterval) return estimate;
-  std::mt19937_64 random(seed);
-  std::vector<double> ratios, scratch;
+  if (estimate.count < kLeastForInterval || !std::isfinite(estimate.value)) return estimate;
+  Random random(seed);
+  ResampledMedian numerator(a), denominator(b);
+  std::vector<double> ratios;
   for (int i = 0; i < kResamples; ++i) {
-    const double numerator = resampled_median(a, random, scratch);
-    ratios.push_back(numerator / resampled_median(b, random, scratch));
+    const double drawn = numerator(random);
+    ratios.push_back(drawn / denominator(random));
   }
   estimate.low = quantile(ratios, (1 - kConfidence) / 2);
   estimate.high = quantile(ratios, (1 + kConfidence) / 2);

@@ -9,23 +9,31 @@
 namespace gradsync {
 
 inline constexpr double kConfidence = 0.95;
+/// Of the bootstrap.
+inline constexpr int kResamples = 2000;
 
-/// A figure with the interval that holds the true one with `kConfidence`; NaN ends where the sample
-/// is too small to give them.
+/// A figure with the interval that holds the true one with `kConfidence`, were the values
+/// independent; NaN ends where the sample is too small to give them.
 struct Estimate {
   double value = Statistics::kNone;
   double low = Statistics::kNone, high = Statistics::kNone;
   std::size_t count = 0;  ///< finite values it rests on
+
+  bool has_interval() const { return low <= high; }
+  /// Whether `number` lies in the interval; false where there is none.
+  bool holds(double number) const { return low <= number && number <= high; }
 };
 
-/// The median with its distribution-free interval from order statistics: the ranks l and u with
-/// P(x(l) <= median <= x(u)) >= kConfidence under Binomial(n, 1/2) (W. J. Conover, "Practical
-/// Nonparametric Statistics", 1999, section 3.2). NaN ends below 6 values.
+/// The median with its distribution-free interval from order statistics: the ranks l and n + 1 − l
+/// with P(x(l) <= median <= x(n + 1 − l)) >= kConfidence under Binomial(n, 1/2), l as large as it
+/// can be (W. J. Conover, "Practical Nonparametric Statistics", 1999, section 3.2). NaN ends below
+/// 6 values, where even the whole range holds the median with less than 0.95.
 Estimate median_estimate(std::span<const double> values);
 
 /// median(above) / median(below), with the percentile bootstrap's interval (B. Efron and R.
-/// Tibshirani, "An Introduction to the Bootstrap", 1993, chapter 13; 2,000 resamples of each
-/// sample). The same seed gives the same interval on every machine.
+/// Tibshirani, "An Introduction to the Bootstrap", 1993, chapter 13; kResamples resamples of each
+/// sample). `count` is that of the smaller sample; NaN ends below 6 values. The same seed gives the
+/// same interval on every machine. Costs a sort of each sample, whatever the number of resamples.
 Estimate ratio_estimate(std::span<const double> above, std::span<const double> below,
                         std::uint64_t seed);
 

@@ -63,6 +63,7 @@ Statistics statistics(std::span<const double> values) {
   if (sorted.empty()) return result;
   result.mean = mean(sorted);
   result.deviation = sample_deviation(sorted, result.mean);
+  if (result.mean > 0) result.variation = result.deviation / result.mean;
   result.minimum = sorted.front();
   result.median = sorted_quantile(sorted, 0.5);
   result.p95 = sorted_quantile(sorted, 0.95);

@@ -8,7 +8,8 @@ namespace gradsync {
 
 /// What a sample of numbers says. Every program takes its statistics from here.
 /// Only finite values count; the others (NaN: not measured) are counted in `left_out`.
-/// A figure that the sample cannot give is NaN: all of them for count 0, the deviation for count 1.
+/// A figure that the sample cannot give is NaN: all of them for count 0, the deviation and the
+/// variation for count 1, the variation for a mean that is not above 0.
 struct Statistics {
   static constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
@@ -16,6 +17,7 @@ struct Statistics {
   std::size_t left_out = 0;  ///< NaN and infinities
   double mean = kNone;
   double deviation = kNone;  ///< sample standard deviation, n − 1 below the sum
+  double variation = kNone;  ///< coefficient of variation: deviation / mean
   double minimum = kNone;
   double median = kNone;
   double p95 = kNone;

@@ -41,7 +41,7 @@ inline RunInfo sample_info(const SampleShape& shape) {
                  {"batch-per-rank", std::to_string(shape.batch_per_rank), "command line"},
                  {"batch-global", std::to_string(shape.batch_per_rank * ranks), "default"},
                  {"output", "", "default"}};
-  info.provenance = {{"git revision", "abc123"}, {"SLURM_JOB_ID", "42"}};
+  info.provenance = {{"git revision", "abc123"}, {"env.SLURM_JOB_ID", "42"}};
   for (std::int32_t rank = 0; rank < static_cast<std::int32_t>(shape.ranks); ++rank)
     info.topology.push_back({rank, rank % 2, "node" + std::to_string(rank / 2), "cpu: test",
                              rank == 0 ? "" : "GPU-" + std::to_string(rank), "0-1", 1,

@@ -23,7 +23,8 @@ TEST_CASE("statistics: of nothing, everything is NaN and the count is 0") {
   const auto s = statistics(Values{});
   CHECK(s.count == 0);
   CHECK(s.left_out == 0);
-  for (double value : {s.mean, s.deviation, s.minimum, s.median, s.p95, s.p99, s.maximum})
+  for (double value :
+       {s.mean, s.deviation, s.variation, s.minimum, s.median, s.p95, s.p99, s.maximum})
     CHECK(std::isnan(value));
   CHECK(std::isnan(gradsync::mean(Values{})));
   CHECK(std::isnan(gradsync::median(Values{})));
@@ -34,6 +35,7 @@ TEST_CASE("statistics: of one value there is no deviation") {
   CHECK(s.count == 1);
   CHECK(s.mean == 3);
   CHECK(std::isnan(s.deviation));
+  CHECK(std::isnan(s.variation));
   CHECK(s.minimum == 3);
   CHECK(s.median == 3);
   CHECK(s.p95 == 3);
@@ -61,6 +63,13 @@ TEST_CASE("statistics: even and odd counts, unsorted") {
   CHECK(even.deviation == doctest::Approx(std::sqrt(20.0 / 3)));
   CHECK(even.minimum == 2);
   CHECK(even.maximum == 8);
+}
+
+TEST_CASE("statistics: coefficient of variation") {
+  CHECK(statistics(Values{5, 1}).variation == doctest::Approx(std::sqrt(8.0) / 3));
+  CHECK(statistics(Values{2, 2, 2}).variation == 0);
+  CHECK(std::isnan(statistics(Values{0, 0}).variation));
+  CHECK(std::isnan(statistics(Values{-2, -4}).variation));
 }
 
 TEST_CASE("statistics: the order of the input is left as it was") {
