@@ -63,7 +63,7 @@ OptionTable report_option_table() {
   const auto names = [](const auto& specs) {
     return fmt::format("{}", fmt::join(names_of(specs), "|"));
   };
-  return {
+  const OptionTable table = {
       {"table", names(tables()) + "|all", "all", "tables to make; several as a list with commas",
        "What", true},
       {"log-every", "N", "20", "table modes: loss at every Nth iteration, 0 (none) to 1000000",
@@ -85,6 +85,7 @@ OptionTable report_option_table() {
       {"plots", "yes|no", "yes", "draw the plots into DIR with gnuplot, as PNG and SVG",
        "Where to"},
   };
+  return scoped("report", table);
 }
 
 std::string report_help() {

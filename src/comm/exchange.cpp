@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "comm/equal_on_all.h"
 #include "comm/half.h"
 #include "timing/clock.h"
 
@@ -176,12 +177,7 @@ bool Exchange::compares_now() const {
 }
 
 void Exchange::compare(const CollectiveCall& call) {
-  const std::uint64_t mine = fingerprint(call);
-  // The maximum of the complement is the complement of the minimum: equal on all ranks or not.
-  const std::array<std::uint64_t, 2> one = {mine, ~mine};
-  std::array<std::uint64_t, 2> most{};
-  MPI_Allreduce(one.data(), most.data(), 2, MPI_UINT64_T, MPI_MAX, comm_);
-  if (most[0] != ~most[1]) report_disagreement(call);
+  if (!equal_on_all(comm_, fingerprint(call))) report_disagreement(call);
 }
 
 void Exchange::report_disagreement(const CollectiveCall& call) {

@@ -31,18 +31,21 @@ constexpr const char* kExamples =
 
 const OptionSpec kTo = {"to", "FOLDER", "", "the folder to make; it must not exist", "Output"};
 
-const OptionTable kSynthesizeTable = {
-    kTo,
-    {"seed", "N", "1", "number the images are drawn from, 0 or more", "Synthetic set"},
-    {"train", "N", "50000", "training images, 1 to 10000000", "Synthetic set"},
-    {"test", "N", "10000", "test images, 1 to 10000000", "Synthetic set"},
-};
+const OptionTable kSynthesizeTable =
+    scoped("dataset",
+           {
+               kTo,
+               {"seed", "N", "1", "number the images are drawn from, 0 or more", "Synthetic set"},
+               {"train", "N", "50000", "training images, 1 to 10000000", "Synthetic set"},
+               {"test", "N", "10000", "test images, 1 to 10000000", "Synthetic set"},
+           });
 
-const OptionTable kFetchTable = {
-    kTo,
-    {"from", "ADDRESS|FILE", kOfficialAddress,
-     "where to download the archive, or an archive on this machine", "Source"},
-};
+const OptionTable kFetchTable = scoped(
+    "dataset", {
+                   kTo,
+                   {"from", "ADDRESS|FILE", kOfficialAddress,
+                    "where to download the archive, or an archive on this machine", "Source"},
+               });
 
 std::string required(const OptionValues& values, const std::string& name) {
   const std::string value = values.at(name).value;

@@ -23,7 +23,7 @@ constexpr std::array<std::string_view, kTrafficCategories> kTrafficTexts = {
     "gradients",
     "parameters",
     "buffers of the network",
-    "input images and labels",
+    "images, outputs of the network and their gradients (data-parallel)",
     "losses and counts",
     "agreement and control"};
 

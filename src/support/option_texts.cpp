@@ -30,9 +30,18 @@ constexpr std::array<std::pair<int, const char*>, 14> kExitCodes = {
      {86, "hang"},
      {87, "ranks disagree"}}};
 
-const std::string kPrecedence =
-    "Precedence: command line > environment GRADSYNC_<NAME> > job file (--config) > site file "
-    "(--site) > default. Names are the same everywhere; in files they stand as `name = value`.";
+std::string precedence_help(const std::string& scope) {
+  const std::string names =
+      scope.empty() ? "Names are the same everywhere; in files they stand as `name = value`."
+                    : fmt::format(
+                          "In a job file options stand as `name = value`, in a site file as "
+                          "`{}-name = value`.",
+                          scope);
+  return fmt::format(
+      "Precedence: command line > environment {} > job file (--config) > site file (--site) > "
+      "default. {}",
+      variable_name(in_scope(scope, "<name>")), names);
+}
 
 // Words of `text` in lines of at most `width` columns.
 std::vector<std::string> wrapped(const std::string& text, std::size_t width) {
@@ -65,18 +74,23 @@ std::string beside(const std::string& left, const std::string& text) {
   return block;
 }
 
-std::string option_help(const OptionSpec& spec) {
+// `scope` is the table's: an option of the trainer's meaning says its variable there.
+std::string option_help(const OptionSpec& spec, const std::string& scope) {
   const bool is_switch = spec.value_name.empty();
   const std::string left =
       is_switch ? "--[no-]" + spec.name : fmt::format("--{} {}", spec.name, spec.value_name);
   const std::string shown =
       is_switch ? (spec.default_value == "true" ? "on" : "off") : spec.default_value;
-  return beside(left, shown.empty() ? spec.help : fmt::format("{} [{}]", spec.help, shown));
+  const bool shared = spec.scope != scope;
+  const std::string text =
+      shared ? fmt::format("{} ({})", spec.help, variable_name(spec.name)) : spec.help;
+  return beside(left, shown.empty() ? text : fmt::format("{} [{}]", text, shown));
 }
 
-std::string common_help() {
+std::string common_help(const std::string& scope) {
   return "\nCommon\n" +
-         beside("--config FILE", "a job file with `name = value` lines (GRADSYNC_CONFIG)") +
+         beside("--config FILE", fmt::format("a job file with `name = value` lines ({})",
+                                             variable_name(in_scope(scope, "config")))) +
          beside("--site FILE",
                 "the site's values, used where nothing else gives one (GRADSYNC_SITE) "
                 "[~/.config/gradsync/site.cfg if it is there; /dev/null for none]") +
@@ -115,10 +129,10 @@ std::string help_text(const std::string& usage, const std::string& examples,
   for (const auto& spec : table) {
     if (spec.group != group) text += '\n' + spec.group + '\n';
     group = spec.group;
-    text += option_help(spec);
+    text += option_help(spec, scope_of(table));
   }
-  text += common_help() + '\n';
-  for (const auto& line : wrapped(kPrecedence, kColumns))
+  text += common_help(scope_of(table)) + '\n';
+  for (const auto& line : wrapped(precedence_help(scope_of(table)), kColumns))
     text += line + '\n';
   return text + exit_code_help();
 }

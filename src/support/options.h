@@ -21,9 +21,23 @@ struct OptionSpec {
   std::string help;           ///< with unit and range
   std::string group;          ///< heading in --help; the options of a group stand together
   bool repeatable = false;    ///< may be given several times in one place: values joined by '\n'
+  std::string scope = {};     ///< "report": see `scoped`; empty: the trainer's meaning, shared
 };
 
 using OptionTable = std::vector<OptionSpec>;
+
+/// The options of one program, in whose name alone they can be set beside the command line: the
+/// variable is GRADSYNC_REPORT_OUTPUT and the key of site files report-output. So what is set for
+/// the trainer (GRADSYNC_OUTPUT) does not reach an option of another meaning. The job file of such
+/// a program is named by GRADSYNC_REPORT_CONFIG. An option whose meaning is shared (--data of
+/// gradsync-check) is added to the table afterwards and keeps GRADSYNC_DATA.
+OptionTable scoped(const std::string& scope, OptionTable table);
+
+/// "report-output" for "output" in the scope "report"; the name itself where there is none.
+std::string in_scope(const std::string& scope, const std::string& name);
+
+/// What `scoped` gave to options of the table; empty for the trainer's.
+std::string scope_of(const OptionTable& table);
 
 struct OptionValue {
   std::string value;
@@ -42,7 +56,8 @@ struct ParsedCommandLine {
 
 /// What is done with a GRADSYNC_* variable or a key of the site file that the table does not have.
 /// Both are shared by the programs of the suite and carry the trainer's names, so the trainer
-/// rejects what it does not know (it is misspelt) and the other programs take what is theirs.
+/// rejects what it does not know (it is misspelt) and the other programs take what is theirs. What
+/// begins with the name of another program (GRADSYNC_REPORT_…, report-…) is left to that one.
 enum class Foreign { kIgnore, kReject };
 
 /// Reads the command line (Boost.Program_options), then the environment, the job file (--config
@@ -57,9 +72,10 @@ ParsedCommandLine resolve_options(const OptionTable& table, int argc, const char
                                   const std::string& positional_name = {},
                                   Foreign foreign = Foreign::kIgnore);
 
-/// Throws Error kUsage for a GRADSYNC_* variable that is no option of `known` (GRADSYNC_CONFIG,
-/// _SITE and _MAX_RESTARTS, which belongs to the Slurm templates, are always known).
-void reject_unknown_variables(const OptionTable& known);
+/// Throws Error kUsage for a GRADSYNC_* variable that is no option of `known` and not left to
+/// others (GRADSYNC_CONFIG, _SITE and _MAX_RESTARTS, which belongs to the Slurm templates, are
+/// always known).
+void reject_unknown_variables(const OptionTable& known, Foreign foreign = Foreign::kReject);
 
 /// GRADSYNC_BATCH_PER_RANK for "batch-per-rank".
 std::string variable_name(const std::string& option);

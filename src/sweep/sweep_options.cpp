@@ -36,13 +36,14 @@ Keys of a job file (key = value, # begins a comment)
 
 OptionTable sweep_option_table() {
   const std::string group = "Options";
-  return {
+  const OptionTable table = {
       {"results", "FOLDER", "", "folder for the runs, in place of the job file's", group},
       {"set", "KEY=VALUE", "", "replaces a key of the job file, lists too; may be repeated", group,
        true},
       {"dry-run", "", "false", "print the command of each cell and write nothing", group},
       {"list", "", "false", "print each cell and whether it is done, and write nothing", group},
   };
+  return scoped("sweep", table);
 }
 
 std::string sweep_help() {

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <map>
 
+#include "comm/equal_on_all.h"
 #include "train/evaluate.h"
 
 namespace gradsync {
@@ -28,14 +29,6 @@ struct Outcome {
   bool ranks_equal = false;
 };
 
-bool equal_on_all_ranks(Exchange& exchange, const std::string& hash) {
-  const std::uint64_t mine = std::stoull(hash, nullptr, 16);
-  const std::uint64_t one[2] = {mine, ~mine};
-  std::uint64_t most[2] = {};
-  MPI_Allreduce(one, most, 2, MPI_UINT64_T, MPI_MAX, exchange.session().world());
-  return most[0] == ~most[1];
-}
-
 Outcome train_briefly(const std::string& name, Exchange& exchange, const Cifar10& data,
                       const TrainOptions& options, const ComputeSettings& compute) {
   Replica replica = make_replica(options.model, options.seed, compute.layout);
@@ -51,7 +44,8 @@ Outcome train_briefly(const std::string& name, Exchange& exchange, const Cifar10
     run_step(parts, i, i, kLearningRate);
   mode->publish();
   Outcome outcome{flat_parameters(replica), parameter_hash(replica), false};
-  outcome.ranks_equal = equal_on_all_ranks(exchange, outcome.hash);
+  outcome.ranks_equal =
+      equal_on_all(exchange.session().world(), std::stoull(outcome.hash, nullptr, 16));
   return outcome;
 }
 
