@@ -34,8 +34,8 @@ std::string precedence_help(const std::string& scope) {
   const std::string names =
       scope.empty() ? "Names are the same everywhere; in files they stand as `name = value`."
                     : fmt::format(
-                          "In a job file options stand as `name = value`, in a site file as "
-                          "`{}-name = value`.",
+                          "In files they stand as `name = value`, in a site file with "
+                          "{}- before the name.",
                           scope);
   return fmt::format(
       "Precedence: command line > environment {} > job file (--config) > site file (--site) > "
