@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-results=results/bench/modes-$(date -u +%Y%m%dT%H%M%SZ)
+results=results/bench-modes-$(date -u +%Y%m%dT%H%M%SZ)
 if [[ -z ${GRADSYNC_DATA:-} && ! -e data/cifar-10/data_batch_1.bin ]]; then
   export GRADSYNC_DATA=data/synthetic
   [[ -e $GRADSYNC_DATA/data_batch_1.bin ]] ||
