@@ -5,6 +5,7 @@
 #include <optional>
 #include <string_view>
 
+#include "record/bus_bandwidth.h"
 #include "record/run.h"
 
 /// Bandwidths and all-reduce times: pure formulas, used for run files and for published tables
@@ -12,23 +13,6 @@
 /// people GB = 1e9 bytes and GiB = 2^30 bytes. A result is NaN where an input is NaN, a time is not
 /// positive or nothing crosses a link (one rank). Nothing is clipped.
 namespace gradsync {
-
-inline constexpr double kGB = 1e9;
-inline constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
-
-/// The S of nccl-tests for a payload of one rank: n payloads for gather, scatter and all-gather
-/// (the total over the ranks), one for all-reduce, broadcast and reduce.
-double message_bytes(CollectiveKind kind, double payload_bytes, double ranks);
-
-/// algbw = S/t.
-double algbw(double bytes, double time_s);
-
-/// busbw / algbw (nccl-tests, doc/PERFORMANCE.md): 2(n − 1)/n for all-reduce, (n − 1)/n for
-/// gather, scatter and all-gather, 1 for broadcast and reduce. NaN for one rank and for a barrier.
-double busbw_factor(CollectiveKind kind, double ranks);
-
-/// algbw(S, t) · busbw_factor, with S = message_bytes(payload).
-double busbw(CollectiveKind kind, double payload_bytes, double ranks, double time_s);
 
 /// How published reports turn a time into "the bandwidth" of an all-reduced gradient.
 enum class BandwidthConvention { kBusbw, kMessage, kRingEpoch, kTotalVolume };
