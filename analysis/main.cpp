@@ -55,7 +55,8 @@ int report(int argc, const char* const* argv) {
 
   // 1. Read.
   require_places(given);
-  const RunSet set = load_runs(find_runs(given.positional));
+  RunSet set = load_runs(find_runs(given.positional));
+  set.failed = find_failed_cells(given.positional, set.remarks);
   for (const std::string& remark : set.remarks)
     std::cerr << kProgram << ": " << remark << '\n';
 

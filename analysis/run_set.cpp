@@ -19,11 +19,6 @@ namespace fs = std::filesystem;
 constexpr std::array<std::string_view, 6> kModeOrder = {"none", "gather-scatter", "allreduce",
                                                         "ddp",  "data-parallel",  "c10d"};
 
-std::size_t mode_position(const std::string& mode) {
-  return static_cast<std::size_t>(std::find(kModeOrder.begin(), kModeOrder.end(), mode) -
-                                  kModeOrder.begin());
-}
-
 auto sort_key(const Run& run) {
   return std::make_tuple(run.model, run.ranks, mode_position(run.mode), run.mode, run.batch_global,
                          run.reader->info().created, run.path);
@@ -95,6 +90,11 @@ void load_one(const FoundRun& found, RunSet& set) {
 }
 
 }  // namespace
+
+std::size_t mode_position(const std::string& mode) {
+  return static_cast<std::size_t>(std::find(kModeOrder.begin(), kModeOrder.end(), mode) -
+                                  kModeOrder.begin());
+}
 
 std::vector<FoundRun> find_runs(const std::vector<std::string>& places) {
   std::vector<FoundRun> found;

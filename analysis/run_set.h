@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/failed_cells.h"
 #include "analysis/metrics/steady_rows.h"
 #include "record/reader.h"
 
@@ -30,9 +31,14 @@ struct Run {
 /// together; the modes in the order none, gather-scatter, allreduce, ddp, data-parallel, c10d.
 struct RunSet {
   std::vector<Run> runs;
+  /// Cells of a sweep that ended without a run, in order of path.
+  std::vector<FailedCell> failed = {};
   /// What was left out or is not whole, one line each, with the file.
-  std::vector<std::string> remarks;
+  std::vector<std::string> remarks = {};
 };
+
+/// The place of a mode in the order above; unknown ones come last.
+std::size_t mode_position(const std::string& mode);
 
 /// Files as they are; folders searched through for *.h5 and for journals whose run file is not
 /// there. A file found twice counts once. Throws Error kNoInput for a missing one.

@@ -14,11 +14,6 @@ namespace gradsync {
 
 namespace {
 
-/// Options that make two runs different cells of a study, beside what Run itself holds.
-constexpr std::array<std::string_view, 8> kCellOptions = {
-    "granularity", "first-bucket", "bucket-cap", "wire-dtype",
-    "accumulate",  "layout",       "lr",         "remedy"};
-
 /// What provenance says of one run only: its environment, the timings that chose its settings.
 constexpr std::array<std::string_view, 2> kOfOneRun = {"env.", "probed"};
 

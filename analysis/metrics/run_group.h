@@ -1,11 +1,21 @@
 #pragma once
 
+#include <array>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "analysis/run_set.h"
 
 namespace gradsync {
+
+/// Options that make two runs different cells of a study, beside what Run itself holds.
+inline constexpr std::array<std::string_view, 17> kCellOptions = {
+    "granularity",   "first-bucket", "bucket-cap",  "wire-dtype",
+    "accumulate",    "layout",       "lr",          "momentum",
+    "optimizer",     "lr-scaling",   "lr-schedule", "warmup-epochs",
+    "clip-norm",     "nesterov",     "batch-norm",  "label-smoothing",
+    "batch-schedule"};
 
 /// Repeats: runs of one cell of a study, equal in model, mode with its own settings (granularity,
 /// bucket sizes, wire type), ranks, batch, accumulation, learning rate and remedy.

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/metrics/bandwidth.h"
 #include "analysis/run_set.h"
 #include "support/table.h"
 
@@ -12,6 +13,9 @@ namespace gradsync {
 /// What a user can ask of tables.
 struct TableOptions {
   std::int64_t log_every = 20;
+  std::vector<BandwidthConvention> conventions = {BandwidthConvention::kBusbw};
+  double link_bytes_per_s = kNotMeasured;  ///< NaN: the plateau of calibration
+  std::int64_t at_epoch = 0;               ///< counted from 1; 0: the last
 };
 
 /// A table of the report. A new one is a file with a `make` function and a line in registry.cpp.

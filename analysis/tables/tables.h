@@ -7,5 +7,7 @@ namespace gradsync {
 
 Table make_modes_table(const RunSet& set, const TableOptions& options);
 Table make_split_table(const RunSet& set, const TableOptions& options);
+Table make_batch_size_table(const RunSet& set, const TableOptions& options);
+Table make_speedup_table(const RunSet& set, const TableOptions& options);
 
 }  // namespace gradsync

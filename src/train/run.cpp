@@ -146,9 +146,10 @@ int run_training(const Session& session, TrainOptions options, const OptionValue
     const auto places = gather_places(session, compute, clock);
     std::unique_ptr<Recorder> recorder;
     session.together([&] {
-      if (session.root() && !options.output.empty())
-        recorder = std::make_unique<Recorder>(
-            options.output, run_info(values, command_line, digest, compute, places, options));
+      if (!session.root() || options.output.empty()) return;
+      RunInfo info = run_info(values, command_line, digest, compute, places, options);
+      info.provenance.push_back({"train_images", std::to_string(data->size(Split::kTrain))});
+      recorder = std::make_unique<Recorder>(options.output, info);
     });
     if (session.root()) print_environment(options, digest, *data, compute, places);
     const RunSetting setting{

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "support/error.h"
+
+namespace gradsync {
+
+/// A cell of a sweep that ended without a run: <cell>.failed.json, with what grid.json beside it
+/// says of its options. What the files do not say is empty, "?" or 0, as in Run.
+struct FailedCell {
+  std::filesystem::path path;
+  std::string cell;
+  std::string mode, model;
+  std::int64_t ranks = 0, batch_per_rank = 0, batch_global = 0;
+  int exit_code = 0;
+  std::string message;  ///< the first line of the trainer's own words
+
+  bool out_of_memory() const { return exit_code == static_cast<int>(ExitCode::kOutOfMemory); }
+};
+
+/// The failures recorded in `places` (folders, searched through, and *.failed.json themselves), in
+/// order of path. Files that are damaged are passed over with a line in `remarks`.
+std::vector<FailedCell> find_failed_cells(const std::vector<std::string>& places,
+                                          std::vector<std::string>& remarks);
+
+}  // namespace gradsync

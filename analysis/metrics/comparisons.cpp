@@ -1,0 +1,116 @@
+#include "analysis/metrics/comparisons.h"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+#include "analysis/metrics/epoch_figures.h"
+
+namespace gradsync {
+
+namespace {
+
+/// Options that a base must share.
+constexpr std::array<std::string_view, 2> kSameOptions = {"precision", "accumulate"};
+/// Options that change the time and are worth a word where they differ.
+constexpr std::array<std::string_view, 3> kTimeOptions = {"threads", "layout", "loader-threads"};
+
+std::string option(const RunGroup& group, std::string_view name) {
+  return group.first().reader->option(name);
+}
+
+bool comparable(const RunGroup& group, const RunGroup& base) {
+  if (group.first().model != base.first().model) return false;
+  if (training_images(group.first()) != training_images(base.first())) return false;
+  return std::all_of(kSameOptions.begin(), kSameOptions.end(), [&](std::string_view name) {
+    return option(group, name) == option(base, name);
+  });
+}
+
+bool scales(const RunGroup& group, const RunGroup& base, Scaling scaling) {
+  const Run &run = group.first(), &other = base.first();
+  if (scaling == Scaling::kStrong)
+    return run.batch_global > 0 && run.batch_global == other.batch_global;
+  return run.batch_per_rank > 0 && run.batch_per_rank == other.batch_per_rank &&
+         run.ranks != other.ranks;
+}
+
+std::size_t options_in_common(const RunGroup& group, const RunGroup& base) {
+  return static_cast<std::size_t>(std::count_if(
+      kCellOptions.begin(), kCellOptions.end(),
+      [&](std::string_view name) { return option(group, name) == option(base, name); }));
+}
+
+/// The best of the candidates that `fits` holds for: fewest ranks, then most options in common,
+/// then the first.
+template <typename Fits>
+const RunGroup* best_base(const std::vector<RunGroup>& groups, const RunGroup& group,
+                          Scaling scaling, Fits fits) {
+  const RunGroup* best = nullptr;
+  const auto better = [&](const RunGroup& one) {
+    const std::int64_t ranks = one.first().ranks, least = best->first().ranks;
+    if (ranks != least) return ranks < least;
+    return options_in_common(group, one) > options_in_common(group, *best);
+  };
+  for (const RunGroup& one : groups)
+    if (fits(one) && scales(group, one, scaling) && comparable(group, one) &&
+        (best == nullptr || better(one)))
+      best = &one;
+  return best;
+}
+
+const RunGroup* compute_alone(const std::vector<RunGroup>& groups, const RunGroup& group,
+                              Scaling scaling) {
+  return best_base(groups, group, scaling, [&](const RunGroup& one) {
+    return one.first().mode == "none" && one.first().ranks == 1 && &one != &group;
+  });
+}
+
+/// The group itself, where no other run of the mode has fewer ranks.
+const RunGroup* in_the_mode(const std::vector<RunGroup>& groups, const RunGroup& group,
+                            Scaling scaling) {
+  return best_base(groups, group, scaling, [&](const RunGroup& one) {
+    if (one.first().mode != group.first().mode) return false;
+    return &one == &group || one.first().ranks < group.first().ranks;
+  });
+}
+
+}  // namespace
+
+std::string_view scaling_name(Scaling scaling) {
+  return scaling == Scaling::kStrong ? "strong" : "weak";
+}
+
+std::vector<Comparison> comparisons(const std::vector<RunGroup>& groups) {
+  std::vector<Comparison> all;
+  for (const RunGroup& group : groups)
+    for (const Scaling scaling : {Scaling::kStrong, Scaling::kWeak}) {
+      if (scaling == Scaling::kWeak && group.first().ranks == 1) continue;
+      const RunGroup* alone = compute_alone(groups, group, scaling);
+      const RunGroup* mode = in_the_mode(groups, group, scaling);
+      if (alone) all.push_back({&group, alone, scaling});
+      if (mode && mode != alone) all.push_back({&group, mode, scaling});
+    }
+  return all;
+}
+
+std::string base_text(const RunGroup& base) {
+  const Run& run = base.first();
+  return fmt::format("{} rank{} {}, batch {} per rank", run.ranks, run.ranks == 1 ? "" : "s",
+                     run.mode, run.batch_per_rank);
+}
+
+std::string unfairness(const Comparison& comparison) {
+  std::string text;
+  for (const std::string_view name : kTimeOptions) {
+    const std::string here = option(*comparison.group, name);
+    const std::string there = option(*comparison.base, name);
+    if (here != there)
+      text +=
+          fmt::format("{}{} {} in the base, {} here", text.empty() ? "" : "; ", name, there, here);
+  }
+  return text;
+}
+
+}  // namespace gradsync

@@ -1,0 +1,144 @@
+#include "analysis/metrics/epoch_figures.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+
+#include "analysis/metrics/columns.h"
+#include "support/error.h"
+#include "support/parse.h"
+#include "timing/statistics.h"
+
+namespace gradsync {
+
+namespace {
+
+constexpr std::int64_t kCifarImages = 50'000;
+
+std::int64_t number(const std::string& text) {
+  try {
+    return std::max<std::int64_t>(0, parse_integer(text));
+  } catch (const Error&) {
+    return 0;
+  }
+}
+
+std::string provenance_of(const Run& run, std::string_view name) {
+  for (const NamedText& entry : run.reader->info().provenance)
+    if (entry.name == name) return entry.value;
+  return {};
+}
+
+template <typename Value>
+double largest(const EpochRow& row, Value value) {
+  double most = kNotMeasured;
+  for (const RankEpoch& rank : row.ranks)
+    most = std::fmax(most, value(rank));
+  return most;
+}
+
+double mean_of(const EpochRow& row, double RankEpoch::*member) {
+  std::vector<double> values;
+  for (const RankEpoch& rank : row.ranks)
+    values.push_back(rank.*member);
+  return mean(values);
+}
+
+double slowest_rank(const Matrix& time, std::size_t row) {
+  double slowest = kNotMeasured;
+  for (std::size_t rank = 0; rank < time.columns; ++rank)
+    slowest = std::fmax(slowest, time.at(row, rank));
+  return slowest;
+}
+
+double steady_iteration_s(const IterationIndex& index, const Matrix& time, std::int64_t epoch) {
+  std::vector<double> values;
+  for (std::size_t row = 0; row < time.rows; ++row)
+    if (index.epoch[row] == epoch && !index.warmup[row]) values.push_back(slowest_rank(time, row));
+  return mean(values);
+}
+
+double samples_of(const IterationIndex& index, std::int64_t epoch) {
+  double samples = 0;
+  for (std::size_t row = 0; row < index.epoch.size(); ++row)
+    if (index.epoch[row] == epoch) samples += static_cast<double>(index.samples[row]);
+  return samples > 0 ? samples : kNotMeasured;
+}
+
+/// The limit of --iterations; 0: none.
+std::int64_t iteration_limit(const Run& run) {
+  return number(run.reader->option("iterations"));
+}
+
+/// From the run's own epochs: all but the last are whole, and so is that one without a limit.
+std::int64_t iterations_seen(const Run& run) {
+  const auto& epochs = run.reader->epochs();
+  const bool last_is_whole = iteration_limit(run) == 0;
+  std::int64_t most = 0;
+  for (std::size_t e = 0; e + (last_is_whole ? 0 : 1) < epochs.size(); ++e)
+    most = std::max(most, epochs[e].iterations);
+  return most;
+}
+
+EpochFigures figures_of(const Run& run, const EpochRow& row, std::int64_t whole) {
+  EpochFigures figures;
+  figures.epoch = row.epoch;
+  figures.iterations = row.iterations;
+  figures.whole = whole > 0 ? row.iterations >= whole : iteration_limit(run) == 0;
+  figures.samples = samples_of(run.reader->index(), row.epoch);
+  figures.training_s = largest(row, [](const RankEpoch& rank) { return rank.training_time_s; });
+  figures.running_s = largest(row, [](const RankEpoch& rank) { return rank.running_time_s; });
+  figures.peak_memory_bytes =
+      largest(row, [](const RankEpoch& rank) { return rank.peak_memory_bytes; });
+  figures.train_loss = mean_of(row, &RankEpoch::train_loss);
+  figures.train_accuracy = mean_of(row, &RankEpoch::train_accuracy);
+  figures.test_loss = mean_of(row, &RankEpoch::test_loss);
+  figures.test_accuracy = mean_of(row, &RankEpoch::test_accuracy);
+  return figures;
+}
+
+}  // namespace
+
+std::vector<EpochFigures> epoch_figures(const Run& run) {
+  const std::int64_t whole = iterations_of_whole_epoch(run);
+  std::vector<EpochFigures> all;
+  for (const EpochRow& row : run.reader->epochs())
+    all.push_back(figures_of(run, row, whole));
+  const bool cut = std::any_of(all.begin(), all.end(), [](const auto& one) { return !one.whole; });
+  if (!cut || whole == 0) return all;
+  const Matrix time = run.reader->time(Phase::kIteration);
+  for (EpochFigures& one : all)
+    if (!one.whole)
+      one.extrapolated_s =
+          static_cast<double>(whole) * steady_iteration_s(run.reader->index(), time, one.epoch);
+  return all;
+}
+
+std::int64_t training_images(const Run& run) {
+  const std::int64_t recorded = number(provenance_of(run, "train_images"));
+  if (recorded > 0) return recorded;
+  return provenance_of(run, "data_name").find("CIFAR-10") != std::string::npos ? kCifarImages : 0;
+}
+
+std::int64_t iterations_of_whole_epoch(const Run& run) {
+  const std::int64_t images = training_images(run);
+  if (images == 0 || run.batch_per_rank == 0) return iterations_seen(run);
+  const std::int64_t accumulate =
+      std::max<std::int64_t>(1, number(run.reader->option("accumulate")));
+  return iterations_by_rule(images, run.ranks, run.batch_per_rank, accumulate,
+                            run.reader->option("last-batch") != "drop");
+}
+
+std::int64_t iterations_by_rule(std::int64_t images, std::int64_t ranks,
+                                std::int64_t batch_per_rank, std::int64_t accumulate, bool pad) {
+  const auto parts = [pad](std::int64_t all, std::int64_t size) {
+    return all / size + (pad && all % size != 0 ? 1 : 0);
+  };
+  return parts(parts(images, ranks), batch_per_rank) / accumulate;
+}
+
+bool is_full_batch(std::int64_t batch_global, std::int64_t images) {
+  return images > 0 && batch_global >= images;
+}
+
+}  // namespace gradsync

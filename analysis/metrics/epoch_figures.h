@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "analysis/run_set.h"
+
+namespace gradsync {
+
+/// One recorded epoch of a run. Times are of its slowest rank; loss and accuracy are means over the
+/// ranks, memory is the largest. NaN: the run does not hold it.
+struct EpochFigures {
+  std::int64_t epoch = 0;  ///< from 0
+  std::int64_t iterations = 0;
+  bool whole = true;                 ///< false: --iterations ended it before its end
+  double samples = kNotMeasured;     ///< of the global batches of its iterations
+  double training_s = kNotMeasured;  ///< its iterations without waiting for data
+  double running_s = kNotMeasured;   ///< wall time, evaluation left out
+  /// Only of an epoch that is not whole: the mean iteration that is not warm-up, times the
+  /// iterations of a whole epoch.
+  double extrapolated_s = kNotMeasured;
+  double train_loss = kNotMeasured, train_accuracy = kNotMeasured;  ///< accuracies from 0 to 1
+  double test_loss = kNotMeasured, test_accuracy = kNotMeasured;
+  double peak_memory_bytes = kNotMeasured;
+
+  double images_per_s() const { return samples / running_s; }
+};
+
+/// The epochs whose end was recorded, in order.
+std::vector<EpochFigures> epoch_figures(const Run& run);
+
+/// Images of the training set: what the run recorded, else 50,000 where it read CIFAR-10's files
+/// without a manifest; 0 if unknown.
+std::int64_t training_images(const Run& run);
+
+/// Iterations of a whole epoch: by the sampler's rule from the number of images, else the most that
+/// an epoch of the run has where one is known to be whole; 0 if unknown.
+std::int64_t iterations_of_whole_epoch(const Run& run);
+
+/// The iterations of an epoch of `images` images by the rule of the trainer's sampler: images per
+/// rank rounded up (`pad`) or down (drop), batches of them likewise, passes of accumulation.
+std::int64_t iterations_by_rule(std::int64_t images, std::int64_t ranks,
+                                std::int64_t batch_per_rank, std::int64_t accumulate, bool pad);
+
+/// The global batch holds the whole training set: each epoch is one step over all images, and any
+/// larger batch is the same run again.
+bool is_full_batch(std::int64_t batch_global, std::int64_t images);
+
+}  // namespace gradsync

@@ -1,0 +1,86 @@
+#include "analysis/tables/group_cells.h"
+
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include <fmt/format.h>
+
+namespace gradsync {
+
+GroupLabels::GroupLabels(const std::vector<RunGroup>& groups) {
+  for (const std::string_view option : kCellOptions) {
+    std::set<std::string> values;
+    for (const RunGroup& group : groups)
+      values.insert(group.first().reader->option(option));
+    if (values.size() > 1) varying_.emplace_back(option);
+  }
+}
+
+std::vector<Column> GroupLabels::columns() const {
+  std::vector<Column> result = {{"mode", "mode", true},
+                                {"model", "model", true},
+                                {"ranks", "ranks", false, "ranks of the run", "/topology/rank"},
+                                {"batch_per_rank", "batch/rank", false,
+                                 "global batch / (ranks x accumulation)", "/config/batch-per-rank"},
+                                {"batch_global", "global", false,
+                                 "ranks x batch per rank x accumulation", "/config/batch-global"}};
+  if (!varying_.empty()) result.push_back({"settings", "settings", true});
+  return result;
+}
+
+std::vector<Cell> GroupLabels::cells(const RunGroup& group) const {
+  const Run& run = group.first();
+  std::vector<Cell> result = {run.mode, run.model, known_count(run.ranks),
+                              known_count(run.batch_per_rank), known_count(run.batch_global)};
+  if (!varying_.empty()) result.emplace_back(settings(group));
+  return result;
+}
+
+std::vector<Cell> GroupLabels::cells(const FailedCell& failed) const {
+  std::vector<Cell> result = {failed.mode, failed.model, known_count(failed.ranks),
+                              known_count(failed.batch_per_rank), known_count(failed.batch_global)};
+  if (!varying_.empty()) result.emplace_back("");
+  return result;
+}
+
+std::string GroupLabels::settings(const RunGroup& group) const {
+  std::string text;
+  for (const std::string& option : varying_) {
+    const std::string value = group.first().reader->option(option);
+    if (!value.empty()) text += fmt::format("{}{}={}", text.empty() ? "" : ", ", option, value);
+  }
+  return text;
+}
+
+Column repeats_column() {
+  return {"runs", "runs", false, "repeats of the cell", "/config"};
+}
+
+Cell repeats_cell(const RunGroup& group) {
+  return Cell::count(static_cast<double>(group.repeats.size()));
+}
+
+Column group_name_column() {
+  return {"run", "run", true};
+}
+
+Cell group_name_cell(const RunGroup& group) {
+  if (group.repeats.size() == 1) return group.first().name;
+  return fmt::format("{} (+{})", group.first().name, group.repeats.size() - 1);
+}
+
+Cell known_count(std::int64_t number) {
+  return Cell::count(number > 0 ? static_cast<double>(number)
+                                : std::numeric_limits<double>::quiet_NaN());
+}
+
+Cell seconds_cell(double time_s) {
+  int decimals = 3;
+  for (double limit = 1; decimals < 9 && std::abs(time_s) < limit; limit /= 10)
+    ++decimals;
+  if (std::abs(time_s) >= 10) decimals = 2;
+  return Cell::of(time_s, decimals);
+}
+
+}  // namespace gradsync
