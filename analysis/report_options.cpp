@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "analysis/plots/registry.h"
+#include "record/bus_bandwidth.h"
 #include "support/parse.h"
 
 namespace gradsync {
@@ -29,24 +30,41 @@ std::vector<std::string> names_in(const OptionValues& values, const std::string&
   return names;
 }
 
-/// The entries of `specs` that an option names, each once, in the order of the registry.
-template <typename Spec>
-std::vector<const Spec*> chosen(const OptionValues& values, const std::string& option,
-                                const std::vector<Spec>& specs) {
+/// The names in the option, each of which is `all` or in `known`.
+std::vector<std::string> known_names(const OptionValues& values, const std::string& option,
+                                     std::vector<std::string> known) {
   const auto names = names_in(values, option);
-  std::vector<std::string> known = names_of(specs);
-  known.push_back("all");
+  known.emplace_back("all");
   for (const std::string& name : names)
     if (std::find(known.begin(), known.end(), name) == known.end())
       throw option_error(values, option,
                          fmt::format("'{}' is none of {}{}", name, fmt::join(known, ", "),
                                      did_you_mean(name, known)));
+  return names;
+}
+
+/// The entries of `specs` that an option names, each once, in the order of the registry.
+template <typename Spec>
+std::vector<const Spec*> chosen(const OptionValues& values, const std::string& option,
+                                const std::vector<Spec>& specs) {
+  const auto names = known_names(values, option, names_of(specs));
   std::vector<const Spec*> result;
   for (const Spec& spec : specs)
     if (std::any_of(names.begin(), names.end(),
                     [&](const auto& name) { return name == spec.name || name == "all"; }))
       result.push_back(&spec);
   return result;
+}
+
+std::vector<BandwidthConvention> conventions_option(const OptionValues& values) {
+  std::vector<std::string> known(kConventionNames.begin(), kConventionNames.end());
+  const auto names = known_names(values, "bandwidth-convention", known);
+  std::vector<BandwidthConvention> conventions;
+  for (const std::string_view name : kConventionNames)
+    if (std::any_of(names.begin(), names.end(),
+                    [&](const auto& one) { return one == name || one == "all"; }))
+      conventions.push_back(*parse_convention(name));
+  return conventions;
 }
 
 template <typename Spec>
@@ -74,6 +92,15 @@ OptionTable report_option_table() {
       {"force-merge", "", "false",
        "put repeats together that differ in placement, device, versions, precision or threads; "
        "every table says so. Without it such runs end the report with 65",
+       "What"},
+      {"bandwidth-convention", fmt::format("{}|all", fmt::join(kConventionNames, "|")), "busbw",
+       "table bandwidth: how a time becomes a bandwidth; several as a list with commas", "What",
+       true},
+      {"link-bandwidth", "GB/S", "0",
+       "table bandwidth: B of the predicted all-reduce times, in GB/s (1e9 bytes), up to 1000000; "
+       "0: the plateau of calibration",
+       "What"},
+      {"at-epoch", "N", "0", "table large-batch: figures of the Nth epoch, 0 (last) to 1000000",
        "What"},
       {"list", "", "false", "list the tables, formats and plots, and end", "What"},
       {"format", names(formats()) + "|all", "text",
@@ -106,6 +133,10 @@ ReportOptions report_options(const OptionValues& values) {
   options.verdict = verdict == "auto" ? options.tables.size() == tables().size() : verdict == "yes";
   options.force_merge = switch_option(values, "force-merge");
   options.table.log_every = integer_option(values, "log-every", 0, 1000000);
+  options.table.conventions = conventions_option(values);
+  const double link = number_option(values, "link-bandwidth", 0, 1e6);
+  if (link > 0) options.table.link_bytes_per_s = link * kGB;
+  options.table.at_epoch = integer_option(values, "at-epoch", 0, 1000000);
   return options;
 }
 

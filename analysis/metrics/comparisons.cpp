@@ -67,12 +67,12 @@ const RunGroup* compute_alone(const std::vector<RunGroup>& groups, const RunGrou
   });
 }
 
-/// The group itself, where no other run of the mode has fewer ranks.
+/// The group itself, where it runs on one rank.
 const RunGroup* in_the_mode(const std::vector<RunGroup>& groups, const RunGroup& group,
                             Scaling scaling) {
   return best_base(groups, group, scaling, [&](const RunGroup& one) {
     if (one.first().mode != group.first().mode) return false;
-    return &one == &group || one.first().ranks < group.first().ranks;
+    return one.first().ranks < group.first().ranks || (&one == &group && one.first().ranks == 1);
   });
 }
 

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <string_view>
 
-#include "analysis/metrics/columns.h"
 #include "support/error.h"
 #include "support/parse.h"
 #include "timing/statistics.h"
@@ -44,17 +43,13 @@ double mean_of(const EpochRow& row, double RankEpoch::*member) {
   return mean(values);
 }
 
-double slowest_rank(const Matrix& time, std::size_t row) {
-  double slowest = kNotMeasured;
-  for (std::size_t rank = 0; rank < time.columns; ++rank)
-    slowest = std::fmax(slowest, time.at(row, rank));
-  return slowest;
-}
-
-double steady_iteration_s(const IterationIndex& index, const Matrix& time, std::int64_t epoch) {
+/// `slowest_s`: of each iteration.
+double steady_iteration_s(const Run& run, const std::vector<double>& slowest_s,
+                          std::int64_t epoch) {
   std::vector<double> values;
-  for (std::size_t row = 0; row < time.rows; ++row)
-    if (index.epoch[row] == epoch && !index.warmup[row]) values.push_back(slowest_rank(time, row));
+  for (std::size_t row = 0; row < slowest_s.size(); ++row)
+    if (run.reader->index().epoch[row] == epoch && run.steady.keeps(row))
+      values.push_back(slowest_s[row]);
   return mean(values);
 }
 
@@ -106,11 +101,11 @@ std::vector<EpochFigures> epoch_figures(const Run& run) {
     all.push_back(figures_of(run, row, whole));
   const bool cut = std::any_of(all.begin(), all.end(), [](const auto& one) { return !one.whole; });
   if (!cut || whole == 0) return all;
-  const Matrix time = run.reader->time(Phase::kIteration);
+  const auto slowest_s = slowest_rank(run.reader->time(Phase::kIteration));
   for (EpochFigures& one : all)
     if (!one.whole)
       one.extrapolated_s =
-          static_cast<double>(whole) * steady_iteration_s(run.reader->index(), time, one.epoch);
+          static_cast<double>(whole) * steady_iteration_s(run, slowest_s, one.epoch);
   return all;
 }
 

@@ -84,8 +84,8 @@ double over_later_epochs(const Repeats& repeats, std::size_t epochs, Figure figu
 
 std::vector<Cell> time_cells(double iterations, double training_s, double running_s,
                              double extrapolated_s, double images_per_s) {
-  return {Cell::count(iterations), seconds_cell(training_s), seconds_cell(running_s),
-          seconds_cell(extrapolated_s), Cell::of(images_per_s, 1)};
+  return {Cell::count(iterations), significant_cell(training_s), significant_cell(running_s),
+          significant_cell(extrapolated_s), Cell::of(images_per_s, 1)};
 }
 
 std::vector<Cell> epoch_cells(const Repeats& repeats, std::size_t e) {

@@ -13,6 +13,7 @@ GroupLabels::GroupLabels(const std::vector<RunGroup>& groups) {
     std::set<std::string> values;
     for (const RunGroup& group : groups)
       values.insert(group.first().reader->option(option));
+    values.erase("");  // a run of an earlier version, which had no such option
     if (values.size() > 1) varying_.emplace_back(option);
   }
 }
@@ -75,12 +76,12 @@ Cell known_count(std::int64_t number) {
                                 : std::numeric_limits<double>::quiet_NaN());
 }
 
-Cell seconds_cell(double time_s) {
+Cell significant_cell(double value) {
   int decimals = 3;
-  for (double limit = 1; decimals < 9 && std::abs(time_s) < limit; limit /= 10)
+  for (double limit = 1; decimals < 9 && std::abs(value) < limit; limit /= 10)
     ++decimals;
-  if (std::abs(time_s) >= 10) decimals = 2;
-  return Cell::of(time_s, decimals);
+  if (std::abs(value) >= 10) decimals = 2;
+  return Cell::of(value, decimals);
 }
 
 }  // namespace gradsync

@@ -37,7 +37,7 @@ Cell group_name_cell(const RunGroup& group);
 /// A number of which 0 means that it is not known.
 Cell known_count(std::int64_t number);
 
-/// Seconds with four digits that count.
-Cell seconds_cell(double time_s);
+/// A number of any size with at least four digits that count, as seconds or GB/s.
+Cell significant_cell(double value);
 
 }  // namespace gradsync

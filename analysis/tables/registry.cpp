@@ -13,6 +13,12 @@ const std::vector<TableSpec>& tables() {
       {"batch-size", "epoch times, loss, accuracy and memory for each batch size; out of memory",
        make_batch_size_table},
       {"speedup", "speedup and efficiency, strong and weak, against two bases", make_speedup_table},
+      {"compute-comm", "compute and communication, measured and derived from times",
+       make_compute_comm_table},
+      {"bandwidth", "bytes, algbw, busbw and utilisation of each kind of collective",
+       make_bandwidth_table},
+      {"large-batch", "loss and accuracy against batch size at one epoch, with the remedy used",
+       make_large_batch_table},
   };
   return all;
 }

@@ -137,8 +137,8 @@ void add_row(Table& table, const GroupLabels& labels, const Comparison& one, Tim
                                   base_text(*one.base),
                                   std::string(time_basis_name(basis)),
                                   Cell::count(static_cast<double>(figures.count)),
-                                  seconds_cell(figures.time_s),
-                                  seconds_cell(figures.base_s),
+                                  significant_cell(figures.time_s),
+                                  significant_cell(figures.base_s),
                                   Cell::of(figures.speedup.value, 3),
                                   Cell::of(figures.speedup.low, 3),
                                   Cell::of(figures.speedup.high, 3),
@@ -167,15 +167,15 @@ void add_without_base(Table& table, const GroupLabels& labels, const RunGroup& g
   cells.push_back(repeats_cell(group));
   cells.insert(cells.end(),
                {Cell("-"), Cell("none"), Cell("iteration"),
-                Cell::count(static_cast<double>(values.size())), seconds_cell(median(values))});
+                Cell::count(static_cast<double>(values.size())), significant_cell(median(values))});
   cells.insert(cells.end(), 8, Cell::of(kNotMeasured, 3));
   cells.emplace_back("no base among the runs");
   cells.push_back(group_name_cell(group));
   table.add(std::move(cells), sources_of(group));
 }
 
-std::vector<std::string> notes(const RunSet& set) {
-  std::vector<std::string> result = {
+std::vector<std::string> notes() {
+  return {
       "strong: the global batch is the base's; weak: the batch per rank is the base's; told from "
       "the runs. Bases: 1 rank without exchange (none) and the mode itself on its fewest ranks",
       "T: median; of iterations (slowest rank, warm-up left out) and, where both runs hold whole "
@@ -187,7 +187,6 @@ std::vector<std::string> notes(const RunSet& set) {
       "an epoch already has N times fewer iterations, and N would count twice",
       "low, high: 95 % percentile bootstrap of the ratio of medians (2,000 resamples, seed 1); n/a "
       "below 6 values"};
-  return result;
 }
 
 const char* kSuperLinearNote =
@@ -209,8 +208,7 @@ Table make_speedup_table(const RunSet& set, const TableOptions&) {
   const auto groups = group_runs(set);
   const GroupLabels labels(groups);
   TimesOf times;
-  Table table{
-      "speedup", "Speedup and efficiency, strong and weak", notes(set), columns(labels), {}};
+  Table table{"speedup", "Speedup and efficiency, strong and weak", notes(), columns(labels), {}};
   const auto all = comparisons(groups);
   for (const RunGroup& group : groups) {
     bool compared = false;

@@ -9,5 +9,8 @@ Table make_modes_table(const RunSet& set, const TableOptions& options);
 Table make_split_table(const RunSet& set, const TableOptions& options);
 Table make_batch_size_table(const RunSet& set, const TableOptions& options);
 Table make_speedup_table(const RunSet& set, const TableOptions& options);
+Table make_compute_comm_table(const RunSet& set, const TableOptions& options);
+Table make_bandwidth_table(const RunSet& set, const TableOptions& options);
+Table make_large_batch_table(const RunSet& set, const TableOptions& options);
 
 }  // namespace gradsync

@@ -1,0 +1,84 @@
+#include "analysis/metrics/calibration_curve.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "record/bus_bandwidth.h"
+
+namespace gradsync {
+
+namespace {
+
+using Rows = std::vector<const CalibrationRow*>;
+
+bool usable(const CalibrationRow& row) {
+  return row.bytes > 0 && row.median_s > 0 && row.wrong <= 0;
+}
+
+Rows rows_of(const RunReader& run, CollectiveKind kind) {
+  Rows rows;
+  for (const CalibrationRow& row : run.calibration())
+    if (row.kind == kind && usable(row)) rows.push_back(&row);
+  return rows;
+}
+
+/// Keeps the rows whose `field` is the first of `wanted` that any row has, else of the first row.
+void keep(Rows& rows, std::string CalibrationRow::*field, const std::vector<std::string>& wanted) {
+  if (rows.empty()) return;
+  std::string chosen = rows.front()->*field;
+  for (const std::string& one : wanted)
+    if (std::any_of(rows.begin(), rows.end(),
+                    [&](const auto* row) { return row->*field == one; })) {
+      chosen = one;
+      break;
+    }
+  std::erase_if(rows, [&](const auto* row) { return row->*field != chosen; });
+}
+
+}  // namespace
+
+double CalibrationCurve::time_at(double size) const {
+  const auto above = std::lower_bound(bytes.begin(), bytes.end(), size);
+  if (above == bytes.end()) return kNotMeasured;
+  const auto i = static_cast<std::size_t>(above - bytes.begin());
+  if (bytes[i] == size) return time_s[i];
+  if (i == 0) return kNotMeasured;
+  const double part = std::log(size / bytes[i - 1]) / std::log(bytes[i] / bytes[i - 1]);
+  return time_s[i - 1] * std::pow(time_s[i] / time_s[i - 1], part);
+}
+
+double CalibrationCurve::plateau_busbw(double ranks) const {
+  std::vector<double> bandwidths;
+  for (std::size_t i = 0; i < bytes.size(); ++i)
+    bandwidths.push_back(busbw(kind, bytes[i], ranks, time_s[i]));
+  return plateau(bytes, bandwidths);
+}
+
+AlphaBeta CalibrationCurve::fit() const {
+  return fit_alpha_beta(bytes, time_s);
+}
+
+CalibrationCurve calibration_curve(const RunGroup& group, CollectiveKind kind) {
+  CalibrationCurve curve;
+  curve.kind = kind;
+  for (const Run* run : group.repeats) {
+    Rows rows = rows_of(*run->reader, kind);
+    if (rows.empty()) continue;
+    keep(rows, &CalibrationRow::transport, {run->reader->option("transport"), "mpi"});
+    keep(rows, &CalibrationRow::cadence, {"isolated"});
+    curve.transport = rows.front()->transport;
+    curve.cadence = rows.front()->cadence;
+    std::map<std::int64_t, double> by_size;
+    for (const CalibrationRow* row : rows)
+      by_size.emplace(row->bytes, row->median_s);
+    for (const auto& [size, time] : by_size) {
+      curve.bytes.push_back(static_cast<double>(size));
+      curve.time_s.push_back(time);
+    }
+    break;
+  }
+  return curve;
+}
+
+}  // namespace gradsync

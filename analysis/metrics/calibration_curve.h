@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "analysis/metrics/run_group.h"
+#include "timing/alpha_beta.h"
+
+namespace gradsync {
+
+/// What calibration measured of one kind of collective on the ranks of a run, for comparison with
+/// training: the transport that the run used (else MPI's own, else the first), isolated calls (else
+/// back to back). Empty where no repeat of the group holds any.
+struct CalibrationCurve {
+  CollectiveKind kind = CollectiveKind::kAllReduce;
+  std::string transport, cadence;
+  std::vector<double> bytes;   ///< payload of one rank, ascending, each once
+  std::vector<double> time_s;  ///< median
+
+  bool empty() const { return bytes.empty(); }
+  /// Measured at this size, else interpolated between the two sizes around it (both axes
+  /// logarithmic); NaN beyond the sizes measured.
+  double time_at(double size) const;
+  /// busbw of large messages (timing/alpha_beta.h: plateau) in bytes per second.
+  double plateau_busbw(double ranks) const;
+  AlphaBeta fit() const;
+};
+
+CalibrationCurve calibration_curve(const RunGroup& group, CollectiveKind kind);
+
+}  // namespace gradsync

@@ -1,0 +1,140 @@
+#include <array>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "analysis/metrics/comparisons.h"
+#include "analysis/metrics/derived_split.h"
+#include "analysis/metrics/split_figures.h"
+#include "analysis/tables/group_cells.h"
+#include "analysis/tables/run_cells.h"
+#include "analysis/tables/tables.h"
+
+namespace gradsync {
+
+namespace {
+
+constexpr double kLargestGap = 0.01;
+
+struct GroupSplit {
+  const RunGroup* group;
+  SplitFigures measured;
+  DerivedSplit derived;
+};
+
+std::vector<Column> columns(const GroupLabels& labels) {
+  std::vector<Column> result = labels.columns();
+  const std::string mean = "mean over steady iterations, ranks and repeats: ";
+  const std::string derived = "/time/iteration of the run and of the base";
+  const std::vector<Column> rest = {
+      repeats_column(),
+      {"iterations", "n", false, "steady iterations of the repeats", "/iteration/warmup"},
+      {"iteration_ms", "iteration ms", false, mean + "W", "/time/iteration"},
+      {"measured_compute_ms", "measured: compute ms", false, mean + "|C|", "/time/compute"},
+      {"measured_hidden_ms", "hidden ms", false, mean + "|C and K|", "/time/hidden"},
+      {"measured_exposed_ms", "exposed ms", false, mean + "|K without C|", "/time/exposed"},
+      {"measured_wait_ms", "straggler wait ms", false,
+       mean + "duration of each collective above its shortest over the ranks", "/time/wait"},
+      {"measured_other_ms", "other ms", false, mean + "W - |C or K|", "/time/other"},
+      {"measured_sum_percent", "sum %", false, "(compute + exposed + other) / iteration",
+       "/time/compute, /time/exposed, /time/other, /time/iteration"},
+      {"derived_base", "derived: base", true},
+      {"derived_base_ms", "T(1) ms", false,
+       "mean iteration of the base x global batch / the base's global batch", derived},
+      {"derived_compute_ms", "compute ms", false, "T(1)/n", derived},
+      {"derived_communication_ms", "communication ms", false, "T(n) - T(1)/n", derived},
+      {"remark", "remark", true},
+      group_name_column()};
+  result.insert(result.end(), rest.begin(), rest.end());
+  return result;
+}
+
+std::string remark(const GroupSplit& one) {
+  std::string text;
+  if (one.derived.communication_s < 0)
+    text = "NEGATIVE derived communication: faster than 1/n of one rank";
+  if (one.measured.gap() > kLargestGap)
+    text += fmt::format("{}WARNING: the measured parts do not sum to the iteration",
+                        text.empty() ? "" : "; ");
+  if (!one.derived.unfairness.empty()) text += (text.empty() ? "" : "; ") + one.derived.unfairness;
+  return text;
+}
+
+double sum_percent(const SplitFigures& figures) {
+  const double parts = figures[Phase::kCompute] + figures[Phase::kExposed] + figures[Phase::kOther];
+  return 1e2 * parts / figures[Phase::kIteration];
+}
+
+std::vector<Cell> row(const GroupLabels& labels, const GroupSplit& one, int decimals) {
+  const auto ms = [&](double value_s) { return Cell::of(1e3 * value_s, decimals); };
+  const SplitFigures& measured = one.measured;
+  std::vector<Cell> cells = labels.cells(*one.group);
+  const std::vector<Cell> rest = {
+      repeats_cell(*one.group),           Cell::count(static_cast<double>(measured.iterations)),
+      ms(measured[Phase::kIteration]),    ms(measured[Phase::kCompute]),
+      ms(measured[Phase::kHidden]),       ms(measured[Phase::kExposed]),
+      ms(measured[Phase::kWait]),         ms(measured[Phase::kOther]),
+      Cell::of(sum_percent(measured), 1), one.derived.base,
+      ms(one.derived.one_rank_s),         ms(one.derived.compute_s),
+      ms(one.derived.communication_s),    remark(one),
+      group_name_cell(*one.group)};
+  cells.insert(cells.end(), rest.begin(), rest.end());
+  return cells;
+}
+
+std::vector<std::string> notes(bool negative) {
+  std::vector<std::string> result = {
+      "measured: from the intervals that each rank recorded, C of computing and K of collectives "
+      "in "
+      "an iteration of length W; compute = |C|, of which hidden = |C and K| has communication "
+      "beside it; exposed = |K without C|; other = W - |C or K|; compute + exposed + other = "
+      "iteration (sum 100 %)",
+      "straggler wait: the part of the collectives above the shortest duration over the ranks; "
+      "within hidden and exposed, no further addend",
+      "derived: as reports do that know only times: compute = T(1)/n, communication = T(n) - "
+      "T(1)/n, with T(1) the mean iteration of the base on 1 rank for the same number of images. "
+      "It calls communication whatever does not scale: waiting, slower kernels at a small batch, "
+      "shared caches and memory, the exchange; what is hidden it does not see",
+      "means over steady iterations, ranks, repeats"};
+  if (negative)
+    result.emplace_back(
+        "negative derived communication is shown as it is: n ranks took less than 1/n of the time "
+        "of one. No exchange takes less than nothing, so T(1)/n is not the compute time of n ranks "
+        "here: the base was not alike (threads, clocks), or a smaller share fits the caches "
+        "better");
+  return result;
+}
+
+int decimals_for(const std::vector<GroupSplit>& all) {
+  double largest_s = 0;
+  for (const GroupSplit& one : all)
+    largest_s = std::fmax(largest_s, one.measured[Phase::kIteration]);
+  return ms_decimals(1e3 * largest_s);
+}
+
+}  // namespace
+
+Table make_compute_comm_table(const RunSet& set, const TableOptions&) {
+  const auto groups = group_runs(set);
+  const GroupLabels labels(groups);
+  std::vector<GroupSplit> all;
+  bool negative = false;
+  GroupSplits splits(groups);
+  for (const RunGroup& group : groups) {
+    all.push_back({&group, splits.measured(group), splits.derived(group)});
+    negative |= all.back().derived.communication_s < 0;
+  }
+  Table table{"compute-comm",
+              "Compute and communication, measured and derived",
+              notes(negative),
+              columns(labels),
+              {}};
+  const int decimals = decimals_for(all);
+  for (const GroupSplit& one : all)
+    table.add(row(labels, one, decimals), one.derived.sources);
+  const auto remarks = remark_notes(set);
+  table.notes.insert(table.notes.end(), remarks.begin(), remarks.end());
+  return table;
+}
+
+}  // namespace gradsync
