@@ -62,7 +62,7 @@ std::vector<Model> candidates(const std::string& plain) {
 std::string with_commas(double whole_number) {
   std::string digits = fmt::format("{:.0f}", std::abs(whole_number));
   for (std::size_t at = digits.size(); at > 3; at -= 3)
-    digits.insert(at - 3, ",");
+    digits.insert(at - 3, 1, ',');
   return (whole_number < 0 ? "-" : "") + digits;
 }
 

@@ -190,6 +190,11 @@ Found Study::same_setting(const Row& row, Kind kind) const {
       fmt::format("it is not published for {}", setting_text(row.devices, row.batch_per_device)));
 }
 
+std::int64_t Study::base_devices(const Row& row) const {
+  const auto fewest = fewest_devices_.find(place_of(row));
+  return fewest == fewest_devices_.end() ? kNotSaid : fewest->second;
+}
+
 std::vector<const Row*> Study::setting_of(const Row& row) const {
   std::vector<const Row*> rows;
   for (const std::size_t index : cell(place_of(row), row.devices, row.batch_per_device))

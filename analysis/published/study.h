@@ -58,6 +58,9 @@ class Study {
   Found any_time_of(const Row& row) const;
   Found any_base_time_of(const Row& row) const;
 
+  /// The fewest devices with an epoch time, in the row's report and model; kNotSaid if none.
+  std::int64_t base_devices(const Row& row) const;
+
   /// Rows that differ from `row` in table and quantity only.
   std::vector<const Row*> setting_of(const Row& row) const;
 

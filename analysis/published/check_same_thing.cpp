@@ -1,0 +1,91 @@
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <tuple>
+
+#include <fmt/format.h>
+
+#include "analysis/published/checks.h"
+
+namespace gradsync::published {
+
+namespace {
+
+constexpr const char* kCheck = "same-thing";
+constexpr double kRepeats = 1.05;  // epochs of one setting vary by a few per cent
+constexpr double kNotTheSame = 1.5;
+
+using Setting = std::tuple<std::string, std::string, std::int64_t, std::int64_t, std::string>;
+using Times = std::vector<const Row*>;
+
+// The first epoch warms up, and running time holds more than training: neither is the same thing.
+bool is_steady_epoch(const Row& row) {
+  return row.usable() && row.value > 0 && row.quantity.find("_1_") == std::string::npos &&
+         (row.what.kind == Kind::kEpochTime || row.what.kind == Kind::kTrainingTime);
+}
+
+std::map<Setting, Times> times_of(const Study& study, const std::string& report) {
+  std::map<Setting, Times> settings;
+  for (const Row* row : study.rows_of(report))
+    if (is_steady_epoch(*row) && row->devices != kNotSaid)
+      settings[{row->model, row->mode, row->devices, row->batch_per_device, row->extra}].push_back(
+          row);
+  return settings;
+}
+
+std::string text_of(const Times& times) {
+  std::string values;
+  for (const Row* row : times)
+    values += fmt::format("{}{} {} ({}, {})", values.empty() ? "" : ", ", row->text, row->unit_text,
+                          row->quantity, row->table);
+  const Row& first = *times.front();
+  return setting_text(first.devices, first.batch_per_device) + ": " + values;
+}
+
+double spread(const Times& times) {
+  const auto below = [](const Row* a, const Row* b) { return a->range().value < b->range().value; };
+  const auto [least, most] = std::minmax_element(times.begin(), times.end(), below);
+  return (*most)->range().low / (*least)->range().high;
+}
+
+std::string factor_hint(double factor) {
+  constexpr double kClose = 1.2;
+  for (const double unit : {60.0, 1000.0})
+    if (factor > unit / kClose && factor < unit * kClose)
+      return fmt::format(" (about {:.0f} times: a unit is wrong)", unit);
+  return "";
+}
+
+std::vector<std::size_t> lines_of(const Times& times) {
+  std::vector<std::size_t> lines;
+  for (const Row* row : times)
+    lines.push_back(row->line);
+  return lines;
+}
+
+void check_report(const Study& study, const std::string& report, Audit& audit) {
+  Tally apart, differ;
+  for (const auto& [setting, times] : times_of(study, report)) {
+    const double factor = spread(times);
+    if (factor > kNotTheSame)
+      apart.add(text_of(times) + factor_hint(factor), lines_of(times));
+    else if (factor > kRepeats)
+      differ.add(text_of(times), lines_of(times));
+  }
+  report_tally(audit, report, Severity::kContradicted, kCheck, "one setting, epoch times far apart",
+               apart,
+               "These cannot be one program on one machine: speedups depend on which is the base.");
+  report_tally(audit, report, Severity::kDoubtful, kCheck,
+               "one setting, epoch times that differ by more than 5 %", differ,
+               "Speedups carry this difference, and no spread of repeats is printed to judge it "
+               "by.");
+}
+
+}  // namespace
+
+void check_same_thing(const Study& study, Audit& audit) {
+  for (const std::string& report : study.reports())
+    check_report(study, report, audit);
+}
+
+}  // namespace gradsync::published

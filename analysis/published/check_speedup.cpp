@@ -1,0 +1,205 @@
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "analysis/metrics/scaling.h"
+#include "analysis/published/checks.h"
+
+namespace gradsync::published {
+
+namespace {
+
+constexpr const char* kCheck = "speedup";
+
+bool is_speedup(Kind kind) {
+  return kind == Kind::kSpeedup || kind == Kind::kWeakSpeedup;
+}
+
+bool is_efficiency(Kind kind) {
+  return kind == Kind::kEfficiency || kind == Kind::kWeakEfficiency;
+}
+
+std::string where(const Row& row) {
+  return setting_text(row.devices, row.batch_per_device);
+}
+
+// --- more than the devices can give --------------------------------------------------------------
+
+void super_linear(const Study& study, const std::string& report, Audit& audit) {
+  Tally speedups, efficiencies;
+  for (const Row* row : study.rows_of(report)) {
+    if (!row->usable() || row->devices == kNotSaid) continue;
+    if (is_speedup(row->what.kind) && row->range().low > static_cast<double>(row->devices))
+      speedups.add(fmt::format("{}: {}", where(*row), row->text), {row->line});
+    if (is_efficiency(row->what.kind) && row->range().low > 1)
+      efficiencies.add(fmt::format("{}: {} {}", where(*row), row->text, row->unit_text),
+                       {row->line});
+  }
+  const char* why =
+      "n devices do the same work at most n times as fast, apart from effects of caches; first "
+      "suspects are a base that was measured otherwise (another run, mode, batch or clock) and a "
+      "formula that counts the work n times.";
+  report_tally(audit, report, Severity::kImpossible, kCheck, "super-linear speedup", speedups, why);
+  report_tally(audit, report, Severity::kImpossible, kCheck, "efficiency above 1", efficiencies,
+               why);
+}
+
+// T(1)/T(n) > n, said by the epoch times themselves: T(n) − T(1)/n is then negative.
+void super_linear_times(const Study& study, const std::string& report, Audit& audit) {
+  Tally cells;
+  for (const Row* row : study.rows_of(report)) {
+    if (!row->usable() || !is_epoch_time(row->what.kind) || is_base_row(study, *row)) continue;
+    const TimeSource source = {row->table, row->quantity, false};
+    const Found base = study.base_time_of(*row, source, {});
+    if (!base.range.known() || base.devices < 1) continue;
+    const double n = static_cast<double>(row->devices) / base.devices;
+    if (!(base.range.low > n * row->range().high)) continue;
+    cells.add(fmt::format("{}: {:.4g} s against {:.4g} s, derived communication {:.4g} s",
+                          where(*row), row->range().value, base.range.value,
+                          derived_communication(base.range.value, row->range().value, n)),
+              {row->line, base.lines.front()});
+  }
+  report_tally(audit, report, Severity::kContradicted, kCheck,
+               "epoch times fall faster than devices are added", cells,
+               "The derived communication time is negative: the base is slower than the same work "
+               "on several devices, or the two were not measured alike.");
+}
+
+// --- values that do not follow from the times ----------------------------------------------------
+
+void different_base(const Study& study, const ColumnAudit& column, Audit& audit) {
+  if (column.fit.convention == nullptr || !column.fit.reproduces) return;
+  if (column.fit.convention->formula != "T(1)/T(n)") return;
+  Tally cells;
+  for (const Row* row : column.column.rows) {
+    const Verdict& verdict = audit.verdicts[static_cast<std::size_t>(row - study.rows().data())];
+    const Range time = study.time_of(*row, column.fit.choice.time).range;
+    if (verdict.judgement != Judgement::kDiffers || !time.known()) continue;
+    cells.add(fmt::format("{}: {} needs T(1) = {:.4g} s", where(*row), row->text,
+                          row->range().value * time.value),
+              {row->line});
+  }
+  report_tally(audit, column.column.report, Severity::kContradicted, kCheck,
+               "speedup that the printed times do not give", cells,
+               "The other values of the column follow from them; these come from other times.");
+}
+
+std::string range_text(double low, double high) {
+  return fmt::format("{:.2f} to {:.2f}", low, high);
+}
+
+std::pair<double, double> plain_speedups(const Study& study, const ColumnAudit& column) {
+  double low = HUGE_VAL, high = 0;
+  for (const Row* row : column.column.rows) {
+    const Range time = study.time_of(*row, column.fit.choice.time).range;
+    const Range base =
+        study.base_time_of(*row, column.fit.choice.base, column.fit.choice.rule).range;
+    const double plain = speedup(base.value, time.value);
+    if (!(plain > 0) || is_base_row(study, *row)) continue;
+    low = std::min(low, plain);
+    high = std::max(high, plain);
+  }
+  return {low, high};
+}
+
+bool splits_the_work(const Audit& audit, const std::string& report) {
+  return std::any_of(audit.columns.begin(), audit.columns.end(), [&](const ColumnAudit& column) {
+    return column.column.report == report && column.column.kind == Kind::kComputeTime &&
+           column.fit.reproduces && column.fit.convention->formula == "T(1)/n";
+  });
+}
+
+void counted_n_times(const Study& study, const ColumnAudit& column, Audit& audit) {
+  if (column.column.kind != Kind::kSpeedup || !column.fit.reproduces) return;
+  if (column.fit.convention->name != "weak-speedup") return;
+  const auto [low, high] = plain_speedups(study, column);
+  Finding finding{column.column.report, Severity::kContradicted, kCheck, "", {}};
+  for (const Row* row : column.column.rows)
+    finding.lines.push_back(row->line);
+  finding.text = fmt::format(
+      "the speedup is n*T(1)/T(n): right only if the epoch of n devices holds n times the images. "
+      "By T(1)/T(n) it is {}.",
+      range_text(low, high));
+  if (splits_the_work(audit, column.column.report))
+    finding.text +=
+        " The same report's compute time T(1)/n assumes that the work is split, so one of the two "
+        "is wrong.";
+  audit.findings.push_back(std::move(finding));
+}
+
+// --- "weak speedup" ------------------------------------------------------------------------------
+
+void weak_speedup_of_one(const Study& study, const ColumnAudit& column, Audit& audit) {
+  if (column.column.kind != Kind::kWeakSpeedup || column.fit.reproduces) return;
+  Tally cells;
+  for (const Row* row : column.column.rows) {
+    if (!row->usable() || row->range().low > 1 || row->value <= 0 || is_base_row(study, *row))
+      continue;
+    const Found base = study.any_base_time_of(*row);
+    const Found sum = study.time_of(*row, {"", "", true});
+    if (!base.range.known() || !sum.range.known()) continue;
+    const double n = static_cast<double>(row->devices);
+    cells.add(fmt::format("{}: {} needs T(n) = {:.4g} s, or {:.4g} s as T(1)/T(n), where compute + "
+                          "communication is {:.4g} s",
+                          where(*row), row->text, n * base.range.value / row->value,
+                          base.range.value / row->value, sum.range.value),
+              {row->line, sum.lines[0], sum.lines[1]});
+  }
+  report_tally(audit, column.column.report, Severity::kContradicted, kCheck,
+               "called weak speedup, n*T(1)/T(n), and not above 1", cells,
+               "The values are in the range of the weak-scaling efficiency T(1)/T(n), which the "
+               "published parts of the epoch do not give either.");
+}
+
+// --- work that grows with the devices ------------------------------------------------------------
+
+const Row* with_fewer_devices(const std::vector<const Row*>& rows, const Row& row) {
+  const Row* best = nullptr;
+  for (const Row* other : rows)
+    if (other->what.kind == Kind::kComputeTime && other->usable() && other->model == row.model &&
+        other->table == row.table && other->mode == row.mode && other->extra == row.extra &&
+        other->batch_per_device == row.batch_per_device && other->devices < row.devices &&
+        other->devices != kNotSaid && (!best || other->devices > best->devices))
+      best = other;
+  return best;
+}
+
+void constant_compute(const Study& study, const std::string& report, Audit& audit) {
+  constexpr double kSame = 0.1;
+  constexpr std::size_t kMostRows = 2000;  // the pairs are searched row by row
+  const auto rows = study.rows_of(report);
+  if (rows.size() > kMostRows) return;
+  Tally cells;
+  for (const Row* row : rows) {
+    if (row->what.kind != Kind::kComputeTime || !row->usable()) continue;
+    const Row* fewer = with_fewer_devices(rows, *row);
+    if (!fewer || !(fewer->value > 0)) continue;
+    if (std::abs(row->range().value / fewer->range().value - 1) > kSame) continue;
+    cells.add(fmt::format("batch {}: {:.4g} s on {}, {:.4g} s on {} devices", row->batch_per_device,
+                          fewer->range().value, fewer->devices, row->range().value, row->devices),
+              {fewer->line, row->line});
+  }
+  report_tally(audit, report, Severity::kDoubtful, kCheck,
+               "compute does not shrink as devices are added", cells,
+               "Each device did as much work as before, so an epoch holds more images on more "
+               "devices (weak scaling), or every device went through all of them.");
+}
+
+}  // namespace
+
+void check_speedup(const Study& study, Audit& audit) {
+  for (const std::string& report : study.reports()) {
+    super_linear(study, report, audit);
+    super_linear_times(study, report, audit);
+    constant_compute(study, report, audit);
+  }
+  for (std::size_t i = 0; i < audit.columns.size(); ++i) {
+    if (!is_speedup(audit.columns[i].column.kind)) continue;
+    different_base(study, audit.columns[i], audit);
+    counted_n_times(study, audit.columns[i], audit);
+    weak_speedup_of_one(study, audit.columns[i], audit);
+  }
+}
+
+}  // namespace gradsync::published
