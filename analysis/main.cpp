@@ -45,6 +45,16 @@ Table marked(Table table, const std::string& mark) {
   return table;
 }
 
+int audit(const ReportOptions& options, const ParsedCommandLine& given) {
+  if (!given.positional.empty())
+    throw Error(ExitCode::kUsage,
+                fmt::format("--published takes no runs, and '{}' was named", given.positional[0]),
+                "read runs and published numbers one after the other");
+  ReportOutput output(options, std::cout, std::cerr);
+  report_published(options.published, output);
+  return 0;
+}
+
 int report(int argc, const char* const* argv) {
   const ParsedCommandLine given = resolve_options(report_option_table(), argc, argv, "RUN...");
   if (given.help) return show(report_help());
@@ -52,6 +62,8 @@ int report(int argc, const char* const* argv) {
   if (given.print_config) return show(config_text(report_option_table(), given.values));
   const ReportOptions options = report_options(given.values);
   if (switch_option(given.values, "list")) return show(report_list());
+
+  if (!options.published.file.empty()) return audit(options, given);
 
   // 1. Read.
   require_places(given);

@@ -12,6 +12,14 @@
 
 namespace gradsync {
 
+namespace {
+
+bool is_for_people(const FormatSpec& format) {
+  return format.name == "text" || format.name == "markdown";
+}
+
+}  // namespace
+
 ReportOutput::ReportOutput(const ReportOptions& options, std::ostream& out, std::ostream& log)
     : options_(options), out_(out), log_(log) {
   if (options_.output.empty()) return;
@@ -24,13 +32,29 @@ ReportOutput::ReportOutput(const ReportOptions& options, std::ostream& out, std:
         "choose another --output");
 }
 
-void ReportOutput::write(const Table& table) {
+void ReportOutput::write(const Table& table, bool machines_only) {
   for (const FormatSpec* format : options_.formats) {
+    if (machines_only && is_for_people(*format)) continue;
     const std::string text = format->render(table);
     if (!options_.output.empty())
       write_file_atomically(options_.output / (table.name + "." + format->extension), text);
     if (!options_.output.empty() && format->name != "text") continue;
     out_ << (first_ ? "" : "\n") << text;
+    first_ = false;
+  }
+  out_.flush();
+  if (!out_) throw Error(ExitCode::kInputOutput, "cannot write to standard output");
+}
+
+void ReportOutput::write_page(const std::string& name, const std::string& text,
+                              const std::string& markdown) {
+  for (const FormatSpec* format : options_.formats) {
+    if (!is_for_people(*format)) continue;
+    const std::string& page = format->name == "text" ? text : markdown;
+    if (!options_.output.empty())
+      write_file_atomically(options_.output / (name + "." + format->extension), page);
+    if (!options_.output.empty() && format->name != "text") continue;
+    out_ << (first_ ? "" : "\n") << page;
     first_ = false;
   }
   out_.flush();

@@ -17,8 +17,13 @@ class ReportOutput {
   /// Makes the folder if one is wanted. Throws Error kCannotCreate.
   ReportOutput(const ReportOptions& options, std::ostream& out, std::ostream& log);
 
-  /// A table in every format wanted; files appear whole or not at all.
-  void write(const Table& table);
+  /// A table in every format wanted; files appear whole or not at all. `machines_only` leaves out
+  /// the formats for people, for what a page says already.
+  void write(const Table& table, bool machines_only = false);
+
+  /// A page on standard output as text or Markdown, if one of them is wanted; as name.txt and
+  /// name.md in the folder.
+  void write_page(const std::string& name, const std::string& text, const std::string& markdown);
 
   /// As text on standard output where text is wanted; as verdict.md and verdict.json in the folder.
   void write_verdict(const std::vector<VerdictClause>& clauses);

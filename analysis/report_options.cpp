@@ -75,13 +75,20 @@ std::string list_of(const std::string& head, const std::vector<Spec>& specs) {
   return text;
 }
 
+published::PublishedOptions published_part(const OptionValues& values) {
+  published::PublishedOptions options = published::published_options(values);
+  if (options.file.empty()) return options;
+  options.tables = chosen(values, "table", published::published_tables());
+  return options;
+}
+
 }  // namespace
 
 OptionTable report_option_table() {
   const auto names = [](const auto& specs) {
     return fmt::format("{}", fmt::join(names_of(specs), "|"));
   };
-  const OptionTable table = {
+  OptionTable table = {
       {"table", names(tables()) + "|all", "all", "tables to make; several as a list with commas",
        "What", true},
       {"log-every", "N", "20", "table modes: loss at every Nth iteration, 0 (none) to 1000000",
@@ -112,6 +119,8 @@ OptionTable report_option_table() {
       {"plots", "yes|no", "yes", "draw the plots into DIR with gnuplot, as PNG and SVG",
        "Where to"},
   };
+  for (const OptionSpec& option : published::published_option_table())
+    table.push_back(option);
   return scoped("report", table);
 }
 
@@ -119,13 +128,15 @@ std::string report_help() {
   return help_text("gradsync-report [options] RUN...",
                    "gradsync-report results/demo\n"
                    "gradsync-report run.h5 killed.h5.journal --table split --format markdown\n"
-                   "gradsync-report results --format csv,json --output tables",
+                   "gradsync-report results --format csv,json --output tables\n"
+                   "gradsync-report --published results/published/reports.csv",
                    report_option_table());
 }
 
 ReportOptions report_options(const OptionValues& values) {
   ReportOptions options;
-  options.tables = chosen(values, "table", tables());
+  options.published = published_part(values);
+  if (options.published.file.empty()) options.tables = chosen(values, "table", tables());
   options.formats = chosen(values, "format", formats());
   options.output = text_option(values, "output");
   options.plots = choice_option(values, "plots", {"yes", "no"}) == "yes";
@@ -141,8 +152,9 @@ ReportOptions report_options(const OptionValues& values) {
 }
 
 std::string report_list() {
-  return list_of("tables (--table)", tables()) + list_of("formats (--format)", formats()) +
-         list_of("plots (with --output)", plots());
+  return list_of("tables (--table)", tables()) +
+         list_of("tables of --published", published::published_tables()) +
+         list_of("formats (--format)", formats()) + list_of("plots (with --output)", plots());
 }
 
 }  // namespace gradsync

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "analysis/formats/registry.h"
+#include "analysis/published/published_report.h"
 #include "analysis/tables/registry.h"
 #include "support/options.h"
 
@@ -19,6 +20,7 @@ struct ReportOptions {
   bool verdict = true;  ///< after the tables
   bool force_merge = false;
   TableOptions table;
+  published::PublishedOptions published;
 };
 
 OptionTable report_option_table();

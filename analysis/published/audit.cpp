@@ -111,6 +111,13 @@ std::string_view severity_text(Severity severity) {
   return "doubtful";
 }
 
+std::string Finding::text() const {
+  std::string text = what;
+  for (std::size_t i = 0; i < cells.size(); ++i)
+    text += (i == 0 ? ": " : "; ") + cells[i];
+  return text + (why.empty() ? "." : ". " + why);
+}
+
 std::string shown_like(const Row& row, double base_value) {
   const double value = base_value / row.unit.factor;
   const double size = std::abs(value);

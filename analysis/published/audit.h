@@ -39,8 +39,14 @@ struct Finding {
   std::string report;  ///< empty: across reports
   Severity severity = Severity::kDoubtful;
   std::string check;  ///< of checks.h
-  std::string text;   ///< what is found, and why
+  std::string what;   ///< is found
+  std::vector<std::string>
+      cells;        ///< where: "2 devices at batch 32: 33.27 s of 16.1 s"; may be none
+  std::string why;  ///< it cannot be, or what it means; a sentence, may be empty
   std::vector<std::size_t> lines;
+
+  /// All of it in one line.
+  std::string text() const;
 };
 
 struct Audit {

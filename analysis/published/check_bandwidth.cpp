@@ -65,7 +65,8 @@ Volume volume_of(const Study& study, const Row& row, const ColumnAudit& column,
       options.images, n * static_cast<double>(row.batch_per_device), LastBatch::kCounted);
   const double message = column.fit.choice.message.bytes;
   const EpochCommunication epoch = {message > 0 ? message : NAN, n, volume.iterations, 1};
-  volume.all_links = bandwidth(BandwidthConvention::kTotalVolume, epoch);
+  // Also if every device went through all images: what is more than that, nobody sent.
+  volume.all_links = n * bandwidth(BandwidthConvention::kTotalVolume, epoch);
   volume.one_link = bandwidth(BandwidthConvention::kBusbw, epoch);
   return volume;
 }
@@ -84,7 +85,7 @@ void more_than_was_sent(const Study& study, const ColumnAudit& column, Audit& au
   }
   report_tally(audit, column.column.report, Severity::kImpossible, kCheck,
                "bandwidth x communication time is more than all gradients of an epoch on all links "
-               "together, 2(n-1)*S*iterations",
+               "together, 2(n-1)*S*iterations, even if every device went through all images",
                cells,
                fmt::format("With S: {}. The unit, the time or the formula is another one.",
                            column.fit.choice.message.text));
@@ -104,14 +105,14 @@ void one_message_an_epoch(const Study& study, const ColumnAudit& column, Audit& 
     const Volume volume = volume_of(study, *row, column, audit.options);
     if (!(volume.iterations > 1) || !(volume.one_link > 0) || !(volume.comm_s > 0)) continue;
     cells.add(
-        fmt::format("{}: {} instead of {}/s over {:.0f} iterations", where(*row), printed(*row),
-                    bytes_text(volume.one_link / volume.comm_s), volume.iterations),
+        fmt::format("{}: {} instead of a busbw of {}/s over {:.0f} iterations", where(*row),
+                    printed(*row), bytes_text(volume.one_link / volume.comm_s), volume.iterations),
         volume.lines);
   }
   report_tally(
       audit, column.column.report, Severity::kContradicted, kCheck,
       "one message against the communication time of a whole epoch, so too small by the number of "
-      "iterations; busbw would be",
+      "iterations",
       cells, "Every iteration sends its gradients.");
 }
 
@@ -156,12 +157,12 @@ void other_message(const Study& study, const ColumnAudit& column, Audit& audit) 
   for (const Convention* convention : conventions_of(Kind::kBandwidth)) {
     const Range bytes = implied_message(study, column.column, *convention, audit.options);
     if (!bytes.known()) continue;
-    Finding finding{column.column.report, Severity::kDoubtful, kCheck, "", {}};
+    Finding finding{column.column.report, Severity::kDoubtful, kCheck, "", {}, "", {}};
     for (const Row* row : column.column.rows)
       finding.lines.push_back(row->line);
-    finding.text = fmt::format(
+    finding.what = fmt::format(
         "no known message gives the column, but {} ({}) would with a message of {} ({} to {} "
-        "parameters of 4 B).",
+        "parameters of 4 B)",
         convention->name, convention->formula, bytes_text(bytes.value),
         with_commas(std::ceil(bytes.low / 4)), with_commas(std::floor(bytes.high / 4)));
     audit.findings.push_back(std::move(finding));

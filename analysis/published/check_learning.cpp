@@ -117,10 +117,10 @@ void check_report(const Study& study, const std::string& report, Audit& audit) {
                "A wrong answer costs at least ln 2, so the mean cross-entropy is at least (1 - "
                "accuracy) * ln 2.");
   report_tally(audit, report, Severity::kContradicted, kCheck,
-               "mean loss far below the losses it is the mean of, at chance accuracy",
+               "training loss far below each printed iteration loss, at chance accuracy",
                faults.divided,
-               fmt::format("At chance a loss is about {} or more: the sum was divided by too large "
-                           "a count.",
+               fmt::format("At chance a loss is about {} or more: most likely the sum was "
+                           "divided by too large a count.",
                            chance));
   report_tally(audit, report, Severity::kDoubtful, kCheck,
                "loss above guessing, accuracy at chance", faults.diverged,

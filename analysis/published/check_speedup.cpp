@@ -114,16 +114,16 @@ void counted_n_times(const Study& study, const ColumnAudit& column, Audit& audit
   if (column.column.kind != Kind::kSpeedup || !column.fit.reproduces) return;
   if (column.fit.convention->name != "weak-speedup") return;
   const auto [low, high] = plain_speedups(study, column);
-  Finding finding{column.column.report, Severity::kContradicted, kCheck, "", {}};
+  Finding finding{column.column.report, Severity::kContradicted, kCheck, "", {}, "", {}};
   for (const Row* row : column.column.rows)
     finding.lines.push_back(row->line);
-  finding.text = fmt::format(
+  finding.what = fmt::format(
       "the speedup is n*T(1)/T(n): right only if the epoch of n devices holds n times the images. "
-      "By T(1)/T(n) it is {}.",
+      "By T(1)/T(n) it is {}",
       range_text(low, high));
   if (splits_the_work(audit, column.column.report))
-    finding.text +=
-        " The same report's compute time T(1)/n assumes that the work is split, so one of the two "
+    finding.why =
+        "The same report's compute time T(1)/n assumes that the work is split, so one of the two "
         "is wrong.";
   audit.findings.push_back(std::move(finding));
 }

@@ -20,10 +20,10 @@ constexpr std::size_t kFewest = 3;  // cells in common that make a pattern
 void slip_of_column(const ColumnAudit& column, Audit& audit) {
   const Slip& slip = column.fit.choice.slip;
   if (!column.fit.reproduces || slip.text.empty()) return;
-  Finding finding{column.column.report, Severity::kContradicted, kCheck, "", {}};
+  Finding finding{column.column.report, Severity::kContradicted, kCheck, "", {}, "", {}};
   for (const Row* row : column.column.rows)
     finding.lines.push_back(row->line);
-  finding.text = fmt::format("{} in {} follows from the other numbers by {} only if it is {}.",
+  finding.what = fmt::format("{} in {} follows from the other numbers by {} only if it is {}",
                              column.column.quantity, column.column.unit,
                              column.fit.convention->formula, slip.text);
   audit.findings.push_back(std::move(finding));

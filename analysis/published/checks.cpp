@@ -28,21 +28,11 @@ void Tally::add(const std::string& cell, const std::vector<std::size_t>& lines) 
   lines_.insert(lines_.end(), lines.begin(), lines.end());
 }
 
-std::string Tally::cells() const {
-  constexpr std::size_t kMostShown = 6;
-  std::string text;
-  for (std::size_t i = 0; i < std::min(kMostShown, cells_.size()); ++i)
-    text += (i == 0 ? "" : "; ") + cells_[i];
-  if (cells_.size() > kMostShown) text += fmt::format("; and {} more", cells_.size() - kMostShown);
-  return text;
-}
-
 void report_tally(Audit& audit, const std::string& report, Severity severity,
-                  std::string_view check, const std::string& before, const Tally& tally,
-                  const std::string& after) {
+                  std::string_view check, const std::string& what, const Tally& tally,
+                  const std::string& why) {
   if (tally.empty()) return;
-  Finding finding{report, severity, std::string(check), before, tally.lines()};
-  finding.text += ": " + tally.cells() + ". " + after;
+  Finding finding{report, severity, std::string(check), what, tally.cells(), why, tally.lines()};
   std::sort(finding.lines.begin(), finding.lines.end());
   finding.lines.erase(std::unique(finding.lines.begin(), finding.lines.end()), finding.lines.end());
   audit.findings.push_back(std::move(finding));

@@ -26,8 +26,7 @@ class Tally {
   void add(const std::string& cell, const std::vector<std::size_t>& lines);
   bool empty() const { return cells_.empty(); }
   std::size_t count() const { return cells_.size(); }
-  /// "a; b; c; and 4 more".
-  std::string cells() const;
+  const std::vector<std::string>& cells() const { return cells_; }
   const std::vector<std::size_t>& lines() const { return lines_; }
 
  private:
@@ -35,10 +34,11 @@ class Tally {
   std::vector<std::size_t> lines_;
 };
 
-/// Adds the finding unless the tally is empty: `text` with the cells put where it has {}.
+/// Adds the finding that `what` is so in the cells of the tally, unless there are none; `why` is a
+/// sentence.
 void report_tally(Audit& audit, const std::string& report, Severity severity,
-                  std::string_view check, const std::string& before, const Tally& tally,
-                  const std::string& after);
+                  std::string_view check, const std::string& what, const Tally& tally,
+                  const std::string& why);
 
 void check_ranges(const Study& study, Audit& audit);
 void check_epoch_parts(const Study& study, Audit& audit);

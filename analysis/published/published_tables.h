@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "analysis/published/audit.h"
+#include "support/table.h"
+
+/// Tables made from published numbers. A new one is a function below and one line in
+/// published_tables.cpp.
+namespace gradsync::published {
+
+struct PublishedTableSpec {
+  std::string name;  ///< for --table
+  std::string description;
+  Table (*make)(const Study& study, const Audit& audit);  ///< null: the audit's page
+  bool on_page;                                           ///< the audit's page says it as well
+};
+
+const std::vector<PublishedTableSpec>& published_tables();
+
+/// Each derived number, or of unknown kind or unit: printed, expected, verdict.
+Table make_values_table(const Study& study, const Audit& audit);
+/// Each derived column and the convention that gives it.
+Table make_columns_table(const Study& study, const Audit& audit);
+Table make_findings_table(const Study& study, const Audit& audit);
+
+}  // namespace gradsync::published
