@@ -18,6 +18,7 @@ std::string where(const Row& row) {
 }
 
 std::string bytes_text(double bytes) {
+  if (bytes >= 1e13) return fmt::format("{:.0f} GB", bytes / 1e9);
   if (bytes >= 1e9) return fmt::format("{:.4g} GB", bytes / 1e9);
   return bytes >= 1e6 ? fmt::format("{:.4g} MB", bytes / 1e6)
                       : fmt::format("{:.4g} kB", bytes / 1e3);

@@ -167,7 +167,8 @@ Choices with_bases(const Choices& choices, const std::vector<TimeSource>& source
       if (other && has_time && !choice.time.sum) ++result.back().cost;
       if (!has_time && &source != &sources.front()) ++result.back().cost;
     }
-  return result;
+  // Nothing to choose from: one choice has to be left to say so.
+  return result.empty() ? choices : result;
 }
 
 Choices with_rules(const Choices& choices) {

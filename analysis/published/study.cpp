@@ -169,6 +169,8 @@ Found Study::base_time_of(const Row& row, const TimeSource& source, BaseRule rul
   if (source.sum || fewest == fewest_devices_.end())
     return nothing("no epoch time of one device is published");
   const std::int64_t devices = fewest->second;
+  if (devices > 1 && row.devices == devices)
+    return nothing(fmt::format("no epoch time of fewer than {} devices is published", devices));
   std::int64_t batch = row.batch_per_device;
   if (rule.same_global_batch && (batch == kNotSaid || row.devices == kNotSaid))
     return nothing("the global batch is not given");
