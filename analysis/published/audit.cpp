@@ -51,9 +51,10 @@ Verdict unexplained(const Row& row, const Fit& fit, const Expectation& expected)
                   expected.lines);
   Verdict verdict = judged(row, expected);
   if (verdict.judgement == Judgement::kDiffers)
-    verdict.text += fmt::format(
-        " ({}, the nearest{})", fit.convention->name,
-        fit.median_distance > std::log(kNear) ? "; none comes within a factor of 2" : "");
+    verdict.text += fmt::format(" ({}{})", fit.convention->name,
+                                fit.median_distance > std::log(kNear)
+                                    ? "; no convention comes within a factor of 2"
+                                    : ", the nearest");
   return verdict;
 }
 
