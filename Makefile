@@ -34,7 +34,7 @@ make print-VAR    the value of a make variable
 
 Settings, on the command line, in the environment or in user.mk:
   LIBTORCH CUDA_HOME NCCL_HOME MPICXX HDF5_DIR BOOST_ROOT FMT_ROOT JSON_ROOT OPENSSL_ROOT
-  DOCTEST_ROOT PYTHON     where things are; user.mk.example says more
+  ZLIB_ROOT DOCTEST_ROOT PYTHON     where things are; user.mk.example says more
   CXX=$(CXX)  MARCH=$(MARCH)  OPTIMIZE=$(OPTIMIZE)  DEBUG=$(DEBUG)  V=1 (show commands)
   GRADSYNC_DATA=FOLDER    CIFAR-10's binary files for the demo and the tests
 endef
@@ -44,7 +44,7 @@ endef
 # What config/detect looks at. When any of it has changed, detection runs again; also while something
 # is missing (it may have been installed since) and when LibTorch has gone from where it was.
 DETECTED_BY := CXX MARCH MPICXX LIBTORCH CUDA_HOME NCCL_HOME HDF5_DIR BOOST_ROOT FMT_ROOT JSON_ROOT \
-  OPENSSL_ROOT DOCTEST_ROOT PYTHON
+  OPENSSL_ROOT ZLIB_ROOT DOCTEST_ROOT PYTHON
 AMBIENT := PATH HOME XDG_CACHE_HOME PKG_CONFIG_PATH CPATH
 DETECTION_INPUT := $(strip $(foreach v,$(DETECTED_BY) $(AMBIENT),$(v)=$($(v))))
 
@@ -203,6 +203,9 @@ $(TORCH_OBJECTS): private EXTRA = -Ibuild/gch -include pch/torch.h -Winvalid-pch
 $(TORCH_OBJECTS): build/gch/pch/torch.h.gch
 $(TEST_OBJECTS): private PLACE = $(TEST_FLAGS)
 
+# Only the writer of traces knows zlib.
+build/obj/analysis/trace/gzip.o: private EXTRA = $(ZLIB_CFLAGS)
+
 build/obj/%.o: %.cpp build/flags
 	$(call say,CXX,$<)
 	@mkdir -p $(@D)
@@ -234,6 +237,7 @@ $(TEST_TOOLS): build/tests/%: build/obj/tests/tools/%.o $(call objects,$(FULL_PA
 $(BENCHMARKS): build/bench/%: build/obj/bench/%.o $(call objects,$(FULL_PARTS))
 
 LINK_WITH = $(PLAIN_LIBS)
+build/bin/gradsync-report build/tests/serial: private LINK_WITH = $(PLAIN_LIBS) $(ZLIB_LIBS)
 build/bin/gradsync-train build/tests/mpi $(TEST_TOOLS) $(BENCHMARKS): private LINK_WITH = $(FULL_LIBS)
 $(PROGRAMS) $(TESTS) $(BENCHMARKS):
 	$(call say,LINK,$@)

@@ -7,10 +7,13 @@
 
 #include "analysis/metrics/run_group.h"
 #include "analysis/output.h"
+#include "analysis/page/page.h"
 #include "analysis/report_options.h"
 #include "analysis/run_set.h"
+#include "analysis/trace/trace.h"
 #include "analysis/verdict/verdict.h"
 #include "support/error.h"
+#include "support/file.h"
 #include "support/version.h"
 
 namespace {
@@ -30,11 +33,16 @@ void require_places(const ParsedCommandLine& given) {
                 "gradsync-report RUN..., with run files, journals or folders; see --help");
 }
 
+/// Whether plots go into the folder or onto the page.
+bool draws(const ReportOptions& options) {
+  return (options.plots && !options.output.empty()) || !options.html.empty();
+}
+
 /// What every table says of repeats that --force-merge puts together; empty if they fit.
 std::string merge_mark(const ReportOptions& options, const RunSet& set) {
-  const bool merging =
-      options.verdict || std::any_of(options.tables.begin(), options.tables.end(),
-                                     [](const TableSpec* table) { return table->merges; });
+  const bool merging = options.verdict || draws(options) ||
+                       std::any_of(options.tables.begin(), options.tables.end(),
+                                   [](const TableSpec* table) { return table->merges; });
   if (!merging) return "";
   if (!options.force_merge) require_mergeable(set);
   return merged_across(set);
@@ -50,9 +58,41 @@ int audit(const ReportOptions& options, const ParsedCommandLine& given) {
     throw Error(ExitCode::kUsage,
                 fmt::format("--published takes no runs, and '{}' was named", given.positional[0]),
                 "read runs and published numbers one after the other");
+  if (!options.html.empty() || !options.trace.empty())
+    throw Error(ExitCode::kUsage, "--html and --trace show runs, and --published takes none",
+                "leave them out");
   ReportOutput output(options, std::cout, std::cerr);
   report_published(options.published, output);
   return 0;
+}
+
+/// What is drawn: into the folder, onto the page.
+std::vector<NamedChart> charts_for(const RunSet& set, const ReportOptions& options,
+                                   const std::string& mark) {
+  if (!draws(options)) return {};
+  std::vector<std::string> missing;
+  auto charts = make_charts(set, missing);
+  for (const std::string& name : missing)
+    std::cerr << fmt::format("plot {}: the runs hold no numbers for it\n", name);
+  if (!mark.empty())
+    for (NamedChart& plot : charts)
+      plot.chart.caption.push_back(mark + ".");
+  return charts;
+}
+
+void require_one_run_to_trace(const RunSet& set, const ReportOptions& options) {
+  if (!options.trace.empty() && set.runs.size() != 1)
+    throw Error(ExitCode::kUsage,
+                fmt::format("--trace shows one run, and {} were named", set.runs.size()),
+                "name one run file");
+}
+
+void write_trace_of(const RunSet& set, const ReportOptions& options) {
+  const Run& run = set.runs.front();
+  const TraceWindow window = trace_window(options.trace_iterations, run);
+  write_trace(options.trace, trace_json(run, window));
+  std::cerr << fmt::format("{}: iterations {} to {} of {}\n", options.trace.string(), window.first,
+                           window.last, run.name);
 }
 
 int report(int argc, const char* const* argv) {
@@ -72,18 +112,26 @@ int report(int argc, const char* const* argv) {
   for (const std::string& remark : set.remarks)
     std::cerr << kProgram << ": " << remark << '\n';
 
+  require_one_run_to_trace(set, options);
   const std::string mark = merge_mark(options, set);
 
   // 2. Tables.
   ReportOutput output(options, std::cout, std::cerr);
-  for (const TableSpec* table : options.tables)
-    output.write(marked(table->make(set, options.table), mark));
+  PageContent page;
+  for (const TableSpec* spec : options.tables) {
+    page.tables.push_back(marked(spec->make(set, options.table), mark));
+    output.write(page.tables.back());
+  }
 
   // 3. Verdict.
-  if (options.verdict) output.write_verdict(make_verdict(set));
+  if (options.verdict) page.verdict = make_verdict(set);
+  if (options.verdict) output.write_verdict(page.verdict);
 
-  // 4. Plots.
-  output.draw_plots(set);
+  // 4. Plots, page, trace.
+  page.charts = charts_for(set, options, mark);
+  output.draw_plots(page.charts);
+  if (!options.html.empty()) write_file_atomically(options.html, render_page(set, page));
+  if (!options.trace.empty()) write_trace_of(set, options);
   return 0;
 }
 

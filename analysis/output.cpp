@@ -75,15 +75,10 @@ void ReportOutput::write_verdict(const std::vector<VerdictClause>& clauses) {
   if (!out_) throw Error(ExitCode::kInputOutput, "cannot write to standard output");
 }
 
-void ReportOutput::draw_plots(const RunSet& set) {
+void ReportOutput::draw_plots(const std::vector<NamedChart>& charts) {
   if (!options_.plots || options_.output.empty()) return;
-  for (const PlotSpec& plot : plots()) {
-    const auto figure = plot.make(set);
-    if (!figure) {
-      log_ << fmt::format("plot {}: the runs hold no numbers for it\n", plot.name);
-      continue;
-    }
-    write_figure(*figure, plot.name, options_.output);
+  for (const NamedChart& plot : charts) {
+    write_figure(gnuplot_figure(plot.chart), plot.name, options_.output);
     try {
       for (const auto& file : draw_figure(plot.name, options_.output))
         log_ << file.string() << '\n';

@@ -5,9 +5,10 @@
 #include <vector>
 
 #include "analysis/formats/registry.h"
+#include "analysis/plots/registry.h"
 #include "analysis/report_options.h"
-#include "analysis/run_set.h"
 #include "analysis/verdict/verdict.h"
+#include "support/table.h"
 
 namespace gradsync {
 
@@ -30,7 +31,7 @@ class ReportOutput {
 
   /// All plots, if they are wanted and there is a folder. A plot that cannot be drawn is a warning:
   /// its data and its script are there, and the tables are what counts.
-  void draw_plots(const RunSet& set);
+  void draw_plots(const std::vector<NamedChart>& charts);
 
  private:
   const ReportOptions& options_;

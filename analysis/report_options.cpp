@@ -116,7 +116,14 @@ OptionTable report_option_table() {
        "folder for <table>.<format> and the plots; text goes to standard output as well. Without "
        "it all formats go there and no plots are made",
        "Where to"},
-      {"plots", "yes|no", "yes", "draw the plots into DIR with gnuplot, as PNG and SVG",
+      {"plots", "yes|no", "yes", "draw the plots into DIR with gnuplot, as PNG, SVG and PDF",
+       "Where to"},
+      {"html", "FILE", "", "one page with all of it, for a browser; needs no network", "Where to"},
+      {"trace", "FILE", "",
+       "iterations of one run for ui.perfetto.dev or chrome://tracing; compressed if the name ends "
+       "in .gz",
+       "Where to"},
+      {"trace-iterations", "A-B", "", "which ones, counted from 1; without it up to 10 steady ones",
        "Where to"},
   };
   for (const OptionSpec& option : published::published_option_table())
@@ -129,7 +136,9 @@ std::string report_help() {
                    "gradsync-report results/demo\n"
                    "gradsync-report run.h5 killed.h5.journal --table split --format markdown\n"
                    "gradsync-report results --format csv,json --output tables\n"
-                   "gradsync-report --published results/published/reports.csv",
+                   "gradsync-report --published results/published/reports.csv\n"
+                   "gradsync-report results --html report.html\n"
+                   "gradsync-report run.h5 --trace trace.json.gz --trace-iterations 5-8",
                    report_option_table());
 }
 
@@ -139,6 +148,11 @@ ReportOptions report_options(const OptionValues& values) {
   if (options.published.file.empty()) options.tables = chosen(values, "table", tables());
   options.formats = chosen(values, "format", formats());
   options.output = text_option(values, "output");
+  options.html = text_option(values, "html");
+  options.trace = text_option(values, "trace");
+  options.trace_iterations = text_option(values, "trace-iterations");
+  if (options.trace.empty() && !options.trace_iterations.empty())
+    throw option_error(values, "trace-iterations", "needs --trace FILE");
   options.plots = choice_option(values, "plots", {"yes", "no"}) == "yes";
   const std::string verdict = choice_option(values, "verdict", {"auto", "yes", "no"});
   options.verdict = verdict == "auto" ? options.tables.size() == tables().size() : verdict == "yes";

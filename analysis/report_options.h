@@ -19,6 +19,9 @@ struct ReportOptions {
   bool plots = true;
   bool verdict = true;  ///< after the tables
   bool force_merge = false;
+  std::filesystem::path html;    ///< empty: no page
+  std::filesystem::path trace;   ///< empty: no trace
+  std::string trace_iterations;  ///< as given
   TableOptions table;
   published::PublishedOptions published;
 };

@@ -1,6 +1,7 @@
 #include "analysis/plots/draw.h"
 
 #include <array>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -18,12 +19,25 @@ constexpr const char* kInstall =
     "install it (Debian: apt-get install gnuplot-nox), or draw with the script: gnuplot -c "
     "NAME.gnuplot png NAME.png NAME.csv";
 
+constexpr std::array<const char*, 3> kPictureFormats = {"png", "svg", "pdf"};
+
 ProcessResult run_gnuplot(const std::vector<std::string>& args, const ProcessOptions& options) {
   try {
     return run_process(args, options);
   } catch (const Error&) {
     throw Error(ExitCode::kEnvironment, "gnuplot cannot be started", kInstall);
   }
+}
+
+// cairo before 1.17 writes the time whatever SOURCE_DATE_EPOCH says. The length stays, so that the
+// offsets in the file stay right.
+std::string without_dates(std::string pdf) {
+  constexpr std::string_view kDate = "19700101000000";
+  for (const std::string_view key : {"/CreationDate (D:", "/ModDate (D:"})
+    for (auto at = pdf.find(key); at != std::string::npos; at = pdf.find(key, at + 1))
+      if (at + key.size() + kDate.size() < pdf.size())
+        pdf.replace(at + key.size(), kDate.size(), kDate);
+  return pdf;
 }
 
 void draw(const std::string& name, const std::string& format, const fs::path& folder) {
@@ -34,12 +48,17 @@ void draw(const std::string& name, const std::string& format, const fs::path& fo
   options.working_folder = folder;
   options.stdout_path = fs::absolute(messages.path());
   options.stderr_path = fs::absolute(messages.path());
+  options.environment = {"SOURCE_DATE_EPOCH=0"};
   const ProcessResult result = run_gnuplot({"gnuplot", "-d", "-c", name + ".gnuplot", format,
                                             picture.path().filename().string(), name + ".csv"},
                                            options);
   if (!result.succeeded() || !fs::exists(picture.path()))
     throw Error(ExitCode::kInputOutput, fmt::format("gnuplot ended with {}: {}", result.text(),
                                                     read_text_file(messages.path())));
+  if (format == "pdf") {
+    const std::string drawn = read_text_file(picture.path());
+    write_file_atomically(picture.path(), without_dates(drawn));
+  }
   close_file(open_for_reading(picture.path()), picture.path());
   picture.rename_to(target);
 }
@@ -53,7 +72,7 @@ void write_figure(const Figure& figure, const std::string& name, const fs::path&
 
 std::vector<fs::path> draw_figure(const std::string& name, const fs::path& folder) {
   std::vector<fs::path> pictures;
-  for (const char* format : {"png", "svg"}) {
+  for (const char* format : kPictureFormats) {
     draw(name, format, folder);
     pictures.push_back(folder / (name + "." + format));
   }

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "analysis/plots/registry.h"
+#include "analysis/charts/gnuplot_chart.h"
 
 namespace gradsync {
 
@@ -12,7 +12,8 @@ namespace gradsync {
 void write_figure(const Figure& figure, const std::string& name,
                   const std::filesystem::path& folder);
 
-/// Draws <name>.png and <name>.svg from them; returns their paths. Throws Error kEnvironment if
+/// Draws <name>.png, .svg and .pdf from them, without dates, so that the same numbers give the same
+/// bytes; returns their paths. Throws Error kEnvironment if
 /// gnuplot is missing, kInputOutput with gnuplot's words if it fails.
 std::vector<std::filesystem::path> draw_figure(const std::string& name,
                                                const std::filesystem::path& folder);

@@ -15,11 +15,14 @@ std::vector<double> iteration_ms(RunReader& run) {
 
 }  // namespace
 
-std::optional<Figure> make_iteration_time_plot(const RunSet& set) {
+std::optional<Chart> make_iteration_time_plot(const RunSet& set) {
   const auto panels = make_panels(set, iteration_ms);
   if (panels.empty()) return std::nullopt;
-  return render({"Iteration time, " + models_text(set), "iteration_ms",
-                 "iteration time in ms, mean over ranks", true, false, panels});
+  return chart_of({"Iteration time, " + models_text(set),
+                   {"iteration_ms", "iteration time in ms, mean over ranks", "ms", 0, true},
+                   false,
+                   line_caption(),
+                   panels});
 }
 
 }  // namespace gradsync

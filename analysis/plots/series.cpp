@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "analysis/metrics/moving_median.h"
+#include "analysis/plots/run_marks.h"
 #include "timing/statistics.h"
 
 namespace gradsync {
@@ -17,18 +18,6 @@ namespace {
 constexpr std::size_t kMostPoints = 2000;
 constexpr std::size_t kMostSeries = 12;  // of a panel; more cannot be told apart
 constexpr double kSteadyQuantile = 0.98;
-
-// Okabe and Ito, "Color Universal Design" (2008): eight colours that people with any kind of colour
-// vision tell apart. A mode has the same colour in every plot.
-const std::map<std::string, std::string> kModeColors = {
-    {"none", "#555555"}, {"gather-scatter", "#d55e00"}, {"allreduce", "#0072b2"},
-    {"ddp", "#009e73"},  {"data-parallel", "#e69f00"},  {"c10d", "#cc79a7"}};
-constexpr const char* kOtherColor = "#56b4e9";
-
-std::string color_of(const std::string& mode) {
-  const auto found = kModeColors.find(mode);
-  return found == kModeColors.end() ? kOtherColor : found->second;
-}
 
 template <typename Value>
 bool differ(const std::vector<const Run*>& runs, Value Run::*field) {
@@ -66,7 +55,7 @@ Series make_series(const Run& run, const std::vector<double>& values) {
     numbers.push_back(static_cast<double>(iteration + 1));
   Series series;
   series.run = &run;
-  series.color = color_of(run.mode);
+  series.color = mode_color(run.mode);
   series.iteration = thinned(numbers, step);
   series.value = thinned(values, step);
   series.smooth = thinned(moving_median(values, smoothing_window(values.size())), step);

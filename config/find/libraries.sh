@@ -97,4 +97,6 @@ find_libraries() {
   report_library nlohmann-json build nlohmann-json3-dev JSON_ROOT
   find_library SSL OPENSSL_ROOT libcrypto openssl/evp.h OPENSSL_VERSION_STR -lcrypto
   report_library "OpenSSL crypto" build libssl-dev OPENSSL_ROOT
+  find_library ZLIB ZLIB_ROOT zlib zlib.h ZLIB_VERSION -lz
+  report_library zlib build zlib1g-dev ZLIB_ROOT
 }

@@ -31,6 +31,11 @@ ReportOptions options_of(std::vector<const char*> args) {
           .values);
 }
 
+std::vector<NamedChart> charts_of(const TestFolder& folder) {
+  std::vector<std::string> missing;
+  return make_charts(loaded(folder), missing);
+}
+
 bool gnuplot_is_here() {
   try {
     return run_process({"gnuplot", "--version"}, {{}, "/dev/null", {}, {}, {}}).succeeded();
@@ -70,7 +75,7 @@ TEST_CASE("report: output goes to a folder and text to the terminal as well") {
   std::ostringstream out, log;
   ReportOutput output(options, out, log);
   output.write(make_modes_table(set, {}));
-  output.draw_plots(set);
+  output.draw_plots(charts_of(folder));
   CHECK(out.str() == read_text_file(folder / "new/tables/modes.txt"));
   for (const char* extension : {"txt", "md", "csv", "json"})
     CHECK(std::filesystem::exists(folder / (std::string("new/tables/modes.") + extension)));
@@ -87,12 +92,15 @@ TEST_CASE("report: without gnuplot the data and the script are there, and a warn
   std::ostringstream out, log;
   const std::string path = std::getenv("PATH");
   setenv("PATH", folder.path().c_str(), 1);
-  ReportOutput(options, out, log).draw_plots(loaded(folder));
+  ReportOutput(options, out, log).draw_plots(charts_of(folder));
   setenv("PATH", path.c_str(), 1);
   CHECK(contains(log.str(), "warning: plot loss was not drawn: gnuplot cannot be started"));
   CHECK(contains(log.str(), "apt-get install gnuplot-nox"));
-  CHECK(std::distance(std::filesystem::directory_iterator(options.output), {}) == 4);
-  CHECK(std::filesystem::exists(options.output / "iteration-time.gnuplot"));
+  for (const NamedChart& chart : charts_of(folder)) {
+    CHECK(std::filesystem::exists(options.output / (chart.name + ".gnuplot")));
+    CHECK(std::filesystem::exists(options.output / (chart.name + ".csv")));
+    CHECK_FALSE(std::filesystem::exists(options.output / (chart.name + ".png")));
+  }
 }
 
 TEST_CASE("report: gnuplot draws every plot, also of one row and of hostile names") {
@@ -109,14 +117,17 @@ TEST_CASE("report: gnuplot draws every plot, also of one row and of hostile name
   auto options = options_of({"x"});
   options.output = folder / "out";
   std::ostringstream out, log;
-  ReportOutput(options, out, log).draw_plots(loaded(folder));
+  ReportOutput(options, out, log).draw_plots(charts_of(folder));
   CHECK_FALSE(contains(log.str(), "warning"));
   CHECK_FALSE(std::filesystem::exists(folder / "out/pwned"));
-  for (const PlotSpec& plot : plots()) {
+  const auto charts = charts_of(folder);
+  CHECK(charts.size() == 4);  // no calibration, no run of more than one rank with its base
+  for (const NamedChart& plot : charts) {
     CHECK(read_text_file(folder / ("out/" + plot.name + ".png")).starts_with("\x89PNG"));
     CHECK(contains(read_text_file(folder / ("out/" + plot.name + ".svg")), "</svg>"));
+    CHECK(read_text_file(folder / ("out/" + plot.name + ".pdf")).starts_with("%PDF"));
   }
-  CHECK(std::distance(std::filesystem::directory_iterator(options.output), {}) == 8);
+  CHECK(std::distance(std::filesystem::directory_iterator(options.output), {}) == 20);
 }
 
 TEST_CASE("report: a script that gnuplot refuses gives its words and no picture") {

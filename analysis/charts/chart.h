@@ -1,0 +1,93 @@
+#pragma once
+
+#include <array>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "record/run.h"
+
+/// A plot as numbers, free of any drawing program: gnuplot_chart.h draws it into files, svg_chart.h
+/// into the page.
+namespace gradsync {
+
+/// One mark. NaN means "not there": a point without y is a gap in a line.
+struct ChartPoint {
+  double x = kNotMeasured, y = kNotMeasured;
+  double low = kNotMeasured, high = kNotMeasured;  ///< ends of its interval, or of its bar
+  std::string name = {};                           ///< what stands at x, where x is only a place
+};
+
+enum class Mark {
+  kLine,
+  kPoints,      ///< faint points below lines
+  kLinePoints,  ///< a line through points, with their intervals
+  kMarkers,     ///< plain points, with their intervals
+  kBar,         ///< a box from low to high at x
+  kHatchedBar,  ///< the same, hatched over another one
+  kWhisker,     ///< only the interval
+};
+inline constexpr std::array<const char*, 7> kMarkNames = {
+    "line", "points", "line-points", "markers", "bar", "hatched-bar", "whisker"};
+
+struct ChartSeries {
+  std::string label;  ///< of the legend; empty: not in it
+  Mark mark = Mark::kLine;
+  std::string color = "#555555";  ///< "#rrggbb"
+  int dash = 1;                   ///< 1 solid, 2 to 5 dashed
+  double width = 2;
+  std::vector<ChartPoint> points;
+  std::vector<NamedText> keys = {};  ///< columns of the CSV: which runs these are
+};
+
+struct ChartTick {
+  double at = 0;
+  std::string text;
+};
+
+struct ChartAxis {
+  std::string column;  ///< machine name with its unit: "iteration_ms"
+  std::string label;   ///< with its unit
+  std::string unit;    ///< for values shown on hovering; may be empty
+  double log = 0;      ///< base of a logarithmic axis, 0: linear
+  bool from_zero = false;
+};
+
+/// Axes, side by side with the other panels.
+struct ChartPanel {
+  std::string title;
+  std::string subtitle;
+  std::vector<ChartSeries> series;
+  std::vector<ChartTick> x_ticks = {};  ///< empty: chosen by the renderer
+  double y_top = kNotMeasured;          ///< where the y axis is cut; NaN: it holds all
+  bool slanted = false;                 ///< the x ticks are names, and too many to stand upright
+};
+
+struct Chart {
+  std::string title;
+  std::vector<std::string> caption;  ///< sentences: n, base, interval, what was left out
+  ChartAxis x, y;
+  std::vector<ChartPanel> panels;
+};
+
+/// Where an axis begins and ends.
+struct ChartRange {
+  double from = 0, to = 1;
+};
+
+/// Holds every finite point and its interval, with some air: on a logarithmic axis half a step of
+/// its base around, values that are not positive left out.
+ChartRange x_range(const Chart& chart, const ChartPanel& panel);
+ChartRange y_range(const Chart& chart, const ChartPanel& panel);
+
+/// Round numbers for an axis: 1, 2 or 5 times a power of ten, or powers of the base.
+std::vector<ChartTick> round_ticks(const ChartAxis& axis, const ChartRange& range, int about);
+
+/// The numbers as a tidy CSV: panel, series, x, y, low, high (numbers first, so that a script can
+/// count columns whatever the names hold), then mark, name, label and the keys of the series.
+std::string chart_csv(const Chart& chart);
+
+/// The caption as one text.
+std::string caption_text(const Chart& chart);
+
+}  // namespace gradsync

@@ -1,0 +1,148 @@
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "analysis/charts/html.h"
+#include "analysis/metrics/run_group.h"
+#include "analysis/metrics/split_figures.h"
+#include "analysis/page/page_parts.h"
+#include "analysis/plots/run_marks.h"
+#include "timing/estimate.h"
+
+namespace gradsync {
+
+namespace {
+
+struct KeyFigure {
+  std::string head, value, unit;
+  std::string where;    ///< which runs, n and interval
+  std::string formula;  ///< and data set
+};
+
+/// One cell of the study: its rate and how much of it waits for communication.
+struct CellFigures {
+  const RunGroup* group;
+  Estimate images_per_s;
+  double exposed_percent = kNotMeasured;
+};
+
+// Rates fall as times rise: the ends of the interval change places.
+Estimate rate(const Estimate& time_s, double images) {
+  return {images / time_s.value, images / time_s.high, images / time_s.low, time_s.count};
+}
+
+double exposed_percent(const RunGroup& group) {
+  std::vector<SplitFigures> runs;
+  for (const Run* run : group.repeats)
+    runs.push_back(mean_of(split_figures(*run->reader, run->steady)));
+  return mean_of(runs).percent(Phase::kExposed);
+}
+
+CellFigures figures_of(const RunGroup& group) {
+  const auto times_s = steady_values(group, Phase::kIteration);
+  return {&group, rate(median_estimate(times_s), static_cast<double>(group.first().batch_global)),
+          exposed_percent(group)};
+}
+
+std::string name_of(const RunGroup& group) {
+  const Run& run = group.first();
+  return fmt::format("{}, {}, {}, batch {} per rank", run.model, run.mode, ranks_text(run.ranks),
+                     run.batch_per_rank);
+}
+
+std::string interval_text(const Estimate& estimate) {
+  const std::string count = fmt::format("n = {} iterations", estimate.count);
+  if (!std::isfinite(estimate.low + estimate.high)) return count;
+  return fmt::format("95 % interval {:.0f} to {:.0f}, {}", estimate.low, estimate.high, count);
+}
+
+using Value = double (*)(const CellFigures&);
+
+const CellFigures* largest(const std::vector<CellFigures>& cells, Value value) {
+  const CellFigures* best = nullptr;
+  for (const CellFigures& cell : cells)
+    if (std::isfinite(value(cell)) && (!best || value(cell) > value(*best))) best = &cell;
+  return best;
+}
+
+void add_rate(std::vector<KeyFigure>& figures, const std::vector<CellFigures>& cells) {
+  const CellFigures* best =
+      largest(cells, [](const CellFigures& cell) { return cell.images_per_s.value; });
+  if (!best || !(best->images_per_s.value > 0)) return;
+  figures.push_back({"Most images a second", fmt::format("{:.0f}", best->images_per_s.value),
+                     "images/s", name_of(*best->group) + "; " + interval_text(best->images_per_s),
+                     "global batch / median iteration time of the slowest rank, steady iterations; "
+                     "/time/iteration"});
+}
+
+void add_exposed(std::vector<KeyFigure>& figures, const std::vector<CellFigures>& cells) {
+  const auto exchanging = [](const CellFigures& cell) {
+    const Run& run = cell.group->first();
+    return run.ranks > 1 && run.mode != "none" ? cell.exposed_percent : kNotMeasured;
+  };
+  const CellFigures* most = largest(cells, exchanging);
+  if (!most) return;
+  const std::string formula =
+      "mean exposed / mean iteration, over ranks and steady iterations; /time/exposed, "
+      "/time/iteration";
+  figures.push_back({"Longest wait for communication", fmt::format("{:.1f}", exchanging(*most)),
+                     "% of the iteration", name_of(*most->group), formula});
+  const CellFigures* least = most;
+  for (const CellFigures& cell : cells)
+    if (exchanging(cell) < exchanging(*least)) least = &cell;
+  if (least == most) return;
+  figures.push_back({"Shortest wait for communication", fmt::format("{:.1f}", exchanging(*least)),
+                     "% of the iteration", name_of(*least->group), formula});
+}
+
+double best_test_accuracy(const Run& run) {
+  double best = kNotMeasured;
+  for (const EpochRow& epoch : run.reader->epochs())
+    for (const RankEpoch& rank : epoch.ranks)
+      best = std::fmax(best, rank.test_accuracy);
+  return best;
+}
+
+void add_accuracy(std::vector<KeyFigure>& figures, const RunSet& set) {
+  const Run* best = nullptr;
+  for (const Run& run : set.runs)
+    if (const double accuracy = best_test_accuracy(run);
+        std::isfinite(accuracy) && (!best || accuracy > best_test_accuracy(*best)))
+      best = &run;
+  if (!best) return;
+  figures.push_back({"Best test accuracy", fmt::format("{:.2f}", 1e2 * best_test_accuracy(*best)),
+                     "%",
+                     fmt::format("{}, {}, {}, batch {} per rank", best->model, best->mode,
+                                 ranks_text(best->ranks), best->batch_per_rank),
+                     "largest over ranks and epochs; /epoch/test_accuracy"});
+}
+
+std::string card(const KeyFigure& figure) {
+  return fmt::format(
+      "<div class=\"card\" title=\"{}\"><dt>{}</dt><dd><span class=\"big\">{}</span> {}</dd>"
+      "<dd class=\"where\">{}</dd></div>\n",
+      html_text(figure.formula), html_text(figure.head), html_text(figure.value),
+      html_text(figure.unit), html_text(figure.where));
+}
+
+}  // namespace
+
+std::string key_figures(const RunSet& set) {
+  const auto groups = group_runs(set);
+  std::vector<CellFigures> cells;
+  for (const RunGroup& group : groups)
+    cells.push_back(figures_of(group));
+  std::vector<KeyFigure> figures;
+  add_rate(figures, cells);
+  add_exposed(figures, cells);
+  add_accuracy(figures, set);
+  if (figures.empty()) return "<p>The runs hold no numbers for them.</p>\n";
+  std::string text = "<dl class=\"cards\">\n";
+  for (const KeyFigure& figure : figures)
+    text += card(figure);
+  return text + "</dl>\n";
+}
+
+}  // namespace gradsync

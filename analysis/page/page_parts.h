@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "analysis/page/page.h"
+
+/// The parts of the page, each a piece of HTML.
+namespace gradsync {
+
+/// Style and script, to stand in <style> and <script>.
+std::string page_style();
+std::string page_script();
+
+/// "lenet: 4 modes on 1 to 4 ranks".
+std::string study_title(const RunSet& set);
+
+/// Cards with what a reader looks for first.
+std::string key_figures(const RunSet& set);
+
+/// Hardware, versions, dates and data as the run files record them, and the list of runs.
+std::string what_was_run(const RunSet& set);
+
+std::string page_figure(const NamedChart& plot, std::size_t number);
+
+std::string page_table(const Table& table);
+
+/// The formula of every column that has one, and what holds for all numbers.
+std::string how_computed(const std::vector<Table>& tables);
+
+}  // namespace gradsync

@@ -1,0 +1,166 @@
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "analysis/metrics/bandwidth.h"
+#include "analysis/plots/plots.h"
+#include "analysis/plots/run_marks.h"
+#include "timing/statistics.h"
+
+namespace gradsync {
+
+namespace {
+
+constexpr const char* kCurveColors[] = {"#555555", "#0072b2", "#cc79a7", "#56b4e9"};
+
+double busbw_gb_per_s(double bytes, double time_s, double ranks) {
+  return busbw(CollectiveKind::kAllReduce, bytes, ranks, time_s) / kGB;
+}
+
+using BySize = std::map<std::int64_t, std::vector<double>>;
+
+using Curves = std::map<std::string, BySize>;
+
+/// Values by "transport, cadence" and size; repeats of a size are joined.
+Curves calibration_of(const std::vector<const Run*>& runs) {
+  Curves curves;
+  for (const Run* run : runs)
+    for (const CalibrationRow& row : run->reader->calibration()) {
+      if (row.kind != CollectiveKind::kAllReduce || row.bytes <= 0) continue;
+      const double value = busbw_gb_per_s(static_cast<double>(row.bytes), row.median_s,
+                                          static_cast<double>(run->ranks));
+      if (std::isfinite(value))
+        curves["calibration: " + row.transport + ", " + row.cadence][row.bytes].push_back(value);
+    }
+  return curves;
+}
+
+/// The shortest duration over the ranks: what is left without waiting for stragglers.
+double shortest_s(const IterationRow& row, std::size_t bucket) {
+  double shortest = kNotMeasured;
+  for (const RankIteration& rank : row.ranks)
+    shortest = std::fmin(shortest, rank.buckets[bucket].end_s - rank.buckets[bucket].start_s);
+  return shortest;
+}
+
+void add_row(BySize& values, const IterationRow& row, double ranks) {
+  for (std::size_t b = 0; b < row.buckets.size(); ++b) {
+    const auto& [bytes, kind] = row.buckets[b];
+    if (kind != CollectiveKind::kAllReduce || bytes <= 0) continue;
+    const double value = busbw_gb_per_s(static_cast<double>(bytes), shortest_s(row, b), ranks);
+    if (std::isfinite(value)) values[bytes].push_back(value);
+  }
+}
+
+/// busbw of every all-reduce of training in steady iterations, by its size.
+BySize training_of(const Run& run) {
+  BySize values;
+  RunReader& reader = *run.reader;
+  const std::size_t step = rows_per_block(reader.ranks(), reader.index().buckets);
+  for (std::size_t first = 0; first < reader.iterations(); first += step) {
+    const auto rows = reader.rows(first, std::min(step, reader.iterations() - first));
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      if (run.steady.keeps(first + i)) add_row(values, rows[i], static_cast<double>(run.ranks));
+  }
+  return values;
+}
+
+ChartPoint point_of(std::int64_t bytes, const std::vector<double>& values) {
+  ChartPoint point{static_cast<double>(bytes), median(values)};
+  if (values.size() < 2) return point;
+  point.low = quantile(values, 0.05);
+  point.high = quantile(values, 0.95);
+  return point;
+}
+
+std::vector<ChartPoint> points_of(const BySize& by_size) {
+  std::vector<ChartPoint> points;
+  for (const auto& [bytes, values] : by_size)
+    points.push_back(point_of(bytes, values));
+  return points;
+}
+
+/// "64 B", "4 KiB", "1 MiB".
+std::string size_text(double bytes) {
+  const char* const units[] = {"B", "KiB", "MiB", "GiB"};
+  std::size_t unit = 0;
+  for (; bytes >= 1024 && unit < 3; ++unit)
+    bytes /= 1024;
+  return fmt::format("{:g} {}", bytes, units[unit]);
+}
+
+// Every fourth power of two, so that the names have room.
+std::vector<ChartTick> size_ticks(const ChartRange& range) {
+  std::vector<ChartTick> ticks;
+  for (double bytes = 1; bytes <= range.to; bytes *= 16)
+    if (bytes >= range.from) ticks.push_back({bytes, size_text(bytes)});
+  return ticks;
+}
+
+std::vector<ChartSeries> calibration_lines(const std::vector<const Run*>& runs) {
+  std::vector<ChartSeries> lines;
+  for (const auto& [name, by_size] : calibration_of(runs)) {
+    const std::size_t nth = lines.size();
+    lines.push_back({name,
+                     Mark::kLinePoints,
+                     kCurveColors[nth % std::size(kCurveColors)],
+                     static_cast<int>(nth % 5 + 1),
+                     1.5,
+                     points_of(by_size),
+                     {{"ranks", std::to_string(runs.front()->ranks)}}});
+  }
+  return lines;
+}
+
+std::vector<ChartSeries> training_marks(const std::vector<const Run*>& runs) {
+  std::map<std::string, ChartSeries> by_mode;
+  std::map<std::string, BySize> values;
+  for (const Run* run : runs) {
+    by_mode.try_emplace(run->mode, ChartSeries{"training: " + run->mode,
+                                               Mark::kMarkers,
+                                               mode_color(run->mode),
+                                               1,
+                                               2,
+                                               {},
+                                               run_keys(*run)});
+    for (const auto& [bytes, more] : training_of(*run))
+      values[run->mode][bytes].insert(values[run->mode][bytes].end(), more.begin(), more.end());
+  }
+  std::vector<ChartSeries> marks;
+  for (auto& [mode, series] : by_mode) {
+    series.points = points_of(values[mode]);
+    if (!series.points.empty()) marks.push_back(series);
+  }
+  return marks;
+}
+
+}  // namespace
+
+std::optional<Chart> make_busbw_plot(const RunSet& set) {
+  std::map<std::int64_t, std::vector<const Run*>> by_ranks;
+  for (const Run& run : set.runs)
+    by_ranks[run.ranks].push_back(&run);
+  Chart chart{"All-reduce: bus bandwidth against message size",
+              {"busbw = 2(n - 1)/n S/t, GB = 1e9 B; n: ranks.",
+               "Calibration: t is the median call of the slowest rank. Training: median over the "
+               "steady iterations, t without waiting for stragglers (shortest over the "
+               "ranks); bars: 5 % to 95 %."},
+              {"message_bytes", "message size S (logarithmic)", "B", 2, false},
+              {"busbw_GBps", "bus bandwidth in GB/s", "GB/s", 10, false},
+              {}};
+  for (const auto& [ranks, runs] : by_ranks) {
+    ChartPanel panel{ranks_text(ranks), "", calibration_lines(runs), {}, kNotMeasured, false};
+    if (panel.series.empty()) continue;
+    for (ChartSeries& marks : training_marks(runs))
+      panel.series.push_back(std::move(marks));
+    panel.x_ticks = size_ticks(x_range(chart, panel));
+    chart.panels.push_back(std::move(panel));
+  }
+  if (chart.panels.empty()) return std::nullopt;
+  return chart;
+}
+
+}  // namespace gradsync

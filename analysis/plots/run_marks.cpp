@@ -1,0 +1,82 @@
+#include "analysis/plots/run_marks.h"
+
+#include <algorithm>
+#include <map>
+
+#include <fmt/format.h>
+
+namespace gradsync {
+
+namespace {
+
+// Okabe and Ito, "Color Universal Design" (2008): eight colours that people with any kind of colour
+// vision tell apart.
+const std::map<std::string, std::string> kModeColors = {
+    {"none", "#555555"}, {"gather-scatter", "#d55e00"}, {"allreduce", "#0072b2"},
+    {"ddp", "#009e73"},  {"data-parallel", "#e69f00"},  {"c10d", "#cc79a7"}};
+constexpr const char* kOtherColor = "#56b4e9";
+
+std::string trait_text(const Run& run, Trait trait) {
+  switch (trait) {
+    case Trait::kModel:
+      return run.model;
+    case Trait::kMode:
+      return run.mode;
+    case Trait::kRanks:
+      return ranks_text(run.ranks);
+    case Trait::kBatchPerRank:
+      return fmt::format("batch {} per rank", run.batch_per_rank);
+    case Trait::kBatchAlone:
+      return std::to_string(run.batch_per_rank);
+    case Trait::kBatchGlobal:
+      return fmt::format("batch {}", run.batch_global);
+  }
+  return "";
+}
+
+bool says_something(const std::vector<const RunGroup*>& groups, Trait trait) {
+  if (trait == Trait::kMode) return true;
+  return std::any_of(groups.begin(), groups.end(), [&](const RunGroup* group) {
+    return trait_text(group->first(), trait) != trait_text(groups.front()->first(), trait);
+  });
+}
+
+}  // namespace
+
+std::string mode_color(const std::string& mode) {
+  const auto found = kModeColors.find(mode);
+  return found == kModeColors.end() ? kOtherColor : found->second;
+}
+
+std::vector<NamedText> run_keys(const Run& run) {
+  return {{"ranks", std::to_string(run.ranks)},
+          {"batch_per_rank", std::to_string(run.batch_per_rank)},
+          {"batch_global", std::to_string(run.batch_global)},
+          {"mode", run.mode},
+          {"model", run.model},
+          {"run", run.name}};
+}
+
+std::vector<NamedText> group_keys(const RunGroup& group) {
+  std::vector<NamedText> keys = run_keys(group.first());
+  for (std::size_t i = 1; i < group.repeats.size(); ++i)
+    keys.back().value += " " + group.repeats[i]->name;
+  return keys;
+}
+
+std::vector<std::string> labels_of(const std::vector<const RunGroup*>& groups,
+                                   const std::vector<Trait>& traits) {
+  std::vector<std::string> labels;
+  std::map<std::string, int> seen;
+  for (const RunGroup* group : groups) {
+    std::string label;
+    for (const Trait trait : traits)
+      if (says_something(groups, trait))
+        label += (label.empty() ? "" : ", ") + trait_text(group->first(), trait);
+    const int count = ++seen[label];
+    labels.push_back(count == 1 ? label : fmt::format("{} ({})", label, count));
+  }
+  return labels;
+}
+
+}  // namespace gradsync

@@ -1,0 +1,211 @@
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "analysis/metrics/run_group.h"
+#include "analysis/plots/plots.h"
+#include "analysis/plots/run_marks.h"
+#include "timing/estimate.h"
+
+namespace gradsync {
+
+namespace {
+
+constexpr std::uint64_t kSeed = 1;
+constexpr std::size_t kMostLines = 12;  // of a panel; more cannot be told apart
+constexpr const char* kIdealColor = "#999999";
+
+enum class Scaling { kStrong, kWeak };
+
+struct TimedCell {
+  const RunGroup* group;
+  std::vector<double> times_s;
+};
+
+/// Cells that differ in nothing but the number of ranks, fewest ranks first.
+using Family = std::vector<const TimedCell*>;
+
+std::int64_t fixed_batch(const Run& run, Scaling scaling) {
+  return scaling == Scaling::kStrong ? run.batch_global : run.batch_per_rank;
+}
+
+/// What is the same in all cells of a family, but the mode.
+std::vector<std::string> setting_of(const Run& run, Scaling scaling) {
+  std::vector<std::string> setting = {run.model, std::to_string(fixed_batch(run, scaling))};
+  for (const char* option : {"accumulate", "precision", "threads", "layout"})
+    setting.push_back(run.reader->option(option));
+  return setting;
+}
+
+std::vector<std::string> family_key(const Run& run, Scaling scaling) {
+  std::vector<std::string> key = setting_of(run, scaling);
+  key.push_back(run.mode);
+  if (run.ranks == 1) return key;
+  for (const char* option : {"granularity", "first-bucket", "bucket-cap", "wire-dtype"})
+    key.push_back(run.reader->option(option));
+  return key;
+}
+
+std::vector<TimedCell> cells_of(const std::vector<RunGroup>& groups) {
+  std::vector<TimedCell> cells;
+  for (const RunGroup& group : groups) {
+    TimedCell cell{&group, steady_values(group, Phase::kIteration)};
+    const Run& run = group.first();
+    if (median_estimate(cell.times_s).count > 0 && run.batch_per_rank > 0) cells.push_back(cell);
+  }
+  return cells;
+}
+
+/// In the order of their first cells.
+std::vector<Family> families_of(const std::vector<TimedCell>& cells, Scaling scaling) {
+  std::vector<Family> families;
+  std::vector<std::vector<std::string>> keys;
+  for (const TimedCell& cell : cells) {
+    if (cell.group->first().ranks < 2) continue;
+    const auto key = family_key(cell.group->first(), scaling);
+    const auto known = std::find(keys.begin(), keys.end(), key);
+    const auto at = static_cast<std::size_t>(known - keys.begin());
+    if (known == keys.end()) {
+      keys.push_back(key);
+      families.emplace_back();
+    }
+    families[at].push_back(&cell);
+  }
+  return families;
+}
+
+/// One rank without exchange, else one rank in the mode; nothing if there is neither.
+const TimedCell* base_of(const std::vector<TimedCell>& cells, const Run& run, Scaling scaling) {
+  const TimedCell* in_mode = nullptr;
+  for (const TimedCell& cell : cells) {
+    const Run& other = cell.group->first();
+    if (other.ranks != 1 || setting_of(other, scaling) != setting_of(run, scaling)) continue;
+    if (other.mode == "none") return &cell;
+    if (other.mode == run.mode && !in_mode) in_mode = &cell;
+  }
+  return in_mode;
+}
+
+ChartPoint point_of(const TimedCell& base, const TimedCell& cell, Scaling scaling) {
+  const auto ranks = static_cast<double>(cell.group->first().ranks);
+  const double work = scaling == Scaling::kStrong ? 1 : ranks;
+  const Estimate ratio = ratio_estimate(base.times_s, cell.times_s, kSeed);
+  return {ranks, work * ratio.value, work * ratio.low, work * ratio.high};
+}
+
+/// What the panels say of themselves in the caption.
+struct Counts {
+  std::size_t least = 0, most = 0;
+  bool other_base = false;
+  std::size_t without_base = 0;
+
+  void add(std::size_t count) {
+    least = most == 0 ? count : std::min(least, count);
+    most = std::max(most, count);
+  }
+};
+
+ChartSeries line_of(const Family& family, const TimedCell& base, Scaling scaling, Counts& counts) {
+  const RunGroup& first = *family.front()->group;
+  ChartSeries line{"", Mark::kLinePoints, mode_color(first.first().mode), 1, 2,
+                   {}, group_keys(first)};
+  for (const TimedCell* cell : family) {
+    line.points.push_back(point_of(base, *cell, scaling));
+    counts.add(cell->times_s.size());
+  }
+  counts.add(base.times_s.size());
+  if (base.group->first().mode == "none")
+    line.points.insert(line.points.begin(), {1, 1, kNotMeasured, kNotMeasured});
+  else
+    counts.other_base = true;
+  return line;
+}
+
+ChartSeries ideal_line(std::int64_t most_ranks) {
+  ChartSeries ideal{"ideal", Mark::kLine, kIdealColor, 2, 1.5, {}, {}};
+  for (std::int64_t ranks = 1; ranks < most_ranks; ranks *= 2)
+    ideal.points.push_back({static_cast<double>(ranks), static_cast<double>(ranks)});
+  ideal.points.push_back({static_cast<double>(most_ranks), static_cast<double>(most_ranks)});
+  return ideal;
+}
+
+void label_and_tell_apart(std::vector<ChartSeries>& lines,
+                          const std::vector<const RunGroup*>& groups, Scaling scaling) {
+  const auto labels =
+      labels_of(groups, {Trait::kModel, Trait::kMode,
+                         scaling == Scaling::kStrong ? Trait::kBatchGlobal : Trait::kBatchPerRank});
+  std::map<std::string, int> of_color;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    lines[i].label = labels[i];
+    lines[i].dash = of_color[lines[i].color]++ % 5 + 1;
+  }
+}
+
+std::optional<ChartPanel> panel_of(const std::vector<TimedCell>& cells, Scaling scaling,
+                                   Counts& counts) {
+  std::vector<ChartSeries> lines;
+  std::vector<const RunGroup*> groups;
+  std::set<std::int64_t> ranks = {1};
+  std::size_t left_out = 0;
+  for (const Family& family : families_of(cells, scaling)) {
+    const TimedCell* base = base_of(cells, family.front()->group->first(), scaling);
+    if (!base) {
+      counts.without_base += family.size();
+      continue;
+    }
+    if (lines.size() == kMostLines) {
+      ++left_out;
+      continue;
+    }
+    lines.push_back(line_of(family, *base, scaling, counts));
+    groups.push_back(family.front()->group);
+    for (const TimedCell* cell : family)
+      ranks.insert(cell->group->first().ranks);
+  }
+  if (lines.empty()) return std::nullopt;
+  label_and_tell_apart(lines, groups, scaling);
+  ChartPanel panel{scaling == Scaling::kStrong ? "strong scaling: global batch fixed, T(1)/T(n)"
+                                               : "weak scaling: batch per rank fixed, n T(1)/T(n)",
+                   left_out ? fmt::format("{} more lines not shown", left_out) : "",
+                   {ideal_line(*ranks.rbegin())},
+                   {},
+                   kNotMeasured,
+                   false};
+  panel.series.insert(panel.series.end(), lines.begin(), lines.end());
+  for (const std::int64_t count : ranks)
+    panel.x_ticks.push_back({static_cast<double>(count), std::to_string(count)});
+  return panel;
+}
+
+std::vector<std::string> caption(const Counts& counts) {
+  std::vector<std::string> sentences = {
+      fmt::format("T: median iteration time of the slowest rank, n = {} to {} steady iterations; "
+                  "base: one rank without exchange{}.",
+                  counts.least, counts.most,
+                  counts.other_base ? ", or one rank in the mode where there is none" : ""),
+      fmt::format("Bars: 95 % bootstrap interval (seed {}). Both axes logarithmic.", kSeed)};
+  if (counts.without_base > 0)
+    sentences.push_back(
+        fmt::format("Not shown, since no run of one rank with the same batch is there: {} cells.",
+                    counts.without_base));
+  return sentences;
+}
+
+}  // namespace
+
+std::optional<Chart> make_speedup_plot(const RunSet& set) {
+  const auto groups = group_runs(set);
+  const auto cells = cells_of(groups);
+  Counts counts;
+  Chart chart{
+      "Speedup", {}, {"ranks", "ranks", "", 2, false}, {"speedup", "speedup", "", 2, false}, {}};
+  for (const Scaling scaling : {Scaling::kStrong, Scaling::kWeak})
+    if (auto panel = panel_of(cells, scaling, counts)) chart.panels.push_back(std::move(*panel));
+  if (chart.panels.empty()) return std::nullopt;
+  chart.caption = caption(counts);
+  return chart;
+}
+
+}  // namespace gradsync
