@@ -79,7 +79,7 @@ json grid_cell(const fs::path& folder, const std::string& name) {
   return {};
 }
 
-std::string or_unknown(std::string text) {
+std::string or_unknown(const std::string& text) {
   return text.empty() ? "?" : text;
 }
 
