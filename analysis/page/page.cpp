@@ -22,12 +22,22 @@ std::string fine_line(const std::string& text) {
   return text.empty() ? "" : "<p class=\"source\">" + html_text(text) + "</p>";
 }
 
+/// A sentence: with a capital, a full stop, and percent signs that stay beside their numbers.
+std::string sentence(const std::string& text) {
+  std::string result;
+  for (std::size_t at = 0; at < text.size(); ++at)
+    result += text.compare(at, 2, " %") == 0 ? "\xC2\xA0" : text.substr(at, 1);
+  if (!result.empty() && result[0] >= 'a' && result[0] <= 'z')
+    result[0] = static_cast<char>(result[0] - 'a' + 'A');
+  return html_text(result) + ".";
+}
+
 std::string verdict(const std::vector<VerdictClause>& clauses) {
   if (clauses.empty()) return "";
   std::string text = "<ul class=\"verdict\">\n";
   for (const VerdictClause& clause : clauses)
-    text += fmt::format("<li{}><p>{}.</p>{}{}</li>\n", clause.missing ? " class=\"missing\"" : "",
-                        html_text(clause.text), fine_line(clause.condition),
+    text += fmt::format("<li{}><p>{}</p><div>{}{}</div></li>\n", clause.missing ? " class=\"missing\"" : "",
+                        sentence(clause.text), fine_line(clause.condition),
                         fine_line(source_text(clause)));
   return text + "</ul>\n";
 }

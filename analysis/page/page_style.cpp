@@ -31,6 +31,7 @@ code{font:.88em ui-monospace,"SF Mono",Menlo,Consolas,monospace;overflow-wrap:an
 .verdict{list-style:none;padding:0;margin:0}
 .verdict li{margin:0 0 1rem}.verdict li>p:first-child{font-size:1.15rem;line-height:1.5}
 .verdict .missing>p:first-child{color:var(--soft)}
+@media (min-width:62rem){.verdict li{display:grid;grid-template-columns:minmax(0,3fr) minmax(0,2fr);gap:0 2.5rem;align-items:baseline}}
 .source,.fine,.subtitle{color:var(--soft);font-size:.85rem}
 .source{overflow-wrap:anywhere}.verdict p{margin:0}.subtitle{margin:0 0 .3rem}
 .remarks{background:var(--band);border-left:3px solid #c77700;padding:.6rem 1rem;margin-top:2rem;overflow-wrap:anywhere}

@@ -34,7 +34,7 @@ std::int64_t fixed_batch(const Run& run, Scaling scaling) {
 /// What is the same in all cells of a family, but the mode.
 std::vector<std::string> setting_of(const Run& run, Scaling scaling) {
   std::vector<std::string> setting = {run.model, std::to_string(fixed_batch(run, scaling))};
-  for (const char* option : {"accumulate", "precision", "threads", "layout"})
+  for (const char* option : {"accumulate", "precision", "layout"})
     setting.push_back(run.reader->option(option));
   return setting;
 }
@@ -99,6 +99,7 @@ ChartPoint point_of(const TimedCell& base, const TimedCell& cell, Scaling scalin
 struct Counts {
   std::size_t least = 0, most = 0;
   bool other_base = false;
+  bool other_threads = false;  ///< base and cell used different numbers a rank
   std::size_t without_base = 0;
 
   void add(std::size_t count) {
@@ -107,6 +108,10 @@ struct Counts {
   }
 };
 
+std::int32_t threads_of(const Run& run) {
+  return run.reader->info().topology.front().threads;
+}
+
 ChartSeries line_of(const Family& family, const TimedCell& base, Scaling scaling, Counts& counts) {
   const RunGroup& first = *family.front()->group;
   ChartSeries line{"", Mark::kLinePoints, mode_color(first.first().mode), 1, 2,
@@ -114,6 +119,7 @@ ChartSeries line_of(const Family& family, const TimedCell& base, Scaling scaling
   for (const TimedCell* cell : family) {
     line.points.push_back(point_of(base, *cell, scaling));
     counts.add(cell->times_s.size());
+    counts.other_threads |= threads_of(cell->group->first()) != threads_of(base.group->first());
   }
   counts.add(base.times_s.size());
   if (base.group->first().mode == "none")
@@ -186,6 +192,7 @@ std::vector<std::string> caption(const Counts& counts) {
                   counts.least, counts.most,
                   counts.other_base ? ", or one rank in the mode where there is none" : ""),
       fmt::format("Bars: 95 % bootstrap interval (seed {}). Both axes logarithmic.", kSeed)};
+  if (counts.other_threads) sentences.push_back("Base and cells differ in threads per rank.");
   if (counts.without_base > 0)
     sentences.push_back(
         fmt::format("Not shown, since no run of one rank with the same batch is there: {} cells.",

@@ -1,0 +1,231 @@
+#!/usr/bin/env python3
+"""What gradsync-report draws from real runs: plots, the page, the trace. Prints PASS, FAIL or SKIP a case.
+
+usage: page.py [NAME...]    (run by tests/run, which sets MPIRUN)
+"""
+import filecmp
+import gzip
+import html.parser
+import importlib.util
+import json
+import pathlib
+import re
+import shutil
+import signal
+import sys
+import tempfile
+import time
+
+import trainer
+from trainer import BIN, Failure, Skip, run
+
+VOID = {"meta", "link", "img", "br", "hr", "input"}
+RUNS = pathlib.Path()
+
+
+def report(*arguments) -> trainer.Result:
+    return run([BIN / "gradsync-report", *arguments])
+
+
+def check(fine: bool, text: str) -> None:
+    if not fine:
+        raise Failure(text)
+
+
+class Page(html.parser.HTMLParser):
+    """Ids, links and numbers of a page; complains about tags that do not match."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.ids, self.links, self.open, self.numbers, self.cell = [], [], [], {}, None
+        self.tags = set()
+        self.feed(text)
+        self.close()
+        check(not self.open, f"left open: {self.open}")
+
+    def handle_starttag(self, tag, attributes):
+        values = dict(attributes)
+        self.tags.add(tag)
+        if "id" in values:
+            self.ids.append(values["id"])
+        self.links += [values[name] for name in ("href", "src", "data", "action", "xlink:href") if name in values]
+        self.links += re.findall(r"url\(([^)]*)\)", " ".join(value or "" for value in values.values()))
+        if tag == "td" and "data-value" in values:
+            self.cell = values["id"]
+            self.numbers[self.cell] = (values["data-value"], "")
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.handle_starttag(tag, attributes)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        check(bool(self.open) and self.open[-1] == tag, f"</{tag}> closes {self.open[-3:]}")
+        self.open.pop()
+        if tag == "td":
+            self.cell = None
+
+    def handle_data(self, data):
+        if self.cell:
+            self.numbers[self.cell] = (self.numbers[self.cell][0], self.numbers[self.cell][1] + data)
+
+
+# --- cases: each gets an empty folder ---------------------------------------------------------------
+
+
+def case_page_holds_every_number_of_every_table(folder):
+    report(RUNS, "--html", folder / "page.html", "--output", folder / "out", "--format", "json", "--plots", "no").expect(0)
+    page = Page((folder / "page.html").read_text())
+    numbers = {}
+    for path in (folder / "out").glob("*.json"):
+        table = json.loads(path.read_text())
+        for row, values in enumerate(table.get("rows", []) if isinstance(table, dict) else [], 1):
+            numbers |= {f"{table['name']}.{row}.{column}": value for column, value in values.items()
+                        if not isinstance(value, str)}  # fmt: skip
+    check(len(numbers) > 100, f"only {len(numbers)} numbers")
+    check(numbers.keys() == page.numbers.keys(), f"differ: {sorted(numbers.keys() ^ page.numbers.keys())[:5]}")
+    for name, value in numbers.items():
+        exact, shown = page.numbers[name]
+        check((float(exact) if exact else None) == value, f"{name}: {exact} is not {value}")
+        check((shown == "n/a") == (value is None), f"{name}: {value} is shown as {shown}")
+
+
+def case_page_needs_nothing_else_and_ids_are_unique(folder):
+    report(RUNS, "--html", folder / "page.html").expect(0)
+    text = (folder / "page.html").read_text()
+    page = Page(text)
+    check(len(page.ids) == len(set(page.ids)), "ids are not unique")
+    for link in page.links:
+        check(link.startswith("#") and link[1:] in page.ids, f"link to {link}")
+    check(not re.search(r"https?:|//[a-z]|@import|@font-face|fetch\(|XMLHttpRequest", text), "something is fetched")
+    check({"svg", "table", "nav", "main", "figure"} <= page.tags, f"only {page.tags}")
+    for part in ("prefers-color-scheme:dark", 'name="viewport"', "What was run", "How the numbers are computed"):
+        check(part in text, f"{part} is missing")
+
+
+def case_everything_is_the_same_on_the_next_run(folder):
+    for name in ("a", "b"):
+        report(RUNS, "--html", folder / f"{name}.html", "--output", folder / name).expect(0)
+        report(RUNS / "ddp.h5", "--trace", folder / f"{name}.json.gz", "--table", "split").expect(0)
+        time.sleep(1.1)  # so that a time in a file shows
+    check((folder / "a.html").read_bytes() == (folder / "b.html").read_bytes(), "the pages differ")
+    check((folder / "a.json.gz").read_bytes() == (folder / "b.json.gz").read_bytes(), "the traces differ")
+    left = filecmp.dircmp(folder / "a", folder / "b")
+    check(not left.left_only and not left.right_only and not left.diff_files, f"{left.diff_files} differ")
+
+
+def case_plots_are_drawn_and_redrawn_from_their_csv_only(folder):
+    if not shutil.which("gnuplot"):
+        raise Skip("needs gnuplot (make deps)")
+    report(RUNS, "--output", folder / "out").expect(0)
+    scripts = sorted((folder / "out").glob("*.gnuplot"))
+    check({"loss", "iteration-time", "split", "speedup", "epoch-time"} <= {s.stem for s in scripts}, f"only {scripts}")
+    for script in scripts:
+        alone = folder / f"alone-{script.stem}"
+        alone.mkdir()
+        for source in (script, script.with_suffix(".csv")):
+            shutil.copy(source, alone)
+        run(["gnuplot", "-c", alone / script.name, "svg", alone / "again.svg", alone / f"{script.stem}.csv"]).expect(0)
+        check((alone / "again.svg").read_bytes() == script.with_suffix(".svg").read_bytes(), f"{script.stem} differs")
+        check(script.with_suffix(".pdf").read_bytes().startswith(b"%PDF"), f"{script.stem}.pdf")
+
+
+def case_trace_holds_every_rank_and_collective(folder):
+    report(RUNS / "ddp.h5", "--table", "split", "--trace", folder / "t.json.gz", "--trace-iterations", "5-7").expect(0)
+    trace = json.loads(gzip.decompress((folder / "t.json.gz").read_bytes()))
+    events = trace["traceEvents"]
+    names = {event["args"]["name"] for event in events if event["name"] == "process_name"}
+    check(len(names) == 2 and all(re.fullmatch(r"rank [01] \(.+\)", name) for name in names), f"processes {names}")
+    slices = [event for event in events if event["ph"] == "X"]
+    check(all(event["dur"] >= 0 and event["ts"] >= 0 for event in slices), "negative times")
+    for rank in (0, 1):
+        of_rank = [event for event in slices if event["pid"] == rank + 1]
+        iterations = [event for event in of_rank if event["cat"] == "iteration"]
+        check([event["args"]["iteration"] for event in iterations] == [5, 6, 7], f"iterations {iterations}")
+        check(sum(event["cat"] == "communication" for event in of_rank) >= 3, "collectives are missing")
+        for phase in ("forward", "backward", "optimizer"):
+            parts = [event for event in of_rank if event["name"] == phase]
+            check(len(parts) >= 3 and all("derived" in event["args"]["start"] for event in parts), f"{phase}: {parts}")
+            for iteration in iterations:
+                inside = [e for e in parts if iteration["ts"] - 0.01 <= e["ts"] <= iteration["ts"] + iteration["dur"]]
+                check(bool(inside), f"{phase} is missing in {iteration}")
+    check(trace["otherData"]["clock_uncertainty_us"][1] is not None, "the clocks' uncertainty is not said")
+
+
+def case_trace_opens_in_perfetto(folder):
+    if not importlib.util.find_spec("perfetto"):
+        raise Skip("needs perfetto from PyPI (make deps)")
+    from perfetto.trace_processor import TraceProcessor
+
+    def give_up(*_):
+        raise TimeoutError("60 s")
+
+    signal.signal(signal.SIGALRM, give_up)
+
+    report(RUNS / "ddp.h5", "--table", "split", "--trace", folder / "t.json", "--trace-iterations", "5-7").expect(0)
+    signal.alarm(60)  # it fetches its program on first use
+    try:
+        processor = TraceProcessor(trace=str(folder / "t.json"))
+    except Exception as error:
+        raise Skip(f"Perfetto's trace processor cannot be had here: {error!r}"[:200].replace("\n", " ")) from None
+    finally:
+        signal.alarm(0)
+    with processor:
+        rows = processor.query(
+            "select process.name as rank, count(*) as slices from slice join thread_track on slice.track_id = "
+            "thread_track.id join thread using (utid) join process using (upid) where slice.name glob 'iteration *' "
+            "group by process.name order by process.name")  # fmt: skip
+        found = [(row.rank.split(" (")[0], row.slices) for row in rows]
+    check(found == [("rank 0", 3), ("rank 1", 3)], f"{found}")
+
+
+def case_bad_wishes_are_refused_and_leave_nothing(folder):
+    wrong = folder / "t.json"
+    report(RUNS, "--trace", wrong).expect(64, "--trace shows one run")
+    report(RUNS / "ddp.h5", "--trace", wrong, "--trace-iterations", "9-2").expect(64, "1 <= A <= B")
+    report(RUNS / "ddp.h5", "--trace-iterations", "1-2").expect(64, "needs --trace")
+    report(RUNS, "--html", folder / "missing" / "page.html").expect(73)
+    check(not list(folder.iterdir()), f"left behind: {list(folder.iterdir())}")
+
+
+# --- harness -----------------------------------------------------------------------------------------
+
+
+def make_runs(folder: pathlib.Path) -> None:
+    """Two epochs of a small set: one rank without exchange, two that overlap it."""
+    data = trainer.synthetic(folder, 640, 64)
+    for ranks, mode, batch in ((1, "none", 32), (2, "ddp", 16)):
+        run(trainer.mpirun(ranks) + [BIN / "gradsync-train", "--model", "lenet", "--data", data, "--evaluate", "shard",
+                                     "--sync", mode, "--batch-per-rank", batch, "--epochs", 2,
+                                     "--output", folder / "runs" / f"{mode}.h5"]).expect(0)  # fmt: skip
+
+
+def main() -> int:
+    global RUNS
+    chosen = sys.argv[1:]
+    failed = 0
+    with tempfile.TemporaryDirectory(prefix="gradsync-e2e-") as shared:
+        RUNS = pathlib.Path(shared) / "runs"
+        RUNS.mkdir()
+        make_runs(pathlib.Path(shared))
+        for name, case in list(globals().items()):
+            if not name.startswith("case_") or (chosen and name.removeprefix("case_") not in chosen):
+                continue
+            title = name.removeprefix("case_").replace("_", " ")
+            with tempfile.TemporaryDirectory(prefix="gradsync-e2e-") as folder:
+                start = time.monotonic()
+                try:
+                    case(pathlib.Path(folder))
+                    print(f"PASS {title} ({time.monotonic() - start:.1f} s)", flush=True)
+                except Skip as reason:
+                    print(f"SKIP {title}: {reason}", flush=True)
+                except Exception as error:  # whatever a case does, the others still run
+                    failed += 1
+                    print(f"FAIL {title}: {error!r}"[:1500].replace("\n", " | "), flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
