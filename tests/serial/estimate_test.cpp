@@ -121,7 +121,8 @@ TEST_CASE("ratio_estimate: the same seed gives the same interval, another one ne
 }
 
 TEST_CASE("ratio_estimate: agrees with a bootstrap that draws every value") {
-  for (const auto& [n, m] : {std::pair<std::size_t, std::size_t>{41, 60}, {60, 41}, {7, 6}}) {
+  for (const auto& sizes : {std::pair<std::size_t, std::size_t>{41, 60}, {60, 41}, {7, 6}}) {
+    const auto n = sizes.first, m = sizes.second;
     INFO(n << " values over " << m);
     const Values a = ranks(n);
     Values b = ranks(m);
