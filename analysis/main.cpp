@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "analysis/claims/claims.h"
+#include "analysis/claims/verify.h"
 #include "analysis/metrics/run_group.h"
 #include "analysis/output.h"
 #include "analysis/page/page.h"
@@ -36,6 +38,13 @@ void require_places(const ParsedCommandLine& given) {
 /// Whether plots go into the folder or onto the page.
 bool draws(const ReportOptions& options) {
   return (options.plots && !options.output.empty()) || !options.html.empty();
+}
+
+int verify(const ParsedCommandLine& given, const ReportOptions& options) {
+  if (!given.positional.empty())
+    throw option_error(given.values, "verify-claims", "takes no run files: the claims name them",
+                       "gradsync-report --verify-claims FILE");
+  return show(verify_claims(options.verify_claims));
 }
 
 /// What every table says of repeats that --force-merge puts together; empty if they fit.
@@ -95,6 +104,14 @@ void write_trace_of(const RunSet& set, const ReportOptions& options) {
                            window.last, run.name);
 }
 
+void write_claims(const OptionValues& values, const ReportOptions& options, const RunSet& set,
+                  const std::vector<Table>& made) {
+  Claims claims{claimed_options(report_option_table(), values), claimed_files(set), {}};
+  for (const Table& table : made)
+    add_claims(table, claims.files, claims.claims);
+  write_file_atomically(options.claims, claims_json(claims));
+}
+
 int report(int argc, const char* const* argv) {
   const ParsedCommandLine given = resolve_options(report_option_table(), argc, argv, "RUN...");
   if (given.help) return show(report_help());
@@ -104,6 +121,7 @@ int report(int argc, const char* const* argv) {
   if (switch_option(given.values, "list")) return show(report_list());
 
   if (!options.published.file.empty()) return audit(options, given);
+  if (!options.verify_claims.empty()) return verify(given, options);
 
   // 1. Read.
   require_places(given);
@@ -122,6 +140,7 @@ int report(int argc, const char* const* argv) {
     page.tables.push_back(marked(spec->make(set, options.table), mark));
     output.write(page.tables.back());
   }
+  if (!options.claims.empty()) write_claims(given.values, options, set, page.tables);
 
   // 3. Verdict.
   if (options.verdict) page.verdict = make_verdict(set);

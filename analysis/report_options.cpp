@@ -125,6 +125,12 @@ OptionTable report_option_table() {
        "Where to"},
       {"trace-iterations", "A-B", "", "which ones, counted from 1; without it up to 10 steady ones",
        "Where to"},
+      {"claims", "FILE", "",
+       "write for each number of the tables its id, formula, files, data set and value, as JSON",
+       "Claims"},
+      {"verify-claims", "FILE", "",
+       "compute the numbers of a file of claims anew, and end with 1 at the first that differs",
+       "Claims"},
   };
   for (const OptionSpec& option : published::published_option_table())
     table.push_back(option);
@@ -136,6 +142,8 @@ std::string report_help() {
                    "gradsync-report results/demo\n"
                    "gradsync-report run.h5 killed.h5.journal --table split --format markdown\n"
                    "gradsync-report results --format csv,json --output tables\n"
+                   "gradsync-report results --claims claims.json\n"
+                   "gradsync-report --verify-claims claims.json\n"
                    "gradsync-report --published results/published/reports.csv\n"
                    "gradsync-report results --html report.html\n"
                    "gradsync-report run.h5 --trace trace.json.gz --trace-iterations 5-8",
@@ -157,6 +165,8 @@ ReportOptions report_options(const OptionValues& values) {
   const std::string verdict = choice_option(values, "verdict", {"auto", "yes", "no"});
   options.verdict = verdict == "auto" ? options.tables.size() == tables().size() : verdict == "yes";
   options.force_merge = switch_option(values, "force-merge");
+  options.claims = text_option(values, "claims");
+  options.verify_claims = text_option(values, "verify-claims");
   options.table.log_every = integer_option(values, "log-every", 0, 1000000);
   options.table.conventions = conventions_option(values);
   const double link = number_option(values, "link-bandwidth", 0, 1e6);

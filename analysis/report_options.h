@@ -24,6 +24,8 @@ struct ReportOptions {
   std::string trace_iterations;  ///< as given
   TableOptions table;
   published::PublishedOptions published;
+  std::filesystem::path claims;         ///< a file to write; empty: none
+  std::filesystem::path verify_claims;  ///< a file to verify instead of a report; empty: none
 };
 
 OptionTable report_option_table();

@@ -9,12 +9,18 @@
 namespace gradsync {
 
 std::string render_text(const Table& table);
-/// A pipe table under a heading, the notes as a list below.
+/// A pipe table under a heading, the notes as a list below. A number is a span with its id, which
+/// renderers keep as a target for links.
 std::string render_markdown(const Table& table);
 /// RFC 4180 with line feeds: a header row of machine names, numbers in full precision, no notes.
 std::string render_csv(const Table& table);
 /// An object with schema_version, name, title, notes, columns and rows, a row being an object.
 std::string render_json(const Table& table);
+
+/// Floats of a booktabs tabular each, with caption, label and the notes below; long tables make
+/// several, wide ones stand on their side. Needs the packages booktabs and graphicx, and rotating
+/// for wide ones; the first line says so. The id of a number stands behind it as a comment.
+std::string render_latex(const Table& table);
 
 /// A finite number as short as it reads back unchanged, whole numbers without a point.
 std::string machine_number(double value);

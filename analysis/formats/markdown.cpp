@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include "analysis/formats/formats.h"
 
 namespace gradsync {
@@ -21,6 +23,12 @@ std::string line(const std::vector<std::string>& cells) {
   return text + "\n";
 }
 
+std::string cell_text(const Table& table, std::size_t row, std::size_t column) {
+  const Cell& cell = table.rows[row][column];
+  if (!cell.is_number()) return escaped(cell.text);
+  return fmt::format("<span id=\"{}\">{}</span>", number_id(table, row, column), cell.shown());
+}
+
 }  // namespace
 
 std::string render_markdown(const Table& table) {
@@ -30,10 +38,10 @@ std::string render_markdown(const Table& table) {
     rules.emplace_back(column.left ? ":--" : "--:");
   }
   std::string text = "### " + escaped(table.title) + "\n\n" + line(heads) + line(rules);
-  for (const auto& row : table.rows) {
+  for (std::size_t row = 0; row < table.rows.size(); ++row) {
     std::vector<std::string> cells;
-    for (const Cell& cell : row)
-      cells.push_back(escaped(cell.shown()));
+    for (std::size_t c = 0; c < table.columns.size(); ++c)
+      cells.push_back(cell_text(table, row, c));
     text += line(cells);
   }
   if (!table.notes.empty()) text += "\n";

@@ -34,8 +34,14 @@ std::string runs_text(std::size_t some, const RunSet& set) {
 }  // namespace
 
 std::vector<Column> run_columns() {
-  return {{"mode", "mode", true},    {"model", "model", true},         {"ranks", "ranks"},
-          {"rank", "rank"},          {"batch_per_rank", "batch/rank"}, {"batch_global", "global"},
+  return {{"mode", "mode", true},
+          {"model", "model", true},
+          {"ranks", "ranks", false, "ranks of the run", "/topology/rank"},
+          {"rank", "rank", false, "the rank", "/topology/rank"},
+          {"batch_per_rank", "batch/rank", false, "global batch / (ranks x accumulation)",
+           "/config/batch-per-rank"},
+          {"batch_global", "global", false, "ranks x batch per rank x accumulation",
+           "/config/batch-global"},
           {"status", "status", true}};
 }
 

@@ -34,11 +34,15 @@ struct RunSplit {
 
 std::vector<Column> columns() {
   std::vector<Column> result = run_columns();
-  result.push_back({"iterations", "n"});
-  result.push_back({"iteration_ms", "iteration ms"});
+  const std::string mean = "mean over the steady iterations of the rank";
+  result.push_back({"iterations", "n", false, "steady iterations", "/iteration/number"});
+  result.push_back({"iteration_ms", "iteration ms", false, mean, "/time/iteration"});
   for (const Part& part : kParts) {
-    result.push_back({fmt::format("{}_ms", part.name), fmt::format("{} ms", part.head)});
-    result.push_back({fmt::format("{}_percent", part.name), "%"});
+    const std::string dataset = fmt::format("/time/{}", part.name);
+    result.push_back(
+        {fmt::format("{}_ms", part.name), fmt::format("{} ms", part.head), false, mean, dataset});
+    result.push_back({fmt::format("{}_percent", part.name), "%", false,
+                      mean + " / mean of the iteration", dataset + ", /time/iteration"});
   }
   result.push_back(run_name_column());
   return result;
@@ -106,8 +110,9 @@ Table make_split_table(const RunSet& set, const TableOptions&) {
   const int decimals = decimals_for(all);
   for (const RunSplit& one : all) {
     for (std::size_t rank = 0; rank < one.ranks.size(); ++rank)
-      table.add(row(*one.run, Cell::count(static_cast<double>(rank)), one.ranks[rank], decimals));
-    table.add(row(*one.run, "mean", mean_of(one.ranks), decimals));
+      table.add(row(*one.run, Cell::count(static_cast<double>(rank)), one.ranks[rank], decimals),
+                one.run->path.string());
+    table.add(row(*one.run, "mean", mean_of(one.ranks), decimals), one.run->path.string());
   }
   return table;
 }

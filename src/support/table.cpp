@@ -30,6 +30,26 @@ void Table::add(std::vector<Cell> row, std::string source) {
   sources.push_back(std::move(source));
 }
 
+namespace {
+
+std::string id_text(std::string name) {
+  std::replace_if(
+      name.begin(), name.end(),
+      [](char c) {
+        const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                           (c >= '0' && c <= '9') || c == '-' || c == '_';
+        return !plain;
+      },
+      '_');
+  return name;
+}
+
+}  // namespace
+
+std::string number_id(const Table& table, std::size_t row, std::size_t column) {
+  return fmt::format("{}.{}.{}", id_text(table.name), row + 1, id_text(table.columns[column].name));
+}
+
 std::size_t display_width(const std::string& text) {
   return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
     return (static_cast<unsigned char>(c) & 0xC0) != 0x80;

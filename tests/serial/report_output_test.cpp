@@ -77,9 +77,9 @@ TEST_CASE("report: output goes to a folder and text to the terminal as well") {
   output.write(make_modes_table(set, {}));
   output.draw_plots(charts_of(folder));
   CHECK(out.str() == read_text_file(folder / "new/tables/modes.txt"));
-  for (const char* extension : {"txt", "md", "csv", "json"})
+  for (const char* extension : {"txt", "md", "tex", "csv", "json"})
     CHECK(std::filesystem::exists(folder / (std::string("new/tables/modes.") + extension)));
-  CHECK(std::distance(std::filesystem::directory_iterator(options.output), {}) == 4);
+  CHECK(std::distance(std::filesystem::directory_iterator(options.output), {}) == 5);
   options.output = folder / "run.h5/impossible";
   error_text(ExitCode::kCannotCreate, [&] { ReportOutput(options, out, log); });
 }

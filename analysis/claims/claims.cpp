@@ -1,0 +1,176 @@
+#include "analysis/claims/claims.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "analysis/formats/formats.h"
+#include "support/error.h"
+#include "support/file.h"
+#include "support/hash.h"
+
+namespace gradsync {
+
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+constexpr const char* kSchema = "gradsync-claims/1";
+constexpr double kTolerance = 1e-9;
+
+/// Groups of options that change no number.
+const std::set<std::string> kPlaces = {"Where to", "Claims"};
+
+/// The known paths in a text of paths with ", " between; a path may hold ", " itself.
+std::vector<std::string> files_in(const std::string& sources,
+                                  const std::vector<ClaimedFile>& files) {
+  std::vector<std::string> found;
+  const std::string all = ", " + sources + ", ";
+  for (const ClaimedFile& file : files)
+    if (all.find(", " + file.path + ", ") != std::string::npos) found.push_back(file.path);
+  return found;
+}
+
+ordered_json number(double value) {
+  return std::isfinite(value) ? ordered_json(value) : ordered_json(nullptr);
+}
+
+bool equal(double a, double b) {
+  if (!std::isfinite(a) || !std::isfinite(b)) return !std::isfinite(a) && !std::isfinite(b);
+  return std::abs(a - b) <= kTolerance * std::max(std::abs(a), std::abs(b));
+}
+
+std::string shown(double value) {
+  return std::isfinite(value) ? machine_number(value) : "n/a";
+}
+
+[[noreturn]] void refuse(const fs::path& path, const std::string& why) {
+  throw Error(ExitCode::kBadData, fmt::format("{}: {}", path.string(), why),
+              "give a file that gradsync-report --claims wrote");
+}
+
+Claim read_claim(const json& value) {
+  Claim claim;
+  claim.id = value.at("id").get<std::string>();
+  claim.formula = value.at("formula").get<std::string>();
+  claim.dataset = value.at("dataset").get<std::string>();
+  claim.files = value.at("files").get<std::vector<std::string>>();
+  if (!value.at("value").is_null()) claim.value = value.at("value").get<double>();
+  return claim;
+}
+
+Claims read_document(const json& document) {
+  Claims claims;
+  claims.options = document.at("options").get<std::map<std::string, std::string>>();
+  for (const json& file : document.at("files"))
+    claims.files.push_back(
+        {file.at("path").get<std::string>(), file.at("sha256").get<std::string>()});
+  for (const json& claim : document.at("claims"))
+    claims.claims.push_back(read_claim(claim));
+  return claims;
+}
+
+}  // namespace
+
+std::map<std::string, std::string> claimed_options(const OptionTable& table,
+                                                   const OptionValues& values) {
+  std::map<std::string, std::string> options;
+  for (const OptionSpec& spec : table)
+    if (!kPlaces.contains(spec.group)) options[spec.name] = values.at(spec.name).value;
+  return options;
+}
+
+std::vector<ClaimedFile> claimed_files(const RunSet& set) {
+  std::set<fs::path> paths;
+  for (const Run& run : set.runs)
+    paths.insert(run.path);
+  for (const FailedCell& failed : set.failed) {
+    paths.insert(failed.path);
+    const fs::path grid = folder_of(failed.path) / "grid.json";
+    if (fs::exists(grid)) paths.insert(grid);
+  }
+  std::vector<ClaimedFile> files;
+  for (const fs::path& path : paths)
+    files.push_back({path.string(), sha256_file(path)});
+  return files;
+}
+
+void add_claims(const Table& table, const std::vector<ClaimedFile>& files,
+                std::vector<Claim>& claims) {
+  std::string sources;
+  std::vector<std::string> of_row;
+  for (std::size_t row = 0; row < table.rows.size(); ++row) {
+    if (row == 0 || table.sources[row] != sources) {
+      sources = table.sources[row];
+      of_row = files_in(sources, files);
+    }
+    for (std::size_t c = 0; c < table.columns.size(); ++c)
+      if (table.rows[row][c].is_number())
+        claims.push_back({number_id(table, row, c), table.columns[c].formula,
+                          table.columns[c].dataset, of_row, table.rows[row][c].number});
+  }
+}
+
+std::string claims_json(const Claims& claims) {
+  ordered_json files = ordered_json::array(), numbers = ordered_json::array();
+  for (const ClaimedFile& file : claims.files)
+    files.push_back({{"path", file.path}, {"sha256", file.sha256}});
+  for (const Claim& claim : claims.claims)
+    numbers.push_back({{"id", claim.id},
+                       {"formula", claim.formula},
+                       {"files", claim.files},
+                       {"dataset", claim.dataset},
+                       {"value", number(claim.value)}});
+  const ordered_json document = {{"schema", kSchema},
+                                 {"options", claims.options},
+                                 {"files", std::move(files)},
+                                 {"claims", std::move(numbers)}};
+  return document.dump(1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
+Claims read_claims(const fs::path& path) {
+  const json document = json::parse(read_text_file(path), nullptr, /*allow_exceptions=*/false);
+  if (!document.is_object() || document.value("schema", json()) != kSchema)
+    refuse(path, fmt::format("no claims of schema {}", kSchema));
+  try {
+    return read_document(document);
+  } catch (const json::exception& error) {
+    refuse(path, error.what());
+  }
+}
+
+void require_unchanged(const std::vector<ClaimedFile>& files) {
+  for (const ClaimedFile& file : files)
+    if (!fs::exists(file.path))
+      throw Error(ExitCode::kNoInput, fmt::format("'{}' does not exist", file.path),
+                  "run --verify-claims in the folder in which the claims were made");
+  for (const ClaimedFile& file : files)
+    if (sha256_file(file.path) != file.sha256)
+      throw Error(ExitCode::kBadData,
+                  fmt::format("{} is not the file that the claims were made from", file.path),
+                  "bring that file back, or make the claims anew with --claims");
+}
+
+void require_held(const std::vector<Claim>& claimed, const std::vector<Claim>& found) {
+  std::map<std::string, double> values;
+  for (const Claim& claim : found)
+    values.emplace(claim.id, claim.value);
+  for (const Claim& claim : claimed) {
+    const auto value = values.find(claim.id);
+    if (value == values.end())
+      throw Error(ExitCode::kCheckFailed,
+                  fmt::format("claim {} does not hold: claimed {}, found no such number", claim.id,
+                              shown(claim.value)));
+    if (!equal(claim.value, value->second))
+      throw Error(ExitCode::kCheckFailed,
+                  fmt::format("claim {} does not hold: claimed {}, found {}", claim.id,
+                              shown(claim.value), shown(value->second)));
+  }
+}
+
+}  // namespace gradsync
