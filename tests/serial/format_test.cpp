@@ -87,7 +87,7 @@ TEST_CASE("format: numbers read back unchanged") {
 }
 
 TEST_CASE("format: the registry names each once") {
-  REQUIRE(formats().size() == 4);
+  REQUIRE(formats().size() == 5);
   CHECK(formats()[0].name == "text");
   for (const FormatSpec& format : formats())
     CHECK(format.render(sample()).ends_with("\n"));
