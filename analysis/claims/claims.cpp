@@ -110,7 +110,7 @@ void add_claims(const Table& table, const std::vector<ClaimedFile>& files,
       of_row = files_in(sources, files);
     }
     for (std::size_t c = 0; c < table.columns.size(); ++c)
-      if (table.rows[row][c].is_number())
+      if (has_claim(table, row, c))
         claims.push_back({number_id(table, row, c), table.columns[c].formula,
                           table.columns[c].dataset, of_row, table.rows[row][c].number});
   }

@@ -89,7 +89,7 @@ std::string row_text(const Table& table, std::size_t row) {
   const auto& cells = table.rows[row];
   for (std::size_t c = 0; c < cells.size(); ++c) {
     text += cell_text(cells[c]) + (c + 1 < cells.size() ? " &" : " \\\\");
-    if (cells[c].is_number()) text += " % " + number_id(table, row, c);
+    if (has_claim(table, row, c)) text += " % " + number_id(table, row, c);
     text += "\n";
   }
   return text;

@@ -25,7 +25,7 @@ std::string line(const std::vector<std::string>& cells) {
 
 std::string cell_text(const Table& table, std::size_t row, std::size_t column) {
   const Cell& cell = table.rows[row][column];
-  if (!cell.is_number()) return escaped(cell.text);
+  if (!has_claim(table, row, column)) return escaped(cell.shown());
   return fmt::format("<span id=\"{}\">{}</span>", number_id(table, row, column), cell.shown());
 }
 

@@ -103,7 +103,7 @@ Table make_modes_table(const RunSet& set, const TableOptions& options) {
   const int decimals = decimals_for(all);
   for (const RunFigures& figures : all)
     for (std::size_t rank = 0; rank < figures.ranks.size(); ++rank)
-      table.add(row(*figures.run, rank, figures.ranks[rank], decimals));
+      table.add(row(*figures.run, rank, figures.ranks[rank], decimals), figures.run->path.string());
   return table;
 }
 

@@ -46,6 +46,10 @@ std::string id_text(std::string name) {
 
 }  // namespace
 
+bool has_claim(const Table& table, std::size_t row, std::size_t column) {
+  return table.rows[row][column].is_number() && !table.columns[column].formula.empty();
+}
+
 std::string number_id(const Table& table, std::size_t row, std::size_t column) {
   return fmt::format("{}.{}.{}", id_text(table.name), row + 1, id_text(table.columns[column].name));
 }

@@ -48,8 +48,11 @@ struct Table {
   void add(std::vector<Cell> row, std::string source = "");
 };
 
-/// The id that a number carries in Markdown, LaTeX and HTML and in --claims: the table's name, the
-/// row counted from 1 and the column's name, "modes.3.iteration_mean_ms". Characters other than
+/// Whether the cell is a number with a claim: its column says how it is computed.
+bool has_claim(const Table& table, std::size_t row, std::size_t column);
+
+/// The id that such a number carries in Markdown, LaTeX and HTML and in --claims: the table's name,
+/// the row counted from 1 and the column's name, "modes.3.iteration_mean_ms". Characters other than
 /// letters, digits, '-' and '_' in a name become '_'.
 std::string number_id(const Table& table, std::size_t row, std::size_t column);
 
