@@ -23,7 +23,7 @@ struct PageContent {
 /// ends there and says so.
 std::string render_page(const RunSet& set, const PageContent& content);
 
-inline constexpr std::size_t kMostPageRows = 2000;
+inline constexpr std::size_t kMostPageRows = 500;
 
 /// "<table>.<row>.<column>", rows counted from 1.
 std::string claim_id(const std::string& table, std::size_t row, const std::string& column);

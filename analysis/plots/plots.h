@@ -1,6 +1,7 @@
 #pragma once
 
 #include "analysis/plots/registry.h"
+#include "support/table.h"
 
 /// One function a plot, each in the file of its name; registry.cpp lists them.
 namespace gradsync {
@@ -11,5 +12,10 @@ std::optional<Chart> make_split_plot(const RunSet& set);
 std::optional<Chart> make_speedup_plot(const RunSet& set);
 std::optional<Chart> make_epoch_time_plot(const RunSet& set);
 std::optional<Chart> make_busbw_plot(const RunSet& set);
+std::optional<Chart> make_prediction_plot(const RunSet& set);
+
+/// The plot of table `prediction`, found by the names of its columns; nothing if none of its cells
+/// was measured.
+std::optional<Chart> prediction_chart(const Table& table);
 
 }  // namespace gradsync

@@ -12,6 +12,8 @@ const std::vector<PlotSpec>& plots() {
       {"speedup", "speedup against ranks, strong and weak, with the ideal line", make_speedup_plot},
       {"epoch-time", "training time of an epoch against the batch size", make_epoch_time_plot},
       {"busbw", "bus bandwidth against message size, calibration and training", make_busbw_plot},
+      {"prediction", "iteration time that the scaling model predicts, beside what was measured",
+       make_prediction_plot},
   };
   return all;
 }

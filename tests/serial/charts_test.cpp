@@ -216,3 +216,34 @@ TEST_CASE("chart: busbw only beside a calibration") {
   CHECK(training[0].x == 4096);
   CHECK(training[0].y == doctest::Approx(4096 / 0.9e-3 / 1e9));
 }
+
+TEST_CASE("chart: predictions beside the measured cells") {
+  Table table{"prediction", "", {}, {}, {}};
+  for (const char* name : {"mode", "model", "ranks", "batch_per_rank", "measured_ms",
+                           "predicted_ms", "low_ms", "high_ms"})
+    table.columns.push_back({name, name});
+  const auto add = [&](double ranks, double batch, double measured, double predicted) {
+    table.add({"ddp", "lenet", Cell::count(ranks), Cell::count(batch), Cell::of(measured, 2),
+               Cell::of(predicted, 2), Cell::of(predicted - 1, 2), Cell::of(predicted + 1, 2)});
+  };
+  add(8, 32, kNotMeasured, 14);
+  add(2, 32, 10, 11);
+  add(2, 64, kNotMeasured, 20);  // a batch that was never measured is not shown
+  add(4, 32, 12, kNotMeasured);
+  const auto chart = prediction_chart(table);
+  REQUIRE(chart);
+  REQUIRE(chart->panels.size() == 1);
+  REQUIRE(chart->panels[0].series.size() == 2);
+  const auto& predicted = series_named(chart->panels[0], "predicted, batch 32 per rank").points;
+  REQUIRE(predicted.size() == 3);
+  CHECK(predicted[0].x == 2);
+  CHECK(predicted[0].low == 10);
+  CHECK(std::isnan(predicted[1].y));
+  CHECK(predicted[2].y == 14);
+  const auto& measured = series_named(chart->panels[0], "measured, batch 32 per rank").points;
+  REQUIRE(measured.size() == 2);
+  CHECK(measured[1].y == 12);
+
+  table.columns[5].name = "guessed_ms";
+  CHECK_FALSE(prediction_chart(table));
+}

@@ -1,0 +1,142 @@
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "analysis/plots/plots.h"
+#include "analysis/tables/registry.h"
+
+namespace gradsync {
+
+namespace {
+
+constexpr const char* kTable = "prediction";
+constexpr std::size_t kMostBatches = 6;  // of a panel; more cannot be told apart
+constexpr std::array<const char*, kMostBatches> kColors = {"#0072b2", "#d55e00", "#009e73",
+                                                           "#cc79a7", "#e69f00", "#56b4e9"};
+
+/// One row of the table.
+struct Predicted {
+  std::string mode, model;
+  double ranks, batch;
+  double measured_ms, predicted_ms, low_ms, high_ms;
+};
+
+/// Reads cells by the names of their columns.
+class Columns {
+ public:
+  explicit Columns(const Table& table) : table_(table) {}
+
+  bool has(const std::vector<std::string>& names) const {
+    return std::all_of(names.begin(), names.end(), [&](const std::string& name) {
+      return index_of(name) < table_.columns.size();
+    });
+  }
+  const Cell& at(std::size_t row, const std::string& name) const {
+    return table_.rows[row][index_of(name)];
+  }
+
+ private:
+  std::size_t index_of(const std::string& name) const {
+    const auto found = std::find_if(table_.columns.begin(), table_.columns.end(),
+                                    [&](const Column& column) { return column.name == name; });
+    return static_cast<std::size_t>(found - table_.columns.begin());
+  }
+
+  const Table& table_;
+};
+
+std::vector<Predicted> rows_of(const Table& table) {
+  const Columns columns(table);
+  if (!columns.has({"mode", "model", "ranks", "batch_per_rank", "measured_ms", "predicted_ms",
+                    "low_ms", "high_ms"}))
+    return {};
+  std::vector<Predicted> rows;
+  for (std::size_t row = 0; row < table.rows.size(); ++row) {
+    const auto number = [&](const char* name) { return columns.at(row, name).number; };
+    if (!std::isfinite(number("predicted_ms")) && !std::isfinite(number("measured_ms"))) continue;
+    rows.push_back({columns.at(row, "mode").text, columns.at(row, "model").text, number("ranks"),
+                    number("batch_per_rank"), number("measured_ms"), number("predicted_ms"),
+                    number("low_ms"), number("high_ms")});
+  }
+  return rows;
+}
+
+/// Batches that were measured: a prediction is worth seeing beside them.
+std::vector<double> measured_batches(const std::vector<Predicted>& rows) {
+  std::set<double> batches;
+  for (const Predicted& row : rows)
+    if (std::isfinite(row.measured_ms)) batches.insert(row.batch);
+  return {batches.begin(), batches.end()};
+}
+
+void add_batch(ChartPanel& panel, const std::vector<Predicted>& rows, double batch,
+               const char* color) {
+  const std::string text = fmt::format("batch {:.0f} per rank", batch);
+  ChartSeries predicted{"predicted, " + text, Mark::kLinePoints, color, 2, 1.5, {}, {}};
+  ChartSeries measured{"measured, " + text, Mark::kMarkers, color, 1, 2, {}, {}};
+  for (const Predicted& row : rows) {
+    if (row.batch != batch) continue;
+    predicted.points.push_back({row.ranks, row.predicted_ms, row.low_ms, row.high_ms});
+    if (std::isfinite(row.measured_ms)) measured.points.push_back({row.ranks, row.measured_ms});
+  }
+  const auto by_ranks = [](const ChartPoint& a, const ChartPoint& b) { return a.x < b.x; };
+  std::stable_sort(predicted.points.begin(), predicted.points.end(), by_ranks);
+  std::stable_sort(measured.points.begin(), measured.points.end(), by_ranks);
+  predicted.keys = measured.keys = {{"batch_per_rank", fmt::format("{:.0f}", batch)},
+                                    {"mode", rows.front().mode},
+                                    {"model", rows.front().model}};
+  panel.series.push_back(std::move(predicted));
+  panel.series.push_back(std::move(measured));
+}
+
+std::optional<ChartPanel> panel_of(const std::vector<Predicted>& rows) {
+  const auto batches = measured_batches(rows);
+  if (batches.empty()) return std::nullopt;
+  ChartPanel panel{rows.front().model + ", " + rows.front().mode, "", {}, {}, kNotMeasured, false};
+  if (batches.size() > kMostBatches)
+    panel.subtitle = fmt::format("{} more batch sizes not shown", batches.size() - kMostBatches);
+  for (std::size_t i = 0; i < std::min(batches.size(), kMostBatches); ++i)
+    add_batch(panel, rows, batches[i], kColors[i]);
+  std::set<double> ranks;
+  for (const Predicted& row : rows)
+    ranks.insert(row.ranks);
+  for (const double count : ranks)
+    panel.x_ticks.push_back({count, fmt::format("{:.0f}", count)});
+  return panel;
+}
+
+}  // namespace
+
+std::optional<Chart> prediction_chart(const Table& table) {
+  std::vector<std::vector<Predicted>> panels;
+  for (const Predicted& row : rows_of(table)) {
+    const auto same = [&](const std::vector<Predicted>& panel) {
+      return panel.front().model == row.model && panel.front().mode == row.mode;
+    };
+    const auto known = std::find_if(panels.begin(), panels.end(), same);
+    (known == panels.end() ? panels.emplace_back() : *known).push_back(row);
+  }
+  Chart chart{"Scaling model: predicted iteration time",
+              {"Dashed: the model; beside a measured cell it was fitted to the others only. Rings: "
+               "measured median iteration of the slowest rank.",
+               "Bars: 95 % bootstrap interval of the prediction. Both axes logarithmic."},
+              {"ranks", "ranks", "", 2, false},
+              {"iteration_ms", "iteration time in ms", "ms", 10, false},
+              {}};
+  for (const auto& rows : panels)
+    if (auto panel = panel_of(rows)) chart.panels.push_back(std::move(*panel));
+  if (chart.panels.empty()) return std::nullopt;
+  return chart;
+}
+
+std::optional<Chart> make_prediction_plot(const RunSet& set) {
+  for (const TableSpec& spec : tables())
+    if (spec.name == kTable) return prediction_chart(spec.make(set, {}));
+  return std::nullopt;
+}
+
+}  // namespace gradsync
