@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include <fmt/format.h>
+
 namespace gradsync {
 
 namespace {
@@ -65,6 +67,12 @@ double convention_unit_bytes(BandwidthConvention convention) {
 
 std::string_view convention_unit(BandwidthConvention convention) {
   return convention == BandwidthConvention::kRingEpoch ? "GiB/s" : "GB/s";
+}
+
+std::string convention_column(BandwidthConvention convention, std::string_view method) {
+  std::string name = fmt::format("{}_{}_", convention_name(convention), method);
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name + (convention == BandwidthConvention::kRingEpoch ? "gib_per_s" : "gb_per_s");
 }
 
 std::optional<BandwidthConvention> parse_convention(std::string_view name) {

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "record/bus_bandwidth.h"
@@ -43,6 +44,8 @@ std::string_view convention_formula(BandwidthConvention convention);
 double convention_unit_bytes(BandwidthConvention convention);
 /// "GB/s" or "GiB/s".
 std::string_view convention_unit(BandwidthConvention convention);
+/// The machine name of a column of it: "ring_epoch_derived_gib_per_s" for the method "derived".
+std::string convention_column(BandwidthConvention convention, std::string_view method);
 /// Nothing if `name` is none of kConventionNames.
 std::optional<BandwidthConvention> parse_convention(std::string_view name);
 

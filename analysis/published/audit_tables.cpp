@@ -5,6 +5,7 @@
 
 #include "analysis/published/audit_page.h"
 #include "analysis/published/published_tables.h"
+#include "analysis/published/setting_cells.h"
 
 namespace gradsync::published {
 
@@ -18,11 +19,6 @@ Cell count_or_none(std::int64_t number) {
 
 Cell count(std::size_t number) {
   return Cell::count(static_cast<double>(number));
-}
-
-std::string source_of(const Study& study, const std::vector<std::size_t>& lines) {
-  return lines.empty() ? study.file().name
-                       : fmt::format("{}, {}", study.file().name, lines_text(lines));
 }
 
 int decimals_of(const Row& row) {
@@ -86,7 +82,7 @@ Table make_values_table(const Study& study, const Audit& audit) {
     if (verdict.judgement == Judgement::kPrimary) continue;
     std::vector<std::size_t> lines = verdict.lines;
     lines.push_back(study.rows()[i].line);
-    table.add(value_row(study.rows()[i], verdict), source_of(study, lines));
+    table.add(value_row(study.rows()[i], verdict), source_text(study, lines));
   }
   return table;
 }
@@ -122,7 +118,7 @@ Table make_columns_table(const Study& study, const Audit& audit) {
                count(column.agree), count(column.differ), count(column.cannot),
                Cell::of(ratios ? fit.lowest : kNone, 3), Cell::of(ratios ? fit.highest : kNone, 3),
                count(fit.tried)},
-              source_of(study, {}));
+              source_text(study, {}));
   }
   return table;
 }
@@ -142,7 +138,7 @@ Table make_findings_table(const Study& study, const Audit& audit) {
     table.add({finding.report.empty() ? "(across reports)" : finding.report,
                std::string(severity_text(finding.severity)), finding.check,
                lines_text(finding.lines), finding.text()},
-              source_of(study, finding.lines));
+              source_text(study, finding.lines));
   return table;
 }
 

@@ -128,6 +128,27 @@ void counted_n_times(const Study& study, const ColumnAudit& column, Audit& audit
   audit.findings.push_back(std::move(finding));
 }
 
+// A base of the same batch per device has a smaller global batch: its epoch has more iterations.
+void base_of_smaller_batch(const Study& study, const ColumnAudit& column, Audit& audit) {
+  constexpr double kSame = 0.05;
+  if (!column.fit.reproduces || column.fit.choice.rule.same_global_batch) return;
+  Tally cells;
+  for (const Row* row : column.column.rows) {
+    if (is_base_row(study, *row)) continue;
+    const Range time = study.time_of(*row, column.fit.choice.time).range;
+    const Found used = study.base_time_of(*row, column.fit.choice.base, {});
+    const Found fair = study.base_time_of(*row, column.fit.choice.base, {true, false});
+    if (!time.known() || !(std::abs(fair.range.value / used.range.value - 1) > kSame)) continue;
+    cells.add(
+        fmt::format("{}: T(1)/T(n) is {:.2f}, against the same global batch {:.2f}", where(*row),
+                    speedup(used.range.value, time.value), speedup(fair.range.value, time.value)),
+        {row->line, used.lines.front(), fair.lines.front()});
+  }
+  report_tally(audit, column.column.report, Severity::kDoubtful, kCheck,
+               "the base has the batch of one device, so another global batch", cells,
+               "That compares two trainings: the effect of the batch size is part of the speedup.");
+}
+
 // --- "weak speedup" ------------------------------------------------------------------------------
 
 void weak_speedup_of_one(const Study& study, const ColumnAudit& column, Audit& audit) {
@@ -199,6 +220,7 @@ void check_speedup(const Study& study, Audit& audit) {
     different_base(study, audit.columns[i], audit);
     counted_n_times(study, audit.columns[i], audit);
     weak_speedup_of_one(study, audit.columns[i], audit);
+    base_of_smaller_batch(study, audit.columns[i], audit);
   }
 }
 

@@ -25,4 +25,11 @@ Table make_values_table(const Study& study, const Audit& audit);
 Table make_columns_table(const Study& study, const Audit& audit);
 Table make_findings_table(const Study& study, const Audit& audit);
 
+/// The tables of a study as made from run files, with the same column names where the same is
+/// meant; what reports do not print is n/a.
+Table make_batch_size_table(const Study& study, const Audit& audit);
+Table make_speedup_table(const Study& study, const Audit& audit);
+Table make_compute_comm_table(const Study& study, const Audit& audit);
+Table make_bandwidth_table(const Study& study, const Audit& audit);
+
 }  // namespace gradsync::published

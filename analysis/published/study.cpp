@@ -78,7 +78,8 @@ Study::Study(PublishedFile file) : file_(std::move(file)) {
     by_report_[row.report].push_back(i);
     const Place place = place_of(row);
     cells_[{place, row.devices, row.batch_per_device}].push_back(i);
-    if (!row.usable() || !is_epoch_time(row.what.kind) || row.devices == kNotSaid) continue;
+    const bool is_time = is_epoch_time(row.what.kind) || row.what.kind == Kind::kIterationTime;
+    if (!row.usable() || !is_time || row.devices == kNotSaid) continue;
     const auto [fewest, added] = fewest_devices_.emplace(place, row.devices);
     if (!added) fewest->second = std::min(fewest->second, row.devices);
   }

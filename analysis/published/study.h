@@ -58,7 +58,8 @@ class Study {
   Found any_time_of(const Row& row) const;
   Found any_base_time_of(const Row& row) const;
 
-  /// The fewest devices with an epoch time, in the row's report and model; kNotSaid if none.
+  /// The fewest devices with a time of an epoch or an iteration, in the row's report and model;
+  /// kNotSaid if none.
   std::int64_t base_devices(const Row& row) const;
 
   /// Rows that differ from `row` in table and quantity only.
@@ -80,7 +81,7 @@ class Study {
   std::map<std::string, std::vector<std::size_t>> by_report_;
   std::map<Cell, std::vector<std::size_t>> cells_;
   std::map<std::string, std::vector<TimeSource>> sources_;
-  std::map<Place, std::int64_t> fewest_devices_;  ///< with an epoch time
+  std::map<Place, std::int64_t> fewest_devices_;  ///< with a time
 };
 
 /// "2 devices at batch 32".

@@ -33,12 +33,6 @@ struct Row {
   double measured_s = kNone, derived_s = kNone;  ///< communication of one iteration
 };
 
-std::string machine_name(BandwidthConvention convention, const char* method) {
-  std::string name = fmt::format("{}_{}_", convention_name(convention), method);
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name + (convention == BandwidthConvention::kRingEpoch ? "gib_per_s" : "gb_per_s");
-}
-
 void add_convention_columns(std::vector<Column>& columns, const TableOptions& options) {
   for (const BandwidthConvention convention : options.conventions) {
     const std::string formula(convention_formula(convention));
@@ -46,10 +40,10 @@ void add_convention_columns(std::vector<Column>& columns, const TableOptions& op
       return fmt::format("{}, {} {}", convention_name(convention), method,
                          convention_unit(convention));
     };
-    columns.push_back({machine_name(convention, "measured"), head("measured"), false,
+    columns.push_back({convention_column(convention, "measured"), head("measured"), false,
                        formula + ", time: comm busy, mean over ranks",
                        "/bucket/bytes, /time/comm_busy"});
-    columns.push_back({machine_name(convention, "derived"), head("derived"), false,
+    columns.push_back({convention_column(convention, "derived"), head("derived"), false,
                        formula + ", time: T(n) - T(1)/n", "/bucket/bytes, /time/iteration"});
   }
 }
