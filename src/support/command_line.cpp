@@ -1,5 +1,6 @@
 #include "support/command_line.h"
 
+#include <algorithm>
 #include <set>
 
 #include <boost/program_options.hpp>
@@ -21,11 +22,12 @@ po::options_description described(const OptionTable& table) {
   po::options_description description;
   auto add = description.add_options();
   for (const auto& spec : table) {
+    const std::string letter = spec.letter ? std::string(",") + spec.letter : "";
     if (is_switch(spec)) {
-      add(spec.name.c_str(), new po::untyped_value(/*zero_tokens=*/true), "");
+      add((spec.name + letter).c_str(), new po::untyped_value(/*zero_tokens=*/true), "");
       add(("no-" + spec.name).c_str(), new po::untyped_value(true), "");
     } else {
-      add(spec.name.c_str(), po::value<std::string>(), "");
+      add((spec.name + letter).c_str(), po::value<std::string>(), "");
     }
   }
   return description;
@@ -45,7 +47,8 @@ std::string bare(const std::string& option) {
 
 Error unknown_option(const OptionTable& table, const std::string& text) {
   const std::string name = bare(text), near = nearest(name, spellings(table));
-  return Error(ExitCode::kUsage, fmt::format("--{} is not an option", name),
+  const char* dashes = text.starts_with("--") || !text.starts_with("-") ? "--" : "-";
+  return Error(ExitCode::kUsage, fmt::format("{}{} is not an option", dashes, name),
                near.empty() ? kHelpHint : fmt::format("did you mean --{}? ({})", near, kHelpHint));
 }
 
@@ -62,6 +65,11 @@ Error syntax_error(const po::invalid_command_line_syntax& error) {
   return missing_value(option);
 }
 
+bool has_letters(const OptionTable& table) {
+  return std::any_of(table.begin(), table.end(),
+                     [](const OptionSpec& spec) { return spec.letter != 0; });
+}
+
 std::vector<po::option> split(const OptionTable& table, int argc, const char* const* argv) {
   using namespace po::command_line_style;
   const auto description = described(table);
@@ -70,7 +78,10 @@ std::vector<po::option> split(const OptionTable& table, int argc, const char* co
     // Without allow_guessing: Boost would take any unambiguous beginning for the option.
     return po::command_line_parser(arguments)
         .options(description)
-        .style(allow_long | long_allow_adjacent | long_allow_next)
+        .style(allow_long | long_allow_adjacent | long_allow_next |
+               (has_letters(table)
+                    ? allow_short | allow_dash_for_short | short_allow_next | short_allow_adjacent
+                    : 0))
         .run()
         .options;
   } catch (const po::unknown_option& error) {
@@ -90,7 +101,9 @@ const OptionSpec* find(const OptionTable& table, const std::string& name) {
 
 CommandLine::Given given(const OptionTable& table, const po::option& option) {
   const OptionSpec* spec = find(table, option.string_key);
-  const std::string where = "--" + option.string_key;
+  const bool by_letter = option.original_tokens.at(0).rfind("--", 0) != 0;
+  const std::string where =
+      by_letter ? option.original_tokens[0].substr(0, 2) : "--" + option.string_key;
   if (spec == nullptr) return {option.string_key.substr(3), "false", where};
   // Boost takes the next word whatever it is; `--output --quick` forgot the file.
   const auto& words = option.original_tokens;

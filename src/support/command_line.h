@@ -17,7 +17,8 @@ struct CommandLine {
   std::vector<std::string> positional;
 };
 
-/// Splits the command line by `table`. Long options only, never abbreviated. Throws Error kUsage
+/// Splits the command line by `table`. Long options, never abbreviated, and the letters of a table
+/// that has some (`-b 8`, `-b8`). Throws Error kUsage
 /// for an unknown option (with the nearest), a missing or surplus value, an option given twice.
 CommandLine parse_command_line(const OptionTable& table, int argc, const char* const* argv);
 

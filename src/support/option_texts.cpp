@@ -77,8 +77,10 @@ std::string beside(const std::string& left, const std::string& text) {
 // `scope` is the table's: an option of the trainer's meaning says its variable there.
 std::string option_help(const OptionSpec& spec, const std::string& scope) {
   const bool is_switch = spec.value_name.empty();
+  const std::string letter = spec.letter ? fmt::format("-{}, ", spec.letter) : "";
   const std::string left =
-      is_switch ? "--[no-]" + spec.name : fmt::format("--{} {}", spec.name, spec.value_name);
+      letter +
+      (is_switch ? "--[no-]" + spec.name : fmt::format("--{} {}", spec.name, spec.value_name));
   const std::string shown =
       is_switch ? (spec.default_value == "true" ? "on" : "off") : spec.default_value;
   const bool shared = spec.scope != scope;

@@ -22,6 +22,7 @@ struct OptionSpec {
   std::string group;          ///< heading in --help; the options of a group stand together
   bool repeatable = false;    ///< may be given several times in one place: values joined by '\n'
   std::string scope = {};     ///< "report": see `scoped`; empty: the trainer's meaning, shared
+  char letter = 0;            ///< short form on the command line: 'b' for -b; 0: none
 };
 
 using OptionTable = std::vector<OptionSpec>;

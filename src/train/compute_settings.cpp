@@ -1,7 +1,5 @@
 #include "train/compute_settings.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <thread>
 
@@ -122,23 +120,6 @@ AutocastScope::~AutocastScope() {
   if (!active_) return;
   if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
   at::autocast::set_autocast_enabled(at::kCPU, false);
-}
-
-CoreMask core_mask() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  sched_getaffinity(0, sizeof set, &set);
-  CoreMask mask{"", CPU_COUNT(&set)};
-  for (int core = 0; core < CPU_SETSIZE; ++core) {
-    if (!CPU_ISSET(core, &set)) continue;
-    int last = core;
-    while (last + 1 < CPU_SETSIZE && CPU_ISSET(last + 1, &set))
-      ++last;
-    if (!mask.text.empty()) mask.text += ',';
-    mask.text += last > core ? fmt::format("{}-{}", core, last) : std::to_string(core);
-    core = last;
-  }
-  return mask;
 }
 
 }  // namespace gradsync

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/places.h"
 #include "comm/session.h"
 #include "data/augment.h"
 #include "train/options.h"
@@ -35,12 +36,5 @@ class AutocastScope {
  private:
   bool active_;
 };
-
-/// The cores this process may use, as the kernel lists them ("0-1"), and how many.
-struct CoreMask {
-  std::string text;
-  int cores = 1;
-};
-CoreMask core_mask();
 
 }  // namespace gradsync

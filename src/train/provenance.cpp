@@ -1,133 +1,25 @@
 #include "train/provenance.h"
 
-#include <unistd.h>
-
-#include <algorithm>
-#include <array>
-#include <fstream>
-#include <random>
-#include <span>
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <hdf5.h>
 #include <torch/version.h>
-
-#include "comm/gpu_stack.h"
-#include "support/version.h"
-
-extern char** environ;
 
 namespace gradsync {
 
-namespace {
-
-constexpr std::array<std::string_view, 7> kRecorded = {"SLURM_", "OMPI_", "UCX_", "NCCL_",
-                                                       "CUDA_",  "OMP_",  "HDF5_"};
-constexpr std::array<std::string_view, 5> kSecret = {"TOKEN", "SECRET", "PASS", "KEY", "CRED"};
-/// What mpirun tells its ranks about itself: its address, its session, the key of its transports.
-constexpr std::array<std::string_view, 6> kLaunchers = {"OMPI_MCA_orte_",   "OMPI_MCA_ess",
-                                                        "OMPI_MCA_pmix",    "OMPI_MCA_shmem",
-                                                        "OMPI_MCA_initial", "OMPI_FILE"};
-
-bool begins_with_any(const std::string& name, std::span<const std::string_view> prefixes) {
-  return std::any_of(prefixes.begin(), prefixes.end(),
-                     [&](std::string_view prefix) { return name.rfind(prefix, 0) == 0; });
-}
-
-std::string hdf5_version() {
-  unsigned major = 0, minor = 0, release = 0;
-  H5get_libversion(&major, &minor, &release);
-  return fmt::format("{}.{}.{} (compiled against {}.{}.{})", major, minor, release, H5_VERS_MAJOR,
-                     H5_VERS_MINOR, H5_VERS_RELEASE);
-}
-
-std::string cpu_name() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);)
-    if (line.rfind("model name", 0) == 0) return line.substr(line.find(':') + 2);
-  return "unknown";
-}
-
-void add_environment(std::vector<NamedText>& all) {
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string text = *entry;
-    const auto equals = text.find('=');
-    if (equals != std::string::npos && may_record(text.substr(0, equals)))
-      all.push_back({"env." + text.substr(0, equals), text.substr(equals + 1)});
-  }
-}
-
-/// A rank's place in fixed-size fields, as it travels to rank 0.
-struct PackedPlace {
-  std::int32_t rank, local_rank, threads;
-  char host[64], device[96], affinity[96];
-  double clock_offset_s, clock_uncertainty_s;
-};
-
-template <std::size_t N>
-void copy_text(const std::string& text, char (&field)[N]) {
-  field[text.copy(field, N - 1)] = 0;
-}
-
-}  // namespace
-
-bool may_record(const std::string& name) {
-  for (const auto secret : kSecret)
-    if (name.find(secret) != std::string::npos) return false;
-  return begins_with_any(name, kRecorded) && !begins_with_any(name, kLaunchers);
-}
-
 std::vector<NamedText> provenance(const DataDigest& data, const ComputeSettings& compute) {
-  const GpuStack gpu = gpu_stack();
-  std::vector<NamedText> all = {
-      {"program", version_text("gradsync-train")},
-      {"compiler", __VERSION__},
+  std::vector<NamedText> all = machine_provenance("gradsync-train");
+  const std::vector<NamedText> own = {
       {"libtorch", TORCH_VERSION},
-      {"mpi", fmt::format("{} (MPI {}.{})", mpi_library_version(), MPI_VERSION, MPI_SUBVERSION)},
-      {"hdf5", hdf5_version()},
-      {"nccl", fmt::format("{} (compiled against {})", gpu.nccl_loaded, gpu.nccl_compiled)},
-      {"cuda", fmt::format("{} (compiled against {}), driver {}", gpu.cuda_loaded,
-                           gpu.cuda_compiled, gpu.driver)},
       {"data_name", data.name},
       {"data_sha256", data.combined},
       {"precision", compute.bf16 ? "bf16" : "fp32"},
       {"layout", compute.layout == Layout::kNchw ? "nchw" : "nhwc"},
       {"probed", fmt::format("{}", fmt::join(compute.probed, "; "))},
   };
+  all.insert(all.end(), own.begin(), own.end());
   for (const FileDigest& file : data.files)
     all.push_back({"data_sha256." + file.file, file.sha256});
-  add_environment(all);
   return all;
-}
-
-std::vector<RankPlace> gather_places(const Session& session, const ComputeSettings& compute,
-                                     const ClockOffset& clock) {
-  PackedPlace mine{};
-  mine.rank = session.rank();
-  mine.local_rank = session.local_rank();
-  mine.threads = static_cast<std::int32_t>(compute.threads);
-  copy_text(session.host(), mine.host);
-  copy_text("cpu: " + cpu_name(), mine.device);
-  copy_text(core_mask().text, mine.affinity);
-  mine.clock_offset_s = clock.offset_s;
-  mine.clock_uncertainty_s = clock.uncertainty_s;
-  std::vector<PackedPlace> all(static_cast<std::size_t>(session.root() ? session.size() : 0));
-  MPI_Gather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, 0, session.world());
-  std::vector<RankPlace> places;
-  for (const PackedPlace& one : all)
-    places.push_back({one.rank, one.local_rank, one.host, one.device, "", one.affinity, one.threads,
-                      one.clock_offset_s, one.clock_uncertainty_s});
-  return places;
-}
-
-std::string new_uuid() {
-  std::random_device device;
-  std::array<std::uint32_t, 4> r{device(), device(), device(), device()};
-  r[1] = (r[1] & 0xffff0fffu) | 0x4000u;
-  r[2] = (r[2] & 0x3fffffffu) | 0x80000000u;
-  return fmt::format("{:08x}-{:04x}-{:04x}-{:04x}-{:04x}{:08x}", r[0], r[1] >> 16, r[1] & 0xffffu,
-                     r[2] >> 16, r[2] & 0xffffu, r[3]);
 }
 
 }  // namespace gradsync

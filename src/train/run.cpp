@@ -7,7 +7,7 @@
 
 #include "comm/mpi_transport.h"
 #include "support/utc_time.h"
-#include "train/agreement.h"
+#include "comm/agreement.h"
 #include "train/provenance.h"
 #include "train/trainer.h"
 #include "train/verify_modes.h"
@@ -143,7 +143,7 @@ int run_training(const Session& session, TrainOptions options, const OptionValue
   try {
     const ComputeSettings compute = settle_compute(session, options);
     const ClockOffset clock = measure_clock_offset(session.world());
-    const auto places = gather_places(session, compute, clock);
+    const auto places = gather_places(session, compute.threads, clock);
     std::unique_ptr<Recorder> recorder;
     session.together([&] {
       if (!session.root() || options.output.empty()) return;

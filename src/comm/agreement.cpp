@@ -1,4 +1,4 @@
-#include "train/agreement.h"
+#include "comm/agreement.h"
 
 #include <algorithm>
 #include <optional>

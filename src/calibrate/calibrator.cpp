@@ -1,0 +1,158 @@
+#include "calibrate/calibrator.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "support/error.h"
+#include "support/memory.h"
+#include "support/parse.h"
+#include "timing/clock.h"
+#include "timing/statistics.h"
+
+namespace gradsync {
+
+namespace {
+
+constexpr std::int64_t kNotChecked = -1;
+
+std::size_t float_count(std::int64_t bytes) {
+  return static_cast<std::size_t>(bytes) / sizeof(float);
+}
+
+/// The cell that takes most memory over the ranks of one host.
+const PlannedCell* largest_of(const std::vector<PlannedCell>& cells, int ranks) {
+  const auto need = [ranks](const PlannedCell& cell) {
+    return operation_memory_bytes(cell.operation->kind, cell.size.bytes, kCalibrationRoot, ranks);
+  };
+  const auto largest = std::max_element(
+      cells.begin(), cells.end(), [&](const auto& a, const auto& b) { return need(a) < need(b); });
+  return largest == cells.end() ? nullptr : &*largest;
+}
+
+CalibrationRow row_of(const PlannedCell& cell, const Statistics& times) {
+  CalibrationRow row;
+  row.kind = cell.operation->kind;
+  row.transport = cell.operation->transport;
+  row.cadence = cell.cadence;
+  row.bytes = cell.size.bytes;
+  row.of_bucket = cell.size.of_bucket;
+  row.repetitions = static_cast<std::int64_t>(times.count);
+  row.median_s = times.median;
+  row.mean_s = times.mean;
+  row.minimum_s = times.minimum;
+  row.maximum_s = times.maximum;
+  return row;
+}
+
+}  // namespace
+
+void require_memory(const Session& session, const std::vector<PlannedCell>& cells) {
+  const PlannedCell* cell = largest_of(cells, session.size());
+  if (cell == nullptr) return;
+  const std::int64_t mine = operation_memory_bytes(cell->operation->kind, cell->size.bytes,
+                                                   session.rank(), session.size());
+  std::int64_t needed = 0;
+  MPI_Allreduce(&mine, &needed, 1, MPI_INT64_T, MPI_SUM, session.node());
+  session.together([&] {
+    const auto available = available_memory_bytes();
+    if (!available || needed <= *available) return;
+    throw Error(
+        ExitCode::kOutOfMemory,
+        fmt::format("{} of {} a rank needs {} on the {} ranks of {}, which has {} left",
+                    cell->operation->name, format_bytes(cell->size.bytes), format_bytes(needed),
+                    session.local_size(), session.host(), format_bytes(*available)),
+        "give a smaller largest size, or fewer ranks a host");
+  });
+}
+
+/// The calls of one cell.
+struct Calibrator::Timing {
+  std::vector<double> calls_s;  ///< of this rank
+  std::int64_t wrong = 0;       ///< on this rank
+};
+
+Calibrator::Calibrator(const Session& session, Transport& transport, Watchdog& watchdog)
+    : session_(session), transport_(transport), watchdog_(watchdog) {}
+
+CalibrationRow Calibrator::measure(const PlannedCell& cell, const CallCounts& counts) {
+  kind_ = cell.operation->kind;
+  std::unique_ptr<Operation> operation;
+  session_.together([&] {
+    operation =
+        cell.operation->make({transport_.rank(), transport_.size(), float_count(cell.size.bytes)});
+  });
+  const bool alone = cell.cadence == kCadences[0];
+  const Timing warmup = calls(*operation, alone, counts.warmup, 0);
+  const double slowest_s = warmup.calls_s.empty() ? 0 : slowest(warmup.calls_s.back());
+  Timing timing = calls(*operation, alone, settled_calls(counts, slowest_s), counts.checked);
+  const double stream_mean_s = slowest(mean(timing.calls_s));
+  MPI_Allreduce(MPI_IN_PLACE, timing.calls_s.data(), static_cast<int>(timing.calls_s.size()),
+                MPI_DOUBLE, MPI_MAX, session_.world());
+  MPI_Allreduce(MPI_IN_PLACE, &timing.wrong, 1, MPI_INT64_T, MPI_SUM, session_.world());
+  CalibrationRow row = row_of(cell, statistics(timing.calls_s));
+  if (!alone) row.mean_s = stream_mean_s;
+  row.wrong = counts.checked > 0 ? timing.wrong : kNotChecked;
+  return row;
+}
+
+int Calibrator::settled_calls(const CallCounts& counts, double slowest_s) const {
+  const double affordable = slowest_s > 0 ? counts.budget_s / slowest_s : counts.timed;
+  if (affordable >= counts.timed) return counts.timed;
+  return std::min(counts.timed, std::max(kFewestCalls, static_cast<int>(affordable)));
+}
+
+double Calibrator::slowest(double time_s) const {
+  double largest_s = 0;
+  MPI_Allreduce(&time_s, &largest_s, 1, MPI_DOUBLE, MPI_MAX, session_.world());
+  return largest_s;
+}
+
+double Calibrator::call(Operation& operation) {
+  const CollectiveScope watched(watchdog_, static_cast<std::int32_t>(kind_), ++sequence_, 0);
+  const double begin_s = now_s();
+  operation.run(transport_);
+  return now_s() - begin_s;
+}
+
+void Calibrator::meet() {
+  const CollectiveScope watched(watchdog_, static_cast<std::int32_t>(CollectiveKind::kBarrier),
+                                ++sequence_, 0);
+  MPI_Barrier(session_.world());
+}
+
+Calibrator::Timing Calibrator::calls(Operation& operation, bool alone, int count, int checked) {
+  return alone ? isolated(operation, count, checked) : back_to_back(operation, count, checked);
+}
+
+Calibrator::Timing Calibrator::isolated(Operation& operation, int count, int checked) {
+  Timing timing;
+  for (int i = 0; i < count; ++i) {
+    operation.fill();
+    meet();
+    timing.calls_s.push_back(call(operation));
+    if (i < checked) timing.wrong += operation.wrong(1);
+  }
+  return timing;
+}
+
+Calibrator::Timing Calibrator::back_to_back(Operation& operation, int count, int checked) {
+  Timing timing;
+  int since_fill = 0;
+  operation.fill();
+  meet();
+  for (int i = 0; i < count; ++i) {
+    if (since_fill == operation.calls_a_fill()) {
+      operation.fill();
+      since_fill = 0;
+    }
+    timing.calls_s.push_back(call(operation));
+    ++since_fill;
+  }
+  if (checked > 0) timing.wrong = operation.wrong(since_fill);
+  return timing;
+}
+
+}  // namespace gradsync

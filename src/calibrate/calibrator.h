@@ -1,0 +1,45 @@
+#pragma once
+
+#include <vector>
+
+#include "calibrate/plan.h"
+#include "comm/session.h"
+#include "comm/transport.h"
+#include "comm/watchdog.h"
+
+namespace gradsync {
+
+/// Throws Error kOutOfMemory, naming the size and the host, if the ranks of a host together would
+/// need more than it has left. Collective; the same on all ranks.
+void require_memory(const Session& session, const std::vector<PlannedCell>& cells);
+
+/// Measures collectives on the ranks of a session, over the transport that training uses.
+class Calibrator {
+ public:
+  Calibrator(const Session& session, Transport& transport, Watchdog& watchdog);
+
+  /// One number: warm-up calls, timed calls, results compared. The time of a call is that of its
+  /// slowest rank (MPI_MAX, after the last call); data is filled, and results compared, outside the
+  /// timed calls. Isolated, each call has fresh data and a barrier before it. Back to back, data is
+  /// only filled again where it would leave float32's range, and the mean is Σ of a rank's calls /
+  /// calls on the slowest rank (nccl-tests' time). Collective; the same row on all ranks.
+  CalibrationRow measure(const PlannedCell& cell, const CallCounts& counts);
+
+ private:
+  struct Timing;
+  double call(Operation& operation);
+  int settled_calls(const CallCounts& counts, double slowest_s) const;
+  void meet();
+  Timing calls(Operation& operation, bool alone, int count, int checked);
+  Timing isolated(Operation& operation, int count, int checked);
+  Timing back_to_back(Operation& operation, int count, int checked);
+  double slowest(double time_s) const;
+
+  const Session& session_;
+  Transport& transport_;
+  Watchdog& watchdog_;
+  std::int64_t sequence_ = 0;
+  CollectiveKind kind_ = CollectiveKind::kBarrier;
+};
+
+}  // namespace gradsync

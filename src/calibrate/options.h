@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "calibrate/plan.h"
+#include "support/options.h"
+
+namespace gradsync {
+
+/// The settings of gradsync-calibrate, all checked.
+struct CalibrateOptions {
+  std::vector<std::int64_t> sizes;  ///< of the sweep, payload of one rank
+  std::string sizes_from;           ///< a run file, or empty
+  std::vector<const OperationEntry*> operations;
+  std::vector<std::string> cadences;
+  CallCounts counts;
+  std::string output, json;  ///< files, or empty
+  double timeout_s = 60;
+};
+
+OptionTable calibrate_option_table();
+std::string calibrate_help();
+/// Throws Error kUsage with the option, its value, its source and what would be right.
+CalibrateOptions calibrate_options(const OptionValues& values);
+
+}  // namespace gradsync

@@ -1,0 +1,170 @@
+#include "calibrate/run.h"
+
+#include <iostream>
+#include <memory>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "calibrate/calibrator.h"
+#include "calibrate/printer.h"
+#include "comm/agreement.h"
+#include "comm/mpi_transport.h"
+#include "comm/places.h"
+#include "record/recorder.h"
+#include "support/file.h"
+#include "support/utc_time.h"
+#include "timing/clock.h"
+
+namespace gradsync {
+
+namespace {
+
+constexpr std::int64_t kThreads = 1;
+
+std::vector<NamedText> stated(const OptionValues& values) {
+  std::vector<NamedText> all;
+  for (const auto& [name, value] : values)
+    all.push_back({name, value.value});
+  return all;
+}
+
+RunInfo run_info(const OptionValues& values, const std::string& command_line,
+                 const std::vector<RankPlace>& places) {
+  RunInfo info;
+  info.run_id = new_uuid();
+  info.created = utc_now();
+  info.command_line = command_line;
+  for (const auto& [name, value] : values)
+    info.config.push_back({name, value.value, value.source});
+  info.provenance = machine_provenance("gradsync-calibrate");
+  info.topology = places;
+  return info;
+}
+
+std::string head_text(const std::vector<RankPlace>& places) {
+  std::set<std::string> hosts;
+  std::string text = "# gradsync-calibrate: nccl-tests' columns; GB = 1e9 B; sizes a rank\n";
+  for (const RankPlace& place : places)
+    if (hosts.insert(place.host).second)
+      text += fmt::format("# host {}: {}, rank {} on cores {}\n", place.host, place.device,
+                          place.rank, place.affinity);
+  return text;
+}
+
+/// Prints on rank 0 while it measures; keeps the rows.
+class Output {
+ public:
+  Output(const Session& session, const CallCounts& counts, Recorder* recorder)
+      : session_(session), counts_(counts), recorder_(recorder) {}
+
+  void begin(const PlannedCell& cell) {
+    if (!session_.root()) return;
+    section_.clear();
+    std::cout << calibration_header(*cell.operation, cell.cadence, session_.size(), counts_);
+  }
+
+  void add(const PlannedCell& cell, const CalibrationRow& row) {
+    section_.push_back(row);
+    rows_.push_back(row);
+    if (recorder_) recorder_->add(row);
+    if (session_.root())
+      std::cout << calibration_line(*cell.operation, row, session_.size()) << std::flush;
+  }
+
+  void end() {
+    if (!session_.root()) return;
+    const auto curves = calibration_curves(section_, static_cast<std::size_t>(session_.size()));
+    std::cout << calibration_footer(curves.at(0)) << std::flush;
+  }
+
+  const std::vector<CalibrationRow>& rows() const { return rows_; }
+
+ private:
+  const Session& session_;
+  CallCounts counts_;
+  Recorder* recorder_;
+  std::vector<CalibrationRow> section_, rows_;
+};
+
+bool same_section(const PlannedCell& a, const PlannedCell& b) {
+  return a.operation == b.operation && a.cadence == b.cadence;
+}
+
+void measure_all(Calibrator& calibrator, const std::vector<PlannedCell>& cells,
+                 const CallCounts& counts, Output& output) {
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    if (i == 0 || !same_section(cells[i - 1], cells[i])) output.begin(cells[i]);
+    output.add(cells[i], calibrator.measure(cells[i], counts));
+    if (i + 1 == cells.size() || !same_section(cells[i], cells[i + 1])) output.end();
+  }
+}
+
+void require_right(const std::vector<CalibrationRow>& rows) {
+  std::int64_t wrong = 0;
+  for (const CalibrationRow& row : rows)
+    wrong += row.wrong > 0 ? row.wrong : 0;
+  if (wrong > 0)
+    throw Error(ExitCode::kCheckFailed, fmt::format("{} values came out wrong (#wrong)", wrong),
+                "trust no result of these ranks; try another transport or library version");
+}
+
+/// The recorder and the check of the JSON file's name, on rank 0, before anything is measured.
+std::unique_ptr<Recorder> open_outputs(const Session& session, const CalibrateOptions& options,
+                                       const RunInfo& info) {
+  std::unique_ptr<Recorder> recorder;
+  session.together([&] {
+    if (!session.root()) return;
+    if (!options.json.empty() && std::filesystem::exists(options.json))
+      throw Error(ExitCode::kCannotCreate, fmt::format("'{}' exists", options.json),
+                  "choose another -J FILE");
+    if (!options.output.empty()) recorder = std::make_unique<Recorder>(options.output, info);
+  });
+  return recorder;
+}
+
+}  // namespace
+
+std::vector<BucketShape> shared_bucket_shapes(const Session& session, const std::string& path) {
+  std::vector<BucketShape> shapes;
+  session.together([&] {
+    if (session.root()) shapes = bucket_shapes(*open_run(path), path);
+  });
+  auto count = static_cast<std::int64_t>(shapes.size());
+  MPI_Bcast(&count, 1, MPI_INT64_T, 0, session.world());
+  shapes.resize(static_cast<std::size_t>(count));
+  MPI_Bcast(shapes.data(), static_cast<int>(shapes.size() * sizeof(BucketShape)), MPI_BYTE, 0,
+            session.world());
+  return shapes;
+}
+
+int run_calibration(const Session& session, const CalibrateOptions& options,
+                    const OptionValues& values, const std::string& command_line) {
+  require_agreement(session, stated(values));
+  const auto buckets = options.sizes_from.empty()
+                           ? std::vector<BucketShape>()
+                           : shared_bucket_shapes(session, options.sizes_from);
+  const auto cells = plan_cells(options.operations, options.cadences, options.sizes, buckets);
+  require_memory(session, cells);
+  Watchdog watchdog(session, options.timeout_s);
+  MpiTransport transport(session.world());
+  try {
+    const auto places = gather_places(session, kThreads, measure_clock_offset(session.world()));
+    const auto recorder = open_outputs(session, options, run_info(values, command_line, places));
+    if (session.root()) std::cout << head_text(places);
+    Output output(session, options.counts, recorder.get());
+    Calibrator calibrator(session, transport, watchdog);
+    measure_all(calibrator, cells, options.counts, output);
+    if (recorder) recorder->finish(RunStatus::kComplete);
+    if (session.root() && !options.json.empty())
+      write_file_atomically(
+          options.json,
+          calibration_json(calibration_curves(output.rows(), places.size()), places, command_line));
+    session.together([&] { require_right(output.rows()); });
+  } catch (...) {
+    session.abort(current_error());
+  }
+  return 0;
+}
+
+}  // namespace gradsync

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "comm/clock_sync.h"
+#include "comm/session.h"
+#include "record/run.h"
+
+namespace gradsync {
+
+/// The cores this process may use, as the kernel lists them ("0-1"), and how many.
+struct CoreMask {
+  std::string text;
+  int cores = 1;
+};
+CoreMask core_mask();
+
+/// Every rank's place, on rank 0 (empty elsewhere). `threads` compute on this rank. Collective.
+std::vector<RankPlace> gather_places(const Session& session, std::int64_t threads,
+                                     const ClockOffset& clock);
+
+/// Program, compiler, versions compiled against and loaded (MPI, HDF5, NCCL, CUDA), and the
+/// allow-listed environment (SLURM_ OMPI_ UCX_ NCCL_ CUDA_ OMP_ HDF5_, nothing that looks like a
+/// secret): what every program that communicates records.
+std::vector<NamedText> machine_provenance(const std::string& program);
+
+/// Whether an environment variable may be recorded.
+bool may_record(const std::string& name);
+
+/// A random UUID (version 4).
+std::string new_uuid();
+
+}  // namespace gradsync

@@ -1,0 +1,65 @@
+#include "record/calibration_curve.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "record/bus_bandwidth.h"
+
+namespace gradsync {
+
+namespace {
+
+bool belongs(const CalibrationCurve& curve, const CalibrationRow& row) {
+  return curve.kind == row.kind && curve.transport == row.transport && curve.cadence == row.cadence;
+}
+
+CalibrationCurve& curve_of(std::vector<CalibrationCurve>& curves, const CalibrationRow& row) {
+  for (CalibrationCurve& curve : curves)
+    if (belongs(curve, row)) return curve;
+  CalibrationCurve curve;
+  curve.kind = row.kind;
+  curve.transport = row.transport;
+  curve.cadence = row.cadence;
+  return curves.emplace_back(std::move(curve));
+}
+
+std::int64_t wrong_values(const std::vector<CalibrationRow>& rows) {
+  std::int64_t sum = -1;
+  for (const CalibrationRow& row : rows)
+    if (row.wrong >= 0) sum = std::max<std::int64_t>(sum, 0) + row.wrong;
+  return sum;
+}
+
+void complete(CalibrationCurve& curve, double ranks) {
+  std::stable_sort(curve.rows.begin(), curve.rows.end(),
+                   [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
+  for (const CalibrationRow& row : curve.rows) {
+    curve.bytes.push_back(static_cast<double>(row.bytes));
+    curve.times_s.push_back(row.median_s);
+    curve.busbw.push_back(busbw(curve.kind, curve.bytes.back(), ranks, row.median_s));
+  }
+  curve.average_busbw = mean(curve.busbw);
+  curve.plateau_busbw = plateau(curve.bytes, curve.busbw);
+  curve.half_bandwidth_bytes = half_bandwidth_bytes(curve.bytes, curve.busbw);
+  curve.fit = fit_alpha_beta(curve.bytes, curve.times_s);
+  curve.wrong = wrong_values(curve.rows);
+}
+
+}  // namespace
+
+std::string CalibrationCurve::name() const {
+  return fmt::format("{}, {}, {}", collective_name(kind), transport, cadence);
+}
+
+std::vector<CalibrationCurve> calibration_curves(const std::vector<CalibrationRow>& rows,
+                                                 std::size_t ranks) {
+  std::vector<CalibrationCurve> curves;
+  for (const CalibrationRow& row : rows)
+    curve_of(curves, row).rows.push_back(row);
+  for (CalibrationCurve& curve : curves)
+    complete(curve, static_cast<double>(ranks));
+  return curves;
+}
+
+}  // namespace gradsync

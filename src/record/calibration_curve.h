@@ -1,0 +1,33 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "record/run.h"
+#include "timing/alpha_beta.h"
+
+namespace gradsync {
+
+/// What calibration says of one collective over one transport in one cadence: its rows by size, and
+/// what they add up to. Times are medians of the calls of the slowest rank, bytes the payload of
+/// one rank, bandwidths bytes per second (NaN for one rank).
+struct CalibrationCurve {
+  CollectiveKind kind = CollectiveKind::kAllReduce;
+  std::string transport, cadence;
+  std::vector<CalibrationRow> rows;           ///< sizes rising
+  std::vector<double> bytes, times_s, busbw;  ///< of the rows
+  double average_busbw = kNotMeasured;        ///< mean over the sizes, as nccl-tests prints
+  double plateau_busbw = kNotMeasured;        ///< plateau() of timing/alpha_beta.h
+  double half_bandwidth_bytes = kNotMeasured;
+  AlphaBeta fit;           ///< median time against the payload of one rank
+  std::int64_t wrong = 0;  ///< over the rows that were checked; −1 if none was
+
+  /// "allreduce, ring, isolated".
+  std::string name() const;
+};
+
+/// The curves of a calibration in the order in which they first appear.
+std::vector<CalibrationCurve> calibration_curves(const std::vector<CalibrationRow>& rows,
+                                                 std::size_t ranks);
+
+}  // namespace gradsync

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+namespace gradsync {
+
+/// The largest resident set of this process so far (VmHWM of /proc/self/status), in bytes; nothing
+/// where the system does not tell.
+std::optional<std::int64_t> peak_resident_bytes();
+
+/// Bytes that new data of all processes of this host may take: the kernel's MemAvailable, or what
+/// the control group leaves where that is less; nothing where the system does not tell.
+std::optional<std::int64_t> available_memory_bytes();
+
+}  // namespace gradsync

@@ -1,0 +1,121 @@
+#include <cmath>
+
+#include <doctest/doctest.h>
+
+#include "calibrate/calibrator.h"
+#include "mpi/ranks.h"
+
+using namespace gradsync;
+using gradsync::test::Ranks;
+
+namespace {
+
+/// A transport whose results are wrong in one value on the last rank.
+class Corrupting : public Transport {
+ public:
+  explicit Corrupting(Transport& real) : real_(real) {}
+  std::string_view name() const override { return "corrupting"; }
+  int rank() const override { return real_.rank(); }
+  int size() const override { return real_.size(); }
+  void all_reduce_sum(std::span<float> data, Waiting waiting) override {
+    real_.all_reduce_sum(data, waiting);
+    spoil(data, size() - 1);
+  }
+  void all_reduce_sum_bf16(std::span<std::uint16_t> data, Waiting waiting) override {
+    real_.all_reduce_sum_bf16(data, waiting);
+  }
+  void all_reduce_sum_fp16(std::span<std::uint16_t> data, Waiting waiting) override {
+    real_.all_reduce_sum_fp16(data, waiting);
+  }
+  void reduce_sum(std::span<float> data, int root) override {
+    real_.reduce_sum(data, root);
+    spoil(data, root);
+  }
+  void broadcast(std::span<std::byte> data, int root) override {
+    real_.broadcast(data, root);
+    if (rank() == size() - 1) data[data.size() / 2] ^= std::byte{0x40};
+  }
+  void gather(std::span<const float> one, std::span<float> all, int root) override {
+    real_.gather(one, all, root);
+    spoil(all, root);
+  }
+  void scatter(std::span<const float> all, std::span<float> one, int root) override {
+    real_.scatter(all, one, root);
+    spoil(one, size() - 1);
+  }
+
+ private:
+  void spoil(std::span<float> data, int where) const {
+    if (rank() == where) data[data.size() / 2] *= 1.5f;
+  }
+  Transport& real_;
+};
+
+std::vector<PlannedCell> cells_of(const std::vector<std::int64_t>& sizes) {
+  std::vector<const OperationEntry*> all;
+  for (const OperationEntry& entry : operations())
+    all.push_back(&entry);
+  return plan_cells(all, kCadences, sizes, {});
+}
+
+}  // namespace
+
+TEST_CASE("calibration: every collective, alone and in a stream, has right values and a time") {
+  Ranks ranks;
+  Calibrator calibrator(test::session(), ranks.transport, ranks.watchdog);
+  CallCounts counts;
+  counts.timed = 4;
+  counts.checked = 2;
+  for (const PlannedCell& cell : cells_of({4, 1000, 40000})) {
+    const CalibrationRow row = calibrator.measure(cell, counts);
+    INFO(cell.operation->name << ' ' << cell.cadence << ' ' << row.bytes);
+    CHECK(row.wrong == 0);
+    CHECK(row.repetitions == 4);
+    CHECK(row.kind == cell.operation->kind);
+    CHECK(row.transport == cell.operation->transport);
+    CHECK(row.minimum_s > 0);
+    CHECK(row.minimum_s <= row.median_s);
+    CHECK(row.median_s <= row.maximum_s);
+    // The same on all ranks: the largest of the medians is everybody's.
+    double largest_s = 0;
+    MPI_Allreduce(&row.median_s, &largest_s, 1, MPI_DOUBLE, MPI_MAX, test::session().world());
+    CHECK(row.median_s == largest_s);
+  }
+}
+
+TEST_CASE("calibration: a stream longer than float32's range stays right") {
+  Ranks ranks;
+  Calibrator calibrator(test::session(), ranks.transport, ranks.watchdog);
+  CallCounts counts;
+  counts.timed = 230;  // 2^230 ranks' worth of sums without filling again
+  for (const char* name : {"allreduce", "allreduce-ring", "reduce"})
+    CHECK(calibrator.measure({&find_operation(name), "back-to-back", {64, false}}, counts).wrong ==
+          0);
+}
+
+TEST_CASE("calibration: one wrong value on one rank is found in every collective") {
+  Ranks ranks;
+  Corrupting transport(ranks.transport);
+  Calibrator calibrator(test::session(), transport, ranks.watchdog);
+  CallCounts counts;
+  counts.warmup = 0;
+  counts.timed = 1;
+  for (const PlannedCell& cell : cells_of({4000})) {
+    INFO(cell.operation->name << ' ' << cell.cadence);
+    CHECK(calibrator.measure(cell, counts).wrong == 1);
+  }
+  counts.checked = 0;
+  CHECK(calibrator.measure(cells_of({4000})[0], counts).wrong == -1);
+}
+
+TEST_CASE("calibration: a budget leaves out calls, never below the fewest") {
+  Ranks ranks;
+  Calibrator calibrator(test::session(), ranks.transport, ranks.watchdog);
+  CallCounts counts;
+  counts.timed = 50;
+  counts.budget_s = 1e-12;
+  const auto cells = cells_of({4000});
+  CHECK(calibrator.measure(cells[0], counts).repetitions == kFewestCalls);
+  counts.timed = 3;
+  CHECK(calibrator.measure(cells[0], counts).repetitions == 3);
+}
