@@ -129,7 +129,7 @@ OptionTable calibrate_option_table() {
   OptionTable table;
   for (const auto& part : {size_options(), call_options(), file_options()})
     table.insert(table.end(), part.begin(), part.end());
-  return table;
+  return scoped("calibrate", table);
 }
 
 std::string calibrate_help() {

@@ -44,8 +44,7 @@ std::string calibration_header(const OperationEntry& operation, const std::strin
   const bool alone = cadence == kCadences[0];
   return fmt::format(
              "#\n# Collective: {} ({}), {}, {} rank{}\n"
-             "# {}, in place only; time: median of at most {} calls of the slowest rank, after {} "
-             "to warm up\n#\n",
+             "# {}; time: median of at most {} calls of the slowest rank, after {} to warm up\n#\n",
              operation.name, transport_text(operation.transport), cadence, ranks,
              ranks == 1 ? "" : "s",
              alone ? "A barrier before each call" : "One call after the other", counts.timed,

@@ -44,7 +44,10 @@ RunInfo run_info(const OptionValues& values, const std::string& command_line,
 
 std::string head_text(const std::vector<RankPlace>& places) {
   std::set<std::string> hosts;
-  std::string text = "# gradsync-calibrate: nccl-tests' columns; GB = 1e9 B; sizes a rank\n";
+  std::string text =
+      "# gradsync-calibrate: nccl-tests' columns, GB = 1e9 B\n"
+      "# One set of them: allreduce, broadcast and reduce are in place, gather and scatter are "
+      "not\n";
   for (const RankPlace& place : places)
     if (hosts.insert(place.host).second)
       text += fmt::format("# host {}: {}, rank {} on cores {}\n", place.host, place.device,

@@ -52,6 +52,10 @@ class Exchange {
   void set_mode(std::uint8_t index, std::string name);
   /// How all-reduce waits from now on: kSleep beside compute that needs every core.
   void set_waiting(Waiting waiting) { waiting_ = waiting; }
+  Waiting waiting() const { return waiting_; }
+  /// Without it collectives are neither stamped nor recorded: what measuring costs is the
+  /// difference.
+  void set_timing(bool timing) { timing_ = timing; }
   /// Drops the records and counters of the iteration before.
   void begin_iteration(std::int64_t iteration);
 
@@ -95,6 +99,7 @@ class Exchange {
   VerifyLevel verify_;
   MPI_Comm comm_ = MPI_COMM_NULL;  ///< for comparisons, metrics and control
   Waiting waiting_ = Waiting::kSpin;
+  bool timing_ = true;
   std::uint8_t mode_ = 0;
   std::string mode_name_ = "none";
   std::int64_t iteration_ = 0, sequence_ = 0;

@@ -101,9 +101,7 @@ const OptionSpec* find(const OptionTable& table, const std::string& name) {
 
 CommandLine::Given given(const OptionTable& table, const po::option& option) {
   const OptionSpec* spec = find(table, option.string_key);
-  const bool by_letter = option.original_tokens.at(0).rfind("--", 0) != 0;
-  const std::string where =
-      by_letter ? option.original_tokens[0].substr(0, 2) : "--" + option.string_key;
+  const std::string where = "--" + option.string_key;
   if (spec == nullptr) return {option.string_key.substr(3), "false", where};
   // Boost takes the next word whatever it is; `--output --quick` forgot the file.
   const auto& words = option.original_tokens;

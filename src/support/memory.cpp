@@ -42,6 +42,12 @@ std::optional<std::int64_t> peak_resident_bytes() {
   return proc_bytes("/proc/self/status", "VmHWM");
 }
 
+bool reset_peak_resident() {
+  std::ofstream file("/proc/self/clear_refs");
+  file << "5\n";
+  return static_cast<bool>(file.flush());
+}
+
 std::optional<std::int64_t> available_memory_bytes() {
   const auto free = proc_bytes("/proc/meminfo", "MemAvailable");
   const auto group = control_group_bytes();

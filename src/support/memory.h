@@ -9,6 +9,9 @@ namespace gradsync {
 /// where the system does not tell.
 std::optional<std::int64_t> peak_resident_bytes();
 
+/// Lets peak_resident_bytes begin anew at what is resident now. False where the system refuses.
+bool reset_peak_resident();
+
 /// Bytes that new data of all processes of this host may take: the kernel's MemAvailable, or what
 /// the control group leaves where that is less; nothing where the system does not tell.
 std::optional<std::int64_t> available_memory_bytes();

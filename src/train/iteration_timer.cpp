@@ -11,6 +11,7 @@ void IterationTimer::begin() {
 }
 
 void IterationTimer::add(Phase phase, Interval interval) {
+  if (!stamping_) return;
   result_[phase] += interval.length_s();
   if (phase != Phase::kData)
     compute_.push_back({interval.begin_s - begin_s_, interval.end_s - begin_s_});
@@ -18,6 +19,11 @@ void IterationTimer::add(Phase phase, Interval interval) {
 
 RankIteration IterationTimer::finish(const std::vector<CollectiveRecord>& collectives) {
   const double length_s = now_s() - begin_s_;
+  if (!stamping_) {
+    result_ = RankIteration();
+    result_[Phase::kIteration] = length_s;
+    return std::move(result_);
+  }
   std::vector<Interval> communication;
   result_.buckets.clear();
   for (const CollectiveRecord& one : collectives) {

@@ -13,21 +13,27 @@ namespace gradsync {
 /// Times in seconds of this rank's steady clock until `finish`, then since the iteration's start.
 class IterationTimer {
  public:
+  /// Without `stamping` nothing but the length of the iteration is measured.
+  explicit IterationTimer(bool stamping = true) : stamping_(stamping) {}
+
   void begin();
 
   /// Adds its own lifetime to `phase`, and to the compute intervals unless the phase is kData.
   class Scope {
    public:
     Scope(IterationTimer& timer, Phase phase) : timer_(timer), phase_(phase) {}
-    ~Scope() { timer_.add(phase_, {begin_s_, now_s()}); }
+    ~Scope() { timer_.add(phase_, {begin_s_, timer_.stamp_s()}); }
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
 
    private:
     IterationTimer& timer_;
     Phase phase_;
-    double begin_s_ = now_s();
+    double begin_s_ = timer_.stamp_s();
   };
+
+  /// Now on the steady clock; 0 without stamping.
+  double stamp_s() const { return stamping_ ? now_s() : 0; }
 
   /// Adds an interval of this rank's steady clock as a Scope does.
   void add(Phase phase, Interval interval);
@@ -39,6 +45,7 @@ class IterationTimer {
   double begin_s() const { return begin_s_; }
 
  private:
+  bool stamping_;
   double begin_s_ = 0;
   RankIteration result_;
   std::vector<Interval> compute_;

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "calibrate/sizes.h"
 #include "train/fault.h"
 
 namespace gradsync {
@@ -104,6 +105,24 @@ OptionTable machine_options() {
   };
 }
 
+OptionTable yardstick_options() {
+  const std::string group = "Yardstick";
+  return {
+      {"calibrate", "", "false",
+       "measure what the collectives reach on these ranks: a sweep before training, the sizes of "
+       "the buckets after it",
+       group},
+      {"calibration-sizes", "FIRST:LAST", "1KiB:16MiB",
+       "sizes of that sweep, powers of two from the first, 1B to below 2GiB", group},
+      {"counterfactual", "N", "0",
+       "after training, windows of N steps on a copy: compute alone, communication alone, one "
+       "after "
+       "the other, together, and together without measuring; 0 (none) to 1000000",
+       group},
+      {"counterfactual-rounds", "N", "3", "rounds of these windows, 1 to 1000", group},
+  };
+}
+
 OptionTable output_options() {
   const std::string group = "Output and checks";
   return {
@@ -159,6 +178,14 @@ std::string fault_option(const OptionValues& values) {
   }
 }
 
+std::vector<std::int64_t> sweep_option(const OptionValues& values) {
+  try {
+    return parse_size_sweep(text_option(values, "calibration-sizes"));
+  } catch (const Error& error) {
+    throw option_error(values, "calibration-sizes", error.what(), "give two sizes, as 1KiB:16MiB");
+  }
+}
+
 std::string data_option(const OptionValues& values) {
   const std::string folder = text_option(values, "data");
   if (!folder.empty()) return folder;
@@ -209,6 +236,13 @@ void read_machine_and_output(const OptionValues& values, TrainOptions& options) 
   options.inject_fault = fault_option(values);
 }
 
+void read_yardstick(const OptionValues& values, TrainOptions& options) {
+  options.calibrate = switch_option(values, "calibrate");
+  options.calibrate_sizes = sweep_option(values);
+  options.counterfactual = integer_option(values, "counterfactual", 0, kMaxCount);
+  options.counterfactual_rounds = integer_option(values, "counterfactual-rounds", 1, 1000);
+}
+
 }  // namespace
 
 const std::vector<std::string>& sync_mode_names() {
@@ -224,8 +258,9 @@ const std::vector<std::string>& model_names() {
 
 OptionTable train_option_table() {
   OptionTable table;
-  for (const auto& part : {synchronisation_options(), model_and_data_options(), training_options(),
-                           optimiser_options(), machine_options(), output_options()})
+  for (const auto& part :
+       {synchronisation_options(), model_and_data_options(), training_options(),
+        optimiser_options(), machine_options(), yardstick_options(), output_options()})
     table.insert(table.end(), part.begin(), part.end());
   return table;
 }
@@ -240,6 +275,7 @@ std::string train_help() {
       "mpirun -n 2 gradsync-train --sync ddp --bucket-cap 4MiB --wire-dtype bf16 --no-augment\n"
       "gradsync-train --sync none --model lenet --epochs 2 --data data/cifar-10\n"
       "mpirun -n 2 gradsync-train --verify-modes --iterations 1\n"
+      "mpirun -n 2 gradsync-train --calibrate --counterfactual 20 --iterations 50 --output run.h5\n"
       "gradsync-train --batch-per-rank 64 --print-config",
       train_option_table());
 }
@@ -250,6 +286,7 @@ TrainOptions train_options(const OptionValues& values) {
   read_model_and_data(values, options);
   read_training(values, options);
   read_machine_and_output(values, options);
+  read_yardstick(values, options);
   return options;
 }
 

@@ -43,6 +43,10 @@ struct TrainOptions {
   std::string verify = "init";  ///< off | init | all
   double timeout_s = 0;         ///< 0: max(60 s, 20 × median iteration)
   std::string inject_fault;     ///< KIND@RANK:ITERATION, for tests
+  bool calibrate = false;
+  std::vector<std::int64_t> calibrate_sizes;  ///< bytes a rank, rising
+  std::int64_t counterfactual = 0;            ///< iterations a window; 0: no windows
+  std::int64_t counterfactual_rounds = 3;
 };
 
 /// The names that --sync and --model take, in the order of --help. The registries of the modes and

@@ -5,12 +5,14 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "comm/mpi_transport.h"
-#include "support/utc_time.h"
 #include "comm/agreement.h"
+#include "comm/mpi_transport.h"
+#include "support/memory.h"
+#include "support/utc_time.h"
 #include "train/provenance.h"
 #include "train/trainer.h"
 #include "train/verify_modes.h"
+#include "train/yardstick.h"
 
 namespace gradsync {
 
@@ -121,6 +123,23 @@ void verify_before_timing(Exchange& exchange, const RunSetting& setting) {
   }
 }
 
+/// The buckets are known, and calibrated, only after training.
+void calibrate_before_training(const Session& session, Transport& transport, Watchdog& watchdog,
+                               const RunSetting& setting) {
+  calibrate_ranks(session, transport, watchdog, setting.options.calibrate_sizes, {},
+                  setting.recorder);
+  // Or the memory of the run would be that of its calibration.
+  reset_peak_resident();
+}
+
+/// Reads the clocks again, records them and says how far they have drifted.
+void close_clocks(const Session& session, const RunSetting& setting, const ClockRow& start) {
+  const ClockOffset clock = measure_clock_offset(session.world());
+  const ClockRow end = clock_row(session, clock, "end", now_s() - setting.start_s);
+  if (setting.recorder) setting.recorder->add(end);
+  if (session.size() > 1 && session.root()) std::cout << drift_text(start, end) << std::endl;
+}
+
 }  // namespace
 
 int run_training(const Session& session, TrainOptions options, const OptionValues& values,
@@ -142,7 +161,9 @@ int run_training(const Session& session, TrainOptions options, const OptionValue
   // Caught here, where the objects that all ranks must leave together still stand.
   try {
     const ComputeSettings compute = settle_compute(session, options);
+    const double start_s = broadcast_start(session);
     const ClockOffset clock = measure_clock_offset(session.world());
+    const ClockRow clocks = clock_row(session, clock, "start", now_s() - start_s);
     const auto places = gather_places(session, compute.threads, clock);
     std::unique_ptr<Recorder> recorder;
     session.together([&] {
@@ -152,10 +173,17 @@ int run_training(const Session& session, TrainOptions options, const OptionValue
       recorder = std::make_unique<Recorder>(options.output, info);
     });
     if (session.root()) print_environment(options, digest, *data, compute, places);
-    const RunSetting setting{
-        options, *data, compute, places, clock.offset_s, broadcast_start(session), recorder.get()};
+    const RunSetting setting{options,        *data,   compute,       places,
+                             clock.offset_s, start_s, recorder.get()};
+    if (recorder) recorder->add(clocks);
     if (options.verify_modes) verify_before_timing(exchange, setting);
-    Trainer(exchange, setting).run();
+    if (options.calibrate) calibrate_before_training(session, transport, watchdog, setting);
+    Trainer trainer(exchange, setting);
+    trainer.run();
+    if (options.counterfactual > 0) trainer.run_counterfactual();
+    if (options.calibrate)
+      calibrate_ranks(session, transport, watchdog, {}, trainer.buckets(), recorder.get());
+    close_clocks(session, setting, clocks);
     if (recorder) recorder->finish(RunStatus::kComplete);
     if (recorder) std::cout << "run file: " << options.output << std::endl;
   } catch (...) {

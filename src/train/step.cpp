@@ -88,10 +88,11 @@ class Pass {
   void backward(const torch::Tensor& outputs, Run run) {
     parts_.mode.before_backward(outputs, last_);
     doing(Activity::kBackward);
-    const double begin_s = now_s();
+    const double begin_s = timer_.stamp_s();
     run();
-    timer_.add(Phase::kBackward,
-               {begin_s, parts_.mode.waits_in_backward() ? parts_.guard.last_seen_s() : now_s()});
+    timer_.add(
+        Phase::kBackward,
+        {begin_s, parts_.mode.waits_in_backward() ? parts_.guard.last_seen_s() : timer_.stamp_s()});
   }
 
   StepParts& parts_;
@@ -110,7 +111,7 @@ StepResult run_step(StepParts& parts, std::int64_t iteration, std::int64_t step,
                     double learning_rate) {
   StepResult result;
   LossSums sums;
-  IterationTimer timer;
+  IterationTimer timer(parts.measured);
   parts.exchange.begin_iteration(iteration);
   parts.guard.reset();
   timer.begin();

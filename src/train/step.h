@@ -21,6 +21,7 @@ struct StepParts {
   Exchange& exchange;
   const ComputeSettings& compute;
   std::int64_t passes = 1;  ///< gradient accumulation
+  bool measured = true;     ///< with stamps of the phases
 };
 
 /// What one iteration was on this rank.

@@ -9,7 +9,9 @@
 
 #include <fmt/format.h>
 
+#include "support/memory.h"
 #include "train/verify_modes.h"
+#include "train/windows.h"
 
 namespace gradsync {
 
@@ -57,6 +59,17 @@ void Trainer::run() {
   if (exchange_.rank() == 0) print_text(std::cout, table);
 }
 
+void Trainer::run_counterfactual() {
+  const std::string before = parameter_hash(replica_);
+  const auto rows = run_windows(exchange_, setting_, {replica_, buckets_, iteration_});
+  if (parameter_hash(replica_) != before)
+    throw Error(ExitCode::kInternal, "the windows of --counterfactual changed the trained network");
+  if (exchange_.rank() != 0) return;
+  for (const WindowRow& row : rows)
+    if (setting_.recorder) setting_.recorder->add(row);
+  print_text(std::cout, windows_table(rows));
+}
+
 void Trainer::run_epoch(std::int64_t epoch) {
   const Stopwatch watch;
   epoch_summary_ = RankSummary();
@@ -74,6 +87,8 @@ void Trainer::run_epoch(std::int64_t epoch) {
   mine.test_loss = test.loss;
   mine.test_accuracy = test.accuracy;
   mine.evaluation_time_s = test.time_s;
+  if (const auto bytes = peak_resident_bytes())
+    mine.peak_memory_bytes = static_cast<double>(*bytes);
   summary_.add_test(test.accuracy);
   record_epoch(epoch, mine);
 }
@@ -87,6 +102,9 @@ void Trainer::run_iteration(std::int64_t epoch, std::int64_t step) {
   row.step = step;
   row.learning_rate = options_.learning_rate;
   row.warmup = iteration_ < options_.warmup;
+  buckets_.clear();
+  for (const CollectiveRecord& record : exchange_.records())
+    buckets_.push_back({record.bytes, record.kind});
   const double begin_s = result.measured.begin_s + setting_.clock_offset_s - setting_.start_s;
   const Verdict verdict = gather_rows(exchange_, result, begin_s, row);
   if (setting_.recorder) setting_.recorder->add(row);

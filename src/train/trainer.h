@@ -35,6 +35,12 @@ class Trainer {
   /// when a row cannot be recorded. Collective.
   void run();
 
+  /// The collectives of the last iteration, the same on all ranks.
+  const std::vector<BucketShape>& buckets() const { return buckets_; }
+  /// Runs the windows of --counterfactual after `run`, records and prints them. The trained replica
+  /// stays as it is. Collective.
+  void run_counterfactual();
+
  private:
   void run_epoch(std::int64_t epoch);
   void run_iteration(std::int64_t epoch, std::int64_t step);
@@ -60,6 +66,7 @@ class Trainer {
   RankSummary summary_, epoch_summary_;
   double epoch_training_s_ = 0;
   std::int64_t iteration_ = 0;
+  std::vector<BucketShape> buckets_;
   Progress progress_;
 };
 

@@ -1,0 +1,87 @@
+#include "sync/replay.h"
+
+#include <algorithm>
+
+namespace gradsync {
+
+namespace {
+
+constexpr int kRoot = 0;
+
+ValueType type_of(const std::string& wire_dtype) {
+  if (wire_dtype == "bf16") return ValueType::kBfloat16;
+  return wire_dtype == "fp16" ? ValueType::kFloat16 : ValueType::kFloat32;
+}
+
+std::size_t values_in(std::int64_t bytes) {
+  return (static_cast<std::size_t>(bytes) + sizeof(float) - 1) / sizeof(float);
+}
+
+bool moves_all(CollectiveKind kind) {
+  return kind == CollectiveKind::kGather || kind == CollectiveKind::kScatter;
+}
+
+}  // namespace
+
+Replay::Replay(Exchange& exchange, std::vector<BucketShape> buckets, Waiting waiting,
+               const std::string& wire_dtype)
+    : exchange_(exchange), buckets_(std::move(buckets)), wire_(type_of(wire_dtype)) {
+  exchange_.set_waiting(waiting);
+  std::size_t largest = 0, largest_of_all = 0;
+  for (const BucketShape& bucket : buckets_) {
+    // Halves are held as float32 until they travel.
+    const std::size_t values = values_in(bucket.bytes) * (wire_ == ValueType::kFloat32 ? 1 : 2);
+    largest = std::max(largest, values);
+    if (moves_all(bucket.kind)) largest_of_all = std::max(largest_of_all, values);
+  }
+  data_.assign(largest, 1.0f);
+  if (wire_ != ValueType::kFloat32) half_.resize(largest);
+  if (exchange_.rank() == kRoot)
+    all_.assign(largest_of_all * static_cast<std::size_t>(exchange_.size()), 1.0f);
+}
+
+void Replay::attach(Replica& replica) {
+  gradients_.emplace(replica, module_order(replica.parameters.size()));
+}
+
+void Replay::synchronize() {
+  for (const BucketShape& bucket : buckets_)
+    repeat(bucket);
+}
+
+void Replay::repeat(const BucketShape& bucket) {
+  const std::span<float> one = first(bucket.bytes);
+  const auto all = std::span(all_).first(
+      all_.empty() ? 0 : one.size() * static_cast<std::size_t>(exchange_.size()));
+  switch (bucket.kind) {
+    case CollectiveKind::kAllReduce:
+      return all_reduce(bucket.bytes);
+    case CollectiveKind::kBroadcast:
+      return exchange_.broadcast(
+          std::as_writable_bytes(one).first(static_cast<std::size_t>(bucket.bytes)), kRoot,
+          Traffic::kGradients);
+    case CollectiveKind::kReduce:
+      return exchange_.reduce_sum(one, kRoot, Traffic::kGradients);
+    case CollectiveKind::kGather:
+      return exchange_.gather(one, all, kRoot, Traffic::kGradients);
+    case CollectiveKind::kScatter:
+      return exchange_.scatter(all, one, kRoot, Traffic::kGradients);
+    case CollectiveKind::kAllGather:
+    case CollectiveKind::kBarrier:
+      return;  // no mode exchanges these in an iteration
+  }
+}
+
+void Replay::all_reduce(std::int64_t bytes) {
+  if (wire_ == ValueType::kFloat32)
+    return exchange_.all_reduce_mean(first(bytes), Traffic::kGradients);
+  const auto values = static_cast<std::size_t>(bytes / value_bytes(wire_));
+  exchange_.all_reduce_mean_half(std::span(data_).first(values), std::span(half_).first(values),
+                                 wire_, Traffic::kGradients);
+}
+
+std::span<float> Replay::first(std::int64_t bytes) {
+  return std::span(data_).first(values_in(bytes));
+}
+
+}  // namespace gradsync

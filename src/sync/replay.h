@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sync/flat_gradients.h"
+#include "sync/sync_mode.h"
+
+namespace gradsync {
+
+/// The recorded collectives of one iteration, one after the other in the thread of the step, on
+/// data of their sizes that is not the gradients': what an iteration exchanges, without its
+/// overlap. For the windows of --counterfactual; no mode to train in.
+class Replay : public SyncMode {
+ public:
+  /// `waiting` is how the mode waited; `wire_dtype` how its all-reduces travel (fp32, bf16, fp16).
+  Replay(Exchange& exchange, std::vector<BucketShape> buckets, Waiting waiting,
+         const std::string& wire_dtype);
+
+  void attach(Replica& replica) override;
+  /// The collectives alone, in their recorded order.
+  void synchronize() override;
+
+ private:
+  void repeat(const BucketShape& bucket);
+  void all_reduce(std::int64_t bytes);
+  std::span<float> first(std::int64_t bytes);
+
+  Exchange& exchange_;
+  std::vector<BucketShape> buckets_;
+  ValueType wire_;
+  std::optional<FlatGradients> gradients_;
+  std::vector<float> data_, all_;  ///< `all_` on the root of gather and scatter
+  std::vector<std::uint16_t> half_;
+};
+
+}  // namespace gradsync
