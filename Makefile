@@ -98,10 +98,12 @@ PROGRAMS := $(patsubst src/programs/%.cpp,build/bin/gradsync-%,$(wildcard src/pr
   $(if $(wildcard $(REPORT_MAIN).cpp),build/bin/gradsync-report)
 TEST_TOOLS := $(patsubst tests/tools/%.cpp,build/tests/%,$(wildcard tests/tools/*.cpp))
 TESTS := build/tests/serial build/tests/mpi $(TEST_TOOLS)
-BENCHMARKS := $(patsubst bench/%.cpp,build/bench/%,$(wildcard bench/*.cpp))
+# Writes large run files for tests of the report; no benchmark by itself.
+RUN_MAKER := build/bench/large_runs
+BENCHMARKS := $(filter-out $(RUN_MAKER),$(patsubst bench/%.cpp,build/bench/%,$(wildcard bench/*.cpp)))
 
 # Which objects see what. The rest sees neither LibTorch nor MPI.
-TORCH_OBJECTS := $(filter-out $(call objects,$(TRAIN_OPTIONS)),\
+TORCH_OBJECTS := $(filter-out $(call objects,$(TRAIN_OPTIONS) bench/large_runs),\
   $(call objects,src/model src/sync src/train src/programs/train tests/mpi tests/tools bench))
 MPI_OBJECTS := $(call objects,src/comm $(CALIBRATE_RANKS) src/programs/calibrate) $(TORCH_OBJECTS)
 TEST_OBJECTS := $(call objects,tests/serial tests/mpi tests/tools bench) $(REPORT)
@@ -239,12 +241,13 @@ build/tests/serial: $(call objects,tests/serial $(PLAIN_PARTS)) \
 build/tests/mpi: $(call objects,tests/mpi $(FULL_PARTS))
 $(TEST_TOOLS): build/tests/%: build/obj/tests/tools/%.o $(call objects,$(FULL_PARTS))
 $(BENCHMARKS): build/bench/%: build/obj/bench/%.o $(call objects,$(FULL_PARTS))
+$(RUN_MAKER): $(call objects,bench/large_runs src/support src/timing src/record)
 
 LINK_WITH = $(PLAIN_LIBS)
 build/bin/gradsync-report build/tests/serial: private LINK_WITH = $(PLAIN_LIBS) $(ZLIB_LIBS)
 build/bin/gradsync-calibrate: private LINK_WITH = $(MPI_LIBS) $(GPU_LIBS) $(PLAIN_LIBS)
 build/bin/gradsync-train build/tests/mpi $(TEST_TOOLS) $(BENCHMARKS): private LINK_WITH = $(FULL_LIBS)
-$(PROGRAMS) $(TESTS) $(BENCHMARKS):
+$(PROGRAMS) $(TESTS) $(BENCHMARKS) $(RUN_MAKER):
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CXX) $(LDFLAGS) $(filter %.o,$^) $(STDCXX_FIRST) -Wl,--as-needed $(LINK_WITH) -o $@

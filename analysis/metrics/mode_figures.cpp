@@ -9,38 +9,68 @@ namespace gradsync {
 
 namespace {
 
-double ratio(double sum, double of) {
-  return of > 0 ? sum / of : Statistics::kNone;
-}
+/// A weighted mean of each rank; NaN for a rank without weight.
+struct RankSums {
+  std::vector<double> sum, weight;
 
-double mean_loss(const Matrix& loss, std::size_t rank, const IterationIndex& index) {
-  double sum = 0, samples = 0;
-  for (std::size_t row = 0; row < loss.rows; ++row) {
-    if (!std::isfinite(loss.at(row, rank))) continue;
-    const auto weight = static_cast<double>(index.samples[row]);
-    sum += weight * loss.at(row, rank);
-    samples += weight;
+  explicit RankSums(std::size_t ranks) : sum(ranks, 0), weight(ranks, 0) {}
+  void add(std::size_t rank, double value, double of) {
+    if (!std::isfinite(value)) return;
+    sum[rank] += value;
+    weight[rank] += of;
   }
-  return ratio(sum, samples);
-}
-
-// The last epoch may have been cut off before its end was recorded.
-double counted_accuracy(const Matrix& correct, std::size_t rank, const IterationIndex& index) {
-  double right = 0, samples = 0;
-  for (std::size_t row = 0; row < correct.rows; ++row) {
-    if (index.epoch[row] != index.epoch.back()) continue;
-    right += correct.at(row, rank);
-    samples += static_cast<double>(index.samples[row]) / static_cast<double>(correct.columns);
+  double ratio(std::size_t rank) const {
+    return weight[rank] > 0 ? sum[rank] / weight[rank] : Statistics::kNone;
   }
-  return ratio(right, samples);
+};
+
+MatrixBlocks losses() {
+  return
+      [](RunReader& run, std::size_t first, std::size_t count) { return run.loss(first, count); };
 }
 
-double train_accuracy(const RunReader& run, const Matrix& correct, std::size_t rank) {
+MatrixBlocks correct_counts() {
+  return [](RunReader& run, std::size_t first, std::size_t count) {
+    return run.correct(first, count);
+  };
+}
+
+void fill_in_losses(RunReader& run, const std::vector<std::int64_t>& points,
+                    std::vector<ModeFigures>& all) {
+  RankSums losses_by_samples(all.size());
+  for (ModeFigures& figures : all)
+    figures.loss_at.assign(points.size(), Statistics::kNone);
+  for_each_row(run, losses(), [&](std::size_t row, std::span<const double> loss) {
+    const auto samples = static_cast<double>(run.index().samples[row]);
+    for (std::size_t rank = 0; rank < loss.size(); ++rank)
+      losses_by_samples.add(rank, samples * loss[rank], samples);
+    const auto point = std::find(points.begin(), points.end(), static_cast<std::int64_t>(row + 1));
+    if (point == points.end()) return;
+    for (std::size_t rank = 0; rank < loss.size(); ++rank)
+      all[rank].loss_at[static_cast<std::size_t>(point - points.begin())] = loss[rank];
+  });
+  for (std::size_t rank = 0; rank < all.size(); ++rank)
+    all[rank].mean_loss = losses_by_samples.ratio(rank);
+}
+
+/// The last epoch may have been cut off before its end was recorded.
+bool last_epoch_is_whole(const RunReader& run) {
   const auto& index = run.index();
   const auto& epochs = run.epochs();
-  const bool whole =
-      !epochs.empty() && (index.epoch.empty() || epochs.back().epoch >= index.epoch.back());
-  return whole ? epochs.back().ranks[rank].train_accuracy : counted_accuracy(correct, rank, index);
+  return !epochs.empty() && (index.epoch.empty() || epochs.back().epoch >= index.epoch.back());
+}
+
+void count_correct(RunReader& run, std::vector<ModeFigures>& all) {
+  const auto& index = run.index();
+  RankSums right(all.size());
+  for_each_row(run, correct_counts(), [&](std::size_t row, std::span<const double> correct) {
+    if (index.epoch[row] != index.epoch.back()) return;
+    const double own = static_cast<double>(index.samples[row]) / static_cast<double>(all.size());
+    for (std::size_t rank = 0; rank < all.size(); ++rank)
+      right.add(rank, correct[rank], own);
+  });
+  for (std::size_t rank = 0; rank < all.size(); ++rank)
+    all[rank].train_accuracy = right.ratio(rank);
 }
 
 double test_accuracy(const RunReader& run, std::size_t rank) {
@@ -49,46 +79,51 @@ double test_accuracy(const RunReader& run, std::size_t rank) {
   return Statistics::kNone;
 }
 
-double samples_per_s(const Matrix& time, std::size_t rank, const IterationIndex& index) {
-  double samples = 0, time_s = 0;
-  for (std::size_t row = 1; row < time.rows; ++row) {
-    if (!std::isfinite(time.at(row, rank))) continue;
-    samples += static_cast<double>(index.samples[row]);
-    time_s += time.at(row, rank);
-  }
-  return ratio(samples, time_s);
+void fill_in_accuracy(RunReader& run, std::vector<ModeFigures>& all) {
+  if (last_epoch_is_whole(run))
+    for (std::size_t rank = 0; rank < all.size(); ++rank)
+      all[rank].train_accuracy = run.epochs().back().ranks[rank].train_accuracy;
+  else
+    count_correct(run, all);
+  for (std::size_t rank = 0; rank < all.size(); ++rank)
+    all[rank].test_accuracy = test_accuracy(run, rank);
 }
 
-std::vector<double> values_at(const Matrix& loss, std::size_t rank,
-                              const std::vector<std::int64_t>& points) {
-  std::vector<double> values;
-  for (const std::int64_t point : points) {
-    const auto row = static_cast<std::size_t>(point - 1);
-    values.push_back(row < loss.rows ? loss.at(row, rank) : Statistics::kNone);
+/// Without the first iteration.
+void fill_in_speed(RunReader& run, std::vector<ModeFigures>& all) {
+  RankSums time_s(all.size()), samples(all.size());
+  for_each_row(run, phase_blocks(Phase::kIteration),
+               [&](std::size_t row, std::span<const double> time) {
+                 if (row == 0) return;
+                 const auto global = static_cast<double>(run.index().samples[row]);
+                 for (std::size_t rank = 0; rank < time.size(); ++rank) {
+                   time_s.add(rank, time[rank], 1);
+                   if (std::isfinite(time[rank])) samples.add(rank, global, time[rank]);
+                 }
+               });
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    all[rank].mean_s = time_s.ratio(rank);
+    all[rank].samples_per_s = samples.ratio(rank);
   }
-  return values;
+}
+
+void fill_in_steady(RunReader& run, const SteadyRows& steady, std::vector<ModeFigures>& all) {
+  Matrix times = steady_by_rank(run, steady, phase_blocks(Phase::kIteration));
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    all[rank].steady_s = statistics(times.row(rank));
+    all[rank].median_s = median_estimate(times.row(rank));
+  }
 }
 
 }  // namespace
 
 std::vector<ModeFigures> mode_figures(RunReader& run, const SteadyRows& steady,
                                       const std::vector<std::int64_t>& points) {
-  const IterationIndex& index = run.index();
-  const Matrix time = run.time(Phase::kIteration);
-  const Matrix loss = run.loss();
-  const Matrix correct = run.correct();
   std::vector<ModeFigures> all(run.ranks());
-  for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    ModeFigures& figures = all[rank];
-    figures.loss_at = values_at(loss, rank, points);
-    figures.mean_loss = mean_loss(loss, rank, index);
-    figures.train_accuracy = train_accuracy(run, correct, rank);
-    figures.test_accuracy = test_accuracy(run, rank);
-    figures.mean_s = mean(rank_column(time, rank, [](std::size_t row) { return row > 0; }));
-    figures.steady_s =
-        statistics(rank_column(time, rank, [&](std::size_t row) { return steady.keeps(row); }));
-    figures.samples_per_s = samples_per_s(time, rank, index);
-  }
+  fill_in_losses(run, points, all);
+  fill_in_accuracy(run, all);
+  fill_in_speed(run, all);
+  fill_in_steady(run, steady, all);
   return all;
 }
 

@@ -5,6 +5,7 @@
 
 #include "analysis/metrics/steady_rows.h"
 #include "record/reader.h"
+#include "timing/estimate.h"
 #include "timing/statistics.h"
 
 namespace gradsync {
@@ -16,6 +17,7 @@ struct ModeFigures {
   double train_accuracy = Statistics::kNone;  ///< of the last epoch, 0 to 1
   double test_accuracy = Statistics::kNone;   ///< at the last evaluation, 0 to 1
   double mean_s = Statistics::kNone;          ///< iteration time without the first
+  Estimate median_s;                          ///< of the steady iterations, with its interval
   Statistics steady_s;                        ///< iteration time over the steady iterations
   double samples_per_s = Statistics::kNone;   ///< global samples over time, without the first
 };

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "analysis/metrics/columns.h"
 #include "support/error.h"
 
 namespace gradsync {
@@ -16,15 +17,6 @@ namespace {
 
 /// What provenance says of one run only: its environment, the timings that chose its settings.
 constexpr std::array<std::string_view, 2> kOfOneRun = {"env.", "probed"};
-
-std::vector<std::string> cell_key(const Run& run) {
-  std::vector<std::string> key = {run.model, run.mode, std::to_string(run.ranks),
-                                  std::to_string(run.batch_per_rank),
-                                  std::to_string(run.batch_global)};
-  for (const std::string_view option : kCellOptions)
-    key.push_back(run.reader->option(option));
-  return key;
-}
 
 /// A value a rank, equal neighbours counted: "2 (4 ranks), 1 (1 rank)".
 std::string run_lengths(const std::vector<std::string>& values) {
@@ -77,16 +69,16 @@ std::map<std::string, std::string> circumstances(const Run& run) {
   return all;
 }
 
-/// A value that only one of the two has counts as empty in the other.
-void compare(const Run& one, const Run& other, std::vector<RunDifference>& found) {
-  auto a = circumstances(one), b = circumstances(other);
-  for (const auto& entry : b)
-    a.emplace(entry.first, "");
-  for (const auto& [name, value] : a)
-    if (b[name] != value) found.push_back({name, &one, &other, value, b[name]});
-}
-
 }  // namespace
+
+std::vector<std::string> cell_key(const Run& run) {
+  std::vector<std::string> key = {run.model, run.mode, std::to_string(run.ranks),
+                                  std::to_string(run.batch_per_rank),
+                                  std::to_string(run.batch_global)};
+  for (const std::string_view option : kCellOptions)
+    key.push_back(run.reader->option(option));
+  return key;
+}
 
 std::vector<RunGroup> group_runs(const RunSet& set) {
   std::vector<RunGroup> groups;
@@ -104,11 +96,24 @@ std::vector<RunGroup> group_runs(const RunSet& set) {
   return groups;
 }
 
+// A value that only one of the two has counts as empty in the other.
+std::vector<RunDifference> differences(const Run& one, const Run& other) {
+  auto a = circumstances(one), b = circumstances(other);
+  for (const auto& entry : b)
+    a.emplace(entry.first, "");
+  std::vector<RunDifference> found;
+  for (const auto& [name, value] : a)
+    if (b[name] != value) found.push_back({name, &one, &other, value, b[name]});
+  return found;
+}
+
 std::vector<RunDifference> differences(const RunSet& set) {
   std::vector<RunDifference> found;
   for (const RunGroup& group : group_runs(set))
-    for (const Run* run : group.repeats)
-      if (run != &group.first()) compare(group.first(), *run, found);
+    for (const Run* run : group.repeats) {
+      const auto more = differences(group.first(), *run);
+      found.insert(found.end(), more.begin(), more.end());
+    }
   return found;
 }
 
@@ -143,7 +148,7 @@ std::string sources_of(const RunGroup& group) {
 std::vector<double> steady_values(const RunGroup& group, Phase phase) {
   std::vector<double> values;
   for (const Run* run : group.repeats) {
-    const std::vector<double> slowest = slowest_rank(run->reader->time(phase));
+    const std::vector<double> slowest = slowest_rank(*run->reader, phase);
     for (std::size_t row = 0; row < slowest.size(); ++row)
       if (run->steady.keeps(row)) values.push_back(slowest[row]);
   }

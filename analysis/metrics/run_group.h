@@ -24,6 +24,9 @@ struct RunGroup {
   const Run& first() const { return *repeats.front(); }
 };
 
+/// What makes runs repeats of one cell: equal keys.
+std::vector<std::string> cell_key(const Run& run);
+
 /// In the order of the set. What the repeats of a group must not differ in: see require_mergeable.
 std::vector<RunGroup> group_runs(const RunSet& set);
 
@@ -35,9 +38,12 @@ struct RunDifference {
   std::string value_of_one, value_of_other;
 };
 
-/// What the repeats of the set's groups differ in, against the first of each: how the ranks are
-/// spread over hosts, device, threads, precision, and all of the provenance but the environment.
-/// The hosts' names are no difference: a queue gives other nodes each time.
+/// What two runs differ in: how the ranks are spread over hosts, device, threads, precision, and
+/// all of the provenance but the environment. The hosts' names are no difference: a queue gives
+/// other nodes each time.
+std::vector<RunDifference> differences(const Run& one, const Run& other);
+
+/// That of the repeats of the set's groups, against the first of each.
 std::vector<RunDifference> differences(const RunSet& set);
 
 /// Throws Error kBadData with the first difference, both files and both values, if there is one.

@@ -20,14 +20,12 @@ double SplitFigures::gap() const {
   return std::abs(parts / (*this)[Phase::kIteration] - 1);
 }
 
-// A phase at a time, so that one matrix is in memory and not eleven.
 std::vector<SplitFigures> split_figures(RunReader& run, const SteadyRows& steady) {
   std::vector<SplitFigures> all(run.ranks());
-  const auto kept = [&](std::size_t row) { return steady.keeps(row); };
   for (std::size_t phase = 0; phase < kPhases; ++phase) {
-    const Matrix time = run.time(static_cast<Phase>(phase));
+    const auto means = rank_means(run, steady, phase_blocks(static_cast<Phase>(phase)));
     for (std::size_t rank = 0; rank < all.size(); ++rank)
-      all[rank].mean_s[phase] = mean(rank_column(time, rank, kept));
+      all[rank].mean_s[phase] = means[rank];
   }
   for (SplitFigures& figures : all)
     figures.iterations = steady.kept();

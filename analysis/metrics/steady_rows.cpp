@@ -1,7 +1,8 @@
 #include "analysis/metrics/steady_rows.h"
 
 #include <algorithm>
-#include <cmath>
+
+#include "analysis/metrics/columns.h"
 
 namespace gradsync {
 
@@ -15,19 +16,11 @@ std::vector<bool> by_rule(const IterationIndex& index) {
 
 }  // namespace
 
-std::vector<double> slowest_rank(const Matrix& matrix) {
-  std::vector<double> slowest(matrix.rows, kNotMeasured);
-  for (std::size_t row = 0; row < matrix.rows; ++row)
-    for (std::size_t rank = 0; rank < matrix.columns; ++rank)
-      slowest[row] = std::fmax(slowest[row], matrix.at(row, rank));
-  return slowest;
-}
-
 SteadyRows steady_rows(RunReader& run) {
   SteadyRows rows;
   rows.warmup = by_rule(run.index());
   rows.by_rule = static_cast<std::size_t>(std::count(rows.warmup.begin(), rows.warmup.end(), true));
-  const std::vector<double> slowest = slowest_rank(run.time(Phase::kIteration));
+  const std::vector<double> slowest = slowest_rank(run, Phase::kIteration);
   // A run may flag iterations in its middle, as after a resumption: the series is of the others.
   std::vector<double> series;
   std::vector<std::size_t> row_of;

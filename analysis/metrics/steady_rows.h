@@ -24,7 +24,4 @@ struct SteadyRows {
 
 SteadyRows steady_rows(RunReader& run);
 
-/// The slowest rank of each iteration; NaN where no rank has a value.
-std::vector<double> slowest_rank(const Matrix& matrix);
-
 }  // namespace gradsync

@@ -27,14 +27,32 @@ std::int64_t longest_run(const RunSet& set) {
 
 std::vector<Column> columns(const std::vector<std::int64_t>& points) {
   std::vector<Column> result = run_columns();
-  result.push_back({"iterations", "iterations"});
+  result.push_back({"iterations", "iterations", false, "recorded", "/iteration/number"});
   for (const std::int64_t point : points)
-    result.push_back({fmt::format("loss_at_{}", point), fmt::format("loss@{}", point)});
+    result.push_back({fmt::format("loss_at_{}", point), fmt::format("loss@{}", point), false,
+                      "loss of that iteration", "/loss"});
+  const auto time = [](const char* name, const char* head, const char* formula) {
+    return Column{name, head, false, formula, "/time/iteration"};
+  };
   const std::vector<Column> rest = {
-      {"loss_mean", "mean loss"},           {"train_accuracy_percent", "train %"},
-      {"test_accuracy_percent", "test %"},  {"iteration_mean_ms", "mean ms"},
-      {"iteration_median_ms", "median ms"}, {"iteration_p95_ms", "p95 ms"},
-      {"images_per_s", "images/s"},         run_name_column()};
+      {"loss_mean", "mean loss", false, "sum of samples x loss / sum of samples",
+       "/loss, /iteration/samples"},
+      {"train_accuracy_percent", "train %", false, "of the last epoch",
+       "/epoch/train_accuracy, /correct"},
+      {"test_accuracy_percent", "test %", false, "at the last evaluation", "/epoch/test_accuracy"},
+      time("iteration_mean_ms", "mean ms", "mean without the first iteration"),
+      {"steady_iterations", "n", false, "steady iterations", "/iteration/number"},
+      time("iteration_median_ms", "median ms", "median of the steady iterations"),
+      time("iteration_median_low_ms", "low", "lower end of the median's 95 % interval"),
+      time("iteration_median_high_ms", "high", "upper end of the median's 95 % interval"),
+      time("iteration_p95_ms", "p95 ms", "95 % quantile of the steady iterations"),
+      time("iteration_p99_ms", "p99 ms", "99 % quantile of the steady iterations"),
+      time("iteration_deviation_ms", "sd ms", "standard deviation (n - 1), steady iterations"),
+      time("iteration_variation_percent", "cv %", "standard deviation / mean, steady iterations"),
+      {"images_per_s", "images/s", false,
+       "sum of samples / sum of iteration, without the first iteration",
+       "/iteration/samples, /time/iteration"},
+      run_name_column()};
   result.insert(result.end(), rest.begin(), rest.end());
   return result;
 }
@@ -48,8 +66,12 @@ std::vector<Cell> row(const Run& run, std::size_t rank, const ModeFigures& figur
   cells.push_back(Cell::of(1e2 * figures.train_accuracy, 2));
   cells.push_back(Cell::of(1e2 * figures.test_accuracy, 2));
   cells.push_back(Cell::of(1e3 * figures.mean_s, decimals));
-  cells.push_back(Cell::of(1e3 * figures.steady_s.median, decimals));
-  cells.push_back(Cell::of(1e3 * figures.steady_s.p95, decimals));
+  cells.push_back(Cell::count(static_cast<double>(figures.steady_s.count)));
+  for (const double time_s :
+       {figures.median_s.value, figures.median_s.low, figures.median_s.high, figures.steady_s.p95,
+        figures.steady_s.p99, figures.steady_s.deviation})
+    cells.push_back(Cell::of(1e3 * time_s, decimals));
+  cells.push_back(Cell::of(1e2 * figures.steady_s.variation, 1));
   cells.push_back(Cell::of(figures.samples_per_s, 1));
   cells.emplace_back(run.name);
   return cells;
@@ -81,10 +103,13 @@ std::vector<std::string> notes(const RunSet& set, const TableOptions& options,
       loss_note(options, points),
       "mean loss: over all iterations, weighted by samples; train %: last epoch; test %: last "
       "evaluation",
-      fmt::format(
-          "mean ms, images/s: the first iteration of each run left out (n = iterations - 1); "
-          "median, p95: left out: {}",
-          warmup_text(set)),
+      fmt::format("mean ms, images/s: the first iteration of each run left out; n and the figures "
+                  "from median "
+                  "to cv: steady iterations, left out: {}",
+                  warmup_text(set)),
+      "low to high: 95 % interval of the median from order statistics (n of 6 or more); sd: n - 1; "
+      "cv: "
+      "sd / mean",
       "images/s: samples of the global batch over the rank's iteration time; quantiles: type 7"};
   const auto remarks = remark_notes(set);
   result.insert(result.end(), remarks.begin(), remarks.end());

@@ -19,6 +19,8 @@ const std::vector<TableSpec>& tables() {
        make_bandwidth_table},
       {"large-batch", "loss and accuracy against batch size at one epoch, with the remedy used",
        make_large_batch_table},
+      {"stragglers", "wait suffered and caused, per rank and host", make_stragglers_table, false},
+      {"traffic", "bytes of an iteration by category and rank", make_traffic_table, false},
   };
   return all;
 }

@@ -12,5 +12,7 @@ Table make_speedup_table(const RunSet& set, const TableOptions& options);
 Table make_compute_comm_table(const RunSet& set, const TableOptions& options);
 Table make_bandwidth_table(const RunSet& set, const TableOptions& options);
 Table make_large_batch_table(const RunSet& set, const TableOptions& options);
+Table make_stragglers_table(const RunSet& set, const TableOptions& options);
+Table make_traffic_table(const RunSet& set, const TableOptions& options);
 
 }  // namespace gradsync

@@ -69,11 +69,22 @@ class Hdf5Run : public RunReader {
   const std::vector<WindowRow>& windows() const override { return windows_; }
   const std::vector<ClockRow>& clocks() const override { return clocks_; }
 
-  Matrix time(Phase phase) override { return matrix<double>(phase_path(phase)); }
-  Matrix begin() override { return matrix<double>("time/begin"); }
-  Matrix loss() override { return matrix<double>("loss"); }
-  Matrix correct() override { return matrix<std::int64_t>("correct"); }
-  Matrix traffic(Traffic category) override { return matrix<std::int64_t>(traffic_path(category)); }
+  Matrix time(Phase phase, std::size_t first, std::size_t count) override {
+    return matrix<double>(phase_path(phase), first, count);
+  }
+  Matrix begin(std::size_t first, std::size_t count) override {
+    return matrix<double>("time/begin", first, count);
+  }
+  Matrix loss(std::size_t first, std::size_t count) override {
+    return matrix<double>("loss", first, count);
+  }
+  Matrix correct(std::size_t first, std::size_t count) override {
+    return matrix<std::int64_t>("correct", first, count);
+  }
+  Matrix traffic(Traffic category, std::size_t first, std::size_t count) override {
+    return matrix<std::int64_t>(traffic_path(category), first, count);
+  }
+  Matrix bucket_starts(std::size_t first, std::size_t count) override;
 
   std::vector<IterationRow> rows(std::size_t first, std::size_t count) override;
 
@@ -108,9 +119,13 @@ class Hdf5Run : public RunReader {
   }
 
   template <typename Number>
-  Matrix matrix(const std::string& path) const {
-    const auto values = block<Number>(path, {stored_rows_, ranks()}, 0, iterations());
-    return {iterations(), ranks(), std::vector<double>(values.begin(), values.end())};
+  Matrix matrix(const std::string& path, std::size_t first, std::size_t count) const {
+    require_rows(first, count);
+    auto values = block<Number>(path, {stored_rows_, ranks()}, first, count);
+    if constexpr (std::is_same_v<Number, double>)
+      return {count, ranks(), std::move(values)};  // 328 MB for 4,096 ranks and 10,000 iterations
+    else
+      return {count, ranks(), std::vector<double>(values.begin(), values.end())};
   }
 
   std::string path_;
@@ -287,6 +302,12 @@ void Hdf5Run::read_clocks() {
   for (std::size_t i = 0; i < when.size(); ++i)
     clocks_.push_back({when[i], at_s[i], std::vector<ClockReading>(ranks())});
   read_rank_fields(clock_fields(), clocks_);
+}
+
+Matrix Hdf5Run::bucket_starts(std::size_t first, std::size_t count) {
+  require_rows(first, count);
+  const Shape shape = {stored_rows_, index_.buckets, ranks()};
+  return {count, index_.buckets * ranks(), block<double>("bucket/start", shape, first, count)};
 }
 
 std::vector<IterationRow> Hdf5Run::rows(std::size_t first, std::size_t count) {

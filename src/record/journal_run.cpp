@@ -1,7 +1,6 @@
 #include "record/journal_run.h"
 
 #include <algorithm>
-#include <functional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -40,25 +39,6 @@ class JournalRun : public RunReader {
   const std::vector<CalibrationRow>& calibration() const override { return calibration_; }
   const std::vector<WindowRow>& windows() const override { return windows_; }
   const std::vector<ClockRow>& clocks() const override { return clocks_; }
-
-  Matrix time(Phase phase) override {
-    return matrix([phase](const RankIteration& rank) { return rank[phase]; });
-  }
-  Matrix begin() override {
-    return matrix([](const RankIteration& rank) { return rank.begin_s; });
-  }
-  Matrix loss() override {
-    return matrix([](const RankIteration& rank) { return rank.loss; });
-  }
-  Matrix correct() override {
-    return matrix([](const RankIteration& rank) { return static_cast<double>(rank.correct); });
-  }
-  Matrix traffic(Traffic category) override {
-    const auto which = static_cast<std::size_t>(category);
-    return matrix([which](const RankIteration& rank) {
-      return static_cast<double>(rank.traffic_bytes[which]);
-    });
-  }
 
   std::vector<IterationRow> rows(std::size_t first, std::size_t count) override {
     require_rows(first, count);
@@ -157,15 +137,6 @@ class JournalRun : public RunReader {
                   fmt::format("journal '{}': iteration {} changed while it was read",
                               journal_.path().string(), row));
     return *std::move(decoded);
-  }
-
-  Matrix matrix(const std::function<double(const RankIteration&)>& value) const {
-    Matrix result{iterations(), ranks(), {}};
-    result.values.reserve(result.rows * result.columns);
-    for (std::size_t row = 0; row < result.rows; ++row)
-      for (const RankIteration& rank : row_at(row).ranks)
-        result.values.push_back(value(rank));
-    return result;
   }
 
   JournalReader journal_;

@@ -45,6 +45,57 @@ void RunReader::require_rows(std::size_t first, std::size_t count) const {
                                                  first + count, iterations()));
 }
 
+// What is read from all that a row holds; formats that keep matrices apart read them faster.
+Matrix RunReader::of_ranks(std::size_t first, std::size_t count,
+                           const std::function<double(const RankIteration&)>& value) {
+  require_rows(first, count);
+  Matrix result{count, ranks(), {}};
+  result.values.reserve(count * ranks());
+  const std::size_t most = rows_per_block(ranks(), index().buckets);
+  for (std::size_t done = 0; done < count; done += most)
+    for (const IterationRow& row : rows(first + done, std::min(most, count - done)))
+      for (const RankIteration& rank : row.ranks)
+        result.values.push_back(value(rank));
+  return result;
+}
+
+Matrix RunReader::time(Phase phase, std::size_t first, std::size_t count) {
+  return of_ranks(first, count, [phase](const RankIteration& rank) { return rank[phase]; });
+}
+
+Matrix RunReader::begin(std::size_t first, std::size_t count) {
+  return of_ranks(first, count, [](const RankIteration& rank) { return rank.begin_s; });
+}
+
+Matrix RunReader::loss(std::size_t first, std::size_t count) {
+  return of_ranks(first, count, [](const RankIteration& rank) { return rank.loss; });
+}
+
+Matrix RunReader::correct(std::size_t first, std::size_t count) {
+  return of_ranks(first, count,
+                  [](const RankIteration& rank) { return static_cast<double>(rank.correct); });
+}
+
+Matrix RunReader::traffic(Traffic category, std::size_t first, std::size_t count) {
+  const auto which = static_cast<std::size_t>(category);
+  return of_ranks(first, count, [which](const RankIteration& rank) {
+    return static_cast<double>(rank.traffic_bytes[which]);
+  });
+}
+
+Matrix RunReader::bucket_starts(std::size_t first, std::size_t count) {
+  require_rows(first, count);
+  Matrix result{count, index().buckets * ranks(), {}};
+  result.values.assign(count * result.columns, kNotMeasured);
+  for (std::size_t i = 0; i < count; ++i) {
+    const IterationRow row = rows(first + i, 1).front();
+    for (std::size_t rank = 0; rank < ranks(); ++rank)
+      for (std::size_t b = 0; b < row.buckets.size(); ++b)
+        result.values[i * result.columns + b * ranks() + rank] = row.ranks[rank].buckets[b].start_s;
+  }
+  return result;
+}
+
 std::size_t rows_per_block(std::size_t ranks, std::size_t buckets) {
   const std::size_t row_bytes = sizeof(IterationRow) + buckets * sizeof(BucketShape) +
                                 ranks * (sizeof(RankIteration) + buckets * sizeof(BucketTimes));

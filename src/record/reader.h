@@ -1,7 +1,9 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,6 +17,9 @@ struct Matrix {
   std::size_t rows = 0, columns = 0;
   std::vector<double> values;
   double at(std::size_t row, std::size_t column) const { return values[row * columns + column]; }
+  std::span<const double> row(std::size_t number) const {
+    return std::span(values).subspan(number * columns, columns);
+  }
 };
 
 /// What the columns of a run that do not depend on the rank hold, one value an iteration.
@@ -28,8 +33,10 @@ struct IterationIndex {
 /// Reads a run, from its HDF5 file or from a journal; which of the two is seen from the content.
 ///
 /// Every size in the file is checked against the file's length before memory is taken. Matrices are
-/// read when asked for and belong to the caller, so a table needs memory only for what it shows.
-/// They throw Error kBadData (which file, which data set, why) or kInputOutput.
+/// read when asked for and belong to the caller, so a table needs memory only for what it shows;
+/// those of a large run are better read in blocks of rows (analysis/metrics/columns.h). They throw
+/// Error kBadData (which file, which data set, why) or kInputOutput, and kInternal unless first +
+/// count <= iterations().
 class RunReader {
  public:
   virtual ~RunReader() = default;
@@ -44,12 +51,21 @@ class RunReader {
   virtual std::size_t iterations() const = 0;
   virtual std::size_t ranks() const = 0;
   virtual const IterationIndex& index() const = 0;
-  virtual Matrix time(Phase phase) = 0;
+  /// Rows `first` to `first + count`, or all.
+  virtual Matrix time(Phase phase, std::size_t first, std::size_t count);
+  Matrix time(Phase phase) { return time(phase, 0, iterations()); }
   /// Start of each iteration in seconds since the start of the run, on rank 0's clock.
-  virtual Matrix begin() = 0;
-  virtual Matrix loss() = 0;
-  virtual Matrix correct() = 0;
-  virtual Matrix traffic(Traffic category) = 0;
+  virtual Matrix begin(std::size_t first, std::size_t count);
+  Matrix begin() { return begin(0, iterations()); }
+  virtual Matrix loss(std::size_t first, std::size_t count);
+  Matrix loss() { return loss(0, iterations()); }
+  virtual Matrix correct(std::size_t first, std::size_t count);
+  Matrix correct() { return correct(0, iterations()); }
+  virtual Matrix traffic(Traffic category, std::size_t first, std::size_t count);
+  Matrix traffic(Traffic category) { return traffic(category, 0, iterations()); }
+  /// Start of each collective in seconds since the start of that rank's iteration; column bucket ×
+  /// ranks + rank, index().buckets × ranks of them. NaN where an iteration has fewer collectives.
+  virtual Matrix bucket_starts(std::size_t first, std::size_t count);
   /// Iterations `first` to `first + count` with all that was recorded of them, buckets included.
   /// Requires first + count <= iterations() (Error kInternal otherwise).
   virtual std::vector<IterationRow> rows(std::size_t first, std::size_t count) = 0;
@@ -62,6 +78,10 @@ class RunReader {
 
   /// The value of an option of the run, or an empty text.
   std::string option(std::string_view name) const;
+
+ private:
+  Matrix of_ranks(std::size_t first, std::size_t count,
+                  const std::function<double(const RankIteration&)>& value);
 
  protected:
   /// Throws Error kInternal unless first + count <= iterations().

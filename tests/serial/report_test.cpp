@@ -106,9 +106,16 @@ TEST_CASE("report: table modes") {
   CHECK(shown(table, 1, "test_accuracy_percent") == "50.00");
   CHECK(shown(table, 1, "iteration_mean_ms") == "11.60");
   CHECK(shown(table, 1, "iteration_median_ms") == "11.65");
+  // Rank 1, i = 2 … 11: ranks 2 and 9 of 10 bound the median, sd 0.1·√(82.5/9) of mean 11.65.
+  CHECK(shown(table, 1, "steady_iterations") == "10");
+  CHECK(shown(table, 1, "iteration_median_low_ms") == "11.30");
+  CHECK(shown(table, 1, "iteration_median_high_ms") == "12.00");
+  CHECK(shown(table, 1, "iteration_p99_ms") == "12.09");
+  CHECK(shown(table, 1, "iteration_deviation_ms") == "0.30");
+  CHECK(shown(table, 1, "iteration_variation_percent") == "2.6");
   CHECK(shown(table, 0, "images_per_s") == "6037.7");
   CHECK(shown(table, 0, "run") == "run");
-  CHECK(contains(all_notes(table), "median, p95: left out: 2 a run by rule"));
+  CHECK(contains(all_notes(table), "steady iterations, left out: 2 a run by rule"));
 }
 
 TEST_CASE("report: at most ten loss columns, and the note says so") {

@@ -1,0 +1,51 @@
+#include "analysis/metrics/fom.h"
+
+#include <cmath>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "timing/statistics.h"
+
+namespace gradsync {
+
+namespace {
+
+std::string base_name(const Run& run) {
+  return fmt::format("{}.{}.n{}.b{}", run.model, run.mode, run.ranks, run.batch_per_rank);
+}
+
+}  // namespace
+
+std::string fom_line(const Fom& fom) {
+  const std::string value = std::isfinite(fom.value) ? fmt::format("{:.9g}", fom.value) : "n/a";
+  return fmt::format("FOM {} {} {}", fom.name, value, fom.unit);
+}
+
+std::vector<std::string> cell_names(const std::vector<RunGroup>& groups) {
+  std::map<std::string, int> seen;
+  std::vector<std::string> names;
+  for (const RunGroup& group : groups) {
+    const std::string name = base_name(group.first());
+    const int count = ++seen[name];
+    names.push_back(count == 1 ? name : fmt::format("{}-{}", name, count));
+  }
+  return names;
+}
+
+std::vector<Fom> figures_of_merit(const std::vector<RunGroup>& groups) {
+  const auto names = cell_names(groups);
+  std::vector<Fom> figures;
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    const double iteration_s = median(steady_values(groups[i], Phase::kIteration));
+    const double exposed_s = median(steady_values(groups[i], Phase::kExposed));
+    const auto batch = static_cast<double>(groups[i].first().batch_global);
+    figures.push_back({"iteration_median." + names[i], 1e3 * iteration_s, "ms"});
+    figures.push_back(
+        {"images_per_s." + names[i], batch > 0 ? batch / iteration_s : kNotMeasured, "images/s"});
+    figures.push_back({"exposed_median." + names[i], 1e3 * exposed_s, "ms"});
+  }
+  return figures;
+}
+
+}  // namespace gradsync
