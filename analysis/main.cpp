@@ -2,14 +2,18 @@
 
 #include <algorithm>
 #include <iostream>
+#include <string_view>
 
 #include <fmt/format.h>
 
 #include "analysis/claims/claims.h"
 #include "analysis/claims/verify.h"
+#include "analysis/compare/command.h"
+#include "analysis/metrics/fom.h"
 #include "analysis/metrics/run_group.h"
 #include "analysis/output.h"
 #include "analysis/page/page.h"
+#include "analysis/progress_line.h"
 #include "analysis/report_options.h"
 #include "analysis/run_set.h"
 #include "analysis/trace/trace.h"
@@ -49,7 +53,7 @@ int verify(const ParsedCommandLine& given, const ReportOptions& options) {
 
 /// What every table says of repeats that --force-merge puts together; empty if they fit.
 std::string merge_mark(const ReportOptions& options, const RunSet& set) {
-  const bool merging = options.verdict || draws(options) ||
+  const bool merging = options.verdict || options.fom || draws(options) ||
                        std::any_of(options.tables.begin(), options.tables.end(),
                                    [](const TableSpec* table) { return table->merges; });
   if (!merging) return "";
@@ -112,6 +116,37 @@ void write_claims(const OptionValues& values, const ReportOptions& options, cons
   write_file_atomically(options.claims, claims_json(claims));
 }
 
+RunSet read_runs(const std::vector<std::string>& places) {
+  ProgressLine progress;
+  const auto found = find_runs(places);
+  RunSet set = load_runs(found, [&](std::size_t done) {
+    progress.say(fmt::format("reading run {} of {}", done + 1, found.size()));
+  });
+  progress.clear();
+  set.failed = find_failed_cells(places, set.remarks);
+  for (const std::string& remark : set.remarks)
+    std::cerr << kProgram << ": " << remark << '\n';
+  return set;
+}
+
+std::vector<Table> write_tables(const ReportOptions& options, const RunSet& set,
+                                const std::string& mark, ReportOutput& output) {
+  std::vector<Table> made;
+  ProgressLine progress;
+  for (const TableSpec* spec : options.tables) {
+    progress.say("table " + spec->name);
+    made.push_back(marked(spec->make(set, options.table), mark));
+    progress.clear();
+    output.write(made.back());
+  }
+  return made;
+}
+
+void print_foms(const RunSet& set) {
+  for (const Fom& fom : figures_of_merit(group_runs(set)))
+    std::cout << fom_line(fom) << '\n';
+}
+
 int report(int argc, const char* const* argv) {
   const ParsedCommandLine given = resolve_options(report_option_table(), argc, argv, "RUN...");
   if (given.help) return show(report_help());
@@ -125,22 +160,16 @@ int report(int argc, const char* const* argv) {
 
   // 1. Read.
   require_places(given);
-  RunSet set = load_runs(find_runs(given.positional));
-  set.failed = find_failed_cells(given.positional, set.remarks);
-  for (const std::string& remark : set.remarks)
-    std::cerr << kProgram << ": " << remark << '\n';
-
+  const RunSet set = read_runs(given.positional);
   require_one_run_to_trace(set, options);
   const std::string mark = merge_mark(options, set);
 
   // 2. Tables.
   ReportOutput output(options, std::cout, std::cerr);
   PageContent page;
-  for (const TableSpec* spec : options.tables) {
-    page.tables.push_back(marked(spec->make(set, options.table), mark));
-    output.write(page.tables.back());
-  }
+  page.tables = write_tables(options, set, mark, output);
   if (!options.claims.empty()) write_claims(given.values, options, set, page.tables);
+  if (options.fom) print_foms(set);
 
   // 3. Verdict.
   if (options.verdict) page.verdict = make_verdict(set);
@@ -157,5 +186,8 @@ int report(int argc, const char* const* argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return gradsync::run_program(kProgram, [&] { return report(argc, argv); });
+  return gradsync::run_program(kProgram, [&] {
+    const bool comparing = argc > 1 && std::string_view(argv[1]) == "compare";
+    return comparing ? gradsync::compare_command(argc - 1, argv + 1) : report(argc, argv);
+  });
 }

@@ -84,6 +84,14 @@ published::PublishedOptions published_part(const OptionValues& values) {
 
 }  // namespace
 
+std::string format_choices() {
+  return fmt::format("{}|all", fmt::join(names_of(formats()), "|"));
+}
+
+std::vector<const FormatSpec*> chosen_formats(const OptionValues& values) {
+  return chosen(values, "format", formats());
+}
+
 OptionTable report_option_table() {
   const auto names = [](const auto& specs) {
     return fmt::format("{}", fmt::join(names_of(specs), "|"));
@@ -109,9 +117,13 @@ OptionTable report_option_table() {
        "What"},
       {"at-epoch", "N", "0", "table large-batch: figures of the Nth epoch, 0 (last) to 1000000",
        "What"},
+      {"bootstrap-seed", "N", "1",
+       "of the resamples that intervals of ratios are from, 0 to 1000000", "What"},
+      {"fom", "", "false",
+       "a line `FOM name value unit` for each figure of merit, after the tables", "What"},
       {"list", "", "false", "list the tables, formats and plots, and end", "What"},
-      {"format", names(formats()) + "|all", "text",
-       "forms of the tables; several as a list with commas", "Where to", true},
+      {"format", format_choices(), "text", "forms of the tables; several as a list with commas",
+       "Where to", true},
       {"output", "DIR", "",
        "folder for <table>.<format> and the plots; text goes to standard output as well. Without "
        "it all formats go there and no plots are made",
@@ -146,7 +158,8 @@ std::string report_help() {
                    "gradsync-report --verify-claims claims.json\n"
                    "gradsync-report --published results/published/reports.csv\n"
                    "gradsync-report results --html report.html\n"
-                   "gradsync-report run.h5 --trace trace.json.gz --trace-iterations 5-8",
+                   "gradsync-report run.h5 --trace trace.json.gz --trace-iterations 5-8\n"
+                   "gradsync-report compare old new    # gradsync-report compare --help says more",
                    report_option_table());
 }
 
@@ -154,7 +167,7 @@ ReportOptions report_options(const OptionValues& values) {
   ReportOptions options;
   options.published = published_part(values);
   if (options.published.file.empty()) options.tables = chosen(values, "table", tables());
-  options.formats = chosen(values, "format", formats());
+  options.formats = chosen_formats(values);
   options.output = text_option(values, "output");
   options.html = text_option(values, "html");
   options.trace = text_option(values, "trace");
@@ -168,6 +181,9 @@ ReportOptions report_options(const OptionValues& values) {
   options.claims = text_option(values, "claims");
   options.verify_claims = text_option(values, "verify-claims");
   options.table.log_every = integer_option(values, "log-every", 0, 1000000);
+  options.fom = switch_option(values, "fom");
+  options.table.seed =
+      static_cast<std::uint64_t>(integer_option(values, "bootstrap-seed", 0, 1000000));
   options.table.conventions = conventions_option(values);
   const double link = number_option(values, "link-bandwidth", 0, 1e6);
   if (link > 0) options.table.link_bytes_per_s = link * kGB;

@@ -22,11 +22,16 @@ struct ReportOptions {
   std::filesystem::path html;    ///< empty: no page
   std::filesystem::path trace;   ///< empty: no trace
   std::string trace_iterations;  ///< as given
+  bool fom = false;              ///< figures of merit behind the tables
   TableOptions table;
   published::PublishedOptions published;
   std::filesystem::path claims;         ///< a file to write; empty: none
   std::filesystem::path verify_claims;  ///< a file to verify instead of a report; empty: none
 };
+
+/// The choices of an option `format`, for an option table, and those of them that were made.
+std::string format_choices();
+std::vector<const FormatSpec*> chosen_formats(const OptionValues& values);
 
 OptionTable report_option_table();
 

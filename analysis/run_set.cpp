@@ -73,6 +73,28 @@ void fill_in_batch(Run& run) {
   run.batch_per_rank = run.batch_global / parts;
 }
 
+void remark_unchecked(RunSet& set) {
+  const auto count = std::count_if(set.runs.begin(), set.runs.end(),
+                                   [](const Run& run) { return !run.reader->has_checksums(); });
+  if (count > 0)
+    set.remarks.push_back(
+        fmt::format("{} of {} runs are in files without checksums, as earlier versions wrote them: "
+                    "damage to their numbers would not be noticed",
+                    count, set.runs.size()));
+}
+
+/// "3 of 24 iteration times are missing (rank 1)", with at most five ranks named.
+std::string missing_text(const Run& run) {
+  std::vector<std::size_t> ranks = run.steady.missing_ranks;
+  const bool more = ranks.size() > 5;
+  if (more) ranks.resize(5);
+  return fmt::format(
+      "{} of {} iteration times are missing (rank {}{}); an iteration counts as the "
+      "slowest of the others",
+      run.steady.missing, run.reader->iterations() * run.reader->ranks(), fmt::join(ranks, ", "),
+      more ? ", …" : "");
+}
+
 void load_one(const FoundRun& found, RunSet& set) {
   try {
     set.runs.push_back(describe_run(found.path, open_run(found.path)));
@@ -87,6 +109,8 @@ void load_one(const FoundRun& found, RunSet& set) {
   if (run.reader->status() != RunStatus::kComplete)
     set.remarks.push_back(fmt::format("{}: status {}, {} iterations", found.path.string(),
                                       run.status(), run.reader->iterations()));
+  if (run.steady.missing > 0)
+    set.remarks.push_back(fmt::format("{}: {}", found.path.string(), missing_text(run)));
 }
 
 }  // namespace
@@ -130,10 +154,13 @@ Run describe_run(const fs::path& path, std::unique_ptr<RunReader> reader) {
   return run;
 }
 
-RunSet load_runs(const std::vector<FoundRun>& found) {
+RunSet load_runs(const std::vector<FoundRun>& found,
+                 const std::function<void(std::size_t)>& about_to_open) {
   RunSet set;
-  for (const FoundRun& one : found)
-    load_one(one, set);
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    if (about_to_open) about_to_open(i);
+    load_one(found[i], set);
+  }
   if (set.runs.empty())
     throw Error(found.empty() ? ExitCode::kNoInput : ExitCode::kBadData,
                 fmt::format("no run was found{}{}", set.remarks.empty() ? "" : "; ",
@@ -141,6 +168,7 @@ RunSet load_runs(const std::vector<FoundRun>& found) {
                 "name files made by gradsync-train --output, or folders that hold them");
   std::sort(set.runs.begin(), set.runs.end(),
             [](const Run& a, const Run& b) { return sort_key(a) < sort_key(b); });
+  remark_unchecked(set);
   return set;
 }
 

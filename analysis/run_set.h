@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -49,8 +50,10 @@ struct FoundRun {
 std::vector<FoundRun> find_runs(const std::vector<std::string>& places);
 
 /// Opens and sorts them. A file that cannot be read as a run is an Error if it was named, and a
-/// remark if it was found in a folder. Throws Error kNoInput if no run is left.
-RunSet load_runs(const std::vector<FoundRun>& found);
+/// remark if it was found in a folder. Throws Error kNoInput if no run is left. `about_to_open` is
+/// called before each file with how many went before it.
+RunSet load_runs(const std::vector<FoundRun>& found,
+                 const std::function<void(std::size_t)>& about_to_open = {});
 
 /// Names the run from what it recorded.
 Run describe_run(const std::filesystem::path& path, std::unique_ptr<RunReader> reader);

@@ -87,4 +87,12 @@ std::vector<double> mean_over_ranks(const Matrix& matrix) {
   return means;
 }
 
+std::vector<double> mean_over_ranks(RunReader& run, Phase phase) {
+  std::vector<double> means;
+  means.reserve(run.iterations());
+  for_each_row(run, phase_blocks(phase),
+               [&](std::size_t, std::span<const double> values) { means.push_back(mean(values)); });
+  return means;
+}
+
 }  // namespace gradsync

@@ -48,5 +48,6 @@ std::vector<double> rank_column(const Matrix& matrix, std::size_t rank, Keep kee
 
 /// Mean over the ranks of each iteration; NaN where no rank has a value.
 std::vector<double> mean_over_ranks(const Matrix& matrix);
+std::vector<double> mean_over_ranks(RunReader& run, Phase phase);
 
 }  // namespace gradsync

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "analysis/metrics/columns.h"
 #include "support/error.h"
 #include "support/parse.h"
 #include "timing/statistics.h"
@@ -101,7 +102,7 @@ std::vector<EpochFigures> epoch_figures(const Run& run) {
     all.push_back(figures_of(run, row, whole));
   const bool cut = std::any_of(all.begin(), all.end(), [](const auto& one) { return !one.whole; });
   if (!cut || whole == 0) return all;
-  const auto slowest_s = slowest_rank(run.reader->time(Phase::kIteration));
+  const auto slowest_s = slowest_rank(*run.reader, Phase::kIteration);
   for (EpochFigures& one : all)
     if (!one.whole)
       one.extrapolated_s =

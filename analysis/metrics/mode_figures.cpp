@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "analysis/metrics/columns.h"
 
@@ -107,9 +108,17 @@ void fill_in_speed(RunReader& run, std::vector<ModeFigures>& all) {
   }
 }
 
+/// Sorted once in place: what takes a copy and sorts it again then has little to do.
+void sort_finite(std::span<double> values) {
+  const auto end = std::partition(values.begin(), values.end(),
+                                  [](double value) { return std::isfinite(value); });
+  std::sort(values.begin(), end);
+}
+
 void fill_in_steady(RunReader& run, const SteadyRows& steady, std::vector<ModeFigures>& all) {
   Matrix times = steady_by_rank(run, steady, phase_blocks(Phase::kIteration));
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    sort_finite(std::span(times.values).subspan(rank * times.columns, times.columns));
     all[rank].steady_s = statistics(times.row(rank));
     all[rank].median_s = median_estimate(times.row(rank));
   }

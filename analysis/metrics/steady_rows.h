@@ -17,6 +17,8 @@ struct SteadyRows {
   std::size_t by_rule = 0;   ///< how many
   std::size_t by_test = 0;   ///< how many more
   SteadyVerdict verdict = SteadyVerdict::kTooShort;
+  std::size_t missing = 0;                 ///< iteration times that were not measured
+  std::vector<std::size_t> missing_ranks;  ///< of which ranks
 
   bool keeps(std::size_t row) const { return row >= first && !warmup[row]; }
   std::size_t kept() const { return warmup.size() - by_rule - by_test; }

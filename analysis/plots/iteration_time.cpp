@@ -7,7 +7,7 @@ namespace gradsync {
 namespace {
 
 std::vector<double> iteration_ms(RunReader& run) {
-  std::vector<double> values = mean_over_ranks(run.time(Phase::kIteration));
+  std::vector<double> values = mean_over_ranks(run, Phase::kIteration);
   for (double& value : values)
     value *= 1e3;
   return values;

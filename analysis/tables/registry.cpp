@@ -8,6 +8,10 @@ const std::vector<TableSpec>& tables() {
   static const std::vector<TableSpec> all = {
       {"modes", "loss, accuracy and iteration time, one row per run and rank", make_modes_table,
        false},
+      {"modes-paired", "each mode against the first that exchanges: ratio, interval, verdict",
+       make_modes_paired_table},
+      {"profile", "percent of a step in forward, backward, communication, optimiser, data, other",
+       make_profile_table},
       {"split", "compute, hidden and exposed communication, other; per rank and mean over ranks",
        make_split_table, false},
       {"batch-size", "epoch times, loss, accuracy and memory for each batch size; out of memory",

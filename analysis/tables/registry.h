@@ -16,6 +16,7 @@ struct TableOptions {
   std::vector<BandwidthConvention> conventions = {BandwidthConvention::kBusbw};
   double link_bytes_per_s = kNotMeasured;  ///< NaN: the plateau of calibration
   std::int64_t at_epoch = 0;               ///< counted from 1; 0: the last
+  std::uint64_t seed = 1;                  ///< of bootstrap resamples
 };
 
 /// A table of the report. A new one is a file with a `make` function and a line in registry.cpp.

@@ -6,6 +6,8 @@
 namespace gradsync {
 
 Table make_modes_table(const RunSet& set, const TableOptions& options);
+Table make_modes_paired_table(const RunSet& set, const TableOptions& options);
+Table make_profile_table(const RunSet& set, const TableOptions& options);
 Table make_split_table(const RunSet& set, const TableOptions& options);
 Table make_batch_size_table(const RunSet& set, const TableOptions& options);
 Table make_speedup_table(const RunSet& set, const TableOptions& options);

@@ -1,12 +1,12 @@
+#include <algorithm>
 #include <array>
 #include <cmath>
 
 #include <fmt/format.h>
 
-#include "analysis/metrics/columns.h"
+#include "analysis/metrics/traffic_figures.h"
 #include "analysis/verdict/clauses.h"
 #include "support/parse.h"
-#include "timing/statistics.h"
 
 namespace gradsync {
 
@@ -14,23 +14,20 @@ namespace {
 
 using Bytes = std::array<double, kTrafficCategories>;
 
-/// Mean bytes an iteration of the busiest rank, after the first iteration (which rebuilds buckets).
+/// All iterations but the first, which rebuilds buckets.
+SteadyRows after_the_first(const RunReader& run) {
+  SteadyRows rows;
+  rows.warmup.assign(run.iterations(), false);
+  rows.first = rows.by_rule = std::min<std::size_t>(1, run.iterations());
+  return rows;
+}
+
+/// Mean bytes an iteration of the busiest rank.
 Bytes busiest_rank(RunReader& run) {
   Bytes most{};
   double most_total = -1;
-  std::vector<Matrix> traffic;
-  for (std::size_t category = 0; category < kTrafficCategories; ++category)
-    traffic.push_back(run.traffic(static_cast<Traffic>(category)));
-  for (std::size_t rank = 0; rank < run.ranks(); ++rank) {
-    Bytes bytes{};
-    double total = 0;
-    for (std::size_t category = 0; category < kTrafficCategories; ++category) {
-      bytes[category] =
-          mean(rank_column(traffic[category], rank, [](std::size_t row) { return row > 0; }));
-      total += bytes[category];
-    }
-    if (total > most_total) most = bytes, most_total = total;
-  }
+  for (const TrafficFigures& rank : traffic_figures(run, after_the_first(run)))
+    if (rank.total() > most_total) most = rank.bytes, most_total = rank.total();
   return most;
 }
 

@@ -14,6 +14,8 @@ namespace {
 
 constexpr std::size_t kMostMembers = 100000;
 constexpr std::size_t kLongestText = 16U << 20;
+constexpr std::size_t kBlockBytes = 4U << 20;
+constexpr const char* kSum = "crc32c";
 
 std::uintmax_t length_of(const std::filesystem::path& path) {
   std::error_code failure;
@@ -136,6 +138,49 @@ void Hdf5Input::read_rows(const H5Object& dataset, const std::string& path,
   checked(H5Dread(dataset.id(), type, memory.id(), source.id(), H5P_DEFAULT, values), path);
 }
 
+bool Hdf5Input::has_sum(const std::string& path) const {
+  return H5Aexists(open(path).id(), kSum) > 0;
+}
+
+// Files that were written before there were sums have none.
+void Hdf5Input::require_sum(const H5Object& dataset, const std::string& path,
+                            std::uint32_t found) const {
+  if (H5Aexists(dataset.id(), kSum) <= 0) return;
+  const H5Object attribute(H5Aopen(dataset.id(), kSum, H5P_DEFAULT), H5Aclose);
+  const H5Object type(H5Aget_type(checked(attribute.id(), path)), H5Tclose);
+  const H5Object space(H5Aget_space(attribute.id()), H5Sclose);
+  if (H5Tequal(checked(type.id(), path), H5T_STD_U32LE) <= 0 ||
+      H5Sget_simple_extent_npoints(checked(space.id(), path)) != 1)
+    bad(path, "has a checksum of another kind");
+  std::uint32_t expected = 0;
+  checked(H5Aread(attribute.id(), H5T_NATIVE_UINT32, &expected), path);
+  if (found != expected)
+    throw Error(ExitCode::kBadData,
+                fmt::format("{} is damaged: its data has the checksum {:08x}, {:08x} was written",
+                            named(path), found, expected),
+                "take another copy of the file, or run the job again");
+}
+
+void Hdf5Input::require_sound(const H5Object& dataset, const std::string& path,
+                              const std::vector<std::size_t>& expected, hid_t type) const {
+  if (sound_.contains(path)) return;
+  if (H5Aexists(dataset.id(), kSum) > 0) {
+    const std::size_t row_bytes =
+        std::max<std::size_t>(1, row_numbers(expected) * H5Tget_size(type));
+    const std::size_t most = std::max<std::size_t>(1, kBlockBytes / row_bytes);
+    std::vector<std::byte> block;
+    std::uint32_t sum = 0;
+    for (std::size_t first = 0; first < expected[0]; first += most) {
+      const std::size_t count = std::min(most, expected[0] - first);
+      block.resize(count * row_numbers(expected) * H5Tget_size(type));
+      read_rows(dataset, path, expected, first, count, type, block.data());
+      sum = crc32c(block, sum);
+    }
+    require_sum(dataset, path, sum);
+  }
+  sound_.insert(path);
+}
+
 std::vector<std::string> Hdf5Input::texts(const std::string& path, std::size_t expected) const {
   const H5Object dataset = open(path);
   if (shape_of(dataset, path) != std::vector<std::size_t>{expected})
@@ -147,6 +192,7 @@ std::vector<std::string> Hdf5Input::texts(const std::string& path, std::size_t e
   const std::size_t width = H5Tget_size(type.id());
   std::vector<char> bytes(width * expected);
   read_rows(dataset, path, {expected}, 0, expected, type.id(), bytes.data());
+  require_sum(dataset, path, crc32c(std::as_bytes(std::span(bytes))));
   return split_texts(bytes, width, expected);
 }
 
@@ -159,6 +205,7 @@ std::string Hdf5Input::text(const std::string& path) const {
   require_stored(dataset, path);
   std::vector<char> bytes(H5Tget_size(type.id()));
   checked(H5Dread(dataset.id(), type.id(), H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes.data()), path);
+  require_sum(dataset, path, crc32c(std::as_bytes(std::span(bytes))));
   return split_texts(bytes, bytes.size(), 1).front();
 }
 

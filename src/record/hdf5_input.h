@@ -2,11 +2,14 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "record/hdf5.h"
+#include "support/hash.h"
 
 /// Reading parts of an HDF5 file that may be damaged, foreign or hostile: every object is checked
 /// for presence, kind, type, rank and shape, and its size against the file's length, before memory
@@ -16,6 +19,10 @@ namespace gradsync {
 class Hdf5Input {
  public:
   explicit Hdf5Input(const std::filesystem::path& path);
+
+  /// Whether the data set carries the CRC-32C of its data. What is read of one that does is checked
+  /// against it; a part of it the first time, with all the rest.
+  bool has_sum(const std::string& path) const;
 
   /// Text and number attributes of the root.
   std::string text_attribute(const std::string& name) const;
@@ -39,6 +46,10 @@ class Hdf5Input {
     const H5Object dataset = open_numbers(path, expected, hdf5_file_type<Number>());
     std::vector<Number> values(row_numbers(expected) * count);
     read_rows(dataset, path, expected, first, count, hdf5_memory_type<Number>(), values.data());
+    if (first == 0 && count == expected.at(0))
+      require_sum(dataset, path, crc32c(std::as_bytes(std::span(values))));
+    else
+      require_sound(dataset, path, expected, hdf5_memory_type<Number>());
     return values;
   }
 
@@ -62,6 +73,9 @@ class Hdf5Input {
   void read_rows(const H5Object& dataset, const std::string& path,
                  const std::vector<std::size_t>& expected, std::size_t first, std::size_t count,
                  hid_t type, void* values) const;
+  void require_sum(const H5Object& dataset, const std::string& path, std::uint32_t found) const;
+  void require_sound(const H5Object& dataset, const std::string& path,
+                     const std::vector<std::size_t>& expected, hid_t type) const;
   void require_hard_links(const std::string& path) const;
   void require_stored(const H5Object& dataset, const std::string& path) const;
   std::vector<std::size_t> shape_of(const H5Object& dataset, const std::string& path) const;
@@ -77,6 +91,7 @@ class Hdf5Input {
   std::string path_;
   std::uintmax_t file_bytes_;
   H5Object file_;
+  mutable std::set<std::string> sound_;  ///< data sets that were checked as a whole
 };
 
 }  // namespace gradsync

@@ -1,6 +1,7 @@
 #include "record/hdf5_output.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <numeric>
 
@@ -143,7 +144,7 @@ void Hdf5Output::write(const DatasetSpec& spec, const std::vector<std::string>& 
   const H5Object type = hdf5_text_type(width);
   H5Object dataset = make_dataset(spec, type.id(), type.id(), nullptr);
   write_rows(dataset, spec, type.id(), 0, texts.size(), padded.data());
-  dataset.close_checked(spec.path);
+  close(dataset, spec.path, crc32c(std::as_bytes(std::span(padded))));
 }
 
 void Hdf5Output::write_text(const std::string& path, std::string_view text,
@@ -156,6 +157,12 @@ void Hdf5Output::write_text(const std::string& path, std::string_view text,
   hdf5_checked(H5Dwrite(dataset.id(), type.id(), H5S_ALL, H5S_ALL, H5P_DEFAULT, value.data()),
                kCode, what);
   if (!source.empty()) write_text_attribute(dataset.id(), "source", source, what);
+  close(dataset, path, crc32c(std::as_bytes(std::span(value))));
+}
+
+void Hdf5Output::close(H5Object& dataset, const std::string& path, std::uint32_t sum) {
+  static_assert(std::endian::native == std::endian::little, "the sum is of the bytes in the file");
+  write_attribute(dataset.id(), "crc32c", H5T_STD_U32LE, H5T_NATIVE_UINT32, &sum, named(path));
   dataset.close_checked(path);
 }
 

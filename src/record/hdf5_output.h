@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "record/hdf5.h"
+#include "support/hash.h"
 
 /// Writing parts of an HDF5 file. All functions throw Error kInputOutput naming the object.
 namespace gradsync {
@@ -77,13 +78,17 @@ class Hdf5Output {
   void write(const DatasetSpec& spec, const std::vector<Number>& values) {
     H5Object dataset = make_dataset<Number>(spec);
     write_rows<Number>(dataset, spec, 0, values);
-    dataset.close_checked(spec.path);
+    close(dataset, spec.path, crc32c(std::as_bytes(std::span(values))));
   }
   void write(const DatasetSpec& spec, const std::vector<std::string>& texts);
 
   /// A text without dimensions, with an optional attribute `source`.
   void write_text(const std::string& path, std::string_view text, std::string_view long_name,
                   std::string_view source = {});
+
+  /// Closes a data set, with the CRC-32C of all its bytes in the order of its rows as the attribute
+  /// `crc32c`: the library's own checksums cover all of the file but the data.
+  void close(H5Object& dataset, const std::string& path, std::uint32_t sum);
 
   /// Attributes of the root.
   void set_attribute(const std::string& name, std::string_view text);

@@ -60,6 +60,7 @@ class Hdf5Run : public RunReader {
   RunStatus status() const override { return status_; }
   const std::string& finished() const override { return finished_; }
   const std::vector<std::string>& remarks() const override { return remarks_; }
+  bool has_checksums() const override { return file_.has_sum("iteration/number"); }
   std::size_t iterations() const override { return index_.iteration.size(); }
   std::size_t ranks() const override { return info_.topology.size(); }
   const IterationIndex& index() const override { return index_; }

@@ -153,7 +153,7 @@ class Stream {
  public:
   virtual ~Stream() = default;
   virtual void write(Hdf5Output& file, std::size_t first, Rows& rows) = 0;
-  virtual void close() = 0;
+  virtual void close(Hdf5Output& file) = 0;
 };
 
 template <typename Number>
@@ -170,14 +170,16 @@ class NumberStream : public Stream {
     for (IterationRow& row : rows)
       fill_(row, values_);
     file.write_rows<Number>(dataset_, spec_, first, values_);
+    sum_ = crc32c(std::as_bytes(std::span(values_)), sum_);
   }
-  void close() override { dataset_.close_checked(spec_.path); }
+  void close(Hdf5Output& file) override { file.close(dataset_, spec_.path, sum_); }
 
  private:
   DatasetSpec spec_;
   Fill fill_;
   H5Object dataset_;
   std::vector<Number> values_;
+  std::uint32_t sum_ = 0;
 };
 
 using Streams = std::vector<std::unique_ptr<Stream>>;
@@ -243,7 +245,7 @@ void write_iterations(Hdf5Output& file, RunReader& run) {
       stream->write(file, first, rows);
   }
   for (const auto& stream : streams)
-    stream->close();
+    stream->close(file);
 }
 
 }  // namespace

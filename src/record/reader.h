@@ -48,6 +48,8 @@ class RunReader {
   virtual const std::string& finished() const = 0;
   /// What a reader should know: "journal: 12 bytes at the end are not a whole record, left out".
   virtual const std::vector<std::string>& remarks() const = 0;
+  /// Whether damage to the numbers would be noticed: false for HDF5 files without checksums.
+  virtual bool has_checksums() const { return true; }
   virtual std::size_t iterations() const = 0;
   virtual std::size_t ranks() const = 0;
   virtual const IterationIndex& index() const = 0;

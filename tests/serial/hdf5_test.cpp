@@ -1,11 +1,13 @@
 #include "record/hdf5.h"
 
+#include <fstream>
 #include <functional>
 
 #include <doctest/doctest.h>
 #include <hdf5.h>
 #include <hdf5_hl.h>
 
+#include "expect_error.h"
 #include "record/reader.h"
 #include "sample_run.h"
 #include "support/error.h"
@@ -75,12 +77,6 @@ std::string message_after(const std::function<void(Edited&)>& edit) {
     return error.what();
   }
   return "no error";
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  INFO(text);
-  CHECK(text.find(part) != std::string::npos);
-  return text.find(part) != std::string::npos;
 }
 
 std::string read_attribute(hid_t file, const char* object, const char* name) {
@@ -205,6 +201,47 @@ TEST_CASE("hdf5: fewer valid rows than stored ones are what is read") {
   CHECK(run->iterations() == 7);
   CHECK(run->time(Phase::kData).rows == 7);
   CHECK(same(run->rows(6, 1)[0], sample_row({}, 6)));
+}
+
+TEST_CASE("hdf5: numbers and texts that were changed behind the library's back are refused") {
+  const TestFolder folder;
+  write_sample(folder / "run.h5", {});
+  std::ifstream file(folder / "run.h5", std::ios::binary);
+  const std::string sound((std::istreambuf_iterator<char>(file)), {});
+  const auto message_with = [&](const std::string& from, const std::string& to) {
+    std::string text = sound;
+    REQUIRE(text.find(from) != std::string::npos);
+    text.replace(text.find(from), from.size(), to);
+    write_plainly(folder / "changed.h5", text);
+    return error_text(ExitCode::kBadData, [&] {
+      const auto run = open_run(folder / "changed.h5");
+      run->loss();
+      run->time(Phase::kIteration, 3, 2);  // a part of it, not the changed one
+    });
+  };
+  const auto bytes = [](double value) {
+    return std::string(reinterpret_cast<const char*>(&value), sizeof value);
+  };
+  const double time_s = sample_rank(1, 1, 2)[Phase::kIteration];
+  CHECK(contains(message_with(bytes(time_s), bytes(2 * time_s)), "/time/iteration"));
+  CHECK(contains(message_with(bytes(sample_rank(1, 1, 2).loss), bytes(0.25)), "/loss"));
+  CHECK(contains(message_with("node0", "node1"), "/topology/host"));
+  CHECK(contains(message_with("abc123", "abc124"), "/provenance/git revision"));
+}
+
+TEST_CASE("hdf5: a file without checksums is read") {
+  const TestFolder folder;
+  write_sample(folder / "run.h5", {});
+  CHECK(open_run(folder / "run.h5")->has_checksums());
+  {
+    const Edited file(folder / "run.h5");
+    for (const char* path : {"iteration/number", "loss", "time/iteration"})
+      REQUIRE(H5Adelete_by_name(file.id(), path, "crc32c", H5P_DEFAULT) >= 0);
+  }
+  const auto run = open_run(folder / "run.h5");
+  CHECK_FALSE(run->has_checksums());
+  CHECK(run->loss().at(0, 0) == doctest::Approx(2.3));
+  CHECK(run->time(Phase::kIteration, 3, 1).at(0, 0) == doctest::Approx(0.0103));
 }
 
 TEST_CASE("hdf5: a file cut anywhere is bad data") {

@@ -1,0 +1,73 @@
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "analysis/compare/comparison.h"
+#include "analysis/tables/group_cells.h"
+#include "analysis/tables/run_cells.h"
+
+namespace gradsync {
+
+namespace {
+
+constexpr const char* kDataset = "/time/iteration";
+
+std::vector<Column> columns() {
+  return {
+      {"cell", "cell", true},
+      {"ranks", "ranks", false, "ranks of the run", "/topology/rank"},
+      {"batch_per_rank", "batch/rank", false, "global batch / (ranks x accumulation)",
+       "/config/batch-per-rank"},
+      {"a_iterations", "n of A", false, "steady iterations of all repeats", "/iteration/number"},
+      {"b_iterations", "n of B", false, "steady iterations of all repeats", "/iteration/number"},
+      {"a_median_ms", "A ms", false, "median over n of the slowest rank", kDataset},
+      {"b_median_ms", "B ms", false, "median over n of the slowest rank", kDataset},
+      {"ratio", "B/A", false, "median of B / median of A", kDataset},
+      {"ratio_low", "low", false, "lower end of the ratio's 95 % bootstrap interval", kDataset},
+      {"ratio_high", "high", false, "upper end of the ratio's 95 % bootstrap interval", kDataset},
+      {"verdict", "verdict", true}};
+}
+
+std::vector<Cell> row(const ComparedCell& cell, double threshold) {
+  const Run& run = (cell.a == nullptr ? cell.b : cell.a)->first();
+  const int decimals = ms_decimals(1e3 * std::fmax(cell.time_a.value, cell.time_b.value));
+  return {cell.name,
+          known_count(run.ranks),
+          known_count(run.batch_per_rank),
+          Cell::count(static_cast<double>(cell.time_a.count)),
+          Cell::count(static_cast<double>(cell.time_b.count)),
+          Cell::of(1e3 * cell.time_a.value, decimals),
+          Cell::of(1e3 * cell.time_b.value, decimals),
+          Cell::of(cell.time.ratio.value, 3),
+          Cell::of(cell.time.ratio.low, 3),
+          Cell::of(cell.time.ratio.high, 3),
+          cell.verdict() + (cell.fails(threshold) ? " (beyond the threshold)" : "")};
+}
+
+std::string source(const ComparedCell& cell) {
+  if (!cell.both()) return sources_of(cell.a == nullptr ? *cell.b : *cell.a);
+  return sources_of(*cell.a) + ", " + sources_of(*cell.b);
+}
+
+}  // namespace
+
+Table comparison_table(const std::vector<ComparedCell>& cells, double threshold,
+                       std::uint64_t seed) {
+  Table table{"compare", "Iteration times of B against A", {}, columns(), {}};
+  for (const ComparedCell& cell : cells)
+    table.add(row(cell, threshold), source(cell));
+  table.notes = {
+      "an iteration counts as its slowest rank; steady iterations of all repeats of a cell "
+      "(docs/numbers.md)",
+      fmt::format("95 % interval of the ratio of medians from {} bootstrap resamples, seed {}; it "
+                  "takes iterations for independent",
+                  kResamples, seed),
+      fmt::format("no difference: the interval holds 1; a cell fails if it is slower and the ratio "
+                  "above {:.6g}",
+                  1 + threshold)};
+  for (const std::string& line : different_circumstances(cells))
+    table.notes.push_back("A and B differ in " + line);
+  return table;
+}
+
+}  // namespace gradsync

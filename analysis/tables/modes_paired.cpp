@@ -1,0 +1,110 @@
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "analysis/metrics/verdict.h"
+#include "analysis/tables/group_cells.h"
+#include "analysis/tables/run_cells.h"
+#include "analysis/tables/tables.h"
+
+namespace gradsync {
+
+namespace {
+
+constexpr const char* kDataset = "/time/iteration";
+
+/// Modes are set against each other only where all else that a user chose is equal.
+bool same_cell(const Run& a, const Run& b) {
+  return a.model == b.model && a.ranks == b.ranks && a.batch_global == b.batch_global &&
+         a.batch_per_rank == b.batch_per_rank;
+}
+
+/// The first group of the cell that exchanges gradients: the set is in the order of the modes.
+const RunGroup* reference_of(const RunGroup& group, const std::vector<RunGroup>& groups) {
+  const auto found = std::find_if(groups.begin(), groups.end(), [&](const RunGroup& other) {
+    return other.first().mode != "none" && same_cell(group.first(), other.first());
+  });
+  return found == groups.end() ? nullptr : &*found;
+}
+
+std::vector<Column> columns(const GroupLabels& labels) {
+  std::vector<Column> result = labels.columns();
+  const std::vector<Column> rest = {
+      repeats_column(),
+      {"iterations", "n", false, "steady iterations of all repeats", "/iteration/number"},
+      {"iteration_median_ms", "median ms", false, "median over n of the slowest rank", kDataset},
+      {"iteration_median_low_ms", "low", false, "lower end of the median's 95 % interval",
+       kDataset},
+      {"iteration_median_high_ms", "high", false, "upper end of the median's 95 % interval",
+       kDataset},
+      {"against", "against", true},
+      {"ratio", "ratio", false, "median / median of the mode it is set against", kDataset},
+      {"ratio_low", "low", false, "lower end of the ratio's 95 % bootstrap interval", kDataset},
+      {"ratio_high", "high", false, "upper end of the ratio's 95 % bootstrap interval", kDataset},
+      {"verdict", "verdict", true},
+      group_name_column()};
+  result.insert(result.end(), rest.begin(), rest.end());
+  return result;
+}
+
+std::vector<Cell> ratio_cells(const TimeRatio& ratio) {
+  return {Cell::of(ratio.ratio.value, 3), Cell::of(ratio.ratio.low, 3),
+          Cell::of(ratio.ratio.high, 3), std::string(ratio.word)};
+}
+
+std::vector<Cell> no_ratio_cells(const char* why) {
+  const Cell none = Cell::of(kNotMeasured, 3);
+  return {none, none, none, why};
+}
+
+std::vector<std::string> notes(const RunSet& set, const TableOptions& options) {
+  std::vector<std::string> result = {
+      "each mode against the first one of the same model, ranks and batch that exchanges gradients "
+      "(the order is none, gather-scatter, allreduce, ddp, data-parallel, c10d)",
+      "an iteration counts as its slowest rank; the repeats of a cell are put together",
+      fmt::format("95 % intervals: of the median from order statistics, of the ratio from {} "
+                  "bootstrap resamples, seed {}; they take iterations for independent",
+                  kResamples, options.seed),
+      fmt::format("left out: {}", warmup_text(set))};
+  const auto remarks = remark_notes(set);
+  result.insert(result.end(), remarks.begin(), remarks.end());
+  return result;
+}
+
+}  // namespace
+
+Table make_modes_paired_table(const RunSet& set, const TableOptions& options) {
+  const auto groups = group_runs(set);
+  const GroupLabels labels(groups);
+  Table table{"modes-paired",
+              "Synchronisation modes against each other",
+              notes(set, options),
+              columns(labels),
+              {}};
+  for (const RunGroup& group : groups) {
+    const auto times = steady_values(group, Phase::kIteration);
+    const Estimate middle = median_estimate(times);
+    std::vector<Cell> cells = labels.cells(group);
+    const int decimals = ms_decimals(1e3 * middle.value);
+    for (const Cell& cell :
+         {repeats_cell(group), Cell::count(static_cast<double>(middle.count)),
+          Cell::of(1e3 * middle.value, decimals), Cell::of(1e3 * middle.low, decimals),
+          Cell::of(1e3 * middle.high, decimals)})
+      cells.push_back(cell);
+    const RunGroup* reference = reference_of(group, groups);
+    cells.emplace_back(reference == nullptr ? "-" : reference->first().mode);
+    const auto ratio =
+        reference == nullptr ? no_ratio_cells("alone")
+        : reference == &group
+            ? no_ratio_cells("reference")
+            : ratio_cells(
+                  time_ratio(times, steady_values(*reference, Phase::kIteration), options.seed));
+    cells.insert(cells.end(), ratio.begin(), ratio.end());
+    cells.push_back(group_name_cell(group));
+    const bool paired = reference != nullptr && reference != &group;
+    table.add(cells, sources_of(group) + (paired ? ", " + sources_of(*reference) : ""));
+  }
+  return table;
+}
+
+}  // namespace gradsync

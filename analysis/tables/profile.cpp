@@ -1,0 +1,104 @@
+#include <array>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "analysis/metrics/split_figures.h"
+#include "analysis/tables/group_cells.h"
+#include "analysis/tables/run_cells.h"
+#include "analysis/tables/tables.h"
+
+namespace gradsync {
+
+namespace {
+
+struct Part {
+  Phase phase;
+  const char* name;
+  const char* head;
+};
+
+/// Beside each other in an iteration; what they leave of it is `other`.
+constexpr std::array<Part, 5> kParts = {{{Phase::kForward, "forward", "forward %"},
+                                         {Phase::kBackward, "backward", "backward %"},
+                                         {Phase::kExposed, "exposed", "exposed comm %"},
+                                         {Phase::kOptimizer, "optimizer", "optimiser %"},
+                                         {Phase::kData, "data", "data %"}}};
+
+std::vector<Column> columns(const GroupLabels& labels) {
+  std::vector<Column> result = labels.columns();
+  result.push_back(repeats_column());
+  result.push_back(
+      {"iterations", "n", false, "steady iterations of all repeats", "/iteration/number"});
+  result.push_back({"iteration_ms", "step ms", false, "mean over ranks and n", "/time/iteration"});
+  for (const Part& part : kParts)
+    result.push_back({fmt::format("{}_percent", part.name), part.head, false,
+                      fmt::format("mean {} / mean iteration", part.name),
+                      fmt::format("/time/{}, /time/iteration", part.name)});
+  result.push_back({"other_percent", "other %", false, "100 - the five parts before it",
+                    "/time/forward, backward, exposed, optimizer, data, iteration"});
+  result.push_back({"hidden_percent", "hidden comm %", false, "mean hidden / mean iteration",
+                    "/time/hidden, /time/iteration"});
+  result.push_back(group_name_column());
+  return result;
+}
+
+/// Mean over the repeats, each of them counting by its iterations.
+SplitFigures figures_of(const RunGroup& group) {
+  SplitFigures sum;
+  sum.mean_s.fill(0);
+  for (const Run* run : group.repeats) {
+    const SplitFigures one = mean_of(split_figures(*run->reader, run->steady));
+    if (one.iterations == 0) continue;
+    sum.iterations += one.iterations;
+    for (std::size_t phase = 0; phase < kPhases; ++phase)
+      sum.mean_s[phase] += static_cast<double>(one.iterations) * one.mean_s[phase];
+  }
+  for (double& value : sum.mean_s)
+    value /= static_cast<double>(sum.iterations);  // 0 / 0 is NaN: nothing was measured
+  return sum;
+}
+
+double other_percent(const SplitFigures& figures) {
+  double rest = 1e2 + 0 * figures[Phase::kIteration];
+  for (const Part& part : kParts)
+    rest -= figures.percent(part.phase);
+  return rest;
+}
+
+std::vector<std::string> notes(const RunSet& set) {
+  std::vector<std::string> result = {
+      "measured; % of the mean iteration over ranks, steady iterations and repeats; the six parts "
+      "from forward to other sum to 100",
+      "exposed comm: communication that the step waits for; hidden comm runs beside forward and "
+      "backward and is no part of the sum; data: waiting for the loader; other: what is left",
+      fmt::format("left out: {}", warmup_text(set))};
+  const auto remarks = remark_notes(set);
+  result.insert(result.end(), remarks.begin(), remarks.end());
+  return result;
+}
+
+}  // namespace
+
+Table make_profile_table(const RunSet& set, const TableOptions&) {
+  const auto groups = group_runs(set);
+  const GroupLabels labels(groups);
+  Table table{"profile", "Where a step goes, measured, per mode", notes(set), columns(labels), {}};
+  for (const RunGroup& group : groups) {
+    const SplitFigures figures = figures_of(group);
+    std::vector<Cell> cells = labels.cells(group);
+    cells.push_back(repeats_cell(group));
+    cells.push_back(Cell::count(static_cast<double>(figures.iterations)));
+    cells.push_back(
+        Cell::of(1e3 * figures[Phase::kIteration], ms_decimals(1e3 * figures[Phase::kIteration])));
+    for (const Part& part : kParts)
+      cells.push_back(Cell::of(figures.percent(part.phase), 1));
+    cells.push_back(Cell::of(other_percent(figures), 1));
+    cells.push_back(Cell::of(figures.percent(Phase::kHidden), 1));
+    cells.push_back(group_name_cell(group));
+    table.add(cells, sources_of(group));
+  }
+  return table;
+}
+
+}  // namespace gradsync
