@@ -197,7 +197,7 @@ TEST_CASE("profile: percent of a step, by hand") {
   write_timed(folder / "a.h5", "ddp", 0.010 / 1.005, 41);  // 20 pairs: mean 10 ms
   const Table table = make_profile_table(loaded(folder.path()), {});
   REQUIRE(table.rows.size() == 1);
-  CHECK(shown(table, 0, "iteration_ms") == "10.000");
+  CHECK(shown(table, 0, "iteration_ms") == "10.00");
   CHECK(shown(table, 0, "forward_percent") == "20.0");
   CHECK(shown(table, 0, "backward_percent") == "35.0");
   CHECK(shown(table, 0, "exposed_percent") == "10.0");
