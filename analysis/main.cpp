@@ -1,5 +1,7 @@
 // gradsync-report: run files in, tables and plots out. Needs no MPI, no GPU and no LibTorch.
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <iostream>
 #include <string_view>
@@ -116,7 +118,16 @@ void write_claims(const OptionValues& values, const ReportOptions& options, cons
   write_file_atomically(options.claims, claims_json(claims));
 }
 
+/// Every run stays open while tables are made, and shells often allow 1,024 files only.
+void allow_many_files() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 RunSet read_runs(const std::vector<std::string>& places) {
+  allow_many_files();
   ProgressLine progress;
   const auto found = find_runs(places);
   RunSet set = load_runs(found, [&](std::size_t done) {

@@ -1,6 +1,11 @@
-// Writes run files of any size without training: bench/large_runs FOLDER RANKS ITERATIONS [BUCKETS
-// [FILES [EPOCH_ITERATIONS]]]. For tests of the report's scale: 4096 ranks x 10000 iterations, 64 x
-// 100000, and many small files.
+// Writes run files of any size without training, to measure the report with:
+//   make build/bench/large_runs
+//   build/bench/large_runs FOLDER RANKS ITERATIONS [BUCKETS [FILES [EPOCH_ITERATIONS]]]
+//   /usr/bin/time -v build/bin/gradsync-report FOLDER
+// All tables and the verdict, on one core of an AMD EPYC with the file in memory:
+//   4096 x 10000 1 (7.6 GB)         22.5 s CPU, 402 MB
+//   64 x 100000 1 (1.2 GB)           2.4 s CPU, 108 MB
+//   4 x 100 2, 500 files             5.7 s CPU, 626 MB
 
 #include <cstdlib>
 #include <filesystem>
