@@ -13,6 +13,8 @@ namespace gradsync {
 
 namespace {
 
+constexpr std::int64_t kMostCounted = 1000000;
+
 template <typename Spec>
 std::vector<std::string> names_of(const std::vector<Spec>& specs) {
   std::vector<std::string> names;
@@ -82,6 +84,31 @@ published::PublishedOptions published_part(const OptionValues& values) {
   return options;
 }
 
+std::vector<std::int64_t> counts_in(const OptionValues& values, const std::string& option) {
+  std::vector<std::int64_t> counts;
+  const std::string text = text_option(values, option);
+  if (text.empty()) return counts;
+  for (const std::string& entry : split_list(text, ',')) {
+    try {
+      counts.push_back(parse_integer(entry));
+    } catch (const Error& error) {
+      throw option_error(values, option, error.what());
+    }
+    if (counts.back() < 1 || counts.back() > kMostCounted)
+      throw option_error(values, option,
+                         fmt::format("{} is not from 1 to {}", entry, kMostCounted));
+  }
+  return counts;
+}
+
+WhatIf what_if_in(const OptionValues& values) {
+  try {
+    return parse_what_if(text_option(values, "what-if"));
+  } catch (const Error& error) {
+    throw option_error(values, "what-if", error.what(), error.fix());
+  }
+}
+
 }  // namespace
 
 std::string format_choices() {
@@ -100,6 +127,18 @@ OptionTable report_option_table() {
       {"table", names(tables()) + "|all", "all", "tables to make; several as a list with commas",
        "What", true},
       {"log-every", "N", "20", "table modes: loss at every Nth iteration, 0 (none) to 1000000",
+       "What"},
+      {"predict-ranks", "LIST", "",
+       "table prediction: numbers of ranks, e.g. 8,16,64, each 1 to 1000000; empty: 2, 4 and 8 "
+       "times the most ranks of the runs",
+       "What"},
+      {"predict-batch", "LIST", "",
+       "table prediction: batches per rank, each 1 to 1000000; empty: half the smallest, those of "
+       "the runs, twice the largest",
+       "What"},
+      {"what-if", "KEY=VALUE,...", "",
+       "table what-if: replay the recorded buckets with bucket-cap=4MiB, first-bucket=1MiB, "
+       "wire=bf16, bandwidth=1GB/s, latency=20us, ranks=16 or batch=64",
        "What"},
       {"verdict", "auto|yes|no", "auto",
        "a few plain sentences after the tables, with the data each rests on; auto: with all tables",
@@ -188,6 +227,9 @@ ReportOptions report_options(const OptionValues& values) {
   const double link = number_option(values, "link-bandwidth", 0, 1e6);
   if (link > 0) options.table.link_bytes_per_s = link * kGB;
   options.table.at_epoch = integer_option(values, "at-epoch", 0, 1000000);
+  options.table.predict_ranks = counts_in(values, "predict-ranks");
+  options.table.predict_batches = counts_in(values, "predict-batch");
+  options.table.what_if = what_if_in(values);
   return options;
 }
 

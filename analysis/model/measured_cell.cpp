@@ -36,13 +36,16 @@ MeasuredCell measured_cell(const RunGroup& group) {
 
 }  // namespace
 
+bool is_steady(const Run& run, std::size_t row) {
+  return run.steady.keeps(row);
+}
+
 std::vector<double> steady_rank_means(const RunGroup& group, Phase phase) {
   std::vector<double> values;
   for (const Run* run : group.repeats) {
     const std::vector<double> means = mean_over_ranks(run->reader->time(phase));
-    const auto& warmup = run->reader->index().warmup;
-    for (std::size_t row = 1; row < means.size(); ++row)
-      if (!warmup[row]) values.push_back(means[row]);
+    for (std::size_t row = 0; row < means.size(); ++row)
+      if (is_steady(*run, row)) values.push_back(means[row]);
   }
   return values;
 }

@@ -35,6 +35,9 @@ std::vector<MeasuredCell> measured_cells(const RunSet& set);
 /// mean over the ranks that measured the phase, NaN where none did.
 std::vector<double> steady_rank_means(const RunGroup& group, Phase phase);
 
+/// Whether an iteration counts: the rule of steady_values.
+bool is_steady(const Run& run, std::size_t row);
+
 /// "lenet, ddp, 4 ranks, 64 images per rank".
 std::string cell_text(const MeasuredCell& cell);
 

@@ -25,6 +25,12 @@ const std::vector<TableSpec>& tables() {
        make_large_batch_table},
       {"stragglers", "wait suffered and caused, per rank and host", make_stragglers_table, false},
       {"traffic", "bytes of an iteration by category and rank", make_traffic_table, false},
+      {"model-fit", "the scaling model: latency, bandwidth and compute cost, with residuals",
+       make_model_fit_table},
+      {"prediction", "the model on cells it was not fitted to, and on larger runs",
+       make_prediction_table},
+      {"what-if", "the recorded buckets replayed with other caps, wire types, links or ranks",
+       make_what_if_table},
   };
   return all;
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "analysis/metrics/bandwidth.h"
+#include "analysis/model/what_if.h"
 #include "analysis/run_set.h"
 #include "support/table.h"
 
@@ -17,6 +18,9 @@ struct TableOptions {
   double link_bytes_per_s = kNotMeasured;  ///< NaN: the plateau of calibration
   std::int64_t at_epoch = 0;               ///< counted from 1; 0: the last
   std::uint64_t seed = 1;                  ///< of bootstrap resamples
+  /// Of table prediction; empty: chosen from the runs.
+  std::vector<std::int64_t> predict_ranks = {}, predict_batches = {};
+  WhatIf what_if = {};
 };
 
 /// A table of the report. A new one is a file with a `make` function and a line in registry.cpp.

@@ -16,5 +16,8 @@ Table make_bandwidth_table(const RunSet& set, const TableOptions& options);
 Table make_large_batch_table(const RunSet& set, const TableOptions& options);
 Table make_stragglers_table(const RunSet& set, const TableOptions& options);
 Table make_traffic_table(const RunSet& set, const TableOptions& options);
+Table make_model_fit_table(const RunSet& set, const TableOptions& options);
+Table make_prediction_table(const RunSet& set, const TableOptions& options);
+Table make_what_if_table(const RunSet& set, const TableOptions& options);
 
 }  // namespace gradsync

@@ -46,8 +46,8 @@ constexpr std::array<Unit, 8> kSizeUnits = {{{"", 1},
                                              {"KiB", kKibi},
                                              {"MiB", kKibi* kKibi},
                                              {"GiB", kKibi* kKibi* kKibi}}};
-constexpr std::array<Unit, 5> kTimeUnits = {
-    {{"", 1}, {"ms", 1e-3}, {"s", 1}, {"m", 60}, {"h", 3600}}};
+constexpr std::array<Unit, 6> kTimeUnits = {
+    {{"", 1}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}, {"m", 60}, {"h", 3600}}};
 
 template <std::size_t N>
 std::optional<double> factor_of(const std::array<Unit, N>& units, std::string_view name) {

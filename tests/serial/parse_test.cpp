@@ -61,6 +61,7 @@ TEST_CASE("parse: times are seconds") {
   CHECK(parse_duration("90") == 90);
   CHECK(parse_duration("90s") == 90);
   CHECK(parse_duration("250ms") == doctest::Approx(0.25));
+  CHECK(parse_duration("20us") == doctest::Approx(20e-6));
   CHECK(parse_duration("10m") == 600);
   CHECK(parse_duration("1.5h") == 5400);
   for (const char* text : {"", "s", "-1s", "5d", "10min", "inf", "1h30m", "1e308h"})

@@ -1,0 +1,206 @@
+#include "analysis/model/cell_facts.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "analysis/metrics/columns.h"
+#include "analysis/model/draws.h"
+#include "support/error.h"
+#include "support/parse.h"
+#include "timing/statistics.h"
+
+namespace gradsync {
+
+namespace {
+
+constexpr std::size_t kProfileRows = 64;
+constexpr std::size_t kDrawnFrom = 512;
+constexpr std::size_t kImbalanceValues = 65536;
+
+/// At most `most` of 0 … count − 1, evenly spread.
+std::vector<std::size_t> spread(std::size_t count, std::size_t most) {
+  std::vector<std::size_t> picked;
+  const std::size_t wanted = std::min(count, most);
+  for (std::size_t i = 0; i < wanted; ++i)
+    picked.push_back(i * count / wanted);
+  return picked;
+}
+
+std::vector<std::size_t> kept_rows(const Run& run) {
+  std::vector<std::size_t> rows;
+  for (std::size_t row = 0; row < run.reader->iterations(); ++row)
+    if (is_steady(run, row)) rows.push_back(row);
+  return rows;
+}
+
+bool same_messages(const IterationRow& a, const IterationRow& b) {
+  return std::equal(a.buckets.begin(), a.buckets.end(), b.buckets.begin(), b.buckets.end(),
+                    [](const BucketShape& x, const BucketShape& y) {
+                      return x.bytes == y.bytes && x.kind == y.kind;
+                    });
+}
+
+/// Rows of one run that exchange the same messages as its last one: an earlier layout is one of the
+/// first iterations, before buckets were rebuilt.
+std::vector<IterationRow> sampled_rows(const Run& run) {
+  std::vector<IterationRow> rows;
+  const std::vector<std::size_t> steady = kept_rows(run);
+  for (const std::size_t i : spread(steady.size(), kProfileRows))
+    rows.push_back(std::move(run.reader->rows(steady[i], 1).front()));
+  if (rows.empty()) return rows;
+  const std::vector<BucketShape> last = rows.back().buckets;
+  IterationRow shape;
+  shape.buckets = last;
+  std::erase_if(rows, [&](const IterationRow& row) { return !same_messages(row, shape); });
+  return rows;
+}
+
+double backward_begin(const RankIteration& rank) {
+  return rank[Phase::kData] + rank[Phase::kForward];
+}
+
+double backward_end(const RankIteration& rank) {
+  return backward_begin(rank) + rank[Phase::kBackward];
+}
+
+/// The median over the iterations of the mean over the ranks.
+template <typename Value>
+double typical(const std::vector<IterationRow>& rows, Value value) {
+  std::vector<double> means;
+  for (const IterationRow& row : rows) {
+    std::vector<double> ranks;
+    for (const RankIteration& rank : row.ranks)
+      ranks.push_back(value(rank));
+    means.push_back(mean(ranks));
+  }
+  return median(means);
+}
+
+double shortest(const IterationRow& row, std::size_t bucket) {
+  double least = kNotMeasured;
+  for (const RankIteration& rank : row.ranks)
+    least = std::fmin(least, rank.buckets[bucket].end_s - rank.buckets[bucket].start_s);
+  return least;
+}
+
+// A bucket is ready so long before the end of the backward pass: the difference is taken within one
+// iteration of one rank, since iterations differ from each other by more than it.
+void fill_messages(const std::vector<IterationRow>& rows, BucketProfile& profile) {
+  for (std::size_t b = 0; b < rows.front().buckets.size(); ++b) {
+    const BucketShape& shape = rows.front().buckets[b];
+    if (shape.bytes <= 0) continue;
+    const double before_s = typical(rows, [b](const RankIteration& rank) {
+      return backward_end(rank) - rank.buckets[b].ready_s;
+    });
+    std::vector<double> transfer;
+    for (const IterationRow& row : rows)
+      transfer.push_back(shortest(row, b));
+    profile.messages.push_back(
+        {profile.backward_end_s - before_s, static_cast<double>(shape.bytes), shape.kind});
+    profile.transfer_s.push_back(median(transfer));
+  }
+}
+
+/// The last repeat speaks for all: repeats of one cell exchange the same messages.
+BucketProfile profile_of(const RunGroup& group) {
+  BucketProfile profile;
+  const std::vector<IterationRow> rows = sampled_rows(*group.repeats.back());
+  profile.iterations = rows.size();
+  if (rows.empty()) return profile;
+  profile.backward_begin_s = typical(rows, backward_begin);
+  profile.backward_end_s = typical(rows, backward_end);
+  fill_messages(rows, profile);
+  return profile;
+}
+
+std::vector<double> imbalance_of(const RunGroup& group) {
+  std::vector<double> values;
+  for (const Run* run : group.repeats) {
+    const Matrix compute = run->reader->time(Phase::kCompute);
+    const std::vector<std::size_t> rows = kept_rows(*run);
+    const std::size_t share = kImbalanceValues / group.repeats.size();
+    for (const std::size_t i : spread(rows.size() * compute.columns, share))
+      values.push_back(compute.at(rows[i / compute.columns], i % compute.columns));
+  }
+  std::erase_if(values, [](double value) { return !std::isfinite(value); });
+  std::sort(values.begin(), values.end());
+  const double middle = median(values);
+  for (double& value : values)
+    value /= middle;
+  return values;
+}
+
+double size_of(const Run& run, std::string_view option) {
+  try {
+    return static_cast<double>(parse_size(run.reader->option(option)));
+  } catch (const Error&) {
+    return kNotMeasured;
+  }
+}
+
+CellFacts facts_of(const MeasuredCell& cell) {
+  CellFacts facts;
+  const Run& run = cell.run();
+  facts.family = cell.family;
+  facts.model = run.model;
+  facts.mode = run.mode;
+  facts.wire = run.reader->option("wire-dtype");
+  facts.bucket_cap_bytes = size_of(run, "bucket-cap");
+  facts.first_bucket_bytes = size_of(run, "first-bucket");
+  facts.ranks = static_cast<double>(run.ranks);
+  facts.batch = static_cast<double>(run.batch_per_rank);
+  facts.medians = {cell.median_iteration_s, cell.median_compute_s, cell.median_exposed_s};
+  facts.drawn =
+      drawn_medians(cell.iteration_s, cell.compute_s, cell.exposed_s, kModelDraws, kModelSeed);
+  facts.optimizer_s = median(steady_rank_means(cell.group, Phase::kOptimizer));
+  facts.imbalance = imbalance_of(cell.group);
+  facts.profile = profile_of(cell.group);
+  return facts;
+}
+
+void add_calibration(const MeasuredCell& cell, std::size_t index, StudyFacts& study) {
+  for (const Run* run : cell.group.repeats)
+    for (const CalibrationRow& row : run->reader->calibration())
+      study.calibration.push_back({row.kind, row.transport, row.cadence,
+                                   static_cast<double>(run->ranks), static_cast<double>(row.bytes),
+                                   row.median_s, index});
+}
+
+}  // namespace
+
+std::vector<CellMedians> drawn_medians(const std::vector<double>& iteration_s,
+                                       const std::vector<double>& compute_s,
+                                       const std::vector<double>& exposed_s, std::size_t count,
+                                       std::uint64_t seed) {
+  const std::vector<std::size_t> from = spread(iteration_s.size(), kDrawnFrom);
+  std::vector<CellMedians> result;
+  if (from.empty()) return result;
+  Draws draws(seed);
+  std::vector<double> iteration(from.size()), compute(from.size()), exposed(from.size());
+  for (std::size_t draw = 0; draw < count; ++draw) {
+    for (std::size_t i = 0; i < from.size(); ++i) {
+      const std::size_t row = from[draws.below(from.size())];
+      iteration[i] = iteration_s[row];
+      compute[i] = compute_s[row];
+      exposed[i] = exposed_s[row];
+    }
+    result.push_back({median(iteration), median(compute), median(exposed)});
+  }
+  return result;
+}
+
+StudyFacts study_facts(const std::vector<MeasuredCell>& cells) {
+  StudyFacts study;
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    study.cells.push_back(facts_of(cells[i]));
+    study.sources.push_back(sources_of(cells[i].group));
+    add_calibration(cells[i], i, study);
+  }
+  return study;
+}
+
+StudyFacts study_facts(const RunSet& set) {
+  return study_facts(measured_cells(set));
+}
+
+}  // namespace gradsync

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "analysis/model/measured_cell.h"
+#include "analysis/model/replay.h"
+
+namespace gradsync {
+
+/// The exchange of a cell's typical iteration: medians over the iterations sampled, in seconds
+/// since the start of the iteration.
+struct BucketProfile {
+  std::vector<Message> messages;   ///< ready: backward end less the median lead
+  std::vector<double> transfer_s;  ///< of each: its shortest duration over the ranks
+  double backward_begin_s = kNotMeasured, backward_end_s = kNotMeasured;
+  std::size_t iterations = 0;  ///< sampled
+};
+
+/// Medians of a cell's iterations. other = iteration − compute − exposed, so the parts sum up.
+struct CellMedians {
+  double iteration_s = kNotMeasured, compute_s = kNotMeasured, exposed_s = kNotMeasured;
+  double other_s() const { return iteration_s - compute_s - exposed_s; }
+};
+
+/// What the scaling model knows of one cell.
+struct CellFacts {
+  std::string family, model, mode;
+  std::string wire;  ///< --wire-dtype
+  /// --bucket-cap and --first-bucket; NaN where the run does not say.
+  double bucket_cap_bytes = kNotMeasured, first_bucket_bytes = kNotMeasured;
+  double ranks = 1, batch = 0;  ///< per rank
+  CellMedians medians;
+  /// The same medians of iterations drawn with replacement, one entry a draw (bootstrap).
+  std::vector<CellMedians> drawn;
+  double optimizer_s = kNotMeasured;  ///< the part of compute that no batch changes
+  /// Compute of single ranks in single iterations over the median of all of them, sorted.
+  std::vector<double> imbalance;
+  BucketProfile profile;
+
+  bool exchanges() const { return mode != "none"; }
+  /// Whether collectives run beside the backward pass.
+  bool overlapped() const { return mode == "ddp" || mode == "c10d"; }
+};
+
+/// One size of one collective, calibrated on `ranks` ranks.
+struct CalibrationPoint {
+  CollectiveKind kind = CollectiveKind::kAllReduce;
+  std::string transport, cadence;
+  double ranks = 1, bytes = 0, time_s = kNotMeasured;
+  std::size_t cell = 0;  ///< index of the cell whose run holds it
+};
+
+/// All that a set of runs says to the model.
+struct StudyFacts {
+  std::vector<CellFacts> cells;      ///< in the order of measured_cells
+  std::vector<std::string> sources;  ///< files of each cell
+  std::vector<CalibrationPoint> calibration;
+};
+
+inline constexpr std::size_t kModelDraws = 200;  ///< bootstrap draws of the model
+inline constexpr std::uint64_t kModelSeed = 1;
+
+/// Buckets are read from at most 64 iterations of a run, evenly spread over those after warm-up.
+StudyFacts study_facts(const RunSet& set);
+StudyFacts study_facts(const std::vector<MeasuredCell>& cells);
+
+/// `count` medians of (iteration, compute, exposed), each over as many iterations drawn with
+/// replacement; from at most 512 iterations, evenly spread. Vectors of equal length.
+std::vector<CellMedians> drawn_medians(const std::vector<double>& iteration_s,
+                                       const std::vector<double>& compute_s,
+                                       const std::vector<double>& exposed_s, std::size_t count,
+                                       std::uint64_t seed);
+
+}  // namespace gradsync

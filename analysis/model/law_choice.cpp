@@ -1,0 +1,63 @@
+#include "analysis/model/law_choice.h"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+namespace gradsync {
+
+namespace {
+
+constexpr std::array<const char*, 3> kOverlappedTransports = {"nccl", "ring", "mpi"};
+constexpr std::array<const char*, 3> kBlockingTransports = {"nccl", "mpi", "ring"};
+constexpr std::array<const char*, 2> kCadencesTried = {"isolated", "back-to-back"};
+
+TwoTermPoint point_of(CollectiveKind kind, double ranks, double bytes, double time_s) {
+  const LawFactors factors = law_factors(kind, ranks);
+  return {factors.steps, factors.share * bytes, time_s};
+}
+
+LawEntry fitted(std::vector<TwoTermPoint> points, std::string source, bool calibrated) {
+  std::erase_if(points, [](const TwoTermPoint& point) { return !usable(point); });
+  LawEntry entry{fit_two_terms(points), {}, std::move(source), calibrated};
+  entry.points = std::move(points);
+  return entry;
+}
+
+LawEntry from_calibration(CollectiveKind kind, const std::vector<CalibrationPoint>& calibration,
+                          const std::string& transport, const std::string& cadence) {
+  std::vector<TwoTermPoint> points;
+  for (const CalibrationPoint& one : calibration)
+    if (one.kind == kind && one.transport == transport && one.cadence == cadence && one.ranks > 1 &&
+        one.bytes > 0)
+      points.push_back(point_of(kind, one.ranks, one.bytes, one.time_s));
+  return fitted(std::move(points), fmt::format("calibration ({}, {})", transport, cadence), true);
+}
+
+LawEntry from_training(CollectiveKind kind, const FamilyCells& cells) {
+  std::vector<TwoTermPoint> points;
+  for (const CellFacts* cell : cells)
+    for (std::size_t i = 0; i < cell->profile.messages.size(); ++i) {
+      const Message& message = cell->profile.messages[i];
+      if (message.kind == kind && cell->ranks > 1)
+        points.push_back(point_of(kind, cell->ranks, message.bytes, cell->profile.transfer_s[i]));
+    }
+  return fitted(std::move(points), "measured in training", false);
+}
+
+}  // namespace
+
+LawEntry choose_law(CollectiveKind kind, const FamilyCells& cells,
+                    const std::vector<CalibrationPoint>& calibration) {
+  const auto& transports =
+      cells.front()->overlapped() ? kOverlappedTransports : kBlockingTransports;
+  for (const char* transport : transports)
+    for (const char* cadence : kCadencesTried) {
+      LawEntry entry = from_calibration(kind, calibration, transport, cadence);
+      if (entry.fit.usable()) return entry;
+    }
+  return from_training(kind, cells);
+}
+
+}  // namespace gradsync

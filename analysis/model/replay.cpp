@@ -1,0 +1,94 @@
+#include "analysis/model/replay.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "support/error.h"
+
+namespace gradsync {
+
+namespace {
+
+constexpr double kMostBuckets = 1e6;
+
+/// Like std::max, but NaN stays NaN: what was not measured must not look like no wait.
+double later(double a, double b) {
+  return std::isnan(a) || std::isnan(b) ? kNotMeasured : std::max(a, b);
+}
+
+/// When the bytes up to a position of the exchange are ready.
+class Readiness {
+ public:
+  Readiness(const std::vector<Message>& messages, double backward_begin_s)
+      : bytes_{0}, ready_s_{backward_begin_s} {
+    for (const Message& message : messages) {
+      if (message.kind != CollectiveKind::kAllReduce || !(message.bytes > 0)) continue;
+      bytes_.push_back(bytes_.back() + message.bytes);
+      // A bucket is exchanged in its turn even if its gradients came before those of an earlier
+      // one.
+      ready_s_.push_back(later(ready_s_.back(), message.ready_s));
+    }
+  }
+
+  double total_bytes() const { return bytes_.back(); }
+
+  double at(double position) const {
+    const auto above = std::lower_bound(bytes_.begin() + 1, bytes_.end() - 1, position);
+    const auto i = static_cast<std::size_t>(above - bytes_.begin());
+    const double part = (position - bytes_[i - 1]) / (bytes_[i] - bytes_[i - 1]);
+    return ready_s_[i - 1] + part * (ready_s_[i] - ready_s_[i - 1]);
+  }
+
+ private:
+  std::vector<double> bytes_, ready_s_;
+};
+
+}  // namespace
+
+Replay replay_overlapped(const std::vector<Message>& messages, const MessageCost& cost,
+                         double compute_end_s) {
+  Replay replay;
+  double free_s = 0;
+  for (const Message& message : messages) {
+    const double time_s = cost(message);
+    const double start_s = later(message.ready_s, free_s);
+    free_s = start_s + time_s;
+    replay.start_s.push_back(start_s);
+    replay.end_s.push_back(free_s);
+    replay.busy_s += time_s;
+  }
+  replay.exposed_s = messages.empty() ? 0 : later(0, free_s - compute_end_s);
+  return replay;
+}
+
+Replay replay_blocking(const std::vector<Message>& messages, const MessageCost& cost,
+                       double compute_end_s) {
+  std::vector<Message> held = messages;
+  for (Message& message : held)
+    message.ready_s = compute_end_s;
+  return replay_overlapped(held, cost, compute_end_s);
+}
+
+std::vector<Message> rebucket(const std::vector<Message>& messages, double backward_begin_s,
+                              double first_bytes, double cap_bytes) {
+  if (!(first_bytes >= 1) || !(cap_bytes >= 1))
+    throw Error(ExitCode::kInternal, "rebucket: a bucket of less than one byte");
+  const Readiness readiness(messages, backward_begin_s);
+  if (readiness.total_bytes() / cap_bytes > kMostBuckets)
+    throw Error(ExitCode::kBadData,
+                fmt::format("{:.3g} bytes in buckets of {:.3g} are more than {:.0e} buckets",
+                            readiness.total_bytes(), cap_bytes, kMostBuckets),
+                "choose a larger bucket-cap");
+  std::vector<Message> cut;
+  for (double begin = 0; begin < readiness.total_bytes();) {
+    const double limit = cut.empty() ? first_bytes : cap_bytes;
+    const double end = std::min(begin + limit, readiness.total_bytes());
+    cut.push_back({readiness.at(end), end - begin, CollectiveKind::kAllReduce});
+    begin = end;
+  }
+  return cut;
+}
+
+}  // namespace gradsync

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "record/run.h"
+
+/// The exchange of one iteration, replayed: pure functions over times in seconds since the start of
+/// the iteration.
+namespace gradsync {
+
+/// One collective that the iteration issues, in order.
+struct Message {
+  double ready_s = kNotMeasured;  ///< its last gradient is there
+  double bytes = 0;
+  CollectiveKind kind = CollectiveKind::kAllReduce;
+};
+
+/// Seconds that one message takes.
+using MessageCost = std::function<double(const Message&)>;
+
+struct Replay {
+  std::vector<double> start_s, end_s;  ///< of each message
+  double busy_s = 0;                   ///< the sum of their costs
+  double exposed_s = 0;                ///< what the iteration waits for after its backward pass
+};
+
+/// One channel, messages in order: start_i = max(ready_i, end_{i−1}), end_i = start_i + cost_i,
+/// exposed = max(0, end_last − compute_end_s). NaN costs or ready times give NaN.
+Replay replay_overlapped(const std::vector<Message>& messages, const MessageCost& cost,
+                         double compute_end_s);
+
+/// Nothing is hidden: messages one after the other once compute has ended; exposed = Σ cost.
+Replay replay_blocking(const std::vector<Message>& messages, const MessageCost& cost,
+                       double compute_end_s);
+
+/// The same bytes cut anew: a first bucket of `first_bytes`, then buckets of `cap_bytes`, the last
+/// with what is left; cuts may fall inside a parameter, which the real rule does not allow. The
+/// bytes of a recorded bucket are taken to become ready evenly between the ready time of the bucket
+/// before (the first: `backward_begin_s`) and its own; a new bucket is ready with its last byte.
+/// Requires sizes of at least one byte (Error kInternal otherwise). More than a
+/// million buckets are refused (kBadData). Only all-reduces are cut; other kinds are left out.
+std::vector<Message> rebucket(const std::vector<Message>& messages, double backward_begin_s,
+                              double first_bytes, double cap_bytes);
+
+}  // namespace gradsync

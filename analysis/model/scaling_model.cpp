@@ -1,0 +1,306 @@
+#include "analysis/model/scaling_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "analysis/model/draws.h"
+#include "analysis/model/law_choice.h"
+#include "timing/statistics.h"
+
+namespace gradsync {
+
+namespace {
+
+std::set<CollectiveKind> kinds_of(const FamilyCells& cells) {
+  std::set<CollectiveKind> kinds;
+  for (const CellFacts* cell : cells)
+    for (const Message& message : cell->profile.messages)
+      kinds.insert(message.kind);
+  return kinds;
+}
+
+double cost_of(const BucketProfile& profile, const CollectiveLaws& laws, double ranks) {
+  double sum_s = 0;
+  for (const Message& message : profile.messages)
+    sum_s += collective_s(laws, message.kind, message.bytes, ranks);
+  return sum_s;
+}
+
+double sum(const std::vector<double>& values) {
+  double total = 0;
+  for (const double value : values)
+    total += value;
+  return total;
+}
+
+CollectiveLaws plain_laws(const FamilyFit& fit) {
+  CollectiveLaws laws;
+  for (const auto& [kind, entry] : fit.laws)
+    if (entry.fit.usable()) laws[kind] = entry.fit;
+  return laws;
+}
+
+double slowdown_of(const FamilyFit& fit) {
+  const bool calibrated = std::any_of(fit.laws.begin(), fit.laws.end(),
+                                      [](const auto& law) { return law.second.calibrated; });
+  std::vector<double> ratios;
+  const CollectiveLaws laws = plain_laws(fit);
+  for (const CellPoint& cell : fit.cells)
+    if (cell.facts->ranks > 1 && !cell.facts->profile.messages.empty())
+      ratios.push_back(sum(cell.facts->profile.transfer_s) /
+                       cost_of(cell.facts->profile, laws, cell.facts->ranks));
+  const double ratio = median(ratios);
+  return calibrated && std::isfinite(ratio) && ratio > 0 ? ratio : 1;
+}
+
+std::set<double> batches_of(const std::vector<const CellPoint*>& cells) {
+  std::set<double> batches;
+  for (const CellPoint* cell : cells)
+    batches.insert(cell->facts->batch);
+  return batches;
+}
+
+std::vector<const CellPoint*> usable_cells(const FamilyFit& fit) {
+  std::vector<const CellPoint*> cells;
+  for (const CellPoint& cell : fit.cells)
+    if (std::isfinite(cell.medians.compute_s) && cell.facts->batch > 0) cells.push_back(&cell);
+  return cells;
+}
+
+std::vector<const CellPoint*> cells_for(const FamilyFit& fit, double ranks) {
+  const std::vector<const CellPoint*> all = usable_cells(fit);
+  std::vector<const CellPoint*> alike;
+  for (const CellPoint* cell : all)
+    if ((cell->facts->ranks > 1) == (ranks > 1)) alike.push_back(cell);
+  const std::size_t batches = batches_of(alike).size();
+  return batches > 1 || (batches == 1 && batches_of(all).size() == 1) ? alike : all;
+}
+
+ComputeLaw proportional(const std::vector<const CellPoint*>& cells) {
+  ComputeLaw law{{}, true, cells.size()};
+  std::vector<double> constant, per_image;
+  for (const CellPoint* cell : cells) {
+    const double optimizer_s =
+        std::isfinite(cell->facts->optimizer_s) ? cell->facts->optimizer_s : 0;
+    constant.push_back(optimizer_s);
+    per_image.push_back((cell->medians.compute_s - optimizer_s) / cell->facts->batch);
+  }
+  law.fit.first = median(constant);
+  law.fit.second = median(per_image);
+  law.fit.points = cells.size();
+  for (const CellPoint* cell : cells)
+    law.fit.residuals.push_back(cell->medians.compute_s / law.at(cell->facts->batch) - 1);
+  return law;
+}
+
+double median_other(const FamilyFit& fit, double ranks) {
+  std::vector<double> values;
+  for (const CellPoint* cell : cells_for(fit, ranks))
+    values.push_back(cell->medians.other_s());
+  return median(values);
+}
+
+ComputeLaw fitted_compute(const FamilyFit& fit, double ranks) {
+  const std::vector<const CellPoint*> cells = cells_for(fit, ranks);
+  if (batches_of(cells).size() < 2) return proportional(cells);
+  std::vector<TwoTermPoint> points;
+  for (const CellPoint* cell : cells)
+    points.push_back({1, cell->facts->batch, cell->medians.compute_s});
+  return {fit_two_terms(points), false, cells.size()};
+}
+
+std::size_t several(double ranks) {
+  return ranks > 1 ? 1 : 0;
+}
+
+/// What follows from the cells' medians and the laws of `fit`.
+void finish(FamilyFit& fit) {
+  fit.slowdown = slowdown_of(fit);
+  fit.effective = plain_laws(fit);
+  for (auto& [kind, law] : fit.effective) {
+    law.first *= fit.slowdown;
+    law.second *= fit.slowdown;
+  }
+  for (const double ranks : {1.0, 2.0}) {
+    fit.compute[several(ranks)] = fitted_compute(fit, ranks);
+    fit.other_s[several(ranks)] = median_other(fit, ranks);
+  }
+}
+
+double distance(double a, double b) {
+  return std::abs(std::log(a / b));
+}
+
+/// The cell nearest in ranks, then in batch, among those that `counts` holds for.
+template <typename Counts>
+const CellPoint* nearest_cell(const FamilyFit& fit, double ranks, double batch, Counts counts) {
+  const CellPoint* best = nullptr;
+  const auto far = [&](const CellPoint& cell) {
+    // One rank exchanges nothing: what it recorded is the last resort.
+    return std::make_tuple(ranks > 1 && cell.facts->ranks == 1, distance(cell.facts->ranks, ranks),
+                           distance(cell.facts->batch, batch));
+  };
+  for (const CellPoint& cell : fit.cells)
+    if (counts(*cell.facts) && cell.facts->batch > 0 && (!best || far(cell) < far(*best)))
+      best = &cell;
+  return best;
+}
+
+double wait_at(const FamilyFit& fit, double ranks, double batch) {
+  const CellPoint* near = nearest_cell(
+      fit, ranks, batch, [](const CellFacts& facts) { return !facts.imbalance.empty(); });
+  return near ? expected_wait(near->facts->imbalance, ranks) : kNotMeasured;
+}
+
+double exposed_at(const FamilyFit& fit, double ranks, double batch) {
+  if (ranks <= 1 || !fit.cells.front().facts->exchanges()) return 0;
+  const Exchanged exchanged = exchange_at(fit, ranks, batch);
+  if (!exchanged.from) return kNotMeasured;
+  return replay(exchanged.profile, exchanged.from->overlapped(), fit.effective, ranks).exposed_s;
+}
+
+/// measured / predicted − 1 of the cells that the fit was made from.
+std::vector<double> relative_errors(const FamilyFit& fit) {
+  std::vector<double> errors;
+  for (const CellPoint& cell : fit.cells) {
+    const double error =
+        cell.medians.iteration_s / predict(fit, cell.facts->ranks, cell.facts->batch).total_s() - 1;
+    if (std::isfinite(error)) errors.push_back(error);
+  }
+  return errors;
+}
+
+LawEntry drawn_law(const LawEntry& law, Draws& draws) {
+  LawEntry drawn = law;
+  for (TwoTermPoint& point : drawn.points)
+    point.y = law.fit.at(point.u, point.v) *
+              (1 + law.fit.residuals[draws.below(law.fit.residuals.size())]);
+  drawn.fit = fit_two_terms(drawn.points);
+  return drawn;
+}
+
+FamilyFit drawn_fit(const FamilyFit& fit, std::size_t draw, Draws& draws) {
+  FamilyFit result = fit;
+  for (CellPoint& cell : result.cells)
+    if (draw < cell.facts->drawn.size()) cell.medians = cell.facts->drawn[draw];
+  for (auto& [kind, law] : result.laws)
+    if (law.fit.usable()) law = drawn_law(law, draws);
+  finish(result);
+  return result;
+}
+
+}  // namespace
+
+FamilyFit fit_family(const FamilyCells& cells, const std::vector<CalibrationPoint>& calibration) {
+  FamilyFit fit;
+  for (const CellFacts* cell : cells)
+    fit.cells.push_back({cell, cell->medians});
+  for (const CollectiveKind kind : kinds_of(cells)) {
+    fit.laws[kind] = choose_law(kind, cells, calibration);
+    if (fit.laws[kind].fit.usable()) continue;
+    fit.missing = fmt::format(
+        "the cost of {} cannot be fitted: no calibration, and the messages in training do not "
+        "differ enough in size or ranks; run gradsync-train --calibrate",
+        kCollectiveNames[static_cast<std::size_t>(kind)]);
+  }
+  finish(fit);
+  return fit;
+}
+
+const ComputeLaw& compute_law(const FamilyFit& fit, double ranks) {
+  return fit.compute[several(ranks)];
+}
+
+double expected_wait(const std::vector<double>& imbalance, double ranks) {
+  if (ranks <= 1) return 0;
+  if (imbalance.empty()) return kNotMeasured;
+  const double position = std::pow(0.5, 1 / ranks) * static_cast<double>(imbalance.size() - 1);
+  const auto below = static_cast<std::size_t>(position);
+  const std::size_t above = std::min(below + 1, imbalance.size() - 1);
+  const double part = position - static_cast<double>(below);
+  return imbalance[below] + part * (imbalance[above] - imbalance[below]) - 1;
+}
+
+Exchanged exchange_at(const FamilyFit& fit, double ranks, double batch) {
+  const CellPoint* near = nearest_cell(
+      fit, ranks, batch, [](const CellFacts& facts) { return !facts.profile.messages.empty(); });
+  if (!near) return {};
+  Exchanged exchanged{near->facts, near->facts->profile};
+  const double stretch = compute_law(fit, ranks).at(batch) / near->medians.compute_s;
+  for (Message& message : exchanged.profile.messages)
+    message.ready_s *= stretch;
+  exchanged.profile.backward_begin_s *= stretch;
+  exchanged.profile.backward_end_s *= stretch;
+  return exchanged;
+}
+
+Replay replay(const BucketProfile& profile, bool overlapped, const CollectiveLaws& laws,
+              double ranks) {
+  const auto cost = [&](const Message& message) {
+    return collective_s(laws, message.kind, message.bytes, ranks);
+  };
+  return overlapped ? replay_overlapped(profile.messages, cost, profile.backward_end_s)
+                    : replay_blocking(profile.messages, cost, profile.backward_end_s);
+}
+
+Prediction predict(const FamilyFit& fit, double ranks, double batch) {
+  Prediction prediction;
+  if (fit.cells.empty() || !(ranks >= 1) || !(batch > 0)) return prediction;
+  prediction.compute_s = compute_law(fit, ranks).at(batch);
+  prediction.exposed_s = exposed_at(fit, ranks, batch);
+  prediction.wait_s =
+      fit.cells.front().facts->exchanges() ? prediction.compute_s * wait_at(fit, ranks, batch) : 0;
+  prediction.other_s = fit.other_s[several(ranks)];
+  return prediction;
+}
+
+FamilyDraws draw_family(const FamilyFit& fit, std::uint64_t seed) {
+  FamilyDraws result{{}, relative_errors(fit)};
+  Draws draws(seed);
+  for (std::size_t draw = 0; draw < kModelDraws; ++draw)
+    result.fits.push_back(drawn_fit(fit, draw, draws));
+  return result;
+}
+
+Estimate predict_interval(const FamilyFit& fit, const FamilyDraws& drawn, double ranks,
+                          double batch, std::uint64_t seed) {
+  Estimate estimate;
+  estimate.value = predict(fit, ranks, batch).total_s();
+  estimate.count = fit.cells.size();
+  if (!std::isfinite(estimate.value)) return estimate;
+  Draws draws(seed);
+  std::vector<double> totals;
+  for (const FamilyFit& one : drawn.fits) {
+    const double error = drawn.errors.empty() ? 0 : drawn.errors[draws.below(drawn.errors.size())];
+    totals.push_back(predict(one, ranks, batch).total_s() * (1 + error));
+  }
+  estimate.low = quantile(totals, (1 - kConfidence) / 2);
+  estimate.high = quantile(totals, (1 + kConfidence) / 2);
+  return estimate;
+}
+
+std::vector<FamilyCells> families(const StudyFacts& study) {
+  std::vector<FamilyCells> result;
+  for (const CellFacts& cell : study.cells) {
+    const auto known = std::find_if(result.begin(), result.end(), [&](const FamilyCells& family) {
+      return family.front()->family == cell.family;
+    });
+    if (known == result.end())
+      result.push_back({&cell});
+    else
+      known->push_back(&cell);
+  }
+  return result;
+}
+
+std::vector<CalibrationPoint> calibration_without(const StudyFacts& study, std::size_t without) {
+  std::vector<CalibrationPoint> kept;
+  for (const CalibrationPoint& point : study.calibration)
+    if (point.cell != without) kept.push_back(point);
+  return kept;
+}
+
+}  // namespace gradsync

@@ -1,0 +1,116 @@
+#pragma once
+
+#include <array>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "analysis/model/cell_facts.h"
+#include "analysis/model/collective_law.h"
+#include "timing/estimate.h"
+
+/// The scaling model: T(n, b) = compute(b) + exposed(n, b) + wait(n, b) + other, of one family of
+/// cells (one network, one mode, one setting), n ranks and b images per rank.
+///
+///   compute   a + c·b, fitted to the cells' median compute; with one batch only, the optimiser's
+///             time is taken as constant and the rest as proportional to b
+///   exposed   the recorded ready times, stretched with compute, replayed on one channel with
+///             t(S, n) = α·steps(n) + β·share(n)·S (collective_law.h)
+///   wait      compute(b) · (q − 1) with q the 0.5^(1/n) quantile of the recorded compute times
+///   over
+///             their median: the median of the slowest of n ranks that are slow independently
+///   other     median over the cells of what is neither compute nor exposed
+namespace gradsync {
+
+/// α and β of one kind of collective, and where they come from.
+struct LawEntry {
+  TwoTermFit fit;
+  std::vector<TwoTermPoint> points;
+  std::string source;  ///< "calibration (ring, isolated)" or "measured in training"
+  bool calibrated = false;
+};
+
+/// compute(b) = constant_s + per_image_s · b.
+struct ComputeLaw {
+  TwoTermFit fit;  ///< first: constant, second: per image
+  bool one_batch = false;
+  std::size_t cells = 0;
+  double at(double batch) const { return fit.at(1, batch); }
+};
+
+struct CellPoint {
+  const CellFacts* facts = nullptr;
+  CellMedians medians;
+};
+
+struct FamilyFit {
+  std::vector<CellPoint> cells;
+  std::map<CollectiveKind, LawEntry> laws;
+  /// Training's collectives over calibrated ones, Σ measured / Σ predicted, the median over the
+  /// cells on several ranks: what running beside compute costs. 1 where laws come from training.
+  double slowdown = 1;
+  /// The laws times the slowdown.
+  CollectiveLaws effective;
+  /// For one rank and for several: see compute_law.
+  std::array<ComputeLaw, 2> compute;
+  std::array<double, 2> other_s = {kNotMeasured, kNotMeasured};
+  std::string missing;  ///< why a kind that the family uses has no law; empty if none lacks
+};
+
+struct Prediction {
+  double compute_s = kNotMeasured, exposed_s = kNotMeasured;
+  double wait_s = kNotMeasured, other_s = kNotMeasured;
+  double total_s() const { return compute_s + exposed_s + wait_s + other_s; }
+};
+
+using FamilyCells = std::vector<const CellFacts*>;
+
+/// Fits a family. Laws come from calibration of the transport that the mode uses (nccl, then ring
+/// for ddp and c10d, mpi for the others; isolated before back-to-back), kind by kind; where there
+/// is none, from the family's own collectives, if their sizes or ranks differ enough to tell α from
+/// β.
+FamilyFit fit_family(const FamilyCells& cells, const std::vector<CalibrationPoint>& calibration);
+
+/// compute(b) for runs on `ranks` ranks: from the cells on several ranks for several ranks (compute
+/// beside communication is slower), unless only all cells together hold more than one batch.
+const ComputeLaw& compute_law(const FamilyFit& fit, double ranks);
+
+/// NaN in a part that the fit cannot give.
+Prediction predict(const FamilyFit& fit, double ranks, double batch);
+
+/// The median slowest of n independent ranks over the median rank, minus 1; 0 for one rank, NaN
+/// without values. `imbalance` is sorted.
+double expected_wait(const std::vector<double>& imbalance, double ranks);
+
+/// The exchange of the nearest cell (in ranks, then in batch), with ready times stretched to a
+/// batch. Nothing where no cell recorded one.
+struct Exchanged {
+  const CellFacts* from = nullptr;
+  BucketProfile profile;
+};
+Exchanged exchange_at(const FamilyFit& fit, double ranks, double batch);
+
+/// Replays a profile in the way of the mode.
+Replay replay(const BucketProfile& profile, bool overlapped, const CollectiveLaws& laws,
+              double ranks);
+
+/// Fits to what might have been measured as well: cells' iterations and the laws' residuals drawn
+/// with replacement; and the fit's own relative errors, measured / predicted − 1, of its cells.
+struct FamilyDraws {
+  std::vector<FamilyFit> fits;
+  std::vector<double> errors;
+};
+FamilyDraws draw_family(const FamilyFit& fit, std::uint64_t seed);
+
+/// The prediction with the 95 % interval of the draws' predictions, each times one plus one of the
+/// errors. Ends are NaN where the total is. count: cells fitted to.
+Estimate predict_interval(const FamilyFit& fit, const FamilyDraws& draws, double ranks,
+                          double batch, std::uint64_t seed);
+
+/// The cells of each family, in order of their first.
+std::vector<FamilyCells> families(const StudyFacts& study);
+
+/// Calibration without that of one cell; `without` is an index of study.cells.
+std::vector<CalibrationPoint> calibration_without(const StudyFacts& study, std::size_t without);
+
+}  // namespace gradsync

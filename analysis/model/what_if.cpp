@@ -1,0 +1,187 @@
+#include "analysis/model/what_if.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "support/error.h"
+#include "support/parse.h"
+
+namespace gradsync {
+
+namespace {
+
+constexpr double kLeastBucket = 1024;
+constexpr double kLadderFrom = 64.0 * 1024, kLadderTo = 256.0 * 1024 * 1024;
+constexpr double kMostRanks = 1e6;
+
+[[noreturn]] void refuse(const std::string& why) {
+  throw Error(ExitCode::kUsage, why,
+              "--what-if bucket-cap=4MiB,wire=bf16,bandwidth=1GB/s,latency=20us,ranks=16");
+}
+
+double bucket_bytes(const std::string& text) {
+  const auto bytes = static_cast<double>(parse_size(text));
+  if (bytes < kLeastBucket) refuse(fmt::format("a bucket of {} is below 1 KiB", text));
+  return bytes;
+}
+
+double wire_value_bytes(const std::string& text) {
+  if (text == "fp32") return 4;
+  if (text == "bf16" || text == "fp16") return 2;
+  refuse(fmt::format("wire '{}' is none of fp32, bf16, fp16{}", text,
+                     did_you_mean(text, {"fp32", "bf16", "fp16"})));
+}
+
+double bandwidth_of(const std::string& text) {
+  if (!text.ends_with("/s")) refuse(fmt::format("bandwidth '{}' is not like 1GB/s", text));
+  const auto bytes = static_cast<double>(parse_size(text.substr(0, text.size() - 2)));
+  if (!(bytes > 0)) refuse("bandwidth must be above 0");
+  return bytes;
+}
+
+double count_of(const std::string& text) {
+  const auto count = static_cast<double>(parse_integer(text));
+  if (count < 1 || count > kMostRanks) refuse(fmt::format("{} is not from 1 to 1000000", text));
+  return count;
+}
+
+struct Key {
+  std::string name;
+  std::optional<double> WhatIf::*member;
+  double (*read)(const std::string&);
+};
+
+const std::vector<Key>& keys() {
+  static const std::vector<Key> all = {
+      {"bucket-cap", &WhatIf::bucket_cap_bytes, bucket_bytes},
+      {"first-bucket", &WhatIf::first_bucket_bytes, bucket_bytes},
+      {"wire", &WhatIf::wire_bytes, wire_value_bytes},
+      {"bandwidth", &WhatIf::bandwidth_bytes_per_s, bandwidth_of},
+      {"latency", &WhatIf::latency_s, [](const std::string& text) { return parse_duration(text); }},
+      {"ranks", &WhatIf::ranks, count_of},
+      {"batch", &WhatIf::batch, count_of}};
+  return all;
+}
+
+const Key& key_named(const std::string& name) {
+  std::vector<std::string> known;
+  for (const Key& key : keys()) {
+    if (key.name == name) return key;
+    known.push_back(key.name);
+  }
+  refuse(
+      fmt::format("'{}' is none of {}{}", name, fmt::join(known, ", "), did_you_mean(name, known)));
+}
+
+void take(const std::string& entry, WhatIf& change) {
+  const std::size_t sign = entry.find('=');
+  if (sign == std::string::npos) refuse(fmt::format("'{}' is not key=value", entry));
+  const Key& key = key_named(std::string(trimmed(entry.substr(0, sign))));
+  if (change.*key.member) refuse(fmt::format("{} is given twice", key.name));
+  try {
+    change.*key.member = key.read(std::string(trimmed(entry.substr(sign + 1))));
+  } catch (const Error& error) {
+    refuse(fmt::format("{}: {}", key.name, error.what()));
+  }
+}
+
+double recorded_wire_bytes(const CellFacts& cell) {
+  const bool narrow = cell.mode == "ddp" && (cell.wire == "bf16" || cell.wire == "fp16");
+  return narrow ? 2 : 4;
+}
+
+double largest_bytes(const BucketProfile& profile) {
+  double largest = 0;
+  for (const Message& message : profile.messages)
+    largest = std::max(largest, message.bytes);
+  return largest;
+}
+
+double or_else(double value, double otherwise) {
+  return std::isfinite(value) ? value : otherwise;
+}
+
+/// Caps count the gradients before they are narrowed, as the trainer's do: `narrowed` is the part
+/// of their bytes that travels.
+void cut_anew(const CellFacts& cell, const WhatIf& change, double narrowed,
+              BucketProfile& profile) {
+  const double cap = change.bucket_cap_bytes.value_or(
+      or_else(cell.bucket_cap_bytes, largest_bytes(profile) / narrowed));
+  const double first =
+      change.first_bucket_bytes.value_or(std::fmin(or_else(cell.first_bucket_bytes, cap), cap));
+  profile.messages = rebucket(profile.messages, profile.backward_begin_s,
+                              std::max(1.0, first * narrowed), std::max(1.0, cap * narrowed));
+}
+
+BucketProfile changed_profile(const CellFacts& cell, const WhatIf& change, double stretch) {
+  BucketProfile profile = cell.profile;
+  profile.backward_begin_s *= stretch;
+  profile.backward_end_s *= stretch;
+  const double wire_bytes = change.wire_bytes.value_or(recorded_wire_bytes(cell));
+  for (Message& message : profile.messages) {
+    message.ready_s *= stretch;
+    message.bytes *= wire_bytes / recorded_wire_bytes(cell);
+  }
+  if (cell.overlapped() && (change.bucket_cap_bytes || change.first_bucket_bytes))
+    cut_anew(cell, change, wire_bytes / 4, profile);
+  return profile;
+}
+
+CollectiveLaws changed_laws(const FamilyFit& fit, const CellFacts& cell, const WhatIf& change) {
+  CollectiveLaws laws = fit.effective;
+  for (const Message& message : cell.profile.messages) {
+    TwoTermFit& law = laws[message.kind];
+    if (change.latency_s) law.first = *change.latency_s;
+    if (change.bandwidth_bytes_per_s) law.second = 1 / *change.bandwidth_bytes_per_s;
+  }
+  return laws;
+}
+
+/// How much longer compute takes with the batch of the change.
+double stretch_of(const FamilyFit& fit, const CellFacts& cell, const WhatIf& change) {
+  if (!change.batch || *change.batch == cell.batch) return 1;
+  const ComputeLaw& law = compute_law(fit, cell.ranks);
+  return law.at(*change.batch) / law.at(cell.batch);
+}
+
+}  // namespace
+
+WhatIf parse_what_if(const std::string& text) {
+  WhatIf change;
+  change.text = text;
+  if (!text.empty())
+    for (const std::string& entry : split_list(text, ','))
+      take(entry, change);
+  return change;
+}
+
+WhatIfResult what_if(const FamilyFit& fit, const CellFacts& cell, const WhatIf& change) {
+  WhatIfResult result;
+  const double ranks = change.ranks.value_or(cell.ranks);
+  const double stretch = stretch_of(fit, cell, change);
+  const BucketProfile profile = changed_profile(cell, change, stretch);
+  const CollectiveLaws laws = changed_laws(fit, cell, change);
+  result.messages = profile.messages.size();
+  for (const Message& message : profile.messages)
+    result.bytes += message.bytes;
+  result.parts.compute_s = cell.medians.compute_s * stretch;
+  result.parts.exposed_s = profile.messages.empty()
+                               ? kNotMeasured
+                               : replay(profile, cell.overlapped(), laws, ranks).exposed_s;
+  result.parts.wait_s = result.parts.compute_s * expected_wait(cell.imbalance, ranks);
+  result.parts.other_s = cell.medians.other_s();
+  return result;
+}
+
+std::vector<double> cap_ladder(double total_bytes) {
+  std::vector<double> caps;
+  for (double cap = kLadderFrom; cap <= kLadderTo; cap *= 2) {
+    caps.push_back(cap);
+    if (cap >= total_bytes) break;
+  }
+  return caps;
+}
+
+}  // namespace gradsync

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analysis/model/scaling_model.h"
+
+namespace gradsync {
+
+/// What is changed against the recorded run; empty members stay as recorded.
+struct WhatIf {
+  std::optional<double> bucket_cap_bytes, first_bucket_bytes;
+  std::optional<double> wire_bytes;  ///< of one gradient value on the wire: 4 or 2
+  std::optional<double> bandwidth_bytes_per_s, latency_s;
+  std::optional<double> ranks, batch;
+  std::string text;  ///< as it was given
+};
+
+/// Reads "bucket-cap=4MiB,first-bucket=1MiB,wire=bf16,bandwidth=1GB/s,latency=20us,ranks=16,
+/// batch=64"; all keys are optional, none twice. Throws Error kUsage (unknown key with the nearest,
+/// or what a value must be).
+WhatIf parse_what_if(const std::string& text);
+
+struct WhatIfResult {
+  Prediction parts;
+  std::size_t messages = 0;
+  double bytes = 0;  ///< payload of all messages of one rank
+  double exposed_share() const { return (parts.exposed_s + parts.wait_s) / parts.total_s(); }
+};
+
+/// Replays the cell's own exchange with the changes. Compute and other are the cell's medians;
+/// another batch stretches compute and the ready times by the family's compute law; bandwidth and
+/// latency replace β = 1/bandwidth and α, the slowdown of training with them. Modes that overlap
+/// are cut anew for a cap or a first bucket, for the others these change nothing. Converting to a
+/// narrower type costs nothing here.
+WhatIfResult what_if(const FamilyFit& fit, const CellFacts& cell, const WhatIf& change);
+
+/// The caps to try: 64 KiB, 128 KiB, … 256 MiB, up to the first that holds all bytes.
+std::vector<double> cap_ladder(double total_bytes);
+
+}  // namespace gradsync

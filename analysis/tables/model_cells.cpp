@@ -1,0 +1,52 @@
+#include "analysis/tables/model_cells.h"
+
+#include <algorithm>
+
+#include "analysis/tables/run_cells.h"
+
+namespace gradsync {
+
+std::string family_sources(const StudyFacts& study, const FamilyCells& cells) {
+  std::string text;
+  for (const CellFacts* cell : cells)
+    text += (text.empty() ? "" : ", ") +
+            study.sources[static_cast<std::size_t>(cell - study.cells.data())];
+  return text;
+}
+
+bool holds_ranks(const FamilyCells& cells, double ranks) {
+  return std::any_of(cells.begin(), cells.end(),
+                     [&](const CellFacts* cell) { return (cell->ranks > 1) == (ranks > 1); });
+}
+
+namespace {
+
+void add_once(Table& table, const std::string& note) {
+  if (std::find(table.notes.begin(), table.notes.end(), note) == table.notes.end())
+    table.notes.push_back(note);
+}
+
+}  // namespace
+
+void add_missing_note(const FamilyFit& fit, Table& table) {
+  const CellFacts& first = *fit.cells.front().facts;
+  if (!fit.missing.empty())
+    add_once(table, "missing: " + first.model + ", " + first.mode + ": " + fit.missing);
+  const bool from_training = std::any_of(fit.laws.begin(), fit.laws.end(), [](const auto& law) {
+    return law.second.fit.usable() && !law.second.calibrated;
+  });
+  if (from_training)
+    add_once(table,
+             "missing: calibration of these ranks (gradsync-train --calibrate); alpha and beta are "
+             "fitted to the collectives in training instead, which run beside compute");
+}
+
+void append_notes(Table& table, const std::vector<std::string>& notes) {
+  table.notes.insert(table.notes.end(), notes.begin(), notes.end());
+}
+
+Cell ms_cell(double time_s) {
+  return Cell::of(1e3 * time_s, ms_decimals(1e3 * time_s));
+}
+
+}  // namespace gradsync

@@ -1,0 +1,137 @@
+#include "analysis/model/what_if.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "analysis/tables/model_cells.h"
+#include "analysis/tables/run_cells.h"
+#include "analysis/tables/tables.h"
+#include "support/parse.h"
+
+namespace gradsync {
+
+namespace {
+
+constexpr std::size_t kStepColumn = 8, kBestColumn = 13;
+
+std::vector<Column> columns() {
+  const std::string from = "/bucket, /time, /calibration";
+  return {
+      {"mode", "mode", true},
+      {"model", "model", true},
+      {"ranks", "ranks"},
+      {"batch_per_rank", "batch/rank"},
+      {"case", "case", true},
+      {"messages", "messages", false, "number of messages replayed", from},
+      {"payload_bytes", "payload", false, "sum of the messages of one rank", "/bucket/bytes"},
+      {"measured_ms", "measured ms", false, "median iteration of the slowest rank",
+       "/time/iteration"},
+      {"step_ms", "step ms", false, "compute + replayed exposed + wait + other", from},
+      {"exposed_ms", "exposed ms", false, "max(0, end of the last message - end of backward)",
+       from},
+      {"wait_ms", "wait ms", false, "compute * (0.5^(1/n) quantile of relative compute - 1)",
+       "/time/compute"},
+      {"exposed_percent", "exposed %", false, "(exposed + wait)/step", from},
+      {"change_percent", "change %", false, "step/step as recorded - 1", from},
+      {"best", "best", true},
+      {"run", "run", true},
+  };
+}
+
+struct Case {
+  std::string name;
+  WhatIf change;
+};
+
+std::vector<Case> cases_of(const FamilyFit& fit, const CellFacts& cell, const WhatIf& change) {
+  std::vector<Case> cases = {{"as recorded", {}}};
+  if (!change.text.empty()) cases.push_back({change.text, change});
+  if (!cell.overlapped()) return cases;
+  for (const double cap : cap_ladder(what_if(fit, cell, {}).bytes)) {
+    WhatIf with_cap = change;
+    with_cap.bucket_cap_bytes = cap;
+    cases.push_back({"cap " + format_bytes(std::llround(cap)), with_cap});
+  }
+  return cases;
+}
+
+void mark_best(std::size_t first, Table& table) {
+  std::size_t best = table.rows.size();
+  for (std::size_t row = first; row < table.rows.size(); ++row) {
+    if (!table.rows[row][4].text.starts_with("cap ")) continue;
+    const double step = table.rows[row][kStepColumn].number;
+    if (std::isfinite(step) &&
+        (best == table.rows.size() || step < table.rows[best][kStepColumn].number))
+      best = row;
+  }
+  if (best < table.rows.size()) table.rows[best][kBestColumn] = Cell("best cap");
+}
+
+void add_cell(const FamilyFit& fit, const CellFacts& cell, const WhatIf& change,
+              const std::string& source, const std::string& name, Table& table) {
+  const std::size_t first = table.rows.size();
+  const double recorded_s = what_if(fit, cell, {}).parts.total_s();
+  for (const Case& one : cases_of(fit, cell, change)) {
+    const WhatIfResult result = what_if(fit, cell, one.change);
+    const bool recorded = table.rows.size() == first;
+    table.add({cell.mode, cell.model, Cell::count(one.change.ranks.value_or(cell.ranks)),
+               Cell::count(one.change.batch.value_or(cell.batch)), one.name,
+               Cell::count(static_cast<double>(result.messages)), Cell::count(result.bytes),
+               ms_cell(recorded ? cell.medians.iteration_s : kNotMeasured),
+               ms_cell(result.parts.total_s()), ms_cell(result.parts.exposed_s),
+               ms_cell(result.parts.wait_s), Cell::of(1e2 * result.exposed_share(), 1),
+               Cell::of(1e2 * (result.parts.total_s() / recorded_s - 1), 1), Cell(""), name},
+              source);
+  }
+  mark_best(first, table);
+}
+
+/// The cells of a family on its largest number of ranks, if that is more than one.
+FamilyCells largest(const FamilyCells& family) {
+  double most = 2;
+  for (const CellFacts* cell : family)
+    most = std::max(most, cell->ranks);
+  FamilyCells cells;
+  for (const CellFacts* cell : family)
+    if (cell->ranks == most && cell->exchanges()) cells.push_back(cell);
+  return cells;
+}
+
+std::vector<std::string> notes() {
+  return {
+      "replay of the recorded ready times on one channel: start = max(ready, end before), end = "
+      "start + t(S, n); exposed = what ends after the backward pass; modes that do not overlap: "
+      "all",
+      "a new cap cuts the recorded bytes anew: those of a recorded bucket are taken to become "
+      "ready "
+      "evenly between the bucket before and its own; cuts may fall inside a parameter; the first "
+      "bucket is as recorded, at most the cap; caps count fp32 bytes",
+      "t(S, n) from table model-fit times its slowdown; bandwidth and latency given replace it; "
+      "converting to bf16 or fp16 costs nothing here; first row: how far the replay is from what "
+      "was measured, to judge the others by",
+      "the cells of each family on the most ranks; name single runs for others"};
+}
+
+}  // namespace
+
+Table make_what_if_table(const RunSet& set, const TableOptions& options) {
+  const std::vector<MeasuredCell> measured = measured_cells(set);
+  const StudyFacts study = study_facts(measured);
+  Table table{"what-if", "What if: the recorded exchange replayed", notes(), columns(), {}};
+  for (const FamilyCells& family : families(study)) {
+    const FamilyFit fit = fit_family(family, study.calibration);
+    for (const CellFacts* cell : largest(family)) {
+      const auto index = static_cast<std::size_t>(cell - study.cells.data());
+      add_cell(fit, *cell, options.what_if, study.sources[index], measured[index].run().name,
+               table);
+    }
+    if (!largest(family).empty()) add_missing_note(fit, table);
+  }
+  if (table.rows.empty()) table.notes.push_back("missing: no run that exchanges on several ranks");
+  append_notes(table, remark_notes(set));
+  return table;
+}
+
+}  // namespace gradsync
