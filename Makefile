@@ -25,6 +25,7 @@ make deps         install what is missing (as root on Debian or Ubuntu; else say
 make demo         train one network in every mode on 1, 2 and 4 ranks, print the comparison
 make test         all tests; `make tests` builds them, `tests/run serial` runs one tier
 make bench        benchmarks
+make tables       every table and plot of results/example again, into results/example/tables
 make data         fetch CIFAR-10 into data/cifar-10
 make lint         clang-format, clang-tidy, shellcheck (LINT_TORCH=1: LibTorch's users as well)
 make format       let clang-format rewrite the sources
@@ -111,7 +112,7 @@ OBJECTS := $(sort $(call objects,$(PLAIN_PARTS) $(FULL_PARTS) src/programs) $(TE
 
 # --- targets for people ------------------------------------------------------------------------
 
-.PHONY: all help status deps demo test bench data lint format install clean always complete tests
+.PHONY: all help status deps demo test bench tables data lint format install clean always complete tests
 
 help:
 	$(info $(HELP))@:
@@ -132,7 +133,7 @@ SCOPES := build $(if $(filter demo bench test tests,$(GOALS)),demo) \
 lacking := $(strip $(if $(DEPS_ARE_DONE),,$(foreach scope,$(SCOPES),$(MISSING_$(scope)))))
 ifneq ($(lacking),)
 
-all demo tests test bench data install:
+all demo tests test bench tables data install:
 	+@$(INSTALL_MISSING) $(SCOPES)
 	@$(MAKE) --no-print-directory DEPS_ARE_DONE=1 $@
 
@@ -142,6 +143,9 @@ all: $(PROGRAMS)
 
 demo: all
 	@config/demo
+
+tables: build/bin/gradsync-report
+	@config/tables
 
 tests: all $(TESTS)
 test: tests
@@ -206,6 +210,8 @@ $(MPI_OBJECTS): private EXTRA = $(MPI_FLAGS)
 $(TORCH_OBJECTS): private EXTRA = -Ibuild/gch -include pch/torch.h -Winvalid-pch $(TORCH_FLAGS) $(MPI_FLAGS)
 $(TORCH_OBJECTS): build/gch/pch/torch.h.gch
 $(TEST_OBJECTS): private PLACE = $(TEST_FLAGS)
+# The same runs give the same tables to the last digit on every machine: no fused multiply-add.
+$(REPORT) $(call objects,src/timing src/record): private EXTRA = -ffp-contract=off
 
 # Only the writer of traces knows zlib.
 build/obj/analysis/trace/gzip.o: private EXTRA = $(ZLIB_CFLAGS)

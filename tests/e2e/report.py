@@ -1,0 +1,164 @@
+#!/usr/bin/env python3
+"""The tables of gradsync-report from real runs, from outside: LaTeX, claims, failed cells, the example runs.
+Prints PASS, FAIL or SKIP a case.
+
+usage: report.py [NAME...]    (run by tests/run, which sets MPIRUN)
+"""
+import filecmp
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+import trainer
+from trainer import BIN, ROOT, Failure, Skip, run
+
+RUNS = pathlib.Path()
+EXAMPLE = ROOT / "results/example"
+# What gnuplot draws with the fonts of the machine.
+PICTURES = {".png", ".svg", ".pdf"}
+
+
+def report(*arguments) -> trainer.Result:
+    return run([BIN / "gradsync-report", "--site", "/dev/null", *arguments])
+
+
+def check(fine: bool, text: str) -> None:
+    if not fine:
+        raise Failure(text)
+
+
+def case_latex_compiles(folder):
+    if not shutil.which("pdflatex") or not shutil.which("kpsewhich"):
+        raise Skip("needs pdflatex (Debian: texlive-latex-recommended)")
+    for package in ("booktabs", "graphicx", "rotating"):
+        if run(["kpsewhich", f"{package}.sty"]).code:
+            raise Skip(f"needs LaTeX's {package} (Debian: texlive-latex-recommended)")
+    report(RUNS, "--format", "latex", "--output", folder, "--plots", "no").expect(0)
+    tables = sorted(folder.glob("*.tex"))
+    check(len(tables) >= 7, f"{tables}")
+    inputs = "".join(f"\\input{{{path.stem}}}\\clearpage\n" for path in tables)
+    labels = " ".join(f"\\ref{{tab:{path.stem}}}" for path in tables)
+    (folder / "all.tex").write_text(
+        "\\documentclass{article}\n\\usepackage{booktabs,graphicx,rotating}\n\\begin{document}\n"
+        f"{inputs}{labels}\n\\end{{document}}\n")  # fmt: skip
+    for _ in range(2):  # labels are known the second time
+        done = subprocess.run(["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "all.tex"], cwd=folder,
+                              capture_output=True, text=True, timeout=120, errors="replace")  # fmt: skip
+        check(done.returncode == 0, done.stdout[-800:])
+    log = (folder / "all.log").read_text(errors="replace")
+    check("undefined" not in log and "multiply defined" not in log, re.findall(".*(?:undefined|multiply).*", log))
+    check((folder / "all.pdf").read_bytes().startswith(b"%PDF"), "no PDF")
+
+
+def case_claims_hold_and_the_first_that_does_not_ends_it(folder):
+    runs = folder / "runs"
+    shutil.copytree(RUNS, runs)
+    claims = folder / "claims.json"
+    report(runs, "--claims", claims, "--format", "markdown").expect(0)
+    report("--verify-claims", claims).expect(0, r"\d{3,} numbers from 2 files hold")
+    report("--verify-claims", claims, runs).expect(64, "takes no run files")
+    document = json.loads(claims.read_text())
+    for claim in document["claims"]:
+        check(claim["formula"] != "" and claim["dataset"].startswith("/") and claim["files"], f"{claim}")
+    wrong = json.loads(claims.read_text())
+    number = next(claim for claim in wrong["claims"] if claim["value"] not in (None, 0))
+    number["value"] *= 1.001
+    (folder / "wrong.json").write_text(json.dumps(wrong))
+    report("--verify-claims", folder / "wrong.json").expect(1, f"claim {re.escape(number['id'])} does not hold: claimed")
+    with open(runs / "ddp.h5", "ab") as file:
+        file.write(b"x")
+    report("--verify-claims", claims).expect(65, "ddp.h5 is not the file")
+    (runs / "ddp.h5").unlink()
+    report("--verify-claims", claims).expect(66, "ddp.h5' does not exist")
+    report("--verify-claims", folder / "none.json").expect(66, "none.json")
+
+
+def case_ids_of_markdown_are_those_of_the_claims(folder):
+    report(RUNS, "--claims", folder / "claims.json", "--format", "markdown", "--output", folder, "--plots",
+           "no").expect(0)  # fmt: skip
+    ids = [claim["id"] for claim in json.loads((folder / "claims.json").read_text())["claims"]]
+    written = [i for path in sorted(folder.glob("*.md")) for i in re.findall('<span id="([^"]+)">', path.read_text())]
+    check(len(ids) == len(set(ids)) and sorted(ids) == sorted(written), f"{len(ids)} claims, {len(written)} ids")
+
+
+def case_out_of_memory_in_a_sweep_is_a_row(folder):
+    job = folder / "oom.cfg"
+    job.write_text(f"model = lenet\nsync = ddp\nranks = 2\nbatch-per-rank = 8\niterations = 4\nevaluate = none\n"
+                   f"data = {trainer.DATA}\ninject-fault = out-of-memory@0:2\n")  # fmt: skip
+    results = folder / "results"
+    run([BIN / "gradsync-sweep", "--results", results, job], environment={"OMPI_MCA_rmaps_base_oversubscribe": "1"})
+    check(bool(list(results.glob("*.failed.json"))), f"no failed cell in {list(results.iterdir())}")
+    shutil.copy(RUNS / "none.h5", results)
+    table = report(results, "--table", "batch-size").expect(0, r"OUT OF MEMORY \(exit code 81\)")
+    row = next(line for line in table.out.splitlines() if "OUT OF MEMORY" in line)
+    check(row.split()[:5] == ["ddp", "lenet", "2", "8", "16"], row)
+
+
+def same(one: pathlib.Path, other: pathlib.Path, wanted) -> list:
+    """Files that differ or are on one side only."""
+    def names(folder):
+        return {path.relative_to(folder) for path in folder.rglob("*") if path.is_file() and wanted(path)}
+
+    both = names(one) & names(other)
+    return sorted(names(one) ^ names(other)) + [n for n in sorted(both) if not filecmp.cmp(one / n, other / n, False)]
+
+
+def case_tables_of_the_example_runs_are_the_same_bytes(folder):
+    if not list(EXAMPLE.rglob("*.h5")):
+        raise Skip("there are no example runs in results/example")
+    took = run([ROOT / "config/tables", folder / "one"], timeout=300).expect(0).seconds
+    check(took < 60, f"{took:.0f} s, not under 60")
+    run([ROOT / "config/tables", folder / "two"], timeout=300).expect(0)
+    check(not (wrong := same(folder / "one", folder / "two", lambda path: True)), f"differ from run to run: {wrong}")
+    plain = lambda path: path.suffix not in PICTURES  # noqa: E731
+    wrong = same(folder / "one", EXAMPLE / "tables", plain)
+    check(not wrong, f"differ from results/example/tables: {wrong}")
+    drawn = same(folder / "one", EXAMPLE / "tables", lambda path: path.suffix in PICTURES)
+    if drawn:
+        raise Skip(f"all tables are the same; pictures drawn by another gnuplot or other fonts: {len(drawn)}")
+
+
+# --- harness -----------------------------------------------------------------------------------------
+
+
+def make_runs(folder: pathlib.Path) -> None:
+    """Two epochs of a small set: one rank without exchange, two that overlap it."""
+    trainer.DATA = trainer.synthetic(folder, 640, 64)
+    for ranks, mode, batch in ((1, "none", 32), (2, "ddp", 16)):
+        run(trainer.mpirun(ranks) + [BIN / "gradsync-train", "--model", "lenet", "--data", trainer.DATA, "--sync", mode,
+                                     "--batch-per-rank", batch, "--epochs", 2, "--output",
+                                     folder / "runs" / f"{mode}.h5"]).expect(0)  # fmt: skip
+
+
+def main() -> int:
+    global RUNS
+    chosen = sys.argv[1:]
+    failed = 0
+    with tempfile.TemporaryDirectory(prefix="gradsync-e2e-") as shared:
+        RUNS = pathlib.Path(shared) / "runs"
+        RUNS.mkdir()
+        make_runs(pathlib.Path(shared))
+        for name, case in list(globals().items()):
+            if not name.startswith("case_") or (chosen and name.removeprefix("case_") not in chosen):
+                continue
+            title = name.removeprefix("case_").replace("_", " ")
+            with tempfile.TemporaryDirectory(prefix="gradsync-e2e-") as folder:
+                start = time.monotonic()
+                try:
+                    case(pathlib.Path(folder))
+                    print(f"PASS {title} ({time.monotonic() - start:.1f} s)", flush=True)
+                except Skip as reason:
+                    print(f"SKIP {title}: {reason}", flush=True)
+                except Exception as error:  # whatever a case does, the others still run
+                    failed += 1
+                    print(f"FAIL {title}: {error!r}"[:1500].replace("\n", " | "), flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
