@@ -84,7 +84,8 @@ std::string caption_script(const Layout& layout) {
 std::string place(const Layout& layout, std::size_t panel) {
   const double height = static_cast<double>(kPanelHeight) / layout.height;
   const double bottom = static_cast<double>(layout.caption_height()) / layout.height;
-  const auto row = static_cast<double>(layout.rows - 1 - panel / layout.columns);
+  const std::size_t rows_above = panel / layout.columns;
+  const auto row = static_cast<double>(layout.rows - 1 - rows_above);
   const auto column = static_cast<double>(panel % layout.columns);
   const double width = 1.0 / static_cast<double>(layout.columns);
   return fmt::format("set origin {:.5f},{:.5f}\nset size {:.5f},{:.5f}\n", column * width,
