@@ -73,8 +73,9 @@ int audit(const ReportOptions& options, const ParsedCommandLine& given) {
     throw Error(ExitCode::kUsage,
                 fmt::format("--published takes no runs, and '{}' was named", given.positional[0]),
                 "read runs and published numbers one after the other");
-  if (!options.html.empty() || !options.trace.empty())
-    throw Error(ExitCode::kUsage, "--html and --trace show runs, and --published takes none",
+  if (!options.html.empty() || !options.trace.empty() || !options.claims.empty())
+    throw Error(ExitCode::kUsage,
+                "--html, --trace and --claims are of runs, and --published takes none",
                 "leave them out");
   ReportOutput output(options, std::cout, std::cerr);
   report_published(options.published, output);
