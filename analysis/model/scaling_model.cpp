@@ -162,17 +162,6 @@ double exposed_at(const FamilyFit& fit, double ranks, double batch) {
   return replay(exchanged.profile, exchanged.from->overlapped(), fit.effective, ranks).exposed_s;
 }
 
-/// measured / predicted − 1 of the cells that the fit was made from.
-std::vector<double> relative_errors(const FamilyFit& fit) {
-  std::vector<double> errors;
-  for (const CellPoint& cell : fit.cells) {
-    const double error =
-        cell.medians.iteration_s / predict(fit, cell.facts->ranks, cell.facts->batch).total_s() - 1;
-    if (std::isfinite(error)) errors.push_back(error);
-  }
-  return errors;
-}
-
 LawEntry drawn_law(const LawEntry& law, Draws& draws) {
   LawEntry drawn = law;
   for (TwoTermPoint& point : drawn.points)
@@ -255,6 +244,16 @@ Prediction predict(const FamilyFit& fit, double ranks, double batch) {
       fit.cells.front().facts->exchanges() ? prediction.compute_s * wait_at(fit, ranks, batch) : 0;
   prediction.other_s = fit.other_s[several(ranks)];
   return prediction;
+}
+
+std::vector<double> relative_errors(const FamilyFit& fit) {
+  std::vector<double> errors;
+  for (const CellPoint& cell : fit.cells) {
+    const double error =
+        cell.medians.iteration_s / predict(fit, cell.facts->ranks, cell.facts->batch).total_s() - 1;
+    if (std::isfinite(error)) errors.push_back(error);
+  }
+  return errors;
 }
 
 FamilyDraws draw_family(const FamilyFit& fit, std::uint64_t seed) {

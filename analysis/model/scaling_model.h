@@ -94,6 +94,10 @@ Exchanged exchange_at(const FamilyFit& fit, double ranks, double batch);
 Replay replay(const BucketProfile& profile, bool overlapped, const CollectiveLaws& laws,
               double ranks);
 
+/// measured / predicted − 1 of the cells that the fit was made from; those it cannot predict are
+/// left out.
+std::vector<double> relative_errors(const FamilyFit& fit);
+
 /// Fits to what might have been measured as well: cells' iterations and the laws' residuals drawn
 /// with replacement; and the fit's own relative errors, measured / predicted − 1, of its cells.
 struct FamilyDraws {

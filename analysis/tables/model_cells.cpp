@@ -1,6 +1,7 @@
 #include "analysis/tables/model_cells.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "analysis/tables/run_cells.h"
 
@@ -45,8 +46,12 @@ void append_notes(Table& table, const std::vector<std::string>& notes) {
   table.notes.insert(table.notes.end(), notes.begin(), notes.end());
 }
 
+double finite_or_none(double value) {
+  return std::isfinite(value) ? value : kNotMeasured;
+}
+
 Cell ms_cell(double time_s) {
-  return Cell::of(1e3 * time_s, ms_decimals(1e3 * time_s));
+  return Cell::of(finite_or_none(1e3 * time_s), ms_decimals(1e3 * time_s));
 }
 
 }  // namespace gradsync

@@ -20,6 +20,9 @@ void add_missing_note(const FamilyFit& fit, Table& table);
 
 void append_notes(Table& table, const std::vector<std::string>& notes);
 
+/// A quotient whose divisor was 0 is none: NaN.
+double finite_or_none(double value);
+
 /// Milliseconds with digits for their size.
 Cell ms_cell(double time_s);
 

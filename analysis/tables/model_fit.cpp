@@ -35,8 +35,8 @@ void add_laws(const FamilyFit& fit, const std::string& source, Table& table) {
   for (const auto& [kind, law] : fit.laws)
     table.add(
         {first.model, first.mode, std::string(kCollectiveNames[static_cast<std::size_t>(kind)]),
-         Cell::of(1e6 * law.fit.first, 2), Cell::of(1e-9 / law.fit.second, 3), Cell(""),
-         Cell::of(1e2 * law.fit.relative_rms(), 1),
+         Cell::of(1e6 * law.fit.first, 2), Cell::of(finite_or_none(1e-9 / law.fit.second), 3),
+         Cell(""), Cell::of(finite_or_none(1e2 * law.fit.relative_rms()), 1),
          Cell::count(static_cast<double>(law.fit.points)), Cell::of(fit.slowdown, 2),
          law.source + (law.fit.constrained ? ", a negative coefficient set to 0" : "")},
         source);
@@ -48,8 +48,8 @@ void add_compute(const FamilyFit& fit, double ranks, const std::string& source, 
   if (law.cells == 0) return;
   table.add({first.model, first.mode, ranks > 1 ? "compute, several ranks" : "compute, one rank",
              Cell::of(1e6 * law.fit.first, 1), Cell(""), Cell::of(1e6 * law.fit.second, 2),
-             Cell::of(1e2 * law.fit.relative_rms(), 1), Cell::count(static_cast<double>(law.cells)),
-             Cell(""),
+             Cell::of(finite_or_none(1e2 * law.fit.relative_rms()), 1),
+             Cell::count(static_cast<double>(law.cells)), Cell(""),
              law.one_batch ? "one batch: optimiser constant, the rest proportional"
                            : "median compute of the cells"},
             source);

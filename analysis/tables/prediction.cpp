@@ -51,9 +51,9 @@ void add_row(const FamilyFit& fit, const FamilyDraws& draws, const Target& targe
   table.add({first.mode, first.model, Cell::count(target.ranks), Cell::count(target.batch),
              measured ? "left out" : "not measured", ms_cell(target.measured_s),
              ms_cell(total.value), ms_cell(total.low), ms_cell(total.high),
-             Cell::of(1e2 * (total.value / target.measured_s - 1), 1), ms_cell(parts.compute_s),
-             ms_cell(parts.exposed_s), ms_cell(parts.wait_s), ms_cell(parts.other_s),
-             Cell::count(static_cast<double>(fit.cells.size()))},
+             Cell::of(finite_or_none(1e2 * (total.value / target.measured_s - 1)), 1),
+             ms_cell(parts.compute_s), ms_cell(parts.exposed_s), ms_cell(parts.wait_s),
+             ms_cell(parts.other_s), Cell::count(static_cast<double>(fit.cells.size()))},
             source);
 }
 

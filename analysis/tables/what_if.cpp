@@ -76,14 +76,16 @@ void add_cell(const FamilyFit& fit, const CellFacts& cell, const WhatIf& change,
   for (const Case& one : cases_of(fit, cell, change)) {
     const WhatIfResult result = what_if(fit, cell, one.change);
     const bool recorded = table.rows.size() == first;
-    table.add({cell.mode, cell.model, Cell::count(one.change.ranks.value_or(cell.ranks)),
-               Cell::count(one.change.batch.value_or(cell.batch)), one.name,
-               Cell::count(static_cast<double>(result.messages)), Cell::count(result.bytes),
-               ms_cell(recorded ? cell.medians.iteration_s : kNotMeasured),
-               ms_cell(result.parts.total_s()), ms_cell(result.parts.exposed_s),
-               ms_cell(result.parts.wait_s), Cell::of(1e2 * result.exposed_share(), 1),
-               Cell::of(1e2 * (result.parts.total_s() / recorded_s - 1), 1), Cell(""), name},
-              source);
+    table.add(
+        {cell.mode, cell.model, Cell::count(one.change.ranks.value_or(cell.ranks)),
+         Cell::count(one.change.batch.value_or(cell.batch)), one.name,
+         Cell::count(static_cast<double>(result.messages)), Cell::count(result.bytes),
+         ms_cell(recorded ? cell.medians.iteration_s : kNotMeasured),
+         ms_cell(result.parts.total_s()), ms_cell(result.parts.exposed_s),
+         ms_cell(result.parts.wait_s), Cell::of(finite_or_none(1e2 * result.exposed_share()), 1),
+         Cell::of(finite_or_none(1e2 * (result.parts.total_s() / recorded_s - 1)), 1), Cell(""),
+         name},
+        source);
   }
   mark_best(first, table);
 }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "analysis/model/measured_cell.h"
+#include "analysis/model/scaling_model.h"
 #include "analysis/verdict/verdict.h"
 #include "timing/estimate.h"
 
@@ -15,10 +16,19 @@ namespace gradsync {
 struct VerdictInput {
   const RunSet& set;
   std::vector<MeasuredCell> cells;
+  StudyFacts study;  ///< of the cells, for the scaling model
 };
+
+/// What the model knows of one of the cells.
+const CellFacts& facts_of(const VerdictInput& input, const MeasuredCell& cell);
+
+/// The model of a family; it points into `input`.
+FamilyFit fit_of(const VerdictInput& input, const std::string& family);
 
 using Clauses = std::vector<VerdictClause>;
 
+Clauses efficient_batch_clauses(const VerdictInput& input);
+Clauses link_clauses(const VerdictInput& input);
 Clauses scaling_clauses(const VerdictInput& input);
 Clauses bound_clauses(const VerdictInput& input);
 Clauses small_batch_clauses(const VerdictInput& input);

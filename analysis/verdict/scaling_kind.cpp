@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "analysis/verdict/clauses.h"
+#include "support/parse.h"
 
 namespace gradsync {
 
@@ -90,6 +91,36 @@ VerdictClause clause_for(const Series& series, const Estimate& share) {
                   series.top().run().model, series.top().run().mode, kVerdictSeed));
 }
 
+/// Where the time of weak scaling went: more exposed communication, or compute that grew.
+std::string loss_sentence(const Series& series) {
+  const MeasuredCell &base = series.base(), &top = series.top();
+  const double lost_s = top.median_iteration_s - base.median_iteration_s;
+  const double compute_s = top.median_compute_s - base.median_compute_s;
+  const double exposed_s = top.median_exposed_s - base.median_exposed_s;
+  if (!(lost_s > 0) || !std::isfinite(compute_s) || !std::isfinite(exposed_s)) return {};
+  const bool compute = compute_s > exposed_s;
+  return fmt::format(
+      "of the {} that a step grows from {} to {}, compute itself is {} and exposed "
+      "communication {}{}",
+      format_duration(lost_s), ranks_text(base.ranks()), ranks_text(top.ranks()),
+      format_duration(compute_s), format_duration(exposed_s),
+      compute ? "; compute that grows with the ranks points to cores, memory or "
+                "power they share"
+              : "");
+}
+
+/// Only where the efficiency is below one beyond its interval.
+void add_loss(const Series& series, const Estimate& share, Clauses& clauses) {
+  if (series.kind != Kind::kWeak || !(share.high < 1)) return;
+  std::string text = loss_sentence(series);
+  if (!text.empty())
+    clauses.push_back(
+        clause_of("scaling", std::move(text), {&series.base(), &series.top()},
+                  "/time/iteration, /time/compute, /time/exposed",
+                  fmt::format("{}, {}, {} images per rank; differences of medians",
+                              series.top().run().model, series.top().run().mode, series.batch)));
+}
+
 VerdictClause comparison(const Series& weak, double weak_share, const Series& strong,
                          double strong_share) {
   const bool strong_better = strong_share > weak_share;
@@ -132,6 +163,7 @@ void add_family(const Cells& family, Clauses& clauses) {
     const Estimate share = efficiency(**series);
     shares[series == &strong ? 1 : 0] = share.value;
     clauses.push_back(clause_for(**series, share));
+    add_loss(**series, share, clauses);
   }
   if (weak && strong && weak->top().ranks() == strong->top().ranks() && shares[0] != shares[1])
     clauses.push_back(comparison(*weak, shares[0], *strong, shares[1]));

@@ -16,8 +16,9 @@ namespace {
 constexpr std::size_t kFilesShown = 3;
 
 /// In the order in which a person reads them.
-constexpr std::array kQuestions = {bound_clauses,   scaling_clauses, small_batch_clauses,
-                                   fastest_clauses, wire_clauses,    measuring_clauses};
+constexpr std::array kQuestions = {bound_clauses,       scaling_clauses,  efficient_batch_clauses,
+                                   small_batch_clauses, fastest_clauses,  link_clauses,
+                                   wire_clauses,        measuring_clauses};
 
 bool exchanges(const MeasuredCell& cell) {
   return cell.run().mode != "none";
@@ -61,6 +62,17 @@ std::vector<Cells> focus(const VerdictInput& input) {
   return result;
 }
 
+const CellFacts& facts_of(const VerdictInput& input, const MeasuredCell& cell) {
+  return input.study.cells[static_cast<std::size_t>(&cell - input.cells.data())];
+}
+
+FamilyFit fit_of(const VerdictInput& input, const std::string& family) {
+  FamilyCells cells;
+  for (const CellFacts& cell : input.study.cells)
+    if (cell.family == family) cells.push_back(&cell);
+  return fit_family(cells, input.study.calibration);
+}
+
 Cells on_most_ranks(const Cells& cells) {
   std::int64_t most = 2;
   for (const MeasuredCell* cell : cells)
@@ -101,7 +113,8 @@ std::string interval_text(const Estimate& share) {
 }
 
 std::vector<VerdictClause> make_verdict(const RunSet& set) {
-  const VerdictInput input{set, measured_cells(set)};
+  VerdictInput input{set, measured_cells(set), {}};
+  input.study = study_facts(input.cells);
   std::vector<VerdictClause> clauses;
   for (const auto question : kQuestions)
     for (VerdictClause& clause : question(input))

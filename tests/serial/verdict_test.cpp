@@ -159,6 +159,60 @@ TEST_CASE("verdict: nothing is claimed of runs without numbers") {
   CHECK_FALSE(contains(all, "n/a"));
 }
 
+TEST_CASE("verdict: compute that grows with the ranks is not called communication") {
+  const TestFolder folder;
+  write_study(folder / "a.h5", {"ddp", 1, 64, 0.010});
+  write_study(folder / "b.h5", {"ddp", 4, 64, 0.018, 0.002});
+  CHECK(
+      contains(said(make_verdict(loaded(folder)), "scaling"),
+               "of the 10 ms that a step grows from 1 rank to 4 ranks, compute itself is 8 ms and "
+               "exposed communication 2 ms; compute that grows with the ranks points to cores"));
+}
+
+TEST_CASE("verdict: the batch that would scale, from the model") {
+  // One bucket of 1e6 bytes, ready at the end: exposed on 4 ranks 6·0.1 + 1.5 = 2.1 ms whatever the
+  // batch. Compute 2 ms + 0.1 ms·b. E = C/(C + 2.1) >= 0.8 from C = 8.4 ms, b = 64.
+  LawWorld world;
+  world.bucket_bytes = {1000000};
+  const TestFolder folder;
+  const auto write = [&](std::size_t ranks, std::int64_t batch) {
+    StudyRun run = law_run(world, ranks, batch);
+    run.change = [world, ranks](IterationRow& row) {
+      row.buckets = {{1000000, CollectiveKind::kAllReduce}};
+      for (RankIteration& rank : row.ranks) {
+        const double end_s = rank[Phase::kForward] + rank[Phase::kBackward];
+        const double time_s = world.collective_s(1e6, static_cast<double>(ranks));
+        rank.buckets = {{end_s, end_s, end_s + time_s}};
+        rank[Phase::kExposed] = ranks > 1 ? time_s : 0;
+        rank[Phase::kIteration] = rank[Phase::kCompute] + rank[Phase::kExposed];
+      }
+    };
+    write_study(folder / (std::to_string(ranks) + "-" + std::to_string(batch) + ".h5"), run);
+  };
+  for (const std::size_t ranks : {1U, 2U, 4U})
+    for (const std::int64_t batch : {16, 32})
+      write(ranks, batch);
+  const auto clauses = make_verdict(loaded(folder));
+  CHECK(contains(said(clauses, "batch"),
+                 "a batch of 64 per rank would reach 80 % efficiency at 4 ranks (weak scaling)"));
+  // 6 · 0.1 ms of latency against 1.5 · 1e6 B at 1 GB/s.
+  CHECK(contains(said(clauses, "link"),
+                 "the link's bandwidth limits communication: of the 1 message of a step, latency "
+                 "takes 600 µs and bytes on the link 1.5 ms (1 GB/s); fewer bytes would help"));
+}
+
+TEST_CASE("verdict: without calibration and with one size of message the link is not judged") {
+  LawWorld world;
+  world.bucket_bytes = {1000000};
+  const TestFolder folder;
+  write_study(folder / "a.h5", law_run(world, 2, 16));
+  const auto clauses = make_verdict(loaded(folder));
+  CHECK(
+      contains(said(clauses, "link"), "whether latency or bandwidth limits lenet cannot be said"));
+  CHECK(contains(said(clauses, "link"), "--calibrate"));
+  CHECK_FALSE(contains(said(clauses, "batch"), "would reach"));
+}
+
 TEST_CASE("verdict: text, Markdown and JSON hold the same clauses") {
   VerdictClause clause{"bound", "a < b", {"1.h5", "2.h5", "3.h5", "4.h5"}, "/x", "c"};
   CHECK(verdict_text({clause}) ==

@@ -1,0 +1,100 @@
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "analysis/verdict/clauses.h"
+#include "support/parse.h"
+
+namespace gradsync {
+
+namespace {
+
+/// Above this residual the law does not describe the collectives, and nothing is built on it.
+constexpr double kLargestResidual = 0.3;
+
+/// What a cell's messages cost by the law, in all.
+struct LinkCost {
+  double latency_s = 0, transfer_s = 0, bandwidth = kNotMeasured;
+  std::size_t messages = 0;
+};
+
+LinkCost link_cost(const FamilyFit& fit, const CellFacts& cell) {
+  LinkCost cost;
+  for (const Message& message : cell.profile.messages) {
+    const LawFactors factors = law_factors(message.kind, cell.ranks);
+    const TwoTermFit& law = fit.effective.at(message.kind);
+    cost.latency_s += law.first * factors.steps;
+    cost.transfer_s += law.second * factors.share * message.bytes;
+    cost.bandwidth = 1e-9 / law.second;
+    ++cost.messages;
+  }
+  return cost;
+}
+
+std::string messages_text(std::size_t messages) {
+  return fmt::format("{} message{}", messages, messages == 1 ? "" : "s");
+}
+
+std::string sentence(const LinkCost& cost) {
+  const bool latency = cost.latency_s > cost.transfer_s;
+  return fmt::format(
+      "{} limits communication: of the {} of a step, latency takes {} and bytes on the link {} "
+      "({:.3g} GB/s){}",
+      latency ? "latency" : "the link's bandwidth", messages_text(cost.messages),
+      format_duration(cost.latency_s), format_duration(cost.transfer_s), cost.bandwidth,
+      latency ? "; fewer, larger messages would help" : "; fewer bytes would help");
+}
+
+/// Why the law of this family says nothing about its link; empty if it does.
+std::string doubt(const FamilyFit& fit) {
+  if (!fit.missing.empty()) return fit.missing;
+  for (const auto& [kind, law] : fit.laws) {
+    const std::string name(kCollectiveNames[static_cast<std::size_t>(kind)]);
+    if (law.fit.relative_rms() > kLargestResidual)
+      return fmt::format("the law of {} fits with a residual of {}{}", name,
+                         percent_text(law.fit.relative_rms()),
+                         law.calibrated ? "" : "; run gradsync-train --calibrate");
+    if (law.fit.constrained && !law.calibrated)
+      return fmt::format(
+          "the collectives in training show no {} of {}; run gradsync-train "
+          "--calibrate",
+          law.fit.first == 0 ? "latency" : "bandwidth limit", name);
+  }
+  return {};
+}
+
+std::string law_text(const FamilyFit& fit) {
+  std::string text;
+  for (const auto& [kind, law] : fit.laws)
+    text += fmt::format("; law of {}: {}, {} points, residual {}",
+                        kCollectiveNames[static_cast<std::size_t>(kind)], law.source,
+                        law.fit.points, percent_text(law.fit.relative_rms()));
+  return text;
+}
+
+}  // namespace
+
+Clauses link_clauses(const VerdictInput& input) {
+  Clauses clauses;
+  for (const Cells& family : focus(input)) {
+    const Cells top = on_most_ranks(family);
+    if (top.empty()) continue;
+    const CellFacts& facts = facts_of(input, *top.front());
+    if (!facts.exchanges() || facts.profile.messages.empty()) continue;
+    const FamilyFit fit = fit_of(input, facts.family);
+    const std::string why = doubt(fit);
+    if (!why.empty()) {
+      clauses.push_back(missing_clause(
+          "link", fmt::format("whether latency or bandwidth limits {} cannot be said: {}",
+                              facts.model, why)));
+      continue;
+    }
+    const LinkCost cost = link_cost(fit, facts);
+    if (!std::isfinite(cost.latency_s + cost.transfer_s)) continue;
+    clauses.push_back(clause_of("link", sentence(cost), family, "/calibration, /bucket",
+                                cell_text(*top.front()) + law_text(fit)));
+  }
+  return clauses;
+}
+
+}  // namespace gradsync
