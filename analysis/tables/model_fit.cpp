@@ -22,7 +22,7 @@ std::vector<Column> columns() {
       {"per_image_us", "us/image", false, "c of compute(b) = a + c*b", "/time/compute"},
       {"residual_percent", "residual %", false, "root mean square of fitted/measured - 1",
        "/calibration, /bucket, /time/compute"},
-      {"points", "n"},
+      {"points", "n", false, "number of points fitted to", "/calibration, /bucket, /time/compute"},
       {"slowdown", "slowdown", false,
        "sum of the shortest durations in training / sum of the fitted times, median over cells",
        "/bucket/start, /bucket/end"},

@@ -19,8 +19,8 @@ std::vector<Column> columns() {
   return {
       {"mode", "mode", true},
       {"model", "model", true},
-      {"ranks", "ranks"},
-      {"batch_per_rank", "batch/rank"},
+      {"ranks", "ranks", false, "number of ranks", "/topology/rank"},
+      {"batch_per_rank", "batch/rank", false, "option of the run, or predicted", "/config"},
       {"kind", "cell", true},
       {"measured_ms", "measured ms", false, "median iteration of the slowest rank",
        "/time/iteration"},
@@ -33,7 +33,7 @@ std::vector<Column> columns() {
       {"wait_ms", "wait ms", false, "compute * (0.5^(1/n) quantile of relative compute - 1)",
        "/time/compute"},
       {"other_ms", "other ms", false, "median iteration - compute - exposed", "/time"},
-      {"fitted_to", "fitted to"},
+      {"fitted_to", "fitted to", false, "number of cells fitted to", "/time"},
   };
 }
 

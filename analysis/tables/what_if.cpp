@@ -21,8 +21,8 @@ std::vector<Column> columns() {
   return {
       {"mode", "mode", true},
       {"model", "model", true},
-      {"ranks", "ranks"},
-      {"batch_per_rank", "batch/rank"},
+      {"ranks", "ranks", false, "number of ranks", "/topology/rank"},
+      {"batch_per_rank", "batch/rank", false, "option of the run, or predicted", "/config"},
       {"case", "case", true},
       {"messages", "messages", false, "number of messages replayed", from},
       {"payload_bytes", "payload", false, "sum of the messages of one rank", "/bucket/bytes"},
