@@ -4,14 +4,13 @@
 #include <fmt/format.h>
 
 #include "analysis/verdict/clauses.h"
-#include "timing/statistics.h"
 
 namespace gradsync {
 
 namespace {
 
 constexpr double kWanted = 0.8;        ///< efficiency of weak scaling
-constexpr double kLargestError = 0.2;  ///< of the model on its own cells, median
+constexpr double kLargestError = 0.2;  ///< of the model on any of its own cells
 constexpr double kFurthest = 8;        ///< times the largest batch measured
 
 /// E = T(1, b)/T(n, b), as the model predicts both.
@@ -37,11 +36,11 @@ double largest_batch(const FamilyFit& fit) {
   return most;
 }
 
-double median_error(const FamilyFit& fit) {
-  std::vector<double> sizes;
+double largest_error(const FamilyFit& fit) {
+  double largest = relative_errors(fit).empty() ? kNotMeasured : 0;
   for (const double error : relative_errors(fit))
-    sizes.push_back(std::abs(error));
-  return median(sizes);
+    largest = std::max(largest, std::abs(error));
+  return largest;
 }
 
 std::string sentence(const FamilyFit& fit, double ranks) {
@@ -66,7 +65,7 @@ Clauses efficient_batch_clauses(const VerdictInput& input) {
     if (top.empty() || top.front()->run().mode == "none") continue;
     const FamilyFit fit = fit_of(input, top.front()->family);
     const double ranks = static_cast<double>(top.front()->ranks());
-    const double error = median_error(fit);
+    const double error = largest_error(fit);
     if (!(error <= kLargestError) ||
         !std::isfinite(efficiency(fit, ranks, kFurthest * largest_batch(fit))))
       continue;
