@@ -153,7 +153,7 @@ test: tests
 	@tests/run
 
 bench: all $(BENCHMARKS)
-	@set -e; for b in $(BENCHMARKS) $(wildcard bench/*.sh); do printf '== %s\n' $$b; $$b; done
+	@set -e; for b in $(filter-out build/bench/large_runs,$(BENCHMARKS)) $(wildcard bench/*.sh); do printf '== %s\n' $$b; $$b; done
 
 data: build/bin/gradsync-dataset
 	$< fetch --to data/cifar-10

@@ -7,7 +7,7 @@ results=results/bench-modes-$(date -u +%Y%m%dT%H%M%SZ)
 if [[ -z ${GRADSYNC_DATA:-} && ! -e data/cifar-10/data_batch_1.bin ]]; then
   export GRADSYNC_DATA=data/synthetic
   [[ -e $GRADSYNC_DATA/data_batch_1.bin ]] ||
-    env -u GRADSYNC_DATA build/bin/gradsync-dataset synthesize --to "$GRADSYNC_DATA" --train 20000 --test 4000
+    build/bin/gradsync-dataset synthesize --to "$GRADSYNC_DATA" --train 20000 --test 4000
   echo "data: the synthetic set in $GRADSYNC_DATA"
 fi
 exec build/bin/gradsync-sweep bench/modes.cfg --results "$results"
