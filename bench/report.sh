@@ -5,6 +5,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+if [[ ! -x /usr/bin/time ]]; then
+  echo "SKIP bench/report.sh: /usr/bin/time is missing (apt-get install time)"
+  exit 0
+fi
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
