@@ -43,7 +43,7 @@ Layout layout_of(const Chart& chart) {
 std::string head(const Chart& chart, const Layout& layout) {
   return fmt::format(
       "# Made by gradsync-report. Draw again: gnuplot -c NAME.gnuplot png|svg|pdf PICTURE "
-      "NAME.csv\n"
+      "NAME.plot.csv\n"
       "kind = ARGC > 0 ? ARG1 : 'png'\n"
       "if (kind eq 'svg') {{\n"
       "  set terminal svg size {0},{1} noenhanced font 'sans,13' background '#ffffff'\n"

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kInstall =
     "install it (Debian: apt-get install gnuplot-nox), or draw with the script: gnuplot -c "
-    "NAME.gnuplot png NAME.png NAME.csv";
+    "NAME.gnuplot png NAME.png NAME.plot.csv";
 
 constexpr std::array<const char*, 3> kPictureFormats = {"png", "svg", "pdf"};
 
@@ -50,7 +50,7 @@ void draw(const std::string& name, const std::string& format, const fs::path& fo
   options.stderr_path = fs::absolute(messages.path());
   options.environment = {"SOURCE_DATE_EPOCH=0"};
   const ProcessResult result = run_gnuplot({"gnuplot", "-d", "-c", name + ".gnuplot", format,
-                                            picture.path().filename().string(), name + ".csv"},
+                                            picture.path().filename().string(), name + ".plot.csv"},
                                            options);
   if (!result.succeeded() || !fs::exists(picture.path()))
     throw Error(ExitCode::kInputOutput, fmt::format("gnuplot ended with {}: {}", result.text(),
@@ -66,7 +66,7 @@ void draw(const std::string& name, const std::string& format, const fs::path& fo
 }  // namespace
 
 void write_figure(const Figure& figure, const std::string& name, const fs::path& folder) {
-  write_file_atomically(folder / (name + ".csv"), figure.csv);
+  write_file_atomically(folder / (name + ".plot.csv"), figure.csv);
   write_file_atomically(folder / (name + ".gnuplot"), figure.script);
 }
 

@@ -8,7 +8,8 @@
 
 namespace gradsync {
 
-/// Writes <name>.csv and <name>.gnuplot into `folder`, each whole or not at all.
+/// Writes <name>.plot.csv (a table may have the name, too) and <name>.gnuplot into `folder`, each
+/// whole or not at all.
 void write_figure(const Figure& figure, const std::string& name,
                   const std::filesystem::path& folder);
 

@@ -125,9 +125,9 @@ def case_plots_are_drawn_and_redrawn_from_their_csv_only(folder):
     for script in scripts:
         alone = folder / f"alone-{script.stem}"
         alone.mkdir()
-        for source in (script, script.with_suffix(".csv")):
+        for source in (script, script.with_suffix(".plot.csv")):
             shutil.copy(source, alone)
-        run(["gnuplot", "-c", alone / script.name, "svg", alone / "again.svg", alone / f"{script.stem}.csv"]).expect(0)
+        run(["gnuplot", "-c", alone / script.name, "svg", alone / "again.svg", alone / f"{script.stem}.plot.csv"]).expect(0)
         check((alone / "again.svg").read_bytes() == script.with_suffix(".svg").read_bytes(), f"{script.stem} differs")
         check(script.with_suffix(".pdf").read_bytes().startswith(b"%PDF"), f"{script.stem}.pdf")
 

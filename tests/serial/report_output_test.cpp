@@ -98,7 +98,7 @@ TEST_CASE("report: without gnuplot the data and the script are there, and a warn
   CHECK(contains(log.str(), "apt-get install gnuplot-nox"));
   for (const NamedChart& chart : charts_of(folder)) {
     CHECK(std::filesystem::exists(options.output / (chart.name + ".gnuplot")));
-    CHECK(std::filesystem::exists(options.output / (chart.name + ".csv")));
+    CHECK(std::filesystem::exists(options.output / (chart.name + ".plot.csv")));
     CHECK_FALSE(std::filesystem::exists(options.output / (chart.name + ".png")));
   }
 }
