@@ -38,7 +38,8 @@ std::map<std::string, std::string> claimed_options(const OptionTable& table,
 /// All files of a set, with digests. Throws as sha256_file.
 std::vector<ClaimedFile> claimed_files(const RunSet& set);
 
-/// Appends the numbers of a table whose columns say how they are computed. `files`: those of the set, to tell apart in the rows' sources.
+/// Appends the numbers of a table whose columns say how they are computed. `files`: those of the
+/// set, to tell apart in the rows' sources.
 void add_claims(const Table& table, const std::vector<ClaimedFile>& files,
                 std::vector<Claim>& claims);
 

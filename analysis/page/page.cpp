@@ -36,9 +36,9 @@ std::string verdict(const std::vector<VerdictClause>& clauses) {
   if (clauses.empty()) return "";
   std::string text = "<ul class=\"verdict\">\n";
   for (const VerdictClause& clause : clauses)
-    text += fmt::format("<li{}><p>{}</p><div>{}{}</div></li>\n", clause.missing ? " class=\"missing\"" : "",
-                        sentence(clause.text), fine_line(clause.condition),
-                        fine_line(source_text(clause)));
+    text += fmt::format("<li{}><p>{}</p><div>{}{}</div></li>\n",
+                        clause.missing ? " class=\"missing\"" : "", sentence(clause.text),
+                        fine_line(clause.condition), fine_line(source_text(clause)));
   return text + "</ul>\n";
 }
 
