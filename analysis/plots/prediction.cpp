@@ -21,7 +21,7 @@ constexpr std::array<const char*, kMostBatches> kColors = {"#0072b2", "#d55e00",
 /// One row of the table.
 struct Predicted {
   std::string mode, model;
-  double ranks, batch;
+  double ranks, batch, family;
   double measured_ms, predicted_ms, low_ms, high_ms;
 };
 
@@ -52,15 +52,15 @@ class Columns {
 std::vector<Predicted> rows_of(const Table& table) {
   const Columns columns(table);
   if (!columns.has({"mode", "model", "ranks", "batch_per_rank", "measured_ms", "predicted_ms",
-                    "low_ms", "high_ms"}))
+                    "low_ms", "high_ms", "family"}))
     return {};
   std::vector<Predicted> rows;
   for (std::size_t row = 0; row < table.rows.size(); ++row) {
     const auto number = [&](const char* name) { return columns.at(row, name).number; };
     if (!std::isfinite(number("predicted_ms")) && !std::isfinite(number("measured_ms"))) continue;
     rows.push_back({columns.at(row, "mode").text, columns.at(row, "model").text, number("ranks"),
-                    number("batch_per_rank"), number("measured_ms"), number("predicted_ms"),
-                    number("low_ms"), number("high_ms")});
+                    number("batch_per_rank"), number("family"), number("measured_ms"),
+                    number("predicted_ms"), number("low_ms"), number("high_ms")});
   }
   return rows;
 }
@@ -93,10 +93,17 @@ void add_batch(ChartPanel& panel, const std::vector<Predicted>& rows, double bat
   panel.series.push_back(std::move(measured));
 }
 
+/// Families of one model and mode differ in a setting: their number tells them apart.
 std::optional<ChartPanel> panel_of(const std::vector<Predicted>& rows) {
   const auto batches = measured_batches(rows);
   if (batches.empty()) return std::nullopt;
-  ChartPanel panel{rows.front().model + ", " + rows.front().mode, "", {}, {}, kNotMeasured, false};
+  const Predicted& first = rows.front();
+  ChartPanel panel{fmt::format("{}, {}, family {:.0f}", first.model, first.mode, first.family),
+                   "",
+                   {},
+                   {},
+                   kNotMeasured,
+                   false};
   if (batches.size() > kMostBatches)
     panel.subtitle = fmt::format("{} more batch sizes not shown", batches.size() - kMostBatches);
   for (std::size_t i = 0; i < std::min(batches.size(), kMostBatches); ++i)
@@ -115,7 +122,7 @@ std::optional<Chart> prediction_chart(const Table& table) {
   std::vector<std::vector<Predicted>> panels;
   for (const Predicted& row : rows_of(table)) {
     const auto same = [&](const std::vector<Predicted>& panel) {
-      return panel.front().model == row.model && panel.front().mode == row.mode;
+      return panel.front().family == row.family;
     };
     const auto known = std::find_if(panels.begin(), panels.end(), same);
     (known == panels.end() ? panels.emplace_back() : *known).push_back(row);

@@ -34,12 +34,14 @@ std::vector<Column> columns() {
        "/time/compute"},
       {"other_ms", "other ms", false, "median iteration - compute - exposed", "/time"},
       {"fitted_to", "fitted to", false, "number of cells fitted to", "/time"},
+      {"family", "family", false, "number of the family in this table", "/config"},
   };
 }
 
 struct Target {
   double ranks, batch;
   double measured_s = kNotMeasured;
+  double family = 1;  ///< its number in the table
 };
 
 void add_row(const FamilyFit& fit, const FamilyDraws& draws, const Target& target,
@@ -53,12 +55,13 @@ void add_row(const FamilyFit& fit, const FamilyDraws& draws, const Target& targe
              ms_cell(total.value), ms_cell(total.low), ms_cell(total.high),
              Cell::of(finite_or_none(1e2 * (total.value / target.measured_s - 1)), 1),
              ms_cell(parts.compute_s), ms_cell(parts.exposed_s), ms_cell(parts.wait_s),
-             ms_cell(parts.other_s), Cell::count(static_cast<double>(fit.cells.size()))},
+             ms_cell(parts.other_s), Cell::count(static_cast<double>(fit.cells.size())),
+             Cell::count(target.family)},
             source);
 }
 
 /// Each cell as predicted from the others.
-void add_left_out(const StudyFacts& study, const FamilyCells& family, Table& table) {
+void add_left_out(const StudyFacts& study, const FamilyCells& family, double number, Table& table) {
   if (family.size() < 2) return;
   for (const CellFacts* cell : family) {
     FamilyCells others = family;
@@ -66,8 +69,8 @@ void add_left_out(const StudyFacts& study, const FamilyCells& family, Table& tab
     const auto index = static_cast<std::size_t>(cell - study.cells.data());
     const FamilyFit fit = fit_family(others, calibration_without(study, index));
     add_row(fit, draw_family(fit, kModelSeed),
-            {cell->ranks, cell->batch, cell->medians.iteration_s}, family_sources(study, family),
-            table);
+            {cell->ranks, cell->batch, cell->medians.iteration_s, number},
+            family_sources(study, family), table);
   }
 }
 
@@ -94,13 +97,14 @@ std::set<double> batches_wanted(const FamilyCells& family, const TableOptions& o
   return batches;
 }
 
-void add_predicted(const StudyFacts& study, const FamilyCells& family, const TableOptions& options,
-                   Table& table) {
+void add_predicted(const StudyFacts& study, const FamilyCells& family, double number,
+                   const TableOptions& options, Table& table) {
   const FamilyFit fit = fit_family(family, study.calibration);
   const FamilyDraws draws = draw_family(fit, kModelSeed);
   for (const double ranks : ranks_wanted(family, options))
     for (const double batch : batches_wanted(family, options))
-      add_row(fit, draws, {ranks, batch}, family_sources(study, family), table);
+      add_row(fit, draws, {ranks, batch, kNotMeasured, number}, family_sources(study, family),
+              table);
   add_missing_note(fit, table);
 }
 
@@ -127,7 +131,8 @@ std::vector<std::string> notes() {
                   "holds if the law holds beyond the runs: same link, one rank a core or GPU as "
                   "measured, no congestion",
                   kModelDraws, kModelSeed),
-      "wait: median of the slowest of n ranks that are slow independently of each other"};
+      "wait: median of the slowest of n ranks that are slow independently of each other",
+      "family: runs of one model, mode and setting (threads, precision, buckets, ...): one law"};
 }
 
 }  // namespace
@@ -135,9 +140,11 @@ std::vector<std::string> notes() {
 Table make_prediction_table(const RunSet& set, const TableOptions& options) {
   const StudyFacts study = study_facts(set);
   Table table{"prediction", "Scaling model: predicted iteration time", notes(), columns(), {}};
+  double number = 0;
   for (const FamilyCells& family : families(study)) {
-    add_left_out(study, family, table);
-    add_predicted(study, family, options, table);
+    ++number;
+    add_left_out(study, family, number, table);
+    add_predicted(study, family, number, options, table);
   }
   table.notes.insert(table.notes.begin(), score_note(table));
   append_notes(table, remark_notes(set));

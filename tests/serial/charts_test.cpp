@@ -220,19 +220,22 @@ TEST_CASE("chart: busbw only beside a calibration") {
 TEST_CASE("chart: predictions beside the measured cells") {
   Table table{"prediction", "", {}, {}, {}};
   for (const char* name : {"mode", "model", "ranks", "batch_per_rank", "measured_ms",
-                           "predicted_ms", "low_ms", "high_ms"})
+                           "predicted_ms", "low_ms", "high_ms", "family"})
     table.columns.push_back({name, name});
-  const auto add = [&](double ranks, double batch, double measured, double predicted) {
+  const auto add = [&](double ranks, double batch, double measured, double predicted,
+                       double family = 1) {
     table.add({"ddp", "lenet", Cell::count(ranks), Cell::count(batch), Cell::of(measured, 2),
-               Cell::of(predicted, 2), Cell::of(predicted - 1, 2), Cell::of(predicted + 1, 2)});
+               Cell::of(predicted, 2), Cell::of(predicted - 1, 2), Cell::of(predicted + 1, 2),
+               Cell::count(family)});
   };
   add(8, 32, kNotMeasured, 14);
   add(2, 32, 10, 11);
   add(2, 64, kNotMeasured, 20);  // a batch that was never measured is not shown
   add(4, 32, 12, kNotMeasured);
+  add(2, 32, 70, 77, 2);  // the same mode with other threads is a line of its own
   const auto chart = prediction_chart(table);
   REQUIRE(chart);
-  REQUIRE(chart->panels.size() == 1);
+  REQUIRE(chart->panels.size() == 2);
   REQUIRE(chart->panels[0].series.size() == 2);
   const auto& predicted = series_named(chart->panels[0], "predicted, batch 32 per rank").points;
   REQUIRE(predicted.size() == 3);
