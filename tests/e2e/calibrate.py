@@ -7,11 +7,11 @@ import json
 import pathlib
 import re
 import sys
-import tempfile
-import time
 
+import harness
 import trainer
-from trainer import BIN, Failure, Skip, mpirun, report, run
+from harness import BIN, Skip, check, mpirun, run, synthetic
+from trainer import report
 
 
 def calibrate(ranks: int, *arguments, **how):
@@ -23,26 +23,21 @@ def rows(text: str) -> list:
     return [line.split() for line in text.splitlines() if line and not line.startswith("#")]
 
 
-def require(passed: bool, what: str):
-    if not passed:
-        raise Failure(what)
-
-
 def case_columns_and_footer_are_nccl_tests(folder):
     result = calibrate(2, "-b", 1024, "-e", "64K", "-f", 4, "-n", 5, "--collective", "allreduce", "--cadence", "isolated")
     result.expect(0, "# Out of bounds values : 0 OK", r"# Avg bus bandwidth    : \d+\.\d+", "# Plateau", "# Fit of time")
     table = rows(result.out)
-    require([int(row[0]) for row in table] == [1024, 4096, 16384, 65536], f"sizes: {table}")
+    check([int(row[0]) for row in table] == [1024, 4096, 16384, 65536], f"sizes: {table}")
     for size, count, kind, op, root, time_us, algbw, busbw, wrong in table:
-        require(int(count) * 4 == int(size) and (kind, op, root, wrong) == ("float", "sum", "-1", "0"), f"row {size}")
-        require(abs(float(algbw) - int(size) / float(time_us) / 1e3) < 0.01 * float(algbw) + 0.001, f"algbw of {size}")
-        require(algbw == busbw, "on two ranks busbw is algbw")
+        check(int(count) * 4 == int(size) and (kind, op, root, wrong) == ("float", "sum", "-1", "0"), f"row {size}")
+        check(abs(float(algbw) - int(size) / float(time_us) / 1e3) < 0.01 * float(algbw) + 0.001, f"algbw of {size}")
+        check(algbw == busbw, "on two ranks busbw is algbw")
 
 
 def case_one_rank_has_no_bus_bandwidth(folder):
     result = calibrate(1, "-b", 1024, "-e", 1024, "-n", 2).expect(0, "# Avg bus bandwidth    : n/a")
-    require(all(row[7] == "n/a" and row[8] == "0" for row in rows(result.out)), result.out)
-    require(len(rows(result.out)) == 12, "six collectives in two cadences")
+    check(all(row[7] == "n/a" and row[8] == "0" for row in rows(result.out)), result.out)
+    check(len(rows(result.out)) == 12, "six collectives in two cadences")
 
 
 def case_file_and_json_hold_what_was_printed(folder):
@@ -50,8 +45,8 @@ def case_file_and_json_hold_what_was_printed(folder):
     page = json.loads((folder / "c.json").read_text())
     printed = [row[5] for row in rows(result.out)]
     times = [f"{row['in_place']['time']:.2f}" for curve in page["curves"] for row in curve["results"]]
-    require(times == printed, f"{times} printed as {printed}")
-    require(len(page["curves"]) == 12 and len(page["ranks"]) == 2, "curves and ranks")
+    check(times == printed, f"{times} printed as {printed}")
+    check(len(page["curves"]) == 12 and len(page["ranks"]) == 2, "curves and ranks")
     report(folder / "c.h5").expect(0)
     calibrate(2, "--output", folder / "c.h5").expect(73, "exists")
     calibrate(2, "-J", folder / "c.json").expect(73, "exists")
@@ -61,7 +56,7 @@ def case_bucket_sizes_of_a_run(folder):
     trainer.train(2, "--first-bucket", "8KiB", "--bucket-cap", "64KiB", *trainer.short_run(folder)).expect(0)
     sizes = ["--sizes-from", folder / "run.h5", "-b", 4, "-e", 4, "-n", 2, "--collective", "allreduce-ring"]
     result = calibrate(2, *sizes, "--cadence", "isolated").expect(0)
-    require(sum(int(row[0]) for row in rows(result.out)) >= 61780 * 4 // 2, "LeNet's gradients, each bucket size once")
+    check(sum(int(row[0]) for row in rows(result.out)) >= 61780 * 4 // 2, "LeNet's gradients, each bucket size once")
     calibrate(2, "--sizes-from", folder / "none.h5").expect(66, "none.h5")
 
 
@@ -85,13 +80,13 @@ def case_trainer_calibrates_before_and_after_and_reads_the_clocks(folder):
         raise Skip("h5py is not installed: make deps") from None
     with h5py.File(folder / "run.h5") as file:
         of_bucket, sizes = file["calibration/of_bucket"][:], file["calibration/bytes"][:]
-        require((of_bucket == 0).sum() == 6 * 2 * 3, "six collectives, two cadences, three sizes")
+        check((of_bucket == 0).sum() == 6 * 2 * 3, "six collectives, two cadences, three sizes")
         buckets = set(file["bucket/bytes"][-1]) - {0}
-        require(set(sizes[of_bucket == 1]) == buckets, f"sizes of buckets {buckets}")
-        require((file["calibration/wrong"][:] == 0).all() and (file["calibration/median"][:] > 0).all(), "values and times")
-        require(list(file["clock/when"].asstr()[:]) == ["start", "end"], "readings of the clocks")
-        require(file["clock/at"][1] > file["clock/at"][0] and (file["clock/offset"][:, 0] == 0).all(), "clock of rank 0")
-        require((file["epoch/peak_memory"][:] > 50e6).all(), "memory with LibTorch loaded")
+        check(set(sizes[of_bucket == 1]) == buckets, f"sizes of buckets {buckets}")
+        check((file["calibration/wrong"][:] == 0).all() and (file["calibration/median"][:] > 0).all(), "values and times")
+        check(list(file["clock/when"].asstr()[:]) == ["start", "end"], "readings of the clocks")
+        check(file["clock/at"][1] > file["clock/at"][0] and (file["clock/offset"][:, 0] == 0).all(), "clock of rank 0")
+        check((file["epoch/peak_memory"][:] > 50e6).all(), "memory with LibTorch loaded")
 
 
 def case_counterfactual_windows_of_every_mode(folder):
@@ -100,14 +95,14 @@ def case_counterfactual_windows_of_every_mode(folder):
         result = trainer.train(2, "--sync", mode, "--batch-per-rank", 16, "--iterations", 4, "--counterfactual", 3,
                                "--counterfactual-rounds", 2, "--output", path)  # fmt: skip
         result.expect(0, "Counterfactual windows", "overlap gain", "cost of measuring")
-        require(("overlap gain n/a" in result.out) == (kinds < 5), f"{mode}: {result.out}")
+        check(("overlap gain n/a" in result.out) == (kinds < 5), f"{mode}: {result.out}")
         report(path).expect(0)
         try:
             import h5py
         except ImportError:
             continue
         with h5py.File(path) as file:
-            require(file["counterfactual/iteration"].shape == (2 * kinds, 2), f"{mode}: {kinds} kinds in 2 rounds")
+            check(file["counterfactual/iteration"].shape == (2 * kinds, 2), f"{mode}: {kinds} kinds in 2 rounds")
 
 
 def case_counterfactual_leaves_training_as_it_was(folder):
@@ -115,29 +110,12 @@ def case_counterfactual_leaves_training_as_it_was(folder):
     for extra in ([], ["--counterfactual", 2, "--counterfactual-rounds", 1, "--calibrate", "--calibration-sizes", "4B:8B"]):
         result = trainer.train(2, "--batch-per-rank", 16, "--iterations", 20, *extra).expect(0)
         losses.add(re.search(r"iteration 20 loss ([\d.]+)", result.out).group(1))
-    require(len(losses) == 1, f"losses differ: {losses}")
+    check(len(losses) == 1, f"losses differ: {losses}")
 
 
-def main() -> int:
-    chosen, failed = sys.argv[1:], 0
-    with tempfile.TemporaryDirectory(prefix="gradsync-e2e-") as shared:
-        trainer.DATA = trainer.synthetic(pathlib.Path(shared), 2000, 100)
-        for name, case in list(globals().items()):
-            if not name.startswith("case_") or (chosen and name.removeprefix("case_") not in chosen):
-                continue
-            title = name.removeprefix("case_").replace("_", " ")
-            with tempfile.TemporaryDirectory(prefix="gradsync-e2e-") as folder:
-                start = time.monotonic()
-                try:
-                    case(pathlib.Path(folder))
-                    print(f"PASS {title} ({time.monotonic() - start:.1f} s)", flush=True)
-                except Skip as reason:
-                    print(f"SKIP {title}: {reason}", flush=True)
-                except Exception as error:  # whatever a case does, the others still run
-                    failed += 1
-                    print(f"FAIL {title}: {error!r}"[:1500].replace("\n", " | "), flush=True)
-    return 1 if failed else 0
+def prepare(folder) -> None:
+    trainer.DATA = synthetic(folder, 2000, 100)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(harness.run_cases(dict(globals()), prepare))

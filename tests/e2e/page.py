@@ -13,23 +13,17 @@ import re
 import shutil
 import signal
 import sys
-import tempfile
 import time
 
-import trainer
-from trainer import BIN, Failure, Skip, run
+import harness
+from harness import BIN, Result, Skip, check, run
 
 VOID = {"meta", "link", "img", "br", "hr", "input"}
 RUNS = pathlib.Path()
 
 
-def report(*arguments) -> trainer.Result:
+def report(*arguments) -> Result:
     return run([BIN / "gradsync-report", *arguments])
-
-
-def check(fine: bool, text: str) -> None:
-    if not fine:
-        raise Failure(text)
 
 
 class Page(html.parser.HTMLParser):
@@ -193,39 +187,10 @@ def case_bad_wishes_are_refused_and_leave_nothing(folder):
 # --- harness -----------------------------------------------------------------------------------------
 
 
-def make_runs(folder: pathlib.Path) -> None:
-    """Two epochs of a small set: one rank without exchange, two that overlap it."""
-    data = trainer.synthetic(folder, 640, 64)
-    for ranks, mode, batch in ((1, "none", 32), (2, "ddp", 16)):
-        run(trainer.mpirun(ranks) + [BIN / "gradsync-train", "--model", "lenet", "--data", data, "--evaluate", "shard",
-                                     "--sync", mode, "--batch-per-rank", batch, "--epochs", 2,
-                                     "--output", folder / "runs" / f"{mode}.h5"]).expect(0)  # fmt: skip
-
-
-def main() -> int:
+def prepare(folder) -> None:
     global RUNS
-    chosen = sys.argv[1:]
-    failed = 0
-    with tempfile.TemporaryDirectory(prefix="gradsync-e2e-") as shared:
-        RUNS = pathlib.Path(shared) / "runs"
-        RUNS.mkdir()
-        make_runs(pathlib.Path(shared))
-        for name, case in list(globals().items()):
-            if not name.startswith("case_") or (chosen and name.removeprefix("case_") not in chosen):
-                continue
-            title = name.removeprefix("case_").replace("_", " ")
-            with tempfile.TemporaryDirectory(prefix="gradsync-e2e-") as folder:
-                start = time.monotonic()
-                try:
-                    case(pathlib.Path(folder))
-                    print(f"PASS {title} ({time.monotonic() - start:.1f} s)", flush=True)
-                except Skip as reason:
-                    print(f"SKIP {title}: {reason}", flush=True)
-                except Exception as error:  # whatever a case does, the others still run
-                    failed += 1
-                    print(f"FAIL {title}: {error!r}"[:1500].replace("\n", " | "), flush=True)
-    return 1 if failed else 0
+    RUNS = harness.small_runs(folder)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(harness.run_cases(dict(globals()), prepare))

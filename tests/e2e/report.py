@@ -11,11 +11,9 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
-import time
 
-import trainer
-from trainer import BIN, ROOT, Failure, Skip, run
+import harness
+from harness import BIN, ROOT, Result, Skip, check, run
 
 RUNS = pathlib.Path()
 EXAMPLE = ROOT / "results/example"
@@ -23,13 +21,8 @@ EXAMPLE = ROOT / "results/example"
 PICTURES = {".png", ".svg", ".pdf"}
 
 
-def report(*arguments) -> trainer.Result:
+def report(*arguments) -> Result:
     return run([BIN / "gradsync-report", "--site", "/dev/null", *arguments])
-
-
-def check(fine: bool, text: str) -> None:
-    if not fine:
-        raise Failure(text)
 
 
 def case_latex_compiles(folder):
@@ -89,7 +82,7 @@ def case_ids_of_markdown_are_those_of_the_claims(folder):
 def case_out_of_memory_in_a_sweep_is_a_row(folder):
     job = folder / "oom.cfg"
     job.write_text(f"model = lenet\nsync = ddp\nranks = 2\nbatch-per-rank = 8\niterations = 4\nevaluate = none\n"
-                   f"data = {trainer.DATA}\ninject-fault = out-of-memory@0:2\n")  # fmt: skip
+                   f"data = {harness.synthetic(folder, 640, 64)}\ninject-fault = out-of-memory@0:2\n")  # fmt: skip
     results = folder / "results"
     run([BIN / "gradsync-sweep", "--results", results, job], environment={"OMPI_MCA_rmaps_base_oversubscribe": "1"})
     check(bool(list(results.glob("*.failed.json"))), f"no failed cell in {list(results.iterdir())}")
@@ -99,13 +92,13 @@ def case_out_of_memory_in_a_sweep_is_a_row(folder):
     check(row.split()[:5] == ["ddp", "lenet", "2", "8", "16"], row)
 
 
-def same(one: pathlib.Path, other: pathlib.Path, wanted) -> list:
-    """Files that differ or are on one side only."""
-    def names(folder):
-        return {path.relative_to(folder) for path in folder.rglob("*") if path.is_file() and wanted(path)}
+def names(folder: pathlib.Path) -> set:
+    return {path.relative_to(folder) for path in folder.rglob("*") if path.is_file()}
 
-    both = names(one) & names(other)
-    return sorted(names(one) ^ names(other)) + [n for n in sorted(both) if not filecmp.cmp(one / n, other / n, False)]
+
+def differing(one: pathlib.Path, other: pathlib.Path) -> list:
+    """Files of `other` that `one` lacks or holds otherwise."""
+    return [name for name in sorted(names(other)) if not (one / name).exists() or not filecmp.cmp(one / name, other / name, False)]
 
 
 def case_tables_of_the_example_runs_are_the_same_bytes(folder):
@@ -114,51 +107,20 @@ def case_tables_of_the_example_runs_are_the_same_bytes(folder):
     took = run([ROOT / "config/tables", folder / "one"], timeout=300).expect(0).seconds
     check(took < 60, f"{took:.0f} s, not under 60")
     run([ROOT / "config/tables", folder / "two"], timeout=300).expect(0)
-    check(not (wrong := same(folder / "one", folder / "two", lambda path: True)), f"differ from run to run: {wrong}")
-    plain = lambda path: path.suffix not in PICTURES  # noqa: E731
-    wrong = same(folder / "one", EXAMPLE / "tables", plain)
-    check(not wrong, f"differ from results/example/tables: {wrong}")
-    drawn = same(folder / "one", EXAMPLE / "tables", lambda path: path.suffix in PICTURES)
+    wrong = differing(folder / "one", folder / "two") + differing(folder / "two", folder / "one")
+    check(not wrong, f"differ from run to run: {wrong}")
+    check(bool(names(EXAMPLE / "tables")), "results/example/tables is empty")
+    wrong = differing(folder / "one", EXAMPLE / "tables")
+    drawn = [name for name in wrong if name.suffix in PICTURES]
+    check(drawn == wrong, f"differ from results/example/tables: {sorted(set(wrong) - set(drawn))}")
     if drawn:
         raise Skip(f"all tables are the same; pictures drawn by another gnuplot or other fonts: {len(drawn)}")
 
 
-# --- harness -----------------------------------------------------------------------------------------
-
-
-def make_runs(folder: pathlib.Path) -> None:
-    """Two epochs of a small set: one rank without exchange, two that overlap it."""
-    trainer.DATA = trainer.synthetic(folder, 640, 64)
-    for ranks, mode, batch in ((1, "none", 32), (2, "ddp", 16)):
-        run(trainer.mpirun(ranks) + [BIN / "gradsync-train", "--model", "lenet", "--data", trainer.DATA, "--sync", mode,
-                                     "--batch-per-rank", batch, "--epochs", 2, "--output",
-                                     folder / "runs" / f"{mode}.h5"]).expect(0)  # fmt: skip
-
-
-def main() -> int:
+def prepare(folder) -> None:
     global RUNS
-    chosen = sys.argv[1:]
-    failed = 0
-    with tempfile.TemporaryDirectory(prefix="gradsync-e2e-") as shared:
-        RUNS = pathlib.Path(shared) / "runs"
-        RUNS.mkdir()
-        make_runs(pathlib.Path(shared))
-        for name, case in list(globals().items()):
-            if not name.startswith("case_") or (chosen and name.removeprefix("case_") not in chosen):
-                continue
-            title = name.removeprefix("case_").replace("_", " ")
-            with tempfile.TemporaryDirectory(prefix="gradsync-e2e-") as folder:
-                start = time.monotonic()
-                try:
-                    case(pathlib.Path(folder))
-                    print(f"PASS {title} ({time.monotonic() - start:.1f} s)", flush=True)
-                except Skip as reason:
-                    print(f"SKIP {title}: {reason}", flush=True)
-                except Exception as error:  # whatever a case does, the others still run
-                    failed += 1
-                    print(f"FAIL {title}: {error!r}"[:1500].replace("\n", " | "), flush=True)
-    return 1 if failed else 0
+    RUNS = harness.small_runs(folder)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(harness.run_cases(dict(globals()), prepare))

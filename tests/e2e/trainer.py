@@ -6,67 +6,14 @@ usage: trainer.py [NAME...]    (run by tests/run, which sets MPIRUN)
 import os
 import pathlib
 import re
-import signal
 import subprocess
 import sys
-import tempfile
-import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-BIN = ROOT / "build/bin"
-MPIRUN = os.environ.get("MPIRUN") or "mpirun"
+import harness
+from harness import BIN, MPIRUN, ROOT, Failure, Result, Skip, mpirun, run, synthetic
+
 RECORD = 3073
-ENVIRONMENT = {key: value for key, value in os.environ.items() if not key.startswith(("GRADSYNC_", "SLURM_"))} | {
-    "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_mpi_yield_when_idle": "1",
-    "OMP_NUM_THREADS": "1", "XDG_CONFIG_HOME": "/nonexistent",
-}  # fmt: skip
-
-
-class Failure(Exception):
-    pass
-
-
-class Skip(Exception):
-    pass
-
-
-class Result:
-    def __init__(self, code: int, out: str, err: str, seconds: float):
-        self.code, self.out, self.err, self.seconds = code, out, err, seconds
-
-    def expect(self, code: int, *texts: str) -> "Result":
-        """The exit code, each text in what was printed, and one message of ours only."""
-        if self.code != code:
-            raise Failure(f"exit code {self.code}, not {code}: {self.err[-600:]}")
-        for text in texts:
-            if not re.search(text, self.err + self.out):
-                raise Failure(f"'{text}' is not in: {self.err[-800:]}")
-        errors = [line for line in self.err.splitlines() if re.match(r"gradsync-\w+: (?!warning)", line)]
-        if code not in (0, 137) and len(errors) != 1:
-            raise Failure(f"{len(errors)} messages instead of one: {errors}")
-        return self
-
-
-def run(command: list, timeout: float = 120, environment: dict | None = None) -> Result:
-    """Runs in a process group of its own, and leaves nothing of it behind."""
-    start = time.monotonic()
-    process = subprocess.Popen(
-        [str(part) for part in command], env=ENVIRONMENT | (environment or {}), cwd=ROOT, text=True,
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)  # fmt: skip
-    try:
-        out, err = process.communicate(timeout=timeout)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        out, err = process.communicate()
-        raise Failure(f"still running after {timeout} s: {err[-500:]}") from None
-    # A stopped rank outlives its mpirun; the session is this command's own.
-    subprocess.run(["pkill", "-KILL", "-s", str(process.pid)], check=False)
-    code = process.returncode if process.returncode >= 0 else 128 - process.returncode
-    return Result(code, out, err, time.monotonic() - start)
-
-
-def mpirun(ranks: int) -> list:
-    return [MPIRUN, "-q", "-n", ranks, "--oversubscribe", "--bind-to", "none"]
+DATA = ""
 
 
 def trainer(*arguments) -> list:
@@ -337,39 +284,10 @@ def case_report_links_neither_mpi_nor_libtorch(folder):
             raise Failure(f"gradsync-{program}: {libraries}")
 
 
-# --- harness -----------------------------------------------------------------------------------------
-
-
-def synthetic(folder, train_images: int, test_images: int) -> str:
-    target = folder / f"set-{train_images}"
-    run([BIN / "gradsync-dataset", "synthesize", "--to", target, "--train", train_images, "--test", test_images]).expect(0)
-    return str(target)
-
-
-def main() -> int:
+def prepare(folder) -> None:
     global DATA
-    chosen = sys.argv[1:]
-    failed = 0
-    with tempfile.TemporaryDirectory(prefix="gradsync-e2e-") as shared:
-        DATA = synthetic(pathlib.Path(shared), 8000, 500)
-        for name, case in list(globals().items()):
-            if not name.startswith("case_") or (chosen and name.removeprefix("case_") not in chosen):
-                continue
-            title = name.removeprefix("case_").replace("_", " ")
-            with tempfile.TemporaryDirectory(prefix="gradsync-e2e-") as folder:
-                start = time.monotonic()
-                try:
-                    case(pathlib.Path(folder))
-                    print(f"PASS {title} ({time.monotonic() - start:.1f} s)", flush=True)
-                except Skip as reason:
-                    print(f"SKIP {title}: {reason}", flush=True)
-                except Exception as error:  # whatever a case does, the others still run
-                    failed += 1
-                    print(f"FAIL {title}: {error!r}"[:1500].replace("\n", " | "), flush=True)
-    return 1 if failed else 0
+    DATA = synthetic(folder, 8000, 500)
 
-
-DATA = ""
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(harness.run_cases(dict(globals()), prepare))

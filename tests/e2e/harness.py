@@ -1,0 +1,113 @@
+"""What the end-to-end tests share: running programs, and running the cases of a file, which print PASS, FAIL or SKIP."""
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BIN = ROOT / "build/bin"
+MPIRUN = os.environ.get("MPIRUN") or "mpirun"
+ENVIRONMENT = {key: value for key, value in os.environ.items() if not key.startswith(("GRADSYNC_", "SLURM_"))} | {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_mpi_yield_when_idle": "1",
+    "OMP_NUM_THREADS": "1", "XDG_CONFIG_HOME": "/nonexistent",
+}  # fmt: skip
+
+
+class Failure(Exception):
+    pass
+
+
+class Skip(Exception):
+    pass
+
+
+class Result:
+    def __init__(self, code: int, out: str, err: str, seconds: float):
+        self.code, self.out, self.err, self.seconds = code, out, err, seconds
+
+    def expect(self, code: int, *texts: str) -> "Result":
+        """The exit code, each text in what was printed, and one message of ours only."""
+        if self.code != code:
+            raise Failure(f"exit code {self.code}, not {code}: {self.err[-600:]}")
+        for text in texts:
+            if not re.search(text, self.err + self.out):
+                raise Failure(f"'{text}' is not in: {self.err[-800:]}")
+        errors = [line for line in self.err.splitlines() if re.match(r"gradsync-\w+: (?!warning)", line)]
+        if code not in (0, 137) and len(errors) != 1:
+            raise Failure(f"{len(errors)} messages instead of one: {errors}")
+        return self
+
+
+def run(command: list, timeout: float = 120, environment: dict | None = None) -> Result:
+    """Runs in a process group of its own, and leaves nothing of it behind."""
+    start = time.monotonic()
+    process = subprocess.Popen(
+        [str(part) for part in command], env=ENVIRONMENT | (environment or {}), cwd=ROOT, text=True,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)  # fmt: skip
+    try:
+        out, err = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        out, err = process.communicate()
+        raise Failure(f"still running after {timeout} s: {err[-500:]}") from None
+    # A stopped rank outlives its mpirun; the session is this command's own.
+    subprocess.run(["pkill", "-KILL", "-s", str(process.pid)], check=False)
+    code = process.returncode if process.returncode >= 0 else 128 - process.returncode
+    return Result(code, out, err, time.monotonic() - start)
+
+
+def mpirun(ranks: int) -> list:
+    return [MPIRUN, "-q", "-n", ranks, "--oversubscribe", "--bind-to", "none"]
+
+
+def synthetic(folder, train_images: int, test_images: int) -> str:
+    target = folder / f"set-{train_images}"
+    run([BIN / "gradsync-dataset", "synthesize", "--to", target, "--train", train_images, "--test", test_images]).expect(0)
+    return str(target)
+
+
+def small_runs(folder: pathlib.Path) -> pathlib.Path:
+    """Two epochs of a small set: one rank without exchange, two that overlap it."""
+    runs = folder / "runs"
+    runs.mkdir()
+    data = synthetic(folder, 640, 64)
+    for ranks, mode, batch in ((1, "none", 32), (2, "ddp", 16)):
+        run(mpirun(ranks) + [BIN / "gradsync-train", "--model", "lenet", "--data", data, "--evaluate", "shard", "--sync", mode,
+                             "--batch-per-rank", batch, "--epochs", 2, "--output", runs / f"{mode}.h5"]).expect(0)  # fmt: skip
+    return runs
+
+
+def check(fine: bool, text: str) -> None:
+    if not fine:
+        raise Failure(text)
+
+
+def run_case(title: str, case: Callable) -> bool:
+    """In an empty folder. False if it failed: whatever a case does, the others still run."""
+    with tempfile.TemporaryDirectory(prefix="gradsync-e2e-") as folder:
+        start = time.monotonic()
+        try:
+            case(pathlib.Path(folder))
+            print(f"PASS {title} ({time.monotonic() - start:.1f} s)", flush=True)
+        except Skip as reason:
+            print(f"SKIP {title}: {reason}", flush=True)
+        except Exception as error:
+            print(f"FAIL {title}: {error!r}"[:1500].replace("\n", " | "), flush=True)
+            return False
+    return True
+
+
+def run_cases(names: dict, prepare: Callable) -> int:
+    """The functions of `names` called case_…, or those that the command line names; `prepare` gets a folder that lasts
+    as long as they do. Returns the exit code."""
+    chosen = sys.argv[1:]
+    cases = {name.removeprefix("case_"): case for name, case in names.items() if name.startswith("case_")}
+    with tempfile.TemporaryDirectory(prefix="gradsync-e2e-") as shared:
+        prepare(pathlib.Path(shared))
+        passed = [run_case(name.replace("_", " "), case) for name, case in cases.items() if not chosen or name in chosen]
+    return 0 if all(passed) else 1
