@@ -170,18 +170,19 @@ TEST_CASE("verdict: compute that grows with the ranks is not called communicatio
 }
 
 TEST_CASE("verdict: the batch that would scale, from the model") {
-  // One bucket of 1e6 bytes, ready at the end: exposed on 4 ranks 6·0.1 + 1.5 = 2.1 ms whatever the
-  // batch. Compute 2 ms + 0.1 ms·b. E = C/(C + 2.1) >= 0.8 from C = 8.4 ms, b = 64.
+  // One bucket of 980,000 bytes, ready at the end: exposed on 4 ranks 6·0.1 + 1.47 = 2.07 ms
+  // whatever the batch. Compute 2 ms + 0.1 ms·b. E = C/(C + 2.07) >= 0.8 from C = 8.28 ms, b
+  // = 62.8.
   LawWorld world;
-  world.bucket_bytes = {1000000};
+  world.bucket_bytes = {980000};
   const TestFolder folder;
   const auto write = [&](std::size_t ranks, std::int64_t batch) {
     StudyRun run = law_run(world, ranks, batch);
     run.change = [world, ranks](IterationRow& row) {
-      row.buckets = {{1000000, CollectiveKind::kAllReduce}};
+      row.buckets = {{980000, CollectiveKind::kAllReduce}};
       for (RankIteration& rank : row.ranks) {
         const double end_s = rank[Phase::kForward] + rank[Phase::kBackward];
-        const double time_s = world.collective_s(1e6, static_cast<double>(ranks));
+        const double time_s = world.collective_s(980000, static_cast<double>(ranks));
         rank.buckets = {{end_s, end_s, end_s + time_s}};
         rank[Phase::kExposed] = ranks > 1 ? time_s : 0;
         rank[Phase::kIteration] = rank[Phase::kCompute] + rank[Phase::kExposed];
@@ -194,11 +195,11 @@ TEST_CASE("verdict: the batch that would scale, from the model") {
       write(ranks, batch);
   const auto clauses = make_verdict(loaded(folder));
   CHECK(contains(said(clauses, "batch"),
-                 "a batch of 64 per rank would reach 80 % efficiency at 4 ranks (weak scaling)"));
-  // 6 · 0.1 ms of latency against 1.5 · 1e6 B at 1 GB/s.
+                 "a batch of 63 per rank would reach 80 % efficiency at 4 ranks (weak scaling)"));
+  // 6 · 0.1 ms of latency against 1.5 · 980,000 B at 1 GB/s.
   CHECK(contains(said(clauses, "link"),
                  "the link's bandwidth limits communication: of the 1 message of a step, latency "
-                 "takes 600 µs and bytes on the link 1.5 ms (1 GB/s); fewer bytes would help"));
+                 "takes 600 µs and bytes on the link 1.47 ms (1 GB/s); fewer bytes would help"));
 }
 
 TEST_CASE("verdict: without calibration and with one size of message the link is not judged") {
