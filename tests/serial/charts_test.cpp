@@ -8,16 +8,13 @@
 #include "analysis/charts/svg_chart.h"
 #include "analysis/plots/plots.h"
 #include "expect_error.h"
+#include "report_view.h"
 #include "sample_run.h"
 
 using namespace gradsync;
 using namespace gradsync::testing;
 
 namespace {
-
-RunSet loaded(const TestFolder& folder) {
-  return load_runs(find_runs({folder.path().string()}));
-}
 
 /// A run whose iterations all take the same time.
 void write_even(const std::filesystem::path& path, const SampleShape& shape, double iteration_s) {

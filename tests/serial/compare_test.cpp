@@ -7,6 +7,7 @@
 #include "analysis/metrics/fom.h"
 #include "analysis/tables/tables.h"
 #include "expect_error.h"
+#include "report_view.h"
 #include "sample_run.h"
 
 using namespace gradsync;
@@ -34,29 +35,11 @@ void write_timed(
   recorder.finish(RunStatus::kComplete);
 }
 
-RunSet loaded(const std::filesystem::path& place) {
-  return load_runs(find_runs({place.string()}));
-}
-
 int compare(std::vector<std::string> arguments) {
   std::vector<const char*> words = {"compare"};
   for (const std::string& argument : arguments)
     words.push_back(argument.c_str());
   return compare_command(static_cast<int>(words.size()), words.data());
-}
-
-std::string shown(const Table& table, std::size_t row, const std::string& column) {
-  for (std::size_t c = 0; c < table.columns.size(); ++c)
-    if (table.columns[c].name == column) return table.rows.at(row)[c].shown();
-  FAIL("no column " << column);
-  return {};
-}
-
-std::string all_notes(const Table& table) {
-  std::string text;
-  for (const std::string& note : table.notes)
-    text += note + "\n";
-  return text;
 }
 
 std::string content_of(const std::filesystem::path& path) {

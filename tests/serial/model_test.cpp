@@ -6,6 +6,7 @@
 #include "analysis/model/what_if.h"
 #include "analysis/tables/tables.h"
 #include "expect_error.h"
+#include "report_view.h"
 #include "study_run.h"
 
 using namespace gradsync;
@@ -13,10 +14,6 @@ using namespace gradsync::testing;
 using doctest::Approx;
 
 namespace {
-
-RunSet loaded(const TestFolder& folder) {
-  return load_runs(find_runs({folder.path().string()}));
-}
 
 /// Runs of a world on 1, 2 and 4 ranks with 32, 64 and 128 images per rank.
 void write_world(const TestFolder& folder, const LawWorld& world) {
@@ -31,13 +28,6 @@ double number(const Table& table, std::size_t row, const std::string& column) {
     if (table.columns[c].name == column) return table.rows.at(row)[c].number;
   FAIL("no column " << column);
   return kNotMeasured;
-}
-
-std::string all_notes(const Table& table) {
-  std::string text;
-  for (const std::string& note : table.notes)
-    text += note + "\n";
-  return text;
 }
 
 /// The step that a world takes, worked out independently of the model's replay: buckets of the

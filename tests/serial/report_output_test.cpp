@@ -11,6 +11,7 @@
 #include "analysis/tables/tables.h"
 #include "clean_environment.h"
 #include "expect_error.h"
+#include "report_view.h"
 #include "sample_run.h"
 #include "support/process.h"
 
@@ -18,10 +19,6 @@ using namespace gradsync;
 using namespace gradsync::testing;
 
 namespace {
-
-RunSet loaded(const TestFolder& folder) {
-  return load_runs(find_runs({folder.path().string()}));
-}
 
 ReportOptions options_of(std::vector<const char*> args) {
   const CleanEnvironment clean;

@@ -10,6 +10,7 @@
 #include "analysis/metrics/epoch_figures.h"
 #include "analysis/metrics/remedy.h"
 #include "analysis/tables/tables.h"
+#include "report_view.h"
 #include "sample_run.h"
 
 using namespace gradsync;
@@ -22,22 +23,11 @@ bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-RunSet loaded(const TestFolder& folder) {
+RunSet loaded_with_failures(const TestFolder& folder) {
   const std::vector<std::string> places = {folder.path().string()};
   RunSet set = load_runs(find_runs(places));
   set.failed = find_failed_cells(places, set.remarks);
   return set;
-}
-
-std::size_t column_of(const Table& table, const std::string& name) {
-  for (std::size_t c = 0; c < table.columns.size(); ++c)
-    if (table.columns[c].name == name) return c;
-  FAIL("no column " << name);
-  return 0;
-}
-
-std::string shown(const Table& table, std::size_t row, const std::string& column) {
-  return table.rows.at(row)[column_of(table, column)].shown();
 }
 
 double number(const Table& table, std::size_t row, const std::string& column) {
@@ -110,7 +100,7 @@ TEST_CASE("tables: epochs, whole and cut off") {
   // 640 images over 2 ranks of 32: 10 iterations a whole epoch, of which the sample has 5.
   write_changed(folder / "cut.h5", {}, {{"iterations", "12", "command line"}},
                 {{"train_images", "640"}});
-  const RunSet set = loaded(folder);
+  const RunSet set = loaded_with_failures(folder);
   const auto epochs = epoch_figures(set.runs[0]);
   REQUIRE(epochs.size() == 2);
   CHECK_FALSE(epochs[0].whole);
@@ -133,7 +123,7 @@ TEST_CASE("tables: batch-size keeps the first epoch apart and flags a full batch
   const TestFolder folder;
   write_changed(folder / "a.h5", {"ddp", 2, 20, 5, 32, 1}, {}, {{"train_images", "320"}});
   write_changed(folder / "b.h5", {"ddp", 2, 3, 1, 512, 1}, {}, {{"train_images", "320"}});
-  const Table table = make_batch_size_table(loaded(folder), {});
+  const Table table = make_batch_size_table(loaded_with_failures(folder), {});
   const std::size_t later = row_with(table, {{"run", "a"}, {"epoch", "mean 2-4"}});
   CHECK(number(table, later, "running_s") == 0.0625);
   CHECK(shown(table, later, "train_loss") == "-");
@@ -153,7 +143,7 @@ TEST_CASE("tables: a cell that ran out of memory is a row that says so") {
                 R"({"cell":"big","exit_code":81,"message":"out of memory on rank 1\nfix: less"})");
   write_plainly(folder / "odd.failed.json", R"({"exit_code":86,"message":"hang"})");
   write_plainly(folder / "bad.failed.json", "{\"exit_code\": 81, \"mess");
-  const RunSet set = loaded(folder);
+  const RunSet set = loaded_with_failures(folder);
   REQUIRE(set.failed.size() == 2);
   CHECK(set.failed[0].out_of_memory());
   CHECK(set.failed[0].batch_global == 16384);
@@ -189,7 +179,7 @@ TEST_CASE("tables: damaged records of failures never crash") {
                               "options":{"batch-per-rank":"9223372036854775807",
                               "accumulate":"99999999999"}}]})"}) {
     write_plainly(folder / "grid.json", grid);
-    CHECK(make_batch_size_table(loaded(folder), {}).rows.size() == 6);
+    CHECK(make_batch_size_table(loaded_with_failures(folder), {}).rows.size() == 6);
   }
 }
 
@@ -199,7 +189,7 @@ TEST_CASE("tables: strong and weak scaling are told from the runs") {
   write_sample(folder / "strong.h5", {"ddp", 2, 12, 5, 32, 2});
   write_sample(folder / "weak.h5", {"ddp", 2, 12, 5, 64, 2});
   write_sample(folder / "mode.h5", {"ddp", 1, 12, 5, 64, 2});
-  const Table table = make_speedup_table(loaded(folder), {});
+  const Table table = make_speedup_table(loaded_with_failures(folder), {});
   const auto row = [&](const char* run, const char* base) {
     return row_with(table, {{"run", run}, {"base", base}, {"basis", "iteration"}});
   };
@@ -232,7 +222,7 @@ TEST_CASE("tables: super-linear speedup is flagged, a missing base is said") {
   write_changed(folder / "one.h5", {"none", 1, 12, 5, 64, 2}, {}, {}, four_times_slower);
   write_sample(folder / "two.h5", {"ddp", 2, 12, 5, 32, 2});
   write_sample(folder / "alone.h5", {"ddp", 2, 12, 5, 48, 2});
-  const Table table = make_speedup_table(loaded(folder), {});
+  const Table table = make_speedup_table(loaded_with_failures(folder), {});
   const std::size_t two = row_with(table, {{"run", "two"}, {"basis", "iteration"}});
   CHECK(number(table, two, "efficiency_percent") == Approx(200 * 10.65 / 11.65));
   CHECK(contains(shown(table, two, "remark"), "SUPER-LINEAR"));
@@ -250,7 +240,7 @@ TEST_CASE("tables: a base with other threads, precision or data") {
   write_changed(folder / "half.h5", two,
                 {{"precision", "bf16", "command line"}, {"lr", "1", "default"}}, {});
   write_changed(folder / "other.h5", two, {{"lr", "2", "default"}}, {{"train_images", "320"}});
-  const Table table = make_speedup_table(loaded(folder), {});
+  const Table table = make_speedup_table(loaded_with_failures(folder), {});
   CHECK(shown(table, row_with(table, {{"run", "two"}}), "remark") ==
         "threads 2 in the base, 1 here");
   CHECK(shown(table, row_with(table, {{"run", "half"}}), "base") == "none");
@@ -262,7 +252,7 @@ TEST_CASE("tables: compute and communication, measured beside derived") {
   write_sample(folder / "one.h5", {"none", 1, 12, 5, 64, 2});
   write_sample(folder / "strong.h5", {"ddp", 2, 12, 5, 32, 2});
   write_sample(folder / "weak.h5", {"ddp", 2, 12, 5, 64, 2});
-  const Table table = make_compute_comm_table(loaded(folder), {});
+  const Table table = make_compute_comm_table(loaded_with_failures(folder), {});
   const std::size_t strong = row_with(table, {{"run", "strong"}});
   CHECK(shown(table, strong, "iteration_ms") == "11.15");  // mean of 10.65 and 11.65
   CHECK(shown(table, strong, "measured_compute_ms") == "6.00");
@@ -285,7 +275,7 @@ TEST_CASE("tables: negative derived communication is shown and explained") {
   const TestFolder folder;
   write_changed(folder / "one.h5", {"none", 1, 12, 5, 64, 2}, {}, {}, four_times_slower);
   write_sample(folder / "two.h5", {"ddp", 2, 12, 5, 32, 2});
-  const Table table = make_compute_comm_table(loaded(folder), {});
+  const Table table = make_compute_comm_table(loaded_with_failures(folder), {});
   const std::size_t two = row_with(table, {{"run", "two"}});
   CHECK(shown(table, two, "derived_communication_ms") == "-10.15");  // 11.15 − 42.6/2
   CHECK(contains(shown(table, two, "remark"), "NEGATIVE"));
@@ -320,7 +310,7 @@ TEST_CASE("tables: bandwidth against calibration, by hand") {
   TableOptions options;
   options.conventions = {BandwidthConvention::kBusbw, BandwidthConvention::kMessage,
                          BandwidthConvention::kRingEpoch, BandwidthConvention::kTotalVolume};
-  const Table table = make_bandwidth_table(loaded(folder), options);
+  const Table table = make_bandwidth_table(loaded_with_failures(folder), options);
   REQUIRE(table.rows.size() == 2);
   CHECK(shown(table, 0, "collective") == "allreduce");
   CHECK(shown(table, 1, "collective") == "broadcast");
@@ -341,7 +331,7 @@ TEST_CASE("tables: bandwidth against calibration, by hand") {
   CHECK(shown(table, 1, "utilisation_at_size_percent") == "n/a");  // not calibrated
   CHECK(shown(table, 1, "busbw_measured_gb_per_s") == "n/a");
   options.link_bytes_per_s = 1e6;
-  const Table linked = make_bandwidth_table(loaded(folder), options);
+  const Table linked = make_bandwidth_table(loaded_with_failures(folder), options);
   CHECK(number(linked, 0, "tree_ms") == Approx(4.096));
   CHECK(number(linked, 0, "ring_ms") == Approx(4.096));
 }
@@ -350,7 +340,7 @@ TEST_CASE("tables: bandwidth of one rank, and without calibration") {
   const TestFolder folder;
   write_sample(folder / "one.h5", {"ddp", 1});
   write_sample(folder / "two.h5", {"ddp", 2});
-  const Table table = make_bandwidth_table(loaded(folder), {});
+  const Table table = make_bandwidth_table(loaded_with_failures(folder), {});
   const std::size_t one = row_with(table, {{"run", "one"}});
   CHECK(shown(table, one, "busbw_gb_per_s") == "n/a");
   CHECK(shown(table, one, "algbw_gb_per_s") == "n/a");
@@ -365,7 +355,7 @@ TEST_CASE("tables: sampled iterations are counted once") {
   const TestFolder folder;
   write_sample(folder / "short.h5", {"ddp", 2, 60, 100, 32, 2});
   write_sample(folder / "long.h5", {"ddp", 2, 500, 1000, 64, 2});
-  const RunSet set = loaded(folder);
+  const RunSet set = loaded_with_failures(folder);
   const auto groups = group_runs(set);
   REQUIRE(groups.size() == 2);
   const auto few = collective_figures(groups[0]), many = collective_figures(groups[1]);
@@ -384,7 +374,7 @@ TEST_CASE("tables: large batch, the remedy and the epoch") {
                  {"warmup-epochs", "5", "command line"},
                  {"optimizer", "sgd", "default"}},
                 {});
-  const RunSet set = loaded(folder);
+  const RunSet set = loaded_with_failures(folder);
   const Table table = make_large_batch_table(set, {});
   CHECK(shown(table, row_with(table, {{"run", "small"}}), "remedy") == "none");
   CHECK(shown(table, row_with(table, {{"run", "big"}}), "remedy") == "none");
@@ -405,7 +395,7 @@ TEST_CASE("tables: large batch, the remedy and the epoch") {
 TEST_CASE("tables: every number of these tables says its formula and its data set") {
   const TestFolder folder;
   write_sample(folder / "run.h5", {});
-  const RunSet set = loaded(folder);
+  const RunSet set = loaded_with_failures(folder);
   for (const auto make : {make_batch_size_table, make_speedup_table, make_compute_comm_table,
                           make_bandwidth_table, make_large_batch_table}) {
     const Table table = make(set, {});

@@ -5,33 +5,11 @@
 #include "analysis/run_set.h"
 #include "analysis/tables/tables.h"
 #include "expect_error.h"
+#include "report_view.h"
 #include "sample_run.h"
 
 using namespace gradsync;
 using namespace gradsync::testing;
-
-namespace {
-
-RunSet loaded(const TestFolder& folder) {
-  return load_runs(find_runs({folder.path().string()}));
-}
-
-/// What a person reads in the cell of a column.
-std::string shown(const Table& table, std::size_t row, const std::string& column) {
-  for (std::size_t c = 0; c < table.columns.size(); ++c)
-    if (table.columns[c].name == column) return table.rows.at(row)[c].shown();
-  FAIL("no column " << column);
-  return {};
-}
-
-std::string all_notes(const Table& table) {
-  std::string text;
-  for (const std::string& note : table.notes)
-    text += note + "\n";
-  return text;
-}
-
-}  // namespace
 
 TEST_CASE("report: runs are found, told apart and sorted") {
   const TestFolder folder;

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "expect_error.h"
+#include "report_view.h"
 #include "sample_run.h"
 
 using namespace gradsync;
@@ -20,10 +21,6 @@ void write_with(const std::filesystem::path& path, const SampleShape& shape,
   Recorder recorder(path, info);
   record_sample(recorder, shape);
   recorder.finish(RunStatus::kComplete);
-}
-
-RunSet loaded(const TestFolder& folder) {
-  return load_runs(find_runs({folder.path().string()}));
 }
 
 /// Two repeats, of which the second differs.

@@ -7,16 +7,13 @@
 
 #include "analysis/verdict/clauses.h"
 #include "expect_error.h"
+#include "report_view.h"
 #include "study_run.h"
 
 using namespace gradsync;
 using namespace gradsync::testing;
 
 namespace {
-
-RunSet loaded(const TestFolder& folder) {
-  return load_runs(find_runs({folder.path().string()}));
-}
 
 /// The texts of a topic, one a line.
 std::string said(const std::vector<VerdictClause>& clauses, const std::string& topic) {

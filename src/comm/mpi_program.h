@@ -1,0 +1,29 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "comm/session.h"
+#include "support/options.h"
+
+namespace gradsync {
+
+/// A program whose ranks MPI starts.
+struct MpiProgram {
+  const char* name;
+  OptionTable options;
+  std::string help;
+  Foreign foreign = Foreign::kIgnore;  ///< variables of the environment that are no option
+  /// Takes the values over. Throws Error kUsage for one that cannot be.
+  std::function<void(const OptionValues& values)> read;
+  /// Runs it on all ranks and returns the exit code.
+  std::function<int(const Session& session, const OptionValues& values,
+                    const std::string& command_line)>
+      run;
+};
+
+/// Answers --help, --version and --print-config without MPI. What is wrong with the command line is
+/// told only when all ranks are there, so that the job says it once.
+int run_mpi_program(const MpiProgram& program, int argc, char** argv);
+
+}  // namespace gradsync

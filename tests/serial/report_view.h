@@ -1,0 +1,43 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "analysis/run_set.h"
+#include "support/table.h"
+#include "test_folder.h"
+
+/// What tests of the report look at.
+namespace gradsync::testing {
+
+inline RunSet loaded(const std::filesystem::path& place) {
+  return load_runs(find_runs({place.string()}));
+}
+
+inline RunSet loaded(const TestFolder& folder) {
+  return loaded(folder.path());
+}
+
+/// The place of the column with this machine name; a test without it ends there.
+inline std::size_t column_of(const Table& table, const std::string& column) {
+  for (std::size_t c = 0; c < table.columns.size(); ++c)
+    if (table.columns[c].name == column) return c;
+  FAIL("no column " << column);
+  return 0;
+}
+
+/// What a person reads in the cell of a column.
+inline std::string shown(const Table& table, std::size_t row, const std::string& column) {
+  return table.rows.at(row)[column_of(table, column)].shown();
+}
+
+inline std::string all_notes(const Table& table) {
+  std::string text;
+  for (const std::string& note : table.notes)
+    text += note + "\n";
+  return text;
+}
+
+}  // namespace gradsync::testing
