@@ -2,64 +2,22 @@
 //
 //   mpirun -n 2 gradsync-train --model vgg11 --sync ddp --iterations 40 --output run.h5
 //   srun --mpi=pmix -n 8 gradsync-train --config jobs/vgg11.cfg --output run.h5
-#include <exception>
-#include <iostream>
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
-#include "comm/session.h"
-#include "support/version.h"
+#include "comm/mpi_program.h"
 #include "train/options.h"
 #include "train/run.h"
 
-namespace {
-
-const char* const kProgram = "gradsync-train";
-/// What the command line asks for, or why it cannot be read: told only when all ranks are there, so
-/// that the job says it once.
-struct Request {
-  gradsync::ParsedCommandLine parsed;
-  gradsync::TrainOptions options;
-  std::exception_ptr error;
-};
-
-Request read_request(int argc, char** argv) {
-  Request request;
-  try {
-    request.parsed = gradsync::resolve_options(gradsync::train_option_table(), argc, argv, {},
-                                               gradsync::Foreign::kReject);
-    if (!request.parsed.help && !request.parsed.version)
-      request.options = gradsync::train_options(request.parsed.values);
-  } catch (...) {
-    request.error = std::current_exception();
-  }
-  return request;
-}
-
-/// Answers --help, --version and --print-config, which need no MPI.
-bool answered(const gradsync::ParsedCommandLine& parsed) {
-  if (parsed.help)
-    std::cout << gradsync::train_help();
-  else if (parsed.version)
-    std::cout << gradsync::version_text(kProgram);
-  else if (parsed.print_config)
-    std::cout << gradsync::config_text(gradsync::train_option_table(), parsed.values);
-  else
-    return false;
-  return true;
-}
-
-}  // namespace
-
 int main(int argc, char** argv) {
-  const Request request = read_request(argc, argv);
-  if (!request.error && answered(request.parsed)) return 0;
-  const gradsync::Session session(argc, argv, kProgram);
-  session.together([&] {
-    if (request.error) std::rethrow_exception(request.error);
-    session.check_launch();
-  });
-  const std::string command_line = fmt::format("{}", fmt::join(argv, argv + argc, " "));
-  return gradsync::run_training(session, request.options, request.parsed.values, command_line);
+  using namespace gradsync;
+  TrainOptions options;
+  const MpiProgram program{
+      "gradsync-train",
+      train_option_table(),
+      train_help(),
+      Foreign::kReject,
+      [&](const OptionValues& values) { options = train_options(values); },
+      [&](const Session& session, const OptionValues& values, const std::string& command_line) {
+        return run_training(session, options, values, command_line);
+      }};
+  return run_mpi_program(program, argc, argv);
 }

@@ -1,0 +1,57 @@
+#include "comm/mpi_program.h"
+
+#include <exception>
+#include <iostream>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "support/version.h"
+
+namespace gradsync {
+
+namespace {
+
+struct Request {
+  ParsedCommandLine parsed;
+  std::exception_ptr error;
+};
+
+Request read_request(const MpiProgram& program, int argc, char** argv) {
+  Request request;
+  try {
+    request.parsed = resolve_options(program.options, argc, argv, {}, program.foreign);
+    if (!request.parsed.help && !request.parsed.version) program.read(request.parsed.values);
+  } catch (...) {
+    request.error = std::current_exception();
+  }
+  return request;
+}
+
+bool answered(const MpiProgram& program, const ParsedCommandLine& parsed) {
+  if (parsed.help)
+    std::cout << program.help;
+  else if (parsed.version)
+    std::cout << version_text(program.name);
+  else if (parsed.print_config)
+    std::cout << config_text(program.options, parsed.values);
+  else
+    return false;
+  return true;
+}
+
+}  // namespace
+
+int run_mpi_program(const MpiProgram& program, int argc, char** argv) {
+  const Request request = read_request(program, argc, argv);
+  if (!request.error && answered(program, request.parsed)) return 0;
+  const Session session(argc, argv, program.name);
+  session.together([&] {
+    if (request.error) std::rethrow_exception(request.error);
+    session.check_launch();
+  });
+  const std::string command_line = fmt::format("{}", fmt::join(argv, argv + argc, " "));
+  return program.run(session, request.parsed.values, command_line);
+}
+
+}  // namespace gradsync
