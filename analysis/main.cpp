@@ -83,11 +83,11 @@ int audit(const ReportOptions& options, const ParsedCommandLine& given) {
 }
 
 /// What is drawn: into the folder, onto the page.
-std::vector<NamedChart> charts_for(const RunSet& set, const ReportOptions& options,
-                                   const std::string& mark) {
+std::vector<NamedChart> charts_for(const RunStudy& runs, const std::vector<Table>& made,
+                                   const ReportOptions& options, const std::string& mark) {
   if (!draws(options)) return {};
   std::vector<std::string> missing;
-  auto charts = make_charts(set, missing);
+  auto charts = make_charts({runs, made, options.table}, missing);
   for (const std::string& name : missing)
     std::cerr << fmt::format("plot {}: the runs hold no numbers for it\n", name);
   if (!mark.empty())
@@ -141,13 +141,13 @@ RunSet read_runs(const std::vector<std::string>& places) {
   return set;
 }
 
-std::vector<Table> write_tables(const ReportOptions& options, const RunSet& set,
+std::vector<Table> write_tables(const ReportOptions& options, const RunStudy& runs,
                                 const std::string& mark, ReportOutput& output) {
   std::vector<Table> made;
   ProgressLine progress;
   for (const TableSpec* spec : options.tables) {
     progress.say("table " + spec->name);
-    made.push_back(marked(spec->make(set, options.table), mark));
+    made.push_back(marked(spec->make(runs, options.table), mark));
     progress.clear();
     output.write(made.back());
   }
@@ -175,20 +175,21 @@ int report(int argc, const char* const* argv) {
   const RunSet set = read_runs(given.positional);
   require_one_run_to_trace(set, options);
   const std::string mark = merge_mark(options, set);
+  const RunStudy runs(set);
 
   // 2. Tables.
   ReportOutput output(options, std::cout, std::cerr);
   PageContent page;
-  page.tables = write_tables(options, set, mark, output);
+  page.tables = write_tables(options, runs, mark, output);
   if (!options.claims.empty()) write_claims(given.values, options, set, page.tables);
   if (options.fom) print_foms(set);
 
   // 3. Verdict.
-  if (options.verdict) page.verdict = make_verdict(set);
+  if (options.verdict) page.verdict = make_verdict(runs);
   if (options.verdict) output.write_verdict(page.verdict);
 
   // 4. Plots, page, trace.
-  page.charts = charts_for(set, options, mark);
+  page.charts = charts_for(runs, page.tables, options, mark);
   output.draw_plots(page.charts);
   if (!options.html.empty()) write_file_atomically(options.html, render_page(set, page));
   if (!options.trace.empty()) write_trace_of(set, options);

@@ -46,9 +46,10 @@ std::string verify_claims(const std::filesystem::path& path) {
   require_unchanged(claims.files);
   const ReportOptions options = options_of(claims, path);
   const RunSet set = load(claims.files);
+  const RunStudy runs(set);
   std::vector<Claim> found;
   for (const TableSpec* table : options.tables)
-    add_claims(table->make(set, options.table), claims.files, found);
+    add_claims(table->make(runs, options.table), claims.files, found);
   require_held(claims.claims, found);
   return fmt::format("{} numbers from {} files hold", claims.claims.size(), claims.files.size());
 }

@@ -199,8 +199,4 @@ StudyFacts study_facts(const std::vector<MeasuredCell>& cells) {
   return study;
 }
 
-StudyFacts study_facts(const RunSet& set) {
-  return study_facts(measured_cells(set));
-}
-
 }  // namespace gradsync

@@ -62,7 +62,6 @@ inline constexpr std::size_t kModelDraws = 200;  ///< bootstrap draws of the mod
 inline constexpr std::uint64_t kModelSeed = 1;
 
 /// Buckets are read from at most 64 iterations of a run, evenly spread over those after warm-up.
-StudyFacts study_facts(const RunSet& set);
 StudyFacts study_facts(const std::vector<MeasuredCell>& cells);
 
 /// `count` medians of (iteration, compute, exposed), each over as many iterations drawn with

@@ -12,7 +12,7 @@ std::optional<Chart> make_split_plot(const RunSet& set);
 std::optional<Chart> make_speedup_plot(const RunSet& set);
 std::optional<Chart> make_epoch_time_plot(const RunSet& set);
 std::optional<Chart> make_busbw_plot(const RunSet& set);
-std::optional<Chart> make_prediction_plot(const RunSet& set);
+std::optional<Chart> make_prediction_plot(const PlotInput& input);
 
 /// The plot of table `prediction`, found by the names of its columns; nothing if none of its cells
 /// was measured.

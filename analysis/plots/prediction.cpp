@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "analysis/plots/plots.h"
-#include "analysis/tables/registry.h"
+#include "analysis/tables/tables.h"
 
 namespace gradsync {
 
@@ -140,10 +140,10 @@ std::optional<Chart> prediction_chart(const Table& table) {
   return chart;
 }
 
-std::optional<Chart> make_prediction_plot(const RunSet& set) {
-  for (const TableSpec& spec : tables())
-    if (spec.name == kTable) return prediction_chart(spec.make(set, {}));
-  return std::nullopt;
+std::optional<Chart> make_prediction_plot(const PlotInput& input) {
+  for (const Table& table : input.made)
+    if (table.name == kTable) return prediction_chart(table);
+  return prediction_chart(make_prediction_table(input.runs, input.options));
 }
 
 }  // namespace gradsync

@@ -1,20 +1,29 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "analysis/charts/chart.h"
-#include "analysis/run_set.h"
+#include "analysis/tables/registry.h"
+#include "support/table.h"
 
 namespace gradsync {
+
+/// What plots are made from.
+struct PlotInput {
+  const RunStudy& runs;
+  const std::vector<Table>& made;  ///< the tables of the report that there are already
+  const TableOptions& options;     ///< what they were made with
+};
 
 /// A plot of the report. A new one is a file with a `make` function and a line in registry.cpp.
 struct PlotSpec {
   std::string name;
   std::string description;
   /// Nothing if the runs hold no numbers for it.
-  std::optional<Chart> (*make)(const RunSet& set);
+  std::function<std::optional<Chart>(const PlotInput& input)> make;
 };
 
 const std::vector<PlotSpec>& plots();
@@ -26,6 +35,6 @@ struct NamedChart {
 };
 
 /// All of them, in the order of the registry; `missing` receives the names of the others.
-std::vector<NamedChart> make_charts(const RunSet& set, std::vector<std::string>& missing);
+std::vector<NamedChart> make_charts(const PlotInput& input, std::vector<std::string>& missing);
 
 }  // namespace gradsync

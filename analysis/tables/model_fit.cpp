@@ -57,8 +57,8 @@ void add_compute(const FamilyFit& fit, double ranks, const std::string& source, 
 
 }  // namespace
 
-Table make_model_fit_table(const RunSet& set, const TableOptions&) {
-  const StudyFacts study = study_facts(set);
+Table make_model_fit_table(const RunStudy& runs, const TableOptions&) {
+  const StudyFacts& study = runs.facts();
   Table table{"model-fit",
               "Scaling model: what it was fitted to",
               {"collectives: t(S, n) = alpha * steps(n) + S * share(n) / bandwidth; all-reduce: "
@@ -77,7 +77,7 @@ Table make_model_fit_table(const RunSet& set, const TableOptions&) {
       if (holds_ranks(cells, ranks)) add_compute(fit, ranks, source, table);
     add_missing_note(fit, table);
   }
-  append_notes(table, remark_notes(set));
+  append_notes(table, remark_notes(runs.set()));
   return table;
 }
 

@@ -137,8 +137,8 @@ std::vector<std::string> notes() {
 
 }  // namespace
 
-Table make_prediction_table(const RunSet& set, const TableOptions& options) {
-  const StudyFacts study = study_facts(set);
+Table make_prediction_table(const RunStudy& runs, const TableOptions& options) {
+  const StudyFacts& study = runs.facts();
   Table table{"prediction", "Scaling model: predicted iteration time", notes(), columns(), {}};
   double number = 0;
   for (const FamilyCells& family : families(study)) {
@@ -147,7 +147,7 @@ Table make_prediction_table(const RunSet& set, const TableOptions& options) {
     add_predicted(study, family, number, options, table);
   }
   table.notes.insert(table.notes.begin(), score_note(table));
-  append_notes(table, remark_notes(set));
+  append_notes(table, remark_notes(runs.set()));
   return table;
 }
 

@@ -4,27 +4,39 @@
 
 namespace gradsync {
 
+namespace {
+
+TableMaker of_runs(Table (*make)(const RunSet& set, const TableOptions& options)) {
+  return [make](const RunStudy& runs, const TableOptions& options) {
+    return make(runs.set(), options);
+  };
+}
+
+}  // namespace
+
 const std::vector<TableSpec>& tables() {
   static const std::vector<TableSpec> all = {
-      {"modes", "loss, accuracy and iteration time, one row per run and rank", make_modes_table,
-       false},
+      {"modes", "loss, accuracy and iteration time, one row per run and rank",
+       of_runs(make_modes_table), false},
       {"modes-paired", "each mode against the first that exchanges: ratio, interval, verdict",
-       make_modes_paired_table},
+       of_runs(make_modes_paired_table)},
       {"profile", "percent of a step in forward, backward, communication, optimiser, data, other",
-       make_profile_table},
+       of_runs(make_profile_table)},
       {"split", "compute, hidden and exposed communication, other; per rank and mean over ranks",
-       make_split_table, false},
+       of_runs(make_split_table), false},
       {"batch-size", "epoch times, loss, accuracy and memory for each batch size; out of memory",
-       make_batch_size_table},
-      {"speedup", "speedup and efficiency, strong and weak, against two bases", make_speedup_table},
+       of_runs(make_batch_size_table)},
+      {"speedup", "speedup and efficiency, strong and weak, against two bases",
+       of_runs(make_speedup_table)},
       {"compute-comm", "compute and communication, measured and derived from times",
-       make_compute_comm_table},
+       of_runs(make_compute_comm_table)},
       {"bandwidth", "bytes, algbw, busbw and utilisation of each kind of collective",
-       make_bandwidth_table},
+       of_runs(make_bandwidth_table)},
       {"large-batch", "loss and accuracy against batch size at one epoch, with the remedy used",
-       make_large_batch_table},
-      {"stragglers", "wait suffered and caused, per rank and host", make_stragglers_table, false},
-      {"traffic", "bytes of an iteration by category and rank", make_traffic_table, false},
+       of_runs(make_large_batch_table)},
+      {"stragglers", "wait suffered and caused, per rank and host", of_runs(make_stragglers_table),
+       false},
+      {"traffic", "bytes of an iteration by category and rank", of_runs(make_traffic_table), false},
       {"model-fit", "the scaling model: latency, bandwidth and compute cost, with residuals",
        make_model_fit_table},
       {"prediction", "the model on cells it was not fitted to, and on larger runs",

@@ -1,12 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "analysis/metrics/bandwidth.h"
+#include "analysis/model/run_study.h"
 #include "analysis/model/what_if.h"
-#include "analysis/run_set.h"
 #include "support/table.h"
 
 namespace gradsync {
@@ -23,11 +24,13 @@ struct TableOptions {
   WhatIf what_if = {};
 };
 
+using TableMaker = std::function<Table(const RunStudy& runs, const TableOptions& options)>;
+
 /// A table of the report. A new one is a file with a `make` function and a line in registry.cpp.
 struct TableSpec {
   std::string name;
   std::string description;
-  Table (*make)(const RunSet& set, const TableOptions& options);
+  TableMaker make;
   bool merges = true;  ///< puts the repeats of a cell together: they must be mergeable
 };
 

@@ -2,7 +2,8 @@
 
 #include "analysis/tables/registry.h"
 
-/// One function a table, each in the file of its name; registry.cpp lists them.
+/// One function a table, each in the file of its name; registry.cpp lists them. Those of the
+/// scaling model take what it knows of the runs, the others the runs themselves.
 namespace gradsync {
 
 Table make_modes_table(const RunSet& set, const TableOptions& options);
@@ -16,8 +17,8 @@ Table make_bandwidth_table(const RunSet& set, const TableOptions& options);
 Table make_large_batch_table(const RunSet& set, const TableOptions& options);
 Table make_stragglers_table(const RunSet& set, const TableOptions& options);
 Table make_traffic_table(const RunSet& set, const TableOptions& options);
-Table make_model_fit_table(const RunSet& set, const TableOptions& options);
-Table make_prediction_table(const RunSet& set, const TableOptions& options);
-Table make_what_if_table(const RunSet& set, const TableOptions& options);
+Table make_model_fit_table(const RunStudy& runs, const TableOptions& options);
+Table make_prediction_table(const RunStudy& runs, const TableOptions& options);
+Table make_what_if_table(const RunStudy& runs, const TableOptions& options);
 
 }  // namespace gradsync

@@ -118,21 +118,20 @@ std::vector<std::string> notes() {
 
 }  // namespace
 
-Table make_what_if_table(const RunSet& set, const TableOptions& options) {
-  const std::vector<MeasuredCell> measured = measured_cells(set);
-  const StudyFacts study = study_facts(measured);
+Table make_what_if_table(const RunStudy& runs, const TableOptions& options) {
+  const StudyFacts& study = runs.facts();
   Table table{"what-if", "What if: the recorded exchange replayed", notes(), columns(), {}};
   for (const FamilyCells& family : families(study)) {
     const FamilyFit fit = fit_family(family, study.calibration);
     for (const CellFacts* cell : largest(family)) {
       const auto index = static_cast<std::size_t>(cell - study.cells.data());
-      add_cell(fit, *cell, options.what_if, study.sources[index], measured[index].run().name,
+      add_cell(fit, *cell, options.what_if, study.sources[index], runs.cells()[index].run().name,
                table);
     }
     if (!largest(family).empty()) add_missing_note(fit, table);
   }
   if (table.rows.empty()) table.notes.push_back("missing: no run that exchanges on several ranks");
-  append_notes(table, remark_notes(set));
+  append_notes(table, remark_notes(runs.set()));
   return table;
 }
 

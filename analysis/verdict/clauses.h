@@ -12,11 +12,11 @@
 /// a file and a line there.
 namespace gradsync {
 
-/// What the questions are asked of, read once.
+/// What the questions are asked of; parts of a RunStudy.
 struct VerdictInput {
   const RunSet& set;
-  std::vector<MeasuredCell> cells;
-  StudyFacts study;  ///< of the cells, for the scaling model
+  const std::vector<MeasuredCell>& cells;
+  const StudyFacts& study;  ///< of the cells, for the scaling model
 };
 
 /// What the model knows of one of the cells.

@@ -112,9 +112,8 @@ std::string interval_text(const Estimate& share) {
   return fmt::format(" ({} to {})", percent_text(share.low), percent_text(share.high));
 }
 
-std::vector<VerdictClause> make_verdict(const RunSet& set) {
-  VerdictInput input{set, measured_cells(set), {}};
-  input.study = study_facts(input.cells);
+std::vector<VerdictClause> make_verdict(const RunStudy& runs) {
+  const VerdictInput input{runs.set(), runs.cells(), runs.facts()};
   std::vector<VerdictClause> clauses;
   for (const auto question : kQuestions)
     for (VerdictClause& clause : question(input))

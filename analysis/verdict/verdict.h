@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "analysis/run_set.h"
+#include "analysis/model/run_study.h"
 
 namespace gradsync {
 
@@ -20,7 +20,7 @@ struct VerdictClause {
 };
 
 /// In the order in which a person reads them; empty for runs that hold nothing to judge.
-std::vector<VerdictClause> make_verdict(const RunSet& set);
+std::vector<VerdictClause> make_verdict(const RunStudy& runs);
 
 /// "a.h5, b.h5 and 3 more: /time/exposed"; empty where the clause rests on no file.
 std::string source_text(const VerdictClause& clause);

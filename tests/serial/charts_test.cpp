@@ -7,9 +7,10 @@
 #include "analysis/charts/html.h"
 #include "analysis/charts/svg_chart.h"
 #include "analysis/plots/plots.h"
+#include "analysis/tables/tables.h"
 #include "expect_error.h"
 #include "report_view.h"
-#include "sample_run.h"
+#include "study_run.h"
 
 using namespace gradsync;
 using namespace gradsync::testing;
@@ -246,4 +247,35 @@ TEST_CASE("chart: predictions beside the measured cells") {
 
   table.columns[5].name = "guessed_ms";
   CHECK_FALSE(prediction_chart(table));
+}
+
+TEST_CASE("chart: predictions are those of the report's table, for the ranks that were asked for") {
+  const TestFolder folder;
+  const LawWorld world;
+  for (const std::size_t ranks : {1U, 2U, 4U})
+    write_study(folder / ("n" + std::to_string(ranks) + ".h5"), law_run(world, ranks, 32));
+  const RunSet set = loaded(folder);
+  const RunStudy runs(set);
+  TableOptions options;
+  options.predict_ranks = {96};
+  const auto largest = [&](const std::vector<Table>& made) {
+    const auto chart = make_prediction_plot({runs, made, options});
+    REQUIRE(chart);
+    return series_named(chart->panels[0], "predicted, batch 32 per rank").points.back().x;
+  };
+  CHECK(largest({}) == 96);
+  TableOptions others;
+  others.predict_ranks = {48};
+  CHECK(largest({make_prediction_table(runs, others)}) == 48);
+}
+
+TEST_CASE("model: what it knows of the runs is read once") {
+  const TestFolder folder;
+  write_study(folder / "n2.h5", law_run(LawWorld(), 2, 32));
+  const RunSet set = loaded(folder);
+  const RunStudy runs(set);
+  const StudyFacts* facts = &runs.facts();
+  CHECK_FALSE(make_what_if_table(runs, {}).rows.empty());
+  CHECK(&runs.facts() == facts);
+  CHECK(facts->sources.size() == runs.cells().size());
 }

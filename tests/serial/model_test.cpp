@@ -44,7 +44,7 @@ TEST_CASE("model: a world of known costs is found again") {
   const TestFolder folder;
   const LawWorld world;
   write_world(folder, world);
-  const StudyFacts study = study_facts(loaded(folder));
+  const StudyFacts study = RunStudy(loaded(folder)).facts();
   REQUIRE(families(study).size() == 1);
   const FamilyFit fit = fit_family(families(study)[0], study.calibration);
   CHECK(fit.missing.empty());
@@ -99,7 +99,7 @@ TEST_CASE("model: calibration comes first, and training's slowdown is found agai
   const TestFolder folder;
   for (const std::size_t ranks : {2U, 4U})
     write_study(folder / ("n" + std::to_string(ranks) + ".h5"), law_run(world, ranks, 64));
-  StudyFacts study = study_facts(loaded(folder));
+  StudyFacts study = RunStudy(loaded(folder)).facts();
   // Calibrated twice as fast as training; MPI's own faster still, which ddp does not use.
   for (const double ranks : {2.0, 4.0})
     for (const double bytes : {1e3, 1e5, 1e7}) {
@@ -126,7 +126,7 @@ TEST_CASE("model: one batch says how compute is split, and one message size what
   const TestFolder folder;
   write_study(folder / "a.h5", law_run(world, 2, 64));
   const RunSet set = loaded(folder);
-  const StudyFacts study = study_facts(set);
+  const StudyFacts study = RunStudy(set).facts();
   const FamilyFit fit = fit_family(families(study)[0], study.calibration);
   CHECK(contains(fit.missing, "run gradsync-train --calibrate"));
   CHECK(std::isnan(predict(fit, 4, 64).total_s()));
@@ -144,7 +144,7 @@ TEST_CASE("model: what-if replays the recorded run") {
   const LawWorld world;
   const TestFolder folder;
   write_world(folder, world);
-  const StudyFacts study = study_facts(loaded(folder));
+  const StudyFacts study = RunStudy(loaded(folder)).facts();
   const FamilyFit fit = fit_family(families(study)[0], study.calibration);
   const CellFacts* cell = nullptr;
   for (const CellFacts& one : study.cells)

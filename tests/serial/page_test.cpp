@@ -20,7 +20,8 @@ std::string page_of(const TestFolder& folder, std::vector<Table> tables = {},
   const RunSet set = load_runs(find_runs({folder.path().string()}));
   std::vector<std::string> missing;
   if (tables.empty()) tables = {make_modes_table(set, {}), make_split_table(set, {})};
-  return render_page(set, {std::move(verdict), make_charts(set, missing), std::move(tables)});
+  return render_page(
+      set, {std::move(verdict), make_charts({set, tables, {}}, missing), std::move(tables)});
 }
 
 Table small_table() {

@@ -30,7 +30,7 @@ ReportOptions options_of(std::vector<const char*> args) {
 
 std::vector<NamedChart> charts_of(const TestFolder& folder) {
   std::vector<std::string> missing;
-  return make_charts(loaded(folder), missing);
+  return make_charts({loaded(folder), {}, {}}, missing);
 }
 
 bool gnuplot_is_here() {
