@@ -3,9 +3,9 @@
 //   build/bench/large_runs FOLDER RANKS ITERATIONS [BUCKETS [FILES [EPOCH_ITERATIONS]]]
 //   /usr/bin/time -v build/bin/gradsync-report FOLDER
 // All tables and the verdict, on one core of an AMD EPYC with the file in memory:
-//   4096 x 10000 1 (7.6 GB)         22.5 s CPU, 402 MB
+//   4096 x 10000 1 (7.6 GB)         14.6 s CPU, 431 MB
 //   64 x 100000 1 (1.2 GB)           2.4 s CPU, 108 MB
-//   4 x 100 2, 500 files             5.7 s CPU, 626 MB
+//   4 x 100 2, 500 files             4.7 s CPU, 652 MB
 
 #include <cstdlib>
 #include <filesystem>

@@ -64,6 +64,8 @@ struct Block {
 
 /// All rows from `first` on, or evenly spaced blocks of them where they are many.
 std::vector<Block> blocks_of(std::size_t first, std::size_t rows, std::size_t most_rows) {
+  // Each read of a file has its price: few rows are read at once.
+  if (rows > 0 && rows <= std::min(kBlocks * kBlockRows, most_rows)) return {{first, rows}};
   std::vector<Block> blocks;
   for (std::size_t i = 0; i < kBlocks; ++i) {
     const std::size_t from = i * rows / kBlocks, to = (i + 1) * rows / kBlocks;
