@@ -26,6 +26,8 @@ make status       what the build uses: found where, which version, or the line t
 make deps         install what is missing (as root on Debian or Ubuntu; else says the line)
 make demo         train one network in every mode on 1, 2 and 4 ranks, print the comparison
 make test         all tests; `make tests` builds them, `tests/run serial` runs one tier
+make cluster      a real Slurm with three nodes on this machine, to try slurm/ on (as root)
+make cluster-stop end it; it leaves nothing
 make bench        benchmarks
 make tables       every table and plot of results/example again, into results/example/tables
 make data         fetch CIFAR-10 into data/cifar-10
@@ -114,7 +116,7 @@ OBJECTS := $(sort $(call objects,$(PLAIN_PARTS) $(FULL_PARTS) src/programs) $(TE
 
 # --- targets for people ------------------------------------------------------------------------
 
-.PHONY: all help status deps demo test bench tables data lint format install clean always complete tests
+.PHONY: all help status deps demo test cluster cluster-stop bench tables data lint format install clean always complete tests
 
 help:
 	$(info $(HELP))@:
@@ -131,11 +133,11 @@ print-%:
 
 # What a goal needs is installed first, or said, before anything is built.
 SCOPES := build $(if $(filter demo bench test tests,$(GOALS)),demo) \
-  $(if $(filter test tests,$(GOALS)),test) $(if $(filter data test tests,$(GOALS)),data)
+  $(if $(filter test tests cluster,$(GOALS)),test) $(if $(filter data test tests,$(GOALS)),data)
 lacking := $(strip $(if $(DEPS_ARE_DONE),,$(foreach scope,$(SCOPES),$(MISSING_$(scope)))))
 ifneq ($(lacking),)
 
-all demo tests test bench tables data install:
+all demo tests test cluster bench tables data install:
 	+@$(INSTALL_MISSING) $(SCOPES)
 	@$(MAKE) --no-print-directory DEPS_ARE_DONE=1 $@
 
@@ -153,6 +155,9 @@ tests: all $(TESTS)
 test: tests
 	@tests/run
 
+cluster: all
+	@tests/slurm/cluster start
+
 bench: all $(BENCHMARKS)
 	@set -e; for b in $(filter-out build/bench/large_runs,$(BENCHMARKS)) $(wildcard bench/*.sh); do printf '== %s\n' $$b; $$b; done
 
@@ -166,6 +171,9 @@ install: all
 	cp -R $(wildcard README.md docs) $(DESTDIR)$(PREFIX)/share/doc/gradsync/
 
 endif
+
+cluster-stop:
+	@tests/slurm/cluster stop
 
 lint:
 	@TORCH='$(LINT_TORCH)' FLAGS='$(LANGUAGE) $(COMMON_FLAGS) $(TEST_FLAGS) $(WARNINGS)' \

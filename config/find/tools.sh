@@ -12,6 +12,21 @@ find_tool() { # NAME SCOPE PACKAGES WITHOUT-IT
   fi
 }
 
+# The daemons of the test cluster (tests/slurm/cluster) lie in sbin, which a user's PATH may lack.
+find_slurm() {
+  local tool absent=""
+  for tool in slurmctld slurmd munged ip tc; do
+    PATH=$PATH:/usr/sbin:/sbin have "$tool" || absent+=" $tool"
+  done
+  if [[ -z $absent ]]; then
+    row "Slurm's daemons" ok test "$(PATH=$PATH:/usr/sbin slurmd -V | awk '{ print $2 }')" \
+      "$(PATH=$PATH:/usr/sbin command -v slurmctld)"
+  else
+    missing "Slurm's daemons" optional test "slurm-wlm munge iproute2" \
+      "put$absent on the PATH; without there is no test cluster"
+  fi
+}
+
 find_venv_python() {
   local python
   if python=$(venv_python); then
@@ -40,6 +55,7 @@ find_tools() {
   report_library doctest test doctest-dev DOCTEST_ROOT
   find_venv_python
   find_test_python
+  find_slurm
   find_tool clang-format lint clang-format "make lint skips it"
   find_tool clang-tidy lint clang-tidy "make lint skips it"
   find_tool shellcheck lint shellcheck "make lint skips it"

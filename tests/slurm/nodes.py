@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+"""The test cluster itself: separate nodes, MPI between them over links that can be slowed, and an end that leaves nothing.
+
+usage: nodes.py [NAME...]    (run by tests/run slurm; needs root and the packages that `tests/slurm/cluster why-not` names)
+"""
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+
+from slurm_harness import BIN, CLUSTER, STATE, cluster, run_on_cluster, slurm, srun, wait_until
+from harness import check
+
+
+def busbw_gb_per_s(*where) -> float:
+    """What an all-reduce of 4 MiB on these ranks reached at best."""
+    result = srun(*where, BIN / "gradsync-calibrate", "-b", "4MiB", "-e", "4MiB", "-n", 3, "--collective", "allreduce-ring",
+                  "--cadence", "isolated").expect(0)  # fmt: skip
+    return float(re.search(r"^ +4194304 .*", result.out, re.M).group(0).split()[-2])
+
+
+def processes() -> set:
+    """Of daemons of Slurm and what they started; one that only waits to be collected is gone."""
+    lines = subprocess.run(["ps", "-eo", "pid=,stat=,args="], capture_output=True, text=True, check=True).stdout.splitlines()
+    return {line for line in lines if re.search(r"slurmctld|slurmd |slurmstepd|munged", line) and line.split()[1][0] != "Z"}
+
+
+def traces() -> dict:
+    """Whatever a cluster could leave on the machine."""
+    def shown(*command):
+        return set(subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines())
+
+    links = {re.sub(r"^\d+: ", "", line).split(":")[0] for line in shown("ip", "-o", "link")}
+    return {"process": processes(), "namespace": shown("ip", "netns", "list"), "link": links, "file": set(STATE.glob("*")),
+            "mount": {line for line in pathlib.Path("/proc/mounts").read_text().splitlines() if "gradsync" in line},
+            "file in /dev/shm": {path for path in pathlib.Path("/dev/shm").iterdir() if "n1" in path.name}}  # fmt: skip
+
+
+def check_nothing_left() -> None:
+    check(not STATE.exists(), f"{STATE} is still there")
+    left = {kind: [name for name in names if re.search("gradsync-|gsync-|gradsync0|slurm|munge", str(name))]
+            for kind, names in traces().items()}  # fmt: skip
+    check(not any(left.values()), f"left over: {left}")
+
+
+# --- cases --------------------------------------------------------------------------------------------
+
+
+def case_nodes_have_names_gpus_and_shared_memory_of_their_own(folder):
+    say = 'echo $(hostname) $CUDA_VISIBLE_DEVICES; touch "/dev/shm/from-$(hostname)"; ls /dev/shm'
+    result = srun("-N3", "-n3", "--gpus-per-node=2", "bash", "-c", say).expect(0)
+    check(sorted(result.out.split()) == sorted("n1 0,1 from-n1 n2 0,1 from-n2 n3 0,1 from-n3".split()), result.out)
+
+
+def case_mpi_spans_nodes_and_keeps_to_its_link(folder):
+    cluster("rate", "100mbit").expect(0)
+    try:
+        across = busbw_gb_per_s("-N2", "-n2")
+        within = busbw_gb_per_s("-N1", "-n2")
+    finally:
+        cluster("rate", "none").expect(0)
+    check(0 < across <= 0.0125 * 1.1, f"{across} GB/s over a link of 0.0125 GB/s")
+    check(within > 0.0125 * 2, f"{within} GB/s within a node: its ranks use the link, too")
+
+
+def case_a_second_cluster_is_refused(folder):
+    cluster("start").expect(69, "one is running already", "cluster stop")
+
+
+def case_wrong_words_are_refused(folder):
+    cluster("on", "n7", "true").expect(64, "'n7' is no node: n1 n2 n3")
+    cluster("rate").expect(64, "no such command")
+    cluster("up").expect(64, "no such command")
+
+
+def case_stop_leaves_nothing_even_when_the_controller_was_killed(folder):
+    job = slurm("sbatch", "--parsable", "-N3", "-o", "/dev/null", "--wrap", "srun sleep 300").expect(0).out.strip()
+    wait_until(lambda: "R" in slurm("squeue", "-h", "-o", "%t", "-j", job).out, "the job runs", 30)
+    subprocess.run(["kill", "-KILL", (STATE / "slurmctld.pid").read_text().strip()], check=True)
+    cluster("stop").expect(0)
+    check_nothing_left()
+    cluster("stop").expect(0)
+    cluster("start", "--nodes", 2).expect(0, "A cluster of 2 nodes")
+
+
+def case_a_start_that_fails_leaves_nothing(folder):
+    cluster("stop").expect(0)
+    subprocess.run(["ip", "netns", "add", "gradsync-n2"], check=True)
+    try:
+        result = cluster("start")
+        check(result.code != 0, "started although n2 was there")
+        check_nothing_left()
+    finally:
+        cluster("start").expect(0)
+
+
+def case_a_start_that_is_killed_can_be_stopped(folder):
+    cluster("stop").expect(0)
+    with subprocess.Popen([CLUSTER, "start"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        wait_until((STATE / "n1").exists, "half of it is up", 30)
+        process.send_signal(signal.SIGKILL)
+    cluster("stop").expect(0)
+    check_nothing_left()
+    cluster("start").expect(0)
+
+
+if __name__ == "__main__":
+    sys.exit(run_on_cluster(globals()))
