@@ -9,6 +9,7 @@
 #include "support/error.h"
 #include "support/options.h"
 #include "support/version.h"
+#include "sweep/launchers.h"
 #include "sweep/local_launcher.h"
 #include "sweep/results_folder.h"
 #include "sweep/runner.h"
@@ -22,14 +23,23 @@ using namespace gradsync;
 
 const std::string kProgram = "gradsync-sweep";
 
-Job requested_job(const ParsedCommandLine& given) {
+Job requested_job(const SweepCommand& command) {
+  const ParsedCommandLine& given = command.given;
   if (given.positional.size() != 1)
     throw Error(ExitCode::kUsage, fmt::format("give one job file, not {}", given.positional.size()),
                 kProgram + " --help shows commands that work");
-  Job job = read_job(given.positional.front(), list_option(given.values, "set"));
+  Job job =
+      read_job(given.positional.front(), list_option(given.values, "set"), command.trainer_options);
   if (const std::string folder = text_option(given.values, "results"); !folder.empty())
     job.results = folder;
+  constexpr std::int64_t kMost = 4096;
+  if (const auto count = integer_option(given.values, "ranks-per-node", 0, kMost); count > 0)
+    job.ranks_per_node = count;
   return job;
+}
+
+std::string requested_launcher(const SweepCommand& command) {
+  return resolved_launcher(choice_option(command.given.values, "launcher", launcher_names()));
 }
 
 // A misspelt variable would otherwise show only in the first cell.
@@ -42,6 +52,7 @@ void check_variables() {
 
 const char* state_text(CellState state) {
   if (state == CellState::kDone) return "done";
+  if (state == CellState::kPartial) return "partial";
   return state == CellState::kFailed ? "failed" : "missing";
 }
 
@@ -53,8 +64,15 @@ int list_cells(const Job& job, const Grid& grid) {
   return 0;
 }
 
-int print_commands(const Job& job, const Grid& grid, const Launcher& launcher) {
-  for (const auto& cell : grid.cells)
+// All cells, or the one that --cell names.
+std::vector<GridCell> chosen_cells(const Grid& grid, const std::string& cell) {
+  return cell.empty() ? grid.cells : std::vector{cell_named(grid, cell)};
+}
+
+int print_commands(const Job& job, const std::vector<GridCell>& cells, const Launcher& launcher) {
+  for (const auto& cell : cells)
+    launcher.require_room(cell);
+  for (const auto& cell : cells)
     std::cout << shell_text(launcher.command(cell, cell_files(job.results, cell))) << '\n';
   return 0;
 }
@@ -65,6 +83,8 @@ void print_summary(const GridOutcome& outcome, std::size_t all, const std::strin
   for (const auto& failed : outcome.failed)
     std::cerr << fmt::format("  {}: {}\n", failed.cell,
                              fmt::join(split_list(failed.message, '\n'), "\n    "));
+  if (!outcome.stopped_cell.empty())
+    std::cerr << fmt::format("  {}: stopped, not complete\n", outcome.stopped_cell);
   if (outcome.stopped)
     std::cerr << "stopped; go on with: " << command << '\n';
   else if (!outcome.failed.empty())
@@ -83,39 +103,39 @@ int print_report(const Job& job) {
   return result.succeeded() ? 0 : 1;
 }
 
-int run(const Job& job, const Grid& grid, const std::string& command) {
-  const auto trainer = program_beside_us("gradsync-train");
-  require_program(trainer);
-  const ResultsFolder folder(job, grid);
+int run(const Job& job, const Grid& grid, const SweepCommand& given, const std::string& command) {
+  const std::string cell = text_option(given.given.values, "cell");
+  const std::vector<GridCell> cells = chosen_cells(grid, cell);
+  require_program(program_beside_us("gradsync-train"));
   const StopSignals signals;
-  const StopRequested stop = [&] { return signals.received(); };
-  LocalLauncher launcher(trainer, job.mpirun_options, stop);
-  const GridOutcome outcome = run_grid(grid.cells, folder.path(), launcher, stop, std::cerr);
-  print_summary(outcome, grid.cells.size(), command);
+  const StopRequests requests = [&] { return signals.received(); };
+  const auto launcher = make_launcher(requested_launcher(given), job, requests);
+  const ResultsFolder folder(job, grid, cell.empty() ? FolderUse::kWholeGrid : FolderUse::kOneCell);
+  const GridOutcome outcome = run_grid(cells, folder.path(), *launcher, requests, std::cerr);
+  print_summary(outcome, cells.size(), command);
   if (outcome.stopped) return static_cast<int>(ExitCode::kStoppedEarly);
-  const int reported = outcome.already + outcome.done > 0 ? print_report(job) : 0;
+  const bool tables = cell.empty() && outcome.already + outcome.done > 0;
+  const int reported = tables ? print_report(job) : 0;
   return outcome.failed.empty() ? reported : static_cast<int>(ExitCode::kCheckFailed);
 }
 
 int sweep(int argc, char** argv) {
-  const ParsedCommandLine given = resolve_options(sweep_option_table(), argc, argv, "JOB.cfg");
+  const SweepCommand command = read_sweep_command(argc, argv);
+  const ParsedCommandLine& given = command.given;
   if (given.help) return std::cout << sweep_help(), 0;
   if (given.version) return std::cout << version_text(kProgram), 0;
   if (given.print_config) return std::cout << config_text(sweep_option_table(), given.values), 0;
 
-  const bool list = switch_option(given.values, "list");
-  const bool dry_run = switch_option(given.values, "dry-run");
   check_variables();
-  const Job job = requested_job(given);
+  const Job job = requested_job(command);
   const Grid grid = expand(job);
   for (const auto& remark : grid.remarks)
     std::cerr << kProgram << ": " << remark << '\n';
-  if (list) return list_cells(job, grid);
-  if (dry_run)
-    return print_commands(job, grid,
-                          LocalLauncher(program_beside_us("gradsync-train"), job.mpirun_options,
-                                        [] { return false; }));
-  return run(job, grid, shell_text({{}, std::vector<std::string>(argv, argv + argc)}));
+  if (switch_option(given.values, "list")) return list_cells(job, grid);
+  if (switch_option(given.values, "dry-run"))
+    return print_commands(job, chosen_cells(grid, text_option(given.values, "cell")),
+                          *make_launcher(requested_launcher(command), job, [] { return 0; }));
+  return run(job, grid, command, shell_text({{}, std::vector<std::string>(argv, argv + argc)}));
 }
 
 }  // namespace

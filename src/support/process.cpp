@@ -42,6 +42,23 @@ class FileActions {
   posix_spawn_file_actions_t actions_{};
 };
 
+/// The attributes of posix_spawn used here.
+class Attributes {
+ public:
+  explicit Attributes(bool own_group) {
+    posix_spawnattr_init(&attributes_);
+    if (own_group) posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETPGROUP);
+  }
+  ~Attributes() { posix_spawnattr_destroy(&attributes_); }
+  Attributes(const Attributes&) = delete;
+  Attributes& operator=(const Attributes&) = delete;
+
+  const posix_spawnattr_t* get() const { return &attributes_; }
+
+ private:
+  posix_spawnattr_t attributes_{};
+};
+
 /// A started program. Killed and reaped if it was not waited for.
 class Child {
  public:
@@ -71,10 +88,11 @@ UniqueFd input_of(const fs::path& path) {
   return path.empty() ? UniqueFd() : open_for_reading(path);
 }
 
-UniqueFd output_to(const fs::path& path) {
+UniqueFd output_to(const fs::path& path, bool keep) {
   if (path.empty()) return UniqueFd();
   // Appending lets two descriptors of one file not overwrite each other.
-  UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666));
+  const int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (keep ? 0 : O_TRUNC);
+  UniqueFd file(::open(path.c_str(), flags, 0666));
   if (!file) {
     throw Error(ExitCode::kCannotCreate,
                 fmt::format("cannot create '{}': {}", path.string(), errno_text()));
@@ -117,9 +135,11 @@ pid_t spawn(std::vector<std::string> args, const ProcessOptions& options, Unique
   if (args.empty()) throw Error(ExitCode::kInternal, "run_process: no program named");
   require_folder(options.working_folder);
   const UniqueFd input = input_of(options.stdin_path);
-  const UniqueFd output = captured ? std::move(captured) : output_to(options.stdout_path);
+  const UniqueFd output =
+      captured ? std::move(captured) : output_to(options.stdout_path, options.append);
   const bool shared = !options.stderr_path.empty() && options.stderr_path == options.stdout_path;
-  const UniqueFd errors = shared ? UniqueFd(::dup(output.get())) : output_to(options.stderr_path);
+  const UniqueFd errors =
+      shared ? UniqueFd(::dup(output.get())) : output_to(options.stderr_path, options.append);
 
   FileActions actions;
   actions.connect(input, STDIN_FILENO);
@@ -128,8 +148,9 @@ pid_t spawn(std::vector<std::string> args, const ProcessOptions& options, Unique
   actions.change_folder(options.working_folder);
 
   std::vector<std::string> environment = merged_environment(options.environment);
+  const Attributes attributes(options.own_group);
   pid_t pid = 0;
-  const int code = posix_spawnp(&pid, args[0].c_str(), actions.get(), nullptr,
+  const int code = posix_spawnp(&pid, args[0].c_str(), actions.get(), attributes.get(),
                                 pointers_to(args).data(), pointers_to(environment).data());
   if (code == 0) return pid;
   throw Error(ExitCode::kEnvironment,
@@ -145,7 +166,10 @@ std::string ProcessResult::text() const {
 }
 
 ProcessResult run_process(const std::vector<std::string>& args, const ProcessOptions& options) {
-  return Child(spawn(args, options, UniqueFd())).wait();
+  const pid_t pid = spawn(args, options, UniqueFd());
+  Child child(pid);
+  if (options.started) options.started(pid);
+  return child.wait();
 }
 
 ProcessResult run_process(const std::vector<std::string>& args, const ProcessOptions& options,
@@ -155,7 +179,9 @@ ProcessResult run_process(const std::vector<std::string>& args, const ProcessOpt
     throw Error(ExitCode::kEnvironment, "cannot make a pipe: " + errno_text());
   }
   const UniqueFd reading(ends[0]);
-  Child child(spawn(args, options, UniqueFd(ends[1])));
+  const pid_t pid = spawn(args, options, UniqueFd(ends[1]));
+  Child child(pid);
+  if (options.started) options.started(pid);
   std::vector<std::byte> buffer(1 << 16);
   while (const std::size_t count = read_some(reading.get(), buffer, args[0] + "'s output")) {
     consume(std::span(buffer).first(count));

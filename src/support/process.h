@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <filesystem>
 #include <functional>
@@ -20,11 +22,14 @@ struct ProcessResult {
 };
 
 /// Where a program reads and writes. An empty path means: the same as ours. Output files are made
-/// or emptied; both outputs may name the same file.
+/// or emptied (`append`: or gone on with); both outputs may name the same file.
 struct ProcessOptions {
   std::filesystem::path stdin_path, stdout_path, stderr_path;
   std::vector<std::string> environment;  ///< "NAME=value", added to ours or in place of ours
   std::filesystem::path working_folder;
+  bool append = false;
+  bool own_group = false;  ///< a process group of its own: Ctrl-C reaches us and not the program
+  std::function<void(pid_t)> started = {};  ///< told the program's process id once it runs
 };
 
 /// Runs args[0], found through PATH, with the rest as its arguments and waits for its end. No shell

@@ -25,6 +25,9 @@ const std::map<std::string, std::string> kMarks = {
     {"layout", ""},          {"granularity", ""},   {"seed", "seed"},    {"lr", "lr"},
 };
 
+// They say when a run stops and goes on, not what it is.
+const std::set<std::string> kOfTheRun = {"time-limit", "checkpoint-every", "resume"};
+
 using Choice = std::map<std::string, std::string>;  // key -> value, `ranks` included
 
 const Axis* find_axis(const Job& job, const std::string& key) {
@@ -198,17 +201,28 @@ Grid expand(const Job& job) {
   return grid;
 }
 
+const GridCell& cell_named(const Grid& grid, const std::string& text) {
+  for (std::size_t i = 0; i < grid.cells.size(); ++i)
+    if (grid.cells[i].name == text || std::to_string(i + 1) == text) return grid.cells[i];
+  throw Error(ExitCode::kUsage,
+              fmt::format("--cell: \"{}\" is no cell of this grid of {}", text, grid.cells.size()),
+              "give a number or a name of `gradsync-sweep JOB.cfg --list`");
+}
+
 nlohmann::json grid_content(const Job& job) {
   nlohmann::json settings = nlohmann::json::object();
   for (const auto& axis : job.axes)
-    settings[axis.key] = axis.values;
+    if (axis.values.size() > 1 || !kOfTheRun.contains(axis.key)) settings[axis.key] = axis.values;
   std::vector<std::string> exclusions;
   for (const auto& exclusion : job.exclusions)
     exclusions.push_back(exclusion.text);
-  return {{"settings", settings},
-          {"repeats", job.repeats},
-          {"exclude", exclusions},
-          {"mpirun_options", job.mpirun_options}};
+  nlohmann::json content = {{"settings", settings},
+                            {"repeats", job.repeats},
+                            {"exclude", exclusions},
+                            {"mpirun_options", job.mpirun_options}};
+  if (!job.srun_options.empty()) content["srun_options"] = job.srun_options;
+  if (job.ranks_per_node > 0) content["ranks_per_node"] = job.ranks_per_node;
+  return content;
 }
 
 std::string grid_digest(const nlohmann::json& content) {

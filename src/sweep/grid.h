@@ -33,8 +33,13 @@ struct Grid {
 /// impossible.
 Grid expand(const Job& job);
 
+/// The cell of a number (from 1, in the order of the grid) or of a name. Throws Error kUsage.
+const GridCell& cell_named(const Grid& grid, const std::string& text);
+
 /// What makes a grid this grid and no other: {"settings": {key: [values]}, "repeats", "exclude",
-/// "mpirun_options"}. The order of cells, the folder and the report's options do not count.
+/// "mpirun_options"}, and what of the rest is set: "srun_options", "ranks_per_node". The order of
+/// cells, the folder, the report's options and when a run stops (time-limit, checkpoint-every,
+/// resume, unless it is an axis) do not count.
 nlohmann::json grid_content(const Job& job);
 
 /// SHA-256 of the content.

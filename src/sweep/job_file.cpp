@@ -15,7 +15,7 @@ namespace gradsync {
 
 namespace {
 
-constexpr std::int64_t kMaxRanks = 1'000'000, kMaxRepeats = 1000;
+constexpr std::int64_t kMaxRanks = 1'000'000, kMaxRanksPerNode = 4096, kMaxRepeats = 1000;
 
 std::vector<std::string> trainer_keys() {
   std::vector<std::string> keys = option_names(train_option_table());
@@ -139,8 +139,17 @@ void read_job_key(const KeyValue& entry, Job& job) {
     job.order_seed = static_cast<std::uint64_t>(integer(entry, entry.value, 0, kMax));
   if (entry.key == "results") job.results = folder_in(entry);
   if (entry.key == "mpirun-options") job.mpirun_options = words(entry.value);
+  if (entry.key == "srun-options") job.srun_options = words(entry.value);
+  if (entry.key == "ranks-per-node")
+    job.ranks_per_node = integer(entry, entry.value, 1, kMaxRanksPerNode);
   if (entry.key == "report-options") job.report_options = words(entry.value);
   if (entry.key == "ranks") job.axes.push_back(axis_of(entry));
+}
+
+// Of the two ways to give a batch one counts.
+std::string rival_of(const std::string& key) {
+  if (key == "batch-per-rank") return "batch-global";
+  return key == "batch-global" ? "batch-per-rank" : "";
 }
 
 void override_entry(std::vector<KeyValue>& entries, const KeyValue& override) {
@@ -180,9 +189,9 @@ KeyValue override_of(const std::string& text) {
 }  // namespace
 
 const std::vector<std::string>& job_keys() {
-  static const std::vector<std::string> keys = {"name",           "ranks",      "repeats",
-                                                "exclude",        "order",      "results",
-                                                "mpirun-options", "order-seed", "report-options"};
+  static const std::vector<std::string> keys = {
+      "name",    "ranks",          "ranks-per-node", "repeats",      "exclude",       "order",
+      "results", "mpirun-options", "order-seed",     "srun-options", "report-options"};
   return keys;
 }
 
@@ -191,6 +200,8 @@ Job make_job(const std::vector<KeyValue>& entries, const std::vector<KeyValue>& 
   require_unique_keys(entries, {"exclude"});
   require_unique_keys(overrides, {"exclude"});
   std::vector<KeyValue> all = entries;
+  for (const auto& override : overrides)
+    std::erase_if(all, [&](const KeyValue& entry) { return entry.key == rival_of(override.key); });
   for (const auto& override : overrides)
     override_entry(all, override);
 
@@ -209,11 +220,13 @@ Job make_job(const std::vector<KeyValue>& entries, const std::vector<KeyValue>& 
   return job;
 }
 
-Job read_job(const std::filesystem::path& file, const std::vector<std::string>& overrides) {
-  std::vector<KeyValue> entries_of_set;
-  for (const auto& text : overrides)
-    entries_of_set.push_back(override_of(text));
-  return make_job(read_key_values(file), entries_of_set, file.stem().string());
+Job read_job(const std::filesystem::path& file, const std::vector<std::string>& sets,
+             const std::vector<KeyValue>& trainer_options) {
+  std::vector<KeyValue> overrides;
+  for (const auto& text : sets)
+    overrides.push_back(override_of(text));
+  overrides.insert(overrides.end(), trainer_options.begin(), trainer_options.end());
+  return make_job(read_key_values(file), overrides, file.stem().string());
 }
 
 }  // namespace gradsync

@@ -40,14 +40,16 @@ struct Job {
   CellOrder order = CellOrder::kAsWritten;
   std::uint64_t order_seed = 1;
   std::filesystem::path results;  ///< folder; default results/<name>
-  std::vector<std::string> mpirun_options, report_options;
+  std::vector<std::string> mpirun_options, srun_options, report_options;
+  std::int64_t ranks_per_node = 0;  ///< 0: the allocation's
 };
 
 /// The keys of a job file that are not the trainer's.
 const std::vector<std::string>& job_keys();
 
 /// Makes a job of the entries of its file. `overrides` (of --set) take the place of the file's key
-/// or are added; each `exclude` adds one. A trainer option that neither gives is taken from its
+/// or are added; each `exclude` adds one, and batch-per-rank takes the place of batch-global, too,
+/// and the other way round. A trainer option that neither gives is taken from its
 /// GRADSYNC_* variable, if that is set, as a single value.
 /// Throws Error kUsage with file:line for an unknown key (with the nearest), a key given twice, an
 /// empty axis, an axis that names a value twice, a number out of range, and for `output`, which the
@@ -55,7 +57,9 @@ const std::vector<std::string>& job_keys();
 Job make_job(const std::vector<KeyValue>& entries, const std::vector<KeyValue>& overrides,
              const std::string& default_name);
 
-/// Reads the file and makes the job. Throws also kNoInput, kInputOutput.
-Job read_job(const std::filesystem::path& file, const std::vector<std::string>& overrides = {});
+/// Reads the file and makes the job. `sets` are the texts of --set, `trainer_options` what stood
+/// behind the `--`; both take the place of the file's keys. Throws also kNoInput, kInputOutput.
+Job read_job(const std::filesystem::path& file, const std::vector<std::string>& sets = {},
+             const std::vector<KeyValue>& trainer_options = {});
 
 }  // namespace gradsync

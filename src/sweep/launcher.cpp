@@ -1,6 +1,9 @@
 #include "sweep/launcher.h"
 
+#include <algorithm>
 #include <set>
+
+#include <fmt/format.h>
 
 #include "support/parse.h"
 #include "train/options.h"
@@ -29,11 +32,22 @@ std::string assignment(const std::string& setting) {
   return setting.substr(0, value) + shell_quoted(setting.substr(value));
 }
 
+bool sets(const GridCell& cell, const std::string& key) {
+  return std::any_of(cell.options.begin(), cell.options.end(),
+                     [&](const auto& option) { return option.first == key; });
+}
+
+bool trainer_knows(const std::string& option) {
+  const auto names = option_names(train_option_table());
+  return std::find(names.begin(), names.end(), option) != names.end();
+}
+
 }  // namespace
 
 CellFiles cell_files(const std::filesystem::path& folder, const GridCell& cell) {
   const auto file = [&](const char* ending) { return folder / (cell.name + ending); };
-  return {file(".h5"), file(".h5.journal"), file(".log"), file(".failed.json"), file(".pid")};
+  return {file(".h5"),          file(".h5.journal"), file(".log"),
+          file(".failed.json"), file(".running"),    file(".checkpoints")};
 }
 
 std::vector<std::string> trainer_arguments(const GridCell& cell) {
@@ -48,6 +62,30 @@ std::vector<std::string> trainer_arguments(const GridCell& cell) {
       args.push_back((parse_switch(value) ? "--" : "--no-") + key);
   }
   return args;
+}
+
+bool is_resumable(const GridCell& cell, const CellFiles& files) {
+  const std::pair<std::string, std::string> afresh{"resume", "no"};
+  if (!trainer_knows("resume") || std::count(cell.options.begin(), cell.options.end(), afresh) > 0)
+    return false;
+  std::error_code missing;
+  return std::filesystem::exists(files.journal) &&
+         std::filesystem::directory_iterator(files.checkpoints, missing) !=
+             std::filesystem::directory_iterator();
+}
+
+std::vector<std::string> trainer_command(const std::filesystem::path& trainer, const GridCell& cell,
+                                         const CellFiles& files, std::int64_t threads) {
+  std::vector<std::string> args = {trainer.string()};
+  append(args, trainer_arguments(cell));
+  if (!sets(cell, "threads")) args.push_back(fmt::format("--threads={}", threads));
+  if (trainer_knows("resume") && !sets(cell, "resume")) args.push_back("--resume=auto");
+  args.push_back("--output=" + files.run.string());
+  return args;
+}
+
+void append(std::vector<std::string>& args, const std::vector<std::string>& more) {
+  args.insert(args.end(), more.begin(), more.end());
 }
 
 std::string shell_text(const LaunchCommand& command) {

@@ -12,17 +12,21 @@ namespace gradsync {
 
 /// The files of one cell in the results folder.
 struct CellFiles {
-  std::filesystem::path run;      ///< <cell>.h5
-  std::filesystem::path journal;  ///< <cell>.h5.journal, while the run is not complete
-  std::filesystem::path log;      ///< <cell>.log, what the run printed
-  std::filesystem::path failure;  ///< <cell>.failed.json
-  std::filesystem::path pid;      ///< <cell>.pid, while it runs
+  std::filesystem::path run;          ///< <cell>.h5
+  std::filesystem::path journal;      ///< <cell>.h5.journal, while the run is not complete
+  std::filesystem::path log;          ///< <cell>.log, what the run printed
+  std::filesystem::path failure;      ///< <cell>.failed.json
+  std::filesystem::path running;      ///< <cell>.running, while it runs (cell_lock.h)
+  std::filesystem::path checkpoints;  ///< <cell>.checkpoints, a folder, of an unfinished run
 };
 
 CellFiles cell_files(const std::filesystem::path& folder, const GridCell& cell);
 
 /// The cell's options as arguments of gradsync-train: --name=value, and --name or --no-name.
 std::vector<std::string> trainer_arguments(const GridCell& cell);
+
+/// Whether the trainer would find a checkpoint of the cell and may go on from it.
+bool is_resumable(const GridCell& cell, const CellFiles& files);
 
 /// A command as it is run, without a shell.
 struct LaunchCommand {
@@ -33,10 +37,26 @@ struct LaunchCommand {
 /// The command as a line that a POSIX shell reads back as exactly these words.
 std::string shell_text(const LaunchCommand& command);
 
-/// Starts cells: with mpirun on this machine (local_launcher.h), later with srun or sbatch.
+/// The end of every launcher's command: `trainer` with the cell's options, as many `threads` unless
+/// the cell sets them, and going on from a checkpoint where there is one.
+std::vector<std::string> trainer_command(const std::filesystem::path& trainer, const GridCell& cell,
+                                         const CellFiles& files, std::int64_t threads);
+
+/// Puts `more` behind `args`.
+void append(std::vector<std::string>& args, const std::vector<std::string>& more);
+
+/// How often the sweep was asked to stop: once, the run in progress may write a checkpoint; more
+/// often, it is ended at once.
+using StopRequests = std::function<int()>;
+
+/// Starts cells: with mpirun on this machine (local_launcher.h) or with srun (srun_launcher.h).
 class Launcher {
  public:
   virtual ~Launcher() = default;
+
+  /// Throws Error kEnvironment if the cell needs more than there is to run on: before anything
+  /// runs.
+  virtual void require_room(const GridCell&) const {}
 
   /// What `launch` runs; starts and writes nothing.
   virtual LaunchCommand command(const GridCell& cell, const CellFiles& files) const = 0;
@@ -45,8 +65,5 @@ class Launcher {
   /// Throws Error kEnvironment if it cannot be started at all.
   virtual ProcessResult launch(const GridCell& cell, const CellFiles& files) = 0;
 };
-
-/// Whether the sweep was asked to stop.
-using StopRequested = std::function<bool()>;
 
 }  // namespace gradsync

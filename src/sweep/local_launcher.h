@@ -7,11 +7,10 @@ namespace gradsync {
 /// Runs cells one after the other on this machine with Open MPI's mpirun.
 class LocalLauncher : public Launcher {
  public:
-  /// `trainer` is the program to start, `mpirun_options` are put in front of it. A run in progress
-  /// is ended when `stop_requested` becomes true. Cells without `threads` get the cores this
-  /// process may use over their ranks, at least 1.
+  /// `trainer` is the program to start, `mpirun_options` are put in front of it. Cells without
+  /// `threads` get the cores this process may use over their ranks, at least 1.
   LocalLauncher(std::filesystem::path trainer, std::vector<std::string> mpirun_options,
-                StopRequested stop_requested);
+                StopRequests stop_requests);
 
   LaunchCommand command(const GridCell& cell, const CellFiles& files) const override;
   ProcessResult launch(const GridCell& cell, const CellFiles& files) override;
@@ -19,7 +18,7 @@ class LocalLauncher : public Launcher {
  private:
   std::filesystem::path trainer_;
   std::vector<std::string> mpirun_options_;
-  StopRequested stop_requested_;
+  StopRequests stop_requests_;
 };
 
 /// The program `name` in the folder of this executable, whether it is there or not.

@@ -78,13 +78,14 @@ bool holds_runs(const fs::path& folder) {
   return false;
 }
 
-UniqueFd locked(const fs::path& folder) {
+UniqueFd locked(const fs::path& folder, FolderUse use) {
   const fs::path file = folder / "sweep.lock";
   // Without O_CLOEXEC: mpirun inherits the lock, so a run that outlives a killed sweep keeps it.
   UniqueFd lock(::open(file.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW, 0666));
   if (!lock)
     throw Error(ExitCode::kCannotCreate, fmt::format("{}: {}", file.string(), errno_text()));
-  if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return lock;
+  const int kind = use == FolderUse::kWholeGrid ? LOCK_EX : LOCK_SH;
+  if (::flock(lock.get(), kind | LOCK_NB) == 0) return lock;
   if (errno != EWOULDBLOCK)
     throw Error(ExitCode::kCannotCreate,
                 fmt::format("cannot lock {}: {}", file.string(), errno_text()));
@@ -127,6 +128,7 @@ json described(const Job& job, const Grid& grid) {
 
 CellState cell_state(const CellFiles& files) {
   if (fs::exists(files.failure)) return CellState::kFailed;
+  if (fs::exists(files.journal)) return CellState::kPartial;
   return fs::exists(files.run) ? CellState::kDone : CellState::kMissing;
 }
 
@@ -158,6 +160,7 @@ void set_aside_leftovers(const fs::path& folder, const GridCell& cell) {
   }
   if (fs::exists(files.journal)) fs::rename(files.journal, with(".journal"));
   if (fs::exists(files.run)) fs::rename(files.run, with(".run"));
+  if (fs::exists(files.checkpoints)) fs::rename(files.checkpoints, with(".checkpoints"));
 }
 
 std::string last_error(const std::string& log, const std::string& program) {
@@ -194,11 +197,12 @@ void require_same_grid(const fs::path& folder, const Job& job) {
       "give another folder with --results, or the job file of this one");
 }
 
-ResultsFolder::ResultsFolder(const Job& job, const Grid& grid) : path_(job.results) {
+ResultsFolder::ResultsFolder(const Job& job, const Grid& grid, FolderUse use) : path_(job.results) {
   make_folder(path_);
-  lock_ = locked(path_);
+  lock_ = locked(path_, use);
   require_same_grid(path_, job);
-  write_file_atomically(grid_file(path_), written(described(job, grid)));
+  const bool written_by_others = use == FolderUse::kOneCell && fs::exists(grid_file(path_));
+  if (!written_by_others) write_file_atomically(grid_file(path_), written(described(job, grid)));
 }
 
 }  // namespace gradsync

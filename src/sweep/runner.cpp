@@ -1,5 +1,6 @@
 #include "sweep/runner.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <ostream>
@@ -9,6 +10,7 @@
 #include "support/error.h"
 #include "support/file.h"
 #include "support/parse.h"
+#include "sweep/cell_lock.h"
 #include "sweep/results_folder.h"
 
 namespace gradsync {
@@ -18,14 +20,20 @@ namespace {
 namespace fs = std::filesystem;
 
 struct CellRun {
-  bool succeeded = false;
+  bool succeeded = false, stopped = false;
   CellFailure failure;  ///< its duration is right also for a success
 };
 
-std::string message_of(const CellFiles& files, const ProcessResult& result, bool stopped) {
-  if (stopped) return "stopped by a signal to the sweep";
-  const std::string error =
-      fs::exists(files.log) ? last_error(read_text_file(files.log), "gradsync-train") : "";
+// A run that a request to stop reached too early or too late for a checkpoint ends in other ways.
+bool was_stopped(const ProcessResult& result, bool requested) {
+  return result.exit_code == static_cast<int>(ExitCode::kStoppedEarly) ||
+         (requested && !result.succeeded());
+}
+
+// `logged` bytes of the log are of earlier runs of the cell.
+std::string message_of(const CellFiles& files, const ProcessResult& result, std::size_t logged) {
+  const std::string log = fs::exists(files.log) ? read_text_file(files.log) : "";
+  const std::string error = last_error(log.substr(std::min(logged, log.size())), "gradsync-train");
   if (!error.empty()) return error;
   return result.succeeded() ? "it ended well but wrote no run file" : "it printed nothing";
 }
@@ -33,7 +41,7 @@ std::string message_of(const CellFiles& files, const ProcessResult& result, bool
 // One sweep over the cells; what it knows of the time they take is from its own runs.
 class Runner {
  public:
-  Runner(const fs::path& folder, Launcher& launcher, const StopRequested& stop,
+  Runner(const fs::path& folder, Launcher& launcher, const StopRequests& stop,
          std::ostream& progress)
       : folder_(folder), launcher_(launcher), stop_(stop), progress_(progress) {}
 
@@ -45,6 +53,8 @@ class Runner {
     if (outcome_.already > 0)
       progress_ << fmt::format("{} of {} cells are there already\n", outcome_.already,
                                cells.size());
+    for (const GridCell* cell : waiting)
+      launcher_.require_room(*cell);
     for (std::size_t i = 0; i < waiting.size() && !outcome_.stopped; ++i)
       run_one(*waiting[i], outcome_.already + i + 1, cells.size());
     return outcome_;
@@ -52,7 +62,7 @@ class Runner {
 
  private:
   void run_one(const GridCell& cell, std::size_t number, std::size_t all) {
-    if (stop_()) {
+    if (stop_() > 0) {
       outcome_.stopped = true;
       return;
     }
@@ -68,20 +78,28 @@ class Runner {
                                                          static_cast<double>(all - number));
     if (run.succeeded)
       note_success(cell, duration_s, left);
+    else if (run.stopped)
+      note_stop(cell, duration_s);
     else
       note_failure(cell, run.failure, left);
   }
 
   CellRun launched(const GridCell& cell) {
     const CellFiles files = cell_files(folder_, cell);
-    set_aside_leftovers(folder_, cell);
+    const CellLock lock(files);
+    if (!is_resumable(cell, files)) {
+      set_aside_leftovers(folder_, cell);
+      fs::remove(files.log);
+    }
+    const std::size_t logged = fs::exists(files.log) ? fs::file_size(files.log) : 0;
     const auto start = std::chrono::steady_clock::now();
     CellRun run;
     run.failure.result = launcher_.launch(cell, files);
     run.failure.duration_s =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     run.succeeded = run.failure.result.succeeded() && fs::exists(files.run);
-    if (!run.succeeded) run.failure.message = message_of(files, run.failure.result, stop_());
+    run.stopped = was_stopped(run.failure.result, stop_() > 0);
+    if (!run.succeeded) run.failure.message = message_of(files, run.failure.result, logged);
     return run;
   }
 
@@ -91,15 +109,15 @@ class Runner {
     progress_ << format_duration(duration_s) << left << '\n' << std::flush;
   }
 
+  void note_stop(const GridCell& cell, double duration_s) {
+    outcome_.stopped = true;
+    outcome_.stopped_cell = cell.name;
+    progress_ << fmt::format("stopped after {}\n", format_duration(duration_s)) << std::flush;
+  }
+
   void note_failure(const GridCell& cell, const CellFailure& failure, const std::string& left) {
     const CellFiles files = cell_files(folder_, cell);
     record_failure(files, cell, failure);
-    outcome_.stopped = stop_();
-    if (outcome_.stopped) {
-      progress_ << fmt::format("stopped after {}\n", format_duration(failure.duration_s))
-                << std::flush;
-      return;
-    }
     outcome_.failed.push_back({cell.name, failure.message});
     progress_ << fmt::format("failed after {} with {}, see {}{}\n",
                              format_duration(failure.duration_s), failure.result.text(),
@@ -109,7 +127,7 @@ class Runner {
 
   fs::path folder_;
   Launcher& launcher_;
-  const StopRequested& stop_;
+  const StopRequests& stop_;
   std::ostream& progress_;
   GridOutcome outcome_;
   double spent_s_ = 0;
@@ -118,8 +136,8 @@ class Runner {
 }  // namespace
 
 GridOutcome run_grid(const std::vector<GridCell>& cells, const fs::path& folder, Launcher& launcher,
-                     const StopRequested& stop_requested, std::ostream& progress) {
-  return Runner(folder, launcher, stop_requested, progress).run(cells);
+                     const StopRequests& stop_requests, std::ostream& progress) {
+  return Runner(folder, launcher, stop_requests, progress).run(cells);
 }
 
 std::string time_left_text(double seconds) {

@@ -17,15 +17,17 @@ struct GridOutcome {
   std::size_t already = 0;  ///< complete before this sweep
   std::size_t done = 0;     ///< run now
   std::vector<Failed> failed;
-  bool stopped = false;  ///< by `stop_requested`, with cells left over
+  bool stopped = false;  ///< on request, with cells left over; `stopped_cell` may have been running
+  std::string stopped_cell;
 };
 
 /// Runs the cells that are not complete, in order, one line a cell on `progress`. A cell that fails
-/// is recorded in the folder and the grid goes on; one that succeeds loses its earlier record.
-/// `folder` is a ResultsFolder's. Throws Error if cells cannot be started or recorded at all.
+/// is recorded in the folder and the grid goes on; one that succeeds loses its earlier record. A
+/// request to stop, to us or to the run (which then ends with exit code 75), ends the grid.
+/// `folder` is a ResultsFolder's. Throws Error, before anything runs, if a cell does not fit where
+/// it would run; else if cells cannot be started or recorded at all.
 GridOutcome run_grid(const std::vector<GridCell>& cells, const std::filesystem::path& folder,
-                     Launcher& launcher, const StopRequested& stop_requested,
-                     std::ostream& progress);
+                     Launcher& launcher, const StopRequests& stop_requests, std::ostream& progress);
 
 /// "about 40 s left", "about 3 min left", "about 2 h left".
 std::string time_left_text(double seconds);

@@ -6,8 +6,9 @@
 
 namespace gradsync {
 
-/// While it lives, SIGINT, SIGTERM and SIGHUP are remembered instead of ending the program (those
-/// that were ignored stay ignored, as under nohup). One at a time.
+/// While it lives, SIGINT, SIGTERM, SIGHUP and SIGUSR1 (which batch systems send ahead of a time
+/// limit) are counted instead of ending the program; those that were ignored stay ignored, as under
+/// nohup. One at a time.
 class StopSignals {
  public:
   StopSignals();
@@ -15,12 +16,12 @@ class StopSignals {
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
-  /// One of the signals has come.
-  bool received() const;
+  /// How many of the signals have come.
+  int received() const;
 
  private:
-  static constexpr std::array<int, 3> kSignals = {SIGINT, SIGTERM, SIGHUP};
-  std::array<struct sigaction, 3> before_{};
+  static constexpr std::array<int, 4> kSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+  std::array<struct sigaction, 4> before_{};
 };
 
 }  // namespace gradsync

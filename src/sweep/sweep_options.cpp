@@ -1,21 +1,37 @@
 #include "sweep/sweep_options.h"
 
+#include <algorithm>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "support/command_line.h"
+#include "support/error.h"
+#include "sweep/launchers.h"
+#include "train/options.h"
+
 namespace gradsync {
 
 namespace {
 
 constexpr const char* kUsage =
-    "gradsync-sweep JOB.cfg [OPTION…]\n"
-    "Runs the grid that a job file describes with mpirun, one cell after the other, and prints "
-    "the\n"
-    "tables. Cells that are complete are left alone, so the same command goes on where it stopped.";
+    "gradsync-sweep JOB.cfg [OPTION…] [-- TRAINER OPTIONS]\n"
+    "Runs the grid that a job file describes, one cell after the other, and prints the tables. "
+    "Cells\n"
+    "that are complete are left alone and stopped ones go on from their checkpoint, so the same\n"
+    "command goes on where it stopped. Options behind -- are gradsync-train's; they are given to\n"
+    "every cell, in place of the job file's keys.\n"
+    "Ctrl-C, SIGTERM or SIGUSR1 lets the run in progress write a checkpoint and ends with exit "
+    "code\n"
+    "75; a second one ends it at once.";
 
 constexpr const char* kExamples =
     "gradsync-sweep jobs/demo.cfg\n"
     "gradsync-sweep jobs/sync-modes.cfg --dry-run\n"
     "gradsync-sweep jobs/sync-modes.cfg --results results/tuned --set bucket-cap=4MiB,25MiB\n"
     "gradsync-sweep jobs/demo.cfg --set ranks=1,2 --set iterations=5 --set results=results/short\n"
-    "gradsync-sweep jobs/demo.cfg --list";
+    "gradsync-sweep jobs/demo.cfg --list\n"
+    "gradsync-sweep jobs/demo.cfg --cell 3 --results results/third -- --iterations 5 --no-augment";
 
 constexpr const char* kJobFile = R"(
 Keys of a job file (key = value, # begins a comment)
@@ -26,9 +42,11 @@ Keys of a job file (key = value, # begins a comment)
   exclude = sync=none ranks=2,4   leaves out cells that meet all conditions; may be repeated
   name = my-study                 [the file's name]
   results = FOLDER                [results/<name>]
+  ranks-per-node = 4              srun: ranks on one node [those of the allocation]
   order = as-written|random       random: by order-seed [as-written]
   order-seed = 1                  [1]
   mpirun-options = …              words put on mpirun's command line
+  srun-options = …                words put on srun's command line
   report-options = …              words put on gradsync-report's command line
 )";
 
@@ -40,10 +58,37 @@ OptionTable sweep_option_table() {
       {"results", "FOLDER", "", "folder for the runs, in place of the job file's", group},
       {"set", "KEY=VALUE", "", "replaces a key of the job file, lists too; may be repeated", group,
        true},
+      {"launcher", fmt::format("{}", fmt::join(launcher_names(), "|")), "auto",
+       "what starts the ranks: mpirun on this machine (local) or steps inside a Slurm job (srun); "
+       "auto: srun inside a Slurm job, else local",
+       group},
+      {"ranks-per-node", "N", "0",
+       "srun: ranks on one node, 1 to 4096, in place of the job file's; 0: those of the allocation",
+       group},
+      {"cell", "K", "",
+       "run this cell alone: its number, from 1, or its name in --list; prints no tables", group},
       {"dry-run", "", "false", "print the command of each cell and write nothing", group},
       {"list", "", "false", "print each cell and whether it is done, and write nothing", group},
   };
   return scoped("sweep", table);
+}
+
+SweepCommand read_sweep_command(int argc, const char* const* argv) {
+  const char* const* end = argv + argc;
+  const char* const* dashes = std::find(argv, end, std::string_view("--"));
+  SweepCommand command;
+  command.given =
+      resolve_options(sweep_option_table(), static_cast<int>(dashes - argv), argv, "JOB.cfg");
+  // The words behind the dashes are read as behind a program's name.
+  const CommandLine rest =
+      parse_command_line(train_option_table(), static_cast<int>(end - dashes), dashes);
+  if (!rest.positional.empty())
+    throw Error(ExitCode::kUsage,
+                fmt::format("\"{}\" is not expected behind the --", rest.positional.front()),
+                "the options of gradsync-train stand there: -- --lr 0.2");
+  for (const auto& option : rest.given)
+    command.trainer_options.push_back({option.name, option.value, option.where, true});
+  return command;
 }
 
 std::string sweep_help() {

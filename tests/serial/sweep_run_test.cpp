@@ -1,4 +1,5 @@
-#include <chrono>
+#include <unistd.h>
+
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -14,6 +15,7 @@
 #include "clean_environment.h"
 #include "support/error.h"
 #include "support/file.h"
+#include "sweep/cell_lock.h"
 #include "sweep/local_launcher.h"
 #include "sweep/results_folder.h"
 #include "sweep/runner.h"
@@ -70,7 +72,7 @@ struct Sweep {
   Grid grid = expand(job);
   FakeLauncher launcher;
   std::ostringstream progress;
-  bool stop = false;
+  int stop = 0;
 
   GridOutcome run() {
     launcher.launched.clear();
@@ -164,7 +166,7 @@ TEST_CASE("sweep run: what interrupted runs left is renamed, never deleted") {
 TEST_CASE("sweep run: exit 0 without a run file, and a run file with an error, are failures") {
   Sweep sweep;
   sweep.launcher.scripts["lenet-ddp-r1"] = {{0, 0}, false, false, ""};
-  sweep.launcher.scripts["lenet-ddp-r2"] = {{75, 0}, true, false, "one\ntwo\n\nthree\nfour\n"};
+  sweep.launcher.scripts["lenet-ddp-r2"] = {{70, 0}, true, false, "one\ntwo\n\nthree\nfour\n"};
   sweep.launcher.scripts["lenet-ddp-r3"] = {{-1, 9}, false, false, ""};
   const GridOutcome outcome = sweep.run();
   REQUIRE(outcome.failed.size() == 3);
@@ -180,22 +182,22 @@ TEST_CASE("sweep run: exit 0 without a run file, and a run file with an error, a
 
 TEST_CASE("sweep run: a stop ends the grid and the cell is run again later") {
   Sweep sweep;
-  sweep.stop = true;
+  sweep.stop = 1;
   CHECK(sweep.run().stopped);
   CHECK(sweep.launcher.launched.empty());
 
   class Stopping : public FakeLauncher {
    public:
-    explicit Stopping(bool& flag) : flag_(flag) {}
+    explicit Stopping(int& flag) : flag_(flag) {}
     ProcessResult launch(const GridCell& cell, const CellFiles& files) override {
-      flag_ = true;
+      flag_ = 1;
       return FakeLauncher::launch(cell, files);
     }
 
    private:
-    bool& flag_;
+    int& flag_;
   };
-  sweep.stop = false;
+  sweep.stop = 0;
   Stopping stopping(sweep.stop);
   stopping.scripts["lenet-ddp-r1"] = {{1, 0}, false, true, ""};
   std::ostringstream progress;
@@ -203,9 +205,9 @@ TEST_CASE("sweep run: a stop ends the grid and the cell is run again later") {
       sweep.grid.cells, sweep.runs(), stopping, [&] { return sweep.stop; }, progress);
   CHECK(outcome.stopped);
   CHECK(stopping.launched == Names{"lenet-ddp-r1"});
-  CHECK(recorded_message(cell_files(sweep.runs(), sweep.grid.cells[0])) ==
-        "stopped by a signal to the sweep");
-  sweep.stop = false;
+  // Neither failed nor done: what is left says that it can be tried again.
+  CHECK(cell_state(cell_files(sweep.runs(), sweep.grid.cells[0])) == CellState::kPartial);
+  sweep.stop = 0;
   CHECK(sweep.run().done == 3);
 }
 
@@ -214,9 +216,67 @@ TEST_CASE("sweep run: a cell that succeeds while the stop comes counts as done")
   fs::create_directories(sweep.runs());
   int asked = 0;
   const auto outcome = run_grid(
-      sweep.grid.cells, sweep.runs(), sweep.launcher, [&] { return asked++ > 0; }, sweep.progress);
+      sweep.grid.cells, sweep.runs(), sweep.launcher, [&] { return asked++ > 0 ? 1 : 0; },
+      sweep.progress);
   CHECK(outcome.done == 1);
   CHECK(outcome.stopped);
+}
+
+TEST_CASE("sweep run: a run that ends with 75 stops the grid and is no failure") {
+  Sweep sweep;
+  sweep.launcher.scripts["lenet-ddp-r2"] = {{75, 0}, true, true, "gradsync-train: stopped\n"};
+  const GridOutcome outcome = sweep.run();
+  CHECK(outcome.stopped);
+  CHECK(outcome.stopped_cell == "lenet-ddp-r2");
+  CHECK(outcome.done == 1);
+  CHECK(outcome.failed.empty());
+  CHECK(sweep.launcher.launched == Names{"lenet-ddp-r1", "lenet-ddp-r2"});
+  const CellFiles files = cell_files(sweep.runs(), sweep.grid.cells[1]);
+  CHECK(cell_state(files) == CellState::kPartial);
+  CHECK_FALSE(fs::exists(files.failure));
+}
+
+TEST_CASE("sweep run: nothing is started if one of the cells does not fit") {
+  class Small : public FakeLauncher {
+   public:
+    void require_room(const GridCell& cell) const override {
+      if (cell.ranks > 2) throw Error(ExitCode::kEnvironment, "too many");
+    }
+  };
+  Sweep sweep;
+  Small small;
+  const ResultsFolder results(sweep.job, sweep.grid);
+  CHECK(code_of([&] {
+          run_grid(
+              sweep.grid.cells, results.path(), small, [] { return 0; }, sweep.progress);
+        }) == ExitCode::kEnvironment);
+  CHECK(small.launched.empty());
+}
+
+TEST_CASE("results folder: sweeps of single cells share it, a sweep of the whole grid does not") {
+  Sweep sweep;
+  const ResultsFolder one(sweep.job, sweep.grid, FolderUse::kOneCell);
+  const ResultsFolder other(sweep.job, sweep.grid, FolderUse::kOneCell);
+  CHECK(code_of([&] { ResultsFolder(sweep.job, sweep.grid); }) == ExitCode::kUsage);
+}
+
+TEST_CASE("cell lock: one at a time, seen from outside, gone with its owner") {
+  const TestFolder folder;
+  const CellFiles files = cell_files(folder.path(), {"cell", 1, 1, {}});
+  CHECK_FALSE(is_running(files));
+  {
+    const CellLock lock(files);
+    CHECK(is_running(files));
+    std::string text;
+    CHECK(code_of([&] { const CellLock second(files); }, &text) == ExitCode::kUsage);
+    CHECK(text.find(", process " + std::to_string(getpid())) != std::string::npos);
+  }
+  CHECK_FALSE(is_running(files));
+  CHECK_FALSE(fs::exists(files.running));
+  write(files.running, "host gone, process 1\n");  // of a sweep that was killed
+  CHECK_FALSE(is_running(files));
+  const CellLock lock(files);
+  CHECK(is_running(files));
 }
 
 TEST_CASE("results folder: another grid is refused, saying what differs") {
@@ -271,44 +331,19 @@ TEST_CASE("stop signals: remembered while the guard lives, as before afterwards"
   sigaction(SIGTERM, nullptr, &before);
   {
     const StopSignals signals;
-    CHECK_FALSE(signals.received());
+    CHECK(signals.received() == 0);
     raise(SIGTERM);
-    CHECK(signals.received());
+    raise(SIGUSR1);
+    CHECK(signals.received() == 2);
   }
   sigaction(SIGTERM, nullptr, &after);
   const bool restored = before.sa_handler == after.sa_handler;
   CHECK(restored);
   const StopSignals again;
-  CHECK_FALSE(again.received());
+  CHECK(again.received() == 0);
 }
 
 TEST_CASE("local launcher: a program that is missing is exit 69") {
   CHECK(code_of([] { require_program("/nonexistent/gradsync-train"); }) == ExitCode::kEnvironment);
   CHECK_NOTHROW(require_program("/bin/sh"));
-}
-
-TEST_CASE("local launcher: output goes to the log, a stop ends mpirun once its grace is over") {
-  const TestFolder folder;
-  const std::string path = std::getenv("PATH");
-  write(folder / "mpirun",
-        "#!/bin/sh\n[ \"$1\" = --report-pid ] || exit 9\necho $$ > \"$2\"\necho out; echo err >&2\n"
-        "case \"$*\" in *--seed=2*) exit 86;; esac\nexec sleep 30\n");
-  fs::permissions(folder / "mpirun", fs::perms::owner_all);
-  setenv("PATH", (folder.path().string() + ":" + path).c_str(), 1);
-  const Grid grid = expand(make_job(parse_key_values("seed = 1, 2", "t"), {}, "t"));
-  LocalLauncher launcher("gradsync-train", {}, [] { return true; });
-
-  const CellFiles failing = cell_files(folder.path(), grid.cells[1]);
-  CHECK(launcher.launch(grid.cells[1], failing).exit_code == 86);
-  CHECK(read_text_file(failing.log) == "out\nerr\n");
-
-  const auto start = std::chrono::steady_clock::now();
-  const ProcessResult stopped =
-      launcher.launch(grid.cells[0], cell_files(folder.path(), grid.cells[0]));
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  setenv("PATH", path.c_str(), 1);
-  CHECK(stopped.signal == SIGTERM);
-  CHECK(took.count() > 2.5);
-  CHECK(took.count() < 15);
-  CHECK_FALSE(fs::exists(folder / (grid.cells[0].name + ".pid")));
 }

@@ -82,17 +82,17 @@ bool parses(Names command) {
   std::vector<const char*> args;
   for (const auto& word : command)
     args.push_back(word.c_str());
-  const auto given = resolve_options(train ? train_option_table() : sweep_option_table(),
-                                     static_cast<int>(args.size()), args.data(),
-                                     train ? "" : "JOB.cfg", Foreign::kIgnore);
+  const int count = static_cast<int>(args.size());
   if (train) {
-    TrainOptions options = train_options(given.values);
+    TrainOptions options =
+        train_options(resolve_options(train_option_table(), count, args.data()).values);
     resolve_batch(options, 4);
     return true;
   }
+  const auto [given, trainer_options] = read_sweep_command(count, args.data());
   REQUIRE(given.positional.size() == 1);
   const fs::path file = source_folder() / given.positional.front();
-  return !expand(read_job(file, list_option(given.values, "set"))).cells.empty();
+  return !expand(read_job(file, list_option(given.values, "set"), trainer_options)).cells.empty();
 }
 
 std::string text_of(const fs::path& file) {
@@ -244,15 +244,25 @@ TEST_CASE("sweep: the digest knows what makes a grid") {
   CHECK(digest(one) ==
         digest("ranks = 1,2\nlr = 0.1\norder = random\nresults = elsewhere\nname = other"));
   for (const char* line :
-       {"seed = 2", "repeats = 2", "exclude = ranks=1", "mpirun-options = --map-by core"})
+       {"seed = 2", "repeats = 2", "exclude = ranks=1", "mpirun-options = --map-by core",
+        "srun-options = --overlap", "ranks-per-node = 2"})
     CHECK_MESSAGE(digest(one) != digest(one + line), line);
   CHECK(digest(one).size() == 64);
+}
+
+TEST_CASE("sweep: --cell takes a number, from 1, or a name") {
+  const CleanEnvironment environment;
+  const Grid grid = expand(job_of("ranks = 1, 2\nmodel = lenet"));
+  CHECK(cell_named(grid, "2").name == "lenet-ddp-r2");
+  CHECK(cell_named(grid, "lenet-ddp-r1").ranks == 1);
+  for (const char* text : {"0", "3", "01", "-1", "lenet", ""})
+    CHECK_MESSAGE(contains(refusal([&] { cell_named(grid, text); }), "is no cell"), text);
 }
 
 TEST_CASE("sweep: mpirun's command line") {
   const CleanEnvironment environment;
   const Grid grid = expand(job_of("sync = ddp\nranks = 3\nmpirun-options = --map-by core"));
-  const LocalLauncher launcher("bin/gradsync-train", {"--map-by", "core"}, [] { return false; });
+  const LocalLauncher launcher("bin/gradsync-train", {"--map-by", "core"}, [] { return 0; });
   const GridCell& cell = grid.cells[0];
   const auto args = launcher.command(cell, cell_files("results/x y", cell)).args;
   const auto has = [&](const std::string& arg) {
@@ -278,7 +288,7 @@ TEST_CASE("sweep: what the sweep passes is what the trainer reads") {
   const CleanEnvironment environment;
   const Grid grid =
       expand(job_of("augment = off\nverify-modes = true\nbatch-per-rank = 4\ntimeout = 90s"));
-  const LocalLauncher launcher("gradsync-train", {}, [] { return false; });
+  const LocalLauncher launcher("gradsync-train", {}, [] { return 0; });
   for (const auto& cell : grid.cells) {
     const auto args = launcher.command(cell, cell_files("r", cell)).args;
     const auto program = std::find(args.begin(), args.end(), "gradsync-train");

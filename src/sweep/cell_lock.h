@@ -1,0 +1,27 @@
+#pragma once
+
+#include "support/file.h"
+#include "sweep/launcher.h"
+
+namespace gradsync {
+
+/// While it lives, the cell is ours to run: <cell>.running is there and locked, and says on which
+/// host and by which process. mpirun and srun inherit the lock, so that a run which outlives its
+/// sweep keeps it.
+class CellLock {
+ public:
+  /// Throws Error kUsage if somebody else runs the cell, kCannotCreate if the file cannot be made.
+  explicit CellLock(const CellFiles& files);
+  ~CellLock();
+  CellLock(const CellLock&) = delete;
+  CellLock& operator=(const CellLock&) = delete;
+
+ private:
+  std::filesystem::path path_;
+  UniqueFd lock_;
+};
+
+/// Whether somebody runs the cell now.
+bool is_running(const CellFiles& files);
+
+}  // namespace gradsync

@@ -1,0 +1,34 @@
+#include "sweep/launchers.h"
+
+#include "support/error.h"
+#include "sweep/allocation.h"
+#include "sweep/local_launcher.h"
+#include "sweep/srun_launcher.h"
+
+namespace gradsync {
+
+const std::vector<std::string>& launcher_names() {
+  static const std::vector<std::string> names = {"auto", "local", "srun"};
+  return names;
+}
+
+std::string resolved_launcher(const std::string& name) {
+  if (name != "auto") return name;
+  return current_allocation() ? "srun" : "local";
+}
+
+std::unique_ptr<Launcher> make_launcher(const std::string& name, const Job& job,
+                                        StopRequests stop_requests) {
+  const auto trainer = program_beside_us("gradsync-train");
+  if (name == "local")
+    return std::make_unique<LocalLauncher>(trainer, job.mpirun_options, std::move(stop_requests));
+  const auto allocation = current_allocation();
+  if (!allocation)
+    throw Error(ExitCode::kEnvironment,
+                "--launcher srun needs a Slurm job to run in, and SLURM_JOB_ID is not set",
+                "start it inside sbatch or salloc, or run here with --launcher local");
+  return std::make_unique<SrunLauncher>(trainer, job.srun_options, *allocation, job.ranks_per_node,
+                                        std::move(stop_requests));
+}
+
+}  // namespace gradsync

@@ -1,0 +1,81 @@
+#include "sweep/srun_launcher.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "support/error.h"
+#include "sweep/stoppable_run.h"
+
+namespace gradsync {
+
+namespace {
+
+// A rank that leaves ends the step at once if it failed, and after a minute if it did not.
+const std::vector<std::string> kStep = {"srun", "--mpi=pmix", "--kill-on-bad-exit=1", "--wait=60",
+                                        "--cpu-bind=cores"};
+
+std::string plural(std::int64_t count, const char* what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
+}  // namespace
+
+SrunLauncher::SrunLauncher(std::filesystem::path trainer, std::vector<std::string> srun_options,
+                           Allocation allocation, std::int64_t ranks_per_node,
+                           StopRequests stop_requests)
+    : trainer_(std::move(trainer)),
+      srun_options_(std::move(srun_options)),
+      allocation_(std::move(allocation)),
+      ranks_per_node_(ranks_per_node > 0 ? ranks_per_node : allocation_.ranks_per_node),
+      stop_requests_(std::move(stop_requests)) {}
+
+Shape SrunLauncher::shape(const GridCell& cell) const {
+  return shape_of(cell.ranks, ranks_per_node_);
+}
+
+std::int64_t SrunLauncher::cpus_per_rank() const {
+  const std::int64_t most = allocation_.cpus_per_node / ranks_per_node_;
+  return std::max<std::int64_t>(1, std::min(allocation_.cpus_per_rank, most));
+}
+
+void SrunLauncher::require_room(const GridCell& cell) const {
+  const Shape needed = shape(cell);
+  if (needed.nodes > allocation_.nodes)
+    throw Error(
+        ExitCode::kEnvironment,
+        fmt::format("cell {}: {} do not fit the allocation (job {}): {} with {} on each", cell.name,
+                    plural(cell.ranks, "rank"), allocation_.job, plural(allocation_.nodes, "node"),
+                    plural(ranks_per_node_, "rank")),
+        fmt::format("ask for --nodes={} --ntasks-per-node={}, or leave the cell out with --set "
+                    "exclude=ranks={}",
+                    needed.nodes, needed.ranks_per_node, cell.ranks));
+  if (allocation_.gpus_per_node > 0 && needed.ranks_per_node > allocation_.gpus_per_node)
+    throw Error(ExitCode::kEnvironment,
+                fmt::format("cell {}: {} on a node that has {} in the allocation (job {})",
+                            cell.name, plural(needed.ranks_per_node, "rank"),
+                            plural(allocation_.gpus_per_node, "GPU"), allocation_.job),
+                fmt::format("ask for --gpus-per-node={}, or give fewer ranks a node with "
+                            "--ranks-per-node",
+                            needed.ranks_per_node));
+}
+
+LaunchCommand SrunLauncher::command(const GridCell& cell, const CellFiles& files) const {
+  const Shape needed = shape(cell);
+  LaunchCommand command{{}, kStep};
+  append(command.args, {"--job-name=" + cell.name, fmt::format("--nodes={}", needed.nodes),
+                        fmt::format("--ntasks={}", cell.ranks),
+                        fmt::format("--ntasks-per-node={}", needed.ranks_per_node),
+                        fmt::format("--cpus-per-task={}", cpus_per_rank())});
+  if (allocation_.gpus_per_node > 0)
+    command.args.push_back(fmt::format("--gpus-per-node={}", needed.ranks_per_node));
+  append(command.args, srun_options_);
+  append(command.args, trainer_command(trainer_, cell, files, cpus_per_rank()));
+  return command;
+}
+
+ProcessResult SrunLauncher::launch(const GridCell& cell, const CellFiles& files) {
+  return run_stoppable(command(cell, files), files, stop_requests_);
+}
+
+}  // namespace gradsync
