@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "analysis/yardstick.h"
 #include "support/error.h"
 #include "support/parse.h"
 
@@ -95,22 +96,40 @@ std::string missing_text(const Run& run) {
       more ? ", …" : "");
 }
 
+/// What a reader of the tables must know of one file.
+std::vector<std::string> remarks_on(const RunReader& reader) {
+  std::vector<std::string> remarks = reader.remarks();
+  if (reader.status() != RunStatus::kComplete)
+    remarks.push_back(
+        fmt::format("status {}, {} iterations", status_name(reader.status()), reader.iterations()));
+  return remarks;
+}
+
 void load_one(const FoundRun& found, RunSet& set) {
+  std::vector<std::string> remarks;
   try {
-    set.runs.push_back(describe_run(found.path, open_run(found.path)));
+    auto reader = open_run(found.path);
+    remarks = remarks_on(*reader);
+    if (is_calibration_file(*reader))
+      set.calibrations.push_back({found.path, std::move(reader)});
+    else
+      set.runs.push_back(describe_run(found.path, std::move(reader)));
   } catch (const Error& error) {
     if (found.named) throw;
     set.remarks.push_back(fmt::format("left out: {}", error.what()));
     return;
   }
-  const Run& run = set.runs.back();
-  for (const std::string& remark : run.reader->remarks())
+  if (!set.runs.empty() && set.runs.back().path == found.path && set.runs.back().steady.missing > 0)
+    remarks.push_back(missing_text(set.runs.back()));
+  for (const std::string& remark : remarks)
     set.remarks.push_back(fmt::format("{}: {}", found.path.string(), remark));
-  if (run.reader->status() != RunStatus::kComplete)
-    set.remarks.push_back(fmt::format("{}: status {}, {} iterations", found.path.string(),
-                                      run.status(), run.reader->iterations()));
-  if (run.steady.missing > 0)
-    set.remarks.push_back(fmt::format("{}: {}", found.path.string(), missing_text(run)));
+}
+
+/// Alone, calibration is shown as far as tables and plots can: as runs without iterations.
+void show_calibrations_alone(RunSet& set) {
+  for (CalibrationFile& file : set.calibrations)
+    set.runs.push_back(describe_run(file.path, std::move(file.reader)));
+  set.calibrations.clear();
 }
 
 }  // namespace
@@ -161,6 +180,7 @@ RunSet load_runs(const std::vector<FoundRun>& found,
     if (about_to_open) about_to_open(i);
     load_one(found[i], set);
   }
+  if (set.runs.empty()) show_calibrations_alone(set);
   if (set.runs.empty())
     throw Error(found.empty() ? ExitCode::kNoInput : ExitCode::kBadData,
                 fmt::format("no run was found{}{}", set.remarks.empty() ? "" : "; ",
@@ -168,6 +188,7 @@ RunSet load_runs(const std::vector<FoundRun>& found,
                 "name files made by gradsync-train --output, or folders that hold them");
   std::sort(set.runs.begin(), set.runs.end(),
             [](const Run& a, const Run& b) { return sort_key(a) < sort_key(b); });
+  give_yardsticks(set);
   remark_unchecked(set);
   return set;
 }

@@ -13,6 +13,12 @@
 
 namespace gradsync {
 
+/// A file of gradsync-calibrate: calibration without a run.
+struct CalibrationFile {
+  std::filesystem::path path;
+  std::unique_ptr<RunReader> reader;
+};
+
 /// One run as tables and plots see it: what names it, and its numbers.
 struct Run {
   std::filesystem::path path;
@@ -24,7 +30,13 @@ struct Run {
   std::int64_t batch_global = 0;    ///< ranks × batch per rank × accumulation
   std::unique_ptr<RunReader> reader;
   SteadyRows steady;  ///< the iterations that figures are made from
+  /// Whose calibration the run is held against where it holds none itself; null if there is none.
+  const CalibrationFile* yardstick = nullptr;
 
+  /// Its own, or the yardstick's; empty without both.
+  const std::vector<CalibrationRow>& calibration() const {
+    return yardstick ? yardstick->reader->calibration() : reader->calibration();
+  }
   std::string status() const { return std::string(status_name(reader->status())); }
 };
 
@@ -32,6 +44,8 @@ struct Run {
 /// together; the modes in the order none, gather-scatter, allreduce, ddp, data-parallel, c10d.
 struct RunSet {
   std::vector<Run> runs;
+  /// Files of gradsync-calibrate that were found beside the runs, which point at them.
+  std::vector<CalibrationFile> calibrations = {};
   /// Cells of a sweep that ended without a run, in order of path.
   std::vector<FailedCell> failed = {};
   /// What was left out or is not whole, one line each, with the file.
@@ -50,7 +64,8 @@ struct FoundRun {
 std::vector<FoundRun> find_runs(const std::vector<std::string>& places);
 
 /// Opens and sorts them. A file that cannot be read as a run is an Error if it was named, and a
-/// remark if it was found in a folder. Throws Error kNoInput if no run is left. `about_to_open` is
+/// remark if it was found in a folder. Files of gradsync-calibrate are no runs, unless there is
+/// nothing else. Throws Error kNoInput if no run is left. `about_to_open` is
 /// called before each file with how many went before it.
 RunSet load_runs(const std::vector<FoundRun>& found,
                  const std::function<void(std::size_t)>& about_to_open = {});

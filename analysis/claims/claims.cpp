@@ -89,6 +89,8 @@ std::vector<ClaimedFile> claimed_files(const RunSet& set) {
   std::set<fs::path> paths;
   for (const Run& run : set.runs)
     paths.insert(run.path);
+  for (const CalibrationFile& file : set.calibrations)
+    paths.insert(file.path);
   for (const FailedCell& failed : set.failed) {
     paths.insert(failed.path);
     const fs::path grid = folder_of(failed.path) / "grid.json";

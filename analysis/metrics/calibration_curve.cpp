@@ -16,7 +16,7 @@ bool usable(const CalibrationRow& row) {
   return row.bytes > 0 && row.median_s > 0 && row.wrong <= 0;
 }
 
-Rows rows_of(const RunReader& run, CollectiveKind kind) {
+Rows rows_of(const Run& run, CollectiveKind kind) {
   Rows rows;
   for (const CalibrationRow& row : run.calibration())
     if (row.kind == kind && usable(row)) rows.push_back(&row);
@@ -59,24 +59,35 @@ AlphaBeta CalibrationCurve::fit() const {
   return fit_alpha_beta(bytes, time_s);
 }
 
+namespace {
+
+/// What a run holds itself comes first.
+const Run* calibrated_run(const RunGroup& group, CollectiveKind kind) {
+  for (const bool own : {true, false})
+    for (const Run* run : group.repeats)
+      if ((run->yardstick == nullptr) == own && !rows_of(*run, kind).empty()) return run;
+  return nullptr;
+}
+
+}  // namespace
+
 CalibrationCurve calibration_curve(const RunGroup& group, CollectiveKind kind) {
   CalibrationCurve curve;
   curve.kind = kind;
-  for (const Run* run : group.repeats) {
-    Rows rows = rows_of(*run->reader, kind);
-    if (rows.empty()) continue;
-    keep(rows, &CalibrationRow::transport, {run->reader->option("transport"), "mpi"});
-    keep(rows, &CalibrationRow::cadence, {"isolated"});
-    curve.transport = rows.front()->transport;
-    curve.cadence = rows.front()->cadence;
-    std::map<std::int64_t, double> by_size;
-    for (const CalibrationRow* row : rows)
-      by_size.emplace(row->bytes, row->median_s);
-    for (const auto& [size, time] : by_size) {
-      curve.bytes.push_back(static_cast<double>(size));
-      curve.time_s.push_back(time);
-    }
-    break;
+  const Run* run = calibrated_run(group, kind);
+  if (!run) return curve;
+  Rows rows = rows_of(*run, kind);
+  keep(rows, &CalibrationRow::transport, {run->reader->option("transport"), "mpi"});
+  keep(rows, &CalibrationRow::cadence, {"isolated"});
+  if (run->yardstick) curve.file = run->yardstick->path.string();
+  curve.transport = rows.front()->transport;
+  curve.cadence = rows.front()->cadence;
+  std::map<std::int64_t, double> by_size;
+  for (const CalibrationRow* row : rows)
+    by_size.emplace(row->bytes, row->median_s);
+  for (const auto& [size, time] : by_size) {
+    curve.bytes.push_back(static_cast<double>(size));
+    curve.time_s.push_back(time);
   }
   return curve;
 }

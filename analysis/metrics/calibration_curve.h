@@ -10,10 +10,12 @@ namespace gradsync {
 
 /// What calibration measured of one kind of collective on the ranks of a run, for comparison with
 /// training: the transport that the run used (else MPI's own, else the first), isolated calls (else
-/// back to back). Empty where no repeat of the group holds any.
+/// back to back). Of the first repeat that holds any itself, else of the first that has a
+/// yardstick.
 struct CalibrationCurve {
   CollectiveKind kind = CollectiveKind::kAllReduce;
   std::string transport, cadence;
+  std::string file;            ///< of gradsync-calibrate; empty if a run holds it itself
   std::vector<double> bytes;   ///< payload of one rank, ascending, each once
   std::vector<double> time_s;  ///< median
 

@@ -138,6 +138,16 @@ double size_of(const Run& run, std::string_view option) {
   }
 }
 
+/// The first of the runs' files, unless a run holds calibration itself.
+std::string calibration_file_of(const RunGroup& group) {
+  std::string file;
+  for (const Run* run : group.repeats) {
+    if (!run->yardstick && !run->calibration().empty()) return {};
+    if (run->yardstick && file.empty()) file = run->yardstick->path.string();
+  }
+  return file;
+}
+
 CellFacts facts_of(const MeasuredCell& cell) {
   CellFacts facts;
   const Run& run = cell.run();
@@ -155,15 +165,28 @@ CellFacts facts_of(const MeasuredCell& cell) {
   facts.optimizer_s = median(steady_rank_means(cell.group, Phase::kOptimizer));
   facts.imbalance = imbalance_of(cell.group);
   facts.profile = profile_of(cell.group);
+  facts.calibration_file = calibration_file_of(cell.group);
   return facts;
 }
 
+void add_points(const Run& run, std::size_t cell, const std::string& file, StudyFacts& study) {
+  for (const CalibrationRow& row : run.calibration())
+    study.calibration.push_back({row.kind, row.transport, row.cadence,
+                                 static_cast<double>(run.ranks), static_cast<double>(row.bytes),
+                                 row.median_s, cell, file});
+}
+
+/// What the runs of a cell hold themselves, else the points of its calibration file, which are
+/// added once however many cells are held against it.
 void add_calibration(const MeasuredCell& cell, std::size_t index, StudyFacts& study) {
-  for (const Run* run : cell.group.repeats)
-    for (const CalibrationRow& row : run->reader->calibration())
-      study.calibration.push_back({row.kind, row.transport, row.cadence,
-                                   static_cast<double>(run->ranks), static_cast<double>(row.bytes),
-                                   row.median_s, index});
+  const std::string& file = study.cells[index].calibration_file;
+  for (const Run* run : cell.group.repeats) {
+    if (!run->yardstick) add_points(*run, index, "", study);
+    if (!run->yardstick || run->yardstick->path != file) continue;
+    if (std::none_of(study.calibration.begin(), study.calibration.end(),
+                     [&](const CalibrationPoint& point) { return point.file == file; }))
+      add_points(*run, kNoCell, file, study);
+  }
 }
 
 }  // namespace

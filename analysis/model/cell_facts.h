@@ -37,18 +37,24 @@ struct CellFacts {
   /// Compute of single ranks in single iterations over the median of all of them, sorted.
   std::vector<double> imbalance;
   BucketProfile profile;
+  /// Of gradsync-calibrate, where none of the runs holds calibration; empty if there is none.
+  std::string calibration_file = {};
 
   bool exchanges() const { return mode != "none"; }
   /// Whether collectives run beside the backward pass.
   bool overlapped() const { return mode == "ddp" || mode == "c10d"; }
 };
 
+inline constexpr std::size_t kNoCell = static_cast<std::size_t>(-1);
+
 /// One size of one collective, calibrated on `ranks` ranks.
 struct CalibrationPoint {
   CollectiveKind kind = CollectiveKind::kAllReduce;
   std::string transport, cadence;
   double ranks = 1, bytes = 0, time_s = kNotMeasured;
-  std::size_t cell = 0;  ///< index of the cell whose run holds it
+  std::size_t cell = kNoCell;  ///< index of the cell whose run holds it
+  /// That holds it instead of a run. It speaks only of families with a cell held against it.
+  std::string file = {};
 };
 
 /// All that a set of runs says to the model.

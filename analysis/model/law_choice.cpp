@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace gradsync {
 
@@ -28,11 +30,30 @@ LawEntry fitted(std::vector<TwoTermPoint> points, std::string source, bool calib
 LawEntry from_calibration(CollectiveKind kind, const std::vector<CalibrationPoint>& calibration,
                           const std::string& transport, const std::string& cadence) {
   std::vector<TwoTermPoint> points;
-  for (const CalibrationPoint& one : calibration)
-    if (one.kind == kind && one.transport == transport && one.cadence == cadence && one.ranks > 1 &&
-        one.bytes > 0)
-      points.push_back(point_of(kind, one.ranks, one.bytes, one.time_s));
-  return fitted(std::move(points), fmt::format("calibration ({}, {})", transport, cadence), true);
+  std::set<std::string> files;
+  for (const CalibrationPoint& one : calibration) {
+    if (one.kind != kind || one.transport != transport || one.cadence != cadence ||
+        !(one.ranks > 1) || !(one.bytes > 0))
+      continue;
+    points.push_back(point_of(kind, one.ranks, one.bytes, one.time_s));
+    if (!one.file.empty()) files.insert(one.file);
+  }
+  return fitted(std::move(points),
+                fmt::format("calibration ({}, {}{}{})", transport, cadence,
+                            files.empty() ? "" : "; ", fmt::join(files, "; ")),
+                true);
+}
+
+/// Without the files that no cell of the family is held against.
+std::vector<CalibrationPoint> calibration_for(const FamilyCells& cells,
+                                              const std::vector<CalibrationPoint>& calibration) {
+  std::vector<CalibrationPoint> kept;
+  for (const CalibrationPoint& point : calibration)
+    if (point.file.empty() || std::any_of(cells.begin(), cells.end(), [&](const CellFacts* cell) {
+          return cell->calibration_file == point.file;
+        }))
+      kept.push_back(point);
+  return kept;
 }
 
 LawEntry from_training(CollectiveKind kind, const FamilyCells& cells) {
@@ -52,9 +73,10 @@ LawEntry choose_law(CollectiveKind kind, const FamilyCells& cells,
                     const std::vector<CalibrationPoint>& calibration) {
   const auto& transports =
       cells.front()->overlapped() ? kOverlappedTransports : kBlockingTransports;
+  const std::vector<CalibrationPoint> of_family = calibration_for(cells, calibration);
   for (const char* transport : transports)
     for (const char* cadence : kCadencesTried) {
-      LawEntry entry = from_calibration(kind, calibration, transport, cadence);
+      LawEntry entry = from_calibration(kind, of_family, transport, cadence);
       if (entry.fit.usable()) return entry;
     }
   return from_training(kind, cells);

@@ -27,14 +27,17 @@ using Curves = std::map<std::string, BySize>;
 /// Values by "transport, cadence" and size; repeats of a size are joined.
 Curves calibration_of(const std::vector<const Run*>& runs) {
   Curves curves;
-  for (const Run* run : runs)
-    for (const CalibrationRow& row : run->reader->calibration()) {
+  std::set<const CalibrationFile*> seen;  // one file may be the yardstick of several runs
+  for (const Run* run : runs) {
+    if (run->yardstick && !seen.insert(run->yardstick).second) continue;
+    for (const CalibrationRow& row : run->calibration()) {
       if (row.kind != CollectiveKind::kAllReduce || row.bytes <= 0) continue;
       const double value = busbw_gb_per_s(static_cast<double>(row.bytes), row.median_s,
                                           static_cast<double>(run->ranks));
       if (std::isfinite(value))
         curves["calibration: " + row.transport + ", " + row.cadence][row.bytes].push_back(value);
     }
+  }
   return curves;
 }
 

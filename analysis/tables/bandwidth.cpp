@@ -31,6 +31,7 @@ struct Row {
   double tree_s = kNone, ring_s = kNone, fitted_s = kNone;
   double epoch_iterations = kNone;
   double measured_s = kNone, derived_s = kNone;  ///< communication of one iteration
+  std::string calibration;  ///< the file that it is held against; empty: the run itself, or none
 };
 
 void add_convention_columns(std::vector<Column>& columns, const TableOptions& options) {
@@ -117,6 +118,7 @@ Row make_row(const RunGroup& group, CollectiveFigures collective, GroupSplits& s
   row.busbw = busbw(kind, bytes, row.ranks, row.transfer_s.value);
   row.at_size = busbw(kind, bytes, row.ranks, calibrated_s(curve, row.collective));
   row.plateau = curve.plateau_busbw(row.ranks);
+  row.calibration = curve.file;
   predict(row, curve, options);
   const std::int64_t whole = iterations_of_whole_epoch(group.first());
   if (whole > 0) row.epoch_iterations = static_cast<double>(whole);
@@ -135,10 +137,11 @@ Cell convention_cell(const Row& row, BandwidthConvention convention, double iter
 std::string remark(const Row& row) {
   if (!(row.ranks > 1)) return "one rank: nothing crosses a link";
   std::string text;
-  if (std::isnan(row.plateau)) text = "no calibration in the run";
-  if (row.busbw > row.plateau) text += "above the calibrated plateau";
-  if (row.derived_s <= 0)
-    text += fmt::format("{}derived communication is not positive", text.empty() ? "" : "; ");
+  const auto add = [&](const std::string& more) { text += (text.empty() ? "" : "; ") + more; };
+  if (std::isnan(row.plateau)) add("no calibration in the run");
+  if (!row.calibration.empty()) add("calibrated apart, by " + row.calibration);
+  if (row.busbw > row.plateau) add("above the calibrated plateau");
+  if (row.derived_s <= 0) add("derived communication is not positive");
   return text;
 }
 
@@ -188,8 +191,9 @@ std::vector<std::string> notes(const TableOptions& options) {
       "that the ring's factor does not describe what happened (shared memory, in-switch sums)",
       "utilisation: against the time that gradsync-train --calibrate measured on the same ranks in "
       "the same job, isolated calls, at the sizes of the messages (between sizes: interpolated), "
-      "and against its plateau (large messages); n/a where the run holds no calibration: run "
-      "gradsync-train --calibrate",
+      "and against its plateau (large messages); n/a where the run holds no calibration and no "
+      "file "
+      "of gradsync-calibrate on the same ranks stands beside it: run gradsync-train --calibrate",
       std::isnan(options.link_bytes_per_s)
           ? std::string("(S/B) log2 n and ring: predicted all-reduce times with B = the plateau of "
                         "calibration (or --link-bandwidth); alpha-beta: fitted to calibration")
@@ -209,7 +213,9 @@ void add_group(Table& table, const GroupLabels& labels, const RunGroup& group, G
                const TableOptions& options) {
   for (CollectiveFigures& collective : collective_figures(group)) {
     const Row row = make_row(group, std::move(collective), splits, options);
-    table.add(cells_of(labels, group, row, options), splits.derived(group).sources);
+    const std::string& sources = splits.derived(group).sources;
+    table.add(cells_of(labels, group, row, options),
+              row.calibration.empty() ? sources : sources + ", " + row.calibration);
   }
 }
 

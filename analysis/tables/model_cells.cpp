@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "analysis/tables/run_cells.h"
 
@@ -9,9 +10,14 @@ namespace gradsync {
 
 std::string family_sources(const StudyFacts& study, const FamilyCells& cells) {
   std::string text;
-  for (const CellFacts* cell : cells)
+  std::set<std::string> files;
+  for (const CellFacts* cell : cells) {
     text += (text.empty() ? "" : ", ") +
             study.sources[static_cast<std::size_t>(cell - study.cells.data())];
+    if (!cell->calibration_file.empty()) files.insert(cell->calibration_file);
+  }
+  for (const std::string& file : files)
+    text += ", " + file;
   return text;
 }
 

@@ -9,7 +9,7 @@
 /// What the tables of the scaling model have in common.
 namespace gradsync {
 
-/// The files of a family's cells, with ", " between.
+/// The files of a family's cells and of the calibration they are held against, with ", " between.
 std::string family_sources(const StudyFacts& study, const FamilyCells& cells);
 
 /// Whether a family has cells on one rank (ranks = 1) or on several (ranks > 1).

@@ -125,8 +125,8 @@ Table make_what_if_table(const RunStudy& runs, const TableOptions& options) {
     const FamilyFit fit = fit_family(family, study.calibration);
     for (const CellFacts* cell : largest(family)) {
       const auto index = static_cast<std::size_t>(cell - study.cells.data());
-      add_cell(fit, *cell, options.what_if, study.sources[index], runs.cells()[index].run().name,
-               table);
+      add_cell(fit, *cell, options.what_if, family_sources(study, {cell}),
+               runs.cells()[index].run().name, table);
     }
     if (!largest(family).empty()) add_missing_note(fit, table);
   }

@@ -110,7 +110,8 @@ def case_tables_of_the_example_runs_are_the_same_bytes(folder):
     wrong = differing(folder / "one", folder / "two") + differing(folder / "two", folder / "one")
     check(not wrong, f"differ from run to run: {wrong}")
     check(bool(names(EXAMPLE / "tables")), "results/example/tables is empty")
-    wrong = differing(folder / "one", EXAMPLE / "tables")
+    # A page names the revision that made it; none is committed, `make tables` leaves them there.
+    wrong = [name for name in differing(folder / "one", EXAMPLE / "tables") if name.suffix != ".html"]
     drawn = [name for name in wrong if name.suffix in PICTURES]
     check(drawn == wrong, f"differ from results/example/tables: {sorted(set(wrong) - set(drawn))}")
     if drawn:
