@@ -8,12 +8,12 @@
 
 #include "support/error.h"
 #include "support/options.h"
+#include "support/stop_signals.h"
 #include "support/version.h"
 #include "sweep/launchers.h"
 #include "sweep/local_launcher.h"
 #include "sweep/results_folder.h"
 #include "sweep/runner.h"
-#include "sweep/stop_signals.h"
 #include "sweep/sweep_options.h"
 #include "train/options.h"
 
@@ -107,8 +107,9 @@ int run(const Job& job, const Grid& grid, const SweepCommand& given, const std::
   const std::string cell = text_option(given.given.values, "cell");
   const std::vector<GridCell> cells = chosen_cells(grid, cell);
   require_program(program_beside_us("gradsync-train"));
-  const StopSignals signals;
-  const StopRequests requests = [&] { return signals.received(); };
+  // Batch systems send SIGUSR1 ahead of a time limit.
+  const StopSignals signals({SIGINT, SIGTERM, SIGHUP, SIGUSR1});
+  const StopRequests requests = [&] { return signals.count(); };
   const auto launcher = make_launcher(requested_launcher(given), job, requests);
   const ResultsFolder folder(job, grid, cell.empty() ? FolderUse::kWholeGrid : FolderUse::kOneCell);
   const GridOutcome outcome = run_grid(cells, folder.path(), *launcher, requests, std::cerr);

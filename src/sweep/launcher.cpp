@@ -68,10 +68,11 @@ bool is_resumable(const GridCell& cell, const CellFiles& files) {
   const std::pair<std::string, std::string> afresh{"resume", "no"};
   if (!trainer_knows("resume") || std::count(cell.options.begin(), cell.options.end(), afresh) > 0)
     return false;
+  if (!std::filesystem::exists(files.journal)) return false;
   std::error_code missing;
-  return std::filesystem::exists(files.journal) &&
-         std::filesystem::directory_iterator(files.checkpoints, missing) !=
-             std::filesystem::directory_iterator();
+  for (const auto& file : std::filesystem::directory_iterator(files.checkpoints, missing))
+    if (file.path().extension() == ".safetensors") return true;
+  return false;
 }
 
 std::vector<std::string> trainer_command(const std::filesystem::path& trainer, const GridCell& cell,

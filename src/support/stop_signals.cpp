@@ -1,0 +1,46 @@
+#include "support/stop_signals.h"
+
+namespace gradsync {
+
+namespace {
+
+// A signal handler can reach nothing but a global.
+volatile sig_atomic_t signal_received = 0, signals_counted = 0;
+
+void remember(int signal) {
+  signal_received = signal;
+  signals_counted = signals_counted + 1;
+}
+
+}  // namespace
+
+StopSignals::StopSignals(const std::vector<int>& signals) {
+  signal_received = 0;
+  signals_counted = 0;
+  struct sigaction action {};
+  action.sa_handler = remember;
+  action.sa_flags = SA_RESTART;
+  sigfillset(&action.sa_mask);  // one at a time, so that none goes uncounted
+  for (const int signal : signals) {
+    struct sigaction before {};
+    sigaction(signal, nullptr, &before);
+    if (before.sa_handler == SIG_IGN) continue;
+    sigaction(signal, &action, nullptr);
+    before_.emplace_back(signal, before);
+  }
+}
+
+StopSignals::~StopSignals() {
+  for (const auto& [signal, before] : before_)
+    sigaction(signal, &before, nullptr);
+}
+
+int StopSignals::received() const {
+  return signal_received;
+}
+
+int StopSignals::count() const {
+  return signals_counted;
+}
+
+}  // namespace gradsync
