@@ -94,9 +94,12 @@ objects = $(patsubst %.cpp,build/obj/%.o,$(wildcard $(addsuffix /*.cpp,$(1)) $(a
 # The trainer's options are checked by gradsync-sweep too, which knows no LibTorch.
 TRAIN_OPTIONS := src/train/options src/train/fault src/calibrate/sizes
 CALIBRATE_RANKS := src/calibrate/calibrator src/calibrate/run
-PLAIN_PARTS := src/support src/timing src/record src/data src/sweep $(TRAIN_OPTIONS)
+CHECK_RANKS := src/check/run src/check/mpi_job src/check/suite_libraries
+CHECK_TORCH := src/check/libtorch
+PLAIN_PARTS := src/support src/timing src/record src/data src/sweep src/comm/launcher $(TRAIN_OPTIONS)
 FULL_PARTS := src/support src/timing src/record src/data src/comm src/calibrate src/model src/sync src/train
 CALIBRATE_PARTS := src/support src/timing src/record src/comm src/calibrate
+CHECK_PARTS := src/support src/timing src/record src/data src/comm src/check
 REPORT_MAIN := analysis/main
 REPORT := $(call objects,analysis analysis/*)
 PROGRAMS := $(patsubst src/programs/%.cpp,build/bin/gradsync-%,$(wildcard src/programs/*.cpp)) \
@@ -109,10 +112,11 @@ BENCHMARKS := $(filter-out $(RUN_MAKER),$(patsubst bench/%.cpp,build/bench/%,$(w
 
 # Which objects see what. The rest sees neither LibTorch nor MPI.
 TORCH_OBJECTS := $(filter-out $(call objects,$(TRAIN_OPTIONS) bench/large_runs),\
-  $(call objects,src/model src/sync src/train src/programs/train tests/mpi tests/tools bench))
-MPI_OBJECTS := $(call objects,src/comm $(CALIBRATE_RANKS) src/programs/calibrate) $(TORCH_OBJECTS)
+  $(call objects,src/model src/sync src/train $(CHECK_TORCH) src/programs/train tests/mpi tests/tools bench))
+MPI_OBJECTS := $(call objects,src/comm $(CALIBRATE_RANKS) $(CHECK_RANKS) src/programs/calibrate src/programs/check) \
+  $(TORCH_OBJECTS)
 TEST_OBJECTS := $(call objects,tests/serial tests/mpi tests/tools bench) $(REPORT)
-OBJECTS := $(sort $(call objects,$(PLAIN_PARTS) $(FULL_PARTS) src/programs) $(TEST_OBJECTS))
+OBJECTS := $(sort $(call objects,$(PLAIN_PARTS) $(FULL_PARTS) src/check src/programs) $(TEST_OBJECTS))
 
 # --- targets for people ------------------------------------------------------------------------
 
@@ -249,11 +253,13 @@ STDCXX_FIRST := -Wl,--no-as-needed -lstdc++
 
 build/bin/gradsync-train: $(call objects,src/programs/train $(FULL_PARTS))
 build/bin/gradsync-calibrate: $(call objects,src/programs/calibrate $(CALIBRATE_PARTS))
+build/bin/gradsync-check: $(call objects,src/programs/check $(CHECK_PARTS))
 build/bin/gradsync-dataset: $(call objects,src/programs/dataset src/support src/data)
 build/bin/gradsync-sweep: $(call objects,src/programs/sweep src/support src/data src/sweep $(TRAIN_OPTIONS))
 build/bin/gradsync-report: $(call objects,src/support src/timing src/record) $(REPORT)
 build/tests/serial: $(call objects,tests/serial $(PLAIN_PARTS)) \
-  $(filter-out $(call objects,$(CALIBRATE_RANKS)),$(call objects,src/calibrate)) $(filter-out $(call objects,$(REPORT_MAIN)),$(REPORT))
+  $(filter-out $(call objects,$(CALIBRATE_RANKS) $(CHECK_RANKS) $(CHECK_TORCH)),$(call objects,src/calibrate src/check)) \
+  $(filter-out $(call objects,$(REPORT_MAIN)),$(REPORT))
 build/tests/mpi: $(call objects,tests/mpi $(FULL_PARTS))
 $(TEST_TOOLS): build/tests/%: build/obj/tests/tools/%.o $(call objects,$(FULL_PARTS))
 $(BENCHMARKS): build/bench/%: build/obj/bench/%.o $(call objects,$(FULL_PARTS))
@@ -262,7 +268,7 @@ $(RUN_MAKER): $(call objects,bench/large_runs src/support src/timing src/record)
 LINK_WITH = $(PLAIN_LIBS)
 build/bin/gradsync-report build/tests/serial: private LINK_WITH = $(PLAIN_LIBS) $(ZLIB_LIBS)
 build/bin/gradsync-calibrate: private LINK_WITH = $(MPI_LIBS) $(GPU_LIBS) $(PLAIN_LIBS)
-build/bin/gradsync-train build/tests/mpi $(TEST_TOOLS) $(BENCHMARKS): private LINK_WITH = $(FULL_LIBS)
+build/bin/gradsync-train build/bin/gradsync-check build/tests/mpi $(TEST_TOOLS) $(BENCHMARKS): private LINK_WITH = $(FULL_LIBS)
 $(PROGRAMS) $(TESTS) $(BENCHMARKS) $(RUN_MAKER):
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)

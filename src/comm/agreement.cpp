@@ -17,24 +17,6 @@ std::string packed(const Session& session, const std::vector<NamedText>& stated)
   return json.dump();
 }
 
-/// The texts of all ranks, on rank 0.
-std::vector<std::string> gather_texts(const Session& session, const std::string& mine) {
-  const int length = static_cast<int>(mine.size());
-  const auto ranks = static_cast<std::size_t>(session.size());
-  std::vector<int> lengths(ranks), starts(ranks);
-  MPI_Gather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, 0, session.world());
-  for (std::size_t i = 1; i < ranks; ++i)
-    starts[i] = starts[i - 1] + lengths[i - 1];
-  std::string all(static_cast<std::size_t>(starts.back() + lengths.back()), ' ');
-  MPI_Gatherv(mine.data(), length, MPI_CHAR, all.data(), lengths.data(), starts.data(), MPI_CHAR, 0,
-              session.world());
-  std::vector<std::string> texts;
-  for (std::size_t i = 0; session.root() && i < ranks; ++i)
-    texts.push_back(
-        all.substr(static_cast<std::size_t>(starts[i]), static_cast<std::size_t>(lengths[i])));
-  return texts;
-}
-
 std::optional<Error> disagreement(const std::vector<std::string>& texts) {
   const auto first = nlohmann::json::parse(texts[0]);
   for (std::size_t rank = 1; rank < texts.size(); ++rank) {
@@ -55,6 +37,23 @@ std::optional<Error> disagreement(const std::vector<std::string>& texts) {
 }
 
 }  // namespace
+
+std::vector<std::string> gather_texts(const Session& session, const std::string& mine) {
+  const int length = static_cast<int>(mine.size());
+  const auto ranks = static_cast<std::size_t>(session.size());
+  std::vector<int> lengths(ranks), starts(ranks);
+  MPI_Gather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, 0, session.world());
+  for (std::size_t i = 1; i < ranks; ++i)
+    starts[i] = starts[i - 1] + lengths[i - 1];
+  std::string all(static_cast<std::size_t>(starts.back() + lengths.back()), ' ');
+  MPI_Gatherv(mine.data(), length, MPI_CHAR, all.data(), lengths.data(), starts.data(), MPI_CHAR, 0,
+              session.world());
+  std::vector<std::string> texts;
+  for (std::size_t i = 0; session.root() && i < ranks; ++i)
+    texts.push_back(
+        all.substr(static_cast<std::size_t>(starts[i]), static_cast<std::size_t>(lengths[i])));
+  return texts;
+}
 
 void require_agreement(const Session& session, const std::vector<NamedText>& stated) {
   const auto texts = gather_texts(session, packed(session, stated));

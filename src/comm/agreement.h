@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "comm/session.h"
@@ -10,5 +11,8 @@ namespace gradsync {
 /// Ends the job with kRanksDisagree, naming both ranks and both values, unless every rank states
 /// the same values under the same names. Collective.
 void require_agreement(const Session& session, const std::vector<NamedText>& stated);
+
+/// One text of each rank, of any length, in order of rank on rank 0; empty elsewhere. Collective.
+std::vector<std::string> gather_texts(const Session& session, const std::string& mine);
 
 }  // namespace gradsync

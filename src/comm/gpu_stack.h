@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace gradsync {
 
@@ -14,5 +15,15 @@ struct GpuStack {
 };
 
 GpuStack gpu_stack();
+
+/// A GPU as this process sees it.
+struct GpuDevice {
+  std::string name;  ///< "NVIDIA H200"
+  std::string uuid;  ///< "GPU-0123…", the same in every process that sees the device
+};
+
+/// The GPUs that CUDA_VISIBLE_DEVICES leaves, in CUDA's order; none without a driver or in a build
+/// without CUDA. Makes no context on any of them.
+std::vector<GpuDevice> visible_gpus();
 
 }  // namespace gradsync

@@ -48,7 +48,7 @@ int run_mpi_program(const MpiProgram& program, int argc, char** argv) {
   const Session session(argc, argv, program.name);
   session.together([&] {
     if (request.error) std::rethrow_exception(request.error);
-    session.check_launch();
+    if (program.checks_launch) session.check_launch();
   });
   const std::string command_line = fmt::format("{}", fmt::join(argv, argv + argc, " "));
   return program.run(session, request.parsed.values, command_line);

@@ -20,6 +20,8 @@ struct MpiProgram {
   std::function<int(const Session& session, const OptionValues& values,
                     const std::string& command_line)>
       run;
+  /// A job of one rank that was meant to be larger ends before `run`. Off: `run` tells it.
+  bool checks_launch = true;
 };
 
 /// Answers --help, --version and --print-config without MPI. What is wrong with the command line is

@@ -41,13 +41,6 @@ std::string hdf5_version() {
                      H5_VERS_MINOR, H5_VERS_RELEASE);
 }
 
-std::string cpu_name() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);)
-    if (line.rfind("model name", 0) == 0) return line.substr(line.find(':') + 2);
-  return "unknown";
-}
-
 void add_environment(std::vector<NamedText>& all) {
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string text = *entry;
@@ -75,6 +68,13 @@ bool may_record(const std::string& name) {
   for (const auto secret : kSecret)
     if (name.find(secret) != std::string::npos) return false;
   return begins_with_any(name, kRecorded) && !begins_with_any(name, kLaunchers);
+}
+
+std::string cpu_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);)
+    if (line.rfind("model name", 0) == 0) return line.substr(line.find(':') + 2);
+  return "unknown";
 }
 
 CoreMask core_mask() {

@@ -17,6 +17,9 @@ struct CoreMask {
 };
 CoreMask core_mask();
 
+/// "AMD EPYC …", as /proc/cpuinfo says; "unknown" where it does not.
+std::string cpu_name();
+
 /// Every rank's place, on rank 0 (empty elsewhere). `threads` compute on this rank. Collective.
 std::vector<RankPlace> gather_places(const Session& session, std::int64_t threads,
                                      const ClockOffset& clock);

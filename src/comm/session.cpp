@@ -3,11 +3,12 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <optional>
 #include <thread>
 
 #include <fmt/format.h>
+
+#include "comm/launcher.h"
 
 namespace gradsync {
 
@@ -20,14 +21,6 @@ std::string processor_name() {
   int length = 0;
   MPI_Get_processor_name(name, &length);
   return std::string(name, static_cast<std::size_t>(length));
-}
-
-/// Ranks the launcher says this process belongs to; mpirun's word counts before srun's and the
-/// batch script's, because one-rank baselines run inside larger allocations. 1 where nobody says.
-long launched_ranks() {
-  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"})
-    if (const char* text = std::getenv(name)) return std::strtol(text, nullptr, 10);
-  return 1;
 }
 
 }  // namespace
@@ -50,7 +43,7 @@ Session::~Session() {
 }
 
 void Session::check_launch() const {
-  const long launched = launched_ranks();
+  const int launched = find_launcher().ranks;
   if (size_ > 1 || launched <= 1) return;
   throw Error(
       ExitCode::kEnvironment,

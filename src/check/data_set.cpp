@@ -1,0 +1,72 @@
+#include "check/data_set.h"
+
+#include "data/cifar10.h"
+#include "support/error.h"
+
+namespace gradsync {
+
+namespace {
+
+using Ranks = std::vector<OnRank<DataFacts>>;
+
+constexpr std::size_t kDigestShown = 16;
+
+DataFacts look_at(const std::string& folder) {
+  DataFacts facts{true, "", "", "", "", 0};
+  try {
+    const Cifar10 data(folder);
+    const DataDigest digest = data.verify();
+    facts.name = digest.name;
+    facts.digest = digest.combined;
+    facts.images = static_cast<long>(data.size(Split::kTrain) + data.size(Split::kTest));
+  } catch (...) {
+    const Error error = current_error();
+    facts.error = error.what();
+    facts.fix = error.fix();
+  }
+  return facts;
+}
+
+Ranks those_that_looked(const Ranks& ranks) {
+  Ranks looked;
+  for (const auto& rank : ranks)
+    if (rank.facts.looked) looked.push_back(rank);
+  return looked;
+}
+
+}  // namespace
+
+std::vector<Finding> judge_data(const Ranks& ranks, const CheckOptions& options) {
+  const std::string id = "data";
+  const Ranks hosts = those_that_looked(ranks);
+  std::vector<std::string> errors, others;
+  std::string fix;
+  for (const auto& host : hosts) {
+    if (!host.facts.error.empty()) {
+      errors.push_back(fmt::format("{}: {}", host.host, host.facts.error));
+      fix = host.facts.fix;
+    } else if (host.facts.digest != hosts.front().facts.digest) {
+      others.push_back(
+          fmt::format("{} has {}", host.host, host.facts.digest.substr(0, kDigestShown)));
+    }
+  }
+  if (!errors.empty()) return {failed(id, first_few(errors), fix)};
+  const DataFacts& first = hosts.front().facts;
+  const std::string digest = first.digest.substr(0, kDigestShown);
+  if (!others.empty())
+    return {failed(id,
+                   fmt::format("hosts have different data in '{}': {} has {}, {}", options.data,
+                               hosts.front().host, digest, first_few(others)),
+                   "copy one data set to all nodes, or name a shared folder with --data")};
+  return {
+      passed(id, fmt::format("{}, {} images, SHA-256 {}… on {} host{}", first.name, first.images,
+                             digest, hosts.size(), hosts.size() == 1 ? "" : "s"))};
+}
+
+CheckResult check_data(Job& job, const CheckOptions& options) {
+  const DataFacts mine = job.place().local_rank == 0 ? look_at(options.data) : DataFacts{};
+  return judged(job, mine,
+                [&](const Ranks& ranks) { return CheckResult{judge_data(ranks, options)}; });
+}
+
+}  // namespace gradsync

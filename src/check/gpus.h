@@ -1,0 +1,29 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "check/check.h"
+
+namespace gradsync {
+
+/// The GPUs of one rank.
+struct GpuFacts {
+  int local_rank = 0;
+  std::string driver;              ///< highest CUDA version it supports, or "none"
+  std::vector<std::string> names;  ///< of the visible ones
+  std::vector<std::string> uuids;  ///< of the same
+};
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GpuFacts, local_rank, driver, names, uuids)
+
+/// The device a rank drives: the only visible one, else the one of its local rank; -1 if there is
+/// none for it.
+int chosen_gpu(const GpuFacts& facts);
+
+std::vector<Finding> judge_gpus(const std::vector<OnRank<GpuFacts>>& ranks,
+                                const CheckOptions& options);
+
+/// Whether every rank has a GPU of its own, and all have the same kind.
+CheckResult check_gpus(Job& job, const CheckOptions& options);
+
+}  // namespace gradsync

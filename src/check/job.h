@@ -1,0 +1,60 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/gpu_stack.h"
+#include "comm/launcher.h"
+
+namespace gradsync {
+
+/// Where this process stands in the job.
+struct Place {
+  int rank = 0, size = 1;
+  int local_rank = 0, local_size = 1;  ///< among the ranks of its host
+  std::string host;
+  std::string cores;  ///< those it may use, as the kernel lists them: "0-3,8"
+  std::string cpu;    ///< "AMD EPYC …"
+};
+
+/// Seconds to add to this rank's steady clock to read rank 0's, and how far that may be off.
+struct SteadyOffset {
+  double offset_s = 0, uncertainty_s = 0;
+};
+
+/// A library of the suite as this process has it.
+struct Library {
+  std::string name;      ///< "MPI", "HDF5", …
+  std::string compiled;  ///< version of the headers, or "none" in a build without it
+  std::string loaded;    ///< what the loaded library says of itself
+  std::string path;      ///< the file it was loaded from; empty: not loaded
+  std::string identity;  ///< equal for equal builds: its build ID, else size and checksum
+};
+
+/// The job as a check sees it: this rank's place, devices and libraries, and the other ranks.
+/// Whatever is not const is collective: all ranks call it in the same order.
+class Job {
+ public:
+  virtual ~Job() = default;
+
+  virtual const Place& place() const = 0;
+  virtual const Launcher& launcher() const = 0;  ///< as before MPI_Init
+  virtual std::vector<Library> libraries() const = 0;
+  virtual GpuStack gpu_software() const = 0;
+  virtual std::vector<GpuDevice> gpus() const = 0;
+
+  /// One text of each rank, in order of rank, on rank 0; empty elsewhere.
+  virtual std::vector<std::string> gather(const std::string& mine) = 0;
+  /// Rank 0's text, on all ranks.
+  virtual std::string broadcast(const std::string& of_root) = 0;
+  /// Returns when all ranks are there.
+  virtual void meet() = 0;
+  virtual SteadyOffset read_clock() = 0;
+  /// Sums in place over all ranks, by the path that training uses.
+  virtual void sum(std::span<float> data) = 0;
+  /// Sends `out` to `peer` and receives as much from it: called by these two ranks only.
+  virtual void swap(int peer, std::span<const float> out, std::span<float> in) = 0;
+};
+
+}  // namespace gradsync

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "check/check.h"
+
+namespace gradsync {
+
+/// Of rank 0: what its launcher says, beside what MPI says.
+struct LaunchFacts {
+  Launcher launcher;
+  int ranks = 1;              ///< by MPI
+  std::string mpi_library;    ///< "Open MPI v4.1.4"
+  std::string mpi_path;       ///< a library of the MPI this program uses; empty: unknown
+  std::string launcher_path;  ///< the same library in the launcher's process; empty: unknown
+};
+
+std::vector<Finding> judge_launch(const LaunchFacts& facts, const CheckOptions& options);
+
+/// Whether the job is as large as its launcher and the person say, was started by the MPI it is
+/// linked with, and has PMIx behind it under srun.
+CheckResult check_launch(Job& job, const CheckOptions& options);
+
+}  // namespace gradsync

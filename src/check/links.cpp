@@ -1,0 +1,220 @@
+#include "check/links.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "record/bus_bandwidth.h"
+#include "timing/clock.h"
+#include "timing/statistics.h"
+
+namespace gradsync {
+
+namespace {
+
+constexpr int kRepetitions = 4;
+constexpr int kMostHostsInPairs = 12;
+constexpr std::size_t kSwapped = (std::size_t{1} << 20) / sizeof(float);
+constexpr double kSlow = 0.5;  ///< of the median of the links
+constexpr std::size_t kLinksShown = 12;
+constexpr double kGB_bytes = 1e9;
+
+/// What rank `rank` contributes at `i`; sums of it are exact in float32 up to 20,000 ranks.
+float contribution(int rank, std::size_t i) {
+  return static_cast<float>((rank % 16 + 1) * (static_cast<int>(i % 97) - 48));
+}
+
+std::vector<float> contributions(int rank, std::size_t count) {
+  std::vector<float> values(count);
+  for (std::size_t i = 0; i < count; ++i)
+    values[i] = contribution(rank, i);
+  return values;
+}
+
+std::int64_t wrong_sums(const std::vector<float>& values, int ranks) {
+  int weights = 0;
+  for (int rank = 0; rank < ranks; ++rank)
+    weights += rank % 16 + 1;
+  std::int64_t wrong = 0;
+  for (std::size_t i = 0; i < values.size(); ++i)
+    wrong += !(values[i] == static_cast<float>(weights * (static_cast<int>(i % 97) - 48)));
+  return wrong;
+}
+
+/// Shortest of a few sums of `bytes`; adds the wrong values to `wrong`.
+double time_sum(Job& job, std::int64_t bytes, std::int64_t& wrong) {
+  double best_s = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < kRepetitions; ++i) {
+    auto values = contributions(job.place().rank, static_cast<std::size_t>(bytes) / sizeof(float));
+    job.meet();
+    const Stopwatch watch;
+    job.sum(values);
+    best_s = std::min(best_s, watch.elapsed_s());
+    wrong += wrong_sums(values, job.place().size);
+  }
+  return best_s;
+}
+
+CheckResult check_sums(Job& job) {
+  SumFacts mine;
+  mine.small_s = time_sum(job, kSmallSum_bytes, mine.wrong);
+  mine.large_s = time_sum(job, kLargeSum_bytes, mine.wrong);
+  return judged(job, mine, [](const auto& ranks) { return CheckResult{{judge_sums(ranks)}}; });
+}
+
+/// Shortest exchange of `count` values with `peer`.
+double time_swap(Job& job, int peer, std::size_t count, std::int64_t& wrong) {
+  const auto out = contributions(job.place().rank, count), expected = contributions(peer, count);
+  double best_s = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < kRepetitions; ++i) {
+    std::vector<float> in(count);
+    const Stopwatch watch;
+    job.swap(peer, out, in);
+    best_s = std::min(best_s, watch.elapsed_s());
+    for (std::size_t value = 0; value < count; ++value)
+      wrong += !(in[value] == expected[value]);
+  }
+  return best_s;
+}
+
+struct Leader {
+  int rank = 0;
+  std::string host;
+};
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Leader, rank, host)
+
+/// The first rank of each host, on all ranks.
+std::vector<Leader> leaders(Job& job) {
+  std::vector<Leader> found;
+  for (const auto& one : gather_facts(job, job.place().local_rank))
+    if (one.facts == 0) found.push_back({one.rank, one.host});
+  return nlohmann::json::parse(job.broadcast(nlohmann::json(found).dump()))
+      .get<std::vector<Leader>>();
+}
+
+/// Both ends measure; the first one's numbers count, and wrong values of either.
+std::vector<LinkFacts> measure_links(Job& job, const std::vector<Leader>& hosts) {
+  std::vector<LinkFacts> mine;
+  for (const auto& [a, b] : pairs_to_measure(static_cast<int>(hosts.size()))) {
+    const Leader &first = hosts[static_cast<std::size_t>(a)],
+                 &second = hosts[static_cast<std::size_t>(b)];
+    const int rank = job.place().rank;
+    if (rank == first.rank || rank == second.rank) {
+      LinkFacts link{first.host + " and " + second.host, 0, 0, 0};
+      const int peer = rank == first.rank ? second.rank : first.rank;
+      link.latency_s = time_swap(job, peer, 1, link.wrong);
+      link.bandwidth_Bps = static_cast<double>(kSwapped * sizeof(float)) /
+                           time_swap(job, peer, kSwapped, link.wrong);
+      if (rank == first.rank || link.wrong > 0) mine.push_back(link);
+    }
+    job.meet();
+  }
+  return mine;
+}
+
+std::string text_of(const LinkFacts& link) {
+  return fmt::format("{}: {:.2f} GB/s, {:.1f} µs", link.hosts, link.bandwidth_Bps / kGB_bytes,
+                     link.latency_s * 1e6);
+}
+
+Table link_table(const std::vector<LinkFacts>& by_bandwidth) {
+  Table table{"links", "Links between hosts, slowest first", {}, {}, {}};
+  table.columns = {{"hosts", "hosts", true}, {"bandwidth_GBps", "GB/s"}, {"latency_us", "µs"}};
+  for (const LinkFacts& link : by_bandwidth)
+    if (table.rows.size() < kLinksShown)
+      table.add({link.hosts, Cell::of(link.bandwidth_Bps / kGB_bytes, 3),
+                 Cell::of(link.latency_s * 1e6, 1)});
+  table.notes = {
+      "each way, both ways at once; 1 MiB for the bandwidth, 4 B for the latency; "
+      "shortest of 4; GB = 1e9 B"};
+  return table;
+}
+
+double median_bandwidth(const std::vector<LinkFacts>& links) {
+  std::vector<double> values;
+  for (const LinkFacts& link : links)
+    values.push_back(link.bandwidth_Bps);
+  return statistics(values).median;
+}
+
+Finding judge_slowest(const std::vector<LinkFacts>& by_bandwidth) {
+  const std::string id = "links.hosts";
+  const LinkFacts& slowest = by_bandwidth.front();
+  const double median_Bps = median_bandwidth(by_bandwidth);
+  const std::string seen =
+      fmt::format("{} links, slowest {}; median {:.2f} GB/s", by_bandwidth.size(), text_of(slowest),
+                  median_Bps / kGB_bytes);
+  if (by_bandwidth.size() > 2 && slowest.bandwidth_Bps < kSlow * median_Bps)
+    return warned(id, seen,
+                  "look at cable, port and routes of these two (ethtool, ibstat), or "
+                  "leave the host out: --exclude=HOST");
+  return passed(id, seen);
+}
+
+}  // namespace
+
+std::vector<std::pair<int, int>> pairs_to_measure(int hosts) {
+  std::vector<std::pair<int, int>> pairs;
+  const bool all = hosts <= kMostHostsInPairs;
+  for (int a = 0; all && a < hosts; ++a)
+    for (int b = a + 1; b < hosts; ++b)
+      pairs.emplace_back(a, b);
+  for (int a = 0; !all && a < hosts; ++a)
+    pairs.emplace_back(std::min(a, (a + 1) % hosts), std::max(a, (a + 1) % hosts));
+  return pairs;
+}
+
+Finding judge_sums(const std::vector<OnRank<SumFacts>>& ranks) {
+  const std::string id = "links.sum";
+  if (ranks.size() == 1) return skipped(id, "one rank");
+  std::vector<std::string> wrong;
+  double small_s = 0, large_s = 0;
+  for (const auto& rank : ranks) {
+    small_s = std::max(small_s, rank.facts.small_s);
+    large_s = std::max(large_s, rank.facts.large_s);
+    if (rank.facts.wrong != 0)
+      wrong.push_back(fmt::format("{}: {} wrong values", rank.name(), rank.facts.wrong));
+  }
+  if (!wrong.empty())
+    return failed(id, "sums over all ranks are wrong: " + first_few(wrong),
+                  "trust no result of these ranks; try another MPI version or transport (mpirun "
+                  "--mca btl self,tcp), then leave hosts out one by one");
+  const double bus_Bps = busbw(CollectiveKind::kAllReduce, static_cast<double>(kLargeSum_bytes),
+                               static_cast<int>(ranks.size()), large_s);
+  return passed(id, fmt::format("all-reduce over {} ranks is right: {} in {:.0f} µs, {} in {:.2f} "
+                                "ms ({:.2f} GB/s busbw)",
+                                ranks.size(), format_bytes(kSmallSum_bytes), small_s * 1e6,
+                                format_bytes(kLargeSum_bytes), large_s * 1e3, bus_Bps / kGB_bytes));
+}
+
+CheckResult judge_links(const std::vector<LinkFacts>& links) {
+  const std::string id = "links.hosts";
+  if (links.empty()) return {{skipped(id, "one host")}};
+  std::vector<std::string> wrong;
+  for (const LinkFacts& link : links)
+    if (link.wrong != 0)
+      wrong.push_back(fmt::format("{}: {} wrong values", link.hosts, link.wrong));
+  if (!wrong.empty())
+    return {
+        {failed(id, "data does not arrive as it was sent: " + first_few(wrong),
+                "leave one of the two hosts out (--exclude=HOST) and have its link looked at")}};
+  auto by_bandwidth = links;
+  std::sort(by_bandwidth.begin(), by_bandwidth.end(),
+            [](const auto& a, const auto& b) { return a.bandwidth_Bps < b.bandwidth_Bps; });
+  return {{judge_slowest(by_bandwidth)}, {link_table(by_bandwidth)}};
+}
+
+CheckResult check_links(Job& job, const CheckOptions&) {
+  CheckResult result = check_sums(job);
+  const CheckResult pairs = judged(job, measure_links(job, leaders(job)), [](const auto& ranks) {
+    std::vector<LinkFacts> links;
+    for (const auto& rank : ranks)
+      links.insert(links.end(), rank.facts.begin(), rank.facts.end());
+    return judge_links(links);
+  });
+  result.findings.insert(result.findings.end(), pairs.findings.begin(), pairs.findings.end());
+  result.tables = pairs.tables;
+  return result;
+}
+
+}  // namespace gradsync

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace gradsync {
+
+/// A shared library in this process.
+struct LoadedFile {
+  std::string path;      ///< without links
+  std::string identity;  ///< "build ID 4586e9…", or size and checksum of its first 4 MiB
+};
+
+/// The libraries whose file name begins with `stem` ("libmpi.so"); each file once. An empty stem
+/// means the program itself.
+std::vector<LoadedFile> loaded_files(const std::string& stem);
+
+/// Path of the first of them, or empty.
+std::string loaded_path(const std::string& stem);
+
+/// Path of such a library in the nearest ancestor of this process that has one: the launcher's.
+/// Empty if none has, or the system does not tell.
+std::string path_in_ancestors(const std::string& stem);
+
+}  // namespace gradsync

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+
+namespace gradsync {
+
+/// Who started this process, as the environment says.
+struct Launcher {
+  std::string name;           ///< "mpirun", "srun", "mpiexec"; empty: started directly
+  int ranks = 1;              ///< how many ranks the job has by its word; 1 where nobody says
+  std::string ranks_from;     ///< the variable that says so, or empty
+  int rank = 0;               ///< this process's by the launcher's count
+  bool pmix = false;          ///< a PMIx server stands behind it
+  int cores_per_rank = 0;     ///< asked of Slurm with --cpus-per-task; 0: not asked
+  bool in_slurm_job = false;  ///< of whatever launcher
+};
+
+/// Reads OMPI_COMM_WORLD_*, SLURM_*, PMIX_* and PMI_*. mpirun's word counts before srun's and the
+/// batch script's, because one-rank baselines run inside larger allocations. Call it before
+/// MPI_Init, which adds to these variables.
+Launcher find_launcher();
+
+}  // namespace gradsync

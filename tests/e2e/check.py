@@ -1,0 +1,192 @@
+#!/usr/bin/env python3
+"""gradsync-check from outside, on real ranks. Prints PASS, FAIL or SKIP a case.
+
+usage: check.py [NAME...]    (run by tests/run, which sets MPIRUN)
+"""
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+
+import harness
+from harness import BIN, MPIRUN, Skip, check, mpirun, run, synthetic
+
+PROGRAM = BIN / "gradsync-check"
+DATA = ""
+
+
+def preflight(ranks: int, folder: pathlib.Path, *arguments, data: str | None = None, **how):
+    return run(mpirun(ranks) + [PROGRAM, "--data", data or DATA, "--results", folder / "results", *arguments], **how)
+
+
+def row(result, name: str) -> str:
+    """What the table says of one check: "pass", "warn", "fail" or "skip"."""
+    found = re.search(rf"^(\w+)  {re.escape(name)} ", result.out, re.MULTILINE)
+    check(found is not None, f"no row {name}: {result.out}")
+    return found.group(1)
+
+
+def case_ranks_of_one_machine_pass(folder):
+    for ranks in (1, 2, 4):
+        result = preflight(ranks, folder, "--ranks", ranks, "--ranks-per-node", ranks).expect(0, r"\d+ pass, \d+ warn, 0 fail, \d+ skip")
+        for name in ("launch.ranks", "ranks.per-node", "libraries.versions", "results.write", "results.lock", "data"):
+            check(row(result, name) == "pass", f"{name} on {ranks} ranks: {result.out}")
+        check(row(result, "links.sum") == ("pass" if ranks > 1 else "skip"), result.out)
+        check(row(result, "libraries.equal") == ("pass" if ranks > 1 else "skip"), result.out)
+    check(list(folder.iterdir()) == [], "it leaves nothing behind")
+
+
+def case_a_process_that_is_alone_though_tasks_were_asked_for(folder):
+    alone = [PROGRAM, "--data", DATA, "--results", folder, "--skip", "links"]
+    result = run(alone, environment={"SLURM_NTASKS": "4", "SLURM_JOB_ID": "1"}).expect(69, "launch.ranks", "SLURM_NTASKS says 4 ranks")
+    check(row(result, "launch.ranks") == "fail" and "srun --mpi=pmix -n 4" in result.out, result.out)
+    second = run(alone, environment={"SLURM_NTASKS": "4", "SLURM_STEP_ID": "0", "SLURM_PROCID": "2"})
+    check(second.code == 69 and second.out == "", "one of the tasks speaks")
+
+
+def case_expectations_that_do_not_hold(folder):
+    result = preflight(2, folder, "--ranks", 3, "--ranks-per-node", 4, "--device", "cuda", "--threads", 1024)
+    result.expect(69, "--ranks says 3", "--ranks-per-node says 4", "needs 1024")
+    check(row(result, "binding.threads") == "fail" and row(result, "ranks.per-node") == "fail", result.out)
+    if not pathlib.Path("/dev/nvidia0").exists():
+        check(row(result, "gpus.seen") == "fail" and "no CUDA driver" in result.out, result.out)
+
+
+def case_missing_and_damaged_data(folder):
+    missing = preflight(2, folder, data=str(folder / "none")).expect(69, "checks failed: data", "gradsync-dataset fetch --to")
+    check(row(missing, "data") == "fail", missing.out)
+    copy = folder / "copy"
+    shutil.copytree(DATA, copy)
+    with open(copy / "data_batch_3.bin", "r+b") as file:
+        file.seek(5000)
+        byte = file.read(1)
+        file.seek(5000)
+        file.write(bytes([byte[0] ^ 1]))
+    preflight(2, folder, data=str(copy)).expect(69, "data_batch_3.bin' has SHA-256")
+
+
+def case_a_results_folder_that_cannot_be(folder):
+    (folder / "results").write_text("a file\n")
+    result = preflight(2, folder, "--skip", "data").expect(69, "checks failed: results.write")
+    check("--results FOLDER" in result.out, result.out)
+
+
+def mount(folder: pathlib.Path, options: str) -> None:
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder], capture_output=True).returncode != 0:
+        raise Skip("mounting needs root")
+
+
+def case_a_results_folder_that_is_full_or_read_only(folder):
+    results = folder / "results"
+    results.mkdir()
+    mount(results, "size=64k")
+    try:
+        result = preflight(2, folder, "--skip", "data").expect(69, "results.space|results.write")
+        check("results" in result.out, result.out)
+        subprocess.run(["mount", "-o", "remount,ro", results], check=True)
+        preflight(2, folder, "--skip", "data").expect(69, "Read-only file system")
+    finally:
+        subprocess.run(["umount", results], check=True)
+
+
+def case_leftovers_in_shared_memory_are_named_not_removed(folder):
+    shared = pathlib.Path("/dev/shm")
+    if not os.access(shared, os.W_OK):
+        raise Skip("no /dev/shm here")
+    left = shared / f"vader_segment.gradsync-e2e-{os.getpid()}.0"
+    left.write_bytes(b"x" * 4096)
+    hour_ago = time.time() - 3600
+    os.utime(left, (hour_ago, hour_ago))
+    try:
+        result = preflight(2, folder, "--skip", "data,links").expect(0)
+        check(row(result, "shared-memory.leftovers") == "warn", result.out)
+        check(re.search(rf"rm .*{re.escape(str(left))}", result.out) is not None, result.out)
+        check(left.exists(), "it removes nothing by itself")
+    finally:
+        left.unlink()
+
+
+def loaded_hdf5() -> pathlib.Path:
+    names = subprocess.run(["ldd", PROGRAM], capture_output=True, text=True, check=True).stdout
+    return pathlib.Path(re.search(r"libhdf5\S*\.so\S* => (\S+)", names.replace("libhdf5_serial_hl", "hl")).group(1))
+
+
+def another_build(path: pathlib.Path) -> None:
+    """Another build ID in a library, as a build from other sources has."""
+    notes = subprocess.run(["readelf", "-n", path], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"Build ID: ([0-9a-f]+)", notes)
+    if found is None:
+        raise Skip("this HDF5 has no build ID")
+    old = bytes.fromhex(found.group(1))
+    content = path.read_bytes()
+    check(content.count(old) == 1, "one build ID")
+    path.write_bytes(content.replace(old, old[::-1]))
+
+
+def case_another_hdf5_on_one_rank(folder):
+    original = loaded_hdf5()
+    copy = folder / "lib" / original.name
+    copy.parent.mkdir()
+    shutil.copy(original, copy)
+    place = ["--data", DATA, "--results", folder / "results", "--skip", "data,links"]
+    path = f"{copy.parent}:{os.environ.get('LD_LIBRARY_PATH', '')}".rstrip(":")
+    command = mpirun(1) + [PROGRAM, *place, ":", "-n", 1, "-x", f"LD_LIBRARY_PATH={path}", PROGRAM, *place]
+    result = run(command).expect(0, "the same builds from different files", str(copy))
+    check(row(result, "libraries.equal") == "warn", result.out)
+    another_build(copy)
+    result = run(command).expect(69, "checks failed: libraries.equal", rf"HDF5: rank 0 .* rank 1 .* has [\d.]+ {copy}")
+    check(row(result, "libraries.equal") == "fail", result.out)
+
+
+def case_json_and_junit_hold_every_row(folder):
+    files = ["--json", folder / "check.json", "--junit", folder / "check.xml"]
+    result = preflight(2, folder, *files, data=str(folder / "none")).expect(69)
+    page = json.loads((folder / "check.json").read_text())
+    rows = re.findall(r"^(pass|warn|fail|skip)  (\S+) ", result.out, re.MULTILINE)
+    check([(one["result"], one["id"]) for one in page["checks"]] == rows, f"{rows}")
+    check(page["result"] == "fail" and sum(page["summary"].values()) == len(rows), str(page["summary"]))
+    check(page["tables"]["hosts"][0]["ranks"] == 2 and page["tables"]["libraries"][1]["library"] == "MPI", "tables")
+    check(all(one["fix"] for one in page["checks"] if one["result"] in ("warn", "fail")), "each has its fix")
+    suite = ElementTree.parse(folder / "check.xml").getroot()
+    check(int(suite.get("tests")) == len(rows) and int(suite.get("failures")) == len(suite.findall(".//failure")) == 1, "JUnit")
+    preflight(2, folder, *files).expect(0)
+    check(json.loads((folder / "check.json").read_text())["result"] == "pass", "an older file is replaced")
+
+
+def case_a_rank_that_stands_still_ends_the_job(folder):
+    """Rank 0 opens a pipe that nobody feeds in place of its data: it waits there for ever."""
+    pipe = folder / "pipe"
+    pipe.mkdir()
+    os.mkfifo(pipe / "gradsync-dataset.json")
+    preflight(2, folder, "--timeout", "2s", data=str(pipe), timeout=90).expect(86, "not in it: rank 0")
+
+
+def case_mpi_that_does_not_start_ends_the_process(folder):
+    stopped = subprocess.run([MPIRUN, "--version"], capture_output=True, text=True).stdout
+    if "Open MPI" not in stopped:
+        raise Skip("this needs Open MPI's mpirun")
+    late = f"[ $OMPI_COMM_WORLD_RANK = 1 ] && sleep 30; exec {PROGRAM} --timeout 3s --data {DATA} --results {folder}/results"
+    run(mpirun(2) + ["bash", "-c", late], timeout=90).expect(69, "MPI has not started in 3 s")
+
+
+def case_help_commands_are_taken(folder):
+    text = run([PROGRAM, "--help"]).expect(0).out
+    for line in re.search(r"Examples\n(.*?)\n\n", text, re.DOTALL).group(1).splitlines():
+        arguments = line.split("gradsync-check", 1)[1].split()
+        only_print = [] if "--print-config" in arguments else ["--print-config"]
+        run([PROGRAM, *arguments, *only_print]).expect(0, "ranks-per-node")
+    run([PROGRAM, "--skip", "dta"]).expect(64, "did you mean data")
+
+
+def prepare(folder) -> None:
+    global DATA
+    DATA = synthetic(folder, 200, 50)
+
+
+if __name__ == "__main__":
+    sys.exit(harness.run_cases(dict(globals()), prepare))
