@@ -98,6 +98,7 @@ FailedCell described(const fs::path& path, const json& failure) {
   const std::string file = path.filename().string();
   failed.cell = file.substr(0, file.size() - kEnding.size());
   failed.exit_code = static_cast<int>(number_of(failure, "exit_code"));
+  failed.kind = text_of(failure, "kind");
   const std::string message = text_of(failure, "message");
   failed.message = message.substr(0, message.find('\n'));
   const json cell = grid_cell(folder_of(path), failed.cell);

@@ -17,9 +17,15 @@ struct FailedCell {
   std::string mode, model;
   std::int64_t ranks = 0, batch_per_rank = 0, batch_global = 0;
   int exit_code = 0;
-  std::string message;  ///< the first line of the trainer's own words
+  std::string kind;     ///< "failed", "out of memory" or "not run"; empty in older records
+  std::string message;  ///< the first line of the trainer's own words, or why it was not run
 
-  bool out_of_memory() const { return exit_code == static_cast<int>(ExitCode::kOutOfMemory); }
+  /// The trainer said so, or the kernel ended it for want of memory.
+  bool out_of_memory() const {
+    return kind == "out of memory" || exit_code == static_cast<int>(ExitCode::kOutOfMemory);
+  }
+  /// A smaller batch ran out of memory.
+  bool not_run() const { return kind == "not run"; }
 };
 
 /// The failures recorded in `places` (folders, searched through, and *.failed.json themselves), in

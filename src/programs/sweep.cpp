@@ -10,6 +10,7 @@
 #include "support/options.h"
 #include "support/stop_signals.h"
 #include "support/version.h"
+#include "sweep/cell_state.h"
 #include "sweep/launchers.h"
 #include "sweep/local_launcher.h"
 #include "sweep/results_folder.h"
@@ -50,16 +51,10 @@ void check_variables() {
   reject_unknown_variables(known);
 }
 
-const char* state_text(CellState state) {
-  if (state == CellState::kDone) return "done";
-  if (state == CellState::kPartial) return "partial";
-  return state == CellState::kFailed ? "failed" : "missing";
-}
-
 int list_cells(const Job& job, const Grid& grid) {
   require_same_grid(job.results, job);
   for (const auto& cell : grid.cells)
-    std::cout << fmt::format("{:8}{}\n", state_text(cell_state(cell_files(job.results, cell))),
+    std::cout << fmt::format("{:15}{}\n", state_text(cell_state(cell_files(job.results, cell))),
                              cell.name);
   return 0;
 }
@@ -77,12 +72,20 @@ int print_commands(const Job& job, const std::vector<GridCell>& cells, const Lau
   return 0;
 }
 
+void print_messages(const std::vector<GridOutcome::Failed>& cells) {
+  for (const auto& cell : cells)
+    std::cerr << fmt::format("  {}: {}\n", cell.cell,
+                             fmt::join(split_list(cell.message, '\n'), "\n    "));
+}
+
 void print_summary(const GridOutcome& outcome, std::size_t all, const std::string& command) {
-  std::cerr << fmt::format("{} cells: {} complete, {} failed\n", all,
-                           outcome.already + outcome.done, outcome.failed.size());
-  for (const auto& failed : outcome.failed)
-    std::cerr << fmt::format("  {}: {}\n", failed.cell,
-                             fmt::join(split_list(failed.message, '\n'), "\n    "));
+  std::cerr << fmt::format("{} cells: {} complete, {} failed", all, outcome.already + outcome.done,
+                           outcome.failed.size());
+  if (!outcome.too_large.empty())
+    std::cerr << fmt::format(", {} too large for the memory", outcome.too_large.size());
+  std::cerr << '\n';
+  print_messages(outcome.failed);
+  print_messages(outcome.too_large);
   if (!outcome.stopped_cell.empty())
     std::cerr << fmt::format("  {}: stopped, not complete\n", outcome.stopped_cell);
   if (outcome.stopped)
@@ -112,7 +115,9 @@ int run(const Job& job, const Grid& grid, const SweepCommand& given, const std::
   const StopRequests requests = [&] { return signals.count(); };
   const auto launcher = make_launcher(requested_launcher(given), job, requests);
   const ResultsFolder folder(job, grid, cell.empty() ? FolderUse::kWholeGrid : FolderUse::kOneCell);
-  const GridOutcome outcome = run_grid(cells, folder.path(), *launcher, requests, std::cerr);
+  const GridOutcome outcome =
+      run_grid(cells, folder.path(), *launcher, recorded_ladders(grid.cells, folder.path()),
+               requests, std::cerr);
   print_summary(outcome, cells.size(), command);
   if (outcome.stopped) return static_cast<int>(ExitCode::kStoppedEarly);
   const bool tables = cell.empty() && outcome.already + outcome.done > 0;

@@ -11,7 +11,6 @@
 #include <nlohmann/json.hpp>
 
 #include "support/error.h"
-#include "support/parse.h"
 #include "support/utc_time.h"
 
 namespace gradsync {
@@ -126,29 +125,6 @@ json described(const Job& job, const Grid& grid) {
 
 }  // namespace
 
-CellState cell_state(const CellFiles& files) {
-  if (fs::exists(files.failure)) return CellState::kFailed;
-  if (fs::exists(files.journal)) return CellState::kPartial;
-  return fs::exists(files.run) ? CellState::kDone : CellState::kMissing;
-}
-
-void record_failure(const CellFiles& files, const GridCell& cell, const CellFailure& failure) {
-  write_file_atomically(files.failure, written({{"cell", cell.name},
-                                                {"exit_code", failure.result.exit_code},
-                                                {"signal", failure.result.signal},
-                                                {"message", failure.message},
-                                                {"log", files.log.filename().string()},
-                                                {"time", utc_now()},
-                                                {"duration_s", failure.duration_s}}));
-}
-
-std::string recorded_message(const CellFiles& files) {
-  if (!fs::exists(files.failure)) return "";
-  const json failure = json::parse(read_text_file(files.failure), nullptr, false);
-  const json message = failure.is_object() ? failure.value("message", json()) : json();
-  return message.is_string() ? message.get<std::string>() : "";
-}
-
 void set_aside_leftovers(const fs::path& folder, const GridCell& cell) {
   const CellFiles files = cell_files(folder, cell);
   if (!fs::exists(files.journal) && !fs::exists(files.run)) return;
@@ -161,24 +137,6 @@ void set_aside_leftovers(const fs::path& folder, const GridCell& cell) {
   if (fs::exists(files.journal)) fs::rename(files.journal, with(".journal"));
   if (fs::exists(files.run)) fs::rename(files.run, with(".run"));
   if (fs::exists(files.checkpoints)) fs::rename(files.checkpoints, with(".checkpoints"));
-}
-
-std::string last_error(const std::string& log, const std::string& program) {
-  std::string error, tail;
-  bool inside = false;
-  std::vector<std::string> last;
-  for (const auto& line : split_list(log, '\n')) {
-    if (line.empty()) continue;
-    last.push_back(line);
-    const bool continues = inside && line.starts_with("fix: ");
-    if (line.starts_with(program + ": ")) error = line.substr(program.size() + 2);
-    if (continues) error += '\n' + line;
-    inside = line.starts_with(program + ": ") || continues;
-  }
-  if (!error.empty()) return error;
-  for (std::size_t i = last.size() - std::min<std::size_t>(3, last.size()); i < last.size(); ++i)
-    tail += (tail.empty() ? "" : "\n") + last[i];
-  return tail;
 }
 
 void require_same_grid(const fs::path& folder, const Job& job) {

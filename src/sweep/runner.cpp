@@ -11,6 +11,8 @@
 #include "support/file.h"
 #include "support/parse.h"
 #include "sweep/cell_lock.h"
+#include "sweep/cell_record.h"
+#include "sweep/cell_state.h"
 #include "sweep/results_folder.h"
 
 namespace gradsync {
@@ -24,64 +26,87 @@ struct CellRun {
   CellFailure failure;  ///< its duration is right also for a success
 };
 
+// The log of a run, without what earlier runs of the cell left in it.
+std::string log_from(const CellFiles& files, std::size_t start) {
+  const std::string log = fs::exists(files.log) ? read_text_file(files.log) : "";
+  return log.substr(std::min(start, log.size()));
+}
+
 // A run that a request to stop reached too early or too late for a checkpoint ends in other ways.
 bool was_stopped(const ProcessResult& result, bool requested) {
   return result.exit_code == static_cast<int>(ExitCode::kStoppedEarly) ||
          (requested && !result.succeeded());
 }
 
-// `logged` bytes of the log are of earlier runs of the cell.
-std::string message_of(const CellFiles& files, const ProcessResult& result, std::size_t logged) {
-  const std::string log = fs::exists(files.log) ? read_text_file(files.log) : "";
-  const std::string error = last_error(log.substr(std::min(logged, log.size())), "gradsync-train");
+std::string message_of(const ProcessResult& result, const std::string& log) {
+  const std::string error = last_error(log, "gradsync-train");
+  if (was_killed(result))
+    return fmt::format(
+        "killed from outside ({}): the host's memory may have run out, or somebody "
+        "ended it\n{}",
+        result.text(), error);
   if (!error.empty()) return error;
   return result.succeeded() ? "it ended well but wrote no run file" : "it printed nothing";
+}
+
+CellFailure failure_of(const ProcessResult& result, std::int64_t kernel_counted,
+                       const std::string& log) {
+  CellFailure failure{FailureKind::kFailed, result, message_of(result, log)};
+  const bool for_memory = killed_for_memory(result, kernel_counted, log);
+  if (for_memory) failure.message = "ended by the kernel because the host's memory ran out";
+  if (for_memory || result.exit_code == static_cast<int>(ExitCode::kOutOfMemory))
+    failure.kind = FailureKind::kOutOfMemory;
+  return failure;
 }
 
 // One sweep over the cells; what it knows of the time they take is from its own runs.
 class Runner {
  public:
-  Runner(const fs::path& folder, Launcher& launcher, const StopRequests& stop,
+  Runner(const fs::path& folder, Launcher& launcher, BatchLadders ladders, const StopRequests& stop,
          std::ostream& progress)
-      : folder_(folder), launcher_(launcher), stop_(stop), progress_(progress) {}
+      : folder_(folder),
+        launcher_(launcher),
+        ladders_(std::move(ladders)),
+        stop_(stop),
+        progress_(progress) {}
 
   GridOutcome run(const std::vector<GridCell>& cells) {
     std::vector<const GridCell*> waiting;
     for (const auto& cell : cells)
-      if (cell_state(cell_files(folder_, cell)) != CellState::kDone) waiting.push_back(&cell);
-    outcome_.already = cells.size() - waiting.size();
-    if (outcome_.already > 0)
-      progress_ << fmt::format("{} of {} cells are there already\n", outcome_.already,
-                               cells.size());
+      if (!is_settled(cell)) waiting.push_back(&cell);
+    const std::size_t settled = cells.size() - waiting.size();
+    if (settled > 0)
+      progress_ << fmt::format("{} of {} cells are there already\n", settled, cells.size());
     for (const GridCell* cell : waiting)
       launcher_.require_room(*cell);
     for (std::size_t i = 0; i < waiting.size() && !outcome_.stopped; ++i)
-      run_one(*waiting[i], outcome_.already + i + 1, cells.size());
+      run_one(*waiting[i], settled + i + 1, cells.size());
     return outcome_;
   }
 
  private:
+  bool is_settled(const GridCell& cell) {
+    const CellFiles files = cell_files(folder_, cell);
+    const CellState state = cell_state(files);
+    if (state == CellState::kDone) ++outcome_.already;
+    if (state == CellState::kOutOfMemory)
+      outcome_.too_large.push_back({cell.name, recorded_failure(files)->message});
+    return state == CellState::kDone || state == CellState::kOutOfMemory;
+  }
+
   void run_one(const GridCell& cell, std::size_t number, std::size_t all) {
     if (stop_() > 0) {
       outcome_.stopped = true;
       return;
     }
-    const std::size_t digits = std::to_string(all).size();
-    progress_ << fmt::format("[{:>{}}/{}] {} … ", number, digits, all, cell.name) << std::flush;
-    const CellRun run = launched(cell);
-    const double duration_s = run.failure.duration_s;
-    spent_s_ += duration_s;
-    const std::size_t ran = outcome_.done + outcome_.failed.size() + 1;
-    const std::string left = number == all
-                                 ? ""
-                                 : ", " + time_left_text(spent_s_ / static_cast<double>(ran) *
-                                                         static_cast<double>(all - number));
-    if (run.succeeded)
-      note_success(cell, duration_s, left);
-    else if (run.stopped)
-      note_stop(cell, duration_s);
+    progress_ << fmt::format("[{:>{}}/{}] {} … ", number, std::to_string(all).size(), all,
+                             cell.name)
+              << std::flush;
+    if (const auto batch = ladders_.ended_at(cell))
+      note_not_run(cell, *batch);
     else
-      note_failure(cell, run.failure, left);
+      note(cell, launched(cell), all - number);
+    progress_ << std::flush;
   }
 
   CellRun launched(const GridCell& cell) {
@@ -92,52 +117,85 @@ class Runner {
       fs::remove(files.log);
     }
     const std::size_t logged = fs::exists(files.log) ? fs::file_size(files.log) : 0;
+    const std::int64_t kills = kernel_memory_kills();
     const auto start = std::chrono::steady_clock::now();
+    const ProcessResult result = launcher_.launch(cell, files);
     CellRun run;
-    run.failure.result = launcher_.launch(cell, files);
+    run.succeeded = result.succeeded() && fs::exists(files.run);
+    run.stopped = was_stopped(result, stop_() > 0);
+    if (!run.succeeded)
+      run.failure = failure_of(result, kernel_memory_kills() - kills, log_from(files, logged));
     run.failure.duration_s =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    run.succeeded = run.failure.result.succeeded() && fs::exists(files.run);
-    run.stopped = was_stopped(run.failure.result, stop_() > 0);
-    if (!run.succeeded) run.failure.message = message_of(files, run.failure.result, logged);
     return run;
   }
 
-  void note_success(const GridCell& cell, double duration_s, const std::string& left) {
+  void note(const GridCell& cell, const CellRun& run, std::size_t cells_left) {
+    const std::string took = format_duration(run.failure.duration_s);
+    spent_s_ += run.failure.duration_s;
+    ++ran_;
+    if (run.succeeded)
+      note_success(cell, took);
+    else if (run.stopped)
+      note_stop(cell, took);
+    else
+      note_failure(cell, run.failure, took);
+    if (cells_left > 0 && !outcome_.stopped)
+      progress_ << ", "
+                << time_left_text(spent_s_ / static_cast<double>(ran_) *
+                                  static_cast<double>(cells_left));
+    progress_ << '\n';
+  }
+
+  void note_success(const GridCell& cell, const std::string& took) {
     fs::remove(cell_files(folder_, cell).failure);
     ++outcome_.done;
-    progress_ << format_duration(duration_s) << left << '\n' << std::flush;
+    progress_ << took;
   }
 
-  void note_stop(const GridCell& cell, double duration_s) {
+  void note_stop(const GridCell& cell, const std::string& took) {
     outcome_.stopped = true;
     outcome_.stopped_cell = cell.name;
-    progress_ << fmt::format("stopped after {}\n", format_duration(duration_s)) << std::flush;
+    progress_ << "stopped after " << took;
   }
 
-  void note_failure(const GridCell& cell, const CellFailure& failure, const std::string& left) {
+  void note_failure(const GridCell& cell, const CellFailure& failure, const std::string& took) {
     const CellFiles files = cell_files(folder_, cell);
     record_failure(files, cell, failure);
+    if (failure.kind == FailureKind::kOutOfMemory) {
+      ladders_.end_at(cell);
+      outcome_.too_large.push_back({cell.name, failure.message});
+      progress_ << fmt::format("out of memory after {}", took);
+      return;
+    }
     outcome_.failed.push_back({cell.name, failure.message});
-    progress_ << fmt::format("failed after {} with {}, see {}{}\n",
-                             format_duration(failure.duration_s), failure.result.text(),
-                             files.log.string(), left)
-              << std::flush;
+    progress_ << fmt::format("failed after {} with {}, see {}", took, failure.result.text(),
+                             files.log.string());
+  }
+
+  void note_not_run(const GridCell& cell, std::int64_t batch) {
+    const std::string message = fmt::format("not run: batch {} per rank ran out of memory", batch);
+    record_failure(cell_files(folder_, cell), cell, {FailureKind::kNotRun, {}, message});
+    outcome_.too_large.push_back({cell.name, message});
+    progress_ << message << '\n';
   }
 
   fs::path folder_;
   Launcher& launcher_;
+  BatchLadders ladders_;
   const StopRequests& stop_;
   std::ostream& progress_;
   GridOutcome outcome_;
   double spent_s_ = 0;
+  std::size_t ran_ = 0;
 };
 
 }  // namespace
 
 GridOutcome run_grid(const std::vector<GridCell>& cells, const fs::path& folder, Launcher& launcher,
-                     const StopRequests& stop_requests, std::ostream& progress) {
-  return Runner(folder, launcher, stop_requests, progress).run(cells);
+                     BatchLadders ladders, const StopRequests& stop_requests,
+                     std::ostream& progress) {
+  return Runner(folder, launcher, std::move(ladders), stop_requests, progress).run(cells);
 }
 
 std::string time_left_text(double seconds) {

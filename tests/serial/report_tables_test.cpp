@@ -143,8 +143,12 @@ TEST_CASE("tables: a cell that ran out of memory is a row that says so") {
                 R"({"cell":"big","exit_code":81,"message":"out of memory on rank 1\nfix: less"})");
   write_plainly(folder / "odd.failed.json", R"({"exit_code":86,"message":"hang"})");
   write_plainly(folder / "bad.failed.json", "{\"exit_code\": 81, \"mess");
+  write_plainly(folder / "skip.failed.json",
+                R"({"kind":"not run","exit_code":-1,"message":"not run: batch 8 is too large"})");
+  write_plainly(folder / "slain.failed.json",
+                R"({"kind":"out of memory","exit_code":137,"message":"killed"})");
   const RunSet set = loaded_with_failures(folder);
-  REQUIRE(set.failed.size() == 2);
+  REQUIRE(set.failed.size() == 4);
   CHECK(set.failed[0].out_of_memory());
   CHECK(set.failed[0].batch_global == 16384);
   CHECK(set.failed[0].message == "out of memory on rank 1");
@@ -159,6 +163,11 @@ TEST_CASE("tables: a cell that ran out of memory is a row that says so") {
   const std::size_t odd = row_with(table, {{"run", "odd"}});
   CHECK(shown(table, odd, "mode") == "?");
   CHECK(shown(table, odd, "remark") == "FAILED (exit code 86): hang");
+  const auto remark_of = [&](const char* cell) {
+    return shown(table, row_with(table, {{"run", cell}}), "remark");
+  };
+  CHECK(remark_of("skip") == "not run: batch 8 is too large");
+  CHECK(remark_of("slain") == "OUT OF MEMORY (exit code 137)");
 }
 
 TEST_CASE("tables: damaged records of failures never crash") {

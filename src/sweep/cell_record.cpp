@@ -1,0 +1,113 @@
+#include "sweep/cell_record.h"
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+
+#include <nlohmann/json.hpp>
+
+#include "support/error.h"
+#include "support/file.h"
+#include "support/parse.h"
+#include "support/utc_time.h"
+
+namespace gradsync {
+
+namespace {
+
+using nlohmann::json;
+
+constexpr int kKilled = 128 + SIGKILL;
+constexpr std::array<const char*, 3> kKindNames = {"failed", "out of memory", "not run"};
+
+// What slurmstepd and srun say, by version.
+constexpr std::array<const char*, 4> kSlurmsWords = {"oom-kill", "oom_kill", "Out Of Memory",
+                                                     "OUT_OF_MEMORY"};
+
+FailureKind kind_of(const json& failure) {
+  const json name = failure.value("kind", json());
+  for (std::size_t i = 0; i < kKindNames.size(); ++i)
+    if (name == kKindNames[i]) return static_cast<FailureKind>(i);
+  return FailureKind::kFailed;
+}
+
+template <typename Value>
+Value value_or(const json& failure, const char* key, Value otherwise) {
+  try {
+    return failure.value(key, otherwise);
+  } catch (const json::exception&) {
+    return otherwise;
+  }
+}
+
+}  // namespace
+
+void record_failure(const CellFiles& files, const GridCell& cell, const CellFailure& failure) {
+  const json record = {{"cell", cell.name},
+                       {"kind", kKindNames[static_cast<std::size_t>(failure.kind)]},
+                       {"exit_code", failure.result.exit_code},
+                       {"signal", failure.result.signal},
+                       {"message", failure.message},
+                       {"log", files.log.filename().string()},
+                       {"time", utc_now()},
+                       {"duration_s", failure.duration_s}};
+  // A log need not be UTF-8.
+  write_file_atomically(files.failure,
+                        record.dump(2, ' ', false, json::error_handler_t::replace) + '\n');
+}
+
+std::optional<CellFailure> recorded_failure(const CellFiles& files) {
+  if (!std::filesystem::exists(files.failure)) return std::nullopt;
+  const json record =
+      json::parse(read_text_file(files.failure), nullptr, /*allow_exceptions=*/false);
+  CellFailure failure;
+  if (!record.is_object()) return failure;
+  failure.kind = kind_of(record);
+  failure.result = {value_or(record, "exit_code", -1), value_or(record, "signal", 0)};
+  failure.message = value_or(record, "message", std::string());
+  failure.duration_s = value_or(record, "duration_s", 0.0);
+  return failure;
+}
+
+std::string last_error(const std::string& log, const std::string& program) {
+  std::string error, tail;
+  bool inside = false;
+  std::vector<std::string> last;
+  for (const auto& line : split_list(log, '\n')) {
+    if (line.empty()) continue;
+    last.push_back(line);
+    const bool continues = inside && line.starts_with("fix: ");
+    if (line.starts_with(program + ": ")) error = line.substr(program.size() + 2);
+    if (continues) error += '\n' + line;
+    inside = line.starts_with(program + ": ") || continues;
+  }
+  if (!error.empty()) return error;
+  for (std::size_t i = last.size() - std::min<std::size_t>(3, last.size()); i < last.size(); ++i)
+    tail += (tail.empty() ? "" : "\n") + last[i];
+  return tail;
+}
+
+bool was_killed(const ProcessResult& result) {
+  return result.signal == SIGKILL || result.exit_code == kKilled;
+}
+
+bool killed_for_memory(const ProcessResult& result, std::int64_t kernel_counted,
+                       const std::string& log) {
+  const bool said_so =
+      std::any_of(kSlurmsWords.begin(), kSlurmsWords.end(),
+                  [&](const char* words) { return log.find(words) != std::string::npos; });
+  return was_killed(result) && (kernel_counted > 0 || said_so);
+}
+
+std::int64_t kernel_memory_kills() {
+  const std::string key = "oom_kill ";
+  try {
+    for (const auto& line : split_list(read_text_file("/proc/vmstat"), '\n'))
+      if (line.starts_with(key)) return parse_integer(line.substr(key.size()));
+  } catch (const Error&) {
+    // An old kernel, or no /proc.
+  }
+  return 0;
+}
+
+}  // namespace gradsync

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "support/process.h"
+#include "sweep/launcher.h"
+
+namespace gradsync {
+
+/// Why a cell has no run.
+enum class FailureKind {
+  kFailed,
+  kOutOfMemory,  ///< a result: the batch does not fit
+  kNotRun,       ///< not tried: a smaller batch did not fit
+};
+
+/// How a cell failed.
+struct CellFailure {
+  FailureKind kind = FailureKind::kFailed;
+  ProcessResult result;  ///< of no meaning for kNotRun
+  std::string message;   ///< the trainer's own words, from the log
+  double duration_s = 0;
+};
+
+/// Writes <cell>.failed.json: {cell, kind, exit_code, signal, message, log, time, duration_s}.
+void record_failure(const CellFiles& files, const GridCell& cell, const CellFailure& failure);
+
+/// What <cell>.failed.json says; nothing if there is none. One that is damaged is a failure without
+/// a message.
+std::optional<CellFailure> recorded_failure(const CellFiles& files);
+
+/// The last error that `program` printed ("program: …" and its indented lines), else the last three
+/// lines that say anything.
+std::string last_error(const std::string& log, const std::string& program);
+
+/// Whether the kernel ended the run because memory ran out: it was killed (signal 9, or the exit
+/// code 137 that launchers make of it), and the kernel counted such an end on this host in the
+/// meantime or Slurm's words about it are in the log. A kill without these signs may have had any
+/// cause.
+bool killed_for_memory(const ProcessResult& result, std::int64_t kernel_counted,
+                       const std::string& log);
+
+/// Whether the run was killed from outside.
+bool was_killed(const ProcessResult& result);
+
+/// How many processes the kernel has ended for want of memory since the host started, from
+/// /proc/vmstat; 0 where it does not say.
+std::int64_t kernel_memory_kills();
+
+}  // namespace gradsync

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string>
+
+#include "sweep/launcher.h"
+
+namespace gradsync {
+
+enum class CellState {
+  kMissing,
+  kRunning,  ///< somebody holds its lock
+  kPartial,  ///< its journal is there: a run that was stopped or killed
+  kDone,     ///< <cell>.h5 is there and no journal
+  kFailed,   ///< <cell>.failed.json is there, whatever else is; so for the next two
+  kOutOfMemory,
+  kNotRun  ///< a smaller batch ran out of memory
+};
+
+CellState cell_state(const CellFiles& files);
+
+/// "missing", "running", "partial", "done", "failed", "out of memory", "not run".
+std::string state_text(CellState state);
+
+}  // namespace gradsync

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "clean_environment.h"
+#include "support/error.h"
+#include "sweep/results_folder.h"
+#include "sweep/runner.h"
+#include "test_folder.h"
+
+namespace gradsync {
+
+inline void write(const std::filesystem::path& file, const std::string& text) {
+  std::ofstream(file) << text;
+}
+
+inline Job job_in(const TestFolder& folder, const std::string& text) {
+  Job job = make_job(parse_key_values(text, "test.cfg"), {}, "test");
+  job.results = folder / "runs";
+  return job;
+}
+
+// A launcher that writes what it is told to instead of running anything.
+class FakeLauncher : public Launcher {
+ public:
+  struct Script {
+    ProcessResult result{0, 0};
+    bool writes_run = true, leaves_journal = false;
+    std::string log = "all went well\n";
+  };
+  std::map<std::string, Script> scripts;
+  std::vector<std::string> launched;
+
+  LaunchCommand command(const GridCell&, const CellFiles&) const override { return {}; }
+  ProcessResult launch(const GridCell& cell, const CellFiles& files) override {
+    launched.push_back(cell.name);
+    const Script script = scripts[cell.name];
+    // What the recorder refuses: an output that exists.
+    CHECK_FALSE(std::filesystem::exists(files.run));
+    CHECK_FALSE(std::filesystem::exists(files.journal));
+    write(files.log, script.log);
+    if (script.writes_run) write(files.run, "run");
+    if (script.leaves_journal) write(files.journal, "journal");
+    return script.result;
+  }
+};
+
+inline constexpr const char* kJob = "model = lenet\nranks = 1, 2, 3\n";
+
+struct Sweep {
+  explicit Sweep(const char* text = kJob) : job(job_in(folder, text)), grid(expand(job)) {}
+
+  CleanEnvironment environment;
+  TestFolder folder;
+  Job job;
+  Grid grid;
+  FakeLauncher launcher;
+  std::ostringstream progress;
+  int stop = 0;
+
+  GridOutcome run() {
+    launcher.launched.clear();
+    progress.str("");
+    const ResultsFolder results(job, grid);
+    return run_grid(
+        grid.cells, results.path(), launcher, recorded_ladders(grid.cells, results.path()),
+        [&] { return stop; }, progress);
+  }
+  std::filesystem::path runs() const { return job.results; }
+};
+
+inline ExitCode code_of(const std::function<void()>& call, std::string* text = nullptr) {
+  try {
+    call();
+  } catch (const Error& error) {
+    if (text != nullptr) *text = error.what();
+    return error.code();
+  }
+  return ExitCode::kOk;
+}
+
+}  // namespace gradsync
