@@ -255,7 +255,7 @@ build/bin/gradsync-train: $(call objects,src/programs/train $(FULL_PARTS))
 build/bin/gradsync-calibrate: $(call objects,src/programs/calibrate $(CALIBRATE_PARTS))
 build/bin/gradsync-check: $(call objects,src/programs/check $(CHECK_PARTS))
 build/bin/gradsync-dataset: $(call objects,src/programs/dataset src/support src/data)
-build/bin/gradsync-sweep: $(call objects,src/programs/sweep src/support src/data src/sweep $(TRAIN_OPTIONS))
+build/bin/gradsync-sweep: $(call objects,src/programs/sweep src/support src/timing src/record src/data src/sweep $(TRAIN_OPTIONS))
 build/bin/gradsync-report: $(call objects,src/support src/timing src/record) $(REPORT)
 build/tests/serial: $(call objects,tests/serial $(PLAIN_PARTS)) \
   $(filter-out $(call objects,$(CALIBRATE_RANKS) $(CHECK_RANKS) $(CHECK_TORCH)),$(call objects,src/calibrate src/check)) \

@@ -15,6 +15,7 @@
 #include "sweep/local_launcher.h"
 #include "sweep/results_folder.h"
 #include "sweep/runner.h"
+#include "sweep/status_table.h"
 #include "sweep/sweep_options.h"
 #include "train/options.h"
 
@@ -56,6 +57,12 @@ int list_cells(const Job& job, const Grid& grid) {
   for (const auto& cell : grid.cells)
     std::cout << fmt::format("{:15}{}\n", state_text(cell_state(cell_files(job.results, cell))),
                              cell.name);
+  return 0;
+}
+
+int print_status(const Job& job, const Grid& grid) {
+  require_same_grid(job.results, job);
+  print_text(std::cout, status_table(job.name, grid_progress(grid.cells, job.results)));
   return 0;
 }
 
@@ -138,6 +145,7 @@ int sweep(int argc, char** argv) {
   for (const auto& remark : grid.remarks)
     std::cerr << kProgram << ": " << remark << '\n';
   if (switch_option(given.values, "list")) return list_cells(job, grid);
+  if (switch_option(given.values, "status")) return print_status(job, grid);
   if (switch_option(given.values, "dry-run"))
     return print_commands(job, chosen_cells(grid, text_option(given.values, "cell")),
                           *make_launcher(requested_launcher(command), job, [] { return 0; }));

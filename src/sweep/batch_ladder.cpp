@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include "sweep/cell_record.h"
-#include "train/options.h"
 
 namespace gradsync {
 
@@ -44,14 +43,7 @@ BatchLadders recorded_ladders(const std::vector<GridCell>& cells,
 }
 
 std::int64_t batch_per_rank(const GridCell& cell) {
-  OptionValues values;
-  for (const auto& spec : train_option_table())
-    values[spec.name] = {spec.default_value, "default", "default"};
-  for (const auto& [key, value] : cell.options)
-    values[key] = {value, "job file", key};
-  TrainOptions options = train_options(values);
-  resolve_batch(options, cell.ranks);
-  return options.batch_per_rank;
+  return train_options_of(cell).batch_per_rank;
 }
 
 }  // namespace gradsync

@@ -11,7 +11,6 @@
 #include <fmt/format.h>
 
 #include "support/error.h"
-#include "support/parse.h"
 
 namespace gradsync {
 
@@ -39,7 +38,8 @@ struct flock whole_file(short type) {
   return lock;
 }
 
-UniqueFd locked(const std::filesystem::path& path) {
+UniqueFd locked(const CellFiles& files) {
+  const std::filesystem::path& path = files.running;
   while (true) {
     // Without O_CLOEXEC: the launcher inherits the lock.
     UniqueFd file(::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW, 0666));
@@ -48,10 +48,10 @@ UniqueFd locked(const std::filesystem::path& path) {
     struct flock lock = whole_file(F_WRLCK);
     if (::fcntl(file.get(), F_OFD_SETLK, &lock) != 0) {
       if (errno == EAGAIN || errno == EACCES)
-        throw Error(ExitCode::kUsage,
-                    fmt::format("{}: this cell is run already, by {}", path.string(),
-                                trimmed(read_text_file(path))),
-                    "wait for its end");
+        throw Error(
+            ExitCode::kUsage,
+            fmt::format("{}: this cell is run already, by {}", path.string(), runner_of(files)),
+            "wait for its end");
       throw Error(ExitCode::kCannotCreate,
                   fmt::format("cannot lock {}: {}", path.string(), errno_text()));
     }
@@ -61,7 +61,7 @@ UniqueFd locked(const std::filesystem::path& path) {
 
 }  // namespace
 
-CellLock::CellLock(const CellFiles& files) : path_(files.running), lock_(locked(path_)) {
+CellLock::CellLock(const CellFiles& files) : path_(files.running), lock_(locked(files)) {
   const std::string text = who_we_are();
   if (::ftruncate(lock_.get(), 0) == 0)
     write_all(lock_.get(), std::as_bytes(std::span(text)), path_);
@@ -70,6 +70,15 @@ CellLock::CellLock(const CellFiles& files) : path_(files.running), lock_(locked(
 CellLock::~CellLock() {
   std::error_code ignored;
   std::filesystem::remove(path_, ignored);
+}
+
+std::string runner_of(const CellFiles& files) {
+  try {
+    const std::string text = read_text_file(files.running);
+    return text.substr(0, text.find('\n'));
+  } catch (const Error&) {
+    return "";  // it has just ended
+  }
 }
 
 bool is_running(const CellFiles& files) {

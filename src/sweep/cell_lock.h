@@ -24,4 +24,7 @@ class CellLock {
 /// Whether somebody runs the cell now.
 bool is_running(const CellFiles& files);
 
+/// "host n1, process 4711": who runs the cell, or did before being killed; empty if nobody.
+std::string runner_of(const CellFiles& files);
+
 }  // namespace gradsync

@@ -109,28 +109,12 @@ std::string cell_name(const Job& job, const Choice& choice, std::int64_t repeat)
       fmt::format("{}-{}-r{}{}", fixed["model"], fixed["sync"], choice.at("ranks"), varying));
 }
 
-// The trainer's own checks, with the job file's lines in the messages.
-void check_cell(const Job& job, const GridCell& cell) {
-  OptionValues values;
-  for (const auto& spec : train_option_table())
-    values[spec.name] = {spec.default_value, "default", "default"};
-  for (const auto& [key, value] : cell.options)
-    values[key] = {value, "job file", find_axis(job, key)->where};
-  TrainOptions options = train_options(values);
-  try {
-    resolve_batch(options, cell.ranks);
-  } catch (const Error& error) {
-    throw Error(error.code(), fmt::format("cell {}: {}", cell.name, error.what()),
-                "change the batch or the ranks, or `exclude` the cell");
-  }
-}
-
 GridCell make_cell(const Job& job, const Choice& choice, std::int64_t repeat) {
   GridCell cell{cell_name(job, choice, repeat), std::stoll(choice.at("ranks")), repeat, {}};
   for (const auto& spec : train_option_table())
     if (const auto found = choice.find(spec.name); found != choice.end())
       cell.options.emplace_back(found->first, found->second);
-  check_cell(job, cell);
+  train_options_of(cell, &job);
   return cell;
 }
 
@@ -199,6 +183,22 @@ Grid expand(const Job& job) {
   if (job.order == CellOrder::kRandom) shuffle(grid.cells, job.order_seed);
   grid.remarks = exclusions.remarks();
   return grid;
+}
+
+TrainOptions train_options_of(const GridCell& cell, const Job* job) {
+  OptionValues values;
+  for (const auto& spec : train_option_table())
+    values[spec.name] = {spec.default_value, "default", "default"};
+  for (const auto& [key, value] : cell.options)
+    values[key] = {value, "job file", job == nullptr ? key : find_axis(*job, key)->where};
+  TrainOptions options = train_options(values);
+  try {
+    resolve_batch(options, cell.ranks);
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("cell {}: {}", cell.name, error.what()),
+                "change the batch or the ranks, or `exclude` the cell");
+  }
+  return options;
 }
 
 const GridCell& cell_named(const Grid& grid, const std::string& text) {

@@ -9,6 +9,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "sweep/job_file.h"
+#include "train/options.h"
 
 namespace gradsync {
 
@@ -35,6 +36,10 @@ Grid expand(const Job& job);
 
 /// The cell of a number (from 1, in the order of the grid) or of a name. Throws Error kUsage.
 const GridCell& cell_named(const Grid& grid, const std::string& text);
+
+/// The trainer's settings in the cell, the batch resolved for its ranks. Throws Error kUsage if
+/// they are impossible, with the lines of `job` where it is given.
+TrainOptions train_options_of(const GridCell& cell, const Job* job = nullptr);
 
 /// What makes a grid this grid and no other: {"settings": {key: [values]}, "repeats", "exclude",
 /// "mpirun_options"}, and what of the rest is set: "srun_options", "ranks_per_node". The order of

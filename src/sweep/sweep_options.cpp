@@ -30,7 +30,7 @@ constexpr const char* kExamples =
     "gradsync-sweep jobs/sync-modes.cfg --dry-run\n"
     "gradsync-sweep jobs/sync-modes.cfg --results results/tuned --set bucket-cap=4MiB,25MiB\n"
     "gradsync-sweep jobs/demo.cfg --set ranks=1,2 --set iterations=5 --set results=results/short\n"
-    "gradsync-sweep jobs/demo.cfg --list\n"
+    "gradsync-sweep jobs/demo.cfg --status\n"
     "gradsync-sweep jobs/demo.cfg --cell 3 --results results/third -- --iterations 5 --no-augment";
 
 constexpr const char* kJobFile = R"(
@@ -68,6 +68,9 @@ OptionTable sweep_option_table() {
       {"cell", "K", "",
        "run this cell alone: its number, from 1, or its name in --list; prints no tables", group},
       {"dry-run", "", "false", "print the command of each cell and write nothing", group},
+      {"status", "", "false",
+       "print how far each cell is and what time the rest will take, also while the grid runs",
+       group},
       {"list", "", "false", "print each cell and whether it is done, and write nothing", group},
   };
   return scoped("sweep", table);

@@ -1,0 +1,127 @@
+#include "sweep/cell_progress.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+
+#include "data/sampler.h"
+#include "record/reader.h"
+#include "support/error.h"
+#include "support/parse.h"
+#include "sweep/cell_lock.h"
+#include "sweep/cell_record.h"
+
+namespace gradsync {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+
+std::int64_t steps_of_epoch(const TrainOptions& options, std::int64_t ranks,
+                            std::int64_t train_images) {
+  const auto last = options.last_batch == "drop" ? LastBatch::kDrop : LastBatch::kPad;
+  try {
+    return Sampler(train_images, 0, ranks, options.batch_per_rank, 0, last, false).steps() /
+           options.accumulate;
+  } catch (const Error&) {
+    return 0;  // the set is too small for the cell, which will say so when it runs
+  }
+}
+
+std::string first_line(const std::string& text) {
+  return text.substr(0, text.find('\n'));
+}
+
+// The run file, or the journal of a run that has not ended.
+fs::path record_of(const CellFiles& files) {
+  return fs::exists(files.journal) ? files.journal : files.run;
+}
+
+std::int64_t images_of(const RunReader& run) {
+  for (const auto& entry : run.info().provenance)
+    if (entry.name == "train_images") return parse_integer(entry.value);
+  return 0;
+}
+
+// Fills in what the record says; returns the images of its training set, 0 if it does not say.
+std::int64_t read_record(const fs::path& file, CellProgress& progress) {
+  try {
+    const std::unique_ptr<RunReader> run = open_run(file);
+    const std::size_t rows = run->iterations();
+    progress.iterations = static_cast<std::int64_t>(rows);
+    if (rows > 0)
+      progress.time_s =
+          run->begin(rows - 1, 1).at(0, 0) + run->time(Phase::kIteration, rows - 1, 1).at(0, 0);
+    return images_of(*run);
+  } catch (const Error& error) {
+    // A journal whose first record is being written is no news.
+    if (progress.message.empty()) progress.message = first_line(error.what());
+    return 0;
+  }
+}
+
+std::string message_of(const GridCell& cell, const CellFiles& files, CellState state) {
+  if (state == CellState::kRunning) return "by " + runner_of(files);
+  if (state == CellState::kPartial)
+    return is_resumable(cell, files) ? "goes on from its checkpoint" : "no checkpoint: starts anew";
+  const auto failure = recorded_failure(files);
+  return failure ? first_line(failure->message) : "";
+}
+
+bool will_run(const CellProgress& cell) {
+  return cell.state == CellState::kMissing || cell.state == CellState::kRunning ||
+         cell.state == CellState::kPartial;
+}
+
+}  // namespace
+
+double CellProgress::share() const {
+  if (state == CellState::kDone) return 1;
+  if (iterations == 0) return 0;
+  return wanted > 0 ? std::min(1.0, static_cast<double>(iterations) / static_cast<double>(wanted))
+                    : kUnknown;
+}
+
+std::vector<CellProgress> grid_progress(const std::vector<GridCell>& cells,
+                                        const fs::path& folder) {
+  std::vector<CellProgress> all;
+  std::int64_t train_images = 0;
+  for (const auto& cell : cells) {
+    const CellFiles files = cell_files(folder, cell);
+    CellProgress progress{cell.name, cell_state(files), 0, 0, kUnknown, {}};
+    progress.message = message_of(cell, files, progress.state);
+    if (fs::exists(record_of(files)))
+      train_images = std::max(train_images, read_record(record_of(files), progress));
+    all.push_back(std::move(progress));
+  }
+  for (std::size_t i = 0; i < cells.size(); ++i)
+    all[i].wanted = iterations_wanted(cells[i], train_images);
+  return all;
+}
+
+double seconds_left(const std::vector<CellProgress>& cells) {
+  double whole_s = 0, left = 0;
+  std::size_t begun = 0;
+  for (const auto& cell : cells) {
+    const bool counts = cell.state == CellState::kDone || will_run(cell);
+    if (counts && cell.time_s > 0 && cell.share() > 0) {
+      whole_s += cell.time_s / cell.share();
+      ++begun;
+    }
+    if (will_run(cell)) left += 1 - (std::isnan(cell.share()) ? 0 : cell.share());
+  }
+  return begun == 0 ? kUnknown : whole_s / static_cast<double>(begun) * left;
+}
+
+std::int64_t iterations_wanted(const GridCell& cell, std::int64_t train_images) {
+  const TrainOptions options = train_options_of(cell);
+  // Without the set's size: of what nearly every job file with --iterations means.
+  if (train_images == 0) return options.iterations;
+  const std::int64_t all = options.epochs * steps_of_epoch(options, cell.ranks, train_images);
+  return options.iterations > 0 ? std::min(all, options.iterations) : all;
+}
+
+}  // namespace gradsync
