@@ -12,6 +12,8 @@ from harness import BIN, ROOT, Failure, Result, run  # noqa: E402
 
 CLUSTER = ROOT / "tests/slurm/cluster"
 STATE = pathlib.Path("/run/gradsync-cluster")
+# The second for the reason that slurm/lib.sh gives.
+SLURM = {"SLURM_CONF": str(STATE / "slurm.conf"), "SLURM_PMIX_DIRECT_CONN": "false"}
 ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED")
 
 
@@ -21,16 +23,11 @@ def cluster(*arguments, timeout: float = 120) -> Result:
 
 def slurm(*command, timeout: float = 120, environment: dict | None = None) -> Result:
     """A command of a user of the cluster."""
-    return run(list(command), timeout=timeout, environment={"SLURM_CONF": str(STATE / "slurm.conf")} | (environment or {}))
+    return run(list(command), timeout=timeout, environment=SLURM | (environment or {}))
 
 
 def srun(*arguments, **how) -> Result:
     return slurm("srun", "--mpi=pmix", "--kill-on-bad-exit=1", *arguments, **how)
-
-
-def sbatch(*arguments, environment: dict | None = None) -> str:
-    """Submits and returns the job's number."""
-    return slurm("sbatch", "--parsable", *arguments, environment=environment).expect(0).out.strip().split(";")[0]
 
 
 def job_field(job: str, name: str) -> str:
@@ -51,6 +48,57 @@ def wait_for_end(job: str, timeout: float = 240) -> tuple[str, int]:
     """The state in which a job ended, and its exit code."""
     wait_until(lambda: job_field(job, "JobState") in ENDED, f"job {job} ended", timeout)
     return job_field(job, "JobState"), int(job_field(job, "ExitCode").split(":")[0])
+
+
+# --- templates ----------------------------------------------------------------------------------------
+
+
+def job_file(folder: pathlib.Path, keys: dict) -> pathlib.Path:
+    """A job file of small runs of LeNet with short tables; their results go to `folder`/results."""
+    small = {"model": "lenet", "batch-per-rank": 16, "iterations": 8, "evaluate": "none", "threads": 1,
+             "results": folder / "results", "report-options": "--table modes --plots no --verdict no"}  # fmt: skip
+    path = folder / "job.cfg"
+    path.write_text("".join(f"{key} = {value}\n" for key, value in (small | keys).items()))
+    return path
+
+
+class Job:
+    """A job of a template; its log lies in the folder it was submitted with."""
+
+    def __init__(self, number: str, folder: pathlib.Path):
+        self.number, self.folder = number, folder
+
+    @property
+    def log(self) -> str:
+        logs = list(self.folder.glob(f"slurm-*-{self.number}.log"))
+        return logs[0].read_text() if logs else ""
+
+    def wait_for_text(self, text: str, timeout: float = 120) -> None:
+        wait_until(lambda: re.search(text, self.log), f"'{text}' in the log: {self.log[-500:]}", timeout)
+
+    def expect(self, code: int, *texts: str, timeout: float = 240) -> "Job":
+        state, ended_with = wait_for_end(self.number, timeout)
+        if ended_with != code:
+            raise Failure(f"job {state} with {ended_with}, not {code}: {self.log[-1000:]}")
+        for text in texts:
+            if not re.search(text, self.log):
+                raise Failure(f"'{text}' is not in: {self.log[-1500:]}")
+        return self
+
+
+def sbatch(folder: pathlib.Path, template: str, *words, sbatch: list | None = None, environment: dict | None = None) -> str:
+    """Submits a template whose ranks compute on CPUs, with one core each, as from `folder`; returns the job's number."""
+    command = ["sbatch", "--parsable", f"--chdir={folder}", f"--output={folder}/slurm-%x-%j.log", "-c1", *(sbatch or [])]
+    surroundings = {"GRADSYNC_DEVICE": "cpu", "GRADSYNC_HOME": str(ROOT)} | (environment or {})
+    script = pathlib.Path(surroundings["GRADSYNC_HOME"]) / f"slurm/{template}.sbatch"
+    return slurm(*command, script, *words, environment=surroundings).expect(0).out.strip()
+
+
+def submit(folder: pathlib.Path, template: str, *words, **how) -> Job:
+    return Job(sbatch(folder, template, *words, **how), folder)
+
+
+# --- the cluster --------------------------------------------------------------------------------------
 
 
 def why_not() -> str:

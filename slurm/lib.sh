@@ -1,0 +1,238 @@
+# The body of every template: checks the allocation, says what runs, runs it, queues itself again.
+#
+# A template's last line is   run_template NAME RANKS-PER-NODE gpu|cpu "$@"   (run_array, run_calibration)
+# where RANKS-PER-NODE is a number, or "any" for what the allocation has.
+# shellcheck shell=bash
+set -euo pipefail
+
+slurm_folder=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+readonly slurm_folder home=${slurm_folder%/*}
+readonly programs=$home/build/bin
+# shellcheck source=slurm/site.sh
+. "$slurm_folder/site.sh"
+# shellcheck source=slurm/requeue.sh
+. "$slurm_folder/requeue.sh"
+# shellcheck source=slurm/array.sh
+. "$slurm_folder/array.sh"
+
+# What this job is: set once, by `prepare` and `prepare_grid`.
+nodes="" ranks_per_node="" cores_per_rank=""
+job_file="" resubmit="" results="" cells="" data="" threads=""
+sweep=() sweep_options=() trainer_options=()
+
+say() { printf '== %s\n' "$*"; }
+
+# --- what a job stands on ------------------------------------------------------------------------
+
+require_batch() { # NAME ARGUMENTS...
+  [[ -n ${SLURM_JOB_ID:-} && ${ENVIRONMENT:-} == BATCH && -z ${SLURM_STEP_ID:-} ]] ||
+    fail 69 "this is a job for sbatch" "start it with: sbatch slurm/$1.sbatch${2:+ ${*:2}}"
+}
+
+require_build() {
+  local program
+  for program in sweep train check report calibrate; do
+    [[ -x $programs/gradsync-$program ]] || break
+  done
+  [[ -x $programs/gradsync-$program ]] ||
+    fail 69 "no gradsync-$program in $programs" "build them before submitting, on a node of the same kind: make"
+}
+
+load_modules() {
+  local file
+  [[ -n ${site[modules]} ]] || return 0
+  for file in /etc/profile.d/{lmod,modules,z00_lmod}.sh; do
+    # shellcheck source=/dev/null
+    declare -F module >/dev/null || [[ ! -r $file ]] || { set +u && . "$file" && set -u; }
+  done
+  declare -F module >/dev/null ||
+    fail 69 "slurm/site asks for modules (${site[modules]}), and there is no command 'module' on $SLURMD_NODENAME"
+  # shellcheck disable=SC2086  # names of modules
+  module load ${site[modules]} || fail 69 "module load ${site[modules]} failed" "fix: slurm/site, key modules"
+}
+
+# The ranks of this suite compute on the CPU until gradsync-train knows --device.
+check_device() { # gpu|cpu
+  [[ ${GRADSYNC_DEVICE:-$1} == @(gpu|cpu) ]] ||
+    fail 64 "GRADSYNC_DEVICE is gpu or cpu, not '$GRADSYNC_DEVICE'"
+  [[ ${GRADSYNC_DEVICE:-$1} != gpu ]] || "$programs/gradsync-train" --help | grep -q -- '--device' ||
+    fail 69 "this build trains on the CPU only" \
+      "to run the template's ranks on the CPUs of the nodes: GRADSYNC_DEVICE=cpu sbatch …"
+}
+
+# --- shape ---------------------------------------------------------------------------------------
+
+# Sets nodes, ranks_per_node, cores_per_rank from the allocation, and stops where it does not do.
+check_shape() { # NAME RANKS-PER-NODE gpu|cpu
+  nodes=$SLURM_JOB_NUM_NODES
+  ranks_per_node=${SLURM_NTASKS_PER_NODE:-$((${SLURM_NTASKS:-1} / nodes))}
+  cores_per_rank=${SLURM_CPUS_PER_TASK:-1}
+  ((ranks_per_node > 0)) ||
+    fail 69 "$1: $SLURM_NTASKS ranks on $nodes nodes" "fix: sbatch --nodes=$nodes --ntasks-per-node=1 …"
+  [[ $2 == any ]] || ((ranks_per_node == $2)) ||
+    fail 69 "$1: the allocation has $ranks_per_node ranks a node, the template is for $2" \
+      "fix: leave out --ntasks and --ntasks-per-node, or take slurm/multi-node.sbatch"
+  ((${SLURM_NTASKS:-$((nodes * ranks_per_node))} == nodes * ranks_per_node)) ||
+    fail 69 "$1: $SLURM_NTASKS ranks do not fill $nodes nodes with $ranks_per_node each" \
+      "fix: give --nodes and --ntasks-per-node, and no --ntasks"
+  [[ $3 != gpu ]] || check_gpus "$1"
+  check_cores "$1"
+}
+
+# One GPU a rank, and none for two.
+check_gpus() { # NAME
+  local gpus=${SLURM_GPUS_ON_NODE:-0}
+  ((gpus >= ranks_per_node)) ||
+    fail 69 "$1: $ranks_per_node ranks a node, and $gpus GPUs on $SLURMD_NODENAME: a rank needs one of its own" \
+      "fix: sbatch --gpus-per-node=$ranks_per_node …"
+}
+
+check_cores() { # NAME
+  local cores=${SLURM_CPUS_ON_NODE:-0}
+  ((cores >= ranks_per_node * cores_per_rank)) ||
+    fail 69 "$1: $ranks_per_node ranks a node with $cores_per_rank cores each, and $cores cores on $SLURMD_NODENAME" \
+      "fix: sbatch --cpus-per-task=$((cores / ranks_per_node > 0 ? cores / ranks_per_node : 1)) …"
+}
+
+# --- the grid ------------------------------------------------------------------------------------
+
+# Sorts the words behind the job file: what gradsync-sweep knows, and the trainer's.
+sort_options() { # WORDS...
+  sweep_options=() trainer_options=()
+  while (($#)); do
+    case $1 in
+      --results | --set)
+        (($# > 1)) || fail 64 "$1 needs a value"
+        sweep_options+=("$1" "$2")
+        shift
+        ;;
+      --results=* | --set=*) sweep_options+=("$1") ;;
+      --) ;;
+      *) trainer_options+=("$1") ;;
+    esac
+    shift
+  done
+}
+
+# The commands of all cells, a word a line. A job file that is wrong ends the job here.
+planned_words() {
+  "${sweep[@]}" --dry-run -- "${trainer_options[@]}" | xargs -n 1
+}
+
+# Sets results, cells, threads and data; stops where the cells do not fit the allocation.
+check_grid() { # NAME
+  local plan
+  plan=$(planned_words) || exit "$?"
+  results=$(sed -n 's/^--output=//p' <<<"$plan" | head -n 1)
+  results=${results%/*}
+  cells=$(grep -c '^--output=' <<<"$plan")
+  data=$(sed -n 's/^--data=//p' <<<"$plan" | tail -n 1)
+  threads=$(sed -n 's/^--threads=//p' <<<"$plan" | sort -n | tail -n 1)
+  ((${threads:-1} <= cores_per_rank)) ||
+    fail 69 "$1: $job_file has cells with $threads threads a rank, the allocation has $cores_per_rank cores for one" \
+      "fix: sbatch --cpus-per-task=$threads …, or --threads $cores_per_rank behind the job file"
+}
+
+# gradsync-sweep and its words for this site; sets `sweep`.
+prepare_sweep() {
+  local before="${site[container]}"
+  sweep=("$programs/gradsync-sweep" "$job_file" "${sweep_options[@]}")
+  if [[ ${site[launcher]} == mpirun ]]; then
+    sweep+=(--launcher local)
+    [[ -z $before ]] || sweep+=(--set "mpirun-options=$before")
+  else
+    [[ ${site[mpi]} == pmix ]] || before="--mpi=${site[mpi]} $before"
+    sweep+=(--launcher srun)
+    [[ -z $before ]] || sweep+=(--set "srun-options=$before")
+  fi
+}
+
+# Looks at what the ranks need before anything is measured; docs/slurm.md has a log.
+preflight() { # gpu|cpu
+  local container options
+  local -A device=([gpu]=cuda [cpu]=cpu)
+  options=(--results "$results" --ranks-per-node "$ranks_per_node")
+  [[ -z $data ]] || options+=(--data "$data")
+  [[ -z $threads ]] || options+=(--threads "$threads")
+  options+=(--device "${device[${GRADSYNC_DEVICE:-$1}]}")
+  read -ra container <<<"${site[container]}"
+  say "preflight: gradsync-check"
+  on_all_ranks "${container[@]}" "$programs/gradsync-check" "${options[@]}" ||
+    fail 69 "the preflight failed: the lines above say how to mend it"
+}
+
+on_all_ranks() { # COMMAND...
+  if [[ ${site[launcher]} == mpirun ]]; then
+    mpirun --map-by "ppr:$ranks_per_node:node" --bind-to none --mca oob_tcp_keepalive_time 5 \
+      --mca oob_tcp_keepalive_intvl 2 --mca oob_tcp_keepalive_probes 3 "$@"
+  else
+    srun --mpi="${site[mpi]}" --kill-on-bad-exit=1 --wait=60 --cpu-bind=cores "$@"
+  fi
+}
+
+# --- all of it -----------------------------------------------------------------------------------
+
+describe() { # NAME
+  say "gradsync $1: job $SLURM_JOB_ID, start $((${SLURM_RESTART_COUNT:-0} + 1)), $(date -u +%FT%TZ)"
+  say "hosts:    $(scontrol show hostnames "$SLURM_JOB_NODELIST" | paste -sd' ')"
+  say "shape:    $nodes nodes × $ranks_per_node ranks, $cores_per_rank cores a rank, ${GRADSYNC_DEVICE:-$2}"
+  say "commit:   $(git -C "$home" describe --always --dirty 2>/dev/null || echo unknown)"
+  say "launcher: ${site[launcher]}${site[container]:+ ${site[container]}}"
+}
+
+prepare() { # NAME RANKS-PER-NODE gpu|cpu
+  require_build
+  read_site "$slurm_folder/site"
+  load_modules
+  check_device "$3"
+  check_shape "$1" "$2" "$3"
+  [[ -z ${site[data]} ]] || export GRADSYNC_DATA=${GRADSYNC_DATA:-${site[data]}}
+  # Newer srun does not take it from the allocation.
+  export SRUN_CPUS_PER_TASK=$cores_per_rank
+  # With it, Open MPI 4.1 over TCP crashed in MPI_Init in about 3 of 100 starts on three nodes; without, in none.
+  export SLURM_PMIX_DIRECT_CONN=${SLURM_PMIX_DIRECT_CONN:-false}
+  describe "$1" "$3"
+}
+
+prepare_grid() { # NAME JOB.cfg OPTIONS...
+  [[ $# -gt 1 && $2 != -* ]] ||
+    fail 64 "$1: give a job file" "for example: sbatch slurm/$1.sbatch jobs/demo.cfg"
+  job_file=$2
+  resubmit="sbatch slurm/$1.sbatch ${*:2}"
+  sort_options "${@:3}"
+  prepare_sweep
+  check_grid "$1"
+  say "grid:     $job_file, $cells cells"
+  say "results:  $results"
+}
+
+# All that comes before a grid runs.
+begin() { # NAME RANKS-PER-NODE gpu|cpu JOB.cfg OPTIONS...
+  require_batch "$1" "${@:4}"
+  prepare "$1" "$2" "$3"
+  prepare_grid "$1" "${@:4}"
+}
+
+run_template() { # NAME RANKS-PER-NODE gpu|cpu JOB.cfg OPTIONS...
+  local before code=0
+  begin "$@"
+  preflight "$3"
+  before=$(exchange_progress "$results")
+  say "${sweep[*]}${trainer_options[*]:+ -- ${trainer_options[*]}}"
+  run_interruptible "${sweep[@]}" -- "${trainer_options[@]}" || code=$?
+  say "results:  $results, tables in $results/tables"
+  finish "$code" "$results" "$before" "$resubmit"
+}
+
+run_calibration() { # NAME RANKS-PER-NODE gpu|cpu OPTIONS OF gradsync-calibrate...
+  local container output code=0
+  require_batch "$1" "${@:4}"
+  prepare "$1" "$2" "$3"
+  read -ra container <<<"${site[container]}"
+  output=results/calibrate/$SLURM_JOB_ID-${nodes}x$ranks_per_node.h5
+  mkdir -p "${output%/*}"
+  on_all_ranks "${container[@]}" "$programs/gradsync-calibrate" --output "$output" "${@:4}" || code=$?
+  say "results:  $output"
+  say "ends with exit code $code"
+  exit "$code"
+}

@@ -1,0 +1,62 @@
+# Reads slurm/site. Source it; it defines, and does nothing.
+# shellcheck shell=bash
+
+fail() { # EXIT-CODE LINE...
+  local code=$1
+  printf 'gradsync-slurm: %s\n' "$2" >&2
+  (($# < 3)) || printf '  %s\n' "${@:3}" >&2
+  exit "$code"
+}
+
+# Keys for sbatch and the variable by which it takes each; keys for the job and their defaults.
+declare -rA sbatch_variables=(
+  [account]=SBATCH_ACCOUNT [partition]=SBATCH_PARTITION [qos]=SBATCH_QOS [constraint]=SBATCH_CONSTRAINT
+  [reservation]=SBATCH_RESERVATION [exclusive]=SBATCH_EXCLUSIVE)
+declare -rA job_defaults=(
+  [modules]="" [container]="" [launcher]=srun [mpi]=pmix [data]="" [max-restarts]=5 [array-tasks]=1)
+declare -A site=()
+
+# Sets `site` from the file, and to the defaults what it leaves out. No file is fine.
+read_site() { # FILE
+  local key line number=0
+  for key in "${!job_defaults[@]}"; do site[$key]=${job_defaults[$key]}; done
+  [[ -e $1 ]] || return 0
+  while IFS= read -r line || [[ -n $line ]]; do
+    number=$((number + 1))
+    read_site_line "$1:$number" "${line%%#*}"
+  done <"$1"
+}
+
+read_site_line() { # WHERE LINE
+  local key value
+  [[ -n ${2//[[:space:]]/} ]] || return 0
+  [[ $2 =~ ^[[:space:]]*([^=[:space:]]+)[[:space:]]*=[[:space:]]*(.*)$ ]] ||
+    fail 64 "$1: this is no \`key = value\`: $2"
+  key=${BASH_REMATCH[1]} value=${BASH_REMATCH[2]}
+  value=${value%"${value##*[![:space:]]}"}
+  [[ -n ${sbatch_variables[$key]:-} || -v job_defaults[$key] ]] ||
+    fail 64 "$1: unknown key '$key'" "the keys: ${!sbatch_variables[*]} ${!job_defaults[*]}"
+  [[ -n $value ]] || fail 64 "$1: '$key' has no value" "fix: give it one, or remove the line"
+  check_site_value "$1" "$key" "$value"
+  site[$key]=$value
+}
+
+check_site_value() { # WHERE KEY VALUE
+  case $2 in
+    launcher) [[ $3 == @(srun|mpirun) ]] || fail 64 "$1: launcher is srun or mpirun, not '$3'" ;;
+    exclusive) [[ $3 == @(yes|user|mcs) ]] || fail 64 "$1: exclusive is yes, user or mcs, not '$3'" ;;
+    max-restarts) [[ $3 =~ ^[0-9]{1,4}$ ]] || fail 64 "$1: max-restarts is a count, not '$3'" ;;
+    array-tasks) [[ $3 =~ ^[1-9][0-9]{0,3}$ ]] || fail 64 "$1: array-tasks is a count, not '$3'" ;;
+  esac
+}
+
+# The values for sbatch as NAME=VALUE, a line each. A variable that is set already stays.
+sbatch_environment() {
+  local key name value
+  for key in "${!sbatch_variables[@]}"; do
+    name=${sbatch_variables[$key]} value=${site[$key]:-}
+    # sbatch takes `exclusive` without a value; its variable says so by being empty.
+    [[ $key != exclusive || $value != yes ]] || value=exclusive
+    [[ -z $value || -n ${!name+set} ]] || printf '%s=%s\n' "$name" "$value"
+  done
+}

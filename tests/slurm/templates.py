@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+"""The templates of slurm/ through sbatch: they run and print tables, and refuse what cannot run. Ranks compute on CPUs.
+
+usage: templates.py [NAME...]    (run by tests/run slurm)
+"""
+import pathlib
+import re
+import shutil
+import sys
+
+from slurm_harness import Job, job_file, run_on_cluster, sbatch, slurm, submit, wait_for_end
+from harness import ROOT, Skip, check, run, synthetic
+
+TEMPLATES = sorted(path.stem for path in (ROOT / "slurm").glob("*.sbatch"))
+DATA = ""
+
+
+def prepare(folder: pathlib.Path) -> None:
+    global DATA
+    DATA = synthetic(folder, 640, 64)
+
+
+def tiny(folder, **keys) -> pathlib.Path:
+    return job_file(folder, {"data": DATA, "sync": "allreduce", "ranks": 2} | keys)
+
+
+def copy_of_slurm(folder, site: str) -> dict:
+    """A checkout whose slurm/site says `site`; the environment that makes it the one to use."""
+    shutil.copytree(ROOT / "slurm", folder / "slurm")
+    (folder / "slurm/site").write_text(site)
+    (folder / "build").symlink_to(ROOT / "build")
+    return {"GRADSYNC_HOME": str(folder)}
+
+
+def refused(folder, code: int, text: str, *words, **how) -> None:
+    job = submit(folder, *words, **how)
+    job.expect(code, text)
+    messages = [line for line in job.log.splitlines() if re.match(r"gradsync-\w+: ", line)]
+    check(len(messages) == 1, f"{len(messages)} messages instead of one: {messages}")
+
+
+# --- every template -----------------------------------------------------------------------------------
+
+
+def case_all_templates_are_accepted(folder):
+    check(len(TEMPLATES) >= 7, f"only {TEMPLATES}")
+    for name in TEMPLATES:
+        run(["bash", "-n", ROOT / f"slurm/{name}.sbatch"]).expect(0)
+        slurm("sbatch", "--test-only", f"slurm/{name}.sbatch", "jobs/demo.cfg").expect(0, "to start at")
+
+
+def case_shellcheck_finds_nothing(folder):
+    if not shutil.which("shellcheck"):
+        raise Skip("shellcheck is not installed")
+    scripts = [path for path in (ROOT / "slurm").iterdir() if path.suffix in (".sh", ".sbatch")]
+    result = run(["shellcheck", "-x", *scripts, ROOT / "slurm/submit", ROOT / "tests/slurm/cluster"])
+    check(result.code == 0, result.out)
+
+
+def case_two_gpu_trains_and_prints_tables(folder):
+    """Options behind the job file reach every cell, and slurm/submit hands on what sbatch is to know."""
+    job = submit(folder, "two-gpu", tiny(folder, sync="allreduce, ddp"), "--iterations", 3)
+    job.expect(0, r"hosts: +n\d", "1 nodes × 2 ranks", "2 cells: 2 complete", "Synchronisation modes", "ends with exit code 0")
+    check("complete           3" in job.log, "--iterations 3 did not reach the trainer")
+
+
+def case_multi_node_spans_three_nodes(folder):
+    job = submit(folder, "multi-node", tiny(folder, ranks=3), sbatch=["-N3", "--ntasks-per-node=1", "--gpus-per-node=1"])
+    job.expect(0, "hosts: +n1 n2 n3", "1 cells: 1 complete")
+    hosts = (folder / "results/lenet-allreduce-r3.log").read_text()
+    check(all(f"host n{node}" in hosts for node in (1, 2, 3)), f"not on three hosts: {hosts}")
+
+
+def case_cpu_runs_by_mpirun_where_the_site_says_so(folder):
+    environment = copy_of_slurm(folder, "launcher = mpirun\n")
+    job = submit(folder, "cpu", tiny(folder), sbatch=["-N2", "--ntasks-per-node=1"], environment=environment)
+    job.expect(0, "launcher: mpirun", "1 cells: 1 complete")
+    hosts = (folder / "results/lenet-allreduce-r2.log").read_text()
+    check("host n1" in hosts and "host n2" in hosts, f"not on two hosts: {hosts}")
+
+
+def case_grid_is_an_array_with_a_task_a_cell(folder):
+    first = submit(folder, "grid", tiny(folder, sync="gather-scatter, allreduce, ddp"))
+    first.expect(0, "submits an array of 3 tasks, 1 at once")
+    wait_for_end(first.log.split("Submitted batch job ")[1].split()[0])
+    logs = [path.read_text() for path in folder.glob("slurm-grid-*.log")]
+    check(len(logs) == 4, f"{len(logs)} logs, not one a task and one of the job that submitted them")
+    tables = [log for log in logs if "Synchronisation modes" in log]
+    check(len(tables) == 1 and "3 of 3 cells are there" in tables[0], f"tables {len(tables)} times: {logs}")
+
+
+def case_calibrate_measures_the_ranks_of_the_job(folder):
+    job = submit(folder, "calibrate", "-b", "64KiB", "-e", "64KiB", "-n", 3, "--collective", "allreduce",
+                 sbatch=["-N2", "--ntasks-per-node=1"])  # fmt: skip
+    job.expect(0, "host n1", "host n2", "65536 ", "results: +results/calibrate/")
+    check(len(list((folder / "results/calibrate").glob("*.h5"))) == 1, "no run file")
+
+
+def case_submit_gives_sbatch_the_site_values(folder):
+    environment = copy_of_slurm(folder, "account = physics\nqos=\tnormal # free\nexclusive = yes\narray-tasks = 2\n")
+    submit_command = folder / "slurm/submit"
+    lines = slurm(submit_command, "--environment", environment=environment).expect(0).out.split()
+    check({"SBATCH_ACCOUNT=physics", "SBATCH_QOS=normal", "SBATCH_EXCLUSIVE=exclusive"} <= set(lines), f"{lines}")
+    command = [submit_command, "--parsable", "--hold", "--output=/dev/null", "grid", tiny(folder, sync="ddp, allreduce")]
+    job = slurm(*command, environment=environment).expect(0).out.strip()
+    shown = slurm("scontrol", "show", "job", job).out
+    slurm("scancel", job)
+    for text in ("Account=physics", "ArrayTaskId=1-2%2", "OverSubscribe=NO"):
+        check(text in shown, f"{text} is not in {shown}")
+
+
+# --- what cannot run ----------------------------------------------------------------------------------
+
+
+def case_bash_instead_of_sbatch_is_refused(folder):
+    for name in TEMPLATES:
+        run(["bash", f"slurm/{name}.sbatch", "jobs/demo.cfg"]).expect(69, "a job for sbatch", f"sbatch slurm/{name}.sbatch jobs/demo.cfg")
+
+
+def case_a_site_file_must_be_right(folder):
+    for site, text in (("account =\n", "slurm/site:1: 'account' has no value"), ("# x\npartitoin = gpu\n", "site:2: unknown key 'partitoin'"),
+                       ("just words\n", "no `key = value`"), ("launcher = ssh\n", "launcher is srun or mpirun"),
+                       ("max-restarts = many\n", "max-restarts is a count")):  # fmt: skip
+        place = folder / str(len(list(folder.iterdir())))
+        place.mkdir()
+        environment = copy_of_slurm(place, site)
+        run([place / "slurm/submit", "--environment"], environment=environment).expect(64, text)
+        refused(place, 64, text, "one-gpu", tiny(place, ranks=1), environment=environment)
+
+
+def case_modules_without_a_module_command_are_refused(folder):
+    refused(folder, 69, "asks for modules", "one-gpu", tiny(folder, ranks=1), environment=copy_of_slurm(folder, "modules = gcc/13\n"))
+
+
+def case_an_allocation_that_does_not_fit_is_refused(folder):
+    cells = tiny(folder)
+    refused(folder, 69, "4 ranks do not fit the allocation", "two-gpu", tiny(folder, ranks="2, 4"))
+    refused(folder, 69, "has 1 ranks a node, the template is for 2", "two-gpu", cells, sbatch=["--ntasks-per-node=1"])
+    refused(folder, 69, "2 ranks a node, and 1 GPUs", "multi-node", cells, sbatch=["-N2", "--ntasks-per-node=2", "--gpus-per-node=1"])
+    refused(folder, 69, "cells with 9 threads a rank", "two-gpu", tiny(folder, threads=9), sbatch=["-c8"])
+    refused(folder, 69, "CPU only", "two-gpu", cells, environment={"GRADSYNC_DEVICE": "gpu"})
+
+
+def case_a_wrong_job_file_is_refused(folder):
+    refused(folder, 64, "give a job file", "two-gpu")
+    refused(folder, 66, "nowhere.cfg", "two-gpu", folder / "nowhere.cfg")
+    refused(folder, 64, "learning-rat is not a key", "two-gpu", tiny(folder, **{"learning-rat": 1}))
+    refused(folder, 64, "--nonsense", "two-gpu", tiny(folder), "--nonsense")
+
+
+def case_a_folder_with_another_grid_is_refused(folder):
+    submit(folder, "one-gpu", tiny(folder, ranks=1)).expect(0)
+    before = (folder / "results/lenet-allreduce-r1.h5").read_bytes()
+    refused(folder, 64, "another grid", "one-gpu", tiny(folder, ranks=1, lr=0.5))
+    check((folder / "results/lenet-allreduce-r1.h5").read_bytes() == before, "the run was touched")
+
+
+def case_two_jobs_and_one_folder_the_second_is_refused(folder):
+    cells = tiny(folder, iterations=100000, epochs=100000)
+    first = sbatch(folder, "two-gpu", cells)
+    try:
+        Job(first, folder).wait_for_text(r"\[1/1\]")
+        refused(folder, 64, "in use|already|another", "two-gpu", cells)
+    finally:
+        slurm("scancel", first)
+        wait_for_end(first)
+
+
+if __name__ == "__main__":
+    sys.exit(run_on_cluster(globals(), prepare))
