@@ -260,7 +260,7 @@ build/bin/gradsync-report: $(call objects,src/support src/timing src/record) $(R
 build/tests/serial: $(call objects,tests/serial $(PLAIN_PARTS)) \
   $(filter-out $(call objects,$(CALIBRATE_RANKS) $(CHECK_RANKS) $(CHECK_TORCH)),$(call objects,src/calibrate src/check)) \
   $(filter-out $(call objects,$(REPORT_MAIN)),$(REPORT))
-build/tests/mpi: $(call objects,tests/mpi $(FULL_PARTS))
+build/tests/mpi: $(call objects,tests/mpi src/check $(FULL_PARTS))
 $(TEST_TOOLS): build/tests/%: build/obj/tests/tools/%.o $(call objects,$(FULL_PARTS))
 $(BENCHMARKS): build/bench/%: build/obj/bench/%.o $(call objects,$(FULL_PARTS))
 $(RUN_MAKER): $(call objects,bench/large_runs src/support src/timing src/record)

@@ -3,10 +3,11 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdio>
+#include <cstdlib>
 
 #include <fmt/format.h>
 
-#include "comm/launcher.h"
 #include "support/error.h"
 
 namespace gradsync {
@@ -19,6 +20,23 @@ std::string host_name() {
 }
 
 }  // namespace
+
+bool cannot_start(const Launcher& launcher) {
+  return launcher.name == "srun" && launcher.ranks > 1 && !launcher.pmix && !launcher.pmi;
+}
+
+void end_if_it_cannot_start(const Launcher& launcher) {
+  if (!cannot_start(launcher)) return;
+  if (launcher.rank == 0)
+    print_error("gradsync-check",
+                Error(ExitCode::kEnvironment,
+                      fmt::format("srun started {} tasks ({}) without PMIx, so none can find the "
+                                  "others",
+                                  launcher.ranks, launcher.ranks_from),
+                      "srun --mpi=pmix …; `srun --mpi=list` shows whether Slurm has it, else start "
+                      "with mpirun"));
+  std::exit(static_cast<int>(ExitCode::kEnvironment));
+}
 
 StartGuard::StartGuard(double patience_s) : thread_([this, patience_s] { watch(patience_s); }) {}
 

@@ -43,6 +43,7 @@ Launcher find_launcher() {
   found.rank =
       number_in(first_set({"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID", "PMI_RANK"}), 0);
   found.pmix = is_set("PMIX_RANK") || is_set("PMIX_NAMESPACE");
+  found.pmi = is_set("PMI_FD") || is_set("PMI_RANK");
   found.cores_per_rank = number_in("SLURM_CPUS_PER_TASK", 0);
   found.in_slurm_job = is_set("SLURM_JOB_ID");
   return found;

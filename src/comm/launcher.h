@@ -11,6 +11,7 @@ struct Launcher {
   std::string ranks_from;     ///< the variable that says so, or empty
   int rank = 0;               ///< this process's by the launcher's count
   bool pmix = false;          ///< a PMIx server stands behind it
+  bool pmi = false;           ///< one of the older PMI, 1 or 2
   int cores_per_rank = 0;     ///< asked of Slurm with --cpus-per-task; 0: not asked
   bool in_slurm_job = false;  ///< of whatever launcher
 };

@@ -21,6 +21,7 @@ int main(int argc, char** argv) {
       Foreign::kIgnore,
       [&](const OptionValues& values) {
         options = check_options(values);
+        end_if_it_cannot_start(launcher);
         guard.emplace(options.timeout_s);
       },
       [&](const Session& session, const OptionValues&, const std::string& command_line) {

@@ -14,14 +14,15 @@
 #include "check/ranks.h"
 #include "check/results.h"
 #include "check/shared_memory.h"
+#include "check/start_guard.h"
 #include "check_facts.h"
 
 using namespace gradsync;
 
 namespace {
 
-const Launcher kMpirunOf4{"mpirun", 4, "OMPI_COMM_WORLD_SIZE", 0, true, 0, false};
-const Launcher kSrunOf4{"srun", 4, "SLURM_STEP_NUM_TASKS", 0, true, 0, true};
+const Launcher kMpirunOf4{"mpirun", 4, "OMPI_COMM_WORLD_SIZE", 0, true, false, 0, false};
+const Launcher kSrunOf4{"srun", 4, "SLURM_STEP_NUM_TASKS", 0, true, false, 0, true};
 
 LaunchFacts launched(const Launcher& launcher, int ranks) {
   return {launcher, ranks, "Open MPI v4.1.4", "/usr/lib/libopen-pal.so.40",
@@ -51,7 +52,7 @@ TEST_CASE("preflight: a launch as large as its launcher says passes, any other f
         Outcome::kPass);
   for (const auto& facts : {launched(kMpirunOf4, 1), launched(kSrunOf4, 1), launched(kSrunOf4, 2)})
     CHECK(finding(judge_launch(facts, {}), "launch.ranks").outcome == Outcome::kFail);
-  const Launcher batch_script{"", 4, "SLURM_NTASKS", 0, false, 0, true};
+  const Launcher batch_script{"", 4, "SLURM_NTASKS", 0, false, false, 0, true};
   const auto alone = finding(judge_launch(launched(batch_script, 1), {}), "launch.ranks");
   CHECK(alone.outcome == Outcome::kFail);
   CHECK(contains(alone.seen, "SLURM_NTASKS says 4"));
@@ -75,7 +76,7 @@ TEST_CASE("preflight: another MPI than the launcher's is told") {
   CHECK(finding(judge_launch(facts, {}), "launch.mpi").outcome == Outcome::kSkip);
   facts.mpi_library = "MPICH Version: 4.1";
   CHECK(finding(judge_launch(facts, {}), "launch.mpi").outcome == Outcome::kFail);
-  facts = launched({"mpiexec", 4, "PMI_SIZE", 0, false, 0, false}, 1);
+  facts = launched({"mpiexec", 4, "PMI_SIZE", 0, false, true, 0, false}, 1);
   CHECK(finding(judge_launch(facts, {}), "launch.mpi").outcome == Outcome::kFail);
 }
 
@@ -87,6 +88,18 @@ TEST_CASE("preflight: srun without PMIx fails where the ranks do not find each o
   CHECK(finding(judge_launch(launched(kSrunOf4, 4), {}), "launch.pmix").outcome == Outcome::kPass);
   CHECK(finding(judge_launch(launched(kMpirunOf4, 4), {}), "launch.pmix").outcome ==
         Outcome::kSkip);
+}
+
+TEST_CASE("preflight: srun without any PMI is told before MPI starts") {
+  Launcher launcher = kSrunOf4;
+  CHECK(!cannot_start(launcher));
+  launcher.pmix = false;
+  CHECK(cannot_start(launcher));
+  launcher.pmi = true;
+  CHECK(!cannot_start(launcher));
+  launcher.pmi = false;
+  launcher.ranks = 1;
+  CHECK(!cannot_start(launcher));
 }
 
 TEST_CASE("preflight: hosts must have the ranks that were asked for") {

@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""gradsync-check on several nodes of a real Slurm: what one machine alone cannot show.
+
+usage: check.py [NAME...]    (run by tests/run slurm; needs root and the packages that `tests/slurm/cluster why-not` names)
+"""
+import json
+import pathlib
+import sys
+import time
+
+from slurm_harness import BIN, cluster, job_field, run_on_cluster, sbatch, srun, wait_for_end, wait_until
+from harness import check, synthetic
+
+PROGRAM = BIN / "gradsync-check"
+DATA = ""
+
+
+def preflight(folder: pathlib.Path, *where, options: tuple = (), results: str = ""):
+    """The findings by name, and the result."""
+    page = folder / "check.json"
+    result = srun("--overcommit", *where, PROGRAM, "--data", DATA, "--results", results or folder / "results", "--json", page,
+                  *options)  # fmt: skip
+    rows = {row["id"]: row for row in json.loads(page.read_text())["checks"]} if page.exists() else {}
+    return rows, result
+
+
+def case_three_nodes_pass(folder):
+    rows, result = preflight(folder, "-N3", "-n6", "--ntasks-per-node=2", options=("--ranks", 6, "--ranks-per-node", 2))
+    result.expect(0, "n1 .* 2 .* 0 1", "n3 .* 2 .* 4 5")
+    for name in ("launch.ranks", "launch.pmix", "ranks.per-node", "libraries.equal", "results.shared", "data",
+                 "clocks.time-of-day", "links.sum"):  # fmt: skip
+        check(rows[name]["result"] == "pass", f"{rows[name]}")
+    check("3 links, slowest n" in rows["links.hosts"]["seen"], f"{rows['links.hosts']}")
+
+
+def case_fewer_ranks_a_node_than_meant(folder):
+    rows, result = preflight(folder, "-N3", "-n3", options=("--ranks-per-node", 2))
+    result.expect(69, "--ranks-per-node says 2: n1 has 1; n2 has 1; n3 has 1")
+    check(rows["ranks.per-node"]["result"] == "fail", f"{rows['ranks.per-node']}")
+
+
+def case_a_results_folder_of_one_node(folder):
+    rows, _ = preflight(folder, "-N2", "-n2", results="/dev/shm/results")
+    check(rows["results.shared"]["result"] == "warn", f"{rows['results.shared']}")
+    check("'/dev/shm' of n1 is not seen on n2" in rows["results.shared"]["seen"], f"{rows['results.shared']}")
+    left = cluster("on", "n1", "ls", "-A", "/dev/shm").out
+    check("gradsync-check" not in left, f"left behind: {left}")
+
+
+def case_leftovers_name_their_node(folder):
+    left = "/dev/shm/vader_segment.n2.0.dead.0"
+    cluster("on", "n2", "touch", "-d", "1 hour ago", left).expect(0)
+    rows, _ = preflight(folder, "-N2", "-n2")
+    cluster("on", "n2", "rm", left).expect(0)
+    check(rows["shared-memory.leftovers"]["fix"] == f"on n2: rm {left}", f"{rows['shared-memory.leftovers']}")
+
+
+def case_srun_without_pmix_is_told_at_once(folder):
+    started = time.monotonic()
+    srun("--mpi=none", "-N2", "-n2", PROGRAM).expect(69, "srun started 2 tasks .* without PMIx", "--mpi=pmix")
+    check(time.monotonic() - started < 60, "at once")
+
+
+def case_a_batch_script_without_a_launcher(folder):
+    log = folder / "log"
+    job = sbatch("-N2", "-n4", "--overcommit", "-o", log, "--wrap", f"{PROGRAM} --skip data,links --results {folder}")
+    state, code = wait_for_end(job)
+    check((state, code) == ("FAILED", 69), f"{state} {code}: {log.read_text()}")
+    check("this is rank 0 of 1, but SLURM_NTASKS says 4 ranks: it was started without srun or mpirun" in log.read_text(), log.read_text())
+
+
+def case_a_node_that_is_cut_off_ends_the_job(folder):
+    """n2's cable is out when its rank meets the others: the job ends by itself, and says something."""
+    log = folder / "log"
+    late = f"touch {folder}/$SLURM_PROCID; while [ ! -e {folder}/go ]; do sleep 0.2; done; exec {PROGRAM} --data {DATA} --timeout 5s"
+    job = sbatch("-N2", "-n2", "--overcommit", "-o", log, "--wrap", f"srun --mpi=pmix --kill-on-bad-exit=1 bash -c '{late}'")
+    wait_until(lambda: (folder / "0").exists() and (folder / "1").exists(), "both ranks run", 60)
+    try:
+        cluster("link", "n2", "down").expect(0)
+        (folder / "go").touch()
+        wait_until(lambda: log.exists() and "MPI has not started in 5 s" in log.read_text(), "the guard speaks", 90)
+    finally:
+        cluster("link", "n2", "up").expect(0)
+    wait_until(lambda: job_field(job, "JobState") not in ("RUNNING", "COMPLETING"), "the job has ended", 120)
+
+
+def prepare(folder) -> None:
+    global DATA
+    DATA = synthetic(folder, 200, 50)
+
+
+if __name__ == "__main__":
+    sys.exit(run_on_cluster(dict(globals()), prepare))
