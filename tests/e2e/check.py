@@ -33,7 +33,8 @@ def row(result, name: str) -> str:
 
 def case_ranks_of_one_machine_pass(folder):
     for ranks in (1, 2, 4):
-        result = preflight(ranks, folder, "--ranks", ranks, "--ranks-per-node", ranks).expect(0, r"\d+ pass, \d+ warn, 0 fail, \d+ skip")
+        result = preflight(ranks, folder, "--ranks", ranks, "--ranks-per-node", ranks)
+        result.expect(0, r"\d+ pass, \d+ warn, 0 fail, \d+ skip")
         for name in ("launch.ranks", "ranks.per-node", "libraries.versions", "results.write", "results.lock", "data"):
             check(row(result, name) == "pass", f"{name} on {ranks} ranks: {result.out}")
         check(row(result, "links.sum") == ("pass" if ranks > 1 else "skip"), result.out)
@@ -43,7 +44,8 @@ def case_ranks_of_one_machine_pass(folder):
 
 def case_a_process_that_is_alone_though_tasks_were_asked_for(folder):
     alone = [PROGRAM, "--data", DATA, "--results", folder, "--skip", "links"]
-    result = run(alone, environment={"SLURM_NTASKS": "4", "SLURM_JOB_ID": "1"}).expect(69, "launch.ranks", "SLURM_NTASKS says 4 ranks")
+    result = run(alone, environment={"SLURM_NTASKS": "4", "SLURM_JOB_ID": "1"})
+    result.expect(69, "launch.ranks", "SLURM_NTASKS says 4 ranks")
     check(row(result, "launch.ranks") == "fail" and "srun --mpi=pmix -n 4" in result.out, result.out)
     second = run(alone, environment={"SLURM_NTASKS": "4", "SLURM_STEP_ID": "0", "SLURM_PROCID": "2"})
     check(second.code == 69 and second.out == "", "one of the tasks speaks")
@@ -58,7 +60,8 @@ def case_expectations_that_do_not_hold(folder):
 
 
 def case_missing_and_damaged_data(folder):
-    missing = preflight(2, folder, data=str(folder / "none")).expect(69, "checks failed: data", "gradsync-dataset fetch --to")
+    missing = preflight(2, folder, data=str(folder / "none"))
+    missing.expect(69, "checks failed: data", "gradsync-dataset fetch --to")
     check(row(missing, "data") == "fail", missing.out)
     copy = folder / "copy"
     shutil.copytree(DATA, copy)
@@ -153,7 +156,8 @@ def case_json_and_junit_hold_every_row(folder):
     check(page["tables"]["hosts"][0]["ranks"] == 2 and page["tables"]["libraries"][1]["library"] == "MPI", "tables")
     check(all(one["fix"] for one in page["checks"] if one["result"] in ("warn", "fail")), "each has its fix")
     suite = ElementTree.parse(folder / "check.xml").getroot()
-    check(int(suite.get("tests")) == len(rows) and int(suite.get("failures")) == len(suite.findall(".//failure")) == 1, "JUnit")
+    check(int(suite.get("tests")) == len(rows) == len(suite.findall("testcase")), "tests of JUnit")
+    check(int(suite.get("failures")) == len(suite.findall(".//failure")) == 1, "failures of JUnit")
     preflight(2, folder, *files).expect(0)
     check(json.loads((folder / "check.json").read_text())["result"] == "pass", "an older file is replaced")
 

@@ -66,13 +66,15 @@ def case_a_batch_script_without_a_launcher(folder):
     job = sbatch("-N2", "-n4", "--overcommit", "-o", log, "--wrap", f"{PROGRAM} --skip data,links --results {folder}")
     state, code = wait_for_end(job)
     check((state, code) == ("FAILED", 69), f"{state} {code}: {log.read_text()}")
-    check("this is rank 0 of 1, but SLURM_NTASKS says 4 ranks: it was started without srun or mpirun" in log.read_text(), log.read_text())
+    told = "this is rank 0 of 1, but SLURM_NTASKS says 4 ranks: it was started without srun or mpirun"
+    check(told in log.read_text(), log.read_text())
 
 
 def case_a_node_that_is_cut_off_ends_the_job(folder):
     """n2's cable is out when its rank meets the others: the job ends by itself, and says something."""
     log = folder / "log"
-    late = f"touch {folder}/$SLURM_PROCID; while [ ! -e {folder}/go ]; do sleep 0.2; done; exec {PROGRAM} --data {DATA} --timeout 5s"
+    wait = f"touch {folder}/$SLURM_PROCID; while [ ! -e {folder}/go ]; do sleep 0.2; done"
+    late = f"{wait}; exec {PROGRAM} --data {DATA} --timeout 5s"
     job = sbatch("-N2", "-n2", "--overcommit", "-o", log, "--wrap", f"srun --mpi=pmix --kill-on-bad-exit=1 bash -c '{late}'")
     wait_until(lambda: (folder / "0").exists() and (folder / "1").exists(), "both ranks run", 60)
     try:
