@@ -13,9 +13,11 @@
 #include "sweep/cell_state.h"
 #include "sweep/launchers.h"
 #include "sweep/local_launcher.h"
+#include "sweep/report_step.h"
 #include "sweep/results_folder.h"
 #include "sweep/runner.h"
 #include "sweep/status_table.h"
+#include "sweep/submit_grid.h"
 #include "sweep/sweep_options.h"
 #include "train/options.h"
 
@@ -66,51 +68,12 @@ int print_status(const Job& job, const Grid& grid) {
   return 0;
 }
 
-// All cells, or the one that --cell names.
-std::vector<GridCell> chosen_cells(const Grid& grid, const std::string& cell) {
-  return cell.empty() ? grid.cells : std::vector{cell_named(grid, cell)};
-}
-
 int print_commands(const Job& job, const std::vector<GridCell>& cells, const Launcher& launcher) {
   for (const auto& cell : cells)
     launcher.require_room(cell);
   for (const auto& cell : cells)
     std::cout << shell_text(launcher.command(cell, cell_files(job.results, cell))) << '\n';
   return 0;
-}
-
-void print_messages(const std::vector<GridOutcome::Failed>& cells) {
-  for (const auto& cell : cells)
-    std::cerr << fmt::format("  {}: {}\n", cell.cell,
-                             fmt::join(split_list(cell.message, '\n'), "\n    "));
-}
-
-void print_summary(const GridOutcome& outcome, std::size_t all, const std::string& command) {
-  std::cerr << fmt::format("{} cells: {} complete, {} failed", all, outcome.already + outcome.done,
-                           outcome.failed.size());
-  if (!outcome.too_large.empty())
-    std::cerr << fmt::format(", {} too large for the memory", outcome.too_large.size());
-  std::cerr << '\n';
-  print_messages(outcome.failed);
-  print_messages(outcome.too_large);
-  if (!outcome.stopped_cell.empty())
-    std::cerr << fmt::format("  {}: stopped, not complete\n", outcome.stopped_cell);
-  if (outcome.stopped)
-    std::cerr << "stopped; go on with: " << command << '\n';
-  else if (!outcome.failed.empty())
-    std::cerr << "try the failed ones again with: " << command << '\n';
-}
-
-// Its tables and plots lie beside the runs; its text is this program's result.
-int print_report(const Job& job) {
-  const auto report = program_beside_us("gradsync-report");
-  require_program(report);
-  std::vector<std::string> args = {report.string(), job.results.string(), "--output",
-                                   (job.results / "tables").string()};
-  args.insert(args.end(), job.report_options.begin(), job.report_options.end());
-  const ProcessResult result = run_process(args);
-  if (!result.succeeded()) std::cerr << "gradsync-report ended with " << result.text() << '\n';
-  return result.succeeded() ? 0 : 1;
 }
 
 int run(const Job& job, const Grid& grid, const SweepCommand& given, const std::string& command) {
@@ -125,7 +88,7 @@ int run(const Job& job, const Grid& grid, const SweepCommand& given, const std::
   const GridOutcome outcome =
       run_grid(cells, folder.path(), *launcher, recorded_ladders(grid.cells, folder.path()),
                requests, std::cerr);
-  print_summary(outcome, cells.size(), command);
+  print_summary(std::cerr, outcome, cells.size(), command);
   if (outcome.stopped) return static_cast<int>(ExitCode::kStoppedEarly);
   const bool tables = cell.empty() && outcome.already + outcome.done > 0;
   const int reported = tables ? print_report(job) : 0;
@@ -146,7 +109,9 @@ int sweep(int argc, char** argv) {
     std::cerr << kProgram << ": " << remark << '\n';
   if (switch_option(given.values, "list")) return list_cells(job, grid);
   if (switch_option(given.values, "status")) return print_status(job, grid);
-  if (switch_option(given.values, "dry-run"))
+  const bool dry_run = switch_option(given.values, "dry-run");
+  if (requested_launcher(command) == "slurm") return submit_grid(job, grid, command, dry_run);
+  if (dry_run)
     return print_commands(job, chosen_cells(grid, text_option(given.values, "cell")),
                           *make_launcher(requested_launcher(command), job, [] { return 0; }));
   return run(job, grid, command, shell_text({{}, std::vector<std::string>(argv, argv + argc)}));

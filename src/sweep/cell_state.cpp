@@ -28,6 +28,10 @@ CellState cell_state(const CellFiles& files) {
   return std::filesystem::exists(files.run) ? CellState::kDone : CellState::kMissing;
 }
 
+bool is_settled(CellState state) {
+  return state == CellState::kDone || state == CellState::kOutOfMemory;
+}
+
 std::string state_text(CellState state) {
   switch (state) {
     case CellState::kMissing:

@@ -18,6 +18,9 @@ enum class CellState {
 
 CellState cell_state(const CellFiles& files);
 
+/// Done or out of memory: there is nothing to run any more.
+bool is_settled(CellState state);
+
 /// "missing", "running", "partial", "done", "failed", "out of memory", "not run".
 std::string state_text(CellState state);
 

@@ -209,6 +209,10 @@ const GridCell& cell_named(const Grid& grid, const std::string& text) {
               "give a number or a name of `gradsync-sweep JOB.cfg --list`");
 }
 
+std::vector<GridCell> chosen_cells(const Grid& grid, const std::string& cell) {
+  return cell.empty() ? grid.cells : std::vector{cell_named(grid, cell)};
+}
+
 nlohmann::json grid_content(const Job& job) {
   nlohmann::json settings = nlohmann::json::object();
   for (const auto& axis : job.axes)

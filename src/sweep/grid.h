@@ -37,6 +37,9 @@ Grid expand(const Job& job);
 /// The cell of a number (from 1, in the order of the grid) or of a name. Throws Error kUsage.
 const GridCell& cell_named(const Grid& grid, const std::string& text);
 
+/// All cells for an empty text, else the one it names.
+std::vector<GridCell> chosen_cells(const Grid& grid, const std::string& cell);
+
 /// The trainer's settings in the cell, the batch resolved for its ranks. Throws Error kUsage if
 /// they are impossible, with the lines of `job` where it is given.
 TrainOptions train_options_of(const GridCell& cell, const Job* job = nullptr);

@@ -140,6 +140,8 @@ void read_job_key(const KeyValue& entry, Job& job) {
   if (entry.key == "results") job.results = folder_in(entry);
   if (entry.key == "mpirun-options") job.mpirun_options = words(entry.value);
   if (entry.key == "srun-options") job.srun_options = words(entry.value);
+  if (entry.key == "sbatch-options") job.sbatch_options = words(entry.value);
+  if (entry.key == "gpus-per-rank") job.gpus_per_rank = integer(entry, entry.value, 0, 1);
   if (entry.key == "ranks-per-node")
     job.ranks_per_node = integer(entry, entry.value, 1, kMaxRanksPerNode);
   if (entry.key == "report-options") job.report_options = words(entry.value);
@@ -190,8 +192,9 @@ KeyValue override_of(const std::string& text) {
 
 const std::vector<std::string>& job_keys() {
   static const std::vector<std::string> keys = {
-      "name",    "ranks",          "ranks-per-node", "repeats",      "exclude",       "order",
-      "results", "mpirun-options", "order-seed",     "srun-options", "report-options"};
+      "name",         "ranks",          "ranks-per-node", "gpus-per-rank", "repeats",
+      "exclude",      "order",          "order-seed",     "results",       "mpirun-options",
+      "srun-options", "sbatch-options", "report-options"};
   return keys;
 }
 

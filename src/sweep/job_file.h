@@ -40,8 +40,9 @@ struct Job {
   CellOrder order = CellOrder::kAsWritten;
   std::uint64_t order_seed = 1;
   std::filesystem::path results;  ///< folder; default results/<name>
-  std::vector<std::string> mpirun_options, srun_options, report_options;
+  std::vector<std::string> mpirun_options, srun_options, sbatch_options, report_options;
   std::int64_t ranks_per_node = 0;  ///< 0: the allocation's
+  std::int64_t gpus_per_rank = 0;   ///< that scripts for sbatch ask for, 0 or 1
 };
 
 /// The keys of a job file that are not the trainer's.

@@ -8,7 +8,7 @@
 namespace gradsync {
 
 const std::vector<std::string>& launcher_names() {
-  static const std::vector<std::string> names = {"auto", "local", "srun"};
+  static const std::vector<std::string> names = {"auto", "local", "srun", "slurm"};
   return names;
 }
 

@@ -73,7 +73,7 @@ class Runner {
   GridOutcome run(const std::vector<GridCell>& cells) {
     std::vector<const GridCell*> waiting;
     for (const auto& cell : cells)
-      if (!is_settled(cell)) waiting.push_back(&cell);
+      if (!is_there(cell)) waiting.push_back(&cell);
     const std::size_t settled = cells.size() - waiting.size();
     if (settled > 0)
       progress_ << fmt::format("{} of {} cells are there already\n", settled, cells.size());
@@ -85,13 +85,13 @@ class Runner {
   }
 
  private:
-  bool is_settled(const GridCell& cell) {
+  bool is_there(const GridCell& cell) {
     const CellFiles files = cell_files(folder_, cell);
     const CellState state = cell_state(files);
     if (state == CellState::kDone) ++outcome_.already;
     if (state == CellState::kOutOfMemory)
       outcome_.too_large.push_back({cell.name, recorded_failure(files)->message});
-    return state == CellState::kDone || state == CellState::kOutOfMemory;
+    return is_settled(state);
   }
 
   void run_one(const GridCell& cell, std::size_t number, std::size_t all) {
@@ -196,12 +196,6 @@ GridOutcome run_grid(const std::vector<GridCell>& cells, const fs::path& folder,
                      BatchLadders ladders, const StopRequests& stop_requests,
                      std::ostream& progress) {
   return Runner(folder, launcher, std::move(ladders), stop_requests, progress).run(cells);
-}
-
-std::string time_left_text(double seconds) {
-  if (seconds < 90) return fmt::format("about {} s left", std::llround(seconds));
-  if (seconds < 90 * 60) return fmt::format("about {} min left", std::llround(seconds / 60));
-  return fmt::format("about {} h left", std::llround(seconds / 3600));
 }
 
 }  // namespace gradsync

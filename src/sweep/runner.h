@@ -34,6 +34,10 @@ GridOutcome run_grid(const std::vector<GridCell>& cells, const std::filesystem::
                      Launcher& launcher, BatchLadders ladders, const StopRequests& stop_requests,
                      std::ostream& progress);
 
+/// What became of `all` cells, and the command that goes on.
+void print_summary(std::ostream& out, const GridOutcome& outcome, std::size_t all,
+                   const std::string& command);
+
 /// "about 40 s left", "about 3 min left", "about 2 h left".
 std::string time_left_text(double seconds);
 

@@ -31,6 +31,7 @@ constexpr const char* kExamples =
     "gradsync-sweep jobs/sync-modes.cfg --results results/tuned --set bucket-cap=4MiB,25MiB\n"
     "gradsync-sweep jobs/demo.cfg --set ranks=1,2 --set iterations=5 --set results=results/short\n"
     "gradsync-sweep jobs/demo.cfg --status\n"
+    "gradsync-sweep jobs/demo.cfg --launcher slurm --ranks-per-node 4 --dry-run\n"
     "gradsync-sweep jobs/demo.cfg --cell 3 --results results/third -- --iterations 5 --no-augment";
 
 constexpr const char* kJobFile = R"(
@@ -42,11 +43,13 @@ Keys of a job file (key = value, # begins a comment)
   exclude = sync=none ranks=2,4   leaves out cells that meet all conditions; may be repeated
   name = my-study                 [the file's name]
   results = FOLDER                [results/<name>]
-  ranks-per-node = 4              srun: ranks on one node [those of the allocation]
+  ranks-per-node = 4              srun, slurm: ranks on one node [those of the allocation]
+  gpus-per-rank = 1               slurm: GPUs the job arrays ask for, 0 or 1 [0]
   order = as-written|random       random: by order-seed [as-written]
   order-seed = 1                  [1]
   mpirun-options = …              words put on mpirun's command line
   srun-options = …                words put on srun's command line
+  sbatch-options = …              words for sbatch, put into the scripts: --time=2:00:00
   report-options = …              words put on gradsync-report's command line
 )";
 
@@ -59,15 +62,18 @@ OptionTable sweep_option_table() {
       {"set", "KEY=VALUE", "", "replaces a key of the job file, lists too; may be repeated", group,
        true},
       {"launcher", fmt::format("{}", fmt::join(launcher_names(), "|")), "auto",
-       "what starts the ranks: mpirun on this machine (local) or steps inside a Slurm job (srun); "
-       "auto: srun inside a Slurm job, else local",
+       "what starts the ranks: mpirun on this machine (local), steps inside a Slurm job (srun), or "
+       "job arrays that are written and submitted with sbatch (slurm); auto: srun inside a Slurm "
+       "job, else local",
        group},
       {"ranks-per-node", "N", "0",
-       "srun: ranks on one node, 1 to 4096, in place of the job file's; 0: those of the allocation",
+       "srun and slurm: ranks on one node, 1 to 4096, in place of the job file's; 0: those of the "
+       "allocation",
        group},
       {"cell", "K", "",
        "run this cell alone: its number, from 1, or its name in --list; prints no tables", group},
-      {"dry-run", "", "false", "print the command of each cell and write nothing", group},
+      {"dry-run", "", "false",
+       "print the command of each cell (slurm: the scripts); write and submit nothing", group},
       {"status", "", "false",
        "print how far each cell is and what time the rest will take, also while the grid runs",
        group},

@@ -1,0 +1,44 @@
+#include <cmath>
+#include <ostream>
+
+#include <fmt/format.h>
+
+#include "support/parse.h"
+#include "sweep/runner.h"
+
+namespace gradsync {
+
+namespace {
+
+void print_messages(std::ostream& out, const std::vector<GridOutcome::Failed>& cells) {
+  for (const auto& cell : cells)
+    out << fmt::format("  {}: {}\n", cell.cell,
+                       fmt::join(split_list(cell.message, '\n'), "\n    "));
+}
+
+}  // namespace
+
+void print_summary(std::ostream& out, const GridOutcome& outcome, std::size_t all,
+                   const std::string& command) {
+  out << fmt::format("{} cells: {} complete, {} failed", all, outcome.already + outcome.done,
+                     outcome.failed.size());
+  if (!outcome.too_large.empty())
+    out << fmt::format(", {} too large for the memory", outcome.too_large.size());
+  out << '\n';
+  print_messages(out, outcome.failed);
+  print_messages(out, outcome.too_large);
+  if (!outcome.stopped_cell.empty())
+    out << fmt::format("  {}: stopped, not complete\n", outcome.stopped_cell);
+  if (outcome.stopped)
+    out << "stopped; go on with: " << command << '\n';
+  else if (!outcome.failed.empty())
+    out << "try the failed ones again with: " << command << '\n';
+}
+
+std::string time_left_text(double seconds) {
+  if (seconds < 90) return fmt::format("about {} s left", std::llround(seconds));
+  if (seconds < 90 * 60) return fmt::format("about {} min left", std::llround(seconds / 60));
+  return fmt::format("about {} h left", std::llround(seconds / 3600));
+}
+
+}  // namespace gradsync
