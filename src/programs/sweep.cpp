@@ -83,7 +83,7 @@ int run(const Job& job, const Grid& grid, const SweepCommand& given, const std::
   // Batch systems send SIGUSR1 ahead of a time limit.
   const StopSignals signals({SIGINT, SIGTERM, SIGHUP, SIGUSR1});
   const StopRequests requests = [&] { return signals.count(); };
-  const auto launcher = make_launcher(requested_launcher(given), job, requests);
+  const auto launcher = make_launcher(requested_launcher(given), job, grid, requests);
   const ResultsFolder folder(job, grid, cell.empty() ? FolderUse::kWholeGrid : FolderUse::kOneCell);
   const GridOutcome outcome =
       run_grid(cells, folder.path(), *launcher, recorded_ladders(grid.cells, folder.path()),
@@ -113,7 +113,7 @@ int sweep(int argc, char** argv) {
   if (requested_launcher(command) == "slurm") return submit_grid(job, grid, command, dry_run);
   if (dry_run)
     return print_commands(job, chosen_cells(grid, text_option(given.values, "cell")),
-                          *make_launcher(requested_launcher(command), job, [] { return 0; }));
+                          *make_launcher(requested_launcher(command), job, grid, [] { return 0; }));
   return run(job, grid, command, shell_text({{}, std::vector<std::string>(argv, argv + argc)}));
 }
 

@@ -1,11 +1,24 @@
 #include "sweep/launchers.h"
 
+#include <algorithm>
+
 #include "support/error.h"
 #include "sweep/allocation.h"
 #include "sweep/local_launcher.h"
 #include "sweep/srun_launcher.h"
 
 namespace gradsync {
+
+namespace {
+
+std::int64_t most_ranks(const Grid& grid) {
+  std::int64_t most = 1;
+  for (const auto& cell : grid.cells)
+    most = std::max(most, cell.ranks);
+  return most;
+}
+
+}  // namespace
 
 const std::vector<std::string>& launcher_names() {
   static const std::vector<std::string> names = {"auto", "local", "srun", "slurm"};
@@ -17,11 +30,12 @@ std::string resolved_launcher(const std::string& name) {
   return current_allocation() ? "srun" : "local";
 }
 
-std::unique_ptr<Launcher> make_launcher(const std::string& name, const Job& job,
+std::unique_ptr<Launcher> make_launcher(const std::string& name, const Job& job, const Grid& grid,
                                         StopRequests stop_requests) {
   const auto trainer = program_beside_us("gradsync-train");
   if (name == "local")
-    return std::make_unique<LocalLauncher>(trainer, job.mpirun_options, std::move(stop_requests));
+    return std::make_unique<LocalLauncher>(trainer, job.mpirun_options, most_ranks(grid),
+                                           std::move(stop_requests));
   const auto allocation = current_allocation();
   if (!allocation)
     throw Error(ExitCode::kEnvironment,

@@ -18,7 +18,7 @@ std::string resolved_launcher(const std::string& name);
 /// The launcher of a resolved name, local or srun (slurm starts nothing itself, see
 /// batch_submission.h). Throws Error kEnvironment for srun outside a
 /// Slurm job.
-std::unique_ptr<Launcher> make_launcher(const std::string& name, const Job& job,
+std::unique_ptr<Launcher> make_launcher(const std::string& name, const Job& job, const Grid& grid,
                                         StopRequests stop_requests);
 
 }  // namespace gradsync

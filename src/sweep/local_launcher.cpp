@@ -30,9 +30,10 @@ std::int64_t usable_cores() {
 }  // namespace
 
 LocalLauncher::LocalLauncher(std::filesystem::path trainer, std::vector<std::string> mpirun_options,
-                             StopRequests stop_requests)
+                             std::int64_t most_ranks, StopRequests stop_requests)
     : trainer_(std::move(trainer)),
       mpirun_options_(std::move(mpirun_options)),
+      most_ranks_(most_ranks),
       stop_requests_(std::move(stop_requests)) {}
 
 LaunchCommand LocalLauncher::command(const GridCell& cell, const CellFiles& files) const {
@@ -43,7 +44,7 @@ LaunchCommand LocalLauncher::command(const GridCell& cell, const CellFiles& file
                   "none",   "--quiet"};
   append(command.args, kKeepAlive);
   append(command.args, mpirun_options_);
-  const std::int64_t threads = std::max<std::int64_t>(1, usable_cores() / cell.ranks);
+  const std::int64_t threads = std::max<std::int64_t>(1, usable_cores() / most_ranks_);
   append(command.args, trainer_command(trainer_, cell, files, threads));
   return command;
 }

@@ -8,9 +8,10 @@ namespace gradsync {
 class LocalLauncher : public Launcher {
  public:
   /// `trainer` is the program to start, `mpirun_options` are put in front of it. Cells without
-  /// `threads` get the cores this process may use over their ranks, at least 1.
+  /// `threads` get the cores this process may use over `most_ranks` (of the grid's largest cell),
+  /// at least 1: the same for all cells, so that few ranks are a fair base for many.
   LocalLauncher(std::filesystem::path trainer, std::vector<std::string> mpirun_options,
-                StopRequests stop_requests);
+                std::int64_t most_ranks, StopRequests stop_requests);
 
   LaunchCommand command(const GridCell& cell, const CellFiles& files) const override;
   ProcessResult launch(const GridCell& cell, const CellFiles& files) override;
@@ -18,6 +19,7 @@ class LocalLauncher : public Launcher {
  private:
   std::filesystem::path trainer_;
   std::vector<std::string> mpirun_options_;
+  std::int64_t most_ranks_;
   StopRequests stop_requests_;
 };
 

@@ -1,9 +1,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <set>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -17,7 +15,6 @@
 #include "sweep/job_file.h"
 #include "sweep/launcher.h"
 #include "sweep/local_launcher.h"
-#include "sweep/sweep_options.h"
 #include "train/options.h"
 
 using namespace gradsync;
@@ -54,52 +51,6 @@ using Names = std::vector<std::string>;
 
 fs::path source_folder() {
   return fs::path(__FILE__).parent_path() / ".." / "..";
-}
-
-// The commands of this suite in a text: lines that hold one of its programs and no more than that.
-std::vector<Names> commands_in(const std::string& text) {
-  std::vector<Names> commands;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    std::istringstream words(line);
-    Names command;
-    for (std::string word; words >> word;)
-      if (word != "#") command.push_back(word);
-    if (command.empty()) continue;
-    const std::string first = fs::path(command[0]).filename().string();
-    if (first == "mpirun" || first == "gradsync-train" || first == "gradsync-sweep")
-      commands.push_back(command);
-  }
-  return commands;
-}
-
-// Resolves a command as its program would, as far as that needs no machine. True if it was one.
-bool parses(Names command) {
-  while (!command.empty() && command[0].find("gradsync-") == std::string::npos)
-    command.erase(command.begin());
-  if (command.empty()) return false;
-  const bool train = fs::path(command[0]).filename() == "gradsync-train";
-  std::vector<const char*> args;
-  for (const auto& word : command)
-    args.push_back(word.c_str());
-  const int count = static_cast<int>(args.size());
-  if (train) {
-    TrainOptions options =
-        train_options(resolve_options(train_option_table(), count, args.data()).values);
-    resolve_batch(options, 4);
-    return true;
-  }
-  const auto [given, trainer_options] = read_sweep_command(count, args.data());
-  REQUIRE(given.positional.size() == 1);
-  const fs::path file = source_folder() / given.positional.front();
-  return !expand(read_job(file, list_option(given.values, "set"), trainer_options)).cells.empty();
-}
-
-std::string text_of(const fs::path& file) {
-  std::ifstream in(file);
-  std::stringstream text;
-  text << in.rdbuf();
-  return text.str();
 }
 
 }  // namespace
@@ -262,7 +213,7 @@ TEST_CASE("sweep: --cell takes a number, from 1, or a name") {
 TEST_CASE("sweep: mpirun's command line") {
   const CleanEnvironment environment;
   const Grid grid = expand(job_of("sync = ddp\nranks = 3\nmpirun-options = --map-by core"));
-  const LocalLauncher launcher("bin/gradsync-train", {"--map-by", "core"}, [] { return 0; });
+  const LocalLauncher launcher("bin/gradsync-train", {"--map-by", "core"}, 3, [] { return 0; });
   const GridCell& cell = grid.cells[0];
   const auto args = launcher.command(cell, cell_files("results/x y", cell)).args;
   const auto has = [&](const std::string& arg) {
@@ -288,7 +239,7 @@ TEST_CASE("sweep: what the sweep passes is what the trainer reads") {
   const CleanEnvironment environment;
   const Grid grid =
       expand(job_of("augment = off\nverify-modes = true\nbatch-per-rank = 4\ntimeout = 90s"));
-  const LocalLauncher launcher("gradsync-train", {}, [] { return 0; });
+  const LocalLauncher launcher("gradsync-train", {}, 1, [] { return 0; });
   for (const auto& cell : grid.cells) {
     const auto args = launcher.command(cell, cell_files("r", cell)).args;
     const auto program = std::find(args.begin(), args.end(), "gradsync-train");
@@ -309,31 +260,4 @@ TEST_CASE("sweep: commands are quoted for a shell") {
   const CleanEnvironment environment;
   CHECK(shell_text({{"A=1", "B=x y"}, {"run", "--a=b", "it's", "$HOME", ""}}) ==
         "A=1 B='x y' run --a=b 'it'\\''s' '$HOME' ''");
-}
-
-TEST_CASE("sweep: the job files of the suite") {
-  const CleanEnvironment environment;
-  const Grid demo = expand(read_job(source_folder() / "jobs" / "demo.cfg"));
-  CHECK(demo.cells.size() == 16);  // none on 1 rank, five modes on 1, 2 and 4
-  CHECK(demo.remarks.empty());
-  const Grid modes = expand(read_job(source_folder() / "jobs" / "sync-modes.cfg"));
-  CHECK(names_of(modes) ==
-        Names{"vgg11-none-r1", "vgg11-gather-scatter-r4", "vgg11-allreduce-r4", "vgg11-ddp-r4"});
-  CHECK(modes.remarks.empty());
-  for (const auto& entry : fs::directory_iterator(source_folder() / "jobs"))
-    if (entry.path().extension() == ".cfg") CHECK_NOTHROW(expand(read_job(entry.path())));
-}
-
-TEST_CASE("sweep: every documented command works") {
-  const CleanEnvironment environment;
-  std::vector<Names> commands = commands_in(sweep_help());
-  for (const auto& text : {train_help(), text_of(source_folder() / "jobs" / "demo.cfg"),
-                           text_of(source_folder() / "jobs" / "sync-modes.cfg")}) {
-    const auto more = commands_in(text);
-    CHECK_FALSE(more.empty());
-    commands.insert(commands.end(), more.begin(), more.end());
-  }
-  CHECK(commands.size() >= 10);
-  for (const auto& command : commands)
-    CHECK(parses(command));
 }
