@@ -180,7 +180,7 @@ cluster-stop:
 	@tests/slurm/cluster stop
 
 lint:
-	@TORCH='$(LINT_TORCH)' FLAGS='$(LANGUAGE) $(COMMON_FLAGS) $(TEST_FLAGS) $(WARNINGS)' \
+	@TORCH='$(LINT_TORCH)' FLAGS='$(filter-out -fvect-cost-model=%,$(LANGUAGE)) $(COMMON_FLAGS) $(TEST_FLAGS) $(WARNINGS)' \
 	  TORCH_FLAGS='$(TORCH_FLAGS) $(MPI_FLAGS)' config/lint
 
 format:

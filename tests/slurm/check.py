@@ -8,7 +8,7 @@ import pathlib
 import sys
 import time
 
-from slurm_harness import BIN, cluster, job_field, run_on_cluster, sbatch, srun, wait_for_end, wait_until
+from slurm_harness import BIN, cluster, job_field, run_on_cluster, slurm, srun, wait_for_end, wait_until
 from harness import check, synthetic
 
 PROGRAM = BIN / "gradsync-check"
@@ -22,6 +22,11 @@ def preflight(folder: pathlib.Path, *where, options: tuple = (), results: str = 
                   *options)  # fmt: skip
     rows = {row["id"]: row for row in json.loads(page.read_text())["checks"]} if page.exists() else {}
     return rows, result
+
+
+def batch(log: pathlib.Path, script: str, *where) -> str:
+    """Submits a script of one line and returns the job's number."""
+    return slurm("sbatch", "--parsable", "--overcommit", "-o", log, *where, "--wrap", script).expect(0).out.strip()
 
 
 def case_three_nodes_pass(folder):
@@ -63,7 +68,7 @@ def case_srun_without_pmix_is_told_at_once(folder):
 
 def case_a_batch_script_without_a_launcher(folder):
     log = folder / "log"
-    job = sbatch("-N2", "-n4", "--overcommit", "-o", log, "--wrap", f"{PROGRAM} --skip data,links --results {folder}")
+    job = batch(log, f"{PROGRAM} --skip data,links --results {folder}", "-N2", "-n4")
     state, code = wait_for_end(job)
     check((state, code) == ("FAILED", 69), f"{state} {code}: {log.read_text()}")
     told = "this is rank 0 of 1, but SLURM_NTASKS says 4 ranks: it was started without srun or mpirun"
@@ -75,7 +80,7 @@ def case_a_node_that_is_cut_off_ends_the_job(folder):
     log = folder / "log"
     wait = f"touch {folder}/$SLURM_PROCID; while [ ! -e {folder}/go ]; do sleep 0.2; done"
     late = f"{wait}; exec {PROGRAM} --data {DATA} --timeout 5s"
-    job = sbatch("-N2", "-n2", "--overcommit", "-o", log, "--wrap", f"srun --mpi=pmix --kill-on-bad-exit=1 bash -c '{late}'")
+    job = batch(log, f"srun --mpi=pmix --kill-on-bad-exit=1 bash -c '{late}'", "-N2", "-n2")
     wait_until(lambda: (folder / "0").exists() and (folder / "1").exists(), "both ranks run", 60)
     try:
         cluster("link", "n2", "down").expect(0)
