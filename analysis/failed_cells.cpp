@@ -16,20 +16,17 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr std::string_view kEnding = ".failed.json";
-
-bool is_failure(const fs::path& path) {
-  return path.filename().string().ends_with(kEnding);
-}
+constexpr std::size_t kMostNamed = 20;
 
 std::vector<fs::path> failures_in(const std::vector<std::string>& places) {
   std::vector<fs::path> paths;
   for (const fs::path place : places) {
-    if (is_failure(place)) paths.push_back(place);
+    if (is_failed_cell(place)) paths.push_back(place);
     std::error_code failure;
     if (!fs::is_directory(place, failure)) continue;
     fs::recursive_directory_iterator entry(place, failure);
     for (; !failure && entry != fs::recursive_directory_iterator(); entry.increment(failure))
-      if (is_failure(entry->path())) paths.push_back(entry->path());
+      if (is_failed_cell(entry->path())) paths.push_back(entry->path());
   }
   std::sort(paths.begin(), paths.end());
   paths.erase(std::unique(paths.begin(), paths.end()), paths.end());
@@ -111,6 +108,30 @@ FailedCell described(const fs::path& path, const json& failure) {
 }
 
 }  // namespace
+
+std::string FailedCell::verdict() const {
+  if (not_run()) return message;
+  return out_of_memory() ? fmt::format("OUT OF MEMORY (exit code {})", exit_code)
+                         : fmt::format("FAILED (exit code {}): {}", exit_code, message);
+}
+
+bool is_failed_cell(const fs::path& path) {
+  return path.filename().string().ends_with(kEnding);
+}
+
+Error all_cells_failed(const std::vector<FailedCell>& failed) {
+  std::string text = failed.size() == 1
+                         ? "the only cell failed and left no run"
+                         : fmt::format("all {} cells failed and left no run", failed.size());
+  for (std::size_t i = 0; i < std::min(kMostNamed, failed.size()); ++i)
+    text += fmt::format("\n  {}: {}", failed[i].cell, failed[i].verdict());
+  if (failed.size() > kMostNamed)
+    text += fmt::format("\n  and {} more", failed.size() - kMostNamed);
+  return Error(
+      ExitCode::kBadData, text,
+      fmt::format("{} has each message in full and names its log; then run the sweep again",
+                  failed.front().path.string()));
+}
 
 std::vector<FailedCell> find_failed_cells(const std::vector<std::string>& places,
                                           std::vector<std::string>& remarks) {

@@ -20,6 +20,8 @@ struct FailedCell {
   std::string kind;     ///< "failed", "out of memory" or "not run"; empty in older records
   std::string message;  ///< the first line of the trainer's own words, or why it was not run
 
+  /// "OUT OF MEMORY (exit code 81)", "FAILED (exit code 86): hang", or why it was not run.
+  std::string verdict() const;
   /// The trainer said so, or the kernel ended it for want of memory.
   bool out_of_memory() const {
     return kind == "out of memory" || exit_code == static_cast<int>(ExitCode::kOutOfMemory);
@@ -32,5 +34,11 @@ struct FailedCell {
 /// order of path. Files that are damaged are passed over with a line in `remarks`.
 std::vector<FailedCell> find_failed_cells(const std::vector<std::string>& places,
                                           std::vector<std::string>& remarks);
+
+/// Whether a path is the record of a failed cell.
+bool is_failed_cell(const std::filesystem::path& path);
+
+/// For places that hold nothing else: kBadData, with the verdict of each cell (at least one).
+Error all_cells_failed(const std::vector<FailedCell>& failed);
 
 }  // namespace gradsync

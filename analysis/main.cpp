@@ -130,12 +130,10 @@ void allow_many_files() {
 RunSet read_runs(const std::vector<std::string>& places) {
   allow_many_files();
   ProgressLine progress;
-  const auto found = find_runs(places);
-  RunSet set = load_runs(found, [&](std::size_t done) {
-    progress.say(fmt::format("reading run {} of {}", done + 1, found.size()));
+  RunSet set = load_places(places, [&](std::size_t done, std::size_t all) {
+    progress.say(fmt::format("reading run {} of {}", done + 1, all));
   });
   progress.clear();
-  set.failed = find_failed_cells(places, set.remarks);
   for (const std::string& remark : set.remarks)
     std::cerr << kProgram << ": " << remark << '\n';
   return set;

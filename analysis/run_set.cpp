@@ -154,7 +154,7 @@ std::vector<FoundRun> find_runs(const std::vector<std::string>& places) {
     if (fs::is_directory(status))
       for (const fs::path& path : runs_in(place))
         add(path, false);
-    else
+    else if (!is_failed_cell(place))
       add(place, true);
   }
   return found;
@@ -173,11 +173,10 @@ Run describe_run(const fs::path& path, std::unique_ptr<RunReader> reader) {
   return run;
 }
 
-RunSet load_runs(const std::vector<FoundRun>& found,
-                 const std::function<void(std::size_t)>& about_to_open) {
+RunSet load_runs(const std::vector<FoundRun>& found, const AboutToOpen& about_to_open) {
   RunSet set;
   for (std::size_t i = 0; i < found.size(); ++i) {
-    if (about_to_open) about_to_open(i);
+    if (about_to_open) about_to_open(i, found.size());
     load_one(found[i], set);
   }
   if (set.runs.empty()) show_calibrations_alone(set);
@@ -190,6 +189,17 @@ RunSet load_runs(const std::vector<FoundRun>& found,
             [](const Run& a, const Run& b) { return sort_key(a) < sort_key(b); });
   give_yardsticks(set);
   remark_unchecked(set);
+  return set;
+}
+
+RunSet load_places(const std::vector<std::string>& places, const AboutToOpen& about_to_open) {
+  std::vector<std::string> remarks;
+  std::vector<FailedCell> failed = find_failed_cells(places, remarks);
+  const std::vector<FoundRun> found = find_runs(places);
+  if (found.empty() && !failed.empty()) throw all_cells_failed(failed);
+  RunSet set = load_runs(found, about_to_open);
+  set.failed = std::move(failed);
+  set.remarks.insert(set.remarks.end(), remarks.begin(), remarks.end());
   return set;
 }
 

@@ -56,7 +56,8 @@ struct RunSet {
 std::size_t mode_position(const std::string& mode);
 
 /// Files as they are; folders searched through for *.h5 and for journals whose run file is not
-/// there. A file found twice counts once. Throws Error kNoInput for a missing one.
+/// there; records of failed cells are passed over. A file found twice counts once. Throws Error
+/// kNoInput for a missing one.
 struct FoundRun {
   std::filesystem::path path;
   bool named = false;  ///< given itself, not found in a folder
@@ -65,10 +66,14 @@ std::vector<FoundRun> find_runs(const std::vector<std::string>& places);
 
 /// Opens and sorts them. A file that cannot be read as a run is an Error if it was named, and a
 /// remark if it was found in a folder. Files of gradsync-calibrate are no runs, unless there is
-/// nothing else. Throws Error kNoInput if no run is left. `about_to_open` is
-/// called before each file with how many went before it.
-RunSet load_runs(const std::vector<FoundRun>& found,
-                 const std::function<void(std::size_t)>& about_to_open = {});
+/// nothing else. Throws Error kNoInput if no run is left. `about_to_open` is called before each
+/// file with how many went before it, of how many.
+using AboutToOpen = std::function<void(std::size_t done, std::size_t all)>;
+RunSet load_runs(const std::vector<FoundRun>& found, const AboutToOpen& about_to_open = {});
+
+/// Both of them, and the cells of sweeps that failed. Throws Error kBadData with the verdict of
+/// each where the places hold failed cells only.
+RunSet load_places(const std::vector<std::string>& places, const AboutToOpen& about_to_open = {});
 
 /// Names the run from what it recorded.
 Run describe_run(const std::filesystem::path& path, std::unique_ptr<RunReader> reader);

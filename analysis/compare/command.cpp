@@ -60,7 +60,7 @@ double threshold_option(const OptionValues& values) {
 }
 
 RunSet loaded(const std::string& place, bool force_merge) {
-  RunSet set = load_runs(find_runs({place}));
+  RunSet set = load_places({place});
   for (const std::string& remark : set.remarks)
     std::cerr << "gradsync-report: " << remark << '\n';
   if (!force_merge) require_mergeable(set);

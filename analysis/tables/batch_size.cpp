@@ -139,12 +139,6 @@ std::string remark(const Run& run, const EpochFigures& epoch) {
   return joined(parts);
 }
 
-std::string remark(const FailedCell& failed) {
-  if (failed.not_run()) return failed.message;
-  if (failed.out_of_memory()) return fmt::format("OUT OF MEMORY (exit code {})", failed.exit_code);
-  return fmt::format("FAILED (exit code {}): {}", failed.exit_code, failed.message);
-}
-
 std::size_t most_epochs(const Repeats& repeats) {
   std::size_t most = 0;
   for (const auto& epochs : repeats)
@@ -184,7 +178,7 @@ class Lines {
     cells.push_back(Cell::count(0));
     cells.emplace_back("-");
     cells.insert(cells.end(), 10, Cell::of(kNotMeasured, 0));
-    cells.emplace_back(remark(failed));
+    cells.emplace_back(failed.verdict());
     cells.emplace_back(failed.cell);
     lines_.push_back(
         {{failed.model, failed.ranks, mode_position(failed.mode), failed.mode, failed.batch_global},

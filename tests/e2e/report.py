@@ -86,6 +86,7 @@ def case_out_of_memory_in_a_sweep_is_a_row(folder):
     results = folder / "results"
     run([BIN / "gradsync-sweep", "--results", results, job], environment={"OMPI_MCA_rmaps_base_oversubscribe": "1"})
     check(bool(list(results.glob("*.failed.json"))), f"no failed cell in {list(results.iterdir())}")
+    report(results).expect(65, "the only cell failed and left no run", r"OUT OF MEMORY \(exit code 81\)")
     shutil.copy(RUNS / "none.h5", results)
     table = report(results, "--table", "batch-size").expect(0, r"OUT OF MEMORY \(exit code 81\)")
     row = next(line for line in table.out.splitlines() if "OUT OF MEMORY" in line)

@@ -53,9 +53,7 @@ std::filesystem::path claims_of(const TestFolder& folder) {
   for (const OptionSpec& spec : report_option_table())
     values[spec.name] = {spec.default_value, "default", "default"};
   const ReportOptions options = report_options(values);
-  const std::vector<std::string> places = {folder.path().string()};
-  RunSet set = load_runs(find_runs(places));
-  set.failed = find_failed_cells(places, set.remarks);
+  const RunSet set = load_places({folder.path().string()});
   Claims claims{claimed_options(report_option_table(), values), claimed_files(set), {}};
   for (const TableSpec* table : options.tables)
     add_claims(table->make(set, options.table), claims.files, claims.claims);

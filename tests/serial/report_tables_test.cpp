@@ -10,6 +10,7 @@
 #include "analysis/metrics/epoch_figures.h"
 #include "analysis/metrics/remedy.h"
 #include "analysis/tables/tables.h"
+#include "expect_error.h"
 #include "report_view.h"
 #include "sample_run.h"
 
@@ -19,15 +20,8 @@ using doctest::Approx;
 
 namespace {
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 RunSet loaded_with_failures(const TestFolder& folder) {
-  const std::vector<std::string> places = {folder.path().string()};
-  RunSet set = load_runs(find_runs(places));
-  set.failed = find_failed_cells(places, set.remarks);
-  return set;
+  return load_places({folder.path().string()});
 }
 
 double number(const Table& table, std::size_t row, const std::string& column) {
@@ -168,6 +162,25 @@ TEST_CASE("tables: a cell that ran out of memory is a row that says so") {
   };
   CHECK(remark_of("skip") == "not run: batch 8 is too large");
   CHECK(remark_of("slain") == "OUT OF MEMORY (exit code 137)");
+}
+
+TEST_CASE("tables: a folder of failed cells only says how each of them failed") {
+  const TestFolder folder;
+  write_plainly(folder / "big.failed.json", R"({"exit_code":81,"message":"out of memory"})");
+  write_plainly(folder / "odd.failed.json", R"({"exit_code":86,"message":"hang on rank 3"})");
+  const auto refuse = [](const std::filesystem::path& place) {
+    return error_text(ExitCode::kBadData, [&] { load_places({place.string()}); });
+  };
+  const std::string text = refuse(folder.path());
+  CHECK(contains(text, "all 2 cells failed and left no run"));
+  CHECK(contains(text, "big: OUT OF MEMORY (exit code 81)"));
+  CHECK(contains(text, "odd: FAILED (exit code 86): hang on rank 3"));
+  CHECK(contains(refuse(folder / "odd.failed.json"), "the only cell failed"));
+  for (int i = 0; i < 40; ++i)
+    write_plainly(folder / ("c" + std::to_string(i) + ".failed.json"), R"({"exit_code":69})");
+  CHECK(contains(refuse(folder.path()), "and 22 more"));
+  const TestFolder empty;
+  error_text(ExitCode::kNoInput, [&] { load_places({empty.path().string()}); });
 }
 
 TEST_CASE("tables: damaged records of failures never crash") {
