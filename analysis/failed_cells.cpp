@@ -120,9 +120,11 @@ bool is_failed_cell(const fs::path& path) {
 }
 
 Error all_cells_failed(const std::vector<FailedCell>& failed) {
-  std::string text = failed.size() == 1
-                         ? "the only cell failed and left no run"
-                         : fmt::format("all {} cells failed and left no run", failed.size());
+  const bool some_not_run =
+      std::any_of(failed.begin(), failed.end(), [](const auto& cell) { return cell.not_run(); });
+  const std::string cells =
+      failed.size() == 1 ? "the only cell" : fmt::format("all {} cells", failed.size());
+  std::string text = cells + (some_not_run ? " failed or were not run" : " failed and left no run");
   for (std::size_t i = 0; i < std::min(kMostNamed, failed.size()); ++i)
     text += fmt::format("\n  {}: {}", failed[i].cell, failed[i].verdict());
   if (failed.size() > kMostNamed)

@@ -24,7 +24,7 @@ OptionTable published_option_table() {
       {"published", "FILE", "",
        "audit the published numbers in FILE, a CSV of report,table,model,mode,devices,"
        "batch_per_device,quantity,value,unit, instead of reading runs; --table then takes audit, "
-       "values, columns, findings, batch-size, speedup, compute-comm, bandwidth",
+       "values, columns, findings, batch-size, speedup, compute-comm, bandwidth, large-batch",
        kGroup},
       {"images", "N", "50000", "images of one epoch", kGroup},
       {"parameters", "N", "0", "parameters of the models, 4 bytes each; 0: by the models' names",

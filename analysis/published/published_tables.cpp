@@ -15,6 +15,8 @@ const std::vector<PublishedTableSpec>& published_tables() {
        make_compute_comm_table, false},
       {"bandwidth", "each convention, with published and derived communication time",
        make_bandwidth_table, false},
+      {"large-batch", "loss and accuracy against batch size at the last epoch of each table",
+       make_large_batch_table, false},
   };
   return all;
 }

@@ -31,5 +31,6 @@ Table make_batch_size_table(const Study& study, const Audit& audit);
 Table make_speedup_table(const Study& study, const Audit& audit);
 Table make_compute_comm_table(const Study& study, const Audit& audit);
 Table make_bandwidth_table(const Study& study, const Audit& audit);
+Table make_large_batch_table(const Study& study, const Audit& audit);
 
 }  // namespace gradsync::published

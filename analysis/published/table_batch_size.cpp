@@ -1,10 +1,4 @@
-#include <cctype>
-#include <limits>
-#include <map>
-#include <tuple>
-
-#include <fmt/format.h>
-
+#include "analysis/published/printed_epochs.h"
 #include "analysis/published/published_tables.h"
 #include "analysis/published/setting_cells.h"
 #include "analysis/tables/group_cells.h"
@@ -13,80 +7,7 @@ namespace gradsync::published {
 
 namespace {
 
-constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-
-/// What one table of a report prints of one epoch of one setting.
-struct Epoch {
-  const Row* row = nullptr;
-  std::string number;  ///< "2", or "" where the report does not say which
-  double epoch_s = kNone, training_s = kNone, running_s = kNone, iteration_s = kNone;
-  double loss = kNone, accuracy = kNone;
-  double train_loss = kNone, train_accuracy = kNone, test_loss = kNone, test_accuracy = kNone;
-  std::vector<std::size_t> lines;
-};
-
-// "2" for epoch_2_time.
-std::string epoch_number(const std::string& quantity) {
-  std::string digits;
-  for (const char c : quantity)
-    if (std::isdigit(static_cast<unsigned char>(c))) digits += c;
-  return digits;
-}
-
-double* loss_place(Epoch& epoch, const std::string& quantity) {
-  if (quantity.starts_with("train")) return &epoch.train_loss;
-  return quantity.starts_with("test") ? &epoch.test_loss : &epoch.loss;
-}
-
-double* accuracy_place(Epoch& epoch, const std::string& quantity) {
-  if (quantity.starts_with("train")) return &epoch.train_accuracy;
-  return quantity.starts_with("test") ? &epoch.test_accuracy : &epoch.accuracy;
-}
-
-double* place_of(Epoch& epoch, const Row& row) {
-  switch (row.what.kind) {
-    case Kind::kEpochTime:
-      return &epoch.epoch_s;
-    case Kind::kTrainingTime:
-      return &epoch.training_s;
-    case Kind::kRunningTime:
-      return &epoch.running_s;
-    case Kind::kIterationTime:
-      return &epoch.iteration_s;
-    case Kind::kLoss:
-      return row.quantity.starts_with("loss_iter") ? nullptr : loss_place(epoch, row.quantity);
-    case Kind::kAccuracy:
-      return accuracy_place(epoch, row.quantity);
-    case Kind::kCorrect:
-      return row.unit.total > 0 ? &epoch.test_accuracy : nullptr;
-    default:
-      return nullptr;
-  }
-}
-
-std::vector<Epoch> epochs_of(const Study& study) {
-  using Key = std::tuple<std::string, std::string, std::string, std::string, std::int64_t,
-                         std::int64_t, std::string, std::string>;
-  std::map<Key, std::size_t> known;
-  std::vector<Epoch> epochs;
-  for (const Row& row : study.rows()) {
-    Epoch unplaced;
-    if (!row.usable() || !place_of(unplaced, row)) continue;
-    const std::string number = epoch_number(row.quantity);
-    const auto [at, added] =
-        known.emplace(Key{row.report, row.table, row.model, row.mode, row.devices,
-                          row.batch_per_device, row.extra, number},
-                      epochs.size());
-    if (added) epochs.push_back(unplaced);
-    Epoch& epoch = epochs[at->second];
-    if (added) epoch.row = &row;
-    epoch.number = number;
-    const bool counted = row.what.kind == Kind::kCorrect;
-    *place_of(epoch, row) = row.range().value / (counted ? row.unit.total : 1);
-    epoch.lines.push_back(row.line);
-  }
-  return epochs;
-}
+constexpr double kNone = PrintedEpoch::kNone;
 
 std::vector<Column> columns() {
   std::vector<Column> result = setting_columns();
@@ -114,18 +35,13 @@ std::vector<Column> columns() {
   return result;
 }
 
-std::string remark(const Epoch& epoch, const AuditOptions& options) {
-  std::string text = epoch.number == "1" ? "first epoch: warm-up" : "";
-  const auto global =
-      static_cast<double>(epoch.row->devices) * static_cast<double>(epoch.row->batch_per_device);
-  const bool known = epoch.row->devices != kNotSaid && epoch.row->batch_per_device != kNotSaid;
-  if (known && global > options.images)
-    text += fmt::format("{}full batch: one step over all {:.0f} images, as any larger batch",
-                        text.empty() ? "" : "; ", options.images);
-  return text;
+std::string remark(const PrintedEpoch& epoch, const AuditOptions& options) {
+  const std::string full = full_batch_remark(epoch, options);
+  if (epoch.number != "1") return full;
+  return full.empty() ? "first epoch: warm-up" : "first epoch: warm-up; " + full;
 }
 
-std::vector<Cell> row_of(const Epoch& epoch, const AuditOptions& options) {
+std::vector<Cell> row_of(const PrintedEpoch& epoch, const AuditOptions& options) {
   const double iterations = iterations_of(*epoch.row, options);
   const double whole_s = epoch.running_s > 0 ? epoch.running_s : epoch.epoch_s;
   std::vector<Cell> cells = setting_cells(*epoch.row);
@@ -159,7 +75,7 @@ Table make_batch_size_table(const Study& study, const Audit& audit) {
                "ranks: devices; n/a: not published"},
               columns(),
               {}};
-  for (const Epoch& epoch : epochs_of(study))
+  for (const PrintedEpoch& epoch : printed_epochs(study))
     table.add(row_of(epoch, audit.options), source_text(study, epoch.lines));
   return table;
 }
