@@ -86,11 +86,20 @@ def case_out_of_memory_in_a_sweep_is_a_row(folder):
     results = folder / "results"
     run([BIN / "gradsync-sweep", "--results", results, job], environment={"OMPI_MCA_rmaps_base_oversubscribe": "1"})
     check(bool(list(results.glob("*.failed.json"))), f"no failed cell in {list(results.iterdir())}")
-    report(results).expect(65, "the only cell failed and left no run", r"OUT OF MEMORY \(exit code 81\)")
     shutil.copy(RUNS / "none.h5", results)
     table = report(results, "--table", "batch-size").expect(0, r"OUT OF MEMORY \(exit code 81\)")
     row = next(line for line in table.out.splitlines() if "OUT OF MEMORY" in line)
     check(row.split()[:5] == ["ddp", "lenet", "2", "8", "16"], row)
+
+
+def case_a_folder_of_failed_cells_says_how_each_failed(folder):
+    job = folder / "lost.cfg"
+    job.write_text(f"model = lenet\nsync = none\nranks = 1\nbatch-per-rank = 8, 16\niterations = 2\nevaluate = none\n"
+                   f"data = {folder}/none\n")  # fmt: skip
+    results = folder / "results"
+    run([BIN / "gradsync-sweep", "--results", results, job])
+    check(len(list(results.glob("*.failed.json"))) == 2, f"{list(results.iterdir())}")
+    report(results).expect(65, "all 2 cells failed and left no run", r"lenet-none-\S+: FAILED \(exit code 66\): .*none")
 
 
 def names(folder: pathlib.Path) -> set:
