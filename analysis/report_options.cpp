@@ -109,23 +109,16 @@ WhatIf what_if_in(const OptionValues& values) {
   }
 }
 
-}  // namespace
-
-std::string format_choices() {
-  return fmt::format("{}|all", fmt::join(names_of(formats()), "|"));
+template <typename Spec>
+std::string joined_names(const std::vector<Spec>& specs) {
+  return fmt::format("{}", fmt::join(names_of(specs), "|"));
 }
 
-std::vector<const FormatSpec*> chosen_formats(const OptionValues& values) {
-  return chosen(values, "format", formats());
-}
-
-OptionTable report_option_table() {
-  const auto names = [](const auto& specs) {
-    return fmt::format("{}", fmt::join(names_of(specs), "|"));
-  };
-  OptionTable table = {
-      {"table", names(tables()) + "|all", "all", "tables to make; several as a list with commas",
-       "What", true},
+/// Which tables, and what goes into them.
+OptionTable table_options() {
+  return {
+      {"table", joined_names(tables()) + "|all", "all",
+       "tables to make; several as a list with commas", "What", true},
       {"log-every", "N", "20", "table modes: loss at every Nth iteration, 0 (none) to 1000000",
        "What"},
       {"predict-ranks", "LIST", "",
@@ -147,6 +140,12 @@ OptionTable report_option_table() {
        "put repeats together that differ in placement, device, versions, precision or threads; "
        "every table says so. Without it such runs end the report with 65",
        "What"},
+  };
+}
+
+/// How their numbers are computed.
+OptionTable number_options() {
+  return {
       {"bandwidth-convention", fmt::format("{}|all", fmt::join(kConventionNames, "|")), "busbw",
        "table bandwidth: how a time becomes a bandwidth; several as a list with commas", "What",
        true},
@@ -161,6 +160,11 @@ OptionTable report_option_table() {
       {"fom", "", "false",
        "a line `FOM name value unit` for each figure of merit, after the tables", "What"},
       {"list", "", "false", "list the tables, formats and plots, and end", "What"},
+  };
+}
+
+OptionTable place_options() {
+  return {
       {"format", format_choices(), "text", "forms of the tables; several as a list with commas",
        "Where to", true},
       {"output", "DIR", "",
@@ -176,6 +180,11 @@ OptionTable report_option_table() {
        "Where to"},
       {"trace-iterations", "A-B", "", "which ones, counted from 1; without it up to 10 steady ones",
        "Where to"},
+  };
+}
+
+OptionTable claim_options() {
+  return {
       {"claims", "FILE", "",
        "write for each number of the tables its id, formula, files, data set and value, as JSON",
        "Claims"},
@@ -183,8 +192,24 @@ OptionTable report_option_table() {
        "compute the numbers of a file of claims anew, and end with 1 at the first that differs",
        "Claims"},
   };
-  for (const OptionSpec& option : published::published_option_table())
-    table.push_back(option);
+}
+
+}  // namespace
+
+std::string format_choices() {
+  return fmt::format("{}|all", fmt::join(names_of(formats()), "|"));
+}
+
+std::vector<const FormatSpec*> chosen_formats(const OptionValues& values) {
+  return chosen(values, "format", formats());
+}
+
+OptionTable report_option_table() {
+  OptionTable table;
+  for (const auto part : {table_options, number_options, place_options, claim_options,
+                          published::published_option_table})
+    for (OptionSpec& option : part())
+      table.push_back(std::move(option));
   return scoped("report", table);
 }
 

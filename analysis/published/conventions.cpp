@@ -53,19 +53,22 @@ const std::vector<Input> kTimesAndDevices = {I::kTime, I::kBaseTime, I::kDevices
 const std::vector<Input> kOneMessage = {I::kMessage, I::kComm, I::kDevices};
 const std::vector<Input> kAllMessages = {I::kMessage, I::kComm, I::kDevices, I::kIterations};
 
-std::vector<Convention> make_conventions() {
+std::vector<Convention> speedup_conventions() {
   return {
       {Kind::kSpeedup, "speedup", "T(1)/T(n)", kTimes, ratio_speedup, 0},
       {Kind::kSpeedup, "weak-speedup", "n*T(1)/T(n)", kTimesAndDevices, scaled_speedup, 1},
       {Kind::kSpeedup, "efficiency", "T(1)/(n*T(n))", kTimesAndDevices, per_device_speedup, 2},
       {Kind::kSpeedup, "inverse", "T(n)/T(1)", kTimes,
        [](const InputValues& in) { return speedup(at(in, I::kTime), at(in, I::kBaseTime)); }, 2},
-
       {Kind::kWeakSpeedup, "weak-speedup", "n*T(1)/T(n)", kTimesAndDevices, scaled_speedup, 0},
       {Kind::kWeakSpeedup, "weak-efficiency", "T(1)/T(n)", kTimes, ratio_speedup, 1},
       {Kind::kWeakSpeedup, "inverse", "T(n)/T(1)", kTimes,
        [](const InputValues& in) { return speedup(at(in, I::kTime), at(in, I::kBaseTime)); }, 2},
+  };
+}
 
+std::vector<Convention> efficiency_conventions() {
+  return {
       {Kind::kEfficiency, "strong-efficiency", "T(1)/(n*T(n))", kTimesAndDevices,
        per_device_speedup, 0},
       {Kind::kEfficiency, "weak-efficiency", "T(1)/T(n)", kTimes, ratio_speedup, 1},
@@ -78,7 +81,11 @@ std::vector<Convention> make_conventions() {
       {Kind::kWeakEfficiency, "weak-efficiency", "T(1)/T(n)", kTimes, ratio_speedup, 0},
       {Kind::kWeakEfficiency, "strong-efficiency", "T(1)/(n*T(n))", kTimesAndDevices,
        per_device_speedup, 1},
+  };
+}
 
+std::vector<Convention> compute_conventions() {
+  return {
       {Kind::kComputeTime,
        "derived",
        "T(1)/n",
@@ -103,7 +110,11 @@ std::vector<Convention> make_conventions() {
        {I::kTime},
        [](const InputValues& in) { return at(in, I::kTime); },
        1},
+  };
+}
 
+std::vector<Convention> comm_conventions() {
+  return {
       {Kind::kCommTime, "derived", "T(n) - T(1)/n", kTimesAndDevices, over_share_of_base, 0},
       {Kind::kCommTime,
        "rest-of-epoch",
@@ -119,7 +130,11 @@ std::vector<Convention> make_conventions() {
        {I::kTime},
        [](const InputValues& in) { return at(in, I::kTime); },
        2},
+  };
+}
 
+std::vector<Convention> bandwidth_conventions() {
+  return {
       {Kind::kBandwidth, "busbw", "2(n-1)/n*S*iterations / communication", kAllMessages,
        [](const InputValues& in) { return bandwidth_of(BandwidthConvention::kBusbw, in); }, 0},
       {Kind::kBandwidth, "algbw", "S*iterations / communication", kAllMessages,
@@ -142,7 +157,11 @@ std::vector<Convention> make_conventions() {
          return bandwidth_of_one(BandwidthConvention::kTotalVolume, in);
        },
        1},
+  };
+}
 
+std::vector<Convention> throughput_conventions() {
+  return {
       {Kind::kThroughput,
        "images-per-epoch-time",
        "images / T(n)",
@@ -158,6 +177,15 @@ std::vector<Convention> make_conventions() {
        },
        1},
   };
+}
+
+std::vector<Convention> make_conventions() {
+  std::vector<Convention> all;
+  for (const auto make : {speedup_conventions, efficiency_conventions, compute_conventions,
+                          comm_conventions, bandwidth_conventions, throughput_conventions})
+    for (Convention& convention : make())
+      all.push_back(std::move(convention));
+  return all;
 }
 
 const std::vector<Convention>& all() {

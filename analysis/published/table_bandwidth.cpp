@@ -6,6 +6,7 @@
 
 #include "analysis/metrics/bandwidth.h"
 #include "analysis/metrics/scaling.h"
+#include "analysis/published/choices.h"
 #include "analysis/published/published_tables.h"
 #include "analysis/published/setting_cells.h"
 #include "analysis/tables/group_cells.h"
