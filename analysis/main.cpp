@@ -68,17 +68,28 @@ Table marked(Table table, const std::string& mark) {
   return table;
 }
 
+void write_claims(const OptionValues& values, const ReportOptions& options,
+                  std::vector<ClaimedFile> files, const std::vector<Table>& made) {
+  Claims claims{claimed_options(report_option_table(), values), std::move(files), {}};
+  for (const Table& table : made)
+    add_claims(table, claims.files, claims.claims);
+  write_file_atomically(options.claims, claims_json(claims));
+}
+
 int audit(const ReportOptions& options, const ParsedCommandLine& given) {
   if (!given.positional.empty())
     throw Error(ExitCode::kUsage,
                 fmt::format("--published takes no runs, and '{}' was named", given.positional[0]),
                 "read runs and published numbers one after the other");
-  if (!options.html.empty() || !options.trace.empty() || !options.claims.empty())
-    throw Error(ExitCode::kUsage,
-                "--html, --trace and --claims are of runs, and --published takes none",
-                "leave them out");
+  if (!options.trace.empty())
+    throw Error(ExitCode::kUsage, "--trace is of a run, and --published takes none",
+                "leave it out");
+  const published::PublishedReport found = published::read_published(options.published);
   ReportOutput output(options, std::cout, std::cerr);
-  report_published(options.published, output);
+  write_published(found, output);
+  if (!options.claims.empty())
+    write_claims(given.values, options, claimed_files({options.published.file}), found.tables);
+  if (!options.html.empty()) write_file_atomically(options.html, published_html(found));
   return 0;
 }
 
@@ -109,14 +120,6 @@ void write_trace_of(const RunSet& set, const ReportOptions& options) {
   write_trace(options.trace, trace_json(run, window));
   std::cerr << fmt::format("{}: iterations {} to {} of {}\n", options.trace.string(), window.first,
                            window.last, run.name);
-}
-
-void write_claims(const OptionValues& values, const ReportOptions& options, const RunSet& set,
-                  const std::vector<Table>& made) {
-  Claims claims{claimed_options(report_option_table(), values), claimed_files(set), {}};
-  for (const Table& table : made)
-    add_claims(table, claims.files, claims.claims);
-  write_file_atomically(options.claims, claims_json(claims));
 }
 
 /// Every run stays open while tables are made, and shells often allow 1,024 files only.
@@ -179,7 +182,7 @@ int report(int argc, const char* const* argv) {
   ReportOutput output(options, std::cout, std::cerr);
   PageContent page;
   page.tables = write_tables(options, runs, mark, output);
-  if (!options.claims.empty()) write_claims(given.values, options, set, page.tables);
+  if (!options.claims.empty()) write_claims(given.values, options, claimed_files(set), page.tables);
   if (options.fom) print_foms(set);
 
   // 3. Verdict.

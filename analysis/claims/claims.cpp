@@ -96,6 +96,10 @@ std::vector<ClaimedFile> claimed_files(const RunSet& set) {
     const fs::path grid = folder_of(failed.path) / "grid.json";
     if (fs::exists(grid)) paths.insert(grid);
   }
+  return claimed_files(paths);
+}
+
+std::vector<ClaimedFile> claimed_files(const std::set<fs::path>& paths) {
   std::vector<ClaimedFile> files;
   for (const fs::path& path : paths)
     files.push_back({path.string(), sha256_file(path)});

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -27,7 +28,7 @@ struct ClaimedFile {
 
 struct Claims {
   std::map<std::string, std::string> options;  ///< of the report, those that change numbers
-  std::vector<ClaimedFile> files;              ///< runs and records of failed cells
+  std::vector<ClaimedFile> files;  ///< runs, records of failed cells, or published numbers
   std::vector<Claim> claims;
 };
 
@@ -35,7 +36,10 @@ struct Claims {
 std::map<std::string, std::string> claimed_options(const OptionTable& table,
                                                    const OptionValues& values);
 
-/// All files of a set, with digests. Throws as sha256_file.
+/// Files with digests, in order of path. Throws as sha256_file.
+std::vector<ClaimedFile> claimed_files(const std::set<std::filesystem::path>& paths);
+
+/// All files of a set.
 std::vector<ClaimedFile> claimed_files(const RunSet& set);
 
 /// Appends the numbers of a table whose columns say how they are computed. `files`: those of the

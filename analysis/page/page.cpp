@@ -3,20 +3,12 @@
 #include <fmt/format.h>
 
 #include "analysis/charts/html.h"
+#include "analysis/page/document.h"
 #include "analysis/page/page_parts.h"
-#include "support/version.h"
 
 namespace gradsync {
 
 namespace {
-
-std::string section(const std::string& id, const std::string& head, const std::string& inside) {
-  if (inside.empty()) return "";
-  return fmt::format(
-      "<section id=\"{0}\" aria-labelledby=\"{0}-head\">\n<h2 "
-      "id=\"{0}-head\">{1}</h2>\n{2}</section>\n",
-      id, head, inside);
-}
 
 std::string fine_line(const std::string& text) {
   return text.empty() ? "" : "<p class=\"source\">" + html_text(text) + "</p>";
@@ -64,26 +56,17 @@ std::string all_tables(const std::vector<Table>& tables) {
   return text;
 }
 
-std::string contents(const PageContent& content) {
-  std::string text = "<nav aria-label=\"Contents\"><ul>\n";
-  if (!content.verdict.empty()) text += "<li><a href=\"#verdict\">Verdict</a></li>\n";
-  text +=
-      "<li><a href=\"#figures\">Key figures</a></li>\n<li><a href=\"#runs\">What was "
-      "run</a></li>\n";
-  if (!content.charts.empty()) text += "<li><a href=\"#plots\">Plots</a></li>\n";
+/// Of the contents: id and text.
+std::vector<std::pair<std::string, std::string>> links(const PageContent& content) {
+  std::vector<std::pair<std::string, std::string>> all;
+  if (!content.verdict.empty()) all.emplace_back("verdict", "Verdict");
+  all.emplace_back("figures", "Key figures");
+  all.emplace_back("runs", "What was run");
+  if (!content.charts.empty()) all.emplace_back("plots", "Plots");
   for (const Table& table : content.tables)
-    text += fmt::format("<li><a href=\"#table-{}\">{}</a></li>\n", id_text(table.name),
-                        html_text(table.title));
-  return text + "<li><a href=\"#computed\">How the numbers are computed</a></li>\n</ul></nav>\n";
-}
-
-std::string document_head(const std::string& title) {
-  return fmt::format(
-      "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-      "<meta name=\"color-scheme\" content=\"light dark\">\n<title>{}</title>\n"
-      "<style>\n{}</style>\n</head>\n<body>\n<a class=\"skip\" href=\"#main\">To the content</a>\n",
-      html_text(title), page_style());
+    all.emplace_back("table-" + id_text(table.name), table.title);
+  all.emplace_back("computed", "How the numbers are computed");
+  return all;
 }
 
 std::string dates(const RunSet& set) {
@@ -105,25 +88,21 @@ std::string claim_id(const std::string& table, std::size_t row, const std::strin
 }
 
 std::string render_page(const RunSet& set, const PageContent& content) {
-  const std::string title = study_title(set);
-  std::string text = document_head(title);
-  text += fmt::format(
-      "<header>\n<p class=\"kicker\">What gradient synchronisation costs</p>\n<h1>{}</h1>\n"
-      "<p class=\"when\">{} run{}, {}</p>\n</header>\n",
-      html_text(title), set.runs.size(), set.runs.size() == 1 ? "" : "s", html_text(dates(set)));
-  text += contents(content) + "<main id=\"main\">\n" + remarks(set);
-  text += section("verdict", "Verdict", verdict(content.verdict));
-  text += section("figures", "Key figures", key_figures(set));
-  text += section("runs", "What was run", what_was_run(set));
-  text += section("plots", "Plots", figures(content.charts));
-  text += section("tables", "Tables", all_tables(content.tables));
-  text += section("computed", "How the numbers are computed", how_computed(content.tables));
-  return text +
-         fmt::format(
-             "</main>\n<footer><p>Made by gradsync-report, revision {}, from the run files named "
-             "above; the same files give the same page.</p></footer>\n<script>\n{}</script>\n"
-             "</body>\n</html>\n",
-             html_text(revision()), page_script());
+  Document document;
+  document.title = study_title(set);
+  document.kicker = "What gradient synchronisation costs";
+  document.when =
+      fmt::format("{} run{}, {}", set.runs.size(), set.runs.size() == 1 ? "" : "s", dates(set));
+  document.links = links(content);
+  document.before = remarks(set);
+  document.sections = {{"verdict", "Verdict", verdict(content.verdict)},
+                       {"figures", "Key figures", key_figures(set)},
+                       {"runs", "What was run", what_was_run(set)},
+                       {"plots", "Plots", figures(content.charts)},
+                       {"tables", "Tables", all_tables(content.tables)},
+                       {"computed", "How the numbers are computed", how_computed(content.tables)}};
+  document.made_from = "the run files named above; the same files give the same page";
+  return render_document(document);
 }
 
 }  // namespace gradsync

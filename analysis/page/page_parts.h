@@ -25,7 +25,10 @@ std::string page_figure(const NamedChart& plot, std::size_t number);
 
 std::string page_table(const Table& table);
 
-/// The formula of every column that has one, and what holds for all numbers.
+/// The formula of every column that has one, table by table.
+std::string page_formulas(const std::vector<Table>& tables);
+
+/// What holds for all numbers of runs, and the formulas.
 std::string how_computed(const std::vector<Table>& tables);
 
 }  // namespace gradsync

@@ -116,6 +116,13 @@ std::string page_table(const Table& table) {
          head_row(table) + body(table) + "</table></div>\n" + notes(table) + "</section>\n";
 }
 
+std::string page_formulas(const std::vector<Table>& tables) {
+  std::string text;
+  for (const Table& table : tables)
+    text += formulas_of(table);
+  return text;
+}
+
 std::string how_computed(const std::vector<Table>& tables) {
   std::string text =
       "<p>Only finite values count. What was not measured is n/a, never 0. Nothing is clipped. The "
@@ -127,9 +134,7 @@ std::string how_computed(const std::vector<Table>& tables) {
       "and "
       "Fan, 1996), deviations have n - 1 below the sum. Intervals of medians are distribution-free "
       "(order statistics), those of ratios come from the percentile bootstrap.</p>\n";
-  for (const Table& table : tables)
-    text += formulas_of(table);
-  return text;
+  return text + page_formulas(tables);
 }
 
 }  // namespace gradsync

@@ -21,6 +21,9 @@ using Page = std::vector<Block>;
 /// Lines of at most 100 columns, but for tables and long words.
 std::string page_text(const Page& page);
 std::string page_markdown(const Page& page);
+/// Without the title; headings from <h3> on, each with the id of report_anchor.
+std::string page_html(const Page& page);
+std::string report_anchor(const std::string& heading);
 
 /// "line 5", "lines 3-5, 9": sorted, without repeats.
 std::string lines_text(std::vector<std::size_t> lines);

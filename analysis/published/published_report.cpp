@@ -2,7 +2,12 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
+#include "analysis/charts/html.h"
 #include "analysis/output.h"
+#include "analysis/page/document.h"
+#include "analysis/page/page_parts.h"
 #include "analysis/published/audit_page.h"
 #include "support/file.h"
 
@@ -13,8 +18,18 @@ namespace {
 constexpr const char* kGroup = "Published numbers";
 constexpr std::int64_t kMostCount = 1'000'000'000'000;
 
-void write_audit_page(const Page& page, ReportOutput& output) {
-  output.write_page("audit", page_text(page), page_markdown(page));
+/// The tables name the file as the report shows it; where a number is from is said with its folder.
+void name_file(const std::string& name, const std::string& path, Table& table) {
+  for (std::string& source : table.sources)
+    if (source.starts_with(name)) source.replace(0, name.size(), path);
+}
+
+/// Whether the audit's page says what the table says.
+bool is_on_page(const Table& table) {
+  const auto& specs = published_tables();
+  return std::any_of(specs.begin(), specs.end(), [&](const PublishedTableSpec& spec) {
+    return spec.on_page && table.name == "published-" + spec.name;
+  });
 }
 
 }  // namespace
@@ -51,18 +66,58 @@ PublishedOptions published_options(const OptionValues& values) {
   return options;
 }
 
-void report_published(const PublishedOptions& options, ReportOutput& output) {
+PublishedReport read_published(const PublishedOptions& options) {
   const std::string text = read_text_file(options.file);
-  const Study study(
-      parse_published(text, options.file.filename().string(), options.batch_per_device));
-  const Audit result = audit(study, options.audit);
-  const bool page = std::any_of(options.tables.begin(), options.tables.end(),
-                                [](const PublishedTableSpec* table) { return !table->make; });
-  for (const PublishedTableSpec* table : options.tables)
-    if (table->make)
-      output.write(table->make(study, result), page && table->on_page);
+  PublishedReport report{
+      Study(parse_published(text, options.file.filename().string(), options.batch_per_device)),
+      {},
+      {},
+      false};
+  report.audit = audit(report.study, options.audit);
+  for (const PublishedTableSpec* spec : options.tables) {
+    if (spec->make)
+      report.tables.push_back(spec->make(report.study, report.audit));
     else
-      write_audit_page(audit_page(study, result), output);
+      report.page = true;
+  }
+  for (Table& table : report.tables)
+    name_file(report.study.file().name, options.file.string(), table);
+  return report;
+}
+
+void write_published(const PublishedReport& report, ReportOutput& output) {
+  if (report.page) {
+    const Page page = audit_page(report.study, report.audit);
+    output.write_page("audit", page_text(page), page_markdown(page));
+  }
+  for (const Table& table : report.tables)
+    output.write(table, report.page && is_on_page(table));
+}
+
+std::string published_html(const PublishedReport& report) {
+  const Page page = audit_page(report.study, report.audit);
+  std::vector<Table> tables;
+  std::string all_tables;
+  Document document;
+  document.title = page.front().text;
+  document.kicker = "What published numbers hold";
+  document.when = fmt::format("{} numbers of {} reports", report.study.rows().size(),
+                              report.study.reports().size());
+  document.links = {{"audit", "What was found"}};
+  for (const std::string& name : report.study.reports())
+    document.links.emplace_back(report_anchor(name), name);
+  for (const Table& table : report.tables) {
+    if (is_on_page(table)) continue;
+    document.links.emplace_back("table-" + id_text(table.name), table.title);
+    all_tables += page_table(table);
+    tables.push_back(table);
+  }
+  document.links.emplace_back("computed", "How the numbers are computed");
+  document.sections = {{"audit", "What was found", page_html(page)},
+                       {"tables", "Tables", all_tables},
+                       {"computed", "How the numbers are computed", page_formulas(tables)}};
+  document.made_from = report.study.file().name + "; the same file gives the same page";
+  return render_document(document);
 }
 
 }  // namespace gradsync::published

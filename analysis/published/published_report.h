@@ -27,8 +27,22 @@ OptionTable published_option_table();
 /// All but `tables`. Throws Error kUsage.
 PublishedOptions published_options(const OptionValues& values);
 
-/// Reads, audits and writes page and tables. Throws Error kNoInput, kBadData with file and line.
-void report_published(const PublishedOptions& options, ReportOutput& output);
+/// Published numbers, audited, with the tables that were asked for.
+struct PublishedReport {
+  Study study;
+  Audit audit;
+  std::vector<Table> tables;  ///< of the options that make one, in their order
+  bool page = false;          ///< the audit's page was asked for, too
+};
+
+/// Throws Error kNoInput, kBadData with file and line.
+PublishedReport read_published(const PublishedOptions& options);
+
+/// The page and the tables, as the options of the output want them.
+void write_published(const PublishedReport& report, ReportOutput& output);
+
+/// All of it as one HTML document.
+std::string published_html(const PublishedReport& report);
 
 }  // namespace published
 

@@ -99,6 +99,21 @@ def case_page_needs_nothing_else_and_ids_are_unique(folder):
         check(part in text, f"{part} is missing")
 
 
+def case_published_numbers_are_a_page_of_their_own(folder):
+    report("--site", "/dev/null", "--published", "results/published/reports.csv", "--html", folder / "page.html",
+           "--claims", folder / "claims.json").expect(0)  # fmt: skip
+    text = (folder / "page.html").read_text()
+    page = Page(text)
+    check(len(page.ids) == len(set(page.ids)), "ids are not unique")
+    check(all(link.startswith("#") and link[1:] in page.ids for link in page.links), f"links: {page.links}")
+    check(not re.search(r"https?:|@import|fetch\(", text), "something is fetched")
+    claims = {claim["id"] for claim in json.loads((folder / "claims.json").read_text())["claims"]}
+    shown = {name for name in claims if not name.startswith(("published-columns.", "published-findings."))}
+    cut = {name for name in shown - page.numbers.keys() if int(name.split(".")[1]) <= 500}
+    check(len(shown) > 500 and not cut, f"not on the page: {sorted(cut)[:5]}")
+    report("--site", "/dev/null", "--verify-claims", folder / "claims.json").expect(0, "numbers from 1 files hold")
+
+
 def case_everything_is_the_same_on_the_next_run(folder):
     for name in ("a", "b"):
         report(RUNS, "--html", folder / f"{name}.html", "--output", folder / name).expect(0)

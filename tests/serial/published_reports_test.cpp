@@ -54,7 +54,7 @@ ReportOptions options_of(std::vector<const char*> args) {
 std::string printed(const ReportOptions& options) {
   std::ostringstream out, log;
   ReportOutput output(options, out, log);
-  report_published(options.published, output);
+  write_published(read_published(options.published), output);
   return out.str();
 }
 
