@@ -217,10 +217,10 @@ run_template() { # NAME RANKS-PER-NODE gpu|cpu JOB.cfg OPTIONS...
   local before code=0
   begin "$@"
   preflight "$3"
-  before=$(exchange_progress "$results")
+  before=$(progress "$results")
   say "${sweep[*]}${trainer_options[*]:+ -- ${trainer_options[*]}}"
   run_interruptible "${sweep[@]}" -- "${trainer_options[@]}" || code=$?
-  say "results:  $results, tables in $results/tables"
+  ((code == 75)) || say "results:  $results, tables in $results/tables"
   finish "$code" "$results" "$before" "$resubmit"
 }
 

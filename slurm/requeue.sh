@@ -31,22 +31,26 @@ trap note_signal USR1 TERM
 
 # --- progress ------------------------------------------------------------------------------------
 
-# What the results folder holds of this grid: complete cells, and bytes of the journals of others.
+# What the results folder holds of this grid: complete cells, and the iterations that the newest
+# checkpoints of the others have.
 progress() { # RESULTS
-  local run done_cells=0 journal_bytes=0
+  local run newest done_cells=0 iterations=0
   for run in "$1"/*.h5; do
     [[ ! -e $run || -e $run.journal ]] || done_cells=$((done_cells + 1))
   done
-  journal_bytes=$(find "$1" -maxdepth 1 -name '*.h5.journal' -printf '%s\n' 2>/dev/null | awk '{ n += $1 } END { print n + 0 }')
-  echo "$done_cells $journal_bytes"
+  for run in "$1"/*.h5.journal; do
+    newest=$(find "${run%.h5.journal}.checkpoints" -name 'iteration-*.safetensors' 2>/dev/null | sort | tail -n 1)
+    [[ ! $newest =~ iteration-0*([0-9]+) ]] || iterations=$((iterations + BASH_REMATCH[1]))
+  done
+  echo "$done_cells $iterations"
 }
 
-# The progress with which this job started before, "" at its first start; remembers that of now.
-exchange_progress() { # RESULTS
-  local file=$1/requeue-$SLURM_JOB_ID
-  if ((${SLURM_RESTART_COUNT:-0} > 0)) && [[ -e $file ]]; then cat "$file"; fi
-  mkdir -p "$1"
-  progress "$1" >"$file"
+# Whether the second is more than the first.
+is_progress() { # "CELLS ITERATIONS" "CELLS ITERATIONS"
+  local -a before after
+  read -ra before <<<"$1"
+  read -ra after <<<"$2"
+  ((after[0] > before[0] || (after[0] == before[0] && after[1] > before[1])))
 }
 
 # --- the end -------------------------------------------------------------------------------------
@@ -59,8 +63,8 @@ reason_to_stay() { # RESULTS PROGRESS-AT-START
     echo "it was not the time limit that stopped it"
   elif ((restarts >= most)); then
     echo "it was restarted $restarts times, the most allowed (GRADSYNC_MAX_RESTARTS)"
-  elif [[ $(progress "$1") == "$2" ]]; then
-    echo "nothing was done since it started: an iteration and a checkpoint need more time than the limit leaves"
+  elif ! is_progress "$2" "$(progress "$1")"; then
+    echo "it did nothing that lasts in this start: raise --time"
   fi
 }
 
@@ -68,7 +72,6 @@ reason_to_stay() { # RESULTS PROGRESS-AT-START
 finish() { # CODE RESULTS PROGRESS-AT-START COMMAND
   local reason
   if (($1 != 75)); then
-    rm -f "$2/requeue-$SLURM_JOB_ID"
     say "ends with exit code $1"
     exit "$1"
   fi
@@ -79,6 +82,6 @@ finish() { # CODE RESULTS PROGRESS-AT-START COMMAND
     reason="scontrol requeue $SLURM_JOB_ID failed"
   fi
   say "stopped early, not queued again: $reason"
-  say "go on with: $4"
+  say "to go on, submit it again: $4"
   exit 75
 }

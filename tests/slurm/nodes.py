@@ -68,6 +68,17 @@ def case_a_second_cluster_is_refused(folder):
     cluster("start").expect(69, "one is running already", "cluster stop")
 
 
+def case_the_cluster_of_another_checkout_is_left_alone(folder):
+    owner = STATE / "owner"
+    mine = owner.read_text()
+    owner.write_text("/somewhere/else\n")
+    try:
+        cluster("stop").expect(69, "the one that runs is of /somewhere/else")
+    finally:
+        owner.write_text(mine)
+    slurm("srun", "true").expect(0)
+
+
 def case_wrong_words_are_refused(folder):
     cluster("on", "n7", "true").expect(64, "'n7' is no node: n1 n2 n3")
     cluster("rate").expect(64, "no such command")

@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+"""Lost nodes and killed ranks under Slurm: the job ends soon, says why, and leaves nothing on the nodes.
+
+usage: faults.py [NAME...]    (run by tests/run slurm)
+"""
+import pathlib
+import subprocess
+import sys
+import time
+
+from slurm_harness import cluster, job_field, job_file, run_on_cluster, slurm, submit, wait_for_end, wait_until
+from harness import check, synthetic
+
+DATA = ""
+TWO_NODES = ["-N2", "--ntasks-per-node=1", "--gpus-per-node=1"]
+# The cluster gives a node up after 10 s, the trainer waits 15; the rest is for a busy machine.
+ENDS_WITHIN_S = 60
+
+
+def prepare(folder: pathlib.Path) -> None:
+    global DATA
+    DATA = synthetic(folder, 640, 64)
+
+
+def endless(folder, **keys) -> pathlib.Path:
+    return job_file(folder, {"data": DATA, "sync": "allreduce", "ranks": 2, "iterations": 0, "epochs": 100000, "timeout": "15s"} | keys)
+
+
+def wait_until_training(job) -> None:
+    journal = job.folder / "results/lenet-allreduce-r2.h5.journal"
+    wait_until(lambda: journal.exists() and journal.stat().st_size > 16384, f"it trains: {job.log[-500:]}", 120)
+
+
+def ranks_on(node: str) -> list:
+    """Process ids of the trainer's ranks on a node."""
+    pids = subprocess.run(["ip", "netns", "pids", f"gradsync-{node}"], capture_output=True, text=True, check=True).stdout.split()
+    return [pid for pid in pids if b"gradsync-train" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0]]
+
+
+def check_node_is_clean(node: str) -> None:
+    wait_until(lambda: not ranks_on(node), f"no rank is left on {node}", 30)
+    left = cluster("on", node, "ls", "/dev/shm").expect(0).out.split()
+    check(not left, f"left in /dev/shm of {node}: {left}")
+
+
+def case_a_lost_node_ends_the_job_in_time(folder):
+    job = submit(folder, "multi-node", endless(folder), sbatch=[*TWO_NODES, "--no-requeue"])
+    wait_until_training(job)
+    start = time.monotonic()
+    cluster("link", "n2", "down").expect(0)
+    try:
+        state, _ = wait_for_end(job.number)
+        took = time.monotonic() - start
+        log = (folder / "results/lenet-allreduce-r2.log").read_text()
+    finally:
+        cluster("link", "n2", "up").expect(0)
+    check(state in ("NODE_FAIL", "FAILED"), f"ended as {state}")
+    check(took < ENDS_WITHIN_S, f"took {took:.0f} s to end")
+    check("Node failure on n2" in log or "1 ranks do not answer" in log, f"nothing names what was lost: {log[-600:]}")
+    check_node_is_clean("n1")
+    wait_until(lambda: "idle" in slurm("sinfo", "-h", "-n", "n2", "-o", "%T").out, "n2 is back", 60)
+    check_node_is_clean("n2")
+
+
+def case_a_killed_rank_fails_its_cell_and_the_grid_goes_on(folder):
+    job = submit(folder, "multi-node", endless(folder, sync="allreduce, ddp"), sbatch=TWO_NODES)
+    wait_until_training(job)
+    subprocess.run(["kill", "-KILL", *ranks_on("n2")], check=True)
+    job.wait_for_text(r"\[1/2\] lenet-allreduce-r2 … failed after .* exit code 137")
+    job.wait_for_text(r"\[2/2\] lenet-ddp-r2")
+    slurm("scancel", job.number)
+    wait_until(lambda: job_field(job.number, "JobState") == "CANCELLED", "it is cancelled", 60)
+    for node in ("n1", "n2"):
+        check_node_is_clean(node)
+
+
+if __name__ == "__main__":
+    sys.exit(run_on_cluster(globals(), prepare))
