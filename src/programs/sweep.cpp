@@ -84,15 +84,16 @@ int run(const Job& job, const Grid& grid, const SweepCommand& given, const std::
   const StopSignals signals({SIGINT, SIGTERM, SIGHUP, SIGUSR1});
   const StopRequests requests = [&] { return signals.count(); };
   const auto launcher = make_launcher(requested_launcher(given), job, grid, requests);
+  require_room(cells, job.results, *launcher);
   const ResultsFolder folder(job, grid, cell.empty() ? FolderUse::kWholeGrid : FolderUse::kOneCell);
   const GridOutcome outcome =
       run_grid(cells, folder.path(), *launcher, recorded_ladders(grid.cells, folder.path()),
                requests, std::cerr);
-  print_summary(std::cerr, outcome, cells.size(), command);
-  if (outcome.stopped) return static_cast<int>(ExitCode::kStoppedEarly);
-  const bool tables = cell.empty() && outcome.already + outcome.done > 0;
+  print_summary(std::cerr, outcome, cells.size());
+  const bool tables = cell.empty() && !outcome.stopped && outcome.already + outcome.done > 0;
   const int reported = tables ? print_report(job) : 0;
-  return outcome.failed.empty() ? reported : static_cast<int>(ExitCode::kCheckFailed);
+  require_complete(outcome, cells.size(), command);
+  return reported;
 }
 
 int sweep(int argc, char** argv) {

@@ -77,8 +77,6 @@ class Runner {
     const std::size_t settled = cells.size() - waiting.size();
     if (settled > 0)
       progress_ << fmt::format("{} of {} cells are there already\n", settled, cells.size());
-    for (const GridCell* cell : waiting)
-      launcher_.require_room(*cell);
     for (std::size_t i = 0; i < waiting.size() && !outcome_.stopped; ++i)
       run_one(*waiting[i], settled + i + 1, cells.size());
     return outcome_;
@@ -99,6 +97,7 @@ class Runner {
       outcome_.stopped = true;
       return;
     }
+    const CellLock lock(cell_files(folder_, cell));
     progress_ << fmt::format("[{:>{}}/{}] {} … ", number, std::to_string(all).size(), all,
                              cell.name)
               << std::flush;
@@ -111,7 +110,6 @@ class Runner {
 
   CellRun launched(const GridCell& cell) {
     const CellFiles files = cell_files(folder_, cell);
-    const CellLock lock(files);
     if (!is_resumable(cell, files)) {
       set_aside_leftovers(folder_, cell);
       fs::remove(files.log);
@@ -191,6 +189,12 @@ class Runner {
 };
 
 }  // namespace
+
+void require_room(const std::vector<GridCell>& cells, const fs::path& folder,
+                  const Launcher& launcher) {
+  for (const auto& cell : cells)
+    if (!is_settled(cell_state(cell_files(folder, cell)))) launcher.require_room(cell);
+}
 
 GridOutcome run_grid(const std::vector<GridCell>& cells, const fs::path& folder, Launcher& launcher,
                      BatchLadders ladders, const StopRequests& stop_requests,

@@ -23,20 +23,27 @@ struct GridOutcome {
   std::string stopped_cell;
 };
 
+/// Throws what `launcher.require_room` throws, if one of the cells that are not complete does not
+/// fit where it would run. Writes nothing.
+void require_room(const std::vector<GridCell>& cells, const std::filesystem::path& folder,
+                  const Launcher& launcher);
+
 /// Runs the cells that are not complete, in order, one line a cell on `progress`. A cell that fails
 /// is recorded in the folder and the grid goes on; one that succeeds loses its earlier record. One
 /// that runs out of memory is a result: it ends its ladder (`ladders` holds those that ended
 /// before), and larger batches are recorded as not run. It is tried again once its record is gone.
 /// A request to stop, to us or to the run (which then ends with exit code 75), ends the grid.
-/// `folder` is a ResultsFolder's. Throws Error, before anything runs, if a cell does not fit where
-/// it would run; else if cells cannot be started or recorded at all.
+/// `folder` is a ResultsFolder's. Throws Error if cells cannot be started or recorded at all.
 GridOutcome run_grid(const std::vector<GridCell>& cells, const std::filesystem::path& folder,
                      Launcher& launcher, BatchLadders ladders, const StopRequests& stop_requests,
                      std::ostream& progress);
 
-/// What became of `all` cells, and the command that goes on.
-void print_summary(std::ostream& out, const GridOutcome& outcome, std::size_t all,
-                   const std::string& command);
+/// What became of `all` cells.
+void print_summary(std::ostream& out, const GridOutcome& outcome, std::size_t all);
+
+/// Throws Error, with `command` to go on, if the grid was stopped (kStoppedEarly) or cells failed
+/// (kCheckFailed).
+void require_complete(const GridOutcome& outcome, std::size_t all, const std::string& command);
 
 /// "about 40 s left", "about 3 min left", "about 2 h left".
 std::string time_left_text(double seconds);

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "support/error.h"
 #include "support/parse.h"
 #include "sweep/runner.h"
 
@@ -18,8 +19,7 @@ void print_messages(std::ostream& out, const std::vector<GridOutcome::Failed>& c
 
 }  // namespace
 
-void print_summary(std::ostream& out, const GridOutcome& outcome, std::size_t all,
-                   const std::string& command) {
+void print_summary(std::ostream& out, const GridOutcome& outcome, std::size_t all) {
   out << fmt::format("{} cells: {} complete, {} failed", all, outcome.already + outcome.done,
                      outcome.failed.size());
   if (!outcome.too_large.empty())
@@ -29,10 +29,18 @@ void print_summary(std::ostream& out, const GridOutcome& outcome, std::size_t al
   print_messages(out, outcome.too_large);
   if (!outcome.stopped_cell.empty())
     out << fmt::format("  {}: stopped, not complete\n", outcome.stopped_cell);
+}
+
+void require_complete(const GridOutcome& outcome, std::size_t all, const std::string& command) {
   if (outcome.stopped)
-    out << "stopped; go on with: " << command << '\n';
-  else if (!outcome.failed.empty())
-    out << "try the failed ones again with: " << command << '\n';
+    throw Error(
+        ExitCode::kStoppedEarly,
+        fmt::format("stopped with {} of {} cells complete", outcome.already + outcome.done, all),
+        "go on with: " + command);
+  if (!outcome.failed.empty())
+    throw Error(ExitCode::kCheckFailed,
+                fmt::format("{} of {} cells failed", outcome.failed.size(), all),
+                "try them again with: " + command);
 }
 
 std::string time_left_text(double seconds) {

@@ -12,6 +12,7 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include "expect_error.h"
 #include "support/error.h"
 #include "support/file.h"
 #include "support/stop_signals.h"
@@ -51,6 +52,8 @@ TEST_CASE(
   const GridOutcome first = sweep.run();
   CHECK(first.done == 2);
   REQUIRE(first.failed.size() == 1);
+  CHECK(contains(error_text(ExitCode::kCheckFailed, [&] { require_complete(first, 3, "x"); }),
+                 "1 of 3 cells failed"));
   CHECK(first.failed[0].cell == "lenet-ddp-r2");
   const auto record =
       nlohmann::json::parse(read_text_file(sweep.runs() / "lenet-ddp-r2.failed.json"));
@@ -157,6 +160,9 @@ TEST_CASE("sweep run: a run that ends with 75 stops the grid and is no failure")
   const GridOutcome outcome = sweep.run();
   CHECK(outcome.stopped);
   CHECK(outcome.stopped_cell == "lenet-ddp-r2");
+  const std::string text = error_text(
+      ExitCode::kStoppedEarly, [&] { require_complete(outcome, 3, "gradsync-sweep x.cfg"); });
+  CHECK(text == "stopped with 1 of 3 cells complete | go on with: gradsync-sweep x.cfg");
   CHECK(outcome.done == 1);
   CHECK(outcome.failed.empty());
   CHECK(sweep.launcher.launched == Names{"lenet-ddp-r1", "lenet-ddp-r2"});
@@ -165,7 +171,7 @@ TEST_CASE("sweep run: a run that ends with 75 stops the grid and is no failure")
   CHECK_FALSE(fs::exists(files.failure));
 }
 
-TEST_CASE("sweep run: nothing is started if one of the cells does not fit") {
+TEST_CASE("sweep run: a cell that is still to run must fit") {
   class Small : public FakeLauncher {
    public:
     void require_room(const GridCell& cell) const override {
@@ -173,13 +179,12 @@ TEST_CASE("sweep run: nothing is started if one of the cells does not fit") {
     }
   };
   Sweep sweep;
-  Small small;
-  const ResultsFolder results(sweep.job, sweep.grid);
-  CHECK(code_of([&] {
-          run_grid(
-              sweep.grid.cells, results.path(), small, {}, [] { return 0; }, sweep.progress);
-        }) == ExitCode::kEnvironment);
-  CHECK(small.launched.empty());
+  const Small small;
+  CHECK(code_of([&] { require_room(sweep.grid.cells, sweep.runs(), small); }) ==
+        ExitCode::kEnvironment);
+  CHECK_FALSE(fs::exists(sweep.runs()));
+  sweep.run();
+  CHECK_NOTHROW(require_room(sweep.grid.cells, sweep.runs(), small));
 }
 
 TEST_CASE("results folder: sweeps of single cells share it, a sweep of the whole grid does not") {

@@ -1,0 +1,207 @@
+#!/usr/bin/env python3
+"""gradsync-sweep from outside: real grids with mpirun, stopped, killed and gone on with. Prints PASS, FAIL or SKIP a case.
+
+usage: sweep.py [NAME...]    (run by tests/run, which sets MPIRUN)
+"""
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import harness
+from harness import BIN, ENVIRONMENT, ROOT, Failure, check, run
+
+DATA = ""
+
+
+def job_file(folder: pathlib.Path, *lines: str) -> pathlib.Path:
+    file = folder / "grid.cfg"
+    file.write_text("\n".join(["model = lenet", "evaluate = none", "threads = 1", f"data = {DATA}", *lines]) + "\n")
+    return file
+
+
+def command(folder: pathlib.Path, *arguments) -> list:
+    return [BIN / "gradsync-sweep", folder / "grid.cfg", "--results", folder / "runs", "--launcher", "local", *arguments]
+
+
+def sweep(folder: pathlib.Path, *arguments, **how) -> harness.Result:
+    return run(command(folder, *arguments), **({"timeout": 300} | how))
+
+
+def start(folder: pathlib.Path, *arguments) -> subprocess.Popen:
+    with open(folder / "out", "w") as out:
+        return subprocess.Popen([str(part) for part in command(folder, *arguments)], env=ENVIRONMENT, cwd=ROOT,
+                                stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)  # fmt: skip
+
+
+def wait_until(condition, what: str, timeout: float = 120) -> None:
+    deadline = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > deadline:
+            raise Failure(f"after {timeout} s still not: {what}")
+        time.sleep(0.3)
+
+
+def is_training(folder: pathlib.Path, cell: str) -> bool:
+    """Its first steps are on the disk: the ranks are past their start."""
+    return bool(re.search(rf"{cell} +running +[1-9]", sweep(folder, "--status").out))
+
+
+def states(folder: pathlib.Path) -> list:
+    lines = sweep(folder, "--list").expect(0).out.splitlines()
+    return [line[:15].strip() for line in lines]
+
+
+def end_session(process: subprocess.Popen) -> None:
+    subprocess.run(["pkill", "-KILL", "-s", str(process.pid)], check=False)
+    process.wait()
+
+
+def long_grid(folder: pathlib.Path) -> None:
+    """Three cells; the second takes minutes unless it is stopped or cut short."""
+    job_file(folder, "ranks = 1, 2", "batch-per-rank = 8", "sync = none, ddp", "exclude = sync=none ranks=2",
+             "epochs = 200", "log-every = 1")  # fmt: skip
+
+
+# --- cases: each gets an empty folder ---------------------------------------------------------------
+
+
+def case_a_grid_runs_once_and_prints_its_tables(folder):
+    job_file(folder, "ranks = 1, 2", "batch-per-rank = 8", "iterations = 4", "report-options = --table modes")
+    sweep(folder).expect(0, "2 cells: 2 complete, 0 failed", "Synchronisation modes")
+    sweep(folder).expect(0, "2 of 2 cells are there already")
+    check(states(folder) == ["done", "done"], f"{states(folder)}")
+    check((folder / "runs/tables/modes.csv").exists() or (folder / "runs/tables").is_dir(), "no tables")
+
+
+def case_a_signal_stops_the_grid_with_75_and_the_same_command_goes_on(folder):
+    long_grid(folder)
+    process = start(folder, "--cell", "lenet-ddp-r2")
+    try:
+        wait_until(lambda: is_training(folder, "lenet-ddp-r2"), "training")
+        status = sweep(folder, "--status").expect(0, "1 running", "by host ")
+        check("lenet-ddp-r2" in status.out, status.out)
+        sweep(folder, "--cell", "lenet-ddp-r2").expect(64, "this cell is run already, by host ")
+        process.send_signal(signal.SIGUSR1)
+        code = process.wait(timeout=120)
+    finally:
+        end_session(process)
+    text = (folder / "out").read_text()
+    check(code == 75, f"exit code {code}: {text}")
+    check("stopped with 0 of 1 cells complete" in text and "go on with: " in text, text)
+    check(states(folder)[2] == "partial", f"{states(folder)}")
+    check(not list((folder / "runs").glob("*.running")), "a lock is left")
+    if "--resume" in run([BIN / "gradsync-train", "--help"]).out:
+        sweep(folder, "--status").expect(0, "goes on from its checkpoint")
+    else:
+        sweep(folder, "--status").expect(0, "starts anew")
+
+
+def case_a_killed_sweep_goes_on_where_it_was(folder):
+    job_file(folder, "ranks = 1, 2", "batch-per-rank = 8", "epochs = 100", "log-every = 1")
+    process = start(folder)
+    try:
+        wait_until(lambda: is_training(folder, "lenet-ddp-r2"), "the second cell")
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        # Its mpirun lives and holds the folder.
+        sweep(folder).expect(64, "another sweep, or a run it left behind")
+    finally:
+        end_session(process)
+    wait_until(lambda: states(folder) == ["done", "partial"], "partial", 30)
+    sweep(folder).expect(0, "1 of 2 cells are there already", "2 cells: 2 complete")
+    check(states(folder) == ["done", "done"], f"{states(folder)}")
+
+
+def case_out_of_memory_ends_the_ladder_as_a_result(folder):
+    # 320 images: batch 32 ends before the fault's step, 4 meets it, and 16 is above that.
+    job_file(folder, "ranks = 1", "batch-per-rank = 32, 4, 16", "inject-fault = out-of-memory@0:30",
+             "report-options = --table batch-size")  # fmt: skip
+    sweep(folder).expect(0, "3 cells: 1 complete, 0 failed, 2 too large for the memory",
+                         r"OUT OF MEMORY \(exit code 81\)", "not run: batch 4 per rank ran out of memory")  # fmt: skip
+    check(states(folder) == ["done", "out of memory", "not run"], f"{states(folder)}")
+    sweep(folder).expect(0, "2 of 3 cells are there already")
+
+
+def case_a_failed_cell_is_recorded_and_the_grid_goes_on(folder):
+    job_file(folder, "ranks = 1", "batch-per-rank = 8", "iterations = 4", "inject-fault = nan@0:2, nan@0:50",
+             "report-options = --table modes")  # fmt: skip
+    result = sweep(folder)
+    check(result.code == 1 and "1 of 2 cells failed" in result.err, f"{result.code}: {result.err[-600:]}")
+    failure = json.loads(next((folder / "runs").glob("*.failed.json")).read_text())
+    check(failure["exit_code"] == 80 and failure["kind"] == "failed" and failure["message"], f"{failure}")
+    check(sorted(states(folder)) == ["done", "failed"], f"{states(folder)}")
+
+
+def case_options_behind_the_dashes_reach_every_cell(folder):
+    job_file(folder, "ranks = 1, 2", "batch-global = 16", "iterations = 400", "report-options = --table modes")
+    sweep(folder, "--", "--iterations", 3, "--batch-per-rank", 4, "--no-augment").expect(0)
+    for cell in ("lenet-ddp-r1", "lenet-ddp-r2"):
+        log = run([BIN / "gradsync-report", folder / f"runs/{cell}.h5", "--table", "modes", "--plots", "no"]).expect(0).out
+        check(" 3 " in log, log)
+    # Without them it would be another grid.
+    sweep(folder).expect(64, "holds another grid", "iterations: 3 there, 400 here")
+
+
+def case_bad_input_is_refused_before_anything_runs(folder):
+    for line, code, text in (("rnaks = 1", 64, "grid.cfg:5: rnaks is not a key of a job file; did you mean ranks"),
+                             ("ranks =", 64, "grid.cfg:5: ranks: there is no value"),
+                             ("ranks = 3\nbatch-global = 4", 64, "does not divide by 3")):  # fmt: skip
+        job_file(folder, line)
+        sweep(folder).expect(code, text)
+    job_file(folder, "ranks = 1, 4")
+    inside = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1", "SLURM_NTASKS": "2", "SLURM_JOB_CPUS_PER_NODE": "2"}
+    plain = [BIN / "gradsync-sweep", folder / "grid.cfg", "--results", folder / "runs"]
+    run(plain, environment=inside).expect(69, "4 ranks do not fit the allocation", "--nodes=2 --ntasks-per-node=2")
+    run([*plain, "--launcher", "srun"]).expect(69, "SLURM_JOB_ID is not set")
+    sweep(folder, "--cell", "9").expect(64, '"9" is no cell of this grid of 2')
+    sweep(folder, "--", "--bathc-per-rank", 4).expect(64, "did you mean --batch-per-rank")
+    check(not (folder / "runs/grid.json").exists(), "something was written")
+
+
+def stand_in(folder: pathlib.Path, name: str, script: str) -> dict:
+    """A program of this name first in PATH. The real Slurm is tests/slurm's."""
+    programs = folder / "programs"
+    programs.mkdir(exist_ok=True)
+    (programs / name).write_text(f"#!/bin/bash\n{script}\n")
+    (programs / name).chmod(0o755)
+    return {"PATH": f"{programs}:{os.environ['PATH']}"}
+
+
+def case_srun_gets_the_shape_and_its_75_stops_the_grid(folder):
+    job_file(folder, "ranks = 1, 4", "iterations = 3")
+    environment = stand_in(folder, "srun", f'printf "%s\\n" "$@" >>{folder}/words; exit 75') | {
+        "SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "2", "SLURM_NTASKS_PER_NODE": "2", "SLURM_JOB_CPUS_PER_NODE": "4(x2)",
+        "SLURM_GPUS_ON_NODE": "2"}  # fmt: skip
+    run([BIN / "gradsync-sweep", folder / "grid.cfg", "--results", folder / "runs", "--cell", 2], environment=environment).expect(75)
+    words = (folder / "words").read_text().split("\n")
+    for word in ("--mpi=pmix", "--nodes=2", "--ntasks=4", "--ntasks-per-node=2", "--cpus-per-task=2", "--gpus-per-node=2"):
+        check(word in words, f"{word} is not in {words}")
+
+
+def case_sbatch_gets_a_script_a_shape_and_one_for_the_tables(folder):
+    job_file(folder, "ranks = 1, 2, 4", "iterations = 3", "ranks-per-node = 2")
+    environment = stand_in(folder, "sbatch", f'echo "$@" >>{folder}/calls; wc -l <{folder}/calls')
+    plain = [BIN / "gradsync-sweep", folder / "grid.cfg", "--results", folder / "runs", "--launcher", "slurm"]
+    shown = run([*plain, "--dry-run"], environment=environment).expect(0, "#SBATCH --nodes=2").out
+    check(not (folder / "runs").exists() and not (folder / "calls").exists(), "--dry-run did something")
+    run(plain, environment=environment).expect(0, "job 1: 1 node × 1 rank, 1 cell", "job 4: tables")
+    scripts = sorted((folder / "runs/sbatch").iterdir())
+    check([script.name for script in scripts] == ["1x1x1.sbatch", "1x2x1.sbatch", "2x2x1.sbatch", "report.sbatch"], f"{scripts}")
+    for script in scripts:
+        check(script.read_text() in shown, f"{script} is not what --dry-run showed")
+        run(["bash", "-n", script]).expect(0)
+    check(len((folder / "calls").read_text().splitlines()) == 4, "not four jobs")
+
+
+def prepare(folder) -> None:
+    global DATA
+    DATA = harness.synthetic(folder, 320, 64)
+
+
+if __name__ == "__main__":
+    sys.exit(harness.run_cases(globals(), prepare))
