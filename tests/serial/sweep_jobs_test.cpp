@@ -117,7 +117,7 @@ TEST_CASE("sweep: each job file says what it shows, its command and the time, an
 TEST_CASE("sweep: every documented command works") {
   const CleanEnvironment environment;
   std::vector<Names> commands = commands_in(sweep_help());
-  std::vector<std::string> texts = {train_help()};
+  std::vector<std::string> texts = {train_help(), text_of(source_folder() / "docs" / "grids.md")};
   for (const auto& file : job_files())
     texts.push_back(text_of(file));
   for (const auto& text : texts) {
