@@ -1,6 +1,7 @@
 #include "sweep/srun_launcher.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include <fmt/format.h>
 
@@ -14,6 +15,14 @@ namespace {
 // A rank that leaves ends the step at once if it failed, and after a minute if it did not.
 const std::vector<std::string> kStep = {"srun", "--mpi=pmix", "--kill-on-bad-exit=1", "--wait=60",
                                         "--cpu-bind=cores"};
+
+// With direct connections Open MPI 4.1 over TCP crashed in MPI_Init in about 3 of 100 starts on
+// three nodes; without, in none. Whoever sets the variable knows better.
+std::vector<std::string> step_environment() {
+  const char* const variable = "SLURM_PMIX_DIRECT_CONN";
+  if (std::getenv(variable) != nullptr) return {};
+  return {std::string(variable) + "=false"};
+}
 
 std::string plural(std::int64_t count, const char* what) {
   return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
@@ -62,7 +71,7 @@ void SrunLauncher::require_room(const GridCell& cell) const {
 
 LaunchCommand SrunLauncher::command(const GridCell& cell, const CellFiles& files) const {
   const Shape needed = shape(cell);
-  LaunchCommand command{{}, kStep};
+  LaunchCommand command{step_environment(), kStep};
   append(command.args, {"--job-name=" + cell.name, fmt::format("--nodes={}", needed.nodes),
                         fmt::format("--ntasks={}", cell.ranks),
                         fmt::format("--ntasks-per-node={}", needed.ranks_per_node),
