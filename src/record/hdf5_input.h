@@ -20,6 +20,9 @@ class Hdf5Input {
  public:
   explicit Hdf5Input(const std::filesystem::path& path);
 
+  /// As given, for messages.
+  const std::string& path() const { return path_; }
+
   /// Whether the data set carries the CRC-32C of its data. What is read of one that does is checked
   /// against it; a part of it the first time, with all the rest.
   bool has_sum(const std::string& path) const;

@@ -1,12 +1,11 @@
 #include "record/hdf5_reader.h"
 
-#include <algorithm>
-#include <charconv>
-
 #include <fmt/format.h>
 
 #include "record/hdf5_input.h"
 #include "record/hdf5_layout.h"
+#include "record/hdf5_lists.h"
+#include "record/hdf5_run_info.h"
 
 namespace gradsync {
 
@@ -14,46 +13,17 @@ namespace {
 
 using Shape = std::vector<std::size_t>;
 
-/// The number behind the last '/' of a schema; nothing if `schema` is none of ours.
-std::optional<int> schema_version(std::string_view schema) {
-  const std::string_view name = kRunSchema.substr(0, kRunSchema.find('/') + 1);
-  if (!schema.starts_with(name)) return std::nullopt;
-  int version = 0;
-  const char* end = schema.data() + schema.size();
-  const auto [rest, error] = std::from_chars(schema.data() + name.size(), end, version);
-  if (error != std::errc() || rest != end) return std::nullopt;
-  return version;
-}
-
-void require_schema(const Hdf5Input& file, const std::string& path) {
-  const std::string schema = file.has_attribute("schema") ? file.text_attribute("schema") : "";
-  if (schema == kRunSchema) return;
-  const auto version = schema_version(schema);
-  if (!version)
-    throw Error(
-        ExitCode::kBadData,
-        fmt::format("'{}' is an HDF5 file but not a run file: its attribute schema is '{}', "
-                    "expected '{}'",
-                    path, schema, kRunSchema));
-  throw Error(
-      ExitCode::kBadData,
-      fmt::format("'{}' has the schema {}, this program reads {}", path, schema, kRunSchema),
-      "use the gradsync-report of the release that wrote it");
-}
-
 class Hdf5Run : public RunReader {
  public:
   explicit Hdf5Run(const std::filesystem::path& path) : path_(path.string()), file_(path) {
-    require_schema(file_, path_);
+    require_schema(file_);
     read_header();
-    read_config();
-    read_topology();
     read_index();
-    read_epochs();
-    read_verification();
-    read_calibration();
-    read_windows();
-    read_clocks();
+    epochs_ = read_epochs(file_, ranks());
+    verification_ = read_verification(file_);
+    calibration_ = read_calibration(file_);
+    windows_ = read_windows(file_, ranks());
+    clocks_ = read_clocks(file_, ranks());
   }
 
   const RunInfo& info() const override { return info_; }
@@ -91,26 +61,7 @@ class Hdf5Run : public RunReader {
 
  private:
   void read_header();
-  void read_config();
-  void read_topology();
   void read_index();
-  void read_epochs();
-  void read_verification();
-  void read_calibration();
-  void read_windows();
-  void read_clocks();
-  std::size_t length_of(const std::string& path) const;
-  template <typename Number, typename Row>
-  void read_fields(const std::vector<Field<Number, Row>>& fields, std::vector<Row>& rows) const;
-  /// Reads the first field, so that rows × ranks is known to be no more than the file holds before
-  /// memory is taken for the rows.
-  template <typename Rank>
-  void require_rank_rows(const std::vector<Field<double, Rank>>& fields, std::size_t rows) const {
-    file_.numbers<double>(fields.front().spec.path, {rows, ranks()});
-  }
-  template <typename Row, typename Rank>
-  void read_rank_fields(const std::vector<Field<double, Rank>>& fields,
-                        std::vector<Row>& rows) const;
   void read_buckets(std::vector<IterationRow>& rows, std::size_t first) const;
 
   template <typename Number>
@@ -145,40 +96,13 @@ class Hdf5Run : public RunReader {
 };
 
 void Hdf5Run::read_header() {
-  info_.run_id = file_.text_attribute("run_id");
-  info_.created = file_.text_attribute("created");
-  info_.command_line = file_.text_attribute("command_line");
+  info_ = read_run_info(file_);
   finished_ = file_.text_attribute("finished");
   const std::string status = file_.text_attribute("status");
   const auto parsed = parse_status(status);
   if (!parsed)
     throw Error(ExitCode::kBadData, fmt::format("/@status of '{}' is '{}'", path_, status));
   status_ = *parsed;
-}
-
-void Hdf5Run::read_config() {
-  for (const std::string& name : file_.members("config"))
-    info_.config.push_back({name, file_.text("config/" + name), file_.source_of("config/" + name)});
-  for (const std::string& name : file_.members("provenance"))
-    info_.provenance.push_back({name, file_.text("provenance/" + name)});
-}
-
-void Hdf5Run::read_topology() {
-  const Shape shape = file_.shape("topology/rank");
-  if (shape.size() != 1 || shape[0] == 0)
-    throw Error(ExitCode::kBadData, fmt::format("/topology/rank of '{}' lists no ranks", path_));
-  const auto rank = file_.numbers<std::int32_t>("topology/rank", shape);
-  const auto local_rank = file_.numbers<std::int32_t>("topology/local_rank", shape);
-  const auto threads = file_.numbers<std::int32_t>("topology/threads", shape);
-  const auto offset = file_.numbers<double>("topology/clock_offset", shape);
-  const auto uncertainty = file_.numbers<double>("topology/clock_uncertainty", shape);
-  const auto host = file_.texts("topology/host", shape[0]);
-  const auto device = file_.texts("topology/device", shape[0]);
-  const auto uuid = file_.texts("topology/device_uuid", shape[0]);
-  const auto affinity = file_.texts("topology/affinity", shape[0]);
-  for (std::size_t r = 0; r < shape[0]; ++r)
-    info_.topology.push_back({rank[r], local_rank[r], host[r], device[r], uuid[r], affinity[r],
-                              threads[r], offset[r], uncertainty[r]});
 }
 
 void Hdf5Run::read_index() {
@@ -201,108 +125,6 @@ void Hdf5Run::read_index() {
   if (buckets.size() != 2)
     throw Error(ExitCode::kBadData, fmt::format("/bucket/bytes of '{}' is no matrix", path_));
   index_.buckets = buckets[1];
-}
-
-void Hdf5Run::read_epochs() {
-  const Shape shape = file_.shape("epoch/number");
-  if (shape.size() != 1)
-    throw Error(ExitCode::kBadData, fmt::format("/epoch/number of '{}' is no list", path_));
-  const auto number = file_.numbers<std::int64_t>("epoch/number", shape);
-  const auto iterations_of = file_.numbers<std::int64_t>("epoch/iterations", shape);
-  const auto digest = file_.texts("epoch/order_digest", shape[0]);
-  require_rank_rows(epoch_fields(), shape[0]);
-  for (std::size_t e = 0; e < shape[0]; ++e)
-    epochs_.push_back({number[e], iterations_of[e], digest[e], std::vector<RankEpoch>(ranks())});
-  read_rank_fields(epoch_fields(), epochs_);
-}
-
-void Hdf5Run::read_verification() {
-  const Shape shape = file_.shape("verification/passed");
-  if (shape.size() != 1)
-    throw Error(ExitCode::kBadData, fmt::format("/verification/passed of '{}' is no list", path_));
-  const auto mode = file_.texts("verification/mode", shape[0]);
-  const auto passed = file_.numbers<std::uint8_t>("verification/passed", shape);
-  const auto equal = file_.numbers<std::uint8_t>("verification/ranks_equal", shape);
-  const auto difference = file_.numbers<double>("verification/difference", shape);
-  const auto tolerance = file_.numbers<double>("verification/tolerance", shape);
-  const auto hash = file_.texts("verification/parameter_hash", shape[0]);
-  for (std::size_t i = 0; i < shape[0]; ++i)
-    verification_.push_back(
-        {mode[i], passed[i] != 0, equal[i] != 0, difference[i], tolerance[i], hash[i]});
-}
-
-std::size_t Hdf5Run::length_of(const std::string& path) const {
-  const Shape shape = file_.shape(path);
-  if (shape.size() != 1)
-    throw Error(ExitCode::kBadData, fmt::format("/{} of '{}' is no list", path, path_));
-  return shape[0];
-}
-
-template <typename Number, typename Row>
-void Hdf5Run::read_fields(const std::vector<Field<Number, Row>>& fields,
-                          std::vector<Row>& rows) const {
-  for (const auto& field : fields) {
-    const auto values = file_.numbers<Number>(field.spec.path, {rows.size()});
-    for (std::size_t i = 0; i < rows.size(); ++i)
-      field.of(rows[i]) = values[i];
-  }
-}
-
-template <typename Row, typename Rank>
-void Hdf5Run::read_rank_fields(const std::vector<Field<double, Rank>>& fields,
-                               std::vector<Row>& rows) const {
-  for (const auto& field : fields) {
-    if (field.added_later && !file_.has(field.spec.path)) continue;
-    const auto values = file_.numbers<double>(field.spec.path, {rows.size(), ranks()});
-    auto value = values.begin();
-    for (Row& row : rows)
-      for (Rank& rank : row.ranks)
-        field.of(rank) = *value++;
-  }
-}
-
-void Hdf5Run::read_calibration() {
-  if (!file_.has(kCalibrationGroup)) return;
-  const std::string path = calibration_collective_spec().path;
-  const auto names = file_.texts(path, length_of(path));
-  calibration_.resize(names.size());
-  read_fields(calibration_counts(), calibration_);
-  read_fields(calibration_times(), calibration_);
-  const auto of_bucket =
-      file_.numbers<std::uint8_t>(calibration_of_bucket_spec().path, {calibration_.size()});
-  for (std::size_t i = 0; i < calibration_.size(); ++i) {
-    const auto kind = parse_collective(names[i]);
-    if (!kind)
-      throw Error(ExitCode::kBadData, fmt::format("/{} of '{}' holds '{}', which is no collective",
-                                                  path, path_, names[i]));
-    calibration_[i].kind = *kind;
-    calibration_[i].of_bucket = of_bucket[i] != 0;
-  }
-  for (const auto& field : calibration_texts()) {
-    const auto texts = file_.texts(field.spec.path, calibration_.size());
-    for (std::size_t i = 0; i < calibration_.size(); ++i)
-      field.of(calibration_[i]) = texts[i];
-  }
-}
-
-void Hdf5Run::read_windows() {
-  if (!file_.has(kWindowGroup)) return;
-  const auto kinds = file_.texts(window_kind_spec().path, length_of(window_kind_spec().path));
-  require_rank_rows(window_times(), kinds.size());
-  for (const std::string& kind : kinds)
-    windows_.push_back({kind, 0, 0, std::vector<RankWindow>(ranks())});
-  read_fields(window_counts(), windows_);
-  read_rank_fields(window_times(), windows_);
-}
-
-void Hdf5Run::read_clocks() {
-  if (!file_.has(kClockGroup)) return;
-  const auto when = file_.texts(clock_when_spec().path, length_of(clock_when_spec().path));
-  const auto at_s = file_.numbers<double>(clock_at_spec().path, {when.size()});
-  require_rank_rows(clock_fields(), when.size());
-  for (std::size_t i = 0; i < when.size(); ++i)
-    clocks_.push_back({when[i], at_s[i], std::vector<ClockReading>(ranks())});
-  read_rank_fields(clock_fields(), clocks_);
 }
 
 Matrix Hdf5Run::bucket_starts(std::size_t first, std::size_t count) {
