@@ -85,6 +85,7 @@ class MadeUpRun : public RunReader {
   const std::vector<CalibrationRow>& calibration() const override { return calibration_; }
   const std::vector<WindowRow>& windows() const override { return windows_; }
   const std::vector<ClockRow>& clocks() const override { return clocks_; }
+  const std::vector<ResumeRow>& resumes() const override { return resumes_; }
 
   std::vector<IterationRow> rows(std::size_t first, std::size_t count) override {
     require_rows(first, count);
@@ -159,6 +160,7 @@ class MadeUpRun : public RunReader {
   std::vector<CalibrationRow> calibration_;
   std::vector<WindowRow> windows_;
   std::vector<ClockRow> clocks_;
+  std::vector<ResumeRow> resumes_;
   std::vector<std::string> remarks_;
 };
 

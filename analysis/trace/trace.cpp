@@ -257,7 +257,8 @@ void add_rank(Events& events, const Run& run, const std::vector<IterationRow>& r
 /// How far each clock has gone from rank 0's between the first and the last comparison.
 ordered_json clock_changes(const RunReader& run) {
   ordered_json changes = ordered_json::array();
-  if (run.clocks().size() < 2) return changes;
+  // Readings of two processes differ by more than drift.
+  if (run.clocks().size() < 2 || !run.resumes().empty()) return changes;
   const auto &first = run.clocks().front().ranks, &last = run.clocks().back().ranks;
   for (std::size_t rank = 0; rank < std::min(first.size(), last.size()); ++rank)
     changes.push_back(number(kMicroseconds * (last[rank].offset_s - first[rank].offset_s)));

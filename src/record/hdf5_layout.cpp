@@ -83,6 +83,10 @@ DatasetSpec window_time(const std::string& name, std::string long_name) {
           std::move(long_name) + ", per iteration of the window"};
 }
 
+DatasetSpec resume_spec(const std::string& name, std::string units, std::string long_name) {
+  return {kResumeGroup + "/" + name, {kResumes}, std::move(units), std::move(long_name)};
+}
+
 DatasetSpec epoch_spec(const std::string& name, std::string units, std::string long_name) {
   return {"epoch/" + name, {kEpochs, kRanks}, std::move(units), std::move(long_name)};
 }
@@ -230,7 +234,7 @@ DatasetSpec window_kind_spec() {
 }
 
 DatasetSpec clock_when_spec() {
-  return {kClockGroup + "/when", {kReadings}, "1", "start or end of the run"};
+  return {kClockGroup + "/when", {kReadings}, "1", "start, resume or end of the run"};
 }
 
 DatasetSpec clock_at_spec() {
@@ -247,6 +251,24 @@ const std::vector<Field<double, ClockReading>>& clock_fields() {
        [](Reading& reading) -> double& { return reading.offset_s; }},
       {{kClockGroup + "/uncertainty", {kReadings, kRanks}, "s", "half of the shortest round trip"},
        [](Reading& reading) -> double& { return reading.uncertainty_s; }}};
+  return fields;
+}
+
+const std::vector<Field<std::int64_t, ResumeRow>>& resume_counts() {
+  static const std::vector<Field<std::int64_t, ResumeRow>> fields = {
+      {resume_spec("iteration", "1", "first iteration after it"),
+       [](ResumeRow& row) -> std::int64_t& { return row.iteration; }},
+      {resume_spec("journal_bytes", "B", "what counted of the journal before it"),
+       [](ResumeRow& row) -> std::int64_t& { return row.journal_bytes; }}};
+  return fields;
+}
+
+const std::vector<Field<std::string, ResumeRow>>& resume_texts() {
+  static const std::vector<Field<std::string, ResumeRow>> fields = {
+      {resume_spec("time", "1", "when the run went on, ISO 8601, UTC"),
+       [](ResumeRow& row) -> std::string& { return row.time; }},
+      {resume_spec("hosts", "1", "hosts of the ranks from there on"),
+       [](ResumeRow& row) -> std::string& { return row.hosts; }}};
   return fields;
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "record/hdf5_output.h"
+#include "record/resume_row.h"
 #include "record/run.h"
 
 /// The data sets of a run file that come in families, each with the field it holds: writer and
@@ -37,6 +38,7 @@ const std::vector<Field<double, RankEpoch>>& epoch_fields();
 inline const std::string kCalibrationGroup = "calibration";
 inline const std::string kWindowGroup = "counterfactual";
 inline const std::string kClockGroup = "clock";
+inline const std::string kResumeGroup = "resume";
 
 /// [calibration]: texts (transport, cadence), counts and times.
 const std::vector<Field<std::string, CalibrationRow>>& calibration_texts();
@@ -52,6 +54,9 @@ DatasetSpec window_kind_spec();
 DatasetSpec clock_when_spec();
 DatasetSpec clock_at_spec();
 const std::vector<Field<double, ClockReading>>& clock_fields();
+/// [resume].
+const std::vector<Field<std::int64_t, ResumeRow>>& resume_counts();
+const std::vector<Field<std::string, ResumeRow>>& resume_texts();
 
 DatasetSpec learning_rate_spec();
 DatasetSpec warmup_spec();

@@ -126,4 +126,19 @@ std::vector<ClockRow> read_clocks(const Hdf5Input& file, std::size_t ranks) {
   return rows;
 }
 
+std::vector<ResumeRow> read_resumes(const Hdf5Input& file) {
+  if (!file.has(kResumeGroup)) return {};
+  const std::string path = resume_counts().front().spec.path;
+  const std::size_t count = length_of(file, path);
+  file.numbers<std::int64_t>(path, {count});  // so many are there, before memory is taken for them
+  std::vector<ResumeRow> rows(count);
+  read_fields(file, resume_counts(), rows);
+  for (const auto& field : resume_texts()) {
+    const auto texts = file.texts(field.spec.path, count);
+    for (std::size_t i = 0; i < count; ++i)
+      field.of(rows[i]) = texts[i];
+  }
+  return rows;
+}
+
 }  // namespace gradsync

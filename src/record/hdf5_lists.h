@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "record/hdf5_input.h"
+#include "record/resume_row.h"
 #include "record/run.h"
 
 /// The lists of an HDF5 run file that are short beside its iterations. What files of earlier
@@ -15,5 +16,6 @@ std::vector<VerificationRow> read_verification(const Hdf5Input& file);
 std::vector<CalibrationRow> read_calibration(const Hdf5Input& file);
 std::vector<WindowRow> read_windows(const Hdf5Input& file, std::size_t ranks);
 std::vector<ClockRow> read_clocks(const Hdf5Input& file, std::size_t ranks);
+std::vector<ResumeRow> read_resumes(const Hdf5Input& file);
 
 }  // namespace gradsync

@@ -25,11 +25,13 @@ enum class Dimension : std::size_t {
   kChecks,
   kCalibrations,
   kWindows,
-  kReadings
+  kReadings,
+  kResumes
 };
-inline constexpr std::array<std::string_view, 8> kDimensionNames = {
-    "iterations", "ranks", "buckets", "epochs", "checks", "calibrations", "windows", "readings"};
-inline constexpr std::array<std::string_view, 8> kDimensionLongNames = {
+inline constexpr std::array<std::string_view, 9> kDimensionNames = {
+    "iterations",   "ranks",   "buckets",  "epochs", "checks",
+    "calibrations", "windows", "readings", "resumes"};
+inline constexpr std::array<std::string_view, 9> kDimensionLongNames = {
     "optimiser steps in the order they were recorded",
     "MPI ranks",
     "collectives of an iteration in the order they began",
@@ -37,7 +39,8 @@ inline constexpr std::array<std::string_view, 8> kDimensionLongNames = {
     "checks of --verify-modes",
     "sizes of collectives that were calibrated",
     "windows of --counterfactual in the order they ran",
-    "readings of the clocks"};
+    "readings of the clocks",
+    "places from which the run went on after a stop"};
 
 /// What a data set is, apart from its numbers.
 struct DatasetSpec {

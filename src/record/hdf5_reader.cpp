@@ -24,6 +24,7 @@ class Hdf5Run : public RunReader {
     calibration_ = read_calibration(file_);
     windows_ = read_windows(file_, ranks());
     clocks_ = read_clocks(file_, ranks());
+    resumes_ = read_resumes(file_);
   }
 
   const RunInfo& info() const override { return info_; }
@@ -39,6 +40,7 @@ class Hdf5Run : public RunReader {
   const std::vector<CalibrationRow>& calibration() const override { return calibration_; }
   const std::vector<WindowRow>& windows() const override { return windows_; }
   const std::vector<ClockRow>& clocks() const override { return clocks_; }
+  const std::vector<ResumeRow>& resumes() const override { return resumes_; }
 
   Matrix time(Phase phase, std::size_t first, std::size_t count) override {
     return matrix<double>(phase_path(phase), first, count);
@@ -92,6 +94,7 @@ class Hdf5Run : public RunReader {
   std::vector<CalibrationRow> calibration_;
   std::vector<WindowRow> windows_;
   std::vector<ClockRow> clocks_;
+  std::vector<ResumeRow> resumes_;
   std::vector<std::string> remarks_;
 };
 

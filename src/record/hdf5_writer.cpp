@@ -148,6 +148,13 @@ void write_clocks(Hdf5Output& file, std::vector<ClockRow> rows) {
   write_rank_fields(file, clock_fields(), rows);
 }
 
+void write_resumes(Hdf5Output& file, std::vector<ResumeRow> rows) {
+  if (rows.empty()) return;
+  file.make_group(kResumeGroup);
+  write_fields(file, resume_counts(), rows);
+  write_fields(file, resume_texts(), rows);
+}
+
 /// A data set that grows block by block: its handle and how a block of rows becomes its numbers.
 class Stream {
  public:
@@ -253,7 +260,7 @@ void write_iterations(Hdf5Output& file, RunReader& run) {
 void write_hdf5(RunReader& run, const std::filesystem::path& path) {
   Hdf5Output file(path, {run.iterations(), run.ranks(), run.index().buckets, run.epochs().size(),
                          run.verification().size(), run.calibration().size(), run.windows().size(),
-                         run.clocks().size()});
+                         run.clocks().size(), run.resumes().size()});
   write_header(file, run);
   write_config(file, run.info());
   write_topology(file, run.info().topology);
@@ -263,6 +270,7 @@ void write_hdf5(RunReader& run, const std::filesystem::path& path) {
   write_calibration(file, run.calibration());
   write_windows(file, run.windows());
   write_clocks(file, run.clocks());
+  write_resumes(file, run.resumes());
   file.set_attribute("valid_rows", static_cast<std::int64_t>(run.iterations()));
   file.close();
 }

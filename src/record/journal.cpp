@@ -1,5 +1,7 @@
 #include "record/journal.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -69,12 +71,42 @@ JournalWriter::JournalWriter(std::filesystem::path path)
     : path_(std::move(path)), file_(create_file(path_)) {
   const auto bytes = header();
   try {
+    lock();
     write_all(file_.get(), bytes, path_);
   } catch (const Error&) {
     ::unlink(path_.c_str());
     throw;
   }
   whole_bytes_ = static_cast<std::int64_t>(bytes.size());
+}
+
+JournalWriter::JournalWriter(std::filesystem::path path, UniqueFd file)
+    : path_(std::move(path)), file_(std::move(file)) {
+  lock();
+  JournalReader reader(path_);
+  while (reader.next()) {
+  }
+  whole_bytes_ = reader.position();
+  undo_partial_write();
+  if (broken_)
+    throw Error(ExitCode::kInputOutput, fmt::format("cannot cut '{}' to its whole records: {}",
+                                                    path_.string(), errno_text()));
+}
+
+JournalWriter JournalWriter::append_to(std::filesystem::path path) {
+  UniqueFd file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  if (!file)
+    throw Error(errno == ENOENT ? ExitCode::kNoInput : ExitCode::kInputOutput,
+                fmt::format("cannot open '{}': {}", path.string(), errno_text()));
+  return JournalWriter(std::move(path), std::move(file));
+}
+
+// Where the file system knows no locks, the rule of one job a run is left to its user.
+void JournalWriter::lock() {
+  if (::flock(file_.get(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
+  throw Error(ExitCode::kCannotCreate,
+              fmt::format("'{}' is being written by another job", path_.string()),
+              "wait for that job to end, or choose another --output");
 }
 
 void JournalWriter::append(RecordType type, std::span<const std::byte> payload) {

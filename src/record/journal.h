@@ -23,10 +23,11 @@ enum class RecordType : std::uint32_t {
   kIteration = 2,     ///< IterationRow, binary
   kEpoch = 3,         ///< EpochRow, JSON
   kVerification = 4,  ///< VerificationRow, JSON
-  kEnd = 5,           ///< status and time, JSON; the last record, once
+  kEnd = 5,           ///< status and time, JSON; the last record of a run that goes on no more
   kCalibration = 6,   ///< CalibrationRow, JSON
   kWindow = 7,        ///< WindowRow, JSON
-  kClock = 8          ///< ClockRow, JSON
+  kClock = 8,         ///< ClockRow, JSON
+  kResume = 9         ///< ResumeRow, JSON: some of what came before counts no more
 };
 
 inline constexpr std::uint32_t kJournalVersion = 1;
@@ -49,6 +50,11 @@ class JournalWriter {
   /// header. Throws Error kCannotCreate or kInputOutput.
   explicit JournalWriter(std::filesystem::path path);
 
+  /// Goes on with an existing journal after its last sound record; what a killed writer left behind
+  /// it is cut off. Throws Error kNoInput or kBadData as JournalReader does, kCannotCreate while
+  /// another process writes it, kInputOutput.
+  static JournalWriter append_to(std::filesystem::path path);
+
   /// Appends one record in one write. Throws Error kInputOutput if the disk does not take it, or if
   /// an earlier failure could not be undone; kInternal if it is larger than kMaxPayloadBytes.
   void append(RecordType type, std::span<const std::byte> payload);
@@ -57,8 +63,12 @@ class JournalWriter {
   void sync();
 
   const std::filesystem::path& path() const { return path_; }
+  /// Bytes of the file: header and whole records.
+  std::int64_t bytes() const { return whole_bytes_; }
 
  private:
+  JournalWriter(std::filesystem::path path, UniqueFd file);
+  void lock();
   void undo_partial_write();
 
   std::filesystem::path path_;
@@ -86,6 +96,9 @@ class JournalReader {
 
   /// The record at `offset` of an earlier one. Throws Error kBadData if it is not sound (any more).
   JournalRecord at(std::int64_t offset) const;
+
+  /// Bytes up to the end of the last record that `next` returned.
+  std::int64_t position() const { return position_; }
 
   /// Bytes behind the last sound record, once `next` has returned nothing.
   std::int64_t left_out_bytes() const { return file_bytes_ - position_; }

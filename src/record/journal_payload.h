@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "record/resume_row.h"
 #include "record/run.h"
 
 /// What the records of a journal hold. Iteration rows are binary, since a job writes one every few
@@ -31,6 +32,7 @@ std::vector<std::byte> encode(const CalibrationRow& row);
 std::vector<std::byte> encode(const WindowRow& row);
 std::vector<std::byte> encode(const ClockRow& row);
 std::vector<std::byte> encode(const RunEnd& end);
+std::vector<std::byte> encode(const ResumeRow& row);
 std::vector<std::byte> encode(const IterationRow& row);
 
 /// The inverse; nothing if the bytes are not such a record. Never throws for what they hold.
@@ -41,6 +43,7 @@ std::optional<CalibrationRow> decode_calibration(std::span<const std::byte> payl
 std::optional<WindowRow> decode_window(std::span<const std::byte> payload);
 std::optional<ClockRow> decode_clock(std::span<const std::byte> payload);
 std::optional<RunEnd> decode_end(std::span<const std::byte> payload);
+std::optional<ResumeRow> decode_resume(std::span<const std::byte> payload);
 std::optional<IterationRow> decode_iteration(std::span<const std::byte> payload);
 
 }  // namespace gradsync

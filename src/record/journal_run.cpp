@@ -13,6 +13,34 @@ namespace gradsync {
 
 namespace {
 
+/// Rows in the order of their records, each with where its record begins.
+template <typename Row>
+struct Taken {
+  std::vector<Row> rows;
+  std::vector<std::int64_t> offsets;
+
+  void add(Row row, std::int64_t offset) {
+    rows.push_back(std::move(row));
+    offsets.push_back(offset);
+  }
+  std::int64_t rows_before(std::int64_t offset) const {
+    return std::lower_bound(offsets.begin(), offsets.end(), offset) - offsets.begin();
+  }
+  void drop_from(std::int64_t offset) {
+    const auto kept = rows_before(offset);
+    rows.erase(rows.begin() + kept, rows.end());
+    offsets.erase(offsets.begin() + kept, offsets.end());
+  }
+};
+
+/// What the index keeps of an iteration.
+struct IndexRow {
+  std::int64_t iteration, epoch, step, samples;
+  double learning_rate;
+  bool warmup;
+  std::size_t buckets;
+};
+
 class JournalRun : public RunReader {
  public:
   explicit JournalRun(const std::filesystem::path& path) : journal_(path) {
@@ -25,20 +53,22 @@ class JournalRun : public RunReader {
       if (!usable) remark_unusable(record->offset);
     }
     if (usable && journal_.left_out_bytes() > 0) remark_left_out();
+    fill_index();
   }
 
   const RunInfo& info() const override { return info_; }
   RunStatus status() const override { return end_.status; }
   const std::string& finished() const override { return end_.finished; }
   const std::vector<std::string>& remarks() const override { return remarks_; }
-  std::size_t iterations() const override { return offsets_.size(); }
+  std::size_t iterations() const override { return iterations_.rows.size(); }
   std::size_t ranks() const override { return info_.topology.size(); }
   const IterationIndex& index() const override { return index_; }
-  const std::vector<EpochRow>& epochs() const override { return epochs_; }
-  const std::vector<VerificationRow>& verification() const override { return verification_; }
-  const std::vector<CalibrationRow>& calibration() const override { return calibration_; }
-  const std::vector<WindowRow>& windows() const override { return windows_; }
-  const std::vector<ClockRow>& clocks() const override { return clocks_; }
+  const std::vector<EpochRow>& epochs() const override { return epochs_.rows; }
+  const std::vector<VerificationRow>& verification() const override { return verification_.rows; }
+  const std::vector<CalibrationRow>& calibration() const override { return calibration_.rows; }
+  const std::vector<WindowRow>& windows() const override { return windows_.rows; }
+  const std::vector<ClockRow>& clocks() const override { return clocks_.rows; }
+  const std::vector<ResumeRow>& resumes() const override { return resumes_.rows; }
 
   std::vector<IterationRow> rows(std::size_t first, std::size_t count) override {
     require_rows(first, count);
@@ -59,6 +89,7 @@ class JournalRun : public RunReader {
                               journal_.path().string()),
                   "the job ended before its first iteration: remove the journal, run it again");
     info_ = *std::move(info);
+    first_row_at_ = journal_.position();
   }
 
   /// False for a record whose checksum holds but that makes no sense.
@@ -69,15 +100,17 @@ class JournalRun : public RunReader {
       case RecordType::kIteration:
         return take_iteration(record);
       case RecordType::kEpoch:
-        return append_of_all_ranks(epochs_, decode_epoch(record.payload));
+        return append_of_all_ranks(epochs_, decode_epoch(record.payload), record.offset);
       case RecordType::kVerification:
-        return append(verification_, decode_verification(record.payload));
+        return append(verification_, decode_verification(record.payload), record.offset);
       case RecordType::kCalibration:
-        return append(calibration_, decode_calibration(record.payload));
+        return append(calibration_, decode_calibration(record.payload), record.offset);
       case RecordType::kWindow:
-        return append_of_all_ranks(windows_, decode_window(record.payload));
+        return append_of_all_ranks(windows_, decode_window(record.payload), record.offset);
       case RecordType::kClock:
-        return append_of_all_ranks(clocks_, decode_clock(record.payload));
+        return append_of_all_ranks(clocks_, decode_clock(record.payload), record.offset);
+      case RecordType::kResume:
+        return take_resume(decode_resume(record.payload), record.offset);
       case RecordType::kEnd:
         return assign(end_, decode_end(record.payload));
     }
@@ -87,26 +120,54 @@ class JournalRun : public RunReader {
   bool take_iteration(const JournalRecord& record) {
     const auto row = decode_iteration(record.payload);
     if (!row || row->ranks.size() != ranks()) return false;
-    offsets_.push_back(record.offset);
-    index_.iteration.push_back(row->iteration);
-    index_.epoch.push_back(row->epoch);
-    index_.step.push_back(row->step);
-    index_.samples.push_back(row->samples);
-    index_.learning_rate.push_back(row->learning_rate);
-    index_.warmup.push_back(row->warmup);
-    index_.buckets = std::max(index_.buckets, row->buckets.size());
+    iterations_.add({row->iteration, row->epoch, row->step, row->samples, row->learning_rate,
+                     row->warmup, row->buckets.size()},
+                    record.offset);
     return true;
   }
 
-  template <typename Row>
-  bool append_of_all_ranks(std::vector<Row>& rows, std::optional<Row> row) const {
-    return row && row->ranks.size() == ranks() && append(rows, std::move(row));
+  /// What was recorded after the place the run went back to counts no more.
+  bool take_resume(std::optional<ResumeRow> row, std::int64_t offset) {
+    if (!row || row->journal_bytes < first_row_at_ || row->journal_bytes > offset) return false;
+    if (row->iteration != iterations_.rows_before(row->journal_bytes)) return false;
+    for_each_kind([&](auto& taken) { taken.drop_from(row->journal_bytes); });
+    end_ = RunEnd();
+    resumes_.add(*std::move(row), offset);
+    return true;
+  }
+
+  template <typename Action>
+  void for_each_kind(Action action) {
+    action(iterations_);
+    action(epochs_);
+    action(verification_);
+    action(calibration_);
+    action(windows_);
+    action(clocks_);
+    action(resumes_);
+  }
+
+  void fill_index() {
+    for (const IndexRow& row : iterations_.rows) {
+      index_.iteration.push_back(row.iteration);
+      index_.epoch.push_back(row.epoch);
+      index_.step.push_back(row.step);
+      index_.samples.push_back(row.samples);
+      index_.learning_rate.push_back(row.learning_rate);
+      index_.warmup.push_back(row.warmup);
+      index_.buckets = std::max(index_.buckets, row.buckets);
+    }
   }
 
   template <typename Row>
-  static bool append(std::vector<Row>& rows, std::optional<Row> row) {
+  bool append_of_all_ranks(Taken<Row>& taken, std::optional<Row> row, std::int64_t offset) const {
+    return row && row->ranks.size() == ranks() && append(taken, std::move(row), offset);
+  }
+
+  template <typename Row>
+  static bool append(Taken<Row>& taken, std::optional<Row> row, std::int64_t offset) {
     if (!row) return false;
-    rows.push_back(*std::move(row));
+    taken.add(*std::move(row), offset);
     return true;
   }
 
@@ -131,7 +192,7 @@ class JournalRun : public RunReader {
   }
 
   IterationRow row_at(std::size_t row) const {
-    auto decoded = decode_iteration(journal_.at(offsets_[row]).payload);
+    auto decoded = decode_iteration(journal_.at(iterations_.offsets[row]).payload);
     if (!decoded || decoded->ranks.size() != ranks())
       throw Error(ExitCode::kBadData,
                   fmt::format("journal '{}': iteration {} changed while it was read",
@@ -143,12 +204,14 @@ class JournalRun : public RunReader {
   RunInfo info_;
   RunEnd end_;
   IterationIndex index_;
-  std::vector<std::int64_t> offsets_;
-  std::vector<EpochRow> epochs_;
-  std::vector<VerificationRow> verification_;
-  std::vector<CalibrationRow> calibration_;
-  std::vector<WindowRow> windows_;
-  std::vector<ClockRow> clocks_;
+  std::int64_t first_row_at_ = 0;  ///< behind the record that describes the run
+  Taken<IndexRow> iterations_;
+  Taken<EpochRow> epochs_;
+  Taken<VerificationRow> verification_;
+  Taken<CalibrationRow> calibration_;
+  Taken<WindowRow> windows_;
+  Taken<ClockRow> clocks_;
+  Taken<ResumeRow> resumes_;
   std::vector<std::string> remarks_;
 };
 

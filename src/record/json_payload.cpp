@@ -169,6 +169,15 @@ ClockRow read_clock(const json& object) {
   return row;
 }
 
+ResumeRow read_resume(const json& object) {
+  ResumeRow row;
+  object.at("iteration").get_to(row.iteration);
+  object.at("journal_bytes").get_to(row.journal_bytes);
+  object.at("time").get_to(row.time);
+  object.at("hosts").get_to(row.hosts);
+  return row;
+}
+
 RunEnd read_end(const json& object) {
   return {parse_status(object.at("status").get<std::string>()).value_or(RunStatus::kRunning),
           object.at("finished").get<std::string>()};
@@ -251,6 +260,13 @@ std::vector<std::byte> encode(const RunEnd& end) {
   return to_bytes({{"status", status_name(end.status)}, {"finished", end.finished}});
 }
 
+std::vector<std::byte> encode(const ResumeRow& row) {
+  return to_bytes({{"iteration", row.iteration},
+                   {"journal_bytes", row.journal_bytes},
+                   {"time", row.time},
+                   {"hosts", row.hosts}});
+}
+
 std::optional<RunInfo> decode_info(std::span<const std::byte> payload) {
   return parsed(payload, read_info);
 }
@@ -279,6 +295,10 @@ std::optional<ClockRow> decode_clock(std::span<const std::byte> payload) {
 
 std::optional<RunEnd> decode_end(std::span<const std::byte> payload) {
   return parsed(payload, read_end);
+}
+
+std::optional<ResumeRow> decode_resume(std::span<const std::byte> payload) {
+  return parsed(payload, read_resume);
 }
 
 }  // namespace gradsync

@@ -56,11 +56,22 @@ void require_same_run(RunReader& expected, RunReader& found) {
   require_same(expected.calibration(), found.calibration(), "its calibration");
   require_same(expected.windows(), found.windows(), "its counterfactual windows");
   require_same(expected.clocks(), found.clocks(), "its clocks");
+  require_same(expected.resumes(), found.resumes(), "where it went on");
   const std::size_t block = rows_per_block(expected.ranks(), expected.index().buckets);
   for (std::size_t first = 0; first < expected.iterations(); first += block) {
     const std::size_t count = std::min(block, expected.iterations() - first);
     require_same(expected.rows(first, count), found.rows(first, count),
                  fmt::format("iterations {} to {}", first, first + count - 1));
+  }
+}
+
+bool is_earlier_part(const fs::path& file, const RunInfo& info) {
+  if (!fs::exists(fs::symlink_status(file))) return false;
+  try {
+    const auto earlier = open_hdf5(file);
+    return earlier->info().run_id == info.run_id && earlier->status() == RunStatus::kPartial;
+  } catch (const Error&) {
+    return false;  // no run file at all
   }
 }
 
@@ -82,7 +93,10 @@ void publish_run(RunReader& run, const fs::path& output) {
   write_hdf5(run, temporary.path());
   sync_file(temporary.path());
   require_same_run(run, *open_hdf5(temporary.path()));
-  rename_to_new(temporary.path(), output);
+  if (is_earlier_part(output, run.info()))
+    temporary.rename_to(output);
+  else
+    rename_to_new(temporary.path(), output);
   temporary.keep();
   sync_folder(folder_of(output));
 }

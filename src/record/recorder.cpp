@@ -30,8 +30,31 @@ JournalWriter new_journal(const std::filesystem::path& path) {
   if (std::filesystem::exists(std::filesystem::symlink_status(path)))
     throw Error(ExitCode::kCannotCreate,
                 fmt::format("'{}' exists: a job writes it now, or was killed", path.string()),
-                "choose another --output, or read it with gradsync-report and remove it");
+                "--resume auto goes on with a run that was stopped or killed; else choose another "
+                "--output, or read it with gradsync-report and remove it");
   return JournalWriter(path);
+}
+
+/// What the journal of a run to go on with says of it.
+RunInfo info_in(const std::filesystem::path& journal) {
+  JournalReader reader(journal);
+  const auto record = reader.next();
+  auto info =
+      record && record->type == RecordType::kInfo ? decode_info(record->payload) : std::nullopt;
+  if (info) return *std::move(info);
+  throw Error(ExitCode::kBadData,
+              fmt::format("'{}' does not say which run it is of", journal.string()),
+              "remove it, and start the run anew");
+}
+
+/// Where a run that goes on writes its file: nothing there, or its own part of before.
+std::filesystem::path own_path(std::filesystem::path output, const RunInfo& info) {
+  const bool exists = std::filesystem::exists(std::filesystem::symlink_status(output));
+  if (exists && !is_earlier_part(output, info))
+    throw Error(ExitCode::kCannotCreate,
+                fmt::format("'{}' exists and is no partial file of this run", output.string()),
+                "choose another --output; a run file is never overwritten");
+  return output;
 }
 
 }  // namespace
@@ -41,6 +64,13 @@ struct Recorder::State {
       : output(free_path(std::move(output_path))),
         ranks(info.topology.size()),
         journal(new_journal(journal_path(output))) {}
+
+  State(std::filesystem::path output_path, const RunInfo& info, std::int64_t iterations)
+      : output(own_path(std::move(output_path), info)),
+        ranks(info.topology.size()),
+        journal(JournalWriter::append_to(journal_path(output))),
+        written(iterations),
+        acknowledged(iterations) {}
 
   void append(RecordType type, const std::vector<std::byte>& payload) {
     journal.append(type, payload);
@@ -74,6 +104,18 @@ Recorder::Recorder(std::filesystem::path output, const RunInfo& info) {
     ::unlink(state_->journal.path().c_str());
     throw;
   }
+}
+
+Recorder::Recorder(std::filesystem::path output, const ResumeRow& from) {
+  const auto journal = journal_path(output);
+  state_ = std::make_unique<State>(std::move(output), info_in(journal), from.iteration);
+  if (state_->journal.bytes() < from.journal_bytes)
+    throw Error(ExitCode::kBadData,
+                fmt::format("'{}' has {} sound bytes, the checkpoint goes on "
+                            "from byte {}",
+                            journal.string(), state_->journal.bytes(), from.journal_bytes));
+  state_->journal.append(RecordType::kResume, encode(from));
+  state_->sync();
 }
 
 Recorder::~Recorder() = default;
@@ -110,6 +152,11 @@ void Recorder::sync() {
   state_->sync();
 }
 
+std::int64_t Recorder::durable_bytes() {
+  state_->sync();
+  return state_->journal.bytes();
+}
+
 std::int64_t Recorder::acknowledged() const {
   return state_->acknowledged;
 }
@@ -119,6 +166,7 @@ void Recorder::finish(RunStatus status) {
   state_->sync();
   const auto& journal = state_->journal.path();
   publish_run(*open_journal(journal), state_->output);
+  if (status == RunStatus::kPartial) return;
   if (::unlink(journal.c_str()) != 0)
     throw Error(ExitCode::kInputOutput,
                 fmt::format("cannot remove '{}': {}", journal.string(), errno_text()),

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "record/resume_row.h"
 #include "record/run.h"
 
 namespace gradsync {
@@ -20,6 +21,12 @@ class Recorder {
   /// writable; kInputOutput if a write fails; kInternal for an `info` that no file can hold
   /// (`require_recordable`). Nothing is left behind then.
   Recorder(std::filesystem::path output, const RunInfo& info);
+
+  /// Goes on with the journal of a run that was stopped or killed, from `from.journal_bytes` on.
+  /// Throws Error: kNoInput if there is no journal, kCannotCreate if another job writes it or
+  /// `output` is something else than a partial file of that run, kBadData if the journal is damaged
+  /// or shorter, kInputOutput.
+  Recorder(std::filesystem::path output, const ResumeRow& from);
   ~Recorder();
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
@@ -37,11 +44,15 @@ class Recorder {
   /// Forces what was added to the disk.
   void sync();
 
+  /// Forces what was added to the disk; returns how many bytes of the journal that makes.
+  std::int64_t durable_bytes();
+
   /// Iterations that are on the disk.
   std::int64_t acknowledged() const;
 
   /// Marks the end, builds `<output>` from the journal as a temporary file, reads it back and
-  /// compares every field, fsync, rename (never over an existing file), then removes the journal.
+  /// compares every field, fsync, rename (over nothing but an earlier part of this very run). Then
+  /// removes the journal, unless the run is partial: it goes on in it.
   /// Throws Error kInputOutput or kCannotCreate; the journal is then complete and kept, and no
   /// half-written HDF5 file remains.
   void finish(RunStatus status);
