@@ -1,5 +1,6 @@
 #include "comm/exchange.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -145,6 +146,23 @@ void Exchange::broadcast_control(std::span<std::byte> verdict) {
   run(call_of(CollectiveKind::kBroadcast, ValueType::kByte, ReduceOp::kNone, verdict.size(), 0),
       Traffic::kControl, kNotMeasured, false,
       [&] { MPI_Bcast(verdict.data(), static_cast<int>(verdict.size()), MPI_BYTE, 0, comm_); });
+}
+
+void Exchange::move_control(std::span<std::byte> bytes, int from, int to) {
+  constexpr std::size_t kMost = std::size_t{1} << 30;  // MPI counts in int
+  constexpr int kTag = 75;
+  const CollectiveScope watched(watchdog_, static_cast<std::int32_t>(CollectiveKind::kGather),
+                                ++sequence_, iteration_);
+  if (rank() != from && rank() != to) return;
+  while (!bytes.empty()) {
+    const auto piece = bytes.first(std::min(bytes.size(), kMost));
+    const int count = static_cast<int>(piece.size());
+    if (rank() == from)
+      MPI_Send(piece.data(), count, MPI_BYTE, to, kTag, comm_);
+    else
+      MPI_Recv(piece.data(), count, MPI_BYTE, from, kTag, comm_, MPI_STATUS_IGNORE);
+    bytes = bytes.subspan(piece.size());
+  }
 }
 
 void Exchange::run(CollectiveCall call, Traffic category, double ready_s, bool timed,

@@ -79,6 +79,9 @@ class Exchange {
   /// ranks tell each other between iterations. `all` is used on rank 0 only.
   void gather_control(std::span<const std::byte> one, std::span<std::byte> all);
   void broadcast_control(std::span<std::byte> verdict);
+  /// Moves `bytes` from one rank to another, outside any timed section; all ranks call it, and it
+  /// is used on these two only.
+  void move_control(std::span<std::byte> bytes, int from, int to);
 
   const std::vector<CollectiveRecord>& records() const { return records_; }
   const TrafficBytes& traffic() const { return traffic_; }

@@ -19,10 +19,9 @@ namespace gradsync {
 
 namespace {
 
-constexpr std::array<std::string_view, 9> kActivityNames = {
-    "start-up",           "waiting for data", "forward",
-    "backward",           "synchronisation",  "optimiser",
-    "between iterations", "evaluation",       "after its last iteration"};
+constexpr std::array<std::string_view, 10> kActivityNames = {
+    "start-up",  "waiting for data",   "forward",    "backward",   "synchronisation",
+    "optimiser", "between iterations", "evaluation", "checkpoint", "after its last iteration"};
 constexpr int kReporters = 4;
 constexpr int kReportTag = 86;
 constexpr double kPatience_s = 0.4;

@@ -22,6 +22,7 @@ enum class Activity : std::int32_t {
   kOptimizer,
   kBetween,
   kEvaluating,
+  kCheckpoint,
   kFinished
 };
 

@@ -22,8 +22,10 @@ Replica make_replica(const std::string& model, std::uint64_t seed, Layout layout
     replica.parameters.push_back(parameter);
     replica.names.push_back(item.key());
   }
-  for (auto& buffer : replica.network->buffers())
-    replica.buffers.push_back(buffer);
+  for (auto& item : replica.network->named_buffers()) {
+    replica.buffers.push_back(item.value());
+    replica.buffer_names.push_back(item.key());
+  }
   return replica;
 }
 

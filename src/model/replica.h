@@ -18,6 +18,7 @@ struct Replica {
   std::vector<torch::Tensor> parameters;
   std::vector<std::string> names;  ///< of the parameters: "features.0.weight"
   std::vector<torch::Tensor> buffers;
+  std::vector<std::string> buffer_names;
 
   std::int64_t parameter_count() const;
 };

@@ -2,6 +2,7 @@
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include "comm/comm_thread.h"
+#include "sync/flat_gradients.h"
 #include "sync/sync_mode.h"
 #include "timing/clock.h"
 
@@ -83,6 +84,57 @@ class ExchangeBackend : public c10d::Backend {
   CommThread thread_;
 };
 
+using Cut = std::vector<std::vector<std::size_t>>;  ///< parameters of each bucket
+
+/// A Reducer that can take up where another one of the same parameters was.
+class ResumableReducer : public c10d::Reducer {
+ public:
+  using Reducer::Reducer;
+
+  bool rebuilt() const { return has_rebuilt_bucket_; }
+  /// The order in which gradients came, while the buckets wait to be cut by it.
+  const std::vector<std::int64_t>& observed() const { return rebuilt_param_indices_; }
+  Cut cut() const {
+    Cut cut;
+    for (const Bucket& bucket : buckets_)
+      cut.push_back(bucket.variable_indices);
+    return cut;
+  }
+
+  void set_rebuilt() { has_rebuilt_bucket_ = true; }
+  void set_observed(const std::vector<std::int64_t>& order) {
+    rebuilt_param_indices_ = order;
+    for (const std::int64_t parameter : order)
+      rebuilt_params_.push_back(params_[static_cast<std::size_t>(parameter)]);
+  }
+};
+
+/// A cut as numbers: of each bucket how many parameters, then which.
+std::vector<std::int64_t> numbers_of(const Cut& cut) {
+  std::vector<std::int64_t> numbers;
+  for (const auto& bucket : cut) {
+    numbers.push_back(static_cast<std::int64_t>(bucket.size()));
+    numbers.insert(numbers.end(), bucket.begin(), bucket.end());
+  }
+  return numbers;
+}
+
+/// The inverse, for `count` parameters. Throws Error kBadData.
+Cut cut_of(std::span<const std::int64_t> numbers, std::size_t count) {
+  Cut cut;
+  std::vector<std::int64_t> order;
+  while (!numbers.empty()) {
+    const std::int64_t size = numbers.front();
+    if (size < 1 || size >= static_cast<std::int64_t>(numbers.size())) break;
+    const auto bucket = numbers.subspan(1, static_cast<std::size_t>(size));
+    cut.emplace_back(bucket.begin(), bucket.end());
+    order.insert(order.end(), bucket.begin(), bucket.end());
+    numbers = numbers.subspan(1 + bucket.size());
+  }
+  checked_order(order, numbers.empty() ? count : count + 1);
+  return cut;
+}
+
 /// LibTorch's own engine of DistributedDataParallel, c10d::Reducer, driven as its Python front end
 /// drives it: the peer, in the same binary, over the same transport.
 class C10d : public SyncMode {
@@ -93,26 +145,43 @@ class C10d : public SyncMode {
   }
 
   void attach(Replica& replica) override {
-    auto group = c10::make_intrusive<c10d::ProcessGroup>(exchange_.rank(), exchange_.size());
-    group->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::CUSTOM,
-                      c10::make_intrusive<ExchangeBackend>(exchange_));
-    group->setDefaultBackend(c10d::ProcessGroup::BackendType::CUSTOM);
-    std::unordered_map<std::size_t, std::string> names;
-    for (std::size_t i = 0; i < replica.names.size(); ++i)
-      names[i] = replica.names[i];
-    const std::vector<bool> sparse(replica.parameters.size(), false);
+    replica_ = &replica;
+    group_ = c10::make_intrusive<c10d::ProcessGroup>(exchange_.rank(), exchange_.size());
+    group_->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::CUSTOM,
+                       c10::make_intrusive<ExchangeBackend>(exchange_));
+    group_->setDefaultBackend(c10d::ProcessGroup::BackendType::CUSTOM);
     auto cut = std::get<0>(c10d::compute_bucket_assignment_by_size(
         replica.parameters,
         {static_cast<std::size_t>(settings_.first_bucket_bytes),
          static_cast<std::size_t>(settings_.bucket_cap_bytes)},
-        sparse));
+        std::vector<bool>(replica.parameters.size(), false)));
     std::reverse(cut.begin(), cut.end());
-    reducer_ = std::make_unique<c10d::Reducer>(
-        replica.parameters, std::move(cut), group, sparse, settings_.bucket_cap_bytes,
-        /*find_unused_parameters=*/false, /*gradient_as_bucket_view=*/true, names,
-        settings_.first_bucket_bytes,
-        /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false,
-        std::vector<std::int64_t>{});
+    make_reducer(std::move(cut));
+  }
+
+  std::vector<std::int64_t> state() const override {
+    std::vector<std::int64_t> state = {reducer_->rebuilt() ? kRebuilt : kObserved};
+    const auto rest = reducer_->rebuilt() ? numbers_of(reducer_->cut()) : reducer_->observed();
+    if (rest.empty()) return {};
+    state.insert(state.end(), rest.begin(), rest.end());
+    return state;
+  }
+
+  void restore(const std::vector<std::int64_t>& state) override {
+    if (state.empty()) return;
+    const auto rest = std::span(state).subspan(1);
+    // A Reducer that has run has given every parameter a gradient.
+    for (torch::Tensor& parameter : replica_->parameters)
+      parameter.mutable_grad() = torch::zeros_like(parameter.detach());
+    if (state[0] == kRebuilt) {
+      make_reducer(cut_of(rest, replica_->parameters.size()));
+      reducer_->set_rebuilt();
+    } else {
+      Cut cut = reducer_->cut();
+      checked_order(rest, replica_->parameters.size());
+      make_reducer(std::move(cut));
+      reducer_->set_observed({rest.begin(), rest.end()});
+    }
   }
 
   torch::Tensor begin_pass(const PassInput& input) override {
@@ -132,9 +201,27 @@ class C10d : public SyncMode {
   void synchronize() override {}  // the Reducer waits for its buckets when the backward pass ends
 
  private:
+  static constexpr std::int64_t kObserved = 1, kRebuilt = 2;
+
+  void make_reducer(Cut cut) {
+    reducer_.reset();
+    std::unordered_map<std::size_t, std::string> names;
+    for (std::size_t i = 0; i < replica_->names.size(); ++i)
+      names[i] = replica_->names[i];
+    reducer_ = std::make_unique<ResumableReducer>(
+        replica_->parameters, std::move(cut), group_,
+        std::vector<bool>(replica_->parameters.size(), false), settings_.bucket_cap_bytes,
+        /*find_unused_parameters=*/false, /*gradient_as_bucket_view=*/true, names,
+        settings_.first_bucket_bytes,
+        /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false,
+        std::vector<std::int64_t>{});
+  }
+
   Exchange& exchange_;
   SyncSettings settings_;
-  std::unique_ptr<c10d::Reducer> reducer_;
+  Replica* replica_ = nullptr;
+  c10::intrusive_ptr<c10d::ProcessGroup> group_;
+  std::unique_ptr<ResumableReducer> reducer_;
 };
 
 }  // namespace

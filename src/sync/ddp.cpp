@@ -55,6 +55,17 @@ class Ddp : public SyncMode {
     if (!rebuilt_) rebuild();
   }
 
+  std::vector<std::int64_t> state() const override {
+    return rebuilt_ ? observed_ : std::vector<std::int64_t>();
+  }
+
+  void restore(const std::vector<std::int64_t>& state) override {
+    if (state.empty()) return;
+    lay_out(checked_order(state, replica_->parameters.size()));
+    observed_ = state;
+    rebuilt_ = true;
+  }
+
  private:
   void gradient_ready(std::size_t parameter) {
     if (!exchanging_) return;

@@ -1,6 +1,9 @@
 #include "sync/flat_gradients.h"
 
+#include <algorithm>
 #include <utility>
+
+#include "support/error.h"
 
 namespace gradsync {
 
@@ -32,6 +35,16 @@ std::span<float> FlatGradients::of(std::size_t parameter) {
 
 std::span<float> FlatGradients::range(std::size_t first, std::size_t last) {
   return {flat_.data_ptr<float>() + offset_at_[first], offset_at_[last] - offset_at_[first]};
+}
+
+std::vector<std::size_t> checked_order(std::span<const std::int64_t> order, std::size_t count) {
+  std::vector<bool> seen(count, false);
+  for (const std::int64_t parameter : order)
+    if (parameter >= 0 && static_cast<std::size_t>(parameter) < count)
+      seen[static_cast<std::size_t>(parameter)] = true;
+  if (order.size() != count || std::find(seen.begin(), seen.end(), false) != seen.end())
+    throw Error(ExitCode::kBadData, "the checkpoint's order of buckets is none of this network's");
+  return {order.begin(), order.end()};
 }
 
 std::vector<std::size_t> module_order(std::size_t count) {

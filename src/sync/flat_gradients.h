@@ -35,6 +35,9 @@ class FlatGradients {
   std::vector<std::size_t> position_of_;
 };
 
+/// The positions' parameters, checked to be each of `count` once. Throws Error kBadData.
+std::vector<std::size_t> checked_order(std::span<const std::int64_t> order, std::size_t count);
+
 /// 0, 1, …, count − 1: the order of the modules.
 std::vector<std::size_t> module_order(std::size_t count);
 

@@ -2,6 +2,11 @@
 
 namespace gradsync {
 
+void SyncMode::restore(const std::vector<std::int64_t>& state) {
+  if (state.empty()) return;
+  throw Error(ExitCode::kBadData, "the checkpoint holds an order of buckets, the mode has none");
+}
+
 const std::vector<SyncEntry>& sync_modes() {
   static const std::vector<SyncEntry> entries = {
       {"none", make_none}, {"gather-scatter", make_gather_scatter}, {"allreduce", make_allreduce},

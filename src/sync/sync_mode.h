@@ -73,6 +73,14 @@ class SyncMode {
   /// evaluation or a comparison. Collective.
   virtual void publish() {}
 
+  /// What this mode has settled since `attach` that decides in which order it sums, for
+  /// checkpoints; empty if nothing. Between two iterations.
+  virtual std::vector<std::int64_t> state() const { return {}; }
+
+  /// After `attach`: sums from now on as the mode did that gave this `state`. Throws Error kBadData
+  /// if it is none of this network's.
+  virtual void restore(const std::vector<std::int64_t>& state);
+
   /// Whether the backward pass itself waits for the exchange before it returns. Its compute then
   /// ends with its last gradient.
   virtual bool waits_in_backward() const { return false; }

@@ -28,6 +28,8 @@ const std::vector<NamedFault>& faults() {
       {"other-type", FaultKind::kOtherType},
       {"other-root", FaultKind::kOtherRoot},
       {"out-of-memory", FaultKind::kOutOfMemory},
+      {"usr1", FaultKind::kUsr1},
+      {"term", FaultKind::kTerm},
   };
   return all;
 }

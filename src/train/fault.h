@@ -16,7 +16,9 @@ enum class FaultKind {
   kShort,
   kOtherType,
   kOtherRoot,
-  kOutOfMemory
+  kOutOfMemory,
+  kUsr1,
+  kTerm
 };
 
 struct Fault {

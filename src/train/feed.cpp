@@ -16,11 +16,12 @@ std::int64_t Feed::iterations_per_epoch() const {
   return sampler_.steps() / options_.accumulate;
 }
 
-void Feed::begin_epoch(std::int64_t epoch) {
+void Feed::begin_epoch(std::int64_t epoch, std::int64_t first) {
   loader_.reset();
   sampler_.set_epoch(options_.set_epoch ? epoch : 0);
   LoaderOptions how;
-  how.steps = iterations_per_epoch() * options_.accumulate;
+  const std::int64_t skipped = first * options_.accumulate;
+  how.steps = iterations_per_epoch() * options_.accumulate - skipped;
   how.epoch = epoch;
   how.seed = options_.seed;
   how.augment = options_.augment;
@@ -28,7 +29,7 @@ void Feed::begin_epoch(std::int64_t epoch) {
   how.threads = static_cast<int>(options_.loader_threads);
   how.prefetch = static_cast<int>(options_.prefetch);
   loader_ = std::make_unique<Loader>(
-      data_, [this](std::int64_t pass) { return indices(pass); }, how);
+      data_, [this, skipped](std::int64_t pass) { return indices(skipped + pass); }, how);
 }
 
 std::vector<std::int64_t> Feed::indices(std::int64_t pass) const {

@@ -27,8 +27,9 @@ class Feed {
   /// Iterations of an epoch, equal on all ranks.
   std::int64_t iterations_per_epoch() const;
 
-  /// Starts an epoch and its prefetching. The order depends on `epoch` unless --no-set-epoch.
-  void begin_epoch(std::int64_t epoch);
+  /// Starts an epoch at its iteration `first`, and its prefetching. The order depends on `epoch`
+  /// unless --no-set-epoch.
+  void begin_epoch(std::int64_t epoch, std::int64_t first = 0);
 
   /// The next pass; blocks until it is loaded. Give it back with `recycle`.
   Batch next() { return loader_->next(); }

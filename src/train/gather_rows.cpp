@@ -9,15 +9,18 @@ namespace gradsync {
 namespace {
 
 // A rank's iteration as a block of doubles; whole numbers stay exact up to 2^53.
-constexpr std::size_t kHead = 5;
+constexpr std::size_t kHead = 6;
 constexpr std::size_t kFixed = kHead + kPhases + kTrafficCategories;
 constexpr std::size_t kPerBucket = 3;
 
 std::vector<double> pack(const StepResult& mine, double begin_s) {
   const RankIteration& measured = mine.measured;
-  std::vector<double> block = {begin_s, measured.loss, static_cast<double>(measured.correct),
+  std::vector<double> block = {begin_s,
+                               measured.loss,
+                               static_cast<double>(measured.correct),
                                static_cast<double>(mine.samples),
-                               static_cast<double>(mine.bad_tensor)};
+                               static_cast<double>(mine.bad_tensor),
+                               static_cast<double>(mine.stop)};
   block.insert(block.end(), measured.time_s.begin(), measured.time_s.end());
   for (const std::int64_t bytes : measured.traffic_bytes)
     block.push_back(static_cast<double>(bytes));
@@ -54,14 +57,20 @@ void fill_in_wait(std::vector<RankIteration>& ranks) {
   }
 }
 
+void want_stop(Verdict& verdict, StopReason reason, std::size_t rank) {
+  if (reason == StopReason::kNone || verdict.stop_rank >= 0) return;
+  verdict.stop = reason;
+  verdict.stop_rank = static_cast<std::int32_t>(rank);
+}
+
 Verdict judge(std::span<const double> all, std::size_t block) {
   Verdict verdict;
   for (std::size_t rank = 0; rank * block < all.size(); ++rank) {
     const double loss = all[rank * block + 1], bad_tensor = all[rank * block + 4];
-    if (std::isfinite(loss) && bad_tensor < 0) continue;
+    want_stop(verdict, static_cast<StopReason>(static_cast<int>(all[rank * block + 5])), rank);
+    if (verdict.bad_rank >= 0 || (std::isfinite(loss) && bad_tensor < 0)) continue;
     verdict.bad_rank = static_cast<std::int32_t>(rank);
     verdict.bad_tensor = static_cast<std::int64_t>(bad_tensor);
-    break;
   }
   return verdict;
 }
@@ -85,6 +94,17 @@ Verdict gather_rows(Exchange& exchange, const StepResult& mine, double begin_s, 
       row.buckets.push_back({record.bytes, record.kind});
     fill_in_wait(row.ranks);
   }
+  exchange.broadcast_control(std::as_writable_bytes(std::span(&verdict, 1)));
+  return verdict;
+}
+
+Verdict agree_on_stop(Exchange& exchange, StopReason mine) {
+  std::vector<StopReason> all(exchange.rank() == 0 ? static_cast<std::size_t>(exchange.size()) : 0);
+  exchange.gather_control(std::as_bytes(std::span(&mine, 1)),
+                          std::as_writable_bytes(std::span(all)));
+  Verdict verdict;
+  for (std::size_t rank = 0; rank < all.size(); ++rank)
+    want_stop(verdict, all[rank], rank);
   exchange.broadcast_control(std::as_writable_bytes(std::span(&verdict, 1)));
   return verdict;
 }

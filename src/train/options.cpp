@@ -15,6 +15,7 @@ constexpr std::int64_t kMaxCount = 1'000'000;
 constexpr std::int64_t kMaxIterations = 1'000'000'000;
 constexpr std::int64_t kMaxBucketBytes = std::int64_t{16} << 30;
 constexpr double kMaxTimeout_s = 7 * 24 * 3600;
+constexpr double kMaxTimeLimit_s = 366.0 * 24 * 3600;
 const std::string kAuto = "auto";
 
 const std::vector<std::string> kGranularities = {"tensor", "flat"};
@@ -141,6 +142,26 @@ OptionTable output_options() {
   };
 }
 
+OptionTable stop_options() {
+  const std::string group = "Stop and resume";
+  return {
+      {"checkpoint-every", "N", "0",
+       "steps between two checkpoints, 0 (only when stopped) to 1000000000; two are kept, beside "
+       "the "
+       "run file in RUN.checkpoints",
+       group},
+      {"resume", "no|auto|FILE", "no",
+       "go on from this checkpoint, or from the newest sound one of --output (auto; afresh if "
+       "there "
+       "is none): the result is that of a run that was never stopped",
+       group},
+      {"time-limit", "TIME", "0",
+       "stop in time to write a checkpoint within TIME of the program's start, as signals USR1 and "
+       "TERM at any rank do; 0 (none) to 8784h",
+       group},
+  };
+}
+
 // `auto` is 0: not given.
 std::int64_t batch_option(const OptionValues& values, const std::string& name, std::int64_t high) {
   return text_option(values, name) == kAuto ? 0 : integer_option(values, name, 1, high);
@@ -243,6 +264,21 @@ void read_yardstick(const OptionValues& values, TrainOptions& options) {
   options.counterfactual_rounds = integer_option(values, "counterfactual-rounds", 1, 1000);
 }
 
+void read_stop(const OptionValues& values, TrainOptions& options) {
+  options.checkpoint_every = integer_option(values, "checkpoint-every", 0, kMaxIterations);
+  options.resume = text_option(values, "resume");
+  options.time_limit_s = duration_option(values, "time-limit", 0, kMaxTimeLimit_s);
+  if (options.resume.empty())
+    throw option_error(values, "resume", "the file has no name", "give no, auto or a file");
+  const char* needs_output = options.checkpoint_every > 0 ? "checkpoint-every"
+                             : options.resume == kAuto    ? "resume"
+                                                          : nullptr;
+  if (needs_output && options.output.empty())
+    throw option_error(values, needs_output,
+                       "checkpoints lie beside the run file, and there is none",
+                       "give --output FILE.h5 too");
+}
+
 }  // namespace
 
 const std::vector<std::string>& sync_mode_names() {
@@ -258,9 +294,9 @@ const std::vector<std::string>& model_names() {
 
 OptionTable train_option_table() {
   OptionTable table;
-  for (const auto& part :
-       {synchronisation_options(), model_and_data_options(), training_options(),
-        optimiser_options(), machine_options(), yardstick_options(), output_options()})
+  for (const auto& part : {synchronisation_options(), model_and_data_options(), training_options(),
+                           optimiser_options(), machine_options(), yardstick_options(),
+                           output_options(), stop_options()})
     table.insert(table.end(), part.begin(), part.end());
   return table;
 }
@@ -276,6 +312,7 @@ std::string train_help() {
       "gradsync-train --sync none --model lenet --epochs 2 --data data/cifar-10\n"
       "mpirun -n 2 gradsync-train --verify-modes --iterations 1\n"
       "mpirun -n 2 gradsync-train --calibrate --counterfactual 20 --iterations 50 --output run.h5\n"
+      "mpirun -n 2 gradsync-train --epochs 30 --time-limit 3h --output run.h5 --resume auto\n"
       "gradsync-train --batch-per-rank 64 --print-config",
       train_option_table());
 }
@@ -287,6 +324,7 @@ TrainOptions train_options(const OptionValues& values) {
   read_training(values, options);
   read_machine_and_output(values, options);
   read_yardstick(values, options);
+  read_stop(values, options);
   return options;
 }
 

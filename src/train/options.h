@@ -47,6 +47,9 @@ struct TrainOptions {
   std::vector<std::int64_t> calibrate_sizes;  ///< bytes a rank, rising
   std::int64_t counterfactual = 0;            ///< iterations a window; 0: no windows
   std::int64_t counterfactual_rounds = 3;
+  std::int64_t checkpoint_every = 0;  ///< iterations; 0: only when the run is stopped
+  std::string resume = "no";          ///< no | auto | a checkpoint's file
+  double time_limit_s = 0;            ///< since the start of the program; 0: none
 };
 
 /// The names that --sync and --model take, in the order of --help. The registries of the modes and

@@ -21,7 +21,7 @@ void Progress::update(std::int64_t epoch, std::int64_t iterations_done, double l
                       double images_per_second) {
   if (!shown_ || since_drawn_.elapsed_s() < kRedraw_s) return;
   since_drawn_.restart_s();
-  const double left_s = since_start_.elapsed_s() / static_cast<double>(iterations_done) *
+  const double left_s = since_start_.elapsed_s() / static_cast<double>(iterations_done - before_) *
                         static_cast<double>(total_ - iterations_done);
   const std::string line =
       fmt::format("epoch {} iteration {}/{} loss {:.3f} {:.0f} images/s, {} left", epoch + 1,

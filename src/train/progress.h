@@ -12,6 +12,8 @@ namespace gradsync {
 class Progress {
  public:
   Progress(bool shown, std::int64_t iterations_in_all);
+  /// So many were done before this process; the time left is told from those after them.
+  void begin_at(std::int64_t iterations_done) { before_ = iterations_done; }
   ~Progress() { clear(); }
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -23,7 +25,7 @@ class Progress {
 
  private:
   bool shown_, drawn_ = false;
-  std::int64_t total_;
+  std::int64_t total_, before_ = 0;
   Stopwatch since_start_, since_drawn_;
 };
 

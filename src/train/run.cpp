@@ -1,5 +1,6 @@
 #include "train/run.h"
 
+#include <algorithm>
 #include <iostream>
 
 #include <fmt/format.h>
@@ -10,6 +11,7 @@
 #include "support/memory.h"
 #include "support/utc_time.h"
 #include "train/provenance.h"
+#include "train/resume.h"
 #include "train/trainer.h"
 #include "train/verify_modes.h"
 #include "train/yardstick.h"
@@ -41,30 +43,66 @@ DataDigest verify_data(const Session& session, const Cifar10& data) {
   return digest;
 }
 
-/// Run-time properties a rank needs from rank 0: the start of the run on its clock.
-double broadcast_start(const Session& session) {
-  double start_s = now_s();
+/// The start of the run on rank 0's clock. A run that goes on began as long ago as it had run when
+/// its checkpoint was written: what lies between the two processes is left out.
+double broadcast_start(const Session& session, const ResumePlan& plan) {
+  double start_s = now_s() - plan.from.elapsed_s;
   MPI_Bcast(&start_s, 1, MPI_DOUBLE, 0, session.world());
   return start_s;
 }
 
-RunInfo run_info(const OptionValues& values, const std::string& command_line,
-                 const DataDigest& digest, const ComputeSettings& compute,
-                 const std::vector<RankPlace>& places, const TrainOptions& options) {
-  RunInfo info;
-  info.run_id = new_uuid();
-  info.created = utc_now();
-  info.command_line = command_line;
+/// `threads` of a rank are 0 while they are not settled.
+std::vector<ConfigEntry> resolved_config(const OptionValues& values, const TrainOptions& options,
+                                         std::int64_t threads) {
+  std::vector<ConfigEntry> config;
   for (const auto& [name, value] : values) {
     ConfigEntry entry{name, value.value, value.source};
     if (name == "batch-per-rank") entry.value = std::to_string(options.batch_per_rank);
     if (name == "batch-global") entry.value = std::to_string(options.batch_global);
-    if (name == "threads") entry.value = std::to_string(compute.threads);
-    info.config.push_back(std::move(entry));
+    if (name == "threads") entry.value = std::to_string(threads);
+    config.push_back(std::move(entry));
   }
+  return config;
+}
+
+/// What the options ask for, before anything of the machine is settled.
+CheckpointInfo requested_run(const Session& session, const OptionValues& values,
+                             const DataDigest& digest, const TrainOptions& options) {
+  RunInfo info;
+  info.config = resolved_config(values, options, options.threads);
+  info.provenance = provenance(digest, ComputeSettings());
+  info.topology.resize(static_cast<std::size_t>(session.size()));
+  return describe_run(info);
+}
+
+/// A run that goes on keeps its name.
+RunInfo run_info(const OptionValues& values, const std::string& command_line,
+                 const DataDigest& digest, const ComputeSettings& compute,
+                 const std::vector<RankPlace>& places, const TrainOptions& options,
+                 const ResumePlan& plan) {
+  RunInfo info;
+  info.run_id = plan.resumes ? plan.from.run_id : new_uuid();
+  info.created = utc_now();
+  info.command_line = command_line;
+  info.config = resolved_config(values, options, compute.threads);
   info.provenance = provenance(digest, compute);
   info.topology = places;
   return info;
+}
+
+std::string hosts_of(const std::vector<RankPlace>& places) {
+  std::vector<std::string> hosts;
+  for (const RankPlace& place : places)
+    if (std::find(hosts.begin(), hosts.end(), place.host) == hosts.end())
+      hosts.push_back(place.host);
+  return fmt::format("{}", fmt::join(hosts, ","));
+}
+
+std::unique_ptr<Recorder> make_recorder(const std::string& output, const RunInfo& info,
+                                        const ResumePlan& plan) {
+  if (!plan.resumes) return std::make_unique<Recorder>(output, info);
+  return std::make_unique<Recorder>(output, ResumeRow{plan.from.iteration, plan.from.journal_bytes,
+                                                      utc_now(), hosts_of(info.topology)});
 }
 
 void print_environment(const TrainOptions& options, const DataDigest& digest, const Cifar10& data,
@@ -132,6 +170,14 @@ void calibrate_before_training(const Session& session, Transport& transport, Wat
   reset_peak_resident();
 }
 
+/// What a checkpoint holds the effect of already is not done again.
+void check_before_training(const Session& session, Exchange& exchange, Transport& transport,
+                           Watchdog& watchdog, const RunSetting& setting) {
+  if (setting.resume->from.iteration > 0) return;
+  if (setting.options.verify_modes) verify_before_timing(exchange, setting);
+  if (setting.options.calibrate) calibrate_before_training(session, transport, watchdog, setting);
+}
+
 /// Reads the clocks again, records them and says how far they have drifted.
 void close_clocks(const Session& session, const RunSetting& setting, const ClockRow& start) {
   const ClockOffset clock = measure_clock_offset(session.world());
@@ -143,7 +189,7 @@ void close_clocks(const Session& session, const RunSetting& setting, const Clock
 }  // namespace
 
 int run_training(const Session& session, TrainOptions options, const OptionValues& values,
-                 const std::string& command_line) {
+                 const std::string& command_line, const StopRequest& stop) {
   require_agreement(session, stated(values));
   std::optional<Cifar10> data;
   session.together([&] {
@@ -155,29 +201,34 @@ int run_training(const Session& session, TrainOptions options, const OptionValue
             options.seed);
   });
   const DataDigest digest = verify_data(session, *data);
+  const ResumePlan plan =
+      plan_resume(session, options, requested_run(session, values, digest, options));
+  settle_as_before(options, plan);
   Watchdog watchdog(session, options.timeout_s > 0 ? options.timeout_s : kStartTimeout_s);
   MpiTransport transport(session.world());
   Exchange exchange(session, transport, watchdog, verify_level(options.verify));
   // Caught here, where the objects that all ranks must leave together still stand.
   try {
     const ComputeSettings compute = settle_compute(session, options);
-    const double start_s = broadcast_start(session);
+    const double start_s = broadcast_start(session, plan);
     const ClockOffset clock = measure_clock_offset(session.world());
-    const ClockRow clocks = clock_row(session, clock, "start", now_s() - start_s);
+    const ClockRow clocks =
+        clock_row(session, clock, plan.resumes ? "resume" : "start", now_s() - start_s);
     const auto places = gather_places(session, compute.threads, clock);
     std::unique_ptr<Recorder> recorder;
+    CheckpointInfo description;
     session.together([&] {
       if (!session.root() || options.output.empty()) return;
-      RunInfo info = run_info(values, command_line, digest, compute, places, options);
+      RunInfo info = run_info(values, command_line, digest, compute, places, options, plan);
       info.provenance.push_back({"train_images", std::to_string(data->size(Split::kTrain))});
-      recorder = std::make_unique<Recorder>(options.output, info);
+      recorder = make_recorder(options.output, info, plan);
+      description = describe_run(info);
     });
     if (session.root()) print_environment(options, digest, *data, compute, places);
-    const RunSetting setting{options,        *data,   compute,       places,
-                             clock.offset_s, start_s, recorder.get()};
+    const RunSetting setting{options,        *data, compute, places,      clock.offset_s, start_s,
+                             recorder.get(), &stop, &plan,   description, command_line};
     if (recorder) recorder->add(clocks);
-    if (options.verify_modes) verify_before_timing(exchange, setting);
-    if (options.calibrate) calibrate_before_training(session, transport, watchdog, setting);
+    check_before_training(session, exchange, transport, watchdog, setting);
     Trainer trainer(exchange, setting);
     trainer.run();
     if (options.counterfactual > 0) trainer.run_counterfactual();

@@ -4,12 +4,13 @@
 
 #include "comm/session.h"
 #include "train/options.h"
+#include "train/stop_request.h"
 
 namespace gradsync {
 
 /// A whole training run on the ranks of `session`: agreement, data, verification, training, record
 /// and closing table. Returns the exit code; errors end the job through the session. Collective.
 int run_training(const Session& session, TrainOptions options, const OptionValues& values,
-                 const std::string& command_line);
+                 const std::string& command_line, const StopRequest& stop);
 
 }  // namespace gradsync

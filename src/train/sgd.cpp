@@ -54,4 +54,10 @@ void Sgd::step(double learning_rate) {
   }
 }
 
+torch::Tensor Sgd::momentum(std::size_t parameter) {
+  const torch::Tensor& like = replica_.parameters[parameter];
+  return torch::from_blob(velocity_[parameter].data(), like.sizes(), like.strides(),
+                          torch::kFloat32);
+}
+
 }  // namespace gradsync

@@ -20,6 +20,9 @@ class Sgd {
   /// Requires a gradient with its parameter's strides in every parameter.
   void step(double learning_rate);
 
+  /// The momentum of one parameter, in its shape and strides: a view, valid while this lives.
+  torch::Tensor momentum(std::size_t parameter);
+
  private:
   Replica& replica_;
   float momentum_, weight_decay_;

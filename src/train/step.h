@@ -8,6 +8,7 @@
 #include "train/gradient_guard.h"
 #include "train/iteration_timer.h"
 #include "train/sgd.h"
+#include "train/stop_request.h"
 
 namespace gradsync {
 
@@ -27,8 +28,9 @@ struct StepParts {
 /// What one iteration was on this rank.
 struct StepResult {
   RankIteration measured;
-  std::int64_t samples = 0;      ///< of this rank
-  std::int64_t bad_tensor = -1;  ///< first parameter with a gradient that is not finite
+  std::int64_t samples = 0;             ///< of this rank
+  std::int64_t bad_tensor = -1;         ///< first parameter with a gradient that is not finite
+  StopReason stop = StopReason::kNone;  ///< why this rank wants to stop after it
 };
 
 /// One optimiser step of the global batch: `passes` forward and backward passes, the mode's

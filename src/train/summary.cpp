@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "support/error.h"
 #include "timing/statistics.h"
 
 namespace gradsync {
@@ -41,6 +42,42 @@ void RankSummary::add(const RankIteration& measured, std::int64_t samples, bool 
   hidden_s_ += measured[Phase::kHidden];
   exposed_s_ += measured[Phase::kExposed];
   other_s_ += measured[Phase::kOther];
+}
+
+std::vector<double> RankSummary::state() const {
+  std::vector<double> state = {first_s_,
+                               compute_s_,
+                               hidden_s_,
+                               exposed_s_,
+                               other_s_,
+                               loss_sum_,
+                               static_cast<double>(correct_),
+                               static_cast<double>(samples_),
+                               static_cast<double>(timed_),
+                               all_but_first_s_,
+                               static_cast<double>(iterations_),
+                               test_accuracy_};
+  state.insert(state.end(), iteration_s_.begin(), iteration_s_.end());
+  return state;
+}
+
+void RankSummary::restore(std::span<const double> state) {
+  constexpr std::size_t kFixed = 12;
+  if (state.size() < kFixed)
+    throw Error(ExitCode::kBadData, "the checkpoint's summary of the run is too short");
+  first_s_ = state[0];
+  compute_s_ = state[1];
+  hidden_s_ = state[2];
+  exposed_s_ = state[3];
+  other_s_ = state[4];
+  loss_sum_ = state[5];
+  correct_ = static_cast<std::int64_t>(state[6]);
+  samples_ = static_cast<std::int64_t>(state[7]);
+  timed_ = static_cast<std::int64_t>(state[8]);
+  all_but_first_s_ = state[9];
+  iterations_ = static_cast<std::int64_t>(state[10]);
+  test_accuracy_ = state[11];
+  iteration_s_.assign(state.begin() + kFixed, state.end());
 }
 
 double RankSummary::median_iteration_s() const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "comm/exchange.h"
@@ -23,6 +24,10 @@ class RankSummary {
   }
   double accuracy() const;
   std::int64_t samples() const { return samples_; }
+
+  /// All of it as numbers, and back: for checkpoints. Throws Error kBadData if they are too few.
+  std::vector<double> state() const;
+  void restore(std::span<const double> state);
 
   /// The closing table of all ranks, on rank 0. Collective.
   Table gather(Exchange& exchange, const std::vector<RankPlace>& places, std::int64_t warmup) const;

@@ -47,21 +47,29 @@ Trainer::Trainer(Exchange& exchange, const RunSetting& setting)
       parts_{replica_, *mode_,   optimizer_,      feed_,
              guard_,   exchange, setting.compute, options_.accumulate},
       fault_(parse_fault(options_.inject_fault)),
-      progress_(exchange.rank() == 0, iterations_in_all()) {
+      progress_(exchange.rank() == 0, iterations_in_all()),
+      checkpoints_(
+          exchange, setting_,
+          {replica_, optimizer_, *mode_, summary_, epoch_summary_, epoch_clock_, buckets_}) {
   mode_->attach(replica_);
+  position_ = checkpoints_.restore();
+  progress_.begin_at(position_.iteration);
 }
 
 void Trainer::run() {
-  for (std::int64_t epoch = 0; epoch < options_.epochs && iterations_of(epoch) > 0; ++epoch)
-    run_epoch(epoch);
+  while (position_.epoch < options_.epochs && iterations_of(position_.epoch) > 0)
+    run_epoch();
   progress_.clear();
+  print_parameters();
   const Table table = summary_.gather(exchange_, setting_.places, options_.warmup);
   if (exchange_.rank() == 0) print_text(std::cout, table);
 }
 
 void Trainer::run_counterfactual() {
   const std::string before = parameter_hash(replica_);
-  const auto rows = run_windows(exchange_, setting_, {replica_, buckets_, iteration_});
+  const auto rows = run_windows(exchange_, setting_,
+                                {replica_, buckets_, position_.iteration,
+                                 [this] { checkpoints_.stop_if_wanted(position_); }});
   if (parameter_hash(replica_) != before)
     throw Error(ExitCode::kInternal, "the windows of --counterfactual changed the trained network");
   if (exchange_.rank() != 0) return;
@@ -70,17 +78,14 @@ void Trainer::run_counterfactual() {
   print_text(std::cout, windows_table(rows));
 }
 
-void Trainer::run_epoch(std::int64_t epoch) {
-  const Stopwatch watch;
-  epoch_summary_ = RankSummary();
-  epoch_training_s_ = 0;
-  feed_.begin_epoch(epoch);
-  const std::int64_t iterations = iterations_of(epoch);
-  for (std::int64_t step = 0; step < iterations; ++step)
-    run_iteration(epoch, step);
+void Trainer::run_epoch() {
+  epoch_clock_.since.restart_s();
+  feed_.begin_epoch(position_.epoch, position_.step);
+  while (position_.step < iterations_of(position_.epoch))
+    run_iteration();
   RankEpoch mine;
-  mine.running_time_s = watch.elapsed_s();
-  mine.training_time_s = epoch_training_s_;
+  mine.running_time_s = epoch_clock_.running_s();
+  mine.training_time_s = epoch_clock_.training_s;
   mine.train_loss = epoch_summary_.mean_loss();
   mine.train_accuracy = epoch_summary_.accuracy();
   const Evaluation test = evaluate_epoch();
@@ -90,18 +95,22 @@ void Trainer::run_epoch(std::int64_t epoch) {
   if (const auto bytes = peak_resident_bytes())
     mine.peak_memory_bytes = static_cast<double>(*bytes);
   summary_.add_test(test.accuracy);
-  record_epoch(epoch, mine);
+  record_epoch(mine);
+  epoch_summary_ = RankSummary();
+  epoch_clock_ = EpochClock();
+  position_ = {position_.iteration, position_.epoch + 1, 0};
 }
 
-void Trainer::run_iteration(std::int64_t epoch, std::int64_t step) {
-  inject_fault(iteration_);
-  const StepResult result = run_step(parts_, iteration_, step, options_.learning_rate);
+void Trainer::run_iteration() {
+  inject_fault(position_.iteration);
+  StepResult result = run_step(parts_, position_.iteration, position_.step, options_.learning_rate);
+  result.stop = checkpoints_.wanted();
   IterationRow row;
-  row.iteration = iteration_;
-  row.epoch = epoch;
-  row.step = step;
+  row.iteration = position_.iteration;
+  row.epoch = position_.epoch;
+  row.step = position_.step;
   row.learning_rate = options_.learning_rate;
-  row.warmup = iteration_ < options_.warmup;
+  row.warmup = position_.iteration < options_.warmup;
   buckets_.clear();
   for (const CollectiveRecord& record : exchange_.records())
     buckets_.push_back({record.bytes, record.kind});
@@ -111,10 +120,12 @@ void Trainer::run_iteration(std::int64_t epoch, std::int64_t step) {
   stop_on_bad_numbers(verdict);
   summary_.add(result.measured, result.samples, row.warmup);
   epoch_summary_.add(result.measured, result.samples, row.warmup);
-  epoch_training_s_ += result.measured[Phase::kIteration] - result.measured[Phase::kData];
-  ++iteration_;
+  epoch_clock_.training_s += result.measured[Phase::kIteration] - result.measured[Phase::kData];
+  ++position_.iteration;
+  ++position_.step;
   if (exchange_.rank() == 0) report_iteration(row);
   adapt_timeout();
+  checkpoints_.after_iteration(position_, verdict);
 }
 
 void Trainer::inject_fault(std::int64_t iteration) {
@@ -149,6 +160,12 @@ void Trainer::inject_fault(std::int64_t iteration) {
       break;
     case FaultKind::kOutOfMemory:
       throw std::bad_alloc();
+    case FaultKind::kUsr1:
+      std::raise(SIGUSR1);
+      break;
+    case FaultKind::kTerm:
+      std::raise(SIGTERM);
+      break;
   }
 }
 
@@ -164,23 +181,24 @@ void Trainer::stop_on_bad_numbers(const Verdict& verdict) const {
   throw Error(
       ExitCode::kNumbers,
       fmt::format("{} is not finite on rank {} ({}) in iteration {}", what, verdict.bad_rank, host,
-                  iteration_),
+                  position_.iteration),
       "a lower --lr; the iterations up to here are in the journal, gradsync-report reads it");
 }
 
 void Trainer::report_iteration(const IterationRow& row) {
   const double loss = mean_loss(row);
-  progress_.update(row.epoch, iteration_, loss,
+  progress_.update(row.epoch, position_.iteration, loss,
                    static_cast<double>(row.samples) / row.ranks[0][Phase::kIteration]);
-  if (options_.log_every == 0 || iteration_ % options_.log_every != 0) return;
+  if (options_.log_every == 0 || position_.iteration % options_.log_every != 0) return;
   progress_.clear();
-  std::cout << fmt::format("epoch {} iteration {} loss {:.4f}\n", row.epoch + 1, iteration_, loss)
+  std::cout << fmt::format("epoch {} iteration {} loss {:.4f}\n", row.epoch + 1,
+                           position_.iteration, loss)
             << std::flush;
 }
 
 void Trainer::adapt_timeout() {
   constexpr std::int64_t kEvery = 50;
-  if (options_.timeout_s > 0 || iteration_ % kEvery != 0) return;
+  if (options_.timeout_s > 0 || position_.iteration % kEvery != 0) return;
   const double median_s = summary_.median_iteration_s();
   if (median_s > 0)
     exchange_.watchdog().set_timeout(std::max(kShortestTimeout_s, kTimeoutInMedians * median_s));
@@ -189,7 +207,7 @@ void Trainer::adapt_timeout() {
 Evaluation Trainer::evaluate_epoch() {
   if (options_.evaluate == "none") return {};
   progress_.clear();
-  exchange_.watchdog().doing(Activity::kEvaluating, iteration_);
+  exchange_.watchdog().doing(Activity::kEvaluating, position_.iteration);
   // Replicas without exchange differ, so a shard of each would be the accuracy of no network.
   const bool own =
       options_.evaluate == "each-rank" || (options_.sync == "none" && exchange_.size() > 1);
@@ -197,7 +215,8 @@ Evaluation Trainer::evaluate_epoch() {
                   own ? EvaluateHow::kEachRank : EvaluateHow::kShard);
 }
 
-void Trainer::record_epoch(std::int64_t epoch, const RankEpoch& mine) {
+void Trainer::record_epoch(const RankEpoch& mine) {
+  const std::int64_t epoch = position_.epoch;
   std::vector<RankEpoch> all(exchange_.rank() == 0 ? static_cast<std::size_t>(exchange_.size())
                                                    : 0);
   exchange_.gather_control(std::as_bytes(std::span(&mine, 1)),
@@ -212,6 +231,21 @@ void Trainer::record_epoch(std::int64_t epoch, const RankEpoch& mine) {
       << std::flush;
   if (setting_.recorder)
     setting_.recorder->add(EpochRow{epoch, iterations_of(epoch), feed_.order_digest(), all});
+}
+
+/// What two runs are compared by: equal only if bit-equal.
+void Trainer::print_parameters() {
+  constexpr std::size_t kDigits = 16;
+  mode_->publish();
+  const std::string mine = parameter_hash(replica_);
+  std::string all(exchange_.rank() == 0 ? kDigits * static_cast<std::size_t>(exchange_.size()) : 0,
+                  ' ');
+  exchange_.gather_control(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
+  std::string distinct;
+  for (std::size_t at = 0; at < all.size(); at += kDigits)
+    if (distinct.find(all.substr(at, kDigits)) == std::string::npos)
+      distinct += ' ' + all.substr(at, kDigits);
+  if (exchange_.rank() == 0) std::cout << "parameters:" << distinct << std::endl;
 }
 
 std::int64_t Trainer::iterations_in_all() const {

@@ -6,33 +6,25 @@
 #include <string>
 #include <vector>
 
-#include "record/recorder.h"
+#include "train/checkpoints.h"
 #include "train/evaluate.h"
 #include "train/fault.h"
 #include "train/gather_rows.h"
 #include "train/progress.h"
+#include "train/run_setting.h"
 #include "train/summary.h"
 
 namespace gradsync {
 
-/// What a run needs beside its settings.
-struct RunSetting {
-  const TrainOptions& options;
-  const Cifar10& data;
-  const ComputeSettings& compute;
-  const std::vector<RankPlace>& places;  ///< of all ranks, on rank 0
-  double clock_offset_s = 0;             ///< add to this rank's clock to read rank 0's
-  double start_s = 0;                    ///< start of the run on rank 0's clock
-  Recorder* recorder = nullptr;          ///< on rank 0, if the run is recorded
-};
-
 /// Trains: epochs of iterations, each measured on every rank and recorded by rank 0.
 class Trainer {
  public:
+  /// Begins at the start, or where the run goes on. Collective.
   Trainer(Exchange& exchange, const RunSetting& setting);
 
   /// Trains to the end. Throws Error kNumbers when a gradient or loss is not finite, kInputOutput
-  /// when a row cannot be recorded. Collective.
+  /// when a row or checkpoint cannot be written, kStoppedEarly when the run was stopped.
+  /// Collective.
   void run();
 
   /// The collectives of the last iteration, the same on all ranks.
@@ -42,14 +34,15 @@ class Trainer {
   void run_counterfactual();
 
  private:
-  void run_epoch(std::int64_t epoch);
-  void run_iteration(std::int64_t epoch, std::int64_t step);
+  void run_epoch();
+  void run_iteration();
   void inject_fault(std::int64_t iteration);
   void stop_on_bad_numbers(const Verdict& verdict) const;
   void report_iteration(const IterationRow& row);
   void adapt_timeout();
   Evaluation evaluate_epoch();
-  void record_epoch(std::int64_t epoch, const RankEpoch& mine);
+  void record_epoch(const RankEpoch& mine);
+  void print_parameters();
   std::int64_t iterations_in_all() const;
   std::int64_t iterations_of(std::int64_t epoch) const;
 
@@ -64,10 +57,11 @@ class Trainer {
   StepParts parts_;
   Fault fault_;
   RankSummary summary_, epoch_summary_;
-  double epoch_training_s_ = 0;
-  std::int64_t iteration_ = 0;
+  EpochClock epoch_clock_;
   std::vector<BucketShape> buckets_;
   Progress progress_;
+  Checkpoints checkpoints_;
+  Position position_;
 };
 
 }  // namespace gradsync

@@ -7,6 +7,7 @@
 
 #include "record/counterfactual.h"
 #include "sync/replay.h"
+#include "train/gather_rows.h"
 #include "train/verify_modes.h"
 
 namespace gradsync {
@@ -219,6 +220,7 @@ std::vector<WindowRow> run_windows(Exchange& exchange, const RunSetting& setting
   for (std::int64_t round = 0; round < setting.options.counterfactual_rounds; ++round)
     for (std::size_t i = 0; i < kinds.size(); ++i) {
       const auto name = kinds[(i + static_cast<std::size_t>(round)) % kinds.size()];
+      if (trained.before_window) trained.before_window();
       const Measured mine = windows.run(kind_of(name));
       WindowRow row{std::string(name), round, mine.iterations, {}};
       if (exchange.rank() == 0) row.ranks.resize(static_cast<std::size_t>(exchange.size()));

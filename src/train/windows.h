@@ -1,11 +1,14 @@
 #pragma once
 
+#include <functional>
 #include <string_view>
 #include <vector>
 
+#include "comm/exchange.h"
+#include "model/replica.h"
 #include "record/run.h"
 #include "support/table.h"
-#include "train/trainer.h"
+#include "train/run_setting.h"
 
 namespace gradsync {
 
@@ -14,6 +17,8 @@ struct TrainedState {
   const Replica& replica;            ///< its values are copied, nothing in it is changed
   std::vector<BucketShape> buckets;  ///< the collectives of the last iteration
   std::int64_t iterations = 0;       ///< that were trained
+  /// Called on all ranks before each window: the chance to stop.
+  std::function<void()> before_window = {};
 };
 
 /// Runs the windows: rounds of compute-only (mode none), communication-only (the recorded

@@ -142,6 +142,24 @@ TEST_CASE("a bad gradient or loss of any rank is every rank's verdict") {
   CHECK(verdict.bad_tensor == -1);
 }
 
+TEST_CASE("one rank that wants to stop is enough, and the lowest is named") {
+  Ranks ranks;
+  const int last = ranks.size - 1;
+  StepResult mine;
+  mine.measured.loss = 1;
+  mine.stop = ranks.rank == last ? StopReason::kUsr1 : StopReason::kNone;
+  IterationRow row;
+  Verdict verdict = gather_rows(ranks.exchange, mine, 0, row);
+  CHECK(verdict.bad_rank == -1);
+  CHECK(verdict.stop == StopReason::kUsr1);
+  CHECK(verdict.stop_rank == last);
+  verdict = agree_on_stop(ranks.exchange,
+                          ranks.rank == last ? StopReason::kTimeLimit : StopReason::kTerm);
+  CHECK(verdict.stop == (last == 0 ? StopReason::kTimeLimit : StopReason::kTerm));
+  CHECK(verdict.stop_rank == 0);
+  CHECK(agree_on_stop(ranks.exchange, StopReason::kNone).stop_rank == -1);
+}
+
 TEST_CASE("faults for tests are read strictly") {
   const Fault fault = parse_fault("nan@1:5");
   CHECK(fault.due(1, 5));

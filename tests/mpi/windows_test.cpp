@@ -8,6 +8,7 @@
 #include "mpi/ranks.h"
 #include "record/counterfactual.h"
 #include "sync/replay.h"
+#include "train/iteration_timer.h"
 #include "train/yardstick.h"
 
 using namespace gradsync;

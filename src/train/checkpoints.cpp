@@ -1,0 +1,146 @@
+#include "train/checkpoints.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <iostream>
+#include <regex>
+
+#include <fmt/format.h>
+
+#include "checkpoint/checkpoint_folder.h"
+#include "support/utc_time.h"
+#include "train/checkpoint.h"
+
+namespace gradsync {
+
+namespace {
+
+constexpr std::size_t kKept = 2;
+/// A slow disk is no hang.
+constexpr double kPatience_s = 900;
+/// Guess of the first checkpoint: 100 MB/s, and what a file takes at all.
+constexpr double kGuessBytesPerSecond = 1e8, kGuessFile_s = 0.5;
+
+/// While it lives, the watchdog waits for disks.
+class Patience {
+ public:
+  Patience(Watchdog& watchdog, std::int64_t iteration)
+      : watchdog_(watchdog), before_s_(watchdog.timeout_s()) {
+    watchdog_.doing(Activity::kCheckpoint, iteration);
+    watchdog_.set_timeout(std::max(before_s_, kPatience_s));
+  }
+  ~Patience() { watchdog_.set_timeout(before_s_); }
+  Patience(const Patience&) = delete;
+  Patience& operator=(const Patience&) = delete;
+
+ private:
+  Watchdog& watchdog_;
+  double before_s_;
+};
+
+double guess_s(const RankState& state, int ranks) {
+  const auto bytes = 2.0 * sizeof(float) * static_cast<double>(state.replica.parameter_count());
+  return kGuessFile_s + bytes * ranks / kGuessBytesPerSecond;
+}
+
+std::string command_to_go_on(const std::string& command_line, int ranks) {
+  const std::string bare =
+      std::regex_replace(command_line, std::regex("\\s--resume(=|\\s+)\\S+"), "");
+  const bool by_srun = std::getenv("SLURM_STEP_NUM_TASKS") != nullptr;
+  return fmt::format("{} -n {} {} --resume auto", by_srun ? "srun --mpi=pmix" : "mpirun", ranks,
+                     bare);
+}
+
+}  // namespace
+
+Checkpoints::Checkpoints(Exchange& exchange, const RunSetting& setting, const RankState& state)
+    : exchange_(exchange),
+      setting_(setting),
+      state_(state),
+      save_s_(guess_s(state, exchange.size())) {}
+
+Position Checkpoints::restore() {
+  const ResumePlan* plan = setting_.resume;
+  if (plan == nullptr || !plan->resumes) return {};
+  const Position position{plan->from.iteration, plan->from.epoch, plan->from.step};
+  if (position.iteration > 0) {
+    const Patience patience(exchange_.watchdog(), position.iteration);
+    const auto tensors = read_checkpoint(exchange_, plan->file ? &*plan->file : nullptr);
+    gradsync::restore(state_, tensors);
+  }
+  if (root())
+    std::cout << fmt::format("goes on after iteration {}{}\n", position.iteration,
+                             plan->file ? fmt::format(" from '{}'", plan->file->path().string())
+                                        : ": there is no sound checkpoint")
+              << std::flush;
+  return position;
+}
+
+StopReason Checkpoints::wanted() const {
+  if (setting_.stop == nullptr) return StopReason::kNone;
+  return setting_.stop->reason(2 * (iteration_s_ + (recorded() ? save_s_ : 0)));
+}
+
+void Checkpoints::after_iteration(const Position& position, const Verdict& verdict) {
+  iteration_s_ = since_iteration_.elapsed_s();
+  since_iteration_.restart_s();
+  if (verdict.stop != StopReason::kNone) stop(position, verdict);
+  const std::int64_t every = setting_.options.checkpoint_every;
+  if (every > 0 && position.iteration % every == 0) save(position);
+}
+
+void Checkpoints::stop_if_wanted(const Position& position) {
+  const Verdict verdict = agree_on_stop(exchange_, wanted());
+  if (verdict.stop != StopReason::kNone) stop(position, verdict);
+}
+
+void Checkpoints::save(const Position& position) {
+  const Stopwatch watch;
+  const Patience patience(exchange_.watchdog(), position.iteration);
+  const auto mine = snapshot(state_);
+  const std::filesystem::path path = target(position);
+  if (root()) make_checkpoint_folder(path.parent_path());
+  write_checkpoint(exchange_, mine, root() ? info_at(position) : CheckpointInfo(), path,
+                   state_.mode.root_only());
+  if (root()) remove_older_checkpoints(path.parent_path(), kKept);
+  save_s_ = watch.elapsed_s();
+}
+
+void Checkpoints::stop(const Position& position, const Verdict& verdict) {
+  // Others wait while rank 0 writes.
+  const Patience patience(exchange_.watchdog(), position.iteration);
+  if (recorded()) save(position);
+  if (setting_.recorder) setting_.recorder->finish(RunStatus::kPartial);
+  std::byte done{1};
+  exchange_.broadcast_control(std::span(&done, 1));
+  if (!root()) exchange_.session().wait_for_abort();
+  throw Error(ExitCode::kStoppedEarly, stop_message(position, verdict),
+              recorded() ? command_to_go_on(setting_.command_line, exchange_.size())
+                         : "give --output, so that a run that is stopped can go on");
+}
+
+CheckpointInfo Checkpoints::info_at(const Position& position) const {
+  CheckpointInfo info = setting_.description;
+  info.iteration = position.iteration;
+  info.epoch = position.epoch;
+  info.step = position.step;
+  info.journal_bytes = setting_.recorder->durable_bytes();
+  info.elapsed_s = now_s() - setting_.start_s;
+  info.written = utc_now();
+  return info;
+}
+
+std::filesystem::path Checkpoints::target(const Position& position) const {
+  return checkpoint_folder(setting_.options.output) / checkpoint_name(position.iteration);
+}
+
+std::string Checkpoints::stop_message(const Position& position, const Verdict& verdict) const {
+  const std::string what =
+      fmt::format("stopped after iteration {} ({} at rank {}); ", position.iteration,
+                  stop_text(verdict.stop), verdict.stop_rank);
+  if (!recorded()) return what + "nothing is kept";
+  return what + fmt::format("'{}' is partial, checkpoint '{}'", setting_.options.output,
+                            target(position).string());
+}
+
+}  // namespace gradsync

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <string>
+
+#include "checkpoint/checkpoint_info.h"
+#include "train/gather_rows.h"
+#include "train/rank_state.h"
+#include "train/run_setting.h"
+
+namespace gradsync {
+
+/// When a run writes checkpoints, and how it stops. All of it between iterations, off the clock.
+class Checkpoints {
+ public:
+  /// `exchange`, `setting` and what `state` names must outlive it.
+  Checkpoints(Exchange& exchange, const RunSetting& setting, const RankState& state);
+
+  /// Puts all ranks where the run goes on, and says where that is: the start of a new run.
+  /// Collective.
+  Position restore();
+
+  /// Why this rank wants to stop now rather than after one more iteration.
+  StopReason wanted() const;
+
+  /// After each iteration: writes a checkpoint when one is due. When a rank wants to stop, writes
+  /// one, closes the run file as partial and ends the job with kStoppedEarly: on rank 0 as an
+  /// Error, on the others without returning. Collective.
+  void after_iteration(const Position& position, const Verdict& verdict);
+
+  /// The same outside iterations: before something long. Collective.
+  void stop_if_wanted(const Position& position);
+
+ private:
+  void save(const Position& position);
+  void stop(const Position& position, const Verdict& verdict);
+  CheckpointInfo info_at(const Position& position) const;
+  std::filesystem::path target(const Position& position) const;
+  std::string stop_message(const Position& position, const Verdict& verdict) const;
+  bool root() const { return exchange_.rank() == 0; }
+  bool recorded() const { return !setting_.options.output.empty(); }
+
+  Exchange& exchange_;
+  const RunSetting& setting_;
+  RankState state_;
+  Stopwatch since_iteration_;
+  double iteration_s_ = 0;  ///< from the end of one to the end of the next
+  double save_s_;           ///< of one checkpoint: a guess before the first
+};
+
+}  // namespace gradsync

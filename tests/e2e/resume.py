@@ -1,0 +1,394 @@
+#!/usr/bin/env python3
+"""Stopping and resuming gradsync-train: what went on after a stop ends as what was never stopped, bit for bit.
+
+usage: resume.py [NAME...]    (run by tests/run, which sets MPIRUN)
+"""
+import json
+import os
+import pathlib
+import re
+import signal
+import struct
+import subprocess
+import sys
+import time
+
+import harness
+from harness import BIN, ENVIRONMENT, ROOT, Failure, Result, Skip, check, mpirun, run, synthetic
+
+DATA = ""
+PER_EPOCH = 10
+ITERATIONS = 2 * PER_EPOCH
+# What must be equal; the rest is times, and the path of --output.
+ROWS = ("iteration/number iteration/epoch iteration/step iteration/samples iteration/lr iteration/warmup loss correct "
+        "bucket/bytes bucket/kind epoch/number epoch/iterations epoch/order_digest epoch/train_loss epoch/train_accuracy "
+        "epoch/test_loss epoch/test_accuracy").split()  # fmt: skip
+
+
+def trainer(output, *arguments) -> list:
+    """Options that are given replace those of every run here."""
+    options = {"--model": "lenet", "--data": DATA, "--batch-per-rank": 16, "--epochs": 2, "--threads": 1}
+    given = [f"{part}" for part in arguments]
+    kept = [part for option, value in options.items() if option not in given for part in (option, value)]
+    return [BIN / "gradsync-train", *kept, *(["--output", output] if output else []), *given]
+
+
+def options_in(arguments) -> dict:
+    """Each option with its value, or with none."""
+    options, parts = {}, [f"{part}" for part in arguments]
+    for part in parts:
+        if part.startswith("--"):
+            options[part] = []
+        else:
+            options[list(options)[-1]].append(part)
+    return options
+
+
+def train(output, *arguments, ranks: int = 2, **how) -> Result:
+    return run(mpirun(ranks) + trainer(output, *arguments), timeout=300, **how)
+
+
+def folder_of(output) -> pathlib.Path:
+    return pathlib.Path(str(output).removesuffix(".h5") + ".checkpoints")
+
+
+def journal_of(output) -> pathlib.Path:
+    return pathlib.Path(f"{output}.journal")
+
+
+def checkpoints(output) -> list:
+    """Newest first."""
+    return sorted(folder_of(output).glob("iteration-*.safetensors"), reverse=True)
+
+
+def number_of(path) -> int:
+    return int(re.search(r"iteration-(\d+)", path.name).group(1))
+
+
+def tensors(path) -> dict:
+    """The tensors of a checkpoint, times left out, read as the layout is documented."""
+    content = path.read_bytes()
+    (length,) = struct.unpack("<Q", content[:8])
+    header = json.loads(content[8 : 8 + length])
+    header.pop("__metadata__")
+    data = content[8 + length :]
+    kept = lambda name: "summary" not in name and "clock" not in name  # noqa: E731
+    return {name: data[slice(*about["data_offsets"])] for name, about in header.items() if kept(name)}
+
+
+def parameters(result: Result) -> str:
+    return re.search(r"^parameters: (.*)$", result.out, re.M).group(1)
+
+
+def require_same_rows(one, other) -> None:
+    try:
+        import h5py
+    except ImportError:
+        raise Skip("needs a Python with h5py (make deps)") from None
+    with h5py.File(one) as a, h5py.File(other) as b:
+        names = ROWS + [f"traffic/{name}" for name in a["traffic"]]
+        for name in names:
+            check(a[name][:].tobytes() == b[name][:].tobytes(), f"{name}: {a[name][:]} is not {b[name][:]}")
+        check(a.attrs["status"] == b"complete" and b.attrs["status"] == b"complete", "a run is not complete")
+
+
+class Whole:
+    """A run that was never stopped."""
+
+    def __init__(self, folder, *arguments, ranks: int = 2, iterations: int = ITERATIONS):
+        self.output = folder / "whole.h5"
+        self.arguments, self.ranks, self.iterations = arguments, ranks, iterations
+        self.result = train(self.output, "--checkpoint-every", iterations, *arguments, ranks=ranks).expect(0)
+
+    def part(self, output, *arguments, **how) -> Result:
+        """The same run, with these options in place of its own."""
+        options = {"--checkpoint-every": [self.iterations]} | options_in(self.arguments) | options_in(arguments)
+        return train(output, *(part for name, values in options.items() for part in (name, *values)), ranks=self.ranks, **how)
+
+    def require_equal(self, output, result: Result) -> None:
+        """The parameters, all that the last checkpoint holds, and every row."""
+        check(parameters(result) == parameters(self.result), f"{parameters(result)} is not {parameters(self.result)}")
+        mine, theirs = (tensors(checkpoints(path)[0]) for path in (output, self.output))
+        check(mine.keys() == theirs.keys(), f"tensors {mine.keys() ^ theirs.keys()}")
+        different = [name for name in mine if mine[name] != theirs[name]]
+        check(not different, f"tensors differ: {different}")
+        require_same_rows(output, self.output)
+        check(not journal_of(output).exists(), "the journal is still there")
+
+
+def stop_and_resume(folder, stops: tuple, *arguments, iterations: int = ITERATIONS) -> None:
+    """Stops after each of these iterations (from 0), by a signal at the last rank, and goes on."""
+    whole = Whole(folder, *arguments, iterations=iterations)
+    output = folder / "run.h5"
+    for i, iteration in enumerate(stops):
+        fault = ["--inject-fault", f"{'term' if i % 2 else 'usr1'}@1:{iteration}"]
+        result = whole.part(output, "--resume", "auto", *fault)
+        result.expect(75, rf"stopped after iteration {iteration + 1} \(signal {'TERM' if i % 2 else 'USR1'} at rank 1\)", "--resume auto")
+        check(journal_of(output).exists() and output.exists(), "no journal or no partial file")
+        check(number_of(checkpoints(output)[0]) == iteration + 1, f"checkpoints: {checkpoints(output)}")
+        check(len(checkpoints(output)) == min(i + 1, 2), f"checkpoints: {checkpoints(output)}")
+    report = run([BIN / "gradsync-report", output, "--plots", "no"]).expect(0)
+    check("partial" in report.out + report.err, "the report does not say that the run is partial")
+    result = whole.part(output, "--resume", "auto").expect(0, f"goes on after iteration {stops[-1] + 1}")
+    whole.require_equal(output, result)
+
+
+STOPS = (0, 1, 4, PER_EPOCH - 1, PER_EPOCH + 3, ITERATIONS - 1)
+
+
+def case_none_is_bit_identical(folder):
+    stop_and_resume(folder, STOPS, "--sync", "none")
+
+
+def case_gather_scatter_is_bit_identical(folder):
+    stop_and_resume(folder, STOPS, "--sync", "gather-scatter")
+
+
+def case_allreduce_is_bit_identical(folder):
+    stop_and_resume(folder, STOPS, "--sync", "allreduce", "--granularity", "tensor")
+
+
+def case_ddp_is_bit_identical(folder):
+    stop_and_resume(folder, STOPS, "--sync", "ddp", "--first-bucket", "8KiB", "--bucket-cap", "64KiB")
+
+
+def case_data_parallel_is_bit_identical(folder):
+    stop_and_resume(folder, STOPS, "--sync", "data-parallel")
+
+
+def case_c10d_is_bit_identical(folder):
+    stop_and_resume(folder, STOPS, "--sync", "c10d", "--first-bucket", "8KiB", "--bucket-cap", "64KiB")
+
+
+def case_accumulation_and_one_order_for_all_epochs(folder):
+    stop_and_resume(folder, (2, PER_EPOCH // 2 + 1), "--sync", "ddp", "--accumulate", 2, "--no-set-epoch", iterations=PER_EPOCH)
+
+
+def case_batch_norm_statistics_of_each_rank(folder):
+    small = synthetic(folder, 16, 8)
+    for mode in ("allreduce", "none"):
+        stop_and_resume(folder_for(folder, mode), (1, 5), "--model", "vgg11", "--data", small, "--batch-per-rank", 2, "--sync", mode, iterations=8)
+
+
+def folder_for(folder, name) -> pathlib.Path:
+    (folder / name).mkdir()
+    return folder / name
+
+
+def case_four_ranks_with_ddp(folder):
+    whole = Whole(folder, "--sync", "ddp", "--bucket-cap", "32KiB", "--first-bucket", "8KiB", "--batch-per-rank", 8, ranks=4)
+    output = folder / "run.h5"
+    whole.part(output, "--inject-fault", "usr1@3:6").expect(75, "at rank 3")
+    whole.require_equal(output, whole.part(output, "--resume", "auto").expect(0))
+
+
+# --- real signals, and the clock --------------------------------------------------------------------
+
+
+class Job:
+    """A run in the background, in a process group of its own."""
+
+    def __init__(self, output, *arguments):
+        command = [str(part) for part in mpirun(2) + trainer(output, *arguments)]
+        self.process = subprocess.Popen(command, env=ENVIRONMENT, cwd=ROOT, text=True, stdin=subprocess.DEVNULL,
+                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)  # fmt: skip
+
+    def ranks(self) -> list:
+        found = subprocess.run(["pgrep", "-P", str(self.process.pid), "gradsync-train"], capture_output=True, text=True, check=False)
+        return [int(pid) for pid in found.stdout.split()]
+
+    def wait_until(self, ready) -> None:
+        limit = time.monotonic() + 120
+        while not ready():
+            if self.process.poll() is not None or time.monotonic() > limit:
+                self.process.kill()
+                raise Failure(f"it never came so far: {self.end().err[-500:]}")
+            time.sleep(0.1)
+
+    def end(self) -> Result:
+        try:
+            out, err = self.process.communicate(timeout=120)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            out, err = self.process.communicate()
+        subprocess.run(["pkill", "-KILL", "-s", str(self.process.pid)], check=False)
+        return Result(self.process.returncode, out, err, 0)
+
+
+def grown(path, size: int):
+    return lambda: path.exists() and path.stat().st_size > size
+
+
+def case_usr1_or_term_at_one_rank_stops_all(folder):
+    for which, number in ((0, signal.SIGUSR1), (1, signal.SIGTERM)):
+        output = folder / f"run-{which}.h5"
+        job = Job(output, "--epochs", 100000, "--evaluate", "none")
+        job.wait_until(grown(journal_of(output), 20000))
+        ranks = job.ranks()
+        check(len(ranks) == 2, f"ranks: {ranks}")
+        os.kill(ranks[which], number)
+        job.end().expect(75, f"signal {signal.Signals(number).name[3:]} at rank", "--resume auto")
+        check(len(checkpoints(output)) == 1 and output.exists(), "no checkpoint or no partial file")
+
+
+def case_usr1_at_mpirun_reaches_the_ranks(folder):
+    job = Job(folder / "run.h5", "--epochs", 100000)
+    job.wait_until(grown(journal_of(folder / "run.h5"), 20000))
+    os.kill(job.process.pid, signal.SIGUSR1)
+    job.end().expect(75, "signal USR1")
+
+
+def case_a_stop_during_the_counterfactual_windows(folder):
+    output = folder / "run.h5"
+    job = Job(output, "--iterations", 4, "--counterfactual", 5, "--counterfactual-rounds", 1000)
+    job.wait_until(lambda: "Per rank" in job.process.stdout.readline())
+    time.sleep(1)
+    os.kill(job.ranks()[0], signal.SIGUSR1)
+    job.end().expect(75, "stopped after iteration 4")
+    check(number_of(checkpoints(output)[0]) == 4, "no checkpoint of the trained network")
+
+
+def case_a_stop_during_calibration_ends_after_the_first_iteration(folder):
+    job = Job(folder / "run.h5", "--calibrate", "--epochs", 100000)
+    job.wait_until(grown(journal_of(folder / "run.h5"), 0))
+    time.sleep(0.5)
+    os.kill(job.ranks()[1], signal.SIGTERM)
+    job.end().expect(75, "stopped after iteration ")
+
+
+def case_a_time_limit_stops_in_time(folder):
+    output = folder / "run.h5"
+    result = train(output, "--epochs", 100000, "--evaluate", "none", "--time-limit", "12s")
+    result.expect(75, "--time-limit at rank")
+    check(checkpoints(output), "no checkpoint")
+    train(output, "--epochs", 100000, "--evaluate", "none", "--time-limit", "12s", "--resume", "auto").expect(75, "goes on after iteration")
+
+
+def case_without_output_nothing_is_kept(folder):
+    train(None, "--inject-fault", "usr1@0:3").expect(75, "stopped after iteration 4 .*nothing is kept", "--output")
+
+
+# --- kills, damage and what does not fit --------------------------------------------------------------
+
+
+def case_killed_after_a_checkpoint_goes_on(folder):
+    whole = Whole(folder, "--sync", "ddp")
+    output = folder / "run.h5"
+    killed = whole.part(output, "--checkpoint-every", 4, "--inject-fault", "kill@1:14")
+    check(killed.code == 137, f"exit code {killed.code}")
+    check([number_of(path) for path in checkpoints(output)] == [12, 8], f"checkpoints: {checkpoints(output)}")
+    result = whole.part(output, "--checkpoint-every", 4, "--resume", "auto").expect(0, "goes on after iteration 12")
+    whole.require_equal(output, result)
+
+
+def case_killed_before_any_checkpoint_begins_anew_in_its_journal(folder):
+    whole = Whole(folder, "--sync", "allreduce")
+    output = folder / "run.h5"
+    whole.part(output, "--inject-fault", "kill@0:7")
+    whole.part(output).expect(73, "journal' exists", "--resume auto")
+    whole.require_equal(output, whole.part(output, "--resume", "auto").expect(0, "goes on after iteration 0"))
+
+
+def stopped_with_two_checkpoints(whole, output) -> list:
+    whole.part(output, "--checkpoint-every", 4, "--inject-fault", "usr1@0:9").expect(75)
+    found = checkpoints(output)
+    check([number_of(path) for path in found] == [10, 8], f"checkpoints: {found}")
+    return found
+
+
+def case_a_damaged_newest_is_named_and_the_older_taken(folder):
+    whole = Whole(folder, "--sync", "ddp")
+    output = folder / "run.h5"
+    newest, older = stopped_with_two_checkpoints(whole, output)
+    good = newest.read_bytes()
+    for bad, why in ((good[:-1], "tensor|bytes"), (good[:40], "claims"), (good[:9000] + bytes([good[9000] ^ 4]) + good[9001:], "SHA-256")):
+        newest.write_bytes(bad)
+        whole.part(output, "--resume", newest).expect(65, f"{newest.name}' is refused: .*({why})", f"--resume {older}")
+    result = whole.part(output, "--resume", "auto").expect(0, f"warning: .*{newest.name}.*next older", "goes on after iteration 8")
+    whole.require_equal(output, result)
+
+
+def case_a_checkpoint_named_by_its_file(folder):
+    whole = Whole(folder, "--sync", "ddp")
+    output = folder / "run.h5"
+    _, older = stopped_with_two_checkpoints(whole, output)
+    whole.require_equal(output, whole.part(output, "--resume", older).expect(0, "goes on after iteration 8"))
+
+
+def case_what_does_not_fit_is_refused(folder):
+    whole = Whole(folder, "--sync", "ddp")
+    output = folder / "run.h5"
+    newest, _ = stopped_with_two_checkpoints(whole, output)
+    before = {path: path.read_bytes() for path in (output, journal_of(output), *checkpoints(output))}
+    other_data = synthetic(folder, 322, 64)
+    for arguments, text in (
+        (["--sync", "allreduce"], "sync is ddp there, allreduce here"),
+        (["--batch-per-rank", 8], "batch-global is 32 there, 16 here"),
+        (["--lr", 0.2], "lr is 0.1 there, 0.2 here"),
+        (["--precision", "bf16"], "precision is fp32 there, bf16 here"),
+        (["--data", other_data], "SHA-256 of the data set"),
+        (["--model", "vgg11"], "model is lenet there, vgg11 here"),
+    ):
+        for resume in ("auto", newest):
+            whole.part(output, *arguments, "--resume", resume).expect(65, "cannot go on from", text)
+    train(output, *whole.arguments, "--resume", "auto", ranks=1).expect(65, "number of ranks is 2 there, 1 here")
+    whole.part(folder / "elsewhere.h5", "--resume", newest).expect(66, "elsewhere.h5.journal")
+    whole.part(output, "--resume", folder / "nothing").expect(66, "nothing")
+    foreign = folder / "foreign.safetensors"
+    foreign.write_bytes(struct.pack("<Q", 2) + b"{}")
+    whole.part(output, "--resume", foreign).expect(65, "no __metadata__")
+    other = folder / "other.h5"
+    whole.part(other, "--inject-fault", "usr1@0:9").expect(75)
+    whole.part(output, "--resume", checkpoints(other)[0]).expect(65, "it is of run")
+    check(before == {path: path.read_bytes() for path in before}, "something was changed")
+    train(None, "--resume", "auto").expect(64, "--output")
+    train(None, "--checkpoint-every", 3).expect(64, "--output")
+
+
+def case_a_finished_run_is_not_touched(folder):
+    output = folder / "run.h5"
+    train(output).expect(0)
+    before = output.read_bytes()
+    train(output, "--resume", "auto").expect(73, "exists")
+    check(output.read_bytes() == before, "the file was touched")
+
+
+def case_a_full_disk_ends_with_74_and_leaves_the_earlier_checkpoint(folder):
+    whole = Whole(folder, "--sync", "allreduce")
+    disk = folder / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=900k", "tmpfs", disk], capture_output=True, check=False).returncode:
+        raise Skip("needs the right to mount a small file system")
+    try:
+        output = disk / "run.h5"
+        whole.part(output, "--checkpoint-every", 4).expect(74, "cannot write .*iteration-000000008", "make room")
+        check([path.name for path in folder_of(output).iterdir()] == ["iteration-000000004.safetensors"], "leftovers")
+        subprocess.run(["mount", "-o", "remount,size=64m", disk], check=True)
+        result = whole.part(output, "--checkpoint-every", 4, "--resume", "auto").expect(0, "goes on after iteration 4")
+        whole.require_equal(output, result)
+    finally:
+        subprocess.run(["umount", disk], check=False)
+
+
+def case_python_opens_a_checkpoint(folder):
+    try:
+        import numpy
+        from safetensors import safe_open
+    except ImportError:
+        raise Skip("needs a Python with safetensors (make deps)") from None
+    output = folder / "run.h5"
+    train(output, "--inject-fault", "usr1@0:3").expect(75)
+    with safe_open(checkpoints(output)[0], framework="numpy") as file:
+        check(file.metadata()["option.model"] == "lenet" and file.metadata()["iteration"] == "4", f"{file.metadata()}")
+        weights = [file.get_tensor(name) for name in file.keys() if name.startswith("parameters/")]
+    check(sum(one.size for one in weights) == 61780, "not the parameters of LeNet")
+    check(all(numpy.isfinite(one).all() and one.dtype == numpy.float32 for one in weights), "no weights")
+
+
+def prepare(folder) -> None:
+    global DATA
+    DATA = synthetic(folder, 320, 64)
+
+
+if __name__ == "__main__":
+    sys.exit(harness.run_cases(dict(globals()), prepare))
