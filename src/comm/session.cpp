@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <csignal>
 #include <optional>
 #include <thread>
 
@@ -83,6 +84,8 @@ void Session::abort(const Error& error) const {
 }
 
 void Session::wait_for_abort() const {
+  // The launcher ends ranks with TERM, which a run may have taken for a request to stop.
+  std::signal(SIGTERM, SIG_DFL);
   std::this_thread::sleep_for(5 * kAbortPatience);
   _exit(static_cast<int>(ExitCode::kInternal));
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <csignal>
 #include <fstream>
 #include <map>
 #include <new>
@@ -136,6 +137,9 @@ std::vector<Watchdog::Report> Watchdog::node_reports() const {
 }
 
 void Watchdog::fire() {
+  // Another rank's abort must end this one before its own patience does, at once, not when KILL
+  // follows the TERM that a run may have taken for a request to stop.
+  std::signal(SIGTERM, SIG_DFL);
   const auto here = node_reports();
   const int reporters = std::min(kReporters, session_.size());
   const int bytes = static_cast<int>(here.size() * sizeof(Report));
