@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+"""Jobs that end early: at their time limit they queue themselves again and go on, bit for bit; cancelled ones wait for a person.
+
+usage: requeue.py [NAME...]    (run by tests/run slurm)
+"""
+import pathlib
+import re
+import sys
+
+from slurm_harness import BIN, Job, cluster, job_field, job_file, run_on_cluster, slurm, submit, wait_until
+from harness import Skip, check, run, synthetic
+
+DATA = ""
+TWO_NODES = ["-N2", "--ntasks-per-node=1", "--gpus-per-node=1"]
+RUN = "results/lenet-allreduce-r2.h5"
+
+
+def prepare(folder: pathlib.Path) -> None:
+    global DATA
+    DATA = synthetic(folder, 640, 64)
+
+
+def cells(folder, **keys) -> pathlib.Path:
+    return job_file(folder, {"data": DATA, "sync": "allreduce", "ranks": 2, "epochs": 100000} | keys)
+
+
+def iterations_recorded(folder) -> int:
+    """Of all cells, by the grid's own table."""
+    table = run([BIN / "gradsync-sweep", folder / "job.cfg", "--status"]).out
+    return sum(int(count) for count in re.findall(r" (\d+) of \d+ ", table))
+
+
+def signal_batch(job: Job) -> None:
+    """What Slurm sends ahead of the time limit, now."""
+    slurm("scancel", "--batch", "--signal=USR1", job.number).expect(0)
+
+
+def require_same_numbers(one: pathlib.Path, other: pathlib.Path) -> None:
+    try:
+        import h5py
+    except ImportError:
+        raise Skip("needs a Python with h5py (make deps)") from None
+    with h5py.File(one) as first, h5py.File(other) as second:
+        for name in ("iteration/number", "iteration/lr", "loss", "correct", "bucket/bytes", "epoch/train_loss", "epoch/order_digest"):
+            a, b = first[name][()], second[name][()]
+            check(a.shape == b.shape and a.tobytes() == b.tobytes(), f"{name} differs: {a.shape}, {b.shape}")
+
+
+def parameters(folder) -> str:
+    """The digest of the parameters that the run ended with."""
+    return re.findall(r"^parameters: (.*)$", (folder / RUN).with_suffix(".log").read_text(), re.M)[-1]
+
+
+# --- cases --------------------------------------------------------------------------------------------
+
+
+def case_a_run_that_meets_its_limit_twice_ends_as_if_it_never_had(folder):
+    """The real limit of a minute; Slurm signals 1 to 32 s ahead of it. An iteration exchanges 247 kB each way: at 30 Mbit/s
+    3000 of them outlast two limits on any machine. After the second the link is let go."""
+    cluster("rate", "30mbit").expect(0)
+    try:
+        job = submit(folder, "multi-node", cells(folder, iterations=3000), sbatch=[*TWO_NODES, "--time=1", "--signal=B:USR1@1"],
+                     environment={"GRADSYNC_MAX_RESTARTS": "30"})  # fmt: skip
+        wait_until(lambda: job_field(job.number, "Restarts") == "2" or "not queued again" in job.log, "it met two limits", 400)
+    finally:
+        cluster("rate", "none").expect(0)
+    job.expect(0, "start 3", "back into the queue .restart 1", "back into the queue .restart 2", "1 cells: 1 complete",
+               "Synchronisation modes", timeout=600)  # fmt: skip
+    straight = folder / "straight"
+    straight.mkdir()
+    submit(straight, "multi-node", cells(straight, iterations=3000), sbatch=TWO_NODES).expect(0)
+    check(parameters(folder) == parameters(straight), "the parameters differ")
+    check(not list((folder / "results").glob("*.journal")), "the journal of a complete run is still there")
+    require_same_numbers(folder / RUN, straight / RUN)
+
+
+def case_a_start_without_progress_is_the_last(folder):
+    """The signal comes while the preflight still runs: nothing was done, so another start would do nothing, too."""
+    job = submit(folder, "two-gpu", cells(folder, iterations=100000))
+    job.wait_for_text("preflight")
+    signal_batch(job)
+    job.expect(75, "did nothing that lasts", "to go on, submit it again: sbatch slurm/two-gpu.sbatch")
+    check(job_field(job.number, "Restarts") == "0", "it was restarted")
+
+
+def case_restarts_are_counted(folder):
+    job = submit(folder, "two-gpu", cells(folder, iterations=100000), environment={"GRADSYNC_MAX_RESTARTS": "1"})
+    for restarts in ("0", "1"):
+        wait_until(lambda: job_field(job.number, "Restarts") == restarts and job.log.count("[1/1]") > int(restarts), "it runs", 120)
+        done = iterations_recorded(folder)
+        wait_until(lambda: iterations_recorded(folder) > done, "it makes progress", 120)
+        signal_batch(job)
+    job.expect(75, "restarted 1 times, the most allowed")
+
+
+def case_a_cancelled_grid_goes_on_where_it_stopped(folder):
+    """scancel is a person's word: nothing queues itself again. The same command does the rest, and only that."""
+    grid = cells(folder, sync="gather-scatter, allreduce, ddp", iterations=400)
+    first = submit(folder, "two-gpu", grid)
+    first.wait_for_text(r"\[2/3\]")
+    slurm("scancel", first.number).expect(0)
+    wait_until(lambda: job_field(first.number, "JobState") == "CANCELLED", "it is cancelled", 60)
+    before = {path.name: path.read_bytes() for path in (folder / "results").glob("*.h5") if not pathlib.Path(f"{path}.journal").exists()}
+    check(1 <= len(before) < 3, f"complete when cancelled: {list(before)}")
+    submit(folder, "two-gpu", grid).expect(0, f"{len(before)} of 3 cells are there already", "3 cells: 3 complete")
+    check(all((folder / "results" / name).read_bytes() == content for name, content in before.items()), "a complete run was touched")
+
+
+if __name__ == "__main__":
+    sys.exit(run_on_cluster(globals(), prepare))
