@@ -92,12 +92,13 @@ FULL_LIBS = $(TORCH_LIBS) $(MPI_LIBS) $(GPU_LIBS) $(PLAIN_LIBS)
 objects = $(patsubst %.cpp,build/obj/%.o,$(wildcard $(addsuffix /*.cpp,$(1)) $(addsuffix .cpp,$(1))))
 
 # The trainer's options are checked by gradsync-sweep too, which knows no LibTorch.
-TRAIN_OPTIONS := src/train/options src/train/fault src/calibrate/sizes
+TRAIN_OPTIONS := src/train/options src/train/options_optimiser src/train/options_learning_rate src/train/options_stop \
+  src/train/fault src/calibrate/sizes
 CALIBRATE_RANKS := src/calibrate/calibrator src/calibrate/run
 CHECK_RANKS := src/check/run src/check/mpi_job src/check/suite_libraries
 CHECK_TORCH := src/check/libtorch
-PLAIN_PARTS := src/support src/timing src/record src/checkpoint src/data src/sweep src/comm/launcher $(TRAIN_OPTIONS)
-FULL_PARTS := src/support src/timing src/record src/checkpoint src/data src/comm src/calibrate src/model src/sync src/train
+PLAIN_PARTS := src/support src/timing src/record src/checkpoint src/schedule src/data src/sweep src/comm/launcher $(TRAIN_OPTIONS)
+FULL_PARTS := src/support src/timing src/record src/checkpoint src/data src/comm src/calibrate src/model src/schedule src/optim src/sync src/train
 CALIBRATE_PARTS := src/support src/timing src/record src/comm src/calibrate
 CHECK_PARTS := src/support src/timing src/record src/data src/comm src/check
 REPORT_MAIN := analysis/main
@@ -112,7 +113,7 @@ BENCHMARKS := $(filter-out $(RUN_MAKER),$(patsubst bench/%.cpp,build/bench/%,$(w
 
 # Which objects see what. The rest sees neither LibTorch nor MPI.
 TORCH_OBJECTS := $(filter-out $(call objects,$(TRAIN_OPTIONS) bench/large_runs),\
-  $(call objects,src/model src/sync src/train $(CHECK_TORCH) src/programs/train tests/mpi tests/tools bench))
+  $(call objects,src/model src/optim src/sync src/train $(CHECK_TORCH) src/programs/train tests/mpi tests/tools bench))
 MPI_OBJECTS := $(call objects,src/comm $(CALIBRATE_RANKS) $(CHECK_RANKS) src/programs/calibrate src/programs/check) \
   $(TORCH_OBJECTS)
 TEST_OBJECTS := $(call objects,tests/serial tests/mpi tests/tools bench) $(REPORT)
@@ -255,7 +256,7 @@ build/bin/gradsync-train: $(call objects,src/programs/train $(FULL_PARTS))
 build/bin/gradsync-calibrate: $(call objects,src/programs/calibrate $(CALIBRATE_PARTS))
 build/bin/gradsync-check: $(call objects,src/programs/check $(CHECK_PARTS))
 build/bin/gradsync-dataset: $(call objects,src/programs/dataset src/support src/data)
-build/bin/gradsync-sweep: $(call objects,src/programs/sweep src/support src/timing src/record src/data src/sweep $(TRAIN_OPTIONS))
+build/bin/gradsync-sweep: $(call objects,src/programs/sweep src/support src/timing src/record src/schedule src/data src/sweep $(TRAIN_OPTIONS))
 build/bin/gradsync-report: $(call objects,src/support src/timing src/record) $(REPORT)
 build/tests/serial: $(call objects,tests/serial $(PLAIN_PARTS)) \
   $(filter-out $(call objects,$(CALIBRATE_RANKS) $(CHECK_RANKS) $(CHECK_TORCH)),$(call objects,src/calibrate src/check)) \

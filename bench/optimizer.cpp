@@ -1,6 +1,8 @@
 // One optimiser step of each network: ours (one pass over memory, gradients zeroed in it) against
 // torch::optim::SGD with zero_grad. One thread, interleaved; medians, spread and their ratio.
 
+#include "optim/optimizer.h"
+
 #include <chrono>
 #include <iostream>
 #include <vector>
@@ -11,7 +13,6 @@
 #include "model/replica.h"
 #include "support/error.h"
 #include "timing/estimate.h"
-#include "train/sgd.h"
 
 namespace {
 
@@ -37,13 +38,16 @@ Replica with_gradients(const std::string& model) {
 
 void compare(const std::string& model) {
   Replica ours = with_gradients(model), theirs = with_gradients(model);
-  Sgd fused(ours, kMomentum, kWeightDecay);
+  OptimizerSettings settings;
+  settings.momentum = kMomentum;
+  settings.weight_decay = kWeightDecay;
+  const auto fused = make_optimizer(ours, settings);
   torch::optim::SGD reference(
       theirs.parameters,
       torch::optim::SGDOptions(kLearningRate).momentum(kMomentum).weight_decay(kWeightDecay));
   std::vector<double> fused_ms, reference_ms;
   for (int round = -kWarmup; round < kRounds; ++round) {
-    const double one = milliseconds([&] { fused.step(kLearningRate); });
+    const double one = milliseconds([&] { fused->step(kLearningRate); });
     const double other = milliseconds([&] {
       reference.step();
       reference.zero_grad(/*set_to_none=*/false);
@@ -66,7 +70,7 @@ int main() {
     at::set_num_threads(1);
     std::cout << fmt::format("optimiser step in ms, median of {} and its 95 % interval, 1 thread\n",
                              kRounds)
-              << "model         gradsync::Sgd            torch::optim::SGD        ratio\n";
+              << "model         gradsync's SGD           torch::optim::SGD        ratio\n";
     for (const char* model : {"lenet", "resnet18", "vgg11"})
       compare(model);
     return 0;

@@ -1,5 +1,6 @@
 #include "comm/comm_thread.h"
 
+#include <future>
 #include <utility>
 
 namespace gradsync {
@@ -38,6 +39,13 @@ void CommThread::submit(std::function<void()> job) {
     queue_->jobs.push_back(std::move(job));
   }
   queue_->changed.notify_all();
+}
+
+void CommThread::run(const std::function<void()>& job) {
+  std::packaged_task<void()> task(job);
+  auto done = task.get_future();
+  submit([&task] { task(); });
+  done.get();
 }
 
 void CommThread::drain() {

@@ -23,6 +23,10 @@ class CommThread {
 
   void submit(std::function<void()> job);
 
+  /// Returns when this job, and all that were submitted before it, have run. Rethrows what it
+  /// throws.
+  void run(const std::function<void()>& job);
+
   /// Returns when every submitted job has run. Rethrows the first exception of a job.
   void drain();
 

@@ -38,7 +38,18 @@ void shuffle_order(std::vector<std::int64_t>& order, std::uint64_t seed, std::in
   }
 }
 
+std::int64_t images_of_rank(std::int64_t size, std::int64_t ranks, LastBatch last_batch) {
+  return last_batch == LastBatch::kPad ? (size + ranks - 1) / ranks : size / ranks;
+}
+
 }  // namespace
+
+std::int64_t steps_of_epoch(std::int64_t size, std::int64_t ranks, std::int64_t batch_per_rank,
+                            LastBatch last_batch) {
+  const std::int64_t images = images_of_rank(size, ranks, last_batch);
+  return last_batch == LastBatch::kPad ? (images + batch_per_rank - 1) / batch_per_rank
+                                       : images / batch_per_rank;
+}
 
 Sampler::Sampler(std::int64_t size, std::int64_t rank, std::int64_t ranks,
                  std::int64_t batch_per_rank, std::uint64_t seed, LastBatch last_batch,
@@ -50,10 +61,8 @@ Sampler::Sampler(std::int64_t size, std::int64_t rank, std::int64_t ranks,
       seed_(seed),
       shuffle_(shuffle) {
   check_shape(size, rank, ranks, batch_per_rank);
-  const bool pad = last_batch == LastBatch::kPad;
-  images_per_rank_ = pad ? (size + ranks - 1) / ranks : size / ranks;
-  steps_ = pad ? (images_per_rank_ + batch_per_rank - 1) / batch_per_rank
-               : images_per_rank_ / batch_per_rank;
+  images_per_rank_ = images_of_rank(size, ranks, last_batch);
+  steps_ = steps_of_epoch(size, ranks, batch_per_rank, last_batch);
   if (steps_ == 0) {
     throw Error(ExitCode::kUsage,
                 fmt::format("{} ranks with a batch of {} each need {} images for one step; the "

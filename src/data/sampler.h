@@ -11,6 +11,10 @@ enum class LastBatch {
   kDrop,  ///< images that do not fill a whole batch on every rank are left out of this epoch
 };
 
+/// Steps of an epoch, equal on all ranks: 0 if kDrop leaves none. Requires what a Sampler does.
+std::int64_t steps_of_epoch(std::int64_t size, std::int64_t ranks, std::int64_t batch_per_rank,
+                            LastBatch last_batch);
+
 /// Which images each rank sees in which step of an epoch; the rule of
 /// torch.utils.data.DistributedSampler followed by a batch of `batch_per_rank`.
 ///

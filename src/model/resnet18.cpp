@@ -1,3 +1,4 @@
+#include "model/batch_norm.h"
 #include "model/network.h"
 
 namespace gradsync {
@@ -17,12 +18,12 @@ class BasicBlock : public nn::Module {
  public:
   BasicBlock(int in, int out, int stride)
       : conv1_(register_module("conv1", convolution(in, out, 3, stride))),
-        bn1_(register_module("bn1", nn::BatchNorm2d(out))),
+        bn1_(register_module("bn1", BatchNorm(out))),
         conv2_(register_module("conv2", convolution(out, out, 3, 1))),
-        bn2_(register_module("bn2", nn::BatchNorm2d(out))) {
+        bn2_(register_module("bn2", BatchNorm(out))) {
     if (stride == 1 && in == out) return;
-    shortcut_ = register_module(
-        "shortcut", nn::Sequential(convolution(in, out, 1, stride), nn::BatchNorm2d(out)));
+    shortcut_ = register_module("shortcut",
+                                nn::Sequential(convolution(in, out, 1, stride), BatchNorm(out)));
   }
 
   torch::Tensor forward(const torch::Tensor& x) {
@@ -34,9 +35,9 @@ class BasicBlock : public nn::Module {
 
  private:
   nn::Conv2d conv1_;
-  nn::BatchNorm2d bn1_;
+  BatchNorm bn1_;
   nn::Conv2d conv2_;
-  nn::BatchNorm2d bn2_;
+  BatchNorm bn2_;
   nn::Sequential shortcut_{nullptr};
 };
 
@@ -47,7 +48,7 @@ class ResNet18 : public Network {
       : imagenet_stem_(imagenet_stem),
         conv1_(register_module(
             "conv1", imagenet_stem ? convolution(3, 64, 7, 2) : convolution(3, 64, 3, 1))),
-        bn1_(register_module("bn1", nn::BatchNorm2d(64))) {
+        bn1_(register_module("bn1", BatchNorm(64))) {
     int channels = 64;
     for (const int width : {64, 128, 256, 512}) {
       blocks_->push_back(BasicBlock(channels, width, width == 64 ? 1 : 2));
@@ -68,7 +69,7 @@ class ResNet18 : public Network {
  private:
   bool imagenet_stem_;
   nn::Conv2d conv1_;
-  nn::BatchNorm2d bn1_;
+  BatchNorm bn1_;
   nn::Sequential blocks_;
   nn::Linear fc_{nullptr};
 };

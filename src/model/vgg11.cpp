@@ -1,3 +1,4 @@
+#include "model/batch_norm.h"
 #include "model/network.h"
 
 namespace gradsync {
@@ -21,7 +22,7 @@ class Vgg11 : public Network {
         continue;
       }
       features_->push_back(nn::Conv2d(nn::Conv2dOptions(channels, width, 3).padding(1)));
-      features_->push_back(nn::BatchNorm2d(width));
+      features_->push_back(BatchNorm(width));
       features_->push_back(nn::ReLU(nn::ReLUOptions(/*inplace=*/true)));
       channels = width;
     }

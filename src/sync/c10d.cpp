@@ -69,6 +69,9 @@ class ExchangeBackend : public c10d::Backend {
                   });
   }
 
+  /// In its place among the collectives of the Reducer.
+  void run(const std::function<void()>& collective) { thread_.run(collective); }
+
  private:
   template <typename Body>
   c10::intrusive_ptr<c10d::Work> submit(c10d::OpType type, std::vector<at::Tensor>& tensors,
@@ -147,8 +150,8 @@ class C10d : public SyncMode {
   void attach(Replica& replica) override {
     replica_ = &replica;
     group_ = c10::make_intrusive<c10d::ProcessGroup>(exchange_.rank(), exchange_.size());
-    group_->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::CUSTOM,
-                       c10::make_intrusive<ExchangeBackend>(exchange_));
+    backend_ = c10::make_intrusive<ExchangeBackend>(exchange_);
+    group_->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::CUSTOM, backend_);
     group_->setDefaultBackend(c10d::ProcessGroup::BackendType::CUSTOM);
     auto cut = std::get<0>(c10d::compute_bucket_assignment_by_size(
         replica.parameters,
@@ -196,6 +199,8 @@ class C10d : public SyncMode {
     if (last) reducer_->prepare_for_backward({});
   }
 
+  void run_in_pass(const std::function<void()>& collective) override { backend_->run(collective); }
+
   bool waits_in_backward() const override { return true; }
 
   void synchronize() override {}  // the Reducer waits for its buckets when the backward pass ends
@@ -221,6 +226,7 @@ class C10d : public SyncMode {
   SyncSettings settings_;
   Replica* replica_ = nullptr;
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
+  c10::intrusive_ptr<ExchangeBackend> backend_;
   std::unique_ptr<ResumableReducer> reducer_;
 };
 

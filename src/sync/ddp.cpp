@@ -49,6 +49,8 @@ class Ddp : public SyncMode {
       missing_[b] = buckets_[b].last - buckets_[b].first;
   }
 
+  void run_in_pass(const std::function<void()>& collective) override { thread_.run(collective); }
+
   void synchronize() override {
     thread_.drain();
     exchanging_ = false;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -65,6 +66,11 @@ class SyncMode {
 
   /// The backward pass begins; `last` when its gradients complete the iteration's.
   virtual void before_backward(const torch::Tensor& /*outputs*/, bool /*last*/) {}
+
+  /// Runs a collective that belongs to a forward or backward pass, and returns when it is done. All
+  /// ranks call it at the same places; a mode with a communication thread runs it there, in its
+  /// place among the buckets.
+  virtual void run_in_pass(const std::function<void()>& collective) { collective(); }
 
   /// On return every gradient of a rank that steps is the average over ranks. Collective.
   virtual void synchronize() = 0;

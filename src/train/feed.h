@@ -24,8 +24,8 @@ class Feed {
   Feed(const Cifar10& data, const TrainOptions& options, Layout layout, int rank, int ranks,
        FeedShare share);
 
-  /// Iterations of an epoch, equal on all ranks.
-  std::int64_t iterations_per_epoch() const;
+  /// Iterations of an epoch, equal on all ranks; with --batch-schedule epochs differ.
+  std::int64_t iterations_of(std::int64_t epoch) const;
 
   /// Starts an epoch at its iteration `first`, and its prefetching. The order depends on `epoch`
   /// unless --no-set-epoch.
@@ -42,11 +42,14 @@ class Feed {
 
  private:
   std::vector<std::int64_t> indices(std::int64_t pass) const;
+  std::int64_t batch_per_rank(std::int64_t epoch) const;
+  LastBatch last_batch() const;
+  Sampler sampler_for(std::int64_t epoch) const;
 
   const Cifar10& data_;
   const TrainOptions& options_;
   Layout layout_;
-  int ranks_;
+  int rank_, ranks_;
   FeedShare share_;
   Sampler sampler_;
   std::unique_ptr<Loader> loader_;  // last: its threads read all of the above

@@ -12,9 +12,16 @@ void IterationTimer::begin() {
 
 void IterationTimer::add(Phase phase, Interval interval) {
   if (!stamping_) return;
-  result_[phase] += interval.length_s();
-  if (phase != Phase::kData)
-    compute_.push_back({interval.begin_s - begin_s_, interval.end_s - begin_s_});
+  for (const Interval& piece : without_waits(interval)) {
+    result_[phase] += piece.length_s();
+    if (phase != Phase::kData)
+      compute_.push_back({piece.begin_s - begin_s_, piece.end_s - begin_s_});
+  }
+}
+
+std::vector<Interval> IterationTimer::without_waits(Interval interval) const {
+  if (waits_ == nullptr || waits_->empty()) return {interval};
+  return IntervalSet({interval}).difference(IntervalSet(*waits_)).pieces();
 }
 
 RankIteration IterationTimer::finish(const std::vector<CollectiveRecord>& collectives) {

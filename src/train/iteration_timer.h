@@ -13,8 +13,10 @@ namespace gradsync {
 /// Times in seconds of this rank's steady clock until `finish`, then since the iteration's start.
 class IterationTimer {
  public:
-  /// Without `stamping` nothing but the length of the iteration is measured.
-  explicit IterationTimer(bool stamping = true) : stamping_(stamping) {}
+  /// Without `stamping` nothing but the length of the iteration is measured. What lies in `waits`
+  /// (of this rank's steady clock; it may grow until `finish`) counts for no phase.
+  explicit IterationTimer(bool stamping = true, const std::vector<Interval>* waits = nullptr)
+      : stamping_(stamping), waits_(waits) {}
 
   void begin();
 
@@ -45,7 +47,10 @@ class IterationTimer {
   double begin_s() const { return begin_s_; }
 
  private:
+  std::vector<Interval> without_waits(Interval interval) const;
+
   bool stamping_;
+  const std::vector<Interval>* waits_;
   double begin_s_ = 0;
   RankIteration result_;
   std::vector<Interval> compute_;

@@ -3,10 +3,13 @@
 namespace gradsync {
 
 PassLoss cross_entropy(const torch::Tensor& logits, const torch::Tensor& labels, int ranks,
-                       std::int64_t passes) {
+                       std::int64_t passes, double label_smoothing) {
   const torch::Tensor values = logits.to(torch::kFloat32);
-  const torch::Tensor per_sample = torch::nn::functional::cross_entropy(
-      values, labels, torch::nn::functional::CrossEntropyFuncOptions().reduction(torch::kNone));
+  const torch::Tensor per_sample =
+      torch::nn::functional::cross_entropy(values, labels,
+                                           torch::nn::functional::CrossEntropyFuncOptions()
+                                               .reduction(torch::kNone)
+                                               .label_smoothing(label_smoothing));
   PassLoss result;
   result.loss = per_sample.mean() / static_cast<double>(passes);
   const torch::NoGradGuard no_grad;

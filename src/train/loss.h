@@ -15,8 +15,9 @@ struct PassLoss {
 };
 
 /// Cross-entropy in float32 of logits [ranks × samples, classes], the ranks' samples one after the
-/// other, averaged over all samples and divided by `passes` (gradient accumulation).
+/// other, averaged over all samples and divided by `passes` (gradient accumulation). With
+/// `label_smoothing` that share of the target lies on all classes alike (Szegedy et al., 2016).
 PassLoss cross_entropy(const torch::Tensor& logits, const torch::Tensor& labels, int ranks,
-                       std::int64_t passes);
+                       std::int64_t passes, double label_smoothing = 0);
 
 }  // namespace gradsync

@@ -6,6 +6,7 @@
 
 #include "calibrate/sizes.h"
 #include "train/fault.h"
+#include "train/option_groups.h"
 
 namespace gradsync {
 
@@ -15,7 +16,6 @@ constexpr std::int64_t kMaxCount = 1'000'000;
 constexpr std::int64_t kMaxIterations = 1'000'000'000;
 constexpr std::int64_t kMaxBucketBytes = std::int64_t{16} << 30;
 constexpr double kMaxTimeout_s = 7 * 24 * 3600;
-constexpr double kMaxTimeLimit_s = 366.0 * 24 * 3600;
 const std::string kAuto = "auto";
 
 const std::vector<std::string> kGranularities = {"tensor", "flat"};
@@ -84,15 +84,6 @@ OptionTable training_options() {
   };
 }
 
-OptionTable optimiser_options() {
-  const std::string group = "Optimiser (SGD)";
-  return {
-      {"lr", "X", "0.1", "learning rate, 0 to 1000", group},
-      {"momentum", "X", "0.9", "momentum, 0 to below 1", group},
-      {"weight-decay", "X", "5e-4", "weight decay, 0 to 1", group},
-  };
-}
-
 OptionTable machine_options() {
   const std::string group = "Machine";
   return {
@@ -142,26 +133,6 @@ OptionTable output_options() {
   };
 }
 
-OptionTable stop_options() {
-  const std::string group = "Stop and resume";
-  return {
-      {"checkpoint-every", "N", "0",
-       "steps between two checkpoints, 0 (only when stopped) to 1000000000; two are kept, beside "
-       "the "
-       "run file in RUN.checkpoints",
-       group},
-      {"resume", "no|auto|FILE", "no",
-       "go on from this checkpoint, or from the newest sound one of --output (auto; afresh if "
-       "there "
-       "is none): the result is that of a run that was never stopped",
-       group},
-      {"time-limit", "TIME", "0",
-       "stop in time to write a checkpoint within TIME of the program's start, as signals USR1 and "
-       "TERM at any rank do; 0 (none) to 8784h",
-       group},
-  };
-}
-
 // `auto` is 0: not given.
 std::int64_t batch_option(const OptionValues& values, const std::string& name, std::int64_t high) {
   return text_option(values, name) == kAuto ? 0 : integer_option(values, name, 1, high);
@@ -178,13 +149,6 @@ void read_batch(const OptionValues& values, TrainOptions& options) {
         "give one of the two; `auto` takes back what a file or variable says");
   if (per_rank > 0) options.batch_per_rank = per_rank;
   if (options.batch_global > 0) options.batch_per_rank = 0;
-}
-
-double momentum_option(const OptionValues& values) {
-  const double momentum = number_option(values, "momentum", 0, 1);
-  if (momentum < 1) return momentum;
-  throw option_error(values, "momentum", "1 would never forget a gradient",
-                     "give a number from 0 to below 1");
 }
 
 std::string fault_option(const OptionValues& values) {
@@ -239,9 +203,6 @@ void read_training(const OptionValues& values, TrainOptions& options) {
   options.warmup = integer_option(values, "warmup", 0, kMaxCount);
   options.seed = static_cast<std::uint64_t>(
       integer_option(values, "seed", 0, std::numeric_limits<std::int64_t>::max()));
-  options.learning_rate = number_option(values, "lr", 0, 1e3);
-  options.momentum = momentum_option(values);
-  options.weight_decay = number_option(values, "weight-decay", 0, 1);
 }
 
 void read_machine_and_output(const OptionValues& values, TrainOptions& options) {
@@ -264,21 +225,6 @@ void read_yardstick(const OptionValues& values, TrainOptions& options) {
   options.counterfactual_rounds = integer_option(values, "counterfactual-rounds", 1, 1000);
 }
 
-void read_stop(const OptionValues& values, TrainOptions& options) {
-  options.checkpoint_every = integer_option(values, "checkpoint-every", 0, kMaxIterations);
-  options.resume = text_option(values, "resume");
-  options.time_limit_s = duration_option(values, "time-limit", 0, kMaxTimeLimit_s);
-  if (options.resume.empty())
-    throw option_error(values, "resume", "the file has no name", "give no, auto or a file");
-  const char* needs_output = options.checkpoint_every > 0 ? "checkpoint-every"
-                             : options.resume == kAuto    ? "resume"
-                                                          : nullptr;
-  if (needs_output && options.output.empty())
-    throw option_error(values, needs_output,
-                       "checkpoints lie beside the run file, and there is none",
-                       "give --output FILE.h5 too");
-}
-
 }  // namespace
 
 const std::vector<std::string>& sync_mode_names() {
@@ -295,8 +241,8 @@ const std::vector<std::string>& model_names() {
 OptionTable train_option_table() {
   OptionTable table;
   for (const auto& part : {synchronisation_options(), model_and_data_options(), training_options(),
-                           optimiser_options(), machine_options(), yardstick_options(),
-                           output_options(), stop_options()})
+                           optimiser_options(), learning_rate_options(), machine_options(),
+                           yardstick_options(), output_options(), stop_options()})
     table.insert(table.end(), part.begin(), part.end());
   return table;
 }
@@ -322,6 +268,8 @@ TrainOptions train_options(const OptionValues& values) {
   read_synchronisation(values, options);
   read_model_and_data(values, options);
   read_training(values, options);
+  read_optimiser(values, options);
+  read_learning_rate(values, options);
   read_machine_and_output(values, options);
   read_yardstick(values, options);
   read_stop(values, options);
@@ -332,6 +280,10 @@ void resolve_batch(TrainOptions& options, std::int64_t ranks) {
   const std::int64_t shares = ranks * options.accumulate;
   if (ranks < 1 || shares < 1)
     throw Error(ExitCode::kInternal, fmt::format("resolve_batch for {} ranks", ranks));
+  if (!options.batch_schedule.empty()) {
+    options.batch_schedule.require_fits(options.epochs, shares);
+    options.batch_global = options.batch_schedule.at(0);
+  }
   if (options.batch_global == 0) options.batch_global = options.batch_per_rank * shares;
   if (options.batch_global % shares != 0)
     throw Error(ExitCode::kUsage,
@@ -339,6 +291,7 @@ void resolve_batch(TrainOptions& options, std::int64_t ranks) {
                             options.batch_global, shares, ranks, options.accumulate),
                 fmt::format("--batch-global {}", (options.batch_global / shares + 1) * shares));
   options.batch_per_rank = options.batch_global / shares;
+  options.learning_rate.global_batch = options.batch_global;
 }
 
 }  // namespace gradsync

@@ -4,6 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "optim/optimizer_settings.h"
+#include "schedule/batch_schedule.h"
+#include "schedule/learning_rate.h"
 #include "support/options.h"
 
 namespace gradsync {
@@ -21,9 +24,12 @@ struct TrainOptions {
   std::int64_t batch_per_rank = 128;  ///< at most one of the two is given by the user, the other
   std::int64_t batch_global = 0;      ///< is 0 until resolve_batch() fills it in
   std::int64_t accumulate = 1;
-  double learning_rate = 0.1;  ///< --lr
-  double momentum = 0.9;
-  double weight_decay = 5e-4;
+  LearningRateSettings learning_rate;  ///< its global batch is filled in by resolve_batch()
+  BatchSchedule batch_schedule;
+  OptimizerSettings optimizer;
+  double clip_norm = 0;  ///< 0: never
+  double label_smoothing = 0;
+  std::string batch_norm = "local";  ///< local | broadcast | sync
   std::string granularity = "flat";  ///< tensor | flat
   std::int64_t first_bucket_bytes = 1 << 20;
   std::int64_t bucket_cap_bytes = 25 << 20;
@@ -52,10 +58,11 @@ struct TrainOptions {
   double time_limit_s = 0;            ///< since the start of the program; 0: none
 };
 
-/// The names that --sync and --model take, in the order of --help. The registries of the modes and
-/// of the networks are tested to hold the same.
+/// The names that --sync, --model and --optimizer take, in the order of --help. The registries of
+/// the modes, networks and optimisers are tested to hold the same.
 const std::vector<std::string>& sync_mode_names();
 const std::vector<std::string>& model_names();
+const std::vector<std::string>& optimizer_names();
 
 /// The option table of the trainer: names, help texts with units and ranges, defaults.
 OptionTable train_option_table();
@@ -69,7 +76,8 @@ TrainOptions train_options(const OptionValues& values);
 
 /// Fills in batch_per_rank or batch_global for `ranks` ranks: global = ranks × per rank ×
 /// accumulate. A batch_global above 0 decides, else batch_per_rank does; calling it again changes
-/// nothing. Throws Error kUsage if the global batch does not divide by ranks × accumulate.
+/// nothing. With a batch schedule the batch is that of epoch 0. Throws Error kUsage if a global
+/// batch does not divide by ranks × accumulate.
 void resolve_batch(TrainOptions& options, std::int64_t ranks);
 
 }  // namespace gradsync

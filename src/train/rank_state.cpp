@@ -11,6 +11,7 @@ namespace gradsync {
 
 namespace {
 
+const std::string kSteps = "optimizer/steps";
 const std::string kMode = "mode", kBuckets = "trainer/buckets", kClock = "trainer/epoch_clock";
 const std::string kRunSummary = "trainer/run_summary", kEpochSummary = "trainer/epoch_summary";
 
@@ -32,8 +33,10 @@ std::vector<NamedTensor> network_views(const RankState& state) {
   const Replica& replica = state.replica;
   for (std::size_t i = 0; i < replica.parameters.size(); ++i)
     views.push_back({"parameters/" + replica.names[i], replica.parameters[i].detach()});
-  for (std::size_t i = 0; i < replica.parameters.size(); ++i)
-    views.push_back({"momentum/" + replica.names[i], state.optimizer.momentum(i)});
+  const auto& moments = state.optimizer.moment_names();
+  for (std::size_t which = 0; which < moments.size(); ++which)
+    for (std::size_t i = 0; i < replica.parameters.size(); ++i)
+      views.push_back({moments[which] + "/" + replica.names[i], state.optimizer.moment(which, i)});
   for (std::size_t i = 0; i < replica.buffers.size(); ++i)
     views.push_back({"buffers/" + replica.buffer_names[i], replica.buffers[i]});
   return views;
@@ -82,6 +85,7 @@ std::vector<NamedTensor> snapshot(const RankState& state) {
   std::vector<NamedTensor> all;
   for (const NamedTensor& view : network_views(state))
     all.push_back({view.name, view.values.contiguous()});
+  all.push_back({kSteps, torch::tensor({state.optimizer.steps()}, torch::kInt64)});
   all.push_back({kRunSummary, numbers(state.run_summary.state()), true});
   all.push_back({kEpochSummary, numbers(state.epoch_summary.state()), true});
   all.push_back(
@@ -100,6 +104,7 @@ void restore(const RankState& state, const std::vector<NamedTensor>& snapshot) {
     if (values.sizes() != view.values.sizes()) refuse(view.name, "has another shape");
     view.values.copy_(values);
   }
+  state.optimizer.steps() = integers_in(required(snapshot, kSteps, torch::kInt64)).at(0);
   state.run_summary.restore(numbers_in(required(snapshot, kRunSummary, torch::kFloat64)));
   state.epoch_summary.restore(numbers_in(required(snapshot, kEpochSummary, torch::kFloat64)));
   const auto clock = numbers_in(required(snapshot, kClock, torch::kFloat64));

@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "model/replica.h"
+#include "optim/optimizer.h"
 #include "record/run.h"
 #include "sync/sync_mode.h"
 #include "timing/clock.h"
-#include "train/sgd.h"
 #include "train/summary.h"
 
 namespace gradsync {
@@ -32,7 +32,7 @@ struct EpochClock {
 /// What one rank carries from one iteration to the next; all outlive it.
 struct RankState {
   Replica& replica;
-  Sgd& optimizer;
+  Optimizer& optimizer;
   SyncMode& mode;
   RankSummary& run_summary;
   RankSummary& epoch_summary;

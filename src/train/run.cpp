@@ -199,6 +199,7 @@ int run_training(const Session& session, TrainOptions options, const OptionValue
     // Refuses more ranks than images here, where the ranks still speak with one voice.
     Sampler(data->size(Split::kTrain), session.rank(), session.size(), options.batch_per_rank,
             options.seed);
+    LearningRate(options.learning_rate);
   });
   const DataDigest digest = verify_data(session, *data);
   const ResumePlan plan =

@@ -1,6 +1,7 @@
 #include "train/step.h"
 
 #include "model/image_batch.h"
+#include "optim/clip.h"
 #include "train/loss.h"
 
 namespace gradsync {
@@ -48,6 +49,7 @@ class Pass {
     input.first = first_;
     input.last = last_;
     doing(Activity::kSynchronize);
+    if (first_ && parts_.norms) parts_.norms->begin_iteration();
     const torch::Tensor images = parts_.mode.begin_pass(input);
     doing(Activity::kForward);
     const Scope timed(timer_, Phase::kForward);
@@ -60,7 +62,7 @@ class Pass {
     const torch::Tensor labels =
         torch::from_blob(const_cast<std::int64_t*>(batch.labels.data()),
                          {static_cast<std::int64_t>(batch.size)}, torch::kInt64);
-    return cross_entropy(logits, labels, ranks, parts_.passes);
+    return cross_entropy(logits, labels, ranks, parts_.passes, parts_.label_smoothing);
   }
 
   LossSums backward_from_here(const torch::Tensor& outputs, const Batch& batch) {
@@ -111,7 +113,7 @@ StepResult run_step(StepParts& parts, std::int64_t iteration, std::int64_t step,
                     double learning_rate) {
   StepResult result;
   LossSums sums;
-  IterationTimer timer(parts.measured);
+  IterationTimer timer(parts.measured, parts.norms ? &parts.norms->waits() : nullptr);
   parts.exchange.begin_iteration(iteration);
   parts.guard.reset();
   timer.begin();
@@ -128,7 +130,8 @@ StepResult run_step(StepParts& parts, std::int64_t iteration, std::int64_t step,
   parts.exchange.watchdog().doing(Activity::kOptimizer, iteration);
   if (steps_here(parts)) {
     const Scope timed(timer, Phase::kOptimizer);
-    parts.optimizer.step(learning_rate);
+    const double norm = parts.clip_norm > 0 ? gradient_norm(parts.replica) : 0;
+    parts.optimizer.step(learning_rate, clip_factor(norm, parts.clip_norm));
   }
   result.measured = timer.finish(parts.exchange.records());
   result.measured.begin_s = timer.begin_s();

@@ -2,12 +2,13 @@
 
 #include "comm/exchange.h"
 #include "model/replica.h"
+#include "optim/optimizer.h"
 #include "sync/sync_mode.h"
 #include "train/compute_settings.h"
 #include "train/feed.h"
 #include "train/gradient_guard.h"
 #include "train/iteration_timer.h"
-#include "train/sgd.h"
+#include "train/norm_exchange.h"
 #include "train/stop_request.h"
 
 namespace gradsync {
@@ -16,13 +17,16 @@ namespace gradsync {
 struct StepParts {
   Replica& replica;
   SyncMode& mode;
-  Sgd& optimizer;
+  Optimizer& optimizer;
   Feed& feed;
   GradientGuard& guard;
   Exchange& exchange;
   const ComputeSettings& compute;
-  std::int64_t passes = 1;  ///< gradient accumulation
-  bool measured = true;     ///< with stamps of the phases
+  std::int64_t passes = 1;        ///< gradient accumulation
+  NormExchange* norms = nullptr;  ///< none: batch norm is each rank's own
+  double clip_norm = 0;           ///< 0: never
+  double label_smoothing = 0;
+  bool measured = true;  ///< with stamps of the phases
 };
 
 /// What one iteration was on this rank.

@@ -5,7 +5,9 @@
 #include <csignal>
 #include <cstdlib>
 #include <iostream>
+#include <limits>
 #include <new>
+#include <numeric>
 
 #include <fmt/format.h>
 
@@ -41,16 +43,29 @@ Trainer::Trainer(Exchange& exchange, const RunSetting& setting)
       replica_(make_replica(options_.model, options_.seed, setting.compute.layout)),
       guard_(replica_),
       mode_(make_sync_mode(options_.sync, exchange, sync_settings(options_))),
-      optimizer_(replica_, options_.momentum, options_.weight_decay),
+      norms_(options_.batch_norm, exchange, *mode_, replica_),
+      optimizer_(make_optimizer(replica_, options_.optimizer)),
+      rate_(options_.learning_rate),
       feed_(setting.data, options_, setting.compute.layout, exchange.rank(), exchange.size(),
             feed_share(*mode_, exchange.rank())),
-      parts_{replica_, *mode_,   optimizer_,      feed_,
-             guard_,   exchange, setting.compute, options_.accumulate},
+      epoch_lengths_(plan_epochs()),
+      parts_{replica_,
+             *mode_,
+             *optimizer_,
+             feed_,
+             guard_,
+             exchange,
+             setting.compute,
+             options_.accumulate,
+             &norms_,
+             options_.clip_norm,
+             options_.label_smoothing},
       fault_(parse_fault(options_.inject_fault)),
-      progress_(exchange.rank() == 0, iterations_in_all()),
+      progress_(exchange.rank() == 0,
+                std::accumulate(epoch_lengths_.begin(), epoch_lengths_.end(), std::int64_t{0})),
       checkpoints_(
           exchange, setting_,
-          {replica_, optimizer_, *mode_, summary_, epoch_summary_, epoch_clock_, buckets_}) {
+          {replica_, *optimizer_, *mode_, summary_, epoch_summary_, epoch_clock_, buckets_}) {
   mode_->attach(replica_);
   position_ = checkpoints_.restore();
   progress_.begin_at(position_.iteration);
@@ -103,14 +118,14 @@ void Trainer::run_epoch() {
 
 void Trainer::run_iteration() {
   inject_fault(position_.iteration);
-  StepResult result = run_step(parts_, position_.iteration, position_.step, options_.learning_rate);
-  result.stop = checkpoints_.wanted();
   IterationRow row;
   row.iteration = position_.iteration;
   row.epoch = position_.epoch;
   row.step = position_.step;
-  row.learning_rate = options_.learning_rate;
+  row.learning_rate = learning_rate();
   row.warmup = position_.iteration < options_.warmup;
+  StepResult result = run_step(parts_, row.iteration, row.step, row.learning_rate);
+  result.stop = checkpoints_.wanted();
   buckets_.clear();
   for (const CollectiveRecord& record : exchange_.records())
     buckets_.push_back({record.bytes, record.kind});
@@ -248,14 +263,25 @@ void Trainer::print_parameters() {
   if (exchange_.rank() == 0) std::cout << "parameters:" << distinct << std::endl;
 }
 
-std::int64_t Trainer::iterations_in_all() const {
-  const std::int64_t all = options_.epochs * feed_.iterations_per_epoch();
-  return options_.iterations > 0 ? std::min(all, options_.iterations) : all;
+std::int64_t Trainer::iterations_of(std::int64_t epoch) const {
+  return epoch_lengths_[static_cast<std::size_t>(epoch)];
 }
 
-std::int64_t Trainer::iterations_of(std::int64_t epoch) const {
-  const std::int64_t per_epoch = feed_.iterations_per_epoch();
-  return std::clamp<std::int64_t>(iterations_in_all() - epoch * per_epoch, 0, per_epoch);
+std::vector<std::int64_t> Trainer::plan_epochs() const {
+  std::vector<std::int64_t> lengths;
+  const std::int64_t limit = options_.iterations;
+  std::int64_t left = limit > 0 ? limit : std::numeric_limits<std::int64_t>::max();
+  for (std::int64_t epoch = 0; epoch < options_.epochs; ++epoch) {
+    lengths.push_back(std::min(left, feed_.iterations_of(epoch)));
+    left -= lengths.back();
+  }
+  return lengths;
+}
+
+double Trainer::learning_rate() const {
+  const double done = static_cast<double>(position_.step) /
+                      static_cast<double>(feed_.iterations_of(position_.epoch));
+  return rate_.at(static_cast<double>(position_.epoch) + done);
 }
 
 }  // namespace gradsync

@@ -43,8 +43,9 @@ class Trainer {
   Evaluation evaluate_epoch();
   void record_epoch(const RankEpoch& mine);
   void print_parameters();
-  std::int64_t iterations_in_all() const;
   std::int64_t iterations_of(std::int64_t epoch) const;
+  std::vector<std::int64_t> plan_epochs() const;
+  double learning_rate() const;
 
   Exchange& exchange_;
   RunSetting setting_;
@@ -52,8 +53,11 @@ class Trainer {
   Replica replica_;
   GradientGuard guard_;
   std::unique_ptr<SyncMode> mode_;
-  Sgd optimizer_;
+  NormExchange norms_;
+  std::unique_ptr<Optimizer> optimizer_;
+  LearningRate rate_;
   Feed feed_;
+  std::vector<std::int64_t> epoch_lengths_;  ///< in iterations
   StepParts parts_;
   Fault fault_;
   RankSummary summary_, epoch_summary_;

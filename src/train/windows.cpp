@@ -117,23 +117,35 @@ class Windows {
     GradientGuard guard(replica);
     const auto mode = make_mode(kind);
     mode->attach(replica);
-    Sgd optimizer(replica, setting_.options.momentum, setting_.options.weight_decay);
+    const TrainOptions& options = setting_.options;
+    NormExchange norms(kind == kComputeOnly ? "local" : options.batch_norm, exchange_, *mode,
+                       replica);
+    const auto optimizer = make_optimizer(replica, options.optimizer);
     Feed feed(setting_.data, setting_.options, setting_.compute.layout, exchange_.rank(),
               exchange_.size(), feed_share(*mode, exchange_.rank()));
     feed.begin_epoch(0);
-    StepParts parts{replica, *mode,     optimizer,        feed,
-                    guard,   exchange_, setting_.compute, setting_.options.accumulate};
+    StepParts parts{replica,
+                    *mode,
+                    *optimizer,
+                    feed,
+                    guard,
+                    exchange_,
+                    setting_.compute,
+                    options.accumulate,
+                    &norms,
+                    options.clip_norm,
+                    options.label_smoothing};
     return iterate(parts, kind);
   }
 
   Measured iterate(StepParts& parts, Kind kind) {
-    const std::int64_t per_epoch = parts.feed.iterations_per_epoch();
+    const std::int64_t per_epoch = parts.feed.iterations_of(0);
     // As many as asked for, or as an epoch has after the warm-up.
     const std::int64_t iterations =
         std::clamp<std::int64_t>(per_epoch - kWarmup, 1, setting_.options.counterfactual);
     const std::int64_t warmup = std::clamp<std::int64_t>(per_epoch - iterations, 0, kWarmup);
     for (std::int64_t step = 0; step < warmup; ++step)
-      run_step(parts, next_iteration_++, step, setting_.options.learning_rate);
+      run_step(parts, next_iteration_++, step, setting_.options.learning_rate.base);
     parts.measured = kind != kUnmeasured;
     exchange_.set_timing(parts.measured);
     meet();
@@ -149,7 +161,7 @@ class Windows {
   /// As in training: the rows of all ranks meet on rank 0, unless nothing is measured.
   void one_step(StepParts& parts, std::int64_t step, Sums& sums) {
     const StepResult result =
-        run_step(parts, next_iteration_++, step, setting_.options.learning_rate);
+        run_step(parts, next_iteration_++, step, setting_.options.learning_rate.base);
     sums.add(result.measured);
     if (!parts.measured) return;
     IterationRow row;

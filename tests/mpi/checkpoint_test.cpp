@@ -16,17 +16,17 @@ namespace {
 struct Parts {
   explicit Parts(Ranks& ranks, const char* mode_name = "none")
       : replica(make_replica("lenet", 3, Layout::kNhwc)),
-        optimizer(replica, 0.9, 0),
+        optimizer(make_optimizer(replica, {})),
         mode(make_sync_mode(mode_name, ranks.exchange, {})) {
     mode->attach(replica);
   }
   RankState state() {
-    return {replica, optimizer, *mode, run_summary, epoch_summary, epoch_clock, buckets};
+    return {replica, *optimizer, *mode, run_summary, epoch_summary, epoch_clock, buckets};
   }
   void fill(float value) {
     const torch::NoGradGuard no_grad;
     replica.parameters[0].fill_(value);
-    optimizer.momentum(1).fill_(value + 1);
+    optimizer->moment(0, 1).fill_(value + 1);
     RankIteration measured;
     measured.time_s.fill(0.5 * value);
     measured.loss = value;
@@ -36,7 +36,7 @@ struct Parts {
   }
 
   Replica replica;
-  Sgd optimizer;
+  std::unique_ptr<Optimizer> optimizer;
   std::unique_ptr<SyncMode> mode;
   RankSummary run_summary, epoch_summary;
   EpochClock epoch_clock;
@@ -95,7 +95,7 @@ TEST_CASE("checkpoint: with root_only the others take the network of rank 0, not
   restore(parts.state(), read_checkpoint(ranks.exchange, file ? &*file : nullptr));
   CHECK(parts.epoch_clock.training_s == 1 + ranks.rank);
   CHECK(parts.replica.parameters[0].detach().min().item<float>() == 1);
-  CHECK(parts.optimizer.momentum(1).max().item<float>() == 2);
+  CHECK(parts.optimizer->moment(0, 1).max().item<float>() == 2);
 }
 
 TEST_CASE("checkpoint: a state of another network or with a wrong order is refused") {

@@ -4,13 +4,13 @@
 
 #include "model/network.h"
 #include "mpi/ranks.h"
+#include "optim/optimizer.h"
 #include "sync/sync_mode.h"
 #include "train/fault.h"
 #include "train/gather_rows.h"
 #include "train/gradient_guard.h"
 #include "train/options.h"
 #include "train/provenance.h"
-#include "train/sgd.h"
 
 using namespace gradsync;
 using gradsync::test::Ranks;
@@ -26,11 +26,14 @@ TEST_CASE("networks have the parameters that the literature counts") {
 }
 
 TEST_CASE("the names in --help are those of the registries") {
-  std::vector<std::string> modes, models;
+  std::vector<std::string> modes, models, optimisers;
   for (const SyncEntry& entry : sync_modes())
     modes.push_back(entry.name);
   for (const NetworkEntry& entry : networks())
     models.push_back(entry.name);
+  for (const OptimizerEntry& entry : optimizers())
+    optimisers.push_back(entry.name);
+  CHECK(optimisers == optimizer_names());
   CHECK(modes == sync_mode_names());
   CHECK(models == model_names());
 }
@@ -42,34 +45,6 @@ TEST_CASE("one seed gives one network on every rank, another seed another, whate
   std::string first = mine;
   MPI_Bcast(first.data(), static_cast<int>(first.size()), MPI_CHAR, 0, test::session().world());
   CHECK(mine == first);
-}
-
-TEST_CASE("the fused SGD step is torch::optim::SGD's, and leaves the gradients zeroed") {
-  Replica ours = make_replica("lenet", 2, Layout::kNhwc),
-          theirs = make_replica("lenet", 2, Layout::kNhwc);
-  Sgd mine(ours, 0.9, 5e-4);
-  torch::optim::SGD reference(theirs.parameters,
-                              torch::optim::SGDOptions(0.1).momentum(0.9).weight_decay(5e-4));
-  for (int step = 0; step < 5; ++step) {
-    for (std::size_t i = 0; i < ours.parameters.size(); ++i) {
-      const torch::Tensor gradient = torch::randn_like(ours.parameters[i].detach());
-      ours.parameters[i].mutable_grad() = gradient.clone();
-      theirs.parameters[i].mutable_grad() = gradient.clone();
-    }
-    mine.step(0.1);
-    reference.step();
-  }
-  CHECK((flat_parameters(ours) - flat_parameters(theirs)).abs().max().item<double>() <= 1e-6);
-  for (const auto& parameter : ours.parameters)
-    CHECK(parameter.grad().abs().max().item<double>() == 0);
-}
-
-TEST_CASE("a gradient laid out otherwise than its parameter is refused, not misread") {
-  Replica replica = make_replica("lenet", 2, Layout::kNhwc);
-  for (auto& parameter : replica.parameters)
-    parameter.mutable_grad() = torch::zeros(parameter.sizes());
-  Sgd optimizer(replica, 0, 0);
-  CHECK_THROWS_AS(optimizer.step(0.1), Error);
 }
 
 TEST_CASE("NaN and infinity are found anywhere, and nothing else is") {

@@ -30,9 +30,9 @@ TEST_CASE("train options: the defaults of the table are those of TrainOptions") 
   CHECK(read.batch_per_rank == 128);
   CHECK(read.batch_global == 0);
   CHECK(read.accumulate == made.accumulate);
-  CHECK(read.learning_rate == made.learning_rate);
-  CHECK(read.momentum == made.momentum);
-  CHECK(read.weight_decay == made.weight_decay);
+  CHECK(read.learning_rate.base == made.learning_rate.base);
+  CHECK(read.optimizer.momentum == made.optimizer.momentum);
+  CHECK(read.optimizer.weight_decay == made.optimizer.weight_decay);
   CHECK(read.granularity == made.granularity);
   CHECK(read.first_bucket_bytes == made.first_bucket_bytes);
   CHECK(read.bucket_cap_bytes == made.bucket_cap_bytes);
@@ -133,9 +133,9 @@ TEST_CASE("train options: every option is read") {
   CHECK(options.iterations == 40);
   CHECK(options.warmup == 0);
   CHECK(options.seed == 42);
-  CHECK(options.learning_rate == 0.01);
-  CHECK(options.momentum == 0);
-  CHECK(options.weight_decay == 0);
+  CHECK(options.learning_rate.base == 0.01);
+  CHECK(options.optimizer.momentum == 0);
+  CHECK(options.optimizer.weight_decay == 0);
   CHECK(options.precision == "auto");
   CHECK(options.layout == "nchw");
   CHECK(options.threads == 2);

@@ -1,0 +1,66 @@
+#include "optim/chunks.h"
+#include "optim/optimizer.h"
+
+namespace gradsync {
+
+namespace {
+
+struct LarsFactors {
+  float rate, scale, momentum, weight_decay;
+};
+
+void update_range(float* parameter, float* gradient, float* velocity, std::int64_t begin,
+                  std::int64_t end, const LarsFactors factors) {
+#pragma GCC ivdep
+  for (std::int64_t i = begin; i < end; ++i) {
+    const float g = factors.scale * gradient[i] + factors.weight_decay * parameter[i];
+    velocity[i] = factors.momentum * velocity[i] + factors.rate * g;
+    parameter[i] -= velocity[i];
+    gradient[i] = 0;
+  }
+}
+
+/// Layer-wise adaptive rate scaling (You, Gitman and Ginsburg, 2017, algorithm 1), with trust
+/// coefficient η, weight decay β, momentum m and learning rate γ, per layer:
+///   λ = η·‖w‖ / (‖g‖ + β·‖w‖); v = m·v + γ·λ·(g + β·w); w −= v.
+/// Biases and normalisation parameters are exempt: λ = 1 and β = 0; so is λ where a norm is 0.
+class Lars : public Optimizer {
+ public:
+  Lars(Replica& replica, const OptimizerSettings& settings)
+      : Optimizer(replica, {"velocity"}),
+        momentum_(static_cast<float>(settings.momentum)),
+        weight_decay_(settings.weight_decay),
+        trust_coefficient_(settings.trust_coefficient) {}
+
+ protected:
+  void update(const Values& values, const StepFactors& factors) override {
+    const double decay = values.exempt ? 0 : weight_decay_;
+    const auto local = static_cast<float>(local_rate(values, factors.gradient_scale));
+    const LarsFactors all{factors.learning_rate * local, factors.gradient_scale, momentum_,
+                          static_cast<float>(decay)};
+    float* velocity = moment_values(0, values);
+    in_chunks(values.count, [&](std::int64_t begin, std::int64_t end) {
+      update_range(values.parameter, values.gradient, velocity, begin, end, all);
+    });
+  }
+
+ private:
+  double local_rate(const Values& values, double gradient_scale) const {
+    if (values.exempt) return 1;
+    const double weight = norm(values.parameter, values.count);
+    const double gradient = gradient_scale * norm(values.gradient, values.count);
+    if (weight == 0 || gradient == 0) return 1;
+    return trust_coefficient_ * weight / (gradient + weight_decay_ * weight);
+  }
+
+  float momentum_;
+  double weight_decay_, trust_coefficient_;
+};
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_lars(Replica& replica, const OptimizerSettings& settings) {
+  return std::make_unique<Lars>(replica, settings);
+}
+
+}  // namespace gradsync

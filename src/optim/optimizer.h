@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "model/replica.h"
+#include "optim/optimizer_settings.h"
+
+namespace gradsync {
+
+/// How averaged gradients become new parameters: one class and one file an optimiser.
+///
+/// Every step reads and writes each value once (twice where a layer's norms come first), in fp32,
+/// and leaves the gradients zeroed, so there is no zeroing pass.
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+
+  /// Requires a gradient with its parameter's strides in every parameter (Error kInternal else).
+  /// Gradients are taken times `gradient_scale`: what clipping leaves of them.
+  void step(double learning_rate, double gradient_scale = 1);
+
+  /// What it keeps between steps, for a checkpoint; what is put there is what the next step finds.
+  /// The moments ("velocity", "first_moment", "second_moment") hold a value for each value of each
+  /// parameter, in the parameter's shape and strides: a view, valid while this lives.
+  std::int64_t& steps() { return steps_; }
+  const std::vector<std::string>& moment_names() const { return moment_names_; }
+  torch::Tensor moment(std::size_t which, std::size_t parameter);
+
+ protected:
+  Optimizer(Replica& replica, std::vector<std::string> moment_names);
+
+  /// One parameter with its gradient and moments, as flat values.
+  struct Values {
+    std::size_t parameter_index;
+    float* parameter;
+    float* gradient;
+    std::int64_t count;
+    /// A bias or a factor of a normalisation: one dimension.
+    bool exempt;
+  };
+  struct StepFactors {
+    float learning_rate, gradient_scale;
+  };
+  virtual void update(const Values& values, const StepFactors& factors) = 0;
+
+  float* moment_values(std::size_t which, const Values& values) {
+    return moments_[which][values.parameter_index].data();
+  }
+
+ private:
+  Replica& replica_;
+  std::int64_t steps_ = 0;
+  std::vector<std::string> moment_names_;
+  std::vector<std::vector<std::vector<float>>> moments_;  ///< by moment, parameter, value
+};
+
+/// An optimiser that can be chosen with --optimizer.
+struct OptimizerEntry {
+  std::string name;
+  std::unique_ptr<Optimizer> (*make)(Replica&, const OptimizerSettings&);
+};
+
+/// Every optimiser, in the order of --help. A new one is one file and one line here.
+const std::vector<OptimizerEntry>& optimizers();
+
+/// Makes the optimiser of `replica`, which must outlive it. Throws Error kUsage for an unknown
+/// name.
+std::unique_ptr<Optimizer> make_optimizer(Replica& replica, const OptimizerSettings& settings);
+
+std::unique_ptr<Optimizer> make_sgd(Replica&, const OptimizerSettings&);
+std::unique_ptr<Optimizer> make_lars(Replica&, const OptimizerSettings&);
+std::unique_ptr<Optimizer> make_lamb(Replica&, const OptimizerSettings&);
+std::unique_ptr<Optimizer> make_adam(Replica&, const OptimizerSettings&);
+
+}  // namespace gradsync

@@ -1,0 +1,57 @@
+#include "optim/chunks.h"
+#include "optim/optimizer.h"
+
+namespace gradsync {
+
+namespace {
+
+struct SgdFactors {
+  float learning_rate, scale, momentum, weight_decay;
+};
+
+template <bool kNesterov>
+void update_range(float* parameter, float* gradient, float* velocity, std::int64_t begin,
+                  std::int64_t end, const SgdFactors factors) {
+#pragma GCC ivdep
+  for (std::int64_t i = begin; i < end; ++i) {
+    const float g = factors.scale * gradient[i] + factors.weight_decay * parameter[i];
+    const float v = factors.momentum * velocity[i] + g;
+    velocity[i] = v;
+    parameter[i] -= factors.learning_rate * (kNesterov ? g + factors.momentum * v : v);
+    gradient[i] = 0;
+  }
+}
+
+/// Stochastic gradient descent with momentum and weight decay, as torch.optim.SGD computes it
+/// (dampening 0): g += weight_decay·p; v = momentum·v + g; p −= lr·v, with Nesterov's momentum
+/// p −= lr·(g + momentum·v).
+class Sgd : public Optimizer {
+ public:
+  Sgd(Replica& replica, const OptimizerSettings& settings)
+      : Optimizer(replica, {"velocity"}),
+        momentum_(static_cast<float>(settings.momentum)),
+        weight_decay_(static_cast<float>(settings.weight_decay)),
+        nesterov_(settings.nesterov) {}
+
+ protected:
+  void update(const Values& values, const StepFactors& factors) override {
+    const auto range = nesterov_ ? update_range<true> : update_range<false>;
+    const SgdFactors all{factors.learning_rate, factors.gradient_scale, momentum_, weight_decay_};
+    float* velocity = moment_values(0, values);
+    in_chunks(values.count, [&](std::int64_t begin, std::int64_t end) {
+      range(values.parameter, values.gradient, velocity, begin, end, all);
+    });
+  }
+
+ private:
+  float momentum_, weight_decay_;
+  bool nesterov_;
+};
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_sgd(Replica& replica, const OptimizerSettings& settings) {
+  return std::make_unique<Sgd>(replica, settings);
+}
+
+}  // namespace gradsync

@@ -1,0 +1,18 @@
+#pragma once
+
+#include "train/options.h"
+
+/// The groups of the trainer's options that have a file of their own: their lines of --help, and
+/// what is read from them. All throw Error kUsage as train_options() does.
+namespace gradsync {
+
+OptionTable optimiser_options();
+void read_optimiser(const OptionValues& values, TrainOptions& options);
+
+OptionTable learning_rate_options();
+void read_learning_rate(const OptionValues& values, TrainOptions& options);
+
+OptionTable stop_options();
+void read_stop(const OptionValues& values, TrainOptions& options);
+
+}  // namespace gradsync

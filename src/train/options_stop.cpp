@@ -1,0 +1,48 @@
+#include "train/option_groups.h"
+
+namespace gradsync {
+
+namespace {
+
+constexpr std::int64_t kMaxIterations = 1'000'000'000;
+constexpr double kMaxTimeLimit_s = 366.0 * 24 * 3600;
+const std::string kAuto = "auto";
+
+}  // namespace
+
+OptionTable stop_options() {
+  const std::string group = "Stop and resume";
+  return {
+      {"checkpoint-every", "N", "0",
+       "steps between two checkpoints, 0 (only when stopped) to 1000000000; two are kept, beside "
+       "the "
+       "run file in RUN.checkpoints",
+       group},
+      {"resume", "no|auto|FILE", "no",
+       "go on from this checkpoint, or from the newest sound one of --output (auto; afresh if "
+       "there "
+       "is none): the result is that of a run that was never stopped",
+       group},
+      {"time-limit", "TIME", "0",
+       "stop in time to write a checkpoint within TIME of the program's start, as signals USR1 and "
+       "TERM at any rank do; 0 (none) to 8784h",
+       group},
+  };
+}
+
+void read_stop(const OptionValues& values, TrainOptions& options) {
+  options.checkpoint_every = integer_option(values, "checkpoint-every", 0, kMaxIterations);
+  options.resume = text_option(values, "resume");
+  options.time_limit_s = duration_option(values, "time-limit", 0, kMaxTimeLimit_s);
+  if (options.resume.empty())
+    throw option_error(values, "resume", "the file has no name", "give no, auto or a file");
+  const char* needs_output = options.checkpoint_every > 0 ? "checkpoint-every"
+                             : options.resume == kAuto    ? "resume"
+                                                          : nullptr;
+  if (needs_output && options.output.empty())
+    throw option_error(values, needs_output,
+                       "checkpoints lie beside the run file, and there is none",
+                       "give --output FILE.h5 too");
+}
+
+}  // namespace gradsync
