@@ -2,6 +2,7 @@
 #include <cmath>
 #include <tuple>
 
+#include "analysis/published/learning_cells.h"
 #include "analysis/published/printed_epochs.h"
 #include "analysis/published/published_tables.h"
 #include "analysis/published/setting_cells.h"
@@ -69,21 +70,13 @@ double accuracy(const PrintedEpoch& epoch) {
 std::vector<Column> columns() {
   std::vector<Column> result = setting_columns();
   const std::string printed = "as printed";
-  const std::vector<Column> rest = {
-      {"table", "table", true},
-      {"epoch", "epoch", true},
-      {"loss", "loss", false, printed, "epoch_N_loss"},
-      {"accuracy_percent", "accuracy %", false, printed, "epoch_N_accuracy"},
-      {"train_loss", "train loss", false, printed, "train_loss"},
-      {"train_accuracy_percent", "train %", false, printed, "train_accuracy"},
-      {"test_loss", "test loss", false, printed, "test_loss"},
-      {"test_accuracy_percent", "test %", false, "as printed, or right / all", "test_correct"},
-      {"base_batch_global", "base global", false, "smallest global batch of the table",
-       "batch_per_device"},
-      {"accuracy_change_points", "accuracy, points", false,
-       "accuracy % - accuracy % at the base's batch", "epoch_N_accuracy"},
-      {"remark", "remark", true}};
-  result.insert(result.end(), rest.begin(), rest.end());
+  append(result, {{"table", "table", true}, {"epoch", "epoch", true}});
+  append(result, learning_columns());
+  append(result, {{"base_batch_global", "base global", false, "smallest global batch of the table",
+                   "batch_per_device"},
+                  {"accuracy_change_points", "accuracy, points", false,
+                   "accuracy % - accuracy % at the base's batch", "epoch_N_accuracy"},
+                  {"remark", "remark", true}});
   return result;
 }
 
@@ -92,18 +85,10 @@ std::vector<Cell> row_of(const PrintedEpoch& epoch, const PrintedEpoch* base,
   const double base_batch = base ? base->batch_global() : PrintedEpoch::kNone;
   const double change = base ? accuracy(epoch) - accuracy(*base) : PrintedEpoch::kNone;
   std::vector<Cell> cells = setting_cells(*epoch.row);
-  const std::vector<Cell> rest = {epoch.row->table,
-                                  epoch.number.empty() ? "-" : epoch.number,
-                                  Cell::of(epoch.loss, 4),
-                                  Cell::of(1e2 * epoch.accuracy, 2),
-                                  Cell::of(epoch.train_loss, 4),
-                                  Cell::of(1e2 * epoch.train_accuracy, 2),
-                                  Cell::of(epoch.test_loss, 4),
-                                  Cell::of(1e2 * epoch.test_accuracy, 2),
-                                  Cell::count(base_batch),
-                                  Cell::of(1e2 * change, 2),
-                                  full_batch_remark(epoch, options)};
-  cells.insert(cells.end(), rest.begin(), rest.end());
+  append(cells, {epoch.row->table, epoch.number.empty() ? "-" : epoch.number});
+  append(cells, learning_cells(epoch));
+  append(cells,
+         {Cell::count(base_batch), Cell::of(1e2 * change, 2), full_batch_remark(epoch, options)});
   return cells;
 }
 
