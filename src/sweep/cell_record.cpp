@@ -4,6 +4,8 @@
 #include <array>
 #include <csignal>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "support/error.h"
@@ -40,6 +42,27 @@ Value value_or(const json& failure, const char* key, Value otherwise) {
   }
 }
 
+/// The last "program: …" with its fix.
+std::string own_error(const std::vector<std::string>& lines, const std::string& program) {
+  std::string error;
+  bool inside = false;
+  for (const auto& line : lines) {
+    const bool continues = inside && line.starts_with("fix: ");
+    if (line.starts_with(program + ": ")) error = line.substr(program.size() + 2);
+    if (continues) error += '\n' + line;
+    inside = line.starts_with(program + ": ") || continues;
+  }
+  return error;
+}
+
+/// A rank that was killed says nothing: its launcher does, "srun: error: n2: task 1: Killed" or
+/// "mpirun noticed that process rank 1 with PID 7 on node n2 exited on signal 9 (Killed).", before
+/// it tells of all the ranks that it ended itself.
+bool tells_of_a_rank(const std::string& line) {
+  return (line.starts_with("srun: error: ") && line.find(": task") != std::string::npos) ||
+         line.find("noticed that process rank") != std::string::npos;
+}
+
 }  // namespace
 
 void record_failure(const CellFiles& files, const GridCell& cell, const CellFailure& failure) {
@@ -70,21 +93,15 @@ std::optional<CellFailure> recorded_failure(const CellFiles& files) {
 }
 
 std::string last_error(const std::string& log, const std::string& program) {
-  std::string error, tail;
-  bool inside = false;
-  std::vector<std::string> last;
-  for (const auto& line : split_list(log, '\n')) {
-    if (line.empty()) continue;
-    last.push_back(line);
-    const bool continues = inside && line.starts_with("fix: ");
-    if (line.starts_with(program + ": ")) error = line.substr(program.size() + 2);
-    if (continues) error += '\n' + line;
-    inside = line.starts_with(program + ": ") || continues;
-  }
-  if (!error.empty()) return error;
-  for (std::size_t i = last.size() - std::min<std::size_t>(3, last.size()); i < last.size(); ++i)
-    tail += (tail.empty() ? "" : "\n") + last[i];
-  return tail;
+  std::vector<std::string> lines = split_list(log, '\n');
+  std::erase(lines, "");
+  const std::string own = own_error(lines, program);
+  if (!own.empty()) return own;
+  const auto lost = std::find_if(lines.begin(), lines.end(), tells_of_a_rank);
+  if (lost != lines.end()) return *lost;
+  const std::size_t shown = std::min<std::size_t>(3, lines.size());
+  return fmt::format(
+      "{}", fmt::join(lines.end() - static_cast<std::ptrdiff_t>(shown), lines.end(), "\n"));
 }
 
 bool was_killed(const ProcessResult& result) {

@@ -66,6 +66,23 @@ TEST_CASE("cell record: a kill is for memory only where the kernel or Slurm says
   CHECK(kernel_memory_kills() >= 0);
 }
 
+TEST_CASE("cell record: the words for a failure are the program's, else the launcher's of a rank") {
+  const std::string killed =
+      "epoch 1 iteration 5 loss 2.2\n"
+      "srun: error: n2: task 1: Killed\n"
+      "srun: Terminating StepId=7.1\n"
+      "slurmstepd: error: *** STEP 7.1 ON n1 CANCELLED ***\n"
+      "srun: error: n1: task 0: Terminated\n";
+  CHECK(last_error(killed, "gradsync-train") == "srun: error: n2: task 1: Killed");
+  const std::string noticed =
+      "mpirun noticed that process rank 1 with PID 7 on node vm exited on signal 9 (Killed).";
+  CHECK(last_error("----\n" + noticed + "\n----\n", "gradsync-train") == noticed);
+  CHECK(last_error("gradsync-train: no data\n  fix: make data\n" + killed, "gradsync-train") ==
+        "no data\nfix: make data");
+  CHECK(last_error("a\nb\n\nc\nd\n", "gradsync-train") == "b\nc\nd");
+  CHECK(last_error("", "gradsync-train").empty());
+}
+
 TEST_CASE("cell record: read as written, and damaged ones are failures") {
   const TestFolder folder;
   const GridCell cell{"cell", 1, 1, {}};

@@ -3,6 +3,7 @@
 
 usage: faults.py [NAME...]    (run by tests/run slurm)
 """
+import json
 import pathlib
 import subprocess
 import sys
@@ -68,8 +69,8 @@ def case_a_killed_rank_fails_its_cell_and_the_grid_goes_on(folder):
     subprocess.run(["kill", "-KILL", *ranks_on("n2")], check=True)
     job.wait_for_text(r"\[1/2\] lenet-allreduce-r2 … failed after ")
     job.wait_for_text(r"\[2/2\] lenet-ddp-r2")
-    log = (folder / "results/lenet-allreduce-r2.log").read_text()
-    check("n2: task 1: Killed" in log, f"nothing names the rank: {log[-600:]}")
+    failure = json.loads((folder / "results/lenet-allreduce-r2.failed.json").read_text())
+    check("n2: task 1: Killed" in failure["message"], f"nothing names the rank: {failure}")
     slurm("scancel", job.number)
     wait_until(lambda: job_field(job.number, "JobState") == "CANCELLED", "it is cancelled", 60)
     for node in ("n1", "n2"):
