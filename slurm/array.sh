@@ -17,12 +17,13 @@ submit_array() { # NAME WORDS...
   env "${words[@]}" sbatch "${options[@]}" "$slurm_folder/$1.sbatch" "${@:2}"
 }
 
-# The tables, by the task that finds all cells complete.
+# The tables, by the task that finds all cells complete: a batch that does not fit is a result.
 print_tables_of_complete_grid() {
   local states
+  local -r complete='^(done|out of memory|not run) '
   states=$("${sweep[@]}" --list -- "${trainer_options[@]}")
-  if grep -qv '^done ' <<<"$states"; then
-    say "not complete: $(grep -cv '^done ' <<<"$states") of $cells cells"
+  if grep -qvE "$complete" <<<"$states"; then
+    say "not complete: $(grep -cvE "$complete" <<<"$states") of $cells cells"
     return
   fi
   "${sweep[@]}" -- "${trainer_options[@]}"
