@@ -189,8 +189,8 @@ prepare() { # NAME RANKS-PER-NODE gpu|cpu
   [[ -z ${site[data]} ]] || export GRADSYNC_DATA=${GRADSYNC_DATA:-${site[data]}}
   # Newer srun does not take it from the allocation.
   export SRUN_CPUS_PER_TASK=$cores_per_rank
-  # With it, Open MPI 4.1 over TCP crashed in MPI_Init in about 3 of 100 starts on three nodes; without, in none.
-  export SLURM_PMIX_DIRECT_CONN=${SLURM_PMIX_DIRECT_CONN:-false}
+  # The tree lets a rank leave MPI_Init before all are ready, and its first message crashes those: docs/slurm.md.
+  export SLURM_PMIX_FENCE=${SLURM_PMIX_FENCE:-ring}
   describe "$1" "$3"
 }
 
