@@ -186,21 +186,38 @@ void close_clocks(const Session& session, const RunSetting& setting, const Clock
   if (session.size() > 1 && session.root()) std::cout << drift_text(start, end) << std::endl;
 }
 
-}  // namespace
-
-int run_training(const Session& session, TrainOptions options, const OptionValues& values,
-                 const std::string& command_line, const StopRequest& stop) {
-  require_agreement(session, stated(values));
+/// What can be refused before anything is measured, while the ranks still speak with one voice.
+std::optional<Cifar10> check_request(const Session& session, TrainOptions& options) {
   std::optional<Cifar10> data;
   session.together([&] {
     resolve_batch(options, session.size());
     parse_fault(options.inject_fault);
     data.emplace(options.data);
-    // Refuses more ranks than images here, where the ranks still speak with one voice.
+    // Refuses more ranks than images.
     Sampler(data->size(Split::kTrain), session.rank(), session.size(), options.batch_per_rank,
             options.seed);
     LearningRate(options.learning_rate);
   });
+  return data;
+}
+
+/// Trains, with all that is measured after it on the trained network and its ranks.
+void train(const Session& session, Exchange& exchange, Transport& transport, Watchdog& watchdog,
+           const RunSetting& setting) {
+  check_before_training(session, exchange, transport, watchdog, setting);
+  Trainer trainer(exchange, setting);
+  trainer.run();
+  if (setting.options.counterfactual > 0) trainer.run_counterfactual();
+  if (setting.options.calibrate)
+    calibrate_ranks(session, transport, watchdog, {}, trainer.buckets(), setting.recorder);
+}
+
+}  // namespace
+
+int run_training(const Session& session, TrainOptions options, const OptionValues& values,
+                 const std::string& command_line, const StopRequest& stop) {
+  require_agreement(session, stated(values));
+  const std::optional<Cifar10> data = check_request(session, options);
   const DataDigest digest = verify_data(session, *data);
   const ResumePlan plan =
       plan_resume(session, options, requested_run(session, values, digest, options));
@@ -229,12 +246,7 @@ int run_training(const Session& session, TrainOptions options, const OptionValue
     const RunSetting setting{options,        *data, compute, places,      clock.offset_s, start_s,
                              recorder.get(), &stop, &plan,   description, command_line};
     if (recorder) recorder->add(clocks);
-    check_before_training(session, exchange, transport, watchdog, setting);
-    Trainer trainer(exchange, setting);
-    trainer.run();
-    if (options.counterfactual > 0) trainer.run_counterfactual();
-    if (options.calibrate)
-      calibrate_ranks(session, transport, watchdog, {}, trainer.buckets(), recorder.get());
+    train(session, exchange, transport, watchdog, setting);
     close_clocks(session, setting, clocks);
     if (recorder) recorder->finish(RunStatus::kComplete);
     if (recorder) std::cout << "run file: " << options.output << std::endl;

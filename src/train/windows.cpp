@@ -118,8 +118,9 @@ class Windows {
     const auto mode = make_mode(kind);
     mode->attach(replica);
     const TrainOptions& options = setting_.options;
-    NormExchange norms(kind == kComputeOnly ? "local" : options.batch_norm, exchange_, *mode,
-                       replica);
+    // The serial window replays the statistics' collectives with the others.
+    const bool own_norms = kind == kComputeOnly || kind == kSerial;
+    NormExchange norms(own_norms ? "local" : options.batch_norm, exchange_, *mode, replica);
     const auto optimizer = make_optimizer(replica, options.optimizer);
     Feed feed(setting_.data, setting_.options, setting_.compute.layout, exchange_.rank(),
               exchange_.size(), feed_share(*mode, exchange_.rank()));
