@@ -56,6 +56,7 @@ Choice combination(const Job& job, std::size_t number) {
     choice[axis->key] = axis->values[number % axis->values.size()];
     number /= axis->values.size();
   }
+  apply_variant(job.variants, choice);
   return choice;
 }
 
@@ -66,7 +67,8 @@ std::string value_of(const Choice& choice, const OptionSpec& spec) {
 
 bool meets(const Choice& choice, const Exclusion::Condition& condition) {
   static const OptionTable table = train_option_table();
-  std::string value = condition.key == "ranks" ? choice.at("ranks") : "";
+  const auto own = choice.find(condition.key);
+  std::string value = own == choice.end() ? "" : own->second;
   for (const auto& spec : table)
     if (spec.name == condition.key) value = value_of(choice, spec);
   return std::find(condition.values.begin(), condition.values.end(), value) !=
@@ -96,7 +98,7 @@ std::string mark_of(const std::string& key) {
 std::string cell_name(const Job& job, const Choice& choice, std::int64_t repeat) {
   const OptionTable table = train_option_table();
   std::map<std::string, std::string> fixed;
-  std::string varying;
+  std::string varying = job.variants.size() > 1 ? "-" + choice.at(kVariantKey) : "";
   for (const auto& spec : table) {
     fixed[spec.name] = value_of(choice, spec);
     const Axis* axis = find_axis(job, spec.name);
@@ -111,6 +113,7 @@ std::string cell_name(const Job& job, const Choice& choice, std::int64_t repeat)
 
 GridCell make_cell(const Job& job, const Choice& choice, std::int64_t repeat) {
   GridCell cell{cell_name(job, choice, repeat), std::stoll(choice.at("ranks")), repeat, {}};
+  if (const auto name = choice.find(kVariantKey); name != choice.end()) cell.variant = name->second;
   for (const auto& spec : train_option_table())
     if (const auto found = choice.find(spec.name); found != choice.end())
       cell.options.emplace_back(found->first, found->second);
@@ -163,6 +166,23 @@ class Exclusions {
   std::vector<bool> used_;
 };
 
+// The line of the job that gives the cell an option.
+std::string place_of(const std::string& key, const GridCell& cell, const Job& job) {
+  const Variant* variant = find_variant(job.variants, cell.variant);
+  const KeyValue* option = variant == nullptr ? nullptr : variant->option(key);
+  return option != nullptr ? option->where : find_axis(job, key)->where;
+}
+
+nlohmann::json variants_content(const std::vector<Variant>& variants) {
+  nlohmann::json content = nlohmann::json::object();
+  for (const auto& variant : variants) {
+    content[variant.name] = nlohmann::json::object();
+    for (const auto& option : variant.options)
+      content[variant.name][option.key] = option.value;
+  }
+  return content;
+}
+
 }  // namespace
 
 Grid expand(const Job& job) {
@@ -190,7 +210,7 @@ TrainOptions train_options_of(const GridCell& cell, const Job* job) {
   for (const auto& spec : train_option_table())
     values[spec.name] = {spec.default_value, "default", "default"};
   for (const auto& [key, value] : cell.options)
-    values[key] = {value, "job file", job == nullptr ? key : find_axis(*job, key)->where};
+    values[key] = {value, "job file", job == nullptr ? key : place_of(key, cell, *job)};
   TrainOptions options = train_options(values);
   try {
     resolve_batch(options, cell.ranks);
@@ -224,6 +244,7 @@ nlohmann::json grid_content(const Job& job) {
                             {"repeats", job.repeats},
                             {"exclude", exclusions},
                             {"mpirun_options", job.mpirun_options}};
+  if (!job.variants.empty()) content["variants"] = variants_content(job.variants);
   if (!job.srun_options.empty()) content["srun_options"] = job.srun_options;
   if (job.ranks_per_node > 0) content["ranks_per_node"] = job.ranks_per_node;
   return content;

@@ -15,12 +15,13 @@ namespace gradsync {
 
 /// One run of a grid.
 struct GridCell {
-  /// model-sync-r<ranks>, then what else varies: "vgg11-ddp-r4-b64-x1". Unique in the grid, and a
-  /// file name.
+  /// model-sync-r<ranks>, the variant where there are several, then what else varies:
+  /// "vgg11-ddp-r4-warmup-b64-x1". Unique in the grid, and a file name.
   std::string name;
   std::int64_t ranks = 1;
   std::int64_t repeat = 1;                                   ///< from 1
   std::vector<std::pair<std::string, std::string>> options;  ///< of the trainer, without `output`
+  std::string variant = {};                                  ///< empty: the job has none
 };
 
 struct Grid {
@@ -45,9 +46,9 @@ std::vector<GridCell> chosen_cells(const Grid& grid, const std::string& cell);
 TrainOptions train_options_of(const GridCell& cell, const Job* job = nullptr);
 
 /// What makes a grid this grid and no other: {"settings": {key: [values]}, "repeats", "exclude",
-/// "mpirun_options"}, and what of the rest is set: "srun_options", "ranks_per_node". The order of
-/// cells, the folder, the report's options and when a run stops (time-limit, checkpoint-every,
-/// resume, unless it is an axis) do not count.
+/// "mpirun_options"}, and what of the rest is set: "variants": {name: {key: value}},
+/// "srun_options", "ranks_per_node". The order of cells, the folder, the report's options and when
+/// a run stops (time-limit, checkpoint-every, resume, unless it is an axis) do not count.
 nlohmann::json grid_content(const Job& job);
 
 /// SHA-256 of the content.

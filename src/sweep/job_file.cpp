@@ -15,6 +15,11 @@ namespace gradsync {
 
 namespace {
 
+const std::vector<std::string>& repeatable_keys() {
+  static const std::vector<std::string> keys = {"exclude", kVariantKey};
+  return keys;
+}
+
 constexpr std::int64_t kMaxRanks = 1'000'000, kMaxRanksPerNode = 4096, kMaxRepeats = 1000;
 
 std::vector<std::string> trainer_keys() {
@@ -89,9 +94,39 @@ Exclusion::Condition condition_of(const KeyValue& entry, const std::string& text
   const std::string key = text.substr(0, equals);
   std::vector<std::string> known = trainer_keys();
   known.push_back("ranks");
+  known.push_back(kVariantKey);
   if (!contains(known, key))
     refuse(entry, fmt::format("{} is not an axis{}", key, did_you_mean(key, known)));
   return {key, list_of({entry.key, text.substr(equals + 1), entry.where, false})};
+}
+
+// The axis of all `variant` lines stands where the first one does.
+void add_variant(const KeyValue& entry, Job& job) {
+  std::vector<std::string> known = trainer_keys();
+  known.push_back("ranks");
+  Variant variant = variant_of(entry, known);
+  for (auto& option : variant.options)
+    if (option.key == "ranks")
+      option.value = std::to_string(integer(option, option.value, 1, kMaxRanks));
+  if (const Variant* other = find_variant(job.variants, variant.name); other != nullptr)
+    refuse(entry, fmt::format("{} is given twice, first at {}", variant.name, other->where));
+  if (job.variants.empty()) job.axes.push_back({kVariantKey, {}, entry.where});
+  const auto axis = std::find_if(job.axes.begin(), job.axes.end(),
+                                 [](const Axis& one) { return one.key == kVariantKey; });
+  axis->values.push_back(variant.name);
+  job.variants.push_back(std::move(variant));
+}
+
+// An axis whose values a variant would hide: cells of other names would be the same run.
+void require_no_axis_of(const Job& job, const Variant& variant, const KeyValue& option) {
+  for (const auto& axis : job.axes) {
+    const bool hidden = axis.key == option.key || axis.key == rival_of(option.key);
+    if (!hidden || axis.values.size() < 2) continue;
+    throw Error(ExitCode::kUsage,
+                fmt::format("{}: variant {} sets {}, and {} is an axis ({})", variant.where,
+                            variant.name, option.key, axis.key, axis.where),
+                fmt::format("give {} in one of the two places", option.key));
+  }
 }
 
 std::vector<std::string> words(const std::string& text) {
@@ -146,21 +181,32 @@ void read_job_key(const KeyValue& entry, Job& job) {
     job.ranks_per_node = integer(entry, entry.value, 1, kMaxRanksPerNode);
   if (entry.key == "report-options") job.report_options = words(entry.value);
   if (entry.key == "ranks") job.axes.push_back(axis_of(entry));
-}
-
-// Of the two ways to give a batch one counts.
-std::string rival_of(const std::string& key) {
-  if (key == "batch-per-rank") return "batch-global";
-  return key == "batch-global" ? "batch-per-rank" : "";
+  if (entry.key == kVariantKey) add_variant(entry, job);
 }
 
 void override_entry(std::vector<KeyValue>& entries, const KeyValue& override) {
   const auto same = std::find_if(entries.begin(), entries.end(),
                                  [&](const KeyValue& entry) { return entry.key == override.key; });
-  if (same == entries.end() || override.key == "exclude")
+  if (same == entries.end() || contains(repeatable_keys(), override.key))
     entries.push_back(override);
   else
     *same = override;
+}
+
+// What gives way to an override although its key is another, or may stand in many lines.
+bool gives_way(const KeyValue& entry, const KeyValue& override) {
+  if (override.key == kVariantKey) return entry.key == kVariantKey;
+  return entry.key == rival_of(override.key);
+}
+
+std::vector<KeyValue> overridden(const std::vector<KeyValue>& entries,
+                                 const std::vector<KeyValue>& overrides) {
+  std::vector<KeyValue> all = entries;
+  for (const auto& override : overrides)
+    std::erase_if(all, [&](const KeyValue& entry) { return gives_way(entry, override); });
+  for (const auto& override : overrides)
+    override_entry(all, override);
+  return all;
 }
 
 bool has_axis(const Job& job, const std::string& key) {
@@ -192,30 +238,32 @@ KeyValue override_of(const std::string& text) {
 
 const std::vector<std::string>& job_keys() {
   static const std::vector<std::string> keys = {
-      "name",         "ranks",          "ranks-per-node", "gpus-per-rank", "repeats",
-      "exclude",      "order",          "order-seed",     "results",       "mpirun-options",
-      "srun-options", "sbatch-options", "report-options"};
+      "name",           "ranks",        "ranks-per-node", "gpus-per-rank", "repeats",
+      "variant",        "exclude",      "order",          "order-seed",    "results",
+      "mpirun-options", "srun-options", "sbatch-options", "report-options"};
   return keys;
 }
 
 Job make_job(const std::vector<KeyValue>& entries, const std::vector<KeyValue>& overrides,
              const std::string& default_name) {
-  require_unique_keys(entries, {"exclude"});
-  require_unique_keys(overrides, {"exclude"});
-  std::vector<KeyValue> all = entries;
-  for (const auto& override : overrides)
-    std::erase_if(all, [&](const KeyValue& entry) { return entry.key == rival_of(override.key); });
-  for (const auto& override : overrides)
-    override_entry(all, override);
+  require_unique_keys(entries, repeatable_keys());
+  require_unique_keys(overrides, repeatable_keys());
 
   Job job;
-  for (const auto& entry : all) {
+  for (const auto& entry : overridden(entries, overrides)) {
     require_known(entry);
     if (contains(job_keys(), entry.key))
       read_job_key(entry, job);
     else
       job.axes.push_back(axis_of(entry));
   }
+  for (const auto& override : overrides) {
+    drop_option(job.variants, override.key);
+    drop_option(job.variants, rival_of(override.key));
+  }
+  for (const auto& variant : job.variants)
+    for (const auto& option : variant.options)
+      require_no_axis_of(job, variant, option);
   add_environment(job);
   if (!has_axis(job, "ranks")) job.axes.push_back({"ranks", {"1"}, "default"});
   if (job.name.empty()) job.name = name_of({"name", default_name, "the job file's name", false});

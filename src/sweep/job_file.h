@@ -6,12 +6,13 @@
 #include <vector>
 
 #include "support/key_values.h"
+#include "sweep/variants.h"
 
 /// A job file describes a grid of runs. Its keys are the trainer's options, where a list with
 /// commas makes an axis, and those of `job_keys()`.
 namespace gradsync {
 
-/// A trainer option or `ranks` with the values it takes in the grid, at least one.
+/// A trainer option, `ranks` or `variant` with the values it takes in the grid, at least one.
 struct Axis {
   std::string key;
   std::vector<std::string> values;
@@ -34,7 +35,8 @@ enum class CellOrder { kAsWritten, kRandom };
 struct Job {
   std::string
       name;  ///< letters, digits, `.`, `_`, `-`; default: the file's name without its ending
-  std::vector<Axis> axes;  ///< the first varies slowest; `ranks` is always there
+  std::vector<Axis> axes;         ///< the first varies slowest; `ranks` is always there
+  std::vector<Variant> variants;  ///< those that the axis `variant` names, in its order
   std::int64_t repeats = 1;
   std::vector<Exclusion> exclusions;
   CellOrder order = CellOrder::kAsWritten;
@@ -50,11 +52,12 @@ const std::vector<std::string>& job_keys();
 
 /// Makes a job of the entries of its file. `overrides` (of --set) take the place of the file's key
 /// or are added; each `exclude` adds one, and batch-per-rank takes the place of batch-global, too,
-/// and the other way round. A trainer option that neither gives is taken from its
+/// and the other way round. What they give is given to every variant as well; their own `variant`
+/// lines take the place of all the file's. A trainer option that neither gives is taken from its
 /// GRADSYNC_* variable, if that is set, as a single value.
 /// Throws Error kUsage with file:line for an unknown key (with the nearest), a key given twice, an
-/// empty axis, an axis that names a value twice, a number out of range, and for `output`, which the
-/// sweep chooses.
+/// empty axis, an axis that names a value twice, a variant that sets what is an axis, a number out
+/// of range, and for `output`, which the sweep chooses.
 Job make_job(const std::vector<KeyValue>& entries, const std::vector<KeyValue>& overrides,
              const std::string& default_name);
 

@@ -147,6 +147,23 @@ def case_options_behind_the_dashes_reach_every_cell(folder):
     sweep(folder).expect(64, "holds another grid", "iterations: 3 there, 400 here")
 
 
+def case_variants_are_an_axis_of_bundled_options(folder):
+    lines = ("ranks = 2", "batch-global = 16", "iterations = 4", "seed = 1, 2", "lr = 0.01", "report-options = --table large-batch",
+             "variant = plain:", "variant = lars+warmup: optimizer=lars lr=1 warmup-epochs=0.5")  # fmt: skip
+    job_file(folder, *lines)
+    shown = sweep(folder, "--dry-run").expect(0).out
+    check(shown.count("--optimizer=lars") == 2 and shown.count("--lr=0.01") == 2 and shown.count("--lr=1 ") == 2, shown)
+    sweep(folder, "--cell", "lenet-ddp-r2-lars+warmup-seed2").expect(0)
+    check(states(folder) == ["missing", "missing", "missing", "done"], f"{states(folder)}")
+    sweep(folder, "--status").expect(0, "1 of 4 cells done")
+    # Seeds are repeats of one cell: a row a variant.
+    table = sweep(folder).expect(0, "4 cells: 4 complete", "1 of 4 cells are there already").out
+    check(len(re.findall(r"^ddp .* 2 +1 ", table, re.M)) == 2 and "optimizer lars" in table, table)
+    sweep(folder, "--", "--lr", 0.5).expect(64, "holds another grid", "lr: 1 there, not set here")
+    job_file(folder, *lines, "variant = wrong: optimizer=lars warmup-epohcs=1")
+    sweep(folder).expect(64, "grid.cfg:13: variant: warmup-epohcs is not an option of a run; did you mean warmup-epochs")
+
+
 def case_bad_input_is_refused_before_anything_runs(folder):
     for line, code, text in (("rnaks = 1", 64, "grid.cfg:5: rnaks is not a key of a job file; did you mean ranks"),
                              ("ranks =", 64, "grid.cfg:5: ranks: there is no value"),
