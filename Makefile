@@ -18,6 +18,8 @@ MARCH ?= native
 # time (bench/optimizer). -O3 does it too, and makes GCC warn of what is not there.
 OPTIMIZE ?= -O2 -ftree-vectorize -fvect-cost-model=dynamic
 DEBUG ?= 0
+# GPU architectures with machine code of their own in the kernels; newer ones compile the last's PTX.
+CUDA_ARCHS ?= 80 90
 PREFIX ?= /usr/local
 
 define HELP
@@ -38,8 +40,9 @@ make clean        remove build/
 make print-VAR    the value of a make variable
 
 Settings, on the command line, in the environment or in user.mk:
-  LIBTORCH CUDA_HOME NCCL_HOME MPICXX HDF5_DIR BOOST_ROOT FMT_ROOT JSON_ROOT OPENSSL_ROOT
+  LIBTORCH CUDA_HOME NVCC NCCL_HOME MPICXX HDF5_DIR BOOST_ROOT FMT_ROOT JSON_ROOT OPENSSL_ROOT
   ZLIB_ROOT DOCTEST_ROOT PYTHON     where things are; user.mk.example says more
+  CUDA_ARCHS="$(CUDA_ARCHS)"  GPU architectures that kernels are compiled for
   CXX=$(CXX)  MARCH=$(MARCH)  OPTIMIZE=$(OPTIMIZE)  DEBUG=$(DEBUG)  V=1 (show commands)
   GRADSYNC_DATA=FOLDER    CIFAR-10's binary files for the demo and the tests
 endef
@@ -48,7 +51,7 @@ endef
 
 # What config/detect looks at. When any of it has changed, detection runs again; also while something
 # is missing (it may have been installed since) and when LibTorch has gone from where it was.
-DETECTED_BY := CXX MARCH MPICXX LIBTORCH CUDA_HOME NCCL_HOME HDF5_DIR BOOST_ROOT FMT_ROOT JSON_ROOT \
+DETECTED_BY := CXX MARCH MPICXX LIBTORCH CUDA_HOME NVCC NCCL_HOME HDF5_DIR BOOST_ROOT FMT_ROOT JSON_ROOT \
   OPENSSL_ROOT ZLIB_ROOT DOCTEST_ROOT PYTHON
 AMBIENT := PATH HOME XDG_CACHE_HOME PKG_CONFIG_PATH CPATH
 DETECTION_INPUT := $(strip $(foreach v,$(DETECTED_BY) $(AMBIENT),$(v)=$($(v))))
@@ -82,6 +85,11 @@ MPI_FLAGS = $(MPI_CFLAGS) $(CUDA_CFLAGS) $(NCCL_CFLAGS)
 COMMON_FLAGS = -Isrc $(HDF5_CFLAGS) $(BOOST_CFLAGS) $(FMT_CFLAGS) $(JSON_CFLAGS) $(SSL_CFLAGS)
 TEST_FLAGS = -I. -Itests $(DOCTEST_CFLAGS)
 
+NVCC_FLAGS = -std=c++20 -O3 --expt-relaxed-constexpr -ccbin $(lastword $(CXX)) -Isrc -DGRADSYNC_WITH_CUDA=1 \
+  -Xcompiler -Wall,-Wextra,-Wshadow,-Wconversion --Werror cross-execution-space-call,default-stream-launch \
+  $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$a,code=sm_$a) \
+  $(foreach a,$(lastword $(CUDA_ARCHS)),-gencode arch=compute_$a,code=compute_$a)
+
 PLAIN_LIBS = $(FMT_LIBS) $(HDF5_LIBS) $(BOOST_LIBS) $(SSL_LIBS) -pthread
 GPU_LIBS = $(CUDA_LIBS) $(NCCL_LIBS)
 FULL_LIBS = $(TORCH_LIBS) $(MPI_LIBS) $(GPU_LIBS) $(PLAIN_LIBS)
@@ -90,6 +98,8 @@ FULL_LIBS = $(TORCH_LIBS) $(MPI_LIBS) $(GPU_LIBS) $(PLAIN_LIBS)
 
 # The objects of folders ("src/data") and of single files ("src/train/options").
 objects = $(patsubst %.cpp,build/obj/%.o,$(wildcard $(addsuffix /*.cpp,$(1)) $(addsuffix .cpp,$(1))))
+# A LibTorch without CUDA: the twins of the kernels are all there is.
+KERNELS := $(if $(filter 1,$(WITH_CUDA)),$(patsubst %.cu,build/obj/%.cu.o,$(wildcard src/kernels/*.cu)))
 
 # The trainer's options are checked by gradsync-sweep too, which knows no LibTorch.
 TRAIN_OPTIONS := src/train/options src/train/options_optimiser src/train/options_learning_rate src/train/options_stop \
@@ -98,7 +108,7 @@ CALIBRATE_RANKS := src/calibrate/calibrator src/calibrate/run
 CHECK_RANKS := src/check/run src/check/mpi_job src/check/suite_libraries
 CHECK_TORCH := src/check/libtorch
 PLAIN_PARTS := src/support src/timing src/record src/checkpoint src/schedule src/data src/sweep src/comm/launcher $(TRAIN_OPTIONS)
-FULL_PARTS := src/support src/timing src/record src/checkpoint src/data src/comm src/calibrate src/model src/schedule src/optim src/sync src/train
+FULL_PARTS := src/support src/timing src/record src/checkpoint src/data src/comm src/calibrate src/model src/schedule src/optim src/sync src/train src/kernels
 CALIBRATE_PARTS := src/support src/timing src/record src/comm src/calibrate
 CHECK_PARTS := src/support src/timing src/record src/data src/comm src/check
 REPORT_MAIN := analysis/main
@@ -106,17 +116,17 @@ REPORT := $(call objects,analysis analysis/*)
 PROGRAMS := $(patsubst src/programs/%.cpp,build/bin/gradsync-%,$(wildcard src/programs/*.cpp)) \
   $(if $(wildcard $(REPORT_MAIN).cpp),build/bin/gradsync-report)
 TEST_TOOLS := $(patsubst tests/tools/%.cpp,build/tests/%,$(wildcard tests/tools/*.cpp))
-TESTS := build/tests/serial build/tests/mpi $(TEST_TOOLS)
+TESTS := build/tests/serial build/tests/mpi $(if $(KERNELS),build/tests/gpu) $(TEST_TOOLS)
 # Writes large run files for tests of the report; no benchmark by itself.
 RUN_MAKER := build/bench/large_runs
 BENCHMARKS := $(filter-out $(RUN_MAKER),$(patsubst bench/%.cpp,build/bench/%,$(wildcard bench/*.cpp)))
 
 # Which objects see what. The rest sees neither LibTorch nor MPI.
 TORCH_OBJECTS := $(filter-out $(call objects,$(TRAIN_OPTIONS) bench/large_runs),\
-  $(call objects,src/model src/optim src/sync src/train $(CHECK_TORCH) src/programs/train tests/mpi tests/tools bench))
-MPI_OBJECTS := $(call objects,src/comm $(CALIBRATE_RANKS) $(CHECK_RANKS) src/programs/calibrate src/programs/check) \
+  $(call objects,src/model src/optim src/sync src/train $(CHECK_TORCH) src/programs/train tests/mpi tests/gpu tests/tools bench))
+MPI_OBJECTS := $(call objects,src/comm src/kernels $(CALIBRATE_RANKS) $(CHECK_RANKS) src/programs/calibrate src/programs/check) \
   $(TORCH_OBJECTS)
-TEST_OBJECTS := $(call objects,tests/serial tests/mpi tests/tools bench) $(REPORT)
+TEST_OBJECTS := $(call objects,tests/serial tests/mpi tests/gpu tests/tools bench) $(REPORT)
 OBJECTS := $(sort $(call objects,$(PLAIN_PARTS) $(FULL_PARTS) src/check src/programs) $(TEST_OBJECTS))
 
 # --- targets for people ------------------------------------------------------------------------
@@ -185,7 +195,7 @@ lint:
 	  TORCH_FLAGS='$(TORCH_FLAGS) $(MPI_FLAGS)' config/lint
 
 format:
-	find src analysis tests $(wildcard bench) \( -name '*.cpp' -o -name '*.h' \) -exec clang-format -i {} +
+	find src analysis tests $(wildcard bench) \( -name '*.cpp' -o -name '*.h' -o -name '*.cu' \) -exec clang-format -i {} +
 
 clean:
 	rm -rf build
@@ -213,6 +223,11 @@ build/flags: $(if $(subst $(FLAGS),,$(file <build/flags))$(if $(wildcard build/f
 	@mkdir -p build
 	$(file >$@,$(FLAGS))@:
 
+build/nvcc-flags: FLAGS := $(strip $(NVCC_FOUND) $(NVCC_FLAGS))
+build/nvcc-flags: $(if $(subst $(strip $(NVCC_FOUND) $(NVCC_FLAGS)),,$(file <build/nvcc-flags))$(if $(wildcard build/nvcc-flags),,new),always)
+	@mkdir -p build
+	$(file >$@,$(FLAGS))@:
+
 # GCC takes a precompiled header only under the very flags it was made with, warnings included.
 build/gch/pch/torch.h.gch: src/pch/torch.h build/flags
 	$(call say,PCH,$<)
@@ -236,7 +251,12 @@ build/obj/%.o: %.cpp build/flags
 	@mkdir -p $(@D)
 	$(Q)$(CXX) $(LANGUAGE) $(WARNINGS) $(EXTRA) $(COMMON_FLAGS) $(PLACE) -MMD -MP -c $< -o $@
 
--include $(OBJECTS:.o=.d)
+build/obj/%.cu.o: %.cu build/nvcc-flags
+	$(call say,NVCC,$<)
+	@mkdir -p $(@D)
+	$(Q)$(NVCC_FOUND) $(NVCC_FLAGS) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
+
+-include $(OBJECTS:.o=.d) $(KERNELS:.o=.d)
 
 # Only version.cpp knows the revision, and is compiled again only when it changes.
 build/revision: always
@@ -252,25 +272,26 @@ STDCXX_FIRST := -Wl,--no-as-needed -lstdc++
 
 # --- programs: their objects, and the libraries each may know ----------------------------------
 
-build/bin/gradsync-train: $(call objects,src/programs/train $(FULL_PARTS))
+build/bin/gradsync-train: $(call objects,src/programs/train $(FULL_PARTS)) $(KERNELS)
 build/bin/gradsync-calibrate: $(call objects,src/programs/calibrate $(CALIBRATE_PARTS))
 build/bin/gradsync-check: $(call objects,src/programs/check $(CHECK_PARTS))
 build/bin/gradsync-dataset: $(call objects,src/programs/dataset src/support src/data)
 build/bin/gradsync-sweep: $(call objects,src/programs/sweep src/support src/timing src/record src/schedule src/data src/sweep $(TRAIN_OPTIONS))
 build/bin/gradsync-report: $(call objects,src/support src/timing src/record) $(REPORT)
-build/tests/serial: $(call objects,tests/serial $(PLAIN_PARTS)) \
+build/tests/serial: $(call objects,tests/serial $(PLAIN_PARTS) src/kernels/twins) \
   $(filter-out $(call objects,$(CALIBRATE_RANKS) $(CHECK_RANKS) $(CHECK_TORCH)),$(call objects,src/calibrate src/check)) \
   $(filter-out $(call objects,$(REPORT_MAIN)),$(REPORT))
-build/tests/mpi: $(call objects,tests/mpi src/check $(FULL_PARTS))
-$(TEST_TOOLS): build/tests/%: build/obj/tests/tools/%.o $(call objects,$(FULL_PARTS))
-$(BENCHMARKS): build/bench/%: build/obj/bench/%.o $(call objects,$(FULL_PARTS))
+build/tests/mpi: $(call objects,tests/mpi src/check $(FULL_PARTS)) $(KERNELS)
+build/tests/gpu: $(call objects,tests/gpu $(FULL_PARTS)) $(KERNELS)
+$(TEST_TOOLS): build/tests/%: build/obj/tests/tools/%.o $(call objects,$(FULL_PARTS)) $(KERNELS)
+$(BENCHMARKS): build/bench/%: build/obj/bench/%.o $(call objects,$(FULL_PARTS)) $(KERNELS)
 $(RUN_MAKER): $(call objects,bench/large_runs src/support src/timing src/record)
 
 LINK_WITH = $(PLAIN_LIBS)
 build/bin/gradsync-report build/tests/serial: private LINK_WITH = $(PLAIN_LIBS) $(ZLIB_LIBS)
 build/bin/gradsync-calibrate: private LINK_WITH = $(MPI_LIBS) $(GPU_LIBS) $(PLAIN_LIBS)
-build/bin/gradsync-train build/bin/gradsync-check build/tests/mpi $(TEST_TOOLS) $(BENCHMARKS): private LINK_WITH = $(FULL_LIBS)
-$(PROGRAMS) $(TESTS) $(BENCHMARKS) $(RUN_MAKER):
+build/bin/gradsync-train build/bin/gradsync-check build/tests/mpi build/tests/gpu $(TEST_TOOLS) $(BENCHMARKS): private LINK_WITH = $(FULL_LIBS)
+$(sort $(PROGRAMS) $(TESTS) build/tests/gpu $(BENCHMARKS) $(RUN_MAKER)):
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CXX) $(LDFLAGS) $(filter %.o,$^) $(STDCXX_FIRST) -Wl,--as-needed $(LINK_WITH) -o $@

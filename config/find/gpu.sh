@@ -42,8 +42,17 @@ cuda_library() {
     "$torch"/lib/libcudart*.so.* "${found#*|}"/../lib64/libcudart.so "${found#*|}"/../lib/libcudart.so
 }
 
-# CUDA 13's wheels, which LibTorch brings, lack the folders crt/ and nv/ of CUDA's headers. Two small
-# packages have them; they go into an environment of their own, so that nobody's LibTorch is touched.
+# CUDA 13's wheels, which LibTorch brings, lack nvcc and the folders crt/ and nv/ of CUDA's headers.
+# These packages have them. They go into an environment of their own, so that nobody's LibTorch is
+# touched; each is named with its version, for nvcc itself asks for the newest of the others.
+missing_cuda_packages() { # NAME OTHERWISE
+  local packages="" package
+  for package in nvcc crt cccl runtime; do
+    packages+="nvidia-cuda-$package==$cuda_version.* "
+  done
+  missing_in_venv "$1" missing build 1 "$cuda_venv" "${packages}nvidia-nvvm==$cuda_version.*" "$2"
+}
+
 find_cuda() {
   local library nvcc hint
   cuda_note="" cuda_flags="" cuda_found=""
@@ -63,8 +72,7 @@ find_cuda() {
   else
     hint="CUDA_HOME=/path/to/cuda${cuda_version:+-$cuda_version}$cuda_note"
     if [[ -d $nvidia/cu13 ]]; then
-      missing_in_venv CUDA missing build 1 "$cuda_venv" \
-        "nvidia-cuda-crt==$cuda_version.* nvidia-cuda-cccl==$cuda_version.*" "$hint"
+      missing_cuda_packages CUDA "$hint"
     else
       row CUDA missing build - "$hint"
     fi
@@ -84,6 +92,42 @@ same_as_torch() {
     "$nvidia"/* | "$torch"/*) echo " (LibTorch's own)" ;;
     *) echo " (not LibTorch's own copy)" ;;
   esac
+}
+
+# Whether nvcc and the compiler get on; an nvcc of another major version than LibTorch's is no use.
+try_nvcc() { # NVCC
+  local release
+  have "$1" || return 1
+  release=$("$1" --version 2>/dev/null | sed -n 's/.*V\([0-9][0-9.]*\)$/\1/p')
+  if [[ -n $cuda_major && ${release%%.*} != "$cuda_major" ]]; then
+    nvcc_note+="; $1 is ${release:-unknown}, LibTorch needs $cuda_major: passed over"
+    return 1
+  fi
+  printf '__global__ void nothing() {}\n' >"$scratch/nvcc.cu"
+  if ! "$1" -std=c++20 -ccbin "${cxx[-1]}" -c "$scratch/nvcc.cu" -o "$scratch/nvcc.o" >/dev/null 2>&1; then
+    nvcc_note+="; $1 does not compile with ${cxx[-1]}: passed over"
+    return 1
+  fi
+  found="$release|$(command -v "$1")"
+}
+
+find_nvcc() {
+  local candidate hint="NVCC=/path/to/nvcc" nvcc_note=""
+  local -a candidates=("${CUDA_HOME:-/none}/bin/nvcc" nvcc
+    "$cuda_venv"/lib/python3*/site-packages/nvidia/cu[0-9]*/bin/nvcc)
+  [[ -z ${NVCC:-} ]] || candidates=("$NVCC")
+  for candidate in "${candidates[@]}"; do
+    if try_nvcc "$candidate"; then
+      define NVCC_FOUND "${found#*|}"
+      row nvcc ok build "${found%%|*}" "${found#*|}$nvcc_note"
+      return
+    fi
+  done
+  if [[ -z ${NVCC:-} && -d $nvidia/cu13 && ! -d $cuda_venv ]]; then
+    missing_cuda_packages nvcc "$hint$nvcc_note"
+  else
+    row nvcc missing build - "correct $hint$nvcc_note"
+  fi
 }
 
 find_nccl() {
@@ -122,8 +166,9 @@ find_gpu_side() {
   nvidia=$(dirname "$torch")/nvidia
   cuda_version=$(torch_cuda "$torch" || true)
   cuda_major=${cuda_version%%.*}
-  cuda_venv=$cache_dir/venv-cuda-$cuda_version
+  cuda_venv=$cache_dir/venv-nvcc-$cuda_version
   find_cuda
+  find_nvcc
   # NCCL's header includes CUDA's, so there is nothing to say of it before.
   [[ -z $cuda_found ]] || find_nccl
 }

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "comm/equal_on_all.h"
-#include "comm/half.h"
+#include "support/half.h"
 #include "timing/clock.h"
 
 namespace gradsync {

@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "comm/half.h"
+#include "support/half.h"
 #include "support/error.h"
 
 namespace gradsync {

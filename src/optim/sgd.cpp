@@ -1,3 +1,4 @@
+#include "kernels/sgd_update.h"
 #include "optim/chunks.h"
 #include "optim/optimizer.h"
 
@@ -5,21 +6,12 @@ namespace gradsync {
 
 namespace {
 
-struct SgdFactors {
-  float learning_rate, scale, momentum, weight_decay;
-};
-
 template <bool kNesterov>
 void update_range(float* parameter, float* gradient, float* velocity, std::int64_t begin,
                   std::int64_t end, const SgdFactors factors) {
 #pragma GCC ivdep
-  for (std::int64_t i = begin; i < end; ++i) {
-    const float g = factors.scale * gradient[i] + factors.weight_decay * parameter[i];
-    const float v = factors.momentum * velocity[i] + g;
-    velocity[i] = v;
-    parameter[i] -= factors.learning_rate * (kNesterov ? g + factors.momentum * v : v);
-    gradient[i] = 0;
-  }
+  for (std::int64_t i = begin; i < end; ++i)
+    sgd_update<kNesterov>(parameter[i], gradient[i], velocity[i], factors);
 }
 
 /// Stochastic gradient descent with momentum and weight decay, as torch.optim.SGD computes it

@@ -1,4 +1,4 @@
-#include "comm/half.h"
+#include "support/half.h"
 
 #include <cmath>
 #include <limits>

@@ -4,21 +4,26 @@
 #include <cstdint>
 #include <span>
 
+#include "support/host_device.h"
+
 /// Conversions between float and the 16-bit types that travel, rounding to nearest even.
 namespace gradsync {
 
-inline float from_bf16(std::uint16_t bits) {
+/// The 16-bit types that gradients may travel as.
+enum class HalfType { kBfloat16, kFloat16 };
+
+GRADSYNC_HOST_DEVICE inline float from_bf16(std::uint16_t bits) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
 }
 
-inline std::uint16_t to_bf16(float value) {
+GRADSYNC_HOST_DEVICE inline std::uint16_t to_bf16(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   if ((bits & 0x7fffffffu) > 0x7f800000u) return 0x7fc0;  // rounding up must not turn NaN into 0
   return static_cast<std::uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
 /// The same as from_fp16 and to_fp16, for compilers that know no _Float16.
-inline float from_fp16_portable(std::uint16_t bits) {
+GRADSYNC_HOST_DEVICE inline float from_fp16_portable(std::uint16_t bits) {
   const std::uint32_t sign = (bits & 0x8000u) << 16, exponent = bits & 0x7c00u;
   const std::uint32_t mantissa = bits & 0x3ffu;
   if (exponent == 0x7c00u) return std::bit_cast<float>(sign | 0x7f800000u | mantissa << 13);
@@ -29,7 +34,7 @@ inline float from_fp16_portable(std::uint16_t bits) {
   return std::bit_cast<float>(sign | ((exponent | mantissa) + (112u << 10)) << 13);
 }
 
-inline std::uint16_t to_fp16_portable(float value) {
+GRADSYNC_HOST_DEVICE inline std::uint16_t to_fp16_portable(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t sign = bits >> 16 & 0x8000u, magnitude = bits & 0x7fffffffu;
   std::uint32_t half = (magnitude - (112u << 23) + 0xfffu + (magnitude >> 13 & 1u)) >> 13;
@@ -41,22 +46,30 @@ inline std::uint16_t to_fp16_portable(float value) {
   return static_cast<std::uint16_t>(sign | half);
 }
 
-#ifdef __FLT16_MANT_DIG__
-inline float from_fp16(std::uint16_t bits) {
+#if defined(__FLT16_MANT_DIG__) && !defined(__CUDACC__)
+GRADSYNC_HOST_DEVICE inline float from_fp16(std::uint16_t bits) {
   return static_cast<float>(std::bit_cast<_Float16>(bits));
 }
 
-inline std::uint16_t to_fp16(float value) {
+GRADSYNC_HOST_DEVICE inline std::uint16_t to_fp16(float value) {
   return std::bit_cast<std::uint16_t>(static_cast<_Float16>(value));
 }
 #else
-inline float from_fp16(std::uint16_t bits) {
+GRADSYNC_HOST_DEVICE inline float from_fp16(std::uint16_t bits) {
   return from_fp16_portable(bits);
 }
 
-inline std::uint16_t to_fp16(float value) {
+GRADSYNC_HOST_DEVICE inline std::uint16_t to_fp16(float value) {
   return to_fp16_portable(value);
 }
 #endif
+
+GRADSYNC_HOST_DEVICE inline std::uint16_t to_half(float value, HalfType type) {
+  return type == HalfType::kBfloat16 ? to_bf16(value) : to_fp16(value);
+}
+
+GRADSYNC_HOST_DEVICE inline float from_half(std::uint16_t bits, HalfType type) {
+  return type == HalfType::kBfloat16 ? from_bf16(bits) : from_fp16(bits);
+}
 
 }  // namespace gradsync

@@ -1,0 +1,25 @@
+#include "kernels/launch.h"
+
+#if GRADSYNC_WITH_CUDA
+
+#include <string>
+
+#include <cuda_runtime_api.h>
+
+#include "support/error.h"
+
+namespace gradsync {
+
+void require_launched(const char* kernel) {
+  const cudaError_t error = cudaGetLastError();
+  if (error == cudaSuccess) return;
+  const bool other_architecture =
+      error == cudaErrorNoKernelImageForDevice || error == cudaErrorUnsupportedPtxVersion;
+  throw Error(ExitCode::kEnvironment,
+              std::string("kernel ") + kernel + ": " + cudaGetErrorString(error),
+              other_architecture ? "make CUDA_ARCHS=\"80 90 …\" with this GPU's architecture" : "");
+}
+
+}  // namespace gradsync
+
+#endif

@@ -1,0 +1,53 @@
+#include <algorithm>
+
+#include "kernels/finite.h"
+#include "kernels/kernels.h"
+#include "kernels/sgd_update.h"
+
+namespace gradsync {
+
+std::vector<SgdPart> sgd_parts(std::span<const SgdTensor> tensors) {
+  std::vector<SgdPart> parts;
+  for (std::size_t tensor = 0; tensor < tensors.size(); ++tensor)
+    for (std::int64_t begin = 0; begin < tensors[tensor].count; begin += kSgdPart)
+      parts.push_back(
+          {static_cast<std::int32_t>(tensor), static_cast<std::int32_t>(begin / kSgdPart)});
+  return parts;
+}
+
+void sgd_on_host(std::span<const SgdTensor> tensors, const SgdRule& rule, const StepState& state) {
+  const SgdFactors factors{state.learning_rate, gradient_factor(state), rule.momentum,
+                           rule.weight_decay};
+  const auto update = rule.nesterov ? sgd_update<true> : sgd_update<false>;
+  for (const SgdTensor& tensor : tensors) {
+    if (skips_step(state)) {
+      std::fill_n(tensor.gradient, tensor.count, 0.0f);
+      continue;
+    }
+    for (std::int64_t i = 0; i < tensor.count; ++i)
+      update(tensor.parameter[i], tensor.gradient[i], tensor.velocity[i], factors);
+  }
+}
+
+void pack_on_host(std::span<const float> values, std::span<std::uint16_t> wire, float factor,
+                  HalfType type) {
+  for (std::size_t i = 0; i < values.size(); ++i)
+    wire[i] = to_half(values[i] * factor, type);
+}
+
+void unpack_on_host(std::span<const std::uint16_t> wire, std::span<float> values, float factor,
+                    HalfType type) {
+  for (std::size_t i = 0; i < wire.size(); ++i)
+    values[i] = from_half(wire[i], type) * factor;
+}
+
+void find_bad_on_host(std::span<const float> values, std::span<const std::int64_t> offsets,
+                      StepState& state) {
+  const auto bad = std::find_if(values.begin(), values.end(), is_bad);
+  if (bad == values.end()) return;
+  const std::int64_t tensor = tensor_at(bad - values.begin(), offsets.data(),
+                                        static_cast<std::int64_t>(offsets.size()) - 1);
+  state.first_bad = std::min(state.first_bad, static_cast<unsigned long long>(tensor));
+}
+
+}  // namespace gradsync

@@ -1,0 +1,9 @@
+#pragma once
+
+/// Marks a function that kernels and the CPU share. nvcc compiles it for both; every other compiler
+/// sees a plain function. This is how a kernel and its twin on the CPU compute the same numbers.
+#ifdef __CUDACC__
+#define GRADSYNC_HOST_DEVICE __host__ __device__
+#else
+#define GRADSYNC_HOST_DEVICE
+#endif
