@@ -107,7 +107,11 @@ TRAIN_OPTIONS := src/train/options src/train/options_optimiser src/train/options
 CALIBRATE_RANKS := src/calibrate/calibrator src/calibrate/run
 CHECK_RANKS := src/check/run src/check/mpi_job src/check/suite_libraries
 CHECK_TORCH := src/check/libtorch
-PLAIN_PARTS := src/support src/timing src/record src/checkpoint src/schedule src/data src/sweep src/comm/launcher $(TRAIN_OPTIONS)
+# The arithmetic of gradsync-quantize knows neither LibTorch nor MPI.
+QUANTIZE_PLAIN := $(addprefix src/quantize/,scale weights distribution calibrator plan float_model int8_model convolution \
+  convolution_vnni int8_network)
+PLAIN_PARTS := src/support src/timing src/record src/checkpoint src/schedule src/data src/sweep src/comm/launcher \
+  $(TRAIN_OPTIONS) $(QUANTIZE_PLAIN)
 FULL_PARTS := src/support src/timing src/record src/checkpoint src/data src/comm src/calibrate src/model src/schedule src/optim src/sync src/train src/kernels
 CALIBRATE_PARTS := src/support src/timing src/record src/comm src/calibrate
 CHECK_PARTS := src/support src/timing src/record src/data src/comm src/check
@@ -242,6 +246,11 @@ $(TORCH_OBJECTS): build/gch/pch/torch.h.gch
 $(TEST_OBJECTS): private PLACE = $(TEST_FLAGS)
 # The same runs give the same tables to the last digit on every machine: no fused multiply-add.
 $(REPORT) $(call objects,src/timing src/record): private EXTRA = -ffp-contract=off
+
+# The two paths of integer inference agree to the bit only where each product is rounded by itself.
+$(call objects,$(QUANTIZE_PLAIN)): private EXTRA = -ffp-contract=off
+# GCC 12 warns of its own AVX-512 headers (its bug 105593).
+build/obj/src/quantize/convolution_vnni.o: private EXTRA = -ffp-contract=off -Wno-maybe-uninitialized
 
 # Only the writer of traces knows zlib.
 build/obj/analysis/trace/gzip.o: private EXTRA = $(ZLIB_CFLAGS)
