@@ -110,11 +110,14 @@ CHECK_TORCH := src/check/libtorch
 # The arithmetic of gradsync-quantize knows neither LibTorch nor MPI.
 QUANTIZE_PLAIN := $(addprefix src/quantize/,scale weights distribution calibrator plan float_model int8_model convolution \
   convolution_vnni int8_network)
+# What devices need of CUDA is in files of their own; the rest of the folder knows none.
+DEVICE_CUDA := $(patsubst %.cpp,%,$(wildcard src/device/cuda_*.cpp))
+DEVICE_PLAIN := $(filter-out $(DEVICE_CUDA),$(patsubst %.cpp,%,$(wildcard src/device/*.cpp)))
 PLAIN_PARTS := src/support src/timing src/record src/checkpoint src/schedule src/data src/sweep src/comm/launcher \
-  $(TRAIN_OPTIONS) $(QUANTIZE_PLAIN)
-FULL_PARTS := src/support src/timing src/record src/checkpoint src/data src/comm src/calibrate src/model src/schedule src/optim src/sync src/train src/kernels
-CALIBRATE_PARTS := src/support src/timing src/record src/comm src/calibrate
-CHECK_PARTS := src/support src/timing src/record src/data src/comm src/check
+  $(DEVICE_PLAIN) $(TRAIN_OPTIONS) $(QUANTIZE_PLAIN)
+FULL_PARTS := src/support src/timing src/device src/record src/checkpoint src/data src/comm src/calibrate src/model src/schedule src/optim src/sync src/train src/kernels
+CALIBRATE_PARTS := src/support src/timing src/device src/record src/comm src/calibrate src/kernels
+CHECK_PARTS := src/support src/timing src/device src/record src/data src/comm src/check src/kernels
 REPORT_MAIN := analysis/main
 REPORT := $(call objects,analysis analysis/*)
 PROGRAMS := $(patsubst src/programs/%.cpp,build/bin/gradsync-%,$(wildcard src/programs/*.cpp)) \
@@ -128,7 +131,7 @@ BENCHMARKS := $(filter-out $(RUN_MAKER),$(patsubst bench/%.cpp,build/bench/%,$(w
 # Which objects see what. The rest sees neither LibTorch nor MPI.
 TORCH_OBJECTS := $(filter-out $(call objects,$(TRAIN_OPTIONS) bench/large_runs),\
   $(call objects,src/model src/optim src/sync src/train $(CHECK_TORCH) src/programs/train tests/mpi tests/gpu tests/tools bench))
-MPI_OBJECTS := $(call objects,src/comm src/kernels $(CALIBRATE_RANKS) $(CHECK_RANKS) src/programs/calibrate src/programs/check) \
+MPI_OBJECTS := $(call objects,src/comm src/kernels $(DEVICE_CUDA) $(CALIBRATE_RANKS) $(CHECK_RANKS) src/programs/calibrate src/programs/check) \
   $(TORCH_OBJECTS)
 TEST_OBJECTS := $(call objects,tests/serial tests/mpi tests/gpu tests/tools bench) $(REPORT)
 OBJECTS := $(sort $(call objects,$(PLAIN_PARTS) $(FULL_PARTS) src/check src/programs) $(TEST_OBJECTS))
@@ -282,8 +285,8 @@ STDCXX_FIRST := -Wl,--no-as-needed -lstdc++
 # --- programs: their objects, and the libraries each may know ----------------------------------
 
 build/bin/gradsync-train: $(call objects,src/programs/train $(FULL_PARTS)) $(KERNELS)
-build/bin/gradsync-calibrate: $(call objects,src/programs/calibrate $(CALIBRATE_PARTS))
-build/bin/gradsync-check: $(call objects,src/programs/check $(CHECK_PARTS))
+build/bin/gradsync-calibrate: $(call objects,src/programs/calibrate $(CALIBRATE_PARTS)) $(KERNELS)
+build/bin/gradsync-check: $(call objects,src/programs/check $(CHECK_PARTS)) $(KERNELS)
 build/bin/gradsync-dataset: $(call objects,src/programs/dataset src/support src/data)
 build/bin/gradsync-sweep: $(call objects,src/programs/sweep src/support src/timing src/record src/schedule src/data src/sweep $(TRAIN_OPTIONS))
 build/bin/gradsync-report: $(call objects,src/support src/timing src/record) $(REPORT)

@@ -82,9 +82,7 @@ Finding judge_kinds(const Ranks& ranks) {
 }  // namespace
 
 int chosen_gpu(const GpuFacts& facts) {
-  const auto visible = static_cast<int>(facts.uuids.size());
-  if (visible == 1) return 0;
-  return facts.local_rank < visible ? facts.local_rank : -1;
+  return gpu_index(facts.local_rank, facts.uuids.size());
 }
 
 std::vector<Finding> judge_gpus(const Ranks& ranks, const CheckOptions& options) {

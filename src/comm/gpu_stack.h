@@ -3,6 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "device/choice.h"
+
 namespace gradsync {
 
 /// The GPU software of this build and machine: the seam that the NCCL transport builds on. Every
@@ -15,12 +17,6 @@ struct GpuStack {
 };
 
 GpuStack gpu_stack();
-
-/// A GPU as this process sees it.
-struct GpuDevice {
-  std::string name;  ///< "NVIDIA H200"
-  std::string uuid;  ///< "GPU-0123…", the same in every process that sees the device
-};
 
 /// The GPUs that CUDA_VISIBLE_DEVICES leaves, in CUDA's order; none without a driver or in a build
 /// without CUDA. Makes no context on any of them.

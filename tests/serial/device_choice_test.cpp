@@ -1,0 +1,95 @@
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "device/choice.h"
+#include "serial/expect_error.h"
+
+using namespace gradsync;
+
+namespace {
+
+/// Whether the refusal of this request names each of `parts`.
+void check_refused(const DeviceRequest& request, const std::vector<DeviceFacts>& ranks,
+                   const std::vector<std::string>& parts) {
+  const std::string text =
+      error_text(ExitCode::kEnvironment, [&] { choose_device(request, ranks); });
+  CAPTURE(text);
+  for (const std::string& part : parts)
+    CHECK(contains(text, part));
+}
+
+std::vector<GpuDevice> gpus(int first, int count) {
+  std::vector<GpuDevice> all;
+  for (int i = first; i < first + count; ++i)
+    all.push_back({"NVIDIA H200", "GPU-" + std::to_string(i)});
+  return all;
+}
+
+DeviceFacts facts(int rank, int local_rank, std::vector<GpuDevice> visible,
+                  const std::string& host = "node01") {
+  return {rank, local_rank, host, "13.0", "13.0", std::move(visible)};
+}
+
+}  // namespace
+
+TEST_CASE("the only visible GPU is a rank's, else that of its local rank") {
+  CHECK(gpu_index(0, 1) == 0);
+  CHECK(gpu_index(3, 1) == 0);
+  CHECK(gpu_index(0, 4) == 0);
+  CHECK(gpu_index(3, 4) == 3);
+  CHECK(gpu_index(2, 2) == -1);
+  CHECK(gpu_index(0, 0) == -1);
+}
+
+TEST_CASE("ranks with a GPU each compute there, wherever their hosts number them alike") {
+  const auto same_host = choose_device({}, {facts(0, 0, gpus(0, 2)), facts(1, 1, gpus(0, 2))});
+  CHECK(same_host.cuda);
+  CHECK_FALSE(same_host.shared);
+  CHECK(same_host.why.empty());
+  CHECK(choose_device({"cuda"}, {facts(0, 0, gpus(0, 1)), facts(1, 1, gpus(1, 1))}).cuda);
+  CHECK(choose_device({"cuda"}, {facts(0, 0, gpus(0, 1)), facts(1, 0, gpus(0, 1), "node02")}).cuda);
+}
+
+TEST_CASE("auto takes the CPU where no rank sees a GPU, and says why; cpu asks nobody") {
+  DeviceFacts bare = facts(0, 0, {});
+  bare.driver = "none";
+  const auto choice = choose_device({}, {bare, bare});
+  CHECK_FALSE(choice.cuda);
+  CHECK(choice.why == "rank 0 (node01): no CUDA driver");
+  CHECK_FALSE(choose_device({"cpu"}, {facts(0, 0, gpus(0, 1))}).cuda);
+  bare.runtime = "none";
+  CHECK(choose_device({}, {bare}).why == "rank 0 (node01): this build is without CUDA");
+}
+
+TEST_CASE("a rank without a GPU ends a run on GPUs, whether asked for or found") {
+  DeviceFacts bare = facts(1, 1, {});
+  bare.driver = "none";
+  const std::vector<DeviceFacts> some = {facts(0, 0, gpus(0, 1)), bare};
+  for (const char* device : {"auto", "cuda"})
+    check_refused({device}, some,
+                  {"rank 1 (node01) has no GPU to compute on: no CUDA driver", "nvidia-smi"});
+  check_refused({"cuda"}, {bare}, {"rank 1 (node01)", "no CUDA driver", "--device cpu"});
+  check_refused({"auto"}, {facts(2, 2, gpus(0, 2))},
+                {"rank 2 (node01)", "2 visible GPUs for local rank 2", "--gpus-per-node"});
+}
+
+TEST_CASE("a driver older than the build's CUDA is named with both versions") {
+  DeviceFacts old = facts(0, 0, {});
+  old.driver = "12.8";
+  check_refused({"cuda"}, {old}, {"driver is for CUDA 12.8", "needs CUDA 13.0", "580"});
+  CHECK(choose_device({}, {old}).why.find("12.8") != std::string::npos);
+  DeviceFacts newer = facts(0, 0, gpus(0, 1));
+  newer.driver = "13.2";
+  CHECK(choose_device({"cuda"}, {newer}).cuda);
+}
+
+TEST_CASE("two ranks on one GPU are refused with its UUID, or allowed for tests") {
+  const std::vector<DeviceFacts> shared = {facts(0, 0, gpus(7, 1)), facts(1, 1, gpus(7, 1))};
+  check_refused({"cuda"}, shared,
+                {"ranks 0, 1 are on one GPU, GPU-7 (node01)", "--allow-shared-gpu"});
+  const auto allowed = choose_device({"cuda", true}, shared);
+  CHECK(allowed.cuda);
+  CHECK(allowed.shared);
+}
