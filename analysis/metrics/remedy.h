@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -12,7 +13,16 @@ namespace gradsync {
 /// learning rate counts as plain.
 std::string remedy_text(const RunGroup& group, const RunGroup& reference);
 
-/// The group of the same model with the smallest global batch (the first of several).
+/// The group of the same model with the smallest global batch; of several the first that trains
+/// plainly, else the first.
 const RunGroup& smallest_batch(const std::vector<RunGroup>& groups, const RunGroup& group);
+
+/// The group of the same model, mode, ranks and global batch that trains plainly, at the rate of
+/// `reference`; null if there is none.
+const RunGroup* plain_group(const std::vector<RunGroup>& groups, const RunGroup& group,
+                            const RunGroup& reference);
+
+/// Images of a step: of a batch schedule the largest of its batches.
+std::int64_t largest_batch(const Run& run);
 
 }  // namespace gradsync

@@ -10,12 +10,42 @@
 namespace gradsync {
 
 /// Options that make two runs different cells of a study, beside what Run itself holds.
-inline constexpr std::array<std::string_view, 17> kCellOptions = {
-    "granularity",   "first-bucket", "bucket-cap",  "wire-dtype",
-    "accumulate",    "layout",       "lr",          "momentum",
-    "optimizer",     "lr-scaling",   "lr-schedule", "warmup-epochs",
-    "clip-norm",     "nesterov",     "batch-norm",  "label-smoothing",
-    "batch-schedule"};
+inline constexpr std::array<std::string_view, 36> kCellOptions = {"granularity",
+                                                                  "first-bucket",
+                                                                  "bucket-cap",
+                                                                  "wire-dtype",
+                                                                  "accumulate",
+                                                                  "layout",
+                                                                  "lr",
+                                                                  "momentum",
+                                                                  "weight-decay",
+                                                                  "optimizer",
+                                                                  "lr-scaling",
+                                                                  "base-batch",
+                                                                  "lr-schedule",
+                                                                  "lr-min",
+                                                                  "lr-decay",
+                                                                  "lr-step-epochs",
+                                                                  "lr-milestones",
+                                                                  "lr-power",
+                                                                  "lr-cycle-epochs",
+                                                                  "warmup-epochs",
+                                                                  "warmup-rate",
+                                                                  "warmup-from",
+                                                                  "clip-norm",
+                                                                  "nesterov",
+                                                                  "trust-coefficient",
+                                                                  "beta1",
+                                                                  "beta2",
+                                                                  "epsilon",
+                                                                  "batch-norm",
+                                                                  "label-smoothing",
+                                                                  "batch-schedule",
+                                                                  "augment",
+                                                                  "set-epoch",
+                                                                  "last-batch",
+                                                                  "sync-only",
+                                                                  "init"};
 
 /// Repeats: runs of one cell of a study, equal in model, mode with its own settings (granularity,
 /// bucket sizes, wire type), ranks, batch, accumulation, learning rate and remedy.

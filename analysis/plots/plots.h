@@ -11,6 +11,7 @@ std::optional<Chart> make_iteration_time_plot(const RunSet& set);
 std::optional<Chart> make_split_plot(const RunSet& set);
 std::optional<Chart> make_speedup_plot(const RunSet& set);
 std::optional<Chart> make_epoch_time_plot(const RunSet& set);
+std::optional<Chart> make_large_batch_plot(const RunSet& set);
 std::optional<Chart> make_busbw_plot(const RunSet& set);
 std::optional<Chart> make_prediction_plot(const PlotInput& input);
 

@@ -23,6 +23,8 @@ const std::vector<PlotSpec>& plots() {
        of_runs(make_speedup_plot)},
       {"epoch-time", "training time of an epoch against the batch size",
        of_runs(make_epoch_time_plot)},
+      {"large-batch", "test accuracy against the global batch, a line a remedy",
+       of_runs(make_large_batch_plot)},
       {"busbw", "bus bandwidth against message size, calibration and training",
        of_runs(make_busbw_plot)},
       {"prediction", "iteration time that the scaling model predicts, beside what was measured",

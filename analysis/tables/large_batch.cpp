@@ -1,7 +1,9 @@
 #include <algorithm>
+#include <set>
 
 #include <fmt/format.h>
 
+#include "analysis/metrics/accuracy_at.h"
 #include "analysis/metrics/epoch_figures.h"
 #include "analysis/metrics/remedy.h"
 #include "analysis/tables/group_cells.h"
@@ -15,42 +17,14 @@ namespace gradsync {
 
 namespace {
 
-/// The epoch asked for of each repeat that reached it.
-struct AtEpoch {
-  std::int64_t epoch = 0;  ///< from 1; 0: no repeat has it
-  std::vector<double> train_loss, train_percent, test_loss, test_percent;
-  bool whole = true;
-};
-
-std::int64_t last_common_epoch(const std::vector<std::vector<EpochFigures>>& repeats) {
-  std::int64_t last = 0;
-  for (const auto& epochs : repeats)
-    if (!epochs.empty())
-      last = last == 0 ? epochs.back().epoch + 1 : std::min(last, epochs.back().epoch + 1);
-  return last;
-}
-
-AtEpoch figures_at(const RunGroup& group, std::int64_t wanted) {
-  std::vector<std::vector<EpochFigures>> repeats;
-  for (const Run* run : group.repeats)
-    repeats.push_back(epoch_figures(*run));
-  const std::int64_t epoch = wanted > 0 ? wanted : last_common_epoch(repeats);
-  AtEpoch at;
-  for (const auto& epochs : repeats)
-    for (const EpochFigures& one : epochs) {
-      if (one.epoch + 1 != epoch) continue;
-      at.epoch = epoch;
-      at.whole &= one.whole;
-      at.train_loss.push_back(one.train_loss);
-      at.train_percent.push_back(1e2 * one.train_accuracy);
-      at.test_loss.push_back(one.test_loss);
-      at.test_percent.push_back(1e2 * one.test_accuracy);
-    }
-  return at;
-}
+/// The epoch that published studies of large batches name.
+constexpr std::int64_t kEarlyEpoch = 5;
 
 std::vector<Column> columns() {
-  const std::string over = "mean over ranks of the epoch; median of the repeats";
+  const std::string over = "mean over ranks of the epoch; mean of the repeats";
+  const std::string student = "Student's t over the repeats, 95 %";
+  const std::string welch = "Welch's t over the repeats, 95 %: half the interval";
+  const std::string test = "/epoch/test_accuracy";
   return {
       {"mode", "mode", true},
       {"model", "model", true},
@@ -62,15 +36,18 @@ std::vector<Column> columns() {
       {"learning_rate", "lr", false, "as configured", "/config/lr"},
       {"remedy", "remedy", true},
       repeats_column(),
-      {"epoch", "epoch", false, "--at-epoch, else the last that all repeats have", "/epoch/number"},
+      {"epoch", "epoch", false, "--at-epoch, else the 5th and the last that all repeats have",
+       "/epoch/number"},
       {"train_loss", "train loss", false, over, "/epoch/train_loss"},
       {"train_accuracy_percent", "train %", false, over, "/epoch/train_accuracy"},
       {"test_loss", "test loss", false, over, "/epoch/test_loss"},
-      {"test_accuracy_percent", "test %", false, over, "/epoch/test_accuracy"},
-      {"test_accuracy_low_percent", "low", false, "order statistics over the repeats, 95 %",
-       "/epoch/test_accuracy"},
-      {"test_accuracy_high_percent", "high", false, "order statistics over the repeats, 95 %",
-       "/epoch/test_accuracy"},
+      {"test_accuracy_percent", "test %", false, over, test},
+      {"test_accuracy_low_percent", "low", false, student, test},
+      {"test_accuracy_high_percent", "high", false, student, test},
+      {"fall_points", "to base", false, "test % - test % of the smallest batch", test},
+      {"fall_reach_points", "±", false, welch, test},
+      {"repair_points", "to none", false, "test % - test % of the same batch without remedy", test},
+      {"repair_reach_points", "±", false, welch, test},
       {"remark", "remark", true},
       group_name_column()};
 }
@@ -83,7 +60,7 @@ double learning_rate(const Run& run) {
   }
 }
 
-std::string remark(const RunGroup& group, const AtEpoch& at) {
+std::string remark(const RunGroup& group, const AccuracyAt& at) {
   std::string text;
   if (at.epoch == 0) text = "did not reach the epoch";
   if (!at.whole) text = "epoch cut off by --iterations";
@@ -94,39 +71,83 @@ std::string remark(const RunGroup& group, const AtEpoch& at) {
   return text;
 }
 
-std::vector<Cell> row(const RunGroup& group, const RunGroup& reference, const AtEpoch& at) {
-  const Run& run = group.first();
-  const Estimate test = median_estimate(at.test_percent);
-  return {run.mode,
-          run.model,
-          known_count(run.ranks),
-          known_count(run.batch_per_rank),
-          known_count(run.batch_global),
-          Cell::of(learning_rate(run), 4),
-          remedy_text(group, reference),
-          repeats_cell(group),
-          known_count(at.epoch),
-          Cell::of(median(at.train_loss), 4),
-          Cell::of(median(at.train_percent), 2),
-          Cell::of(median(at.test_loss), 4),
-          Cell::of(test.value, 2),
-          Cell::of(test.low, 2),
-          Cell::of(test.high, 2),
-          remark(group, at),
-          group_name_cell(group)};
+/// The rows of a table at one epoch.
+class RowsAt {
+ public:
+  /// `epoch` 0: the last of each group.
+  RowsAt(const std::vector<RunGroup>& groups, std::int64_t epoch)
+      : groups_(groups), epoch_(epoch) {}
+
+  std::vector<Cell> row(const RunGroup& group) const {
+    const RunGroup& base = smallest_batch(groups_, group);
+    const RunGroup* plain = plain_group(groups_, group, base);
+    const AccuracyAt at = of(group);
+    const Estimate test = mean_estimate(at.test_percent);
+    const Run& run = group.first();
+    std::vector<Cell> cells = {run.mode,
+                               run.model,
+                               known_count(run.ranks),
+                               known_count(run.batch_per_rank),
+                               known_count(largest_batch(run)),
+                               Cell::of(learning_rate(run), 4),
+                               remedy_text(group, base),
+                               repeats_cell(group),
+                               known_count(at.epoch),
+                               Cell::of(mean(at.train_loss), 4),
+                               Cell::of(mean(at.train_percent), 2),
+                               Cell::of(mean(at.test_loss), 4),
+                               Cell::of(test.value, 2),
+                               Cell::of(test.low, 2),
+                               Cell::of(test.high, 2)};
+    add_difference(cells, at, &base == &group ? nullptr : &base);
+    add_difference(cells, at, plain == &group ? nullptr : plain);
+    cells.emplace_back(remark(group, at));
+    cells.push_back(group_name_cell(group));
+    return cells;
+  }
+
+ private:
+  AccuracyAt of(const RunGroup& group) const {
+    return accuracy_at(group, epoch_ > 0 ? epoch_ : last_common_epoch(group));
+  }
+
+  void add_difference(std::vector<Cell>& cells, const AccuracyAt& at, const RunGroup* to) const {
+    Estimate change;
+    if (to != nullptr) change = difference_estimate(at.test_percent, of(*to).test_percent);
+    cells.push_back(Cell::of(change.value, 2));
+    cells.push_back(Cell::of((change.high - change.low) / 2, 2));
+  }
+
+  const std::vector<RunGroup>& groups_;
+  std::int64_t epoch_;
+};
+
+/// One epoch if it is asked for; else the last, and the early one before it where runs go on.
+std::vector<std::int64_t> epochs_of(const std::vector<RunGroup>& groups,
+                                    const TableOptions& options) {
+  if (options.at_epoch > 0) return {options.at_epoch};
+  const bool go_on = std::any_of(groups.begin(), groups.end(), [](const RunGroup& group) {
+    return last_common_epoch(group) > kEarlyEpoch;
+  });
+  return go_on ? std::vector<std::int64_t>{kEarlyEpoch, 0} : std::vector<std::int64_t>{0};
 }
 
 std::vector<std::string> notes(const TableOptions& options) {
   return {
       options.at_epoch > 0
           ? fmt::format("at the end of epoch {} (--at-epoch)", options.at_epoch)
-          : std::string("at the end of the last epoch that all repeats have (--at-epoch "
-                        "chooses another)"),
+          : fmt::format("at the end of epoch {}, where runs go on beyond it, and of the last epoch "
+                        "that all repeats have (--at-epoch chooses another)",
+                        kEarlyEpoch),
       "remedy: options that are meant to keep accuracy at a large batch, where they are on, and "
       "the learning rate where it differs from that of the model's smallest batch; \"none\": "
-      "plain training. Accumulation reaches a large batch without more ranks",
-      "loss and accuracy: mean over ranks, median of the repeats; low, high: 95 % interval from "
-      "order statistics, n/a below 6 repeats"};
+      "plain training. Of a batch schedule the largest batch is shown. Accumulation (global batch "
+      "above ranks x batch/rank) stands in for more ranks",
+      "loss and accuracy: mean over ranks, mean of the repeats; low, high: 95 % interval of "
+      "Student's t, n/a for one repeat",
+      "to base, to none: percentage points of test accuracy above that of the model's smallest "
+      "batch, and above that of the same batch and mode without remedy; ±: 95 % interval of "
+      "Welch's t. A change beyond it is no chance of the seeds"};
 }
 
 }  // namespace
@@ -134,9 +155,11 @@ std::vector<std::string> notes(const TableOptions& options) {
 Table make_large_batch_table(const RunSet& set, const TableOptions& options) {
   const auto groups = group_runs(set);
   Table table{"large-batch", "Accuracy at large batch", notes(options), columns(), {}};
-  for (const RunGroup& group : groups)
-    table.add(row(group, smallest_batch(groups, group), figures_at(group, options.at_epoch)),
-              sources_of(group));
+  for (const std::int64_t epoch : epochs_of(groups, options)) {
+    const RowsAt rows(groups, epoch);
+    for (const RunGroup& group : groups)
+      table.add(rows.row(group), sources_of(group));
+  }
   const auto remarks = remark_notes(set);
   table.notes.insert(table.notes.end(), remarks.begin(), remarks.end());
   return table;

@@ -120,7 +120,7 @@ void add_variant(const KeyValue& entry, Job& job) {
 // An axis whose values a variant would hide: cells of other names would be the same run.
 void require_no_axis_of(const Job& job, const Variant& variant, const KeyValue& option) {
   for (const auto& axis : job.axes) {
-    const bool hidden = axis.key == option.key || axis.key == rival_of(option.key);
+    const bool hidden = axis.key == option.key || contains(rivals_of(option.key), axis.key);
     if (!hidden || axis.values.size() < 2) continue;
     throw Error(ExitCode::kUsage,
                 fmt::format("{}: variant {} sets {}, and {} is an axis ({})", variant.where,
@@ -196,7 +196,7 @@ void override_entry(std::vector<KeyValue>& entries, const KeyValue& override) {
 // What gives way to an override although its key is another, or may stand in many lines.
 bool gives_way(const KeyValue& entry, const KeyValue& override) {
   if (override.key == kVariantKey) return entry.key == kVariantKey;
-  return entry.key == rival_of(override.key);
+  return contains(rivals_of(override.key), entry.key);
 }
 
 std::vector<KeyValue> overridden(const std::vector<KeyValue>& entries,
@@ -259,7 +259,8 @@ Job make_job(const std::vector<KeyValue>& entries, const std::vector<KeyValue>& 
   }
   for (const auto& override : overrides) {
     drop_option(job.variants, override.key);
-    drop_option(job.variants, rival_of(override.key));
+    for (const auto& rival : rivals_of(override.key))
+      drop_option(job.variants, rival);
   }
   for (const auto& variant : job.variants)
     for (const auto& option : variant.options)

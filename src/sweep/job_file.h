@@ -51,13 +51,13 @@ struct Job {
 const std::vector<std::string>& job_keys();
 
 /// Makes a job of the entries of its file. `overrides` (of --set) take the place of the file's key
-/// or are added; each `exclude` adds one, and batch-per-rank takes the place of batch-global, too,
-/// and the other way round. What they give is given to every variant as well; their own `variant`
-/// lines take the place of all the file's. A trainer option that neither gives is taken from its
-/// GRADSYNC_* variable, if that is set, as a single value.
-/// Throws Error kUsage with file:line for an unknown key (with the nearest), a key given twice, an
-/// empty axis, an axis that names a value twice, a variant that sets what is an axis, a number out
-/// of range, and for `output`, which the sweep chooses.
+/// or are added; each `exclude` adds one, and a key that gives the batch takes the place of the
+/// others that do (rivals_of). What they give is given to every variant as well; their own
+/// `variant` lines take the place of all the file's. A trainer option that neither gives is taken
+/// from its GRADSYNC_* variable, if that is set, as a single value. Throws Error kUsage with
+/// file:line for an unknown key (with the nearest), a key given twice, an empty axis, an axis that
+/// names a value twice, a variant that sets what is an axis, a number out of range, and for
+/// `output`, which the sweep chooses.
 Job make_job(const std::vector<KeyValue>& entries, const std::vector<KeyValue>& overrides,
              const std::string& default_name);
 

@@ -81,15 +81,16 @@ void apply_variant(const std::vector<Variant>& variants,
   const Variant* variant = name == choice.end() ? nullptr : find_variant(variants, name->second);
   if (variant == nullptr) return;
   for (const auto& option : variant->options) {
-    const std::string rival = rival_of(option.key);
-    if (variant->option(rival) == nullptr) choice.erase(rival);
+    for (const auto& rival : rivals_of(option.key))
+      if (variant->option(rival) == nullptr) choice.erase(rival);
     choice[option.key] = option.value;
   }
 }
 
-std::string rival_of(const std::string& key) {
-  if (key == "batch-per-rank") return "batch-global";
-  return key == "batch-global" ? "batch-per-rank" : "";
+std::vector<std::string> rivals_of(const std::string& key) {
+  std::vector<std::string> ways = {"batch-per-rank", "batch-global", "batch-schedule"};
+  if (std::erase(ways, key) == 0) return {};
+  return ways;
 }
 
 }  // namespace gradsync

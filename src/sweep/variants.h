@@ -36,13 +36,12 @@ void drop_option(std::vector<Variant>& variants, const std::string& key);
 const Variant* find_variant(const std::vector<Variant>& variants, const std::string& name);
 
 /// `choice` (key -> value, the variant's name under kVariantKey) with the options of that variant
-/// in place of the choice's own. A batch per rank takes the place of a global one, and the other
-/// way round.
+/// in place of the choice's own and of their rivals.
 void apply_variant(const std::vector<Variant>& variants,
                    std::map<std::string, std::string>& choice);
 
-/// Of the two ways to give a batch one counts: "batch-global" for "batch-per-rank" and the other
-/// way round; empty for any other key.
-std::string rival_of(const std::string& key);
+/// Of the ways to give a batch (batch-per-rank, batch-global, batch-schedule) one counts: the other
+/// two, if `key` is one of them.
+std::vector<std::string> rivals_of(const std::string& key);
 
 }  // namespace gradsync

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <boost/math/distributions/binomial.hpp>
+#include <boost/math/distributions/students_t.hpp>
 #include <boost/random/beta_distribution.hpp>
 #include <boost/random/mersenne_twister.hpp>
 #include <boost/random/uniform_01.hpp>
@@ -71,6 +72,22 @@ class ResampledMedian {
   boost::random::uniform_01<double> uniform_;
 };
 
+/// value ± t · error, t of Student's distribution.
+Estimate around(double value, double error, double degrees, std::size_t count) {
+  Estimate estimate{value, value, value, count};
+  if (error == 0) return estimate;
+  const boost::math::students_t_distribution<double> student(degrees);
+  const double reach = boost::math::quantile(student, (1 + kConfidence) / 2) * error;
+  estimate.low -= reach;
+  estimate.high += reach;
+  return estimate;
+}
+
+/// The square of the standard error of a mean.
+double squared_error(const Statistics& sample) {
+  return sample.deviation * sample.deviation / static_cast<double>(sample.count);
+}
+
 }  // namespace
 
 Estimate median_estimate(std::span<const double> values) {
@@ -100,6 +117,24 @@ Estimate ratio_estimate(std::span<const double> above, std::span<const double> b
   estimate.low = quantile(ratios, (1 - kConfidence) / 2);
   estimate.high = quantile(ratios, (1 + kConfidence) / 2);
   return estimate;
+}
+
+Estimate mean_estimate(std::span<const double> values) {
+  const Statistics sample = statistics(values);
+  if (sample.count < 2) return {sample.mean, Statistics::kNone, Statistics::kNone, sample.count};
+  return around(sample.mean, std::sqrt(squared_error(sample)),
+                static_cast<double>(sample.count - 1), sample.count);
+}
+
+Estimate difference_estimate(std::span<const double> one, std::span<const double> other) {
+  const Statistics a = statistics(one), b = statistics(other);
+  const std::size_t count = std::min(a.count, b.count);
+  if (count < 2) return {a.mean - b.mean, Statistics::kNone, Statistics::kNone, count};
+  const double of_a = squared_error(a), of_b = squared_error(b), sum = of_a + of_b;
+  const double degrees = sum * sum /
+                         (of_a * of_a / static_cast<double>(a.count - 1) +
+                          of_b * of_b / static_cast<double>(b.count - 1));
+  return around(a.mean - b.mean, std::sqrt(sum), degrees, count);
 }
 
 }  // namespace gradsync

@@ -37,4 +37,14 @@ Estimate median_estimate(std::span<const double> values);
 Estimate ratio_estimate(std::span<const double> above, std::span<const double> below,
                         std::uint64_t seed);
 
+/// The mean with Student's interval: mean ± t(n − 1) · deviation / √n. For few values that scatter
+/// about their mean as errors do, such as the accuracies of some seeds. NaN ends below 2 values.
+Estimate mean_estimate(std::span<const double> values);
+
+/// mean(one) − mean(other) with the interval of B. L. Welch, "The generalization of Student's
+/// problem" (Biometrika 34, 1947), which does not take the two for equally scattered; degrees of
+/// freedom by Welch and Satterthwaite. `count` is that of the smaller sample; NaN ends below 2
+/// values in it.
+Estimate difference_estimate(std::span<const double> one, std::span<const double> other);
+
 }  // namespace gradsync

@@ -148,3 +148,49 @@ TEST_CASE("ratio_estimate: of few, equal, zero and unmeasured values") {
   CHECK(std::isnan(ratio_estimate(ranks(9), Values(9, kNan), 1).low));
   CHECK_FALSE(ratio_estimate(ranks(9), Values(9, 0), 1).has_interval());
 }
+
+TEST_CASE("mean_estimate: Student's interval by a printed table") {
+  // t of 2 degrees of freedom is 4.302653, of 9 it is 2.262157 (97.5 %).
+  const Estimate three = mean_estimate(Values{50, 52, 54});
+  CHECK(three.value == doctest::Approx(52));
+  CHECK(three.high - 52 == doctest::Approx(4.302653 * 2 / std::sqrt(3.0)).epsilon(1e-6));
+  CHECK(52 - three.low == doctest::Approx(three.high - 52));
+  CHECK(three.count == 3);
+  const Estimate ten = mean_estimate(ranks(10));
+  CHECK(ten.high - ten.value == doctest::Approx(2.262157 * std::sqrt(110.0 / 12 / 10)));
+}
+
+TEST_CASE("mean_estimate: too few, equal and missing values") {
+  CHECK(std::isnan(mean_estimate(Values{}).value));
+  CHECK(mean_estimate(Values{7}).value == 7);
+  CHECK_FALSE(mean_estimate(Values{7}).has_interval());
+  const Estimate equal = mean_estimate(Values(4, 0.5));
+  CHECK(equal.low == 0.5);
+  CHECK(equal.high == 0.5);
+  CHECK(mean_estimate(Values{1, std::nan(""), 3}).count == 2);
+}
+
+TEST_CASE("difference_estimate: Welch's interval, worked by hand") {
+  const Values one = {9, 10, 10, 11}, other = {2, 5, 5, 8};
+  const double a = 2.0 / 3 / 4, b = 18.0 / 3 / 4;
+  const double degrees = (a + b) * (a + b) / (a * a / 3 + b * b / 3);
+  const Estimate estimate = difference_estimate(one, other);
+  CHECK(estimate.value == doctest::Approx(5));
+  CHECK(estimate.count == 4);
+  const double t = (estimate.high - 5) / std::sqrt(a + b);
+  // Between the printed values of 3 and 4 degrees of freedom.
+  CHECK(degrees > 3);
+  CHECK(degrees < 4);
+  CHECK(t < 3.182447);
+  CHECK(t > 2.776445);
+  CHECK_FALSE(difference_estimate(one, Values{1}).has_interval());
+  const Estimate equal = difference_estimate(Values(3, 2.0), Values(3, 1.0));
+  CHECK(equal.low == 1);
+}
+
+TEST_CASE("difference_estimate: samples that scatter alike give Student's two-sample interval") {
+  const Values one = {1, 2, 3}, other = {11, 12, 13};
+  const Estimate estimate = difference_estimate(other, one);
+  // 4 degrees of freedom, t = 2.776445; error √(1/3 + 1/3).
+  CHECK(estimate.high - 10 == doctest::Approx(2.776445 * std::sqrt(2.0 / 3)).epsilon(1e-6));
+}

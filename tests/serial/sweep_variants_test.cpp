@@ -82,6 +82,18 @@ TEST_CASE("variants: ranks, mode and batch may be a variant's") {
   CHECK(contains(grid.remarks[0], "test.cfg:8"));
 }
 
+TEST_CASE("variants: one way to give the batch takes the place of the others") {
+  const CleanEnvironment environment;
+  const Grid grid =
+      expand(job_of("batch-per-rank = 8\nepochs = 2\nvariant = plain:\nvariant = growing: "
+                    "batch-schedule=0:32,1:64\nvariant = global: batch-global=16"));
+  REQUIRE(grid.cells.size() == 3);
+  CHECK(option_of(grid.cells[1], "batch-per-rank") == "");
+  CHECK(option_of(grid.cells[1], "batch-schedule") == "0:32,1:64");
+  CHECK(option_of(grid.cells[2], "batch-per-rank") == "");
+  CHECK(train_options_of(grid.cells[2]).batch_per_rank == 16);
+}
+
 TEST_CASE("variants: what stands behind -- or in --set is given to all of them") {
   const CleanEnvironment environment;
   const Grid lr = expand(job_of(kRemedies, {{"lr", "0.5", "--lr 0.5", true}}));
