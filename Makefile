@@ -113,7 +113,7 @@ QUANTIZE_PLAIN := $(addprefix src/quantize/,scale weights distribution calibrato
 # What devices need of CUDA is in files of their own; the rest of the folder knows none.
 DEVICE_CUDA := $(patsubst %.cpp,%,$(wildcard src/device/cuda_*.cpp))
 DEVICE_PLAIN := $(filter-out $(DEVICE_CUDA),$(patsubst %.cpp,%,$(wildcard src/device/*.cpp)))
-PLAIN_PARTS := src/support src/timing src/record src/checkpoint src/schedule src/data src/sweep src/comm/launcher \
+PLAIN_PARTS := src/support src/timing src/record src/checkpoint src/schedule src/data src/sweep src/comm/launcher src/comm/transport_choice \
   $(DEVICE_PLAIN) $(TRAIN_OPTIONS) $(QUANTIZE_PLAIN)
 FULL_PARTS := src/support src/timing src/device src/record src/checkpoint src/data src/comm src/calibrate src/model src/schedule src/optim src/sync src/train src/kernels
 CALIBRATE_PARTS := src/support src/timing src/device src/record src/comm src/calibrate src/kernels

@@ -38,7 +38,7 @@ run_array() { # NAME RANKS-PER-NODE gpu|cpu JOB.cfg OPTIONS...
   fi
   ((SLURM_ARRAY_TASK_ID <= cells)) ||
     fail 64 "task $SLURM_ARRAY_TASK_ID: $job_file has $cells cells" "fix: sbatch --array=1-$cells …"
-  preflight "$3"
+  preflight
   before=$(progress "$results")
   say "cell:     $SLURM_ARRAY_TASK_ID of $cells"
   run_interruptible "${sweep[@]}" --cell "$SLURM_ARRAY_TASK_ID" -- "${trainer_options[@]}" || code=$?

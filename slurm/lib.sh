@@ -51,13 +51,12 @@ load_modules() {
   module load ${site[modules]} || fail 69 "module load ${site[modules]} failed" "fix: slurm/site, key modules"
 }
 
-# The ranks of this suite compute on the CPU until gradsync-train knows --device.
-check_device() { # gpu|cpu
-  [[ ${GRADSYNC_DEVICE:-$1} == @(gpu|cpu) ]] ||
-    fail 64 "GRADSYNC_DEVICE is gpu or cpu, not '$GRADSYNC_DEVICE'"
-  [[ ${GRADSYNC_DEVICE:-$1} != gpu ]] || "$programs/gradsync-train" --help | grep -q -- '--device' ||
-    fail 69 "this build trains on the CPU only" \
-      "to run the template's ranks on the CPUs of the nodes: GRADSYNC_DEVICE=cpu sbatch …"
+# The ranks compute on what the template is for, unless GRADSYNC_DEVICE says otherwise; every program reads it.
+choose_device() { # gpu|cpu
+  local device=${GRADSYNC_DEVICE:-$1}
+  [[ $device != gpu ]] || device=cuda
+  [[ $device == @(cuda|cpu) ]] || fail 64 "GRADSYNC_DEVICE is gpu or cpu, not '$device'"
+  export GRADSYNC_DEVICE=$device
 }
 
 # --- shape ---------------------------------------------------------------------------------------
@@ -148,13 +147,12 @@ prepare_sweep() {
 }
 
 # Looks at what the ranks need before anything is measured; docs/slurm.md has a log.
-preflight() { # gpu|cpu
+preflight() {
   local container options
-  local -A device=([gpu]=cuda [cpu]=cpu)
   options=(--results "$results" --ranks-per-node "$ranks_per_node")
   [[ -z $data ]] || options+=(--data "$data")
   [[ -z $threads ]] || options+=(--threads "$threads")
-  options+=(--device "${device[${GRADSYNC_DEVICE:-$1}]}")
+  options+=(--device "$GRADSYNC_DEVICE")
   read -ra container <<<"${site[container]}"
   say "preflight: gradsync-check"
   on_all_ranks "${container[@]}" "$programs/gradsync-check" "${options[@]}" ||
@@ -175,7 +173,7 @@ on_all_ranks() { # COMMAND...
 describe() { # NAME
   say "gradsync $1: job $SLURM_JOB_ID, start $((${SLURM_RESTART_COUNT:-0} + 1)), $(date -u +%FT%TZ)"
   say "hosts:    $(scontrol show hostnames "$SLURM_JOB_NODELIST" | paste -sd' ')"
-  say "shape:    $nodes nodes × $ranks_per_node ranks, $cores_per_rank cores a rank, ${GRADSYNC_DEVICE:-$2}"
+  say "shape:    $nodes nodes × $ranks_per_node ranks, $cores_per_rank cores a rank, $GRADSYNC_DEVICE"
   say "commit:   $(git -C "$home" describe --always --dirty 2>/dev/null || echo unknown)"
   say "launcher: ${site[launcher]}${site[container]:+ ${site[container]}}"
 }
@@ -184,14 +182,14 @@ prepare() { # NAME RANKS-PER-NODE gpu|cpu
   require_build
   read_site "$slurm_folder/site"
   load_modules
-  check_device "$3"
+  choose_device "$3"
   check_shape "$1" "$2" "$3"
   [[ -z ${site[data]} ]] || export GRADSYNC_DATA=${GRADSYNC_DATA:-${site[data]}}
   # Newer srun does not take it from the allocation.
   export SRUN_CPUS_PER_TASK=$cores_per_rank
   # The tree lets a rank leave MPI_Init before all are ready, and its first message crashes those: docs/slurm.md.
   export SLURM_PMIX_FENCE=${SLURM_PMIX_FENCE:-ring}
-  describe "$1" "$3"
+  describe "$1"
 }
 
 prepare_grid() { # NAME JOB.cfg OPTIONS...
@@ -216,7 +214,7 @@ begin() { # NAME RANKS-PER-NODE gpu|cpu JOB.cfg OPTIONS...
 run_template() { # NAME RANKS-PER-NODE gpu|cpu JOB.cfg OPTIONS...
   local before code=0
   begin "$@"
-  preflight "$3"
+  preflight
   before=$(progress "$results")
   say "${sweep[*]}${trainer_options[*]:+ -- ${trainer_options[*]}}"
   run_interruptible "${sweep[@]}" -- "${trainer_options[@]}" || code=$?

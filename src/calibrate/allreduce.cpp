@@ -14,16 +14,20 @@ constexpr double kRoundingOfSums = 1e-5;
 class AllReduce : public Operation {
  public:
   AllReduce(const OperationShape& shape, Waiting waiting)
-      : shape_(shape), waiting_(waiting), data_(shape.count) {}
+      : shape_(shape), waiting_(waiting), data_(shape.count, shape.lane) {}
 
-  void fill() override { fill_pattern(data_, 0, weight(shape_.rank)); }
+  void fill() override {
+    fill_pattern(data_.host(), 0, weight(shape_.rank));
+    data_.send();
+  }
 
-  void run(Transport& transport) override { transport.all_reduce_sum(data_, waiting_); }
+  void run(Transport& transport) override { transport.all_reduce_sum(data_.moved(), waiting_); }
 
   // In place: the first call gives the sum over the ranks, each later one that times the ranks.
   std::int64_t wrong(int calls) const override {
     const double factor = total_weight(shape_.ranks) * std::pow(shape_.ranks, calls - 1);
-    return count_wrong(data_, 0, factor, calls > 1 ? kRoundingOfSums : 0);
+    data_.fetch();
+    return count_wrong(data_.host(), 0, factor, calls > 1 ? kRoundingOfSums : 0);
   }
 
   int calls_a_fill() const override {
@@ -35,7 +39,7 @@ class AllReduce : public Operation {
  private:
   OperationShape shape_;
   Waiting waiting_;
-  std::vector<float> data_;
+  OperationData data_;
 };
 
 }  // namespace

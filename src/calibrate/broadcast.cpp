@@ -9,25 +9,27 @@ namespace {
 
 class Broadcast : public Operation {
  public:
-  explicit Broadcast(const OperationShape& shape) : shape_(shape), data_(shape.count) {}
+  explicit Broadcast(const OperationShape& shape) : shape_(shape), data_(shape.count, shape.lane) {}
 
   void fill() override {
-    std::fill(data_.begin(), data_.end(), -1.0f);
+    std::ranges::fill(data_.host(), -1.0f);
     if (shape_.rank == kCalibrationRoot)
-      fill_pattern(data_, moved_from(kCalibrationRoot), weight(kCalibrationRoot));
+      fill_pattern(data_.host(), moved_from(kCalibrationRoot), weight(kCalibrationRoot));
+    data_.send();
   }
 
   void run(Transport& transport) override {
-    transport.broadcast(std::as_writable_bytes(std::span(data_)), kCalibrationRoot);
+    transport.broadcast(std::as_writable_bytes(data_.moved()), kCalibrationRoot);
   }
 
   std::int64_t wrong(int) const override {
-    return count_wrong(data_, moved_from(kCalibrationRoot), weight(kCalibrationRoot));
+    data_.fetch();
+    return count_wrong(data_.host(), moved_from(kCalibrationRoot), weight(kCalibrationRoot));
   }
 
  private:
   OperationShape shape_;
-  std::vector<float> data_;
+  OperationData data_;
 };
 
 }  // namespace

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <numeric>
 
 #include <fmt/format.h>
 
+#include "comm/await_device.h"
 #include "support/error.h"
 #include "support/memory.h"
 #include "support/parse.h"
@@ -17,6 +19,8 @@ namespace gradsync {
 namespace {
 
 constexpr std::int64_t kNotChecked = -1;
+/// Calls that a device is ahead of the host: it never idles, and their events stay few.
+constexpr std::size_t kMostInFlight = 64;
 
 std::size_t float_count(std::int64_t bytes) {
   return static_cast<std::size_t>(bytes) / sizeof(float);
@@ -32,10 +36,12 @@ const PlannedCell* largest_of(const std::vector<PlannedCell>& cells, int ranks) 
   return largest == cells.end() ? nullptr : &*largest;
 }
 
-CalibrationRow row_of(const PlannedCell& cell, const Statistics& times) {
+CalibrationRow row_of(const PlannedCell& cell, const Transport& transport,
+                      const Statistics& times) {
   CalibrationRow row;
   row.kind = cell.operation->kind;
-  row.transport = cell.operation->transport;
+  // The ways MPI goes are told apart by the operation.
+  row.transport = transport.enqueues() ? std::string(transport.name()) : cell.operation->transport;
   row.cadence = cell.cadence;
   row.bytes = cell.size.bytes;
   row.of_bucket = cell.size.of_bucket;
@@ -74,15 +80,16 @@ struct Calibrator::Timing {
   std::int64_t wrong = 0;       ///< on this rank
 };
 
-Calibrator::Calibrator(const Session& session, Transport& transport, Watchdog& watchdog)
-    : session_(session), transport_(transport), watchdog_(watchdog) {}
+Calibrator::Calibrator(const Session& session, Transport& transport, Watchdog& watchdog,
+                       DeviceLane* lane)
+    : session_(session), transport_(transport), watchdog_(watchdog), lane_(lane) {}
 
 CalibrationRow Calibrator::measure(const PlannedCell& cell, const CallCounts& counts) {
   kind_ = cell.operation->kind;
   std::unique_ptr<Operation> operation;
   session_.together([&] {
-    operation =
-        cell.operation->make({transport_.rank(), transport_.size(), float_count(cell.size.bytes)});
+    operation = cell.operation->make(
+        {transport_.rank(), transport_.size(), float_count(cell.size.bytes), lane_});
   });
   const bool alone = cell.cadence == kCadences[0];
   const Timing warmup = calls(*operation, alone, counts.warmup, 0);
@@ -92,7 +99,7 @@ CalibrationRow Calibrator::measure(const PlannedCell& cell, const CallCounts& co
   MPI_Allreduce(MPI_IN_PLACE, timing.calls_s.data(), static_cast<int>(timing.calls_s.size()),
                 MPI_DOUBLE, MPI_MAX, session_.world());
   MPI_Allreduce(MPI_IN_PLACE, &timing.wrong, 1, MPI_INT64_T, MPI_SUM, session_.world());
-  CalibrationRow row = row_of(cell, statistics(timing.calls_s));
+  CalibrationRow row = row_of(cell, transport_, statistics(timing.calls_s));
   if (!alone) row.mean_s = stream_mean_s;
   row.wrong = counts.checked > 0 ? timing.wrong : kNotChecked;
   return row;
@@ -110,11 +117,24 @@ double Calibrator::slowest(double time_s) const {
   return largest_s;
 }
 
-double Calibrator::call(Operation& operation) {
+Calibrator::Call Calibrator::call(Operation& operation) {
   const CollectiveScope watched(watchdog_, static_cast<std::int32_t>(kind_), ++sequence_, 0);
+  if (lane_) {
+    const Mark begin = lane_->ring.mark(lane_->communication);
+    operation.run(transport_);
+    return {0, begin, lane_->ring.mark(lane_->communication)};
+  }
   const double begin_s = now_s();
   operation.run(transport_);
-  return now_s() - begin_s;
+  return {now_s() - begin_s};
+}
+
+void Calibrator::settle(Call& call) {
+  if (!lane_) return;
+  const CollectiveScope watched(watchdog_, static_cast<std::int32_t>(kind_), sequence_, 0);
+  await_device(lane_->ring, call.end, transport_, watchdog_, session_);
+  call.time_s = lane_->ring.elapsed_s(call.begin, call.end);
+  lane_->ring.release_below(call.end.ticket);
 }
 
 void Calibrator::meet() {
@@ -132,7 +152,9 @@ Calibrator::Timing Calibrator::isolated(Operation& operation, int count, int che
   for (int i = 0; i < count; ++i) {
     operation.fill();
     meet();
-    timing.calls_s.push_back(call(operation));
+    Call one = call(operation);
+    settle(one);
+    timing.calls_s.push_back(one.time_s);
     if (i < checked) timing.wrong += operation.wrong(1);
   }
   return timing;
@@ -141,6 +163,12 @@ Calibrator::Timing Calibrator::isolated(Operation& operation, int count, int che
 Calibrator::Timing Calibrator::back_to_back(Operation& operation, int count, int checked) {
   Timing timing;
   int since_fill = 0;
+  std::deque<Call> started;
+  const auto settle_first = [&] {
+    settle(started.front());
+    timing.calls_s.push_back(started.front().time_s);
+    started.pop_front();
+  };
   operation.fill();
   meet();
   for (int i = 0; i < count; ++i) {
@@ -148,9 +176,12 @@ Calibrator::Timing Calibrator::back_to_back(Operation& operation, int count, int
       operation.fill();
       since_fill = 0;
     }
-    timing.calls_s.push_back(call(operation));
+    started.push_back(call(operation));
+    if (started.size() > kMostInFlight) settle_first();
     ++since_fill;
   }
+  while (!started.empty())
+    settle_first();
   if (checked > 0) timing.wrong = operation.wrong(since_fill);
   return timing;
 }

@@ -13,10 +13,13 @@ namespace gradsync {
 /// need more than it has left. Collective; the same on all ranks.
 void require_memory(const Session& session, const std::vector<PlannedCell>& cells);
 
-/// Measures collectives on the ranks of a session, over the transport that training uses.
+/// Measures collectives on the ranks of a session, over the transport that training uses. On a
+/// device calls are timed by events around them on the communication stream.
 class Calibrator {
  public:
-  Calibrator(const Session& session, Transport& transport, Watchdog& watchdog);
+  /// `lane` is null where the data lies in host memory. All must outlive it.
+  Calibrator(const Session& session, Transport& transport, Watchdog& watchdog,
+             DeviceLane* lane = nullptr);
 
   /// One number: warm-up calls, timed calls, results compared. The time of a call is that of its
   /// slowest rank (MPI_MAX, after the last call); data is filled, and results compared, outside the
@@ -27,7 +30,13 @@ class Calibrator {
 
  private:
   struct Timing;
-  double call(Operation& operation);
+  /// Of one call: its time, or the marks that tell it once the second one has come.
+  struct Call {
+    double time_s = 0;
+    Mark begin = {}, end = {};
+  };
+  Call call(Operation& operation);
+  void settle(Call& call);
   int settled_calls(const CallCounts& counts, double slowest_s) const;
   void meet();
   Timing calls(Operation& operation, bool alone, int count, int checked);
@@ -38,6 +47,7 @@ class Calibrator {
   const Session& session_;
   Transport& transport_;
   Watchdog& watchdog_;
+  DeviceLane* lane_;
   std::int64_t sequence_ = 0;
   CollectiveKind kind_ = CollectiveKind::kBarrier;
 };

@@ -26,6 +26,17 @@ const std::vector<OperationEntry>& operations() {
   return entries;
 }
 
+std::vector<const OperationEntry*> operations_over(
+    std::string_view transport, const std::vector<const OperationEntry*>& chosen) {
+  std::vector<const OperationEntry*> there;
+  for (const OperationEntry* entry : chosen)
+    if (transport == "mpi" || entry->transport != "ring") there.push_back(entry);
+  if (there.empty())
+    throw Error(ExitCode::kUsage, "the chosen collectives are MPI's own",
+                "give --transport mpi, or --collective allreduce");
+  return there;
+}
+
 const OperationEntry& find_operation(const std::string& name) {
   std::vector<std::string> names;
   for (const OperationEntry& entry : operations()) {

@@ -5,8 +5,10 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "calibrate/operation_data.h"
 #include "comm/transport.h"
 #include "record/run.h"
 
@@ -16,6 +18,7 @@ namespace gradsync {
 struct OperationShape {
   int rank = 0, ranks = 1;
   std::size_t count = 0;
+  DeviceLane* lane = nullptr;  ///< null: its data lies in host memory
 };
 
 inline constexpr int kCalibrationRoot = 0;
@@ -49,6 +52,10 @@ struct OperationEntry {
 
 /// All of them, in the order of --help and of the output.
 const std::vector<OperationEntry>& operations();
+/// Those of `chosen` that a transport of this name has: the ring of our own is MPI's. Throws Error
+/// kUsage if it has none of them.
+std::vector<const OperationEntry*> operations_over(
+    std::string_view transport, const std::vector<const OperationEntry*>& chosen);
 /// Throws Error kUsage with the nearest name.
 const OperationEntry& find_operation(const std::string& name);
 

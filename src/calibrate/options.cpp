@@ -67,6 +67,21 @@ OptionTable file_options() {
   };
 }
 
+const std::vector<std::string> kDevices = {"auto", "cpu", "cuda"};
+const std::vector<std::string> kTransports = {"auto", "mpi", "nccl"};
+
+/// What they say holds for the trainer too.
+OptionTable machine_options() {
+  const std::string group = "Machine";
+  return {
+      {"device", fmt::format("{}", fmt::join(kDevices, "|")), "auto",
+       "where the data lies; auto: on the GPUs where there are any, one for each rank", group},
+      {"allow-shared-gpu", "", "false", "for tests: several ranks on one GPU", group},
+      {"transport", fmt::format("{}", fmt::join(kTransports, "|")), "auto",
+       "what moves it; auto: nccl where each rank has a GPU of its own, else mpi", group},
+  };
+}
+
 /// A size as nccl-tests' users write it: K, M and G are powers of 1024 there.
 std::int64_t size_of(OptionValues values, const std::string& name, std::int64_t low) {
   std::string& text = values.at(name).value;
@@ -129,7 +144,10 @@ OptionTable calibrate_option_table() {
   OptionTable table;
   for (const auto& part : {size_options(), call_options(), file_options()})
     table.insert(table.end(), part.begin(), part.end());
-  return scoped("calibrate", table);
+  table = scoped("calibrate", table);
+  const OptionTable machine = machine_options();
+  table.insert(table.end(), machine.begin(), machine.end());
+  return table;
 }
 
 std::string calibrate_help() {
@@ -138,6 +156,7 @@ std::string calibrate_help() {
       "Measures what the collectives of training reach on these ranks, as nccl-tests does.",
       "mpirun -n 2 gradsync-calibrate -b 1KiB -e 64MiB -f 2\n"
       "mpirun -n 4 gradsync-calibrate --collective allreduce,allreduce-ring --cadence isolated\n"
+      "srun --mpi=pmix -n 4 gradsync-calibrate --transport nccl -b 8 -e 1GiB\n"
       "mpirun -n 2 gradsync-calibrate --sizes-from run.h5 --output calibration.h5 -J out.json\n"
       "gradsync-calibrate -b 8 -e 1M -n 100 -w 5 -c 1 --print-config",
       calibrate_option_table());
@@ -155,6 +174,9 @@ CalibrateOptions calibrate_options(const OptionValues& values) {
   options.counts.checked = static_cast<int>(integer_option(values, "check", 0, kMostCalls));
   options.output = text_option(values, "output");
   options.json = text_option(values, "json");
+  options.device = {choice_option(values, "device", kDevices),
+                    switch_option(values, "allow-shared-gpu")};
+  options.transport = choice_option(values, "transport", kTransports);
   options.timeout_s = duration_option(values, "timeout", 1, 168 * 3600.0);
   return options;
 }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "calibrate/plan.h"
+#include "device/choice.h"
 #include "support/options.h"
 
 namespace gradsync {
@@ -17,6 +18,8 @@ struct CalibrateOptions {
   CallCounts counts;
   std::string output, json;  ///< files, or empty
   double timeout_s = 60;
+  DeviceRequest device;
+  std::string transport = "auto";  ///< auto | mpi | nccl
 };
 
 OptionTable calibrate_option_table();

@@ -2,6 +2,7 @@
 
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <set>
 
 #include <fmt/format.h>
@@ -9,8 +10,10 @@
 #include "calibrate/calibrator.h"
 #include "calibrate/printer.h"
 #include "comm/agreement.h"
-#include "comm/mpi_transport.h"
 #include "comm/places.h"
+#include "comm/rank_gpu.h"
+#include "comm/rank_transport.h"
+#include "device/cuda_device.h"
 #include "record/recorder.h"
 #include "support/file.h"
 #include "support/utc_time.h"
@@ -90,6 +93,32 @@ class Output {
   std::vector<CalibrationRow> section_, rows_;
 };
 
+/// The GPU of this rank with a stream for the calls, or nothing on the CPU.
+class CalibrationDevice {
+ public:
+  CalibrationDevice(const Session& session, const RankGpu& gpu) {
+    if (!gpu.choice.cuda) return;
+    session.together([&] {
+      device_ = make_cuda_device(gpu.index);
+      ring_.emplace(*device_);
+      const StreamHandle stream = device_->make_stream();
+      lane_.emplace(DeviceLane{*device_, *ring_, stream, stream});
+    });
+  }
+  ~CalibrationDevice() {
+    if (lane_) device_->free_stream(lane_->communication);
+  }
+  CalibrationDevice(const CalibrationDevice&) = delete;
+  CalibrationDevice& operator=(const CalibrationDevice&) = delete;
+
+  DeviceLane* lane() { return lane_ ? &*lane_ : nullptr; }
+
+ private:
+  std::unique_ptr<Device> device_;
+  std::optional<EventRing> ring_;
+  std::optional<DeviceLane> lane_;
+};
+
 bool same_section(const PlannedCell& a, const PlannedCell& b) {
   return a.operation == b.operation && a.cadence == b.cadence;
 }
@@ -147,16 +176,27 @@ int run_calibration(const Session& session, const CalibrateOptions& options,
   const auto buckets = options.sizes_from.empty()
                            ? std::vector<BucketShape>()
                            : shared_bucket_shapes(session, options.sizes_from);
-  const auto cells = plan_cells(options.operations, options.cadences, options.sizes, buckets);
+  const RankGpu gpu = agree_on_gpus(session, options.device);
+  TransportChoice chosen;
+  std::vector<PlannedCell> cells;
+  session.together([&] {
+    chosen = choose_transport(options.transport, gpu.choice);
+    cells = plan_cells(operations_over(chosen.name, options.operations), options.cadences,
+                       options.sizes, buckets);
+  });
   require_memory(session, cells);
+  CalibrationDevice device(session, gpu);
   Watchdog watchdog(session, options.timeout_s);
-  MpiTransport transport(session.world());
+  RankTransport transports(session, watchdog, chosen, gpu.choice, device.lane());
   try {
-    const auto places = gather_places(session, kThreads, measure_clock_offset(session.world()));
+    const auto places =
+        gather_places(session, kThreads, measure_clock_offset(session.world()), gpu.description);
     const auto recorder = open_outputs(session, options, run_info(values, command_line, places));
-    if (session.root()) std::cout << head_text(places);
+    if (session.root())
+      std::cout << head_text(places)
+                << fmt::format("# transport {}: {}\n", chosen.name, chosen.why);
     Output output(session, options.counts, recorder.get());
-    Calibrator calibrator(session, transport, watchdog);
+    Calibrator calibrator(session, transports.get(), watchdog, device.lane());
     measure_all(calibrator, cells, options.counts, output);
     if (recorder) recorder->finish(RunStatus::kComplete);
     if (session.root() && !options.json.empty())

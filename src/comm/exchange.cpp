@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "comm/await_device.h"
 #include "comm/equal_on_all.h"
 #include "support/half.h"
 #include "timing/clock.h"
@@ -34,9 +35,12 @@ CollectiveCall call_of(CollectiveKind kind, ValueType type, ReduceOp op, std::si
   return call;
 }
 
-void scale(std::span<float> data, float factor) {
-  for (float& value : data)
-    value *= factor;
+std::int64_t bytes_of(const CollectiveCall& call) {
+  return call.count * value_bytes(call.type);
+}
+
+HalfType half_type(ValueType type) {
+  return type == ValueType::kBfloat16 ? HalfType::kBfloat16 : HalfType::kFloat16;
 }
 
 }  // namespace
@@ -47,8 +51,8 @@ VerifyLevel verify_level(const std::string& text) {
 }
 
 Exchange::Exchange(const Session& session, Transport& transport, Watchdog& watchdog,
-                   VerifyLevel verify)
-    : session_(session), transport_(transport), watchdog_(watchdog), verify_(verify) {
+                   VerifyLevel verify, DeviceLane* lane)
+    : session_(session), transport_(transport), watchdog_(watchdog), verify_(verify), lane_(lane) {
   MPI_Comm_dup(session.world(), &comm_);
 }
 
@@ -67,69 +71,96 @@ void Exchange::begin_iteration(std::int64_t iteration) {
   traffic_.fill(0);
 }
 
-void Exchange::all_reduce_mean(std::span<float> data, Traffic category, double ready_s) {
-  run(call_of(CollectiveKind::kAllReduce, ValueType::kFloat32, ReduceOp::kSum, data.size(), -1),
-      category, ready_s, true, [&] {
-        transport_.all_reduce_sum(data, waiting_);
-        scale(data, 1.0f / static_cast<float>(size()));
-      });
+Moment Exchange::now() {
+  if (lane_) return {kNotMeasured, lane_->ring.mark(lane_->compute)};
+  return {now_s(), {}};
 }
 
-void Exchange::all_reduce_sum(std::span<float> data, Traffic category, double ready_s) {
-  run(call_of(CollectiveKind::kAllReduce, ValueType::kFloat32, ReduceOp::kSum, data.size(), -1),
-      category, ready_s, true, [&] { transport_.all_reduce_sum(data, waiting_); });
+void Exchange::join() {
+  if (lane_ && lane_->ring.in_use(last_)) lane_->ring.wait(lane_->compute, last_);
+}
+
+void Exchange::all_reduce_mean(std::span<float> data, Traffic category, Moment ready) {
+  move(call_of(CollectiveKind::kAllReduce, ValueType::kFloat32, ReduceOp::kSum, data.size(), -1),
+       {category, data, ready}, [&] { transport_.all_reduce_mean(data, waiting_); });
+}
+
+void Exchange::all_reduce_sum(std::span<float> data, Traffic category, Moment ready) {
+  all_reduce_by(data, category, ready, [&] { transport_.all_reduce_sum(data, waiting_); });
+}
+
+void Exchange::all_reduce_by(std::span<float> data, Traffic category, Moment ready,
+                             const std::function<void()>& body) {
+  move(call_of(CollectiveKind::kAllReduce, ValueType::kFloat32, ReduceOp::kSum, data.size(), -1),
+       {category, data, ready}, body);
 }
 
 void Exchange::all_reduce_mean_half(std::span<float> data, std::span<std::uint16_t> wire,
-                                    ValueType type, Traffic category, double ready_s) {
+                                    ValueType type, Traffic category, Moment ready) {
+  move(call_of(CollectiveKind::kAllReduce, type, ReduceOp::kSum, data.size(), -1),
+       {category, data, ready}, [&] {
+         // Scaled before it travels: half's range ends at 65,504, and a sum of many ranks may pass
+         // it.
+         pack(data, wire, 1.0f / static_cast<float>(size()), type);
+         if (type == ValueType::kBfloat16)
+           transport_.all_reduce_sum_bf16(wire, waiting_);
+         else
+           transport_.all_reduce_sum_fp16(wire, waiting_);
+         unpack(wire, data, type);
+       });
+}
+
+void Exchange::pack(std::span<const float> data, std::span<std::uint16_t> wire, float factor,
+                    ValueType type) const {
+  if (lane_)
+    return lane_->kernels.pack(data.data(), wire.data(), static_cast<std::int64_t>(data.size()),
+                               factor, half_type(type), lane_->communication);
   const bool bf16 = type == ValueType::kBfloat16;
-  // Scaled before it travels: half's range ends at 65,504, and a sum of many ranks may pass it.
-  const float factor = 1.0f / static_cast<float>(size());
-  run(call_of(CollectiveKind::kAllReduce, type, ReduceOp::kSum, data.size(), -1), category, ready_s,
-      true, [&] {
-        for (std::size_t i = 0; i < data.size(); ++i)
-          wire[i] = bf16 ? to_bf16(data[i] * factor) : to_fp16(data[i] * factor);
-        if (bf16)
-          transport_.all_reduce_sum_bf16(wire, waiting_);
-        else
-          transport_.all_reduce_sum_fp16(wire, waiting_);
-        for (std::size_t i = 0; i < data.size(); ++i)
-          data[i] = bf16 ? from_bf16(wire[i]) : from_fp16(wire[i]);
-      });
+  for (std::size_t i = 0; i < data.size(); ++i)
+    wire[i] = bf16 ? to_bf16(data[i] * factor) : to_fp16(data[i] * factor);
+}
+
+void Exchange::unpack(std::span<const std::uint16_t> wire, std::span<float> data,
+                      ValueType type) const {
+  if (lane_)
+    return lane_->kernels.unpack(wire.data(), data.data(), static_cast<std::int64_t>(data.size()),
+                                 1, half_type(type), lane_->communication);
+  const bool bf16 = type == ValueType::kBfloat16;
+  for (std::size_t i = 0; i < data.size(); ++i)
+    data[i] = bf16 ? from_bf16(wire[i]) : from_fp16(wire[i]);
 }
 
 void Exchange::reduce_sum(std::span<float> data, int root, Traffic category) {
-  run(call_of(CollectiveKind::kReduce, ValueType::kFloat32, ReduceOp::kSum, data.size(), root),
-      category, kNotMeasured, true, [&] { transport_.reduce_sum(data, root); });
+  move(call_of(CollectiveKind::kReduce, ValueType::kFloat32, ReduceOp::kSum, data.size(), root),
+       {category, data}, [&] { transport_.reduce_sum(data, root); });
 }
 
 void Exchange::broadcast(std::span<std::byte> data, int root, Traffic category) {
-  run(call_of(CollectiveKind::kBroadcast, ValueType::kByte, ReduceOp::kNone, data.size(), root),
-      category, kNotMeasured, true, [&] { transport_.broadcast(data, root); });
+  move(call_of(CollectiveKind::kBroadcast, ValueType::kByte, ReduceOp::kNone, data.size(), root),
+       {category}, [&] { transport_.broadcast(data, root); });
 }
 
 void Exchange::broadcast(std::span<float> data, int root, Traffic category) {
-  run(call_of(CollectiveKind::kBroadcast, ValueType::kFloat32, ReduceOp::kNone, data.size(), root),
-      category, kNotMeasured, true,
-      [&] { transport_.broadcast(std::as_writable_bytes(data), root); });
+  move(call_of(CollectiveKind::kBroadcast, ValueType::kFloat32, ReduceOp::kNone, data.size(), root),
+       {category}, [&] { transport_.broadcast(std::as_writable_bytes(data), root); });
 }
 
 void Exchange::gather(std::span<const float> one, std::span<float> all, int root,
                       Traffic category) {
-  run(call_of(CollectiveKind::kGather, ValueType::kFloat32, ReduceOp::kNone, one.size(), root),
-      category, kNotMeasured, true, [&] { transport_.gather(one, all, root); });
+  move(call_of(CollectiveKind::kGather, ValueType::kFloat32, ReduceOp::kNone, one.size(), root),
+       {category, one}, [&] { transport_.gather(one, all, root); });
 }
 
 void Exchange::scatter(std::span<const float> all, std::span<float> one, int root,
                        Traffic category) {
-  run(call_of(CollectiveKind::kScatter, ValueType::kFloat32, ReduceOp::kNone, one.size(), root),
-      category, kNotMeasured, true, [&] { transport_.scatter(all, one, root); });
+  move(call_of(CollectiveKind::kScatter, ValueType::kFloat32, ReduceOp::kNone, one.size(), root),
+       {category}, [&] { transport_.scatter(all, one, root); });
 }
 
 void Exchange::sum_metrics(std::span<double> values) {
-  auto call = call_of(CollectiveKind::kAllReduce, ValueType::kByte, ReduceOp::kSum,
-                      values.size_bytes(), -1);
-  run(call, Traffic::kMetrics, kNotMeasured, false, [&] {
+  const auto call = call_of(CollectiveKind::kAllReduce, ValueType::kByte, ReduceOp::kSum,
+                            values.size_bytes(), -1);
+  control(call, Traffic::kMetrics, [&] {
     MPI_Allreduce(MPI_IN_PLACE, values.data(), static_cast<int>(values.size()), MPI_DOUBLE, MPI_SUM,
                   comm_);
   });
@@ -137,15 +168,15 @@ void Exchange::sum_metrics(std::span<double> values) {
 
 void Exchange::gather_control(std::span<const std::byte> one, std::span<std::byte> all) {
   const int bytes = static_cast<int>(one.size());
-  run(call_of(CollectiveKind::kGather, ValueType::kByte, ReduceOp::kNone, one.size(), 0),
-      Traffic::kControl, kNotMeasured, false,
-      [&] { MPI_Gather(one.data(), bytes, MPI_BYTE, all.data(), bytes, MPI_BYTE, 0, comm_); });
+  control(call_of(CollectiveKind::kGather, ValueType::kByte, ReduceOp::kNone, one.size(), 0),
+          Traffic::kControl,
+          [&] { MPI_Gather(one.data(), bytes, MPI_BYTE, all.data(), bytes, MPI_BYTE, 0, comm_); });
 }
 
 void Exchange::broadcast_control(std::span<std::byte> verdict) {
-  run(call_of(CollectiveKind::kBroadcast, ValueType::kByte, ReduceOp::kNone, verdict.size(), 0),
-      Traffic::kControl, kNotMeasured, false,
-      [&] { MPI_Bcast(verdict.data(), static_cast<int>(verdict.size()), MPI_BYTE, 0, comm_); });
+  control(call_of(CollectiveKind::kBroadcast, ValueType::kByte, ReduceOp::kNone, verdict.size(), 0),
+          Traffic::kControl,
+          [&] { MPI_Bcast(verdict.data(), static_cast<int>(verdict.size()), MPI_BYTE, 0, comm_); });
 }
 
 void Exchange::move_control(std::span<std::byte> bytes, int from, int to) {
@@ -165,8 +196,24 @@ void Exchange::move_control(std::span<std::byte> bytes, int from, int to) {
   }
 }
 
-void Exchange::run(CollectiveCall call, Traffic category, double ready_s, bool timed,
-                   const std::function<void()>& body) {
+void Exchange::move(const CollectiveCall& call, const Tensors& tensors, const Body& body) {
+  begin(call, [&](const CollectiveCall& named) {
+    if (lane_)
+      enqueue(named, tensors, body);
+    else
+      run_here(named, tensors, body);
+  });
+}
+
+/// Host memory of the program's own, outside any timed section.
+void Exchange::control(const CollectiveCall& call, Traffic category, const Body& body) {
+  begin(call, [&](const CollectiveCall& named) {
+    body();
+    if (timing_) count(named, category);
+  });
+}
+
+void Exchange::begin(CollectiveCall call, const std::function<void(const CollectiveCall&)>& body) {
   call.mode = mode_;
   call.iteration = iteration_;
   if (fault_ != CollectiveFault::kNone) {
@@ -179,15 +226,52 @@ void Exchange::run(CollectiveCall call, Traffic category, double ready_s, bool t
   const CollectiveScope watched(watchdog_, static_cast<std::int32_t>(call.kind), ++sequence_,
                                 iteration_);
   if (compares_now()) compare(call);
+  body(call);
+}
+
+void Exchange::run_here(const CollectiveCall& call, const Tensors& tensors, const Body& body) {
   if (!timing_) return body();
   const double start_s = now_s();
   body();
   const double end_s = now_s();
-  const std::int64_t bytes = call.count * value_bytes(call.type);
-  if (timed)
-    records_.push_back({call.kind, bytes, std::isnan(ready_s) ? start_s : ready_s, start_s, end_s});
+  const double ready_s = tensors.ready.known() ? tensors.ready.host_s : start_s;
+  records_.push_back({call.kind, bytes_of(call), ready_s, start_s, end_s});
+  count(call, tensors.category);
+}
+
+void Exchange::enqueue(const CollectiveCall& call, const Tensors& tensors, const Body& body) {
+  EventRing& ring = lane_->ring;
+  const StreamHandle stream = lane_->communication;
+  const bool overlapped = tensors.ready.known();
+  const Mark ready = overlapped ? tensors.ready.mark : now().mark;
+  ring.wait(stream, ready);
+  if (gradient_check_ && tensors.category == Traffic::kGradients && !tensors.gradients.empty())
+    gradient_check_(tensors.gradients, stream);
+  const Mark start = ring.mark(stream);
+  body();
+  last_ = ring.mark(stream);
+  if (!overlapped) join();
+  if (!timing_) return;
+  records_.push_back(
+      {call.kind, bytes_of(call), kNotMeasured, kNotMeasured, kNotMeasured, ready, start, last_});
+  count(call, tensors.category);
+}
+
+void Exchange::count(const CollectiveCall& call, Traffic category) {
   traffic_[static_cast<std::size_t>(category)] +=
-      traffic_bytes(call.kind, bytes, rank(), size(), call.root);
+      traffic_bytes(call.kind, bytes_of(call), rank(), size(), call.root);
+}
+
+void Exchange::await(Mark mark) {
+  if (lane_->ring.happened(mark)) return;
+  // No step in the count of collectives: the ranks that need not wait go on to the next one.
+  const CollectiveScope watched(watchdog_, static_cast<std::int32_t>(CollectiveKind::kBarrier),
+                                sequence_, iteration_);
+  look_until(mark);
+}
+
+void Exchange::look_until(Mark mark) {
+  await_device(lane_->ring, mark, transport_, watchdog_, session_);
 }
 
 bool Exchange::compares_now() const {
@@ -196,6 +280,7 @@ bool Exchange::compares_now() const {
 }
 
 void Exchange::compare(const CollectiveCall& call) {
+  if (lane_ && lane_->ring.in_use(last_)) look_until(last_);
   if (!equal_on_all(comm_, fingerprint(call))) report_disagreement(call);
 }
 

@@ -1,17 +1,20 @@
 #pragma once
 
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/collective_call.h"
 #include "comm/session.h"
 #include "comm/transport.h"
 #include "comm/watchdog.h"
+#include "device/lane.h"
 #include "record/run.h"
 
 namespace gradsync {
@@ -19,11 +22,20 @@ namespace gradsync {
 /// When ranks compare what they are about to do.
 enum class VerifyLevel { kOff, kInit, kAll };
 
-/// One collective as it was measured on this rank; times of this rank's steady clock.
+/// A moment of this rank: on its steady clock, or on a stream of its device.
+struct Moment {
+  double host_s = kNotMeasured;
+  Mark mark = {};
+
+  bool known() const { return mark != Mark{} || !std::isnan(host_s); }
+};
+
+/// One collective as it was measured on this rank.
 struct CollectiveRecord {
   CollectiveKind kind;
   std::int64_t bytes;
-  double ready_s, start_s, end_s;
+  double ready_s, start_s, end_s;         ///< on this rank's steady clock; NaN on a device
+  Mark ready = {}, start = {}, end = {};  ///< on a device
 };
 
 using TrafficBytes = std::array<std::int64_t, kTrafficCategories>;
@@ -36,9 +48,17 @@ enum class CollectiveFault { kNone, kSkip, kShort, kOtherType, kOtherRoot };
 ///
 /// Not thread-safe: one thread at a time, as for MPI itself. The comparison runs before the start
 /// stamp, so it is no part of any communication interval.
+///
+/// With a lane the data lies on a device. A collective begins on the lane's communication stream
+/// when the compute stream has come to where it is now, or to the moment the caller names; what
+/// follows on the compute stream waits for the result, at once or, where the caller named a moment,
+/// from `join` on. The host waits for nothing, but: before ranks compare a call it waits until no
+/// collective is under way on the device, so that two libraries never move tensors at once.
 class Exchange {
  public:
-  Exchange(const Session& session, Transport& transport, Watchdog& watchdog, VerifyLevel verify);
+  /// `lane`, if there is one, must outlive it.
+  Exchange(const Session& session, Transport& transport, Watchdog& watchdog, VerifyLevel verify,
+           DeviceLane* lane = nullptr);
   ~Exchange();
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
@@ -59,13 +79,36 @@ class Exchange {
   /// Drops the records and counters of the iteration before.
   void begin_iteration(std::int64_t iteration);
 
-  /// Averages in place over the ranks. `ready_s` is when the data was complete (now, if NaN).
-  void all_reduce_mean(std::span<float> data, Traffic category, double ready_s = kNotMeasured);
+  /// The device's lane, or null: data lies in host memory.
+  DeviceLane* lane() { return lane_; }
+  /// Whether collectives return before they have run: no thread of their own is needed.
+  bool enqueues() const { return transport_.enqueues(); }
+  /// Where the thread of the step, or the compute stream, is now.
+  Moment now();
+  /// From now on the compute stream waits for every collective so far.
+  void join();
+  /// Returns when the device has come to `mark`. Looks at its events again and again instead of
+  /// waiting in the runtime, lets MPI go on meanwhile, and ends the job, as a hang, when the
+  /// transport has lost a rank.
+  void await(Mark mark);
+  /// Called for each message of gradients on a device, on its communication stream, before it
+  /// travels. Returns what was called until now.
+  using GradientCheck = std::function<void(std::span<const float>, StreamHandle)>;
+  GradientCheck set_gradient_check(GradientCheck check) {
+    return std::exchange(gradient_check_, std::move(check));
+  }
+
+  /// Averages in place over the ranks. `ready` is when the data was complete (now, if not known).
+  void all_reduce_mean(std::span<float> data, Traffic category, Moment ready = {});
   /// Sum in place; the caller scales. What c10d::Reducer asks of a backend.
-  void all_reduce_sum(std::span<float> data, Traffic category, double ready_s = kNotMeasured);
+  void all_reduce_sum(std::span<float> data, Traffic category, Moment ready = {});
+  /// The same, moved by somebody else's library: `body` enqueues it on the lane's communication
+  /// stream, or behind it.
+  void all_reduce_by(std::span<float> data, Traffic category, Moment ready,
+                     const std::function<void()>& body);
   /// Averages in place, travelling as bf16 or fp16; `wire` is scratch of data.size() values.
   void all_reduce_mean_half(std::span<float> data, std::span<std::uint16_t> wire, ValueType type,
-                            Traffic category, double ready_s = kNotMeasured);
+                            Traffic category, Moment ready = {});
   void reduce_sum(std::span<float> data, int root, Traffic category);
   void broadcast(std::span<std::byte> data, int root, Traffic category);
   void broadcast(std::span<float> data, int root, Traffic category);
@@ -89,8 +132,23 @@ class Exchange {
   void inject(CollectiveFault fault) { fault_ = fault; }
 
  private:
-  void run(CollectiveCall call, Traffic category, double ready_s, bool timed,
-           const std::function<void()>& body);
+  /// What a collective moves, and since when it may.
+  struct Tensors {
+    Traffic category;
+    std::span<const float> gradients = {};  ///< looked at before they travel
+    Moment ready = {};
+  };
+  using Body = std::function<void()>;
+  void move(const CollectiveCall& call, const Tensors& tensors, const Body& body);
+  void control(const CollectiveCall& call, Traffic category, const Body& body);
+  void begin(CollectiveCall call, const std::function<void(const CollectiveCall&)>& body);
+  void run_here(const CollectiveCall& call, const Tensors& tensors, const Body& body);
+  void enqueue(const CollectiveCall& call, const Tensors& tensors, const Body& body);
+  void count(const CollectiveCall& call, Traffic category);
+  void pack(std::span<const float> data, std::span<std::uint16_t> wire, float factor,
+            ValueType type) const;
+  void unpack(std::span<const std::uint16_t> wire, std::span<float> data, ValueType type) const;
+  void look_until(Mark mark);
   void compare(const CollectiveCall& call);
   [[noreturn]] void report_disagreement(const CollectiveCall& call);
   bool compares_now() const;
@@ -100,6 +158,9 @@ class Exchange {
   Transport& transport_;
   Watchdog& watchdog_;
   VerifyLevel verify_;
+  DeviceLane* lane_;
+  Mark last_;  ///< end of the last collective on the device
+  GradientCheck gradient_check_;
   MPI_Comm comm_ = MPI_COMM_NULL;  ///< for comparisons, metrics and control
   Waiting waiting_ = Waiting::kSpin;
   bool timing_ = true;

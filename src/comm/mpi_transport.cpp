@@ -8,8 +8,8 @@
 
 #include <fmt/format.h>
 
-#include "support/half.h"
 #include "support/error.h"
+#include "support/half.h"
 
 namespace gradsync {
 
@@ -72,6 +72,13 @@ MpiTransport::~MpiTransport() {
 
 void MpiTransport::all_reduce_sum(std::span<float> data, Waiting waiting) {
   all_reduce(data, MPI_FLOAT, MPI_SUM, waiting);
+}
+
+void MpiTransport::all_reduce_mean(std::span<float> data, Waiting waiting) {
+  all_reduce_sum(data, waiting);
+  const float factor = 1.0f / static_cast<float>(size_);
+  for (float& value : data)
+    value *= factor;
 }
 
 void MpiTransport::all_reduce_sum_bf16(std::span<std::uint16_t> data, Waiting waiting) {

@@ -26,6 +26,7 @@ class MpiTransport : public Transport {
   int size() const override { return size_; }
 
   void all_reduce_sum(std::span<float> data, Waiting waiting) override;
+  void all_reduce_mean(std::span<float> data, Waiting waiting) override;
   void all_reduce_sum_bf16(std::span<std::uint16_t> data, Waiting waiting) override;
   void all_reduce_sum_fp16(std::span<std::uint16_t> data, Waiting waiting) override;
   void reduce_sum(std::span<float> data, int root) override;

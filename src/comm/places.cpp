@@ -53,7 +53,7 @@ void add_environment(std::vector<NamedText>& all) {
 /// A rank's place in fixed-size fields, as it travels to rank 0.
 struct PackedPlace {
   std::int32_t rank, local_rank, threads;
-  char host[64], device[96], affinity[96];
+  char host[64], device[96], device_uuid[48], affinity[96];
   double clock_offset_s, clock_uncertainty_s;
 };
 
@@ -110,13 +110,14 @@ std::vector<NamedText> machine_provenance(const std::string& program) {
 }
 
 std::vector<RankPlace> gather_places(const Session& session, std::int64_t threads,
-                                     const ClockOffset& clock) {
+                                     const ClockOffset& clock, const GpuDevice& gpu) {
   PackedPlace mine{};
   mine.rank = session.rank();
   mine.local_rank = session.local_rank();
   mine.threads = static_cast<std::int32_t>(threads);
   copy_text(session.host(), mine.host);
-  copy_text("cpu: " + cpu_name(), mine.device);
+  copy_text(gpu.name.empty() ? "cpu: " + cpu_name() : gpu.name, mine.device);
+  copy_text(gpu.uuid, mine.device_uuid);
   copy_text(core_mask().text, mine.affinity);
   mine.clock_offset_s = clock.offset_s;
   mine.clock_uncertainty_s = clock.uncertainty_s;
@@ -124,8 +125,8 @@ std::vector<RankPlace> gather_places(const Session& session, std::int64_t thread
   MPI_Gather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, 0, session.world());
   std::vector<RankPlace> places;
   for (const PackedPlace& one : all)
-    places.push_back({one.rank, one.local_rank, one.host, one.device, "", one.affinity, one.threads,
-                      one.clock_offset_s, one.clock_uncertainty_s});
+    places.push_back({one.rank, one.local_rank, one.host, one.device, one.device_uuid, one.affinity,
+                      one.threads, one.clock_offset_s, one.clock_uncertainty_s});
   return places;
 }
 

@@ -6,6 +6,7 @@
 
 #include "comm/clock_sync.h"
 #include "comm/session.h"
+#include "device/choice.h"
 #include "record/run.h"
 
 namespace gradsync {
@@ -20,9 +21,10 @@ CoreMask core_mask();
 /// "AMD EPYC …", as /proc/cpuinfo says; "unknown" where it does not.
 std::string cpu_name();
 
-/// Every rank's place, on rank 0 (empty elsewhere). `threads` compute on this rank. Collective.
+/// Every rank's place, on rank 0 (empty elsewhere). `threads` compute on this rank, or `gpu` does,
+/// if it has a name. Collective.
 std::vector<RankPlace> gather_places(const Session& session, std::int64_t threads,
-                                     const ClockOffset& clock);
+                                     const ClockOffset& clock, const GpuDevice& gpu = {});
 
 /// Program, compiler, versions compiled against and loaded (MPI, HDF5, NCCL, CUDA), and the
 /// allow-listed environment (SLURM_ OMPI_ UCX_ NCCL_ CUDA_ OMP_ HDF5_, nothing that looks like a

@@ -79,6 +79,7 @@ void Session::abort(const Error& error) const {
     std::this_thread::sleep_for(kAbortPatience);
     _exit(code);
   }).detach();
+  if (before_abort_) before_abort_();
   MPI_Abort(MPI_COMM_WORLD, error.exit_code());
   _exit(error.exit_code());
 }

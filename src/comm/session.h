@@ -44,6 +44,10 @@ class Session {
   /// Ends the job on all ranks with one message: that of this rank. Returns never.
   [[noreturn]] void abort(const Error& error) const;
 
+  /// Called once by this rank's `abort`, from whichever thread, before the job ends: for what other
+  /// ranks, or a device, would otherwise be left waiting in. It must not wait for other ranks.
+  void before_abort(std::function<void()> end) const { before_abort_ = std::move(end); }
+
   /// Ends this rank quietly while another one reports and aborts. Returns never.
   [[noreturn]] void wait_for_abort() const;
 
@@ -55,6 +59,7 @@ class Session {
   MPI_Comm world_ = MPI_COMM_NULL, node_ = MPI_COMM_NULL;
   int rank_ = 0, size_ = 1, local_rank_ = 0, local_size_ = 1, thread_level_ = 0;
   std::string host_;
+  mutable std::function<void()> before_abort_;
 };
 
 /// "Open MPI v4.1.4 …": the library that is loaded, first line.

@@ -91,6 +91,14 @@ Watchdog::~Watchdog() {
   MPI_Comm_free(&comm_);
 }
 
+void Watchdog::expire(const std::string& why) {
+  {
+    const std::lock_guard lock(mutex_);
+    why_ = why;
+  }
+  timeout_s_ = 0;
+}
+
 void Watchdog::doing(Activity activity, std::int64_t iteration) {
   mine_->activity.store(static_cast<std::int32_t>(activity), std::memory_order_relaxed);
   mine_->iteration.store(iteration, std::memory_order_relaxed);
@@ -212,6 +220,7 @@ std::string Watchdog::describe(const std::vector<Report>& reports) const {
                           : fmt::format("not in it: {}", fmt::join(missing, "; "));
   if (unheard > 0) text += fmt::format("; {} ranks do not answer", unheard);
   if (!inside.empty()) text += fmt::format(". In it: {}", fmt::join(inside, "; "));
+  if (!why_.empty()) text += ". " + why_;
   return text;
 }
 

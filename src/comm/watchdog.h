@@ -44,6 +44,10 @@ class Watchdog {
   void set_timeout(double timeout_s) { timeout_s_ = timeout_s; }
   double timeout_s() const { return timeout_s_; }
 
+  /// Ends the job as a hang without waiting any longer: `why` no rank can ever leave the
+  /// collective.
+  void expire(const std::string& why);
+
   /// Two relaxed stores: cheap enough for every phase of every iteration.
   void doing(Activity activity, std::int64_t iteration);
 
@@ -72,6 +76,7 @@ class Watchdog {
   std::mutex mutex_;
   std::condition_variable stop_;
   bool stopping_ = false;
+  std::string why_;  ///< given to `expire`
   std::thread thread_;
 };
 

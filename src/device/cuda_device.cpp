@@ -86,6 +86,15 @@ class CudaDevice : public Device {
           "cudaMemcpyAsync");
   }
 
+  void* make_memory(std::size_t bytes) override {
+    select();
+    void* memory = nullptr;
+    check(cudaMalloc(&memory, bytes), "cudaMalloc");
+    return memory;
+  }
+
+  void free_memory(void* memory) override { cudaFree(memory); }
+
   void* make_pinned(std::size_t bytes) override {
     select();
     void* memory = nullptr;

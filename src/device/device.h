@@ -38,6 +38,10 @@ class Device {
   /// Copies in the order of the stream. Host memory must be page-locked, or the host waits.
   virtual void copy(void* to, const void* from, std::size_t bytes, StreamHandle stream) = 0;
 
+  /// Memory of the device. Throws Error kOutOfMemory. Freeing waits for what the device holds.
+  virtual void* make_memory(std::size_t bytes) = 0;
+  virtual void free_memory(void* memory) = 0;
+
   /// Page-locked memory of the host.
   virtual void* make_pinned(std::size_t bytes) = 0;
   virtual void free_pinned(void* memory) = 0;

@@ -1,8 +1,22 @@
 #pragma once
 
+#include <cstdint>
+
 #include "device/event_ring.h"
+#include "support/half.h"
 
 namespace gradsync {
+
+/// What the exchange and its checks compute in the device's memory, in the order of a stream: the
+/// launches of src/kernels, or their twins where the tests put a device that is none.
+struct DeviceKernels {
+  void (*pack)(const float* values, std::uint16_t* wire, std::int64_t count, float factor,
+               HalfType type, StreamHandle stream) = nullptr;
+  void (*unpack)(const std::uint16_t* wire, float* values, std::int64_t count, float factor,
+                 HalfType type, StreamHandle stream) = nullptr;
+  void (*lowest_bad)(const float* values, std::int64_t count, unsigned long long* lowest,
+                     StreamHandle stream) = nullptr;
+};
 
 /// The device of one rank: where it computes, where it communicates beside that, and the ring that
 /// times both.
@@ -10,6 +24,7 @@ struct DeviceLane {
   Device& device;
   EventRing& ring;
   StreamHandle compute = nullptr, communication = nullptr;
+  DeviceKernels kernels = {};
 };
 
 }  // namespace gradsync

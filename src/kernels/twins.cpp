@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "kernels/bad_address.h"
 #include "kernels/finite.h"
 #include "kernels/kernels.h"
 #include "kernels/sgd_update.h"
@@ -48,6 +49,14 @@ void find_bad_on_host(std::span<const float> values, std::span<const std::int64_
   const std::int64_t tensor = tensor_at(bad - values.begin(), offsets.data(),
                                         static_cast<std::int64_t>(offsets.size()) - 1);
   state.first_bad = std::min(state.first_bad, static_cast<unsigned long long>(tensor));
+}
+
+void lowest_bad_on_host(std::span<const float> values, unsigned long long& lowest) {
+  const auto bad = std::find_if(values.begin(), values.end(), is_bad);
+  if (bad == values.end()) return;
+  const float* first = values.data() + (bad - values.begin());
+  lowest =
+      std::min(lowest, static_cast<unsigned long long>(reinterpret_cast<std::uintptr_t>(first)));
 }
 
 }  // namespace gradsync

@@ -1,3 +1,4 @@
+#include "kernels/bad_address.h"
 #include "kernels/kernels.h"
 
 #if !GRADSYNC_WITH_CUDA
@@ -17,6 +18,10 @@ namespace {
 
 void launch_sgd(const SgdTensor*, const SgdPart*, std::int64_t, const SgdRule&, const StepState*,
                 StreamHandle) {
+  refuse();
+}
+
+void launch_lowest_bad(const float*, std::int64_t, unsigned long long*, StreamHandle) {
   refuse();
 }
 

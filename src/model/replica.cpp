@@ -11,9 +11,11 @@ std::int64_t Replica::parameter_count() const {
   return count;
 }
 
-Replica make_replica(const std::string& model, std::uint64_t seed, Layout layout) {
+Replica make_replica(const std::string& model, std::uint64_t seed, Layout layout,
+                     const torch::Device& device) {
   Replica replica;
   replica.network = make_network(model, seed);
+  if (!device.is_cpu()) replica.network->to(device);
   for (auto& item : replica.network->named_parameters()) {
     torch::Tensor& parameter = item.value();
     // The C++ Module::to has no memory format.
@@ -33,7 +35,7 @@ torch::Tensor flat_parameters(const Replica& replica) {
   std::vector<torch::Tensor> pieces;
   for (const auto& parameter : replica.parameters)
     pieces.push_back(parameter.detach().reshape({-1}));
-  return torch::cat(pieces);
+  return torch::cat(pieces).cpu();
 }
 
 std::string parameter_hash(const Replica& replica) {

@@ -23,13 +23,14 @@ struct Replica {
   std::int64_t parameter_count() const;
 };
 
-/// Builds the network from `seed` in the given memory layout.
-Replica make_replica(const std::string& model, std::uint64_t seed, Layout layout);
+/// Builds the network from `seed` in the given memory layout, with the same values on every device.
+Replica make_replica(const std::string& model, std::uint64_t seed, Layout layout,
+                     const torch::Device& device = torch::kCPU);
 
 /// SHA-256 of all parameters' values in order, 16 hex digits: equal only if bit-equal.
 std::string parameter_hash(const Replica& replica);
 
-/// A copy of all parameters, one after the other, in NCHW order of each.
+/// A copy of all parameters in host memory, one after the other, in NCHW order of each.
 torch::Tensor flat_parameters(const Replica& replica);
 
 }  // namespace gradsync

@@ -11,9 +11,10 @@ namespace {
 
 // LibTorch's CPU allocator throws a plain c10::Error, so its words are all there is to go by.
 bool reads_like_out_of_memory(const std::string& text) {
-  return text.find("not enough memory") != std::string::npos ||
-         text.find("out of memory") != std::string::npos ||
-         text.find("can't allocate memory") != std::string::npos;
+  for (const char* words : {"not enough memory", "out of memory", "can't allocate memory",
+                            "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED"})
+    if (text.find(words) != std::string::npos) return true;
+  return false;
 }
 
 }  // namespace

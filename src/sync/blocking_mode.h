@@ -17,6 +17,7 @@ class BlockingMode : public SyncMode {
       : exchange_(exchange), tensor_by_tensor_(settings.granularity == "tensor") {}
 
   void attach(Replica& replica) override {
+    device_ = replica.parameters[0].device();
     gradients_.emplace(replica, module_order(replica.parameters.size()));
   }
 
@@ -31,6 +32,7 @@ class BlockingMode : public SyncMode {
   virtual void average(std::span<float> message) = 0;
 
   Exchange& exchange_;
+  torch::Device device_ = torch::kCPU;  ///< where the gradients lie
 
  private:
   bool tensor_by_tensor_;

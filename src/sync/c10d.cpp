@@ -2,9 +2,9 @@
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include "comm/comm_thread.h"
+#include "sync/c10d_nccl.h"
 #include "sync/flat_gradients.h"
 #include "sync/sync_mode.h"
-#include "timing/clock.h"
 
 namespace gradsync {
 
@@ -53,16 +53,16 @@ class ExchangeBackend : public c10d::Backend {
                                            const c10d::AllreduceOptions& options) override {
     TORCH_CHECK(tensors.size() == 1 && options.reduceOp == c10d::ReduceOp::SUM,
                 "gradsync's c10d backend sums one tensor at a time");
-    return submit(c10d::OpType::ALLREDUCE, tensors, [this](at::Tensor& tensor, double ready_s) {
+    return submit(c10d::OpType::ALLREDUCE, tensors, [this](at::Tensor& tensor, Moment ready) {
       exchange_.all_reduce_sum({tensor.data_ptr<float>(), static_cast<std::size_t>(tensor.numel())},
-                               Traffic::kGradients, ready_s);
+                               Traffic::kGradients, ready);
     });
   }
 
   c10::intrusive_ptr<c10d::Work> broadcast(std::vector<at::Tensor>& tensors,
                                            const c10d::BroadcastOptions& options) override {
     return submit(c10d::OpType::BROADCAST, tensors,
-                  [this, root = static_cast<int>(options.rootRank)](at::Tensor& tensor, double) {
+                  [this, root = static_cast<int>(options.rootRank)](at::Tensor& tensor, Moment) {
                     exchange_.broadcast(
                         std::span(static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()),
                         root, Traffic::kControl);
@@ -77,8 +77,8 @@ class ExchangeBackend : public c10d::Backend {
   c10::intrusive_ptr<c10d::Work> submit(c10d::OpType type, std::vector<at::Tensor>& tensors,
                                         Body body) {
     auto work = c10::make_intrusive<ThreadWork>(getRank(), type);
-    thread_.submit([work, tensors, body, ready_s = now_s()]() mutable {
-      work->run(tensors, [&] { body(tensors[0], ready_s); });
+    thread_.submit([work, tensors, body, ready = exchange_.now()]() mutable {
+      work->run(tensors, [&] { body(tensors[0], ready); });
     });
     return work;
   }
@@ -139,7 +139,8 @@ Cut cut_of(std::span<const std::int64_t> numbers, std::size_t count) {
 }
 
 /// LibTorch's own engine of DistributedDataParallel, c10d::Reducer, driven as its Python front end
-/// drives it: the peer, in the same binary, over the same transport.
+/// drives it: the peer, in the same binary, over the same transport; over NCCL with its own process
+/// group.
 class C10d : public SyncMode {
  public:
   C10d(Exchange& exchange, const SyncSettings& settings)
@@ -150,9 +151,14 @@ class C10d : public SyncMode {
   void attach(Replica& replica) override {
     replica_ = &replica;
     group_ = c10::make_intrusive<c10d::ProcessGroup>(exchange_.rank(), exchange_.size());
-    backend_ = c10::make_intrusive<ExchangeBackend>(exchange_);
-    group_->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::CUSTOM, backend_);
-    group_->setDefaultBackend(c10d::ProcessGroup::BackendType::CUSTOM);
+    c10::intrusive_ptr<c10d::Backend> backend;
+    if (exchange_.enqueues())
+      backend = make_nccl_backend(exchange_, replica.parameters[0].device());
+    else
+      backend = backend_ = c10::make_intrusive<ExchangeBackend>(exchange_);
+    const auto custom = c10d::ProcessGroup::BackendType::CUSTOM;
+    group_->setBackend(replica.parameters[0].device().type(), custom, backend);
+    group_->setDefaultBackend(custom);
     auto cut = std::get<0>(c10d::compute_bucket_assignment_by_size(
         replica.parameters,
         {static_cast<std::size_t>(settings_.first_bucket_bytes),
@@ -199,11 +205,15 @@ class C10d : public SyncMode {
     if (last) reducer_->prepare_for_backward({});
   }
 
-  void run_in_pass(const std::function<void()>& collective) override { backend_->run(collective); }
+  void run_in_pass(const std::function<void()>& collective) override {
+    if (!backend_) return collective();
+    backend_->run(collective);
+  }
 
   bool waits_in_backward() const override { return true; }
 
-  void synchronize() override {}  // the Reducer waits for its buckets when the backward pass ends
+  /// On the host the Reducer waits for its buckets when the backward pass ends.
+  void synchronize() override { exchange_.join(); }
 
  private:
   static constexpr std::int64_t kObserved = 1, kRebuilt = 2;
@@ -226,7 +236,7 @@ class C10d : public SyncMode {
   SyncSettings settings_;
   Replica* replica_ = nullptr;
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
-  c10::intrusive_ptr<ExchangeBackend> backend_;
+  c10::intrusive_ptr<ExchangeBackend> backend_;  ///< none where the transport enqueues
   std::unique_ptr<ResumableReducer> reducer_;
 };
 

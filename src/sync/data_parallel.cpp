@@ -9,6 +9,7 @@ namespace gradsync {
 namespace {
 
 constexpr int kRoot = 0;
+constexpr std::int64_t kSums = 2;
 
 std::span<float> values_of(const torch::Tensor& tensor) {
   return {tensor.data_ptr<float>(), static_cast<std::size_t>(tensor.numel())};
@@ -32,35 +33,37 @@ class DataParallel : public SyncMode {
   torch::Tensor begin_pass(const PassInput& input) override {
     if (input.first) broadcast_model();
     const std::size_t count = static_cast<std::size_t>(input.samples) * kImageBytes;
-    images_.resize(std::max(images_.size(), count));
+    images_ = at_least(images_, count);
     const std::span<const float> all =
         root() ? std::span<const float>(input.images.data_ptr<float>(), count * ranks())
                : std::span<const float>();
-    exchange_.scatter(all, std::span(images_).first(count), kRoot, Traffic::kInputs);
-    return image_batch(images_.data(), input.samples, input.layout);
+    exchange_.scatter(all, values_of(images_).first(count), kRoot, Traffic::kInputs);
+    return image_batch(images_, input.samples, input.layout);
   }
 
   torch::Tensor gather_outputs(const torch::Tensor& outputs) override {
     outputs_shape_ = outputs.sizes().vec();
     const torch::Tensor mine = outputs.detach().to(torch::kFloat32).contiguous();
     torch::Tensor all;
-    if (root()) all = torch::empty({mine.size(0) * exchange_.size(), mine.size(1)});
+    if (root()) all = torch::empty({mine.size(0) * exchange_.size(), mine.size(1)}, options());
     exchange_.gather(values_of(mine), root() ? values_of(all) : std::span<float>(), kRoot,
                      Traffic::kInputs);
     return root() ? all.requires_grad_() : torch::Tensor();
   }
 
   LossShare scatter_loss_gradient(const torch::Tensor& logits_gradient,
-                                  const std::vector<LossSums>& of_ranks) override {
-    constexpr std::size_t kSums = 2;
-    torch::Tensor mine = torch::empty(outputs_shape_);
-    const auto values = static_cast<std::size_t>(mine.numel());
-    std::vector<float> share(values + kSums), shares;
-    if (root()) shares = pack_shares(logits_gradient, of_ranks, values, kSums);
-    exchange_.scatter(shares, share, kRoot, Traffic::kInputs);
-    std::copy(share.begin(), share.begin() + static_cast<std::ptrdiff_t>(values),
-              mine.data_ptr<float>());
-    return {mine, {share[values], share[values + 1]}};
+                                  const torch::Tensor& sums_of_ranks) override {
+    const std::int64_t values = c10::multiply_integers(outputs_shape_);
+    torch::Tensor share = torch::empty({values + kSums}, options()), shares;
+    if (root())
+      shares = torch::cat({logits_gradient.reshape({exchange_.size(), values}),
+                           sums_of_ranks.to(torch::kFloat32)},
+                          1)
+                   .contiguous();
+    exchange_.scatter(root() ? values_of(shares) : std::span<float>(), values_of(share), kRoot,
+                      Traffic::kInputs);
+    return {share.narrow(0, 0, values).view(outputs_shape_),
+            share.narrow(0, values, kSums).to(torch::kFloat64)};
   }
 
   void synchronize() override {
@@ -76,7 +79,7 @@ class DataParallel : public SyncMode {
 
   /// Gives the parameters one buffer, so that their broadcast is one message.
   void make_parameters_contiguous() {
-    parameters_ = torch::empty({replica_->parameter_count()});
+    parameters_ = torch::empty({replica_->parameter_count()}, options());
     std::int64_t offset = 0;
     for (torch::Tensor& parameter : replica_->parameters) {
       torch::Tensor view = parameters_.as_strided(parameter.sizes(), parameter.strides(), offset);
@@ -102,25 +105,21 @@ class DataParallel : public SyncMode {
     }
   }
 
-  std::vector<float> pack_shares(const torch::Tensor& logits_gradient,
-                                 const std::vector<LossSums>& of_ranks, std::size_t values,
-                                 std::size_t sums) const {
-    std::vector<float> shares(ranks() * (values + sums));
-    const torch::Tensor gradient = logits_gradient.contiguous();
-    for (std::size_t rank = 0; rank < ranks(); ++rank) {
-      float* share = shares.data() + rank * (values + sums);
-      std::copy_n(gradient.data_ptr<float>() + rank * values, values, share);
-      share[values] = static_cast<float>(of_ranks[rank].loss);
-      share[values + 1] = static_cast<float>(of_ranks[rank].correct);
-    }
-    return shares;
+  torch::TensorOptions options() const {
+    return torch::TensorOptions(replica_->parameters[0].device());
+  }
+
+  torch::Tensor at_least(const torch::Tensor& buffer, std::size_t count) const {
+    const auto values = static_cast<std::int64_t>(count);
+    return buffer.defined() && buffer.numel() >= values ? buffer
+                                                        : torch::empty({values}, options());
   }
 
   Exchange& exchange_;
   Replica* replica_ = nullptr;
   std::optional<FlatGradients> gradients_;
   torch::Tensor parameters_;
-  std::vector<float> images_;
+  torch::Tensor images_;
   std::vector<std::int64_t> outputs_shape_;
 };
 

@@ -6,7 +6,6 @@
 #include "sync/flat_gradients.h"
 #include "sync/gradient_hooks.h"
 #include "sync/sync_mode.h"
-#include "timing/clock.h"
 
 namespace gradsync {
 
@@ -20,8 +19,8 @@ ValueType wire_type(const std::string& name) {
 }
 
 /// Distributed data parallel (Li et al., VLDB 2020): gradients live in flat buckets in the order in
-/// which the backward pass completes them, and a full bucket is averaged by a communication thread
-/// while the backward pass goes on.
+/// which the backward pass completes them, and a full bucket is averaged while the backward pass
+/// goes on: by a communication thread or, where the transport only enqueues, on a stream beside it.
 ///
 /// Buckets start in the reverse order of the modules. After the first iteration they are cut anew
 /// from the order that rank 0 observed; buckets are exchanged strictly in their order, so all ranks
@@ -49,10 +48,14 @@ class Ddp : public SyncMode {
       missing_[b] = buckets_[b].last - buckets_[b].first;
   }
 
-  void run_in_pass(const std::function<void()>& collective) override { thread_.run(collective); }
+  void run_in_pass(const std::function<void()>& collective) override {
+    if (exchange_.enqueues()) return collective();
+    thread_.run(collective);
+  }
 
   void synchronize() override {
     thread_.drain();
+    exchange_.join();
     exchanging_ = false;
     if (!rebuilt_) rebuild();
   }
@@ -74,25 +77,32 @@ class Ddp : public SyncMode {
     if (!rebuilt_) observed_.push_back(static_cast<std::int64_t>(parameter));
     const std::size_t bucket = bucket_of_[parameter];
     if (--missing_[bucket] > 0) return;
-    ready_s_[bucket] = now_s();
+    ready_[bucket] = exchange_.now();
     while (next_bucket_ < buckets_.size() && missing_[next_bucket_] == 0)
       launch(next_bucket_++);
   }
 
   void launch(std::size_t bucket) {
-    thread_.submit([this, bucket, ready_s = ready_s_[bucket]] {
-      const auto message = gradients_->range(buckets_[bucket].first, buckets_[bucket].last);
-      if (wire_ == ValueType::kFloat32)
-        return exchange_.all_reduce_mean(message, Traffic::kGradients, ready_s);
-      scratch_.resize(std::max(scratch_.size(), message.size()));
-      exchange_.all_reduce_mean_half(message, std::span(scratch_).first(message.size()), wire_,
-                                     Traffic::kGradients, ready_s);
-    });
+    if (exchange_.enqueues()) return average(bucket, ready_[bucket]);
+    thread_.submit([this, bucket, ready = ready_[bucket]] { average(bucket, ready); });
+  }
+
+  void average(std::size_t bucket, Moment ready) {
+    const auto message = gradients_->range(buckets_[bucket].first, buckets_[bucket].last);
+    if (wire_ == ValueType::kFloat32)
+      return exchange_.all_reduce_mean(message, Traffic::kGradients, ready);
+    auto* wire = static_cast<std::uint16_t*>(scratch_.data_ptr());
+    exchange_.all_reduce_mean_half(message, {wire, message.size()}, wire_, Traffic::kGradients,
+                                   ready);
   }
 
   /// Moves the gradients, with their values, into buckets cut from the order rank 0 observed.
   void rebuild() {
-    exchange_.broadcast(std::as_writable_bytes(std::span(observed_)), kRoot, Traffic::kControl);
+    const auto order = std::as_writable_bytes(std::span(observed_));
+    if (exchange_.lane())
+      exchange_.broadcast_control(order);  // host memory
+    else
+      exchange_.broadcast(order, kRoot, Traffic::kControl);
     lay_out(std::vector<std::size_t>(observed_.begin(), observed_.end()));
     rebuilt_ = true;
   }
@@ -103,12 +113,22 @@ class Ddp : public SyncMode {
       bytes.push_back(replica_->parameters[parameter].numel() * value_bytes(ValueType::kFloat32));
     buckets_ = cut_into_buckets(bytes, settings_.first_bucket_bytes, settings_.bucket_cap_bytes);
     missing_.assign(buckets_.size(), 0);
-    ready_s_.assign(buckets_.size(), kNotMeasured);
+    ready_.assign(buckets_.size(), Moment());
     bucket_of_.resize(order.size());
     for (std::size_t b = 0; b < buckets_.size(); ++b)
       for (std::size_t position = buckets_[b].first; position < buckets_[b].last; ++position)
         bucket_of_[order[position]] = b;
     gradients_.emplace(*replica_, std::move(order));
+    if (wire_ != ValueType::kFloat32) make_scratch();
+  }
+
+  /// As many halves as the largest bucket has values, where the gradients lie.
+  void make_scratch() {
+    std::size_t largest = 0;
+    for (const Bucket& bucket : buckets_)
+      largest = std::max(largest, gradients_->range(bucket.first, bucket.last).size());
+    scratch_ = torch::empty({static_cast<std::int64_t>(largest)},
+                            replica_->parameters[0].options().dtype(torch::kInt16));
   }
 
   Exchange& exchange_;
@@ -119,9 +139,9 @@ class Ddp : public SyncMode {
   std::vector<Bucket> buckets_;
   std::vector<std::size_t> bucket_of_;  ///< by parameter
   std::vector<std::size_t> missing_;    ///< gradients a bucket still waits for
-  std::vector<double> ready_s_;
+  std::vector<Moment> ready_;
   std::vector<std::int64_t> observed_;
-  std::vector<std::uint16_t> scratch_;
+  torch::Tensor scratch_;
   std::size_t next_bucket_ = 0;
   bool exchanging_ = false, rebuilt_ = false;
   std::optional<GradientHooks> hooks_;

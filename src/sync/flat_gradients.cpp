@@ -9,7 +9,8 @@ namespace gradsync {
 
 FlatGradients::FlatGradients(Replica& replica, std::vector<std::size_t> order)
     : order_(std::move(order)) {
-  flat_ = torch::zeros({replica.parameter_count()});
+  flat_ = torch::zeros({replica.parameter_count()},
+                       torch::TensorOptions(replica.parameters[0].device()));
   position_of_.resize(order_.size());
   std::size_t offset = 0;
   for (std::size_t position = 0; position < order_.size(); ++position) {

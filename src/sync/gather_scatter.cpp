@@ -16,15 +16,33 @@ class GatherScatter : public BlockingMode {
   void average(std::span<float> message) override {
     const bool root = exchange_.rank() == kRoot;
     const std::size_t ranks = static_cast<std::size_t>(exchange_.size());
-    if (root && all_.size() < ranks * message.size()) all_.resize(ranks * message.size());
-    const std::span<float> all =
-        root ? std::span(all_).first(ranks * message.size()) : std::span<float>();
+    const std::span<float> all = root ? room(ranks * message.size()) : std::span<float>();
     exchange_.gather(message, all, kRoot, Traffic::kGradients);
-    if (root) average_parts(all, message.size());
+    if (root && all_.is_cpu()) average_parts(all, message.size());
+    if (root && !all_.is_cpu()) average_on_device(all.size(), message.size());
     exchange_.scatter(all, message, kRoot, Traffic::kGradients);
   }
 
  private:
+  /// Memory for `count` values where the gradients lie.
+  std::span<float> room(std::size_t count) {
+    const auto values = static_cast<std::int64_t>(count);
+    if (!all_.defined() || all_.numel() < values)
+      all_ = torch::empty({values}, torch::TensorOptions(device_));
+    return {all_.data_ptr<float>(), count};
+  }
+
+  /// The same sums as on the host, in the same order.
+  void average_on_device(std::size_t all, std::size_t one) {
+    const auto ranks = static_cast<std::int64_t>(all / one);
+    const torch::Tensor parts = all_.narrow(0, 0, static_cast<std::int64_t>(all)).view({ranks, -1});
+    torch::Tensor sum = parts[0];
+    for (std::int64_t rank = 1; rank < ranks; ++rank)
+      sum.add_(parts[rank]);
+    sum.mul_(1.0f / static_cast<float>(ranks));
+    if (ranks > 1) parts.narrow(0, 1, ranks - 1).copy_(sum.expand({ranks - 1, -1}));
+  }
+
   /// Replaces each rank's part by the average of all parts.
   static void average_parts(std::span<float> all, std::size_t count) {
     const std::size_t ranks = all.size() / count;
@@ -41,7 +59,7 @@ class GatherScatter : public BlockingMode {
       std::copy(sum.begin(), sum.end(), all.begin() + static_cast<std::ptrdiff_t>(rank * count));
   }
 
-  std::vector<float> all_;  ///< on the root: the parts of all ranks
+  torch::Tensor all_;  ///< on the root: the parts of all ranks
 };
 
 }  // namespace

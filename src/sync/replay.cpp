@@ -24,9 +24,13 @@ bool moves_all(CollectiveKind kind) {
 }  // namespace
 
 Replay::Replay(Exchange& exchange, std::vector<BucketShape> buckets, Waiting waiting,
-               const std::string& wire_dtype)
+               const std::string& wire_dtype, const torch::Device& device)
     : exchange_(exchange), buckets_(std::move(buckets)), wire_(type_of(wire_dtype)) {
   exchange_.set_waiting(waiting);
+  make_room(device);
+}
+
+void Replay::make_room(const torch::Device& device) {
   std::size_t largest = 0, largest_of_all = 0;
   for (const BucketShape& bucket : buckets_) {
     // Halves are held as float32 until they travel.
@@ -34,10 +38,12 @@ Replay::Replay(Exchange& exchange, std::vector<BucketShape> buckets, Waiting wai
     largest = std::max(largest, values);
     if (moves_all(bucket.kind)) largest_of_all = std::max(largest_of_all, values);
   }
-  data_.assign(largest, 1.0f);
-  if (wire_ != ValueType::kFloat32) half_.resize(largest);
-  if (exchange_.rank() == kRoot)
-    all_.assign(largest_of_all * static_cast<std::size_t>(exchange_.size()), 1.0f);
+  const torch::TensorOptions options(device);
+  data_ = torch::ones({static_cast<std::int64_t>(largest)}, options);
+  if (wire_ != ValueType::kFloat32)
+    half_ = torch::zeros({data_.numel()}, options.dtype(torch::kInt16));
+  const std::int64_t ranks = exchange_.rank() == kRoot ? exchange_.size() : 0;
+  all_ = torch::ones({static_cast<std::int64_t>(largest_of_all) * ranks}, options);
 }
 
 void Replay::attach(Replica& replica) {
@@ -51,8 +57,9 @@ void Replay::synchronize() {
 
 void Replay::repeat(const BucketShape& bucket) {
   const std::span<float> one = first(bucket.bytes);
-  const auto all = std::span(all_).first(
-      all_.empty() ? 0 : one.size() * static_cast<std::size_t>(exchange_.size()));
+  const std::span<float> all(
+      all_.data_ptr<float>(),
+      all_.numel() == 0 ? 0 : one.size() * static_cast<std::size_t>(exchange_.size()));
   switch (bucket.kind) {
     case CollectiveKind::kAllReduce:
       return all_reduce(bucket.bytes);
@@ -76,12 +83,13 @@ void Replay::all_reduce(std::int64_t bytes) {
   if (wire_ == ValueType::kFloat32)
     return exchange_.all_reduce_mean(first(bytes), Traffic::kGradients);
   const auto values = static_cast<std::size_t>(bytes / value_bytes(wire_));
-  exchange_.all_reduce_mean_half(std::span(data_).first(values), std::span(half_).first(values),
-                                 wire_, Traffic::kGradients);
+  exchange_.all_reduce_mean_half({data_.data_ptr<float>(), values},
+                                 {static_cast<std::uint16_t*>(half_.data_ptr()), values}, wire_,
+                                 Traffic::kGradients);
 }
 
 std::span<float> Replay::first(std::int64_t bytes) {
-  return std::span(data_).first(values_in(bytes));
+  return {data_.data_ptr<float>(), values_in(bytes)};
 }
 
 }  // namespace gradsync

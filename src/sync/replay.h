@@ -16,14 +16,16 @@ namespace gradsync {
 class Replay : public SyncMode {
  public:
   /// `waiting` is how the mode waited; `wire_dtype` how its all-reduces travel (fp32, bf16, fp16).
+  /// The data lies on `device`.
   Replay(Exchange& exchange, std::vector<BucketShape> buckets, Waiting waiting,
-         const std::string& wire_dtype);
+         const std::string& wire_dtype, const torch::Device& device = torch::kCPU);
 
   void attach(Replica& replica) override;
   /// The collectives alone, in their recorded order.
   void synchronize() override;
 
  private:
+  void make_room(const torch::Device& device);
   void repeat(const BucketShape& bucket);
   void all_reduce(std::int64_t bytes);
   std::span<float> first(std::int64_t bytes);
@@ -32,8 +34,8 @@ class Replay : public SyncMode {
   std::vector<BucketShape> buckets_;
   ValueType wire_;
   std::optional<FlatGradients> gradients_;
-  std::vector<float> data_, all_;  ///< `all_` on the root of gather and scatter
-  std::vector<std::uint16_t> half_;
+  torch::Tensor data_, all_;  ///< `all_` on the root of gather and scatter
+  torch::Tensor half_;
 };
 
 }  // namespace gradsync

@@ -13,15 +13,10 @@
 
 namespace gradsync {
 
-/// Sums over the samples of one rank in one pass.
-struct LossSums {
-  double loss = 0, correct = 0;
-};
-
 /// What the rank that computes the loss hands another one.
 struct LossShare {
   torch::Tensor gradient;  ///< with respect to the rank's outputs, their shape
-  LossSums sums;
+  torch::Tensor sums;      ///< of the rank, as PassLoss::sums has them: [2]
 };
 
 /// What a pass begins with.
@@ -57,10 +52,10 @@ class SyncMode {
   virtual torch::Tensor gather_outputs(const torch::Tensor& outputs) { return outputs; }
 
   /// Where one rank computes the loss of all: hands every rank the gradient with respect to its own
-  /// outputs, and the sums over its own samples. `logits_gradient` and `of_ranks` are used on that
-  /// rank only. Called only if root_only().
+  /// outputs, and the sums over its own samples. `logits_gradient` and `sums_of_ranks` [ranks, 2]
+  /// are used on that rank only. Called only if root_only().
   virtual LossShare scatter_loss_gradient(const torch::Tensor& /*logits_gradient*/,
-                                          const std::vector<LossSums>& /*of_ranks*/) {
+                                          const torch::Tensor& /*sums_of_ranks*/) {
     return {};
   }
 

@@ -85,8 +85,12 @@ void Checkpoints::after_iteration(const Position& position, const Verdict& verdi
   iteration_s_ = since_iteration_.elapsed_s();
   since_iteration_.restart_s();
   if (verdict.stop != StopReason::kNone) stop(position, verdict);
+  if (due(position)) save(position);
+}
+
+bool Checkpoints::due(const Position& position) const {
   const std::int64_t every = setting_.options.checkpoint_every;
-  if (every > 0 && position.iteration % every == 0) save(position);
+  return every > 0 && position.iteration % every == 0;
 }
 
 void Checkpoints::stop_if_wanted(const Position& position) {

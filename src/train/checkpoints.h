@@ -22,6 +22,9 @@ class Checkpoints {
   /// Why this rank wants to stop now rather than after one more iteration.
   StopReason wanted() const;
 
+  /// Whether `after_iteration` will write a checkpoint at this position.
+  bool due(const Position& position) const;
+
   /// After each iteration: writes a checkpoint when one is due. When a rank wants to stop, writes
   /// one, closes the run file as partial and ends the job with kStoppedEarly: on rank 0 as an
   /// Error, on the others without returning. Collective.

@@ -28,8 +28,10 @@ std::string name_of(const Candidate& candidate) {
                      candidate.layout == Layout::kNchw ? "nchw" : "nhwc");
 }
 
-/// Without instructions for it LibTorch emulates bfloat16, many times slower than float32.
-bool fast_bf16() {
+/// Without instructions for it LibTorch emulates bfloat16, many times slower than float32. GPUs
+/// that CUDA 13 serves have them, but for the oldest, which lose the comparison.
+bool fast_bf16(const torch::Device& device) {
+  if (device.is_cuda()) return true;
 #if defined(__x86_64__)
   return __builtin_cpu_supports("avx512bf16");
 #else
@@ -37,12 +39,12 @@ bool fast_bf16() {
 #endif
 }
 
-std::vector<Candidate> candidates(const TrainOptions& options) {
+std::vector<Candidate> candidates(const TrainOptions& options, const torch::Device& device) {
   std::vector<Candidate> all;
   for (const bool bf16 : {false, true})
     for (const Layout layout : {Layout::kNchw, Layout::kNhwc}) {
       const bool precision_fits = options.precision == "auto"
-                                      ? !bf16 || fast_bf16()
+                                      ? !bf16 || fast_bf16(device)
                                       : (options.precision == "bf16") == bf16;
       const bool layout_fits =
           options.layout == "auto" || (options.layout == "nhwc") == (layout == Layout::kNhwc);
@@ -52,17 +54,20 @@ std::vector<Candidate> candidates(const TrainOptions& options) {
 }
 
 /// Median seconds of one forward and backward pass; the first step is warm-up.
-double probe(const Candidate& candidate, const TrainOptions& options) {
-  const Replica replica = make_replica(options.model, options.seed, candidate.layout);
+double probe(const Candidate& candidate, const TrainOptions& options, const torch::Device& device) {
+  const Replica replica = make_replica(options.model, options.seed, candidate.layout, device);
   const auto format = candidate.layout == Layout::kNhwc ? at::MemoryFormat::ChannelsLast
                                                         : at::MemoryFormat::Contiguous;
   const std::int64_t batch = std::min(options.batch_per_rank, kProbeBatch);
-  const torch::Tensor images = torch::randn({batch, 3, kImageSide, kImageSide}).contiguous(format);
+  const torch::Tensor images =
+      torch::randn({batch, 3, kImageSide, kImageSide}, torch::TensorOptions(device))
+          .contiguous(format);
   std::vector<double> times_s;
   for (int step = 0; step <= kProbeSteps; ++step) {
     const Stopwatch watch;
-    const AutocastScope autocast(candidate.bf16);
+    const AutocastScope autocast(candidate.bf16, device.type());
     replica.network->forward(images).to(torch::kFloat32).logsumexp(1).mean().backward();
+    if (device.is_cuda()) torch::cuda::synchronize(device.index());
     if (step > 0) times_s.push_back(watch.elapsed_s());
   }
   return median(times_s);
@@ -87,17 +92,19 @@ std::int64_t settle_threads(const Session& session, const TrainOptions& options,
 
 }  // namespace
 
-ComputeSettings settle_compute(const Session& session, const TrainOptions& options) {
+ComputeSettings settle_compute(const Session& session, const TrainOptions& options,
+                               const torch::Device& device) {
   ComputeSettings settings;
+  settings.device = device;
   settings.threads = settle_threads(session, options, settings);
   at::set_num_threads(static_cast<int>(settings.threads));
-  const auto all = candidates(options);
+  const auto all = candidates(options, device);
   int best = 0;
   if (all.size() > 1) {
     std::vector<double> times_s;
     for (const Candidate& candidate : all) {
       MPI_Barrier(session.world());
-      times_s.push_back(probe(candidate, options));
+      times_s.push_back(probe(candidate, options, device));
       settings.probed.push_back(
           fmt::format("{} {:.1f} ms", name_of(candidate), times_s.back() * 1e3));
     }
@@ -109,17 +116,17 @@ ComputeSettings settle_compute(const Session& session, const TrainOptions& optio
   return settings;
 }
 
-AutocastScope::AutocastScope(bool bf16) : active_(bf16) {
+AutocastScope::AutocastScope(bool bf16, torch::DeviceType device) : active_(bf16), device_(device) {
   if (!active_) return;
-  at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
-  at::autocast::set_autocast_enabled(at::kCPU, true);
+  at::autocast::set_autocast_dtype(device_, at::kBFloat16);
+  at::autocast::set_autocast_enabled(device_, true);
   at::autocast::increment_nesting();
 }
 
 AutocastScope::~AutocastScope() {
   if (!active_) return;
   if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
-  at::autocast::set_autocast_enabled(at::kCPU, false);
+  at::autocast::set_autocast_enabled(device_, false);
 }
 
 }  // namespace gradsync

@@ -11,10 +11,10 @@ namespace gradsync {
 
 namespace {
 
-/// Sums over this rank's share of the test images; repeats that only fill the last batch are left
-/// out.
-LossSums sums_of_share(StepParts& parts, const Cifar10& data, const Sampler& sampler, int rank,
-                       std::int64_t loader_threads) {
+/// Σ loss and right answers over this rank's share of the test images; repeats that only fill the
+/// last batch are left out.
+std::array<double, 2> sums_of_share(StepParts& parts, const Cifar10& data, const Sampler& sampler,
+                                    int rank, std::int64_t loader_threads) {
   LoaderOptions how;
   how.split = Split::kTest;
   how.steps = sampler.steps();
@@ -22,24 +22,23 @@ LossSums sums_of_share(StepParts& parts, const Cifar10& data, const Sampler& sam
   how.threads = loader_threads;
   Loader loader(
       data, [&](std::int64_t step) { return sampler.batch(step); }, how);
-  LossSums sums;
+  const torch::Device device = parts.replica.parameters[0].device();
+  torch::Tensor sums = torch::zeros({2}, torch::TensorOptions(device).dtype(torch::kFloat64));
   const torch::NoGradGuard no_grad;
-  const AutocastScope autocast(parts.compute.bf16);
+  const AutocastScope autocast(parts.compute.bf16, parts.compute.device.type());
   for (std::int64_t step = 0; step < sampler.steps(); ++step) {
     Batch batch = loader.next();
     const auto samples = static_cast<std::int64_t>(batch.size);
     const std::int64_t counted = sampler.unrepeated(step, rank);
-    const torch::Tensor images = image_batch(batch.images.data(), samples, how.layout);
+    const torch::Tensor images = image_batch(batch.images.data(), samples, how.layout).to(device);
     const torch::Tensor logits = parts.replica.network->forward(images).narrow(0, 0, counted);
-    const torch::Tensor labels = torch::from_blob(batch.labels.data(), {counted}, torch::kInt64);
-    if (counted > 0) {
-      const LossSums one = cross_entropy(logits, labels, 1, 1).of_ranks[0];
-      sums.loss += one.loss;
-      sums.correct += one.correct;
-    }
+    const torch::Tensor labels =
+        torch::from_blob(batch.labels.data(), {counted}, torch::kInt64).to(device);
+    if (counted > 0) sums += cross_entropy(logits, labels, 1, 1).sums[0];
     loader.recycle(std::move(batch));
   }
-  return sums;
+  sums = sums.cpu();
+  return {sums[0].item<double>(), sums[1].item<double>()};
 }
 
 }  // namespace
@@ -54,9 +53,8 @@ Evaluation evaluate(StepParts& parts, const Cifar10& data, std::int64_t batch,
   parts.replica.network->eval();
   const Sampler sampler(data.size(Split::kTest), rank, ranks, batch, 0, LastBatch::kPad,
                         /*shuffle=*/false);
-  const LossSums sums = sums_of_share(parts, data, sampler, rank, loader_threads);
+  auto all = sums_of_share(parts, data, sampler, rank, loader_threads);
   parts.replica.network->train();
-  std::array<double, 2> all = {sums.loss, sums.correct};
   if (shard) parts.exchange.sum_metrics(all);
   const auto images = static_cast<double>(data.size(Split::kTest));
   return {all[0] / images, all[1] / images, watch.elapsed_s()};

@@ -90,8 +90,7 @@ Verdict gather_rows(Exchange& exchange, const StepResult& mine, double begin_s, 
       row.ranks.push_back(unpack(std::span(all).subspan(at, block.size())));
       row.samples += static_cast<std::int64_t>(all[at + 3]);
     }
-    for (const CollectiveRecord& record : exchange.records())
-      row.buckets.push_back({record.bytes, record.kind});
+    row.buckets = mine.buckets;
     fill_in_wait(row.ranks);
   }
   exchange.broadcast_control(std::as_writable_bytes(std::span(&verdict, 1)));

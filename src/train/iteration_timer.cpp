@@ -3,49 +3,67 @@
 namespace gradsync {
 
 void IterationTimer::begin() {
-  compute_.clear();
-  result_ = RankIteration();
+  spans_.clear();
+  begin_ = now();
+}
+
+Moment IterationTimer::now() const {
+  if (lane_) return {kNotMeasured, lane_->ring.mark(lane_->compute)};
+  return {now_s(), {}};
+}
+
+void IterationTimer::add(Phase phase, const Span& span) {
+  if (stamping_) spans_.push_back({phase, span});
+}
+
+void IterationTimer::stop(const std::vector<CollectiveRecord>& collectives,
+                          const std::vector<Span>& waits) {
+  end_ = now();
+  collectives_ = collectives;
+  waits_ = waits;
+}
+
+double IterationTimer::at_s(const Moment& moment) const {
+  if (lane_) return lane_->ring.elapsed_s(begin_.mark, moment.mark);
+  return moment.host_s - begin_.host_s;
+}
+
+BucketTimes IterationTimer::times_of(const CollectiveRecord& record) const {
+  return {at_s({record.ready_s, record.ready}), at_s({record.start_s, record.start}),
+          at_s({record.end_s, record.end})};
+}
+
+RankIteration IterationTimer::result() const {
+  RankIteration result;
+  const double length_s = at_s(end_);
+  result[Phase::kIteration] = length_s;
+  if (stamping_) split(result, length_s);
+  return result;
+}
+
+void IterationTimer::split(RankIteration& result, double length_s) const {
   for (const Phase phase : {Phase::kData, Phase::kForward, Phase::kBackward, Phase::kOptimizer})
-    result_[phase] = 0;
-  begin_s_ = now_s();
-}
-
-void IterationTimer::add(Phase phase, Interval interval) {
-  if (!stamping_) return;
-  for (const Interval& piece : without_waits(interval)) {
-    result_[phase] += piece.length_s();
-    if (phase != Phase::kData)
-      compute_.push_back({piece.begin_s - begin_s_, piece.end_s - begin_s_});
+    result[phase] = 0;
+  std::vector<Interval> waits, compute, communication;
+  for (const Span& wait : waits_)
+    waits.push_back(interval(wait));
+  const IntervalSet waited(waits);
+  for (const Phased& one : spans_) {
+    const IntervalSet worked = IntervalSet({interval(one.span)}).difference(waited);
+    result[one.phase] += worked.measure_s();
+    if (one.phase != Phase::kData)
+      compute.insert(compute.end(), worked.pieces().begin(), worked.pieces().end());
   }
-}
-
-std::vector<Interval> IterationTimer::without_waits(Interval interval) const {
-  if (waits_ == nullptr || waits_->empty()) return {interval};
-  return IntervalSet({interval}).difference(IntervalSet(*waits_)).pieces();
-}
-
-RankIteration IterationTimer::finish(const std::vector<CollectiveRecord>& collectives) {
-  const double length_s = now_s() - begin_s_;
-  if (!stamping_) {
-    result_ = RankIteration();
-    result_[Phase::kIteration] = length_s;
-    return std::move(result_);
+  for (const CollectiveRecord& record : collectives_) {
+    result.buckets.push_back(times_of(record));
+    communication.push_back({result.buckets.back().start_s, result.buckets.back().end_s});
   }
-  std::vector<Interval> communication;
-  result_.buckets.clear();
-  for (const CollectiveRecord& one : collectives) {
-    const BucketTimes times{one.ready_s - begin_s_, one.start_s - begin_s_, one.end_s - begin_s_};
-    result_.buckets.push_back(times);
-    communication.push_back({times.start_s, times.end_s});
-  }
-  const IterationSplit split = split_iteration(compute_, communication, length_s);
-  result_[Phase::kIteration] = length_s;
-  result_[Phase::kCompute] = split.compute_s;
-  result_[Phase::kCommBusy] = split.comm_busy_s;
-  result_[Phase::kHidden] = split.hidden_s;
-  result_[Phase::kExposed] = split.exposed_s;
-  result_[Phase::kOther] = split.other_s;
-  return std::move(result_);
+  const IterationSplit split = split_iteration(compute, communication, length_s);
+  result[Phase::kCompute] = split.compute_s;
+  result[Phase::kCommBusy] = split.comm_busy_s;
+  result[Phase::kHidden] = split.hidden_s;
+  result[Phase::kExposed] = split.exposed_s;
+  result[Phase::kOther] = split.other_s;
 }
 
 }  // namespace gradsync

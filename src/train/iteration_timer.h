@@ -9,14 +9,19 @@
 
 namespace gradsync {
 
-/// Collects the intervals of one iteration of this rank and turns them into what is recorded.
-/// Times in seconds of this rank's steady clock until `finish`, then since the iteration's start.
+/// From one moment of this rank to another, of the same stream.
+struct Span {
+  Moment begin, end;
+};
+
+/// Collects the moments of one iteration of this rank, and turns them into what is recorded once
+/// all of them have come. Without a lane they are of this rank's steady clock, else of the lane's
+/// compute stream.
 class IterationTimer {
  public:
-  /// Without `stamping` nothing but the length of the iteration is measured. What lies in `waits`
-  /// (of this rank's steady clock; it may grow until `finish`) counts for no phase.
-  explicit IterationTimer(bool stamping = true, const std::vector<Interval>* waits = nullptr)
-      : stamping_(stamping), waits_(waits) {}
+  /// Without `stamping` nothing but the length of the iteration is measured.
+  explicit IterationTimer(bool stamping = true, DeviceLane* lane = nullptr)
+      : stamping_(stamping), lane_(lane) {}
 
   void begin();
 
@@ -24,36 +29,52 @@ class IterationTimer {
   class Scope {
    public:
     Scope(IterationTimer& timer, Phase phase) : timer_(timer), phase_(phase) {}
-    ~Scope() { timer_.add(phase_, {begin_s_, timer_.stamp_s()}); }
+    ~Scope() { timer_.add(phase_, {begin_, timer_.stamp()}); }
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
 
    private:
     IterationTimer& timer_;
     Phase phase_;
-    double begin_s_ = timer_.stamp_s();
+    Moment begin_ = timer_.stamp();
   };
 
-  /// Now on the steady clock; 0 without stamping.
-  double stamp_s() const { return stamping_ ? now_s() : 0; }
+  /// Now; nothing without stamping.
+  Moment stamp() const { return stamping_ ? now() : Moment(); }
 
-  /// Adds an interval of this rank's steady clock as a Scope does.
-  void add(Phase phase, Interval interval);
+  /// Adds a span as a Scope does.
+  void add(Phase phase, const Span& span);
 
-  /// Stops the clock. The collectives come from the exchange; `wait` stays NaN, since only all
-  /// ranks together can tell it.
-  RankIteration finish(const std::vector<CollectiveRecord>& collectives);
+  /// Stops the clock. The collectives come from the exchange; what lies in `waits` counts for no
+  /// phase.
+  void stop(const std::vector<CollectiveRecord>& collectives, const std::vector<Span>& waits);
 
-  double begin_s() const { return begin_s_; }
+  /// When the iteration began and when it had ended.
+  Moment first() const { return begin_; }
+  Moment last() const { return end_; }
+
+  /// Needs the last moment to have come. `begin_s` stays NaN, and so does `wait`, which only all
+  /// ranks together can tell.
+  RankIteration result() const;
 
  private:
-  std::vector<Interval> without_waits(Interval interval) const;
+  struct Phased {
+    Phase phase;
+    Span span;
+  };
+  Moment now() const;
+  /// Since the iteration's start.
+  double at_s(const Moment& moment) const;
+  Interval interval(const Span& span) const { return {at_s(span.begin), at_s(span.end)}; }
+  BucketTimes times_of(const CollectiveRecord& record) const;
+  void split(RankIteration& result, double length_s) const;
 
   bool stamping_;
-  const std::vector<Interval>* waits_;
-  double begin_s_ = 0;
-  RankIteration result_;
-  std::vector<Interval> compute_;
+  DeviceLane* lane_;
+  Moment begin_, end_;
+  std::vector<Phased> spans_;
+  std::vector<Span> waits_;
+  std::vector<CollectiveRecord> collectives_;
 };
 
 }  // namespace gradsync

@@ -16,8 +16,7 @@ PassLoss cross_entropy(const torch::Tensor& logits, const torch::Tensor& labels,
   const torch::Tensor losses = per_sample.to(torch::kFloat64).view({ranks, -1}).sum(1);
   const torch::Tensor right =
       values.argmax(1).eq(labels).view({ranks, -1}).sum(1).to(torch::kFloat64);
-  for (int rank = 0; rank < ranks; ++rank)
-    result.of_ranks.push_back({losses[rank].item<double>(), right[rank].item<double>()});
+  result.sums = torch::stack({losses, right}, 1);
   return result;
 }
 

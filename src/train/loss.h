@@ -1,7 +1,5 @@
 #pragma once
 
-#include <vector>
-
 #include <torch/torch.h>
 
 #include "sync/sync_mode.h"
@@ -10,8 +8,10 @@ namespace gradsync {
 
 /// The loss of one pass on the rank that computes it.
 struct PassLoss {
-  torch::Tensor loss;              ///< scalar to run backward from: mean cross-entropy / passes
-  std::vector<LossSums> of_ranks;  ///< sums over each rank's samples; one entry unless gathered
+  torch::Tensor loss;  ///< scalar to run backward from: mean cross-entropy / passes
+  /// Σ loss and number of right answers over each rank's samples, float64 [ranks, 2], where the
+  /// logits are: reading them there would make the host wait for a device.
+  torch::Tensor sums;
 };
 
 /// Cross-entropy in float32 of logits [ranks × samples, classes], the ranks' samples one after the

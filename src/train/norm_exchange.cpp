@@ -1,7 +1,6 @@
 #include "train/norm_exchange.h"
 
 #include "model/batch_norm.h"
-#include "timing/clock.h"
 #include "train/evaluate.h"
 
 namespace gradsync {
@@ -28,9 +27,9 @@ void NormExchange::begin_iteration() {
 }
 
 void NormExchange::mean(std::span<float> values) {
-  const double begin_s = now_s();
+  const Moment begin = exchange_.now();
   mode_.run_in_pass([&] { exchange_.all_reduce_mean(values, Traffic::kBuffers); });
-  waits_.push_back({begin_s, now_s()});
+  waits_.push_back({begin, exchange_.now()});
 }
 
 }  // namespace gradsync

@@ -6,7 +6,7 @@
 #include "comm/exchange.h"
 #include "model/replica.h"
 #include "sync/sync_mode.h"
-#include "timing/interval_set.h"
+#include "train/iteration_timer.h"
 
 namespace gradsync {
 
@@ -24,9 +24,9 @@ class NormExchange {
   /// Before the first forward pass of an iteration. Collective.
   void begin_iteration();
 
-  /// When the passes of this iteration waited for statistics, on this rank's steady clock: no
-  /// compute, though it lies in forward and backward.
-  const std::vector<Interval>& waits() const { return waits_; }
+  /// When the passes of this iteration waited for statistics: no compute, though it lies in forward
+  /// and backward.
+  const std::vector<Span>& waits() const { return waits_; }
 
  private:
   void mean(std::span<float> values);
@@ -35,7 +35,7 @@ class NormExchange {
   SyncMode& mode_;
   Replica& replica_;
   bool broadcasts_;
-  std::vector<Interval> waits_;
+  std::vector<Span> waits_;
 };
 
 }  // namespace gradsync

@@ -21,6 +21,8 @@ const std::string kAuto = "auto";
 const std::vector<std::string> kGranularities = {"tensor", "flat"};
 const std::vector<std::string> kWireTypes = {"fp32", "bf16", "fp16"};
 const std::vector<std::string> kPrecisions = {"fp32", "bf16", "auto"};
+const std::vector<std::string> kDevices = {"auto", "cpu", "cuda"};
+const std::vector<std::string> kTransports = {"auto", "mpi", "nccl"};
 const std::vector<std::string> kLayouts = {"nchw", "nhwc", "auto"};
 const std::vector<std::string> kLastBatches = {"pad", "drop"};
 const std::vector<std::string> kEvaluations = {"shard", "each-rank", "none"};
@@ -87,6 +89,13 @@ OptionTable training_options() {
 OptionTable machine_options() {
   const std::string group = "Machine";
   return {
+      {"device", joined(kDevices), "auto",
+       "what ranks compute on; auto: the GPUs where there are any, one for each rank", group},
+      {"allow-shared-gpu", "", "false", "for tests: several ranks on one GPU", group},
+      {"transport", joined(kTransports), "auto",
+       "what moves tensors between ranks; auto: nccl where each rank has a GPU of its own, else "
+       "mpi",
+       group},
       {"precision", joined(kPrecisions), "fp32", "type of the arithmetic; auto tries both here",
        group},
       {"layout", joined(kLayouts), "nhwc", "memory order of the images; auto tries both here",
@@ -206,6 +215,9 @@ void read_training(const OptionValues& values, TrainOptions& options) {
 }
 
 void read_machine_and_output(const OptionValues& values, TrainOptions& options) {
+  options.device = choice_option(values, "device", kDevices);
+  options.allow_shared_gpu = switch_option(values, "allow-shared-gpu");
+  options.transport = choice_option(values, "transport", kTransports);
   options.precision = choice_option(values, "precision", kPrecisions);
   options.layout = choice_option(values, "layout", kLayouts);
   options.threads = integer_option(values, "threads", 0, 1024);

@@ -34,8 +34,11 @@ struct TrainOptions {
   std::int64_t first_bucket_bytes = 1 << 20;
   std::int64_t bucket_cap_bytes = 25 << 20;
   std::string wire_dtype = "fp32";  ///< fp32 | bf16 | fp16
-  std::string precision = "fp32";   ///< fp32 | bf16 | auto
-  std::string layout = "nhwc";      ///< nchw | nhwc | auto
+  std::string device = "auto";      ///< auto | cpu | cuda
+  bool allow_shared_gpu = false;
+  std::string transport = "auto";  ///< auto | mpi | nccl
+  std::string precision = "fp32";  ///< fp32 | bf16 | auto
+  std::string layout = "nhwc";     ///< nchw | nhwc | auto
   std::int64_t threads = 0;  ///< 0: the cores this rank may use over the ranks that share them
   std::int64_t loader_threads = 1;
   std::int64_t prefetch = 4;  ///< batches

@@ -84,7 +84,7 @@ std::vector<BucketShape> buckets_in(const std::vector<std::int64_t>& numbers) {
 std::vector<NamedTensor> snapshot(const RankState& state) {
   std::vector<NamedTensor> all;
   for (const NamedTensor& view : network_views(state))
-    all.push_back({view.name, view.values.contiguous()});
+    all.push_back({view.name, view.values.contiguous().cpu()});
   all.push_back({kSteps, torch::tensor({state.optimizer.steps()}, torch::kInt64)});
   all.push_back({kRunSummary, numbers(state.run_summary.state()), true});
   all.push_back({kEpochSummary, numbers(state.epoch_summary.state()), true});

@@ -181,6 +181,8 @@ void settle_as_before(TrainOptions& options, const ResumePlan& plan) {
   };
   take(plan.from.provenance, "precision", options.precision);
   take(plan.from.provenance, "layout", options.layout);
+  take(plan.from.options, "device", options.device);
+  take(plan.from.options, "transport", options.transport);
   std::string threads = std::to_string(options.threads);
   take(plan.from.options, "threads", threads);
   options.threads = std::atoll(threads.c_str());

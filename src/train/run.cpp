@@ -7,10 +7,11 @@
 #include <fmt/ranges.h>
 
 #include "comm/agreement.h"
-#include "comm/mpi_transport.h"
+#include "comm/rank_transport.h"
 #include "support/memory.h"
 #include "support/utc_time.h"
 #include "train/provenance.h"
+#include "train/rank_device.h"
 #include "train/resume.h"
 #include "train/trainer.h"
 #include "train/verify_modes.h"
@@ -59,6 +60,8 @@ std::vector<ConfigEntry> resolved_config(const OptionValues& values, const Train
     ConfigEntry entry{name, value.value, value.source};
     if (name == "batch-per-rank") entry.value = std::to_string(options.batch_per_rank);
     if (name == "batch-global") entry.value = std::to_string(options.batch_global);
+    if (name == "device") entry.value = options.device;
+    if (name == "transport") entry.value = options.transport;
     if (name == "threads") entry.value = std::to_string(threads);
     config.push_back(std::move(entry));
   }
@@ -131,6 +134,14 @@ void print_environment(const TrainOptions& options, const DataDigest& digest, co
         << "gradsync-train: warning: --no-set-epoch: every epoch repeats the order of the first\n";
 }
 
+void print_device(const DeviceChoice& device, const TransportChoice& transport) {
+  if (!device.why.empty()) std::cout << fmt::format("device: cpu; no GPU: {}\n", device.why);
+  std::cout << fmt::format("transport: {} ({})\n", transport.name, transport.why) << std::flush;
+  if (device.shared)
+    std::cerr << "gradsync-train: warning: --allow-shared-gpu: ranks share a GPU, times mean "
+                 "nothing\n";
+}
+
 Table verification_table(const std::vector<VerificationRow>& rows) {
   Table table{
       "verification", "Modes compared after 3 iterations (reference: allreduce)", {}, {}, {}};
@@ -163,9 +174,9 @@ void verify_before_timing(Exchange& exchange, const RunSetting& setting) {
 
 /// The buckets are known, and calibrated, only after training.
 void calibrate_before_training(const Session& session, Transport& transport, Watchdog& watchdog,
-                               const RunSetting& setting) {
+                               const RunSetting& setting, DeviceLane* lane) {
   calibrate_ranks(session, transport, watchdog, setting.options.calibrate_sizes, {},
-                  setting.recorder);
+                  setting.recorder, lane);
   // Or the memory of the run would be that of its calibration.
   reset_peak_resident();
 }
@@ -175,7 +186,8 @@ void check_before_training(const Session& session, Exchange& exchange, Transport
                            Watchdog& watchdog, const RunSetting& setting) {
   if (setting.resume->from.iteration > 0) return;
   if (setting.options.verify_modes) verify_before_timing(exchange, setting);
-  if (setting.options.calibrate) calibrate_before_training(session, transport, watchdog, setting);
+  if (setting.options.calibrate)
+    calibrate_before_training(session, transport, watchdog, setting, exchange.lane());
 }
 
 /// Reads the clocks again, records them and says how far they have drifted.
@@ -209,7 +221,8 @@ void train(const Session& session, Exchange& exchange, Transport& transport, Wat
   trainer.run();
   if (setting.options.counterfactual > 0) trainer.run_counterfactual();
   if (setting.options.calibrate)
-    calibrate_ranks(session, transport, watchdog, {}, trainer.buckets(), setting.recorder);
+    calibrate_ranks(session, transport, watchdog, {}, trainer.buckets(), setting.recorder,
+                    exchange.lane());
 }
 
 }  // namespace
@@ -222,17 +235,23 @@ int run_training(const Session& session, TrainOptions options, const OptionValue
   const ResumePlan plan =
       plan_resume(session, options, requested_run(session, values, digest, options));
   settle_as_before(options, plan);
+  RankDevice device(session, {options.device, options.allow_shared_gpu});
+  TransportChoice chosen;
+  session.together([&] { chosen = choose_transport(options.transport, device.choice()); });
+  options.device = device.choice().cuda ? "cuda" : "cpu";
+  options.transport = chosen.name;
   Watchdog watchdog(session, options.timeout_s > 0 ? options.timeout_s : kStartTimeout_s);
-  MpiTransport transport(session.world());
-  Exchange exchange(session, transport, watchdog, verify_level(options.verify));
+  RankTransport transports(session, watchdog, chosen, device.choice(), device.lane());
+  Transport& transport = transports.get();
+  Exchange exchange(session, transport, watchdog, verify_level(options.verify), device.lane());
   // Caught here, where the objects that all ranks must leave together still stand.
   try {
-    const ComputeSettings compute = settle_compute(session, options);
+    const ComputeSettings compute = settle_compute(session, options, device.torch());
     const double start_s = broadcast_start(session, plan);
     const ClockOffset clock = measure_clock_offset(session.world());
     const ClockRow clocks =
         clock_row(session, clock, plan.resumes ? "resume" : "start", now_s() - start_s);
-    const auto places = gather_places(session, compute.threads, clock);
+    const auto places = gather_places(session, compute.threads, clock, device.description());
     std::unique_ptr<Recorder> recorder;
     CheckpointInfo description;
     session.together([&] {
@@ -242,7 +261,10 @@ int run_training(const Session& session, TrainOptions options, const OptionValue
       recorder = make_recorder(options.output, info, plan);
       description = describe_run(info);
     });
-    if (session.root()) print_environment(options, digest, *data, compute, places);
+    if (session.root()) {
+      print_environment(options, digest, *data, compute, places);
+      print_device(device.choice(), chosen);
+    }
     const RunSetting setting{options,        *data, compute, places,      clock.offset_s, start_s,
                              recorder.get(), &stop, &plan,   description, command_line};
     if (recorder) recorder->add(clocks);

@@ -2,6 +2,7 @@
 
 #include "model/image_batch.h"
 #include "optim/clip.h"
+#include "train/host_copy.h"
 #include "train/loss.h"
 
 namespace gradsync {
@@ -9,6 +10,11 @@ namespace gradsync {
 namespace {
 
 using Scope = IterationTimer::Scope;
+
+/// A batch where the network computes.
+struct PassBatch {
+  torch::Tensor images, labels;
+};
 
 /// One pass of an iteration.
 class Pass {
@@ -22,29 +28,36 @@ class Pass {
         first_(first),
         last_(last) {}
 
-  LossSums run() {
-    Batch batch = load();
+  /// Returns the sums of the rank's samples, as PassLoss::sums has them.
+  torch::Tensor run() {
+    Batch loaded;
+    const PassBatch batch = load(loaded);
     const torch::Tensor outputs = forward(batch);
-    const LossSums sums = parts_.mode.root_only() ? backward_from_root(outputs, batch)
-                                                  : backward_from_here(outputs, batch);
-    parts_.feed.recycle(std::move(batch));
+    const torch::Tensor sums = parts_.mode.root_only() ? backward_from_root(outputs, batch)
+                                                       : backward_from_here(outputs, batch);
+    parts_.feed.recycle(std::move(loaded));
     return sums;
   }
 
  private:
   void doing(Activity activity) { parts_.exchange.watchdog().doing(activity, iteration_); }
 
-  Batch load() {
+  /// The tensors use the memory of `loaded` where the network computes on the host.
+  PassBatch load(Batch& loaded) {
     doing(Activity::kData);
     const Scope timed(timer_, Phase::kData);
-    return parts_.feed.next();
+    loaded = parts_.feed.next();
+    const auto samples = static_cast<std::int64_t>(loaded.size);
+    return {image_batch(loaded.images.data(), samples, parts_.compute.layout).to(device()),
+            torch::from_blob(loaded.labels.data(), {samples}, torch::kInt64).to(device())};
   }
 
-  torch::Tensor forward(Batch& batch) {
+  torch::Device device() const { return parts_.replica.parameters[0].device(); }
+
+  torch::Tensor forward(const PassBatch& batch) {
     PassInput input;
     input.layout = parts_.compute.layout;
-    input.images =
-        image_batch(batch.images.data(), static_cast<std::int64_t>(batch.size), input.layout);
+    input.images = batch.images;
     input.samples = parts_.feed.samples_per_rank(index_);
     input.first = first_;
     input.last = last_;
@@ -53,25 +66,22 @@ class Pass {
     const torch::Tensor images = parts_.mode.begin_pass(input);
     doing(Activity::kForward);
     const Scope timed(timer_, Phase::kForward);
-    const AutocastScope autocast(parts_.compute.bf16);
+    const AutocastScope autocast(parts_.compute.bf16, parts_.compute.device.type());
     return parts_.replica.network->forward(images);
   }
 
-  PassLoss loss_of(const torch::Tensor& logits, const Batch& batch, int ranks) {
+  PassLoss loss_of(const torch::Tensor& logits, const PassBatch& batch, int ranks) {
     const Scope timed(timer_, Phase::kForward);
-    const torch::Tensor labels =
-        torch::from_blob(const_cast<std::int64_t*>(batch.labels.data()),
-                         {static_cast<std::int64_t>(batch.size)}, torch::kInt64);
-    return cross_entropy(logits, labels, ranks, parts_.passes, parts_.label_smoothing);
+    return cross_entropy(logits, batch.labels, ranks, parts_.passes, parts_.label_smoothing);
   }
 
-  LossSums backward_from_here(const torch::Tensor& outputs, const Batch& batch) {
+  torch::Tensor backward_from_here(const torch::Tensor& outputs, const PassBatch& batch) {
     const PassLoss loss = loss_of(outputs, batch, /*ranks=*/1);
     backward(outputs, [&] { loss.loss.backward(); });
-    return loss.of_ranks[0];
+    return loss.sums[0];
   }
 
-  LossSums backward_from_root(const torch::Tensor& outputs, const Batch& batch) {
+  torch::Tensor backward_from_root(const torch::Tensor& outputs, const PassBatch& batch) {
     doing(Activity::kSynchronize);
     const torch::Tensor logits = parts_.mode.gather_outputs(outputs);
     PassLoss loss;
@@ -81,7 +91,7 @@ class Pass {
       const Scope timed(timer_, Phase::kBackward);
       gradient = torch::autograd::grad({loss.loss}, {logits})[0];
     }
-    const LossShare share = parts_.mode.scatter_loss_gradient(gradient, loss.of_ranks);
+    const LossShare share = parts_.mode.scatter_loss_gradient(gradient, loss.sums);
     backward(outputs, [&] { outputs.backward(share.gradient.to(outputs.scalar_type())); });
     return share.sums;
   }
@@ -90,11 +100,10 @@ class Pass {
   void backward(const torch::Tensor& outputs, Run run) {
     parts_.mode.before_backward(outputs, last_);
     doing(Activity::kBackward);
-    const double begin_s = timer_.stamp_s();
+    const Moment begin = timer_.stamp();
     run();
-    timer_.add(
-        Phase::kBackward,
-        {begin_s, parts_.mode.waits_in_backward() ? parts_.guard.last_seen_s() : timer_.stamp_s()});
+    timer_.add(Phase::kBackward, {begin, parts_.mode.waits_in_backward() ? parts_.guard.last_seen()
+                                                                         : timer_.stamp()});
   }
 
   StepParts& parts_;
@@ -107,39 +116,64 @@ bool steps_here(const StepParts& parts) {
   return !parts.mode.root_only() || parts.exchange.rank() == 0;
 }
 
+/// Averaged gradients become new parameters.
+void update(StepParts& parts, IterationTimer& timer, double learning_rate) {
+  if (!steps_here(parts)) return;
+  const Scope timed(timer, Phase::kOptimizer);
+  const double norm = parts.clip_norm > 0 ? gradient_norm(parts.replica) : 0;
+  parts.optimizer.step(learning_rate, clip_factor(norm, parts.clip_norm));
+}
+
+/// What is known of an iteration when everything of it was started.
+void close(PendingStep& pending, StepParts& parts, const torch::Tensor& sums) {
+  pending.sums = to_host(sums);
+  pending.timer.stop(parts.exchange.records(),
+                     parts.norms ? parts.norms->waits() : std::vector<Span>());
+  pending.known.measured.traffic_bytes = parts.exchange.traffic();
+  pending.known.bad_tensor = parts.guard.first_bad();
+  for (const CollectiveRecord& record : parts.exchange.records())
+    pending.known.buckets.push_back({record.bytes, record.kind});
+}
+
 }  // namespace
 
-StepResult run_step(StepParts& parts, std::int64_t iteration, std::int64_t step,
-                    double learning_rate) {
-  StepResult result;
-  LossSums sums;
-  IterationTimer timer(parts.measured, parts.norms ? &parts.norms->waits() : nullptr);
+PendingStep run_step(StepParts& parts, std::int64_t iteration, std::int64_t step,
+                     double learning_rate) {
+  PendingStep pending{IterationTimer(parts.measured, parts.exchange.lane()), {}, {}, {}};
+  Watchdog& watchdog = parts.exchange.watchdog();
+  torch::Tensor sums;
   parts.exchange.begin_iteration(iteration);
-  parts.guard.reset();
-  timer.begin();
+  pending.timer.begin();
+  parts.guard.reset(parts.mode.waits_in_backward());
   for (std::int64_t pass = 0; pass < parts.passes; ++pass) {
     const std::int64_t index = step * parts.passes + pass;
-    const LossSums one =
-        Pass(parts, timer, iteration, index, pass == 0, pass + 1 == parts.passes).run();
-    sums.loss += one.loss;
-    sums.correct += one.correct;
-    result.samples += parts.feed.samples_per_rank(index);
+    const torch::Tensor one =
+        Pass(parts, pending.timer, iteration, index, pass == 0, pass + 1 == parts.passes).run();
+    sums = sums.defined() ? sums + one : one;
+    pending.known.samples += parts.feed.samples_per_rank(index);
   }
-  parts.exchange.watchdog().doing(Activity::kSynchronize, iteration);
+  parts.guard.note_places();
+  watchdog.doing(Activity::kSynchronize, iteration);
   parts.mode.synchronize();
-  parts.exchange.watchdog().doing(Activity::kOptimizer, iteration);
-  if (steps_here(parts)) {
-    const Scope timed(timer, Phase::kOptimizer);
-    const double norm = parts.clip_norm > 0 ? gradient_norm(parts.replica) : 0;
-    parts.optimizer.step(learning_rate, clip_factor(norm, parts.clip_norm));
-  }
-  result.measured = timer.finish(parts.exchange.records());
-  result.measured.begin_s = timer.begin_s();
-  result.measured.loss = sums.loss / static_cast<double>(result.samples);
-  result.measured.correct = static_cast<std::int64_t>(sums.correct);
-  result.measured.traffic_bytes = parts.exchange.traffic();
-  result.bad_tensor = parts.guard.first_bad();
-  parts.exchange.watchdog().doing(Activity::kBetween, iteration);
+  pending.finding = parts.guard.finding();  // the update zeroes the gradients
+  watchdog.doing(Activity::kOptimizer, iteration);
+  update(parts, pending.timer, learning_rate);
+  close(pending, parts, sums);
+  watchdog.doing(Activity::kBetween, iteration);
+  return pending;
+}
+
+StepResult finish_step(const PendingStep& pending, const Replica& replica) {
+  StepResult result = pending.known;
+  const auto traffic = result.measured.traffic_bytes;
+  result.measured = pending.timer.result();
+  result.measured.traffic_bytes = traffic;
+  result.measured.begin_s = pending.timer.first().host_s;
+  const double* sums = pending.sums.data_ptr<double>();
+  result.measured.loss = sums[0] / static_cast<double>(result.samples);
+  result.measured.correct = static_cast<std::int64_t>(sums[1]);
+  if (pending.finding.lowest.defined())
+    result.bad_tensor = GradientGuard::first_bad(pending.finding, replica);
   return result;
 }
 

@@ -32,15 +32,28 @@ struct StepParts {
 /// What one iteration was on this rank.
 struct StepResult {
   RankIteration measured;
+  std::vector<BucketShape> buckets;
   std::int64_t samples = 0;             ///< of this rank
   std::int64_t bad_tensor = -1;         ///< first parameter with a gradient that is not finite
   StopReason stop = StopReason::kNone;  ///< why this rank wants to stop after it
 };
 
+/// An iteration that was started. On the host it has run; on a device its numbers come when the
+/// timer's last moment has.
+struct PendingStep {
+  IterationTimer timer;
+  torch::Tensor sums;  ///< Σ loss, right answers: host memory, float64 [2]
+  GuardFinding finding;
+  StepResult known;  ///< what is known at once
+};
+
 /// One optimiser step of the global batch: `passes` forward and backward passes, the mode's
 /// exchange, the update. `iteration` counts over the run, `step` within the epoch. Everything in it
 /// is timed.
-StepResult run_step(StepParts& parts, std::int64_t iteration, std::int64_t step,
-                    double learning_rate);
+PendingStep run_step(StepParts& parts, std::int64_t iteration, std::int64_t step,
+                     double learning_rate);
+
+/// Its numbers, once they have come.
+StepResult finish_step(const PendingStep& pending, const Replica& replica);
 
 }  // namespace gradsync

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "support/memory.h"
+#include "train/rank_device.h"
 #include "train/verify_modes.h"
 #include "train/windows.h"
 
@@ -40,8 +41,9 @@ Trainer::Trainer(Exchange& exchange, const RunSetting& setting)
     : exchange_(exchange),
       setting_(setting),
       options_(setting.options),
-      replica_(make_replica(options_.model, options_.seed, setting.compute.layout)),
-      guard_(replica_),
+      replica_(make_replica(options_.model, options_.seed, setting.compute.layout,
+                            setting.compute.device)),
+      guard_(replica_, exchange),
       mode_(make_sync_mode(options_.sync, exchange, sync_settings(options_))),
       norms_(options_.batch_norm, exchange, *mode_, replica_),
       optimizer_(make_optimizer(replica_, options_.optimizer)),
@@ -60,6 +62,7 @@ Trainer::Trainer(Exchange& exchange, const RunSetting& setting)
              &norms_,
              options_.clip_norm,
              options_.label_smoothing},
+      pipeline_(exchange, replica_),
       fault_(parse_fault(options_.inject_fault)),
       progress_(exchange.rank() == 0,
                 std::accumulate(epoch_lengths_.begin(), epoch_lengths_.end(), std::int64_t{0})),
@@ -96,8 +99,11 @@ void Trainer::run_counterfactual() {
 void Trainer::run_epoch() {
   epoch_clock_.since.restart_s();
   feed_.begin_epoch(position_.epoch, position_.step);
+  pipeline_.anchor();
   while (position_.step < iterations_of(position_.epoch))
     run_iteration();
+  const Verdict last = finish_iterations(/*all=*/true);
+  if (last.stop != StopReason::kNone) checkpoints_.after_iteration(position_, last);
   RankEpoch mine;
   mine.running_time_s = epoch_clock_.running_s();
   mine.training_time_s = epoch_clock_.training_s;
@@ -107,7 +113,9 @@ void Trainer::run_epoch() {
   mine.test_loss = test.loss;
   mine.test_accuracy = test.accuracy;
   mine.evaluation_time_s = test.time_s;
-  if (const auto bytes = peak_resident_bytes())
+  if (setting_.compute.device.is_cuda())
+    mine.peak_memory_bytes = static_cast<double>(peak_device_bytes(setting_.compute.device));
+  else if (const auto bytes = peak_resident_bytes())
     mine.peak_memory_bytes = static_cast<double>(*bytes);
   summary_.add_test(test.accuracy);
   record_epoch(mine);
@@ -124,23 +132,41 @@ void Trainer::run_iteration() {
   row.step = position_.step;
   row.learning_rate = learning_rate();
   row.warmup = position_.iteration < options_.warmup;
-  StepResult result = run_step(parts_, row.iteration, row.step, row.learning_rate);
-  result.stop = checkpoints_.wanted();
-  buckets_.clear();
-  for (const CollectiveRecord& record : exchange_.records())
-    buckets_.push_back({record.bytes, record.kind});
+  PendingStep step = run_step(parts_, row.iteration, row.step, row.learning_rate);
+  step.known.stop = checkpoints_.wanted();
+  buckets_ = step.known.buckets;
+  pipeline_.push({std::move(row), std::move(step)});
+  ++position_.iteration;
+  ++position_.step;
+  const Verdict verdict = finish_iterations(checkpoints_.due(position_));
+  adapt_timeout();
+  checkpoints_.after_iteration(position_, verdict);
+}
+
+/// Those whose turn it is, or all; returns the verdict on the last one, but a wish to stop of any.
+/// Whoever wants to stop, or to keep a state, has the rows up to that state first.
+Verdict Trainer::finish_iterations(bool all) {
+  Verdict verdict;
+  while (pipeline_.full() || (all && !pipeline_.empty())) {
+    const Verdict one = finish(pipeline_.finish_first());
+    if (verdict.stop == StopReason::kNone) verdict = one;
+    all = all || verdict.stop != StopReason::kNone;
+  }
+  return verdict;
+}
+
+Verdict Trainer::finish(FinishedIteration finished) {
+  IterationRow& row = finished.row;
+  const StepResult& result = finished.result;
   const double begin_s = result.measured.begin_s + setting_.clock_offset_s - setting_.start_s;
   const Verdict verdict = gather_rows(exchange_, result, begin_s, row);
   if (setting_.recorder) setting_.recorder->add(row);
-  stop_on_bad_numbers(verdict);
+  stop_on_bad_numbers(verdict, row.iteration);
   summary_.add(result.measured, result.samples, row.warmup);
   epoch_summary_.add(result.measured, result.samples, row.warmup);
   epoch_clock_.training_s += result.measured[Phase::kIteration] - result.measured[Phase::kData];
-  ++position_.iteration;
-  ++position_.step;
   if (exchange_.rank() == 0) report_iteration(row);
-  adapt_timeout();
-  checkpoints_.after_iteration(position_, verdict);
+  return verdict;
 }
 
 void Trainer::inject_fault(std::int64_t iteration) {
@@ -184,30 +210,36 @@ void Trainer::inject_fault(std::int64_t iteration) {
   }
 }
 
-void Trainer::stop_on_bad_numbers(const Verdict& verdict) const {
+void Trainer::stop_on_bad_numbers(const Verdict& verdict, std::int64_t iteration) const {
   if (verdict.bad_rank < 0) return;
   if (setting_.recorder) setting_.recorder->sync();
   if (exchange_.rank() != 0) exchange_.session().wait_for_abort();
   const auto& host = setting_.places[static_cast<std::size_t>(verdict.bad_rank)].host;
-  const std::string what =
-      verdict.bad_tensor < 0
-          ? std::string("the loss")
-          : "the gradient of " + replica_.names[static_cast<std::size_t>(verdict.bad_tensor)];
+  const std::string what = verdict.bad_tensor < 0
+                               ? std::string("the loss")
+                               : "the gradient of " + parameter_name(verdict.bad_tensor);
   throw Error(
       ExitCode::kNumbers,
       fmt::format("{} is not finite on rank {} ({}) in iteration {}", what, verdict.bad_rank, host,
-                  position_.iteration),
+                  iteration),
       "a lower --lr; the iterations up to here are in the journal, gradsync-report reads it");
+}
+
+std::string Trainer::parameter_name(std::int64_t index) const {
+  const auto& names = replica_.names;
+  if (index < static_cast<std::int64_t>(names.size()))
+    return names[static_cast<std::size_t>(index)];
+  return "a parameter";
 }
 
 void Trainer::report_iteration(const IterationRow& row) {
   const double loss = mean_loss(row);
-  progress_.update(row.epoch, position_.iteration, loss,
+  const std::int64_t done = row.iteration + 1;
+  progress_.update(row.epoch, done, loss,
                    static_cast<double>(row.samples) / row.ranks[0][Phase::kIteration]);
-  if (options_.log_every == 0 || position_.iteration % options_.log_every != 0) return;
+  if (options_.log_every == 0 || done % options_.log_every != 0) return;
   progress_.clear();
-  std::cout << fmt::format("epoch {} iteration {} loss {:.4f}\n", row.epoch + 1,
-                           position_.iteration, loss)
+  std::cout << fmt::format("epoch {} iteration {} loss {:.4f}\n", row.epoch + 1, done, loss)
             << std::flush;
 }
 

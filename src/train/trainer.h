@@ -10,6 +10,7 @@
 #include "train/evaluate.h"
 #include "train/fault.h"
 #include "train/gather_rows.h"
+#include "train/pipeline.h"
 #include "train/progress.h"
 #include "train/run_setting.h"
 #include "train/summary.h"
@@ -36,8 +37,11 @@ class Trainer {
  private:
   void run_epoch();
   void run_iteration();
+  Verdict finish_iterations(bool all);
+  Verdict finish(FinishedIteration finished);
   void inject_fault(std::int64_t iteration);
-  void stop_on_bad_numbers(const Verdict& verdict) const;
+  void stop_on_bad_numbers(const Verdict& verdict, std::int64_t iteration) const;
+  std::string parameter_name(std::int64_t index) const;
   void report_iteration(const IterationRow& row);
   void adapt_timeout();
   Evaluation evaluate_epoch();
@@ -59,6 +63,7 @@ class Trainer {
   Feed feed_;
   std::vector<std::int64_t> epoch_lengths_;  ///< in iterations
   StepParts parts_;
+  Pipeline pipeline_;
   Fault fault_;
   RankSummary summary_, epoch_summary_;
   EpochClock epoch_clock_;

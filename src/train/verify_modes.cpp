@@ -31,8 +31,8 @@ struct Outcome {
 
 Outcome train_briefly(const std::string& name, Exchange& exchange, const Cifar10& data,
                       const TrainOptions& options, const ComputeSettings& compute) {
-  Replica replica = make_replica(options.model, options.seed, compute.layout);
-  GradientGuard guard(replica);
+  Replica replica = make_replica(options.model, options.seed, compute.layout, compute.device);
+  GradientGuard guard(replica, exchange);
   const auto mode = make_sync_mode(name, exchange, sync_settings(options));
   mode->attach(replica);
   // What is verified is the exchange: an optimiser that scales by small numbers would blur it.

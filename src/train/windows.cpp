@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 
 #include <fmt/format.h>
 
 #include "record/counterfactual.h"
 #include "sync/replay.h"
 #include "train/gather_rows.h"
+#include "train/pipeline.h"
 #include "train/verify_modes.h"
 
 namespace gradsync {
@@ -49,7 +51,8 @@ void copy_values(const std::vector<torch::Tensor>& from, std::vector<torch::Tens
 
 /// A replica that computes as the trained one does.
 Replica copy_of(const Replica& trained, const RunSetting& setting) {
-  Replica copy = make_replica(setting.options.model, setting.options.seed, setting.compute.layout);
+  Replica copy = make_replica(setting.options.model, setting.options.seed, setting.compute.layout,
+                              setting.compute.device);
   copy_values(trained.parameters, copy.parameters);
   copy_values(trained.buffers, copy.buffers);
   return copy;
@@ -84,7 +87,8 @@ class Windows {
   std::unique_ptr<Replay> replay() {
     const bool wired = setting_.options.sync == "ddp";
     return std::make_unique<Replay>(exchange_, trained_.buckets, waiting_,
-                                    wired ? setting_.options.wire_dtype : "fp32");
+                                    wired ? setting_.options.wire_dtype : "fp32",
+                                    setting_.compute.device);
   }
 
   Measured communication() {
@@ -93,28 +97,52 @@ class Windows {
     for (std::int64_t i = 0; i < kWarmup; ++i)
       exchange_once(*mode);
     meet();
+    settle();
     double busy_s = 0;
     const Stopwatch watch;
-    for (std::int64_t i = 0; i < iterations; ++i)
-      busy_s += exchange_once(*mode);
+    std::deque<std::vector<CollectiveRecord>> started;
+    for (std::int64_t i = 0; i < iterations; ++i) {
+      started.push_back(exchange_once(*mode));
+      if (started.size() > in_flight()) busy_s += take_first(started);
+    }
+    while (!started.empty())
+      busy_s += take_first(started);
     const double wall_s = watch.elapsed_s();
     const auto n = static_cast<double>(iterations);
     return {{wall_s / n, kNotMeasured, busy_s / n, busy_s / n}, iterations};
   }
 
-  /// Seconds inside its collectives, which follow each other.
-  double exchange_once(Replay& mode) {
+  std::vector<CollectiveRecord> exchange_once(Replay& mode) {
     exchange_.begin_iteration(next_iteration_++);
     mode.synchronize();
+    return exchange_.records();
+  }
+
+  /// Seconds inside the collectives of the first of some exchanges, which follow each other.
+  double take_first(std::deque<std::vector<CollectiveRecord>>& started) {
+    DeviceLane* lane = exchange_.lane();
     double busy_s = 0;
-    for (const CollectiveRecord& record : exchange_.records())
-      busy_s += record.end_s - record.start_s;
+    for (const CollectiveRecord& record : started.front()) {
+      if (lane) exchange_.await(record.end);
+      busy_s +=
+          lane ? lane->ring.elapsed_s(record.start, record.end) : record.end_s - record.start_s;
+    }
+    if (lane && !started.front().empty())
+      lane->ring.release_below(started.front().back().end.ticket);
+    started.pop_front();
     return busy_s;
+  }
+
+  std::size_t in_flight() const { return exchange_.lane() ? Pipeline::kInFlight : 0; }
+
+  /// What was started has run: a window's wall time begins and ends there.
+  void settle() {
+    if (exchange_.lane()) exchange_.await(exchange_.now().mark);
   }
 
   Measured training(Kind kind) {
     Replica replica = copy_of(trained_.replica, setting_);
-    GradientGuard guard(replica);
+    GradientGuard guard(replica, exchange_);
     const auto mode = make_mode(kind);
     mode->attach(replica);
     const TrainOptions& options = setting_.options;
@@ -145,28 +173,37 @@ class Windows {
     const std::int64_t iterations =
         std::clamp<std::int64_t>(per_epoch - kWarmup, 1, setting_.options.counterfactual);
     const std::int64_t warmup = std::clamp<std::int64_t>(per_epoch - iterations, 0, kWarmup);
-    for (std::int64_t step = 0; step < warmup; ++step)
-      run_step(parts, next_iteration_++, step, setting_.options.learning_rate.base);
+    Pipeline pipeline(exchange_, parts.replica);
+    Sums sums;
+    run_steps(parts, pipeline, 0, warmup, sums);
     parts.measured = kind != kUnmeasured;
     exchange_.set_timing(parts.measured);
+    sums = Sums();
     meet();
-    Sums sums;
     const Stopwatch watch;
-    for (std::int64_t step = warmup; step < warmup + iterations; ++step)
-      one_step(parts, step, sums);
+    run_steps(parts, pipeline, warmup, warmup + iterations, sums);
     const double wall_s = watch.elapsed_s();
     exchange_.set_timing(true);
     return {sums.per_iteration(wall_s, iterations), iterations};
   }
 
-  /// As in training: the rows of all ranks meet on rank 0, unless nothing is measured.
-  void one_step(StepParts& parts, std::int64_t step, Sums& sums) {
-    const StepResult result =
-        run_step(parts, next_iteration_++, step, setting_.options.learning_rate.base);
-    sums.add(result.measured);
-    if (!parts.measured) return;
-    IterationRow row;
-    gather_rows(exchange_, result, 0, row);
+  /// Started and finished as in training.
+  void run_steps(StepParts& parts, Pipeline& pipeline, std::int64_t first, std::int64_t last,
+                 Sums& sums) {
+    const double rate = setting_.options.learning_rate.base;
+    for (std::int64_t step = first; step < last; ++step) {
+      pipeline.push({IterationRow(), run_step(parts, next_iteration_++, step, rate)});
+      while (pipeline.full())
+        finish(parts, pipeline.finish_first(), sums);
+    }
+    while (!pipeline.empty())
+      finish(parts, pipeline.finish_first(), sums);
+  }
+
+  /// The rows of all ranks meet on rank 0, unless nothing is measured.
+  void finish(const StepParts& parts, FinishedIteration finished, Sums& sums) {
+    sums.add(finished.result.measured);
+    if (parts.measured) gather_rows(exchange_, finished.result, 0, finished.row);
   }
 
   void meet() { MPI_Barrier(exchange_.session().world()); }

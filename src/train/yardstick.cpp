@@ -22,12 +22,13 @@ CallCounts quick_counts() {
   return counts;
 }
 
-std::vector<PlannedCell> all_cells(const std::vector<std::int64_t>& sizes,
+std::vector<PlannedCell> all_cells(std::string_view transport,
+                                   const std::vector<std::int64_t>& sizes,
                                    const std::vector<BucketShape>& buckets) {
   std::vector<const OperationEntry*> all;
   for (const OperationEntry& entry : operations())
     all.push_back(&entry);
-  return plan_cells(all, kCadences, sizes, buckets);
+  return plan_cells(operations_over(transport, all), kCadences, sizes, buckets);
 }
 
 Table curves_table(const std::vector<CalibrationCurve>& curves) {
@@ -56,11 +57,12 @@ Table curves_table(const std::vector<CalibrationCurve>& curves) {
 
 void calibrate_ranks(const Session& session, Transport& transport, Watchdog& watchdog,
                      const std::vector<std::int64_t>& sizes,
-                     const std::vector<BucketShape>& buckets, Recorder* recorder) {
-  const auto cells = all_cells(sizes, buckets);
+                     const std::vector<BucketShape>& buckets, Recorder* recorder,
+                     DeviceLane* lane) {
+  const auto cells = all_cells(transport.name(), sizes, buckets);
   if (cells.empty()) return;
   require_memory(session, cells);
-  Calibrator calibrator(session, transport, watchdog);
+  Calibrator calibrator(session, transport, watchdog, lane);
   std::vector<CalibrationRow> rows;
   std::int64_t wrong = 0;
   for (const PlannedCell& cell : cells) {

@@ -15,7 +15,8 @@ namespace gradsync {
 /// value came out wrong, kOutOfMemory before anything is measured. Collective.
 void calibrate_ranks(const Session& session, Transport& transport, Watchdog& watchdog,
                      const std::vector<std::int64_t>& sizes,
-                     const std::vector<BucketShape>& buckets, Recorder* recorder);
+                     const std::vector<BucketShape>& buckets, Recorder* recorder,
+                     DeviceLane* lane = nullptr);
 
 /// The readings of all ranks, on rank 0 (none elsewhere). Collective.
 ClockRow clock_row(const Session& session, const ClockOffset& mine, const char* when, double at_s);

@@ -14,7 +14,7 @@ BIN = ROOT / "build/bin"
 MPIRUN = os.environ.get("MPIRUN") or "mpirun"
 ENVIRONMENT = {key: value for key, value in os.environ.items() if not key.startswith(("GRADSYNC_", "SLURM_"))} | {
     "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_mpi_yield_when_idle": "1",
-    "OMP_NUM_THREADS": "1", "XDG_CONFIG_HOME": "/nonexistent",
+    "OMP_NUM_THREADS": "1", "XDG_CONFIG_HOME": "/nonexistent", "CUDA_VISIBLE_DEVICES": "",
 }  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "calibrate/calibrator.h"
+#include "mpi/device_ranks.h"
 #include "mpi/ranks.h"
 
 using namespace gradsync;
@@ -20,6 +21,9 @@ class Corrupting : public Transport {
   void all_reduce_sum(std::span<float> data, Waiting waiting) override {
     real_.all_reduce_sum(data, waiting);
     spoil(data, size() - 1);
+  }
+  void all_reduce_mean(std::span<float> data, Waiting waiting) override {
+    real_.all_reduce_mean(data, waiting);
   }
   void all_reduce_sum_bf16(std::span<std::uint16_t> data, Waiting waiting) override {
     real_.all_reduce_sum_bf16(data, waiting);
@@ -118,4 +122,25 @@ TEST_CASE("calibration: a budget leaves out calls, never below the fewest") {
   CHECK(calibrator.measure(cells[0], counts).repetitions == kFewestCalls);
   counts.timed = 3;
   CHECK(calibrator.measure(cells[0], counts).repetitions == 3);
+}
+
+TEST_CASE("calibration: on a device calls are timed by events, and their values compared") {
+  test::DeviceRanks ranks(/*nccl=*/true);
+  Calibrator calibrator(test::session(), *ranks.transport, ranks.watchdog, &ranks.lane);
+  CallCounts counts;
+  counts.timed = 100;
+  counts.checked = 2;
+  for (const char* name : {"allreduce", "broadcast", "reduce"})
+    for (const std::string& cadence : kCadences) {
+      const CalibrationRow row =
+          calibrator.measure({&find_operation(name), cadence, {4000, false}}, counts);
+      CHECK(row.transport == "nccl");
+      CHECK(row.wrong == 0);
+      CHECK(row.median_s == doctest::Approx(1e-3));
+    }
+  for (const char* name : {"gather", "scatter"})
+    CHECK(calibrator.measure({&find_operation(name), kCadences[1], {4000, false}}, counts).wrong ==
+          0);
+  CHECK(operations_over("nccl", {&find_operation("allreduce"), &find_operation("allreduce-ring")})
+            .size() == 1);
 }

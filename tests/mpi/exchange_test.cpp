@@ -4,8 +4,8 @@
 #include <doctest/doctest.h>
 
 #include "comm/clock_sync.h"
-#include "comm/half.h"
 #include "mpi/ranks.h"
+#include "support/half.h"
 
 using namespace gradsync;
 using gradsync::test::Ranks;
@@ -109,7 +109,7 @@ TEST_CASE("every collective is recorded with its own times, and counted by the f
   ranks.exchange.begin_iteration(3);
   std::vector<float> values(1000, 1.0f),
       all(ranks.rank == 0 ? 1000 * static_cast<std::size_t>(n) : 0);
-  ranks.exchange.all_reduce_mean(values, Traffic::kGradients, 1.5);
+  ranks.exchange.all_reduce_mean(values, Traffic::kGradients, Moment{1.5});
   ranks.exchange.gather(values, all, 0, Traffic::kInputs);
   const auto& records = ranks.exchange.records();
   REQUIRE(records.size() == 2);

@@ -83,7 +83,7 @@ void run_pass(Ranks& ranks, SyncMode& mode, Replica& replica, std::int64_t pass,
     loss = cross_entropy(logits, labels, ranks.size, passes);
     gradient = torch::autograd::grad({loss.loss}, {logits})[0];
   }
-  const LossShare share = mode.scatter_loss_gradient(gradient, loss.of_ranks);
+  const LossShare share = mode.scatter_loss_gradient(gradient, loss.sums);
   mode.before_backward(outputs, last);
   outputs.backward(share.gradient);
 }

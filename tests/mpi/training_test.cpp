@@ -60,8 +60,9 @@ TEST_CASE("NaN and infinity are found anywhere, and nothing else is") {
 }
 
 TEST_CASE("the guard names the tensor") {
+  Ranks ranks;
   Replica replica = make_replica("lenet", 2, Layout::kNhwc);
-  GradientGuard guard(replica);
+  GradientGuard guard(replica, ranks.exchange);
   const torch::Tensor images = torch::randn({2, 3, 32, 32});
   replica.network->forward(images).sum().backward();
   CHECK(guard.first_bad() == -1);
@@ -81,8 +82,7 @@ TEST_CASE("rows of all ranks arrive on rank 0, with the wait above the shortest 
   mine.samples = 8;
   mine.measured.loss = 1.0 + ranks.rank;
   mine.measured[Phase::kIteration] = 0.5;
-  std::vector<float> value(1);
-  ranks.exchange.all_reduce_mean(value, Traffic::kGradients);
+  mine.buckets = {{4, CollectiveKind::kAllReduce}};
   mine.measured.buckets = {{0.1, 0.2, 0.3 + 0.01 * ranks.rank}};
   IterationRow row;
   const Verdict verdict = gather_rows(ranks.exchange, mine, 0.25, row);

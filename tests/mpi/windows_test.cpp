@@ -60,7 +60,8 @@ TEST_CASE("windows: an iteration without stamps has its length and nothing else"
   IterationTimer timer(false);
   timer.begin();
   { const IterationTimer::Scope scope(timer, Phase::kForward); }
-  const RankIteration row = timer.finish({});
+  timer.stop({}, {});
+  const RankIteration row = timer.result();
   CHECK(row[Phase::kIteration] > 0);
   CHECK(std::isnan(row[Phase::kForward]));
   CHECK(std::isnan(row[Phase::kCompute]));

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include "comm/transport_choice.h"
 #include "device/choice.h"
 #include "serial/expect_error.h"
 
@@ -92,4 +93,18 @@ TEST_CASE("two ranks on one GPU are refused with its UUID, or allowed for tests"
   const auto allowed = choose_device({"cuda", true}, shared);
   CHECK(allowed.cuda);
   CHECK(allowed.shared);
+}
+
+TEST_CASE("nccl where each rank has a GPU of its own, mpi from host memory elsewhere") {
+  const DeviceChoice cpu{false, false, "rank 0 (node01): no CUDA driver"}, own{true, false, ""},
+      shared{true, true, ""};
+  CHECK(choose_transport("auto", cpu).name == "mpi");
+  CHECK(choose_transport("auto", own).name == "nccl");
+  CHECK(choose_transport("auto", shared).name == "mpi");
+  CHECK(choose_transport("mpi", own).name == "mpi");
+  CHECK(choose_transport("nccl", shared).name == "nccl");
+  const std::string text =
+      error_text(ExitCode::kEnvironment, [&] { choose_transport("nccl", cpu); });
+  CHECK(contains(text, "no CUDA driver"));
+  CHECK(contains(text, "--device cuda"));
 }

@@ -52,6 +52,8 @@ class FakeDevice : public Device {
   void copy(void* to, const void* from, std::size_t bytes, StreamHandle) override {
     std::memcpy(to, from, bytes);
   }
+  void* make_memory(std::size_t bytes) override { return std::malloc(bytes); }
+  void free_memory(void* memory) override { std::free(memory); }
   void* make_pinned(std::size_t bytes) override { return std::malloc(bytes); }
   void free_pinned(void* memory) override { std::free(memory); }
 

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "device/lane.h"
+
+namespace gradsync {
+
+/// The values of one rank as an operation moves them: in host memory, or in that of its device,
+/// where they are sent after they were filled and fetched from before they are read.
+class OperationData {
+ public:
+  /// `lane` is null for host memory; it must outlive this.
+  OperationData(std::size_t count, DeviceLane* lane);
+  ~OperationData();
+  OperationData(const OperationData&) = delete;
+  OperationData& operator=(const OperationData&) = delete;
+
+  bool empty() const { return host_.empty(); }
+  /// What is filled before `send` and read after `fetch`.
+  std::span<float> host() { return host_; }
+  std::span<const float> host() const { return host_; }
+  /// What a transport moves.
+  std::span<float> moved();
+
+  /// Both return when the copy is done.
+  void send();
+  void fetch() const;
+
+ private:
+  void copy(void* to, const void* from) const;
+
+  DeviceLane* lane_;
+  mutable std::vector<float> host_;
+  float* device_ = nullptr;
+};
+
+}  // namespace gradsync

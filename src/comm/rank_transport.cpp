@@ -1,0 +1,47 @@
+#include "comm/rank_transport.h"
+
+#include <cstdlib>
+#include <string>
+
+namespace gradsync {
+
+namespace {
+
+/// NCCL refuses two ranks of one host on one GPU, and tells hosts apart by this name. Sockets over
+/// the loopback are what is left between such ranks: right, and slow. What is set already stays.
+void let_ranks_share_a_gpu(const Session& session) {
+  const auto set = [](const char* name, const std::string& value) {
+    setenv(name, value.c_str(), /*overwrite=*/0);
+  };
+  set("NCCL_HOSTID", "gradsync-rank-" + std::to_string(session.rank()));
+  if (session.local_size() == session.size()) set("NCCL_SOCKET_IFNAME", "lo");
+  set("NCCL_IB_DISABLE", "1");
+  set("NCCL_NVLS_ENABLE", "0");
+  set("NCCL_MAX_CTAS", "2");
+}
+
+}  // namespace
+
+RankTransport::RankTransport(const Session& session, Watchdog& watchdog,
+                             const TransportChoice& choice, const DeviceChoice& device,
+                             DeviceLane* lane)
+    : session_(session) {
+  if (choice.name == "nccl") {
+    if (device.shared) let_ranks_share_a_gpu(session);
+    session.together([&] { nccl_ = make_nccl(); });
+    on_device_ = std::make_unique<NcclTransport>(session, watchdog, *nccl_, lane->device,
+                                                 lane->communication);
+  } else {
+    mpi_ = std::make_unique<MpiTransport>(session.world());
+    if (lane)
+      on_device_ = std::make_unique<StagedTransport>(*mpi_, lane->device, lane->communication);
+  }
+  transport_ = on_device_ ? on_device_.get() : mpi_.get();
+  session_.before_abort([this] { transport_->abandon(); });
+}
+
+RankTransport::~RankTransport() {
+  session_.before_abort({});
+}
+
+}  // namespace gradsync

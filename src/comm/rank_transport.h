@@ -1,0 +1,34 @@
+#pragma once
+
+#include <memory>
+
+#include "comm/mpi_transport.h"
+#include "comm/nccl_transport.h"
+#include "comm/staged_transport.h"
+#include "comm/transport_choice.h"
+#include "device/lane.h"
+
+namespace gradsync {
+
+/// The transport a run uses, with what it stands on. While it lives, an abort of the session ends
+/// what it has under way.
+class RankTransport {
+ public:
+  /// `lane` is null where tensors lie in host memory. All must outlive it. Collective.
+  RankTransport(const Session& session, Watchdog& watchdog, const TransportChoice& choice,
+                const DeviceChoice& device, DeviceLane* lane);
+  ~RankTransport();
+  RankTransport(const RankTransport&) = delete;
+  RankTransport& operator=(const RankTransport&) = delete;
+
+  Transport& get() { return *transport_; }
+
+ private:
+  const Session& session_;
+  std::unique_ptr<NcclApi> nccl_;
+  std::unique_ptr<MpiTransport> mpi_;
+  std::unique_ptr<Transport> on_device_;
+  Transport* transport_ = nullptr;
+};
+
+}  // namespace gradsync

@@ -1,0 +1,96 @@
+#include "mpi/device_ranks.h"
+
+#include <span>
+
+namespace gradsync::test {
+
+namespace {
+
+std::size_t count_of(std::int64_t count) {
+  return static_cast<std::size_t>(count);
+}
+
+/// The kernels' twins, where the device's memory is the host's.
+DeviceKernels twins() {
+  return {[](const float* values, std::uint16_t* wire, std::int64_t count, float factor,
+             HalfType type, StreamHandle) {
+            pack_on_host({values, count_of(count)}, {wire, count_of(count)}, factor, type);
+          },
+          [](const std::uint16_t* wire, float* values, std::int64_t count, float factor,
+             HalfType type, StreamHandle) {
+            unpack_on_host({wire, count_of(count)}, {values, count_of(count)}, factor, type);
+          },
+          [](const float* values, std::int64_t count, unsigned long long* lowest, StreamHandle) {
+            lowest_bad_on_host({values, count_of(count)}, *lowest);
+          }};
+}
+
+}  // namespace
+
+NcclId FakeNccl::make_id() {
+  NcclId id{};
+  for (std::size_t i = 0; i < id.size(); ++i)
+    id[i] = static_cast<char>(100 * session().rank() + static_cast<int>(i));
+  return id;
+}
+
+NcclCommunicator FakeNccl::join(const NcclId& id, int, int) {
+  joined = id;
+  return this;
+}
+
+void FakeNccl::all_reduce(void* data, std::size_t count, ValueType type, bool mean,
+                          NcclCommunicator, StreamHandle stream) {
+  const std::span floats(static_cast<float*>(data), count);
+  const std::span halves(static_cast<std::uint16_t*>(data), count);
+  if (type == ValueType::kBfloat16)
+    mpi_.all_reduce_sum_bf16(halves, Waiting::kSpin);
+  else if (type == ValueType::kFloat16)
+    mpi_.all_reduce_sum_fp16(halves, Waiting::kSpin);
+  else if (mean)
+    mpi_.all_reduce_mean(floats, Waiting::kSpin);
+  else
+    mpi_.all_reduce_sum(floats, Waiting::kSpin);
+  take_time(stream);
+}
+
+void FakeNccl::reduce(float* data, std::size_t count, int root, NcclCommunicator,
+                      StreamHandle stream) {
+  mpi_.reduce_sum({data, count}, root);
+  take_time(stream);
+}
+
+void FakeNccl::broadcast(void* data, std::size_t bytes, int root, NcclCommunicator,
+                         StreamHandle stream) {
+  mpi_.broadcast({static_cast<std::byte*>(data), bytes}, root);
+  take_time(stream);
+}
+
+void FakeNccl::send(const float* data, std::size_t count, int to, NcclCommunicator,
+                    StreamHandle stream) {
+  requests_.emplace_back();
+  MPI_Isend(data, static_cast<int>(count), MPI_FLOAT, to, 5, session().world(), &requests_.back());
+  take_time(stream);
+}
+
+void FakeNccl::receive(float* data, std::size_t count, int from, NcclCommunicator,
+                       StreamHandle stream) {
+  requests_.emplace_back();
+  MPI_Irecv(data, static_cast<int>(count), MPI_FLOAT, from, 5, session().world(),
+            &requests_.back());
+  take_time(stream);
+}
+
+void FakeNccl::end_group() {
+  MPI_Waitall(static_cast<int>(requests_.size()), requests_.data(), MPI_STATUSES_IGNORE);
+  requests_.clear();
+}
+
+DeviceRanks::DeviceRanks(bool nccl, VerifyLevel verify)
+    : lane{device, ring, device.make_stream(), device.make_stream(), twins()},
+      transport(nccl ? std::unique_ptr<Transport>(std::make_unique<NcclTransport>(
+                           session(), watchdog, api, device, lane.communication))
+                     : std::make_unique<StagedTransport>(mpi, device, lane.communication)),
+      exchange(session(), *transport, watchdog, verify, &lane) {}
+
+}  // namespace gradsync::test

@@ -1,0 +1,104 @@
+// The modes on real GPUs; several ranks may share one. Says SKIP where there is none.
+#include <doctest/doctest.h>
+
+#include "comm/equal_on_all.h"
+#include "comm/gpu_stack.h"
+#include "comm/rank_transport.h"
+#include "mpi/short_training.h"
+#include "train/rank_device.h"
+
+using namespace gradsync;
+using gradsync::test::short_options;
+using gradsync::test::train_shortly;
+using gradsync::test::Trained;
+
+namespace {
+
+/// Sums in another order, and 50 steps for them to grow.
+constexpr double kTolerance = 5e-3;
+constexpr std::int64_t kSteps = 50;
+
+bool no_gpu() {
+  int mine = visible_gpus().empty() ? 0 : 1, fewest = 0;
+  MPI_Allreduce(&mine, &fewest, 1, MPI_INT, MPI_MIN, test::session().world());
+  if (fewest == 0) MESSAGE("SKIP: no GPU on every rank");
+  return fewest == 0;
+}
+
+/// What a rank has on its GPU.
+struct GpuRanks {
+  explicit GpuRanks(const std::string& transport, VerifyLevel verify = VerifyLevel::kInit)
+      : transports(test::session(), watchdog, {transport, "asked for"}, device.choice(),
+                   device.lane()),
+        exchange(test::session(), transports.get(), watchdog, verify, device.lane()) {}
+
+  RankDevice device{test::session(), {"cuda", true}};
+  Watchdog watchdog{test::session(), 60};
+  RankTransport transports;
+  Exchange exchange;
+};
+
+double largest_difference(const Trained& a, const Trained& b) {
+  return (a.parameters - b.parameters).abs().max().item<double>();
+}
+
+void check_modes(const std::string& transport, std::int64_t steps) {
+  const test::SmallSet set;
+  for (const SyncEntry& entry : sync_modes()) {
+    CAPTURE(entry.name);
+    const TrainOptions options = short_options(entry.name);
+    test::Ranks host;
+    const Trained there = train_shortly(host.exchange, *set.data, options, steps);
+    GpuRanks ranks(transport);
+    const Trained here =
+        train_shortly(ranks.exchange, *set.data, options, steps, ranks.device.torch());
+    CHECK(!(largest_difference(here, there) > kTolerance));
+    if (entry.name == "none") continue;
+    CHECK(equal_on_all(test::session().world(), std::stoull(here.hash, nullptr, 16)));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("GPU: over NCCL every mode's ranks stay bit-equal, and are the CPU's within tolerance") {
+  if (no_gpu()) return;
+  check_modes("nccl", kSteps);
+}
+
+TEST_CASE("GPU: the same over MPI through the host's memory") {
+  if (no_gpu()) return;
+  check_modes("mpi", kSteps / 5);
+}
+
+TEST_CASE("GPU: events tell each phase, and the parts make up the whole") {
+  if (no_gpu()) return;
+  const test::SmallSet set;
+  GpuRanks ranks("nccl", VerifyLevel::kOff);
+  const Trained trained =
+      train_shortly(ranks.exchange, *set.data, short_options("ddp"), kSteps, ranks.device.torch());
+  double last_begin_s = -1;
+  for (const StepResult& step : trained.steps) {
+    const RankIteration& one = step.measured;
+    CHECK(one.begin_s > last_begin_s);
+    last_begin_s = one.begin_s;
+    CHECK(one[Phase::kForward] > 0);
+    CHECK(one[Phase::kBackward] > 0);
+    CHECK(one[Phase::kOptimizer] > 0);
+    CHECK(one[Phase::kHidden] + one[Phase::kExposed] == doctest::Approx(one[Phase::kCommBusy]));
+    CHECK(one[Phase::kCompute] + one[Phase::kExposed] + one[Phase::kOther] ==
+          doctest::Approx(one[Phase::kIteration]));
+    for (const BucketTimes& bucket : one.buckets)
+      CHECK(bucket.ready_s <= bucket.end_s);
+  }
+}
+
+TEST_CASE("GPU: in the steady loop over NCCL the host waits for nothing") {
+  if (no_gpu()) return;
+  const test::SmallSet set;
+  for (const char* mode : {"none", "allreduce", "gather-scatter", "ddp"}) {
+    CAPTURE(mode);
+    GpuRanks ranks("nccl", VerifyLevel::kOff);
+    train_shortly(ranks.exchange, *set.data, short_options(mode), kSteps, ranks.device.torch());
+    CHECK(ranks.device.lane()->device.host_waits() == 0);
+  }
+}

@@ -1,0 +1,63 @@
+#include "mpi/short_training.h"
+
+#include "data/synthetic.h"
+#include "train/pipeline.h"
+#include "train/verify_modes.h"
+
+namespace gradsync::test {
+
+SmallSet::SmallSet() {
+  if (session().root()) synthesize(folder.path() / "set", 1, 400, 20);
+  MPI_Barrier(session().world());
+  data.emplace(folder.path() / "set");
+}
+
+TrainOptions short_options(const std::string& mode) {
+  TrainOptions options;
+  options.sync = mode;
+  options.model = "lenet";
+  options.batch_per_rank = 4;
+  options.first_bucket_bytes = 2048;
+  options.bucket_cap_bytes = 40000;
+  return options;
+}
+
+Trained train_shortly(Exchange& exchange, const Cifar10& data, const TrainOptions& options,
+                      std::int64_t iterations, const torch::Device& device,
+                      const AtStart& at_start) {
+  ComputeSettings compute;
+  compute.device = device;
+  Replica replica = make_replica(options.model, options.seed, compute.layout, device);
+  GradientGuard guard(replica, exchange);
+  const auto mode = make_sync_mode(options.sync, exchange, sync_settings(options));
+  mode->attach(replica);
+  const auto optimizer = make_optimizer(replica, options.optimizer);
+  Feed feed(data, options, compute.layout, exchange.rank(), exchange.size(),
+            feed_share(*mode, exchange.rank()));
+  StepParts parts{replica, *mode, *optimizer, feed, guard, exchange, compute, options.accumulate};
+  Pipeline pipeline(exchange, replica);
+  Trained trained;
+  const auto finish = [&] {
+    FinishedIteration finished = pipeline.finish_first();
+    trained.iterations.push_back(finished.row.iteration);
+    trained.steps.push_back(std::move(finished.result));
+  };
+  feed.begin_epoch(0);
+  pipeline.anchor();
+  for (std::int64_t i = 0; i < std::min(iterations, feed.iterations_of(0)); ++i) {
+    if (at_start) at_start(guard, i);
+    IterationRow row;
+    row.iteration = i;
+    pipeline.push({row, run_step(parts, i, i, 0.02)});
+    while (pipeline.full())
+      finish();
+  }
+  while (!pipeline.empty())
+    finish();
+  mode->publish();
+  trained.parameters = flat_parameters(replica);
+  trained.hash = parameter_hash(replica);
+  return trained;
+}
+
+}  // namespace gradsync::test

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/exchange.h"
+#include "data/cifar10.h"
+#include "mpi/ranks.h"
+#include "train/compute_settings.h"
+#include "train/gradient_guard.h"
+#include "train/options.h"
+#include "train/step.h"
+
+namespace gradsync::test {
+
+/// A data set of 400 images, the same on all ranks.
+struct SmallSet {
+  SmallSet();
+  SharedFolder folder;
+  std::optional<Cifar10> data;
+};
+
+/// LeNet, four images a rank, buckets small enough that there are four.
+TrainOptions short_options(const std::string& mode);
+
+/// What a short training leaves.
+struct Trained {
+  torch::Tensor parameters;
+  std::string hash;
+  std::vector<std::int64_t> iterations;  ///< in the order in which they were finished
+  std::vector<StepResult> steps;
+};
+
+using AtStart = std::function<void(GradientGuard&, std::int64_t iteration)>;
+
+/// Trains for `iterations` (at most an epoch) as the trainer does. `at_start` is called before
+/// each. Collective.
+Trained train_shortly(Exchange& exchange, const Cifar10& data, const TrainOptions& options,
+                      std::int64_t iterations, const torch::Device& device = torch::kCPU,
+                      const AtStart& at_start = {});
+
+}  // namespace gradsync::test
