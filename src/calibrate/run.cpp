@@ -194,7 +194,8 @@ int run_calibration(const Session& session, const CalibrateOptions& options,
     const auto recorder = open_outputs(session, options, run_info(values, command_line, places));
     if (session.root())
       std::cout << head_text(places)
-                << fmt::format("# transport {}: {}\n", chosen.name, chosen.why);
+                << fmt::format("# transport {}: {}\n", transports.choice().name,
+                               transports.choice().why);
     Output output(session, options.counts, recorder.get());
     Calibrator calibrator(session, transports.get(), watchdog, device.lane());
     measure_all(calibrator, cells, options.counts, output);

@@ -3,6 +3,8 @@
 #include <cstdlib>
 #include <string>
 
+#include "kernels/scale.h"
+
 namespace gradsync {
 
 namespace {
@@ -25,7 +27,7 @@ void let_ranks_share_a_gpu(const Session& session) {
 RankTransport::RankTransport(const Session& session, Watchdog& watchdog,
                              const TransportChoice& choice, const DeviceChoice& device,
                              DeviceLane* lane)
-    : session_(session) {
+    : session_(session), choice_(choice) {
   if (choice.name == "nccl") {
     if (device.shared) let_ranks_share_a_gpu(session);
     session.together([&] { nccl_ = make_nccl(); });
@@ -33,11 +35,21 @@ RankTransport::RankTransport(const Session& session, Watchdog& watchdog,
                                                  lane->communication);
   } else {
     mpi_ = std::make_unique<MpiTransport>(session.world());
-    if (lane)
-      on_device_ = std::make_unique<StagedTransport>(*mpi_, lane->device, lane->communication);
+    if (lane) stand_on_mpi(*lane);
   }
   transport_ = on_device_ ? on_device_.get() : mpi_.get();
   session_.before_abort([this] { transport_->abandon(); });
+}
+
+void RankTransport::stand_on_mpi(DeviceLane& lane) {
+  if (mpi_takes_device_memory(session_, lane.device, lane.communication)) {
+    choice_.why += "; MPI takes the GPUs' memory: a trial came out right";
+    on_device_ =
+        std::make_unique<DirectTransport>(*mpi_, lane.device, lane.communication, launch_scale);
+  } else {
+    choice_.why += "; through page-locked memory of the host";
+    on_device_ = std::make_unique<StagedTransport>(*mpi_, lane.device, lane.communication);
+  }
 }
 
 RankTransport::~RankTransport() {

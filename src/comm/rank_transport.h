@@ -2,9 +2,9 @@
 
 #include <memory>
 
+#include "comm/direct_transport.h"
 #include "comm/mpi_transport.h"
 #include "comm/nccl_transport.h"
-#include "comm/staged_transport.h"
 #include "comm/transport_choice.h"
 #include "device/lane.h"
 
@@ -22,9 +22,14 @@ class RankTransport {
   RankTransport& operator=(const RankTransport&) = delete;
 
   Transport& get() { return *transport_; }
+  /// What was asked for, with how it came out.
+  const TransportChoice& choice() const { return choice_; }
 
  private:
+  void stand_on_mpi(DeviceLane& lane);
+
   const Session& session_;
+  TransportChoice choice_;
   std::unique_ptr<NcclApi> nccl_;
   std::unique_ptr<MpiTransport> mpi_;
   std::unique_ptr<Transport> on_device_;

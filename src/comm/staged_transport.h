@@ -29,12 +29,16 @@ class StagedTransport : public Transport {
   void gather(std::span<const float> one, std::span<float> all, int root) override;
   void scatter(std::span<const float> all, std::span<float> one, int root) override;
 
+ protected:
+  /// Waits for what the stream holds.
+  void settle();
+  MpiTransport& mpi() { return mpi_; }
+  StreamHandle stream() const { return stream_; }
+
  private:
   /// Host memory like `data`.
   template <typename T>
   std::span<T> host_of(PinnedBuffer& buffer, std::span<T> data);
-  /// Waits for what the stream holds.
-  void settle();
   /// Copies to the host and waits for it.
   void fetch(void* host, const void* device, std::size_t bytes);
   void put_back(void* device, const void* host, std::size_t bytes);

@@ -263,7 +263,7 @@ int run_training(const Session& session, TrainOptions options, const OptionValue
     });
     if (session.root()) {
       print_environment(options, digest, *data, compute, places);
-      print_device(device.choice(), chosen);
+      print_device(device.choice(), transports.choice());
     }
     const RunSetting setting{options,        *data, compute, places,      clock.offset_s, start_s,
                              recorder.get(), &stop, &plan,   description, command_line};

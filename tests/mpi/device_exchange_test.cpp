@@ -1,6 +1,8 @@
 // The exchange on a device, with a device that is none: order, times, and who waits for whom.
 #include <doctest/doctest.h>
 
+#include "comm/direct_transport.h"
+#include "kernels/scale.h"
 #include "mpi/device_ranks.h"
 
 using namespace gradsync;
@@ -52,6 +54,25 @@ void check_all_kinds(bool nccl) {
 TEST_CASE("device: every collective over NCCL and over MPI through the host's memory") {
   check_all_kinds(/*nccl=*/true);
   check_all_kinds(/*nccl=*/false);
+}
+
+TEST_CASE("device: an MPI that takes the device's memory is tried before it is trusted") {
+  DeviceRanks ranks(/*nccl=*/false);
+  CHECK(device_memory_arrives(test::session(), ranks.device, ranks.lane.communication));
+  DirectTransport direct(ranks.mpi, ranks.device, ranks.lane.communication,
+                         [](float* values, std::int64_t count, float factor, StreamHandle) {
+                           scale_on_host({values, static_cast<std::size_t>(count)}, factor);
+                         });
+  const std::vector<float> mine = filled(1000, ranks.rank), one = filled(1000, 0);
+  auto mean = mine, staged = mine;
+  ranks.device.work(ranks.lane.communication, 2);
+  direct.all_reduce_mean(mean, Waiting::kSleep);
+  CHECK(ranks.device.now_s() >= 2);  // not before the stream had come to it
+  ranks.transport->all_reduce_mean(staged, Waiting::kSpin);
+  CHECK(mean == staged);
+  auto root_only = mine;
+  direct.reduce_sum(root_only, 0);
+  CHECK(root_only[1] == (ranks.rank == 0 ? one[1] * weights(ranks.size) : mine[1]));
 }
 
 TEST_CASE("device: halves travel as they do from the host") {
