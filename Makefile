@@ -21,6 +21,8 @@ DEBUG ?= 0
 # GPU architectures with machine code of their own in the kernels; newer ones compile the last's PTX.
 CUDA_ARCHS ?= 80 90
 PREFIX ?= /usr/local
+# For which CPUs `make bundle` compiles: every x86 server since 2015.
+BUNDLE_MARCH ?= x86-64-v3
 
 define HELP
 make              build the programs into build/bin
@@ -35,6 +37,7 @@ make tables       every table and plot of results/example again, into results/ex
 make data         fetch CIFAR-10 into data/cifar-10
 make lint         clang-format, clang-tidy, shellcheck (LINT_TORCH=1: LibTorch's users as well)
 make format       let clang-format rewrite the sources
+make bundle       build/bundle: programs, MPI and libraries for a machine with nothing but PyTorch
 make install      into PREFIX ($(PREFIX)); DESTDIR is honoured
 make clean        remove build/
 make print-VAR    the value of a make variable
@@ -122,6 +125,7 @@ REPORT_MAIN := analysis/main
 REPORT := $(call objects,analysis analysis/*)
 PROGRAMS := $(patsubst src/programs/%.cpp,build/bin/gradsync-%,$(wildcard src/programs/*.cpp)) \
   $(if $(wildcard $(REPORT_MAIN).cpp),build/bin/gradsync-report)
+FAKE_LIBRARIES := $(patsubst tests/libraries/%.cpp,build/tests/lib%.so,$(wildcard tests/libraries/*.cpp))
 TEST_TOOLS := $(patsubst tests/tools/%.cpp,build/tests/%,$(wildcard tests/tools/*.cpp))
 TESTS := build/tests/serial build/tests/mpi $(if $(KERNELS),build/tests/gpu) $(TEST_TOOLS)
 # Writes large run files for tests of the report; no benchmark by itself.
@@ -138,7 +142,7 @@ OBJECTS := $(sort $(call objects,$(PLAIN_PARTS) $(FULL_PARTS) src/check src/prog
 
 # --- targets for people ------------------------------------------------------------------------
 
-.PHONY: all help status deps demo test cluster cluster-stop bench tables data lint format install clean always complete tests
+.PHONY: all help status deps demo test cluster cluster-stop bench tables data lint format install bundle clean always complete tests
 
 help:
 	$(info $(HELP))@:
@@ -159,7 +163,7 @@ SCOPES := build $(if $(filter demo bench test tests,$(GOALS)),demo) \
 lacking := $(strip $(if $(DEPS_ARE_DONE),,$(foreach scope,$(SCOPES),$(MISSING_$(scope)))))
 ifneq ($(lacking),)
 
-all demo tests test cluster bench tables data install:
+all demo tests test cluster bench tables data install bundle:
 	+@$(INSTALL_MISSING) $(SCOPES)
 	@$(MAKE) --no-print-directory DEPS_ARE_DONE=1 $@
 
@@ -185,6 +189,10 @@ bench: all $(BENCHMARKS)
 
 data: build/bin/gradsync-dataset
 	$< fetch --to data/cifar-10
+
+bundle:
+	+@$(MAKE) --no-print-directory MARCH=$(BUNDLE_MARCH) all $(if $(KERNELS),build/tests/gpu build/bench/gpu_kernels)
+	@config/bundle build/bundle $(BUNDLE_MARCH)
 
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/gradsync $(DESTDIR)$(PREFIX)/share/doc/gradsync
@@ -290,7 +298,7 @@ build/bin/gradsync-check: $(call objects,src/programs/check $(CHECK_PARTS)) $(KE
 build/bin/gradsync-dataset: $(call objects,src/programs/dataset src/support src/data)
 build/bin/gradsync-sweep: $(call objects,src/programs/sweep src/support src/timing src/record src/schedule src/data src/sweep $(TRAIN_OPTIONS))
 build/bin/gradsync-report: $(call objects,src/support src/timing src/record) $(REPORT)
-build/tests/serial: $(call objects,tests/serial $(PLAIN_PARTS) src/kernels/twins) \
+build/tests/serial: $(call objects,tests/serial $(PLAIN_PARTS) src/kernels/twins src/kernels/augment_twin) \
   $(filter-out $(call objects,$(CALIBRATE_RANKS) $(CHECK_RANKS) $(CHECK_TORCH)),$(call objects,src/calibrate src/check)) \
   $(filter-out $(call objects,$(REPORT_MAIN)),$(REPORT))
 build/tests/mpi: $(call objects,tests/mpi src/check $(FULL_PARTS)) $(KERNELS)
@@ -299,6 +307,13 @@ $(TEST_TOOLS): build/tests/%: build/obj/tests/tools/%.o $(call objects,$(FULL_PA
 $(BENCHMARKS): build/bench/%: build/obj/bench/%.o $(call objects,$(FULL_PARTS)) $(KERNELS)
 $(RUN_MAKER): $(call objects,bench/large_runs src/support src/timing src/record)
 
+# Libraries that tests load in place of a driver's.
+$(FAKE_LIBRARIES): build/tests/lib%.so: tests/libraries/%.cpp build/flags
+	$(call say,CXX,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CXX) $(LANGUAGE) $(WARNINGS) -shared -fPIC $< -o $@
+build/tests/serial: | $(FAKE_LIBRARIES)
+
 LINK_WITH = $(PLAIN_LIBS)
 build/bin/gradsync-report build/tests/serial: private LINK_WITH = $(PLAIN_LIBS) $(ZLIB_LIBS)
 build/bin/gradsync-calibrate: private LINK_WITH = $(MPI_LIBS) $(GPU_LIBS) $(PLAIN_LIBS)
@@ -306,4 +321,4 @@ build/bin/gradsync-train build/bin/gradsync-check build/tests/mpi build/tests/gp
 $(sort $(PROGRAMS) $(TESTS) build/tests/gpu $(BENCHMARKS) $(RUN_MAKER)):
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CXX) $(LDFLAGS) $(filter %.o,$^) $(STDCXX_FIRST) -Wl,--as-needed $(LINK_WITH) -o $@
+	$(Q)$(CXX) $(LDFLAGS) $(filter %.o,$^) $(STDCXX_FIRST) -Wl,--as-needed $(LINK_WITH) -ldl -o $@

@@ -2,21 +2,11 @@
 
 #include <algorithm>
 
-#include "data/random.h"
 #include "support/error.h"
 
 namespace gradsync {
 
 static_assert(kImageSide == 32);
-
-Placement random_placement(std::uint64_t seed, std::int64_t epoch, std::int64_t image) {
-  constexpr int kOffsets = 2 * Placement::kPadding + 1;
-  const auto draw =
-      static_cast<int>(below(mix(seed, stream::kAugment, static_cast<std::uint64_t>(epoch),
-                                 static_cast<std::uint64_t>(image)),
-                             kOffsets * kOffsets * 2));
-  return {draw / 2 % kOffsets, draw / 2 / kOffsets, draw % 2 == 1};
-}
 
 ImageTransform::ImageTransform(Layout layout)
     : channel_stride_(layout == Layout::kNchw ? kImageSide * kImageSide : 1),

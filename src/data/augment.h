@@ -6,6 +6,7 @@
 #include <span>
 
 #include "data/cifar10.h"
+#include "data/placement.h"
 
 namespace gradsync {
 
@@ -16,21 +17,6 @@ enum class Layout { kNchw, kNhwc };
 /// common use with PyTorch.
 inline constexpr std::array<double, 3> kMean = {0.4914, 0.4822, 0.4465};
 inline constexpr std::array<double, 3> kStandardDeviation = {0.2470, 0.2435, 0.2616};
-
-/// How one image is shifted and mirrored.
-struct Placement {
-  static constexpr int kPadding = 4;
-
-  int left = kPadding;  ///< corner of the crop in the image padded by 4 zeros on each side, 0 … 8
-  int top = kPadding;
-  bool flip = false;
-
-  friend bool operator==(const Placement&, const Placement&) = default;
-};
-
-/// The placement of `image` in `epoch`: each of 81 crops and both directions equally likely. It
-/// depends on nothing else, so not on ranks, threads or batches.
-Placement random_placement(std::uint64_t seed, std::int64_t epoch, std::int64_t image);
 
 /// Turns raw pixels into a network's input: crop (torchvision's RandomCrop(32, padding=4): the
 /// border is zero *before* normalisation), then flip, then (pixel/255 − mean)/deviation.
@@ -44,9 +30,11 @@ class ImageTransform {
   void apply(std::span<const std::byte> pixels, std::span<float> out,
              const Placement& placement = {}) const;
 
- private:
+  /// A byte's value in the network, by channel.
   using Levels = std::array<float, 256>;
+  const std::array<Levels, 3>& levels() const { return levels_; }
 
+ private:
   void write_row(const Levels& levels, const std::byte* row, float* out,
                  const Placement& placement) const;
 

@@ -37,7 +37,29 @@ __global__ void __launch_bounds__(kThreads)
     }
 }
 
+/// A block a part.
+__global__ void __launch_bounds__(kThreads)
+    find_bad_part(const SgdTensor* tensors, const SgdPart* parts, StepState* state) {
+  const SgdPart part = parts[blockIdx.x];
+  const SgdTensor tensor = tensors[part.tensor];
+  const std::int64_t begin = part.part * kSgdPart;
+  const std::int64_t end = min(begin + kSgdPart, tensor.count);
+  bool bad = false;
+#pragma unroll 4
+  for (std::int64_t i = begin + threadIdx.x; i < end; i += kThreads)
+    bad |= is_bad(tensor.gradient[i]);
+  if (bad) atomicMin(&state->first_bad, static_cast<unsigned long long>(part.tensor));
+}
+
 }  // namespace
+
+void launch_find_bad(const SgdTensor* tensors, const SgdPart* parts, std::int64_t part_count,
+                     StepState* state, StreamHandle stream) {
+  if (part_count == 0) return;
+  find_bad_part<<<static_cast<unsigned>(part_count), kThreads, 0,
+                  static_cast<cudaStream_t>(stream)>>>(tensors, parts, state);
+  require_launched("find_bad_part");
+}
 
 void launch_find_bad(const float* values, std::int64_t count, const std::int64_t* offsets,
                      std::int64_t tensors, StepState* state, StreamHandle stream) {

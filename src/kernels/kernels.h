@@ -64,6 +64,13 @@ void launch_find_bad(const float* values, std::int64_t count, const std::int64_t
 void find_bad_on_host(std::span<const float> values, std::span<const std::int64_t> offsets,
                       StepState& state);
 
+/// The same over the tensors' gradients: first_bad is an index into `tensors`.
+void launch_find_bad(const SgdTensor* tensors, const SgdPart* parts, std::int64_t part_count,
+                     StepState* state, StreamHandle stream);
+
+/// What the next step is made with. No copy: a launch carries both values.
+void launch_prepare(StepState* state, float learning_rate, float clip_factor, StreamHandle stream);
+
 /// finish_step(*state).
 void launch_finish_step(StepState* state, StreamHandle stream);
 

@@ -55,6 +55,11 @@ __global__ void __launch_bounds__(kThreads)
     update<kNesterov>(tensor, i, factors);
 }
 
+__global__ void prepare(StepState* state, float learning_rate, float clip_factor) {
+  state->learning_rate = learning_rate;
+  state->clip_factor = clip_factor;
+}
+
 __global__ void finish(StepState* state) {
   finish_step(*state);
 }
@@ -68,6 +73,11 @@ void launch_sgd(const SgdTensor* tensors, const SgdPart* parts, std::int64_t par
   kernel<<<static_cast<unsigned>(part_count), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
       tensors, parts, rule, state);
   require_launched("sgd");
+}
+
+void launch_prepare(StepState* state, float learning_rate, float clip_factor, StreamHandle stream) {
+  prepare<<<1, 1, 0, static_cast<cudaStream_t>(stream)>>>(state, learning_rate, clip_factor);
+  require_launched("prepare");
 }
 
 void launch_finish_step(StepState* state, StreamHandle stream) {

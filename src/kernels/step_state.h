@@ -50,6 +50,10 @@ GRADSYNC_HOST_DEVICE inline float gradient_factor(const StepState& state) {
   return state.clip_factor / state.loss_scale.scale;
 }
 
+/// A scale this low says that the numbers are bad, and not that they are too large: 17 overflows in
+/// a row, from the start.
+inline constexpr float kLowestLossScale = 1;
+
 /// After the optimiser: the next step's scale, with nothing found bad yet.
 GRADSYNC_HOST_DEVICE inline void finish_step(StepState& state) {
   const bool overflow = skips_step(state);

@@ -1,3 +1,4 @@
+#include "kernels/augment.h"
 #include "kernels/bad_address.h"
 #include "kernels/kernels.h"
 
@@ -35,6 +36,19 @@ void launch_unpack(const std::uint16_t*, float*, std::int64_t, float, HalfType, 
 
 void launch_find_bad(const float*, std::int64_t, const std::int64_t*, std::int64_t, StepState*,
                      StreamHandle) {
+  refuse();
+}
+
+void launch_batch(const ResidentImages&, const std::int64_t*, EpochCursor*, const BatchMemory&,
+                  StreamHandle) {
+  refuse();
+}
+
+void launch_find_bad(const SgdTensor*, const SgdPart*, std::int64_t, StepState*, StreamHandle) {
+  refuse();
+}
+
+void launch_prepare(StepState*, float, float, StreamHandle) {
   refuse();
 }
 

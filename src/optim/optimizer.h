@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/step_state.h"
 #include "model/replica.h"
 #include "optim/optimizer_settings.h"
 
@@ -13,18 +14,37 @@ namespace gradsync {
 /// How averaged gradients become new parameters: one class and one file an optimiser.
 ///
 /// Every step reads and writes each value once (twice where a layer's norms come first), in fp32,
-/// and leaves the gradients zeroed, so there is no zeroing pass.
+/// and leaves the gradients zeroed, so there is no zeroing pass. With a loss scale (fp16), a step
+/// whose gradients are not all finite is left out: it only zeroes them and lowers the scale.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
   /// Requires a gradient with its parameter's strides in every parameter (Error kInternal else).
   /// Gradients are taken times `gradient_scale`: what clipping leaves of them.
-  void step(double learning_rate, double gradient_scale = 1);
+  void step(double learning_rate, double gradient_scale = 1) {
+    prepare(learning_rate, gradient_scale);
+    apply();
+  }
+  /// The two halves of a step: the factors it reads from the device's memory, and the step itself,
+  /// which a graph can capture.
+  virtual void prepare(double learning_rate, double gradient_scale);
+  virtual void apply();
+
+  /// From now on losses are multiplied by `loss_scale` before the backward pass, and every step
+  /// takes its gradients over it (StepState).
+  void begin_loss_scaling();
+  bool scales_loss() const { return scales_loss_; }
+  /// float32 of no dimension, on the parameters' device: what the next step will undo.
+  torch::Tensor loss_scale() const;
+  /// The whole state; waits for the device.
+  StepState read_state() const;
+  void write_state(const StepState& state);
 
   /// What it keeps between steps, for a checkpoint; what is put there is what the next step finds.
   /// The moments ("velocity", "first_moment", "second_moment") hold a value for each value of each
   /// parameter, in the parameter's shape and strides: a view, valid while this lives.
+  /// Steps that were left out do not count.
   std::int64_t& steps() { return steps_; }
   const std::vector<std::string>& moment_names() const { return moment_names_; }
   torch::Tensor moment(std::size_t which, std::size_t parameter);
@@ -46,15 +66,25 @@ class Optimizer {
   };
   virtual void update(const Values& values, const StepFactors& factors) = 0;
 
-  float* moment_values(std::size_t which, const Values& values) {
-    return moments_[which][values.parameter_index].data();
+  float* moment_values(std::size_t which, const Values& values) const {
+    return moments_[which][values.parameter_index].data_ptr<float>();
   }
+  /// Parameter i with its gradient, checked.
+  Values values_of(std::size_t i) const;
+  std::size_t parameter_count() const { return replica_.parameters.size(); }
+  torch::Device device() const { return state_.device(); }
+  /// In the memory of the parameters' device.
+  StepState* state() const { return reinterpret_cast<StepState*>(state_.data_ptr<std::uint8_t>()); }
 
  private:
+  void find_bad_gradients() const;
+
   Replica& replica_;
+  torch::Tensor state_;  ///< a StepState
+  bool scales_loss_ = false;
   std::int64_t steps_ = 0;
   std::vector<std::string> moment_names_;
-  std::vector<std::vector<std::vector<float>>> moments_;  ///< by moment, parameter, value
+  std::vector<std::vector<torch::Tensor>> moments_;  ///< by moment, parameter: flat values
 };
 
 /// An optimiser that can be chosen with --optimizer.
@@ -70,6 +100,7 @@ const std::vector<OptimizerEntry>& optimizers();
 /// name.
 std::unique_ptr<Optimizer> make_optimizer(Replica& replica, const OptimizerSettings& settings);
 
+/// Of parameters on a GPU: FusedSgd.
 std::unique_ptr<Optimizer> make_sgd(Replica&, const OptimizerSettings&);
 std::unique_ptr<Optimizer> make_lars(Replica&, const OptimizerSettings&);
 std::unique_ptr<Optimizer> make_lamb(Replica&, const OptimizerSettings&);

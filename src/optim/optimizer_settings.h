@@ -13,6 +13,7 @@ struct OptimizerSettings {
   bool nesterov = false;              ///< sgd
   double beta1 = 0.9, beta2 = 0.999;  ///< adam, lamb
   double epsilon = 1e-8;              ///< adam, lamb
+  bool scales_loss = false;           ///< fp16: with a loss scale (StepState)
   double trust_coefficient = 1e-3;    ///< lars
 };
 

@@ -1,5 +1,6 @@
 #include "kernels/sgd_update.h"
 #include "optim/chunks.h"
+#include "optim/fused_sgd.h"
 #include "optim/optimizer.h"
 
 namespace gradsync {
@@ -43,6 +44,7 @@ class Sgd : public Optimizer {
 }  // namespace
 
 std::unique_ptr<Optimizer> make_sgd(Replica& replica, const OptimizerSettings& settings) {
+  if (replica.parameters.at(0).is_cuda()) return std::make_unique<FusedSgd>(replica, settings);
   return std::make_unique<Sgd>(replica, settings);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <thread>
 
+#include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/autocast_mode.h>
 #include <fmt/format.h>
@@ -19,12 +20,12 @@ constexpr int kProbeSteps = 3;
 constexpr std::int64_t kProbeBatch = 32;
 
 struct Candidate {
-  bool bf16;
+  Precision precision;
   Layout layout;
 };
 
 std::string name_of(const Candidate& candidate) {
-  return fmt::format("{} {}", candidate.bf16 ? "bf16" : "fp32",
+  return fmt::format("{} {}", precision_name(candidate.precision),
                      candidate.layout == Layout::kNchw ? "nchw" : "nhwc");
 }
 
@@ -39,16 +40,19 @@ bool fast_bf16(const torch::Device& device) {
 #endif
 }
 
+/// What `auto` may take: fp16 needs its loss scaled, so it is never taken unasked.
+bool may_be(Precision precision, const TrainOptions& options, const torch::Device& device) {
+  if (options.precision != "auto") return options.precision == precision_name(precision);
+  return precision == Precision::kFp32 || (precision == Precision::kBf16 && fast_bf16(device));
+}
+
 std::vector<Candidate> candidates(const TrainOptions& options, const torch::Device& device) {
   std::vector<Candidate> all;
-  for (const bool bf16 : {false, true})
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16, Precision::kFp16})
     for (const Layout layout : {Layout::kNchw, Layout::kNhwc}) {
-      const bool precision_fits = options.precision == "auto"
-                                      ? !bf16 || fast_bf16(device)
-                                      : (options.precision == "bf16") == bf16;
       const bool layout_fits =
           options.layout == "auto" || (options.layout == "nhwc") == (layout == Layout::kNhwc);
-      if (precision_fits && layout_fits) all.push_back({bf16, layout});
+      if (may_be(precision, options, device) && layout_fits) all.push_back({precision, layout});
     }
   return all;
 }
@@ -65,7 +69,7 @@ double probe(const Candidate& candidate, const TrainOptions& options, const torc
   std::vector<double> times_s;
   for (int step = 0; step <= kProbeSteps; ++step) {
     const Stopwatch watch;
-    const AutocastScope autocast(candidate.bf16, device.type());
+    const AutocastScope autocast(candidate.precision, device.type());
     replica.network->forward(images).to(torch::kFloat32).logsumexp(1).mean().backward();
     if (device.is_cuda()) torch::cuda::synchronize(device.index());
     if (step > 0) times_s.push_back(watch.elapsed_s());
@@ -92,10 +96,22 @@ std::int64_t settle_threads(const Session& session, const TrainOptions& options,
 
 }  // namespace
 
+std::string precision_name(Precision precision) {
+  if (precision == Precision::kFp32) return "fp32";
+  return precision == Precision::kBf16 ? "bf16" : "fp16";
+}
+
+void set_gpu_arithmetic(bool tf32) {
+  at::globalContext().setBenchmarkCuDNN(true);
+  at::globalContext().setAllowTF32CuDNN(tf32);
+  at::globalContext().setAllowTF32CuBLAS(tf32);
+}
+
 ComputeSettings settle_compute(const Session& session, const TrainOptions& options,
                                const torch::Device& device) {
   ComputeSettings settings;
   settings.device = device;
+  if (device.is_cuda()) set_gpu_arithmetic(options.tf32);
   settings.threads = settle_threads(session, options, settings);
   at::set_num_threads(static_cast<int>(settings.threads));
   const auto all = candidates(options, device);
@@ -111,14 +127,16 @@ ComputeSettings settle_compute(const Session& session, const TrainOptions& optio
     best = static_cast<int>(std::min_element(times_s.begin(), times_s.end()) - times_s.begin());
     MPI_Bcast(&best, 1, MPI_INT, 0, session.world());
   }
-  settings.bf16 = all[static_cast<std::size_t>(best)].bf16;
+  settings.precision = all[static_cast<std::size_t>(best)].precision;
   settings.layout = all[static_cast<std::size_t>(best)].layout;
   return settings;
 }
 
-AutocastScope::AutocastScope(bool bf16, torch::DeviceType device) : active_(bf16), device_(device) {
+AutocastScope::AutocastScope(Precision precision, torch::DeviceType device)
+    : active_(precision != Precision::kFp32), device_(device) {
   if (!active_) return;
-  at::autocast::set_autocast_dtype(device_, at::kBFloat16);
+  at::autocast::set_autocast_dtype(device_,
+                                   precision == Precision::kBf16 ? at::kBFloat16 : at::kHalf);
   at::autocast::set_autocast_enabled(device_, true);
   at::autocast::increment_nesting();
 }

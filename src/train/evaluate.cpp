@@ -2,9 +2,7 @@
 
 #include <array>
 
-#include "data/loader.h"
 #include "data/sampler.h"
-#include "model/image_batch.h"
 #include "train/loss.h"
 
 namespace gradsync {
@@ -13,29 +11,27 @@ namespace {
 
 /// Σ loss and right answers over this rank's share of the test images; repeats that only fill the
 /// last batch are left out.
-std::array<double, 2> sums_of_share(StepParts& parts, const Cifar10& data, const Sampler& sampler,
-                                    int rank, std::int64_t loader_threads) {
+std::array<double, 2> sums_of_share(StepParts& parts, const DataSource& data,
+                                    const Sampler& sampler, int rank, std::int64_t loader_threads) {
   LoaderOptions how;
   how.split = Split::kTest;
   how.steps = sampler.steps();
   how.layout = parts.compute.layout;
   how.threads = loader_threads;
-  Loader loader(
-      data, [&](std::int64_t step) { return sampler.batch(step); }, how);
+  const auto source =
+      make_batch_source(data, data.resident ? data.resident->type() : ImageType::kFloat32);
+  source->begin([&](std::int64_t step) { return sampler.batch(step); }, how);
   const torch::Device device = parts.replica.parameters[0].device();
   torch::Tensor sums = torch::zeros({2}, torch::TensorOptions(device).dtype(torch::kFloat64));
   const torch::NoGradGuard no_grad;
-  const AutocastScope autocast(parts.compute.bf16, parts.compute.device.type());
+  const AutocastScope autocast(parts.compute.precision, parts.compute.device.type());
   for (std::int64_t step = 0; step < sampler.steps(); ++step) {
-    Batch batch = loader.next();
-    const auto samples = static_cast<std::int64_t>(batch.size);
+    FeedBatch batch = source->next();
     const std::int64_t counted = sampler.unrepeated(step, rank);
-    const torch::Tensor images = image_batch(batch.images.data(), samples, how.layout).to(device);
-    const torch::Tensor logits = parts.replica.network->forward(images).narrow(0, 0, counted);
-    const torch::Tensor labels =
-        torch::from_blob(batch.labels.data(), {counted}, torch::kInt64).to(device);
-    if (counted > 0) sums += cross_entropy(logits, labels, 1, 1).sums[0];
-    loader.recycle(std::move(batch));
+    const torch::Tensor logits = parts.replica.network->forward(batch.images).narrow(0, 0, counted);
+    if (counted > 0)
+      sums += cross_entropy(logits, batch.labels.narrow(0, 0, counted), 1, 1).sums[0];
+    source->recycle(std::move(batch));
   }
   sums = sums.cpu();
   return {sums[0].item<double>(), sums[1].item<double>()};
@@ -43,7 +39,7 @@ std::array<double, 2> sums_of_share(StepParts& parts, const Cifar10& data, const
 
 }  // namespace
 
-Evaluation evaluate(StepParts& parts, const Cifar10& data, std::int64_t batch,
+Evaluation evaluate(StepParts& parts, const DataSource& data, std::int64_t batch,
                     std::int64_t loader_threads, EvaluateHow how) {
   const bool shard = how == EvaluateHow::kShard;
   const int rank = shard ? parts.exchange.rank() : 0, ranks = shard ? parts.exchange.size() : 1;
@@ -51,12 +47,12 @@ Evaluation evaluate(StepParts& parts, const Cifar10& data, std::int64_t batch,
   parts.mode.publish();
   if (shard) broadcast_buffers(parts.exchange, parts.replica);
   parts.replica.network->eval();
-  const Sampler sampler(data.size(Split::kTest), rank, ranks, batch, 0, LastBatch::kPad,
+  const Sampler sampler(data.files.size(Split::kTest), rank, ranks, batch, 0, LastBatch::kPad,
                         /*shuffle=*/false);
   auto all = sums_of_share(parts, data, sampler, rank, loader_threads);
   parts.replica.network->train();
   if (shard) parts.exchange.sum_metrics(all);
-  const auto images = static_cast<double>(data.size(Split::kTest));
+  const auto images = static_cast<double>(data.files.size(Split::kTest));
   return {all[0] / images, all[1] / images, watch.elapsed_s()};
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "data/cifar10.h"
+#include "train/batch_source.h"
 #include "train/step.h"
 
 namespace gradsync {
@@ -17,7 +17,7 @@ enum class EvaluateHow {
 };
 
 /// Runs the test images through the network, without augmentation. Collective.
-Evaluation evaluate(StepParts& parts, const Cifar10& data, std::int64_t batch,
+Evaluation evaluate(StepParts& parts, const DataSource& data, std::int64_t batch,
                     std::int64_t loader_threads, EvaluateHow how);
 
 /// Gives every replica rank 0's floating-point buffers (batch-norm statistics). Collective.

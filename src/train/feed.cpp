@@ -2,15 +2,25 @@
 
 namespace gradsync {
 
-Feed::Feed(const Cifar10& data, const TrainOptions& options, Layout layout, int rank, int ranks,
+namespace {
+
+/// Images that travel between ranks travel as float32.
+ImageType image_type(const DataSource& data, FeedShare share) {
+  return data.resident && share == FeedShare::kOwn ? data.resident->type() : ImageType::kFloat32;
+}
+
+}  // namespace
+
+Feed::Feed(const DataSource& data, const TrainOptions& options, Layout layout, int rank, int ranks,
            FeedShare share)
-    : data_(data),
+    : images_(data.files.size(Split::kTrain)),
       options_(options),
       layout_(layout),
       rank_(rank),
       ranks_(ranks),
       share_(share),
-      sampler_(sampler_for(0)) {}
+      sampler_(sampler_for(0)),
+      source_(make_batch_source(data, image_type(data, share))) {}
 
 std::int64_t Feed::batch_per_rank(std::int64_t epoch) const {
   if (options_.batch_schedule.empty()) return options_.batch_per_rank;
@@ -18,8 +28,7 @@ std::int64_t Feed::batch_per_rank(std::int64_t epoch) const {
 }
 
 Sampler Feed::sampler_for(std::int64_t epoch) const {
-  return Sampler(data_.size(Split::kTrain), rank_, ranks_, batch_per_rank(epoch), options_.seed,
-                 last_batch());
+  return Sampler(images_, rank_, ranks_, batch_per_rank(epoch), options_.seed, last_batch());
 }
 
 LastBatch Feed::last_batch() const {
@@ -27,12 +36,11 @@ LastBatch Feed::last_batch() const {
 }
 
 std::int64_t Feed::iterations_of(std::int64_t epoch) const {
-  return steps_of_epoch(data_.size(Split::kTrain), ranks_, batch_per_rank(epoch), last_batch()) /
-         options_.accumulate;
+  return steps_of_epoch(images_, ranks_, batch_per_rank(epoch), last_batch()) / options_.accumulate;
 }
 
 void Feed::begin_epoch(std::int64_t epoch, std::int64_t first) {
-  loader_.reset();
+  source_->stop();
   if (!options_.batch_schedule.empty()) sampler_ = sampler_for(epoch);
   sampler_.set_epoch(options_.set_epoch ? epoch : 0);
   LoaderOptions how;
@@ -44,8 +52,7 @@ void Feed::begin_epoch(std::int64_t epoch, std::int64_t first) {
   how.layout = layout_;
   how.threads = static_cast<int>(options_.loader_threads);
   how.prefetch = static_cast<int>(options_.prefetch);
-  loader_ = std::make_unique<Loader>(
-      data_, [this, skipped](std::int64_t pass) { return indices(skipped + pass); }, how);
+  source_->begin([this, skipped](std::int64_t pass) { return indices(skipped + pass); }, how);
 }
 
 std::vector<std::int64_t> Feed::indices(std::int64_t pass) const {

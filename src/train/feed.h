@@ -3,9 +3,8 @@
 #include <memory>
 #include <optional>
 
-#include "data/cifar10.h"
-#include "data/loader.h"
 #include "data/sampler.h"
+#include "train/batch_source.h"
 #include "train/options.h"
 
 namespace gradsync {
@@ -21,7 +20,7 @@ enum class FeedShare {
 /// passes.
 class Feed {
  public:
-  Feed(const Cifar10& data, const TrainOptions& options, Layout layout, int rank, int ranks,
+  Feed(const DataSource& data, const TrainOptions& options, Layout layout, int rank, int ranks,
        FeedShare share);
 
   /// Iterations of an epoch, equal on all ranks; with --batch-schedule epochs differ.
@@ -32,8 +31,8 @@ class Feed {
   void begin_epoch(std::int64_t epoch, std::int64_t first = 0);
 
   /// The next pass; blocks until it is loaded. Give it back with `recycle`.
-  Batch next() { return loader_->next(); }
-  void recycle(Batch batch) { loader_->recycle(std::move(batch)); }
+  FeedBatch next() { return source_->next(); }
+  void recycle(FeedBatch batch) { source_->recycle(std::move(batch)); }
 
   /// Images per rank of pass `pass` of the epoch, whoever loads them.
   std::int64_t samples_per_rank(std::int64_t pass) const { return sampler_.batch_size(pass); }
@@ -46,13 +45,13 @@ class Feed {
   LastBatch last_batch() const;
   Sampler sampler_for(std::int64_t epoch) const;
 
-  const Cifar10& data_;
+  std::int64_t images_;  ///< of the training set
   const TrainOptions& options_;
   Layout layout_;
   int rank_, ranks_;
   FeedShare share_;
   Sampler sampler_;
-  std::unique_ptr<Loader> loader_;  // last: its threads read all of the above
+  std::unique_ptr<BatchSource> source_;  // last: its threads read all of the above
 };
 
 }  // namespace gradsync

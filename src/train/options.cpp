@@ -20,9 +20,11 @@ const std::string kAuto = "auto";
 
 const std::vector<std::string> kGranularities = {"tensor", "flat"};
 const std::vector<std::string> kWireTypes = {"fp32", "bf16", "fp16"};
-const std::vector<std::string> kPrecisions = {"fp32", "bf16", "auto"};
+const std::vector<std::string> kPrecisions = {"fp32", "bf16", "fp16", "auto"};
 const std::vector<std::string> kDevices = {"auto", "cpu", "cuda"};
 const std::vector<std::string> kTransports = {"auto", "mpi", "nccl"};
+const std::vector<std::string> kFeeds = {"auto", "loader", "resident"};
+const std::vector<std::string> kSwitch = {"off", "on"};
 const std::vector<std::string> kLayouts = {"nchw", "nhwc", "auto"};
 const std::vector<std::string> kLastBatches = {"pad", "drop"};
 const std::vector<std::string> kEvaluations = {"shard", "each-rank", "none"};
@@ -60,6 +62,10 @@ OptionTable model_and_data_options() {
        "images left over at the end of an epoch: filled up with the first ones (pad) or left out "
        "(drop)",
        group},
+      {"feed", joined(kFeeds), "auto",
+       "who makes the batches: threads (loader), or the device, where all images then lie as bytes "
+       "(resident); auto: resident on a GPU",
+       group},
       {"loader-threads", "N", "1", "threads that prepare batches, per rank, 1 to 256", group},
       {"prefetch", "N", "4", "batches prepared ahead, per rank, 1 to 1024", group},
   };
@@ -96,7 +102,11 @@ OptionTable machine_options() {
        "what moves tensors between ranks; auto: nccl where each rank has a GPU of its own, else "
        "mpi",
        group},
-      {"precision", joined(kPrecisions), "fp32", "type of the arithmetic; auto tries both here",
+      {"precision", joined(kPrecisions), "fp32",
+       "type of the arithmetic; auto tries fp32 and bf16 here; fp16 scales the loss and leaves out "
+       "steps that overflow",
+       group},
+      {"tf32", joined(kSwitch), "off", "on a GPU: TF32 in products and convolutions of fp32",
        group},
       {"layout", joined(kLayouts), "nhwc", "memory order of the images; auto tries both here",
        group},
@@ -200,6 +210,7 @@ void read_model_and_data(const OptionValues& values, TrainOptions& options) {
   options.augment = switch_option(values, "augment");
   options.set_epoch = switch_option(values, "set-epoch");
   options.last_batch = choice_option(values, "last-batch", kLastBatches);
+  options.feed = choice_option(values, "feed", kFeeds);
   options.loader_threads = integer_option(values, "loader-threads", 1, 256);
   options.prefetch = integer_option(values, "prefetch", 1, 1024);
 }
@@ -219,6 +230,8 @@ void read_machine_and_output(const OptionValues& values, TrainOptions& options) 
   options.allow_shared_gpu = switch_option(values, "allow-shared-gpu");
   options.transport = choice_option(values, "transport", kTransports);
   options.precision = choice_option(values, "precision", kPrecisions);
+  options.optimizer.scales_loss = options.precision == "fp16";
+  options.tf32 = choice_option(values, "tf32", kSwitch) == "on";
   options.layout = choice_option(values, "layout", kLayouts);
   options.threads = integer_option(values, "threads", 0, 1024);
   options.evaluate = choice_option(values, "evaluate", kEvaluations);

@@ -37,7 +37,9 @@ struct TrainOptions {
   std::string device = "auto";      ///< auto | cpu | cuda
   bool allow_shared_gpu = false;
   std::string transport = "auto";  ///< auto | mpi | nccl
-  std::string precision = "fp32";  ///< fp32 | bf16 | auto
+  std::string precision = "fp32";  ///< fp32 | bf16 | fp16 | auto
+  bool tf32 = false;               ///< on a GPU: TF32 in fp32's products
+  std::string feed = "auto";       ///< auto | loader | resident
   std::string layout = "nhwc";     ///< nchw | nhwc | auto
   std::int64_t threads = 0;  ///< 0: the cores this rank may use over the ranks that share them
   std::int64_t loader_threads = 1;

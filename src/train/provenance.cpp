@@ -12,7 +12,7 @@ std::vector<NamedText> provenance(const DataDigest& data, const ComputeSettings&
       {"libtorch", TORCH_VERSION},
       {"data_name", data.name},
       {"data_sha256", data.combined},
-      {"precision", compute.bf16 ? "bf16" : "fp32"},
+      {"precision", precision_name(compute.precision)},
       {"layout", compute.layout == Layout::kNchw ? "nchw" : "nhwc"},
       {"probed", fmt::format("{}", fmt::join(compute.probed, "; "))},
   };

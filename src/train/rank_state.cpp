@@ -11,7 +11,7 @@ namespace gradsync {
 
 namespace {
 
-const std::string kSteps = "optimizer/steps";
+const std::string kSteps = "optimizer/steps", kLossScale = "optimizer/loss_scale";
 const std::string kMode = "mode", kBuckets = "trainer/buckets", kClock = "trainer/epoch_clock";
 const std::string kRunSummary = "trainer/run_summary", kEpochSummary = "trainer/epoch_summary";
 
@@ -79,6 +79,20 @@ std::vector<BucketShape> buckets_in(const std::vector<std::int64_t>& numbers) {
   return buckets;
 }
 
+torch::Tensor loss_scale_of(const Optimizer& optimizer) {
+  const StepState now = optimizer.read_state();
+  return numbers({now.loss_scale.scale, static_cast<double>(now.loss_scale.good_steps),
+                  static_cast<double>(now.skipped_steps)});
+}
+
+void restore_loss_scale(Optimizer& optimizer, const std::vector<double>& numbers) {
+  if (numbers.size() != 3) refuse(kLossScale, "has another shape");
+  StepState state = optimizer.read_state();
+  state.loss_scale = {static_cast<float>(numbers[0]), static_cast<int>(numbers[1])};
+  state.skipped_steps = static_cast<std::int64_t>(numbers[2]);
+  optimizer.write_state(state);
+}
+
 }  // namespace
 
 std::vector<NamedTensor> snapshot(const RankState& state) {
@@ -86,6 +100,7 @@ std::vector<NamedTensor> snapshot(const RankState& state) {
   for (const NamedTensor& view : network_views(state))
     all.push_back({view.name, view.values.contiguous().cpu()});
   all.push_back({kSteps, torch::tensor({state.optimizer.steps()}, torch::kInt64)});
+  if (state.optimizer.scales_loss()) all.push_back({kLossScale, loss_scale_of(state.optimizer)});
   all.push_back({kRunSummary, numbers(state.run_summary.state()), true});
   all.push_back({kEpochSummary, numbers(state.epoch_summary.state()), true});
   all.push_back(
@@ -105,6 +120,9 @@ void restore(const RankState& state, const std::vector<NamedTensor>& snapshot) {
     view.values.copy_(values);
   }
   state.optimizer.steps() = integers_in(required(snapshot, kSteps, torch::kInt64)).at(0);
+  if (state.optimizer.scales_loss())
+    restore_loss_scale(state.optimizer,
+                       numbers_in(required(snapshot, kLossScale, torch::kFloat64)));
   state.run_summary.restore(numbers_in(required(snapshot, kRunSummary, torch::kFloat64)));
   state.epoch_summary.restore(numbers_in(required(snapshot, kEpochSummary, torch::kFloat64)));
   const auto clock = numbers_in(required(snapshot, kClock, torch::kFloat64));

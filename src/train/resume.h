@@ -26,7 +26,8 @@ struct ResumePlan {
 ResumePlan plan_resume(const Session& session, const TrainOptions& options,
                        const CheckpointInfo& requested);
 
-/// Takes over what the options leave to be settled (device, transport, precision, layout, threads) as the run had it.
+/// Takes over what the options leave to be settled (device, transport, precision, layout, threads)
+/// as the run had it.
 void settle_as_before(TrainOptions& options, const ResumePlan& plan);
 
 }  // namespace gradsync

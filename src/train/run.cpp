@@ -117,7 +117,8 @@ void print_environment(const TrainOptions& options, const DataDigest& digest, co
             << fmt::format("data: {}, {} training and {} test images, sha256 {}\n", digest.name,
                            data.size(Split::kTrain), data.size(Split::kTest),
                            digest.combined.substr(0, 16))
-            << fmt::format("compute: {} {}, {} threads a rank{}\n", compute.bf16 ? "bf16" : "fp32",
+            << fmt::format("compute: {} {}, {} threads a rank{}\n",
+                           precision_name(compute.precision),
                            compute.layout == Layout::kNchw ? "nchw" : "nhwc", compute.threads,
                            compute.probed.empty()
                                ? ""
@@ -213,6 +214,18 @@ std::optional<Cifar10> check_request(const Session& session, TrainOptions& optio
   return data;
 }
 
+/// The data as the run uses them: on the device if asked for, or where that is a GPU.
+DataSource data_source(const Cifar10& files, const TrainOptions& options,
+                       const ComputeSettings& compute) {
+  const bool wanted =
+      options.feed == "auto" ? compute.device.is_cuda() : options.feed == "resident";
+  if (!wanted) return {files, nullptr, compute.device};
+  const ImageType type = compute.precision == Precision::kFp32   ? ImageType::kFloat32
+                         : compute.precision == Precision::kBf16 ? ImageType::kBfloat16
+                                                                 : ImageType::kFloat16;
+  return {files, std::make_shared<ResidentData>(files, compute.device, type), compute.device};
+}
+
 /// Trains, with all that is measured after it on the trained network and its ranks.
 void train(const Session& session, Exchange& exchange, Transport& transport, Watchdog& watchdog,
            const RunSetting& setting) {
@@ -265,8 +278,9 @@ int run_training(const Session& session, TrainOptions options, const OptionValue
       print_environment(options, digest, *data, compute, places);
       print_device(device.choice(), transports.choice());
     }
-    const RunSetting setting{options,        *data, compute, places,      clock.offset_s, start_s,
-                             recorder.get(), &stop, &plan,   description, command_line};
+    const DataSource source = data_source(*data, options, compute);
+    const RunSetting setting{options,        source, compute, places,      clock.offset_s, start_s,
+                             recorder.get(), &stop,  &plan,   description, command_line};
     if (recorder) recorder->add(clocks);
     train(session, exchange, transport, watchdog, setting);
     close_clocks(session, setting, clocks);

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "checkpoint/checkpoint_info.h"
-#include "data/cifar10.h"
 #include "record/recorder.h"
+#include "train/batch_source.h"
 #include "train/compute_settings.h"
 #include "train/options.h"
 #include "train/resume.h"
@@ -16,7 +16,7 @@ namespace gradsync {
 /// What a run needs beside its settings.
 struct RunSetting {
   const TrainOptions& options;
-  const Cifar10& data;
+  DataSource data;
   const ComputeSettings& compute;
   const std::vector<RankPlace>& places;  ///< of all ranks, on rank 0
   double clock_offset_s = 0;             ///< add to this rank's clock to read rank 0's

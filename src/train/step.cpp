@@ -1,6 +1,5 @@
 #include "train/step.h"
 
-#include "model/image_batch.h"
 #include "optim/clip.h"
 #include "train/host_copy.h"
 #include "train/loss.h"
@@ -10,11 +9,6 @@ namespace gradsync {
 namespace {
 
 using Scope = IterationTimer::Scope;
-
-/// A batch where the network computes.
-struct PassBatch {
-  torch::Tensor images, labels;
-};
 
 /// One pass of an iteration.
 class Pass {
@@ -30,31 +24,24 @@ class Pass {
 
   /// Returns the sums of the rank's samples, as PassLoss::sums has them.
   torch::Tensor run() {
-    Batch loaded;
-    const PassBatch batch = load(loaded);
+    FeedBatch batch = load();
     const torch::Tensor outputs = forward(batch);
     const torch::Tensor sums = parts_.mode.root_only() ? backward_from_root(outputs, batch)
                                                        : backward_from_here(outputs, batch);
-    parts_.feed.recycle(std::move(loaded));
+    parts_.feed.recycle(std::move(batch));
     return sums;
   }
 
  private:
   void doing(Activity activity) { parts_.exchange.watchdog().doing(activity, iteration_); }
 
-  /// The tensors use the memory of `loaded` where the network computes on the host.
-  PassBatch load(Batch& loaded) {
+  FeedBatch load() {
     doing(Activity::kData);
     const Scope timed(timer_, Phase::kData);
-    loaded = parts_.feed.next();
-    const auto samples = static_cast<std::int64_t>(loaded.size);
-    return {image_batch(loaded.images.data(), samples, parts_.compute.layout).to(device()),
-            torch::from_blob(loaded.labels.data(), {samples}, torch::kInt64).to(device())};
+    return parts_.feed.next();
   }
 
-  torch::Device device() const { return parts_.replica.parameters[0].device(); }
-
-  torch::Tensor forward(const PassBatch& batch) {
+  torch::Tensor forward(const FeedBatch& batch) {
     PassInput input;
     input.layout = parts_.compute.layout;
     input.images = batch.images;
@@ -66,22 +53,27 @@ class Pass {
     const torch::Tensor images = parts_.mode.begin_pass(input);
     doing(Activity::kForward);
     const Scope timed(timer_, Phase::kForward);
-    const AutocastScope autocast(parts_.compute.bf16, parts_.compute.device.type());
+    const AutocastScope autocast(parts_.compute.precision, parts_.compute.device.type());
     return parts_.replica.network->forward(images);
   }
 
-  PassLoss loss_of(const torch::Tensor& logits, const PassBatch& batch, int ranks) {
+  PassLoss loss_of(const torch::Tensor& logits, const FeedBatch& batch, int ranks) {
     const Scope timed(timer_, Phase::kForward);
     return cross_entropy(logits, batch.labels, ranks, parts_.passes, parts_.label_smoothing);
   }
 
-  torch::Tensor backward_from_here(const torch::Tensor& outputs, const PassBatch& batch) {
+  /// fp16: so that small gradients do not vanish; the optimiser takes them over the same scale.
+  torch::Tensor scaled(const torch::Tensor& loss) const {
+    return parts_.optimizer.scales_loss() ? loss * parts_.optimizer.loss_scale() : loss;
+  }
+
+  torch::Tensor backward_from_here(const torch::Tensor& outputs, const FeedBatch& batch) {
     const PassLoss loss = loss_of(outputs, batch, /*ranks=*/1);
-    backward(outputs, [&] { loss.loss.backward(); });
+    backward(outputs, [&] { scaled(loss.loss).backward(); });
     return loss.sums[0];
   }
 
-  torch::Tensor backward_from_root(const torch::Tensor& outputs, const PassBatch& batch) {
+  torch::Tensor backward_from_root(const torch::Tensor& outputs, const FeedBatch& batch) {
     doing(Activity::kSynchronize);
     const torch::Tensor logits = parts_.mode.gather_outputs(outputs);
     PassLoss loss;
@@ -89,7 +81,7 @@ class Pass {
     if (logits.defined()) {
       loss = loss_of(logits, batch, parts_.exchange.size());
       const Scope timed(timer_, Phase::kBackward);
-      gradient = torch::autograd::grad({loss.loss}, {logits})[0];
+      gradient = torch::autograd::grad({scaled(loss.loss)}, {logits})[0];
     }
     const LossShare share = parts_.mode.scatter_loss_gradient(gradient, loss.sums);
     backward(outputs, [&] { outputs.backward(share.gradient.to(outputs.scalar_type())); });
@@ -116,17 +108,25 @@ bool steps_here(const StepParts& parts) {
   return !parts.mode.root_only() || parts.exchange.rank() == 0;
 }
 
+/// What the gradients are to be multiplied by beside the loss scale.
+double clip_factor_of(const StepParts& parts) {
+  if (parts.clip_norm <= 0) return 1;
+  const double scale =
+      parts.optimizer.scales_loss() ? parts.optimizer.loss_scale().item<double>() : 1;
+  return clip_factor(gradient_norm(parts.replica) / scale, parts.clip_norm);
+}
+
 /// Averaged gradients become new parameters.
 void update(StepParts& parts, IterationTimer& timer, double learning_rate) {
   if (!steps_here(parts)) return;
   const Scope timed(timer, Phase::kOptimizer);
-  const double norm = parts.clip_norm > 0 ? gradient_norm(parts.replica) : 0;
-  parts.optimizer.step(learning_rate, clip_factor(norm, parts.clip_norm));
+  parts.optimizer.step(learning_rate, clip_factor_of(parts));
 }
 
 /// What is known of an iteration when everything of it was started.
 void close(PendingStep& pending, StepParts& parts, const torch::Tensor& sums) {
   pending.sums = to_host(sums);
+  if (parts.optimizer.scales_loss()) pending.loss_scale = to_host(parts.optimizer.loss_scale());
   pending.timer.stop(parts.exchange.records(),
                      parts.norms ? parts.norms->waits() : std::vector<Span>());
   pending.known.measured.traffic_bytes = parts.exchange.traffic();
@@ -139,7 +139,7 @@ void close(PendingStep& pending, StepParts& parts, const torch::Tensor& sums) {
 
 PendingStep run_step(StepParts& parts, std::int64_t iteration, std::int64_t step,
                      double learning_rate) {
-  PendingStep pending{IterationTimer(parts.measured, parts.exchange.lane()), {}, {}, {}};
+  PendingStep pending{IterationTimer(parts.measured, parts.exchange.lane()), {}, {}, {}, {}};
   Watchdog& watchdog = parts.exchange.watchdog();
   torch::Tensor sums;
   parts.exchange.begin_iteration(iteration);
@@ -174,6 +174,10 @@ StepResult finish_step(const PendingStep& pending, const Replica& replica) {
   result.measured.correct = static_cast<std::int64_t>(sums[1]);
   if (pending.finding.lowest.defined())
     result.bad_tensor = GradientGuard::first_bad(pending.finding, replica);
+  // An overflow is fp16's way of life: the step was left out and the scale lowered. At its lowest
+  // the gradients are bad in themselves.
+  if (pending.loss_scale.defined() && pending.loss_scale.item<float>() >= kLowestLossScale)
+    result.bad_tensor = -1;
   return result;
 }
 

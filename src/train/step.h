@@ -42,7 +42,8 @@ struct StepResult {
 /// timer's last moment has.
 struct PendingStep {
   IterationTimer timer;
-  torch::Tensor sums;  ///< Σ loss, right answers: host memory, float64 [2]
+  torch::Tensor sums;        ///< Σ loss, right answers: host memory, float64 [2]
+  torch::Tensor loss_scale;  ///< after it: host memory, float32 [1]; none if losses are not scaled
   GuardFinding finding;
   StepResult known;  ///< what is known at once
 };

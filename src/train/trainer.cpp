@@ -292,7 +292,13 @@ void Trainer::print_parameters() {
   for (std::size_t at = 0; at < all.size(); at += kDigits)
     if (distinct.find(all.substr(at, kDigits)) == std::string::npos)
       distinct += ' ' + all.substr(at, kDigits);
-  if (exchange_.rank() == 0) std::cout << "parameters:" << distinct << std::endl;
+  if (exchange_.rank() != 0) return;
+  std::cout << "parameters:" << distinct << std::endl;
+  if (!optimizer_->scales_loss()) return;
+  const StepState state = optimizer_->read_state();
+  std::cout << fmt::format("fp16: {} steps left out for an overflow, loss scale {:g}\n",
+                           state.skipped_steps, state.loss_scale.scale)
+            << std::flush;
 }
 
 std::int64_t Trainer::iterations_of(std::int64_t epoch) const {

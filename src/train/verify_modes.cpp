@@ -18,7 +18,7 @@ const std::string kReference = "allreduce";
 /// Largest |a − b| a parameter may differ by after kIterations: sums over ranks are taken in
 /// another order, and reduced precision rounds each differently.
 double tolerance_of(const TrainOptions& options, const ComputeSettings& compute) {
-  if (compute.bf16) return 2e-2;
+  if (compute.precision != Precision::kFp32) return 2e-2;
   return options.wire_dtype == "fp32" ? 5e-4 : 1e-2;
 }
 
@@ -29,7 +29,7 @@ struct Outcome {
   bool ranks_equal = false;
 };
 
-Outcome train_briefly(const std::string& name, Exchange& exchange, const Cifar10& data,
+Outcome train_briefly(const std::string& name, Exchange& exchange, const DataSource& data,
                       const TrainOptions& options, const ComputeSettings& compute) {
   Replica replica = make_replica(options.model, options.seed, compute.layout, compute.device);
   GradientGuard guard(replica, exchange);
@@ -63,7 +63,7 @@ double largest_difference(Exchange& exchange, const torch::Tensor& a, const torc
 
 }  // namespace
 
-std::vector<VerificationRow> verify_modes(Exchange& exchange, const Cifar10& data,
+std::vector<VerificationRow> verify_modes(Exchange& exchange, const DataSource& data,
                                           const TrainOptions& options,
                                           const ComputeSettings& compute) {
   TrainOptions brief = options;

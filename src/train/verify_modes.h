@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "data/cifar10.h"
+#include "train/batch_source.h"
 #include "train/compute_settings.h"
 #include "train/step.h"
 
@@ -14,7 +14,7 @@ namespace gradsync {
 ///
 /// With more than one rank `none` is expected to fail both comparisons: a line that shows that they
 /// can. Collective; all ranks return the same rows.
-std::vector<VerificationRow> verify_modes(Exchange& exchange, const Cifar10& data,
+std::vector<VerificationRow> verify_modes(Exchange& exchange, const DataSource& data,
                                           const TrainOptions& options,
                                           const ComputeSettings& compute);
 

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <torch/torch.h>
+#if GRADSYNC_WITH_CUDA
+#include <c10/cuda/CUDAStream.h>
+#endif
+
+#include "device/stream_handle.h"
+
+namespace gradsync {
+
+/// The stream that LibTorch's work on this thread goes to; none on the CPU.
+inline StreamHandle current_stream([[maybe_unused]] const torch::Device& device) {
+#if GRADSYNC_WITH_CUDA
+  if (device.is_cuda()) return c10::cuda::getCurrentCUDAStream(device.index()).stream();
+#endif
+  return nullptr;
+}
+
+}  // namespace gradsync

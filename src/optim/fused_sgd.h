@@ -1,0 +1,32 @@
+#pragma once
+
+#include "kernels/kernels.h"
+#include "optim/optimizer.h"
+
+namespace gradsync {
+
+/// Sgd over all parameters in one kernel (kernels/kernels.h), with its factors in the device's
+/// memory; on the CPU the kernel's twin. The host knows nothing of a step's outcome.
+class FusedSgd : public Optimizer {
+ public:
+  FusedSgd(Replica& replica, const OptimizerSettings& settings);
+
+  void prepare(double learning_rate, double gradient_scale) override;
+  /// After the first step, or once gradients lie elsewhere, sends their places to the device first.
+  void apply() override;
+
+ protected:
+  void update(const Values&, const StepFactors&) override {}
+
+ private:
+  void find_tensors();
+  void apply_on_host();
+  void apply_on_device();
+
+  SgdRule rule_;
+  std::vector<SgdTensor> tensors_;
+  std::int64_t part_count_ = 0;
+  torch::Tensor device_tensors_, device_parts_;  ///< bytes
+};
+
+}  // namespace gradsync
