@@ -86,6 +86,7 @@ class MadeUpRun : public RunReader {
   const std::vector<WindowRow>& windows() const override { return windows_; }
   const std::vector<ClockRow>& clocks() const override { return clocks_; }
   const std::vector<ResumeRow>& resumes() const override { return resumes_; }
+  const std::vector<DeviceSample>& device_samples() const override { return samples_; }
 
   std::vector<IterationRow> rows(std::size_t first, std::size_t count) override {
     require_rows(first, count);
@@ -161,6 +162,7 @@ class MadeUpRun : public RunReader {
   std::vector<WindowRow> windows_;
   std::vector<ClockRow> clocks_;
   std::vector<ResumeRow> resumes_;
+  std::vector<DeviceSample> samples_;
   std::vector<std::string> remarks_;
 };
 

@@ -35,6 +35,8 @@ Clauses small_batch_clauses(const VerdictInput& input);
 Clauses wire_clauses(const VerdictInput& input);
 Clauses fastest_clauses(const VerdictInput& input);
 Clauses measuring_clauses(const VerdictInput& input);
+/// None for runs without samples of their GPUs.
+Clauses gpu_clauses(const VerdictInput& input);
 
 using Cells = std::vector<const MeasuredCell*>;
 

@@ -83,6 +83,10 @@ DatasetSpec window_time(const std::string& name, std::string long_name) {
           std::move(long_name) + ", per iteration of the window"};
 }
 
+DatasetSpec device_spec(const char* name, const char* units, const char* long_name) {
+  return {kDeviceGroup + "/" + name, {kSamples}, units, long_name};
+}
+
 DatasetSpec resume_spec(const std::string& name, std::string units, std::string long_name) {
   return {kResumeGroup + "/" + name, {kResumes}, std::move(units), std::move(long_name)};
 }
@@ -269,6 +273,34 @@ const std::vector<Field<std::string, ResumeRow>>& resume_texts() {
        [](ResumeRow& row) -> std::string& { return row.time; }},
       {resume_spec("hosts", "1", "hosts of the ranks from there on"),
        [](ResumeRow& row) -> std::string& { return row.hosts; }}};
+  return fields;
+}
+
+const std::vector<Field<std::int64_t, DeviceSample>>& device_counts() {
+  using Sample = DeviceSample;
+  static const std::vector<Field<std::int64_t, Sample>> fields = {
+      {device_spec("rank", "1", "whose GPU"),
+       [](Sample& sample) -> std::int64_t& { return sample.rank; }},
+      {device_spec("throttle_reasons", "1", "NVML's clocks event reasons, -1: not known"),
+       [](Sample& sample) -> std::int64_t& { return sample.throttle_reasons; }}};
+  return fields;
+}
+
+const std::vector<Field<double, DeviceSample>>& device_numbers() {
+  using Sample = DeviceSample;
+  static const std::vector<Field<double, Sample>> fields = {
+      {device_spec("at", "s", "since the start of the run, clock of rank 0"),
+       [](Sample& sample) -> double& { return sample.at_s; }},
+      {device_spec("memory_used", "B", "of the whole GPU, by all processes"),
+       [](Sample& sample) -> double& { return sample.memory_used_bytes; }},
+      {device_spec("sm_clock", "Hz", "clock of the multiprocessors"),
+       [](Sample& sample) -> double& { return sample.sm_clock_hz; }},
+      {device_spec("memory_clock", "Hz", "clock of the memory"),
+       [](Sample& sample) -> double& { return sample.memory_clock_hz; }},
+      {device_spec("power", "W", "draw of the whole GPU"),
+       [](Sample& sample) -> double& { return sample.power_w; }},
+      {device_spec("temperature", "degC", "of the GPU"),
+       [](Sample& sample) -> double& { return sample.temperature_c; }}};
   return fields;
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "record/device_sample.h"
 #include "record/hdf5_output.h"
 #include "record/resume_row.h"
 #include "record/run.h"
@@ -39,6 +40,7 @@ inline const std::string kCalibrationGroup = "calibration";
 inline const std::string kWindowGroup = "counterfactual";
 inline const std::string kClockGroup = "clock";
 inline const std::string kResumeGroup = "resume";
+inline const std::string kDeviceGroup = "gpu";
 
 /// [calibration]: texts (transport, cadence), counts and times.
 const std::vector<Field<std::string, CalibrationRow>>& calibration_texts();
@@ -57,6 +59,9 @@ const std::vector<Field<double, ClockReading>>& clock_fields();
 /// [resume].
 const std::vector<Field<std::int64_t, ResumeRow>>& resume_counts();
 const std::vector<Field<std::string, ResumeRow>>& resume_texts();
+/// [sample].
+const std::vector<Field<std::int64_t, DeviceSample>>& device_counts();
+const std::vector<Field<double, DeviceSample>>& device_numbers();
 
 DatasetSpec learning_rate_spec();
 DatasetSpec warmup_spec();

@@ -141,4 +141,12 @@ std::vector<ResumeRow> read_resumes(const Hdf5Input& file) {
   return rows;
 }
 
+std::vector<DeviceSample> read_device_samples(const Hdf5Input& file) {
+  if (!file.has(kDeviceGroup)) return {};
+  std::vector<DeviceSample> samples(length_of(file, device_counts().front().spec.path));
+  read_fields(file, device_counts(), samples);
+  read_fields(file, device_numbers(), samples);
+  return samples;
+}
+
 }  // namespace gradsync

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "record/device_sample.h"
 #include "record/hdf5_input.h"
 #include "record/resume_row.h"
 #include "record/run.h"
@@ -17,5 +18,6 @@ std::vector<CalibrationRow> read_calibration(const Hdf5Input& file);
 std::vector<WindowRow> read_windows(const Hdf5Input& file, std::size_t ranks);
 std::vector<ClockRow> read_clocks(const Hdf5Input& file, std::size_t ranks);
 std::vector<ResumeRow> read_resumes(const Hdf5Input& file);
+std::vector<DeviceSample> read_device_samples(const Hdf5Input& file);
 
 }  // namespace gradsync

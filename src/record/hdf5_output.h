@@ -26,12 +26,13 @@ enum class Dimension : std::size_t {
   kCalibrations,
   kWindows,
   kReadings,
-  kResumes
+  kResumes,
+  kSamples
 };
-inline constexpr std::array<std::string_view, 9> kDimensionNames = {
-    "iterations",   "ranks",   "buckets",  "epochs", "checks",
-    "calibrations", "windows", "readings", "resumes"};
-inline constexpr std::array<std::string_view, 9> kDimensionLongNames = {
+inline constexpr std::array<std::string_view, 10> kDimensionNames = {
+    "iterations",   "ranks",   "buckets",  "epochs",  "checks",
+    "calibrations", "windows", "readings", "resumes", "samples"};
+inline constexpr std::array<std::string_view, 10> kDimensionLongNames = {
     "optimiser steps in the order they were recorded",
     "MPI ranks",
     "collectives of an iteration in the order they began",
@@ -40,7 +41,8 @@ inline constexpr std::array<std::string_view, 9> kDimensionLongNames = {
     "sizes of collectives that were calibrated",
     "windows of --counterfactual in the order they ran",
     "readings of the clocks",
-    "places from which the run went on after a stop"};
+    "places from which the run went on after a stop",
+    "readings of the GPUs in the order they were recorded"};
 
 /// What a data set is, apart from its numbers.
 struct DatasetSpec {

@@ -25,6 +25,7 @@ class Hdf5Run : public RunReader {
     windows_ = read_windows(file_, ranks());
     clocks_ = read_clocks(file_, ranks());
     resumes_ = read_resumes(file_);
+    samples_ = read_device_samples(file_);
   }
 
   const RunInfo& info() const override { return info_; }
@@ -41,6 +42,7 @@ class Hdf5Run : public RunReader {
   const std::vector<WindowRow>& windows() const override { return windows_; }
   const std::vector<ClockRow>& clocks() const override { return clocks_; }
   const std::vector<ResumeRow>& resumes() const override { return resumes_; }
+  const std::vector<DeviceSample>& device_samples() const override { return samples_; }
 
   Matrix time(Phase phase, std::size_t first, std::size_t count) override {
     return matrix<double>(phase_path(phase), first, count);
@@ -95,6 +97,7 @@ class Hdf5Run : public RunReader {
   std::vector<WindowRow> windows_;
   std::vector<ClockRow> clocks_;
   std::vector<ResumeRow> resumes_;
+  std::vector<DeviceSample> samples_;
   std::vector<std::string> remarks_;
 };
 

@@ -155,6 +155,13 @@ void write_resumes(Hdf5Output& file, std::vector<ResumeRow> rows) {
   write_fields(file, resume_texts(), rows);
 }
 
+void write_device_samples(Hdf5Output& file, std::vector<DeviceSample> samples) {
+  if (samples.empty()) return;
+  file.make_group(kDeviceGroup);
+  write_fields(file, device_counts(), samples);
+  write_fields(file, device_numbers(), samples);
+}
+
 /// A data set that grows block by block: its handle and how a block of rows becomes its numbers.
 class Stream {
  public:
@@ -260,7 +267,7 @@ void write_iterations(Hdf5Output& file, RunReader& run) {
 void write_hdf5(RunReader& run, const std::filesystem::path& path) {
   Hdf5Output file(path, {run.iterations(), run.ranks(), run.index().buckets, run.epochs().size(),
                          run.verification().size(), run.calibration().size(), run.windows().size(),
-                         run.clocks().size(), run.resumes().size()});
+                         run.clocks().size(), run.resumes().size(), run.device_samples().size()});
   write_header(file, run);
   write_config(file, run.info());
   write_topology(file, run.info().topology);
@@ -271,6 +278,7 @@ void write_hdf5(RunReader& run, const std::filesystem::path& path) {
   write_windows(file, run.windows());
   write_clocks(file, run.clocks());
   write_resumes(file, run.resumes());
+  write_device_samples(file, run.device_samples());
   file.set_attribute("valid_rows", static_cast<std::int64_t>(run.iterations()));
   file.close();
 }

@@ -27,7 +27,8 @@ enum class RecordType : std::uint32_t {
   kCalibration = 6,   ///< CalibrationRow, JSON
   kWindow = 7,        ///< WindowRow, JSON
   kClock = 8,         ///< ClockRow, JSON
-  kResume = 9         ///< ResumeRow, JSON: some of what came before counts no more
+  kResume = 9,        ///< ResumeRow, JSON: some of what came before counts no more
+  kDeviceSample = 10  ///< DeviceSample, JSON
 };
 
 inline constexpr std::uint32_t kJournalVersion = 1;

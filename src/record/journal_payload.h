@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "record/device_sample.h"
 #include "record/resume_row.h"
 #include "record/run.h"
 
@@ -33,6 +34,7 @@ std::vector<std::byte> encode(const WindowRow& row);
 std::vector<std::byte> encode(const ClockRow& row);
 std::vector<std::byte> encode(const RunEnd& end);
 std::vector<std::byte> encode(const ResumeRow& row);
+std::vector<std::byte> encode(const DeviceSample& sample);
 std::vector<std::byte> encode(const IterationRow& row);
 
 /// The inverse; nothing if the bytes are not such a record. Never throws for what they hold.
@@ -44,6 +46,7 @@ std::optional<WindowRow> decode_window(std::span<const std::byte> payload);
 std::optional<ClockRow> decode_clock(std::span<const std::byte> payload);
 std::optional<RunEnd> decode_end(std::span<const std::byte> payload);
 std::optional<ResumeRow> decode_resume(std::span<const std::byte> payload);
+std::optional<DeviceSample> decode_device_sample(std::span<const std::byte> payload);
 std::optional<IterationRow> decode_iteration(std::span<const std::byte> payload);
 
 }  // namespace gradsync

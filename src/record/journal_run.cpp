@@ -69,6 +69,7 @@ class JournalRun : public RunReader {
   const std::vector<WindowRow>& windows() const override { return windows_.rows; }
   const std::vector<ClockRow>& clocks() const override { return clocks_.rows; }
   const std::vector<ResumeRow>& resumes() const override { return resumes_.rows; }
+  const std::vector<DeviceSample>& device_samples() const override { return samples_.rows; }
 
   std::vector<IterationRow> rows(std::size_t first, std::size_t count) override {
     require_rows(first, count);
@@ -111,6 +112,8 @@ class JournalRun : public RunReader {
         return append_of_all_ranks(clocks_, decode_clock(record.payload), record.offset);
       case RecordType::kResume:
         return take_resume(decode_resume(record.payload), record.offset);
+      case RecordType::kDeviceSample:
+        return append(samples_, decode_device_sample(record.payload), record.offset);
       case RecordType::kEnd:
         return assign(end_, decode_end(record.payload));
     }
@@ -145,6 +148,7 @@ class JournalRun : public RunReader {
     action(windows_);
     action(clocks_);
     action(resumes_);
+    action(samples_);
   }
 
   void fill_index() {
@@ -212,6 +216,7 @@ class JournalRun : public RunReader {
   Taken<WindowRow> windows_;
   Taken<ClockRow> clocks_;
   Taken<ResumeRow> resumes_;
+  Taken<DeviceSample> samples_;
   std::vector<std::string> remarks_;
 };
 

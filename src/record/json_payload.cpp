@@ -178,6 +178,19 @@ ResumeRow read_resume(const json& object) {
   return row;
 }
 
+DeviceSample read_device_sample(const json& object) {
+  DeviceSample sample;
+  object.at("rank").get_to(sample.rank);
+  sample.at_s = to_number(object.at("at_s"));
+  sample.memory_used_bytes = to_number(object.at("memory_used_bytes"));
+  sample.sm_clock_hz = to_number(object.at("sm_clock_hz"));
+  sample.memory_clock_hz = to_number(object.at("memory_clock_hz"));
+  sample.power_w = to_number(object.at("power_w"));
+  sample.temperature_c = to_number(object.at("temperature_c"));
+  object.at("throttle_reasons").get_to(sample.throttle_reasons);
+  return sample;
+}
+
 RunEnd read_end(const json& object) {
   return {parse_status(object.at("status").get<std::string>()).value_or(RunStatus::kRunning),
           object.at("finished").get<std::string>()};
@@ -267,6 +280,17 @@ std::vector<std::byte> encode(const ResumeRow& row) {
                    {"hosts", row.hosts}});
 }
 
+std::vector<std::byte> encode(const DeviceSample& sample) {
+  return to_bytes({{"rank", sample.rank},
+                   {"at_s", number(sample.at_s)},
+                   {"memory_used_bytes", number(sample.memory_used_bytes)},
+                   {"sm_clock_hz", number(sample.sm_clock_hz)},
+                   {"memory_clock_hz", number(sample.memory_clock_hz)},
+                   {"power_w", number(sample.power_w)},
+                   {"temperature_c", number(sample.temperature_c)},
+                   {"throttle_reasons", sample.throttle_reasons}});
+}
+
 std::optional<RunInfo> decode_info(std::span<const std::byte> payload) {
   return parsed(payload, read_info);
 }
@@ -295,6 +319,10 @@ std::optional<ClockRow> decode_clock(std::span<const std::byte> payload) {
 
 std::optional<RunEnd> decode_end(std::span<const std::byte> payload) {
   return parsed(payload, read_end);
+}
+
+std::optional<DeviceSample> decode_device_sample(std::span<const std::byte> payload) {
+  return parsed(payload, read_device_sample);
 }
 
 std::optional<ResumeRow> decode_resume(std::span<const std::byte> payload) {

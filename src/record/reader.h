@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "record/device_sample.h"
 #include "record/resume_row.h"
 #include "record/run.h"
 
@@ -79,6 +80,7 @@ class RunReader {
   virtual const std::vector<WindowRow>& windows() const = 0;
   virtual const std::vector<ClockRow>& clocks() const = 0;
   virtual const std::vector<ResumeRow>& resumes() const = 0;
+  virtual const std::vector<DeviceSample>& device_samples() const = 0;
 
   /// The value of an option of the run, or an empty text.
   std::string option(std::string_view name) const;

@@ -148,6 +148,10 @@ void Recorder::add(const ClockRow& row) {
   state_->append(RecordType::kClock, encode(row));
 }
 
+void Recorder::add(const DeviceSample& sample) {
+  state_->append(RecordType::kDeviceSample, encode(sample));
+}
+
 void Recorder::sync() {
   state_->sync();
 }

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "record/device_sample.h"
 #include "record/resume_row.h"
 #include "record/run.h"
 
@@ -40,6 +41,7 @@ class Recorder {
   void add(const CalibrationRow& row);
   void add(const WindowRow& row);
   void add(const ClockRow& row);
+  void add(const DeviceSample& sample);
 
   /// Forces what was added to the disk.
   void sync();

@@ -140,6 +140,15 @@ inline std::vector<ClockRow> sample_clocks(std::size_t ranks) {
   return {start, end};
 }
 
+/// One with everything, one where the driver says little.
+inline std::vector<DeviceSample> sample_device_samples() {
+  DeviceSample sparse;
+  sparse.rank = 1;
+  sparse.at_s = 0.5;
+  sparse.sm_clock_hz = 1.2e9;
+  return {{0, 0.25, 7e10, 1.98e9, 3.2e9, 650, 61, 0x4}, sparse};
+}
+
 /// What the yardstick measures beside the iterations.
 inline void record_yardstick(Recorder& recorder, std::size_t ranks) {
   for (const auto& row : sample_calibration())
@@ -148,6 +157,8 @@ inline void record_yardstick(Recorder& recorder, std::size_t ranks) {
     recorder.add(row);
   for (const auto& row : sample_clocks(ranks))
     recorder.add(row);
+  for (const auto& sample : sample_device_samples())
+    recorder.add(sample);
 }
 
 /// Everything of a run but its end.

@@ -24,6 +24,7 @@ void check_yardstick(const RunReader& run, std::size_t ranks) {
   CHECK(all_same(run.calibration(), sample_calibration()));
   CHECK(all_same(run.windows(), sample_windows(ranks)));
   CHECK(all_same(run.clocks(), sample_clocks(ranks)));
+  CHECK(all_same(run.device_samples(), sample_device_samples()));
 }
 
 void write_with_yardstick(const std::filesystem::path& output) {
@@ -42,7 +43,8 @@ void edit(const std::filesystem::path& path, const std::function<void(hid_t)>& c
 
 }  // namespace
 
-TEST_CASE("yardstick record: calibration, windows, clocks and memory come back from both formats") {
+TEST_CASE(
+    "yardstick record: calibration, windows, clocks, memory and GPUs come back from both formats") {
   const TestFolder folder;
   const auto output = folder / "run.h5";
   Recorder recorder(output, sample_info({}));
@@ -126,6 +128,9 @@ TEST_CASE("yardstick record: a reading that lacks a row is noticed, and which") 
   CHECK(contains(difference(), "in its clocks"));
   for (const auto& row : sample_clocks(2))
     lacking.add(row);
+  CHECK(contains(difference(), "in its samples of GPUs"));
+  for (const auto& sample : sample_device_samples())
+    lacking.add(sample);
   CHECK_NOTHROW(require_same_run(*open_run(folder / "whole.h5.journal"),
                                  *open_run(folder / "lacking.h5.journal")));
 }
