@@ -1,0 +1,321 @@
+#!/usr/bin/env python3
+"""Tests and benchmarks on one GPU against Python's PyTorch, in a budget of time. Writes to OUT, which must not exist:
+
+  summary.json   machine, every number with its goal and verdict, what was skipped and why
+  epochs.csv     seconds of every epoch of every program and round
+  kernels.csv    our kernels against a copy of as many bytes
+  batch-size.md  the batch ladder, up to the size that no longer fits
+  log.txt        every command, its exit code, time and last lines
+  runs.tar       run files (HDF5)
+
+usage: gpu_suite.py [OUT] [--rehearse] [--budget SECONDS] [--only PART,...]     (bench/gpu.sh finds the Python)
+"""
+import argparse
+import csv
+import json
+import os
+import pathlib
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+BUNDLE = os.environ.get("GRADSYNC_BUNDLE")
+BIN = pathlib.Path(BUNDLE) / "bin" if BUNDLE else ROOT / "build/bin"
+BENCH = pathlib.Path(BUNDLE) / "bench" if BUNDLE else ROOT / "bench"
+TESTS = pathlib.Path(BUNDLE) / "tests" if BUNDLE else ROOT / "build/tests"
+KERNELS = BENCH / "gpu_kernels" if BUNDLE else ROOT / "build/bench/gpu_kernels"
+
+# model: batch, epochs a process, goal in seconds, at least so many times eager and compile.
+MODELS = {
+    "resnet18": {"batch": 512, "epochs": 5, "goal_s": 0.60, "over_eager": 1.15, "over_compile": 0.95},
+    "vgg11": {"batch": 512, "epochs": 8, "goal_s": 0.16, "over_eager": 1.3, "over_compile": None},
+    "lenet": {"batch": 512, "epochs": 12, "goal_s": 0.015, "over_eager": 4.0, "over_compile": None},
+}
+MODES = ("gather-scatter", "allreduce", "ddp", "data-parallel", "c10d")
+WARMUP_EPOCHS = 2
+# After 50 steps on another device; sums are taken in another order.
+PARAMETER_TOLERANCE = 5e-3
+# Several NCCL ranks on one GPU: each a host of its own for NCCL, which then talks over the loopback device.
+ONE_GPU_NCCL = {"NCCL_SOCKET_IFNAME": "lo", "NCCL_IB_DISABLE": "1", "NCCL_NVLS_ENABLE": "0", "NCCL_MAX_CTAS": "2",
+                "NCCL_ALGO": "Ring", "NCCL_PROTO": "Simple"}  # fmt: skip
+
+
+class Failed(Exception):
+    pass
+
+
+class Suite:
+    def __init__(self, options):
+        self.out, self.rehearse = options.out, options.rehearse
+        self.begin, self.budget_s = time.monotonic(), options.budget
+        self.rows, self.skipped, self.epochs, self.log = [], [], [], []
+        self.work = pathlib.Path(tempfile.mkdtemp(prefix="gradsync-gpu-"))
+        self.data = self.find_data()
+
+    # --- running -------------------------------------------------------------------------------------------
+
+    def left_s(self) -> float:
+        return self.budget_s - (time.monotonic() - self.begin)
+
+    def run(self, *command, environment=None, may_fail=False) -> str:
+        """What the command printed; Failed with its last lines if it fails or the budget ends."""
+        words, start = [str(word) for word in command], time.monotonic()
+        try:
+            done = subprocess.run(words, cwd=self.work, env=os.environ | (environment or {}), text=True,
+                                  stdin=subprocess.DEVNULL, capture_output=True, timeout=max(1, self.left_s()))  # fmt: skip
+            code, text, error = done.returncode, done.stdout, done.stderr
+        except subprocess.TimeoutExpired:
+            code, text, error = 124, "", "the budget of time ended"
+        self.log.append(f"$ {' '.join(words)}\n  exit {code}, {time.monotonic() - start:.1f} s\n" + tail(text, 12) + tail(error, 6))
+        if code != 0 and not may_fail:
+            raise Failed(f"exit {code}: {(error or text).strip().splitlines()[-1:]}")
+        return text
+
+    def train(self, ranks, *arguments, environment=None, **how) -> str:
+        command = ["gradsync-train" if BUNDLE else BIN / "gradsync-train", "--data", self.data, *arguments]
+        launcher = ["mpirun", "-n", ranks] if BUNDLE else mpirun(ranks)
+        if ranks > 1 and not self.rehearse:
+            # A shell between mpirun and the rank, which knows its number.
+            command = ["sh", "-c", 'export NCCL_HOSTID=rank$OMPI_COMM_WORLD_RANK; exec "$@"', "sh", *command]
+            environment = ONE_GPU_NCCL | (environment or {})
+        return self.run(*launcher, *command, environment=environment, **how)
+
+    def device(self, ranks=1) -> list:
+        """Options that put a run on the GPU; in a rehearsal on the CPU."""
+        if self.rehearse:
+            return ["--device", "cpu", "--threads", "1"]
+        return ["--device", "cuda", "--transport", "nccl"] + (["--allow-shared-gpu"] if ranks > 1 else [])
+
+    def find_data(self) -> pathlib.Path:
+        given = os.environ.get("GRADSYNC_DATA")
+        if given and not self.rehearse:
+            return pathlib.Path(given).resolve()
+        folder = self.work / "data"
+        images, tests = (2000, 200) if self.rehearse else (50000, 10000)
+        self.run(BIN / "gradsync-dataset", "synthesize", "--to", folder, "--train", images, "--test", tests)
+        return folder
+
+    def record(self, name, value, unit, goal=None, fine=None, **more) -> None:
+        self.rows.append({"name": name, "value": value, "unit": unit, "goal": goal, "met": fine, **more})
+        print(f"{name}: {value if isinstance(value, str) else format(value, '.4g')} {unit}"
+              + ("" if goal is None else f" (goal {goal}: {'met' if fine else 'MISSED'})"), flush=True)  # fmt: skip
+
+    def part(self, name, needs_s, work) -> None:
+        """Runs a part if its time is left; one that fails is a row, and the next goes on."""
+        if not self.rehearse and self.left_s() < needs_s:
+            self.skipped.append(f"{name}: {self.left_s():.0f} s left, it takes {needs_s} s")
+            return
+        try:
+            work()
+        except (Failed, OSError, ValueError, KeyError, AttributeError, IndexError) as error:
+            self.record(name, "FAILED", "", goal="runs", fine=False, error=repr(error))
+
+    # --- parts ---------------------------------------------------------------------------------------------
+
+    def tests(self) -> None:
+        text = self.run(TESTS / "gpu", "--no-colors", may_fail=True)
+        counts = re.search(r"test cases:\s*(\d+) \|\s*(\d+) passed \|\s*(\d+) failed", text)
+        failed, skipped = int(counts.group(3)), text.count("MESSAGE: SKIP")
+        self.record("GPU tests", f"{counts.group(2)} passed, {failed} failed, {skipped} skipped", "", goal="0 failed",
+                    fine=failed == 0 and (skipped == 0 or self.rehearse))  # fmt: skip
+
+    def fifty_steps(self, ranks, mode, device) -> tuple[list[str], pathlib.Path]:
+        """Hashes of the ranks' parameters after 50 steps (one where all are equal), and the checkpoint."""
+        steps = 6 if self.rehearse else 50
+        output = self.work / f"steps-{mode}-{ranks}-{device[1]}.h5"
+        text = self.train(ranks, "--model", "lenet", "--sync", mode, "--batch-global", 64, "--iterations", steps, "--lr", 0.02,
+                          "--evaluate", "none", "--precision", "fp32", "--checkpoint-every", steps, "--output", output, *device)  # fmt: skip
+        hashes = re.search(r"^parameters:(.*)$", text, re.M).group(1).split()
+        return hashes, next((output.parent / f"{output.stem}.checkpoints").glob("*.safetensors"))
+
+    def modes(self) -> None:
+        """Every mode on 1, 2 and 4 ranks of one GPU: equal parameters on all ranks, near those of the CPU."""
+        for ranks in (1, 2, 4):
+            _, reference = self.fifty_steps(ranks, "allreduce", ["--device", "cpu", "--threads", "1"])
+            for mode in MODES:
+                name = f"{mode} on {ranks} ranks"
+                self.part(name, 30, lambda mode=mode, ranks=ranks, name=name, reference=reference: self.mode(name, ranks, mode, reference))
+
+    def mode(self, name, ranks, mode, reference) -> None:
+        hashes, checkpoint = self.fifty_steps(ranks, mode, self.device(ranks))
+        difference = largest_difference(checkpoint, reference)
+        self.record(f"{name}: ranks with parameters of their own", len(hashes) - 1, "", goal=0, fine=len(hashes) == 1)
+        self.record(f"{name}: largest difference to the CPU", difference, "", goal=f"<= {PARAMETER_TOLERANCE}",
+                    fine=difference <= PARAMETER_TOLERANCE)  # fmt: skip
+
+    def ours(self, model, how, *more) -> list[float]:
+        plan = self.plan(model)
+        output = self.work / f"epochs-{model}-{how}-{len(self.epochs)}.h5"
+        text = self.train(1, "--model", model, "--batch-per-rank", plan["batch"], "--epochs", plan["epochs"], "--precision",
+                          "fp32" if self.rehearse else "bf16", "--evaluate", "none", "--output", output, *self.device(), *more)  # fmt: skip
+        return [float(seconds) for seconds in re.findall(r"([\d.]+) s training", text)]
+
+    def peer(self, model, *more) -> list[float]:
+        plan = self.plan(model)
+        device = ["--device", "cpu", "--precision", "fp32"] if self.rehearse else []
+        text = self.run(sys.executable, BENCH / "pytorch_gpu.py", self.data, "--model", model, "--batch", plan["batch"],
+                        "--epochs", plan["epochs"], *device, *more)  # fmt: skip
+        return json.loads(text.strip().splitlines()[-1])["epoch_s"]
+
+    def plan(self, model) -> dict:
+        return MODELS[model] | ({"batch": 64, "epochs": 3} if self.rehearse else {})
+
+    def model(self, model, rounds=2) -> None:
+        """Programs interleaved, so that a slow minute of the machine is nobody's; median of the epochs after warm-up."""
+        programs = {"gradsync": lambda: self.ours(model, "eager", "--sync", "none"),
+                    "eager": lambda: self.peer(model)}  # fmt: skip
+        if not self.rehearse:
+            programs["gradsync-graph"] = lambda: self.ours(model, "graph", "--sync", "none", "--graph")
+            programs["compile"] = lambda: self.peer(model, "--compile")
+        if model == "resnet18":
+            programs["gradsync-ddp"] = lambda: self.ours(model, "ddp", "--sync", "ddp")
+        steady = {name: [] for name in programs}
+        for round_number in range(rounds):
+            for name, work in programs.items():
+                if name == "compile" and (round_number > 0 or self.left_s() < 120):
+                    continue
+                times = work()
+                self.epochs += [(model, name, round_number, epoch, seconds) for epoch, seconds in enumerate(times)]
+                steady[name] += times[WARMUP_EPOCHS:]
+        self.judge(model, {name: statistics.median(times) for name, times in steady.items() if times})
+
+    def judge(self, model, medians) -> None:
+        plan = MODELS[model]
+        for name, seconds in medians.items():
+            self.record(f"{model} epoch, {name}", seconds, "s")
+        best = min(medians[name] for name in ("gradsync", "gradsync-graph") if name in medians)
+        self.record(f"{model} epoch", best, "s", goal=f"<= {plan['goal_s']}", fine=best <= plan["goal_s"])
+        for peer, least in (("eager", plan["over_eager"]), ("compile", plan["over_compile"])):
+            if peer in medians and least is not None:
+                ratio = medians[peer] / best
+                self.record(f"{model}: speed over {peer}", ratio, "x", goal=f">= {least}", fine=ratio >= least)
+        if "gradsync-ddp" in medians:
+            cost = medians["gradsync-ddp"] / medians["gradsync"] - 1
+            self.record("ddp's machinery on one rank", 100 * cost, "%", goal="<= 1", fine=cost <= 0.01)
+
+    def kernels(self) -> None:
+        text = self.run(KERNELS)
+        if "SKIP" in text:
+            self.skipped.append("kernels: no GPU")
+            return
+        (self.out / "kernels.csv").write_text(text)
+        for row in csv.DictReader(text.splitlines()):
+            goal, ratio = 1.3, float(row["ratio"])
+            self.record(f"kernel {row['kernel']}: time over a copy's", ratio, "x", goal=f"<= {goal}", fine=ratio <= goal)
+
+    def measuring(self) -> None:
+        windows = 4 if self.rehearse else 60
+        output = self.work / "counterfactual.h5"
+        model = "lenet" if self.rehearse else "resnet18"
+        self.train(1, "--model", model, "--sync", "ddp", "--batch-per-rank", self.plan(model)["batch"], "--iterations", 10,
+                   "--counterfactual", windows, "--precision", "fp32" if self.rehearse else "bf16", "--evaluate", "none",
+                   "--output", output, *self.device())  # fmt: skip
+        text = self.run(BIN / "gradsync-report", output, "--table", "modes", "--plots", "no", "--verdict", "yes")
+        clause = re.search(r".*measuring (?:cost|changed).*|.*with measuring a step takes.*", text)
+        ratio = re.search(r"([\d.]+) times the step", clause.group(0)) if clause else None
+        cost = 100 * (float(ratio.group(1)) - 1)
+        self.record("measuring on against off", cost, "%", goal="<= 0.5", fine=cost <= 0.5, clause=clause.group(0).strip())
+
+    def ladder(self) -> None:
+        results = self.work / "ladder"
+        sizes = "32,64" if self.rehearse else "32,128,512,2048,4096,8192,16384,32768,49152"
+        environment = {"GRADSYNC_DATA": str(self.data)}
+        extra = ["--iterations", 4 if self.rehearse else 6, *self.device()]
+        self.run(BIN / "gradsync-sweep", BENCH / "gpu-batch-size.cfg", "--results", results, "--set", f"batch-per-rank={sizes}",
+                 *(["--set", "model=lenet", "--set", "precision=fp32"] if self.rehearse else []), "--", *extra,
+                 environment=environment, may_fail=True)  # fmt: skip
+        text = self.run(BIN / "gradsync-report", results, "--table", "batch-size", "--format", "markdown", "--plots", "no")
+        (self.out / "batch-size.md").write_text(text)
+        self.record("batch ladder", "ends in out of memory" if "out of memory" in text else "all sizes fit", "",
+                    goal=None if self.rehearse else "ends in out of memory", fine="out of memory" in text)  # fmt: skip
+
+    # --- results -------------------------------------------------------------------------------------------
+
+    def finish(self) -> int:
+        with open(self.out / "epochs.csv", "w", newline="") as file:
+            csv.writer(file).writerows([("model", "program", "round", "epoch", "seconds"), *self.epochs])
+        (self.out / "log.txt").write_text("\n".join(self.log))
+        missed = [row["name"] for row in self.rows if row["met"] is False]
+        summary = {"rehearsal": self.rehearse, "seconds": time.monotonic() - self.begin, "machine": machine(),
+                   "results": self.rows, "missed": missed, "skipped": self.skipped}  # fmt: skip
+        (self.out / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
+        with tarfile.open(self.out / "runs.tar", "w") as archive:
+            for path in sorted(self.work.rglob("*.h5")):
+                archive.add(path, str(path.relative_to(self.work)))
+        shutil.rmtree(self.work)
+        for line in self.skipped:
+            print(f"SKIP {line}")
+        print(f"{len(self.rows)} results, {len(missed)} missed, {len(self.skipped)} skipped, in {summary['seconds']:.0f} s: {self.out}")
+        failed = [row for row in self.rows if row["value"] == "FAILED" or row["goal"] == 0 and row["met"] is False]
+        return 1 if failed else 0
+
+
+def tail(text: str, lines: int) -> str:
+    return "".join(f"  | {line}\n" for line in text.splitlines()[-lines:])
+
+
+def mpirun(ranks) -> list:
+    """As tests/e2e/harness.py starts ranks."""
+    os.environ.update({"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"})
+    return [os.environ.get("MPIRUN", "mpirun"), "-n", ranks, "--oversubscribe", "--bind-to", "none"]
+
+
+def tensors_of(path: pathlib.Path) -> dict:
+    import numpy
+
+    data = path.read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + length])
+    return {name: numpy.frombuffer(data[8 + length :][slice(*entry["data_offsets"])], dtype="<f4")
+            for name, entry in header.items() if "parameters/" in name}  # fmt: skip
+
+
+def largest_difference(one: pathlib.Path, other: pathlib.Path) -> float:
+    ours, theirs = tensors_of(one), tensors_of(other)
+    if ours.keys() != theirs.keys() or not ours:
+        raise Failed(f"{one.name} and {other.name} hold other parameters")
+    return max(float(abs(ours[name] - theirs[name]).max()) for name in ours)
+
+
+def machine() -> dict:
+    import torch
+
+    found = {"torch": torch.__version__, "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "none"}
+    try:
+        fields = "driver_version,clocks.max.sm,clocks.max.mem,power.limit,memory.total"
+        found["nvidia-smi"] = subprocess.run(["nvidia-smi", f"--query-gpu={fields}", "--format=csv"], text=True,
+                                             capture_output=True, timeout=20).stdout.strip()  # fmt: skip
+    except OSError:
+        pass
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", nargs="?", type=pathlib.Path)
+    parser.add_argument("--rehearse", action="store_true")
+    parser.add_argument("--budget", type=float, default=530)
+    parser.add_argument("--only", default="")
+    options = parser.parse_args()
+    if options.rehearse:
+        options.budget = max(options.budget, 3600)
+    options.out = (options.out or ROOT / f"results/bench-gpu-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}").resolve()
+    options.out.mkdir(parents=True)
+    suite = Suite(options)
+    parts = {"tests": (30, suite.tests), "kernels": (20, suite.kernels),
+             **{model: (60, lambda model=model: suite.model(model)) for model in MODELS},
+             "measuring": (30, suite.measuring), "modes": (60, suite.modes), "ladder": (60, suite.ladder)}  # fmt: skip
+    for name, (needs_s, work) in parts.items():
+        if not options.only or name in options.only.split(","):
+            suite.part(name, needs_s, work)
+    return suite.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
