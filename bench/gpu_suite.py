@@ -25,7 +25,7 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-BUNDLE = os.environ.get("GRADSYNC_BUNDLE")
+BUNDLE = os.environ.get("BUNDLE_OF_GRADSYNC")
 BIN = pathlib.Path(BUNDLE) / "bin" if BUNDLE else ROOT / "build/bin"
 BENCH = pathlib.Path(BUNDLE) / "bench" if BUNDLE else ROOT / "bench"
 TESTS = pathlib.Path(BUNDLE) / "tests" if BUNDLE else ROOT / "build/tests"

@@ -84,7 +84,7 @@ def main() -> None:
         times.append(time.monotonic() - start)
     name = torch.cuda.get_device_name() if device.type == "cuda" else "cpu"
     print(json.dumps({"program": "compile" if options.compile else "eager", "model": options.model, "batch": options.batch,
-                      "epoch_s": times, "loss": float(loss), "device": name, "torch": torch.__version__}))  # fmt: skip
+                      "epoch_s": times, "loss": float(loss.detach()), "device": name, "torch": torch.__version__}))  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ struct FeedBatch {
 };
 
 /// Makes batches, epoch by epoch: loader threads do, or a kernel where the data lie on the device.
-/// Both give the same images for the same seed (docs/gpu.md).
+/// Both give the same images for the same seed (docs/gpu-data.md).
 class BatchSource {
  public:
   virtual ~BatchSource() = default;

@@ -58,7 +58,7 @@ def case_two_ranks_train_and_load_nothing_of_the_systems_mpi_or_hdf5(folder):
 def case_errors_of_mpirun_have_their_help_files(folder):
     bundle = copied(folder)
     result = run([bundle / "run", "-n", 2, "no-such-program"], environment=environment(folder))
-    if result.code == 0 or "could not find an executable" not in result.out + result.err:
+    if result.code == 0 or "unable to find the specified executable file" not in result.out + result.err:
         raise Failure(f"exit {result.code}: {result.out}{result.err}")
 
 

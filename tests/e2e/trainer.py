@@ -69,13 +69,14 @@ def case_verify_modes_passes_and_is_recorded(folder):
 
 
 def parameters_after(*arguments) -> str:
-    result = train(2, "--batch-per-rank", 16, "--iterations", 12, *arguments).expect(0)
+    result = train(2, "--iterations", 12, *arguments).expect(0)
     return re.search(r"parameters: (\w+)\n", result.out).group(1)
 
 
 def case_resident_data_train_the_same_network_as_the_loader(folder):
     """fp32: bit for bit; on a second epoch too, and with the root's batches of data-parallel."""
-    for more in (["--sync", "ddp"], ["--sync", "data-parallel"], ["--accumulate", 2], ["--batch-per-rank", 1000]):
+    small = ["--batch-per-rank", 16]
+    for more in ([*small, "--sync", "data-parallel"], [*small, "--accumulate", 2], ["--batch-per-rank", 1000]):
         loaded, resident = (parameters_after("--feed", feed, "--epochs", 2, *more) for feed in ("loader", "resident"))
         if loaded != resident:
             raise Failure(f"{more}: {loaded} with the loader, {resident} with resident data")
@@ -83,14 +84,14 @@ def case_resident_data_train_the_same_network_as_the_loader(folder):
 
 
 def case_fp16_scales_the_loss_and_says_what_it_left_out(folder):
-    result = train(2, "--precision", "fp16", "--batch-per-rank", 16, "--iterations", 30, "--evaluate", "shard")
+    result = train(2, "--precision", "fp16", "--batch-per-rank", 16, "--iterations", 30)
     result.expect(0, r"compute: fp16 ", r"fp16: \d+ steps left out for an overflow, loss scale \d+")
     losses = [float(loss) for loss in re.findall(r"iteration \d+ loss ([\d.]+)", result.out)]
     if not losses or losses[-1] > 2.4:
         raise Failure(f"fp16 does not train: losses {losses}")
     path = folder / "run.h5"
     options = ["--precision", "fp16", "--batch-per-rank", 16, "--iterations", 12, "--output", path, "--resume", "auto"]
-    whole = parameters_after("--precision", "fp16")
+    whole = parameters_after("--precision", "fp16", "--batch-per-rank", 16)
     train(2, *options, "--inject-fault", "usr1@0:5").expect(75)
     result = train(2, *options).expect(0)
     if whole not in result.out:
