@@ -41,9 +41,8 @@ MODES = ("gather-scatter", "allreduce", "ddp", "data-parallel", "c10d")
 WARMUP_EPOCHS = 2
 # After 50 steps on another device; sums are taken in another order.
 PARAMETER_TOLERANCE = 5e-3
-# Several NCCL ranks on one GPU: each a host of its own for NCCL, which then talks over the loopback device.
-ONE_GPU_NCCL = {"NCCL_SOCKET_IFNAME": "lo", "NCCL_IB_DISABLE": "1", "NCCL_NVLS_ENABLE": "0", "NCCL_MAX_CTAS": "2",
-                "NCCL_ALGO": "Ring", "NCCL_PROTO": "Simple"}  # fmt: skip
+# Several NCCL ranks on one GPU share its multiprocessors; few blocks each, and no feature of several GPUs.
+ONE_GPU_NCCL = {"NCCL_IB_DISABLE": "1", "NCCL_NVLS_ENABLE": "0", "NCCL_MAX_CTAS": "2", "NCCL_ALGO": "Ring", "NCCL_PROTO": "Simple"}
 
 
 class Failed(Exception):
@@ -81,8 +80,6 @@ class Suite:
         command = ["gradsync-train" if BUNDLE else BIN / "gradsync-train", "--data", self.data, *arguments]
         launcher = ["mpirun", "-n", ranks] if BUNDLE else mpirun(ranks)
         if ranks > 1 and not self.rehearse:
-            # A shell between mpirun and the rank, which knows its number.
-            command = ["sh", "-c", 'export NCCL_HOSTID=rank$OMPI_COMM_WORLD_RANK; exec "$@"', "sh", *command]
             environment = ONE_GPU_NCCL | (environment or {})
         return self.run(*launcher, *command, environment=environment, **how)
 
@@ -119,10 +116,16 @@ class Suite:
     # --- parts ---------------------------------------------------------------------------------------------
 
     def tests(self) -> None:
-        text = self.run(TESTS / "gpu", "--no-colors", may_fail=True)
+        self.doctest("GPU tests of kernels", TESTS / "gpu", "--no-colors")
+        for ranks in (1, 2):
+            launcher = ["mpirun", "-n", ranks] if BUNDLE else mpirun(ranks)
+            self.doctest(f"GPU tests on {ranks} ranks", *launcher, TESTS / "mpi", "--no-colors", "--test-case=GPU:*")
+
+    def doctest(self, name, *command) -> None:
+        text = self.run(*command, may_fail=True, environment=ONE_GPU_NCCL)
         counts = re.search(r"test cases:\s*(\d+) \|\s*(\d+) passed \|\s*(\d+) failed", text)
         failed, skipped = int(counts.group(3)), text.count("MESSAGE: SKIP")
-        self.record("GPU tests", f"{counts.group(2)} passed, {failed} failed, {skipped} skipped", "", goal="0 failed",
+        self.record(name, f"{counts.group(2)} passed, {failed} failed, {skipped} of them skipped", "", goal="0 failed",
                     fine=failed == 0 and (skipped == 0 or self.rehearse))  # fmt: skip
 
     def fifty_steps(self, ranks, mode, device) -> tuple[list[str], pathlib.Path]:
@@ -160,7 +163,7 @@ class Suite:
         plan = self.plan(model)
         device = ["--device", "cpu", "--precision", "fp32"] if self.rehearse else []
         text = self.run(sys.executable, BENCH / "pytorch_gpu.py", self.data, "--model", model, "--batch", plan["batch"],
-                        "--epochs", plan["epochs"], *device, *more)  # fmt: skip
+                        "--epochs", plan["epochs"], *device, *more, environment=without_bundle())  # fmt: skip
         return json.loads(text.strip().splitlines()[-1])["epoch_s"]
 
     def plan(self, model) -> dict:
@@ -171,8 +174,9 @@ class Suite:
         programs = {"gradsync": lambda: self.ours(model, "eager", "--sync", "none"),
                     "eager": lambda: self.peer(model)}  # fmt: skip
         if not self.rehearse:
-            programs["gradsync-graph"] = lambda: self.ours(model, "graph", "--sync", "none", "--graph")
             programs["compile"] = lambda: self.peer(model, "--compile")
+        if not self.rehearse and "--graph" in self.run(BIN / "gradsync-train", "--help"):
+            programs["gradsync-graph"] = lambda: self.ours(model, "graph", "--sync", "none", "--graph")
         if model == "resnet18":
             programs["gradsync-ddp"] = lambda: self.ours(model, "ddp", "--sync", "ddp")
         steady = {name: [] for name in programs}
@@ -254,6 +258,12 @@ class Suite:
         print(f"{len(self.rows)} results, {len(missed)} missed, {len(self.skipped)} skipped, in {summary['seconds']:.0f} s: {self.out}")
         failed = [row for row in self.rows if row["value"] == "FAILED" or row["goal"] == 0 and row["met"] is False]
         return 1 if failed else 0
+
+
+def without_bundle() -> dict:
+    """Python's own libraries are not those of the bundle."""
+    folders = os.environ.get("LD_LIBRARY_PATH", "").split(":")
+    return {"LD_LIBRARY_PATH": ":".join(folder for folder in folders if not (BUNDLE and folder.startswith(BUNDLE)))}
 
 
 def tail(text: str, lines: int) -> str:

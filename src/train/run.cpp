@@ -279,8 +279,11 @@ int run_training(const Session& session, TrainOptions options, const OptionValue
       print_device(device.choice(), transports.choice());
     }
     const DataSource source = data_source(*data, options, compute);
-    const RunSetting setting{options,        source, compute, places,      clock.offset_s, start_s,
-                             recorder.get(), &stop,  &plan,   description, command_line};
+    const RunSetting setting{
+        options,        source,         compute,
+        places,         clock.offset_s, start_s,
+        recorder.get(), &stop,          &plan,
+        description,    command_line,   compute.device.is_cuda() ? device.description().uuid : ""};
     if (recorder) recorder->add(clocks);
     train(session, exchange, transport, watchdog, setting);
     close_clocks(session, setting, clocks);

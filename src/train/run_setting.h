@@ -26,6 +26,7 @@ struct RunSetting {
   const ResumePlan* resume = nullptr;    ///< from where it goes on
   CheckpointInfo description = {};       ///< of the run, on rank 0
   std::string command_line = {};
+  std::string gpu_uuid = {};  ///< of this rank; empty on the CPU
 };
 
 }  // namespace gradsync

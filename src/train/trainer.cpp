@@ -69,6 +69,7 @@ Trainer::Trainer(Exchange& exchange, const RunSetting& setting)
       checkpoints_(
           exchange, setting_,
           {replica_, *optimizer_, *mode_, summary_, epoch_summary_, epoch_clock_, buckets_}) {
+  if (setting.compute.device.is_cuda()) gpu_samples_.emplace(gpu_monitor());
   mode_->attach(replica_);
   position_ = checkpoints_.restore();
   progress_.begin_at(position_.iteration);
@@ -262,7 +263,17 @@ Evaluation Trainer::evaluate_epoch() {
                   own ? EvaluateHow::kEachRank : EvaluateHow::kShard);
 }
 
+std::unique_ptr<GpuMonitor> Trainer::gpu_monitor() const {
+  std::string why;
+  auto monitor = open_nvml(setting_.gpu_uuid, why);
+  if (!monitor && exchange_.rank() == 0)
+    std::cerr << "gradsync-train: warning: no samples of memory, clocks and power: " << why << '\n';
+  return monitor;
+}
+
 void Trainer::record_epoch(const RankEpoch& mine) {
+  if (gpu_samples_)
+    gpu_samples_->record(exchange_, setting_.clock_offset_s, setting_.start_s, setting_.recorder);
   const std::int64_t epoch = position_.epoch;
   std::vector<RankEpoch> all(exchange_.rank() == 0 ? static_cast<std::size_t>(exchange_.size())
                                                    : 0);
@@ -271,7 +282,7 @@ void Trainer::record_epoch(const RankEpoch& mine) {
   if (exchange_.rank() != 0) return;
   std::cout
       << fmt::format(
-             "epoch {}: train loss {:.4f}, train accuracy {}, test accuracy {}, {:.2f} s training, "
+             "epoch {}: train loss {:.4f}, train accuracy {}, test accuracy {}, {:.4f} s training, "
              "{:.2f} s running, order {}\n",
              epoch + 1, mine.train_loss, percent(mine.train_accuracy), percent(mine.test_accuracy),
              mine.training_time_s, mine.running_time_s, feed_.order_digest())

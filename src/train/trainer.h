@@ -10,6 +10,7 @@
 #include "train/evaluate.h"
 #include "train/fault.h"
 #include "train/gather_rows.h"
+#include "train/gpu_samples.h"
 #include "train/pipeline.h"
 #include "train/progress.h"
 #include "train/run_setting.h"
@@ -45,6 +46,7 @@ class Trainer {
   void report_iteration(const IterationRow& row);
   void adapt_timeout();
   Evaluation evaluate_epoch();
+  std::unique_ptr<GpuMonitor> gpu_monitor() const;
   void record_epoch(const RankEpoch& mine);
   void print_parameters();
   std::int64_t iterations_of(std::int64_t epoch) const;
@@ -68,6 +70,7 @@ class Trainer {
   RankSummary summary_, epoch_summary_;
   EpochClock epoch_clock_;
   std::vector<BucketShape> buckets_;
+  std::optional<GpuSamples> gpu_samples_;  ///< on a GPU
   Progress progress_;
   Checkpoints checkpoints_;
   Position position_;
