@@ -106,7 +106,7 @@ KERNELS := $(if $(filter 1,$(WITH_CUDA)),$(patsubst %.cu,build/obj/%.cu.o,$(wild
 
 # The trainer's options are checked by gradsync-sweep too, which knows no LibTorch.
 TRAIN_OPTIONS := src/train/options src/train/options_optimiser src/train/options_learning_rate src/train/options_stop \
-  src/train/fault src/calibrate/sizes
+  src/train/graph_obstacle src/train/fault src/calibrate/sizes
 CALIBRATE_RANKS := src/calibrate/calibrator src/calibrate/run
 CHECK_RANKS := src/check/run src/check/mpi_job src/check/suite_libraries
 CHECK_TORCH := src/check/libtorch

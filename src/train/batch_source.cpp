@@ -1,6 +1,7 @@
 #include "train/batch_source.h"
 
 #include "model/image_batch.h"
+#include "support/error.h"
 #include "train/resident_batches.h"
 
 namespace gradsync {
@@ -43,6 +44,10 @@ class LoadedBatches : public BatchSource {
 std::unique_ptr<BatchSource> make_batch_source(const DataSource& data, ImageType type) {
   if (data.resident) return std::make_unique<ResidentBatches>(data.resident, type);
   return std::make_unique<LoadedBatches>(data.files, data.device);
+}
+
+void BatchSource::skip(std::int64_t) {
+  throw Error(ExitCode::kInternal, "batches of loader threads cannot be skipped");
 }
 
 }  // namespace gradsync

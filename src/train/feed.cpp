@@ -41,6 +41,7 @@ std::int64_t Feed::iterations_of(std::int64_t epoch) const {
 
 void Feed::begin_epoch(std::int64_t epoch, std::int64_t first) {
   source_->stop();
+  made_ = 0;
   if (!options_.batch_schedule.empty()) sampler_ = sampler_for(epoch);
   sampler_.set_epoch(options_.set_epoch ? epoch : 0);
   LoaderOptions how;

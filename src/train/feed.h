@@ -31,8 +31,19 @@ class Feed {
   void begin_epoch(std::int64_t epoch, std::int64_t first = 0);
 
   /// The next pass; blocks until it is loaded. Give it back with `recycle`.
-  FeedBatch next() { return source_->next(); }
+  FeedBatch next() {
+    ++made_;
+    return source_->next();
+  }
   void recycle(FeedBatch batch) { source_->recycle(std::move(batch)); }
+
+  /// Batches of this epoch so far.
+  std::int64_t made() const { return made_; }
+  /// See BatchSource.
+  void skip(std::int64_t batches) {
+    made_ += batches;
+    source_->skip(batches);
+  }
 
   /// Images per rank of pass `pass` of the epoch, whoever loads them.
   std::int64_t samples_per_rank(std::int64_t pass) const { return sampler_.batch_size(pass); }
@@ -51,6 +62,7 @@ class Feed {
   int rank_, ranks_;
   FeedShare share_;
   Sampler sampler_;
+  std::int64_t made_ = 0;
   std::unique_ptr<BatchSource> source_;  // last: its threads read all of the above
 };
 

@@ -66,8 +66,9 @@ void GradientGuard::look_at_message(std::span<const float> values, StreamHandle 
       reinterpret_cast<unsigned long long*>(lowest_.data_ptr<std::int64_t>()), stream);
 }
 
-/// Nothing has travelled: the gradients lie in one buffer.
-void GradientGuard::look_at_all() {
+void GradientGuard::look_at_rest() {
+  if (!on_device() || looked_) return;
+  // Nothing has travelled: the gradients lie in one buffer.
   const auto& storage = replica_.parameters[0].grad().storage();
   look_at_message({static_cast<const float*>(storage.data()), storage.nbytes() / sizeof(float)},
                   exchange_.lane()->compute);
@@ -75,7 +76,6 @@ void GradientGuard::look_at_all() {
 
 GuardFinding GradientGuard::finding() {
   if (!on_device()) return {};
-  if (!looked_) look_at_all();
   return {to_host(lowest_), places_};
 }
 

@@ -32,8 +32,10 @@ class GradientGuard {
   void reset(bool marks_last = true);
   /// After the backward passes, before `synchronize`, which may move the gradients.
   void note_places();
-  /// After `synchronize`: looks at gradients that no exchange has carried, and sends what was found
-  /// to the host.
+  /// After `synchronize`, before the update, which zeroes them: looks at gradients that no exchange
+  /// has carried.
+  void look_at_rest();
+  /// Sends what was found to the host.
   GuardFinding finding();
 
   /// Index of the first parameter whose gradient held a NaN or an infinity since `reset`, or −1;
@@ -52,7 +54,6 @@ class GradientGuard {
   bool on_device() const { return exchange_.lane() != nullptr; }
   void look_at(std::size_t parameter);
   void look_at_message(std::span<const float> values, StreamHandle stream);
-  void look_at_all();
 
   const Replica& replica_;
   Exchange& exchange_;

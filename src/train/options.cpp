@@ -102,6 +102,9 @@ OptionTable machine_options() {
        "what moves tensors between ranks; auto: nccl where each rank has a GPU of its own, else "
        "mpi",
        group},
+      {"graph", "", "false",
+       "on a GPU: capture the step once and replay it; what keeps it from being captured is said",
+       group},
       {"precision", joined(kPrecisions), "fp32",
        "type of the arithmetic; auto tries fp32 and bf16 here; fp16 scales the loss and leaves out "
        "steps that overflow",
@@ -229,6 +232,7 @@ void read_machine_and_output(const OptionValues& values, TrainOptions& options) 
   options.device = choice_option(values, "device", kDevices);
   options.allow_shared_gpu = switch_option(values, "allow-shared-gpu");
   options.transport = choice_option(values, "transport", kTransports);
+  options.graph = switch_option(values, "graph");
   options.precision = choice_option(values, "precision", kPrecisions);
   options.optimizer.scales_loss = options.precision == "fp16";
   options.tf32 = choice_option(values, "tf32", kSwitch) == "on";

@@ -15,6 +15,7 @@ class ResidentBatches : public BatchSource {
 
   void begin(Loader::Indices indices, const LoaderOptions& how) override;
   FeedBatch next() override;
+  void skip(std::int64_t batches) override { next_ += static_cast<std::size_t>(batches); }
 
  private:
   void send_order(const std::vector<std::int64_t>& order);

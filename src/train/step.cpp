@@ -1,5 +1,8 @@
 #include "train/step.h"
 
+#include <array>
+#include <functional>
+
 #include "optim/clip.h"
 #include "train/host_copy.h"
 #include "train/loss.h"
@@ -116,51 +119,128 @@ double clip_factor_of(const StepParts& parts) {
   return clip_factor(gradient_norm(parts.replica) / scale, parts.clip_norm);
 }
 
-/// Averaged gradients become new parameters.
-void update(StepParts& parts, IterationTimer& timer, double learning_rate) {
-  if (!steps_here(parts)) return;
-  const Scope timed(timer, Phase::kOptimizer);
-  parts.optimizer.step(learning_rate, clip_factor_of(parts));
-}
+/// One iteration of a rank, launched or replayed.
+class Step {
+ public:
+  Step(StepParts& parts, std::int64_t iteration, std::int64_t step, double learning_rate)
+      : parts_(parts),
+        iteration_(iteration),
+        step_(step),
+        learning_rate_(learning_rate),
+        pending_{
+            IterationTimer(parts.measured && !by_graph(), parts.exchange.lane()), {}, {}, {}, {}} {}
 
-/// What is known of an iteration when everything of it was started.
-void close(PendingStep& pending, StepParts& parts, const torch::Tensor& sums) {
-  pending.sums = to_host(sums);
-  if (parts.optimizer.scales_loss()) pending.loss_scale = to_host(parts.optimizer.loss_scale());
-  pending.timer.stop(parts.exchange.records(),
-                     parts.norms ? parts.norms->waits() : std::vector<Span>());
-  pending.known.measured.traffic_bytes = parts.exchange.traffic();
-  pending.known.bad_tensor = parts.guard.first_bad();
-  for (const CollectiveRecord& record : parts.exchange.records())
-    pending.known.buckets.push_back({record.bytes, record.kind});
-}
+  PendingStep run() {
+    parts_.exchange.begin_iteration(iteration_);
+    pending_.timer.begin();
+    pending_.known.samples = samples();
+    if (!by_graph() || !replay()) launch_and_note();
+    doing(Activity::kBetween);
+    return std::move(pending_);
+  }
+
+ private:
+  void doing(Activity activity) { parts_.exchange.watchdog().doing(activity, iteration_); }
+  bool by_graph() const { return parts_.graph && parts_.graph->serves(samples()); }
+
+  std::int64_t samples() const {
+    std::int64_t all = 0;
+    for (std::int64_t pass = 0; pass < parts_.passes; ++pass)
+      all += parts_.feed.samples_per_rank(step_ * parts_.passes + pass);
+    return all;
+  }
+
+  void launch_and_note() {
+    const torch::Tensor sums = launch([this] { update(); });
+    if (parts_.graph) parts_.graph->note(samples(), parts_.exchange.traffic());
+    close(sums, parts_.exchange.traffic());
+  }
+
+  /// From the batch to the new parameters; `update` makes those. Returns the sums.
+  torch::Tensor launch(const std::function<void()>& update) {
+    torch::Tensor sums;
+    parts_.guard.reset(parts_.mode.waits_in_backward());
+    for (std::int64_t pass = 0; pass < parts_.passes; ++pass) {
+      const torch::Tensor one =
+          Pass(parts_, pending_.timer, iteration_, step_ * parts_.passes + pass, pass == 0,
+               pass + 1 == parts_.passes)
+              .run();
+      sums = sums.defined() ? sums + one : one;
+    }
+    parts_.guard.note_places();
+    doing(Activity::kSynchronize);
+    parts_.mode.synchronize();
+    parts_.guard.look_at_rest();
+    doing(Activity::kOptimizer);
+    update();
+    return sums;
+  }
+
+  /// Averaged gradients become new parameters.
+  void update() {
+    if (!steps_here(parts_)) return;
+    const Scope timed(pending_.timer, Phase::kOptimizer);
+    parts_.optimizer.step(learning_rate_, clip_factor_of(parts_));
+  }
+
+  /// False if the step could not be captured: nothing has run, and all is as it was before.
+  bool replay() {
+    StepGraph& graph = *parts_.graph;
+    parts_.optimizer.prepare(learning_rate_, /*gradient_scale=*/1);
+    if (!graph.captured()) {
+      if (!capture()) return false;
+    } else {
+      parts_.feed.skip(parts_.passes);
+      ++parts_.optimizer.steps();
+    }
+    graph.replay();
+    close(graph.sums(), graph.traffic());
+    return true;
+  }
+
+  /// All ranks or none.
+  bool capture() {
+    const std::int64_t steps = parts_.optimizer.steps(), made = parts_.feed.made();
+    parts_.exchange.set_timing(false);
+    const bool mine =
+        parts_.graph->capture([this] { return launch([this] { parts_.optimizer.apply(); }); });
+    std::array<double, 1> failed = {mine ? 0.0 : 1.0};
+    parts_.exchange.sum_metrics(failed);
+    parts_.exchange.set_timing(parts_.measured);
+    if (failed[0] == 0) return true;
+    parts_.graph->give_up("another rank could not capture it");
+    parts_.optimizer.steps() = steps;
+    parts_.feed.skip(made - parts_.feed.made());
+    pending_.timer = IterationTimer(parts_.measured, parts_.exchange.lane());
+    pending_.timer.begin();
+    return false;
+  }
+
+  /// What is known of the iteration when everything of it was started.
+  void close(const torch::Tensor& sums, const TrafficBytes& traffic) {
+    pending_.finding = parts_.guard.finding();
+    pending_.sums = to_host(sums);
+    if (parts_.optimizer.scales_loss())
+      pending_.loss_scale = to_host(parts_.optimizer.loss_scale());
+    pending_.timer.stop(parts_.exchange.records(),
+                        parts_.norms ? parts_.norms->waits() : std::vector<Span>());
+    pending_.known.measured.traffic_bytes = traffic;
+    pending_.known.bad_tensor = parts_.guard.first_bad();
+    for (const CollectiveRecord& record : parts_.exchange.records())
+      pending_.known.buckets.push_back({record.bytes, record.kind});
+  }
+
+  StepParts& parts_;
+  std::int64_t iteration_, step_;
+  double learning_rate_;
+  PendingStep pending_;
+};
 
 }  // namespace
 
 PendingStep run_step(StepParts& parts, std::int64_t iteration, std::int64_t step,
                      double learning_rate) {
-  PendingStep pending{IterationTimer(parts.measured, parts.exchange.lane()), {}, {}, {}, {}};
-  Watchdog& watchdog = parts.exchange.watchdog();
-  torch::Tensor sums;
-  parts.exchange.begin_iteration(iteration);
-  pending.timer.begin();
-  parts.guard.reset(parts.mode.waits_in_backward());
-  for (std::int64_t pass = 0; pass < parts.passes; ++pass) {
-    const std::int64_t index = step * parts.passes + pass;
-    const torch::Tensor one =
-        Pass(parts, pending.timer, iteration, index, pass == 0, pass + 1 == parts.passes).run();
-    sums = sums.defined() ? sums + one : one;
-    pending.known.samples += parts.feed.samples_per_rank(index);
-  }
-  parts.guard.note_places();
-  watchdog.doing(Activity::kSynchronize, iteration);
-  parts.mode.synchronize();
-  pending.finding = parts.guard.finding();  // the update zeroes the gradients
-  watchdog.doing(Activity::kOptimizer, iteration);
-  update(parts, pending.timer, learning_rate);
-  close(pending, parts, sums);
-  watchdog.doing(Activity::kBetween, iteration);
-  return pending;
+  return Step(parts, iteration, step, learning_rate).run();
 }
 
 StepResult finish_step(const PendingStep& pending, const Replica& replica) {

@@ -9,6 +9,7 @@
 #include "train/gradient_guard.h"
 #include "train/iteration_timer.h"
 #include "train/norm_exchange.h"
+#include "train/step_graph.h"
 #include "train/stop_request.h"
 
 namespace gradsync {
@@ -26,7 +27,8 @@ struct StepParts {
   NormExchange* norms = nullptr;  ///< none: batch norm is each rank's own
   double clip_norm = 0;           ///< 0: never
   double label_smoothing = 0;
-  bool measured = true;  ///< with stamps of the phases
+  bool measured = true;        ///< with stamps of the phases
+  StepGraph* graph = nullptr;  ///< none: each step is launched kernel by kernel
 };
 
 /// What one iteration was on this rank.

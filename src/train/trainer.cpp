@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "support/memory.h"
+#include "train/graph_obstacle.h"
 #include "train/rank_device.h"
 #include "train/verify_modes.h"
 #include "train/windows.h"
@@ -70,6 +71,7 @@ Trainer::Trainer(Exchange& exchange, const RunSetting& setting)
           exchange, setting_,
           {replica_, *optimizer_, *mode_, summary_, epoch_summary_, epoch_clock_, buckets_}) {
   if (setting.compute.device.is_cuda()) gpu_samples_.emplace(gpu_monitor());
+  if (options_.graph) use_graph();
   mode_->attach(replica_);
   position_ = checkpoints_.restore();
   progress_.begin_at(position_.iteration);
@@ -95,6 +97,25 @@ void Trainer::run_counterfactual() {
   for (const WindowRow& row : rows)
     if (setting_.recorder) setting_.recorder->add(row);
   print_text(std::cout, windows_table(rows));
+}
+
+void Trainer::use_graph() {
+  const std::string obstacle = graph_obstacle(options_);
+  if (obstacle.empty())
+    parts_.graph = &graph_.emplace();
+  else if (exchange_.rank() == 0)
+    std::cerr << fmt::format("gradsync-train: warning: --graph has no effect, because of {}\n",
+                             obstacle);
+}
+
+void Trainer::say_if_graph_failed() {
+  if (!parts_.graph || graph_->why_not().empty()) return;
+  parts_.graph = nullptr;
+  if (exchange_.rank() == 0)
+    std::cerr << fmt::format(
+        "gradsync-train: warning: --graph: steps are launched one by one, because a step could not "
+        "be captured: {}\n",
+        graph_->why_not());
 }
 
 void Trainer::run_epoch() {
@@ -135,7 +156,9 @@ void Trainer::run_iteration() {
   row.warmup = position_.iteration < options_.warmup;
   PendingStep step = run_step(parts_, row.iteration, row.step, row.learning_rate);
   step.known.stop = checkpoints_.wanted();
-  buckets_ = step.known.buckets;
+  // A replayed step says nothing of its collectives: they are those of the steps before.
+  if (!parts_.graph || !step.known.buckets.empty()) buckets_ = step.known.buckets;
+  say_if_graph_failed();
   pipeline_.push({std::move(row), std::move(step)});
   ++position_.iteration;
   ++position_.step;

@@ -37,6 +37,8 @@ class Trainer {
 
  private:
   void run_epoch();
+  void use_graph();
+  void say_if_graph_failed();
   void run_iteration();
   Verdict finish_iterations(bool all);
   Verdict finish(FinishedIteration finished);
@@ -64,6 +66,7 @@ class Trainer {
   LearningRate rate_;
   Feed feed_;
   std::vector<std::int64_t> epoch_lengths_;  ///< in iterations
+  std::optional<StepGraph> graph_;
   StepParts parts_;
   Pipeline pipeline_;
   Fault fault_;

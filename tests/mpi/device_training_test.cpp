@@ -46,6 +46,28 @@ TEST_CASE("device: every mode trains the very network that it trains from the ho
     }
 }
 
+TEST_CASE(
+    "device: a step that cannot be captured is launched, and nothing is lost by the attempt") {
+  if (torch::cuda::is_available()) return;
+  const test::SmallSet set;
+  for (const char* mode : {"none", "allreduce", "ddp"}) {
+    CAPTURE(mode);
+    const TrainOptions options = short_options(mode);
+    const DataSource data(
+        *set.data, std::make_shared<ResidentData>(*set.data, torch::kCPU, ImageType::kFloat32));
+    DeviceRanks ranks(/*nccl=*/true);
+    const Trained without = train_shortly(ranks.exchange, data, options, kIterations);
+    StepGraph graph;
+    const Trained with =
+        train_shortly(ranks.exchange, data, options, kIterations, torch::kCPU, {}, &graph);
+    CHECK_FALSE(graph.captured());
+    CHECK_FALSE(graph.why_not().empty());
+    CHECK(with.hash == without.hash);
+    for (const StepResult& step : with.steps)
+      CHECK(step.measured.buckets.size() == step.buckets.size());
+  }
+}
+
 TEST_CASE("device: in the steady loop over NCCL the host waits for nothing and makes no event") {
   const test::SmallSet set;
   for (const char* mode : {"allreduce", "gather-scatter", "ddp", "data-parallel"}) {

@@ -92,6 +92,32 @@ TEST_CASE("GPU: events tell each phase, and the parts make up the whole") {
   }
 }
 
+TEST_CASE("GPU: replayed steps train the network that launched ones do") {
+  if (no_gpu()) return;
+  const test::SmallSet set;
+  for (const char* mode : {"none", "allreduce", "gather-scatter", "ddp"}) {
+    CAPTURE(mode);
+    const TrainOptions options = short_options(mode);
+    GpuRanks ranks("nccl", VerifyLevel::kOff);
+    const DataSource data(*set.data, std::make_shared<ResidentData>(*set.data, ranks.device.torch(),
+                                                                    ImageType::kFloat32));
+    const Trained launched =
+        train_shortly(ranks.exchange, data, options, kSteps, ranks.device.torch());
+    StepGraph graph;
+    const Trained replayed =
+        train_shortly(ranks.exchange, data, options, kSteps, ranks.device.torch(), {}, &graph);
+    CHECK(graph.why_not() == "");
+    CHECK(graph.captured());
+    CHECK(!(largest_difference(launched, replayed) > kTolerance));
+    REQUIRE(launched.steps.size() == replayed.steps.size());
+    for (std::size_t i = 0; i < launched.steps.size(); ++i) {
+      CHECK(replayed.steps[i].measured.loss ==
+            doctest::Approx(launched.steps[i].measured.loss).epsilon(1e-2));
+      CHECK(replayed.steps[i].measured[Phase::kIteration] > 0);
+    }
+  }
+}
+
 TEST_CASE("GPU: in the steady loop over NCCL the host waits for nothing") {
   if (no_gpu()) return;
   const test::SmallSet set;

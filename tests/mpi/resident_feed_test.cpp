@@ -24,7 +24,7 @@ void check_equal(Feed& loaded, Feed& resident, torch::ScalarType type, std::int6
   for (std::int64_t pass = 0; pass < passes; ++pass) {
     FeedBatch expected = loaded.next(), got = resident.next();
     CHECK(got.samples() == expected.samples());
-    CHECK(got.images.scalar_type() == type);
+    CHECK((got.images.scalar_type() == type));
     CHECK(got.images.strides() == expected.images.strides());
     CHECK(torch::equal(got.images, expected.images.to(type)));
     CHECK(torch::equal(got.labels, expected.labels));

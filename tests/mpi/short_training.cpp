@@ -22,9 +22,9 @@ TrainOptions short_options(const std::string& mode) {
   return options;
 }
 
-Trained train_shortly(Exchange& exchange, const Cifar10& data, const TrainOptions& options,
-                      std::int64_t iterations, const torch::Device& device,
-                      const AtStart& at_start) {
+Trained train_shortly(Exchange& exchange, const DataSource& data, const TrainOptions& options,
+                      std::int64_t iterations, const torch::Device& device, const AtStart& at_start,
+                      StepGraph* graph) {
   ComputeSettings compute;
   compute.device = device;
   Replica replica = make_replica(options.model, options.seed, compute.layout, device);
@@ -32,9 +32,10 @@ Trained train_shortly(Exchange& exchange, const Cifar10& data, const TrainOption
   const auto mode = make_sync_mode(options.sync, exchange, sync_settings(options));
   mode->attach(replica);
   const auto optimizer = make_optimizer(replica, options.optimizer);
-  Feed feed(data, options, compute.layout, exchange.rank(), exchange.size(),
-            feed_share(*mode, exchange.rank()));
+  Feed feed({data.files, data.resident, device}, options, compute.layout, exchange.rank(),
+            exchange.size(), feed_share(*mode, exchange.rank()));
   StepParts parts{replica, *mode, *optimizer, feed, guard, exchange, compute, options.accumulate};
+  parts.graph = graph;
   Pipeline pipeline(exchange, replica);
   Trained trained;
   const auto finish = [&] {

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "comm/exchange.h"
-#include "data/cifar10.h"
 #include "mpi/ranks.h"
 #include "train/compute_settings.h"
 #include "train/gradient_guard.h"
@@ -37,8 +36,8 @@ using AtStart = std::function<void(GradientGuard&, std::int64_t iteration)>;
 
 /// Trains for `iterations` (at most an epoch) as the trainer does. `at_start` is called before
 /// each. Collective.
-Trained train_shortly(Exchange& exchange, const Cifar10& data, const TrainOptions& options,
+Trained train_shortly(Exchange& exchange, const DataSource& data, const TrainOptions& options,
                       std::int64_t iterations, const torch::Device& device = torch::kCPU,
-                      const AtStart& at_start = {});
+                      const AtStart& at_start = {}, StepGraph* graph = nullptr);
 
 }  // namespace gradsync::test
