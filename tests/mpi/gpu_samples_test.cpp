@@ -56,7 +56,8 @@ TEST_CASE("samples of every rank's GPU reach the run file, also where one rank h
   if (ranks.rank != 0) return;
   recorder->finish(RunStatus::kComplete);
   std::vector<double> next(static_cast<std::size_t>(ranks.size), 6);  // 100 + 1 + offset − start
-  for (const DeviceSample& sample : open_run(output)->device_samples()) {
+  const auto run = open_run(output);
+  for (const DeviceSample& sample : run->device_samples()) {
     auto& expected = next.at(static_cast<std::size_t>(sample.rank));
     CHECK(sample.at_s == expected);
     CHECK(sample.power_w == sample.rank);
