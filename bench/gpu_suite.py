@@ -94,7 +94,7 @@ class Suite:
         if given and not self.rehearse:
             return pathlib.Path(given).resolve()
         folder = self.work / "data"
-        images, tests = (2000, 200) if self.rehearse else (50000, 10000)
+        images, tests = (640, 128) if self.rehearse else (50000, 10000)
         self.run(BIN / "gradsync-dataset", "synthesize", "--to", folder, "--train", images, "--test", tests)
         return folder
 
@@ -163,7 +163,7 @@ class Suite:
         plan = self.plan(model)
         device = ["--device", "cpu", "--precision", "fp32"] if self.rehearse else []
         text = self.run(sys.executable, BENCH / "pytorch_gpu.py", self.data, "--model", model, "--batch", plan["batch"],
-                        "--epochs", plan["epochs"], *device, *more, environment=without_bundle())  # fmt: skip
+                        "--epochs", plan["epochs"], *device, *more, environment=without_bundle() | ({"OMP_NUM_THREADS": "1"} if self.rehearse else {}))  # fmt: skip
         return json.loads(text.strip().splitlines()[-1])["epoch_s"]
 
     def plan(self, model) -> dict:
