@@ -128,10 +128,10 @@ class Suite:
         self.record(name, f"{counts.group(2)} passed, {failed} failed, {skipped} of them skipped", "", goal="0 failed",
                     fine=failed == 0 and (skipped == 0 or self.rehearse))  # fmt: skip
 
-    def fifty_steps(self, ranks, mode, device) -> tuple[list[str], pathlib.Path]:
+    def fifty_steps(self, ranks, mode, device, name="") -> tuple[list[str], pathlib.Path]:
         """Hashes of the ranks' parameters after 50 steps (one where all are equal), and the checkpoint."""
         steps = 6 if self.rehearse else 50
-        output = self.work / f"steps-{mode}-{ranks}-{device[1]}.h5"
+        output = self.work / f"steps-{mode}-{ranks}{name}.h5"
         text = self.train(ranks, "--model", "lenet", "--sync", mode, "--batch-global", 64, "--iterations", steps, "--lr", 0.02,
                           "--evaluate", "none", "--precision", "fp32", "--checkpoint-every", steps, "--output", output, *device)  # fmt: skip
         hashes = re.search(r"^parameters:(.*)$", text, re.M).group(1).split()
@@ -140,7 +140,7 @@ class Suite:
     def modes(self) -> None:
         """Every mode on 1, 2 and 4 ranks of one GPU: equal parameters on all ranks, near those of the CPU."""
         for ranks in (1, 2, 4):
-            _, reference = self.fifty_steps(ranks, "allreduce", ["--device", "cpu", "--threads", "1"])
+            _, reference = self.fifty_steps(ranks, "allreduce", ["--device", "cpu", "--threads", "1"], "-reference")
             for mode in MODES:
                 name = f"{mode} on {ranks} ranks"
                 self.part(name, 30, lambda mode=mode, ranks=ranks, name=name, reference=reference: self.mode(name, ranks, mode, reference))
