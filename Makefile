@@ -106,6 +106,7 @@ KERNELS := $(if $(filter 1,$(WITH_CUDA)),$(patsubst %.cu,build/obj/%.cu.o,$(wild
 
 # The trainer's options are checked by gradsync-sweep too, which knows no LibTorch.
 TRAIN_OPTIONS := src/train/options src/train/options_optimiser src/train/options_learning_rate src/train/options_stop \
+  src/train/options_replicas \
   src/train/graph_obstacle src/train/fault src/calibrate/sizes
 CALIBRATE_RANKS := src/calibrate/calibrator src/calibrate/run
 CHECK_RANKS := src/check/run src/check/mpi_job src/check/suite_libraries
@@ -116,7 +117,7 @@ QUANTIZE_PLAIN := $(addprefix src/quantize/,scale weights distribution calibrato
 # What devices need of CUDA is in files of their own; the rest of the folder knows none.
 DEVICE_CUDA := $(patsubst %.cpp,%,$(wildcard src/device/cuda_*.cpp))
 DEVICE_PLAIN := $(filter-out $(DEVICE_CUDA),$(patsubst %.cpp,%,$(wildcard src/device/*.cpp)))
-PLAIN_PARTS := src/support src/timing src/record src/checkpoint src/schedule src/data src/sweep src/comm/launcher src/comm/transport_choice \
+PLAIN_PARTS := src/support src/timing src/record src/checkpoint src/schedule src/data src/sweep src/comm/launcher src/comm/transport_choice src/comm/ledger \
   $(DEVICE_PLAIN) $(TRAIN_OPTIONS) $(QUANTIZE_PLAIN)
 FULL_PARTS := src/support src/timing src/device src/record src/checkpoint src/data src/comm src/calibrate src/model src/schedule src/optim src/sync src/train src/kernels
 CALIBRATE_PARTS := src/support src/timing src/device src/record src/comm src/calibrate src/kernels

@@ -80,7 +80,8 @@ EpochFigures figures_of(const Run& run, const EpochRow& row, std::int64_t whole)
   EpochFigures figures;
   figures.epoch = row.epoch;
   figures.iterations = row.iterations;
-  figures.whole = whole > 0 ? row.iterations >= whole : iteration_limit(run) == 0;
+  // Only a limit ends an epoch early; those of a batch schedule differ in length.
+  figures.whole = iteration_limit(run) == 0 || (whole > 0 && row.iterations >= whole);
   figures.samples = samples_of(run.reader->index(), row.epoch);
   figures.training_s = largest(row, [](const RankEpoch& rank) { return rank.training_time_s; });
   figures.running_s = largest(row, [](const RankEpoch& rank) { return rank.running_time_s; });

@@ -12,7 +12,7 @@ double TrafficFigures::total() const {
 
 std::vector<TrafficFigures> traffic_figures(RunReader& run, const SteadyRows& steady) {
   std::vector<TrafficFigures> all(run.ranks());
-  for (std::size_t category = 0; category < kTrafficCategories; ++category) {
+  for (std::size_t category = 0; category < kRowCategories; ++category) {
     const auto means = rank_means(
         run, steady, [category](RunReader& reader, std::size_t first, std::size_t count) {
           return reader.traffic(static_cast<Traffic>(category), first, count);
@@ -29,7 +29,7 @@ TrafficFigures sum_of(const std::vector<TrafficFigures>& ranks) {
   TrafficFigures sum;
   for (const TrafficFigures& rank : ranks) {
     sum.iterations = rank.iterations;
-    for (std::size_t category = 0; category < kTrafficCategories; ++category)
+    for (std::size_t category = 0; category < kRowCategories; ++category)
       sum.bytes[category] += rank.bytes[category];
   }
   return sum;

@@ -13,7 +13,7 @@ namespace gradsync {
 /// in bytes, by Traffic. NaN where there is no such iteration.
 struct TrafficFigures {
   std::size_t iterations = 0;
-  std::array<double, kTrafficCategories> bytes{};
+  std::array<double, kRowCategories> bytes{};
 
   double total() const;
 };

@@ -17,6 +17,8 @@ Table make_bandwidth_table(const RunSet& set, const TableOptions& options);
 Table make_large_batch_table(const RunSet& set, const TableOptions& options);
 Table make_stragglers_table(const RunSet& set, const TableOptions& options);
 Table make_traffic_table(const RunSet& set, const TableOptions& options);
+Table make_traffic_total_table(const RunSet& set, const TableOptions& options);
+Table make_replicas_table(const RunSet& set, const TableOptions& options);
 Table make_model_fit_table(const RunStudy& runs, const TableOptions& options);
 Table make_prediction_table(const RunStudy& runs, const TableOptions& options);
 Table make_what_if_table(const RunStudy& runs, const TableOptions& options);

@@ -12,7 +12,7 @@ namespace gradsync {
 
 namespace {
 
-using Bytes = std::array<double, kTrafficCategories>;
+using Bytes = std::array<double, kRowCategories>;
 
 /// All iterations but the first, which rebuilds buckets.
 SteadyRows after_the_first(const RunReader& run) {
@@ -33,7 +33,7 @@ Bytes busiest_rank(RunReader& run) {
 
 std::string others(const Bytes& bytes, double total) {
   std::string text;
-  for (std::size_t category = 1; category < kTrafficCategories; ++category)
+  for (std::size_t category = 1; category < kRowCategories; ++category)
     if (bytes[category] > 0)
       text += fmt::format("{}{} {} ({})", text.empty() ? "" : ", ", kTrafficNames[category],
                           format_bytes(std::llround(bytes[category])),

@@ -1,10 +1,13 @@
 #include "comm/collective_call.h"
 
+#include <algorithm>
 #include <array>
 #include <initializer_list>
 #include <string_view>
 
 #include <fmt/format.h>
+
+#include "comm/ledger.h"
 
 namespace gradsync {
 
@@ -55,21 +58,8 @@ std::int64_t value_bytes(ValueType type) {
 }
 
 std::int64_t traffic_bytes(CollectiveKind kind, std::int64_t bytes, int rank, int ranks, int root) {
-  if (ranks == 1) return 0;
-  switch (kind) {
-    case CollectiveKind::kAllReduce:
-      return 2 * (ranks - 1) * bytes / ranks;
-    case CollectiveKind::kBroadcast:
-    case CollectiveKind::kReduce:
-    case CollectiveKind::kGather:
-    case CollectiveKind::kScatter:
-      return rank == root ? (ranks - 1) * bytes : bytes;
-    case CollectiveKind::kAllGather:
-      return (ranks - 1) * bytes;
-    case CollectiveKind::kBarrier:
-      return 0;
-  }
-  return 0;
+  const LinkBytes link = link_bytes(kind, bytes, rank, ranks, root);
+  return std::max(link.sent, link.received);
 }
 
 }  // namespace gradsync

@@ -32,8 +32,8 @@ std::uint64_t fingerprint(const CollectiveCall& call);
 
 std::int64_t value_bytes(ValueType type);
 
-/// Bytes through the link of `rank` by the usual algorithm of each kind, for a payload of `bytes` a
-/// rank: all-reduce 2(n−1)/n·S; rooted kinds (n−1)·S on the root, S elsewhere. 0 for one rank.
+/// Bytes through the link of `rank`, the larger of the two ways of link_bytes (comm/ledger.h):
+/// all-reduce 2(n−1)/n·S; rooted kinds (n−1)·S on the root, S elsewhere. 0 for one rank.
 std::int64_t traffic_bytes(CollectiveKind kind, std::int64_t bytes, int rank, int ranks, int root);
 
 }  // namespace gradsync

@@ -169,13 +169,13 @@ void Exchange::sum_metrics(std::span<double> values) {
 void Exchange::gather_control(std::span<const std::byte> one, std::span<std::byte> all) {
   const int bytes = static_cast<int>(one.size());
   control(call_of(CollectiveKind::kGather, ValueType::kByte, ReduceOp::kNone, one.size(), 0),
-          Traffic::kControl,
+          control_,
           [&] { MPI_Gather(one.data(), bytes, MPI_BYTE, all.data(), bytes, MPI_BYTE, 0, comm_); });
 }
 
 void Exchange::broadcast_control(std::span<std::byte> verdict) {
   control(call_of(CollectiveKind::kBroadcast, ValueType::kByte, ReduceOp::kNone, verdict.size(), 0),
-          Traffic::kControl,
+          control_,
           [&] { MPI_Bcast(verdict.data(), static_cast<int>(verdict.size()), MPI_BYTE, 0, comm_); });
 }
 
@@ -185,6 +185,8 @@ void Exchange::move_control(std::span<std::byte> bytes, int from, int to) {
   const CollectiveScope watched(watchdog_, static_cast<std::int32_t>(CollectiveKind::kGather),
                                 ++sequence_, iteration_);
   if (rank() != from && rank() != to) return;
+  const auto whole = static_cast<std::int64_t>(bytes.size());
+  session_.ledger().add(control_, rank() == from ? LinkBytes{whole, 0} : LinkBytes{0, whole});
   while (!bytes.empty()) {
     const auto piece = bytes.first(std::min(bytes.size(), kMost));
     const int count = static_cast<int>(piece.size());
@@ -198,6 +200,7 @@ void Exchange::move_control(std::span<std::byte> bytes, int from, int to) {
 
 void Exchange::move(const CollectiveCall& call, const Tensors& tensors, const Body& body) {
   begin(call, [&](const CollectiveCall& named) {
+    book(named, tensors.category);
     if (lane_)
       enqueue(named, tensors, body);
     else
@@ -208,6 +211,7 @@ void Exchange::move(const CollectiveCall& call, const Tensors& tensors, const Bo
 /// Host memory of the program's own, outside any timed section.
 void Exchange::control(const CollectiveCall& call, Traffic category, const Body& body) {
   begin(call, [&](const CollectiveCall& named) {
+    book(named, category);
     body();
     if (timing_) count(named, category);
   });
@@ -258,8 +262,13 @@ void Exchange::enqueue(const CollectiveCall& call, const Tensors& tensors, const
 }
 
 void Exchange::count(const CollectiveCall& call, Traffic category) {
-  traffic_[static_cast<std::size_t>(category)] +=
-      traffic_bytes(call.kind, bytes_of(call), rank(), size(), call.root);
+  // What is outside of rows comes after an iteration, and never in it.
+  if (const auto at = static_cast<std::size_t>(category); at < kRowCategories)
+    traffic_[at] += traffic_bytes(call.kind, bytes_of(call), rank(), size(), call.root);
+}
+
+void Exchange::book(const CollectiveCall& call, Traffic category) {
+  session_.ledger().add(category, link_bytes(call.kind, bytes_of(call), rank(), size(), call.root));
 }
 
 void Exchange::await(Mark mark) {
@@ -281,6 +290,7 @@ bool Exchange::compares_now() const {
 
 void Exchange::compare(const CollectiveCall& call) {
   if (lane_ && lane_->ring.in_use(last_)) look_until(last_);
+  session_.count(CollectiveKind::kAllReduce, kEqualOnAllBytes);
   if (!equal_on_all(comm_, fingerprint(call))) report_disagreement(call);
 }
 

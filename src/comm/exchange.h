@@ -38,13 +38,14 @@ struct CollectiveRecord {
   Mark ready = {}, start = {}, end = {};  ///< on a device
 };
 
-using TrafficBytes = std::array<std::int64_t, kTrafficCategories>;
+using TrafficBytes = std::array<std::int64_t, kRowCategories>;
 
 /// Faults a test can ask for, done to the next collective of this rank.
 enum class CollectiveFault { kNone, kSkip, kShort, kOtherType, kOtherRoot };
 
 /// The collectives as the synchronisation modes call them: each one is compared across ranks before
-/// it starts (VerifyLevel), watched, timed on its own and counted by what it carries.
+/// it starts (VerifyLevel), watched, timed on its own and counted by what it carries, in the
+/// session's ledger too.
 ///
 /// Not thread-safe: one thread at a time, as for MPI itself. The comparison runs before the start
 /// stamp, so it is no part of any communication interval.
@@ -126,6 +127,22 @@ class Exchange {
   /// is used on these two only.
   void move_control(std::span<std::byte> bytes, int from, int to);
 
+  /// While it lives, what counts as control is counted in another category.
+  class ControlScope {
+   public:
+    ControlScope(Exchange& exchange, Traffic category)
+        : exchange_(exchange), before_(exchange.control_) {
+      exchange.control_ = category;
+    }
+    ~ControlScope() { exchange_.control_ = before_; }
+    ControlScope(const ControlScope&) = delete;
+    ControlScope& operator=(const ControlScope&) = delete;
+
+   private:
+    Exchange& exchange_;
+    Traffic before_;
+  };
+
   const std::vector<CollectiveRecord>& records() const { return records_; }
   const TrafficBytes& traffic() const { return traffic_; }
 
@@ -145,6 +162,7 @@ class Exchange {
   void run_here(const CollectiveCall& call, const Tensors& tensors, const Body& body);
   void enqueue(const CollectiveCall& call, const Tensors& tensors, const Body& body);
   void count(const CollectiveCall& call, Traffic category);
+  void book(const CollectiveCall& call, Traffic category);  ///< in the session's ledger
   void pack(std::span<const float> data, std::span<std::uint16_t> wire, float factor,
             ValueType type) const;
   void unpack(std::span<const std::uint16_t> wire, std::span<float> data, ValueType type) const;
@@ -169,6 +187,7 @@ class Exchange {
   std::int64_t iteration_ = 0, sequence_ = 0;
   std::vector<CollectiveRecord> records_;
   TrafficBytes traffic_{};
+  Traffic control_ = Traffic::kControl;
   CollectiveFault fault_ = CollectiveFault::kNone;
 };
 

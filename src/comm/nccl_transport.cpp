@@ -20,6 +20,7 @@ NcclId shared_id(const Session& session, NcclApi& api) {
   session.together([&] {
     if (session.root()) id = api.make_id();
   });
+  session.count(CollectiveKind::kBroadcast, static_cast<std::int64_t>(id.size()));
   MPI_Bcast(id.data(), static_cast<int>(id.size()), MPI_BYTE, 0, session.world());
   return id;
 }

@@ -64,6 +64,7 @@ void Session::together(const std::function<void()>& body) const {
   }
   int failed = mine ? rank_ : size_;
   int first = size_;
+  count(CollectiveKind::kAllReduce, sizeof failed);
   MPI_Allreduce(&failed, &first, 1, MPI_INT, MPI_MIN, world_);
   if (first == size_) return;
   if (first == rank_) abort(*mine);
@@ -89,6 +90,14 @@ void Session::wait_for_abort() const {
   std::signal(SIGTERM, SIG_DFL);
   std::this_thread::sleep_for(5 * kAbortPatience);
   _exit(static_cast<int>(ExitCode::kInternal));
+}
+
+void Session::count(CollectiveKind kind, std::int64_t bytes, int root) const {
+  ledger_.add(Traffic::kControl, link_bytes(kind, bytes, rank_, size_, root));
+}
+
+void Session::count_on_node(CollectiveKind kind, std::int64_t bytes) const {
+  ledger_.add(Traffic::kControl, link_bytes(kind, bytes, local_rank_, local_size_, 0));
 }
 
 std::string Session::place() const {

@@ -5,6 +5,7 @@
 
 #include <mpi.h>
 
+#include "comm/ledger.h"
 #include "support/error.h"
 
 namespace gradsync {
@@ -51,6 +52,14 @@ class Session {
   /// Ends this rank quietly while another one reports and aborts. Returns never.
   [[noreturn]] void wait_for_abort() const;
 
+  /// What this rank has sent and received so far. It is counted by whoever calls MPI, whatever he
+  /// may change of the session otherwise. What MPI itself sends to start and to make communicators,
+  /// and the yardstick of --calibrate, is not in it.
+  Ledger& ledger() const { return ledger_; }
+  /// Adds a collective of all ranks, or of those of this node, as control.
+  void count(CollectiveKind kind, std::int64_t bytes, int root = 0) const;
+  void count_on_node(CollectiveKind kind, std::int64_t bytes) const;
+
   /// "rank 2 (node07)".
   std::string place() const;
 
@@ -60,6 +69,7 @@ class Session {
   int rank_ = 0, size_ = 1, local_rank_ = 0, local_size_ = 1, thread_level_ = 0;
   std::string host_;
   mutable std::function<void()> before_abort_;
+  mutable Ledger ledger_;
 };
 
 /// "Open MPI v4.1.4 …": the library that is loaded, first line.

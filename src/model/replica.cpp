@@ -38,12 +38,32 @@ torch::Tensor flat_parameters(const Replica& replica) {
   return torch::cat(pieces).cpu();
 }
 
-std::string parameter_hash(const Replica& replica) {
-  const torch::Tensor flat = flat_parameters(replica);
+torch::Tensor flat_buffers(const Replica& replica) {
+  std::vector<torch::Tensor> pieces;
+  for (const auto& buffer : replica.buffers)
+    if (buffer.is_floating_point()) pieces.push_back(buffer.detach().reshape({-1}));
+  return pieces.empty() ? torch::empty({0}) : torch::cat(pieces).cpu();
+}
+
+namespace {
+
+/// SHA-256 of the values' bytes, 16 hex digits.
+std::string short_hash(const torch::Tensor& values) {
   Sha256 hash;
   hash.update(
-      std::as_bytes(std::span(flat.data_ptr<float>(), static_cast<std::size_t>(flat.numel()))));
+      std::as_bytes(std::span(values.data_ptr<float>(), static_cast<std::size_t>(values.numel()))));
   return hash.hex().substr(0, 16);
+}
+
+}  // namespace
+
+std::string parameter_hash(const Replica& replica) {
+  return short_hash(flat_parameters(replica));
+}
+
+std::string buffer_hash(const Replica& replica) {
+  const torch::Tensor flat = flat_buffers(replica);
+  return flat.numel() == 0 ? "" : short_hash(flat);
 }
 
 }  // namespace gradsync

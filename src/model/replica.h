@@ -30,6 +30,13 @@ Replica make_replica(const std::string& model, std::uint64_t seed, Layout layout
 /// SHA-256 of all parameters' values in order, 16 hex digits: equal only if bit-equal.
 std::string parameter_hash(const Replica& replica);
 
+/// The same of all floating-point buffers; empty where there are none.
+std::string buffer_hash(const Replica& replica);
+
+/// A copy of all floating-point buffers in host memory, one after the other: running means and
+/// variances.
+torch::Tensor flat_buffers(const Replica& replica);
+
 /// A copy of all parameters in host memory, one after the other, in NCHW order of each.
 torch::Tensor flat_parameters(const Replica& replica);
 

@@ -19,7 +19,7 @@ constexpr std::array<std::string_view, kPhases> kPhaseTexts = {
     "time in collectives above the shortest of the same collective over the ranks",
     "neither compute nor communication, W - |C or K|"};
 
-constexpr std::array<std::string_view, kTrafficCategories> kTrafficTexts = {
+constexpr std::array<std::string_view, kRowCategories> kTrafficTexts = {
     "gradients",
     "parameters",
     "buffers of the network",
@@ -53,7 +53,7 @@ std::vector<Field<std::int64_t, RankIteration>> make_rank_counts() {
   std::vector<Field<std::int64_t, RankIteration>> fields;
   fields.push_back({per_rank("correct", "1", "samples of the rank that were classified right"),
                     [](RankIteration& rank) -> std::int64_t& { return rank.correct; }});
-  for (std::size_t which = 0; which < kTrafficCategories; ++which)
+  for (std::size_t which = 0; which < kRowCategories; ++which)
     fields.push_back(
         {per_rank(traffic_path(static_cast<Traffic>(which)), "B",
                   "bytes through the link of the rank: " + std::string(kTrafficTexts[which])),
@@ -89,6 +89,17 @@ DatasetSpec device_spec(const char* name, const char* units, const char* long_na
 
 DatasetSpec resume_spec(const std::string& name, std::string units, std::string long_name) {
   return {kResumeGroup + "/" + name, {kResumes}, std::move(units), std::move(long_name)};
+}
+
+DatasetSpec traffic_total_spec(const std::string& name, std::string units, std::string long_name) {
+  return {kTrafficTotalGroup + "/" + name,
+          {kTotals, kCategories, kRanks},
+          std::move(units),
+          std::move(long_name) + " since it started"};
+}
+
+DatasetSpec replica_spec(const std::string& name, std::string long_name) {
+  return {kReplicaGroup + "/" + name, {kRanks}, "1", std::move(long_name)};
 }
 
 DatasetSpec epoch_spec(const std::string& name, std::string units, std::string long_name) {
@@ -301,6 +312,61 @@ const std::vector<Field<double, DeviceSample>>& device_numbers() {
        [](Sample& sample) -> double& { return sample.power_w; }},
       {device_spec("temperature", "degC", "of the GPU"),
        [](Sample& sample) -> double& { return sample.temperature_c; }}};
+  return fields;
+}
+
+DatasetSpec traffic_when_spec() {
+  return {kTrafficTotalGroup + "/when", {kTotals}, "1", "start of the first iteration, or trained"};
+}
+
+DatasetSpec traffic_iterations_spec() {
+  return {kTrafficTotalGroup + "/iterations", {kTotals}, "1", "iterations since the process began"};
+}
+
+const std::vector<Field<TrafficCounts, RankTraffic>>& traffic_total_fields() {
+  using Rank = RankTraffic;
+  static const std::vector<Field<TrafficCounts, Rank>> fields = {
+      {traffic_total_spec("sent", "B", "bytes that the rank sent"),
+       [](Rank& rank) -> TrafficCounts& { return rank.sent_bytes; }},
+      {traffic_total_spec("received", "B", "bytes that the rank received"),
+       [](Rank& rank) -> TrafficCounts& { return rank.received_bytes; }},
+      {traffic_total_spec("calls", "1", "collectives, and messages of their own"),
+       [](Rank& rank) -> TrafficCounts& { return rank.calls; }}};
+  return fields;
+}
+
+const std::vector<Field<std::string, RankReplica>>& replica_texts() {
+  using Rank = RankReplica;
+  static const std::vector<Field<std::string, Rank>> fields = {
+      {replica_spec("parameter_hash", "digest of the parameters at the end of training"),
+       [](Rank& rank) -> std::string& { return rank.parameter_hash; }},
+      {replica_spec("buffer_hash", "digest of the buffers at the end of training"),
+       [](Rank& rank) -> std::string& { return rank.buffer_hash; }}};
+  return fields;
+}
+
+const std::vector<Field<double, RankReplica>>& replica_numbers() {
+  using Rank = RankReplica;
+  static const std::vector<Field<double, Rank>> fields = {
+      {replica_spec("parameter_distance",
+                    "Euclidean distance of the parameters to those of rank "
+                    "0, over their length"),
+       [](Rank& rank) -> double& { return rank.parameter_distance; }},
+      {replica_spec("buffer_distance",
+                    "Euclidean distance of the buffers to those of rank 0, over their length"),
+       [](Rank& rank) -> double& { return rank.buffer_distance; }}};
+  return fields;
+}
+
+const std::vector<Field<std::int64_t, EpochRow>>& epoch_counts() {
+  using Row = EpochRow;
+  static const std::vector<Field<std::int64_t, Row>> fields = {
+      {{"epoch/new_batches", {kEpochs}, "1", "global batches that no epoch had before"},
+       [](Row& row) -> std::int64_t& { return row.new_batches; },
+       /*added_later=*/true},
+      {{"epoch/shared_images", {kEpochs}, "1", "images that more than one rank took"},
+       [](Row& row) -> std::int64_t& { return row.shared_images; },
+       /*added_later=*/true}};
   return fields;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <functional>
 #include <string>
 #include <vector>
@@ -41,6 +42,8 @@ inline const std::string kWindowGroup = "counterfactual";
 inline const std::string kClockGroup = "clock";
 inline const std::string kResumeGroup = "resume";
 inline const std::string kDeviceGroup = "gpu";
+inline const std::string kTrafficTotalGroup = "traffic_total";
+inline const std::string kReplicaGroup = "replica";
 
 /// [calibration]: texts (transport, cadence), counts and times.
 const std::vector<Field<std::string, CalibrationRow>>& calibration_texts();
@@ -62,6 +65,17 @@ const std::vector<Field<std::string, ResumeRow>>& resume_texts();
 /// [sample].
 const std::vector<Field<std::int64_t, DeviceSample>>& device_counts();
 const std::vector<Field<double, DeviceSample>>& device_numbers();
+
+/// [total] and [total, category, rank].
+DatasetSpec traffic_when_spec();
+DatasetSpec traffic_iterations_spec();
+using TrafficCounts = std::array<std::int64_t, kTrafficCategories>;
+const std::vector<Field<TrafficCounts, RankTraffic>>& traffic_total_fields();
+/// [rank].
+const std::vector<Field<std::string, RankReplica>>& replica_texts();
+const std::vector<Field<double, RankReplica>>& replica_numbers();
+/// [epoch]; files of the first releases lack both.
+const std::vector<Field<std::int64_t, EpochRow>>& epoch_counts();
 
 DatasetSpec learning_rate_spec();
 DatasetSpec warmup_spec();

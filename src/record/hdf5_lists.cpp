@@ -56,7 +56,13 @@ std::vector<EpochRow> read_epochs(const Hdf5Input& file, std::size_t ranks) {
   require_rank_rows(file, epoch_fields(), count, ranks);
   std::vector<EpochRow> epochs;
   for (std::size_t e = 0; e < count; ++e)
-    epochs.push_back({number[e], iterations[e], digest[e], std::vector<RankEpoch>(ranks)});
+    epochs.push_back({number[e], iterations[e], digest[e], -1, -1, std::vector<RankEpoch>(ranks)});
+  for (const auto& field : epoch_counts()) {
+    if (!file.has(field.spec.path)) continue;
+    const auto values = file.numbers<std::int64_t>(field.spec.path, {count});
+    for (std::size_t e = 0; e < count; ++e)
+      field.of(epochs[e]) = values[e];
+  }
   read_rank_fields(file, epoch_fields(), ranks, epochs);
   return epochs;
 }
@@ -124,6 +130,39 @@ std::vector<ClockRow> read_clocks(const Hdf5Input& file, std::size_t ranks) {
     rows.push_back({when[i], at_s[i], std::vector<ClockReading>(ranks)});
   read_rank_fields(file, clock_fields(), ranks, rows);
   return rows;
+}
+
+std::vector<TrafficRow> read_traffic_totals(const Hdf5Input& file, std::size_t ranks) {
+  if (!file.has(kTrafficTotalGroup)) return {};
+  const std::string path = traffic_when_spec().path;
+  const auto when = file.texts(path, length_of(file, path));
+  const auto iterations = file.numbers<std::int64_t>(traffic_iterations_spec().path, {when.size()});
+  std::vector<TrafficRow> rows;
+  for (const auto& field : traffic_total_fields()) {
+    const auto values =
+        file.numbers<std::int64_t>(field.spec.path, {when.size(), kTrafficCategories, ranks});
+    if (rows.empty())
+      for (std::size_t i = 0; i < when.size(); ++i)
+        rows.push_back({when[i], iterations[i], std::vector<RankTraffic>(ranks)});
+    auto value = values.begin();
+    for (TrafficRow& row : rows)
+      for (std::size_t category = 0; category < kTrafficCategories; ++category)
+        for (RankTraffic& rank : row.ranks)
+          field.of(rank)[category] = *value++;
+  }
+  return rows;
+}
+
+std::vector<ReplicaRow> read_replicas(const Hdf5Input& file, std::size_t ranks) {
+  if (!file.has(kReplicaGroup)) return {};
+  ReplicaRow row{std::vector<RankReplica>(ranks)};
+  read_fields(file, replica_numbers(), row.ranks);
+  for (const auto& field : replica_texts()) {
+    const auto texts = file.texts(field.spec.path, ranks);
+    for (std::size_t rank = 0; rank < ranks; ++rank)
+      field.of(row.ranks[rank]) = texts[rank];
+  }
+  return {row};
 }
 
 std::vector<ResumeRow> read_resumes(const Hdf5Input& file) {

@@ -17,6 +17,8 @@ std::vector<VerificationRow> read_verification(const Hdf5Input& file);
 std::vector<CalibrationRow> read_calibration(const Hdf5Input& file);
 std::vector<WindowRow> read_windows(const Hdf5Input& file, std::size_t ranks);
 std::vector<ClockRow> read_clocks(const Hdf5Input& file, std::size_t ranks);
+std::vector<TrafficRow> read_traffic_totals(const Hdf5Input& file, std::size_t ranks);
+std::vector<ReplicaRow> read_replicas(const Hdf5Input& file, std::size_t ranks);
 std::vector<ResumeRow> read_resumes(const Hdf5Input& file);
 std::vector<DeviceSample> read_device_samples(const Hdf5Input& file);
 

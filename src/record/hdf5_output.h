@@ -27,12 +27,14 @@ enum class Dimension : std::size_t {
   kWindows,
   kReadings,
   kResumes,
-  kSamples
+  kSamples,
+  kTotals,
+  kCategories
 };
-inline constexpr std::array<std::string_view, 10> kDimensionNames = {
-    "iterations",   "ranks",   "buckets",  "epochs",  "checks",
-    "calibrations", "windows", "readings", "resumes", "samples"};
-inline constexpr std::array<std::string_view, 10> kDimensionLongNames = {
+inline constexpr std::array<std::string_view, 12> kDimensionNames = {
+    "iterations", "ranks",    "buckets", "epochs",  "checks", "calibrations",
+    "windows",    "readings", "resumes", "samples", "totals", "categories"};
+inline constexpr std::array<std::string_view, 12> kDimensionLongNames = {
     "optimiser steps in the order they were recorded",
     "MPI ranks",
     "collectives of an iteration in the order they began",
@@ -42,7 +44,10 @@ inline constexpr std::array<std::string_view, 10> kDimensionLongNames = {
     "windows of --counterfactual in the order they ran",
     "readings of the clocks",
     "places from which the run went on after a stop",
-    "readings of the GPUs in the order they were recorded"};
+    "readings of the GPUs in the order they were recorded",
+    "instants at which all traffic was counted",
+    "0 gradients, 1 parameters, 2 buffers, 3 inputs, 4 metrics, 5 control, 6 optimizer, 7 "
+    "checkpoint"};
 
 /// What a data set is, apart from its numbers.
 struct DatasetSpec {

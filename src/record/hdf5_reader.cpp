@@ -24,6 +24,8 @@ class Hdf5Run : public RunReader {
     calibration_ = read_calibration(file_);
     windows_ = read_windows(file_, ranks());
     clocks_ = read_clocks(file_, ranks());
+    traffic_totals_ = read_traffic_totals(file_, ranks());
+    replicas_ = read_replicas(file_, ranks());
     resumes_ = read_resumes(file_);
     samples_ = read_device_samples(file_);
   }
@@ -41,6 +43,8 @@ class Hdf5Run : public RunReader {
   const std::vector<CalibrationRow>& calibration() const override { return calibration_; }
   const std::vector<WindowRow>& windows() const override { return windows_; }
   const std::vector<ClockRow>& clocks() const override { return clocks_; }
+  const std::vector<TrafficRow>& traffic_totals() const override { return traffic_totals_; }
+  const std::vector<ReplicaRow>& replicas() const override { return replicas_; }
   const std::vector<ResumeRow>& resumes() const override { return resumes_; }
   const std::vector<DeviceSample>& device_samples() const override { return samples_; }
 
@@ -96,6 +100,8 @@ class Hdf5Run : public RunReader {
   std::vector<CalibrationRow> calibration_;
   std::vector<WindowRow> windows_;
   std::vector<ClockRow> clocks_;
+  std::vector<TrafficRow> traffic_totals_;
+  std::vector<ReplicaRow> replicas_;
   std::vector<ResumeRow> resumes_;
   std::vector<DeviceSample> samples_;
   std::vector<std::string> remarks_;

@@ -98,6 +98,7 @@ void write_epochs(Hdf5Output& file, std::vector<EpochRow> epochs) {
              column(epochs, [](auto& e) { return e.iterations; }));
   file.write(spec("order_digest", "digest of the order of the images"),
              column(epochs, [](auto& e) { return e.order_digest; }));
+  write_fields(file, epoch_counts(), epochs);
   write_rank_fields(file, epoch_fields(), epochs);
 }
 
@@ -146,6 +147,28 @@ void write_clocks(Hdf5Output& file, std::vector<ClockRow> rows) {
   file.write(clock_when_spec(), column(rows, [](auto& r) { return r.when; }));
   file.write(clock_at_spec(), column(rows, [](auto& r) { return r.at_s; }));
   write_rank_fields(file, clock_fields(), rows);
+}
+
+void write_traffic_totals(Hdf5Output& file, std::vector<TrafficRow> rows) {
+  if (rows.empty()) return;
+  file.make_group(kTrafficTotalGroup);
+  file.write(traffic_when_spec(), column(rows, [](auto& r) { return r.when; }));
+  file.write(traffic_iterations_spec(), column(rows, [](auto& r) { return r.iterations; }));
+  for (const auto& field : traffic_total_fields()) {
+    std::vector<std::int64_t> values;
+    for (TrafficRow& row : rows)
+      for (std::size_t category = 0; category < kTrafficCategories; ++category)
+        for (RankTraffic& rank : row.ranks)
+          values.push_back(field.of(rank)[category]);
+    file.write(field.spec, values);
+  }
+}
+
+void write_replicas(Hdf5Output& file, std::vector<ReplicaRow> rows) {
+  if (rows.empty()) return;
+  file.make_group(kReplicaGroup);
+  write_fields(file, replica_texts(), rows.back().ranks);
+  write_fields(file, replica_numbers(), rows.back().ranks);
 }
 
 void write_resumes(Hdf5Output& file, std::vector<ResumeRow> rows) {
@@ -267,7 +290,8 @@ void write_iterations(Hdf5Output& file, RunReader& run) {
 void write_hdf5(RunReader& run, const std::filesystem::path& path) {
   Hdf5Output file(path, {run.iterations(), run.ranks(), run.index().buckets, run.epochs().size(),
                          run.verification().size(), run.calibration().size(), run.windows().size(),
-                         run.clocks().size(), run.resumes().size(), run.device_samples().size()});
+                         run.clocks().size(), run.resumes().size(), run.device_samples().size(),
+                         run.traffic_totals().size(), kTrafficCategories});
   write_header(file, run);
   write_config(file, run.info());
   write_topology(file, run.info().topology);
@@ -277,6 +301,8 @@ void write_hdf5(RunReader& run, const std::filesystem::path& path) {
   write_calibration(file, run.calibration());
   write_windows(file, run.windows());
   write_clocks(file, run.clocks());
+  write_traffic_totals(file, run.traffic_totals());
+  write_replicas(file, run.replicas());
   write_resumes(file, run.resumes());
   write_device_samples(file, run.device_samples());
   file.set_attribute("valid_rows", static_cast<std::int64_t>(run.iterations()));

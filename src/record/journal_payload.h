@@ -32,6 +32,8 @@ std::vector<std::byte> encode(const VerificationRow& row);
 std::vector<std::byte> encode(const CalibrationRow& row);
 std::vector<std::byte> encode(const WindowRow& row);
 std::vector<std::byte> encode(const ClockRow& row);
+std::vector<std::byte> encode(const TrafficRow& row);
+std::vector<std::byte> encode(const ReplicaRow& row);
 std::vector<std::byte> encode(const RunEnd& end);
 std::vector<std::byte> encode(const ResumeRow& row);
 std::vector<std::byte> encode(const DeviceSample& sample);
@@ -44,6 +46,8 @@ std::optional<VerificationRow> decode_verification(std::span<const std::byte> pa
 std::optional<CalibrationRow> decode_calibration(std::span<const std::byte> payload);
 std::optional<WindowRow> decode_window(std::span<const std::byte> payload);
 std::optional<ClockRow> decode_clock(std::span<const std::byte> payload);
+std::optional<TrafficRow> decode_traffic(std::span<const std::byte> payload);
+std::optional<ReplicaRow> decode_replica(std::span<const std::byte> payload);
 std::optional<RunEnd> decode_end(std::span<const std::byte> payload);
 std::optional<ResumeRow> decode_resume(std::span<const std::byte> payload);
 std::optional<DeviceSample> decode_device_sample(std::span<const std::byte> payload);

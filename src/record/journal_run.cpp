@@ -68,6 +68,8 @@ class JournalRun : public RunReader {
   const std::vector<CalibrationRow>& calibration() const override { return calibration_.rows; }
   const std::vector<WindowRow>& windows() const override { return windows_.rows; }
   const std::vector<ClockRow>& clocks() const override { return clocks_.rows; }
+  const std::vector<TrafficRow>& traffic_totals() const override { return traffic_.rows; }
+  const std::vector<ReplicaRow>& replicas() const override { return replicas_.rows; }
   const std::vector<ResumeRow>& resumes() const override { return resumes_.rows; }
   const std::vector<DeviceSample>& device_samples() const override { return samples_.rows; }
 
@@ -110,6 +112,10 @@ class JournalRun : public RunReader {
         return append_of_all_ranks(windows_, decode_window(record.payload), record.offset);
       case RecordType::kClock:
         return append_of_all_ranks(clocks_, decode_clock(record.payload), record.offset);
+      case RecordType::kTraffic:
+        return append_of_all_ranks(traffic_, decode_traffic(record.payload), record.offset);
+      case RecordType::kReplica:
+        return append_of_all_ranks(replicas_, decode_replica(record.payload), record.offset);
       case RecordType::kResume:
         return take_resume(decode_resume(record.payload), record.offset);
       case RecordType::kDeviceSample:
@@ -147,6 +153,8 @@ class JournalRun : public RunReader {
     action(calibration_);
     action(windows_);
     action(clocks_);
+    action(traffic_);
+    action(replicas_);
     action(resumes_);
     action(samples_);
   }
@@ -215,6 +223,8 @@ class JournalRun : public RunReader {
   Taken<CalibrationRow> calibration_;
   Taken<WindowRow> windows_;
   Taken<ClockRow> clocks_;
+  Taken<TrafficRow> traffic_;
+  Taken<ReplicaRow> replicas_;
   Taken<ResumeRow> resumes_;
   Taken<DeviceSample> samples_;
   std::vector<std::string> remarks_;

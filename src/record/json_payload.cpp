@@ -115,6 +115,9 @@ EpochRow read_epoch(const json& object) {
   object.at("epoch").get_to(row.epoch);
   object.at("iterations").get_to(row.iterations);
   object.at("order_digest").get_to(row.order_digest);
+  // Earlier releases recorded neither.
+  row.new_batches = object.value("new_batches", std::int64_t{-1});
+  row.shared_images = object.value("shared_images", std::int64_t{-1});
   for (const json& rank : object.at("ranks"))
     row.ranks.push_back(read_rank(rank));
   return row;
@@ -166,6 +169,28 @@ ClockRow read_clock(const json& object) {
   row.at_s = to_number(object.at("at_s"));
   for (const json& rank : object.at("ranks"))
     row.ranks.push_back({to_number(rank.at("offset_s")), to_number(rank.at("uncertainty_s"))});
+  return row;
+}
+
+TrafficRow read_traffic(const json& object) {
+  TrafficRow row;
+  object.at("when").get_to(row.when);
+  object.at("iterations").get_to(row.iterations);
+  for (const json& one : object.at("ranks")) {
+    RankTraffic& rank = row.ranks.emplace_back();
+    one.at("sent_bytes").get_to(rank.sent_bytes);
+    one.at("received_bytes").get_to(rank.received_bytes);
+    one.at("calls").get_to(rank.calls);
+  }
+  return row;
+}
+
+ReplicaRow read_replica(const json& object) {
+  ReplicaRow row;
+  for (const json& rank : object.at("ranks"))
+    row.ranks.push_back(
+        {rank.at("parameter_hash").get<std::string>(), rank.at("buffer_hash").get<std::string>(),
+         to_number(rank.at("parameter_distance")), to_number(rank.at("buffer_distance"))});
   return row;
 }
 
@@ -224,6 +249,8 @@ std::vector<std::byte> encode(const EpochRow& row) {
   return to_bytes({{"epoch", row.epoch},
                    {"iterations", row.iterations},
                    {"order_digest", row.order_digest},
+                   {"new_batches", row.new_batches},
+                   {"shared_images", row.shared_images},
                    {"ranks", ranks}});
 }
 
@@ -267,6 +294,25 @@ std::vector<std::byte> encode(const ClockRow& row) {
     ranks.push_back(
         {{"offset_s", number(rank.offset_s)}, {"uncertainty_s", number(rank.uncertainty_s)}});
   return to_bytes({{"when", row.when}, {"at_s", number(row.at_s)}, {"ranks", ranks}});
+}
+
+std::vector<std::byte> encode(const TrafficRow& row) {
+  json ranks = json::array();
+  for (const RankTraffic& rank : row.ranks)
+    ranks.push_back({{"sent_bytes", rank.sent_bytes},
+                     {"received_bytes", rank.received_bytes},
+                     {"calls", rank.calls}});
+  return to_bytes({{"when", row.when}, {"iterations", row.iterations}, {"ranks", ranks}});
+}
+
+std::vector<std::byte> encode(const ReplicaRow& row) {
+  json ranks = json::array();
+  for (const RankReplica& rank : row.ranks)
+    ranks.push_back({{"parameter_hash", rank.parameter_hash},
+                     {"buffer_hash", rank.buffer_hash},
+                     {"parameter_distance", number(rank.parameter_distance)},
+                     {"buffer_distance", number(rank.buffer_distance)}});
+  return to_bytes({{"ranks", ranks}});
 }
 
 std::vector<std::byte> encode(const RunEnd& end) {
@@ -315,6 +361,14 @@ std::optional<WindowRow> decode_window(std::span<const std::byte> payload) {
 
 std::optional<ClockRow> decode_clock(std::span<const std::byte> payload) {
   return parsed(payload, read_clock);
+}
+
+std::optional<TrafficRow> decode_traffic(std::span<const std::byte> payload) {
+  return parsed(payload, read_traffic);
+}
+
+std::optional<ReplicaRow> decode_replica(std::span<const std::byte> payload) {
+  return parsed(payload, read_replica);
 }
 
 std::optional<RunEnd> decode_end(std::span<const std::byte> payload) {

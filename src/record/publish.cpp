@@ -57,6 +57,8 @@ void require_same_run(RunReader& expected, RunReader& found) {
   require_same(expected.windows(), found.windows(), "its counterfactual windows");
   require_same(expected.clocks(), found.clocks(), "its clocks");
   require_same(expected.device_samples(), found.device_samples(), "its samples of GPUs");
+  require_same(expected.traffic_totals(), found.traffic_totals(), "its traffic");
+  require_same(expected.replicas(), found.replicas(), "its replicas");
   require_same(expected.resumes(), found.resumes(), "where it went on");
   const std::size_t block = rows_per_block(expected.ranks(), expected.index().buckets);
   for (std::size_t first = 0; first < expected.iterations(); first += block) {

@@ -79,6 +79,8 @@ class RunReader {
   virtual const std::vector<CalibrationRow>& calibration() const = 0;
   virtual const std::vector<WindowRow>& windows() const = 0;
   virtual const std::vector<ClockRow>& clocks() const = 0;
+  virtual const std::vector<TrafficRow>& traffic_totals() const = 0;
+  virtual const std::vector<ReplicaRow>& replicas() const = 0;
   virtual const std::vector<ResumeRow>& resumes() const = 0;
   virtual const std::vector<DeviceSample>& device_samples() const = 0;
 

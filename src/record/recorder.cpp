@@ -152,6 +152,16 @@ void Recorder::add(const DeviceSample& sample) {
   state_->append(RecordType::kDeviceSample, encode(sample));
 }
 
+void Recorder::add(const TrafficRow& row) {
+  require_recordable(row, state_->ranks);
+  state_->append(RecordType::kTraffic, encode(row));
+}
+
+void Recorder::add(const ReplicaRow& row) {
+  require_recordable(row, state_->ranks);
+  state_->append(RecordType::kReplica, encode(row));
+}
+
 void Recorder::sync() {
   state_->sync();
 }

@@ -42,6 +42,8 @@ class Recorder {
   void add(const WindowRow& row);
   void add(const ClockRow& row);
   void add(const DeviceSample& sample);
+  void add(const TrafficRow& row);
+  void add(const ReplicaRow& row);
 
   /// Forces what was added to the disk.
   void sync();

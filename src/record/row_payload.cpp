@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::size_t kRowBytes = 4 * 8 + 8 + 3 * 4;
 constexpr std::size_t kShapeBytes = 8 + 4;
-constexpr std::size_t kRankBytes = 8 + kPhases * 8 + 8 + 8 + kTrafficCategories * 8;
+constexpr std::size_t kRankBytes = 8 + kPhases * 8 + 8 + 8 + kRowCategories * 8;
 constexpr std::size_t kTimesBytes = 3 * 8;
 
 void put(ByteWriter& writer, const RankIteration& rank) {

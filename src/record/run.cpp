@@ -99,4 +99,14 @@ void require_recordable(const ClockRow& row, std::size_t ranks) {
                                                  row.when, row.ranks.size(), ranks));
 }
 
+void require_recordable(const TrafficRow& row, std::size_t ranks) {
+  require_ranks(row.ranks.size(), ranks, "traffic (" + row.when + ") after", row.iterations);
+}
+
+void require_recordable(const ReplicaRow& row, std::size_t ranks) {
+  if (row.ranks.size() != ranks)
+    throw Error(ExitCode::kInternal,
+                fmt::format("replicas of {} ranks, the run has {}", row.ranks.size(), ranks));
+}
+
 }  // namespace gradsync

@@ -39,12 +39,23 @@ inline constexpr std::array<std::string_view, 11> kPhaseNames = {
     "comm_busy", "hidden", "exposed", "wait",     "other"};
 inline constexpr std::size_t kPhases = kPhaseNames.size();
 
-/// What travels, `/traffic/<name>[iteration, rank]`, in bytes through the rank's link by the
-/// formulas of docs/numbers.md.
-enum class Traffic : std::size_t { kGradients, kParameters, kBuffers, kInputs, kMetrics, kControl };
-inline constexpr std::array<std::string_view, 6> kTrafficNames = {
-    "gradients", "parameters", "buffers", "inputs", "metrics", "control"};
+/// What travels, in bytes by the formulas of docs/numbers.md. The first kRowCategories travel
+/// within an iteration, `/traffic/<name>[iteration, rank]`; all of them are in `/traffic_total`.
+enum class Traffic : std::size_t {
+  kGradients,
+  kParameters,
+  kBuffers,
+  kInputs,
+  kMetrics,
+  kControl,
+  kOptimizer,
+  kCheckpoint
+};
+inline constexpr std::array<std::string_view, 8> kTrafficNames = {
+    "gradients", "parameters", "buffers",   "inputs",
+    "metrics",   "control",    "optimizer", "checkpoint"};
 inline constexpr std::size_t kTrafficCategories = kTrafficNames.size();
+inline constexpr std::size_t kRowCategories = 6;
 
 /// The kinds of collective a bucket can be, `/bucket/kind[iteration, bucket]`.
 enum class CollectiveKind : std::uint8_t {
@@ -110,7 +121,7 @@ struct RankIteration {
   std::array<double, kPhases> time_s;
   double loss = kNotMeasured;  ///< mean over the rank's own samples
   std::int64_t correct = 0;    ///< of its own samples
-  std::array<std::int64_t, kTrafficCategories> traffic_bytes{};
+  std::array<std::int64_t, kRowCategories> traffic_bytes{};
   std::vector<BucketTimes> buckets;  ///< as many as IterationRow::buckets
 
   RankIteration() { time_s.fill(kNotMeasured); }
@@ -144,6 +155,9 @@ struct EpochRow {
   std::int64_t epoch = 0;
   std::int64_t iterations = 0;  ///< of this epoch
   std::string order_digest;     ///< of the order of the images: equal in two epochs = same order
+  /// Global batches, as sets of images, that no epoch had before, and images that more than one
+  /// rank took, repeats that fill the last batch apart; −1: not recorded.
+  std::int64_t new_batches = -1, shared_images = -1;
   std::vector<RankEpoch> ranks;
 };
 
@@ -201,6 +215,29 @@ struct ClockRow {
   std::vector<ClockReading> ranks;
 };
 
+/// All that one rank sent and received since it started, by Traffic.
+struct RankTraffic {
+  std::array<std::int64_t, kTrafficCategories> sent_bytes{}, received_bytes{}, calls{};
+};
+
+/// What the ranks had moved at one instant; `/traffic_total`. What training moved is the difference
+/// of its end and its start.
+struct TrafficRow {
+  std::string when;             ///< "start" (of the first iteration) or "trained"
+  std::int64_t iterations = 0;  ///< done by this process: a run that goes on counts anew
+  std::vector<RankTraffic> ranks;
+};
+
+/// What a rank's copy of the network is at the end of training; `/replica`.
+struct RankReplica {
+  std::string parameter_hash, buffer_hash;  ///< 16 hex digits: equal only if bit-equal
+  /// |x − x of rank 0| / |x of rank 0|, Euclidean; 0 where the hashes are equal.
+  double parameter_distance = kNotMeasured, buffer_distance = kNotMeasured;
+};
+struct ReplicaRow {
+  std::vector<RankReplica> ranks;
+};
+
 /// `status` of a run file.
 enum class RunStatus { kRunning, kComplete, kPartial, kFailed };
 inline constexpr std::array<std::string_view, 4> kRunStatusNames = {"running", "complete",
@@ -225,5 +262,7 @@ void require_recordable(const IterationRow& row, std::size_t ranks);
 void require_recordable(const EpochRow& row, std::size_t ranks);
 void require_recordable(const WindowRow& row, std::size_t ranks);
 void require_recordable(const ClockRow& row, std::size_t ranks);
+void require_recordable(const TrafficRow& row, std::size_t ranks);
+void require_recordable(const ReplicaRow& row, std::size_t ranks);
 
 }  // namespace gradsync

@@ -65,6 +65,7 @@ Position Checkpoints::restore() {
   const Position position{plan->from.iteration, plan->from.epoch, plan->from.step};
   if (position.iteration > 0) {
     const Patience patience(exchange_.watchdog(), position.iteration);
+    const Exchange::ControlScope counted(exchange_, Traffic::kCheckpoint);
     const auto tensors = read_checkpoint(exchange_, plan->file ? &*plan->file : nullptr);
     gradsync::restore(state_, tensors);
   }
@@ -101,6 +102,7 @@ void Checkpoints::stop_if_wanted(const Position& position) {
 void Checkpoints::save(const Position& position) {
   const Stopwatch watch;
   const Patience patience(exchange_.watchdog(), position.iteration);
+  const Exchange::ControlScope counted(exchange_, Traffic::kCheckpoint);
   const auto mine = snapshot(state_);
   const std::filesystem::path path = target(position);
   if (root()) make_checkpoint_folder(path.parent_path());

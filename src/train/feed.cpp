@@ -31,6 +31,12 @@ Sampler Feed::sampler_for(std::int64_t epoch) const {
   return Sampler(images_, rank_, ranks_, batch_per_rank(epoch), options_.seed, last_batch());
 }
 
+Sampler Feed::order_of(std::int64_t epoch) const {
+  Sampler sampler = sampler_for(epoch);
+  sampler.set_epoch(options_.set_epoch ? epoch : 0);
+  return sampler;
+}
+
 LastBatch Feed::last_batch() const {
   return options_.last_batch == "drop" ? LastBatch::kDrop : LastBatch::kPad;
 }

@@ -48,6 +48,9 @@ class Feed {
   /// Images per rank of pass `pass` of the epoch, whoever loads them.
   std::int64_t samples_per_rank(std::int64_t pass) const { return sampler_.batch_size(pass); }
 
+  /// The order of an epoch, whichever one is being fed.
+  Sampler order_of(std::int64_t epoch) const;
+
   std::string order_digest() const { return sampler_.order_digest(); }
 
  private:

@@ -10,7 +10,7 @@ namespace {
 
 // A rank's iteration as a block of doubles; whole numbers stay exact up to 2^53.
 constexpr std::size_t kHead = 6;
-constexpr std::size_t kFixed = kHead + kPhases + kTrafficCategories;
+constexpr std::size_t kFixed = kHead + kPhases + kRowCategories;
 constexpr std::size_t kPerBucket = 3;
 
 std::vector<double> pack(const StepResult& mine, double begin_s) {
@@ -35,7 +35,7 @@ RankIteration unpack(std::span<const double> block) {
   rank.loss = block[1];
   rank.correct = static_cast<std::int64_t>(block[2]);
   std::copy_n(block.begin() + kHead, kPhases, rank.time_s.begin());
-  for (std::size_t i = 0; i < kTrafficCategories; ++i)
+  for (std::size_t i = 0; i < kRowCategories; ++i)
     rank.traffic_bytes[i] = static_cast<std::int64_t>(block[kHead + kPhases + i]);
   for (std::size_t at = kFixed; at < block.size(); at += kPerBucket)
     rank.buckets.push_back({block[at], block[at + 1], block[at + 2]});

@@ -12,6 +12,10 @@ void read_optimiser(const OptionValues& values, TrainOptions& options);
 OptionTable learning_rate_options();
 void read_learning_rate(const OptionValues& values, TrainOptions& options);
 
+/// Reads `sync` and `batch_norm` of the options, which come before.
+OptionTable replica_options();
+void read_replicas(const OptionValues& values, TrainOptions& options);
+
 OptionTable stop_options();
 void read_stop(const OptionValues& values, TrainOptions& options);
 

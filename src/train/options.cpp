@@ -269,9 +269,10 @@ const std::vector<std::string>& model_names() {
 
 OptionTable train_option_table() {
   OptionTable table;
-  for (const auto& part : {synchronisation_options(), model_and_data_options(), training_options(),
-                           optimiser_options(), learning_rate_options(), machine_options(),
-                           yardstick_options(), output_options(), stop_options()})
+  for (const auto& part :
+       {synchronisation_options(), replica_options(), model_and_data_options(), training_options(),
+        optimiser_options(), learning_rate_options(), machine_options(), yardstick_options(),
+        output_options(), stop_options()})
     table.insert(table.end(), part.begin(), part.end());
   return table;
 }
@@ -299,6 +300,7 @@ TrainOptions train_options(const OptionValues& values) {
   read_training(values, options);
   read_optimiser(values, options);
   read_learning_rate(values, options);
+  read_replicas(values, options);
   read_machine_and_output(values, options);
   read_yardstick(values, options);
   read_stop(values, options);

@@ -30,6 +30,8 @@ struct TrainOptions {
   double clip_norm = 0;  ///< 0: never
   double label_smoothing = 0;
   std::string batch_norm = "local";  ///< local | broadcast | sync
+  std::string init = "equal";        ///< equal | broadcast | per-rank
+  bool gradients_only = false;       ///< --sync-only gradients
   std::string granularity = "flat";  ///< tensor | flat
   std::int64_t first_bucket_bytes = 1 << 20;
   std::int64_t bucket_cap_bytes = 25 << 20;

@@ -22,6 +22,7 @@ namespace gradsync {
 namespace {
 
 constexpr double kStartTimeout_s = 60;
+constexpr int kClockRoundTrips = 50;
 
 /// Every option as this rank has it; --output too: all ranks must mean the same run.
 std::vector<NamedText> stated(const OptionValues& values) {
@@ -39,6 +40,7 @@ DataDigest verify_data(const Session& session, const Cifar10& data) {
   });
   std::string combined = digest.combined;
   combined.resize(64, ' ');
+  session.count_on_node(CollectiveKind::kBroadcast, 64);
   MPI_Bcast(combined.data(), 64, MPI_CHAR, 0, session.node());
   require_agreement(session, {{"data set digest", combined}});
   return digest;
@@ -48,6 +50,7 @@ DataDigest verify_data(const Session& session, const Cifar10& data) {
 /// its checkpoint was written: what lies between the two processes is left out.
 double broadcast_start(const Session& session, const ResumePlan& plan) {
   double start_s = now_s() - plan.from.elapsed_s;
+  session.count(CollectiveKind::kBroadcast, sizeof start_s);
   MPI_Bcast(&start_s, 1, MPI_DOUBLE, 0, session.world());
   return start_s;
 }
@@ -191,9 +194,16 @@ void check_before_training(const Session& session, Exchange& exchange, Transport
     calibrate_before_training(session, transport, watchdog, setting, exchange.lane());
 }
 
+ClockOffset clock_offset(const Session& session) {
+  const std::int64_t talks = session.root() ? session.size() - 1 : 1;
+  const auto bytes = static_cast<std::int64_t>(talks * kClockRoundTrips * sizeof(double));
+  session.ledger().add(Traffic::kControl, {bytes, bytes});
+  return measure_clock_offset(session.world(), kClockRoundTrips);
+}
+
 /// Reads the clocks again, records them and says how far they have drifted.
 void close_clocks(const Session& session, const RunSetting& setting, const ClockRow& start) {
-  const ClockOffset clock = measure_clock_offset(session.world());
+  const ClockOffset clock = clock_offset(session);
   const ClockRow end = clock_row(session, clock, "end", now_s() - setting.start_s);
   if (setting.recorder) setting.recorder->add(end);
   if (session.size() > 1 && session.root()) std::cout << drift_text(start, end) << std::endl;
@@ -261,7 +271,7 @@ int run_training(const Session& session, TrainOptions options, const OptionValue
   try {
     const ComputeSettings compute = settle_compute(session, options, device.torch());
     const double start_s = broadcast_start(session, plan);
-    const ClockOffset clock = measure_clock_offset(session.world());
+    const ClockOffset clock = clock_offset(session);
     const ClockRow clocks =
         clock_row(session, clock, plan.resumes ? "resume" : "start", now_s() - start_s);
     const auto places = gather_places(session, compute.threads, clock, device.description());

@@ -1,6 +1,7 @@
 #include "train/trainer.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <csignal>
 #include <cstdlib>
@@ -14,6 +15,7 @@
 #include "support/memory.h"
 #include "train/graph_obstacle.h"
 #include "train/rank_device.h"
+#include "train/replica_facts.h"
 #include "train/verify_modes.h"
 #include "train/windows.h"
 
@@ -42,8 +44,7 @@ Trainer::Trainer(Exchange& exchange, const RunSetting& setting)
     : exchange_(exchange),
       setting_(setting),
       options_(setting.options),
-      replica_(make_replica(options_.model, options_.seed, setting.compute.layout,
-                            setting.compute.device)),
+      replica_(first_replica(exchange, options_, setting.compute.layout, setting.compute.device)),
       guard_(replica_, exchange),
       mode_(make_sync_mode(options_.sync, exchange, sync_settings(options_))),
       norms_(options_.batch_norm, exchange, *mode_, replica_),
@@ -75,13 +76,16 @@ Trainer::Trainer(Exchange& exchange, const RunSetting& setting)
   mode_->attach(replica_);
   position_ = checkpoints_.restore();
   progress_.begin_at(position_.iteration);
+  count_batches_before();
+  first_iteration_ = position_.iteration;
 }
 
 void Trainer::run() {
+  traffic_at_start_ = exchange_.session().ledger().total();
   while (position_.epoch < options_.epochs && iterations_of(position_.epoch) > 0)
     run_epoch();
   progress_.clear();
-  print_parameters();
+  close_training();
   const Table table = summary_.gather(exchange_, setting_.places, options_.warmup);
   if (exchange_.rank() == 0) print_text(std::cout, table);
 }
@@ -279,9 +283,9 @@ Evaluation Trainer::evaluate_epoch() {
   if (options_.evaluate == "none") return {};
   progress_.clear();
   exchange_.watchdog().doing(Activity::kEvaluating, position_.iteration);
-  // Replicas without exchange differ, so a shard of each would be the accuracy of no network.
+  // Of replicas that differ, a shard of each would be the accuracy of no network.
   const bool own =
-      options_.evaluate == "each-rank" || (options_.sync == "none" && exchange_.size() > 1);
+      options_.evaluate == "each-rank" || replicas_may_differ(options_, exchange_.size());
   return evaluate(parts_, setting_.data, options_.batch_per_rank, options_.loader_threads,
                   own ? EvaluateHow::kEachRank : EvaluateHow::kShard);
 }
@@ -310,29 +314,54 @@ void Trainer::record_epoch(const RankEpoch& mine) {
              epoch + 1, mine.train_loss, percent(mine.train_accuracy), percent(mine.test_accuracy),
              mine.training_time_s, mine.running_time_s, feed_.order_digest())
       << std::flush;
+  const EpochOrder order = count_batches(epoch);
   if (setting_.recorder)
-    setting_.recorder->add(EpochRow{epoch, iterations_of(epoch), feed_.order_digest(), all});
+    setting_.recorder->add(EpochRow{epoch, iterations_of(epoch), feed_.order_digest(),
+                                    order.new_batches, order.shared_images, all});
 }
 
-/// What two runs are compared by: equal only if bit-equal.
-void Trainer::print_parameters() {
-  constexpr std::size_t kDigits = 16;
-  mode_->publish();
-  const std::string mine = parameter_hash(replica_);
-  std::string all(exchange_.rank() == 0 ? kDigits * static_cast<std::size_t>(exchange_.size()) : 0,
-                  ' ');
-  exchange_.gather_control(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
-  std::string distinct;
-  for (std::size_t at = 0; at < all.size(); at += kDigits)
-    if (distinct.find(all.substr(at, kDigits)) == std::string::npos)
-      distinct += ' ' + all.substr(at, kDigits);
+EpochOrder Trainer::count_batches(std::int64_t epoch) {
+  return census_.add(feed_.order_of(epoch), exchange_.size(), options_.accumulate,
+                     iterations_of(epoch));
+}
+
+/// A run that goes on knows the batches of its earlier epochs.
+void Trainer::count_batches_before() {
   if (exchange_.rank() != 0) return;
-  std::cout << "parameters:" << distinct << std::endl;
+  for (std::int64_t epoch = 0; epoch < position_.epoch; ++epoch)
+    count_batches(epoch);
+}
+
+/// Prints and records what two runs are compared by, and what the ranks moved. Hashes are equal
+/// only if bit-equal.
+void Trainer::close_training() {
+  const RankTraffic trained = exchange_.session().ledger().total();
+  mode_->publish();
+  const ReplicaRow replicas = compare_replicas(exchange_, replica_);
+  record_traffic(trained);
+  if (exchange_.rank() != 0) return;
+  std::cout << "parameters: " << distinct_hashes(replicas) << std::endl;
+  if (setting_.recorder) setting_.recorder->add(replicas);
   if (!optimizer_->scales_loss()) return;
   const StepState state = optimizer_->read_state();
   std::cout << fmt::format("fp16: {} steps left out for an overflow, loss scale {:g}\n",
                            state.skipped_steps, state.loss_scale.scale)
             << std::flush;
+}
+
+void Trainer::record_traffic(const RankTraffic& trained) {
+  const std::array<RankTraffic, 2> mine = {traffic_at_start_, trained};
+  std::vector<std::array<RankTraffic, 2>> all(
+      exchange_.rank() == 0 ? static_cast<std::size_t>(exchange_.size()) : 0);
+  exchange_.gather_control(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
+  if (!setting_.recorder) return;
+  TrafficRow start{"start", 0, {}}, end{"trained", position_.iteration - first_iteration_, {}};
+  for (const auto& rank : all) {
+    start.ranks.push_back(rank[0]);
+    end.ranks.push_back(rank[1]);
+  }
+  setting_.recorder->add(start);
+  setting_.recorder->add(end);
 }
 
 std::int64_t Trainer::iterations_of(std::int64_t epoch) const {

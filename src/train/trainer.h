@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "data/batch_census.h"
 #include "train/checkpoints.h"
 #include "train/evaluate.h"
 #include "train/fault.h"
@@ -50,7 +51,10 @@ class Trainer {
   Evaluation evaluate_epoch();
   std::unique_ptr<GpuMonitor> gpu_monitor() const;
   void record_epoch(const RankEpoch& mine);
-  void print_parameters();
+  EpochOrder count_batches(std::int64_t epoch);
+  void count_batches_before();
+  void close_training();
+  void record_traffic(const RankTraffic& trained);
   std::int64_t iterations_of(std::int64_t epoch) const;
   std::vector<std::int64_t> plan_epochs() const;
   double learning_rate() const;
@@ -77,6 +81,9 @@ class Trainer {
   Progress progress_;
   Checkpoints checkpoints_;
   Position position_;
+  BatchCensus census_;            ///< on rank 0
+  RankTraffic traffic_at_start_;  ///< of this rank, when the first iteration begins
+  std::int64_t first_iteration_ = 0;
 };
 
 }  // namespace gradsync

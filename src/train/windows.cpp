@@ -206,7 +206,10 @@ class Windows {
     if (parts.measured) gather_rows(exchange_, finished.result, 0, finished.row);
   }
 
-  void meet() { MPI_Barrier(exchange_.session().world()); }
+  void meet() {
+    exchange_.session().count(CollectiveKind::kBarrier, 0);
+    MPI_Barrier(exchange_.session().world());
+  }
 
   Exchange& exchange_;
   const RunSetting& setting_;

@@ -85,6 +85,7 @@ ClockRow clock_row(const Session& session, const ClockOffset& mine, const char* 
   ClockRow row{when, at_s, {}};
   if (session.root()) row.ranks.resize(static_cast<std::size_t>(session.size()));
   const ClockReading reading{mine.offset_s, mine.uncertainty_s};
+  session.count(CollectiveKind::kGather, sizeof reading);
   MPI_Gather(&reading, sizeof reading, MPI_BYTE, row.ranks.data(), sizeof reading, MPI_BYTE, 0,
              session.world());
   return row;

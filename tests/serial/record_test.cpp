@@ -62,7 +62,7 @@ void check_matrices(RunReader& run, const SampleShape& shape) {
   agree(run.begin(), [](const RankIteration& rank) { return rank.begin_s; });
   agree(run.loss(), [](const RankIteration& rank) { return rank.loss; });
   agree(run.correct(), [](const RankIteration& rank) { return double(rank.correct); });
-  for (std::size_t t = 0; t < kTrafficCategories; ++t)
+  for (std::size_t t = 0; t < kRowCategories; ++t)
     agree(run.traffic(static_cast<Traffic>(t)),
           [t](const RankIteration& rank) { return double(rank.traffic_bytes[t]); });
   for (std::size_t i = 0; i < shape.iterations; ++i) {

@@ -111,7 +111,7 @@ TEST_CASE("traffic: mean of the steady iterations by category, and the sum over 
   const auto ranks = traffic_figures(*run, steady_rows(*run));
   REQUIRE(ranks.size() == 2);
   CHECK(ranks[0].iterations == 10);
-  CHECK(ranks[0].bytes == std::array<double, kTrafficCategories>{1000, 0, 8, 0, 24, 64});
+  CHECK(ranks[0].bytes == std::array<double, kRowCategories>{1000, 0, 8, 0, 24, 64});
   CHECK(ranks[1].total() == 1097);
   CHECK(sum_of(ranks).total() == 1096 + 1097);
   write_sample(folder / "one.h5", {"none", 1, 1, 5, 32, 0});
