@@ -72,6 +72,10 @@ double largest(const std::vector<RankReplica>& ranks, double RankReplica::*dista
   return most;
 }
 
+Cell distance_cell(double distance) {
+  return distance == 0 ? Cell::count(0) : significant_cell(distance);
+}
+
 std::vector<double> test_percents(const Run& run) {
   std::vector<double> values;
   if (run.reader->epochs().empty()) return values;
@@ -109,9 +113,9 @@ std::vector<Cell> row(const Run& run) {
           exchanged_text(run),
           Cell::count(static_cast<double>(run.reader->iterations())),
           equal_text(ranks, &RankReplica::parameter_hash),
-          significant_cell(largest(ranks, &RankReplica::parameter_distance)),
+          distance_cell(largest(ranks, &RankReplica::parameter_distance)),
           equal_text(ranks, &RankReplica::buffer_hash),
-          significant_cell(largest(ranks, &RankReplica::buffer_distance)),
+          distance_cell(largest(ranks, &RankReplica::buffer_distance)),
           Cell::of(test.minimum, 2),
           Cell::of(test.mean, 2),
           Cell::of(test.maximum, 2),
