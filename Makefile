@@ -117,8 +117,10 @@ QUANTIZE_PLAIN := $(addprefix src/quantize/,scale weights distribution calibrato
 # What devices need of CUDA is in files of their own; the rest of the folder knows none.
 DEVICE_CUDA := $(patsubst %.cpp,%,$(wildcard src/device/cuda_*.cpp))
 DEVICE_PLAIN := $(filter-out $(DEVICE_CUDA),$(patsubst %.cpp,%,$(wildcard src/device/*.cpp)))
-PLAIN_PARTS := src/support src/timing src/record src/checkpoint src/schedule src/data src/sweep src/comm/launcher src/comm/transport_choice src/comm/ledger \
-  $(DEVICE_PLAIN) $(TRAIN_OPTIONS) $(QUANTIZE_PLAIN)
+# All-reduces of our own, without MPI.
+ALL_REDUCES := $(addprefix src/comm/,shared_all_reduce shared_counter slice_sum ring_all_reduce ring_connection interfaces)
+PLAIN_PARTS := src/support src/timing src/record src/checkpoint src/schedule src/data src/sweep \
+  $(addprefix src/comm/,launcher transport_choice ledger) $(ALL_REDUCES) $(DEVICE_PLAIN) $(TRAIN_OPTIONS) $(QUANTIZE_PLAIN)
 FULL_PARTS := src/support src/timing src/device src/record src/checkpoint src/data src/comm src/calibrate src/model src/schedule src/optim src/sync src/train src/kernels
 CALIBRATE_PARTS := src/support src/timing src/device src/record src/comm src/calibrate src/kernels
 CHECK_PARTS := src/support src/timing src/device src/record src/data src/comm src/check src/kernels
@@ -297,7 +299,7 @@ build/bin/gradsync-train: $(call objects,src/programs/train $(FULL_PARTS)) $(KER
 build/bin/gradsync-calibrate: $(call objects,src/programs/calibrate $(CALIBRATE_PARTS)) $(KERNELS)
 build/bin/gradsync-check: $(call objects,src/programs/check $(CHECK_PARTS)) $(KERNELS)
 build/bin/gradsync-dataset: $(call objects,src/programs/dataset src/support src/data)
-build/bin/gradsync-sweep: $(call objects,src/programs/sweep src/support src/timing src/record src/schedule src/data src/sweep $(TRAIN_OPTIONS))
+build/bin/gradsync-sweep: $(call objects,src/programs/sweep src/support src/timing src/record src/schedule src/data src/sweep src/comm/transport_choice $(TRAIN_OPTIONS))
 build/bin/gradsync-report: $(call objects,src/support src/timing src/record) $(REPORT)
 build/tests/serial: $(call objects,tests/serial $(PLAIN_PARTS) src/kernels/twins src/kernels/augment_twin) \
   $(filter-out $(call objects,$(CALIBRATE_RANKS) $(CHECK_RANKS) $(CHECK_TORCH)),$(call objects,src/calibrate src/check)) \

@@ -36,12 +36,19 @@ const PlannedCell* largest_of(const std::vector<PlannedCell>& cells, int ranks) 
   return largest == cells.end() ? nullptr : &*largest;
 }
 
+/// The ways MPI goes are told apart by the operation. Transports of host memory but MPI have an
+/// all-reduce of their own and leave the rest to it.
+std::string way_of(const OperationEntry& operation, const Transport& transport) {
+  const bool own = transport.enqueues() ||
+                   (transport.name() != "mpi" && operation.kind == CollectiveKind::kAllReduce);
+  return own ? std::string(transport.name()) : operation.transport;
+}
+
 CalibrationRow row_of(const PlannedCell& cell, const Transport& transport,
                       const Statistics& times) {
   CalibrationRow row;
   row.kind = cell.operation->kind;
-  // The ways MPI goes are told apart by the operation.
-  row.transport = transport.enqueues() ? std::string(transport.name()) : cell.operation->transport;
+  row.transport = way_of(*cell.operation, transport);
   row.cadence = cell.cadence;
   row.bytes = cell.size.bytes;
   row.of_bucket = cell.size.of_bucket;

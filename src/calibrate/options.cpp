@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "comm/transport_choice.h"
 namespace gradsync {
 
 namespace {
@@ -68,7 +69,6 @@ OptionTable file_options() {
 }
 
 const std::vector<std::string> kDevices = {"auto", "cpu", "cuda"};
-const std::vector<std::string> kTransports = {"auto", "mpi", "nccl"};
 
 /// What they say holds for the trainer too.
 OptionTable machine_options() {
@@ -77,8 +77,8 @@ OptionTable machine_options() {
       {"device", fmt::format("{}", fmt::join(kDevices, "|")), "auto",
        "where the data lies; auto: on the GPUs where there are any, one for each rank", group},
       {"allow-shared-gpu", "", "false", "for tests: several ranks on one GPU", group},
-      {"transport", fmt::format("{}", fmt::join(kTransports, "|")), "auto",
-       "what moves it; auto: nccl where each rank has a GPU of its own, else mpi", group},
+      {"transport", fmt::format("{}", fmt::join(transport_names(), "|")), "auto", transport_help(),
+       group},
   };
 }
 
@@ -176,7 +176,7 @@ CalibrateOptions calibrate_options(const OptionValues& values) {
   options.json = text_option(values, "json");
   options.device = {choice_option(values, "device", kDevices),
                     switch_option(values, "allow-shared-gpu")};
-  options.transport = choice_option(values, "transport", kTransports);
+  options.transport = choice_option(values, "transport", transport_names());
   options.timeout_s = duration_option(values, "timeout", 1, 168 * 3600.0);
   return options;
 }

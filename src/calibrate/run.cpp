@@ -180,7 +180,8 @@ int run_calibration(const Session& session, const CalibrateOptions& options,
   TransportChoice chosen;
   std::vector<PlannedCell> cells;
   session.together([&] {
-    chosen = choose_transport(options.transport, gpu.choice);
+    chosen =
+        choose_transport(options.transport, gpu.choice, session.local_size() == session.size());
     cells = plan_cells(operations_over(chosen.name, options.operations), options.cadences,
                        options.sizes, buckets);
   });

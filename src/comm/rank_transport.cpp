@@ -3,6 +3,9 @@
 #include <cstdlib>
 #include <string>
 
+#include "comm/ring_transport.h"
+#include "comm/shm_transport.h"
+#include "comm/two_level_transport.h"
 #include "kernels/scale.h"
 
 namespace gradsync {
@@ -22,6 +25,15 @@ void let_ranks_share_a_gpu(const Session& session) {
   set("NCCL_MAX_CTAS", "2");
 }
 
+std::unique_ptr<Transport> make_host_transport(const Session& session, const std::string& name) {
+  const auto ring = [&session](MPI_Comm comm) -> std::unique_ptr<Transport> {
+    return std::make_unique<RingTransport>(session, comm);
+  };
+  if (name == "shm") return std::make_unique<ShmTransport>(session.node());
+  if (name == "ring") return ring(session.world());
+  return std::make_unique<TwoLevelTransport>(session.world(), session.node(), ring);
+}
+
 }  // namespace
 
 RankTransport::RankTransport(const Session& session, Watchdog& watchdog,
@@ -33,11 +45,13 @@ RankTransport::RankTransport(const Session& session, Watchdog& watchdog,
     session.together([&] { nccl_ = make_nccl(); });
     on_device_ = std::make_unique<NcclTransport>(session, watchdog, *nccl_, lane->device,
                                                  lane->communication);
-  } else {
+  } else if (choice.name == "mpi") {
     mpi_ = std::make_unique<MpiTransport>(session.world());
     if (lane) stand_on_mpi(*lane);
+  } else {
+    on_host_ = make_host_transport(session, choice.name);
   }
-  transport_ = on_device_ ? on_device_.get() : mpi_.get();
+  transport_ = on_device_ ? on_device_.get() : on_host_ ? on_host_.get() : mpi_.get();
   session_.before_abort([this] { transport_->abandon(); });
 }
 

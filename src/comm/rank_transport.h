@@ -32,7 +32,7 @@ class RankTransport {
   TransportChoice choice_;
   std::unique_ptr<NcclApi> nccl_;
   std::unique_ptr<MpiTransport> mpi_;
-  std::unique_ptr<Transport> on_device_;
+  std::unique_ptr<Transport> on_device_, on_host_;
   Transport* transport_ = nullptr;
 };
 

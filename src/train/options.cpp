@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "calibrate/sizes.h"
+#include "comm/transport_choice.h"
 #include "train/fault.h"
 #include "train/option_groups.h"
 
@@ -22,7 +23,6 @@ const std::vector<std::string> kGranularities = {"tensor", "flat"};
 const std::vector<std::string> kWireTypes = {"fp32", "bf16", "fp16"};
 const std::vector<std::string> kPrecisions = {"fp32", "bf16", "fp16", "auto"};
 const std::vector<std::string> kDevices = {"auto", "cpu", "cuda"};
-const std::vector<std::string> kTransports = {"auto", "mpi", "nccl"};
 const std::vector<std::string> kFeeds = {"auto", "loader", "resident"};
 const std::vector<std::string> kSwitch = {"off", "on"};
 const std::vector<std::string> kLayouts = {"nchw", "nhwc", "auto"};
@@ -98,10 +98,7 @@ OptionTable machine_options() {
       {"device", joined(kDevices), "auto",
        "what ranks compute on; auto: the GPUs where there are any, one for each rank", group},
       {"allow-shared-gpu", "", "false", "for tests: several ranks on one GPU", group},
-      {"transport", joined(kTransports), "auto",
-       "what moves tensors between ranks; auto: nccl where each rank has a GPU of its own, else "
-       "mpi",
-       group},
+      {"transport", joined(transport_names()), "auto", transport_help(), group},
       {"graph", "", "false",
        "on a GPU: capture the step once and replay it; what keeps it from being captured is said",
        group},
@@ -231,7 +228,7 @@ void read_training(const OptionValues& values, TrainOptions& options) {
 void read_machine_and_output(const OptionValues& values, TrainOptions& options) {
   options.device = choice_option(values, "device", kDevices);
   options.allow_shared_gpu = switch_option(values, "allow-shared-gpu");
-  options.transport = choice_option(values, "transport", kTransports);
+  options.transport = choice_option(values, "transport", transport_names());
   options.graph = switch_option(values, "graph");
   options.precision = choice_option(values, "precision", kPrecisions);
   options.optimizer.scales_loss = options.precision == "fp16";

@@ -260,7 +260,10 @@ int run_training(const Session& session, TrainOptions options, const OptionValue
   settle_as_before(options, plan);
   RankDevice device(session, {options.device, options.allow_shared_gpu});
   TransportChoice chosen;
-  session.together([&] { chosen = choose_transport(options.transport, device.choice()); });
+  session.together([&] {
+    chosen = choose_transport(options.transport, device.choice(),
+                              session.local_size() == session.size());
+  });
   options.device = device.choice().cuda ? "cuda" : "cpu";
   options.transport = chosen.name;
   Watchdog watchdog(session, options.timeout_s > 0 ? options.timeout_s : kStartTimeout_s);

@@ -98,13 +98,24 @@ TEST_CASE("two ranks on one GPU are refused with its UUID, or allowed for tests"
 TEST_CASE("nccl where each rank has a GPU of its own, mpi from host memory elsewhere") {
   const DeviceChoice cpu{false, false, "rank 0 (node01): no CUDA driver"}, own{true, false, ""},
       shared{true, true, ""};
-  CHECK(choose_transport("auto", cpu).name == "mpi");
-  CHECK(choose_transport("auto", own).name == "nccl");
-  CHECK(choose_transport("auto", shared).name == "mpi");
-  CHECK(choose_transport("mpi", own).name == "mpi");
-  CHECK(choose_transport("nccl", shared).name == "nccl");
+  CHECK(choose_transport("auto", cpu, true).name == "mpi");
+  CHECK(choose_transport("auto", own, true).name == "nccl");
+  CHECK(choose_transport("auto", shared, true).name == "mpi");
+  CHECK(choose_transport("mpi", own, true).name == "mpi");
+  CHECK(choose_transport("nccl", shared, true).name == "nccl");
   const std::string text =
-      error_text(ExitCode::kEnvironment, [&] { choose_transport("nccl", cpu); });
+      error_text(ExitCode::kEnvironment, [&] { choose_transport("nccl", cpu, true); });
   CHECK(contains(text, "no CUDA driver"));
   CHECK(contains(text, "--device cuda"));
+}
+
+TEST_CASE("shm is for one node, and what moves host memory is refused on GPUs") {
+  const DeviceChoice cpu{false, false, ""}, own{true, false, ""};
+  CHECK(choose_transport("shm", cpu, true).name == "shm");
+  CHECK(choose_transport("ring", cpu, false).name == "ring");
+  CHECK(choose_transport("two-level", cpu, false).name == "two-level");
+  CHECK(contains(error_text(ExitCode::kEnvironment, [&] { choose_transport("shm", cpu, false); }),
+                 "two-level"));
+  CHECK(contains(error_text(ExitCode::kEnvironment, [&] { choose_transport("ring", own, true); }),
+                 "--device cpu"));
 }

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "comm/ring_all_reduce.h"
+#include "comm/rooted_by_mpi.h"
+#include "comm/session.h"
+#include "support/file.h"
+
+namespace gradsync {
+
+/// Transport over TCP connections of the job's own: all-reduce by RingAllReduce, the rooted
+/// collectives by MPI. Between hosts it listens only where its neighbour will come from, between
+/// ranks of a node on the loopback interface, and only until the ring is closed.
+class RingTransport : public RootedByMpi {
+ public:
+  /// Joins the ranks of `comm`, in their order, to a ring, over the networks that Open MPI is told
+  /// to use (OMPI_MCA_btl_tcp_if_include), or any that neighbours share. Throws Error kEnvironment
+  /// when two ranks cannot reach each other. Collective over `comm`.
+  RingTransport(const Session& session, MPI_Comm comm);
+
+  std::string_view name() const override { return "tcp-ring"; }
+
+  void all_reduce_sum(std::span<float> data, Waiting waiting) override;
+  void all_reduce_mean(std::span<float> data, Waiting waiting) override;
+  void all_reduce_sum_bf16(std::span<std::uint16_t> data, Waiting waiting) override;
+  void all_reduce_sum_fp16(std::span<std::uint16_t> data, Waiting waiting) override;
+
+ private:
+  UniqueFd to_next_, from_previous_;
+  std::optional<RingAllReduce> ring_;
+};
+
+}  // namespace gradsync

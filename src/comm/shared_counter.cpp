@@ -1,0 +1,72 @@
+#include "comm/shared_counter.h"
+
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <climits>
+#include <ctime>
+
+namespace gradsync {
+
+namespace {
+
+constexpr int kSpins = 2000, kSpinsBesideCompute = 50;
+constexpr int kYields = 50, kYieldsBesideCompute = 2;
+/// A sleeper looks again after this long even if nobody woke it.
+constexpr long kLongestSleep_ns = 20'000'000;
+
+void pause_a_little() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// Not FUTEX_PRIVATE: the ranks are processes of their own.
+std::uint32_t* futex_word(std::atomic<std::uint32_t>& value) {
+  static_assert(sizeof(value) == sizeof(std::uint32_t) &&
+                std::atomic<std::uint32_t>::is_always_lock_free);
+  return reinterpret_cast<std::uint32_t*>(&value);
+}
+
+}  // namespace
+
+void SharedCounter::raise_to(std::uint32_t value) {
+  // Sequentially consistent, and so is the sleeper's announcement: one of the two sees the other.
+  value_.store(value);
+  if (sleepers_.load() > 0)
+    syscall(SYS_futex, futex_word(value_), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+void SharedCounter::wait_for(std::uint32_t wanted, Waiting waiting) {
+  if (spins_until(wanted, waiting)) return;
+  const int yields = waiting == Waiting::kSpin ? kYields : kYieldsBesideCompute;
+  for (int i = 0; i < yields; ++i) {
+    sched_yield();
+    if (reached(wanted)) return;
+  }
+  sleep_until(wanted);
+}
+
+bool SharedCounter::spins_until(std::uint32_t wanted, Waiting waiting) const {
+  const int spins = waiting == Waiting::kSpin ? kSpins : kSpinsBesideCompute;
+  for (int i = 0; i < spins; ++i) {
+    if (reached(wanted)) return true;
+    pause_a_little();
+  }
+  return false;
+}
+
+void SharedCounter::sleep_until(std::uint32_t wanted) {
+  const timespec longest{0, kLongestSleep_ns};
+  sleepers_.fetch_add(1);
+  for (std::uint32_t seen = value_.load(); static_cast<std::int32_t>(seen - wanted) < 0;
+       seen = value_.load())
+    syscall(SYS_futex, futex_word(value_), FUTEX_WAIT, seen, &longest, nullptr, 0);
+  sleepers_.fetch_sub(1);
+}
+
+}  // namespace gradsync

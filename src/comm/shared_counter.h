@@ -1,0 +1,36 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "comm/transport.h"
+
+namespace gradsync {
+
+/// A number that only its own rank raises and the other ranks of the node wait for. Lives in memory
+/// that all of them map, on cache lines of its own. It wraps: two values are compared by their
+/// difference, so at most 2^31 − 1 may lie between what is awaited and what is there.
+class alignas(128) SharedCounter {
+ public:
+  std::uint32_t value() const { return value_.load(std::memory_order_acquire); }
+  bool reached(std::uint32_t wanted) const {
+    return static_cast<std::int32_t>(value() - wanted) >= 0;
+  }
+
+  /// By its own rank only. What was written before is seen by whoever has seen the new value. Wakes
+  /// the ranks that sleep; costs no system call where none does.
+  void raise_to(std::uint32_t value);
+
+  /// Returns once the counter has reached `wanted`. Spins for a moment (kSpin: some microseconds;
+  /// kSleep: less, since the core has other work), then lets others run, then sleeps in the kernel:
+  /// it never takes a core for long, whatever the number of ranks on it.
+  void wait_for(std::uint32_t wanted, Waiting waiting);
+
+ private:
+  bool spins_until(std::uint32_t wanted, Waiting waiting) const;
+  void sleep_until(std::uint32_t wanted);
+
+  std::atomic<std::uint32_t> value_{0}, sleepers_{0};
+};
+
+}  // namespace gradsync

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include <mpi.h>
+
+namespace gradsync {
+
+/// Equally large pieces of memory, one a rank, that all ranks of one node map (an MPI shared
+/// window): gone with the job's session folder whatever ends a rank. Making and ending are
+/// collective over `node`.
+class SharedWindow {
+ public:
+  SharedWindow(MPI_Comm node, std::size_t bytes, std::size_t alignment);
+  ~SharedWindow();
+  SharedWindow(SharedWindow&& other) noexcept;
+  SharedWindow& operator=(SharedWindow&&) = delete;
+
+  std::size_t bytes() const { return bytes_; }
+  /// Of every rank, in order, as this process maps them; aligned as asked.
+  const std::vector<std::byte*>& parts() const { return parts_; }
+
+ private:
+  MPI_Win window_ = MPI_WIN_NULL;
+  std::size_t bytes_;
+  std::vector<std::byte*> parts_;
+};
+
+}  // namespace gradsync

@@ -1,0 +1,30 @@
+#pragma once
+
+#include "comm/rooted_by_mpi.h"
+#include "comm/shared_memory_pool.h"
+
+namespace gradsync {
+
+/// Transport among the ranks of one node, in memory they share (SharedAllReduce).
+class ShmTransport : public RootedByMpi {
+ public:
+  /// `node`: the ranks of the node as the launcher sees it (Session::node), all of them; it must
+  /// outlive the transport.
+  explicit ShmTransport(MPI_Comm node) : RootedByMpi(node), memory_(node) {}
+
+  std::string_view name() const override { return "shm"; }
+
+  /// Memory from which its all-reduce needs no copy, while the pointer is held. Collective.
+  std::shared_ptr<std::byte> allocate(std::size_t bytes) {
+    return memory_.allocate(bytes);
+  }
+  void all_reduce_sum(std::span<float> data, Waiting waiting) override;
+  void all_reduce_mean(std::span<float> data, Waiting waiting) override;
+  void all_reduce_sum_bf16(std::span<std::uint16_t> data, Waiting waiting) override;
+  void all_reduce_sum_fp16(std::span<std::uint16_t> data, Waiting waiting) override;
+
+ private:
+  SharedMemoryPool memory_;
+};
+
+}  // namespace gradsync

@@ -1,0 +1,132 @@
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "comm/ring_transport.h"
+#include "comm/shm_transport.h"
+#include "comm/two_level_transport.h"
+#include "mpi/ranks.h"
+
+using namespace gradsync;
+
+namespace {
+
+/// One rank's part of a sum that is exact in float32.
+float part(int rank, std::size_t i) {
+  return static_cast<float>((rank + 1) * (static_cast<int>(i % 97) - 48));
+}
+
+float whole(int ranks, std::size_t i) {
+  return static_cast<float>(ranks * (ranks + 1) / 2 * (static_cast<int>(i % 97) - 48));
+}
+
+void fill(std::span<float> data, int rank) {
+  for (std::size_t i = 0; i < data.size(); ++i)
+    data[i] = part(rank, i);
+}
+
+std::int64_t wrong(std::span<const float> data, int ranks, float factor) {
+  std::int64_t count = 0;
+  for (std::size_t i = 0; i < data.size(); ++i)
+    count += !(std::abs(data[i] - factor * whole(ranks, i)) <= 1e-4f);
+  return count;
+}
+
+std::span<float> values(const std::shared_ptr<std::byte>& memory, std::size_t count) {
+  return {reinterpret_cast<float*>(memory.get()), count};
+}
+
+/// Sums and means of `data` as the transport makes them, compared with what must come out.
+void check_sums(Transport& transport, std::span<float> data) {
+  const int rank = transport.rank(), ranks = transport.size();
+  for (const Waiting waiting : {Waiting::kSpin, Waiting::kSleep}) {
+    CAPTURE(data.size());
+    fill(data, rank);
+    transport.all_reduce_sum(data, waiting);
+    CHECK(wrong(data, ranks, 1) == 0);
+    fill(data, rank);
+    transport.all_reduce_mean(data, waiting);
+    CHECK(wrong(data, ranks, 1.0f / static_cast<float>(ranks)) == 0);
+  }
+}
+
+constexpr std::size_t kCounts[] = {0, 1, 1024, 1025, 65'537, 3'000'017};
+constexpr std::size_t kMost = 3'000'017;
+
+void check_rooted(Transport& transport) {
+  const int rank = transport.rank(), ranks = transport.size();
+  std::vector<float> mine(1000), all(rank == 0 ? 1000 * static_cast<std::size_t>(ranks) : 0);
+  fill(mine, rank);
+  transport.gather(mine, all, 0);
+  std::vector<float> back(1000);
+  transport.scatter(all, back, 0);
+  CHECK(back == mine);
+  transport.reduce_sum(mine, 0);
+  if (rank == 0) CHECK(wrong(mine, ranks, 1) == 0);
+  transport.broadcast(std::as_writable_bytes(std::span(mine)), 0);
+  CHECK(wrong(mine, ranks, 1) == 0);
+}
+
+}  // namespace
+
+TEST_CASE("shm: sums and means of all sizes, in its own memory and elsewhere") {
+  ShmTransport transport(test::session().node());
+  const auto memory = transport.allocate(kMost * sizeof(float));
+  std::vector<float> elsewhere(kMost);
+  for (const std::size_t count : kCounts) {
+    check_sums(transport, values(memory, count));
+    check_sums(transport, std::span(elsewhere).first(count));
+  }
+  check_rooted(transport);
+}
+
+TEST_CASE("ring: sums and means of all sizes") {
+  RingTransport transport(test::session(), test::session().world());
+  std::vector<float> memory(kMost);
+  for (const std::size_t count : kCounts)
+    check_sums(transport, std::span(memory).first(count));
+  check_rooted(transport);
+}
+
+TEST_CASE("two levels: sums and means of all sizes, over MPI and over rings") {
+  // Ranks 0 and 1, 2 and 3 … stand for nodes; 0 to 2 and the rest for nodes of unequal size.
+  const Session& session = test::session();
+  const auto over_mpi = [](MPI_Comm lane) { return std::make_unique<MpiTransport>(lane); };
+  const auto over_rings = [&](MPI_Comm lane) -> std::unique_ptr<Transport> {
+    return std::make_unique<RingTransport>(session, lane);
+  };
+  for (const MakeLane& make_lane : {MakeLane(over_mpi), MakeLane(over_rings)})
+    for (const int node_of : {session.rank() / 2, session.rank() / 3}) {
+      MPI_Comm node = MPI_COMM_NULL;
+      MPI_Comm_split(session.world(), node_of, session.rank(), &node);
+      {
+        TwoLevelTransport transport(session.world(), node, make_lane);
+        const auto memory = transport.allocate(kMost * sizeof(float));
+        std::vector<float> elsewhere(kMost);
+        for (const std::size_t count : kCounts) {
+          check_sums(transport, values(memory, count));
+          check_sums(transport, std::span(elsewhere).first(count));
+        }
+        check_rooted(transport);
+      }
+      MPI_Comm_free(&node);
+    }
+}
+
+TEST_CASE("shm: memory that all ranks have let go is taken again, other memory is not") {
+  ShmTransport transport(test::session().node());
+  auto first = transport.allocate(4096);
+  const std::byte* address = first.get();
+  const auto second = transport.allocate(4096);
+  CHECK(second.get() != address);
+  // The last rank keeps it: nobody may take it again.
+  auto kept = transport.rank() == transport.size() - 1 ? first : nullptr;
+  first.reset();
+  first = transport.allocate(4096);
+  CHECK(first.get() != address);
+  kept.reset();
+  const auto again = transport.allocate(4096);
+  CHECK(again.get() == address);
+}
