@@ -29,6 +29,7 @@ make              build the programs into build/bin
 make status       what the build uses: found where, which version, or the line that fixes it
 make deps         install what is missing (as root on Debian or Ubuntu; else says the line)
 make demo         train one network in every mode on 1, 2 and 4 ranks, print the comparison
+make quantize     train LeNet on CIFAR-10, quantise it to int8 step by step, print tables, draw pictures
 make test         all tests; `make tests` builds them, `tests/run serial` runs one tier
 make cluster      a real Slurm with three nodes on this machine, to try slurm/ on (as root)
 make cluster-stop end it; it leaves nothing
@@ -112,8 +113,10 @@ CALIBRATE_RANKS := src/calibrate/calibrator src/calibrate/run
 CHECK_RANKS := src/check/run src/check/mpi_job src/check/suite_libraries
 CHECK_TORCH := src/check/libtorch
 # The arithmetic of gradsync-quantize knows neither LibTorch nor MPI.
-QUANTIZE_PLAIN := $(addprefix src/quantize/,scale weights distribution calibrator plan float_model int8_model convolution \
-  convolution_vnni int8_network)
+QUANTIZE_PLAIN := $(addprefix src/quantize/,scale weights distribution calibrator plan float_model int8_model int8_file \
+  convolution convolution_vnni int8_network images workers options tensor_rows summary)
+QUANTIZE_RANKS := src/quantize/ranks
+QUANTIZE_PARTS := src/support src/timing src/device src/record src/checkpoint src/data src/comm src/model src/kernels src/quantize
 # What devices need of CUDA is in files of their own; the rest of the folder knows none.
 DEVICE_CUDA := $(patsubst %.cpp,%,$(wildcard src/device/cuda_*.cpp))
 DEVICE_PLAIN := $(filter-out $(DEVICE_CUDA),$(patsubst %.cpp,%,$(wildcard src/device/*.cpp)))
@@ -136,16 +139,16 @@ RUN_MAKER := build/bench/large_runs
 BENCHMARKS := $(filter-out $(RUN_MAKER),$(patsubst bench/%.cpp,build/bench/%,$(wildcard bench/*.cpp)))
 
 # Which objects see what. The rest sees neither LibTorch nor MPI.
-TORCH_OBJECTS := $(filter-out $(call objects,$(TRAIN_OPTIONS) bench/large_runs),\
-  $(call objects,src/model src/optim src/sync src/train $(CHECK_TORCH) src/programs/train tests/mpi tests/gpu tests/tools bench))
-MPI_OBJECTS := $(call objects,src/comm src/kernels $(DEVICE_CUDA) $(CALIBRATE_RANKS) $(CHECK_RANKS) src/programs/calibrate src/programs/check) \
+TORCH_OBJECTS := $(filter-out $(call objects,$(TRAIN_OPTIONS) $(QUANTIZE_PLAIN) $(QUANTIZE_RANKS) bench/large_runs),\
+  $(call objects,src/model src/optim src/sync src/train src/quantize $(CHECK_TORCH) src/programs/train tests/mpi tests/gpu tests/tools bench))
+MPI_OBJECTS := $(call objects,src/comm src/kernels $(DEVICE_CUDA) $(CALIBRATE_RANKS) $(CHECK_RANKS) $(QUANTIZE_RANKS) src/programs/calibrate src/programs/check src/programs/quantize) \
   $(TORCH_OBJECTS)
 TEST_OBJECTS := $(call objects,tests/serial tests/mpi tests/gpu tests/tools bench) $(REPORT)
-OBJECTS := $(sort $(call objects,$(PLAIN_PARTS) $(FULL_PARTS) src/check src/programs) $(TEST_OBJECTS))
+OBJECTS := $(sort $(call objects,$(PLAIN_PARTS) $(FULL_PARTS) src/quantize src/check src/programs) $(TEST_OBJECTS))
 
 # --- targets for people ------------------------------------------------------------------------
 
-.PHONY: all help status deps demo test cluster cluster-stop bench tables data lint format install bundle clean always complete tests
+.PHONY: all help status deps quantize demo test cluster cluster-stop bench tables data lint format install bundle clean always complete tests
 
 help:
 	$(info $(HELP))@:
@@ -166,7 +169,7 @@ SCOPES := build $(if $(filter demo bench test tests,$(GOALS)),demo) \
 lacking := $(strip $(if $(DEPS_ARE_DONE),,$(foreach scope,$(SCOPES),$(MISSING_$(scope)))))
 ifneq ($(lacking),)
 
-all demo tests test cluster bench tables data install bundle:
+all demo quantize tests test cluster bench tables data install bundle:
 	+@$(INSTALL_MISSING) $(SCOPES)
 	@$(MAKE) --no-print-directory DEPS_ARE_DONE=1 $@
 
@@ -176,6 +179,9 @@ all: $(PROGRAMS)
 
 demo: all
 	@config/demo
+
+quantize: all
+	@config/quantize
 
 tables: build/bin/gradsync-report
 	@config/tables
@@ -297,6 +303,7 @@ STDCXX_FIRST := -Wl,--no-as-needed -lstdc++
 
 build/bin/gradsync-train: $(call objects,src/programs/train $(FULL_PARTS)) $(KERNELS)
 build/bin/gradsync-calibrate: $(call objects,src/programs/calibrate $(CALIBRATE_PARTS)) $(KERNELS)
+build/bin/gradsync-quantize: $(call objects,src/programs/quantize $(QUANTIZE_PARTS)) $(KERNELS)
 build/bin/gradsync-check: $(call objects,src/programs/check $(CHECK_PARTS)) $(KERNELS)
 build/bin/gradsync-dataset: $(call objects,src/programs/dataset src/support src/data)
 build/bin/gradsync-sweep: $(call objects,src/programs/sweep src/support src/timing src/record src/schedule src/data src/sweep src/comm/transport_choice $(TRAIN_OPTIONS))
@@ -320,7 +327,7 @@ build/tests/serial: | $(FAKE_LIBRARIES)
 LINK_WITH = $(PLAIN_LIBS)
 build/bin/gradsync-report build/tests/serial: private LINK_WITH = $(PLAIN_LIBS) $(ZLIB_LIBS)
 build/bin/gradsync-calibrate: private LINK_WITH = $(MPI_LIBS) $(GPU_LIBS) $(PLAIN_LIBS)
-build/bin/gradsync-train build/bin/gradsync-check build/tests/mpi build/tests/gpu $(TEST_TOOLS) $(BENCHMARKS): private LINK_WITH = $(FULL_LIBS)
+build/bin/gradsync-train build/bin/gradsync-quantize build/bin/gradsync-check build/tests/mpi build/tests/gpu $(TEST_TOOLS) $(BENCHMARKS): private LINK_WITH = $(FULL_LIBS)
 $(sort $(PROGRAMS) $(TESTS) build/tests/gpu $(BENCHMARKS) $(RUN_MAKER)):
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)

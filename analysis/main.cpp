@@ -147,6 +147,12 @@ std::vector<Table> write_tables(const ReportOptions& options, const RunStudy& ru
   std::vector<Table> made;
   ProgressLine progress;
   for (const TableSpec* spec : options.tables) {
+    if (!spec->applies(runs.set())) {
+      if (options.tables.size() < tables().size())
+        std::cerr << fmt::format("table {}: there is no {} here\n", spec->name,
+                                 spec->of_quantized ? "file of gradsync-quantize" : "training run");
+      continue;
+    }
     progress.say("table " + spec->name);
     made.push_back(marked(spec->make(runs, options.table), mark));
     progress.clear();
@@ -186,8 +192,9 @@ int report(int argc, const char* const* argv) {
   if (options.fom) print_foms(set);
 
   // 3. Verdict.
-  if (options.verdict) page.verdict = make_verdict(runs);
-  if (options.verdict) output.write_verdict(page.verdict);
+  const bool verdict = options.verdict && !set.runs.empty();
+  if (verdict) page.verdict = make_verdict(runs);
+  if (verdict) output.write_verdict(page.verdict);
 
   // 4. Plots, page, trace.
   page.charts = charts_for(runs, page.tables, options, mark);

@@ -110,7 +110,9 @@ void load_one(const FoundRun& found, RunSet& set) {
   try {
     auto reader = open_run(found.path);
     remarks = remarks_on(*reader);
-    if (is_calibration_file(*reader))
+    if (!reader->quantization().empty())
+      set.quantized.push_back(describe_run(found.path, std::move(reader)));
+    else if (is_calibration_file(*reader))
       set.calibrations.push_back({found.path, std::move(reader)});
     else
       set.runs.push_back(describe_run(found.path, std::move(reader)));
@@ -133,6 +135,14 @@ void show_calibrations_alone(RunSet& set) {
 }
 
 }  // namespace
+
+std::vector<const Run*> all_runs(const RunSet& set) {
+  std::vector<const Run*> all;
+  for (const std::vector<Run>* list : {&set.runs, &set.quantized})
+    for (const Run& run : *list)
+      all.push_back(&run);
+  return all;
+}
 
 std::size_t mode_position(const std::string& mode) {
   return static_cast<std::size_t>(std::find(kModeOrder.begin(), kModeOrder.end(), mode) -
@@ -164,7 +174,7 @@ Run describe_run(const fs::path& path, std::unique_ptr<RunReader> reader) {
   Run run;
   run.path = path;
   run.name = name_of(path);
-  run.mode = or_unknown(reader->option("sync"));
+  run.mode = reader->quantization().empty() ? or_unknown(reader->option("sync")) : "int8";
   run.model = or_unknown(reader->option("model"));
   run.ranks = static_cast<std::int64_t>(reader->ranks());
   run.reader = std::move(reader);
@@ -179,14 +189,15 @@ RunSet load_runs(const std::vector<FoundRun>& found, const AboutToOpen& about_to
     if (about_to_open) about_to_open(i, found.size());
     load_one(found[i], set);
   }
-  if (set.runs.empty()) show_calibrations_alone(set);
-  if (set.runs.empty())
+  if (set.runs.empty() && set.quantized.empty()) show_calibrations_alone(set);
+  if (set.runs.empty() && set.quantized.empty())
     throw Error(found.empty() ? ExitCode::kNoInput : ExitCode::kBadData,
                 fmt::format("no run was found{}{}", set.remarks.empty() ? "" : "; ",
                             fmt::join(set.remarks, "; ")),
                 "name files made by gradsync-train --output, or folders that hold them");
-  std::sort(set.runs.begin(), set.runs.end(),
-            [](const Run& a, const Run& b) { return sort_key(a) < sort_key(b); });
+  for (std::vector<Run>* list : {&set.runs, &set.quantized})
+    std::sort(list->begin(), list->end(),
+              [](const Run& a, const Run& b) { return sort_key(a) < sort_key(b); });
   give_yardsticks(set);
   remark_unchecked(set);
   return set;

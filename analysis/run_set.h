@@ -44,6 +44,8 @@ struct Run {
 /// together; the modes in the order none, gather-scatter, allreduce, ddp, data-parallel, c10d.
 struct RunSet {
   std::vector<Run> runs;
+  /// Files of gradsync-quantize, by model: they hold no iterations.
+  std::vector<Run> quantized = {};
   /// Files of gradsync-calibrate that were found beside the runs, which point at them.
   std::vector<CalibrationFile> calibrations = {};
   /// Cells of a sweep that ended without a run, in order of path.
@@ -51,6 +53,9 @@ struct RunSet {
   /// What was left out or is not whole, one line each, with the file.
   std::vector<std::string> remarks = {};
 };
+
+/// Runs and files of gradsync-quantize.
+std::vector<const Run*> all_runs(const RunSet& set);
 
 /// The place of a mode in the order above; unknown ones come last.
 std::size_t mode_position(const std::string& mode);

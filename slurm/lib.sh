@@ -31,7 +31,7 @@ require_batch() { # NAME ARGUMENTS...
 
 require_build() {
   local program
-  for program in sweep train check report calibrate; do
+  for program in sweep train check report calibrate quantize; do
     [[ -x $programs/gradsync-$program ]] || break
   done
   [[ -x $programs/gradsync-$program ]] ||
@@ -218,6 +218,33 @@ run_template() { # NAME RANKS-PER-NODE gpu|cpu JOB.cfg OPTIONS...
   before=$(progress "$results")
   say "${sweep[*]}${trainer_options[*]:+ -- ${trainer_options[*]}}"
   run_interruptible "${sweep[@]}" -- "${trainer_options[@]}" || code=$?
+  ((code == 75)) || say "results:  $results, tables in $results/tables"
+  finish "$code" "$results" "$before" "$resubmit"
+}
+
+# Every network of the results that has a checkpoint and no int8 form yet, on all ranks; then the tables.
+quantize_results() {
+  local checkpoints run container
+  read -ra container <<<"${site[container]}"
+  for checkpoints in "$results"/*.checkpoints; do
+    run=${checkpoints%.checkpoints}
+    [[ ! -e $run-int8.h5 ]] || continue
+    rm -f "$run-int8.safetensors"
+    say "int8:     $run-int8.h5"
+    on_all_ranks "${container[@]}" "$programs/gradsync-quantize" --checkpoint "$checkpoints" \
+      --output "$run-int8.h5" --save "$run-int8.safetensors" --threads "$cores_per_rank" || return
+  done
+  "$programs/gradsync-report" "$results" --output "$results/tables"
+}
+
+run_quantization() { # NAME RANKS-PER-NODE gpu|cpu JOB.cfg OPTIONS...
+  local before code=0
+  begin "$@"
+  preflight "$3"
+  before=$(progress "$results")
+  say "${sweep[*]}${trainer_options[*]:+ -- ${trainer_options[*]}}"
+  run_interruptible "${sweep[@]}" -- "${trainer_options[@]}" || code=$?
+  ((code != 0)) || quantize_results || code=$?
   ((code == 75)) || say "results:  $results, tables in $results/tables"
   finish "$code" "$results" "$before" "$resubmit"
 }

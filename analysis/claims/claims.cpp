@@ -87,8 +87,8 @@ std::map<std::string, std::string> claimed_options(const OptionTable& table,
 
 std::vector<ClaimedFile> claimed_files(const RunSet& set) {
   std::set<fs::path> paths;
-  for (const Run& run : set.runs)
-    paths.insert(run.path);
+  for (const Run* run : all_runs(set))
+    paths.insert(run->path);
   for (const CalibrationFile& file : set.calibrations)
     paths.insert(file.path);
   for (const FailedCell& failed : set.failed) {

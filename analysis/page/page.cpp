@@ -71,9 +71,9 @@ std::vector<std::pair<std::string, std::string>> links(const PageContent& conten
 
 std::string dates(const RunSet& set) {
   std::string first, last;
-  for (const Run& run : set.runs) {
-    const std::string& created = run.reader->info().created;
-    const std::string& ended = run.reader->finished().empty() ? created : run.reader->finished();
+  for (const Run* run : all_runs(set)) {
+    const std::string& created = run->reader->info().created;
+    const std::string& ended = run->reader->finished().empty() ? created : run->reader->finished();
     if (first.empty() || created < first) first = created;
     if (ended > last) last = ended;
   }
@@ -91,8 +91,8 @@ std::string render_page(const RunSet& set, const PageContent& content) {
   Document document;
   document.title = study_title(set);
   document.kicker = "What gradient synchronisation costs";
-  document.when =
-      fmt::format("{} run{}, {}", set.runs.size(), set.runs.size() == 1 ? "" : "s", dates(set));
+  const std::size_t runs = all_runs(set).size();
+  document.when = fmt::format("{} run{}, {}", runs, runs == 1 ? "" : "s", dates(set));
   document.links = links(content);
   document.before = remarks(set);
   document.sections = {{"verdict", "Verdict", verdict(content.verdict)},

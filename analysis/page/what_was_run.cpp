@@ -27,8 +27,8 @@ std::string provenance(const Run& run, std::string_view name) {
 
 Texts all_of(const RunSet& set, const TextsOf& texts_of) {
   Texts texts;
-  for (const Run& run : set.runs)
-    texts_of(run, texts);
+  for (const Run* run : all_runs(set))
+    texts_of(*run, texts);
   texts.erase("");
   return texts;
 }
@@ -103,6 +103,7 @@ std::string run_row(const Run& run) {
 }
 
 std::string run_list(const RunSet& set) {
+  const auto runs = all_runs(set);
   std::string text = fmt::format(
       "<details><summary>The {} run{}</summary>\n<div class=\"scroll\" tabindex=\"0\" "
       "role=\"region\" aria-label=\"List of runs\"><table>\n<thead><tr><th scope=\"col\">run</th>"
@@ -110,19 +111,19 @@ std::string run_list(const RunSet& set) {
       "</th><th scope=\"col\" class=\"n\">batch/rank</th><th scope=\"col\" class=\"n\">iterations"
       "</th><th scope=\"col\">status</th><th scope=\"col\">begun (UTC)</th><th scope=\"col\">file"
       "</th></tr></thead>\n<tbody>\n",
-      set.runs.size(), set.runs.size() == 1 ? "" : "s");
-  for (const Run& run : set.runs)
-    text += run_row(run);
+      runs.size(), runs.size() == 1 ? "" : "s");
+  for (const Run* run : runs)
+    text += run_row(*run);
   return text + "</tbody></table></div></details>\n";
 }
 
 /// "4 ranks" or "1 to 4 ranks".
 std::string ranks_span(const RunSet& set) {
-  const auto [least, most] =
-      std::minmax_element(set.runs.begin(), set.runs.end(),
-                          [](const Run& a, const Run& b) { return a.ranks < b.ranks; });
-  if (least->ranks == most->ranks) return ranks_text(most->ranks);
-  return fmt::format("{} to {} ranks", least->ranks, most->ranks);
+  const auto runs = all_runs(set);
+  const auto [least, most] = std::minmax_element(
+      runs.begin(), runs.end(), [](const Run* a, const Run* b) { return a->ranks < b->ranks; });
+  if ((*least)->ranks == (*most)->ranks) return ranks_text((*most)->ranks);
+  return fmt::format("{} to {} ranks", (*least)->ranks, (*most)->ranks);
 }
 
 }  // namespace

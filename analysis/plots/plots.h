@@ -14,6 +14,14 @@ std::optional<Chart> make_epoch_time_plot(const RunSet& set);
 std::optional<Chart> make_large_batch_plot(const RunSet& set);
 std::optional<Chart> make_busbw_plot(const RunSet& set);
 std::optional<Chart> make_prediction_plot(const PlotInput& input);
+std::optional<Chart> make_weights_plot(const RunSet& set);
+std::optional<Chart> make_weights_int8_plot(const RunSet& set);
+std::optional<Chart> make_activations_plot(const RunSet& set);
+std::optional<Chart> make_activations_int8_plot(const RunSet& set);
+std::optional<Chart> make_bias_plot(const RunSet& set);
+std::optional<Chart> make_inference_plot(const RunSet& set);
+std::optional<Chart> make_accuracy_plot(const RunSet& set);
+std::optional<Chart> make_int8_speed_plot(const RunSet& set);
 
 /// The plot of table `prediction`, found by the names of its columns; nothing if none of its cells
 /// was measured.

@@ -29,13 +29,27 @@ const std::vector<PlotSpec>& plots() {
        of_runs(make_busbw_plot)},
       {"prediction", "iteration time that the scaling model predicts, beside what was measured",
        make_prediction_plot},
+      {"weights", "int8: histogram of the weights of each layer", of_runs(make_weights_plot), true},
+      {"weights-int8", "int8: the integers that the weights become",
+       of_runs(make_weights_int8_plot), true},
+      {"activations", "int8: histogram of what each layer gives", of_runs(make_activations_plot),
+       true},
+      {"activations-int8", "int8: the integers that activations become",
+       of_runs(make_activations_int8_plot), true},
+      {"bias", "int8: histogram of the biases", of_runs(make_bias_plot), true},
+      {"inference", "int8: how far each layer is from fp32", of_runs(make_inference_plot), true},
+      {"accuracy", "int8: accuracy lost in each step and variant", of_runs(make_accuracy_plot),
+       true},
+      {"int8-speed", "int8: images per second of every path", of_runs(make_int8_speed_plot), true},
   };
   return all;
 }
 
 std::vector<NamedChart> make_charts(const PlotInput& input, std::vector<std::string>& missing) {
   std::vector<NamedChart> charts;
+  const RunSet& set = input.runs.set();
   for (const PlotSpec& plot : plots()) {
+    if (plot.of_quantized ? set.quantized.empty() : set.runs.empty()) continue;
     if (auto chart = plot.make(input))
       charts.push_back({plot.name, plot.description, std::move(*chart)});
     else

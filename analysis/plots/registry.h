@@ -24,6 +24,7 @@ struct PlotSpec {
   std::string description;
   /// Nothing if the runs hold no numbers for it.
   std::function<std::optional<Chart>(const PlotInput& input)> make;
+  bool of_quantized = false;  ///< of files of gradsync-quantize, not of training runs
 };
 
 const std::vector<PlotSpec>& plots();

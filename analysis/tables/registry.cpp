@@ -48,6 +48,14 @@ const std::vector<TableSpec>& tables() {
        make_prediction_table},
       {"what-if", "the recorded buckets replayed with other caps, wire types, links or ranks",
        make_what_if_table},
+      {"quantize", "int8: accuracy after each step and in each variant, bytes of the network",
+       of_runs(make_quantize_table), false, true},
+      {"ranges", "int8: ranges of weights and activations beside the published ones",
+       of_runs(make_ranges_table), false, true},
+      {"quantize-layers", "int8: scales, errors and clipping of each layer",
+       of_runs(make_quantize_layers_table), false, true},
+      {"quantize-speed", "int8: images per second against every fp32 path",
+       of_runs(make_quantize_speed_table), false, true},
   };
   return all;
 }

@@ -31,7 +31,13 @@ struct TableSpec {
   std::string name;
   std::string description;
   TableMaker make;
-  bool merges = true;  ///< puts the repeats of a cell together: they must be mergeable
+  bool merges = true;         ///< puts the repeats of a cell together: they must be mergeable
+  bool of_quantized = false;  ///< of files of gradsync-quantize, not of training runs
+
+  /// Whether the set holds what the table is of.
+  bool applies(const RunSet& set) const {
+    return of_quantized ? !set.quantized.empty() : !set.runs.empty();
+  }
 };
 
 /// In the order in which they are printed.

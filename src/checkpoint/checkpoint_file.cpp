@@ -40,7 +40,7 @@ void write_at(int fd, std::string_view text, std::uint64_t offset,
 CheckpointWriter::CheckpointWriter(std::filesystem::path target,
                                    const std::vector<TensorInfo>& tensors, TextMap metadata)
     : target_(std::move(target)), temporary_(temporary_beside(target_)) {
-  metadata["format"] = std::string(kCheckpointFormat);
+  metadata.emplace("format", kCheckpointFormat);
   const std::string front = safetensors_front(tensors, std::move(metadata));
   const std::string key = fmt::format("\"{}\":\"", kDigestKey);
   digest_at_ = front.find(key) + key.size();

@@ -18,7 +18,8 @@ inline constexpr std::string_view kCheckpointFormat = "gradsync-checkpoint/1";
 /// and nothing else remains.
 class CheckpointWriter {
  public:
-  /// Makes the temporary file and writes its front. Throws Error kCannotCreate or kInputOutput.
+  /// Makes the temporary file and writes its front; a `format` in the metadata takes the place of
+  /// kCheckpointFormat. Throws Error kCannotCreate or kInputOutput.
   CheckpointWriter(std::filesystem::path target, const std::vector<TensorInfo>& tensors,
                    TextMap metadata);
 

@@ -34,12 +34,15 @@ double edge_above(const Histogram& histogram, double part) {
   return -edge_below(mirrored, part);
 }
 
-/// Counts of |x| from 0 on: the two halves of a symmetric histogram laid on each other.
+/// Counts of |x| from 0 on: the two halves of a symmetric histogram laid on each other. Zeros are
+/// exact at every scale, and half of what a ReLU gives: the first bin counts as its neighbour does,
+/// or they alone would decide.
 std::vector<double> folded(const Histogram& fine) {
   const std::size_t half = fine.counts.size() / 2;
   std::vector<double> counts(half);
   for (std::size_t bin = 0; bin < half; ++bin)
     counts[bin] = static_cast<double>(fine.counts[half + bin] + fine.counts[half - 1 - bin]);
+  counts[0] = counts[1];
   return counts;
 }
 

@@ -151,7 +151,7 @@ std::filesystem::path checkpoint_at(const std::filesystem::path& path) {
   const auto found = checkpoints_in(path);
   if (found.empty())
     throw Error(ExitCode::kNoInput, fmt::format("'{}' holds no checkpoint", path.string()),
-                "train with --checkpoint-last, which leaves one when the training ends");
+                "train with --checkpoint-every end, which leaves one when the training ends");
   return found.front().path;
 }
 

@@ -29,12 +29,18 @@ enum class Dimension : std::size_t {
   kResumes,
   kSamples,
   kTotals,
-  kCategories
+  kCategories,
+  kQuantizedTensors,
+  kQuantizedSteps,
+  kQuantizedSpeeds,
+  kBins,
+  kLevels
 };
-inline constexpr std::array<std::string_view, 12> kDimensionNames = {
-    "iterations", "ranks",    "buckets", "epochs",  "checks", "calibrations",
-    "windows",    "readings", "resumes", "samples", "totals", "categories"};
-inline constexpr std::array<std::string_view, 12> kDimensionLongNames = {
+inline constexpr std::array<std::string_view, 17> kDimensionNames = {
+    "iterations",        "ranks",           "buckets",          "epochs",  "checks", "calibrations",
+    "windows",           "readings",        "resumes",          "samples", "totals", "categories",
+    "quantized_tensors", "quantized_steps", "quantized_speeds", "bins",    "levels"};
+inline constexpr std::array<std::string_view, 17> kDimensionLongNames = {
     "optimiser steps in the order they were recorded",
     "MPI ranks",
     "collectives of an iteration in the order they began",
@@ -47,7 +53,12 @@ inline constexpr std::array<std::string_view, 12> kDimensionLongNames = {
     "readings of the GPUs in the order they were recorded",
     "instants at which all traffic was counted",
     "0 gradients, 1 parameters, 2 buffers, 3 inputs, 4 metrics, 5 control, 6 optimizer, 7 "
-    "checkpoint"};
+    "checkpoint",
+    "weights, activations and biases of a network that was quantised",
+    "steps and variants of quantising it",
+    "paths and batches whose speed was measured",
+    "bins of a histogram of real numbers",
+    "integers, from -128 on"};
 
 /// What a data set is, apart from its numbers.
 struct DatasetSpec {

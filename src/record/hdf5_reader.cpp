@@ -5,6 +5,7 @@
 #include "record/hdf5_input.h"
 #include "record/hdf5_layout.h"
 #include "record/hdf5_lists.h"
+#include "record/hdf5_quantization.h"
 #include "record/hdf5_run_info.h"
 
 namespace gradsync {
@@ -28,6 +29,7 @@ class Hdf5Run : public RunReader {
     replicas_ = read_replicas(file_, ranks());
     resumes_ = read_resumes(file_);
     samples_ = read_device_samples(file_);
+    quantization_ = read_quantization(file_);
   }
 
   const RunInfo& info() const override { return info_; }
@@ -47,6 +49,7 @@ class Hdf5Run : public RunReader {
   const std::vector<ReplicaRow>& replicas() const override { return replicas_; }
   const std::vector<ResumeRow>& resumes() const override { return resumes_; }
   const std::vector<DeviceSample>& device_samples() const override { return samples_; }
+  const Quantization& quantization() const override { return quantization_; }
 
   Matrix time(Phase phase, std::size_t first, std::size_t count) override {
     return matrix<double>(phase_path(phase), first, count);
@@ -104,6 +107,7 @@ class Hdf5Run : public RunReader {
   std::vector<ReplicaRow> replicas_;
   std::vector<ResumeRow> resumes_;
   std::vector<DeviceSample> samples_;
+  Quantization quantization_;
   std::vector<std::string> remarks_;
 };
 

@@ -6,6 +6,7 @@
 
 #include "record/hdf5_layout.h"
 #include "record/hdf5_output.h"
+#include "record/hdf5_quantization.h"
 
 namespace gradsync {
 
@@ -285,13 +286,21 @@ void write_iterations(Hdf5Output& file, RunReader& run) {
     stream->close(file);
 }
 
+/// Files without histograms have no numbers on their axes either.
+hsize_t histogram_length(const RunReader& run, std::size_t length) {
+  return run.quantization().empty() ? 0 : length;
+}
+
 }  // namespace
 
 void write_hdf5(RunReader& run, const std::filesystem::path& path) {
-  Hdf5Output file(path, {run.iterations(), run.ranks(), run.index().buckets, run.epochs().size(),
-                         run.verification().size(), run.calibration().size(), run.windows().size(),
-                         run.clocks().size(), run.resumes().size(), run.device_samples().size(),
-                         run.traffic_totals().size(), kTrafficCategories});
+  Hdf5Output file(
+      path, {run.iterations(), run.ranks(), run.index().buckets, run.epochs().size(),
+             run.verification().size(), run.calibration().size(), run.windows().size(),
+             run.clocks().size(), run.resumes().size(), run.device_samples().size(),
+             run.traffic_totals().size(), kTrafficCategories, run.quantization().tensors.size(),
+             run.quantization().steps.size(), run.quantization().speeds.size(),
+             histogram_length(run, kHistogramBins), histogram_length(run, kHistogramLevels)});
   write_header(file, run);
   write_config(file, run.info());
   write_topology(file, run.info().topology);
@@ -305,6 +314,7 @@ void write_hdf5(RunReader& run, const std::filesystem::path& path) {
   write_replicas(file, run.replicas());
   write_resumes(file, run.resumes());
   write_device_samples(file, run.device_samples());
+  write_quantization(file, run.quantization());
   file.set_attribute("valid_rows", static_cast<std::int64_t>(run.iterations()));
   file.close();
 }

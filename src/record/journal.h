@@ -30,7 +30,8 @@ enum class RecordType : std::uint32_t {
   kResume = 9,         ///< ResumeRow, JSON: some of what came before counts no more
   kDeviceSample = 10,  ///< DeviceSample, JSON
   kTraffic = 11,       ///< TrafficRow, JSON
-  kReplica = 12        ///< ReplicaRow, JSON
+  kReplica = 12,       ///< ReplicaRow, JSON
+  kQuantization = 13   ///< Quantization, JSON; at most once
 };
 
 inline constexpr std::uint32_t kJournalVersion = 1;

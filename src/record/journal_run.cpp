@@ -7,6 +7,7 @@
 
 #include "record/journal.h"
 #include "record/journal_payload.h"
+#include "record/quantization_payload.h"
 #include "support/error.h"
 
 namespace gradsync {
@@ -72,6 +73,7 @@ class JournalRun : public RunReader {
   const std::vector<ReplicaRow>& replicas() const override { return replicas_.rows; }
   const std::vector<ResumeRow>& resumes() const override { return resumes_.rows; }
   const std::vector<DeviceSample>& device_samples() const override { return samples_.rows; }
+  const Quantization& quantization() const override { return quantization_; }
 
   std::vector<IterationRow> rows(std::size_t first, std::size_t count) override {
     require_rows(first, count);
@@ -120,6 +122,8 @@ class JournalRun : public RunReader {
         return take_resume(decode_resume(record.payload), record.offset);
       case RecordType::kDeviceSample:
         return append(samples_, decode_device_sample(record.payload), record.offset);
+      case RecordType::kQuantization:
+        return assign(quantization_, decode_quantization(record.payload));
       case RecordType::kEnd:
         return assign(end_, decode_end(record.payload));
     }
@@ -227,6 +231,7 @@ class JournalRun : public RunReader {
   Taken<ReplicaRow> replicas_;
   Taken<ResumeRow> resumes_;
   Taken<DeviceSample> samples_;
+  Quantization quantization_;
   std::vector<std::string> remarks_;
 };
 

@@ -12,6 +12,7 @@
 #include "record/hdf5_reader.h"
 #include "record/hdf5_writer.h"
 #include "record/journal_payload.h"
+#include "record/quantization_payload.h"
 #include "support/error.h"
 #include "support/file.h"
 
@@ -60,6 +61,7 @@ void require_same_run(RunReader& expected, RunReader& found) {
   require_same(expected.traffic_totals(), found.traffic_totals(), "its traffic");
   require_same(expected.replicas(), found.replicas(), "its replicas");
   require_same(expected.resumes(), found.resumes(), "where it went on");
+  if (encode(expected.quantization()) != encode(found.quantization())) differs("its quantisation");
   const std::size_t block = rows_per_block(expected.ranks(), expected.index().buckets);
   for (std::size_t first = 0; first < expected.iterations(); first += block) {
     const std::size_t count = std::min(block, expected.iterations() - first);

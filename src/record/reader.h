@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "record/device_sample.h"
+#include "record/quantization.h"
 #include "record/resume_row.h"
 #include "record/run.h"
 
@@ -83,6 +84,7 @@ class RunReader {
   virtual const std::vector<ReplicaRow>& replicas() const = 0;
   virtual const std::vector<ResumeRow>& resumes() const = 0;
   virtual const std::vector<DeviceSample>& device_samples() const = 0;
+  virtual const Quantization& quantization() const = 0;
 
   /// The value of an option of the run, or an empty text.
   std::string option(std::string_view name) const;

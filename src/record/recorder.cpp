@@ -8,6 +8,7 @@
 #include "record/journal_payload.h"
 #include "record/journal_run.h"
 #include "record/publish.h"
+#include "record/quantization_payload.h"
 #include "support/error.h"
 #include "support/file.h"
 #include "support/utc_time.h"
@@ -160,6 +161,11 @@ void Recorder::add(const TrafficRow& row) {
 void Recorder::add(const ReplicaRow& row) {
   require_recordable(row, state_->ranks);
   state_->append(RecordType::kReplica, encode(row));
+}
+
+void Recorder::add(const Quantization& quantization) {
+  require_recordable(quantization);
+  state_->append(RecordType::kQuantization, encode(quantization));
 }
 
 void Recorder::sync() {

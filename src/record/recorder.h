@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "record/device_sample.h"
+#include "record/quantization.h"
 #include "record/resume_row.h"
 #include "record/run.h"
 
@@ -44,6 +45,7 @@ class Recorder {
   void add(const DeviceSample& sample);
   void add(const TrafficRow& row);
   void add(const ReplicaRow& row);
+  void add(const Quantization& quantization);
 
   /// Forces what was added to the disk.
   void sync();

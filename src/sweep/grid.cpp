@@ -211,6 +211,8 @@ TrainOptions train_options_of(const GridCell& cell, const Job* job) {
     values[spec.name] = {spec.default_value, "default", "default"};
   for (const auto& [key, value] : cell.options)
     values[key] = {value, "job file", job == nullptr ? key : place_of(key, cell, *job)};
+  // Every cell gets a run file; checkpoints lie beside it.
+  values["output"] = {"run.h5", "job file", "output"};
   TrainOptions options = train_options(values);
   try {
     resolve_batch(options, cell.ranks);

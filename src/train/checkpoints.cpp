@@ -10,6 +10,7 @@
 #include "checkpoint/checkpoint_folder.h"
 #include "support/utc_time.h"
 #include "train/checkpoint.h"
+#include "train/option_groups.h"
 
 namespace gradsync {
 
@@ -92,6 +93,10 @@ void Checkpoints::after_iteration(const Position& position, const Verdict& verdi
 bool Checkpoints::due(const Position& position) const {
   const std::int64_t every = setting_.options.checkpoint_every;
   return every > 0 && position.iteration % every == 0;
+}
+
+void Checkpoints::after_training(const Position& position) {
+  if (setting_.options.checkpoint_every == kCheckpointAtEnd) save(position);
 }
 
 void Checkpoints::stop_if_wanted(const Position& position) {

@@ -30,7 +30,10 @@ class Checkpoints {
   /// Error, on the others without returning. Collective.
   void after_iteration(const Position& position, const Verdict& verdict);
 
-  /// The same outside iterations: before something long. Collective.
+  /// When the training is over: writes a checkpoint if one was asked for at its end. Collective.
+  void after_training(const Position& position);
+
+  /// As after_iteration, outside iterations: before something long. Collective.
   void stop_if_wanted(const Position& position);
 
  private:

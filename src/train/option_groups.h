@@ -6,6 +6,9 @@
 /// what is read from them. All throw Error kUsage as train_options() does.
 namespace gradsync {
 
+/// TrainOptions::checkpoint_every of `--checkpoint-every end`.
+inline constexpr std::int64_t kCheckpointAtEnd = -1;
+
 OptionTable optimiser_options();
 void read_optimiser(const OptionValues& values, TrainOptions& options);
 

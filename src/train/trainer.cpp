@@ -86,6 +86,7 @@ void Trainer::run() {
     run_epoch();
   progress_.clear();
   close_training();
+  checkpoints_.after_training(position_);
   const Table table = summary_.gather(exchange_, setting_.places, options_.warmup);
   if (exchange_.rank() == 0) print_text(std::cout, table);
 }

@@ -1,0 +1,121 @@
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "analysis/metrics/quantized_figures.h"
+#include "analysis/plots/plots.h"
+
+namespace gradsync {
+
+namespace {
+
+constexpr const char* kSteps = "#0072b2";
+constexpr const char* kVariants = "#e69f00";
+constexpr const char* kFp32 = "#999999";
+
+/// Bars at 1, 2, 3, … with names below them.
+class BarPanel {
+ public:
+  explicit BarPanel(std::string title) { panel_.title = std::move(title); }
+
+  std::size_t add_series(const char* label, const char* color) {
+    panel_.series.push_back({label, Mark::kBar, color, 1, 2, {}});
+    return panel_.series.size() - 1;
+  }
+
+  void add(std::size_t series, const std::string& name, double value) {
+    const double x = static_cast<double>(panel_.x_ticks.size() + 1);
+    panel_.x_ticks.push_back({x, name});
+    panel_.series[series].points.push_back(
+        {x, value, std::fmin(0, value), std::fmax(0, value), name});
+  }
+
+  ChartPanel finish() {
+    panel_.slanted = true;
+    return std::move(panel_);
+  }
+
+ private:
+  ChartPanel panel_;
+};
+
+ChartPanel accuracy_panel(const Run& run) {
+  const Quantization& of = run.reader->quantization();
+  BarPanel panel(fmt::format("{}, fp32: {:.2f} %", run.model,
+                             of.steps.empty() ? kNotMeasured : accuracy_percent(of.steps.front())));
+  const std::size_t steps = panel.add_series("steps", kSteps);
+  const std::size_t variants = panel.add_series("variants", kVariants);
+  for (const QuantizedStepRow& row : of.steps)
+    if (row.name != "fp32")
+      panel.add(row.kind == "step" ? steps : variants, row.name, drop_points(of, row));
+  return panel.finish();
+}
+
+ChartPanel error_panel(const Run& run) {
+  BarPanel panel(run.model);
+  const std::size_t bars = panel.add_series("integers against fp32", kSteps);
+  for (const QuantizedTensorRow* row : tensors_of(run.reader->quantization(), "activation"))
+    if (row->scales > 0) panel.add(bars, row->layer, row->sqnr_db);
+  return panel.finish();
+}
+
+ChartPanel speed_panel(const Run& run, std::int64_t batch) {
+  BarPanel panel(fmt::format("{}, batch {}", run.model, batch));
+  const std::size_t int8 = panel.add_series("int8", kSteps), fp32 = panel.add_series("fp32", kFp32);
+  for (const QuantizedSpeedRow& row : run.reader->quantization().speeds)
+    if (row.batch == batch)
+      panel.add(row.path.starts_with("int8") ? int8 : fp32, row.path, row.images_per_s);
+  return panel.finish();
+}
+
+std::string images_text(const RunSet& set) {
+  const auto& steps = set.quantized.front().reader->quantization().steps;
+  return steps.empty() ? "no" : std::to_string(steps.front().images);
+}
+
+}  // namespace
+
+std::optional<Chart> make_accuracy_plot(const RunSet& set) {
+  if (set.quantized.empty()) return std::nullopt;
+  Chart chart{"Accuracy lost by quantisation",
+              {fmt::format("Percentage points below fp32 on {} test images; below 0: gained.",
+                           images_text(set))},
+              {"place", "", "", 0, false},
+              {"drop_points", "drop in percentage points", "pp", 0, true},
+              {}};
+  for (const Run& run : set.quantized)
+    chart.panels.push_back(accuracy_panel(run));
+  return chart;
+}
+
+std::optional<Chart> make_inference_plot(const RunSet& set) {
+  if (set.quantized.empty()) return std::nullopt;
+  Chart chart{
+      "What each layer of the integer network gives, against fp32",
+      {"Signal to quantisation noise over the first 100 calibration images, with the errors "
+       "of all layers before."},
+      {"place", "", "", 0, false},
+      {"sqnr_db", "SQNR in dB", "dB", 0, true},
+      {}};
+  for (const Run& run : set.quantized)
+    chart.panels.push_back(error_panel(run));
+  return chart;
+}
+
+std::optional<Chart> make_int8_speed_plot(const RunSet& set) {
+  Chart chart{"Images per second",
+              {"From normalised float images to logits; median over rounds in which all paths take "
+               "turns."},
+              {"place", "", "", 0, false},
+              {"images_per_s", "images per second", "1/s", 0, true},
+              {}};
+  for (const Run& run : set.quantized)
+    for (const std::int64_t batch : {1, 128}) {
+      ChartPanel panel = speed_panel(run, batch);
+      if (!panel.x_ticks.empty()) chart.panels.push_back(std::move(panel));
+    }
+  if (chart.panels.empty()) return std::nullopt;
+  return chart;
+}
+
+}  // namespace gradsync

@@ -1,0 +1,50 @@
+#include "analysis/metrics/quantized_figures.h"
+#include "analysis/tables/tables.h"
+
+namespace gradsync {
+
+namespace {
+
+std::vector<Column> columns() {
+  const std::string tensor = "/quantize/tensor/";
+  return {{"model", "model", true},
+          {"layer", "layer", true},
+          {"role", "what", true},
+          {"scales", "scales", false, "1, or one an output channel", tensor + "scales"},
+          {"scale_least", "smallest scale", false, "of them", tensor + "scale_least"},
+          {"scale_largest", "largest scale", false, "of them", tensor + "scale_largest"},
+          {"zero_point", "zero point", false, "integer that stands for 0", tensor + "zero_point"},
+          {"sqnr_db", "SQNR dB", false, "10·log10(Σx² / Σ(x − x̂)²)", tensor + "sqnr"},
+          {"largest_error", "largest error", false, "largest |x − x̂|", tensor + "largest_error"},
+          {"clipped_percent", "clipped %", false, "100 × part beyond the clamped range",
+           tensor + "clipped"},
+          {"run", "run", true}};
+}
+
+void add_row(Table& table, const Run& run, const QuantizedTensorRow& row) {
+  table.add({run.model, row.layer, row.role, Cell::count(static_cast<double>(row.scales)),
+             Cell::of(row.scale_least, 6), Cell::of(row.scale_largest, 6),
+             Cell::of(row.zero_point, 0), Cell::of(row.sqnr_db, 1), Cell::of(row.largest_error, 5),
+             Cell::of(1e2 * row.clipped, 3), run.name},
+            run.path.string());
+}
+
+}  // namespace
+
+Table make_quantize_layers_table(const RunSet& set, const TableOptions&) {
+  Table table{
+      "quantize-layers",
+      "What quantisation does to each layer",
+      {"weights and biases: against what was trained (batch norm folded in)",
+       "activations: what the integer network gives against the fp32 network, so with the "
+       "errors of all layers before, over the first 100 calibration images; clipped is of all "
+       "calibration images"},
+      columns(),
+      {}};
+  for (const Run& run : set.quantized)
+    for (const QuantizedTensorRow& row : run.reader->quantization().tensors)
+      if (row.scales > 0) add_row(table, run, row);
+  return table;
+}
+
+}  // namespace gradsync

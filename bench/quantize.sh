@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# Int8 quantisation of trained networks against its goals: accuracy lost, images per second, bytes.
+#
+# LeNet is trained first (about 2 minutes on 2 cores); NETWORKS=yes adds VGG11 and ResNet-18 (about an hour).
+# Networks in results/bench-quantize are taken as they are, their speed is measured anew.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+readonly results=results/bench-quantize
+if [[ -z ${GRADSYNC_DATA:-} && ! -e data/cifar-10/data_batch_1.bin ]]; then
+  echo "SKIP bench/quantize.sh: accuracy is of CIFAR-10, which is not there (make data, or GRADSYNC_DATA)"
+  exit 0
+fi
+
+jobs=(jobs/quantize.cfg)
+[[ ${NETWORKS:-no} != yes ]] || jobs+=(jobs/quantize-networks.cfg)
+for job in "${jobs[@]}"; do
+  folder=$results/$(basename "$job" .cfg)
+  rm -f "$folder"/*-int8.*
+  config/quantize "$job" --results "$folder"
+done
+
+# A column of the rows of a table, by names of columns; CSV without commas in what is asked for here.
+column() { # FILE.csv COLUMN
+  python3 -c '
+import csv, sys
+for row in csv.DictReader(open(sys.argv[1])):
+    if sys.argv[2] in row: print(row.get("name") or row.get("path"), row["model"], row.get("batch", "-"), row[sys.argv[2]], sep="|")
+' "$@"
+}
+
+goal() { # NAME VALUE LIMIT at-most|at-least
+  local verdict
+  verdict=$(awk -v v="$2" -v l="$3" -v how="$4" 'BEGIN { print ((how == "at-most" ? v <= l : v >= l) ? "PASS" : "FAIL") }')
+  echo "$verdict $1: $2 ($4 $3)"
+  [[ $verdict == PASS ]] || missed=1
+}
+
+missed=0
+for tables in "$results"/*/tables; do
+  while IFS='|' read -r name model _ drop; do
+    [[ $name == "all, with bias" ]] || continue
+    goal "$model: accuracy lost in percentage points" "$drop" "$([[ $model == lenet ]] && echo 0.3 || echo 0.5)" at-most
+  done < <(column "$tables/quantize.csv" drop_points)
+  while IFS='|' read -r path model batch ratio; do
+    [[ $path == int8* && $model == lenet ]] || continue
+    if [[ $path == *VNNI* ]]; then
+      goal "$model: int8 over the best fp32 at batch $batch" "$ratio" 1.8 at-least
+    else
+      echo "SKIP $model: int8 over the best fp32 at batch $batch: this processor has no AVX-512 VNNI; measured $ratio"
+    fi
+  done < <(column "$tables/quantize-speed.csv" ratio)
+done
+for saved in "$results"/*/*-int8.safetensors; do
+  tables=${saved%/*}/tables
+  model=$(basename "$saved" | cut -d- -f1)
+  fp32=$(column "$tables/quantize.csv" model_bytes | awk -F'|' -v m="$model" '$1 == "fp32" && $2 == m { print $4; exit }')
+  goal "$model: bytes of the file over fp32" "$(awk -v a="$(stat -c %s "$saved")" -v b="$fp32" 'BEGIN { printf "%.4f", a / b }')" 0.27 at-most
+done
+exit "$missed"

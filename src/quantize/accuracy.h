@@ -1,0 +1,23 @@
+#pragma once
+
+#include "quantize/calibration.h"
+
+namespace gradsync {
+
+/// What a network made of test images.
+struct Verdicts {
+  std::int64_t images = 0, correct = 0;
+  std::int64_t agreeing = 0;  ///< images for which both paths gave the same logits, to the bit
+};
+
+/// Of the network in single precision.
+Verdicts judge(const StudyRanks& ranks, const FloatModel& model, const ImageRange& images);
+/// Of integers kept in floating point, with biases of `float_bias` not rounded.
+Verdicts judge_emulated(const StudyRanks& ranks, const Int8Model& model,
+                        const FloatModel& float_bias, const ImageRange& images);
+/// Of the int8 kernels alone.
+Verdicts judge_int8(const StudyRanks& ranks, const Int8Model& model, const ImageRange& images);
+/// Of the int8 kernels, each image's logits held against those of integers in floating point.
+Verdicts judge_both(const StudyRanks& ranks, const Int8Model& model, const ImageRange& images);
+
+}  // namespace gradsync

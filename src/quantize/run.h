@@ -1,0 +1,17 @@
+#pragma once
+
+#include <string>
+
+#include "comm/session.h"
+#include "quantize/options.h"
+
+namespace gradsync {
+
+/// Quantises a network step by step on all ranks: weights, calibration, activations, biases,
+/// accuracy after each, variants, speed; prints tables, writes the run file and the quantised
+/// network. Nothing is written before all is computed. Errors end the job through
+/// Session::abort.
+int run_quantization(const Session& session, const QuantizeOptions& options,
+                     const OptionValues& values, const std::string& command_line);
+
+}  // namespace gradsync

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <torch/script.h>
+
+#include "quantize/float_model.h"
+
+namespace gradsync {
+
+/// The folded network as TorchScript, frozen and optimised for inference: the fastest form in which
+/// LibTorch alone runs it. Takes and gives what FloatNetwork does.
+torch::jit::Module script_network(const FloatModel& model);
+
+}  // namespace gradsync

@@ -1,0 +1,154 @@
+#include "quantize/speed.h"
+
+#include <algorithm>
+#include <functional>
+#include <random>
+
+#include <ATen/Parallel.h>
+#include <c10/core/InferenceMode.h>
+#include <fmt/format.h>
+
+#include "model/image_batch.h"
+#include "quantize/float_network.h"
+#include "quantize/int8_network.h"
+#include "quantize/script_network.h"
+#include "timing/clock.h"
+#include "timing/estimate.h"
+
+namespace gradsync {
+
+namespace {
+
+/// One way from images to logits, and what it took in each round.
+struct Path {
+  std::string name;
+  bool int8 = false;
+  std::function<void()> run;
+  std::int64_t calls = 1;            ///< of one round, about kRound_s
+  std::vector<double> seconds = {};  ///< per call, one a round
+};
+
+constexpr double kRound_s = 0.03;
+constexpr std::uint64_t kSeed = 7;
+
+double timed_s(const Path& path) {
+  const Stopwatch watch;
+  for (std::int64_t call = 0; call < path.calls; ++call)
+    path.run();
+  return watch.elapsed_s() / static_cast<double>(path.calls);
+}
+
+/// Warms a path up and finds how many calls make a round.
+void prepare(Path& path) {
+  constexpr int kWarmups = 5;  // TorchScript specialises in its first calls
+  for (int i = 0; i < kWarmups; ++i)
+    path.run();
+  path.calls = std::max<std::int64_t>(1, static_cast<std::int64_t>(kRound_s / timed_s(path)));
+}
+
+std::vector<float> random_pixels(std::int64_t batch) {
+  std::mt19937 engine(kSeed);
+  std::normal_distribution<float> normal;
+  std::vector<float> pixels(static_cast<std::size_t>(batch) * kImageBytes);
+  std::generate(pixels.begin(), pixels.end(), [&] { return normal(engine); });
+  return pixels;
+}
+
+/// A batch that threads share by whole images, each with a network of its own.
+class Int8Batch {
+ public:
+  Int8Batch(const Int8Model& model, std::int64_t threads, std::vector<float> pixels,
+            std::int64_t batch)
+      : networks_(static_cast<std::size_t>(std::min(threads, batch)), Int8Network(model)),
+        pixels_(std::move(pixels)),
+        logits_(static_cast<std::size_t>(batch) * networks_.front().classes()) {}
+
+  void run() {
+    const auto parts = static_cast<std::int64_t>(networks_.size());
+    if (parts == 1) return networks_.front().run(pixels_, logits_);
+    at::parallel_for(0, parts, 1, [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t part = first; part < last; ++part)
+        run_part(static_cast<std::size_t>(part));
+    });
+  }
+
+ private:
+  void run_part(std::size_t part) {
+    const std::size_t classes = networks_.front().classes(), images = logits_.size() / classes;
+    const std::size_t first = part * images / networks_.size();
+    const std::size_t count = (part + 1) * images / networks_.size() - first;
+    networks_[part].run(std::span(pixels_).subspan(first * kImageBytes, count * kImageBytes),
+                        std::span(logits_).subspan(first * classes, count * classes));
+  }
+
+  std::vector<Int8Network> networks_;
+  std::vector<float> pixels_, logits_;
+};
+
+void add_fp32_paths(std::vector<Path>& paths, Network& trained, const FloatModel& folded,
+                    const std::string& order, const torch::Tensor& images) {
+  auto eager = std::make_shared<FloatNetwork>(folded);
+  auto script = std::make_shared<torch::jit::Module>(script_network(folded));
+  paths.push_back({"fp32: trainer's network, " + order, false,
+                   [&trained, images] { trained.forward(images); }});
+  paths.push_back({"fp32: folded, " + order, false, [eager, images] { eager->forward(images); }});
+  paths.push_back({"fp32: TorchScript, frozen, " + order, false,
+                   [script, images] { script->forward({images}); }});
+}
+
+std::vector<Path> make_paths(Network& trained, const FloatModel& folded, const Int8Model& quantized,
+                             std::int64_t batch, std::int64_t threads) {
+  std::vector<float> pixels = random_pixels(batch);
+  const torch::Tensor nhwc = image_batch(pixels.data(), batch, Layout::kNhwc).clone();
+  std::vector<Path> paths;
+  auto int8 = std::make_shared<Int8Batch>(quantized, threads, std::move(pixels), batch);
+  paths.push_back({"int8: " + Int8Network(quantized).kernel_name(), true, [int8] { int8->run(); }});
+  add_fp32_paths(paths, trained, folded, "NHWC", nhwc);
+  add_fp32_paths(paths, trained, folded, "NCHW", nhwc.contiguous());
+  return paths;
+}
+
+void take_turns(std::vector<Path>& paths, std::int64_t rounds) {
+  for (Path& path : paths)
+    prepare(path);
+  for (std::int64_t round = 0; round < rounds; ++round)
+    for (Path& path : paths)
+      path.seconds.push_back(timed_s(path));
+}
+
+const Path& best_fp32(const std::vector<Path>& paths) {
+  return *std::min_element(paths.begin(), paths.end(), [](const Path& a, const Path& b) {
+    return a.int8 != b.int8 ? b.int8 : median(a.seconds) < median(b.seconds);
+  });
+}
+
+QuantizedSpeedRow row_of(const Path& path, const Path& best, std::int64_t batch,
+                         const SpeedSettings& settings) {
+  QuantizedSpeedRow row{path.name, batch, settings.threads, settings.rounds, 0, 0, 0, 0};
+  row.images_per_s = static_cast<double>(batch) / median(path.seconds);
+  const Estimate ratio = ratio_estimate(best.seconds, path.seconds, kSeed);
+  row.ratio = ratio.value;
+  row.ratio_low = ratio.low;
+  row.ratio_high = ratio.high;
+  return row;
+}
+
+}  // namespace
+
+std::vector<QuantizedSpeedRow> measure_speed(Network& trained, const FloatModel& folded,
+                                             const Int8Model& quantized,
+                                             const SpeedSettings& settings) {
+  const c10::InferenceMode inference;
+  at::set_num_threads(static_cast<int>(settings.threads));
+  std::vector<QuantizedSpeedRow> rows;
+  for (const std::int64_t batch : settings.batches) {
+    auto paths = make_paths(trained, folded, quantized, batch, settings.threads);
+    take_turns(paths, settings.rounds);
+    const Path& best = best_fp32(paths);
+    for (const Path& path : paths)
+      rows.push_back(row_of(path, best, batch, settings));
+  }
+  return rows;
+}
+
+}  // namespace gradsync

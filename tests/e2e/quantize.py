@@ -1,0 +1,169 @@
+#!/usr/bin/env python3
+"""gradsync-quantize from a checkpoint to the report: the same on any number of ranks, the same in NumPy, and what it
+refuses.
+
+usage: quantize.py [CASE...]    (run by tests/run e2e)
+"""
+import hashlib
+import json
+import pathlib
+import re
+import struct
+import sys
+
+import h5py
+import numpy as np
+from harness import BIN, ROOT, Failure, check, mpirun, run, run_cases, synthetic
+
+DATA, CHECKPOINTS = "", pathlib.Path()
+QUICK = ["--no-speed", "--no-ablation", "--threads", 1]
+
+
+def prepare(shared: pathlib.Path) -> None:
+    global DATA, CHECKPOINTS
+    DATA = synthetic(shared, 640, 250)
+    run(mpirun(1) + [BIN / "gradsync-train", "--model", "lenet", "--sync", "none", "--data", DATA, "--epochs", 2,
+                     "--batch-per-rank", 32, "--lr", 0.02, "--evaluate", "none", "--checkpoint-every", "end", "--output",
+                     shared / "lenet.h5"], timeout=600).expect(0)  # fmt: skip
+    CHECKPOINTS = shared / "lenet.checkpoints"
+
+
+def quantize(*options, ranks: int = 1, checkpoint=None, quick: bool = True):
+    return run(mpirun(ranks) + [BIN / "gradsync-quantize", "--checkpoint", checkpoint or CHECKPOINTS, "--data", DATA]
+               + (QUICK if quick else []) + ([] if "--calibration-images" in options else ["--calibration-images", 100])
+               + list(options), timeout=900)  # fmt: skip
+
+
+def changed_checkpoint(folder: pathlib.Path, tensor: str, change) -> pathlib.Path:
+    """A checkpoint with a sound digest in which the numbers of one tensor are others."""
+    data = bytearray(next(CHECKPOINTS.glob("*.safetensors")).read_bytes())
+    length = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8 : 8 + length])
+    begin, end = (8 + length + at for at in header[tensor]["data_offsets"])
+    data[begin:end] = change(np.frombuffer(data[begin:end], np.float32)).astype(np.float32).tobytes()
+    old = header["__metadata__"]["sha256"].encode()
+    data = data.replace(old, b"0" * 64)
+    path = folder / "changed.safetensors"
+    path.write_bytes(data.replace(b"0" * 64, hashlib.sha256(data).hexdigest().encode()))
+    return path
+
+
+def refused(folder: pathlib.Path, code: int, *texts: str, checkpoint=None, options=()) -> None:
+    quantize("--output", folder / "q.h5", "--save", folder / "q.safetensors", *options, checkpoint=checkpoint).expect(code, *texts)
+    left = [path.name for path in folder.iterdir() if path.name.startswith("q.")]
+    check(not left, f"it wrote {left}")
+
+
+def numbers(path: pathlib.Path) -> dict:
+    with h5py.File(path) as file:
+        found = {}
+        file["quantize"].visititems(lambda name, item: found.update({name: item[...]}) if isinstance(item, h5py.Dataset) else None)
+        return found
+
+
+def case_results_do_not_depend_on_ranks_or_threads(folder):
+    shapes = {"one": (1, 1), "threads": (1, 3), "two": (2, 1), "three": (3, 2)}
+    for name, (ranks, threads) in shapes.items():
+        quantize("--threads", threads, "--no-speed", "--calibration-images", 230, "--calibrator", "entropy", "--output",
+                 folder / f"{name}.h5", "--save", folder / f"{name}.safetensors", ranks=ranks, quick=False).expect(0)  # fmt: skip
+    expected, model = numbers(folder / "one.h5"), (folder / "one.safetensors").read_bytes()
+    check(len(expected["step/name"]) > 10, "no variants")
+    for name in shapes:
+        found = numbers(folder / f"{name}.h5")
+        for key, values in expected.items():
+            same = np.array_equal(values, found[key], equal_nan=values.dtype.kind == "f")
+            check(same, f"{name}: {key} is {found[key]}, not {values}")
+        check((folder / f"{name}.safetensors").read_bytes() == model, f"{name}: another network was saved")
+
+
+def case_both_paths_agree_and_numpy_agrees_with_them(folder):
+    for number, extra in enumerate(([], ["--weight-convention", "affine", "--weight-granularity", "tensor", "--weight-bits", 5],
+                  ["--weight-convention", "published", "--activation-convention", "published", "--calibrator", "min-max"])):  # fmt: skip
+        output, model = folder / f"q{number}.h5", folder / f"q{number}.safetensors"
+        quantize("--output", output, "--save", model, *extra).expect(0, "250 of 250")
+        steps = numbers(output)
+        last = list(steps["step/name"]).index(b"all, with bias")
+        check(steps["step/agreeing"][last] == 250, f"only {steps['step/agreeing'][last]} agree")
+        told = run([sys.executable, ROOT / "docs/int8_lenet.py", model, pathlib.Path(DATA) / "test_batch.bin"]).expect(0)
+        check(told.out.split()[0] == str(steps["step/correct"][last]), f"NumPy has {told.out}, not {steps['step/correct'][last]}")
+
+
+def case_what_is_saved_is_small(folder):
+    quantize("--save", folder / "q.safetensors").expect(0)
+    ratio = (folder / "q.safetensors").stat().st_size / (61780 * 4)
+    check(ratio <= 0.27, f"{ratio:.3f} of fp32")
+
+
+def case_report_has_tables_and_pictures(folder):
+    quantize("--output", folder / "q.h5", "--speed-rounds", 6, quick=False).expect(0)
+    report = run([BIN / "gradsync-report", folder / "q.h5", "--output", folder / "tables", "--format", "all", "--html",
+                  folder / "page.html", "--claims", folder / "claims.json"], timeout=600).expect(0)  # fmt: skip
+    check("verdict" not in report.out.lower(), "a verdict on no run")
+    for name in ("quantize", "ranges", "quantize-layers", "quantize-speed"):
+        check((folder / f"tables/{name}.csv").stat().st_size > 100, f"table {name} is missing")
+    for name in ("weights", "weights-int8", "activations", "activations-int8", "bias", "inference", "accuracy", "int8-speed"):
+        check((folder / f"tables/{name}.png").stat().st_size > 1000, f"plot {name} is missing")
+    check(not (folder / "tables/modes.csv").exists(), "a table of modes of no run")
+    ranges = (folder / "tables/ranges.csv").read_text()
+    check(re.search("lenet,input,pixels,.*-1.5618,1.456", ranges) is not None, "the published input is not beside ours")
+    run([BIN / "gradsync-report", "--verify-claims", folder / "claims.json"]).expect(0)
+
+
+def case_bad_options(folder):
+    refused(folder, 64, "calibration-images", "1 to", options=["--calibration-images", 0])
+    refused(folder, 64, "701 images .* which has 640", options=["--calibration-images", 701])
+    for bits in (1, 9):
+        refused(folder, 64, "weight-bits", "2 to 8", options=["--weight-bits", bits])
+        refused(folder, 64, "activation-bits", "2 to 8", options=["--activation-bits", bits])
+    refused(folder, 64, "calibrator", "entropy", options=["--calibrator", "entropie"])
+    refused(folder, 66, "does not exist|No such file", checkpoint=folder / "none.safetensors")
+    run([BIN / "gradsync-quantize"]).expect(64, "nothing to quantise")
+
+
+def case_bad_checkpoints(folder):
+    refused(folder, 65, "is of lenet, and --model says vgg11", options=["--model", "vgg11"])
+    whole = next(CHECKPOINTS.glob("*.safetensors")).read_bytes()
+    (folder / "flipped.safetensors").write_bytes(whole[:-100] + bytes([whole[-100] ^ 1]) + whole[-99:])
+    refused(folder, 65, "is refused: its SHA-256", checkpoint=folder / "flipped.safetensors")
+    (folder / "cut.safetensors").write_bytes(whole[:-1000])
+    refused(folder, 65, "is refused", checkpoint=folder / "cut.safetensors")
+    (folder / "other.safetensors").write_bytes(b"no checkpoint at all")
+    refused(folder, 65, "is refused", checkpoint=folder / "other.safetensors")
+    nan = changed_checkpoint(folder, "parameters/fc1.weight", lambda w: np.where(np.arange(w.size) == 7, np.nan, w))
+    refused(folder, 65, "value 7 of 'parameters/fc1.weight' is nan", checkpoint=nan)
+    zero = changed_checkpoint(folder, "parameters/conv2.weight", lambda w: w * 0)
+    refused(folder, 65, "layer conv2", checkpoint=zero)
+
+
+def case_constant_activations(folder):
+    dead = changed_checkpoint(folder, "parameters/conv2.weight", lambda w: -abs(w) - 0.01)
+    refused(folder, 65, "layer conv2: its activations have no range: all .* values are 0", checkpoint=dead)
+
+
+def case_a_checkpoint_of_another_network_is_refused(folder):
+    data = next(CHECKPOINTS.glob("*.safetensors")).read_bytes()
+    other = data.replace(b'"option.model":"lenet"', b'"option.model":"vgg11"')
+    old = re.search(b'"sha256":"([0-9a-f]{64})"', data).group(1)
+    zeroed = other.replace(old, b"0" * 64)
+    (folder / "vgg.safetensors").write_bytes(zeroed.replace(b"0" * 64, hashlib.sha256(zeroed).hexdigest().encode()))
+    refused(folder, 65, "is not of vgg11: it has no 'parameters/features.0.weight'", checkpoint=folder / "vgg.safetensors")
+
+
+def case_saturation_is_warned_of(folder):
+    result = quantize("--calibrator", "sigma", "--sigmas", 0.5, "--output", folder / "q.h5").expect(0)
+    found = re.search(r"warning: layer conv1 is saturated: (\d+\.\d) % of its activations are clipped", result.err)
+    check(found is not None and float(found.group(1)) > 1, f"no warning: {result.err[-500:]}")
+    quiet = quantize("--calibrator", "min-max").expect(0)
+    check("saturated" not in quiet.err, "a warning where nothing is clipped")
+
+
+def case_nothing_is_overwritten(folder):
+    for name, option in (("q.h5", "--output"), ("q.safetensors", "--save")):
+        (folder / name).write_text("mine")
+        quantize(option, folder / name).expect(73, "exists")
+        check((folder / name).read_text() == "mine", "overwritten")
+    quantize("--output", folder / "missing/q.h5").expect(73, "there is no folder")
+
+
+if __name__ == "__main__":
+    sys.exit(run_cases(globals(), prepare))
