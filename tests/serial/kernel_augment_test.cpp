@@ -27,7 +27,8 @@ struct Resident {
       pixels.insert(pixels.end(), first, first + bytes.size());
       labels.push_back(static_cast<std::uint8_t>(data.label(Split::kTrain, image)));
     }
-    for (const auto& channel : ImageTransform(Layout::kNchw).levels())
+    const ImageTransform transform(Layout::kNchw);
+    for (const auto& channel : transform.levels())
       levels.insert(levels.end(), channel.begin(), channel.end());
     for (std::int64_t i = 0; i < kImages; ++i)
       order.push_back(i * 37 % kImages);
