@@ -88,7 +88,7 @@ def case_restarts_are_counted(folder):
     for restarts in ("0", "1"):
         wait_until(lambda: job_field(job.number, "Restarts") == restarts and job.log.count("[1/1]") > int(restarts), "it runs", 120)
         done = iterations_recorded(folder)
-        wait_until(lambda: iterations_recorded(folder) > done, "it makes progress", 120)
+        wait_until(lambda: iterations_recorded(folder) > done, "it makes progress", 600)
         signal_batch(job)
     job.expect(75, "restarted 1 times, the most allowed")
 
