@@ -138,7 +138,6 @@ def case_an_allocation_that_does_not_fit_is_refused(folder):
     refused(folder, 69, "has 1 ranks a node, the template is for 2", "two-gpu", cells, sbatch=["--ntasks-per-node=1"])
     refused(folder, 69, "2 ranks a node, and 1 GPUs", "multi-node", cells, sbatch=["-N2", "--ntasks-per-node=2", "--gpus-per-node=1"])
     refused(folder, 69, "cells with 9 threads a rank", "two-gpu", tiny(folder, threads=9), sbatch=["-c8"])
-    refused(folder, 69, "no CUDA driver", "two-gpu", cells, environment={"GRADSYNC_DEVICE": "gpu"})
 
 
 def case_a_wrong_job_file_is_refused(folder):
