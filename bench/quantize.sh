@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Int8 quantisation of trained networks against its goals: accuracy lost, images per second, bytes.
 #
-# LeNet is trained first (about 2 minutes on 2 cores); NETWORKS=yes adds VGG11 and ResNet-18 (about an hour).
+# LeNet is trained first (about 2 minutes on 2 cores); NETWORKS=yes adds VGG11 and ResNet-18 (half an hour).
 # Networks in results/bench-quantize are taken as they are, their speed is measured anew.
 set -euo pipefail
 cd "$(dirname "$0")/.."

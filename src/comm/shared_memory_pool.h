@@ -14,6 +14,8 @@ class SharedMemoryPool {
  public:
   explicit SharedMemoryPool(MPI_Comm node);
 
+  /// Of this process on its node.
+  int rank() const { return static_cast<int>(rank_); }
   SharedAllReduce& reducer() { return reducer_; }
 
   /// This rank's part of a buffer of exactly `bytes`, a region of the reducer, for as long as the

@@ -6,12 +6,6 @@ namespace gradsync {
 
 namespace {
 
-int rank_in(MPI_Comm comm) {
-  int rank = 0;
-  MPI_Comm_rank(comm, &rank);
-  return rank;
-}
-
 /// Ranks of the smallest node.
 int fewest_ranks_a_node(MPI_Comm world, MPI_Comm node) {
   int ranks = 1;
@@ -30,9 +24,8 @@ std::span<std::uint16_t> as_bits(std::span<T> values) {
 
 TwoLevelTransport::TwoLevelTransport(MPI_Comm world, MPI_Comm node, const MakeLane& make_lane)
     : RootedByMpi(world), lanes_(fewest_ranks_a_node(world, node)), memory_(node) {
-  const int local_rank = rank_in(node);
-  const bool in_lane = local_rank < lanes_;
-  MPI_Comm_split(world, in_lane ? local_rank : MPI_UNDEFINED, rank(), &lane_comm_);
+  const bool in_lane = memory_.rank() < lanes_;
+  MPI_Comm_split(world, in_lane ? memory_.rank() : MPI_UNDEFINED, rank(), &lane_comm_);
   if (in_lane) lane_ = make_lane(lane_comm_);
 }
 

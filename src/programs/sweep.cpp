@@ -55,16 +55,20 @@ void check_variables() {
 }
 
 int list_cells(const Job& job, const Grid& grid) {
-  require_same_grid(job.results, job);
+  require_same_grid(job.results, job, grid);
   for (const auto& cell : grid.cells)
     std::cout << fmt::format("{:15}{}\n", state_text(cell_state(cell_files(job.results, cell))),
                              cell.name);
   return 0;
 }
 
+// Of the grid in the folder: the shell that asks need not have the settings of the job that runs.
 int print_status(const Job& job, const Grid& grid) {
-  require_same_grid(job.results, job);
-  print_text(std::cout, status_table(job.name, grid_progress(grid.cells, job.results)));
+  const FolderGrid there = grid_of_folder(job.results, job, grid);
+  for (const auto& difference : there.differences)
+    std::cerr << fmt::format("{}: shown is the grid in {}: {}\n", kProgram, job.results.string(),
+                             difference);
+  print_text(std::cout, status_table(job.name, grid_progress(there.cells, job.results)));
   return 0;
 }
 

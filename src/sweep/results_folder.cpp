@@ -31,15 +31,33 @@ fs::path grid_file(const fs::path& folder) {
   return folder / "grid.json";
 }
 
+[[noreturn]] void refuse_grid(const fs::path& file) {
+  throw Error(ExitCode::kBadData,
+              fmt::format("{} is damaged or from another version", file.string()),
+              "give another folder with --results");
+}
+
 json read_grid(const fs::path& file) {
   const json grid = json::parse(read_text_file(file), nullptr, /*allow_exceptions=*/false);
   const bool whole = grid.is_object() && grid.value("schema", json()) == kGridSchema &&
                      grid.contains("content") && grid["content"].is_object() &&
                      grid.value("digest", json()) == grid_digest(grid["content"]);
-  if (whole) return grid;
-  throw Error(ExitCode::kBadData,
-              fmt::format("{} is damaged or from another version", file.string()),
-              "give another folder with --results");
+  if (!whole) refuse_grid(file);
+  return grid;
+}
+
+std::vector<GridCell> recorded_cells(const json& grid, const fs::path& folder) {
+  std::vector<GridCell> cells;
+  try {
+    for (const auto& cell : grid.at("cells")) {
+      const auto options = cell.at("options").get<std::map<std::string, std::string>>();
+      cells.push_back(
+          {cell.at("name"), cell.at("ranks"), cell.at("repeat"), {options.begin(), options.end()}});
+    }
+  } catch (const json::exception&) {
+    refuse_grid(grid_file(folder));
+  }
+  return cells;
 }
 
 std::string shown(const json& value) {
@@ -139,16 +157,21 @@ void set_aside_leftovers(const fs::path& folder, const GridCell& cell) {
   if (fs::exists(files.checkpoints)) fs::rename(files.checkpoints, with(".checkpoints"));
 }
 
-void require_same_grid(const fs::path& folder, const Job& job) {
+FolderGrid grid_of_folder(const fs::path& folder, const Job& job, const Grid& grid) {
   if (!fs::exists(grid_file(folder))) {
-    if (!holds_runs(folder)) return;
+    if (!holds_runs(folder)) return {grid.cells, {}};
     throw Error(ExitCode::kUsage, fmt::format("{} holds run files of no grid", folder.string()),
                 "give another folder with --results");
   }
-  const json here = grid_content(job), there = read_grid(grid_file(folder))["content"];
-  if (grid_digest(here) == grid_digest(there)) return;
-  std::vector<std::string> differences;
-  list_differences(there, here, differences);
+  const json there = read_grid(grid_file(folder));
+  FolderGrid found{recorded_cells(there, folder), {}};
+  list_differences(there["content"], grid_content(job), found.differences);
+  return found;
+}
+
+void require_same_grid(const fs::path& folder, const Job& job, const Grid& grid) {
+  const auto differences = grid_of_folder(folder, job, grid).differences;
+  if (differences.empty()) return;
   throw Error(
       ExitCode::kUsage,
       fmt::format("{} holds another grid: {}", folder.string(), fmt::join(differences, "; ")),
@@ -158,7 +181,7 @@ void require_same_grid(const fs::path& folder, const Job& job) {
 ResultsFolder::ResultsFolder(const Job& job, const Grid& grid, FolderUse use) : path_(job.results) {
   make_folder(path_);
   lock_ = locked(path_, use);
-  require_same_grid(path_, job);
+  require_same_grid(path_, job, grid);
   const bool written_by_others = use == FolderUse::kOneCell && fs::exists(grid_file(path_));
   if (!written_by_others) write_file_atomically(grid_file(path_), written(described(job, grid)));
 }

@@ -12,9 +12,19 @@ namespace gradsync {
 /// checkpoints to <cell>.interrupted-N.checkpoints.
 void set_aside_leftovers(const std::filesystem::path& folder, const GridCell& cell);
 
-/// Throws Error kUsage if the folder holds another grid, naming what differs, or run files of no
-/// grid; kBadData if its grid.json is damaged. A missing folder is fine. Writes nothing.
-void require_same_grid(const std::filesystem::path& folder, const Job& job);
+/// The grid that a results folder holds, as the sweep that made the folder wrote it.
+struct FolderGrid {
+  std::vector<GridCell> cells;
+  std::vector<std::string> differences;  ///< from the job's: "lr: 0.1 there, 0.2 here"
+};
+
+/// The grid of the folder; `grid`, which is the job's, where there is none yet. Throws Error kUsage
+/// if the folder holds run files of no grid, kBadData if its grid.json is damaged. Writes nothing.
+FolderGrid grid_of_folder(const std::filesystem::path& folder, const Job& job, const Grid& grid);
+
+/// Throws Error kUsage if the folder holds another grid, naming what differs, and what
+/// grid_of_folder throws. A missing folder is fine. Writes nothing.
+void require_same_grid(const std::filesystem::path& folder, const Job& job, const Grid& grid);
 
 /// Whether a sweep runs the whole grid or a single cell, beside sweeps that run others.
 enum class FolderUse { kWholeGrid, kOneCell };

@@ -34,7 +34,7 @@ BatchCommands batch_commands(const Job& job, const SweepCommand& command) {
 }  // namespace
 
 int submit_grid(const Job& job, const Grid& grid, const SweepCommand& command, bool dry_run) {
-  require_same_grid(job.results, job);
+  require_same_grid(job.results, job, grid);
   std::vector<GridCell> cells;
   for (const auto& cell : chosen_cells(grid, text_option(command.given.values, "cell")))
     if (!is_settled(cell_state(cell_files(job.results, cell)))) cells.push_back(cell);

@@ -145,6 +145,9 @@ def case_options_behind_the_dashes_reach_every_cell(folder):
         check(" 3 " in log, log)
     # Without them it would be another grid.
     sweep(folder).expect(64, "holds another grid", "iterations: 3 there, 400 here")
+    # To look costs nothing: from a shell with other settings, too.
+    status = sweep(folder, "--status").expect(0, "iterations: 3 there, 400 here")
+    check("2 of 2 cells done" in status.out and " 3 of 3 " in status.out, status.out)
 
 
 def case_variants_are_an_axis_of_bundled_options(folder):

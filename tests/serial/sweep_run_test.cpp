@@ -221,9 +221,10 @@ TEST_CASE("results folder: another grid is refused, saying what differs") {
   CHECK(code_of([&] { ResultsFolder(other, expand(other)); }, &text) == ExitCode::kUsage);
   CHECK(text.find("lr: not set there, 0.2 here") != std::string::npos);
   CHECK(text.find("ranks: 1, 2, 3 there, 1, 2 here") != std::string::npos);
-  CHECK(code_of([&] { require_same_grid(other.results, other); }) == ExitCode::kUsage);
-  CHECK_NOTHROW(require_same_grid(sweep.runs(), sweep.job));
-  CHECK_NOTHROW(require_same_grid(sweep.folder / "missing", other));
+  CHECK(code_of([&] { require_same_grid(other.results, other, expand(other)); }) ==
+        ExitCode::kUsage);
+  CHECK_NOTHROW(require_same_grid(sweep.runs(), sweep.job, expand(sweep.job)));
+  CHECK_NOTHROW(require_same_grid(sweep.folder / "missing", other, expand(other)));
 }
 
 TEST_CASE("results folder: a damaged grid.json is exit 65") {

@@ -164,7 +164,8 @@ TEST_CASE("variants: a folder of other variants is refused with the difference")
   sweep.run();
   sweep.job = job_in(sweep.folder, "model = lenet\nvariant = a: lr=0.25");
   std::string text;
-  CHECK(code_of([&] { require_same_grid(sweep.runs(), sweep.job); }, &text) == ExitCode::kUsage);
+  CHECK(code_of([&] { require_same_grid(sweep.runs(), sweep.job, expand(sweep.job)); }, &text) ==
+        ExitCode::kUsage);
   CHECK(contains(text, "lr: 0.5 there, 0.25 here"));
 }
 
