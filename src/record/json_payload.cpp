@@ -1,46 +1,11 @@
-#include <algorithm>
-#include <cmath>
-
-#include <nlohmann/json.hpp>
-
 #include "record/journal_payload.h"
+#include "record/json_record.h"
 
 namespace gradsync {
 
 namespace {
 
 using nlohmann::json;
-
-json number(double value) {
-  if (std::isnan(value)) return nullptr;
-  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
-  return value;
-}
-
-double to_number(const json& value) {
-  if (value.is_null()) return kNotMeasured;
-  if (value.is_number()) return value.get<double>();
-  const double infinity = std::numeric_limits<double>::infinity();
-  return value.get<std::string>() == "inf" ? infinity : -infinity;
-}
-
-// What a host name or a variable holds need not be UTF-8; a record must not fail for that.
-std::vector<std::byte> to_bytes(const json& object) {
-  const std::string text = object.dump(-1, ' ', false, json::error_handler_t::replace);
-  const auto* begin = reinterpret_cast<const std::byte*>(text.data());
-  return {begin, begin + text.size()};
-}
-
-/// Calls `read` with the parsed object; nothing if it is not JSON or lacks something.
-template <typename Result>
-std::optional<Result> parsed(std::span<const std::byte> payload, Result (*read)(const json&)) {
-  const auto* begin = reinterpret_cast<const char*>(payload.data());
-  try {
-    return read(json::parse(begin, begin + payload.size()));
-  } catch (const json::exception&) {
-    return std::nullopt;
-  }
-}
 
 json place_json(const RankPlace& place) {
   return {{"rank", place.rank},
@@ -50,8 +15,8 @@ json place_json(const RankPlace& place) {
           {"device_uuid", place.device_uuid},
           {"affinity", place.affinity},
           {"threads", place.threads},
-          {"clock_offset_s", number(place.clock_offset_s)},
-          {"clock_uncertainty_s", number(place.clock_uncertainty_s)}};
+          {"clock_offset_s", number_json(place.clock_offset_s)},
+          {"clock_uncertainty_s", number_json(place.clock_uncertainty_s)}};
 }
 
 RankPlace read_place(const json& object) {
@@ -63,8 +28,8 @@ RankPlace read_place(const json& object) {
   object.at("device_uuid").get_to(place.device_uuid);
   object.at("affinity").get_to(place.affinity);
   object.at("threads").get_to(place.threads);
-  place.clock_offset_s = to_number(object.at("clock_offset_s"));
-  place.clock_uncertainty_s = to_number(object.at("clock_uncertainty_s"));
+  place.clock_offset_s = read_number(object.at("clock_offset_s"));
+  place.clock_uncertainty_s = read_number(object.at("clock_uncertainty_s"));
   return place;
 }
 
@@ -86,27 +51,27 @@ RunInfo read_info(const json& object) {
 }
 
 json rank_json(const RankEpoch& rank) {
-  return {{"train_loss", number(rank.train_loss)},
-          {"train_accuracy", number(rank.train_accuracy)},
-          {"test_loss", number(rank.test_loss)},
-          {"test_accuracy", number(rank.test_accuracy)},
-          {"training_time_s", number(rank.training_time_s)},
-          {"running_time_s", number(rank.running_time_s)},
-          {"evaluation_time_s", number(rank.evaluation_time_s)},
-          {"peak_memory_bytes", number(rank.peak_memory_bytes)}};
+  return {{"train_loss", number_json(rank.train_loss)},
+          {"train_accuracy", number_json(rank.train_accuracy)},
+          {"test_loss", number_json(rank.test_loss)},
+          {"test_accuracy", number_json(rank.test_accuracy)},
+          {"training_time_s", number_json(rank.training_time_s)},
+          {"running_time_s", number_json(rank.running_time_s)},
+          {"evaluation_time_s", number_json(rank.evaluation_time_s)},
+          {"peak_memory_bytes", number_json(rank.peak_memory_bytes)}};
 }
 
 RankEpoch read_rank(const json& object) {
   RankEpoch rank;
-  rank.train_loss = to_number(object.at("train_loss"));
-  rank.train_accuracy = to_number(object.at("train_accuracy"));
-  rank.test_loss = to_number(object.at("test_loss"));
-  rank.test_accuracy = to_number(object.at("test_accuracy"));
-  rank.training_time_s = to_number(object.at("training_time_s"));
-  rank.running_time_s = to_number(object.at("running_time_s"));
-  rank.evaluation_time_s = to_number(object.at("evaluation_time_s"));
+  rank.train_loss = read_number(object.at("train_loss"));
+  rank.train_accuracy = read_number(object.at("train_accuracy"));
+  rank.test_loss = read_number(object.at("test_loss"));
+  rank.test_accuracy = read_number(object.at("test_accuracy"));
+  rank.training_time_s = read_number(object.at("training_time_s"));
+  rank.running_time_s = read_number(object.at("running_time_s"));
+  rank.evaluation_time_s = read_number(object.at("evaluation_time_s"));
   // Earlier releases did not record it.
-  rank.peak_memory_bytes = to_number(object.value("peak_memory_bytes", json()));
+  rank.peak_memory_bytes = read_number(object.value("peak_memory_bytes", json()));
   return rank;
 }
 
@@ -128,8 +93,8 @@ VerificationRow read_verification(const json& object) {
   object.at("mode").get_to(row.mode);
   object.at("passed").get_to(row.passed);
   object.at("ranks_equal").get_to(row.ranks_equal);
-  row.difference = to_number(object.at("difference"));
-  row.tolerance = to_number(object.at("tolerance"));
+  row.difference = read_number(object.at("difference"));
+  row.tolerance = read_number(object.at("tolerance"));
   object.at("parameter_hash").get_to(row.parameter_hash);
   return row;
 }
@@ -144,10 +109,10 @@ CalibrationRow read_calibration(const json& object) {
   object.at("bytes").get_to(row.bytes);
   object.at("of_bucket").get_to(row.of_bucket);
   object.at("repetitions").get_to(row.repetitions);
-  row.median_s = to_number(object.at("median_s"));
-  row.mean_s = to_number(object.at("mean_s"));
-  row.minimum_s = to_number(object.at("minimum_s"));
-  row.maximum_s = to_number(object.at("maximum_s"));
+  row.median_s = read_number(object.at("median_s"));
+  row.mean_s = read_number(object.at("mean_s"));
+  row.minimum_s = read_number(object.at("minimum_s"));
+  row.maximum_s = read_number(object.at("maximum_s"));
   object.at("wrong").get_to(row.wrong);
   return row;
 }
@@ -158,17 +123,17 @@ WindowRow read_window(const json& object) {
   object.at("round").get_to(row.round);
   object.at("iterations").get_to(row.iterations);
   for (const json& rank : object.at("ranks"))
-    row.ranks.push_back({to_number(rank.at("iteration_s")), to_number(rank.at("compute_s")),
-                         to_number(rank.at("comm_busy_s")), to_number(rank.at("exposed_s"))});
+    row.ranks.push_back({read_number(rank.at("iteration_s")), read_number(rank.at("compute_s")),
+                         read_number(rank.at("comm_busy_s")), read_number(rank.at("exposed_s"))});
   return row;
 }
 
 ClockRow read_clock(const json& object) {
   ClockRow row;
   object.at("when").get_to(row.when);
-  row.at_s = to_number(object.at("at_s"));
+  row.at_s = read_number(object.at("at_s"));
   for (const json& rank : object.at("ranks"))
-    row.ranks.push_back({to_number(rank.at("offset_s")), to_number(rank.at("uncertainty_s"))});
+    row.ranks.push_back({read_number(rank.at("offset_s")), read_number(rank.at("uncertainty_s"))});
   return row;
 }
 
@@ -190,7 +155,7 @@ ReplicaRow read_replica(const json& object) {
   for (const json& rank : object.at("ranks"))
     row.ranks.push_back(
         {rank.at("parameter_hash").get<std::string>(), rank.at("buffer_hash").get<std::string>(),
-         to_number(rank.at("parameter_distance")), to_number(rank.at("buffer_distance"))});
+         read_number(rank.at("parameter_distance")), read_number(rank.at("buffer_distance"))});
   return row;
 }
 
@@ -206,12 +171,12 @@ ResumeRow read_resume(const json& object) {
 DeviceSample read_device_sample(const json& object) {
   DeviceSample sample;
   object.at("rank").get_to(sample.rank);
-  sample.at_s = to_number(object.at("at_s"));
-  sample.memory_used_bytes = to_number(object.at("memory_used_bytes"));
-  sample.sm_clock_hz = to_number(object.at("sm_clock_hz"));
-  sample.memory_clock_hz = to_number(object.at("memory_clock_hz"));
-  sample.power_w = to_number(object.at("power_w"));
-  sample.temperature_c = to_number(object.at("temperature_c"));
+  sample.at_s = read_number(object.at("at_s"));
+  sample.memory_used_bytes = read_number(object.at("memory_used_bytes"));
+  sample.sm_clock_hz = read_number(object.at("sm_clock_hz"));
+  sample.memory_clock_hz = read_number(object.at("memory_clock_hz"));
+  sample.power_w = read_number(object.at("power_w"));
+  sample.temperature_c = read_number(object.at("temperature_c"));
   object.at("throttle_reasons").get_to(sample.throttle_reasons);
   return sample;
 }
@@ -233,67 +198,67 @@ std::vector<std::byte> encode(const RunInfo& info) {
   json topology = json::array();
   for (const RankPlace& place : info.topology)
     topology.push_back(place_json(place));
-  return to_bytes({{"schema", kRunSchema},
-                   {"run_id", info.run_id},
-                   {"created", info.created},
-                   {"command_line", info.command_line},
-                   {"config", config},
-                   {"provenance", provenance},
-                   {"topology", topology}});
+  return record_bytes({{"schema", kRunSchema},
+                       {"run_id", info.run_id},
+                       {"created", info.created},
+                       {"command_line", info.command_line},
+                       {"config", config},
+                       {"provenance", provenance},
+                       {"topology", topology}});
 }
 
 std::vector<std::byte> encode(const EpochRow& row) {
   json ranks = json::array();
   for (const RankEpoch& rank : row.ranks)
     ranks.push_back(rank_json(rank));
-  return to_bytes({{"epoch", row.epoch},
-                   {"iterations", row.iterations},
-                   {"order_digest", row.order_digest},
-                   {"new_batches", row.new_batches},
-                   {"shared_images", row.shared_images},
-                   {"ranks", ranks}});
+  return record_bytes({{"epoch", row.epoch},
+                       {"iterations", row.iterations},
+                       {"order_digest", row.order_digest},
+                       {"new_batches", row.new_batches},
+                       {"shared_images", row.shared_images},
+                       {"ranks", ranks}});
 }
 
 std::vector<std::byte> encode(const VerificationRow& row) {
-  return to_bytes({{"mode", row.mode},
-                   {"passed", row.passed},
-                   {"ranks_equal", row.ranks_equal},
-                   {"difference", number(row.difference)},
-                   {"tolerance", number(row.tolerance)},
-                   {"parameter_hash", row.parameter_hash}});
+  return record_bytes({{"mode", row.mode},
+                       {"passed", row.passed},
+                       {"ranks_equal", row.ranks_equal},
+                       {"difference", number_json(row.difference)},
+                       {"tolerance", number_json(row.tolerance)},
+                       {"parameter_hash", row.parameter_hash}});
 }
 
 std::vector<std::byte> encode(const CalibrationRow& row) {
-  return to_bytes({{"collective", collective_name(row.kind)},
-                   {"transport", row.transport},
-                   {"cadence", row.cadence},
-                   {"bytes", row.bytes},
-                   {"of_bucket", row.of_bucket},
-                   {"repetitions", row.repetitions},
-                   {"median_s", number(row.median_s)},
-                   {"mean_s", number(row.mean_s)},
-                   {"minimum_s", number(row.minimum_s)},
-                   {"maximum_s", number(row.maximum_s)},
-                   {"wrong", row.wrong}});
+  return record_bytes({{"collective", collective_name(row.kind)},
+                       {"transport", row.transport},
+                       {"cadence", row.cadence},
+                       {"bytes", row.bytes},
+                       {"of_bucket", row.of_bucket},
+                       {"repetitions", row.repetitions},
+                       {"median_s", number_json(row.median_s)},
+                       {"mean_s", number_json(row.mean_s)},
+                       {"minimum_s", number_json(row.minimum_s)},
+                       {"maximum_s", number_json(row.maximum_s)},
+                       {"wrong", row.wrong}});
 }
 
 std::vector<std::byte> encode(const WindowRow& row) {
   json ranks = json::array();
   for (const RankWindow& rank : row.ranks)
-    ranks.push_back({{"iteration_s", number(rank.iteration_s)},
-                     {"compute_s", number(rank.compute_s)},
-                     {"comm_busy_s", number(rank.comm_busy_s)},
-                     {"exposed_s", number(rank.exposed_s)}});
-  return to_bytes(
+    ranks.push_back({{"iteration_s", number_json(rank.iteration_s)},
+                     {"compute_s", number_json(rank.compute_s)},
+                     {"comm_busy_s", number_json(rank.comm_busy_s)},
+                     {"exposed_s", number_json(rank.exposed_s)}});
+  return record_bytes(
       {{"kind", row.kind}, {"round", row.round}, {"iterations", row.iterations}, {"ranks", ranks}});
 }
 
 std::vector<std::byte> encode(const ClockRow& row) {
   json ranks = json::array();
   for (const ClockReading& rank : row.ranks)
-    ranks.push_back(
-        {{"offset_s", number(rank.offset_s)}, {"uncertainty_s", number(rank.uncertainty_s)}});
-  return to_bytes({{"when", row.when}, {"at_s", number(row.at_s)}, {"ranks", ranks}});
+    ranks.push_back({{"offset_s", number_json(rank.offset_s)},
+                     {"uncertainty_s", number_json(rank.uncertainty_s)}});
+  return record_bytes({{"when", row.when}, {"at_s", number_json(row.at_s)}, {"ranks", ranks}});
 }
 
 std::vector<std::byte> encode(const TrafficRow& row) {
@@ -302,7 +267,7 @@ std::vector<std::byte> encode(const TrafficRow& row) {
     ranks.push_back({{"sent_bytes", rank.sent_bytes},
                      {"received_bytes", rank.received_bytes},
                      {"calls", rank.calls}});
-  return to_bytes({{"when", row.when}, {"iterations", row.iterations}, {"ranks", ranks}});
+  return record_bytes({{"when", row.when}, {"iterations", row.iterations}, {"ranks", ranks}});
 }
 
 std::vector<std::byte> encode(const ReplicaRow& row) {
@@ -310,77 +275,77 @@ std::vector<std::byte> encode(const ReplicaRow& row) {
   for (const RankReplica& rank : row.ranks)
     ranks.push_back({{"parameter_hash", rank.parameter_hash},
                      {"buffer_hash", rank.buffer_hash},
-                     {"parameter_distance", number(rank.parameter_distance)},
-                     {"buffer_distance", number(rank.buffer_distance)}});
-  return to_bytes({{"ranks", ranks}});
+                     {"parameter_distance", number_json(rank.parameter_distance)},
+                     {"buffer_distance", number_json(rank.buffer_distance)}});
+  return record_bytes({{"ranks", ranks}});
 }
 
 std::vector<std::byte> encode(const RunEnd& end) {
-  return to_bytes({{"status", status_name(end.status)}, {"finished", end.finished}});
+  return record_bytes({{"status", status_name(end.status)}, {"finished", end.finished}});
 }
 
 std::vector<std::byte> encode(const ResumeRow& row) {
-  return to_bytes({{"iteration", row.iteration},
-                   {"journal_bytes", row.journal_bytes},
-                   {"time", row.time},
-                   {"hosts", row.hosts}});
+  return record_bytes({{"iteration", row.iteration},
+                       {"journal_bytes", row.journal_bytes},
+                       {"time", row.time},
+                       {"hosts", row.hosts}});
 }
 
 std::vector<std::byte> encode(const DeviceSample& sample) {
-  return to_bytes({{"rank", sample.rank},
-                   {"at_s", number(sample.at_s)},
-                   {"memory_used_bytes", number(sample.memory_used_bytes)},
-                   {"sm_clock_hz", number(sample.sm_clock_hz)},
-                   {"memory_clock_hz", number(sample.memory_clock_hz)},
-                   {"power_w", number(sample.power_w)},
-                   {"temperature_c", number(sample.temperature_c)},
-                   {"throttle_reasons", sample.throttle_reasons}});
+  return record_bytes({{"rank", sample.rank},
+                       {"at_s", number_json(sample.at_s)},
+                       {"memory_used_bytes", number_json(sample.memory_used_bytes)},
+                       {"sm_clock_hz", number_json(sample.sm_clock_hz)},
+                       {"memory_clock_hz", number_json(sample.memory_clock_hz)},
+                       {"power_w", number_json(sample.power_w)},
+                       {"temperature_c", number_json(sample.temperature_c)},
+                       {"throttle_reasons", sample.throttle_reasons}});
 }
 
 std::optional<RunInfo> decode_info(std::span<const std::byte> payload) {
-  return parsed(payload, read_info);
+  return read_record(payload, read_info);
 }
 
 std::optional<EpochRow> decode_epoch(std::span<const std::byte> payload) {
-  return parsed(payload, read_epoch);
+  return read_record(payload, read_epoch);
 }
 
 std::optional<VerificationRow> decode_verification(std::span<const std::byte> payload) {
-  return parsed(payload, read_verification);
+  return read_record(payload, read_verification);
 }
 
 std::optional<CalibrationRow> decode_calibration(std::span<const std::byte> payload) {
-  const auto row = parsed(payload, read_calibration);
+  const auto row = read_record(payload, read_calibration);
   const bool known = row && static_cast<std::size_t>(row->kind) < kCollectiveNames.size();
   return known ? row : std::nullopt;
 }
 
 std::optional<WindowRow> decode_window(std::span<const std::byte> payload) {
-  return parsed(payload, read_window);
+  return read_record(payload, read_window);
 }
 
 std::optional<ClockRow> decode_clock(std::span<const std::byte> payload) {
-  return parsed(payload, read_clock);
+  return read_record(payload, read_clock);
 }
 
 std::optional<TrafficRow> decode_traffic(std::span<const std::byte> payload) {
-  return parsed(payload, read_traffic);
+  return read_record(payload, read_traffic);
 }
 
 std::optional<ReplicaRow> decode_replica(std::span<const std::byte> payload) {
-  return parsed(payload, read_replica);
+  return read_record(payload, read_replica);
 }
 
 std::optional<RunEnd> decode_end(std::span<const std::byte> payload) {
-  return parsed(payload, read_end);
+  return read_record(payload, read_end);
 }
 
 std::optional<DeviceSample> decode_device_sample(std::span<const std::byte> payload) {
-  return parsed(payload, read_device_sample);
+  return read_record(payload, read_device_sample);
 }
 
 std::optional<ResumeRow> decode_resume(std::span<const std::byte> payload) {
-  return parsed(payload, read_resume);
+  return read_record(payload, read_resume);
 }
 
 }  // namespace gradsync

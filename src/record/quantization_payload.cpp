@@ -1,10 +1,6 @@
 #include "record/quantization_payload.h"
 
-#include <cmath>
-
-#include <fmt/format.h>
-#include <nlohmann/json.hpp>
-
+#include "record/json_record.h"
 #include "record/quantization_fields.h"
 #include "support/error.h"
 
@@ -15,28 +11,15 @@ namespace {
 using nlohmann::json;
 
 json to_json(double value) {
-  if (std::isnan(value)) return nullptr;
-  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
-  return value;
+  return number_json(value);
 }
-json to_json(std::int64_t value) {
-  return value;
-}
-json to_json(const std::string& value) {
-  return value;
-}
-json to_json(const std::vector<std::int64_t>& value) {
+template <typename Value>
+json to_json(const Value& value) {
   return value;
 }
 
 void from_json(const json& object, double& value) {
-  const double infinity = std::numeric_limits<double>::infinity();
-  if (object.is_null())
-    value = std::numeric_limits<double>::quiet_NaN();
-  else if (object.is_number())
-    value = object.get<double>();
-  else
-    value = object.get<std::string>() == "inf" ? infinity : -infinity;
+  value = read_number(object);
 }
 template <typename Value>
 void from_json(const json& object, Value& value) {
@@ -80,6 +63,11 @@ std::vector<Row> read(const json& objects) {
   return rows;
 }
 
+Quantization read_quantization(const json& object) {
+  return {read<QuantizedTensorRow>(object.at("tensors")),
+          read<QuantizedStepRow>(object.at("steps")), read<QuantizedSpeedRow>(object.at("speeds"))};
+}
+
 bool lengths_fit(const Quantization& quantization) {
   for (const QuantizedTensorRow& row : quantization.tensors)
     if (row.histogram.size() != kHistogramBins || row.integers.size() != kHistogramLevels)
@@ -97,23 +85,12 @@ std::vector<std::byte> encode(const Quantization& quantization) {
   const json object = {{"tensors", written(quantization.tensors)},
                        {"steps", written(quantization.steps)},
                        {"speeds", written(quantization.speeds)}};
-  const std::string text = object.dump(-1, ' ', false, json::error_handler_t::replace);
-  const auto* begin = reinterpret_cast<const std::byte*>(text.data());
-  return {begin, begin + text.size()};
+  return record_bytes(object);
 }
 
 std::optional<Quantization> decode_quantization(std::span<const std::byte> payload) {
-  const auto* begin = reinterpret_cast<const char*>(payload.data());
-  try {
-    const json object = json::parse(begin, begin + payload.size());
-    Quantization result{read<QuantizedTensorRow>(object.at("tensors")),
-                        read<QuantizedStepRow>(object.at("steps")),
-                        read<QuantizedSpeedRow>(object.at("speeds"))};
-    if (!lengths_fit(result)) return std::nullopt;
-    return result;
-  } catch (const json::exception&) {
-    return std::nullopt;
-  }
+  const auto result = read_record(payload, read_quantization);
+  return result && lengths_fit(*result) ? result : std::nullopt;
 }
 
 }  // namespace gradsync
