@@ -1,32 +1,30 @@
-#include "analysis/metrics/quantized_figures.h"
 #include "analysis/tables/tables.h"
+#include "analysis/tables/tensor_cells.h"
 
 namespace gradsync {
 
 namespace {
 
 std::vector<Column> columns() {
-  const std::string tensor = "/quantize/tensor/";
-  return {{"model", "model", true},
-          {"layer", "layer", true},
-          {"role", "what", true},
-          {"scales", "scales", false, "1, or one an output channel", tensor + "scales"},
-          {"scale_least", "smallest scale", false, "of them", tensor + "scale_least"},
-          {"scale_largest", "largest scale", false, "of them", tensor + "scale_largest"},
-          {"zero_point", "zero point", false, "integer that stands for 0", tensor + "zero_point"},
-          {"sqnr_db", "SQNR dB", false, "10·log10(Σx² / Σ(x − x̂)²)", tensor + "sqnr"},
-          {"largest_error", "largest error", false, "largest |x − x̂|", tensor + "largest_error"},
-          {"clipped_percent", "clipped %", false, "100 × part beyond the clamped range",
-           tensor + "clipped"},
-          {"run", "run", true}};
+  return tensor_columns(
+      {{"scales", "scales", false, "1, or one an output channel", tensor_dataset("scales")},
+       {"scale_least", "smallest scale", false, "of them", tensor_dataset("scale_least")},
+       {"scale_largest", "largest scale", false, "of them", tensor_dataset("scale_largest")},
+       {"zero_point", "zero point", false, "integer that stands for 0",
+        tensor_dataset("zero_point")},
+       {"sqnr_db", "SQNR dB", false, "10·log10(Σx² / Σ(x − x̂)²)", tensor_dataset("sqnr")},
+       {"largest_error", "largest error", false, "largest |x − x̂|",
+        tensor_dataset("largest_error")},
+       {"clipped_percent", "clipped %", false, "100 × part beyond the clamped range",
+        tensor_dataset("clipped")}});
 }
 
 void add_row(Table& table, const Run& run, const QuantizedTensorRow& row) {
-  table.add({run.model, row.layer, row.role, Cell::count(static_cast<double>(row.scales)),
-             Cell::of(row.scale_least, 6), Cell::of(row.scale_largest, 6),
-             Cell::of(row.zero_point, 0), Cell::of(row.sqnr_db, 1), Cell::of(row.largest_error, 5),
-             Cell::of(1e2 * row.clipped, 3), run.name},
-            run.path.string());
+  add_tensor_row(
+      table, run, row,
+      {Cell::count(static_cast<double>(row.scales)), Cell::of(row.scale_least, 6),
+       Cell::of(row.scale_largest, 6), Cell::of(row.zero_point, 0), Cell::of(row.sqnr_db, 1),
+       Cell::of(row.largest_error, 5), Cell::of(1e2 * row.clipped, 3)});
 }
 
 }  // namespace

@@ -2,49 +2,39 @@
 
 #include "analysis/metrics/quantized_figures.h"
 #include "analysis/tables/tables.h"
+#include "analysis/tables/tensor_cells.h"
 
 namespace gradsync {
 
 namespace {
 
 std::vector<Column> columns() {
-  const std::string tensor = "/quantize/tensor/";
-  return {{"model", "model", true},
-          {"layer", "layer", true},
-          {"role", "what", true},
-          {"count", "n", false, "numbers", tensor + "count"},
-          {"minimum", "min", false, "smallest", tensor + "minimum"},
-          {"maximum", "max", false, "largest", tensor + "maximum"},
-          {"sigma_low", "mean − 3σ", false, "mean − 3 deviations", tensor + "sigma_low"},
-          {"sigma_high", "mean + 3σ", false, "mean + 3 deviations", tensor + "sigma_high"},
-          {"published_minimum", "published min"},
-          {"published_maximum", "max"},
-          {"published_sigma_low", "mean − 3σ"},
-          {"published_sigma_high", "mean + 3σ"},
-          {"run", "run", true}};
+  return tensor_columns(
+      {{"count", "n", false, "numbers", tensor_dataset("count")},
+       {"minimum", "min", false, "smallest", tensor_dataset("minimum")},
+       {"maximum", "max", false, "largest", tensor_dataset("maximum")},
+       {"sigma_low", "mean − 3σ", false, "mean − 3 deviations", tensor_dataset("sigma_low")},
+       {"sigma_high", "mean + 3σ", false, "mean + 3 deviations", tensor_dataset("sigma_high")},
+       {"published_minimum", "published min"},
+       {"published_maximum", "max"},
+       {"published_sigma_low", "mean − 3σ"},
+       {"published_sigma_high", "mean + 3σ"}});
 }
 
-Cell four_digits(double value) {
-  return Cell::of(value, 4);
+void add_range(std::vector<Cell>& cells, double minimum, double maximum, double sigma_low,
+               double sigma_high) {
+  for (const double value : {minimum, maximum, sigma_low, sigma_high})
+    cells.push_back(Cell::of(value, 4));
 }
 
 void add_row(Table& table, const Run& run, const QuantizedTensorRow& row) {
-  std::vector<Cell> cells = {run.model,
-                             row.layer,
-                             row.role,
-                             Cell::count(static_cast<double>(row.count)),
-                             four_digits(row.minimum),
-                             four_digits(row.maximum),
-                             four_digits(row.sigma_low),
-                             four_digits(row.sigma_high)};
-  if (const PublishedRange* published = published_range(run, row))
-    for (const double value :
-         {published->minimum, published->maximum, published->sigma_low, published->sigma_high})
-      cells.push_back(four_digits(value));
+  std::vector<Cell> cells = {Cell::count(static_cast<double>(row.count))};
+  add_range(cells, row.minimum, row.maximum, row.sigma_low, row.sigma_high);
+  if (const PublishedRange* of = published_range(run, row))
+    add_range(cells, of->minimum, of->maximum, of->sigma_low, of->sigma_high);
   else
     cells.resize(cells.size() + 4, Cell(""));
-  cells.emplace_back(run.name);
-  table.add(std::move(cells), run.path.string());
+  add_tensor_row(table, run, row, std::move(cells));
 }
 
 std::vector<std::string> notes(const RunSet& set) {
@@ -54,8 +44,7 @@ std::vector<std::string> notes(const RunSet& set) {
       "pixels: the calibration images as 2·pixel/255 − 1, the published study's input; input: as "
       "this network takes them, (pixel/255 − mean)/deviation per channel",
       "the published network was another training: ranges of its layers show the order of "
-      "magnitude "
-      "only, those of its input are the data set's"};
+      "magnitude only, those of its input are the data set's"};
   for (const Run& run : set.quantized)
     all.push_back(fmt::format("{}: {} training images for calibration", run.name,
                               run.reader->option("calibration-images")));

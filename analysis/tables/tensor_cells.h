@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "analysis/run_set.h"
+#include "support/table.h"
+
+/// What the tables with a row a tensor of quantised networks have in common.
+namespace gradsync {
+
+/// model, layer, what (weight, bias, activation …), then `numbers`, then the run.
+std::vector<Column> tensor_columns(std::vector<Column> numbers);
+
+/// The claim's source of a number: the field `name` of all tensors.
+std::string tensor_dataset(const std::string& name);
+
+/// A row for those columns.
+void add_tensor_row(Table& table, const Run& run, const QuantizedTensorRow& tensor,
+                    std::vector<Cell> numbers);
+
+}  // namespace gradsync
