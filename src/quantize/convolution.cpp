@@ -57,15 +57,6 @@ void pack_output(const Int8Model& model, std::size_t node_number, PackedLayer& p
         kByteOffset + model.of_value(static_cast<std::size_t>(node.added)).zero_point;
 }
 
-/// What a pixel's weights of zero points need: the sum of all it sees.
-std::int32_t sum_of_seen(const PackedLayer& layer, const Tile& tile, std::size_t pixel) {
-  std::int32_t sum = 0;
-  for (std::size_t row = 0; row < layer.rows; ++row)
-    for (std::size_t i = 0; i < layer.row_bytes; ++i)
-      sum += tile.input[pixel][row * tile.row_stride + i];
-  return sum - layer.sum_offset;
-}
-
 using Accumulators = std::array<std::int32_t, kLanes>;
 
 Accumulators accumulate(const PackedLayer& layer, const Tile& tile, std::size_t pixel,
@@ -73,8 +64,7 @@ Accumulators accumulate(const PackedLayer& layer, const Tile& tile, std::size_t 
   Accumulators sums{};
   std::copy_n(layer.start.begin() + static_cast<std::ptrdiff_t>(block * kLanes), kLanes,
               sums.begin());
-  const std::int8_t* weights =
-      layer.weights.data() + block * layer.rows * layer.row_groups * kLanes * kGroupBytes;
+  const std::int8_t* weights = layer.weights.data() + block * layer.block_bytes();
   for (std::size_t row = 0; row < layer.rows; ++row)
     for (std::size_t group = 0; group < layer.row_groups; ++group) {
       const std::uint8_t* bytes = tile.input[pixel] + row * tile.row_stride + group * kGroupBytes;
@@ -111,7 +101,7 @@ PackedLayer pack_layer(const Int8Model& model, std::size_t node_number) {
   packed.row_groups = (packed.row_bytes + kGroupBytes - 1) / kGroupBytes;
   packed.channels = node.out_channels;
   packed.blocks = (node.out_channels + kLanes - 1) / kLanes;
-  packed.weights.assign(packed.blocks * packed.rows * packed.row_groups * kLanes * kGroupBytes, 0);
+  packed.weights.assign(packed.blocks * packed.block_bytes(), 0);
   packed.start.assign(packed.blocks * kLanes, 0);
   packed.multipliers.assign(packed.blocks * kLanes, 0);
   for (std::size_t c = 0; c < node.out_channels; ++c)
@@ -119,6 +109,14 @@ PackedLayer pack_layer(const Int8Model& model, std::size_t node_number) {
   pack_zero_points(model, node_number, packed);
   pack_output(model, node_number, packed);
   return packed;
+}
+
+std::int32_t sum_of_seen(const PackedLayer& layer, const Tile& tile, std::size_t pixel) {
+  std::int32_t sum = 0;
+  for (std::size_t row = 0; row < layer.rows; ++row)
+    for (std::size_t i = 0; i < layer.row_bytes; ++i)
+      sum += tile.input[pixel][row * tile.row_stride + i];
+  return sum - layer.sum_offset;
 }
 
 void convolve_portable(const PackedLayer& layer, const Tile& tile, std::size_t first,

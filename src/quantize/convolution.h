@@ -43,6 +43,9 @@ struct PackedLayer {
   std::int32_t zero_byte = 128;  ///< the byte of the output's zero point
   float added_multiplier = 0;
   std::int32_t added_zero_byte = 128;
+
+  /// Weights of one block of channels.
+  std::size_t block_bytes() const { return rows * row_groups * kLanes * kGroupBytes; }
 };
 
 /// Requires a node with weights.
@@ -57,6 +60,9 @@ struct Tile {
   std::array<std::uint8_t*, kTile> output{};       ///< null where logits are wanted
   std::array<float*, kTile> logits{};
 };
+
+/// Σ bytes − sum_offset of what a pixel of the tile sees; wanted where weights have zero points.
+std::int32_t sum_of_seen(const PackedLayer& layer, const Tile& tile, std::size_t pixel);
 
 /// Computes the channels of blocks `first` … `last` for the pixels of a tile.
 using ConvolutionKernel = void (*)(const PackedLayer& layer, const Tile& tile, std::size_t first,

@@ -11,15 +11,6 @@ namespace gradsync {
 
 namespace {
 
-/// What a pixel's weights of zero points need, in every lane.
-std::int32_t sum_of_seen(const PackedLayer& layer, const Tile& tile, std::size_t pixel) {
-  std::int32_t sum = 0;
-  for (std::size_t row = 0; row < layer.rows; ++row)
-    for (std::size_t i = 0; i < layer.row_bytes; ++i)
-      sum += tile.input[pixel][row * tile.row_stride + i];
-  return sum - layer.sum_offset;
-}
-
 GRADSYNC_VNNI inline __m512i four_bytes(const std::uint8_t* bytes) {
   std::int32_t value = 0;
   __builtin_memcpy(&value, bytes, sizeof value);
@@ -69,7 +60,7 @@ GRADSYNC_VNNI void convolve(const PackedLayer& layer, const Tile& tile, std::siz
     for (std::size_t p = 0; p < Pixels; ++p)
       sums[p][b] = start;
   }
-  const std::size_t block_bytes = layer.rows * layer.row_groups * kLanes * kGroupBytes;
+  const std::size_t block_bytes = layer.block_bytes();
   const std::int8_t* weights = layer.weights.data() + first * block_bytes;
   for (std::size_t row = 0; row < layer.rows; ++row)
     for (std::size_t group = 0; group < layer.row_groups; ++group) {

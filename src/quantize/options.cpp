@@ -37,8 +37,7 @@ OptionTable weight_options() {
   return {
       {"weight-convention", joined(convention_names()), "max-abs",
        "scale: (max-min)/(2^(bits-1)-1), max|x|/(2^(bits-1)-1), or (max-min)/(2^bits-1) with a "
-       "zero "
-       "point",
+       "zero point",
        group},
       {"weight-granularity", joined(kGranularities), "channel",
        "one scale a layer, or one an output channel", group},
