@@ -2,23 +2,19 @@
 import sys
 import numpy as np
 from safetensors.numpy import load_file
-t, f32 = load_file(sys.argv[1]), np.float32
-records = np.fromfile(sys.argv[2], np.uint8).reshape(-1, 3073)
-pixels, labels = records[:, 1:].reshape(-1, 3, 32, 32), records[:, 0]
-mean, deviation = (np.array(v).reshape(3, 1, 1) for v in ([0.4914, 0.4822, 0.4465], [0.2470, 0.2435, 0.2616]))
-x, scale, zero = ((pixels / 255 - mean) / deviation).astype(f32), t["input.scale"], int(t["input.zero_point"][0])
-q = np.rint(np.clip(x * (f32(1) / scale), -128 - zero, 127 - zero)).astype(np.int32)  # zero point taken off
-for name in ("conv1", "conv2", "fc1", "fc2", "fc3"):
-    w = t[name + ".weight"].astype(np.int32)
-    w = w - t[name + ".weight_zero_point"].astype(np.int32).reshape([-1] + [1] * (w.ndim - 1))
-    see = np.lib.stride_tricks.sliding_window_view(q, (5, 5), (2, 3)) if w.ndim == 4 else q.reshape(len(q), -1)
-    a = np.einsum("nchwij,ocij->nohw", see, w, optimize=True) if w.ndim == 4 else see @ w.T
-    a += t.get(name + ".bias", np.zeros(len(w), np.int32)).reshape([1, -1] + [1] * (w.ndim - 2))
-    out = t.get(name + ".scale", np.ones(1, f32))  # the last layer's sums become logits
-    m = (scale.astype(float) * t[name + ".weight_scale"] / out).astype(f32) * np.ones(len(w), f32)
-    y, scale = a.astype(f32) * m.reshape([1, -1] + [1] * (w.ndim - 2)), out
-    if name != "fc3":
-        q = np.rint(np.clip(y, 0, 127 - int(t[name + ".zero_point"][0]))).astype(np.int32)
-    if w.ndim == 4:
-        q = q.reshape(*q.shape[:2], q.shape[2] // 2, 2, -1, 2).max((3, 5))
-print((y.argmax(1) == labels).sum(), "of", len(labels), "right")
+
+net = load_file(sys.argv[1])
+records = np.fromfile(sys.argv[2], np.uint8).reshape(-1, 3073)  # a label, then 3 planes of 32 × 32 bytes
+
+# Channels come last throughout. q are integers without their zero point: real = scale · q.
+x = (records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1) / 255 - [0.4914, 0.4822, 0.4465]) / [0.2470, 0.2435, 0.2616]
+q = np.int32(np.rint(np.float32(x) * (1 / net["input.scale"])).clip(*(np.int32([-128, 127]) - net["input.zero_point"])))
+for before, layer in zip(("input", "conv1", "conv2", "fc1", "fc2"), ("conv1", "conv2", "fc1", "fc2", "fc3")):
+    w = np.moveaxis(net[layer + ".weight"], 0, -1) - np.int32(net[layer + ".weight_zero_point"])
+    seen = np.lib.stride_tricks.sliding_window_view(q, (5, 5), (1, 2)) if w.ndim == 4 else np.moveaxis(q, -1, 1).reshape(len(q), -1)
+    sums = np.tensordot(seen, w, w.ndim - 1) + net.get(layer + ".bias", 0)
+    # In units of the next layer's input, cut off below 0 as ReLU does, and the largest of each 2 × 2 taken.
+    y = np.float32(sums) * np.float32(np.float64(net[before + ".scale"]) * net[layer + ".weight_scale"] / net.get(layer + ".scale", 1))
+    q = np.int32(np.rint(y).clip(0, 127 - np.int32(net.get(layer + ".zero_point", 0))))
+    q = q.reshape(len(q), q.shape[1] // 2, 2, -1, 2, q.shape[3]).max((2, 4)) if w.ndim == 4 else q
+print((y.argmax(1) == records[:, 0]).sum(), "of", len(y), "right")

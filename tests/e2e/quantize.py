@@ -8,6 +8,8 @@ import hashlib
 import json
 import pathlib
 import re
+import runpy
+import shutil
 import struct
 import sys
 
@@ -16,6 +18,7 @@ import numpy as np
 from harness import BIN, ROOT, Failure, check, mpirun, run, run_cases, synthetic
 
 DATA, CHECKPOINTS = "", pathlib.Path()
+SCRIPT = ROOT / "docs/int8_lenet.py"
 QUICK = ["--no-speed", "--no-ablation", "--threads", 1]
 
 
@@ -28,8 +31,8 @@ def prepare(shared: pathlib.Path) -> None:
     CHECKPOINTS = shared / "lenet.checkpoints"
 
 
-def quantize(*options, ranks: int = 1, checkpoint=None, quick: bool = True):
-    return run(mpirun(ranks) + [BIN / "gradsync-quantize", "--checkpoint", checkpoint or CHECKPOINTS, "--data", DATA]
+def quantize(*options, ranks: int = 1, checkpoint=None, data=None, quick: bool = True):
+    return run(mpirun(ranks) + [BIN / "gradsync-quantize", "--checkpoint", checkpoint or CHECKPOINTS, "--data", data or DATA]
                + (QUICK if quick else []) + ([] if "--calibration-images" in options else ["--calibration-images", 100])
                + list(options), timeout=900)  # fmt: skip
 
@@ -84,8 +87,31 @@ def case_both_paths_agree_and_numpy_agrees_with_them(folder):
         steps = numbers(output)
         last = list(steps["step/name"]).index(b"all, with bias")
         check(steps["step/agreeing"][last] == 250, f"only {steps['step/agreeing'][last]} agree")
-        told = run([sys.executable, ROOT / "docs/int8_lenet.py", model, pathlib.Path(DATA) / "test_batch.bin"]).expect(0)
+        told = run([sys.executable, SCRIPT, model, pathlib.Path(DATA) / "test_batch.bin"]).expect(0)
         check(told.out.split()[0] == str(steps["step/correct"][last]), f"NumPy has {told.out}, not {steps['step/correct'][last]}")
+
+
+def case_numpy_predicts_the_same_for_every_image(folder):
+    """Labels that are NumPy's predictions: gradsync-quantize must find all of them right."""
+    quantize("--save", folder / "q.safetensors").expect(0)
+    shutil.copytree(DATA, folder / "data")
+    batch, list_of_files = folder / "data/test_batch.bin", folder / "data/gradsync-dataset.json"
+    records = np.fromfile(batch, np.uint8).reshape(-1, 3073)
+    sys.argv = ["int8_lenet.py", str(folder / "q.safetensors"), str(batch)]
+    records[:, 0] = runpy.run_path(str(SCRIPT))["y"].argmax(1)
+    check(len(set(records[:, 0])) > 1, "one class for all images")
+    old = hashlib.sha256(batch.read_bytes()).hexdigest()
+    records.tofile(batch)
+    list_of_files.write_text(list_of_files.read_text().replace(old, hashlib.sha256(batch.read_bytes()).hexdigest()))
+    quantize("--output", folder / "q.h5", data=folder / "data").expect(0)
+    steps = numbers(folder / "q.h5")
+    last = list(steps["step/name"]).index(b"all, with bias")
+    check(steps["step/correct"][last] == 250, f"{steps['step/correct'][last]} of 250 are NumPy's predictions")
+
+
+def case_the_numpy_script_is_15_lines(folder):
+    code = [line for line in SCRIPT.read_text().splitlines() if line.strip() and not line.lstrip().startswith(("#", '"""'))]
+    check(len(code) <= 15, f"{len(code)} lines of code")
 
 
 def case_what_is_saved_is_small(folder):
