@@ -224,7 +224,8 @@ run_template() { # NAME RANKS-PER-NODE gpu|cpu JOB.cfg OPTIONS...
 
 # Every network of the results that has a checkpoint and no int8 form yet, on all ranks; then the tables.
 quantize_results() {
-  local checkpoints run container
+  local checkpoints run container options=(--threads "$cores_per_rank")
+  [[ -z $data ]] || options+=(--data "$data")
   read -ra container <<<"${site[container]}"
   for checkpoints in "$results"/*.checkpoints; do
     run=${checkpoints%.checkpoints}
@@ -232,9 +233,10 @@ quantize_results() {
     rm -f "$run-int8.safetensors"
     say "int8:     $run-int8.h5"
     on_all_ranks "${container[@]}" "$programs/gradsync-quantize" --checkpoint "$checkpoints" \
-      --output "$run-int8.h5" --save "$run-int8.safetensors" --threads "$cores_per_rank" || return
+      --output "$run-int8.h5" --save "$run-int8.safetensors" "${options[@]}" || return
   done
-  "$programs/gradsync-report" "$results" --output "$results/tables"
+  "$programs/gradsync-report" "$results" --table quantize,ranges,quantize-layers,quantize-speed \
+    --format all --output "$results/tables" --verdict no
 }
 
 run_quantization() { # NAME RANKS-PER-NODE gpu|cpu JOB.cfg OPTIONS...

@@ -135,6 +135,20 @@ def case_report_has_tables_and_pictures(folder):
     run([BIN / "gradsync-report", "--verify-claims", folder / "claims.json"]).expect(0)
 
 
+def case_one_command_from_training_to_pictures(folder):
+    """config/quantize on the data that the job file names; the second time it leaves what is there alone."""
+    results = folder / "results"
+    (folder / "job.cfg").write_text(f"""model = lenet\nsync = none\nranks = 1\ndata = {DATA}\nbatch-per-rank = 32
+        iterations = 5\ncheckpoint-every = end\nthreads = 1\nresults = {results}\n""".replace("  ", ""))
+    options = {"GRADSYNC_QUANTIZE_" + name: value for name, value in (("CALIBRATION_IMAGES", "50"), ("SPEED", "no"), ("ABLATION", "no"))}
+    run([ROOT / "config/quantize", folder / "job.cfg"], environment=options, timeout=600).expect(0, "tables and pictures")
+    made = {name: results / name for name in ("lenet-none-r1-int8.h5", "lenet-none-r1-int8.safetensors", "tables/ranges.csv", "tables/bias.png")}
+    check(all(path.exists() for path in made.values()), f"missing: {[name for name, path in made.items() if not path.exists()]}")
+    before = made["lenet-none-r1-int8.h5"].stat().st_mtime_ns
+    run([ROOT / "config/quantize", folder / "job.cfg"], environment=options, timeout=600).expect(0)
+    check(made["lenet-none-r1-int8.h5"].stat().st_mtime_ns == before, "quantised again")
+
+
 def case_bad_options(folder):
     refused(folder, 64, "calibration-images", "1 to", options=["--calibration-images", 0])
     refused(folder, 64, "701 images .* which has 640", options=["--calibration-images", 701])

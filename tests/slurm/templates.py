@@ -96,6 +96,15 @@ def case_calibrate_measures_the_ranks_of_the_job(folder):
     check(len(list((folder / "results/calibrate").glob("*.h5"))) == 1, "no run file")
 
 
+def case_quantize_goes_from_training_to_tables_of_integers(folder):
+    cell = tiny(folder, sync="none", ranks=1, **{"checkpoint-every": "end"})
+    job = submit(folder, "quantize", cell, "--epochs", 1, environment={"GRADSYNC_QUANTIZE_CALIBRATION_IMAGES": "100"})
+    job.expect(0, "1 nodes × 2 ranks", "1 cells: 1 complete", "int8: +.*lenet-none-r1-int8.h5", "all, with bias", "ends with exit code 0")
+    results = folder / "results"
+    for name in ("lenet-none-r1-int8.h5", "lenet-none-r1-int8.safetensors", "tables/quantize.csv", "tables/ranges.csv", "tables/weights.png"):
+        check((results / name).exists(), f"no {name}: {sorted(path.name for path in results.rglob('*'))}")
+
+
 def case_submit_gives_sbatch_the_site_values(folder):
     environment = copy_of_slurm(folder, "account = physics\nqos=\tnormal # free\nexclusive = yes\narray-tasks = 2\n")
     submit_command = folder / "slurm/submit"
