@@ -18,8 +18,9 @@ jobs=(jobs/quantize.cfg)
 [[ ${NETWORKS:-no} != yes ]] || jobs+=(jobs/quantize-networks.cfg)
 for job in "${jobs[@]}"; do
   folder=$results/$(basename "$job" .cfg)
+  mkdir -p "$folder"
   rm -f "$folder"/*-int8.*
-  config/quantize "$job" --results "$folder"
+  config/quantize "$job" --results "$folder" >"$folder.log"
 done
 
 # A column of the rows of a table, by names of columns; CSV without commas in what is asked for here.
@@ -34,7 +35,7 @@ for row in csv.DictReader(open(sys.argv[1])):
 goal() { # NAME VALUE LIMIT at-most|at-least
   local verdict
   verdict=$(awk -v v="$2" -v l="$3" -v how="$4" 'BEGIN { print ((how == "at-most" ? v <= l : v >= l) ? "PASS" : "FAIL") }')
-  echo "$verdict $1: $2 ($4 $3)"
+  printf '%s %s: %.4g (%s %s)\n' "$verdict" "$1" "$2" "${4/-/ }" "$3"
   [[ $verdict == PASS ]] || missed=1
 }
 
@@ -49,7 +50,7 @@ for tables in "$results"/*/tables; do
     if [[ $path == *VNNI* ]]; then
       goal "$model: int8 over the best fp32 at batch $batch" "$ratio" 1.8 at-least
     else
-      echo "SKIP $model: int8 over the best fp32 at batch $batch: this processor has no AVX-512 VNNI; measured $ratio"
+      echo "SKIP $model: int8 over the best fp32 at batch $batch: this processor has no AVX-512 VNNI; measured $(printf %.4g "$ratio")"
     fi
   done < <(column "$tables/quantize-speed.csv" ratio)
 done

@@ -97,7 +97,8 @@ std::vector<std::string> caption(const RunSet& set, const Run& run, const Pictur
                             : fmt::format("{} training images, after each ReLU, before pooling.",
                                           run.reader->option("calibration-images")));
   if (picture.logarithmic) sentences.push_back("Logarithmic: empty bins lie below 1.");
-  if (set.quantized.size() > 1)
+  if (set.quantized.size() == 2) sentences.push_back("1 other network is not drawn.");
+  if (set.quantized.size() > 2)
     sentences.push_back(fmt::format("{} other networks are not drawn.", set.quantized.size() - 1));
   return sentences;
 }
