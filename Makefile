@@ -33,7 +33,7 @@ make quantize     train LeNet on CIFAR-10, quantise it to int8 step by step, pri
 make test         all tests; `make tests` builds them, `tests/run serial` runs one tier
 make cluster      a real Slurm with three nodes on this machine, to try slurm/ on (as root)
 make cluster-stop end it; it leaves nothing
-make bench        benchmarks
+make bench        benchmarks; PARTS="all_reduce step" runs these alone (bench/run lists them)
 make tables       every table and plot of results/example again, into results/example/tables
 make data         fetch CIFAR-10 into data/cifar-10
 make lint         clang-format, clang-tidy, shellcheck (LINT_TORCH=1: LibTorch's users as well)
@@ -133,7 +133,10 @@ PROGRAMS := $(patsubst src/programs/%.cpp,build/bin/gradsync-%,$(wildcard src/pr
   $(if $(wildcard $(REPORT_MAIN).cpp),build/bin/gradsync-report)
 FAKE_LIBRARIES := $(patsubst tests/libraries/%.cpp,build/tests/lib%.so,$(wildcard tests/libraries/*.cpp))
 TEST_TOOLS := $(patsubst tests/tools/%.cpp,build/tests/%,$(wildcard tests/tools/*.cpp))
-TESTS := build/tests/serial build/tests/mpi $(if $(KERNELS),build/tests/gpu) $(TEST_TOOLS)
+# All-reduces of our own under ThreadSanitizer: what needs neither LibTorch nor MPI of them.
+RACES := $(addsuffix .cpp,$(filter-out %/interfaces %/ring_connection,$(ALL_REDUCES)) $(addprefix src/support/,error file parse) \
+  tests/serial/main tests/serial/shared_all_reduce_test tests/serial/ring_all_reduce_test)
+TESTS := build/tests/serial build/tests/races build/tests/mpi $(if $(KERNELS),build/tests/gpu) $(TEST_TOOLS)
 # Writes large run files for tests of the report; no benchmark by itself.
 RUN_MAKER := build/bench/large_runs
 BENCHMARKS := $(filter-out $(RUN_MAKER),$(patsubst bench/%.cpp,build/bench/%,$(wildcard bench/*.cpp)))
@@ -194,7 +197,7 @@ cluster: all
 	@tests/slurm/cluster start
 
 bench: all $(BENCHMARKS)
-	@set -e; for b in $(filter-out build/bench/large_runs,$(BENCHMARKS)) $(wildcard bench/*.sh); do printf '== %s\n' $$b; $$b; done
+	@bench/run $(PARTS)
 
 data: build/bin/gradsync-dataset
 	$< fetch --to data/cifar-10
@@ -323,6 +326,14 @@ $(FAKE_LIBRARIES): build/tests/lib%.so: tests/libraries/%.cpp build/flags
 	@mkdir -p $(@D)
 	$(Q)$(CXX) $(LANGUAGE) $(WARNINGS) -shared -fPIC $< -o $@
 build/tests/serial: | $(FAKE_LIBRARIES)
+
+build/races/%.o: %.cpp build/flags
+	$(call say,CXX,$< for races)
+	@mkdir -p $(@D)
+	$(Q)$(CXX) $(LANGUAGE) $(WARNINGS) $(COMMON_FLAGS) $(TEST_FLAGS) -g -fsanitize=thread -MMD -MP -c $< -o $@
+-include $(RACES:%.cpp=build/races/%.d)
+build/tests/races: $(RACES:%.cpp=build/races/%.o)
+build/tests/races: private LDFLAGS += -fsanitize=thread
 
 LINK_WITH = $(PLAIN_LIBS)
 build/bin/gradsync-report build/tests/serial: private LINK_WITH = $(PLAIN_LIBS) $(ZLIB_LIBS)

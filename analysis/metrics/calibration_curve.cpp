@@ -61,6 +61,11 @@ AlphaBeta CalibrationCurve::fit() const {
 
 namespace {
 
+/// Rows of "ring" are of one over MPI: the transport of that name is recorded as tcp-ring.
+std::string rows_name(const std::string& transport) {
+  return transport == "ring" ? "tcp-ring" : transport;
+}
+
 /// What a run holds itself comes first.
 const Run* calibrated_run(const RunGroup& group, CollectiveKind kind) {
   for (const bool own : {true, false})
@@ -77,7 +82,7 @@ CalibrationCurve calibration_curve(const RunGroup& group, CollectiveKind kind) {
   const Run* run = calibrated_run(group, kind);
   if (!run) return curve;
   Rows rows = rows_of(*run, kind);
-  keep(rows, &CalibrationRow::transport, {run->reader->option("transport"), "mpi"});
+  keep(rows, &CalibrationRow::transport, {rows_name(run->reader->option("transport")), "mpi"});
   keep(rows, &CalibrationRow::cadence, {"isolated"});
   if (run->yardstick) curve.file = run->yardstick->path.string();
   curve.transport = rows.front()->transport;

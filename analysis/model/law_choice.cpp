@@ -11,8 +11,9 @@ namespace gradsync {
 
 namespace {
 
-constexpr std::array<const char*, 3> kOverlappedTransports = {"nccl", "ring", "mpi"};
-constexpr std::array<const char*, 3> kBlockingTransports = {"nccl", "mpi", "ring"};
+constexpr std::array kOverlappedTransports = {"nccl",     "shm",  "two-level",
+                                              "tcp-ring", "ring", "mpi"};
+constexpr std::array kBlockingTransports = {"nccl", "shm", "two-level", "tcp-ring", "mpi", "ring"};
 constexpr std::array<const char*, 2> kCadencesTried = {"isolated", "back-to-back"};
 
 TwoTermPoint point_of(CollectiveKind kind, double ranks, double bytes, double time_s) {

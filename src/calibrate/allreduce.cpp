@@ -14,7 +14,7 @@ constexpr double kRoundingOfSums = 1e-5;
 class AllReduce : public Operation {
  public:
   AllReduce(const OperationShape& shape, Waiting waiting)
-      : shape_(shape), waiting_(waiting), data_(shape.count, shape.lane) {}
+      : shape_(shape), waiting_(waiting), data_(shape.count, shape.lane, shape.memory) {}
 
   void fill() override {
     fill_pattern(data_.host(), 0, weight(shape_.rank));

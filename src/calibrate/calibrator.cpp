@@ -93,10 +93,13 @@ Calibrator::Calibrator(const Session& session, Transport& transport, Watchdog& w
 
 CalibrationRow Calibrator::measure(const PlannedCell& cell, const CallCounts& counts) {
   kind_ = cell.operation->kind;
+  std::shared_ptr<std::byte> memory;
+  if (kind_ == CollectiveKind::kAllReduce)
+    memory = transport_.allocate(static_cast<std::size_t>(cell.size.bytes));
   std::unique_ptr<Operation> operation;
   session_.together([&] {
     operation = cell.operation->make(
-        {transport_.rank(), transport_.size(), float_count(cell.size.bytes), lane_});
+        {transport_.rank(), transport_.size(), float_count(cell.size.bytes), lane_, memory});
   });
   const bool alone = cell.cadence == kCadences[0];
   const Timing warmup = calls(*operation, alone, counts.warmup, 0);

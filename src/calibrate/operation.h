@@ -18,7 +18,8 @@ namespace gradsync {
 struct OperationShape {
   int rank = 0, ranks = 1;
   std::size_t count = 0;
-  DeviceLane* lane = nullptr;  ///< null: its data lies in host memory
+  DeviceLane* lane = nullptr;              ///< null: its data lies in host memory
+  std::shared_ptr<std::byte> memory = {};  ///< of the transport's own, for `count` values; or none
 };
 
 inline constexpr int kCalibrationRoot = 0;

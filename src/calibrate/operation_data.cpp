@@ -1,8 +1,14 @@
 #include "calibrate/operation_data.h"
 
+#include <utility>
+
 namespace gradsync {
 
-OperationData::OperationData(std::size_t count, DeviceLane* lane) : lane_(lane), host_(count) {
+OperationData::OperationData(std::size_t count, DeviceLane* lane, std::shared_ptr<std::byte> memory)
+    : lane_(lane),
+      own_(memory ? 0 : count),
+      memory_(std::move(memory)),
+      host_(memory_ ? std::span(reinterpret_cast<float*>(memory_.get()), count) : std::span(own_)) {
   if (lane_ && count > 0)
     device_ = static_cast<float*>(lane_->device.make_memory(count * sizeof(float)));
 }
@@ -12,7 +18,7 @@ OperationData::~OperationData() {
 }
 
 std::span<float> OperationData::moved() {
-  return lane_ ? std::span(device_, host_.size()) : std::span(host_);
+  return lane_ ? std::span(device_, host_.size()) : host_;
 }
 
 void OperationData::send() {

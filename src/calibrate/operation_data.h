@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -12,8 +13,9 @@ namespace gradsync {
 /// where they are sent after they were filled and fetched from before they are read.
 class OperationData {
  public:
-  /// `lane` is null for host memory; it must outlive this.
-  OperationData(std::size_t count, DeviceLane* lane);
+  /// `lane` is null for host memory; it must outlive this. `memory` is the transport's own, of room
+  /// for `count` values, where it has any.
+  OperationData(std::size_t count, DeviceLane* lane, std::shared_ptr<std::byte> memory = {});
   ~OperationData();
   OperationData(const OperationData&) = delete;
   OperationData& operator=(const OperationData&) = delete;
@@ -33,7 +35,9 @@ class OperationData {
   void copy(void* to, const void* from) const;
 
   DeviceLane* lane_;
-  mutable std::vector<float> host_;
+  std::vector<float> own_;
+  std::shared_ptr<std::byte> memory_;
+  std::span<float> host_;
   float* device_ = nullptr;
 };
 

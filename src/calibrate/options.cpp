@@ -155,7 +155,7 @@ std::string calibrate_help() {
       "mpirun -n RANKS gradsync-calibrate [OPTION…]\n"
       "Measures what the collectives of training reach on these ranks, as nccl-tests does.",
       "mpirun -n 2 gradsync-calibrate -b 1KiB -e 64MiB -f 2\n"
-      "mpirun -n 4 gradsync-calibrate --collective allreduce,allreduce-ring --cadence isolated\n"
+      "mpirun -n 4 gradsync-calibrate --transport mpi --collective allreduce,allreduce-ring\n"
       "srun --mpi=pmix -n 4 gradsync-calibrate --transport nccl -b 8 -e 1GiB\n"
       "mpirun -n 2 gradsync-calibrate --sizes-from run.h5 --output calibration.h5 -J out.json\n"
       "gradsync-calibrate -b 8 -e 1M -n 100 -w 5 -c 1 --print-config",

@@ -12,6 +12,7 @@
 #include "comm/agreement.h"
 #include "comm/places.h"
 #include "comm/rank_gpu.h"
+#include "comm/rank_layout.h"
 #include "comm/rank_transport.h"
 #include "device/cuda_device.h"
 #include "record/recorder.h"
@@ -177,11 +178,11 @@ int run_calibration(const Session& session, const CalibrateOptions& options,
                            ? std::vector<BucketShape>()
                            : shared_bucket_shapes(session, options.sizes_from);
   const RankGpu gpu = agree_on_gpus(session, options.device);
+  const RankLayout layout = rank_layout(session);
   TransportChoice chosen;
   std::vector<PlannedCell> cells;
   session.together([&] {
-    chosen =
-        choose_transport(options.transport, gpu.choice, session.local_size() == session.size());
+    chosen = choose_transport(options.transport, gpu.choice, layout);
     cells = plan_cells(operations_over(chosen.name, options.operations), options.cadences,
                        options.sizes, buckets);
   });

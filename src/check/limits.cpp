@@ -3,7 +3,8 @@
 #include <sys/resource.h>
 
 #include <cstdlib>
-#include <filesystem>
+
+#include "support/fast_network.h"
 
 namespace gradsync {
 
@@ -19,12 +20,6 @@ std::int64_t limit_of(int resource) {
   rlimit limit{};
   if (::getrlimit(static_cast<__rlimit_resource>(resource), &limit) != 0) return kUnlimited;
   return limit.rlim_cur == RLIM_INFINITY ? kUnlimited : static_cast<std::int64_t>(limit.rlim_cur);
-}
-
-bool has_infiniband() {
-  std::error_code error;
-  const std::filesystem::directory_iterator devices("/sys/class/infiniband", error);
-  return !error && devices != std::filesystem::directory_iterator();
 }
 
 Finding judge_locked(const Ranks& ranks) {

@@ -130,6 +130,48 @@ void Exchange::unpack(std::span<const std::uint16_t> wire, std::span<float> data
     data[i] = bf16 ? from_bf16(wire[i]) : from_fp16(wire[i]);
 }
 
+void Exchange::post_all_reduce_mean(std::span<float> data, Traffic category, Moment ready) {
+  const auto call =
+      call_of(CollectiveKind::kAllReduce, ValueType::kFloat32, ReduceOp::kSum, data.size(), -1);
+  begin(call, [&](const CollectiveCall& named) {
+    book(named, category);
+    if (timing_) {
+      records_.push_back({named.kind, bytes_of(named), ready.host_s, kNotMeasured, kNotMeasured});
+      count(named, category);
+    }
+    posted_.push_back({transport_.post_mean(data), records_.size() - 1});
+  });
+  const double begin_s = now_s();
+  note(transport_.progress(), begin_s);
+}
+
+void Exchange::finish_posted() {
+  if (posted_.empty()) return;
+  const CollectiveScope watched(watchdog_, static_cast<std::int32_t>(CollectiveKind::kAllReduce),
+                                ++sequence_, iteration_);
+  while (!posted_.empty()) {
+    const std::uint32_t number = posted_.front().number;
+    const double begin_s = now_s();
+    transport_.finish(number, waiting_);
+    note({number, number}, begin_s);
+  }
+}
+
+/// Numbers wrap: the difference tells which is later.
+void Exchange::note(Progress progress, double begin_s) {
+  const auto reached = [](std::uint32_t number, const Posted& posted) {
+    return static_cast<std::int32_t>(number - posted.number) >= 0;
+  };
+  for (Posted& posted : posted_) {
+    if (!reached(progress.own, posted)) break;
+    if (timing_ && !posted.begun) records_[posted.record].start_s = begin_s;
+    posted.begun = true;
+  }
+  const double end_s = now_s();
+  for (; !posted_.empty() && reached(progress.done, posted_.front()); posted_.pop_front())
+    if (timing_) records_[posted_.front().record].end_s = end_s;
+}
+
 void Exchange::reduce_sum(std::span<float> data, int root, Traffic category) {
   move(call_of(CollectiveKind::kReduce, ValueType::kFloat32, ReduceOp::kSum, data.size(), root),
        {category, data}, [&] { transport_.reduce_sum(data, root); });

@@ -4,7 +4,9 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -110,6 +112,16 @@ class Exchange {
   /// Averages in place, travelling as bf16 or fp16; `wire` is scratch of data.size() values.
   void all_reduce_mean_half(std::span<float> data, std::span<std::uint16_t> wire, ValueType type,
                             Traffic category, Moment ready = {});
+  /// Memory in which all-reduce needs no copy; null where any is as good. Collective.
+  std::shared_ptr<std::byte> allocate(std::size_t bytes) { return transport_.allocate(bytes); }
+  /// Whether all-reduces can be posted, in memory that `allocate` gave.
+  bool posts() const { return transport_.posts(); }
+  /// Like all_reduce_mean, but returns without waiting, after this rank's part of whatever all
+  /// ranks have posted. The result stands after finish_posted.
+  void post_all_reduce_mean(std::span<float> data, Traffic category, Moment ready);
+  /// Returns when all that was posted is done. One is recorded from when this rank began its part
+  /// to when it first saw that all had done theirs.
+  void finish_posted();
   void reduce_sum(std::span<float> data, int root, Traffic category);
   void broadcast(std::span<std::byte> data, int root, Traffic category);
   void broadcast(std::span<float> data, int root, Traffic category);
@@ -155,12 +167,20 @@ class Exchange {
     std::span<const float> gradients = {};  ///< looked at before they travel
     Moment ready = {};
   };
+  /// An all-reduce under way: the transport's number, which record is its, and whether this rank
+  /// has begun its part.
+  struct Posted {
+    std::uint32_t number;
+    std::size_t record;
+    bool begun = false;
+  };
   using Body = std::function<void()>;
   void move(const CollectiveCall& call, const Tensors& tensors, const Body& body);
   void control(const CollectiveCall& call, Traffic category, const Body& body);
   void begin(CollectiveCall call, const std::function<void(const CollectiveCall&)>& body);
   void run_here(const CollectiveCall& call, const Tensors& tensors, const Body& body);
   void enqueue(const CollectiveCall& call, const Tensors& tensors, const Body& body);
+  void note(Progress progress, double begin_s);
   void count(const CollectiveCall& call, Traffic category);
   void book(const CollectiveCall& call, Traffic category);  ///< in the session's ledger
   void pack(std::span<const float> data, std::span<std::uint16_t> wire, float factor,
@@ -186,6 +206,7 @@ class Exchange {
   std::string mode_name_ = "none";
   std::int64_t iteration_ = 0, sequence_ = 0;
   std::vector<CollectiveRecord> records_;
+  std::deque<Posted> posted_;
   TrafficBytes traffic_{};
   Traffic control_ = Traffic::kControl;
   CollectiveFault fault_ = CollectiveFault::kNone;

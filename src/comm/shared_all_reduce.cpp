@@ -133,15 +133,17 @@ std::uint32_t SharedAllReduce::post(std::span<T> data, double factor) {
   return number;
 }
 
-void SharedAllReduce::progress() {
+std::uint32_t SharedAllReduce::progress() {
   while (reduced_ != posted_ && all_posted(reduced_ + 1))
     reduce_next();
+  return reduced_;
 }
 
-bool SharedAllReduce::finished(std::uint32_t number) const {
+std::uint32_t SharedAllReduce::finished() const {
+  std::uint32_t behind = 0;
   for (std::size_t r = 0; r < ranks(); ++r)
-    if (!header(r).reduced.reached(number)) return false;
-  return true;
+    behind = std::max(behind, posted_ - header(r).reduced.value());
+  return posted_ - behind;
 }
 
 void SharedAllReduce::finish(std::uint32_t number, Waiting waiting) {

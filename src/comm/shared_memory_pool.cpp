@@ -1,8 +1,26 @@
 #include "comm/shared_memory_pool.h"
 
+#include <filesystem>
+
 namespace gradsync {
 
 namespace {
+
+/// A rank, for what else lies there.
+constexpr std::size_t kSlack_bytes = std::size_t{1} << 20;
+
+/// A window that finds no room is a fatal MPI error. Open MPI puts it into /dev/shm; what cannot be
+/// seen is taken for room enough.
+bool has_room(MPI_Comm node, std::size_t bytes) {
+  int ranks = 1;
+  MPI_Comm_size(node, &ranks);
+  const std::size_t needed = (bytes + kSlack_bytes) * static_cast<std::size_t>(ranks);
+  std::error_code error;
+  const auto space = std::filesystem::space("/dev/shm", error);
+  char room = error || space.available > needed;
+  MPI_Allreduce(MPI_IN_PLACE, &room, 1, MPI_CHAR, MPI_MIN, node);
+  return room != 0;
+}
 
 int rank_in(MPI_Comm comm) {
   int rank = 0;
@@ -32,6 +50,7 @@ std::shared_ptr<std::byte> SharedMemoryPool::allocate(std::size_t bytes) {
   while (!free_here[taken])
     ++taken;
   if (taken == buffers_.size()) {
+    if (!has_room(node_, bytes)) return {};
     buffers_.push_back(std::make_shared<SharedWindow>(node_, bytes, SharedAllReduce::kAlignment));
     reducer_.add_region(buffers_.back()->parts(), bytes);
   }

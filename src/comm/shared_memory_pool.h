@@ -19,8 +19,9 @@ class SharedMemoryPool {
   SharedAllReduce& reducer() { return reducer_; }
 
   /// This rank's part of a buffer of exactly `bytes`, a region of the reducer, for as long as the
-  /// pointer is held. Windows are kept and taken again: giving one back would be collective, and a
-  /// rank that leaves after an error does so alone.
+  /// pointer is held; null on all ranks where the node's shared memory has no room for it. Windows
+  /// are kept and taken again: giving one back would be collective, and a rank that leaves after an
+  /// error does so alone.
   std::shared_ptr<std::byte> allocate(std::size_t bytes);
 
  private:

@@ -2,6 +2,20 @@
 
 namespace gradsync {
 
+std::uint32_t ShmTransport::post_mean(std::span<float> data) {
+  return memory_.reducer().post(data, 1.0 / size());
+}
+
+Progress ShmTransport::progress() {
+  SharedAllReduce& reducer = memory_.reducer();
+  const std::uint32_t own = reducer.progress();
+  return {own, reducer.finished()};
+}
+
+void ShmTransport::finish(std::uint32_t number, Waiting waiting) {
+  memory_.reducer().finish(number, waiting);
+}
+
 void ShmTransport::all_reduce_sum(std::span<float> data, Waiting waiting) {
   memory_.reducer().all_reduce(data, 1, waiting);
 }

@@ -14,8 +14,13 @@ class ShmTransport : public RootedByMpi {
 
   std::string_view name() const override { return "shm"; }
 
-  /// Memory from which its all-reduce needs no copy, while the pointer is held. Collective.
-  std::shared_ptr<std::byte> allocate(std::size_t bytes) { return memory_.allocate(bytes); }
+  std::shared_ptr<std::byte> allocate(std::size_t bytes) override {
+    return memory_.allocate(bytes);
+  }
+  bool posts() const override { return true; }
+  std::uint32_t post_mean(std::span<float> data) override;
+  Progress progress() override;
+  void finish(std::uint32_t number, Waiting waiting) override;
   void all_reduce_sum(std::span<float> data, Waiting waiting) override;
   void all_reduce_mean(std::span<float> data, Waiting waiting) override;
   void all_reduce_sum_bf16(std::span<std::uint16_t> data, Waiting waiting) override;

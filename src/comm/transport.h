@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,6 +13,12 @@ namespace gradsync {
 enum class Waiting {
   kSpin,   ///< as MPI does: lowest latency, takes a core
   kSleep,  ///< polls with short sleeps: for a thread beside compute that needs every core
+};
+
+/// How far posted all-reduces are, by their numbers, which wrap.
+struct Progress {
+  std::uint32_t own = 0;   ///< up to here this rank has done its part
+  std::uint32_t done = 0;  ///< up to here every rank has
 };
 
 /// Moves data between the ranks; knows nothing of gradients, modes or timing (see Exchange).
@@ -37,6 +45,23 @@ class Transport {
   /// `all` is used on root only and holds size() × one.size() values in order of rank.
   virtual void gather(std::span<const float> one, std::span<float> all, int root) = 0;
   virtual void scatter(std::span<const float> all, std::span<float> one, int root) = 0;
+
+  /// Memory of `bytes`, for as long as the pointer is held, in which this transport's all-reduce
+  /// needs no copy; null where any memory is as good. Collective; null on all ranks of a node or on
+  /// none.
+  virtual std::shared_ptr<std::byte> allocate(std::size_t /*bytes*/) { return {}; }
+
+  /// Whether an all-reduce can be posted and then goes on whenever a rank calls `progress`: no
+  /// thread of its own is needed to do it beside compute. The three calls below are for such a
+  /// transport alone.
+  virtual bool posts() const { return false; }
+  /// Says that `data`, from `allocate`, is complete here: the mean over ranks will stand there. The
+  /// same order on all ranks. Returns a number for the other calls.
+  virtual std::uint32_t post_mean(std::span<float> /*data*/) { return 0; }
+  /// Does this rank's part of what all ranks have posted, without waiting.
+  virtual Progress progress() { return {}; }
+  /// Returns when what was posted under this number, and all before it, is done.
+  virtual void finish(std::uint32_t /*number*/, Waiting /*waiting*/) {}
 
   /// Whether calls only enqueue what a device will do, and return at once.
   virtual bool enqueues() const { return false; }

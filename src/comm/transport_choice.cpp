@@ -30,22 +30,38 @@ const std::vector<std::string>& transport_names() {
 }
 
 std::string transport_help() {
-  return "what moves tensors between ranks; auto: nccl where each rank has a GPU of its own, else "
-         "mpi; for all-reduce also shm: memory that the ranks of one node share, ring: TCP "
-         "connections of the job's own, two-level: shm on each node, rings between nodes";
+  return "what moves tensors between ranks; auto: nccl where each rank has a GPU of its own, mpi "
+         "on "
+         "other GPUs; in host memory shm on one node, two-level on nodes of several ranks, else "
+         "mpi "
+         "over InfiniBand and its like, ring over Ethernet. For all-reduce shm is memory that the "
+         "ranks of one node share, ring TCP connections of the job's own, two-level shm on each "
+         "node and lanes between nodes; what else moves is left to MPI";
 }
 
+namespace {
+
+TransportChoice for_host_memory(const RankLayout& layout) {
+  if (layout.fewest_ranks() == 1) return {"mpi", "one rank"};
+  if (layout.nodes == 1) return {"shm", "all ranks on one node"};
+  if (layout.fewest_ranks_a_node > 1) return {"two-level", "nodes of several ranks"};
+  if (layout.fast_network) return {"mpi", "nodes on a fast network"};
+  return {"ring", "nodes on Ethernet"};
+}
+
+}  // namespace
+
 TransportChoice choose_transport(const std::string& requested, const DeviceChoice& device,
-                                 bool one_node) {
+                                 const RankLayout& layout) {
   if (requested == "nccl") require_gpus(device);
   if (requested != "auto" && requested != "nccl" && requested != "mpi")
     require_host_memory(requested, device);
-  if (requested == "shm" && !one_node)
+  if (requested == "shm" && layout.nodes > 1)
     throw Error(ExitCode::kEnvironment,
                 "--transport shm is for ranks of one node, and these are on several",
                 "give --transport two-level");
   if (requested != "auto") return {requested, "asked for"};
-  if (!device.cuda) return {"mpi", "tensors in host memory"};
+  if (!device.cuda) return for_host_memory(layout);
   if (device.shared) return {"mpi", "ranks share a GPU"};
   return {"nccl", "a GPU of its own for each rank"};
 }

@@ -19,10 +19,21 @@ const std::vector<std::string>& transport_names();
 /// What --help says of them.
 std::string transport_help();
 
-/// `requested` is --transport. `auto` takes nccl where every rank has a GPU of its own, else mpi.
-/// Throws Error kEnvironment for nccl without GPUs, for transports of host memory with them, and
-/// for shm where the ranks are not all on one node.
+/// Where the ranks are.
+struct RankLayout {
+  int nodes = 1;
+  int fewest_ranks_a_node = 1;
+  bool fast_network = false;  ///< every node has an adapter that MPI drives better than TCP can
+
+  int fewest_ranks() const { return nodes * fewest_ranks_a_node; }
+};
+
+/// `requested` is --transport. `auto` takes, where every rank has a GPU of its own, nccl; on other
+/// GPUs mpi; for host memory on one node shm; on several nodes of several ranks two-level; else
+/// mpi over a fast network and ring over Ethernet. The same machines give the same choice, so runs
+/// can be repeated. Throws Error kEnvironment for nccl without GPUs, for transports of host memory
+/// with them, and for shm where the ranks are not all on one node.
 TransportChoice choose_transport(const std::string& requested, const DeviceChoice& device,
-                                 bool one_node);
+                                 const RankLayout& layout);
 
 }  // namespace gradsync

@@ -2,6 +2,11 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
+#include "support/error.h"
+#include "support/parse.h"
+
 namespace gradsync {
 
 namespace {
@@ -73,8 +78,13 @@ void TwoLevelTransport::all_reduce(std::span<T> data, double factor, Waiting wai
 template <typename T>
 std::span<T> TwoLevelTransport::staging(std::size_t count) {
   if (count * sizeof(T) > staging_bytes_) {
+    staging_ = memory_.allocate(count * sizeof(T));
+    if (!staging_)
+      throw Error(ExitCode::kOutOfMemory,
+                  fmt::format("/dev/shm has no room for {} of each rank of this host",
+                              format_bytes(static_cast<std::int64_t>(count * sizeof(T)))),
+                  "give --transport ring or mpi, or make /dev/shm larger (docker run --shm-size)");
     staging_bytes_ = count * sizeof(T);
-    staging_ = memory_.allocate(staging_bytes_);
   }
   return {reinterpret_cast<T*>(staging_.get()), count};
 }

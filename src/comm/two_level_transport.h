@@ -25,8 +25,9 @@ class TwoLevelTransport : public RootedByMpi {
 
   std::string_view name() const override { return "two-level"; }
 
-  /// Memory from which its all-reduce needs no copy, while the pointer is held. Collective.
-  std::shared_ptr<std::byte> allocate(std::size_t bytes) { return memory_.allocate(bytes); }
+  std::shared_ptr<std::byte> allocate(std::size_t bytes) override {
+    return memory_.allocate(bytes);
+  }
   void all_reduce_sum(std::span<float> data, Waiting waiting) override;
   void all_reduce_mean(std::span<float> data, Waiting waiting) override;
   void all_reduce_sum_bf16(std::span<std::uint16_t> data, Waiting waiting) override;

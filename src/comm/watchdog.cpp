@@ -204,15 +204,17 @@ std::string Watchdog::describe(const std::vector<Report>& reports) const {
     return text;
   };
   const std::int64_t sequence = mine_->sequence;
+  const std::int32_t kind = mine_->kind;
   std::vector<std::string> missing, inside;
   for (const Report& report : reports) {
-    const bool in = report.kind >= 0 && report.sequence == sequence && report.process != 'T';
+    // A rank that has left one out is as far with the next one, of another kind.
+    const bool in = report.kind == kind && report.sequence == sequence && report.process != 'T';
     (in ? inside : missing).push_back(name_of(report));
   }
   const auto unheard = static_cast<std::size_t>(session_.size()) - reports.size();
   std::string text =
       fmt::format("hang: {} number {} of iteration {} has waited {:.1f} s (--timeout {:g} s); ",
-                  kCollectiveNames[static_cast<std::size_t>(mine_->kind.load())], sequence,
+                  kCollectiveNames[static_cast<std::size_t>(kind)], sequence,
                   mine_->iteration.load(), now_s() - mine_->entered_s, timeout_s_.load());
   missing.resize(std::min(missing.size(), kMostRanksNamed));
   inside.resize(std::min(inside.size(), kMostRanksNamed));

@@ -18,7 +18,8 @@ class BlockingMode : public SyncMode {
 
   void attach(Replica& replica) override {
     device_ = replica.parameters[0].device();
-    gradients_.emplace(replica, module_order(replica.parameters.size()));
+    gradients_.emplace(replica, module_order(replica.parameters.size()),
+                       exchange_.allocate(gradient_bytes(replica)));
   }
 
   void synchronize() override {

@@ -20,7 +20,8 @@ ValueType wire_type(const std::string& name) {
 
 /// Distributed data parallel (Li et al., VLDB 2020): gradients live in flat buckets in the order in
 /// which the backward pass completes them, and a full bucket is averaged while the backward pass
-/// goes on: by a communication thread or, where the transport only enqueues, on a stream beside it.
+/// goes on: by a communication thread, on a stream beside it where the transport only enqueues, or
+/// posted, and then summed between the layers of the backward pass, where memory is all it takes.
 ///
 /// Buckets start in the reverse order of the modules. After the first iteration they are cut anew
 /// from the order that rank 0 observed; buckets are exchanged strictly in their order, so all ranks
@@ -28,9 +29,7 @@ ValueType wire_type(const std::string& name) {
 class Ddp : public SyncMode {
  public:
   Ddp(Exchange& exchange, const SyncSettings& settings)
-      : exchange_(exchange), settings_(settings), wire_(wire_type(settings.wire_dtype)) {
-    exchange_.set_waiting(Waiting::kSleep);
-  }
+      : exchange_(exchange), settings_(settings), wire_(wire_type(settings.wire_dtype)) {}
 
   void attach(Replica& replica) override {
     replica_ = &replica;
@@ -49,11 +48,12 @@ class Ddp : public SyncMode {
   }
 
   void run_in_pass(const std::function<void()>& collective) override {
-    if (exchange_.enqueues()) return collective();
+    if (posts_ || exchange_.enqueues()) return collective();
     thread_.run(collective);
   }
 
   void synchronize() override {
+    exchange_.finish_posted();
     thread_.drain();
     exchange_.join();
     exchanging_ = false;
@@ -83,17 +83,23 @@ class Ddp : public SyncMode {
   }
 
   void launch(std::size_t bucket) {
+    if (posts_)
+      return exchange_.post_all_reduce_mean(message(bucket), Traffic::kGradients, ready_[bucket]);
     if (exchange_.enqueues()) return average(bucket, ready_[bucket]);
     thread_.submit([this, bucket, ready = ready_[bucket]] { average(bucket, ready); });
   }
 
   void average(std::size_t bucket, Moment ready) {
-    const auto message = gradients_->range(buckets_[bucket].first, buckets_[bucket].last);
+    const auto gradients = message(bucket);
     if (wire_ == ValueType::kFloat32)
-      return exchange_.all_reduce_mean(message, Traffic::kGradients, ready);
+      return exchange_.all_reduce_mean(gradients, Traffic::kGradients, ready);
     auto* wire = static_cast<std::uint16_t*>(scratch_.data_ptr());
-    exchange_.all_reduce_mean_half(message, {wire, message.size()}, wire_, Traffic::kGradients,
+    exchange_.all_reduce_mean_half(gradients, {wire, gradients.size()}, wire_, Traffic::kGradients,
                                    ready);
+  }
+
+  std::span<float> message(std::size_t bucket) {
+    return gradients_->range(buckets_[bucket].first, buckets_[bucket].last);
   }
 
   /// Moves the gradients, with their values, into buckets cut from the order rank 0 observed.
@@ -118,7 +124,10 @@ class Ddp : public SyncMode {
     for (std::size_t b = 0; b < buckets_.size(); ++b)
       for (std::size_t position = buckets_[b].first; position < buckets_[b].last; ++position)
         bucket_of_[order[position]] = b;
-    gradients_.emplace(*replica_, std::move(order));
+    auto memory = exchange_.allocate(gradient_bytes(*replica_));
+    posts_ = memory && exchange_.posts() && wire_ == ValueType::kFloat32;
+    exchange_.set_waiting(posts_ ? Waiting::kSpin : Waiting::kSleep);
+    gradients_.emplace(*replica_, std::move(order), std::move(memory));
     if (wire_ != ValueType::kFloat32) make_scratch();
   }
 
@@ -143,6 +152,7 @@ class Ddp : public SyncMode {
   std::vector<std::int64_t> observed_;
   torch::Tensor scratch_;
   std::size_t next_bucket_ = 0;
+  bool posts_ = false;  ///< buckets are posted, by the thread of the step
   bool exchanging_ = false, rebuilt_ = false;
   std::optional<GradientHooks> hooks_;
   CommThread thread_;  // last: joined before anything its jobs use goes

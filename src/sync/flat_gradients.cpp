@@ -7,10 +7,17 @@
 
 namespace gradsync {
 
-FlatGradients::FlatGradients(Replica& replica, std::vector<std::size_t> order)
-    : order_(std::move(order)) {
-  flat_ = torch::zeros({replica.parameter_count()},
-                       torch::TensorOptions(replica.parameters[0].device()));
+torch::Tensor zeros_in(std::shared_ptr<std::byte> memory, std::int64_t count,
+                       const torch::Device& device) {
+  if (!memory) return torch::zeros({count}, torch::TensorOptions(device));
+  auto* values = reinterpret_cast<float*>(memory.get());
+  return torch::from_blob(values, {count}, [held = std::move(memory)](void*) {}).zero_();
+}
+
+FlatGradients::FlatGradients(Replica& replica, std::vector<std::size_t> order,
+                             std::shared_ptr<std::byte> memory)
+    : flat_(zeros_in(std::move(memory), replica.parameter_count(), replica.parameters[0].device())),
+      order_(std::move(order)) {
   position_of_.resize(order_.size());
   std::size_t offset = 0;
   for (std::size_t position = 0; position < order_.size(); ++position) {
@@ -36,6 +43,10 @@ std::span<float> FlatGradients::of(std::size_t parameter) {
 
 std::span<float> FlatGradients::range(std::size_t first, std::size_t last) {
   return {flat_.data_ptr<float>() + offset_at_[first], offset_at_[last] - offset_at_[first]};
+}
+
+std::size_t gradient_bytes(const Replica& replica) {
+  return static_cast<std::size_t>(replica.parameter_count()) * sizeof(float);
 }
 
 std::vector<std::size_t> checked_order(std::span<const std::int64_t> order, std::size_t count) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <numeric>
 #include <span>
 #include <vector>
@@ -16,8 +17,9 @@ namespace gradsync {
 class FlatGradients {
  public:
   /// `order` lists the parameters' indices, each once. Existing gradients' values are kept, missing
-  /// ones are zero.
-  FlatGradients(Replica& replica, std::vector<std::size_t> order);
+  /// ones are zero. They lie in `memory`, of room for all of them, where it is given.
+  FlatGradients(Replica& replica, std::vector<std::size_t> order,
+                std::shared_ptr<std::byte> memory = {});
 
   std::span<float> all();
   /// The gradient of one parameter (its index in the replica).
@@ -34,6 +36,14 @@ class FlatGradients {
   std::vector<std::size_t> offset_at_;  ///< of each position of the order, and the end
   std::vector<std::size_t> position_of_;
 };
+
+/// `count` zeros of float32, in `memory` of host memory where it is given, which they hold, else on
+/// the device.
+torch::Tensor zeros_in(std::shared_ptr<std::byte> memory, std::int64_t count,
+                       const torch::Device& device);
+
+/// What all gradients of the replica take.
+std::size_t gradient_bytes(const Replica& replica);
 
 /// The positions' parameters, checked to be each of `count` once. Throws Error kBadData.
 std::vector<std::size_t> checked_order(std::span<const std::int64_t> order, std::size_t count);

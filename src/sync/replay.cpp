@@ -39,7 +39,9 @@ void Replay::make_room(const torch::Device& device) {
     if (moves_all(bucket.kind)) largest_of_all = std::max(largest_of_all, values);
   }
   const torch::TensorOptions options(device);
-  data_ = torch::ones({static_cast<std::int64_t>(largest)}, options);
+  data_ = zeros_in(exchange_.allocate(largest * sizeof(float)), static_cast<std::int64_t>(largest),
+                   device)
+              .fill_(1);
   if (wire_ != ValueType::kFloat32)
     half_ = torch::zeros({data_.numel()}, options.dtype(torch::kInt16));
   const std::int64_t ranks = exchange_.rank() == kRoot ? exchange_.size() : 0;

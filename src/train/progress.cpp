@@ -14,10 +14,10 @@ namespace {
 constexpr double kRedraw_s = 0.2;
 }
 
-Progress::Progress(bool shown, std::int64_t iterations_in_all)
+ProgressLine::ProgressLine(bool shown, std::int64_t iterations_in_all)
     : shown_(shown && isatty(STDERR_FILENO) != 0), total_(iterations_in_all) {}
 
-void Progress::update(std::int64_t epoch, std::int64_t iterations_done, double loss,
+void ProgressLine::update(std::int64_t epoch, std::int64_t iterations_done, double loss,
                       double images_per_second) {
   if (!shown_ || since_drawn_.elapsed_s() < kRedraw_s) return;
   since_drawn_.restart_s();
@@ -31,7 +31,7 @@ void Progress::update(std::int64_t epoch, std::int64_t iterations_done, double l
   drawn_ = true;
 }
 
-void Progress::clear() {
+void ProgressLine::clear() {
   if (drawn_) std::fprintf(stderr, "\r\033[K");
   drawn_ = false;
 }

@@ -9,14 +9,14 @@ namespace gradsync {
 
 /// The live line of rank 0 on a terminal's stderr: epoch, iteration, loss, rate, time left. Silent
 /// where stderr is no terminal and on other ranks.
-class Progress {
+class ProgressLine {
  public:
-  Progress(bool shown, std::int64_t iterations_in_all);
+  ProgressLine(bool shown, std::int64_t iterations_in_all);
   /// So many were done before this process; the time left is told from those after them.
   void begin_at(std::int64_t iterations_done) { before_ = iterations_done; }
-  ~Progress() { clear(); }
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
+  ~ProgressLine() { clear(); }
+  ProgressLine(const ProgressLine&) = delete;
+  ProgressLine& operator=(const ProgressLine&) = delete;
 
   void update(std::int64_t epoch, std::int64_t iterations_done, double loss,
               double images_per_second);

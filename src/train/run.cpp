@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "comm/agreement.h"
+#include "comm/rank_layout.h"
 #include "comm/rank_transport.h"
 #include "support/memory.h"
 #include "support/utc_time.h"
@@ -259,11 +260,9 @@ int run_training(const Session& session, TrainOptions options, const OptionValue
       plan_resume(session, options, requested_run(session, values, digest, options));
   settle_as_before(options, plan);
   RankDevice device(session, {options.device, options.allow_shared_gpu});
+  const RankLayout layout = rank_layout(session);
   TransportChoice chosen;
-  session.together([&] {
-    chosen = choose_transport(options.transport, device.choice(),
-                              session.local_size() == session.size());
-  });
+  session.together([&] { chosen = choose_transport(options.transport, device.choice(), layout); });
   options.device = device.choice().cuda ? "cuda" : "cpu";
   options.transport = chosen.name;
   Watchdog watchdog(session, options.timeout_s > 0 ? options.timeout_s : kStartTimeout_s);

@@ -78,7 +78,7 @@ class Trainer {
   EpochClock epoch_clock_;
   std::vector<BucketShape> buckets_;
   std::optional<GpuSamples> gpu_samples_;  ///< on a GPU
-  Progress progress_;
+  ProgressLine progress_;
   Checkpoints checkpoints_;
   Position position_;
   BatchCensus census_;            ///< on rank 0

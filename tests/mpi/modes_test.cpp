@@ -105,12 +105,21 @@ void zero_gradients(Replica& replica) {
     parameter.mutable_grad().zero_();
 }
 
+/// Every collective of the iteration was recorded, whole.
+void check_records(const Exchange& exchange) {
+  for (const CollectiveRecord& record : exchange.records()) {
+    CHECK(record.ready_s <= record.start_s);
+    CHECK(record.start_s <= record.end_s);
+  }
+}
+
 void check_mode(const std::string& name, const SyncSettings& settings, const std::string& model,
-                std::int64_t passes, double tolerance) {
+                std::int64_t passes, double tolerance, const std::string& transport = "mpi") {
   CAPTURE(name);
   CAPTURE(model);
   CAPTURE(passes);
-  Ranks ranks;
+  CAPTURE(transport);
+  Ranks ranks(transport);
   Replica replica = make_replica(model, 1, Layout::kNhwc);
   const auto mode = make_sync_mode(name, ranks.exchange, settings);
   mode->attach(replica);
@@ -120,6 +129,7 @@ void check_mode(const std::string& name, const SyncSettings& settings, const std
     for (std::int64_t p = 0; p < passes; ++p)
       run_pass(ranks, *mode, replica, pass + p, p == 0, p + 1 == passes, passes);
     mode->synchronize();
+    check_records(ranks.exchange);
     const bool has_average = !mode->root_only() || ranks.rank == 0;
     if (has_average)
       CHECK(gradient_error(replica, mean_gradients(model, ranks.size, pass, passes)) <= tolerance);
@@ -128,6 +138,16 @@ void check_mode(const std::string& name, const SyncSettings& settings, const std
 }
 
 }  // namespace
+
+TEST_CASE("whatever moves them, gradients are the mean over ranks") {
+  for (const char* transport : {"shm", "ring", "two-level"})
+    for (const char* mode : {"allreduce", "ddp", "c10d"}) {
+      check_mode(mode, {"flat", 2048, 40000, "fp32"}, "lenet", 1, 1e-5, transport);
+      check_mode(mode, {"tensor", 1, 1, "fp32"}, "lenet", 2, 1e-5, transport);
+      if (std::string(mode) == "ddp")
+        check_mode(mode, {"flat", 2048, 40000, "bf16"}, "lenet", 1, 2e-2, transport);
+    }
+}
 
 TEST_CASE("gradients after each mode are the mean over ranks computed in double") {
   const SyncSettings small_buckets{"flat", 2048, 40000, "fp32"};

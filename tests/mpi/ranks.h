@@ -3,7 +3,7 @@
 #include <filesystem>
 
 #include "comm/exchange.h"
-#include "comm/mpi_transport.h"
+#include "comm/rank_transport.h"
 #include "comm/session.h"
 
 namespace gradsync::test {
@@ -13,8 +13,12 @@ Session& session();
 
 /// Everything a mode needs to communicate.
 struct Ranks {
+  explicit Ranks(const std::string& transport_name = "mpi")
+      : transports(session(), watchdog, {transport_name, "for the test"}, {}, nullptr) {}
+
   Watchdog watchdog{session(), 60};
-  MpiTransport transport{session().world()};
+  RankTransport transports;
+  Transport& transport = transports.get();
   Exchange exchange{session(), transport, watchdog, VerifyLevel::kAll};
   int rank = session().rank(), size = session().size();
 };

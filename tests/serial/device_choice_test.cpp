@@ -95,27 +95,38 @@ TEST_CASE("two ranks on one GPU are refused with its UUID, or allowed for tests"
   CHECK(allowed.shared);
 }
 
-TEST_CASE("nccl where each rank has a GPU of its own, mpi from host memory elsewhere") {
+TEST_CASE("auto: nccl where each rank has a GPU of its own, else by where the ranks are") {
   const DeviceChoice cpu{false, false, "rank 0 (node01): no CUDA driver"}, own{true, false, ""},
       shared{true, true, ""};
-  CHECK(choose_transport("auto", cpu, true).name == "mpi");
-  CHECK(choose_transport("auto", own, true).name == "nccl");
-  CHECK(choose_transport("auto", shared, true).name == "mpi");
-  CHECK(choose_transport("mpi", own, true).name == "mpi");
-  CHECK(choose_transport("nccl", shared, true).name == "nccl");
-  const std::string text =
-      error_text(ExitCode::kEnvironment, [&] { choose_transport("nccl", cpu, true); });
-  CHECK(contains(text, "no CUDA driver"));
-  CHECK(contains(text, "--device cuda"));
+  const RankLayout alone{1, 1}, node{1, 4}, wide{4, 1}, grid{4, 2}, fast_wide{4, 1, true},
+      fast_grid{4, 2, true};
+  CHECK(choose_transport("auto", cpu, alone).name == "mpi");
+  CHECK(choose_transport("auto", cpu, node).name == "shm");
+  CHECK(choose_transport("auto", cpu, wide).name == "ring");
+  CHECK(choose_transport("auto", cpu, fast_wide).name == "mpi");
+  CHECK(choose_transport("auto", cpu, grid).name == "two-level");
+  CHECK(choose_transport("auto", cpu, fast_grid).name == "two-level");
+  for (const RankLayout& layout : {node, wide, fast_grid}) {
+    CHECK(choose_transport("auto", own, layout).name == "nccl");
+    CHECK(choose_transport("auto", shared, layout).name == "mpi");
+  }
 }
 
-TEST_CASE("shm is for one node, and what moves host memory is refused on GPUs") {
-  const DeviceChoice cpu{false, false, ""}, own{true, false, ""};
-  CHECK(choose_transport("shm", cpu, true).name == "shm");
-  CHECK(choose_transport("ring", cpu, false).name == "ring");
-  CHECK(choose_transport("two-level", cpu, false).name == "two-level");
-  CHECK(contains(error_text(ExitCode::kEnvironment, [&] { choose_transport("shm", cpu, false); }),
-                 "two-level"));
-  CHECK(contains(error_text(ExitCode::kEnvironment, [&] { choose_transport("ring", own, true); }),
-                 "--device cpu"));
+TEST_CASE("what is asked for is taken, and refused where it cannot be") {
+  const DeviceChoice cpu{false, false, "rank 0 (node01): no CUDA driver"}, own{true, false, ""},
+      shared{true, true, ""};
+  const RankLayout node{1, 4}, nodes{2, 2};
+  CHECK(choose_transport("mpi", own, node).name == "mpi");
+  CHECK(choose_transport("mpi", cpu, node).name == "mpi");
+  CHECK(choose_transport("nccl", shared, node).name == "nccl");
+  CHECK(choose_transport("shm", cpu, node).name == "shm");
+  CHECK(choose_transport("ring", cpu, nodes).name == "ring");
+  CHECK(choose_transport("two-level", cpu, nodes).name == "two-level");
+  const auto refusal = [](const char* name, const DeviceChoice& device, const RankLayout& layout) {
+    return error_text(ExitCode::kEnvironment, [&] { choose_transport(name, device, layout); });
+  };
+  CHECK(contains(refusal("nccl", cpu, node), "no CUDA driver"));
+  CHECK(contains(refusal("nccl", cpu, node), "--device cuda"));
+  CHECK(contains(refusal("shm", cpu, nodes), "two-level"));
+  CHECK(contains(refusal("ring", own, node), "--device cpu"));
 }

@@ -156,7 +156,7 @@ TEST_CASE("shared all-reduce: posted buckets are reduced by progress alone, in a
       last = reducer.post(bucket, 1.0 / kRanks);
       reducer.progress();
     }
-    while (!reducer.finished(last)) {
+    while (reducer.finished() != last) {
       reducer.progress();
       std::this_thread::yield();
     }

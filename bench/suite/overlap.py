@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+"""A ddp step of VGG11 on two hosts and a link of 1, 2 and 5 Gbit/s, with compute about as long as communication: how
+much of the exchange is hidden, against MPI's thread, PyTorch's Reducer (c10d) and DistributedDataParallel over Gloo.
+
+usage: overlap.py [ROUNDS [MBIT...]]    (make bench PARTS=overlap)
+
+ideal: with the moments at which buckets are ready when nothing is exchanged between hosts (two ranks in shared memory),
+each bucket crossing the link at line rate as soon as it is ready and the one before has crossed.
+"""
+import json
+import pathlib
+import statistics
+import sys
+import tempfile
+
+from bench import Part, interleave, main, ratio
+from link import INTERFACE, Link, address
+from training import Recorded, ddp_command, train_command, trained
+
+MODEL, ITERATIONS = "vgg11", 12
+BATCH = {1000: 64, 2000: 32, 5000: 12}  # of a rank: compute as long as 37 MB take at the rate, on an AVX-512 core
+LINE_SHARE = 1448 / 1538  # payload of an Ethernet frame of 1500 bytes with TCP's timestamps
+CAPS_MIB = (2, 8)  # beside the default, 25
+
+
+def over(link: Link, sync: str, batch: int, *options):
+    def measure() -> Recorded:
+        with tempfile.TemporaryDirectory() as folder:
+            output = pathlib.Path(folder) / "run.h5"
+            link.mpirun(train_command(output, MODEL, sync, batch, ITERATIONS, *options))
+            return Recorded(output)
+
+    return measure
+
+
+def gloo_over(link: Link, batch: int, cap_mib: float):
+    def measure() -> float:
+        commands = [["taskset", "-c", rank, *ddp_command(rank, 2, address(0), INTERFACE, MODEL, batch, ITERATIONS, cap_mib)] for rank in (0, 1)]
+        return json.loads(link.pair(commands)[0].splitlines()[-1])["step_s"]
+
+    return measure
+
+
+def contenders(link: Link, batch: int) -> dict:
+    capped = {f"c10d, {cap} MiB": over(link, "c10d", batch, "--bucket-cap", f"{cap}MiB") for cap in CAPS_MIB}
+    gloo = {f"PyTorch DDP, Gloo, {cap} MiB": gloo_over(link, batch, cap) for cap in (25, *CAPS_MIB)}
+    return {"shared memory": trained(2, MODEL, "ddp", batch, ITERATIONS), "no exchange": over(link, "none", batch),
+            "ddp": over(link, "ddp", batch), "ddp, 4 MiB": over(link, "ddp", batch, "--bucket-cap", "4MiB"),
+            "allreduce": over(link, "allreduce", batch), "ddp over MPI": over(link, "ddp", batch, "--transport", "mpi"),
+            "c10d, 25 MiB": over(link, "c10d", batch), **capped, **gloo}  # fmt: skip
+
+
+def ideal_s(alone: Recorded, bytes_per_s: float) -> float:
+    """Of a step: what follows the backward pass begins when it has ended and the last bucket has crossed."""
+    crossed = 0.0
+    for ready, size in zip(alone.ready_s, alone.bytes):
+        crossed = max(crossed, ready) + size / bytes_per_s
+    return max(crossed, alone.backward_end_s) + alone.step_s - alone.exposed_s - alone.backward_end_s
+
+
+def compare(part: Part, rate: int, rounds: int) -> list[list]:
+    batch = BATCH[rate]
+    with Link(rate) as link:
+        results = interleave(contenders(link, batch), rounds)
+    times = {name: [one.step_s if isinstance(one, Recorded) else one for one in each] for name, each in results.items()}
+    best = [ideal_s(one, rate * 1e6 / 8 * LINE_SHARE) for one in results["shared memory"]]
+    link_s = sum(results["shared memory"][0].bytes) / (rate * 1e6 / 8 * LINE_SHARE)
+    rows = []
+    for name, each in times.items():
+        hidden = statistics.median(1 - (a - b) / link_s for a, b in zip(each, times["no exchange"]))
+        rows.append([rate, batch, name, statistics.median(each) * 1e3, ratio(best, each), hidden, ratio(each, times["ddp"])])
+    judge(part, rate, {row[2]: row for row in rows}, link_s, statistics.median(times["no exchange"]))
+    return rows
+
+
+def judge(part: Part, rate: int, row: dict, link_s: float, compute_s: float) -> None:
+    named = f"{rate / 1000:g} Gbit/s (compute {compute_s * 1e3:.0f} ms, the link {link_s * 1e3:.0f} ms)"
+    part.goal(f"{named}: ideal over measured", row["ddp"][4].median, 0.92)
+    part.goal(f"{named}: share of the exchange hidden", row["ddp"][5], 0.8)
+    part.goal(f"{named}: c10d at its default cap over ddp", row["c10d, 25 MiB"][6].median, 1.05)
+    part.goal(f"{named}: c10d at its best cap over ddp", min(r[6].median for name, r in row.items() if name.startswith("c10d")), 1)
+    part.goal(f"{named}: PyTorch DDP over Gloo at its best cap over ddp",
+              min(r[6].median for name, r in row.items() if "Gloo" in name), 1)  # fmt: skip
+
+
+def body() -> None:
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 3
+    part = Part("overlap", f"Overlap on a slow link: {MODEL}, two hosts of one rank and one thread (network namespaces, tbf)")
+    part.note(f"medians of {rounds} interleaved rounds of {ITERATIONS} steps [lowest, highest]; fp32; ideal: see bench/suite/overlap.py")
+    rows = []
+    for rate in [int(word) for word in sys.argv[2:]] or BATCH:
+        rows += compare(part, rate, rounds)
+    part.table(["mbit_s", "batch", "contender", "step_ms", "ideal/measured", "hidden", "over ddp"], rows)
+    part.finish()
+
+
+if __name__ == "__main__":
+    main(body)

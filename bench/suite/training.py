@@ -1,0 +1,77 @@
+"""Runs of gradsync-train, and of PyTorch's DistributedDataParallel, as contenders of the benchmark's parts."""
+import json
+import pathlib
+import tempfile
+
+from bench import BIN, ROOT, mpirun, run, torch_python
+
+try:
+    import h5py
+    import numpy
+except ImportError:
+    raise SystemExit("SKIP: needs a Python with h5py and numpy (make deps)") from None
+
+WARMUP = 3
+
+
+def images() -> pathlib.Path:
+    """Times do not depend on what is in the images: the synthetic set."""
+    folder = ROOT / "build/bench/images"
+    if not (folder / "data_batch_1.bin").exists():
+        run([BIN / "gradsync-dataset", "synthesize", "--to", folder, "--train", 20000, "--test", 100])
+    return folder
+
+
+class Recorded:
+    """Of a run file: medians over the iterations after the warm-up, of the slowest rank; s."""
+
+    def __init__(self, path: pathlib.Path):
+        with h5py.File(path) as file:
+            steady = file["iteration/warmup"][:] == 0
+            steady[:WARMUP] = False
+            self.step_s = float(numpy.median(file["time/iteration"][:][steady].max(axis=1)))
+            self.exposed_s = float(numpy.median(file["time/exposed"][:][steady].max(axis=1)))
+            self.ready_s, self.bytes = self.buckets(file, steady)
+            until_backward_ends = sum(file[f"time/{name}"][:][steady] for name in ("data", "forward", "backward"))
+            self.backward_end_s = float(numpy.median(until_backward_ends.max(axis=1)))
+
+    @staticmethod
+    def buckets(file, steady) -> tuple:
+        """When each bucket was ready after the begin of its iteration, and what it held."""
+        if file["bucket/ready"].shape[1] == 0:
+            return [], []
+        since = file["bucket/ready"][:][steady] - file["time/begin"][:][steady][:, None, :]
+        return numpy.median(since.max(axis=2), axis=0).tolist(), file["bucket/bytes"][:][steady][-1].tolist()
+
+
+def train_command(output, model: str, sync: str, batch: int, iterations: int, *options) -> list:
+    return [BIN / "gradsync-train", "--device", "cpu", "--model", model, "--sync", sync, "--data", images(), "--batch-per-rank", batch,
+            "--threads", 1, "--iterations", iterations + WARMUP, "--warmup", WARMUP, "--evaluate", "none", "--log-every", 100000,
+            "--lr", 0.01, "--epochs", 1000, "--output", output, *options]  # fmt: skip
+
+
+def trained(ranks: int, *words):
+    """words: of train_command, after its first."""
+
+    def measure() -> Recorded:
+        with tempfile.TemporaryDirectory() as folder:
+            output = pathlib.Path(folder) / "run.h5"
+            run([*mpirun(ranks), *train_command(output, *words)])
+            return Recorded(output)
+
+    return measure
+
+
+def ddp_command(rank: int, ranks: int, address: str, interface: str, model: str, batch: int, iterations: int, cap_mib: float) -> list:
+    return [torch_python(), ROOT / "bench/suite/peer_ddp.py", rank, ranks, address, interface, model, batch, iterations, cap_mib]
+
+
+def ddp_on_this_host(ranks: int, model: str, batch: int, iterations: int, cap_mib: float = 25):
+    """PyTorch's DistributedDataParallel over Gloo: median step time, s."""
+
+    def measure() -> float:
+        command = ddp_command(-1, ranks, "127.0.0.1", "lo", model, batch, iterations, cap_mib)
+        return json.loads(run(command).splitlines()[-1])["step_s"]
+
+    return measure
+
