@@ -36,14 +36,6 @@ const PlannedCell* largest_of(const std::vector<PlannedCell>& cells, int ranks) 
   return largest == cells.end() ? nullptr : &*largest;
 }
 
-/// The ways MPI goes are told apart by the operation. Transports of host memory but MPI have an
-/// all-reduce of their own and leave the rest to it.
-std::string way_of(const OperationEntry& operation, const Transport& transport) {
-  const bool own = transport.enqueues() ||
-                   (transport.name() != "mpi" && operation.kind == CollectiveKind::kAllReduce);
-  return own ? std::string(transport.name()) : operation.transport;
-}
-
 CalibrationRow row_of(const PlannedCell& cell, const Transport& transport,
                       const Statistics& times) {
   CalibrationRow row;
@@ -61,6 +53,12 @@ CalibrationRow row_of(const PlannedCell& cell, const Transport& transport,
 }
 
 }  // namespace
+
+std::string way_of(const OperationEntry& operation, const Transport& transport) {
+  const bool own = transport.enqueues() ||
+                   (transport.name() != "mpi" && operation.kind == CollectiveKind::kAllReduce);
+  return own ? std::string(transport.name()) : operation.transport;
+}
 
 void require_memory(const Session& session, const std::vector<PlannedCell>& cells) {
   const PlannedCell* cell = largest_of(cells, session.size());

@@ -42,14 +42,13 @@ std::string fit_text(const AlphaBeta& fit) {
 
 }  // namespace
 
-std::string calibration_header(const OperationEntry& operation, const std::string& cadence,
-                               int ranks, const CallCounts& counts) {
+std::string calibration_header(const OperationEntry& operation, const std::string& transport,
+                               const std::string& cadence, int ranks, const CallCounts& counts) {
   const bool alone = cadence == kCadences[0];
   return fmt::format(
              "#\n# Collective: {} ({}), {}, {} rank{}\n"
              "# {}; time: median of at most {} calls of the slowest rank, after {} to warm up\n#\n",
-             operation.name, transport_text(operation.transport), cadence, ranks,
-             ranks == 1 ? "" : "s",
+             operation.name, transport_text(transport), cadence, ranks, ranks == 1 ? "" : "s",
              alone ? "A barrier before each call" : "One call after the other", counts.timed,
              counts.warmup) +
          fmt::format("#{:>11}{:>14}{:>10}{:>8}{:>8}{:>11}{:>9}{:>9}{:>8}\n", "size", "count",

@@ -11,8 +11,9 @@ namespace gradsync {
 /// Calibration as nccl-tests prints it: comment lines begin with '#', rows have the columns size,
 /// count, type, redop, root, time, algbw, busbw, #wrong. `size` is nccl-tests' (the total over the
 /// ranks for gather and scatter), `count` the values of one rank. What was not measured is n/a.
-std::string calibration_header(const OperationEntry& operation, const std::string& cadence,
-                               int ranks, const CallCounts& counts);
+/// `transport` is what moves it, as rows have it.
+std::string calibration_header(const OperationEntry& operation, const std::string& transport,
+                               const std::string& cadence, int ranks, const CallCounts& counts);
 std::string calibration_line(const OperationEntry& operation, const CalibrationRow& row, int ranks);
 
 /// nccl-tests' two lines of footer, the plateau, the half-bandwidth size and the fit.

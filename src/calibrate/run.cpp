@@ -62,13 +62,15 @@ std::string head_text(const std::vector<RankPlace>& places) {
 /// Prints on rank 0 while it measures; keeps the rows.
 class Output {
  public:
-  Output(const Session& session, const CallCounts& counts, Recorder* recorder)
-      : session_(session), counts_(counts), recorder_(recorder) {}
+  Output(const Session& session, const Transport& transport, const CallCounts& counts,
+         Recorder* recorder)
+      : session_(session), transport_(transport), counts_(counts), recorder_(recorder) {}
 
   void begin(const PlannedCell& cell) {
     if (!session_.root()) return;
     section_.clear();
-    std::cout << calibration_header(*cell.operation, cell.cadence, session_.size(), counts_);
+    std::cout << calibration_header(*cell.operation, way_of(*cell.operation, transport_),
+                                    cell.cadence, session_.size(), counts_);
   }
 
   void add(const PlannedCell& cell, const CalibrationRow& row) {
@@ -89,6 +91,7 @@ class Output {
 
  private:
   const Session& session_;
+  const Transport& transport_;
   CallCounts counts_;
   Recorder* recorder_;
   std::vector<CalibrationRow> section_, rows_;
@@ -198,7 +201,7 @@ int run_calibration(const Session& session, const CalibrateOptions& options,
       std::cout << head_text(places)
                 << fmt::format("# transport {}: {}\n", transports.choice().name,
                                transports.choice().why);
-    Output output(session, options.counts, recorder.get());
+    Output output(session, transports.get(), options.counts, recorder.get());
     Calibrator calibrator(session, transports.get(), watchdog, device.lane());
     measure_all(calibrator, cells, options.counts, output);
     if (recorder) recorder->finish(RunStatus::kComplete);

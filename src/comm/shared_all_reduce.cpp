@@ -24,14 +24,21 @@ std::size_t slice_begin(std::size_t count, std::size_t rank, std::size_t ranks,
 }  // namespace
 
 /// What a rank shows the others. Counters: how many operations it has posted, of how many it has
-/// reduced its slice, how many small ones it has written.
+/// reduced its slice.
 struct SharedAllReduce::Header {
-  SharedCounter posted, reduced, small;
+  alignas(kAlignment) SharedCounter posted;
+  alignas(kAlignment) SharedCounter reduced;
   /// Where the data of the operations under way begins.
   alignas(kAlignment) std::array<Place, kMostInFlight> place;
-  /// Of the small operations with an even and an odd number: when one is written again, all ranks
-  /// have come to the operation between, so none reads it any more.
-  alignas(kAlignment) std::array<std::array<std::byte, kSmallBytes>, 2> small_data;
+  /// A small operation's number, and what it has to sum: the first values come with the counter's
+  /// own cache line.
+  struct alignas(kAlignment) Small {
+    SharedCounter written;
+    std::array<std::byte, kSmallBytes> data;
+  };
+  /// For even and for odd numbers: when one is written again, all ranks have come to the operation
+  /// between, so none reads it any more.
+  std::array<Small, 2> small;
   alignas(kAlignment) std::array<std::array<std::byte, kStagingBytes>, 2> staging;
 };
 
@@ -88,12 +95,12 @@ template <typename T>
 void SharedAllReduce::reduce_small(std::span<T> data, double factor, Waiting waiting) {
   ++small_;
   const std::size_t side = small_ % 2;
-  std::memcpy(header(rank_).small_data[side].data(), data.data(), data.size_bytes());
-  header(rank_).small.raise_to(small_);
+  std::memcpy(header(rank_).small[side].data.data(), data.data(), data.size_bytes());
+  header(rank_).small[side].written.raise_to(small_);
   for (std::size_t r = 0; r < ranks(); ++r)
-    header(r).small.wait_for(small_, waiting);
+    header(r).small[side].written.wait_for(small_, waiting, spinning_);
   for (std::size_t r = 0; r < ranks(); ++r)
-    buffers_[r] = header(r).small_data[side].data();
+    buffers_[r] = header(r).small[side].data.data();
   average_into(buffers_, data, factor);
 }
 
@@ -152,7 +159,7 @@ void SharedAllReduce::finish(std::uint32_t number, Waiting waiting) {
     reduce_next();
   }
   for (std::size_t r = 0; r < ranks(); ++r)
-    header(r).reduced.wait_for(number, waiting);
+    header(r).reduced.wait_for(number, waiting, spinning_);
 }
 
 bool SharedAllReduce::all_posted(std::uint32_t number) const {
@@ -189,7 +196,7 @@ void SharedAllReduce::reduce_next() {
 
 void SharedAllReduce::wait_for_all_posted(std::uint32_t number, Waiting waiting) {
   for (std::size_t r = 0; r < ranks(); ++r)
-    header(r).posted.wait_for(number, waiting);
+    header(r).posted.wait_for(number, waiting, spinning_);
 }
 
 void SharedAllReduce::locate_buffers(std::uint32_t number) {

@@ -24,7 +24,7 @@ namespace gradsync {
 /// maps them. The ranks add the same regions and call the same operations in the same order.
 class SharedAllReduce {
  public:
-  static constexpr std::size_t kSmallBytes = 4096;
+  static constexpr std::size_t kSmallBytes = 256;
   static constexpr std::uint32_t kMostInFlight = 64;
   static constexpr std::size_t kAlignment = 128;
 
@@ -105,6 +105,7 @@ class SharedAllReduce {
   std::uint32_t posted_ = 0, reduced_ = 0, small_ = 0;
   std::array<Posted, kMostInFlight> in_flight_;
   std::vector<std::byte*> buffers_;  ///< of the operation at hand, one a rank
+  SpinBudget spinning_;
 };
 
 }  // namespace gradsync

@@ -5,6 +5,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <climits>
 #include <ctime>
 
@@ -12,7 +13,6 @@ namespace gradsync {
 
 namespace {
 
-constexpr int kSpins = 2000, kSpinsBesideCompute = 50;
 constexpr int kYields = 50, kYieldsBesideCompute = 2;
 /// A sleeper looks again after this long even if nobody woke it.
 constexpr long kLongestSleep_ns = 20'000'000;
@@ -41,8 +41,19 @@ void SharedCounter::raise_to(std::uint32_t value) {
     syscall(SYS_futex, futex_word(value_), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
-void SharedCounter::wait_for(std::uint32_t wanted, Waiting waiting) {
-  if (spins_until(wanted, waiting)) return;
+int SpinBudget::spins(Waiting waiting) const {
+  return waiting == Waiting::kSpin ? spins_ : std::min(spins_, kBesideCompute);
+}
+
+void SpinBudget::paid(bool it_did) {
+  spins_ = it_did ? std::min(kMost, 2 * spins_) : std::max(kFewest, spins_ / 2);
+}
+
+void SharedCounter::wait_for(std::uint32_t wanted, Waiting waiting, SpinBudget& budget) {
+  if (reached(wanted)) return;
+  const bool paid = spins_until(wanted, budget.spins(waiting));
+  budget.paid(paid);
+  if (paid) return;
   const int yields = waiting == Waiting::kSpin ? kYields : kYieldsBesideCompute;
   for (int i = 0; i < yields; ++i) {
     sched_yield();
@@ -51,8 +62,7 @@ void SharedCounter::wait_for(std::uint32_t wanted, Waiting waiting) {
   sleep_until(wanted);
 }
 
-bool SharedCounter::spins_until(std::uint32_t wanted, Waiting waiting) const {
-  const int spins = waiting == Waiting::kSpin ? kSpins : kSpinsBesideCompute;
+bool SharedCounter::spins_until(std::uint32_t wanted, int spins) const {
   for (int i = 0; i < spins; ++i) {
     if (reached(wanted)) return true;
     pause_a_little();

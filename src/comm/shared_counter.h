@@ -7,10 +7,23 @@
 
 namespace gradsync {
 
+/// How long a rank spins for another one before it lets others run: as long as that has paid
+/// lately. Where ranks share cores, or wait for one that computes, it soon does not.
+class SpinBudget {
+ public:
+  int spins(Waiting waiting) const;
+  void paid(bool it_did);
+
+ private:
+  static constexpr int kMost = 2000, kFewest = 20, kBesideCompute = 50;
+  int spins_ = kMost;
+};
+
 /// A number that only its own rank raises and the other ranks of the node wait for. Lives in memory
-/// that all of them map, on cache lines of its own. It wraps: two values are compared by their
-/// difference, so at most 2^31 − 1 may lie between what is awaited and what is there.
-class alignas(128) SharedCounter {
+/// that all of them map, on a cache line that it shares with nothing but what it announces. It
+/// wraps: two values are compared by their difference, so at most 2^31 − 1 may lie between what is
+/// awaited and what is there.
+class SharedCounter {
  public:
   std::uint32_t value() const { return value_.load(std::memory_order_acquire); }
   bool reached(std::uint32_t wanted) const {
@@ -24,10 +37,10 @@ class alignas(128) SharedCounter {
   /// Returns once the counter has reached `wanted`. Spins for a moment (kSpin: some microseconds;
   /// kSleep: less, since the core has other work), then lets others run, then sleeps in the kernel:
   /// it never takes a core for long, whatever the number of ranks on it.
-  void wait_for(std::uint32_t wanted, Waiting waiting);
+  void wait_for(std::uint32_t wanted, Waiting waiting, SpinBudget& budget);
 
  private:
-  bool spins_until(std::uint32_t wanted, Waiting waiting) const;
+  bool spins_until(std::uint32_t wanted, int spins) const;
   void sleep_until(std::uint32_t wanted);
 
   std::atomic<std::uint32_t> value_{0}, sleepers_{0};

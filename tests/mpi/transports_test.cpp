@@ -52,7 +52,7 @@ void check_sums(Transport& transport, std::span<float> data) {
   }
 }
 
-constexpr std::size_t kCounts[] = {0, 1, 1024, 1025, 65'537, 3'000'017};
+constexpr std::size_t kCounts[] = {0, 1, 64, 65, 1025, 65'537, 3'000'017};
 constexpr std::size_t kMost = 3'000'017;
 
 void check_rooted(Transport& transport) {

@@ -174,7 +174,8 @@ TEST_CASE("a shared counter wakes those who sleep on it, also across its wrap") 
   counter.raise_to(before_wrap);
   CHECK(counter.reached(before_wrap));
   CHECK_FALSE(counter.reached(after_wrap));
-  std::thread sleeper([&] { counter.wait_for(after_wrap, Waiting::kSleep); });
+  SpinBudget budget;
+  std::thread sleeper([&] { counter.wait_for(after_wrap, Waiting::kSleep, budget); });
   std::this_thread::sleep_for(std::chrono::milliseconds(30));
   counter.raise_to(after_wrap);
   sleeper.join();
