@@ -71,12 +71,19 @@ std::map<std::string, std::string> circumstances(const Run& run) {
 
 }  // namespace
 
+std::string cell_option(const Run& run, std::string_view name) {
+  const std::string recorded = run.reader->option(name);
+  if (recorded.empty() && name == "init") return "equal";
+  if (recorded.empty() && name == "sync-only") return "all";
+  return recorded;
+}
+
 std::vector<std::string> cell_key(const Run& run) {
   std::vector<std::string> key = {run.model, run.mode, std::to_string(run.ranks),
                                   std::to_string(run.batch_per_rank),
                                   std::to_string(run.batch_global)};
   for (const std::string_view option : kCellOptions)
-    key.push_back(run.reader->option(option));
+    key.push_back(cell_option(run, option));
   return key;
 }
 

@@ -54,6 +54,10 @@ struct RunGroup {
   const Run& first() const { return *repeats.front(); }
 };
 
+/// What a run did about one of kCellOptions. A file from before `init` and `sync-only` were options
+/// says nothing of them; they were "equal" and "all" then, as they are by default.
+std::string cell_option(const Run& run, std::string_view name);
+
 /// What makes runs repeats of one cell: equal keys.
 std::vector<std::string> cell_key(const Run& run);
 

@@ -12,7 +12,7 @@ GroupLabels::GroupLabels(const std::vector<RunGroup>& groups) {
   for (const std::string_view option : kCellOptions) {
     std::set<std::string> values;
     for (const RunGroup& group : groups)
-      values.insert(group.first().reader->option(option));
+      values.insert(cell_option(group.first(), option));
     values.erase("");  // a run of an earlier version, which had no such option
     if (values.size() > 1) varying_.emplace_back(option);
   }
@@ -48,7 +48,7 @@ std::vector<Cell> GroupLabels::cells(const FailedCell& failed) const {
 std::string GroupLabels::settings(const RunGroup& group) const {
   std::string text;
   for (const std::string& option : varying_) {
-    const std::string value = group.first().reader->option(option);
+    const std::string value = cell_option(group.first(), option);
     if (!value.empty()) text += fmt::format("{}{}={}", text.empty() ? "" : ", ", option, value);
   }
   return text;

@@ -55,6 +55,21 @@ TEST_CASE("run_group: repeats stand together, other cells apart") {
   CHECK(contains(sources_of(groups[1]), "b.h5"));
 }
 
+TEST_CASE("run_group: a run from before an option is a repeat of one that has its default") {
+  const auto with = [](const char* init, const char* sync_only) {
+    return [=](RunInfo& info) {
+      info.config.push_back({"init", init, "default"});
+      info.config.push_back({"sync-only", sync_only, "default"});
+    };
+  };
+  const TestFolder same;
+  CHECK(group_runs(pair(same, with("equal", "all"))).size() == 1);
+  const TestFolder other_init;
+  CHECK(group_runs(pair(other_init, with("per-rank", "all"))).size() == 2);
+  const TestFolder other_exchange;
+  CHECK(group_runs(pair(other_exchange, with("equal", "gradients"))).size() == 2);
+}
+
 TEST_CASE("run_group: the slowest rank of each steady iteration, of all repeats") {
   const TestFolder folder;
   write_sample(folder / "a.h5", {});
