@@ -26,7 +26,8 @@ try_cuda() { # TITLE FOLDERS...
   local flags major
   flags=$(includes_of "${@:2}")
   # shellcheck disable=SC2086
-  probe cuda_fp16.h 0 $flags >/dev/null && found=$(probe cuda_runtime_api.h CUDART_VERSION $flags) ||
+  probe cuda_fp16.h 0 $flags >/dev/null && probe nvtx3/nvToolsExt.h 0 $flags >/dev/null &&
+    found=$(probe cuda_runtime_api.h CUDART_VERSION $flags) ||
     return 1
   major=$((${found%%|*} / 1000))
   if [[ -n $cuda_major && $major != "$cuda_major" ]]; then

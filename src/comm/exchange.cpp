@@ -7,6 +7,7 @@
 
 #include "comm/await_device.h"
 #include "comm/equal_on_all.h"
+#include "device/range.h"
 #include "support/half.h"
 #include "timing/clock.h"
 
@@ -286,6 +287,7 @@ void Exchange::run_here(const CollectiveCall& call, const Tensors& tensors, cons
 }
 
 void Exchange::enqueue(const CollectiveCall& call, const Tensors& tensors, const Body& body) {
+  const ProfilerRange range(lane_, collective_name(call.kind), bytes_of(call));
   EventRing& ring = lane_->ring;
   const StreamHandle stream = lane_->communication;
   const bool overlapped = tensors.ready.known();

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "device/stream_handle.h"
 
@@ -34,6 +35,11 @@ class Device {
   virtual bool happened(EventHandle event) = 0;
   /// Seconds between two that have happened; resolution about 0.5 µs.
   virtual double elapsed_s(EventHandle from, EventHandle to) = 0;
+
+  /// Names what this thread does until `end_range` to a profiler that is attached, with a number to
+  /// show beside it. Ranges of a thread nest. `name` is a literal; nothing is kept of it.
+  virtual void begin_range(std::string_view name, std::int64_t value) = 0;
+  virtual void end_range() = 0;
 
   /// Copies in the order of the stream. Host memory must be page-locked, or the host waits.
   virtual void copy(void* to, const void* from, std::size_t bytes, StreamHandle stream) = 0;

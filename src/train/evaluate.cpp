@@ -3,6 +3,7 @@
 #include <array>
 
 #include "data/sampler.h"
+#include "device/range.h"
 #include "train/loss.h"
 
 namespace gradsync {
@@ -44,6 +45,7 @@ Evaluation evaluate(StepParts& parts, const DataSource& data, std::int64_t batch
   const bool shard = how == EvaluateHow::kShard;
   const int rank = shard ? parts.exchange.rank() : 0, ranks = shard ? parts.exchange.size() : 1;
   const Stopwatch watch;
+  const ProfilerRange range(parts.exchange.lane(), "evaluation");
   parts.mode.publish();
   if (shard) broadcast_buffers(parts.exchange, parts.replica);
   parts.replica.network->eval();

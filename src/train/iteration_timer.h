@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "comm/exchange.h"
+#include "device/range.h"
 #include "record/run.h"
 #include "timing/clock.h"
 #include "timing/interval_set.h"
@@ -25,10 +26,12 @@ class IterationTimer {
 
   void begin();
 
-  /// Adds its own lifetime to `phase`, and to the compute intervals unless the phase is kData.
+  /// Adds its own lifetime to `phase`, and to the compute intervals unless the phase is kData; on a
+  /// device the phase is a range of profilers, too.
   class Scope {
    public:
-    Scope(IterationTimer& timer, Phase phase) : timer_(timer), phase_(phase) {}
+    Scope(IterationTimer& timer, Phase phase)
+        : timer_(timer), phase_(phase), range_(timer.range(phase)) {}
     ~Scope() { timer_.add(phase_, {begin_, timer_.stamp()}); }
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
@@ -36,8 +39,12 @@ class IterationTimer {
    private:
     IterationTimer& timer_;
     Phase phase_;
+    ProfilerRange range_;
     Moment begin_ = timer_.stamp();
   };
+
+  /// The phase as profilers see it, whether or not it is stamped.
+  ProfilerRange range(Phase phase) const { return {lane_, phase_name(phase)}; }
 
   /// Now; nothing without stamping.
   Moment stamp() const { return stamping_ ? now() : Moment(); }

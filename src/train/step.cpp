@@ -95,6 +95,7 @@ class Pass {
   void backward(const torch::Tensor& outputs, Run run) {
     parts_.mode.before_backward(outputs, last_);
     doing(Activity::kBackward);
+    const ProfilerRange range = timer_.range(Phase::kBackward);
     const Moment begin = timer_.stamp();
     run();
     timer_.add(Phase::kBackward, {begin, parts_.mode.waits_in_backward() ? parts_.guard.last_seen()
@@ -131,6 +132,7 @@ class Step {
             IterationTimer(parts.measured && !by_graph(), parts.exchange.lane()), {}, {}, {}, {}} {}
 
   PendingStep run() {
+    const ProfilerRange range(parts_.exchange.lane(), "iteration", iteration_);
     parts_.exchange.begin_iteration(iteration_);
     pending_.timer.begin();
     pending_.known.samples = samples();

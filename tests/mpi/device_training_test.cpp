@@ -1,5 +1,9 @@
 // Training on a device that is none: the same network as on the host, nobody waits, and rows come
 // later but in order.
+#include <algorithm>
+#include <map>
+#include <string>
+
 #include <doctest/doctest.h>
 
 #include "mpi/device_ranks.h"
@@ -134,4 +138,39 @@ TEST_CASE("device: a gradient that is not finite is found with its name, in its 
     REQUIRE(bad < static_cast<std::int64_t>(replica.names.size()));
     CHECK(replica.names[static_cast<std::size_t>(bad)].rfind("fc3.", 0) == 0);
   }
+}
+
+TEST_CASE("device: profilers see each phase and each bucket of an iteration, by name") {
+  const test::SmallSet set;
+  DeviceRanks ranks(/*nccl=*/true, VerifyLevel::kOff);
+  TrainOptions options = short_options("ddp");
+  options.accumulate = 2;
+  const Trained trained = train_shortly(ranks.exchange, *set.data, options, kIterations);
+  CHECK(ranks.device.open_ranges() == 0);
+  std::int64_t iteration = -1;
+  std::map<std::string, int> seen;
+  for (const auto& range : ranks.device.ranges()) {
+    if (range.name == "iteration") {
+      CHECK(range.value == ++iteration);
+      CHECK(range.within == "");
+      seen.clear();
+      continue;
+    }
+    const bool bucket = range.name == "allreduce";
+    CHECK(range.within == (bucket ? "backward" : "iteration"));
+    ++seen[range.name];
+    if (range.name != "optimizer") continue;
+    // A pass: the network and its loss are two ranges of forward.
+    CHECK(seen == std::map<std::string, int>{{"data", 2},
+                                             {"forward", 4},
+                                             {"backward", 2},
+                                             {"allreduce", static_cast<int>(kBuckets)},
+                                             {"optimizer", 1}});
+  }
+  CHECK(iteration == kIterations - 1);
+  const std::int64_t bytes = trained.steps.at(1).buckets.at(0).bytes;
+  const auto& all = ranks.device.ranges();
+  CHECK(std::any_of(all.begin(), all.end(), [&](const auto& range) {
+    return range.name == "allreduce" && range.value == bytes;
+  }));
 }

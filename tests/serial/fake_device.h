@@ -6,6 +6,9 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
 #include <vector>
 
 #include "device/device.h"
@@ -49,6 +52,17 @@ class FakeDevice : public Device {
   }
   double elapsed_s(EventHandle from, EventHandle to) override { return at(to) - at(from); }
 
+  void begin_range(std::string_view name, std::int64_t value) override {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::size_t>& open = open_ranges_[std::this_thread::get_id()];
+    ranges_.push_back({std::string(name), value, open.empty() ? "" : ranges_[open.back()].name});
+    open.push_back(ranges_.size() - 1);
+  }
+  void end_range() override {
+    const std::lock_guard lock(mutex_);
+    open_ranges_.at(std::this_thread::get_id()).pop_back();
+  }
+
   void copy(void* to, const void* from, std::size_t bytes, StreamHandle) override {
     std::memcpy(to, from, bytes);
   }
@@ -63,6 +77,21 @@ class FakeDevice : public Device {
     now_s_ = std::max(now_s_, at(event));
   }
   std::int64_t host_waits() const override { return host_waits_; }
+
+  /// A range as it was begun.
+  struct Range {
+    std::string name;
+    std::int64_t value;
+    std::string within;  ///< name of the range around it; empty: none
+  };
+  const std::vector<Range>& ranges() const { return ranges_; }
+  /// Ranges that were begun and not ended.
+  std::size_t open_ranges() const {
+    std::size_t open = 0;
+    for (const auto& thread : open_ranges_)
+      open += thread.second.size();
+    return open;
+  }
 
   /// Work of this length goes to the end of a stream.
   void work(StreamHandle stream, double time_s) {
@@ -80,6 +109,8 @@ class FakeDevice : public Device {
   std::mutex mutex_;
   double query_s_, now_s_ = 0;
   std::vector<std::unique_ptr<double>> streams_, events_;
+  std::vector<Range> ranges_;
+  std::map<std::thread::id, std::vector<std::size_t>> open_ranges_;  ///< places in ranges_
   std::int64_t host_waits_ = 0;
 };
 
