@@ -1,6 +1,7 @@
 #include "optim/adam_moments.h"
 #include "optim/chunks.h"
 #include "optim/optimizer.h"
+#include "optim/tensor_optimizer.h"
 
 namespace gradsync {
 
@@ -35,6 +36,7 @@ class Adam : public Optimizer {
 }  // namespace
 
 std::unique_ptr<Optimizer> make_adam(Replica& replica, const OptimizerSettings& settings) {
+  if (replica.parameters.at(0).is_cuda()) return make_adam_on_tensors(replica, settings);
   return std::make_unique<Adam>(replica, settings);
 }
 

@@ -9,22 +9,12 @@ namespace gradsync {
 
 namespace {
 
-/// The host waits for the device here: what follows is decided by the norm.
-double norm_on_device(const Replica& replica) {
-  std::vector<torch::Tensor> gradients;
-  for (const auto& parameter : replica.parameters)
-    gradients.push_back(parameter.grad().detach());
-  std::vector<torch::Tensor> norms;
-  for (const torch::Tensor& one : at::_foreach_norm(gradients))
-    norms.push_back(one.to(torch::kFloat64));
-  return torch::stack(norms).norm().item<double>();
-}
+/// So that a norm of 0 is no division by it.
+constexpr double kGuard = 1e-6;
 
 }  // namespace
 
 double gradient_norm(const Replica& replica) {
-  if (!replica.parameters.empty() && !replica.parameters[0].is_cpu())
-    return norm_on_device(replica);
   double sum = 0;
   for (const auto& parameter : replica.parameters)
     sum += sum_of_squares(parameter.grad().data_ptr<float>(), parameter.numel());
@@ -32,8 +22,18 @@ double gradient_norm(const Replica& replica) {
 }
 
 double clip_factor(double norm, double largest) {
-  constexpr double kGuard = 1e-6;
   return largest > 0 ? std::min(1.0, largest / (norm + kGuard)) : 1;
+}
+
+torch::Tensor clip_factor_on_device(const Replica& replica, double largest,
+                                    const torch::Tensor& loss_scale) {
+  const torch::NoGradGuard no_grad;
+  std::vector<torch::Tensor> gradients;
+  for (const auto& parameter : replica.parameters)
+    gradients.push_back(parameter.grad());
+  const torch::Tensor norms = torch::stack(at::_foreach_norm(gradients, 2, torch::kFloat64));
+  const torch::Tensor norm = norms.norm() / loss_scale.to(torch::kFloat64);
+  return (largest / (norm + kGuard)).clamp_max(1).to(torch::kFloat32);
 }
 
 }  // namespace gradsync

@@ -1,6 +1,7 @@
 #include "optim/adam_moments.h"
 #include "optim/chunks.h"
 #include "optim/optimizer.h"
+#include "optim/tensor_optimizer.h"
 
 namespace gradsync {
 
@@ -55,6 +56,7 @@ class Lamb : public Optimizer {
 }  // namespace
 
 std::unique_ptr<Optimizer> make_lamb(Replica& replica, const OptimizerSettings& settings) {
+  if (replica.parameters.at(0).is_cuda()) return make_lamb_on_tensors(replica, settings);
   return std::make_unique<Lamb>(replica, settings);
 }
 

@@ -1,5 +1,6 @@
 #include "optim/chunks.h"
 #include "optim/optimizer.h"
+#include "optim/tensor_optimizer.h"
 
 namespace gradsync {
 
@@ -60,6 +61,7 @@ class Lars : public Optimizer {
 }  // namespace
 
 std::unique_ptr<Optimizer> make_lars(Replica& replica, const OptimizerSettings& settings) {
+  if (replica.parameters.at(0).is_cuda()) return make_lars_on_tensors(replica, settings);
   return std::make_unique<Lars>(replica, settings);
 }
 

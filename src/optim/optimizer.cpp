@@ -73,9 +73,26 @@ void Optimizer::begin_loss_scaling() {
   write_state(begun);
 }
 
+torch::Tensor Optimizer::field(std::size_t offset) const {
+  return state_.narrow(0, static_cast<std::int64_t>(offset), sizeof(float))
+      .view(torch::kFloat32)
+      .squeeze(0);
+}
+
 torch::Tensor Optimizer::loss_scale() const {
-  constexpr auto kPlace = static_cast<std::int64_t>(offsetof(StepState, loss_scale.scale));
-  return state_.narrow(0, kPlace, sizeof(float)).view(torch::kFloat32).squeeze(0);
+  return field(offsetof(StepState, loss_scale.scale));
+}
+
+torch::Tensor Optimizer::learning_rate_view() const {
+  return field(offsetof(StepState, learning_rate));
+}
+
+torch::Tensor Optimizer::clip_factor_view() const {
+  return field(offsetof(StepState, clip_factor));
+}
+
+void Optimizer::scale_gradients(const torch::Tensor& gradient_scale) {
+  clip_factor_view().copy_(gradient_scale);
 }
 
 StepState Optimizer::read_state() const {
@@ -103,9 +120,9 @@ std::unique_ptr<Optimizer> make_optimizer(Replica& replica, const OptimizerSetti
   });
   if (entry == all.end())
     throw Error(ExitCode::kUsage, "optimizer " + settings.name + " is unknown");
-  if (replica.parameters.at(0).is_cuda() && settings.name != "sgd")
-    throw Error(ExitCode::kUsage, "optimizer " + settings.name + " runs on the CPU only",
-                "--optimizer sgd, or --device cpu");
+  if (replica.parameters.at(0).is_cuda() && settings.scales_loss && settings.name != "sgd")
+    throw Error(ExitCode::kUsage, "optimizer " + settings.name + " has no loss scale on a GPU",
+                "--precision bf16, or --optimizer sgd");
   auto optimizer = entry->make(replica, settings);
   if (settings.scales_loss) optimizer->begin_loss_scaling();
   return optimizer;

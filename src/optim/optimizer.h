@@ -30,6 +30,9 @@ class Optimizer {
   /// which a graph can capture.
   virtual void prepare(double learning_rate, double gradient_scale);
   virtual void apply();
+  /// Between the two: takes gradients times `gradient_scale` instead, float32 of no dimension in
+  /// the memory of the parameters, which the host does not read.
+  void scale_gradients(const torch::Tensor& gradient_scale);
 
   /// From now on losses are multiplied by `loss_scale` before the backward pass, and every step
   /// takes its gradients over it (StepState).
@@ -73,11 +76,15 @@ class Optimizer {
   Values values_of(std::size_t i) const;
   std::size_t parameter_count() const { return replica_.parameters.size(); }
   torch::Device device() const { return state_.device(); }
+  /// Views of the state's fields: float32 of no dimension.
+  torch::Tensor learning_rate_view() const;
+  torch::Tensor clip_factor_view() const;
   /// In the memory of the parameters' device.
   StepState* state() const { return reinterpret_cast<StepState*>(state_.data_ptr<std::uint8_t>()); }
 
  private:
   void find_bad_gradients() const;
+  torch::Tensor field(std::size_t offset) const;
 
   Replica& replica_;
   torch::Tensor state_;  ///< a StepState
@@ -100,7 +107,7 @@ const std::vector<OptimizerEntry>& optimizers();
 /// name.
 std::unique_ptr<Optimizer> make_optimizer(Replica& replica, const OptimizerSettings& settings);
 
-/// Of parameters on a GPU: FusedSgd.
+/// Of parameters on a GPU: FusedSgd, and the others on tensors (tensor_optimizer.h).
 std::unique_ptr<Optimizer> make_sgd(Replica&, const OptimizerSettings&);
 std::unique_ptr<Optimizer> make_lars(Replica&, const OptimizerSettings&);
 std::unique_ptr<Optimizer> make_lamb(Replica&, const OptimizerSettings&);

@@ -9,7 +9,6 @@ std::string graph_obstacle(const TrainOptions& options) {
   if (options.feed == "loader") return "--feed loader: the host makes the batches";
   if (options.sync == "c10d" || options.sync == "data-parallel")
     return "--sync " + options.sync + ": the host takes part in each step";
-  if (options.clip_norm > 0) return "--clip-norm: the host reads the norm";
   if (options.verify == "all") return "--verify all: the host compares each call";
   if (!options.batch_schedule.empty()) return "--batch-schedule: batches change their size";
   if (!options.inject_fault.empty()) return "--inject-fault: a replayed step does not ask for it";

@@ -112,7 +112,7 @@ bool steps_here(const StepParts& parts) {
   return !parts.mode.root_only() || parts.exchange.rank() == 0;
 }
 
-/// What the gradients are to be multiplied by beside the loss scale.
+/// What gradients in host memory are to be multiplied by beside the loss scale.
 double clip_factor_of(const StepParts& parts) {
   if (parts.clip_norm <= 0) return 1;
   const double scale =
@@ -182,7 +182,19 @@ class Step {
   void update() {
     if (!steps_here(parts_)) return;
     const Scope timed(pending_.timer, Phase::kOptimizer);
-    parts_.optimizer.step(learning_rate_, clip_factor_of(parts_));
+    if (!parts_.exchange.lane())
+      return parts_.optimizer.step(learning_rate_, clip_factor_of(parts_));
+    parts_.optimizer.prepare(learning_rate_, /*gradient_scale=*/1);
+    apply_on_device();
+  }
+
+  /// The host knows neither norm nor factor. A graph can capture it.
+  void apply_on_device() {
+    Optimizer& optimizer = parts_.optimizer;
+    if (parts_.clip_norm > 0)
+      optimizer.scale_gradients(
+          clip_factor_on_device(parts_.replica, parts_.clip_norm, optimizer.loss_scale()));
+    optimizer.apply();
   }
 
   /// False if the step could not be captured: nothing has run, and all is as it was before.
@@ -205,7 +217,7 @@ class Step {
     const std::int64_t steps = parts_.optimizer.steps(), made = parts_.feed.made();
     parts_.exchange.set_timing(false);
     const bool mine =
-        parts_.graph->capture([this] { return launch([this] { parts_.optimizer.apply(); }); });
+        parts_.graph->capture([this] { return launch([this] { apply_on_device(); }); });
     std::array<double, 1> failed = {mine ? 0.0 : 1.0};
     parts_.exchange.sum_metrics(failed);
     parts_.exchange.set_timing(parts_.measured);

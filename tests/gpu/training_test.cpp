@@ -3,6 +3,7 @@
 
 #include "data/synthetic.h"
 #include "gpu/gpu.h"
+#include "optim/clip.h"
 #include "optim/fused_sgd.h"
 #include "serial/test_folder.h"
 #include "train/feed.h"
@@ -68,5 +69,33 @@ TEST_CASE("the optimiser on the GPU steps as on the CPU, and leaves overflows ou
   for (std::size_t i = 0; i < here.parameters.size(); ++i) {
     CHECK(torch::allclose(there.parameters[i].cpu(), here.parameters[i], 1e-5, 1e-6));
     CHECK(there.parameters[i].grad().count_nonzero().item<std::int64_t>() == 0);
+  }
+}
+
+TEST_CASE("every other optimiser on the GPU steps as on the CPU, its factors in device memory") {
+  if (skips("the optimisers on tensors on the GPU")) return;
+  for (const char* name : {"lars", "lamb", "adam"}) {
+    CAPTURE(name);
+    OptimizerSettings settings;
+    settings.name = name;
+    Replica here = make_replica("resnet18", 1, Layout::kNhwc);
+    Replica there = on_gpu(make_replica("resnet18", 1, Layout::kNhwc));
+    const auto cpu = make_optimizer(here, settings), gpu = make_optimizer(there, settings);
+    const torch::NoGradGuard no_grad;
+    for (int step = 0; step < 4; ++step) {
+      for (std::size_t i = 0; i < here.parameters.size(); ++i) {
+        here.parameters[i].mutable_grad() = torch::randn_like(here.parameters[i]);
+        there.parameters[i].mutable_grad() = here.parameters[i].grad().to(torch::kCUDA);
+      }
+      const double factor = clip_factor(gradient_norm(here), 1);
+      cpu->step(0.01, factor);
+      gpu->prepare(0.01, 1);
+      const torch::Tensor on_device = clip_factor_on_device(there, 1, gpu->loss_scale());
+      CHECK(on_device.item<float>() == doctest::Approx(factor).epsilon(1e-6));
+      gpu->scale_gradients(on_device);
+      gpu->apply();
+    }
+    for (std::size_t i = 0; i < here.parameters.size(); ++i)
+      CHECK(torch::allclose(there.parameters[i].cpu(), here.parameters[i], 1e-4, 1e-5));
   }
 }

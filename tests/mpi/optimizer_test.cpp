@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "optim/clip.h"
+#include "optim/tensor_optimizer.h"
 #include "support/error.h"
 
 using namespace gradsync;
@@ -38,11 +39,25 @@ double difference(const Replica& one, const Replica& other) {
   return (flat_parameters(one) - flat_parameters(other)).abs().max().item<double>();
 }
 
+using Maker = std::unique_ptr<Optimizer> (*)(Replica&, const OptimizerSettings&);
+
+/// Those that GPUs run, here on the CPU.
+const std::vector<OptimizerEntry> kOnTensors = {
+    {"lars", make_lars_on_tensors}, {"lamb", make_lamb_on_tensors}, {"adam", make_adam_on_tensors}};
+
+/// Both forms of every optimiser.
+std::vector<OptimizerEntry> all_forms() {
+  std::vector<OptimizerEntry> all = optimizers();
+  all.insert(all.end(), kOnTensors.begin(), kOnTensors.end());
+  return all;
+}
+
 /// Steps of ours beside steps of `reference` on a replica of its own.
 template <typename Reference>
-double difference_after_steps(const OptimizerSettings& settings, Reference&& reference) {
+double difference_after_steps(const OptimizerSettings& settings, Reference&& reference,
+                              Maker make = make_optimizer) {
   Replica ours = lenet(), theirs = lenet();
-  const auto optimizer = make_optimizer(ours, settings);
+  const auto optimizer = make(ours, settings);
   for (int step = 1; step <= kSteps; ++step) {
     give_gradients(ours, theirs);
     optimizer->step(kRate);
@@ -54,12 +69,14 @@ double difference_after_steps(const OptimizerSettings& settings, Reference&& ref
 }
 
 template <typename Torch, typename Options>
-double difference_to_torch(const OptimizerSettings& settings, const Options& options) {
+double difference_to_torch(const OptimizerSettings& settings, const Options& options,
+                           Maker make = make_optimizer) {
   std::unique_ptr<Torch> torchs;
-  return difference_after_steps(settings, [&](Replica& replica, int) {
+  const auto step = [&](Replica& replica, int) {
     if (!torchs) torchs = std::make_unique<Torch>(replica.parameters, options);
     torchs->step();
-  });
+  };
+  return difference_after_steps(settings, step, make);
 }
 
 bool exempt(const torch::Tensor& parameter) {
@@ -91,12 +108,13 @@ TEST_CASE("SGD is torch::optim::SGD, with and without Nesterov's momentum") {
 TEST_CASE("Adam is torch::optim::Adam") {
   const auto options =
       torch::optim::AdamOptions(kRate).betas({0.9, 0.999}).eps(1e-8).weight_decay(kDecay);
-  CHECK(difference_to_torch<torch::optim::Adam>(settings_of("adam"), options) <= 2e-5);
+  for (const Maker make : {make_optimizer, make_adam_on_tensors})
+    CHECK(difference_to_torch<torch::optim::Adam>(settings_of("adam"), options, make) <= 2e-5);
 }
 
 TEST_CASE("LARS follows the paper's formula, biases at the plain rate") {
   const OptimizerSettings settings = settings_of("lars");
-  std::vector<torch::Tensor> velocity(lenet().parameters.size());
+  std::vector<torch::Tensor> velocity;
   const auto paper = [&](Replica& replica, int) {
     update_in_double(replica, [&](const torch::Tensor& w, const torch::Tensor& g, std::size_t i) {
       const double decay = exempt(w) ? 0 : kDecay;
@@ -108,12 +126,15 @@ TEST_CASE("LARS follows the paper's formula, biases at the plain rate") {
       return w - velocity[i];
     });
   };
-  CHECK(difference_after_steps(settings, paper) <= 2e-6);
+  for (const Maker make : {make_optimizer, make_lars_on_tensors}) {
+    velocity.assign(lenet().parameters.size(), {});
+    CHECK(difference_after_steps(settings, paper, make) <= 2e-6);
+  }
 }
 
 TEST_CASE("LAMB follows the paper's algorithm, biases at the plain rate") {
   const OptimizerSettings settings = settings_of("lamb");
-  std::vector<torch::Tensor> m(lenet().parameters.size()), v(m.size());
+  std::vector<torch::Tensor> m, v;
   const auto paper = [&](Replica& replica, int step) {
     update_in_double(replica, [&](const torch::Tensor& w, const torch::Tensor& g, std::size_t i) {
       if (!m[i].defined()) m[i] = torch::zeros_like(w), v[i] = torch::zeros_like(w);
@@ -128,12 +149,17 @@ TEST_CASE("LAMB follows the paper's algorithm, biases at the plain rate") {
       return w - kRate * ratio * direction;
     });
   };
-  CHECK(difference_after_steps(settings, paper) <= 2e-5);
+  for (const Maker make : {make_optimizer, make_lamb_on_tensors}) {
+    m.assign(lenet().parameters.size(), {});
+    v = m;
+    CHECK(difference_after_steps(settings, paper, make) <= 2e-5);
+  }
 }
 
 TEST_CASE(
     "a layer of zeros, or without a gradient, is stepped at the plain rate and stays finite") {
-  for (const char* name : {"lars", "lamb"}) {
+  for (const OptimizerEntry& entry : all_forms()) {
+    if (entry.name != "lars" && entry.name != "lamb") continue;
     Replica replica = lenet(), other = lenet();
     give_gradients(replica, other);
     {
@@ -141,7 +167,7 @@ TEST_CASE(
       replica.parameters[0].zero_();
       replica.parameters[1].mutable_grad().zero_();
     }
-    make_optimizer(replica, settings_of(name))->step(kRate);
+    entry.make(replica, settings_of(entry.name))->step(kRate);
     CHECK(flat_parameters(replica).isfinite().all().item<bool>());
     CHECK(replica.parameters[0].abs().max().item<double>() > 0);
   }
@@ -160,16 +186,45 @@ TEST_CASE("clipping is torch's clip_grad_norm_") {
   CHECK(difference(ours, theirs) <= 1e-7);
 }
 
+TEST_CASE("clipping on a device gives the factor that it gives on the host") {
+  Replica ours = lenet(), theirs = lenet();
+  give_gradients(ours, theirs);
+  for (const float scale : {1.0f, 1024.0f}) {
+    const torch::Tensor loss_scale = torch::tensor(scale);
+    for (const double largest : {0.5, 1e-3, 1e6}) {
+      const double factor = clip_factor(gradient_norm(ours) / double{scale}, largest);
+      CHECK(clip_factor_on_device(ours, largest, loss_scale).item<float>() ==
+            static_cast<float>(factor));
+    }
+  }
+}
+
+TEST_CASE("a factor that the host never reads scales the gradients as one that it gives") {
+  for (const OptimizerEntry& entry : all_forms()) {
+    Replica ours = lenet(), theirs = lenet();
+    const auto here = entry.make(ours, settings_of(entry.name)),
+               there = entry.make(theirs, settings_of(entry.name));
+    for (int step = 0; step < kSteps; ++step) {
+      give_gradients(ours, theirs);
+      here->step(kRate, 0.25);
+      there->prepare(kRate, 1);
+      there->scale_gradients(torch::tensor(0.25f));
+      there->apply();
+    }
+    CHECK_MESSAGE(parameter_hash(ours) == parameter_hash(theirs), entry.name);
+  }
+}
+
 TEST_CASE("what an optimiser remembers goes into a checkpoint and back") {
-  for (const OptimizerEntry& entry : optimizers()) {
+  for (const OptimizerEntry& entry : all_forms()) {
     Replica straight = lenet(), resumed = lenet();
-    const auto first = make_optimizer(straight, settings_of(entry.name));
+    const auto first = entry.make(straight, settings_of(entry.name));
     give_gradients(straight, resumed);
     first->step(kRate);
     const torch::NoGradGuard no_grad;
     for (std::size_t i = 0; i < straight.parameters.size(); ++i)
       resumed.parameters[i].copy_(straight.parameters[i]);
-    const auto second = make_optimizer(resumed, settings_of(entry.name));
+    const auto second = entry.make(resumed, settings_of(entry.name));
     second->steps() = first->steps();
     for (std::size_t which = 0; which < first->moment_names().size(); ++which)
       for (std::size_t i = 0; i < straight.parameters.size(); ++i)
@@ -182,11 +237,11 @@ TEST_CASE("what an optimiser remembers goes into a checkpoint and back") {
 }
 
 TEST_CASE("a gradient laid out otherwise than its parameter is refused by every optimiser") {
-  for (const OptimizerEntry& entry : optimizers()) {
+  for (const OptimizerEntry& entry : all_forms()) {
     Replica replica = lenet();
     for (auto& parameter : replica.parameters)
       parameter.mutable_grad() = torch::zeros(parameter.sizes());
-    CHECK_THROWS_AS(make_optimizer(replica, settings_of(entry.name))->step(kRate), Error);
+    CHECK_THROWS_AS(entry.make(replica, settings_of(entry.name))->step(kRate), Error);
   }
   Replica replica = lenet();
   CHECK_THROWS_AS(make_optimizer(replica, settings_of("sgdm")), Error);

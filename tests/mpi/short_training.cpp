@@ -35,6 +35,7 @@ Trained train_shortly(Exchange& exchange, const DataSource& data, const TrainOpt
   Feed feed({data.files, data.resident, device}, options, compute.layout, exchange.rank(),
             exchange.size(), feed_share(*mode, exchange.rank()));
   StepParts parts{replica, *mode, *optimizer, feed, guard, exchange, compute, options.accumulate};
+  parts.clip_norm = options.clip_norm;
   parts.graph = graph;
   Pipeline pipeline(exchange, replica);
   Trained trained;
