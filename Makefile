@@ -203,7 +203,7 @@ data: build/bin/gradsync-dataset
 	$< fetch --to data/cifar-10
 
 bundle:
-	+@$(MAKE) --no-print-directory MARCH=$(BUNDLE_MARCH) all $(if $(KERNELS),build/tests/gpu build/tests/mpi build/bench/gpu_kernels)
+	+@$(MAKE) --no-print-directory MARCH=$(BUNDLE_MARCH) all $(if $(KERNELS),build/tests/gpu build/tests/mpi build/tests/libcount_waits.so build/bench/gpu_kernels)
 	@config/bundle build/bundle $(BUNDLE_MARCH)
 
 install: all

@@ -1,4 +1,6 @@
 // The modes on real GPUs; several ranks may share one. Says SKIP where there is none.
+#include <dlfcn.h>
+
 #include <doctest/doctest.h>
 
 #include "comm/equal_on_all.h"
@@ -17,6 +19,8 @@ namespace {
 /// Sums in another order, and 50 steps for them to grow.
 constexpr double kTolerance = 5e-3;
 constexpr std::int64_t kSteps = 50;
+/// By then cuDNN has tried its algorithms, NCCL has connected and memory is there.
+constexpr std::int64_t kFirstSteady = 10;
 
 bool no_gpu() {
   int mine = visible_gpus().empty() ? 0 : 1, fewest = 0;
@@ -116,6 +120,35 @@ TEST_CASE("GPU: replayed steps train the network that launched ones do") {
       CHECK(replayed.steps[i].measured[Phase::kIteration] > 0);
     }
   }
+}
+
+TEST_CASE("GPU: in the steady loop over NCCL no call of CUDA's waits for the device") {
+  if (no_gpu()) return;
+  // Of tests/libraries/count_waits.cpp: the calls since it was called last.
+  const auto waits = reinterpret_cast<long (*)(const char*)>(dlsym(RTLD_DEFAULT, "gradsync_waits"));
+  if (waits == nullptr) {
+    MESSAGE("SKIP: nobody counts; LD_PRELOAD=build/tests/libcount_waits.so does");
+    return;
+  }
+  const test::SmallSet set;
+  for (const char* mode : {"none", "allreduce", "gather-scatter", "ddp"})
+    for (const char* optimizer : {"sgd", "lamb"}) {
+      CAPTURE(mode);
+      CAPTURE(optimizer);
+      TrainOptions options = short_options(mode);
+      options.optimizer.name = optimizer;
+      options.clip_norm = 1;
+      GpuRanks ranks("nccl", VerifyLevel::kOff);
+      const DataSource data(*set.data, std::make_shared<ResidentData>(
+                                           *set.data, ranks.device.torch(), ImageType::kFloat32));
+      long counted = 0;
+      train_shortly(ranks.exchange, data, options, kSteps, ranks.device.torch(),
+                    [&](GradientGuard&, std::int64_t iteration) {
+                      const long since = waits(iteration > kFirstSteady ? "steady" : "before");
+                      if (iteration > kFirstSteady) counted += since;
+                    });
+      CHECK(counted == 0);
+    }
 }
 
 TEST_CASE("GPU: in the steady loop over NCCL the host waits for nothing") {
