@@ -1,6 +1,7 @@
 #include "comm/nccl_api.h"
 
 #include "support/error.h"
+#include "support/out_of_memory.h"
 
 #if GRADSYNC_WITH_CUDA
 #include <fmt/format.h>
@@ -39,7 +40,7 @@ void check(ncclResult_t result, const char* call) {
   if (result == ncclSuccess) return;
   const std::string text =
       fmt::format("NCCL: {}: {}; {}", call, ncclGetErrorString(result), ncclGetLastError(nullptr));
-  if (text.find("out of memory") != std::string::npos)
+  if (tells_out_of_memory(text))
     throw Error(ExitCode::kOutOfMemory, text, "lower --batch-per-rank");
   throw Error(ExitCode::kEnvironment, text,
               "NCCL_DEBUG=WARN says more; --transport mpi goes without NCCL");

@@ -136,7 +136,7 @@ class CudaDevice : public Device {
     const bool memory = result == cudaErrorMemoryAllocation;
     throw Error(memory ? ExitCode::kOutOfMemory : ExitCode::kInternal,
                 fmt::format("GPU {}: {}: {}", index_, call, cudaGetErrorString(result)),
-                memory ? "give a smaller batch" : "CUDA_LAUNCH_BLOCKING=1 shows which call failed");
+                memory ? "lower --batch-per-rank" : "CUDA_LAUNCH_BLOCKING=1 shows which call failed");
   }
 
   int index_;

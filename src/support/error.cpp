@@ -5,19 +5,9 @@
 #include <cstring>
 #include <new>
 
+#include "support/out_of_memory.h"
+
 namespace gradsync {
-
-namespace {
-
-// LibTorch's CPU allocator throws a plain c10::Error, so its words are all there is to go by.
-bool reads_like_out_of_memory(const std::string& text) {
-  for (const char* words : {"not enough memory", "out of memory", "can't allocate memory",
-                            "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED"})
-    if (text.find(words) != std::string::npos) return true;
-  return false;
-}
-
-}  // namespace
 
 std::string describe(const std::string& program, const Error& error) {
   std::string text = program + ": " + error.what();
@@ -33,7 +23,7 @@ Error current_error() {
   } catch (const std::bad_alloc&) {
     return Error(ExitCode::kOutOfMemory, "out of memory", "lower --batch-per-rank");
   } catch (const std::exception& error) {
-    if (reads_like_out_of_memory(error.what()))
+    if (tells_out_of_memory(error.what()))
       return Error(ExitCode::kOutOfMemory, error.what(), "lower --batch-per-rank");
     return Error(ExitCode::kInternal, std::string("unexpected: ") + error.what());
   } catch (...) {
