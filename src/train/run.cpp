@@ -1,10 +1,8 @@
 #include "train/run.h"
 
-#include <algorithm>
 #include <iostream>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "comm/agreement.h"
 #include "comm/rank_layout.h"
@@ -14,6 +12,7 @@
 #include "train/provenance.h"
 #include "train/rank_device.h"
 #include "train/resume.h"
+#include "train/run_texts.h"
 #include "train/trainer.h"
 #include "train/verify_modes.h"
 #include "train/yardstick.h"
@@ -97,70 +96,11 @@ RunInfo run_info(const OptionValues& values, const std::string& command_line,
   return info;
 }
 
-std::string hosts_of(const std::vector<RankPlace>& places) {
-  std::vector<std::string> hosts;
-  for (const RankPlace& place : places)
-    if (std::find(hosts.begin(), hosts.end(), place.host) == hosts.end())
-      hosts.push_back(place.host);
-  return fmt::format("{}", fmt::join(hosts, ","));
-}
-
 std::unique_ptr<Recorder> make_recorder(const std::string& output, const RunInfo& info,
                                         const ResumePlan& plan) {
   if (!plan.resumes) return std::make_unique<Recorder>(output, info);
   return std::make_unique<Recorder>(output, ResumeRow{plan.from.iteration, plan.from.journal_bytes,
                                                       utc_now(), hosts_of(info.topology)});
-}
-
-void print_environment(const TrainOptions& options, const DataDigest& digest, const Cifar10& data,
-                       const ComputeSettings& compute, const std::vector<RankPlace>& places) {
-  std::cout << fmt::format(
-                   "{} with {}, {} ranks, batch {} per rank, {} global{}\n", options.model,
-                   options.sync, places.size(), options.batch_per_rank, options.batch_global,
-                   options.accumulate > 1 ? fmt::format(" in {} passes", options.accumulate) : "")
-            << fmt::format("data: {}, {} training and {} test images, sha256 {}\n", digest.name,
-                           data.size(Split::kTrain), data.size(Split::kTest),
-                           digest.combined.substr(0, 16))
-            << fmt::format("compute: {} {}, {} threads a rank{}\n",
-                           precision_name(compute.precision),
-                           compute.layout == Layout::kNchw ? "nchw" : "nhwc", compute.threads,
-                           compute.probed.empty()
-                               ? ""
-                               : fmt::format(" (probed: {})", fmt::join(compute.probed, ", ")));
-  for (const RankPlace& place : places)
-    if (place.local_rank == 0)
-      std::cout << fmt::format("host {}: {}, rank {} on cores {}\n", place.host, place.device,
-                               place.rank, place.affinity);
-  std::cout << std::flush;
-  for (const std::string& warning : compute.warnings)
-    std::cerr << "gradsync-train: warning: " << warning << '\n';
-  if (!options.set_epoch && options.epochs > 1)
-    std::cerr
-        << "gradsync-train: warning: --no-set-epoch: every epoch repeats the order of the first\n";
-}
-
-void print_device(const DeviceChoice& device, const TransportChoice& transport) {
-  if (!device.why.empty()) std::cout << fmt::format("device: cpu; no GPU: {}\n", device.why);
-  std::cout << fmt::format("transport: {} ({})\n", transport.name, transport.why) << std::flush;
-  if (device.shared)
-    std::cerr << "gradsync-train: warning: --allow-shared-gpu: ranks share a GPU, times mean "
-                 "nothing\n";
-}
-
-Table verification_table(const std::vector<VerificationRow>& rows) {
-  Table table{
-      "verification", "Modes compared after 3 iterations (reference: allreduce)", {}, {}, {}};
-  table.columns = {{"mode", "mode", true},           {"ranks_equal", "ranks equal", true},
-                   {"difference", "difference"},     {"tolerance", "tolerance"},
-                   {"hash", "parameter hash", true}, {"result", "result", true}};
-  for (const VerificationRow& row : rows)
-    table.add({row.mode, row.ranks_equal ? "yes" : "no", fmt::format("{:.2e}", row.difference),
-               fmt::format("{:.0e}", row.tolerance), row.parameter_hash,
-               row.passed ? "ok" : "FAILED"});
-  table.notes = {
-      "difference: largest |a - b| over all parameters; none must differ where there is more than "
-      "one rank"};
-  return table;
 }
 
 /// Prints and records; throws Error kCheckFailed if a mode is not what it should be.
@@ -249,6 +189,89 @@ void train(const Session& session, Exchange& exchange, Transport& transport, Wat
                     exchange.lane());
 }
 
+/// What all ranks have agreed on before anything of the machine is settled.
+struct RunRequest {
+  const Session& session;
+  const TrainOptions& options;
+  const OptionValues& values;
+  const std::string& command_line;
+  const StopRequest& stop;
+  const Cifar10& data;
+  const DataDigest& digest;
+  const ResumePlan& plan;
+};
+
+/// Writes into the options what was taken for `auto`.
+TransportChoice settle_transport(const Session& session, TrainOptions& options,
+                                 const DeviceChoice& device) {
+  const RankLayout layout = rank_layout(session);
+  TransportChoice chosen;
+  session.together([&] { chosen = choose_transport(options.transport, device, layout); });
+  options.device = device.cuda ? "cuda" : "cpu";
+  options.transport = chosen.name;
+  return chosen;
+}
+
+/// What a rank computes and talks with. Its ends are collective.
+struct RunRanks {
+  RunRanks(const Session& session, TrainOptions& options)
+      : device(session, {options.device, options.allow_shared_gpu}),
+        chosen(settle_transport(session, options, device.choice())),
+        watchdog(session, options.timeout_s > 0 ? options.timeout_s : kStartTimeout_s),
+        transports(session, watchdog, chosen, device.choice(), device.lane()),
+        exchange(session, transports.get(), watchdog, verify_level(options.verify), device.lane()) {
+  }
+
+  RankDevice device;
+  TransportChoice chosen;
+  Watchdog watchdog;
+  RankTransport transports;
+  Exchange exchange;
+};
+
+/// On rank 0, of a run that is recorded; fills in what its checkpoints say of it. Collective.
+std::unique_ptr<Recorder> open_record(const RunRequest& request, const ComputeSettings& compute,
+                                      const std::vector<RankPlace>& places,
+                                      CheckpointInfo& description) {
+  std::unique_ptr<Recorder> recorder;
+  request.session.together([&] {
+    if (!request.session.root() || request.options.output.empty()) return;
+    RunInfo info = run_info(request.values, request.command_line, request.digest, compute, places,
+                            request.options, request.plan);
+    info.provenance.push_back({"train_images", std::to_string(request.data.size(Split::kTrain))});
+    recorder = make_recorder(request.options.output, info, request.plan);
+    description = describe_run(info);
+  });
+  return recorder;
+}
+
+/// From settled options to a closed run file.
+void run_on(RunRanks& ranks, const RunRequest& request) {
+  const Session& session = request.session;
+  const ComputeSettings compute = settle_compute(session, request.options, ranks.device.torch());
+  const double start_s = broadcast_start(session, request.plan);
+  const ClockOffset clock = clock_offset(session);
+  const ClockRow clocks =
+      clock_row(session, clock, request.plan.resumes ? "resume" : "start", now_s() - start_s);
+  const auto places = gather_places(session, compute.threads, clock, ranks.device.description());
+  CheckpointInfo description;
+  const auto recorder = open_record(request, compute, places, description);
+  if (session.root()) {
+    print_environment(request.options, request.digest, request.data, compute, places);
+    print_device(ranks.device.choice(), ranks.transports.choice());
+  }
+  const DataSource source = data_source(request.data, request.options, compute);
+  const std::string gpu_uuid = compute.device.is_cuda() ? ranks.device.description().uuid : "";
+  const RunSetting setting{
+      request.options, source,        compute,       places,      clock.offset_s,       start_s,
+      recorder.get(),  &request.stop, &request.plan, description, request.command_line, gpu_uuid};
+  if (recorder) recorder->add(clocks);
+  train(session, ranks.exchange, ranks.transports.get(), ranks.watchdog, setting);
+  close_clocks(session, setting, clocks);
+  if (recorder) recorder->finish(RunStatus::kComplete);
+  if (recorder) std::cout << "run file: " << request.options.output << std::endl;
+}
+
 }  // namespace
 
 int run_training(const Session& session, TrainOptions options, const OptionValues& values,
@@ -259,48 +282,10 @@ int run_training(const Session& session, TrainOptions options, const OptionValue
   const ResumePlan plan =
       plan_resume(session, options, requested_run(session, values, digest, options));
   settle_as_before(options, plan);
-  RankDevice device(session, {options.device, options.allow_shared_gpu});
-  const RankLayout layout = rank_layout(session);
-  TransportChoice chosen;
-  session.together([&] { chosen = choose_transport(options.transport, device.choice(), layout); });
-  options.device = device.choice().cuda ? "cuda" : "cpu";
-  options.transport = chosen.name;
-  Watchdog watchdog(session, options.timeout_s > 0 ? options.timeout_s : kStartTimeout_s);
-  RankTransport transports(session, watchdog, chosen, device.choice(), device.lane());
-  Transport& transport = transports.get();
-  Exchange exchange(session, transport, watchdog, verify_level(options.verify), device.lane());
+  RunRanks ranks(session, options);
   // Caught here, where the objects that all ranks must leave together still stand.
   try {
-    const ComputeSettings compute = settle_compute(session, options, device.torch());
-    const double start_s = broadcast_start(session, plan);
-    const ClockOffset clock = clock_offset(session);
-    const ClockRow clocks =
-        clock_row(session, clock, plan.resumes ? "resume" : "start", now_s() - start_s);
-    const auto places = gather_places(session, compute.threads, clock, device.description());
-    std::unique_ptr<Recorder> recorder;
-    CheckpointInfo description;
-    session.together([&] {
-      if (!session.root() || options.output.empty()) return;
-      RunInfo info = run_info(values, command_line, digest, compute, places, options, plan);
-      info.provenance.push_back({"train_images", std::to_string(data->size(Split::kTrain))});
-      recorder = make_recorder(options.output, info, plan);
-      description = describe_run(info);
-    });
-    if (session.root()) {
-      print_environment(options, digest, *data, compute, places);
-      print_device(device.choice(), transports.choice());
-    }
-    const DataSource source = data_source(*data, options, compute);
-    const RunSetting setting{
-        options,        source,         compute,
-        places,         clock.offset_s, start_s,
-        recorder.get(), &stop,          &plan,
-        description,    command_line,   compute.device.is_cuda() ? device.description().uuid : ""};
-    if (recorder) recorder->add(clocks);
-    train(session, exchange, transport, watchdog, setting);
-    close_clocks(session, setting, clocks);
-    if (recorder) recorder->finish(RunStatus::kComplete);
-    if (recorder) std::cout << "run file: " << options.output << std::endl;
+    run_on(ranks, {session, options, values, command_line, stop, *data, digest, plan});
   } catch (...) {
     session.abort(current_error());
   }

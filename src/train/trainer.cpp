@@ -1,20 +1,13 @@
 #include "train/trainer.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
-#include <csignal>
-#include <cstdlib>
 #include <iostream>
-#include <limits>
-#include <new>
 #include <numeric>
 
 #include <fmt/format.h>
 
-#include "support/memory.h"
 #include "train/graph_obstacle.h"
-#include "train/rank_device.h"
+#include "train/inject_fault.h"
 #include "train/replica_facts.h"
 #include "train/verify_modes.h"
 #include "train/windows.h"
@@ -25,11 +18,6 @@ namespace {
 
 constexpr double kTimeoutInMedians = 20;
 constexpr double kShortestTimeout_s = 60;
-
-/// "54.20 %", or "n/a" for what was not measured.
-std::string percent(double part) {
-  return std::isnan(part) ? "n/a" : fmt::format("{:.2f} %", 1e2 * part);
-}
 
 double mean_loss(const IterationRow& row) {
   double sum = 0;
@@ -123,36 +111,9 @@ void Trainer::say_if_graph_failed() {
         graph_->why_not());
 }
 
-void Trainer::run_epoch() {
-  epoch_clock_.since.restart_s();
-  feed_.begin_epoch(position_.epoch, position_.step);
-  pipeline_.anchor();
-  while (position_.step < iterations_of(position_.epoch))
-    run_iteration();
-  const Verdict last = finish_iterations(/*all=*/true);
-  if (last.stop != StopReason::kNone) checkpoints_.after_iteration(position_, last);
-  RankEpoch mine;
-  mine.running_time_s = epoch_clock_.running_s();
-  mine.training_time_s = epoch_clock_.training_s;
-  mine.train_loss = epoch_summary_.mean_loss();
-  mine.train_accuracy = epoch_summary_.accuracy();
-  const Evaluation test = evaluate_epoch();
-  mine.test_loss = test.loss;
-  mine.test_accuracy = test.accuracy;
-  mine.evaluation_time_s = test.time_s;
-  if (setting_.compute.device.is_cuda())
-    mine.peak_memory_bytes = static_cast<double>(peak_device_bytes(setting_.compute.device));
-  else if (const auto bytes = peak_resident_bytes())
-    mine.peak_memory_bytes = static_cast<double>(*bytes);
-  summary_.add_test(test.accuracy);
-  record_epoch(mine);
-  epoch_summary_ = RankSummary();
-  epoch_clock_ = EpochClock();
-  position_ = {position_.iteration, position_.epoch + 1, 0};
-}
-
 void Trainer::run_iteration() {
-  inject_fault(position_.iteration);
+  if (fault_.due(exchange_.rank(), position_.iteration))
+    inject_fault(fault_.kind, exchange_, guard_, position_.iteration);
   IterationRow row;
   row.iteration = position_.iteration;
   row.epoch = position_.epoch;
@@ -198,47 +159,6 @@ Verdict Trainer::finish(FinishedIteration finished) {
   return verdict;
 }
 
-void Trainer::inject_fault(std::int64_t iteration) {
-  if (!fault_.due(exchange_.rank(), iteration)) return;
-  switch (fault_.kind) {
-    case FaultKind::kNone:
-      break;
-    case FaultKind::kNan:
-      guard_.poison_next();
-      break;
-    case FaultKind::kKill:
-      std::raise(SIGKILL);
-      break;
-    case FaultKind::kStop:
-      std::raise(SIGSTOP);
-      break;
-    case FaultKind::kLeave:
-      exchange_.watchdog().doing(Activity::kFinished, iteration);
-      MPI_Finalize();
-      std::_Exit(0);
-    case FaultKind::kSkip:
-      exchange_.inject(CollectiveFault::kSkip);
-      break;
-    case FaultKind::kShort:
-      exchange_.inject(CollectiveFault::kShort);
-      break;
-    case FaultKind::kOtherType:
-      exchange_.inject(CollectiveFault::kOtherType);
-      break;
-    case FaultKind::kOtherRoot:
-      exchange_.inject(CollectiveFault::kOtherRoot);
-      break;
-    case FaultKind::kOutOfMemory:
-      throw std::bad_alloc();
-    case FaultKind::kUsr1:
-      std::raise(SIGUSR1);
-      break;
-    case FaultKind::kTerm:
-      std::raise(SIGTERM);
-      break;
-  }
-}
-
 void Trainer::stop_on_bad_numbers(const Verdict& verdict, std::int64_t iteration) const {
   if (verdict.bad_rank < 0) return;
   if (setting_.recorder) setting_.recorder->sync();
@@ -278,106 +198,6 @@ void Trainer::adapt_timeout() {
   const double median_s = summary_.median_iteration_s();
   if (median_s > 0)
     exchange_.watchdog().set_timeout(std::max(kShortestTimeout_s, kTimeoutInMedians * median_s));
-}
-
-Evaluation Trainer::evaluate_epoch() {
-  if (options_.evaluate == "none") return {};
-  progress_.clear();
-  exchange_.watchdog().doing(Activity::kEvaluating, position_.iteration);
-  // Of replicas that differ, a shard of each would be the accuracy of no network.
-  const bool own =
-      options_.evaluate == "each-rank" || replicas_may_differ(options_, exchange_.size());
-  return evaluate(parts_, setting_.data, options_.batch_per_rank, options_.loader_threads,
-                  own ? EvaluateHow::kEachRank : EvaluateHow::kShard);
-}
-
-std::unique_ptr<GpuMonitor> Trainer::gpu_monitor() const {
-  std::string why;
-  auto monitor = open_nvml(setting_.gpu_uuid, why);
-  if (!monitor && exchange_.rank() == 0)
-    std::cerr << "gradsync-train: warning: no samples of memory, clocks and power: " << why << '\n';
-  return monitor;
-}
-
-void Trainer::record_epoch(const RankEpoch& mine) {
-  if (gpu_samples_)
-    gpu_samples_->record(exchange_, setting_.clock_offset_s, setting_.start_s, setting_.recorder);
-  const std::int64_t epoch = position_.epoch;
-  std::vector<RankEpoch> all(exchange_.rank() == 0 ? static_cast<std::size_t>(exchange_.size())
-                                                   : 0);
-  exchange_.gather_control(std::as_bytes(std::span(&mine, 1)),
-                           std::as_writable_bytes(std::span(all)));
-  if (exchange_.rank() != 0) return;
-  std::cout
-      << fmt::format(
-             "epoch {}: train loss {:.4f}, train accuracy {}, test accuracy {}, {:.4f} s training, "
-             "{:.2f} s running, order {}\n",
-             epoch + 1, mine.train_loss, percent(mine.train_accuracy), percent(mine.test_accuracy),
-             mine.training_time_s, mine.running_time_s, feed_.order_digest())
-      << std::flush;
-  const EpochOrder order = count_batches(epoch);
-  if (setting_.recorder)
-    setting_.recorder->add(EpochRow{epoch, iterations_of(epoch), feed_.order_digest(),
-                                    order.new_batches, order.shared_images, all});
-}
-
-EpochOrder Trainer::count_batches(std::int64_t epoch) {
-  return census_.add(feed_.order_of(epoch), exchange_.size(), options_.accumulate,
-                     iterations_of(epoch));
-}
-
-/// A run that goes on knows the batches of its earlier epochs.
-void Trainer::count_batches_before() {
-  if (exchange_.rank() != 0) return;
-  for (std::int64_t epoch = 0; epoch < position_.epoch; ++epoch)
-    count_batches(epoch);
-}
-
-/// Prints and records what two runs are compared by, and what the ranks moved. Hashes are equal
-/// only if bit-equal.
-void Trainer::close_training() {
-  const RankTraffic trained = exchange_.session().ledger().total();
-  mode_->publish();
-  const ReplicaRow replicas = compare_replicas(exchange_, replica_);
-  record_traffic(trained);
-  if (exchange_.rank() != 0) return;
-  std::cout << "parameters: " << distinct_hashes(replicas) << std::endl;
-  if (setting_.recorder) setting_.recorder->add(replicas);
-  if (!optimizer_->scales_loss()) return;
-  const StepState state = optimizer_->read_state();
-  std::cout << fmt::format("fp16: {} steps left out for an overflow, loss scale {:g}\n",
-                           state.skipped_steps, state.loss_scale.scale)
-            << std::flush;
-}
-
-void Trainer::record_traffic(const RankTraffic& trained) {
-  const std::array<RankTraffic, 2> mine = {traffic_at_start_, trained};
-  std::vector<std::array<RankTraffic, 2>> all(
-      exchange_.rank() == 0 ? static_cast<std::size_t>(exchange_.size()) : 0);
-  exchange_.gather_control(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
-  if (!setting_.recorder) return;
-  TrafficRow start{"start", 0, {}}, end{"trained", position_.iteration - first_iteration_, {}};
-  for (const auto& rank : all) {
-    start.ranks.push_back(rank[0]);
-    end.ranks.push_back(rank[1]);
-  }
-  setting_.recorder->add(start);
-  setting_.recorder->add(end);
-}
-
-std::int64_t Trainer::iterations_of(std::int64_t epoch) const {
-  return epoch_lengths_[static_cast<std::size_t>(epoch)];
-}
-
-std::vector<std::int64_t> Trainer::plan_epochs() const {
-  std::vector<std::int64_t> lengths;
-  const std::int64_t limit = options_.iterations;
-  std::int64_t left = limit > 0 ? limit : std::numeric_limits<std::int64_t>::max();
-  for (std::int64_t epoch = 0; epoch < options_.epochs; ++epoch) {
-    lengths.push_back(std::min(left, feed_.iterations_of(epoch)));
-    left -= lengths.back();
-  }
-  return lengths;
 }
 
 double Trainer::learning_rate() const {

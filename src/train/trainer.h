@@ -43,7 +43,6 @@ class Trainer {
   void run_iteration();
   Verdict finish_iterations(bool all);
   Verdict finish(FinishedIteration finished);
-  void inject_fault(std::int64_t iteration);
   void stop_on_bad_numbers(const Verdict& verdict, std::int64_t iteration) const;
   std::string parameter_name(std::int64_t index) const;
   void report_iteration(const IterationRow& row);

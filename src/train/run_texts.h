@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "comm/transport_choice.h"
+#include "data/cifar10.h"
+#include "device/choice.h"
+#include "record/run.h"
+#include "support/table.h"
+#include "train/compute_settings.h"
+#include "train/options.h"
+
+namespace gradsync {
+
+/// What rank 0 says of a run before it trains: on stdout, with warnings on stderr.
+void print_environment(const TrainOptions& options, const DataDigest& digest, const Cifar10& data,
+                       const ComputeSettings& compute, const std::vector<RankPlace>& places);
+void print_device(const DeviceChoice& device, const TransportChoice& transport);
+
+/// The rows of --verify-modes.
+Table verification_table(const std::vector<VerificationRow>& rows);
+
+/// Each host once, "n1,n2".
+std::string hosts_of(const std::vector<RankPlace>& places);
+
+}  // namespace gradsync
