@@ -134,7 +134,7 @@ PROGRAMS := $(patsubst src/programs/%.cpp,build/bin/gradsync-%,$(wildcard src/pr
 FAKE_LIBRARIES := $(patsubst tests/libraries/%.cpp,build/tests/lib%.so,$(wildcard tests/libraries/*.cpp))
 TEST_TOOLS := $(patsubst tests/tools/%.cpp,build/tests/%,$(wildcard tests/tools/*.cpp))
 # All-reduces of our own under ThreadSanitizer: what needs neither LibTorch nor MPI of them.
-RACES := $(addsuffix .cpp,$(filter-out %/interfaces %/ring_connection,$(ALL_REDUCES)) $(addprefix src/support/,error file parse) \
+RACES := $(addsuffix .cpp,$(filter-out %/interfaces %/ring_connection,$(ALL_REDUCES)) $(addprefix src/support/,error file out_of_memory parse) \
   tests/serial/main tests/serial/shared_all_reduce_test tests/serial/ring_all_reduce_test)
 TESTS := build/tests/serial build/tests/races build/tests/mpi $(if $(KERNELS),build/tests/gpu) $(TEST_TOOLS)
 # Writes large run files for tests of the report; no benchmark by itself.
@@ -328,7 +328,7 @@ $(FAKE_LIBRARIES): build/tests/lib%.so: tests/libraries/%.cpp build/flags
 build/tests/serial: | $(FAKE_LIBRARIES)
 
 build/races/%.o: %.cpp build/flags
-	$(call say,CXX,$< for races)
+	$(call say,TSAN,$<)
 	@mkdir -p $(@D)
 	$(Q)$(CXX) $(LANGUAGE) $(WARNINGS) $(COMMON_FLAGS) $(TEST_FLAGS) -g -fsanitize=thread -MMD -MP -c $< -o $@
 -include $(RACES:%.cpp=build/races/%.d)
