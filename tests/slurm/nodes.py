@@ -16,7 +16,7 @@ from harness import check
 def busbw_gb_per_s(*where) -> float:
     """What an all-reduce of 4 MiB on these ranks reached at best."""
     result = srun(*where, BIN / "gradsync-calibrate", "-b", "4MiB", "-e", "4MiB", "-n", 3, "--collective", "allreduce-ring",
-                  "--cadence", "isolated").expect(0)  # fmt: skip
+                  "--transport", "mpi", "--cadence", "isolated").expect(0)  # fmt: skip
     return float(re.search(r"^ +4194304 .*", result.out, re.M).group(0).split()[-2])
 
 
