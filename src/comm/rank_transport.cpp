@@ -27,16 +27,16 @@ void let_ranks_share_a_gpu(const Session& session) {
 }
 
 std::unique_ptr<Transport> make_host_transport(const Session& session, const std::string& name) {
-  const bool fast = rank_layout(session).fast_network;
   const auto ring = [&session](MPI_Comm comm) -> std::unique_ptr<Transport> {
     return std::make_unique<RingTransport>(session, comm);
   };
+  if (name == "shm") return std::make_unique<ShmTransport>(session.node());
+  if (name == "ring") return ring(session.world());
+  const bool fast = rank_layout(session).fast_network;
   const auto lane = [&](MPI_Comm comm) -> std::unique_ptr<Transport> {
     if (fast) return std::make_unique<MpiTransport>(comm);
     return ring(comm);
   };
-  if (name == "shm") return std::make_unique<ShmTransport>(session.node());
-  if (name == "ring") return ring(session.world());
   return std::make_unique<TwoLevelTransport>(session.world(), session.node(), lane);
 }
 

@@ -31,12 +31,10 @@ const std::vector<std::string>& transport_names() {
 
 std::string transport_help() {
   return "what moves tensors between ranks; auto: nccl where each rank has a GPU of its own, mpi "
-         "on "
-         "other GPUs; in host memory shm on one node, two-level on nodes of several ranks, else "
-         "mpi "
-         "over InfiniBand and its like, ring over Ethernet. For all-reduce shm is memory that the "
-         "ranks of one node share, ring TCP connections of the job's own, two-level shm on each "
-         "node and lanes between nodes; what else moves is left to MPI";
+         "on other GPUs; in host memory shm on one node, two-level on nodes of several ranks, else "
+         "mpi over InfiniBand and its like, ring over Ethernet. For all-reduce shm is memory that "
+         "the ranks of one node share, ring TCP connections of the job's own, two-level shm on "
+         "each node and lanes between nodes; what else moves is left to MPI";
 }
 
 namespace {
