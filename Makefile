@@ -120,10 +120,12 @@ QUANTIZE_PARTS := src/support src/timing src/device src/record src/checkpoint sr
 # What devices need of CUDA is in files of their own; the rest of the folder knows none.
 DEVICE_CUDA := $(patsubst %.cpp,%,$(wildcard src/device/cuda_*.cpp))
 DEVICE_PLAIN := $(filter-out $(DEVICE_CUDA),$(patsubst %.cpp,%,$(wildcard src/device/*.cpp)))
+# How gradients are cut, without LibTorch.
+BUCKETS := src/sync/buckets src/sync/bucket_advice src/sync/message_order
 # All-reduces of our own, without MPI.
 ALL_REDUCES := $(addprefix src/comm/,shared_all_reduce shared_counter slice_sum ring_all_reduce ring_connection interfaces)
 PLAIN_PARTS := src/support src/timing src/record src/checkpoint src/schedule src/data src/sweep \
-  $(addprefix src/comm/,launcher transport_choice ledger) $(ALL_REDUCES) $(DEVICE_PLAIN) $(TRAIN_OPTIONS) $(QUANTIZE_PLAIN)
+  $(addprefix src/comm/,launcher transport_choice ledger) $(ALL_REDUCES) $(DEVICE_PLAIN) $(TRAIN_OPTIONS) $(BUCKETS) $(QUANTIZE_PLAIN)
 FULL_PARTS := src/support src/timing src/device src/record src/checkpoint src/data src/comm src/calibrate src/model src/schedule src/optim src/sync src/train src/kernels
 CALIBRATE_PARTS := src/support src/timing src/device src/record src/comm src/calibrate src/kernels
 CHECK_PARTS := src/support src/timing src/device src/record src/data src/comm src/check src/kernels
@@ -142,7 +144,7 @@ RUN_MAKER := build/bench/large_runs
 BENCHMARKS := $(filter-out $(RUN_MAKER),$(patsubst bench/%.cpp,build/bench/%,$(wildcard bench/*.cpp)))
 
 # Which objects see what. The rest sees neither LibTorch nor MPI.
-TORCH_OBJECTS := $(filter-out $(call objects,$(TRAIN_OPTIONS) $(QUANTIZE_PLAIN) $(QUANTIZE_RANKS) bench/large_runs),\
+TORCH_OBJECTS := $(filter-out $(call objects,$(TRAIN_OPTIONS) $(BUCKETS) $(QUANTIZE_PLAIN) $(QUANTIZE_RANKS) bench/large_runs),\
   $(call objects,src/model src/optim src/sync src/train src/quantize $(CHECK_TORCH) src/programs/train tests/mpi tests/gpu tests/tools bench))
 MPI_OBJECTS := $(call objects,src/comm src/kernels $(DEVICE_CUDA) $(CALIBRATE_RANKS) $(CHECK_RANKS) $(QUANTIZE_RANKS) src/programs/calibrate src/programs/check src/programs/quantize) \
   $(TORCH_OBJECTS)
@@ -189,7 +191,7 @@ quantize: all
 tables: build/bin/gradsync-report
 	@config/tables
 
-tests: all $(TESTS)
+tests: all $(TESTS) $(BENCHMARKS) $(RUN_MAKER)
 test: tests
 	@tests/run
 

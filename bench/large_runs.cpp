@@ -85,8 +85,11 @@ class MadeUpRun : public RunReader {
   const std::vector<CalibrationRow>& calibration() const override { return calibration_; }
   const std::vector<WindowRow>& windows() const override { return windows_; }
   const std::vector<ClockRow>& clocks() const override { return clocks_; }
+  const std::vector<TrafficRow>& traffic_totals() const override { return traffic_totals_; }
+  const std::vector<ReplicaRow>& replicas() const override { return replicas_; }
   const std::vector<ResumeRow>& resumes() const override { return resumes_; }
   const std::vector<DeviceSample>& device_samples() const override { return samples_; }
+  const Quantization& quantization() const override { return quantization_; }
 
   std::vector<IterationRow> rows(std::size_t first, std::size_t count) override {
     require_rows(first, count);
@@ -161,6 +164,9 @@ class MadeUpRun : public RunReader {
   std::vector<CalibrationRow> calibration_;
   std::vector<WindowRow> windows_;
   std::vector<ClockRow> clocks_;
+  std::vector<TrafficRow> traffic_totals_;
+  std::vector<ReplicaRow> replicas_;
+  Quantization quantization_;
   std::vector<ResumeRow> resumes_;
   std::vector<DeviceSample> samples_;
   std::vector<std::string> remarks_;

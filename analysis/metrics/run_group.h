@@ -10,10 +10,11 @@
 namespace gradsync {
 
 /// Options that make two runs different cells of a study, beside what Run itself holds.
-inline constexpr std::array<std::string_view, 36> kCellOptions = {"granularity",
+inline constexpr std::array<std::string_view, 37> kCellOptions = {"granularity",
                                                                   "first-bucket",
                                                                   "bucket-cap",
                                                                   "wire-dtype",
+                                                                  "overlap",
                                                                   "accumulate",
                                                                   "layout",
                                                                   "lr",

@@ -164,7 +164,8 @@ CellFacts facts_of(const MeasuredCell& cell) {
       drawn_medians(cell.iteration_s, cell.compute_s, cell.exposed_s, kModelDraws, kModelSeed);
   facts.optimizer_s = median(steady_rank_means(cell.group, Phase::kOptimizer));
   facts.imbalance = imbalance_of(cell.group);
-  facts.profile = profile_of(cell.group);
+  // The replay knows no exchange that goes on in the next step: such cells are not predicted.
+  if (run.reader->option("overlap") != "step") facts.profile = profile_of(cell.group);
   facts.calibration_file = calibration_file_of(cell.group);
   return facts;
 }

@@ -12,8 +12,8 @@ namespace gradsync {
 namespace {
 
 /// Options that change the law of a family, beside model and mode.
-constexpr std::array<std::string_view, 8> kFamilyOptions = {
-    "granularity", "first-bucket", "bucket-cap", "wire-dtype",
+constexpr std::array<std::string_view, 9> kFamilyOptions = {
+    "granularity", "first-bucket", "bucket-cap", "wire-dtype", "overlap",
     "accumulate",  "precision",    "threads",    "layout"};
 
 std::string family_of(const Run& run) {

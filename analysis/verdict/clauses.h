@@ -33,6 +33,8 @@ Clauses scaling_clauses(const VerdictInput& input);
 Clauses bound_clauses(const VerdictInput& input);
 Clauses small_batch_clauses(const VerdictInput& input);
 Clauses wire_clauses(const VerdictInput& input);
+/// None for runs whose gradients travel as they are.
+Clauses narrowing_clauses(const VerdictInput& input);
 Clauses fastest_clauses(const VerdictInput& input);
 Clauses measuring_clauses(const VerdictInput& input);
 /// None for runs without samples of their GPUs.

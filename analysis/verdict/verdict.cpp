@@ -16,9 +16,9 @@ namespace {
 constexpr std::size_t kFilesShown = 3;
 
 /// In the order in which a person reads them.
-constexpr std::array kQuestions = {bound_clauses,       scaling_clauses,   efficient_batch_clauses,
-                                   small_batch_clauses, fastest_clauses,   link_clauses,
-                                   wire_clauses,        measuring_clauses, gpu_clauses};
+constexpr std::array kQuestions = {
+    bound_clauses, scaling_clauses, efficient_batch_clauses, small_batch_clauses, fastest_clauses,
+    link_clauses,  wire_clauses,    narrowing_clauses,       measuring_clauses,   gpu_clauses};
 
 bool exchanges(const MeasuredCell& cell) {
   return cell.run().mode != "none";

@@ -1,11 +1,13 @@
 #include "calibrate/options.h"
 
+#include <algorithm>
 #include <limits>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "comm/transport_choice.h"
+#include "support/parse.h"
 namespace gradsync {
 
 namespace {
@@ -77,7 +79,10 @@ OptionTable machine_options() {
       {"device", fmt::format("{}", fmt::join(kDevices, "|")), "auto",
        "where the data lies; auto: on the GPUs where there are any, one for each rank", group},
       {"allow-shared-gpu", "", "false", "for tests: several ranks on one GPU", group},
-      {"transport", fmt::format("{}", fmt::join(transport_names(), "|")), "auto", transport_help(),
+      {"transport", fmt::format("{}|all", fmt::join(transport_names(), "|")), "auto",
+       transport_help() +
+           "; several as a list with commas, or all that these ranks can use: what MPI moves for "
+           "each of them is measured once",
        group},
   };
 }
@@ -138,6 +143,23 @@ void refuse_other_letters(const OptionValues& values) {
                "start more ranks: mpirun -n RANKS gradsync-calibrate …");
 }
 
+std::vector<std::string> read_transports(const OptionValues& values) {
+  const std::string text = text_option(values, "transport");
+  if (text == kAllTransports) return {text};
+  std::vector<std::string> chosen;
+  for (const std::string& word : split_list(text, ',')) {
+    const std::string name(trimmed(word));
+    const auto& names = transport_names();
+    if (std::find(names.begin(), names.end(), name) == names.end())
+      throw option_error(values, "transport",
+                         fmt::format("'{}' is none of {}, all{}", name, fmt::join(names, ", "),
+                                     did_you_mean(name, names)),
+                         "give one, several with commas, or all");
+    if (std::find(chosen.begin(), chosen.end(), name) == chosen.end()) chosen.push_back(name);
+  }
+  return chosen;
+}
+
 }  // namespace
 
 OptionTable calibrate_option_table() {
@@ -156,6 +178,7 @@ std::string calibrate_help() {
       "Measures what the collectives of training reach on these ranks, as nccl-tests does.",
       "mpirun -n 2 gradsync-calibrate -b 1KiB -e 64MiB -f 2\n"
       "mpirun -n 4 gradsync-calibrate --transport mpi --collective allreduce,allreduce-ring\n"
+      "mpirun -n 4 gradsync-calibrate --transport all --collective allreduce\n"
       "srun --mpi=pmix -n 4 gradsync-calibrate --transport nccl -b 8 -e 1GiB\n"
       "mpirun -n 2 gradsync-calibrate --sizes-from run.h5 --output calibration.h5 -J out.json\n"
       "gradsync-calibrate -b 8 -e 1M -n 100 -w 5 -c 1 --print-config",
@@ -176,7 +199,7 @@ CalibrateOptions calibrate_options(const OptionValues& values) {
   options.json = text_option(values, "json");
   options.device = {choice_option(values, "device", kDevices),
                     switch_option(values, "allow-shared-gpu")};
-  options.transport = choice_option(values, "transport", transport_names());
+  options.transports = read_transports(values);
   options.timeout_s = duration_option(values, "timeout", 1, 168 * 3600.0);
   return options;
 }

@@ -19,8 +19,11 @@ struct CalibrateOptions {
   std::string output, json;  ///< files, or empty
   double timeout_s = 60;
   DeviceRequest device;
-  std::string transport = "auto";  ///< auto | mpi | nccl
+  /// Names of transport_names(), or `all` alone: each that these ranks can use.
+  std::vector<std::string> transports = {"auto"};
 };
+
+inline constexpr const char* kAllTransports = "all";
 
 OptionTable calibrate_option_table();
 std::string calibrate_help();

@@ -62,14 +62,21 @@ std::string head_text(const std::vector<RankPlace>& places) {
 /// Prints on rank 0 while it measures; keeps the rows.
 class Output {
  public:
-  Output(const Session& session, const Transport& transport, const CallCounts& counts,
-         Recorder* recorder)
-      : session_(session), transport_(transport), counts_(counts), recorder_(recorder) {}
+  Output(const Session& session, const CallCounts& counts, Recorder* recorder)
+      : session_(session), counts_(counts), recorder_(recorder) {}
+
+  /// What is measured from now on.
+  void measures(RankTransport& transports) {
+    transport_ = &transports.get();
+    if (session_.root())
+      std::cout << fmt::format("# transport {}: {}\n", transports.choice().name,
+                               transports.choice().why);
+  }
 
   void begin(const PlannedCell& cell) {
     if (!session_.root()) return;
     section_.clear();
-    std::cout << calibration_header(*cell.operation, way_of(*cell.operation, transport_),
+    std::cout << calibration_header(*cell.operation, way_of(*cell.operation, *transport_),
                                     cell.cadence, session_.size(), counts_);
   }
 
@@ -91,7 +98,7 @@ class Output {
 
  private:
   const Session& session_;
-  const Transport& transport_;
+  const Transport* transport_ = nullptr;
   CallCounts counts_;
   Recorder* recorder_;
   std::vector<CalibrationRow> section_, rows_;
@@ -134,6 +141,47 @@ void measure_all(Calibrator& calibrator, const std::vector<PlannedCell>& cells,
     output.add(cells[i], calibrator.measure(cells[i], counts));
     if (i + 1 == cells.size() || !same_section(cells[i], cells[i + 1])) output.end();
   }
+}
+
+/// One transport with what is measured over it.
+struct Way {
+  TransportChoice chosen;
+  std::vector<PlannedCell> cells;
+};
+
+std::vector<std::string> transports_of(const CalibrateOptions& options, const DeviceChoice& device,
+                                       const RankLayout& layout) {
+  if (options.transports.front() == kAllTransports) return possible_transports(device, layout);
+  return options.transports;
+}
+
+/// In host memory every transport but the first one has an all-reduce of its own, and leaves the
+/// rest to MPI.
+std::vector<const OperationEntry*> not_measured_yet(
+    const std::vector<const OperationEntry*>& operations, bool first, bool on_device) {
+  std::vector<const OperationEntry*> left = operations;
+  if (!first && !on_device)
+    std::erase_if(
+        left, [](const OperationEntry* one) { return one->kind != CollectiveKind::kAllReduce; });
+  return left;
+}
+
+std::vector<Way> plan_ways(const Session& session, const CalibrateOptions& options,
+                           const DeviceChoice& device, const std::vector<BucketShape>& buckets) {
+  const RankLayout layout = rank_layout(session);
+  std::vector<Way> ways;
+  session.together([&] {
+    for (const std::string& name : transports_of(options, device, layout)) {
+      const TransportChoice chosen = choose_transport(name, device, layout);
+      const auto operations = not_measured_yet(options.operations, ways.empty(), device.cuda);
+      if (operations.empty()) continue;
+      ways.push_back({chosen, plan_cells(operations_over(chosen.name, operations), options.cadences,
+                                         options.sizes, buckets)});
+    }
+  });
+  for (const Way& way : ways)
+    require_memory(session, way.cells);
+  return ways;
 }
 
 void require_right(const std::vector<CalibrationRow>& rows) {
@@ -181,29 +229,21 @@ int run_calibration(const Session& session, const CalibrateOptions& options,
                            ? std::vector<BucketShape>()
                            : shared_bucket_shapes(session, options.sizes_from);
   const RankGpu gpu = agree_on_gpus(session, options.device);
-  const RankLayout layout = rank_layout(session);
-  TransportChoice chosen;
-  std::vector<PlannedCell> cells;
-  session.together([&] {
-    chosen = choose_transport(options.transport, gpu.choice, layout);
-    cells = plan_cells(operations_over(chosen.name, options.operations), options.cadences,
-                       options.sizes, buckets);
-  });
-  require_memory(session, cells);
+  const std::vector<Way> ways = plan_ways(session, options, gpu.choice, buckets);
   CalibrationDevice device(session, gpu);
   Watchdog watchdog(session, options.timeout_s);
-  RankTransport transports(session, watchdog, chosen, gpu.choice, device.lane());
   try {
     const auto places =
         gather_places(session, kThreads, measure_clock_offset(session.world()), gpu.description);
     const auto recorder = open_outputs(session, options, run_info(values, command_line, places));
-    if (session.root())
-      std::cout << head_text(places)
-                << fmt::format("# transport {}: {}\n", transports.choice().name,
-                               transports.choice().why);
-    Output output(session, transports.get(), options.counts, recorder.get());
-    Calibrator calibrator(session, transports.get(), watchdog, device.lane());
-    measure_all(calibrator, cells, options.counts, output);
+    if (session.root()) std::cout << head_text(places);
+    Output output(session, options.counts, recorder.get());
+    for (const Way& way : ways) {
+      RankTransport transports(session, watchdog, way.chosen, gpu.choice, device.lane());
+      output.measures(transports);
+      Calibrator calibrator(session, transports.get(), watchdog, device.lane());
+      measure_all(calibrator, way.cells, options.counts, output);
+    }
     if (recorder) recorder->finish(RunStatus::kComplete);
     if (session.root() && !options.json.empty())
       write_file_atomically(

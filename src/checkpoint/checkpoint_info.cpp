@@ -47,7 +47,9 @@ std::string says(const std::string& what, const std::string& theirs, const std::
 }
 
 bool left_open(const std::string& option, const std::string& value) {
-  if (option == "device" || option == "transport") return value == "auto";
+  if (option == "device" || option == "transport" || option == "bucket-cap" ||
+      option == "first-bucket")
+    return value == "auto";
   return option == "threads" && value == "0";
 }
 

@@ -57,6 +57,11 @@ std::int64_t value_bytes(ValueType type) {
   return 0;
 }
 
+ValueType wire_type(const std::string& name) {
+  if (name == "bf16") return ValueType::kBfloat16;
+  return name == "fp16" ? ValueType::kFloat16 : ValueType::kFloat32;
+}
+
 std::int64_t traffic_bytes(CollectiveKind kind, std::int64_t bytes, int rank, int ranks, int root) {
   const LinkBytes link = link_bytes(kind, bytes, rank, ranks, root);
   return std::max(link.sent, link.received);

@@ -32,6 +32,9 @@ std::uint64_t fingerprint(const CollectiveCall& call);
 
 std::int64_t value_bytes(ValueType type);
 
+/// The type of --wire-dtype fp32, bf16 or fp16.
+ValueType wire_type(const std::string& name);
+
 /// Bytes through the link of `rank`, the larger of the two ways of link_bytes (comm/ledger.h):
 /// all-reduce 2(n−1)/n·S; rooted kinds (n−1)·S on the root, S elsewhere. 0 for one rank.
 std::int64_t traffic_bytes(CollectiveKind kind, std::int64_t bytes, int rank, int ranks, int root);

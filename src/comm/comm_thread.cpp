@@ -10,6 +10,7 @@ struct CommThread::Queue {
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<std::function<void()>> jobs;
+  std::uint64_t submitted = 0, done = 0;
   bool busy = false, stopping = false;
   std::exception_ptr failure;
 
@@ -33,12 +34,21 @@ CommThread::~CommThread() {
     thread_.join();
 }
 
-void CommThread::submit(std::function<void()> job) {
+std::uint64_t CommThread::submit(std::function<void()> job) {
+  std::uint64_t number = 0;
   {
     const std::lock_guard lock(queue_->mutex);
     queue_->jobs.push_back(std::move(job));
+    number = ++queue_->submitted;
   }
   queue_->changed.notify_all();
+  return number;
+}
+
+void CommThread::wait_for(std::uint64_t number) {
+  std::unique_lock lock(queue_->mutex);
+  queue_->changed.wait(lock, [&] { return queue_->done >= number || queue_->failure; });
+  if (queue_->failure) std::rethrow_exception(std::exchange(queue_->failure, nullptr));
 }
 
 void CommThread::run(const std::function<void()>& job) {
@@ -71,6 +81,7 @@ void CommThread::work(const std::shared_ptr<Queue>& queue) {
     }
     lock.lock();
     queue->busy = false;
+    ++queue->done;
     if (failure && !queue->failure) queue->failure = failure;
     queue->changed.notify_all();
   }

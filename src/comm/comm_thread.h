@@ -1,6 +1,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <exception>
 #include <functional>
@@ -21,7 +22,12 @@ class CommThread {
   CommThread(const CommThread&) = delete;
   CommThread& operator=(const CommThread&) = delete;
 
-  void submit(std::function<void()> job);
+  /// Returns the job's number for `wait_for`.
+  std::uint64_t submit(std::function<void()> job);
+
+  /// Returns when the job of this number, and all before it, have run. Rethrows the first exception
+  /// of a job.
+  void wait_for(std::uint64_t number);
 
   /// Returns when this job, and all that were submitted before it, have run. Rethrows what it
   /// throws.

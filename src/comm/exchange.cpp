@@ -67,9 +67,10 @@ void Exchange::set_mode(std::uint8_t index, std::string name) {
 }
 
 void Exchange::begin_iteration(std::int64_t iteration) {
-  iteration_ = iteration;
-  records_.clear();
-  traffic_.fill(0);
+  if (book_.use_count() > 1) book_ = std::make_shared<IterationBook>();
+  book_->iteration = iteration;
+  book_->records.clear();
+  book_->traffic.fill(0);
 }
 
 Moment Exchange::now() {
@@ -81,9 +82,10 @@ void Exchange::join() {
   if (lane_ && lane_->ring.in_use(last_)) lane_->ring.wait(lane_->compute, last_);
 }
 
-void Exchange::all_reduce_mean(std::span<float> data, Traffic category, Moment ready) {
+void Exchange::all_reduce_mean(std::span<float> data, Traffic category, Moment ready,
+                               IterationBook* book) {
   move(call_of(CollectiveKind::kAllReduce, ValueType::kFloat32, ReduceOp::kSum, data.size(), -1),
-       {category, data, ready}, [&] { transport_.all_reduce_mean(data, waiting_); });
+       {category, data, ready, book}, [&] { transport_.all_reduce_mean(data, waiting_); });
 }
 
 void Exchange::all_reduce_sum(std::span<float> data, Traffic category, Moment ready) {
@@ -97,18 +99,32 @@ void Exchange::all_reduce_by(std::span<float> data, Traffic category, Moment rea
 }
 
 void Exchange::all_reduce_mean_half(std::span<float> data, std::span<std::uint16_t> wire,
-                                    ValueType type, Traffic category, Moment ready) {
+                                    ValueType type, Traffic category, Moment ready,
+                                    IterationBook* book) {
+  double convert_s = kNotMeasured;
+  std::vector<CollectiveRecord>& records = (book ? book : book_.get())->records;
+  const std::size_t before = records.size();
   move(call_of(CollectiveKind::kAllReduce, type, ReduceOp::kSum, data.size(), -1),
-       {category, data, ready}, [&] {
-         // Scaled before it travels: half's range ends at 65,504, and a sum of many ranks may pass
-         // it.
-         pack(data, wire, 1.0f / static_cast<float>(size()), type);
-         if (type == ValueType::kBfloat16)
-           transport_.all_reduce_sum_bf16(wire, waiting_);
-         else
-           transport_.all_reduce_sum_fp16(wire, waiting_);
-         unpack(wire, data, type);
-       });
+       {category, data, ready, book}, [&] { convert_s = mean_through_half(data, wire, type); });
+  if (records.size() > before && !lane_) records.back().convert_s = convert_s;
+}
+
+/// Returns the seconds spent on turning values.
+double Exchange::mean_through_half(std::span<float> data, std::span<std::uint16_t> wire,
+                                   ValueType type) {
+  if (const auto convert_s = transport_.all_reduce_mean_through(data, half_type(type), waiting_))
+    return *convert_s;
+  const double begin_s = now_s();
+  // Scaled before it travels: half's range ends at 65,504, and a sum of many ranks may pass it.
+  pack(data, wire, 1.0f / static_cast<float>(size()), type);
+  const double packed_s = now_s();
+  if (type == ValueType::kBfloat16)
+    transport_.all_reduce_sum_bf16(wire, waiting_);
+  else
+    transport_.all_reduce_sum_fp16(wire, waiting_);
+  const double summed_s = now_s();
+  unpack(wire, data, type);
+  return packed_s - begin_s + now_s() - summed_s;
 }
 
 void Exchange::pack(std::span<const float> data, std::span<std::uint16_t> wire, float factor,
@@ -134,13 +150,14 @@ void Exchange::unpack(std::span<const std::uint16_t> wire, std::span<float> data
 void Exchange::post_all_reduce_mean(std::span<float> data, Traffic category, Moment ready) {
   const auto call =
       call_of(CollectiveKind::kAllReduce, ValueType::kFloat32, ReduceOp::kSum, data.size(), -1);
-  begin(call, [&](const CollectiveCall& named) {
-    book(named, category);
+  begin(call, *book_, [&](const CollectiveCall& named) {
+    enter_in_ledger(named, category);
     if (timing_) {
-      records_.push_back({named.kind, bytes_of(named), ready.host_s, kNotMeasured, kNotMeasured});
-      count(named, category);
+      book_->records.push_back(
+          {named.kind, bytes_of(named), ready.host_s, kNotMeasured, kNotMeasured});
+      count(named, category, *book_);
     }
-    posted_.push_back({transport_.post_mean(data), records_.size() - 1});
+    posted_.push_back({transport_.post_mean(data), book_->records.size() - 1});
   });
   const double begin_s = now_s();
   note(transport_.progress(), begin_s);
@@ -149,7 +166,7 @@ void Exchange::post_all_reduce_mean(std::span<float> data, Traffic category, Mom
 void Exchange::finish_posted() {
   if (posted_.empty()) return;
   const CollectiveScope watched(watchdog_, static_cast<std::int32_t>(CollectiveKind::kAllReduce),
-                                ++sequence_, iteration_);
+                                ++sequence_, book_->iteration);
   while (!posted_.empty()) {
     const std::uint32_t number = posted_.front().number;
     const double begin_s = now_s();
@@ -165,12 +182,12 @@ void Exchange::note(Progress progress, double begin_s) {
   };
   for (Posted& posted : posted_) {
     if (!reached(progress.own, posted)) break;
-    if (timing_ && !posted.begun) records_[posted.record].start_s = begin_s;
+    if (timing_ && !posted.begun) book_->records[posted.record].start_s = begin_s;
     posted.begun = true;
   }
   const double end_s = now_s();
   for (; !posted_.empty() && reached(progress.done, posted_.front()); posted_.pop_front())
-    if (timing_) records_[posted_.front().record].end_s = end_s;
+    if (timing_) book_->records[posted_.front().record].end_s = end_s;
 }
 
 void Exchange::reduce_sum(std::span<float> data, int root, Traffic category) {
@@ -226,7 +243,7 @@ void Exchange::move_control(std::span<std::byte> bytes, int from, int to) {
   constexpr std::size_t kMost = std::size_t{1} << 30;  // MPI counts in int
   constexpr int kTag = 75;
   const CollectiveScope watched(watchdog_, static_cast<std::int32_t>(CollectiveKind::kGather),
-                                ++sequence_, iteration_);
+                                ++sequence_, book_->iteration);
   if (rank() != from && rank() != to) return;
   const auto whole = static_cast<std::int64_t>(bytes.size());
   session_.ledger().add(control_, rank() == from ? LinkBytes{whole, 0} : LinkBytes{0, whole});
@@ -242,27 +259,29 @@ void Exchange::move_control(std::span<std::byte> bytes, int from, int to) {
 }
 
 void Exchange::move(const CollectiveCall& call, const Tensors& tensors, const Body& body) {
-  begin(call, [&](const CollectiveCall& named) {
-    book(named, tensors.category);
+  IterationBook& book = tensors.book ? *tensors.book : *book_;
+  begin(call, book, [&](const CollectiveCall& named) {
+    enter_in_ledger(named, tensors.category);
     if (lane_)
       enqueue(named, tensors, body);
     else
-      run_here(named, tensors, body);
+      run_here(named, tensors, book, body);
   });
 }
 
 /// Host memory of the program's own, outside any timed section.
 void Exchange::control(const CollectiveCall& call, Traffic category, const Body& body) {
-  begin(call, [&](const CollectiveCall& named) {
-    book(named, category);
+  begin(call, *book_, [&](const CollectiveCall& named) {
+    enter_in_ledger(named, category);
     body();
-    if (timing_) count(named, category);
+    if (timing_) count(named, category, *book_);
   });
 }
 
-void Exchange::begin(CollectiveCall call, const std::function<void(const CollectiveCall&)>& body) {
+void Exchange::begin(CollectiveCall call, const IterationBook& book,
+                     const std::function<void(const CollectiveCall&)>& body) {
   call.mode = mode_;
-  call.iteration = iteration_;
+  call.iteration = book.iteration;
   if (fault_ != CollectiveFault::kNone) {
     if (fault_ == CollectiveFault::kSkip) {
       fault_ = CollectiveFault::kNone;
@@ -271,19 +290,20 @@ void Exchange::begin(CollectiveCall call, const std::function<void(const Collect
     call = faulted(call);
   }
   const CollectiveScope watched(watchdog_, static_cast<std::int32_t>(call.kind), ++sequence_,
-                                iteration_);
-  if (compares_now()) compare(call);
+                                call.iteration);
+  if (compares(call)) compare(call);
   body(call);
 }
 
-void Exchange::run_here(const CollectiveCall& call, const Tensors& tensors, const Body& body) {
+void Exchange::run_here(const CollectiveCall& call, const Tensors& tensors, IterationBook& book,
+                        const Body& body) {
   if (!timing_) return body();
   const double start_s = now_s();
   body();
   const double end_s = now_s();
   const double ready_s = tensors.ready.known() ? tensors.ready.host_s : start_s;
-  records_.push_back({call.kind, bytes_of(call), ready_s, start_s, end_s});
-  count(call, tensors.category);
+  book.records.push_back({call.kind, bytes_of(call), ready_s, start_s, end_s});
+  count(call, tensors.category, book);
 }
 
 void Exchange::enqueue(const CollectiveCall& call, const Tensors& tensors, const Body& body) {
@@ -300,18 +320,18 @@ void Exchange::enqueue(const CollectiveCall& call, const Tensors& tensors, const
   last_ = ring.mark(stream);
   if (!overlapped) join();
   if (!timing_) return;
-  records_.push_back(
+  book_->records.push_back(
       {call.kind, bytes_of(call), kNotMeasured, kNotMeasured, kNotMeasured, ready, start, last_});
-  count(call, tensors.category);
+  count(call, tensors.category, *book_);
 }
 
-void Exchange::count(const CollectiveCall& call, Traffic category) {
+void Exchange::count(const CollectiveCall& call, Traffic category, IterationBook& book) {
   // What is outside of rows comes after an iteration, and never in it.
   if (const auto at = static_cast<std::size_t>(category); at < kRowCategories)
-    traffic_[at] += traffic_bytes(call.kind, bytes_of(call), rank(), size(), call.root);
+    book.traffic[at] += traffic_bytes(call.kind, bytes_of(call), rank(), size(), call.root);
 }
 
-void Exchange::book(const CollectiveCall& call, Traffic category) {
+void Exchange::enter_in_ledger(const CollectiveCall& call, Traffic category) {
   session_.ledger().add(category, link_bytes(call.kind, bytes_of(call), rank(), size(), call.root));
 }
 
@@ -319,7 +339,7 @@ void Exchange::await(Mark mark) {
   if (lane_->ring.happened(mark)) return;
   // No step in the count of collectives: the ranks that need not wait go on to the next one.
   const CollectiveScope watched(watchdog_, static_cast<std::int32_t>(CollectiveKind::kBarrier),
-                                sequence_, iteration_);
+                                sequence_, book_->iteration);
   look_until(mark);
 }
 
@@ -327,9 +347,9 @@ void Exchange::look_until(Mark mark) {
   await_device(lane_->ring, mark, transport_, watchdog_, session_);
 }
 
-bool Exchange::compares_now() const {
+bool Exchange::compares(const CollectiveCall& call) const {
   if (size() == 1 || verify_ == VerifyLevel::kOff) return false;
-  return verify_ == VerifyLevel::kAll || iteration_ < kComparedIterations;
+  return verify_ == VerifyLevel::kAll || call.iteration < kComparedIterations;
 }
 
 void Exchange::compare(const CollectiveCall& call) {

@@ -38,9 +38,17 @@ struct CollectiveRecord {
   std::int64_t bytes;
   double ready_s, start_s, end_s;         ///< on this rank's steady clock; NaN on a device
   Mark ready = {}, start = {}, end = {};  ///< on a device
+  double convert_s = kNotMeasured;        ///< of it, for turning values into 16 bits and back
 };
 
 using TrafficBytes = std::array<std::int64_t, kRowCategories>;
+
+/// What the collectives of one iteration were on this rank.
+struct IterationBook {
+  std::int64_t iteration = 0;
+  std::vector<CollectiveRecord> records;
+  TrafficBytes traffic{};
+};
 
 /// Faults a test can ask for, done to the next collective of this rank.
 enum class CollectiveFault { kNone, kSkip, kShort, kOtherType, kOtherRoot };
@@ -79,8 +87,10 @@ class Exchange {
   /// Without it collectives are neither stamped nor recorded: what measuring costs is the
   /// difference.
   void set_timing(bool timing) { timing_ = timing; }
-  /// Drops the records and counters of the iteration before.
+  /// From now on collectives are entered in a new book, but for those that name another one.
   void begin_iteration(std::int64_t iteration);
+  /// Of the iteration that began last.
+  const std::shared_ptr<IterationBook>& book() const { return book_; }
 
   /// The device's lane, or null: data lies in host memory.
   DeviceLane* lane() { return lane_; }
@@ -101,8 +111,10 @@ class Exchange {
     return std::exchange(gradient_check_, std::move(check));
   }
 
-  /// Averages in place over the ranks. `ready` is when the data was complete (now, if not known).
-  void all_reduce_mean(std::span<float> data, Traffic category, Moment ready = {});
+  /// Averages in place over the ranks. `ready` is when the data was complete (now, if not known);
+  /// `book` is that of the iteration it belongs to, if another one has begun.
+  void all_reduce_mean(std::span<float> data, Traffic category, Moment ready = {},
+                       IterationBook* book = nullptr);
   /// Sum in place; the caller scales. What c10d::Reducer asks of a backend.
   void all_reduce_sum(std::span<float> data, Traffic category, Moment ready = {});
   /// The same, moved by somebody else's library: `body` enqueues it on the lane's communication
@@ -111,7 +123,7 @@ class Exchange {
                      const std::function<void()>& body);
   /// Averages in place, travelling as bf16 or fp16; `wire` is scratch of data.size() values.
   void all_reduce_mean_half(std::span<float> data, std::span<std::uint16_t> wire, ValueType type,
-                            Traffic category, Moment ready = {});
+                            Traffic category, Moment ready = {}, IterationBook* book = nullptr);
   /// Memory in which all-reduce needs no copy; null where any is as good. Collective.
   std::shared_ptr<std::byte> allocate(std::size_t bytes) { return transport_.allocate(bytes); }
   /// Whether all-reduces can be posted, in memory that `allocate` gave.
@@ -155,8 +167,8 @@ class Exchange {
     Traffic before_;
   };
 
-  const std::vector<CollectiveRecord>& records() const { return records_; }
-  const TrafficBytes& traffic() const { return traffic_; }
+  const std::vector<CollectiveRecord>& records() const { return book_->records; }
+  const TrafficBytes& traffic() const { return book_->traffic; }
 
   void inject(CollectiveFault fault) { fault_ = fault; }
 
@@ -166,6 +178,7 @@ class Exchange {
     Traffic category;
     std::span<const float> gradients = {};  ///< looked at before they travel
     Moment ready = {};
+    IterationBook* book = nullptr;  ///< if it is not the last one
   };
   /// An all-reduce under way: the transport's number, which record is its, and whether this rank
   /// has begun its part.
@@ -175,21 +188,24 @@ class Exchange {
     bool begun = false;
   };
   using Body = std::function<void()>;
+  double mean_through_half(std::span<float> data, std::span<std::uint16_t> wire, ValueType type);
   void move(const CollectiveCall& call, const Tensors& tensors, const Body& body);
   void control(const CollectiveCall& call, Traffic category, const Body& body);
-  void begin(CollectiveCall call, const std::function<void(const CollectiveCall&)>& body);
-  void run_here(const CollectiveCall& call, const Tensors& tensors, const Body& body);
+  void begin(CollectiveCall call, const IterationBook& book,
+             const std::function<void(const CollectiveCall&)>& body);
+  void run_here(const CollectiveCall& call, const Tensors& tensors, IterationBook& book,
+                const Body& body);
   void enqueue(const CollectiveCall& call, const Tensors& tensors, const Body& body);
   void note(Progress progress, double begin_s);
-  void count(const CollectiveCall& call, Traffic category);
-  void book(const CollectiveCall& call, Traffic category);  ///< in the session's ledger
+  void count(const CollectiveCall& call, Traffic category, IterationBook& book);
+  void enter_in_ledger(const CollectiveCall& call, Traffic category);
   void pack(std::span<const float> data, std::span<std::uint16_t> wire, float factor,
             ValueType type) const;
   void unpack(std::span<const std::uint16_t> wire, std::span<float> data, ValueType type) const;
   void look_until(Mark mark);
   void compare(const CollectiveCall& call);
   [[noreturn]] void report_disagreement(const CollectiveCall& call);
-  bool compares_now() const;
+  bool compares(const CollectiveCall& call) const;
   CollectiveCall faulted(CollectiveCall call);
 
   const Session& session_;
@@ -204,10 +220,9 @@ class Exchange {
   bool timing_ = true;
   std::uint8_t mode_ = 0;
   std::string mode_name_ = "none";
-  std::int64_t iteration_ = 0, sequence_ = 0;
-  std::vector<CollectiveRecord> records_;
+  std::int64_t sequence_ = 0;
+  std::shared_ptr<IterationBook> book_ = std::make_shared<IterationBook>();
   std::deque<Posted> posted_;
-  TrafficBytes traffic_{};
   Traffic control_ = Traffic::kControl;
   CollectiveFault fault_ = CollectiveFault::kNone;
 };

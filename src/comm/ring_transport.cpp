@@ -126,4 +126,14 @@ void RingTransport::all_reduce_sum_fp16(std::span<std::uint16_t> data, Waiting) 
   ring_->run(as_values<Float16>(data), 1);
 }
 
+std::optional<double> RingTransport::all_reduce_mean_through(std::span<float> data, HalfType type,
+                                                             Waiting) {
+  const double factor = 1.0 / size();
+  if (type == HalfType::kBfloat16)
+    ring_->run<float, Bfloat16>(data, factor);
+  else
+    ring_->run<float, Float16>(data, factor);
+  return ring_->cost().convert_s;
+}
+
 }  // namespace gradsync

@@ -26,6 +26,8 @@ class RingTransport : public RootedByMpi {
   void all_reduce_mean(std::span<float> data, Waiting waiting) override;
   void all_reduce_sum_bf16(std::span<std::uint16_t> data, Waiting waiting) override;
   void all_reduce_sum_fp16(std::span<std::uint16_t> data, Waiting waiting) override;
+  std::optional<double> all_reduce_mean_through(std::span<float> data, HalfType type,
+                                                Waiting waiting) override;
 
  private:
   UniqueFd to_next_, from_previous_;

@@ -3,9 +3,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+
+#include "support/half.h"
 
 namespace gradsync {
 
@@ -39,6 +42,13 @@ class Transport {
   /// The sum in bfloat16 or IEEE half, stored as their 16 bits, each addition rounded to nearest.
   virtual void all_reduce_sum_bf16(std::span<std::uint16_t> data, Waiting waiting) = 0;
   virtual void all_reduce_sum_fp16(std::span<std::uint16_t> data, Waiting waiting) = 0;
+  /// The mean over ranks, in place, bit-equal on all ranks: travels in 16 bits, is added in
+  /// float32. Returns the seconds spent on turning values into what travels and back; nothing, on
+  /// all ranks, where the caller has to turn them.
+  virtual std::optional<double> all_reduce_mean_through(std::span<float> /*data*/,
+                                                        HalfType /*type*/, Waiting /*waiting*/) {
+    return {};
+  }
   /// Sum on `root`; the other ranks' data is left as it was.
   virtual void reduce_sum(std::span<float> data, int root) = 0;
   virtual void broadcast(std::span<std::byte> data, int root) = 0;

@@ -1,5 +1,7 @@
 #include "comm/transport_choice.h"
 
+#include <algorithm>
+
 #include "support/error.h"
 
 namespace gradsync {
@@ -62,6 +64,19 @@ TransportChoice choose_transport(const std::string& requested, const DeviceChoic
   if (!device.cuda) return for_host_memory(layout);
   if (device.shared) return {"mpi", "ranks share a GPU"};
   return {"nccl", "a GPU of its own for each rank"};
+}
+
+std::vector<std::string> possible_transports(const DeviceChoice& device, const RankLayout& layout) {
+  std::vector<std::string> names = {choose_transport("auto", device, layout).name};
+  const auto add = [&](const std::string& name) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  };
+  add("mpi");
+  if (device.cuda) return names;
+  if (layout.nodes == 1) add("shm");
+  add("ring");
+  if (layout.nodes > 1 && layout.fewest_ranks_a_node > 1) add("two-level");
+  return names;
 }
 
 }  // namespace gradsync

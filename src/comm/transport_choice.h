@@ -36,4 +36,7 @@ struct RankLayout {
 TransportChoice choose_transport(const std::string& requested, const DeviceChoice& device,
                                  const RankLayout& layout);
 
+/// Every transport that can move data between these ranks, the one of `auto` first.
+std::vector<std::string> possible_transports(const DeviceChoice& device, const RankLayout& layout);
+
 }  // namespace gradsync

@@ -19,12 +19,12 @@ class LeNet : public Network {
         fc3_(register_module("fc3", nn::Linear(84, 10))) {}
 
   torch::Tensor forward(torch::Tensor x) override {
-    x = torch::max_pool2d(torch::relu(conv1_(x)), 2);
-    x = torch::max_pool2d(torch::relu(conv2_(x)), 2);
+    x = torch::max_pool2d(torch::relu(at(conv1_)(x)), 2);
+    x = torch::max_pool2d(torch::relu(at(conv2_)(x)), 2);
     x = x.flatten(1);
-    x = torch::relu(fc1_(x));
-    x = torch::relu(fc2_(x));
-    return fc3_(x);
+    x = torch::relu(at(fc1_)(x));
+    x = torch::relu(at(fc2_)(x));
+    return at(fc3_)(x);
   }
 
  private:

@@ -60,10 +60,14 @@ class ResNet18 : public Network {
   }
 
   torch::Tensor forward(torch::Tensor x) override {
-    x = torch::relu(bn1_(conv1_(x)));
+    x = torch::relu(at(bn1_)(at(conv1_)(x)));
     if (imagenet_stem_) x = torch::max_pool2d(x, 3, 2, 1);
-    x = blocks_->forward(x);
-    return fc_(x.mean({2, 3}));
+    for (nn::AnyModule& block : *blocks_) {
+      const auto part = block.ptr();
+      at(part);
+      x = block.forward(x);
+    }
+    return at(fc_)(x.mean({2, 3}));
   }
 
  private:

@@ -31,7 +31,12 @@ class Vgg11 : public Network {
   }
 
   torch::Tensor forward(torch::Tensor x) override {
-    return classifier_(features_->forward(x).flatten(1));
+    for (nn::AnyModule& layer : *features_) {
+      const auto part = layer.ptr();
+      at(part);
+      x = layer.forward(x);
+    }
+    return at(classifier_)(x.flatten(1));
   }
 
  private:

@@ -55,6 +55,16 @@ void Optimizer::apply() {
   finish_step(now);
 }
 
+void Optimizer::begin_step(double learning_rate) {
+  if (scales_loss_) throw Error(ExitCode::kInternal, "a step in parts, with a loss scale");
+  prepare(learning_rate, /*gradient_scale=*/1);
+  ++steps_;
+}
+
+void Optimizer::step_parameter(std::size_t i) {
+  update(values_of(i), {state()->learning_rate, gradient_factor(*state())});
+}
+
 void Optimizer::find_bad_gradients() const {
   for (std::size_t i = 0; i < parameter_count(); ++i) {
     const Values values = values_of(i);

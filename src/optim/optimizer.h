@@ -34,6 +34,11 @@ class Optimizer {
   /// the memory of the parameters, which the host does not read.
   void scale_gradients(const torch::Tensor& gradient_scale);
 
+  /// A step in parts, in host memory and without a loss scale: begun once, then each parameter is
+  /// stepped when its gradient is there, all of them before the next step begins.
+  void begin_step(double learning_rate);
+  void step_parameter(std::size_t i);
+
   /// From now on losses are multiplied by `loss_scale` before the backward pass, and every step
   /// takes its gradients over it (StepState).
   void begin_loss_scaling();

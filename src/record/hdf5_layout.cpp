@@ -17,7 +17,8 @@ constexpr std::array<std::string_view, kPhases> kPhaseTexts = {
     "communication beside compute, |C and K|",
     "communication that the iteration waits for, |K without C|",
     "time in collectives above the shortest of the same collective over the ranks",
-    "neither compute nor communication, W - |C or K|"};
+    "neither compute nor communication, W - |C or K|",
+    "in its collectives, turning gradients into what travels and back"};
 
 constexpr std::array<std::string_view, kRowCategories> kTrafficTexts = {
     "gradients",

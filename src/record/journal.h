@@ -34,7 +34,7 @@ enum class RecordType : std::uint32_t {
   kQuantization = 13   ///< Quantization, JSON; at most once
 };
 
-inline constexpr std::uint32_t kJournalVersion = 1;
+inline constexpr std::uint32_t kJournalVersion = 2;
 inline constexpr std::size_t kJournalHeaderBytes = 16;
 /// No record is larger: a row of 4,096 ranks with 200 collectives takes 20 MiB.
 inline constexpr std::uint32_t kMaxPayloadBytes = 64U << 20;

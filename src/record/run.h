@@ -32,11 +32,12 @@ enum class Phase : std::size_t {
   kHidden,
   kExposed,
   kWait,
-  kOther
+  kOther,
+  kConvert
 };
-inline constexpr std::array<std::string_view, 11> kPhaseNames = {
+inline constexpr std::array<std::string_view, 12> kPhaseNames = {
     "iteration", "data",   "forward", "backward", "optimizer", "compute",
-    "comm_busy", "hidden", "exposed", "wait",     "other"};
+    "comm_busy", "hidden", "exposed", "wait",     "other",     "convert"};
 inline constexpr std::size_t kPhases = kPhaseNames.size();
 
 /// What travels, in bytes by the formulas of docs/numbers.md. The first kRowCategories travel

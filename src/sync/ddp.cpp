@@ -13,11 +13,6 @@ namespace {
 
 constexpr int kRoot = 0;
 
-ValueType wire_type(const std::string& name) {
-  if (name == "bf16") return ValueType::kBfloat16;
-  return name == "fp16" ? ValueType::kFloat16 : ValueType::kFloat32;
-}
-
 /// Distributed data parallel (Li et al., VLDB 2020): gradients live in flat buckets in the order in
 /// which the backward pass completes them, and a full bucket is averaged while the backward pass
 /// goes on: by a communication thread, on a stream beside it where the transport only enqueues, or
@@ -161,6 +156,7 @@ class Ddp : public SyncMode {
 }  // namespace
 
 std::unique_ptr<SyncMode> make_ddp(Exchange& exchange, const SyncSettings& settings) {
+  if (settings.over_steps) return make_ddp_over_steps(exchange, settings);
   return std::make_unique<Ddp>(exchange, settings);
 }
 

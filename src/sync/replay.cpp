@@ -8,11 +8,6 @@ namespace {
 
 constexpr int kRoot = 0;
 
-ValueType type_of(const std::string& wire_dtype) {
-  if (wire_dtype == "bf16") return ValueType::kBfloat16;
-  return wire_dtype == "fp16" ? ValueType::kFloat16 : ValueType::kFloat32;
-}
-
 std::size_t values_in(std::int64_t bytes) {
   return (static_cast<std::size_t>(bytes) + sizeof(float) - 1) / sizeof(float);
 }
@@ -25,7 +20,7 @@ bool moves_all(CollectiveKind kind) {
 
 Replay::Replay(Exchange& exchange, std::vector<BucketShape> buckets, Waiting waiting,
                const std::string& wire_dtype, const torch::Device& device)
-    : exchange_(exchange), buckets_(std::move(buckets)), wire_(type_of(wire_dtype)) {
+    : exchange_(exchange), buckets_(std::move(buckets)), wire_(wire_type(wire_dtype)) {
   exchange_.set_waiting(waiting);
   make_room(device);
 }

@@ -70,6 +70,13 @@ class SyncMode {
   /// On return every gradient of a rank that steps is the average over ranks. Collective.
   virtual void synchronize() = 0;
 
+  /// Whether an iteration may end without `synchronize`, while its gradients still travel: the next
+  /// one then waits for each of them where it needs it. Until `synchronize` nobody else
+  /// communicates.
+  virtual bool carries() const { return false; }
+  /// Returns when the gradients of these parameters are the averages. For a mode that carries.
+  virtual void await_gradients(const std::vector<std::size_t>& /*parameters*/) {}
+
   /// On return every replica holds the current parameters. Called outside the iterations, before an
   /// evaluation or a comparison. Collective.
   virtual void publish() {}
@@ -95,6 +102,7 @@ struct SyncSettings {
   std::int64_t first_bucket_bytes = 1 << 20;
   std::int64_t bucket_cap_bytes = 25 << 20;
   std::string wire_dtype = "fp32";  ///< fp32 | bf16 | fp16
+  bool over_steps = false;          ///< ddp: --overlap step
 };
 
 /// A mode that can be chosen with --sync.
@@ -114,6 +122,7 @@ std::unique_ptr<SyncMode> make_none(Exchange&, const SyncSettings&);
 std::unique_ptr<SyncMode> make_gather_scatter(Exchange&, const SyncSettings&);
 std::unique_ptr<SyncMode> make_allreduce(Exchange&, const SyncSettings&);
 std::unique_ptr<SyncMode> make_ddp(Exchange&, const SyncSettings&);
+std::unique_ptr<SyncMode> make_ddp_over_steps(Exchange&, const SyncSettings&);  ///< of make_ddp
 std::unique_ptr<SyncMode> make_data_parallel(Exchange&, const SyncSettings&);
 std::unique_ptr<SyncMode> make_c10d(Exchange&, const SyncSettings&);
 

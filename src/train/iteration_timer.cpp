@@ -1,5 +1,7 @@
 #include "train/iteration_timer.h"
 
+#include <cmath>
+
 namespace gradsync {
 
 void IterationTimer::begin() {
@@ -16,11 +18,15 @@ void IterationTimer::add(Phase phase, const Span& span) {
   if (stamping_) spans_.push_back({phase, span});
 }
 
-void IterationTimer::stop(const std::vector<CollectiveRecord>& collectives,
-                          const std::vector<Span>& waits) {
+void IterationTimer::stop(const std::vector<Span>& waits) {
   end_ = now();
-  collectives_ = collectives;
   waits_ = waits;
+}
+
+void IterationTimer::set_collectives(const std::vector<CollectiveRecord>& own,
+                                     const std::vector<CollectiveRecord>& carried_in) {
+  collectives_ = own;
+  carried_in_ = carried_in;
 }
 
 double IterationTimer::at_s(const Moment& moment) const {
@@ -57,6 +63,12 @@ void IterationTimer::split(RankIteration& result, double length_s) const {
   for (const CollectiveRecord& record : collectives_) {
     result.buckets.push_back(times_of(record));
     communication.push_back({result.buckets.back().start_s, result.buckets.back().end_s});
+    if (std::isnan(record.convert_s)) continue;
+    result[Phase::kConvert] = std::fmax(result[Phase::kConvert], 0) + record.convert_s;
+  }
+  for (const CollectiveRecord& record : carried_in_) {
+    const BucketTimes times = times_of(record);
+    communication.push_back({times.start_s, times.end_s});
   }
   const IterationSplit split = split_iteration(compute, communication, length_s);
   result[Phase::kCompute] = split.compute_s;

@@ -52,9 +52,13 @@ class IterationTimer {
   /// Adds a span as a Scope does.
   void add(Phase phase, const Span& span);
 
-  /// Stops the clock. The collectives come from the exchange; what lies in `waits` counts for no
-  /// phase.
-  void stop(const std::vector<CollectiveRecord>& collectives, const std::vector<Span>& waits);
+  /// Stops the clock; what lies in `waits` counts for no phase.
+  void stop(const std::vector<Span>& waits);
+
+  /// The iteration's collectives, from the exchange; and those of the one before, which may have
+  /// gone on in it.
+  void set_collectives(const std::vector<CollectiveRecord>& own,
+                       const std::vector<CollectiveRecord>& carried_in = {});
 
   /// When the iteration began and when it had ended.
   Moment first() const { return begin_; }
@@ -81,7 +85,7 @@ class IterationTimer {
   Moment begin_, end_;
   std::vector<Phased> spans_;
   std::vector<Span> waits_;
-  std::vector<CollectiveRecord> collectives_;
+  std::vector<CollectiveRecord> collectives_, carried_in_;
 };
 
 }  // namespace gradsync

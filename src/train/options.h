@@ -29,14 +29,15 @@ struct TrainOptions {
   OptimizerSettings optimizer;
   double clip_norm = 0;  ///< 0: never
   double label_smoothing = 0;
-  std::string batch_norm = "local";  ///< local | broadcast | sync
-  std::string init = "equal";        ///< equal | broadcast | per-rank
-  bool gradients_only = false;       ///< --sync-only gradients
-  std::string granularity = "flat";  ///< tensor | flat
-  std::int64_t first_bucket_bytes = 1 << 20;
-  std::int64_t bucket_cap_bytes = 25 << 20;
-  std::string wire_dtype = "fp32";  ///< fp32 | bf16 | fp16
-  std::string device = "auto";      ///< auto | cpu | cuda
+  std::string batch_norm = "local";           ///< local | broadcast | sync
+  std::string init = "equal";                 ///< equal | broadcast | per-rank
+  bool gradients_only = false;                ///< --sync-only gradients
+  std::string granularity = "flat";           ///< tensor | flat
+  std::int64_t first_bucket_bytes = 1 << 20;  ///< 0: settle_buckets() fills it in
+  std::int64_t bucket_cap_bytes = 25 << 20;   ///< the same
+  std::string wire_dtype = "fp32";            ///< fp32 | bf16 | fp16
+  std::string overlap = "backward";           ///< backward | step
+  std::string device = "auto";                ///< auto | cpu | cuda
   bool allow_shared_gpu = false;
   bool graph = false;              ///< --graph: the step captured and replayed
   std::string transport = "auto";  ///< auto | mpi | nccl

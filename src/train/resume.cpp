@@ -10,6 +10,7 @@
 #include "record/journal.h"
 #include "record/journal_payload.h"
 #include "support/error.h"
+#include "support/parse.h"
 
 namespace gradsync {
 
@@ -188,6 +189,13 @@ void settle_as_before(TrainOptions& options, const ResumePlan& plan) {
   std::string threads = std::to_string(options.threads);
   take(plan.from.options, "threads", threads);
   options.threads = std::atoll(threads.c_str());
+  const auto take_size = [&](const char* name, std::int64_t& bytes) {
+    std::string size;
+    take(plan.from.options, name, size);
+    if (bytes == 0 && !size.empty() && size != "auto") bytes = parse_size(size);
+  };
+  take_size("first-bucket", options.first_bucket_bytes);
+  take_size("bucket-cap", options.bucket_cap_bytes);
 }
 
 }  // namespace gradsync

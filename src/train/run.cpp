@@ -55,6 +55,11 @@ double broadcast_start(const Session& session, const ResumePlan& plan) {
   return start_s;
 }
 
+/// What was taken for `auto`, once that is known.
+void settle_size(std::int64_t bytes, std::string& value) {
+  if (value == "auto" && bytes > 0) value = fmt::format("{}B", bytes);
+}
+
 /// `threads` of a rank are 0 while they are not settled.
 std::vector<ConfigEntry> resolved_config(const OptionValues& values, const TrainOptions& options,
                                          std::int64_t threads) {
@@ -65,6 +70,8 @@ std::vector<ConfigEntry> resolved_config(const OptionValues& values, const Train
     if (name == "batch-global") entry.value = std::to_string(options.batch_global);
     if (name == "device") entry.value = options.device;
     if (name == "transport") entry.value = options.transport;
+    if (name == "first-bucket") settle_size(options.first_bucket_bytes, entry.value);
+    if (name == "bucket-cap") settle_size(options.bucket_cap_bytes, entry.value);
     if (name == "threads") entry.value = std::to_string(threads);
     config.push_back(std::move(entry));
   }
@@ -192,7 +199,7 @@ void train(const Session& session, Exchange& exchange, Transport& transport, Wat
 /// What all ranks have agreed on before anything of the machine is settled.
 struct RunRequest {
   const Session& session;
-  const TrainOptions& options;
+  TrainOptions& options;  ///< where what was taken for `auto` is written
   const OptionValues& values;
   const std::string& command_line;
   const StopRequest& stop;
@@ -249,6 +256,8 @@ std::unique_ptr<Recorder> open_record(const RunRequest& request, const ComputeSe
 void run_on(RunRanks& ranks, const RunRequest& request) {
   const Session& session = request.session;
   const ComputeSettings compute = settle_compute(session, request.options, ranks.device.torch());
+  const DataSource source = data_source(request.data, request.options, compute);
+  const auto buckets = settle_buckets(ranks.exchange, source, compute, request.options);
   const double start_s = broadcast_start(session, request.plan);
   const ClockOffset clock = clock_offset(session);
   const ClockRow clocks =
@@ -259,12 +268,13 @@ void run_on(RunRanks& ranks, const RunRequest& request) {
   if (session.root()) {
     print_environment(request.options, request.digest, request.data, compute, places);
     print_device(ranks.device.choice(), ranks.transports.choice());
+    if (buckets) std::cout << bucket_text(*buckets) << std::endl;
   }
-  const DataSource source = data_source(request.data, request.options, compute);
   const std::string gpu_uuid = compute.device.is_cuda() ? ranks.device.description().uuid : "";
   const RunSetting setting{
       request.options, source,        compute,       places,      clock.offset_s,       start_s,
-      recorder.get(),  &request.stop, &request.plan, description, request.command_line, gpu_uuid};
+      recorder.get(),  &request.stop, &request.plan, description, request.command_line, gpu_uuid,
+      buckets};
   if (recorder) recorder->add(clocks);
   train(session, ranks.exchange, ranks.transports.get(), ranks.watchdog, setting);
   close_clocks(session, setting, clocks);

@@ -1,11 +1,13 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "checkpoint/checkpoint_info.h"
 #include "record/recorder.h"
 #include "train/batch_source.h"
+#include "train/bucket_probe.h"
 #include "train/compute_settings.h"
 #include "train/options.h"
 #include "train/resume.h"
@@ -26,7 +28,8 @@ struct RunSetting {
   const ResumePlan* resume = nullptr;    ///< from where it goes on
   CheckpointInfo description = {};       ///< of the run, on rank 0
   std::string command_line = {};
-  std::string gpu_uuid = {};  ///< of this rank; empty on the CPU
+  std::string gpu_uuid = {};                 ///< of this rank; empty on the CPU
+  std::optional<BucketChoice> buckets = {};  ///< if they were settled here
 };
 
 }  // namespace gradsync

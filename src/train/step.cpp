@@ -55,9 +55,29 @@ class Pass {
     if (first_ && parts_.norms) parts_.norms->begin_iteration();
     const torch::Tensor images = parts_.mode.begin_pass(input);
     doing(Activity::kForward);
-    const Scope timed(timer_, Phase::kForward);
     const AutocastScope autocast(parts_.compute.precision, parts_.compute.device.type());
+    if (parts_.carried) return forward_through(images);
+    const Scope timed(timer_, Phase::kForward);
     return parts_.replica.network->forward(images);
+  }
+
+  /// In pieces: between them layers wait for their gradients and are stepped.
+  torch::Tensor forward_through(const torch::Tensor& images) {
+    Moment begin = timer_.stamp();
+    torch::Tensor outputs =
+        parts_.carried->forward(images, [&](const CarriedUpdates::Parameters& parameters) {
+          timer_.add(Phase::kForward, {begin, timer_.stamp()});
+          doing(Activity::kSynchronize);
+          parts_.carried->wait(parameters);
+          doing(Activity::kForward);
+          {
+            const Scope timed(timer_, Phase::kOptimizer);
+            parts_.carried->step(parameters);
+          }
+          begin = timer_.stamp();
+        });
+    timer_.add(Phase::kForward, {begin, timer_.stamp()});
+    return outputs;
   }
 
   PassLoss loss_of(const torch::Tensor& logits, const FeedBatch& batch, int ranks) {
@@ -120,6 +140,23 @@ double clip_factor_of(const StepParts& parts) {
   return clip_factor(gradient_norm(parts.replica) / scale, parts.clip_norm);
 }
 
+std::vector<BucketShape> shapes_of(const std::vector<CollectiveRecord>& records) {
+  std::vector<BucketShape> shapes;
+  for (const CollectiveRecord& record : records)
+    shapes.push_back({record.bytes, record.kind});
+  return shapes;
+}
+
+/// Once all that is entered in them has ended.
+void take_from_books(PendingStep& pending) {
+  const std::vector<CollectiveRecord> none;
+  pending.timer.set_collectives(pending.book->records,
+                                pending.carried_in ? pending.carried_in->records : none);
+  pending.known.measured.traffic_bytes = pending.book->traffic;
+  pending.known.buckets = shapes_of(pending.book->records);
+  pending.book.reset();
+}
+
 /// One iteration of a rank, launched or replayed.
 class Step {
  public:
@@ -170,12 +207,19 @@ class Step {
       sums = sums.defined() ? sums + one : one;
     }
     parts_.guard.note_places();
+    if (parts_.carries())
+      parts_.carried->carry(learning_rate_);
+    else
+      synchronize_and(update);
+    return sums;
+  }
+
+  void synchronize_and(const std::function<void()>& update) {
     doing(Activity::kSynchronize);
     parts_.mode.synchronize();
     parts_.guard.look_at_rest();
     doing(Activity::kOptimizer);
     update();
-    return sums;
   }
 
   /// Averaged gradients become new parameters.
@@ -236,12 +280,18 @@ class Step {
     pending_.sums = to_host(sums);
     if (parts_.optimizer.scales_loss())
       pending_.loss_scale = to_host(parts_.optimizer.loss_scale());
-    pending_.timer.stop(parts_.exchange.records(),
-                        parts_.norms ? parts_.norms->waits() : std::vector<Span>());
-    pending_.known.measured.traffic_bytes = traffic;
+    pending_.timer.stop(parts_.norms ? parts_.norms->waits() : std::vector<Span>());
     pending_.known.bad_tensor = parts_.guard.first_bad();
-    for (const CollectiveRecord& record : parts_.exchange.records())
-      pending_.known.buckets.push_back({record.bytes, record.kind});
+    if (parts_.carried) return keep_books();
+    pending_.timer.set_collectives(parts_.exchange.records());
+    pending_.known.measured.traffic_bytes = traffic;
+    pending_.known.buckets = shapes_of(parts_.exchange.records());
+  }
+
+  void keep_books() {
+    pending_.book = parts_.exchange.book();
+    pending_.carried_in = parts_.carried->swap_book(pending_.book);
+    if (!parts_.carries()) take_from_books(pending_);
   }
 
   StepParts& parts_;
@@ -257,7 +307,8 @@ PendingStep run_step(StepParts& parts, std::int64_t iteration, std::int64_t step
   return Step(parts, iteration, step, learning_rate).run();
 }
 
-StepResult finish_step(const PendingStep& pending, const Replica& replica) {
+StepResult finish_step(PendingStep& pending, const Replica& replica) {
+  if (pending.book) take_from_books(pending);
   StepResult result = pending.known;
   const auto traffic = result.measured.traffic_bytes;
   result.measured = pending.timer.result();

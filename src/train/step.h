@@ -4,6 +4,7 @@
 #include "model/replica.h"
 #include "optim/optimizer.h"
 #include "sync/sync_mode.h"
+#include "train/carried_updates.h"
 #include "train/compute_settings.h"
 #include "train/feed.h"
 #include "train/gradient_guard.h"
@@ -27,8 +28,14 @@ struct StepParts {
   NormExchange* norms = nullptr;  ///< none: batch norm is each rank's own
   double clip_norm = 0;           ///< 0: never
   double label_smoothing = 0;
-  bool measured = true;        ///< with stamps of the phases
-  StepGraph* graph = nullptr;  ///< none: each step is launched kernel by kernel
+  bool measured = true;               ///< with stamps of the phases
+  StepGraph* graph = nullptr;         ///< none: each step is launched kernel by kernel
+  CarriedUpdates* carried = nullptr;  ///< of a mode that carries
+  bool settles = true;                ///< with it: the next iteration is waited for
+
+  /// Whether gradients still travel after an iteration, so that ranks must not tell each other of
+  /// it yet.
+  bool carries() const { return carried != nullptr && !settles; }
 };
 
 /// What one iteration was on this rank.
@@ -48,6 +55,9 @@ struct PendingStep {
   torch::Tensor loss_scale;  ///< after it: host memory, float32 [1]; none if losses are not scaled
   GuardFinding finding;
   StepResult known;  ///< what is known at once
+  /// Of a mode that carries, until they are taken: its collectives, and those that the iteration
+  /// before left it.
+  std::shared_ptr<IterationBook> book = {}, carried_in = {};
 };
 
 /// One optimiser step of the global batch: `passes` forward and backward passes, the mode's
@@ -56,7 +66,7 @@ struct PendingStep {
 PendingStep run_step(StepParts& parts, std::int64_t iteration, std::int64_t step,
                      double learning_rate);
 
-/// Its numbers, once they have come.
-StepResult finish_step(const PendingStep& pending, const Replica& replica);
+/// Its numbers, once they have come, and once a mode that carries has been waited for.
+StepResult finish_step(PendingStep& pending, const Replica& replica);
 
 }  // namespace gradsync

@@ -84,6 +84,10 @@ double RankSummary::median_iteration_s() const {
   return median(iteration_s_);
 }
 
+double RankSummary::mean_exposed_s() const {
+  return divided(exposed_s_, timed_);
+}
+
 double RankSummary::accuracy() const {
   return divided(static_cast<double>(correct_), samples_);
 }
@@ -98,7 +102,7 @@ std::vector<double> RankSummary::block() const {
           1e3 * times.p95,
           1e3 * divided(compute_s_, timed_),
           1e3 * divided(hidden_s_, timed_),
-          1e3 * divided(exposed_s_, timed_),
+          1e3 * mean_exposed_s(),
           1e3 * divided(other_s_, timed_)};
 }
 

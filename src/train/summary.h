@@ -18,6 +18,8 @@ class RankSummary {
 
   /// Median of the timed iterations so far; NaN if there are none.
   double median_iteration_s() const;
+  /// Mean over the iterations after the warm-up.
+  double mean_exposed_s() const;
 
   double mean_loss() const {
     return samples_ ? loss_sum_ / static_cast<double>(samples_) : kNotMeasured;

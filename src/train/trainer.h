@@ -41,6 +41,7 @@ class Trainer {
   void use_graph();
   void say_if_graph_failed();
   void run_iteration();
+  bool settles_next() const;
   Verdict finish_iterations(bool all);
   Verdict finish(FinishedIteration finished);
   void stop_on_bad_numbers(const Verdict& verdict, std::int64_t iteration) const;
@@ -71,6 +72,7 @@ class Trainer {
   std::vector<std::int64_t> epoch_lengths_;  ///< in iterations
   std::optional<StepGraph> graph_;
   StepParts parts_;
+  std::unique_ptr<CarriedUpdates> carried_;
   Pipeline pipeline_;
   Fault fault_;
   RankSummary summary_, epoch_summary_;

@@ -42,9 +42,14 @@ Outcome train_briefly(const std::string& name, Exchange& exchange, const DataSou
   Feed feed(data, options, compute.layout, exchange.rank(), exchange.size(),
             feed_share(*mode, exchange.rank()));
   StepParts parts{replica, *mode, *optimizer, feed, guard, exchange, compute, options.accumulate};
+  const auto carried = carried_updates(replica, *mode, *optimizer);
+  parts.carried = carried.get();
   feed.begin_epoch(0);
-  for (std::int64_t i = 0; i < std::min(kIterations, feed.iterations_of(0)); ++i)
+  const std::int64_t iterations = std::min(kIterations, feed.iterations_of(0));
+  for (std::int64_t i = 0; i < iterations; ++i) {
+    parts.settles = i + 1 == iterations;
     run_step(parts, i, i, kLearningRate);
+  }
   mode->publish();
   Outcome outcome{flat_parameters(replica), parameter_hash(replica), false};
   exchange.session().count(CollectiveKind::kAllReduce, kEqualOnAllBytes);
@@ -93,7 +98,7 @@ std::vector<VerificationRow> verify_modes(Exchange& exchange, const DataSource& 
 
 SyncSettings sync_settings(const TrainOptions& options) {
   return {options.granularity, options.first_bucket_bytes, options.bucket_cap_bytes,
-          options.wire_dtype};
+          options.wire_dtype, options.overlap == "step"};
 }
 
 FeedShare feed_share(const SyncMode& mode, int rank) {

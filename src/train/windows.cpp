@@ -164,6 +164,8 @@ class Windows {
                     &norms,
                     options.clip_norm,
                     options.label_smoothing};
+    const auto carried = carried_updates(replica, *mode, *optimizer);
+    parts.carried = carried.get();
     return iterate(parts, kind);
   }
 
@@ -192,8 +194,9 @@ class Windows {
                  Sums& sums) {
     const double rate = setting_.options.learning_rate.base;
     for (std::int64_t step = first; step < last; ++step) {
+      parts.settles = step + 1 == last || CarriedUpdates::settles_after(step + 1);
       pipeline.push({IterationRow(), run_step(parts, next_iteration_++, step, rate)});
-      while (pipeline.full())
+      while (pipeline.full() && !parts.carries())
         finish(parts, pipeline.finish_first(), sums);
     }
     while (!pipeline.empty())

@@ -53,6 +53,17 @@ def case_file_and_json_hold_what_was_printed(folder):
     calibrate(2, "-J", folder / "c.json").expect(73, "exists")
 
 
+def case_every_transport_in_one_run(folder):
+    asked = ["-b", 1024, "-e", "4K", "-f", 4, "-n", 3, "--cadence", "isolated", "--output", folder / "c.h5", "-J", folder / "c.json"]
+    result = calibrate(2, "--transport", "all", "--collective", "allreduce,broadcast", *asked).expect(0, "# transport shm", "# transport mpi", "# transport ring")
+    check(len(rows(result.out)) == 8, "all-reduce over each of three, broadcast once, two sizes")
+    curves = [(curve["collective"], curve["transport"]) for curve in json.loads((folder / "c.json").read_text())["curves"]]
+    check(len(set(curves)) == 4, f"curves {curves}")
+    report(folder / "c.h5").expect(0)
+    calibrate(2, "--transport", "mpi, shm", "--collective", "allreduce", "-b", 8, "-e", 8, "-n", 2).expect(0, "# transport shm")
+    calibrate(2, "--transport", "mpi,tcp", "-b", 8, "-e", 8).expect(64, "'tcp' is none of")
+
+
 def case_bucket_sizes_of_a_run(folder):
     trainer.train(2, "--first-bucket", "8KiB", "--bucket-cap", "64KiB", *trainer.short_run(folder)).expect(0)
     sizes = ["--sizes-from", folder / "run.h5", "-b", 4, "-e", 4, "-n", 2, "--collective", "allreduce-ring", "--transport", "mpi"]

@@ -152,6 +152,21 @@ def case_ddp_is_bit_identical(folder):
     stop_and_resume(folder, STOPS, "--sync", "ddp", "--first-bucket", "8KiB", "--bucket-cap", "64KiB")
 
 
+def case_an_exchange_over_two_steps_is_bit_identical(folder):
+    arguments = ["--sync", "ddp", "--overlap", "step", "--transport", "ring"]
+    stop_and_resume(folder, (0, 1, PER_EPOCH - 1, 15), *arguments)
+    # Who stops in between stops with the next iteration that is waited for.
+    train(folder / "between.h5", *arguments, "--inject-fault", "usr1@1:4").expect(75, f"stopped after iteration {PER_EPOCH} ")
+
+
+def case_sizes_of_buckets_that_were_found_are_kept(folder):
+    arguments = ["--sync", "ddp", "--bucket-cap", "auto", "--first-bucket", "auto"]
+    output = folder / "run.h5"
+    train(output, *arguments, "--inject-fault", "usr1@1:4").expect(75, "bucket cap auto")
+    result = train(output, *arguments, "--resume", "auto").expect(0)
+    check("bucket cap auto" not in result.out, "they were found a second time")
+
+
 def case_data_parallel_is_bit_identical(folder):
     stop_and_resume(folder, STOPS, "--sync", "data-parallel")
 

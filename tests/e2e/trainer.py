@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 import harness
-from harness import BIN, MPIRUN, ROOT, Failure, Result, Skip, mpirun, run, synthetic
+from harness import BIN, MPIRUN, ROOT, Failure, Result, Skip, check, mpirun, run, synthetic
 
 RECORD = 3073
 DATA = ""
@@ -32,6 +32,20 @@ def short_run(folder, *arguments) -> list:
     return ["--batch-per-rank", 16, "--iterations", 8, "--output", folder / "run.h5", *arguments]
 
 
+def folder_for(folder, name) -> pathlib.Path:
+    (folder / name).mkdir()
+    return folder / name
+
+
+def recorded(path, name: str) -> str:
+    try:
+        import h5py
+    except ImportError:
+        raise Skip("needs a Python with h5py (make deps)") from None
+    with h5py.File(path) as file:
+        return file[name].asstr()[()]
+
+
 # --- cases: each gets an empty folder ---------------------------------------------------------------
 
 
@@ -43,6 +57,27 @@ def case_every_mode_trains_and_is_recorded(folder):
         if not path.exists() or pathlib.Path(f"{path}.journal").exists():
             raise Failure(f"{mode}: no run file, or the journal is still there")
         report(path).expect(0, mode)
+
+
+def case_sizes_of_buckets_are_found(folder):
+    for mode in ("ddp", "c10d"):
+        result = train(2, "--sync", mode, "--bucket-cap", "auto", "--first-bucket", "auto", *short_run(folder_for(folder, mode)))
+        result.expect(0, r"bucket cap auto: \d.*predicted to expose", r"bucket cap auto: [\d.]+ ms exposed as predicted, [\d.]+ ms measured")
+        taken = recorded(folder / mode / "run.h5", "config/bucket-cap")
+        check(re.fullmatch(r"\d+B", taken), f"the cap that was taken: {taken}")
+    train(1, "--bucket-cap", "auto", *short_run(folder)).expect(0)
+    check(recorded(folder / "run.h5", "config/bucket-cap") == f"{25 << 20}B", "one rank has nothing to find out")
+
+
+def case_an_exchange_that_goes_on_in_the_next_step(folder):
+    losses = set()
+    for overlap in ("backward", "step"):
+        result = train(2, "--overlap", overlap, "--transport", "ring", "--batch-per-rank", 16, "--iterations", 40, "--verify-modes",
+                       "--counterfactual", 6, "--output", folder / f"{overlap}.h5").expect(0)  # fmt: skip
+        losses.add((re.search(r"iteration 40 loss ([\d.]+)", result.out).group(1), re.search(r"parameters: (.*)", result.out).group(1)))
+        report(folder / f"{overlap}.h5").expect(0)
+    check(len(losses) == 1, f"{losses}")
+    train(2, "--overlap", "step", "--transport", "ring", *short_run(folder), "--inject-fault", "nan@1:5").expect(80, "rank 1 .* in iteration 5")
 
 
 def case_modes_end_with_the_same_loss(folder):
@@ -213,6 +248,8 @@ def case_bad_options_are_refused_once(folder):
         (["--epochs", "-1"], ["epochs"]),
         (["--iterations", "3x"], ["iterations"]),
         (["--bucket-cap", "25X"], ["bucket-cap"]),
+        (["--overlap", "step", "--sync", "allreduce"], ["overlap", "allreduce"]),
+        (["--overlap", "step", "--sync", "ddp", "--clip-norm", "1"], ["overlap", "clip-norm"]),
         (["--batch-global", "7"], ["batch-global", "7"]),
         (["--batch-global", "64", "--batch-per-rank", "32"], ["batch-global", "batch-per-rank"]),
         (["--inject-fault", "boom@1:1"], ["inject-fault"]),

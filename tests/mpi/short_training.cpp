@@ -37,6 +37,8 @@ Trained train_shortly(Exchange& exchange, const DataSource& data, const TrainOpt
   StepParts parts{replica, *mode, *optimizer, feed, guard, exchange, compute, options.accumulate};
   parts.clip_norm = options.clip_norm;
   parts.graph = graph;
+  const auto carried = carried_updates(replica, *mode, *optimizer);
+  parts.carried = carried.get();
   Pipeline pipeline(exchange, replica);
   Trained trained;
   const auto finish = [&] {
@@ -46,12 +48,14 @@ Trained train_shortly(Exchange& exchange, const DataSource& data, const TrainOpt
   };
   feed.begin_epoch(0);
   pipeline.anchor();
-  for (std::int64_t i = 0; i < std::min(iterations, feed.iterations_of(0)); ++i) {
+  const std::int64_t last = std::min(iterations, feed.iterations_of(0));
+  for (std::int64_t i = 0; i < last; ++i) {
     if (at_start) at_start(guard, i);
     IterationRow row;
     row.iteration = i;
+    parts.settles = i + 1 == last || CarriedUpdates::settles_after(i + 1);
     pipeline.push({row, run_step(parts, i, i, 0.02)});
-    while (pipeline.full())
+    while (pipeline.full() && !parts.carries())
       finish();
   }
   while (!pipeline.empty())

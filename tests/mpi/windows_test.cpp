@@ -60,7 +60,7 @@ TEST_CASE("windows: an iteration without stamps has its length and nothing else"
   IterationTimer timer(false);
   timer.begin();
   { const IterationTimer::Scope scope(timer, Phase::kForward); }
-  timer.stop({}, {});
+  timer.stop({});
   const RankIteration row = timer.result();
   CHECK(row[Phase::kIteration] > 0);
   CHECK(std::isnan(row[Phase::kForward]));

@@ -112,6 +112,16 @@ TEST_CASE("auto: nccl where each rank has a GPU of its own, else by where the ra
   }
 }
 
+TEST_CASE("all transports that ranks can use, the one of auto first") {
+  using Names = std::vector<std::string>;
+  const DeviceChoice cpu{}, gpu{true, false, ""};
+  CHECK(possible_transports(cpu, {1, 1}) == Names{"mpi", "shm", "ring"});
+  CHECK(possible_transports(cpu, {1, 4}) == Names{"shm", "mpi", "ring"});
+  CHECK(possible_transports(cpu, {3, 1}) == Names{"ring", "mpi"});
+  CHECK(possible_transports(cpu, {2, 2}) == Names{"two-level", "mpi", "ring"});
+  CHECK(possible_transports(gpu, {2, 2}) == Names{"nccl", "mpi"});
+}
+
 TEST_CASE("what is asked for is taken, and refused where it cannot be") {
   const DeviceChoice cpu{false, false, "rank 0 (node01): no CUDA driver"}, own{true, false, ""},
       shared{true, true, ""};

@@ -112,6 +112,33 @@ TEST_CASE("verdict: what crosses the wire besides gradients") {
         "buffers 512 B (5.0 %), metrics 256 B (2.5 %), control 256 B (2.5 %)\n");
 }
 
+TEST_CASE("verdict: on which links travelling in 16 bits pays") {
+  const TestFolder folder;
+  const auto write = [&](const char* name, const char* wire, double convert_s) {
+    StudyRun run{"ddp", 2, 32, 0.01, 0.01};
+    run.change = [convert_s](IterationRow& row) {
+      set_traffic(row);
+      for (RankIteration& rank : row.ranks)
+        rank[Phase::kConvert] = convert_s;
+      row.ranks[0][Phase::kConvert] = convert_s / 2;
+    };
+    RunInfo info = study_info(run);
+    info.config.push_back({"wire-dtype", wire, "command line"});
+    Recorder recorder(folder / name, info);
+    for (std::size_t i = 0; i < run.iterations; ++i)
+      recorder.add(study_row(run, i));
+    recorder.finish(RunStatus::kComplete);
+  };
+  write("a.h5", "bf16", 0.001);
+  // 9,216 bytes saved in the millisecond of the slower rank, of steps of 20 ms.
+  CHECK(said(make_verdict(loaded(folder)), "narrowing") ==
+        "bf16 saves 9 KiB of a rank's link a step and costs 1.00 ms for turning values (5.0 % of "
+        "the step): it pays where the link carries less than 8.8 MiB/s in the collective\n");
+  const TestFolder plain;
+  write_study(plain / "a.h5", {"ddp", 2, 32, 0.01, 0.01, 0, 12, set_traffic});
+  CHECK(said(make_verdict(loaded(plain)), "narrowing").empty());
+}
+
 TEST_CASE("verdict: a mode is called the fastest only beyond the interval") {
   const auto noisy = [](double scale) {
     return [scale](IterationRow& row) {

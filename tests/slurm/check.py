@@ -65,7 +65,7 @@ def case_srun_without_pmix_is_told_at_once(folder):
     result = srun("--mpi=none", "-N2", "-n2", PROGRAM)
     # srun gives the highest code, and ends a task that starts later than the one that told by SIGTERM.
     code = 143 if result.code == 143 else 69
-    result.expect(code, "srun started 2 tasks .* without PMIx", "--mpi=pmix", "task 0: Exited with exit code 69")
+    result.expect(code, "srun started 2 tasks .* without PMIx", "--mpi=pmix", "task [01]: Exited with exit code 69")
     check(time.monotonic() - started < 60, "at once")
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-PHASES = ("iteration data forward backward optimizer compute comm_busy hidden exposed wait other").split()
+PHASES = ("iteration data forward backward optimizer compute comm_busy hidden exposed wait other convert").split()
 PARTS = ("compute", "exposed", "other")
 GROUPS = {"iteration": ("iterations",), "time": ("iterations", "ranks"), "traffic": ("iterations", "ranks"),
           "bucket": ("iterations", "buckets", "ranks"), "epoch": ("epochs", "ranks"), "topology": ("ranks",)}

@@ -1,0 +1,62 @@
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "analysis/metrics/columns.h"
+#include "analysis/metrics/traffic_figures.h"
+#include "analysis/verdict/clauses.h"
+#include "support/parse.h"
+#include "timing/statistics.h"
+
+namespace gradsync {
+
+namespace {
+
+/// Means over steady iterations; the rank that spends most on it.
+struct Narrowing {
+  double convert_s = kNotMeasured;
+  double link_bytes = 0;  ///< of gradients, through the link of a rank: as many were saved
+};
+
+Narrowing narrowing_of(const Run& run) {
+  Narrowing result;
+  const auto converts = rank_means(*run.reader, run.steady, phase_blocks(Phase::kConvert));
+  for (const double convert_s : converts)
+    result.convert_s = std::fmax(result.convert_s, convert_s);
+  const auto gradients = static_cast<std::size_t>(Traffic::kGradients);
+  for (const TrafficFigures& rank : traffic_figures(*run.reader, run.steady))
+    result.link_bytes = std::max(result.link_bytes, rank.bytes[gradients]);
+  return result;
+}
+
+/// 16 bits for 32: what is saved is what still travels. It pays while that takes longer on the link
+/// than turning values does: below link_bytes / convert_s.
+std::string sentence(const MeasuredCell& cell, const Narrowing& narrowing) {
+  const std::string wire = cell.run().reader->option("wire-dtype");
+  return fmt::format(
+      "{} saves {} of a rank's link a step and costs {:.2f} ms for turning values ({} of the "
+      "step): "
+      "it pays where the link carries less than {}/s in the collective",
+      wire, format_bytes(std::llround(narrowing.link_bytes)), 1e3 * narrowing.convert_s,
+      percent_text(narrowing.convert_s / cell.median_iteration_s),
+      format_bytes(std::llround(narrowing.link_bytes / narrowing.convert_s)));
+}
+
+}  // namespace
+
+Clauses narrowing_clauses(const VerdictInput& input) {
+  Clauses clauses;
+  for (const MeasuredCell& cell : input.cells) {
+    if (cell.ranks() < 2 || cell.run().reader->option("wire-dtype") == "fp32") continue;
+    const Narrowing narrowing = narrowing_of(cell.run());
+    if (!(narrowing.convert_s > 0) || !(narrowing.link_bytes > 0)) continue;
+    clauses.push_back(clause_of("narrowing", sentence(cell, narrowing), {&cell},
+                                "/time/convert, /traffic/gradients",
+                                cell_text(cell) + "; saved bytes / time for turning, on one "
+                                                  "thread beside compute"));
+  }
+  return clauses;
+}
+
+}  // namespace gradsync
