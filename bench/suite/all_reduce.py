@@ -8,13 +8,14 @@ import statistics
 import sys
 import tempfile
 
-from bench import BIN, ROOT, Part, Unavailable, best_of, interleave, main, mpirun, ratio, run, torch_python
+from bench import BIN, KEEP_FREED, ROOT, Part, best_of, interleave, main, mpirun, ratio, run, torch_python
 
 SIZES = [4**k for k in range(1, 14)]  # 4 B to 64 MiB
 RANKS = (2, 4)
 KIB, MIB = 1 << 10, 1 << 20
 NO_COPY = {"OMPI_MCA_btl_vader_single_copy_mechanism": "none"}
-KEEP = {"MALLOC_MMAP_THRESHOLD_": "268435456", "MALLOC_TRIM_THRESHOLD_": "536870912", "MALLOC_TOP_PAD_": "268435456"}
+# gradsync-calibrate leaves malloc alone where it finds this.
+AS_IT_COMES = {"GLIBC_TUNABLES": ""}
 
 
 def algorithm(number: int) -> dict:
@@ -23,9 +24,9 @@ def algorithm(number: int) -> dict:
 
 # The settings that were found to matter, alone and together: how a copy is made, whether freed memory is kept, and
 # which algorithm (3 recursive doubling, 4 ring, 5 segmented ring, 6 Rabenseifner).
-TUNED = {"no single copy": NO_COPY, "memory kept": KEEP, "no single copy, memory kept": NO_COPY | KEEP,
-         "recursive doubling": NO_COPY | KEEP | algorithm(3), "ring": NO_COPY | KEEP | algorithm(4),
-         "segmented ring": NO_COPY | KEEP | algorithm(5), "Rabenseifner": NO_COPY | KEEP | algorithm(6)}  # fmt: skip
+TUNED = {"no single copy": NO_COPY | AS_IT_COMES, "memory kept": KEEP_FREED, "no single copy, memory kept": NO_COPY | KEEP_FREED,
+         "recursive doubling": NO_COPY | KEEP_FREED | algorithm(3), "ring": NO_COPY | KEEP_FREED | algorithm(4),
+         "segmented ring": NO_COPY | KEEP_FREED | algorithm(5), "Rabenseifner": NO_COPY | KEEP_FREED | algorithm(6)}  # fmt: skip
 
 
 def calibrated(ranks: int, transport: str, environment: dict | None = None):
@@ -63,7 +64,7 @@ def bandwidth_bound(ranks: int, size: int) -> float:
 
 
 def compare(part: Part, ranks: int, rounds: int) -> None:
-    contenders = {"gradsync": calibrated(ranks, "shm"), "Open MPI": calibrated(ranks, "mpi"), "Gloo": gloo(ranks)}
+    contenders = {"gradsync": calibrated(ranks, "shm"), "Open MPI": calibrated(ranks, "mpi", AS_IT_COMES), "Gloo": gloo(ranks)}
     contenders |= {name: calibrated(ranks, "mpi", settings) for name, settings in TUNED.items()}
     results = interleave(contenders, rounds)
     rows = []

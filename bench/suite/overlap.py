@@ -14,7 +14,7 @@ import statistics
 import sys
 import tempfile
 
-from bench import Part, interleave, main, ratio
+from bench import KEEP_FREED, Part, interleave, main, ratio
 from link import INTERFACE, Link, address
 from training import Recorded, ddp_command, train_command, trained
 
@@ -38,7 +38,8 @@ def over(link: Link, sync: str, batch: int, *options):
 
 def gloo_over(link: Link, batch: int, cap_mib: float):
     def measure() -> float:
-        commands = [["taskset", "-c", rank, *ddp_command(rank, 2, address(0), INTERFACE, MODEL, batch, ITERATIONS, cap_mib)] for rank in (0, 1)]
+        settings = [f"{name}={value}" for name, value in KEEP_FREED.items()]
+        commands = [["env", *settings, "taskset", "-c", rank, *ddp_command(rank, 2, address(0), INTERFACE, MODEL, batch, ITERATIONS, cap_mib)] for rank in (0, 1)]
         return json.loads(link.pair(commands)[0].splitlines()[-1])["step_s"]
 
     return measure
@@ -68,7 +69,8 @@ def contenders(link: Link, batch: int) -> dict:
             "ddp, 25 MiB": over(link, "ddp", batch), "ddp, 4 MiB": over(link, "ddp", batch, "--bucket-cap", "4MiB"),
             "ddp, cap auto": over(link, "ddp", batch, "--bucket-cap", "auto", "--first-bucket", "auto"),
             "ddp, over steps": over(link, "ddp", batch, "--overlap", "step"),
-            "allreduce": over(link, "allreduce", batch), "ddp over MPI": over(link, "ddp", batch, "--transport", "mpi", "--bucket-cap", "4MiB"),
+            "ddp, 8 MiB": over(link, "ddp", batch, "--bucket-cap", "8MiB"),
+            "ddp over MPI": over(link, "ddp", batch, "--transport", "mpi", "--bucket-cap", "8MiB"),
             "c10d, 25 MiB": over(link, "c10d", batch), **capped, **gloo}  # fmt: skip
 
 

@@ -53,8 +53,9 @@ def work(rank: int, ranks: int, address: str, interface: str, model: str, batch:
     slowest = torch.tensor(step_times_s(replica(model, cap_mib), batch, iterations))
     torch.distributed.all_reduce(slowest, torch.distributed.ReduceOp.MAX)
     if rank == 0:
-        print(json.dumps({"step_s": statistics.median(slowest.tolist())}))
-    torch.distributed.destroy_process_group()
+        print(json.dumps({"step_s": statistics.median(slowest.tolist())}), flush=True)
+    torch.distributed.barrier()
+    os._exit(0)  # Gloo's threads now and then abort when its groups are taken down
 
 
 def main() -> None:

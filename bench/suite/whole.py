@@ -11,10 +11,11 @@ import statistics
 import sys
 import tempfile
 
-from bench import BIN, ROOT, Part, interleave, main, mpirun, ratio, run, torch_python
+from bench import BIN, KEEP_FREED, ROOT, Part, interleave, main, mpirun, ratio, run, torch_python
 from training import Recorded, train_command
 
 THREADS = 2
+DEFAULT = ("nchw", "fp32", "eager")
 NETWORKS = {"vgg11": (64, 12), "resnet18": (32, 8), "lenet": (128, 200)}  # batch, iterations
 
 
@@ -31,9 +32,11 @@ def ours(model: str, batch: int, iterations: int, precision: str):
 
 
 def python(model: str, batch: int, iterations: int, layout: str, precision: str, compiled: str):
+    settings = {} if (layout, precision, compiled) == DEFAULT else KEEP_FREED
+
     def measure() -> float:
         command = [torch_python(), ROOT / "bench/suite/peer_step.py", model, batch, iterations, THREADS, layout, precision, compiled]
-        return json.loads(run(command, timeout=900).splitlines()[-1])["step_s"]
+        return json.loads(run(command, settings, timeout=900).splitlines()[-1])["step_s"]
 
     return measure
 
@@ -46,7 +49,7 @@ def compare(part: Part, model: str, rounds: int) -> list[list]:
     times = interleave(own | peers, rounds)
     middle = {name: statistics.median(each) for name, each in times.items()}
     fastest, best = min(own, key=middle.get), min((name for name in peers if name in middle), key=middle.get)
-    default = "PyTorch, nchw, fp32, eager"
+    default = f"PyTorch, {', '.join(DEFAULT)}"
     part.goal(f"{model}: PyTorch's best ({best}) over gradsync ({fastest})", ratio(times[best], times[fastest]).median, 1)
     part.note(f"{model}: PyTorch as it comes over gradsync: {ratio(times[default], times[fastest])}")
     return [[model, batch, name, middle[name] * 1e3, ratio(each, times[fastest])] for name, each in times.items()]
@@ -55,7 +58,8 @@ def compare(part: Part, model: str, rounds: int) -> list[list]:
 def body() -> None:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 3
     part = Part("whole", f"A whole training step of one process of {THREADS} threads, data to update")
-    part.note(f"medians of {rounds} interleaved rounds [lowest, highest]; gradsync's step loads and augments its images, PyTorch's has them beforehand")
+    part.note(f"medians of {rounds} interleaved rounds [lowest, highest]; gradsync's step loads and augments its images, PyTorch's has them beforehand; "
+              "but for PyTorch as it comes, malloc keeps what is freed, as gradsync sets it")  # fmt: skip
     rows = []
     for model in NETWORKS:
         rows += compare(part, model, rounds)

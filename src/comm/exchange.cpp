@@ -3,10 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include <fmt/format.h>
-
 #include "comm/await_device.h"
-#include "comm/equal_on_all.h"
 #include "device/range.h"
 #include "support/half.h"
 #include "timing/clock.h"
@@ -14,16 +11,6 @@
 namespace gradsync {
 
 namespace {
-
-/// With VerifyLevel::kInit the first iterations are compared: the second one is the first with
-/// rebuilt buckets.
-constexpr std::int64_t kComparedIterations = 2;
-
-struct NamedCall {
-  CollectiveCall call;
-  char mode[24] = {};
-  char host[64] = {};
-};
 
 CollectiveCall call_of(CollectiveKind kind, ValueType type, ReduceOp op, std::size_t count,
                        int root) {
@@ -45,11 +32,6 @@ HalfType half_type(ValueType type) {
 }
 
 }  // namespace
-
-VerifyLevel verify_level(const std::string& text) {
-  if (text == "off") return VerifyLevel::kOff;
-  return text == "all" ? VerifyLevel::kAll : VerifyLevel::kInit;
-}
 
 Exchange::Exchange(const Session& session, Transport& transport, Watchdog& watchdog,
                    VerifyLevel verify, DeviceLane* lane)
@@ -345,46 +327,6 @@ void Exchange::await(Mark mark) {
 
 void Exchange::look_until(Mark mark) {
   await_device(lane_->ring, mark, transport_, watchdog_, session_);
-}
-
-bool Exchange::compares(const CollectiveCall& call) const {
-  if (size() == 1 || verify_ == VerifyLevel::kOff) return false;
-  return verify_ == VerifyLevel::kAll || call.iteration < kComparedIterations;
-}
-
-void Exchange::compare(const CollectiveCall& call) {
-  if (lane_ && lane_->ring.in_use(last_)) look_until(last_);
-  session_.count(CollectiveKind::kAllReduce, kEqualOnAllBytes);
-  if (!equal_on_all(comm_, fingerprint(call))) report_disagreement(call);
-}
-
-void Exchange::report_disagreement(const CollectiveCall& call) {
-  NamedCall mine;
-  mine.call = call;
-  mode_name_.copy(mine.mode, sizeof mine.mode - 1);
-  session_.host().copy(mine.host, sizeof mine.host - 1);
-  std::vector<NamedCall> all(static_cast<std::size_t>(size()));
-  MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, comm_);
-  if (rank() != 0) session_.wait_for_abort();
-  std::size_t other = 1;
-  while (other + 1 < all.size() && all[other].call == all[0].call)
-    ++other;
-  const auto told = [&](std::size_t r) {
-    return fmt::format("rank {} ({}) calls {}", r, all[r].host,
-                       to_string(all[r].call, all[r].mode));
-  };
-  session_.abort(
-      Error(ExitCode::kRanksDisagree,
-            fmt::format("ranks disagree about a collective: {}; {}", told(0), told(other)),
-            "start every rank with the same program, options and data"));
-}
-
-CollectiveCall Exchange::faulted(CollectiveCall call) {
-  if (fault_ == CollectiveFault::kShort) call.count -= 1;
-  if (fault_ == CollectiveFault::kOtherType) call.type = ValueType::kFloat16;
-  if (fault_ == CollectiveFault::kOtherRoot) call.root += 1;
-  fault_ = CollectiveFault::kNone;
-  return call;
 }
 
 }  // namespace gradsync

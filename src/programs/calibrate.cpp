@@ -5,9 +5,11 @@
 
 #include "calibrate/run.h"
 #include "comm/mpi_program.h"
+#include "support/memory.h"
 
 int main(int argc, char** argv) {
   using namespace gradsync;
+  keep_freed_memory();
   CalibrateOptions options;
   const MpiProgram program{
       "gradsync-calibrate",

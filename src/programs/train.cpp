@@ -5,11 +5,13 @@
 //   srun --mpi=pmix -n 8 gradsync-train --config jobs/vgg11.cfg --output run.h5
 
 #include "comm/mpi_program.h"
+#include "support/memory.h"
 #include "train/options.h"
 #include "train/run.h"
 
 int main(int argc, char** argv) {
   using namespace gradsync;
+  keep_freed_memory();
   StopRequest stop;
   TrainOptions options;
   const MpiProgram program{

@@ -1,7 +1,11 @@
 #include "support/memory.h"
 
+#include <malloc.h>
+
 #include <algorithm>
+#include <cstdlib>
 #include <fstream>
+#include <limits>
 #include <sstream>
 #include <string>
 
@@ -53,6 +57,15 @@ std::optional<std::int64_t> available_memory_bytes() {
   const auto group = control_group_bytes();
   if (free && group) return std::min(*free, *group);
   return free ? free : group;
+}
+
+void keep_freed_memory() {
+  for (const char* name : {"MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES"})
+    if (std::getenv(name) != nullptr) return;
+  constexpr int kLargest = std::numeric_limits<int>::max(), kAhead_bytes = 64 << 20;
+  mallopt(M_MMAP_THRESHOLD, kLargest);
+  mallopt(M_TRIM_THRESHOLD, kLargest);
+  mallopt(M_TOP_PAD, kAhead_bytes);
 }
 
 }  // namespace gradsync

@@ -17,6 +17,8 @@ namespace {
 constexpr int kRoot = 0;
 /// Long enough to be worth a message, short enough that what is urgent does not wait long.
 constexpr std::int64_t kLongestMessage_bytes = 2 << 20;
+/// No gradient is cut into shorter ones, whatever the cap.
+constexpr std::int64_t kShortestMessage_bytes = 64 << 10;
 /// How often the order is planned: the first times are of a network that still warms up.
 constexpr int kPlans = 3;
 
@@ -161,7 +163,7 @@ class DdpOverSteps : public SyncMode {
   /// In the order in which the backward pass completes them.
   void cut_messages() {
     const std::size_t longest =
-        std::max<std::size_t>(1, static_cast<std::size_t>(message_bytes_) / sizeof(float));
+        static_cast<std::size_t>(std::max(message_bytes_, kShortestMessage_bytes)) / sizeof(float);
     messages_.clear();
     for (std::size_t b = 0; b < buckets_.size(); ++b) {
       const std::size_t all = gradients_->range(buckets_[b].first, buckets_[b].last).size();

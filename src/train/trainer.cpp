@@ -212,7 +212,8 @@ void Trainer::report_iteration(const IterationRow& row) {
 
 void Trainer::adapt_timeout() {
   constexpr std::int64_t kEvery = 50;
-  if (options_.timeout_s > 0 || position_.iteration % kEvery != 0) return;
+  if (options_.timeout_s > 0) return;
+  if (!parts_.carried && position_.iteration % kEvery != 0) return;
   const double median_s = summary_.median_iteration_s();
   if (median_s > 0)
     exchange_.watchdog().set_timeout(std::max(kShortestTimeout_s, kTimeoutInMedians * median_s));

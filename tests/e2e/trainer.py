@@ -199,6 +199,19 @@ def case_killed_root_leaves_a_journal(folder):
     report(folder / "run.h5.journal").expect(0, "lenet")
 
 
+def case_killed_rank_leaves_nothing_behind_whatever_moves_gradients(folder):
+    shared = pathlib.Path("/dev/shm")
+    before = set(shared.iterdir()) if shared.is_dir() else set()
+    for how in (("shm",), ("ring",), ("ring", "--overlap", "step"), ("two-level",), ("mpi",)):
+        out = train(2, "--transport", *how, "--batch-per-rank", 16, "--iterations", 4000, "--epochs", 50, "--inject-fault", "kill@1:60")
+        # The other rank may see its neighbour's connection end before the launcher sees the process end.
+        check(out.code in (86, 137) and out.seconds < 60, f"{how}: exit code {out.code} after {out.seconds:.0f} s")
+        left = (set(shared.iterdir()) if shared.is_dir() else set()) - before
+        check(not left, f"{how}: left in /dev/shm: {left}")
+        running = subprocess.run(["pgrep", "-f", f"gradsync-train.*{DATA}"], capture_output=True, text=True, check=False).stdout.split()
+        check(not running, f"{how}: still running: {running}")
+
+
 def case_stopped_rank_is_named(folder):
     result = train(4, "--timeout", "3s", *short_run(folder, "--inject-fault", "stop@1:5"))
     result.expect(86, "not in it: rank 1 .*process stopped", "In it: .*rank 0")

@@ -105,11 +105,15 @@ void zero_gradients(Replica& replica) {
     parameter.mutable_grad().zero_();
 }
 
-/// Every collective of the iteration was recorded, whole.
-void check_records(const Exchange& exchange) {
+/// Every collective of the iteration was recorded, whole, with what turning values took of it.
+void check_records(const Exchange& exchange, bool turns) {
   for (const CollectiveRecord& record : exchange.records()) {
     CHECK(record.ready_s <= record.start_s);
     CHECK(record.start_s <= record.end_s);
+    if (turns && record.kind == CollectiveKind::kAllReduce)
+      CHECK((record.convert_s >= 0 && record.convert_s <= record.end_s - record.start_s));
+    else
+      CHECK(std::isnan(record.convert_s));
   }
 }
 
@@ -129,7 +133,7 @@ void check_mode(const std::string& name, const SyncSettings& settings, const std
     for (std::int64_t p = 0; p < passes; ++p)
       run_pass(ranks, *mode, replica, pass + p, p == 0, p + 1 == passes, passes);
     mode->synchronize();
-    check_records(ranks.exchange);
+    check_records(ranks.exchange, settings.wire_dtype != "fp32");
     const bool has_average = !mode->root_only() || ranks.rank == 0;
     if (has_average)
       CHECK(gradient_error(replica, mean_gradients(model, ranks.size, pass, passes)) <= tolerance);

@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""The modes on three nodes of a real Slurm whose links are slowed, before (all of it by MPI) and with what moves gradients
+now, in one picture.
+
+usage: network.py [ROUNDS [RATE]]    (make bench PARTS=network; RATE as tc has it: 1gbit)
+"""
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+import h5py
+import numpy
+
+from bench import ROOT, Part, Unavailable, interleave, main, ratio, run
+from training import WARMUP, train_command
+
+CLUSTER = ROOT / "tests/slurm/cluster"
+SLURM = {"SLURM_CONF": "/run/gradsync-cluster/slurm.conf", "SLURM_PMIX_FENCE": "ring"}
+NODES, MODEL, BATCH, ITERATIONS = 3, "vgg11", 16, 16
+PHASES = ("compute", "exposed", "other")
+BEFORE = {"gather-scatter": ("gather-scatter", "--transport", "mpi"), "allreduce, MPI": ("allreduce", "--transport", "mpi"),
+          "ddp, MPI": ("ddp", "--transport", "mpi")}  # fmt: skip
+NOW = {"allreduce": ("allreduce",), "ddp": ("ddp",), "ddp, cap auto": ("ddp", "--bucket-cap", "auto", "--first-bucket", "auto"),
+       "ddp, over steps": ("ddp", "--overlap", "step"), "ddp, over steps, bf16": ("ddp", "--overlap", "step", "--wire-dtype", "bf16")}  # fmt: skip
+
+
+class Cluster:
+    """Started on entry, stopped on exit."""
+
+    def __init__(self, rate: str):
+        self.rate = rate
+
+    def __enter__(self) -> "Cluster":
+        why = subprocess.run([CLUSTER, "why-not"], capture_output=True, text=True, check=False).stdout.strip()
+        if why:
+            raise Unavailable(f"no cluster here: {why}")
+        run([CLUSTER, "start", "--nodes", NODES, "--rate", self.rate])
+        return self
+
+    def __exit__(self, *_) -> None:
+        subprocess.run([CLUSTER, "stop"], check=False, capture_output=True)
+
+
+def phases_s(output: pathlib.Path) -> dict:
+    """Medians over the steady iterations of the means over the ranks; the step of the slowest rank."""
+    with h5py.File(output) as file:
+        times = {phase: numpy.median(file[f"time/{phase}"][WARMUP:].mean(axis=1)) for phase in PHASES}
+        return times | {"step": numpy.median(file["time/iteration"][WARMUP:].max(axis=1))}
+
+
+def on_cluster(sync: str, *options):
+    def measure() -> dict:
+        with tempfile.TemporaryDirectory(dir=ROOT / "build") as folder:  # a folder that all nodes see
+            output = pathlib.Path(folder) / "run.h5"
+            run(["srun", "--mpi=pmix", "--kill-on-bad-exit=1", f"-N{NODES}", f"-n{NODES}", *train_command(output, MODEL, sync, BATCH, ITERATIONS, *options)], SLURM)
+            return phases_s(output)
+
+    return measure
+
+
+PICTURE = """set style data histograms; set style histogram rowstacked; set style fill solid 0.8; set boxwidth 0.7; set yrange [0:*]
+set ylabel 'ms a step'; set xtics rotate by -25; set key top right; set bmargin 7
+set arrow from {between},graph 0 to {between},graph 1 nohead dashtype 2
+set label 'before' at {between},graph 0.95 right offset -1,0; set label 'now' at {between},graph 0.95 left offset 1,0
+plot 'network.csv' every ::1 using 3:xtic(1) title 'compute', '' every ::1 using 4 title 'exposed communication', '' every ::1 using 5 title 'other'
+"""
+
+
+def body() -> None:
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 2
+    rate = sys.argv[2] if len(sys.argv) > 2 else "1gbit"
+    part = Part("network", f"{MODEL}, {BATCH} images a rank, {NODES} nodes of one rank and one thread, links of {rate} (a Slurm on this machine)")
+    part.note(f"medians of {rounds} interleaved rounds of {ITERATIONS} steps [lowest, highest]; the nodes share {len(os.sched_getaffinity(0))} cores")
+    with Cluster(rate):
+        results = interleave({name: on_cluster(*how) for name, how in (BEFORE | NOW).items()}, rounds)
+    steps = {name: [one["step"] for one in each] for name, each in results.items()}
+    rows = []
+    for name, each in results.items():
+        parts = [statistics.median(one[phase] for one in each) * 1e3 for phase in PHASES]
+        rows.append([name, statistics.median(steps[name]) * 1e3, *parts, ratio(steps["ddp, MPI"], steps[name])])
+    part.table(["contender", "step_ms", *(f"{phase}_ms" for phase in PHASES), "'ddp, MPI' over it"], rows)
+    part.plot(PICTURE.format(between=len(BEFORE) - 0.5))
+    part.finish()
+
+
+if __name__ == "__main__":
+    main(body)
