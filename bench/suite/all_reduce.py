@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """All-reduce among ranks of one host: gradsync's shared memory against Open MPI, as it comes and at its best, and Gloo.
 
-usage: all_reduce.py [ROUNDS]    (make bench PARTS=all_reduce)
+usage: all_reduce.py [ROUNDS [RANKS...]]    (make bench PARTS=all_reduce; 2 and 4 ranks)
 """
 import json
 import statistics
@@ -63,7 +63,9 @@ def bandwidth_bound(ranks: int, size: int) -> float:
     return 2 * ranks * size / bytes_per_s
 
 
-def compare(part: Part, ranks: int, rounds: int) -> None:
+def compare(ranks: int, rounds: int) -> None:
+    part = Part(f"all_reduce-{ranks}", f"All-reduce of float32 among {ranks} ranks of one host: how many times slower the others are", "all_reduce")
+    part.note(f"medians of {rounds} interleaved rounds [lowest, highest]; a round: the median of 200 calls back to back (fewer where they take long)")
     contenders = {"gradsync": calibrated(ranks, "shm"), "Open MPI": calibrated(ranks, "mpi", AS_IT_COMES), "Gloo": gloo(ranks)}
     contenders |= {name: calibrated(ranks, "mpi", settings) for name, settings in TUNED.items()}
     results = interleave(contenders, rounds)
@@ -75,28 +77,33 @@ def compare(part: Part, ranks: int, rounds: int) -> None:
         row = [ranks, size, statistics.median(at["gradsync"]) * 1e6, ratio(at["Open MPI"], at["gradsync"]), ratio(best, at["gradsync"]), fastest]
         rows.append(row + [ratio(at["Gloo"], at["gradsync"]) if "Gloo" in at else "-"])
     part.table(["ranks", "bytes", "gradsync_us", "Open MPI/gradsync", "best Open MPI/gradsync", "its setting", "Gloo/gradsync"],
-               rows, f"all_reduce-{ranks}")  # fmt: skip
+               rows)  # fmt: skip
+    judge(part, ranks, rows, "Gloo" in results)
+    part.plot(PICTURE.format(ranks=ranks))
+    part.finish()
+
+
+def judge(part: Part, ranks: int, rows: list, gloo_too: bool) -> None:
     part.goal(f"{ranks} ranks: never slower than the best Open MPI at any size", min(row[4].median for row in rows), 1)
     if ranks == 2:
         middle = [row for row in rows if 64 * KIB <= row[1] <= 16 * MIB]
         part.goal("2 ranks, 64 KiB to 16 MiB: times the best Open MPI, least of the sizes", min(row[4].median for row in middle), 4)
-        if "Gloo" in results:
+        if gloo_too:
             part.goal("2 ranks, 64 KiB to 16 MiB: times Gloo, least of the sizes", min(row[6].median for row in middle), 25)
         part.goal("2 ranks, 64 MiB: share of what memory bandwidth allows", bandwidth_bound(2, SIZES[-1]) / (rows[-1][2] * 1e-6), 0.6)
 
 
-def body() -> None:
-    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
-    part = Part("all_reduce", "All-reduce of float32 among ranks of one host: how many times slower the others are")
-    part.note(f"medians of {rounds} interleaved rounds [lowest, highest]; a round: the median of 200 calls back to back (fewer where they take long)")
-    for ranks in RANKS:
-        compare(part, ranks, rounds)
-    part.plot("""set logscale xy; set xlabel 'bytes'; set ylabel 'times slower than gradsync'; set key top left
-plot 'all_reduce-2.csv' every ::1 using 2:(real(strcol(4))) with linespoints title 'Open MPI as it comes', \\
+PICTURE = """set logscale xy; set xlabel 'bytes'; set ylabel 'times slower than gradsync'; set key top left
+plot 'all_reduce-{ranks}.csv' every ::1 using 2:(real(strcol(4))) with linespoints title 'Open MPI as it comes', \\
      '' every ::1 using 2:(real(strcol(5))) with linespoints title 'Open MPI at its best', \\
      '' every ::1 using 2:(real(strcol(7))) with linespoints title 'Gloo', 1 with lines dashtype 2 notitle
-""")
-    part.finish()
+"""
+
+
+def body() -> None:
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 4
+    for ranks in [int(word) for word in sys.argv[2:]] or RANKS:
+        compare(ranks, rounds)
 
 
 if __name__ == "__main__":

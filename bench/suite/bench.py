@@ -124,12 +124,12 @@ def machine() -> list[str]:
 
 
 class Part:
-    """One part of the benchmark: its tables and goals, printed and written to results/bench/<name>.*"""
+    """One part of the benchmark, or a share `of` one: its tables and goals, printed and written to results/bench/<name>.*"""
 
-    def __init__(self, name: str, title: str):
+    def __init__(self, name: str, title: str, of: str | None = None):
         self.name, self.met, self.began = name, True, os.getloadavg()[0]
         stamp = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
-        self.lines = [title, *machine(), f"measured: {stamp}, load of the machine before: {self.began:.1f}", f"command: make bench PARTS={name}", ""]
+        self.lines = [title, *machine(), f"measured: {stamp}, load of the machine before: {self.began:.1f}", f"command: make bench PARTS={of or name}", ""]
         RESULTS.mkdir(parents=True, exist_ok=True)
 
     def table(self, header: list[str], rows: list[list], name: str | None = None) -> None:
