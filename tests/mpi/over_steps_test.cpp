@@ -64,10 +64,21 @@ TEST_CASE("an exchange that goes on through the next step computes what ddp comp
                   carries = trained(set, transport, "step");
     CHECK(carries.iterations.size() == waits.iterations.size());
     if (size <= 2) CHECK(carries.hash == waits.hash);
-    CHECK(largest_difference(carries, waits) <= 1e-5);
+    CHECK(largest_difference(carries, waits) <=
+          2e-4);  // other messages, another order of additions
     for (std::size_t i = 0; i < waits.steps.size(); ++i)
       CHECK(carries.steps[i].measured.loss == doctest::Approx(waits.steps[i].measured.loss));
   }
+}
+
+TEST_CASE("cut alike, the two are bit-equal on any number of ranks") {
+  const SmallSet set;
+  const auto one_message = [](TrainOptions& options) {
+    options.first_bucket_bytes = options.bucket_cap_bytes = 1 << 20;
+  };
+  for (const char* transport : {"mpi", "ring", "two-level"})
+    CHECK(trained(set, transport, "step", one_message).hash ==
+          trained(set, transport, "backward", one_message).hash);
 }
 
 TEST_CASE("so it does with other optimisers, several passes and 16 bits on the wire") {
@@ -79,7 +90,7 @@ TEST_CASE("so it does with other optimisers, several passes and 16 bits on the w
       [](TrainOptions& options) { options.wire_dtype = "bf16"; }};
   for (std::size_t i = 0; i < changes.size(); ++i) {
     CAPTURE(i);
-    const double tolerance = i == 3 ? 1e-2 : 1e-4;
+    const double tolerance = i == 3 ? 1e-2 : 5e-4;
     CHECK(largest_difference(trained(set, "ring", "step", changes[i]),
                              trained(set, "ring", "backward", changes[i])) <= tolerance);
   }
