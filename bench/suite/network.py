@@ -62,11 +62,16 @@ def on_cluster(sync: str, *options):
 
 
 PICTURE = """set style data histograms; set style histogram rowstacked; set style fill solid 0.8; set boxwidth 0.7; set yrange [0:*]
-set ylabel 'ms a step'; set xtics rotate by -25; set key top right; set bmargin 7
+set ylabel 'ms a step'; set key top right; set bmargin 5; set xtics ({labels})
 set arrow from {between},graph 0 to {between},graph 1 nohead dashtype 2
 set label 'before' at {between},graph 0.95 right offset -1,0; set label 'now' at {between},graph 0.95 left offset 1,0
-plot 'network.csv' every ::1 using 3:xtic(1) title 'compute', '' every ::1 using 4 title 'exposed communication', '' every ::1 using 5 title 'other'
+plot 'network.csv' every ::1 using 3 title 'compute', '' every ::1 using 4 title 'exposed communication', '' every ::1 using 5 title 'other'
 """
+
+
+def picture(names) -> str:
+    labels = ", ".join('"{}" {}'.format(name.replace(", ", "\\n"), number) for number, name in enumerate(names))
+    return PICTURE.format(between=len(BEFORE) - 0.5, labels=labels)
 
 
 def body() -> None:
@@ -82,7 +87,7 @@ def body() -> None:
         parts = [statistics.median(one[phase] for one in each) * 1e3 for phase in PHASES]
         rows.append([name, statistics.median(steps[name]) * 1e3, *parts, ratio(steps["ddp, MPI"], steps[name])])
     part.table(["contender", "step_ms", *(f"{phase}_ms" for phase in PHASES), "'ddp, MPI' over it"], rows)
-    part.plot(PICTURE.format(between=len(BEFORE) - 0.5))
+    part.plot(picture(results))
     part.finish()
 
 
