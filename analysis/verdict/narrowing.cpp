@@ -7,7 +7,6 @@
 #include "analysis/metrics/traffic_figures.h"
 #include "analysis/verdict/clauses.h"
 #include "support/parse.h"
-#include "timing/statistics.h"
 
 namespace gradsync {
 
@@ -36,8 +35,7 @@ std::string sentence(const MeasuredCell& cell, const Narrowing& narrowing) {
   const std::string wire = cell.run().reader->option("wire-dtype");
   return fmt::format(
       "{} saves {} of a rank's link a step and costs {:.2f} ms for turning values ({} of the "
-      "step): "
-      "it pays where the link carries less than {}/s in the collective",
+      "step): it pays where the link carries less than {}/s in the collective",
       wire, format_bytes(std::llround(narrowing.link_bytes)), 1e3 * narrowing.convert_s,
       percent_text(narrowing.convert_s / cell.median_iteration_s),
       format_bytes(std::llround(narrowing.link_bytes / narrowing.convert_s)));

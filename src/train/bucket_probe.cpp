@@ -1,7 +1,6 @@
 #include "train/bucket_probe.h"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 
 #include <fmt/format.h>

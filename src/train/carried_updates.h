@@ -30,8 +30,9 @@ class CarriedUpdates {
   /// An iteration ends; its gradients will be applied.
   void carry(double learning_rate);
 
-  /// Runs the forward pass. Before it reads parameters that are still to be stepped, `wait` returns
-  /// when their gradients are there, and then `step` steps them.
+  /// Runs the forward pass. Calls `before` with the parameters of a part that are still to be
+  /// stepped, before the pass reads them, and at the end with those it never came to: the caller
+  /// waits for their gradients and steps them.
   using Parameters = std::vector<std::size_t>;
   torch::Tensor forward(const torch::Tensor& images,
                         const std::function<void(const Parameters&)>& before);
