@@ -106,7 +106,7 @@ objects = $(patsubst %.cpp,build/obj/%.o,$(wildcard $(addsuffix /*.cpp,$(1)) $(a
 KERNELS := $(if $(filter 1,$(WITH_CUDA)),$(patsubst %.cu,build/obj/%.cu.o,$(wildcard src/kernels/*.cu)))
 
 # The trainer's options are checked by gradsync-sweep too, which knows no LibTorch.
-TRAIN_OPTIONS := src/train/options src/train/options_optimiser src/train/options_learning_rate src/train/options_stop \
+TRAIN_OPTIONS := src/train/options src/train/options_optimiser src/train/options_learning_rate src/train/options_stop src/train/options_synchronisation \
   src/train/options_replicas \
   src/train/graph_obstacle src/train/fault src/calibrate/sizes
 CALIBRATE_RANKS := src/calibrate/calibrator src/calibrate/run

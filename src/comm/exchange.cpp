@@ -75,7 +75,7 @@ void Exchange::all_reduce_sum(std::span<float> data, Traffic category, Moment re
 }
 
 void Exchange::all_reduce_by(std::span<float> data, Traffic category, Moment ready,
-                             const std::function<void()>& body) {
+                             FunctionRef<void()> body) {
   move(call_of(CollectiveKind::kAllReduce, ValueType::kFloat32, ReduceOp::kSum, data.size(), -1),
        {category, data, ready}, body);
 }
@@ -168,7 +168,8 @@ void Exchange::note(Progress progress, double begin_s) {
     posted.begun = true;
   }
   const double end_s = now_s();
-  for (; !posted_.empty() && reached(progress.done, posted_.front()); posted_.pop_front())
+  for (; !posted_.empty() && reached(progress.done, posted_.front());
+       posted_.erase(posted_.begin()))
     if (timing_) book_->records[posted_.front().record].end_s = end_s;
 }
 
@@ -240,7 +241,7 @@ void Exchange::move_control(std::span<std::byte> bytes, int from, int to) {
   }
 }
 
-void Exchange::move(const CollectiveCall& call, const Tensors& tensors, const Body& body) {
+void Exchange::move(const CollectiveCall& call, const Tensors& tensors, Body body) {
   IterationBook& book = tensors.book ? *tensors.book : *book_;
   begin(call, book, [&](const CollectiveCall& named) {
     enter_in_ledger(named, tensors.category);
@@ -252,7 +253,7 @@ void Exchange::move(const CollectiveCall& call, const Tensors& tensors, const Bo
 }
 
 /// Host memory of the program's own, outside any timed section.
-void Exchange::control(const CollectiveCall& call, Traffic category, const Body& body) {
+void Exchange::control(const CollectiveCall& call, Traffic category, Body body) {
   begin(call, *book_, [&](const CollectiveCall& named) {
     enter_in_ledger(named, category);
     body();
@@ -261,7 +262,7 @@ void Exchange::control(const CollectiveCall& call, Traffic category, const Body&
 }
 
 void Exchange::begin(CollectiveCall call, const IterationBook& book,
-                     const std::function<void(const CollectiveCall&)>& body) {
+                     FunctionRef<void(const CollectiveCall&)> body) {
   call.mode = mode_;
   call.iteration = book.iteration;
   if (fault_ != CollectiveFault::kNone) {
@@ -278,7 +279,7 @@ void Exchange::begin(CollectiveCall call, const IterationBook& book,
 }
 
 void Exchange::run_here(const CollectiveCall& call, const Tensors& tensors, IterationBook& book,
-                        const Body& body) {
+                        Body body) {
   if (!timing_) return body();
   const double start_s = now_s();
   body();
@@ -288,7 +289,7 @@ void Exchange::run_here(const CollectiveCall& call, const Tensors& tensors, Iter
   count(call, tensors.category, book);
 }
 
-void Exchange::enqueue(const CollectiveCall& call, const Tensors& tensors, const Body& body) {
+void Exchange::enqueue(const CollectiveCall& call, const Tensors& tensors, Body body) {
   const ProfilerRange range(lane_, collective_name(call.kind), bytes_of(call));
   EventRing& ring = lane_->ring;
   const StreamHandle stream = lane_->communication;

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <span>
@@ -18,6 +17,7 @@
 #include "comm/watchdog.h"
 #include "device/lane.h"
 #include "record/run.h"
+#include "support/function_ref.h"
 
 namespace gradsync {
 
@@ -120,7 +120,7 @@ class Exchange {
   /// The same, moved by somebody else's library: `body` enqueues it on the lane's communication
   /// stream, or behind it.
   void all_reduce_by(std::span<float> data, Traffic category, Moment ready,
-                     const std::function<void()>& body);
+                     FunctionRef<void()> body);
   /// Averages in place, travelling as bf16 or fp16; `wire` is scratch of data.size() values.
   void all_reduce_mean_half(std::span<float> data, std::span<std::uint16_t> wire, ValueType type,
                             Traffic category, Moment ready = {}, IterationBook* book = nullptr);
@@ -187,15 +187,14 @@ class Exchange {
     std::size_t record;
     bool begun = false;
   };
-  using Body = std::function<void()>;
+  using Body = FunctionRef<void()>;
   double mean_through_half(std::span<float> data, std::span<std::uint16_t> wire, ValueType type);
-  void move(const CollectiveCall& call, const Tensors& tensors, const Body& body);
-  void control(const CollectiveCall& call, Traffic category, const Body& body);
+  void move(const CollectiveCall& call, const Tensors& tensors, Body body);
+  void control(const CollectiveCall& call, Traffic category, Body body);
   void begin(CollectiveCall call, const IterationBook& book,
-             const std::function<void(const CollectiveCall&)>& body);
-  void run_here(const CollectiveCall& call, const Tensors& tensors, IterationBook& book,
-                const Body& body);
-  void enqueue(const CollectiveCall& call, const Tensors& tensors, const Body& body);
+             FunctionRef<void(const CollectiveCall&)> body);
+  void run_here(const CollectiveCall& call, const Tensors& tensors, IterationBook& book, Body body);
+  void enqueue(const CollectiveCall& call, const Tensors& tensors, Body body);
   void note(Progress progress, double begin_s);
   void count(const CollectiveCall& call, Traffic category, IterationBook& book);
   void enter_in_ledger(const CollectiveCall& call, Traffic category);
@@ -222,7 +221,7 @@ class Exchange {
   std::string mode_name_ = "none";
   std::int64_t sequence_ = 0;
   std::shared_ptr<IterationBook> book_ = std::make_shared<IterationBook>();
-  std::deque<Posted> posted_;
+  std::vector<Posted> posted_;  ///< few; keeps its memory, as a deque would not
   Traffic control_ = Traffic::kControl;
   CollectiveFault fault_ = CollectiveFault::kNone;
 };

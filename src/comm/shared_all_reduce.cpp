@@ -219,8 +219,7 @@ void SharedAllReduce::average_my_slice(const Posted& posted) {
 
 template <typename T>
 void SharedAllReduce::all_reduce_across(std::span<T> data, double factor, Waiting waiting,
-                                        int lanes,
-                                        const std::function<void(std::span<T>)>& across) {
+                                        int lanes, FunctionRef<void(std::span<T>)> across) {
   finish(posted_, waiting);
   const std::uint32_t number = post(data, factor);
   wait_for_all_posted(number, waiting);
@@ -239,12 +238,13 @@ void SharedAllReduce::all_reduce_across(std::span<T> data, double factor, Waitin
   finish(number, waiting);
 }
 
-template void SharedAllReduce::all_reduce_across<float>(
-    std::span<float>, double, Waiting, int, const std::function<void(std::span<float>)>&);
-template void SharedAllReduce::all_reduce_across<Bfloat16>(
-    std::span<Bfloat16>, double, Waiting, int, const std::function<void(std::span<Bfloat16>)>&);
-template void SharedAllReduce::all_reduce_across<Float16>(
-    std::span<Float16>, double, Waiting, int, const std::function<void(std::span<Float16>)>&);
+template void SharedAllReduce::all_reduce_across<float>(std::span<float>, double, Waiting, int,
+                                                        FunctionRef<void(std::span<float>)>);
+template void SharedAllReduce::all_reduce_across<Bfloat16>(std::span<Bfloat16>, double, Waiting,
+                                                           int,
+                                                           FunctionRef<void(std::span<Bfloat16>)>);
+template void SharedAllReduce::all_reduce_across<Float16>(std::span<Float16>, double, Waiting, int,
+                                                          FunctionRef<void(std::span<Float16>)>);
 template void SharedAllReduce::all_reduce<float>(std::span<float>, double, Waiting);
 template void SharedAllReduce::all_reduce<double>(std::span<double>, double, Waiting);
 template void SharedAllReduce::all_reduce<Bfloat16>(std::span<Bfloat16>, double, Waiting);

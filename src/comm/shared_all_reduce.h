@@ -3,13 +3,13 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <vector>
 
 #include "comm/shared_counter.h"
 #include "comm/slice_sum.h"
 #include "comm/transport.h"
+#include "support/function_ref.h"
 
 namespace gradsync {
 
@@ -24,7 +24,7 @@ namespace gradsync {
 /// maps them. The ranks add the same regions and call the same operations in the same order.
 class SharedAllReduce {
  public:
-  static constexpr std::size_t kSmallBytes = 256;
+  static constexpr std::size_t kSmallBytes = 512;
   static constexpr std::uint32_t kMostInFlight = 64;
   static constexpr std::size_t kAlignment = 128;
 
@@ -51,7 +51,7 @@ class SharedAllReduce {
   /// `across` is called once on each of the first `lanes` ranks, with its slice, maybe empty.
   template <typename T>
   void all_reduce_across(std::span<T> data, double factor, Waiting waiting, int lanes,
-                         const std::function<void(std::span<T>)>& across);
+                         FunctionRef<void(std::span<T>)> across);
 
   /// Says that `data`, which an added region holds, is ready to be reduced. Returns its number, for
   /// `finish`. Waits only where kMostInFlight are under way already.

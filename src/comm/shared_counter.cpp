@@ -13,7 +13,7 @@ namespace gradsync {
 
 namespace {
 
-constexpr int kYields = 50, kYieldsBesideCompute = 2;
+constexpr int kYields = 500, kYieldsBesideCompute = 2;
 /// A sleeper looks again after this long even if nobody woke it.
 constexpr long kLongestSleep_ns = 20'000'000;
 
@@ -45,15 +45,19 @@ int SpinBudget::spins(Waiting waiting) const {
   return waiting == Waiting::kSpin ? spins_ : std::min(spins_, kBesideCompute);
 }
 
-void SpinBudget::paid(bool it_did) {
-  spins_ = it_did ? std::min(kMost, 2 * spins_) : std::max(kFewest, spins_ / 2);
+void SpinBudget::paid(int spins) {
+  if (2 * spins > spins_) spins_ = std::min(kMost, 2 * spins_);
+}
+
+void SpinBudget::wasted() {
+  spins_ = std::max(kFewest, spins_ / 2);
 }
 
 void SharedCounter::wait_for(std::uint32_t wanted, Waiting waiting, SpinBudget& budget) {
   if (reached(wanted)) return;
-  const bool paid = spins_until(wanted, budget.spins(waiting));
-  budget.paid(paid);
-  if (paid) return;
+  if (const int spins = spins_until(wanted, budget.spins(waiting)); spins >= 0)
+    return budget.paid(spins);
+  budget.wasted();
   const int yields = waiting == Waiting::kSpin ? kYields : kYieldsBesideCompute;
   for (int i = 0; i < yields; ++i) {
     sched_yield();
@@ -62,12 +66,12 @@ void SharedCounter::wait_for(std::uint32_t wanted, Waiting waiting, SpinBudget& 
   sleep_until(wanted);
 }
 
-bool SharedCounter::spins_until(std::uint32_t wanted, int spins) const {
-  for (int i = 0; i < spins; ++i) {
-    if (reached(wanted)) return true;
+int SharedCounter::spins_until(std::uint32_t wanted, int most) const {
+  for (int spins = 0; spins < most; ++spins) {
+    if (reached(wanted)) return spins;
     pause_a_little();
   }
-  return false;
+  return -1;
 }
 
 void SharedCounter::sleep_until(std::uint32_t wanted) {

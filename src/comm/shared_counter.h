@@ -8,14 +8,18 @@
 namespace gradsync {
 
 /// How long a rank spins for another one before it lets others run: as long as that has paid
-/// lately. Where ranks share cores, or wait for one that computes, it soon does not.
+/// lately. Where ranks share cores, or wait for one that computes, it soon does not; that some of
+/// the others run beside it, and come at once, does not make it longer.
 class SpinBudget {
  public:
   int spins(Waiting waiting) const;
-  void paid(bool it_did);
+  /// The other came after so many spins.
+  void paid(int spins);
+  /// It did not come.
+  void wasted();
 
  private:
-  static constexpr int kMost = 2000, kFewest = 20, kBesideCompute = 50;
+  static constexpr int kMost = 2000, kFewest = 4, kBesideCompute = 50;
   int spins_ = kMost;
 };
 
@@ -40,7 +44,8 @@ class SharedCounter {
   void wait_for(std::uint32_t wanted, Waiting waiting, SpinBudget& budget);
 
  private:
-  bool spins_until(std::uint32_t wanted, int spins) const;
+  /// Spins until then; -1 if that takes more than `most`.
+  int spins_until(std::uint32_t wanted, int most) const;
   void sleep_until(std::uint32_t wanted);
 
   std::atomic<std::uint32_t> value_{0}, sleepers_{0};

@@ -63,7 +63,7 @@ void TwoLevelTransport::all_reduce_sum_fp16(std::span<std::uint16_t> data, Waiti
 
 template <typename T>
 void TwoLevelTransport::all_reduce(std::span<T> data, double factor, Waiting waiting,
-                                   const std::function<void(std::span<T>)>& across) {
+                                   FunctionRef<void(std::span<T>)> across) {
   if (data.empty()) return;
   SharedAllReduce& reducer = memory_.reducer();
   if (reducer.holds(data.data(), data.size_bytes()))

@@ -5,6 +5,7 @@
 
 #include "comm/rooted_by_mpi.h"
 #include "comm/shared_memory_pool.h"
+#include "support/function_ref.h"
 
 namespace gradsync {
 
@@ -36,7 +37,7 @@ class TwoLevelTransport : public RootedByMpi {
  private:
   template <typename T>
   void all_reduce(std::span<T> data, double factor, Waiting waiting,
-                  const std::function<void(std::span<T>)>& across);
+                  FunctionRef<void(std::span<T>)> across);
   template <typename T>
   std::span<T> staging(std::size_t count);
 

@@ -41,7 +41,8 @@ std::vector<Field<double, RankIteration>> make_rank_fields() {
   for (std::size_t phase = 0; phase < kPhases; ++phase)
     fields.push_back(
         {per_rank(phase_path(static_cast<Phase>(phase)), "s", std::string(kPhaseTexts[phase])),
-         [phase](RankIteration& rank) -> double& { return rank.time_s[phase]; }});
+         [phase](RankIteration& rank) -> double& { return rank.time_s[phase]; },
+         /*added_later=*/static_cast<Phase>(phase) == Phase::kConvert});
   fields.push_back({per_rank("time/begin", "s",
                              "start of the iteration since the start of the run, clock of rank 0"),
                     [](RankIteration& rank) -> double& { return rank.begin_s; }});

@@ -27,7 +27,7 @@ struct Field {
 
 /// [iteration]: number, epoch, step, samples.
 const std::vector<Field<std::int64_t, IterationRow>>& iteration_fields();
-/// [iteration, rank]: time/<phase>, time/begin, loss.
+/// [iteration, rank]: time/<phase>, in the order of the phases, time/begin, loss.
 const std::vector<Field<double, RankIteration>>& rank_fields();
 /// [iteration, rank]: correct, traffic/<category>.
 const std::vector<Field<std::int64_t, RankIteration>>& rank_counts();

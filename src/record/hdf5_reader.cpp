@@ -52,7 +52,8 @@ class Hdf5Run : public RunReader {
   const Quantization& quantization() const override { return quantization_; }
 
   Matrix time(Phase phase, std::size_t first, std::size_t count) override {
-    if (!has(phase)) return {count, ranks(), std::vector<double>(count * ranks(), kNotMeasured)};
+    if (lacks(rank_fields()[static_cast<std::size_t>(phase)]))
+      return {count, ranks(), std::vector<double>(count * ranks(), kNotMeasured)};
     return matrix<double>(phase_path(phase), first, count);
   }
   Matrix begin(std::size_t first, std::size_t count) override {
@@ -74,8 +75,10 @@ class Hdf5Run : public RunReader {
  private:
   void read_header();
   void read_index();
-  /// Files of programs that did not measure it yet have none.
-  bool has(Phase phase) const { return phase != Phase::kConvert || file_.has(phase_path(phase)); }
+  template <typename Number, typename Holder>
+  bool lacks(const Field<Number, Holder>& field) const {
+    return field.added_later && !file_.has(field.spec.path);
+  }
   void read_buckets(std::vector<IterationRow>& rows, std::size_t first) const;
 
   template <typename Number>
@@ -173,8 +176,7 @@ std::vector<IterationRow> Hdf5Run::rows(std::size_t first, std::size_t count) {
   };
   const Shape per_rank = {stored_rows_, ranks()};
   for (const auto& field : rank_fields())
-    if (field.spec.path != phase_path(Phase::kConvert) || has(Phase::kConvert))
-      fill(field, block<double>(field.spec.path, per_rank, first, count));
+    if (!lacks(field)) fill(field, block<double>(field.spec.path, per_rank, first, count));
   for (const auto& field : rank_counts())
     fill(field, block<std::int64_t>(field.spec.path, per_rank, first, count));
   read_buckets(rows, first);

@@ -9,6 +9,14 @@ namespace gradsync {
 /// TrainOptions::checkpoint_every of `--checkpoint-every end`.
 inline constexpr std::int64_t kCheckpointAtEnd = -1;
 
+/// "a|b|c", as --help shows choices.
+std::string joined(const std::vector<std::string>& choices);
+
+OptionTable synchronisation_options();
+void read_synchronisation(const OptionValues& values, TrainOptions& options);
+/// Once all other options have been read.
+void require_overlap_possible(const OptionValues& values, const TrainOptions& options);
+
 OptionTable optimiser_options();
 void read_optimiser(const OptionValues& values, TrainOptions& options);
 

@@ -12,10 +12,6 @@ constexpr std::int64_t kMaxBatch = 1'000'000'000;
 constexpr double kMaxEpochs = 1e6;
 const std::string kAuto = "auto";
 
-std::string joined(const std::vector<std::string>& choices) {
-  return fmt::format("{}", fmt::join(choices, "|"));
-}
-
 std::vector<std::int64_t> milestones_option(const OptionValues& values) {
   const std::string text = text_option(values, "lr-milestones");
   std::vector<std::int64_t> epochs;

@@ -11,10 +11,6 @@ namespace {
 const std::vector<std::string> kInits = {"equal", "broadcast", "per-rank"};
 const std::vector<std::string> kExchanges = {"all", "gradients"};
 
-std::string joined(const std::vector<std::string>& choices) {
-  return fmt::format("{}", fmt::join(choices, "|"));
-}
-
 /// What would have to travel besides gradients.
 void require_gradients_alone(const OptionValues& values, const TrainOptions& options) {
   const auto refuse = [&](const std::string& why, const std::string& fix) {

@@ -147,6 +147,69 @@ TEST_CASE("model: the slowest of n ranks") {
   CHECK(std::isnan(expected_wait({}, 2)));
 }
 
+namespace {
+
+/// The same by small steps of time, independently of the formulas.
+struct Stepped {
+  double compute_end_s = 0, last_end_s = 0;
+};
+Stepped step_through(const std::vector<Message>& messages, double cost_s, double compute_s,
+                     double contention_s_per_byte) {
+  constexpr double kStep_s = 1e-4;
+  Stepped result;
+  double work_s = 0, left_s = 0;
+  std::size_t next = 0;
+  for (long step = 0; work_s < compute_s || left_s > 0 || next < messages.size(); ++step) {
+    const double now_s = static_cast<double>(step) * kStep_s;
+    if (left_s <= 0 && next < messages.size() && messages[next].ready_s <= work_s) {
+      left_s = cost_s;
+      ++next;
+    }
+    const double share = left_s > 0 ? contention_s_per_byte * messages[next - 1].bytes / cost_s : 0;
+    if (work_s < compute_s) result.compute_end_s = now_s + kStep_s;
+    work_s += (1 - share) * kStep_s;
+    if (left_s > 0) result.last_end_s = now_s + kStep_s;
+    left_s -= kStep_s;
+  }
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("model: what messages take from compute delays it, and what it makes ready") {
+  // Ready while idle, while another travels, and both after a delay; 0.3 s for each 100 bytes.
+  const std::vector<Message> messages = {{1, 100}, {1.5, 100}, {6, 200}, {7.5, 50}};
+  for (const double cost_s : {0.7, 2.0, 4.0}) {
+    CAPTURE(cost_s);
+    const double contention = 3e-3;
+    const Replay replay = replay_overlapped(messages, constant_cost(cost_s), 8, contention);
+    const Stepped stepped = step_through(messages, cost_s, 8, contention);
+    CHECK(replay.compute_end_s == Approx(stepped.compute_end_s).epsilon(1e-3));
+    CHECK(replay.end_s.back() == Approx(stepped.last_end_s).epsilon(1e-3));
+    CHECK(replay.exposed_s ==
+          Approx(std::fmax(0, stepped.last_end_s - stepped.compute_end_s)).epsilon(5e-3));
+    // Freed of the delays, everything is back where compute alone has it.
+    CHECK(undelayed_s(messages, replay, contention, replay.compute_end_s) == Approx(8));
+    for (const Message& message : messages) {
+      std::vector<Message> until(messages.begin(), messages.begin() + (&message - messages.data()));
+      const double delayed_s =
+          replay_overlapped(until, constant_cost(cost_s), message.ready_s, contention)
+              .compute_end_s;
+      CHECK(undelayed_s(messages, replay, contention, delayed_s) == Approx(message.ready_s));
+    }
+  }
+}
+
+TEST_CASE("model: bytes beside compute are those before it ends") {
+  const std::vector<Message> messages = {{1, 100}, {5, 100}, {9, 100}};
+  const Replay replay = replay_overlapped(messages, constant_cost(2), 6);
+  CHECK(replay.compute_end_s == 6);
+  CHECK(replay.bytes_beside_compute(messages) == Approx(150));
+  // However much a byte takes, compute goes on.
+  CHECK(replay_overlapped({{0, 100}}, constant_cost(1), 1, 1).compute_end_s == Approx(1.95));
+  CHECK(std::isnan(replay_overlapped({{1, 1}}, constant_cost(1), std::nan(""), 1e-3).exposed_s));
+}
+
 TEST_CASE("model: what-if is read strictly") {
   const WhatIf change =
       parse_what_if("bucket-cap=4MiB, wire=bf16,bandwidth=1GB/s,latency=20us,ranks=16");

@@ -176,6 +176,36 @@ TEST_CASE("model: what-if replays the recorded run") {
   CHECK(one.parts.exposed_s == Approx(world.collective_s(7 * 1024 * 1024, 4)));
 }
 
+TEST_CASE("model: contention found in windows is taken out and put in again") {
+  // A byte beside compute takes 0.5 ns; the first three of four buckets travel beside it.
+  LawWorld world;
+  const TestFolder folder;
+  write_world(folder, world);
+  StudyFacts study = RunStudy(loaded(folder)).facts();
+  const FamilyFit plain = fit_family(families(study)[0], study.calibration);
+  CHECK(plain.contention_s_per_byte == 0);
+  for (CellFacts& cell : study.cells)
+    if (cell.ranks == 4 && cell.batch == 128) {
+      const Replay recorded = replay(cell.profile, true, plain.effective, 4, 0);
+      cell.contention_s = 0.5e-9 * recorded.bytes_beside_compute(cell.profile.messages);
+      CHECK(cell.contention_s > 1e-3);
+    }
+  const FamilyFit fit = fit_family(families(study)[0], study.calibration);
+  CHECK(fit.contention_s_per_byte == Approx(0.5e-9));
+  for (const CellFacts& cell : study.cells) {
+    if (cell.ranks == 1) continue;
+    // As recorded, it is what was recorded.
+    CHECK(what_if(fit, cell, {}).parts.total_s() ==
+          Approx(what_if(plain, cell, {}).parts.total_s()));
+    // Everything in one message at the end: nothing beside compute, which is shorter for it.
+    const WhatIfResult one =
+        what_if(fit, cell, parse_what_if("bucket-cap=64MiB,first-bucket=64MiB"));
+    CHECK(one.parts.compute_s < cell.medians.compute_s);
+    if (std::isfinite(cell.contention_s))
+      CHECK(one.parts.compute_s + cell.contention_s == Approx(cell.medians.compute_s));
+  }
+}
+
 TEST_CASE("model: table what-if marks the best cap and shows the recorded run first") {
   const LawWorld world;
   const TestFolder folder;

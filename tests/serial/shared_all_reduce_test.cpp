@@ -181,3 +181,23 @@ TEST_CASE("a shared counter wakes those who sleep on it, also across its wrap") 
   sleeper.join();
   CHECK(counter.reached(after_wrap));
 }
+
+TEST_CASE("the time to spin follows what waiting needed, not that it ended") {
+  SpinBudget budget;
+  const auto spins = [&] { return budget.spins(Waiting::kSpin); };
+  const int most = spins();
+  budget.wasted();
+  const int half = spins();
+  CHECK(half == most / 2);
+  budget.paid(1);
+  CHECK(spins() == half);
+  budget.paid(half - 1);
+  CHECK(spins() == most);
+  for (int i = 0; i < 100; ++i) {
+    budget.wasted();
+    budget.paid(0);
+  }
+  CHECK(spins() >= 1);
+  CHECK(spins() < 10);
+  CHECK(SpinBudget().spins(Waiting::kSleep) < most);
+}

@@ -1,0 +1,99 @@
+#include "sync/gradient_buckets.h"
+
+#include <algorithm>
+
+#include "sync/sync_mode.h"
+
+namespace gradsync {
+
+namespace {
+
+constexpr int kRoot = 0;
+
+}  // namespace
+
+GradientBuckets::GradientBuckets(Exchange& exchange, Limits limits, Events events)
+    : exchange_(exchange), limits_(limits), events_(std::move(events)) {}
+
+void GradientBuckets::attach(Replica& replica) {
+  replica_ = &replica;
+  auto order = module_order(replica.parameters.size());
+  std::reverse(order.begin(), order.end());
+  lay_out(std::move(order));
+  hooks_.emplace(replica.parameters, [this](std::size_t parameter) { gradient_ready(parameter); });
+}
+
+void GradientBuckets::begin(bool exchanging) {
+  exchanging_ = exchanging;
+  for (std::size_t b = 0; b < buckets_.size(); ++b)
+    missing_[b] = buckets_[b].last - buckets_[b].first;
+}
+
+bool GradientBuckets::end() {
+  exchanging_ = false;
+  if (rebuilt_) return false;
+  share_order();
+  lay_out(std::vector<std::size_t>(observed_.begin(), observed_.end()));
+  rebuilt_ = true;
+  return true;
+}
+
+std::span<float> GradientBuckets::values(std::size_t bucket) {
+  return gradients_->range(buckets_[bucket].first, buckets_[bucket].last);
+}
+
+std::size_t GradientBuckets::largest() {
+  std::size_t largest = 0;
+  for (const Bucket& bucket : buckets_)
+    largest = std::max(largest, gradients_->range(bucket.first, bucket.last).size());
+  return largest;
+}
+
+std::vector<std::int64_t> GradientBuckets::state() const {
+  return rebuilt_ ? observed_ : std::vector<std::int64_t>();
+}
+
+void GradientBuckets::restore(const std::vector<std::int64_t>& state) {
+  if (state.empty()) return;
+  lay_out(checked_order(state, replica_->parameters.size()));
+  observed_ = state;
+  rebuilt_ = true;
+}
+
+void GradientBuckets::gradient_ready(std::size_t parameter) {
+  if (!exchanging_) return;
+  // An exchange over steps may go on for several iterations before it is waited for.
+  if (observed_.size() < replica_->parameters.size())
+    observed_.push_back(static_cast<std::int64_t>(parameter));
+  const std::size_t bucket = bucket_of_[parameter];
+  if (--missing_[bucket] > 0) return;
+  ready_[bucket] = exchange_.now();
+  events_.filled();
+}
+
+void GradientBuckets::share_order() {
+  const auto order = std::as_writable_bytes(std::span(observed_));
+  if (exchange_.lane())
+    exchange_.broadcast_control(order);  // host memory
+  else
+    exchange_.broadcast(order, kRoot, Traffic::kControl);
+}
+
+void GradientBuckets::lay_out(std::vector<std::size_t> order) {
+  std::vector<std::int64_t> bytes;
+  for (const std::size_t parameter : order)
+    bytes.push_back(replica_->parameters[parameter].numel() * value_bytes(ValueType::kFloat32));
+  buckets_ = cut_into_buckets(bytes, limits_.first_bytes, limits_.cap_bytes);
+  missing_.assign(buckets_.size(), 0);
+  ready_.assign(buckets_.size(), Moment());
+  bucket_of_.resize(order.size());
+  for (std::size_t b = 0; b < buckets_.size(); ++b)
+    for (std::size_t position = buckets_[b].first; position < buckets_[b].last; ++position)
+      bucket_of_[order[position]] = b;
+  auto memory = exchange_.allocate(gradient_bytes(*replica_));
+  in_exchange_memory_ = static_cast<bool>(memory);
+  gradients_.emplace(*replica_, std::move(order), std::move(memory));
+  events_.laid_out();
+}
+
+}  // namespace gradsync

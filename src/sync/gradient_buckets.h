@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "comm/exchange.h"
+#include "sync/buckets.h"
+#include "sync/flat_gradients.h"
+#include "sync/gradient_hooks.h"
+
+namespace gradsync {
+
+/// The gradients of a replica in flat buckets, in the order in which the backward pass completes
+/// them; tells when a bucket is full.
+///
+/// Buckets start in the reverse order of the modules. After the first iteration they are cut anew
+/// from the order that rank 0 observed, so all ranks cut alike.
+class GradientBuckets {
+ public:
+  struct Limits {
+    std::int64_t first_bytes = 0, cap_bytes = 0;
+  };
+  struct Events {
+    std::function<void()> laid_out;  ///< buckets were cut, for the first time or anew
+    std::function<void()> filled;    ///< in the backward pass, whenever a bucket is full
+  };
+
+  GradientBuckets(Exchange& exchange, Limits limits, Events events);
+
+  void attach(Replica& replica);
+
+  /// Before a backward pass; `exchanging`: whether it completes the gradients of an iteration. Only
+  /// then is a bucket reported.
+  void begin(bool exchanging);
+  /// After the exchange of an iteration. The first time it cuts anew: gradients move, with their
+  /// values. Collective. Whether it did.
+  bool end();
+
+  std::size_t size() const { return buckets_.size(); }
+  bool full(std::size_t bucket) const { return missing_[bucket] == 0; }
+  /// When it was full last.
+  Moment ready(std::size_t bucket) const { return ready_[bucket]; }
+  std::span<float> values(std::size_t bucket);
+  std::size_t largest();  ///< values of the largest
+  std::size_t bucket_of(std::size_t parameter) const { return bucket_of_[parameter]; }
+  /// Whether they lie in memory of the exchange.
+  bool in_exchange_memory() const { return in_exchange_memory_; }
+
+  /// The order they were cut anew by; empty before that.
+  std::vector<std::int64_t> state() const;
+  /// Throws Error kBadData for what is no order of the parameters.
+  void restore(const std::vector<std::int64_t>& state);
+
+ private:
+  void gradient_ready(std::size_t parameter);
+  void share_order();
+  void lay_out(std::vector<std::size_t> order);
+
+  Exchange& exchange_;
+  Limits limits_;
+  Events events_;
+  Replica* replica_ = nullptr;
+  std::optional<FlatGradients> gradients_;
+  std::vector<Bucket> buckets_;
+  std::vector<std::size_t> bucket_of_;  ///< by parameter
+  std::vector<std::size_t> missing_;    ///< gradients a bucket still waits for
+  std::vector<Moment> ready_;
+  std::vector<std::int64_t> observed_;
+  bool exchanging_ = false, rebuilt_ = false, in_exchange_memory_ = false;
+  std::optional<GradientHooks> hooks_;
+};
+
+}  // namespace gradsync
