@@ -5,6 +5,7 @@
 
 #include "analysis/metrics/columns.h"
 #include "analysis/model/draws.h"
+#include "record/counterfactual.h"
 #include "support/error.h"
 #include "support/parse.h"
 #include "timing/statistics.h"
@@ -130,6 +131,14 @@ std::vector<double> imbalance_of(const RunGroup& group) {
   return values;
 }
 
+double contention_of(const RunGroup& group) {
+  std::vector<double> repeats;
+  for (const Run* run : group.repeats)
+    repeats.push_back(counterfactual(run->reader->windows()).contention_s());
+  std::erase_if(repeats, [](double value) { return !std::isfinite(value); });
+  return median(repeats);
+}
+
 double size_of(const Run& run, std::string_view option) {
   try {
     return static_cast<double>(parse_size(run.reader->option(option)));
@@ -166,6 +175,7 @@ CellFacts facts_of(const MeasuredCell& cell) {
   facts.imbalance = imbalance_of(cell.group);
   // The replay knows no exchange that goes on in the next step: such cells are not predicted.
   if (run.reader->option("overlap") != "step") facts.profile = profile_of(cell.group);
+  facts.contention_s = contention_of(cell.group);
   facts.calibration_file = calibration_file_of(cell.group);
   return facts;
 }

@@ -37,6 +37,9 @@ struct CellFacts {
   /// Compute of single ranks in single iterations over the median of all of them, sorted.
   std::vector<double> imbalance;
   BucketProfile profile;
+  /// What the exchange of an iteration takes from compute beside it, from windows of
+  /// --counterfactual; NaN where there are none.
+  double contention_s = kNotMeasured;
   /// Of gradsync-calibrate, where none of the runs holds calibration; empty if there is none.
   std::string calibration_file = {};
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -16,6 +17,12 @@ constexpr double kMostBuckets = 1e6;
 /// Like std::max, but NaN stays NaN: what was not measured must not look like no wait.
 double later(double a, double b) {
   return std::isnan(a) || std::isnan(b) ? kNotMeasured : std::max(a, b);
+}
+
+/// Of compute beside a message: what it loses.
+double taken_share(const Message& message, double time_s, double contention_s_per_byte) {
+  if (contention_s_per_byte == 0 || !(time_s > 0)) return 0;
+  return std::min(kMostContention, contention_s_per_byte * message.bytes / time_s);
 }
 
 /// When the bytes up to a position of the exchange are ready.
@@ -47,20 +54,49 @@ class Readiness {
 
 }  // namespace
 
+double Replay::bytes_beside_compute(const std::vector<Message>& messages) const {
+  double bytes = 0;
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    const double time_s = end_s[i] - start_s[i];
+    const double beside_s = std::clamp(compute_end_s - start_s[i], 0.0, time_s);
+    bytes += time_s > 0 ? messages[i].bytes * beside_s / time_s : 0;
+  }
+  return bytes;
+}
+
 Replay replay_overlapped(const std::vector<Message>& messages, const MessageCost& cost,
-                         double compute_end_s) {
+                         double compute_end_s, double contention_s_per_byte) {
   Replay replay;
-  double free_s = 0;
+  double free_s = 0, delay_s = 0;
+  std::optional<double> end_s;
   for (const Message& message : messages) {
     const double time_s = cost(message);
-    const double start_s = later(message.ready_s, free_s);
+    const double start_s = later(message.ready_s + delay_s, free_s);
+    const double share = taken_share(message, time_s, contention_s_per_byte);
+    // Compute that is not done when the message begins may be done before it ends.
+    const double left_s = compute_end_s + delay_s - start_s;
+    if (!end_s && left_s <= (1 - share) * time_s)
+      end_s = compute_end_s + delay_s + std::max(0.0, left_s) * share / (1 - share);
+    delay_s += share * time_s;
     free_s = start_s + time_s;
     replay.start_s.push_back(start_s);
     replay.end_s.push_back(free_s);
     replay.busy_s += time_s;
   }
-  replay.exposed_s = messages.empty() ? 0 : later(0, free_s - compute_end_s);
+  replay.compute_end_s = end_s.value_or(compute_end_s + delay_s);
+  replay.exposed_s = messages.empty() ? 0 : later(0, free_s - replay.compute_end_s);
   return replay;
+}
+
+double undelayed_s(const std::vector<Message>& messages, const Replay& replay,
+                   double contention_s_per_byte, double time_s) {
+  double delay_s = 0;
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    const double took_s = replay.end_s[i] - replay.start_s[i];
+    const double within_s = std::clamp(time_s - replay.start_s[i], 0.0, took_s);
+    delay_s += within_s * taken_share(messages[i], took_s, contention_s_per_byte);
+  }
+  return time_s - delay_s;
 }
 
 Replay replay_blocking(const std::vector<Message>& messages, const MessageCost& cost,

@@ -22,13 +22,28 @@ using MessageCost = std::function<double(const Message&)>;
 struct Replay {
   std::vector<double> start_s, end_s;  ///< of each message
   double busy_s = 0;                   ///< the sum of their costs
+  double compute_end_s = 0;            ///< with what messages take from compute
   double exposed_s = 0;                ///< what the iteration waits for after its backward pass
+
+  /// Bytes that travel before `compute_end_s`; those of a message spread evenly over its time.
+  double bytes_beside_compute(const std::vector<Message>& messages) const;
 };
 
 /// One channel, messages in order: start_i = max(ready_i, end_{i−1}), end_i = start_i + cost_i,
-/// exposed = max(0, end_last − compute_end_s). NaN costs or ready times give NaN.
+/// exposed = max(0, end_last − end of compute). NaN costs or ready times give NaN.
+///
+/// Ready times and `compute_end_s` are of compute that is left alone. A byte that travels beside
+/// compute takes `contention_s_per_byte` from it (the overhead o of LogGP; Alexandrov et al.,
+/// SPAA 1995), and what compute makes ready after it is so much later. Compute never stops: a
+/// message takes at most kMostContention of its own time.
+inline constexpr double kMostContention = 0.95;
 Replay replay_overlapped(const std::vector<Message>& messages, const MessageCost& cost,
-                         double compute_end_s);
+                         double compute_end_s, double contention_s_per_byte = 0);
+
+/// What compute alone would have done by `time_s` of the replay of these messages: the inverse of
+/// the delays that `replay_overlapped` adds.
+double undelayed_s(const std::vector<Message>& messages, const Replay& replay,
+                   double contention_s_per_byte, double time_s);
 
 /// Nothing is hidden: messages one after the other once compute has ended; exposed = Σ cost.
 Replay replay_blocking(const std::vector<Message>& messages, const MessageCost& cost,

@@ -86,13 +86,13 @@ ComputeLaw proportional(const std::vector<const CellPoint*>& cells) {
     const double optimizer_s =
         std::isfinite(cell->facts->optimizer_s) ? cell->facts->optimizer_s : 0;
     constant.push_back(optimizer_s);
-    per_image.push_back((cell->medians.compute_s - optimizer_s) / cell->facts->batch);
+    per_image.push_back((cell->alone_s - optimizer_s) / cell->facts->batch);
   }
   law.fit.first = median(constant);
   law.fit.second = median(per_image);
   law.fit.points = cells.size();
   for (const CellPoint* cell : cells)
-    law.fit.residuals.push_back(cell->medians.compute_s / law.at(cell->facts->batch) - 1);
+    law.fit.residuals.push_back(cell->alone_s / law.at(cell->facts->batch) - 1);
   return law;
 }
 
@@ -108,12 +108,46 @@ ComputeLaw fitted_compute(const FamilyFit& fit, double ranks) {
   if (batches_of(cells).size() < 2) return proportional(cells);
   std::vector<TwoTermPoint> points;
   for (const CellPoint* cell : cells)
-    points.push_back({1, cell->facts->batch, cell->medians.compute_s});
+    points.push_back({1, cell->facts->batch, cell->alone_s});
   return {fit_two_terms(points), false, cells.size()};
 }
 
 std::size_t several(double ranks) {
   return ranks > 1 ? 1 : 0;
+}
+
+/// As it was recorded: ready times hold what the exchange took.
+Replay recorded_replay(const FamilyFit& fit, const CellFacts& cell) {
+  return replay(cell.profile, cell.overlapped(), fit.effective, cell.ranks, 0);
+}
+
+double contention_of(const FamilyFit& fit) {
+  std::vector<double> rates;
+  for (const CellPoint& cell : fit.cells) {
+    const CellFacts& facts = *cell.facts;
+    if (!facts.overlapped() || !std::isfinite(facts.contention_s)) continue;
+    const double bytes = recorded_replay(fit, facts).bytes_beside_compute(facts.profile.messages);
+    if (bytes > 0) rates.push_back(std::max(0.0, facts.contention_s) / bytes);
+  }
+  return rates.empty() ? 0 : median(rates);
+}
+
+/// Takes what the exchange took out of a cell's compute and ready times.
+void leave_alone(const FamilyFit& fit, CellPoint& cell) {
+  cell.alone_s = cell.medians.compute_s;
+  cell.profile = cell.facts->profile;
+  if (fit.contention_s_per_byte == 0 || !cell.facts->overlapped()) return;
+  const std::vector<Message>& messages = cell.facts->profile.messages;
+  const Replay recorded = recorded_replay(fit, *cell.facts);
+  const auto alone = [&](double& time_s) {
+    time_s = undelayed_s(messages, recorded, fit.contention_s_per_byte, time_s);
+  };
+  const double before_s = cell.profile.backward_end_s;
+  alone(cell.profile.backward_begin_s);
+  alone(cell.profile.backward_end_s);
+  for (Message& message : cell.profile.messages)
+    alone(message.ready_s);
+  if (std::isfinite(before_s)) cell.alone_s -= before_s - cell.profile.backward_end_s;
 }
 
 /// What follows from the cells' medians and the laws of `fit`.
@@ -124,6 +158,9 @@ void finish(FamilyFit& fit) {
     law.first *= fit.slowdown;
     law.second *= fit.slowdown;
   }
+  fit.contention_s_per_byte = contention_of(fit);
+  for (CellPoint& cell : fit.cells)
+    leave_alone(fit, cell);
   for (const double ranks : {1.0, 2.0}) {
     fit.compute[several(ranks)] = fitted_compute(fit, ranks);
     fit.other_s[several(ranks)] = median_other(fit, ranks);
@@ -155,11 +192,18 @@ double wait_at(const FamilyFit& fit, double ranks, double batch) {
   return near ? expected_wait(near->facts->imbalance, ranks) : kNotMeasured;
 }
 
-double exposed_at(const FamilyFit& fit, double ranks, double batch) {
-  if (ranks <= 1 || !fit.cells.front().facts->exchanges()) return 0;
+/// Adds to a prediction what the exchange exposes, and what it takes from compute.
+void add_exchange(const FamilyFit& fit, double ranks, double batch, Prediction& prediction) {
+  prediction.exposed_s = 0;
+  if (ranks <= 1 || !fit.cells.front().facts->exchanges()) return;
   const Exchanged exchanged = exchange_at(fit, ranks, batch);
-  if (!exchanged.from) return kNotMeasured;
-  return replay(exchanged.profile, exchanged.from->overlapped(), fit.effective, ranks).exposed_s;
+  prediction.exposed_s = kNotMeasured;
+  if (!exchanged.from) return;
+  const Replay replayed = replay(exchanged.profile, exchanged.from->overlapped(), fit.effective,
+                                 ranks, fit.contention_s_per_byte);
+  prediction.exposed_s = replayed.exposed_s;
+  if (fit.contention_s_per_byte > 0)
+    prediction.compute_s += replayed.compute_end_s - exchanged.profile.backward_end_s;
 }
 
 LawEntry drawn_law(const LawEntry& law, Draws& draws) {
@@ -186,7 +230,7 @@ FamilyFit drawn_fit(const FamilyFit& fit, std::size_t draw, Draws& draws) {
 FamilyFit fit_family(const FamilyCells& cells, const std::vector<CalibrationPoint>& calibration) {
   FamilyFit fit;
   for (const CellFacts* cell : cells)
-    fit.cells.push_back({cell, cell->medians});
+    fit.cells.push_back({cell, cell->medians, cell->medians.compute_s, cell->profile});
   for (const CollectiveKind kind : kinds_of(cells)) {
     fit.laws[kind] = choose_law(kind, cells, calibration);
     if (fit.laws[kind].fit.usable()) continue;
@@ -217,8 +261,8 @@ Exchanged exchange_at(const FamilyFit& fit, double ranks, double batch) {
   const CellPoint* near = nearest_cell(
       fit, ranks, batch, [](const CellFacts& facts) { return !facts.profile.messages.empty(); });
   if (!near) return {};
-  Exchanged exchanged{near->facts, near->facts->profile};
-  const double stretch = compute_law(fit, ranks).at(batch) / near->medians.compute_s;
+  Exchanged exchanged{near->facts, near->profile};
+  const double stretch = compute_law(fit, ranks).at(batch) / near->alone_s;
   for (Message& message : exchanged.profile.messages)
     message.ready_s *= stretch;
   exchanged.profile.backward_begin_s *= stretch;
@@ -227,11 +271,12 @@ Exchanged exchange_at(const FamilyFit& fit, double ranks, double batch) {
 }
 
 Replay replay(const BucketProfile& profile, bool overlapped, const CollectiveLaws& laws,
-              double ranks) {
+              double ranks, double contention_s_per_byte) {
   const auto cost = [&](const Message& message) {
     return collective_s(laws, message.kind, message.bytes, ranks);
   };
-  return overlapped ? replay_overlapped(profile.messages, cost, profile.backward_end_s)
+  return overlapped ? replay_overlapped(profile.messages, cost, profile.backward_end_s,
+                                        contention_s_per_byte)
                     : replay_blocking(profile.messages, cost, profile.backward_end_s);
 }
 
@@ -239,9 +284,9 @@ Prediction predict(const FamilyFit& fit, double ranks, double batch) {
   Prediction prediction;
   if (fit.cells.empty() || !(ranks >= 1) || !(batch > 0)) return prediction;
   prediction.compute_s = compute_law(fit, ranks).at(batch);
-  prediction.exposed_s = exposed_at(fit, ranks, batch);
   prediction.wait_s =
       fit.cells.front().facts->exchanges() ? prediction.compute_s * wait_at(fit, ranks, batch) : 0;
+  add_exchange(fit, ranks, batch, prediction);
   prediction.other_s = fit.other_s[several(ranks)];
   return prediction;
 }

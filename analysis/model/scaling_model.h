@@ -12,8 +12,9 @@
 /// The scaling model: T(n, b) = compute(b) + exposed(n, b) + wait(n, b) + other, of one family of
 /// cells (one network, one mode, one setting), n ranks and b images per rank.
 ///
-///   compute   a + c·b, fitted to the cells' median compute; with one batch only, the optimiser's
-///             time is taken as constant and the rest as proportional to b
+///   compute   a + c·b, fitted to the cells' median compute without what the exchange took from it;
+///             with one batch only, the optimiser's time is taken as constant and the rest as
+///             proportional to b; and what the exchange takes from it in the replay
 ///   exposed   the recorded ready times, stretched with compute, replayed on one channel with
 ///             t(S, n) = α·steps(n) + β·share(n)·S (collective_law.h)
 ///   wait      compute(b) · (q − 1) with q the 0.5^(1/n) quantile of the recorded compute times
@@ -41,6 +42,10 @@ struct ComputeLaw {
 struct CellPoint {
   const CellFacts* facts = nullptr;
   CellMedians medians;
+  /// Compute and the exchange as they would be if compute were left alone (contention_s_per_byte of
+  /// the fit).
+  double alone_s = kNotMeasured;
+  BucketProfile profile = {};
 };
 
 struct FamilyFit {
@@ -51,6 +56,9 @@ struct FamilyFit {
   double slowdown = 1;
   /// The laws times the slowdown.
   CollectiveLaws effective;
+  /// What a byte that travels beside compute takes from it: contention_s over the bytes that do,
+  /// median over the cells that measured it; 0 where none did, and compute is taken as recorded.
+  double contention_s_per_byte = 0;
   /// For one rank and for several: see compute_law.
   std::array<ComputeLaw, 2> compute;
   std::array<double, 2> other_s = {kNotMeasured, kNotMeasured};
@@ -72,8 +80,9 @@ using FamilyCells = std::vector<const CellFacts*>;
 /// β.
 FamilyFit fit_family(const FamilyCells& cells, const std::vector<CalibrationPoint>& calibration);
 
-/// compute(b) for runs on `ranks` ranks: from the cells on several ranks for several ranks (compute
-/// beside communication is slower), unless only all cells together hold more than one batch.
+/// compute(b), left alone, for runs on `ranks` ranks: from the cells on several ranks for several
+/// ranks (compute beside communication is slower), unless only all cells together hold more than
+/// one batch.
 const ComputeLaw& compute_law(const FamilyFit& fit, double ranks);
 
 /// NaN in a part that the fit cannot give.
@@ -83,17 +92,18 @@ Prediction predict(const FamilyFit& fit, double ranks, double batch);
 /// without values. `imbalance` is sorted.
 double expected_wait(const std::vector<double>& imbalance, double ranks);
 
-/// The exchange of the nearest cell (in ranks, then in batch), with ready times stretched to a
-/// batch. Nothing where no cell recorded one.
+/// The exchange of the nearest cell (in ranks, then in batch) beside compute left alone, with ready
+/// times stretched to a batch. Nothing where no cell recorded one.
 struct Exchanged {
   const CellFacts* from = nullptr;
   BucketProfile profile;
 };
 Exchanged exchange_at(const FamilyFit& fit, double ranks, double batch);
 
-/// Replays a profile in the way of the mode.
+/// Replays a profile in the way of the mode. What overlaps takes `contention_s_per_byte` from
+/// compute.
 Replay replay(const BucketProfile& profile, bool overlapped, const CollectiveLaws& laws,
-              double ranks);
+              double ranks, double contention_s_per_byte);
 
 /// measured / predicted − 1 of the cells that the fit was made from; those it cannot predict are
 /// left out.

@@ -115,8 +115,9 @@ void cut_anew(const CellFacts& cell, const WhatIf& change, double narrowed,
                               std::max(1.0, first * narrowed), std::max(1.0, cap * narrowed));
 }
 
-BucketProfile changed_profile(const CellFacts& cell, const WhatIf& change, double stretch) {
-  BucketProfile profile = cell.profile;
+BucketProfile changed_profile(const CellPoint& point, const WhatIf& change, double stretch) {
+  const CellFacts& cell = *point.facts;
+  BucketProfile profile = point.profile;
   profile.backward_begin_s *= stretch;
   profile.backward_end_s *= stretch;
   const double wire_bytes = change.wire_bytes.value_or(recorded_wire_bytes(cell));
@@ -137,6 +138,12 @@ CollectiveLaws changed_laws(const FamilyFit& fit, const CellFacts& cell, const W
     if (change.bandwidth_bytes_per_s) law.second = 1 / *change.bandwidth_bytes_per_s;
   }
   return laws;
+}
+
+const CellPoint& point_of(const FamilyFit& fit, const CellFacts& cell) {
+  for (const CellPoint& point : fit.cells)
+    if (point.facts == &cell) return point;
+  throw Error(ExitCode::kInternal, "what-if: a cell that the fit was not made from");
 }
 
 /// How much longer compute takes with the batch of the change.
@@ -161,16 +168,21 @@ WhatIfResult what_if(const FamilyFit& fit, const CellFacts& cell, const WhatIf& 
   WhatIfResult result;
   const double ranks = change.ranks.value_or(cell.ranks);
   const double stretch = stretch_of(fit, cell, change);
-  const BucketProfile profile = changed_profile(cell, change, stretch);
+  const CellPoint& point = point_of(fit, cell);
+  const BucketProfile profile = changed_profile(point, change, stretch);
   const CollectiveLaws laws = changed_laws(fit, cell, change);
   result.messages = profile.messages.size();
   for (const Message& message : profile.messages)
     result.bytes += message.bytes;
-  result.parts.compute_s = cell.medians.compute_s * stretch;
-  result.parts.exposed_s = profile.messages.empty()
-                               ? kNotMeasured
-                               : replay(profile, cell.overlapped(), laws, ranks).exposed_s;
+  result.parts.compute_s = point.alone_s * stretch;
   result.parts.wait_s = result.parts.compute_s * expected_wait(cell.imbalance, ranks);
+  if (!profile.messages.empty()) {
+    const Replay replayed =
+        replay(profile, cell.overlapped(), laws, ranks, fit.contention_s_per_byte);
+    result.parts.exposed_s = replayed.exposed_s;
+    if (fit.contention_s_per_byte > 0)
+      result.parts.compute_s += replayed.compute_end_s - profile.backward_end_s;
+  }
   result.parts.other_s = cell.medians.other_s();
   return result;
 }

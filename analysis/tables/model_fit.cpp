@@ -26,6 +26,10 @@ std::vector<Column> columns() {
       {"slowdown", "slowdown", false,
        "sum of the shortest durations in training / sum of the fitted times, median over cells",
        "/bucket/start, /bucket/end"},
+      {"contention_ns_per_byte", "contention ns/B", false,
+       "(compute beside the exchange - compute alone) / bytes that travel beside compute, median "
+       "over cells",
+       "/counterfactual/compute, /bucket"},
       {"source", "fitted to", true},
   };
 }
@@ -38,6 +42,7 @@ void add_laws(const FamilyFit& fit, const std::string& source, Table& table) {
          Cell::of(1e6 * law.fit.first, 2), Cell::of(finite_or_none(1e-9 / law.fit.second), 3),
          Cell(""), Cell::of(finite_or_none(1e2 * law.fit.relative_rms()), 1),
          Cell::count(static_cast<double>(law.fit.points)), Cell::of(fit.slowdown, 2),
+         Cell::of(1e9 * fit.contention_s_per_byte, 2),
          law.source + (law.fit.constrained ? ", a negative coefficient set to 0" : "")},
         source);
 }
@@ -49,7 +54,7 @@ void add_compute(const FamilyFit& fit, double ranks, const std::string& source, 
   table.add({first.model, first.mode, ranks > 1 ? "compute, several ranks" : "compute, one rank",
              Cell::of(1e6 * law.fit.first, 1), Cell(""), Cell::of(1e6 * law.fit.second, 2),
              Cell::of(finite_or_none(1e2 * law.fit.relative_rms()), 1),
-             Cell::count(static_cast<double>(law.cells)), Cell(""),
+             Cell::count(static_cast<double>(law.cells)), Cell(""), Cell(""),
              law.one_batch ? "one batch: optimiser constant, the rest proportional"
                            : "median compute of the cells"},
             source);
@@ -66,7 +71,9 @@ Table make_model_fit_table(const RunStudy& runs, const TableOptions&) {
                "reduce: log2 n both; coefficients not negative",
                "compute(b) = constant + b * (us/image); least squares on relative residuals; "
                "residual: root mean square of fitted/measured - 1; n: points fitted to",
-               "slowdown: collectives in training over calibrated ones (1: fitted in training)"},
+               "slowdown: collectives in training over calibrated ones (1: fitted in training)",
+               "contention: what a byte that travels beside compute takes from it (0: no run has "
+               "windows of --counterfactual); compute is given without it"},
               columns(),
               {}};
   for (const FamilyCells& cells : families(study)) {
