@@ -1,5 +1,6 @@
 // One optimiser step of each network: ours (one pass over memory, gradients zeroed in it) against
-// torch::optim::SGD with zero_grad. One thread, interleaved; medians, spread and their ratio.
+// torch::optim::SGD and ATen's fused update, both with gradients zeroed. One thread, interleaved;
+// medians, spread and ratios.
 
 #include "optim/optimizer.h"
 
@@ -36,31 +37,73 @@ Replica with_gradients(const std::string& model) {
   return replica;
 }
 
-void compare(const std::string& model) {
-  Replica ours = with_gradients(model), theirs = with_gradients(model);
+/// ATen's fused update of all tensors, and the zeroing that ours does in passing.
+class FusedAten {
+ public:
+  explicit FusedAten(Replica& replica) : parameters_(replica.parameters) {
+    for (const torch::Tensor& parameter : parameters_) {
+      gradients_.push_back(parameter.grad());
+      velocities_.push_back(torch::zeros_like(parameter));
+    }
+  }
+
+  void step() {
+    const torch::NoGradGuard no_grad;
+    at::_fused_sgd_(parameters_, gradients_, velocities_, kWeightDecay, kMomentum, kLearningRate,
+                    /*dampening=*/0, /*nesterov=*/false, /*maximize=*/false,
+                    /*is_first_step=*/false);
+    for (torch::Tensor& gradient : gradients_)
+      gradient.zero_();
+  }
+
+ private:
+  std::vector<torch::Tensor> parameters_, gradients_, velocities_;
+};
+
+struct Times {
+  std::vector<double> ours_ms, optim_ms, fused_ms;
+};
+
+Times interleaved(const std::string& model) {
+  Replica ours = with_gradients(model), theirs = with_gradients(model),
+          others = with_gradients(model);
   OptimizerSettings settings;
   settings.momentum = kMomentum;
   settings.weight_decay = kWeightDecay;
-  const auto fused = make_optimizer(ours, settings);
-  torch::optim::SGD reference(
+  const auto own = make_optimizer(ours, settings);
+  torch::optim::SGD optim(
       theirs.parameters,
       torch::optim::SGDOptions(kLearningRate).momentum(kMomentum).weight_decay(kWeightDecay));
-  std::vector<double> fused_ms, reference_ms;
+  FusedAten fused(others);
+  Times times;
   for (int round = -kWarmup; round < kRounds; ++round) {
-    const double one = milliseconds([&] { fused->step(kLearningRate); });
-    const double other = milliseconds([&] {
-      reference.step();
-      reference.zero_grad(/*set_to_none=*/false);
+    const double own_ms = milliseconds([&] { own->step(kLearningRate); });
+    const double optim_ms = milliseconds([&] {
+      optim.step();
+      optim.zero_grad(/*set_to_none=*/false);
     });
+    const double fused_ms = milliseconds([&] { fused.step(); });
     if (round < 0) continue;
-    fused_ms.push_back(one);
-    reference_ms.push_back(other);
+    times.ours_ms.push_back(own_ms);
+    times.optim_ms.push_back(optim_ms);
+    times.fused_ms.push_back(fused_ms);
   }
-  const Estimate a = median_estimate(fused_ms), b = median_estimate(reference_ms);
-  const Estimate ratio = ratio_estimate(reference_ms, fused_ms, 1);
-  std::cout << fmt::format(
-      "{:<10}{:>9.3f} [{:.3f}, {:.3f}]{:>9.3f} [{:.3f}, {:.3f}]{:>7.2f} [{:.2f}, {:.2f}]\n", model,
-      a.value, a.low, a.high, b.value, b.low, b.high, ratio.value, ratio.low, ratio.high);
+  return times;
+}
+
+std::string text(const Estimate& estimate, int decimals) {
+  return fmt::format("{:.{}f} [{:.{}f}, {:.{}f}]", estimate.value, decimals, estimate.low, decimals,
+                     estimate.high, decimals);
+}
+
+void compare(const std::string& model) {
+  const Times times = interleaved(model);
+  std::cout << fmt::format("{:<10}{:>22}{:>24}{:>20}{:>24}{:>20}\n", model,
+                           text(median_estimate(times.ours_ms), 3),
+                           text(median_estimate(times.optim_ms), 3),
+                           text(ratio_estimate(times.optim_ms, times.ours_ms, 1), 2),
+                           text(median_estimate(times.fused_ms), 3),
+                           text(ratio_estimate(times.fused_ms, times.ours_ms, 1), 2));
 }
 
 }  // namespace
@@ -70,7 +113,9 @@ int main() {
     at::set_num_threads(1);
     std::cout << fmt::format("optimiser step in ms, median of {} and its 95 % interval, 1 thread\n",
                              kRounds)
-              << "model         gradsync's SGD           torch::optim::SGD        ratio\n";
+              << fmt::format("{:<10}{:>22}{:>24}{:>20}{:>24}{:>20}\n", "model", "gradsync's SGD",
+                             "torch::optim::SGD", "over gradsync's", "at::_fused_sgd_",
+                             "over gradsync's");
     for (const char* model : {"lenet", "resnet18", "vgg11"})
       compare(model);
     return 0;

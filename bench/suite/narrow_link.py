@@ -12,7 +12,7 @@ from link import Link
 from overlap import CAPS_MIB, gloo_over, over
 from training import Recorded
 
-RATE_MBIT, BATCH = 2000, 8
+RATE_MBIT, BATCH = 2000, 3
 STEP = ("--overlap", "step")
 BF16 = ("--wire-dtype", "bf16")
 

@@ -37,11 +37,11 @@ class Recorded:
 
     @staticmethod
     def buckets(file, steady) -> tuple:
-        """When each bucket was ready after the begin of its iteration, and what it held."""
-        if file["bucket/ready"].shape[1] == 0:
-            return [], []
-        since = file["bucket/ready"][:][steady] - file["time/begin"][:][steady][:, None, :]
-        return numpy.median(since.max(axis=2), axis=0).tolist(), file["bucket/bytes"][:][steady][-1].tolist()
+        """When each bucket of gradients was ready, s since its iteration began, and what it held."""
+        bytes_held = file["bucket/bytes"][:][steady]
+        used = bytes_held[-1] > 0
+        ready_s = file["bucket/ready"][:][steady][:, used]
+        return numpy.median(ready_s.max(axis=2), axis=0).tolist(), bytes_held[-1][used].tolist()
 
 
 def train_command(output, model: str, sync: str, batch: int, iterations: int, *options) -> list:
