@@ -68,22 +68,23 @@ Replay replay_overlapped(const std::vector<Message>& messages, const MessageCost
                          double compute_end_s, double contention_s_per_byte) {
   Replay replay;
   double free_s = 0, delay_s = 0;
-  std::optional<double> end_s;
+  std::optional<double> taken_s;
   for (const Message& message : messages) {
     const double time_s = cost(message);
     const double start_s = later(message.ready_s + delay_s, free_s);
     const double share = taken_share(message, time_s, contention_s_per_byte);
     // Compute that is not done when the message begins may be done before it ends.
     const double left_s = compute_end_s + delay_s - start_s;
-    if (!end_s && left_s <= (1 - share) * time_s)
-      end_s = compute_end_s + delay_s + std::max(0.0, left_s) * share / (1 - share);
-    delay_s += share * time_s;
+    if (!taken_s && left_s <= (1 - share) * time_s)
+      taken_s = delay_s + std::max(0.0, left_s) * share / (1 - share);
+    if (share > 0) delay_s += share * time_s;
     free_s = start_s + time_s;
     replay.start_s.push_back(start_s);
     replay.end_s.push_back(free_s);
     replay.busy_s += time_s;
   }
-  replay.compute_end_s = end_s.value_or(compute_end_s + delay_s);
+  replay.taken_s = taken_s.value_or(delay_s);
+  replay.compute_end_s = compute_end_s + replay.taken_s;
   replay.exposed_s = messages.empty() ? 0 : later(0, free_s - replay.compute_end_s);
   return replay;
 }

@@ -22,7 +22,8 @@ using MessageCost = std::function<double(const Message&)>;
 struct Replay {
   std::vector<double> start_s, end_s;  ///< of each message
   double busy_s = 0;                   ///< the sum of their costs
-  double compute_end_s = 0;            ///< with what messages take from compute
+  double taken_s = 0;                  ///< what messages take from compute until it ends
+  double compute_end_s = 0;            ///< with `taken_s`
   double exposed_s = 0;                ///< what the iteration waits for after its backward pass
 
   /// Bytes that travel before `compute_end_s`; those of a message spread evenly over its time.

@@ -202,8 +202,7 @@ void add_exchange(const FamilyFit& fit, double ranks, double batch, Prediction& 
   const Replay replayed = replay(exchanged.profile, exchanged.from->overlapped(), fit.effective,
                                  ranks, fit.contention_s_per_byte);
   prediction.exposed_s = replayed.exposed_s;
-  if (fit.contention_s_per_byte > 0)
-    prediction.compute_s += replayed.compute_end_s - exchanged.profile.backward_end_s;
+  prediction.compute_s += replayed.taken_s;
 }
 
 LawEntry drawn_law(const LawEntry& law, Draws& draws) {
@@ -230,7 +229,7 @@ FamilyFit drawn_fit(const FamilyFit& fit, std::size_t draw, Draws& draws) {
 FamilyFit fit_family(const FamilyCells& cells, const std::vector<CalibrationPoint>& calibration) {
   FamilyFit fit;
   for (const CellFacts* cell : cells)
-    fit.cells.push_back({cell, cell->medians, cell->medians.compute_s, cell->profile});
+    fit.cells.push_back({cell, cell->medians});
   for (const CollectiveKind kind : kinds_of(cells)) {
     fit.laws[kind] = choose_law(kind, cells, calibration);
     if (fit.laws[kind].fit.usable()) continue;

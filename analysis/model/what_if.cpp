@@ -180,8 +180,7 @@ WhatIfResult what_if(const FamilyFit& fit, const CellFacts& cell, const WhatIf& 
     const Replay replayed =
         replay(profile, cell.overlapped(), laws, ranks, fit.contention_s_per_byte);
     result.parts.exposed_s = replayed.exposed_s;
-    if (fit.contention_s_per_byte > 0)
-      result.parts.compute_s += replayed.compute_end_s - profile.backward_end_s;
+    result.parts.compute_s += replayed.taken_s;
   }
   result.parts.other_s = cell.medians.other_s();
   return result;
