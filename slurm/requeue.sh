@@ -78,7 +78,11 @@ finish() { # CODE RESULTS PROGRESS-AT-START COMMAND
   reason=$(reason_to_stay "$2" "$3")
   if [[ -z $reason ]]; then
     say "stopped ahead of the time limit; back into the queue (restart $((${SLURM_RESTART_COUNT:-0} + 1)))"
-    scontrol requeue "$SLURM_JOB_ID" && sleep 60
+    if scontrol requeue "$SLURM_JOB_ID"; then
+      # Slurm ends this shell now, and may end its children first: that is no failure.
+      sleep 60 || true
+      exit 75
+    fi
     reason="scontrol requeue $SLURM_JOB_ID failed"
   fi
   say "stopped early, not queued again: $reason"

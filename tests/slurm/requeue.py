@@ -69,6 +69,7 @@ def case_a_run_that_meets_its_limit_twice_ends_as_if_it_never_had(folder):
     straight = folder / "straight"
     straight.mkdir()
     submit(straight, "multi-node", cells(straight, iterations=3000), sbatch=TWO_NODES).expect(0)
+    check("not queued again" not in job.log, f"it says that it stays, and did not: {job.log[-1500:]}")
     check(parameters(folder) == parameters(straight), "the parameters differ")
     check(not list((folder / "results").glob("*.journal")), "the journal of a complete run is still there")
     require_same_numbers(folder / RUN, straight / RUN)
