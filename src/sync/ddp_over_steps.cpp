@@ -3,6 +3,7 @@
 
 #include "comm/comm_thread.h"
 #include "support/error.h"
+#include "support/wakes_politely.h"
 #include "sync/gradient_buckets.h"
 #include "sync/message_order.h"
 #include "sync/sync_mode.h"
@@ -137,7 +138,8 @@ class DdpOverSteps : public SyncMode {
   std::shared_ptr<IterationBook> book_;
   int plans_ = 0;
   GradientBuckets buckets_;
-  CommThread thread_;  // last: joined before anything its jobs use goes
+  CommThread thread_;      // joined before anything its jobs use goes
+  WakesPolitely compute_;  // not `thread_`, which is there already
 };
 
 }  // namespace
