@@ -45,10 +45,11 @@ class Cluster:
 
 
 def phases_s(output: pathlib.Path) -> dict:
-    """Medians over the steady iterations of the means over the ranks; the step of the slowest rank."""
+    """step: of the slowest rank, median over the steady iterations; the phases: their shares of all that time, of a step."""
     with h5py.File(output) as file:
-        times = {phase: numpy.median(file[f"time/{phase}"][WARMUP:].mean(axis=1)) for phase in PHASES}
-        return times | {"step": numpy.median(file["time/iteration"][WARMUP:].max(axis=1))}
+        iterations = file["time/iteration"][WARMUP:]
+        step_s = numpy.median(iterations.max(axis=1))
+        return {phase: step_s * file[f"time/{phase}"][WARMUP:].sum() / iterations.sum() for phase in PHASES} | {"step": step_s}
 
 
 def on_cluster(sync: str, *options):
@@ -78,7 +79,8 @@ def body() -> None:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 2
     rate = sys.argv[2] if len(sys.argv) > 2 else "1gbit"
     part = Part("network", f"{MODEL}, {BATCH} images a rank, {NODES} nodes of one rank and one thread, links of {rate} (a Slurm on this machine)")
-    part.note(f"medians of {rounds} interleaved rounds of {ITERATIONS} steps [lowest, highest]; the nodes share {len(os.sched_getaffinity(0))} cores")
+    part.note(f"medians of {rounds} interleaved rounds of {ITERATIONS} steps [lowest, highest]; the nodes share {len(os.sched_getaffinity(0))} cores; "
+              "step: of the slowest rank; its parts: their shares of all ranks' time")  # fmt: skip
     with Cluster(rate):
         results = interleave({name: on_cluster(*how) for name, how in (BEFORE | NOW).items()}, rounds)
     steps = {name: [one["step"] for one in each] for name, each in results.items()}
