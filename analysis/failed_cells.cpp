@@ -8,7 +8,7 @@
 #include "support/file.h"
 #include "support/parse.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -148,4 +148,4 @@ std::vector<FailedCell> find_failed_cells(const std::vector<std::string>& places
   return all;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -7,7 +7,7 @@
 
 #include "support/error.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 /// A cell of a sweep that ended without a run: <cell>.failed.json, with what grid.json beside it
 /// says of its options. What the files do not say is empty, "?" or 0, as in Run.
@@ -41,4 +41,4 @@ bool is_failed_cell(const std::filesystem::path& path);
 /// For places that hold nothing else: kBadData, with the verdict of each cell (at least one).
 Error all_cells_failed(const std::vector<FailedCell>& failed);
 
-}  // namespace gradsync
+}  // namespace gradsync::report

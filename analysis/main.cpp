@@ -27,6 +27,7 @@
 namespace {
 
 using namespace gradsync;
+using namespace gradsync::report;
 
 constexpr const char* kProgram = "gradsync-report";
 
@@ -209,6 +210,6 @@ int report(int argc, const char* const* argv) {
 int main(int argc, char** argv) {
   return gradsync::run_program(kProgram, [&] {
     const bool comparing = argc > 1 && std::string_view(argv[1]) == "compare";
-    return comparing ? gradsync::compare_command(argc - 1, argv + 1) : report(argc, argv);
+    return comparing ? gradsync::report::compare_command(argc - 1, argv + 1) : report(argc, argv);
   });
 }

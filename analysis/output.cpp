@@ -10,7 +10,7 @@
 #include "support/error.h"
 #include "support/file.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -89,4 +89,4 @@ void ReportOutput::draw_plots(const std::vector<NamedChart>& charts) {
   }
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

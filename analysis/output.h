@@ -10,7 +10,7 @@
 #include "analysis/verdict/verdict.h"
 #include "support/table.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 /// Where results go: standard output, a folder, or both.
 class ReportOutput {
@@ -40,4 +40,4 @@ class ReportOutput {
   bool first_ = true;
 };
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -4,7 +4,7 @@
 
 #include <iostream>
 
-namespace gradsync {
+namespace gradsync::report {
 
 ProgressLine::ProgressLine() : shown_(isatty(STDERR_FILENO) != 0) {}
 
@@ -19,4 +19,4 @@ void ProgressLine::clear() {
   there_ = false;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

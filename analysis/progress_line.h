@@ -2,7 +2,7 @@
 
 #include <string>
 
-namespace gradsync {
+namespace gradsync::report {
 
 /// One line of standard error that says what goes on, written over by the next and taken away at
 /// the end. Nothing where standard error is no terminal, so logs and pipes stay clean.
@@ -23,4 +23,4 @@ class ProgressLine {
   bool there_ = false;
 };
 
-}  // namespace gradsync
+}  // namespace gradsync::report

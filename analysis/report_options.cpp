@@ -9,7 +9,7 @@
 #include "record/bus_bandwidth.h"
 #include "support/parse.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -264,4 +264,4 @@ std::string report_list() {
          list_of("formats (--format)", formats()) + list_of("plots (with --output)", plots());
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

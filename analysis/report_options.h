@@ -10,7 +10,7 @@
 #include "analysis/tables/registry.h"
 #include "support/options.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 struct ReportOptions {
   std::vector<const TableSpec*> tables;
@@ -43,4 +43,4 @@ ReportOptions report_options(const OptionValues& values);
 /// The text of --list.
 std::string report_list();
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -11,7 +11,7 @@
 #include "support/error.h"
 #include "support/parse.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -214,4 +214,4 @@ RunSet load_places(const std::vector<std::string>& places, const AboutToOpen& ab
   return set;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -11,7 +11,7 @@
 #include "analysis/metrics/steady_rows.h"
 #include "record/reader.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 /// A file of gradsync-calibrate: calibration without a run.
 struct CalibrationFile {
@@ -83,4 +83,4 @@ RunSet load_places(const std::vector<std::string>& places, const AboutToOpen& ab
 /// Names the run from what it recorded.
 Run describe_run(const std::filesystem::path& path, std::unique_ptr<RunReader> reader);
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -100,4 +100,4 @@ void give_yardsticks(RunSet& set) {
     if (!used.contains(&file)) set.remarks.push_back(remark_on(file, without));
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

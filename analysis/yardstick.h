@@ -5,7 +5,7 @@
 #include "analysis/run_set.h"
 
 /// Calibration in a file of its own (gradsync-calibrate --output), for runs that hold none.
-namespace gradsync {
+namespace gradsync::report {
 
 /// Whether a file holds calibration and nothing of a training run.
 bool is_calibration_file(const RunReader& file);
@@ -18,4 +18,4 @@ std::string why_no_yardstick(const RunReader& run, const RunReader& file);
 /// are several, and says in the set's remarks which files are of no use and why.
 void give_yardsticks(RunSet& set);
 
-}  // namespace gradsync
+}  // namespace gradsync::report

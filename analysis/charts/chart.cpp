@@ -7,7 +7,7 @@
 
 #include "analysis/formats/formats.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -185,4 +185,4 @@ std::string caption_text(const Chart& chart) {
   return text;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -9,7 +9,7 @@
 
 /// A plot as numbers, free of any drawing program: gnuplot_chart.h draws it into files, svg_chart.h
 /// into the page.
-namespace gradsync {
+namespace gradsync::report {
 
 /// One mark. NaN means "not there": a point without y is a gap in a line.
 struct ChartPoint {
@@ -90,4 +90,4 @@ std::string chart_csv(const Chart& chart);
 /// The caption as one text.
 std::string caption_text(const Chart& chart);
 
-}  // namespace gradsync
+}  // namespace gradsync::report

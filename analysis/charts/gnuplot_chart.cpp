@@ -8,7 +8,7 @@
 #include "analysis/formats/formats.h"
 #include "support/table.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -269,4 +269,4 @@ Figure gnuplot_figure(const Chart& chart) {
   return {chart_csv(chart), script + "unset multiplot\n"};
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -4,7 +4,7 @@
 
 #include "analysis/charts/chart.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 /// A plot as the two files it is drawn from: numbers, and a gnuplot script that reads only them.
 struct Figure {
@@ -20,4 +20,4 @@ std::string gnuplot_text(const std::string& text);
 /// `text` broken at spaces into lines of at most `width` characters.
 std::vector<std::string> wrapped(const std::string& text, std::size_t width);
 
-}  // namespace gradsync
+}  // namespace gradsync::report

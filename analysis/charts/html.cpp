@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -72,4 +72,4 @@ std::string id_text(std::string_view text) {
   return result;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-namespace gradsync {
+namespace gradsync::report {
 
 /// `text` with &, <, >, " and ' as entities and control characters as spaces, for text and for
 /// values of attributes in double quotes. What is not UTF-8 becomes U+FFFD.
@@ -13,4 +13,4 @@ std::string html_text(std::string_view text);
 /// become '-'.
 std::string id_text(std::string_view text);
 
-}  // namespace gradsync
+}  // namespace gradsync::report

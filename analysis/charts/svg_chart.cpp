@@ -8,7 +8,7 @@
 #include "analysis/charts/html.h"
 #include "support/table.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -312,4 +312,4 @@ std::string svg_legend(const ChartPanel& panel, const std::string& id) {
   return text + "</ul>\n";
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -4,7 +4,7 @@
 
 #include "analysis/charts/chart.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 /// One panel as an <svg> to stand in a page: no size of its own (it takes the width it is given),
 /// no colours of text and axes (those of the page, by the classes ax, grid, tick, in light and
@@ -15,4 +15,4 @@ std::string svg_panel(const Chart& chart, const ChartPanel& panel, const std::st
 /// The legend of a panel: a list of samples and labels.
 std::string svg_legend(const ChartPanel& panel, const std::string& id);
 
-}  // namespace gradsync
+}  // namespace gradsync::report

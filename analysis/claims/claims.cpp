@@ -12,7 +12,7 @@
 #include "support/file.h"
 #include "support/hash.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -179,4 +179,4 @@ void require_held(const std::vector<Claim>& claimed, const std::vector<Claim>& f
   }
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

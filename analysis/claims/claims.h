@@ -12,7 +12,7 @@
 
 /// --claims and --verify-claims: which number of a report comes from where, and whether it still
 /// does. A file of JSON, schema "gradsync-claims/1", described in docs/numbers.md.
-namespace gradsync {
+namespace gradsync::report {
 
 /// One number of a table.
 struct Claim {
@@ -61,4 +61,4 @@ void require_unchanged(const std::vector<ClaimedFile>& files);
 /// does not hold: id, claimed, found.
 void require_held(const std::vector<Claim>& claimed, const std::vector<Claim>& found);
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -6,7 +6,7 @@
 #include "analysis/report_options.h"
 #include "support/error.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -62,4 +62,4 @@ std::string verify_claims(const std::filesystem::path& path) {
   return fmt::format("{} numbers from {} files hold", claims.claims.size(), claims.files.size());
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

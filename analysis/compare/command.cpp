@@ -16,7 +16,7 @@
 #include "support/parse.h"
 #include "support/version.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -137,4 +137,4 @@ int compare_command(int argc, const char* const* argv) {
   return compare(given.values, given.positional[0], given.positional[1]);
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -1,9 +1,9 @@
 #pragma once
 
-namespace gradsync {
+namespace gradsync::report {
 
 /// `gradsync-report compare A B`: argv[0] is "compare". Returns 1 if a cell of B is slower than
 /// that of A beyond the threshold. Throws Error kUsage, and kBadData if A and B share no cell.
 int compare_command(int argc, const char* const* argv);
 
-}  // namespace gradsync
+}  // namespace gradsync::report

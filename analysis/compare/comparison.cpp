@@ -7,7 +7,7 @@
 
 #include "analysis/metrics/fom.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -70,4 +70,4 @@ std::vector<std::string> different_circumstances(const std::vector<ComparedCell>
   return lines;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

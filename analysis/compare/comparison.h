@@ -8,7 +8,7 @@
 #include "analysis/metrics/verdict.h"
 #include "support/table.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 /// One cell of a study, in two sets of runs: A is the base, B what is judged.
 struct ComparedCell {
@@ -40,4 +40,4 @@ Table comparison_table(const std::vector<ComparedCell>& cells, double threshold,
 /// interval is missing.
 std::string junit_text(const std::vector<ComparedCell>& cells, double threshold);
 
-}  // namespace gradsync
+}  // namespace gradsync::report

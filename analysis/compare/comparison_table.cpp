@@ -6,7 +6,7 @@
 #include "analysis/tables/group_cells.h"
 #include "analysis/tables/run_cells.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -70,4 +70,4 @@ Table comparison_table(const std::vector<ComparedCell>& cells, double threshold,
   return table;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -4,7 +4,7 @@
 
 #include "analysis/compare/comparison.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -31,4 +31,4 @@ std::string junit_text(const std::vector<ComparedCell>& cells, double threshold)
   return junit_suite("gradsync-report compare", "gradsync.compare", cases);
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -4,7 +4,7 @@
 
 #include "analysis/formats/formats.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -43,4 +43,4 @@ std::string render_csv(const Table& table) {
   return text;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -6,7 +6,7 @@
 
 /// One function a format, each in the file of its name; registry.cpp lists them. NaN is n/a for
 /// people, an empty field in CSV and null in JSON. All texts end with a newline.
-namespace gradsync {
+namespace gradsync::report {
 
 std::string render_text(const Table& table);
 /// A pipe table under a heading, the notes as a list below. A number is a span with its id, which
@@ -25,4 +25,4 @@ std::string render_latex(const Table& table);
 /// A finite number as short as it reads back unchanged, whole numbers without a point.
 std::string machine_number(double value);
 
-}  // namespace gradsync
+}  // namespace gradsync::report

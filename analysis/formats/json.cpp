@@ -4,7 +4,7 @@
 
 #include "analysis/formats/formats.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -43,4 +43,4 @@ std::string render_json(const Table& table) {
   return document.dump(1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -6,7 +6,7 @@
 
 #include "analysis/formats/formats.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -163,4 +163,4 @@ std::string render_latex(const Table& table) {
   return text;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

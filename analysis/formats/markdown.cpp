@@ -2,7 +2,7 @@
 
 #include "analysis/formats/formats.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -50,4 +50,4 @@ std::string render_markdown(const Table& table) {
   return text;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

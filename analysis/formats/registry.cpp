@@ -2,7 +2,7 @@
 
 #include "analysis/formats/formats.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 const std::vector<FormatSpec>& formats() {
   static const std::vector<FormatSpec> all = {
@@ -15,4 +15,4 @@ const std::vector<FormatSpec>& formats() {
   return all;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -5,7 +5,7 @@
 
 #include "support/table.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 /// A form of a table. A new one is a file with a `render` function and a line in registry.cpp.
 struct FormatSpec {
@@ -17,4 +17,4 @@ struct FormatSpec {
 
 const std::vector<FormatSpec>& formats();
 
-}  // namespace gradsync
+}  // namespace gradsync::report

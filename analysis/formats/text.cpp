@@ -2,7 +2,7 @@
 
 #include "analysis/formats/formats.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 std::string render_text(const Table& table) {
   std::ostringstream out;
@@ -10,4 +10,4 @@ std::string render_text(const Table& table) {
   return out.str();
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

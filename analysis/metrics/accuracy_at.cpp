@@ -4,7 +4,7 @@
 
 #include "analysis/metrics/epoch_figures.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 AccuracyAt accuracy_at(const RunGroup& group, std::int64_t epoch) {
   AccuracyAt at;
@@ -32,4 +32,4 @@ std::int64_t last_common_epoch(const RunGroup& group) {
   return last;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

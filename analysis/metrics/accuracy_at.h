@@ -5,7 +5,7 @@
 
 #include "analysis/metrics/run_group.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 /// What the repeats of a group had learnt at the end of one epoch: a value a repeat, mean over its
 /// ranks. Accuracies in percent.
@@ -22,4 +22,4 @@ AccuracyAt accuracy_at(const RunGroup& group, std::int64_t epoch);
 /// none did.
 std::int64_t last_common_epoch(const RunGroup& group);
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -89,4 +89,4 @@ double allreduce_ring_s(double bytes, double bandwidth_bytes_per_s, double ranks
   return bytes / positive(bandwidth_bytes_per_s) * ring_factor(ranks >= 1 ? ranks : kNotMeasured);
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -13,7 +13,7 @@
 /// alike (speedup and the derived split: scaling.h). Bytes, seconds and bytes per second; for
 /// people GB = 1e9 bytes and GiB = 2^30 bytes. A result is NaN where an input is NaN, a time is not
 /// positive or nothing crosses a link (one rank). Nothing is clipped.
-namespace gradsync {
+namespace gradsync::report {
 
 /// How published reports turn a time into "the bandwidth" of an all-reduced gradient.
 enum class BandwidthConvention { kBusbw, kMessage, kRingEpoch, kTotalVolume };
@@ -55,4 +55,4 @@ double allreduce_tree_s(double bytes, double bandwidth_bytes_per_s, double ranks
 /// 2(n − 1)/n · S/B: the ring, latency left out.
 double allreduce_ring_s(double bytes, double bandwidth_bytes_per_s, double ranks);
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -6,7 +6,7 @@
 
 #include "record/bus_bandwidth.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -97,4 +97,4 @@ CalibrationCurve calibration_curve(const RunGroup& group, CollectiveKind kind) {
   return curve;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -6,7 +6,7 @@
 #include "analysis/metrics/run_group.h"
 #include "timing/alpha_beta.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 /// What calibration measured of one kind of collective on the ranks of a run, for comparison with
 /// training: the transport that the run used (else MPI's own, else the first), isolated calls (else
@@ -30,4 +30,4 @@ struct CalibrationCurve {
 
 CalibrationCurve calibration_curve(const RunGroup& group, CollectiveKind kind);
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -6,7 +6,7 @@
 #include <limits>
 #include <numeric>
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -115,4 +115,4 @@ std::vector<CollectiveFigures> collective_figures(const RunGroup& group) {
   return all;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -5,7 +5,7 @@
 
 #include "analysis/metrics/run_group.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 /// The collectives of one kind in an iteration of a group's runs.
 struct CollectiveFigures {
@@ -31,4 +31,4 @@ std::vector<CollectiveFigures> collective_figures(const RunGroup& group);
 /// Seconds of collective number `bucket` of an iteration; NaN where a rank did not measure it.
 double transfer_s(const IterationRow& row, std::size_t bucket);
 
-}  // namespace gradsync
+}  // namespace gradsync::report

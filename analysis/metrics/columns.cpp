@@ -5,7 +5,7 @@
 
 #include "timing/statistics.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -95,4 +95,4 @@ std::vector<double> mean_over_ranks(RunReader& run, Phase phase) {
   return means;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -8,7 +8,7 @@
 #include "record/reader.h"
 
 /// Sums and columns over the matrices of a run, of which only a block of rows is in memory.
-namespace gradsync {
+namespace gradsync::report {
 
 /// Rows `first` to `first + count` of something that a run holds for each iteration and rank.
 using MatrixBlocks = std::function<Matrix(RunReader& run, std::size_t first, std::size_t count)>;
@@ -50,4 +50,4 @@ std::vector<double> rank_column(const Matrix& matrix, std::size_t rank, Keep kee
 std::vector<double> mean_over_ranks(const Matrix& matrix);
 std::vector<double> mean_over_ranks(RunReader& run, Phase phase);
 
-}  // namespace gradsync
+}  // namespace gradsync::report

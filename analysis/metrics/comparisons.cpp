@@ -7,7 +7,7 @@
 
 #include "analysis/metrics/epoch_figures.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -113,4 +113,4 @@ std::string unfairness(const Comparison& comparison) {
   return text;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -5,7 +5,7 @@
 
 #include "analysis/metrics/run_group.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 /// Strong: the global batch is the base's. Weak: the batch per rank is the base's. Told from the
 /// runs themselves; at one rank both hold, and it counts as strong.
@@ -33,4 +33,4 @@ std::string base_text(const RunGroup& base);
 /// the base, 1 here"; empty if nothing.
 std::string unfairness(const Comparison& comparison);
 
-}  // namespace gradsync
+}  // namespace gradsync::report

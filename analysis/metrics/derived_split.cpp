@@ -4,7 +4,7 @@
 
 #include "analysis/metrics/scaling.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -62,4 +62,4 @@ DerivedSplit GroupSplits::derived(const RunGroup& group) {
   return split;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -7,7 +7,7 @@
 #include "analysis/metrics/comparisons.h"
 #include "analysis/metrics/split_figures.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 /// The split of a group's iteration as reports derive it that know only times (scaling.h).
 struct DerivedSplit {
@@ -39,4 +39,4 @@ class GroupSplits {
   std::map<const RunGroup*, SplitFigures> measured_;
 };
 
-}  // namespace gradsync
+}  // namespace gradsync::report

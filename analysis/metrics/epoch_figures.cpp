@@ -9,7 +9,7 @@
 #include "support/parse.h"
 #include "timing/statistics.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -138,4 +138,4 @@ bool is_full_batch(std::int64_t batch_global, std::int64_t images) {
   return images > 0 && batch_global >= images;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -5,7 +5,7 @@
 
 #include "analysis/run_set.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 /// One recorded epoch of a run. Times are of its slowest rank; loss and accuracy are means over the
 /// ranks, memory is the largest. NaN: the run does not hold it.
@@ -46,4 +46,4 @@ std::int64_t iterations_by_rule(std::int64_t images, std::int64_t ranks,
 /// larger batch is the same run again.
 bool is_full_batch(std::int64_t batch_global, std::int64_t images);
 
-}  // namespace gradsync
+}  // namespace gradsync::report

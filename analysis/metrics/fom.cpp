@@ -7,7 +7,7 @@
 
 #include "timing/statistics.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -48,4 +48,4 @@ std::vector<Fom> figures_of_merit(const std::vector<RunGroup>& groups) {
   return figures;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

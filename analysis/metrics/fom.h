@@ -5,7 +5,7 @@
 
 #include "analysis/metrics/run_group.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 /// A figure of merit, for what greps the output of benchmarks (ReFrame, Ramble, JUBE).
 struct Fom {
@@ -25,4 +25,4 @@ std::vector<std::string> cell_names(const std::vector<RunGroup>& groups);
 /// exposed_median (ms).
 std::vector<Fom> figures_of_merit(const std::vector<RunGroup>& groups);
 
-}  // namespace gradsync
+}  // namespace gradsync::report

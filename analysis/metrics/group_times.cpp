@@ -5,7 +5,7 @@
 
 #include "analysis/metrics/epoch_figures.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -43,4 +43,4 @@ GroupTimes group_times(const RunGroup& group) {
   return times;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

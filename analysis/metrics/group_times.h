@@ -7,7 +7,7 @@
 
 #include "analysis/metrics/run_group.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 /// What a time is the time of. Epochs cover the same images whatever the batch; iterations do not.
 enum class TimeBasis { kIteration, kTraining, kRunning };
@@ -31,4 +31,4 @@ struct GroupTimes {
 
 GroupTimes group_times(const RunGroup& group);
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -6,7 +6,7 @@
 
 #include "analysis/metrics/columns.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -146,4 +146,4 @@ std::vector<std::int64_t> loss_points(std::int64_t longest, std::int64_t every, 
   return points;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

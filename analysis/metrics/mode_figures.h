@@ -8,7 +8,7 @@
 #include "timing/estimate.h"
 #include "timing/statistics.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 /// What published comparisons of modes give for one rank of a run. NaN: the run does not hold it.
 struct ModeFigures {
@@ -30,4 +30,4 @@ std::vector<ModeFigures> mode_figures(RunReader& run, const SteadyRows& steady,
 /// remain.
 std::vector<std::int64_t> loss_points(std::int64_t longest, std::int64_t every, std::int64_t most);
 
-}  // namespace gradsync
+}  // namespace gradsync::report

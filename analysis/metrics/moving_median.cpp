@@ -5,7 +5,7 @@
 
 #include "timing/statistics.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 std::vector<double> moving_median(const std::vector<double>& values, std::size_t window) {
   const std::size_t half = window / 2;
@@ -19,4 +19,4 @@ std::vector<double> moving_median(const std::vector<double>& values, std::size_t
   return medians;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

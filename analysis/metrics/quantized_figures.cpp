@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace gradsync {
+namespace gradsync::report {
 
 double accuracy_percent(const QuantizedStepRow& row) {
   if (row.images <= 0) return kNotMeasured;
@@ -37,4 +37,4 @@ const PublishedRange* published_range(const Run& run, const QuantizedTensorRow& 
   return found == kPublishedRanges.end() ? nullptr : &*found;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -6,7 +6,7 @@
 
 #include "analysis/run_set.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 /// Percent of the test images that a step or variant classified right.
 double accuracy_percent(const QuantizedStepRow& row);
@@ -39,4 +39,4 @@ inline constexpr std::array<PublishedRange, 6> kPublishedRanges = {{
 /// in −1 … 1 (role "pixels").
 const PublishedRange* published_range(const Run& run, const QuantizedTensorRow& row);
 
-}  // namespace gradsync
+}  // namespace gradsync::report

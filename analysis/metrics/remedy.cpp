@@ -8,7 +8,7 @@
 #include "support/error.h"
 #include "support/parse.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -93,4 +93,4 @@ std::int64_t largest_batch(const Run& run) {
   return largest;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

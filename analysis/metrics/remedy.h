@@ -6,7 +6,7 @@
 
 #include "analysis/metrics/run_group.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 /// What a run does against the loss of accuracy at large batch, from its options: "lr 0.4 (0.1 at
 /// batch 128), warmup-epochs 5"; "none" if it trains plainly. `reference` is the group whose
@@ -25,4 +25,4 @@ const RunGroup* plain_group(const std::vector<RunGroup>& groups, const RunGroup&
 /// Images of a step: of a batch schedule the largest of its batches.
 std::int64_t largest_batch(const Run& run);
 
-}  // namespace gradsync
+}  // namespace gradsync::report

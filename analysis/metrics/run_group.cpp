@@ -11,7 +11,7 @@
 #include "analysis/metrics/columns.h"
 #include "support/error.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -162,4 +162,4 @@ std::vector<double> steady_values(const RunGroup& group, Phase phase) {
   return values;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -7,7 +7,7 @@
 
 #include "analysis/run_set.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 /// Options that make two runs different cells of a study, beside what Run itself holds.
 inline constexpr std::array<std::string_view, 37> kCellOptions = {"granularity",
@@ -94,4 +94,4 @@ std::string sources_of(const RunGroup& group);
 /// counts as its slowest rank, since the ranks of a synchronous step end together.
 std::vector<double> steady_values(const RunGroup& group, Phase phase);
 
-}  // namespace gradsync
+}  // namespace gradsync::report

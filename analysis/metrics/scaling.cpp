@@ -2,7 +2,7 @@
 
 #include <limits>
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -42,4 +42,4 @@ double derived_communication(double time_of_one, double time, double ranks) {
   return positive(time) - derived_compute(time_of_one, ranks);
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

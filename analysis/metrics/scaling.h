@@ -3,7 +3,7 @@
 /// Speedup, efficiency and the split that is derived from epoch times alone: pure formulas, used
 /// for run files and for published tables alike. Times in one unit, any; a result is NaN where an
 /// input is NaN, a time is not positive or a count of ranks is below one. Nothing is clipped.
-namespace gradsync {
+namespace gradsync::report {
 
 /// T(base)/T(n), also above n ("super-linear").
 double speedup(double base_time, double time);
@@ -22,4 +22,4 @@ double weak_speedup(double time_of_one, double time, double ranks);
 double derived_compute(double time_of_one, double ranks);                     ///< T(1)/n
 double derived_communication(double time_of_one, double time, double ranks);  ///< T(n) − T(1)/n
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -5,7 +5,7 @@
 #include "analysis/metrics/columns.h"
 #include "timing/statistics.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 SplitFigures::SplitFigures() {
   mean_s.fill(Statistics::kNone);
@@ -44,4 +44,4 @@ SplitFigures mean_of(const std::vector<SplitFigures>& ranks) {
   return result;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

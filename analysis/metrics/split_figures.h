@@ -7,7 +7,7 @@
 #include "analysis/metrics/steady_rows.h"
 #include "record/reader.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 /// Where the time of one rank went: the mean of each phase over the steady iterations. NaN where a
 /// phase was not measured.
@@ -32,4 +32,4 @@ inline std::vector<SplitFigures> split_figures(RunReader& run) {
 /// The mean over the ranks, each of them counting the same.
 SplitFigures mean_of(const std::vector<SplitFigures>& ranks);
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -5,7 +5,7 @@
 
 #include "analysis/metrics/columns.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -55,4 +55,4 @@ SteadyRows steady_rows(RunReader& run) {
   return rows;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -6,7 +6,7 @@
 #include "record/reader.h"
 #include "timing/steady_state.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 /// Which iterations of a run figures are made from. Left out are, by rule, the first one and all
 /// that the run flags as warm-up, and then what steady_state (MSER-5) finds of the rest: the series
@@ -26,4 +26,4 @@ struct SteadyRows {
 
 SteadyRows steady_rows(RunReader& run);
 
-}  // namespace gradsync
+}  // namespace gradsync::report

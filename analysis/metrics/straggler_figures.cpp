@@ -5,7 +5,7 @@
 
 #include "analysis/metrics/columns.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -90,4 +90,4 @@ Stragglers stragglers(RunReader& run, const SteadyRows& steady) {
   return result;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -6,7 +6,7 @@
 #include "analysis/metrics/steady_rows.h"
 #include "record/reader.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 /// Who waits for whom: one rank, over the steady iterations. NaN: not measured, or one rank only.
 struct StragglerFigures {
@@ -28,4 +28,4 @@ struct Stragglers {
 /// collective as if no rank could go on before all are there.
 Stragglers stragglers(RunReader& run, const SteadyRows& steady);
 
-}  // namespace gradsync
+}  // namespace gradsync::report

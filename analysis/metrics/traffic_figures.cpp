@@ -4,7 +4,7 @@
 
 #include "analysis/metrics/columns.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 double TrafficFigures::total() const {
   return std::accumulate(bytes.begin(), bytes.end(), 0.0);
@@ -35,4 +35,4 @@ TrafficFigures sum_of(const std::vector<TrafficFigures>& ranks) {
   return sum;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -7,7 +7,7 @@
 #include "analysis/metrics/steady_rows.h"
 #include "record/reader.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 /// What travels through the link of one rank in an iteration: the mean over the steady iterations
 /// in bytes, by Traffic. NaN where there is no such iteration.
@@ -23,4 +23,4 @@ std::vector<TrafficFigures> traffic_figures(RunReader& run, const SteadyRows& st
 
 TrafficFigures sum_of(const std::vector<TrafficFigures>& ranks);
 
-}  // namespace gradsync
+}  // namespace gradsync::report

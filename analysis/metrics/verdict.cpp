@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -21,4 +21,4 @@ TimeRatio time_ratio(std::span<const double> times, std::span<const double> base
   return {ratio, word_for(ratio)};
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

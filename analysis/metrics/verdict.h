@@ -6,7 +6,7 @@
 
 #include "timing/estimate.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 /// Two samples of times set one against the other.
 struct TimeRatio {
@@ -20,4 +20,4 @@ struct TimeRatio {
 TimeRatio time_ratio(std::span<const double> times, std::span<const double> base,
                      std::uint64_t seed);
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -10,7 +10,7 @@
 #include "support/parse.h"
 #include "timing/statistics.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -233,4 +233,4 @@ StudyFacts study_facts(const std::vector<MeasuredCell>& cells) {
   return study;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -6,7 +6,7 @@
 #include "analysis/model/measured_cell.h"
 #include "analysis/model/replay.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 /// The exchange of a cell's typical iteration: medians over the iterations sampled, in seconds
 /// since the start of the iteration.
@@ -80,4 +80,4 @@ std::vector<CellMedians> drawn_medians(const std::vector<double>& iteration_s,
                                        const std::vector<double>& exposed_s, std::size_t count,
                                        std::uint64_t seed);
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-namespace gradsync {
+namespace gradsync::report {
 
 LawFactors law_factors(CollectiveKind kind, double ranks) {
   if (!(ranks > 1)) return {};
@@ -30,4 +30,4 @@ double collective_s(const CollectiveLaws& laws, CollectiveKind kind, double byte
   return law->second.at(factors.steps, factors.share * bytes);
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -5,7 +5,7 @@
 #include "analysis/model/two_term_fit.h"
 #include "record/run.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 /// How the cost of a collective grows with n ranks: t(S, n) = α · steps(n) + β · share(n) · S, with
 /// α the time of one step (latency) and β the time of one byte on a link (1/bandwidth).
@@ -28,4 +28,4 @@ using CollectiveLaws = std::map<CollectiveKind, TwoTermFit>;
 /// t(S, n) in seconds; 0 for one rank, NaN where the kind was not fitted.
 double collective_s(const CollectiveLaws& laws, CollectiveKind kind, double bytes, double ranks);
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <random>
 
-namespace gradsync {
+namespace gradsync::report {
 
 /// Draws that are the same on every machine (std::uniform_int_distribution is not).
 class Draws {
@@ -17,4 +17,4 @@ class Draws {
   std::mt19937_64 random_;
 };
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -83,4 +83,4 @@ LawEntry choose_law(CollectiveKind kind, const FamilyCells& cells,
   return from_training(kind, cells);
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -7,7 +7,7 @@
 #include "analysis/metrics/columns.h"
 #include "timing/statistics.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -66,4 +66,4 @@ std::string cell_text(const MeasuredCell& cell) {
                      ranks_text(cell.ranks()), cell.batch_per_rank());
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

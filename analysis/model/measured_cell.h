@@ -7,7 +7,7 @@
 #include "analysis/metrics/run_group.h"
 #include "analysis/run_set.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 /// What one cell of a study measured, repeats taken together, warm-up left out.
 struct MeasuredCell {
@@ -44,4 +44,4 @@ std::string cell_text(const MeasuredCell& cell);
 /// "1 rank", "4 ranks".
 std::string ranks_text(std::int64_t ranks);
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -8,7 +8,7 @@
 
 #include "support/error.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -128,4 +128,4 @@ std::vector<Message> rebucket(const std::vector<Message>& messages, double backw
   return cut;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -7,7 +7,7 @@
 
 /// The exchange of one iteration, replayed: pure functions over times in seconds since the start of
 /// the iteration.
-namespace gradsync {
+namespace gradsync::report {
 
 /// One collective that the iteration issues, in order.
 struct Message {
@@ -59,4 +59,4 @@ Replay replay_blocking(const std::vector<Message>& messages, const MessageCost& 
 std::vector<Message> rebucket(const std::vector<Message>& messages, double backward_begin_s,
                               double first_bytes, double cap_bytes);
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -1,6 +1,6 @@
 #include "analysis/model/run_study.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 const std::vector<MeasuredCell>& RunStudy::cells() const {
   if (!cells_) cells_ = measured_cells(set_);
@@ -12,4 +12,4 @@ const StudyFacts& RunStudy::facts() const {
   return *facts_;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -6,7 +6,7 @@
 #include "analysis/model/cell_facts.h"
 #include "analysis/model/measured_cell.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 /// The runs of a report with what the scaling model knows of them. That is read from the files when
 /// it is first asked for, and once: several tables, the verdict and a plot are made from it.
@@ -27,4 +27,4 @@ class RunStudy {
   mutable std::optional<StudyFacts> facts_;
 };
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -10,7 +10,7 @@
 #include "analysis/model/law_choice.h"
 #include "timing/statistics.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -346,4 +346,4 @@ std::vector<CalibrationPoint> calibration_without(const StudyFacts& study, std::
   return kept;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

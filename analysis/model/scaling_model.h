@@ -21,7 +21,7 @@
 ///   over
 ///             their median: the median of the slowest of n ranks that are slow independently
 ///   other     median over the cells of what is neither compute nor exposed
-namespace gradsync {
+namespace gradsync::report {
 
 /// α and β of one kind of collective, and where they come from.
 struct LawEntry {
@@ -128,4 +128,4 @@ std::vector<FamilyCells> families(const StudyFacts& study);
 /// Calibration without that of one cell; `without` is an index of study.cells.
 std::vector<CalibrationPoint> calibration_without(const StudyFacts& study, std::size_t without);
 
-}  // namespace gradsync
+}  // namespace gradsync::report

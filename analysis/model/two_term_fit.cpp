@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -66,7 +66,7 @@ double TwoTermFit::relative_rms() const {
 TwoTermFit fit_two_terms(std::span<const TwoTermPoint> points) {
   std::vector<TwoTermPoint> used;
   for (const TwoTermPoint& point : points)
-    if (gradsync::usable(point)) used.push_back(point);
+    if (report::usable(point)) used.push_back(point);
   TwoTermFit fit;
   fit.points = used.size();
   solve(sums_of(used), fit);
@@ -76,4 +76,4 @@ TwoTermFit fit_two_terms(std::span<const TwoTermPoint> points) {
   return fit;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -5,7 +5,7 @@
 
 #include "timing/statistics.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 /// One measurement of y ≈ p·u + q·v, with y > 0.
 struct TwoTermPoint {
@@ -33,4 +33,4 @@ struct TwoTermFit {
 /// independent.
 TwoTermFit fit_two_terms(std::span<const TwoTermPoint> points);
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -8,7 +8,7 @@
 #include "support/error.h"
 #include "support/parse.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -195,4 +195,4 @@ std::vector<double> cap_ladder(double total_bytes) {
   return caps;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -6,7 +6,7 @@
 
 #include "analysis/model/scaling_model.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 /// What is changed against the recorded run; empty members stay as recorded.
 struct WhatIf {
@@ -39,4 +39,4 @@ WhatIfResult what_if(const FamilyFit& fit, const CellFacts& cell, const WhatIf& 
 /// The caps to try: 64 KiB, 128 KiB, … 256 MiB, up to the first that holds all bytes.
 std::vector<double> cap_ladder(double total_bytes);
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -6,7 +6,7 @@
 #include "analysis/page/page_parts.h"
 #include "support/version.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -53,4 +53,4 @@ std::string render_document(const Document& document) {
                     html_text(revision()), html_text(document.made_from), page_script());
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

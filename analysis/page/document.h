@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-namespace gradsync {
+namespace gradsync::report {
 
 /// A part of a document under a heading of its own.
 struct DocumentSection {
@@ -23,4 +23,4 @@ struct Document {
 
 std::string render_document(const Document& document);
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -11,7 +11,7 @@
 #include "analysis/plots/run_marks.h"
 #include "timing/estimate.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -145,4 +145,4 @@ std::string key_figures(const RunSet& set) {
   return text + "</dl>\n";
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

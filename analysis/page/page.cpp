@@ -6,7 +6,7 @@
 #include "analysis/page/document.h"
 #include "analysis/page/page_parts.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -105,4 +105,4 @@ std::string render_page(const RunSet& set, const PageContent& content) {
   return render_document(document);
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

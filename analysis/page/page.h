@@ -8,7 +8,7 @@
 #include "analysis/verdict/verdict.h"
 #include "support/table.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 /// What the page shows, beside what it takes from the runs themselves.
 struct PageContent {
@@ -28,4 +28,4 @@ inline constexpr std::size_t kMostPageRows = 500;
 /// "<table>.<row>.<column>", rows counted from 1.
 std::string claim_id(const std::string& table, std::size_t row, const std::string& column);
 
-}  // namespace gradsync
+}  // namespace gradsync::report

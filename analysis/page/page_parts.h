@@ -6,7 +6,7 @@
 #include "analysis/page/page.h"
 
 /// The parts of the page, each a piece of HTML.
-namespace gradsync {
+namespace gradsync::report {
 
 /// Style and script, to stand in <style> and <script>.
 std::string page_style();
@@ -31,4 +31,4 @@ std::string page_formulas(const std::vector<Table>& tables);
 /// What holds for all numbers of runs, and the formulas.
 std::string how_computed(const std::vector<Table>& tables);
 
-}  // namespace gradsync
+}  // namespace gradsync::report

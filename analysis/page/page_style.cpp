@@ -1,6 +1,6 @@
 #include "analysis/page/page_parts.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 std::string page_style() {
   return R"css(:root{--paper:#fdfdfb;--ink:#1d1f22;--soft:#5c626b;--rule:#dfe1e4;--band:#f4f5f3;--link:#0b5394;
@@ -93,4 +93,4 @@ std::string page_script() {
 )js";
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

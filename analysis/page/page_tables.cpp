@@ -8,7 +8,7 @@
 #include "analysis/formats/formats.h"
 #include "analysis/page/page_parts.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -137,4 +137,4 @@ std::string how_computed(const std::vector<Table>& tables) {
   return text + page_formulas(tables);
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -10,7 +10,7 @@
 #include "analysis/page/page_parts.h"
 #include "analysis/plots/run_marks.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -140,4 +140,4 @@ std::string what_was_run(const RunSet& set) {
   return facts(set) + run_list(set);
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

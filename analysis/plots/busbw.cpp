@@ -10,7 +10,7 @@
 #include "analysis/plots/run_marks.h"
 #include "timing/statistics.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -166,4 +166,4 @@ std::optional<Chart> make_busbw_plot(const RunSet& set) {
   return chart;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

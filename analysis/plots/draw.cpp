@@ -9,7 +9,7 @@
 #include "support/file.h"
 #include "support/process.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -79,4 +79,4 @@ std::vector<fs::path> draw_figure(const std::string& name, const fs::path& folde
   return pictures;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -6,7 +6,7 @@
 
 #include "analysis/charts/gnuplot_chart.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 /// Writes <name>.plot.csv (a table may have the name, too) and <name>.gnuplot into `folder`, each
 /// whole or not at all.
@@ -19,4 +19,4 @@ void write_figure(const Figure& figure, const std::string& name,
 std::vector<std::filesystem::path> draw_figure(const std::string& name,
                                                const std::filesystem::path& folder);
 
-}  // namespace gradsync
+}  // namespace gradsync::report

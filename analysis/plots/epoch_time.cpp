@@ -11,7 +11,7 @@
 #include "support/parse.h"
 #include "timing/statistics.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -166,4 +166,4 @@ std::optional<Chart> make_epoch_time_plot(const RunSet& set) {
   return chart;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -2,7 +2,7 @@
 #include "analysis/plots/line_figure.h"
 #include "analysis/plots/plots.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -25,4 +25,4 @@ std::optional<Chart> make_iteration_time_plot(const RunSet& set) {
                    panels});
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

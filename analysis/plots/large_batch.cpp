@@ -12,7 +12,7 @@
 #include "analysis/plots/run_marks.h"
 #include "timing/estimate.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -156,4 +156,4 @@ std::optional<Chart> make_large_batch_plot(const RunSet& set) {
   return chart;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

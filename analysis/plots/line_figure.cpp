@@ -7,7 +7,7 @@
 
 #include "analysis/plots/run_marks.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -91,4 +91,4 @@ Chart chart_of(const LineFigure& figure) {
   return chart;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -6,7 +6,7 @@
 #include "analysis/charts/chart.h"
 #include "analysis/plots/series.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 /// Lines against the iteration, a panel for each number of ranks.
 struct LineFigure {
@@ -32,4 +32,4 @@ struct Clip {
 };
 Clip clip_of(const Panel& panel);
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -2,7 +2,7 @@
 #include "analysis/plots/line_figure.h"
 #include "analysis/plots/plots.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 std::optional<Chart> make_loss_plot(const RunSet& set) {
   const auto panels = make_panels(set, [](RunReader& run) { return mean_over_ranks(run.loss()); });
@@ -14,4 +14,4 @@ std::optional<Chart> make_loss_plot(const RunSet& set) {
                    panels});
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

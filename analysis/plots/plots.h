@@ -4,7 +4,7 @@
 #include "support/table.h"
 
 /// One function a plot, each in the file of its name; registry.cpp lists them.
-namespace gradsync {
+namespace gradsync::report {
 
 std::optional<Chart> make_loss_plot(const RunSet& set);
 std::optional<Chart> make_iteration_time_plot(const RunSet& set);
@@ -27,4 +27,4 @@ std::optional<Chart> make_int8_speed_plot(const RunSet& set);
 /// was measured.
 std::optional<Chart> prediction_chart(const Table& table);
 
-}  // namespace gradsync
+}  // namespace gradsync::report

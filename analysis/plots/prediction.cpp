@@ -9,7 +9,7 @@
 #include "analysis/plots/plots.h"
 #include "analysis/tables/tables.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -146,4 +146,4 @@ std::optional<Chart> make_prediction_plot(const PlotInput& input) {
   return prediction_chart(make_prediction_table(input.runs, input.options));
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -5,7 +5,7 @@
 #include "analysis/metrics/quantized_figures.h"
 #include "analysis/plots/plots.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -118,4 +118,4 @@ std::optional<Chart> make_int8_speed_plot(const RunSet& set) {
   return chart;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -2,7 +2,7 @@
 
 #include "analysis/plots/plots.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -58,4 +58,4 @@ std::vector<NamedChart> make_charts(const PlotInput& input, std::vector<std::str
   return charts;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -9,7 +9,7 @@
 #include "analysis/tables/registry.h"
 #include "support/table.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 /// What plots are made from.
 struct PlotInput {
@@ -38,4 +38,4 @@ struct NamedChart {
 /// All of them, in the order of the registry; `missing` receives the names of the others.
 std::vector<NamedChart> make_charts(const PlotInput& input, std::vector<std::string>& missing);
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -79,4 +79,4 @@ std::vector<std::string> labels_of(const std::vector<const RunGroup*>& groups,
   return labels;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

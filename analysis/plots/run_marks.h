@@ -8,7 +8,7 @@
 #include "record/run.h"
 
 /// How runs look and what they are called in every plot.
-namespace gradsync {
+namespace gradsync::report {
 
 /// "#rrggbb"; a mode has the same colour in every plot.
 std::string mode_color(const std::string& mode);
@@ -27,4 +27,4 @@ enum class Trait { kModel, kMode, kRanks, kBatchPerRank, kBatchAlone, kBatchGlob
 std::vector<std::string> labels_of(const std::vector<const RunGroup*>& groups,
                                    const std::vector<Trait>& traits);
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -11,7 +11,7 @@
 #include "analysis/plots/run_marks.h"
 #include "timing/statistics.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -128,4 +128,4 @@ std::string models_text(const RunSet& set) {
   return models.size() == 1 ? *models.begin() : fmt::format("{} models", models.size());
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

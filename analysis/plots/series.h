@@ -7,7 +7,7 @@
 
 #include "analysis/run_set.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 /// A run as a line of a plot against the iteration.
 struct Series {
@@ -38,4 +38,4 @@ std::vector<Panel> make_panels(const RunSet& set, const ValuesOf& values_of);
 /// What all runs of the panels share, for the title: "resnet18" or "2 models".
 std::string models_text(const RunSet& set);
 
-}  // namespace gradsync
+}  // namespace gradsync::report

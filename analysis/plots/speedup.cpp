@@ -9,7 +9,7 @@
 #include "analysis/plots/run_marks.h"
 #include "timing/estimate.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -215,4 +215,4 @@ std::optional<Chart> make_speedup_plot(const RunSet& set) {
   return chart;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -11,7 +11,7 @@
 #include "analysis/plots/run_marks.h"
 #include "timing/statistics.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -172,4 +172,4 @@ std::optional<Chart> make_split_plot(const RunSet& set) {
   return chart;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

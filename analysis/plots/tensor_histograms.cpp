@@ -6,7 +6,7 @@
 #include "analysis/metrics/quantized_figures.h"
 #include "analysis/plots/plots.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -142,4 +142,4 @@ std::optional<Chart> make_bias_plot(const RunSet& set) {
   return histograms(set, {"bias", "biases", "bias", false, false});
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

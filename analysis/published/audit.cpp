@@ -7,7 +7,7 @@
 
 #include "analysis/published/checks.h"
 
-namespace gradsync::published {
+namespace gradsync::report::published {
 
 namespace {
 
@@ -144,4 +144,4 @@ Audit audit(const Study& study, const AuditOptions& options) {
   return result;
 }
 
-}  // namespace gradsync::published
+}  // namespace gradsync::report::published

@@ -10,7 +10,7 @@
 
 /// What an audit of published numbers finds: a verdict for each value, a convention for each
 /// column, and findings, each with the lines it rests on.
-namespace gradsync::published {
+namespace gradsync::report::published {
 
 enum class Judgement { kPrimary, kAgrees, kDiffers, kCannot };
 
@@ -63,4 +63,4 @@ Audit audit(const Study& study, const AuditOptions& options);
 /// the printed value, at least three that count.
 std::string shown_like(const Row& row, double base_value);
 
-}  // namespace gradsync::published
+}  // namespace gradsync::report::published

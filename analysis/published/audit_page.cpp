@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-namespace gradsync::published {
+namespace gradsync::report::published {
 
 namespace {
 
@@ -243,4 +243,4 @@ Page audit_page(const Study& study, const Audit& audit) {
   return page;
 }
 
-}  // namespace gradsync::published
+}  // namespace gradsync::report::published

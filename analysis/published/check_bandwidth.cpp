@@ -7,7 +7,7 @@
 #include "analysis/metrics/bandwidth.h"
 #include "analysis/published/checks.h"
 
-namespace gradsync::published {
+namespace gradsync::report::published {
 
 namespace {
 
@@ -185,4 +185,4 @@ void check_bandwidth(const Study& study, Audit& audit) {
   }
 }
 
-}  // namespace gradsync::published
+}  // namespace gradsync::report::published

@@ -4,7 +4,7 @@
 
 #include "analysis/published/checks.h"
 
-namespace gradsync::published {
+namespace gradsync::report::published {
 
 namespace {
 
@@ -116,4 +116,4 @@ void check_epoch_parts(const Study& study, Audit& audit) {
     check_report(study, report, audit);
 }
 
-}  // namespace gradsync::published
+}  // namespace gradsync::report::published

@@ -5,7 +5,7 @@
 
 #include "analysis/published/checks.h"
 
-namespace gradsync::published {
+namespace gradsync::report::published {
 
 namespace {
 
@@ -140,4 +140,4 @@ void check_learning(const Study& study, Audit& audit) {
     check_report(study, report, audit);
 }
 
-}  // namespace gradsync::published
+}  // namespace gradsync::report::published

@@ -4,7 +4,7 @@
 
 #include "analysis/published/checks.h"
 
-namespace gradsync::published {
+namespace gradsync::report::published {
 
 namespace {
 
@@ -72,4 +72,4 @@ void check_ranges(const Study& study, Audit& audit) {
     check_report(study, report, audit);
 }
 
-}  // namespace gradsync::published
+}  // namespace gradsync::report::published

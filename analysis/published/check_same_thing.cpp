@@ -7,7 +7,7 @@
 
 #include "analysis/published/checks.h"
 
-namespace gradsync::published {
+namespace gradsync::report::published {
 
 namespace {
 
@@ -88,4 +88,4 @@ void check_same_thing(const Study& study, Audit& audit) {
     check_report(study, report, audit);
 }
 
-}  // namespace gradsync::published
+}  // namespace gradsync::report::published

@@ -6,7 +6,7 @@
 #include "analysis/metrics/scaling.h"
 #include "analysis/published/checks.h"
 
-namespace gradsync::published {
+namespace gradsync::report::published {
 
 namespace {
 
@@ -224,4 +224,4 @@ void check_speedup(const Study& study, Audit& audit) {
   }
 }
 
-}  // namespace gradsync::published
+}  // namespace gradsync::report::published

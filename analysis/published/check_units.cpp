@@ -7,7 +7,7 @@
 
 #include "analysis/published/checks.h"
 
-namespace gradsync::published {
+namespace gradsync::report::published {
 
 namespace {
 
@@ -98,4 +98,4 @@ void check_units(const Study& study, Audit& audit) {
   across_reports(study, audit);
 }
 
-}  // namespace gradsync::published
+}  // namespace gradsync::report::published

@@ -3,7 +3,7 @@
 #include "analysis/metrics/scaling.h"
 #include "analysis/published/checks.h"
 
-namespace gradsync::published {
+namespace gradsync::report::published {
 
 namespace {
 
@@ -57,4 +57,4 @@ void check_waiting(const Study& study, Audit& audit) {
     check_report(study, report, audit);
 }
 
-}  // namespace gradsync::published
+}  // namespace gradsync::report::published

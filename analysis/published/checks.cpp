@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-namespace gradsync::published {
+namespace gradsync::report::published {
 
 const std::vector<Check>& checks() {
   static const std::vector<Check> all = {
@@ -38,4 +38,4 @@ void report_tally(Audit& audit, const std::string& report, Severity severity,
   audit.findings.push_back(std::move(finding));
 }
 
-}  // namespace gradsync::published
+}  // namespace gradsync::report::published

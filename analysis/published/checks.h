@@ -8,7 +8,7 @@
 
 /// What cannot be, or misleads, in published numbers. A new check is one file check_<name>.cpp and
 /// one line in checks.cpp.
-namespace gradsync::published {
+namespace gradsync::report::published {
 
 struct Check {
   std::string_view name;
@@ -52,4 +52,4 @@ void check_batch(const Study& study, Audit& audit);
 void check_learning(const Study& study, Audit& audit);
 void check_waiting(const Study& study, Audit& audit);
 
-}  // namespace gradsync::published
+}  // namespace gradsync::report::published

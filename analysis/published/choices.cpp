@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-namespace gradsync::published {
+namespace gradsync::report::published {
 
 namespace {
 
@@ -122,4 +122,4 @@ std::vector<Message> messages_for(const Row& row, const Study& study, const Audi
   return known;
 }
 
-}  // namespace gradsync::published
+}  // namespace gradsync::report::published

@@ -5,7 +5,7 @@
 #include "analysis/published/derived_columns.h"
 #include "analysis/published/expectation.h"
 
-namespace gradsync::published {
+namespace gradsync::report::published {
 
 /// Every combination of sources, base rules, messages and last batches with which a convention may
 /// have made a column, the plainest first; the cost is the convention's and that of what is odd.
@@ -15,4 +15,4 @@ std::vector<Choice> choices_for(const Study& study, const DerivedColumn& column,
 /// The message sizes to try for a row's model; one without bytes if none is known.
 std::vector<Message> messages_for(const Row& row, const Study& study, const AuditOptions& options);
 
-}  // namespace gradsync::published
+}  // namespace gradsync::report::published

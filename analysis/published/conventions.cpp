@@ -6,7 +6,7 @@
 #include "analysis/metrics/bandwidth.h"
 #include "analysis/metrics/scaling.h"
 
-namespace gradsync::published {
+namespace gradsync::report::published {
 
 namespace {
 
@@ -261,4 +261,4 @@ std::string_view last_batch_text(LastBatch last) {
   return "as a fraction";
 }
 
-}  // namespace gradsync::published
+}  // namespace gradsync::report::published

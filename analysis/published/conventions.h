@@ -10,7 +10,7 @@
 
 /// The ways in which reports compute a number from others, as data: a new convention is one line in
 /// conventions.cpp. What they need is looked up by search.cpp.
-namespace gradsync::published {
+namespace gradsync::report::published {
 
 enum class Input : std::size_t {
   kDevices,      ///< n
@@ -69,4 +69,4 @@ double epoch_iterations(double images, double global_batch, LastBatch last);
 
 std::string_view last_batch_text(LastBatch last);
 
-}  // namespace gradsync::published
+}  // namespace gradsync::report::published

@@ -5,7 +5,7 @@
 #include "support/error.h"
 #include "support/parse.h"
 
-namespace gradsync::published {
+namespace gradsync::report::published {
 
 namespace {
 
@@ -117,4 +117,4 @@ std::vector<CsvRecord> parse_csv(std::string_view text, const std::string& name)
   return Parser(text, name).records();
 }
 
-}  // namespace gradsync::published
+}  // namespace gradsync::report::published

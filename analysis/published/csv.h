@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace gradsync::published {
+namespace gradsync::report::published {
 
 struct CsvRecord {
   std::size_t line = 0;  ///< of its first character, from 1
@@ -19,4 +19,4 @@ struct CsvRecord {
 /// closing quote, for a quote inside an unquoted field and for what is not text.
 std::vector<CsvRecord> parse_csv(std::string_view text, const std::string& name);
 
-}  // namespace gradsync::published
+}  // namespace gradsync::report::published

@@ -3,7 +3,7 @@
 #include <map>
 #include <tuple>
 
-namespace gradsync::published {
+namespace gradsync::report::published {
 
 std::vector<DerivedColumn> derived_columns(const Study& study) {
   std::vector<DerivedColumn> columns;
@@ -25,4 +25,4 @@ bool is_base_row(const Study& study, const Row& row) {
   return row.devices == study.base_devices(row);
 }
 
-}  // namespace gradsync::published
+}  // namespace gradsync::report::published

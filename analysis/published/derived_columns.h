@@ -5,7 +5,7 @@
 
 #include "analysis/published/study.h"
 
-namespace gradsync::published {
+namespace gradsync::report::published {
 
 /// Rows that were computed alike: one derived quantity of one model in one table of one report.
 struct DerivedColumn {
@@ -19,4 +19,4 @@ std::vector<DerivedColumn> derived_columns(const Study& study);
 /// A row whose devices are those of the base: a speedup of 1 proves no convention.
 bool is_base_row(const Study& study, const Row& row);
 
-}  // namespace gradsync::published
+}  // namespace gradsync::report::published

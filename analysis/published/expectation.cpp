@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-namespace gradsync::published {
+namespace gradsync::report::published {
 
 namespace {
 
@@ -144,4 +144,4 @@ Match compare(const Row& row, const Range& expected) {
   return meets ? Match::kCutOff : Match::kDiffers;
 }
 
-}  // namespace gradsync::published
+}  // namespace gradsync::report::published

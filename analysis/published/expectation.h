@@ -8,7 +8,7 @@
 #include "analysis/published/models.h"
 #include "analysis/published/study.h"
 
-namespace gradsync::published {
+namespace gradsync::report::published {
 
 /// What a published table does not say and a user may know.
 struct AuditOptions {
@@ -50,4 +50,4 @@ enum class Match { kAgrees, kCutOff, kDiffers };
 /// do not.
 Match compare(const Row& row, const Range& expected);
 
-}  // namespace gradsync::published
+}  // namespace gradsync::report::published

@@ -1,6 +1,6 @@
 #include "analysis/published/learning_cells.h"
 
-namespace gradsync::published {
+namespace gradsync::report::published {
 
 std::vector<Column> learning_columns() {
   const std::string printed = "as printed";
@@ -18,4 +18,4 @@ std::vector<Cell> learning_cells(const PrintedEpoch& epoch) {
           Cell::of(epoch.test_loss, 4),  Cell::of(1e2 * epoch.test_accuracy, 2)};
 }
 
-}  // namespace gradsync::published
+}  // namespace gradsync::report::published

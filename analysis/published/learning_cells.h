@@ -5,7 +5,7 @@
 #include "analysis/published/printed_epochs.h"
 #include "support/table.h"
 
-namespace gradsync::published {
+namespace gradsync::report::published {
 
 /// How well a printed epoch did: loss and accuracy, of training, of test, and where the report does
 /// not say of which. What it does not print is n/a.
@@ -18,4 +18,4 @@ void append(std::vector<T>& cells, const std::vector<T>& more) {
   cells.insert(cells.end(), more.begin(), more.end());
 }
 
-}  // namespace gradsync::published
+}  // namespace gradsync::report::published

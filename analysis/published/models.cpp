@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-namespace gradsync::published {
+namespace gradsync::report::published {
 
 namespace {
 
@@ -78,4 +78,4 @@ std::vector<Message> messages_of_model(const std::string& model) {
   return messages;
 }
 
-}  // namespace gradsync::published
+}  // namespace gradsync::report::published

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-namespace gradsync::published {
+namespace gradsync::report::published {
 
 /// A number of bytes that one gradient may have had.
 struct Message {
@@ -19,4 +19,4 @@ std::vector<Message> messages_of_model(const std::string& model);
 /// "11,173,962".
 std::string with_commas(double whole_number);
 
-}  // namespace gradsync::published
+}  // namespace gradsync::report::published

@@ -8,7 +8,7 @@
 
 #include "analysis/formats/formats.h"
 
-namespace gradsync::published {
+namespace gradsync::report::published {
 
 namespace {
 
@@ -125,4 +125,4 @@ std::string lines_text(std::vector<std::size_t> lines) {
   return fmt::format("{} {}", lines.size() == 1 ? "line" : "lines", fmt::join(parts, ", "));
 }
 
-}  // namespace gradsync::published
+}  // namespace gradsync::report::published

@@ -6,7 +6,7 @@
 #include "support/table.h"
 
 /// A page of headings, paragraphs, lists and tables that prints as text and as Markdown.
-namespace gradsync::published {
+namespace gradsync::report::published {
 
 struct Block {
   enum class Kind { kTitle, kHeading, kSubheading, kParagraph, kItem, kSubitem, kTable };
@@ -28,4 +28,4 @@ std::string report_anchor(const std::string& heading);
 /// "line 5", "lines 3-5, 9": sorted, without repeats.
 std::string lines_text(std::vector<std::size_t> lines);
 
-}  // namespace gradsync::published
+}  // namespace gradsync::report::published

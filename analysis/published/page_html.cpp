@@ -4,7 +4,7 @@
 #include "analysis/page/page_parts.h"
 #include "analysis/published/page.h"
 
-namespace gradsync::published {
+namespace gradsync::report::published {
 
 namespace {
 
@@ -75,4 +75,4 @@ std::string page_html(const Page& page) {
   return std::move(html).text();
 }
 
-}  // namespace gradsync::published
+}  // namespace gradsync::report::published

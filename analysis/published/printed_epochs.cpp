@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-namespace gradsync::published {
+namespace gradsync::report::published {
 
 namespace {
 
@@ -86,4 +86,4 @@ std::string full_batch_remark(const PrintedEpoch& epoch, const AuditOptions& opt
                      options.images);
 }
 
-}  // namespace gradsync::published
+}  // namespace gradsync::report::published

@@ -6,7 +6,7 @@
 
 #include "analysis/published/audit.h"
 
-namespace gradsync::published {
+namespace gradsync::report::published {
 
 /// What one table of a report prints of one epoch of one setting; NaN for what it does not.
 struct PrintedEpoch {
@@ -30,4 +30,4 @@ std::vector<PrintedEpoch> printed_epochs(const Study& study);
 /// "full batch: one step over all 50000 images, as any larger batch", or nothing.
 std::string full_batch_remark(const PrintedEpoch& epoch, const AuditOptions& options);
 
-}  // namespace gradsync::published
+}  // namespace gradsync::report::published

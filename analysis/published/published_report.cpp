@@ -11,7 +11,7 @@
 #include "analysis/published/audit_page.h"
 #include "support/file.h"
 
-namespace gradsync::published {
+namespace gradsync::report::published {
 
 namespace {
 
@@ -120,4 +120,4 @@ std::string published_html(const PublishedReport& report) {
   return render_document(document);
 }
 
-}  // namespace gradsync::published
+}  // namespace gradsync::report::published

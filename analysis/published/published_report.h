@@ -7,7 +7,7 @@
 #include "analysis/published/search.h"
 #include "support/options.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 class ReportOutput;
 
@@ -46,4 +46,4 @@ std::string published_html(const PublishedReport& report);
 
 }  // namespace published
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -1,6 +1,6 @@
 #include "analysis/published/published_tables.h"
 
-namespace gradsync::published {
+namespace gradsync::report::published {
 
 const std::vector<PublishedTableSpec>& published_tables() {
   static const std::vector<PublishedTableSpec> all = {
@@ -21,4 +21,4 @@ const std::vector<PublishedTableSpec>& published_tables() {
   return all;
 }
 
-}  // namespace gradsync::published
+}  // namespace gradsync::report::published

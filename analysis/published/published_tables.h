@@ -8,7 +8,7 @@
 
 /// Tables made from published numbers. A new one is a function below and one line in
 /// published_tables.cpp.
-namespace gradsync::published {
+namespace gradsync::report::published {
 
 struct PublishedTableSpec {
   std::string name;  ///< for --table
@@ -33,4 +33,4 @@ Table make_compute_comm_table(const Study& study, const Audit& audit);
 Table make_bandwidth_table(const Study& study, const Audit& audit);
 Table make_large_batch_table(const Study& study, const Audit& audit);
 
-}  // namespace gradsync::published
+}  // namespace gradsync::report::published

@@ -3,7 +3,7 @@
 #include <array>
 #include <cctype>
 
-namespace gradsync::published {
+namespace gradsync::report::published {
 
 namespace {
 
@@ -108,4 +108,4 @@ bool is_epoch_time(Kind kind) {
   return kind == Kind::kEpochTime || kind == Kind::kTrainingTime || kind == Kind::kRunningTime;
 }
 
-}  // namespace gradsync::published
+}  // namespace gradsync::report::published

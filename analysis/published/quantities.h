@@ -6,7 +6,7 @@
 
 #include "analysis/published/units.h"
 
-namespace gradsync::published {
+namespace gradsync::report::published {
 
 /// What a published quantity is, whatever the report calls it.
 enum class Kind {
@@ -48,4 +48,4 @@ bool may_be_measured(Kind kind);
 /// A time of a whole epoch.
 bool is_epoch_time(Kind kind);
 
-}  // namespace gradsync::published
+}  // namespace gradsync::report::published

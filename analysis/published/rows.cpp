@@ -14,7 +14,7 @@
 #include "support/error.h"
 #include "support/parse.h"
 
-namespace gradsync::published {
+namespace gradsync::report::published {
 
 namespace {
 
@@ -236,4 +236,4 @@ PublishedFile parse_published(std::string_view text, const std::string& name,
   return file;
 }
 
-}  // namespace gradsync::published
+}  // namespace gradsync::report::published

@@ -13,7 +13,7 @@
 ///   report,table,model,mode,devices,batch_per_device,quantity,value,unit
 /// in any order of columns; all but quantity and value may be missing. A column of another name
 /// tells rows apart (a number of nodes, a machine) and is not interpreted.
-namespace gradsync::published {
+namespace gradsync::report::published {
 
 /// What is known of a number: its value and the interval that its printed digits leave open.
 struct Range {
@@ -59,4 +59,4 @@ struct PublishedFile {
 PublishedFile parse_published(std::string_view text, const std::string& name,
                               std::int64_t batch_per_device = kNotSaid);
 
-}  // namespace gradsync::published
+}  // namespace gradsync::report::published

@@ -7,7 +7,7 @@
 
 #include "analysis/published/choices.h"
 
-namespace gradsync::published {
+namespace gradsync::report::published {
 
 namespace {
 
@@ -167,4 +167,4 @@ Range implied_message(const Study& study, const DerivedColumn& column, const Con
   return common;
 }
 
-}  // namespace gradsync::published
+}  // namespace gradsync::report::published

@@ -5,7 +5,7 @@
 #include "analysis/published/derived_columns.h"
 #include "analysis/published/expectation.h"
 
-namespace gradsync::published {
+namespace gradsync::report::published {
 
 /// The convention that explains a column best.
 struct Fit {
@@ -32,4 +32,4 @@ Fit search(const Study& study, const DerivedColumn& column, const AuditOptions& 
 Range implied_message(const Study& study, const DerivedColumn& column, const Convention& convention,
                       const AuditOptions& options);
 
-}  // namespace gradsync::published
+}  // namespace gradsync::report::published

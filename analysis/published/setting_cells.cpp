@@ -8,7 +8,7 @@
 
 #include "analysis/published/page.h"
 
-namespace gradsync::published {
+namespace gradsync::report::published {
 
 namespace {
 
@@ -73,4 +73,4 @@ EpochTimes epoch_times(const Study& study, const Row& row) {
   return first;
 }
 
-}  // namespace gradsync::published
+}  // namespace gradsync::report::published

@@ -8,7 +8,7 @@
 
 /// What the tables made from published numbers have in common. Their columns have the names of the
 /// tables made from run files; what a report does not print is n/a.
-namespace gradsync::published {
+namespace gradsync::report::published {
 
 /// report, mode, model, ranks, batch per rank, global batch.
 std::vector<Column> setting_columns();
@@ -30,4 +30,4 @@ struct EpochTimes {
 };
 EpochTimes epoch_times(const Study& study, const Row& row);
 
-}  // namespace gradsync::published
+}  // namespace gradsync::report::published

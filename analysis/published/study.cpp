@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-namespace gradsync::published {
+namespace gradsync::report::published {
 
 namespace {
 
@@ -225,4 +225,4 @@ Found Study::any_base_time_of(const Row& row) const {
   return last;
 }
 
-}  // namespace gradsync::published
+}  // namespace gradsync::report::published

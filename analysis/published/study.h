@@ -8,7 +8,7 @@
 
 #include "analysis/published/rows.h"
 
-namespace gradsync::published {
+namespace gradsync::report::published {
 
 /// Which number of a report is taken as the time of an epoch.
 struct TimeSource {
@@ -90,4 +90,4 @@ std::string setting_text(std::int64_t devices, std::int64_t batch);
 /// single, none, serial, baseline, sequential, or nothing said.
 bool is_without_exchange(const std::string& mode);
 
-}  // namespace gradsync::published
+}  // namespace gradsync::report::published

@@ -11,7 +11,7 @@
 #include "analysis/published/setting_cells.h"
 #include "analysis/tables/group_cells.h"
 
-namespace gradsync::published {
+namespace gradsync::report::published {
 
 namespace {
 
@@ -115,4 +115,4 @@ Table make_bandwidth_table(const Study& study, const Audit& audit) {
   return table;
 }
 
-}  // namespace gradsync::published
+}  // namespace gradsync::report::published

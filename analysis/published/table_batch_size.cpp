@@ -4,7 +4,7 @@
 #include "analysis/published/setting_cells.h"
 #include "analysis/tables/group_cells.h"
 
-namespace gradsync::published {
+namespace gradsync::report::published {
 
 namespace {
 
@@ -64,4 +64,4 @@ Table make_batch_size_table(const Study& study, const Audit& audit) {
   return table;
 }
 
-}  // namespace gradsync::published
+}  // namespace gradsync::report::published

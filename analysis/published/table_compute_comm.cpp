@@ -6,7 +6,7 @@
 #include "analysis/published/setting_cells.h"
 #include "analysis/tables/group_cells.h"
 
-namespace gradsync::published {
+namespace gradsync::report::published {
 
 namespace {
 
@@ -113,4 +113,4 @@ Table make_compute_comm_table(const Study& study, const Audit& audit) {
   return table;
 }
 
-}  // namespace gradsync::published
+}  // namespace gradsync::report::published

@@ -7,7 +7,7 @@
 #include "analysis/published/published_tables.h"
 #include "analysis/published/setting_cells.h"
 
-namespace gradsync::published {
+namespace gradsync::report::published {
 
 namespace {
 
@@ -115,4 +115,4 @@ Table make_large_batch_table(const Study& study, const Audit& audit) {
   return table;
 }
 
-}  // namespace gradsync::published
+}  // namespace gradsync::report::published

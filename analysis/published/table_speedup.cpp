@@ -8,7 +8,7 @@
 #include "analysis/published/setting_cells.h"
 #include "analysis/tables/group_cells.h"
 
-namespace gradsync::published {
+namespace gradsync::report::published {
 
 namespace {
 
@@ -25,7 +25,7 @@ struct Compared {
   double time_s() const { return row->range().value; }
   double base_s() const { return base.range.value; }
   bool of_iterations() const { return row->what.kind == Kind::kIterationTime; }
-  double speedup() const { return gradsync::speedup(base_s(), time_s()); }
+  double speedup() const { return report::speedup(base_s(), time_s()); }
   // An iteration of weak scaling has n/base times the images; everything else has the base's.
   double efficiency() const {
     return scaling == Scaling::kWeak && of_iterations()
@@ -127,4 +127,4 @@ Table make_speedup_table(const Study& study, const Audit&) {
   return table;
 }
 
-}  // namespace gradsync::published
+}  // namespace gradsync::report::published

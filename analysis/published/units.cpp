@@ -5,7 +5,7 @@
 #include "support/error.h"
 #include "support/parse.h"
 
-namespace gradsync::published {
+namespace gradsync::report::published {
 
 namespace {
 
@@ -111,4 +111,4 @@ std::string_view dimension_text(Dimension dimension) {
   return "unknown";
 }
 
-}  // namespace gradsync::published
+}  // namespace gradsync::report::published

@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-namespace gradsync::published {
+namespace gradsync::report::published {
 
 enum class Dimension { kTime, kBandwidth, kBytes, kRatio, kRate, kUnknown };
 
@@ -21,4 +21,4 @@ Unit parse_unit(std::string_view text);
 /// "a time", "a bandwidth", ...
 std::string_view dimension_text(Dimension dimension);
 
-}  // namespace gradsync::published
+}  // namespace gradsync::report::published

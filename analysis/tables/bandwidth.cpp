@@ -15,7 +15,7 @@
 #include "record/bus_bandwidth.h"
 #include "timing/estimate.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -235,4 +235,4 @@ Table make_bandwidth_table(const RunSet& set, const TableOptions& options) {
   return table;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -11,7 +11,7 @@
 #include "analysis/tables/tables.h"
 #include "timing/statistics.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -254,4 +254,4 @@ Table make_batch_size_table(const RunSet& set, const TableOptions&) {
   return table;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -10,7 +10,7 @@
 #include "analysis/tables/run_cells.h"
 #include "analysis/tables/tables.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -137,4 +137,4 @@ Table make_compute_comm_table(const RunSet& set, const TableOptions&) {
   return table;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

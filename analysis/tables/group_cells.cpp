@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-namespace gradsync {
+namespace gradsync::report {
 
 GroupLabels::GroupLabels(const std::vector<RunGroup>& groups) {
   for (const std::string_view option : kCellOptions) {
@@ -84,4 +84,4 @@ Cell significant_cell(double value) {
   return Cell::of(value, decimals);
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

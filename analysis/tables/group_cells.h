@@ -6,7 +6,7 @@
 #include "analysis/metrics/run_group.h"
 #include "support/table.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 /// What every table with one row (or more) per group of repeats has in common: the columns that say
 /// which cell of the study a row is about.
@@ -40,4 +40,4 @@ Cell known_count(std::int64_t number);
 /// A number of any size with at least four digits that count, as seconds or GB/s.
 Cell significant_cell(double value);
 
-}  // namespace gradsync
+}  // namespace gradsync::report

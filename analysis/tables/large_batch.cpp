@@ -13,7 +13,7 @@
 #include "support/parse.h"
 #include "timing/estimate.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -165,4 +165,4 @@ Table make_large_batch_table(const RunSet& set, const TableOptions& options) {
   return table;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

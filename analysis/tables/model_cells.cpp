@@ -6,7 +6,7 @@
 
 #include "analysis/tables/run_cells.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 std::string family_sources(const StudyFacts& study, const FamilyCells& cells) {
   std::string text;
@@ -60,4 +60,4 @@ Cell ms_cell(double time_s) {
   return Cell::of(finite_or_none(1e3 * time_s), ms_decimals(1e3 * time_s));
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

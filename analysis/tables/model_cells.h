@@ -7,7 +7,7 @@
 #include "support/table.h"
 
 /// What the tables of the scaling model have in common.
-namespace gradsync {
+namespace gradsync::report {
 
 /// The files of a family's cells and of the calibration they are held against, with ", " between.
 std::string family_sources(const StudyFacts& study, const FamilyCells& cells);
@@ -26,4 +26,4 @@ double finite_or_none(double value);
 /// Milliseconds with digits for their size.
 Cell ms_cell(double time_s);
 
-}  // namespace gradsync
+}  // namespace gradsync::report

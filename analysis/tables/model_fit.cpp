@@ -5,7 +5,7 @@
 #include "analysis/tables/run_cells.h"
 #include "analysis/tables/tables.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -88,4 +88,4 @@ Table make_model_fit_table(const RunStudy& runs, const TableOptions&) {
   return table;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -7,7 +7,7 @@
 #include "analysis/tables/run_cells.h"
 #include "analysis/tables/tables.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -132,4 +132,4 @@ Table make_modes_table(const RunSet& set, const TableOptions& options) {
   return table;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

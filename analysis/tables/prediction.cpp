@@ -10,7 +10,7 @@
 #include "analysis/tables/tables.h"
 #include "timing/statistics.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -151,4 +151,4 @@ Table make_prediction_table(const RunStudy& runs, const TableOptions& options) {
   return table;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

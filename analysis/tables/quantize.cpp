@@ -3,7 +3,7 @@
 #include "analysis/metrics/quantized_figures.h"
 #include "analysis/tables/tables.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -60,4 +60,4 @@ Table make_quantize_table(const RunSet& set, const TableOptions&) {
   return table;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -1,7 +1,7 @@
 #include "analysis/tables/tables.h"
 #include "analysis/tables/tensor_cells.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -45,4 +45,4 @@ Table make_quantize_layers_table(const RunSet& set, const TableOptions&) {
   return table;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -1,7 +1,7 @@
 #include "analysis/metrics/quantized_figures.h"
 #include "analysis/tables/tables.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -42,4 +42,4 @@ Table make_quantize_speed_table(const RunSet& set, const TableOptions&) {
   return table;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

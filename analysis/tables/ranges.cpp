@@ -4,7 +4,7 @@
 #include "analysis/tables/tables.h"
 #include "analysis/tables/tensor_cells.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -66,4 +66,4 @@ Table make_ranges_table(const RunSet& set, const TableOptions&) {
   return table;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -2,7 +2,7 @@
 
 #include "analysis/tables/tables.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -60,4 +60,4 @@ const std::vector<TableSpec>& tables() {
   return all;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -10,7 +10,7 @@
 #include "analysis/model/what_if.h"
 #include "support/table.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 /// What a user can ask of tables.
 struct TableOptions {
@@ -43,4 +43,4 @@ struct TableSpec {
 /// In the order in which they are printed.
 const std::vector<TableSpec>& tables();
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -9,7 +9,7 @@
 #include "analysis/tables/tables.h"
 #include "timing/statistics.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -147,4 +147,4 @@ Table make_replicas_table(const RunSet& set, const TableOptions&) {
   return table;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -90,4 +90,4 @@ std::vector<std::string> remark_notes(const RunSet& set) {
   return notes;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -7,7 +7,7 @@
 #include "support/table.h"
 
 /// What every table with one row per run and rank has in common.
-namespace gradsync {
+namespace gradsync::report {
 
 /// mode, model, ranks, rank, batch per rank, global batch, status.
 std::vector<Column> run_columns();
@@ -28,4 +28,4 @@ std::string warmup_text(const RunSet& set);
 /// What a reader of any table must know about its runs: those that did not end, those left out.
 std::vector<std::string> remark_notes(const RunSet& set);
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -12,7 +12,7 @@
 #include "analysis/tables/tables.h"
 #include "timing/estimate.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -225,4 +225,4 @@ Table make_speedup_table(const RunSet& set, const TableOptions&) {
   return table;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

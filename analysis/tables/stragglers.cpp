@@ -6,7 +6,7 @@
 #include "analysis/tables/run_cells.h"
 #include "analysis/tables/tables.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -80,4 +80,4 @@ Table make_stragglers_table(const RunSet& set, const TableOptions&) {
   return table;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -4,7 +4,7 @@
 
 /// One function a table, each in the file of its name; registry.cpp lists them. Those of the
 /// scaling model take what it knows of the runs, the others the runs themselves.
-namespace gradsync {
+namespace gradsync::report {
 
 Table make_modes_table(const RunSet& set, const TableOptions& options);
 Table make_modes_paired_table(const RunSet& set, const TableOptions& options);
@@ -27,4 +27,4 @@ Table make_model_fit_table(const RunStudy& runs, const TableOptions& options);
 Table make_prediction_table(const RunStudy& runs, const TableOptions& options);
 Table make_what_if_table(const RunStudy& runs, const TableOptions& options);
 
-}  // namespace gradsync
+}  // namespace gradsync::report

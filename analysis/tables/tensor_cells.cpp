@@ -2,7 +2,7 @@
 
 #include <iterator>
 
-namespace gradsync {
+namespace gradsync::report {
 
 std::vector<Column> tensor_columns(std::vector<Column> numbers) {
   std::vector<Column> all = {
@@ -24,4 +24,4 @@ void add_tensor_row(Table& table, const Run& run, const QuantizedTensorRow& tens
   table.add(std::move(cells), run.path.string());
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -7,7 +7,7 @@
 #include "support/table.h"
 
 /// What the tables with a row a tensor of quantised networks have in common.
-namespace gradsync {
+namespace gradsync::report {
 
 /// model, layer, what (weight, bias, activation …), then `numbers`, then the run.
 std::vector<Column> tensor_columns(std::vector<Column> numbers);
@@ -19,4 +19,4 @@ std::string tensor_dataset(const std::string& name);
 void add_tensor_row(Table& table, const Run& run, const QuantizedTensorRow& tensor,
                     std::vector<Cell> numbers);
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -7,7 +7,7 @@
 #include "analysis/tables/run_cells.h"
 #include "analysis/tables/tables.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -61,4 +61,4 @@ Table make_traffic_table(const RunSet& set, const TableOptions&) {
   return table;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -10,7 +10,7 @@
 #include "analysis/tables/tables.h"
 #include "support/parse.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -135,4 +135,4 @@ Table make_what_if_table(const RunStudy& runs, const TableOptions& options) {
   return table;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -6,7 +6,7 @@
 
 #include "support/error.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -55,4 +55,4 @@ std::string gzipped(std::string_view data) {
   return result;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -60,4 +60,4 @@ std::vector<PlacedPhase> place_phases(const RankIteration& rank) {
   return phases;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -5,7 +5,7 @@
 #include "record/run.h"
 #include "timing/interval_set.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 /// A phase of one iteration of one rank placed in time, in seconds since the iteration's start.
 struct PlacedPhase {
@@ -20,4 +20,4 @@ struct PlacedPhase {
 /// phase that was not measured, or took no time, is left out.
 std::vector<PlacedPhase> place_phases(const RankIteration& rank);
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -12,7 +12,7 @@
 #include "support/file.h"
 #include "support/parse.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -342,4 +342,4 @@ void write_trace(const std::filesystem::path& path, const std::string& json) {
   write_file_atomically(path, path.extension() == ".gz" ? gzipped(json) : json);
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -6,7 +6,7 @@
 
 #include "analysis/run_set.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 /// Iterations of a run, counted from 1, both ends included.
 struct TraceWindow {
@@ -33,4 +33,4 @@ std::string trace_json(const Run& run, const TraceWindow& window);
 /// Writes it, compressed if the name ends in .gz, whole or not at all. Throws Error kCannotCreate.
 void write_trace(const std::filesystem::path& path, const std::string& json);
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -4,7 +4,7 @@
 
 #include "analysis/verdict/clauses.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -50,4 +50,4 @@ Clauses bound_clauses(const VerdictInput& input) {
   return clauses;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

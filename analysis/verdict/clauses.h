@@ -10,7 +10,7 @@
 
 /// One function a question, each in the file of its name; verdict.cpp lists them. A new question is
 /// a file and a line there.
-namespace gradsync {
+namespace gradsync::report {
 
 /// What the questions are asked of; parts of a RunStudy.
 struct VerdictInput {
@@ -65,4 +65,4 @@ std::string interval_text(const Estimate& share);
 /// Recorded in every interval of the verdict that is bootstrapped.
 inline constexpr std::uint64_t kVerdictSeed = 1;
 
-}  // namespace gradsync
+}  // namespace gradsync::report

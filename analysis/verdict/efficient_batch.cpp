@@ -5,7 +5,7 @@
 
 #include "analysis/verdict/clauses.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -83,4 +83,4 @@ Clauses efficient_batch_clauses(const VerdictInput& input) {
   return clauses;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -8,7 +8,7 @@
 #include "analysis/verdict/clauses.h"
 #include "support/parse.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -88,4 +88,4 @@ Clauses fastest_clauses(const VerdictInput& input) {
   return clauses;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

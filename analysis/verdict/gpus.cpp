@@ -7,7 +7,7 @@
 #include "analysis/verdict/clauses.h"
 #include "timing/statistics.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -66,4 +66,4 @@ Clauses gpu_clauses(const VerdictInput& input) {
   return clauses;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

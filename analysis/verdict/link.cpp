@@ -5,7 +5,7 @@
 #include "analysis/verdict/clauses.h"
 #include "support/parse.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -97,4 +97,4 @@ Clauses link_clauses(const VerdictInput& input) {
   return clauses;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

@@ -4,7 +4,7 @@
 
 #include "analysis/verdict/clauses.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -53,4 +53,4 @@ Clauses measuring_clauses(const VerdictInput& input) {
   return clauses;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

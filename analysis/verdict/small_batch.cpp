@@ -5,7 +5,7 @@
 #include "analysis/verdict/clauses.h"
 #include "support/parse.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -45,4 +45,4 @@ Clauses small_batch_clauses(const VerdictInput& input) {
   return clauses;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

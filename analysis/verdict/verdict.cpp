@@ -9,7 +9,7 @@
 
 #include "analysis/verdict/clauses.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -171,4 +171,4 @@ std::string verdict_json(const std::vector<VerdictClause>& clauses) {
   return all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

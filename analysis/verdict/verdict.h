@@ -6,7 +6,7 @@
 
 #include "analysis/model/run_study.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 /// One plain sentence of a report's verdict. Nothing is claimed that the data does not hold: a
 /// clause without data is left out, or says which run would answer it (`missing`).
@@ -30,4 +30,4 @@ std::string verdict_text(const std::vector<VerdictClause>& clauses);
 std::string verdict_markdown(const std::vector<VerdictClause>& clauses);
 std::string verdict_json(const std::vector<VerdictClause>& clauses);
 
-}  // namespace gradsync
+}  // namespace gradsync::report

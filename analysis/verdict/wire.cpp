@@ -8,7 +8,7 @@
 #include "analysis/verdict/clauses.h"
 #include "support/parse.h"
 
-namespace gradsync {
+namespace gradsync::report {
 
 namespace {
 
@@ -70,4 +70,4 @@ Clauses wire_clauses(const VerdictInput& input) {
   return clauses;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::report

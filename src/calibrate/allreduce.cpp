@@ -3,7 +3,7 @@
 
 #include "calibrate/operation.h"
 
-namespace gradsync {
+namespace gradsync::calibrate {
 
 namespace {
 
@@ -52,4 +52,4 @@ std::unique_ptr<Operation> make_ring_operation(const OperationShape& shape) {
   return std::make_unique<AllReduce>(shape, Waiting::kSleep);
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::calibrate

@@ -3,7 +3,7 @@
 
 #include "calibrate/operation.h"
 
-namespace gradsync {
+namespace gradsync::calibrate {
 
 namespace {
 
@@ -38,4 +38,4 @@ std::unique_ptr<Operation> make_broadcast_operation(const OperationShape& shape)
   return std::make_unique<Broadcast>(shape);
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::calibrate

@@ -14,7 +14,7 @@
 #include "timing/clock.h"
 #include "timing/statistics.h"
 
-namespace gradsync {
+namespace gradsync::calibrate {
 
 namespace {
 
@@ -194,4 +194,4 @@ Calibrator::Timing Calibrator::back_to_back(Operation& operation, int count, int
   return timing;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::calibrate

@@ -7,7 +7,7 @@
 #include "comm/transport.h"
 #include "comm/watchdog.h"
 
-namespace gradsync {
+namespace gradsync::calibrate {
 
 /// Throws Error kOutOfMemory, naming the size and the host, if the ranks of a host together would
 /// need more than it has left. Collective; the same on all ranks.
@@ -57,4 +57,4 @@ class Calibrator {
   CollectiveKind kind_ = CollectiveKind::kBarrier;
 };
 
-}  // namespace gradsync
+}  // namespace gradsync::calibrate

@@ -2,7 +2,7 @@
 
 #include "calibrate/operation.h"
 
-namespace gradsync {
+namespace gradsync::calibrate {
 
 namespace {
 
@@ -49,4 +49,4 @@ std::unique_ptr<Operation> make_gather_operation(const OperationShape& shape) {
   return std::make_unique<Gather>(shape);
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::calibrate

@@ -5,7 +5,7 @@
 #include "calibrate/printer.h"
 #include "record/bus_bandwidth.h"
 
-namespace gradsync {
+namespace gradsync::calibrate {
 
 namespace {
 
@@ -73,4 +73,4 @@ std::string calibration_json(const std::vector<CalibrationCurve>& curves,
   return page.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::calibrate

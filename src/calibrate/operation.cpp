@@ -5,7 +5,7 @@
 #include "support/error.h"
 #include "support/parse.h"
 
-namespace gradsync {
+namespace gradsync::calibrate {
 
 namespace {
 
@@ -88,4 +88,4 @@ std::int64_t operation_memory_bytes(CollectiveKind kind, std::int64_t bytes, int
   return own + bytes;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::calibrate

@@ -12,7 +12,7 @@
 #include "comm/transport.h"
 #include "record/run.h"
 
-namespace gradsync {
+namespace gradsync::calibrate {
 
 /// Who takes part in an operation, and with how many float32 values a rank.
 struct OperationShape {
@@ -84,4 +84,4 @@ std::unique_ptr<Operation> make_scatter_operation(const OperationShape&);
 /// library may take. The root of gather and scatter holds the data of all ranks.
 std::int64_t operation_memory_bytes(CollectiveKind kind, std::int64_t bytes, int rank, int ranks);
 
-}  // namespace gradsync
+}  // namespace gradsync::calibrate

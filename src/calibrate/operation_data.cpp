@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace gradsync {
+namespace gradsync::calibrate {
 
 OperationData::OperationData(std::size_t count, DeviceLane* lane, std::shared_ptr<std::byte> memory)
     : lane_(lane),
@@ -35,4 +35,4 @@ void OperationData::copy(void* to, const void* from) const {
   lane_->ring.wait_for(lane_->ring.mark(lane_->communication));
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::calibrate

@@ -7,7 +7,7 @@
 
 #include "device/lane.h"
 
-namespace gradsync {
+namespace gradsync::calibrate {
 
 /// The values of one rank as an operation moves them: in host memory, or in that of its device,
 /// where they are sent after they were filled and fetched from before they are read.
@@ -41,4 +41,4 @@ class OperationData {
   float* device_ = nullptr;
 };
 
-}  // namespace gradsync
+}  // namespace gradsync::calibrate

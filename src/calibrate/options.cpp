@@ -8,7 +8,7 @@
 
 #include "comm/transport_choice.h"
 #include "support/parse.h"
-namespace gradsync {
+namespace gradsync::calibrate {
 
 namespace {
 
@@ -204,4 +204,4 @@ CalibrateOptions calibrate_options(const OptionValues& values) {
   return options;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::calibrate

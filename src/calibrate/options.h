@@ -7,7 +7,7 @@
 #include "device/choice.h"
 #include "support/options.h"
 
-namespace gradsync {
+namespace gradsync::calibrate {
 
 /// The settings of gradsync-calibrate, all checked.
 struct CalibrateOptions {
@@ -30,4 +30,4 @@ std::string calibrate_help();
 /// Throws Error kUsage with the option, its value, its source and what would be right.
 CalibrateOptions calibrate_options(const OptionValues& values);
 
-}  // namespace gradsync
+}  // namespace gradsync::calibrate

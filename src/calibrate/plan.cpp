@@ -7,7 +7,7 @@
 
 #include "support/error.h"
 
-namespace gradsync {
+namespace gradsync::calibrate {
 
 namespace {
 
@@ -59,4 +59,4 @@ std::vector<PlannedCell> plan_cells(const std::vector<const OperationEntry*>& ch
   return cells;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::calibrate

@@ -9,7 +9,7 @@
 #include "calibrate/sizes.h"
 #include "record/reader.h"
 
-namespace gradsync {
+namespace gradsync::calibrate {
 
 /// Whether ranks meet before each call (what one collective costs) or calls follow each other (what
 /// a stream of them does). Names as in CalibrationRow::cadence.
@@ -50,4 +50,4 @@ std::vector<PlannedCell> plan_cells(const std::vector<const OperationEntry*>& ch
                                     const std::vector<std::int64_t>& sizes,
                                     const std::vector<BucketShape>& buckets);
 
-}  // namespace gradsync
+}  // namespace gradsync::calibrate

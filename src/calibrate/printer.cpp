@@ -7,7 +7,7 @@
 #include "record/bus_bandwidth.h"
 #include "support/parse.h"
 
-namespace gradsync {
+namespace gradsync::calibrate {
 
 namespace {
 
@@ -80,4 +80,4 @@ std::string calibration_footer(const CalibrationCurve& curve) {
          fmt::format("# Fit of time          : {}\n#\n", fit_text(curve.fit));
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::calibrate

@@ -6,7 +6,7 @@
 #include "calibrate/plan.h"
 #include "record/calibration_curve.h"
 
-namespace gradsync {
+namespace gradsync::calibrate {
 
 /// Calibration as nccl-tests prints it: comment lines begin with '#', rows have the columns size,
 /// count, type, redop, root, time, algbw, busbw, #wrong. `size` is nccl-tests' (the total over the
@@ -23,4 +23,4 @@ std::string calibration_footer(const CalibrationCurve& curve);
 std::string calibration_json(const std::vector<CalibrationCurve>& curves,
                              const std::vector<RankPlace>& places, const std::string& command_line);
 
-}  // namespace gradsync
+}  // namespace gradsync::calibrate

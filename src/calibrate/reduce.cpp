@@ -1,6 +1,6 @@
 #include "calibrate/operation.h"
 
-namespace gradsync {
+namespace gradsync::calibrate {
 
 namespace {
 
@@ -41,4 +41,4 @@ std::unique_ptr<Operation> make_reduce_operation(const OperationShape& shape) {
   return std::make_unique<Reduce>(shape);
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::calibrate

@@ -20,7 +20,7 @@
 #include "support/utc_time.h"
 #include "timing/clock.h"
 
-namespace gradsync {
+namespace gradsync::calibrate {
 
 namespace {
 
@@ -256,4 +256,4 @@ int run_calibration(const Session& session, const CalibrateOptions& options,
   return 0;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::calibrate

@@ -2,7 +2,7 @@
 
 #include "calibrate/operation.h"
 
-namespace gradsync {
+namespace gradsync::calibrate {
 
 namespace {
 
@@ -47,4 +47,4 @@ std::unique_ptr<Operation> make_scatter_operation(const OperationShape& shape) {
   return std::make_unique<Scatter>(shape);
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::calibrate

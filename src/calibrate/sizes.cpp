@@ -5,7 +5,7 @@
 #include "support/error.h"
 #include "support/parse.h"
 
-namespace gradsync {
+namespace gradsync::calibrate {
 
 namespace {
 
@@ -54,4 +54,4 @@ std::vector<std::int64_t> parse_size_sweep(const std::string& text) {
   return size_range(parse_size(ends[0]), parse_size(ends[1]), 2, 0);
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::calibrate

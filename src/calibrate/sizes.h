@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace gradsync {
+namespace gradsync::calibrate {
 
 /// MPI counts messages in int, and a broadcast travels as bytes.
 inline constexpr std::int64_t kLargestMessageBytes = (std::int64_t{1} << 31) - 4;
@@ -20,4 +20,4 @@ std::vector<std::int64_t> parse_size_sweep(const std::string& text);
 /// Rounded up to whole float32 values.
 std::int64_t whole_value_bytes(std::int64_t bytes);
 
-}  // namespace gradsync
+}  // namespace gradsync::calibrate

@@ -9,7 +9,7 @@
 
 #include <fmt/ranges.h>
 
-namespace gradsync {
+namespace gradsync::check {
 
 namespace {
 
@@ -138,4 +138,4 @@ CheckResult check_binding(Job& job, const CheckOptions& options) {
                 [&](const Ranks& ranks) { return CheckResult{judge_binding(ranks, options)}; });
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::check

@@ -5,7 +5,7 @@
 
 #include "check/check.h"
 
-namespace gradsync {
+namespace gradsync::check {
 
 /// Where one rank may compute.
 struct BindingFacts {
@@ -25,4 +25,4 @@ std::vector<Finding> judge_binding(const std::vector<OnRank<BindingFacts>>& rank
 /// Whether each rank has the cores its threads need, to itself.
 CheckResult check_binding(Job& job, const CheckOptions& options);
 
-}  // namespace gradsync
+}  // namespace gradsync::check

@@ -11,7 +11,7 @@
 #include "check/job.h"
 #include "check/options.h"
 
-namespace gradsync {
+namespace gradsync::check {
 
 /// One check: gathers facts of every rank and judges them on rank 0. Collective; it throws on no
 /// rank alone, since the others would wait for it.
@@ -59,4 +59,4 @@ CheckResult judged(Job& job, const Facts& mine, Judge&& judge) {
   return facts.empty() ? CheckResult{} : judge(facts);
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::check

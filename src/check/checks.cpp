@@ -12,7 +12,7 @@
 #include "check/results.h"
 #include "check/shared_memory.h"
 
-namespace gradsync {
+namespace gradsync::check {
 
 const std::vector<Check>& checks() {
   static const std::vector<Check> all = {
@@ -26,4 +26,4 @@ const std::vector<Check>& checks() {
   return all;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::check

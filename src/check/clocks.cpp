@@ -7,7 +7,7 @@
 
 #include "timing/clock.h"
 
-namespace gradsync {
+namespace gradsync::check {
 
 namespace {
 
@@ -72,4 +72,4 @@ CheckResult check_clocks(Job& job, const CheckOptions&) {
   return judged(job, mine, [](const Ranks& ranks) { return CheckResult{judge_clocks(ranks)}; });
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::check

@@ -4,7 +4,7 @@
 
 #include "check/check.h"
 
-namespace gradsync {
+namespace gradsync::check {
 
 /// One rank's clocks, seconds.
 struct ClockFacts {
@@ -23,4 +23,4 @@ std::vector<Finding> judge_clocks(const std::vector<OnRank<ClockFacts>>& ranks);
 /// Whether the hosts have the same time of day, and how closely steady clocks can be aligned.
 CheckResult check_clocks(Job& job, const CheckOptions& options);
 
-}  // namespace gradsync
+}  // namespace gradsync::check

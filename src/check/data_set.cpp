@@ -3,7 +3,7 @@
 #include "data/cifar10.h"
 #include "support/error.h"
 
-namespace gradsync {
+namespace gradsync::check {
 
 namespace {
 
@@ -69,4 +69,4 @@ CheckResult check_data(Job& job, const CheckOptions& options) {
                 [&](const Ranks& ranks) { return CheckResult{judge_data(ranks, options)}; });
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::check

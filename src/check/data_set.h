@@ -5,7 +5,7 @@
 
 #include "check/check.h"
 
-namespace gradsync {
+namespace gradsync::check {
 
 /// The data set as the first rank of a host reads it; the other ranks state nothing.
 struct DataFacts {
@@ -23,4 +23,4 @@ std::vector<Finding> judge_data(const std::vector<OnRank<DataFacts>>& ranks,
 /// Whether every host has the data set, whole, and all have the same. Reads every byte once a host.
 CheckResult check_data(Job& job, const CheckOptions& options);
 
-}  // namespace gradsync
+}  // namespace gradsync::check

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-namespace gradsync {
+namespace gradsync::check {
 
 namespace {
 constexpr std::ptrdiff_t kShown = 4;
@@ -48,4 +48,4 @@ std::string first_few(const std::vector<std::string>& parts) {
   return text;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::check

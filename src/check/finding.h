@@ -8,7 +8,7 @@
 
 #include "support/table.h"
 
-namespace gradsync {
+namespace gradsync::check {
 
 enum class Outcome { kPass, kWarn, kFail, kSkip };
 inline constexpr std::array<std::string_view, 4> kOutcomeNames = {"pass", "warn", "fail", "skip"};
@@ -40,4 +40,4 @@ std::string summary_text(const std::vector<Finding>& findings);
 /// The first four with "; " between, "and 12 more" behind them.
 std::string first_few(const std::vector<std::string>& parts);
 
-}  // namespace gradsync
+}  // namespace gradsync::check

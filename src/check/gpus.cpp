@@ -6,7 +6,7 @@
 
 #include <fmt/ranges.h>
 
-namespace gradsync {
+namespace gradsync::check {
 
 namespace {
 
@@ -108,4 +108,4 @@ CheckResult check_gpus(Job& job, const CheckOptions& options) {
                 [&](const Ranks& ranks) { return CheckResult{judge_gpus(ranks, options)}; });
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::check

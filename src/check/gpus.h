@@ -5,7 +5,7 @@
 
 #include "check/check.h"
 
-namespace gradsync {
+namespace gradsync::check {
 
 /// The GPUs of one rank.
 struct GpuFacts {
@@ -26,4 +26,4 @@ std::vector<Finding> judge_gpus(const std::vector<OnRank<GpuFacts>>& ranks,
 /// Whether every rank has a GPU of its own, and all have the same kind.
 CheckResult check_gpus(Job& job, const CheckOptions& options);
 
-}  // namespace gradsync
+}  // namespace gradsync::check

@@ -7,7 +7,7 @@
 #include "comm/gpu_stack.h"
 #include "comm/launcher.h"
 
-namespace gradsync {
+namespace gradsync::check {
 
 /// Where this process stands in the job.
 struct Place {
@@ -57,4 +57,4 @@ class Job {
   virtual void swap(int peer, std::span<const float> out, std::span<float> in) = 0;
 };
 
-}  // namespace gradsync
+}  // namespace gradsync::check

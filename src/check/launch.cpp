@@ -2,7 +2,7 @@
 
 #include "check/loaded_files.h"
 
-namespace gradsync {
+namespace gradsync::check {
 
 namespace {
 
@@ -89,4 +89,4 @@ CheckResult check_launch(Job& job, const CheckOptions& options) {
   return {judge_launch(facts, options)};
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::check

@@ -5,7 +5,7 @@
 
 #include "check/check.h"
 
-namespace gradsync {
+namespace gradsync::check {
 
 /// Of rank 0: what its launcher says, beside what MPI says.
 struct LaunchFacts {
@@ -22,4 +22,4 @@ std::vector<Finding> judge_launch(const LaunchFacts& facts, const CheckOptions& 
 /// linked with, and has PMIx behind it under srun.
 CheckResult check_launch(Job& job, const CheckOptions& options);
 
-}  // namespace gradsync
+}  // namespace gradsync::check

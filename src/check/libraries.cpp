@@ -6,7 +6,7 @@
 
 #include <fmt/ranges.h>
 
-namespace gradsync {
+namespace gradsync::check {
 
 namespace {
 
@@ -150,4 +150,4 @@ CheckResult check_libraries(Job& job, const CheckOptions&) {
                 [](const Ranks& ranks) { return judge_libraries(ranks); });
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::check

@@ -4,7 +4,7 @@
 
 #include "check/check.h"
 
-namespace gradsync {
+namespace gradsync::check {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Library, name, compiled, loaded, path, identity)
 
@@ -20,4 +20,4 @@ CheckResult judge_libraries(const std::vector<OnRank<LibraryFacts>>& ranks);
 /// ranks.
 CheckResult check_libraries(Job& job, const CheckOptions& options);
 
-}  // namespace gradsync
+}  // namespace gradsync::check

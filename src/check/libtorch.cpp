@@ -3,7 +3,7 @@
 #include <ATen/Version.h>
 #include <torch/version.h>
 
-namespace gradsync {
+namespace gradsync::check {
 
 namespace {
 
@@ -29,4 +29,4 @@ std::string libtorch_loaded() {
          build_setting(config, "COMMIT_SHA").substr(0, kCommitShown) + ")";
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::check

@@ -6,7 +6,7 @@
 
 #include "support/fast_network.h"
 
-namespace gradsync {
+namespace gradsync::check {
 
 namespace {
 
@@ -80,4 +80,4 @@ CheckResult check_limits(Job& job, const CheckOptions& options) {
                 [&](const Ranks& ranks) { return CheckResult{judge_limits(ranks, options)}; });
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::check

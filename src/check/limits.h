@@ -6,7 +6,7 @@
 
 #include "check/check.h"
 
-namespace gradsync {
+namespace gradsync::check {
 
 inline constexpr std::int64_t kUnlimited = -1;
 
@@ -25,4 +25,4 @@ std::vector<Finding> judge_limits(const std::vector<OnRank<LimitFacts>>& ranks,
 /// Whether limits and variables that silently slow or break a run are as they should be.
 CheckResult check_limits(Job& job, const CheckOptions& options);
 
-}  // namespace gradsync
+}  // namespace gradsync::check

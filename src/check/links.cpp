@@ -8,7 +8,7 @@
 #include "timing/clock.h"
 #include "timing/statistics.h"
 
-namespace gradsync {
+namespace gradsync::check {
 
 namespace {
 
@@ -217,4 +217,4 @@ CheckResult check_links(Job& job, const CheckOptions&) {
   return result;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::check

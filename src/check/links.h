@@ -7,7 +7,7 @@
 
 #include "check/check.h"
 
-namespace gradsync {
+namespace gradsync::check {
 
 /// What one rank measured of the sum over all ranks; shortest of a few calls.
 struct SumFacts {
@@ -38,4 +38,4 @@ CheckResult judge_links(const std::vector<LinkFacts>& links);
 /// Whether data arrives as it was sent, and how fast: a sum over all ranks, and pairs of hosts.
 CheckResult check_links(Job& job, const CheckOptions& options);
 
-}  // namespace gradsync
+}  // namespace gradsync::check

@@ -15,7 +15,7 @@
 #include "support/file.h"
 #include "support/hash.h"
 
-namespace gradsync {
+namespace gradsync::check {
 
 namespace {
 
@@ -145,4 +145,4 @@ std::string path_in_ancestors(const std::string& stem) {
   return "";
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::check

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-namespace gradsync {
+namespace gradsync::check {
 
 /// A shared library in this process.
 struct LoadedFile {
@@ -22,4 +22,4 @@ std::string loaded_path(const std::string& stem);
 /// Empty if none has, or the system does not tell.
 std::string path_in_ancestors(const std::string& stem);
 
-}  // namespace gradsync
+}  // namespace gradsync::check

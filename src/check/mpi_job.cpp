@@ -5,7 +5,7 @@
 #include "comm/clock_sync.h"
 #include "comm/places.h"
 
-namespace gradsync {
+namespace gradsync::check {
 
 namespace {
 
@@ -74,4 +74,4 @@ void MpiJob::swap(int peer, std::span<const float> out, std::span<float> in) {
                MPI_STATUS_IGNORE);
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::check

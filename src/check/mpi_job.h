@@ -6,7 +6,7 @@
 #include "comm/watchdog.h"
 #include "record/run.h"
 
-namespace gradsync {
+namespace gradsync::check {
 
 /// The job over MPI. Every collective is watched: a rank that does not come ends the job with
 /// kHang.
@@ -39,4 +39,4 @@ class MpiJob : public Job {
   std::int64_t sequence_ = 0;
 };
 
-}  // namespace gradsync
+}  // namespace gradsync::check

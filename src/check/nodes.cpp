@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
-namespace gradsync {
+namespace gradsync::check {
 
 namespace {
 
@@ -81,4 +81,4 @@ CheckResult check_nodes(Job& job, const CheckOptions&) {
   return judged(job, mine, [](const Ranks& ranks) { return CheckResult{judge_nodes(ranks)}; });
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::check

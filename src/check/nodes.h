@@ -6,7 +6,7 @@
 
 #include "check/check.h"
 
-namespace gradsync {
+namespace gradsync::check {
 
 /// A host, as its first rank finds it; the other ranks state nothing.
 struct NodeFacts {
@@ -21,4 +21,4 @@ std::vector<Finding> judge_nodes(const std::vector<OnRank<NodeFacts>>& ranks);
 /// Whether the hosts are of one kind.
 CheckResult check_nodes(Job& job, const CheckOptions& options);
 
-}  // namespace gradsync
+}  // namespace gradsync::check

@@ -7,7 +7,7 @@
 
 #include "check/check.h"
 
-namespace gradsync {
+namespace gradsync::check {
 
 namespace {
 
@@ -103,4 +103,4 @@ CheckOptions check_options(const OptionValues& values) {
   return options;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::check

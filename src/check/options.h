@@ -5,7 +5,7 @@
 
 #include "support/options.h"
 
-namespace gradsync {
+namespace gradsync::check {
 
 /// The settings of gradsync-check, all checked.
 struct CheckOptions {
@@ -26,4 +26,4 @@ std::string check_help();
 /// Throws Error kUsage with the option, its value, its source and what would be right.
 CheckOptions check_options(const OptionValues& values);
 
-}  // namespace gradsync
+}  // namespace gradsync::check

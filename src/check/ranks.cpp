@@ -5,7 +5,7 @@
 
 #include <fmt/ranges.h>
 
-namespace gradsync {
+namespace gradsync::check {
 
 namespace {
 
@@ -85,4 +85,4 @@ CheckResult check_ranks(Job& job, const CheckOptions& options) {
   return judged(job, mine, [&](const auto& ranks) { return judge_ranks(ranks, options); });
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::check

@@ -5,7 +5,7 @@
 
 #include "check/check.h"
 
-namespace gradsync {
+namespace gradsync::check {
 
 struct RankFacts {
   int local_rank = 0;
@@ -19,4 +19,4 @@ CheckResult judge_ranks(const std::vector<OnRank<RankFacts>>& ranks, const Check
 /// Whether all hosts have as many ranks as they should.
 CheckResult check_ranks(Job& job, const CheckOptions& options);
 
-}  // namespace gradsync
+}  // namespace gradsync::check

@@ -6,7 +6,7 @@
 #include "support/junit.h"
 #include "support/utc_time.h"
 
-namespace gradsync {
+namespace gradsync::check {
 
 namespace {
 
@@ -83,4 +83,4 @@ std::string junit_text(const std::vector<Finding>& findings) {
   return junit_suite("gradsync-check", "gradsync.check", cases);
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::check

@@ -5,7 +5,7 @@
 
 #include "check/finding.h"
 
-namespace gradsync {
+namespace gradsync::check {
 
 /// The row of a finding: result, name, what was seen. Ends with a newline.
 std::string row_text(const Finding& finding);
@@ -21,4 +21,4 @@ std::string json_text(const CheckResult& result, const std::string& command_line
 /// One test a finding; a warning is a pass whose output tells it.
 std::string junit_text(const std::vector<Finding>& findings);
 
-}  // namespace gradsync
+}  // namespace gradsync::check

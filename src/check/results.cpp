@@ -14,7 +14,7 @@
 #include "record/hdf5.h"
 #include "support/file.h"
 
-namespace gradsync {
+namespace gradsync::check {
 
 namespace {
 
@@ -171,4 +171,4 @@ CheckResult check_results(Job& job, const CheckOptions& options) {
                 [&](const auto& ranks) { return CheckResult{judge_results(probe, ranks)}; });
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::check

@@ -6,7 +6,7 @@
 
 #include "check/check.h"
 
-namespace gradsync {
+namespace gradsync::check {
 
 /// What rank 0, which writes all files, could do in the results folder or, while that does not
 /// exist, in the nearest folder above it.
@@ -34,4 +34,4 @@ std::vector<Finding> judge_results(const FolderProbe& probe,
 /// Whether runs can be written to the results folder, and seen from all hosts.
 CheckResult check_results(Job& job, const CheckOptions& options);
 
-}  // namespace gradsync
+}  // namespace gradsync::check

@@ -12,7 +12,7 @@
 #include "support/file.h"
 #include "support/version.h"
 
-namespace gradsync {
+namespace gradsync::check {
 
 namespace {
 
@@ -96,4 +96,4 @@ int run_preflight(const Session& session, const Launcher& launcher, const CheckO
   return 0;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::check

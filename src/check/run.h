@@ -6,11 +6,11 @@
 #include "comm/launcher.h"
 #include "comm/session.h"
 
-namespace gradsync {
+namespace gradsync::check {
 
 /// Runs the checks and prints them on rank 0 while it does; writes --json and --junit. Returns 0,
 /// or ends the job with kEnvironment if one failed. Collective.
 int run_preflight(const Session& session, const Launcher& launcher, const CheckOptions& options,
                   const std::string& command_line);
 
-}  // namespace gradsync
+}  // namespace gradsync::check

@@ -13,7 +13,7 @@
 
 #include <fmt/ranges.h>
 
-namespace gradsync {
+namespace gradsync::check {
 
 namespace {
 
@@ -147,4 +147,4 @@ CheckResult check_shared_memory(Job& job, const CheckOptions&) {
                 [](const Ranks& ranks) { return CheckResult{judge_shared_memory(ranks)}; });
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::check

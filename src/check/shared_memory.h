@@ -7,7 +7,7 @@
 
 #include "check/check.h"
 
-namespace gradsync {
+namespace gradsync::check {
 
 /// A file of MPI, NCCL or ours in shared memory that no process we can see uses.
 struct Leftover {
@@ -35,4 +35,4 @@ std::vector<Finding> judge_shared_memory(const std::vector<OnRank<SharedMemoryFa
 /// Whether shared memory has room, and what dead runs left in it.
 CheckResult check_shared_memory(Job& job, const CheckOptions& options);
 
-}  // namespace gradsync
+}  // namespace gradsync::check

@@ -10,7 +10,7 @@
 
 #include "support/error.h"
 
-namespace gradsync {
+namespace gradsync::check {
 
 namespace {
 
@@ -66,4 +66,4 @@ void StartGuard::watch(double patience_s) {
   ::_exit(static_cast<int>(ExitCode::kEnvironment));
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::check

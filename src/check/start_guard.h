@@ -6,7 +6,7 @@
 
 #include "comm/launcher.h"
 
-namespace gradsync {
+namespace gradsync::check {
 
 /// Whether no MPI could find the other ranks: srun started several and gave neither PMIx nor PMI.
 /// Open MPI 4 then ends the process in MPI_Init with its own text and code 1, Open MPI 5 makes each
@@ -35,4 +35,4 @@ class StartGuard {
   std::thread thread_;
 };
 
-}  // namespace gradsync
+}  // namespace gradsync::check

@@ -14,7 +14,7 @@
 #include "record/hdf5.h"
 #include "support/version.h"
 
-namespace gradsync {
+namespace gradsync::check {
 
 namespace {
 
@@ -67,4 +67,4 @@ std::vector<Library> suite_libraries() {
   return all;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::check

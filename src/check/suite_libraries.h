@@ -4,10 +4,10 @@
 
 #include "check/job.h"
 
-namespace gradsync {
+namespace gradsync::check {
 
 /// This program, MPI, HDF5, LibTorch, CUDA's run-time library, NCCL, and the system's C and C++
 /// libraries. One that is loaded from two files has two entries. Needs MPI initialised.
 std::vector<Library> suite_libraries();
 
-}  // namespace gradsync
+}  // namespace gradsync::check

@@ -9,6 +9,7 @@
 
 int main(int argc, char** argv) {
   using namespace gradsync;
+  using namespace gradsync::calibrate;
   keep_freed_memory();
   CalibrateOptions options;
   const MpiProgram program{

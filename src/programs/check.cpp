@@ -11,6 +11,7 @@
 
 int main(int argc, char** argv) {
   using namespace gradsync;
+  using namespace gradsync::check;
   const Launcher launcher = find_launcher();
   CheckOptions options;
   std::optional<StartGuard> guard;

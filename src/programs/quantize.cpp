@@ -9,6 +9,7 @@
 
 int main(int argc, char** argv) {
   using namespace gradsync;
+  using namespace gradsync::quantize;
   QuantizeOptions options;
   const MpiProgram program{
       "gradsync-quantize",

@@ -24,6 +24,7 @@
 namespace {
 
 using namespace gradsync;
+using namespace gradsync::sweep;
 
 const std::string kProgram = "gradsync-sweep";
 

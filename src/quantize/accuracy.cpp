@@ -7,7 +7,7 @@
 #include "quantize/ranks.h"
 #include "quantize/workers.h"
 
-namespace gradsync {
+namespace gradsync::quantize {
 
 namespace {
 
@@ -106,4 +106,4 @@ Verdicts judge_both(const StudyRanks& ranks, const Int8Model& model, const Image
   return judged(ranks, images, by(networks), by(emulated));
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::quantize

@@ -2,7 +2,7 @@
 
 #include "quantize/calibration.h"
 
-namespace gradsync {
+namespace gradsync::quantize {
 
 /// What a network made of test images.
 struct Verdicts {
@@ -20,4 +20,4 @@ Verdicts judge_int8(const StudyRanks& ranks, const Int8Model& model, const Image
 /// Of the int8 kernels, each image's logits held against those of integers in floating point.
 Verdicts judge_both(const StudyRanks& ranks, const Int8Model& model, const ImageRange& images);
 
-}  // namespace gradsync
+}  // namespace gradsync::quantize

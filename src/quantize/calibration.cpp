@@ -10,7 +10,7 @@
 #include "quantize/workers.h"
 #include "support/error.h"
 
-namespace gradsync {
+namespace gradsync::quantize {
 
 namespace {
 
@@ -202,4 +202,4 @@ std::vector<QuantizedTensorRow> activation_rows(const FloatModel& model, const I
   return rows;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::quantize

@@ -9,7 +9,7 @@
 #include "quantize/options.h"
 #include "quantize/tensor_rows.h"
 
-namespace gradsync {
+namespace gradsync::quantize {
 
 /// How the activations of a network lie over calibration images, one entry a value of the plan.
 /// Values that need none (maxima: their integers are those of their input) have no numbers; the
@@ -40,4 +40,4 @@ std::vector<QuantizedTensorRow> activation_rows(const FloatModel& model, const I
                                                 const ValueDistributions& values,
                                                 const ImageRange& images);
 
-}  // namespace gradsync
+}  // namespace gradsync::quantize

@@ -9,7 +9,7 @@
 
 #include "support/error.h"
 
-namespace gradsync {
+namespace gradsync::quantize {
 
 namespace {
 
@@ -140,4 +140,4 @@ Range calibrated_range(const Distribution& values, const CalibratorSettings& set
   throw Error(ExitCode::kInternal, "unknown calibrator");
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::quantize

@@ -5,7 +5,7 @@
 
 #include "quantize/distribution.h"
 
-namespace gradsync {
+namespace gradsync::quantize {
 
 /// How the range of a tensor is chosen from how its numbers lie.
 enum class Calibrator {
@@ -37,4 +37,4 @@ Range calibrated_range(const Distribution& values, const CalibratorSettings& set
 /// inference with TensorRT", GTC 2017).
 double entropy_threshold(const Histogram& fine, int bits);
 
-}  // namespace gradsync
+}  // namespace gradsync::quantize

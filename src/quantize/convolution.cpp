@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace gradsync {
+namespace gradsync::quantize {
 
 namespace {
 
@@ -136,4 +136,4 @@ void convolve_portable(const PackedLayer& layer, const Tile& tile, std::size_t f
   }
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::quantize

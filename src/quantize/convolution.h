@@ -12,7 +12,7 @@
 /// In memory an activation q is the byte q + 128, so that the processor's dot product of unsigned
 /// by signed bytes takes it: Σ w·(q + 128) = Σ w·q + 128·Σ w, and the constant goes into what an
 /// accumulator starts from. Pixels are [row][column][channel], with a border of zero points.
-namespace gradsync {
+namespace gradsync::quantize {
 
 inline constexpr std::size_t kLanes = 16;      ///< output channels that are computed together
 inline constexpr std::size_t kGroupBytes = 4;  ///< input bytes that one dot product takes
@@ -79,4 +79,4 @@ bool has_vnni();
 /// Blocks that a kernel takes at once with most gain.
 inline constexpr std::size_t kBlocksAtOnce = 3;
 
-}  // namespace gradsync
+}  // namespace gradsync::quantize

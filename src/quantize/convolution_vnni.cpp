@@ -7,7 +7,7 @@
 
 #define GRADSYNC_VNNI __attribute__((target("avx512f,avx512bw,avx512vl,avx512vnni")))
 
-namespace gradsync {
+namespace gradsync::quantize {
 
 namespace {
 
@@ -106,11 +106,11 @@ void convolve_vnni(const PackedLayer& layer, const Tile& tile, std::size_t first
     convolve_blocks<kTile>(layer, tile, first, last);
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::quantize
 
 #else
 
-namespace gradsync {
+namespace gradsync::quantize {
 
 bool has_vnni() {
   return false;
@@ -120,6 +120,6 @@ void convolve_vnni(const PackedLayer&, const Tile&, std::size_t, std::size_t) {
   throw Error(ExitCode::kInternal, "this processor has no AVX-512 VNNI");
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::quantize
 
 #endif

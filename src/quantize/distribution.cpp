@@ -6,7 +6,7 @@
 
 #include "support/error.h"
 
-namespace gradsync {
+namespace gradsync::quantize {
 
 namespace {
 
@@ -103,4 +103,4 @@ Distribution distribution_of(std::span<const float> values) {
   return tally.result();
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::quantize

@@ -8,7 +8,7 @@
 
 /// How the numbers of a tensor lie, in counts that add up to the same whatever the order and
 /// however the images were shared out: extremes are exact, sums are integers.
-namespace gradsync {
+namespace gradsync::quantize {
 
 inline constexpr std::size_t kPictureBins = 60;        ///< of the histograms in pictures
 inline constexpr std::size_t kCalibrationBins = 4096;  ///< from −max|x| to max|x|
@@ -68,4 +68,4 @@ class DistributionTally {
 /// Both passes over one tensor.
 Distribution distribution_of(std::span<const float> values);
 
-}  // namespace gradsync
+}  // namespace gradsync::quantize

@@ -11,7 +11,7 @@
 #include "checkpoint/checkpoint_folder.h"
 #include "support/error.h"
 
-namespace gradsync {
+namespace gradsync::quantize {
 
 namespace {
 
@@ -155,4 +155,4 @@ std::filesystem::path checkpoint_at(const std::filesystem::path& path) {
   return found.front().path;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::quantize

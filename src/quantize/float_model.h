@@ -6,7 +6,7 @@
 #include "checkpoint/checkpoint_file.h"
 #include "quantize/plan.h"
 
-namespace gradsync {
+namespace gradsync::quantize {
 
 /// The parameters of one node in single precision, its batch norm folded in.
 struct FloatLayer {
@@ -43,4 +43,4 @@ std::int64_t float_bytes(const CheckpointFile& checkpoint);
 /// A file itself, or the newest checkpoint of the folder that `path` is. Throws Error kNoInput.
 std::filesystem::path checkpoint_at(const std::filesystem::path& path);
 
-}  // namespace gradsync
+}  // namespace gradsync::quantize

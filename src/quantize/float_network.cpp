@@ -5,7 +5,7 @@
 
 #include "support/error.h"
 
-namespace gradsync {
+namespace gradsync::quantize {
 
 namespace {
 
@@ -197,4 +197,4 @@ Tensor EmulatedNetwork::forward(const Tensor& images, const ValueObserver& obser
   return values.back().flatten(1);
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::quantize

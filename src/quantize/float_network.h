@@ -10,7 +10,7 @@
 
 /// Networks of a plan in LibTorch's floating point. Images are tensors [N, 3, 32, 32]; values of a
 /// plan are [N, C, H, W], channels last in memory. No gradients.
-namespace gradsync {
+namespace gradsync::quantize {
 
 /// Called with value 0 (the images) and what each node gives, in order.
 using ValueObserver = std::function<void(std::size_t value, const torch::Tensor& values)>;
@@ -53,4 +53,4 @@ class EmulatedNetwork {
   std::vector<Layer> layers_;
 };
 
-}  // namespace gradsync
+}  // namespace gradsync::quantize

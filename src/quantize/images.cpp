@@ -6,7 +6,7 @@
 
 #include "support/error.h"
 
-namespace gradsync {
+namespace gradsync::quantize {
 
 ImageRange::ImageRange(const Cifar10& data, Split split, std::int64_t count)
     : data_(data), split_(split), count_(count) {
@@ -39,4 +39,4 @@ std::vector<ImageBatch> batches_of_rank(std::int64_t images, std::int64_t batch,
   return mine;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::quantize

@@ -7,7 +7,7 @@
 #include "data/augment.h"
 #include "data/cifar10.h"
 
-namespace gradsync {
+namespace gradsync::quantize {
 
 /// Images of a data set in their order, as a network takes them, not cropped nor flipped:
 /// [image][row][column][channel] floats.
@@ -39,4 +39,4 @@ struct ImageBatch {
 std::vector<ImageBatch> batches_of_rank(std::int64_t images, std::int64_t batch, int rank,
                                         int ranks);
 
-}  // namespace gradsync
+}  // namespace gradsync::quantize

@@ -7,7 +7,7 @@
 #include "checkpoint/checkpoint_file.h"
 #include "support/error.h"
 
-namespace gradsync {
+namespace gradsync::quantize {
 
 namespace {
 
@@ -100,4 +100,4 @@ void write_int8_model(const Int8Model& model, TextMap metadata, const std::files
   list.write(file, std::move(metadata));
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::quantize

@@ -5,7 +5,7 @@
 #include "checkpoint/safetensors.h"
 #include "quantize/int8_model.h"
 
-namespace gradsync {
+namespace gradsync::quantize {
 
 inline constexpr std::string_view kInt8Format = "gradsync-int8/1";
 
@@ -15,4 +15,4 @@ inline constexpr std::string_view kInt8Format = "gradsync-int8/1";
 /// of itself. The name must be free: throws Error kCannotCreate, kInputOutput.
 void write_int8_model(const Int8Model& model, TextMap metadata, const std::filesystem::path& file);
 
-}  // namespace gradsync
+}  // namespace gradsync::quantize

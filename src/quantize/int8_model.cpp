@@ -6,7 +6,7 @@
 
 #include "support/error.h"
 
-namespace gradsync {
+namespace gradsync::quantize {
 
 namespace {
 
@@ -82,4 +82,4 @@ std::int64_t int8_bytes(const Int8Model& model) {
   return static_cast<std::int64_t>(bytes);
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::quantize

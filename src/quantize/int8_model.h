@@ -6,7 +6,7 @@
 #include "quantize/float_model.h"
 #include "quantize/weights.h"
 
-namespace gradsync {
+namespace gradsync::quantize {
 
 /// One node in integers. With q the integers of its input, zi their zero point, and w, zw those of
 /// the weights, its accumulators are a = Σ (w − zw)(q − zi) + bias, in units of input scale ×
@@ -43,4 +43,4 @@ Int8Model quantize_model(const FloatModel& model, const WeightScheme& scheme,
 /// Bytes of weights, scales, zero points and biases.
 std::int64_t int8_bytes(const Int8Model& model);
 
-}  // namespace gradsync
+}  // namespace gradsync::quantize

@@ -5,7 +5,7 @@
 
 #include "support/error.h"
 
-namespace gradsync {
+namespace gradsync::quantize {
 
 namespace {
 
@@ -196,4 +196,4 @@ std::size_t predicted(std::span<const float> logits) {
   return static_cast<std::size_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::quantize

@@ -7,7 +7,7 @@
 
 #include "quantize/convolution.h"
 
-namespace gradsync {
+namespace gradsync::quantize {
 
 /// A quantised network that runs in integers: int8 activations and weights, int32 sums. Memory for
 /// a few images is its own; use one object a thread.
@@ -58,4 +58,4 @@ class Int8Network {
 /// The class with the largest logit, the first of them.
 std::size_t predicted(std::span<const float> logits);
 
-}  // namespace gradsync
+}  // namespace gradsync::quantize

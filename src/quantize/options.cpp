@@ -5,7 +5,7 @@
 
 #include "quantize/plan.h"
 
-namespace gradsync {
+namespace gradsync::quantize {
 
 namespace {
 
@@ -168,4 +168,4 @@ QuantizeOptions quantize_options(const OptionValues& values) {
   return options;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::quantize

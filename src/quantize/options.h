@@ -9,7 +9,7 @@
 #include "quantize/weights.h"
 #include "support/options.h"
 
-namespace gradsync {
+namespace gradsync::quantize {
 
 /// How activations become integers.
 struct ActivationScheme {
@@ -42,4 +42,4 @@ std::string quantize_help();
 /// Throws Error kUsage with the option, its value, its source and what would be right.
 QuantizeOptions quantize_options(const OptionValues& values);
 
-}  // namespace gradsync
+}  // namespace gradsync::quantize

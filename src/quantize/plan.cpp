@@ -7,7 +7,7 @@
 
 #include "support/error.h"
 
-namespace gradsync {
+namespace gradsync::quantize {
 
 namespace {
 
@@ -166,4 +166,4 @@ Plan make_plan(const std::string& model) {
               fmt::format("networks that can: {}", fmt::join(plan_names(), ", ")));
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::quantize

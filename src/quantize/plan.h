@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace gradsync {
+namespace gradsync::quantize {
 
 enum class NodeKind { kConvolution, kMaxPool, kMeanPool };
 
@@ -49,4 +49,4 @@ const std::vector<std::string>& plan_names();
 /// The plan for images [3, 32, 32]. Throws Error kUsage for a network that has none.
 Plan make_plan(const std::string& model);
 
-}  // namespace gradsync
+}  // namespace gradsync::quantize

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace gradsync {
+namespace gradsync::quantize {
 
 namespace {
 
@@ -40,4 +40,4 @@ void widen_over_ranks(Exchange& exchange, std::vector<Range>& ranges) {
   exchange.broadcast_control(std::as_writable_bytes(std::span(ranges)));
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::quantize

@@ -7,7 +7,7 @@
 #include "comm/exchange.h"
 #include "quantize/scale.h"
 
-namespace gradsync {
+namespace gradsync::quantize {
 
 /// What ranks that share images out tell each other, exactly and in any order the same. Collective.
 /// Integers are added up as halves that double precision holds exactly.
@@ -16,4 +16,4 @@ void add_over_ranks(Exchange& exchange, std::span<std::int64_t* const> integers)
 /// The extremes over all ranks, in place; an empty range (low > high) counts for nothing.
 void widen_over_ranks(Exchange& exchange, std::vector<Range>& ranges);
 
-}  // namespace gradsync
+}  // namespace gradsync::quantize

@@ -7,7 +7,7 @@
 #include "quantize/float_network.h"
 #include "support/error.h"
 
-namespace gradsync {
+namespace gradsync::quantize {
 
 namespace {
 
@@ -51,4 +51,4 @@ double folding_difference(Network& trained, const FloatModel& folded, const torc
   return difference;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::quantize

@@ -8,7 +8,7 @@
 #include "model/network.h"
 #include "quantize/float_model.h"
 
-namespace gradsync {
+namespace gradsync::quantize {
 
 /// The trainer's own network with the parameters of a checkpoint, in evaluation mode. Throws Error
 /// kBadData if they do not fit.
@@ -20,4 +20,4 @@ std::shared_ptr<Network> trained_network(const CheckpointFile& checkpoint,
 /// network.
 double folding_difference(Network& trained, const FloatModel& folded, const torch::Tensor& images);
 
-}  // namespace gradsync
+}  // namespace gradsync::quantize

@@ -20,7 +20,7 @@
 #include "support/file.h"
 #include "support/utc_time.h"
 
-namespace gradsync {
+namespace gradsync::quantize {
 
 namespace {
 
@@ -195,4 +195,4 @@ int run_quantization(const Session& session, const QuantizeOptions& options,
   return 0;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::quantize

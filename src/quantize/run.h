@@ -5,7 +5,7 @@
 #include "comm/session.h"
 #include "quantize/options.h"
 
-namespace gradsync {
+namespace gradsync::quantize {
 
 /// Quantises a network step by step on all ranks: weights, calibration, activations, biases,
 /// accuracy after each, variants, speed; prints tables, writes the run file and the quantised
@@ -14,4 +14,4 @@ namespace gradsync {
 int run_quantization(const Session& session, const QuantizeOptions& options,
                      const OptionValues& values, const std::string& command_line);
 
-}  // namespace gradsync
+}  // namespace gradsync::quantize

@@ -7,7 +7,7 @@
 
 #include "support/error.h"
 
-namespace gradsync {
+namespace gradsync::quantize {
 
 const std::vector<std::string>& convention_names() {
   static const std::vector<std::string> names = {"published", "max-abs", "affine"};
@@ -76,4 +76,4 @@ std::int32_t requantize(std::int32_t accumulator, float multiplier, float added,
          output.zero_point;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::quantize

@@ -5,7 +5,7 @@
 #include <vector>
 
 /// From real numbers to small integers and back: real = scale · (integer − zero point).
-namespace gradsync {
+namespace gradsync::quantize {
 
 inline constexpr int kLeastBits = 2, kMostBits = 8;
 
@@ -55,4 +55,4 @@ float output_multiplier(float input_scale, float weight_scale, float output_scal
 std::int32_t requantize(std::int32_t accumulator, float multiplier, float added,
                         const Quantizer& output);
 
-}  // namespace gradsync
+}  // namespace gradsync::quantize

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <torch/torch.h>
 
-namespace gradsync {
+namespace gradsync::quantize {
 
 namespace {
 
@@ -64,4 +64,4 @@ torch::jit::Module script_network(const FloatModel& model) {
   return torch::jit::optimize_for_inference(module);
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::quantize

@@ -4,10 +4,10 @@
 
 #include "quantize/float_model.h"
 
-namespace gradsync {
+namespace gradsync::quantize {
 
 /// The folded network as TorchScript, frozen and optimised for inference: the fastest form in which
 /// LibTorch alone runs it. Takes and gives what FloatNetwork does.
 torch::jit::Module script_network(const FloatModel& model);
 
-}  // namespace gradsync
+}  // namespace gradsync::quantize

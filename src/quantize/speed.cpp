@@ -15,7 +15,7 @@
 #include "timing/clock.h"
 #include "timing/estimate.h"
 
-namespace gradsync {
+namespace gradsync::quantize {
 
 namespace {
 
@@ -151,4 +151,4 @@ std::vector<QuantizedSpeedRow> measure_speed(Network& trained, const FloatModel&
   return rows;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::quantize

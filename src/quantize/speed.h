@@ -8,7 +8,7 @@
 #include "quantize/int8_model.h"
 #include "record/quantization.h"
 
-namespace gradsync {
+namespace gradsync::quantize {
 
 struct SpeedSettings {
   std::int64_t rounds = 15;
@@ -26,4 +26,4 @@ std::vector<QuantizedSpeedRow> measure_speed(Network& trained, const FloatModel&
                                              const Int8Model& quantized,
                                              const SpeedSettings& settings);
 
-}  // namespace gradsync
+}  // namespace gradsync::quantize

@@ -4,7 +4,7 @@
 
 #include "support/error.h"
 
-namespace gradsync {
+namespace gradsync::quantize {
 
 namespace {
 
@@ -130,4 +130,4 @@ void Study::judge_variants() {
   }
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::quantize

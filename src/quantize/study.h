@@ -6,7 +6,7 @@
 #include "quantize/options.h"
 #include "record/quantization.h"
 
-namespace gradsync {
+namespace gradsync::quantize {
 
 /// The steps of a quantisation, in their order. Results are equal on all ranks; every function is
 /// collective.
@@ -44,4 +44,4 @@ class Study {
   Quantization results_;
 };
 
-}  // namespace gradsync
+}  // namespace gradsync::quantize

@@ -6,7 +6,7 @@
 
 #include "support/table.h"
 
-namespace gradsync {
+namespace gradsync::quantize {
 
 namespace {
 
@@ -77,4 +77,4 @@ void print_results(std::ostream& out, const Quantization& results) {
   if (!results.speeds.empty()) print_text(out << '\n', speed_table(results));
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::quantize

@@ -8,7 +8,7 @@
 #include "quantize/plan.h"
 #include "record/quantization.h"
 
-namespace gradsync {
+namespace gradsync::quantize {
 
 /// What is quantised, how and with which images: some lines for people.
 std::string head_text(const Plan& plan, const QuantizeOptions& options,
@@ -18,4 +18,4 @@ std::string head_text(const Plan& plan, const QuantizeOptions& options,
 /// The tables of a finished study: layers, accuracy after each step and in each variant, speed.
 void print_results(std::ostream& out, const Quantization& results);
 
-}  // namespace gradsync
+}  // namespace gradsync::quantize

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace gradsync {
+namespace gradsync::quantize {
 
 static_assert(kHistogramBins == kPictureBins);
 
@@ -99,4 +99,4 @@ QuantizedTensorRow activation_row(const std::string& layer, const Distribution& 
   return row;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::quantize

@@ -9,7 +9,7 @@
 #include "record/quantization.h"
 
 /// What the run file says of the tensors of a network.
-namespace gradsync {
+namespace gradsync::quantize {
 
 /// How often each integer −128 … 127 stands.
 using IntegerCounts = std::array<std::int64_t, kHistogramLevels>;
@@ -26,4 +26,4 @@ std::vector<QuantizedTensorRow> parameter_rows(const FloatModel& model, const In
 QuantizedTensorRow activation_row(const std::string& layer, const Distribution& values,
                                   const Quantizer& by, double sqnr_db, const IntegerCounts& counts);
 
-}  // namespace gradsync
+}  // namespace gradsync::quantize

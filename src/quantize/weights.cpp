@@ -8,7 +8,7 @@
 
 #include "support/error.h"
 
-namespace gradsync {
+namespace gradsync::quantize {
 
 namespace {
 
@@ -123,4 +123,4 @@ double sqnr_db(std::span<const float> exact, std::span<const float> approximate)
   return 10 * std::log10(signal / noise);
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::quantize

@@ -7,7 +7,7 @@
 
 #include "quantize/scale.h"
 
-namespace gradsync {
+namespace gradsync::quantize {
 
 enum class Granularity { kTensor, kChannel };
 
@@ -47,4 +47,4 @@ std::vector<float> dequantized(const QuantizedWeights& weights);
 /// 10·log10(Σx² / Σ(x − y)²).
 double sqnr_db(std::span<const float> exact, std::span<const float> approximate);
 
-}  // namespace gradsync
+}  // namespace gradsync::quantize

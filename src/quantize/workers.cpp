@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-namespace gradsync {
+namespace gradsync::quantize {
 
 void in_parallel(std::size_t workers, std::size_t count,
                  const std::function<void(std::size_t, std::size_t)>& work,
@@ -33,4 +33,4 @@ void in_parallel(std::size_t workers, std::size_t count,
   if (error) std::rethrow_exception(error);
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::quantize

@@ -8,7 +8,7 @@
 #include "support/error.h"
 #include "support/parse.h"
 
-namespace gradsync {
+namespace gradsync::sweep {
 
 namespace {
 
@@ -88,4 +88,4 @@ std::string shape_text(const Shape& shape) {
                      shape.ranks_per_node, shape.ranks_per_node == 1 ? "" : "s");
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::sweep

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-namespace gradsync {
+namespace gradsync::sweep {
 
 /// The nodes that Slurm has given to the job this process runs in.
 struct Allocation {
@@ -39,4 +39,4 @@ Shape shape_of(std::int64_t ranks, std::int64_t ranks_per_node);
 /// "2 nodes × 4 ranks".
 std::string shape_text(const Shape& shape);
 
-}  // namespace gradsync
+}  // namespace gradsync::sweep

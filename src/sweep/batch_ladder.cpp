@@ -6,7 +6,7 @@
 
 #include "sweep/cell_record.h"
 
-namespace gradsync {
+namespace gradsync::sweep {
 
 namespace {
 
@@ -46,4 +46,4 @@ std::int64_t batch_per_rank(const GridCell& cell) {
   return train_options_of(cell).batch_per_rank;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::sweep

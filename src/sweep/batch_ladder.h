@@ -9,7 +9,7 @@
 
 #include "sweep/grid.h"
 
-namespace gradsync {
+namespace gradsync::sweep {
 
 /// The ladders of a grid: cells that differ in the batch alone (repeats included). Where one ran
 /// out of memory, as large or larger ones would too, and need not be tried.
@@ -31,4 +31,4 @@ BatchLadders recorded_ladders(const std::vector<GridCell>& cells,
 /// Images that a rank of the cell holds at once.
 std::int64_t batch_per_rank(const GridCell& cell);
 
-}  // namespace gradsync
+}  // namespace gradsync::sweep

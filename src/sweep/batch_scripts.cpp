@@ -9,7 +9,7 @@
 #include "sweep/allocation.h"
 #include "sweep/launcher.h"
 
-namespace gradsync {
+namespace gradsync::sweep {
 
 namespace {
 
@@ -146,4 +146,4 @@ BatchScript report_script(const Job& job, const BatchCommands& commands) {
               shell_text({{}, commands.report}) + '\n'};
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::sweep

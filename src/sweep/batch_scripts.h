@@ -8,7 +8,7 @@
 #include "sweep/grid.h"
 #include "sweep/job_file.h"
 
-namespace gradsync {
+namespace gradsync::sweep {
 
 /// A script for sbatch.
 struct BatchScript {
@@ -35,4 +35,4 @@ std::vector<BatchScript> cell_scripts(const Job& job, const std::vector<GridCell
 /// The script that writes the report's tables.
 BatchScript report_script(const Job& job, const BatchCommands& commands);
 
-}  // namespace gradsync
+}  // namespace gradsync::sweep

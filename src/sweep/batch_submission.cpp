@@ -9,7 +9,7 @@
 #include "support/process.h"
 #include "sweep/launcher.h"
 
-namespace gradsync {
+namespace gradsync::sweep {
 
 namespace {
 
@@ -70,4 +70,4 @@ void print_scripts(const std::vector<BatchScript>& scripts, const fs::path& fold
   }
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::sweep

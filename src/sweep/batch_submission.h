@@ -6,7 +6,7 @@
 
 #include "sweep/batch_scripts.h"
 
-namespace gradsync {
+namespace gradsync::sweep {
 
 /// Writes the scripts into `folder` (made if missing; a file that holds something else keeps its
 /// name, the new one is then called <name>-2.sbatch and so on) and submits them, each to begin when
@@ -19,4 +19,4 @@ void submit_scripts(const std::vector<BatchScript>& scripts, const std::filesyst
 void print_scripts(const std::vector<BatchScript>& scripts, const std::filesystem::path& folder,
                    std::ostream& out);
 
-}  // namespace gradsync
+}  // namespace gradsync::sweep

@@ -12,7 +12,7 @@
 
 #include "support/error.h"
 
-namespace gradsync {
+namespace gradsync::sweep {
 
 namespace {
 
@@ -87,4 +87,4 @@ bool is_running(const CellFiles& files) {
   return file && ::fcntl(file.get(), F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::sweep

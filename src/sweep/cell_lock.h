@@ -3,7 +3,7 @@
 #include "support/file.h"
 #include "sweep/launcher.h"
 
-namespace gradsync {
+namespace gradsync::sweep {
 
 /// While it lives, the cell is ours to run: <cell>.running is there and locked, and says on which
 /// host and by which process. mpirun and srun inherit the lock, so that a run which outlives its
@@ -27,4 +27,4 @@ bool is_running(const CellFiles& files);
 /// "host n1, process 4711": who runs the cell, or did before being killed; empty if nobody.
 std::string runner_of(const CellFiles& files);
 
-}  // namespace gradsync
+}  // namespace gradsync::sweep

@@ -12,7 +12,7 @@
 #include "sweep/cell_lock.h"
 #include "sweep/cell_record.h"
 
-namespace gradsync {
+namespace gradsync::sweep {
 
 namespace {
 
@@ -124,4 +124,4 @@ std::int64_t iterations_wanted(const GridCell& cell, std::int64_t train_images) 
   return options.iterations > 0 ? std::min(all, options.iterations) : all;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::sweep

@@ -8,7 +8,7 @@
 #include "sweep/cell_state.h"
 #include "sweep/grid.h"
 
-namespace gradsync {
+namespace gradsync::sweep {
 
 /// How far a cell is, from its run file or its journal, which may be growing.
 struct CellProgress {
@@ -36,4 +36,4 @@ double seconds_left(const std::vector<CellProgress>& cells);
 /// they are not known.
 std::int64_t iterations_wanted(const GridCell& cell, std::int64_t train_images);
 
-}  // namespace gradsync
+}  // namespace gradsync::sweep

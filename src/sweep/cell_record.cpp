@@ -13,7 +13,7 @@
 #include "support/parse.h"
 #include "support/utc_time.h"
 
-namespace gradsync {
+namespace gradsync::sweep {
 
 namespace {
 
@@ -127,4 +127,4 @@ std::int64_t kernel_memory_kills() {
   return 0;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::sweep

@@ -7,7 +7,7 @@
 #include "support/process.h"
 #include "sweep/launcher.h"
 
-namespace gradsync {
+namespace gradsync::sweep {
 
 /// Why a cell has no run.
 enum class FailureKind {
@@ -49,4 +49,4 @@ bool was_killed(const ProcessResult& result);
 /// /proc/vmstat; 0 where it does not say.
 std::int64_t kernel_memory_kills();
 
-}  // namespace gradsync
+}  // namespace gradsync::sweep

@@ -3,7 +3,7 @@
 #include "sweep/cell_lock.h"
 #include "sweep/cell_record.h"
 
-namespace gradsync {
+namespace gradsync::sweep {
 
 namespace {
 
@@ -52,4 +52,4 @@ std::string state_text(CellState state) {
   return "";
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::sweep

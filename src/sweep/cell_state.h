@@ -4,7 +4,7 @@
 
 #include "sweep/launcher.h"
 
-namespace gradsync {
+namespace gradsync::sweep {
 
 enum class CellState {
   kMissing,
@@ -24,4 +24,4 @@ bool is_settled(CellState state);
 /// "missing", "running", "partial", "done", "failed", "out of memory", "not run".
 std::string state_text(CellState state);
 
-}  // namespace gradsync
+}  // namespace gradsync::sweep

@@ -13,7 +13,7 @@
 #include "support/options.h"
 #include "train/options.h"
 
-namespace gradsync {
+namespace gradsync::sweep {
 
 namespace {
 
@@ -259,4 +259,4 @@ std::string grid_digest(const nlohmann::json& content) {
   return digest.hex();
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::sweep

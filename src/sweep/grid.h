@@ -11,7 +11,7 @@
 #include "sweep/job_file.h"
 #include "train/options.h"
 
-namespace gradsync {
+namespace gradsync::sweep {
 
 /// One run of a grid.
 struct GridCell {
@@ -54,4 +54,4 @@ nlohmann::json grid_content(const Job& job);
 /// SHA-256 of the content.
 std::string grid_digest(const nlohmann::json& content);
 
-}  // namespace gradsync
+}  // namespace gradsync::sweep

@@ -11,7 +11,7 @@
 #include "support/options.h"
 #include "train/options.h"
 
-namespace gradsync {
+namespace gradsync::sweep {
 
 namespace {
 
@@ -281,4 +281,4 @@ Job read_job(const std::filesystem::path& file, const std::vector<std::string>& 
   return make_job(read_key_values(file), overrides, file.stem().string());
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::sweep

@@ -10,7 +10,7 @@
 
 /// A job file describes a grid of runs. Its keys are the trainer's options, where a list with
 /// commas makes an axis, and those of `job_keys()`.
-namespace gradsync {
+namespace gradsync::sweep {
 
 /// A trainer option, `ranks` or `variant` with the values it takes in the grid, at least one.
 struct Axis {
@@ -66,4 +66,4 @@ Job make_job(const std::vector<KeyValue>& entries, const std::vector<KeyValue>& 
 Job read_job(const std::filesystem::path& file, const std::vector<std::string>& sets = {},
              const std::vector<KeyValue>& trainer_options = {});
 
-}  // namespace gradsync
+}  // namespace gradsync::sweep

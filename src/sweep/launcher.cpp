@@ -8,7 +8,7 @@
 #include "support/parse.h"
 #include "train/options.h"
 
-namespace gradsync {
+namespace gradsync::sweep {
 
 namespace {
 
@@ -99,4 +99,4 @@ std::string shell_text(const LaunchCommand& command) {
   return text;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::sweep

@@ -8,7 +8,7 @@
 #include "support/process.h"
 #include "sweep/grid.h"
 
-namespace gradsync {
+namespace gradsync::sweep {
 
 /// The files of one cell in the results folder.
 struct CellFiles {
@@ -66,4 +66,4 @@ class Launcher {
   virtual ProcessResult launch(const GridCell& cell, const CellFiles& files) = 0;
 };
 
-}  // namespace gradsync
+}  // namespace gradsync::sweep

@@ -7,7 +7,7 @@
 #include "sweep/local_launcher.h"
 #include "sweep/srun_launcher.h"
 
-namespace gradsync {
+namespace gradsync::sweep {
 
 namespace {
 
@@ -45,4 +45,4 @@ std::unique_ptr<Launcher> make_launcher(const std::string& name, const Job& job,
                                         std::move(stop_requests));
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::sweep

@@ -7,7 +7,7 @@
 #include "sweep/job_file.h"
 #include "sweep/launcher.h"
 
-namespace gradsync {
+namespace gradsync::sweep {
 
 /// The names that --launcher takes.
 const std::vector<std::string>& launcher_names();
@@ -21,4 +21,4 @@ std::string resolved_launcher(const std::string& name);
 std::unique_ptr<Launcher> make_launcher(const std::string& name, const Job& job, const Grid& grid,
                                         StopRequests stop_requests);
 
-}  // namespace gradsync
+}  // namespace gradsync::sweep

@@ -10,7 +10,7 @@
 #include "support/error.h"
 #include "sweep/stoppable_run.h"
 
-namespace gradsync {
+namespace gradsync::sweep {
 
 namespace {
 
@@ -63,4 +63,4 @@ void require_program(const std::filesystem::path& file) {
               "build it with `make`");
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::sweep

@@ -2,7 +2,7 @@
 
 #include "sweep/launcher.h"
 
-namespace gradsync {
+namespace gradsync::sweep {
 
 /// Runs cells one after the other on this machine with Open MPI's mpirun.
 class LocalLauncher : public Launcher {
@@ -29,4 +29,4 @@ std::filesystem::path program_beside_us(const std::string& name);
 /// Throws Error kEnvironment if the program is missing or may not be run.
 void require_program(const std::filesystem::path& file);
 
-}  // namespace gradsync
+}  // namespace gradsync::sweep

@@ -6,7 +6,7 @@
 #include "sweep/launcher.h"
 #include "sweep/local_launcher.h"
 
-namespace gradsync {
+namespace gradsync::sweep {
 
 std::vector<std::string> report_command(const Job& job) {
   std::vector<std::string> command = {program_beside_us("gradsync-report").string(),
@@ -23,4 +23,4 @@ int print_report(const Job& job) {
   return result.succeeded() ? 0 : 1;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::sweep

@@ -5,7 +5,7 @@
 
 #include "sweep/job_file.h"
 
-namespace gradsync {
+namespace gradsync::sweep {
 
 /// gradsync-report for the job's results, with the job's options for it; tables and plots go into
 /// <results>/tables.
@@ -14,4 +14,4 @@ std::vector<std::string> report_command(const Job& job);
 /// Runs it; its text is this program's result. Returns 0, or 1 if it failed.
 int print_report(const Job& job);
 
-}  // namespace gradsync
+}  // namespace gradsync::sweep

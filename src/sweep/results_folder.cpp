@@ -13,7 +13,7 @@
 #include "support/error.h"
 #include "support/utc_time.h"
 
-namespace gradsync {
+namespace gradsync::sweep {
 
 namespace {
 
@@ -186,4 +186,4 @@ ResultsFolder::ResultsFolder(const Job& job, const Grid& grid, FolderUse use) : 
   if (!written_by_others) write_file_atomically(grid_file(path_), written(described(job, grid)));
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::sweep

@@ -5,7 +5,7 @@
 #include "support/file.h"
 #include "sweep/launcher.h"
 
-namespace gradsync {
+namespace gradsync::sweep {
 
 /// Makes room for a new run: what an earlier one left is renamed, never deleted: its journal to
 /// <cell>.interrupted-N.journal, a run file of a failed run to <cell>.interrupted-N.run,
@@ -44,4 +44,4 @@ class ResultsFolder {
   UniqueFd lock_;
 };
 
-}  // namespace gradsync
+}  // namespace gradsync::sweep

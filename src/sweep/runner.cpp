@@ -15,7 +15,7 @@
 #include "sweep/cell_state.h"
 #include "sweep/results_folder.h"
 
-namespace gradsync {
+namespace gradsync::sweep {
 
 namespace {
 
@@ -202,4 +202,4 @@ GridOutcome run_grid(const std::vector<GridCell>& cells, const fs::path& folder,
   return Runner(folder, launcher, std::move(ladders), stop_requests, progress).run(cells);
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::sweep

@@ -8,7 +8,7 @@
 #include "sweep/batch_ladder.h"
 #include "sweep/launcher.h"
 
-namespace gradsync {
+namespace gradsync::sweep {
 
 /// How a grid ended.
 struct GridOutcome {
@@ -48,4 +48,4 @@ void require_complete(const GridOutcome& outcome, std::size_t all, const std::st
 /// "about 40 s left", "about 3 min left", "about 2 h left".
 std::string time_left_text(double seconds);
 
-}  // namespace gradsync
+}  // namespace gradsync::sweep

@@ -8,7 +8,7 @@
 #include "support/error.h"
 #include "sweep/stoppable_run.h"
 
-namespace gradsync {
+namespace gradsync::sweep {
 
 namespace {
 
@@ -87,4 +87,4 @@ ProcessResult SrunLauncher::launch(const GridCell& cell, const CellFiles& files)
   return run_stoppable(command(cell, files), files, stop_requests_);
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::sweep

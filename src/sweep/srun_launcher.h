@@ -3,7 +3,7 @@
 #include "sweep/allocation.h"
 #include "sweep/launcher.h"
 
-namespace gradsync {
+namespace gradsync::sweep {
 
 /// Runs cells one after the other as steps of a Slurm job, over PMIx, one GPU a rank where the
 /// allocation has GPUs.
@@ -30,4 +30,4 @@ class SrunLauncher : public Launcher {
   StopRequests stop_requests_;
 };
 
-}  // namespace gradsync
+}  // namespace gradsync::sweep

@@ -8,7 +8,7 @@
 #include "support/parse.h"
 #include "sweep/runner.h"
 
-namespace gradsync {
+namespace gradsync::sweep {
 
 namespace {
 
@@ -59,4 +59,4 @@ Table status_table(const std::string& name, const std::vector<CellProgress>& cel
   return table;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::sweep

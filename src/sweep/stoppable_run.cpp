@@ -6,7 +6,7 @@
 #include <chrono>
 #include <thread>
 
-namespace gradsync {
+namespace gradsync::sweep {
 
 namespace {
 
@@ -49,4 +49,4 @@ ProcessResult run_stoppable(const LaunchCommand& command, const CellFiles& files
   return run_process(command.args, options);
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::sweep

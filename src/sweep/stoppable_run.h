@@ -2,7 +2,7 @@
 
 #include "sweep/launcher.h"
 
-namespace gradsync {
+namespace gradsync::sweep {
 
 /// Runs mpirun or srun to its end, its output behind what `files.log` holds, in a process group of
 /// its own: a signal reaches it only through us. At the first request to stop it gets SIGUSR1,
@@ -11,4 +11,4 @@ namespace gradsync {
 ProcessResult run_stoppable(const LaunchCommand& command, const CellFiles& files,
                             const StopRequests& stop_requests);
 
-}  // namespace gradsync
+}  // namespace gradsync::sweep

@@ -8,7 +8,7 @@
 #include "sweep/report_step.h"
 #include "sweep/results_folder.h"
 
-namespace gradsync {
+namespace gradsync::sweep {
 
 namespace {
 
@@ -49,4 +49,4 @@ int submit_grid(const Job& job, const Grid& grid, const SweepCommand& command, b
   return 0;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::sweep

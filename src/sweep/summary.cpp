@@ -7,7 +7,7 @@
 #include "support/parse.h"
 #include "sweep/runner.h"
 
-namespace gradsync {
+namespace gradsync::sweep {
 
 namespace {
 
@@ -49,4 +49,4 @@ std::string time_left_text(double seconds) {
   return fmt::format("about {} h left", std::llround(seconds / 3600));
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::sweep

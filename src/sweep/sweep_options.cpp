@@ -10,7 +10,7 @@
 #include "sweep/launchers.h"
 #include "train/options.h"
 
-namespace gradsync {
+namespace gradsync::sweep {
 
 namespace {
 
@@ -105,4 +105,4 @@ std::string sweep_help() {
   return help_text(kUsage, kExamples, sweep_option_table()) + kJobFile;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::sweep

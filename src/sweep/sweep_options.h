@@ -6,7 +6,7 @@
 #include "support/key_values.h"
 #include "support/options.h"
 
-namespace gradsync {
+namespace gradsync::sweep {
 
 /// The options of gradsync-sweep itself; the job file is its one positional argument.
 OptionTable sweep_option_table();
@@ -23,4 +23,4 @@ SweepCommand read_sweep_command(int argc, const char* const* argv);
 /// The text of --help, with the keys of a job file.
 std::string sweep_help();
 
-}  // namespace gradsync
+}  // namespace gradsync::sweep

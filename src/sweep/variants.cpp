@@ -9,7 +9,7 @@
 #include "support/error.h"
 #include "support/parse.h"
 
-namespace gradsync {
+namespace gradsync::sweep {
 
 namespace {
 
@@ -93,4 +93,4 @@ std::vector<std::string> rivals_of(const std::string& key) {
   return ways;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::sweep

@@ -9,7 +9,7 @@
 /// Bundles of options under a name, which together are one axis of a grid:
 ///   variant = plain:
 ///   variant = warmup-lars: optimizer=lars lr=2 warmup-epochs=2
-namespace gradsync {
+namespace gradsync::sweep {
 
 /// One `variant` line.
 struct Variant {
@@ -44,4 +44,4 @@ void apply_variant(const std::vector<Variant>& variants,
 /// two, if `key` is one of them.
 std::vector<std::string> rivals_of(const std::string& key);
 
-}  // namespace gradsync
+}  // namespace gradsync::sweep

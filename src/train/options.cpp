@@ -162,7 +162,7 @@ std::string fault_option(const OptionValues& values) {
 
 std::vector<std::int64_t> sweep_option(const OptionValues& values) {
   try {
-    return parse_size_sweep(text_option(values, "calibration-sizes"));
+    return calibrate::parse_size_sweep(text_option(values, "calibration-sizes"));
   } catch (const Error& error) {
     throw option_error(values, "calibration-sizes", error.what(), "give two sizes, as 1KiB:16MiB");
   }

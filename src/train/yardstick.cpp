@@ -11,6 +11,8 @@
 
 namespace gradsync {
 
+using namespace calibrate;
+
 namespace {
 
 /// Quick beside a training run: a cell takes about a tenth of a second, or five calls.

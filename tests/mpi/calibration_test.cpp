@@ -7,6 +7,7 @@
 #include "mpi/ranks.h"
 
 using namespace gradsync;
+using namespace gradsync::calibrate;
 using gradsync::test::Ranks;
 
 namespace {

@@ -12,6 +12,7 @@
 #include "mpi/ranks.h"
 
 using namespace gradsync;
+using namespace gradsync::check;
 using gradsync::test::session;
 
 namespace {

@@ -13,6 +13,7 @@
 #include "support/options.h"
 
 using namespace gradsync;
+using namespace gradsync::calibrate;
 using namespace gradsync::testing;
 
 namespace {

@@ -13,6 +13,7 @@
 #include "study_run.h"
 
 using namespace gradsync;
+using namespace gradsync::report;
 using namespace gradsync::testing;
 
 namespace {

@@ -8,7 +8,7 @@
 #include "expect_error.h"
 
 // What the tests of the preflight share.
-namespace gradsync {
+namespace gradsync::check {
 
 /// Ranks with the given facts, `per_host` on each of the hosts node1, node2, …
 template <typename Facts>
@@ -65,4 +65,4 @@ class FakeJob : public Job {
   }
 };
 
-}  // namespace gradsync
+}  // namespace gradsync::check

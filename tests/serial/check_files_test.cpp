@@ -11,6 +11,7 @@
 #include "check_facts.h"
 
 using namespace gradsync;
+using namespace gradsync::check;
 
 namespace {
 

@@ -10,6 +10,7 @@
 #include "check_facts.h"
 
 using namespace gradsync;
+using namespace gradsync::check;
 
 namespace {
 

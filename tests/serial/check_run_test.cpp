@@ -16,6 +16,7 @@
 #include "option_sandbox.h"
 
 using namespace gradsync;
+using namespace gradsync::check;
 
 namespace {
 

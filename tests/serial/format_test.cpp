@@ -7,6 +7,7 @@
 #include "analysis/formats/registry.h"
 
 using namespace gradsync;
+using namespace gradsync::report;
 
 namespace {
 

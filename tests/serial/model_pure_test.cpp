@@ -10,6 +10,7 @@
 #include "expect_error.h"
 
 using namespace gradsync;
+using namespace gradsync::report;
 using doctest::Approx;
 
 namespace {

@@ -17,6 +17,7 @@
 #include "support/error.h"
 
 using namespace gradsync;
+using namespace gradsync::report;
 using namespace gradsync::testing;
 
 // Damaged files: each is opened and all tables are made, in a child with limits of time and memory.

@@ -8,6 +8,8 @@
 #include "train/options.h"
 
 using namespace gradsync;
+using namespace gradsync::report;
+using namespace gradsync::sweep;
 
 namespace {
 

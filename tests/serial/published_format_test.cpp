@@ -6,7 +6,8 @@
 #include "expect_error.h"
 
 using namespace gradsync;
-using namespace gradsync::published;
+using namespace gradsync::report;
+using namespace gradsync::report::published;
 
 namespace {
 

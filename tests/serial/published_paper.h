@@ -10,7 +10,7 @@
 #include "expect_error.h"
 
 /// Small published tables made up for tests, and what the audit says of them.
-namespace gradsync::published::testing {
+namespace gradsync::report::published::testing {
 
 /// Writes small published tables: setting first, then numbers as they would be printed.
 class Paper {
@@ -87,4 +87,4 @@ inline Paper with(const std::string& quantity, const std::vector<std::string>& v
   return paper;
 }
 
-}  // namespace gradsync::published::testing
+}  // namespace gradsync::report::published::testing

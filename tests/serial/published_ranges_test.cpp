@@ -8,6 +8,7 @@
 #include "support/parse.h"
 
 using namespace gradsync;
+using namespace gradsync::report;
 
 TEST_CASE("published: the ranges that the report shows are those of ranges.csv") {
   constexpr const char* kFile = "results/published/ranges.csv";

@@ -14,7 +14,8 @@
 #include "test_folder.h"
 
 using namespace gradsync;
-using namespace gradsync::published;
+using namespace gradsync::report;
+using namespace gradsync::report::published;
 
 namespace {
 

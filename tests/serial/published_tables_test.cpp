@@ -11,8 +11,9 @@
 #include "published_paper.h"
 
 using namespace gradsync;
-using namespace gradsync::published;
-using namespace gradsync::published::testing;
+using namespace gradsync::report;
+using namespace gradsync::report::published;
+using namespace gradsync::report::published::testing;
 
 namespace {
 

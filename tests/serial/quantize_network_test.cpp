@@ -8,6 +8,7 @@
 #include "tests/serial/expect_error.h"
 
 using namespace gradsync;
+using namespace gradsync::quantize;
 
 namespace {
 

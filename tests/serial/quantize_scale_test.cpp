@@ -7,6 +7,7 @@
 #include "tests/serial/expect_error.h"
 
 using namespace gradsync;
+using namespace gradsync::quantize;
 
 TEST_CASE("quantize: the three conventions, worked by hand for -1 to 3 in 8 bits") {
   const Range range{-1, 3};

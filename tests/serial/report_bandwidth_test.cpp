@@ -4,6 +4,7 @@
 #include "study_tables.h"
 
 using namespace gradsync;
+using namespace gradsync::report;
 using namespace gradsync::testing;
 using doctest::Approx;
 

@@ -6,6 +6,7 @@
 #include "analysis/metrics/scaling.h"
 
 using namespace gradsync;
+using namespace gradsync::report;
 using doctest::Approx;
 
 // Worked by hand. The example of the conventions: S = 1e9 bytes, 4 ranks, 10 iterations, 5 s of

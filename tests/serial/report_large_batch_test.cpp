@@ -10,6 +10,7 @@
 #include "study_tables.h"
 
 using namespace gradsync;
+using namespace gradsync::report;
 using namespace gradsync::testing;
 
 TEST_CASE("tables: large batch, the remedy and the epoch") {

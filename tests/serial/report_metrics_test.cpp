@@ -9,6 +9,7 @@
 #include "sample_run.h"
 
 using namespace gradsync;
+using namespace gradsync::report;
 using namespace gradsync::testing;
 using doctest::Approx;
 

@@ -16,6 +16,7 @@
 #include "support/process.h"
 
 using namespace gradsync;
+using namespace gradsync::report;
 using namespace gradsync::testing;
 
 namespace {

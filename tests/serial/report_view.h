@@ -12,6 +12,8 @@
 /// What tests of the report look at.
 namespace gradsync::testing {
 
+using namespace gradsync::report;
+
 inline RunSet loaded(const std::filesystem::path& place) {
   return load_runs(find_runs({place.string()}));
 }

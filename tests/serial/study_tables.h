@@ -16,6 +16,8 @@
 /// 10 + 0.1·i + r ms (sample_run.h), so its slowest rank of n takes 10 + 0.1·i + (n − 1) ms.
 namespace gradsync::testing {
 
+using namespace gradsync::report;
+
 inline RunSet loaded_with_failures(const TestFolder& folder) {
   return load_places({folder.path().string()});
 }

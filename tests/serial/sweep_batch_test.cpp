@@ -16,6 +16,7 @@
 #include "test_folder.h"
 
 using namespace gradsync;
+using namespace gradsync::sweep;
 namespace fs = std::filesystem;
 
 namespace {

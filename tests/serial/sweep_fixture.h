@@ -16,7 +16,7 @@
 #include "sweep/runner.h"
 #include "test_folder.h"
 
-namespace gradsync {
+namespace gradsync::sweep {
 
 inline void write(const std::filesystem::path& file, const std::string& text) {
   std::ofstream(file) << text;
@@ -87,4 +87,4 @@ inline ExitCode code_of(const std::function<void()>& call, std::string* text = n
   return ExitCode::kOk;
 }
 
-}  // namespace gradsync
+}  // namespace gradsync::sweep

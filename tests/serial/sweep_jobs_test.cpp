@@ -18,6 +18,7 @@
 #include "train/options.h"
 
 using namespace gradsync;
+using namespace gradsync::sweep;
 namespace fs = std::filesystem;
 using Names = std::vector<std::string>;
 
@@ -91,8 +92,11 @@ TEST_CASE("sweep: the job files of the suite") {
   const Grid modes = expand(read_job(source_folder() / "jobs" / "sync-modes.cfg"));
   CHECK(modes.cells.size() == 4);
   CHECK(modes.remarks.empty());
-  const std::map<std::string, std::size_t> cells = {
-      {"batch-size", 5}, {"speedup", 12}, {"compute-comm", 9}, {"large-batch", 36}, {"scaling", 13}};
+  const std::map<std::string, std::size_t> cells = {{"batch-size", 5},
+                                                    {"speedup", 12},
+                                                    {"compute-comm", 9},
+                                                    {"large-batch", 36},
+                                                    {"scaling", 13}};
   for (const auto& [name, count] : cells) {
     const Grid grid = expand(read_job(source_folder() / "jobs" / (name + ".cfg")));
     CHECK_MESSAGE(grid.cells.size() == count, name);

@@ -9,6 +9,7 @@
 #include "sweep_fixture.h"
 
 using namespace gradsync;
+using namespace gradsync::sweep;
 namespace fs = std::filesystem;
 
 TEST_CASE("sweep run: out of memory ends the ladder of its batch sizes, as a result") {

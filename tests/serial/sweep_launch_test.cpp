@@ -21,6 +21,7 @@
 #include "test_folder.h"
 
 using namespace gradsync;
+using namespace gradsync::sweep;
 namespace fs = std::filesystem;
 using Names = std::vector<std::string>;
 using Variables = std::map<std::string, std::string>;

@@ -23,6 +23,7 @@
 #include "sweep_fixture.h"
 
 using namespace gradsync;
+using namespace gradsync::sweep;
 namespace fs = std::filesystem;
 using Names = std::vector<std::string>;
 

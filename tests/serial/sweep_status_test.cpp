@@ -14,6 +14,7 @@
 #include "sweep_fixture.h"
 
 using namespace gradsync;
+using namespace gradsync::sweep;
 namespace fs = std::filesystem;
 
 namespace {

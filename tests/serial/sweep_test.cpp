@@ -18,6 +18,7 @@
 #include "train/options.h"
 
 using namespace gradsync;
+using namespace gradsync::sweep;
 namespace fs = std::filesystem;
 
 namespace {

@@ -12,6 +12,7 @@
 #include "sweep_fixture.h"
 
 using namespace gradsync;
+using namespace gradsync::sweep;
 
 namespace {
 

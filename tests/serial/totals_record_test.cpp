@@ -8,6 +8,7 @@
 #include "study_tables.h"
 
 using namespace gradsync;
+using namespace gradsync::report;
 using namespace gradsync::testing;
 
 namespace {

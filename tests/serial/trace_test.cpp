@@ -13,6 +13,7 @@
 #include "support/process.h"
 
 using namespace gradsync;
+using namespace gradsync::report;
 using namespace gradsync::testing;
 using nlohmann::json;
 
