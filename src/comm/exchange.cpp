@@ -146,9 +146,11 @@ void Exchange::post_all_reduce_mean(std::span<float> data, Traffic category, Mom
 }
 
 void Exchange::finish_posted() {
+  // Counted even if nothing is left: the rank that posts last has seen all of it done already.
+  ++sequence_;
   if (posted_.empty()) return;
   const CollectiveScope watched(watchdog_, static_cast<std::int32_t>(CollectiveKind::kAllReduce),
-                                ++sequence_, book_->iteration);
+                                sequence_, book_->iteration);
   while (!posted_.empty()) {
     const std::uint32_t number = posted_.front().number;
     const double begin_s = now_s();
