@@ -167,7 +167,7 @@ void print_foms(const RunSet& set) {
     std::cout << fom_line(fom) << '\n';
 }
 
-int report(int argc, const char* const* argv) {
+int report_command(int argc, const char* const* argv) {
   const ParsedCommandLine given = resolve_options(report_option_table(), argc, argv, "RUN...");
   if (given.help) return show(report_help());
   if (given.version) return show(version_text(kProgram));
@@ -210,6 +210,7 @@ int report(int argc, const char* const* argv) {
 int main(int argc, char** argv) {
   return gradsync::run_program(kProgram, [&] {
     const bool comparing = argc > 1 && std::string_view(argv[1]) == "compare";
-    return comparing ? gradsync::report::compare_command(argc - 1, argv + 1) : report(argc, argv);
+    return comparing ? gradsync::report::compare_command(argc - 1, argv + 1)
+                     : report_command(argc, argv);
   });
 }
