@@ -101,7 +101,7 @@ int run(const Job& job, const Grid& grid, const SweepCommand& given, const std::
   return reported;
 }
 
-int sweep(int argc, char** argv) {
+int run_sweep(int argc, char** argv) {
   const SweepCommand command = read_sweep_command(argc, argv);
   const ParsedCommandLine& given = command.given;
   if (given.help) return std::cout << sweep_help(), 0;
@@ -126,5 +126,5 @@ int sweep(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return gradsync::run_program(kProgram, [&] { return sweep(argc, argv); });
+  return gradsync::run_program(kProgram, [&] { return run_sweep(argc, argv); });
 }
