@@ -31,6 +31,7 @@ make deps         install what is missing (as root on Debian or Ubuntu; else say
 make demo         train one network in every mode on 1, 2 and 4 ranks, print the comparison
 make quantize     train LeNet on CIFAR-10, quantise it to int8 step by step, print tables, draw pictures
 make test         all tests; `make tests` builds them, `tests/run serial` runs one tier
+make soak         the soak campaign, hours: faults, crashes, sanitizers, fuzzing, mutation; PARTS="crash fuzz" runs these
 make cluster      a real Slurm with three nodes on this machine, to try slurm/ on (as root)
 make cluster-stop end it; it leaves nothing
 make bench        benchmarks; PARTS="all_reduce step" runs these alone (bench/run lists them)
@@ -153,7 +154,7 @@ OBJECTS := $(sort $(call objects,$(PLAIN_PARTS) $(FULL_PARTS) src/quantize src/c
 
 # --- targets for people ------------------------------------------------------------------------
 
-.PHONY: all help status deps quantize demo test cluster cluster-stop bench tables data lint format install bundle clean always complete tests
+.PHONY: all help status deps quantize demo test soak cluster cluster-stop bench tables data lint format install bundle clean always complete tests
 
 help:
 	$(info $(HELP))@:
@@ -169,12 +170,12 @@ print-%:
 	$(info $($*))@:
 
 # What a goal needs is installed first, or said, before anything is built.
-SCOPES := build $(if $(filter demo bench test tests,$(GOALS)),demo) \
-  $(if $(filter test tests cluster,$(GOALS)),test) $(if $(filter data test tests,$(GOALS)),data)
+SCOPES := build $(if $(filter demo bench test tests soak,$(GOALS)),demo) \
+  $(if $(filter test tests soak cluster,$(GOALS)),test) $(if $(filter data test tests soak,$(GOALS)),data)
 lacking := $(strip $(if $(DEPS_ARE_DONE),,$(foreach scope,$(SCOPES),$(MISSING_$(scope)))))
 ifneq ($(lacking),)
 
-all demo quantize tests test cluster bench tables data install bundle:
+all demo quantize tests test soak cluster bench tables data install bundle:
 	+@$(INSTALL_MISSING) $(SCOPES)
 	@$(MAKE) --no-print-directory DEPS_ARE_DONE=1 $@
 
@@ -194,6 +195,9 @@ tables: build/bin/gradsync-report
 tests: all $(TESTS) $(BENCHMARKS) $(RUN_MAKER)
 test: tests
 	@tests/run
+
+soak: tests
+	@tests/soak/run $(PARTS)
 
 cluster: all
 	@tests/slurm/cluster start
