@@ -1,0 +1,315 @@
+#!/usr/bin/env python3
+"""Mutation testing: the sources are changed in one place at a time, and the tests have to fail.
+
+A mutant is one operator, constant or call of a source file that is changed (RULES). It is compiled, linked into the tests
+of the build, and run against them: the cases of the test files that name its header first, then all. A mutant whose
+machine code is that of the original is not counted. Survivors are listed with their line; those that cannot be detected
+by any test are in mutation_reviewed.csv, with the reason, and are not counted either.
+
+usage: tests/soak/mutation.py [--count 400] [--seed N] [--limit-s N] [--jobs N] [--only FOLDER_OR_FILE]
+"""
+import argparse
+import csv
+import dataclasses
+import hashlib
+import os
+import pathlib
+import random
+import re
+import shlex
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+STATE = ROOT / "build/soak/mutation"
+RESULTS = ROOT / "results/soak"
+REVIEWED = pathlib.Path(__file__).with_name("mutation_reviewed.csv")
+FOLDERS = ["src/timing", "src/record", "src/comm", "src/sync", "src/checkpoint", "src/sweep",
+           "analysis/metrics", "analysis/model", "analysis/verdict"]  # fmt: skip
+# Nothing calls these without a GPU.
+LEFT_OUT = {"src/comm/nccl_api.cpp", "src/sync/c10d_nccl.cpp"}
+GOAL = 0.85
+TEST_LIMIT_S = 300
+MPI_RANKS = (2, 4)
+
+# Name, what is matched in code without comments and texts, and what replaces it. clang-format puts spaces around
+# binary operators alone, never around those of templates, pointers and references.
+RULES = [
+    ("relation", r"(?<= )(<=|>=|<|>|==|!=)(?= )", {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "=="}),
+    ("arithmetic", r"(?<= )(\+|-|\*|/|%)(?= )", {"+": "-", "-": "+", "*": "/", "/": "*", "%": "/"}),
+    ("assignment", r"(?<= )(\+=|-=|\*=)(?= )", {"+=": "-=", "-=": "+=", "*=": "/="}),
+    ("logic", r"(?<= )(&&|\|\|)(?= )", {"&&": "||", "||": "&&"}),
+    ("not", r"!(?=[A-Za-z_(])", {"!": ""}),
+    ("truth", r"\b(true|false)\b", {"true": "false", "false": "true"}),
+    ("extreme", r"\bstd::(min|max)\b(?=[(<])", {"std::min": "std::max", "std::max": "std::min"}),
+    ("constant", r"(?<![\w.\"'])\d+(?![\w.'])", None),
+    ("call", r"(?m)^ +(?!return|throw|co_)[A-Za-z_][\w.:>-]*\([^;{}]*\);$", None),
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class Mutant:
+    file: str
+    begin: int
+    rule: str
+    old: str
+    new: str
+    line: int
+
+    def key(self, source: str) -> str:
+        text = f"{source}\0{self.file}\0{self.begin}\0{self.new}"
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def code_only(text: str) -> str:
+    """The text with comments, literals of text and preprocessor lines blanked out, each character where it was."""
+    pattern = r'R"\(.*?\)"|//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'|(?m:^#[^\n]*)'
+    return re.sub(pattern, lambda found: re.sub(r"[^\n]", " ", found.group()), text, flags=re.S)
+
+
+def replacement(rule: str, table: dict | None, old: str) -> str:
+    if table is not None:
+        return table[old]
+    return str(int(old) + 1) if rule == "constant" else re.sub(r"\S.*", ";", old, flags=re.S)
+
+
+def mutants_of(file: str) -> list[Mutant]:
+    text = (ROOT / file).read_text()
+    code = code_only(text)
+    found = []
+    for rule, pattern, table in RULES:
+        for match in re.finditer(pattern, code):
+            old = text[match.start() : match.end()]
+            if rule == "call" and code[: match.start()].rstrip()[-1:] not in "{};":
+                continue  # the rest of a statement that began above
+            new = replacement(rule, table, old)
+            found.append(Mutant(file, match.start(), rule, old, new, text.count("\n", 0, match.start()) + 1))
+    return found
+
+
+def sample(count: int, seed: int, only: str | None) -> list[Mutant]:
+    """As many of each folder as its share of all mutants asks for, in an order that the seed gives."""
+    by_folder = {}
+    for folder in FOLDERS:
+        files = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / folder).glob("*.cpp"))
+        files = [file for file in files if file not in LEFT_OUT and (not only or file.startswith(only))]
+        by_folder[folder] = [mutant for file in files for mutant in mutants_of(file)]
+    total = sum(map(len, by_folder.values()))
+    chosen = []
+    for folder, mutants in by_folder.items():
+        generator = random.Random(f"{seed} {folder}")
+        chosen += generator.sample(mutants, min(len(mutants), round(count * 1.3 * len(mutants) / max(total, 1))))
+    random.Random(seed).shuffle(chosen)
+    return chosen
+
+
+def command_for(target: str, file: str, last: str) -> list[str]:
+    """What make would run for `target` if `file` had changed: the last command that names `last`."""
+    out = subprocess.run(["make", "-n", "V=1", "-W", file, target], cwd=ROOT, text=True, capture_output=True, check=True)
+    lines = [line for line in out.stdout.replace("\\\n", " ").splitlines() if last in line and "g++" in line]
+    return shlex.split(lines[-1]) if lines else []
+
+
+def with_output(command: list[str], output: pathlib.Path) -> list[str]:
+    changed = list(command)
+    changed[changed.index("-o") + 1] = str(output)
+    return [part for part in changed if part not in ("-MMD", "-MP")]
+
+
+class Commands:
+    """How a file is compiled and its tests are linked; asked of make once each."""
+
+    def __init__(self):
+        self.known = {}
+
+    def of(self, target: str, file: str, last: str) -> list[str]:
+        key = (target, file if last == file else "")
+        if key not in self.known:
+            self.known[key] = command_for(target, file, last)
+        return self.known[key]
+
+    def compile(self, file: str) -> list[str]:
+        return self.of(object_of(file), file, f"-c {file}")
+
+    def link(self, program: str) -> list[str]:
+        if program not in self.known:
+            self.known[program] = command_for(program, "src/support/error.cpp", f"-o {program}")
+        return self.known[program]
+
+
+def object_of(file: str) -> str:
+    return f"build/obj/{file.removesuffix('.cpp')}.o"
+
+
+def run(command: list, folder: pathlib.Path, limit_s: float = TEST_LIMIT_S) -> int:
+    """The exit code; 124 after the limit. Nothing of it is left behind."""
+    environment = os.environ | {
+        "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_mpi_yield_when_idle": "1",
+        "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMP_NUM_THREADS": "1", "XDG_CONFIG_HOME": "/nonexistent",
+        "TMPDIR": str(folder / "tmp")}  # fmt: skip
+    with open(folder / "log", "w") as log:
+        process = subprocess.Popen([str(part) for part in command], cwd=ROOT, env=environment, stdin=subprocess.DEVNULL,
+                                   stdout=log, stderr=log, start_new_session=True)  # fmt: skip
+        try:
+            code = process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            code = 124
+        subprocess.run(["pkill", "-KILL", "-s", str(process.pid)], check=False)
+        process.wait()
+    return code
+
+
+def nearest_tests(file: str) -> list[str]:
+    """The test files that include the header of `file`."""
+    header = file.removesuffix(".cpp").removeprefix("src/") + ".h"
+    tests = sorted((ROOT / "tests").glob("*/*_test.cpp"))
+    return [path.name for path in tests if f'"{header}"' in path.read_text()]
+
+
+def test_commands(file: str, programs: dict[str, pathlib.Path]) -> list[tuple[str, list]]:
+    """Names and commands, the quickest to detect a mutant first."""
+    near = nearest_tests(file)
+    mpirun = [os.environ.get("MPIRUN", "mpirun"), "-q", "--oversubscribe", "--bind-to", "none", "-n"]
+    sets = []
+    for filters in ([f"--source-file=*{name}" for name in near], []):
+        if filters == [] or near:
+            serial, mpi = programs.get("build/tests/serial"), programs.get("build/tests/mpi")
+            chosen = ["--source-file=" + ",".join(f"*{name}" for name in near)] if filters else []
+            if serial:
+                sets.append(("serial", [serial, "--abort-after=1", *chosen]))
+            if mpi:
+                sets += [(f"mpi-{ranks}", [*mpirun, ranks, mpi, "--abort-after=1", *chosen]) for ranks in MPI_RANKS]
+    return sets
+
+
+def judge(mutant: Mutant, commands: Commands, folder: pathlib.Path) -> str:
+    """not compiled, equivalent, survived, or what has detected it."""
+    (folder / "tmp").mkdir(parents=True, exist_ok=True)
+    text = (ROOT / mutant.file).read_text()
+    source, changed, original = folder / "mutant.cpp", folder / "changed.o", folder / "original.o"
+    end = mutant.begin + len(mutant.old)
+    compile_command = commands.compile(mutant.file)
+    for content, output in ((text, original), (text[: mutant.begin] + mutant.new + text[end:], changed)):
+        source.write_text(content)
+        command = with_output(compile_command, output)
+        command[command.index("-c") + 1] = str(source)
+        if run(command, folder) != 0:
+            return "not compiled"
+    if original.read_bytes() == changed.read_bytes():
+        return "equivalent"
+    programs = {}
+    for program in ("build/tests/serial", "build/tests/mpi"):
+        link = commands.link(program)
+        if object_of(mutant.file) in link:
+            programs[program] = folder / pathlib.Path(program).name
+            replaced = [str(changed) if part == object_of(mutant.file) else part for part in link]
+            if run([*with_output(replaced, programs[program]), "-fuse-ld=gold"], folder) != 0:
+                return "not compiled"
+    for name, command in test_commands(mutant.file, programs):
+        if run(command, folder) != 0:
+            return f"detected by {name}"
+    return "survived"
+
+
+def read_outcomes(path: pathlib.Path) -> dict[str, str]:
+    if not path.exists():
+        return {}
+    with open(path) as file:
+        return {row[0]: row[1] for row in csv.reader(file) if len(row) == 2}
+
+
+def revision() -> str:
+    return subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, text=True, capture_output=True).stdout.strip()
+
+
+def reviewed() -> set[tuple[str, str, str]]:
+    if not REVIEWED.exists():
+        return set()
+    with open(REVIEWED) as file:
+        return {(row["file"], row["code"], row["change"]) for row in csv.DictReader(file)}
+
+
+def code_line(mutant: Mutant) -> str:
+    return (ROOT / mutant.file).read_text().splitlines()[mutant.line - 1].strip()
+
+
+def change_text(mutant: Mutant) -> str:
+    return f"{mutant.old.strip()} -> {mutant.new.strip() or 'nothing'}"
+
+
+def write_results(rows: list[tuple[Mutant, str]], seed: int) -> float:
+    """The table of this run; returns the share of detected mutants."""
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    known = reviewed()
+    counted = []
+    with open(RESULTS / "mutation.csv", "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["file", "line", "rule", "change", "code", "outcome"])
+        for mutant, outcome in sorted(rows, key=lambda row: (row[0].file, row[0].begin)):
+            if outcome == "survived" and (mutant.file, code_line(mutant), change_text(mutant)) in known:
+                outcome = "reviewed: not detectable"
+            writer.writerow([mutant.file, mutant.line, mutant.rule, change_text(mutant), code_line(mutant), outcome])
+            if outcome == "survived" or outcome.startswith("detected"):
+                counted.append((mutant, outcome))
+    lines = [f"# Mutation testing of {revision()}, seed {seed}", "", "| folder | mutants | detected | share |", "|---|--:|--:|--:|"]
+    for folder in [*FOLDERS, ""]:
+        inside = [outcome for mutant, outcome in counted if mutant.file.startswith(folder)]
+        detected = sum(outcome != "survived" for outcome in inside)
+        if inside:
+            lines.append(f"| {folder or '**all**'} | {len(inside)} | {detected} | {100 * detected / len(inside):.0f} % |")
+    lines += ["", "Not counted: mutants that do not compile, that give the same machine code, or that no test can detect "
+              "(tests/soak/mutation_reviewed.csv).", "", "Survivors:", ""]  # fmt: skip
+    lines += [f"- `{m.file}:{m.line}` {m.rule}, `{change_text(m)}`: `{code_line(m)}`" for m, outcome in counted if outcome == "survived"]
+    (RESULTS / "mutation.md").write_text("\n".join(lines) + "\n")
+    return sum(outcome != "survived" for _, outcome in counted) / max(len(counted), 1)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=400, help="mutants that compile and differ (default: 400)")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--limit-s", type=float, default=float("inf"), help="start no further mutant after that time")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--only", help="a folder or the beginning of a file's path")
+    parser.add_argument("--quick", action="store_true", help="nothing: mutation testing has no quick subset")
+    options = parser.parse_args()
+    if options.quick:
+        print("SKIP mutation: has no quick subset; make soak PARTS=mutation")
+        return 0
+    STATE.mkdir(parents=True, exist_ok=True)
+    outcomes_file = STATE / "outcomes.csv"
+    outcomes = read_outcomes(outcomes_file)
+    commands, start_s = Commands(), time.monotonic()
+    rows: list[tuple[Mutant, str]] = []
+
+    def done() -> int:
+        return sum(outcome == "survived" or outcome.startswith("detected") for _, outcome in rows)
+
+    def one(numbered: tuple[int, Mutant]) -> None:
+        worker, mutant = numbered
+        key = mutant.key((ROOT / mutant.file).read_text())
+        if key not in outcomes:
+            if done() >= options.count or time.monotonic() - start_s > options.limit_s:
+                return
+            outcomes[key] = judge(mutant, commands, STATE / f"worker-{worker}")
+            with open(outcomes_file, "a") as file:
+                file.write(f"{key},{outcomes[key]}\n")
+            print(f"{done() + 1:4} {mutant.file}:{mutant.line} {change_text(mutant)}: {outcomes[key]}", flush=True)
+        rows.append((mutant, outcomes[key]))
+
+    chosen = sample(options.count, options.seed, options.only)
+    for mutant in chosen:  # make is asked before the workers begin
+        commands.compile(mutant.file)
+    queues = [[(worker, mutant) for mutant in chosen[worker :: options.jobs]] for worker in range(options.jobs)]
+    with ThreadPoolExecutor(options.jobs) as pool:
+        list(pool.map(lambda queue: [one(entry) for entry in queue], queues))
+    share = write_results(rows, options.seed)
+    fine = share >= GOAL and done() >= options.count
+    print(f"{'PASS' if fine else 'FAIL'} mutation: {done()} of {options.count} mutants, {100 * share:.1f} % detected (target 85 %)")
+    return 0 if fine else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
