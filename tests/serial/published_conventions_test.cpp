@@ -7,8 +7,8 @@
 #include "published_paper.h"
 
 using namespace gradsync;
-using namespace gradsync::published;
-using namespace gradsync::published::testing;
+using namespace gradsync::report::published;
+using namespace gradsync::report::published::testing;
 
 TEST_CASE("published: speedup is T(1)/T(n), n*T(1)/T(n) or T(1)/(n*T(n))") {
   const Result plain(with("speedup", {"1.67", "2.50", "1.92", "3.57"}, "1"));

@@ -5,8 +5,8 @@
 #include "published_paper.h"
 
 using namespace gradsync;
-using namespace gradsync::published;
-using namespace gradsync::published::testing;
+using namespace gradsync::report::published;
+using namespace gradsync::report::published::testing;
 
 TEST_CASE("published: unknown quantities and units, and what was not published") {
   Paper paper = times();
