@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+"""The serial and MPI tests under AddressSanitizer with UndefinedBehaviorSanitizer and leak detection, and the tests of
+transports, exchange, watchdog and loader under ThreadSanitizer. Each sanitizer has a copy of the sources and a build of
+its own below build/soak/sanitizers. Any finding fails the part.
+
+usage: tests/soak/sanitizers.py [--seed N] [--limit-s N] [--only address|thread]
+
+A case that passed on the same sources is not run again.
+"""
+import argparse
+import csv
+import dataclasses
+import hashlib
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+STATE = ROOT / "build/soak/sanitizers"
+RESULTS = ROOT / "results/soak"
+CASE_LIMIT_S = 3600
+
+# What Open MPI and the C library leave allocated at the end, and code that is not compiled with the sanitizer.
+LEAKS = ["leak:libmpi.so", "leak:libopen-pal", "leak:libopen-rte", "leak:libpmix", "leak:libhwloc", "leak:libevent",
+         "leak:mca_", "leak:libtorch", "leak:libnvidia", "leak:libcuda"]  # fmt: skip
+RACES = ["called_from_lib:libmpi.so", "called_from_lib:libopen-pal.so", "called_from_lib:libopen-rte.so",
+         "called_from_lib:libpmix.so", "called_from_lib:libtorch_cpu.so", "called_from_lib:libgomp.so",
+         "race:mca_*", "race:ompi_*", "race:opal_*"]  # fmt: skip
+FINDING = re.compile(r"ERROR: (Address|Leak)Sanitizer|WARNING: ThreadSanitizer|runtime error:")
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    name: str
+    ranks: int  # 0: no mpirun
+    arguments: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Sanitizer:
+    name: str
+    flags: str
+    options: dict[str, str]
+    suppressions: list[str]
+    cases: list[Case]
+
+
+def cases_of(*tests: str) -> tuple[str, ...]:
+    return ("--source-file=" + ",".join(f"*{test}_test.cpp" for test in tests),)
+
+
+SANITIZERS = [
+    Sanitizer(
+        "address", "-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -g1 -O1",
+        {"ASAN_OPTIONS": "detect_leaks=1:detect_odr_violation=1:strict_init_order=1", "UBSAN_OPTIONS": "print_stacktrace=1"},
+        LEAKS, [Case("serial", 0), *(Case("mpi", ranks) for ranks in (1, 2, 4))],
+    ),
+    Sanitizer(
+        "thread", "-fsanitize=thread -g1 -O1", {"TSAN_OPTIONS": "ignore_noninstrumented_modules=1:history_size=7"}, RACES,
+        [Case("serial", 0, cases_of("data_loader", "shared_all_reduce", "ring_all_reduce", "ring_connection")),
+         *(Case("mpi", ranks, cases_of("transports", "exchange", "watchdog")) for ranks in (2, 4))],
+    ),
+]  # fmt: skip
+
+
+def sources() -> list[str]:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True).stdout
+    wanted = ("src/", "analysis/", "tests/", "config/", "jobs/", "slurm/", "results/", "docs/", "bench/", "Makefile", "README")
+    return [file for file in listed.split("\0") if file.startswith(wanted) and (ROOT / file).is_file()]
+
+
+def digest(files: list[str]) -> str:
+    sum_of = hashlib.sha256()
+    for file in files:
+        if file.startswith(("src/", "analysis/", "tests/", "Makefile")):
+            sum_of.update(file.encode() + (ROOT / file).read_bytes())
+    return sum_of.hexdigest()[:16]
+
+
+def build(sanitizer: Sanitizer, files: list[str]) -> pathlib.Path:
+    """Copies what has changed, so that make compiles no more than that."""
+    tree = STATE / sanitizer.name
+    tree.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["xargs", "-0", "cp", "-u", "-p", "--parents", "-t", str(tree)], cwd=ROOT, input="\0".join(files), text=True, check=True)
+    subprocess.run(["make", f"CXXFLAGS={sanitizer.flags}", f"LDFLAGS={sanitizer.flags}", "build/tests/serial", "build/tests/mpi"],
+                   cwd=tree, check=True, stdout=sys.stderr)  # fmt: skip
+    return tree
+
+
+def command(case: Case, tree: pathlib.Path) -> list[str]:
+    program = [str(tree / "build/tests" / case.name), "--no-colors", *case.arguments]
+    mpirun = [os.environ.get("MPIRUN") or "mpirun", "-q", "--oversubscribe", "--bind-to", "none", "-n", str(case.ranks)]
+    return program if case.ranks == 0 else mpirun + program
+
+
+def run(sanitizer: Sanitizer, case: Case, tree: pathlib.Path) -> tuple[str, str]:
+    """Outcome, and the first finding or the last line of the log."""
+    suppressions = tree / "suppressions"
+    suppressions.write_text("\n".join(sanitizer.suppressions) + "\n")
+    environment = os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMP_NUM_THREADS": "1",
+                                "OMPI_MCA_mpi_yield_when_idle": "1", "XDG_CONFIG_HOME": "/nonexistent"}  # fmt: skip
+    environment |= {name: f"{value}:suppressions={suppressions}" for name, value in sanitizer.options.items()}
+    environment["LSAN_OPTIONS"] = f"suppressions={suppressions}:print_suppressions=0"
+    log = tree / f"{case.name}-{case.ranks}.log"
+    with open(log, "w") as out:
+        code = subprocess.run(["timeout", "--kill-after=10", str(CASE_LIMIT_S), *command(case, tree)], cwd=tree, env=environment,
+                              stdin=subprocess.DEVNULL, stdout=out, stderr=out).returncode  # fmt: skip
+    lines = log.read_text(errors="replace").splitlines()
+    found = [line for line in lines if FINDING.search(line)]
+    counted = [line for line in lines if line.startswith("[doctest] test cases")]
+    if found or code != 0 or not counted:
+        return "failed", (found or lines[-1:] or ["no output"])[0] + f" (exit code {code}, {log})"
+    return "passed", counted[0].removeprefix("[doctest] test cases:").strip()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=1, help="not used: the tests are the same each time")
+    parser.add_argument("--limit-s", type=float, default=float("inf"), help="start no further case after that time")
+    parser.add_argument("--only", choices=[sanitizer.name for sanitizer in SANITIZERS])
+    parser.add_argument("--quick", action="store_true")
+    options = parser.parse_args()
+    if options.quick:
+        print("SKIP sanitizers: need builds of their own, 20 min each; make soak PARTS=sanitizers")
+        return 0
+    start_s, files, rows, failed = time.monotonic(), sources(), [], 0
+    revision = digest(files)
+    for sanitizer in SANITIZERS:
+        if options.only not in (None, sanitizer.name):
+            continue
+        tree = build(sanitizer, files)
+        passed_file = tree / "passed"
+        passed = dict(line.split("\t", 1) for line in passed_file.read_text().splitlines()) if passed_file.exists() else {}
+        for case in sanitizer.cases:
+            name = f"{sanitizer.name} {case.name}" + (f" on {case.ranks} ranks" if case.ranks else "")
+            key = f"{revision} {name}"
+            if key in passed:
+                outcome, text = "passed", passed[key]
+            elif time.monotonic() - start_s > options.limit_s:
+                outcome, text = "not run", "time limit"
+            else:
+                outcome, text = run(sanitizer, case, tree)
+            if outcome == "passed" and key not in passed:
+                with open(passed_file, "a") as file:
+                    file.write(f"{key}\t{text}\n")
+            print(f"{({'passed': 'PASS', 'failed': 'FAIL'}).get(outcome, 'SKIP')} {name}: {text}", flush=True)
+            rows.append([name, outcome, text])
+            failed += outcome != "passed"
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    described = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, text=True, capture_output=True).stdout.strip()
+    with open(RESULTS / "sanitizers.csv", "w", newline="") as file:
+        csv.writer(file).writerows([["revision", "case", "outcome", "result"], *([described, *row] for row in rows)])
+    table = [f"# Sanitizers, revision {described}", "", "| tests | outcome | result |", "|---|---|---|"]
+    table += [f"| {name} | {outcome} | {text.replace('|', ',')} |" for name, outcome, text in rows]
+    (RESULTS / "sanitizers.md").write_text("\n".join(table) + "\n")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
