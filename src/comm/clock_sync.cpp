@@ -2,47 +2,48 @@
 
 #include <limits>
 
-#include "timing/clock.h"
-
 namespace gradsync {
 
 namespace {
 
 constexpr int kClockTag = 11;
 
-ClockOffset ask_root(MPI_Comm comm, int round_trips) {
+using Clock = std::function<double()>;
+
+ClockOffset ask_root(MPI_Comm comm, int round_trips, const Clock& clock) {
   ClockOffset best{0, std::numeric_limits<double>::infinity()};
   for (int i = 0; i < round_trips; ++i) {
     double root_s = 0;
-    const double sent_s = now_s();
+    const double sent_s = clock();
     MPI_Send(&sent_s, 1, MPI_DOUBLE, 0, kClockTag, comm);
     MPI_Recv(&root_s, 1, MPI_DOUBLE, 0, kClockTag, comm, MPI_STATUS_IGNORE);
-    const double received_s = now_s();
+    const double received_s = clock();
     const double half_s = (received_s - sent_s) / 2;
     if (half_s < best.uncertainty_s) best = {root_s - (sent_s + half_s), half_s};
   }
   return best;
 }
 
-void answer(MPI_Comm comm, int rank, int round_trips) {
+void answer(MPI_Comm comm, int rank, int round_trips, const Clock& clock) {
   for (int i = 0; i < round_trips; ++i) {
     double theirs_s = 0;
     MPI_Recv(&theirs_s, 1, MPI_DOUBLE, rank, kClockTag, comm, MPI_STATUS_IGNORE);
-    const double mine_s = now_s();
+    const double mine_s = clock();
     MPI_Send(&mine_s, 1, MPI_DOUBLE, rank, kClockTag, comm);
   }
 }
 
 }  // namespace
 
-ClockOffset measure_clock_offset(MPI_Comm comm, int round_trips) {
+ClockOffset measure_clock_offset(MPI_Comm comm, int round_trips,
+                                 const std::function<double()>& clock) {
   int rank = 0, size = 1;
   MPI_Comm_rank(comm, &rank);
   MPI_Comm_size(comm, &size);
   ClockOffset mine;
   for (int other = 1; other < size; ++other) {
-    if (rank == 0) answer(comm, other, round_trips);
-    if (rank == other) mine = ask_root(comm, round_trips);
+    if (rank == 0) answer(comm, other, round_trips, clock);
+    if (rank == other) mine = ask_root(comm, round_trips, clock);
     MPI_Barrier(comm);
   }
   return mine;

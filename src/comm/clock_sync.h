@@ -1,6 +1,10 @@
 #pragma once
 
+#include <functional>
+
 #include <mpi.h>
+
+#include "timing/clock.h"
 
 namespace gradsync {
 
@@ -11,7 +15,8 @@ struct ClockOffset {
 };
 
 /// Cristian's algorithm (1989) with the shortest of `round_trips` exchanges with rank 0, one rank
-/// after the other. Collective.
-ClockOffset measure_clock_offset(MPI_Comm comm, int round_trips = 50);
+/// after the other. `clock` gives this rank's time in seconds. Collective.
+ClockOffset measure_clock_offset(MPI_Comm comm, int round_trips = 50,
+                                 const std::function<double()>& clock = now_s);
 
 }  // namespace gradsync

@@ -1,3 +1,4 @@
+#include <array>
 #include <cmath>
 #include <vector>
 
@@ -144,6 +145,17 @@ TEST_CASE("fingerprints of calls that differ in anything differ") {
   CHECK(differs([](CollectiveCall& c) { c.root = 1; }));
   CHECK(differs([](CollectiveCall& c) { c.iteration = 1; }));
   CHECK(differs([](CollectiveCall& c) { c.mode = 1; }));
+}
+
+TEST_CASE("the offset of a clock is that of the middle of the shortest round trip") {
+  const int rank = test::session().rank();
+  // Rank 0 answers at 100 s; the others' round trips take 10 s and then 4 s of their clocks.
+  const std::array<double, 4> times_s = {0, 10, 20, 24};
+  std::size_t read = 0;
+  const auto clock = [&] { return rank == 0 ? 100 : rank + times_s.at(read++); };
+  const ClockOffset offset = measure_clock_offset(test::session().world(), 2, clock);
+  CHECK(offset.offset_s == (rank == 0 ? 0 : 100.0 - (rank + 22)));
+  CHECK(offset.uncertainty_s == (rank == 0 ? 0 : 2));
 }
 
 TEST_CASE("clocks of one host agree within a millisecond and say how well") {
