@@ -139,7 +139,18 @@ TEST_TOOLS := $(patsubst tests/tools/%.cpp,build/tests/%,$(wildcard tests/tools/
 # All-reduces of our own under ThreadSanitizer: what needs neither LibTorch nor MPI of them.
 RACES := $(addsuffix .cpp,$(filter-out %/interfaces %/ring_connection,$(ALL_REDUCES)) $(addprefix src/support/,error file out_of_memory parse) \
   tests/serial/main tests/serial/shared_all_reduce_test tests/serial/ring_all_reduce_test)
-TESTS := build/tests/serial build/tests/races build/tests/mpi $(if $(KERNELS),build/tests/gpu) $(TEST_TOOLS)
+# Reads what a crash may leave of a run, for tests/soak/crash.py.
+STATE_READER := build/tests/read_state
+# Every parser under libFuzzer, AddressSanitizer and UndefinedBehaviorSanitizer, for tests/soak/fuzz.py: what
+# the targets of tests/fuzz need, compiled again by clang.
+FUZZ_CXX ?= $(filter ccache,$(CXX)) clang++
+FUZZED := $(patsubst %.cpp,build/fuzz/%.o,$(wildcard tests/fuzz/*.cpp tests/fuzz/libfuzzer/*.cpp $(addsuffix /*.cpp,\
+  src/support src/timing src/record src/checkpoint src/schedule src/data src/sweep) $(addsuffix .cpp,$(TRAIN_OPTIONS) \
+  $(addprefix src/quantize/,options plan float_model weights scale calibrator distribution) src/calibrate/options \
+  $(addprefix src/comm/,transport_choice launcher ring_connection interfaces) \
+  $(addprefix analysis/published/,csv rows quantities units))))
+FUZZER := build/fuzz/fuzz
+TESTS := build/tests/serial build/tests/races build/tests/mpi $(if $(KERNELS),build/tests/gpu) $(TEST_TOOLS) $(STATE_READER)
 # Writes large run files for tests of the report; no benchmark by itself.
 RUN_MAKER := build/bench/large_runs
 BENCHMARKS := $(filter-out $(RUN_MAKER),$(patsubst bench/%.cpp,build/bench/%,$(wildcard bench/*.cpp)))
@@ -149,7 +160,7 @@ TORCH_OBJECTS := $(filter-out $(call objects,$(TRAIN_OPTIONS) $(BUCKETS) $(QUANT
   $(call objects,src/model src/optim src/sync src/train src/quantize $(CHECK_TORCH) src/programs/train tests/mpi tests/gpu tests/tools bench))
 MPI_OBJECTS := $(call objects,src/comm src/kernels $(DEVICE_CUDA) $(CALIBRATE_RANKS) $(CHECK_RANKS) $(QUANTIZE_RANKS) src/programs/calibrate src/programs/check src/programs/quantize) \
   $(TORCH_OBJECTS)
-TEST_OBJECTS := $(call objects,tests/serial tests/mpi tests/gpu tests/tools bench) $(REPORT)
+TEST_OBJECTS := $(call objects,tests/serial tests/mpi tests/gpu tests/tools tests/soak tests/fuzz bench) $(REPORT)
 OBJECTS := $(sort $(call objects,$(PLAIN_PARTS) $(FULL_PARTS) src/quantize src/check src/programs) $(TEST_OBJECTS))
 
 # --- targets for people ------------------------------------------------------------------------
@@ -317,7 +328,7 @@ build/bin/gradsync-check: $(call objects,src/programs/check $(CHECK_PARTS)) $(KE
 build/bin/gradsync-dataset: $(call objects,src/programs/dataset src/support src/data)
 build/bin/gradsync-sweep: $(call objects,src/programs/sweep src/support src/timing src/record src/schedule src/data src/sweep src/comm/transport_choice $(TRAIN_OPTIONS))
 build/bin/gradsync-report: $(call objects,src/support src/timing src/record) $(REPORT)
-build/tests/serial: $(call objects,tests/serial $(PLAIN_PARTS) src/kernels/twins src/kernels/augment_twin) \
+build/tests/serial: $(call objects,tests/serial tests/fuzz $(PLAIN_PARTS) src/kernels/twins src/kernels/augment_twin) \
   $(filter-out $(call objects,$(CALIBRATE_RANKS) $(CHECK_RANKS) $(CHECK_TORCH)),$(call objects,src/calibrate src/check)) \
   $(filter-out $(call objects,$(REPORT_MAIN)),$(REPORT))
 build/tests/mpi: $(call objects,tests/mpi src/check $(FULL_PARTS)) $(KERNELS)
@@ -325,6 +336,7 @@ build/tests/gpu: $(call objects,tests/gpu $(FULL_PARTS)) $(KERNELS)
 $(TEST_TOOLS): build/tests/%: build/obj/tests/tools/%.o $(call objects,$(FULL_PARTS)) $(KERNELS)
 $(BENCHMARKS): build/bench/%: build/obj/bench/%.o $(call objects,$(FULL_PARTS)) $(KERNELS)
 $(RUN_MAKER): $(call objects,bench/large_runs src/support src/timing src/record)
+$(STATE_READER): $(call objects,tests/soak/read_state src/support src/timing src/record src/checkpoint)
 
 # Libraries that tests load in place of a driver's.
 $(FAKE_LIBRARIES): build/tests/lib%.so: tests/libraries/%.cpp build/flags
@@ -340,6 +352,16 @@ build/races/%.o: %.cpp build/flags
 -include $(RACES:%.cpp=build/races/%.d)
 build/tests/races: $(RACES:%.cpp=build/races/%.o)
 build/tests/races: private LDFLAGS += -fsanitize=thread
+
+build/fuzz/%.o: %.cpp build/flags
+	$(call say,FUZZ,$<)
+	@mkdir -p $(@D)
+	$(Q)$(FUZZ_CXX) -std=c++20 -O1 -gline-tables-only -DGRADSYNC_WITH_CUDA=$(WITH_CUDA) -DGRADSYNC_REVISION='"fuzz"' $(CPPFLAGS) \
+	  -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined $(COMMON_FLAGS) $(TEST_FLAGS) -MMD -MP -c $< -o $@
+-include $(FUZZED:.o=.d)
+$(FUZZER): $(FUZZED)
+	$(call say,LINK,$@)
+	$(Q)$(FUZZ_CXX) -fsanitize=fuzzer,address,undefined $^ $(PLAIN_LIBS) -ldl -o $@
 
 LINK_WITH = $(PLAIN_LIBS)
 build/bin/gradsync-report build/tests/serial: private LINK_WITH = $(PLAIN_LIBS) $(ZLIB_LIBS)

@@ -1,10 +1,3 @@
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <array>
-#include <csignal>
-#include <iostream>
-
 #include <doctest/doctest.h>
 
 #include "record/journal.h"
@@ -206,39 +199,6 @@ TEST_CASE("record: a reading that differs in one value is noticed") {
   CHECK(code_of([&] { require_same_run(*a, *open_run(folder / "b.h5")); }) ==
         ExitCode::kInputOutput);
   CHECK(code_of([&] { require_same_run(*a, *open_run(folder / "a.h5")); }) == ExitCode::kOk);
-}
-
-TEST_CASE("record: a run killed at any moment keeps what was acknowledged") {
-  for (int attempt = 0; attempt < 5; ++attempt) {
-    const TestFolder folder;
-    std::array<int, 2> ends{};
-    REQUIRE(pipe(ends.data()) == 0);
-    std::cout.flush();
-    const pid_t child = fork();
-    if (child == 0) {
-      Recorder recorder(folder / "run.h5", sample_info({}));
-      for (std::size_t i = 0;; ++i) {
-        recorder.add(sample_row({}, i));
-        if (i % 3 == 2) recorder.sync();
-        const std::int64_t acknowledged = recorder.acknowledged();
-        if (write(ends[1], &acknowledged, sizeof acknowledged) < 0) _exit(1);
-      }
-    }
-    close(ends[1]);
-    std::int64_t acknowledged = 0;
-    while (acknowledged < 9 + attempt)
-      REQUIRE(read(ends[0], &acknowledged, sizeof acknowledged) == sizeof acknowledged);
-    kill(child, SIGKILL);
-    waitpid(child, nullptr, 0);
-    while (read(ends[0], &acknowledged, sizeof acknowledged) == sizeof acknowledged) {
-    }
-    close(ends[0]);
-    const auto run = open_run(folder / "run.h5.journal");
-    CHECK(run->status() == RunStatus::kRunning);
-    CHECK(static_cast<std::int64_t>(run->iterations()) >= acknowledged);
-    for (std::size_t i = 0; i < run->iterations(); ++i)
-      CHECK(same(run->rows(i, 1)[0], sample_row({}, i)));
-  }
 }
 
 TEST_CASE("record: what is neither a run file nor a journal is named so") {
