@@ -126,7 +126,7 @@ BUCKETS := src/sync/buckets src/sync/bucket_advice src/sync/message_order
 # All-reduces of our own, without MPI.
 ALL_REDUCES := $(addprefix src/comm/,shared_all_reduce shared_counter slice_sum ring_all_reduce ring_connection interfaces)
 PLAIN_PARTS := src/support src/timing src/record src/checkpoint src/schedule src/data src/sweep \
-  $(addprefix src/comm/,launcher transport_choice ledger) $(ALL_REDUCES) $(DEVICE_PLAIN) $(TRAIN_OPTIONS) $(BUCKETS) $(QUANTIZE_PLAIN)
+  $(addprefix src/comm/,launcher transport_choice ledger watched_phases hang_report deadline_guard) $(ALL_REDUCES) $(DEVICE_PLAIN) $(TRAIN_OPTIONS) $(BUCKETS) $(QUANTIZE_PLAIN)
 FULL_PARTS := src/support src/timing src/device src/record src/checkpoint src/data src/comm src/calibrate src/model src/schedule src/optim src/sync src/train src/kernels
 CALIBRATE_PARTS := src/support src/timing src/device src/record src/comm src/calibrate src/kernels
 CHECK_PARTS := src/support src/timing src/device src/record src/data src/comm src/check src/kernels

@@ -66,7 +66,10 @@ void require_memory(const Session& session, const std::vector<PlannedCell>& cell
   const std::int64_t mine = operation_memory_bytes(cell->operation->kind, cell->size.bytes,
                                                    session.rank(), session.size());
   std::int64_t needed = 0;
-  MPI_Allreduce(&mine, &needed, 1, MPI_INT64_T, MPI_SUM, session.node());
+  {
+    const CollectiveScope watched(session.watchdog(), CollectiveKind::kAllReduce);
+    MPI_Allreduce(&mine, &needed, 1, MPI_INT64_T, MPI_SUM, session.node());
+  }
   session.together([&] {
     const auto available = available_memory_bytes();
     if (!available || needed <= *available) return;
@@ -92,8 +95,10 @@ Calibrator::Calibrator(const Session& session, Transport& transport, Watchdog& w
 CalibrationRow Calibrator::measure(const PlannedCell& cell, const CallCounts& counts) {
   kind_ = cell.operation->kind;
   std::shared_ptr<std::byte> memory;
-  if (kind_ == CollectiveKind::kAllReduce)
+  if (kind_ == CollectiveKind::kAllReduce) {
+    const CollectiveScope watched(watchdog_, kind_);
     memory = transport_.allocate(static_cast<std::size_t>(cell.size.bytes));
+  }
   std::unique_ptr<Operation> operation;
   session_.together([&] {
     operation = cell.operation->make(
@@ -104,9 +109,7 @@ CalibrationRow Calibrator::measure(const PlannedCell& cell, const CallCounts& co
   const double slowest_s = warmup.calls_s.empty() ? 0 : slowest(warmup.calls_s.back());
   Timing timing = calls(*operation, alone, settled_calls(counts, slowest_s), counts.checked);
   const double stream_mean_s = slowest(mean(timing.calls_s));
-  MPI_Allreduce(MPI_IN_PLACE, timing.calls_s.data(), static_cast<int>(timing.calls_s.size()),
-                MPI_DOUBLE, MPI_MAX, session_.world());
-  MPI_Allreduce(MPI_IN_PLACE, &timing.wrong, 1, MPI_INT64_T, MPI_SUM, session_.world());
+  join(timing);
   CalibrationRow row = row_of(cell, transport_, statistics(timing.calls_s));
   if (!alone) row.mean_s = stream_mean_s;
   row.wrong = counts.checked > 0 ? timing.wrong : kNotChecked;
@@ -119,14 +122,23 @@ int Calibrator::settled_calls(const CallCounts& counts, double slowest_s) const 
   return std::min(counts.timed, std::max(kFewestCalls, static_cast<int>(affordable)));
 }
 
+/// The slowest rank's times and all ranks' errors, on all ranks.
+void Calibrator::join(Timing& timing) const {
+  const CollectiveScope watched(watchdog_, CollectiveKind::kAllReduce);
+  MPI_Allreduce(MPI_IN_PLACE, timing.calls_s.data(), static_cast<int>(timing.calls_s.size()),
+                MPI_DOUBLE, MPI_MAX, session_.world());
+  MPI_Allreduce(MPI_IN_PLACE, &timing.wrong, 1, MPI_INT64_T, MPI_SUM, session_.world());
+}
+
 double Calibrator::slowest(double time_s) const {
+  const CollectiveScope watched(watchdog_, CollectiveKind::kAllReduce);
   double largest_s = 0;
   MPI_Allreduce(&time_s, &largest_s, 1, MPI_DOUBLE, MPI_MAX, session_.world());
   return largest_s;
 }
 
 Calibrator::Call Calibrator::call(Operation& operation) {
-  const CollectiveScope watched(watchdog_, static_cast<std::int32_t>(kind_), ++sequence_, 0);
+  const CollectiveScope watched(watchdog_, kind_);
   if (lane_) {
     const Mark begin = lane_->ring.mark(lane_->communication);
     operation.run(transport_);
@@ -139,15 +151,14 @@ Calibrator::Call Calibrator::call(Operation& operation) {
 
 void Calibrator::settle(Call& call) {
   if (!lane_) return;
-  const CollectiveScope watched(watchdog_, static_cast<std::int32_t>(kind_), sequence_, 0);
+  const CollectiveScope watched(watchdog_, kind_, -1, CollectiveScope::Counts::kNo);
   await_device(lane_->ring, call.end, transport_, watchdog_, session_);
   call.time_s = lane_->ring.elapsed_s(call.begin, call.end);
   lane_->ring.release_below(call.end.ticket);
 }
 
 void Calibrator::meet() {
-  const CollectiveScope watched(watchdog_, static_cast<std::int32_t>(CollectiveKind::kBarrier),
-                                ++sequence_, 0);
+  const CollectiveScope watched(watchdog_, CollectiveKind::kBarrier);
   MPI_Barrier(session_.world());
 }
 

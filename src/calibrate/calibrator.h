@@ -47,13 +47,13 @@ class Calibrator {
   Timing calls(Operation& operation, bool alone, int count, int checked);
   Timing isolated(Operation& operation, int count, int checked);
   Timing back_to_back(Operation& operation, int count, int checked);
+  void join(Timing& timing) const;
   double slowest(double time_s) const;
 
   const Session& session_;
   Transport& transport_;
   Watchdog& watchdog_;
   DeviceLane* lane_;
-  std::int64_t sequence_ = 0;
   CollectiveKind kind_ = CollectiveKind::kBarrier;
 };
 

@@ -204,4 +204,11 @@ CalibrateOptions calibrate_options(const OptionValues& values) {
   return options;
 }
 
+WatchLimits watch_limits(const CalibrateOptions& options) {
+  WatchLimits limits;
+  limits.timeout_s = options.timeout_s;
+  limits.timeout_option = limits.start_option = "--timeout";
+  return limits;
+}
+
 }  // namespace gradsync::calibrate

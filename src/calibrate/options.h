@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "calibrate/plan.h"
+#include "comm/watched_phases.h"
 #include "device/choice.h"
 #include "support/options.h"
 
@@ -29,5 +30,8 @@ OptionTable calibrate_option_table();
 std::string calibrate_help();
 /// Throws Error kUsage with the option, its value, its source and what would be right.
 CalibrateOptions calibrate_options(const OptionValues& values);
+
+/// How long ranks wait for each other: --timeout.
+WatchLimits watch_limits(const CalibrateOptions& options);
 
 }  // namespace gradsync::calibrate

@@ -214,6 +214,7 @@ std::vector<BucketShape> shared_bucket_shapes(const Session& session, const std:
   session.together([&] {
     if (session.root()) shapes = bucket_shapes(*open_run(path), path);
   });
+  const CollectiveScope watched(session.watchdog(), CollectiveKind::kBroadcast);
   auto count = static_cast<std::int64_t>(shapes.size());
   MPI_Bcast(&count, 1, MPI_INT64_T, 0, session.world());
   shapes.resize(static_cast<std::size_t>(count));
@@ -231,10 +232,10 @@ int run_calibration(const Session& session, const CalibrateOptions& options,
   const RankGpu gpu = agree_on_gpus(session, options.device);
   const std::vector<Way> ways = plan_ways(session, options, gpu.choice, buckets);
   CalibrationDevice device(session, gpu);
-  Watchdog watchdog(session, options.timeout_s);
+  Watchdog& watchdog = session.watchdog();
   try {
     const auto places =
-        gather_places(session, kThreads, measure_clock_offset(session.world()), gpu.description);
+        gather_places(session, kThreads, measure_clock_offset(session), gpu.description);
     const auto recorder = open_outputs(session, options, run_info(values, command_line, places));
     if (session.root()) std::cout << head_text(places);
     Output output(session, options.counts, recorder.get());
@@ -244,12 +245,15 @@ int run_calibration(const Session& session, const CalibrateOptions& options,
       Calibrator calibrator(session, transports.get(), watchdog, device.lane());
       measure_all(calibrator, way.cells, options.counts, output);
     }
-    if (recorder) recorder->finish(RunStatus::kComplete);
-    if (session.root() && !options.json.empty())
-      write_file_atomically(
-          options.json,
-          calibration_json(calibration_curves(output.rows(), places.size()), places, command_line));
-    session.together([&] { require_right(output.rows()); });
+    const WatchdogTimeoutExtension writes(watchdog, WatchedPhase::kPublishing);
+    session.together([&] {
+      if (recorder) recorder->finish(RunStatus::kComplete);
+      if (session.root() && !options.json.empty())
+        write_file_atomically(
+            options.json, calibration_json(calibration_curves(output.rows(), places.size()), places,
+                                           command_line));
+      require_right(output.rows());
+    });
   } catch (...) {
     session.abort(current_error());
   }

@@ -19,15 +19,14 @@ Place place_of(const Session& session) {
 
 }  // namespace
 
-MpiJob::MpiJob(const Session& session, Launcher launcher, double timeout_s)
+MpiJob::MpiJob(const Session& session, Launcher launcher)
     : session_(session),
       launcher_(std::move(launcher)),
-      watchdog_(session, timeout_s),
       transport_(session.world()),
       place_(place_of(session)) {}
 
 CollectiveScope MpiJob::watched(CollectiveKind kind) {
-  return {watchdog_, static_cast<std::int32_t>(kind), ++sequence_, 0};
+  return {session_.watchdog(), kind};
 }
 
 std::vector<Library> MpiJob::libraries() const {
@@ -35,7 +34,6 @@ std::vector<Library> MpiJob::libraries() const {
 }
 
 std::vector<std::string> MpiJob::gather(const std::string& mine) {
-  const CollectiveScope scope = watched(CollectiveKind::kGather);
   return gather_texts(session_, mine);
 }
 
@@ -55,8 +53,7 @@ void MpiJob::meet() {
 }
 
 SteadyOffset MpiJob::read_clock() {
-  const CollectiveScope scope = watched(CollectiveKind::kBarrier);
-  const ClockOffset clock = measure_clock_offset(session_.world());
+  const ClockOffset clock = measure_clock_offset(session_);
   return {clock.offset_s, clock.uncertainty_s};
 }
 
@@ -67,8 +64,8 @@ void MpiJob::sum(std::span<float> data) {
 
 void MpiJob::swap(int peer, std::span<const float> out, std::span<float> in) {
   // No step in the count of collectives: the ranks that take no part go on to the next one.
-  const CollectiveScope scope(watchdog_, static_cast<std::int32_t>(CollectiveKind::kAllGather),
-                              sequence_, 0);
+  const CollectiveScope scope(session_.watchdog(), CollectiveKind::kAllGather, -1,
+                              CollectiveScope::Counts::kNo);
   MPI_Sendrecv(out.data(), static_cast<int>(out.size()), MPI_FLOAT, peer, kSwapTag, in.data(),
                static_cast<int>(in.size()), MPI_FLOAT, peer, kSwapTag, session_.world(),
                MPI_STATUS_IGNORE);

@@ -3,7 +3,6 @@
 #include "check/job.h"
 #include "comm/mpi_transport.h"
 #include "comm/session.h"
-#include "comm/watchdog.h"
 #include "record/run.h"
 
 namespace gradsync::check {
@@ -12,7 +11,7 @@ namespace gradsync::check {
 /// kHang.
 class MpiJob : public Job {
  public:
-  MpiJob(const Session& session, Launcher launcher, double timeout_s);
+  MpiJob(const Session& session, Launcher launcher);
 
   const Place& place() const override { return place_; }
   const Launcher& launcher() const override { return launcher_; }
@@ -33,10 +32,8 @@ class MpiJob : public Job {
 
   const Session& session_;
   Launcher launcher_;
-  Watchdog watchdog_;
   MpiTransport transport_;
   Place place_;
-  std::int64_t sequence_ = 0;
 };
 
 }  // namespace gradsync::check

@@ -103,4 +103,11 @@ CheckOptions check_options(const OptionValues& values) {
   return options;
 }
 
+WatchLimits watch_limits(const CheckOptions& options) {
+  WatchLimits limits;
+  limits.timeout_s = limits.start_s = options.timeout_s;
+  limits.timeout_option = limits.start_option = "--timeout";
+  return limits;
+}
+
 }  // namespace gradsync::check

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/watched_phases.h"
 #include "support/options.h"
 
 namespace gradsync::check {
@@ -25,5 +26,7 @@ OptionTable check_option_table();
 std::string check_help();
 /// Throws Error kUsage with the option, its value, its source and what would be right.
 CheckOptions check_options(const OptionValues& values);
+/// --timeout limits the start as well.
+WatchLimits watch_limits(const CheckOptions& options);
 
 }  // namespace gradsync::check

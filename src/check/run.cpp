@@ -81,12 +81,13 @@ bool another_speaks(const Session& session, const Launcher& launcher) {
 int run_preflight(const Session& session, const Launcher& launcher, const CheckOptions& options,
                   const std::string& command_line) {
   if (another_speaks(session, launcher)) return static_cast<int>(ExitCode::kEnvironment);
-  MpiJob job(session, launcher, options.timeout_s);
+  MpiJob job(session, launcher);
   if (session.root())
     std::cout << version_text("gradsync-check") << command_line << "\n\n" << std::flush;
   // Caught here, where the objects that all ranks must leave together still stand.
   try {
     const CheckResult result = run_checks(job, options);
+    const WatchdogTimeoutExtension writes(session.watchdog(), WatchedPhase::kPublishing);
     session.together([&] {
       if (session.root()) conclude(result, options, command_line);
     });

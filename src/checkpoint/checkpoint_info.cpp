@@ -15,8 +15,9 @@ const std::string kOptionPrefix = "option.", kProvenancePrefix = "provenance.";
 
 /// A resumed run may have these otherwise: they change no parameter and no row but its times.
 const std::set<std::string> kMayDiffer = {
-    "data",   "output",  "checkpoint-every", "resume",   "time-limit",    "log-every",
-    "verify", "timeout", "inject-fault",     "prefetch", "loader-threads"};
+    "data",         "output",   "checkpoint-every", "resume",        "time-limit",
+    "log-every",    "verify",   "timeout",          "start-timeout", "io-timeout",
+    "inject-fault", "prefetch", "loader-threads"};
 
 const std::string& text_of(const TextMap& metadata, const std::string& name) {
   const auto found = metadata.find(name);

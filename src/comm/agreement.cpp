@@ -42,7 +42,7 @@ std::vector<std::string> gather_texts(const Session& session, const std::string&
   const int length = static_cast<int>(mine.size());
   const auto ranks = static_cast<std::size_t>(session.size());
   std::vector<int> lengths(ranks), starts(ranks);
-  session.count(CollectiveKind::kGather, sizeof length);
+  const auto watched = session.control(CollectiveKind::kGather, sizeof length);
   MPI_Gather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, 0, session.world());
   for (std::size_t i = 1; i < ranks; ++i)
     starts[i] = starts[i - 1] + lengths[i - 1];
@@ -63,7 +63,7 @@ void require_agreement(const Session& session, const std::vector<NamedText>& sta
   const auto texts = gather_texts(session, packed(session, stated));
   if (session.root())
     if (const auto error = disagreement(texts)) session.abort(*error);
-  session.count(CollectiveKind::kBarrier, 0);
+  const auto watched = session.control(CollectiveKind::kBarrier, 0);
   MPI_Barrier(session.world());
 }
 

@@ -35,13 +35,13 @@ void answer(MPI_Comm comm, int rank, int round_trips, const Clock& clock) {
 
 }  // namespace
 
-ClockOffset measure_clock_offset(MPI_Comm comm, int round_trips,
+ClockOffset measure_clock_offset(const Session& session, int round_trips,
                                  const std::function<double()>& clock) {
-  int rank = 0, size = 1;
-  MPI_Comm_rank(comm, &rank);
-  MPI_Comm_size(comm, &size);
+  const int rank = session.rank();
+  MPI_Comm comm = session.world();
   ClockOffset mine;
-  for (int other = 1; other < size; ++other) {
+  for (int other = 1; other < session.size(); ++other) {
+    const CollectiveScope watched(session.watchdog(), CollectiveKind::kBarrier);
     if (rank == 0) answer(comm, other, round_trips, clock);
     if (rank == other) mine = ask_root(comm, round_trips, clock);
     MPI_Barrier(comm);

@@ -2,8 +2,7 @@
 
 #include <functional>
 
-#include <mpi.h>
-
+#include "comm/session.h"
 #include "timing/clock.h"
 
 namespace gradsync {
@@ -16,7 +15,7 @@ struct ClockOffset {
 
 /// Cristian's algorithm (1989) with the shortest of `round_trips` exchanges with rank 0, one rank
 /// after the other. `clock` gives this rank's time in seconds. Collective.
-ClockOffset measure_clock_offset(MPI_Comm comm, int round_trips = 50,
+ClockOffset measure_clock_offset(const Session& session, int round_trips = 50,
                                  const std::function<double()>& clock = now_s);
 
 }  // namespace gradsync

@@ -36,6 +36,7 @@ HalfType half_type(ValueType type) {
 Exchange::Exchange(const Session& session, Transport& transport, Watchdog& watchdog,
                    VerifyLevel verify, DeviceLane* lane)
     : session_(session), transport_(transport), watchdog_(watchdog), verify_(verify), lane_(lane) {
+  const CollectiveScope watched(watchdog, CollectiveKind::kBarrier);
   MPI_Comm_dup(session.world(), &comm_);
 }
 
@@ -147,10 +148,7 @@ void Exchange::post_all_reduce_mean(std::span<float> data, Traffic category, Mom
 
 void Exchange::finish_posted() {
   // Counted even if nothing is left: the rank that posts last has seen all of it done already.
-  ++sequence_;
-  if (posted_.empty()) return;
-  const CollectiveScope watched(watchdog_, static_cast<std::int32_t>(CollectiveKind::kAllReduce),
-                                sequence_, book_->iteration);
+  const CollectiveScope watched(watchdog_, CollectiveKind::kAllReduce, book_->iteration);
   while (!posted_.empty()) {
     const std::uint32_t number = posted_.front().number;
     const double begin_s = now_s();
@@ -227,8 +225,7 @@ void Exchange::broadcast_control(std::span<std::byte> verdict) {
 void Exchange::move_control(std::span<std::byte> bytes, int from, int to) {
   constexpr std::size_t kMost = std::size_t{1} << 30;  // MPI counts in int
   constexpr int kTag = 75;
-  const CollectiveScope watched(watchdog_, static_cast<std::int32_t>(CollectiveKind::kGather),
-                                ++sequence_, book_->iteration);
+  const CollectiveScope watched(watchdog_, CollectiveKind::kGather, book_->iteration);
   if (rank() != from && rank() != to) return;
   const auto whole = static_cast<std::int64_t>(bytes.size());
   session_.ledger().add(control_, rank() == from ? LinkBytes{whole, 0} : LinkBytes{0, whole});
@@ -274,8 +271,7 @@ void Exchange::begin(CollectiveCall call, const IterationBook& book,
     }
     call = faulted(call);
   }
-  const CollectiveScope watched(watchdog_, static_cast<std::int32_t>(call.kind), ++sequence_,
-                                call.iteration);
+  const CollectiveScope watched(watchdog_, call.kind, call.iteration);
   if (compares(call)) compare(call);
   body(call);
 }
@@ -323,8 +319,8 @@ void Exchange::enter_in_ledger(const CollectiveCall& call, Traffic category) {
 void Exchange::await(Mark mark) {
   if (lane_->ring.happened(mark)) return;
   // No step in the count of collectives: the ranks that need not wait go on to the next one.
-  const CollectiveScope watched(watchdog_, static_cast<std::int32_t>(CollectiveKind::kBarrier),
-                                sequence_, book_->iteration);
+  const CollectiveScope watched(watchdog_, CollectiveKind::kBarrier, book_->iteration,
+                                CollectiveScope::Counts::kNo);
   look_until(mark);
 }
 

@@ -125,7 +125,10 @@ class Exchange {
   void all_reduce_mean_half(std::span<float> data, std::span<std::uint16_t> wire, ValueType type,
                             Traffic category, Moment ready = {}, IterationBook* book = nullptr);
   /// Memory in which all-reduce needs no copy; null where any is as good. Collective.
-  std::shared_ptr<std::byte> allocate(std::size_t bytes) { return transport_.allocate(bytes); }
+  std::shared_ptr<std::byte> allocate(std::size_t bytes) {
+    const CollectiveScope watched(watchdog_, CollectiveKind::kAllReduce);
+    return transport_.allocate(bytes);
+  }
   /// Whether all-reduces can be posted, in memory that `allocate` gave.
   bool posts() const { return transport_.posts(); }
   /// Like all_reduce_mean, but returns without waiting, after this rank's part of whatever all
@@ -219,7 +222,6 @@ class Exchange {
   bool timing_ = true;
   std::uint8_t mode_ = 0;
   std::string mode_name_ = "none";
-  std::int64_t sequence_ = 0;
   std::shared_ptr<IterationBook> book_ = std::make_shared<IterationBook>();
   std::vector<Posted> posted_;  ///< few; keeps its memory, as a deque would not
   Traffic control_ = Traffic::kControl;

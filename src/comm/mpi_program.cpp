@@ -45,11 +45,14 @@ bool answered(const MpiProgram& program, const ParsedCommandLine& parsed) {
 int run_mpi_program(const MpiProgram& program, int argc, char** argv) {
   const Request request = read_request(program, argc, argv);
   if (!request.error && answered(program, request.parsed)) return 0;
-  const Session session(argc, argv, program.name);
-  session.together([&] {
-    if (request.error) std::rethrow_exception(request.error);
-    if (program.checks_launch) session.check_launch();
-  });
+  const Session session(argc, argv, program.name, program.limits());
+  {
+    const WatchdogTimeoutExtension starts(session.watchdog(), WatchedPhase::kStartUp);
+    session.together([&] {
+      if (request.error) std::rethrow_exception(request.error);
+      if (program.checks_launch) session.check_launch();
+    });
+  }
   const std::string command_line = fmt::format("{}", fmt::join(argv, argv + argc, " "));
   return program.run(session, request.parsed.values, command_line);
 }

@@ -16,6 +16,8 @@ struct MpiProgram {
   Foreign foreign = Foreign::kIgnore;  ///< variables of the environment that are no option
   /// Takes the values over. Throws Error kUsage for one that cannot be.
   std::function<void(const OptionValues& values)> read;
+  /// How long ranks wait for each other. Called after `read`, also when that has thrown.
+  std::function<WatchLimits()> limits;
   /// Runs it on all ranks and returns the exit code.
   std::function<int(const Session& session, const OptionValues& values,
                     const std::string& command_line)>

@@ -20,7 +20,8 @@ NcclId shared_id(const Session& session, NcclApi& api) {
   session.together([&] {
     if (session.root()) id = api.make_id();
   });
-  session.count(CollectiveKind::kBroadcast, static_cast<std::int64_t>(id.size()));
+  const auto watched =
+      session.control(CollectiveKind::kBroadcast, static_cast<std::int64_t>(id.size()));
   MPI_Bcast(id.data(), static_cast<int>(id.size()), MPI_BYTE, 0, session.world());
   return id;
 }
@@ -31,8 +32,7 @@ NcclTransport::NcclTransport(const Session& session, Watchdog& watchdog, NcclApi
                              Device& device, StreamHandle stream)
     : api_(api), device_(device), stream_(stream), rank_(session.rank()), size_(session.size()) {
   const NcclId id = shared_id(session, api);
-  const CollectiveScope watched(watchdog, static_cast<std::int32_t>(CollectiveKind::kBarrier), 1,
-                                0);
+  const CollectiveScope watched(watchdog, CollectiveKind::kBarrier);
   try {
     communicator_ = api_.join(id, rank_, size_);
   } catch (...) {

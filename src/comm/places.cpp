@@ -122,7 +122,7 @@ std::vector<RankPlace> gather_places(const Session& session, std::int64_t thread
   mine.clock_offset_s = clock.offset_s;
   mine.clock_uncertainty_s = clock.uncertainty_s;
   std::vector<PackedPlace> all(static_cast<std::size_t>(session.root() ? session.size() : 0));
-  session.count(CollectiveKind::kGather, sizeof mine);
+  const auto watched = session.control(CollectiveKind::kGather, sizeof mine);
   MPI_Gather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, 0, session.world());
   std::vector<RankPlace> places;
   for (const PackedPlace& one : all)

@@ -30,7 +30,7 @@ DeviceChoice agree(const Session& session, const DeviceRequest& request, const D
     chosen = nlohmann::json(choose_device(request, all)).dump();
   });
   auto length = static_cast<std::int64_t>(chosen.size());
-  session.count(CollectiveKind::kBroadcast, sizeof length);
+  const auto watched = session.control(CollectiveKind::kBroadcast, sizeof length);
   MPI_Bcast(&length, 1, MPI_INT64_T, 0, session.world());
   chosen.resize(static_cast<std::size_t>(length));
   session.count(CollectiveKind::kBroadcast, length);

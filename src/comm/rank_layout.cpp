@@ -8,10 +8,10 @@ namespace gradsync {
 
 RankLayout rank_layout(const Session& session) {
   int nodes = session.local_rank() == 0;
+  const auto watched = session.control(CollectiveKind::kAllReduce, sizeof nodes);
   MPI_Allreduce(MPI_IN_PLACE, &nodes, 1, MPI_INT, MPI_SUM, session.world());
   std::array<int, 2> fewest{session.local_size(), has_fast_network()};
   MPI_Allreduce(MPI_IN_PLACE, fewest.data(), 2, MPI_INT, MPI_MIN, session.world());
-  session.count(CollectiveKind::kAllReduce, sizeof nodes);
   session.count(CollectiveKind::kAllReduce, sizeof fewest);
   return {nodes, fewest[0], fewest[1] != 0};
 }

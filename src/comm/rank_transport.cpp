@@ -46,6 +46,8 @@ RankTransport::RankTransport(const Session& session, Watchdog& watchdog,
                              const TransportChoice& choice, const DeviceChoice& device,
                              DeviceLane* lane)
     : session_(session), choice_(choice) {
+  const WatchdogTimeoutExtension sets_up(watchdog, WatchedPhase::kTransport);
+  const CollectiveScope watched(watchdog, CollectiveKind::kBarrier);
   if (choice.name == "nccl") {
     if (device.shared) let_ranks_share_a_gpu(session);
     session.together([&] { nccl_ = make_nccl(); });

@@ -9,13 +9,14 @@
 
 #include <fmt/format.h>
 
+#include "comm/deadline_guard.h"
 #include "comm/launcher.h"
 
 namespace gradsync {
 
 namespace {
 
-constexpr auto kAbortPatience = std::chrono::seconds(2);
+constexpr auto kAbortGrace = std::chrono::seconds(2);
 
 std::string processor_name() {
   char name[MPI_MAX_PROCESSOR_NAME];
@@ -24,9 +25,36 @@ std::string processor_name() {
   return std::string(name, static_cast<std::size_t>(length));
 }
 
+std::string host_name() {
+  char name[256] = {};
+  return ::gethostname(name, sizeof name - 1) == 0 ? name : "unknown host";
+}
+
+Error no_start(const Launcher& launcher, const WatchLimits& limits) {
+  return Error(
+      ExitCode::kEnvironment,
+      fmt::format("rank {} ({}): MPI has not started in {:g} s, with {} ranks by {}", launcher.rank,
+                  host_name(), limits.start_s, launcher.ranks,
+                  launcher.name.empty() ? "no launcher" : launcher.name),
+      "look for hosts that do not answer, processes that are stopped and firewalls; try mpirun -n "
+      "2 "
+      "hostname, then srun --mpi=pmix or mpirun --mca btl self,tcp" +
+          (limits.start_option.empty() ? std::string()
+                                       : fmt::format("; {} sets the limit", limits.start_option)));
+}
+
+Error no_end(const std::string& place, double limit_s) {
+  return Error(ExitCode::kHang,
+               fmt::format("{}: MPI has not ended in {:g} s (MPI_Finalize)", place, limit_s),
+               "what the run has written is complete; look at the hosts of its ranks");
+}
+
 }  // namespace
 
-Session::Session(int argc, char** argv, std::string program) : program_(std::move(program)) {
+Session::Session(int argc, char** argv, std::string program, const WatchLimits& limits)
+    : program_(std::move(program)), limits_(limits) {
+  const Launcher launcher = find_launcher();
+  const DeadlineGuard guard(program_, no_start(launcher, limits), limits.start_s, launcher.rank);
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &thread_level_);
   MPI_Comm_dup(MPI_COMM_WORLD, &world_);
   MPI_Comm_rank(world_, &rank_);
@@ -35,9 +63,14 @@ Session::Session(int argc, char** argv, std::string program) : program_(std::mov
   MPI_Comm_rank(node_, &local_rank_);
   MPI_Comm_size(node_, &local_size_);
   host_ = processor_name();
+  watchdog_ = std::make_unique<Watchdog>(*this, limits, node_,
+                                         [this](const Error& error) { abort(error); });
 }
 
 Session::~Session() {
+  watchdog_->meet_at_end();
+  const DeadlineGuard guard(program_, no_end(place(), limits_.start_s), limits_.start_s, rank_);
+  watchdog_.reset();
   MPI_Comm_free(&node_);
   MPI_Comm_free(&world_);
   MPI_Finalize();
@@ -64,20 +97,25 @@ void Session::together(const std::function<void()>& body) const {
   }
   int failed = mine ? rank_ : size_;
   int first = size_;
-  count(CollectiveKind::kAllReduce, sizeof failed);
-  MPI_Allreduce(&failed, &first, 1, MPI_INT, MPI_MIN, world_);
+  {
+    const auto watched = control(CollectiveKind::kAllReduce, sizeof failed);
+    MPI_Allreduce(&failed, &first, 1, MPI_INT, MPI_MIN, world_);
+  }
   if (first == size_) return;
   if (first == rank_) abort(*mine);
   wait_for_abort();
 }
 
 void Session::abort(const Error& error) const {
+  // One thread of this rank reports; another one that also wants to waits for the end.
+  while (aborting_.exchange(true))
+    std::this_thread::sleep_for(kAbortGrace);
   const std::string where = size_ > 1 ? place() + ": " : "";
   print_error(program_, Error(error.code(), where + error.what(), error.fix()));
   std::fflush(stderr);
   // MPI_Abort itself has been seen stuck; the job must end all the same.
   std::thread([code = error.exit_code()] {
-    std::this_thread::sleep_for(kAbortPatience);
+    std::this_thread::sleep_for(kAbortGrace);
     _exit(code);
   }).detach();
   if (before_abort_) before_abort_();
@@ -88,8 +126,9 @@ void Session::abort(const Error& error) const {
 void Session::wait_for_abort() const {
   // The launcher ends ranks with TERM, which a run may have taken for a request to stop.
   std::signal(SIGTERM, SIG_DFL);
-  std::this_thread::sleep_for(5 * kAbortPatience);
-  _exit(static_cast<int>(ExitCode::kInternal));
+  const CollectiveScope watched(*watchdog_, CollectiveKind::kBarrier);
+  for (;;)
+    std::this_thread::sleep_for(kAbortGrace);
 }
 
 void Session::count(CollectiveKind kind, std::int64_t bytes, int root) const {
@@ -98,6 +137,16 @@ void Session::count(CollectiveKind kind, std::int64_t bytes, int root) const {
 
 void Session::count_on_node(CollectiveKind kind, std::int64_t bytes) const {
   ledger_.add(Traffic::kControl, link_bytes(kind, bytes, local_rank_, local_size_, 0));
+}
+
+CollectiveScope Session::control(CollectiveKind kind, std::int64_t bytes, int root) const {
+  count(kind, bytes, root);
+  return {*watchdog_, kind};
+}
+
+CollectiveScope Session::control_on_node(CollectiveKind kind, std::int64_t bytes) const {
+  count_on_node(kind, bytes);
+  return {*watchdog_, kind};
 }
 
 std::string Session::place() const {

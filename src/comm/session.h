@@ -1,11 +1,14 @@
 #pragma once
 
+#include <atomic>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include <mpi.h>
 
 #include "comm/ledger.h"
+#include "comm/watchdog.h"
 #include "support/error.h"
 
 namespace gradsync {
@@ -18,7 +21,9 @@ namespace gradsync {
 /// another, hence MPI_THREAD_MULTIPLE is asked for.
 class Session {
  public:
-  Session(int argc, char** argv, std::string program);
+  /// Ends the process with kEnvironment if the other ranks do not come within limits.start_s.
+  Session(int argc, char** argv, std::string program, const WatchLimits& limits = {});
+  /// Waits for all ranks; ends the job with kHang if one does not come.
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -33,6 +38,8 @@ class Session {
   MPI_Comm world() const { return world_; }
   MPI_Comm node() const { return node_; }
   bool threads_may_call() const { return thread_level_ == MPI_THREAD_MULTIPLE; }
+  /// Watches every wait for other ranks, from MPI_Init to MPI_Finalize.
+  Watchdog& watchdog() const { return *watchdog_; }
 
   /// Throws Error kEnvironment when this is a job of one rank that was meant to be larger: no MPI
   /// launcher, but SLURM_NTASKS > 1, or a launcher whose MPI is not the one linked.
@@ -42,14 +49,14 @@ class Session {
   /// job ends with that error's code. Collective.
   void together(const std::function<void()>& body) const;
 
-  /// Ends the job on all ranks with one message: that of this rank. Returns never.
+  /// Ends the job on all ranks with one message: that of this rank. Never returns.
   [[noreturn]] void abort(const Error& error) const;
 
   /// Called once by this rank's `abort`, from whichever thread, before the job ends: for what other
   /// ranks, or a device, would otherwise be left waiting in. It must not wait for other ranks.
   void before_abort(std::function<void()> end) const { before_abort_ = std::move(end); }
 
-  /// Ends this rank quietly while another one reports and aborts. Returns never.
+  /// Waits, watched, while another rank reports an error and ends the job. Never returns.
   [[noreturn]] void wait_for_abort() const;
 
   /// What this rank has sent and received so far. It is counted by whoever calls MPI, whatever he
@@ -59,6 +66,10 @@ class Session {
   /// Adds a collective of all ranks, or of those of this node, as control.
   void count(CollectiveKind kind, std::int64_t bytes, int root = 0) const;
   void count_on_node(CollectiveKind kind, std::int64_t bytes) const;
+  /// The same, and the wait for it is watched while the result lives.
+  [[nodiscard]] CollectiveScope control(CollectiveKind kind, std::int64_t bytes,
+                                        int root = 0) const;
+  [[nodiscard]] CollectiveScope control_on_node(CollectiveKind kind, std::int64_t bytes) const;
 
   /// "rank 2 (node07)".
   std::string place() const;
@@ -68,7 +79,10 @@ class Session {
   MPI_Comm world_ = MPI_COMM_NULL, node_ = MPI_COMM_NULL;
   int rank_ = 0, size_ = 1, local_rank_ = 0, local_size_ = 1, thread_level_ = 0;
   std::string host_;
+  WatchLimits limits_;
+  std::unique_ptr<Watchdog> watchdog_;
   mutable std::function<void()> before_abort_;
+  mutable std::atomic<bool> aborting_{false};
   mutable Ledger ledger_;
 };
 

@@ -1,92 +1,79 @@
 #pragma once
 
-#include <atomic>
-#include <condition_variable>
 #include <cstdint>
-#include <mutex>
+#include <functional>
+#include <memory>
 #include <string>
-#include <thread>
-#include <vector>
 
-#include "comm/session.h"
+#include <mpi.h>
+
+#include "comm/watched_phases.h"
+#include "record/run.h"
+#include "support/error.h"
 
 namespace gradsync {
 
-/// What a rank is doing, for the message that ends a hang.
-enum class Activity : std::int32_t {
-  kStarting,
-  kData,
-  kForward,
-  kBackward,
-  kSynchronize,
-  kOptimizer,
-  kBetween,
-  kEvaluating,
-  kCheckpoint,
-  kFinished
-};
+class HangDetector;
+class Session;
+struct WatchState;
 
-/// Ends a job that hangs: when this rank has been inside one collective for longer than the
-/// timeout, the job ends with kHang and one message that names the ranks that are not in that
-/// collective and what each rank did last.
-///
-/// Every rank keeps its status on a board in shared memory of its node, so that the last phase of a
-/// stopped or dead process is still readable; nodes tell each other over a communicator of the
-/// watchdogs' own when the time is up. Lowest living rank of the first four reports.
+/// Ends a job that hangs: when a rank has waited inside one collective for longer than the limit of
+/// its phase (watched_phases.h), the job ends with kHang and one message that names the missing
+/// ranks and what each of them did last. This is the side of the ranks' own threads, which say what
+/// they do; a HangDetector looks at it.
 class Watchdog {
  public:
-  /// Collective over the session's ranks. The session must outlive it.
-  Watchdog(const Session& session, double timeout_s);
+  using End = std::function<void(const Error& error)>;
+
+  /// Collective over the session's ranks. `end` gets the error of a hang on the rank that reports;
+  /// it is called once, from another thread. `node` joins the ranks that share memory.
+  Watchdog(const Session& session, const WatchLimits& limits, MPI_Comm node, End end);
+  /// Collective.
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  void set_timeout(double timeout_s) { timeout_s_ = timeout_s; }
-  double timeout_s() const { return timeout_s_; }
+  /// Waits for all ranks: the last collective that is watched.
+  void meet_at_end();
+
+  void set_timeout(double timeout_s);
+  /// Of a collective of training. Transports limit by it what they wait for themselves.
+  double timeout_s() const;
+  /// Of a collective in the phase that this rank is in.
+  double limit_s() const;
 
   /// Ends the job as a hang without waiting any longer: `why` no rank can ever leave the
-  /// collective.
+  /// collective that this rank is in.
   void expire(const std::string& why);
 
   /// Two relaxed stores: cheap enough for every phase of every iteration.
   void doing(Activity activity, std::int64_t iteration);
 
-  /// Around every collective; `sequence` counts them, equal on ranks that agree.
-  void enter(std::int32_t kind, std::int64_t sequence, std::int64_t iteration);
-  void leave();
-
  private:
-  struct Status;
-  struct Report;
+  friend class CollectiveScope;
+  friend class WatchdogTimeoutExtension;
 
-  void watch();
-  [[noreturn]] void fire();
-  Report own_report(const Status& status, int rank) const;
-  std::vector<Report> node_reports() const;
-  std::vector<Report> collect_reports(double patience_s);
-  std::string describe(const std::vector<Report>& reports) const;
+  void enter(CollectiveKind kind, std::int64_t iteration, bool counts);
+  void leave();
+  WatchedPhase begin_phase(WatchedPhase phase);
 
   const Session& session_;
-  std::atomic<double> timeout_s_;
-  MPI_Comm comm_ = MPI_COMM_NULL;
-  MPI_Win window_ = MPI_WIN_NULL;
-  Status* mine_ = nullptr;
-  std::vector<Status*> board_;    ///< of the ranks of this node, by local rank
-  std::vector<int> world_ranks_;  ///< of the same
-  std::mutex mutex_;
-  std::condition_variable stop_;
-  bool stopping_ = false;
-  std::string why_;  ///< given to `expire`
-  std::thread thread_;
+  std::unique_ptr<WatchState> state_;
+  std::unique_ptr<HangDetector> detector_;
 };
 
-/// Marks one collective for the watchdog while it lives.
+/// While it lives this rank waits in a collective, which the watchdog limits. Inside another one it
+/// only begins the wait again: a collective of several steps may take the limit for each.
 class CollectiveScope {
  public:
-  CollectiveScope(Watchdog& watchdog, std::int32_t kind, std::int64_t sequence,
-                  std::int64_t iteration)
+  /// Whether it is a step in the count of collectives, which is equal on ranks that agree. Not what
+  /// only some ranks wait in.
+  enum class Counts { kYes, kNo };
+
+  CollectiveScope(Watchdog& watchdog, CollectiveKind kind, std::int64_t iteration = -1,
+                  Counts counts = Counts::kYes)
       : watchdog_(watchdog) {
-    watchdog_.enter(kind, sequence, iteration);
+    watchdog_.enter(kind, iteration, counts == Counts::kYes);
   }
   ~CollectiveScope() { watchdog_.leave(); }
   CollectiveScope(const CollectiveScope&) = delete;
@@ -94,6 +81,20 @@ class CollectiveScope {
 
  private:
   Watchdog& watchdog_;
+};
+
+/// While it lives this rank is in `phase`, and waits for others as long as that allows.
+class WatchdogTimeoutExtension {
+ public:
+  WatchdogTimeoutExtension(Watchdog& watchdog, WatchedPhase phase)
+      : watchdog_(watchdog), before_(watchdog.begin_phase(phase)) {}
+  ~WatchdogTimeoutExtension() { watchdog_.begin_phase(before_); }
+  WatchdogTimeoutExtension(const WatchdogTimeoutExtension&) = delete;
+  WatchdogTimeoutExtension& operator=(const WatchdogTimeoutExtension&) = delete;
+
+ private:
+  Watchdog& watchdog_;
+  WatchedPhase before_;
 };
 
 }  // namespace gradsync

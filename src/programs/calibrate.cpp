@@ -18,6 +18,7 @@ int main(int argc, char** argv) {
       calibrate_help(),
       Foreign::kIgnore,
       [&](const OptionValues& values) { options = calibrate_options(values); },
+      [&] { return watch_limits(options); },
       [&](const Session& session, const OptionValues& values, const std::string& command_line) {
         return run_calibration(session, options, values, command_line);
       }};

@@ -3,10 +3,8 @@
 //   mpirun -n 4 gradsync-check --data data/cifar-10
 //   srun --mpi=pmix -n 8 gradsync-check --ranks 8 --ranks-per-node 4 --device cuda
 
-#include <optional>
-
+#include "check/cannot_start.h"
 #include "check/run.h"
-#include "check/start_guard.h"
 #include "comm/mpi_program.h"
 
 int main(int argc, char** argv) {
@@ -14,7 +12,6 @@ int main(int argc, char** argv) {
   using namespace gradsync::check;
   const Launcher launcher = find_launcher();
   CheckOptions options;
-  std::optional<StartGuard> guard;
   const MpiProgram program{
       "gradsync-check",
       check_option_table(),
@@ -23,10 +20,9 @@ int main(int argc, char** argv) {
       [&](const OptionValues& values) {
         options = check_options(values);
         end_if_it_cannot_start(launcher);
-        guard.emplace(options.timeout_s);
       },
+      [&] { return watch_limits(options); },
       [&](const Session& session, const OptionValues&, const std::string& command_line) {
-        guard.reset();
         return run_preflight(session, launcher, options, command_line);
       },
       false};

@@ -17,6 +17,7 @@ int main(int argc, char** argv) {
       quantize_help(),
       Foreign::kIgnore,
       [&](const OptionValues& values) { options = quantize_options(values); },
+      watch_limits,
       [&](const Session& session, const OptionValues& values, const std::string& command_line) {
         return run_quantization(session, options, values, command_line);
       }};

@@ -20,6 +20,7 @@ int main(int argc, char** argv) {
       train_help(),
       Foreign::kReject,
       [&](const OptionValues& values) { options = train_options(values); },
+      [&] { return watch_limits(options); },
       [&](const Session& session, const OptionValues& values, const std::string& command_line) {
         stop.set_time_limit(options.time_limit_s);
         return run_training(session, options, values, command_line, stop);

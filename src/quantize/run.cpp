@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iostream>
 #include <memory>
+#include <optional>
 
 #include <fmt/format.h>
 #include <torch/version.h>
@@ -24,8 +25,6 @@ namespace gradsync::quantize {
 
 namespace {
 
-/// Ranks wait for each other at the end of each pass over the images, which may take long.
-constexpr double kTimeout_s = 4 * 3600;
 constexpr std::int64_t kCheckedImages = 16;
 
 void require_free(const std::filesystem::path& file, const char* option) {
@@ -152,6 +151,12 @@ std::int64_t threads_of(const Session& session, const QuantizeOptions& options) 
 
 }  // namespace
 
+WatchLimits watch_limits() {
+  WatchLimits limits;
+  limits.automatic = true;
+  return limits;
+}
+
 int run_quantization(const Session& session, const QuantizeOptions& options,
                      const OptionValues& values, const std::string& command_line) {
   std::unique_ptr<Inputs> inputs;
@@ -165,12 +170,13 @@ int run_quantization(const Session& session, const QuantizeOptions& options,
   session.together([&] {
     if (session.root()) digest = inputs->data.verify();
   });
-  Watchdog watchdog(session, kTimeout_s);
   MpiTransport transport(session.world());
-  Exchange exchange(session, transport, watchdog, VerifyLevel::kOff);
+  Exchange exchange(session, transport, session.watchdog(), VerifyLevel::kOff);
   try {
+    std::optional<WatchdogTimeoutExtension> studies(std::in_place, session.watchdog(),
+                                                    WatchedPhase::kEvaluation);
     const std::int64_t threads = threads_of(session, options);
-    const auto places = gather_places(session, threads, measure_clock_offset(session.world()));
+    const auto places = gather_places(session, threads, measure_clock_offset(session));
     Study study({exchange, static_cast<std::size_t>(threads)}, options, inputs->model,
                 float_bytes(inputs->checkpoint), inputs->calibration, inputs->test);
     if (session.root())
@@ -183,6 +189,8 @@ int run_quantization(const Session& session, const QuantizeOptions& options,
     study.judge_steps();
     if (options.ablation) study.judge_variants();
     if (options.speed && session.size() == 1) measure(study, *inputs, options, threads);
+    studies.reset();
+    const WatchdogTimeoutExtension writes(session.watchdog(), WatchedPhase::kPublishing);
     session.together([&] {
       if (!session.root()) return;
       print_results(std::cout, study.results());

@@ -7,6 +7,9 @@
 
 namespace gradsync::quantize {
 
+/// Passes over the images may take long, so ranks wait for each other by what they took themselves.
+WatchLimits watch_limits();
+
 /// Quantises a network step by step on all ranks: weights, calibration, activations, biases,
 /// accuracy after each, variants, speed; prints tables, writes the run file and the quantised
 /// network. Nothing is written before all is computed. Errors end the job through

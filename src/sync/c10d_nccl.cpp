@@ -37,8 +37,11 @@ c10::intrusive_ptr<c10d::Store> make_store(const Session& session) {
     store = c10::make_intrusive<c10d::TCPStore>(session.host(), options);
     options.port = store->getPort();
   });
-  MPI_Bcast(&options.port, 1, MPI_UINT16_T, kRoot, session.world());
-  MPI_Bcast(host.data(), static_cast<int>(host.size()), MPI_CHAR, kRoot, session.world());
+  {
+    const CollectiveScope watched(session.watchdog(), CollectiveKind::kBroadcast);
+    MPI_Bcast(&options.port, 1, MPI_UINT16_T, kRoot, session.world());
+    MPI_Bcast(host.data(), static_cast<int>(host.size()), MPI_CHAR, kRoot, session.world());
+  }
   session.together([&] {
     if (!session.root()) store = c10::make_intrusive<c10d::TCPStore>(host.c_str(), options);
   });

@@ -30,7 +30,8 @@ bool uses_buckets(const TrainOptions& options) {
 /// The slowest rank's, on all ranks.
 void take_slowest(const Exchange& exchange, std::span<double> times_s) {
   const Session& session = exchange.session();
-  session.count(CollectiveKind::kAllReduce, static_cast<std::int64_t>(times_s.size_bytes()));
+  const auto watched =
+      session.control(CollectiveKind::kAllReduce, static_cast<std::int64_t>(times_s.size_bytes()));
   MPI_Allreduce(MPI_IN_PLACE, times_s.data(), static_cast<int>(times_s.size()), MPI_DOUBLE, MPI_MAX,
                 session.world());
 }
@@ -194,6 +195,7 @@ std::optional<BucketChoice> settle_buckets(Exchange& exchange, const DataSource&
   if (exchange.lane())
     throw Error(ExitCode::kUsage, "--bucket-cap auto measures ranks on CPUs, and these are on GPUs",
                 "give sizes; after a run, table what-if of gradsync-report names the best cap");
+  const WatchdogTimeoutExtension measures(exchange.watchdog(), WatchedPhase::kCalibration);
   const BucketChoice choice = probe(exchange, data, compute, options);
   options.first_bucket_bytes = choice.chosen.first_bucket_bytes;
   options.bucket_cap_bytes = choice.chosen.bucket_cap_bytes;

@@ -17,27 +17,8 @@ namespace gradsync {
 namespace {
 
 constexpr std::size_t kKept = 2;
-/// A slow disk is no hang.
-constexpr double kPatience_s = 900;
 /// Guess of the first checkpoint: 100 MB/s, and what a file takes at all.
 constexpr double kGuessBytesPerSecond = 1e8, kGuessFile_s = 0.5;
-
-/// While it lives, the watchdog waits for disks.
-class Patience {
- public:
-  Patience(Watchdog& watchdog, std::int64_t iteration)
-      : watchdog_(watchdog), before_s_(watchdog.timeout_s()) {
-    watchdog_.doing(Activity::kCheckpoint, iteration);
-    watchdog_.set_timeout(std::max(before_s_, kPatience_s));
-  }
-  ~Patience() { watchdog_.set_timeout(before_s_); }
-  Patience(const Patience&) = delete;
-  Patience& operator=(const Patience&) = delete;
-
- private:
-  Watchdog& watchdog_;
-  double before_s_;
-};
 
 double guess_s(const RankState& state, int ranks) {
   const auto bytes = 2.0 * sizeof(float) * static_cast<double>(state.replica.parameter_count());
@@ -65,7 +46,7 @@ Position Checkpoints::restore() {
   if (plan == nullptr || !plan->resumes) return {};
   const Position position{plan->from.iteration, plan->from.epoch, plan->from.step};
   if (position.iteration > 0) {
-    const Patience patience(exchange_.watchdog(), position.iteration);
+    const WatchdogTimeoutExtension reads(exchange_.watchdog(), WatchedPhase::kResume);
     const Exchange::ControlScope counted(exchange_, Traffic::kCheckpoint);
     const auto tensors = read_checkpoint(exchange_, plan->file ? &*plan->file : nullptr);
     gradsync::restore(state_, tensors);
@@ -106,7 +87,7 @@ void Checkpoints::stop_if_wanted(const Position& position) {
 
 void Checkpoints::save(const Position& position) {
   const Stopwatch watch;
-  const Patience patience(exchange_.watchdog(), position.iteration);
+  const WatchdogTimeoutExtension writes(exchange_.watchdog(), WatchedPhase::kCheckpoint);
   const Exchange::ControlScope counted(exchange_, Traffic::kCheckpoint);
   const auto mine = snapshot(state_);
   const std::filesystem::path path = target(position);
@@ -114,20 +95,25 @@ void Checkpoints::save(const Position& position) {
   write_checkpoint(exchange_, mine, root() ? info_at(position) : CheckpointInfo(), path,
                    state_.mode.root_only());
   if (root()) remove_older_checkpoints(path.parent_path(), kKept);
+  meet();
   save_s_ = watch.elapsed_s();
 }
 
 void Checkpoints::stop(const Position& position, const Verdict& verdict) {
-  // Others wait while rank 0 writes.
-  const Patience patience(exchange_.watchdog(), position.iteration);
+  const WatchdogTimeoutExtension writes(exchange_.watchdog(), WatchedPhase::kPublishing);
   if (recorded()) save(position);
   if (setting_.recorder) setting_.recorder->finish(RunStatus::kPartial);
-  std::byte done{1};
-  exchange_.broadcast_control(std::span(&done, 1));
+  meet();
   if (!root()) exchange_.session().wait_for_abort();
   throw Error(ExitCode::kStoppedEarly, stop_message(position, verdict),
               recorded() ? command_to_go_on(setting_.command_line, exchange_.size())
                          : "give --output, so that a run that is stopped can go on");
+}
+
+/// Ranks wait for rank 0's disk here, where the limit is that of I/O.
+void Checkpoints::meet() {
+  std::byte done{1};
+  exchange_.broadcast_control(std::span(&done, 1));
 }
 
 CheckpointInfo Checkpoints::info_at(const Position& position) const {

@@ -39,6 +39,7 @@ class Checkpoints {
  private:
   void save(const Position& position);
   void stop(const Position& position, const Verdict& verdict);
+  void meet();
   CheckpointInfo info_at(const Position& position) const;
   std::filesystem::path target(const Position& position) const;
   std::string stop_message(const Position& position, const Verdict& verdict) const;

@@ -82,7 +82,7 @@ std::int64_t settle_threads(const Session& session, const TrainOptions& options,
   const int cores = core_mask().cores;
   // Ranks bound to cores of their own each see only those; unbound ones share all they see.
   int node_cores = 0;
-  session.count_on_node(CollectiveKind::kAllReduce, sizeof cores);
+  const auto watched = session.control_on_node(CollectiveKind::kAllReduce, sizeof cores);
   MPI_Allreduce(&cores, &node_cores, 1, MPI_INT, MPI_MAX, session.node());
   const bool shared = node_cores >= static_cast<int>(std::thread::hardware_concurrency());
   const int sharers = shared ? session.local_size() : 1;
@@ -120,14 +120,16 @@ ComputeSettings settle_compute(const Session& session, const TrainOptions& optio
   if (all.size() > 1) {
     std::vector<double> times_s;
     for (const Candidate& candidate : all) {
-      session.count(CollectiveKind::kBarrier, 0);
-      MPI_Barrier(session.world());
+      {
+        const auto watched = session.control(CollectiveKind::kBarrier, 0);
+        MPI_Barrier(session.world());
+      }
       times_s.push_back(probe(candidate, options, device));
       settings.probed.push_back(
           fmt::format("{} {:.1f} ms", name_of(candidate), times_s.back() * 1e3));
     }
     best = static_cast<int>(std::min_element(times_s.begin(), times_s.end()) - times_s.begin());
-    session.count(CollectiveKind::kBroadcast, sizeof best);
+    const auto watched = session.control(CollectiveKind::kBroadcast, sizeof best);
     MPI_Bcast(&best, 1, MPI_INT, 0, session.world());
   }
   settings.precision = all[static_cast<std::size_t>(best)].precision;

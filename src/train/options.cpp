@@ -126,6 +126,13 @@ OptionTable output_options() {
        "end a hang after so long, 0 to 7 days (168h); 0: the larger of 60s and 20 median "
        "iterations",
        group},
+      {"start-timeout", "TIME", "90s",
+       "limit of a wait while MPI and the ranks start and end, 1s to 7 days, if --timeout is less",
+       group},
+      {"io-timeout", "TIME", "15m",
+       "limit of a wait for a disk (checkpoint, journal, run file), 1s to 7 days, if --timeout is "
+       "less",
+       group},
       {"inject-fault", "KIND@RANK:ITERATION", "", "for tests: make one rank misbehave", group},
   };
 }
@@ -211,6 +218,8 @@ void read_machine_and_output(const OptionValues& values, TrainOptions& options) 
   options.verify_modes = switch_option(values, "verify-modes");
   options.verify = choice_option(values, "verify", kVerifications);
   options.timeout_s = duration_option(values, "timeout", 0, kMaxTimeout_s);
+  options.start_timeout_s = duration_option(values, "start-timeout", 1, kMaxTimeout_s);
+  options.io_timeout_s = duration_option(values, "io-timeout", 1, kMaxTimeout_s);
   options.inject_fault = fault_option(values);
 }
 
@@ -295,6 +304,18 @@ void resolve_batch(TrainOptions& options, std::int64_t ranks) {
                 fmt::format("--batch-global {}", (options.batch_global / shares + 1) * shares));
   options.batch_per_rank = options.batch_global / shares;
   options.learning_rate.global_batch = options.batch_global;
+}
+
+WatchLimits watch_limits(const TrainOptions& options) {
+  WatchLimits limits;
+  limits.automatic = options.timeout_s == 0;
+  if (!limits.automatic) limits.timeout_s = options.timeout_s;
+  limits.start_s = options.start_timeout_s;
+  limits.io_s = options.io_timeout_s;
+  limits.timeout_option = "--timeout";
+  limits.start_option = "--start-timeout";
+  limits.io_option = "--io-timeout";
+  return limits;
 }
 
 }  // namespace gradsync

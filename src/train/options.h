@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/watched_phases.h"
 #include "optim/optimizer_settings.h"
 #include "schedule/batch_schedule.h"
 #include "schedule/learning_rate.h"
@@ -57,6 +58,7 @@ struct TrainOptions {
   bool verify_modes = false;
   std::string verify = "init";  ///< off | init | all
   double timeout_s = 0;         ///< 0: max(60 s, 20 × median iteration)
+  double start_timeout_s = 90, io_timeout_s = 900;
   std::string inject_fault;     ///< KIND@RANK:ITERATION, for tests
   bool calibrate = false;
   std::vector<std::int64_t> calibrate_sizes;  ///< bytes a rank, rising
@@ -88,5 +90,8 @@ TrainOptions train_options(const OptionValues& values);
 /// nothing. With a batch schedule the batch is that of epoch 0. Throws Error kUsage if a global
 /// batch does not divide by ranks × accumulate.
 void resolve_batch(TrainOptions& options, std::int64_t ranks);
+
+/// How long ranks wait for each other.
+WatchLimits watch_limits(const TrainOptions& options);
 
 }  // namespace gradsync

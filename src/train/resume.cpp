@@ -155,7 +155,7 @@ void broadcast(const Session& session, ResumePlan& plan) {
   std::string text;
   if (session.root() && plan.resumes) text = nlohmann::json(to_metadata(plan.from)).dump();
   std::uint64_t size = text.size();
-  session.count(CollectiveKind::kBroadcast, sizeof size);
+  const auto watched = session.control(CollectiveKind::kBroadcast, sizeof size);
   MPI_Bcast(&size, 1, MPI_UINT64_T, 0, session.world());
   text.resize(static_cast<std::size_t>(size));
   session.count(CollectiveKind::kBroadcast, static_cast<std::int64_t>(size));
@@ -169,6 +169,7 @@ void broadcast(const Session& session, ResumePlan& plan) {
 
 ResumePlan plan_resume(const Session& session, const TrainOptions& options,
                        const CheckpointInfo& requested) {
+  const WatchdogTimeoutExtension reads(session.watchdog(), WatchedPhase::kResume);
   ResumePlan plan;
   session.together([&] {
     if (session.root()) plan = choose(options, requested);

@@ -1,6 +1,7 @@
 #include "train/run.h"
 
 #include <iostream>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -21,7 +22,6 @@ namespace gradsync {
 
 namespace {
 
-constexpr double kStartTimeout_s = 60;
 constexpr int kClockRoundTrips = 50;
 
 /// Every option as this rank has it; --output too: all ranks must mean the same run.
@@ -34,13 +34,14 @@ std::vector<NamedText> stated(const OptionValues& values) {
 
 /// Reads every byte of the data once a node, and all nodes must have the same.
 DataDigest verify_data(const Session& session, const Cifar10& data) {
+  const WatchdogTimeoutExtension reads(session.watchdog(), WatchedPhase::kData);
   DataDigest digest;
   session.together([&] {
     if (session.local_rank() == 0) digest = data.verify();
   });
   std::string combined = digest.combined;
   combined.resize(64, ' ');
-  session.count_on_node(CollectiveKind::kBroadcast, 64);
+  const auto watched = session.control_on_node(CollectiveKind::kBroadcast, 64);
   MPI_Bcast(combined.data(), 64, MPI_CHAR, 0, session.node());
   require_agreement(session, {{"data set digest", combined}});
   return digest;
@@ -50,7 +51,7 @@ DataDigest verify_data(const Session& session, const Cifar10& data) {
 /// its checkpoint was written: what lies between the two processes is left out.
 double broadcast_start(const Session& session, const ResumePlan& plan) {
   double start_s = now_s() - plan.from.elapsed_s;
-  session.count(CollectiveKind::kBroadcast, sizeof start_s);
+  const auto watched = session.control(CollectiveKind::kBroadcast, sizeof start_s);
   MPI_Bcast(&start_s, 1, MPI_DOUBLE, 0, session.world());
   return start_s;
 }
@@ -137,7 +138,10 @@ void calibrate_before_training(const Session& session, Transport& transport, Wat
 void check_before_training(const Session& session, Exchange& exchange, Transport& transport,
                            Watchdog& watchdog, const RunSetting& setting) {
   if (setting.resume->from.iteration > 0) return;
-  if (setting.options.verify_modes) verify_before_timing(exchange, setting);
+  if (setting.options.verify_modes) {
+    const WatchdogTimeoutExtension checks(watchdog, WatchedPhase::kModeCheck);
+    verify_before_timing(exchange, setting);
+  }
   if (setting.options.calibrate)
     calibrate_before_training(session, transport, watchdog, setting, exchange.lane());
 }
@@ -146,7 +150,7 @@ ClockOffset clock_offset(const Session& session) {
   const std::int64_t talks = session.root() ? session.size() - 1 : 1;
   const auto bytes = static_cast<std::int64_t>(talks * kClockRoundTrips * sizeof(double));
   session.ledger().add(Traffic::kControl, {bytes, bytes});
-  return measure_clock_offset(session.world(), kClockRoundTrips);
+  return measure_clock_offset(session, kClockRoundTrips);
 }
 
 /// Reads the clocks again, records them and says how far they have drifted.
@@ -160,6 +164,7 @@ void close_clocks(const Session& session, const RunSetting& setting, const Clock
 /// What can be refused before anything is measured, while the ranks still speak with one voice.
 std::optional<Cifar10> check_request(const Session& session, TrainOptions& options) {
   std::optional<Cifar10> data;
+  const WatchdogTimeoutExtension reads(session.watchdog(), WatchedPhase::kData);
   session.together([&] {
     resolve_batch(options, session.size());
     parse_fault(options.inject_fault);
@@ -224,14 +229,12 @@ struct RunRanks {
   RunRanks(const Session& session, TrainOptions& options)
       : device(session, {options.device, options.allow_shared_gpu}),
         chosen(settle_transport(session, options, device.choice())),
-        watchdog(session, options.timeout_s > 0 ? options.timeout_s : kStartTimeout_s),
-        transports(session, watchdog, chosen, device.choice(), device.lane()),
-        exchange(session, transports.get(), watchdog, verify_level(options.verify), device.lane()) {
-  }
+        transports(session, session.watchdog(), chosen, device.choice(), device.lane()),
+        exchange(session, transports.get(), session.watchdog(), verify_level(options.verify),
+                 device.lane()) {}
 
   RankDevice device;
   TransportChoice chosen;
-  Watchdog watchdog;
   RankTransport transports;
   Exchange exchange;
 };
@@ -250,6 +253,22 @@ std::unique_ptr<Recorder> open_record(const RunRequest& request, const ComputeSe
     description = describe_run(info);
   });
   return recorder;
+}
+
+/// All ranks wait for rank 0's disk.
+void publish(Exchange& exchange, Recorder* recorder, const std::string& output) {
+  const WatchdogTimeoutExtension writes(exchange.watchdog(), WatchedPhase::kPublishing);
+  if (recorder) recorder->finish(RunStatus::kComplete);
+  if (recorder) std::cout << "run file: " << output << std::endl;
+  std::byte done{1};
+  exchange.broadcast_control(std::span(&done, 1));
+}
+
+/// Frees what all ranks must leave together.
+void leave(const Session& session, std::optional<RunRanks>& ranks) {
+  const WatchdogTimeoutExtension ends(session.watchdog(), WatchedPhase::kShutdown);
+  const CollectiveScope watched(session.watchdog(), CollectiveKind::kBarrier);
+  ranks.reset();
 }
 
 /// From settled options to a closed run file.
@@ -276,29 +295,30 @@ void run_on(RunRanks& ranks, const RunRequest& request) {
       recorder.get(),  &request.stop, &request.plan, description, request.command_line, gpu_uuid,
       buckets};
   if (recorder) recorder->add(clocks);
-  train(session, ranks.exchange, ranks.transports.get(), ranks.watchdog, setting);
+  train(session, ranks.exchange, ranks.transports.get(), session.watchdog(), setting);
   close_clocks(session, setting, clocks);
-  if (recorder) recorder->finish(RunStatus::kComplete);
-  if (recorder) std::cout << "run file: " << request.options.output << std::endl;
+  publish(ranks.exchange, recorder.get(), request.options.output);
 }
 
 }  // namespace
 
 int run_training(const Session& session, TrainOptions options, const OptionValues& values,
                  const std::string& command_line, const StopRequest& stop) {
+  const WatchdogTimeoutExtension starts(session.watchdog(), WatchedPhase::kStartUp);
   require_agreement(session, stated(values));
   const std::optional<Cifar10> data = check_request(session, options);
   const DataDigest digest = verify_data(session, *data);
   const ResumePlan plan =
       plan_resume(session, options, requested_run(session, values, digest, options));
   settle_as_before(options, plan);
-  RunRanks ranks(session, options);
+  std::optional<RunRanks> ranks(std::in_place, session, options);
   // Caught here, where the objects that all ranks must leave together still stand.
   try {
-    run_on(ranks, {session, options, values, command_line, stop, *data, digest, plan});
+    run_on(*ranks, {session, options, values, command_line, stop, *data, digest, plan});
   } catch (...) {
     session.abort(current_error());
   }
+  leave(session, ranks);
   return 0;
 }
 

@@ -16,8 +16,10 @@ namespace gradsync {
 
 namespace {
 
-constexpr double kTimeoutInMedians = 20;
+/// Of an automatic timeout.
 constexpr double kShortestTimeout_s = 60;
+/// Iterations after which a process knows its median.
+constexpr std::int64_t kFirstIterations = 3;
 
 double mean_loss(const IterationRow& row) {
   double sum = 0;
@@ -71,6 +73,7 @@ Trainer::Trainer(Exchange& exchange, const RunSetting& setting)
 }
 
 void Trainer::run() {
+  const WatchdogTimeoutExtension trains(exchange_.watchdog(), WatchedPhase::kTraining);
   traffic_at_start_ = exchange_.session().ledger().total();
   while (position_.epoch < options_.epochs && iterations_of(position_.epoch) > 0)
     run_epoch();
@@ -87,6 +90,7 @@ void Trainer::run() {
 }
 
 void Trainer::run_counterfactual() {
+  const WatchdogTimeoutExtension measures(exchange_.watchdog(), WatchedPhase::kCounterfactual);
   const std::string before = parameter_hash(replica_);
   const auto rows = run_windows(exchange_, setting_,
                                 {replica_, buckets_, position_.iteration,
@@ -119,6 +123,9 @@ void Trainer::say_if_graph_failed() {
 }
 
 void Trainer::run_iteration() {
+  const bool first = position_.iteration - first_iteration_ < kFirstIterations;
+  const WatchdogTimeoutExtension phase(
+      exchange_.watchdog(), first ? WatchedPhase::kFirstIterations : WatchedPhase::kTraining);
   if (fault_.due(exchange_.rank(), position_.iteration))
     inject_fault(fault_.kind, exchange_, guard_, position_.iteration);
   IterationRow row;
@@ -168,8 +175,12 @@ Verdict Trainer::finish(FinishedIteration finished) {
   const double begin_s = result.measured.begin_s + setting_.clock_offset_s - setting_.start_s;
   const Verdict verdict = gather_rows(exchange_, result, begin_s, row);
   if (parts_.carried) buckets_ = result.buckets;
-  if (setting_.recorder) setting_.recorder->add(row);
+  if (setting_.recorder) {
+    const WatchdogTimeoutExtension writes(exchange_.watchdog(), WatchedPhase::kJournal);
+    setting_.recorder->add(row);
+  }
   stop_on_bad_numbers(verdict, row.iteration);
+  recent_iteration_s_.add(result.measured[Phase::kIteration]);
   summary_.add(result.measured, result.samples, row.warmup);
   epoch_summary_.add(result.measured, result.samples, row.warmup);
   epoch_clock_.training_s += result.measured[Phase::kIteration] - result.measured[Phase::kData];
@@ -179,6 +190,7 @@ Verdict Trainer::finish(FinishedIteration finished) {
 
 void Trainer::stop_on_bad_numbers(const Verdict& verdict, std::int64_t iteration) const {
   if (verdict.bad_rank < 0) return;
+  const WatchdogTimeoutExtension writes(exchange_.watchdog(), WatchedPhase::kJournal);
   if (setting_.recorder) setting_.recorder->sync();
   if (exchange_.rank() != 0) exchange_.session().wait_for_abort();
   const auto& host = setting_.places[static_cast<std::size_t>(verdict.bad_rank)].host;
@@ -211,12 +223,9 @@ void Trainer::report_iteration(const IterationRow& row) {
 }
 
 void Trainer::adapt_timeout() {
-  constexpr std::int64_t kEvery = 50;
-  if (options_.timeout_s > 0) return;
-  if (!parts_.carried && position_.iteration % kEvery != 0) return;
-  const double median_s = summary_.median_iteration_s();
-  if (median_s > 0)
-    exchange_.watchdog().set_timeout(std::max(kShortestTimeout_s, kTimeoutInMedians * median_s));
+  if (options_.timeout_s > 0 || recent_iteration_s_.count() < kFirstIterations) return;
+  exchange_.watchdog().set_timeout(
+      std::max(kShortestTimeout_s, kLimitInWork * recent_iteration_s_.value()));
 }
 
 double Trainer::learning_rate() const {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "data/batch_census.h"
+#include "timing/recent_median.h"
 #include "train/checkpoints.h"
 #include "train/evaluate.h"
 #include "train/fault.h"
@@ -77,6 +78,7 @@ class Trainer {
   Fault fault_;
   RankSummary summary_, epoch_summary_;
   EpochClock epoch_clock_;
+  RecentMedian recent_iteration_s_;
   std::vector<BucketShape> buckets_;
   std::optional<GpuSamples> gpu_samples_;  ///< on a GPU
   ProgressLine progress_;

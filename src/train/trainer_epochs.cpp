@@ -55,7 +55,7 @@ void Trainer::run_epoch() {
 Evaluation Trainer::evaluate_epoch() {
   if (options_.evaluate == "none") return {};
   progress_.clear();
-  exchange_.watchdog().doing(Activity::kEvaluating, position_.iteration);
+  const WatchdogTimeoutExtension evaluates(exchange_.watchdog(), WatchedPhase::kEvaluation);
   // Of replicas that differ, a shard of each would be the accuracy of no network.
   const bool own =
       options_.evaluate == "each-rank" || replicas_may_differ(options_, exchange_.size());
@@ -72,6 +72,7 @@ std::unique_ptr<GpuMonitor> Trainer::gpu_monitor() const {
 }
 
 void Trainer::record_epoch(const RankEpoch& mine) {
+  const WatchdogTimeoutExtension writes(exchange_.watchdog(), WatchedPhase::kJournal);
   if (gpu_samples_)
     gpu_samples_->record(exchange_, setting_.clock_offset_s, setting_.start_s, setting_.recorder);
   const std::int64_t epoch = position_.epoch;
@@ -108,6 +109,7 @@ void Trainer::count_batches_before() {
 /// Prints and records what two runs are compared by, and what the ranks moved. Hashes are equal
 /// only if bit-equal.
 void Trainer::close_training() {
+  const WatchdogTimeoutExtension writes(exchange_.watchdog(), WatchedPhase::kJournal);
   const RankTraffic trained = exchange_.session().ledger().total();
   mode_->publish();
   const ReplicaRow replicas = compare_replicas(exchange_, replica_);

@@ -52,7 +52,7 @@ Outcome train_briefly(const std::string& name, Exchange& exchange, const DataSou
   }
   mode->publish();
   Outcome outcome{flat_parameters(replica), parameter_hash(replica), false};
-  exchange.session().count(CollectiveKind::kAllReduce, kEqualOnAllBytes);
+  const auto watched = exchange.session().control(CollectiveKind::kAllReduce, kEqualOnAllBytes);
   outcome.ranks_equal =
       equal_on_all(exchange.session().world(), std::stoull(outcome.hash, nullptr, 16));
   return outcome;
@@ -63,7 +63,7 @@ double largest_difference(Exchange& exchange, const torch::Tensor& a, const torc
   double mine = (a - b).abs().max().item<double>();
   if (!std::isfinite(mine)) mine = std::numeric_limits<double>::infinity();
   double largest = 0;
-  exchange.session().count(CollectiveKind::kAllReduce, sizeof mine);
+  const auto watched = exchange.session().control(CollectiveKind::kAllReduce, sizeof mine);
   MPI_Allreduce(&mine, &largest, 1, MPI_DOUBLE, MPI_MAX, exchange.session().world());
   return largest;
 }

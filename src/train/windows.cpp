@@ -210,7 +210,7 @@ class Windows {
   }
 
   void meet() {
-    exchange_.session().count(CollectiveKind::kBarrier, 0);
+    const auto watched = exchange_.session().control(CollectiveKind::kBarrier, 0);
     MPI_Barrier(exchange_.session().world());
   }
 

@@ -63,6 +63,7 @@ void calibrate_ranks(const Session& session, Transport& transport, Watchdog& wat
                      DeviceLane* lane) {
   const auto cells = all_cells(transport.name(), sizes, buckets);
   if (cells.empty()) return;
+  const WatchdogTimeoutExtension measures(watchdog, WatchedPhase::kCalibration);
   require_memory(session, cells);
   Calibrator calibrator(session, transport, watchdog, lane);
   std::vector<CalibrationRow> rows;
@@ -87,7 +88,7 @@ ClockRow clock_row(const Session& session, const ClockOffset& mine, const char* 
   ClockRow row{when, at_s, {}};
   if (session.root()) row.ranks.resize(static_cast<std::size_t>(session.size()));
   const ClockReading reading{mine.offset_s, mine.uncertainty_s};
-  session.count(CollectiveKind::kGather, sizeof reading);
+  const auto watched = session.control(CollectiveKind::kGather, sizeof reading);
   MPI_Gather(&reading, sizeof reading, MPI_BYTE, row.ranks.data(), sizeof reading, MPI_BYTE, 0,
              session.world());
   return row;

@@ -167,7 +167,7 @@ def case_a_rank_that_stands_still_ends_the_job(folder):
     pipe = folder / "pipe"
     pipe.mkdir()
     os.mkfifo(pipe / "gradsync-dataset.json")
-    preflight(2, folder, "--timeout", "2s", data=str(pipe), timeout=90).expect(86, "not in it: rank 0")
+    preflight(2, folder, "--timeout", "2s", data=str(pipe), timeout=90).expect(86, "missing ranks: 0;")
 
 
 def case_mpi_that_does_not_start_ends_the_process(folder):

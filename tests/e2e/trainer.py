@@ -221,26 +221,6 @@ def case_killed_rank_leaves_nothing_behind_whatever_moves_gradients(folder):
         check(not running, f"{how}: still running: {running}")
 
 
-def case_stopped_rank_is_named(folder):
-    result = train(4, "--timeout", "3s", *short_run(folder, "--inject-fault", "stop@1:5"))
-    result.expect(86, "not in it: rank 1 .*process stopped", "In it: .*rank 0")
-    report(folder / "run.h5.journal").expect(0)
-
-
-def case_stopped_root_is_named_by_another(folder):
-    result = train(4, "--timeout", "3s", *short_run(folder, "--inject-fault", "stop@0:5"))
-    result.expect(86, "rank 1 .*hang", "not in it: rank 0 .*process stopped")
-
-
-def case_rank_that_leaves_early_is_named(folder):
-    result = train(4, "--timeout", "3s", *short_run(folder, "--inject-fault", "leave@1:5"))
-    result.expect(86, "not in it: rank 1 .*after its last iteration")
-
-
-def case_skipped_collective_hangs_and_is_named(folder):
-    train(4, "--timeout", "3s", *short_run(folder, "--inject-fault", "skip@1:5")).expect(86, "not in it: rank 1")
-
-
 def case_mismatched_collectives_are_caught(folder):
     for fault in ("skip", "short", "other-type"):
         result = train(4, "--verify", "all", "--inject-fault", f"{fault}@1:5", "--batch-per-rank", 16, "--iterations", 8)

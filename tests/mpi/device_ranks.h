@@ -54,7 +54,7 @@ class FakeNccl : public NcclApi {
 struct DeviceRanks {
   explicit DeviceRanks(bool nccl, VerifyLevel verify = VerifyLevel::kAll);
 
-  Watchdog watchdog{session(), 60};
+  Watchdog& watchdog = session().watchdog();
   FakeDevice device{1e-5};
   EventRing ring{device};
   DeviceLane lane;

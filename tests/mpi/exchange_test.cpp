@@ -159,7 +159,7 @@ TEST_CASE("the offset of a clock is that of the middle of the shortest round tri
 }
 
 TEST_CASE("clocks of one host agree within a millisecond and say how well") {
-  const ClockOffset clock = measure_clock_offset(test::session().world());
+  const ClockOffset clock = measure_clock_offset(test::session());
   CHECK(std::abs(clock.offset_s) < 1e-3);
   CHECK(clock.uncertainty_s >= 0);
   CHECK(clock.uncertainty_s < 1e-3);

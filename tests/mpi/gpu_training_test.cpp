@@ -37,7 +37,7 @@ struct GpuRanks {
         exchange(test::session(), transports.get(), watchdog, verify, device.lane()) {}
 
   RankDevice device{test::session(), {"cuda", true}};
-  Watchdog watchdog{test::session(), 60};
+  Watchdog& watchdog = test::session().watchdog();
   RankTransport transports;
   Exchange exchange;
 };

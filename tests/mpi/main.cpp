@@ -22,7 +22,10 @@ Session& session() {
 }  // namespace gradsync::test
 
 int main(int argc, char** argv) {
-  gradsync::Session session(argc, argv, "tests/mpi");
+  // More ranks than cores: they wait long for each other.
+  gradsync::WatchLimits limits;
+  limits.timeout_s = limits.start_s = 300;
+  gradsync::Session session(argc, argv, "tests/mpi", limits);
   gradsync::test::current = &session;
   doctest::Context context(argc, argv);
   std::ostringstream kept;

@@ -16,7 +16,7 @@ struct Ranks {
   explicit Ranks(const std::string& transport_name = "mpi")
       : transports(session(), watchdog, {transport_name, "for the test"}, {}, nullptr) {}
 
-  Watchdog watchdog{session(), 60};
+  Watchdog& watchdog = session().watchdog();
   RankTransport transports;
   Transport& transport = transports.get();
   Exchange exchange{session(), transport, watchdog, VerifyLevel::kAll};

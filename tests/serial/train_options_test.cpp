@@ -51,6 +51,13 @@ TEST_CASE("train options: the defaults of the table are those of TrainOptions") 
   CHECK(read.verify_modes == made.verify_modes);
   CHECK(read.verify == made.verify);
   CHECK(read.timeout_s == made.timeout_s);
+  CHECK(read.start_timeout_s == made.start_timeout_s);
+  CHECK(read.io_timeout_s == made.io_timeout_s);
+  const WatchLimits limits = watch_limits(read), standard;
+  CHECK(limits.automatic);
+  CHECK(limits.timeout_s == standard.timeout_s);
+  CHECK(limits.start_s == standard.start_s);
+  CHECK(limits.io_s == standard.io_s);
   CHECK(read.inject_fault == made.inject_fault);
 }
 
@@ -110,6 +117,8 @@ TEST_CASE("train options: every option is read") {
                                 "--verify-modes",
                                 "--verify",
                                 "all",
+                                "--start-timeout=30s",
+                                "--io-timeout=1h",
                                 "--timeout",
                                 "2m",
                                 "--inject-fault",
@@ -145,6 +154,9 @@ TEST_CASE("train options: every option is read") {
   CHECK(options.verify_modes);
   CHECK(options.verify == "all");
   CHECK(options.timeout_s == 120);
+  CHECK(options.start_timeout_s == 30);
+  CHECK(options.io_timeout_s == 3600);
+  CHECK_FALSE(watch_limits(options).automatic);
   CHECK(options.inject_fault == "nan@1:5");
 }
 
@@ -172,6 +184,8 @@ TEST_CASE("train options: values out of range") {
                                                        {"--log-every", "0"},
                                                        {"--timeout", "-1"},
                                                        {"--timeout", "169h"},
+                                                       {"--start-timeout", "0"},
+                                                       {"--io-timeout", "169h"},
                                                        {"--first-bucket", "0"},
                                                        {"--bucket-cap", "17GiB"},
                                                        {"--data", ""},

@@ -57,7 +57,7 @@ def case_a_lost_node_ends_the_job_in_time(folder):
         cluster("link", "n2", "up").expect(0)
     check(state in ("NODE_FAIL", "FAILED"), f"ended as {state}")
     check(took < ENDS_WITHIN_S, f"took {took:.0f} s to end")
-    named = ("Node failure on n2", "1 ranks do not answer", "the connection to rank 1 (n2) is lost")
+    named = ("Node failure on n2", "its node does not answer", "the connection to rank 1 (n2) is lost")
     check(any(text in log for text in named), f"nothing names what was lost: {log[-600:]}")
     check_node_is_clean("n1")
     wait_until(lambda: "idle" in slurm("sinfo", "-h", "-n", "n2", "-o", "%T").out, "n2 is back", 60)

@@ -1,0 +1,105 @@
+#include "comm/status_board.h"
+
+#include <unistd.h>
+
+#include <fstream>
+#include <new>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace gradsync {
+
+namespace {
+
+/// Nodes listen to each other only after somebody has waited for so long.
+constexpr double kUneasy_s = 0.3;
+/// A watchdog that has not ticked for so long does not run (a frozen control group, a debugger).
+constexpr double kSilent_s = 2.5;
+
+/// State letter of /proc/PID/stat ('T' stopped, 'Z' dead), or 0 if the process is gone.
+char process_state(std::int32_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  std::string line;
+  if (!std::getline(file, line)) return 0;
+  const auto after_name = line.rfind(')');
+  return after_name + 2 < line.size() ? line[after_name + 2] : 0;
+}
+
+}  // namespace
+
+StatusBoard::StatusBoard(MPI_Comm node, std::vector<int> world_ranks)
+    : world_ranks_(std::move(world_ranks)), seen_(world_ranks_.size()) {
+  void* base = nullptr;
+  MPI_Win_allocate_shared(sizeof(RankStatus), sizeof(RankStatus), MPI_INFO_NULL, node, &base,
+                          &window_);
+  auto* mine = new (base) RankStatus;
+  mine->pid = getpid();
+  int local = 0;
+  MPI_Comm_rank(node, &local);
+  mine_ = static_cast<std::size_t>(local);
+  for (std::size_t rank = 0; rank < world_ranks_.size(); ++rank) {
+    MPI_Aint bytes = 0;
+    int unit = 0;
+    void* address = nullptr;
+    MPI_Win_shared_query(window_, static_cast<int>(rank), &bytes, &unit, &address);
+    statuses_.push_back(static_cast<RankStatus*>(address));
+  }
+  MPI_Barrier(node);
+}
+
+StatusBoard::~StatusBoard() {
+  MPI_Win_free(&window_);
+}
+
+StatusBoard::Glance StatusBoard::glance(double running_s) {
+  Glance glance;
+  for (std::size_t i = 0; i < statuses_.size(); ++i) {
+    const RankStatus& status = *statuses_[i];
+    if (const std::int64_t ticks = status.ticks; ticks != seen_[i].ticks)
+      seen_[i] = {ticks, running_s};
+    const bool writes = phase_entry(status.phase).rule == LimitRule::kInputOutput;
+    glance.expired |= status.expired;
+    glance.uneasy |=
+        status.expired || status.waited_s > kUneasy_s || (writes && status.phase_s > kUneasy_s);
+  }
+  return glance;
+}
+
+std::vector<RankReport> StatusBoard::reports(double running_s) const {
+  std::vector<RankReport> all;
+  for (std::size_t i = 0; i < statuses_.size(); ++i) {
+    const RankStatus& status = *statuses_[i];
+    RankReport report;
+    report.rank = world_ranks_[i];
+    report.activity = status.activity;
+    report.phase = status.phase;
+    report.kind = status.kind;
+    report.iteration = status.iteration;
+    report.sequence = status.sequence;
+    report.waited_s = status.waited_s;
+    report.limit_s = status.limit_s;
+    report.phase_s = status.phase_s;
+    report.expired = status.expired;
+    report.answers = true;
+    report.process = process_state(status.pid);
+    if (i != mine_ && status.watched && running_s - seen_[i].at_s > kSilent_s && report.runs())
+      report.process = 'F';
+    all.push_back(report);
+  }
+  return all;
+}
+
+bool StatusBoard::leads(const std::vector<RankReport>& reports) const {
+  for (std::size_t i = 0; i < mine_; ++i)
+    if (reports[i].runs() && statuses_[i]->watched) return false;
+  return true;
+}
+
+std::string StatusBoard::why() const {
+  for (const RankStatus* status : statuses_)
+    if (status->has_why) return status->why;
+  return {};
+}
+
+}  // namespace gradsync

@@ -1,0 +1,193 @@
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include <doctest/doctest.h>
+
+#include "mpi/ranks.h"
+
+using namespace gradsync;
+
+namespace {
+
+constexpr double kTimeout_s = 0.6;
+
+WatchLimits short_limits() {
+  WatchLimits limits;
+  limits.timeout_s = kTimeout_s;
+  limits.grace_s = 1;  // more ranks than cores: answers take their time
+  return limits;
+}
+
+void sleep_s(double seconds) {
+  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+}
+
+/// A watchdog that keeps its message instead of ending the job.
+class Watched {
+ public:
+  Watched(const WatchLimits& limits, MPI_Comm node)
+      : watchdog_(test::session(), limits, node, [this](const Error& error) {
+          text_ = error.what();
+          code_ = error.exit_code();
+          ended_ = true;
+          std::ofstream(said()) << text_;
+        }) {}
+
+  Watchdog& watchdog() { return watchdog_; }
+  /// Returns when a rank has reported, and time for a second one to do so has passed; after half a
+  /// minute in any case.
+  void until_reported() const {
+    for (int i = 0; i < 300 && !std::filesystem::exists(said()); ++i)
+      sleep_s(0.1);
+    sleep_s(0.7);
+  }
+  /// Waits for all ranks, as one collective that is watched.
+  void meet() {
+    const CollectiveScope watched(watchdog_, CollectiveKind::kBarrier, 3);
+    MPI_Barrier(test::session().world());
+  }
+  /// Collective: how many ranks have reported a hang, and on all ranks what the lowest said.
+  int reports(std::string& text) {
+    const Session& session = test::session();
+    int mine = ended_ ? session.rank() : session.size(), first = 0, count = ended_, all = 0;
+    MPI_Allreduce(&mine, &first, 1, MPI_INT, MPI_MIN, session.world());
+    MPI_Allreduce(&count, &all, 1, MPI_INT, MPI_SUM, session.world());
+    if (all == 0) return 0;
+    std::string line = ended_ ? text_ : std::string();
+    line.resize(2048);
+    MPI_Bcast(line.data(), 2048, MPI_CHAR, first, session.world());
+    text = line.c_str();
+    if (ended_) CHECK(code_ == 86);
+    return all;
+  }
+
+ private:
+  std::filesystem::path said() const { return folder_.path() / "reported"; }
+
+  test::SharedFolder folder_;
+  std::string text_;
+  int code_ = 0;
+  std::atomic<bool> ended_{false};
+  Watchdog watchdog_;
+};
+
+bool alone() {
+  if (test::session().size() > 1) return false;
+  MESSAGE("SKIP: one rank waits for nobody");
+  return true;
+}
+
+/// The ranks as nodes of `size` ranks.
+class Nodes {
+ public:
+  explicit Nodes(int size) {
+    const Session& session = test::session();
+    MPI_Comm_split(session.world(), session.rank() / size, session.rank(), &comm_);
+  }
+  ~Nodes() { MPI_Comm_free(&comm_); }
+  MPI_Comm comm() const { return comm_; }
+
+ private:
+  MPI_Comm comm_ = MPI_COMM_NULL;
+};
+
+}  // namespace
+
+TEST_CASE("watchdog: one rank reports, and names the missing rank alone, on one node and on more") {
+  if (alone()) return;
+  const int size = test::session().size();
+  for (const auto& [ranks_a_node, late] : {std::pair(size, size - 1), {2, 0}, {1, 0}}) {
+    const Nodes nodes(ranks_a_node);
+    Watched watched(short_limits(), nodes.comm());
+    watched.meet();
+    if (test::session().rank() == late) watched.until_reported();
+    watched.meet();
+    std::string text;
+    CHECK(watched.reports(text) == 1);
+    const std::string expected = "missing ranks: " + std::to_string(late) + "; waiting ranks: ";
+    CHECK_MESSAGE(text.find(expected) != text.npos, text);
+  }
+}
+
+TEST_CASE("watchdog: ranks that are in time, or come before the grace period ends, end nothing") {
+  if (alone()) return;
+  WatchLimits limits = short_limits();
+  limits.grace_s = 60;
+  Watched watched(limits, test::session().node());
+  for (int i = 0; i < 2; ++i) {
+    if (test::session().rank() == 0) sleep_s(kTimeout_s + 0.5);
+    watched.meet();
+  }
+  std::string text;
+  CHECK_MESSAGE(watched.reports(text) == 0, text);
+}
+
+TEST_CASE("watchdog: a rank that is busy with I/O is waited for, as long as its limit allows") {
+  if (alone()) return;
+  const int size = test::session().size();
+  for (const auto& [ranks_a_node, io_s] : {std::pair(size, 60.0), {1, 60.0}, {1, 1.0}}) {
+    WatchLimits limits = short_limits();
+    limits.io_s = io_s;
+    const bool ends = io_s < 10;
+    const Nodes nodes(ranks_a_node);
+    Watched watched(limits, nodes.comm());
+    watched.meet();
+    if (test::session().rank() == 0) {
+      const WatchdogTimeoutExtension writes(watched.watchdog(), WatchedPhase::kJournal);
+      if (ends)
+        watched.until_reported();
+      else
+        sleep_s(2.5);
+    }
+    watched.meet();
+    std::string text;
+    CHECK(watched.reports(text) == (ends ? 1 : 0));
+    if (ends) CHECK_MESSAGE(text.find(": journal, iteration") != text.npos, text);
+  }
+}
+
+TEST_CASE("watchdog: a wait takes the limit of its phase, and each collective its own") {
+  if (alone()) return;
+  WatchLimits limits = short_limits();
+  limits.timeout_s = 2;
+  limits.io_s = 60;
+  Watched watched(limits, test::session().node());
+  {
+    const WatchdogTimeoutExtension all_wait(watched.watchdog(), WatchedPhase::kCheckpoint);
+    CHECK(watched.watchdog().limit_s() == 60);
+    if (test::session().rank() == 0) sleep_s(3);
+    watched.meet();
+  }
+  CHECK(watched.watchdog().limit_s() == 2);
+  // Longer than the timeout in all, but not one wait of it.
+  const CollectiveScope outer(watched.watchdog(), CollectiveKind::kAllReduce);
+  for (int i = 0; i < 5; ++i) {
+    sleep_s(0.6);
+    watched.meet();
+  }
+  std::string text;
+  CHECK_MESSAGE(watched.reports(text) == 0, text);
+}
+
+TEST_CASE("watchdog: a wait that can never end is reported at once, with the reason") {
+  if (alone()) return;
+  WatchLimits limits;
+  limits.timeout_s = 600;
+  Watched watched(limits, test::session().node());
+  const bool last = test::session().rank() == test::session().size() - 1;
+  std::optional<CollectiveScope> in;
+  if (last) {
+    in.emplace(watched.watchdog(), CollectiveKind::kReduce);
+    watched.watchdog().expire("a card fell off");
+  }
+  watched.until_reported();
+  std::string text;
+  CHECK(watched.reports(text) == 1);
+  CHECK_MESSAGE(text.find("a card fell off") != text.npos, text);
+}
