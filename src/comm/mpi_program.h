@@ -16,7 +16,8 @@ struct MpiProgram {
   Foreign foreign = Foreign::kIgnore;  ///< variables of the environment that are no option
   /// Takes the values over. Throws Error kUsage for one that cannot be.
   std::function<void(const OptionValues& values)> read;
-  /// Runs it on all ranks and returns the exit code.
+  /// Runs it on all ranks and returns the exit code. What it throws ends the job; it may throw only
+  /// where nothing stands whose end is collective.
   std::function<int(const Session& session, const OptionValues& values,
                     const std::string& command_line)>
       run;
