@@ -126,7 +126,7 @@ BUCKETS := src/sync/buckets src/sync/bucket_advice src/sync/message_order
 # All-reduces of our own, without MPI.
 ALL_REDUCES := $(addprefix src/comm/,shared_all_reduce shared_counter slice_sum ring_all_reduce ring_connection interfaces)
 PLAIN_PARTS := src/support src/timing src/record src/checkpoint src/schedule src/data src/sweep \
-  $(addprefix src/comm/,launcher transport_choice ledger watched_phases hang_report deadline_guard) $(ALL_REDUCES) $(DEVICE_PLAIN) $(TRAIN_OPTIONS) $(BUCKETS) $(QUANTIZE_PLAIN)
+  $(addprefix src/comm/,launcher transport_choice ledger statement watched_phases hang_report deadline_guard) $(ALL_REDUCES) $(DEVICE_PLAIN) $(TRAIN_OPTIONS) $(BUCKETS) $(QUANTIZE_PLAIN)
 FULL_PARTS := src/support src/timing src/device src/record src/checkpoint src/data src/comm src/calibrate src/model src/schedule src/optim src/sync src/train src/kernels
 CALIBRATE_PARTS := src/support src/timing src/device src/record src/comm src/calibrate src/kernels
 CHECK_PARTS := src/support src/timing src/device src/record src/data src/comm src/check src/kernels
@@ -137,7 +137,7 @@ PROGRAMS := $(patsubst src/programs/%.cpp,build/bin/gradsync-%,$(wildcard src/pr
 FAKE_LIBRARIES := $(patsubst tests/libraries/%.cpp,build/tests/lib%.so,$(wildcard tests/libraries/*.cpp))
 TEST_TOOLS := $(patsubst tests/tools/%.cpp,build/tests/%,$(wildcard tests/tools/*.cpp))
 # All-reduces of our own under ThreadSanitizer: what needs neither LibTorch nor MPI of them.
-RACES := $(addsuffix .cpp,$(filter-out %/interfaces %/ring_connection,$(ALL_REDUCES)) $(addprefix src/support/,error file out_of_memory parse) \
+RACES := $(addsuffix .cpp,$(ALL_REDUCES) $(addprefix src/support/,error file out_of_memory parse) \
   tests/serial/main tests/serial/shared_all_reduce_test tests/serial/ring_all_reduce_test)
 # Reads what a crash may leave of a run, for tests/soak/crash.py.
 STATE_READER := build/tests/read_state

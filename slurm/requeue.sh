@@ -14,20 +14,32 @@ run_interruptible() { # COMMAND...
   "$@" &
   child=$!
   # shellcheck disable=SC2064  # this child
-  trap "stop_signal=USR1; kill -USR1 $child 2>/dev/null || true" USR1
+  trap "pass_on USR1 $child" USR1
   # shellcheck disable=SC2064
-  trap "stop_signal=TERM; kill -TERM $child 2>/dev/null || true" TERM
+  trap "pass_on TERM $child" TERM
+  # One that came before the traps were set has only been remembered.
+  [[ -z $stop_signal ]] || pass_on "$stop_signal" "$child"
   # A signal ends `wait`, not the child.
   while kill -0 "$child" 2>/dev/null; do
     code=0
     wait "$child" || code=$?
   done
-  trap note_signal USR1 TERM
+  note_signals
   return "$code"
 }
 
-note_signal() { stop_signal=${stop_signal:-USR1}; }
-trap note_signal USR1 TERM
+pass_on() { # SIGNAL CHILD
+  stop_signal=$1
+  sleep 0.5 # a child that has yet to become the program would lose it
+  kill "-$1" "$2" 2>/dev/null || true
+}
+
+# Between two commands a signal is only remembered: the first one.
+note_signals() {
+  trap 'stop_signal=${stop_signal:-USR1}' USR1
+  trap 'stop_signal=${stop_signal:-TERM}' TERM
+}
+note_signals
 
 # --- progress ------------------------------------------------------------------------------------
 

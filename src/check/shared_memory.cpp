@@ -22,9 +22,9 @@ using Ranks = std::vector<OnRank<SharedMemoryFacts>>;
 
 const fs::path kFolder = "/dev/shm";
 /// Open MPI 4 and 5 (and their one-sided windows), NCCL, PSM, UCX, LibTorch, ours.
-constexpr std::array<std::string_view, 10> kSegments = {
-    "vader_segment.", "sm_segment.", "osc_rdma.", "shared_window_", "nccl-",
-    "psm_shm.",       "psm2_shm.",   "ucx_shm_",  "torch_",         "gradsync"};
+constexpr std::array<std::string_view, 11> kSegments = {
+    "vader_segment.", "sm_segment.", "osc_rdma.", "osc_sm.", "shared_window_", "nccl-",
+    "psm_shm.",       "psm2_shm.",   "ucx_shm_",  "torch_",  "gradsync"};
 /// What Open MPI's segments and a few of NCCL's buffers take of it, a rank.
 constexpr std::int64_t kNeeded_bytes = std::int64_t{32} << 20;
 constexpr std::time_t kYoung_s = 60;

@@ -1,42 +1,8 @@
 #include "comm/agreement.h"
 
-#include <algorithm>
-#include <optional>
-
-#include <fmt/format.h>
-#include <nlohmann/json.hpp>
+#include "comm/statement.h"
 
 namespace gradsync {
-
-namespace {
-
-std::string packed(const Session& session, const std::vector<NamedText>& stated) {
-  nlohmann::json json = {{"host", session.host()}, {"values", nlohmann::json::array()}};
-  for (const NamedText& one : stated)
-    json["values"].push_back({one.name, one.value});
-  return json.dump();
-}
-
-std::optional<Error> disagreement(const std::vector<std::string>& texts) {
-  const auto first = nlohmann::json::parse(texts[0]);
-  for (std::size_t rank = 1; rank < texts.size(); ++rank) {
-    if (texts[rank] == texts[0]) continue;
-    const auto other = nlohmann::json::parse(texts[rank]);
-    const auto &a = first["values"], &b = other["values"];
-    for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
-      if (a[i] == b[i]) continue;
-      return Error(ExitCode::kRanksDisagree,
-                   fmt::format("ranks disagree: rank 0 ({}) has {} = {}, rank {} ({}) has {} = {}",
-                               first["host"].get<std::string>(), a[i][0].get<std::string>(),
-                               a[i][1].get<std::string>(), rank, other["host"].get<std::string>(),
-                               b[i][0].get<std::string>(), b[i][1].get<std::string>()),
-                   "start every rank with the same program, options and data");
-    }
-  }
-  return {};
-}
-
-}  // namespace
 
 std::vector<std::string> gather_texts(const Session& session, const std::string& mine) {
   const int length = static_cast<int>(mine.size());
@@ -60,7 +26,7 @@ std::vector<std::string> gather_texts(const Session& session, const std::string&
 }
 
 void require_agreement(const Session& session, const std::vector<NamedText>& stated) {
-  const auto texts = gather_texts(session, packed(session, stated));
+  const auto texts = gather_texts(session, packed_statement(session.host(), stated));
   if (session.root())
     if (const auto error = disagreement(texts)) session.abort(*error);
   const auto watched = session.control(CollectiveKind::kBarrier, 0);

@@ -17,7 +17,8 @@ class CommThread {
  public:
   CommThread();
   /// Waits for the jobs that are under way; when an exception is unwinding it leaves the thread to
-  /// the abort that follows, since a collective whose peers are gone never returns.
+  /// the abort that follows, since a collective whose peers are gone never returns. So jobs hold
+  /// what they work on.
   ~CommThread();
   CommThread(const CommThread&) = delete;
   CommThread& operator=(const CommThread&) = delete;

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "comm/await_device.h"
+#include "comm/long_messages.h"
 #include "device/range.h"
 #include "support/half.h"
 #include "timing/clock.h"
@@ -218,26 +219,15 @@ void Exchange::gather_control(std::span<const std::byte> one, std::span<std::byt
 
 void Exchange::broadcast_control(std::span<std::byte> verdict) {
   control(call_of(CollectiveKind::kBroadcast, ValueType::kByte, ReduceOp::kNone, verdict.size(), 0),
-          control_,
-          [&] { MPI_Bcast(verdict.data(), static_cast<int>(verdict.size()), MPI_BYTE, 0, comm_); });
+          control_, [&] { broadcast_bytes(verdict, 0, comm_); });
 }
 
 void Exchange::move_control(std::span<std::byte> bytes, int from, int to) {
-  constexpr std::size_t kMost = std::size_t{1} << 30;  // MPI counts in int
-  constexpr int kTag = 75;
   const CollectiveScope watched(watchdog_, CollectiveKind::kGather, book_->iteration);
   if (rank() != from && rank() != to) return;
   const auto whole = static_cast<std::int64_t>(bytes.size());
   session_.ledger().add(control_, rank() == from ? LinkBytes{whole, 0} : LinkBytes{0, whole});
-  while (!bytes.empty()) {
-    const auto piece = bytes.first(std::min(bytes.size(), kMost));
-    const int count = static_cast<int>(piece.size());
-    if (rank() == from)
-      MPI_Send(piece.data(), count, MPI_BYTE, to, kTag, comm_);
-    else
-      MPI_Recv(piece.data(), count, MPI_BYTE, from, kTag, comm_, MPI_STATUS_IGNORE);
-    bytes = bytes.subspan(piece.size());
-  }
+  move_bytes(bytes, from, to, comm_);
 }
 
 void Exchange::move(const CollectiveCall& call, const Tensors& tensors, Body body) {

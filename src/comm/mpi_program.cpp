@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "support/error.h"
 #include "support/version.h"
 
 namespace gradsync {
@@ -54,7 +55,11 @@ int run_mpi_program(const MpiProgram& program, int argc, char** argv) {
     });
   }
   const std::string command_line = fmt::format("{}", fmt::join(argv, argv + argc, " "));
-  return program.run(session, request.parsed.values, command_line);
+  try {
+    return program.run(session, request.parsed.values, command_line);
+  } catch (...) {
+    session.abort(current_error());
+  }
 }
 
 }  // namespace gradsync

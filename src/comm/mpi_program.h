@@ -18,7 +18,8 @@ struct MpiProgram {
   std::function<void(const OptionValues& values)> read;
   /// How long ranks wait for each other. Called after `read`, also when that has thrown.
   std::function<WatchLimits()> limits;
-  /// Runs it on all ranks and returns the exit code.
+  /// Runs it on all ranks and returns the exit code. What it throws ends the job; it may throw only
+  /// where nothing stands whose end is collective.
   std::function<int(const Session& session, const OptionValues& values,
                     const std::string& command_line)>
       run;

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "comm/long_messages.h"
 #include "support/error.h"
 #include "support/half.h"
 
@@ -130,7 +131,7 @@ void MpiTransport::reduce_sum(std::span<float> data, int root) {
 }
 
 void MpiTransport::broadcast(std::span<std::byte> data, int root) {
-  MPI_Bcast(data.data(), mpi_count(data.size()), MPI_BYTE, root, comm_);
+  broadcast_bytes(data, root, comm_);
 }
 
 void MpiTransport::gather(std::span<const float> one, std::span<float> all, int root) {

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "comm/interfaces.h"
 #include "support/fast_network.h"
 
 namespace gradsync {
@@ -10,10 +11,11 @@ RankLayout rank_layout(const Session& session) {
   int nodes = session.local_rank() == 0;
   const auto watched = session.control(CollectiveKind::kAllReduce, sizeof nodes);
   MPI_Allreduce(MPI_IN_PLACE, &nodes, 1, MPI_INT, MPI_SUM, session.world());
-  std::array<int, 2> fewest{session.local_size(), has_fast_network()};
-  MPI_Allreduce(MPI_IN_PLACE, fewest.data(), 2, MPI_INT, MPI_MIN, session.world());
+  const bool ipv4 = !among_networks(own_addresses(), tcp_networks()).empty();
+  std::array<int, 3> fewest{session.local_size(), has_fast_network(), ipv4};
+  MPI_Allreduce(MPI_IN_PLACE, fewest.data(), fewest.size(), MPI_INT, MPI_MIN, session.world());
   session.count(CollectiveKind::kAllReduce, sizeof fewest);
-  return {nodes, fewest[0], fewest[1] != 0};
+  return {nodes, fewest[0], fewest[1] != 0, fewest[2] != 0};
 }
 
 }  // namespace gradsync

@@ -14,7 +14,8 @@ namespace gradsync {
 /// what it has under way.
 class RankTransport {
  public:
-  /// `lane` is null where tensors lie in host memory. All must outlive it. Collective.
+  /// `lane` is null where tensors lie in host memory. All must outlive it. Collective. Where it
+  /// cannot be made, the job ends with one message.
   RankTransport(const Session& session, Watchdog& watchdog, const TransportChoice& choice,
                 const DeviceChoice& device, DeviceLane* lane);
   ~RankTransport();
@@ -26,6 +27,7 @@ class RankTransport {
   const TransportChoice& choice() const { return choice_; }
 
  private:
+  void make(Watchdog& watchdog, const DeviceChoice& device, DeviceLane* lane);
   void stand_on_mpi(DeviceLane& lane);
 
   const Session& session_;

@@ -2,15 +2,15 @@
 
 #include <netinet/in.h>
 
-#include <algorithm>
 #include <array>
-#include <cstdlib>
+#include <future>
 
 #include <fmt/format.h>
 
 #include "comm/interfaces.h"
 #include "comm/ring_connection.h"
 #include "support/error.h"
+#include "support/function_ref.h"
 
 namespace gradsync {
 
@@ -50,17 +50,12 @@ int node_of(const Session& session) {
   return rank;
 }
 
-std::string chosen_networks() {
-  const char* chosen = std::getenv("OMPI_MCA_btl_tcp_if_include");
-  return chosen ? chosen : "";
-}
-
 Card own_card(const Session& session) {
   Card card;
   card.world_rank = session.rank();
   card.node = node_of(session);
   session.host().copy(card.host, sizeof card.host - 1);
-  for (const InterfaceAddress& own : among_networks(own_addresses(), chosen_networks())) {
+  for (const InterfaceAddress& own : among_networks(own_addresses(), tcp_networks())) {
     if (static_cast<std::size_t>(card.addresses) == kMostAddresses) break;
     card.address[static_cast<std::size_t>(card.addresses)] = own.address;
     card.mask[static_cast<std::size_t>(card.addresses++)] = own.mask;
@@ -87,27 +82,67 @@ std::vector<T> gather_all(const T& mine, int size, MPI_Comm comm) {
   return all;
 }
 
+/// An Error as it travels.
+struct Failure {
+  int code = 0;  ///< 0: none
+  char place[96] = {}, what[512] = {}, fix[256] = {};
+};
+
+template <std::size_t N>
+void copy_text(const std::string& text, char (&field)[N]) {
+  field[text.copy(field, N - 1)] = 0;
+}
+
+/// One step of joining the ranks of `comm`. What fails on any of them is thrown on all: the failure
+/// of the lowest rank that has one. So no rank waits for one that has given up.
+void on_all(const Session& session, MPI_Comm comm, int size, FunctionRef<void()> step) {
+  Failure mine;
+  copy_text(session.place(), mine.place);
+  try {
+    step();
+  } catch (...) {
+    const Error error = current_error();
+    mine.code = error.exit_code();
+    copy_text(error.what(), mine.what);
+    copy_text(error.fix(), mine.fix);
+  }
+  for (const Failure& one : gather_all(mine, size, comm)) {
+    if (one.code == 0) continue;
+    const std::string place = session.place() == one.place ? "" : fmt::format("{}: ", one.place);
+    throw Error(static_cast<ExitCode>(one.code), place + one.what, one.fix);
+  }
+}
+
 }  // namespace
 
 RingTransport::RingTransport(const Session& session, MPI_Comm comm) : RootedByMpi(comm) {
-  const auto at = [&](int r) { return static_cast<std::size_t>((r + size()) % size()); };
-  const auto cards = gather_all(own_card(session), size(), comm);
-  const Card &mine = cards[at(rank())], &next = cards[at(rank() + 1)],
-             &previous = cards[at(rank() - 1)];
-  RingLinks links{-1, -1, named(next), named(previous)};
-  if (size() > 1) {
+  const int ranks = size(), next = (rank() + 1) % ranks, previous = (rank() + ranks - 1) % ranks;
+  const auto cards = gather_all(own_card(session), ranks, comm);
+  const auto card = [&](int r) -> const Card& { return cards[static_cast<std::size_t>(r)]; };
+  RingLinks links{-1, -1, named(card(next)), named(card(previous))};
+  if (ranks > 1) {
     RingSecret secret = rank() == 0 ? new_ring_secret() : RingSecret();
     MPI_Bcast(&secret, sizeof secret, MPI_BYTE, 0, comm);
-    const RingListener listener(address_for(previous, mine));
-    const auto ports = gather_all(listener.port(), size(), comm);
-    to_next_ = connect_to_ring(address_for(mine, next), ports[at(rank() + 1)], secret, links.next,
-                               kPatience_s);
-    from_previous_ = listener.accept(secret, links.previous, kPatience_s);
-    confirm_ring_connection(to_next_.get(), secret, links.next, kPatience_s);
+    std::optional<RingListener> listener;
+    on_all(session, comm, ranks,
+           [&] { listener.emplace(address_for(card(previous), card(rank())), tcp_ports()); });
+    const auto ports = gather_all(listener->port(), ranks, comm);
+    on_all(session, comm, ranks, [&] {
+      to_next_ = connect_to_ring(address_for(card(rank()), card(next)),
+                                 ports[static_cast<std::size_t>(next)], links.next, kPatience_s);
+    });
+    on_all(session, comm, ranks, [&] {
+      // Both at once: each rank's proof waits for its neighbor's challenge.
+      auto accepted = std::async(std::launch::async, [&] {
+        return listener->accept(secret, {previous, rank()}, links.previous, kPatience_s);
+      });
+      prove_ring_connection(to_next_.get(), secret, {rank(), next}, links.next, kPatience_s);
+      from_previous_ = accepted.get();
+    });
     links.to_next = to_next_.get();
     links.from_previous = from_previous_.get();
   }
-  ring_.emplace(links, rank(), size());
+  ring_.emplace(links, rank(), ranks);
 }
 
 void RingTransport::all_reduce_sum(std::span<float> data, Waiting) {

@@ -11,13 +11,14 @@
 namespace gradsync {
 
 /// Transport over TCP connections of the job's own: all-reduce by RingAllReduce, the rooted
-/// collectives by MPI. Between hosts it listens only where its neighbour will come from, between
+/// collectives by MPI. Between hosts it listens only where its neighbor will come from, between
 /// ranks of a node on the loopback interface, and only until the ring is closed.
 class RingTransport : public RootedByMpi {
  public:
   /// Joins the ranks of `comm`, in their order, to a ring, over the networks that Open MPI is told
-  /// to use (OMPI_MCA_btl_tcp_if_include), or any that neighbours share. Throws Error kEnvironment
-  /// when two ranks cannot reach each other. Collective over `comm`.
+  /// to use (tcp_networks), or any that neighbors share. What fails on one rank is thrown on all:
+  /// Error kEnvironment when two ranks cannot reach each other, kUsage for ports that are none.
+  /// Collective over `comm`.
   RingTransport(const Session& session, MPI_Comm comm);
 
   std::string_view name() const override { return "tcp-ring"; }

@@ -77,6 +77,12 @@ Session::~Session() {
 }
 
 void Session::check_launch() const {
+  if (thread_level_ < MPI_THREAD_SERIALIZED)
+    throw Error(ExitCode::kEnvironment,
+                fmt::format("{} lets only one thread of a process call it, and gradsync "
+                            "communicates from a thread of its own",
+                            mpi_library_version()),
+                "use an MPI that is built with threads (ompi_info: Thread support: posix)");
   const int launched = find_launcher().ranks;
   if (size_ > 1 || launched <= 1) return;
   throw Error(

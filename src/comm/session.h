@@ -41,8 +41,9 @@ class Session {
   /// Watches every wait for other ranks, from MPI_Init to MPI_Finalize.
   Watchdog& watchdog() const { return *watchdog_; }
 
-  /// Throws Error kEnvironment when this is a job of one rank that was meant to be larger: no MPI
-  /// launcher, but SLURM_NTASKS > 1, or a launcher whose MPI is not the one linked.
+  /// Throws Error kEnvironment when MPI allows no thread but the first to call it, and when this is
+  /// a job of one rank that was meant to be larger: no MPI launcher, but SLURM_NTASKS > 1, or a
+  /// launcher whose MPI is not the one linked.
   void check_launch() const;
 
   /// Runs `body` on every rank; if it throws on any, the lowest such rank reports for all and the

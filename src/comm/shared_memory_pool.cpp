@@ -6,8 +6,8 @@ namespace gradsync {
 
 namespace {
 
-/// A rank, for what else lies there.
-constexpr std::size_t kSlack_bytes = std::size_t{1} << 20;
+/// A rank, for what else lies there: Open MPI's own segment has 4 MiB, which it takes page by page.
+constexpr std::size_t kSlack_bytes = std::size_t{5} << 20;
 
 /// A window that finds no room is a fatal MPI error. Open MPI puts it into /dev/shm; what cannot be
 /// seen is taken for room enough.
@@ -26,6 +26,14 @@ int rank_in(MPI_Comm comm) {
   int rank = 0;
   MPI_Comm_rank(comm, &rank);
   return rank;
+}
+
+/// Whether all ranks of the node have pages for their parts. A file in /dev/shm takes them when it
+/// is written: without this, two jobs could both be told that there is room, and die of a SIGBUS.
+bool take_pages(MPI_Comm node, SharedWindow& window) {
+  char taken = window.take_pages(rank_in(node));
+  MPI_Allreduce(MPI_IN_PLACE, &taken, 1, MPI_CHAR, MPI_MIN, node);
+  return taken != 0;
 }
 
 }  // namespace
@@ -51,7 +59,9 @@ std::shared_ptr<std::byte> SharedMemoryPool::allocate(std::size_t bytes) {
     ++taken;
   if (taken == buffers_.size()) {
     if (!has_room(node_, bytes)) return {};
-    buffers_.push_back(std::make_shared<SharedWindow>(node_, bytes, SharedAllReduce::kAlignment));
+    auto window = std::make_shared<SharedWindow>(node_, bytes, SharedAllReduce::kAlignment);
+    if (!take_pages(node_, *window)) return {};
+    buffers_.push_back(std::move(window));
     reducer_.add_region(buffers_.back()->parts(), bytes);
   }
   return {buffers_[taken], buffers_[taken]->parts()[rank_]};

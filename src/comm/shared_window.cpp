@@ -1,5 +1,9 @@
 #include "comm/shared_window.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstdint>
 #include <utility>
 
@@ -38,6 +42,19 @@ SharedWindow::SharedWindow(MPI_Comm node, std::size_t bytes, std::size_t alignme
     MPI_Win_shared_query(window_, rank, &size, &unit, &address);
     parts_.push_back(aligned(address, alignment));
   }
+}
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23  // Linux 5.14
+#endif
+
+bool SharedWindow::take_pages(int rank) {
+  const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<std::uintptr_t>(parts_[static_cast<std::size_t>(rank)]);
+  const std::uintptr_t first = begin / page * page;
+  const bool taken =
+      madvise(reinterpret_cast<void*>(first), begin - first + bytes_, MADV_POPULATE_WRITE) == 0;
+  return taken || errno == EINVAL;
 }
 
 SharedWindow::SharedWindow(SharedWindow&& other) noexcept

@@ -17,6 +17,10 @@ class SharedWindow {
   SharedWindow(SharedWindow&& other) noexcept;
   SharedWindow& operator=(SharedWindow&&) = delete;
 
+  /// Gives this process's part its pages. False where the node has no room for them; a kernel
+  /// before Linux 5.14 is not asked.
+  bool take_pages(int rank);
+
   std::size_t bytes() const { return bytes_; }
   /// Of every rank, in order, as this process maps them; aligned as asked.
   const std::vector<std::byte*>& parts() const { return parts_; }

@@ -46,6 +46,7 @@ TransportChoice for_host_memory(const RankLayout& layout) {
   if (layout.nodes == 1) return {"shm", "all ranks on one node"};
   if (layout.fewest_ranks_a_node > 1) return {"two-level", "nodes of several ranks"};
   if (layout.fast_network) return {"mpi", "nodes on a fast network"};
+  if (!layout.ipv4) return {"mpi", "nodes without IPv4"};
   return {"ring", "nodes on Ethernet"};
 }
 

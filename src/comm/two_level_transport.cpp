@@ -31,7 +31,7 @@ TwoLevelTransport::TwoLevelTransport(MPI_Comm world, MPI_Comm node, const MakeLa
     : RootedByMpi(world), lanes_(fewest_ranks_a_node(world, node)), memory_(node) {
   const bool in_lane = memory_.rank() < lanes_;
   MPI_Comm_split(world, in_lane ? memory_.rank() : MPI_UNDEFINED, rank(), &lane_comm_);
-  if (in_lane) lane_ = make_lane(lane_comm_);
+  lane_ = make_lane(lane_comm_);
 }
 
 TwoLevelTransport::~TwoLevelTransport() {

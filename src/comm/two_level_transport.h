@@ -9,7 +9,8 @@
 
 namespace gradsync {
 
-/// Makes the transport of one lane between the nodes. Collective over the communicator it is given.
+/// Makes the transport of one lane between the nodes. Called on every rank: with MPI_COMM_NULL, and
+/// for null, on those that are in no lane, so that all ranks can end together when one lane fails.
 using MakeLane = std::function<std::unique_ptr<Transport>(MPI_Comm)>;
 
 /// Transport over several nodes of several ranks: the ranks of a node sum in the memory they share,

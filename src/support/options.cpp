@@ -15,6 +15,7 @@
 
 #include "support/command_line.h"
 #include "support/key_values.h"
+#include "support/utf8.h"
 
 namespace gradsync {
 
@@ -169,6 +170,16 @@ void refuse_positional(const CommandLine& line, const std::string& positional_na
               "every value follows its option: --name value");
 }
 
+// Values go into run files, pages and messages, and those are UTF-8.
+void require_utf8(const OptionValues& values) {
+  for (const auto& [name, value] : values)
+    if (!is_utf8(value.value))
+      throw Error(
+          ExitCode::kUsage,
+          fmt::format("{}: \"{}\" is not UTF-8", value.where, with_escaped_bytes(value.value)),
+          "give it in UTF-8; a file or folder of such a name has to be renamed (mv, convmv)");
+}
+
 bool is_set(const CommandLine& line, const std::string& name) {
   return given(line, name) == "true";
 }
@@ -236,6 +247,7 @@ ParsedCommandLine resolve_options(const OptionTable& table, int argc, const char
   for (const auto& option : line.given)
     if (const auto target = parsed.values.find(option.name); target != parsed.values.end())
       assign(target->second, {option.value, "command line", option.where});
+  require_utf8(parsed.values);
   return parsed;
 }
 

@@ -1,15 +1,18 @@
 #include "support/stop_signals.h"
 
+#include <atomic>
+
 namespace gradsync {
 
 namespace {
 
-// A signal handler can reach nothing but a global.
-volatile sig_atomic_t signal_received = 0, signals_counted = 0;
+// A signal handler can reach nothing but a global. Threads may handle signals at the same time.
+std::atomic<int> signal_received{0}, signals_counted{0};
+static_assert(std::atomic<int>::is_always_lock_free, "or a handler could wait for itself");
 
 void remember(int signal) {
   signal_received = signal;
-  signals_counted = signals_counted + 1;
+  ++signals_counted;
 }
 
 }  // namespace
@@ -20,7 +23,7 @@ StopSignals::StopSignals(const std::vector<int>& signals) {
   struct sigaction action {};
   action.sa_handler = remember;
   action.sa_flags = SA_RESTART;
-  sigfillset(&action.sa_mask);  // one at a time, so that none goes uncounted
+  sigfillset(&action.sa_mask);
   for (const int signal : signals) {
     struct sigaction before {};
     sigaction(signal, nullptr, &before);

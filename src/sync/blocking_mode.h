@@ -25,7 +25,7 @@ class BlockingMode : public SyncMode {
   void synchronize() override {
     if (!tensor_by_tensor_) return average(gradients_->all());
     for (const std::size_t parameter : gradients_->order())
-      average(gradients_->of(parameter));
+      if (const auto values = gradients_->of(parameter); !values.empty()) average(values);
   }
 
  protected:

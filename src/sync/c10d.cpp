@@ -53,17 +53,20 @@ class ExchangeBackend : public c10d::Backend {
                                            const c10d::AllreduceOptions& options) override {
     TORCH_CHECK(tensors.size() == 1 && options.reduceOp == c10d::ReduceOp::SUM,
                 "gradsync's c10d backend sums one tensor at a time");
-    return submit(c10d::OpType::ALLREDUCE, tensors, [this](at::Tensor& tensor, Moment ready) {
-      exchange_.all_reduce_sum({tensor.data_ptr<float>(), static_cast<std::size_t>(tensor.numel())},
-                               Traffic::kGradients, ready);
-    });
+    return submit(c10d::OpType::ALLREDUCE, tensors,
+                  [&exchange = exchange_](at::Tensor& tensor, Moment ready) {
+                    exchange.all_reduce_sum(
+                        {tensor.data_ptr<float>(), static_cast<std::size_t>(tensor.numel())},
+                        Traffic::kGradients, ready);
+                  });
   }
 
   c10::intrusive_ptr<c10d::Work> broadcast(std::vector<at::Tensor>& tensors,
                                            const c10d::BroadcastOptions& options) override {
     return submit(c10d::OpType::BROADCAST, tensors,
-                  [this, root = static_cast<int>(options.rootRank)](at::Tensor& tensor, Moment) {
-                    exchange_.broadcast(
+                  [&exchange = exchange_, root = static_cast<int>(options.rootRank)](
+                      at::Tensor& tensor, Moment) {
+                    exchange.broadcast(
                         std::span(static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()),
                         root, Traffic::kControl);
                   });
@@ -84,7 +87,7 @@ class ExchangeBackend : public c10d::Backend {
   }
 
   Exchange& exchange_;
-  CommThread thread_;
+  CommThread thread_;  // its jobs hold what they work on
 };
 
 using Cut = std::vector<std::vector<std::size_t>>;  ///< parameters of each bucket

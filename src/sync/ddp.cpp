@@ -63,17 +63,29 @@ class Ddp : public SyncMode {
     const Moment ready = buckets_.ready(bucket);
     if (posts_)
       return exchange_.post_all_reduce_mean(buckets_.values(bucket), Traffic::kGradients, ready);
-    if (exchange_.enqueues()) return average(bucket, ready);
-    thread_.submit([this, bucket, ready] { average(bucket, ready); });
+    if (exchange_.enqueues()) return average(exchange_, message(bucket), ready);
+    // Holds what it works on: after an error elsewhere it may outlive this object.
+    thread_.submit([&exchange = exchange_, message = message(bucket), ready] {
+      average(exchange, message, ready);
+    });
   }
 
-  void average(std::size_t bucket, Moment ready) {
-    const auto gradients = buckets_.values(bucket);
-    if (wire_ == ValueType::kFloat32)
-      return exchange_.all_reduce_mean(gradients, Traffic::kGradients, ready);
-    auto* wire = static_cast<std::uint16_t*>(scratch_.data_ptr());
-    exchange_.all_reduce_mean_half(gradients, {wire, gradients.size()}, wire_, Traffic::kGradients,
-                                   ready);
+  struct Message {
+    std::span<float> gradients;
+    torch::Tensor memory, scratch;  ///< that of the gradients; undefined for float32 on the wire
+    ValueType wire;
+  };
+
+  Message message(std::size_t bucket) {
+    return {buckets_.values(bucket), buckets_.memory(), scratch_, wire_};
+  }
+
+  static void average(Exchange& exchange, const Message& message, Moment ready) {
+    if (message.wire == ValueType::kFloat32)
+      return exchange.all_reduce_mean(message.gradients, Traffic::kGradients, ready);
+    auto* wire = static_cast<std::uint16_t*>(message.scratch.data_ptr());
+    exchange.all_reduce_mean_half(message.gradients, {wire, message.gradients.size()}, message.wire,
+                                  Traffic::kGradients, ready);
   }
 
   Exchange& exchange_;

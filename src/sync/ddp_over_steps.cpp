@@ -76,17 +76,16 @@ class DdpOverSteps : public SyncMode {
   }
 
   void launch(const Message& message) {
-    const Moment ready = buckets_.ready(message.bucket);
-    sent_as_[message.bucket] =
-        thread_.submit([this, message, ready, book = book_] { average(message, ready, *book); });
-  }
-
-  void average(const Message& message, Moment ready, IterationBook& book) {
     const auto values = buckets_.values(message.bucket).subspan(message.first, message.count);
-    if (wire_ == ValueType::kFloat32)
-      return exchange_.all_reduce_mean(values, Traffic::kGradients, ready, &book);
-    exchange_.all_reduce_mean_half(values, std::span(half_).first(values.size()), wire_,
-                                   Traffic::kGradients, ready, &book);
+    // Holds what it works on: after an error elsewhere it may outlive this object.
+    sent_as_[message.bucket] =
+        thread_.submit([&exchange = exchange_, values, memory = buckets_.memory(), half = half_,
+                        wire = wire_, ready = buckets_.ready(message.bucket), book = book_] {
+          if (wire == ValueType::kFloat32)
+            return exchange.all_reduce_mean(values, Traffic::kGradients, ready, book.get());
+          exchange.all_reduce_mean_half(values, std::span(*half).first(values.size()), wire,
+                                        Traffic::kGradients, ready, book.get());
+        });
   }
 
   /// From the iteration that has just been waited for.
@@ -124,7 +123,7 @@ class DdpOverSteps : public SyncMode {
     }
     order_.resize(messages_.size());
     std::iota(order_.begin(), order_.end(), std::size_t{0});
-    if (wire_ != ValueType::kFloat32) half_.resize(longest);
+    if (wire_ != ValueType::kFloat32) half_ = std::make_shared<std::vector<std::uint16_t>>(longest);
   }
 
   Exchange& exchange_;
@@ -132,9 +131,9 @@ class DdpOverSteps : public SyncMode {
   std::int64_t message_bytes_;
   std::vector<std::uint64_t> sent_as_;  ///< by bucket, the job of its last message
   std::vector<Message> messages_;
-  std::vector<std::size_t> order_;  ///< of the messages
-  std::size_t next_ = 0;            ///< in that order
-  std::vector<std::uint16_t> half_;
+  std::vector<std::size_t> order_;                    ///< of the messages
+  std::size_t next_ = 0;                              ///< in that order
+  std::shared_ptr<std::vector<std::uint16_t>> half_;  ///< of the message that travels
   std::shared_ptr<IterationBook> book_;
   int plans_ = 0;
   GradientBuckets buckets_;

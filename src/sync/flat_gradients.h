@@ -26,6 +26,8 @@ class FlatGradients {
   std::span<float> of(std::size_t parameter);
   /// The gradients of the parameters at positions [first, last) of the order: one bucket.
   std::span<float> range(std::size_t first, std::size_t last);
+  /// Keeps the values where they are while it is held.
+  torch::Tensor memory() const { return flat_; }
 
   const std::vector<std::size_t>& order() const { return order_; }
   void zero() { flat_.zero_(); }

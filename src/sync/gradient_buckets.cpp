@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
+#include "support/error.h"
 #include "sync/sync_mode.h"
 
 namespace gradsync {
@@ -25,12 +28,14 @@ void GradientBuckets::attach(Replica& replica) {
 
 void GradientBuckets::begin(bool exchanging) {
   exchanging_ = exchanging;
+  came_.assign(replica_->parameters.size(), !exchanging);
   for (std::size_t b = 0; b < buckets_.size(); ++b)
     missing_[b] = buckets_[b].last - buckets_[b].first;
 }
 
 bool GradientBuckets::end() {
   exchanging_ = false;
+  require_all();
   if (rebuilt_) return false;
   share_order();
   lay_out(std::vector<std::size_t>(observed_.begin(), observed_.end()));
@@ -65,10 +70,22 @@ void GradientBuckets::gradient_ready(std::size_t parameter) {
   // An exchange over steps may go on for several iterations before it is waited for.
   if (observed_.size() < replica_->parameters.size())
     observed_.push_back(static_cast<std::int64_t>(parameter));
+  came_[parameter] = true;
   const std::size_t bucket = bucket_of_[parameter];
   if (--missing_[bucket] > 0) return;
   ready_[bucket] = exchange_.now();
   events_.filled();
+}
+
+/// A bucket that lacks one never fills, and what follows it is not exchanged either.
+void GradientBuckets::require_all() const {
+  for (std::size_t i = 0; i < came_.size(); ++i)
+    if (!came_[i])
+      throw Error(ExitCode::kInternal,
+                  fmt::format("the backward pass gave parameter {} of the network no gradient, and "
+                              "ddp waits for one of each",
+                              replica_->names.at(i)),
+                  "let every parameter take part in every forward pass, or give --sync allreduce");
 }
 
 void GradientBuckets::share_order() {

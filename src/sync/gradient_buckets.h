@@ -36,7 +36,8 @@ class GradientBuckets {
   /// then is a bucket reported.
   void begin(bool exchanging);
   /// After the exchange of an iteration. The first time it cuts anew: gradients move, with their
-  /// values. Collective. Whether it did.
+  /// values. Collective. Whether it did. Throws Error kInternal, naming the first parameter, when
+  /// the pass gave one no gradient.
   bool end();
 
   std::size_t size() const { return buckets_.size(); }
@@ -44,6 +45,8 @@ class GradientBuckets {
   /// When it was full last.
   Moment ready(std::size_t bucket) const { return ready_[bucket]; }
   std::span<float> values(std::size_t bucket);
+  /// Keeps the values where they are while it is held, even when this object goes.
+  torch::Tensor memory() const { return gradients_->memory(); }
   std::size_t largest();  ///< values of the largest
   std::size_t bucket_of(std::size_t parameter) const { return bucket_of_[parameter]; }
   /// Whether they lie in memory of the exchange.
@@ -56,6 +59,7 @@ class GradientBuckets {
 
  private:
   void gradient_ready(std::size_t parameter);
+  void require_all() const;
   void share_order();
   void lay_out(std::vector<std::size_t> order);
 
@@ -67,6 +71,7 @@ class GradientBuckets {
   std::vector<Bucket> buckets_;
   std::vector<std::size_t> bucket_of_;  ///< by parameter
   std::vector<std::size_t> missing_;    ///< gradients a bucket still waits for
+  std::vector<bool> came_;              ///< by parameter, in this pass
   std::vector<Moment> ready_;
   std::vector<std::int64_t> observed_;
   bool exchanging_ = false, rebuilt_ = false, in_exchange_memory_ = false;

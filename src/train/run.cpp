@@ -12,6 +12,7 @@
 #include "support/utc_time.h"
 #include "train/provenance.h"
 #include "train/rank_device.h"
+#include "train/replica_facts.h"
 #include "train/resume.h"
 #include "train/run_texts.h"
 #include "train/trainer.h"
@@ -161,6 +162,14 @@ void close_clocks(const Session& session, const RunSetting& setting, const Clock
   if (session.size() > 1 && session.root()) std::cout << drift_text(start, end) << std::endl;
 }
 
+/// An evaluation that is shared out gives each rank an image at least.
+void require_test_images(const TrainOptions& options, int ranks, const Cifar10& data) {
+  const std::int64_t images = data.size(Split::kTest);
+  if (options.evaluate != "shard" || replicas_may_differ(options, ranks) || ranks <= images) return;
+  throw Error(ExitCode::kUsage, fmt::format("{} ranks for {} test images", ranks, images),
+              "give --evaluate each-rank or none, or use a larger data set");
+}
+
 /// What can be refused before anything is measured, while the ranks still speak with one voice.
 std::optional<Cifar10> check_request(const Session& session, TrainOptions& options) {
   std::optional<Cifar10> data;
@@ -172,6 +181,7 @@ std::optional<Cifar10> check_request(const Session& session, TrainOptions& optio
     // Refuses more ranks than images.
     Sampler(data->size(Split::kTrain), session.rank(), session.size(), options.batch_per_rank,
             options.seed);
+    require_test_images(options, session.size(), *data);
     LearningRate(options.learning_rate);
   });
   return data;

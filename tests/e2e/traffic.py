@@ -4,14 +4,11 @@ interface between two ranks.
 
 usage: traffic.py [NAME...]    (run by tests/run, which sets MPIRUN)
 """
-import json
-import os
 import pathlib
-import shutil
-import subprocess
 import sys
 
-from harness import BIN, MPIRUN, Skip, check, mpirun, run, run_cases, synthetic
+from harness import BIN, Skip, check, mpirun, run, run_cases, synthetic
+from hosts_harness import TwoHosts
 
 DATA = ""
 S = 4 * (450 + 2400 + 48000 + 10080 + 850)  # bytes of LeNet's gradients
@@ -113,73 +110,25 @@ def case_a_checkpoint_of_different_momenta_is_counted(folder) -> None:
 # --- two ranks, each in a network of its own, with one link between ------------------------------------------
 
 
-class Link:
-    """Two network namespaces joined by a pair of interfaces."""
-
-    def __init__(self):
-        self.names = [f"gradsync-t{os.getpid()}-{side}" for side in "ab"]
-        self.made: list = []
-
-    def __enter__(self):
-        if not shutil.which("ip") or not shutil.which("nsenter"):
-            raise Skip("needs ip and nsenter (iproute2, util-linux)")
-        try:
-            for name in self.names:
-                self.ip("netns", "add", name)
-                self.made.append(name)
-            a, b = self.names
-            self.ip("-n", a, "link", "add", "wire", "type", "veth", "peer", "name", "wire", "netns", b)
-            for number, name in enumerate(self.names, start=1):
-                self.ip("-n", name, "addr", "add", f"{address(number)}/24", "dev", "wire")
-                self.ip("-n", name, "link", "set", "wire", "up")
-                self.ip("-n", name, "link", "set", "lo", "up")
-        except subprocess.CalledProcessError as error:
-            self.__exit__()
-            raise Skip(f"no network namespaces here: {error.stderr.strip()[-120:]}") from None
-        return self
-
-    def __exit__(self, *_):
-        for name in self.made:
-            subprocess.run(["ip", "netns", "delete", name], check=False, capture_output=True)
-
-    @staticmethod
-    def ip(*words) -> str:
-        return subprocess.run(["ip", *words], check=True, capture_output=True, text=True).stdout
-
-    def counters(self) -> dict:
-        """Of rank 0's side: payload bytes, headers left out."""
-        shown = json.loads(self.ip("-n", self.names[0], "-s", "-j", "link", "show", "dev", "wire"))[0]["stats64"]
-        return {way: shown[way]["bytes"] - HEADER * shown[way]["packets"] for way in ("tx", "rx")}
+def payload(hosts: TwoHosts) -> dict:
+    """What the first host's interface has counted, headers left out."""
+    shown = hosts.counters()
+    return {way: shown[way]["bytes"] - HEADER * shown[way]["packets"] for way in ("tx", "rx")}
 
 
-def address(number: int) -> str:
-    return f"10.231.77.{number}"
-
-
-def entering(name: str, command: str) -> str:
-    return f"nsenter --net=/run/netns/{name} unshare --uts sh -c 'hostname {name}; {command}'"
-
-
-def train_over(link: Link, folder: pathlib.Path, mode: str, iterations: int) -> tuple:
+def train_over(hosts: TwoHosts, folder: pathlib.Path, mode: str, iterations: int) -> tuple:
     """Interface counters and recorded totals of rank 0 in one run, whatever started it included."""
-    agent, output = folder / "agent", folder / f"{mode}-{iterations}.h5"
-    agent.write_text("#!/bin/sh\nshift  # the host\nexec " + entering(link.names[1], 'eval "$*"') + ' sh "$@"\n')
-    agent.chmod(0o755)
-    trainer = (f"{BIN}/gradsync-train --model lenet --data {DATA} --threads 1 --batch-per-rank {BATCH} --evaluate none --sync {mode} "
-               f"--lr 0.001 --epochs 50 --iterations {iterations} --output {output}")  # fmt: skip
-    launch = (f"exec {MPIRUN} -q --host {address(1)}:1,{address(2)}:1 -n 2 --bind-to none --mca plm_rsh_agent {agent} "
-              f"--mca plm rsh --mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_include 10.231.77.0/24 "
-              f"--mca oob_tcp_if_include 10.231.77.0/24 {trainer}")  # fmt: skip
-    before = link.counters()
-    run(["sh", "-c", entering(link.names[0], launch)], timeout=400).expect(0)
-    after = link.counters()
+    output = folder / f"{mode}-{iterations}.h5"
+    trainer = [BIN / "gradsync-train", "--model", "lenet", "--data", DATA, "--threads", 1, "--batch-per-rank", BATCH, "--evaluate", "none",
+               "--sync", mode, "--lr", 0.001, "--epochs", 50, "--iterations", iterations, "--output", output]  # fmt: skip
+    before = payload(hosts)
+    run(hosts.mpirun(trainer, settings=hosts.on_the_wire()), timeout=400).expect(0)
+    after = payload(hosts)
     return {way: after[way] - before[way] for way in before}, totals(output)
 
 
 def case_the_interface_counts_the_same_bytes(folder) -> None:
-    if os.geteuid() != 0:
-        raise Skip("network namespaces need root")
-    with Link() as link:
+    with TwoHosts(folder) as link:
         for mode in ("allreduce", "ddp", "gather-scatter", "data-parallel"):
             short_wire, short_file = train_over(link, folder, mode, 20)
             long_wire, long_file = train_over(link, folder, mode, 120)

@@ -3,11 +3,14 @@
 
 usage: trainer.py [NAME...]    (run by tests/run, which sets MPIRUN)
 """
+import contextlib
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
+import time
 
 import harness
 from harness import BIN, MPIRUN, ROOT, Failure, Result, Skip, check, mpirun, run, synthetic
@@ -209,16 +212,97 @@ def case_killed_root_leaves_a_journal(folder):
 
 
 def case_killed_rank_leaves_nothing_behind_whatever_moves_gradients(folder):
-    shared = pathlib.Path("/dev/shm")
-    before = set(shared.iterdir()) if shared.is_dir() else set()
     for how in (("shm",), ("ring",), ("ring", "--overlap", "step"), ("two-level",), ("mpi",)):
-        out = train(2, "--transport", *how, "--batch-per-rank", 16, "--iterations", 4000, "--epochs", 50, "--inject-fault", "kill@1:60")
-        # The other rank may see its neighbour's connection end before the launcher sees the process end.
-        check(out.code in (86, 137) and out.seconds < 60, f"{how}: exit code {out.code} after {out.seconds:.0f} s")
-        left = (set(shared.iterdir()) if shared.is_dir() else set()) - before
-        check(not left, f"{how}: left in /dev/shm: {left}")
+        with nothing_left_behind(how):
+            out = train(2, "--transport", *how, "--batch-per-rank", 16, "--iterations", 4000, "--epochs", 50, "--inject-fault", "kill@1:60")
+            check_killed(out, how)
+
+
+def case_killed_rank_inside_a_collective(folder):
+    """VGG11's gradients do not fit into the sockets' buffers: the others are in the middle of a message."""
+    for how in (("shm",), ("ring",), ("ring", "--overlap", "step")):
+        with nothing_left_behind(how):
+            vgg = [BIN / "gradsync-train", "--model", "vgg11", "--data", DATA, "--evaluate", "none", "--threads", 1, "--sync", "ddp"]
+            job = subprocess.Popen([str(word) for word in mpirun(3) + [*vgg, "--transport", *how, "--batch-per-rank", 2, "--epochs", 50, "--log-every", 1]],
+                                   env=harness.ENVIRONMENT, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)  # fmt: skip
+            for line in job.stdout:
+                if "iteration 3 " in line:
+                    break
+            start = time.monotonic()
+            os.kill(rank_pids(job.pid)[1], signal.SIGKILL)
+            out, err = job.communicate(timeout=60)
+            check_killed(Result(job.returncode, out, err, time.monotonic() - start), how)
+
+
+def check_killed(out: Result, how) -> None:
+    """The launcher (mpirun -q says it by its code alone) saw the process end, or first its neighbor that the connection is lost."""
+    check(out.code in (86, 137) and out.seconds < 60, f"{how}: exit code {out.code} after {out.seconds:.0f} s: {out.err[-400:]}")
+    check(out.code == 137 or "the connection to rank 1 " in out.err, f"{how}: what ended it is not said: {out.err[-600:]}")
+
+
+def rank_pids(launcher: int) -> dict:
+    """By rank, of the session that the launcher began."""
+    pids = subprocess.run(["pgrep", "-s", str(launcher), "gradsync-train"], capture_output=True, text=True, check=True).stdout.split()
+    environments = {int(pid): pathlib.Path(f"/proc/{pid}/environ").read_bytes() for pid in pids}
+    return {int(re.search(rb"OMPI_COMM_WORLD_RANK=(\d+)", text)[1]): pid for pid, text in environments.items()}
+
+
+@contextlib.contextmanager
+def nothing_left_behind(what, but: tuple = ()):
+    """No process of these runs, and no file in /dev/shm, 10 s after the block at the latest. `but`: beginnings of names that
+    may be left, and are removed."""
+    shared = pathlib.Path("/dev/shm")
+    files = lambda: set(shared.iterdir()) if shared.is_dir() else set()  # noqa: E731
+    before = files()
+    yield
+    deadline = time.monotonic() + 10
+    while True:
         running = subprocess.run(["pgrep", "-f", f"gradsync-train.*{DATA}"], capture_output=True, text=True, check=False).stdout.split()
-        check(not running, f"{how}: still running: {running}")
+        new = files() - before
+        left = {path for path in new if not path.name.startswith(but) and path.exists()}
+        if not running and not left:
+            for path in new - left:
+                path.unlink(missing_ok=True)
+            return
+        check(time.monotonic() < deadline, f"{what}: still running: {running}, left in /dev/shm: {left}")
+        time.sleep(0.2)
+
+
+def case_killed_launcher_leaves_no_process_and_no_memory_of_ours(folder):
+    """Open MPI's own segments are mpirun's to remove; gradsync-check names those that are left."""
+    for transport in ("shm", "ring"):
+        with nothing_left_behind(transport, but=("vader_segment.", "sm_segment.")):
+            command = mpirun(3) + trainer("--transport", transport, "--sync", "ddp", "--batch-per-rank", 16, "--epochs", 5000)
+            job = subprocess.Popen([str(word) for word in command], env=harness.ENVIRONMENT, cwd=ROOT, text=True, stdout=subprocess.PIPE,
+                                   stderr=subprocess.DEVNULL, start_new_session=True)  # fmt: skip
+            for line in job.stdout:
+                if re.search("iteration [0-9]+ ", line):
+                    break
+            job.kill()
+            job.wait()
+
+
+def case_a_ring_that_cannot_be_joined_ends_all_ranks_with_one_message(folder):
+    """Whichever rank it is that cannot listen, and whatever asks for the ring."""
+    refused = f"{ROOT}/build/tests/libno_listen.so"
+    programs = {"train": ["--model", "lenet", "--data", DATA, "--iterations", 2], "calibrate": ["--collective", "allreduce"]}
+    for program, options in programs.items():
+        for transport, ranks, rank in (("ring", 2, 0), ("ring", 3, 1)):
+            command = [*mpirun(ranks), "-x", f"LD_PRELOAD={refused}", "-x", f"NO_LISTEN_RANK={rank}", BIN / f"gradsync-{program}", *options]
+            result = run([*command, "--transport", transport], timeout=60)
+            result.expect(69, "cannot listen on 127.0.0.1: Address already in use", "fix: .*--transport mpi", rf"rank {rank} \(")
+            check(result.seconds < 30, f"{program} over {transport}: {result.seconds:.0f} s")
+
+
+def case_an_mpi_without_threads_is_refused_once(folder):
+    command = [*mpirun(2), "-x", f"LD_PRELOAD={ROOT}/build/tests/libno_threads.so", *trainer(*short_run(folder))]
+    run(command).expect(69, "one thread of a process", "fix: .*built with threads")
+
+
+def case_an_option_that_is_not_utf8_is_refused_once(folder):
+    name = folder / os.fsdecode(b"x\xff.h5")
+    for program in ("train", "calibrate", "quantize"):
+        run([*mpirun(2), BIN / f"gradsync-{program}", "--output", name]).expect(64, r"--output: .*x\\xff\.h5.* is not UTF-8", "fix: ")
 
 
 def case_mismatched_collectives_are_caught(folder):
@@ -260,7 +344,12 @@ def case_bad_options_are_refused_once(folder):
 
 
 def case_more_ranks_than_images(folder):
-    run(mpirun(8) + [BIN / "gradsync-train", "--model", "lenet", "--data", synthetic(folder, 5, 5)]).expect(64, "ranks", "images")
+    eight = [*mpirun(8), BIN / "gradsync-train", "--model", "lenet", "--batch-per-rank", 2, "--data"]
+    run([*eight, synthetic(folder_for(folder, "train"), 5, 5)]).expect(64, "8 ranks for 5 images")
+    few_tests = synthetic(folder_for(folder, "test"), 64, 5)
+    result = run([*eight, few_tests, "--sync", "allreduce", "--epochs", 1]).expect(64, "8 ranks for 5 test images")
+    check("iteration" not in result.out, "it is refused before training")
+    run([*eight, few_tests, "--sync", "allreduce", "--epochs", 1, "--evaluate", "none"]).expect(0)
 
 
 def case_bad_data_is_refused_once(folder):

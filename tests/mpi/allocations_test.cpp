@@ -58,7 +58,7 @@ void operator delete[](void* memory, std::size_t) noexcept {
 
 using namespace gradsync;
 
-TEST_CASE("allocations: they are counted") {
+TEST_CASE("allocations: they are counted" * test::once()) {
   long sum = 0;
   CHECK(allocations(10, [&] { sum += std::vector<long>(3, 1)[2]; }) == 10);
   CHECK(sum == 20);
@@ -66,7 +66,7 @@ TEST_CASE("allocations: they are counted") {
 
 TEST_CASE("allocations: none in the exchange of a steady step") {
   constexpr std::size_t kValues = 70'000;
-  for (const char* name : {"shm", "mpi", "ring", "two-level"}) {
+  for (const char* name : {"shm", "mpi", "ring", "two-level", "two-level-unequal"}) {
     CAPTURE(name);
     test::Ranks ranks(name);
     Exchange exchange(test::session(), ranks.transport, ranks.watchdog, VerifyLevel::kInit);
@@ -93,7 +93,8 @@ TEST_CASE("allocations: none in the exchange of a steady step") {
   }
 }
 
-TEST_CASE("allocations: at most two where a message is handed to the communication thread") {
+TEST_CASE("allocations: at most two where a message is handed to the communication thread" *
+          test::once()) {
   CommThread thread;
   std::vector<int> done(4);
   const auto hand_over = [&] {
@@ -105,7 +106,7 @@ TEST_CASE("allocations: at most two where a message is handed to the communicati
   CHECK(done == std::vector<int>(4, 60));
 }
 
-TEST_CASE("allocations: none in an update") {
+TEST_CASE("allocations: none in an update" * test::once()) {
   Replica replica = make_replica("resnet18", 1, Layout::kNhwc);
   for (torch::Tensor& parameter : replica.parameters)
     parameter.mutable_grad() = torch::ones_like(parameter);

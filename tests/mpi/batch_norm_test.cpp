@@ -56,7 +56,8 @@ torch::Tensor sum_over_ranks(torch::Tensor values) {
 
 }  // namespace
 
-TEST_CASE("batch norm over ranks is torch's on one rank with the whole batch") {
+TEST_CASE("batch norm over ranks is torch's on one rank with the whole batch" *
+          test::several_ranks()) {
   const int ranks = test::session().size(), rank = test::session().rank();
   torch::manual_seed(4);
   // Far from zero, and every rank's images elsewhere: where a careless sum of squares fails.
@@ -95,7 +96,7 @@ TEST_CASE("without shared statistics, and in evaluation, it is torch's batch nor
   CHECK(torch::equal(shared->forward(images), reference->forward(images)));
 }
 
-TEST_CASE("every batch norm of a network shares its statistics") {
+TEST_CASE("every batch norm of a network shares its statistics" * test::once()) {
   int exchanges = 0;
   Replica replica = make_replica("resnet18", 1, Layout::kNhwc);
   share_statistics(*replica.network, {[&](std::span<float>) { ++exchanges; }, 1});

@@ -66,7 +66,7 @@ TEST_CASE("preflight: sums over real ranks are right, and their clocks are one m
   CHECK(count_of(links, Outcome::kFail) + count_of(clocks, Outcome::kFail) == 0);
 }
 
-TEST_CASE("preflight: the libraries of this process are all found") {
+TEST_CASE("preflight: the libraries of this process are all found" * test::once()) {
   MpiJob job(session(), find_launcher(), kTimeout_s);
   const auto libraries = job.libraries();
   for (const char* name : {"gradsync", "MPI", "HDF5", "LibTorch", "C library"}) {

@@ -57,7 +57,8 @@ bool same_values(const std::vector<NamedTensor>& a, const std::vector<NamedTenso
 
 }  // namespace
 
-TEST_CASE("checkpoint: every rank gets back what it had, equal tensors are stored once") {
+TEST_CASE("checkpoint: every rank gets back what it had, equal tensors are stored once" *
+          test::several_ranks()) {
   Ranks ranks;
   const test::SharedFolder folder;
   const auto path = folder.path() / "c.safetensors";
@@ -83,7 +84,8 @@ TEST_CASE("checkpoint: every rank gets back what it had, equal tensors are store
   CHECK(after.run_summary.mean_loss() == 1 + ranks.rank);
 }
 
-TEST_CASE("checkpoint: with root_only the others take the network of rank 0, not its numbers") {
+TEST_CASE("checkpoint: with root_only the others take the network of rank 0, not its numbers" *
+          test::several_ranks()) {
   Ranks ranks;
   const test::SharedFolder folder;
   const auto path = folder.path() / "c.safetensors";

@@ -34,7 +34,8 @@ std::vector<float> contributions(int rank, std::size_t count) {
 
 }  // namespace
 
-TEST_CASE("all-reduce gives the mean of all ranks, spinning and sleeping, for any count") {
+TEST_CASE("all-reduce gives the mean of all ranks, spinning and sleeping, for any count" *
+          test::several_ranks()) {
   Ranks ranks;
   ranks.exchange.begin_iteration(0);
   for (const Waiting waiting : {Waiting::kSpin, Waiting::kSleep})
@@ -51,7 +52,7 @@ TEST_CASE("all-reduce gives the mean of all ranks, spinning and sleeping, for an
     }
 }
 
-TEST_CASE("all-reduce in 16 bits is the mean within their precision") {
+TEST_CASE("all-reduce in 16 bits is the mean within their precision" * test::several_ranks()) {
   Ranks ranks;
   ranks.exchange.begin_iteration(0);
   for (const ValueType type : {ValueType::kBfloat16, ValueType::kFloat16}) {
@@ -67,7 +68,7 @@ TEST_CASE("all-reduce in 16 bits is the mean within their precision") {
   }
 }
 
-TEST_CASE("rounding to 16 bits is to nearest even and keeps NaN and infinity") {
+TEST_CASE("rounding to 16 bits is to nearest even and keeps NaN and infinity" * test::once()) {
   CHECK(from_bf16(to_bf16(1.0f)) == 1.0f);
   CHECK(to_bf16(1.00390625f) == 0x3f80);  // half-way between 1 and 1 + 2^-7: to even
   CHECK(to_bf16(1.01171875f) == 0x3f82);  // half-way between 1 + 2^-7 and 1 + 2^-6: to even
@@ -77,7 +78,7 @@ TEST_CASE("rounding to 16 bits is to nearest even and keeps NaN and infinity") {
   CHECK(std::isinf(from_fp16(to_fp16(70000.0f))));
 }
 
-TEST_CASE("gather and scatter keep the order of the ranks") {
+TEST_CASE("gather and scatter keep the order of the ranks" * test::several_ranks()) {
   Ranks ranks;
   ranks.exchange.begin_iteration(0);
   const std::vector<float> mine = {static_cast<float>(ranks.rank),
@@ -92,7 +93,7 @@ TEST_CASE("gather and scatter keep the order of the ranks") {
   CHECK(back == mine);
 }
 
-TEST_CASE("broadcast and reduce") {
+TEST_CASE("broadcast and reduce" * test::several_ranks()) {
   Ranks ranks;
   ranks.exchange.begin_iteration(0);
   const int last = ranks.size - 1;
@@ -128,7 +129,7 @@ TEST_CASE("every collective is recorded with its own times, and counted by the f
   CHECK(ranks.exchange.traffic()[0] == 0);
 }
 
-TEST_CASE("fingerprints of calls that differ in anything differ") {
+TEST_CASE("fingerprints of calls that differ in anything differ" * test::once()) {
   CollectiveCall call;
   call.kind = CollectiveKind::kAllReduce;
   call.count = 100;
@@ -147,7 +148,8 @@ TEST_CASE("fingerprints of calls that differ in anything differ") {
   CHECK(differs([](CollectiveCall& c) { c.mode = 1; }));
 }
 
-TEST_CASE("the offset of a clock is that of the middle of the shortest round trip") {
+TEST_CASE("the offset of a clock is that of the middle of the shortest round trip" *
+          test::several_ranks()) {
   const int rank = test::session().rank();
   // Rank 0 answers at 100 s; the others' round trips take 10 s and then 4 s of their clocks.
   const std::array<double, 4> times_s = {0, 10, 20, 24};
@@ -158,7 +160,8 @@ TEST_CASE("the offset of a clock is that of the middle of the shortest round tri
   CHECK(offset.uncertainty_s == (rank == 0 ? 0 : 2));
 }
 
-TEST_CASE("clocks of one host agree within a millisecond and say how well") {
+TEST_CASE("clocks of one host agree within a millisecond and say how well" *
+          test::several_ranks()) {
   const ClockOffset clock = measure_clock_offset(test::session());
   CHECK(std::abs(clock.offset_s) < 1e-3);
   CHECK(clock.uncertainty_s >= 0);

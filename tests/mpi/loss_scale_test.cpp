@@ -28,7 +28,7 @@ void give_gradients(Replica& replica, std::uint64_t seed, float scale, bool over
 
 }  // namespace
 
-TEST_CASE("the fused step is the plain one, bit for bit, also when gradients move") {
+TEST_CASE("the fused step is the plain one, bit for bit, also when gradients move" * test::once()) {
   for (const bool nesterov : {false, true}) {
     OptimizerSettings settings;
     settings.nesterov = nesterov;
@@ -48,7 +48,8 @@ TEST_CASE("the fused step is the plain one, bit for bit, also when gradients mov
   }
 }
 
-TEST_CASE("with a loss scale every optimiser takes gradients over it and leaves overflows out") {
+TEST_CASE("with a loss scale every optimiser takes gradients over it and leaves overflows out" *
+          test::once()) {
   for (const OptimizerEntry& entry : optimizers()) {
     CAPTURE(entry.name);
     Replica scaled_one = make_replica("lenet", 2, Layout::kNhwc);

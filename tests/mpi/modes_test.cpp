@@ -143,8 +143,8 @@ void check_mode(const std::string& name, const SyncSettings& settings, const std
 
 }  // namespace
 
-TEST_CASE("whatever moves them, gradients are the mean over ranks") {
-  for (const char* transport : {"shm", "ring", "two-level"})
+TEST_CASE("whatever moves them, gradients are the mean over ranks" * test::several_ranks()) {
+  for (const char* transport : {"shm", "ring", "two-level", "two-level-unequal"})
     for (const char* mode : {"allreduce", "ddp", "c10d"}) {
       check_mode(mode, {"flat", 2048, 40000, "fp32"}, "lenet", 1, 1e-5, transport);
       check_mode(mode, {"tensor", 1, 1, "fp32"}, "lenet", 2, 1e-5, transport);
@@ -162,18 +162,18 @@ TEST_CASE("gradients after each mode are the mean over ranks computed in double"
   }
 }
 
-TEST_CASE("one message a parameter gives the same gradients") {
+TEST_CASE("one message a parameter gives the same gradients" * test::several_ranks()) {
   for (const char* name : {"allreduce", "gather-scatter"})
     check_mode(name, {"tensor", 1, 1, "fp32"}, "lenet", 1, 1e-5);
 }
 
-TEST_CASE("a network with batch norm and buckets of the default sizes") {
-  if (test::session().size() > 2) return;
+TEST_CASE("a network with batch norm and buckets of the default sizes" *
+          test::at_most_two_ranks()) {
   for (const char* name : {"ddp", "c10d", "data-parallel"})
     check_mode(name, {}, "vgg11", 1, 1e-4);
 }
 
-TEST_CASE("16 bits on the wire stay within their precision") {
+TEST_CASE("16 bits on the wire stay within their precision" * test::several_ranks()) {
   check_mode("ddp", {"flat", 2048, 40000, "bf16"}, "lenet", 1, std::ldexp(1.0, -7));
   check_mode("ddp", {"flat", 2048, 40000, "fp16"}, "lenet", 1, std::ldexp(1.0, -10));
 }
@@ -214,7 +214,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("buckets close when they reach their limit") {
+TEST_CASE("buckets close when they reach their limit" * test::once()) {
   const auto ends = [](const std::vector<Bucket>& buckets) {
     std::vector<std::size_t> all;
     for (const Bucket& bucket : buckets)

@@ -95,7 +95,7 @@ void update_in_double(Replica& replica, Update&& update) {
 
 }  // namespace
 
-TEST_CASE("SGD is torch::optim::SGD, with and without Nesterov's momentum") {
+TEST_CASE("SGD is torch::optim::SGD, with and without Nesterov's momentum" * test::once()) {
   OptimizerSettings settings = settings_of("sgd");
   for (const bool nesterov : {false, true}) {
     settings.nesterov = nesterov;
@@ -105,14 +105,14 @@ TEST_CASE("SGD is torch::optim::SGD, with and without Nesterov's momentum") {
   }
 }
 
-TEST_CASE("Adam is torch::optim::Adam") {
+TEST_CASE("Adam is torch::optim::Adam" * test::once()) {
   const auto options =
       torch::optim::AdamOptions(kRate).betas({0.9, 0.999}).eps(1e-8).weight_decay(kDecay);
   for (const Maker make : {make_optimizer, make_adam_on_tensors})
     CHECK(difference_to_torch<torch::optim::Adam>(settings_of("adam"), options, make) <= 2e-5);
 }
 
-TEST_CASE("LARS follows the paper's formula, biases at the plain rate") {
+TEST_CASE("LARS follows the paper's formula, biases at the plain rate" * test::once()) {
   const OptimizerSettings settings = settings_of("lars");
   std::vector<torch::Tensor> velocity;
   const auto paper = [&](Replica& replica, int) {
@@ -132,7 +132,7 @@ TEST_CASE("LARS follows the paper's formula, biases at the plain rate") {
   }
 }
 
-TEST_CASE("LAMB follows the paper's algorithm, biases at the plain rate") {
+TEST_CASE("LAMB follows the paper's algorithm, biases at the plain rate" * test::once()) {
   const OptimizerSettings settings = settings_of("lamb");
   std::vector<torch::Tensor> m, v;
   const auto paper = [&](Replica& replica, int step) {
@@ -156,8 +156,8 @@ TEST_CASE("LAMB follows the paper's algorithm, biases at the plain rate") {
   }
 }
 
-TEST_CASE(
-    "a layer of zeros, or without a gradient, is stepped at the plain rate and stays finite") {
+TEST_CASE("a layer of zeros, or without a gradient, is stepped at the plain rate and stays finite" *
+          test::once()) {
   for (const OptimizerEntry& entry : all_forms()) {
     if (entry.name != "lars" && entry.name != "lamb") continue;
     Replica replica = lenet(), other = lenet();
@@ -173,7 +173,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("clipping is torch's clip_grad_norm_") {
+TEST_CASE("clipping is torch's clip_grad_norm_" * test::once()) {
   Replica ours = lenet(), theirs = lenet();
   give_gradients(ours, theirs);
   const double reference = torch::nn::utils::clip_grad_norm_(theirs.parameters, 0.5);
@@ -186,7 +186,7 @@ TEST_CASE("clipping is torch's clip_grad_norm_") {
   CHECK(difference(ours, theirs) <= 1e-7);
 }
 
-TEST_CASE("clipping on a device gives the factor that it gives on the host") {
+TEST_CASE("clipping on a device gives the factor that it gives on the host" * test::once()) {
   Replica ours = lenet(), theirs = lenet();
   give_gradients(ours, theirs);
   for (const float scale : {1.0f, 1024.0f}) {
@@ -199,7 +199,8 @@ TEST_CASE("clipping on a device gives the factor that it gives on the host") {
   }
 }
 
-TEST_CASE("a factor that the host never reads scales the gradients as one that it gives") {
+TEST_CASE("a factor that the host never reads scales the gradients as one that it gives" *
+          test::once()) {
   for (const OptimizerEntry& entry : all_forms()) {
     Replica ours = lenet(), theirs = lenet();
     const auto here = entry.make(ours, settings_of(entry.name)),
@@ -215,7 +216,7 @@ TEST_CASE("a factor that the host never reads scales the gradients as one that i
   }
 }
 
-TEST_CASE("what an optimiser remembers goes into a checkpoint and back") {
+TEST_CASE("what an optimiser remembers goes into a checkpoint and back" * test::once()) {
   for (const OptimizerEntry& entry : all_forms()) {
     Replica straight = lenet(), resumed = lenet();
     const auto first = entry.make(straight, settings_of(entry.name));
@@ -236,7 +237,8 @@ TEST_CASE("what an optimiser remembers goes into a checkpoint and back") {
   }
 }
 
-TEST_CASE("a gradient laid out otherwise than its parameter is refused by every optimiser") {
+TEST_CASE("a gradient laid out otherwise than its parameter is refused by every optimiser" *
+          test::once()) {
   for (const OptimizerEntry& entry : all_forms()) {
     Replica replica = lenet();
     for (auto& parameter : replica.parameters)

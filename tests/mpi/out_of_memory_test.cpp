@@ -20,7 +20,7 @@ ExitCode code_of(Body body) {
 
 }  // namespace
 
-TEST_CASE("what LibTorch throws when memory runs out ends a job as out of memory") {
+TEST_CASE("what LibTorch throws when memory runs out ends a job as out of memory" * test::once()) {
   CHECK(code_of([] { torch::empty({std::int64_t{1} << 58}); }) == ExitCode::kOutOfMemory);
   CHECK(code_of([] {
           TORCH_CHECK_WITH(OutOfMemoryError, false,

@@ -33,7 +33,7 @@ double largest_difference(const Trained& a, const Trained& b) {
 
 }  // namespace
 
-TEST_CASE("a forward pass says what it comes to before it reads its parameters") {
+TEST_CASE("a forward pass says what it comes to before it reads its parameters" * test::once()) {
   const torch::NoGradGuard no_grad;
   for (const char* model : {"lenet", "vgg11", "resnet18"}) {
     CAPTURE(model);
@@ -55,10 +55,11 @@ TEST_CASE("a forward pass says what it comes to before it reads its parameters")
   }
 }
 
-TEST_CASE("an exchange that goes on through the next step computes what ddp computes") {
+TEST_CASE("an exchange that goes on through the next step computes what ddp computes" *
+          test::several_ranks()) {
   const SmallSet set;
   const int size = test::session().size();
-  for (const char* transport : {"mpi", "ring", "two-level"}) {
+  for (const char* transport : {"mpi", "ring", "two-level", "two-level-unequal"}) {
     CAPTURE(transport);
     const Trained waits = trained(set, transport, "backward"),
                   carries = trained(set, transport, "step");
@@ -71,17 +72,18 @@ TEST_CASE("an exchange that goes on through the next step computes what ddp comp
   }
 }
 
-TEST_CASE("cut alike, the two are bit-equal on any number of ranks") {
+TEST_CASE("cut alike, the two are bit-equal on any number of ranks" * test::several_ranks()) {
   const SmallSet set;
   const auto one_message = [](TrainOptions& options) {
     options.first_bucket_bytes = options.bucket_cap_bytes = 1 << 20;
   };
-  for (const char* transport : {"mpi", "ring", "two-level"})
+  for (const char* transport : {"mpi", "ring", "two-level", "two-level-unequal"})
     CHECK(trained(set, transport, "step", one_message).hash ==
           trained(set, transport, "backward", one_message).hash);
 }
 
-TEST_CASE("so it does with other optimisers, several passes and 16 bits on the wire") {
+TEST_CASE("so it does with other optimisers, several passes and 16 bits on the wire" *
+          test::several_ranks()) {
   const SmallSet set;
   const std::vector<std::function<void(TrainOptions&)>> changes = {
       [](TrainOptions& options) { options.optimizer.name = "adam"; },

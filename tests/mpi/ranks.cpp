@@ -2,9 +2,63 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <string>
 
+#include "comm/ring_transport.h"
+#include "comm/two_level_transport.h"
+
 namespace gradsync::test {
+
+namespace {
+
+constexpr const char *kOnce = "once", *kSeveral = "several ranks",
+                     *kAtMostTwo = "at most two ranks";
+
+/// The node that a rank stands for: 1 + 1, 2 + 2, 4 + 4 ranks, or 3 + 1 and 5 + 3.
+int emulated_node(int rank, int ranks, bool unequal) {
+  return unequal ? rank > ranks / 2 : rank / std::max(1, ranks / 2);
+}
+
+}  // namespace
+
+doctest::test_suite once() {
+  return {kOnce};
+}
+
+doctest::test_suite several_ranks() {
+  return {kSeveral};
+}
+
+doctest::test_suite at_most_two_ranks() {
+  return {kAtMostTwo};
+}
+
+std::vector<const char*> suites_left_out(int ranks) {
+  if (ranks == 1) return {kSeveral};
+  if (ranks == 2) return {kOnce};
+  return {kOnce, kAtMostTwo};
+}
+
+RanksTransport::RanksTransport(Watchdog& watchdog, const std::string& name) {
+  if (!name.starts_with("two-level")) {
+    by_name_.emplace(session(), watchdog, TransportChoice{name, "for the test"}, DeviceChoice{},
+                     nullptr);
+    return;
+  }
+  const int node = emulated_node(session().rank(), session().size(), name != "two-level");
+  MPI_Comm_split(session().world(), node, session().rank(), &node_);
+  two_level_ = std::make_unique<TwoLevelTransport>(
+      session().world(), node_, [](MPI_Comm lane) -> std::unique_ptr<Transport> {
+        if (lane == MPI_COMM_NULL) return nullptr;
+        return std::make_unique<RingTransport>(session(), lane);
+      });
+}
+
+RanksTransport::~RanksTransport() {
+  two_level_.reset();
+  if (node_ != MPI_COMM_NULL) MPI_Comm_free(&node_);
+}
 
 SharedFolder::SharedFolder() {
   int pid = getpid();

@@ -1,6 +1,12 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
 
 #include "comm/exchange.h"
 #include "comm/rank_transport.h"
@@ -11,13 +17,38 @@ namespace gradsync::test {
 /// The job the test program is a rank of.
 Session& session();
 
+/// Cases that mean something on some numbers of ranks only: elsewhere they are left out, and not
+/// counted as passed. TEST_CASE("title" * test::once()).
+doctest::test_suite once();               ///< needs no ranks (but LibTorch): runs on one
+doctest::test_suite several_ranks();      ///< true on one rank whatever the code does
+doctest::test_suite at_most_two_ranks();  ///< too long on more
+std::vector<const char*> suites_left_out(int ranks);
+
+/// What moves data between the ranks: a transport by its name, or for "two-level" and
+/// "two-level-unequal" a TwoLevelTransport over rings, whose two nodes, equal or not, are emulated
+/// on this host. Two ranks are one node where nodes are unequal.
+class RanksTransport {
+ public:
+  RanksTransport(Watchdog& watchdog, const std::string& name);
+  ~RanksTransport();
+  RanksTransport(const RanksTransport&) = delete;
+  RanksTransport& operator=(const RanksTransport&) = delete;
+
+  Transport& get() { return two_level_ ? *two_level_ : by_name_->get(); }
+
+ private:
+  MPI_Comm node_ = MPI_COMM_NULL;
+  std::unique_ptr<Transport> two_level_;
+  std::optional<RankTransport> by_name_;
+};
+
 /// Everything a mode needs to communicate.
 struct Ranks {
   explicit Ranks(const std::string& transport_name = "mpi")
-      : transports(session(), watchdog, {transport_name, "for the test"}, {}, nullptr) {}
+      : transports(watchdog, transport_name) {}
 
   Watchdog& watchdog = session().watchdog();
-  RankTransport transports;
+  RanksTransport transports;
   Transport& transport = transports.get();
   Exchange exchange{session(), transport, watchdog, VerifyLevel::kAll};
   int rank = session().rank(), size = session().size();

@@ -15,7 +15,7 @@
 using namespace gradsync;
 using gradsync::test::Ranks;
 
-TEST_CASE("networks have the parameters that the literature counts") {
+TEST_CASE("networks have the parameters that the literature counts" * test::once()) {
   const auto count = [](const char* name) {
     return make_replica(name, 1, Layout::kNchw).parameter_count();
   };
@@ -25,7 +25,7 @@ TEST_CASE("networks have the parameters that the literature counts") {
   CHECK(count("lenet") == 61780);
 }
 
-TEST_CASE("the names in --help are those of the registries") {
+TEST_CASE("the names in --help are those of the registries" * test::once()) {
   std::vector<std::string> modes, models, optimisers;
   for (const SyncEntry& entry : sync_modes())
     modes.push_back(entry.name);
@@ -47,7 +47,7 @@ TEST_CASE("one seed gives one network on every rank, another seed another, whate
   CHECK(mine == first);
 }
 
-TEST_CASE("NaN and infinity are found anywhere, and nothing else is") {
+TEST_CASE("NaN and infinity are found anywhere, and nothing else is" * test::once()) {
   std::vector<float> values(1003, 1e30f);
   CHECK(all_finite(values));
   for (const float bad : {std::nanf(""), -std::nanf(""), INFINITY, -INFINITY})
@@ -59,7 +59,7 @@ TEST_CASE("NaN and infinity are found anywhere, and nothing else is") {
   CHECK(all_finite({}));
 }
 
-TEST_CASE("the guard names the tensor") {
+TEST_CASE("the guard names the tensor" * test::once()) {
   Ranks ranks;
   Replica replica = make_replica("lenet", 2, Layout::kNhwc);
   GradientGuard guard(replica, ranks.exchange);
@@ -135,7 +135,7 @@ TEST_CASE("one rank that wants to stop is enough, and the lowest is named") {
   CHECK(agree_on_stop(ranks.exchange, StopReason::kNone).stop_rank == -1);
 }
 
-TEST_CASE("faults for tests are read strictly") {
+TEST_CASE("faults for tests are read strictly" * test::once()) {
   const Fault fault = parse_fault("nan@1:5");
   CHECK(fault.due(1, 5));
   CHECK(!fault.due(0, 5));
@@ -144,7 +144,7 @@ TEST_CASE("faults for tests are read strictly") {
     CHECK_THROWS_AS(parse_fault(text), Error);
 }
 
-TEST_CASE("secrets in the environment are not recorded") {
+TEST_CASE("secrets in the environment are not recorded" * test::once()) {
   CHECK(may_record("SLURM_JOB_ID"));
   CHECK(may_record("NCCL_DEBUG"));
   CHECK(!may_record("SLURM_JWT_TOKEN"));

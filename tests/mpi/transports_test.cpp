@@ -1,13 +1,21 @@
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
+#include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
 
+#include "comm/long_messages.h"
 #include "comm/ring_transport.h"
 #include "comm/shm_transport.h"
 #include "comm/two_level_transport.h"
 #include "mpi/ranks.h"
+#include "support/error.h"
 
 using namespace gradsync;
 
@@ -82,7 +90,7 @@ TEST_CASE("shm: sums and means of all sizes, in its own memory and elsewhere") {
   check_rooted(transport);
 }
 
-TEST_CASE("ring: sums and means of all sizes") {
+TEST_CASE("ring: sums and means of all sizes" * test::several_ranks()) {
   RingTransport transport(test::session(), test::session().world());
   std::vector<float> memory(kMost);
   for (const std::size_t count : kCounts)
@@ -90,12 +98,15 @@ TEST_CASE("ring: sums and means of all sizes") {
   check_rooted(transport);
 }
 
-TEST_CASE("two levels: sums and means of all sizes, over MPI and over rings") {
+TEST_CASE("two levels: sums and means of all sizes, over MPI and over rings" *
+          test::several_ranks()) {
   // Ranks 0 and 1, 2 and 3 … stand for nodes; 0 to 2 and the rest for nodes of unequal size.
   const Session& session = test::session();
-  const auto over_mpi = [](MPI_Comm lane) { return std::make_unique<MpiTransport>(lane); };
+  const auto over_mpi = [](MPI_Comm lane) -> std::unique_ptr<Transport> {
+    return lane == MPI_COMM_NULL ? nullptr : std::make_unique<MpiTransport>(lane);
+  };
   const auto over_rings = [&](MPI_Comm lane) -> std::unique_ptr<Transport> {
-    return std::make_unique<RingTransport>(session, lane);
+    return lane == MPI_COMM_NULL ? nullptr : std::make_unique<RingTransport>(session, lane);
   };
   for (const MakeLane& make_lane : {MakeLane(over_mpi), MakeLane(over_rings)})
     for (const int node_of : {session.rank() / 2, session.rank() / 3}) {
@@ -129,4 +140,59 @@ TEST_CASE("shm: memory that all ranks have let go is taken again, other memory i
   kept.reset();
   const auto again = transport.allocate(4096);
   CHECK(again.get() == address);
+}
+
+TEST_CASE("shm: what is allocated has its pages before anybody writes to it") {
+  ShmTransport transport(test::session().node());
+  constexpr std::size_t kBytes = std::size_t{4} << 20;
+  const auto memory = transport.allocate(kBytes);
+  REQUIRE(memory);
+  const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+  const std::uintptr_t first = reinterpret_cast<std::uintptr_t>(memory.get()) / page * page;
+  std::vector<unsigned char> resident(kBytes / page);
+  REQUIRE(mincore(reinterpret_cast<void*>(first), kBytes, resident.data()) == 0);
+  CHECK(std::count_if(resident.begin(), resident.end(), [](unsigned char one) {
+          return one % 2 == 1;
+        }) == static_cast<std::ptrdiff_t>(resident.size()));
+}
+
+TEST_CASE("messages longer than MPI counts travel in pieces" * test::several_ranks()) {
+  const Session& session = test::session();
+  const auto byte_at = [](std::size_t i) { return static_cast<std::byte>(i % 251); };
+  std::vector<std::byte> expected(10'007);
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    expected[i] = byte_at(i);
+  for (const std::size_t piece :
+       {std::size_t{1}, std::size_t{1000}, expected.size(), kPiece_bytes}) {
+    CAPTURE(piece);
+    auto data = session.root() ? expected : std::vector<std::byte>(expected.size());
+    broadcast_bytes(data, 0, session.world(), piece);
+    CHECK(data == expected);
+    auto moved = session.root() ? expected : std::vector<std::byte>(expected.size());
+    if (session.rank() < 2) move_bytes(moved, 0, 1, session.world(), piece);
+    CHECK((session.rank() > 1 || moved == expected));
+  }
+}
+
+TEST_CASE("ring: what fails on one rank is thrown on all, with that rank's name" *
+          test::several_ranks()) {
+  constexpr const char* kPort = "OMPI_MCA_btl_tcp_port_min_v4";
+  const Session& session = test::session();
+  const int last = session.size() - 1;
+  if (session.rank() == last) setenv(kPort, "none", 1);
+  std::string what;
+  try {
+    RingTransport(session, session.world());
+  } catch (const Error& error) {
+    CHECK(error.code() == ExitCode::kUsage);
+    what = error.what();
+  }
+  unsetenv(kPort);
+  CHECK(what.find("OMPI_MCA_btl_tcp_port_min_v4 = none is no number") != std::string::npos);
+  const std::string named = "rank " + std::to_string(last) + " (";
+  CHECK((session.rank() == last || what.starts_with(named)));
+  // And nobody waits for anybody: the next one is joined.
+  RingTransport transport(session, session.world());
+  std::vector<float> data(1000);
+  check_sums(transport, data);
 }

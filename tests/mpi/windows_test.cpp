@@ -14,7 +14,7 @@
 using namespace gradsync;
 using gradsync::test::Ranks;
 
-TEST_CASE("windows: which kinds mean something") {
+TEST_CASE("windows: which kinds mean something" * test::once()) {
   CHECK(window_kinds("ddp", true).size() == 5);
   CHECK(window_kinds("c10d", true).size() == 5);
   CHECK(window_kinds("allreduce", true).size() == 4);  // serial itself
@@ -108,7 +108,7 @@ TEST_CASE("windows: rows of all kinds and ranks, and the trained replica stays b
   }
 }
 
-TEST_CASE("clocks: readings of all ranks, and their drift in words") {
+TEST_CASE("clocks: readings of all ranks, and their drift in words" * test::several_ranks()) {
   Ranks ranks;
   const ClockRow row = clock_row(test::session(), {0.5 * ranks.rank, 0.25}, "start", 2);
   CHECK(row.ranks.size() == static_cast<std::size_t>(ranks.rank == 0 ? ranks.size : 0));

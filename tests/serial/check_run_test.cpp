@@ -122,17 +122,19 @@ TEST_CASE("preflight: leftovers are old files with a segment's name that nobody 
   const auto& folder = sandbox.folder;
   plant(folder / "vader_segment.node1.0.1.0");
   plant(folder / "nccl-abc");
+  plant(folder / "osc_sm.node1.7f51.0.3");
   plant(folder / "vader_segment.node1.0.2.0", 5);
   plant(folder / "database");
   plant(folder / "sm_segment.in-use");
   std::filesystem::create_directory(folder / "nccl-folder");
   const MappedFile in_use(folder / "sm_segment.in-use");
   const auto found = find_leftovers(folder.path());
-  REQUIRE(found.size() == 2);
+  REQUIRE(found.size() == 3);
   CHECK(found[0].name == "nccl-abc");
-  CHECK(found[1].name == "vader_segment.node1.0.1.0");
+  CHECK(found[1].name == "osc_sm.node1.7f51.0.3");
+  CHECK(found[2].name == "vader_segment.node1.0.1.0");
   CHECK(found[0].bytes == 4);
-  CHECK(folder.entries() == 6);
+  CHECK(folder.entries() == 7);
   CHECK(find_leftovers(folder / "none").empty());
 }
 

@@ -50,6 +50,17 @@ TEST_CASE("options: what a command line must not hold") {
   CHECK(contains(refusal([] { resolve({"-n", "4"}, small_table(), "FILE"); }), "long names"));
 }
 
+TEST_CASE("options: a value that is not UTF-8 is refused wherever it comes from") {
+  const Sandbox sandbox;
+  CHECK(contains(refusal([] { resolve({"--note", "x\xff.h5"}); }),
+                 "--note: \"x\\xff.h5\" is not UTF-8"));
+  const std::string file = sandbox.file("job.cfg", "note = cut \xe2\x82\n");
+  const std::string text = refusal([&] { resolve({"--config", file.c_str()}); });
+  CHECK(contains(text, "job.cfg"));
+  CHECK(contains(text, "cut \\xe2\\x82"));
+  CHECK(text_option(resolve({"--note", "Zürich ×"}).values, "note") == "Zürich ×");
+}
+
 TEST_CASE("options: positional and repeated values") {
   const Sandbox sandbox;
   const auto given =

@@ -1,61 +1,20 @@
 #include "comm/ring_all_reduce.h"
 
-#include <sys/socket.h>
-
-#include <atomic>
-#include <functional>
-#include <thread>
+#include <array>
+#include <barrier>
+#include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
 
 #include "serial/all_reduce_data.h"
 #include "serial/expect_error.h"
-#include "support/file.h"
+#include "serial/ring_of_threads.h"
 
 using namespace gradsync;
 using namespace gradsync::test;
 
 namespace {
-
-/// Ranks as threads, joined to a ring by sockets.
-class Ring {
- public:
-  explicit Ring(int ranks)
-      : ranks_(ranks), to_next_(static_cast<std::size_t>(ranks)), from_previous_(to_next_.size()) {
-    for (std::size_t r = 0; r < to_next_.size(); ++r) {
-      int pair[2];
-      REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
-      to_next_[r].reset(pair[0]);
-      from_previous_[(r + 1) % to_next_.size()].reset(pair[1]);
-    }
-  }
-
-  /// `body(reducer, rank)` on every rank; returns how often it said false.
-  int run(const std::function<bool(RingAllReduce&, int)>& body) {
-    std::atomic<int> wrong{0};
-    std::vector<std::thread> threads;
-    for (int rank = 0; rank < ranks_; ++rank)
-      threads.emplace_back([&, rank] {
-        const auto at = static_cast<std::size_t>(rank);
-        RingAllReduce reducer({to_next_[at].get(), from_previous_[at].get(), "next", "previous"},
-                              rank, ranks_);
-        if (!body(reducer, rank)) ++wrong;
-      });
-    for (std::thread& thread : threads)
-      thread.join();
-    return wrong;
-  }
-
-  void close(int rank) {
-    to_next_[static_cast<std::size_t>(rank)].reset();
-    from_previous_[static_cast<std::size_t>(rank)].reset();
-  }
-
- private:
-  int ranks_;
-  std::vector<UniqueFd> to_next_, from_previous_;
-};
 
 /// One case; data of type T that travels as W.
 template <typename T, typename W = T>
@@ -71,16 +30,14 @@ bool check_case(RingAllReduce& reducer, int rank, int ranks, std::uint64_t seed,
   return right<T>(data, seed, ranks, factor, eps);
 }
 
-}  // namespace
-
-TEST_CASE("ring all-reduce: random sizes, types, wire types and alignments on 1 to 8 ranks") {
-  constexpr int kCases = 1250;  // for each number of ranks
+/// Random sizes, types, wire types and alignments; `cases` on each number of ranks.
+void check_random(int cases, Connection (*make)(RingEdge)) {
   for (int ranks = 1; ranks <= 8; ++ranks) {
     CAPTURE(ranks);
-    const int wrong = Ring(ranks).run([&](RingAllReduce& reducer, int rank) {
+    const int wrong = RingOfThreads(ranks, make).run([&](RingAllReduce& reducer, int rank) {
       std::mt19937_64 random(static_cast<std::uint64_t>(ranks));
       bool all = true;
-      for (int i = 0; i < kCases; ++i) {
+      for (int i = 0; i < cases; ++i) {
         const std::uint64_t seed = random();
         const std::size_t count = random_count(random);
         const auto check = [&](auto type, auto wire) {
@@ -113,11 +70,21 @@ TEST_CASE("ring all-reduce: random sizes, types, wire types and alignments on 1 
   }
 }
 
+}  // namespace
+
+TEST_CASE("ring all-reduce: random sizes, types, wire types and alignments on 1 to 8 ranks") {
+  check_random(1250, socket_pair);
+}
+
+TEST_CASE("ring all-reduce: the same over TCP, random cases") {
+  check_random(60, connection);
+}
+
 TEST_CASE("ring all-reduce: all ranks hold equal bits, also where less precision travels") {
   constexpr int kRanks = 5;
   constexpr std::size_t kCount = 300'007;
   std::vector<std::vector<float>> whole(kRanks), half(kRanks);
-  Ring(kRanks).run([&](RingAllReduce& reducer, int rank) {
+  RingOfThreads(kRanks).run([&](RingAllReduce& reducer, int rank) {
     const auto at = static_cast<std::size_t>(rank);
     for (std::size_t i = 0; i < kCount; ++i)
       whole[at].push_back(entry<float>(3, rank, i));
@@ -132,20 +99,22 @@ TEST_CASE("ring all-reduce: all ranks hold equal bits, also where less precision
   }
 }
 
-TEST_CASE("ring all-reduce: a neighbour that leaves is named") {
-  Ring ring(3);
-  std::atomic<int> named{0};
+TEST_CASE("ring all-reduce: a neighbor that leaves is named by both that it was joined to") {
+  constexpr std::size_t kMoreThanSocketsHold = 30'000'000;
+  RingOfThreads ring(3);
+  std::barrier both_have_named(2);
+  std::array<std::string, 3> named;
   ring.run([&](RingAllReduce& reducer, int rank) {
     if (rank == 1) {
       ring.close(1);
       return true;
     }
-    std::vector<float> data(1'000'000, 1.0f);
-    const std::string text =
+    std::vector<float> data(kMoreThanSocketsHold, 1.0f);
+    named[static_cast<std::size_t>(rank)] =
         error_text(ExitCode::kHang, [&] { reducer.run(std::span(data), 1.0); });
-    if (contains(text, rank == 0 ? "to next" : "to previous")) ++named;
-    ring.close(rank);
+    both_have_named.arrive_and_wait();  // neither takes the other's end for that of rank 1
     return true;
   });
-  CHECK(named >= 1);
+  CHECK(contains(named[0], "the connection to next is lost"));
+  CHECK(contains(named[2], "the connection to previous is lost"));
 }
