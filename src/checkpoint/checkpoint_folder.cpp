@@ -40,12 +40,36 @@ void remove_file(const fs::path& path) {
                 fmt::format("cannot remove '{}': {}", path.string(), error.message()));
 }
 
+void move_file(const fs::path& from, const fs::path& to) {
+  std::error_code error;
+  fs::rename(from, to, error);
+  if (error)
+    throw Error(ExitCode::kCannotCreate, fmt::format("cannot move '{}' to '{}': {}", from.string(),
+                                                     to.string(), error.message()));
+}
+
+/// `front` and the first number from 1 that makes a name which is free.
+fs::path first_free(const std::string& front) {
+  for (int number = 1;; ++number)
+    if (fs::path path = front + std::to_string(number); !fs::exists(fs::symlink_status(path)))
+      return path;
+}
+
+bool is_older(const NamedCheckpoint& a, const NamedCheckpoint& b) {
+  return a.iteration < b.iteration;
+}
+
+bool contains(const std::vector<NamedCheckpoint>& checkpoints, std::int64_t iteration) {
+  return std::any_of(checkpoints.begin(), checkpoints.end(),
+                     [&](const auto& one) { return one.iteration == iteration; });
+}
+
 }  // namespace
 
 fs::path checkpoint_folder(const fs::path& output) {
   fs::path folder = output;
-  if (folder.extension() == ".h5") folder.replace_extension();
-  return folder.string() + ".checkpoints";
+  if (folder.extension() != ".h5") return folder.string() + ".checkpoint-files";
+  return folder.replace_extension().string() + ".checkpoints";
 }
 
 fs::path checkpoint_name(std::int64_t iteration) {
@@ -58,8 +82,7 @@ std::vector<NamedCheckpoint> checkpoints_in(const fs::path& folder) {
   for (const auto& entry : fs::directory_iterator(folder, error))
     if (const auto iteration = iteration_of(entry.path().filename().string()))
       found.push_back({*iteration, entry.path()});
-  std::sort(found.begin(), found.end(),
-            [](const auto& a, const auto& b) { return a.iteration > b.iteration; });
+  std::sort(found.rbegin(), found.rend(), is_older);
   return found;
 }
 
@@ -73,12 +96,32 @@ void make_checkpoint_folder(const fs::path& folder) {
   sync_folder(folder_of(folder));
 }
 
-void remove_older_checkpoints(const fs::path& folder, std::size_t kept) {
-  const auto all = checkpoints_in(folder);
-  for (std::size_t i = kept; i < all.size(); ++i)
-    remove_file(all[i].path);
+SetAside set_aside_checkpoints(const fs::path& folder, const std::vector<NamedCheckpoint>& own) {
+  std::vector<NamedCheckpoint> others = checkpoints_in(folder);
+  std::erase_if(others, [&](const auto& one) { return contains(own, one.iteration); });
+  if (others.empty()) return {};
+  SetAside result{others.size(), first_free(folder.string() + ".earlier-")};
+  make_checkpoint_folder(result.folder);
+  for (const NamedCheckpoint& one : others)
+    move_file(one.path, result.folder / one.path.filename());
+  sync_folder(result.folder);
+  sync_folder(folder);
+  return result;
+}
+
+OwnCheckpoints::OwnCheckpoints(fs::path folder, std::vector<NamedCheckpoint> earlier)
+    : folder_(std::move(folder)), own_(std::move(earlier)) {
+  std::sort(own_.begin(), own_.end(), is_older);
+}
+
+void OwnCheckpoints::written(std::int64_t iteration, std::size_t kept) {
+  if (!contains(own_, iteration)) own_.push_back({iteration, folder_ / checkpoint_name(iteration)});
+  while (own_.size() > kept) {
+    remove_file(own_.front().path);
+    own_.erase(own_.begin());
+  }
   std::vector<fs::path> temporaries;
-  for (const auto& entry : fs::directory_iterator(folder))
+  for (const auto& entry : fs::directory_iterator(folder_))
     if (is_temporary(entry.path().filename().string())) temporaries.push_back(entry.path());
   for (const fs::path& path : temporaries)
     remove_file(path);

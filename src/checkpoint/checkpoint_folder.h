@@ -12,7 +12,8 @@ struct NamedCheckpoint {
   std::filesystem::path path;
 };
 
-/// The folder beside a run file: `run.checkpoints` for `run.h5`.
+/// The folder beside a run file: `run.checkpoints` for `run.h5`, `run.dat.checkpoint-files` for
+/// `run.dat`: no two run files share one.
 std::filesystem::path checkpoint_folder(const std::filesystem::path& output);
 
 /// `iteration-000000120.safetensors`.
@@ -24,8 +25,32 @@ std::vector<NamedCheckpoint> checkpoints_in(const std::filesystem::path& folder)
 /// Makes the folder if it is missing. Throws Error kCannotCreate.
 void make_checkpoint_folder(const std::filesystem::path& folder);
 
-/// Removes all but the `kept` newest, and what a killed writer left under a temporary name. Call it
-/// after a newer one is on the disk. Throws Error kInputOutput.
-void remove_older_checkpoints(const std::filesystem::path& folder, std::size_t kept);
+/// Moves the checkpoints of a folder that are not among `own` into a new folder beside it:
+/// `run.checkpoints.earlier-1`, or the first number that is free. Returns how many, and where they
+/// are. Throws Error kCannotCreate.
+struct SetAside {
+  std::size_t checkpoints = 0;
+  std::filesystem::path folder;
+};
+SetAside set_aside_checkpoints(const std::filesystem::path& folder,
+                               const std::vector<NamedCheckpoint>& own);
+
+/// The checkpoints of one run, in its folder. What others wrote there is neither counted nor
+/// removed.
+class OwnCheckpoints {
+ public:
+  /// `earlier`: those that the run had written before it was resumed.
+  OwnCheckpoints(std::filesystem::path folder, std::vector<NamedCheckpoint> earlier);
+
+  const std::filesystem::path& folder() const { return folder_; }
+
+  /// Removes all but the `kept` newest, and what a killed writer left under a temporary name. Call
+  /// it when the checkpoint after `iteration` is on the disk. Throws Error kInputOutput.
+  void written(std::int64_t iteration, std::size_t kept);
+
+ private:
+  std::filesystem::path folder_;
+  std::vector<NamedCheckpoint> own_;  ///< oldest first
+};
 
 }  // namespace gradsync

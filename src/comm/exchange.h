@@ -87,6 +87,9 @@ class Exchange {
   /// Without it collectives are neither stamped nor recorded: what measuring costs is the
   /// difference.
   void set_timing(bool timing) { timing_ = timing; }
+  /// The first iteration of this process, 0 unless the run is resumed: `--verify init` compares
+  /// this one and the next.
+  void start_at(std::int64_t iteration) { first_iteration_ = iteration; }
   /// From now on collectives are entered in a new book, but for those that name another one.
   void begin_iteration(std::int64_t iteration);
   /// Of the iteration that began last.
@@ -222,6 +225,7 @@ class Exchange {
   bool timing_ = true;
   std::uint8_t mode_ = 0;
   std::string mode_name_ = "none";
+  std::int64_t first_iteration_ = 0;
   std::shared_ptr<IterationBook> book_ = std::make_shared<IterationBook>();
   std::vector<Posted> posted_;  ///< few; keeps its memory, as a deque would not
   Traffic control_ = Traffic::kControl;

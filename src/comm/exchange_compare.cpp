@@ -8,8 +8,8 @@ namespace gradsync {
 
 namespace {
 
-/// With VerifyLevel::kInit the first iterations are compared: the second one is the first with
-/// rebuilt buckets.
+/// With VerifyLevel::kInit the first iterations of the process are compared: the second one is the
+/// first with rebuilt buckets.
 constexpr std::int64_t kComparedIterations = 2;
 
 struct NamedCall {
@@ -27,7 +27,7 @@ VerifyLevel verify_level(const std::string& text) {
 
 bool Exchange::compares(const CollectiveCall& call) const {
   if (size() == 1 || verify_ == VerifyLevel::kOff) return false;
-  return verify_ == VerifyLevel::kAll || call.iteration < kComparedIterations;
+  return verify_ == VerifyLevel::kAll || call.iteration < first_iteration_ + kComparedIterations;
 }
 
 void Exchange::compare(const CollectiveCall& call) {

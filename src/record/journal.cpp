@@ -86,11 +86,7 @@ JournalWriter::JournalWriter(std::filesystem::path path, UniqueFd file)
   JournalReader reader(path_);
   while (reader.next()) {
   }
-  whole_bytes_ = reader.position();
-  undo_partial_write();
-  if (broken_)
-    throw Error(ExitCode::kInputOutput, fmt::format("cannot cut '{}' to its whole records: {}",
-                                                    path_.string(), errno_text()));
+  cut_to(reader.position());
 }
 
 JournalWriter JournalWriter::append_to(std::filesystem::path path) {
@@ -124,6 +120,14 @@ void JournalWriter::append(RecordType type, std::span<const std::byte> payload) 
     throw;
   }
   whole_bytes_ += static_cast<std::int64_t>(bytes.size());
+}
+
+void JournalWriter::cut_to(std::int64_t bytes) {
+  whole_bytes_ = bytes;
+  undo_partial_write();
+  if (broken_)
+    throw Error(ExitCode::kInputOutput, fmt::format("cannot cut '{}' to its whole records: {}",
+                                                    path_.string(), errno_text()));
 }
 
 void JournalWriter::undo_partial_write() {

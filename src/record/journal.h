@@ -59,6 +59,9 @@ class JournalWriter {
   /// another process writes it, kInputOutput.
   static JournalWriter append_to(std::filesystem::path path);
 
+  /// Cuts off what is behind byte `bytes`, the end of a whole record. Throws Error kInputOutput.
+  void cut_to(std::int64_t bytes);
+
   /// Appends one record in one write. Throws Error kInputOutput if the disk does not take it, or if
   /// an earlier failure could not be undone; kInternal if it is larger than kMaxPayloadBytes.
   void append(RecordType type, std::span<const std::byte> payload);

@@ -42,7 +42,7 @@ struct IndexRow {
   std::size_t buckets;
 };
 
-class JournalRun : public RunReader {
+class JournalRun : public JournalRunReader {
  public:
   explicit JournalRun(const std::filesystem::path& path) : journal_(path) {
     read_info();
@@ -51,7 +51,10 @@ class JournalRun : public RunReader {
       const auto record = journal_.next();
       if (!record) break;
       usable = take(*record);
-      if (!usable) remark_unusable(record->offset);
+      if (usable)
+        read_bytes_ = journal_.position();
+      else
+        remark_unusable(record->offset);
     }
     if (usable && journal_.left_out_bytes() > 0) remark_left_out();
     fill_index();
@@ -74,6 +77,15 @@ class JournalRun : public RunReader {
   const std::vector<ResumeRow>& resumes() const override { return resumes_.rows; }
   const std::vector<DeviceSample>& device_samples() const override { return samples_.rows; }
   const Quantization& quantization() const override { return quantization_; }
+  std::int64_t first_row_at() const override { return first_row_at_; }
+  std::int64_t read_bytes() const override { return read_bytes_; }
+
+  std::optional<std::int64_t> iterations_at(std::int64_t bytes) const override {
+    if (bytes < first_row_at_ || bytes > read_bytes_) return std::nullopt;
+    for (const auto& [first, last] : dropped_)
+      if (first < bytes && bytes <= last) return std::nullopt;
+    return iterations_.rows_before(bytes);
+  }
 
   std::vector<IterationRow> rows(std::size_t first, std::size_t count) override {
     require_rows(first, count);
@@ -92,9 +104,10 @@ class JournalRun : public RunReader {
       throw Error(ExitCode::kBadData,
                   fmt::format("journal '{}': the record that describes the run is short or damaged",
                               journal_.path().string()),
-                  "the job ended before its first iteration: remove the journal, run it again");
+                  "rename the journal and run it again: without that record its iterations cannot "
+                  "be read");
     info_ = *std::move(info);
-    first_row_at_ = journal_.position();
+    first_row_at_ = read_bytes_ = journal_.position();
   }
 
   /// False for a record whose checksum holds but that makes no sense.
@@ -141,8 +154,8 @@ class JournalRun : public RunReader {
 
   /// What was recorded after the place the run went back to counts no more.
   bool take_resume(std::optional<ResumeRow> row, std::int64_t offset) {
-    if (!row || row->journal_bytes < first_row_at_ || row->journal_bytes > offset) return false;
-    if (row->iteration != iterations_.rows_before(row->journal_bytes)) return false;
+    if (!row || row->iteration != iterations_at(row->journal_bytes)) return false;
+    dropped_.emplace_back(row->journal_bytes, offset);
     for_each_kind([&](auto& taken) { taken.drop_from(row->journal_bytes); });
     end_ = RunEnd();
     resumes_.add(*std::move(row), offset);
@@ -220,7 +233,10 @@ class JournalRun : public RunReader {
   RunInfo info_;
   RunEnd end_;
   IterationIndex index_;
-  std::int64_t first_row_at_ = 0;  ///< behind the record that describes the run
+  std::int64_t first_row_at_ = 0, read_bytes_ = 0;
+  /// [first, last]: a place behind `first`, up to `last`, where a resume record begins, is on an
+  /// abandoned branch.
+  std::vector<std::pair<std::int64_t, std::int64_t>> dropped_;
   Taken<IndexRow> iterations_;
   Taken<EpochRow> epochs_;
   Taken<VerificationRow> verification_;
@@ -237,8 +253,12 @@ class JournalRun : public RunReader {
 
 }  // namespace
 
-std::unique_ptr<RunReader> open_journal(const std::filesystem::path& path) {
+std::unique_ptr<JournalRunReader> open_journal(const std::filesystem::path& path) {
   return std::make_unique<JournalRun>(path);
+}
+
+bool holds_complete_run(const JournalRunReader& journal) {
+  return journal.status() == RunStatus::kComplete && journal.remarks().empty();
 }
 
 }  // namespace gradsync

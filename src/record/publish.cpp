@@ -12,6 +12,7 @@
 #include "record/hdf5_reader.h"
 #include "record/hdf5_writer.h"
 #include "record/journal_payload.h"
+#include "record/journal_run.h"
 #include "record/quantization_payload.h"
 #include "support/error.h"
 #include "support/file.h"
@@ -30,10 +31,12 @@ void sync_file(const fs::path& path) {
   close_file(std::move(file), path);
 }
 
+const std::string kCheckDisk = "check the disk; the journal is kept and gradsync-report reads it";
+
 [[noreturn]] void differs(const std::string& what) {
   throw Error(ExitCode::kInputOutput,
               fmt::format("the run file, read back, differs from the journal in {}", what),
-              "check the disk; the journal is kept and gradsync-report reads it");
+              kCheckDisk);
 }
 
 // Encoded, so that every field counts and NaN equals NaN.
@@ -43,6 +46,16 @@ void require_same(const std::vector<Row>& expected, const std::vector<Row>& foun
   const auto same = [](const Row& a, const Row& b) { return encode(a) == encode(b); };
   if (!std::equal(expected.begin(), expected.end(), found.begin(), found.end(), same))
     differs(what);
+}
+
+bool is_run_file(const fs::path& file, const RunInfo& info, RunStatus status) {
+  if (!fs::exists(fs::symlink_status(file))) return false;
+  try {
+    const auto run = open_hdf5(file);
+    return run->info().run_id == info.run_id && run->status() == status;
+  } catch (const Error&) {
+    return false;  // no run file at all
+  }
 }
 
 }  // namespace
@@ -70,14 +83,32 @@ void require_same_run(RunReader& expected, RunReader& found) {
   }
 }
 
-bool is_earlier_part(const fs::path& file, const RunInfo& info) {
-  if (!fs::exists(fs::symlink_status(file))) return false;
+std::unique_ptr<RunReader> open_whole(const fs::path& journal, const WholeJournal& written) {
+  std::unique_ptr<JournalRunReader> run;
   try {
-    const auto earlier = open_hdf5(file);
-    return earlier->info().run_id == info.run_id && earlier->status() == RunStatus::kPartial;
-  } catch (const Error&) {
-    return false;  // no run file at all
+    run = open_journal(journal);
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::kBadData) throw;
+    throw Error(ExitCode::kInputOutput, error.what(), kCheckDisk);
   }
+  const auto iterations = static_cast<std::int64_t>(run->iterations());
+  if (iterations == written.iterations && run->status() == written.status &&
+      run->read_bytes() == written.bytes && run->remarks().empty())
+    return run;
+  throw Error(ExitCode::kInputOutput,
+              fmt::format("journal '{}' is damaged at byte {}: {} of {} iterations can be read, "
+                          "status {}; no run file is made of it",
+                          journal.string(), run->read_bytes(), iterations, written.iterations,
+                          status_name(run->status())),
+              kCheckDisk);
+}
+
+bool is_complete_file(const fs::path& file, const RunInfo& info) {
+  return is_run_file(file, info, RunStatus::kComplete);
+}
+
+bool is_earlier_part(const fs::path& file, const RunInfo& info) {
+  return is_run_file(file, info, RunStatus::kPartial);
 }
 
 void rename_to_new(const fs::path& from, const fs::path& to) {

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "record/hdf5_reader.h"
 #include "record/journal.h"
 #include "record/journal_payload.h"
 #include "record/journal_run.h"
@@ -36,19 +37,7 @@ JournalWriter new_journal(const std::filesystem::path& path) {
   return JournalWriter(path);
 }
 
-/// What the journal of a run to go on with says of it.
-RunInfo info_in(const std::filesystem::path& journal) {
-  JournalReader reader(journal);
-  const auto record = reader.next();
-  auto info =
-      record && record->type == RecordType::kInfo ? decode_info(record->payload) : std::nullopt;
-  if (info) return *std::move(info);
-  throw Error(ExitCode::kBadData,
-              fmt::format("'{}' does not say which run it is of", journal.string()),
-              "remove it, and start the run anew");
-}
-
-/// Where a run that goes on writes its file: nothing there, or its own part of before.
+/// Where a resumed run writes its file: nothing there, or its own part of before.
 std::filesystem::path own_path(std::filesystem::path output, const RunInfo& info) {
   const bool exists = std::filesystem::exists(std::filesystem::symlink_status(output));
   if (exists && !is_earlier_part(output, info))
@@ -56,6 +45,25 @@ std::filesystem::path own_path(std::filesystem::path output, const RunInfo& info
                 fmt::format("'{}' exists and is no partial file of this run", output.string()),
                 "choose another --output; a run file is never overwritten");
   return output;
+}
+
+/// Damage that shows only while the run file is made is no other than that which shows before.
+void publish_whole(const std::filesystem::path& output, const WholeJournal& written) {
+  try {
+    publish_run(*open_whole(journal_path(output), written), output);
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::kBadData) throw;
+    throw Error(ExitCode::kInputOutput, error.what(), "check the disk; the journal is kept");
+  }
+}
+
+void remove_journal(const std::filesystem::path& output) {
+  const auto journal = journal_path(output);
+  if (::unlink(journal.c_str()) != 0)
+    throw Error(ExitCode::kInputOutput,
+                fmt::format("cannot remove '{}': {}", journal.string(), errno_text()),
+                "the run file is complete; remove the journal by hand");
+  sync_folder(folder_of(output));
 }
 
 }  // namespace
@@ -108,13 +116,17 @@ Recorder::Recorder(std::filesystem::path output, const RunInfo& info) {
 }
 
 Recorder::Recorder(std::filesystem::path output, const ResumeRow& from) {
-  const auto journal = journal_path(output);
-  state_ = std::make_unique<State>(std::move(output), info_in(journal), from.iteration);
-  if (state_->journal.bytes() < from.journal_bytes)
+  const auto path = journal_path(output);
+  const auto info = open_journal(path)->info();
+  state_ = std::make_unique<State>(std::move(output), info, from.iteration);
+  // Under the lock: nobody else appends now.
+  const auto run = open_journal(path);
+  if (run->iterations_at(from.journal_bytes) != from.iteration)
     throw Error(ExitCode::kBadData,
-                fmt::format("'{}' has {} sound bytes, the checkpoint goes on "
-                            "from byte {}",
-                            journal.string(), state_->journal.bytes(), from.journal_bytes));
+                fmt::format("the first {} bytes of '{}' do not hold the {} iterations before the "
+                            "checkpoint",
+                            from.journal_bytes, path.string(), from.iteration));
+  state_->journal.cut_to(run->read_bytes());
   state_->journal.append(RecordType::kResume, encode(from));
   state_->sync();
 }
@@ -184,13 +196,39 @@ std::int64_t Recorder::acknowledged() const {
 void Recorder::finish(RunStatus status) {
   state_->journal.append(RecordType::kEnd, encode(RunEnd{status, utc_now()}));
   state_->sync();
-  const auto& journal = state_->journal.path();
-  publish_run(*open_journal(journal), state_->output);
-  if (status == RunStatus::kPartial) return;
-  if (::unlink(journal.c_str()) != 0)
-    throw Error(ExitCode::kInputOutput,
-                fmt::format("cannot remove '{}': {}", journal.string(), errno_text()),
-                "the run file is complete; remove the journal by hand");
+  publish_whole(state_->output, {state_->written, status, state_->journal.bytes()});
+  if (status != RunStatus::kPartial) remove_journal(state_->output);
+}
+
+bool is_published(const std::filesystem::path& output) {
+  const auto path = journal_path(output);
+  if (!std::filesystem::exists(path) || !std::filesystem::exists(output)) return false;
+  try {
+    return is_complete_file(output, open_journal(path)->info());
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+bool holds_complete_run(const std::filesystem::path& output) {
+  const auto path = journal_path(output);
+  if (!std::filesystem::exists(path)) return false;
+  try {
+    return holds_complete_run(*open_journal(path));
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+void finish_interrupted(const std::filesystem::path& output) {
+  const JournalWriter locked = JournalWriter::append_to(journal_path(output));
+  const auto run = open_journal(locked.path());
+  if (is_complete_file(output, run->info()))
+    require_same_run(*run, *open_hdf5(output));
+  else
+    publish_whole(output, {static_cast<std::int64_t>(run->iterations()), RunStatus::kComplete,
+                           locked.bytes()});
+  remove_journal(output);
 }
 
 }  // namespace gradsync

@@ -24,10 +24,11 @@ class Recorder {
   /// (`require_recordable`). Nothing is left behind then.
   Recorder(std::filesystem::path output, const RunInfo& info);
 
-  /// Goes on with the journal of a run that was stopped or killed, from `from.journal_bytes` on.
-  /// Throws Error: kNoInput if there is no journal, kCannotCreate if another job writes it or
-  /// `output` is something else than a partial file of that run, kBadData if the journal is damaged
-  /// or shorter, kInputOutput.
+  /// Resumes in the journal of a run that was stopped or killed: what it holds from
+  /// `from.journal_bytes` on counts no more. Throws Error: kNoInput if there is no journal,
+  /// kCannotCreate if another job writes it or `output` is something else than a partial file of
+  /// that run, kBadData if the journal does not hold `from.iteration` iterations in these bytes,
+  /// kInputOutput. The journal is then as it was, but for what cannot be read at its end.
   Recorder(std::filesystem::path output, const ResumeRow& from);
   ~Recorder();
   Recorder(const Recorder&) = delete;
@@ -58,8 +59,9 @@ class Recorder {
 
   /// Marks the end, builds `<output>` from the journal as a temporary file, reads it back and
   /// compares every field, fsync, rename (over nothing but an earlier part of this very run). Then
-  /// removes the journal, unless the run is partial: it goes on in it.
-  /// Throws Error kInputOutput or kCannotCreate; the journal is then complete and kept, and no
+  /// removes the journal, unless the run is partial: a resume continues it.
+  /// Throws Error kInputOutput or kCannotCreate: a journal that does not hold all that was written,
+  /// whatever byte of it is damaged, is never published. The journal is then kept, and no
   /// half-written HDF5 file remains.
   void finish(RunStatus status);
 
@@ -67,5 +69,18 @@ class Recorder {
   struct State;
   std::unique_ptr<State> state_;
 };
+
+/// Whether `output` is a complete run file whose journal, there too, is of the same run: `finish`
+/// was interrupted before it removed the journal.
+bool is_published(const std::filesystem::path& output);
+
+/// Whether the journal of `output` holds a complete run: `finish` was interrupted, or could not
+/// make the run file.
+bool holds_complete_run(const std::filesystem::path& output);
+
+/// Does what an interrupted `finish(kComplete)` left undone: publishes the journal, unless the run
+/// file is there, and removes it. Requires `holds_complete_run`. Throws as `finish` does, and
+/// kCannotCreate while another job writes the journal.
+void finish_interrupted(const std::filesystem::path& output);
 
 }  // namespace gradsync

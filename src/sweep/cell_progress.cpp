@@ -7,6 +7,7 @@
 
 #include "data/sampler.h"
 #include "record/reader.h"
+#include "record/recorder.h"
 #include "support/error.h"
 #include "support/parse.h"
 #include "sweep/cell_lock.h"
@@ -65,6 +66,8 @@ std::int64_t read_record(const fs::path& file, CellProgress& progress) {
 
 std::string message_of(const GridCell& cell, const CellFiles& files, CellState state) {
   if (state == CellState::kRunning) return "by " + runner_of(files);
+  if (state == CellState::kPartial && holds_complete_run(files.run))
+    return "complete, its run file is still to be made";
   if (state == CellState::kPartial)
     return is_resumable(cell, files) ? "goes on from its checkpoint" : "no checkpoint: starts anew";
   const auto failure = recorded_failure(files);

@@ -1,5 +1,6 @@
 #include "sweep/cell_state.h"
 
+#include "record/recorder.h"
 #include "sweep/cell_lock.h"
 #include "sweep/cell_record.h"
 
@@ -24,8 +25,10 @@ CellState state_of(FailureKind kind) {
 CellState cell_state(const CellFiles& files) {
   if (is_running(files)) return CellState::kRunning;
   if (const auto failure = recorded_failure(files)) return state_of(failure->kind);
-  if (std::filesystem::exists(files.journal)) return CellState::kPartial;
-  return std::filesystem::exists(files.run) ? CellState::kDone : CellState::kMissing;
+  const bool has_run = std::filesystem::exists(files.run);
+  if (std::filesystem::exists(files.journal))
+    return has_run && is_published(files.run) ? CellState::kDone : CellState::kPartial;
+  return has_run ? CellState::kDone : CellState::kMissing;
 }
 
 bool is_settled(CellState state) {

@@ -10,7 +10,7 @@ enum class CellState {
   kMissing,
   kRunning,  ///< somebody holds its lock
   kPartial,  ///< its journal is there: a run that was stopped or killed
-  kDone,     ///< <cell>.h5 is there and no journal
+  kDone,     ///< <cell>.h5 is there and complete: no journal, or one that was to be removed
   kFailed,   ///< <cell>.failed.json is there, whatever else is; so for the next two
   kOutOfMemory,
   kNotRun  ///< a smaller batch ran out of memory

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "record/recorder.h"
 #include "support/parse.h"
 #include "train/options.h"
 
@@ -69,6 +70,7 @@ bool is_resumable(const GridCell& cell, const CellFiles& files) {
   if (!trainer_knows("resume") || std::count(cell.options.begin(), cell.options.end(), afresh) > 0)
     return false;
   if (!std::filesystem::exists(files.journal)) return false;
+  if (holds_complete_run(files.run)) return true;
   std::error_code missing;
   for (const auto& file : std::filesystem::directory_iterator(files.checkpoints, missing))
     if (file.path().extension() == ".safetensors") return true;

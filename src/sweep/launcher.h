@@ -25,7 +25,8 @@ CellFiles cell_files(const std::filesystem::path& folder, const GridCell& cell);
 /// The cell's options as arguments of gradsync-train: --name=value, and --name or --no-name.
 std::vector<std::string> trainer_arguments(const GridCell& cell);
 
-/// Whether the trainer would find a checkpoint of the cell and may go on from it.
+/// Whether the trainer would find a checkpoint of the cell and may resume from it, or a journal of
+/// the complete run that it only has to publish.
 bool is_resumable(const GridCell& cell, const CellFiles& files);
 
 /// A command as it is run, without a shell.

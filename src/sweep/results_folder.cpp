@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <set>
@@ -145,16 +146,19 @@ json described(const Job& job, const Grid& grid) {
 
 void set_aside_leftovers(const fs::path& folder, const GridCell& cell) {
   const CellFiles files = cell_files(folder, cell);
-  if (!fs::exists(files.journal) && !fs::exists(files.run)) return;
-  fs::path base;
-  const auto with = [&](const char* ending) { return fs::path(base.string() + ending); };
+  const std::pair<fs::path, std::string> leftovers[] = {
+      {files.journal, ".journal"}, {files.run, ".run"}, {files.checkpoints, ".checkpoints"}};
+  const auto any = [&](auto exists) {
+    return std::any_of(std::begin(leftovers), std::end(leftovers), exists);
+  };
+  if (!any([](const auto& one) { return fs::exists(one.first); })) return;
+  std::string base;
   for (int number = 1;; ++number) {
-    base = folder / fmt::format("{}.interrupted-{}", cell.name, number);
-    if (!fs::exists(with(".journal")) && !fs::exists(with(".run"))) break;
+    base = (folder / fmt::format("{}.interrupted-{}", cell.name, number)).string();
+    if (!any([&](const auto& one) { return fs::exists(base + one.second); })) break;
   }
-  if (fs::exists(files.journal)) fs::rename(files.journal, with(".journal"));
-  if (fs::exists(files.run)) fs::rename(files.run, with(".run"));
-  if (fs::exists(files.checkpoints)) fs::rename(files.checkpoints, with(".checkpoints"));
+  for (const auto& [path, ending] : leftovers)
+    if (fs::exists(path)) fs::rename(path, base + ending);
 }
 
 FolderGrid grid_of_folder(const fs::path& folder, const Job& job, const Grid& grid) {

@@ -9,7 +9,7 @@ namespace gradsync::sweep {
 
 /// Makes room for a new run: what an earlier one left is renamed, never deleted: its journal to
 /// <cell>.interrupted-N.journal, a run file of a failed run to <cell>.interrupted-N.run,
-/// checkpoints to <cell>.interrupted-N.checkpoints.
+/// its folder of checkpoints to <cell>.interrupted-N.checkpoints.
 void set_aside_leftovers(const std::filesystem::path& folder, const GridCell& cell);
 
 /// The grid that a results folder holds, as the sweep that made the folder wrote it.

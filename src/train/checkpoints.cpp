@@ -1,15 +1,16 @@
 #include "train/checkpoints.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <iostream>
 #include <regex>
 
 #include <fmt/format.h>
 
-#include "checkpoint/checkpoint_folder.h"
 #include "support/utc_time.h"
 #include "train/checkpoint.h"
+#include "train/evaluate.h"
 #include "train/option_groups.h"
 
 namespace gradsync {
@@ -23,6 +24,15 @@ constexpr double kGuessBytesPerSecond = 1e8, kGuessFile_s = 0.5;
 double guess_s(const RankState& state, int ranks) {
   const auto bytes = 2.0 * sizeof(float) * static_cast<double>(state.replica.parameter_count());
   return kGuessFile_s + bytes * ranks / kGuessBytesPerSecond;
+}
+
+/// How many iterations compute as many batches as an evaluation does.
+double evaluation_iterations(const RunSetting& setting, int ranks) {
+  const TrainOptions& options = setting.options;
+  const bool shard = evaluate_how(options, ranks) == EvaluateHow::kShard;
+  const auto batch = static_cast<double>(options.batch_per_rank * (shard ? ranks : 1));
+  const auto images = static_cast<double>(setting.data.files.size(Split::kTest));
+  return std::ceil(images / batch) / static_cast<double>(options.accumulate);
 }
 
 std::string command_to_go_on(const std::string& command_line, int ranks) {
@@ -39,7 +49,11 @@ Checkpoints::Checkpoints(Exchange& exchange, const RunSetting& setting, const Ra
     : exchange_(exchange),
       setting_(setting),
       state_(state),
-      save_s_(guess_s(state, exchange.size())) {}
+      forecast_(guess_s(state, exchange.size()), evaluation_iterations(setting, exchange.size())) {
+  if (setting.recorder)
+    own_.emplace(checkpoint_folder(setting.options.output),
+                 setting.resume ? setting.resume->own : std::vector<NamedCheckpoint>());
+}
 
 Position Checkpoints::restore() {
   const ResumePlan* plan = setting_.resume;
@@ -59,21 +73,30 @@ Position Checkpoints::restore() {
   return position;
 }
 
-StopReason Checkpoints::wanted() const {
+StopReason Checkpoints::wanted(bool evaluates) const {
   if (setting_.stop == nullptr) return StopReason::kNone;
-  return setting_.stop->reason(2 * (iteration_s_ + (recorded() ? save_s_ : 0)));
+  return setting_.stop->reason(forecast_.needed_s(recorded(), evaluates));
+}
+
+void Checkpoints::after_evaluation(double time_s) {
+  forecast_.evaluated(time_s);
+  since_iteration_.restart_s();
 }
 
 void Checkpoints::after_iteration(const Position& position, const Verdict& verdict) {
-  iteration_s_ = since_iteration_.elapsed_s();
-  since_iteration_.restart_s();
+  forecast_.iterated(since_iteration_.elapsed_s());
   if (verdict.stop != StopReason::kNone) stop(position, verdict);
   if (due(position)) save(position);
+  since_iteration_.restart_s();
 }
 
 bool Checkpoints::due(const Position& position) const {
   const std::int64_t every = setting_.options.checkpoint_every;
   return every > 0 && position.iteration % every == 0;
+}
+
+void Checkpoints::end_training() {
+  if (setting_.recorder) training_bytes_ = setting_.recorder->durable_bytes();
 }
 
 void Checkpoints::after_training(const Position& position) {
@@ -94,9 +117,9 @@ void Checkpoints::save(const Position& position) {
   if (root()) make_checkpoint_folder(path.parent_path());
   write_checkpoint(exchange_, mine, root() ? info_at(position) : CheckpointInfo(), path,
                    state_.mode.root_only());
-  if (root()) remove_older_checkpoints(path.parent_path(), kKept);
+  if (own_) own_->written(position.iteration, kKept);
   meet();
-  save_s_ = watch.elapsed_s();
+  forecast_.saved(watch.elapsed_s());
 }
 
 void Checkpoints::stop(const Position& position, const Verdict& verdict) {
@@ -121,7 +144,7 @@ CheckpointInfo Checkpoints::info_at(const Position& position) const {
   info.iteration = position.iteration;
   info.epoch = position.epoch;
   info.step = position.step;
-  info.journal_bytes = setting_.recorder->durable_bytes();
+  info.journal_bytes = training_bytes_ ? *training_bytes_ : setting_.recorder->durable_bytes();
   info.elapsed_s = now_s() - setting_.start_s;
   info.written = utc_now();
   return info;

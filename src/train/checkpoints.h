@@ -1,11 +1,14 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
+#include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/checkpoint_info.h"
 #include "train/gather_rows.h"
 #include "train/rank_state.h"
 #include "train/run_setting.h"
+#include "train/stop_forecast.h"
 
 namespace gradsync {
 
@@ -19,8 +22,12 @@ class Checkpoints {
   /// Collective.
   Position restore();
 
-  /// Why this rank wants to stop now rather than after one more iteration.
-  StopReason wanted() const;
+  /// Why this rank wants to stop now rather than after one more iteration; `evaluates`: and after
+  /// the evaluation that comes before it.
+  StopReason wanted(bool evaluates = false) const;
+
+  /// After each evaluation.
+  void after_evaluation(double time_s);
 
   /// Whether `after_iteration` will write a checkpoint at this position.
   bool due(const Position& position) const;
@@ -29,6 +36,10 @@ class Checkpoints {
   /// one, closes the run file as partial and ends the job with kStoppedEarly: on rank 0 as an
   /// Error, on the others without returning. Collective.
   void after_iteration(const Position& position, const Verdict& verdict);
+
+  /// When the last iteration and its epoch are recorded. What is recorded from now on, a run that
+  /// resumes from a later checkpoint records again.
+  void end_training();
 
   /// When the training is over: writes a checkpoint if one was asked for at its end. Collective.
   void after_training(const Position& position);
@@ -49,9 +60,10 @@ class Checkpoints {
   Exchange& exchange_;
   const RunSetting& setting_;
   RankState state_;
-  Stopwatch since_iteration_;
-  double iteration_s_ = 0;  ///< from the end of one to the end of the next
-  double save_s_;           ///< of one checkpoint: a guess before the first
+  std::optional<OwnCheckpoints> own_;           ///< on rank 0, of a run that is recorded
+  std::optional<std::int64_t> training_bytes_;  ///< of the journal, when the training had ended
+  Stopwatch since_iteration_;  ///< the end of the last one, and of what followed it
+  StopForecast forecast_;
 };
 
 }  // namespace gradsync

@@ -5,6 +5,7 @@
 #include "data/sampler.h"
 #include "device/range.h"
 #include "train/loss.h"
+#include "train/replica_facts.h"
 
 namespace gradsync {
 
@@ -39,6 +40,11 @@ std::array<double, 2> sums_of_share(StepParts& parts, const DataSource& data,
 }
 
 }  // namespace
+
+EvaluateHow evaluate_how(const TrainOptions& options, int ranks) {
+  const bool each_rank = options.evaluate == "each-rank" || replicas_may_differ(options, ranks);
+  return each_rank ? EvaluateHow::kEachRank : EvaluateHow::kShard;
+}
 
 Evaluation evaluate(StepParts& parts, const DataSource& data, std::int64_t batch,
                     std::int64_t loader_threads, EvaluateHow how) {

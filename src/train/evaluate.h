@@ -1,6 +1,7 @@
 #pragma once
 
 #include "train/batch_source.h"
+#include "train/options.h"
 #include "train/step.h"
 
 namespace gradsync {
@@ -15,6 +16,10 @@ enum class EvaluateHow {
   kShard,  ///< each image once over all ranks, one result for all; batch-norm buffers are rank 0's
   kEachRank,  ///< every rank its own replica on all images: replicas without exchange differ
 };
+
+/// As the options say; replicas that may differ are evaluated each, for of a shard of each the
+/// result would be the accuracy of no network.
+EvaluateHow evaluate_how(const TrainOptions& options, int ranks);
 
 /// Runs the test images through the network, without augmentation. Collective.
 Evaluation evaluate(StepParts& parts, const DataSource& data, std::int64_t batch,

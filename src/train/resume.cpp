@@ -6,9 +6,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "checkpoint/checkpoint_folder.h"
 #include "record/journal.h"
-#include "record/journal_payload.h"
+#include "record/journal_run.h"
 #include "support/error.h"
 #include "support/parse.h"
 
@@ -22,59 +21,69 @@ void warn(const std::string& text) {
   std::cerr << "gradsync-train: warning: " << text << std::endl;
 }
 
-/// What a journal says of its run, and how much of it is sound.
-struct JournalHead {
-  CheckpointInfo run;
-  std::int64_t first_row_at = 0, sound_bytes = 0;
-};
-
-JournalHead read_head(const fs::path& path) {
-  JournalReader reader(path);
-  const auto record = reader.next();
-  const auto info =
-      record && record->type == RecordType::kInfo ? decode_info(record->payload) : std::nullopt;
-  if (!info)
-    throw Error(
-        ExitCode::kBadData,
-        fmt::format("'{}' does not say which run it is of: a job ended as it began", path.string()),
-        "remove it; no iteration is in it");
-  JournalHead head{describe_run(*info), reader.position(), 0};
-  while (reader.next()) {
-  }
-  head.sound_bytes = reader.position();
-  return head;
-}
-
 Error is_of_another_run(const std::string& what, const std::string& why) {
   return Error(ExitCode::kBadData, fmt::format("cannot go on from {}: {}", what, why),
                "give the options, ranks and data of that run, or another --output");
 }
 
-/// Sound, of this run and with its iterations in the journal, or an Error kBadData says why not.
-CheckpointFile open_of_run(const fs::path& path, const JournalHead& head) {
-  CheckpointFile file(path);
-  const CheckpointInfo info = from_metadata(file.metadata());
-  const std::string name = fmt::format("checkpoint '{}' is refused: ", path.string());
-  if (info.run_id != head.run.run_id)
+/// Why the journal does not hold the iterations of a checkpoint, or nothing.
+std::optional<std::string> mismatch(const CheckpointInfo& info, const JournalRunReader& journal) {
+  const std::string& run_id = journal.info().run_id;
+  if (info.run_id != run_id) return fmt::format("it is of run {}, not {}", info.run_id, run_id);
+  if (info.journal_bytes > journal.read_bytes())
+    return fmt::format("it was written when the journal had {} bytes, of which {} can be read",
+                       info.journal_bytes, journal.read_bytes());
+  const auto iterations = journal.iterations_at(info.journal_bytes);
+  if (!iterations)
+    return "it is of a branch that was abandoned: since it was written the run was resumed from "
+           "an earlier iteration";
+  if (*iterations != info.iteration)
+    return fmt::format("it is of {} iterations, of which the journal holds {}", info.iteration,
+                       *iterations);
+  return std::nullopt;
+}
+
+/// Throws Error kBadData unless the checkpoint is of this run and of its current branch.
+void require_match(const CheckpointFile& file, const JournalRunReader& journal) {
+  if (const auto why = mismatch(from_metadata(file.metadata()), journal))
     throw Error(ExitCode::kBadData,
-                fmt::format("{}it is of run {}, not {}", name, info.run_id, head.run.run_id));
-  if (info.journal_bytes > head.sound_bytes || info.journal_bytes < head.first_row_at)
-    throw Error(ExitCode::kBadData, fmt::format("{}it goes on from byte {} of the journal, which "
-                                                "has {} sound bytes",
-                                                name, info.journal_bytes, head.sound_bytes));
+                fmt::format("checkpoint '{}' is refused: {}", file.path().string(), *why));
+}
+
+CheckpointFile open_of_run(const fs::path& path, const JournalRunReader& journal) {
+  CheckpointFile file(path);
+  require_match(file, journal);
   return file;
 }
 
-std::optional<CheckpointFile> newest_sound(const fs::path& folder, const JournalHead& head) {
+std::optional<CheckpointFile> newest_sound(const fs::path& folder,
+                                           const JournalRunReader& journal) {
   for (const NamedCheckpoint& candidate : checkpoints_in(folder)) {
     try {
-      return open_of_run(candidate.path, head);
+      return open_of_run(candidate.path, journal);
     } catch (const Error& error) {
       if (error.code() != ExitCode::kBadData) throw;
       warn(fmt::format("{}; the next older one is tried", error.what()));
     }
   }
   return std::nullopt;
+}
+
+/// The checkpoints beside the run file that are still of its current branch once the run resumes
+/// from `from`.
+std::vector<NamedCheckpoint> own_checkpoints(const fs::path& folder, const CheckpointInfo& from,
+                                             const JournalRunReader& journal) {
+  std::vector<NamedCheckpoint> own = checkpoints_in(folder);
+  std::erase_if(own, [&](const NamedCheckpoint& one) {
+    try {
+      const CheckpointFile file = open_of_run(one.path, journal);
+      return from_metadata(file.metadata()).journal_bytes > from.journal_bytes;
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::kBadData) throw;
+      return true;
+    }
+  });
+  return own;
 }
 
 ResumePlan from_file(CheckpointFile file) {
@@ -86,28 +95,59 @@ ResumePlan from_file(CheckpointFile file) {
 }
 
 ResumePlan plan_auto(const TrainOptions& options, const CheckpointInfo& requested) {
-  const fs::path journal = journal_path(options.output);
-  if (!fs::exists(journal)) return {};
-  const JournalHead head = read_head(journal);
-  if (const auto why = difference(head.run, requested))
-    throw is_of_another_run(fmt::format("'{}'", journal.string()), *why);
-  if (auto file = newest_sound(checkpoint_folder(options.output), head))
-    return from_file(*std::move(file));
+  const fs::path path = journal_path(options.output);
+  if (!fs::exists(path)) return {};
+  const auto journal = open_journal(path);
+  const CheckpointInfo run = describe_run(journal->info());
+  if (const auto why = difference(run, requested))
+    throw is_of_another_run(fmt::format("'{}'", path.string()), *why);
   ResumePlan plan;
+  plan.complete = holds_complete_run(*journal);
+  if (plan.complete) return plan;
+  for (const std::string& remark : journal->remarks())
+    warn(fmt::format("'{}': {}", path.string(), remark));
+  const fs::path folder = checkpoint_folder(options.output);
+  if (auto file = newest_sound(folder, *journal)) {
+    plan = from_file(*std::move(file));
+    plan.own = own_checkpoints(folder, plan.from, *journal);
+    return plan;
+  }
   plan.resumes = true;
-  plan.from = head.run;
-  plan.from.journal_bytes = head.first_row_at;
+  plan.from = run;
+  plan.from.journal_bytes = journal->first_row_at();
   return plan;
 }
 
-/// "--resume FILE" of the newest sound checkpoint beside `bad` that is older, or other advice.
-std::string older_offered(const fs::path& bad, const CheckpointInfo& requested) {
+/// The journal that a checkpoint resumes in; null for a run that is not recorded.
+std::unique_ptr<JournalRunReader> journal_of(const TrainOptions& options) {
+  if (options.output.empty()) return nullptr;
+  const fs::path path = journal_path(options.output);
+  if (!fs::exists(path))
+    throw Error(
+        ExitCode::kNoInput,
+        fmt::format("'{}', with the iterations before the checkpoint, is missing", path.string()),
+        "give the --output of the run that was stopped, or none");
+  return open_journal(path);
+}
+
+/// Sound, of the run that is asked for, and of the current branch of the journal if there is one.
+CheckpointFile open_requested(const fs::path& path, const CheckpointInfo& requested,
+                              const JournalRunReader* journal) {
+  CheckpointFile file(path);
+  if (const auto why = difference(from_metadata(file.metadata()), requested))
+    throw is_of_another_run(fmt::format("checkpoint '{}'", path.string()), *why);
+  if (journal) require_match(file, *journal);
+  return file;
+}
+
+/// "--resume FILE" of the newest usable checkpoint beside `bad` that is older, or other advice.
+std::string older_offered(const fs::path& bad, const CheckpointInfo& requested,
+                          const JournalRunReader* journal) {
   for (const NamedCheckpoint& candidate : checkpoints_in(bad.parent_path())) {
     if (candidate.path.filename() >= bad.filename()) continue;
     try {
-      const CheckpointFile file(candidate.path);
-      if (!difference(from_metadata(file.metadata()), requested))
-        return fmt::format("--resume {}", candidate.path.string());
+      open_requested(candidate.path, requested, journal);
+      return fmt::format("--resume {}", candidate.path.string());
     } catch (const Error&) {
       continue;  // as bad
     }
@@ -115,27 +155,16 @@ std::string older_offered(const fs::path& bad, const CheckpointInfo& requested) 
   return "no older checkpoint beside it is sound; --resume no begins a new run in another --output";
 }
 
-void require_journal(const TrainOptions& options, const CheckpointFile& file) {
-  if (options.output.empty()) return;
-  const fs::path journal = journal_path(options.output);
-  if (!fs::exists(journal))
-    throw Error(ExitCode::kNoInput,
-                fmt::format("'{}', with the iterations before the checkpoint, is missing",
-                            journal.string()),
-                "give the --output of the run that was stopped, or none");
-  open_of_run(file.path(), read_head(journal));
-}
-
 ResumePlan plan_file(const TrainOptions& options, const CheckpointInfo& requested) {
+  const auto journal = journal_of(options);
   try {
-    CheckpointFile file(options.resume);
-    if (const auto why = difference(from_metadata(file.metadata()), requested))
-      throw is_of_another_run(fmt::format("checkpoint '{}'", options.resume), *why);
-    require_journal(options, file);
-    return from_file(std::move(file));
+    ResumePlan plan = from_file(open_requested(options.resume, requested, journal.get()));
+    if (journal) plan.own = own_checkpoints(checkpoint_folder(options.output), plan.from, *journal);
+    return plan;
   } catch (const Error& error) {
     if (error.code() != ExitCode::kBadData || !error.fix().empty()) throw;
-    throw Error(ExitCode::kBadData, error.what(), older_offered(options.resume, requested));
+    throw Error(ExitCode::kBadData, error.what(),
+                older_offered(options.resume, requested, journal.get()));
   }
 }
 
@@ -152,6 +181,8 @@ ResumePlan choose(const TrainOptions& options, const CheckpointInfo& requested) 
 
 /// The place, from rank 0 to all.
 void broadcast(const Session& session, ResumePlan& plan) {
+  const auto watched = session.control(CollectiveKind::kBroadcast, sizeof plan.complete);
+  MPI_Bcast(&plan.complete, sizeof plan.complete, MPI_BYTE, 0, session.world());
   std::string text;
   if (session.root() && plan.resumes) text = nlohmann::json(to_metadata(plan.from)).dump();
   std::uint64_t size = text.size();

@@ -249,6 +249,18 @@ struct RunRanks {
   Exchange exchange;
 };
 
+/// Checkpoints of other runs or of an abandoned branch do not stay where this run's are written.
+void set_aside_others(const std::string& output, const ResumePlan& plan) {
+  const auto folder = checkpoint_folder(output);
+  const SetAside moved = set_aside_checkpoints(folder, plan.own);
+  if (moved.checkpoints == 0) return;
+  std::cerr << fmt::format(
+                   "gradsync-train: warning: '{}' held {} checkpoints of another run or of an "
+                   "abandoned branch of this one, moved to '{}'",
+                   folder.string(), moved.checkpoints, moved.folder.string())
+            << std::endl;
+}
+
 /// On rank 0, of a run that is recorded; fills in what its checkpoints say of it. Collective.
 std::unique_ptr<Recorder> open_record(const RunRequest& request, const ComputeSettings& compute,
                                       const std::vector<RankPlace>& places,
@@ -260,6 +272,7 @@ std::unique_ptr<Recorder> open_record(const RunRequest& request, const ComputeSe
                             request.options, request.plan);
     info.provenance.push_back({"train_images", std::to_string(request.data.size(Split::kTrain))});
     recorder = make_recorder(request.options.output, info, request.plan);
+    set_aside_others(request.options.output, request.plan);
     description = describe_run(info);
   });
   return recorder;
@@ -310,6 +323,17 @@ void run_on(RunRanks& ranks, const RunRequest& request) {
   publish(ranks.exchange, recorder.get(), request.options.output);
 }
 
+/// An earlier process of the run was interrupted behind its last record.
+int publish_complete(const Session& session, const std::string& output) {
+  const WatchdogTimeoutExtension writes(session.watchdog(), WatchedPhase::kPublishing);
+  session.together([&] {
+    if (!session.root()) return;
+    finish_interrupted(output);
+    std::cout << "the journal holds the complete run\nrun file: " << output << std::endl;
+  });
+  return 0;
+}
+
 }  // namespace
 
 int run_training(const Session& session, TrainOptions options, const OptionValues& values,
@@ -320,6 +344,7 @@ int run_training(const Session& session, TrainOptions options, const OptionValue
   const DataDigest digest = verify_data(session, *data);
   const ResumePlan plan =
       plan_resume(session, options, requested_run(session, values, digest, options));
+  if (plan.complete) return publish_complete(session, options.output);
   settle_as_before(options, plan);
   std::optional<RunRanks> ranks(std::in_place, session, options);
   // Caught here, where the objects that all ranks must leave together still stand.

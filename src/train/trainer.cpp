@@ -67,6 +67,7 @@ Trainer::Trainer(Exchange& exchange, const RunSetting& setting)
   parts_.carried = carried_.get();
   mode_->attach(replica_);
   position_ = checkpoints_.restore();
+  exchange_.start_at(position_.iteration);
   progress_.begin_at(position_.iteration);
   count_batches_before();
   first_iteration_ = position_.iteration;
@@ -78,6 +79,7 @@ void Trainer::run() {
   while (position_.epoch < options_.epochs && iterations_of(position_.epoch) > 0)
     run_epoch();
   progress_.clear();
+  checkpoints_.end_training();
   close_training();
   checkpoints_.after_training(position_);
   const Table table = summary_.gather(exchange_, setting_.places, options_.warmup);
@@ -136,7 +138,8 @@ void Trainer::run_iteration() {
   row.warmup = position_.iteration < options_.warmup;
   parts_.settles = settles_next();
   PendingStep step = run_step(parts_, row.iteration, row.step, row.learning_rate);
-  step.known.stop = checkpoints_.wanted();
+  const bool last_of_epoch = position_.step + 1 == iterations_of(position_.epoch);
+  step.known.stop = checkpoints_.wanted(last_of_epoch && options_.evaluate != "none");
   // A replayed step says nothing of its collectives: they are those of the steps before.
   if (!parts_.carried && (!parts_.graph || !step.known.buckets.empty()))
     buckets_ = step.known.buckets;

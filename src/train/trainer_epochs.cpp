@@ -56,11 +56,11 @@ Evaluation Trainer::evaluate_epoch() {
   if (options_.evaluate == "none") return {};
   progress_.clear();
   const WatchdogTimeoutExtension evaluates(exchange_.watchdog(), WatchedPhase::kEvaluation);
-  // Of replicas that differ, a shard of each would be the accuracy of no network.
-  const bool own =
-      options_.evaluate == "each-rank" || replicas_may_differ(options_, exchange_.size());
-  return evaluate(parts_, setting_.data, options_.batch_per_rank, options_.loader_threads,
-                  own ? EvaluateHow::kEachRank : EvaluateHow::kShard);
+  const Evaluation result =
+      evaluate(parts_, setting_.data, options_.batch_per_rank, options_.loader_threads,
+               evaluate_how(options_, exchange_.size()));
+  checkpoints_.after_evaluation(result.time_s);
+  return result;
 }
 
 std::unique_ptr<GpuMonitor> Trainer::gpu_monitor() const {

@@ -72,7 +72,7 @@ class Windows {
         setting_(setting),
         trained_(trained),
         waiting_(exchange.waiting()),
-        next_iteration_(std::max(trained.iterations, kWarmup)) {}
+        next_iteration_(trained.iterations + kWarmup) {}
 
   Measured run(Kind kind) { return kind == kCommunicationOnly ? communication() : training(kind); }
 

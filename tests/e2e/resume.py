@@ -234,49 +234,98 @@ def grown(path, size: int):
     return lambda: path.exists() and path.stat().st_size > size
 
 
-def case_usr1_or_term_at_one_rank_stops_all(folder):
-    for which, number in ((0, signal.SIGUSR1), (1, signal.SIGTERM)):
-        output = folder / f"run-{which}.h5"
-        job = Job(output, "--epochs", 100000, "--evaluate", "none")
+LONG = ["--sync", "ddp", "--evaluate", "none", "--epochs", 40]
+
+
+def long_whole(folder) -> Whole:
+    """Takes long enough to be met while it trains."""
+    return Whole(folder, *LONG, iterations=40 * PER_EPOCH)
+
+
+def case_usr1_or_term_at_one_rank_or_at_mpirun_stops_all(folder):
+    whole = long_whole(folder)
+    for name, number in (("rank-0", signal.SIGUSR1), ("rank-1", signal.SIGTERM), ("mpirun", signal.SIGUSR1)):
+        output = folder / f"{name}.h5"
+        job = Job(output, *LONG, "--checkpoint-every", whole.iterations)
         job.wait_until(grown(journal_of(output), 20000))
         ranks = job.ranks()
         check(len(ranks) == 2, f"ranks: {ranks}")
-        os.kill(ranks[which], number)
+        os.kill({"rank-0": ranks[0], "rank-1": ranks[1], "mpirun": job.process.pid}[name], number)
         job.end().expect(75, f"signal {signal.Signals(number).name[3:]} at rank", "--resume auto")
         check(len(checkpoints(output)) == 1 and output.exists(), "no checkpoint or no partial file")
+        stopped_after = number_of(checkpoints(output)[0])
+        check(stopped_after < whole.iterations, "the run was over before the signal came")
+        whole.require_equal(output, whole.part(output, "--resume", "auto").expect(0, f"goes on after iteration {stopped_after}\\b"))
 
 
-def case_usr1_at_mpirun_reaches_the_ranks(folder):
-    job = Job(folder / "run.h5", "--epochs", 100000)
-    job.wait_until(grown(journal_of(folder / "run.h5"), 20000))
-    os.kill(job.process.pid, signal.SIGUSR1)
-    job.end().expect(75, "signal USR1")
+WINDOWS = ["--counterfactual", 5, "--counterfactual-rounds", 8]
+
+
+def require_recorded_once(output) -> None:
+    """What is measured after the training."""
+    import h5py
+
+    with h5py.File(output) as run:
+        check(run["replica/parameter_sha256"].shape == (2,), f"replicas: {run['replica/parameter_sha256'].shape}")
+        when = [text.decode() for text in run["traffic_total/when"][:]]
+        check(when == ["start", "trained"], f"totals of traffic: {when}")
+        check(run["counterfactual/kind"].shape == (8 * 5,), f"windows: {run['counterfactual/kind'].shape}")
+
+
+def interrupted_in_the_windows(output, *arguments, by) -> Result:
+    job = Job(output, *arguments, *WINDOWS)
+    job.wait_until(lambda: "Per rank" in job.process.stdout.readline())
+    os.kill(job.ranks()[0], by)
+    return job.end()
 
 
 def case_a_stop_during_the_counterfactual_windows(folder):
+    whole = Whole(folder, "--sync", "ddp")
     output = folder / "run.h5"
-    job = Job(output, "--iterations", 4, "--counterfactual", 5, "--counterfactual-rounds", 1000)
-    job.wait_until(lambda: "Per rank" in job.process.stdout.readline())
-    time.sleep(1)
-    os.kill(job.ranks()[0], signal.SIGUSR1)
-    job.end().expect(75, "stopped after iteration 4")
-    check(number_of(checkpoints(output)[0]) == 4, "no checkpoint of the trained network")
+    interrupted_in_the_windows(output, "--sync", "ddp", by=signal.SIGUSR1).expect(75, f"stopped after iteration {ITERATIONS} ")
+    check(number_of(checkpoints(output)[0]) == ITERATIONS, "no checkpoint of the trained network")
+    whole.require_equal(output, whole.part(output, *WINDOWS, "--resume", "auto").expect(0, f"goes on after iteration {ITERATIONS} "))
+    require_recorded_once(output)
+
+
+def case_killed_after_the_checkpoint_at_the_end(folder):
+    arguments = ["--sync", "ddp", "--checkpoint-every", "end"]
+    whole = Whole(folder, "--sync", "ddp")
+    output = folder / "run.h5"
+    interrupted_in_the_windows(output, *arguments, by=signal.SIGKILL)
+    check([number_of(path) for path in checkpoints(output)] == [ITERATIONS], f"checkpoints: {checkpoints(output)}")
+    # Once more between the two: what is recorded behind the checkpoint is dropped each time.
+    interrupted_in_the_windows(output, *arguments, "--resume", "auto", by=signal.SIGUSR1).expect(75)
+    whole.require_equal(output, train(output, *arguments, *WINDOWS, "--resume", "auto").expect(0, f"goes on after iteration {ITERATIONS} "))
+    require_recorded_once(output)
 
 
 def case_a_stop_during_calibration_ends_after_the_first_iteration(folder):
-    job = Job(folder / "run.h5", "--calibrate", "--epochs", 100000)
-    job.wait_until(grown(journal_of(folder / "run.h5"), 0))
-    time.sleep(0.5)
+    whole = Whole(folder, "--sync", "ddp")
+    output = folder / "run.h5"
+    job = Job(output, "--sync", "ddp", "--calibrate")
+    job.wait_until(grown(journal_of(output), 0))
     os.kill(job.ranks()[1], signal.SIGTERM)
-    job.end().expect(75, "stopped after iteration ")
+    job.end().expect(75, "stopped after iteration 1 ")
+    whole.require_equal(output, whole.part(output, "--calibrate", "--resume", "auto").expect(0, "goes on after iteration 1 "))
 
 
 def case_a_time_limit_stops_in_time(folder):
     output = folder / "run.h5"
-    result = train(output, "--epochs", 100000, "--evaluate", "none", "--time-limit", "12s")
+    limit, start = 10, 3  # seconds; what mpirun takes before its ranks begin and after they end
+    for resume, text in (("no", "--time-limit at rank"), ("auto", "goes on after iteration")):
+        result = train(output, "--epochs", 100000, "--evaluate", "none", "--time-limit", f"{limit}s", "--resume", resume)
+        result.expect(75, text)
+        check(result.seconds < limit + start, f"it took {result.seconds:.1f} s")
+        check(checkpoints(output), "no checkpoint")
+
+
+def case_a_time_limit_knows_the_evaluation(folder):
+    data = synthetic(folder, 320, 16384)  # longer to evaluate, one by one, than the limit
+    result = train(folder / "run.h5", "--data", data, "--batch-per-rank", 1, "--evaluate", "each-rank", "--time-limit", "12s")
     result.expect(75, "--time-limit at rank")
-    check(checkpoints(output), "no checkpoint")
-    train(output, "--epochs", 100000, "--evaluate", "none", "--time-limit", "12s", "--resume", "auto").expect(75, "goes on after iteration")
+    stopped_after = int(re.search(r"stopped after iteration (\d+)", result.err).group(1))
+    check(stopped_after <= 160 and "epoch 1:" not in result.out, f"it evaluated the network, and stopped after iteration {stopped_after}")
 
 
 def case_without_output_nothing_is_kept(folder):
@@ -302,6 +351,89 @@ def case_killed_before_any_checkpoint_begins_anew_in_its_journal(folder):
     whole.part(output, "--inject-fault", "kill@0:7")
     whole.part(output).expect(73, "journal' exists", "--resume auto")
     whole.require_equal(output, whole.part(output, "--resume", "auto").expect(0, "goes on after iteration 0"))
+
+
+def killed_with_two_checkpoints(whole, output) -> list:
+    whole.part(output, "--checkpoint-every", 4, "--inject-fault", "kill@0:10").expect(137)
+    found = checkpoints(output)
+    check([number_of(path) for path in found] == [8, 4], f"checkpoints: {found}")
+    return found
+
+
+def case_back_to_an_older_checkpoint_and_interrupted(folder):
+    whole = Whole(folder, "--sync", "ddp")
+    for fault, at in (("kill@0:6", 4), ("usr1@0:5", 6)):
+        output = folder / f"{at}.h5"
+        newer, older = killed_with_two_checkpoints(whole, output)
+        abandoned = newer.read_bytes()
+        result = whole.part(output, "--checkpoint-every", 4, "--resume", older, "--inject-fault", fault)
+        result.expect(137 if "kill" in fault else 75, "goes on after iteration 4", "warning: .* held 1 checkpoints .* abandoned branch")
+        aside = pathlib.Path(f"{folder_of(output)}.earlier-1") / newer.name
+        check(aside.read_bytes() == abandoned and not newer.exists(), "the checkpoint of the abandoned branch is lost, or still there")
+        whole.part(output, "--resume", aside).expect(65, "abandoned")
+        # Even beside the others it is not resumed.
+        newer.write_bytes(abandoned)
+        result = whole.part(output, "--checkpoint-every", 4, "--resume", "auto")
+        result.expect(0, rf"{newer.name}' is refused: .*abandoned", f"goes on after iteration {at} ")
+        whole.require_equal(output, result)
+        check([number_of(path) for path in checkpoints(output)] == [20, 16], f"checkpoints: {checkpoints(output)}")
+
+
+def case_checkpoints_of_an_earlier_run_are_moved_aside(folder):
+    whole = Whole(folder, "--sync", "ddp")
+    output = folder / "run.h5"
+    whole.part(output, "--checkpoint-every", 4).expect(0)
+    output.unlink()
+    old = {path.name: path.read_bytes() for path in checkpoints(output)}
+    aside = pathlib.Path(f"{folder_of(output)}.earlier-1")
+    result = whole.part(output, "--checkpoint-every", 4, "--inject-fault", "kill@0:10")
+    result.expect(137, f"warning: .* held 2 checkpoints of another run .*moved to '{re.escape(str(aside))}'")
+    check([number_of(path) for path in checkpoints(output)] == [8, 4], f"checkpoints: {checkpoints(output)}")
+    check({path.name: path.read_bytes() for path in aside.iterdir()} == old, "checkpoints of the earlier run are lost")
+    result = whole.part(output, "--checkpoint-every", 4, "--resume", "auto").expect(0, "goes on after iteration 8 ")
+    check("warning" not in result.err, result.err)
+    whole.require_equal(output, result)
+
+
+def case_a_complete_journal_is_published_without_training(folder):
+    whole = long_whole(folder)
+    output = folder / "run.h5"
+    job = Job(output, *LONG, "--checkpoint-every", whole.iterations)
+    job.wait_until(journal_of(output).exists)
+    output.write_text("in the way")
+    job.end().expect(73, "run.h5", "journal")
+    output.unlink()
+    journal = journal_of(output).read_bytes()
+    for _ in ("the journal alone", "the journal beside its run file"):
+        journal_of(output).write_bytes(journal)
+        result = whole.part(output, "--resume", "auto").expect(0, "run file: ")
+        check("goes on" not in result.out and "parameters" not in result.out, f"it was trained again: {result.out}")
+        check(not journal_of(output).exists(), "the journal is still there")
+        require_same_rows(output, whole.output)
+    whole.part(output, "--resume", "auto").expect(73, "exists")
+
+
+def case_a_journal_that_is_damaged_meanwhile_is_not_published(folder):
+    whole = long_whole(folder)
+    output = folder / "run.h5"
+    job = Job(output, *LONG, "--checkpoint-every", whole.iterations)
+    job.wait_until(grown(journal_of(output), 20000))
+    with open(journal_of(output), "r+b") as journal:
+        journal.seek(12000)
+        byte = journal.read(1)[0]
+        journal.seek(12000)
+        journal.write(bytes([byte ^ 16]))
+    job.end().expect(74, r"journal .* is damaged at byte \d+: \d+ of 400 iterations", "the journal is kept")
+    check(not output.exists() and journal_of(output).exists(), "a run file, or no journal")
+    result = whole.part(output, "--resume", "auto").expect(0, "warning: .*journal.*left out", "goes on after iteration 0")
+    whole.require_equal(output, result)
+
+
+def case_the_first_collectives_after_a_resume_are_compared(folder):
+    output = folder / "run.h5"
+    train(output, "--sync", "allreduce", "--inject-fault", "usr1@0:5").expect(75)
+    result = train(output, "--sync", "allreduce", "--resume", "auto", "--inject-fault", "short@1:7", "--timeout", "20s")
+    result.expect(87, "ranks disagree about a collective")
 
 
 def stopped_with_two_checkpoints(whole, output) -> list:

@@ -261,10 +261,8 @@ TEST_CASE("checkpoint: what it says of its run comes back, and differences are n
   }
 }
 
-TEST_CASE("checkpoint: a folder lists them newest first and keeps as many as it is told") {
+TEST_CASE("checkpoint: a folder lists them newest first") {
   const TestFolder folder;
-  CHECK(checkpoint_folder("a/run.h5") == std::filesystem::path("a/run.checkpoints"));
-  CHECK(checkpoint_folder("a/run") == std::filesystem::path("a/run.checkpoints"));
   const auto path = folder / "run.checkpoints";
   CHECK(checkpoints_in(path).empty());
   make_checkpoint_folder(path);
@@ -278,9 +276,65 @@ TEST_CASE("checkpoint: a folder lists them newest first and keeps as many as it 
   REQUIRE(all.size() == 3);
   CHECK(all[0].iteration == 100);
   CHECK(all[2].iteration == 5);
-  remove_older_checkpoints(path, 2);
-  CHECK(checkpoints_in(path).size() == 2);
-  CHECK(checkpoints_in(path).back().iteration == 20);
-  CHECK(std::filesystem::exists(path / "notes.txt"));
+}
+
+TEST_CASE("checkpoint: no two run files share a folder") {
+  CHECK(checkpoint_folder("a/run.h5") == std::filesystem::path("a/run.checkpoints"));
+  CHECK(checkpoint_folder("a/run") == std::filesystem::path("a/run.checkpoint-files"));
+  CHECK(checkpoint_folder("a/run.dat") != checkpoint_folder("a/run.h5"));
+}
+
+namespace {
+
+std::vector<std::int64_t> iterations_in(const std::filesystem::path& folder) {
+  std::vector<std::int64_t> iterations;
+  for (const NamedCheckpoint& one : checkpoints_in(folder))
+    iterations.push_back(one.iteration);
+  return iterations;
+}
+
+}  // namespace
+
+TEST_CASE("checkpoint: a run keeps its newest, whatever else is in the folder") {
+  const TestFolder folder;
+  const auto path = folder.path();
+  for (const int other : {60, 40, 3})
+    write_plainly(path / checkpoint_name(other), "other");
+  OwnCheckpoints own(path, {{8, path / checkpoint_name(8)}, {4, path / checkpoint_name(4)}});
+  using Iterations = std::vector<std::int64_t>;
+  const auto write = [&](std::int64_t iteration) {
+    write_plainly(path / checkpoint_name(iteration), "own");
+    own.written(iteration, 2);
+    return iterations_in(path);
+  };
+  write_plainly(path / checkpoint_name(4), "own");
+  write_plainly(path / checkpoint_name(8), "own");
+  write_plainly(path / "iteration-000000200.safetensors.tmp-abc", "x");
+  CHECK(write(12) == Iterations{60, 40, 12, 8, 3});
+  CHECK(write(16) == Iterations{60, 40, 16, 12, 3});
+  CHECK(write(16) == Iterations{60, 40, 16, 12, 3});  // stopped where one was due
   CHECK_FALSE(std::filesystem::exists(path / "iteration-000000200.safetensors.tmp-abc"));
+}
+
+TEST_CASE("checkpoint: those of other runs are moved to a folder of their own, none is lost") {
+  const TestFolder folder;
+  const auto path = folder / "run.checkpoints";
+  CHECK(set_aside_checkpoints(path, {}).checkpoints == 0);  // there is no folder
+  make_checkpoint_folder(path);
+  write_plainly(path / "notes.txt", "x");
+  CHECK(set_aside_checkpoints(path, {}).checkpoints == 0);
+  CHECK(folder.entries() == 2);
+  for (const char* content : {"first", "second"}) {
+    for (const int iteration : {4, 8, 60})
+      write_plainly(path / checkpoint_name(iteration), content);
+    const SetAside moved = set_aside_checkpoints(path, {{4, path / checkpoint_name(4)}});
+    CHECK(moved.checkpoints == 2);
+    CHECK(moved.folder.filename().string() == (std::string(content) == "first"
+                                                   ? "run.checkpoints.earlier-1"
+                                                   : "run.checkpoints.earlier-2"));
+    CHECK(read_text_file(moved.folder / checkpoint_name(60)) == content);
+    CHECK(iterations_in(path) == std::vector<std::int64_t>{4});
+  }
+  CHECK(read_text_file(folder / "run.checkpoints.earlier-1" / checkpoint_name(8)) == "first");
+  CHECK(std::filesystem::exists(path / "notes.txt"));
 }

@@ -4,6 +4,7 @@
 
 #include "expect_error.h"
 #include "record/journal.h"
+#include "record/journal_run.h"
 #include "record/reader.h"
 #include "record/recorder.h"
 #include "sample_run.h"
@@ -117,6 +118,56 @@ TEST_CASE("resume: stopped twice and once back past an earlier resume") {
   CHECK(run->resumes().size() == 1);
 }
 
+TEST_CASE("resume: a place on an abandoned branch is refused, and nothing is changed") {
+  const TestFolder folder;
+  const auto output = folder / "run.h5";
+  std::int64_t at_4 = 0, at_8 = 0, at_6 = 0;
+  {
+    Recorder recorder(output, sample_info(kShape));
+    record_part(recorder, 0, 4);
+    at_4 = recorder.durable_bytes();
+    record_part(recorder, 4, 8);
+    at_8 = recorder.durable_bytes();
+    record_part(recorder, 8, 10);
+  }
+  CHECK(open_journal(journal_path(output))->iterations_at(at_8) == 8);
+  {
+    Recorder recorder(output, resume_at(4, at_4));
+    record_part(recorder, 4, 6);
+    at_6 = recorder.durable_bytes();
+  }
+  const auto journal = open_journal(journal_path(output));
+  CHECK(journal->iterations_at(at_4) == 4);
+  CHECK(journal->iterations_at(at_6) == 6);
+  CHECK_FALSE(journal->iterations_at(at_8));
+  CHECK_FALSE(journal->iterations_at(journal->read_bytes() + 1));
+  CHECK_FALSE(journal->iterations_at(journal->first_row_at() - 1));
+  const std::string before = read_text_file(journal_path(output));
+  for (const ResumeRow& wrong : {resume_at(8, at_8), resume_at(6, at_8), resume_at(5, at_6)}) {
+    error_text(ExitCode::kBadData, [&] { Recorder recorder(output, wrong); });
+    CHECK(read_text_file(journal_path(output)) == before);
+  }
+  Recorder recorder(output, resume_at(6, at_6));
+  record_part(recorder, 6, 12);
+  recorder.finish(RunStatus::kComplete);
+  check_whole(*open_run(output));
+}
+
+TEST_CASE("resume: behind a record that does not fit, the journal can still be completed") {
+  const TestFolder folder;
+  const auto output = folder / "run.h5";
+  const std::int64_t bytes = record_until(output, 4, 8, /*stopped=*/false);
+  {
+    JournalWriter writer = JournalWriter::append_to(journal_path(output));
+    writer.append(RecordType::kResume, encode(resume_at(9, bytes)));
+    writer.append(RecordType::kIteration, encode(sample_row(kShape, 9)));
+  }
+  Recorder recorder(output, resume_at(4, bytes));
+  record_part(recorder, 4, 12);
+  recorder.finish(RunStatus::kComplete);
+  check_whole(*open_run(output));
+}
+
 TEST_CASE("resume: from the very start, all but the description is dropped") {
   const TestFolder folder;
   const auto output = folder / "run.h5";
@@ -159,7 +210,7 @@ TEST_CASE("resume: a journal that is missing, shorter or in use is refused") {
   const std::int64_t bytes = record_until(output, 4, 4, /*stopped=*/false);
   CHECK(contains(
       error_text(ExitCode::kBadData, [&] { Recorder recorder(output, resume_at(9, bytes + 1)); }),
-      "goes on from byte"));
+      "do not hold the 9 iterations"));
   const Recorder first(output, resume_at(4, bytes));
   CHECK(contains(
       error_text(ExitCode::kCannotCreate, [&] { Recorder recorder(output, resume_at(4, bytes)); }),

@@ -13,10 +13,12 @@
 #include <nlohmann/json.hpp>
 
 #include "expect_error.h"
+#include "sample_run.h"
 #include "support/error.h"
 #include "support/file.h"
 #include "support/stop_signals.h"
 #include "sweep/cell_lock.h"
+#include "sweep/cell_progress.h"
 #include "sweep/cell_state.h"
 #include "sweep/local_launcher.h"
 #include "sweep/results_folder.h"
@@ -94,6 +96,54 @@ TEST_CASE("sweep run: what interrupted runs left is renamed, never deleted") {
   CHECK(read_text_file(sweep.runs() / "lenet-ddp-r1.interrupted-2.journal") == "second");
   CHECK(read_text_file(sweep.runs() / "lenet-ddp-r3.interrupted-1.run") == "partial");
   CHECK_FALSE(fs::exists(sweep.runs() / "lenet-ddp-r1.h5.journal"));
+}
+
+TEST_CASE("sweep run: checkpoints without a run are renamed with the next leftovers") {
+  Sweep sweep;
+  const GridCell& cell = sweep.grid.cells[0];
+  const CellFiles files = cell_files(sweep.runs(), cell);
+  for (const char* name : {"interrupted-1", "interrupted-2"}) {
+    fs::create_directories(files.checkpoints);
+    write(files.checkpoints / "iteration-000000040.safetensors", name);
+    set_aside_leftovers(sweep.runs(), cell);
+    CHECK_FALSE(fs::exists(files.checkpoints));
+    CHECK(read_text_file(sweep.runs() / (cell.name + "." + name + ".checkpoints") /
+                         "iteration-000000040.safetensors") == name);
+  }
+}
+
+TEST_CASE("sweep run: a cell whose end was interrupted is complete, and not run again") {
+  Sweep sweep;
+  fs::create_directories(sweep.runs());
+  const GridCell& cell = sweep.grid.cells[0];
+  const CellFiles files = cell_files(sweep.runs(), cell);
+  testing::write_sample(files.run, {"ddp", 1, 3, 5, 32, 1});
+  CHECK(cell_state(files) == CellState::kDone);
+  {
+    // Before the file got its name.
+    fs::remove(files.run);
+    Recorder recorder(files.run, testing::sample_info({"ddp", 1}));
+    testing::record_sample(recorder, {"ddp", 1, 3, 5, 32, 1});
+    CHECK_FALSE(is_resumable(cell, files));
+    write(files.run, "in the way");
+    CHECK_THROWS_AS(recorder.finish(RunStatus::kComplete), Error);
+    fs::remove(files.run);
+  }
+  CHECK(cell_state(files) == CellState::kPartial);
+  CHECK(is_resumable(cell, files));
+  const auto progress = grid_progress({cell}, sweep.runs());
+  CHECK(contains(progress[0].message, "complete"));
+  CHECK(progress[0].iterations == 3);
+  // Before the journal was removed.
+  const std::string journal = read_text_file(files.journal);
+  finish_interrupted(files.run);
+  write(files.journal, journal);
+  CHECK(cell_state(files) == CellState::kDone);
+  // A journal of another run beside it is none of this.
+  fs::remove(files.journal);
+  { Recorder other(files.run.string() + "x", testing::sample_info({"ddp", 2})); }
+  fs::rename(files.run.string() + "x.journal", files.journal);
+  CHECK(cell_state(files) == CellState::kPartial);
 }
 
 TEST_CASE("sweep run: exit 0 without a run file, and a run file with an error, are failures") {
