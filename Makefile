@@ -236,7 +236,7 @@ cluster-stop:
 
 lint:
 	@TORCH='$(LINT_TORCH)' FLAGS='$(filter-out -fvect-cost-model=%,$(LANGUAGE)) $(COMMON_FLAGS) $(TEST_FLAGS) $(WARNINGS)' \
-	  TORCH_FLAGS='$(TORCH_FLAGS) $(MPI_FLAGS)' config/lint
+	  TORCH_FLAGS='$(TORCH_FLAGS) $(MPI_FLAGS)' HEAVY='$(patsubst build/obj/%.o,%.cpp,$(MPI_OBJECTS))' config/lint
 
 format:
 	find src analysis tests $(wildcard bench) \( -name '*.cpp' -o -name '*.h' -o -name '*.cu' \) -exec clang-format -i {} +

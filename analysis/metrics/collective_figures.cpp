@@ -19,17 +19,6 @@ bool waits_for_all(CollectiveKind kind) {
   return kind == CollectiveKind::kAllReduce || kind == CollectiveKind::kAllGather;
 }
 
-double shortest_s(const IterationRow& row, std::size_t bucket) {
-  double least = std::numeric_limits<double>::infinity();
-  for (const RankIteration& rank : row.ranks) {
-    const BucketTimes& times = rank.buckets[bucket];
-    const double duration_s = times.end_s - times.start_s;
-    if (std::isnan(duration_s)) return kNotMeasured;
-    least = std::min(least, duration_s);
-  }
-  return std::isfinite(least) ? least : kNotMeasured;
-}
-
 double last_in_to_last_out_s(const IterationRow& row, std::size_t bucket) {
   double in_s = -std::numeric_limits<double>::infinity(), out_s = in_s;
   for (const RankIteration& rank : row.ranks) {
@@ -87,6 +76,20 @@ void add_run(const Run& run, ByKind& kinds) {
 
 }  // namespace
 
+double moving_s(const BucketTimes& times) {
+  return std::isnan(times.arrival_s) ? times.end_s - times.start_s : times.moving_s();
+}
+
+double shortest_moving_s(const IterationRow& row, std::size_t bucket) {
+  double least = std::numeric_limits<double>::infinity();
+  for (const RankIteration& rank : row.ranks) {
+    const double duration_s = moving_s(rank.buckets[bucket]);
+    if (std::isnan(duration_s)) return kNotMeasured;
+    least = std::min(least, duration_s);
+  }
+  return std::isfinite(least) ? least : kNotMeasured;
+}
+
 double CollectiveFigures::payload_bytes() const {
   return std::accumulate(sizes.begin(), sizes.end(), 0.0, [](double sum, std::int64_t size) {
     return sum + static_cast<double>(size);
@@ -94,7 +97,7 @@ double CollectiveFigures::payload_bytes() const {
 }
 
 double transfer_s(const IterationRow& row, std::size_t bucket) {
-  return waits_for_all(row.buckets[bucket].kind) ? shortest_s(row, bucket)
+  return waits_for_all(row.buckets[bucket].kind) ? shortest_moving_s(row, bucket)
                                                  : last_in_to_last_out_s(row, bucket);
 }
 

@@ -7,6 +7,14 @@
 
 namespace gradsync::report {
 
+/// How long data of a collective moved on one rank: from the arrival of the last rank to the end;
+/// where that was not recorded (schema 1), all the rank was in it.
+double moving_s(const BucketTimes& times);
+
+/// Of one collective: the shortest of that over the ranks, which leaves waiting out in either case.
+/// NaN where a rank did not measure it.
+double shortest_moving_s(const IterationRow& row, std::size_t bucket);
+
 /// The collectives of one kind in an iteration of a group's runs.
 struct CollectiveFigures {
   CollectiveKind kind = CollectiveKind::kAllReduce;

@@ -14,14 +14,23 @@ namespace gradsync::report {
 struct SplitFigures {
   std::size_t iterations = 0;          ///< that the means are over
   std::array<double, kPhases> mean_s;  ///< by Phase
+  /// Of the straggler wait what is a part of the iteration beside communication: all of it, or none
+  /// in runs that count it as communication.
+  double wait_part_s = kNotMeasured;
 
   SplitFigures();
   double operator[](Phase phase) const { return mean_s[static_cast<std::size_t>(phase)]; }
   /// Of the iteration, in percent.
   double percent(Phase phase) const;
-  /// |compute + exposed + other − iteration| / iteration; NaN where a part was not measured.
+  /// compute + exposed + straggler wait + other; NaN where a part was not measured.
+  double parts_s() const;
+  /// |parts − iteration| / iteration.
   double gap() const;
 };
+
+/// Whether waiting for a late rank is a part of the run's iterations beside communication, as it is
+/// since schema 2; before, it was a part of communication.
+bool waits_apart(const RunReader& run);
 
 /// One entry a rank.
 std::vector<SplitFigures> split_figures(RunReader& run, const SteadyRows& steady);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analysis/metrics/collective_figures.h"
 #include "analysis/metrics/columns.h"
 #include "analysis/model/draws.h"
 #include "record/counterfactual.h"
@@ -77,13 +78,6 @@ double typical(const std::vector<IterationRow>& rows, Value value) {
   return median(means);
 }
 
-double shortest(const IterationRow& row, std::size_t bucket) {
-  double least = kNotMeasured;
-  for (const RankIteration& rank : row.ranks)
-    least = std::fmin(least, rank.buckets[bucket].end_s - rank.buckets[bucket].start_s);
-  return least;
-}
-
 // A bucket is ready so long before the end of the backward pass: the difference is taken within one
 // iteration of one rank, since iterations differ from each other by more than it.
 void fill_messages(const std::vector<IterationRow>& rows, BucketProfile& profile) {
@@ -95,7 +89,7 @@ void fill_messages(const std::vector<IterationRow>& rows, BucketProfile& profile
     });
     std::vector<double> transfer;
     for (const IterationRow& row : rows)
-      transfer.push_back(shortest(row, b));
+      transfer.push_back(shortest_moving_s(row, b));
     profile.messages.push_back(
         {profile.backward_end_s - before_s, static_cast<double>(shape.bytes), shape.kind});
     profile.transfer_s.push_back(median(transfer));
@@ -168,9 +162,9 @@ CellFacts facts_of(const MeasuredCell& cell) {
   facts.first_bucket_bytes = size_of(run, "first-bucket");
   facts.ranks = static_cast<double>(run.ranks);
   facts.batch = static_cast<double>(run.batch_per_rank);
-  facts.medians = {cell.median_iteration_s, cell.median_compute_s, cell.median_exposed_s};
+  facts.medians = {cell.median_iteration_s, cell.median_compute_s, median(cell.stalled_s)};
   facts.drawn =
-      drawn_medians(cell.iteration_s, cell.compute_s, cell.exposed_s, kModelDraws, kModelSeed);
+      drawn_medians(cell.iteration_s, cell.compute_s, cell.stalled_s, kModelDraws, kModelSeed);
   facts.optimizer_s = median(steady_rank_means(cell.group, Phase::kOptimizer));
   facts.imbalance = imbalance_of(cell.group);
   // The replay knows no exchange that goes on in the next step: such cells are not predicted.
@@ -204,21 +198,21 @@ void add_calibration(const MeasuredCell& cell, std::size_t index, StudyFacts& st
 
 std::vector<CellMedians> drawn_medians(const std::vector<double>& iteration_s,
                                        const std::vector<double>& compute_s,
-                                       const std::vector<double>& exposed_s, std::size_t count,
+                                       const std::vector<double>& stalled_s, std::size_t count,
                                        std::uint64_t seed) {
   const std::vector<std::size_t> from = spread(iteration_s.size(), kDrawnFrom);
   std::vector<CellMedians> result;
   if (from.empty()) return result;
   Draws draws(seed);
-  std::vector<double> iteration(from.size()), compute(from.size()), exposed(from.size());
+  std::vector<double> iteration(from.size()), compute(from.size()), stalled(from.size());
   for (std::size_t draw = 0; draw < count; ++draw) {
     for (std::size_t i = 0; i < from.size(); ++i) {
       const std::size_t row = from[draws.below(from.size())];
       iteration[i] = iteration_s[row];
       compute[i] = compute_s[row];
-      exposed[i] = exposed_s[row];
+      stalled[i] = stalled_s[row];
     }
-    result.push_back({median(iteration), median(compute), median(exposed)});
+    result.push_back({median(iteration), median(compute), median(stalled)});
   }
   return result;
 }

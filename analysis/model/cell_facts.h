@@ -17,10 +17,11 @@ struct BucketProfile {
   std::size_t iterations = 0;  ///< sampled
 };
 
-/// Medians of a cell's iterations. other = iteration − compute − exposed, so the parts sum up.
+/// Medians of a cell's iterations; `stalled_s` is exposed communication and waiting for stragglers.
+/// other = iteration − compute − stalled, so the parts sum up.
 struct CellMedians {
-  double iteration_s = kNotMeasured, compute_s = kNotMeasured, exposed_s = kNotMeasured;
-  double other_s() const { return iteration_s - compute_s - exposed_s; }
+  double iteration_s = kNotMeasured, compute_s = kNotMeasured, stalled_s = kNotMeasured;
+  double other_s() const { return iteration_s - compute_s - stalled_s; }
 };
 
 /// What the scaling model knows of one cell.
@@ -73,11 +74,11 @@ inline constexpr std::uint64_t kModelSeed = 1;
 /// Buckets are read from at most 64 iterations of a run, evenly spread over those after warm-up.
 StudyFacts study_facts(const std::vector<MeasuredCell>& cells);
 
-/// `count` medians of (iteration, compute, exposed), each over as many iterations drawn with
+/// `count` medians of (iteration, compute, stalled), each over as many iterations drawn with
 /// replacement; from at most 512 iterations, evenly spread. Vectors of equal length.
 std::vector<CellMedians> drawn_medians(const std::vector<double>& iteration_s,
                                        const std::vector<double>& compute_s,
-                                       const std::vector<double>& exposed_s, std::size_t count,
+                                       const std::vector<double>& stalled_s, std::size_t count,
                                        std::uint64_t seed);
 
 }  // namespace gradsync::report

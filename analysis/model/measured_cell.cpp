@@ -1,10 +1,13 @@
 #include "analysis/model/measured_cell.h"
 
+#include <algorithm>
 #include <array>
+#include <functional>
 
 #include <fmt/format.h>
 
 #include "analysis/metrics/columns.h"
+#include "analysis/metrics/split_figures.h"
 #include "timing/statistics.h"
 
 namespace gradsync::report {
@@ -23,11 +26,19 @@ std::string family_of(const Run& run) {
   return key;
 }
 
+std::vector<double> stalled(const RunGroup& group, const std::vector<double>& exposed_s) {
+  if (!waits_apart(*group.first().reader)) return exposed_s;
+  std::vector<double> sums_s = steady_rank_means(group, Phase::kWait);
+  std::transform(sums_s.begin(), sums_s.end(), exposed_s.begin(), sums_s.begin(), std::plus<>());
+  return sums_s;
+}
+
 MeasuredCell measured_cell(const RunGroup& group) {
-  MeasuredCell cell{group, family_of(group.first()), {}, {}, {}};
+  MeasuredCell cell{group, family_of(group.first()), {}, {}, {}, {}};
   cell.iteration_s = steady_values(group, Phase::kIteration);
   cell.compute_s = steady_rank_means(group, Phase::kCompute);
   cell.exposed_s = steady_rank_means(group, Phase::kExposed);
+  cell.stalled_s = stalled(group, cell.exposed_s);
   cell.median_iteration_s = median(cell.iteration_s);
   cell.median_compute_s = median(cell.compute_s);
   cell.median_exposed_s = median(cell.exposed_s);

@@ -16,7 +16,8 @@ struct MeasuredCell {
   std::string family;
   /// One value an iteration, in seconds. `iteration_s` is of the slowest rank, since the ranks of a
   /// synchronous step end together; the parts are means over the ranks that measured them.
-  std::vector<double> iteration_s, compute_s, exposed_s;
+  /// `stalled_s` is exposed communication and straggler wait, which older files do not tell apart.
+  std::vector<double> iteration_s, compute_s, exposed_s, stalled_s;
   double median_iteration_s = kNotMeasured;
   double median_compute_s = kNotMeasured, median_exposed_s = kNotMeasured;
 

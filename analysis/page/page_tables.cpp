@@ -129,8 +129,10 @@ std::string how_computed(const std::vector<Table>& tables) {
       "id of each number in a table, <code>table.row.column</code>, names its claim; the number in "
       "full precision, its formula, data set and file show on pointing at it.</p>\n"
       "<p>Of one rank and one iteration of length W, with C the union of its compute intervals and "
-      "K the union of its collectives: compute = |C|, hidden = |C and K|, exposed = |K without C|, "
-      "other = W - |C or K|; so compute + exposed + other = W. Quantiles are of type 7 (Hyndman "
+      "K the union of its collectives from the arrival of the last rank on, S of its collectives "
+      "before that: compute = |C|, hidden = |C and K|, exposed = |K without C|, straggler wait = "
+      "|S without C and K|, other = W - |C or K or S|; so compute + exposed + straggler wait + "
+      "other = W. Runs of schema 1 count straggler wait as K. Quantiles are of type 7 (Hyndman "
       "and "
       "Fan, 1996), deviations have n - 1 below the sum. Intervals of medians are distribution-free "
       "(order statistics), those of ratios come from the percentile bootstrap.</p>\n";

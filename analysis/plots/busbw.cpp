@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "analysis/metrics/bandwidth.h"
+#include "analysis/metrics/collective_figures.h"
 #include "analysis/plots/plots.h"
 #include "analysis/plots/run_marks.h"
 #include "timing/statistics.h"
@@ -41,19 +42,12 @@ Curves calibration_of(const std::vector<const Run*>& runs) {
   return curves;
 }
 
-/// The shortest duration over the ranks: what is left without waiting for stragglers.
-double shortest_s(const IterationRow& row, std::size_t bucket) {
-  double shortest = kNotMeasured;
-  for (const RankIteration& rank : row.ranks)
-    shortest = std::fmin(shortest, rank.buckets[bucket].end_s - rank.buckets[bucket].start_s);
-  return shortest;
-}
-
 void add_row(BySize& values, const IterationRow& row, double ranks) {
   for (std::size_t b = 0; b < row.buckets.size(); ++b) {
     const auto& [bytes, kind] = row.buckets[b];
     if (kind != CollectiveKind::kAllReduce || bytes <= 0) continue;
-    const double value = busbw_gb_per_s(static_cast<double>(bytes), shortest_s(row, b), ranks);
+    const double value =
+        busbw_gb_per_s(static_cast<double>(bytes), shortest_moving_s(row, b), ranks);
     if (std::isfinite(value)) values[bytes].push_back(value);
   }
 }

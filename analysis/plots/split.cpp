@@ -19,7 +19,8 @@ constexpr std::size_t kMostBars = 24;  // of a panel; more cannot be read
 constexpr std::size_t kMostUpright = 4;
 constexpr double kWorthCutting = 1.6;  // whiskers longer than that many times the highest bar
 constexpr const char *kComputeColor = "#56b4e9", *kHiddenColor = "#003f66",
-                     *kExposedColor = "#d55e00", *kOtherColor = "#bbbbbb", *kInk = "#222222";
+                     *kExposedColor = "#d55e00", *kWaitColor = "#f0e442", *kOtherColor = "#bbbbbb",
+                     *kInk = "#222222";
 
 struct Bar {
   const RunGroup* group;
@@ -40,8 +41,7 @@ Bar bar_of(const RunGroup& group) {
 }
 
 bool whole(const Bar& bar) {
-  return std::isfinite(bar.mean[Phase::kCompute] + bar.mean[Phase::kExposed] +
-                       bar.mean[Phase::kOther] + bar.mean[Phase::kHidden]);
+  return std::isfinite(bar.mean.parts_s() + bar.mean[Phase::kHidden]);
 }
 
 /// A part of all bars: from where it begins to where it ends, in ms.
@@ -93,7 +93,11 @@ std::vector<std::string> names_of(const std::vector<Bar>& bars) {
 
 using Ends = std::pair<double, double>;
 
-ChartPanel panel_of(std::vector<Bar> bars) {
+double busy_s(const Bar& bar) {
+  return bar.mean[Phase::kCompute] + bar.mean[Phase::kExposed];
+}
+
+ChartPanel panel_of(std::vector<Bar> bars, bool waits_apart) {
   std::stable_sort(bars.begin(), bars.end(), [](const Bar& a, const Bar& b) {
     return a.group->first().batch_global < b.group->first().batch_global;
   });
@@ -119,15 +123,20 @@ ChartPanel panel_of(std::vector<Bar> bars) {
            }),
       part("exposed communication", Mark::kBar, kExposedColor, bars, names,
            [](const Bar& bar) {
-             const double compute = bar.mean[Phase::kCompute];
-             return Ends{compute, compute + bar.mean[Phase::kExposed]};
+             return Ends{bar.mean[Phase::kCompute], busy_s(bar)};
            }),
       part("other", Mark::kBar, kOtherColor, bars, names,
            [](const Bar& bar) {
-             const double busy = bar.mean[Phase::kCompute] + bar.mean[Phase::kExposed];
-             return Ends{busy, busy + bar.mean[Phase::kOther]};
+             const double before = busy_s(bar) + bar.mean.wait_part_s;
+             return Ends{before, before + bar.mean[Phase::kOther]};
            }),
       whiskers(bars, names)};
+  if (waits_apart)
+    panel.series.insert(panel.series.end() - 2,
+                        part("straggler wait (before the last rank came)", Mark::kBar, kWaitColor,
+                             bars, names, [](const Bar& bar) {
+                               return Ends{busy_s(bar), busy_s(bar) + bar.mean.wait_part_s};
+                             }));
   for (std::size_t i = 0; i < bars.size(); ++i)
     panel.x_ticks.push_back({static_cast<double>(i + 1), names[i]});
   return panel;
@@ -158,6 +167,8 @@ std::optional<Chart> make_split_plot(const RunSet& set) {
   const bool several_batches = std::any_of(all.begin(), all.end(), [&](const Bar& bar) {
     return bar.group->first().batch_per_rank != all.front().group->first().batch_per_rank;
   });
+  const bool apart = std::any_of(set.runs.begin(), set.runs.end(),
+                                 [](const Run& run) { return waits_apart(*run.reader); });
   Chart chart{"Where an iteration goes, measured",
               {fmt::format("Means over n = {} steady iterations a run, its ranks and "
                            "its repeats.",
@@ -168,7 +179,7 @@ std::optional<Chart> make_split_plot(const RunSet& set) {
               {"time_ms", "time of an iteration in ms", "ms", 0, true},
               {}};
   for (const auto& [key, bars] : panels)
-    chart.panels.push_back(panel_of(bars));
+    chart.panels.push_back(panel_of(bars, apart));
   return chart;
 }
 

@@ -12,6 +12,7 @@
 #include "analysis/tables/group_cells.h"
 #include "analysis/tables/run_cells.h"
 #include "analysis/tables/tables.h"
+#include "analysis/tables/wait_notes.h"
 #include "record/bus_bandwidth.h"
 #include "timing/estimate.h"
 
@@ -178,7 +179,7 @@ std::vector<Cell> cells_of(const GroupLabels& labels, const RunGroup& group, con
   return cells;
 }
 
-std::vector<std::string> notes(const TableOptions& options) {
+std::vector<std::string> notes(const TableOptions& options, const WaitKinds& waits) {
   std::vector<std::string> result = {
       "S: payload of one rank in one iteration, all collectives of the kind; MiB = 2^20 bytes, GB "
       "= "
@@ -202,10 +203,12 @@ std::vector<std::string> notes(const TableOptions& options) {
                         options.link_bytes_per_s / kGB)};
   for (const BandwidthConvention convention : options.conventions)
     result.push_back(fmt::format(
-        "convention {}: {}, in {}; measured: time is comm busy (waiting included), derived: time "
-        "is "
-        "T(n) - T(1)/n; of all-reduce only",
-        convention_name(convention), convention_formula(convention), convention_unit(convention)));
+        "convention {}: {}, in {}; measured: time is comm busy{}, derived: time is T(n) - T(1)/n; "
+        "of all-reduce only",
+        convention_name(convention), convention_formula(convention), convention_unit(convention),
+        !waits.apart   ? " (waiting included)"
+        : waits.within ? " (of runs of schema 1: waiting included)"
+                       : ""));
   return result;
 }
 
@@ -225,8 +228,11 @@ Table make_bandwidth_table(const RunSet& set, const TableOptions& options) {
   const auto groups = group_runs(set);
   const GroupLabels labels(groups);
   GroupSplits splits(groups);
-  Table table{
-      "bandwidth", "Bandwidth of the collectives", notes(options), columns(labels, options), {}};
+  Table table{"bandwidth",
+              "Bandwidth of the collectives",
+              notes(options, wait_kinds(set)),
+              columns(labels, options),
+              {}};
   for (const RunGroup& group : groups)
     add_group(table, labels, group, splits, options);
   if (table.rows.empty()) table.notes.emplace_back("no collective was recorded in these runs");

@@ -9,6 +9,7 @@
 #include "analysis/tables/group_cells.h"
 #include "analysis/tables/run_cells.h"
 #include "analysis/tables/tables.h"
+#include "analysis/tables/wait_notes.h"
 
 namespace gradsync::report {
 
@@ -22,7 +23,7 @@ struct GroupSplit {
   DerivedSplit derived;
 };
 
-std::vector<Column> columns(const GroupLabels& labels) {
+std::vector<Column> columns(const GroupLabels& labels, const WaitKinds& waits) {
   std::vector<Column> result = labels.columns();
   const std::string mean = "mean over steady iterations, ranks and repeats: ";
   const std::string derived = "/time/iteration of the run and of the base";
@@ -34,10 +35,16 @@ std::vector<Column> columns(const GroupLabels& labels) {
       {"measured_hidden_ms", "hidden ms", false, mean + "|C and K|", "/time/hidden"},
       {"measured_exposed_ms", "exposed ms", false, mean + "|K without C|", "/time/exposed"},
       {"measured_wait_ms", "straggler wait ms", false,
-       mean + "duration of each collective above its shortest over the ranks", "/time/wait"},
-      {"measured_other_ms", "other ms", false, mean + "W - |C or K|", "/time/other"},
-      {"measured_sum_percent", "sum %", false, "(compute + exposed + other) / iteration",
-       "/time/compute, /time/exposed, /time/other, /time/iteration"},
+       mean + (waits.apart ? "|S without C and K|"
+                           : "duration of each collective above its shortest over the ranks"),
+       "/time/wait"},
+      {"measured_other_ms", "other ms", false,
+       mean + (waits.apart ? "W - |C or K or S|" : "W - |C or K|"), "/time/other"},
+      {"measured_sum_percent", "sum %", false,
+       waits.apart ? "(compute + exposed + straggler wait + other) / iteration"
+                   : "(compute + exposed + other) / iteration",
+       waits.apart ? "/time/compute, /time/exposed, /time/wait, /time/other, /time/iteration"
+                   : "/time/compute, /time/exposed, /time/other, /time/iteration"},
       {"derived_base", "derived: base", true},
       {"derived_base_ms", "T(1) ms", false,
        "mean iteration of the base x global batch / the base's global batch", derived},
@@ -60,42 +67,54 @@ std::string remark(const GroupSplit& one) {
   return text;
 }
 
-double sum_percent(const SplitFigures& figures) {
-  const double parts = figures[Phase::kCompute] + figures[Phase::kExposed] + figures[Phase::kOther];
-  return 1e2 * parts / figures[Phase::kIteration];
-}
-
 std::vector<Cell> row(const GroupLabels& labels, const GroupSplit& one, int decimals) {
   const auto ms = [&](double value_s) { return Cell::of(1e3 * value_s, decimals); };
   const SplitFigures& measured = one.measured;
   std::vector<Cell> cells = labels.cells(*one.group);
   const std::vector<Cell> rest = {
-      repeats_cell(*one.group),           Cell::count(static_cast<double>(measured.iterations)),
-      ms(measured[Phase::kIteration]),    ms(measured[Phase::kCompute]),
-      ms(measured[Phase::kHidden]),       ms(measured[Phase::kExposed]),
-      ms(measured[Phase::kWait]),         ms(measured[Phase::kOther]),
-      Cell::of(sum_percent(measured), 1), one.derived.base,
-      ms(one.derived.one_rank_s),         ms(one.derived.compute_s),
-      ms(one.derived.communication_s),    remark(one),
+      repeats_cell(*one.group),
+      Cell::count(static_cast<double>(measured.iterations)),
+      ms(measured[Phase::kIteration]),
+      ms(measured[Phase::kCompute]),
+      ms(measured[Phase::kHidden]),
+      ms(measured[Phase::kExposed]),
+      ms(measured[Phase::kWait]),
+      ms(measured[Phase::kOther]),
+      Cell::of(1e2 * measured.parts_s() / measured[Phase::kIteration], 1),
+      one.derived.base,
+      ms(one.derived.one_rank_s),
+      ms(one.derived.compute_s),
+      ms(one.derived.communication_s),
+      remark(one),
       group_name_cell(*one.group)};
   cells.insert(cells.end(), rest.begin(), rest.end());
   return cells;
 }
 
-std::vector<std::string> notes(bool negative) {
-  std::vector<std::string> result = {
+std::vector<std::string> notes(const WaitKinds& waits, bool negative) {
+  std::vector<std::string> result = wait_notes(
+      waits,
+      "measured: from the intervals that each rank recorded, C of computing, K of collectives from "
+      "the arrival of the last rank on, when data can move, and S of collectives before that, in "
+      "an iteration of length W; compute = |C|, of which hidden = |C and K| has communication "
+      "beside it; exposed = |K without C|; straggler wait = |S without C and K|; other = W - |C or "
+      "K or S|; compute + exposed + straggler wait + other = iteration (sum 100 %)",
       "measured: from the intervals that each rank recorded, C of computing and K of collectives "
       "in "
       "an iteration of length W; compute = |C|, of which hidden = |C and K| has communication "
       "beside it; exposed = |K without C|; other = W - |C or K|; compute + exposed + other = "
-      "iteration (sum 100 %)",
-      "straggler wait: the part of the collectives above the shortest duration over the ranks; "
-      "within hidden and exposed, no further addend",
-      "derived: as reports do that know only times: compute = T(1)/n, communication = T(n) - "
-      "T(1)/n, with T(1) the mean iteration of the base on 1 rank for the same number of images. "
-      "It calls communication whatever does not scale: waiting, slower kernels at a small batch, "
-      "shared caches and memory, the exchange; what is hidden it does not see",
-      "means over steady iterations, ranks, repeats"};
+      "iteration (sum 100 %)");
+  if (waits.within)
+    result.emplace_back(
+        "straggler wait: the part of the collectives above the shortest duration over the ranks; "
+        "within hidden and exposed, no further addend");
+  result.insert(
+      result.end(),
+      {"derived: as reports do that know only times: compute = T(1)/n, communication = T(n) - "
+       "T(1)/n, with T(1) the mean iteration of the base on 1 rank for the same number of images. "
+       "It calls communication whatever does not scale: waiting, slower kernels at a small batch, "
+       "shared caches and memory, the exchange; what is hidden it does not see",
+       "means over steady iterations, ranks, repeats"});
   if (negative)
     result.emplace_back(
         "negative derived communication is shown as it is: n ranks took less than 1/n of the time "
@@ -124,10 +143,11 @@ Table make_compute_comm_table(const RunSet& set, const TableOptions&) {
     all.push_back({&group, splits.measured(group), splits.derived(group)});
     negative |= all.back().derived.communication_s < 0;
   }
+  const WaitKinds waits = wait_kinds(set);
   Table table{"compute-comm",
               "Compute and communication, measured and derived",
-              notes(negative),
-              columns(labels),
+              notes(waits, negative),
+              columns(labels, waits),
               {}};
   const int decimals = decimals_for(all);
   for (const GroupSplit& one : all)

@@ -7,6 +7,7 @@
 #include "analysis/tables/group_cells.h"
 #include "analysis/tables/run_cells.h"
 #include "analysis/tables/tables.h"
+#include "analysis/tables/wait_notes.h"
 
 namespace gradsync::report {
 
@@ -25,7 +26,7 @@ constexpr std::array<Part, 5> kParts = {{{Phase::kForward, "forward", "forward %
                                          {Phase::kOptimizer, "optimizer", "optimiser %"},
                                          {Phase::kData, "data", "data %"}}};
 
-std::vector<Column> columns(const GroupLabels& labels) {
+std::vector<Column> columns(const GroupLabels& labels, bool waits) {
   std::vector<Column> result = labels.columns();
   result.push_back(repeats_column());
   result.push_back(
@@ -35,8 +36,13 @@ std::vector<Column> columns(const GroupLabels& labels) {
     result.push_back({fmt::format("{}_percent", part.name), part.head, false,
                       fmt::format("mean {} / mean iteration", part.name),
                       fmt::format("/time/{}, /time/iteration", part.name)});
-  result.push_back({"other_percent", "other %", false, "100 - the five parts before it",
-                    "/time/forward, backward, exposed, optimizer, data, iteration"});
+  if (waits)
+    result.push_back({"wait_percent", "straggler wait %", false, "mean wait / mean iteration",
+                      "/time/wait, /time/iteration"});
+  result.push_back({"other_percent", "other %", false,
+                    fmt::format("100 - the {} parts before it", waits ? "six" : "five"),
+                    fmt::format("/time/forward, backward, exposed, optimizer, data, {}iteration",
+                                waits ? "wait, " : "")});
   result.push_back({"hidden_percent", "hidden comm %", false, "mean hidden / mean iteration",
                     "/time/hidden, /time/iteration"});
   result.push_back(group_name_column());
@@ -47,32 +53,48 @@ std::vector<Column> columns(const GroupLabels& labels) {
 SplitFigures figures_of(const RunGroup& group) {
   SplitFigures sum;
   sum.mean_s.fill(0);
+  sum.wait_part_s = 0;
   for (const Run* run : group.repeats) {
     const SplitFigures one = mean_of(split_figures(*run->reader, run->steady));
     if (one.iterations == 0) continue;
     sum.iterations += one.iterations;
     for (std::size_t phase = 0; phase < kPhases; ++phase)
       sum.mean_s[phase] += static_cast<double>(one.iterations) * one.mean_s[phase];
+    sum.wait_part_s += static_cast<double>(one.iterations) * one.wait_part_s;
   }
+  const auto iterations = static_cast<double>(sum.iterations);
   for (double& value : sum.mean_s)
-    value /= static_cast<double>(sum.iterations);  // 0 / 0 is NaN: nothing was measured
+    value /= iterations;  // 0 / 0 is NaN: nothing was measured
+  sum.wait_part_s /= iterations;
   return sum;
 }
 
+double wait_percent(const SplitFigures& figures) {
+  return 1e2 * figures.wait_part_s / figures[Phase::kIteration];
+}
+
 double other_percent(const SplitFigures& figures) {
-  double rest = 1e2 + 0 * figures[Phase::kIteration];
+  double rest = 1e2 - wait_percent(figures);
   for (const Part& part : kParts)
     rest -= figures.percent(part.phase);
   return rest;
 }
 
-std::vector<std::string> notes(const RunSet& set) {
+std::vector<std::string> notes(const RunSet& set, const WaitKinds& waits) {
   std::vector<std::string> result = {
-      "measured; % of the mean iteration over ranks, steady iterations and repeats; the six parts "
-      "from forward to other sum to 100",
+      fmt::format("measured; % of the mean iteration over ranks, steady iterations and repeats; "
+                  "the {} parts from forward to other sum to 100",
+                  waits.apart ? "seven" : "six"),
       "exposed comm: communication that the step waits for; hidden comm runs beside forward and "
       "backward and is no part of the sum; data: waiting for the loader; other: what is left",
       fmt::format("left out: {}", warmup_text(set))};
+  if (waits.apart)
+    result.insert(result.begin() + 2,
+                  "straggler wait: in collectives before the last rank came, when no data could "
+                  "move, and nothing to compute");
+  if (waits.apart && waits.within)
+    result.insert(result.begin() + 3,
+                  "runs of schema 1 count straggler wait as exposed comm: 0 in its column");
   const auto remarks = remark_notes(set);
   result.insert(result.end(), remarks.begin(), remarks.end());
   return result;
@@ -83,7 +105,12 @@ std::vector<std::string> notes(const RunSet& set) {
 Table make_profile_table(const RunSet& set, const TableOptions&) {
   const auto groups = group_runs(set);
   const GroupLabels labels(groups);
-  Table table{"profile", "Where a step goes, measured, per mode", notes(set), columns(labels), {}};
+  const WaitKinds waits = wait_kinds(set);
+  Table table{"profile",
+              "Where a step goes, measured, per mode",
+              notes(set, waits),
+              columns(labels, waits.apart),
+              {}};
   for (const RunGroup& group : groups) {
     const SplitFigures figures = figures_of(group);
     std::vector<Cell> cells = labels.cells(group);
@@ -93,6 +120,7 @@ Table make_profile_table(const RunSet& set, const TableOptions&) {
         Cell::of(1e3 * figures[Phase::kIteration], ms_decimals(1e3 * figures[Phase::kIteration])));
     for (const Part& part : kParts)
       cells.push_back(Cell::of(figures.percent(part.phase), 1));
+    if (waits.apart) cells.push_back(Cell::of(wait_percent(figures), 1));
     cells.push_back(Cell::of(other_percent(figures), 1));
     cells.push_back(Cell::of(figures.percent(Phase::kHidden), 1));
     cells.push_back(group_name_cell(group));

@@ -6,6 +6,7 @@
 #include "analysis/metrics/split_figures.h"
 #include "analysis/tables/run_cells.h"
 #include "analysis/tables/tables.h"
+#include "analysis/tables/wait_notes.h"
 
 namespace gradsync::report {
 
@@ -68,7 +69,7 @@ int decimals_for(const std::vector<RunSplit>& all) {
   return ms_decimals(1e3 * largest_s);
 }
 
-std::string sum_note(const std::vector<RunSplit>& all) {
+std::string sum_note(const WaitKinds& kinds, const std::vector<RunSplit>& all) {
   double gap = 0;
   const Run* worst = nullptr;
   for (const RunSplit& run : all)
@@ -77,24 +78,36 @@ std::string sum_note(const std::vector<RunSplit>& all) {
       gap = rank.gap();
       worst = run.run;
     }
-  if (gap <= kLargestGap) return "compute + exposed + other = iteration, checked to 1 %";
+  const char* parts =
+      kinds.apart ? "compute + exposed + wait + other" : "compute + exposed + other";
+  if (gap <= kLargestGap) return fmt::format("{} = iteration, checked to 1 %", parts);
   return fmt::format(
-      "WARNING: compute + exposed + other differs from the iteration by {:.1f} % in "
-      "{}: its parts were not measured over the same iterations",
-      1e2 * gap, worst->name);
+      "WARNING: {} differs from the iteration by {:.1f} % in {}: its parts were not measured over "
+      "the same iterations",
+      parts, 1e2 * gap, worst->name);
 }
 
 std::vector<std::string> notes(const RunSet& set, const std::vector<RunSplit>& all) {
-  std::vector<std::string> result = {
+  const WaitKinds kinds = wait_kinds(set);
+  std::vector<std::string> result = wait_notes(
+      kinds,
+      "measured, with C the union of the compute intervals of a rank in an iteration of length W, "
+      "K of the intervals in which data of its collectives could move, from the arrival of the "
+      "last rank on, and S of those in which its collectives waited for that rank: compute = |C|, "
+      "comm = |K|, hidden = |C and K|, exposed = |K without C|, wait = |S without C and K|, other "
+      "= W - |C or K or S|; data (waiting for the loader) is part of other",
       "measured, with C the union of the compute intervals and K of the collectives' intervals of "
       "a rank in an iteration of length W: compute = |C|, comm = |K|, hidden = |C and K|, exposed "
-      "= |K without C|, other = W - |C or K|",
-      "wait (above the shortest duration of the same collective over the ranks) is part of comm, "
-      "data (waiting for the loader) is part of other",
-      sum_note(all),
+      "= |K without C|, other = W - |C or K|");
+  if (kinds.within)
+    result.emplace_back(
+        "wait (above the shortest duration of the same collective over the ranks) is part of comm, "
+        "data (waiting for the loader) is part of other");
+  result.push_back(sum_note(kinds, all));
+  result.push_back(
       fmt::format("means over n iterations; left out as warm-up: {}; % of the iteration; the row "
                   "\"mean\" is the mean over the ranks",
-                  warmup_text(set))};
+                  warmup_text(set)));
   const auto remarks = remark_notes(set);
   result.insert(result.end(), remarks.begin(), remarks.end());
   return result;

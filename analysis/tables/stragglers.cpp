@@ -5,6 +5,7 @@
 #include "analysis/metrics/straggler_figures.h"
 #include "analysis/tables/run_cells.h"
 #include "analysis/tables/tables.h"
+#include "analysis/tables/wait_notes.h"
 
 namespace gradsync::report {
 
@@ -53,13 +54,19 @@ std::string clock_note(double undecided_percent) {
 }
 
 std::vector<std::string> notes(const RunSet& set, double undecided_percent) {
-  std::vector<std::string> result = {
+  std::vector<std::string> result = wait_notes(
+      wait_kinds(set),
+      "suffered: mean per iteration of wait, the time in a rank's collectives before the last rank "
+      "came, beside neither compute nor communication",
       "suffered: mean per iteration of wait, the part of a rank's collectives above the shortest "
-      "duration of the same collective over the ranks",
-      "caused: mean per iteration of what the other ranks waited for this one, from when each came "
-      "to the collectives to which it came last; counted as if no rank could go on before the last "
-      "one is there, so the two columns need not have one sum",
-      clock_note(undecided_percent), fmt::format("left out: {}", warmup_text(set))};
+      "duration of the same collective over the ranks");
+  result.insert(result.end(),
+                {"caused: mean per iteration of what the other ranks waited for this one, from "
+                 "when each came "
+                 "to the collectives to which it came last; counted as if no rank could go on "
+                 "before the last "
+                 "one is there, so the two columns need not have one sum",
+                 clock_note(undecided_percent), fmt::format("left out: {}", warmup_text(set))});
   const auto remarks = remark_notes(set);
   result.insert(result.end(), remarks.begin(), remarks.end());
   return result;

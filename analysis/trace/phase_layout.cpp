@@ -7,7 +7,8 @@ namespace gradsync::report {
 
 namespace {
 
-constexpr double kNothing = 1e-9;  // s: below what the clock tells
+constexpr double kNothing = 1e-9;   // s: below what the clock tells
+constexpr double kRounding = 1e-6;  // s: of sums of intervals
 
 IntervalSet collectives_of(const RankIteration& rank) {
   std::vector<Interval> intervals;
@@ -46,11 +47,19 @@ class FreeTime {
   double now_s_ = 0;
 };
 
+/// Whether the rank stood still in its collectives. Where what they wait for is recorded, all of
+/// them must then be exposed or wait.
+bool blocked(const RankIteration& rank, const IntervalSet& collectives) {
+  if (rank[Phase::kHidden] > kNothing) return false;
+  if (rank.buckets.empty() || std::isnan(rank.buckets.front().arrival_s)) return true;
+  return collectives.measure_s() <= rank[Phase::kExposed] + rank[Phase::kWait] + kRounding;
+}
+
 }  // namespace
 
 std::vector<PlacedPhase> place_phases(const RankIteration& rank) {
-  const bool blocking = !(rank[Phase::kHidden] > kNothing);
-  FreeTime time(blocking ? collectives_of(rank) : IntervalSet());
+  const IntervalSet collectives = collectives_of(rank);
+  FreeTime time(blocked(rank, collectives) ? collectives : IntervalSet());
   std::vector<PlacedPhase> phases;
   for (const Phase phase : {Phase::kData, Phase::kForward, Phase::kBackward})
     if (rank[phase] > kNothing) phases.push_back({phase, time.next(rank[phase])});

@@ -15,9 +15,9 @@ struct PlacedPhase {
 
 /// Where data, forward, backward and optimiser lay. Only their lengths are recorded, so their
 /// places are derived: data begins with the iteration, the optimiser ends with it, forward and
-/// backward follow data in this order. Where nothing of the communication ran beside compute
-/// (`hidden` is 0), the rank stood still in its collectives: the phases then go around them. A
-/// phase that was not measured, or took no time, is left out.
+/// backward follow data in this order. Where no collective was beside compute, the rank stood still
+/// in its collectives: the phases then go around them. A phase that was not measured, or took no
+/// time, is left out.
 std::vector<PlacedPhase> place_phases(const RankIteration& rank);
 
 }  // namespace gradsync::report

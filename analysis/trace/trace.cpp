@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "analysis/metrics/split_figures.h"
 #include "analysis/trace/gzip.h"
 #include "analysis/trace/phase_layout.h"
 #include "support/error.h"
@@ -20,6 +21,7 @@ using nlohmann::ordered_json;
 
 constexpr std::size_t kMostIterations = 10, kMostEvents = 100000;
 constexpr double kMicroseconds = 1e6;
+constexpr const char* kWaitName = "straggler wait";  // a name of its own: a color of its own
 
 /// Tracks of a process; those of the buckets follow.
 enum Track : std::int64_t { kIterationTrack = 1, kComputeTrack, kCommunicationTrack, kBucketTrack };
@@ -125,6 +127,12 @@ struct Bucket {
   std::size_t number;
   BucketShape shape;
   BucketTimes times;
+  /// From when on its data could move; where that was not recorded, from its begin.
+  double moving_from_s() const {
+    return std::isfinite(times.arrival_s) ? times.arrival_s : times.start_s;
+  }
+  Interval moving() const { return {moving_from_s(), times.end_s}; }
+  Interval waiting() const { return {times.start_s, moving_from_s()}; }
   Interval span() const {
     const double ready_s = times.ready_s <= times.start_s ? times.ready_s : times.start_s;
     return {ready_s, times.end_s};
@@ -162,13 +170,16 @@ class Lanes {
 };
 
 ordered_json bucket_args(const Bucket& bucket) {
-  return {{"bucket", bucket.number},
-          {"collective", collective_name(bucket.shape)},
-          {"bytes", bucket.shape.bytes},
-          {"ready_us", number(kMicroseconds * bucket.times.ready_s)},
-          {"start_us", number(kMicroseconds * bucket.times.start_s)},
-          {"end_us", number(kMicroseconds * bucket.times.end_s)},
-          {"times", "measured, since the start of the rank's iteration"}};
+  const BucketTimes& times = bucket.times;
+  ordered_json args = {{"bucket", bucket.number},
+                       {"collective", collective_name(bucket.shape)},
+                       {"bytes", bucket.shape.bytes},
+                       {"ready_us", number(kMicroseconds * times.ready_s)},
+                       {"start_us", number(kMicroseconds * times.start_s)}};
+  if (std::isfinite(times.arrival_s)) args["arrival_us"] = kMicroseconds * times.arrival_s;
+  args["end_us"] = number(kMicroseconds * times.end_s);
+  args["times"] = "measured, since the start of the rank's iteration";
+  return args;
 }
 
 void add_bucket(Events& events, std::size_t rank, std::int64_t track, const Bucket& bucket,
@@ -180,24 +191,31 @@ void add_bucket(Events& events, std::size_t rank, std::int64_t track, const Buck
     events.slice(rank, track, "queued", "bucket",
                  shifted({span.begin_s, bucket.times.start_s}, begin_s),
                  {{"from", "last gradient there"}, {"to", "collective begun"}});
-  events.slice(rank, track, "in progress", "bucket",
-               shifted({bucket.times.start_s, bucket.times.end_s}, begin_s),
+  if (bucket.waiting().length_s() > 0)
+    events.slice(rank, track, kWaitName, "wait", shifted(bucket.waiting(), begin_s),
+                 {{"from", "collective begun"}, {"to", "last rank there"}});
+  events.slice(rank, track, "in progress", "bucket", shifted(bucket.moving(), begin_s),
                {{"collective", collective_name(bucket.shape)}});
 }
 
-// Collectives of one rank follow each other. Where a transport lets them overlap, the later one is
-// seen in the tracks of the buckets only.
+// Data of one rank's collectives moves for one after the other. Where a transport moves those of
+// several at once, the later one is seen in the tracks of the buckets only.
 void add_communication(Events& events, std::size_t rank, const IterationRow& row) {
   const double begin_s = row.ranks[rank].begin_s;
   double busy_until_s = 0;
+  std::vector<Interval> moving, waiting;
   for (const Bucket& bucket : buckets_of(row, rank)) {
-    if (bucket.times.start_s < busy_until_s) continue;
+    waiting.push_back(bucket.waiting());
+    if (bucket.moving_from_s() < busy_until_s) continue;
     busy_until_s = bucket.times.end_s;
+    moving.push_back(bucket.moving());
     events.slice(rank, kCommunicationTrack,
                  fmt::format("{} {} B", collective_name(bucket.shape), bucket.shape.bytes),
-                 "communication", shifted({bucket.times.start_s, bucket.times.end_s}, begin_s),
-                 bucket_args(bucket));
+                 "communication", shifted(bucket.moving(), begin_s), bucket_args(bucket));
   }
+  for (const Interval& wait : IntervalSet(waiting).difference(IntervalSet(moving)).pieces())
+    events.slice(rank, kCommunicationTrack, kWaitName, "wait", shifted(wait, begin_s),
+                 {{"until", "the last rank is there, or data of another collective moves"}});
 }
 
 std::size_t add_buckets(Events& events, std::size_t rank, const IterationRow& row) {
@@ -290,7 +308,7 @@ ordered_json about(const Run& run, const TraceWindow& window, const LeftOut& lef
 }
 
 std::size_t events_per_iteration(const RunReader& run) {
-  return run.ranks() * (6 + 4 * run.index().buckets);
+  return run.ranks() * (6 + (waits_apart(run) ? 6 : 4) * run.index().buckets);
 }
 
 TraceWindow steady_window(const Run& run) {

@@ -20,7 +20,7 @@ from training import WARMUP, train_command
 CLUSTER = ROOT / "tests/slurm/cluster"
 SLURM = {"SLURM_CONF": "/run/gradsync-cluster/slurm.conf", "SLURM_PMIX_FENCE": "ring"}
 NODES, MODEL, BATCH, ITERATIONS = 3, "vgg11", 16, 16
-PHASES = ("compute", "exposed", "other")
+PHASES = ("compute", "exposed", "wait", "other")
 BEFORE = {"gather-scatter": ("gather-scatter", "--transport", "mpi"), "allreduce, MPI": ("allreduce", "--transport", "mpi"),
           "ddp, MPI": ("ddp", "--transport", "mpi")}  # fmt: skip
 NOW = {"allreduce": ("allreduce",), "ddp": ("ddp",), "ddp, cap auto": ("ddp", "--bucket-cap", "auto", "--first-bucket", "auto"),

@@ -138,13 +138,12 @@ void Exchange::post_all_reduce_mean(std::span<float> data, Traffic category, Mom
     enter_in_ledger(named, category);
     if (timing_) {
       book_->records.push_back(
-          {named.kind, bytes_of(named), ready.host_s, kNotMeasured, kNotMeasured});
+          {named.kind, bytes_of(named), named.root, ready.host_s, now_s(), kNotMeasured});
       count(named, category, *book_);
     }
     posted_.push_back({transport_.post_mean(data), book_->records.size() - 1});
   });
-  const double begin_s = now_s();
-  note(transport_.progress(), begin_s);
+  note_done(transport_.progress().done);
 }
 
 void Exchange::finish_posted() {
@@ -152,26 +151,22 @@ void Exchange::finish_posted() {
   const CollectiveScope watched(watchdog_, CollectiveKind::kAllReduce, book_->iteration);
   while (!posted_.empty()) {
     const std::uint32_t number = posted_.front().number;
-    const double begin_s = now_s();
     transport_.finish(number, waiting_);
-    note({number, number}, begin_s);
+    note_done(number);
   }
 }
 
 /// Numbers wrap: the difference tells which is later.
-void Exchange::note(Progress progress, double begin_s) {
-  const auto reached = [](std::uint32_t number, const Posted& posted) {
+void Exchange::note_done(std::uint32_t number) {
+  const auto is_done = [&](const Posted& posted) {
     return static_cast<std::int32_t>(number - posted.number) >= 0;
   };
-  for (Posted& posted : posted_) {
-    if (!reached(progress.own, posted)) break;
-    if (timing_ && !posted.begun) book_->records[posted.record].start_s = begin_s;
-    posted.begun = true;
+  for (; !posted_.empty() && is_done(posted_.front()); posted_.erase(posted_.begin())) {
+    if (!timing_) continue;
+    CollectiveRecord& record = book_->records[posted_.front().record];
+    record.posted = transport_.posted_times(posted_.front().number);
+    record.end_s = record.posted->last.end_s;
   }
-  const double end_s = now_s();
-  for (; !posted_.empty() && reached(progress.done, posted_.front());
-       posted_.erase(posted_.begin()))
-    if (timing_) book_->records[posted_.front().record].end_s = end_s;
 }
 
 void Exchange::reduce_sum(std::span<float> data, int root, Traffic category) {
@@ -206,6 +201,15 @@ void Exchange::sum_metrics(std::span<double> values) {
                             values.size_bytes(), -1);
   control(call, Traffic::kMetrics, [&] {
     MPI_Allreduce(MPI_IN_PLACE, values.data(), static_cast<int>(values.size()), MPI_DOUBLE, MPI_SUM,
+                  comm_);
+  });
+}
+
+void Exchange::maximum(std::span<double> values) {
+  const auto call = call_of(CollectiveKind::kAllReduce, ValueType::kByte, ReduceOp::kNone,
+                            values.size_bytes(), -1);
+  control(call, control_, [&] {
+    MPI_Allreduce(MPI_IN_PLACE, values.data(), static_cast<int>(values.size()), MPI_DOUBLE, MPI_MAX,
                   comm_);
   });
 }
@@ -273,7 +277,7 @@ void Exchange::run_here(const CollectiveCall& call, const Tensors& tensors, Iter
   body();
   const double end_s = now_s();
   const double ready_s = tensors.ready.known() ? tensors.ready.host_s : start_s;
-  book.records.push_back({call.kind, bytes_of(call), ready_s, start_s, end_s});
+  book.records.push_back({call.kind, bytes_of(call), call.root, ready_s, start_s, end_s});
   count(call, tensors.category, book);
 }
 
@@ -291,8 +295,8 @@ void Exchange::enqueue(const CollectiveCall& call, const Tensors& tensors, Body 
   last_ = ring.mark(stream);
   if (!overlapped) join();
   if (!timing_) return;
-  book_->records.push_back(
-      {call.kind, bytes_of(call), kNotMeasured, kNotMeasured, kNotMeasured, ready, start, last_});
+  book_->records.push_back({call.kind, bytes_of(call), call.root, kNotMeasured, kNotMeasured,
+                            kNotMeasured, ready, start, last_});
   count(call, tensors.category, *book_);
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -36,9 +37,11 @@ struct Moment {
 struct CollectiveRecord {
   CollectiveKind kind;
   std::int64_t bytes;
+  int root;                               ///< −1: none
   double ready_s, start_s, end_s;         ///< on this rank's steady clock; NaN on a device
   Mark ready = {}, start = {}, end = {};  ///< on a device
   double convert_s = kNotMeasured;        ///< of it, for turning values into 16 bits and back
+  std::optional<PostedTimes> posted = {};
 };
 
 using TrafficBytes = std::array<std::int64_t, kRowCategories>;
@@ -137,8 +140,8 @@ class Exchange {
   /// Like all_reduce_mean, but returns without waiting, after this rank's part of whatever all
   /// ranks have posted. The result stands after finish_posted.
   void post_all_reduce_mean(std::span<float> data, Traffic category, Moment ready);
-  /// Returns when all that was posted is done. One is recorded from when this rank began its part
-  /// to when it first saw that all had done theirs.
+  /// Returns when all that was posted is done. One is recorded from when this rank posted it to
+  /// when the last rank had done its part, which this rank may see later.
   void finish_posted();
   void reduce_sum(std::span<float> data, int root, Traffic category);
   void broadcast(std::span<std::byte> data, int root, Traffic category);
@@ -149,6 +152,8 @@ class Exchange {
 
   /// Sums over the ranks outside any timed section: metrics and flags.
   void sum_metrics(std::span<double> values);
+  /// The largest value over the ranks, of each, outside any timed section.
+  void maximum(std::span<double> values);
   /// Gathers equal-sized blocks of bytes on rank 0 and hands `verdict` of rank 0 to all: what the
   /// ranks tell each other between iterations. `all` is used on rank 0 only.
   void gather_control(std::span<const std::byte> one, std::span<std::byte> all);
@@ -186,12 +191,10 @@ class Exchange {
     Moment ready = {};
     IterationBook* book = nullptr;  ///< if it is not the last one
   };
-  /// An all-reduce under way: the transport's number, which record is its, and whether this rank
-  /// has begun its part.
+  /// An all-reduce under way: the transport's number, and which record is its.
   struct Posted {
     std::uint32_t number;
     std::size_t record;
-    bool begun = false;
   };
   using Body = FunctionRef<void()>;
   double mean_through_half(std::span<float> data, std::span<std::uint16_t> wire, ValueType type);
@@ -201,7 +204,7 @@ class Exchange {
              FunctionRef<void(const CollectiveCall&)> body);
   void run_here(const CollectiveCall& call, const Tensors& tensors, IterationBook& book, Body body);
   void enqueue(const CollectiveCall& call, const Tensors& tensors, Body body);
-  void note(Progress progress, double begin_s);
+  void note_done(std::uint32_t number);
   void count(const CollectiveCall& call, Traffic category, IterationBook& book);
   void enter_in_ledger(const CollectiveCall& call, Traffic category);
   void pack(std::span<const float> data, std::span<std::uint16_t> wire, float factor,

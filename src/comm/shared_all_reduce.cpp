@@ -6,6 +6,8 @@
 #include <new>
 #include <type_traits>
 
+#include "timing/clock.h"
+
 namespace gradsync {
 
 namespace {
@@ -14,6 +16,9 @@ namespace {
 constexpr std::size_t kStagingBytes = std::size_t{256} << 10;
 /// Slices end on cache lines where the buffers begin on one.
 constexpr std::size_t kLineBytes = 64;
+/// A rank reads the times of an operation after at most kMostInFlight more; until then no other
+/// rank can be further ahead than twice as many.
+constexpr std::uint32_t kTimesKept = 4 * SharedAllReduce::kMostInFlight;
 
 std::size_t slice_begin(std::size_t count, std::size_t rank, std::size_t ranks,
                         std::size_t values_a_line) {
@@ -30,6 +35,8 @@ struct SharedAllReduce::Header {
   alignas(kAlignment) SharedCounter reduced;
   /// Where the data of the operations under way begins.
   alignas(kAlignment) std::array<Place, kMostInFlight> place;
+  /// When this rank reduced its slice, where that is timed.
+  alignas(kAlignment) std::array<Interval, kTimesKept> reduced_at;
   /// A small operation's number, and what it has to sum: the first values come with the counter's
   /// own cache line.
   struct alignas(kAlignment) Small {
@@ -129,11 +136,11 @@ void SharedAllReduce::reduce_staged(std::span<T> data, double factor, Waiting wa
 }
 
 template <typename T>
-std::uint32_t SharedAllReduce::post(std::span<T> data, double factor) {
+std::uint32_t SharedAllReduce::post(std::span<T> data, double factor, bool timed) {
   Header& mine = header(rank_);
   const std::uint32_t number = posted_ + 1;
   finish(number - kMostInFlight, Waiting::kSleep);
-  in_flight_[number % kMostInFlight] = {type_of<T>(), data.size(), factor};
+  in_flight_[number % kMostInFlight] = {type_of<T>(), data.size(), factor, timed};
   mine.place[number % kMostInFlight] = place_of(data.data(), data.size_bytes());
   posted_ = number;
   mine.posted.raise_to(number);
@@ -162,6 +169,16 @@ void SharedAllReduce::finish(std::uint32_t number, Waiting waiting) {
     header(r).reduced.wait_for(number, waiting, spinning_);
 }
 
+PostedTimes SharedAllReduce::times(std::uint32_t number) const {
+  const auto of = [&](std::size_t rank) { return header(rank).reduced_at[number % kTimesKept]; };
+  PostedTimes times{of(rank_), of(rank_)};
+  for (std::size_t r = 0; r < ranks(); ++r) {
+    times.last.begin_s = std::max(times.last.begin_s, of(r).begin_s);
+    times.last.end_s = std::max(times.last.end_s, of(r).end_s);
+  }
+  return times;
+}
+
 bool SharedAllReduce::all_posted(std::uint32_t number) const {
   for (std::size_t r = 0; r < ranks(); ++r)
     if (!header(r).posted.reached(number)) return false;
@@ -176,6 +193,7 @@ std::byte* SharedAllReduce::part_at(std::size_t rank, const Place& place) const 
 void SharedAllReduce::reduce_next() {
   const std::uint32_t number = reduced_ + 1;
   const Posted& posted = in_flight_[number % kMostInFlight];
+  const double begin_s = posted.timed ? now_s() : 0;
   locate_buffers(number);
   switch (posted.type) {
     case Type::kFloat:
@@ -191,6 +209,7 @@ void SharedAllReduce::reduce_next() {
       average_my_slice<Float16>(posted);
       break;
   }
+  if (posted.timed) header(rank_).reduced_at[number % kTimesKept] = {begin_s, now_s()};
   mark_reduced(number);
 }
 
@@ -249,8 +268,8 @@ template void SharedAllReduce::all_reduce<float>(std::span<float>, double, Waiti
 template void SharedAllReduce::all_reduce<double>(std::span<double>, double, Waiting);
 template void SharedAllReduce::all_reduce<Bfloat16>(std::span<Bfloat16>, double, Waiting);
 template void SharedAllReduce::all_reduce<Float16>(std::span<Float16>, double, Waiting);
-template std::uint32_t SharedAllReduce::post<float>(std::span<float>, double);
-template std::uint32_t SharedAllReduce::post<Bfloat16>(std::span<Bfloat16>, double);
-template std::uint32_t SharedAllReduce::post<Float16>(std::span<Float16>, double);
+template std::uint32_t SharedAllReduce::post<float>(std::span<float>, double, bool);
+template std::uint32_t SharedAllReduce::post<Bfloat16>(std::span<Bfloat16>, double, bool);
+template std::uint32_t SharedAllReduce::post<Float16>(std::span<Float16>, double, bool);
 
 }  // namespace gradsync

@@ -19,7 +19,7 @@ namespace gradsync {
 /// 2007.11496). Up to kSmallBytes, each rank writes its values beside its counter and sums
 /// everybody's: one step, no second meeting. Sums run over ranks in order whatever the path, so all
 /// ranks hold equal bits.
-//////
+///
 /// Knows no MPI: a region is a piece of memory of each rank, all equally large, as this process
 /// maps them. The ranks add the same regions and call the same operations in the same order.
 class SharedAllReduce {
@@ -54,9 +54,10 @@ class SharedAllReduce {
                          FunctionRef<void(std::span<T>)> across);
 
   /// Says that `data`, which an added region holds, is ready to be reduced. Returns its number, for
-  /// `finish`. Waits only where kMostInFlight are under way already.
+  /// `finish`. Waits only where kMostInFlight are under way already. `timed`: `times` will be
+  /// asked.
   template <typename T>
-  std::uint32_t post(std::span<T> data, double factor);
+  std::uint32_t post(std::span<T> data, double factor, bool timed = false);
   /// Sums this rank's slices of what all ranks have posted by now; never waits. Called now and
   /// then, it spares `finish` the work. Returns the number up to which this rank has done its part.
   std::uint32_t progress();
@@ -64,6 +65,9 @@ class SharedAllReduce {
   std::uint32_t finished() const;
   /// Returns when the posted data of that number, and all before it, holds the result.
   void finish(std::uint32_t number, Waiting waiting);
+  /// When the ranks did their parts of a timed operation that is finished. Requires that this rank
+  /// has posted at most kMostInFlight since.
+  PostedTimes times(std::uint32_t number) const;
 
  private:
   struct Header;
@@ -80,6 +84,7 @@ class SharedAllReduce {
     Type type = Type::kFloat;
     std::size_t count = 0;
     double factor = 1;
+    bool timed = false;
   };
 
   template <typename T>

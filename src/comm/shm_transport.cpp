@@ -3,7 +3,7 @@
 namespace gradsync {
 
 std::uint32_t ShmTransport::post_mean(std::span<float> data) {
-  return memory_.reducer().post(data, 1.0 / size());
+  return memory_.reducer().post(data, 1.0 / size(), /*timed=*/true);
 }
 
 Progress ShmTransport::progress() {
@@ -14,6 +14,10 @@ Progress ShmTransport::progress() {
 
 void ShmTransport::finish(std::uint32_t number, Waiting waiting) {
   memory_.reducer().finish(number, waiting);
+}
+
+PostedTimes ShmTransport::posted_times(std::uint32_t number) {
+  return memory_.reducer().times(number);
 }
 
 void ShmTransport::all_reduce_sum(std::span<float> data, Waiting waiting) {

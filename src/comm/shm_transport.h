@@ -21,6 +21,7 @@ class ShmTransport : public RootedByMpi {
   std::uint32_t post_mean(std::span<float> data) override;
   Progress progress() override;
   void finish(std::uint32_t number, Waiting waiting) override;
+  PostedTimes posted_times(std::uint32_t number) override;
   void all_reduce_sum(std::span<float> data, Waiting waiting) override;
   void all_reduce_mean(std::span<float> data, Waiting waiting) override;
   void all_reduce_sum_bf16(std::span<std::uint16_t> data, Waiting waiting) override;

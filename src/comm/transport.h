@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "support/half.h"
+#include "timing/interval_set.h"
 
 namespace gradsync {
 
@@ -22,6 +23,13 @@ enum class Waiting {
 struct Progress {
   std::uint32_t own = 0;   ///< up to here this rank has done its part
   std::uint32_t done = 0;  ///< up to here every rank has
+};
+
+/// When a posted all-reduce moved data, on this host's steady clock. Before all ranks have begun
+/// their parts, and outside of its own, a rank has nothing to move.
+struct PostedTimes {
+  Interval own;   ///< this rank's part
+  Interval last;  ///< from when the last rank began its part to when all had done theirs
 };
 
 /// Moves data between the ranks; knows nothing of gradients, modes or timing (see Exchange).
@@ -72,6 +80,8 @@ class Transport {
   virtual Progress progress() { return {}; }
   /// Returns when what was posted under this number, and all before it, is done.
   virtual void finish(std::uint32_t /*number*/, Waiting /*waiting*/) {}
+  /// Of a number that is done, before 64 more have been posted.
+  virtual PostedTimes posted_times(std::uint32_t /*number*/) { return {}; }
 
   /// Whether calls only enqueue what a device will do, and return at once.
   virtual bool enqueues() const { return false; }

@@ -13,11 +13,11 @@ constexpr std::array<std::string_view, kPhases> kPhaseTexts = {
     "backward pass",
     "optimiser step",
     "union of the compute intervals, |C|",
-    "union of the intervals of its collectives, |K|",
+    "union of the intervals in which data of its collectives could move, |K|",
     "communication beside compute, |C and K|",
     "communication that the iteration waits for, |K without C|",
-    "time in collectives above the shortest of the same collective over the ranks",
-    "neither compute nor communication, W - |C or K|",
+    "in its collectives before the last rank came, beside neither compute nor communication",
+    "neither compute nor communication nor wait, W - |C or K or S|",
     "in its collectives, turning gradients into what travels and back"};
 
 constexpr std::array<std::string_view, kRowCategories> kTrafficTexts = {
@@ -147,10 +147,13 @@ const std::vector<Field<double, BucketTimes>>& bucket_fields() {
   static const std::vector<Field<double, Times>> fields = {
       {bucket_time("ready", "the last gradient of the bucket was there"),
        [](Times& times) -> double& { return times.ready_s; }},
-      {bucket_time("start", "the collective began"),
+      {bucket_time("start", "the rank came to the collective"),
        [](Times& times) -> double& { return times.start_s; }},
       {bucket_time("end", "the result of the collective was there"),
-       [](Times& times) -> double& { return times.end_s; }}};
+       [](Times& times) -> double& { return times.end_s; }},
+      {bucket_time("arrival", "the last rank had come, data could move"),
+       [](Times& times) -> double& { return times.arrival_s; },
+       /*added_later=*/true}};
   return fields;
 }
 
@@ -180,7 +183,8 @@ const std::vector<Field<double, RankEpoch>>& epoch_fields() {
 const std::vector<Field<std::string, CalibrationRow>>& calibration_texts() {
   using Row = CalibrationRow;
   static const std::vector<Field<std::string, Row>> fields = {
-      {calibration_spec("transport", "1", "mpi: of MPI; ring: ours, sleeping waits; nccl"),
+      {calibration_spec("transport", "1",
+                        "mpi: of MPI; ring: ours over MPI; shm; tcp-ring; two-level; nccl"),
        [](Row& row) -> std::string& { return row.transport; }},
       {calibration_spec("cadence", "1", "isolated: a barrier before each call; back-to-back"),
        [](Row& row) -> std::string& { return row.cadence; }}};

@@ -31,7 +31,7 @@ const std::vector<Field<std::int64_t, IterationRow>>& iteration_fields();
 const std::vector<Field<double, RankIteration>>& rank_fields();
 /// [iteration, rank]: correct, traffic/<category>.
 const std::vector<Field<std::int64_t, RankIteration>>& rank_counts();
-/// [iteration, bucket, rank]: bucket/ready, start, end.
+/// [iteration, bucket, rank]: bucket/ready, start, end, arrival.
 const std::vector<Field<double, BucketTimes>>& bucket_fields();
 /// [epoch, rank].
 const std::vector<Field<double, RankEpoch>>& epoch_fields();

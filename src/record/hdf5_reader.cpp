@@ -17,7 +17,6 @@ using Shape = std::vector<std::size_t>;
 class Hdf5Run : public RunReader {
  public:
   explicit Hdf5Run(const std::filesystem::path& path) : path_(path.string()), file_(path) {
-    require_schema(file_);
     read_header();
     read_index();
     epochs_ = read_epochs(file_, ranks());
@@ -200,6 +199,7 @@ void Hdf5Run::read_buckets(std::vector<IterationRow>& rows, std::size_t first) c
     for (RankIteration& rank : row.ranks)
       rank.buckets.resize(row.buckets.size());
   for (const auto& field : bucket_fields()) {
+    if (lacks(field)) continue;
     const auto values =
         block<double>(field.spec.path, {stored_rows_, index_.buckets, ranks()}, first, rows.size());
     for (std::size_t i = 0; i < rows.size(); ++i)

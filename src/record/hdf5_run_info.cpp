@@ -1,24 +1,10 @@
 #include "record/hdf5_run_info.h"
 
-#include <charconv>
-#include <optional>
-
 #include <fmt/format.h>
 
 namespace gradsync {
 
 namespace {
-
-/// The number behind the last '/' of a schema; nothing if `schema` is none of ours.
-std::optional<int> schema_version(std::string_view schema) {
-  const std::string_view name = kRunSchema.substr(0, kRunSchema.find('/') + 1);
-  if (!schema.starts_with(name)) return std::nullopt;
-  int version = 0;
-  const char* end = schema.data() + schema.size();
-  const auto [rest, error] = std::from_chars(schema.data() + name.size(), end, version);
-  if (error != std::errc() || rest != end) return std::nullopt;
-  return version;
-}
 
 void read_config(const Hdf5Input& file, RunInfo& info) {
   for (const std::string& name : file.members("config"))
@@ -46,26 +32,29 @@ void read_topology(const Hdf5Input& file, RunInfo& info) {
                              threads[r], offset[r], uncertainty[r]});
 }
 
-}  // namespace
-
-void require_schema(const Hdf5Input& file) {
+/// The number of the file's schema.
+int require_schema(const Hdf5Input& file) {
   const std::string schema = file.has_attribute("schema") ? file.text_attribute("schema") : "";
-  if (schema == kRunSchema) return;
-  const auto version = schema_version(schema);
-  if (!version)
+  const auto number = parse_schema(schema);
+  if (!number)
     throw Error(
         ExitCode::kBadData,
         fmt::format("'{}' is an HDF5 file but not a run file: its attribute schema is '{}', "
                     "expected '{}'",
-                    file.path(), schema, kRunSchema));
-  throw Error(
-      ExitCode::kBadData,
-      fmt::format("'{}' has the schema {}, this program reads {}", file.path(), schema, kRunSchema),
-      "use the gradsync-report of the release that wrote it");
+                    file.path(), schema, schema_text(kRunSchema)));
+  if (*number < kOldestRunSchema || *number > kRunSchema)
+    throw Error(ExitCode::kBadData,
+                fmt::format("'{}' has the schema {}, this program reads {} to {}", file.path(),
+                            schema, schema_text(kOldestRunSchema), schema_text(kRunSchema)),
+                "use the gradsync-report of the release that wrote it");
+  return *number;
 }
+
+}  // namespace
 
 RunInfo read_run_info(const Hdf5Input& file) {
   RunInfo info;
+  info.schema = require_schema(file);
   info.run_id = file.text_attribute("run_id");
   info.created = file.text_attribute("created");
   info.command_line = file.text_attribute("command_line");

@@ -5,11 +5,9 @@
 
 namespace gradsync {
 
-/// Throws Error kBadData for a file of another schema, or of a newer version (both are named).
-void require_schema(const Hdf5Input& file);
-
 /// What an HDF5 run file says of the run as a whole: attributes, /config, /provenance, /topology.
-/// Throws Error kBadData, also for a topology without ranks.
+/// Throws Error kBadData, also for another schema, a newer version of it (both are named) and a
+/// topology without ranks.
 RunInfo read_run_info(const Hdf5Input& file);
 
 }  // namespace gradsync

@@ -16,7 +16,7 @@ using enum Dimension;
 using Rows = std::vector<IterationRow>;
 
 void write_header(Hdf5Output& file, const RunReader& run) {
-  file.set_attribute("schema", kRunSchema);
+  file.set_attribute("schema", schema_text(run.info().schema));
   file.set_attribute("run_id", run.info().run_id);
   file.set_attribute("created", run.info().created);
   file.set_attribute("finished", run.finished());

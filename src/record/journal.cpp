@@ -84,6 +84,11 @@ JournalWriter::JournalWriter(std::filesystem::path path, UniqueFd file)
     : path_(std::move(path)), file_(std::move(file)) {
   lock();
   JournalReader reader(path_);
+  if (reader.version() != kJournalVersion)
+    throw Error(ExitCode::kBadData,
+                fmt::format("journal '{}' has version {}, this program appends to version {}",
+                            path_.string(), reader.version(), kJournalVersion),
+                "resume the run with the release that started it");
   while (reader.next()) {
   }
   cut_to(reader.position());
@@ -157,10 +162,11 @@ JournalReader::JournalReader(std::filesystem::path path)
     throw Error(
         ExitCode::kBadData,
         fmt::format("'{}' is not a journal: its header is short or damaged", path_.string()));
-  if (const std::uint32_t version = number_at(bytes, 8); version != kJournalVersion)
+  version_ = number_at(bytes, 8);
+  if (version_ < kOldestJournalVersion || version_ > kJournalVersion)
     throw Error(ExitCode::kBadData,
-                fmt::format("journal '{}' has version {}, this program reads version {}",
-                            path_.string(), version, kJournalVersion),
+                fmt::format("journal '{}' has version {}, this program reads versions {} to {}",
+                            path_.string(), version_, kOldestJournalVersion, kJournalVersion),
                 "use the gradsync-report of the release that wrote it");
   position_ = kJournalHeaderBytes;
 }

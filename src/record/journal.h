@@ -34,7 +34,8 @@ enum class RecordType : std::uint32_t {
   kQuantization = 13   ///< Quantization, JSON; at most once
 };
 
-inline constexpr std::uint32_t kJournalVersion = 2;
+/// What is written, and the oldest that is read.
+inline constexpr std::uint32_t kJournalVersion = 3, kOldestJournalVersion = 2;
 inline constexpr std::size_t kJournalHeaderBytes = 16;
 /// No record is larger: a row of 4,096 ranks with 200 collectives takes 20 MiB.
 inline constexpr std::uint32_t kMaxPayloadBytes = 64U << 20;
@@ -55,7 +56,8 @@ class JournalWriter {
   explicit JournalWriter(std::filesystem::path path);
 
   /// Goes on with an existing journal after its last sound record; what a killed writer left behind
-  /// it is cut off. Throws Error kNoInput or kBadData as JournalReader does, kCannotCreate while
+  /// it is cut off. Throws Error kNoInput or kBadData as JournalReader does, kBadData for another
+  /// version than is written now (rows of two kinds would mix), kCannotCreate while
   /// another process writes it, kInputOutput.
   static JournalWriter append_to(std::filesystem::path path);
 
@@ -95,8 +97,10 @@ struct JournalRecord {
 class JournalReader {
  public:
   /// Throws Error: kNoInput if the file is missing, kBadData if it has no whole, sound header or is
-  /// of a newer version.
+  /// of a version that is not read.
   explicit JournalReader(std::filesystem::path path);
+
+  std::uint32_t version() const { return version_; }
 
   /// The next sound record, or nothing. Throws Error kInputOutput if the disk fails.
   std::optional<JournalRecord> next();
@@ -121,6 +125,7 @@ class JournalReader {
   UniqueFd file_;
   std::int64_t file_bytes_ = 0;  ///< when it was opened: a running job may append more
   std::int64_t position_ = 0;
+  std::uint32_t version_ = 0;
 };
 
 }  // namespace gradsync

@@ -15,7 +15,8 @@
 ///
 ///   i64 iteration, epoch, step, samples · f64 learning rate · u32 warm-up (0 or 1)
 ///   u32 ranks · u32 buckets · a bucket: i64 bytes, u32 kind
-///   a rank: f64 begin, 11 phases, loss · i64 correct, 6 traffic · a bucket: f64 ready, start, end
+///   a rank: f64 begin, the phases of kPhaseNames, loss · i64 correct, 6 traffic
+///     a bucket: f64 ready, start, end, arrival (since version 3)
 ///
 /// The other records are JSON objects; in them NaN is null and infinities are "inf" and "-inf".
 namespace gradsync {

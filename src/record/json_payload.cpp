@@ -35,6 +35,7 @@ RankPlace read_place(const json& object) {
 
 RunInfo read_info(const json& object) {
   RunInfo info;
+  info.schema = parse_schema(object.at("schema").get<std::string>()).value_or(0);
   object.at("run_id").get_to(info.run_id);
   object.at("created").get_to(info.created);
   object.at("command_line").get_to(info.command_line);
@@ -70,8 +71,7 @@ RankEpoch read_rank(const json& object) {
   rank.training_time_s = read_number(object.at("training_time_s"));
   rank.running_time_s = read_number(object.at("running_time_s"));
   rank.evaluation_time_s = read_number(object.at("evaluation_time_s"));
-  // Earlier releases did not record it.
-  rank.peak_memory_bytes = read_number(object.value("peak_memory_bytes", json()));
+  rank.peak_memory_bytes = read_number(object.at("peak_memory_bytes"));
   return rank;
 }
 
@@ -80,9 +80,8 @@ EpochRow read_epoch(const json& object) {
   object.at("epoch").get_to(row.epoch);
   object.at("iterations").get_to(row.iterations);
   object.at("order_digest").get_to(row.order_digest);
-  // Earlier releases recorded neither.
-  row.new_batches = object.value("new_batches", std::int64_t{-1});
-  row.shared_images = object.value("shared_images", std::int64_t{-1});
+  object.at("new_batches").get_to(row.new_batches);
+  object.at("shared_images").get_to(row.shared_images);
   for (const json& rank : object.at("ranks"))
     row.ranks.push_back(read_rank(rank));
   return row;
@@ -198,7 +197,7 @@ std::vector<std::byte> encode(const RunInfo& info) {
   json topology = json::array();
   for (const RankPlace& place : info.topology)
     topology.push_back(place_json(place));
-  return record_bytes({{"schema", kRunSchema},
+  return record_bytes({{"schema", schema_text(info.schema)},
                        {"run_id", info.run_id},
                        {"created", info.created},
                        {"command_line", info.command_line},
@@ -303,7 +302,9 @@ std::vector<std::byte> encode(const DeviceSample& sample) {
 }
 
 std::optional<RunInfo> decode_info(std::span<const std::byte> payload) {
-  return read_record(payload, read_info);
+  const auto info = read_record(payload, read_info);
+  const bool known = info && info->schema >= kOldestRunSchema && info->schema <= kRunSchema;
+  return known ? info : std::nullopt;
 }
 
 std::optional<EpochRow> decode_epoch(std::span<const std::byte> payload) {

@@ -1,6 +1,7 @@
 #include "record/run.h"
 
 #include <algorithm>
+#include <charconv>
 #include <set>
 
 #include <fmt/format.h>
@@ -36,6 +37,19 @@ void require_ranks(std::size_t have, std::size_t ranks, std::string_view what,
 }
 
 }  // namespace
+
+std::string schema_text(int schema) {
+  return std::string(kRunSchemaName) + std::to_string(schema);
+}
+
+std::optional<int> parse_schema(std::string_view text) {
+  if (!text.starts_with(kRunSchemaName)) return std::nullopt;
+  int schema = 0;
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data() + kRunSchemaName.size(), end, schema);
+  if (error != std::errc() || rest != end) return std::nullopt;
+  return schema;
+}
 
 std::string_view phase_name(Phase phase) {
   return kPhaseNames[static_cast<std::size_t>(phase)];

@@ -13,14 +13,19 @@
 /// Times are seconds in float64; a value that was not measured is NaN, never 0.
 namespace gradsync {
 
-inline constexpr std::string_view kRunSchema = "gradsync-run/1";
+/// A run file's schema is "gradsync-run/<number>": what is written, and the oldest that is read.
+/// In schema 1 `wait` was a part of comm_busy, and an interval of a collective began when the rank
+/// came to it (docs/numbers.md).
+inline constexpr std::string_view kRunSchemaName = "gradsync-run/";
+inline constexpr int kRunSchema = 2, kOldestRunSchema = 1;
 inline constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
 
 /// The phases of one iteration of one rank, `/time/<name>[iteration, rank]`.
-/// With C the union of its compute intervals, K the union of its communication intervals and W the
-/// iteration: compute = |C|, comm_busy = |K|, hidden = |C ∩ K|, exposed = |K \ C| and
-/// other = W − |C ∪ K|, so compute + exposed + other = W. `data` (waiting for the loader) is part
-/// of other, `wait` (above the shortest duration of the same collective) is part of comm_busy.
+/// With C the union of its compute intervals, K that of the intervals in which data of its
+/// collectives could move, S that of the intervals in which they waited for the last rank, and W
+/// the iteration: compute = |C|, comm_busy = |K|, hidden = |C ∩ K|, exposed = |K \ C|,
+/// wait = |S \ (C ∪ K)| and other = W − |C ∪ K ∪ S|, so compute + exposed + wait + other = W.
+/// `data` (waiting for the loader) is part of other. Files of schema 1: docs/numbers.md.
 enum class Phase : std::size_t {
   kIteration,
   kData,
@@ -101,13 +106,19 @@ struct RunInfo {
   std::vector<ConfigEntry> config;
   std::vector<NamedText> provenance;
   std::vector<RankPlace> topology;  ///< one entry a rank, in order of rank
+  int schema = kRunSchema;
 };
 
 /// One collective of one rank, in seconds since the start of that rank's iteration.
 struct BucketTimes {
   double ready_s = kNotMeasured;  ///< its last gradient was there
-  double start_s = kNotMeasured;  ///< the collective began
+  double start_s = kNotMeasured;  ///< this rank came to the collective
   double end_s = kNotMeasured;    ///< its result was there
+  /// From when on its data could move: the last rank had come. Between start and end.
+  double arrival_s = kNotMeasured;
+
+  /// How long its data could move; NaN where that was not recorded.
+  double moving_s() const { return end_s - arrival_s; }
 };
 
 struct BucketShape {
@@ -176,7 +187,7 @@ struct VerificationRow {
 /// Times are of one call, of the slowest rank, over the repetitions.
 struct CalibrationRow {
   CollectiveKind kind = CollectiveKind::kAllReduce;
-  std::string transport;   ///< "mpi" (MPI's own), "ring" (ours, sleeping waits), "nccl"
+  std::string transport;   ///< mpi, ring (over MPI, sleeps), shm, tcp-ring, two-level, nccl
   std::string cadence;     ///< "isolated" (a barrier before each call) or "back-to-back"
   std::int64_t bytes = 0;  ///< payload of one rank
   bool of_bucket = false;  ///< a size that training uses, not a power of two
@@ -244,6 +255,9 @@ enum class RunStatus { kRunning, kComplete, kPartial, kFailed };
 inline constexpr std::array<std::string_view, 4> kRunStatusNames = {"running", "complete",
                                                                     "partial", "failed"};
 
+/// "gradsync-run/2" of 2, and back; nothing of a text that is no run file's schema.
+std::string schema_text(int schema);
+std::optional<int> parse_schema(std::string_view text);
 std::string_view phase_name(Phase phase);
 std::string_view collective_name(CollectiveKind kind);
 /// Nothing if `name` is none of kCollectiveNames.

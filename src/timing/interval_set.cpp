@@ -81,16 +81,20 @@ IntervalSet IntervalSet::united(const IntervalSet& other) const {
 }
 
 IterationSplit split_iteration(const std::vector<Interval>& compute,
-                               const std::vector<Interval>& communication, double iteration_s) {
+                               const std::vector<Interval>& communication,
+                               const std::vector<Interval>& straggler_wait, double iteration_s) {
   const IntervalSet whole({{0, iteration_s}});
   const IntervalSet c = IntervalSet(compute).intersection(whole);
   const IntervalSet k = IntervalSet(communication).intersection(whole);
+  const IntervalSet busy = c.united(k);
+  const IntervalSet wait = IntervalSet(straggler_wait).intersection(whole).difference(busy);
   IterationSplit split;
   split.compute_s = c.measure_s();
   split.comm_busy_s = k.measure_s();
   split.hidden_s = c.intersection(k).measure_s();
   split.exposed_s = k.difference(c).measure_s();
-  split.other_s = whole.difference(c.united(k)).measure_s();
+  split.wait_s = wait.measure_s();
+  split.other_s = whole.difference(busy.united(wait)).measure_s();
   return split;
 }
 

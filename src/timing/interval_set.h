@@ -38,20 +38,23 @@ class IntervalSet {
 };
 
 /// Where the time of one iteration of one rank went, in seconds.
-/// compute_s + exposed_s + other_s = the iteration; comm_busy_s = hidden_s + exposed_s.
+/// compute_s + exposed_s + wait_s + other_s = the iteration; comm_busy_s = hidden_s + exposed_s.
 struct IterationSplit {
   double compute_s = 0;    ///< |C|
   double comm_busy_s = 0;  ///< |K|
   double hidden_s = 0;     ///< |C ∩ K|
   double exposed_s = 0;    ///< |K \ C|
-  double other_s = 0;      ///< W − |C ∪ K|
+  double wait_s = 0;       ///< |S \ (C ∪ K)|
+  double other_s = 0;      ///< W − |C ∪ K ∪ S|
 };
 
-/// Splits an iteration of `iteration_s` seconds that begins at 0, where C is the union of `compute`
-/// and K the union of `communication`, both clipped to [0, iteration_s]. Cost n log n.
+/// Splits an iteration of `iteration_s` seconds that begins at 0, where C is the union of
+/// `compute`, K that of `communication` and S that of `straggler_wait`, all clipped to
+/// [0, iteration_s]. Cost n log n.
 /// Throws Error kInternal for an interval that is not finite or ends before it begins, and for an
 /// iteration that is negative or not finite.
 IterationSplit split_iteration(const std::vector<Interval>& compute,
-                               const std::vector<Interval>& communication, double iteration_s);
+                               const std::vector<Interval>& communication,
+                               const std::vector<Interval>& straggler_wait, double iteration_s);
 
 }  // namespace gradsync

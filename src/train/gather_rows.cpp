@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 namespace gradsync {
 
@@ -11,7 +10,7 @@ namespace {
 // A rank's iteration as a block of doubles; whole numbers stay exact up to 2^53.
 constexpr std::size_t kHead = 6;
 constexpr std::size_t kFixed = kHead + kPhases + kRowCategories;
-constexpr std::size_t kPerBucket = 3;
+constexpr std::size_t kPerBucket = 4;
 
 std::vector<double> pack(const StepResult& mine, double begin_s) {
   const RankIteration& measured = mine.measured;
@@ -25,7 +24,7 @@ std::vector<double> pack(const StepResult& mine, double begin_s) {
   for (const std::int64_t bytes : measured.traffic_bytes)
     block.push_back(static_cast<double>(bytes));
   for (const BucketTimes& bucket : measured.buckets)
-    block.insert(block.end(), {bucket.ready_s, bucket.start_s, bucket.end_s});
+    block.insert(block.end(), {bucket.ready_s, bucket.start_s, bucket.end_s, bucket.arrival_s});
   return block;
 }
 
@@ -38,23 +37,8 @@ RankIteration unpack(std::span<const double> block) {
   for (std::size_t i = 0; i < kRowCategories; ++i)
     rank.traffic_bytes[i] = static_cast<std::int64_t>(block[kHead + kPhases + i]);
   for (std::size_t at = kFixed; at < block.size(); at += kPerBucket)
-    rank.buckets.push_back({block[at], block[at + 1], block[at + 2]});
+    rank.buckets.push_back({block[at], block[at + 1], block[at + 2], block[at + 3]});
   return rank;
-}
-
-void fill_in_wait(std::vector<RankIteration>& ranks) {
-  for (RankIteration& rank : ranks)
-    rank[Phase::kWait] = 0;
-  for (std::size_t bucket = 0; bucket < ranks[0].buckets.size(); ++bucket) {
-    const auto duration_s = [&](const RankIteration& rank) {
-      return rank.buckets[bucket].end_s - rank.buckets[bucket].start_s;
-    };
-    double shortest_s = std::numeric_limits<double>::infinity();
-    for (const RankIteration& rank : ranks)
-      shortest_s = std::min(shortest_s, duration_s(rank));
-    for (RankIteration& rank : ranks)
-      rank[Phase::kWait] += duration_s(rank) - shortest_s;
-  }
 }
 
 void want_stop(Verdict& verdict, StopReason reason, std::size_t rank) {
@@ -91,7 +75,6 @@ Verdict gather_rows(Exchange& exchange, const StepResult& mine, double begin_s, 
       row.samples += static_cast<std::int64_t>(all[at + 3]);
     }
     row.buckets = mine.buckets;
-    fill_in_wait(row.ranks);
   }
   exchange.broadcast_control(std::as_writable_bytes(std::span(&verdict, 1)));
   return verdict;

@@ -15,8 +15,7 @@ struct Verdict {
 };
 
 /// Brings every rank's iteration to rank 0 and a verdict back, outside the timed region. On rank 0
-/// `row` gets the ranks, the buckets and the wait of each: what its collectives took above the
-/// shortest duration of the same collective over the ranks.
+/// `row` gets the ranks and the buckets of each.
 /// `begin_s` is when this rank's iteration began, since the start of the run on rank 0's clock.
 /// Collective.
 Verdict gather_rows(Exchange& exchange, const StepResult& mine, double begin_s, IterationRow& row);

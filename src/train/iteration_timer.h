@@ -55,17 +55,27 @@ class IterationTimer {
   /// Stops the clock; what lies in `waits` counts for no phase.
   void stop(const std::vector<Span>& waits);
 
-  /// The iteration's collectives, from the exchange; and those of the one before, which may have
-  /// gone on in it.
+  /// The iteration's collectives, from the exchange; and those of the one before, which may end in
+  /// it.
   void set_collectives(const std::vector<CollectiveRecord>& own,
                        const std::vector<CollectiveRecord>& carried_in = {});
+
+  const std::vector<CollectiveRecord>& collectives() const { return collectives_; }
+  /// Since the iteration's start, and so is when the last rank came; of what was posted that is
+  /// known without. Needs the last moment to have come.
+  BucketTimes times_of(const CollectiveRecord& record, double arrival_s) const;
+  /// From when on the data of each of its collectives could move, since the iteration's start;
+  /// without, from when it began. Of those of the iteration before: `before`, on the host's clock.
+  void set_arrivals(std::vector<double> arrivals_s) { arrivals_s_ = std::move(arrivals_s); }
+  void set_carried_arrivals(std::vector<double> before_s) { carried_s_ = std::move(before_s); }
+  /// Of its own ones, on the host's clock.
+  std::vector<double> arrivals_s() const;
 
   /// When the iteration began and when it had ended.
   Moment first() const { return begin_; }
   Moment last() const { return end_; }
 
-  /// Needs the last moment to have come. `begin_s` stays NaN, and so does `wait`, which only all
-  /// ranks together can tell.
+  /// Needs the last moment to have come. `begin_s` stays NaN.
   RankIteration result() const;
 
  private:
@@ -77,8 +87,13 @@ class IterationTimer {
   /// Since the iteration's start.
   double at_s(const Moment& moment) const;
   Interval interval(const Span& span) const { return {at_s(span.begin), at_s(span.end)}; }
-  BucketTimes times_of(const CollectiveRecord& record) const;
   void split(RankIteration& result, double length_s) const;
+  /// When data of this rank moved, and when it was in a collective before.
+  struct CollectiveTimes {
+    std::vector<Interval> moving, waiting;
+  };
+  void add(CollectiveTimes& collectives, const CollectiveRecord& record,
+           const BucketTimes& times) const;
 
   bool stamping_;
   DeviceLane* lane_;
@@ -86,6 +101,7 @@ class IterationTimer {
   std::vector<Phased> spans_;
   std::vector<Span> waits_;
   std::vector<CollectiveRecord> collectives_, carried_in_;
+  std::vector<double> arrivals_s_, carried_s_;  ///< empty: not known
 };
 
 }  // namespace gradsync

@@ -41,7 +41,7 @@ struct TrainOptions {
   std::string device = "auto";                ///< auto | cpu | cuda
   bool allow_shared_gpu = false;
   bool graph = false;              ///< --graph: the step captured and replayed
-  std::string transport = "auto";  ///< auto | mpi | nccl
+  std::string transport = "auto";  ///< auto | mpi | shm | ring | two-level | nccl
   std::string precision = "fp32";  ///< fp32 | bf16 | fp16 | auto
   bool tf32 = false;               ///< on a GPU: TF32 in fp32's products
   std::string feed = "auto";       ///< auto | loader | resident

@@ -1,6 +1,7 @@
 #include "train/pipeline.h"
 
 #include "timing/clock.h"
+#include "train/arrivals.h"
 
 namespace gradsync {
 
@@ -30,13 +31,16 @@ void Pipeline::anchor() {
 FinishedIteration Pipeline::finish_first() {
   StartedIteration& first = started_.front();
   DeviceLane* lane = exchange_.lane();
-  const IterationTimer& timer = first.step.timer;
+  IterationTimer& timer = first.step.timer;
   if (lane) exchange_.await(timer.last().mark);
+  take_collectives(first.step);
+  const double begun_s = lane ? begin_s(timer.first()) : timer.first().host_s;
+  share_arrivals(exchange_, timer, begun_s + clock_offset_s_);
+  if (first.step.carried_in) timer.set_carried_arrivals(std::move(carried_arrivals_s_));
+  carried_arrivals_s_ = timer.arrivals_s();
   FinishedIteration finished{std::move(first.row), finish_step(first.step, replica_)};
-  if (lane) {
-    finished.result.measured.begin_s = begin_s(timer.first());
-    lane->ring.release_below(timer.first().mark.ticket);
-  }
+  finished.result.measured.begin_s = begun_s;
+  if (lane) lane->ring.release_below(timer.first().mark.ticket);
   started_.pop_front();
   return finished;
 }

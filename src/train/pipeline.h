@@ -26,8 +26,9 @@ class Pipeline {
  public:
   static constexpr std::size_t kInFlight = 2;
 
-  /// Both must outlive it.
-  Pipeline(Exchange& exchange, const Replica& replica) : exchange_(exchange), replica_(replica) {}
+  /// Both must outlive it. `clock_offset_s` is added to this rank's clock to read rank 0's.
+  Pipeline(Exchange& exchange, const Replica& replica, double clock_offset_s)
+      : exchange_(exchange), replica_(replica), clock_offset_s_(clock_offset_s) {}
 
   /// Between epochs, while nothing is in flight.
   void anchor();
@@ -37,7 +38,8 @@ class Pipeline {
   /// Whether the first one is to be finished before another one starts.
   bool full() const { return started_.size() > (exchange_.lane() ? kInFlight : 0); }
 
-  /// Finishes the first one; looks at its last event until that has happened.
+  /// Finishes the first one: looks at its last event until that has happened, and lets all ranks
+  /// know when each came to its collectives. Collective.
   FinishedIteration finish_first();
 
  private:
@@ -45,6 +47,8 @@ class Pipeline {
 
   Exchange& exchange_;
   const Replica& replica_;
+  double clock_offset_s_;
+  std::vector<double> carried_arrivals_s_;  ///< of the iteration that was finished last
   std::deque<StartedIteration> started_;
   Mark known_mark_;     ///< a moment of the device
   double known_s_ = 0;  ///< and when it was on the host's clock

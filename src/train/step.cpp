@@ -307,13 +307,15 @@ PendingStep run_step(StepParts& parts, std::int64_t iteration, std::int64_t step
   return Step(parts, iteration, step, learning_rate).run();
 }
 
-StepResult finish_step(PendingStep& pending, const Replica& replica) {
+void take_collectives(PendingStep& pending) {
   if (pending.book) take_from_books(pending);
+}
+
+StepResult finish_step(PendingStep& pending, const Replica& replica) {
   StepResult result = pending.known;
   const auto traffic = result.measured.traffic_bytes;
   result.measured = pending.timer.result();
   result.measured.traffic_bytes = traffic;
-  result.measured.begin_s = pending.timer.first().host_s;
   const double* sums = pending.sums.data_ptr<double>();
   result.measured.loss = sums[0] / static_cast<double>(result.samples);
   result.measured.correct = static_cast<std::int64_t>(sums[1]);

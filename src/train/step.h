@@ -66,7 +66,9 @@ struct PendingStep {
 PendingStep run_step(StepParts& parts, std::int64_t iteration, std::int64_t step,
                      double learning_rate);
 
-/// Its numbers, once they have come, and once a mode that carries has been waited for.
+/// Its collectives, once a mode that carries has been waited for.
+void take_collectives(PendingStep& pending);
+/// Its numbers, once they have come and its collectives are known.
 StepResult finish_step(PendingStep& pending, const Replica& replica);
 
 }  // namespace gradsync

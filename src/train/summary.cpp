@@ -24,9 +24,10 @@ const std::vector<Column> kColumns = {
     {"compute_ms", "compute"},
     {"hidden_ms", "hidden"},
     {"exposed_ms", "exposed"},
+    {"wait_ms", "wait"},
     {"other_ms", "other"},
 };
-const std::vector<int> kDecimals = {4, 2, 2, 2, 2, 2, 2, 2, 2, 2};
+const std::vector<int> kDecimals = {4, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2};
 
 }  // namespace
 
@@ -41,6 +42,7 @@ void RankSummary::add(const RankIteration& measured, std::int64_t samples, bool 
   compute_s_ += measured[Phase::kCompute];
   hidden_s_ += measured[Phase::kHidden];
   exposed_s_ += measured[Phase::kExposed];
+  wait_s_ += measured[Phase::kWait];
   other_s_ += measured[Phase::kOther];
 }
 
@@ -49,6 +51,7 @@ std::vector<double> RankSummary::state() const {
                                compute_s_,
                                hidden_s_,
                                exposed_s_,
+                               wait_s_,
                                other_s_,
                                loss_sum_,
                                static_cast<double>(correct_),
@@ -62,21 +65,22 @@ std::vector<double> RankSummary::state() const {
 }
 
 void RankSummary::restore(std::span<const double> state) {
-  constexpr std::size_t kFixed = 12;
+  constexpr std::size_t kFixed = 13;
   if (state.size() < kFixed)
     throw Error(ExitCode::kBadData, "the checkpoint's summary of the run is too short");
   first_s_ = state[0];
   compute_s_ = state[1];
   hidden_s_ = state[2];
   exposed_s_ = state[3];
-  other_s_ = state[4];
-  loss_sum_ = state[5];
-  correct_ = static_cast<std::int64_t>(state[6]);
-  samples_ = static_cast<std::int64_t>(state[7]);
-  timed_ = static_cast<std::int64_t>(state[8]);
-  all_but_first_s_ = state[9];
-  iterations_ = static_cast<std::int64_t>(state[10]);
-  test_accuracy_ = state[11];
+  wait_s_ = state[4];
+  other_s_ = state[5];
+  loss_sum_ = state[6];
+  correct_ = static_cast<std::int64_t>(state[7]);
+  samples_ = static_cast<std::int64_t>(state[8]);
+  timed_ = static_cast<std::int64_t>(state[9]);
+  all_but_first_s_ = state[10];
+  iterations_ = static_cast<std::int64_t>(state[11]);
+  test_accuracy_ = state[12];
   iteration_s_.assign(state.begin() + kFixed, state.end());
 }
 
@@ -103,6 +107,7 @@ std::vector<double> RankSummary::block() const {
           1e3 * divided(compute_s_, timed_),
           1e3 * divided(hidden_s_, timed_),
           1e3 * mean_exposed_s(),
+          1e3 * divided(wait_s_, timed_),
           1e3 * divided(other_s_, timed_)};
 }
 
@@ -117,8 +122,8 @@ Table RankSummary::gather(Exchange& exchange, const std::vector<RankPlace>& plac
   table.notes = {fmt::format("mean leaves out the first iteration; median, p95 and the split leave "
                              "out the first {} (warm-up), n = {}",
                              warmup, timed_),
-                 "compute + exposed + other = iteration; hidden communication lies within compute "
-                 "(ms, means)"};
+                 "compute + exposed + wait + other = iteration; hidden communication lies within "
+                 "compute, wait is for the last rank to come to a collective (ms, means)"};
   for (std::size_t rank = 0; rank < places.size(); ++rank) {
     std::vector<Cell> row = {Cell::count(static_cast<double>(rank)), places[rank].host};
     for (std::size_t c = 0; c < mine.size(); ++c)

@@ -39,7 +39,7 @@ class RankSummary {
 
   std::vector<double> iteration_s_;
   double first_s_ = kNotMeasured;  ///< the very first iteration
-  double compute_s_ = 0, hidden_s_ = 0, exposed_s_ = 0, other_s_ = 0;
+  double compute_s_ = 0, hidden_s_ = 0, exposed_s_ = 0, wait_s_ = 0, other_s_ = 0;
   double loss_sum_ = 0;
   std::int64_t correct_ = 0, samples_ = 0, timed_ = 0;
   double all_but_first_s_ = 0;

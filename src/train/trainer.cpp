@@ -55,7 +55,7 @@ Trainer::Trainer(Exchange& exchange, const RunSetting& setting)
              options_.clip_norm,
              options_.label_smoothing},
       carried_(carried_updates(replica_, *mode_, *optimizer_)),
-      pipeline_(exchange, replica_),
+      pipeline_(exchange, replica_, setting.clock_offset_s),
       fault_(parse_fault(options_.inject_fault)),
       progress_(exchange.rank() == 0,
                 std::accumulate(epoch_lengths_.begin(), epoch_lengths_.end(), std::int64_t{0})),

@@ -175,7 +175,7 @@ class Windows {
     const std::int64_t iterations =
         std::clamp<std::int64_t>(per_epoch - kWarmup, 1, setting_.options.counterfactual);
     const std::int64_t warmup = std::clamp<std::int64_t>(per_epoch - iterations, 0, kWarmup);
-    Pipeline pipeline(exchange_, parts.replica);
+    Pipeline pipeline(exchange_, parts.replica, setting_.clock_offset_s);
     Sums sums;
     run_steps(parts, pipeline, 0, warmup, sums);
     parts.measured = kind != kUnmeasured;

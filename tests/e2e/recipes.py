@@ -84,10 +84,23 @@ def case_waiting_for_statistics_is_no_compute(folder) -> None:
     output = folder / "run.h5"
     train(output, "--model", "vgg11", "--batch-global", 8, "--iterations", 4, "--batch-norm", "sync", ranks=4).expect(0)
     compute, exposed, iteration = (rows(output, f"time/{name}") for name in ("compute", "exposed", "iteration"))
-    other, hidden = rows(output, "time/other"), rows(output, "time/hidden")
-    check(abs(compute + exposed + other - iteration).max() < 1e-9, "the parts are not the whole")
+    wait, other, hidden = rows(output, "time/wait"), rows(output, "time/other"), rows(output, "time/hidden")
+    check(abs(compute + exposed + wait + other - iteration).max() < 1e-9, "the parts are not the whole")
     check(hidden.max() < 1e-9, f"blocking collectives hid {hidden.max()} s behind compute")
     check((rows(output, "traffic/buffers") > 0).all(), "statistics are not counted as buffers")
+
+
+def case_a_late_rank_is_waited_for_and_no_communication(folder) -> None:
+    for mode, transport in (("ddp", "shm"), ("allreduce", "mpi"), ("ddp", "ring")):
+        output = folder / f"{mode}-{transport}.h5"
+        train(output, "--sync", mode, "--transport", transport, "--batch-per-rank", 16, "--iterations", 8,
+              "--inject-fault", "delay@1:5", ranks=2).expect(0)  # fmt: skip
+        parts = {name: rows(output, f"time/{name}") for name in ("compute", "exposed", "hidden", "wait", "other", "iteration")}
+        whole = parts["compute"] + parts["exposed"] + parts["wait"] + parts["other"]
+        check(abs(whole - parts["iteration"]).max() < 1e-9, f"{mode}, {transport}: the parts are not the whole")
+        check(parts["wait"][5, 0] > 2, f"{mode}, {transport}: rank 0 waited {parts['wait'][5, 0]} s for a rank 3 s late")
+        for name in ("hidden", "exposed"):
+            check(parts[name][5].max() < 1, f"{mode}, {transport}: {parts[name][5]} s {name}, though rank 1 was late")
 
 
 def case_broadcast_hands_out_the_buffers_of_rank_0(folder) -> None:

@@ -110,8 +110,8 @@ TEST_CASE("what an iteration carries over is counted where it was") {
     if (i > 0)
       CHECK(measured.traffic_bytes[gradients] ==
             carries.steps[1].measured.traffic_bytes[gradients]);
-    const double parts =
-        measured[Phase::kCompute] + measured[Phase::kExposed] + measured[Phase::kOther];
+    const double parts = measured[Phase::kCompute] + measured[Phase::kExposed] +
+                         measured[Phase::kWait] + measured[Phase::kOther];
     CHECK(parts == doctest::Approx(measured[Phase::kIteration]));
     for (const BucketTimes& bucket : measured.buckets) {
       CHECK(bucket.ready_s <= bucket.start_s);

@@ -39,7 +39,7 @@ Trained train_shortly(Exchange& exchange, const DataSource& data, const TrainOpt
   parts.graph = graph;
   const auto carried = carried_updates(replica, *mode, *optimizer);
   parts.carried = carried.get();
-  Pipeline pipeline(exchange, replica);
+  Pipeline pipeline(exchange, replica, /*clock_offset_s=*/0);
   Trained trained;
   const auto finish = [&] {
     FinishedIteration finished = pipeline.finish_first();

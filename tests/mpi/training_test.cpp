@@ -75,7 +75,7 @@ TEST_CASE("the guard names the tensor" * test::once()) {
   CHECK(guard.first_bad() == -1);
 }
 
-TEST_CASE("rows of all ranks arrive on rank 0, with the wait above the shortest collective") {
+TEST_CASE("rows of all ranks arrive on rank 0") {
   Ranks ranks;
   ranks.exchange.begin_iteration(0);
   StepResult mine;
@@ -83,7 +83,8 @@ TEST_CASE("rows of all ranks arrive on rank 0, with the wait above the shortest 
   mine.measured.loss = 1.0 + ranks.rank;
   mine.measured[Phase::kIteration] = 0.5;
   mine.buckets = {{4, CollectiveKind::kAllReduce}};
-  mine.measured.buckets = {{0.1, 0.2, 0.3 + 0.01 * ranks.rank}};
+  mine.measured[Phase::kWait] = 0.01 * ranks.rank;
+  mine.measured.buckets = {{0.1, 0.2, 0.3, 0.25 + 0.001 * ranks.rank}};
   IterationRow row;
   const Verdict verdict = gather_rows(ranks.exchange, mine, 0.25, row);
   CHECK(verdict.bad_rank == -1);
@@ -95,7 +96,12 @@ TEST_CASE("rows of all ranks arrive on rank 0, with the wait above the shortest 
     const RankIteration& rank = row.ranks[static_cast<std::size_t>(r)];
     CHECK(rank.loss == 1.0 + r);
     CHECK(rank.begin_s == 0.25);
-    CHECK(rank[Phase::kWait] == doctest::Approx(0.01 * r));
+    CHECK(rank[Phase::kWait] == 0.01 * r);
+    REQUIRE(rank.buckets.size() == 1);
+    CHECK(rank.buckets[0].ready_s == 0.1);
+    CHECK(rank.buckets[0].start_s == 0.2);
+    CHECK(rank.buckets[0].end_s == 0.3);
+    CHECK(rank.buckets[0].arrival_s == 0.25 + 0.001 * r);
     CHECK(std::isnan(rank[Phase::kBackward]));
   }
 }

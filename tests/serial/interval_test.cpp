@@ -65,24 +65,24 @@ TEST_CASE("interval set: a bound that is not finite, or a negative length, is an
 }
 
 TEST_CASE("split: no communication, no compute, nothing at all") {
-  auto split = split_iteration({{0, 3}}, {}, 4);
+  auto split = split_iteration({{0, 3}}, {}, {}, 4);
   CHECK(split.compute_s == 3);
   CHECK(split.comm_busy_s == 0);
   CHECK(split.other_s == 1);
 
-  split = split_iteration({}, {{1, 3}}, 4);
+  split = split_iteration({}, {{1, 3}}, {}, 4);
   CHECK(split.exposed_s == 2);
   CHECK(split.hidden_s == 0);
   CHECK(split.other_s == 2);
 
-  split = split_iteration({}, {}, 4);
+  split = split_iteration({}, {}, {}, 4);
   CHECK(split.other_s == 4);
-  CHECK(split_iteration({{0, 1}}, {{0, 1}}, 0).compute_s == 0);
+  CHECK(split_iteration({{0, 1}}, {{0, 1}}, {}, 0).compute_s == 0);
 }
 
 TEST_CASE("split: blocking exchange after backward") {
   // forward 0-2, backward 2-6, all-reduce 6-9, optimizer 9-10, then 1 s of nothing
-  const auto split = split_iteration({{0, 2}, {2, 6}, {9, 10}}, {{6, 9}}, 11);
+  const auto split = split_iteration({{0, 2}, {2, 6}, {9, 10}}, {{6, 9}}, {}, 11);
   CHECK(split.compute_s == 7);
   CHECK(split.comm_busy_s == 3);
   CHECK(split.hidden_s == 0);
@@ -92,7 +92,7 @@ TEST_CASE("split: blocking exchange after backward") {
 
 TEST_CASE("split: buckets beside backward, overlapping each other and the end of compute") {
   // compute 1-6 and 9-10; buckets 3-5, 4-7 (union 3-7) and 7.5-8; W = 10
-  const auto split = split_iteration({{1, 6}, {9, 10}}, {{3, 5}, {4, 7}, {7.5, 8}}, 10);
+  const auto split = split_iteration({{1, 6}, {9, 10}}, {{3, 5}, {4, 7}, {7.5, 8}}, {}, 10);
   CHECK(split.compute_s == 6);
   CHECK(split.comm_busy_s == 4.5);
   CHECK(split.hidden_s == 3);
@@ -102,8 +102,21 @@ TEST_CASE("split: buckets beside backward, overlapping each other and the end of
   CHECK(split.hidden_s + split.exposed_s == split.comm_busy_s);
 }
 
+TEST_CASE("split: waiting for a late rank is neither communication nor what compute hides") {
+  // compute 0-4 and 9-10; a rank is waited for from 2 on, data moves 6-8 and 3-3.5; W = 10
+  const auto split =
+      split_iteration({{0, 4}, {9, 10}}, {{6, 8}, {3, 3.5}}, {{2, 6}, {7, 7.5}}, 10);
+  CHECK(split.compute_s == 5);
+  CHECK(split.comm_busy_s == 2.5);
+  CHECK(split.hidden_s == 0.5);
+  CHECK(split.exposed_s == 2);
+  CHECK(split.wait_s == 2);
+  CHECK(split.other_s == 1);
+  CHECK(split_iteration({}, {}, {{-1, 12}}, 10).wait_s == 10);
+}
+
 TEST_CASE("split: what lies outside the iteration is clipped") {
-  const auto split = split_iteration({{-1, 2}, {8, 12}}, {{-3, -2}, {1, 3}, {9, 20}}, 10);
+  const auto split = split_iteration({{-1, 2}, {8, 12}}, {{-3, -2}, {1, 3}, {9, 20}}, {}, 10);
   CHECK(split.compute_s == 4);
   CHECK(split.comm_busy_s == 3);
   CHECK(split.hidden_s == 2);
@@ -112,10 +125,10 @@ TEST_CASE("split: what lies outside the iteration is clipped") {
 }
 
 TEST_CASE("split: bad intervals and bad lengths are errors") {
-  CHECK_THROWS_AS(split_iteration({{0, kNan}}, {}, 1), Error);
-  CHECK_THROWS_AS(split_iteration({}, {{1, 0}}, 1), Error);
-  CHECK_THROWS_AS(split_iteration({}, {}, kNan), Error);
-  CHECK_THROWS_AS(split_iteration({}, {}, -1), Error);
+  CHECK_THROWS_AS(split_iteration({{0, kNan}}, {}, {}, 1), Error);
+  CHECK_THROWS_AS(split_iteration({}, {{1, 0}}, {}, 1), Error);
+  CHECK_THROWS_AS(split_iteration({}, {}, {}, kNan), Error);
+  CHECK_THROWS_AS(split_iteration({}, {}, {}, -1), Error);
 }
 
 TEST_CASE("stopwatch: goes forward, and a restart loses no time") {

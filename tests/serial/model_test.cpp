@@ -260,7 +260,7 @@ TEST_CASE("model: draws are the same every time, and no wider than the iteration
   double low = 9, high = 1;
   for (std::size_t i = 0; i < once.size(); ++i) {
     CHECK(once[i].iteration_s == again[i].iteration_s);
-    CHECK(once[i].iteration_s == once[i].exposed_s);
+    CHECK(once[i].iteration_s == once[i].stalled_s);
     low = std::fmin(low, once[i].iteration_s);
     high = std::fmax(high, once[i].iteration_s);
   }

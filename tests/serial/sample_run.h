@@ -28,10 +28,14 @@ struct SampleShape {
   std::size_t per_epoch = 5;
   std::int64_t batch_per_rank = 32;
   std::size_t warmup = 2;
+  /// Waiting is a part of communication, and no arrivals are recorded. In schema 2 rank 0 waits for
+  /// the last one for 1 ms, which `other` has in schema 1.
+  int schema = 1;
 };
 
 inline RunInfo sample_info(const SampleShape& shape) {
   RunInfo info;
+  info.schema = shape.schema;
   info.run_id = "6f1a3c1e-0000-4000-8000-00000000000" + std::to_string(shape.ranks);
   info.created = "2026-01-02T03:04:05Z";
   info.command_line = "gradsync-train --sync " + shape.mode + " --model lenet # Zürich";
@@ -78,6 +82,16 @@ inline RankIteration sample_rank(std::size_t iteration, std::size_t rank, std::s
   return result;
 }
 
+/// As schema 2 records it: in its first collective the rank waits so long for the last one.
+inline void wait_for_last(RankIteration& rank, double wait_s) {
+  rank[Phase::kWait] = wait_s;
+  rank[Phase::kOther] -= wait_s;
+  for (BucketTimes& bucket : rank.buckets)
+    bucket.arrival_s = bucket.start_s;
+  rank.buckets[0].end_s += wait_s;
+  rank.buckets[0].arrival_s += wait_s;
+}
+
 inline IterationRow sample_row(const SampleShape& shape, std::size_t iteration) {
   IterationRow row;
   row.iteration = static_cast<std::int64_t>(iteration);
@@ -88,8 +102,10 @@ inline IterationRow sample_row(const SampleShape& shape, std::size_t iteration) 
   row.warmup = iteration < shape.warmup;
   row.buckets = {{4096, CollectiveKind::kAllReduce}, {256, CollectiveKind::kBroadcast}};
   if (iteration == 0) row.buckets.push_back({0, CollectiveKind::kBarrier});
-  for (std::size_t rank = 0; rank < shape.ranks; ++rank)
+  for (std::size_t rank = 0; rank < shape.ranks; ++rank) {
     row.ranks.push_back(sample_rank(iteration, rank, row.buckets.size()));
+    if (shape.schema > 1) wait_for_last(row.ranks.back(), rank == 0 ? 0.001 : 0);
+  }
   return row;
 }
 

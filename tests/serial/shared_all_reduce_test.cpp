@@ -1,5 +1,6 @@
 #include "comm/shared_all_reduce.h"
 
+#include <atomic>
 #include <barrier>
 #include <cstdlib>
 #include <functional>
@@ -11,6 +12,7 @@
 #include <doctest/doctest.h>
 
 #include "serial/all_reduce_data.h"
+#include "timing/clock.h"
 
 using namespace gradsync;
 using namespace gradsync::test;
@@ -200,4 +202,27 @@ TEST_CASE("the time to spin follows what waiting needed, not that it ended") {
   CHECK(spins() >= 1);
   CHECK(spins() < 10);
   CHECK(SpinBudget().spins(Waiting::kSleep) < most);
+}
+
+TEST_CASE("shared all-reduce: when the parts of what was posted were done, also after many more") {
+  constexpr int kRanks = 3;
+  constexpr std::uint32_t kRounds = 300;
+  std::vector<std::atomic<double>> came_s(kRounds);  // the last rank to the sum
+  const int wrong = Team(kRanks).run([&](SharedAllReduce& reducer, int rank, std::byte* buffer) {
+    const std::span<float> values(reinterpret_cast<float*>(buffer), 1000);
+    bool all = true;
+    for (std::uint32_t round = 0; round < kRounds; ++round) {
+      const std::uint32_t number = reducer.post(values, 1.0 / kRanks, /*timed=*/true);
+      if (round % 100 == 99) std::this_thread::sleep_for(std::chrono::milliseconds(5 * rank));
+      if (rank == kRanks - 1) came_s[round] = now_s();
+      const double mine_s = now_s();
+      reducer.finish(number, Waiting::kSleep);
+      const auto [own, last] = reducer.times(number);
+      all &= mine_s <= own.begin_s && own.begin_s <= own.end_s && own.end_s <= last.end_s;
+      all &= own.begin_s <= last.begin_s && last.begin_s <= last.end_s && last.end_s <= now_s();
+      all &= came_s[round] <= last.begin_s;
+    }
+    return all;
+  });
+  CHECK(wrong == 0);
 }

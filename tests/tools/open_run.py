@@ -11,7 +11,7 @@ import pandas as pd
 import xarray as xr
 
 PHASES = ("iteration data forward backward optimizer compute comm_busy hidden exposed wait other convert").split()
-PARTS = ("compute", "exposed", "other")
+PARTS = ("compute", "exposed", "wait", "other")
 GROUPS = {"iteration": ("iterations",), "time": ("iterations", "ranks"), "traffic": ("iterations", "ranks"),
           "bucket": ("iterations", "buckets", "ranks"), "epoch": ("epochs", "ranks"), "topology": ("ranks",)}
 # Only in files that hold something there.
@@ -34,14 +34,14 @@ def text(value):
 def check_h5py(path):
     with h5py.File(path) as run:
         schema, status = text(run.attrs["schema"]), text(run.attrs["status"])
-        check(schema == "gradsync-run/1", f"h5py: schema {schema}")
+        check(schema == "gradsync-run/2", f"h5py: schema {schema}")
         check(status in ("complete", "partial", "failed", "running"), f"h5py: status {status}")
         rows, ranks = int(run.attrs["valid_rows"]), run["topology/rank"].shape[0]
         check(run["iteration/number"].shape == (rows,), f"h5py: {rows} iterations, {ranks} ranks")
         for name in [f"time/{phase}" for phase in PHASES] + ["time/begin", "loss", "correct"]:
             check(run[name].shape == (rows, ranks), f"h5py: /{name} has the shape {run[name].shape}")
         buckets = run["bucket/bytes"].shape[1]
-        for name in ("ready", "start", "end"):
+        for name in ("ready", "start", "arrival", "end"):
             check(run[f"bucket/{name}"].shape == (rows, buckets, ranks), f"h5py: /bucket/{name} {run[f'bucket/{name}'].shape}")
         bare = []
         run.visititems(lambda name, item: bare.append(name) if isinstance(item, h5py.Dataset) and not
@@ -58,7 +58,7 @@ def check_numbers(time, kind, end):
     measured = np.isfinite(time["iteration"])
     parts = sum(time[part] for part in PARTS)
     gap = np.nanmax(np.abs(parts / time["iteration"] - 1)[measured], initial=0)
-    check(gap <= 0.01, f"h5py: compute + exposed + other is the iteration within {100 * gap:.2g} %")
+    check(gap <= 0.01, f"h5py: compute + exposed + wait + other is the iteration within {100 * gap:.2g} %")
     busy = time["hidden"] + time["exposed"] - time["comm_busy"]
     check(np.nanmax(np.abs(busy), initial=0) < 1e-9, "h5py: hidden + exposed is comm_busy")
     for phase in ("iteration", "forward", "backward", "compute"):  # only the root of data-parallel has an optimizer
