@@ -186,7 +186,7 @@ void broadcast(const Session& session, ResumePlan& plan) {
   std::string text;
   if (session.root() && plan.resumes) text = nlohmann::json(to_metadata(plan.from)).dump();
   std::uint64_t size = text.size();
-  const auto watched = session.control(CollectiveKind::kBroadcast, sizeof size);
+  session.count(CollectiveKind::kBroadcast, sizeof size);
   MPI_Bcast(&size, 1, MPI_UINT64_T, 0, session.world());
   text.resize(static_cast<std::size_t>(size));
   session.count(CollectiveKind::kBroadcast, static_cast<std::int64_t>(size));
