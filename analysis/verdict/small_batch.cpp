@@ -37,6 +37,11 @@ std::string points(double share) {
   return fmt::format("{:.{}f}", 1e2 * share, share < 0.1 ? 1 : 0);
 }
 
+std::string part_of_points(double exposed, double lost) {
+  return exposed < lost ? fmt::format("{} of these {} points", points(exposed), points(lost))
+                        : fmt::format("all of these {} points", points(lost));
+}
+
 /// Where small batches scale worse than runs of the same work differ, and what of it is exposed
 /// communication.
 std::optional<Answer> loss(const Pair& pair, const std::optional<Estimate>& small,
@@ -50,9 +55,9 @@ std::optional<Answer> loss(const Pair& pair, const std::optional<Estimate>& smal
       most ? "batch.communication" : "batch.loss",
       fmt::format(
           "from {} to {} images per rank the efficiency at {} falls from {} to {}; exposed "
-          "communication accounts for {} of these {} points{}",
+          "communication accounts for {}{}",
           pair.large.batch_per_rank(), pair.small.batch_per_rank(), ranks_text(pair.small.ranks()),
-          percent_text(large->value), percent_text(small->value), points(exposed), points(lost),
+          percent_text(large->value), percent_text(small->value), part_of_points(exposed, lost),
           most ? ": small batches scale worse because the exchange does not shrink with them"
                : ", so it is not the main cause")};
 }

@@ -312,7 +312,7 @@ TEST_CASE("verdict: every sentence that can be said has data for which it would 
     CHECK_MESSAGE(std::any_of(all.begin(), all.end(),
                               [&](const SentencePair& pair) { return pair.sentence == sentence; }),
                   "no pair of data for " << sentence);
-  refused(ExitCode::kInternal, [] { missing_clause("no.such", "unlisted"); });
+  error_text(ExitCode::kInternal, [] { missing_clause("no.such", "unlisted"); });
 }
 
 TEST_CASE("verdict: what is oversubscribed stands first, and nothing is concluded from it") {
