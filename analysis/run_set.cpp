@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "analysis/metrics/oversubscription.h"
 #include "analysis/yardstick.h"
 #include "support/error.h"
 #include "support/parse.h"
@@ -82,6 +83,25 @@ void remark_unchecked(RunSet& set) {
         fmt::format("{} of {} runs are in files without checksums, as earlier versions wrote them: "
                     "damage to their numbers would not be noticed",
                     count, set.runs.size()));
+}
+
+/// "a, b and 4 more".
+std::string names_of(const std::vector<const Run*>& runs) {
+  constexpr std::size_t kMost = 6;
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < std::min(kMost, runs.size()); ++i)
+    names.push_back(runs[i]->name);
+  const std::string more =
+      runs.size() > kMost ? fmt::format(" and {} more", runs.size() - kMost) : "";
+  return fmt::format("{}{}", fmt::join(names, ", "), more);
+}
+
+void remark_oversubscribed(RunSet& set) {
+  for (const OversubscribedRuns& some : oversubscribed_runs(set.runs))
+    set.remarks.push_back(
+        fmt::format("oversubscribed: {} ({}): the times of these runs include waiting for a core "
+                    "and show neither how a mode scales nor what limits it",
+                    oversubscription_text(some.found), names_of(some.runs)));
 }
 
 /// "3 of 24 iteration times are missing (rank 1)", with at most five ranks named.
@@ -199,6 +219,7 @@ RunSet load_runs(const std::vector<FoundRun>& found, const AboutToOpen& about_to
     std::sort(list->begin(), list->end(),
               [](const Run& a, const Run& b) { return sort_key(a) < sort_key(b); });
   give_yardsticks(set);
+  remark_oversubscribed(set);
   remark_unchecked(set);
   return set;
 }

@@ -22,7 +22,7 @@ std::string fom_line(const Fom& fom);
 std::vector<std::string> cell_names(const std::vector<RunGroup>& groups);
 
 /// Of each cell: iteration_median (ms), images_per_s (images/s, the global batch over the median),
-/// exposed_median (ms).
+/// exposed_median_slowest_rank (ms). Of an iteration the slowest rank counts, for each figure.
 std::vector<Fom> figures_of_merit(const std::vector<RunGroup>& groups);
 
 }  // namespace gradsync::report

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "analysis/metrics/columns.h"
+#include "analysis/metrics/oversubscription.h"
 #include "analysis/metrics/split_figures.h"
 #include "timing/statistics.h"
 
@@ -42,6 +43,10 @@ MeasuredCell measured_cell(const RunGroup& group) {
   cell.median_iteration_s = median(cell.iteration_s);
   cell.median_compute_s = median(cell.compute_s);
   cell.median_exposed_s = median(cell.exposed_s);
+  cell.oversubscribed = std::any_of(group.repeats.begin(), group.repeats.end(), [](const Run* run) {
+    return oversubscription(run->reader->info().topology).has_value();
+  });
+  if (cell.oversubscribed) cell.family += "|oversubscribed";
   return cell;
 }
 

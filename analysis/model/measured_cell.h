@@ -20,6 +20,9 @@ struct MeasuredCell {
   std::vector<double> iteration_s, compute_s, exposed_s, stalled_s;
   double median_iteration_s = kNotMeasured;
   double median_compute_s = kNotMeasured, median_exposed_s = kNotMeasured;
+  /// Whether ranks of any of the runs had fewer cores than threads. Such cells are families of
+  /// their own, and nothing is concluded from them about scaling or bottlenecks.
+  bool oversubscribed = false;
 
   const Run& run() const { return group.first(); }
   std::int64_t ranks() const { return run().ranks; }

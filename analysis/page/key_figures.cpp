@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "analysis/charts/html.h"
+#include "analysis/metrics/oversubscription.h"
 #include "analysis/metrics/run_group.h"
 #include "analysis/metrics/split_figures.h"
 #include "analysis/page/page_parts.h"
@@ -80,7 +81,9 @@ void add_rate(std::vector<KeyFigure>& figures, const std::vector<CellFigures>& c
 void add_exposed(std::vector<KeyFigure>& figures, const std::vector<CellFigures>& cells) {
   const auto exchanging = [](const CellFigures& cell) {
     const Run& run = cell.group->first();
-    return run.ranks > 1 && run.mode != "none" ? cell.exposed_percent : kNotMeasured;
+    const bool judged = run.ranks > 1 && run.mode != "none" &&
+                        !oversubscription(run.reader->info().topology);
+    return judged ? cell.exposed_percent : kNotMeasured;
   };
   const CellFigures* most = largest(cells, exchanging);
   if (!most) return;

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "analysis/metrics/verdict.h"
+#include "analysis/metrics/run_spread.h"
 #include "analysis/tables/group_cells.h"
 #include "analysis/tables/run_cells.h"
 #include "analysis/tables/tables.h"
@@ -47,9 +47,9 @@ std::vector<Column> columns(const GroupLabels& labels) {
   return result;
 }
 
-std::vector<Cell> ratio_cells(const TimeRatio& ratio) {
-  return {Cell::of(ratio.ratio.value, 3), Cell::of(ratio.ratio.low, 3),
-          Cell::of(ratio.ratio.high, 3), std::string(ratio.word)};
+std::vector<Cell> ratio_cells(const Estimate& ratio, const RunSpread& spread) {
+  return {Cell::of(ratio.value, 3), Cell::of(ratio.low, 3), Cell::of(ratio.high, 3),
+          std::string(spread_word(ratio, spread))};
 }
 
 std::vector<Cell> no_ratio_cells(const char* why) {
@@ -57,7 +57,8 @@ std::vector<Cell> no_ratio_cells(const char* why) {
   return {none, none, none, why};
 }
 
-std::vector<std::string> notes(const RunSet& set, const TableOptions& options) {
+std::vector<std::string> notes(const RunSet& set, const RunSpreads& spreads,
+                               const TableOptions& options) {
   std::vector<std::string> result = {
       "each mode against the first one of the same model, ranks and batch that exchanges gradients "
       "(the order is none, gather-scatter, allreduce, ddp, data-parallel, c10d)",
@@ -65,7 +66,15 @@ std::vector<std::string> notes(const RunSet& set, const TableOptions& options) {
       fmt::format("95 % intervals: of the median from order statistics, of the ratio from {} "
                   "bootstrap resamples, seed {}; they take iterations for independent",
                   kResamples, options.seed),
+      "faster, slower: only where the ratio's interval, made longer by what runs of the same work "
+      "differ by, leaves out 1; one rank exchanges nothing, so its modes are a control",
       fmt::format("left out: {}", warmup_text(set))};
+  for (const auto& [model, spread] : spreads)
+    result.push_back(
+        spread.known() ? spread_text(spread, model) + "; smaller differences are noise here"
+                       : fmt::format("{}: no two runs of the same work, so what they differ by is "
+                                     "not known",
+                                     model));
   const auto remarks = remark_notes(set);
   result.insert(result.end(), remarks.begin(), remarks.end());
   return result;
@@ -76,9 +85,10 @@ std::vector<std::string> notes(const RunSet& set, const TableOptions& options) {
 Table make_modes_paired_table(const RunSet& set, const TableOptions& options) {
   const auto groups = group_runs(set);
   const GroupLabels labels(groups);
+  const RunSpreads spreads = run_spreads(groups);
   Table table{"modes-paired",
               "Synchronisation modes against each other",
-              notes(set, options),
+              notes(set, spreads, options),
               columns(labels),
               {}};
   for (const RunGroup& group : groups) {
@@ -98,7 +108,8 @@ Table make_modes_paired_table(const RunSet& set, const TableOptions& options) {
         : reference == &group
             ? no_ratio_cells("reference")
             : ratio_cells(
-                  time_ratio(times, steady_values(*reference, Phase::kIteration), options.seed));
+                  ratio_estimate(times, steady_values(*reference, Phase::kIteration), options.seed),
+                  spreads.at(group.first().model));
     cells.insert(cells.end(), ratio.begin(), ratio.end());
     cells.push_back(group_name_cell(group));
     const bool paired = reference != nullptr && reference != &group;

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "analysis/model/doubt.h"
 #include "analysis/model/scaling_model.h"
 #include "analysis/tables/model_cells.h"
 #include "analysis/tables/run_cells.h"
@@ -40,6 +41,7 @@ std::vector<Column> columns() {
 
 struct Target {
   double ranks, batch;
+  const char* kind;
   double measured_s = kNotMeasured;
   double family = 1;  ///< its number in the table
 };
@@ -49,62 +51,93 @@ void add_row(const FamilyFit& fit, const FamilyDraws& draws, const Target& targe
   const CellFacts& first = *fit.cells.front().facts;
   const Prediction parts = predict(fit, target.ranks, target.batch);
   const Estimate total = predict_interval(fit, draws, target.ranks, target.batch, kModelSeed);
-  const bool measured = std::isfinite(target.measured_s);
-  table.add({first.mode, first.model, Cell::count(target.ranks), Cell::count(target.batch),
-             measured ? "left out" : "not measured", ms_cell(target.measured_s),
-             ms_cell(total.value), ms_cell(total.low), ms_cell(total.high),
-             Cell::of(finite_or_none(1e2 * (total.value / target.measured_s - 1)), 1),
-             ms_cell(parts.compute_s), ms_cell(parts.exposed_s), ms_cell(parts.wait_s),
-             ms_cell(parts.other_s), Cell::count(static_cast<double>(fit.cells.size())),
-             Cell::count(target.family)},
-            source);
+  table.add(
+      {first.mode, first.model, Cell::count(target.ranks), Cell::count(target.batch), target.kind,
+       ms_cell(target.measured_s), ms_cell(total.value), ms_cell(total.low), ms_cell(total.high),
+       Cell::of(finite_or_none(1e2 * (total.value / target.measured_s - 1)), 1),
+       ms_cell(parts.compute_s), ms_cell(parts.exposed_s), ms_cell(parts.wait_s),
+       ms_cell(parts.other_s), Cell::count(static_cast<double>(fit.cells.size())),
+       Cell::count(target.family)},
+      source);
 }
 
 /// Each cell as predicted from the others.
-void add_left_out(const StudyFacts& study, const FamilyCells& family, double number, Table& table) {
-  if (family.size() < 2) return;
-  for (const CellFacts* cell : family) {
-    FamilyCells others = family;
-    std::erase(others, cell);
-    const auto index = static_cast<std::size_t>(cell - study.cells.data());
-    const FamilyFit fit = fit_family(others, calibration_without(study, index));
-    add_row(fit, draw_family(fit, kModelSeed),
-            {cell->ranks, cell->batch, cell->medians.iteration_s, number},
-            family_sources(study, family), table);
-  }
+void add_left_out(const std::vector<LeftOutCell>& left_out, const std::string& source,
+                  double number, Table& table) {
+  for (const LeftOutCell& one : left_out)
+    add_row(one.fit, draw_family(one.fit, kModelSeed),
+            {one.cell->ranks, one.cell->batch, "left out", one.cell->medians.iteration_s, number},
+            source, table);
 }
 
 std::set<double> of(const std::vector<std::int64_t>& counts) {
   return {counts.begin(), counts.end()};
 }
 
-std::set<double> ranks_wanted(const FamilyCells& family, const TableOptions& options) {
-  if (!options.predict_ranks.empty()) return of(options.predict_ranks);
+double most_ranks(const FamilyCells& family) {
   double most = 1;
   for (const CellFacts* cell : family)
     most = std::max(most, cell->ranks);
+  return most;
+}
+
+std::set<double> ranks_wanted(const FamilyCells& family, const TableOptions& options) {
+  if (!options.predict_ranks.empty()) return of(options.predict_ranks);
+  const double most = most_ranks(family);
   return {2 * most, 4 * most, 8 * most};
 }
 
-std::set<double> batches_wanted(const FamilyCells& family, const TableOptions& options) {
-  if (!options.predict_batches.empty()) return of(options.predict_batches);
+std::set<double> measured_batches(const FamilyCells& family) {
   std::set<double> batches;
   for (const CellFacts* cell : family)
     if (cell->batch > 0) batches.insert(cell->batch);
-  if (batches.empty()) return batches;
-  const double least = *batches.begin(), most = *batches.rbegin();
-  batches.insert({std::max(1.0, std::floor(least / 2)), 2 * most});
   return batches;
 }
 
-void add_predicted(const StudyFacts& study, const FamilyCells& family, double number,
-                   const TableOptions& options, Table& table) {
-  const FamilyFit fit = fit_family(family, study.calibration);
+std::string name_of(const CellFacts& cell, double number) {
+  return fmt::format("{}, {} (family {:.0f})", cell.model, cell.mode, number);
+}
+
+/// Those that are asked for within the range measured; a note says which are outside it.
+std::set<double> batches_wanted(const FamilyCells& family, double number,
+                                const TableOptions& options, Table& table) {
+  const std::set<double> measured = measured_batches(family);
+  std::set<double> batches =
+      options.predict_batches.empty() ? measured : of(options.predict_batches);
+  for (const double batch : of(options.predict_batches))
+    if (measured.empty() || batch < *measured.begin() || batch > *measured.rbegin()) {
+      batches.erase(batch);
+      table.notes.push_back(
+          fmt::format("not predicted: {}: batch {:.0f} is outside what was "
+                      "measured",
+                      name_of(*family.front(), number), batch));
+    }
+  return batches;
+}
+
+void add_predicted(const FamilyCells& family, const FamilyFit& fit, const std::string& source,
+                   double number, const TableOptions& options, Table& table) {
   const FamilyDraws draws = draw_family(fit, kModelSeed);
+  const double most = most_ranks(family);
   for (const double ranks : ranks_wanted(family, options))
-    for (const double batch : batches_wanted(family, options))
-      add_row(fit, draws, {ranks, batch, kNotMeasured, number}, family_sources(study, family),
-              table);
+    for (const double batch : batches_wanted(family, number, options, table))
+      add_row(fit, draws,
+              {ranks, batch, ranks > most ? "extrapolated" : "not measured", kNotMeasured, number},
+              source, table);
+}
+
+void add_family(const StudyFacts& study, const FamilyCells& family, double number,
+                const TableOptions& options, Table& table) {
+  const std::string source = family_sources(study, family);
+  const std::vector<LeftOutCell> left_out = leave_out_each(study, family);
+  add_left_out(left_out, source, number, table);
+  const FamilyFit fit = fit_family(family, study.calibration);
+  const std::string doubt = prediction_doubt(fit, left_out);
+  if (doubt.empty())
+    add_predicted(family, fit, source, number, options, table);
+  else
+    table.notes.push_back(
+        fmt::format("not predicted: {}: {}", name_of(*family.front(), number), doubt));
   add_missing_note(fit, table);
 }
 
@@ -127,6 +160,10 @@ std::vector<std::string> notes() {
   return {
       "T(n, b) = compute(b) + exposed(n, b) + wait(n, b) + other; \"left out\": predicted from the "
       "other cells of the family alone, their calibration included; ms of the median iteration",
+      fmt::format("predicted are batches within the range measured, of families that predict each "
+                  "cell left out to {:.0f} % and have no coefficient at its bound 0; "
+                  "\"extrapolated\": to more ranks than were measured",
+                  1e2 * kLargestLeftOutError),
       fmt::format("interval: 95 %, {} bootstrap draws of iterations and residuals, seed {}; it "
                   "holds if the law holds beyond the runs: same link, one rank a core or GPU as "
                   "measured, no congestion",
@@ -143,8 +180,7 @@ Table make_prediction_table(const RunStudy& runs, const TableOptions& options) {
   double number = 0;
   for (const FamilyCells& family : families(study)) {
     ++number;
-    add_left_out(study, family, number, table);
-    add_predicted(study, family, number, options, table);
+    add_family(study, family, number, options, table);
   }
   table.notes.insert(table.notes.begin(), score_note(table));
   append_notes(table, remark_notes(runs.set()));

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "analysis/model/doubt.h"
 #include "analysis/tables/model_cells.h"
 #include "analysis/tables/run_cells.h"
 #include "analysis/tables/tables.h"
@@ -15,6 +16,7 @@ namespace gradsync::report {
 namespace {
 
 constexpr std::size_t kStepColumn = 8, kBestColumn = 13;
+constexpr double kAsGood = 0.005;  ///< as --bucket-cap auto takes
 
 std::vector<Column> columns() {
   const std::string from = "/bucket, /time, /calibration";
@@ -33,7 +35,7 @@ std::vector<Column> columns() {
        from},
       {"wait_ms", "wait ms", false, "compute * (0.5^(1/n) quantile of relative compute - 1)",
        "/time/compute"},
-      {"exposed_percent", "exposed %", false, "(exposed + wait)/step", from},
+      {"exposed_and_wait_percent", "exposed + wait %", false, "(exposed + wait)/step", from},
       {"change_percent", "change %", false, "step/step as recorded - 1", from},
       {"best", "best", true},
       {"run", "run", true},
@@ -57,19 +59,25 @@ std::vector<Case> cases_of(const FamilyFit& fit, const CellFacts& cell, const Wh
   return cases;
 }
 
+/// The largest cap whose step is as short as the shortest to kAsGood: fewer, larger messages rest
+/// less on the law's latency.
 void mark_best(std::size_t first, Table& table) {
-  std::size_t best = table.rows.size();
-  for (std::size_t row = first; row < table.rows.size(); ++row) {
-    if (!table.rows[row][4].text.starts_with("cap ")) continue;
-    const double step = table.rows[row][kStepColumn].number;
-    if (std::isfinite(step) &&
-        (best == table.rows.size() || step < table.rows[best][kStepColumn].number))
-      best = row;
-  }
-  if (best < table.rows.size()) table.rows[best][kBestColumn] = Cell("best cap");
+  const auto step_ms = [&](std::size_t row) {
+    return table.rows[row][4].text.starts_with("cap ") ? table.rows[row][kStepColumn].number
+                                                       : kNotMeasured;
+  };
+  double least_ms = kNotMeasured;
+  for (std::size_t row = first; row < table.rows.size(); ++row)
+    least_ms = std::fmin(least_ms, step_ms(row));
+  for (std::size_t row = table.rows.size(); row-- > first;)
+    if (step_ms(row) <= least_ms * (1 + kAsGood)) {
+      table.rows[row][kBestColumn] = Cell("best cap");
+      return;
+    }
 }
 
-void add_cell(const FamilyFit& fit, const CellFacts& cell, const WhatIf& change,
+/// `judged`: whether the fit may say which cap is best.
+void add_cell(const FamilyFit& fit, const CellFacts& cell, const WhatIf& change, bool judged,
               const std::string& source, const std::string& name, Table& table) {
   const std::size_t first = table.rows.size();
   const double recorded_s = what_if(fit, cell, {}).parts.total_s();
@@ -87,7 +95,7 @@ void add_cell(const FamilyFit& fit, const CellFacts& cell, const WhatIf& change,
          name},
         source);
   }
-  mark_best(first, table);
+  if (judged) mark_best(first, table);
 }
 
 /// The cells of a family on its largest number of ranks, if that is more than one.
@@ -113,23 +121,41 @@ std::vector<std::string> notes() {
       "t(S, n) from table model-fit times its slowdown; bandwidth and latency given replace it; "
       "converting to bf16 or fp16 costs nothing here; first row: how far the replay is from what "
       "was measured, to judge the others by",
+      "best cap: the largest whose step is at most 0.5 % longer than the shortest; none where the "
+      "law "
+      "does not describe the collectives or a coefficient is at its bound 0",
       "the cells of each family on the most ranks; name single runs for others"};
+}
+
+void add_once(const std::string& note, Table& table) {
+  if (std::find(table.notes.begin(), table.notes.end(), note) == table.notes.end())
+    table.notes.push_back(note);
+}
+
+void add_family(const RunStudy& runs, const FamilyCells& family, const WhatIf& change,
+                Table& table) {
+  const StudyFacts& study = runs.facts();
+  const FamilyFit fit = fit_family(family, study.calibration);
+  const std::string doubt = law_doubt(fit);
+  for (const CellFacts* cell : largest(family)) {
+    const auto index = static_cast<std::size_t>(cell - study.cells.data());
+    const MeasuredCell& measured = runs.cells()[index];
+    const bool judged = doubt.empty() && !measured.oversubscribed;
+    add_cell(fit, *cell, change, judged, family_sources(study, {cell}), measured.run().name, table);
+    if (cell->overlapped() && !judged)
+      add_once(fmt::format("no best cap for {}, {}: {}", cell->model, cell->mode,
+                           doubt.empty() ? "the ranks had fewer cores than threads" : doubt),
+               table);
+  }
+  if (!largest(family).empty()) add_missing_note(fit, table);
 }
 
 }  // namespace
 
 Table make_what_if_table(const RunStudy& runs, const TableOptions& options) {
-  const StudyFacts& study = runs.facts();
   Table table{"what-if", "What if: the recorded exchange replayed", notes(), columns(), {}};
-  for (const FamilyCells& family : families(study)) {
-    const FamilyFit fit = fit_family(family, study.calibration);
-    for (const CellFacts* cell : largest(family)) {
-      const auto index = static_cast<std::size_t>(cell - study.cells.data());
-      add_cell(fit, *cell, options.what_if, family_sources(study, {cell}),
-               runs.cells()[index].run().name, table);
-    }
-    if (!largest(family).empty()) add_missing_note(fit, table);
-  }
+  for (const FamilyCells& family : families(runs.facts()))
+    add_family(runs, family, options.what_if, table);
   if (table.rows.empty()) table.notes.push_back("missing: no run that exchanges on several ranks");
   append_notes(table, remark_notes(runs.set()));
   return table;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -8,22 +9,39 @@ namespace gradsync::report {
 
 namespace {
 
-/// A step is bound by what takes more than half of it.
-constexpr double kBound = 0.5;
+/// An iteration is bound by what takes this part of it; below that the share says more than a name.
+constexpr double kBound = 0.8;
 
-std::string bound_word(double exposed, double compute) {
-  if (exposed > kBound) return "communication-bound";
-  if (compute > kBound) return "compute-bound";
-  return 1 - exposed - compute > kBound ? "bound by neither compute nor communication"
-                                        : "bound by no single part";
+std::string parts_text(const MeasuredCell& cell) {
+  return fmt::format("{} of the iteration is exposed communication, {} compute",
+                     percent_text(cell.exposed_share()), percent_text(cell.compute_share()));
 }
 
-std::string sentence(const MeasuredCell& cell) {
-  const double exposed = cell.exposed_share(), compute = cell.compute_share();
-  return fmt::format(
-      "{} at {} with {} images per rank: {} of the step is exposed communication, {} compute",
-      bound_word(exposed, compute), ranks_text(cell.ranks()), cell.batch_per_rank(),
-      percent_text(exposed), percent_text(compute));
+VerdictClause clause_for(const MeasuredCell& cell) {
+  const double exposed = cell.exposed_share();
+  const std::string where =
+      fmt::format("at {} with {} images per rank", ranks_text(cell.ranks()), cell.batch_per_rank());
+  const auto clause = [&](const char* sentence, std::string text) {
+    return clause_of(sentence, std::move(text), {&cell},
+                     "/time/exposed, /time/compute, /time/iteration",
+                     cell_text(cell) + "; medians of the iterations after warm-up");
+  };
+  if (exposed >= kBound)
+    return clause("bound.communication",
+                  fmt::format("communication-bound {}: {}", where, parts_text(cell)));
+  if (cell.compute_share() >= kBound)
+    return clause("bound.compute", fmt::format("compute-bound {}: {}", where, parts_text(cell)));
+  return clause(
+      "bound.share",
+      fmt::format("{} {}: without waiting for gradients an iteration would take {} of its "
+                  "time",
+                  where, parts_text(cell), percent_text(1 - exposed)));
+}
+
+bool several_ranks_oversubscribed(const VerdictInput& input, const std::string& model) {
+  return std::any_of(input.cells.begin(), input.cells.end(), [&](const MeasuredCell& cell) {
+    return cell.run().model == model && cell.oversubscribed && cell.ranks() > 1;
+  });
 }
 
 }  // namespace
@@ -31,21 +49,20 @@ std::string sentence(const MeasuredCell& cell) {
 Clauses bound_clauses(const VerdictInput& input) {
   Clauses clauses;
   for (const Cells& family : focus(input)) {
+    const std::string& model = family.front()->run().model;
     Cells top = on_most_ranks(family);
     std::erase_if(top, [](const MeasuredCell* cell) {
       return !std::isfinite(cell->exposed_share()) || !std::isfinite(cell->compute_share());
     });
     if (top.size() > 2) top = {top.front(), top.back()};
     for (const MeasuredCell* cell : top)
-      clauses.push_back(clause_of("bound", sentence(*cell), {cell},
-                                  "/time/exposed, /time/compute, /time/iteration",
-                                  cell_text(*cell) + "; medians of the iterations after warm-up"));
-    if (on_most_ranks(family).empty())
+      clauses.push_back(clause_for(*cell));
+    if (on_most_ranks(family).empty() && !several_ranks_oversubscribed(input, model))
       clauses.push_back(missing_clause(
-          "bound",
+          "bound.missing",
           fmt::format("{}: no run on several ranks, so nothing is said about "
                       "communication; run mpirun -n 2 gradsync-train --model {} --sync ddp",
-                      family.front()->run().model, family.front()->run().model)));
+                      model, model)));
   }
   return clauses;
 }

@@ -3,6 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "analysis/metrics/run_spread.h"
+#include "analysis/model/doubt.h"
 #include "analysis/model/measured_cell.h"
 #include "analysis/model/scaling_model.h"
 #include "analysis/verdict/verdict.h"
@@ -17,6 +19,7 @@ struct VerdictInput {
   const RunSet& set;
   const std::vector<MeasuredCell>& cells;
   const StudyFacts& study;  ///< of the cells, for the scaling model
+  RunSpreads spreads;       ///< of every model
 };
 
 /// What the model knows of one of the cells.
@@ -25,8 +28,13 @@ const CellFacts& facts_of(const VerdictInput& input, const MeasuredCell& cell);
 /// The model of a family; it points into `input`.
 FamilyFit fit_of(const VerdictInput& input, const std::string& family);
 
+/// The cells of a family, each left out of the fit in turn.
+std::vector<LeftOutCell> left_out_of(const VerdictInput& input, const std::string& family);
+
 using Clauses = std::vector<VerdictClause>;
 
+/// Says first of which runs the others conclude nothing; none where all had a core for each thread.
+Clauses core_clauses(const VerdictInput& input);
 Clauses efficient_batch_clauses(const VerdictInput& input);
 Clauses link_clauses(const VerdictInput& input);
 Clauses scaling_clauses(const VerdictInput& input);
@@ -42,19 +50,20 @@ Clauses gpu_clauses(const VerdictInput& input);
 
 using Cells = std::vector<const MeasuredCell*>;
 
-/// The cells the verdict speaks about, one list a model: those of the family of mode ddp if there
-/// is one, else of the family with most cells that exchanges at all, else of the largest.
+/// The cells the verdict concludes from, one list a model: those of the family of mode ddp if there
+/// is one, else of the family with most cells that exchanges at all, else of the largest. Never
+/// oversubscribed ones; a model that has no others has no list.
 std::vector<Cells> focus(const VerdictInput& input);
 
 /// Those with the largest number of ranks above one, by batch per rank; empty if all have one.
 Cells on_most_ranks(const Cells& cells);
 
-/// A clause that rests on the runs of `cells`.
-VerdictClause clause_of(const std::string& topic, std::string text, const Cells& cells,
+/// A clause that rests on the runs of `cells`; `sentence` is one of verdict_sentences().
+VerdictClause clause_of(std::string_view sentence, std::string text, const Cells& cells,
                         std::string datasets, std::string condition);
 
 /// A clause that names the run to make.
-VerdictClause missing_clause(const std::string& topic, std::string text);
+VerdictClause missing_clause(std::string_view sentence, std::string text);
 
 /// 0.614 as "61 %", 0.0234 as "2.3 %", 0.0004 as "0.04 %".
 std::string percent_text(double share);

@@ -3,57 +3,64 @@
 
 #include <fmt/format.h>
 
+#include "analysis/model/doubt.h"
 #include "analysis/verdict/clauses.h"
 
 namespace gradsync::report {
 
 namespace {
 
-constexpr double kWanted = 0.8;        ///< efficiency of weak scaling
-constexpr double kLargestError = 0.2;  ///< of the model on any of its own cells
-constexpr double kFurthest = 8;        ///< times the largest batch measured
+constexpr double kWanted = 0.8;  ///< efficiency of weak scaling
 
 /// E = T(1, b)/T(n, b), as the model predicts both.
 double efficiency(const FamilyFit& fit, double ranks, double batch) {
   return predict(fit, 1, batch).total_s() / predict(fit, ranks, batch).total_s();
 }
 
-/// The smallest batch up to `most` that reaches kWanted, or 0: efficiency grows with the batch.
-double least_batch(const FamilyFit& fit, double ranks, double most) {
-  double low = 0, high = most;
-  if (!(efficiency(fit, ranks, most) >= kWanted)) return 0;
-  while (high - low > 1) {
-    const double middle = std::floor((low + high) / 2);
-    (efficiency(fit, ranks, middle) >= kWanted ? high : low) = middle;
+struct Range {
+  double least, most;
+  bool empty() const { return !(least < most); }
+};
+
+/// The batches per rank between which both one rank and `ranks` were measured.
+Range measured_range(const FamilyFit& fit, double ranks) {
+  Range range{0, HUGE_VAL};
+  for (const double on : {1.0, ranks}) {
+    Range of{HUGE_VAL, 0};
+    for (const CellPoint& cell : fit.cells)
+      if (cell.facts->ranks == on)
+        of = {std::min(of.least, cell.facts->batch), std::max(of.most, cell.facts->batch)};
+    range = {std::max(range.least, of.least), std::min(range.most, of.most)};
   }
-  return high;
+  return range;
 }
 
-double largest_batch(const FamilyFit& fit) {
-  double most = 0;
-  for (const CellPoint& cell : fit.cells)
-    most = std::max(most, cell.facts->batch);
-  return most;
+/// The smallest batch of the range that reaches kWanted, which its end does: efficiency grows with
+/// the batch.
+double least_batch(const FamilyFit& fit, double ranks, Range range) {
+  while (range.most - range.least > 1) {
+    const double middle = std::floor((range.least + range.most) / 2);
+    (efficiency(fit, ranks, middle) >= kWanted ? range.most : range.least) = middle;
+  }
+  return range.most;
 }
 
-double largest_error(const FamilyFit& fit) {
-  double largest = relative_errors(fit).empty() ? kNotMeasured : 0;
-  for (const double error : relative_errors(fit))
-    largest = std::max(largest, std::abs(error));
-  return largest;
-}
+struct Answer {
+  const char* sentence;
+  std::string text;
+};
 
-std::string sentence(const FamilyFit& fit, double ranks) {
-  const double most = kFurthest * largest_batch(fit);
-  const double batch = least_batch(fit, ranks, most);
-  const std::string where = ranks_text(static_cast<std::int64_t>(ranks));
-  if (batch > 0)
-    return fmt::format("a batch of {:.0f} per rank would reach {} efficiency at {} (weak scaling)",
-                       batch, percent_text(kWanted), where);
-  return fmt::format(
-      "no batch up to {:.0f} per rank would reach {} efficiency at {} (weak scaling); at {:.0f} it "
-      "would be {}",
-      most, percent_text(kWanted), where, most, percent_text(efficiency(fit, ranks, most)));
+Answer answer_for(const FamilyFit& fit, double ranks, const Range& range) {
+  const std::string what = fmt::format("{} efficiency at {} (weak scaling)", percent_text(kWanted),
+                                       ranks_text(static_cast<std::int64_t>(ranks)));
+  const std::string measured =
+      fmt::format("from {:.0f} to {:.0f} per rank, the range measured,", range.least, range.most);
+  if (efficiency(fit, ranks, range.least) >= kWanted)
+    return {"batch.all", fmt::format("every batch {} reaches {}", measured, what)};
+  if (efficiency(fit, ranks, range.most) >= kWanted)
+    return {"batch.from", fmt::format("a batch of {:.0f} per rank reaches {}",
+                                      least_batch(fit, ranks, range), what)};
+  return {"batch.none", fmt::format("no batch {} reaches {}", measured, what)};
 }
 
 }  // namespace
@@ -65,20 +72,19 @@ Clauses efficient_batch_clauses(const VerdictInput& input) {
     if (top.empty() || top.front()->run().mode == "none") continue;
     const FamilyFit fit = fit_of(input, top.front()->family);
     const double ranks = static_cast<double>(top.front()->ranks());
-    const double error = largest_error(fit);
-    if (!(error <= kLargestError) ||
-        !std::isfinite(efficiency(fit, ranks, kFurthest * largest_batch(fit))))
+    const Range range = measured_range(fit, ranks);
+    const auto left_out = left_out_of(input, top.front()->family);
+    if (range.empty() || !prediction_doubt(fit, left_out).empty() ||
+        !std::isfinite(efficiency(fit, ranks, range.least) + efficiency(fit, ranks, range.most)))
       continue;
+    const LeftOutErrors errors = left_out_errors(left_out);
+    Answer answer = answer_for(fit, ranks, range);
     clauses.push_back(clause_of(
-        "batch", sentence(fit, ranks), family, "/time, /bucket, /calibration",
-        fmt::format("{}, {}; predicted by the scaling model (table prediction), whose median error "
-                    "on its own {} cells is {}{}",
-                    top.front()->run().model, top.front()->run().mode, fit.cells.size(),
-                    percent_text(error),
-                    compute_law(fit, ranks).one_batch
-                        ? "; one batch was measured, so compute is taken as the optimiser's time "
-                          "and a rest proportional to the batch"
-                        : "")));
+        answer.sentence, std::move(answer.text), family, "/time, /bucket, /calibration",
+        fmt::format("{}, {}; by the scaling model (table prediction), which predicts each of its "
+                    "{} cells, left out, with a median error of {} and at most {}",
+                    top.front()->run().model, top.front()->run().mode, errors.cells,
+                    percent_text(errors.median), percent_text(errors.largest))));
   }
   return clauses;
 }

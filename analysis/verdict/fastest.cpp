@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include <fmt/format.h>
@@ -18,7 +19,8 @@ using Contest = std::tuple<std::string, std::int64_t, std::int64_t>;
 std::map<Contest, Cells> contests(const VerdictInput& input) {
   std::map<Contest, Cells> all;
   for (const MeasuredCell& cell : input.cells)
-    if (cell.run().mode != "none" && cell.ranks() > 1 && std::isfinite(cell.median_iteration_s))
+    if (!cell.oversubscribed && cell.run().mode != "none" && cell.ranks() > 1 &&
+        std::isfinite(cell.median_iteration_s))
       all[{cell.run().model, cell.ranks(), cell.batch_per_rank()}].push_back(&cell);
   return all;
 }
@@ -31,27 +33,51 @@ std::string name_of(const MeasuredCell& cell, const Cells& among) {
   return same > 1 ? fmt::format("{} ({})", cell.run().mode, cell.run().name) : cell.run().mode;
 }
 
-std::string sentence(const Cells& by_time) {
+/// "3 modes", or "3 settings of ddp" where all are of one mode.
+std::string number_of(const Cells& cells) {
+  std::set<std::string> modes;
+  for (const MeasuredCell* cell : cells)
+    modes.insert(cell->run().mode);
+  return modes.size() > 1 ? fmt::format("{} modes", modes.size())
+                          : fmt::format("{} settings of {}", cells.size(), *modes.begin());
+}
+
+struct Answer {
+  const char* sentence;
+  std::string text;
+};
+
+Answer answer_for(const Cells& by_time, const RunSpread& spread) {
   const MeasuredCell &first = *by_time[0], &second = *by_time[1];
   const Estimate ratio = ratio_estimate(second.iteration_s, first.iteration_s, kVerdictSeed);
-  const std::string head = fmt::format("at {} with {} images per rank ", ranks_text(first.ranks()),
-                                       first.batch_per_rank());
-  const std::string both =
-      fmt::format("{} and {}", name_of(first, by_time), name_of(second, by_time));
-  if (!std::isfinite(ratio.low))
-    return head + fmt::format("{} took {} and {}; too few iterations to call one faster", both,
-                              format_duration(first.median_iteration_s),
-                              format_duration(second.median_iteration_s));
-  if (!(ratio.low > 1))
-    return head + fmt::format("{} cannot be told apart: {} and {} a step, ratio {:.3f} to {:.3f}",
-                              both, format_duration(first.median_iteration_s),
-                              format_duration(second.median_iteration_s), ratio.low, ratio.high);
-  return head + fmt::format(
-                    "{} is the fastest of {} modes: {} a step, {} next with {:.3f} times "
-                    "that ({:.3f} to {:.3f})",
-                    name_of(first, by_time), by_time.size(),
-                    format_duration(first.median_iteration_s), name_of(second, by_time),
-                    ratio.value, ratio.low, ratio.high);
+  const std::string one = name_of(first, by_time), other = name_of(second, by_time);
+  const std::string where = fmt::format("at {} with {} images per rank", ranks_text(first.ranks()),
+                                        first.batch_per_rank());
+  const std::string times = fmt::format("{} {} and {} took {} and {} an iteration", where, one,
+                                        other, format_duration(first.median_iteration_s),
+                                        format_duration(second.median_iteration_s));
+  const std::string interval = fmt::format("{:.3f} to {:.3f}", ratio.low, ratio.high);
+  const std::string_view word = spread_word(ratio, spread);
+  if (word == "slower")
+    return {"fastest.mode",
+            fmt::format("{} {} is the fastest of {}: {} an iteration, {} next with {:.3f} times "
+                        "that ({})",
+                        where, one, number_of(by_time), format_duration(first.median_iteration_s),
+                        other, ratio.value, interval)};
+  if (word == "within the spread")
+    return {"fastest.spread", fmt::format("{}, a ratio of {:.3f}; that is within what runs of the "
+                                          "same work differ by, so neither is called faster",
+                                          times, ratio.value)};
+  if (word == "one run each")
+    return {
+        "fastest.one-run",
+        fmt::format("{}, a ratio of {:.3f} ({}); each is one run, and none shows how far runs of "
+                    "the same work differ, so neither is called faster",
+                    times, ratio.value, interval)};
+  if (word == "no difference")
+    return {"fastest.equal",
+            fmt::format("{}; they cannot be told apart (ratio {})", times, interval)};
+  return {"fastest.few", times + "; too few iterations to call one faster"};
 }
 
 /// The contest of a model on most ranks, then with most entries.
@@ -79,11 +105,15 @@ Clauses fastest_clauses(const VerdictInput& input) {
     std::stable_sort(by_time.begin(), by_time.end(), [](const auto* a, const auto* b) {
       return a->median_iteration_s < b->median_iteration_s;
     });
+    const std::string& model = by_time[0]->run().model;
+    const RunSpread& spread = input.spreads.at(model);
+    Answer answer = answer_for(by_time, spread);
     clauses.push_back(clause_of(
-        "fastest", sentence(by_time), by_time, "/time/iteration",
+        answer.sentence, std::move(answer.text), by_time, "/time/iteration",
         fmt::format("{}; ratio of median iterations of the slowest rank, 95 % bootstrap interval, "
-                    "seed {}",
-                    by_time[0]->run().model, kVerdictSeed)));
+                    "seed {}{}",
+                    model, kVerdictSeed,
+                    spread.known() ? "; " + spread_text(spread, model) : std::string())));
   }
   return clauses;
 }

@@ -60,8 +60,8 @@ Clauses gpu_clauses(const VerdictInput& input) {
       const auto worst = std::max_element(ranks.begin(), ranks.end(), [](auto& a, auto& b) {
         return a.second.held_back_share() < b.second.held_back_share();
       });
-      clauses.push_back(clause_of("gpu", sentence(run->name, worst->first, worst->second), {&cell},
-                                  "/gpu", cell_text(cell)));
+      clauses.push_back(clause_of("gpu.clocks", sentence(run->name, worst->first, worst->second),
+                                  {&cell}, "/gpu", cell_text(cell)));
     }
   return clauses;
 }

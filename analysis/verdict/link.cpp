@@ -9,13 +9,11 @@ namespace gradsync::report {
 
 namespace {
 
-/// Above this residual the law does not describe the collectives, and nothing is built on it.
-constexpr double kLargestResidual = 0.3;
-
 /// What a cell's messages cost by the law, in all.
 struct LinkCost {
   double latency_s = 0, transfer_s = 0, bandwidth = kNotMeasured;
   std::size_t messages = 0;
+  bool limited_by_latency() const { return latency_s > transfer_s; }
 };
 
 LinkCost link_cost(const FamilyFit& fit, const CellFacts& cell) {
@@ -36,31 +34,13 @@ std::string messages_text(std::size_t messages) {
 }
 
 std::string sentence(const LinkCost& cost) {
-  const bool latency = cost.latency_s > cost.transfer_s;
+  const bool latency = cost.limited_by_latency();
   return fmt::format(
-      "{} limits communication: of the {} of a step, latency takes {} and bytes on the link {} "
-      "({:.3g} GB/s){}",
+      "{} limits communication: of the {} of an iteration, latency takes {} and bytes on the link "
+      "{} ({:.3g} GB/s){}",
       latency ? "latency" : "the link's bandwidth", messages_text(cost.messages),
       format_duration(cost.latency_s), format_duration(cost.transfer_s), cost.bandwidth,
       latency ? "; fewer, larger messages would help" : "; fewer bytes would help");
-}
-
-/// Why the law of this family says nothing about its link; empty if it does.
-std::string doubt(const FamilyFit& fit) {
-  if (!fit.missing.empty()) return fit.missing;
-  for (const auto& [kind, law] : fit.laws) {
-    const std::string name(kCollectiveNames[static_cast<std::size_t>(kind)]);
-    if (law.fit.relative_rms() > kLargestResidual)
-      return fmt::format("the law of {} fits with a residual of {}{}", name,
-                         percent_text(law.fit.relative_rms()),
-                         law.calibrated ? "" : "; run gradsync-train --calibrate");
-    if (law.fit.constrained && !law.calibrated)
-      return fmt::format(
-          "the collectives in training show no {} of {}; run gradsync-train "
-          "--calibrate",
-          law.fit.first == 0 ? "latency" : "bandwidth limit", name);
-  }
-  return {};
 }
 
 std::string law_text(const FamilyFit& fit) {
@@ -82,16 +62,17 @@ Clauses link_clauses(const VerdictInput& input) {
     const CellFacts& facts = facts_of(input, *top.front());
     if (!facts.exchanges() || facts.profile.messages.empty()) continue;
     const FamilyFit fit = fit_of(input, facts.family);
-    const std::string why = doubt(fit);
+    const std::string why = law_doubt(fit);
     if (!why.empty()) {
       clauses.push_back(missing_clause(
-          "link", fmt::format("whether latency or bandwidth limits {} cannot be said: {}",
-                              facts.model, why)));
+          "link.missing", fmt::format("whether latency or bandwidth limits {} cannot be said: {}",
+                                      facts.model, why)));
       continue;
     }
     const LinkCost cost = link_cost(fit, facts);
     if (!std::isfinite(cost.latency_s + cost.transfer_s)) continue;
-    clauses.push_back(clause_of("link", sentence(cost), family, "/calibration, /bucket",
+    clauses.push_back(clause_of(cost.limited_by_latency() ? "link.latency" : "link.bandwidth",
+                                sentence(cost), family, "/calibration, /bucket",
                                 cell_text(*top.front()) + law_text(fit)));
   }
   return clauses;

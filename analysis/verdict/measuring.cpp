@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -22,33 +23,72 @@ std::vector<double> window_times(const MeasuredCell& cell, std::string_view kind
   return times;
 }
 
-std::string sentence(const Estimate& ratio) {
-  const std::string number = fmt::format("{:.3f} times the step without it", ratio.value);
-  if (!std::isfinite(ratio.low))
-    return fmt::format("with measuring a step takes {}; {} rounds are too few for an interval",
-                       number, ratio.count);
-  const std::string interval = fmt::format(" ({:.3f} to {:.3f})", ratio.low, ratio.high);
-  if (ratio.low <= 1 && ratio.high >= 1)
-    return fmt::format("measuring cost nothing that shows: {}{}", number, interval);
-  return fmt::format("measuring changed the step: {}{}", number, interval);
+struct Measured {
+  const MeasuredCell* cell;
+  Estimate ratio;  ///< of an iteration with measuring to one without
+};
+
+std::vector<Measured> measured_cells_of(const VerdictInput& input) {
+  std::vector<Measured> all;
+  for (const MeasuredCell& cell : input.cells) {
+    const Estimate ratio =
+        ratio_estimate(window_times(cell, "overlapped"),
+                       window_times(cell, "overlapped-unmeasured"), kVerdictSeed);
+    if (std::isfinite(ratio.value)) all.push_back({&cell, ratio});
+  }
+  return all;
+}
+
+VerdictClause clause_for(const Measured& one) {
+  const Estimate& ratio = one.ratio;
+  const bool free = ratio.holds(1);
+  return clause_of(
+      free ? "measuring.free" : "measuring.changed",
+      fmt::format(
+          "measuring {}: an iteration takes {:.3f} times the iteration without it ({:.3f} to "
+          "{:.3f})",
+          free ? "cost nothing that shows" : "changed the iteration", ratio.value, ratio.low,
+          ratio.high),
+      {one.cell}, "/counterfactual",
+      cell_text(*one.cell) + fmt::format("; {} rounds, seed {}", ratio.count, kVerdictSeed));
+}
+
+/// Of cells with too few rounds for an interval, in one sentence.
+VerdictClause few_rounds(const std::vector<Measured>& cells) {
+  Cells named;
+  double least = kNotMeasured, most = kNotMeasured;
+  std::size_t rounds = 0;
+  for (const Measured& one : cells) {
+    named.push_back(one.cell);
+    least = std::fmin(least, one.ratio.value);
+    most = std::fmax(most, one.ratio.value);
+    rounds = std::max(rounds, one.ratio.count);
+  }
+  const std::string range = cells.size() == 1 ? fmt::format("{:.3f}", least)
+                                              : fmt::format("{:.3f} to {:.3f}", least, most);
+  return clause_of(
+      "measuring.few",
+      fmt::format("with measuring an iteration takes {} times the iteration without it in {} "
+                  "cell{}; {} round{} are too few to say whether measuring changes it",
+                  range, cells.size(), cells.size() == 1 ? "" : "s", rounds,
+                  rounds == 1 ? "" : "s"),
+      named, "/counterfactual", "ratio of medians of the windows");
 }
 
 }  // namespace
 
 Clauses measuring_clauses(const VerdictInput& input) {
   Clauses clauses;
-  for (const MeasuredCell& cell : input.cells) {
-    const auto with = window_times(cell, "overlapped");
-    const auto without = window_times(cell, "overlapped-unmeasured");
-    const Estimate ratio = ratio_estimate(with, without, kVerdictSeed);
-    if (!std::isfinite(ratio.value)) continue;
-    clauses.push_back(clause_of(
-        "measuring", sentence(ratio), {&cell}, "/counterfactual",
-        cell_text(cell) + fmt::format("; {} rounds, seed {}", ratio.count, kVerdictSeed)));
-  }
+  std::vector<Measured> few;
+  for (const Measured& one : measured_cells_of(input))
+    if (one.ratio.has_interval())
+      clauses.push_back(clause_for(one));
+    else
+      few.push_back(one);
+  if (!few.empty()) clauses.push_back(few_rounds(few));
   if (clauses.empty() && !input.cells.empty())
     clauses.push_back(missing_clause(
-        "measuring",
+        "measuring.missing",
         "what measuring costs was not measured: run gradsync-train with --counterfactual"));
   return clauses;
 }

@@ -30,12 +30,12 @@ Narrowing narrowing_of(const Run& run) {
 }
 
 /// 16 bits for 32: what is saved is what still travels. It pays while that takes longer on the link
-/// than turning values does: below link_bytes / convert_s.
+/// than converting values does: below link_bytes / convert_s.
 std::string sentence(const MeasuredCell& cell, const Narrowing& narrowing) {
   const std::string wire = cell.run().reader->option("wire-dtype");
   return fmt::format(
-      "{} saves {} of a rank's link a step and costs {:.2f} ms for turning values ({} of the "
-      "step): it pays where the link carries less than {}/s in the collective",
+      "{} saves {} of a rank's link an iteration and costs {:.2f} ms for converting values ({} of "
+      "the iteration): it pays where the link carries less than {}/s in the collective",
       wire, format_bytes(std::llround(narrowing.link_bytes)), 1e3 * narrowing.convert_s,
       percent_text(narrowing.convert_s / cell.median_iteration_s),
       format_bytes(std::llround(narrowing.link_bytes / narrowing.convert_s)));
@@ -46,12 +46,14 @@ std::string sentence(const MeasuredCell& cell, const Narrowing& narrowing) {
 Clauses narrowing_clauses(const VerdictInput& input) {
   Clauses clauses;
   for (const MeasuredCell& cell : input.cells) {
-    if (cell.ranks() < 2 || cell.run().reader->option("wire-dtype") == "fp32") continue;
+    if (cell.oversubscribed || cell.ranks() < 2 ||
+        cell.run().reader->option("wire-dtype") == "fp32")
+      continue;
     const Narrowing narrowing = narrowing_of(cell.run());
     if (!(narrowing.convert_s > 0) || !(narrowing.link_bytes > 0)) continue;
-    clauses.push_back(clause_of("narrowing", sentence(cell, narrowing), {&cell},
+    clauses.push_back(clause_of("narrowing.pays", sentence(cell, narrowing), {&cell},
                                 "/time/convert, /traffic/gradients",
-                                cell_text(cell) + "; saved bytes / time for turning, on one "
+                                cell_text(cell) + "; saved bytes / time for converting, on one "
                                                   "thread beside compute"));
   }
   return clauses;

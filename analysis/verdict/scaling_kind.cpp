@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -13,6 +14,9 @@ namespace gradsync::report {
 namespace {
 
 enum class Kind { kWeak, kStrong };
+
+/// A cause is named where it accounts for at least this part of the loss.
+constexpr double kMost = 0.5;
 
 /// Cells of one family that differ in ranks alone: at one batch per rank (weak) or in all (strong).
 struct Series {
@@ -59,13 +63,18 @@ const char* word(Kind kind) {
   return kind == Kind::kWeak ? "weak" : "strong";
 }
 
+/// T(n)/T(base) of an efficiency of 1.
+double ideal_part(const Series& series) {
+  return series.kind == Kind::kWeak ? 1.0
+                                    : static_cast<double>(series.base().ranks()) /
+                                          static_cast<double>(series.top().ranks());
+}
+
 /// E = T(base)/T(n) for weak scaling, times base/n for strong scaling.
 Estimate efficiency(const Series& series) {
   Estimate share =
       ratio_estimate(series.base().iteration_s, series.top().iteration_s, kVerdictSeed);
-  const double factor = series.kind == Kind::kWeak ? 1.0
-                                                   : static_cast<double>(series.base().ranks()) /
-                                                         static_cast<double>(series.top().ranks());
+  const double factor = ideal_part(series);
   share.value *= factor;
   share.low *= factor;
   share.high *= factor;
@@ -73,59 +82,101 @@ Estimate efficiency(const Series& series) {
 }
 
 std::string sentence(const Series& series, const Estimate& share) {
-  std::string text = fmt::format(
-      "{} scaling, {} images {}: efficiency {}{} at {} against {} of the same mode",
-      word(series.kind), series.batch, series.kind == Kind::kWeak ? "per rank" : "in all",
-      percent_text(share.value), interval_text(share), ranks_text(series.top().ranks()),
-      ranks_text(series.base().ranks()));
-  if (share.value > 1)
-    text += "; above 100 % is no gain of communication: look at caches, clocks and the base run";
-  return text;
+  return fmt::format("{} scaling, {} images {}: efficiency {}{} at {} against {} of the same mode",
+                     word(series.kind), series.batch,
+                     series.kind == Kind::kWeak ? "per rank" : "in all", percent_text(share.value),
+                     interval_text(share), ranks_text(series.top().ranks()),
+                     ranks_text(series.base().ranks()));
 }
 
 VerdictClause clause_for(const Series& series, const Estimate& share) {
   return clause_of(
-      "scaling", sentence(series, share), {&series.base(), &series.top()}, "/time/iteration",
+      series.kind == Kind::kWeak ? "scaling.weak" : "scaling.strong", sentence(series, share),
+      {&series.base(), &series.top()}, "/time/iteration",
       fmt::format("{}, {}; ratio of median iterations of the slowest rank, 95 % bootstrap "
                   "interval, seed {}",
                   series.top().run().model, series.top().run().mode, kVerdictSeed));
 }
 
-/// Where the time of weak scaling went: more exposed communication, or compute that grew.
-std::string loss_sentence(const Series& series) {
+/// Where an iteration takes longer than with an efficiency of 1, and by what.
+struct Loss {
+  double all_s, compute_s, exposed_s;
+};
+
+Loss loss_of(const Series& series) {
   const MeasuredCell &base = series.base(), &top = series.top();
-  const double lost_s = top.median_iteration_s - base.median_iteration_s;
-  const double compute_s = top.median_compute_s - base.median_compute_s;
-  const double exposed_s = top.median_exposed_s - base.median_exposed_s;
-  if (!(lost_s > 0) || !std::isfinite(compute_s) || !std::isfinite(exposed_s)) return {};
-  const bool compute = compute_s > exposed_s;
+  const double ideal = ideal_part(series);
+  return {top.median_iteration_s - ideal * base.median_iteration_s,
+          top.median_compute_s - ideal * base.median_compute_s,
+          top.median_exposed_s - ideal * base.median_exposed_s};
+}
+
+std::string loss_text(const Series& series, const Loss& loss) {
+  const std::string base = ranks_text(series.base().ranks());
+  const std::string ideal = series.kind == Kind::kWeak
+                                ? base
+                                : fmt::format("{}/{} of an iteration at {}", series.base().ranks(),
+                                              series.top().ranks(), base);
+  const auto part = [&](double time_s) {
+    return fmt::format("{} ({})", format_duration(time_s), percent_text(time_s / loss.all_s));
+  };
   return fmt::format(
-      "of the {} that a step grows from {} to {}, compute itself is {} and exposed "
-      "communication {}{}",
-      format_duration(lost_s), ranks_text(base.ranks()), ranks_text(top.ranks()),
-      format_duration(compute_s), format_duration(exposed_s),
-      compute ? "; compute that grows with the ranks points to cores, memory or "
-                "power they share"
-              : "");
+      "an iteration at {} takes {} longer than {}{}: {} of that are compute, {} exposed "
+      "communication",
+      ranks_text(series.top().ranks()), format_duration(loss.all_s),
+      series.kind == Kind::kWeak ? "at " : "", ideal, part(loss.compute_s), part(loss.exposed_s));
+}
+
+std::size_t most_on_a_host(const MeasuredCell& cell) {
+  std::map<std::string, std::size_t> hosts;
+  std::size_t most = 0;
+  for (const RankPlace& place : cell.run().reader->info().topology)
+    most = std::max(most, ++hosts[place.host]);
+  return most;
+}
+
+/// Whether more ranks of a host, each with as many images, are slower because they compute longer,
+/// by more than runs of the same work differ.
+bool slows_on_host(const Series& series, const Estimate& share, const Loss& loss,
+                   const RunSpread& spread) {
+  return series.kind == Kind::kWeak && loss.compute_s >= kMost * loss.all_s && spread.known() &&
+         share.high * spread.factor < 1 &&
+         most_on_a_host(series.top()) > most_on_a_host(series.base());
 }
 
 /// Only where the efficiency is below one beyond its interval.
-void add_loss(const Series& series, const Estimate& share, Clauses& clauses) {
-  if (series.kind != Kind::kWeak || !(share.high < 1)) return;
-  std::string text = loss_sentence(series);
-  if (!text.empty())
+void add_loss(const Series& series, const Estimate& share, const RunSpread& spread,
+              Clauses& clauses) {
+  const Loss loss = loss_of(series);
+  if (!(share.high < 1) || !(loss.all_s > 0) || !std::isfinite(loss.compute_s + loss.exposed_s))
+    return;
+  const auto add = [&](const char* sentence, std::string text) {
     clauses.push_back(
-        clause_of("scaling", std::move(text), {&series.base(), &series.top()},
+        clause_of(sentence, std::move(text), {&series.base(), &series.top()},
                   "/time/iteration, /time/compute, /time/exposed",
-                  fmt::format("{}, {}, {} images per rank; differences of medians",
-                              series.top().run().model, series.top().run().mode, series.batch)));
+                  fmt::format("{}, {}, {} images {}; differences of medians",
+                              series.top().run().model, series.top().run().mode, series.batch,
+                              series.kind == Kind::kWeak ? "per rank" : "in all")));
+  };
+  add("scaling.growth", loss_text(series, loss));
+  if (slows_on_host(series, share, loss, spread))
+    add("scaling.shared-host",
+        fmt::format("compute itself takes longer where more ranks run on a host, and that is {} of "
+                    "the loss: it points to cores, caches, memory or power they share",
+                    percent_text(loss.compute_s / loss.all_s)));
+}
+
+/// Only where one is better beyond both intervals and what runs of the same work differ by.
+bool differ(const Estimate& one, const Estimate& other, const RunSpread& spread) {
+  return spread.known() &&
+         (one.high * spread.factor < other.low || other.high * spread.factor < one.low);
 }
 
 VerdictClause comparison(const Series& weak, double weak_share, const Series& strong,
                          double strong_share) {
   const bool strong_better = strong_share > weak_share;
   return clause_of(
-      "scaling",
+      "scaling.kinds",
       fmt::format(
           "{} scaling keeps more of its efficiency here than {} scaling: {} against {} at {}",
           strong_better ? "strong" : "weak", strong_better ? "weak" : "strong",
@@ -146,7 +197,7 @@ std::string rank_list(const Series& series) {
 VerdictClause other_kind(const Series& have) {
   const bool weak = have.kind == Kind::kWeak;
   return missing_clause(
-      "scaling",
+      "scaling.missing",
       fmt::format("{} scaling was not measured for {}: run gradsync-train {} {} on {} ranks",
                   weak ? "strong" : "weak", have.base().run().model,
                   weak ? "--batch-global" : "--batch-per-rank",
@@ -154,21 +205,50 @@ VerdictClause other_kind(const Series& have) {
                   rank_list(have)));
 }
 
-void add_family(const Cells& family, Clauses& clauses) {
+/// Whether cells of the same model and mode have it, oversubscribed ones included.
+bool was_run(const VerdictInput& input, const Series& like, Kind kind) {
+  Cells all;
+  for (const MeasuredCell& cell : input.cells)
+    if (cell.run().model == like.base().run().model && cell.run().mode == like.base().run().mode)
+      all.push_back(&cell);
+  return best_series(all, kind).has_value();
+}
+
+/// Says of an efficiency above 1, beyond its interval, what it is not.
+void add_above_100(const Series& series, const Estimate& share, Clauses& clauses) {
+  if (!(share.low > 1)) return;
+  clauses.push_back(clause_of(
+      "scaling.above-100",
+      fmt::format("an efficiency above 100 % ({} at {}) is no gain of communication: look at "
+                  "caches, clocks, the base run, and how far runs of the same work differ",
+                  percent_text(share.value), ranks_text(series.top().ranks())),
+      {&series.base(), &series.top()}, "/time/iteration",
+      fmt::format("{} scaling, {} images {}", word(series.kind), series.batch,
+                  series.kind == Kind::kWeak ? "per rank" : "in all")));
+}
+
+Estimate add_series(const Series& series, const RunSpread& spread, Clauses& clauses) {
+  const Estimate share = efficiency(series);
+  clauses.push_back(clause_for(series, share));
+  add_above_100(series, share, clauses);
+  add_loss(series, share, spread, clauses);
+  return share;
+}
+
+void add_family(const VerdictInput& input, const Cells& family, Clauses& clauses) {
   const auto weak = best_series(family, Kind::kWeak);
   const auto strong = best_series(family, Kind::kStrong);
-  double shares[2] = {kNotMeasured, kNotMeasured};
-  for (const auto* series : {&weak, &strong}) {
-    if (!*series) continue;
-    const Estimate share = efficiency(**series);
-    shares[series == &strong ? 1 : 0] = share.value;
-    clauses.push_back(clause_for(**series, share));
-    add_loss(**series, share, clauses);
-  }
-  if (weak && strong && weak->top().ranks() == strong->top().ranks() && shares[0] != shares[1])
-    clauses.push_back(comparison(*weak, shares[0], *strong, shares[1]));
-  if (weak && !strong) clauses.push_back(other_kind(*weak));
-  if (strong && !weak) clauses.push_back(other_kind(*strong));
+  const RunSpread& spread = input.spreads.at(family.front()->run().model);
+  Estimate weak_share, strong_share;
+  if (weak) weak_share = add_series(*weak, spread, clauses);
+  if (strong) strong_share = add_series(*strong, spread, clauses);
+  if (weak && strong && weak->top().ranks() == strong->top().ranks() &&
+      differ(weak_share, strong_share, spread))
+    clauses.push_back(comparison(*weak, weak_share.value, *strong, strong_share.value));
+  if (weak && !strong && !was_run(input, *weak, Kind::kStrong))
+    clauses.push_back(other_kind(*weak));
+  if (strong && !weak && !was_run(input, *strong, Kind::kWeak))
+    clauses.push_back(other_kind(*strong));
 }
 
 }  // namespace
@@ -176,7 +256,7 @@ void add_family(const Cells& family, Clauses& clauses) {
 Clauses scaling_clauses(const VerdictInput& input) {
   Clauses clauses;
   for (const Cells& family : focus(input))
-    add_family(family, clauses);
+    add_family(input, family, clauses);
   return clauses;
 }
 

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/verdict/clauses.h"
+#include "support/error.h"
 
 namespace gradsync::report {
 
@@ -17,8 +18,9 @@ constexpr std::size_t kFilesShown = 3;
 
 /// In the order in which a person reads them.
 constexpr std::array kQuestions = {
-    bound_clauses, scaling_clauses, efficient_batch_clauses, small_batch_clauses, fastest_clauses,
-    link_clauses,  wire_clauses,    narrowing_clauses,       measuring_clauses,   gpu_clauses};
+    core_clauses,        bound_clauses,     scaling_clauses, efficient_batch_clauses,
+    small_batch_clauses, fastest_clauses,   link_clauses,    wire_clauses,
+    narrowing_clauses,   measuring_clauses, gpu_clauses};
 
 bool exchanges(const MeasuredCell& cell) {
   return cell.run().mode != "none";
@@ -40,6 +42,21 @@ Cells family_cells(const std::vector<MeasuredCell>& cells, const MeasuredCell& m
   return family;
 }
 
+FamilyCells facts_of(const VerdictInput& input, const std::string& family) {
+  FamilyCells cells;
+  for (const CellFacts& cell : input.study.cells)
+    if (cell.family == family) cells.push_back(&cell);
+  return cells;
+}
+
+/// A sentence that is not listed would have no test of its own.
+std::string known(std::string_view sentence) {
+  const auto& all = verdict_sentences();
+  if (std::find(all.begin(), all.end(), sentence) == all.end())
+    throw Error(ExitCode::kInternal, fmt::format("verdict: unlisted sentence {}", sentence));
+  return std::string(sentence);
+}
+
 /// Families are compared by: ddp first, then any exchange, then the number of cells.
 std::array<std::size_t, 3> weight_of(const Cells& family) {
   const MeasuredCell& first = *family.front();
@@ -48,16 +65,30 @@ std::array<std::size_t, 3> weight_of(const Cells& family) {
 
 }  // namespace
 
+const std::vector<std::string_view>& verdict_sentences() {
+  static const std::vector<std::string_view> all = {
+      "cores.oversubscribed", "bound.communication", "bound.compute",   "bound.share",
+      "bound.missing",        "scaling.weak",        "scaling.strong",  "scaling.above-100",
+      "scaling.growth",       "scaling.shared-host", "scaling.kinds",   "scaling.missing",
+      "batch.from",           "batch.all",           "batch.none",      "batch.communication",
+      "batch.loss",           "batch.share",         "batch.no-more",   "fastest.mode",
+      "fastest.equal",        "fastest.spread",      "fastest.one-run", "fastest.few",
+      "link.latency",         "link.bandwidth",      "link.missing",    "wire.gradients",
+      "wire.others",          "narrowing.pays",      "measuring.free",  "measuring.changed",
+      "measuring.few",        "measuring.missing",   "gpu.clocks"};
+  return all;
+}
+
 std::vector<Cells> focus(const VerdictInput& input) {
   std::vector<Cells> result;
   for (const std::string& model : models_of(input.cells)) {
     Cells best;
     for (const MeasuredCell& cell : input.cells) {
-      if (cell.run().model != model) continue;
+      if (cell.run().model != model || cell.oversubscribed) continue;
       Cells family = family_cells(input.cells, cell);
       if (best.empty() || weight_of(family) > weight_of(best)) best = std::move(family);
     }
-    result.push_back(std::move(best));
+    if (!best.empty()) result.push_back(std::move(best));
   }
   return result;
 }
@@ -67,10 +98,11 @@ const CellFacts& facts_of(const VerdictInput& input, const MeasuredCell& cell) {
 }
 
 FamilyFit fit_of(const VerdictInput& input, const std::string& family) {
-  FamilyCells cells;
-  for (const CellFacts& cell : input.study.cells)
-    if (cell.family == family) cells.push_back(&cell);
-  return fit_family(cells, input.study.calibration);
+  return fit_family(facts_of(input, family), input.study.calibration);
+}
+
+std::vector<LeftOutCell> left_out_of(const VerdictInput& input, const std::string& family) {
+  return leave_out_each(input.study, facts_of(input, family));
 }
 
 Cells on_most_ranks(const Cells& cells) {
@@ -86,17 +118,18 @@ Cells on_most_ranks(const Cells& cells) {
   return result;
 }
 
-VerdictClause clause_of(const std::string& topic, std::string text, const Cells& cells,
+VerdictClause clause_of(std::string_view sentence, std::string text, const Cells& cells,
                         std::string datasets, std::string condition) {
-  VerdictClause clause{topic, std::move(text), {}, std::move(datasets), std::move(condition)};
+  VerdictClause clause{
+      known(sentence), std::move(text), {}, std::move(datasets), std::move(condition)};
   for (const MeasuredCell* cell : cells)
     for (const Run* run : cell->group.repeats)
       clause.files.push_back(run->path.string());
   return clause;
 }
 
-VerdictClause missing_clause(const std::string& topic, std::string text) {
-  VerdictClause clause{topic, std::move(text), {}, {}, {}};
+VerdictClause missing_clause(std::string_view sentence, std::string text) {
+  VerdictClause clause{known(sentence), std::move(text), {}, {}, {}};
   clause.missing = true;
   return clause;
 }
@@ -113,7 +146,10 @@ std::string interval_text(const Estimate& share) {
 }
 
 std::vector<VerdictClause> make_verdict(const RunStudy& runs) {
-  const VerdictInput input{runs.set(), runs.cells(), runs.facts()};
+  std::vector<RunGroup> groups;
+  for (const MeasuredCell& cell : runs.cells())
+    groups.push_back(cell.group);
+  const VerdictInput input{runs.set(), runs.cells(), runs.facts(), run_spreads(groups)};
   std::vector<VerdictClause> clauses;
   for (const auto question : kQuestions)
     for (VerdictClause& clause : question(input))
@@ -161,7 +197,8 @@ std::string verdict_markdown(const std::vector<VerdictClause>& clauses) {
 std::string verdict_json(const std::vector<VerdictClause>& clauses) {
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   for (const VerdictClause& clause : clauses)
-    all.push_back({{"topic", clause.topic},
+    all.push_back({{"topic", clause.topic()},
+                   {"sentence", clause.sentence},
                    {"text", clause.text},
                    {"files", clause.files},
                    {"datasets", clause.datasets},

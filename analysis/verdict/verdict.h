@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "analysis/model/run_study.h"
@@ -11,13 +12,20 @@ namespace gradsync::report {
 /// One plain sentence of a report's verdict. Nothing is claimed that the data does not hold: a
 /// clause without data is left out, or says which run would answer it (`missing`).
 struct VerdictClause {
-  std::string topic;               ///< "scaling", "bound", "batch", "wire", "link", "fastest", ...
+  std::string sentence;            ///< one of verdict_sentences()
   std::string text;                ///< the sentence, without a full stop
   std::vector<std::string> files;  ///< run files it rests on; empty for `missing`
   std::string datasets;            ///< in them: "/time/exposed, /time/iteration"
   std::string condition;           ///< what it holds for: "lenet, ddp, 4 ranks, 64 images per rank"
   bool missing = false;            ///< says what was not measured, and what would measure it
+
+  /// "scaling", "bound", "batch", …: the sentence up to its point.
+  std::string topic() const { return sentence.substr(0, sentence.find('.')); }
 };
+
+/// Every sentence that a verdict can hold. tests/serial/verdict_test.cpp has data for each in which
+/// it holds, and data in which it would be false and must not appear.
+const std::vector<std::string_view>& verdict_sentences();
 
 /// In the order in which a person reads them; empty for runs that hold nothing to judge.
 std::vector<VerdictClause> make_verdict(const RunStudy& runs);

@@ -41,16 +41,25 @@ std::string others(const Bytes& bytes, double total) {
   return text;
 }
 
-std::string sentence(const Bytes& bytes) {
+double total_of(const Bytes& bytes) {
   double total = 0;
   for (const double one : bytes)
     total += one;
-  if (!(total > 0)) return {};
+  return total;
+}
+
+VerdictClause clause_for(const MeasuredCell& cell, const Bytes& bytes) {
+  const double total = total_of(bytes);
   const std::string rest = others(bytes, total);
-  const std::string gradients =
-      fmt::format("gradients are {} of the {} that cross a rank's link in a step",
-                  percent_text(bytes[0] / total), format_bytes(std::llround(total)));
-  return gradients + (rest.empty() ? "; nothing else crosses it" : "; besides them: " + rest);
+  return clause_of(
+      rest.empty() ? "wire.gradients" : "wire.others",
+      fmt::format("gradients are {} of the {} that cross a rank's link in an iteration; {}",
+                  percent_text(bytes[0] / total), format_bytes(std::llround(total)),
+                  rest.empty() ? "nothing else crosses it" : "besides them: " + rest),
+      {&cell}, "/traffic",
+      cell_text(cell) +
+          "; mean of the busiest rank, by the formulas of docs/numbers.md, the first "
+          "iteration left out");
 }
 
 }  // namespace
@@ -61,11 +70,8 @@ Clauses wire_clauses(const VerdictInput& input) {
     const Cells top = on_most_ranks(family);
     if (top.empty() || top.front()->run().reader->iterations() < 2) continue;
     const MeasuredCell& cell = *top.front();
-    const std::string text = sentence(busiest_rank(*cell.run().reader));
-    if (text.empty()) continue;
-    clauses.push_back(clause_of("wire", text, {&cell}, "/traffic",
-                                cell_text(cell) + "; mean of the busiest rank, by the formulas of "
-                                                  "docs/numbers.md, the first iteration left out"));
+    const Bytes bytes = busiest_rank(*cell.run().reader);
+    if (total_of(bytes) > 0) clauses.push_back(clause_for(cell, bytes));
   }
   return clauses;
 }

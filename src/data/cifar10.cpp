@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "data/cifar10_statistics.h"
 #include "data/manifest.h"
 #include "support/error.h"
 #include "support/hash.h"
@@ -138,10 +139,12 @@ std::string combined_digest(const std::vector<FileDigest>& files) {
   return digest.hex();
 }
 
-std::string name_of(const std::vector<FileDigest>& files, const std::optional<Manifest>& manifest) {
+std::string name_of(const Cifar10& data, const std::vector<FileDigest>& files,
+                    const std::optional<Manifest>& manifest) {
   if (all_official(files)) return "CIFAR-10 (official)";
   if (manifest) return fmt::format("synthetic (seed {})", manifest->seed);
-  return "unrecognised CIFAR-10 files";
+  return has_cifar10_images(data) ? "CIFAR-10 (its images, not the official files)"
+                                  : "unrecognized files in the format of CIFAR-10";
 }
 
 }  // namespace
@@ -171,7 +174,7 @@ DataDigest Cifar10::verify() const {
   const std::optional<Manifest> manifest = read_manifest(folder_);
   if (manifest) check_against(*manifest, digest.files, folder_);
   digest.combined = combined_digest(digest.files);
-  digest.name = name_of(digest.files, manifest);
+  digest.name = name_of(*this, digest.files, manifest);
   return digest;
 }
 

@@ -37,7 +37,9 @@ struct FileDigest {
 struct DataDigest {
   std::string combined;  ///< SHA-256 of the lines "sha256  file" of all files in the order below
   std::vector<FileDigest> files;
-  /// "CIFAR-10 (official)", "synthetic (seed S)" or "unrecognised CIFAR-10 files".
+  /// "CIFAR-10 (official)", "CIFAR-10 (its images, not the official files)", told by class counts
+  /// and channel statistics, "synthetic (seed S)" or "unrecognized files in the format of
+  /// CIFAR-10".
   std::string name;
 };
 

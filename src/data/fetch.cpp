@@ -77,7 +77,7 @@ void require_archive(const fs::path& archive) {
               "give the path of cifar-10-binary.tar.gz, or leave --from out to download it");
 }
 
-FetchResult unpack(const fs::path& archive, const fs::path& to, const Progress& progress) {
+FetchResult unpack(const fs::path& archive, const fs::path& to, const FetchProgress& progress) {
   StagedFolder staged(to);
   FetchResult result;
   result.archive_sha256 = sha256_file(archive);
@@ -94,7 +94,8 @@ FetchResult unpack(const fs::path& archive, const fs::path& to, const Progress& 
 
 /// Unpacks a finished download and removes it: when it was good nobody needs it, when it was bad a
 /// second try must not go on from it.
-FetchResult unpack_download(const fs::path& archive, const fs::path& to, const Progress& progress) {
+FetchResult unpack_download(const fs::path& archive, const fs::path& to,
+                            const FetchProgress& progress) {
   std::error_code ignored;
   try {
     FetchResult result = unpack(archive, to, progress);
@@ -108,7 +109,7 @@ FetchResult unpack_download(const fs::path& archive, const fs::path& to, const P
 
 }  // namespace
 
-FetchResult fetch(const fs::path& to, const std::string& from, const Progress& progress) {
+FetchResult fetch(const fs::path& to, const std::string& from, const FetchProgress& progress) {
   const fs::path target = without_trailing_slash(to);
   if (fs::exists(fs::symlink_status(target))) return keep_existing(target);
   if (!is_address(from)) {

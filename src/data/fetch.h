@@ -19,7 +19,7 @@ struct FetchResult {
 };
 
 /// Receives one line about each step, without a newline.
-using Progress = std::function<void(const std::string&)>;
+using FetchProgress = std::function<void(const std::string&)>;
 
 /// Puts CIFAR-10's binary files into the folder `to`.
 /// `from` is an address (http, https, file) or an archive on this machine, a tar file with
@@ -33,6 +33,6 @@ using Progress = std::function<void(const std::string&)>;
 /// Other errors: kNoInput (no such archive), kBadData (a wrong archive), kEnvironment (no curl or
 /// tar), kInputOutput (a failed download).
 FetchResult fetch(const std::filesystem::path& to, const std::string& from,
-                  const Progress& progress);
+                  const FetchProgress& progress);
 
 }  // namespace gradsync

@@ -1,9 +1,11 @@
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <numeric>
 
 #include <doctest/doctest.h>
 
+#include "data/cifar10_statistics.h"
 #include "data/manifest.h"
 #include "data/synthetic.h"
 #include "data_files.h"
@@ -43,8 +45,29 @@ TEST_CASE("files of the official size are read as CIFAR-10 defines them") {
   const auto counts = data.class_counts(Split::kTest);
   CHECK(std::accumulate(counts.begin(), counts.end(), std::int64_t{0}) == 10'000);
   const DataDigest digest = data.verify();
-  CHECK(digest.name == "unrecognised CIFAR-10 files");
+  CHECK(digest.name == "unrecognized files in the format of CIFAR-10");
   CHECK(digest.files.size() == 6);
+}
+
+TEST_CASE("images of CIFAR-10 are told by their statistics, whatever their order") {
+  // Of the training images after a pass through JPEG; of noise; of CIFAR-10 with red and blue
+  // exchanged.
+  CHECK(are_those_of_cifar10({{0.49125, 0.48209, 0.44652}, {0.24523, 0.24278, 0.26063}}));
+  CHECK_FALSE(are_those_of_cifar10({{0.5, 0.5, 0.5}, {0.2887, 0.2887, 0.2887}}));
+  CHECK_FALSE(are_those_of_cifar10({{0.4465, 0.4822, 0.4914}, {0.2616, 0.2435, 0.2470}}));
+  const TestFolder folder;
+  write_official_sizes(folder.path());
+  const ChannelStatistics black = channel_statistics(Cifar10(folder.path()));
+  CHECK(black.mean[1] == 0);
+  CHECK(black.deviation[1] == 0);
+  std::string text = read_text_file(folder / "data_batch_1.bin");
+  text.replace(1 + 1024, 1024, std::string(1024, '\xff'));  // green of the first image
+  write_file_atomically(folder / "data_batch_1.bin", text);
+  const ChannelStatistics one = channel_statistics(Cifar10(folder.path()));
+  CHECK(one.mean[0] == 0);
+  CHECK(one.mean[1] == doctest::Approx(1.0 / 50'000));
+  CHECK(one.deviation[1] == doctest::Approx(std::sqrt(1.0 / 50'000)).epsilon(1e-4));
+  CHECK_FALSE(has_cifar10_images(Cifar10(folder.path())));
 }
 
 TEST_CASE("a file one byte short, one byte long, or a whole record long is bad data") {

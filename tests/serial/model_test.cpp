@@ -70,9 +70,10 @@ TEST_CASE("model: cells that were left out are predicted, and a wrong law is cau
     for (std::size_t row = 0; row < 9; ++row)
       CHECK(number(table, row, "error_percent") == Approx(0).epsilon(1e-6));
     CHECK(contains(all_notes(table), "median |error| 0.0 %, largest 0.0 %, 9 cells, 0 could not"));
-    // 2, 4 and 8 times 4 ranks; half of 32, the three, twice 128.
-    CHECK(table.rows.size() == 9 + 3 * 5);
+    // 2, 4 and 8 times 4 ranks; the three batches that were measured.
+    CHECK(table.rows.size() == 9 + 3 * 3);
     CHECK(number(table, 9, "ranks") == 8);
+    CHECK(shown(table, 9, "kind") == "extrapolated");
     CHECK(std::isnan(number(table, 9, "measured_ms")));
     CHECK(number(table, 9, "low_ms") <= number(table, 9, "predicted_ms"));
   }
@@ -93,6 +94,35 @@ TEST_CASE("model: cells that were left out are predicted, and a wrong law is cau
   for (std::size_t row = 0; row < 9; ++row)
     largest = std::fmax(largest, std::abs(number(table, row, "error_percent")));
   CHECK(largest == Approx(1e2 * (1 - 1 / 1.3)).epsilon(1e-3));
+  CHECK(table.rows.size() == 9);
+  CHECK(contains(all_notes(table),
+                 "not predicted: lenet, ddp (family 1): a cell left out is predicted with an error "
+                 "of 23 %, above 20 %"));
+}
+
+TEST_CASE("model: nothing is predicted outside the range measured, nor from a coefficient at 0") {
+  TableOptions options;
+  options.predict_ranks = {4};
+  options.predict_batches = {16, 48, 200};
+  {
+    const TestFolder folder;
+    write_world(folder, {});
+    const Table table = make_prediction_table(loaded(folder), options);
+    REQUIRE(table.rows.size() == 9 + 1);
+    CHECK(number(table, 9, "batch_per_rank") == 48);
+    CHECK(shown(table, 9, "kind") == "not measured");
+    CHECK(contains(all_notes(table), "batch 16 is outside what was measured"));
+    CHECK(contains(all_notes(table), "batch 200 is outside what was measured"));
+  }
+  // Compute as long for any batch, as where ranks share cores.
+  LawWorld flat;
+  flat.constant_s = 0.010;
+  flat.per_image_s = -1e-6;
+  const TestFolder folder;
+  write_world(folder, flat);
+  const Table table = make_prediction_table(loaded(folder), options);
+  CHECK(table.rows.size() == 9);
+  CHECK(contains(all_notes(table), "compute does not grow with the batch in the cells measured"));
 }
 
 TEST_CASE("model: calibration comes first, and training's slowdown is found against it") {
@@ -137,8 +167,8 @@ TEST_CASE("model: one batch says how compute is split, and one message size what
   const Table table = make_prediction_table(set, {});
   CHECK(contains(all_notes(table), "missing: lenet, ddp: the cost of allreduce cannot be fitted"));
   CHECK(contains(all_notes(table), "score: no cell could be left out"));
-  CHECK(number(table, 0, "ranks") == 4);
-  CHECK(table.rows[0][6].shown() == "n/a");
+  CHECK(table.rows.empty());
+  CHECK(contains(all_notes(table), "not predicted: lenet, ddp (family 1): the cost of allreduce"));
 }
 
 TEST_CASE("model: what-if replays the recorded run") {
@@ -225,10 +255,39 @@ TEST_CASE("model: table what-if marks the best cap and shows the recorded run fi
     if (table.rows[row][13].text == "best cap") best = row;
   }
   CHECK(marks == 1);
-  for (std::size_t row = 2; row < 10; ++row)
-    CHECK(number(table, best, "step_ms") <= number(table, row, "step_ms"));
+  // The largest of those that are as good.
+  for (std::size_t row = 2; row < 10; ++row) {
+    CHECK(number(table, best, "step_ms") <= 1.005 * number(table, row, "step_ms"));
+    if (row > best) CHECK(number(table, row, "step_ms") > number(table, best, "step_ms"));
+  }
   // 12 ms of latency a message, on the other hand: small buckets must lose.
   CHECK(number(table, 2, "step_ms") > 5 * number(table, best, "step_ms"));
+}
+
+TEST_CASE(
+    "model: table what-if marks no cap as best by a law without latency, or where ranks share "
+    "cores") {
+  const auto marks = [](const StudyRun& two, const StudyRun& four) {
+    const TestFolder folder;
+    write_study(folder / "n2.h5", two);
+    write_study(folder / "n4.h5", four);
+    const Table table = make_what_if_table(loaded(folder), {});
+    std::size_t count = 0;
+    for (const auto& row : table.rows)
+      count += row[13].text == "best cap" ? 1 : 0;
+    return std::pair(count, all_notes(table));
+  };
+  LawWorld world;
+  CHECK(marks(law_run(world, 2, 32), law_run(world, 4, 32)).first == 1);
+  const auto crowded = marks(law_run(world, 2, 32), on_cores(law_run(world, 4, 32), "0-1"));
+  CHECK(crowded.first == 1);  // of two ranks
+  CHECK(contains(crowded.second, "no best cap for lenet, ddp: the ranks had fewer cores"));
+  world.alpha_s = -1e-5;
+  const auto [count, notes] = marks(law_run(world, 2, 32), law_run(world, 4, 32));
+  CHECK(count == 0);
+  CHECK(contains(notes,
+                 "no best cap for lenet, ddp: the collectives in training show no latency of "
+                 "allreduce"));
 }
 
 TEST_CASE("model: one rank, no exchange, NaN and single iterations give n/a, not numbers") {
@@ -240,12 +299,9 @@ TEST_CASE("model: one rank, no exchange, NaN and single iterations give n/a, not
   const RunSet set = loaded(folder);
   const Table prediction = make_prediction_table(set, {});
   for (std::size_t row = 0; row < prediction.rows.size(); ++row)
-    if (prediction.rows[row][0].text != "none")
-      CHECK(std::isnan(number(prediction, row, "predicted_ms")));
-    else
-      // Alone: 1 ms of optimiser, 9 ms for 32 images.
-      CHECK(number(prediction, row, "predicted_ms") ==
-            Approx(1 + 9 * number(prediction, row, "batch_per_rank") / 32));
+    CHECK(std::isnan(number(prediction, row, "predicted_ms")));
+  CHECK(contains(all_notes(prediction),
+                 "one cell alone leaves none to check the model with"));
   CHECK_FALSE(make_model_fit_table(set, {}).rows.empty());
   const Table what = make_what_if_table(set, {});
   for (std::size_t row = 0; row < what.rows.size(); ++row)

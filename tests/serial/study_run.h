@@ -17,6 +17,10 @@ struct StudyRun {
   std::size_t iterations = 12;
   /// May change a row before it is recorded.
   std::function<void(IterationRow&)> change = [](IterationRow&) {};
+  /// May change what is known before the first iteration.
+  std::function<void(RunInfo&)> change_info = [](RunInfo&) {};
+  /// May record more than iterations.
+  std::function<void(Recorder&)> add_more = [](Recorder&) {};
 };
 
 inline RankIteration study_rank(const StudyRun& run) {
@@ -46,14 +50,28 @@ inline IterationRow study_row(const StudyRun& run, std::size_t iteration) {
 }
 
 inline RunInfo study_info(const StudyRun& run) {
-  return sample_info({run.mode, run.ranks, run.iterations, 1000, run.batch_per_rank, 2});
+  RunInfo info = sample_info({run.mode, run.ranks, run.iterations, 1000, run.batch_per_rank, 2});
+  run.change_info(info);
+  return info;
 }
 
 inline void write_study(const std::filesystem::path& output, const StudyRun& run) {
   Recorder recorder(output, study_info(run));
   for (std::size_t i = 0; i < run.iterations; ++i)
     recorder.add(study_row(run, i));
+  run.add_more(recorder);
   recorder.finish(RunStatus::kComplete);
+}
+
+/// All ranks on one host, where they may use these cores.
+inline StudyRun on_cores(StudyRun run, const std::string& cores) {
+  run.change_info = [cores](RunInfo& info) {
+    for (RankPlace& place : info.topology) {
+      place.host = "node0";
+      place.affinity = cores;
+    }
+  };
+  return run;
 }
 
 /// A world that the scaling model describes exactly: compute constant + per_image·b, of which the

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """The serial and MPI tests under AddressSanitizer with UndefinedBehaviorSanitizer and leak detection, and the tests of
 transports, exchange, watchdog and loader under ThreadSanitizer. Each sanitizer has a copy of the sources and a build of
-its own below build/soak/sanitizers. Any finding fails the part.
+its own below build/soak/sanitizers. Any finding fails the part. So does a class that two files define differently
+(-Wodr, which only a link with -flto can see; `make test` compares the definitions of all headers alone).
 
-usage: tests/soak/sanitizers.py [--seed N] [--limit-s N] [--only address|thread]
+usage: tests/soak/sanitizers.py [--seed N] [--limit-s N] [--only address|thread|odr]
 
 A case that passed on the same sources is not run again.
 """
@@ -46,6 +47,7 @@ class Sanitizer:
     options: dict[str, str]
     suppressions: list[str]
     cases: list[Case]
+    targets: tuple[str, ...] = ("build/tests/serial", "build/tests/mpi")
 
 
 def cases_of(*tests: str) -> tuple[str, ...]:
@@ -64,6 +66,9 @@ SANITIZERS = [
          *(Case("mpi", ranks, cases_of("transports", "exchange", "watchdog")) for ranks in (2, 4))],
     ),
 ]  # fmt: skip
+# What is linked is the test: one definition of everything in each program.
+LTO = "-flto -fno-fat-lto-objects -O0 -Wodr -Werror=odr"
+ODR = Sanitizer("odr", LTO, {}, [], [], ("build/bin/gradsync-report", "build/tests/serial", "build/tests/mpi"))
 
 
 def sources() -> list[str]:
@@ -85,9 +90,22 @@ def build(sanitizer: Sanitizer, files: list[str]) -> pathlib.Path:
     tree = STATE / sanitizer.name
     tree.mkdir(parents=True, exist_ok=True)
     subprocess.run(["xargs", "-0", "cp", "-u", "-p", "--parents", "-t", str(tree)], cwd=ROOT, input="\0".join(files), text=True, check=True)
-    subprocess.run(["make", f"CXXFLAGS={sanitizer.flags}", f"LDFLAGS={sanitizer.flags}", "build/tests/serial", "build/tests/mpi"],
-                   cwd=tree, check=True, stdout=sys.stderr)  # fmt: skip
+    make(sanitizer, tree, *sanitizer.targets)
     return tree
+
+
+def make(sanitizer: Sanitizer, tree: pathlib.Path, *targets: str) -> None:
+    subprocess.run(["make", f"CXXFLAGS={sanitizer.flags}", f"LDFLAGS={sanitizer.flags}", *targets], cwd=tree, check=True,
+                   stdout=sys.stderr)  # fmt: skip
+
+
+def linked(files: list[str]) -> tuple[str, str]:
+    """Outcome and result of the links with -Wodr."""
+    try:
+        build(ODR, files)
+    except subprocess.CalledProcessError as error:
+        return "failed", f"make exited with {error.returncode}; its messages are above"
+    return "passed", f"{', '.join(pathlib.Path(target).name for target in ODR.targets)}: one definition of each class"
 
 
 def command(case: Case, tree: pathlib.Path) -> list[str]:
@@ -120,7 +138,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=1, help="not used: the tests are the same each time")
     parser.add_argument("--limit-s", type=float, default=float("inf"), help="start no further case after that time")
-    parser.add_argument("--only", choices=[sanitizer.name for sanitizer in SANITIZERS])
+    parser.add_argument("--only", choices=[sanitizer.name for sanitizer in [*SANITIZERS, ODR]])
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
     if options.quick:
@@ -128,6 +146,11 @@ def main() -> int:
         return 0
     start_s, files, rows, failed = time.monotonic(), sources(), [], 0
     revision = digest(files)
+    if options.only in (None, ODR.name):
+        outcome, text = linked(files)
+        print(f"{'PASS' if outcome == 'passed' else 'FAIL'} {ODR.name}: {text}", flush=True)
+        rows.append([ODR.name, outcome, text])
+        failed += outcome != "passed"
     for sanitizer in SANITIZERS:
         if options.only not in (None, sanitizer.name):
             continue

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "analysis/model/scaling_model.h"
+
+/// Where the scaling model is not trusted. Nothing is predicted from a fit with doubts.
+namespace gradsync::report {
+
+/// Above this residual a law does not describe its collectives.
+inline constexpr double kLargestResidual = 0.3;
+/// The largest error, predicted / measured − 1, of a cell that was left out of the fit.
+inline constexpr double kLargestLeftOutError = 0.2;
+
+/// Why the laws of the family's collectives say nothing about its link; empty if they do.
+std::string law_doubt(const FamilyFit& fit);
+
+/// A cell, and the family fitted without it and its calibration.
+struct LeftOutCell {
+  const CellFacts* cell = nullptr;
+  FamilyFit fit;
+  double error() const;  ///< predicted / measured − 1; NaN where the others do not determine it
+};
+
+/// Each cell of a family left out in turn; none of a family of one cell.
+std::vector<LeftOutCell> leave_out_each(const StudyFacts& study, const FamilyCells& family);
+
+/// |error| of the cells left out, NaN where one cannot be predicted from the others.
+struct LeftOutErrors {
+  std::size_t cells = 0;
+  double median = kNotMeasured, largest = kNotMeasured;
+};
+LeftOutErrors left_out_errors(const std::vector<LeftOutCell>& left_out);
+
+/// Why nothing is predicted from a fit, also within the range that was measured: doubt in its laws,
+/// a coefficient at its bound 0, or cells left out that the others do not predict to
+/// kLargestLeftOutError. Empty if there is no reason.
+std::string prediction_doubt(const FamilyFit& fit, const std::vector<LeftOutCell>& left_out);
+
+}  // namespace gradsync::report
