@@ -124,9 +124,17 @@ void Session::abort(const Error& error) const {
     std::this_thread::sleep_for(kAbortGrace);
     _exit(code);
   }).detach();
-  if (before_abort_) before_abort_();
+  {
+    const std::lock_guard lock(before_abort_mutex_);
+    if (before_abort_) before_abort_();
+  }
   MPI_Abort(MPI_COMM_WORLD, error.exit_code());
   _exit(error.exit_code());
+}
+
+void Session::before_abort(std::function<void()> end) const {
+  const std::lock_guard lock(before_abort_mutex_);
+  before_abort_ = std::move(end);
 }
 
 void Session::wait_for_abort() const {

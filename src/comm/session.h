@@ -3,6 +3,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include <mpi.h>
@@ -55,7 +56,8 @@ class Session {
 
   /// Called once by this rank's `abort`, from whichever thread, before the job ends: for what other
   /// ranks, or a device, would otherwise be left waiting in. It must not wait for other ranks.
-  void before_abort(std::function<void()> end) const { before_abort_ = std::move(end); }
+  /// Given another one while it is called, this waits.
+  void before_abort(std::function<void()> end) const;
 
   /// Waits, watched, while another rank reports an error and ends the job. Never returns.
   [[noreturn]] void wait_for_abort() const;
@@ -82,6 +84,7 @@ class Session {
   std::string host_;
   WatchLimits limits_;
   std::unique_ptr<Watchdog> watchdog_;
+  mutable std::mutex before_abort_mutex_;  ///< the watchdog's thread may abort at any time
   mutable std::function<void()> before_abort_;
   mutable std::atomic<bool> aborting_{false};
   mutable Ledger ledger_;
