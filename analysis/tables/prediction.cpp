@@ -50,7 +50,7 @@ void add_row(const FamilyFit& fit, const FamilyDraws& draws, const Target& targe
   const Prediction parts = predict(fit, target.ranks, target.batch);
   const Estimate total = predict_interval(fit, draws, target.ranks, target.batch, kModelSeed);
   const bool measured = std::isfinite(target.measured_s);
-  table.add({first.mode, first.model, Cell::count(target.ranks), Cell::count(target.batch),
+  table.add({first.mode_text(), first.model, Cell::count(target.ranks), Cell::count(target.batch),
              measured ? "left out" : "not measured", ms_cell(target.measured_s),
              ms_cell(total.value), ms_cell(total.low), ms_cell(total.high),
              Cell::of(finite_or_none(1e2 * (total.value / target.measured_s - 1)), 1),

@@ -39,7 +39,7 @@ Clauses bound_clauses(const VerdictInput& input) {
     for (const MeasuredCell* cell : top)
       clauses.push_back(clause_of("bound", sentence(*cell), {cell},
                                   "/time/exposed, /time/compute, /time/iteration",
-                                  cell_text(*cell) + "; medians of the iterations after warm-up"));
+                                  cell->name + "; medians of the iterations after warm-up"));
     if (on_most_ranks(family).empty())
       clauses.push_back(missing_clause(
           "bound",

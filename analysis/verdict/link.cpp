@@ -92,7 +92,7 @@ Clauses link_clauses(const VerdictInput& input) {
     const LinkCost cost = link_cost(fit, facts);
     if (!std::isfinite(cost.latency_s + cost.transfer_s)) continue;
     clauses.push_back(clause_of("link", sentence(cost), family, "/calibration, /bucket",
-                                cell_text(*top.front()) + law_text(fit)));
+                                top.front()->name + law_text(fit)));
   }
   return clauses;
 }

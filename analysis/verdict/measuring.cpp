@@ -42,9 +42,9 @@ Clauses measuring_clauses(const VerdictInput& input) {
     const auto without = window_times(cell, "overlapped-unmeasured");
     const Estimate ratio = ratio_estimate(with, without, kVerdictSeed);
     if (!std::isfinite(ratio.value)) continue;
-    clauses.push_back(clause_of(
-        "measuring", sentence(ratio), {&cell}, "/counterfactual",
-        cell_text(cell) + fmt::format("; {} rounds, seed {}", ratio.count, kVerdictSeed)));
+    clauses.push_back(
+        clause_of("measuring", sentence(ratio), {&cell}, "/counterfactual",
+                  cell.name + fmt::format("; {} rounds, seed {}", ratio.count, kVerdictSeed)));
   }
   if (clauses.empty() && !input.cells.empty())
     clauses.push_back(missing_clause(

@@ -51,8 +51,8 @@ Clauses narrowing_clauses(const VerdictInput& input) {
     if (!(narrowing.convert_s > 0) || !(narrowing.link_bytes > 0)) continue;
     clauses.push_back(clause_of("narrowing", sentence(cell, narrowing), {&cell},
                                 "/time/convert, /traffic/gradients",
-                                cell_text(cell) + "; saved bytes / time for turning, on one "
-                                                  "thread beside compute"));
+                                cell.name + "; saved bytes / time for turning, on one "
+                                            "thread beside compute"));
   }
   return clauses;
 }

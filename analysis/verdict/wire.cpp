@@ -64,8 +64,8 @@ Clauses wire_clauses(const VerdictInput& input) {
     const std::string text = sentence(busiest_rank(*cell.run().reader));
     if (text.empty()) continue;
     clauses.push_back(clause_of("wire", text, {&cell}, "/traffic",
-                                cell_text(cell) + "; mean of the busiest rank, by the formulas of "
-                                                  "docs/numbers.md, the first iteration left out"));
+                                cell.name + "; mean of the busiest rank, by the formulas of "
+                                            "docs/numbers.md, the first iteration left out"));
   }
   return clauses;
 }
