@@ -43,9 +43,8 @@ void remove_file(const fs::path& path) {
 }  // namespace
 
 fs::path checkpoint_folder(const fs::path& output) {
-  fs::path folder = output;
-  if (folder.extension() == ".h5") folder.replace_extension();
-  return folder.string() + ".checkpoints";
+  if (output.extension() != ".h5") return output.string() + "-checkpoints";
+  return fs::path(output).replace_extension(".checkpoints");
 }
 
 fs::path checkpoint_name(std::int64_t iteration) {

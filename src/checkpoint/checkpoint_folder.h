@@ -12,7 +12,8 @@ struct NamedCheckpoint {
   std::filesystem::path path;
 };
 
-/// The folder beside a run file: `run.checkpoints` for `run.h5`.
+/// The folder beside a run file, of no other run: `run.checkpoints` for `run.h5`, `run-checkpoints`
+/// for `run`.
 std::filesystem::path checkpoint_folder(const std::filesystem::path& output);
 
 /// `iteration-000000120.safetensors`.

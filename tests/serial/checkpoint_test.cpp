@@ -264,7 +264,8 @@ TEST_CASE("checkpoint: what it says of its run comes back, and differences are n
 TEST_CASE("checkpoint: a folder lists them newest first and keeps as many as it is told") {
   const TestFolder folder;
   CHECK(checkpoint_folder("a/run.h5") == std::filesystem::path("a/run.checkpoints"));
-  CHECK(checkpoint_folder("a/run") == std::filesystem::path("a/run.checkpoints"));
+  CHECK(checkpoint_folder("a/run") == std::filesystem::path("a/run-checkpoints"));
+  CHECK(checkpoint_folder("a/run.2") == std::filesystem::path("a/run.2-checkpoints"));
   const auto path = folder / "run.checkpoints";
   CHECK(checkpoints_in(path).empty());
   make_checkpoint_folder(path);
