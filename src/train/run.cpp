@@ -9,6 +9,7 @@
 #include "comm/rank_transport.h"
 #include "support/memory.h"
 #include "support/utc_time.h"
+#include "train/epoch_plan.h"
 #include "train/provenance.h"
 #include "train/rank_device.h"
 #include "train/resume.h"
@@ -167,6 +168,7 @@ std::optional<Cifar10> check_request(const Session& session, TrainOptions& optio
     // Refuses more ranks than images.
     Sampler(data->size(Split::kTrain), session.rank(), session.size(), options.batch_per_rank,
             options.seed);
+    require_iterations(options, data->size(Split::kTrain), session.size());
     LearningRate(options.learning_rate);
   });
   return data;
@@ -245,7 +247,10 @@ std::unique_ptr<Recorder> open_record(const RunRequest& request, const ComputeSe
     if (!request.session.root() || request.options.output.empty()) return;
     RunInfo info = run_info(request.values, request.command_line, request.digest, compute, places,
                             request.options, request.plan);
-    info.provenance.push_back({"train_images", std::to_string(request.data.size(Split::kTrain))});
+    const std::int64_t images = request.data.size(Split::kTrain);
+    const EpochPlan epoch = epoch_plan(request.options, images, request.session.size(), 0);
+    info.provenance.push_back({"train_images", std::to_string(images)});
+    info.provenance.push_back({"epoch_iterations", std::to_string(epoch.iterations())});
     recorder = make_recorder(request.options.output, info, request.plan);
     description = describe_run(info);
   });
