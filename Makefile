@@ -106,10 +106,11 @@ objects = $(patsubst %.cpp,build/obj/%.o,$(wildcard $(addsuffix /*.cpp,$(1)) $(a
 # A LibTorch without CUDA: the twins of the kernels are all there is.
 KERNELS := $(if $(filter 1,$(WITH_CUDA)),$(patsubst %.cu,build/obj/%.cu.o,$(wildcard src/kernels/*.cu)))
 
-# The trainer's options are checked by gradsync-sweep too, which knows no LibTorch.
+# The trainer's options are checked by gradsync-sweep too, and gradsync-report knows their roles; neither knows LibTorch.
 TRAIN_OPTIONS := src/train/options src/train/options_optimiser src/train/options_learning_rate src/train/options_stop src/train/options_synchronisation \
   src/train/options_replicas \
   src/train/graph_obstacle src/train/fault src/calibrate/sizes
+TRAIN_PLAIN := src/train/epoch_plan
 CALIBRATE_RANKS := src/calibrate/calibrator src/calibrate/run
 CHECK_RANKS := src/check/run src/check/mpi_job src/check/suite_libraries
 CHECK_TORCH := src/check/libtorch
@@ -126,7 +127,7 @@ BUCKETS := src/sync/buckets src/sync/bucket_advice src/sync/message_order
 # All-reduces of our own, without MPI.
 ALL_REDUCES := $(addprefix src/comm/,shared_all_reduce shared_counter slice_sum ring_all_reduce ring_connection interfaces)
 PLAIN_PARTS := src/support src/timing src/record src/checkpoint src/schedule src/data src/sweep \
-  $(addprefix src/comm/,launcher transport_choice ledger statement watched_phases hang_report deadline_guard) $(ALL_REDUCES) $(DEVICE_PLAIN) $(TRAIN_OPTIONS) $(BUCKETS) $(QUANTIZE_PLAIN)
+  $(addprefix src/comm/,launcher transport_choice ledger statement watched_phases hang_report deadline_guard recorded_environment) $(ALL_REDUCES) $(DEVICE_PLAIN) $(TRAIN_OPTIONS) $(TRAIN_PLAIN) $(BUCKETS) $(QUANTIZE_PLAIN)
 FULL_PARTS := src/support src/timing src/device src/record src/checkpoint src/data src/comm src/calibrate src/model src/schedule src/optim src/sync src/train src/kernels
 CALIBRATE_PARTS := src/support src/timing src/device src/record src/comm src/calibrate src/kernels
 CHECK_PARTS := src/support src/timing src/device src/record src/data src/comm src/check src/kernels
@@ -156,7 +157,7 @@ RUN_MAKER := build/bench/large_runs
 BENCHMARKS := $(filter-out $(RUN_MAKER),$(patsubst bench/%.cpp,build/bench/%,$(wildcard bench/*.cpp)))
 
 # Which objects see what. The rest sees neither LibTorch nor MPI.
-TORCH_OBJECTS := $(filter-out $(call objects,$(TRAIN_OPTIONS) $(BUCKETS) $(QUANTIZE_PLAIN) $(QUANTIZE_RANKS) bench/large_runs),\
+TORCH_OBJECTS := $(filter-out $(call objects,$(TRAIN_OPTIONS) $(TRAIN_PLAIN) $(BUCKETS) $(QUANTIZE_PLAIN) $(QUANTIZE_RANKS) bench/large_runs),\
   $(call objects,src/model src/optim src/sync src/train src/quantize $(CHECK_TORCH) src/programs/train tests/mpi tests/gpu tests/tools bench))
 MPI_OBJECTS := $(call objects,src/comm src/kernels $(DEVICE_CUDA) $(CALIBRATE_RANKS) $(CHECK_RANKS) $(QUANTIZE_RANKS) src/programs/calibrate src/programs/check src/programs/quantize) \
   $(TORCH_OBJECTS)
@@ -335,7 +336,7 @@ build/bin/gradsync-quantize: $(call objects,src/programs/quantize $(QUANTIZE_PAR
 build/bin/gradsync-check: $(call objects,src/programs/check $(CHECK_PARTS)) $(KERNELS)
 build/bin/gradsync-dataset: $(call objects,src/programs/dataset src/support src/data)
 build/bin/gradsync-sweep: $(call objects,src/programs/sweep src/support src/timing src/record src/schedule src/data src/sweep src/comm/transport_choice $(TRAIN_OPTIONS))
-build/bin/gradsync-report: $(call objects,src/support src/timing src/record) $(REPORT)
+build/bin/gradsync-report: $(call objects,src/support src/timing src/record src/schedule src/comm/transport_choice $(TRAIN_OPTIONS)) $(REPORT)
 build/tests/serial: $(call objects,tests/serial tests/fuzz $(PLAIN_PARTS) src/kernels/twins src/kernels/augment_twin) \
   $(filter-out $(call objects,$(CALIBRATE_RANKS) $(CHECK_RANKS) $(CHECK_TORCH)),$(call objects,src/calibrate src/check)) \
   $(filter-out $(call objects,$(REPORT_MAIN)),$(REPORT))

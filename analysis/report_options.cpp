@@ -137,7 +137,7 @@ OptionTable table_options() {
        "a few plain sentences after the tables, with the data each rests on; auto: with all tables",
        "What"},
       {"force-merge", "", "false",
-       "put repeats together that differ in placement, device, versions, precision or threads; "
+       "put repeats together that differ in placement, device, versions, threads or length; "
        "every table says so. Without it such runs end the report with 65",
        "What"},
   };

@@ -25,7 +25,7 @@ OptionTable compare_option_table() {
       {"threshold", "SHARE", "5%", "how much slower a cell of B may be, as 5% or 0.05", "What"},
       {"bootstrap-seed", "N", "1", "of the intervals' resamples, 0 to 1000000", "What"},
       {"force-merge", "", "false",
-       "put repeats together that differ in placement, device, versions, precision or threads; the "
+       "put repeats together that differ in placement, device, versions, threads or length; the "
        "table says so",
        "What"},
       {"fom", "", "false", "a line `FOM name value unit` for each figure, behind the table",

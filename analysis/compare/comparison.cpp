@@ -47,12 +47,15 @@ std::string ComparedCell::verdict() const {
 
 std::vector<ComparedCell> compare_groups(const std::vector<RunGroup>& a,
                                          const std::vector<RunGroup>& b, std::uint64_t seed) {
+  // Named together, so that different cells of A and B have different names.
+  std::vector<const RunGroup*> all = pointers_to(a);
+  for (const RunGroup& group : b)
+    if (same_cell(group, a) == nullptr) all.push_back(&group);
+  const auto names = cell_names(all);
   std::vector<ComparedCell> cells;
-  const auto names_a = cell_names(a), names_b = cell_names(b);
-  for (std::size_t i = 0; i < a.size(); ++i)
-    cells.push_back(compared(names_a[i], &a[i], same_cell(a[i], b), seed));
-  for (std::size_t i = 0; i < b.size(); ++i)
-    if (same_cell(b[i], a) == nullptr) cells.push_back(compared(names_b[i], nullptr, &b[i], seed));
+  for (std::size_t i = 0; i < all.size(); ++i)
+    cells.push_back(i < a.size() ? compared(names[i], all[i], same_cell(*all[i], b), seed)
+                                 : compared(names[i], nullptr, all[i], seed));
   return cells;
 }
 

@@ -38,6 +38,16 @@ void keep(Rows& rows, std::string CalibrationRow::*field, const std::vector<std:
 
 }  // namespace
 
+std::vector<std::string> calibrated_as(const std::string& transport, CollectiveKind kind,
+                                       bool beside_compute) {
+  const std::vector<std::string> over_mpi = beside_compute
+                                                ? std::vector<std::string>{"ring", "mpi"}
+                                                : std::vector<std::string>{"mpi", "ring"};
+  if (transport == "nccl") return {"nccl"};
+  if (transport == "mpi" || kind != CollectiveKind::kAllReduce) return over_mpi;
+  return {transport == "ring" ? "tcp-ring" : transport};
+}
+
 double CalibrationCurve::time_at(double size) const {
   const auto above = std::lower_bound(bytes.begin(), bytes.end(), size);
   if (above == bytes.end()) return kNotMeasured;
@@ -61,11 +71,6 @@ AlphaBeta CalibrationCurve::fit() const {
 
 namespace {
 
-/// Rows of "ring" are of one over MPI: the transport of that name is recorded as tcp-ring.
-std::string rows_name(const std::string& transport) {
-  return transport == "ring" ? "tcp-ring" : transport;
-}
-
 /// What a run holds itself comes first.
 const Run* calibrated_run(const RunGroup& group, CollectiveKind kind) {
   for (const bool own : {true, false})
@@ -82,7 +87,9 @@ CalibrationCurve calibration_curve(const RunGroup& group, CollectiveKind kind) {
   const Run* run = calibrated_run(group, kind);
   if (!run) return curve;
   Rows rows = rows_of(*run, kind);
-  keep(rows, &CalibrationRow::transport, {rows_name(run->reader->option("transport")), "mpi"});
+  auto own = calibrated_as(option_value(*run, "transport"), kind, false);
+  own.emplace_back("mpi");
+  keep(rows, &CalibrationRow::transport, own);
   keep(rows, &CalibrationRow::cadence, {"isolated"});
   if (run->yardstick) curve.file = run->yardstick->path.string();
   curve.transport = rows.front()->transport;

@@ -8,6 +8,13 @@
 
 namespace gradsync::report {
 
+/// Under which names calibration measured a collective that a run over --transport `transport`
+/// makes, the one that resembles it most first. A transport of our own moves all-reduces, and MPI
+/// the rest; over MPI there is MPI's own and a ring of messages ("ring"; the transport ring is
+/// "tcp-ring"), which is what runs beside compute.
+std::vector<std::string> calibrated_as(const std::string& transport, CollectiveKind kind,
+                                       bool beside_compute);
+
 /// What calibration measured of one kind of collective on the ranks of a run, for comparison with
 /// training: the transport that the run used (else MPI's own, else the first), isolated calls (else
 /// back to back). Of the first repeat that holds any itself, else of the first that has a

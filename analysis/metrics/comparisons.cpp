@@ -13,11 +13,16 @@ namespace {
 
 /// Options that a base must share.
 constexpr std::array<std::string_view, 2> kSameOptions = {"precision", "accumulate"};
-/// Options that change the time and are worth a word where they differ.
-constexpr std::array<std::string_view, 3> kTimeOptions = {"threads", "layout", "loader-threads"};
+/// Options that change the time and are named where they differ. How ranks exchange says nothing
+/// of a base of one rank.
+std::vector<std::string> time_options(const RunGroup& base) {
+  using enum OptionRole;
+  return base.first().ranks == 1 ? options_of({kMachine, kStep})
+                                 : options_of({kMachine, kStep, kBetweenRanks, kMode});
+}
 
 std::string option(const RunGroup& group, std::string_view name) {
-  return group.first().reader->option(name);
+  return option_value(group.first(), name);
 }
 
 bool comparable(const RunGroup& group, const RunGroup& base) {
@@ -38,7 +43,7 @@ bool scales(const RunGroup& group, const RunGroup& base, Scaling scaling) {
 
 std::size_t options_in_common(const RunGroup& group, const RunGroup& base) {
   return static_cast<std::size_t>(std::count_if(
-      kCellOptions.begin(), kCellOptions.end(),
+      cell_options().begin(), cell_options().end(),
       [&](std::string_view name) { return option(group, name) == option(base, name); }));
 }
 
@@ -103,7 +108,7 @@ std::string base_text(const RunGroup& base) {
 
 std::string unfairness(const Comparison& comparison) {
   std::string text;
-  for (const std::string_view name : kTimeOptions) {
+  for (const std::string& name : time_options(*comparison.base)) {
     const std::string here = option(*comparison.group, name);
     const std::string there = option(*comparison.base, name);
     if (here != there)

@@ -118,6 +118,8 @@ std::int64_t training_images(const Run& run) {
 }
 
 std::int64_t iterations_of_whole_epoch(const Run& run) {
+  const std::int64_t recorded = number(provenance_of(run, "epoch_iterations"));
+  if (recorded > 0) return recorded;
   const std::int64_t images = training_images(run);
   if (images == 0 || run.batch_per_rank == 0) return iterations_seen(run);
   const std::int64_t accumulate =

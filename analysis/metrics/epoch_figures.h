@@ -33,12 +33,14 @@ std::vector<EpochFigures> epoch_figures(const Run& run);
 /// without a manifest; 0 if unknown.
 std::int64_t training_images(const Run& run);
 
-/// Iterations of a whole epoch: by the sampler's rule from the number of images, else the most that
-/// an epoch of the run has where one is known to be whole; 0 if unknown.
+/// Iterations of a whole epoch: as recorded, else by the rule of runs that did not record it from
+/// the number of images, else the most that an epoch of the run has where one is known to be whole;
+/// 0 if unknown.
 std::int64_t iterations_of_whole_epoch(const Run& run);
 
-/// The iterations of an epoch of `images` images by the rule of the trainer's sampler: images per
-/// rank rounded up (`pad`) or down (drop), batches of them likewise, passes of accumulation.
+/// The iterations of an epoch of `images` images by the rule of runs that did not record it: images
+/// per rank rounded up (`pad`) or down (drop), batches of them likewise, passes that do not fill an
+/// iteration dropped.
 std::int64_t iterations_by_rule(std::int64_t images, std::int64_t ranks,
                                 std::int64_t batch_per_rank, std::int64_t accumulate, bool pad);
 

@@ -1,7 +1,7 @@
 #include "analysis/metrics/fom.h"
 
+#include <algorithm>
 #include <cmath>
-#include <map>
 
 #include <fmt/format.h>
 
@@ -22,19 +22,18 @@ std::string fom_line(const Fom& fom) {
   return fmt::format("FOM {} {} {}", fom.name, value, fom.unit);
 }
 
-std::vector<std::string> cell_names(const std::vector<RunGroup>& groups) {
-  std::map<std::string, int> seen;
+std::vector<std::string> cell_names(const std::vector<const RunGroup*>& groups) {
   std::vector<std::string> names;
-  for (const RunGroup& group : groups) {
-    const std::string name = base_name(group.first());
-    const int count = ++seen[name];
-    names.push_back(count == 1 ? name : fmt::format("{}-{}", name, count));
-  }
+  for (const RunGroup* group : groups)
+    names.push_back(base_name(group->first()));
+  names = told_apart(std::move(names), groups, ".", "-{}");
+  for (std::string& name : names)
+    name.erase(std::remove(name.begin(), name.end(), ' '), name.end());
   return names;
 }
 
 std::vector<Fom> figures_of_merit(const std::vector<RunGroup>& groups) {
-  const auto names = cell_names(groups);
+  const auto names = cell_names(pointers_to(groups));
   std::vector<Fom> figures;
   for (std::size_t i = 0; i < groups.size(); ++i) {
     const double iteration_s = median(steady_values(groups[i], Phase::kIteration));

@@ -17,9 +17,9 @@ struct Fom {
 /// "FOM name value unit", the value with all its digits, or n/a.
 std::string fom_line(const Fom& fom);
 
-/// A cell in one word: "lenet.ddp.n2.b32", with the batch per rank; "-2", "-3", … behind it tell
-/// cells apart that differ in further settings, in the order of the groups.
-std::vector<std::string> cell_names(const std::vector<RunGroup>& groups);
+/// A cell in one word: "lenet.ddp.n2.b32", with the batch per rank; cells that differ in further
+/// settings have those behind it: "lenet.ddp.n2.b32.transport=shm".
+std::vector<std::string> cell_names(const std::vector<const RunGroup*>& groups);
 
 /// Of each cell: iteration_median (ms), images_per_s (images/s, the global batch over the median),
 /// exposed_median_slowest_rank (ms). Of an iteration the slowest rank counts, for each figure.

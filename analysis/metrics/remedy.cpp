@@ -29,7 +29,7 @@ constexpr std::array<Remedy, 9> kRemedies = {{{"lr-scaling", "none"},
                                               {"batch-norm", "local"}}};
 
 std::string option(const RunGroup& group, std::string_view name) {
-  return group.first().reader->option(name);
+  return option_value(group.first(), name);
 }
 
 std::string rate_text(const RunGroup& group, const RunGroup& reference) {
@@ -55,6 +55,12 @@ std::string remedy_text(const RunGroup& group, const RunGroup& reference) {
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", remedy.option, value);
   }
   return text.empty() ? "none" : text;
+}
+
+bool is_remedy_option(const std::string& name) {
+  return name == "lr" || name == "accumulate" ||
+         std::any_of(kRemedies.begin(), kRemedies.end(),
+                     [&](const Remedy& remedy) { return remedy.option == name; });
 }
 
 const RunGroup& smallest_batch(const std::vector<RunGroup>& groups, const RunGroup& group) {

@@ -13,6 +13,9 @@ namespace gradsync::report {
 /// learning rate counts as plain.
 std::string remedy_text(const RunGroup& group, const RunGroup& reference);
 
+/// Whether remedy_text, the learning rate or the batch shows the option.
+bool is_remedy_option(const std::string& name);
+
 /// The group of the same model with the smallest global batch; of several the first that trains
 /// plainly, else the first.
 const RunGroup& smallest_batch(const std::vector<RunGroup>& groups, const RunGroup& group);

@@ -15,6 +15,10 @@ namespace gradsync::report {
 
 namespace {
 
+/// Options that Run holds, as they were settled.
+constexpr std::array<std::string_view, 4> kHeldByRun = {"model", "sync", "batch-per-rank",
+                                                        "batch-global"};
+
 /// What provenance says of one run only: its environment, the timings that chose its settings.
 constexpr std::array<std::string_view, 2> kOfOneRun = {"env.", "probed"};
 
@@ -56,14 +60,31 @@ std::string one_line(std::string text) {
   return text;
 }
 
-/// All that must be equal, by name.
+std::string provenance_of(const Run& run, std::string_view name) {
+  for (const NamedText& entry : run.reader->info().provenance)
+    if (entry.name == name) return one_line(entry.value);
+  return {};
+}
+
+/// Options that must match. Of those that this version does not know it cannot tell.
+std::map<std::string, std::string> matching_options(const Run& run) {
+  std::map<std::string, std::string> all;
+  for (const TrainOption& option : declared_train_options())
+    if (option.role == OptionRole::kMachine || option.role == OptionRole::kCourse)
+      all[option.name] = option_value(run, option.name);
+  if (run.reader->option("sync").empty()) return all;  // not of the trainer
+  for (const ConfigEntry& entry : run.reader->info().config)
+    if (declared_train_option(entry.name) == nullptr) all[entry.name] = entry.value;
+  return all;
+}
+
+/// All that must be equal, by name. What each rank had says more than the option of that name.
 std::map<std::string, std::string> circumstances(const Run& run) {
-  std::map<std::string, std::string> all = {
-      {"ranks per host", placement(run)},
-      {"device", of_ranks(run, [](const RankPlace& place) { return place.device; })},
-      {"threads",
-       of_ranks(run, [](const RankPlace& place) { return fmt::to_string(place.threads); })},
-      {"precision", run.reader->option("precision")}};
+  std::map<std::string, std::string> all = matching_options(run);
+  all["ranks per host"] = placement(run);
+  all["device"] = of_ranks(run, [](const RankPlace& place) { return place.device; });
+  all["threads"] =
+      of_ranks(run, [](const RankPlace& place) { return fmt::to_string(place.threads); });
   for (const NamedText& entry : run.reader->info().provenance)
     if (!of_one_run(entry.name)) all[entry.name] = one_line(entry.value);
   return all;
@@ -71,19 +92,94 @@ std::map<std::string, std::string> circumstances(const Run& run) {
 
 }  // namespace
 
-std::string cell_option(const Run& run, std::string_view name) {
+std::vector<std::string> options_of(std::initializer_list<OptionRole> roles) {
+  std::vector<std::string> names;
+  for (const TrainOption& option : declared_train_options())
+    if (std::find(roles.begin(), roles.end(), option.role) != roles.end() &&
+        std::find(kHeldByRun.begin(), kHeldByRun.end(), option.name) == kHeldByRun.end())
+      names.push_back(option.name);
+  return names;
+}
+
+const std::vector<std::string>& cell_options() {
+  using enum OptionRole;
+  static const std::vector<std::string> names =
+      options_of({kMode, kBetweenRanks, kStep, kTraining});
+  return names;
+}
+
+std::string option_value(const Run& run, std::string_view name) {
   const std::string recorded = run.reader->option(name);
-  if (recorded.empty() && name == "init") return "equal";
-  if (recorded.empty() && name == "sync-only") return "all";
-  return recorded;
+  if (recorded == "auto")
+    if (const std::string taken = provenance_of(run, name); !taken.empty()) return taken;
+  if (!recorded.empty()) return recorded;
+  const TrainOption* option = declared_train_option(name);
+  return option == nullptr ? "" : value_before(*option);
+}
+
+std::vector<std::string> option_values(const Run& run, const std::vector<std::string>& names) {
+  std::vector<std::string> values;
+  for (const std::string& name : names)
+    values.push_back(option_value(run, name));
+  return values;
+}
+
+std::vector<const RunGroup*> pointers_to(const std::vector<RunGroup>& groups) {
+  std::vector<const RunGroup*> pointers;
+  for (const RunGroup& group : groups)
+    pointers.push_back(&group);
+  return pointers;
+}
+
+std::vector<std::string> differing_options(const std::vector<const RunGroup*>& groups) {
+  std::vector<std::string> names;
+  for (const std::string& name : cell_options()) {
+    const bool between_ranks = declared_train_option(name)->role == OptionRole::kBetweenRanks;
+    std::array<std::set<std::string>, 2> values;
+    for (const RunGroup* group : groups)
+      values[between_ranks && group->first().ranks == 1].insert(option_value(group->first(), name));
+    if (values[0].size() > 1 || values[1].size() > 1) names.push_back(name);
+  }
+  return names;
+}
+
+std::string settings_text(const Run& run, const std::vector<std::string>& options) {
+  std::string text;
+  for (const std::string& name : options)
+    if (const std::string value = option_value(run, name); !value.empty())
+      text += fmt::format("{}{}={}", text.empty() ? "" : ", ", name, value);
+  return text;
+}
+
+std::vector<std::string> told_apart(std::vector<std::string> labels,
+                                    const std::vector<const RunGroup*>& groups,
+                                    const std::string& separator, const std::string& number) {
+  std::map<std::string, std::vector<std::size_t>> bearers;
+  for (std::size_t i = 0; i < labels.size(); ++i)
+    bearers[labels[i]].push_back(i);
+  for (const auto& [label, same] : bearers) {
+    std::vector<const RunGroup*> alike;
+    for (const std::size_t i : same)
+      alike.push_back(groups[i]);
+    const auto options = differing_options(alike);
+    for (const std::size_t i : same)
+      if (const std::string settings = settings_text(groups[i]->first(), options);
+          !settings.empty())
+        labels[i] += separator + settings;
+  }
+  std::map<std::string, int> seen;
+  for (std::string& label : labels)
+    if (const int count = ++seen[label]; count > 1)
+      label += fmt::format(fmt::runtime(number), count);
+  return labels;
 }
 
 std::vector<std::string> cell_key(const Run& run) {
   std::vector<std::string> key = {run.model, run.mode, std::to_string(run.ranks),
                                   std::to_string(run.batch_per_rank),
                                   std::to_string(run.batch_global)};
-  for (const std::string_view option : kCellOptions)
-    key.push_back(cell_option(run, option));
+  for (std::string& value : option_values(run, cell_options()))
+    key.push_back(std::move(value));
   return key;
 }
 

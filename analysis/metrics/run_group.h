@@ -1,66 +1,53 @@
 #pragma once
 
-#include <array>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "analysis/run_set.h"
+#include "train/option_roles.h"
 
 namespace gradsync::report {
 
-/// Options that make two runs different cells of a study, beside what Run itself holds.
-inline constexpr std::array<std::string_view, 37> kCellOptions = {"granularity",
-                                                                  "first-bucket",
-                                                                  "bucket-cap",
-                                                                  "wire-dtype",
-                                                                  "overlap",
-                                                                  "accumulate",
-                                                                  "layout",
-                                                                  "lr",
-                                                                  "momentum",
-                                                                  "weight-decay",
-                                                                  "optimizer",
-                                                                  "lr-scaling",
-                                                                  "base-batch",
-                                                                  "lr-schedule",
-                                                                  "lr-min",
-                                                                  "lr-decay",
-                                                                  "lr-step-epochs",
-                                                                  "lr-milestones",
-                                                                  "lr-power",
-                                                                  "lr-cycle-epochs",
-                                                                  "warmup-epochs",
-                                                                  "warmup-rate",
-                                                                  "warmup-from",
-                                                                  "clip-norm",
-                                                                  "nesterov",
-                                                                  "trust-coefficient",
-                                                                  "beta1",
-                                                                  "beta2",
-                                                                  "epsilon",
-                                                                  "batch-norm",
-                                                                  "label-smoothing",
-                                                                  "batch-schedule",
-                                                                  "augment",
-                                                                  "set-epoch",
-                                                                  "last-batch",
-                                                                  "sync-only",
-                                                                  "init"};
+/// The options of a cell of a study with one of these roles (train/options.h), without those that
+/// Run holds itself: model, sync, batch-per-rank, batch-global.
+std::vector<std::string> options_of(std::initializer_list<OptionRole> roles);
 
-/// Repeats: runs of one cell of a study, equal in model, mode with its own settings (granularity,
-/// bucket sizes, wire type), ranks, batch, accumulation, learning rate and remedy.
+/// All options of a cell, likewise.
+const std::vector<std::string>& cell_options();
+
+/// Repeats: runs of one cell of a study, equal in ranks and in all options whose role makes a cell.
 struct RunGroup {
   std::vector<const Run*> repeats;  ///< at least one, by time of creation
   const Run& first() const { return *repeats.front(); }
 };
 
-/// What a run did about one of kCellOptions. A file from before `init` and `sync-only` were options
-/// says nothing of them; they were "equal" and "all" then, as they are by default.
-std::string cell_option(const Run& run, std::string_view name);
+/// What a run did about an option of the trainer: what was taken for `auto`, where the run says so;
+/// where its file is from before the option, what runs did then.
+std::string option_value(const Run& run, std::string_view name);
+
+/// That of several options.
+std::vector<std::string> option_values(const Run& run, const std::vector<std::string>& names);
+
+/// The options of cells in which groups differ. What is between ranks is chosen by their number and
+/// has no effect on one: one rank and several are set side by side separately there.
+std::vector<std::string> differing_options(const std::vector<const RunGroup*>& groups);
+
+/// "transport=shm, lr=0.4", of these options; those without a value are left out.
+std::string settings_text(const Run& run, const std::vector<std::string>& options);
+
+/// Labels of groups, each once: behind a label that several have stand the options in which those
+/// differ, and where that leaves some the same, a number ("{}" of `number`).
+std::vector<std::string> told_apart(std::vector<std::string> labels,
+                                    const std::vector<const RunGroup*>& groups,
+                                    const std::string& separator, const std::string& number);
 
 /// What makes runs repeats of one cell: equal keys.
 std::vector<std::string> cell_key(const Run& run);
+
+/// Pointers to them.
+std::vector<const RunGroup*> pointers_to(const std::vector<RunGroup>& groups);
 
 /// In the order of the set. What the repeats of a group must not differ in: see require_mergeable.
 std::vector<RunGroup> group_runs(const RunSet& set);
@@ -73,9 +60,9 @@ struct RunDifference {
   std::string value_of_one, value_of_other;
 };
 
-/// What two runs differ in: how the ranks are spread over hosts, device, threads, precision, and
-/// all of the provenance but the environment. The hosts' names are no difference: a queue gives
-/// other nodes each time.
+/// What two runs differ in: the options that must match, options that this version does not know,
+/// how the ranks are spread over hosts, device, threads, and all of the provenance but the
+/// environment. The hosts' names are no difference: a queue gives other nodes each time.
 std::vector<RunDifference> differences(const Run& one, const Run& other);
 
 /// That of the repeats of the set's groups, against the first of each.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "analysis/metrics/collective_figures.h"
 #include "analysis/metrics/columns.h"
@@ -157,7 +158,8 @@ CellFacts facts_of(const MeasuredCell& cell) {
   facts.family = cell.family;
   facts.model = run.model;
   facts.mode = run.mode;
-  facts.wire = run.reader->option("wire-dtype");
+  facts.wire = option_value(run, "wire-dtype");
+  facts.transport = option_value(run, "transport");
   facts.bucket_cap_bytes = size_of(run, "bucket-cap");
   facts.first_bucket_bytes = size_of(run, "first-bucket");
   facts.ranks = static_cast<double>(run.ranks);
@@ -168,7 +170,7 @@ CellFacts facts_of(const MeasuredCell& cell) {
   facts.optimizer_s = median(steady_rank_means(cell.group, Phase::kOptimizer));
   facts.imbalance = imbalance_of(cell.group);
   // The replay knows no exchange that goes on in the next step: such cells are not predicted.
-  if (run.reader->option("overlap") != "step") facts.profile = profile_of(cell.group);
+  if (option_value(run, "overlap") != "step") facts.profile = profile_of(cell.group);
   facts.contention_s = contention_of(cell.group);
   facts.calibration_file = calibration_file_of(cell.group);
   return facts;
@@ -179,6 +181,25 @@ void add_points(const Run& run, std::size_t cell, const std::string& file, Study
     study.calibration.push_back({row.kind, row.transport, row.cadence,
                                  static_cast<double>(run.ranks), static_cast<double>(row.bytes),
                                  row.median_s, cell, file});
+}
+
+/// By family, in what it differs from the others of its model and mode.
+std::map<std::string, std::string> settings_of_families(const std::vector<MeasuredCell>& cells) {
+  std::map<std::string, const MeasuredCell*> first;
+  for (const MeasuredCell& cell : cells)
+    if (const auto [known, added] = first.emplace(cell.family, &cell);
+        !added && known->second->ranks() == 1)
+      known->second = &cell;
+  std::map<std::string, std::string> settings;
+  for (const auto& [family, cell] : first) {
+    std::vector<const RunGroup*> rivals;
+    for (const auto& other : first)
+      if (other.second->run().model == cell->run().model &&
+          other.second->run().mode == cell->run().mode)
+        rivals.push_back(&other.second->group);
+    settings[family] = settings_text(cell->run(), differing_options(rivals));
+  }
+  return settings;
 }
 
 /// What the runs of a cell hold themselves, else the points of its calibration file, which are
@@ -218,9 +239,11 @@ std::vector<CellMedians> drawn_medians(const std::vector<double>& iteration_s,
 }
 
 StudyFacts study_facts(const std::vector<MeasuredCell>& cells) {
+  const auto settings = settings_of_families(cells);
   StudyFacts study;
   for (std::size_t i = 0; i < cells.size(); ++i) {
     study.cells.push_back(facts_of(cells[i]));
+    study.cells.back().family_settings = settings.at(cells[i].family);
     study.sources.push_back(sources_of(cells[i].group));
     add_calibration(cells[i], i, study);
   }

@@ -27,7 +27,8 @@ struct CellMedians {
 /// What the scaling model knows of one cell.
 struct CellFacts {
   std::string family, model, mode;
-  std::string wire;  ///< --wire-dtype
+  std::string wire;               ///< --wire-dtype
+  std::string transport = "mpi";  ///< --transport, as it was settled
   /// --bucket-cap and --first-bucket; NaN where the run does not say.
   double bucket_cap_bytes = kNotMeasured, first_bucket_bytes = kNotMeasured;
   double ranks = 1, batch = 0;  ///< per rank
@@ -43,7 +44,13 @@ struct CellFacts {
   double contention_s = kNotMeasured;
   /// Of gradsync-calibrate, where none of the runs holds calibration; empty if there is none.
   std::string calibration_file = {};
+  /// In which its family differs from others of its model and mode: "transport=shm".
+  std::string family_settings = {};
 
+  /// "ddp" or "ddp, transport=shm".
+  std::string mode_text() const {
+    return family_settings.empty() ? mode : mode + ", " + family_settings;
+  }
   bool exchanges() const { return mode != "none"; }
   /// Whether collectives run beside the backward pass.
   bool overlapped() const { return mode == "ddp" || mode == "c10d"; }

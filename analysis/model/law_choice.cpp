@@ -7,13 +7,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "analysis/metrics/calibration_curve.h"
+
 namespace gradsync::report {
 
 namespace {
 
-constexpr std::array kOverlappedTransports = {"nccl",     "shm",  "two-level",
-                                              "tcp-ring", "ring", "mpi"};
-constexpr std::array kBlockingTransports = {"nccl", "shm", "two-level", "tcp-ring", "mpi", "ring"};
 constexpr std::array<const char*, 2> kCadencesTried = {"isolated", "back-to-back"};
 
 TwoTermPoint point_of(CollectiveKind kind, double ranks, double bytes, double time_s) {
@@ -57,6 +56,13 @@ std::vector<CalibrationPoint> calibration_for(const FamilyCells& cells,
   return kept;
 }
 
+/// That of the cells on several ranks, which are of one family; on one rank it has no effect.
+const std::string& transport_of(const FamilyCells& cells) {
+  const auto several = std::find_if(cells.begin(), cells.end(),
+                                    [](const CellFacts* cell) { return cell->ranks > 1; });
+  return (several == cells.end() ? cells.front() : *several)->transport;
+}
+
 LawEntry from_training(CollectiveKind kind, const FamilyCells& cells) {
   std::vector<TwoTermPoint> points;
   for (const CellFacts* cell : cells)
@@ -72,12 +78,11 @@ LawEntry from_training(CollectiveKind kind, const FamilyCells& cells) {
 
 LawEntry choose_law(CollectiveKind kind, const FamilyCells& cells,
                     const std::vector<CalibrationPoint>& calibration) {
-  const auto& transports =
-      cells.front()->overlapped() ? kOverlappedTransports : kBlockingTransports;
   const std::vector<CalibrationPoint> of_family = calibration_for(cells, calibration);
-  for (const char* transport : transports)
+  for (const std::string& name :
+       calibrated_as(transport_of(cells), kind, cells.front()->overlapped()))
     for (const char* cadence : kCadencesTried) {
-      LawEntry entry = from_calibration(kind, of_family, transport, cadence);
+      LawEntry entry = from_calibration(kind, of_family, name, cadence);
       if (entry.fit.usable()) return entry;
     }
   return from_training(kind, cells);

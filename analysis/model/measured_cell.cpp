@@ -1,10 +1,10 @@
 #include "analysis/model/measured_cell.h"
 
 #include <algorithm>
-#include <array>
 #include <functional>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "analysis/metrics/columns.h"
 #include "analysis/metrics/oversubscription.h"
@@ -15,16 +15,35 @@ namespace gradsync::report {
 
 namespace {
 
-/// Options that change the law of a family, beside model and mode.
-constexpr std::array<std::string_view, 9> kFamilyOptions = {
-    "granularity", "first-bucket", "bucket-cap", "wire-dtype", "overlap",
-    "accumulate",  "precision",    "threads",    "layout"};
+/// What makes cells one scaling law, beside ranks and batch. `between` counts on several ranks
+/// only.
+struct FamilyKey {
+  std::string setting, between;
+  std::string text() const { return setting + between; }
+};
 
-std::string family_of(const Run& run) {
-  std::string key = run.model + ", " + run.mode;
-  for (const std::string_view option : kFamilyOptions)
-    key += fmt::format("|{}", run.reader->option(option));
-  return key;
+FamilyKey family_key(const Run& run) {
+  using enum OptionRole;
+  static const auto of_setting = options_of({kMode, kStep, kMachine});
+  static const auto of_between = options_of({kBetweenRanks});
+  return {
+      fmt::format("{}, {}|{}", run.model, run.mode, fmt::join(option_values(run, of_setting), "|")),
+      fmt::format("|{}", fmt::join(option_values(run, of_between), "|"))};
+}
+
+/// A cell of one rank belongs to the family of several ranks with its own settings, else to the
+/// first with the same ones but for what is between ranks, else to its own.
+std::string family_of(const Run& run, const std::vector<RunGroup>& groups) {
+  const FamilyKey own = family_key(run);
+  if (run.ranks > 1) return own.text();
+  std::string found;
+  for (const RunGroup& group : groups) {
+    if (group.first().ranks < 2) continue;
+    const FamilyKey other = family_key(group.first());
+    if (other.text() == own.text()) return own.text();
+    if (other.setting == own.setting && found.empty()) found = other.text();
+  }
+  return found.empty() ? own.text() : found;
 }
 
 std::vector<double> stalled(const RunGroup& group, const std::vector<double>& exposed_s) {
@@ -34,8 +53,8 @@ std::vector<double> stalled(const RunGroup& group, const std::vector<double>& ex
   return sums_s;
 }
 
-MeasuredCell measured_cell(const RunGroup& group) {
-  MeasuredCell cell{group, family_of(group.first()), {}, {}, {}, {}};
+MeasuredCell measured_cell(const RunGroup& group, const std::vector<RunGroup>& groups) {
+  MeasuredCell cell{group, family_of(group.first(), groups), {}, {}, {}, {}};
   cell.iteration_s = steady_values(group, Phase::kIteration);
   cell.compute_s = steady_rank_means(group, Phase::kCompute);
   cell.exposed_s = steady_rank_means(group, Phase::kExposed);
@@ -48,6 +67,11 @@ MeasuredCell measured_cell(const RunGroup& group) {
   });
   if (cell.oversubscribed) cell.family += "|oversubscribed";
   return cell;
+}
+
+std::string name_of(const Run& run) {
+  return fmt::format("{}, {}, {}, {} images per rank", run.model, run.mode, ranks_text(run.ranks),
+                     run.batch_per_rank);
 }
 
 }  // namespace
@@ -68,18 +92,20 @@ std::vector<double> steady_rank_means(const RunGroup& group, Phase phase) {
 
 std::vector<MeasuredCell> measured_cells(const RunSet& set) {
   std::vector<MeasuredCell> cells;
-  for (const RunGroup& group : group_runs(set))
-    cells.push_back(measured_cell(group));
+  const auto groups = group_runs(set);
+  std::vector<std::string> names;
+  for (const RunGroup& group : groups) {
+    cells.push_back(measured_cell(group, groups));
+    names.push_back(name_of(group.first()));
+  }
+  names = told_apart(std::move(names), pointers_to(groups), ", ", " ({})");
+  for (std::size_t i = 0; i < cells.size(); ++i)
+    cells[i].name = std::move(names[i]);
   return cells;
 }
 
 std::string ranks_text(std::int64_t ranks) {
   return fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s");
-}
-
-std::string cell_text(const MeasuredCell& cell) {
-  return fmt::format("{}, {}, {}, {} images per rank", cell.run().model, cell.run().mode,
-                     ranks_text(cell.ranks()), cell.batch_per_rank());
 }
 
 }  // namespace gradsync::report

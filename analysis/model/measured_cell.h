@@ -12,7 +12,8 @@ namespace gradsync::report {
 /// What one cell of a study measured, repeats taken together, warm-up left out.
 struct MeasuredCell {
   RunGroup group;
-  /// Model, mode and every setting but ranks and batch: cells of one family are one scaling law.
+  /// Model, mode and every setting that changes the time of an iteration, but ranks and batch:
+  /// cells of one family are one scaling law.
   std::string family;
   /// One value an iteration, in seconds. `iteration_s` is of the slowest rank, since the ranks of a
   /// synchronous step end together; the parts are means over the ranks that measured them.
@@ -23,6 +24,8 @@ struct MeasuredCell {
   /// Whether ranks of any of the runs had fewer cores than threads. Such cells are families of
   /// their own, and nothing is concluded from them about scaling or bottlenecks.
   bool oversubscribed = false;
+  /// "lenet, ddp, 4 ranks, 64 images per rank", with the settings where several cells are such.
+  std::string name = {};
 
   const Run& run() const { return group.first(); }
   std::int64_t ranks() const { return run().ranks; }
@@ -41,9 +44,6 @@ std::vector<double> steady_rank_means(const RunGroup& group, Phase phase);
 
 /// Whether an iteration counts: the rule of steady_values.
 bool is_steady(const Run& run, std::size_t row);
-
-/// "lenet, ddp, 4 ranks, 64 images per rank".
-std::string cell_text(const MeasuredCell& cell);
 
 /// "1 rank", "4 ranks".
 std::string ranks_text(std::int64_t ranks);

@@ -73,11 +73,9 @@ struct Prediction {
 
 using FamilyCells = std::vector<const CellFacts*>;
 
-/// Fits a family. Laws come from calibration of the transport that the mode uses (nccl, shm,
-/// two-level or tcp-ring where the run is over one; over MPI ring for ddp and c10d, mpi for the
-/// others; isolated before back-to-back), kind by kind; where there
-/// is none, from the family's own collectives, if their sizes or ranks differ enough to tell α from
-/// β.
+/// Fits a family. Laws come from calibration of the transport that its runs used (calibrated_as;
+/// isolated before back-to-back), kind by kind; where there is none, from the family's own
+/// collectives, if their sizes or ranks differ enough to tell α from β.
 FamilyFit fit_family(const FamilyCells& cells, const std::vector<CalibrationPoint>& calibration);
 
 /// compute(b), left alone, for runs on `ranks` ranks: from the cells on several ranks for several

@@ -25,6 +25,7 @@ struct KeyFigure {
 /// One cell of the study: its rate and how much of it waits for communication.
 struct CellFigures {
   const RunGroup* group;
+  std::string name;
   Estimate images_per_s;
   double exposed_percent = kNotMeasured;
 };
@@ -41,9 +42,10 @@ double exposed_percent(const RunGroup& group) {
   return mean_of(runs).percent(Phase::kExposed);
 }
 
-CellFigures figures_of(const RunGroup& group) {
+CellFigures figures_of(const RunGroup& group, const std::string& name) {
   const auto times_s = steady_values(group, Phase::kIteration);
-  return {&group, rate(median_estimate(times_s), static_cast<double>(group.first().batch_global)),
+  return {&group, name,
+          rate(median_estimate(times_s), static_cast<double>(group.first().batch_global)),
           exposed_percent(group)};
 }
 
@@ -73,7 +75,7 @@ void add_rate(std::vector<KeyFigure>& figures, const std::vector<CellFigures>& c
       largest(cells, [](const CellFigures& cell) { return cell.images_per_s.value; });
   if (!best || !(best->images_per_s.value > 0)) return;
   figures.push_back({"Most images a second", fmt::format("{:.0f}", best->images_per_s.value),
-                     "images/s", name_of(*best->group) + "; " + interval_text(best->images_per_s),
+                     "images/s", best->name + "; " + interval_text(best->images_per_s),
                      "global batch / median iteration time of the slowest rank, steady iterations; "
                      "/time/iteration"});
 }
@@ -91,13 +93,13 @@ void add_exposed(std::vector<KeyFigure>& figures, const std::vector<CellFigures>
       "mean exposed / mean iteration, over ranks and steady iterations; /time/exposed, "
       "/time/iteration";
   figures.push_back({"Longest wait for communication", fmt::format("{:.1f}", exchanging(*most)),
-                     "% of the iteration", name_of(*most->group), formula});
+                     "% of the iteration", most->name, formula});
   const CellFigures* least = most;
   for (const CellFigures& cell : cells)
     if (exchanging(cell) < exchanging(*least)) least = &cell;
   if (least == most) return;
   figures.push_back({"Shortest wait for communication", fmt::format("{:.1f}", exchanging(*least)),
-                     "% of the iteration", name_of(*least->group), formula});
+                     "% of the iteration", least->name, formula});
 }
 
 double best_test_accuracy(const Run& run) {
@@ -108,17 +110,18 @@ double best_test_accuracy(const Run& run) {
   return best;
 }
 
-void add_accuracy(std::vector<KeyFigure>& figures, const RunSet& set) {
-  const Run* best = nullptr;
-  for (const Run& run : set.runs)
-    if (const double accuracy = best_test_accuracy(run);
-        std::isfinite(accuracy) && (!best || accuracy > best_test_accuracy(*best)))
-      best = &run;
-  if (!best) return;
-  figures.push_back({"Best test accuracy", fmt::format("{:.2f}", 1e2 * best_test_accuracy(*best)),
-                     "%",
-                     fmt::format("{}, {}, {}, batch {} per rank", best->model, best->mode,
-                                 ranks_text(best->ranks), best->batch_per_rank),
+void add_accuracy(std::vector<KeyFigure>& figures, const std::vector<CellFigures>& cells) {
+  const CellFigures* of_best = nullptr;
+  double best = kNotMeasured;
+  for (const CellFigures& cell : cells)
+    for (const Run* run : cell.group->repeats)
+      if (const double accuracy = best_test_accuracy(*run);
+          std::isfinite(accuracy) && !(accuracy <= best)) {
+        of_best = &cell;
+        best = accuracy;
+      }
+  if (!of_best) return;
+  figures.push_back({"Best test accuracy", fmt::format("{:.2f}", 1e2 * best), "%", of_best->name,
                      "largest over ranks and epochs; /epoch/test_accuracy"});
 }
 
@@ -135,12 +138,16 @@ std::string card(const KeyFigure& figure) {
 std::string key_figures(const RunSet& set) {
   const auto groups = group_runs(set);
   std::vector<CellFigures> cells;
+  std::vector<std::string> names;
   for (const RunGroup& group : groups)
-    cells.push_back(figures_of(group));
+    names.push_back(name_of(group));
+  names = told_apart(std::move(names), pointers_to(groups), ", ", " ({})");
+  for (std::size_t i = 0; i < groups.size(); ++i)
+    cells.push_back(figures_of(groups[i], names[i]));
   std::vector<KeyFigure> figures;
   add_rate(figures, cells);
   add_exposed(figures, cells);
-  add_accuracy(figures, set);
+  add_accuracy(figures, cells);
   if (figures.empty()) return "<p>The runs hold no numbers for them.</p>\n";
   std::string text = "<dl class=\"cards\">\n";
   for (const KeyFigure& figure : figures)

@@ -112,23 +112,39 @@ std::vector<ChartSeries> calibration_lines(const std::vector<const Run*>& runs) 
   return lines;
 }
 
+/// "ddp"; "ddp, transport=shm" where runs differ in what is between ranks.
+std::vector<std::string> names_of(const std::vector<const Run*>& runs) {
+  auto options = options_of({OptionRole::kBetweenRanks});
+  std::erase_if(options, [&](const std::string& option) {
+    return std::all_of(runs.begin(), runs.end(), [&](const Run* run) {
+      return option_value(*run, option) == option_value(*runs.front(), option);
+    });
+  });
+  std::vector<std::string> names;
+  for (const Run* run : runs)
+    names.push_back(options.empty() ? run->mode : run->mode + ", " + settings_text(*run, options));
+  return names;
+}
+
 std::vector<ChartSeries> training_marks(const std::vector<const Run*>& runs) {
-  std::map<std::string, ChartSeries> by_mode;
+  std::map<std::string, ChartSeries> by_name;
   std::map<std::string, BySize> values;
-  for (const Run* run : runs) {
-    by_mode.try_emplace(run->mode, ChartSeries{"training: " + run->mode,
-                                               Mark::kMarkers,
-                                               mode_color(run->mode),
-                                               1,
-                                               2,
-                                               {},
-                                               run_keys(*run)});
+  const auto names = names_of(runs);
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const Run* run = runs[i];
+    by_name.try_emplace(names[i], ChartSeries{"training: " + names[i],
+                                              Mark::kMarkers,
+                                              mode_color(run->mode),
+                                              1,
+                                              2,
+                                              {},
+                                              run_keys(*run)});
     for (const auto& [bytes, more] : training_of(*run))
-      values[run->mode][bytes].insert(values[run->mode][bytes].end(), more.begin(), more.end());
+      values[names[i]][bytes].insert(values[names[i]][bytes].end(), more.begin(), more.end());
   }
   std::vector<ChartSeries> marks;
-  for (auto& [mode, series] : by_mode) {
-    series.points = points_of(values[mode]);
+  for (auto& [name, series] : by_name) {
+    series.points = points_of(values[name]);
     if (!series.points.empty()) marks.push_back(series);
   }
   return marks;

@@ -74,11 +74,11 @@ ChartSeries line_of(const Cells& cells) {
 
 using Key = std::vector<std::string>;
 
+/// Cells of a line differ in nothing but the batch.
 Key line_key(const Run& run) {
-  Key key = {run.mode};
-  for (const char* option :
-       {"granularity", "bucket-cap", "wire-dtype", "accumulate", "precision", "threads"})
-    key.push_back(run.reader->option(option));
+  Key key = option_values(run, cell_options());
+  key.push_back(run.mode);
+  key.push_back(option_value(run, "threads"));
   return key;
 }
 

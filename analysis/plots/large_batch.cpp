@@ -22,7 +22,7 @@ constexpr std::size_t kMostLines = 8;  // of a panel; more cannot be told apart
 constexpr std::array<const char*, kMostLines> kColors = {
     "#555555", "#d55e00", "#0072b2", "#009e73", "#e69f00", "#cc79a7", "#56b4e9", "#000000"};
 
-/// Groups of one remedy, mode and number of ranks.
+/// Groups of one remedy, mode, number of ranks and further settings.
 struct Line {
   std::string remedy, where;
   const RunGroup* first = nullptr;
@@ -46,10 +46,15 @@ std::optional<ChartPoint> point_of(const RunGroup& group, Counts& counts) {
                     test.high};
 }
 
-void add_to(std::vector<Line>& lines, const std::string& remedy, const RunGroup& group,
-            const ChartPoint& point) {
-  const std::string where =
-      fmt::format("{}, {}", group.first().mode, ranks_text(group.first().ranks));
+/// "ddp, 2 ranks", with further settings in which the groups differ.
+std::string where_of(const RunGroup& group, const std::vector<std::string>& settings) {
+  const std::string text = settings_text(group.first(), settings);
+  return fmt::format("{}, {}{}{}", group.first().mode, ranks_text(group.first().ranks),
+                     text.empty() ? "" : ", ", text);
+}
+
+void add_to(std::vector<Line>& lines, const std::string& remedy, const std::string& where,
+            const RunGroup& group, const ChartPoint& point) {
   auto line = std::find_if(lines.begin(), lines.end(), [&](const Line& one) {
     return one.remedy == remedy && one.where == where;
   });
@@ -135,6 +140,8 @@ std::vector<std::string> caption(const Counts& counts) {
 std::optional<Chart> make_large_batch_plot(const RunSet& set) {
   const auto groups = group_runs(set);
   std::map<std::string, std::vector<Line>> panels;  // by model
+  auto settings = differing_options(pointers_to(groups));
+  std::erase_if(settings, is_remedy_option);
   std::map<std::string, std::set<std::int64_t>> batches;
   Counts counts;
   for (const RunGroup& group : groups) {
@@ -143,7 +150,7 @@ std::optional<Chart> make_large_batch_plot(const RunSet& set) {
     if (!point) continue;
     batches[run.model].insert(largest_batch(run));
     const std::string remedy = remedy_text(group, smallest_batch(groups, group));
-    add_to(panels[run.model], remedy, group, *point);
+    add_to(panels[run.model], remedy, where_of(group, settings), group, *point);
   }
   Chart chart{"Accuracy against global batch",
               caption(counts),

@@ -67,16 +67,14 @@ std::vector<NamedText> group_keys(const RunGroup& group) {
 std::vector<std::string> labels_of(const std::vector<const RunGroup*>& groups,
                                    const std::vector<Trait>& traits) {
   std::vector<std::string> labels;
-  std::map<std::string, int> seen;
   for (const RunGroup* group : groups) {
     std::string label;
     for (const Trait trait : traits)
       if (says_something(groups, trait))
         label += (label.empty() ? "" : ", ") + trait_text(group->first(), trait);
-    const int count = ++seen[label];
-    labels.push_back(count == 1 ? label : fmt::format("{} ({})", label, count));
+    labels.push_back(label);
   }
-  return labels;
+  return told_apart(labels, groups, ", ", " ({})");
 }
 
 }  // namespace gradsync::report

@@ -23,7 +23,7 @@ std::vector<NamedText> group_keys(const RunGroup& group);
 enum class Trait { kModel, kMode, kRanks, kBatchPerRank, kBatchAlone, kBatchGlobal };
 
 /// Labels that tell `groups` apart: of `traits` those that differ among them (the mode always, if
-/// it is asked for), and a number behind labels that are still the same.
+/// it is asked for), and what told_apart adds.
 std::vector<std::string> labels_of(const std::vector<const RunGroup*>& groups,
                                    const std::vector<Trait>& traits);
 

@@ -31,20 +31,19 @@ std::int64_t fixed_batch(const Run& run, Scaling scaling) {
   return scaling == Scaling::kStrong ? run.batch_global : run.batch_per_rank;
 }
 
-/// What is the same in all cells of a family, but the mode.
+/// What the base of one rank has in common with its cells.
 std::vector<std::string> setting_of(const Run& run, Scaling scaling) {
-  std::vector<std::string> setting = {run.model, std::to_string(fixed_batch(run, scaling))};
-  for (const char* option : {"accumulate", "precision", "layout"})
-    setting.push_back(run.reader->option(option));
+  std::vector<std::string> setting = option_values(run, options_of({OptionRole::kStep}));
+  setting.push_back(run.model);
+  setting.push_back(std::to_string(fixed_batch(run, scaling)));
   return setting;
 }
 
 std::vector<std::string> family_key(const Run& run, Scaling scaling) {
-  std::vector<std::string> key = setting_of(run, scaling);
+  std::vector<std::string> key = option_values(run, cell_options());
+  key.push_back(run.model);
   key.push_back(run.mode);
-  if (run.ranks == 1) return key;
-  for (const char* option : {"granularity", "first-bucket", "bucket-cap", "wire-dtype"})
-    key.push_back(run.reader->option(option));
+  key.push_back(std::to_string(fixed_batch(run, scaling)));
   return key;
 }
 

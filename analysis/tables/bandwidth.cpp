@@ -33,6 +33,8 @@ struct Row {
   double epoch_iterations = kNone;
   double measured_s = kNone, derived_s = kNone;  ///< communication of one iteration
   std::string calibration;  ///< the file that it is held against; empty: the run itself, or none
+  /// "calibrated over mpi, trained over shm"; empty where calibration is of the run's transport.
+  std::string other_transport;
 };
 
 void add_convention_columns(std::vector<Column>& columns, const TableOptions& options) {
@@ -107,6 +109,13 @@ void predict(Row& row, const CalibrationCurve& curve, const TableOptions& option
   row.ring_s = allreduce_ring_s(bytes, link, row.ranks);
 }
 
+std::string other_transport(const Run& run, const CalibrationCurve& curve) {
+  const std::string own = option_value(run, "transport");
+  const auto names = calibrated_as(own, curve.kind, false);
+  if (std::find(names.begin(), names.end(), curve.transport) != names.end()) return {};
+  return fmt::format("calibrated over {}, trained over {}", curve.transport, own);
+}
+
 Row make_row(const RunGroup& group, CollectiveFigures collective, GroupSplits& splits,
              const TableOptions& options) {
   Row row;
@@ -120,6 +129,7 @@ Row make_row(const RunGroup& group, CollectiveFigures collective, GroupSplits& s
   row.at_size = busbw(kind, bytes, row.ranks, calibrated_s(curve, row.collective));
   row.plateau = curve.plateau_busbw(row.ranks);
   row.calibration = curve.file;
+  if (!curve.empty()) row.other_transport = other_transport(group.first(), curve);
   predict(row, curve, options);
   const std::int64_t whole = iterations_of_whole_epoch(group.first());
   if (whole > 0) row.epoch_iterations = static_cast<double>(whole);
@@ -141,6 +151,7 @@ std::string remark(const Row& row) {
   const auto add = [&](const std::string& more) { text += (text.empty() ? "" : "; ") + more; };
   if (std::isnan(row.plateau)) add("no calibration in the run");
   if (!row.calibration.empty()) add("calibrated apart, by " + row.calibration);
+  if (!row.other_transport.empty()) add(row.other_transport);
   if (row.busbw > row.plateau) add("above the calibrated plateau");
   if (row.derived_s <= 0) add("derived communication is not positive");
   return text;

@@ -2,21 +2,13 @@
 
 #include <cmath>
 #include <limits>
-#include <set>
 
 #include <fmt/format.h>
 
 namespace gradsync::report {
 
-GroupLabels::GroupLabels(const std::vector<RunGroup>& groups) {
-  for (const std::string_view option : kCellOptions) {
-    std::set<std::string> values;
-    for (const RunGroup& group : groups)
-      values.insert(cell_option(group.first(), option));
-    values.erase("");  // a run of an earlier version, which had no such option
-    if (values.size() > 1) varying_.emplace_back(option);
-  }
-}
+GroupLabels::GroupLabels(const std::vector<RunGroup>& groups)
+    : varying_(differing_options(pointers_to(groups))) {}
 
 std::vector<Column> GroupLabels::columns() const {
   std::vector<Column> result = {{"mode", "mode", true},
@@ -46,12 +38,7 @@ std::vector<Cell> GroupLabels::cells(const FailedCell& failed) const {
 }
 
 std::string GroupLabels::settings(const RunGroup& group) const {
-  std::string text;
-  for (const std::string& option : varying_) {
-    const std::string value = cell_option(group.first(), option);
-    if (!value.empty()) text += fmt::format("{}{}={}", text.empty() ? "" : ", ", option, value);
-  }
-  return text;
+  return settings_text(group.first(), varying_);
 }
 
 Column repeats_column() {

@@ -25,7 +25,7 @@ class GroupLabels {
   std::string settings(const RunGroup& group) const;
 
  private:
-  std::vector<std::string> varying_;  ///< of kCellOptions
+  std::vector<std::string> varying_;  ///< of cell_options()
 };
 
 /// How many repeats, and their names: "run (+2)". The names stand last, since they are long.

@@ -19,13 +19,22 @@ namespace {
 
 /// The epoch that published studies of large batches name.
 constexpr std::int64_t kEarlyEpoch = 5;
+/// Behind the remedy.
+constexpr std::ptrdiff_t kSettingsAt = 7;
 
-std::vector<Column> columns() {
+/// Options in which groups differ and that no other column shows.
+std::vector<std::string> further_options(const std::vector<const RunGroup*>& groups) {
+  auto options = differing_options(groups);
+  std::erase_if(options, is_remedy_option);
+  return options;
+}
+
+std::vector<Column> columns(bool with_settings) {
   const std::string over = "mean over ranks of the epoch; mean of the repeats";
   const std::string student = "Student's t over the repeats, 95 %";
   const std::string welch = "Welch's t over the repeats, 95 %: half the interval";
   const std::string test = "/epoch/test_accuracy";
-  return {
+  std::vector<Column> all = {
       {"mode", "mode", true},
       {"model", "model", true},
       {"ranks", "ranks", false, "ranks of the run", "/topology/rank"},
@@ -50,6 +59,8 @@ std::vector<Column> columns() {
       {"repair_reach_points", "±", false, welch, test},
       {"remark", "remark", true},
       group_name_column()};
+  if (with_settings) all.insert(all.begin() + kSettingsAt, {"settings", "settings", true});
+  return all;
 }
 
 double learning_rate(const Run& run) {
@@ -58,6 +69,13 @@ double learning_rate(const Run& run) {
   } catch (const Error&) {
     return kNotMeasured;
   }
+}
+
+/// "base: set-epoch=true": in what else the group is not like what it is compared with.
+std::string unlike(const char* what, const RunGroup& group, const RunGroup* other) {
+  if (other == nullptr || other == &group) return {};
+  const auto options = further_options({&group, other});
+  return options.empty() ? "" : fmt::format("{}: {}", what, settings_text(other->first(), options));
 }
 
 std::string remark(const RunGroup& group, const AccuracyAt& at) {
@@ -76,7 +94,7 @@ class RowsAt {
  public:
   /// `epoch` 0: the last of each group.
   RowsAt(const std::vector<RunGroup>& groups, std::int64_t epoch)
-      : groups_(groups), epoch_(epoch) {}
+      : groups_(groups), settings_(further_options(pointers_to(groups))), epoch_(epoch) {}
 
   std::vector<Cell> row(const RunGroup& group) const {
     const RunGroup& base = smallest_batch(groups_, group);
@@ -101,8 +119,13 @@ class RowsAt {
                                Cell::of(test.high, 2)};
     add_difference(cells, at, &base == &group ? nullptr : &base);
     add_difference(cells, at, plain == &group ? nullptr : plain);
-    cells.emplace_back(remark(group, at));
+    std::string text = remark(group, at);
+    for (const std::string& more : {unlike("base", group, &base), unlike("none", group, plain)})
+      if (!more.empty()) text += (text.empty() ? "" : "; ") + more;
+    cells.emplace_back(text);
     cells.push_back(group_name_cell(group));
+    if (!settings_.empty())
+      cells.insert(cells.begin() + kSettingsAt, settings_text(group.first(), settings_));
     return cells;
   }
 
@@ -119,6 +142,7 @@ class RowsAt {
   }
 
   const std::vector<RunGroup>& groups_;
+  std::vector<std::string> settings_;
   std::int64_t epoch_;
 };
 
@@ -154,7 +178,11 @@ std::vector<std::string> notes(const TableOptions& options) {
 
 Table make_large_batch_table(const RunSet& set, const TableOptions& options) {
   const auto groups = group_runs(set);
-  Table table{"large-batch", "Accuracy at large batch", notes(options), columns(), {}};
+  Table table{"large-batch",
+              "Accuracy at large batch",
+              notes(options),
+              columns(!further_options(pointers_to(groups)).empty()),
+              {}};
   for (const std::int64_t epoch : epochs_of(groups, options)) {
     const RowsAt rows(groups, epoch);
     for (const RunGroup& group : groups)

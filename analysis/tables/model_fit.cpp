@@ -37,27 +37,28 @@ std::vector<Column> columns() {
 void add_laws(const FamilyFit& fit, const std::string& source, Table& table) {
   const CellFacts& first = *fit.cells.front().facts;
   for (const auto& [kind, law] : fit.laws)
-    table.add(
-        {first.model, first.mode, std::string(kCollectiveNames[static_cast<std::size_t>(kind)]),
-         Cell::of(1e6 * law.fit.first, 2), Cell::of(finite_or_none(1e-9 / law.fit.second), 3),
-         Cell(""), Cell::of(finite_or_none(1e2 * law.fit.relative_rms()), 1),
-         Cell::count(static_cast<double>(law.fit.points)), Cell::of(fit.slowdown, 2),
-         Cell::of(1e9 * fit.contention_s_per_byte, 2),
-         law.source + (law.fit.constrained ? ", a negative coefficient set to 0" : "")},
-        source);
+    table.add({first.model, first.mode_text(),
+               std::string(kCollectiveNames[static_cast<std::size_t>(kind)]),
+               Cell::of(1e6 * law.fit.first, 2), Cell::of(finite_or_none(1e-9 / law.fit.second), 3),
+               Cell(""), Cell::of(finite_or_none(1e2 * law.fit.relative_rms()), 1),
+               Cell::count(static_cast<double>(law.fit.points)), Cell::of(fit.slowdown, 2),
+               Cell::of(1e9 * fit.contention_s_per_byte, 2),
+               law.source + (law.fit.constrained ? ", a negative coefficient set to 0" : "")},
+              source);
 }
 
 void add_compute(const FamilyFit& fit, double ranks, const std::string& source, Table& table) {
   const CellFacts& first = *fit.cells.front().facts;
   const ComputeLaw& law = compute_law(fit, ranks);
   if (law.cells == 0) return;
-  table.add({first.model, first.mode, ranks > 1 ? "compute, several ranks" : "compute, one rank",
-             Cell::of(1e6 * law.fit.first, 1), Cell(""), Cell::of(1e6 * law.fit.second, 2),
-             Cell::of(finite_or_none(1e2 * law.fit.relative_rms()), 1),
-             Cell::count(static_cast<double>(law.cells)), Cell(""), Cell(""),
-             law.one_batch ? "one batch: optimiser constant, the rest proportional"
-                           : "median compute of the cells"},
-            source);
+  table.add(
+      {first.model, first.mode_text(), ranks > 1 ? "compute, several ranks" : "compute, one rank",
+       Cell::of(1e6 * law.fit.first, 1), Cell(""), Cell::of(1e6 * law.fit.second, 2),
+       Cell::of(finite_or_none(1e2 * law.fit.relative_rms()), 1),
+       Cell::count(static_cast<double>(law.cells)), Cell(""), Cell(""),
+       law.one_batch ? "one batch: optimiser constant, the rest proportional"
+                     : "median compute of the cells"},
+      source);
 }
 
 }  // namespace

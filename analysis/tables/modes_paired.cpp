@@ -13,18 +13,29 @@ namespace {
 
 constexpr const char* kDataset = "/time/iteration";
 
-/// Modes are set against each other only where all else that a user chose is equal.
-bool same_cell(const Run& a, const Run& b) {
+/// Modes are set against each other only where all is equal that changes the time of an iteration,
+/// but what is the mode's own.
+bool same_but_mode(const Run& a, const Run& b) {
+  using enum OptionRole;
+  static const auto rest = options_of({kBetweenRanks, kStep});
   return a.model == b.model && a.ranks == b.ranks && a.batch_global == b.batch_global &&
-         a.batch_per_rank == b.batch_per_rank;
+         a.batch_per_rank == b.batch_per_rank && option_values(a, rest) == option_values(b, rest);
 }
 
-/// The first group of the cell that exchanges gradients: the set is in the order of the modes.
+/// The first such group that exchanges gradients: the set is in the order of the modes.
 const RunGroup* reference_of(const RunGroup& group, const std::vector<RunGroup>& groups) {
   const auto found = std::find_if(groups.begin(), groups.end(), [&](const RunGroup& other) {
-    return other.first().mode != "none" && same_cell(group.first(), other.first());
+    return other.first().mode != "none" && same_but_mode(group.first(), other.first());
   });
   return found == groups.end() ? nullptr : &*found;
+}
+
+/// "allreduce", with its settings where they are not the group's.
+std::string reference_text(const RunGroup& reference, const RunGroup& group) {
+  const std::string settings =
+      settings_text(reference.first(), differing_options({&reference, &group}));
+  return settings.empty() ? reference.first().mode
+                          : fmt::format("{} ({})", reference.first().mode, settings);
 }
 
 std::vector<Column> columns(const GroupLabels& labels) {
@@ -102,7 +113,7 @@ Table make_modes_paired_table(const RunSet& set, const TableOptions& options) {
           Cell::of(1e3 * middle.high, decimals)})
       cells.push_back(cell);
     const RunGroup* reference = reference_of(group, groups);
-    cells.emplace_back(reference == nullptr ? "-" : reference->first().mode);
+    cells.emplace_back(reference == nullptr ? "-" : reference_text(*reference, group));
     const auto ratio =
         reference == nullptr ? no_ratio_cells("alone")
         : reference == &group

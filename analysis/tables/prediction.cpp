@@ -51,14 +51,14 @@ void add_row(const FamilyFit& fit, const FamilyDraws& draws, const Target& targe
   const CellFacts& first = *fit.cells.front().facts;
   const Prediction parts = predict(fit, target.ranks, target.batch);
   const Estimate total = predict_interval(fit, draws, target.ranks, target.batch, kModelSeed);
-  table.add(
-      {first.mode, first.model, Cell::count(target.ranks), Cell::count(target.batch), target.kind,
-       ms_cell(target.measured_s), ms_cell(total.value), ms_cell(total.low), ms_cell(total.high),
-       Cell::of(finite_or_none(1e2 * (total.value / target.measured_s - 1)), 1),
-       ms_cell(parts.compute_s), ms_cell(parts.exposed_s), ms_cell(parts.wait_s),
-       ms_cell(parts.other_s), Cell::count(static_cast<double>(fit.cells.size())),
-       Cell::count(target.family)},
-      source);
+  table.add({first.mode_text(), first.model, Cell::count(target.ranks), Cell::count(target.batch),
+             target.kind, ms_cell(target.measured_s), ms_cell(total.value), ms_cell(total.low),
+             ms_cell(total.high),
+             Cell::of(finite_or_none(1e2 * (total.value / target.measured_s - 1)), 1),
+             ms_cell(parts.compute_s), ms_cell(parts.exposed_s), ms_cell(parts.wait_s),
+             ms_cell(parts.other_s), Cell::count(static_cast<double>(fit.cells.size())),
+             Cell::count(target.family)},
+            source);
 }
 
 /// Each cell as predicted from the others.

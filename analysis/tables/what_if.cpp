@@ -85,7 +85,7 @@ void add_cell(const FamilyFit& fit, const CellFacts& cell, const WhatIf& change,
     const WhatIfResult result = what_if(fit, cell, one.change);
     const bool recorded = table.rows.size() == first;
     table.add(
-        {cell.mode, cell.model, Cell::count(one.change.ranks.value_or(cell.ranks)),
+        {cell.mode_text(), cell.model, Cell::count(one.change.ranks.value_or(cell.ranks)),
          Cell::count(one.change.batch.value_or(cell.batch)), one.name,
          Cell::count(static_cast<double>(result.messages)), Cell::count(result.bytes),
          ms_cell(recorded ? cell.medians.iteration_s : kNotMeasured),

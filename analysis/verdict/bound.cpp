@@ -24,7 +24,7 @@ VerdictClause clause_for(const MeasuredCell& cell) {
   const auto clause = [&](const char* sentence, std::string text) {
     return clause_of(sentence, std::move(text), {&cell},
                      "/time/exposed, /time/compute, /time/iteration",
-                     cell_text(cell) + "; medians of the iterations after warm-up");
+                     cell.name + "; medians of the iterations after warm-up");
   };
   if (exposed >= kBound)
     return clause("bound.communication",

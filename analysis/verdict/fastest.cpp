@@ -13,24 +13,29 @@ namespace gradsync::report {
 
 namespace {
 
-/// Cells that did the same work: of one model, on as many ranks, with one batch.
-using Contest = std::tuple<std::string, std::int64_t, std::int64_t>;
+/// Cells that did the same work: of one model, on as many ranks, with one batch, and with all
+/// options equal that change the time of an iteration and are not the mode's own.
+using Contest = std::tuple<std::string, std::int64_t, std::int64_t, std::vector<std::string>>;
 
 std::map<Contest, Cells> contests(const VerdictInput& input) {
+  using enum OptionRole;
+  const auto rest = options_of({kBetweenRanks, kStep});
   std::map<Contest, Cells> all;
   for (const MeasuredCell& cell : input.cells)
     if (!cell.oversubscribed && cell.run().mode != "none" && cell.ranks() > 1 &&
         std::isfinite(cell.median_iteration_s))
-      all[{cell.run().model, cell.ranks(), cell.batch_per_rank()}].push_back(&cell);
+      all[{cell.run().model, cell.ranks(), cell.batch_per_rank(), option_values(cell.run(), rest)}]
+          .push_back(&cell);
   return all;
 }
 
 /// "ddp"; with the settings where the same mode takes part twice.
 std::string name_of(const MeasuredCell& cell, const Cells& among) {
-  const auto same = std::count_if(among.begin(), among.end(), [&](const auto* other) {
-    return other->run().mode == cell.run().mode;
-  });
-  return same > 1 ? fmt::format("{} ({})", cell.run().mode, cell.run().name) : cell.run().mode;
+  std::vector<const RunGroup*> same;
+  for (const MeasuredCell* other : among)
+    if (other->run().mode == cell.run().mode) same.push_back(&other->group);
+  const std::string settings = settings_text(cell.run(), differing_options(same));
+  return settings.empty() ? cell.run().mode : fmt::format("{} ({})", cell.run().mode, settings);
 }
 
 /// "3 modes", or "3 settings of ddp" where all are of one mode.

@@ -61,7 +61,7 @@ Clauses gpu_clauses(const VerdictInput& input) {
         return a.second.held_back_share() < b.second.held_back_share();
       });
       clauses.push_back(clause_of("gpu.clocks", sentence(run->name, worst->first, worst->second),
-                                  {&cell}, "/gpu", cell_text(cell)));
+                                  {&cell}, "/gpu", cell.name));
     }
   return clauses;
 }

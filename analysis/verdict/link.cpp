@@ -73,7 +73,7 @@ Clauses link_clauses(const VerdictInput& input) {
     if (!std::isfinite(cost.latency_s + cost.transfer_s)) continue;
     clauses.push_back(clause_of(cost.limited_by_latency() ? "link.latency" : "link.bandwidth",
                                 sentence(cost), family, "/calibration, /bucket",
-                                cell_text(*top.front()) + law_text(fit)));
+                                top.front()->name + law_text(fit)));
   }
   return clauses;
 }

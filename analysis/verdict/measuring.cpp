@@ -50,7 +50,7 @@ VerdictClause clause_for(const Measured& one) {
           free ? "cost nothing that shows" : "changed the iteration", ratio.value, ratio.low,
           ratio.high),
       {one.cell}, "/counterfactual",
-      cell_text(*one.cell) + fmt::format("; {} rounds, seed {}", ratio.count, kVerdictSeed));
+      one.cell->name + fmt::format("; {} rounds, seed {}", ratio.count, kVerdictSeed));
 }
 
 /// Of cells with too few rounds for an interval, in one sentence.

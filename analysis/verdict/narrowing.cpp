@@ -53,7 +53,7 @@ Clauses narrowing_clauses(const VerdictInput& input) {
     if (!(narrowing.convert_s > 0) || !(narrowing.link_bytes > 0)) continue;
     clauses.push_back(clause_of("narrowing.pays", sentence(cell, narrowing), {&cell},
                                 "/time/convert, /traffic/gradients",
-                                cell_text(cell) + "; saved bytes / time for converting, on one "
+                                cell.name + "; saved bytes / time for converting, on one "
                                                   "thread beside compute"));
   }
   return clauses;

@@ -57,7 +57,7 @@ VerdictClause clause_for(const MeasuredCell& cell, const Bytes& bytes) {
                   percent_text(bytes[0] / total), format_bytes(std::llround(total)),
                   rest.empty() ? "nothing else crosses it" : "besides them: " + rest),
       {&cell}, "/traffic",
-      cell_text(cell) +
+      cell.name +
           "; mean of the busiest rank, by the formulas of docs/numbers.md, the first "
           "iteration left out");
 }

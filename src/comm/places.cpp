@@ -3,51 +3,26 @@
 #include <sched.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <fstream>
 #include <random>
-#include <span>
 
 #include <fmt/format.h>
 #include <hdf5.h>
 
 #include "comm/gpu_stack.h"
+#include "comm/recorded_environment.h"
 #include "support/version.h"
-
-extern char** environ;
 
 namespace gradsync {
 
 namespace {
-
-constexpr std::array<std::string_view, 7> kRecorded = {"SLURM_", "OMPI_", "UCX_", "NCCL_",
-                                                       "CUDA_",  "OMP_",  "HDF5_"};
-constexpr std::array<std::string_view, 5> kSecret = {"TOKEN", "SECRET", "PASS", "KEY", "CRED"};
-/// What mpirun tells its ranks about itself: its address, its session, the key of its transports.
-constexpr std::array<std::string_view, 6> kLaunchers = {"OMPI_MCA_orte_",   "OMPI_MCA_ess",
-                                                        "OMPI_MCA_pmix",    "OMPI_MCA_shmem",
-                                                        "OMPI_MCA_initial", "OMPI_FILE"};
-
-bool begins_with_any(const std::string& name, std::span<const std::string_view> prefixes) {
-  return std::any_of(prefixes.begin(), prefixes.end(),
-                     [&](std::string_view prefix) { return name.rfind(prefix, 0) == 0; });
-}
 
 std::string hdf5_version() {
   unsigned major = 0, minor = 0, release = 0;
   H5get_libversion(&major, &minor, &release);
   return fmt::format("{}.{}.{} (compiled against {}.{}.{})", major, minor, release, H5_VERS_MAJOR,
                      H5_VERS_MINOR, H5_VERS_RELEASE);
-}
-
-void add_environment(std::vector<NamedText>& all) {
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string text = *entry;
-    const auto equals = text.find('=');
-    if (equals != std::string::npos && may_record(text.substr(0, equals)))
-      all.push_back({"env." + text.substr(0, equals), text.substr(equals + 1)});
-  }
 }
 
 /// A rank's place in fixed-size fields, as it travels to rank 0.
@@ -63,12 +38,6 @@ void copy_text(const std::string& text, char (&field)[N]) {
 }
 
 }  // namespace
-
-bool may_record(const std::string& name) {
-  for (const auto secret : kSecret)
-    if (name.find(secret) != std::string::npos) return false;
-  return begins_with_any(name, kRecorded) && !begins_with_any(name, kLaunchers);
-}
 
 std::string cpu_name() {
   std::ifstream file("/proc/cpuinfo");
@@ -105,7 +74,8 @@ std::vector<NamedText> machine_provenance(const std::string& program) {
       {"cuda", fmt::format("{} (compiled against {}), driver {}", gpu.cuda_loaded,
                            gpu.cuda_compiled, gpu.driver)},
   };
-  add_environment(all);
+  const auto environment = recorded_environment();
+  all.insert(all.end(), environment.begin(), environment.end());
   return all;
 }
 

@@ -27,12 +27,9 @@ std::vector<RankPlace> gather_places(const Session& session, std::int64_t thread
                                      const ClockOffset& clock, const GpuDevice& gpu = {});
 
 /// Program, compiler, versions compiled against and loaded (MPI, HDF5, NCCL, CUDA), and the
-/// allow-listed environment (SLURM_ OMPI_ UCX_ NCCL_ CUDA_ OMP_ HDF5_, nothing that looks like a
-/// secret): what every program that communicates records.
+/// environment as far as it may be recorded (comm/recorded_environment.h): what every program that
+/// communicates records.
 std::vector<NamedText> machine_provenance(const std::string& program);
-
-/// Whether an environment variable may be recorded.
-bool may_record(const std::string& name);
 
 /// A random UUID (version 4).
 std::string new_uuid();

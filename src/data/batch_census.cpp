@@ -24,7 +24,8 @@ EpochOrder BatchCensus::add(const Sampler& sampler, std::int64_t ranks, std::int
   std::map<std::int64_t, std::int64_t> owners;
   for (std::int64_t step = 0; step < steps; ++step) {
     std::uint64_t batch = 0;
-    for (std::int64_t pass = step * passes; pass < (step + 1) * passes; ++pass)
+    const std::int64_t end = std::min((step + 1) * passes, sampler.steps());
+    for (std::int64_t pass = step * passes; pass < end; ++pass)
       for (std::int64_t rank = 0; rank < ranks; ++rank) {
         const auto images = sampler.batch_of(pass, rank);
         const std::int64_t own = sampler.unrepeated(pass, rank);

@@ -67,6 +67,10 @@ std::filesystem::path journal_path(const std::filesystem::path& output) {
   return output.string() + ".journal";
 }
 
+std::filesystem::path journal_lock_path(const std::filesystem::path& journal) {
+  return journal.string() + ".lock";
+}
+
 JournalWriter::JournalWriter(std::filesystem::path path)
     : path_(std::move(path)), file_(create_file(path_)) {
   const auto bytes = header();
@@ -102,12 +106,20 @@ JournalWriter JournalWriter::append_to(std::filesystem::path path) {
   return JournalWriter(std::move(path), std::move(file));
 }
 
-// Where the file system knows no locks, the rule of one job a run is left to its user.
+// The lock file decides where the file system knows no locks of the kernel, or only those of one
+// host. O_APPEND: whatever happens, no writer overwrites a record.
 void JournalWriter::lock() {
-  if (::flock(file_.get(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
-  throw Error(ExitCode::kCannotCreate,
-              fmt::format("'{}' is being written by another job", path_.string()),
-              "wait for that job to end, or choose another --output");
+  const bool locked = ::flock(file_.get(), LOCK_EX | LOCK_NB) == 0;
+  if (!locked && errno == EWOULDBLOCK)
+    throw Error(ExitCode::kCannotCreate,
+                fmt::format("'{}' is being written by another job", path_.string()),
+                "wait for that job to end, or choose another --output");
+  const bool alone = locked && locks_reach_everyone(file_.get());
+  lock_.emplace(journal_lock_path(path_), path_,
+                alone ? LockFile::Others::kGone : LockFile::Others::kMayLive);
+  if (::fcntl(file_.get(), F_SETFL, O_APPEND) != 0)
+    throw Error(ExitCode::kInputOutput,
+                fmt::format("cannot append to '{}': {}", path_.string(), errno_text()));
 }
 
 void JournalWriter::append(RecordType type, std::span<const std::byte> payload) {
@@ -136,8 +148,7 @@ void JournalWriter::cut_to(std::int64_t bytes) {
 }
 
 void JournalWriter::undo_partial_write() {
-  broken_ = ::ftruncate(file_.get(), whole_bytes_) != 0 ||
-            ::lseek(file_.get(), whole_bytes_, SEEK_SET) != whole_bytes_;
+  broken_ = ::ftruncate(file_.get(), whole_bytes_) != 0;
 }
 
 void JournalWriter::sync() {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "support/file.h"
+#include "support/lock_file.h"
 
 /// The journal: a file that is only ever appended to, in records that vouch for themselves.
 ///
@@ -47,7 +48,11 @@ bool looks_like_journal(std::span<const std::byte> front);
 /// The journal of a run file: `<output>.journal`.
 std::filesystem::path journal_path(const std::filesystem::path& output);
 
-/// Appends records. After every failure the file ends with a whole record again, if the disk lets
+/// The file that says who writes a journal, while somebody does: `<journal>.lock`.
+std::filesystem::path journal_lock_path(const std::filesystem::path& journal);
+
+/// Appends records; nobody else writes the journal meanwhile (flock and a LockFile). After every
+/// failure the file ends with a whole record again, if the disk lets
 /// it; all that was appended before is kept.
 class JournalWriter {
  public:
@@ -82,6 +87,7 @@ class JournalWriter {
 
   std::filesystem::path path_;
   UniqueFd file_;
+  std::optional<LockFile> lock_;
   std::int64_t whole_bytes_ = 0;
   bool broken_ = false;
 };

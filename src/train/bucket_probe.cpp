@@ -48,7 +48,7 @@ class ReadyTimes {
         mode_(make_sync_mode("none", exchange, {})),
         optimizer_(make_optimizer(replica_, options.optimizer)),
         feed_(data, options, compute.layout, exchange.rank(), exchange.size(), FeedShare::kOwn),
-        parts_{replica_, *mode_, *optimizer_, feed_, guard_, exchange, compute, options.accumulate},
+        parts_{replica_, *mode_, *optimizer_, feed_, guard_, exchange, compute},
         stamp_s_(replica_.parameters.size()),
         since_first_s_(replica_.parameters.size()),
         hooks_(replica_.parameters, [this](std::size_t p) { stamp_s_[p] = now_s(); }) {

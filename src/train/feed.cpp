@@ -20,15 +20,16 @@ Feed::Feed(const DataSource& data, const TrainOptions& options, Layout layout, i
       ranks_(ranks),
       share_(share),
       sampler_(sampler_for(0)),
+      plan_(plan_of(0)),
       source_(make_batch_source(data, image_type(data, share))) {}
 
-std::int64_t Feed::batch_per_rank(std::int64_t epoch) const {
-  if (options_.batch_schedule.empty()) return options_.batch_per_rank;
-  return options_.batch_schedule.at(epoch) / (ranks_ * options_.accumulate);
+EpochPlan Feed::plan_of(std::int64_t epoch) const {
+  return epoch_plan(options_, images_, ranks_, epoch);
 }
 
 Sampler Feed::sampler_for(std::int64_t epoch) const {
-  return Sampler(images_, rank_, ranks_, batch_per_rank(epoch), options_.seed, last_batch());
+  return Sampler(images_, rank_, ranks_, batch_per_rank_in(options_, epoch, ranks_), options_.seed,
+                 last_batch());
 }
 
 Sampler Feed::order_of(std::int64_t epoch) const {
@@ -41,18 +42,15 @@ LastBatch Feed::last_batch() const {
   return options_.last_batch == "drop" ? LastBatch::kDrop : LastBatch::kPad;
 }
 
-std::int64_t Feed::iterations_of(std::int64_t epoch) const {
-  return steps_of_epoch(images_, ranks_, batch_per_rank(epoch), last_batch()) / options_.accumulate;
-}
-
 void Feed::begin_epoch(std::int64_t epoch, std::int64_t first) {
   source_->stop();
   made_ = 0;
   if (!options_.batch_schedule.empty()) sampler_ = sampler_for(epoch);
   sampler_.set_epoch(options_.set_epoch ? epoch : 0);
+  plan_ = plan_of(epoch);
   LoaderOptions how;
-  const std::int64_t skipped = first * options_.accumulate;
-  how.steps = iterations_of(epoch) * options_.accumulate - skipped;
+  const std::int64_t skipped = first_pass_of(first);
+  how.steps = plan_.passes_from(first);
   how.epoch = epoch;
   how.seed = options_.seed;
   how.augment = options_.augment;

@@ -5,6 +5,7 @@
 
 #include "data/sampler.h"
 #include "train/batch_source.h"
+#include "train/epoch_plan.h"
 #include "train/options.h"
 
 namespace gradsync {
@@ -16,15 +17,19 @@ enum class FeedShare {
   kNone,      ///< nothing: receives from the root
 };
 
-/// The training images of one rank, pass by pass, over epochs. An iteration takes `accumulate`
-/// passes.
+/// The training images of one rank, pass by pass, over epochs. An iteration takes
+/// `accumulate` passes, see EpochPlan.
 class Feed {
  public:
   Feed(const DataSource& data, const TrainOptions& options, Layout layout, int rank, int ranks,
        FeedShare share);
 
   /// Iterations of an epoch, equal on all ranks; with --batch-schedule epochs differ.
-  std::int64_t iterations_of(std::int64_t epoch) const;
+  std::int64_t iterations_of(std::int64_t epoch) const { return plan_of(epoch).iterations(); }
+  /// Passes of the iteration `step` of the epoch that is being fed: the last may have fewer.
+  std::int64_t passes_of(std::int64_t step) const { return plan_.passes_of(step); }
+  /// The pass with which the iteration `step` begins.
+  std::int64_t first_pass_of(std::int64_t step) const { return step * plan_.accumulate; }
 
   /// Starts an epoch at its iteration `first`, and its prefetching. The order depends on `epoch`
   /// unless --no-set-epoch.
@@ -55,7 +60,7 @@ class Feed {
 
  private:
   std::vector<std::int64_t> indices(std::int64_t pass) const;
-  std::int64_t batch_per_rank(std::int64_t epoch) const;
+  EpochPlan plan_of(std::int64_t epoch) const;
   LastBatch last_batch() const;
   Sampler sampler_for(std::int64_t epoch) const;
 
@@ -65,6 +70,7 @@ class Feed {
   int rank_, ranks_;
   FeedShare share_;
   Sampler sampler_;
+  EpochPlan plan_;
   std::int64_t made_ = 0;
   std::unique_ptr<BatchSource> source_;  // last: its threads read all of the above
 };

@@ -3,7 +3,7 @@
 namespace gradsync {
 
 PassLoss cross_entropy(const torch::Tensor& logits, const torch::Tensor& labels, int ranks,
-                       std::int64_t passes, double label_smoothing) {
+                       double parts, double label_smoothing) {
   const torch::Tensor values = logits.to(torch::kFloat32);
   const torch::Tensor per_sample =
       torch::nn::functional::cross_entropy(values, labels,
@@ -11,7 +11,7 @@ PassLoss cross_entropy(const torch::Tensor& logits, const torch::Tensor& labels,
                                                .reduction(torch::kNone)
                                                .label_smoothing(label_smoothing));
   PassLoss result;
-  result.loss = per_sample.mean() / static_cast<double>(passes);
+  result.loss = per_sample.mean() / parts;
   const torch::NoGradGuard no_grad;
   const torch::Tensor losses = per_sample.to(torch::kFloat64).view({ranks, -1}).sum(1);
   const torch::Tensor right =

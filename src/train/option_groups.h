@@ -1,5 +1,6 @@
 #pragma once
 
+#include "train/option_roles.h"
 #include "train/options.h"
 
 /// The groups of the trainer's options that have a file of their own: their lines of --help, and
@@ -12,22 +13,22 @@ inline constexpr std::int64_t kCheckpointAtEnd = -1;
 /// "a|b|c", as --help shows choices.
 std::string joined(const std::vector<std::string>& choices);
 
-OptionTable synchronisation_options();
+TrainOptionTable synchronisation_options();
 void read_synchronisation(const OptionValues& values, TrainOptions& options);
 /// Once all other options have been read.
 void require_overlap_possible(const OptionValues& values, const TrainOptions& options);
 
-OptionTable optimiser_options();
+TrainOptionTable optimiser_options();
 void read_optimiser(const OptionValues& values, TrainOptions& options);
 
-OptionTable learning_rate_options();
+TrainOptionTable learning_rate_options();
 void read_learning_rate(const OptionValues& values, TrainOptions& options);
 
 /// Reads `sync` and `batch_norm` of the options, which come before.
-OptionTable replica_options();
+TrainOptionTable replica_options();
 void read_replicas(const OptionValues& values, TrainOptions& options);
 
-OptionTable stop_options();
+TrainOptionTable stop_options();
 void read_stop(const OptionValues& values, TrainOptions& options);
 
 }  // namespace gradsync

@@ -1,5 +1,6 @@
 #include "train/options.h"
 
+#include <algorithm>
 #include <limits>
 
 #include <fmt/format.h>
@@ -27,113 +28,125 @@ const std::vector<std::string> kLastBatches = {"pad", "drop"};
 const std::vector<std::string> kEvaluations = {"shard", "each-rank", "none"};
 const std::vector<std::string> kVerifications = {"off", "init", "all"};
 
-OptionTable model_and_data_options() {
+TrainOptionTable model_and_data_options() {
+  using enum OptionRole;
   const std::string group = "Network and data";
   return {
-      {"model", "NAME", "resnet18", fmt::format("network: {}", fmt::join(model_names(), ", ")),
-       group},
-      {"data", "FOLDER", "data/cifar-10", "folder with CIFAR-10's binary files", group},
-      {"augment", "", "true", "crop and flip the training images at random", group},
-      {"set-epoch", "", "true", "shuffle anew every epoch; off shows what goes wrong without",
-       group},
-      {"last-batch", joined(kLastBatches), "pad",
+      {kStep, "model", "NAME", "resnet18",
+       fmt::format("network: {}", fmt::join(model_names(), ", ")), group},
+      {kFree, "data", "FOLDER", "data/cifar-10", "folder with CIFAR-10's binary files", group},
+      {kStep, "augment", "", "true", "crop and flip the training images at random", group},
+      {kTraining, "set-epoch", "", "true",
+       "shuffle anew every epoch; off shows what goes wrong without", group},
+      {kTraining, "last-batch", joined(kLastBatches), "pad",
        "images left over at the end of an epoch: filled up with the first ones (pad) or left out "
        "(drop)",
        group},
-      {"feed", joined(kFeeds), "auto",
+      {kStep, "feed", joined(kFeeds), "auto",
        "who makes the batches: threads (loader), or the device, where all images then lie as bytes "
        "(resident); auto: resident on a GPU",
        group},
-      {"loader-threads", "N", "1", "threads that prepare batches, per rank, 1 to 256", group},
-      {"prefetch", "N", "4", "batches prepared ahead, per rank, 1 to 1024", group},
+      {kStep, "loader-threads", "N", "1", "threads that prepare batches, per rank, 1 to 256",
+       group},
+      {kStep, "prefetch", "N", "4", "batches prepared ahead, per rank, 1 to 1024", group},
   };
 }
 
-OptionTable training_options() {
+TrainOptionTable training_options() {
+  using enum OptionRole;
   const std::string group = "Training";
   return {
-      {"batch-per-rank", "N", kAuto,
+      {kStep, "batch-per-rank", "N", kAuto,
        "images a rank takes at once, 1 to 1000000; auto: 128, or what --batch-global leaves",
        group},
-      {"batch-global", "N", kAuto,
+      {kStep, "batch-global", "N", kAuto,
        "images of one step on all ranks, ranks × batch-per-rank × accumulate, 1 to 1000000000; "
        "give "
        "this or --batch-per-rank",
        group},
-      {"accumulate", "K", "1", "backward passes before gradients are synchronised, 1 to 1000000",
+      {kStep, "accumulate", "K", "1",
+       "backward passes before gradients are synchronised, 1 to as many as an epoch has; with "
+       "--last-batch pad the last step of an epoch takes those that are left",
        group},
-      {"epochs", "N", "1", "passes over the images, 1 to 1000000", group},
-      {"iterations", "N", "0", "stop after N steps of the whole run, 0 (no limit) to 1000000000",
-       group},
-      {"warmup", "N", "2", "first steps that are flagged as warm-up, 0 to 1000000", group},
-      {"seed", "N", "1", "seed of weights, order and augmentation, 0 to 2^63−1", group},
+      {kCourse, "epochs", "N", "1", "passes over the images, 1 to 1000000", group},
+      {kCourse, "iterations", "N", "0",
+       "stop after N steps of the whole run, 0 (no limit) to 1000000000", group},
+      {kFree, "warmup", "N", "2", "first steps that are flagged as warm-up, 0 to 1000000", group},
+      {kFree, "seed", "N", "1", "seed of weights, order and augmentation, 0 to 2^63−1", group},
   };
 }
 
-OptionTable machine_options() {
+TrainOptionTable machine_options() {
+  using enum OptionRole;
   const std::string group = "Machine";
   return {
-      {"device", joined(kDevices), "auto",
-       "what ranks compute on; auto: the GPUs where there are any, one for each rank", group},
-      {"allow-shared-gpu", "", "false", "for tests: several ranks on one GPU", group},
-      {"transport", joined(transport_names()), "auto", transport_help(), group},
-      {"graph", "", "false",
+      {kMachine, "device", joined(kDevices), "auto",
+       "what ranks compute on; auto: the GPUs where there are any, one for each rank", group,
+       "cpu"},
+      {kMachine, "allow-shared-gpu", "", "false", "for tests: several ranks on one GPU", group},
+      {kBetweenRanks, "transport", joined(transport_names()), "auto", transport_help(), group,
+       "mpi"},
+      {kStep, "graph", "", "false",
        "on a GPU: capture the step once and replay it; what keeps it from being captured is said",
        group},
-      {"precision", joined(kPrecisions), "fp32",
+      {kStep, "precision", joined(kPrecisions), "fp32",
        "type of the arithmetic; auto tries fp32 and bf16 here; fp16 scales the loss and leaves out "
        "steps that overflow",
        group},
-      {"tf32", joined(kSwitch), "off", "on a GPU: TF32 in products and convolutions of fp32",
+      {kStep, "tf32", joined(kSwitch), "off", "on a GPU: TF32 in products and convolutions of fp32",
        group},
-      {"layout", joined(kLayouts), "nhwc", "memory order of the images; auto tries both here",
-       group},
-      {"threads", "N", "0",
+      {kStep, "layout", joined(kLayouts), "nhwc",
+       "memory order of the images; auto tries both here", group},
+      {kMachine, "threads", "N", "0",
        "threads per rank, 1 to 1024; 0: the cores the rank may use, over the ranks that share them",
        group},
   };
 }
 
-OptionTable yardstick_options() {
+TrainOptionTable yardstick_options() {
+  using enum OptionRole;
   const std::string group = "Yardstick";
   return {
-      {"calibrate", "", "false",
+      {kFree, "calibrate", "", "false",
        "measure what the collectives reach on these ranks: a sweep before training, the sizes of "
        "the buckets after it",
        group},
-      {"calibration-sizes", "FIRST:LAST", "1KiB:16MiB",
+      {kFree, "calibration-sizes", "FIRST:LAST", "1KiB:16MiB",
        "sizes of that sweep, powers of two from the first, 1B to below 2GiB", group},
-      {"counterfactual", "N", "0",
+      {kFree, "counterfactual", "N", "0",
        "after training, windows of N steps on a copy: compute alone, communication alone, one "
        "after "
        "the other, together, and together without measuring; 0 (none) to 1000000",
        group},
-      {"counterfactual-rounds", "N", "3", "rounds of these windows, 1 to 1000", group},
+      {kFree, "counterfactual-rounds", "N", "3", "rounds of these windows, 1 to 1000", group},
   };
 }
 
-OptionTable output_options() {
+TrainOptionTable output_options() {
+  using enum OptionRole;
   const std::string group = "Output and checks";
   return {
-      {"evaluate", joined(kEvaluations), "shard",
+      {kTraining, "evaluate", joined(kEvaluations), "shard",
        "test images after every epoch: shared out, all of them on each rank, or not at all", group},
-      {"log-every", "N", "20", "steps between two lines of the log, 1 to 1000000000", group},
-      {"output", "FILE.h5", "", "the run file; without it nothing is recorded", group},
-      {"verify-modes", "", "false", "prove all modes equal in a few steps before training", group},
-      {"verify", joined(kVerifications), "init",
+      {kFree, "log-every", "N", "20", "steps between two lines of the log, 1 to 1000000000", group},
+      {kFree, "output", "FILE.h5", "", "the run file; without it nothing is recorded", group},
+      {kFree, "verify-modes", "", "false", "prove all modes equal in a few steps before training",
+       group},
+      {kBetweenRanks, "verify", joined(kVerifications), "init",
        "compare the ranks' collectives: never, in the first steps, or always", group},
-      {"timeout", "TIME", "0",
+      {kFree, "timeout", "TIME", "0",
        "end a hang after so long, 0 to 7 days (168h); 0: the larger of 60s and 20 median "
        "iterations",
        group},
-      {"start-timeout", "TIME", "90s",
+      {kFree, "start-timeout", "TIME", "90s",
        "limit of a wait while MPI and the ranks start and end, 1s to 7 days, if --timeout is less",
        group},
-      {"io-timeout", "TIME", "15m",
+      {kFree, "io-timeout", "TIME", "15m",
        "limit of a wait for a disk (checkpoint, journal, run file), 1s to 7 days, if --timeout is "
        "less",
        group},
-      {"inject-fault", "KIND@RANK:ITERATION", "", "for tests: make one rank misbehave", group},
+      {kStep, "inject-fault", "KIND@RANK:ITERATION", "", "for tests: make one rank misbehave",
+       group},
   };
 }
 
@@ -247,13 +260,35 @@ const std::vector<std::string>& model_names() {
   return names;
 }
 
+const TrainOptionTable& declared_train_options() {
+  static const TrainOptionTable declared = [] {
+    TrainOptionTable all;
+    for (const auto& part :
+         {synchronisation_options(), replica_options(), model_and_data_options(),
+          training_options(), optimiser_options(), learning_rate_options(), machine_options(),
+          yardstick_options(), output_options(), stop_options()})
+      all.insert(all.end(), part.begin(), part.end());
+    return all;
+  }();
+  return declared;
+}
+
+const TrainOption* declared_train_option(std::string_view name) {
+  const auto& all = declared_train_options();
+  const auto found = std::find_if(all.begin(), all.end(),
+                                  [&](const TrainOption& option) { return option.name == name; });
+  return found == all.end() ? nullptr : &*found;
+}
+
+const std::string& value_before(const TrainOption& option) {
+  return option.formerly.empty() ? option.default_value : option.formerly;
+}
+
 OptionTable train_option_table() {
   OptionTable table;
-  for (const auto& part :
-       {synchronisation_options(), replica_options(), model_and_data_options(), training_options(),
-        optimiser_options(), learning_rate_options(), machine_options(), yardstick_options(),
-        output_options(), stop_options()})
-    table.insert(table.end(), part.begin(), part.end());
+  for (const TrainOption& option : declared_train_options())
+    table.push_back(
+        {option.name, option.value_name, option.default_value, option.help, option.group});
   return table;
 }
 

@@ -40,26 +40,31 @@ void read_batch_schedule(const OptionValues& values, TrainOptions& options) {
 
 }  // namespace
 
-OptionTable learning_rate_options() {
+TrainOptionTable learning_rate_options() {
+  using enum OptionRole;
   const std::string group = "Learning rate over the run";
   return {
-      {"lr-scaling", joined(learning_rate_scalings()), "none",
+      {kTraining, "lr-scaling", joined(learning_rate_scalings()), "none",
        "scale --lr by the global batch over --base-batch, or by the root of that", group},
-      {"base-batch", "N", "128", "the global batch that --lr is meant for, 1 to 1000000000", group},
-      {"warmup-epochs", "X", "0", "epochs before the full rate, 0 to below --epochs", group},
-      {"warmup-rate", joined(learning_rate_warmups()), "gradual",
+      {kTraining, "base-batch", "N", "128",
+       "the global batch that --lr is meant for, 1 to 1000000000", group},
+      {kTraining, "warmup-epochs", "X", "0", "epochs before the full rate, 0 to below --epochs",
+       group},
+      {kTraining, "warmup-rate", joined(learning_rate_warmups()), "gradual",
        "in the warm-up: rise in a line, or stay low and jump", group},
-      {"warmup-from", "X", kAuto,
+      {kTraining, "warmup-from", "X", kAuto,
        "the rate it starts at, 0 to 1000; auto: --lr before scaling, or a tenth of it without",
        group},
-      {"lr-schedule", joined(learning_rate_schedules()), "constant", "after the warm-up", group},
-      {"lr-min", "X", "0", "cosine, polynomial, cyclic: the lowest rate, 0 to 1000", group},
-      {"lr-decay", "X", "0.1", "step, multistep: factor of each fall, 0 to 1", group},
-      {"lr-step-epochs", "N", "0", "step: epochs between two falls", group},
-      {"lr-milestones", "N,N,…", "", "multistep: the epochs of the falls", group},
-      {"lr-power", "X", "1", "polynomial: its power, 0 to 100", group},
-      {"lr-cycle-epochs", "X", "0", "cyclic: epochs of one rise and fall", group},
-      {"batch-schedule", "EPOCH:BATCH,…", "",
+      {kTraining, "lr-schedule", joined(learning_rate_schedules()), "constant", "after the warm-up",
+       group},
+      {kTraining, "lr-min", "X", "0", "cosine, polynomial, cyclic: the lowest rate, 0 to 1000",
+       group},
+      {kTraining, "lr-decay", "X", "0.1", "step, multistep: factor of each fall, 0 to 1", group},
+      {kTraining, "lr-step-epochs", "N", "0", "step: epochs between two falls", group},
+      {kTraining, "lr-milestones", "N,N,…", "", "multistep: the epochs of the falls", group},
+      {kTraining, "lr-power", "X", "1", "polynomial: its power, 0 to 100", group},
+      {kTraining, "lr-cycle-epochs", "X", "0", "cyclic: epochs of one rise and fall", group},
+      {kStep, "batch-schedule", "EPOCH:BATCH,…", "",
        "global batch from each epoch on, as 0:128,3:512, in place of --batch-global", group},
   };
 }

@@ -25,28 +25,31 @@ const std::vector<std::string>& optimizer_names() {
   return names;
 }
 
-OptionTable optimiser_options() {
+TrainOptionTable optimiser_options() {
+  using enum OptionRole;
   const std::string group = "Optimiser";
   return {
-      {"optimizer", fmt::format("{}", fmt::join(optimizer_names(), "|")), "sgd",
+      {kStep, "optimizer", fmt::format("{}", fmt::join(optimizer_names(), "|")), "sgd",
        "how gradients become a step; lars and lamb scale it layer by layer, biases and batch norms "
        "left out",
        group},
-      {"lr", "X", "0.1", "learning rate, 0 to 1000", group},
-      {"momentum", "X", "0.9", "sgd and lars: momentum, 0 to below 1", group},
-      {"nesterov", "", "false", "sgd: Nesterov's momentum", group},
-      {"weight-decay", "X", "5e-4", "weight decay, 0 to 1", group},
-      {"trust-coefficient", "X", "0.001",
+      {kTraining, "lr", "X", "0.1", "learning rate, 0 to 1000", group},
+      {kStep, "momentum", "X", "0.9", "sgd and lars: momentum, 0 to below 1", group},
+      {kStep, "nesterov", "", "false", "sgd: Nesterov's momentum", group},
+      {kStep, "weight-decay", "X", "5e-4", "weight decay, 0 to 1", group},
+      {kTraining, "trust-coefficient", "X", "0.001",
        "lars: a layer's step over the norm of its weights, 0 to 1", group},
-      {"beta1", "X", "0.9", "adam and lamb: decay of the first moment, 0 to below 1", group},
-      {"beta2", "X", "0.999", "adam and lamb: decay of the second moment, 0 to below 1", group},
-      {"epsilon", "X", "1e-8", "adam and lamb: added to the root of the second moment, 0 to 1",
+      {kTraining, "beta1", "X", "0.9", "adam and lamb: decay of the first moment, 0 to below 1",
        group},
-      {"clip-norm", "X", "0", "scale the averaged gradient down to this norm, 0 (never) to 1000000",
+      {kTraining, "beta2", "X", "0.999", "adam and lamb: decay of the second moment, 0 to below 1",
        group},
-      {"label-smoothing", "X", "0", "share of the target spread over all classes, 0 to below 1",
-       group},
-      {"batch-norm", fmt::format("{}", fmt::join(kBatchNorms, "|")), "local",
+      {kTraining, "epsilon", "X", "1e-8",
+       "adam and lamb: added to the root of the second moment, 0 to 1", group},
+      {kStep, "clip-norm", "X", "0",
+       "scale the averaged gradient down to this norm, 0 (never) to 1000000", group},
+      {kStep, "label-smoothing", "X", "0",
+       "share of the target spread over all classes, 0 to below 1", group},
+      {kBetweenRanks, "batch-norm", fmt::format("{}", fmt::join(kBatchNorms, "|")), "local",
        "statistics of each rank's images (local), the same with rank 0's running means handed to "
        "all before each step (broadcast), or of all ranks' images together (sync)",
        group},

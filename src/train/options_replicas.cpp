@@ -26,15 +26,16 @@ void require_gradients_alone(const OptionValues& values, const TrainOptions& opt
 
 }  // namespace
 
-OptionTable replica_options() {
+TrainOptionTable replica_options() {
+  using enum OptionRole;
   const std::string group = "Replicas";
   return {
-      {"init", joined(kInits), "equal",
+      {kTraining, "init", joined(kInits), "equal",
        "the weights at the start: drawn from one seed on all ranks (equal), or from a seed for "
        "each "
        "rank and then handed out by rank 0 (broadcast) or left different (per-rank)",
        group},
-      {"sync-only", joined(kExchanges), "all",
+      {kBetweenRanks, "sync-only", joined(kExchanges), "all",
        "gradients: nothing else is exchanged to train; each rank keeps its batch-norm statistics "
        "and "
        "tests its own network",

@@ -16,19 +16,20 @@ std::int64_t checkpoint_option(const OptionValues& values) {
 
 }  // namespace
 
-OptionTable stop_options() {
+TrainOptionTable stop_options() {
+  using enum OptionRole;
   const std::string group = "Stop and resume";
   return {
-      {"checkpoint-every", "N|end", "0",
+      {kCourse, "checkpoint-every", "N|end", "0",
        "steps between two checkpoints, 0 (only when stopped) to 1000000000, or end: one when the "
        "training ends; two are kept, beside the run file in RUN.checkpoints",
        group},
-      {"resume", "no|auto|FILE", "no",
+      {kFree, "resume", "no|auto|FILE", "no",
        "go on from this checkpoint, or from the newest sound one of --output (auto; afresh if "
        "there "
        "is none): the result is that of a run that was never stopped",
        group},
-      {"time-limit", "TIME", "0",
+      {kFree, "time-limit", "TIME", "0",
        "stop in time to write a checkpoint within TIME of the program's start, as signals USR1 and "
        "TERM at any rank do; 0 (none) to 8784h",
        group},

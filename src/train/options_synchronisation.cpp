@@ -20,26 +20,27 @@ std::int64_t bucket_option(const OptionValues& values, const std::string& name) 
 
 }  // namespace
 
-OptionTable synchronisation_options() {
+TrainOptionTable synchronisation_options() {
+  using enum OptionRole;
   const std::string group = "Synchronisation";
   return {
-      {"sync", "MODE", "ddp",
+      {kMode, "sync", "MODE", "ddp",
        fmt::format("how gradients are synchronised: {}", fmt::join(sync_mode_names(), ", ")),
        group},
-      {"granularity", joined(kGranularities), "flat",
+      {kMode, "granularity", joined(kGranularities), "flat",
        "allreduce: one call a parameter (tensor) or one for all gradients (flat)", group},
-      {"first-bucket", "SIZE|auto", "1MiB",
+      {kMode, "first-bucket", "SIZE|auto", "1MiB",
        "ddp and c10d: the first bucket, 1B to 16GiB; auto: as for --bucket-cap", group},
-      {"bucket-cap", "SIZE|auto", "25MiB",
+      {kMode, "bucket-cap", "SIZE|auto", "25MiB",
        "ddp and c10d: every further bucket, 1B to 16GiB; auto: the size that is predicted to leave "
        "least of the exchange exposed, from a few steps and all-reduces before training",
        group},
-      {"overlap", joined(kOverlaps), "backward",
+      {kMode, "overlap", joined(kOverlaps), "backward",
        "ddp: what the exchange may go on beside: the backward pass, or the next forward pass too "
        "(step), where each layer waits for its own gradients alone; the same sums",
        group},
-      {"wire-dtype", joined(kWireTypes), "fp32", "ddp: type of the gradients while they travel",
-       group},
+      {kMode, "wire-dtype", joined(kWireTypes), "fp32",
+       "ddp: type of the gradients while they travel", group},
   };
 }
 

@@ -10,6 +10,7 @@
 #include "comm/rank_transport.h"
 #include "support/memory.h"
 #include "support/utc_time.h"
+#include "train/epoch_plan.h"
 #include "train/provenance.h"
 #include "train/rank_device.h"
 #include "train/replica_facts.h"
@@ -182,6 +183,7 @@ std::optional<Cifar10> check_request(const Session& session, TrainOptions& optio
     Sampler(data->size(Split::kTrain), session.rank(), session.size(), options.batch_per_rank,
             options.seed);
     require_test_images(options, session.size(), *data);
+    require_iterations(options, data->size(Split::kTrain), session.size());
     LearningRate(options.learning_rate);
   });
   return data;
@@ -270,7 +272,10 @@ std::unique_ptr<Recorder> open_record(const RunRequest& request, const ComputeSe
     if (!request.session.root() || request.options.output.empty()) return;
     RunInfo info = run_info(request.values, request.command_line, request.digest, compute, places,
                             request.options, request.plan);
-    info.provenance.push_back({"train_images", std::to_string(request.data.size(Split::kTrain))});
+    const std::int64_t images = request.data.size(Split::kTrain);
+    const EpochPlan epoch = epoch_plan(request.options, images, request.session.size(), 0);
+    info.provenance.push_back({"train_images", std::to_string(images)});
+    info.provenance.push_back({"epoch_iterations", std::to_string(epoch.iterations())});
     recorder = make_recorder(request.options.output, info, request.plan);
     set_aside_others(request.options.output, request.plan);
     description = describe_run(info);

@@ -16,11 +16,13 @@ using Scope = IterationTimer::Scope;
 /// One pass of an iteration.
 class Pass {
  public:
-  Pass(StepParts& parts, IterationTimer& timer, std::int64_t iteration, std::int64_t index,
-       bool first, bool last)
+  /// `samples`: of this rank in the iteration.
+  Pass(StepParts& parts, IterationTimer& timer, std::int64_t iteration, std::int64_t samples,
+       std::int64_t index, bool first, bool last)
       : parts_(parts),
         timer_(timer),
         iteration_(iteration),
+        samples_(samples),
         index_(index),
         first_(first),
         last_(last) {}
@@ -82,7 +84,9 @@ class Pass {
 
   PassLoss loss_of(const torch::Tensor& logits, const FeedBatch& batch, int ranks) {
     const Scope timed(timer_, Phase::kForward);
-    return cross_entropy(logits, batch.labels, ranks, parts_.passes, parts_.label_smoothing);
+    const double parts =
+        static_cast<double>(samples_) / static_cast<double>(parts_.feed.samples_per_rank(index_));
+    return cross_entropy(logits, batch.labels, ranks, parts, parts_.label_smoothing);
   }
 
   /// fp16: so that small gradients do not vanish; the optimiser takes them over the same scale.
@@ -124,7 +128,7 @@ class Pass {
 
   StepParts& parts_;
   IterationTimer& timer_;
-  std::int64_t iteration_, index_;
+  std::int64_t iteration_, samples_, index_;
   bool first_, last_;
 };
 
@@ -163,8 +167,10 @@ class Step {
   Step(StepParts& parts, std::int64_t iteration, std::int64_t step, double learning_rate)
       : parts_(parts),
         iteration_(iteration),
-        step_(step),
         learning_rate_(learning_rate),
+        passes_(parts.feed.passes_of(step)),
+        first_pass_(parts.feed.first_pass_of(step)),
+        samples_(count_samples()),
         pending_{
             IterationTimer(parts.measured && !by_graph(), parts.exchange.lane()), {}, {}, {}, {}} {}
 
@@ -172,7 +178,7 @@ class Step {
     const ProfilerRange range(parts_.exchange.lane(), "iteration", iteration_);
     parts_.exchange.begin_iteration(iteration_);
     pending_.timer.begin();
-    pending_.known.samples = samples();
+    pending_.known.samples = samples_;
     if (!by_graph() || !replay()) launch_and_note();
     doing(Activity::kBetween);
     return std::move(pending_);
@@ -180,18 +186,18 @@ class Step {
 
  private:
   void doing(Activity activity) { parts_.exchange.watchdog().doing(activity, iteration_); }
-  bool by_graph() const { return parts_.graph && parts_.graph->serves(samples()); }
+  bool by_graph() const { return parts_.graph && parts_.graph->serves(samples_, passes_); }
 
-  std::int64_t samples() const {
+  std::int64_t count_samples() const {
     std::int64_t all = 0;
-    for (std::int64_t pass = 0; pass < parts_.passes; ++pass)
-      all += parts_.feed.samples_per_rank(step_ * parts_.passes + pass);
+    for (std::int64_t pass = 0; pass < passes_; ++pass)
+      all += parts_.feed.samples_per_rank(first_pass_ + pass);
     return all;
   }
 
   void launch_and_note() {
     const torch::Tensor sums = launch([this] { update(); });
-    if (parts_.graph) parts_.graph->note(samples(), parts_.exchange.traffic());
+    if (parts_.graph) parts_.graph->note(samples_, passes_, parts_.exchange.traffic());
     close(sums, parts_.exchange.traffic());
   }
 
@@ -199,11 +205,10 @@ class Step {
   torch::Tensor launch(const std::function<void()>& update) {
     torch::Tensor sums;
     parts_.guard.reset(parts_.mode.waits_in_backward());
-    for (std::int64_t pass = 0; pass < parts_.passes; ++pass) {
-      const torch::Tensor one =
-          Pass(parts_, pending_.timer, iteration_, step_ * parts_.passes + pass, pass == 0,
-               pass + 1 == parts_.passes)
-              .run();
+    for (std::int64_t pass = 0; pass < passes_; ++pass) {
+      const torch::Tensor one = Pass(parts_, pending_.timer, iteration_, samples_,
+                                     first_pass_ + pass, pass == 0, pass + 1 == passes_)
+                                    .run();
       sums = sums.defined() ? sums + one : one;
     }
     parts_.guard.note_places();
@@ -248,7 +253,7 @@ class Step {
     if (!graph.captured()) {
       if (!capture()) return false;
     } else {
-      parts_.feed.skip(parts_.passes);
+      parts_.feed.skip(passes_);
       ++parts_.optimizer.steps();
     }
     graph.replay();
@@ -295,8 +300,9 @@ class Step {
   }
 
   StepParts& parts_;
-  std::int64_t iteration_, step_;
+  std::int64_t iteration_;
   double learning_rate_;
+  std::int64_t passes_, first_pass_, samples_;
   PendingStep pending_;
 };
 

@@ -24,7 +24,6 @@ struct StepParts {
   GradientGuard& guard;
   Exchange& exchange;
   const ComputeSettings& compute;
-  std::int64_t passes = 1;        ///< gradient accumulation
   NormExchange* norms = nullptr;  ///< none: batch norm is each rank's own
   double clip_norm = 0;           ///< 0: never
   double label_smoothing = 0;
@@ -60,9 +59,9 @@ struct PendingStep {
   std::shared_ptr<IterationBook> book = {}, carried_in = {};
 };
 
-/// One optimiser step of the global batch: `passes` forward and backward passes, the mode's
-/// exchange, the update. `iteration` counts over the run, `step` within the epoch. Everything in it
-/// is timed.
+/// One optimizer step of the global batch: forward and backward passes (Feed::passes_of), the
+/// mode's exchange, the update. `iteration` counts over the run, `step` within the epoch.
+/// Everything in it is timed.
 PendingStep run_step(StepParts& parts, std::int64_t iteration, std::int64_t step,
                      double learning_rate);
 

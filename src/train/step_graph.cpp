@@ -15,13 +15,16 @@ constexpr std::int64_t kWarmup = 4;
 
 }  // namespace
 
-bool StepGraph::serves(std::int64_t samples) const {
-  return why_not_.empty() && launched_ >= kWarmup && samples == samples_;
+bool StepGraph::serves(std::int64_t samples, std::int64_t passes) const {
+  return why_not_.empty() && launched_ >= kWarmup && samples == samples_ && passes == passes_;
 }
 
-void StepGraph::note(std::int64_t samples, const TrafficBytes& traffic) {
-  if (launched_ == 0) samples_ = samples;
-  if (samples != samples_) return;
+void StepGraph::note(std::int64_t samples, std::int64_t passes, const TrafficBytes& traffic) {
+  if (launched_ == 0) {
+    samples_ = samples;
+    passes_ = passes;
+  }
+  if (samples != samples_ || passes != passes_) return;
   ++launched_;
   traffic_ = traffic;
 }

@@ -26,10 +26,11 @@ class StepGraph {
   StepGraph(const StepGraph&) = delete;
   StepGraph& operator=(const StepGraph&) = delete;
 
-  /// Whether iterations of so many samples are to be captured or replayed from now on.
-  bool serves(std::int64_t samples) const;
+  /// Whether iterations of so many samples in so many passes are to be captured or replayed from
+  /// now on.
+  bool serves(std::int64_t samples, std::int64_t passes) const;
   /// After an iteration that was launched: what it moved is what a replay moves.
-  void note(std::int64_t samples, const TrafficBytes& traffic);
+  void note(std::int64_t samples, std::int64_t passes, const TrafficBytes& traffic);
 
   bool captured() const { return captured_; }
   /// False if it could not be captured; `why_not` says why. Nothing of the work has run.
@@ -49,7 +50,7 @@ class StepGraph {
   std::unique_ptr<Graph> graph_;
   bool captured_ = false;
   std::string why_not_;
-  std::int64_t samples_ = 0, launched_ = 0;
+  std::int64_t samples_ = 0, passes_ = 0, launched_ = 0;
   torch::Tensor sums_;
   TrafficBytes traffic_{};
 };

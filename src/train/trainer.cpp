@@ -50,7 +50,6 @@ Trainer::Trainer(Exchange& exchange, const RunSetting& setting)
              guard_,
              exchange,
              setting.compute,
-             options_.accumulate,
              &norms_,
              options_.clip_norm,
              options_.label_smoothing},

@@ -41,7 +41,7 @@ Outcome train_briefly(const std::string& name, Exchange& exchange, const DataSou
   const auto optimizer = make_optimizer(replica, plain);
   Feed feed(data, options, compute.layout, exchange.rank(), exchange.size(),
             feed_share(*mode, exchange.rank()));
-  StepParts parts{replica, *mode, *optimizer, feed, guard, exchange, compute, options.accumulate};
+  StepParts parts{replica, *mode, *optimizer, feed, guard, exchange, compute};
   const auto carried = carried_updates(replica, *mode, *optimizer);
   parts.carried = carried.get();
   feed.begin_epoch(0);

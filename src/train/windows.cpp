@@ -160,7 +160,6 @@ class Windows {
                     guard,
                     exchange_,
                     setting_.compute,
-                    options.accumulate,
                     &norms,
                     options.clip_norm,
                     options.label_smoothing};

@@ -34,7 +34,7 @@ Trained train_shortly(Exchange& exchange, const DataSource& data, const TrainOpt
   const auto optimizer = make_optimizer(replica, options.optimizer);
   Feed feed({data.files, data.resident, device}, options, compute.layout, exchange.rank(),
             exchange.size(), feed_share(*mode, exchange.rank()));
-  StepParts parts{replica, *mode, *optimizer, feed, guard, exchange, compute, options.accumulate};
+  StepParts parts{replica, *mode, *optimizer, feed, guard, exchange, compute};
   parts.clip_norm = options.clip_norm;
   parts.graph = graph;
   const auto carried = carried_updates(replica, *mode, *optimizer);

@@ -148,10 +148,11 @@ TEST_CASE("fom: a line each figure, n/a where nothing was measured") {
   const auto foms = figures_of_merit(group_runs(set));
   REQUIRE(foms.size() == 6);
   // 41 steady iterations, of which 20 are 10.1 ms and 21 are 10 ms.
-  CHECK(fom_line(foms[0]) == "FOM iteration_median.lenet.ddp.n2.b32 10 ms");
-  CHECK(fom_line(foms[1]) == "FOM images_per_s.lenet.ddp.n2.b32 6400 images/s");
-  CHECK(fom_line(foms[2]) == "FOM exposed_median_slowest_rank.lenet.ddp.n2.b32 1 ms");
-  CHECK(fom_line(foms[3]) == "FOM iteration_median.lenet.ddp.n2.b32-2 n/a ms");
+  CHECK(fom_line(foms[0]) == "FOM iteration_median.lenet.ddp.n2.b32.bucket-cap=25MiB 10 ms");
+  CHECK(fom_line(foms[1]) == "FOM images_per_s.lenet.ddp.n2.b32.bucket-cap=25MiB 6400 images/s");
+  CHECK(fom_line(foms[2]) ==
+        "FOM exposed_median_slowest_rank.lenet.ddp.n2.b32.bucket-cap=25MiB 1 ms");
+  CHECK(fom_line(foms[3]) == "FOM iteration_median.lenet.ddp.n2.b32.bucket-cap=1 n/a ms");
 }
 
 TEST_CASE("modes-paired: each mode against the first that exchanges, of the same cell") {

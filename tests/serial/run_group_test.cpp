@@ -139,9 +139,9 @@ TEST_CASE("run_group: what must not be merged is refused with both files and bot
        },
        "threads", "1 (2 ranks)", "2 (2 ranks)"},
       {[](RunInfo& info) {
-         info.config.push_back({"precision", "bf16", "command line"});
+         info.config.push_back({"epochs", "7", "command line"});
        },
-       "precision", "''", "bf16"},
+       "epochs", "'1'", "7"},
       {[](RunInfo& info) { info.provenance[0].value = "def456"; }, "git revision", "abc123",
        "def456"},
       {[](RunInfo& info) {

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gradsync {
+
+/// What an option means where runs are set side by side: whether runs that differ in it are repeats
+/// of one cell of a study, and what may be concluded from them.
+enum class OptionRole {
+  kMode,          ///< cell: how the mode exchanges gradients
+  kBetweenRanks,  ///< cell: what else is between the ranks; without effect on one rank
+  kStep,          ///< cell: what an iteration computes, and on what
+  kTraining,      ///< cell: what is learned; an iteration takes as long whatever it is
+  kMachine,       ///< repeats must match: what the ranks compute on
+  kCourse,        ///< repeats must match: how long the run is, and what interrupts it
+  kFree,          ///< repeats may differ in it: neither times nor results depend on it, or (seed)
+                  ///< only by chance
+};
+
+/// One option of the trainer. The role comes first and has no default: a row without one does not
+/// compile.
+struct TrainOption {
+  OptionRole role;
+  std::string name, value_name, default_value, help, group;  ///< as of OptionSpec
+  /// What runs did before there was the option, where that is not its default.
+  std::string formerly = {};
+};
+
+using TrainOptionTable = std::vector<TrainOption>;
+
+/// All options of the trainer, in the order of --help.
+const TrainOptionTable& declared_train_options();
+
+/// Null for a name that no option of the trainer has.
+const TrainOption* declared_train_option(std::string_view name);
+
+/// What a run did whose file says nothing of the option: it is from before the option.
+const std::string& value_before(const TrainOption& option);
+
+}  // namespace gradsync
