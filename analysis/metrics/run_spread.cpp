@@ -1,7 +1,6 @@
 #include "analysis/metrics/run_spread.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 
 #include <fmt/format.h>
@@ -13,10 +12,6 @@
 namespace gradsync::report {
 
 namespace {
-
-/// Options that change nothing on one rank.
-constexpr std::array<std::string_view, 5> kBetweenRanks = {"granularity", "first-bucket",
-                                                           "bucket-cap", "wire-dtype", "overlap"};
 
 /// Medians of single runs, in seconds.
 struct SameWork {
@@ -33,12 +28,10 @@ void add_medians(const RunGroup& group, std::vector<double>& medians_s) {
 
 /// What makes two runs on one rank the same work.
 std::vector<std::string> work_on_one_rank(const Run& run) {
-  std::vector<std::string> key = {
-      run.model, run.reader->option("threads"), run.reader->option("precision"),
-      std::to_string(run.batch_per_rank), std::to_string(run.batch_global)};
-  for (const std::string_view name : kCellOptions)
-    if (std::find(kBetweenRanks.begin(), kBetweenRanks.end(), name) == kBetweenRanks.end())
-      key.push_back(cell_option(run, name));
+  using enum OptionRole;
+  std::vector<std::string> key = option_values(run, options_of({kStep, kTraining, kMachine}));
+  key.insert(key.end(),
+             {run.model, std::to_string(run.batch_per_rank), std::to_string(run.batch_global)});
   return key;
 }
 

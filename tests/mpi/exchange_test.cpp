@@ -155,7 +155,7 @@ TEST_CASE("the offset of a clock is that of the middle of the shortest round tri
   const std::array<double, 4> times_s = {0, 10, 20, 24};
   std::size_t read = 0;
   const auto clock = [&] { return rank == 0 ? 100 : rank + times_s.at(read++); };
-  const ClockOffset offset = measure_clock_offset(test::session().world(), 2, clock);
+  const ClockOffset offset = measure_clock_offset(test::session(), 2, clock);
   CHECK(offset.offset_s == (rank == 0 ? 0 : 100.0 - (rank + 22)));
   CHECK(offset.uncertainty_s == (rank == 0 ? 0 : 2));
 }

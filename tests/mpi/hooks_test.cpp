@@ -124,7 +124,7 @@ TEST_CASE("gradients outlive a mode whose thread is left to the end of the job" 
     CAPTURE(name);
     auto transport = std::make_unique<Stuck>();
     {
-      Watchdog watchdog(test::session(), 60);
+      Watchdog& watchdog = test::session().watchdog();
       Exchange exchange(test::session(), *transport, watchdog, VerifyLevel::kOff);
       Replica replica = make_replica("lenet", 1, Layout::kNhwc);
       try {
