@@ -147,7 +147,8 @@ STATE_READER := build/tests/read_state
 FUZZ_CXX ?= $(filter ccache,$(CXX)) clang++
 FUZZED := $(patsubst %.cpp,build/fuzz/%.o,$(wildcard tests/fuzz/*.cpp tests/fuzz/libfuzzer/*.cpp $(addsuffix /*.cpp,\
   src/support src/timing src/record src/checkpoint src/schedule src/data src/sweep) $(addsuffix .cpp,$(TRAIN_OPTIONS) \
-  $(addprefix src/quantize/,options plan float_model weights scale calibrator distribution) src/calibrate/options \
+  $(addprefix src/quantize/,options plan float_model weights scale calibrator distribution) \
+  $(addprefix src/calibrate/,options operation operation_data allreduce broadcast gather reduce scatter) src/device/event_ring \
   $(addprefix src/comm/,transport_choice launcher ring_connection interfaces) \
   $(addprefix analysis/published/,csv rows quantities units))))
 FUZZER := build/fuzz/fuzz
