@@ -59,8 +59,7 @@ std::string state_text(const RankReport& report) {
   if (!report.answers) return "its node does not answer";
   const bool works =
       report.phase == WatchedPhase::kTraining || report.phase == WatchedPhase::kFirstIterations;
-  std::string text{works ? kActivityNames[static_cast<std::size_t>(report.activity)]
-                         : phase_entry(report.phase).name};
+  std::string text{works ? activity_name(report.activity) : phase_entry(report.phase).name};
   text += fmt::format(", iteration {}", report.iteration);
   if (report.process == 0 || kGone.find(report.process) != kGone.npos)
     return text + ", process gone";
@@ -104,6 +103,10 @@ HangView sort_ranks(const std::vector<RankReport>& reports) {
     (where(reports[i]) == common ? others : view.missing).push_back(i);
   view.waiting = others;
   return view;
+}
+
+std::string_view activity_name(Activity activity) {
+  return kActivityNames[static_cast<std::size_t>(activity)];
 }
 
 bool waits_for_disk(const std::vector<RankReport>& reports, const HangView& view,

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "comm/watched_phases.h"
@@ -38,6 +39,9 @@ struct HangView {
 /// are stopped or gone, and that have not come to the collective that most ranks are in. If all
 /// ranks are in some collective, those are missing whose collective is another than that of most.
 HangView sort_ranks(const std::vector<RankReport>& reports);
+
+/// As the message has it.
+std::string_view activity_name(Activity activity);
 
 /// Whether every missing rank is busy with I/O for less than the limit of its phase: the others
 /// wait for a disk.

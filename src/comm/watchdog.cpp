@@ -3,10 +3,23 @@
 #include <utility>
 
 #include "comm/hang_detector.h"
+#include "comm/hang_report.h"
 #include "comm/session.h"
 #include "comm/watch_state.h"
 
+/// Told of every phase; defined by nobody but the library that the fault tests preload
+/// (tests/libraries/strike.cpp).
+extern "C" void gradsync_enters(const char* phase) __attribute__((weak));
+
 namespace gradsync {
+
+namespace {
+
+void tell_tests(std::string_view phase) {
+  if (gradsync_enters) gradsync_enters(phase.data());
+}
+
+}  // namespace
 
 Watchdog::Watchdog(const Session& session, const WatchLimits& limits, MPI_Comm node, End end)
     : session_(session),
@@ -42,6 +55,7 @@ void Watchdog::doing(Activity activity, std::int64_t iteration) {
   RankStatus& mine = detector_->mine();
   mine.activity.store(activity, std::memory_order_relaxed);
   mine.iteration.store(iteration, std::memory_order_relaxed);
+  tell_tests(activity_name(activity));
 }
 
 void Watchdog::enter(CollectiveKind kind, std::int64_t iteration, bool counts) {
@@ -51,6 +65,7 @@ void Watchdog::enter(CollectiveKind kind, std::int64_t iteration, bool counts) {
   if (iteration >= 0) mine.iteration.store(iteration, std::memory_order_relaxed);
   if (counts) mine.sequence.fetch_add(1, std::memory_order_relaxed);
   mine.kind.store(static_cast<std::int32_t>(kind), std::memory_order_release);
+  tell_tests("collective");
 }
 
 void Watchdog::leave() {
@@ -61,6 +76,7 @@ void Watchdog::leave() {
 WatchedPhase Watchdog::begin_phase(WatchedPhase phase) {
   const WatchedPhase before = detector_->mine().phase.exchange(phase);
   ++state_->phases;
+  tell_tests(phase_entry(phase).name);
   return before;
 }
 

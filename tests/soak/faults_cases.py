@@ -15,27 +15,27 @@ EPOCHS, PER_EPOCH, CHECKPOINT_EVERY = 2, 4, 3
 ITERATIONS = EPOCHS * PER_EPOCH
 
 # Where a phase can be struck (tests/libraries/strike.cpp): in the N-th phase or call of this name.
-START = ["MPI_Init_thread:1", "MPI_Comm_dup:1", "MPI_Comm_split_type:1", "MPI_Allreduce:1", "MPI_Win_allocate_shared:1"]
+START = ["MPI_Init_thread:1", "MPI_Comm_dup:1", "MPI_Comm_split_type:1", "MPI_Win_allocate_shared:1"]
 END = ["MPI_Win_free:1", "MPI_Comm_free:1", "MPI_Finalize:1"]
 WRITES = ["write:2", "fsync:1", "rename:1"]
 WHERE = {
     "train": {
-        "start-up": START + ["MPI_Allreduce:2"],
+        "start-up": START + ["MPI_Allreduce:1", "MPI_Allreduce:2", "data check:1", "transport set-up:1"],
         "calibration": [f"collective:{n}" for n in (1, 2, 3, 5, 9)],
         "forward": [f"forward:{n}" for n in (1, 2, 4, 5, 7)],
         "collective": [f"collective:{n}" for n in (1, 2, 3, 5, 8)],
-        "between iterations": [f"between iterations:{n}" for n in (1, 2, 3, 4, 6)],
+        "between iterations": [f"between iterations:{n}" for n in (1, 2, 3, 4, 6)] + ["journal:2", "journal:4"],
         "checkpoint": ["checkpoint:1", "checkpoint:2"],
         "evaluation": ["evaluation:1", "evaluation:2"],
         "counterfactual": [f"forward:{ITERATIONS + n}" for n in (1, 2, 3)],
-        "publishing": WRITES,
-        "shutdown": END,
+        "publishing": WRITES + ["publishing:1", "publishing:1"],
+        "shutdown": END + ["shutdown:1"],
     },
     "calibrate": {
-        "start-up": START,
+        "start-up": START + ["MPI_Allreduce:1", "transport set-up:1"],
         "calibration": [f"collective:{n}" for n in (1, 2, 3, 5, 9, 20, 35)],
-        "publishing": WRITES,
-        "shutdown": END,
+        "publishing": WRITES + ["publishing:1", "publishing:1"],
+        "shutdown": END + ["shutdown:1"],
     },
 }
 SIGNALS = ("kill", "stop", "stop and continue", "suspend all", "exit", "abort", "delay", "TERM", "USR1")
@@ -169,8 +169,8 @@ def draw_injection(seed: int, number: int, program: str = "train", only: dict | 
         return Injection(number, cell, phase, fault, 0, draw.choice(DISK_CALLS[program][phase][1]))
     if fault in LINKS:
         return Injection(number, cell, phase, fault, 0, "")
-    rank = 0 if phase == "publishing" else draw.randrange(cell.ranks)
     where = str(draw.randrange(1, ITERATIONS)) if fault in NUMBERS else draw.choice(WHERE[program][phase])
+    rank = 0 if where in WRITES else draw.randrange(cell.ranks)
     return Injection(number, cell, phase, fault, rank, where)
 
 
@@ -187,6 +187,6 @@ def strike(injection: Injection) -> tuple[list, dict]:
     path = ""
     if injection.fault in DISK:
         path = DISK_CALLS[injection.cell.program][injection.phase][0]
-    elif injection.phase == "publishing":
+    elif injection.where in WRITES:
         path = "run.h5.tmp"
     return [], {"STRIKE": f"{injection.rank}:{injection.where}{lasts}:{ACTIONS[injection.fault]}", "STRIKE_PATH": path}

@@ -3,7 +3,7 @@ import pathlib
 import re
 from dataclasses import dataclass
 
-from faults_cases import DELAY_S, DISK_CALLS, LINKS, NUMBERS, PAUSE_S, Injection
+from faults_cases import DELAY_S, DISK_CALLS, LINKS, NUMBERS, PAUSE_S, START, Injection
 from faults_job import Ended, journal_iterations, report_rows
 
 # Beyond a documented limit, until the message; from there until the launcher has ended all processes.
@@ -42,7 +42,7 @@ def lost(rank: int) -> str:
 
 def stopped(injection: Injection) -> Expected:
     """MPI cannot tell which ranks it waits for while it starts or ends; a watchdog can, in between."""
-    if injection.phase == "start-up" and not injection.where.startswith("MPI_Allreduce"):
+    if injection.where in START:
         return Expected({69: "MPI has not started"}, injection.timeout_s)
     if injection.phase == "shutdown":
         return Expected({86: "hang|MPI has not ended"}, injection.timeout_s)
