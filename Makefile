@@ -297,14 +297,6 @@ build/obj/src/quantize/convolution_vnni.o: private EXTRA = -ffp-contract=off -Wn
 # Only the writer of traces knows zlib.
 build/obj/analysis/trace/gzip.o: private EXTRA = $(ZLIB_CFLAGS)
 
-# Every header in one file: names with two definitions do not compile. vectors.h is for nvcc alone.
-build/all_headers.h: always
-	@mkdir -p build
-	@find src analysis -name '*.h' -not -path 'src/pch/*' -not -path src/kernels/vectors.h | sort | sed 's:^src/::; s:.*:#include "&":' >$@.new
-	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
-build/obj/tests/mpi/one_definition_test.o: build/all_headers.h
-build/obj/tests/mpi/one_definition_test.o: private PLACE = $(TEST_FLAGS) -Ibuild
-
 build/obj/%.o: %.cpp build/flags
 	$(call say,CXX,$<)
 	@mkdir -p $(@D)

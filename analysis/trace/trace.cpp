@@ -213,7 +213,8 @@ void add_communication(Events& events, std::size_t rank, const IterationRow& row
                  fmt::format("{} {} B", collective_name(bucket.shape), bucket.shape.bytes),
                  "communication", shifted(bucket.moving(), begin_s), bucket_args(bucket));
   }
-  for (const Interval& wait : IntervalSet(waiting).difference(IntervalSet(moving)).pieces())
+  const IntervalSet only_waiting = IntervalSet(waiting).difference(IntervalSet(moving));
+  for (const Interval& wait : only_waiting.pieces())
     events.slice(rank, kCommunicationTrack, kWaitName, "wait", shifted(wait, begin_s),
                  {{"until", "the last rank is there, or data of another collective moves"}});
 }

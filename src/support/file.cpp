@@ -79,7 +79,9 @@ UniqueFd open_for_reading(const fs::path& path) {
 
 UniqueFd create_file(const fs::path& path) {
   UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-  if (!file) fail(ExitCode::kCannotCreate, "create", path);
+  // A full or broken disk is no matter of names and permissions.
+  const bool disk = errno == ENOSPC || errno == EDQUOT || errno == EIO;
+  if (!file) fail(disk ? ExitCode::kInputOutput : ExitCode::kCannotCreate, "create", path);
   return file;
 }
 

@@ -76,7 +76,8 @@ class TemporaryFile {
 /// Opens an existing file. Throws Error kNoInput if it is missing, kInputOutput otherwise.
 UniqueFd open_for_reading(const std::filesystem::path& path);
 
-/// Makes a file that must not exist yet (O_EXCL). Throws Error kCannotCreate.
+/// Makes a file that must not exist yet (O_EXCL). Throws Error kCannotCreate, kInputOutput where the
+/// disk is full or broken.
 UniqueFd create_file(const std::filesystem::path& path);
 
 /// Fills the front of `buffer`; returns how many bytes, 0 only at the end of the file.

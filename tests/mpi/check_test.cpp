@@ -15,14 +15,8 @@ using namespace gradsync;
 using namespace gradsync::check;
 using gradsync::test::session;
 
-namespace {
-
-constexpr double kTimeout_s = 60;
-
-}  // namespace
-
 TEST_CASE("preflight's job: texts of any length arrive in order of rank") {
-  MpiJob job(session(), find_launcher(), kTimeout_s);
+  MpiJob job(session(), find_launcher());
   const auto mine = std::string(static_cast<std::size_t>(100 * job.place().rank), 'x') + "end";
   const auto all = job.gather(mine);
   CHECK(all.size() == static_cast<std::size_t>(session().root() ? session().size() : 0));
@@ -32,7 +26,7 @@ TEST_CASE("preflight's job: texts of any length arrive in order of rank") {
 }
 
 TEST_CASE("preflight's job: facts come with their rank and host") {
-  MpiJob job(session(), find_launcher(), kTimeout_s);
+  MpiJob job(session(), find_launcher());
   const auto facts = gather_facts(job, session().rank() * 10);
   for (std::size_t rank = 0; rank < facts.size(); ++rank) {
     CHECK(facts[rank].rank == static_cast<int>(rank));
@@ -42,7 +36,7 @@ TEST_CASE("preflight's job: facts come with their rank and host") {
 }
 
 TEST_CASE("preflight's job: two ranks swap while the others go on") {
-  MpiJob job(session(), find_launcher(), kTimeout_s);
+  MpiJob job(session(), find_launcher());
   const int last = session().size() - 1, rank = session().rank();
   if (last > 0 && (rank == 0 || rank == last)) {
     const std::vector<float> out(1000, static_cast<float>(rank + 1));
@@ -55,7 +49,7 @@ TEST_CASE("preflight's job: two ranks swap while the others go on") {
 }
 
 TEST_CASE("preflight: sums over real ranks are right, and their clocks are one machine's") {
-  MpiJob job(session(), find_launcher(), kTimeout_s);
+  MpiJob job(session(), find_launcher());
   const auto links = check_links(job, {}).findings;
   const auto clocks = check_clocks(job, {}).findings;
   if (!session().root()) {
@@ -67,7 +61,7 @@ TEST_CASE("preflight: sums over real ranks are right, and their clocks are one m
 }
 
 TEST_CASE("preflight: the libraries of this process are all found" * test::once()) {
-  MpiJob job(session(), find_launcher(), kTimeout_s);
+  MpiJob job(session(), find_launcher());
   const auto libraries = job.libraries();
   for (const char* name : {"gradsync", "MPI", "HDF5", "LibTorch", "C library"}) {
     const auto found = std::find_if(libraries.begin(), libraries.end(),

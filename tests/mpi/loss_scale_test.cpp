@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "mpi/ranks.h"
 #include "optim/fused_sgd.h"
 #include "optim/optimizer.h"
 

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include "mpi/ranks.h"
 #include "optim/clip.h"
 #include "optim/tensor_optimizer.h"
 #include "support/error.h"

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 #include <torch/torch.h>
 
+#include "mpi/ranks.h"
 #include "support/error.h"
 
 using namespace gradsync;

@@ -167,7 +167,7 @@ TEST_CASE("messages longer than MPI counts travel in pieces" * test::several_ran
     CAPTURE(piece);
     auto data = session.root() ? expected : std::vector<std::byte>(expected.size());
     broadcast_bytes(data, 0, session.world(), piece);
-    CHECK(data == expected);
+    CHECK((data == expected));
     auto moved = session.root() ? expected : std::vector<std::byte>(expected.size());
     if (session.rank() < 2) move_bytes(moved, 0, 1, session.world(), piece);
     CHECK((session.rank() > 1 || moved == expected));

@@ -89,6 +89,7 @@ TEST_CASE("hdf5: a full disk at any point: exit 74, no crash, the journal whole"
         return error.exit_code();
       }
     });
+    CAPTURE(ending);
     CHECK((ending == 0 || ending == static_cast<int>(ExitCode::kInputOutput)));
     CHECK(std::filesystem::exists(output) == (ending == 0));
     CHECK(count_temporaries(folder.path()) == 0);

@@ -92,7 +92,8 @@ TEST_CASE("record: a run comes back whole from the journal and from the file") {
     CHECK_THROWS_AS(journal->rows(10, 3), Error);
   }
   recorder.finish(RunStatus::kPartial);
-  CHECK(folder.entries() == 2);  // a partial run may go on, so its journal stays
+  // The journal of a partial run stays, and the lock while the recorder lives.
+  CHECK(folder.entries() == 3);
   const auto run = open_run(output);
   CHECK(run->status() == RunStatus::kPartial);
   CHECK(run->finished().size() == std::string("2026-01-02T03:04:05Z").size());
@@ -147,7 +148,7 @@ TEST_CASE("record: an output that appears while the run goes on is kept, and so 
   write_file_atomically(output, "precious");
   CHECK(code_of([&] { recorder.finish(RunStatus::kComplete); }) == ExitCode::kCannotCreate);
   CHECK(read_text_file(output) == "precious");
-  CHECK(folder.entries() == 2);
+  CHECK(folder.entries() == 3);  // with the journal, and its lock while the recorder lives
   const auto journal = open_run(journal_path(output));
   CHECK(journal->status() == RunStatus::kComplete);
   check_sample(*journal, {});

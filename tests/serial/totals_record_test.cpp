@@ -64,13 +64,6 @@ TEST_CASE("record: a run without them reads as one without") {
   CHECK(run->replicas().empty());
 }
 
-TEST_CASE("record: an epoch of an earlier release has no counts of its batches") {
-  const std::string text = R"({"epoch":0,"iterations":1,"order_digest":"x","ranks":[]})";
-  const auto epoch = decode_epoch(std::as_bytes(std::span(text)));
-  REQUIRE(epoch);
-  CHECK(epoch->new_batches == -1);
-}
-
 TEST_CASE("record: a row of other ranks is refused") {
   const TestFolder folder;
   Recorder recorder(folder / "run.h5", sample_info({}));
