@@ -139,7 +139,7 @@ RunSet read_runs(const std::vector<std::string>& places) {
   });
   progress.clear();
   for (const std::string& remark : set.remarks)
-    std::cerr << kProgram << ": " << remark << '\n';
+    std::cerr << kProgram << ": warning: " << remark << '\n';
   return set;
 }
 

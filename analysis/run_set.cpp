@@ -98,10 +98,10 @@ std::string names_of(const std::vector<const Run*>& runs) {
 
 void remark_oversubscribed(RunSet& set) {
   for (const OversubscribedRuns& some : oversubscribed_runs(set.runs))
-    set.remarks.push_back(fmt::format(
-        "warning: oversubscribed: {} ({}): the times of these runs include waiting for a core "
-        "and show neither how a mode scales nor what limits it",
-        oversubscription_text(some.found), names_of(some.runs)));
+    set.remarks.push_back(
+        fmt::format("oversubscribed: {} ({}): the times of these runs include waiting for a core "
+                    "and show neither how a mode scales nor what limits it",
+                    oversubscription_text(some.found), names_of(some.runs)));
 }
 
 /// "3 of 24 iteration times are missing (rank 1)", with at most five ranks named.

@@ -62,7 +62,7 @@ double threshold_option(const OptionValues& values) {
 RunSet loaded(const std::string& place, bool force_merge) {
   RunSet set = load_places({place});
   for (const std::string& remark : set.remarks)
-    std::cerr << "gradsync-report: " << remark << '\n';
+    std::cerr << "gradsync-report: warning: " << remark << '\n';
   if (!force_merge) require_mergeable(set);
   return set;
 }
