@@ -154,7 +154,7 @@ def stopped_in(call: str, rank: int, expected: tuple, folder) -> None:
     environment = {"LD_PRELOAD": LIBRARIES / "libstop_in_call.so", "STOP_CALL": call, "STOP_RANK": str(rank)}
     passed_on = [word for name in environment for word in ("-x", name)]
     result = run(mpirun(2) + passed_on + trainer("--timeout", "3s", "--start-timeout", "6s", "--io-timeout", "6s", "--transport", "mpi", "--calibrate",
-                                                 "--calibrate-sizes", "4KiB", "--batch-per-rank", 16, "--iterations", 4, "--epochs", 1,
+                                                 "--calibration-sizes", "4KiB", "--batch-per-rank", 16, "--iterations", 4, "--epochs", 1,
                                                  "--output", folder / f"{call.replace(':', '-')}-{rank}.h5"),
                  environment={name: str(value) for name, value in environment.items()})  # fmt: skip
     result.expect(code, pattern)
