@@ -90,6 +90,7 @@ class Job:
         return Result(code if code >= 0 else 128 - code, out, err, time.monotonic() - start)
 
 
+SHORT = ["--batch-per-rank", 16]
 ENDLESS = ["--batch-per-rank", 8, "--epochs", 100000, "--log-every", 10]
 
 
@@ -192,14 +193,14 @@ def case_a_rank_that_stops_before_it_starts_ends_the_job(folder):
 def slow_disk(folder, ranks: int, *arguments, **seconds) -> Result:
     environment = {"LD_PRELOAD": str(LIBRARIES / "libslow_sync.so")} | {name: str(value) for name, value in seconds.items()}
     passed_on = [word for name in environment for word in ("-x", name)]
-    return run(mpirun(ranks) + passed_on + trainer("--batch-per-rank", 16, "--timeout", "2s", *arguments), environment=environment)
+    return run(mpirun(ranks) + passed_on + trainer("--timeout", "2s", *arguments), environment=environment)
 
 
 def case_a_slow_disk_is_no_hang(folder):
-    slow_disk(folder, 2, "--transport", "mpi", "--iterations", 6, "--checkpoint-every", 5, "--output", folder / "checkpoint.h5",
+    slow_disk(folder, 2, "--transport", "mpi", *SHORT, "--iterations", 6, "--checkpoint-every", 5, "--output", folder / "checkpoint.h5",
               SLOW_FSYNC_S=4).expect(0, "run file")  # fmt: skip
-    slow_disk(folder, 2, "--transport", "shm", "--iterations", 4, "--output", folder / "publish.h5", SLOW_FSYNC_S=4).expect(0, "run file")
-    slow_disk(folder, 2, "--sync", "none", "--iterations", 6, "--checkpoint-every", 5, "--output", folder / "none.h5",
+    slow_disk(folder, 2, "--transport", "shm", *SHORT, "--iterations", 4, "--output", folder / "publish.h5", SLOW_FSYNC_S=4).expect(0, "run file")
+    slow_disk(folder, 2, "--sync", "none", *SHORT, "--iterations", 6, "--checkpoint-every", 5, "--output", folder / "none.h5",
               SLOW_FSYNC_S=4).expect(0, "run file")  # fmt: skip
     # The journal is synced once a second, by rank 0 alone, while the others begin the next iteration.
     slow_disk(folder, 3, "--transport", "mpi", "--batch-per-rank", 64, "--epochs", 20, "--iterations", 60, "--output", folder / "journal.h5",
@@ -209,14 +210,14 @@ def case_a_slow_disk_is_no_hang(folder):
 
 
 def case_a_disk_that_is_slower_than_its_limit_is_named(folder):
-    result = slow_disk(folder, 2, "--transport", "mpi", "--iterations", 6, "--checkpoint-every", 5, "--io-timeout", "4s",
+    result = slow_disk(folder, 2, "--transport", "mpi", *SHORT, "--iterations", 6, "--checkpoint-every", 5, "--io-timeout", "4s",
                        "--output", folder / "run.h5", SLOW_FSYNC_S=30)  # fmt: skip
     named(result, "0", "rank 0 .*: checkpoint, iteration", "checkpoint: limit 4 s", "--io-timeout")
 
 
 def case_a_rank_that_waits_for_a_lost_reporter_names_it(folder):
     """Rank 0 finds a bad number, and its disk stands while it keeps the rows: the others name it instead of ending with 70."""
-    result = slow_disk(folder, 3, "--iterations", 8, "--output", folder / "run.h5", "--io-timeout", "4s", "--inject-fault", "nan@1:5",
+    result = slow_disk(folder, 3, *SHORT, "--iterations", 8, "--output", folder / "run.h5", "--io-timeout", "4s", "--inject-fault", "nan@1:5",
                        SLOW_FDATASYNC_S=20)  # fmt: skip
     named(result, "0", "rank 0 .*: journal")
 
