@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "support/file.h"
+
 namespace gradsync {
 
 namespace {
@@ -67,8 +69,7 @@ H5Object create_hdf5_file(const std::filesystem::path& path) {
   prepare_hdf5();
   const H5Object access = access_list(path);
   H5Object file(H5Fcreate(path.c_str(), H5F_ACC_EXCL, H5P_DEFAULT, access.id()), H5Fclose);
-  hdf5_checked(file.id(), ExitCode::kCannotCreate,
-               fmt::format("cannot create '{}'", path.string()));
+  hdf5_checked(file.id(), creation_failure(), fmt::format("cannot create '{}'", path.string()));
   return file;
 }
 

@@ -119,7 +119,7 @@ void rename_to_new(const fs::path& from, const fs::path& to) {
     return;
   }
   throw Error(
-      ExitCode::kCannotCreate,
+      creation_failure(),
       fmt::format("cannot give the finished file the name '{}': {}", to.string(), errno_text()),
       "choose another --output; the journal holds the whole run");
 }

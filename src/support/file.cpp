@@ -77,11 +77,14 @@ UniqueFd open_for_reading(const fs::path& path) {
   fail(missing ? ExitCode::kNoInput : ExitCode::kInputOutput, "open", path);
 }
 
+ExitCode creation_failure() {
+  const bool disk = errno == ENOSPC || errno == EDQUOT || errno == EIO;
+  return disk ? ExitCode::kInputOutput : ExitCode::kCannotCreate;
+}
+
 UniqueFd create_file(const fs::path& path) {
   UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-  // A full or broken disk is no matter of names and permissions.
-  const bool disk = errno == ENOSPC || errno == EDQUOT || errno == EIO;
-  if (!file) fail(disk ? ExitCode::kInputOutput : ExitCode::kCannotCreate, "create", path);
+  if (!file) fail(creation_failure(), "create", path);
   return file;
 }
 

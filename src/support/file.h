@@ -7,6 +7,8 @@
 #include <string_view>
 #include <utility>
 
+#include "support/error.h"
+
 namespace gradsync {
 
 /// Owns a file descriptor; move-only; closes it when it goes.
@@ -75,6 +77,10 @@ class TemporaryFile {
 
 /// Opens an existing file. Throws Error kNoInput if it is missing, kInputOutput otherwise.
 UniqueFd open_for_reading(const std::filesystem::path& path);
+
+/// The exit code for a file that could not be made or named, by errno: kInputOutput where the disk
+/// is full or broken, else kCannotCreate.
+ExitCode creation_failure();
 
 /// Makes a file that must not exist yet (O_EXCL). Throws Error kCannotCreate, kInputOutput where the
 /// disk is full or broken.

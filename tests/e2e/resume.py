@@ -266,7 +266,7 @@ def require_recorded_once(output) -> None:
     import h5py
 
     with h5py.File(output) as run:
-        check(run["replica/parameter_sha256"].shape == (2,), f"replicas: {run['replica/parameter_sha256'].shape}")
+        check(run["replica/parameter_hash"].shape == (2,), f"replicas: {run['replica/parameter_hash'].shape}")
         when = [text.decode() for text in run["traffic_total/when"][:]]
         check(when == ["start", "trained"], f"totals of traffic: {when}")
         check(run["counterfactual/kind"].shape == (8 * 5,), f"windows: {run['counterfactual/kind'].shape}")
