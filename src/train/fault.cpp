@@ -30,6 +30,7 @@ const std::vector<NamedFault>& faults() {
       {"out-of-memory", FaultKind::kOutOfMemory},
       {"usr1", FaultKind::kUsr1},
       {"term", FaultKind::kTerm},
+      {"delay", FaultKind::kDelay},
   };
   return all;
 }

@@ -18,8 +18,12 @@ enum class FaultKind {
   kOtherRoot,
   kOutOfMemory,
   kUsr1,
-  kTerm
+  kTerm,
+  kDelay  ///< sleeps for kDelay_s
 };
+
+/// How late a rank is that is told to be.
+inline constexpr double kDelay_s = 3;
 
 struct Fault {
   FaultKind kind = FaultKind::kNone;

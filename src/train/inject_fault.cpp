@@ -1,8 +1,10 @@
 #include "train/inject_fault.h"
 
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <new>
+#include <thread>
 
 namespace gradsync {
 
@@ -43,6 +45,9 @@ void inject_fault(FaultKind kind, Exchange& exchange, GradientGuard& guard,
       break;
     case FaultKind::kTerm:
       std::raise(SIGTERM);
+      break;
+    case FaultKind::kDelay:
+      std::this_thread::sleep_for(std::chrono::duration<double>(kDelay_s));
       break;
   }
 }

@@ -150,11 +150,11 @@ def case_accumulation_takes_every_image_of_an_epoch(folder):
         import h5py
     except ImportError:
         raise Skip("h5py is not installed: make deps") from None
-    common = ["--data", synthetic(folder, 640, 64), "--batch-per-rank", 48, "--accumulate", 4, "--epochs", 2, "--evaluate", "none"]
+    common = [BIN / "gradsync-train", "--model", "lenet", "--data", synthetic(folder, 640, 64), "--batch-per-rank", 48, "--accumulate", 4, "--epochs", 2, "--evaluate", "none"]
     # 320 images a rank: six batches of 48 and one of 32, in iterations of four and three.
     for last, samples in (("pad", [384, 256] * 2), ("drop", [384] * 2)):
         path = folder / f"{last}.h5"
-        train(2, *common, "--last-batch", last, "--output", path).expect(0, "in 4 passes", "run file")
+        run(mpirun(2) + [*common, "--last-batch", last, "--output", path]).expect(0, "in 4 passes", "run file")
         with h5py.File(path) as file:
             found = [int(count) for count in file["iteration/samples"][:]]
             epoch = int(file["provenance/epoch_iterations"][()])
@@ -163,10 +163,10 @@ def case_accumulation_takes_every_image_of_an_epoch(folder):
 
 
 def case_an_epoch_without_an_iteration_is_refused(folder):
-    common = ["--data", synthetic(folder, 640, 64), "--evaluate", "none", "--output", folder / "run.h5"]
-    train(1, *common, "--sync", "none", "--batch-per-rank", 128, "--accumulate", 1000, "--iterations", 10).expect(
+    common = [BIN / "gradsync-train", "--model", "lenet", "--data", synthetic(folder, 640, 64), "--evaluate", "none", "--output", folder / "run.h5"]
+    run(mpirun(1) + [*common, "--sync", "none", "--batch-per-rank", 128, "--accumulate", 1000, "--iterations", 10]).expect(
         64, "--accumulate 1000", "an epoch has 5")
-    train(2, *common, "--batch-schedule", "0:64,1:2560", "--accumulate", 2, "--epochs", 2).expect(
+    run(mpirun(2) + [*common, "--batch-schedule", "0:64,1:2560", "--accumulate", 2, "--epochs", 2]).expect(
         64, "epoch 1 of --batch-schedule has 1")
     if (folder / "run.h5").exists():
         raise Failure("it was trained")
