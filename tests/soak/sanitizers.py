@@ -2,7 +2,7 @@
 """The serial and MPI tests under AddressSanitizer with UndefinedBehaviorSanitizer and leak detection, and the tests of
 transports, exchange, watchdog and loader under ThreadSanitizer. Each sanitizer has a copy of the sources and a build of
 its own below build/soak/sanitizers. Any finding fails the part. So does a class that two files define differently
-(-Wodr, which only a link with -flto can see; `make test` compares the definitions of all headers alone).
+(-Wodr, which only a link with -flto can see).
 
 usage: tests/soak/sanitizers.py [--seed N] [--limit-s N] [--only address|thread|odr]
 
