@@ -142,9 +142,12 @@ bool make(const fs::path& path, const Holder& us, const std::string& text) {
   const TemporaryFile ours = written_beside(path, us, text);
   if (::link(ours.path().c_str(), path.c_str()) == 0) return true;
   if (errno == EEXIST) return false;
-  if (fs::exists(fs::symlink_status(path))) return false;
   // A file system without links: the text comes a moment after the file.
-  const UniqueFd file = create_file(path);
+  const UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  if (!file && errno == EEXIST) return false;
+  if (!file)
+    throw Error(creation_failure(),
+                fmt::format("cannot make '{}': {}", path.string(), errno_text()));
   write_all(file.get(), std::as_bytes(std::span(text)), path);
   return true;
 }
