@@ -243,7 +243,7 @@ int run_calibration(const Session& session, const CalibrateOptions& options,
       RankTransport transports(session, watchdog, way.chosen, gpu.choice, device.lane());
       output.measures(transports);
       Calibrator calibrator(session, transports.get(), watchdog, device.lane());
-      measure_all(calibrator, way.cells, options.counts, output);
+      session.abort_on_error([&] { measure_all(calibrator, way.cells, options.counts, output); });
     }
     const WatchdogTimeoutExtension writes(watchdog, WatchedPhase::kPublishing);
     session.together([&] {

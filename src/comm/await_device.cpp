@@ -12,13 +12,9 @@ constexpr auto kLookPause = std::chrono::microseconds(20);
 
 }  // namespace
 
-void await_device(EventRing& ring, Mark mark, Transport& transport, Watchdog& watchdog,
-                  const Session& session) {
+void await_device(EventRing& ring, Mark mark, Transport& transport, const Session& session) {
   while (!ring.happened(mark)) {
-    if (const std::string why = transport.lost(); !why.empty()) {
-      watchdog.expire(why);
-      session.wait_for_abort();
-    }
+    if (const std::string why = transport.lost(); !why.empty()) session.end_as_lost(why);
     // What other ranks have sent moves on only while somebody here asks MPI for something.
     int arrived = 0;
     MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, session.world(), &arrived, MPI_STATUS_IGNORE);

@@ -319,7 +319,7 @@ void Exchange::await(Mark mark) {
 }
 
 void Exchange::look_until(Mark mark) {
-  await_device(lane_->ring, mark, transport_, watchdog_, session_);
+  await_device(lane_->ring, mark, transport_, session_);
 }
 
 }  // namespace gradsync

@@ -98,6 +98,10 @@ HangView sort_ranks(const std::vector<RankReport>& reports) {
     if (!here || (!report.waits() && report.sequence < common.sequence)) view.missing.push_back(i);
   }
   if (!view.missing.empty()) return view;
+  // MPI ends a call on one rank by the progress of another, which may have left it already.
+  for (std::size_t i = 0; i < reports.size(); ++i)
+    if (!reports[i].waits()) view.missing.push_back(i);
+  if (!view.missing.empty()) return view;
   std::vector<std::size_t> others;
   for (const std::size_t i : view.waiting)
     (where(reports[i]) == common ? others : view.missing).push_back(i);
@@ -136,11 +140,14 @@ std::string hang_text(const std::vector<RankReport>& reports, const std::vector<
                       const std::string& why) {
   const HangView view = sort_ranks(reports);
   const RankReport& waits = longest_waiting(reports);
+  const std::string state =
+      why.empty() ? fmt::format("has waited {:.1f} s ({}: limit {:g} s)", waits.waited_s,
+                                phase_entry(waits.phase).name, waits.limit_s)
+                  : "cannot end: " + why;
   std::string text = fmt::format(
-      "hang: {} number {} of iteration {} has waited {:.1f} s ({}: limit {:g} s); missing ranks: "
-      "{}",
+      "hang: {} number {} of iteration {} {}; missing ranks: {}",
       kCollectiveNames[static_cast<std::size_t>(std::max(waits.kind, 0))], waits.sequence,
-      waits.iteration, waits.waited_s, phase_entry(waits.phase).name, waits.limit_s,
+      waits.iteration, state,
       view.missing.empty() ? "none, all are in it" : rank_list(ranks_of(reports, view.missing)));
   if (!view.waiting.empty())
     text += fmt::format("; waiting ranks: {}", rank_list(ranks_of(reports, view.waiting)));
@@ -149,7 +156,6 @@ std::string hang_text(const std::vector<RankReport>& reports, const std::vector<
     text += fmt::format("{} rank {} ({}): {}", i == 0 ? "." : ";", report.rank,
                         hosts[static_cast<std::size_t>(report.rank)], state_text(report));
   }
-  if (!why.empty()) text += ". " + why;
   return text;
 }
 

@@ -36,8 +36,9 @@ struct HangView {
 };
 
 /// Sorts the ranks of a job of which at least one waits. Missing are ranks that do not answer, that
-/// are stopped or gone, and that have not come to the collective that most ranks are in. If all
-/// ranks are in some collective, those are missing whose collective is another than that of most.
+/// are stopped or gone, and that have not come to the collective that most ranks are in. If there
+/// are none, those are missing that are in no collective; and if all are in one, those whose
+/// collective is another than that of most.
 HangView sort_ranks(const std::vector<RankReport>& reports);
 
 /// As the message has it.

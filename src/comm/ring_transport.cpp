@@ -115,7 +115,8 @@ void on_all(const Session& session, MPI_Comm comm, int size, FunctionRef<void()>
 
 }  // namespace
 
-RingTransport::RingTransport(const Session& session, MPI_Comm comm) : RootedByMpi(comm) {
+RingTransport::RingTransport(const Session& session, MPI_Comm comm)
+    : RootedByMpi(comm), session_(session) {
   const int ranks = size(), next = (rank() + 1) % ranks, previous = (rank() + ranks - 1) % ranks;
   const auto cards = gather_all(own_card(session), ranks, comm);
   const auto card = [&](int r) -> const Card& { return cards[static_cast<std::size_t>(r)]; };
@@ -145,29 +146,41 @@ RingTransport::RingTransport(const Session& session, MPI_Comm comm) : RootedByMp
   ring_.emplace(links, rank(), ranks);
 }
 
+template <typename T, typename W>
+void RingTransport::run(std::span<T> data, double factor) {
+  try {
+    ring_->run<T, W>(data, factor);
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::kHang) throw;
+    // A rank that ended now would close the connection to its other neighbor, which would then name
+    // this one. The watchdog sees which ranks are gone.
+    session_.end_as_lost(error.what());
+  }
+}
+
 void RingTransport::all_reduce_sum(std::span<float> data, Waiting) {
-  ring_->run(data, 1);
+  run<float, float>(data, 1);
 }
 
 void RingTransport::all_reduce_mean(std::span<float> data, Waiting) {
-  ring_->run(data, 1.0 / size());
+  run<float, float>(data, 1.0 / size());
 }
 
 void RingTransport::all_reduce_sum_bf16(std::span<std::uint16_t> data, Waiting) {
-  ring_->run(as_values<Bfloat16>(data), 1);
+  run<Bfloat16, Bfloat16>(as_values<Bfloat16>(data), 1);
 }
 
 void RingTransport::all_reduce_sum_fp16(std::span<std::uint16_t> data, Waiting) {
-  ring_->run(as_values<Float16>(data), 1);
+  run<Float16, Float16>(as_values<Float16>(data), 1);
 }
 
 std::optional<double> RingTransport::all_reduce_mean_through(std::span<float> data, HalfType type,
                                                              Waiting) {
   const double factor = 1.0 / size();
   if (type == HalfType::kBfloat16)
-    ring_->run<float, Bfloat16>(data, factor);
+    run<float, Bfloat16>(data, factor);
   else
-    ring_->run<float, Float16>(data, factor);
+    run<float, Float16>(data, factor);
   return ring_->cost().convert_s;
 }
 

@@ -31,6 +31,11 @@ class RingTransport : public RootedByMpi {
                                                 Waiting waiting) override;
 
  private:
+  /// A connection that is lost ends the job.
+  template <typename T, typename W>
+  void run(std::span<T> data, double factor);
+
+  const Session& session_;
   UniqueFd to_next_, from_previous_;
   std::optional<RingAllReduce> ring_;
 };

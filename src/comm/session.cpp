@@ -137,6 +137,19 @@ void Session::before_abort(std::function<void()> end) const {
   before_abort_ = std::move(end);
 }
 
+void Session::abort_on_error(const std::function<void()>& body) const {
+  try {
+    body();
+  } catch (...) {
+    abort(current_error());
+  }
+}
+
+void Session::end_as_lost(const std::string& why) const {
+  watchdog_->expire(why);
+  wait_for_abort();
+}
+
 void Session::wait_for_abort() const {
   // The launcher ends ranks with TERM, which a run may have taken for a request to stop.
   std::signal(SIGTERM, SIG_DFL);

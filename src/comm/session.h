@@ -59,6 +59,14 @@ class Session {
   /// Given another one while it is called, this waits.
   void before_abort(std::function<void()> end) const;
 
+  /// Runs `body`; an error of this rank ends the job before `body` is left, while the objects still
+  /// stand whose ends are collective.
+  void abort_on_error(const std::function<void()>& body) const;
+
+  /// For a collective that can never end: the watchdog reports `why` with the ranks that are
+  /// missing, on one rank. Never returns.
+  [[noreturn]] void end_as_lost(const std::string& why) const;
+
   /// Waits, watched, while another rank reports an error and ends the job. Never returns.
   [[noreturn]] void wait_for_abort() const;
 

@@ -4,9 +4,12 @@
 #include <functional>
 #include <memory>
 
+#include <fmt/format.h>
+
 #include "record/hdf5_layout.h"
 #include "record/hdf5_output.h"
 #include "record/hdf5_quantization.h"
+#include "support/error.h"
 
 namespace gradsync {
 
@@ -291,16 +294,7 @@ hsize_t histogram_length(const RunReader& run, std::size_t length) {
   return run.quantization().empty() ? 0 : length;
 }
 
-}  // namespace
-
-void write_hdf5(RunReader& run, const std::filesystem::path& path) {
-  Hdf5Output file(
-      path, {run.iterations(), run.ranks(), run.index().buckets, run.epochs().size(),
-             run.verification().size(), run.calibration().size(), run.windows().size(),
-             run.clocks().size(), run.resumes().size(), run.device_samples().size(),
-             run.traffic_totals().size(), kTrafficCategories, run.quantization().tensors.size(),
-             run.quantization().steps.size(), run.quantization().speeds.size(),
-             histogram_length(run, kHistogramBins), histogram_length(run, kHistogramLevels)});
+void write_content(Hdf5Output& file, RunReader& run) {
   write_header(file, run);
   write_config(file, run.info());
   write_topology(file, run.info().topology);
@@ -316,7 +310,27 @@ void write_hdf5(RunReader& run, const std::filesystem::path& path) {
   write_device_samples(file, run.device_samples());
   write_quantization(file, run.quantization());
   file.set_attribute("valid_rows", static_cast<std::int64_t>(run.iterations()));
-  file.close();
+}
+
+}  // namespace
+
+void write_hdf5(RunReader& run, const std::filesystem::path& path) {
+  Hdf5Output file(
+      path, {run.iterations(), run.ranks(), run.index().buckets, run.epochs().size(),
+             run.verification().size(), run.calibration().size(), run.windows().size(),
+             run.clocks().size(), run.resumes().size(), run.device_samples().size(),
+             run.traffic_totals().size(), kTrafficCategories, run.quantization().tensors.size(),
+             run.quantization().steps.size(), run.quantization().speeds.size(),
+             histogram_length(run, kHistogramBins), histogram_length(run, kHistogramLevels)});
+  try {
+    write_content(file, run);
+    file.close();
+  } catch (const Error& error) {
+    // HDF5 knows which object it was, not which file.
+    if (error.code() != ExitCode::kInputOutput) throw;
+    throw Error(error.code(), fmt::format("cannot write '{}': {}", path.string(), error.what()),
+                "make room on that disk; the journal is kept and gradsync-report reads it");
+  }
 }
 
 }  // namespace gradsync

@@ -111,7 +111,7 @@ bool is_earlier_part(const fs::path& file, const RunInfo& info) {
   return is_run_file(file, info, RunStatus::kPartial);
 }
 
-void rename_to_new(const fs::path& from, const fs::path& to) {
+void rename_to_new(const fs::path& from, const fs::path& to, const std::string& fix) {
   if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return;
   // Some network file systems know no RENAME_NOREPLACE; a hard link refuses existing names too.
   if ((errno == EINVAL || errno == ENOSYS) && ::link(from.c_str(), to.c_str()) == 0) {
@@ -121,7 +121,7 @@ void rename_to_new(const fs::path& from, const fs::path& to) {
   throw Error(
       creation_failure(),
       fmt::format("cannot give the finished file the name '{}': {}", to.string(), errno_text()),
-      "choose another --output; the journal holds the whole run");
+      fix);
 }
 
 void publish_run(RunReader& run, const fs::path& output) {
@@ -132,7 +132,8 @@ void publish_run(RunReader& run, const fs::path& output) {
   if (is_earlier_part(output, run.info()))
     temporary.rename_to(output);
   else
-    rename_to_new(temporary.path(), output);
+    rename_to_new(temporary.path(), output,
+                  "choose another --output; the journal holds the whole run");
   temporary.keep();
   sync_folder(folder_of(output));
 }

@@ -30,8 +30,10 @@ bool is_complete_file(const std::filesystem::path& file, const RunInfo& info);
 /// Whether `file` is what an earlier stop of the run that `info` describes has published.
 bool is_earlier_part(const std::filesystem::path& file, const RunInfo& info);
 
-/// Gives `from` the name `to` unless something has that name. Throws Error kCannotCreate.
-void rename_to_new(const std::filesystem::path& from, const std::filesystem::path& to);
+/// Gives `from` the name `to` unless something has that name. Throws Error kCannotCreate with
+/// `fix`, kInputOutput where the disk is full or broken.
+void rename_to_new(const std::filesystem::path& from, const std::filesystem::path& to,
+                   const std::string& fix);
 
 /// Throws Error kInputOutput naming the first difference between two readers of one run.
 void require_same_run(RunReader& expected, RunReader& found);

@@ -28,13 +28,30 @@ std::filesystem::path free_path(std::filesystem::path output) {
   return output;
 }
 
-JournalWriter new_journal(const std::filesystem::path& path) {
+/// The journal gets its name when what describes its run is on the disk: a crash leaves all of that
+/// or no journal, which would be in the way of the next start.
+JournalWriter new_journal(const std::filesystem::path& path, const RunInfo& info) {
   if (std::filesystem::exists(std::filesystem::symlink_status(path)))
     throw Error(ExitCode::kCannotCreate,
                 fmt::format("'{}' exists: a job writes it now, or was killed", path.string()),
                 "--resume auto goes on with a run that was stopped or killed; else choose another "
                 "--output, or read it with gradsync-report and remove it");
-  return JournalWriter(path);
+  TemporaryFile journal(temporary_beside(path));
+  {
+    JournalWriter writer(journal.path());
+    writer.append(RecordType::kInfo, encode(info));
+    writer.sync();
+  }
+  rename_to_new(journal.path(), path, "choose another --output");
+  journal.keep();
+  sync_folder(folder_of(path));
+  return JournalWriter::append_to(path);
+}
+
+/// What a killed process has left of both files. Under the lock of the journal.
+void remove_leftovers(const std::filesystem::path& output) {
+  remove_temporaries_beside(output);
+  remove_temporaries_beside(journal_path(output));
 }
 
 /// Where a resumed run writes its file: nothing there, or its own part of before.
@@ -72,14 +89,18 @@ struct Recorder::State {
   State(std::filesystem::path output_path, const RunInfo& info)
       : output(free_path(std::move(output_path))),
         ranks(info.topology.size()),
-        journal(new_journal(journal_path(output))) {}
+        journal(new_journal(journal_path(output), info)) {
+    remove_leftovers(output);
+  }
 
   State(std::filesystem::path output_path, const RunInfo& info, std::int64_t iterations)
       : output(own_path(std::move(output_path), info)),
         ranks(info.topology.size()),
         journal(JournalWriter::append_to(journal_path(output))),
         written(iterations),
-        acknowledged(iterations) {}
+        acknowledged(iterations) {
+    remove_leftovers(output);
+  }
 
   void append(RecordType type, const std::vector<std::byte>& payload) {
     journal.append(type, payload);
@@ -104,15 +125,6 @@ struct Recorder::State {
 Recorder::Recorder(std::filesystem::path output, const RunInfo& info) {
   require_recordable(info);
   state_ = std::make_unique<State>(std::move(output), info);
-  try {
-    state_->journal.append(RecordType::kInfo, encode(info));
-    state_->sync();
-    sync_folder(folder_of(state_->output));
-  } catch (...) {
-    // A journal that does not even say which run it is helps nobody and blocks the next attempt.
-    ::unlink(state_->journal.path().c_str());
-    throw;
-  }
 }
 
 Recorder::Recorder(std::filesystem::path output, const ResumeRow& from) {
@@ -222,6 +234,7 @@ bool holds_complete_run(const std::filesystem::path& output) {
 
 void finish_interrupted(const std::filesystem::path& output) {
   const JournalWriter locked = JournalWriter::append_to(journal_path(output));
+  remove_leftovers(output);
   const auto run = open_journal(locked.path());
   if (is_complete_file(output, run->info()))
     require_same_run(*run, *open_hdf5(output));

@@ -18,6 +18,8 @@
 namespace gradsync {
 namespace {
 
+constexpr const char* kTemporary = ".tmp-";
+
 namespace fs = std::filesystem;
 
 [[noreturn]] void fail(ExitCode code, std::string_view action, const fs::path& path,
@@ -148,7 +150,14 @@ std::string random_suffix() {
 }
 
 fs::path temporary_beside(const fs::path& path) {
-  return path.string() + ".tmp-" + random_suffix();
+  return path.string() + kTemporary + random_suffix();
+}
+
+void remove_temporaries_beside(const fs::path& path) {
+  const std::string front = path.filename().string() + kTemporary;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder_of(path), ignored))
+    if (entry.path().filename().string().starts_with(front)) fs::remove(entry.path(), ignored);
 }
 
 fs::path folder_of(const fs::path& path) {

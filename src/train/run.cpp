@@ -352,12 +352,9 @@ int run_training(const Session& session, TrainOptions options, const OptionValue
   if (plan.complete) return publish_complete(session, options.output);
   settle_as_before(options, plan);
   std::optional<RunRanks> ranks(std::in_place, session, options);
-  // Caught here, where the objects that all ranks must leave together still stand.
-  try {
+  session.abort_on_error([&] {
     run_on(*ranks, {session, options, values, command_line, stop, *data, digest, plan});
-  } catch (...) {
-    session.abort(current_error());
-  }
+  });
   leave(session, ranks);
   return 0;
 }

@@ -1,4 +1,5 @@
 """What the end-to-end tests share: running programs, and running the cases of a file, which print PASS, FAIL or SKIP."""
+import concurrent.futures
 import os
 import pathlib
 import re
@@ -102,12 +103,14 @@ def run_case(title: str, case: Callable) -> bool:
     return True
 
 
-def run_cases(names: dict, prepare: Callable) -> int:
+def run_cases(names: dict, prepare: Callable, at_once: int = 1) -> int:
     """The functions of `names` called case_…, or those that the command line names; `prepare` gets a folder that lasts
-    as long as they do. Returns the exit code."""
+    as long as they do. Cases that mostly wait may run several `at_once`. Returns the exit code."""
     chosen = sys.argv[1:]
     cases = {name.removeprefix("case_"): case for name, case in names.items() if name.startswith("case_")}
     with tempfile.TemporaryDirectory(prefix="gradsync-e2e-") as shared:
         prepare(pathlib.Path(shared))
-        passed = [run_case(name.replace("_", " "), case) for name, case in cases.items() if not chosen or name in chosen]
+        wanted = [(name.replace("_", " "), case) for name, case in cases.items() if not chosen or name in chosen]
+        with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+            passed = list(pool.map(lambda case: run_case(*case), wanted))
     return 0 if all(passed) else 1

@@ -37,7 +37,8 @@ std::vector<torch::Tensor> mean_gradients(const std::string& model, int ranks, s
   for (int rank = 0; rank < ranks; ++rank) {
     Replica replica = make_replica(model, 1, Layout::kNhwc);
     for (std::int64_t p = pass; p < pass + passes; ++p)
-      cross_entropy(replica.network->forward(images_of(rank, p)), labels_of(rank), 1, passes)
+      cross_entropy(replica.network->forward(images_of(rank, p)), labels_of(rank), 1,
+                    static_cast<double>(passes))
           .loss.backward();
     for (std::size_t i = 0; i < replica.parameters.size(); ++i) {
       const torch::Tensor one = replica.parameters[i].grad().to(torch::kFloat64);
@@ -73,14 +74,14 @@ void run_pass(Ranks& ranks, SyncMode& mode, Replica& replica, std::int64_t pass,
   const torch::Tensor outputs = replica.network->forward(mode.begin_pass(input));
   if (!mode.root_only()) {
     mode.before_backward(outputs, last);
-    cross_entropy(outputs, labels, 1, passes).loss.backward();
+    cross_entropy(outputs, labels, 1, static_cast<double>(passes)).loss.backward();
     return;
   }
   const torch::Tensor logits = mode.gather_outputs(outputs);
   PassLoss loss;
   torch::Tensor gradient;
   if (logits.defined()) {
-    loss = cross_entropy(logits, labels, ranks.size, passes);
+    loss = cross_entropy(logits, labels, ranks.size, static_cast<double>(passes));
     gradient = torch::autograd::grad({loss.loss}, {logits})[0];
   }
   const LossShare share = mode.scatter_loss_gradient(gradient, loss.sums);

@@ -14,6 +14,28 @@
 using namespace gradsync;
 using gradsync::test::Ranks;
 
+namespace {
+
+/// What holds for a window of this kind, and for no other kind.
+void require_figures_of(const std::string& kind, const RankWindow& rank, bool exchanges) {
+  const bool computes = kind != "communication-only" && kind != "overlapped-unmeasured";
+  CHECK(std::isnan(rank.compute_s) != computes);
+  if (computes) CHECK(rank.compute_s > 0);
+  if (computes) CHECK(rank.compute_s + rank.exposed_s < rank.iteration_s * (1 + 1e-9));
+  CHECK(std::isnan(rank.comm_busy_s) == (kind == "overlapped-unmeasured"));
+  if (kind == "compute-only") {
+    CHECK(rank.comm_busy_s == 0);
+    CHECK(rank.exposed_s == 0);
+  } else if (kind != "overlapped-unmeasured" && exchanges) {
+    CHECK(rank.comm_busy_s > 0);
+    CHECK(rank.exposed_s <= rank.comm_busy_s * (1 + 1e-9));
+  }
+  if (kind == "communication-only" || kind == "serial")
+    CHECK(rank.exposed_s == doctest::Approx(rank.comm_busy_s).epsilon(1e-6));
+}
+
+}  // namespace
+
 TEST_CASE("windows: which kinds mean something" * test::once()) {
   CHECK(window_kinds("ddp", true).size() == 5);
   CHECK(window_kinds("c10d", true).size() == 5);
@@ -96,9 +118,7 @@ TEST_CASE("windows: rows of all kinds and ranks, and the trained replica stays b
       REQUIRE(row.ranks.size() == static_cast<std::size_t>(ranks.size));
       for (const RankWindow& rank : row.ranks) {
         CHECK(rank.iteration_s > 0);
-        const bool computes =
-            row.kind != "communication-only" && row.kind != "overlapped-unmeasured";
-        CHECK(std::isnan(rank.compute_s) != computes);
+        require_figures_of(row.kind, rank, ranks.size > 1);
       }
     }
     // Rounds begin with different kinds.

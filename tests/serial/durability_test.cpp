@@ -55,7 +55,10 @@ class DurableState {
     const fs::path path = fs::read_symlink("/proc/self/fd/" + std::to_string(fd));
     struct stat status {};
     if (::fstat(fd, &status) != 0) return;
-    if (S_ISREG(status.st_mode)) contents_[status.st_ino] = read_text_file(path);
+    if (S_ISREG(status.st_mode)) {
+      if (!contents_.contains(status.st_ino)) first_names_.push_back(path.filename());
+      contents_[status.st_ino] = read_text_file(path);
+    }
     if (!S_ISDIR(status.st_mode)) return;
     folders_[path].clear();
     for (const auto& entry : fs::directory_iterator(path))
@@ -63,9 +66,13 @@ class DurableState {
         folders_[path][entry.path().filename()] = status.st_ino;
   }
 
+  /// The name of each file when it was synced for the first time.
+  const std::vector<std::string>& first_names() const { return first_names_; }
+
   static DurableState* current;
 
  private:
+  std::vector<std::string> first_names_;
   std::map<ino_t, std::string> contents_;
   std::map<fs::path, std::map<std::string, ino_t>> folders_;
 };
@@ -154,6 +161,19 @@ TEST_CASE("durability: a disk whose fsync does nothing is seen to lose acknowled
   CHECK_FALSE(keeps_acknowledged(rows_after_crash(disk, folder.path()), recorder));
   recorder.sync();
   CHECK(keeps_acknowledged(rows_after_crash(disk, folder.path()), recorder));
+}
+
+TEST_CASE("durability: files get their names only when their content is on the disk") {
+  const TestFolder folder;
+  const DurableState disk;
+  Recorder recorder(folder / "run.h5", sample_info({}));
+  CheckpointWriter writer(folder / checkpoint_name(1), {{"mode", "I64", {1}}}, {});
+  writer.write(std::as_bytes(std::span("12345678", 8)));
+  writer.finish();
+  recorder.finish(RunStatus::kComplete);
+  CHECK(disk.first_names().size() == 3);
+  for (const std::string& name : disk.first_names())
+    CHECK_MESSAGE(name.find(".tmp-") != std::string::npos, name);
 }
 
 TEST_CASE("durability: a published run file and a finished checkpoint survive a power cut") {

@@ -27,8 +27,8 @@ def endless(folder, **keys) -> pathlib.Path:
     return job_file(folder, {"data": DATA, "sync": "allreduce", "ranks": 2, "iterations": 0, "epochs": 100000, "timeout": "15s"} | keys)
 
 
-def wait_until_training(job) -> None:
-    journal = job.folder / "results/lenet-allreduce-r2.h5.journal"
+def wait_until_training(job, ranks: int = 2) -> None:
+    journal = job.folder / f"results/lenet-allreduce-r{ranks}.h5.journal"
     wait_until(lambda: journal.exists() and journal.stat().st_size > 16384, f"it trains: {job.log[-500:]}", 120)
 
 
@@ -38,8 +38,8 @@ def ranks_on(node: str) -> list:
     return [pid for pid in pids if b"gradsync-train" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0]]
 
 
-def check_node_is_clean(node: str) -> None:
-    wait_until(lambda: not ranks_on(node), f"no rank is left on {node}", 30)
+def check_node_is_clean(node: str, within_s: float = 30) -> None:
+    wait_until(lambda: not ranks_on(node), f"no rank is left on {node}", within_s)
     left = cluster("on", node, "ls", "/dev/shm").expect(0).out.split()
     check(not left, f"left in /dev/shm of {node}: {left}")
 
@@ -62,6 +62,22 @@ def case_a_lost_node_ends_the_job_in_time(folder):
     check_node_is_clean("n1")
     wait_until(lambda: "idle" in slurm("sinfo", "-h", "-n", "n2", "-o", "%T").out, "n2 is back", 60)
     check_node_is_clean("n2")
+
+
+def case_the_loss_of_the_first_node_ends_the_ranks_of_the_other(folder):
+    """With n1 go rank 0, rank 1, srun and the batch script: nobody but the watchdogs on n2 can end the ranks there."""
+    job = submit(folder, "multi-node", endless(folder, ranks=4), sbatch=["-N2", "--ntasks-per-node=2", "--gpus-per-node=2", "--no-requeue"])
+    wait_until_training(job, 4)
+    check(len(ranks_on("n1")) == len(ranks_on("n2")) == 2, "two ranks on each node")
+    cluster("link", "n1", "down").expect(0)
+    try:
+        check_node_is_clean("n2", ENDS_WITHIN_S)
+        state, _ = wait_for_end(job.number)
+    finally:
+        cluster("link", "n1", "up").expect(0)
+    check(state in ("NODE_FAIL", "FAILED"), f"ended as {state}")
+    wait_until(lambda: "idle" in slurm("sinfo", "-h", "-n", "n1", "-o", "%T").out, "n1 is back", 60)
+    check_node_is_clean("n1")
 
 
 def case_a_killed_rank_fails_its_cell_and_the_grid_goes_on(folder):

@@ -8,12 +8,11 @@ Real runs are recorded call by call (tests/libraries/file_log.cpp). After every 
 resumed with the command that was interrupted, and reported on. As a control the same is done as if fsync did nothing, for
 all files and for each kind of file alone: that has to be noticed.
 
-Each run is a case; finished cases are kept in build/soak/crash and not repeated for the same revision, seed and number of
+Each run is a case; finished cases are kept in build/soak/crash and not repeated for the same sources, seed and number of
 states.
 """
 import argparse
 import collections
-import csv
 import dataclasses
 import hashlib
 import json
@@ -27,14 +26,13 @@ import time
 
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1] / "e2e")]
 
+import campaign
 import crash_runs
 from crash_disk import Disk, Record
 from crash_oracle import Oracle, StateReader
 from harness import BIN, ROOT, Failure, run, synthetic
 
 READER = ROOT / "build/tests/read_state"
-KEPT = ROOT / "build/soak/crash"
-RESULTS = ROOT / "results/soak"
 FEWEST, MOST = 5, 100  # states at random after one call
 IMAGES = 160  # 10 iterations an epoch at 16 images
 
@@ -222,27 +220,11 @@ def one_case(run_: crash_runs.Run, arguments, states: int, samples: int, until_s
 # --- campaign ------------------------------------------------------------------------------------
 
 
-def revision() -> str:
-    return subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
-
-
-def kept_outcomes(file: pathlib.Path) -> dict[str, Outcome]:
-    if not file.exists():
-        return {}
-    lines = (json.loads(line) for line in file.read_text().splitlines())
-    return {line["case"]: Outcome(**line) for line in lines}
-
-
-def write_results(outcomes: list[Outcome], arguments) -> None:
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    with open(RESULTS / "crash.csv", "w", newline="") as file:
-        table = csv.writer(file)
-        table.writerow(["case", "seed", "revision", "states", "reported", "resumed", "seconds", "failures", "outcome"])
-        for o in outcomes:
-            table.writerow([o.case, arguments.seed, revision(), o.states, o.reported, o.resumed, round(o.seconds), len(o.failures),
-                            "failed" if o.failures else "passed"])  # fmt: skip
+def write_results(outcomes: list[Outcome], seed: int) -> None:
+    rows = [[o.case, seed, campaign.revision(), o.states, o.reported, o.resumed, round(o.seconds), len(o.failures),
+             "failed" if o.failures else "passed"] for o in outcomes]  # fmt: skip
     total = {name: sum(getattr(o, name) for o in outcomes) for name in ("states", "reported", "resumed", "seconds")}
-    text = [f"# Crash consistency\n\nRevision {revision()}, seed {arguments.seed}: {total['states']} different states of "
+    text = [f"# Crash consistency\n\nRevision {campaign.revision()}, seed {seed}: {total['states']} different states of "
             f"{len(outcomes)} runs read, {total['reported']} of them reported on and {total['resumed']} resumed, "
             f"{total['seconds'] / 60:.0f} minutes.\n",
             "| run | states | reported | resumed | seconds | wrong |\n|---|---:|---:|---:|---:|---:|"]  # fmt: skip
@@ -250,7 +232,8 @@ def write_results(outcomes: list[Outcome], arguments) -> None:
     text += ["", *(f"- {o.case}: {failure}" for o in outcomes for failure in o.failures[:20])]
     text.append("Each run was also replayed as if fsync did nothing, for all files and for journals, checkpoints, run files and "
                 "folders alone; each time the loss was noticed." if not any(o.failures for o in outcomes) else "")  # fmt: skip
-    (RESULTS / "crash.md").write_text("\n".join(text).rstrip() + "\n")
+    header = ["case", "seed", "revision", "states", "reported", "resumed", "seconds", "failures", "outcome"]
+    campaign.write_results("crash", header, rows, "\n".join(text))
 
 
 def main() -> int:
@@ -266,9 +249,8 @@ def main() -> int:
     until_s = time.monotonic() + (arguments.limit_s or 1e9)
     wanted = arguments.states or (600 if arguments.quick else 12_000)
     makers = QUICK if arguments.quick else RUNS
-    KEPT.mkdir(parents=True, exist_ok=True)
-    kept_file = KEPT / f"{revision()}-{arguments.seed}-{wanted}.jsonl"
-    kept = {} if arguments.quick else kept_outcomes(kept_file)
+    finished = None if arguments.quick else campaign.Finished("crash", arguments.seed, wanted)
+    kept = {case: Outcome(**row) for case, row in finished.rows.items()} if finished else {}
     outcomes = []
     with tempfile.TemporaryDirectory(prefix="gradsync-crash-") as shared:
         data = synthetic(pathlib.Path(shared), IMAGES, 16)
@@ -281,11 +263,10 @@ def main() -> int:
             if arguments.verbose:
                 print(*(f"  {failure}" for failure in outcome.failures), sep="\n", flush=True)
             outcomes.append(outcome)
-            if not arguments.quick and run_.name not in kept:
-                with open(kept_file, "a") as file:
-                    file.write(json.dumps(dataclasses.asdict(outcome)) + "\n")
-    if not arguments.quick and not arguments.run:
-        write_results(outcomes, arguments)
+            if finished and run_.name not in kept:
+                finished.add(**dataclasses.asdict(outcome))
+    if finished and not arguments.run:
+        write_results(outcomes, arguments.seed)
     return 1 if any(outcome.failures for outcome in outcomes) else 0
 
 

@@ -8,23 +8,20 @@ usage: faults.py [--quick] [--seed N] [--count N] [--limit-s N] [--jobs N] [--on
   --only     draws from phase=…, fault=…, launcher=… alone
   --number   this injection alone; what a failed one leaves is in build/soak/faults/failed-PROGRAM-NUMBER
 
-State: build/soak/faults/done.jsonl, a line an injection; those of this revision and seed are not repeated.
+State: build/soak/faults, a line an injection; those of the same sources and seed are not repeated.
 Results: results/soak/faults.csv and faults.md. Needs mpirun and the programs; root and Slurm for links and nodes.
 """
 import argparse
 import concurrent.futures
-import csv
-import functools
-import json
 import pathlib
 import shutil
 import signal
-import subprocess
 import sys
 import threading
 import time
 from collections import Counter
 
+import campaign
 import faults_nodes
 from faults_cases import CHECKPOINT_EVERY, EPOCHS, LINKS, WHERE, Cell, Injection, draw_injection, strike
 from faults_job import BIN, ROOT, SHIM, STRUCK, Ended, Job, preloaded
@@ -32,7 +29,6 @@ from faults_oracle import errors_of, errors_of_files, errors_of_folder, hard_lim
 from harness import Failure, Skip, mpirun, synthetic
 
 FOLDER = ROOT / "build/soak/faults"
-RESULTS = ROOT / "results/soak"
 COLUMNS = ("number", "seed", "revision", "program", "phase", "fault", "where", "mode", "transport", "ranks", "rank", "launcher", "code", "resumed",
            "told_s", "seconds", "outcome")  # fmt: skip
 FULL, QUICK, QUICK_TRAIN, QUICK_JOBS = 2000, 200, 24, 4
@@ -42,13 +38,7 @@ LAUNCHERS = {"mpirun": lambda ranks: [part for part in mpirun(ranks) if part != 
              "mpirun over nodes": faults_nodes.mpirun_over_nodes}  # fmt: skip
 
 
-@functools.cache
-def revision() -> str:
-    described = subprocess.run(["git", "describe", "--always", "--dirty", "--abbrev=12"], cwd=ROOT, capture_output=True, text=True, check=False)
-    return described.stdout.strip() or "unknown"
-
-
-class Campaign:
+class Jobs:
     """Runs injections; keeps references and the data set in its folder."""
 
     def __init__(self, seed: int):
@@ -136,7 +126,9 @@ class Campaign:
         return ended
 
     def pause(self, injection: Injection, job: Job) -> None:
-        """One rank has stopped itself; for `suspend all`, all others are stopped too. Then they continue."""
+        """One rank stops itself; for `suspend all`, all others are stopped too. Then they continue."""
+        if not injection.on_nodes:
+            job.wait_for_stop(injection.timeout_s)
         nodes = [pid for node in faults_nodes.NODES for pid, _ in faults_nodes.processes_on(node)] if injection.on_nodes else []
         ranks = job.ranks() + nodes
         if injection.fault == "suspend all":
@@ -183,27 +175,10 @@ def difference(output: pathlib.Path, whole: pathlib.Path) -> list:
 
 def row_of(injection: Injection, seed: int, result: dict) -> dict:
     cell = injection.cell
-    return {"number": injection.number, "seed": seed, "revision": revision(), "program": cell.program, "phase": injection.phase, "fault": injection.fault,
+    return {"number": injection.number, "seed": seed, "revision": campaign.revision(), "program": cell.program, "phase": injection.phase, "fault": injection.fault,
             "where": injection.where, "mode": cell.mode, "transport": cell.transport, "ranks": cell.ranks, "rank": injection.rank,
             "launcher": cell.launcher} | {name: result[name] for name in ("code", "resumed", "told_s", "seconds")} | {
             "outcome": "; ".join(result["errors"]).replace("\n", " | ") or AS_DOCUMENTED}  # fmt: skip
-
-
-def finished(seed: int) -> dict:
-    """Rows of this revision and seed, by number."""
-    path = FOLDER / "done.jsonl"
-    rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    return {row["number"]: row for row in rows if row["seed"] == seed and row["revision"] == revision()}
-
-
-def write_results(rows: list) -> None:
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    rows = sorted(rows, key=lambda row: row["number"])
-    with open(RESULTS / "faults.csv", "w", newline="") as file:
-        table = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        table.writeheader()
-        table.writerows(rows)
-    (RESULTS / "faults.md").write_text(summary(rows))
 
 
 def summary(rows: list) -> str:
@@ -236,15 +211,15 @@ def main() -> int:
     arguments.add_argument("--number", type=int)
     arguments.add_argument("--program", default="train", choices=("train", "calibrate"))
     given = arguments.parse_args()
-    campaign = Campaign(given.seed)
+    jobs = Jobs(given.seed)
     try:
-        campaign.prepare()
-        return run_all(campaign, given)
+        jobs.prepare()
+        return run_all(jobs, given)
     except Skip as reason:
         print(f"SKIP faults: {reason}")
         return 0
     finally:
-        campaign.cluster.stop()
+        jobs.cluster.stop()
 
 
 def chosen(given) -> list:
@@ -260,13 +235,14 @@ def chosen(given) -> list:
     return [draw_injection(given.seed, n, given.program, only) for n in numbers]
 
 
-def run_all(campaign: Campaign, given) -> int:
+def run_all(jobs: Jobs, given) -> int:
     keeps = not given.quick and given.number is None
-    done = finished(given.seed) if keeps else {}
+    finished = campaign.Finished("faults", given.seed) if keeps else None
+    done = {row["number"]: row for row in finished.rows.values()} if finished else {}
     deadline = time.monotonic() + given.limit_s if given.limit_s else None
     stopped = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopped.set())
-    rows, writing = list(done.values()), threading.Lock()
+    rows, writing = [{name: row[name] for name in COLUMNS} for row in done.values()], threading.Lock()
 
     def one(injection: Injection) -> None:
         if stopped.is_set() or (deadline and time.monotonic() > deadline):
@@ -275,7 +251,7 @@ def run_all(campaign: Campaign, given) -> int:
         place = FOLDER / f"work-{name}"
         result = {"code": None, "resumed": None, "told_s": None, "seconds": 0, "errors": []}
         try:
-            result = campaign.run(injection, place)
+            result = jobs.run(injection, place)
         except Skip as reason:
             print(f"SKIP {name} {injection.name}: {reason}", flush=True)
             return
@@ -289,14 +265,14 @@ def run_all(campaign: Campaign, given) -> int:
         with writing:
             rows.append(row)
             print(f"FAIL {name} {injection.name}: {row['outcome'][:900]}" if result["errors"] else f"PASS {name} {injection.name}", flush=True)
-            if keeps:
-                with open(FOLDER / "done.jsonl", "a") as log:
-                    log.write(json.dumps(row) + "\n")
+        if finished:
+            finished.add(name, **row)
 
     with concurrent.futures.ThreadPoolExecutor(given.jobs or (QUICK_JOBS if given.quick else 2)) as pool:
         list(pool.map(one, (injection for injection in chosen(given) if injection.number not in done)))
     if keeps:
-        write_results(rows)
+        rows.sort(key=lambda row: row["number"])
+        campaign.write_results("faults", list(COLUMNS), [[row[name] for name in COLUMNS] for row in rows], summary(rows))
     return 1 if any(row["outcome"] != AS_DOCUMENTED for row in rows) else 0
 
 

@@ -107,6 +107,12 @@ class Job:
                 self.seen.wait(0.1)
         return True
 
+    def wait_for_stop(self, timeout: float) -> None:
+        """Until a rank has stopped: it says so just before, and a SIGCONT in between would be lost."""
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline and not any(state[0] == "T" for _, state, _ in in_session(self.process.pid)):
+            time.sleep(0.02)
+
     def signal(self, number: int, which: list) -> None:
         for pid in which:
             try:

@@ -68,8 +68,7 @@ def expected(injection: Injection) -> Expected:
         return Expected({87: rf"ranks disagree about a collective: .*\brank {rank}\b"}, LAUNCHER_S)
     if fault in ("disk full", "EIO"):
         text = {"disk full": "No space left on device", "EIO": "Input/output error"}[fault]
-        creates = injection.where.startswith(("open", "rename"))
-        return Expected({73 if creates else 74: rf"{re.escape(DISK_CALLS[injection.cell.program][phase][0])}.*{text}"}, LAUNCHER_S)
+        return Expected({74: rf"{re.escape(DISK_CALLS[injection.cell.program][phase][0])}.*{text}"}, LAUNCHER_S)
     if fault in ("link down", "node lost"):
         return Expected({86: rf"missing ranks: |connection to rank \d+ .*lost", 143: "NODE FAILURE|DUE TO NODE FAILURE", 205: "lost"},
                         injection.timeout_s + NODE_LOST_S)  # fmt: skip

@@ -8,9 +8,7 @@ at most. What it finds is kept in build/soak/fuzz/found; what it learned in buil
 leaves libFuzzer out: tests/serial reads the committed corpus.
 """
 import argparse
-import csv
 import dataclasses
-import json
 import pathlib
 import random
 import re
@@ -22,6 +20,7 @@ import time
 
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1] / "e2e")]
 
+import campaign
 from crash_oracle import StateReader
 from harness import BIN, ROOT, run, synthetic
 
@@ -29,7 +28,6 @@ FUZZER = ROOT / "build/fuzz/fuzz"
 READER = ROOT / "build/tests/read_state"
 CORPUS = ROOT / "tests/fuzz/corpus"
 KEPT = ROOT / "build/soak/fuzz"
-RESULTS = ROOT / "results/soak"
 INPUT_LIMIT_S, MEMORY_LIMIT_MIB = 10, 1024
 
 
@@ -171,24 +169,16 @@ def slurm_site_file(count: int, seed: int, folder: pathlib.Path) -> Outcome:
 # --- campaign ------------------------------------------------------------------------------------
 
 
-def revision() -> str:
-    return subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
-
-
-def write_results(outcomes: list[Outcome], arguments) -> None:
-    RESULTS.mkdir(parents=True, exist_ok=True)
+def write_results(outcomes: list[Outcome], seed: int) -> None:
     state = lambda o: "not run" if o.skipped else "failed" if o.failures else "passed"  # noqa: E731
-    with open(RESULTS / "fuzz.csv", "w", newline="") as file:
-        table = csv.writer(file)
-        table.writerow(["case", "seed", "revision", "inputs", "seconds", "peak_mib", "failures", "outcome"])
-        for o in outcomes:
-            table.writerow([o.case, arguments.seed, revision(), o.inputs, round(o.seconds), o.peak_mib or "", len(o.failures), state(o)])
-    text = [f"# Fuzzing\n\nRevision {revision()}, seed {arguments.seed}; libFuzzer with AddressSanitizer and UndefinedBehaviorSanitizer, "
+    rows = [[o.case, seed, campaign.revision(), o.inputs, round(o.seconds), o.peak_mib or "", len(o.failures), state(o)] for o in outcomes]
+    text = [f"# Fuzzing\n\nRevision {campaign.revision()}, seed {seed}; libFuzzer with AddressSanitizer and UndefinedBehaviorSanitizer, "
             f"{INPUT_LIMIT_S} s an input and {MEMORY_LIMIT_MIB} MiB at most.\n",
             "| target | inputs | seconds | peak MiB | outcome |\n|---|---:|---:|---:|---|"]  # fmt: skip
     text += [f"| {o.case} | {o.inputs} | {o.seconds:.0f} | {o.peak_mib or ''} | {state(o)} |" for o in outcomes]
     text += ["", *(f"- {o.case}: {failure}" for o in outcomes for failure in [*o.failures, *([o.skipped] if o.skipped else [])])]
-    (RESULTS / "fuzz.md").write_text("\n".join(text).rstrip() + "\n")
+    header = ["case", "seed", "revision", "inputs", "seconds", "peak_mib", "failures", "outcome"]
+    campaign.write_results("fuzz", header, rows, "\n".join(text))
 
 
 def cases(arguments, folder: pathlib.Path):
@@ -217,10 +207,8 @@ def main() -> int:
     parser.add_argument("targets", nargs="*", metavar="TARGET", help="only these; writes no table")
     arguments = parser.parse_args()
     until_s = time.monotonic() + (arguments.limit_s or 1e9)
-    KEPT.mkdir(parents=True, exist_ok=True)
-    file = KEPT / f"{revision()}-{arguments.seed}-{arguments.seconds}.jsonl"
-    lines = file.read_text().splitlines() if file.exists() and not arguments.quick else []
-    kept = {outcome.case: outcome for outcome in (Outcome(**json.loads(line)) for line in lines)}
+    finished = None if arguments.quick else campaign.Finished("fuzz", arguments.seed, arguments.seconds)
+    kept = {case: Outcome(**row) for case, row in finished.rows.items()} if finished else {}
     outcomes = []
     with tempfile.TemporaryDirectory(prefix="gradsync-fuzz-") as folder:
         for name, case in cases(arguments, pathlib.Path(folder)):
@@ -229,11 +217,10 @@ def main() -> int:
             outcome = kept.get(name) or case()
             print(outcome.line(), flush=True)
             outcomes.append(outcome)
-            if not arguments.quick and name not in kept and not outcome.skipped:
-                with open(file, "a") as lines_file:
-                    lines_file.write(json.dumps(dataclasses.asdict(outcome)) + "\n")
-    if not arguments.quick and not arguments.targets:
-        write_results(outcomes, arguments)
+            if finished and name not in kept and not outcome.skipped:
+                finished.add(**dataclasses.asdict(outcome))
+    if finished and not arguments.targets:
+        write_results(outcomes, arguments.seed)
     return 1 if any(outcome.failures for outcome in outcomes) else 0
 
 

@@ -22,9 +22,10 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-STATE = ROOT / "build/soak/mutation"
-RESULTS = ROOT / "results/soak"
+import campaign
+from campaign import ROOT
+
+STATE = campaign.STATE / "mutation"
 REVIEWED = pathlib.Path(__file__).with_name("mutation_reviewed.csv")
 FOLDERS = ["src/timing", "src/record", "src/comm", "src/sync", "src/checkpoint", "src/sweep",
            "analysis/metrics", "analysis/model", "analysis/verdict"]  # fmt: skip
@@ -188,10 +189,13 @@ def judge(mutant: Mutant, commands: Commands, folder: pathlib.Path) -> str:
     """not compiled, equivalent, survived, or what has detected it."""
     (folder / "tmp").mkdir(parents=True, exist_ok=True)
     text = (ROOT / mutant.file).read_text()
-    source, changed, original = folder / "mutant.cpp", folder / "changed.o", folder / "original.o"
+    source, changed = folder / "mutant.cpp", folder / "changed.o"
+    original = folder / f"original-{hashlib.sha256(text.encode()).hexdigest()[:16]}.o"
     end = mutant.begin + len(mutant.old)
     compile_command = commands.compile(mutant.file)
     for content, output in ((text, original), (text[: mutant.begin] + mutant.new + text[end:], changed)):
+        if output == original and original.exists():
+            continue
         source.write_text(content)
         command = with_output(compile_command, output)
         command[command.index("-c") + 1] = str(source)
@@ -220,10 +224,6 @@ def read_outcomes(path: pathlib.Path) -> dict[str, str]:
         return {row[0]: row[1] for row in csv.reader(file) if len(row) == 2}
 
 
-def revision() -> str:
-    return subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, text=True, capture_output=True).stdout.strip()
-
-
 def reviewed() -> set[tuple[str, str, str]]:
     if not REVIEWED.exists():
         return set()
@@ -241,19 +241,15 @@ def change_text(mutant: Mutant) -> str:
 
 def write_results(rows: list[tuple[Mutant, str]], seed: int) -> float:
     """The table of this run; returns the share of detected mutants."""
-    RESULTS.mkdir(parents=True, exist_ok=True)
     known = reviewed()
-    counted = []
-    with open(RESULTS / "mutation.csv", "w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["file", "line", "rule", "change", "code", "outcome"])
-        for mutant, outcome in sorted(rows, key=lambda row: (row[0].file, row[0].begin)):
-            if outcome == "survived" and (mutant.file, code_line(mutant), change_text(mutant)) in known:
-                outcome = "reviewed: not detectable"
-            writer.writerow([mutant.file, mutant.line, mutant.rule, change_text(mutant), code_line(mutant), outcome])
-            if outcome == "survived" or outcome.startswith("detected"):
-                counted.append((mutant, outcome))
-    lines = [f"# Mutation testing of {revision()}, seed {seed}", "", "| folder | mutants | detected | share |", "|---|--:|--:|--:|"]
+    counted, table = [], []
+    for mutant, outcome in sorted(rows, key=lambda row: (row[0].file, row[0].begin)):
+        if outcome == "survived" and (mutant.file, code_line(mutant), change_text(mutant)) in known:
+            outcome = "reviewed: not detectable"
+        table.append([mutant.file, mutant.line, mutant.rule, change_text(mutant), code_line(mutant), outcome])
+        if outcome == "survived" or outcome.startswith("detected"):
+            counted.append((mutant, outcome))
+    lines = [f"# Mutation testing of {campaign.revision()}, seed {seed}", "", "| folder | mutants | detected | share |", "|---|--:|--:|--:|"]
     for folder in [*FOLDERS, ""]:
         inside = [outcome for mutant, outcome in counted if mutant.file.startswith(folder)]
         detected = sum(outcome != "survived" for outcome in inside)
@@ -262,7 +258,7 @@ def write_results(rows: list[tuple[Mutant, str]], seed: int) -> float:
     lines += ["", "Not counted: mutants that do not compile, that give the same machine code, or that no test can detect "
               "(tests/soak/mutation_reviewed.csv).", "", "Survivors:", ""]  # fmt: skip
     lines += [f"- `{m.file}:{m.line}` {m.rule}, `{change_text(m)}`: `{code_line(m)}`" for m, outcome in counted if outcome == "survived"]
-    (RESULTS / "mutation.md").write_text("\n".join(lines) + "\n")
+    campaign.write_results("mutation", ["file", "line", "rule", "change", "code", "outcome"], table, "\n".join(lines))
     return sum(outcome != "survived" for _, outcome in counted) / max(len(counted), 1)
 
 

@@ -9,9 +9,7 @@ usage: tests/soak/sanitizers.py [--seed N] [--limit-s N] [--only address|thread|
 A case that passed on the same sources is not run again.
 """
 import argparse
-import csv
 import dataclasses
-import hashlib
 import os
 import pathlib
 import re
@@ -19,9 +17,10 @@ import subprocess
 import sys
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-STATE = ROOT / "build/soak/sanitizers"
-RESULTS = ROOT / "results/soak"
+import campaign
+from campaign import ROOT
+
+STATE = campaign.STATE / "sanitizers"
 CASE_LIMIT_S = 3600
 
 # What Open MPI and the C library leave allocated at the end, and code that is not compiled with the sanitizer.
@@ -72,17 +71,8 @@ ODR = Sanitizer("odr", LTO, {}, [], [], ("build/bin/gradsync-report", "build/tes
 
 
 def sources() -> list[str]:
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True).stdout
     wanted = ("src/", "analysis/", "tests/", "config/", "jobs/", "slurm/", "results/", "docs/", "bench/", "Makefile", "README")
-    return [file for file in listed.split("\0") if file.startswith(wanted) and (ROOT / file).is_file()]
-
-
-def digest(files: list[str]) -> str:
-    sum_of = hashlib.sha256()
-    for file in files:
-        if file.startswith(("src/", "analysis/", "tests/", "Makefile")):
-            sum_of.update(file.encode() + (ROOT / file).read_bytes())
-    return sum_of.hexdigest()[:16]
+    return [file for file in campaign.committed_files() if file.startswith(wanted)]
 
 
 def build(sanitizer: Sanitizer, files: list[str]) -> pathlib.Path:
@@ -145,7 +135,7 @@ def main() -> int:
         print("SKIP sanitizers: need builds of their own, 20 min each; make soak PARTS=sanitizers")
         return 0
     start_s, files, rows, failed = time.monotonic(), sources(), [], 0
-    revision = digest(files)
+    finished = campaign.Finished("sanitizers", sources=("tests/",))
     if options.only in (None, ODR.name):
         outcome, text = linked(files)
         print(f"{'PASS' if outcome == 'passed' else 'FAIL'} {ODR.name}: {text}", flush=True)
@@ -155,30 +145,22 @@ def main() -> int:
         if options.only not in (None, sanitizer.name):
             continue
         tree = build(sanitizer, files)
-        passed_file = tree / "passed"
-        passed = dict(line.split("\t", 1) for line in passed_file.read_text().splitlines()) if passed_file.exists() else {}
         for case in sanitizer.cases:
             name = f"{sanitizer.name} {case.name}" + (f" on {case.ranks} ranks" if case.ranks else "")
-            key = f"{revision} {name}"
-            if key in passed:
-                outcome, text = "passed", passed[key]
+            if name in finished.rows:
+                outcome, text = "passed", finished.rows[name]["text"]
             elif time.monotonic() - start_s > options.limit_s:
                 outcome, text = "not run", "time limit"
             else:
                 outcome, text = run(sanitizer, case, tree)
-            if outcome == "passed" and key not in passed:
-                with open(passed_file, "a") as file:
-                    file.write(f"{key}\t{text}\n")
+            if outcome == "passed" and name not in finished.rows:
+                finished.add(name, text=text)
             print(f"{({'passed': 'PASS', 'failed': 'FAIL'}).get(outcome, 'SKIP')} {name}: {text}", flush=True)
             rows.append([name, outcome, text])
             failed += outcome != "passed"
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    described = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, text=True, capture_output=True).stdout.strip()
-    with open(RESULTS / "sanitizers.csv", "w", newline="") as file:
-        csv.writer(file).writerows([["revision", "case", "outcome", "result"], *([described, *row] for row in rows)])
-    table = [f"# Sanitizers, revision {described}", "", "| tests | outcome | result |", "|---|---|---|"]
+    table = [f"# Sanitizers, revision {campaign.revision()}", "", "| tests | outcome | result |", "|---|---|---|"]
     table += [f"| {name} | {outcome} | {text.replace('|', ',')} |" for name, outcome, text in rows]
-    (RESULTS / "sanitizers.md").write_text("\n".join(table) + "\n")
+    campaign.write_results("sanitizers", ["revision", "case", "outcome", "result"], [[campaign.revision(), *row] for row in rows], "\n".join(table))
     return 1 if failed else 0
 
 
