@@ -141,6 +141,13 @@ std::vector<RankReport> HangDetector::all_reports(const std::vector<RankReport>&
   return all;
 }
 
+bool HangDetector::excused_by_disk(const std::vector<RankReport>& all, double running_s) {
+  const WatchLimits limits = state_.limits();
+  const DiskWait wait = disk_wait(all, sort_ranks(all), limits);
+  if (wait == DiskWait::kInLimit) disk_until_s_ = running_s;
+  return wait != DiskWait::kTooLong && running_s - disk_until_s_ <= limits.timeout_s;
+}
+
 /// On the rank that speaks for its node, while somebody may be missing.
 void HangDetector::judge(const std::vector<RankReport>& node, double running_s) {
   const auto all = all_reports(node, running_s);
@@ -150,13 +157,13 @@ void HangDetector::judge(const std::vector<RankReport>& node, double running_s) 
     return;
   }
   if (expired_since_s_ < 0) expired_since_s_ = running_s;
-  const bool all_answer = std::all_of(all.begin(), all.end(),
-                                      [](const RankReport& report) { return report.answers; });
+  const std::string why = board_.why();
+  if (why.empty() && excused_by_disk(all, running_s)) return;
+  const bool all_answer =
+      std::all_of(all.begin(), all.end(), [](const RankReport& report) { return report.answers; });
   const double grace_s = state_.fixed.grace_s + (all_answer ? 0 : kSilentNodes_s);
   if (running_s - expired_since_s_ < grace_s) return;
   if (messages_.heard(running_s, kReporterLost_s, session_.rank())) return;
-  const std::string why = board_.why();
-  if (why.empty() && waits_for_disk(all, sort_ranks(all), state_.limits())) return;
   ended_ = true;
   end_(Error(ExitCode::kHang, hang_text(all, hosts_, why), hang_fix(all, state_.limits())));
 }

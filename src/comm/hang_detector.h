@@ -2,6 +2,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <limits>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -44,6 +45,7 @@ class HangDetector {
   std::vector<RankReport> all_reports(const std::vector<RankReport>& node, double running_s) const;
   void judge(const std::vector<RankReport>& node, double running_s);
   bool lasts_long(double running_s) const;
+  bool excused_by_disk(const std::vector<RankReport>& all, double running_s);
 
   const Session& session_;
   const WatchState& state_;
@@ -57,6 +59,8 @@ class HangDetector {
   std::int64_t wait_seen_ = 0, phase_seen_ = 0;
   double wait_begin_s_ = 0, phase_begin_s_ = 0, work_begin_s_ = 0, work_s_ = 0;
   double expired_since_s_ = -1;  ///< since when a wait anywhere has been too long; -1: none
+  /// When a disk was waited for last: from then on the ranks have a whole limit to meet.
+  double disk_until_s_ = -std::numeric_limits<double>::infinity();
   std::optional<DefaultSignal> term_;
   bool ended_ = false;
 

@@ -113,15 +113,18 @@ std::string_view activity_name(Activity activity) {
   return kActivityNames[static_cast<std::size_t>(activity)];
 }
 
-bool waits_for_disk(const std::vector<RankReport>& reports, const HangView& view,
-                    const WatchLimits& limits) {
-  return !view.missing.empty() &&
-         std::all_of(view.missing.begin(), view.missing.end(), [&](std::size_t i) {
-           const RankReport& report = reports[i];
-           return report.answers && report.runs() &&
-                  phase_entry(report.phase).rule == LimitRule::kInputOutput &&
-                  report.phase_s <= limit_s(report.phase, limits, 0);
-         });
+DiskWait disk_wait(const std::vector<RankReport>& reports, const HangView& view,
+                   const WatchLimits& limits) {
+  bool too_long = false;
+  for (const std::size_t i : view.missing) {
+    const RankReport& report = reports[i];
+    if (!report.answers || !report.runs() ||
+        phase_entry(report.phase).rule != LimitRule::kInputOutput)
+      return DiskWait::kNone;
+    too_long |= report.phase_s > limit_s(report.phase, limits, 0);
+  }
+  if (view.missing.empty()) return DiskWait::kNone;
+  return too_long ? DiskWait::kTooLong : DiskWait::kInLimit;
 }
 
 std::string rank_list(const std::vector<int>& sorted) {

@@ -44,10 +44,11 @@ HangView sort_ranks(const std::vector<RankReport>& reports);
 /// As the message has it.
 std::string_view activity_name(Activity activity);
 
-/// Whether every missing rank is busy with I/O for less than the limit of its phase: the others
-/// wait for a disk.
-bool waits_for_disk(const std::vector<RankReport>& reports, const HangView& view,
-                    const WatchLimits& limits);
+/// Whether the others wait for a disk: every missing rank runs and is busy with I/O, each for less
+/// than the limit of its phase, or one for longer.
+enum class DiskWait { kNone, kInLimit, kTooLong };
+DiskWait disk_wait(const std::vector<RankReport>& reports, const HangView& view,
+                   const WatchLimits& limits);
 
 /// "0-3, 7".
 std::string rank_list(const std::vector<int>& sorted);

@@ -152,6 +152,33 @@ TEST_CASE("watchdog: a rank that is busy with I/O is waited for, as long as its 
   }
 }
 
+TEST_CASE("watchdog: after a wait for a disk the ranks have a whole limit to meet") {
+  if (alone()) return;
+  WatchLimits limits = short_limits();
+  limits.timeout_s = 2;
+  limits.io_s = 60;
+  limits.grace_s = 0.3;
+  for (const int ranks_a_node : {test::session().size(), 1}) {
+    const Nodes nodes(ranks_a_node);
+    Watched watched(limits, nodes.comm());
+    watched.meet();
+    if (test::session().rank() == 0) {
+      {
+        const WatchdogTimeoutExtension writes(watched.watchdog(), WatchedPhase::kJournal);
+        sleep_s(3.5);
+      }
+      // In the collective of the others, which has yet to end.
+      const CollectiveScope watched_too(watched.watchdog(), CollectiveKind::kBarrier, 3);
+      sleep_s(1);
+      MPI_Barrier(test::session().world());
+    } else {
+      watched.meet();
+    }
+    std::string text;
+    CHECK_MESSAGE(watched.reports(text) == 0, text);
+  }
+}
+
 TEST_CASE("watchdog: a wait takes the limit of its phase, and each collective its own") {
   if (alone()) return;
   WatchLimits limits = short_limits();

@@ -99,23 +99,23 @@ TEST_CASE("hang: missing ranks that are busy with I/O are waited for until the I
   limits.timeout_s = 3;
   limits.io_s = 10;
   std::vector<RankReport> reports = {rank_at(0, 4), rank_at(1, 5, kAllReduce)};
-  const auto on_disk = [&] { return waits_for_disk(reports, sort_ranks(reports), limits); };
-  CHECK_FALSE(on_disk());
+  const auto on_disk = [&] { return disk_wait(reports, sort_ranks(reports), limits); };
+  CHECK(on_disk() == DiskWait::kNone);
   reports[0].phase = WatchedPhase::kJournal;
   reports[0].phase_s = 9.9;
-  CHECK(on_disk());
+  CHECK(on_disk() == DiskWait::kInLimit);
   reports[0].phase_s = 10.1;
-  CHECK_FALSE(on_disk());
+  CHECK(on_disk() == DiskWait::kTooLong);
   reports[0].phase_s = 1;
   reports[0].process = 'T';
-  CHECK_FALSE(on_disk());
+  CHECK(on_disk() == DiskWait::kNone);
   reports[0].process = 'D';
   reports.push_back(rank_at(2, 4));
-  CHECK_FALSE(on_disk());
+  CHECK(on_disk() == DiskWait::kNone);
   reports.pop_back();
-  CHECK(on_disk());
+  CHECK(on_disk() == DiskWait::kInLimit);
   reports[0].phase = WatchedPhase::kEvaluation;
-  CHECK_FALSE(on_disk());
+  CHECK(on_disk() == DiskWait::kNone);
 }
 
 TEST_CASE("hang: the message names all missing ranks and what they did") {
