@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "record/recorder.h"
 #include "support/error.h"
 #include "support/file.h"
 #include "support/parse.h"
@@ -59,6 +60,16 @@ CellFailure failure_of(const ProcessResult& result, std::int64_t kernel_counted,
   return failure;
 }
 
+// A crash between the run file and the end of its journal leaves both.
+void remove_leftover_journal(const CellFiles& files) {
+  if (!fs::exists(files.journal)) return;
+  try {
+    finish_interrupted(files.run);
+  } catch (const Error&) {
+    // The run file is complete; a journal that stays is only in the way.
+  }
+}
+
 // One sweep over the cells; what it knows of the time they take is from its own runs.
 class Runner {
  public:
@@ -86,7 +97,10 @@ class Runner {
   bool is_there(const GridCell& cell) {
     const CellFiles files = cell_files(folder_, cell);
     const CellState state = cell_state(files);
-    if (state == CellState::kDone) ++outcome_.already;
+    if (state == CellState::kDone) {
+      remove_leftover_journal(files);
+      ++outcome_.already;
+    }
     if (state == CellState::kOutOfMemory)
       outcome_.too_large.push_back({cell.name, recorded_failure(files)->message});
     return is_settled(state);

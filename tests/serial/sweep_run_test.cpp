@@ -114,9 +114,10 @@ TEST_CASE("sweep run: checkpoints without a run are renamed with the next leftov
 
 TEST_CASE("sweep run: a cell whose end was interrupted is complete, and not run again") {
   Sweep sweep;
-  fs::create_directories(sweep.runs());
+  sweep.run();
   const GridCell& cell = sweep.grid.cells[0];
   const CellFiles files = cell_files(sweep.runs(), cell);
+  fs::remove(files.run);
   testing::write_sample(files.run, {"ddp", 1, 3, 5, 32, 1});
   CHECK(cell_state(files) == CellState::kDone);
   {
@@ -139,8 +140,9 @@ TEST_CASE("sweep run: a cell whose end was interrupted is complete, and not run 
   finish_interrupted(files.run);
   write(files.journal, journal);
   CHECK(cell_state(files) == CellState::kDone);
+  CHECK(sweep.run().already == 3);
+  CHECK_FALSE(fs::exists(files.journal));
   // A journal of another run beside it is none of this.
-  fs::remove(files.journal);
   { Recorder other(files.run.string() + "x", testing::sample_info({"ddp", 2})); }
   fs::rename(files.run.string() + "x.journal", files.journal);
   CHECK(cell_state(files) == CellState::kPartial);

@@ -87,7 +87,7 @@ class Replay:
     def states(self, wanted: int, stop_at_failure: bool = False) -> int:
         """Judges about so many different states, and returns how many it were."""
         reader = StateReader(READER, self.folder)
-        oracle, disk = Oracle(self.run.outputs, reader), Disk(self.root)
+        oracle, disk = Oracle(self.run.outputs, self.run.failing, reader), Disk(self.root)
         try:
             for number, record in enumerate(self.records):
                 disk.apply(record)

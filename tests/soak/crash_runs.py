@@ -18,6 +18,7 @@ class Run:
     commands: list  # of functions: folder → command line
     codes: list
     outputs: dict  # run file → rows it has in the end
+    failing: dict = dataclasses.field(default_factory=dict)  # run file that is never made → rows its journal has in the end
     again_codes: tuple = (0,)  # of the last command on what a crash left
     complete_code: int = 73  # of the last command where everything is complete: a run file is never overwritten
 
@@ -83,7 +84,8 @@ def grid(data: str) -> Run:
         return [BIN / "gradsync-sweep", job, "--results", folder, "--launcher", "local"]
 
     cells = {f"lenet-none-r1-b{batch}-inject-fault-nan_0_9.h5": 4 for batch in (16, 32)}
-    return Run("sweep with a cell that fails", [command], [1], cells, again_codes=(1,), complete_code=1)
+    failing = {"lenet-none-r1-b16-inject-fault-nan_0_2.h5": 2}
+    return Run("sweep with a cell that fails", [command], [1], cells, failing, again_codes=(1,), complete_code=1)
 
 
 def record(run_: Run, folder: pathlib.Path) -> list[crash_disk.Record]:

@@ -23,9 +23,9 @@ from collections import Counter
 
 import campaign
 import faults_nodes
-from faults_cases import CHECKPOINT_EVERY, EPOCHS, LINKS, WHERE, Cell, Injection, draw_injection, strike
+from faults_cases import CHECKPOINT_EVERY, EPOCHS, LINKS, LOST, WHERE, Cell, Injection, draw_injection, strike
 from faults_job import BIN, ROOT, SHIM, STRUCK, Ended, Job, preloaded
-from faults_oracle import errors_of, errors_of_files, errors_of_folder, hard_limit_s, pause_s
+from faults_oracle import NODE_LOST_S, errors_of, errors_of_files, errors_of_folder, hard_limit_s, pause_s
 from harness import Failure, Skip, mpirun, synthetic
 
 FOLDER = ROOT / "build/soak/faults"
@@ -115,12 +115,17 @@ class Jobs:
         options, variables = strike(injection)
         before = preloaded(place, variables)
         job = Job([*self.command(injection.cell, output, injection.phase, injection.limits_s, before), *options], place)
+        left = []
         if injection.fault in LINKS:
             if job.wait_for("iteration 3 loss", limit_s):
                 self.cluster.strike(injection.fault, job)
+            if injection.fault in LOST:
+                left = self.cluster.ranks_that_stay(injection.timeout_s + NODE_LOST_S)
+                faults_nodes.cable("up")
         elif injection.fault in ("stop and continue", "suspend all") and job.wait_for(STRUCK, limit_s):
             self.pause(injection, job)
         ended = job.end(limit_s)
+        ended.left += left
         if injection.on_nodes:
             ended.left += self.cluster.recover()
         return ended

@@ -43,6 +43,7 @@ SIGNALS = ("kill", "stop", "stop and continue", "suspend all", "exit", "abort", 
 DISK = ("disk full", "EIO", "slow disk")
 NUMBERS = ("NaN", "mismatched tensor size")
 LINKS = ("link down", "link down then up", "slow link", "node lost")
+LOST = ("link down", "node lost")
 ACTIONS = {"kill": "KILL", "stop": "STOP", "stop and continue": "STOP", "suspend all": "STOP", "exit": "exit=3", "abort": "ABRT",
            "delay": f"sleep={DELAY_S}", "TERM": "TERM", "USR1": "USR1", "disk full": "ENOSPC", "EIO": "EIO",
            "slow disk": f"sleep={DELAY_S}"}  # fmt: skip

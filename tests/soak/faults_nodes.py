@@ -101,6 +101,15 @@ class Cluster:
             time.sleep(PULLED_S)
             cable("up")
 
+    def ranks_that_stay(self, within_s: float) -> list:
+        """Ranks that have not ended in this time though a node is lost. Their launcher may wait for the node as long as TCP does."""
+        ranks = lambda: [f"rank {pid} on {node}" for node in NODES for pid, name in processes_on(node) if name.startswith("gradsync")]  # noqa: E731
+        try:
+            wait_until(lambda: not ranks(), "no rank is left on a node", within_s)
+        except Failure:
+            pass
+        return ranks()
+
     def recover(self) -> list:
         """Puts the cable back; returns what is left on the nodes."""
         cable("up")

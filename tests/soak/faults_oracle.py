@@ -3,7 +3,7 @@ import pathlib
 import re
 from dataclasses import dataclass
 
-from faults_cases import DELAY_S, DISK_CALLS, LINKS, NUMBERS, PAUSE_S, START, Injection
+from faults_cases import DELAY_S, DISK_CALLS, LINKS, LOST, NUMBERS, PAUSE_S, START, Injection
 from faults_job import Ended, journal_iterations, report_rows
 
 # Beyond a documented limit, until the message; from there until the launcher has ended all processes.
@@ -69,7 +69,7 @@ def expected(injection: Injection) -> Expected:
     if fault in ("disk full", "EIO"):
         text = {"disk full": "No space left on device", "EIO": "Input/output error"}[fault]
         return Expected({74: rf"{re.escape(DISK_CALLS[injection.cell.program][phase][0])}.*{text}"}, LAUNCHER_S)
-    if fault in ("link down", "node lost"):
+    if fault in LOST:
         return Expected({86: rf"missing ranks: |connection to rank \d+ .*lost", 143: "NODE FAILURE|DUE TO NODE FAILURE", 205: "lost"},
                         injection.timeout_s + NODE_LOST_S)  # fmt: skip
     return Expected({0: None})

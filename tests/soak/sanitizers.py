@@ -85,7 +85,7 @@ def build(sanitizer: Sanitizer, files: list[str]) -> pathlib.Path:
 
 
 def make(sanitizer: Sanitizer, tree: pathlib.Path, *targets: str) -> None:
-    subprocess.run(["make", f"CXXFLAGS={sanitizer.flags}", f"LDFLAGS={sanitizer.flags}", *targets], cwd=tree, check=True,
+    subprocess.run(["make", f"-j{os.cpu_count()}", f"CXXFLAGS={sanitizer.flags}", f"LDFLAGS={sanitizer.flags}", *targets], cwd=tree, check=True,
                    stdout=sys.stderr)  # fmt: skip
 
 
