@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "record/bytes.h"
+#include "record/publish.h"
 #include "support/error.h"
 #include "support/hash.h"
 
@@ -71,17 +72,23 @@ std::filesystem::path journal_lock_path(const std::filesystem::path& journal) {
   return journal.string() + ".lock";
 }
 
-JournalWriter::JournalWriter(std::filesystem::path path)
-    : path_(std::move(path)), file_(create_file(path_)) {
+// A crash leaves all of it or no journal, which would be in the way of the next start.
+JournalWriter::JournalWriter(std::filesystem::path path, std::span<const std::byte> info)
+    : path_(std::move(path)) {
+  TemporaryFile temporary(temporary_beside(path_));
+  file_ = create_file(temporary.path());
   const auto bytes = header();
-  try {
-    lock();
-    write_all(file_.get(), bytes, path_);
-  } catch (const Error&) {
-    ::unlink(path_.c_str());
-    throw;
-  }
+  write_all(file_.get(), bytes, temporary.path());
   whole_bytes_ = static_cast<std::int64_t>(bytes.size());
+  // Of the file, whatever its name. Who else makes the journal now holds that of another file.
+  ::flock(file_.get(), LOCK_EX | LOCK_NB);
+  lock_.emplace(journal_lock_path(path_), path_, LockFile::Others::kMayLive);
+  append_at_end();
+  if (!info.empty()) append(RecordType::kInfo, info);
+  sync();
+  rename_to_new(temporary.path(), path_, "choose another --output");
+  temporary.keep();
+  sync_folder(folder_of(path_));
 }
 
 JournalWriter::JournalWriter(std::filesystem::path path, UniqueFd file)
@@ -107,7 +114,7 @@ JournalWriter JournalWriter::append_to(std::filesystem::path path) {
 }
 
 // The lock file decides where the file system knows no locks of the kernel, or only those of one
-// host. O_APPEND: whatever happens, no writer overwrites a record.
+// host.
 void JournalWriter::lock() {
   const bool locked = ::flock(file_.get(), LOCK_EX | LOCK_NB) == 0;
   if (!locked && errno == EWOULDBLOCK)
@@ -117,6 +124,11 @@ void JournalWriter::lock() {
   const bool alone = locked && locks_reach_everyone(file_.get());
   lock_.emplace(journal_lock_path(path_), path_,
                 alone ? LockFile::Others::kGone : LockFile::Others::kMayLive);
+  append_at_end();
+}
+
+// Whatever happens, no writer overwrites a record.
+void JournalWriter::append_at_end() {
   if (::fcntl(file_.get(), F_SETFL, O_APPEND) != 0)
     throw Error(ExitCode::kInputOutput,
                 fmt::format("cannot append to '{}': {}", path_.string(), errno_text()));

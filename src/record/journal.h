@@ -56,9 +56,10 @@ std::filesystem::path journal_lock_path(const std::filesystem::path& journal);
 /// it; all that was appended before is kept.
 class JournalWriter {
  public:
-  /// Makes the file (it must not exist, and a link in its place counts as existing) and writes the
-  /// header. Throws Error kCannotCreate or kInputOutput.
-  explicit JournalWriter(std::filesystem::path path);
+  /// Makes the file (it must not exist, and a link in its place counts as existing) with the header
+  /// and, if there is one, the record kInfo. It gets its name when they are on the disk. Throws
+  /// Error kCannotCreate or kInputOutput.
+  explicit JournalWriter(std::filesystem::path path, std::span<const std::byte> info = {});
 
   /// Goes on with an existing journal after its last sound record; what a killed writer left behind
   /// it is cut off. Throws Error kNoInput or kBadData as JournalReader does, kBadData for another
@@ -83,6 +84,7 @@ class JournalWriter {
  private:
   JournalWriter(std::filesystem::path path, UniqueFd file);
   void lock();
+  void append_at_end();
   void undo_partial_write();
 
   std::filesystem::path path_;

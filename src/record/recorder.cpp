@@ -28,24 +28,13 @@ std::filesystem::path free_path(std::filesystem::path output) {
   return output;
 }
 
-/// The journal gets its name when what describes its run is on the disk: a crash leaves all of that
-/// or no journal, which would be in the way of the next start.
 JournalWriter new_journal(const std::filesystem::path& path, const RunInfo& info) {
   if (std::filesystem::exists(std::filesystem::symlink_status(path)))
     throw Error(ExitCode::kCannotCreate,
                 fmt::format("'{}' exists: a job writes it now, or was killed", path.string()),
                 "--resume auto goes on with a run that was stopped or killed; else choose another "
                 "--output, or read it with gradsync-report and remove it");
-  TemporaryFile journal(temporary_beside(path));
-  {
-    JournalWriter writer(journal.path());
-    writer.append(RecordType::kInfo, encode(info));
-    writer.sync();
-  }
-  rename_to_new(journal.path(), path, "choose another --output");
-  journal.keep();
-  sync_folder(folder_of(path));
-  return JournalWriter::append_to(path);
+  return JournalWriter(path, encode(info));
 }
 
 /// What a killed process has left of both files. Under the lock of the journal.
