@@ -11,7 +11,7 @@ import sys
 
 import harness
 import trainer
-from harness import BIN, Skip, check, mpirun, run, synthetic
+from harness import BIN, ROOT, Skip, check, mpirun, run, synthetic
 from trainer import report
 
 
@@ -130,6 +130,15 @@ def case_counterfactual_leaves_training_as_it_was(folder):
         result = trainer.train(2, "--batch-per-rank", 16, "--iterations", 20, *extra).expect(0)
         losses.add(re.search(r"iteration 20 loss ([\d.]+)", result.out).group(1))
     check(len(losses) == 1, f"losses differ: {losses}")
+
+
+def case_a_disk_that_is_full_meanwhile_ends_with_74(folder):
+    """While the others wait in the next collective, over memory whose end is collective."""
+    environment = {"LD_PRELOAD": str(ROOT / "build/tests/libstrike.so"), "STRIKE": "0:write:5+:ENOSPC", "STRIKE_PATH": "run.h5.journal"}
+    result = calibrate(2, "--transport", "shm", "-b", 1024, "-e", 4096, "-n", 3, "--timeout", "20s", "--output", folder / "run.h5",
+                       environment=environment)  # fmt: skip
+    result.expect(74, "run.h5.journal.*No space left on device")
+    check(result.seconds < 15, f"{result.seconds:.0f} s")
 
 
 def prepare(folder) -> None:

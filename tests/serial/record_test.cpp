@@ -140,6 +140,21 @@ TEST_CASE("record: nothing is overwritten") {
         ExitCode::kCannotCreate);
 }
 
+TEST_CASE(
+    "record: what killed processes have left of a run's files goes when it is written again") {
+  const TestFolder folder;
+  const auto output = folder / "run.h5";
+  const auto leave = [&](const char* name) { write_file_atomically(folder / name, "left"); };
+  const auto there = [&](const char* name) { return std::filesystem::exists(folder / name); };
+  leave("run.h5.tmp-0123456789ab");
+  leave("run.h5.journal.tmp-0123456789ab");
+  leave("other-run.h5.tmp-0123456789ab");
+  Recorder recorder(output, sample_info({}));
+  CHECK_FALSE(there("run.h5.tmp-0123456789ab"));
+  CHECK_FALSE(there("run.h5.journal.tmp-0123456789ab"));
+  CHECK(there("other-run.h5.tmp-0123456789ab"));
+}
+
 TEST_CASE("record: an output that appears while the run goes on is kept, and so is the journal") {
   const TestFolder folder;
   const auto output = folder / "run.h5";
