@@ -83,8 +83,8 @@ void add_rate(std::vector<KeyFigure>& figures, const std::vector<CellFigures>& c
 void add_exposed(std::vector<KeyFigure>& figures, const std::vector<CellFigures>& cells) {
   const auto exchanging = [](const CellFigures& cell) {
     const Run& run = cell.group->first();
-    const bool judged = run.ranks > 1 && run.mode != "none" &&
-                        !oversubscription(run.reader->info().topology);
+    const bool judged =
+        run.ranks > 1 && run.mode != "none" && !oversubscription(run.reader->info().topology);
     return judged ? cell.exposed_percent : kNotMeasured;
   };
   const CellFigures* most = largest(cells, exchanging);

@@ -54,7 +54,7 @@ Clauses narrowing_clauses(const VerdictInput& input) {
     clauses.push_back(clause_of("narrowing.pays", sentence(cell, narrowing), {&cell},
                                 "/time/convert, /traffic/gradients",
                                 cell.name + "; saved bytes / time for converting, on one "
-                                                  "thread beside compute"));
+                                            "thread beside compute"));
   }
   return clauses;
 }

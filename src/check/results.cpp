@@ -106,9 +106,10 @@ Finding judge_space(const FolderProbe& probe) {
 Finding judge_locking(const FolderProbe& probe) {
   const std::string id = "results.lock";
   if (probe.lock_error.empty()) return passed(id, "flock and HDF5's locking work");
-  return warned(id, fmt::format("no file locks in '{}': {}", probe.folder, probe.lock_error),
-                "export HDF5_USE_FILE_LOCKING=FALSE for h5py and other readers. gradsync-train then "
-                "protects a run by a lock file alone; gradsync-sweep refuses such a folder");
+  return warned(
+      id, fmt::format("no file locks in '{}': {}", probe.folder, probe.lock_error),
+      "export HDF5_USE_FILE_LOCKING=FALSE for h5py and other readers. gradsync-train then "
+      "protects a run by a lock file alone; gradsync-sweep refuses such a folder");
 }
 
 Finding judge_sharing(const FolderProbe& probe, const std::vector<OnRank<SeenFacts>>& ranks) {

@@ -134,9 +134,10 @@ class CudaDevice : public Device {
   void check(cudaError_t result, const char* call) const {
     if (result == cudaSuccess) return;
     const bool memory = result == cudaErrorMemoryAllocation;
-    throw Error(memory ? ExitCode::kOutOfMemory : ExitCode::kInternal,
-                fmt::format("GPU {}: {}: {}", index_, call, cudaGetErrorString(result)),
-                memory ? "lower --batch-per-rank" : "CUDA_LAUNCH_BLOCKING=1 shows which call failed");
+    throw Error(
+        memory ? ExitCode::kOutOfMemory : ExitCode::kInternal,
+        fmt::format("GPU {}: {}: {}", index_, call, cudaGetErrorString(result)),
+        memory ? "lower --batch-per-rank" : "CUDA_LAUNCH_BLOCKING=1 shows which call failed");
   }
 
   int index_;

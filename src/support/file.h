@@ -82,8 +82,8 @@ UniqueFd open_for_reading(const std::filesystem::path& path);
 /// is full or broken, else kCannotCreate.
 ExitCode creation_failure();
 
-/// Makes a file that must not exist yet (O_EXCL). Throws Error kCannotCreate, kInputOutput where the
-/// disk is full or broken.
+/// Makes a file that must not exist yet (O_EXCL). Throws Error kCannotCreate, kInputOutput where
+/// the disk is full or broken.
 UniqueFd create_file(const std::filesystem::path& path);
 
 /// Fills the front of `buffer`; returns how many bytes, 0 only at the end of the file.

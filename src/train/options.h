@@ -59,7 +59,7 @@ struct TrainOptions {
   std::string verify = "init";  ///< off | init | all
   double timeout_s = 0;         ///< 0: max(60 s, 20 × median iteration)
   double start_timeout_s = 90, io_timeout_s = 900;
-  std::string inject_fault;     ///< KIND@RANK:ITERATION, for tests
+  std::string inject_fault;  ///< KIND@RANK:ITERATION, for tests
   bool calibrate = false;
   std::vector<std::int64_t> calibrate_sizes;  ///< bytes a rank, rising
   std::int64_t counterfactual = 0;            ///< iterations a window; 0: no windows

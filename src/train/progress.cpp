@@ -18,7 +18,7 @@ ProgressLine::ProgressLine(bool shown, std::int64_t iterations_in_all)
     : shown_(shown && isatty(STDERR_FILENO) != 0), total_(iterations_in_all) {}
 
 void ProgressLine::update(std::int64_t epoch, std::int64_t iterations_done, double loss,
-                      double images_per_second) {
+                          double images_per_second) {
   if (!shown_ || since_drawn_.elapsed_s() < kRedraw_s) return;
   since_drawn_.restart_s();
   const double left_s = since_start_.elapsed_s() / static_cast<double>(iterations_done - before_) *

@@ -104,8 +104,7 @@ TEST_CASE("split: buckets beside backward, overlapping each other and the end of
 
 TEST_CASE("split: waiting for a late rank is neither communication nor what compute hides") {
   // compute 0-4 and 9-10; a rank is waited for from 2 on, data moves 6-8 and 3-3.5; W = 10
-  const auto split =
-      split_iteration({{0, 4}, {9, 10}}, {{6, 8}, {3, 3.5}}, {{2, 6}, {7, 7.5}}, 10);
+  const auto split = split_iteration({{0, 4}, {9, 10}}, {{6, 8}, {3, 3.5}}, {{2, 6}, {7, 7.5}}, 10);
   CHECK(split.compute_s == 5);
   CHECK(split.comm_busy_s == 2.5);
   CHECK(split.hidden_s == 0.5);

@@ -300,8 +300,7 @@ TEST_CASE("model: one rank, no exchange, NaN and single iterations give n/a, not
   const Table prediction = make_prediction_table(set, {});
   for (std::size_t row = 0; row < prediction.rows.size(); ++row)
     CHECK(std::isnan(number(prediction, row, "predicted_ms")));
-  CHECK(contains(all_notes(prediction),
-                 "one cell alone leaves none to check the model with"));
+  CHECK(contains(all_notes(prediction), "one cell alone leaves none to check the model with"));
   CHECK_FALSE(make_model_fit_table(set, {}).rows.empty());
   const Table what = make_what_if_table(set, {});
   for (std::size_t row = 0; row < what.rows.size(); ++row)

@@ -1,3 +1,5 @@
+#include "train/option_roles.h"
+
 #include <algorithm>
 #include <set>
 
@@ -13,7 +15,6 @@
 #include "expect_error.h"
 #include "report_view.h"
 #include "sample_run.h"
-#include "train/option_roles.h"
 #include "train/options.h"
 
 using namespace gradsync;

@@ -52,7 +52,9 @@ TEST_CASE("options: what a command line must not hold") {
 
 TEST_CASE("options: a value that is not UTF-8 is refused wherever it comes from") {
   const Sandbox sandbox;
-  CHECK(contains(refusal([] { resolve({"--note", "x\xff.h5"}); }),
+  CHECK(contains(refusal([] {
+                   resolve({"--note", "x\xff.h5"});
+                 }),
                  "--note: \"x\\xff.h5\" is not UTF-8"));
   const std::string file = sandbox.file("job.cfg", "note = cut \xe2\x82\n");
   const std::string text = refusal([&] { resolve({"--config", file.c_str()}); });

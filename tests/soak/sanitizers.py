@@ -27,7 +27,7 @@ CASE_LIMIT_S = 3600
 LEAKS = ["leak:libmpi.so", "leak:libopen-pal", "leak:libopen-rte", "leak:libpmix", "leak:libhwloc", "leak:libevent",
          "leak:mca_", "leak:libtorch", "leak:libnvidia", "leak:libcuda"]  # fmt: skip
 RACES = ["called_from_lib:libmpi.so", "called_from_lib:libopen-pal.so", "called_from_lib:libopen-rte.so",
-         "called_from_lib:libpmix.so", "called_from_lib:libtorch_cpu.so", "called_from_lib:libgomp.so",
+         "called_from_lib:libtorch_cpu.so", "called_from_lib:libgomp.so",
          "race:mca_*", "race:ompi_*", "race:opal_*"]  # fmt: skip
 FINDING = re.compile(r"ERROR: (Address|Leak)Sanitizer|WARNING: ThreadSanitizer|runtime error:")
 
