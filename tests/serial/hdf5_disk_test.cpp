@@ -29,7 +29,7 @@ int ending_of(const std::function<int()>& body) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
 }
 
-/// What a message says that names no file of the run.
+/// Instead of the exit code, for a message that names no file of the run.
 constexpr int kNamesNoFile = 1;
 
 int code_of_error(const Error& error) {

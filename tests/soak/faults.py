@@ -247,7 +247,7 @@ def run_all(jobs: Jobs, given) -> int:
     deadline = time.monotonic() + given.limit_s if given.limit_s else None
     stopped = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopped.set())
-    rows, writing = [{name: row[name] for name in COLUMNS} for row in done.values()], threading.Lock()
+    rows, writing = list(done.values()), threading.Lock()
 
     def one(injection: Injection) -> None:
         if stopped.is_set() or (deadline and time.monotonic() > deadline):
@@ -275,7 +275,7 @@ def run_all(jobs: Jobs, given) -> int:
 
     with concurrent.futures.ThreadPoolExecutor(given.jobs or (QUICK_JOBS if given.quick else 2)) as pool:
         list(pool.map(one, (injection for injection in chosen(given) if injection.number not in done)))
-    if keeps:
+    if finished:
         rows.sort(key=lambda row: row["number"])
         campaign.write_results("faults", list(COLUMNS), [[row[name] for name in COLUMNS] for row in rows], summary(rows))
     return 1 if any(row["outcome"] != AS_DOCUMENTED for row in rows) else 0

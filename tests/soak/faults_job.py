@@ -108,7 +108,7 @@ class Job:
         return True
 
     def wait_for_stop(self, timeout: float) -> None:
-        """Until a rank has stopped: it says so just before, and a SIGCONT in between would be lost."""
+        """Until a rank has stopped: it prints its line just before, and a SIGCONT in between would be lost."""
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline and not any(state[0] == "T" for _, state, _ in in_session(self.process.pid)):
             time.sleep(0.02)
