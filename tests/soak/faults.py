@@ -8,8 +8,8 @@ usage: faults.py [--quick] [--seed N] [--count N] [--limit-s N] [--jobs N] [--on
   --only     draws from phase=…, fault=…, launcher=… alone
   --number   this injection alone; what a failed one leaves is in build/soak/faults/failed-PROGRAM-NUMBER
 
-State: build/soak/faults, a line an injection; those of the same sources and seed are not repeated.
-Results: results/soak/faults.csv and faults.md. Needs mpirun and the programs; root and Slurm for links and nodes.
+State of the whole campaign: build/soak/faults, a line an injection; those of the same sources and seed are not repeated.
+Results of the whole campaign: results/soak/faults.csv and faults.md. Needs mpirun and the programs; root and Slurm for links and nodes.
 """
 import argparse
 import concurrent.futures
@@ -241,8 +241,8 @@ def chosen(given) -> list:
 
 
 def run_all(jobs: Jobs, given) -> int:
-    keeps = not given.quick and given.number is None
-    finished = campaign.Finished("faults", given.seed) if keeps else None
+    whole = not given.quick and given.number is None and not given.only and given.program == "train"
+    finished = campaign.Finished("faults", given.seed) if whole else None
     done = {row["number"]: row for row in finished.rows.values()} if finished else {}
     deadline = time.monotonic() + given.limit_s if given.limit_s else None
     stopped = threading.Event()

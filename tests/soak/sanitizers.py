@@ -10,12 +10,14 @@ A case that passed on the same sources is not run again.
 """
 import argparse
 import dataclasses
+import functools
 import os
 import pathlib
 import re
 import subprocess
 import sys
 import time
+from typing import Callable
 
 import campaign
 from campaign import ROOT
@@ -89,13 +91,21 @@ def make(sanitizer: Sanitizer, tree: pathlib.Path, *targets: str) -> None:
                    stdout=sys.stderr)  # fmt: skip
 
 
-def linked(files: list[str]) -> tuple[str, str]:
+def linked(tree: Callable) -> tuple[str, str]:
     """Outcome and result of the links with -Wodr."""
     try:
-        build(ODR, files)
+        tree()
     except subprocess.CalledProcessError as error:
         return "failed", f"make exited with {error.returncode}; its messages are above"
     return "passed", f"{', '.join(pathlib.Path(target).name for target in ODR.targets)}: one definition of each class"
+
+
+def checks(sanitizer: Sanitizer, tree: Callable) -> list[tuple[str, Callable]]:
+    """Names, and what runs each. `tree` builds the programs when it is first called."""
+    if sanitizer is ODR:
+        return [(ODR.name, functools.partial(linked, tree))]
+    ranks = lambda case: f" on {case.ranks} ranks" if case.ranks else ""  # noqa: E731
+    return [(f"{sanitizer.name} {case.name}{ranks(case)}", functools.partial(run, sanitizer, case, tree)) for case in sanitizer.cases]
 
 
 def command(case: Case, tree: pathlib.Path) -> list[str]:
@@ -104,8 +114,9 @@ def command(case: Case, tree: pathlib.Path) -> list[str]:
     return program if case.ranks == 0 else mpirun + program
 
 
-def run(sanitizer: Sanitizer, case: Case, tree: pathlib.Path) -> tuple[str, str]:
+def run(sanitizer: Sanitizer, case: Case, built: Callable) -> tuple[str, str]:
     """Outcome, and the first finding or the last line of the log."""
+    tree = built()
     suppressions = tree / "suppressions"
     suppressions.write_text("\n".join(sanitizer.suppressions) + "\n")
     environment = os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMP_NUM_THREADS": "1",
@@ -136,23 +147,17 @@ def main() -> int:
         return 0
     start_s, files, rows, failed = time.monotonic(), sources(), [], 0
     finished = campaign.Finished("sanitizers", sources=("tests/",))
-    if options.only in (None, ODR.name):
-        outcome, text = linked(files)
-        print(f"{'PASS' if outcome == 'passed' else 'FAIL'} {ODR.name}: {text}", flush=True)
-        rows.append([ODR.name, outcome, text])
-        failed += outcome != "passed"
-    for sanitizer in SANITIZERS:
+    for sanitizer in [ODR, *SANITIZERS]:
         if options.only not in (None, sanitizer.name):
             continue
-        tree = build(sanitizer, files)
-        for case in sanitizer.cases:
-            name = f"{sanitizer.name} {case.name}" + (f" on {case.ranks} ranks" if case.ranks else "")
+        tree = functools.cache(functools.partial(build, sanitizer, files))
+        for name, check in checks(sanitizer, tree):
             if name in finished.rows:
                 outcome, text = "passed", finished.rows[name]["text"]
             elif time.monotonic() - start_s > options.limit_s:
                 outcome, text = "not run", "time limit"
             else:
-                outcome, text = run(sanitizer, case, tree)
+                outcome, text = check()
             if outcome == "passed" and name not in finished.rows:
                 finished.add(name, text=text)
             print(f"{({'passed': 'PASS', 'failed': 'FAIL'}).get(outcome, 'SKIP')} {name}: {text}", flush=True)
