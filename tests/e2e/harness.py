@@ -103,17 +103,23 @@ def run_case(title: str, case: Callable) -> bool:
     return True
 
 
+def alone(case: Callable) -> Callable:
+    """Marks a case that looks at all processes or files of the machine: no other runs at the same time."""
+    case.alone = True
+    return case
+
+
 def run_cases(names: dict, prepare: Callable, at_once: int = 1) -> int:
     """The functions of `names` called case_…, or those that the command line names; `prepare` gets a folder that lasts
     as long as they do. Cases that mostly wait may run several `at_once`. Returns the exit code."""
     chosen = sys.argv[1:]
     cases = {name.removeprefix("case_"): case for name, case in names.items() if name.startswith("case_")}
+    wanted = [(name.replace("_", " "), case) for name, case in cases.items() if not chosen or name in chosen]
+    together = [case for case in wanted if at_once > 1 and not hasattr(case[1], "alone")]
     with tempfile.TemporaryDirectory(prefix="gradsync-e2e-") as shared:
         prepare(pathlib.Path(shared))
-        wanted = [(name.replace("_", " "), case) for name, case in cases.items() if not chosen or name in chosen]
-        if at_once == 1:  # in the main thread, where a case may set a signal handler
-            passed = [run_case(*case) for case in wanted]
-        else:
-            with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
-                passed = list(pool.map(lambda case: run_case(*case), wanted))
+        with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+            passed = list(pool.map(lambda case: run_case(*case), together))
+        # In the main thread, where a case may set a signal handler.
+        passed += [run_case(*case) for case in wanted if case not in together]
     return 0 if all(passed) else 1

@@ -232,6 +232,7 @@ def case_killed_root_leaves_a_journal(folder):
     report(folder / "run.h5.journal").expect(0, "lenet")
 
 
+@harness.alone
 def case_killed_rank_leaves_nothing_behind_whatever_moves_gradients(folder):
     for how in (("shm",), ("ring",), ("ring", "--overlap", "step"), ("two-level",), ("mpi",)):
         with nothing_left_behind(how):
@@ -239,6 +240,7 @@ def case_killed_rank_leaves_nothing_behind_whatever_moves_gradients(folder):
             check_killed(out, how)
 
 
+@harness.alone
 def case_killed_rank_inside_a_collective(folder):
     """VGG11's gradients do not fit into the sockets' buffers: the others are in the middle of a message."""
     for how in (("shm",), ("ring",), ("ring", "--overlap", "step")):
@@ -270,7 +272,7 @@ def rank_pids(launcher: int) -> dict:
 
 @contextlib.contextmanager
 def nothing_left_behind(what, but: tuple = ()):
-    """No process of these runs, and no file in /dev/shm, 10 s after the block at the latest. `but`: beginnings of names that
+    """No process of the trainer, and no new file in /dev/shm, 10 s after the block at the latest. `but`: beginnings of names that
     may be left, and are removed."""
     shared = pathlib.Path("/dev/shm")
     files = lambda: set(shared.iterdir()) if shared.is_dir() else set()  # noqa: E731
@@ -289,6 +291,7 @@ def nothing_left_behind(what, but: tuple = ()):
         time.sleep(0.2)
 
 
+@harness.alone
 def case_killed_launcher_leaves_no_process_and_no_memory_of_ours(folder):
     """Open MPI's own segments are mpirun's to remove; gradsync-check names those that are left."""
     for transport in ("shm", "ring"):
