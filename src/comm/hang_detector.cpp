@@ -17,7 +17,8 @@ namespace {
 constexpr auto kTick = std::chrono::milliseconds(100);
 /// How old what another node told may be: at first, and when it has been going on for long.
 constexpr double kFresh_s = 1, kFreshSeldom_s = 3;
-/// A speaker that has told something within this time will report; and from then it lasts long.
+/// A speaker that has told something within this time will report, and the job of a rank that has reported
+/// ends within it; and from then it lasts long.
 constexpr double kReporterLost_s = 3.5;
 /// How much longer nodes that have not answered are waited for.
 constexpr double kSilentNodes_s = 0.3;
@@ -148,6 +149,14 @@ bool HangDetector::excused_by_disk(const std::vector<RankReport>& all, double ru
   return wait != DiskWait::kTooLong && running_s - disk_until_s_ <= limits.timeout_s;
 }
 
+/// Whether the launcher is about to end this process: it wakes a stopped one up for that, and the rank that
+/// reported is gone by then.
+bool HangDetector::reported_by_another(double running_s) {
+  if (!board_.another_reports()) return messages_.heard(running_s, kReporterLost_s, session_.rank());
+  if (reported_s_ < 0) reported_s_ = running_s;
+  return running_s - reported_s_ <= kReporterLost_s;
+}
+
 /// On the rank that speaks for its node, while somebody may be missing.
 void HangDetector::judge(const std::vector<RankReport>& node, double running_s) {
   const auto all = all_reports(node, running_s);
@@ -163,8 +172,9 @@ void HangDetector::judge(const std::vector<RankReport>& node, double running_s) 
       std::all_of(all.begin(), all.end(), [](const RankReport& report) { return report.answers; });
   const double grace_s = state_.fixed.grace_s + (all_answer ? 0 : kSilentNodes_s);
   if (running_s - expired_since_s_ < grace_s) return;
-  if (messages_.heard(running_s, kReporterLost_s, session_.rank())) return;
+  if (reported_by_another(running_s)) return;
   ended_ = true;
+  mine().reports = true;
   end_(Error(ExitCode::kHang, hang_text(all, hosts_, why), hang_fix(all, state_.limits())));
 }
 

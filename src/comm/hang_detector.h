@@ -46,6 +46,7 @@ class HangDetector {
   void judge(const std::vector<RankReport>& node, double running_s);
   bool lasts_long(double running_s) const;
   bool excused_by_disk(const std::vector<RankReport>& all, double running_s);
+  bool reported_by_another(double running_s);
 
   const Session& session_;
   const WatchState& state_;
@@ -59,6 +60,7 @@ class HangDetector {
   std::int64_t wait_seen_ = 0, phase_seen_ = 0;
   double wait_begin_s_ = 0, phase_begin_s_ = 0, work_begin_s_ = 0, work_s_ = 0;
   double expired_since_s_ = -1;  ///< since when a wait anywhere has been too long; -1: none
+  double reported_s_ = -1;       ///< when this rank first saw that another of its node has reported
   /// When a disk was waited for last: from then on the ranks have a whole limit to meet.
   double disk_until_s_ = -std::numeric_limits<double>::infinity();
   std::optional<DefaultSignal> term_;

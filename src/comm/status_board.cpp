@@ -96,6 +96,12 @@ bool StatusBoard::leads(const std::vector<RankReport>& reports) const {
   return true;
 }
 
+bool StatusBoard::another_reports() const {
+  for (std::size_t i = 0; i < statuses_.size(); ++i)
+    if (i != mine_ && statuses_[i]->reports) return true;
+  return false;
+}
+
 std::string StatusBoard::why() const {
   for (const RankStatus* status : statuses_)
     if (status->has_why) return status->why;

@@ -21,6 +21,7 @@ struct alignas(64) RankStatus {
   std::atomic<std::int64_t> ticks{0};  ///< of its watchdog
   std::atomic<double> waited_s{0}, limit_s{0}, phase_s{0};
   std::atomic<bool> expired{false}, watched{true}, has_why{false};
+  std::atomic<bool> reports{false};  ///< has ended the job as a hang
   char why[256] = {};  ///< complete when has_why is set
 
   /// Says why the wait of this rank can never end. Once.
@@ -52,6 +53,8 @@ class StatusBoard {
   std::vector<RankReport> reports(double running_s) const;
   /// Whether this rank is the lowest of the node whose process runs and is watched.
   bool leads(const std::vector<RankReport>& reports) const;
+  /// Whether another rank of the node has reported, also if its process is gone since.
+  bool another_reports() const;
   /// What the first rank that knows why the wait can never end says of it; empty if none does.
   std::string why() const;
 

@@ -2,6 +2,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <optional>
 #include <string>
 #include <thread>
@@ -9,6 +10,7 @@
 
 #include <doctest/doctest.h>
 
+#include "comm/hang_detector.h"
 #include "mpi/ranks.h"
 
 using namespace gradsync;
@@ -217,4 +219,31 @@ TEST_CASE("watchdog: a wait that can never end is reported at once, with the rea
   std::string text;
   CHECK(watched.reports(text) == 1);
   CHECK_MESSAGE(text.find("a card fell off") != text.npos, text);
+}
+
+TEST_CASE("watchdog: a rank that the launcher continues to end it does not report a second time") {
+  if (alone()) return;
+  const Session& session = test::session();
+  const WatchLimits limits = short_limits();
+  WatchState state(limits);
+  std::atomic<int> reports{0};
+  HangDetector detector(session, state, session.world(), [&](const Error&) { ++reports; });
+  const auto wait_in_a_barrier = [&] {
+    ++state.waits;
+    detector.mine().kind = static_cast<std::int32_t>(CollectiveKind::kBarrier);
+  };
+  if (session.rank() == 0) {
+    wait_in_a_barrier();
+    for (int i = 0; i < 300 && reports == 0; ++i)
+      sleep_s(0.1);
+    CHECK(reports == 1);
+    detector.mine().pid = std::numeric_limits<std::int32_t>::max();  // no process has it: gone
+  }
+  MPI_Barrier(session.world());
+  if (session.rank() != 0) {
+    wait_in_a_barrier();
+    sleep_s(limits.timeout_s + limits.grace_s + 1);
+    CHECK(reports == 0);
+  }
+  MPI_Barrier(session.world());
 }

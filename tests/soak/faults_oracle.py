@@ -106,14 +106,15 @@ def errors_of(injection: Injection, ended: Ended) -> list:
         errors.append(f"'{wanted.endings[ended.code]}' is not in: {ended.err[-600:]}")
     if wanted.names_missing and ended.code == 86 and missing_ranks(ended.text) != {injection.rank}:
         errors.append(f"names the ranks {missing_ranks(ended.text)}: {ended.err[-400:]}")
-    errors += messages_of(ended) + times_of(injection, wanted, ended)
+    errors += messages_of(injection, ended) + times_of(injection, wanted, ended)
     return errors + [f"left: {', '.join(ended.left)}" for _ in ended.left[:1]]
 
 
-def messages_of(ended: Ended) -> list:
-    """One message of ours, from one rank."""
+def messages_of(injection: Injection, ended: Ended) -> list:
+    """One message of ours, from one rank; from each side of a network that is cut."""
     messages = [line for line in ended.err.splitlines() if re.match(r"gradsync-\w+: (?!warning)", line)]
-    most = 1 if ended.code != 0 else 0
+    hosts = {found[1] for found in (re.search(r"rank \d+ \((\w+)\)", line) for line in messages) if found}
+    most = 0 if ended.code == 0 else max(1, len(hosts)) if injection.fault in LOST else 1
     return [f"{len(messages)} messages: {messages}"] if len(messages) > most else []
 
 
