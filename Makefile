@@ -101,69 +101,81 @@ FULL_LIBS = $(TORCH_LIBS) $(MPI_LIBS) $(GPU_LIBS) $(PLAIN_LIBS)
 
 # --- sources -----------------------------------------------------------------------------------
 
-# The objects of folders ("src/data") and of single files ("src/train/options").
-objects = $(patsubst %.cpp,build/obj/%.o,$(wildcard $(addsuffix /*.cpp,$(1)) $(addsuffix .cpp,$(1))))
-# A LibTorch without CUDA: the twins of the kernels are all there is.
-KERNELS := $(if $(filter 1,$(WITH_CUDA)),$(patsubst %.cu,build/obj/%.cu.o,$(wildcard src/kernels/*.cu)))
+# The folder decides what its code may include: of these, nothing; MPI and CUDA; or those and LibTorch.
+# No folder includes one of a later class (config/walls).
+PLAIN := $(addprefix src/,support timing device record hang data schedule options algorithms buckets checkpoint collectives \
+  check int8 kernels sweep)
+MPI := $(addprefix src/,cuda comm exchange transport calibrate)
+TORCH := $(addprefix src/,model optim sync step state studies train quantize preflight)
+REPORT := analysis $(patsubst %/,%,$(wildcard analysis/*/))
+SERIAL_TESTS := tests/serial $(patsubst %/,%,$(wildcard tests/serial/*/ tests/serial/*/*/)) tests/fuzz
+MPI_TESTS := tests/mpi $(patsubst %/,%,$(wildcard tests/mpi/*/))
+# Sums that are the same to the last digit on every machine and with every kernel: no fused multiply-add.
+UNFUSED := src/timing src/record src/int8 $(REPORT)
+# What the parsers under the fuzzer need.
+FUZZED := $(addprefix src/,support timing device record data schedule options algorithms checkpoint collectives int8 sweep) \
+  $(filter-out analysis,$(REPORT)) tests/fuzz tests/fuzz/libfuzzer
+# Under ThreadSanitizer.
+RACES := src/algorithms src/support src/timing tests/serial/algorithms
+# One file a table, plot or check, with the same names inside.
+FAMILIES := analysis/tables analysis/plots analysis/published analysis/verdict src/check
+# Each a program, or with flags of its own: compiled alone.
+ALONE := $(wildcard src/*/main.cpp bench/*.cpp tests/tools/*.cpp tests/soak/*.cpp) src/support/version.cpp analysis/main.cpp \
+  $(wildcard tests/*/main.cpp)
 
-# The trainer's options are checked by gradsync-sweep too, and gradsync-report knows their roles; neither knows LibTorch.
-TRAIN_OPTIONS := src/train/options src/train/options_optimiser src/train/options_learning_rate src/train/options_stop src/train/options_synchronisation \
-  src/train/options_replicas \
-  src/train/graph_obstacle src/train/fault src/calibrate/sizes
-TRAIN_PLAIN := src/train/epoch_plan
-CALIBRATE_RANKS := src/calibrate/calibrator src/calibrate/run
-CHECK_RANKS := src/check/run src/check/mpi_job src/check/suite_libraries
-CHECK_TORCH := src/check/libtorch
-# The arithmetic of gradsync-quantize knows neither LibTorch nor MPI.
-QUANTIZE_PLAIN := $(addprefix src/quantize/,scale weights distribution calibrator plan float_model int8_model int8_file \
-  convolution convolution_vnni int8_network images workers options tensor_rows summary)
-QUANTIZE_RANKS := src/quantize/ranks
-QUANTIZE_PARTS := src/support src/timing src/device src/record src/checkpoint src/data src/comm src/model src/kernels src/quantize
-# What devices need of CUDA is in files of their own; the rest of the folder knows none.
-DEVICE_CUDA := $(patsubst %.cpp,%,$(wildcard src/device/cuda_*.cpp))
-DEVICE_PLAIN := $(filter-out $(DEVICE_CUDA),$(patsubst %.cpp,%,$(wildcard src/device/*.cpp)))
-# How gradients are cut, without LibTorch.
-BUCKETS := src/sync/buckets src/sync/bucket_advice src/sync/message_order
-# All-reduces of our own, without MPI.
-ALL_REDUCES := $(addprefix src/comm/,shared_all_reduce shared_counter slice_sum ring_all_reduce ring_connection interfaces)
-PLAIN_PARTS := src/support src/timing src/record src/checkpoint src/schedule src/data src/sweep \
-  $(addprefix src/comm/,launcher transport_choice ledger statement watched_phases hang_report deadline_guard recorded_environment) $(ALL_REDUCES) $(DEVICE_PLAIN) $(TRAIN_OPTIONS) $(TRAIN_PLAIN) $(BUCKETS) $(QUANTIZE_PLAIN)
-FULL_PARTS := src/support src/timing src/device src/record src/checkpoint src/data src/comm src/calibrate src/model src/schedule src/optim src/sync src/train src/kernels
-CALIBRATE_PARTS := src/support src/timing src/device src/record src/comm src/calibrate src/kernels
-CHECK_PARTS := src/support src/timing src/device src/record src/data src/comm src/check src/kernels
-REPORT_MAIN := analysis/main
-REPORT := $(call objects,analysis analysis/*)
-PROGRAMS := $(patsubst src/programs/%.cpp,build/bin/gradsync-%,$(wildcard src/programs/*.cpp)) \
-  $(if $(wildcard $(REPORT_MAIN).cpp),build/bin/gradsync-report)
+# The other files of a folder are compiled several at a time, so that their headers are read once: by a file of
+# includes below build/unity, named after the first of them. Written when it changes.
+AT_ONCE := 12
+AT_ONCE_TORCH := 6
+define newline
+
+
+endef
+number := \#
+includes = $(foreach source,$(1),$(number)include "$(source)"$(newline))
+write_unity = $(if $(subst $(call includes,$(2)),,$(file <$(1))$(newline))$(if $(wildcard $(1)),,new),\
+  $(shell mkdir -p $(dir $(1)))$(file >$(1),$(call includes,$(2))))
+# AT-ONCE, FILES: the names without .cpp below build/unity, having written them.
+unity = $(if $(2),$(if $(READS_SOURCES),$(call write_unity,build/unity/$(firstword $(2)),$(wordlist 1,$(1),$(2))))\
+  $(basename $(firstword $(2))) $(call unity,$(1),$(filter-out $(wordlist 1,$(1),$(2)),$(2))))
+unity_of = $(foreach folder,$(2),$(call unity,$(if $(filter $(FAMILIES),$(folder)),1,$(1)),$(filter-out $(ALONE),$(sort $(wildcard $(folder)/*.cpp)))))
+objects = $(patsubst %,build/unity/%.o,$(1))
+alone = $(patsubst %.cpp,build/alone/%.o,$(filter $(addsuffix /%,$(1)),$(ALONE)))
+READS_SOURCES := $(filter-out help clean format status deps,$(or $(MAKECMDGOALS),all))
+
+PLAIN_OBJECTS := $(call objects,$(call unity_of,$(AT_ONCE),$(PLAIN))) build/alone/src/support/version.o
+MPI_OBJECTS := $(call objects,$(call unity_of,$(AT_ONCE),$(MPI)))
+TORCH_OBJECTS := $(call objects,$(call unity_of,$(AT_ONCE_TORCH),$(TORCH)))
+REPORT_OBJECTS := $(call objects,$(call unity_of,$(AT_ONCE),$(REPORT)))
+SERIAL_OBJECTS := $(call objects,$(call unity_of,$(AT_ONCE),$(SERIAL_TESTS))) $(call alone,tests/serial)
+MPI_TEST_OBJECTS := $(call objects,$(call unity_of,$(AT_ONCE_TORCH),$(MPI_TESTS))) $(call alone,tests/mpi)
+GPU_TEST_OBJECTS := $(call objects,$(call unity_of,$(AT_ONCE_TORCH),tests/gpu)) $(call alone,tests/gpu)
+TOOL_OBJECTS := $(call alone,tests/tools bench)
+# A LibTorch without CUDA: the kernels' CPU implementations are all there is.
+KERNELS := $(if $(filter 1,$(WITH_CUDA)),$(patsubst %.cu,build/alone/%.cu.o,$(wildcard src/kernels/*.cu)))
+# Each class can be linked with those before it.
+LIBRARIES := build/plain.a build/mpi.a build/torch.a build/report.a
+
+# Where the main.cpp of each program is.
+MAINS := dataset:src/data sweep:src/sweep report:analysis calibrate:src/calibrate check:src/preflight quantize:src/quantize train:src/train
+PROGRAMS := $(foreach main,$(MAINS),build/bin/gradsync-$(firstword $(subst :, ,$(main))))
 FAKE_LIBRARIES := $(patsubst tests/libraries/%.cpp,build/tests/lib%.so,$(wildcard tests/libraries/*.cpp))
 TEST_TOOLS := $(patsubst tests/tools/%.cpp,build/tests/%,$(wildcard tests/tools/*.cpp))
-# All-reduces of our own under ThreadSanitizer: what needs neither LibTorch nor MPI of them.
-RACES := $(addsuffix .cpp,$(ALL_REDUCES) $(addprefix src/support/,error file out_of_memory parse) \
-  tests/serial/main tests/serial/shared_all_reduce_test tests/serial/ring_all_reduce_test)
 # Reads what a crash may leave of a run, for tests/soak/crash.py.
 STATE_READER := build/tests/read_state
-# Every parser under libFuzzer, AddressSanitizer and UndefinedBehaviorSanitizer, for tests/soak/fuzz.py: what
-# the targets of tests/fuzz need, compiled again by clang.
+# Every parser under libFuzzer, AddressSanitizer and UndefinedBehaviorSanitizer, for tests/soak/fuzz.py: compiled
+# again by clang.
 FUZZ_CXX ?= $(filter ccache,$(CXX)) clang++
-FUZZED := $(patsubst %.cpp,build/fuzz/%.o,$(wildcard tests/fuzz/*.cpp tests/fuzz/libfuzzer/*.cpp $(addsuffix /*.cpp,\
-  src/support src/timing src/record src/checkpoint src/schedule src/data src/sweep) $(addsuffix .cpp,$(TRAIN_OPTIONS) \
-  $(addprefix src/quantize/,options plan float_model weights scale calibrator distribution) \
-  $(addprefix src/calibrate/,options operation operation_data allreduce broadcast gather reduce scatter) src/device/event_ring \
-  $(addprefix src/comm/,transport_choice launcher ring_connection interfaces) \
-  $(addprefix analysis/published/,csv rows quantities units))))
 FUZZER := build/fuzz/fuzz
+FUZZ_OBJECTS := $(patsubst %,build/fuzz/%.o,$(call unity_of,$(AT_ONCE),$(FUZZED))) build/fuzz/alone/src/support/version.o
+RACE_OBJECTS := $(patsubst %,build/races/%.o,$(call unity_of,$(AT_ONCE),$(RACES))) $(addprefix build/races/alone/,src/support/version.o tests/serial/main.o)
 TESTS := build/tests/serial build/tests/races build/tests/mpi $(if $(KERNELS),build/tests/gpu) $(TEST_TOOLS) $(STATE_READER)
-# Writes large run files for tests of the report; no benchmark by itself.
-RUN_MAKER := build/bench/large_runs
-BENCHMARKS := $(filter-out $(RUN_MAKER),$(patsubst bench/%.cpp,build/bench/%,$(wildcard bench/*.cpp)))
+BENCHMARKS := $(patsubst bench/%.cpp,build/bench/%,$(wildcard bench/*.cpp))
 
-# Which objects see what. The rest sees neither LibTorch nor MPI.
-TORCH_OBJECTS := $(filter-out $(call objects,$(TRAIN_OPTIONS) $(TRAIN_PLAIN) $(BUCKETS) $(QUANTIZE_PLAIN) $(QUANTIZE_RANKS) bench/large_runs),\
-  $(call objects,src/model src/optim src/sync src/train src/quantize $(CHECK_TORCH) src/programs/train tests/mpi tests/gpu tests/tools bench))
-MPI_OBJECTS := $(call objects,src/comm src/kernels $(DEVICE_CUDA) $(CALIBRATE_RANKS) $(CHECK_RANKS) $(QUANTIZE_RANKS) src/programs/calibrate src/programs/check src/programs/quantize) \
-  $(TORCH_OBJECTS)
-TEST_OBJECTS := $(call objects,tests/serial tests/mpi tests/gpu tests/tools tests/soak tests/fuzz bench) $(REPORT)
-OBJECTS := $(sort $(call objects,$(PLAIN_PARTS) $(FULL_PARTS) src/quantize src/check src/programs) $(TEST_OBJECTS))
+USES_TORCH := $(TORCH_OBJECTS) $(MPI_TEST_OBJECTS) $(GPU_TEST_OBJECTS) $(TOOL_OBJECTS) $(call alone,$(TORCH))
+USES_MPI := $(MPI_OBJECTS) $(call alone,$(MPI))
+TEST_OBJECTS := $(SERIAL_OBJECTS) $(MPI_TEST_OBJECTS) $(GPU_TEST_OBJECTS) $(TOOL_OBJECTS) $(call alone,tests/soak)
+OBJECTS := $(sort $(PLAIN_OBJECTS) $(call alone,$(PLAIN)) $(REPORT_OBJECTS) build/alone/analysis/main.o $(USES_MPI) $(USES_TORCH) $(TEST_OBJECTS))
 
 # --- targets for people ------------------------------------------------------------------------
 
@@ -205,7 +217,7 @@ quantize: all
 tables: build/bin/gradsync-report
 	@config/tables
 
-tests: all $(TESTS) $(BENCHMARKS) $(RUN_MAKER)
+tests: all $(TESTS) $(BENCHMARKS)
 test: tests
 	@tests/run
 
@@ -238,7 +250,7 @@ cluster-stop:
 
 lint:
 	@TORCH='$(LINT_TORCH)' FLAGS='$(filter-out -fvect-cost-model=%,$(LANGUAGE)) $(COMMON_FLAGS) $(TEST_FLAGS) $(WARNINGS)' \
-	  TORCH_FLAGS='$(TORCH_FLAGS) $(MPI_FLAGS)' HEAVY='$(patsubst build/obj/%.o,%.cpp,$(MPI_OBJECTS))' config/lint
+	  TORCH_FLAGS='$(TORCH_FLAGS) $(MPI_FLAGS)' HEAVY='$(wildcard $(addsuffix /*.cpp,$(MPI) $(TORCH) $(MPI_TESTS) tests/gpu tests/tools bench))' config/lint
 
 format:
 	find src analysis tests $(wildcard bench) \( -name '*.cpp' -o -name '*.h' -o -name '*.cu' \) -exec clang-format -i {} +
@@ -282,27 +294,26 @@ build/gch/pch/torch.h.gch: src/pch/torch.h build/flags
 
 EXTRA :=
 PLACE :=
-$(MPI_OBJECTS): private EXTRA = $(MPI_FLAGS)
-$(TORCH_OBJECTS): private EXTRA = -Ibuild/gch -include pch/torch.h -Winvalid-pch $(TORCH_FLAGS) $(MPI_FLAGS)
-$(TORCH_OBJECTS): build/gch/pch/torch.h.gch
-$(TEST_OBJECTS): private PLACE = $(TEST_FLAGS)
-# The same runs give the same tables to the last digit on every machine: no fused multiply-add.
-$(REPORT) $(call objects,src/timing src/record): private EXTRA = -ffp-contract=off
-
-# The two paths of integer inference agree to the bit only where each product is rounded by itself.
-$(call objects,$(QUANTIZE_PLAIN)): private EXTRA = -ffp-contract=off
+$(USES_MPI): private EXTRA = $(MPI_FLAGS)
+$(USES_TORCH): private EXTRA = -Ibuild/gch -include pch/torch.h -Winvalid-pch $(TORCH_FLAGS) $(MPI_FLAGS)
+$(USES_TORCH): build/gch/pch/torch.h.gch
+$(TEST_OBJECTS) $(REPORT_OBJECTS) build/alone/analysis/main.o: private PLACE = $(TEST_FLAGS)
+$(call objects,$(call unity_of,$(AT_ONCE),$(UNFUSED))): private EXTRA = -ffp-contract=off $(ZLIB_CFLAGS)
 # GCC 12 warns of its own AVX-512 headers (its bug 105593).
-build/obj/src/quantize/convolution_vnni.o: private EXTRA = -ffp-contract=off -Wno-maybe-uninitialized
+$(filter build/unity/src/int8/%,$(PLAIN_OBJECTS)): private EXTRA = -ffp-contract=off -Wno-maybe-uninitialized
 
-# Only the writer of traces knows zlib.
-build/obj/analysis/trace/gzip.o: private EXTRA = $(ZLIB_CFLAGS)
+COMPILE = $(Q)$(CXX) $(LANGUAGE) $(WARNINGS) $(EXTRA) $(COMMON_FLAGS) $(PLACE) -MMD -MP
 
-build/obj/%.o: %.cpp build/flags
+build/unity/%.o: build/unity/%.cpp build/flags
+	$(call say,CXX,$*)
+	$(COMPILE) -iquote . -c $< -o $@
+
+build/alone/%.o: %.cpp build/flags
 	$(call say,CXX,$<)
 	@mkdir -p $(@D)
-	$(Q)$(CXX) $(LANGUAGE) $(WARNINGS) $(EXTRA) $(COMMON_FLAGS) $(PLACE) -MMD -MP -c $< -o $@
+	$(COMPILE) -c $< -o $@
 
-build/obj/%.cu.o: %.cu build/nvcc-flags
+build/alone/%.cu.o: %.cu build/nvcc-flags
 	$(call say,NVCC,$<)
 	@mkdir -p $(@D)
 	$(Q)$(NVCC_FOUND) $(NVCC_FLAGS) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
@@ -314,31 +325,41 @@ build/revision: always
 	@mkdir -p build
 	@new=$$(git describe --always --dirty 2>/dev/null || echo unknown); \
 	  [[ -e $@ && $$(<$@) == "$$new" ]] || printf '%s\n' "$$new" >$@
-build/obj/src/support/version.o: build/revision
-build/obj/src/support/version.o: private EXTRA = -DGRADSYNC_REVISION='"$(file <build/revision)"'
+build/alone/src/support/version.o: build/revision
+build/alone/src/support/version.o: private EXTRA = -DGRADSYNC_REVISION='"$(file <build/revision)"'
+
+# Thin archives: from each, the linker takes the objects that a program needs.
+build/plain.a: $(PLAIN_OBJECTS)
+build/mpi.a: $(MPI_OBJECTS) $(KERNELS)
+build/torch.a: $(TORCH_OBJECTS)
+build/report.a: $(REPORT_OBJECTS)
+$(LIBRARIES):
+	@rm -f $@
+	$(Q)ar rcsTP $@ $^
 
 # LibTorch 2.11's libtorch.so exports parts of std::filesystem that crash when called (remove_all).
 # The standard library has to come before it, both for the linker and in the loader's order.
 STDCXX_FIRST := -Wl,--no-as-needed -lstdc++
 
-# --- programs: their objects, and the libraries each may know ----------------------------------
+# --- programs: their classes, and the libraries each may know ----------------------------------
 
-build/bin/gradsync-train: $(call objects,src/programs/train $(FULL_PARTS)) $(KERNELS)
-build/bin/gradsync-calibrate: $(call objects,src/programs/calibrate $(CALIBRATE_PARTS)) $(KERNELS)
-build/bin/gradsync-quantize: $(call objects,src/programs/quantize $(QUANTIZE_PARTS)) $(KERNELS)
-build/bin/gradsync-check: $(call objects,src/programs/check $(CHECK_PARTS)) $(KERNELS)
-build/bin/gradsync-dataset: $(call objects,src/programs/dataset src/support src/data)
-build/bin/gradsync-sweep: $(call objects,src/programs/sweep src/support src/timing src/record src/schedule src/data src/sweep src/comm/transport_choice $(TRAIN_OPTIONS))
-build/bin/gradsync-report: $(call objects,src/support src/timing src/record src/schedule src/comm/transport_choice $(TRAIN_OPTIONS)) $(REPORT)
-build/tests/serial: $(call objects,tests/serial tests/fuzz $(PLAIN_PARTS) src/kernels/twins src/kernels/augment_twin) \
-  $(filter-out $(call objects,$(CALIBRATE_RANKS) $(CHECK_RANKS) $(CHECK_TORCH)),$(call objects,src/calibrate src/check)) \
-  $(filter-out $(call objects,$(REPORT_MAIN)),$(REPORT))
-build/tests/mpi: $(call objects,tests/mpi src/check $(FULL_PARTS)) $(KERNELS)
-build/tests/gpu: $(call objects,tests/gpu $(FULL_PARTS)) $(KERNELS)
-$(TEST_TOOLS): build/tests/%: build/obj/tests/tools/%.o $(call objects,$(FULL_PARTS)) $(KERNELS)
-$(BENCHMARKS): build/bench/%: build/obj/bench/%.o $(call objects,$(FULL_PARTS)) $(KERNELS)
-$(RUN_MAKER): $(call objects,bench/large_runs src/support src/timing src/record)
-$(STATE_READER): $(call objects,tests/soak/read_state src/support src/timing src/record src/checkpoint)
+WITH_PLAIN := build/bin/gradsync-dataset build/bin/gradsync-sweep $(STATE_READER)
+WITH_REPORT := build/bin/gradsync-report build/tests/serial
+WITH_MPI := build/bin/gradsync-calibrate
+WITH_TORCH := $(filter-out $(WITH_PLAIN) $(WITH_REPORT) $(WITH_MPI),$(PROGRAMS)) build/tests/mpi build/tests/gpu $(TEST_TOOLS) $(BENCHMARKS)
+
+$(foreach main,$(MAINS),$(eval build/bin/gradsync-$(subst :,: build/alone/,$(main))/main.o))
+build/tests/serial: $(SERIAL_OBJECTS)
+build/tests/mpi: $(MPI_TEST_OBJECTS)
+build/tests/gpu: $(GPU_TEST_OBJECTS)
+$(TEST_TOOLS): build/tests/%: build/alone/tests/tools/%.o
+$(BENCHMARKS): build/bench/%: build/alone/bench/%.o
+$(STATE_READER): build/alone/tests/soak/read_state.o
+
+$(WITH_PLAIN): build/plain.a
+$(WITH_REPORT): build/report.a build/plain.a
+$(WITH_MPI): build/mpi.a build/plain.a
+$(WITH_TORCH): build/torch.a build/mpi.a build/plain.a
 
 # Libraries that tests load in place of a driver's.
 $(FAKE_LIBRARIES): build/tests/lib%.so: tests/libraries/%.cpp build/flags
@@ -347,29 +368,39 @@ $(FAKE_LIBRARIES): build/tests/lib%.so: tests/libraries/%.cpp build/flags
 	$(Q)$(CXX) $(LANGUAGE) $(WARNINGS) -shared -fPIC $< -o $@
 build/tests/serial: | $(FAKE_LIBRARIES)
 
-build/races/%.o: %.cpp build/flags
+RACE_COMPILE = $(Q)$(CXX) $(LANGUAGE) $(WARNINGS) $(COMMON_FLAGS) $(TEST_FLAGS) -g -fsanitize=thread -MMD -MP
+build/races/%.o: build/unity/%.cpp build/flags
+	$(call say,TSAN,$*)
+	@mkdir -p $(@D)
+	$(RACE_COMPILE) -iquote . -c $< -o $@
+build/races/alone/%.o: %.cpp build/flags
 	$(call say,TSAN,$<)
 	@mkdir -p $(@D)
-	$(Q)$(CXX) $(LANGUAGE) $(WARNINGS) $(COMMON_FLAGS) $(TEST_FLAGS) -g -fsanitize=thread -MMD -MP -c $< -o $@
--include $(RACES:%.cpp=build/races/%.d)
-build/tests/races: $(RACES:%.cpp=build/races/%.o)
+	$(RACE_COMPILE) -DGRADSYNC_REVISION='"races"' -c $< -o $@
+-include $(RACE_OBJECTS:.o=.d)
+build/tests/races: $(RACE_OBJECTS)
 build/tests/races: private LDFLAGS += -fsanitize=thread
 
-build/fuzz/%.o: %.cpp build/flags
+FUZZ_COMPILE = $(Q)$(FUZZ_CXX) -std=c++20 -O1 -gline-tables-only -DGRADSYNC_WITH_CUDA=$(WITH_CUDA) -DGRADSYNC_REVISION='"fuzz"' $(CPPFLAGS) \
+  -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined $(COMMON_FLAGS) $(ZLIB_CFLAGS) $(TEST_FLAGS) -MMD -MP
+build/fuzz/%.o: build/unity/%.cpp build/flags
+	$(call say,FUZZ,$*)
+	@mkdir -p $(@D)
+	$(FUZZ_COMPILE) -iquote . -c $< -o $@
+build/fuzz/alone/%.o: %.cpp build/flags
 	$(call say,FUZZ,$<)
 	@mkdir -p $(@D)
-	$(Q)$(FUZZ_CXX) -std=c++20 -O1 -gline-tables-only -DGRADSYNC_WITH_CUDA=$(WITH_CUDA) -DGRADSYNC_REVISION='"fuzz"' $(CPPFLAGS) \
-	  -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined $(COMMON_FLAGS) $(TEST_FLAGS) -MMD -MP -c $< -o $@
--include $(FUZZED:.o=.d)
-$(FUZZER): $(FUZZED)
+	$(FUZZ_COMPILE) -c $< -o $@
+-include $(FUZZ_OBJECTS:.o=.d)
+$(FUZZER): $(FUZZ_OBJECTS)
 	$(call say,LINK,$@)
-	$(Q)$(FUZZ_CXX) -fsanitize=fuzzer,address,undefined $^ $(PLAIN_LIBS) -ldl -o $@
+	$(Q)$(FUZZ_CXX) -fsanitize=fuzzer,address,undefined $^ $(PLAIN_LIBS) $(ZLIB_LIBS) -ldl -o $@
 
 LINK_WITH = $(PLAIN_LIBS)
-build/bin/gradsync-report build/tests/serial: private LINK_WITH = $(PLAIN_LIBS) $(ZLIB_LIBS)
-build/bin/gradsync-calibrate: private LINK_WITH = $(MPI_LIBS) $(GPU_LIBS) $(PLAIN_LIBS)
-build/bin/gradsync-train build/bin/gradsync-quantize build/bin/gradsync-check build/tests/mpi build/tests/gpu $(TEST_TOOLS) $(BENCHMARKS): private LINK_WITH = $(FULL_LIBS)
-$(sort $(PROGRAMS) $(TESTS) build/tests/gpu $(BENCHMARKS) $(RUN_MAKER)):
+$(WITH_REPORT): private LINK_WITH = $(PLAIN_LIBS) $(ZLIB_LIBS)
+$(WITH_MPI): private LINK_WITH = $(MPI_LIBS) $(GPU_LIBS) $(PLAIN_LIBS)
+$(WITH_TORCH): private LINK_WITH = $(FULL_LIBS)
+$(sort $(PROGRAMS) $(TESTS) build/tests/gpu $(BENCHMARKS)):
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CXX) $(LDFLAGS) $(filter %.o,$^) $(STDCXX_FIRST) -Wl,--as-needed $(LINK_WITH) -ldl -o $@
+	$(Q)$(CXX) $(LDFLAGS) $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(STDCXX_FIRST) -Wl,--as-needed $(LINK_WITH) -ldl -o $@

@@ -13,11 +13,11 @@
 #include "analysis/compare/command.h"
 #include "analysis/metrics/fom.h"
 #include "analysis/metrics/run_group.h"
-#include "analysis/output.h"
+#include "analysis/output/output.h"
+#include "analysis/output/report_options.h"
 #include "analysis/page/page.h"
-#include "analysis/progress_line.h"
-#include "analysis/report_options.h"
-#include "analysis/run_set.h"
+#include "analysis/runs/progress_line.h"
+#include "analysis/runs/run_set.h"
 #include "analysis/trace/trace.h"
 #include "analysis/verdict/verdict.h"
 #include "support/error.h"
@@ -87,7 +87,7 @@ int audit(const ReportOptions& options, const ParsedCommandLine& given) {
                 "leave it out");
   const published::PublishedReport found = published::read_published(options.published);
   ReportOutput output(options, std::cout, std::cerr);
-  write_published(found, output);
+  output.write(found);
   if (!options.claims.empty())
     write_claims(given.values, options, claimed_files({options.published.file}), found.tables);
   if (!options.html.empty()) write_file_atomically(options.html, published_html(found));
@@ -139,7 +139,7 @@ RunSet read_runs(const std::vector<std::string>& places) {
   });
   progress.clear();
   for (const std::string& remark : set.remarks)
-    std::cerr << kProgram << ": warning: " << remark << '\n';
+    print_warning(kProgram, remark);
   return set;
 }
 

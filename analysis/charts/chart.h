@@ -30,6 +30,9 @@ enum class Mark {
 inline constexpr std::array<const char*, 7> kMarkNames = {
     "line", "points", "line-points", "markers", "bar", "hatched-bar", "whisker"};
 
+/// Of a bar at x, in steps between two bars.
+inline constexpr double kBarHalfWidth = 0.36;
+
 struct ChartSeries {
   std::string label;  ///< of the legend; empty: not in it
   Mark mark = Mark::kLine;

@@ -14,7 +14,6 @@ namespace {
 
 constexpr int kPanelWidth = 720, kPanelHeight = 500, kLonelyWidth = 900;
 constexpr int kTitleHeight = 44, kCaptionLine = 17, kCaptionMargin = 14;
-constexpr double kBarHalfWidth = 0.36;
 
 /// In pixels of the PNG.
 struct Layout {

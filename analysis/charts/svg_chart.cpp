@@ -15,7 +15,7 @@ namespace {
 // In units of the view box; text is 12 high, so that a phone still shows it at 10 pixels.
 constexpr double kWidth = 440, kPlotHeight = 230, kLeft = 58, kRight = 14, kTop = 10;
 constexpr double kTickRoom = 20, kLabelRoom = 20, kCharacter = 6.3, kPerBar = 22;
-constexpr double kBarHalfWidth = 0.36, kCap = 3.5;
+constexpr double kCap = 3.5;
 constexpr std::size_t kMostPoints = 300, kMostHovers = 40;
 
 /// Where values lie in the view box.

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "analysis/run_set.h"
+#include "analysis/runs/run_set.h"
 #include "support/options.h"
 #include "support/table.h"
 

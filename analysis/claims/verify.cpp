@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "analysis/claims/claims.h"
-#include "analysis/report_options.h"
+#include "analysis/output/report_options.h"
 #include "support/error.h"
 
 namespace gradsync::report {

@@ -8,8 +8,8 @@
 
 #include "analysis/compare/comparison.h"
 #include "analysis/metrics/fom.h"
-#include "analysis/output.h"
-#include "analysis/report_options.h"
+#include "analysis/output/output.h"
+#include "analysis/output/report_options.h"
 #include "support/error.h"
 #include "support/file.h"
 #include "support/options.h"
@@ -62,7 +62,7 @@ double threshold_option(const OptionValues& values) {
 RunSet loaded(const std::string& place, bool force_merge) {
   RunSet set = load_places({place});
   for (const std::string& remark : set.remarks)
-    std::cerr << "gradsync-report: warning: " << remark << '\n';
+    print_warning("gradsync-report", remark);
   if (!force_merge) require_mergeable(set);
   return set;
 }

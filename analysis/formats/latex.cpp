@@ -61,7 +61,7 @@ std::string beyond_ascii(std::string_view bytes) {
   return letter ? std::string(bytes) : "?";
 }
 
-std::string escaped(const std::string& text) {
+std::string latex_escaped(const std::string& text) {
   std::string result;
   for (std::size_t i = 0; i < text.size();) {
     std::size_t end = i + 1;
@@ -78,7 +78,7 @@ std::string escaped(const std::string& text) {
 }
 
 std::string cell_text(const Cell& cell) {
-  if (!cell.is_number()) return escaped(cell.text);
+  if (!cell.is_number()) return latex_escaped(cell.text);
   const std::string shown = cell.shown();
   return shown.starts_with('-') ? "$-$" + shown.substr(1) : shown;
 }
@@ -98,7 +98,7 @@ std::string row_text(const Table& table, std::size_t row) {
 std::string head_text(const Table& table) {
   std::string text;
   for (std::size_t c = 0; c < table.columns.size(); ++c)
-    text += (c ? " & " : "") + escaped(table.columns[c].head);
+    text += (c ? " & " : "") + latex_escaped(table.columns[c].head);
   return text + " \\\\\n";
 }
 
@@ -113,7 +113,7 @@ std::string notes_text(const Table& table) {
   if (table.notes.empty()) return {};
   std::string text = "\\par\\smallskip\n\\begin{minipage}{\\linewidth}\\footnotesize\n";
   for (const std::string& note : table.notes)
-    text += escaped(note) + "\\par\n";
+    text += latex_escaped(note) + "\\par\n";
   return text + "\\end{minipage}\n";
 }
 
@@ -133,7 +133,8 @@ std::string float_text(const Table& table, std::size_t from, std::size_t to, boo
   const std::string environment = wide ? "sidewaystable" : "table";
   std::string text =
       fmt::format("\\begin{{{}}}{}\n\\centering\n", environment, wide ? "" : "[htbp]");
-  text += fmt::format("\\caption{{{}{}}}\n", escaped(table.title), from > 0 ? " (continued)" : "");
+  text += fmt::format("\\caption{{{}{}}}\n", latex_escaped(table.title),
+                      from > 0 ? " (continued)" : "");
   if (from == 0) text += fmt::format("\\label{{tab:{}}}\n", table.name);
   text += "\\resizebox{\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}{!}{%\n";
   text += fmt::format("\\begin{{tabular}}{{{}}}\n\\toprule\n", alignment(table));

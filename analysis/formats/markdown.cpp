@@ -7,7 +7,7 @@ namespace gradsync::report {
 namespace {
 
 /// `text` with what Markdown or a renderer of it would take as markup made harmless.
-std::string escaped(const std::string& text) {
+std::string markdown_escaped(const std::string& text) {
   std::string result;
   for (const char c : text) {
     if (std::string("|\\`*_<>[]").find(c) != std::string::npos) result += '\\';
@@ -25,7 +25,7 @@ std::string line(const std::vector<std::string>& cells) {
 
 std::string cell_text(const Table& table, std::size_t row, std::size_t column) {
   const Cell& cell = table.rows[row][column];
-  if (!has_claim(table, row, column)) return escaped(cell.shown());
+  if (!has_claim(table, row, column)) return markdown_escaped(cell.shown());
   return fmt::format("<span id=\"{}\">{}</span>", number_id(table, row, column), cell.shown());
 }
 
@@ -34,10 +34,10 @@ std::string cell_text(const Table& table, std::size_t row, std::size_t column) {
 std::string render_markdown(const Table& table) {
   std::vector<std::string> heads, rules;
   for (const Column& column : table.columns) {
-    heads.push_back(escaped(column.head));
+    heads.push_back(markdown_escaped(column.head));
     rules.emplace_back(column.left ? ":--" : "--:");
   }
-  std::string text = "### " + escaped(table.title) + "\n\n" + line(heads) + line(rules);
+  std::string text = "### " + markdown_escaped(table.title) + "\n\n" + line(heads) + line(rules);
   for (std::size_t row = 0; row < table.rows.size(); ++row) {
     std::vector<std::string> cells;
     for (std::size_t c = 0; c < table.columns.size(); ++c)
@@ -46,7 +46,7 @@ std::string render_markdown(const Table& table) {
   }
   if (!table.notes.empty()) text += "\n";
   for (const std::string& note : table.notes)
-    text += "- " + escaped(note) + "\n";
+    text += "- " + markdown_escaped(note) + "\n";
   return text;
 }
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <string_view>
 
-#include "analysis/metrics/columns.h"
+#include "analysis/runs/columns.h"
 #include "support/error.h"
 #include "support/parse.h"
 #include "timing/statistics.h"

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "analysis/run_set.h"
+#include "analysis/runs/run_set.h"
 
 namespace gradsync::report {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <span>
 
-#include "analysis/metrics/columns.h"
+#include "analysis/runs/columns.h"
 
 namespace gradsync::report {
 

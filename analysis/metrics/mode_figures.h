@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "analysis/metrics/steady_rows.h"
+#include "analysis/runs/steady_rows.h"
 #include "record/reader.h"
 #include "timing/estimate.h"
 #include "timing/statistics.h"

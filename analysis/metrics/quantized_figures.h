@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "analysis/run_set.h"
+#include "analysis/runs/run_set.h"
 
 namespace gradsync::report {
 

@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "analysis/metrics/columns.h"
+#include "analysis/runs/columns.h"
 #include "support/error.h"
 
 namespace gradsync::report {

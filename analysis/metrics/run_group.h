@@ -5,12 +5,12 @@
 #include <string_view>
 #include <vector>
 
-#include "analysis/run_set.h"
-#include "train/option_roles.h"
+#include "analysis/runs/run_set.h"
+#include "options/option_roles.h"
 
 namespace gradsync::report {
 
-/// The options of a cell of a study with one of these roles (train/options.h), without those that
+/// The options of a cell of a study with one of these roles (options/options.h), without those that
 /// Run holds itself: model, sync, batch-per-rank, batch-global.
 std::vector<std::string> options_of(std::initializer_list<OptionRole> roles);
 

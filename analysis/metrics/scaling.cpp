@@ -8,10 +8,6 @@ namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
-double positive(double value) {
-  return value > 0 ? value : kNone;
-}
-
 double count(double ranks) {
   return ranks >= 1 ? ranks : kNone;
 }

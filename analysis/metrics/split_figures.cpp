@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "analysis/metrics/columns.h"
+#include "analysis/runs/columns.h"
 #include "timing/statistics.h"
 
 namespace gradsync::report {

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "analysis/metrics/steady_rows.h"
+#include "analysis/runs/steady_rows.h"
 #include "record/reader.h"
 
 namespace gradsync::report {

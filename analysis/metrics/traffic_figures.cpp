@@ -2,7 +2,7 @@
 
 #include <numeric>
 
-#include "analysis/metrics/columns.h"
+#include "analysis/runs/columns.h"
 
 namespace gradsync::report {
 

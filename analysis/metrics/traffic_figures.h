@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "analysis/metrics/steady_rows.h"
+#include "analysis/runs/steady_rows.h"
 #include "record/reader.h"
 
 namespace gradsync::report {

@@ -5,8 +5,8 @@
 #include <map>
 
 #include "analysis/metrics/collective_figures.h"
-#include "analysis/metrics/columns.h"
 #include "analysis/model/draws.h"
+#include "analysis/runs/columns.h"
 #include "record/counterfactual.h"
 #include "support/error.h"
 #include "support/parse.h"

@@ -6,9 +6,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "analysis/metrics/columns.h"
-#include "analysis/metrics/oversubscription.h"
 #include "analysis/metrics/split_figures.h"
+#include "analysis/runs/columns.h"
+#include "analysis/runs/oversubscription.h"
 #include "timing/statistics.h"
 
 namespace gradsync::report {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "analysis/metrics/run_group.h"
-#include "analysis/run_set.h"
+#include "analysis/runs/run_set.h"
 
 namespace gradsync::report {
 

@@ -5,11 +5,11 @@
 #include <fmt/format.h>
 
 #include "analysis/charts/html.h"
-#include "analysis/metrics/oversubscription.h"
 #include "analysis/metrics/run_group.h"
 #include "analysis/metrics/split_figures.h"
 #include "analysis/page/page_parts.h"
 #include "analysis/plots/run_marks.h"
+#include "analysis/runs/oversubscription.h"
 #include "timing/estimate.h"
 
 namespace gradsync::report {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "analysis/plots/registry.h"
-#include "analysis/run_set.h"
+#include "analysis/runs/run_set.h"
 #include "analysis/verdict/verdict.h"
 #include "support/table.h"
 

@@ -1,6 +1,6 @@
-#include "analysis/metrics/columns.h"
 #include "analysis/plots/line_figure.h"
 #include "analysis/plots/plots.h"
+#include "analysis/runs/columns.h"
 
 namespace gradsync::report {
 

@@ -4,11 +4,11 @@
 
 #include <fmt/format.h>
 
-#include "analysis/metrics/columns.h"
 #include "analysis/metrics/run_group.h"
 #include "analysis/metrics/split_figures.h"
 #include "analysis/plots/plots.h"
 #include "analysis/plots/run_marks.h"
+#include "analysis/runs/columns.h"
 #include "timing/statistics.h"
 
 namespace gradsync::report {

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include "analysis/charts/html.h"
-#include "analysis/output.h"
 #include "analysis/page/document.h"
 #include "analysis/page/page_parts.h"
 #include "analysis/published/audit_page.h"
@@ -24,15 +23,14 @@ void name_file(const std::string& name, const std::string& path, Table& table) {
     if (source.starts_with(name)) source.replace(0, name.size(), path);
 }
 
-/// Whether the audit's page says what the table says.
+}  // namespace
+
 bool is_on_page(const Table& table) {
   const auto& specs = published_tables();
   return std::any_of(specs.begin(), specs.end(), [&](const PublishedTableSpec& spec) {
     return spec.on_page && table.name == "published-" + spec.name;
   });
 }
-
-}  // namespace
 
 OptionTable published_option_table() {
   return {
@@ -83,15 +81,6 @@ PublishedReport read_published(const PublishedOptions& options) {
   for (Table& table : report.tables)
     name_file(report.study.file().name, options.file.string(), table);
   return report;
-}
-
-void write_published(const PublishedReport& report, ReportOutput& output) {
-  if (report.page) {
-    const Page page = audit_page(report.study, report.audit);
-    output.write_page("audit", page_text(page), page_markdown(page));
-  }
-  for (const Table& table : report.tables)
-    output.write(table, report.page && is_on_page(table));
 }
 
 std::string published_html(const PublishedReport& report) {

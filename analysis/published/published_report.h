@@ -7,11 +7,7 @@
 #include "analysis/published/search.h"
 #include "support/options.h"
 
-namespace gradsync::report {
-
-class ReportOutput;
-
-namespace published {
+namespace gradsync::report::published {
 
 /// What --published and its companions ask for.
 struct PublishedOptions {
@@ -38,12 +34,10 @@ struct PublishedReport {
 /// Throws Error kNoInput, kBadData with file and line.
 PublishedReport read_published(const PublishedOptions& options);
 
-/// The page and the tables, as the options of the output want them.
-void write_published(const PublishedReport& report, ReportOutput& output);
+/// Whether the audit's page says what the table says.
+bool is_on_page(const Table& table);
 
 /// All of it as one HTML document.
 std::string published_html(const PublishedReport& report);
 
-}  // namespace published
-
-}  // namespace gradsync::report
+}  // namespace gradsync::report::published

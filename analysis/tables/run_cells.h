@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "analysis/run_set.h"
+#include "analysis/runs/run_set.h"
 #include "support/table.h"
 
 /// What every table with one row per run and rank has in common.

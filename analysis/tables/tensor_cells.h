@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "analysis/run_set.h"
+#include "analysis/runs/run_set.h"
 #include "support/table.h"
 
 /// What the tables with a row a tensor of quantised networks have in common.

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "analysis/run_set.h"
+#include "analysis/runs/run_set.h"
 
 namespace gradsync::report {
 

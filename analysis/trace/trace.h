@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-#include "analysis/run_set.h"
+#include "analysis/runs/run_set.h"
 
 namespace gradsync::report {
 

@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include "analysis/metrics/oversubscription.h"
+#include "analysis/runs/oversubscription.h"
 #include "analysis/verdict/clauses.h"
 
 namespace gradsync::report {

@@ -3,8 +3,8 @@
 
 #include <fmt/format.h>
 
-#include "analysis/metrics/columns.h"
 #include "analysis/metrics/traffic_figures.h"
+#include "analysis/runs/columns.h"
 #include "analysis/verdict/clauses.h"
 #include "support/parse.h"
 

@@ -23,8 +23,8 @@ struct VerdictClause {
   std::string topic() const { return sentence.substr(0, sentence.find('.')); }
 };
 
-/// Every sentence that a verdict can hold. tests/serial/verdict_test.cpp has data for each in which
-/// it holds, and data in which it would be false and must not appear.
+/// Every sentence that a verdict can hold. tests/serial/analysis/verdict/verdict_test.cpp has data
+/// for each in which it holds, and data in which it would be false and must not appear.
 const std::vector<std::string_view>& verdict_sentences();
 
 /// In the order in which a person reads them; empty for runs that hold nothing to judge.

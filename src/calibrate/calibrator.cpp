@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "comm/await_device.h"
+#include "exchange/await_device.h"
 #include "support/error.h"
 #include "support/memory.h"
 #include "support/parse.h"

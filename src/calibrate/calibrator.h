@@ -2,9 +2,9 @@
 
 #include <vector>
 
-#include "calibrate/plan.h"
+#include "algorithms/transport.h"
+#include "collectives/plan.h"
 #include "comm/session.h"
-#include "comm/transport.h"
 #include "comm/watchdog.h"
 
 namespace gradsync::calibrate {

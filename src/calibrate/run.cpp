@@ -8,17 +8,17 @@
 #include <fmt/format.h>
 
 #include "calibrate/calibrator.h"
-#include "calibrate/printer.h"
+#include "collectives/printer.h"
 #include "comm/agreement.h"
 #include "comm/places.h"
 #include "comm/rank_gpu.h"
-#include "comm/rank_layout.h"
-#include "comm/rank_transport.h"
-#include "device/cuda_device.h"
+#include "cuda/cuda_device.h"
 #include "record/recorder.h"
 #include "support/file.h"
 #include "support/utc_time.h"
 #include "timing/clock.h"
+#include "transport/rank_layout.h"
+#include "transport/rank_transport.h"
 
 namespace gradsync::calibrate {
 

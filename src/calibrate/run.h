@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "calibrate/options.h"
+#include "collectives/options.h"
 #include "comm/session.h"
 
 namespace gradsync::calibrate {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "comm/launcher.h"
+#include "support/launcher.h"
 
 namespace gradsync::check {
 

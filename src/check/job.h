@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "comm/gpu_stack.h"
-#include "comm/launcher.h"
+#include "device/gpu_stack.h"
+#include "support/launcher.h"
 
 namespace gradsync::check {
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/watched_phases.h"
+#include "hang/watched_phases.h"
 #include "support/options.h"
 
 namespace gradsync::check {

@@ -1,6 +1,6 @@
 #include "comm/agreement.h"
 
-#include "comm/statement.h"
+#include "record/statement.h"
 
 namespace gradsync {
 

@@ -17,8 +17,8 @@ namespace {
 constexpr auto kTick = std::chrono::milliseconds(100);
 /// How old what another node told may be: at first, and when it has been going on for long.
 constexpr double kFresh_s = 1, kFreshSeldom_s = 3;
-/// A speaker that has told something within this time will report, and the job of a rank that has reported
-/// ends within it; and from then it lasts long.
+/// A speaker that has told something within this time will report, and the job of a rank that has
+/// reported ends within it; and from then it lasts long.
 constexpr double kReporterLost_s = 3.5;
 /// How much longer nodes that have not answered are waited for.
 constexpr double kSilentNodes_s = 0.3;
@@ -149,10 +149,11 @@ bool HangDetector::excused_by_disk(const std::vector<RankReport>& all, double ru
   return wait != DiskWait::kTooLong && running_s - disk_until_s_ <= limits.timeout_s;
 }
 
-/// Whether the launcher is about to end this process: it wakes a stopped one up for that, and the rank that
-/// reported is gone by then.
+/// Whether the launcher is about to end this process: it wakes a stopped one up for that, and the
+/// rank that reported is gone by then.
 bool HangDetector::reported_by_another(double running_s) {
-  if (!board_.another_reports()) return messages_.heard(running_s, kReporterLost_s, session_.rank());
+  if (!board_.another_reports())
+    return messages_.heard(running_s, kReporterLost_s, session_.rank());
   if (reported_s_ < 0) reported_s_ = running_s;
   return running_s - reported_s_ <= kReporterLost_s;
 }

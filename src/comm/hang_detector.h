@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "comm/node_messages.h"
-#include "comm/running_time.h"
 #include "comm/status_board.h"
-#include "comm/watch_state.h"
 #include "comm/watchdog.h"
+#include "hang/running_time.h"
+#include "hang/watch_state.h"
 #include "support/default_signal.h"
 
 namespace gradsync {

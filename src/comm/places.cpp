@@ -10,8 +10,8 @@
 #include <fmt/format.h>
 #include <hdf5.h>
 
-#include "comm/gpu_stack.h"
-#include "comm/recorded_environment.h"
+#include "device/gpu_stack.h"
+#include "record/recorded_environment.h"
 #include "support/version.h"
 
 namespace gradsync {

@@ -27,8 +27,8 @@ std::vector<RankPlace> gather_places(const Session& session, std::int64_t thread
                                      const ClockOffset& clock, const GpuDevice& gpu = {});
 
 /// Program, compiler, versions compiled against and loaded (MPI, HDF5, NCCL, CUDA), and the
-/// environment as far as it may be recorded (comm/recorded_environment.h): what every program that
-/// communicates records.
+/// environment as far as it may be recorded (record/recorded_environment.h): what every program
+/// that communicates records.
 std::vector<NamedText> machine_provenance(const std::string& program);
 
 /// A random UUID (version 4).

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "comm/agreement.h"
-#include "comm/gpu_stack.h"
+#include "device/gpu_stack.h"
 
 namespace gradsync {
 

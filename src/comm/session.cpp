@@ -9,8 +9,8 @@
 
 #include <fmt/format.h>
 
-#include "comm/deadline_guard.h"
-#include "comm/launcher.h"
+#include "hang/deadline_guard.h"
+#include "support/launcher.h"
 
 namespace gradsync {
 

@@ -8,8 +8,8 @@
 
 #include <mpi.h>
 
-#include "comm/ledger.h"
 #include "comm/watchdog.h"
+#include "record/ledger.h"
 #include "support/error.h"
 
 namespace gradsync {

@@ -7,7 +7,7 @@
 
 #include <mpi.h>
 
-#include "comm/hang_report.h"
+#include "hang/hang_report.h"
 
 namespace gradsync {
 
@@ -22,7 +22,7 @@ struct alignas(64) RankStatus {
   std::atomic<double> waited_s{0}, limit_s{0}, phase_s{0};
   std::atomic<bool> expired{false}, watched{true}, has_why{false};
   std::atomic<bool> reports{false};  ///< has ended the job as a hang
-  char why[256] = {};  ///< complete when has_why is set
+  char why[256] = {};                ///< complete when has_why is set
 
   /// Says why the wait of this rank can never end. Once.
   void explain(const std::string& text) {

@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "comm/hang_detector.h"
-#include "comm/hang_report.h"
 #include "comm/session.h"
-#include "comm/watch_state.h"
+#include "hang/hang_report.h"
+#include "hang/watch_state.h"
 
 /// Told of every phase; defined by nobody but the library that the fault tests preload
 /// (tests/libraries/strike.cpp).

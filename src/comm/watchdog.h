@@ -7,7 +7,7 @@
 
 #include <mpi.h>
 
-#include "comm/watched_phases.h"
+#include "hang/watched_phases.h"
 #include "record/run.h"
 #include "support/error.h"
 

@@ -44,9 +44,8 @@ void StagedFolder::publish() {
   sync_folder(temporary_);
   require_absent(target_);
   if (std::rename(temporary_.c_str(), target_.c_str()) != 0) {
-    throw Error(ExitCode::kCannotCreate,
-                fmt::format("cannot rename the finished folder to '{}': {}", target_.string(),
-                            errno_text()));
+    throw Error(creation_failure(), fmt::format("cannot rename the finished folder to '{}': {}",
+                                                target_.string(), errno_text()));
   }
   temporary_.clear();
   sync_folder(folder_of(target_));

@@ -7,7 +7,7 @@
 
 #include "kernels/step_state.h"
 #include "model/replica.h"
-#include "optim/optimizer_settings.h"
+#include "options/optimizer_settings.h"
 
 namespace gradsync {
 

@@ -2,16 +2,14 @@
 
 #include <algorithm>
 
+#include "int8/int8_network.h"
+#include "int8/workers.h"
 #include "model/image_batch.h"
-#include "quantize/int8_network.h"
 #include "quantize/ranks.h"
-#include "quantize/workers.h"
 
 namespace gradsync::quantize {
 
 namespace {
-
-constexpr std::int64_t kBatch = 50;
 
 /// The logits of `count` images of `pixels`, by worker `worker`.
 using Path = std::function<std::vector<float>(std::size_t worker, std::vector<float>& pixels,
@@ -54,7 +52,7 @@ Verdicts judged(const StudyRanks& ranks, const ImageRange& images, const Path& p
                 const Path& other = {}) {
   std::vector<Verdicts> verdicts(ranks.threads);
   const auto mine =
-      batches_of_rank(images.count(), kBatch, ranks.exchange.rank(), ranks.exchange.size());
+      batches_of_rank(images.count(), kImagesAtOnce, ranks.exchange.rank(), ranks.exchange.size());
   const auto work = [&](std::size_t worker, std::size_t item) {
     std::vector<float> pixels = images.load(mine[item].first, mine[item].count);
     const auto logits = path(worker, pixels, mine[item].count);

@@ -5,17 +5,15 @@
 
 #include <fmt/format.h>
 
+#include "int8/workers.h"
 #include "model/image_batch.h"
 #include "quantize/ranks.h"
-#include "quantize/workers.h"
 #include "support/error.h"
 
 namespace gradsync::quantize {
 
 namespace {
 
-/// The same for any number of ranks and threads: what a batch gives must not depend on them.
-constexpr std::int64_t kBatch = 50;
 /// Images whose integers are held against their real numbers.
 constexpr std::int64_t kCompared = 100;
 
@@ -54,7 +52,7 @@ void pass(const StudyRanks& ranks, const FloatModel& model, const ImageRange& im
           std::vector<Tallies>& tallies) {
   const FloatNetwork network(model);
   const auto mine =
-      batches_of_rank(images.count(), kBatch, ranks.exchange.rank(), ranks.exchange.size());
+      batches_of_rank(images.count(), kImagesAtOnce, ranks.exchange.rank(), ranks.exchange.size());
   const auto work = [&](std::size_t worker, std::size_t item) {
     std::vector<float> pixels = images.load(mine[item].first, mine[item].count);
     network.forward(image_batch(pixels.data(), mine[item].count, Layout::kNhwc),

@@ -3,11 +3,11 @@
 #include <string>
 #include <vector>
 
-#include "comm/exchange.h"
+#include "exchange/exchange.h"
+#include "int8/images.h"
+#include "int8/options.h"
+#include "int8/tensor_rows.h"
 #include "quantize/float_network.h"
-#include "quantize/images.h"
-#include "quantize/options.h"
-#include "quantize/tensor_rows.h"
 
 namespace gradsync::quantize {
 

@@ -6,7 +6,7 @@
 
 #include <torch/torch.h>
 
-#include "quantize/int8_model.h"
+#include "int8/int8_model.h"
 
 /// Networks of a plan in LibTorch's floating point. Images are tensors [N, 3, 32, 32]; values of a
 /// plan are [N, C, H, W], channels last in memory. No gradients.

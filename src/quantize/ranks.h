@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
-#include "comm/exchange.h"
-#include "quantize/scale.h"
+#include "exchange/exchange.h"
+#include "int8/scale.h"
 
 namespace gradsync::quantize {
 

@@ -5,8 +5,8 @@
 #include <torch/torch.h>
 
 #include "checkpoint/checkpoint_file.h"
+#include "int8/float_model.h"
 #include "model/network.h"
-#include "quantize/float_model.h"
 
 namespace gradsync::quantize {
 

@@ -9,17 +9,17 @@
 #include <torch/version.h>
 
 #include "comm/agreement.h"
-#include "comm/mpi_transport.h"
 #include "comm/places.h"
+#include "int8/int8_file.h"
+#include "int8/summary.h"
 #include "model/image_batch.h"
-#include "quantize/int8_file.h"
 #include "quantize/reference.h"
 #include "quantize/speed.h"
 #include "quantize/study.h"
-#include "quantize/summary.h"
 #include "record/recorder.h"
 #include "support/file.h"
 #include "support/utc_time.h"
+#include "transport/mpi_transport.h"
 
 namespace gradsync::quantize {
 
@@ -104,10 +104,10 @@ void warn_of_clipping(const Quantization& results) {
   constexpr double kMuch = 0.01;
   for (const QuantizedTensorRow& row : results.tensors)
     if (row.clipped > kMuch)
-      std::cerr << fmt::format(
-          "gradsync-quantize: warning: layer {} is saturated: {:.1f} % of its {}s are clipped; a "
-          "wider range (--calibrator min-max, --weight-range total) loses less\n",
-          row.layer, 100 * row.clipped, row.role);
+      print_warning("gradsync-quantize",
+                    fmt::format("layer {} is saturated: {:.1f} % of its {}s are clipped; a wider "
+                                "range (--calibrator min-max, --weight-range total) loses less",
+                                row.layer, 100 * row.clipped, row.role));
 }
 
 void require_same_network(const Study& study, const Inputs& inputs) {

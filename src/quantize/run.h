@@ -3,7 +3,7 @@
 #include <string>
 
 #include "comm/session.h"
-#include "quantize/options.h"
+#include "int8/options.h"
 
 namespace gradsync::quantize {
 

@@ -2,7 +2,7 @@
 
 #include <torch/script.h>
 
-#include "quantize/float_model.h"
+#include "int8/float_model.h"
 
 namespace gradsync::quantize {
 

@@ -8,9 +8,9 @@
 #include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
 
+#include "int8/int8_network.h"
 #include "model/image_batch.h"
 #include "quantize/float_network.h"
-#include "quantize/int8_network.h"
 #include "quantize/script_network.h"
 #include "timing/clock.h"
 #include "timing/estimate.h"

@@ -4,10 +4,6 @@ namespace gradsync {
 
 namespace {
 
-double positive(double value) {
-  return value > 0 ? value : kNotMeasured;
-}
-
 /// n, where something crosses a link.
 double several(double ranks) {
   return ranks > 1 ? ranks : kNotMeasured;

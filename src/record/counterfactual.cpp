@@ -7,14 +7,6 @@
 
 namespace gradsync {
 
-namespace {
-
-double positive(double value) {
-  return value > 0 ? value : kNotMeasured;
-}
-
-}  // namespace
-
 double window_figure(const std::vector<WindowRow>& windows, std::string_view kind,
                      double RankWindow::*figure) {
   std::vector<double> rounds;

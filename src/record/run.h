@@ -19,6 +19,10 @@ namespace gradsync {
 inline constexpr std::string_view kRunSchemaName = "gradsync-run/";
 inline constexpr int kRunSchema = 2, kOldestRunSchema = 1;
 inline constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
+/// A rate or a time that cannot be 0; else not measured.
+inline double positive(double value) {
+  return value > 0 ? value : kNotMeasured;
+}
 
 /// The phases of one iteration of one rank, `/time/<name>[iteration, rank]`.
 /// With C the union of its compute intervals, K that of the intervals in which data of its

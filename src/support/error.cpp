@@ -36,6 +36,11 @@ void print_error(const std::string& program, const Error& error) {
   std::fprintf(stderr, "%s\n", describe(program, error).c_str());
 }
 
+void print_warning(const std::string& program, const std::string& text) {
+  std::fflush(stdout);
+  std::fprintf(stderr, "%s: warning: %s\n", program.c_str(), text.c_str());
+}
+
 std::string errno_text() {
   return std::strerror(errno);
 }

@@ -57,6 +57,10 @@ int run_program(const std::string& program, Body&& body);
 /// Prints `describe(program, error)` to stderr.
 void print_error(const std::string& program, const Error& error);
 
+/// Prints "program: warning: text" to stderr, as one write: the output of other ranks cannot cut
+/// it.
+void print_warning(const std::string& program, const std::string& text);
+
 /// strerror(errno) of the calling thread.
 std::string errno_text();
 

@@ -68,7 +68,7 @@ TemporaryFile::~TemporaryFile() {
 
 void TemporaryFile::rename_to(const fs::path& target) {
   if (std::rename(path_.c_str(), target.c_str()) != 0)
-    fail(ExitCode::kCannotCreate, "rename a finished file to", target);
+    fail(creation_failure(), "rename a finished file to", target);
   keep();
 }
 

@@ -66,7 +66,8 @@ class TemporaryFile {
   TemporaryFile& operator=(const TemporaryFile&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
-  /// Takes the place of `target`, which may exist. Throws Error kCannotCreate.
+  /// Takes the place of `target`, which may exist. Throws Error kCannotCreate, kInputOutput where
+  /// the disk is full or broken.
   void rename_to(const std::filesystem::path& target);
   /// Leaves the file alone from now on.
   void keep() { path_.clear(); }

@@ -8,10 +8,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "options/options.h"
 #include "support/error.h"
 #include "support/hash.h"
 #include "support/options.h"
-#include "train/options.h"
 
 namespace gradsync::sweep {
 

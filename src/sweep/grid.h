@@ -8,8 +8,8 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "options/options.h"
 #include "sweep/job_file.h"
-#include "train/options.h"
 
 namespace gradsync::sweep {
 

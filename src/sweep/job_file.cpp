@@ -7,9 +7,9 @@
 
 #include <fmt/format.h>
 
+#include "options/options.h"
 #include "support/error.h"
 #include "support/options.h"
-#include "train/options.h"
 
 namespace gradsync::sweep {
 

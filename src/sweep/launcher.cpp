@@ -5,9 +5,9 @@
 
 #include <fmt/format.h>
 
+#include "options/options.h"
 #include "record/recorder.h"
 #include "support/parse.h"
-#include "train/options.h"
 
 namespace gradsync::sweep {
 

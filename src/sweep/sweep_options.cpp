@@ -5,10 +5,10 @@
 
 #include <fmt/format.h>
 
+#include "options/options.h"
 #include "support/command_line.h"
 #include "support/error.h"
 #include "sweep/launchers.h"
-#include "train/options.h"
 
 namespace gradsync::sweep {
 

@@ -1,7 +1,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
-#include "comm/comm_thread.h"
+#include "exchange/comm_thread.h"
 #include "sync/c10d_nccl.h"
 #include "sync/flat_gradients.h"
 #include "sync/sync_mode.h"
@@ -9,8 +9,6 @@
 namespace gradsync {
 
 namespace {
-
-constexpr int kRoot = 0;
 
 /// A collective of c10d that our communication thread runs.
 class ThreadWork : public c10d::Work {

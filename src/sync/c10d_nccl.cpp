@@ -17,8 +17,6 @@ namespace gradsync {
 
 namespace {
 
-constexpr int kRoot = 0;
-
 /// A hang is the watchdog's to end, not the process group's.
 constexpr auto kNeverByItself = std::chrono::hours(24 * 8);
 

@@ -2,7 +2,7 @@
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
-#include "comm/exchange.h"
+#include "exchange/exchange.h"
 
 namespace gradsync {
 

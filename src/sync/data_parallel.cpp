@@ -8,7 +8,6 @@ namespace gradsync {
 
 namespace {
 
-constexpr int kRoot = 0;
 constexpr std::int64_t kSums = 2;
 
 std::span<float> values_of(const torch::Tensor& tensor) {

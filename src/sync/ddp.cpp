@@ -1,4 +1,4 @@
-#include "comm/comm_thread.h"
+#include "exchange/comm_thread.h"
 #include "sync/gradient_buckets.h"
 #include "sync/sync_mode.h"
 

@@ -1,18 +1,17 @@
 #include <algorithm>
 #include <numeric>
 
-#include "comm/comm_thread.h"
+#include "buckets/message_order.h"
+#include "exchange/comm_thread.h"
 #include "support/error.h"
 #include "support/wakes_politely.h"
 #include "sync/gradient_buckets.h"
-#include "sync/message_order.h"
 #include "sync/sync_mode.h"
 
 namespace gradsync {
 
 namespace {
 
-constexpr int kRoot = 0;
 /// Long enough to be worth a message, short enough that what is urgent does not wait long.
 constexpr std::int64_t kLongestMessage_bytes = 2 << 20;
 /// No gradient is cut into shorter ones, whatever the cap.

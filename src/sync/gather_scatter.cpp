@@ -4,8 +4,6 @@ namespace gradsync {
 
 namespace {
 
-constexpr int kRoot = 0;
-
 /// Every rank's gradients are gathered on rank 0, averaged there and scattered back, as in studies
 /// that build data parallelism from gather and scatter alone.
 class GatherScatter : public BlockingMode {

@@ -9,12 +9,6 @@
 
 namespace gradsync {
 
-namespace {
-
-constexpr int kRoot = 0;
-
-}  // namespace
-
 GradientBuckets::GradientBuckets(Exchange& exchange, Limits limits, Events events)
     : exchange_(exchange), limits_(limits), events_(std::move(events)) {}
 

@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "comm/exchange.h"
-#include "sync/buckets.h"
+#include "buckets/buckets.h"
+#include "exchange/exchange.h"
 #include "sync/flat_gradients.h"
 #include "sync/gradient_hooks.h"
 

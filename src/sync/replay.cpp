@@ -6,8 +6,6 @@ namespace gradsync {
 
 namespace {
 
-constexpr int kRoot = 0;
-
 std::size_t values_in(std::int64_t bytes) {
   return (static_cast<std::size_t>(bytes) + sizeof(float) - 1) / sizeof(float);
 }

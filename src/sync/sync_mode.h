@@ -8,7 +8,7 @@
 
 #include <torch/torch.h>
 
-#include "comm/exchange.h"
+#include "exchange/exchange.h"
 #include "model/replica.h"
 
 namespace gradsync {

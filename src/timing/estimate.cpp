@@ -17,15 +17,6 @@ namespace {
 
 constexpr std::size_t kLeastForInterval = 6;
 
-std::vector<double> sorted_finite(std::span<const double> values) {
-  std::vector<double> kept;
-  kept.reserve(values.size());
-  std::copy_if(values.begin(), values.end(), std::back_inserter(kept),
-               [](double value) { return std::isfinite(value); });
-  std::sort(kept.begin(), kept.end());
-  return kept;
-}
-
 /// The largest l with P(X < l) <= (1 − kConfidence)/2 for X ~ Binomial(n, 1/2).
 std::size_t lower_rank(std::size_t n) {
   const boost::math::binomial_distribution<double> heads(static_cast<double>(n), 0.5);

@@ -17,14 +17,6 @@ bool finite(double value) {
   return std::isfinite(value);
 }
 
-std::vector<double> sorted_finite(std::span<const double> values) {
-  std::vector<double> kept;
-  kept.reserve(values.size());
-  std::copy_if(values.begin(), values.end(), std::back_inserter(kept), finite);
-  std::sort(kept.begin(), kept.end());
-  return kept;
-}
-
 double sorted_quantile(const std::vector<double>& sorted, double p) {
   if (sorted.empty()) return Statistics::kNone;
   const double h = static_cast<double>(sorted.size() - 1) * p;
@@ -43,6 +35,14 @@ double sample_deviation(const std::vector<double>& values, double mean_value) {
 }
 
 }  // namespace
+
+std::vector<double> sorted_finite(std::span<const double> values) {
+  std::vector<double> kept;
+  kept.reserve(values.size());
+  std::copy_if(values.begin(), values.end(), std::back_inserter(kept), finite);
+  std::sort(kept.begin(), kept.end());
+  return kept;
+}
 
 double mean(std::span<const double> values) {
   double sum = 0;

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <limits>
 #include <span>
+#include <vector>
 
 namespace gradsync {
 
@@ -27,6 +28,9 @@ struct Statistics {
 
 /// Costs one sort of a copy of the finite values.
 Statistics statistics(std::span<const double> values);
+
+/// The finite values in order.
+std::vector<double> sorted_finite(std::span<const double> values);
 
 /// Mean of the finite values; NaN if there are none. No copy.
 double mean(std::span<const double> values);

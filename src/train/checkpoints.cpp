@@ -8,10 +8,10 @@
 
 #include <fmt/format.h>
 
+#include "options/option_groups.h"
+#include "state/checkpoint.h"
+#include "step/evaluate.h"
 #include "support/utc_time.h"
-#include "train/checkpoint.h"
-#include "train/evaluate.h"
-#include "train/option_groups.h"
 
 namespace gradsync {
 

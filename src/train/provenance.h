@@ -5,7 +5,7 @@
 #include "comm/places.h"
 #include "data/cifar10.h"
 #include "record/run.h"
-#include "train/compute_settings.h"
+#include "step/compute_settings.h"
 
 namespace gradsync {
 

@@ -6,19 +6,19 @@
 #include <fmt/format.h>
 
 #include "comm/agreement.h"
-#include "comm/rank_layout.h"
-#include "comm/rank_transport.h"
+#include "options/epoch_plan.h"
+#include "state/resume.h"
+#include "step/rank_device.h"
+#include "step/replica_facts.h"
+#include "studies/verify_modes.h"
+#include "studies/yardstick.h"
 #include "support/memory.h"
 #include "support/utc_time.h"
-#include "train/epoch_plan.h"
 #include "train/provenance.h"
-#include "train/rank_device.h"
-#include "train/replica_facts.h"
-#include "train/resume.h"
 #include "train/run_texts.h"
 #include "train/trainer.h"
-#include "train/verify_modes.h"
-#include "train/yardstick.h"
+#include "transport/rank_layout.h"
+#include "transport/rank_transport.h"
 
 namespace gradsync {
 
@@ -256,11 +256,10 @@ void set_aside_others(const std::string& output, const ResumePlan& plan) {
   const auto folder = checkpoint_folder(output);
   const SetAside moved = set_aside_checkpoints(folder, plan.own);
   if (moved.checkpoints == 0) return;
-  std::cerr << fmt::format(
-                   "gradsync-train: warning: '{}' held {} checkpoints of another run or of an "
-                   "abandoned branch of this one, moved to '{}'",
-                   folder.string(), moved.checkpoints, moved.folder.string())
-            << std::endl;
+  print_warning("gradsync-train",
+                fmt::format("'{}' held {} checkpoints of another run or of an abandoned branch of "
+                            "this one, moved to '{}'",
+                            folder.string(), moved.checkpoints, moved.folder.string()));
 }
 
 /// On rank 0, of a run that is recorded; fills in what its checkpoints say of it. Collective.

@@ -3,8 +3,8 @@
 #include <string>
 
 #include "comm/session.h"
-#include "train/options.h"
-#include "train/stop_request.h"
+#include "options/options.h"
+#include "step/stop_request.h"
 
 namespace gradsync {
 

@@ -29,18 +29,16 @@ void print_environment(const TrainOptions& options, const DataDigest& digest, co
                                place.rank, place.affinity);
   std::cout << std::flush;
   for (const std::string& warning : compute.warnings)
-    std::cerr << "gradsync-train: warning: " << warning << '\n';
+    print_warning("gradsync-train", warning);
   if (!options.set_epoch && options.epochs > 1)
-    std::cerr
-        << "gradsync-train: warning: --no-set-epoch: every epoch repeats the order of the first\n";
+    print_warning("gradsync-train", "--no-set-epoch: every epoch repeats the order of the first");
 }
 
 void print_device(const DeviceChoice& device, const TransportChoice& transport) {
   if (!device.why.empty()) std::cout << fmt::format("device: cpu; no GPU: {}\n", device.why);
   std::cout << fmt::format("transport: {} ({})\n", transport.name, transport.why) << std::flush;
   if (device.shared)
-    std::cerr << "gradsync-train: warning: --allow-shared-gpu: ranks share a GPU, times mean "
-                 "nothing\n";
+    print_warning("gradsync-train", "--allow-shared-gpu: ranks share a GPU, times mean nothing");
 }
 
 Table verification_table(const std::vector<VerificationRow>& rows) {

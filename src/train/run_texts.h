@@ -3,13 +3,13 @@
 #include <string>
 #include <vector>
 
-#include "comm/transport_choice.h"
 #include "data/cifar10.h"
 #include "device/choice.h"
+#include "options/options.h"
+#include "options/transport_choice.h"
 #include "record/run.h"
+#include "step/compute_settings.h"
 #include "support/table.h"
-#include "train/compute_settings.h"
-#include "train/options.h"
 
 namespace gradsync {
 

@@ -6,11 +6,11 @@
 
 #include <fmt/format.h>
 
-#include "train/graph_obstacle.h"
-#include "train/inject_fault.h"
-#include "train/replica_facts.h"
-#include "train/verify_modes.h"
-#include "train/windows.h"
+#include "options/graph_obstacle.h"
+#include "step/inject_fault.h"
+#include "step/replica_facts.h"
+#include "studies/verify_modes.h"
+#include "studies/windows.h"
 
 namespace gradsync {
 
@@ -109,18 +109,17 @@ void Trainer::use_graph() {
   if (obstacle.empty())
     parts_.graph = &graph_.emplace();
   else if (exchange_.rank() == 0)
-    std::cerr << fmt::format("gradsync-train: warning: --graph has no effect, because of {}\n",
-                             obstacle);
+    print_warning("gradsync-train", fmt::format("--graph has no effect, because of {}", obstacle));
 }
 
 void Trainer::say_if_graph_failed() {
   if (!parts_.graph || graph_->why_not().empty()) return;
   parts_.graph = nullptr;
   if (exchange_.rank() == 0)
-    std::cerr << fmt::format(
-        "gradsync-train: warning: --graph: steps are launched one by one, because a step could not "
-        "be captured: {}\n",
-        graph_->why_not());
+    print_warning("gradsync-train",
+                  fmt::format("--graph: steps are launched one by one, because a step could not be "
+                              "captured: {}",
+                              graph_->why_not()));
 }
 
 void Trainer::run_iteration() {

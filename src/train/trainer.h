@@ -7,16 +7,16 @@
 #include <vector>
 
 #include "data/batch_census.h"
+#include "options/fault.h"
+#include "state/summary.h"
+#include "step/evaluate.h"
+#include "step/gather_rows.h"
+#include "step/gpu_samples.h"
+#include "step/pipeline.h"
+#include "studies/run_setting.h"
 #include "timing/recent_median.h"
 #include "train/checkpoints.h"
-#include "train/evaluate.h"
-#include "train/fault.h"
-#include "train/gather_rows.h"
-#include "train/gpu_samples.h"
-#include "train/pipeline.h"
 #include "train/progress.h"
-#include "train/run_setting.h"
-#include "train/summary.h"
 
 namespace gradsync {
 

@@ -8,9 +8,9 @@
 
 #include <fmt/format.h>
 
+#include "step/rank_device.h"
+#include "step/replica_facts.h"
 #include "support/memory.h"
-#include "train/rank_device.h"
-#include "train/replica_facts.h"
 #include "train/trainer.h"
 
 namespace gradsync {
@@ -67,7 +67,7 @@ std::unique_ptr<GpuMonitor> Trainer::gpu_monitor() const {
   std::string why;
   auto monitor = open_nvml(setting_.gpu_uuid, why);
   if (!monitor && exchange_.rank() == 0)
-    std::cerr << "gradsync-train: warning: no samples of memory, clocks and power: " << why << '\n';
+    print_warning("gradsync-train", "no samples of memory, clocks and power: " + why);
   return monitor;
 }
 

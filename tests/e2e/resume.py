@@ -518,6 +518,13 @@ def case_a_full_disk_ends_with_74_and_leaves_the_earlier_checkpoint(folder):
         subprocess.run(["umount", disk], check=False)
 
 
+def case_a_disk_that_is_full_when_a_checkpoint_gets_its_name_ends_with_74(folder):
+    environment = {"LD_PRELOAD": str(ROOT / "build/tests/libstrike.so"), "STRIKE": "0:rename:1:ENOSPC", "STRIKE_PATH": ".safetensors"}
+    output = folder / "run.h5"
+    train(output, "--checkpoint-every", 4, environment=environment).expect(74, "rename a finished file to .*iteration-000000004.*No space left")
+    check(not list(folder_of(output).iterdir()), "leftovers")
+
+
 def case_python_opens_a_checkpoint(folder):
     try:
         import numpy

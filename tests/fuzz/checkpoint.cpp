@@ -3,8 +3,8 @@
 #include "checkpoint/checkpoint_file.h"
 #include "checkpoint/checkpoint_info.h"
 #include "fuzz/targets.h"
-#include "quantize/float_model.h"
-#include "quantize/plan.h"
+#include "int8/float_model.h"
+#include "int8/plan.h"
 #include "support/error.h"
 
 namespace gradsync::fuzz {

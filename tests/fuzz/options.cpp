@@ -1,12 +1,12 @@
 #include "support/options.h"
 
-#include "calibrate/options.h"
+#include "collectives/options.h"
 #include "fuzz/targets.h"
-#include "quantize/options.h"
+#include "int8/options.h"
+#include "options/options.h"
 #include "serial/clean_environment.h"
 #include "support/parse.h"
 #include "sweep/sweep_options.h"
-#include "train/options.h"
 
 namespace gradsync::fuzz {
 

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <thread>
 
-#include "comm/ring_connection.h"
+#include "algorithms/ring_connection.h"
 #include "fuzz/targets.h"
 #include "support/error.h"
 #include "timing/clock.h"

@@ -1,8 +1,8 @@
 #include "fuzz/targets.h"
+#include "options/options.h"
 #include "serial/clean_environment.h"
 #include "support/options.h"
 #include "sweep/sweep_options.h"
-#include "train/options.h"
 
 namespace gradsync::fuzz {
 

@@ -3,12 +3,12 @@
 #include <string>
 #include <vector>
 
-#include "comm/nccl_transport.h"
-#include "comm/staged_transport.h"
 #include "kernels/bad_address.h"
 #include "kernels/kernels.h"
 #include "mpi/ranks.h"
 #include "serial/fake_device.h"
+#include "transport/nccl_transport.h"
+#include "transport/staged_transport.h"
 
 namespace gradsync::test {
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <string>
 
-#include "comm/ring_transport.h"
-#include "comm/two_level_transport.h"
+#include "transport/ring_transport.h"
+#include "transport/two_level_transport.h"
 
 namespace gradsync::test {
 

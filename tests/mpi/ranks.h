@@ -8,9 +8,9 @@
 
 #include <doctest/doctest.h>
 
-#include "comm/exchange.h"
-#include "comm/rank_transport.h"
 #include "comm/session.h"
+#include "exchange/exchange.h"
+#include "transport/rank_transport.h"
 
 namespace gradsync::test {
 

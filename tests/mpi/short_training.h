@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "comm/exchange.h"
+#include "exchange/exchange.h"
 #include "mpi/ranks.h"
-#include "train/compute_settings.h"
-#include "train/gradient_guard.h"
-#include "train/options.h"
-#include "train/step.h"
+#include "options/options.h"
+#include "step/compute_settings.h"
+#include "step/gradient_guard.h"
+#include "step/step.h"
 
 namespace gradsync::test {
 

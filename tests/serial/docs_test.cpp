@@ -14,6 +14,7 @@
 #include "record/journal.h"
 #include "record/quantization_fields.h"
 #include "record/run.h"
+#include "serial/source_folder.h"
 #include "test_folder.h"
 
 using namespace gradsync;
@@ -23,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 using Names = std::set<std::string>;
 
-const fs::path kRoot = fs::path(__FILE__).parent_path() / "../..";
+const fs::path kRoot = source_folder();
 
 std::string text_of(const fs::path& path) {
   std::ifstream file(kRoot / path);
@@ -128,30 +129,6 @@ std::string lacking(const Names& all, const Names& in) {
   return joined(missing);
 }
 
-/// Our sources, by the folder in the table of docs/architecture.md: "src/comm", "analysis".
-std::map<std::string, std::vector<fs::path>> sources_by_folder() {
-  std::map<std::string, std::vector<fs::path>> sources;
-  for (const char* root : {"src", "analysis"})
-    for (const auto& entry : fs::recursive_directory_iterator(kRoot / root)) {
-      const std::string ending = entry.path().extension();
-      if (ending != ".cpp" && ending != ".h" && ending != ".cu") continue;
-      const fs::path path = fs::relative(entry.path(), kRoot);
-      const std::string top = *path.begin();
-      sources[top == "src" ? top + "/" + std::next(path.begin())->string() : top].push_back(path);
-    }
-  return sources;
-}
-
-/// Folders all of whose users the document names as one, or the single file of a folder.
-Names who_includes(const std::string& header, const Names& as_folders) {
-  Names found;
-  for (const auto& [folder, paths] : sources_by_folder())
-    for (const fs::path& path : paths)
-      if (std::regex_search(text_of(path), std::regex("#include <" + header)))
-        found.insert(as_folders.contains(folder) ? folder : path.string());
-  return found;
-}
-
 }  // namespace
 
 TEST_CASE("docs/file-format.md: schema, versions and types of records are those of the code") {
@@ -223,32 +200,4 @@ TEST_CASE("docs/numbers.md explains every phase") {
     CAPTURE(phase);
     CHECK(named.contains(std::string(phase)));
   }
-}
-
-TEST_CASE("docs/architecture.md: folders include those below them only") {
-  const std::string doc = section(text_of("docs/architecture.md"), "Folders and arrows");
-  const auto order = all_matches(doc, "\n((?:src/|analysis)[a-z]*) +");
-  const auto place = [&](const std::string& folder) {
-    return std::find(order.begin(), order.end(), folder) - order.begin();
-  };
-  const auto sources = sources_by_folder();
-  for (const std::string& folder : order)
-    CHECK_MESSAGE(sources.contains(folder), folder << " is no folder");
-  for (const auto& [folder, paths] : sources) {
-    if (folder == "src/pch") continue;
-    REQUIRE_MESSAGE(place(folder) < std::ssize(order), folder << " is not in the table");
-    for (const fs::path& path : paths)
-      for (const std::string& other : all_matches(text_of(path), "#include \"([a-z]+)/")) {
-        const std::string included = other == "analysis" ? other : "src/" + other;
-        CHECK_MESSAGE(place(folder) <= place(included), path.string() << " includes " << included);
-      }
-  }
-}
-
-TEST_CASE("docs/architecture.md: who includes LibTorch and MPI") {
-  const std::string doc = section(text_of("docs/architecture.md"), "Folders and arrows");
-  const Names torch = quoted(first_match(doc, "LibTorch's headers are included by ([^;]+);"));
-  const Names mpi = quoted(first_match(doc, "; MPI's by ([^.]+(?:\\.cpp`[^.]*)*)\\. Which"));
-  CHECK(joined(torch) == joined(who_includes("(?:torch|ATen|c10)/", torch)));
-  CHECK(joined(mpi) == joined(who_includes("mpi\\.h>", mpi)));
 }

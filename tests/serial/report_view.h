@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-#include "analysis/run_set.h"
+#include "analysis/runs/run_set.h"
 #include "support/table.h"
 #include "test_folder.h"
 

@@ -11,8 +11,8 @@
 
 #include <doctest/doctest.h>
 
-#include "comm/ring_all_reduce.h"
-#include "comm/ring_connection.h"
+#include "algorithms/ring_all_reduce.h"
+#include "algorithms/ring_connection.h"
 
 namespace gradsync::test {
 

@@ -11,7 +11,10 @@
 #include <doctest/doctest.h>
 
 #include "clean_environment.h"
+#include "expect_error.h"
 #include "support/error.h"
+#include "sweep/grid.h"
+#include "sweep/job_file.h"
 #include "sweep/results_folder.h"
 #include "sweep/runner.h"
 #include "test_folder.h"
@@ -22,8 +25,31 @@ inline void write(const std::filesystem::path& file, const std::string& text) {
   std::ofstream(file) << text;
 }
 
+inline Job job_of(const std::string& text, const std::vector<KeyValue>& overrides = {}) {
+  return make_job(parse_key_values(text, "test.cfg"), overrides, "test");
+}
+
+using Names = std::vector<std::string>;
+
+inline Names names_of(const Grid& grid) {
+  Names names;
+  for (const auto& cell : grid.cells)
+    names.push_back(cell.name);
+  return names;
+}
+
+inline std::string option_of(const GridCell& cell, const std::string& key) {
+  for (const auto& [name, value] : cell.options)
+    if (name == key) return value;
+  return "";
+}
+
+inline bool refused(const std::string& job, const std::string& part) {
+  return contains(refusal([&] { expand(job_of(job)); }), part);
+}
+
 inline Job job_in(const TestFolder& folder, const std::string& text) {
-  Job job = make_job(parse_key_values(text, "test.cfg"), {}, "test");
+  Job job = job_of(text);
   job.results = folder / "runs";
   return job;
 }

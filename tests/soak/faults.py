@@ -127,7 +127,7 @@ class Jobs:
         ended = job.end(limit_s)
         ended.left += left
         if injection.on_nodes:
-            ended.left += self.cluster.recover()
+            ended.left += self.cluster.recover(injection.fault)
         return ended
 
     def pause(self, injection: Injection, job: Job) -> None:

@@ -120,8 +120,9 @@ class Injection:
 
     @property
     def timeout_s(self) -> float:
-        """That of its phase."""
-        return self.limits_s["start-timeout" if self.phase in ("start-up", "shutdown") else "timeout"]
+        """That of the phase in which the others wait for it: while rank 0 publishes, for rank 0 alone."""
+        waited_for_later = self.where == "publishing:1" and self.rank != 0
+        return self.limits_s["start-timeout" if self.phase in ("start-up", "shutdown") or waited_for_later else "timeout"]
 
 
 def pairs(program: str) -> list:
@@ -172,7 +173,7 @@ def draw_injection(seed: int, number: int, program: str = "train", only: dict | 
     if fault in LINKS:
         return Injection(number, cell, phase, fault, 0, "")
     where = str(draw.randrange(1, ITERATIONS)) if fault in NUMBERS else draw.choice(WHERE[program][phase])
-    rank = 0 if where in WRITES else draw.randrange(cell.ranks)
+    rank = 0 if where in WRITES or where.startswith("journal") else draw.randrange(cell.ranks)
     return Injection(number, cell, phase, fault, rank, where)
 
 

@@ -110,8 +110,8 @@ class Cluster:
             pass
         return ranks()
 
-    def recover(self) -> list:
-        """Puts the cable back; returns what is left on the nodes."""
+    def recover(self, fault: str) -> list:
+        """Puts the cable back; returns what is left on the nodes, and removes it. A lost node is started again without memory."""
         cable("up")
         left = []
         try:
@@ -124,6 +124,9 @@ class Cluster:
             for pid, name in processes_on(node):
                 left.append(f"process {name} on {node}")
                 subprocess.run(["kill", "-KILL", str(pid)], check=False)
-            shared = slurm_harness.cluster("on", node, "ls", "/dev/shm").out.split()
-            left += [f"/dev/shm/{name} on {node}" for name in shared]
+            shared = [f"/dev/shm/{name}" for name in slurm_harness.cluster("on", node, "ls", "/dev/shm").out.split()]
+            if shared:
+                slurm_harness.cluster("on", node, "rm", "-f", *shared)
+            if fault != "node lost" or node != NODES[1]:
+                left += [f"{name} on {node}" for name in shared]
         return left

@@ -11,6 +11,8 @@ LATE_S, TEAR_DOWN_S = 1, 5
 # How soon a launcher ends a job of which a process is gone.
 LAUNCHER_S = 5
 BY_SIGNAL = {"kill": (137, 9), "abort": (134, 6)}
+# What Open MPI's daemon of the lost node would have removed.
+LOST_DAEMON = "tmp/ompi.n2."
 # The launchers of several nodes give a lost one up after 10 s, and end what is left of the job after that.
 NODE_LOST_S, NODE_TEAR_DOWN_S = 15, 60
 # A wish to stop is heard between two iterations. Behind the last one a run may as well be completed.
@@ -56,7 +58,9 @@ def expected(injection: Injection) -> Expected:
         code, number = BY_SIGNAL[fault]
         return Expected({code: rf"process rank {rank} .*exited on signal {number}|task {rank}: ", 86: lost(rank)}, LAUNCHER_S)
     if fault == "exit":
-        return Expected({3: rf"Process name: \[\[\d+,\d+\],{rank}\]|task {rank}: ", 86: lost(rank)}, LAUNCHER_S)
+        # srun ends with the highest code of all tasks, also of those that it has killed.
+        return Expected({3: rf"Process name: \[\[\d+,\d+\],{rank}\]|task {rank}: ", 86: lost(rank), 137: rf"task {rank}: Exited with exit code 3"},
+                        LAUNCHER_S)  # fmt: skip
     if fault == "stop":
         return stopped(injection)
     if fault in ("TERM", "USR1"):
@@ -70,7 +74,7 @@ def expected(injection: Injection) -> Expected:
         text = {"disk full": "No space left on device", "EIO": "Input/output error"}[fault]
         return Expected({74: rf"{re.escape(DISK_CALLS[injection.cell.program][phase][0])}.*{text}"}, LAUNCHER_S)
     if fault in LOST:
-        return Expected({86: rf"missing ranks: |connection to rank \d+ .*lost", 143: "NODE FAILURE|DUE TO NODE FAILURE", 205: "lost"},
+        return Expected({86: rf"missing ranks: |connection to rank \d+ .*lost", 137: "Killed", 143: "NODE FAILURE|DUE TO NODE FAILURE", 205: "lost"},
                         injection.timeout_s + NODE_LOST_S)  # fmt: skip
     return Expected({0: None})
 
@@ -107,7 +111,8 @@ def errors_of(injection: Injection, ended: Ended) -> list:
     if wanted.names_missing and ended.code == 86 and missing_ranks(ended.text) != {injection.rank}:
         errors.append(f"names the ranks {missing_ranks(ended.text)}: {ended.err[-400:]}")
     errors += messages_of(injection, ended) + times_of(injection, wanted, ended)
-    return errors + [f"left: {', '.join(ended.left)}" for _ in ended.left[:1]]
+    left = [name for name in ended.left if injection.fault != "node lost" or not name.startswith(LOST_DAEMON)]
+    return errors + [f"left: {', '.join(left)}" for _ in left[:1]]
 
 
 def messages_of(injection: Injection, ended: Ended) -> list:

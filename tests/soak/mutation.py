@@ -11,6 +11,7 @@ usage: tests/soak/mutation.py [--count 400] [--seed N] [--limit-s N] [--jobs N] 
 import argparse
 import csv
 import dataclasses
+import functools
 import hashlib
 import os
 import pathlib
@@ -27,10 +28,11 @@ from campaign import ROOT
 
 STATE = campaign.STATE / "mutation"
 REVIEWED = pathlib.Path(__file__).with_name("mutation_reviewed.csv")
-FOLDERS = ["src/timing", "src/record", "src/comm", "src/sync", "src/checkpoint", "src/sweep",
+FOLDERS = ["src/timing", "src/record", "src/algorithms", "src/hang", "src/comm", "src/exchange", "src/transport", "src/buckets", "src/sync",
+           "src/checkpoint", "src/sweep",
            "analysis/metrics", "analysis/model", "analysis/verdict"]  # fmt: skip
 # Nothing calls these without a GPU.
-LEFT_OUT = {"src/comm/nccl_api.cpp", "src/sync/c10d_nccl.cpp"}
+LEFT_OUT = {"src/cuda/nccl_api.cpp", "src/sync/c10d_nccl.cpp"}
 GOAL = 0.85
 TEST_LIMIT_S = 300
 MPI_RANKS = (2, 4)
@@ -132,7 +134,7 @@ class Commands:
         return self.known[key]
 
     def compile(self, file: str) -> list[str]:
-        return self.of(object_of(file), file, f"-c {file}")
+        return self.of(object_of(file), file, f"-c {unity_of(file)}")
 
     def link(self, program: str) -> list[str]:
         if program not in self.known:
@@ -140,8 +142,23 @@ class Commands:
         return self.known[program]
 
 
+@functools.cache
+def unity_of(file: str) -> str:
+    """What make compiles it with: a file of includes. Those of an earlier division of its folder may be there, too."""
+    linked = {name for class_ in ("plain", "mpi", "torch", "report") for name in members(f"build/{class_}.a")}
+    files = [path for path in (ROOT / "build/unity" / file).parent.glob("*.cpp") if f'"{file}"' in path.read_text()]
+    return next(name for name in (str(path.relative_to(ROOT)) for path in files) if name.removesuffix(".cpp") + ".o" in linked)
+
+
 def object_of(file: str) -> str:
-    return f"build/obj/{file.removesuffix('.cpp')}.o"
+    return unity_of(file).removesuffix(".cpp") + ".o"
+
+
+@functools.cache
+def members(archive: str) -> list[str]:
+    """Of a thin archive, from the root."""
+    listed = subprocess.run(["ar", "t", archive], cwd=ROOT, text=True, capture_output=True, check=True).stdout.split()
+    return [os.path.relpath(ROOT / name, ROOT) for name in listed]
 
 
 def run(command: list, folder: pathlib.Path, limit_s: float = TEST_LIMIT_S) -> int:
@@ -165,7 +182,7 @@ def run(command: list, folder: pathlib.Path, limit_s: float = TEST_LIMIT_S) -> i
 def nearest_tests(file: str) -> list[str]:
     """The test files that include the header of `file`."""
     header = file.removesuffix(".cpp").removeprefix("src/") + ".h"
-    tests = sorted((ROOT / "tests").glob("*/*_test.cpp"))
+    tests = sorted((ROOT / "tests").rglob("*_test.cpp"))
     return [path.name for path in tests if f'"{header}"' in path.read_text()]
 
 
@@ -189,7 +206,7 @@ def judge(mutant: Mutant, commands: Commands, folder: pathlib.Path) -> str:
     """not compiled, equivalent, survived, or what has detected it."""
     (folder / "tmp").mkdir(parents=True, exist_ok=True)
     text = (ROOT / mutant.file).read_text()
-    source, changed = folder / "mutant.cpp", folder / "changed.o"
+    source, unity, changed = folder / "mutant.cpp", folder / "unity.cpp", folder / "changed.o"
     original = folder / f"original-{hashlib.sha256(text.encode()).hexdigest()[:16]}.o"
     end = mutant.begin + len(mutant.old)
     compile_command = commands.compile(mutant.file)
@@ -197,8 +214,9 @@ def judge(mutant: Mutant, commands: Commands, folder: pathlib.Path) -> str:
         if output == original and original.exists():
             continue
         source.write_text(content)
+        unity.write_text((ROOT / unity_of(mutant.file)).read_text().replace(f'"{mutant.file}"', f'"{source}"'))
         command = with_output(compile_command, output)
-        command[command.index("-c") + 1] = str(source)
+        command[command.index("-c") + 1] = str(unity)
         if run(command, folder) != 0:
             return "not compiled"
     if original.read_bytes() == changed.read_bytes():
@@ -206,10 +224,12 @@ def judge(mutant: Mutant, commands: Commands, folder: pathlib.Path) -> str:
     programs = {}
     for program in ("build/tests/serial", "build/tests/mpi"):
         link = commands.link(program)
-        if object_of(mutant.file) in link:
+        if any(object_of(mutant.file) in members(part) for part in link if part.endswith(".a")):
             programs[program] = folder / pathlib.Path(program).name
-            replaced = [str(changed) if part == object_of(mutant.file) else part for part in link]
-            if run([*with_output(replaced, programs[program]), "-fuse-ld=gold"], folder) != 0:
+            # Before the archive, so that the linker does not take the original from it.
+            first = next(i for i, part in enumerate(link) if part.endswith(".o"))
+            replaced = [*link[:first], str(changed), *link[first:]]
+            if run(with_output(replaced, programs[program]), folder) != 0:
                 return "not compiled"
     for name, command in test_commands(mutant.file, programs):
         if run(command, folder) != 0:

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "model/replica.h"
-#include "train/loss.h"
+#include "step/loss.h"
 
 namespace {
 

@@ -1,0 +1,102 @@
+#include "analysis/output/output.h"
+
+#include <algorithm>
+#include <ostream>
+
+#include <fmt/format.h>
+
+#include "analysis/plots/draw.h"
+#include "analysis/plots/registry.h"
+#include "analysis/published/audit_page.h"
+#include "support/error.h"
+#include "support/file.h"
+
+namespace gradsync::report {
+
+namespace {
+
+bool is_for_people(const FormatSpec& format) {
+  return format.name == "text" || format.name == "markdown";
+}
+
+}  // namespace
+
+ReportOutput::ReportOutput(const ReportOptions& options, std::ostream& out, std::ostream& log)
+    : options_(options), out_(out), log_(log) {
+  if (options_.output.empty()) return;
+  std::error_code failure;
+  std::filesystem::create_directories(options_.output, failure);
+  if (failure)
+    throw Error(
+        ExitCode::kCannotCreate,
+        fmt::format("cannot make the folder '{}': {}", options_.output.string(), failure.message()),
+        "choose another --output");
+}
+
+void ReportOutput::write(const Table& table, bool machines_only) {
+  for (const FormatSpec* format : options_.formats) {
+    if (machines_only && is_for_people(*format)) continue;
+    const std::string text = format->render(table);
+    if (!options_.output.empty())
+      write_file_atomically(options_.output / (table.name + "." + format->extension), text);
+    if (!options_.output.empty() && format->name != "text") continue;
+    out_ << (first_ ? "" : "\n") << text;
+    first_ = false;
+  }
+  out_.flush();
+  if (!out_) throw Error(ExitCode::kInputOutput, "cannot write to standard output");
+}
+
+void ReportOutput::write_page(const std::string& name, const std::string& text,
+                              const std::string& markdown) {
+  for (const FormatSpec* format : options_.formats) {
+    if (!is_for_people(*format)) continue;
+    const std::string& page = format->name == "text" ? text : markdown;
+    if (!options_.output.empty())
+      write_file_atomically(options_.output / (name + "." + format->extension), page);
+    if (!options_.output.empty() && format->name != "text") continue;
+    out_ << (first_ ? "" : "\n") << page;
+    first_ = false;
+  }
+  out_.flush();
+  if (!out_) throw Error(ExitCode::kInputOutput, "cannot write to standard output");
+}
+
+void ReportOutput::write(const published::PublishedReport& report) {
+  if (report.page) {
+    const published::Page page = published::audit_page(report.study, report.audit);
+    write_page("audit", page_text(page), page_markdown(page));
+  }
+  for (const Table& table : report.tables)
+    write(table, report.page && published::is_on_page(table));
+}
+
+void ReportOutput::write_verdict(const std::vector<VerdictClause>& clauses) {
+  const bool text = std::any_of(options_.formats.begin(), options_.formats.end(),
+                                [](const FormatSpec* format) { return format->name == "text"; });
+  if (!options_.output.empty()) {
+    write_file_atomically(options_.output / "verdict.md", verdict_markdown(clauses));
+    write_file_atomically(options_.output / "verdict.json", verdict_json(clauses));
+  }
+  if (!text) return;
+  out_ << (first_ ? "" : "\n") << verdict_text(clauses);
+  first_ = false;
+  out_.flush();
+  if (!out_) throw Error(ExitCode::kInputOutput, "cannot write to standard output");
+}
+
+void ReportOutput::draw_plots(const std::vector<NamedChart>& charts) {
+  if (!options_.plots || options_.output.empty()) return;
+  for (const NamedChart& plot : charts) {
+    write_figure(gnuplot_figure(plot.chart), plot.name, options_.output);
+    try {
+      for (const auto& file : draw_figure(plot.name, options_.output))
+        log_ << file.string() << '\n';
+    } catch (const Error& error) {
+      log_ << fmt::format("warning: plot {} was not drawn: {}\n", plot.name, error.what());
+      if (!error.fix().empty()) log_ << "  fix: " << error.fix() << '\n';
+    }
+  }
+}
+
+}  // namespace gradsync::report

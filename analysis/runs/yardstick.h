@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+
+#include "analysis/runs/run_set.h"
+
+/// Calibration in a file of its own (gradsync-calibrate --output), for runs that hold none.
+namespace gradsync::report {
+
+/// Whether a file holds calibration and nothing of a training run.
+bool is_calibration_file(const RunReader& file);
+
+/// Why the calibration of a file says nothing about a run: "hosts: a, b in the run, c, d in the
+/// calibration". Empty if ranks, the host and device of each rank and MPI itself are the same.
+std::string why_no_yardstick(const RunReader& run, const RunReader& file);
+
+/// Gives each run without calibration that of a file it can be held against, the latest if there
+/// are several, and says in the set's remarks which files are of no use and why.
+void give_yardsticks(RunSet& set);
+
+}  // namespace gradsync::report

@@ -1,0 +1,41 @@
+#include <algorithm>
+#include <span>
+
+#include "collectives/operation.h"
+
+namespace gradsync::calibrate {
+
+namespace {
+
+class Broadcast : public Operation {
+ public:
+  explicit Broadcast(const OperationShape& shape) : shape_(shape), data_(shape.count, shape.lane) {}
+
+  void fill() override {
+    std::ranges::fill(data_.host(), -1.0f);
+    if (shape_.rank == kCalibrationRoot)
+      fill_pattern(data_.host(), moved_from(kCalibrationRoot), weight(kCalibrationRoot));
+    data_.send();
+  }
+
+  void run(Transport& transport) override {
+    transport.broadcast(std::as_writable_bytes(data_.moved()), kCalibrationRoot);
+  }
+
+  std::int64_t wrong(int) const override {
+    data_.fetch();
+    return count_wrong(data_.host(), moved_from(kCalibrationRoot), weight(kCalibrationRoot));
+  }
+
+ private:
+  OperationShape shape_;
+  OperationData data_;
+};
+
+}  // namespace
+
+std::unique_ptr<Operation> make_broadcast_operation(const OperationShape& shape) {
+  return std::make_unique<Broadcast>(shape);
+}
+
+}  // namespace gradsync::calibrate

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "algorithms/transport.h"
+#include "collectives/operation_data.h"
+#include "record/run.h"
+
+namespace gradsync::calibrate {
+
+/// Who takes part in an operation, and with how many float32 values a rank.
+struct OperationShape {
+  int rank = 0, ranks = 1;
+  std::size_t count = 0;
+  DeviceLane* lane = nullptr;              ///< null: its data lies in host memory
+  std::shared_ptr<std::byte> memory = {};  ///< of the transport's own, for `count` values; or none
+};
+
+inline constexpr int kCalibrationRoot = 0;
+
+/// One collective with its data on this rank: filled with known values, run, and compared with what
+/// must come out. Values are small whole numbers, none of them zero, that differ from place to
+/// place and from rank to rank; their sums are exact in float32 up to 17,000 ranks.
+class Operation {
+ public:
+  virtual ~Operation() = default;
+
+  /// Fresh inputs; where a result will be written, something that is wrong.
+  virtual void fill() = 0;
+  /// One call. Collective.
+  virtual void run(Transport& transport) = 0;
+  /// How many of this rank's values are not what they must be after `calls` calls since `fill`.
+  virtual std::int64_t wrong(int calls) const = 0;
+  /// After so many calls the values leave float32's range and it has to be filled again.
+  virtual int calls_a_fill() const { return 1 << 20; }
+};
+
+/// A collective that can be calibrated. A new one is one file and one line in operations().
+struct OperationEntry {
+  std::string name;  ///< of --collective: "allreduce", "allreduce-ring", …
+  CollectiveKind kind;
+  std::string transport;  ///< CalibrationRow::transport
+  bool sums;              ///< redop "sum", else "none"
+  int root;               ///< −1: no root
+  std::unique_ptr<Operation> (*make)(const OperationShape&);
+};
+
+/// All of them, in the order of --help and of the output.
+const std::vector<OperationEntry>& operations();
+/// Those of `chosen` that a transport of this name has: the ring of our own is MPI's. Throws Error
+/// kUsage if it has none of them.
+std::vector<const OperationEntry*> operations_over(
+    std::string_view transport, const std::vector<const OperationEntry*>& chosen);
+/// Throws Error kUsage with the nearest name.
+const OperationEntry& find_operation(const std::string& name);
+
+/// 1 to 16: what the inputs of a rank are multiplied with.
+double weight(int rank);
+/// Σ weight(rank) over all ranks.
+double total_weight(int ranks);
+/// Where the pattern begins in what an operation moves from `rank`: no two neighbours begin alike.
+std::size_t moved_from(int rank);
+
+/// data[i] = pattern(first + i) · factor, with a pattern of 1, 2, …, 61, 1, 2, ….
+void fill_pattern(std::span<float> data, std::size_t first, double factor);
+/// How many values differ from that by more than `tolerance` of it; NaN does.
+std::int64_t count_wrong(std::span<const float> data, std::size_t first, double factor,
+                         double tolerance = 0);
+
+std::unique_ptr<Operation> make_allreduce_operation(const OperationShape&);
+std::unique_ptr<Operation> make_ring_operation(const OperationShape&);
+std::unique_ptr<Operation> make_broadcast_operation(const OperationShape&);
+std::unique_ptr<Operation> make_reduce_operation(const OperationShape&);
+std::unique_ptr<Operation> make_gather_operation(const OperationShape&);
+std::unique_ptr<Operation> make_scatter_operation(const OperationShape&);
+
+/// Bytes that one rank needs for an operation on `bytes` a rank: its data, and as much again as the
+/// library may take. The root of gather and scatter holds the data of all ranks.
+std::int64_t operation_memory_bytes(CollectiveKind kind, std::int64_t bytes, int rank, int ranks);
+
+}  // namespace gradsync::calibrate

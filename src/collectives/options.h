@@ -1,0 +1,37 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "collectives/plan.h"
+#include "device/choice.h"
+#include "hang/watched_phases.h"
+#include "support/options.h"
+
+namespace gradsync::calibrate {
+
+/// The settings of gradsync-calibrate, all checked.
+struct CalibrateOptions {
+  std::vector<std::int64_t> sizes;  ///< of the sweep, payload of one rank
+  std::string sizes_from;           ///< a run file, or empty
+  std::vector<const OperationEntry*> operations;
+  std::vector<std::string> cadences;
+  CallCounts counts;
+  std::string output, json;  ///< files, or empty
+  double timeout_s = 60;
+  DeviceRequest device;
+  /// Names of transport_names(), or `all` alone: each that these ranks can use.
+  std::vector<std::string> transports = {"auto"};
+};
+
+inline constexpr const char* kAllTransports = "all";
+
+OptionTable calibrate_option_table();
+std::string calibrate_help();
+/// Throws Error kUsage with the option, its value, its source and what would be right.
+CalibrateOptions calibrate_options(const OptionValues& values);
+
+/// How long ranks wait for each other: --timeout.
+WatchLimits watch_limits(const CalibrateOptions& options);
+
+}  // namespace gradsync::calibrate

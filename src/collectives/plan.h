@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "collectives/operation.h"
+#include "options/sizes.h"
+#include "record/reader.h"
+
+namespace gradsync::calibrate {
+
+/// Whether ranks meet before each call (what one collective costs) or calls follow each other (what
+/// a stream of them does). Names as in CalibrationRow::cadence.
+inline const std::vector<std::string> kCadences = {"isolated", "back-to-back"};
+
+/// How often a call is made for one number.
+struct CallCounts {
+  int warmup = 1;
+  int timed = 20;
+  int checked = 1;  ///< results compared, isolated; 0: none, neither back to back
+  /// Fewer timed calls (at least kFewestCalls) where they would take longer than this.
+  double budget_s = std::numeric_limits<double>::infinity();
+};
+inline constexpr int kFewestCalls = 5;
+
+struct PlannedSize {
+  std::int64_t bytes = 0;  ///< payload of one rank
+  bool of_bucket = false;
+};
+
+/// One number to measure.
+struct PlannedCell {
+  const OperationEntry* operation = nullptr;
+  std::string cadence;
+  PlannedSize size;
+};
+
+/// The collectives of the last iteration of a run, each kind and size once.
+/// Throws Error kBadData for a run without any.
+std::vector<BucketShape> bucket_shapes(RunReader& run, const std::string& path);
+/// Each kind and size once, in order.
+std::vector<BucketShape> distinct(std::vector<BucketShape> shapes);
+
+/// All cells: operation by operation, cadence by cadence, sizes rising. `buckets` add the sizes of
+/// their kind, once each, marked as such.
+std::vector<PlannedCell> plan_cells(const std::vector<const OperationEntry*>& chosen,
+                                    const std::vector<std::string>& cadences,
+                                    const std::vector<std::int64_t>& sizes,
+                                    const std::vector<BucketShape>& buckets);
+
+}  // namespace gradsync::calibrate

@@ -1,0 +1,25 @@
+#include "exchange/await_device.h"
+
+#include <chrono>
+#include <thread>
+
+namespace gradsync {
+
+namespace {
+
+/// Between two looks at an event that has not happened.
+constexpr auto kLookPause = std::chrono::microseconds(20);
+
+}  // namespace
+
+void await_device(EventRing& ring, Mark mark, Transport& transport, const Session& session) {
+  while (!ring.happened(mark)) {
+    if (const std::string why = transport.lost(); !why.empty()) session.end_as_lost(why);
+    // What other ranks have sent moves on only while somebody here asks MPI for something.
+    int arrived = 0;
+    MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, session.world(), &arrived, MPI_STATUS_IGNORE);
+    std::this_thread::sleep_for(kLookPause);
+  }
+}
+
+}  // namespace gradsync

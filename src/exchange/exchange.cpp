@@ -1,0 +1,325 @@
+#include "exchange/exchange.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "comm/long_messages.h"
+#include "device/range.h"
+#include "exchange/await_device.h"
+#include "support/half.h"
+#include "timing/clock.h"
+
+namespace gradsync {
+
+namespace {
+
+CollectiveCall call_of(CollectiveKind kind, ValueType type, ReduceOp op, std::size_t count,
+                       int root) {
+  CollectiveCall call;
+  call.kind = kind;
+  call.type = type;
+  call.op = op;
+  call.count = static_cast<std::int64_t>(count);
+  call.root = root;
+  return call;
+}
+
+std::int64_t bytes_of(const CollectiveCall& call) {
+  return call.count * value_bytes(call.type);
+}
+
+HalfType half_type(ValueType type) {
+  return type == ValueType::kBfloat16 ? HalfType::kBfloat16 : HalfType::kFloat16;
+}
+
+}  // namespace
+
+Exchange::Exchange(const Session& session, Transport& transport, Watchdog& watchdog,
+                   VerifyLevel verify, DeviceLane* lane)
+    : session_(session), transport_(transport), watchdog_(watchdog), verify_(verify), lane_(lane) {
+  const CollectiveScope watched(watchdog, CollectiveKind::kBarrier);
+  MPI_Comm_dup(session.world(), &comm_);
+}
+
+Exchange::~Exchange() {
+  MPI_Comm_free(&comm_);
+}
+
+void Exchange::set_mode(std::uint8_t index, std::string name) {
+  mode_ = index;
+  mode_name_ = std::move(name);
+}
+
+void Exchange::begin_iteration(std::int64_t iteration) {
+  if (book_.use_count() > 1) book_ = std::make_shared<IterationBook>();
+  book_->iteration = iteration;
+  book_->records.clear();
+  book_->traffic.fill(0);
+}
+
+Moment Exchange::now() {
+  if (lane_) return {kNotMeasured, lane_->ring.mark(lane_->compute)};
+  return {now_s(), {}};
+}
+
+void Exchange::join() {
+  if (lane_ && lane_->ring.in_use(last_)) lane_->ring.wait(lane_->compute, last_);
+}
+
+void Exchange::all_reduce_mean(std::span<float> data, Traffic category, Moment ready,
+                               IterationBook* book) {
+  move(call_of(CollectiveKind::kAllReduce, ValueType::kFloat32, ReduceOp::kSum, data.size(), -1),
+       {category, data, ready, book}, [&] { transport_.all_reduce_mean(data, waiting_); });
+}
+
+void Exchange::all_reduce_sum(std::span<float> data, Traffic category, Moment ready) {
+  all_reduce_by(data, category, ready, [&] { transport_.all_reduce_sum(data, waiting_); });
+}
+
+void Exchange::all_reduce_by(std::span<float> data, Traffic category, Moment ready,
+                             FunctionRef<void()> body) {
+  move(call_of(CollectiveKind::kAllReduce, ValueType::kFloat32, ReduceOp::kSum, data.size(), -1),
+       {category, data, ready}, body);
+}
+
+void Exchange::all_reduce_mean_half(std::span<float> data, std::span<std::uint16_t> wire,
+                                    ValueType type, Traffic category, Moment ready,
+                                    IterationBook* book) {
+  double convert_s = kNotMeasured;
+  std::vector<CollectiveRecord>& records = (book ? book : book_.get())->records;
+  const std::size_t before = records.size();
+  move(call_of(CollectiveKind::kAllReduce, type, ReduceOp::kSum, data.size(), -1),
+       {category, data, ready, book}, [&] { convert_s = mean_through_half(data, wire, type); });
+  if (records.size() > before && !lane_) records.back().convert_s = convert_s;
+}
+
+/// Returns the seconds spent on turning values.
+double Exchange::mean_through_half(std::span<float> data, std::span<std::uint16_t> wire,
+                                   ValueType type) {
+  if (const auto convert_s = transport_.all_reduce_mean_through(data, half_type(type), waiting_))
+    return *convert_s;
+  const double begin_s = now_s();
+  // Scaled before it travels: half's range ends at 65,504, and a sum of many ranks may pass it.
+  pack(data, wire, 1.0f / static_cast<float>(size()), type);
+  const double packed_s = now_s();
+  if (type == ValueType::kBfloat16)
+    transport_.all_reduce_sum_bf16(wire, waiting_);
+  else
+    transport_.all_reduce_sum_fp16(wire, waiting_);
+  const double summed_s = now_s();
+  unpack(wire, data, type);
+  return packed_s - begin_s + now_s() - summed_s;
+}
+
+void Exchange::pack(std::span<const float> data, std::span<std::uint16_t> wire, float factor,
+                    ValueType type) const {
+  if (lane_)
+    return lane_->kernels.pack(data.data(), wire.data(), static_cast<std::int64_t>(data.size()),
+                               factor, half_type(type), lane_->communication);
+  const bool bf16 = type == ValueType::kBfloat16;
+  for (std::size_t i = 0; i < data.size(); ++i)
+    wire[i] = bf16 ? to_bf16(data[i] * factor) : to_fp16(data[i] * factor);
+}
+
+void Exchange::unpack(std::span<const std::uint16_t> wire, std::span<float> data,
+                      ValueType type) const {
+  if (lane_)
+    return lane_->kernels.unpack(wire.data(), data.data(), static_cast<std::int64_t>(data.size()),
+                                 1, half_type(type), lane_->communication);
+  const bool bf16 = type == ValueType::kBfloat16;
+  for (std::size_t i = 0; i < data.size(); ++i)
+    data[i] = bf16 ? from_bf16(wire[i]) : from_fp16(wire[i]);
+}
+
+void Exchange::post_all_reduce_mean(std::span<float> data, Traffic category, Moment ready) {
+  const auto call =
+      call_of(CollectiveKind::kAllReduce, ValueType::kFloat32, ReduceOp::kSum, data.size(), -1);
+  begin(call, *book_, [&](const CollectiveCall& named) {
+    enter_in_ledger(named, category);
+    if (timing_) {
+      book_->records.push_back(
+          {named.kind, bytes_of(named), named.root, ready.host_s, now_s(), kNotMeasured});
+      count(named, category, *book_);
+    }
+    posted_.push_back({transport_.post_mean(data), book_->records.size() - 1});
+  });
+  note_done(transport_.progress().done);
+}
+
+void Exchange::finish_posted() {
+  // Counted even if nothing is left: the rank that posts last has seen all of it done already.
+  const CollectiveScope watched(watchdog_, CollectiveKind::kAllReduce, book_->iteration);
+  while (!posted_.empty()) {
+    const std::uint32_t number = posted_.front().number;
+    transport_.finish(number, waiting_);
+    note_done(number);
+  }
+}
+
+/// Numbers wrap: the difference tells which is later.
+void Exchange::note_done(std::uint32_t number) {
+  const auto is_done = [&](const Posted& posted) {
+    return static_cast<std::int32_t>(number - posted.number) >= 0;
+  };
+  for (; !posted_.empty() && is_done(posted_.front()); posted_.erase(posted_.begin())) {
+    if (!timing_) continue;
+    CollectiveRecord& record = book_->records[posted_.front().record];
+    record.posted = transport_.posted_times(posted_.front().number);
+    record.end_s = record.posted->last.end_s;
+  }
+}
+
+void Exchange::reduce_sum(std::span<float> data, int root, Traffic category) {
+  move(call_of(CollectiveKind::kReduce, ValueType::kFloat32, ReduceOp::kSum, data.size(), root),
+       {category, data}, [&] { transport_.reduce_sum(data, root); });
+}
+
+void Exchange::broadcast(std::span<std::byte> data, int root, Traffic category) {
+  move(call_of(CollectiveKind::kBroadcast, ValueType::kByte, ReduceOp::kNone, data.size(), root),
+       {category}, [&] { transport_.broadcast(data, root); });
+}
+
+void Exchange::broadcast(std::span<float> data, int root, Traffic category) {
+  move(call_of(CollectiveKind::kBroadcast, ValueType::kFloat32, ReduceOp::kNone, data.size(), root),
+       {category}, [&] { transport_.broadcast(std::as_writable_bytes(data), root); });
+}
+
+void Exchange::gather(std::span<const float> one, std::span<float> all, int root,
+                      Traffic category) {
+  move(call_of(CollectiveKind::kGather, ValueType::kFloat32, ReduceOp::kNone, one.size(), root),
+       {category, one}, [&] { transport_.gather(one, all, root); });
+}
+
+void Exchange::scatter(std::span<const float> all, std::span<float> one, int root,
+                       Traffic category) {
+  move(call_of(CollectiveKind::kScatter, ValueType::kFloat32, ReduceOp::kNone, one.size(), root),
+       {category}, [&] { transport_.scatter(all, one, root); });
+}
+
+void Exchange::sum_metrics(std::span<double> values) {
+  const auto call = call_of(CollectiveKind::kAllReduce, ValueType::kByte, ReduceOp::kSum,
+                            values.size_bytes(), -1);
+  control(call, Traffic::kMetrics, [&] {
+    MPI_Allreduce(MPI_IN_PLACE, values.data(), static_cast<int>(values.size()), MPI_DOUBLE, MPI_SUM,
+                  comm_);
+  });
+}
+
+void Exchange::maximum(std::span<double> values) {
+  const auto call = call_of(CollectiveKind::kAllReduce, ValueType::kByte, ReduceOp::kNone,
+                            values.size_bytes(), -1);
+  control(call, control_, [&] {
+    MPI_Allreduce(MPI_IN_PLACE, values.data(), static_cast<int>(values.size()), MPI_DOUBLE, MPI_MAX,
+                  comm_);
+  });
+}
+
+void Exchange::gather_control(std::span<const std::byte> one, std::span<std::byte> all) {
+  const int bytes = static_cast<int>(one.size());
+  control(call_of(CollectiveKind::kGather, ValueType::kByte, ReduceOp::kNone, one.size(), 0),
+          control_,
+          [&] { MPI_Gather(one.data(), bytes, MPI_BYTE, all.data(), bytes, MPI_BYTE, 0, comm_); });
+}
+
+void Exchange::broadcast_control(std::span<std::byte> verdict) {
+  control(call_of(CollectiveKind::kBroadcast, ValueType::kByte, ReduceOp::kNone, verdict.size(), 0),
+          control_, [&] { broadcast_bytes(verdict, 0, comm_); });
+}
+
+void Exchange::move_control(std::span<std::byte> bytes, int from, int to) {
+  const CollectiveScope watched(watchdog_, CollectiveKind::kGather, book_->iteration);
+  if (rank() != from && rank() != to) return;
+  const auto whole = static_cast<std::int64_t>(bytes.size());
+  session_.ledger().add(control_, rank() == from ? LinkBytes{whole, 0} : LinkBytes{0, whole});
+  move_bytes(bytes, from, to, comm_);
+}
+
+void Exchange::move(const CollectiveCall& call, const Tensors& tensors, Body body) {
+  IterationBook& book = tensors.book ? *tensors.book : *book_;
+  begin(call, book, [&](const CollectiveCall& named) {
+    enter_in_ledger(named, tensors.category);
+    if (lane_)
+      enqueue(named, tensors, body);
+    else
+      run_here(named, tensors, book, body);
+  });
+}
+
+/// Host memory of the program's own, outside any timed section.
+void Exchange::control(const CollectiveCall& call, Traffic category, Body body) {
+  begin(call, *book_, [&](const CollectiveCall& named) {
+    enter_in_ledger(named, category);
+    body();
+    if (timing_) count(named, category, *book_);
+  });
+}
+
+void Exchange::begin(CollectiveCall call, const IterationBook& book,
+                     FunctionRef<void(const CollectiveCall&)> body) {
+  call.mode = mode_;
+  call.iteration = book.iteration;
+  if (fault_ != CollectiveFault::kNone) {
+    if (fault_ == CollectiveFault::kSkip) {
+      fault_ = CollectiveFault::kNone;
+      return;
+    }
+    call = faulted(call);
+  }
+  const CollectiveScope watched(watchdog_, call.kind, call.iteration);
+  if (compares(call)) compare(call);
+  body(call);
+}
+
+void Exchange::run_here(const CollectiveCall& call, const Tensors& tensors, IterationBook& book,
+                        Body body) {
+  if (!timing_) return body();
+  const double start_s = now_s();
+  body();
+  const double end_s = now_s();
+  const double ready_s = tensors.ready.known() ? tensors.ready.host_s : start_s;
+  book.records.push_back({call.kind, bytes_of(call), call.root, ready_s, start_s, end_s});
+  count(call, tensors.category, book);
+}
+
+void Exchange::enqueue(const CollectiveCall& call, const Tensors& tensors, Body body) {
+  const ProfilerRange range(lane_, collective_name(call.kind), bytes_of(call));
+  EventRing& ring = lane_->ring;
+  const StreamHandle stream = lane_->communication;
+  const bool overlapped = tensors.ready.known();
+  const Mark ready = overlapped ? tensors.ready.mark : now().mark;
+  ring.wait(stream, ready);
+  if (gradient_check_ && tensors.category == Traffic::kGradients && !tensors.gradients.empty())
+    gradient_check_(tensors.gradients, stream);
+  const Mark start = ring.mark(stream);
+  body();
+  last_ = ring.mark(stream);
+  if (!overlapped) join();
+  if (!timing_) return;
+  book_->records.push_back({call.kind, bytes_of(call), call.root, kNotMeasured, kNotMeasured,
+                            kNotMeasured, ready, start, last_});
+  count(call, tensors.category, *book_);
+}
+
+void Exchange::count(const CollectiveCall& call, Traffic category, IterationBook& book) {
+  // What is outside of rows comes after an iteration, and never in it.
+  if (const auto at = static_cast<std::size_t>(category); at < kRowCategories)
+    book.traffic[at] += traffic_bytes(call.kind, bytes_of(call), rank(), size(), call.root);
+}
+
+void Exchange::enter_in_ledger(const CollectiveCall& call, Traffic category) {
+  session_.ledger().add(category, link_bytes(call.kind, bytes_of(call), rank(), size(), call.root));
+}
+
+void Exchange::await(Mark mark) {
+  if (lane_->ring.happened(mark)) return;
+  // No step in the count of collectives: the ranks that need not wait go on to the next one.
+  const CollectiveScope watched(watchdog_, CollectiveKind::kBarrier, book_->iteration,
+                                CollectiveScope::Counts::kNo);
+  look_until(mark);
+}
+
+void Exchange::look_until(Mark mark) {
+  await_device(lane_->ring, mark, transport_, session_);
+}
+
+}  // namespace gradsync

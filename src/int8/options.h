@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "int8/calibrator.h"
+#include "int8/weights.h"
+#include "support/options.h"
+
+namespace gradsync::quantize {
+
+/// How activations become integers.
+struct ActivationScheme {
+  Convention convention = Convention::kAffine;
+  CalibratorSettings calibrator;
+  int bits = 8;
+
+  /// "affine, percentile 99.99".
+  std::string text() const;
+};
+
+struct QuantizeOptions {
+  std::filesystem::path checkpoint;  ///< a file, or a folder of checkpoints
+  std::string model;                 ///< empty: what the checkpoint says
+  std::string data;
+  WeightScheme weights;
+  ActivationScheme activations;
+  std::int64_t calibration_images = 0;
+  std::int64_t test_images = 0;  ///< 0: all
+  bool ablation = true;
+  bool speed = true;
+  std::int64_t speed_rounds = 0;
+  std::int64_t threads = 0;  ///< 0: the cores of this rank
+  std::filesystem::path output, save;
+};
+
+OptionTable quantize_option_table();
+std::string quantize_help();
+
+/// Throws Error kUsage with the option, its value, its source and what would be right.
+QuantizeOptions quantize_options(const OptionValues& values);
+
+}  // namespace gradsync::quantize

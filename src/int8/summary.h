@@ -1,0 +1,21 @@
+#pragma once
+
+#include <iosfwd>
+#include <string>
+
+#include "data/cifar10.h"
+#include "int8/options.h"
+#include "int8/plan.h"
+#include "record/quantization.h"
+
+namespace gradsync::quantize {
+
+/// What is quantised, how and with which images: some lines for people.
+std::string head_text(const Plan& plan, const QuantizeOptions& options,
+                      std::int64_t calibration_images, std::int64_t test_images,
+                      const DataDigest& data);
+
+/// The tables of a finished study: layers, accuracy after each step and in each variant, speed.
+void print_results(std::ostream& out, const Quantization& results);
+
+}  // namespace gradsync::quantize

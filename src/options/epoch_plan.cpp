@@ -1,0 +1,67 @@
+#include "options/epoch_plan.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "data/sampler.h"
+#include "support/error.h"
+
+namespace gradsync {
+
+namespace {
+
+std::string epoch_text(const TrainOptions& options, std::int64_t epoch) {
+  return options.batch_schedule.empty() ? "an epoch"
+                                        : fmt::format("epoch {} of --batch-schedule", epoch);
+}
+
+[[noreturn]] void refuse(const TrainOptions& options, std::int64_t epoch, std::int64_t batch,
+                         std::int64_t passes) {
+  throw Error(ExitCode::kUsage,
+              fmt::format("--accumulate {} takes {} batches of {} images on each rank for one "
+                          "step, and {} has {}",
+                          options.accumulate, options.accumulate, batch, epoch_text(options, epoch),
+                          passes),
+              passes > 0 ? fmt::format("--accumulate {} or less, or a smaller batch", passes)
+                         : "a smaller batch, or --last-batch pad");
+}
+
+}  // namespace
+
+std::int64_t EpochPlan::iterations() const {
+  return passes / accumulate + (pads && passes % accumulate != 0 ? 1 : 0);
+}
+
+std::int64_t EpochPlan::passes_of(std::int64_t step) const {
+  return std::min(accumulate, passes - step * accumulate);
+}
+
+std::int64_t EpochPlan::passes_from(std::int64_t first) const {
+  return std::min(passes, iterations() * accumulate) - first * accumulate;
+}
+
+std::int64_t batch_per_rank_in(const TrainOptions& options, std::int64_t epoch,
+                               std::int64_t ranks) {
+  if (options.batch_schedule.empty()) return options.batch_per_rank;
+  return options.batch_schedule.at(epoch) / (ranks * options.accumulate);
+}
+
+EpochPlan epoch_plan(const TrainOptions& options, std::int64_t images, std::int64_t ranks,
+                     std::int64_t epoch) {
+  const bool pads = options.last_batch != "drop";
+  const std::int64_t batch = batch_per_rank_in(options, epoch, ranks);
+  return {steps_of_epoch(images, ranks, batch, pads ? LastBatch::kPad : LastBatch::kDrop),
+          options.accumulate, pads};
+}
+
+void require_iterations(const TrainOptions& options, std::int64_t images, std::int64_t ranks) {
+  const std::int64_t epochs = options.batch_schedule.empty() ? 1 : options.epochs;
+  for (std::int64_t epoch = 0; epoch < epochs; ++epoch) {
+    const EpochPlan plan = epoch_plan(options, images, ranks, epoch);
+    if (plan.passes < options.accumulate)
+      refuse(options, epoch, batch_per_rank_in(options, epoch, ranks), plan.passes);
+  }
+}
+
+}  // namespace gradsync

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+
+#include "options/options.h"
+
+namespace gradsync {
+
+/// How the passes of an epoch become iterations of `--accumulate` passes each. Where images are
+/// padded nothing is dropped: the last iteration takes the passes that are left. Where they are
+/// dropped, so are passes that do not fill an iteration.
+struct EpochPlan {
+  std::int64_t passes = 0;  ///< batches of one rank in the epoch
+  std::int64_t accumulate = 1;
+  bool pads = true;
+
+  std::int64_t iterations() const;
+  /// Passes of the iteration `step`, which is below iterations().
+  std::int64_t passes_of(std::int64_t step) const;
+  /// Passes of the iterations from `first` on.
+  std::int64_t passes_from(std::int64_t first) const;
+};
+
+/// Images that a rank takes in one pass of `epoch`; after resolve_batch().
+std::int64_t batch_per_rank_in(const TrainOptions& options, std::int64_t epoch, std::int64_t ranks);
+
+EpochPlan epoch_plan(const TrainOptions& options, std::int64_t images, std::int64_t ranks,
+                     std::int64_t epoch);
+
+/// Throws Error kUsage if the images do not give every epoch at least one iteration of the whole
+/// global batch or, where the last batch is padded, of as many passes.
+void require_iterations(const TrainOptions& options, std::int64_t images, std::int64_t ranks);
+
+}  // namespace gradsync

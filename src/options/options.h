@@ -1,0 +1,97 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "hang/watched_phases.h"
+#include "options/optimizer_settings.h"
+#include "schedule/batch_schedule.h"
+#include "schedule/learning_rate.h"
+#include "support/options.h"
+
+namespace gradsync {
+
+/// The trainer's settings, all checked: every value below is in its range when `train_options`
+/// returns. The texts of --help and the names of the options stand in options.cpp, once.
+struct TrainOptions {
+  std::string sync = "ddp";  ///< --sync, a name of sync_modes()
+  std::string model = "resnet18";
+  std::string data = "data/cifar-10";
+  std::string output;  ///< --output FILE.h5; empty: nothing is recorded
+  std::int64_t epochs = 1;
+  std::int64_t iterations = 0;        ///< 0: no limit; else the whole run ends after so many
+  std::int64_t warmup = 2;            ///< iterations flagged as warm-up
+  std::int64_t batch_per_rank = 128;  ///< at most one of the two is given by the user, the other
+  std::int64_t batch_global = 0;      ///< is 0 until resolve_batch() fills it in
+  std::int64_t accumulate = 1;
+  LearningRateSettings learning_rate;  ///< its global batch is filled in by resolve_batch()
+  BatchSchedule batch_schedule;
+  OptimizerSettings optimizer;
+  double clip_norm = 0;  ///< 0: never
+  double label_smoothing = 0;
+  std::string batch_norm = "local";           ///< local | broadcast | sync
+  std::string init = "equal";                 ///< equal | broadcast | per-rank
+  bool gradients_only = false;                ///< --sync-only gradients
+  std::string granularity = "flat";           ///< tensor | flat
+  std::int64_t first_bucket_bytes = 1 << 20;  ///< 0: settle_buckets() fills it in
+  std::int64_t bucket_cap_bytes = 25 << 20;   ///< the same
+  std::string wire_dtype = "fp32";            ///< fp32 | bf16 | fp16
+  std::string overlap = "backward";           ///< backward | step
+  std::string device = "auto";                ///< auto | cpu | cuda
+  bool allow_shared_gpu = false;
+  bool graph = false;              ///< --graph: the step captured and replayed
+  std::string transport = "auto";  ///< auto | mpi | shm | ring | two-level | nccl
+  std::string precision = "fp32";  ///< fp32 | bf16 | fp16 | auto
+  bool tf32 = false;               ///< on a GPU: TF32 in fp32's products
+  std::string feed = "auto";       ///< auto | loader | resident
+  std::string layout = "nhwc";     ///< nchw | nhwc | auto
+  std::int64_t threads = 0;  ///< 0: the cores this rank may use over the ranks that share them
+  std::int64_t loader_threads = 1;
+  std::int64_t prefetch = 4;  ///< batches
+  std::uint64_t seed = 1;
+  bool augment = true;
+  bool set_epoch = true;           ///< --no-set-epoch
+  std::string last_batch = "pad";  ///< pad | drop
+  std::string evaluate = "shard";  ///< shard | each-rank | none
+  std::int64_t log_every = 20;
+  bool verify_modes = false;
+  std::string verify = "init";  ///< off | init | all
+  double timeout_s = 0;         ///< 0: max(60 s, 20 × median iteration)
+  double start_timeout_s = 90, io_timeout_s = 900;
+  std::string inject_fault;  ///< KIND@RANK:ITERATION, for tests
+  bool calibrate = false;
+  std::vector<std::int64_t> calibrate_sizes;  ///< bytes a rank, rising
+  std::int64_t counterfactual = 0;            ///< iterations a window; 0: no windows
+  std::int64_t counterfactual_rounds = 3;
+  std::int64_t checkpoint_every = 0;  ///< iterations; 0: only when the run is stopped
+  std::string resume = "no";          ///< no | auto | a checkpoint's file
+  double time_limit_s = 0;            ///< since the start of the program; 0: none
+};
+
+/// The names that --sync, --model and --optimizer take, in the order of --help. The registries of
+/// the modes, networks and optimisers are tested to hold the same.
+const std::vector<std::string>& sync_mode_names();
+const std::vector<std::string>& model_names();
+const std::vector<std::string>& optimizer_names();
+
+/// The option table of the trainer: names, help texts with units and ranges, defaults.
+OptionTable train_option_table();
+
+/// The text of --help.
+std::string train_help();
+
+/// Reads and checks the settings. `values` comes from `resolve_options` with the table above.
+/// Throws Error kUsage with the option, its value, its source and what would be right.
+TrainOptions train_options(const OptionValues& values);
+
+/// Fills in batch_per_rank or batch_global for `ranks` ranks: global = ranks × per rank ×
+/// accumulate. A batch_global above 0 decides, else batch_per_rank does; calling it again changes
+/// nothing. With a batch schedule the batch is that of epoch 0. Throws Error kUsage if a global
+/// batch does not divide by ranks × accumulate.
+void resolve_batch(TrainOptions& options, std::int64_t ranks);
+
+/// How long ranks wait for each other.
+WatchLimits watch_limits(const TrainOptions& options);
+
+}  // namespace gradsync

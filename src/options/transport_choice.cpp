@@ -1,0 +1,83 @@
+#include "options/transport_choice.h"
+
+#include <algorithm>
+
+#include "support/error.h"
+
+namespace gradsync {
+
+namespace {
+
+void require_gpus(const DeviceChoice& device) {
+  if (device.cuda) return;
+  throw Error(ExitCode::kEnvironment,
+              "--transport nccl moves the memory of GPUs, and the ranks "
+              "compute on CPUs" +
+                  (device.why.empty() ? "" : " (" + device.why + ")"),
+              "give --device cuda, or leave --transport out");
+}
+
+void require_host_memory(const std::string& transport, const DeviceChoice& device) {
+  if (!device.cuda) return;
+  throw Error(ExitCode::kEnvironment,
+              "--transport " + transport + " moves host memory, and the ranks compute on GPUs",
+              "give --transport nccl or mpi, or --device cpu");
+}
+
+}  // namespace
+
+const std::vector<std::string>& transport_names() {
+  static const std::vector<std::string> names = {"auto", "mpi", "nccl", "shm", "ring", "two-level"};
+  return names;
+}
+
+std::string transport_help() {
+  return "what moves tensors between ranks; auto: nccl where each rank has a GPU of its own, mpi "
+         "on other GPUs; in host memory shm on one node, two-level on nodes of several ranks, else "
+         "mpi over InfiniBand and its like, ring over Ethernet. For all-reduce shm is memory that "
+         "the ranks of one node share, ring TCP connections of the job's own, two-level shm on "
+         "each node and lanes between nodes; what else moves is left to MPI";
+}
+
+namespace {
+
+TransportChoice for_host_memory(const RankLayout& layout) {
+  if (layout.fewest_ranks() == 1) return {"mpi", "one rank"};
+  if (layout.nodes == 1) return {"shm", "all ranks on one node"};
+  if (layout.fewest_ranks_a_node > 1) return {"two-level", "nodes of several ranks"};
+  if (layout.fast_network) return {"mpi", "nodes on a fast network"};
+  if (!layout.ipv4) return {"mpi", "nodes without IPv4"};
+  return {"ring", "nodes on Ethernet"};
+}
+
+}  // namespace
+
+TransportChoice choose_transport(const std::string& requested, const DeviceChoice& device,
+                                 const RankLayout& layout) {
+  if (requested == "nccl") require_gpus(device);
+  if (requested != "auto" && requested != "nccl" && requested != "mpi")
+    require_host_memory(requested, device);
+  if (requested == "shm" && layout.nodes > 1)
+    throw Error(ExitCode::kEnvironment,
+                "--transport shm is for ranks of one node, and these are on several",
+                "give --transport two-level");
+  if (requested != "auto") return {requested, "asked for"};
+  if (!device.cuda) return for_host_memory(layout);
+  if (device.shared) return {"mpi", "ranks share a GPU"};
+  return {"nccl", "a GPU of its own for each rank"};
+}
+
+std::vector<std::string> possible_transports(const DeviceChoice& device, const RankLayout& layout) {
+  std::vector<std::string> names = {choose_transport("auto", device, layout).name};
+  const auto add = [&](const std::string& name) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  };
+  add("mpi");
+  if (device.cuda) return names;
+  if (layout.nodes == 1) add("shm");
+  add("ring");
+  if (layout.nodes > 1 && layout.fewest_ranks_a_node > 1) add("two-level");
+  return names;
+}
+
+}  // namespace gradsync

@@ -1,0 +1,39 @@
+#pragma once
+
+#include "check/job.h"
+#include "comm/session.h"
+#include "record/run.h"
+#include "transport/mpi_transport.h"
+
+namespace gradsync::check {
+
+/// The job over MPI. Every collective is watched: a rank that does not come ends the job with
+/// kHang.
+class MpiJob : public Job {
+ public:
+  MpiJob(const Session& session, Launcher launcher);
+
+  const Place& place() const override { return place_; }
+  const Launcher& launcher() const override { return launcher_; }
+  std::vector<Library> libraries() const override;
+  GpuStack gpu_software() const override { return gpu_stack(); }
+  std::vector<GpuDevice> gpus() const override { return visible_gpus(); }
+
+  std::vector<std::string> gather(const std::string& mine) override;
+  std::string broadcast(const std::string& of_root) override;
+  void meet() override;
+  SteadyOffset read_clock() override;
+  void sum(std::span<float> data) override;
+  void swap(int peer, std::span<const float> out, std::span<float> in) override;
+
+ private:
+  /// Marks the next collective for the watchdog.
+  CollectiveScope watched(CollectiveKind kind);
+
+  const Session& session_;
+  Launcher launcher_;
+  MpiTransport transport_;
+  Place place_;
+};
+
+}  // namespace gradsync::check

@@ -1,0 +1,25 @@
+// gradsync-quantize: int8 post-training quantisation of a trained network, step by step.
+//
+//   gradsync-quantize --checkpoint run.checkpoints --output int8.h5 --save int8.safetensors
+//   mpirun -n 2 gradsync-quantize --checkpoint run.checkpoints --calibrator entropy
+
+#include "comm/mpi_program.h"
+#include "int8/options.h"
+#include "quantize/run.h"
+
+int main(int argc, char** argv) {
+  using namespace gradsync;
+  using namespace gradsync::quantize;
+  QuantizeOptions options;
+  const MpiProgram program{
+      "gradsync-quantize",
+      quantize_option_table(),
+      quantize_help(),
+      Foreign::kIgnore,
+      [&](const OptionValues& values) { options = quantize_options(values); },
+      watch_limits,
+      [&](const Session& session, const OptionValues& values, const std::string& command_line) {
+        return run_quantization(session, options, values, command_line);
+      }};
+  return run_mpi_program(program, argc, argv);
+}

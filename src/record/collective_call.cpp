@@ -1,0 +1,70 @@
+#include "record/collective_call.h"
+
+#include <algorithm>
+#include <array>
+#include <initializer_list>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "record/ledger.h"
+
+namespace gradsync {
+
+namespace {
+
+constexpr std::array<std::string_view, 4> kTypeNames = {"float32", "bfloat16", "float16", "byte"};
+
+std::uint64_t mixed(std::uint64_t state, std::uint64_t value) {
+  state += value + 0x9e3779b97f4a7c15u;
+  state = (state ^ (state >> 30)) * 0xbf58476d1ce4e5b9u;
+  state = (state ^ (state >> 27)) * 0x94d049bb133111ebu;
+  return state ^ (state >> 31);
+}
+
+}  // namespace
+
+std::string to_string(const CollectiveCall& call, const std::string& mode_name) {
+  const std::string root = call.root >= 0 ? fmt::format(" with root {}", call.root) : "";
+  const char* op = call.op == ReduceOp::kSum ? ", sum" : "";
+  return fmt::format("{} of {} {}{}{}, iteration {}, mode {}",
+                     kCollectiveNames[static_cast<std::size_t>(call.kind)], call.count,
+                     kTypeNames[static_cast<std::size_t>(call.type)], op, root, call.iteration,
+                     mode_name);
+}
+
+std::uint64_t fingerprint(const CollectiveCall& call) {
+  std::uint64_t state = 0;
+  for (const std::uint64_t field :
+       {static_cast<std::uint64_t>(call.kind), static_cast<std::uint64_t>(call.type),
+        static_cast<std::uint64_t>(call.op), static_cast<std::uint64_t>(call.mode),
+        static_cast<std::uint64_t>(call.root), static_cast<std::uint64_t>(call.count),
+        static_cast<std::uint64_t>(call.iteration)})
+    state = mixed(state, field);
+  return state;
+}
+
+std::int64_t value_bytes(ValueType type) {
+  switch (type) {
+    case ValueType::kFloat32:
+      return 4;
+    case ValueType::kBfloat16:
+    case ValueType::kFloat16:
+      return 2;
+    case ValueType::kByte:
+      return 1;
+  }
+  return 0;
+}
+
+ValueType wire_type(const std::string& name) {
+  if (name == "bf16") return ValueType::kBfloat16;
+  return name == "fp16" ? ValueType::kFloat16 : ValueType::kFloat32;
+}
+
+std::int64_t traffic_bytes(CollectiveKind kind, std::int64_t bytes, int rank, int ranks, int root) {
+  const LinkBytes link = link_bytes(kind, bytes, rank, ranks, root);
+  return std::max(link.sent, link.received);
+}
+
+}  // namespace gradsync

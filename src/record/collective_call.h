@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "record/run.h"
+
+namespace gradsync {
+
+enum class ValueType : std::uint8_t { kFloat32, kBfloat16, kFloat16, kByte };
+enum class ReduceOp : std::uint8_t { kNone, kSum };
+
+/// What one rank is about to do: its fingerprint. Ranks that meet in a collective must agree on all
+/// of it, or the sums are wrong, the heap is, or the job hangs.
+struct CollectiveCall {
+  CollectiveKind kind = CollectiveKind::kBarrier;
+  ValueType type = ValueType::kFloat32;
+  ReduceOp op = ReduceOp::kNone;
+  std::uint8_t mode = 0;  ///< index of the synchronisation mode
+  std::int32_t root = -1;
+  std::int64_t count = 0;
+  std::int64_t iteration = 0;
+
+  bool operator==(const CollectiveCall&) const = default;
+};
+
+/// "allreduce of 65536 float32, sum, iteration 12, mode ddp".
+std::string to_string(const CollectiveCall& call, const std::string& mode_name);
+
+/// 64 bits that differ for calls that differ (splitmix64 over the fields).
+std::uint64_t fingerprint(const CollectiveCall& call);
+
+std::int64_t value_bytes(ValueType type);
+
+/// The type of --wire-dtype fp32, bf16 or fp16.
+ValueType wire_type(const std::string& name);
+
+/// Bytes through the link of `rank`, the larger of the two ways of link_bytes (record/ledger.h):
+/// all-reduce 2(n−1)/n·S; rooted kinds (n−1)·S on the root, S elsewhere. 0 for one rank.
+std::int64_t traffic_bytes(CollectiveKind kind, std::int64_t bytes, int rank, int ranks, int root);
+
+}  // namespace gradsync

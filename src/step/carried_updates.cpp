@@ -1,0 +1,86 @@
+#include "step/carried_updates.h"
+
+#include <algorithm>
+
+namespace gradsync {
+
+namespace {
+
+/// Whatever ends the forward pass, nobody is called after it.
+class OpenGate {
+ public:
+  OpenGate(Network& network, Network::Gate gate) : network_(network) {
+    network_.set_gate(std::move(gate));
+  }
+  ~OpenGate() { network_.set_gate({}); }
+  OpenGate(const OpenGate&) = delete;
+  OpenGate& operator=(const OpenGate&) = delete;
+
+ private:
+  Network& network_;
+};
+
+std::vector<std::size_t> indices_in(const std::vector<torch::Tensor>& all,
+                                    const torch::nn::Module& part) {
+  std::vector<std::size_t> indices;
+  for (const torch::Tensor& parameter : part.parameters())
+    for (std::size_t i = 0; i < all.size(); ++i)
+      if (all[i].is_same(parameter)) indices.push_back(i);
+  return indices;
+}
+
+}  // namespace
+
+CarriedUpdates::CarriedUpdates(Replica& replica, SyncMode& mode, Optimizer& optimizer)
+    : replica_(replica),
+      mode_(mode),
+      optimizer_(optimizer),
+      pending_(replica.parameters.size(), false) {
+  for (const auto& part : replica.network->modules())
+    parameters_of_[part.get()] = indices_in(replica.parameters, *part);
+}
+
+void CarriedUpdates::carry(double learning_rate) {
+  optimizer_.begin_step(learning_rate);
+  pending_.assign(pending_.size(), true);
+}
+
+torch::Tensor CarriedUpdates::forward(const torch::Tensor& images,
+                                      const std::function<void(const Parameters&)>& before) {
+  const auto settle = [&](const Parameters& parameters) {
+    if (!parameters.empty()) before(parameters);
+  };
+  const OpenGate gate(*replica_.network,
+                      [&](const torch::nn::Module& part) { settle(pending_of(part)); });
+  torch::Tensor outputs = replica_.network->forward(images);
+  settle(all_pending());
+  return outputs;
+}
+
+void CarriedUpdates::step(const Parameters& parameters) {
+  for (const std::size_t parameter : parameters) {
+    optimizer_.step_parameter(parameter);
+    pending_[parameter] = false;
+  }
+}
+
+CarriedUpdates::Parameters CarriedUpdates::pending_of(const torch::nn::Module& part) const {
+  Parameters pending = parameters_of_.at(&part);
+  std::erase_if(pending, [&](std::size_t parameter) { return !pending_[parameter]; });
+  return pending;
+}
+
+CarriedUpdates::Parameters CarriedUpdates::all_pending() const {
+  Parameters pending;
+  for (std::size_t parameter = 0; parameter < pending_.size(); ++parameter)
+    if (pending_[parameter]) pending.push_back(parameter);
+  return pending;
+}
+
+std::unique_ptr<CarriedUpdates> carried_updates(Replica& replica, SyncMode& mode,
+                                                Optimizer& optimizer) {
+  if (!mode.carries()) return nullptr;
+  return std::make_unique<CarriedUpdates>(replica, mode, optimizer);
+}
+
+}  // namespace gradsync

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "exchange/exchange.h"
+#include "model/replica.h"
+#include "optim/optimizer.h"
+#include "sync/sync_mode.h"
+
+namespace gradsync {
+
+/// The updates of an iteration that ended while its gradients still travelled: each parameter is
+/// stepped in the next forward pass, when that comes to its layer. What is computed is what a mode
+/// that waits computes.
+class CarriedUpdates {
+ public:
+  /// Every so many iterations one is waited for, and the ranks tell each other of those before it.
+  static constexpr std::int64_t kSpan = 16;
+
+  /// All must outlive it.
+  CarriedUpdates(Replica& replica, SyncMode& mode, Optimizer& optimizer);
+
+  /// Whether the iteration is to be waited for after which `done` of the run have been: the first
+  /// ones, from which the mode learns, and the last of each span.
+  static bool settles_after(std::int64_t done) { return done <= 3 || done % kSpan == 0; }
+
+  /// An iteration ends; its gradients will be applied.
+  void carry(double learning_rate);
+
+  /// Runs the forward pass. Calls `before` with the parameters of a part that are still to be
+  /// stepped, before the pass reads them, and at the end with those it never came to: the caller
+  /// waits for their gradients and steps them.
+  using Parameters = std::vector<std::size_t>;
+  torch::Tensor forward(const torch::Tensor& images,
+                        const std::function<void(const Parameters&)>& before);
+  void wait(const Parameters& parameters) { mode_.await_gradients(parameters); }
+  void step(const Parameters& parameters);
+
+  /// The collectives of the iteration that was begun before the last one.
+  std::shared_ptr<IterationBook> swap_book(std::shared_ptr<IterationBook> book) {
+    return std::exchange(last_book_, std::move(book));
+  }
+
+ private:
+  Parameters pending_of(const torch::nn::Module& part) const;
+  Parameters all_pending() const;
+
+  Replica& replica_;
+  SyncMode& mode_;
+  Optimizer& optimizer_;
+  std::unordered_map<const torch::nn::Module*, Parameters> parameters_of_;
+  std::vector<bool> pending_;
+  std::shared_ptr<IterationBook> last_book_;
+};
+
+/// One for a mode that carries, else none.
+std::unique_ptr<CarriedUpdates> carried_updates(Replica& replica, SyncMode& mode,
+                                                Optimizer& optimizer);
+
+}  // namespace gradsync

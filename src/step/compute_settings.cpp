@@ -1,0 +1,155 @@
+#include "step/compute_settings.h"
+
+#include <algorithm>
+#include <thread>
+
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <ATen/autocast_mode.h>
+#include <fmt/format.h>
+
+#include "model/replica.h"
+#include "timing/clock.h"
+#include "timing/statistics.h"
+
+namespace gradsync {
+
+namespace {
+
+constexpr int kProbeSteps = 3;
+constexpr std::int64_t kProbeBatch = 32;
+
+struct Candidate {
+  Precision precision;
+  Layout layout;
+};
+
+std::string name_of(const Candidate& candidate) {
+  return fmt::format("{} {}", precision_name(candidate.precision),
+                     candidate.layout == Layout::kNchw ? "nchw" : "nhwc");
+}
+
+/// Without instructions for it LibTorch emulates bfloat16, many times slower than float32. GPUs
+/// that CUDA 13 serves have them, but for the oldest, which lose the comparison.
+bool fast_bf16(const torch::Device& device) {
+  if (device.is_cuda()) return true;
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx512bf16");
+#else
+  return true;
+#endif
+}
+
+/// What `auto` may take: fp16 needs its loss scaled, so it is never taken unasked.
+bool may_be(Precision precision, const TrainOptions& options, const torch::Device& device) {
+  if (options.precision != "auto") return options.precision == precision_name(precision);
+  return precision == Precision::kFp32 || (precision == Precision::kBf16 && fast_bf16(device));
+}
+
+std::vector<Candidate> candidates(const TrainOptions& options, const torch::Device& device) {
+  std::vector<Candidate> all;
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16, Precision::kFp16})
+    for (const Layout layout : {Layout::kNchw, Layout::kNhwc}) {
+      const bool layout_fits =
+          options.layout == "auto" || (options.layout == "nhwc") == (layout == Layout::kNhwc);
+      if (may_be(precision, options, device) && layout_fits) all.push_back({precision, layout});
+    }
+  return all;
+}
+
+/// Median seconds of one forward and backward pass; the first step is warm-up.
+double probe(const Candidate& candidate, const TrainOptions& options, const torch::Device& device) {
+  const Replica replica = make_replica(options.model, options.seed, candidate.layout, device);
+  const auto format = candidate.layout == Layout::kNhwc ? at::MemoryFormat::ChannelsLast
+                                                        : at::MemoryFormat::Contiguous;
+  const std::int64_t batch = std::min(options.batch_per_rank, kProbeBatch);
+  const torch::Tensor images =
+      torch::randn({batch, 3, kImageSide, kImageSide}, torch::TensorOptions(device))
+          .contiguous(format);
+  std::vector<double> times_s;
+  for (int step = 0; step <= kProbeSteps; ++step) {
+    const Stopwatch watch;
+    const AutocastScope autocast(candidate.precision, device.type());
+    replica.network->forward(images).to(torch::kFloat32).logsumexp(1).mean().backward();
+    if (device.is_cuda()) torch::cuda::synchronize(device.index());
+    if (step > 0) times_s.push_back(watch.elapsed_s());
+  }
+  return median(times_s);
+}
+
+std::int64_t settle_threads(const Session& session, const TrainOptions& options,
+                            ComputeSettings& settings) {
+  const int cores = core_mask().cores;
+  // Ranks bound to cores of their own each see only those; unbound ones share all they see.
+  int node_cores = 0;
+  const auto watched = session.control_on_node(CollectiveKind::kAllReduce, sizeof cores);
+  MPI_Allreduce(&cores, &node_cores, 1, MPI_INT, MPI_MAX, session.node());
+  const bool shared = node_cores >= static_cast<int>(std::thread::hardware_concurrency());
+  const int sharers = shared ? session.local_size() : 1;
+  const std::int64_t fair = std::max(1, cores / sharers);
+  const std::int64_t threads = options.threads > 0 ? options.threads : fair;
+  if (threads * sharers > cores)
+    settings.warnings.push_back(fmt::format(
+        "{} ranks with {} threads each share {} cores: times include waiting for a core", sharers,
+        threads, cores));
+  return threads;
+}
+
+}  // namespace
+
+std::string precision_name(Precision precision) {
+  if (precision == Precision::kFp32) return "fp32";
+  return precision == Precision::kBf16 ? "bf16" : "fp16";
+}
+
+void set_gpu_arithmetic(bool tf32) {
+  at::globalContext().setBenchmarkCuDNN(true);
+  at::globalContext().setAllowTF32CuDNN(tf32);
+  at::globalContext().setAllowTF32CuBLAS(tf32);
+}
+
+ComputeSettings settle_compute(const Session& session, const TrainOptions& options,
+                               const torch::Device& device) {
+  ComputeSettings settings;
+  settings.device = device;
+  if (device.is_cuda()) set_gpu_arithmetic(options.tf32);
+  settings.threads = settle_threads(session, options, settings);
+  at::set_num_threads(static_cast<int>(settings.threads));
+  const auto all = candidates(options, device);
+  int best = 0;
+  if (all.size() > 1) {
+    std::vector<double> times_s;
+    for (const Candidate& candidate : all) {
+      {
+        const auto watched = session.control(CollectiveKind::kBarrier, 0);
+        MPI_Barrier(session.world());
+      }
+      times_s.push_back(probe(candidate, options, device));
+      settings.probed.push_back(
+          fmt::format("{} {:.1f} ms", name_of(candidate), times_s.back() * 1e3));
+    }
+    best = static_cast<int>(std::min_element(times_s.begin(), times_s.end()) - times_s.begin());
+    const auto watched = session.control(CollectiveKind::kBroadcast, sizeof best);
+    MPI_Bcast(&best, 1, MPI_INT, 0, session.world());
+  }
+  settings.precision = all[static_cast<std::size_t>(best)].precision;
+  settings.layout = all[static_cast<std::size_t>(best)].layout;
+  return settings;
+}
+
+AutocastScope::AutocastScope(Precision precision, torch::DeviceType device)
+    : active_(precision != Precision::kFp32), device_(device) {
+  if (!active_) return;
+  at::autocast::set_autocast_dtype(device_,
+                                   precision == Precision::kBf16 ? at::kBFloat16 : at::kHalf);
+  at::autocast::set_autocast_enabled(device_, true);
+  at::autocast::increment_nesting();
+}
+
+AutocastScope::~AutocastScope() {
+  if (!active_) return;
+  if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
+  at::autocast::set_autocast_enabled(device_, false);
+}
+
+}  // namespace gradsync

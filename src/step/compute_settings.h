@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <torch/torch.h>
+
+#include "comm/places.h"
+#include "comm/session.h"
+#include "data/augment.h"
+#include "options/options.h"
+
+namespace gradsync {
+
+/// What autocast computes in; parameters and gradients stay float32.
+enum class Precision { kFp32, kBf16, kFp16 };
+
+std::string precision_name(Precision precision);
+
+/// How a rank computes: settled once at start, equal on all ranks, recorded.
+struct ComputeSettings {
+  Precision precision = Precision::kFp32;
+  Layout layout = Layout::kNhwc;
+  std::int64_t threads = 1;
+  torch::Device device = torch::kCPU;
+  std::vector<std::string> probed;  ///< what `auto` measured, one line each
+  std::vector<std::string> warnings;
+};
+
+/// Of a process that computes on a GPU: cuDNN tries its algorithms for each new shape and keeps the
+/// fastest; TF32 in float32 products and convolutions only if asked for.
+void set_gpu_arithmetic(bool tf32);
+
+/// Sets LibTorch's threads and settles precision and layout; `auto` times a few steps of the run's
+/// own network in each combination on all ranks at once and takes the fastest by rank 0's median.
+/// Collective.
+ComputeSettings settle_compute(const Session& session, const TrainOptions& options,
+                               const torch::Device& device = torch::kCPU);
+
+/// Autocast on the device while it lives, unless the precision is float32; drops the cache of casts
+/// at its end.
+class AutocastScope {
+ public:
+  explicit AutocastScope(Precision precision, torch::DeviceType device = torch::kCPU);
+  ~AutocastScope();
+  AutocastScope(const AutocastScope&) = delete;
+  AutocastScope& operator=(const AutocastScope&) = delete;
+
+ private:
+  bool active_;
+  torch::DeviceType device_;
+};
+
+}  // namespace gradsync

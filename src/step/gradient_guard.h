@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "exchange/exchange.h"
+#include "model/replica.h"
+#include "sync/gradient_hooks.h"
+
+namespace gradsync {
+
+/// What a device found in one iteration, on its way to the host.
+struct GuardFinding {
+  torch::Tensor lowest;  ///< host memory, int64 [1]: an address, or kNoAddress's bits
+  std::vector<const float*> gradients;  ///< of the iteration, by parameter
+};
+
+/// Looks at every gradient of this rank before it is exchanged: after the exchange a NaN is
+/// everybody's. In every mode alike, so that it favours none. On the host each gradient is looked
+/// at as the backward pass completes it; on a device each message is, on the stream that is about
+/// to send it, and the finding is read when the iteration's other numbers are.
+class GradientGuard {
+ public:
+  /// Both must outlive it. Made before the mode attaches, so that its hook runs first.
+  GradientGuard(const Replica& replica, Exchange& exchange);
+  ~GradientGuard();
+  GradientGuard(const GradientGuard&) = delete;
+  GradientGuard& operator=(const GradientGuard&) = delete;
+
+  /// An iteration begins. `marks_last`: `last_seen` will be asked for.
+  void reset(bool marks_last = true);
+  /// After the backward passes, before `synchronize`, which may move the gradients.
+  void note_places();
+  /// After `synchronize`, before the update, which zeroes them: looks at gradients that no exchange
+  /// has carried.
+  void look_at_rest();
+  /// Sends what was found to the host.
+  GuardFinding finding();
+
+  /// Index of the first parameter whose gradient held a NaN or an infinity since `reset`, or −1;
+  /// the number of parameters if it is not known whose it was.
+  std::int64_t first_bad() const { return first_bad_; }
+  /// The same of a device's finding that has come.
+  static std::int64_t first_bad(const GuardFinding& finding, const Replica& replica);
+
+  /// When the last gradient completed.
+  Moment last_seen() const { return last_seen_; }
+
+  /// The next gradient that completes gets a NaN in it (a fault for tests).
+  void poison_next() { poison_ = true; }
+
+ private:
+  bool on_device() const { return exchange_.lane() != nullptr; }
+  void look_at(std::size_t parameter);
+  void look_at_message(std::span<const float> values, StreamHandle stream);
+
+  const Replica& replica_;
+  Exchange& exchange_;
+  std::int64_t first_bad_ = -1;
+  Moment last_seen_;
+  bool poison_ = false, marks_last_ = true, looked_ = false;
+  Exchange::GradientCheck before_;  ///< of another guard, whose turn comes again
+  torch::Tensor lowest_;            ///< on the device, int64 [1]
+  std::vector<const float*> places_;
+  GradientHooks hooks_;
+};
+
+/// Whether all values are finite; vectorises.
+bool all_finite(std::span<const float> values);
+
+}  // namespace gradsync

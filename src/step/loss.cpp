@@ -1,0 +1,23 @@
+#include "step/loss.h"
+
+namespace gradsync {
+
+PassLoss cross_entropy(const torch::Tensor& logits, const torch::Tensor& labels, int ranks,
+                       double parts, double label_smoothing) {
+  const torch::Tensor values = logits.to(torch::kFloat32);
+  const torch::Tensor per_sample =
+      torch::nn::functional::cross_entropy(values, labels,
+                                           torch::nn::functional::CrossEntropyFuncOptions()
+                                               .reduction(torch::kNone)
+                                               .label_smoothing(label_smoothing));
+  PassLoss result;
+  result.loss = per_sample.mean() / parts;
+  const torch::NoGradGuard no_grad;
+  const torch::Tensor losses = per_sample.to(torch::kFloat64).view({ranks, -1}).sum(1);
+  const torch::Tensor right =
+      values.argmax(1).eq(labels).view({ranks, -1}).sum(1).to(torch::kFloat64);
+  result.sums = torch::stack({losses, right}, 1);
+  return result;
+}
+
+}  // namespace gradsync

@@ -1,0 +1,58 @@
+#include "step/rank_device.h"
+
+#include "cuda/cuda_device.h"
+#include "kernels/bad_address.h"
+#include "kernels/kernels.h"
+
+#if GRADSYNC_WITH_CUDA
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAStream.h>
+#endif
+
+namespace gradsync {
+
+RankDevice::RankDevice(const Session& session, const DeviceRequest& request)
+    : gpu_(agree_on_gpus(session, request)) {
+  if (gpu_.choice.cuda) session.together([&] { open(gpu_.index); });
+}
+
+#if GRADSYNC_WITH_CUDA
+
+void RankDevice::open(int index) {
+  torch_ = torch::Device(torch::kCUDA, static_cast<c10::DeviceIndex>(index));
+  device_ = make_cuda_device(index);
+  c10::cuda::set_device(torch_.index());
+  // Of the pool, not the default one: only such a stream can be captured.
+  const auto compute = c10::cuda::getStreamFromPool(/*isHighPriority=*/false, torch_.index());
+  c10::cuda::setCurrentCUDAStream(compute);
+  ring_ = std::make_unique<EventRing>(*device_);
+  lane_ = std::make_unique<DeviceLane>(DeviceLane{*device_,
+                                                  *ring_,
+                                                  compute.stream(),
+                                                  device_->make_stream(),
+                                                  {launch_pack, launch_unpack, launch_lowest_bad}});
+}
+
+std::int64_t peak_device_bytes(const torch::Device& device) {
+  const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(device.index());
+  return stats.reserved_bytes[0].peak;
+}
+
+#else
+
+void RankDevice::open(int index) {
+  device_ = make_cuda_device(index);  // refuses
+}
+
+std::int64_t peak_device_bytes(const torch::Device&) {
+  return 0;
+}
+
+#endif
+
+RankDevice::~RankDevice() {
+  if (lane_) device_->free_stream(lane_->communication);
+}
+
+}  // namespace gradsync

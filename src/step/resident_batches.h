@@ -1,0 +1,33 @@
+#pragma once
+
+#include "step/batch_source.h"
+
+namespace gradsync {
+
+/// Batches made on the device from resident data. `begin` sends the epoch's order there; `next`
+/// only launches a kernel on the device's current stream (on the CPU it fills the batch).
+///
+/// The order and the cursor keep their places in memory over epochs of equal length, so that a
+/// captured step that makes its own batch can be replayed in later epochs.
+class ResidentBatches : public BatchSource {
+ public:
+  ResidentBatches(std::shared_ptr<const ResidentData> data, ImageType type);
+
+  void begin(Loader::Indices indices, const LoaderOptions& how) override;
+  FeedBatch next() override;
+  void skip(std::int64_t batches) override { next_ += static_cast<std::size_t>(batches); }
+
+ private:
+  void send_order(const std::vector<std::int64_t>& order);
+  void make(const BatchMemory& memory);
+
+  std::shared_ptr<const ResidentData> data_;
+  ImageType type_;
+  Split split_ = Split::kTrain;
+  Layout layout_ = Layout::kNchw;
+  torch::Tensor order_, cursor_;     ///< int64; the cursor is an EpochCursor
+  std::vector<std::int64_t> sizes_;  ///< of the epoch's batches
+  std::size_t next_ = 0;
+};
+
+}  // namespace gradsync

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoint_info.h"
+#include "options/options.h"
+#include "record/recorder.h"
+#include "state/resume.h"
+#include "step/batch_source.h"
+#include "step/compute_settings.h"
+#include "step/stop_request.h"
+#include "studies/bucket_probe.h"
+
+namespace gradsync {
+
+/// What a run needs beside its settings.
+struct RunSetting {
+  const TrainOptions& options;
+  DataSource data;
+  const ComputeSettings& compute;
+  const std::vector<RankPlace>& places;  ///< of all ranks, on rank 0
+  double clock_offset_s = 0;             ///< add to this rank's clock to read rank 0's
+  double start_s = 0;                    ///< start of the run on rank 0's clock
+  Recorder* recorder = nullptr;          ///< on rank 0, if the run is recorded
+  const StopRequest* stop = nullptr;     ///< what may stop it early
+  const ResumePlan* resume = nullptr;    ///< from where it goes on
+  CheckpointInfo description = {};       ///< of the run, on rank 0
+  std::string command_line = {};
+  std::string gpu_uuid = {};                 ///< of this rank; empty on the CPU
+  std::optional<BucketChoice> buckets = {};  ///< if they were settled here
+};
+
+}  // namespace gradsync

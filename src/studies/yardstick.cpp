@@ -1,0 +1,113 @@
+#include "studies/yardstick.h"
+
+#include <cmath>
+#include <iostream>
+
+#include <fmt/format.h>
+
+#include "calibrate/calibrator.h"
+#include "record/bus_bandwidth.h"
+#include "record/calibration_curve.h"
+
+namespace gradsync {
+
+using namespace calibrate;
+
+namespace {
+
+/// Quick beside a training run: a cell takes about a tenth of a second, or five calls.
+CallCounts quick_counts() {
+  CallCounts counts;
+  counts.warmup = 2;
+  counts.timed = 20;
+  counts.budget_s = 0.1;
+  return counts;
+}
+
+std::vector<PlannedCell> all_cells(std::string_view transport,
+                                   const std::vector<std::int64_t>& sizes,
+                                   const std::vector<BucketShape>& buckets) {
+  std::vector<const OperationEntry*> all;
+  for (const OperationEntry& entry : operations())
+    all.push_back(&entry);
+  return plan_cells(operations_over(transport, all), kCadences, sizes, buckets);
+}
+
+Table curves_table(const std::vector<CalibrationCurve>& curves) {
+  Table table{"calibration", "Calibration on these ranks", {}, {}, {}};
+  table.columns = {{"collective", "collective", true}, {"transport", "transport", true},
+                   {"cadence", "cadence", true},       {"sizes", "sizes"},
+                   {"plateau_GBps", "plateau GB/s"},   {"half_bandwidth_bytes", "half at B"},
+                   {"alpha_us", "alpha us"},           {"beta_ns_per_byte", "beta ns/B"},
+                   {"residual_percent", "residual %"}, {"wrong", "wrong"}};
+  for (const CalibrationCurve& curve : curves)
+    table.add({std::string(collective_name(curve.kind)), curve.transport, curve.cadence,
+               Cell::count(static_cast<double>(curve.rows.size())),
+               Cell::of(curve.plateau_busbw / kGB, 3), Cell::of(curve.half_bandwidth_bytes, 0),
+               Cell::of(curve.fit.alpha_s * 1e6, 2), Cell::of(curve.fit.beta_s_per_byte * 1e9, 4),
+               Cell::of(curve.fit.residual_rms * 1e2, 1),
+               Cell::count(static_cast<double>(curve.wrong))});
+  table.notes = {
+      "median time of the slowest rank over at most 20 calls (about 0.1 s); plateau: busbw, median "
+      "of the 3 largest sizes",
+      "alpha + bytes * beta: least squares on relative residuals; residual: their root mean "
+      "square"};
+  return table;
+}
+
+}  // namespace
+
+void calibrate_ranks(const Session& session, Transport& transport, Watchdog& watchdog,
+                     const std::vector<std::int64_t>& sizes,
+                     const std::vector<BucketShape>& buckets, Recorder* recorder,
+                     DeviceLane* lane) {
+  const auto cells = all_cells(transport.name(), sizes, buckets);
+  if (cells.empty()) return;
+  const WatchdogTimeoutExtension measures(watchdog, WatchedPhase::kCalibration);
+  require_memory(session, cells);
+  Calibrator calibrator(session, transport, watchdog, lane);
+  std::vector<CalibrationRow> rows;
+  std::int64_t wrong = 0;
+  for (const PlannedCell& cell : cells) {
+    rows.push_back(calibrator.measure(cell, quick_counts()));
+    wrong += rows.back().wrong;
+    if (recorder) recorder->add(rows.back());
+  }
+  if (session.root())
+    print_text(std::cout,
+               curves_table(calibration_curves(rows, static_cast<std::size_t>(session.size()))));
+  session.together([&] {
+    if (wrong > 0)
+      throw Error(ExitCode::kCheckFailed,
+                  fmt::format("calibration: {} values came out wrong", wrong),
+                  "trust no result of these ranks; try another transport or library version");
+  });
+}
+
+ClockRow clock_row(const Session& session, const ClockOffset& mine, const char* when, double at_s) {
+  ClockRow row{when, at_s, {}};
+  if (session.root()) row.ranks.resize(static_cast<std::size_t>(session.size()));
+  const ClockReading reading{mine.offset_s, mine.uncertainty_s};
+  const auto watched = session.control(CollectiveKind::kGather, sizeof reading);
+  MPI_Gather(&reading, sizeof reading, MPI_BYTE, row.ranks.data(), sizeof reading, MPI_BYTE, 0,
+             session.world());
+  return row;
+}
+
+std::string drift_text(const ClockRow& start, const ClockRow& end) {
+  double drift_s = 0, uncertainty_s = 0;
+  for (std::size_t rank = 0; rank < start.ranks.size(); ++rank) {
+    const ClockReading &a = start.ranks[rank], &b = end.ranks[rank];
+    if (rank > 0 && std::abs(b.offset_s - a.offset_s) < drift_s) continue;
+    drift_s = std::abs(b.offset_s - a.offset_s);
+    uncertainty_s = a.uncertainty_s + b.uncertainty_s;
+  }
+  const double elapsed_s = end.at_s - start.at_s;
+  return fmt::format(
+      "clocks: drift at most {:.3f} us in {:.1f} s ({:.3f} ppm), uncertainty "
+      "{:.3f} us{}",
+      drift_s * 1e6, elapsed_s, 1e6 * drift_s / elapsed_s, uncertainty_s * 1e6,
+      drift_s <= uncertainty_s ? ": none that can be told" : "");
+}
+
+}  // namespace gradsync

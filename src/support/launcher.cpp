@@ -1,0 +1,52 @@
+#include "support/launcher.h"
+
+#include <cstdlib>
+#include <initializer_list>
+
+namespace gradsync {
+
+namespace {
+
+bool is_set(const char* name) {
+  return std::getenv(name) != nullptr;
+}
+
+/// The first of `names` that is set, or null.
+const char* first_set(std::initializer_list<const char*> names) {
+  for (const char* name : names)
+    if (is_set(name)) return name;
+  return nullptr;
+}
+
+int number_in(const char* name, int otherwise) {
+  const char* text = name == nullptr ? nullptr : std::getenv(name);
+  return text == nullptr ? otherwise : static_cast<int>(std::strtol(text, nullptr, 10));
+}
+
+std::string launcher_name() {
+  if (is_set("OMPI_COMM_WORLD_SIZE")) return "mpirun";
+  // A batch script has SLURM_NTASKS as well, but is no step.
+  if (is_set("SLURM_STEP_ID") && is_set("SLURM_PROCID")) return "srun";
+  if (is_set("PMI_SIZE") || is_set("PMI_RANK")) return "mpiexec";
+  return "";
+}
+
+}  // namespace
+
+Launcher find_launcher() {
+  Launcher found;
+  found.name = launcher_name();
+  const char* ranks =
+      first_set({"OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "PMI_SIZE"});
+  found.ranks = number_in(ranks, 1);
+  found.ranks_from = ranks == nullptr ? "" : ranks;
+  found.rank =
+      number_in(first_set({"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID", "PMI_RANK"}), 0);
+  found.pmix = is_set("PMIX_RANK") || is_set("PMIX_NAMESPACE");
+  found.pmi = is_set("PMI_FD") || is_set("PMI_RANK");
+  found.cores_per_rank = number_in("SLURM_CPUS_PER_TASK", 0);
+  found.in_slurm_job = is_set("SLURM_JOB_ID");
+  return found;
+}
+
+}  // namespace gradsync

@@ -1,0 +1,130 @@
+// gradsync-sweep: runs the grid of a job file.
+//
+//   gradsync-sweep jobs/demo.cfg
+//   gradsync-sweep jobs/sync-modes.cfg --dry-run
+#include <iostream>
+
+#include <fmt/format.h>
+
+#include "options/options.h"
+#include "support/error.h"
+#include "support/options.h"
+#include "support/stop_signals.h"
+#include "support/version.h"
+#include "sweep/cell_state.h"
+#include "sweep/launchers.h"
+#include "sweep/local_launcher.h"
+#include "sweep/report_step.h"
+#include "sweep/results_folder.h"
+#include "sweep/runner.h"
+#include "sweep/status_table.h"
+#include "sweep/submit_grid.h"
+#include "sweep/sweep_options.h"
+
+namespace {
+
+using namespace gradsync;
+using namespace gradsync::sweep;
+
+const std::string kProgram = "gradsync-sweep";
+
+Job requested_job(const SweepCommand& command) {
+  const ParsedCommandLine& given = command.given;
+  if (given.positional.size() != 1)
+    throw Error(ExitCode::kUsage, fmt::format("give one job file, not {}", given.positional.size()),
+                kProgram + " --help shows commands that work");
+  Job job =
+      read_job(given.positional.front(), list_option(given.values, "set"), command.trainer_options);
+  if (const std::string folder = text_option(given.values, "results"); !folder.empty())
+    job.results = folder;
+  constexpr std::int64_t kMost = 4096;
+  if (const auto count = integer_option(given.values, "ranks-per-node", 0, kMost); count > 0)
+    job.ranks_per_node = count;
+  return job;
+}
+
+std::string requested_launcher(const SweepCommand& command) {
+  return resolved_launcher(choice_option(command.given.values, "launcher", launcher_names()));
+}
+
+// A misspelt variable would otherwise show only in the first cell.
+void check_variables() {
+  OptionTable known = sweep_option_table();
+  for (const auto& spec : train_option_table())
+    known.push_back(spec);
+  reject_unknown_variables(known);
+}
+
+int list_cells(const Job& job, const Grid& grid) {
+  require_same_grid(job.results, job, grid);
+  for (const auto& cell : grid.cells)
+    std::cout << fmt::format("{:15}{}\n", state_text(cell_state(cell_files(job.results, cell))),
+                             cell.name);
+  return 0;
+}
+
+// Of the grid in the folder: the shell that asks need not have the settings of the job that runs.
+int print_status(const Job& job, const Grid& grid) {
+  const FolderGrid there = grid_of_folder(job.results, job, grid);
+  for (const auto& difference : there.differences)
+    std::cerr << fmt::format("{}: shown is the grid in {}: {}\n", kProgram, job.results.string(),
+                             difference);
+  print_text(std::cout, status_table(job.name, grid_progress(there.cells, job.results)));
+  return 0;
+}
+
+int print_commands(const Job& job, const std::vector<GridCell>& cells, const Launcher& launcher) {
+  for (const auto& cell : cells)
+    launcher.require_room(cell);
+  for (const auto& cell : cells)
+    std::cout << shell_text(launcher.command(cell, cell_files(job.results, cell))) << '\n';
+  return 0;
+}
+
+int run(const Job& job, const Grid& grid, const SweepCommand& given, const std::string& command) {
+  const std::string cell = text_option(given.given.values, "cell");
+  const std::vector<GridCell> cells = chosen_cells(grid, cell);
+  require_program(program_beside_us("gradsync-train"));
+  // Batch systems send SIGUSR1 ahead of a time limit.
+  const StopSignals signals({SIGINT, SIGTERM, SIGHUP, SIGUSR1});
+  const StopRequests requests = [&] { return signals.count(); };
+  const auto launcher = make_launcher(requested_launcher(given), job, grid, requests);
+  require_room(cells, job.results, *launcher);
+  const ResultsFolder folder(job, grid, cell.empty() ? FolderUse::kWholeGrid : FolderUse::kOneCell);
+  const GridOutcome outcome =
+      run_grid(cells, folder.path(), *launcher, recorded_ladders(grid.cells, folder.path()),
+               requests, std::cerr);
+  print_summary(std::cerr, outcome, cells.size());
+  const bool tables = cell.empty() && !outcome.stopped && outcome.already + outcome.done > 0;
+  const int reported = tables ? print_report(job) : 0;
+  require_complete(outcome, cells.size(), command);
+  return reported;
+}
+
+int run_sweep(int argc, char** argv) {
+  const SweepCommand command = read_sweep_command(argc, argv);
+  const ParsedCommandLine& given = command.given;
+  if (given.help) return std::cout << sweep_help(), 0;
+  if (given.version) return std::cout << version_text(kProgram), 0;
+  if (given.print_config) return std::cout << config_text(sweep_option_table(), given.values), 0;
+
+  check_variables();
+  const Job job = requested_job(command);
+  const Grid grid = expand(job);
+  for (const auto& remark : grid.remarks)
+    std::cerr << kProgram << ": " << remark << '\n';
+  if (switch_option(given.values, "list")) return list_cells(job, grid);
+  if (switch_option(given.values, "status")) return print_status(job, grid);
+  const bool dry_run = switch_option(given.values, "dry-run");
+  if (requested_launcher(command) == "slurm") return submit_grid(job, grid, command, dry_run);
+  if (dry_run)
+    return print_commands(job, chosen_cells(grid, text_option(given.values, "cell")),
+                          *make_launcher(requested_launcher(command), job, grid, [] { return 0; }));
+  return run(job, grid, command, shell_text({{}, std::vector<std::string>(argv, argv + argc)}));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return gradsync::run_program(kProgram, [&] { return run_sweep(argc, argv); });
+}

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <vector>
+
+#include <mpi.h>
+
+#include "algorithms/transport.h"
+
+namespace gradsync {
+
+/// Transport over MPI from host memory, on a communicator of its own.
+///
+/// With kSpin, all-reduce is MPI_Allreduce. With kSleep it is a ring of MPI_Isend and MPI_Irecv
+/// (reduce-scatter, then all-gather: 2(n−1)/n of the data through each rank's link; Patarasuk and
+/// Yuan, 2009) whose waits sleep, because MPI_Iallreduce neither progresses by itself nor uses a
+/// bandwidth-optimal algorithm below four ranks in OpenMPI 4.1.
+class MpiTransport : public Transport {
+ public:
+  explicit MpiTransport(MPI_Comm parent);
+  ~MpiTransport() override;
+  MpiTransport(const MpiTransport&) = delete;
+  MpiTransport& operator=(const MpiTransport&) = delete;
+
+  std::string_view name() const override { return "mpi"; }
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+
+  void all_reduce_sum(std::span<float> data, Waiting waiting) override;
+  void all_reduce_mean(std::span<float> data, Waiting waiting) override;
+  void all_reduce_sum_bf16(std::span<std::uint16_t> data, Waiting waiting) override;
+  void all_reduce_sum_fp16(std::span<std::uint16_t> data, Waiting waiting) override;
+  void reduce_sum(std::span<float> data, int root) override;
+  void broadcast(std::span<std::byte> data, int root) override;
+  void gather(std::span<const float> one, std::span<float> all, int root) override;
+  void scatter(std::span<const float> all, std::span<float> one, int root) override;
+
+ private:
+  template <typename T>
+  void all_reduce(std::span<T> data, MPI_Datatype type, MPI_Op op, Waiting waiting);
+  template <typename T>
+  void ring_all_reduce(std::span<T> data, MPI_Datatype type, MPI_Op op);
+
+  MPI_Comm comm_ = MPI_COMM_NULL;
+  MPI_Op sum_bf16_ = MPI_OP_NULL, sum_fp16_ = MPI_OP_NULL;
+  int rank_ = 0, size_ = 1;
+  std::vector<std::byte> scratch_;  ///< one ring chunk; grows to the largest and stays
+};
+
+}  // namespace gradsync

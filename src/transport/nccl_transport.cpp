@@ -1,0 +1,118 @@
+#include "transport/nccl_transport.h"
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <thread>
+
+#include "record/run.h"
+#include "support/error.h"
+
+namespace gradsync {
+
+namespace {
+
+constexpr auto kPatienceARank = std::chrono::milliseconds(200);
+constexpr auto kMostPatience = std::chrono::milliseconds(2000);
+
+NcclId shared_id(const Session& session, NcclApi& api) {
+  NcclId id{};
+  session.together([&] {
+    if (session.root()) id = api.make_id();
+  });
+  const auto watched =
+      session.control(CollectiveKind::kBroadcast, static_cast<std::int64_t>(id.size()));
+  MPI_Bcast(id.data(), static_cast<int>(id.size()), MPI_BYTE, 0, session.world());
+  return id;
+}
+
+}  // namespace
+
+NcclTransport::NcclTransport(const Session& session, Watchdog& watchdog, NcclApi& api,
+                             Device& device, StreamHandle stream)
+    : api_(api), device_(device), stream_(stream), rank_(session.rank()), size_(session.size()) {
+  const NcclId id = shared_id(session, api);
+  const CollectiveScope watched(watchdog, CollectiveKind::kBarrier);
+  try {
+    communicator_ = api_.join(id, rank_, size_);
+  } catch (...) {
+    // The others may be waiting inside NCCL for this rank. The lowest that fails speaks for all.
+    std::this_thread::sleep_for(std::min(kMostPatience, rank_ * kPatienceARank));
+    session.abort(current_error());
+  }
+}
+
+NcclTransport::~NcclTransport() {
+  const NcclCommunicator communicator = communicator_.exchange(nullptr);
+  if (communicator == nullptr) return;
+  if (std::uncaught_exceptions() > 0)
+    api_.abort(communicator);
+  else
+    api_.leave(communicator);
+}
+
+void NcclTransport::all_reduce_sum(std::span<float> data, Waiting) {
+  api_.all_reduce(data.data(), data.size(), ValueType::kFloat32, false, communicator_, stream_);
+}
+
+void NcclTransport::all_reduce_mean(std::span<float> data, Waiting) {
+  api_.all_reduce(data.data(), data.size(), ValueType::kFloat32, true, communicator_, stream_);
+}
+
+void NcclTransport::all_reduce_sum_bf16(std::span<std::uint16_t> data, Waiting) {
+  api_.all_reduce(data.data(), data.size(), ValueType::kBfloat16, false, communicator_, stream_);
+}
+
+void NcclTransport::all_reduce_sum_fp16(std::span<std::uint16_t> data, Waiting) {
+  api_.all_reduce(data.data(), data.size(), ValueType::kFloat16, false, communicator_, stream_);
+}
+
+void NcclTransport::reduce_sum(std::span<float> data, int root) {
+  api_.reduce(data.data(), data.size(), root, communicator_, stream_);
+}
+
+void NcclTransport::broadcast(std::span<std::byte> data, int root) {
+  api_.broadcast(data.data(), data.size(), root, communicator_, stream_);
+}
+
+// The root's own part does not travel.
+void NcclTransport::gather(std::span<const float> one, std::span<float> all, int root) {
+  api_.begin_group();
+  if (rank_ != root) api_.send(one.data(), one.size(), root, communicator_, stream_);
+  for (int from = 0; rank_ == root && from < size_; ++from)
+    if (from != root)
+      api_.receive(all.data() + static_cast<std::size_t>(from) * one.size(), one.size(), from,
+                   communicator_, stream_);
+  api_.end_group();
+  if (rank_ == root)
+    device_.copy(all.data() + static_cast<std::size_t>(root) * one.size(), one.data(),
+                 one.size_bytes(), stream_);
+}
+
+void NcclTransport::scatter(std::span<const float> all, std::span<float> one, int root) {
+  api_.begin_group();
+  if (rank_ != root) api_.receive(one.data(), one.size(), root, communicator_, stream_);
+  for (int to = 0; rank_ == root && to < size_; ++to)
+    if (to != root)
+      api_.send(part_of(all, one.size(), to).data(), one.size(), to, communicator_, stream_);
+  api_.end_group();
+  if (rank_ == root)
+    device_.copy(one.data(), part_of(all, one.size(), root).data(), one.size_bytes(), stream_);
+}
+
+std::span<const float> NcclTransport::part_of(std::span<const float> all, std::size_t count,
+                                              int rank) const {
+  return all.subspan(static_cast<std::size_t>(rank) * count, count);
+}
+
+std::string NcclTransport::lost() {
+  const NcclCommunicator communicator = communicator_;
+  return communicator == nullptr ? std::string() : api_.lost(communicator);
+}
+
+void NcclTransport::abandon() noexcept {
+  if (const NcclCommunicator communicator = communicator_.exchange(nullptr))
+    api_.abort(communicator);
+}
+
+}  // namespace gradsync

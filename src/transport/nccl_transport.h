@@ -1,0 +1,53 @@
+#pragma once
+
+#include <atomic>
+
+#include "algorithms/transport.h"
+#include "comm/session.h"
+#include "comm/watchdog.h"
+#include "cuda/nccl_api.h"
+#include "device/device.h"
+
+namespace gradsync {
+
+/// Transport over NCCL from the memory of GPUs, on a communicator of its own. Calls are enqueued on
+/// one stream and return at once.
+class NcclTransport : public Transport {
+ public:
+  /// `api` and `device` must outlive it; `stream` is of that device. The id travels by MPI; joining
+  /// is watched, so a rank that does not come is named. Collective.
+  NcclTransport(const Session& session, Watchdog& watchdog, NcclApi& api, Device& device,
+                StreamHandle stream);
+  /// Leaves together with the other ranks, or aborts when an exception is unwinding.
+  ~NcclTransport() override;
+  NcclTransport(const NcclTransport&) = delete;
+  NcclTransport& operator=(const NcclTransport&) = delete;
+
+  std::string_view name() const override { return "nccl"; }
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  bool enqueues() const override { return true; }
+
+  void all_reduce_sum(std::span<float> data, Waiting waiting) override;
+  void all_reduce_mean(std::span<float> data, Waiting waiting) override;
+  void all_reduce_sum_bf16(std::span<std::uint16_t> data, Waiting waiting) override;
+  void all_reduce_sum_fp16(std::span<std::uint16_t> data, Waiting waiting) override;
+  void reduce_sum(std::span<float> data, int root) override;
+  void broadcast(std::span<std::byte> data, int root) override;
+  void gather(std::span<const float> one, std::span<float> all, int root) override;
+  void scatter(std::span<const float> all, std::span<float> one, int root) override;
+
+  std::string lost() override;
+  void abandon() noexcept override;
+
+ private:
+  std::span<const float> part_of(std::span<const float> all, std::size_t count, int rank) const;
+
+  NcclApi& api_;
+  Device& device_;
+  StreamHandle stream_;
+  int rank_, size_;
+  std::atomic<NcclCommunicator> communicator_{nullptr};
+};
+
+}  // namespace gradsync

@@ -1,0 +1,34 @@
+#pragma once
+
+#include "transport/rooted_by_mpi.h"
+#include "transport/shared_memory_pool.h"
+
+namespace gradsync {
+
+/// Transport among the ranks of one node, in memory they share (SharedAllReduce).
+class ShmTransport : public RootedByMpi {
+ public:
+  /// `node`: the ranks of the node as the launcher sees it (Session::node), all of them; it must
+  /// outlive the transport.
+  explicit ShmTransport(MPI_Comm node) : RootedByMpi(node), memory_(node) {}
+
+  std::string_view name() const override { return "shm"; }
+
+  std::shared_ptr<std::byte> allocate(std::size_t bytes) override {
+    return memory_.allocate(bytes);
+  }
+  bool posts() const override { return true; }
+  std::uint32_t post_mean(std::span<float> data) override;
+  Progress progress() override;
+  void finish(std::uint32_t number, Waiting waiting) override;
+  PostedTimes posted_times(std::uint32_t number) override;
+  void all_reduce_sum(std::span<float> data, Waiting waiting) override;
+  void all_reduce_mean(std::span<float> data, Waiting waiting) override;
+  void all_reduce_sum_bf16(std::span<std::uint16_t> data, Waiting waiting) override;
+  void all_reduce_sum_fp16(std::span<std::uint16_t> data, Waiting waiting) override;
+
+ private:
+  SharedMemoryPool memory_;
+};
+
+}  // namespace gradsync

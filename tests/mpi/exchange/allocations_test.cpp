@@ -1,0 +1,117 @@
+#include <atomic>
+#include <cstdlib>
+#include <new>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "exchange/comm_thread.h"
+#include "mpi/ranks.h"
+#include "optim/optimizer.h"
+
+// Counts every `new` of this program while it is asked to, in whatever library. Memory of tensors
+// comes from elsewhere: forward and backward passes are LibTorch's, and take theirs anew each step.
+namespace {
+
+std::atomic<bool> counting{false};
+std::atomic<long> counted{0};
+
+void* take(std::size_t bytes) {
+  if (counting) ++counted;
+  if (void* memory = std::malloc(bytes > 0 ? bytes : 1)) return memory;
+  throw std::bad_alloc();
+}
+
+/// Calls of `new` in `times` rounds of `work`, after as many to warm up.
+template <typename Work>
+long allocations(int times, Work work) {
+  for (int i = 0; i < times; ++i)
+    work();
+  counted = 0;
+  counting = true;
+  for (int i = 0; i < times; ++i)
+    work();
+  counting = false;
+  return counted;
+}
+
+}  // namespace
+
+void* operator new(std::size_t bytes) {
+  return take(bytes);
+}
+void* operator new[](std::size_t bytes) {
+  return take(bytes);
+}
+void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+void operator delete[](void* memory) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
+void operator delete[](void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
+
+using namespace gradsync;
+
+TEST_CASE("allocations: they are counted" * test::once()) {
+  long sum = 0;
+  CHECK(allocations(10, [&] { sum += std::vector<long>(3, 1)[2]; }) == 10);
+  CHECK(sum == 20);
+}
+
+TEST_CASE("allocations: none in the exchange of a steady step") {
+  constexpr std::size_t kValues = 70'000;
+  for (const char* name : {"shm", "mpi", "ring", "two-level", "two-level-unequal"}) {
+    CAPTURE(name);
+    test::Ranks ranks(name);
+    Exchange exchange(test::session(), ranks.transport, ranks.watchdog, VerifyLevel::kInit);
+    const auto memory = exchange.allocate(kValues * sizeof(float));
+    std::vector<float> elsewhere(memory ? 0 : kValues);
+    const std::span<float> data(memory ? reinterpret_cast<float*>(memory.get()) : elsewhere.data(),
+                                kValues);
+    std::int64_t iteration = 0;
+    const auto reduce = [&] {
+      exchange.begin_iteration(++iteration);
+      for (int message = 0; message < 4; ++message)
+        exchange.all_reduce_mean(data, Traffic::kGradients);
+    };
+    CHECK(allocations(30, reduce) == 0);
+    if (!exchange.posts()) continue;
+    const auto post = [&] {
+      exchange.begin_iteration(++iteration);
+      for (std::size_t message = 0; message < 4; ++message)
+        exchange.post_all_reduce_mean(data.subspan(message * 16'384, 16'384), Traffic::kGradients,
+                                      exchange.now());
+      exchange.finish_posted();
+    };
+    CHECK(allocations(30, post) == 0);
+  }
+}
+
+TEST_CASE("allocations: at most two where a message is handed to the communication thread" *
+          test::once()) {
+  CommThread thread;
+  std::vector<int> done(4);
+  const auto hand_over = [&] {
+    for (std::size_t message = 0; message < done.size(); ++message)
+      thread.submit([&done, message, ready = Moment()] { done[message] += ready.known() ? 2 : 1; });
+    thread.drain();
+  };
+  CHECK(allocations(30, hand_over) <= 2 * 30 * static_cast<long>(done.size()));
+  CHECK(done == std::vector<int>(4, 60));
+}
+
+TEST_CASE("allocations: none in an update" * test::once()) {
+  Replica replica = make_replica("resnet18", 1, Layout::kNhwc);
+  for (torch::Tensor& parameter : replica.parameters)
+    parameter.mutable_grad() = torch::ones_like(parameter);
+  OptimizerSettings settings;
+  settings.momentum = 0.9;
+  const auto optimizer = make_optimizer(replica, settings);
+  CHECK(allocations(5, [&] { optimizer->step(1e-3); }) == 0);
+}

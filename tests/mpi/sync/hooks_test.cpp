@@ -1,0 +1,151 @@
+// What may go wrong around the hooks of the backward pass: a parameter without a gradient, a mode
+// that ends while its thread communicates.
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "mpi/ranks.h"
+#include "support/error.h"
+#include "sync/sync_mode.h"
+
+using namespace gradsync;
+using gradsync::test::Ranks;
+
+namespace {
+
+torch::Tensor images() {
+  return torch::randn({2, 3, 32, 32}).contiguous(at::MemoryFormat::ChannelsLast);
+}
+
+SyncSettings small_buckets(bool over_steps) {
+  SyncSettings settings{"flat", 2048, 40000, "fp32"};
+  settings.over_steps = over_steps;
+  return settings;
+}
+
+/// A replica with one more parameter, which no forward pass uses.
+Replica with_unused(const torch::Tensor& parameter) {
+  Replica replica = make_replica("lenet", 1, Layout::kNhwc);
+  replica.parameters.push_back(parameter.set_requires_grad(true));
+  replica.names.push_back("unused");
+  return replica;
+}
+
+void run_hooked_pass(SyncMode& mode, Replica& replica) {
+  PassInput input;
+  input.samples = 2;
+  input.first = input.last = true;
+  input.images = images();
+  const torch::Tensor outputs = replica.network->forward(mode.begin_pass(input));
+  mode.before_backward(outputs, true);
+  outputs.sum().backward();
+}
+
+/// A Transport whose all-reduce waits for `go`, in memory that says when it is given back.
+class Stuck : public Transport {
+ public:
+  std::string_view name() const override { return "stuck"; }
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  void all_reduce_sum(std::span<float> data, Waiting) override { wait(data); }
+  void all_reduce_mean(std::span<float> data, Waiting) override { wait(data); }
+  void all_reduce_sum_bf16(std::span<std::uint16_t>, Waiting) override {}
+  void all_reduce_sum_fp16(std::span<std::uint16_t>, Waiting) override {}
+  void reduce_sum(std::span<float>, int) override {}
+  void broadcast(std::span<std::byte>, int) override {}
+  void gather(std::span<const float>, std::span<float>, int) override {}
+  void scatter(std::span<const float>, std::span<float>, int) override {}
+  std::shared_ptr<std::byte> allocate(std::size_t bytes) override {
+    return {new std::byte[bytes], [this](const std::byte* memory) {
+              delete[] memory;
+              const std::lock_guard lock(mutex);
+              given_back = true;
+              changed.notify_all();
+            }};
+  }
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool waits = false, go = false, given_back = false;
+
+ private:
+  void wait(std::span<float> data) {
+    std::unique_lock lock(mutex);
+    waits = true;
+    changed.notify_all();
+    changed.wait(lock, [&] { return go; });
+    lock.unlock();
+    for (float& value : data)
+      value = 1;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a parameter without a gradient is named, not left out of the exchange") {
+  for (const bool over_steps : {false, true}) {
+    CAPTURE(over_steps);
+    Ranks ranks;
+    Replica replica = with_unused(torch::zeros({10}));
+    const auto mode = make_sync_mode("ddp", ranks.exchange, small_buckets(over_steps));
+    mode->attach(replica);
+    run_hooked_pass(*mode, replica);
+    std::string what;
+    try {
+      mode->synchronize();
+    } catch (const Error& error) {
+      CHECK(error.code() == ExitCode::kInternal);
+      what = error.what();
+    }
+    CHECK(what.find("gave parameter unused of the network no gradient") != std::string::npos);
+  }
+}
+
+TEST_CASE("an empty parameter is exchanged as nothing" * test::several_ranks()) {
+  for (const char* name : {"gather-scatter", "allreduce"}) {
+    CAPTURE(name);
+    Ranks ranks;
+    Replica replica = with_unused(torch::zeros({0}));
+    const auto mode = make_sync_mode(name, ranks.exchange, {"tensor", 1, 1, "fp32"});
+    mode->attach(replica);
+    run_hooked_pass(*mode, replica);
+    mode->synchronize();
+    CHECK(replica.parameters[0].grad().isfinite().all().item<bool>());
+  }
+}
+
+TEST_CASE("gradients outlive a mode whose thread is left to the end of the job" * test::once()) {
+  for (const char* name : {"ddp", "ddp over steps"}) {
+    CAPTURE(name);
+    auto transport = std::make_unique<Stuck>();
+    {
+      Watchdog& watchdog = test::session().watchdog();
+      Exchange exchange(test::session(), *transport, watchdog, VerifyLevel::kOff);
+      Replica replica = make_replica("lenet", 1, Layout::kNhwc);
+      try {
+        const auto mode =
+            make_sync_mode("ddp", exchange, small_buckets(std::string(name) != "ddp"));
+        mode->attach(replica);
+        run_hooked_pass(*mode, replica);
+        std::unique_lock lock(transport->mutex);
+        transport->changed.wait(lock, [&] { return transport->waits; });
+        lock.unlock();
+        throw std::runtime_error("an error elsewhere");
+      } catch (const std::runtime_error&) {
+      }
+      for (torch::Tensor& parameter : replica.parameters)
+        parameter.mutable_grad().reset();
+      std::unique_lock lock(transport->mutex);
+      CHECK(!transport->given_back);  // the thread still works on them
+      transport->go = true;
+      transport->changed.notify_all();
+      CHECK(transport->changed.wait_for(lock, std::chrono::seconds(20),
+                                        [&] { return transport->given_back; }));
+    }
+  }
+}

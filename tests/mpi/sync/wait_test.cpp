@@ -1,0 +1,149 @@
+// Waiting for a late rank is neither communication nor compute, in every mode, whatever moves data.
+#include <chrono>
+#include <thread>
+
+#include <doctest/doctest.h>
+
+#include "mpi/ranks.h"
+#include "mpi/short_training.h"
+#include "step/arrivals.h"
+#include "sync/sync_mode.h"
+
+using namespace gradsync;
+using gradsync::test::Ranks;
+using gradsync::test::SmallSet;
+using gradsync::test::Trained;
+
+namespace {
+
+constexpr std::int64_t kFewIterations = 5, kLateIn = 3;
+constexpr double kLate_s = 0.4;
+
+struct Way {
+  std::string mode, overlap, transport;
+};
+
+std::vector<Way> ways() {
+  std::vector<Way> all;
+  for (const char* transport : {"mpi", "shm", "ring", "two-level"})
+    for (const SyncEntry& entry : sync_modes()) {
+      if (entry.name == "none") continue;
+      all.push_back({entry.name, "backward", transport});
+      if (entry.name == "ddp" && std::string(transport) != "shm")
+        all.push_back({entry.name, "step", transport});
+    }
+  return all;
+}
+
+/// The last rank comes late to one iteration.
+Trained trained(const SmallSet& set, const Way& way) {
+  Ranks ranks(way.transport);
+  // Where calls are compared before they start, the ranks wait there.
+  Exchange exchange(test::session(), ranks.transport, ranks.watchdog, VerifyLevel::kOff);
+  TrainOptions options = test::short_options(way.mode);
+  options.overlap = way.overlap;
+  return test::train_shortly(
+      exchange, {*set.data, nullptr, torch::kCPU}, options, kFewIterations, torch::kCPU,
+      [&](GradientGuard&, std::int64_t iteration) {
+        if (iteration == kLateIn && ranks.rank == ranks.size - 1)
+          std::this_thread::sleep_for(std::chrono::duration<double>(kLate_s));
+      });
+}
+
+void check_sums(const RankIteration& measured) {
+  const double parts = measured[Phase::kCompute] + measured[Phase::kExposed] +
+                       measured[Phase::kWait] + measured[Phase::kOther];
+  CHECK(parts == doctest::Approx(measured[Phase::kIteration]).epsilon(1e-9));
+  CHECK(measured[Phase::kHidden] + measured[Phase::kExposed] ==
+        doctest::Approx(measured[Phase::kCommBusy]).epsilon(1e-9));
+  CHECK(measured[Phase::kWait] >= 0);
+  for (const BucketTimes& bucket : measured.buckets) {
+    CHECK(bucket.start_s <= bucket.arrival_s);
+    CHECK(bucket.arrival_s <= bucket.end_s);
+  }
+}
+
+/// Of an all-reduce, unless there is a root.
+CollectiveRecord record_of(double start_s, double end_s, int root = -1) {
+  const auto kind = root < 0 ? CollectiveKind::kAllReduce : CollectiveKind::kBroadcast;
+  return {kind, 4, root, start_s, start_s, end_s};
+}
+
+/// What a rank learns of made-up collectives, whose times count from the iteration's start.
+std::vector<BucketTimes> learned(Exchange& exchange, std::vector<CollectiveRecord> records) {
+  IterationTimer timer;
+  timer.begin();
+  const double begin_s = timer.first().host_s;
+  for (CollectiveRecord& record : records)
+    for (double* time_s : {&record.ready_s, &record.start_s, &record.end_s})
+      *time_s += begin_s;
+  timer.set_collectives(records);
+  timer.stop({});
+  share_arrivals(exchange, timer, /*begin_s=*/0);
+  return timer.result().buckets;
+}
+
+}  // namespace
+
+TEST_CASE("the parts of every iteration sum to it, and a late rank is what the others wait for") {
+  const SmallSet set;
+  for (const Way& way : ways()) {
+    CAPTURE(way.mode);
+    CAPTURE(way.overlap);
+    CAPTURE(way.transport);
+    const Trained run = trained(set, way);
+    REQUIRE(run.steps.size() == kFewIterations);
+    for (const StepResult& step : run.steps)
+      check_sums(step.measured);
+    const int rank = test::session().rank(), size = test::session().size();
+    if (size == 1) continue;
+    // With what travels over steps, the others notice one iteration later.
+    const auto& late = run.steps[kLateIn].measured;
+    const auto& next = run.steps[kLateIn + 1].measured;
+    const double wait_s = late[Phase::kWait] + next[Phase::kWait];
+    const double busy_s = late[Phase::kCommBusy] + next[Phase::kCommBusy];
+    if (rank == size - 1)
+      CHECK(wait_s < kLate_s / 2);
+    else
+      CHECK(wait_s > kLate_s / 2);
+    CHECK(busy_s < kLate_s / 2);
+  }
+}
+
+TEST_CASE("an all-reduce waits for the last of all ranks") {
+  Ranks ranks;
+  const double rank = ranks.rank, last = ranks.size - 1;
+  const auto times = learned(ranks.exchange, {record_of(1 + rank, 20), record_of(30, 40 + rank)});
+  CHECK(times[0].arrival_s == doctest::Approx(1 + last));
+  CHECK(times[1].arrival_s == doctest::Approx(30));
+}
+
+TEST_CASE("with a root a rank waits for those that came before it left") {
+  Ranks ranks;
+  const double rank = ranks.rank, last = ranks.size - 1;
+  const bool root = ranks.rank == 0;
+  // All stay until the last one is there; only the root does; nobody does, and the root is late.
+  const auto times = learned(
+      ranks.exchange, {record_of(1 + rank, 20, 0), record_of(21 + rank, root ? 40 : 21.5 + rank, 0),
+                       record_of(root ? 60 : 50, root ? 70 : 62, 0)});
+  CHECK(times[0].arrival_s == doctest::Approx(1 + last));
+  CHECK(times[1].arrival_s == doctest::Approx(root ? 21 + last : 21 + rank));
+  CHECK(times[2].arrival_s == doctest::Approx(60));
+}
+
+TEST_CASE("what was posted says itself when the last rank came") {
+  Ranks ranks;
+  IterationTimer timer;
+  timer.begin();
+  const double begin_s = timer.first().host_s;
+  CollectiveRecord record = record_of(begin_s, begin_s + 0.9);
+  record.posted = PostedTimes{{begin_s + 0.2, begin_s + 0.3}, {begin_s + 0.6, begin_s + 0.9}};
+  timer.set_collectives({record});
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  timer.stop({});
+  share_arrivals(ranks.exchange, timer, 0);
+  const RankIteration result = timer.result();
+  CHECK(result.buckets[0].arrival_s == doctest::Approx(0.6));
+  CHECK(result[Phase::kExposed] == doctest::Approx(0.4));  // its own part, and the last one
+  CHECK(result[Phase::kWait] == doctest::Approx(0.5));
+}

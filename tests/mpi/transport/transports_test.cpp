@@ -1,0 +1,198 @@
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "comm/long_messages.h"
+#include "mpi/ranks.h"
+#include "support/error.h"
+#include "transport/ring_transport.h"
+#include "transport/shm_transport.h"
+#include "transport/two_level_transport.h"
+
+using namespace gradsync;
+
+namespace {
+
+/// One rank's part of a sum that is exact in float32.
+float part(int rank, std::size_t i) {
+  return static_cast<float>((rank + 1) * (static_cast<int>(i % 97) - 48));
+}
+
+float whole(int ranks, std::size_t i) {
+  return static_cast<float>(ranks * (ranks + 1) / 2 * (static_cast<int>(i % 97) - 48));
+}
+
+void fill(std::span<float> data, int rank) {
+  for (std::size_t i = 0; i < data.size(); ++i)
+    data[i] = part(rank, i);
+}
+
+std::int64_t wrong(std::span<const float> data, int ranks, float factor) {
+  std::int64_t count = 0;
+  for (std::size_t i = 0; i < data.size(); ++i)
+    count += !(std::abs(data[i] - factor * whole(ranks, i)) <= 1e-4f);
+  return count;
+}
+
+std::span<float> values(const std::shared_ptr<std::byte>& memory, std::size_t count) {
+  return {reinterpret_cast<float*>(memory.get()), count};
+}
+
+/// Sums and means of `data` as the transport makes them, compared with what must come out.
+void check_sums(Transport& transport, std::span<float> data) {
+  const int rank = transport.rank(), ranks = transport.size();
+  for (const Waiting waiting : {Waiting::kSpin, Waiting::kSleep}) {
+    CAPTURE(data.size());
+    fill(data, rank);
+    transport.all_reduce_sum(data, waiting);
+    CHECK(wrong(data, ranks, 1) == 0);
+    fill(data, rank);
+    transport.all_reduce_mean(data, waiting);
+    CHECK(wrong(data, ranks, 1.0f / static_cast<float>(ranks)) == 0);
+  }
+}
+
+constexpr std::size_t kCounts[] = {0, 1, 64, 65, 1025, 65'537, 3'000'017};
+constexpr std::size_t kMost = 3'000'017;
+
+void check_rooted(Transport& transport) {
+  const int rank = transport.rank(), ranks = transport.size();
+  std::vector<float> mine(1000), all(rank == 0 ? 1000 * static_cast<std::size_t>(ranks) : 0);
+  fill(mine, rank);
+  transport.gather(mine, all, 0);
+  std::vector<float> back(1000);
+  transport.scatter(all, back, 0);
+  CHECK(back == mine);
+  transport.reduce_sum(mine, 0);
+  if (rank == 0) CHECK(wrong(mine, ranks, 1) == 0);
+  transport.broadcast(std::as_writable_bytes(std::span(mine)), 0);
+  CHECK(wrong(mine, ranks, 1) == 0);
+}
+
+}  // namespace
+
+TEST_CASE("shm: sums and means of all sizes, in its own memory and elsewhere") {
+  ShmTransport transport(test::session().node());
+  const auto memory = transport.allocate(kMost * sizeof(float));
+  std::vector<float> elsewhere(kMost);
+  for (const std::size_t count : kCounts) {
+    check_sums(transport, values(memory, count));
+    check_sums(transport, std::span(elsewhere).first(count));
+  }
+  check_rooted(transport);
+}
+
+TEST_CASE("ring: sums and means of all sizes" * test::several_ranks()) {
+  RingTransport transport(test::session(), test::session().world());
+  std::vector<float> memory(kMost);
+  for (const std::size_t count : kCounts)
+    check_sums(transport, std::span(memory).first(count));
+  check_rooted(transport);
+}
+
+TEST_CASE("two levels: sums and means of all sizes, over MPI and over rings" *
+          test::several_ranks()) {
+  // Ranks 0 and 1, 2 and 3 … stand for nodes; 0 to 2 and the rest for nodes of unequal size.
+  const Session& session = test::session();
+  const auto over_mpi = [](MPI_Comm lane) -> std::unique_ptr<Transport> {
+    return lane == MPI_COMM_NULL ? nullptr : std::make_unique<MpiTransport>(lane);
+  };
+  const auto over_rings = [&](MPI_Comm lane) -> std::unique_ptr<Transport> {
+    return lane == MPI_COMM_NULL ? nullptr : std::make_unique<RingTransport>(session, lane);
+  };
+  for (const MakeLane& make_lane : {MakeLane(over_mpi), MakeLane(over_rings)})
+    for (const int node_of : {session.rank() / 2, session.rank() / 3}) {
+      MPI_Comm node = MPI_COMM_NULL;
+      MPI_Comm_split(session.world(), node_of, session.rank(), &node);
+      {
+        TwoLevelTransport transport(session.world(), node, make_lane);
+        const auto memory = transport.allocate(kMost * sizeof(float));
+        std::vector<float> elsewhere(kMost);
+        for (const std::size_t count : kCounts) {
+          check_sums(transport, values(memory, count));
+          check_sums(transport, std::span(elsewhere).first(count));
+        }
+        check_rooted(transport);
+      }
+      MPI_Comm_free(&node);
+    }
+}
+
+TEST_CASE("shm: memory that all ranks have let go is taken again, other memory is not") {
+  ShmTransport transport(test::session().node());
+  auto first = transport.allocate(4096);
+  const std::byte* address = first.get();
+  const auto second = transport.allocate(4096);
+  CHECK(second.get() != address);
+  // The last rank keeps it: nobody may take it again.
+  auto kept = transport.rank() == transport.size() - 1 ? first : nullptr;
+  first.reset();
+  first = transport.allocate(4096);
+  CHECK(first.get() != address);
+  kept.reset();
+  const auto again = transport.allocate(4096);
+  CHECK(again.get() == address);
+}
+
+TEST_CASE("shm: what is allocated has its pages before anybody writes to it") {
+  ShmTransport transport(test::session().node());
+  constexpr std::size_t kBytes = std::size_t{4} << 20;
+  const auto memory = transport.allocate(kBytes);
+  REQUIRE(memory);
+  const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+  const std::uintptr_t first = reinterpret_cast<std::uintptr_t>(memory.get()) / page * page;
+  std::vector<unsigned char> resident(kBytes / page);
+  REQUIRE(mincore(reinterpret_cast<void*>(first), kBytes, resident.data()) == 0);
+  CHECK(std::count_if(resident.begin(), resident.end(), [](unsigned char one) {
+          return one % 2 == 1;
+        }) == static_cast<std::ptrdiff_t>(resident.size()));
+}
+
+TEST_CASE("messages longer than MPI counts travel in pieces" * test::several_ranks()) {
+  const Session& session = test::session();
+  const auto byte_at = [](std::size_t i) { return static_cast<std::byte>(i % 251); };
+  std::vector<std::byte> expected(1'007);
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    expected[i] = byte_at(i);
+  for (const std::size_t piece :
+       {std::size_t{1}, std::size_t{100}, expected.size(), kPiece_bytes}) {
+    CAPTURE(piece);
+    auto data = session.root() ? expected : std::vector<std::byte>(expected.size());
+    broadcast_bytes(data, 0, session.world(), piece);
+    CHECK((data == expected));
+    auto moved = session.root() ? expected : std::vector<std::byte>(expected.size());
+    if (session.rank() < 2) move_bytes(moved, 0, 1, session.world(), piece);
+    CHECK((session.rank() > 1 || moved == expected));
+  }
+}
+
+TEST_CASE("ring: what fails on one rank is thrown on all, with that rank's name" *
+          test::several_ranks()) {
+  constexpr const char* kPort = "OMPI_MCA_btl_tcp_port_min_v4";
+  const Session& session = test::session();
+  const int last = session.size() - 1;
+  if (session.rank() == last) setenv(kPort, "none", 1);
+  std::string what;
+  try {
+    RingTransport(session, session.world());
+  } catch (const Error& error) {
+    CHECK(error.code() == ExitCode::kUsage);
+    what = error.what();
+  }
+  unsetenv(kPort);
+  CHECK(what.find("OMPI_MCA_btl_tcp_port_min_v4 = none is no number") != std::string::npos);
+  const std::string named = "rank " + std::to_string(last) + " (";
+  CHECK((session.rank() == last || what.starts_with(named)));
+  // And nobody waits for anybody: the next one is joined.
+  RingTransport transport(session, session.world());
+  std::vector<float> data(1000);
+  check_sums(transport, data);
+}

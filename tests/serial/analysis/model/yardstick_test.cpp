@@ -1,0 +1,177 @@
+#include <cmath>
+
+#include <doctest/doctest.h>
+
+#include "analysis/claims/claims.h"
+#include "analysis/model/run_study.h"
+#include "analysis/model/scaling_model.h"
+#include "analysis/plots/plots.h"
+#include "analysis/tables/tables.h"
+#include "serial/expect_error.h"
+#include "serial/report_view.h"
+#include "serial/study_run.h"
+
+using namespace gradsync;
+using namespace gradsync::report;
+using namespace gradsync::testing;
+using doctest::Approx;
+
+namespace {
+
+/// t = 50 us + S · 1 ns, of both transports.
+std::vector<CalibrationRow> line(double factor) {
+  std::vector<CalibrationRow> rows;
+  for (const char* transport : {"mpi", "ring"})
+    for (const std::int64_t bytes : {1 << 10, 1 << 16, 1 << 20, 4 << 20}) {
+      CalibrationRow row;
+      row.transport = transport;
+      row.cadence = "isolated";
+      row.bytes = bytes;
+      row.repetitions = 9;
+      row.median_s = factor * (50e-6 + static_cast<double>(bytes) * 1e-9);
+      rows.push_back(row);
+    }
+  return rows;
+}
+
+struct CalibrationShape {
+  std::size_t ranks = 2;
+  std::string host = "node0";
+  std::string created = "2026-01-02T03:04:05Z";
+  double factor = 1;  ///< of the times
+};
+
+/// As gradsync-calibrate --output writes it: no iterations, no mode.
+void write_calibration(const std::filesystem::path& path, const CalibrationShape& shape) {
+  RunInfo info = sample_info({"", shape.ranks});
+  info.config = {{"iters", "9", "default"}};
+  info.created = shape.created;
+  for (RankPlace& place : info.topology)
+    place.host = shape.host;
+  Recorder recorder(path, info);
+  for (const CalibrationRow& row : line(shape.factor))
+    recorder.add(row);
+  recorder.finish(RunStatus::kComplete);
+}
+
+StudyRun run_on(std::size_t ranks) {
+  return law_run(LawWorld(), ranks, 32);
+}
+
+std::string all_remarks(const RunSet& set) {
+  std::string text;
+  for (const std::string& remark : set.remarks)
+    text += remark + "\n";
+  return text;
+}
+
+LawEntry allreduce_law(const RunStudy& runs) {
+  const StudyFacts& study = runs.facts();
+  return fit_family(families(study).at(0), study.calibration).laws.at(CollectiveKind::kAllReduce);
+}
+
+}  // namespace
+
+TEST_CASE("yardstick: a calibration file of the same ranks and hosts stands in for a run's own") {
+  const TestFolder folder;
+  write_study(folder / "run.h5", run_on(2));
+  write_calibration(folder / "link.h5", {});
+  const RunSet set = loaded(folder);
+  REQUIRE(set.runs.size() == 1);  // the calibration is no run
+  CHECK(all_remarks(set) == "");
+  const std::string file = (folder / "link.h5").string();
+  const Table table = make_bandwidth_table(set, {});
+  // Calibrated: 4 messages of 7 MiB in all; measured: 100 us + S ns, at the same sizes.
+  const double bytes = 7 << 20, measured_s = 4 * 200e-6 + bytes * 1e-9;
+  CHECK(table.rows[0][column_of(table, "fitted_ms")].number ==
+        Approx(1e3 * (4 * 50e-6 + bytes * 1e-9)));
+  CHECK(table.rows[0][column_of(table, "utilisation_at_size_percent")].number > 80);
+  CHECK(table.rows[0][column_of(table, "transfer_ms")].number == Approx(1e3 * measured_s));
+  CHECK(contains(shown(table, 0, "remark"), "calibrated apart, by " + file));
+  CHECK(contains(table.sources[0], file));
+  CHECK(claimed_files(set).size() == 2);
+
+  const LawEntry law = allreduce_law(set);
+  CHECK(law.calibrated);
+  CHECK(law.source == "calibration (ring, isolated; " + file + ")");
+  CHECK(law.points.size() == 4);
+  const Table fit = make_model_fit_table(set, {});
+  CHECK(contains(shown(fit, 0, "source"), file));
+  CHECK(contains(fit.sources[0], file));
+  CHECK(make_busbw_plot(set));
+}
+
+TEST_CASE(
+    "yardstick: calibration of other hosts or ranks is never mixed in, and the report says why") {
+  const TestFolder folder;
+  write_study(folder / "run.h5", run_on(2));
+  write_calibration(folder / "other.h5", {2, "node7"});
+  write_calibration(folder / "wide.h5", {4});
+  const RunSet set = loaded(folder);
+  REQUIRE(set.runs.size() == 1);
+  CHECK(contains(all_remarks(set),
+                 "other.h5 is not used: hosts: node0 in the run, node7 in the calibration"));
+  CHECK(
+      contains(all_remarks(set), "wide.h5 is not used: ranks: 2 in the run, 4 in the calibration"));
+  const Table table = make_bandwidth_table(set, {});
+  CHECK(shown(table, 0, "fitted_ms") == "n/a");
+  CHECK(contains(shown(table, 0, "remark"), "no calibration in the run"));
+  CHECK(contains(all_notes(table), "other.h5 is not used"));
+  CHECK_FALSE(allreduce_law(set).calibrated);
+  CHECK_FALSE(make_busbw_plot(set));
+}
+
+TEST_CASE("yardstick: a family on other hosts does not take the file of its neighbour") {
+  const TestFolder folder;
+  write_study(folder / "near.h5", run_on(2));
+  RunInfo info = study_info(run_on(2));
+  info.config[0].value = "allreduce";
+  for (RankPlace& place : info.topology)
+    place.host = "node7";
+  {
+    Recorder recorder(folder / "far.h5", info);
+    for (std::size_t i = 0; i < 12; ++i)
+      recorder.add(study_row(run_on(2), i));
+    recorder.finish(RunStatus::kComplete);
+  }
+  write_calibration(folder / "link.h5", {});
+  const RunSet set = loaded(folder);
+  const RunStudy runs(set);
+  for (const FamilyCells& family : families(runs.facts()))
+    CHECK(fit_family(family, runs.facts().calibration)
+              .laws.at(CollectiveKind::kAllReduce)
+              .calibrated == (family.front()->mode == "ddp"));
+}
+
+TEST_CASE("yardstick: a run's own calibration comes first, and of files the latest") {
+  const TestFolder folder;
+  const StudyRun run = run_on(2);
+  write_calibration(folder / "early.h5", {2, "node0", "2026-01-01T00:00:00Z", 3});
+  write_calibration(folder / "late.h5", {2, "node0", "2026-01-03T00:00:00Z", 1});
+  write_study(folder / "run.h5", run);
+  {
+    const RunSet set = loaded(folder);
+    REQUIRE(set.runs[0].yardstick);
+    CHECK(set.runs[0].yardstick->path.filename() == "late.h5");
+    CHECK(contains(all_remarks(set), "early.h5 is not used: a later one is of the same ranks"));
+  }
+  std::filesystem::remove(folder / "run.h5");
+  Recorder recorder(folder / "own.h5", study_info(run));
+  for (std::size_t i = 0; i < run.iterations; ++i)
+    recorder.add(study_row(run, i));
+  for (const CalibrationRow& row : line(2))
+    recorder.add(row);
+  recorder.finish(RunStatus::kComplete);
+  const RunSet set = loaded(folder);
+  CHECK_FALSE(set.runs[0].yardstick);
+  CHECK(contains(all_remarks(set), "late.h5 is not used: the runs hold their own"));
+  CHECK(allreduce_law(set).source == "calibration (ring, isolated)");
+}
+
+TEST_CASE("yardstick: calibration alone is shown as a run without iterations") {
+  const TestFolder folder;
+  write_calibration(folder / "link.h5", {});
+  const RunSet set = loaded(folder);
+  REQUIRE(set.runs.size() == 1);
+  CHECK(make_busbw_plot(set));
+}

@@ -1,0 +1,181 @@
+#include <cmath>
+#include <cstdlib>
+#include <sstream>
+
+#include <doctest/doctest.h>
+
+#include "analysis/output/output.h"
+#include "analysis/plots/draw.h"
+#include "analysis/plots/line_figure.h"
+#include "analysis/plots/plots.h"
+#include "analysis/tables/tables.h"
+#include "serial/clean_environment.h"
+#include "serial/expect_error.h"
+#include "serial/report_view.h"
+#include "serial/sample_run.h"
+#include "support/process.h"
+
+using namespace gradsync;
+using namespace gradsync::report;
+using namespace gradsync::testing;
+
+namespace {
+
+ReportOptions options_of(std::vector<const char*> args) {
+  const CleanEnvironment clean;
+  args.insert(args.begin(), {"gradsync-report", "--site", "/dev/null"});
+  return report_options(
+      resolve_options(report_option_table(), static_cast<int>(args.size()), args.data(), "RUN...")
+          .values);
+}
+
+std::vector<NamedChart> charts_of(const TestFolder& folder) {
+  std::vector<std::string> missing;
+  return make_charts({loaded(folder), {}, {}}, missing);
+}
+
+bool gnuplot_is_here() {
+  try {
+    return run_process({"gnuplot", "--version"}, {{}, "/dev/null", {}, {}, {}}).succeeded();
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+TEST_CASE("report: options") {
+  CHECK(options_of({"x"}).tables.size() == tables().size());
+  CHECK(options_of({"x"}).formats.size() == 1);
+  const auto options =
+      options_of({"x", "--table", "split", "--format", "json,csv", "--format", "text"});
+  REQUIRE(options.tables.size() == 1);
+  CHECK(options.tables[0]->name == "split");
+  REQUIRE(options.formats.size() == 3);
+  CHECK(options.formats[0]->name == "text");
+  CHECK(contains(error_text(ExitCode::kUsage,
+                            [] {
+                              options_of({"x", "--table", "splitt"});
+                            }),
+                 "did you mean split?"));
+  error_text(ExitCode::kUsage, [] { options_of({"x", "--format", "xml"}); });
+  error_text(ExitCode::kUsage, [] { options_of({"x", "--log-every", "-1"}); });
+  error_text(ExitCode::kUsage, [] { options_of({"x", "--plots", "perhaps"}); });
+  CHECK(contains(report_list(), "iteration-time"));
+}
+
+TEST_CASE("report: output goes to a folder and text to the terminal as well") {
+  const TestFolder folder;
+  write_sample(folder / "run.h5", {});
+  const RunSet set = loaded(folder);
+  auto options = options_of({"x", "--format", "all", "--plots", "no"});
+  options.output = folder / "new/tables";
+  std::ostringstream out, log;
+  ReportOutput output(options, out, log);
+  output.write(make_modes_table(set, {}));
+  output.draw_plots(charts_of(folder));
+  CHECK(out.str() == read_text_file(folder / "new/tables/modes.txt"));
+  for (const char* extension : {"txt", "md", "tex", "csv", "json"})
+    CHECK(std::filesystem::exists(folder / (std::string("new/tables/modes.") + extension)));
+  CHECK(std::distance(std::filesystem::directory_iterator(options.output), {}) == 5);
+  options.output = folder / "run.h5/impossible";
+  error_text(ExitCode::kCannotCreate, [&] { ReportOutput(options, out, log); });
+}
+
+TEST_CASE("report: without gnuplot the data and the script are there, and a warning") {
+  const TestFolder folder;
+  write_sample(folder / "run.h5", {});
+  auto options = options_of({"x"});
+  options.output = folder / "out";
+  std::ostringstream out, log;
+  const std::string path = std::getenv("PATH");
+  setenv("PATH", folder.path().c_str(), 1);
+  ReportOutput(options, out, log).draw_plots(charts_of(folder));
+  setenv("PATH", path.c_str(), 1);
+  CHECK(contains(log.str(), "warning: plot loss was not drawn: gnuplot cannot be started"));
+  CHECK(contains(log.str(), "apt-get install gnuplot-nox"));
+  for (const NamedChart& chart : charts_of(folder)) {
+    CHECK(std::filesystem::exists(options.output / (chart.name + ".gnuplot")));
+    CHECK(std::filesystem::exists(options.output / (chart.name + ".plot.csv")));
+    CHECK_FALSE(std::filesystem::exists(options.output / (chart.name + ".png")));
+  }
+}
+
+TEST_CASE("report: gnuplot draws every plot, also of one row and of hostile names") {
+  if (!gnuplot_is_here()) {
+    MESSAGE("SKIP: gnuplot is not installed");
+    return;
+  }
+  const TestFolder folder;
+  SampleShape hostile;
+  hostile.mode = "it's; system('touch pwned') `touch pwned` _{x}^2";
+  write_sample(folder / "a,\"b\".h5", hostile);
+  write_sample(folder / "one.h5", {"none", 1, 1, 5, 32, 0});
+  write_unmeasured(folder / "nan.h5", 3);
+  auto options = options_of({"x"});
+  options.output = folder / "out";
+  std::ostringstream out, log;
+  ReportOutput(options, out, log).draw_plots(charts_of(folder));
+  CHECK_FALSE(contains(log.str(), "warning"));
+  CHECK_FALSE(std::filesystem::exists(folder / "out/pwned"));
+  const auto charts = charts_of(folder);
+  CHECK(charts.size() == 4);  // no calibration, no run of more than one rank with its base
+  for (const NamedChart& plot : charts) {
+    CHECK(read_text_file(folder / ("out/" + plot.name + ".png")).starts_with("\x89PNG"));
+    CHECK(contains(read_text_file(folder / ("out/" + plot.name + ".svg")), "</svg>"));
+    CHECK(read_text_file(folder / ("out/" + plot.name + ".pdf")).starts_with("%PDF"));
+  }
+  CHECK(std::distance(std::filesystem::directory_iterator(options.output), {}) == 20);
+}
+
+TEST_CASE("report: a script that gnuplot refuses gives its words and no picture") {
+  if (!gnuplot_is_here()) {
+    MESSAGE("SKIP: gnuplot is not installed");
+    return;
+  }
+  const TestFolder folder;
+  write_figure({"", "no such command\n"}, "bad", folder.path());
+  CHECK(contains(error_text(ExitCode::kInputOutput, [&] { draw_figure("bad", folder.path()); }),
+                 "invalid command"));
+  CHECK(folder.entries() == 2);
+}
+
+TEST_CASE("report: runs without numbers give no plot") {
+  const TestFolder folder;
+  write_unmeasured(folder / "nan.h5", 3);
+  write_sample(folder / "empty.h5", {"none", 1, 0, 5, 32, 2});
+  CHECK_FALSE(make_loss_plot(loaded(folder)));
+  CHECK_FALSE(make_iteration_time_plot(loaded(folder)));
+}
+
+TEST_CASE("report: a slow first iteration does not flatten the plot") {
+  Panel panel;
+  panel.series.resize(1);
+  panel.series[0].value = {1000, 10, 11, 10, 12, 10};
+  panel.series[0].steady_top = 12;
+  const Clip cut = clip_of(panel);
+  CHECK(cut.top == doctest::Approx(13.8));
+  CHECK(cut.above == 1);
+  CHECK(cut.points == 6);
+  panel.series[0].value[0] = 14;
+  CHECK(std::isnan(clip_of(panel).top));
+  panel.series[0].value = {kNotMeasured};
+  CHECK(clip_of(panel).points == 0);
+}
+
+TEST_CASE("report: a panel for each number of ranks; repeats are numbered") {
+  const TestFolder folder;
+  write_sample(folder / "a.h5", {"ddp", 2});
+  write_sample(folder / "b.h5", {"ddp", 2});
+  write_sample(folder / "c.h5", {"none", 1});
+  const RunSet set = loaded(folder);
+  const auto panels =
+      make_panels(set, [](RunReader& run) { return std::vector<double>(run.iterations(), 1.0); });
+  REQUIRE(panels.size() == 2);
+  CHECK(panels[0].title == "1 rank, batch 32 per rank (32 global)");
+  REQUIRE(panels[1].series.size() == 2);
+  CHECK(panels[1].series[0].label == "ddp");
+  CHECK(panels[1].series[1].label == "ddp, run 2");
+  CHECK(panels[1].series[0].color == panels[1].series[1].color);
+  CHECK(panels[1].series[0].dash != panels[1].series[1].dash);
+}

@@ -1,0 +1,102 @@
+#include "analysis/page/page.h"
+
+#include <regex>
+#include <set>
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include "analysis/tables/tables.h"
+#include "serial/expect_error.h"
+#include "serial/sample_run.h"
+
+using namespace gradsync;
+using namespace gradsync::report;
+using namespace gradsync::testing;
+
+namespace {
+
+std::string page_of(const TestFolder& folder, std::vector<Table> tables = {},
+                    std::vector<VerdictClause> verdict = {}) {
+  const RunSet set = load_runs(find_runs({folder.path().string()}));
+  std::vector<std::string> missing;
+  if (tables.empty()) tables = {make_modes_table(set, {}), make_split_table(set, {})};
+  return render_page(
+      set, {std::move(verdict), make_charts({set, tables, {}}, missing), std::move(tables)});
+}
+
+Table small_table() {
+  Table table{
+      "small",
+      "A small one",
+      {"n = 1"},
+      {{"name", "name", true}, {"time_ms", "time ms", false, "W <mean>", "/time/iteration"}},
+      {}};
+  table.add({"ddp & co", Cell::of(1.23456, 2)}, "a\"b.h5");
+  table.add({"none", Cell::of(kNotMeasured, 2)}, "c.h5");
+  return table;
+}
+
+}  // namespace
+
+TEST_CASE("page: a number carries its claim") {
+  const TestFolder folder;
+  write_sample(folder / "run.h5", {});
+  const std::string page = page_of(folder, {small_table()});
+  CHECK(contains(page,
+                 "id=\"small.1.time_ms\" data-value=\"1.23456\" title=\"time_ms = W &lt;mean&gt;; "
+                 "data set: /time/iteration; file: a&quot;b.h5\">1.23</td>"));
+  CHECK(contains(page, "id=\"small.2.time_ms\" data-value=\"\""));
+  CHECK(contains(page, ">n/a</td>"));
+  CHECK(contains(page, "<th scope=\"row\">ddp &amp; co</th>"));
+  CHECK(contains(page, "<dt><code>time_ms</code></dt>"));
+}
+
+TEST_CASE("page: hostile names stay text, ids are unique, nothing is fetched") {
+  const TestFolder folder;
+  SampleShape hostile;
+  hostile.mode = "<script>alert('x')</script>\"onload=\"x";
+  write_sample(folder / "a<img src=x>.h5", hostile);
+  write_sample(folder / "b.h5", {"none", 1});
+  const std::string page = page_of(
+      folder, {}, {{"bound", "It is <b>bound</b>", {"a\"b.h5"}, "/time/<i>", "here", false}});
+  CHECK_FALSE(contains(page, "<script>alert"));
+  CHECK_FALSE(contains(page, "<img"));
+  CHECK_FALSE(contains(page, "<b>bound"));
+  CHECK(contains(page, "It is &lt;b&gt;bound&lt;/b&gt;."));
+  CHECK(contains(page, "/time/&lt;i&gt;"));
+  CHECK_FALSE(contains(page, "\"onload"));
+  CHECK_FALSE(contains(page, "://"));
+  CHECK_FALSE(contains(page, "@import"));
+  std::set<std::string> ids;
+  const std::regex id(" id=\"([^\"]*)\"");
+  for (std::sregex_iterator match(page.begin(), page.end(), id), end; match != end; ++match)
+    CHECK_MESSAGE(ids.insert((*match)[1]).second, (*match)[1].str());
+  CHECK(ids.size() > 100);
+}
+
+TEST_CASE("page: runs without numbers make a page that says so") {
+  const TestFolder folder;
+  write_unmeasured(folder / "unmeasured.h5", 3);
+  const std::string page = page_of(folder);
+  CHECK(contains(page, "The runs hold no numbers for them."));
+  CHECK_FALSE(contains(page, "nan<"));
+  CHECK(contains(page, "</html>"));
+}
+
+TEST_CASE("page: a long table ends and says so") {
+  const TestFolder folder;
+  write_sample(folder / "run.h5", {});
+  Table table = small_table();
+  while (table.rows.size() < kMostPageRows + 5)
+    table.add({"more", Cell::count(1)});
+  const std::string page = page_of(folder, {table});
+  CHECK(contains(page, "5 more rows are not shown here"));
+  CHECK_FALSE(contains(page, fmt::format("small.{}.time_ms", kMostPageRows + 1)));
+}
+
+TEST_CASE("page: the same runs give the same bytes") {
+  const TestFolder folder;
+  write_sample(folder / "run.h5", {});
+  CHECK(page_of(folder) == page_of(folder));
+}

@@ -1,0 +1,208 @@
+#include <random>
+#include <sstream>
+
+#include <doctest/doctest.h>
+
+#include "analysis/output/output.h"
+#include "analysis/output/report_options.h"
+#include "analysis/published/audit.h"
+#include "analysis/published/audit_page.h"
+#include "analysis/published/published_tables.h"
+#include "serial/clean_environment.h"
+#include "serial/expect_error.h"
+#include "serial/test_folder.h"
+#include "support/file.h"
+
+using namespace gradsync;
+using namespace gradsync::report;
+using namespace gradsync::report::published;
+
+namespace {
+
+constexpr const char* kFile = "results/published/reports.csv";
+constexpr const char* kPage = "results/published/audit.md";
+
+bool is_here() {
+  if (std::filesystem::exists(kFile)) return true;
+  MESSAGE("SKIP: results/published is not below the working folder");
+  return false;
+}
+
+Study shipped() {
+  return Study(parse_published(read_text_file(kFile), "reports.csv"));
+}
+
+std::string verdict_on_line(const Study& study, const Audit& audit, std::size_t line) {
+  for (std::size_t i = 0; i < study.rows().size(); ++i)
+    if (study.rows()[i].line == line) return audit.verdicts[i].text;
+  return "no such line";
+}
+
+std::string finding(const Audit& audit, const std::string& report, const std::string& part) {
+  for (const Finding& one : audit.findings)
+    if (one.report == report && contains(one.text(), part)) return one.text();
+  return "";
+}
+
+ReportOptions options_of(std::vector<const char*> args) {
+  const CleanEnvironment clean;
+  args.insert(args.begin(), {"gradsync-report", "--site", "/dev/null"});
+  return report_options(
+      resolve_options(report_option_table(), static_cast<int>(args.size()), args.data(), "RUN...")
+          .values);
+}
+
+std::string printed(const ReportOptions& options) {
+  std::ostringstream out, log;
+  ReportOutput output(options, out, log);
+  output.write(read_published(options.published));
+  return out.str();
+}
+
+/// One random edit: a byte, a swap of fields, a line twice, a line less, a tail less.
+std::string mutated(std::string text, std::mt19937_64& random) {
+  const auto below = [&](std::size_t limit) { return random() % std::max<std::size_t>(1, limit); };
+  const auto line_start = [&](std::size_t at) { return text.rfind('\n', at) + 1; };
+  const std::size_t at = below(text.size());
+  const std::size_t begin = line_start(at),
+                    end = std::min(text.find('\n', at), text.size() - 1) + 1;
+  static const std::string kBytes = ",\"\n\r-+.e0159%;\t\0\xFF xsN";
+  switch (below(6)) {
+    case 0:
+      text[at] = kBytes[below(kBytes.size())];
+      break;
+    case 1:
+      text.insert(at, 1, kBytes[below(kBytes.size())]);
+      break;
+    case 2:
+      text.erase(at, 1 + below(20));
+      break;
+    case 3:
+      text.insert(begin, text.substr(begin, end - begin));
+      break;
+    case 4:
+      text.erase(begin, end - begin);
+      break;
+    default:
+      text.insert(at, std::to_string(random()));
+  }
+  return text;
+}
+
+}  // namespace
+
+// Each expectation below was worked out with a calculator from the lines that it names.
+TEST_CASE("published reports: findings checked by hand") {
+  if (!is_here()) return;
+  const Study study = shipped();
+  const Audit result = audit(study, {});
+  const auto verdict = [&](std::size_t line) { return verdict_on_line(study, result, line); };
+  // report-a: 41.3/23.15 = 1.784, printed 1.86; 33.95/9.01 = 3.768, printed 3.76.
+  CHECK(verdict(27) == "differs: expected 1.78");
+  CHECK(verdict(29) == "agrees");  // 33.64/17.87 = 1.882
+  CHECK(verdict(37) == "agrees (cut off, not rounded)");
+  // report-a: the compute times are the epoch times of lines 26 to 36.
+  CHECK(contains(finding(result, "report-a", "compute equals"), "11.65 s of 11.65 s"));
+  // report-a: 44,695,848 B / 2.9463 s = 15.17 MB/s; 782 of them 11.86 GB/s.
+  CHECK(contains(verdict(40), "differs: expected 15.17 (message"));
+  CHECK(contains(finding(result, "report-a", "one message"),
+                 "14.61 MB/s instead of a busbw of 11.86 GB/s over 782"));
+  // report-c: 2 * 16.1/41.32 = 0.779, 4 * 9.19/8.76 = 4.196 where T(1)/T(n) is 0.390 and 1.049.
+  CHECK(verdict(157) == "agrees");
+  CHECK(verdict(169) == "agrees");
+  CHECK(contains(finding(result, "report-c", "n*T(1)/T(n)"), "0.39 to 1.05"));
+  CHECK(contains(finding(result, "report-c", "super-linear"), "4 devices at batch 512: 4.2"));
+  // report-c: 16.1/2 = 8.05, 41.32 − 8.05 = 33.27; 46,758,048 B / 2^30 / 33.27 s = 0.001309.
+  CHECK(verdict(170) == "agrees");
+  CHECK(verdict(171) == "agrees");
+  CHECK(verdict(172) == "agrees");
+  // 0.0435469 GiB / 4.19 s = 0.01039; 1.5 * 0.0435469 / 6.47 = 0.010096.
+  CHECK(verdict(184) == "differs: expected 0.0104");
+  CHECK(verdict(187) == "differs: expected 0.01010");
+  CHECK(contains(finding(result, "report-c", "larger than the data set"), "64.33 s"));
+  // report-d: 0.6860174233346339 * 50,000 = 34,300.87; times 391 * 640 it is 171,669.00.
+  CHECK(contains(finding(result, "report-d", "no whole number"),
+                 "34300.87 images, but a whole number"));
+  // report-d: 18.0824/4.8961 = 3.69, 22.5501/22.7454 = 0.99.
+  CHECK(contains(finding(result, "report-d", "running time"), "3.69 by training") == false);
+  CHECK(contains(finding(result, "report-d", "running time"), "is 3.69 or 0.99"));
+  // report-e: 15.7 GB/s * 11.43 s = 179.5 GB; 2 * 2 * 44.7 MB * 782 = 139.8 GB.
+  CHECK(contains(finding(result, "report-e", "more than all gradients"), "179.5 GB, of 139.8 GB"));
+  // report-e against report-a: 15.7 GB/s to 14.61 MB/s is 1,075, 234.12 to 250.1 is 936.
+  CHECK(contains(finding(result, "", "about 1,000 times"), "936 to 1225"));
+  // report-e: 9.82/2.3797 = 4.1 for one setting.
+  CHECK(contains(finding(result, "report-e", "far apart"), "2.3797 s"));
+  // report-b: 45 + 17 = 62; ranks of all-reduce with 1083, 1089, 1084 and 1083 right.
+  CHECK(contains(finding(result, "report-b", "do not sum"), "leave 38 %"));
+  CHECK(contains(finding(result, "report-b", "test results"), "1083, 1089, 1084, 1083"));
+  CHECK_FALSE(contains(finding(result, "report-b", "test results"), "1277"));
+}
+
+TEST_CASE("published reports: the page is what the command prints, byte for byte") {
+  if (!is_here()) return;
+  const auto options =
+      options_of({"--published", kFile, "--table", "audit", "--format", "markdown"});
+  CHECK(printed(options) == read_text_file(kPage));
+}
+
+TEST_CASE("published reports: all tables in all formats, to a folder as well") {
+  if (!is_here()) return;
+  const TestFolder folder;
+  auto options = options_of({"--published", kFile, "--format", "all"});
+  const std::string all = printed(options);
+  CHECK(contains(all, "Published numbers of reports.csv, audited"));
+  CHECK(contains(all, "\"published-findings\""));
+  CHECK_FALSE(contains(all, "\nFindings in reports.csv\n"));  // the page says it already
+  options.output = folder / "out";
+  printed(options);
+  CHECK(std::filesystem::exists(folder / "out/audit.md"));
+  CHECK(std::filesystem::exists(folder / "out/published-values.csv"));
+  CHECK(std::filesystem::exists(folder / "out/published-findings.json"));
+}
+
+TEST_CASE("published: options") {
+  CHECK(options_of({"x"}).published.file.empty());
+  const auto options = options_of({"--published", "f.csv", "--parameters", "1000",
+                                   "--message-bytes", "4MiB", "--images", "60000", "--batch", "32",
+                                   "--fastest-link", "64GB", "--table", "values,findings"});
+  CHECK(options.published.audit.parameters == 1000);
+  CHECK(options.published.audit.message_bytes == 4194304);
+  CHECK(options.published.audit.images == 60000);
+  CHECK(options.published.audit.fastest_link_bytes_per_s == 64e9);
+  CHECK(options.published.batch_per_device == 32);
+  CHECK(options.published.tables.size() == 2);
+  CHECK(contains(refusal([] {
+                   options_of({"--published", "f", "--table", "vallues"});
+                 }),
+                 "did you mean values?"));
+  refusal([] { options_of({"--images", "0"}); });
+  refusal([] { options_of({"--message-bytes", "4M"}); });
+  error_text(ExitCode::kNoInput, [] { printed(options_of({"--published", "/nowhere.csv"})); });
+}
+
+TEST_CASE("published: mutated files end in an audit or in an error with a line") {
+  if (!is_here()) return;
+  const std::string whole = read_text_file(kFile);
+  // A part of the file keeps one round short; it holds every table of report-a and some of b.
+  const std::string text = whole.substr(0, whole.find('\n', 6000) + 1);
+  std::mt19937_64 random(20260101);
+  int audited = 0, refused = 0;
+  for (int round = 0; round < 400; ++round) {
+    std::string file = text;
+    for (std::size_t edits = 1 + random() % 4; edits > 0; --edits)
+      file = mutated(std::move(file), random);
+    try {
+      const Study study(parse_published(file, "m.csv"));
+      const Audit result = audit(study, {});
+      CHECK(result.verdicts.size() == study.rows().size());
+      CHECK_FALSE(page_text(audit_page(study, result)).empty());
+      ++audited;
+    } catch (const Error& error) {
+      CHECK(error.exit_code() == static_cast<int>(ExitCode::kBadData));
+      CHECK(std::string(error.what()).starts_with("m.csv:"));
+      ++refused;
+    }
+  }
+  CHECK(audited > 50);
+  CHECK(refused > 50);
+}

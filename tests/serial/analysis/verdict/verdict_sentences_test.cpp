@@ -1,0 +1,332 @@
+#include <algorithm>
+
+#include <doctest/doctest.h>
+
+#include "analysis/verdict/clauses.h"
+#include "serial/expect_error.h"
+#include "serial/report_view.h"
+#include "serial/study_run.h"
+
+/// For each sentence of the verdict data in which it holds, and data in which it would be false,
+/// which differ in little else.
+using namespace gradsync;
+using namespace gradsync::report;
+using namespace gradsync::testing;
+
+namespace {
+
+using Study = std::vector<StudyRun>;
+
+struct SentencePair {
+  std::string_view sentence;
+  const char* why_false;
+  Study holds, false_of;
+};
+
+/// With a second run of each mode on one rank, `factor` slower: the spread of runs of the same
+/// work.
+Study with_control(Study study, double factor = 1) {
+  const Study runs = study;
+  for (const StudyRun& run : runs)
+    if (run.ranks == 1) {
+      study.push_back({"none", 1, run.batch_per_rank, run.compute_s * factor});
+      return study;
+    }
+  study.push_back({"none", 1, 32, 0.010});
+  study.push_back({"ddp", 1, 32, 0.010 * factor});
+  return study;
+}
+
+/// One bucket, ready at the end of the backward pass, so that what it exposes does not depend on
+/// the batch: on 4 ranks 6·0.1 ms + 1.47 ms. Compute 2 ms + 0.1 ms·b; the efficiency of weak
+/// scaling is 80 % at 62.8 images per rank. `stretch` is how much longer 4 ranks take than any law
+/// says.
+Study one_bucket(std::vector<std::int64_t> batches, double per_image_s = 1e-4, double stretch = 1) {
+  LawWorld world;
+  world.bucket_bytes = {980000};
+  world.per_image_s = per_image_s;
+  Study study;
+  for (const std::size_t ranks : {1U, 2U, 4U})
+    for (const std::int64_t batch : batches) {
+      study.push_back(law_run(world, ranks, batch));
+      study.back().change = [world, ranks, stretch](IterationRow& row) {
+        row.buckets = {{980000, CollectiveKind::kAllReduce}};
+        for (RankIteration& rank : row.ranks) {
+          const double end_s = rank[Phase::kForward] + rank[Phase::kBackward];
+          const double time_s = world.collective_s(980000, static_cast<double>(ranks));
+          rank.buckets = {{end_s, end_s, end_s + time_s}};
+          rank[Phase::kExposed] = ranks > 1 ? time_s : 0;
+          rank[Phase::kIteration] = rank[Phase::kCompute] + rank[Phase::kExposed];
+          if (ranks == 4) rank[Phase::kIteration] *= stretch;
+        }
+      };
+    }
+  return study;
+}
+
+/// Four buckets on 2 and 4 ranks.
+Study four_buckets(std::int64_t smallest_bytes, double alpha_s = 1e-4) {
+  LawWorld world;
+  world.alpha_s = alpha_s;
+  for (std::size_t i = 0; i < world.bucket_bytes.size(); ++i)
+    world.bucket_bytes[i] = smallest_bytes * static_cast<std::int64_t>(1 + i);
+  return {law_run(world, 2, 32), law_run(world, 4, 32)};
+}
+
+StudyRun noisy(const std::string& mode, double scale, std::size_t iterations = 40) {
+  StudyRun run{mode, 2, 32, 0.01, 0, 0, iterations};
+  run.change = [scale](IterationRow& row) {
+    for (RankIteration& rank : row.ranks)
+      rank[Phase::kIteration] = scale * (0.010 + 0.001 * static_cast<double>(row.iteration % 5));
+  };
+  return run;
+}
+
+StudyRun with_traffic(StudyRun run, std::array<std::int64_t, kRowCategories> bytes) {
+  run.change = [bytes](IterationRow& row) {
+    for (RankIteration& rank : row.ranks) {
+      rank.traffic_bytes = bytes;
+      rank[Phase::kConvert] = 0.001;
+    }
+  };
+  return run;
+}
+
+StudyRun with_wire(StudyRun run, const std::string& type) {
+  run.change_info = [type](RunInfo& info) {
+    info.config.push_back({"wire-dtype", type, "command line"});
+  };
+  return run;
+}
+
+/// Windows in which an iteration with measuring takes `ratio` times that without, give or take 1 %.
+StudyRun with_windows(std::int64_t rounds, double ratio) {
+  StudyRun run{"ddp", 2, 32, 0.01, 0.01};
+  run.add_more = [rounds, ratio](Recorder& recorder) {
+    for (std::int64_t round = 0; round < rounds; ++round)
+      for (const auto& [kind, time_s] :
+           {std::pair{"overlapped", 0.02 * ratio}, std::pair{"overlapped-unmeasured", 0.02}})
+        recorder.add(
+            WindowRow{kind,
+                      round,
+                      5,
+                      {2, RankWindow{time_s * (round % 2 == 0 ? 1.01 : 1), 0.01, 0.01, 0.01}}});
+  };
+  return run;
+}
+
+StudyRun with_gpu(StudyRun run) {
+  run.add_more = [](Recorder& recorder) {
+    for (const DeviceSample& sample : sample_device_samples())
+      recorder.add(sample);
+  };
+  return run;
+}
+
+StudyRun on_own_hosts(StudyRun run) {
+  run.change_info = [](RunInfo& info) {
+    for (RankPlace& place : info.topology)
+      place.host = "node" + std::to_string(place.rank);
+  };
+  return run;
+}
+
+const StudyRun kFour = {"ddp", 4, 64, 0.010, 0.0025};
+const StudyRun kOne = {"ddp", 1, 64, 0.010};
+
+std::vector<SentencePair> pairs() {
+  return {
+      {"cores.oversubscribed",
+       "every thread has a core",
+       {on_cores(kFour, "0-1")},
+       {on_cores(kFour, "0-3")}},
+      {"bound.communication",
+       "it is 61 % of the iteration",
+       {{"ddp", 4, 32, 0.001, 0.009}},
+       {{"ddp", 4, 32, 0.003, 0.0061, 0.0009}}},
+      {"bound.communication",
+       "there were fewer cores than threads",
+       {on_cores({"ddp", 4, 32, 0.001, 0.009}, "0-3")},
+       {on_cores({"ddp", 4, 32, 0.001, 0.009}, "0-1")}},
+      {"bound.compute",
+       "44 % is exposed communication",
+       {{"ddp", 4, 32, 0.009, 0.001}},
+       {{"ddp", 4, 32, 0.0055, 0.0044, 0.0001}}},
+      {"bound.compute",
+       "there were fewer cores than threads",
+       {on_cores({"ddp", 4, 32, 0.009, 0.001}, "0-3")},
+       {on_cores({"ddp", 4, 32, 0.009, 0.001}, "0-1")}},
+      {"bound.share",
+       "compute is 90 % of the iteration",
+       {{"ddp", 4, 32, 0.0055, 0.0044, 0.0001}},
+       {{"ddp", 4, 32, 0.009, 0.001}}},
+      {"bound.missing", "several ranks were run", {kOne}, {kOne, on_cores(kFour, "0-1")}},
+      {"scaling.weak",
+       "there were fewer cores than threads",
+       {kOne, kFour},
+       {kOne, on_cores(kFour, "0-1")}},
+      {"scaling.strong",
+       "neither batch is the same",
+       {kOne, {"ddp", 4, 16, 0.0025, 0.0025}},
+       {kOne, {"ddp", 4, 32, 0.0025, 0.0025}}},
+      {"scaling.above-100",
+       "it is 100 %",
+       {kOne, {"ddp", 4, 64, 0.008}},
+       {kOne, {"ddp", 4, 64, 0.010}}},
+      {"scaling.growth", "nothing was lost", {kOne, kFour}, {kOne, {"ddp", 4, 64, 0.010}}},
+      {"scaling.shared-host", "compute is 20 % of the loss",
+       with_control({kOne, {"ddp", 4, 64, 0.018, 0.002}}),
+       with_control({kOne, {"ddp", 4, 64, 0.012, 0.008}})},
+      {"scaling.shared-host", "each rank has a host",
+       with_control({kOne, {"ddp", 4, 64, 0.018, 0.002}}),
+       with_control({kOne, on_own_hosts({"ddp", 4, 64, 0.018, 0.002})})},
+      {"scaling.shared-host", "runs of the same work differ by more",
+       with_control({kOne, {"ddp", 4, 64, 0.018, 0.002}}),
+       with_control({kOne, {"ddp", 4, 64, 0.018, 0.002}}, 2.5)},
+      {"scaling.kinds", "runs of the same work differ by more",
+       with_control({kOne, kFour, {"ddp", 4, 16, 0.0025, 0.0025}}),
+       with_control({kOne, kFour, {"ddp", 4, 16, 0.0025, 0.0025}}, 1.8)},
+      {"scaling.missing",
+       "it was run, though oversubscribed",
+       {kOne, {"ddp", 2, 64, 0.012}},
+       {kOne, {"ddp", 2, 64, 0.012}, on_cores({"ddp", 4, 16, 0.005}, "0-1")}},
+      {"batch.from", "63 was not in the range measured", one_bucket({32, 128}),
+       one_bucket({16, 32})},
+      {"batch.from", "cells left out are predicted with errors above 20 %", one_bucket({32, 128}),
+       one_bucket({32, 128}, 1e-4, 2)},
+      {"batch.all", "32 does not reach it", one_bucket({128, 256}), one_bucket({32, 128})},
+      {"batch.all", "compute does not depend on the batch as measured", one_bucket({128, 256}),
+       one_bucket({128, 256}, -1e-6)},
+      {"batch.none", "128 reaches it", one_bucket({16, 32}), one_bucket({32, 128})},
+      {"batch.none", "compute does not depend on the batch as measured", one_bucket({16, 32}),
+       one_bucket({16, 32}, -1e-6)},
+      {"batch.communication", "it accounts for 1 of 30 points",
+       with_control({{"ddp", 1, 32, 0.004},
+                     {"ddp", 1, 128, 0.016},
+                     {"ddp", 2, 32, 0.004, 0.004},
+                     {"ddp", 2, 128, 0.016, 0.004}}),
+       with_control({{"ddp", 1, 32, 0.004},
+                     {"ddp", 1, 128, 0.016},
+                     {"ddp", 2, 32, 0.0076, 0.0004},
+                     {"ddp", 2, 128, 0.0192, 0.0008}})},
+      {"batch.loss", "exposed communication is the main cause",
+       with_control({{"ddp", 1, 32, 0.004},
+                     {"ddp", 1, 128, 0.016},
+                     {"ddp", 2, 32, 0.0076, 0.0004},
+                     {"ddp", 2, 128, 0.0192, 0.0008}}),
+       with_control({{"ddp", 1, 32, 0.004},
+                     {"ddp", 1, 128, 0.016},
+                     {"ddp", 2, 32, 0.004, 0.004},
+                     {"ddp", 2, 128, 0.016, 0.004}})},
+      {"batch.share",
+       "the share falls",
+       {{"ddp", 2, 32, 0.004, 0.004}, {"ddp", 2, 128, 0.016, 0.004}},
+       {{"ddp", 2, 32, 0.009, 0.001}, {"ddp", 2, 128, 0.016, 0.004}}},
+      {"batch.no-more",
+       "the share rises",
+       {{"ddp", 2, 32, 0.009, 0.001}, {"ddp", 2, 128, 0.016, 0.004}},
+       {{"ddp", 2, 32, 0.004, 0.004}, {"ddp", 2, 128, 0.016, 0.004}}},
+      {"fastest.mode", "runs of the same work differ by more",
+       with_control({{"ddp", 2, 32, 0.010}, {"allreduce", 2, 32, 0.012}}),
+       with_control({{"ddp", 2, 32, 0.010}, {"allreduce", 2, 32, 0.012}}, 1.3)},
+      {"fastest.mode",
+       "each is one run and there is no control",
+       with_control({{"ddp", 2, 32, 0.010}, {"allreduce", 2, 32, 0.012}}),
+       {{"ddp", 2, 32, 0.010}, {"allreduce", 2, 32, 0.012}}},
+      {"fastest.mode", "there were fewer cores than threads",
+       with_control(
+           {on_cores({"ddp", 2, 32, 0.010}, "0-1"), on_cores({"allreduce", 2, 32, 0.012}, "0-1")}),
+       with_control(
+           {on_cores({"ddp", 2, 32, 0.010}, "0"), on_cores({"allreduce", 2, 32, 0.012}, "0")})},
+      {"fastest.equal", "one takes twice the time",
+       with_control({noisy("ddp", 1), noisy("allreduce", 1.01)}),
+       with_control({noisy("ddp", 1), noisy("allreduce", 2)})},
+      {"fastest.spread", "they differ by more",
+       with_control({{"ddp", 2, 32, 0.010}, {"allreduce", 2, 32, 0.012}}, 1.3),
+       with_control({{"ddp", 2, 32, 0.010}, {"allreduce", 2, 32, 0.020}}, 1.3)},
+      {"fastest.one-run",
+       "repeats show how far runs differ",
+       {{"ddp", 2, 32, 0.010}, {"allreduce", 2, 32, 0.012}},
+       {{"ddp", 2, 32, 0.010}, {"ddp", 2, 32, 0.0101}, {"allreduce", 2, 32, 0.012}}},
+      {"fastest.few",
+       "there are 38 iterations",
+       {noisy("ddp", 1, 5), noisy("allreduce", 2, 5)},
+       {noisy("ddp", 1), noisy("allreduce", 2)}},
+      {"link.latency", "bytes take longer", four_buckets(4096), four_buckets(1 << 20)},
+      {"link.bandwidth", "latency takes longer", four_buckets(1 << 20), four_buckets(4096)},
+      {"link.bandwidth", "the law's latency is at its bound 0", four_buckets(1 << 20),
+       four_buckets(1 << 20, -1e-5)},
+      {"link.missing",
+       "the messages determine the law",
+       {law_run({0.002, 1e-4, 1e-4, 1e-9, {1000000}}, 2, 16)},
+       four_buckets(1 << 20)},
+      {"wire.gradients",
+       "buffers cross as well",
+       {with_traffic(kFour, {9216, 0, 0, 0, 0, 0})},
+       {with_traffic(kFour, {9216, 0, 512, 0, 0, 0})}},
+      {"wire.others",
+       "nothing else crosses",
+       {with_traffic(kFour, {9216, 0, 512, 0, 0, 0})},
+       {with_traffic(kFour, {9216, 0, 0, 0, 0, 0})}},
+      {"narrowing.pays",
+       "gradients travel in 32 bits",
+       {with_wire(with_traffic(kFour, {9216, 0, 0, 0, 0, 0}), "bf16")},
+       {with_wire(with_traffic(kFour, {9216, 0, 0, 0, 0, 0}), "fp32")}},
+      {"measuring.free", "it costs half the time", {with_windows(8, 1)}, {with_windows(8, 1.5)}},
+      {"measuring.changed", "it costs nothing", {with_windows(8, 1.5)}, {with_windows(8, 1)}},
+      {"measuring.few", "there are 8 rounds", {with_windows(3, 1)}, {with_windows(8, 1)}},
+      {"measuring.missing", "it was measured", {kFour}, {with_windows(3, 1)}},
+      {"gpu.clocks", "no GPU was sampled", {with_gpu(kFour)}, {kFour}},
+  };
+}
+
+/// The sentences of a study's verdict, with their texts.
+std::vector<VerdictClause> verdict_of(const Study& study) {
+  const TestFolder folder;
+  for (std::size_t i = 0; i < study.size(); ++i)
+    write_study(folder / (std::to_string(i) + ".h5"), study[i]);
+  return make_verdict(loaded(folder));
+}
+
+bool says(const std::vector<VerdictClause>& clauses, std::string_view sentence) {
+  return std::any_of(clauses.begin(), clauses.end(),
+                     [&](const VerdictClause& clause) { return clause.sentence == sentence; });
+}
+
+}  // namespace
+
+TEST_CASE("verdict: every sentence appears where it holds, and not where it would be false") {
+  for (const SentencePair& pair : pairs()) {
+    CAPTURE(pair.sentence);
+    CAPTURE(pair.why_false);
+    const auto holds = verdict_of(pair.holds), false_of = verdict_of(pair.false_of);
+    CHECK_MESSAGE(says(holds, pair.sentence), verdict_text(holds));
+    CHECK_MESSAGE(!says(false_of, pair.sentence), verdict_text(false_of));
+    CHECK_FALSE(false_of.empty());
+  }
+}
+
+TEST_CASE("verdict: every sentence that can be said has data for which it would be false") {
+  const auto all = pairs();
+  for (const std::string_view sentence : verdict_sentences())
+    CHECK_MESSAGE(std::any_of(all.begin(), all.end(),
+                              [&](const SentencePair& pair) { return pair.sentence == sentence; }),
+                  "no pair of data for " << sentence);
+  error_text(ExitCode::kInternal, [] { missing_clause("no.such", "unlisted"); });
+}
+
+TEST_CASE("verdict: what is oversubscribed stands first, and nothing is concluded from it") {
+  const auto clauses = verdict_of({kOne, on_cores({"ddp", 2, 64, 0.011, 0.001}, "0-1"),
+                                   on_cores({"ddp", 4, 64, 0.020, 0.001}, "0-1"),
+                                   on_cores({"ddp", 4, 16, 0.010, 0.001}, "0-1")});
+  REQUIRE_FALSE(clauses.empty());
+  CHECK(clauses[0].text ==
+        "oversubscribed: 4 ranks with 4 threads had 2 cores on host node0; the times of these 2 "
+        "runs include waiting for a core, so nothing is concluded from them about scaling or "
+        "bottlenecks");
+  CHECK(clauses[0].files.size() == 2);
+  for (std::size_t i = 1; i < clauses.size(); ++i)
+    CHECK_MESSAGE(!contains(clauses[i].text, "4 ranks"), clauses[i].text);
+  CHECK(says(clauses, "bound.compute"));
+  CHECK(says(clauses, "scaling.weak"));
+}

@@ -1,0 +1,289 @@
+#include "analysis/verdict/verdict.h"
+
+#include <algorithm>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include "analysis/verdict/clauses.h"
+#include "serial/expect_error.h"
+#include "serial/report_view.h"
+#include "serial/study_run.h"
+
+using namespace gradsync;
+using namespace gradsync::report;
+using namespace gradsync::testing;
+
+namespace {
+
+/// The texts of a topic, one a line.
+std::string said(const std::vector<VerdictClause>& clauses, const std::string& topic) {
+  std::string text;
+  for (const VerdictClause& clause : clauses)
+    if (clause.topic() == topic) text += clause.text + "\n";
+  return text;
+}
+
+void set_traffic(IterationRow& row) {
+  for (RankIteration& rank : row.ranks)
+    rank.traffic_bytes = {9216, 0, 512, 0, 256, 256};
+}
+
+}  // namespace
+
+TEST_CASE("verdict: what binds an iteration takes four fifths of it, else the share is given") {
+  const TestFolder folder;
+  write_study(folder / "a.h5", {"ddp", 4, 32, 0.0010, 0.0086, 0.0004});
+  write_study(folder / "b.h5", {"ddp", 4, 64, 0.0086, 0.0010, 0.0004});
+  const auto clauses = make_verdict(loaded(folder));
+  const std::string text = said(clauses, "bound");
+  CHECK(contains(text,
+                 "communication-bound at 4 ranks with 32 images per rank: 86 % of the iteration "
+                 "is exposed communication, 10 % compute"));
+  CHECK(contains(text, "compute-bound at 4 ranks with 64 images per rank: 10 % of the iteration"));
+  CHECK(source_text(clauses.front()) ==
+        (folder / "a.h5").string() + ": /time/exposed, /time/compute, /time/iteration");
+  CHECK(contains(clauses.front().condition, "lenet, ddp, 4 ranks, 32 images per rank"));
+  const TestFolder between;
+  write_study(between / "a.h5", {"ddp", 4, 32, 0.0055, 0.0044, 0.0001});
+  CHECK(said(make_verdict(loaded(between)), "bound") ==
+        "at 4 ranks with 32 images per rank 44 % of the iteration is exposed communication, 55 % "
+        "compute: without waiting for gradients an iteration would take 56 % of its time\n");
+}
+
+TEST_CASE("verdict: weak and strong scaling are told apart from the runs and compared") {
+  const TestFolder folder;
+  write_study(folder / "a.h5", {"ddp", 1, 64, 0.010});
+  write_study(folder / "b.h5", {"ddp", 4, 64, 0.010, 0.0025});   // weak: 10/12.5 = 80 %
+  write_study(folder / "c.h5", {"ddp", 4, 16, 0.0025, 0.0025});  // strong: 10/5/4 = 50 %
+  write_study(folder / "d.h5", {"none", 1, 64, 0.0101});         // runs differ by 1 %
+  const std::string text = said(make_verdict(loaded(folder)), "scaling");
+  CHECK(contains(text,
+                 "weak scaling, 64 images per rank: efficiency 80 % (80 % to 80 %) at 4 "
+                 "ranks against 1 rank of the same mode"));
+  CHECK(contains(text, "strong scaling, 64 images in all: efficiency 50 %"));
+  CHECK(contains(text,
+                 "weak scaling keeps more of its efficiency here than strong scaling: 80 % "
+                 "against 50 % at 4 ranks"));
+  CHECK_FALSE(contains(text, "not measured"));
+}
+
+TEST_CASE("verdict: the kind of scaling that was not run is named with the run to make") {
+  const TestFolder folder;
+  write_study(folder / "a.h5", {"ddp", 1, 64, 0.010});
+  write_study(folder / "b.h5", {"ddp", 2, 64, 0.010, 0.0025});
+  const auto clauses = make_verdict(loaded(folder));
+  CHECK(contains(said(clauses, "scaling"),
+                 "strong scaling was not measured for lenet: run gradsync-train --batch-global 64 "
+                 "on 1, 2 ranks"));
+  // What is missing stands after what is known, rests on no file, and is marked.
+  const auto first_missing = std::find_if(clauses.begin(), clauses.end(),
+                                          [](const auto& clause) { return clause.missing; });
+  CHECK(std::all_of(first_missing, clauses.end(), [](const auto& clause) {
+    return clause.missing && source_text(clause).empty();
+  }));
+}
+
+TEST_CASE("verdict: efficiency above 100 % is shown and questioned") {
+  const TestFolder folder;
+  write_study(folder / "a.h5", {"ddp", 1, 64, 0.012});
+  write_study(folder / "b.h5", {"ddp", 2, 64, 0.010});
+  CHECK(contains(said(make_verdict(loaded(folder)), "scaling"),
+                 "an efficiency above 100 % (120 % at 2 ranks) is no gain of communication"));
+}
+
+TEST_CASE(
+    "verdict: why small batches scale worse is said where exposed communication is most of it") {
+  const auto batches = [](const TestFolder& folder) {
+    write_study(folder / "a.h5", {"ddp", 2, 32, 0.004, 0.0035, 0.0005});
+    write_study(folder / "b.h5", {"ddp", 2, 128, 0.016, 0.004});
+    return said(make_verdict(loaded(folder)), "batch");
+  };
+  {
+    const TestFolder folder;
+    CHECK(batches(folder) ==
+          "from 128 to 32 images per rank compute goes from 16 ms to 4 ms, exposed communication "
+          "from 4 ms to 3.5 ms, and its share of the iteration rises from 20 % to 44 %\n");
+  }
+  {
+    const TestFolder folder;
+    write_study(folder / "c.h5", {"ddp", 1, 32, 0.004});
+    write_study(folder / "d.h5", {"ddp", 1, 128, 0.016});
+    write_study(folder / "e.h5", {"none", 1, 128, 0.016});
+    CHECK(contains(batches(folder),
+                   "from 128 to 32 images per rank the efficiency at 2 ranks falls from 80 % to 50 "
+                   "%; exposed communication accounts for 24 of these 30 points: small batches "
+                   "scale worse because the exchange does not shrink with them"));
+  }
+  const TestFolder folder;
+  write_study(folder / "a.h5", {"ddp", 2, 32, 0.009, 0.001});
+  write_study(folder / "b.h5", {"ddp", 2, 128, 0.016, 0.004});
+  CHECK(contains(said(make_verdict(loaded(folder)), "batch"),
+                 "smaller batches do not expose more communication here: 10 % of the iteration"));
+}
+
+TEST_CASE("verdict: what crosses the wire besides gradients") {
+  const TestFolder folder;
+  write_study(folder / "a.h5", {"ddp", 2, 32, 0.01, 0.01, 0, 12, set_traffic});
+  CHECK(said(make_verdict(loaded(folder)), "wire") ==
+        "gradients are 90 % of the 10 KiB that cross a rank's link in an iteration; besides them: "
+        "buffers 512 B (5.0 %), metrics 256 B (2.5 %), control 256 B (2.5 %)\n");
+}
+
+TEST_CASE("verdict: on which links travelling in 16 bits pays") {
+  const TestFolder folder;
+  const auto write = [&](const char* name, const char* wire, double convert_s) {
+    StudyRun run{"ddp", 2, 32, 0.01, 0.01};
+    run.change = [convert_s](IterationRow& row) {
+      set_traffic(row);
+      for (RankIteration& rank : row.ranks)
+        rank[Phase::kConvert] = convert_s;
+      row.ranks[0][Phase::kConvert] = convert_s / 2;
+    };
+    RunInfo info = study_info(run);
+    info.config.push_back({"wire-dtype", wire, "command line"});
+    Recorder recorder(folder / name, info);
+    for (std::size_t i = 0; i < run.iterations; ++i)
+      recorder.add(study_row(run, i));
+    recorder.finish(RunStatus::kComplete);
+  };
+  write("a.h5", "bf16", 0.001);
+  // 9,216 bytes saved in the millisecond of the slower rank, of steps of 20 ms.
+  CHECK(
+      said(make_verdict(loaded(folder)), "narrowing") ==
+      "bf16 saves 9 KiB of a rank's link an iteration and costs 1.00 ms for converting values (5.0 "
+      "% of the iteration): it pays where the link carries less than 8.8 MiB/s in the "
+      "collective\n");
+  const TestFolder plain;
+  write_study(plain / "a.h5", {"ddp", 2, 32, 0.01, 0.01, 0, 12, set_traffic});
+  CHECK(said(make_verdict(loaded(plain)), "narrowing").empty());
+}
+
+TEST_CASE("verdict: a mode is called the fastest only beyond the interval") {
+  const auto noisy = [](double scale) {
+    return [scale](IterationRow& row) {
+      for (RankIteration& rank : row.ranks)
+        rank[Phase::kIteration] = scale * (0.010 + 0.001 * static_cast<double>(row.iteration % 5));
+    };
+  };
+  const TestFolder folder;
+  write_study(folder / "a.h5", {"ddp", 2, 32, 0.01, 0, 0, 40, noisy(1)});
+  write_study(folder / "a2.h5", {"ddp", 2, 32, 0.01, 0, 0, 40, noisy(1.001)});
+  write_study(folder / "b.h5", {"allreduce", 2, 32, 0.01, 0, 0, 40, noisy(1.01)});
+  CHECK(contains(said(make_verdict(loaded(folder)), "fastest"), "cannot be told apart"));
+  std::filesystem::remove(folder / "b.h5");
+  write_study(folder / "b.h5", {"allreduce", 2, 32, 0.01, 0, 0, 40, noisy(2)});
+  CHECK(contains(said(make_verdict(loaded(folder)), "fastest"),
+                 "ddp is the fastest of 2 modes: 12 ms an iteration, allreduce next with "));
+  std::filesystem::remove(folder / "b.h5");
+  write_study(folder / "b.h5", {"allreduce", 2, 32, 0.01, 0, 0, 5, noisy(2)});
+  CHECK(contains(said(make_verdict(loaded(folder)), "fastest"),
+                 "too few iterations to call one faster"));
+}
+
+TEST_CASE("verdict: one rank says that communication was not measured") {
+  const TestFolder folder;
+  write_study(folder / "a.h5", {"none", 1, 32});
+  const auto clauses = make_verdict(loaded(folder));
+  CHECK(contains(said(clauses, "bound"), "lenet: no run on several ranks"));
+  CHECK(contains(said(clauses, "measuring"), "run gradsync-train with --counterfactual"));
+  for (const VerdictClause& clause : clauses)
+    CHECK(clause.missing);
+}
+
+TEST_CASE("verdict: nothing is claimed of runs without numbers") {
+  const TestFolder folder;
+  write_unmeasured(folder / "a.h5", 30);
+  write_study(folder / "b.h5", {"ddp", 4, 32, 0.01, 0.01, 0, 0});
+  write_study(folder / "c.h5", {"ddp", 1, 32, 0.01, 0.01, 0, 1});
+  const auto clauses = make_verdict(loaded(folder));
+  for (const VerdictClause& clause : clauses)
+    CHECK_MESSAGE((clause.missing || clause.topic() == "wire"), clause.text);
+  const std::string all = verdict_text(clauses) + verdict_markdown(clauses) + verdict_json(clauses);
+  CHECK_FALSE(contains(all, "nan"));
+  CHECK_FALSE(contains(all, "n/a"));
+}
+
+TEST_CASE("verdict: compute that grows with the ranks is not called communication") {
+  const TestFolder folder;
+  write_study(folder / "a.h5", {"ddp", 1, 64, 0.010});
+  write_study(folder / "b.h5", {"ddp", 4, 64, 0.018, 0.002});
+  CHECK(
+      contains(said(make_verdict(loaded(folder)), "scaling"),
+               "an iteration at 4 ranks takes 10 ms longer than at 1 rank: 8 ms (80 %) of that are "
+               "compute, 2 ms (20 %) exposed communication\n"));
+  CHECK_FALSE(contains(said(make_verdict(loaded(folder)), "scaling"), "points to cores"));
+  write_study(folder / "c.h5", {"none", 1, 64, 0.011});  // runs differ by 10 %
+  CHECK(contains(said(make_verdict(loaded(folder)), "scaling"), "that is 80 % of the loss"));
+}
+
+TEST_CASE("verdict: the batch that would scale, from the model") {
+  // One bucket of 980,000 bytes, ready at the end: exposed on 4 ranks 6·0.1 + 1.47 = 2.07 ms
+  // whatever the batch. Compute 2 ms + 0.1 ms·b. E = C/(C + 2.07) >= 0.8 from C = 8.28 ms, b
+  // = 62.8.
+  LawWorld world;
+  world.bucket_bytes = {980000};
+  const TestFolder folder;
+  const auto write = [&](std::size_t ranks, std::int64_t batch) {
+    StudyRun run = law_run(world, ranks, batch);
+    run.change = [world, ranks](IterationRow& row) {
+      row.buckets = {{980000, CollectiveKind::kAllReduce}};
+      for (RankIteration& rank : row.ranks) {
+        const double end_s = rank[Phase::kForward] + rank[Phase::kBackward];
+        const double time_s = world.collective_s(980000, static_cast<double>(ranks));
+        rank.buckets = {{end_s, end_s, end_s + time_s}};
+        rank[Phase::kExposed] = ranks > 1 ? time_s : 0;
+        rank[Phase::kIteration] = rank[Phase::kCompute] + rank[Phase::kExposed];
+      }
+    };
+    write_study(folder / (std::to_string(ranks) + "-" + std::to_string(batch) + ".h5"), run);
+  };
+  for (const std::size_t ranks : {1U, 2U, 4U})
+    for (const std::int64_t batch : {32, 128})
+      write(ranks, batch);
+  const auto clauses = make_verdict(loaded(folder));
+  CHECK(contains(said(clauses, "batch"),
+                 "a batch of 63 per rank reaches 80 % efficiency at 4 ranks (weak scaling)"));
+  // 6 · 0.1 ms of latency against 1.5 · 980,000 B at 1 GB/s.
+  CHECK(contains(
+      said(clauses, "link"),
+      "the link's bandwidth limits communication: of the 1 message of an iteration, latency "
+      "takes 600 µs and bytes on the link 1.47 ms (1 GB/s); fewer bytes would help"));
+}
+
+TEST_CASE("verdict: without calibration and with one size of message the link is not judged") {
+  LawWorld world;
+  world.bucket_bytes = {1000000};
+  const TestFolder folder;
+  write_study(folder / "a.h5", law_run(world, 2, 16));
+  const auto clauses = make_verdict(loaded(folder));
+  CHECK(
+      contains(said(clauses, "link"), "whether latency or bandwidth limits lenet cannot be said"));
+  CHECK(contains(said(clauses, "link"), "--calibrate"));
+  CHECK_FALSE(contains(said(clauses, "batch"), "reaches"));
+}
+
+TEST_CASE("verdict: text, Markdown and JSON hold the same clauses") {
+  VerdictClause clause{"bound.share", "a < b", {"1.h5", "2.h5", "3.h5", "4.h5"}, "/x", "c"};
+  CHECK(verdict_text({clause}) ==
+        "Verdict\n- a < b.\n    holds for: c\n    from: 1.h5, 2.h5, 3.h5 and 1 more: /x\n");
+  CHECK(contains(verdict_markdown({clause}), "- a < b. Holds for: c. From: `1.h5, 2.h5, 3.h5 and"));
+  const auto parsed = nlohmann::json::parse(verdict_json({clause}));
+  CHECK(parsed[0]["files"].size() == 4);
+  CHECK(parsed[0]["topic"] == "bound");
+  CHECK(parsed[0]["sentence"] == "bound.share");
+  CHECK(parsed[0]["missing"] == false);
+  clause.files = {"bad \xff byte.h5"};
+  CHECK_NOTHROW(nlohmann::json::parse(verdict_json({clause})));
+  CHECK(verdict_text({}) == "Verdict\n  the runs hold nothing to judge\n");
+}
+
+TEST_CASE("verdict: shares are shown with two digits that matter") {
+  CHECK(percent_text(0.614) == "61 %");
+  CHECK(percent_text(0.0234) == "2.3 %");
+  CHECK(percent_text(0.00042) == "0.04 %");
+  CHECK(percent_text(0) == "0 %");
+  CHECK(percent_text(1.2) == "120 %");
+  CHECK(interval_text({0.5, 0.4, 0.6, 9}) == " (40 % to 60 %)");
+  CHECK(interval_text({0.5, kNotMeasured, kNotMeasured, 3}).empty());
+}

@@ -1,0 +1,169 @@
+#include <limits>
+
+#include <doctest/doctest.h>
+
+#include "check/clocks.h"
+#include "check/data_set.h"
+#include "check/libraries.h"
+#include "check/links.h"
+#include "check/results.h"
+#include "check/shared_memory.h"
+#include "serial/check_facts.h"
+
+using namespace gradsync;
+using namespace gradsync::check;
+
+namespace {
+
+LibraryFacts libraries(const std::string& hdf5_identity, const std::string& hdf5_path) {
+  return {{{"MPI", "Open MPI 4.1.4", "Open MPI v4.1.4", "/lib/libmpi.so.40", "build ID 1"},
+           {"HDF5", "1.10.8", "1.10.8", hdf5_path, hdf5_identity},
+           {"NCCL", "none", "none", "", ""}}};
+}
+
+}  // namespace
+
+TEST_CASE("preflight: another build of a library on one rank fails, another path warns") {
+  const auto same = libraries("build ID 2", "/lib/libhdf5.so");
+  const auto equal = [&](const LibraryFacts& other) {
+    return finding(judge_libraries(on_ranks<LibraryFacts>({same, other}, 1)).findings,
+                   "libraries.equal");
+  };
+  CHECK(equal(same).outcome == Outcome::kPass);
+  CHECK(equal(libraries("build ID 2", "/opt/libhdf5.so")).outcome == Outcome::kWarn);
+  const auto found = equal(libraries("build ID 3", "/opt/libhdf5.so"));
+  CHECK(found.outcome == Outcome::kFail);
+  CHECK(contains(found.seen, "HDF5: rank 0 (node1) has 1.10.8 /lib/libhdf5.so"));
+  CHECK(contains(found.seen, "rank 1 (node2) has 1.10.8 /opt/libhdf5.so"));
+  CHECK(finding(judge_libraries(on_ranks<LibraryFacts>({same}, 1)).findings, "libraries.equal")
+            .outcome == Outcome::kSkip);
+}
+
+TEST_CASE("preflight: versions compiled against and loaded are compared") {
+  const auto versions = [](const std::string& compiled, const std::string& loaded) {
+    const LibraryFacts facts{{{"MPI", compiled, loaded, "/lib/libmpi.so", "build ID 1"}}};
+    return finding(judge_libraries(on_ranks<LibraryFacts>({facts}, 1)).findings,
+                   "libraries.versions")
+        .outcome;
+  };
+  CHECK(versions("Open MPI 4.1.4", "Open MPI v4.1.4") == Outcome::kPass);
+  CHECK(versions("Open MPI 4.1.4", "Open MPI v4.1.6") == Outcome::kWarn);
+  CHECK(versions("Open MPI 4.1.4", "Open MPI v5.0.1") == Outcome::kFail);
+  CHECK(versions("none", "none") == Outcome::kPass);
+}
+
+TEST_CASE("preflight: a library from two files warns") {
+  auto twice = libraries("build ID 2", "/lib/libhdf5.so");
+  twice.libraries.push_back({"HDF5", "1.10.8", "1.10.8", "/opt/libhdf5.so", "build ID 3"});
+  const auto found =
+      finding(judge_libraries(on_ranks<LibraryFacts>({twice}, 1)).findings, "libraries.once");
+  CHECK(found.outcome == Outcome::kWarn);
+  CHECK(contains(found.seen, "/lib/libhdf5.so and /opt/libhdf5.so"));
+}
+
+TEST_CASE("preflight: data must be there and the same on all hosts") {
+  const DataFacts good{true, "", "", "CIFAR-10 (official)", std::string(64, 'a'), 60000}, none{};
+  const CheckOptions options;
+  CHECK(judge_data(on_ranks<DataFacts>({good, none, good, none}, 2), options).at(0).outcome ==
+        Outcome::kPass);
+  DataFacts other = good;
+  other.digest = std::string(64, 'b');
+  const auto differs = judge_data(on_ranks<DataFacts>({good, other}, 1), options).at(0);
+  CHECK(differs.outcome == Outcome::kFail);
+  CHECK(contains(differs.seen, "node2 has bbbb"));
+  const DataFacts missing{true, "no data set", "gradsync-dataset fetch", "", "", 0};
+  const auto lacks = judge_data(on_ranks<DataFacts>({good, missing}, 1), options).at(0);
+  CHECK(lacks.outcome == Outcome::kFail);
+  CHECK(lacks.fix == "gradsync-dataset fetch");
+  CHECK(contains(lacks.seen, "node2"));
+}
+
+TEST_CASE("preflight: what can be wrong with the results folder") {
+  const std::vector<SeenFacts> one_host(2);
+  FolderProbe good{"/scratch", "", "", "lustre", std::int64_t{1} << 40};
+  auto findings = judge_results(good, on_ranks(one_host, 2));
+  CHECK(count_of(findings, Outcome::kPass) == 3);
+  CHECK(finding(findings, "results.shared").outcome == Outcome::kSkip);
+  const auto local = on_ranks<SeenFacts>({{false, false}, {true, false}, {true, true}}, 1);
+  const auto unseen = finding(judge_results(good, local), "results.shared");
+  CHECK(unseen.outcome == Outcome::kWarn);
+  CHECK(contains(unseen.seen, "not seen on node2"));
+  good.lock_error = "flock: Function not implemented";
+  CHECK(contains(finding(judge_results(good, local), "results.lock").fix, "HDF5_USE_FILE_LOCKING"));
+  good.free_bytes = 1 << 20;
+  CHECK(finding(judge_results(good, local), "results.space").outcome == Outcome::kFail);
+  good.write_error = "Read-only file system";
+  findings = judge_results(good, local);
+  CHECK(findings.size() == 1);
+  CHECK(findings.at(0).outcome == Outcome::kFail);
+}
+
+TEST_CASE("preflight: little shared memory and leftovers warn, with the line that removes them") {
+  SharedMemoryFacts good{true, 2, std::int64_t{1} << 30, std::int64_t{1} << 30, {}};
+  auto findings = judge_shared_memory(on_ranks<SharedMemoryFacts>({good, {}}, 2));
+  CHECK(count_of(findings, Outcome::kPass) == 2);
+  good.free_bytes = 1 << 20;
+  good.leftovers = {{"vader_segment.node1.0.1.0", 4 << 20}, {"nccl-abc", 1 << 20}};
+  findings = judge_shared_memory(on_ranks<SharedMemoryFacts>({good, {}}, 2));
+  CHECK(finding(findings, "shared-memory.space").outcome == Outcome::kWarn);
+  const auto left = finding(findings, "shared-memory.leftovers");
+  CHECK(left.outcome == Outcome::kWarn);
+  CHECK(contains(left.seen, "2 files of dead runs, 5 MiB"));
+  CHECK(left.fix == "on node1: rm /dev/shm/vader_segment.node1.0.1.0 /dev/shm/nccl-abc");
+}
+
+TEST_CASE(
+    "preflight: clocks of the day three seconds apart warn, whatever the steady clocks read") {
+  // node2 was started 1000 s later, so its steady clock reads 1000 s less.
+  const ClockFacts root{5000, 0, 0}, together{6000, 1000, 2e-6}, ahead{6003, 1000, 2e-6};
+  CHECK(ahead_s(together, root) == doctest::Approx(0));
+  CHECK(ahead_s(ahead, root) == doctest::Approx(3));
+  CHECK(finding(judge_clocks(on_ranks<ClockFacts>({root, together}, 1)), "clocks.time-of-day")
+            .outcome == Outcome::kPass);
+  const auto apart =
+      finding(judge_clocks(on_ranks<ClockFacts>({root, ahead}, 1)), "clocks.time-of-day");
+  CHECK(apart.outcome == Outcome::kWarn);
+  CHECK(contains(apart.seen, "node2 is +3.000 s"));
+  const ClockFacts unknown{std::numeric_limits<double>::quiet_NaN(), 0, 0};
+  CHECK(finding(judge_clocks(on_ranks<ClockFacts>({root, unknown}, 1)), "clocks.time-of-day")
+            .outcome == Outcome::kWarn);
+}
+
+TEST_CASE("preflight: clocks that cannot be aligned closely warn") {
+  const auto found =
+      finding(judge_clocks(on_ranks<ClockFacts>({{0, 0, 0}, {0, 0, 5e-6}, {0, 0, 0.02}}, 1)),
+              "clocks.alignment");
+  CHECK(found.outcome == Outcome::kWarn);
+  CHECK(contains(found.seen, "rank 2 (node3)"));
+}
+
+TEST_CASE("preflight: pairs of hosts, all of few and a ring of many") {
+  CHECK(pairs_to_measure(1).empty());
+  CHECK(pairs_to_measure(2) == std::vector<std::pair<int, int>>{{0, 1}});
+  CHECK(pairs_to_measure(12).size() == 66);
+  const auto ring = pairs_to_measure(100);
+  CHECK(ring.size() == 100);
+  CHECK(ring.front() == std::pair(0, 1));
+  CHECK(ring.back() == std::pair(0, 99));
+}
+
+TEST_CASE("preflight: wrong sums and wrong data fail, a slow link warns") {
+  CHECK(judge_sums(on_ranks<SumFacts>({{1e-6, 1e-3, 0}}, 1)).outcome == Outcome::kSkip);
+  const SumFacts right{1e-6, 1e-3, 0}, wrong{1e-6, 1e-3, 7};
+  CHECK(judge_sums(on_ranks<SumFacts>({right, right}, 1)).outcome == Outcome::kPass);
+  const auto sums = judge_sums(on_ranks<SumFacts>({right, wrong}, 1));
+  CHECK(sums.outcome == Outcome::kFail);
+  CHECK(contains(sums.seen, "rank 1 (node2): 7 wrong values"));
+
+  CHECK(judge_links({}).findings.at(0).outcome == Outcome::kSkip);
+  std::vector<LinkFacts> links = {
+      {"a and b", 1e-6, 10e9, 0}, {"a and c", 1e-6, 11e9, 0}, {"b and c", 1e-6, 9e9, 0}};
+  CHECK(judge_links(links).findings.at(0).outcome == Outcome::kPass);
+  links[1].bandwidth_Bps = 1e9;
+  const auto slow = judge_links(links);
+  CHECK(slow.findings.at(0).outcome == Outcome::kWarn);
+  CHECK(contains(slow.findings.at(0).seen, "slowest a and c: 1.00 GB/s"));
+  CHECK(slow.tables.at(0).rows.at(0).at(0).text == "a and c");
+  links[2].wrong = 1;
+  CHECK(judge_links(links).findings.at(0).outcome == Outcome::kFail);
+}

@@ -1,0 +1,228 @@
+#include <doctest/doctest.h>
+
+#include "check/binding.h"
+#include "check/cannot_start.h"
+#include "check/gpus.h"
+#include "check/launch.h"
+#include "check/limits.h"
+#include "check/nodes.h"
+#include "check/ranks.h"
+#include "serial/check_facts.h"
+
+using namespace gradsync;
+using namespace gradsync::check;
+
+namespace {
+
+const Launcher kMpirunOf4{"mpirun", 4, "OMPI_COMM_WORLD_SIZE", 0, true, false, 0, false};
+const Launcher kSrunOf4{"srun", 4, "SLURM_STEP_NUM_TASKS", 0, true, false, 0, true};
+
+LaunchFacts launched(const Launcher& launcher, int ranks) {
+  return {launcher, ranks, "Open MPI v4.1.4", "/usr/lib/libopen-pal.so.40",
+          "/usr/lib/libopen-pal.so.40"};
+}
+
+GpuFacts gpu(int local_rank, std::vector<std::string> uuids) {
+  GpuFacts facts{local_rank, "13.0", {}, std::move(uuids)};
+  facts.names.assign(facts.uuids.size(), "NVIDIA H200");
+  return facts;
+}
+
+BindingFacts bound(const std::string& cores, int asked_of_slurm = 0) {
+  return {cores, 8, asked_of_slurm, false};
+}
+
+}  // namespace
+
+TEST_CASE("preflight: a launch as large as its launcher says passes, any other fails") {
+  CHECK(finding(judge_launch(launched(kMpirunOf4, 4), {}), "launch.ranks").outcome ==
+        Outcome::kPass);
+  for (const auto& facts : {launched(kMpirunOf4, 1), launched(kSrunOf4, 1), launched(kSrunOf4, 2)})
+    CHECK(finding(judge_launch(facts, {}), "launch.ranks").outcome == Outcome::kFail);
+  const Launcher batch_script{"", 4, "SLURM_NTASKS", 0, false, false, 0, true};
+  const auto alone = finding(judge_launch(launched(batch_script, 1), {}), "launch.ranks");
+  CHECK(alone.outcome == Outcome::kFail);
+  CHECK(contains(alone.seen, "SLURM_NTASKS says 4"));
+  CHECK(contains(alone.fix, "srun --mpi=pmix -n 4"));
+}
+
+TEST_CASE("preflight: --ranks is held against MPI") {
+  CheckOptions options;
+  options.ranks = 4;
+  CHECK(finding(judge_launch(launched({}, 1), options), "launch.ranks").outcome == Outcome::kFail);
+  CHECK(finding(judge_launch(launched(kMpirunOf4, 4), options), "launch.ranks").outcome ==
+        Outcome::kPass);
+}
+
+TEST_CASE("preflight: another MPI than the launcher's is told") {
+  auto facts = launched(kMpirunOf4, 4);
+  CHECK(finding(judge_launch(facts, {}), "launch.mpi").outcome == Outcome::kPass);
+  facts.launcher_path = "/opt/openmpi/lib/libopen-pal.so.80";
+  CHECK(finding(judge_launch(facts, {}), "launch.mpi").outcome == Outcome::kWarn);
+  facts.launcher_path.clear();
+  CHECK(finding(judge_launch(facts, {}), "launch.mpi").outcome == Outcome::kSkip);
+  facts.mpi_library = "MPICH Version: 4.1";
+  CHECK(finding(judge_launch(facts, {}), "launch.mpi").outcome == Outcome::kFail);
+  facts = launched({"mpiexec", 4, "PMI_SIZE", 0, false, true, 0, false}, 1);
+  CHECK(finding(judge_launch(facts, {}), "launch.mpi").outcome == Outcome::kFail);
+}
+
+TEST_CASE("preflight: srun without PMIx fails where the ranks do not find each other") {
+  Launcher no_pmix = kSrunOf4;
+  no_pmix.pmix = false;
+  CHECK(finding(judge_launch(launched(no_pmix, 1), {}), "launch.pmix").outcome == Outcome::kFail);
+  CHECK(finding(judge_launch(launched(no_pmix, 4), {}), "launch.pmix").outcome == Outcome::kWarn);
+  CHECK(finding(judge_launch(launched(kSrunOf4, 4), {}), "launch.pmix").outcome == Outcome::kPass);
+  CHECK(finding(judge_launch(launched(kMpirunOf4, 4), {}), "launch.pmix").outcome ==
+        Outcome::kSkip);
+}
+
+TEST_CASE("preflight: srun without any PMI is told before MPI starts") {
+  Launcher launcher = kSrunOf4;
+  CHECK(!cannot_start(launcher));
+  launcher.pmix = false;
+  CHECK(cannot_start(launcher));
+  launcher.pmi = true;
+  CHECK(!cannot_start(launcher));
+  launcher.pmi = false;
+  launcher.ranks = 1;
+  CHECK(!cannot_start(launcher));
+}
+
+TEST_CASE("preflight: hosts must have the ranks that were asked for") {
+  const std::vector<RankFacts> four(4, RankFacts{0, "0-3"});
+  CheckOptions options;
+  auto result = judge_ranks(on_ranks(four, 2), options);
+  CHECK(result.findings.at(0).outcome == Outcome::kPass);
+  CHECK(result.tables.at(0).rows.size() == 2);
+  options.ranks_per_node = 2;
+  CHECK(judge_ranks(on_ranks(four, 2), options).findings.at(0).outcome == Outcome::kPass);
+  result = judge_ranks(on_ranks(four, 4), options);
+  CHECK(result.findings.at(0).outcome == Outcome::kFail);
+  CHECK(contains(result.findings.at(0).seen, "node1 has 4"));
+  options.ranks_per_node = 0;
+  CHECK(judge_ranks(on_ranks(four, 3), options).findings.at(0).outcome == Outcome::kWarn);
+}
+
+TEST_CASE("preflight: two ranks on one GPU fail, and warn where it is allowed") {
+  const auto shared = on_ranks<GpuFacts>({gpu(0, {"GPU-a"}), gpu(1, {"GPU-a"})}, 2);
+  const auto found = finding(judge_gpus(shared, {}), "gpus.shared");
+  CHECK(found.outcome == Outcome::kFail);
+  CHECK(contains(found.seen, "GPU-a on node1: ranks 0, 1"));
+  CheckOptions allowed;
+  allowed.allow_shared_gpu = true;
+  CHECK(finding(judge_gpus(shared, allowed), "gpus.shared").outcome == Outcome::kWarn);
+}
+
+TEST_CASE("preflight: a rank takes its only GPU, or the one of its local rank") {
+  CHECK(chosen_gpu(gpu(3, {"GPU-a"})) == 0);
+  CHECK(chosen_gpu(gpu(1, {"GPU-a", "GPU-b"})) == 1);
+  CHECK(chosen_gpu(gpu(2, {"GPU-a", "GPU-b"})) == -1);
+  CHECK(chosen_gpu(gpu(0, {})) == -1);
+  const std::vector<std::string> both = {"GPU-a", "GPU-b"};
+  const auto fine = judge_gpus(on_ranks<GpuFacts>({gpu(0, both), gpu(1, both)}, 2), {});
+  CHECK(count_of(fine, Outcome::kPass) == 3);
+  const auto three = on_ranks<GpuFacts>({gpu(0, both), gpu(1, both), gpu(2, both)}, 3);
+  CHECK(finding(judge_gpus(three, {}), "gpus.seen").outcome == Outcome::kFail);
+  // The same numbers on two hosts are two devices only if their UUIDs differ by host.
+  CHECK(finding(judge_gpus(on_ranks<GpuFacts>({gpu(0, {"GPU-a"}), gpu(0, {"GPU-a"})}, 1), {}),
+                "gpus.shared")
+            .outcome == Outcome::kPass);
+}
+
+TEST_CASE("preflight: no GPU is a skip, unless one is asked for or only some ranks have one") {
+  const GpuFacts none{0, "none", {}, {}};
+  CheckOptions options;
+  const auto without = on_ranks<GpuFacts>({none, none}, 1);
+  CHECK(finding(judge_gpus(without, options), "gpus.seen").outcome == Outcome::kSkip);
+  options.device = "cuda";
+  CHECK(finding(judge_gpus(without, options), "gpus.seen").outcome == Outcome::kFail);
+  options.device = "cpu";
+  CHECK(finding(judge_gpus(without, options), "gpus.seen").outcome == Outcome::kSkip);
+  const auto some =
+      finding(judge_gpus(on_ranks<GpuFacts>({gpu(0, {"GPU-a"}), none}, 1), {}), "gpus.seen");
+  CHECK(some.outcome == Outcome::kFail);
+  CHECK(contains(some.seen, "rank 1 (node2): no CUDA driver"));
+}
+
+TEST_CASE("preflight: GPUs of two kinds warn") {
+  auto other = gpu(1, {"GPU-b"});
+  other.names = {"NVIDIA A100"};
+  const auto found =
+      finding(judge_gpus(on_ranks<GpuFacts>({gpu(0, {"GPU-a"}), other}, 2), {}), "gpus.kind");
+  CHECK(found.outcome == Outcome::kWarn);
+  CHECK(contains(found.seen, "NVIDIA A100"));
+}
+
+TEST_CASE("preflight: lists of cores as the kernel writes them") {
+  CHECK(core_numbers("0-3,8") == std::vector<int>{0, 1, 2, 3, 8});
+  CHECK(core_numbers("5") == std::vector<int>{5});
+  CHECK(core_numbers("").empty());
+}
+
+TEST_CASE("preflight: one core for four threads fails") {
+  CheckOptions options;
+  options.threads = 4;
+  const auto found =
+      finding(judge_binding(on_ranks<BindingFacts>({bound("0"), bound("1")}, 2), options),
+              "binding.threads");
+  CHECK(found.outcome == Outcome::kFail);
+  CHECK(contains(found.seen, "rank 1 (node1) may use 1 core (1), needs 4"));
+  CHECK(contains(found.fix, "--cpus-per-task=4"));
+  CHECK(finding(judge_binding(on_ranks<BindingFacts>({bound("0-3"), bound("4-7")}, 2), options),
+                "binding.threads")
+            .outcome == Outcome::kPass);
+}
+
+TEST_CASE("preflight: fewer cores than --cpus-per-task names srun's variable") {
+  const auto found =
+      finding(judge_binding(on_ranks<BindingFacts>({bound("0", 4)}, 1), {}), "binding.threads");
+  CHECK(found.outcome == Outcome::kFail);
+  CHECK(contains(found.fix, "SRUN_CPUS_PER_TASK"));
+}
+
+TEST_CASE("preflight: cores that two ranks need warn") {
+  CheckOptions one_thread;
+  one_thread.threads = 1;
+  const auto cores = [&](const std::vector<BindingFacts>& facts) {
+    return finding(judge_binding(on_ranks(facts, 4), one_thread), "binding.cores");
+  };
+  CHECK(cores({bound("0"), bound("1")}).outcome == Outcome::kPass);
+  CHECK(cores({bound("0"), bound("0"), bound("1")}).outcome == Outcome::kWarn);
+  CHECK(cores({bound("0-1"), bound("0-1")}).outcome == Outcome::kPass);
+  CHECK(cores({bound("0-1"), bound("1-2"), bound("0-2"), bound("0,2")}).outcome == Outcome::kWarn);
+}
+
+TEST_CASE("preflight: ranks that mpirun left one core each of many warn") {
+  const auto facts = on_ranks<BindingFacts>({bound("0"), bound("1")}, 2);
+  CHECK(finding(judge_binding(facts, {}), "binding.cores").outcome == Outcome::kWarn);
+  CheckOptions meant;
+  meant.threads = 1;
+  CHECK(finding(judge_binding(facts, meant), "binding.cores").outcome == Outcome::kPass);
+}
+
+TEST_CASE("preflight: limits that break runs later") {
+  LimitFacts good{kUnlimited, 65536, true, "1"};
+  CheckOptions options;
+  CHECK(count_of(judge_limits(on_ranks<LimitFacts>({good, good}, 2), options), Outcome::kPass) ==
+        3);
+  options.threads = 4;
+  CHECK(finding(judge_limits(on_ranks<LimitFacts>({good}, 1), options), "limits.omp-threads")
+            .outcome == Outcome::kWarn);
+  LimitFacts bad{65536, 256, true, "8"};
+  const auto findings = judge_limits(on_ranks<LimitFacts>({good, bad}, 1), {});
+  CHECK(count_of(findings, Outcome::kWarn) == 3);
+  bad.infiniband = false;
+  CHECK(finding(judge_limits(on_ranks<LimitFacts>({bad}, 1), {}), "limits.locked-memory").outcome ==
+        Outcome::kSkip);
+}
+
+TEST_CASE("preflight: hosts of two kinds warn") {
+  const NodeFacts one{true, "EPYC", "6.1", {{"eth0", 1500}, {"ib0", 2044}}}, none{};
+  CHECK(judge_nodes(on_ranks<NodeFacts>({one, none}, 2)).at(0).outcome == Outcome::kSkip);
+  CHECK(count_of(judge_nodes(on_ranks<NodeFacts>({one, one}, 1)), Outcome::kPass) == 3);
+  const NodeFacts other{true, "Xeon", "5.14", {{"eth0", 9000}, {"eth1", 1500}}};
+  const auto findings = judge_nodes(on_ranks<NodeFacts>({one, other}, 1));
+  CHECK(count_of(findings, Outcome::kWarn) == 3);
+  CHECK(contains(finding(findings, "nodes.mtu").seen, "eth0: 1500 B on node1, 9000 B on node2"));
+}

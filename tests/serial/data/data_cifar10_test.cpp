@@ -1,0 +1,172 @@
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <numeric>
+
+#include <doctest/doctest.h>
+
+#include "data/cifar10_statistics.h"
+#include "data/manifest.h"
+#include "data/synthetic.h"
+#include "serial/data_files.h"
+#include "serial/expect_error.h"
+#include "serial/test_folder.h"
+
+namespace gradsync {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A small data set with a manifest: 3, 3, 3, 3, 4 training images and 5 test images.
+struct SmallSet : TestFolder {
+  SmallSet() { synthesize(data(), 1, 16, 5); }
+  fs::path data() const { return path() / "data"; }
+};
+
+std::string data_error(ExitCode code, const fs::path& folder) {
+  return error_text(code, [&] { Cifar10(folder).verify(); });
+}
+
+TEST_CASE("files of the official size are read as CIFAR-10 defines them") {
+  const TestFolder folder;
+  write_official_sizes(folder.path());
+  const std::string record = random_records(1, 77);
+  std::string text = read_text_file(folder / "data_batch_3.bin");
+  text.replace(1234 * kRecordBytes, kRecordBytes, record);
+  write_file_atomically(folder / "data_batch_3.bin", text);
+
+  const Cifar10 data(folder.path());
+  CHECK(data.size(Split::kTrain) == 50'000);
+  CHECK(data.size(Split::kTest) == 10'000);
+  CHECK(data.label(Split::kTrain, 21'234) == record[0]);
+  const auto pixels = data.pixels(Split::kTrain, 21'234);
+  REQUIRE(pixels.size() == kImageBytes);
+  CHECK(std::memcmp(pixels.data(), record.data() + 1, kImageBytes) == 0);
+  const auto counts = data.class_counts(Split::kTest);
+  CHECK(std::accumulate(counts.begin(), counts.end(), std::int64_t{0}) == 10'000);
+  const DataDigest digest = data.verify();
+  CHECK(digest.name == "unrecognized files in the format of CIFAR-10");
+  CHECK(digest.files.size() == 6);
+}
+
+TEST_CASE("images of CIFAR-10 are told by their statistics, whatever their order") {
+  // Of the training images after a pass through JPEG; of noise; of CIFAR-10 with red and blue
+  // exchanged.
+  CHECK(are_those_of_cifar10({{0.49125, 0.48209, 0.44652}, {0.24523, 0.24278, 0.26063}}));
+  CHECK_FALSE(are_those_of_cifar10({{0.5, 0.5, 0.5}, {0.2887, 0.2887, 0.2887}}));
+  CHECK_FALSE(are_those_of_cifar10({{0.4465, 0.4822, 0.4914}, {0.2616, 0.2435, 0.2470}}));
+  const TestFolder folder;
+  write_official_sizes(folder.path());
+  // All values are 85 there, a third of the brightest.
+  const ChannelStatistics gray = channel_statistics(Cifar10(folder.path()));
+  CHECK(gray.mean[1] == doctest::Approx(1.0 / 3));
+  CHECK(gray.deviation[1] == doctest::Approx(0));
+  std::string text = read_text_file(folder / "data_batch_1.bin");
+  text.replace(1 + 1024, 1024, std::string(1024, '\xff'));  // green of the first image
+  write_file_atomically(folder / "data_batch_1.bin", text);
+  const ChannelStatistics one = channel_statistics(Cifar10(folder.path()));
+  CHECK(one.mean[0] == doctest::Approx(1.0 / 3));
+  CHECK(one.mean[1] == doctest::Approx(1.0 / 3 + 2.0 / 3 / 50'000).epsilon(1e-7));
+  CHECK(one.deviation[1] == doctest::Approx(2.0 / 3 * std::sqrt(1.0 / 50'000)).epsilon(1e-4));
+  CHECK_FALSE(has_cifar10_images(Cifar10(folder.path())));
+}
+
+TEST_CASE("a file one byte short, one byte long, or a whole record long is bad data") {
+  const TestFolder folder;
+  write_official_sizes(folder.path());
+  const fs::path file = folder / "data_batch_1.bin";
+  fs::resize_file(file, 30'729'999);
+  const std::string shorter = data_error(ExitCode::kBadData, folder.path());
+  CHECK(contains(shorter, file.string()));
+  CHECK(contains(shorter, "1 bytes are missing"));
+  fs::resize_file(file, 30'730'001);
+  CHECK(contains(data_error(ExitCode::kBadData, folder.path()), "1 bytes too many"));
+  fs::resize_file(file, 30'733'073);
+  CHECK(contains(data_error(ExitCode::kBadData, folder.path()), "3073 bytes too many"));
+  error_text(ExitCode::kBadData, [&] { Cifar10::check_files(folder.path()); });
+}
+
+TEST_CASE("a missing folder or file is named, with the command that makes one") {
+  const std::string folder = data_error(ExitCode::kNoInput, "/nowhere/cifar");
+  CHECK(contains(folder, "/nowhere/cifar"));
+  CHECK(contains(folder, "gradsync-dataset fetch --to"));
+  const SmallSet set;
+  fs::remove(set.data() / "data_batch_4.bin");
+  const std::string file = data_error(ExitCode::kNoInput, set.data());
+  CHECK(contains(file, "data_batch_4.bin"));
+  CHECK(contains(file, "gradsync-dataset synthesize"));
+}
+
+TEST_CASE("the parent of cifar-10-batches-bin will do") {
+  const SmallSet set;
+  fs::rename(set.data(), set.path() / kArchiveFolder);
+  CHECK(Cifar10(set.path()).folder() == set.path() / kArchiveFolder);
+  Cifar10::check_files(set.path());
+}
+
+TEST_CASE("a label above 9 is named with file, record, offset and value") {
+  const SmallSet set;
+  set_byte(set.data() / "data_batch_2.bin", 2 * kRecordBytes, 200);
+  const std::string text = data_error(ExitCode::kBadData, set.data());
+  CHECK(contains(text, "data_batch_2.bin"));
+  CHECK(contains(text, "record 2"));
+  CHECK(contains(text, "offset 6146"));
+  CHECK(contains(text, "label 200"));
+  // Training and test images before it are not affected; the image itself is refused.
+  const Cifar10 data(set.data());
+  CHECK(data.label(Split::kTrain, 4) <= 9);
+  error_text(ExitCode::kBadData, [&] { data.label(Split::kTrain, 5); });
+}
+
+TEST_CASE("a changed pixel is found through the manifest") {
+  const SmallSet set;
+  CHECK(Cifar10(set.data()).verify().name == "synthetic (seed 1)");
+  const fs::path file = set.data() / kTestFile;
+  const auto old = static_cast<unsigned char>(read_text_file(file)[100]);
+  set_byte(file, 100, static_cast<unsigned char>(old ^ 1));
+  const std::string text = data_error(ExitCode::kBadData, set.data());
+  CHECK(contains(text, "test_batch.bin"));
+  CHECK(contains(text, "SHA-256"));
+}
+
+TEST_CASE("a manifest's sizes are binding") {
+  const SmallSet set;
+  fs::resize_file(set.data() / kTestFile, 4 * kRecordBytes);
+  CHECK(contains(data_error(ExitCode::kBadData, set.data()), "3073 bytes are missing"));
+}
+
+TEST_CASE("a manifest that makes no sense is bad data, not a crash") {
+  const SmallSet set;
+  for (const char* text : {"", "{", "[]", "{}", "{\"format\": \"other\"}",
+                           "{\"format\": \"gradsync-dataset/1\", \"seed\": \"x\"}",
+                           "{\"format\": \"gradsync-dataset/1\", \"seed\": 1, \"files\": {}}"}) {
+    write_file_atomically(set.data() / Manifest::kFile, text);
+    CHECK(contains(data_error(ExitCode::kBadData, set.data()), Manifest::kFile));
+  }
+}
+
+TEST_CASE("an image that is not there is an error, not another image") {
+  const SmallSet set;
+  const Cifar10 data(set.data());
+  CHECK(data.size(Split::kTrain) == 16);
+  for (const std::int64_t image : {-1, 16}) {
+    error_text(ExitCode::kInternal, [&] { data.pixels(Split::kTrain, image); });
+  }
+}
+
+TEST_CASE("the combined digest tells sets apart") {
+  const SmallSet first, same;
+  const TestFolder folder;
+  synthesize(folder / "other", 2, 16, 5);
+  const std::string digest = Cifar10(first.data()).verify().combined;
+  CHECK(digest == Cifar10(same.data()).verify().combined);
+  CHECK(digest != Cifar10(folder / "other").verify().combined);
+}
+
+TEST_CASE("only the official archive's digest is the official one") {
+  CHECK(is_official_archive("c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"));
+  CHECK_FALSE(is_official_archive(""));
+}
+
+}  // namespace
+}  // namespace gradsync

@@ -1,0 +1,142 @@
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "device/choice.h"
+#include "options/transport_choice.h"
+#include "serial/expect_error.h"
+
+using namespace gradsync;
+
+namespace {
+
+/// Whether the refusal of this request names each of `parts`.
+void check_refused(const DeviceRequest& request, const std::vector<DeviceFacts>& ranks,
+                   const std::vector<std::string>& parts) {
+  const std::string text =
+      error_text(ExitCode::kEnvironment, [&] { choose_device(request, ranks); });
+  CAPTURE(text);
+  for (const std::string& part : parts)
+    CHECK(contains(text, part));
+}
+
+std::vector<GpuDevice> gpus(int first, int count) {
+  std::vector<GpuDevice> all;
+  for (int i = first; i < first + count; ++i)
+    all.push_back({"NVIDIA H200", "GPU-" + std::to_string(i)});
+  return all;
+}
+
+DeviceFacts facts(int rank, int local_rank, std::vector<GpuDevice> visible,
+                  const std::string& host = "node01") {
+  return {rank, local_rank, host, "13.0", "13.0", std::move(visible)};
+}
+
+}  // namespace
+
+TEST_CASE("the only visible GPU is a rank's, else that of its local rank") {
+  CHECK(gpu_index(0, 1) == 0);
+  CHECK(gpu_index(3, 1) == 0);
+  CHECK(gpu_index(0, 4) == 0);
+  CHECK(gpu_index(3, 4) == 3);
+  CHECK(gpu_index(2, 2) == -1);
+  CHECK(gpu_index(0, 0) == -1);
+}
+
+TEST_CASE("ranks with a GPU each compute there, wherever their hosts number them alike") {
+  const auto same_host = choose_device({}, {facts(0, 0, gpus(0, 2)), facts(1, 1, gpus(0, 2))});
+  CHECK(same_host.cuda);
+  CHECK_FALSE(same_host.shared);
+  CHECK(same_host.why.empty());
+  CHECK(choose_device({"cuda"}, {facts(0, 0, gpus(0, 1)), facts(1, 1, gpus(1, 1))}).cuda);
+  CHECK(choose_device({"cuda"}, {facts(0, 0, gpus(0, 1)), facts(1, 0, gpus(0, 1), "node02")}).cuda);
+}
+
+TEST_CASE("auto takes the CPU where no rank sees a GPU, and says why; cpu asks nobody") {
+  DeviceFacts bare = facts(0, 0, {});
+  bare.driver = "none";
+  const auto choice = choose_device({}, {bare, bare});
+  CHECK_FALSE(choice.cuda);
+  CHECK(choice.why == "rank 0 (node01): no CUDA driver");
+  CHECK_FALSE(choose_device({"cpu"}, {facts(0, 0, gpus(0, 1))}).cuda);
+  bare.runtime = "none";
+  CHECK(choose_device({}, {bare}).why == "rank 0 (node01): this build is without CUDA");
+}
+
+TEST_CASE("a rank without a GPU ends a run on GPUs, whether asked for or found") {
+  DeviceFacts bare = facts(1, 1, {});
+  bare.driver = "none";
+  const std::vector<DeviceFacts> some = {facts(0, 0, gpus(0, 1)), bare};
+  for (const char* device : {"auto", "cuda"})
+    check_refused({device}, some,
+                  {"rank 1 (node01) has no GPU to compute on: no CUDA driver", "nvidia-smi"});
+  check_refused({"cuda"}, {bare}, {"rank 1 (node01)", "no CUDA driver", "--device cpu"});
+  check_refused({"auto"}, {facts(2, 2, gpus(0, 2))},
+                {"rank 2 (node01)", "2 visible GPUs for local rank 2", "--gpus-per-node"});
+}
+
+TEST_CASE("a driver older than the build's CUDA is named with both versions") {
+  DeviceFacts old = facts(0, 0, {});
+  old.driver = "12.8";
+  check_refused({"cuda"}, {old}, {"driver is for CUDA 12.8", "needs CUDA 13.0", "580"});
+  CHECK(choose_device({}, {old}).why.find("12.8") != std::string::npos);
+  DeviceFacts newer = facts(0, 0, gpus(0, 1));
+  newer.driver = "13.2";
+  CHECK(choose_device({"cuda"}, {newer}).cuda);
+}
+
+TEST_CASE("two ranks on one GPU are refused with its UUID, or allowed for tests") {
+  const std::vector<DeviceFacts> shared = {facts(0, 0, gpus(7, 1)), facts(1, 1, gpus(7, 1))};
+  check_refused({"cuda"}, shared,
+                {"ranks 0, 1 are on one GPU, GPU-7 (node01)", "--allow-shared-gpu"});
+  const auto allowed = choose_device({"cuda", true}, shared);
+  CHECK(allowed.cuda);
+  CHECK(allowed.shared);
+}
+
+TEST_CASE("auto: nccl where each rank has a GPU of its own, else by where the ranks are") {
+  const DeviceChoice cpu{false, false, "rank 0 (node01): no CUDA driver"}, own{true, false, ""},
+      shared{true, true, ""};
+  const RankLayout alone{1, 1}, node{1, 4}, wide{4, 1}, grid{4, 2}, fast_wide{4, 1, true},
+      fast_grid{4, 2, true};
+  CHECK(choose_transport("auto", cpu, alone).name == "mpi");
+  CHECK(choose_transport("auto", cpu, node).name == "shm");
+  CHECK(choose_transport("auto", cpu, wide).name == "ring");
+  CHECK(choose_transport("auto", cpu, fast_wide).name == "mpi");
+  CHECK(choose_transport("auto", cpu, grid).name == "two-level");
+  CHECK(choose_transport("auto", cpu, fast_grid).name == "two-level");
+  for (const RankLayout& layout : {node, wide, fast_grid}) {
+    CHECK(choose_transport("auto", own, layout).name == "nccl");
+    CHECK(choose_transport("auto", shared, layout).name == "mpi");
+  }
+}
+
+TEST_CASE("all transports that ranks can use, the one of auto first") {
+  using Names = std::vector<std::string>;
+  const DeviceChoice cpu{}, gpu{true, false, ""};
+  CHECK(possible_transports(cpu, {1, 1}) == Names{"mpi", "shm", "ring"});
+  CHECK(possible_transports(cpu, {1, 4}) == Names{"shm", "mpi", "ring"});
+  CHECK(possible_transports(cpu, {3, 1}) == Names{"ring", "mpi"});
+  CHECK(possible_transports(cpu, {2, 2}) == Names{"two-level", "mpi", "ring"});
+  CHECK(possible_transports(gpu, {2, 2}) == Names{"nccl", "mpi"});
+}
+
+TEST_CASE("what is asked for is taken, and refused where it cannot be") {
+  const DeviceChoice cpu{false, false, "rank 0 (node01): no CUDA driver"}, own{true, false, ""},
+      shared{true, true, ""};
+  const RankLayout node{1, 4}, nodes{2, 2};
+  CHECK(choose_transport("mpi", own, node).name == "mpi");
+  CHECK(choose_transport("mpi", cpu, node).name == "mpi");
+  CHECK(choose_transport("nccl", shared, node).name == "nccl");
+  CHECK(choose_transport("shm", cpu, node).name == "shm");
+  CHECK(choose_transport("ring", cpu, nodes).name == "ring");
+  CHECK(choose_transport("two-level", cpu, nodes).name == "two-level");
+  const auto refusal = [](const char* name, const DeviceChoice& device, const RankLayout& layout) {
+    return error_text(ExitCode::kEnvironment, [&] { choose_transport(name, device, layout); });
+  };
+  CHECK(contains(refusal("nccl", cpu, node), "no CUDA driver"));
+  CHECK(contains(refusal("nccl", cpu, node), "--device cuda"));
+  CHECK(contains(refusal("shm", cpu, nodes), "two-level"));
+  CHECK(contains(refusal("ring", own, node), "--device cpu"));
+}

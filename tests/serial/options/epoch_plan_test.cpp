@@ -1,0 +1,70 @@
+#include "options/epoch_plan.h"
+
+#include <doctest/doctest.h>
+
+#include "serial/expect_error.h"
+
+using namespace gradsync;
+
+namespace {
+
+TrainOptions options_with(std::int64_t batch_per_rank, std::int64_t accumulate,
+                          const char* last_batch = "pad") {
+  TrainOptions options;
+  options.batch_per_rank = batch_per_rank;
+  options.accumulate = accumulate;
+  options.last_batch = last_batch;
+  return options;
+}
+
+std::string refused_text(const TrainOptions& options, std::int64_t images, std::int64_t ranks) {
+  return error_text(ExitCode::kUsage, [&] { require_iterations(options, images, ranks); });
+}
+
+}  // namespace
+
+TEST_CASE("epoch plan: padding drops no pass, whatever the accumulation") {
+  for (std::int64_t images = 1; images <= 40; ++images)
+    for (std::int64_t batch = 1; batch <= 7; ++batch)
+      for (std::int64_t accumulate = 1; accumulate <= 5; ++accumulate) {
+        const EpochPlan plan = epoch_plan(options_with(batch, accumulate), images, 1, 0);
+        std::int64_t passes = 0;
+        for (std::int64_t step = 0; step < plan.iterations(); ++step) {
+          CHECK(plan.passes_from(step) == plan.passes - passes);
+          passes += plan.passes_of(step);
+          CHECK(plan.passes_of(step) > 0);
+        }
+        CHECK(passes == (images + batch - 1) / batch);
+      }
+}
+
+TEST_CASE("epoch plan: dropping leaves whole iterations alone") {
+  const EpochPlan plan = epoch_plan(options_with(10, 3, "drop"), 89, 1, 0);
+  CHECK(plan.passes == 8);
+  CHECK(plan.iterations() == 2);
+  CHECK(plan.passes_of(1) == 3);
+  CHECK(plan.passes_from(0) == 6);
+  CHECK(plan.passes_from(1) == 3);
+}
+
+TEST_CASE("epoch plan: an accumulation that no epoch fills is refused") {
+  CHECK_NOTHROW(require_iterations(options_with(128, 5), 640, 1));
+  const std::string text = refused_text(options_with(128, 1000), 640, 1);
+  for (const char* part : {"--accumulate 1000", "128 images", "an epoch has 5", "--accumulate 5"})
+    CHECK(text.find(part) != std::string::npos);
+  CHECK_NOTHROW(require_iterations(options_with(320, 2), 640, 1));
+  refused_text(options_with(320, 2), 640, 2);
+  CHECK_NOTHROW(require_iterations(options_with(320, 3), 641, 1));
+  refused_text(options_with(320, 3, "drop"), 641, 1);
+}
+
+TEST_CASE("epoch plan: so is a schedule with a later epoch without an iteration") {
+  TrainOptions options = options_with(0, 2);
+  options.epochs = 4;
+  options.batch_schedule = BatchSchedule("0:64,2:1280");
+  CHECK_NOTHROW(require_iterations(options, 1280, 1));
+  const std::string text = refused_text(options, 640, 1);
+  CHECK(text.find("epoch 2 of --batch-schedule") != std::string::npos);
+  options.last_batch = "drop";
+  refused_text(options, 1279, 1);
+}

@@ -1,0 +1,249 @@
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "options/options.h"
+#include "serial/option_sandbox.h"
+
+using namespace gradsync;
+
+namespace {
+
+TrainOptions trained(std::vector<const char*> args) {
+  return train_options(resolve(std::move(args), train_option_table()).values);
+}
+
+}  // namespace
+
+TEST_CASE("train options: the defaults of the table are those of TrainOptions") {
+  const Sandbox sandbox;
+  const TrainOptions read = trained({}), made;
+  CHECK(read.sync == made.sync);
+  CHECK(read.model == made.model);
+  CHECK(read.data == made.data);
+  CHECK(read.output == made.output);
+  CHECK(read.epochs == made.epochs);
+  CHECK(read.iterations == made.iterations);
+  CHECK(read.warmup == made.warmup);
+  CHECK(read.batch_per_rank == 128);
+  CHECK(read.batch_global == 0);
+  CHECK(read.accumulate == made.accumulate);
+  CHECK(read.learning_rate.base == made.learning_rate.base);
+  CHECK(read.optimizer.momentum == made.optimizer.momentum);
+  CHECK(read.optimizer.weight_decay == made.optimizer.weight_decay);
+  CHECK(read.granularity == made.granularity);
+  CHECK(read.first_bucket_bytes == made.first_bucket_bytes);
+  CHECK(read.bucket_cap_bytes == made.bucket_cap_bytes);
+  CHECK(read.wire_dtype == made.wire_dtype);
+  CHECK(read.precision == made.precision);
+  CHECK(read.layout == made.layout);
+  CHECK(read.threads == made.threads);
+  CHECK(read.loader_threads == made.loader_threads);
+  CHECK(read.prefetch == made.prefetch);
+  CHECK(read.seed == made.seed);
+  CHECK(read.augment == made.augment);
+  CHECK(read.set_epoch == made.set_epoch);
+  CHECK(read.last_batch == made.last_batch);
+  CHECK(read.evaluate == made.evaluate);
+  CHECK(read.log_every == made.log_every);
+  CHECK(read.verify_modes == made.verify_modes);
+  CHECK(read.verify == made.verify);
+  CHECK(read.timeout_s == made.timeout_s);
+  CHECK(read.start_timeout_s == made.start_timeout_s);
+  CHECK(read.io_timeout_s == made.io_timeout_s);
+  const WatchLimits limits = watch_limits(read), standard;
+  CHECK(limits.automatic);
+  CHECK(limits.timeout_s == standard.timeout_s);
+  CHECK(limits.start_s == standard.start_s);
+  CHECK(limits.io_s == standard.io_s);
+  CHECK(read.inject_fault == made.inject_fault);
+}
+
+TEST_CASE("train options: every option is read") {
+  const Sandbox sandbox;
+  const auto options = trained({"--sync",
+                                "c10d",
+                                "--granularity=tensor",
+                                "--first-bucket",
+                                "64KiB",
+                                "--bucket-cap",
+                                "4MB",
+                                "--wire-dtype",
+                                "bf16",
+                                "--model",
+                                "lenet",
+                                "--data",
+                                "/d",
+                                "--no-augment",
+                                "--no-set-epoch",
+                                "--last-batch",
+                                "drop",
+                                "--loader-threads",
+                                "3",
+                                "--prefetch",
+                                "7",
+                                "--batch-global",
+                                "256",
+                                "--accumulate",
+                                "2",
+                                "--epochs",
+                                "5",
+                                "--iterations",
+                                "40",
+                                "--warmup",
+                                "0",
+                                "--seed",
+                                "42",
+                                "--lr",
+                                "0.01",
+                                "--momentum",
+                                "0",
+                                "--weight-decay",
+                                "0",
+                                "--precision",
+                                "auto",
+                                "--layout",
+                                "nchw",
+                                "--threads",
+                                "2",
+                                "--evaluate",
+                                "each-rank",
+                                "--log-every",
+                                "1",
+                                "--output",
+                                "o.h5",
+                                "--verify-modes",
+                                "--verify",
+                                "all",
+                                "--start-timeout=30s",
+                                "--io-timeout=1h",
+                                "--timeout",
+                                "2m",
+                                "--inject-fault",
+                                "nan@1:5"});
+  CHECK(options.sync == "c10d");
+  CHECK(options.granularity == "tensor");
+  CHECK(options.first_bucket_bytes == 65536);
+  CHECK(options.bucket_cap_bytes == 4'000'000);
+  CHECK(options.wire_dtype == "bf16");
+  CHECK(options.model == "lenet");
+  CHECK(options.data == "/d");
+  CHECK_FALSE(options.augment);
+  CHECK_FALSE(options.set_epoch);
+  CHECK(options.last_batch == "drop");
+  CHECK(options.loader_threads == 3);
+  CHECK(options.prefetch == 7);
+  CHECK(options.batch_global == 256);
+  CHECK(options.batch_per_rank == 0);
+  CHECK(options.accumulate == 2);
+  CHECK(options.epochs == 5);
+  CHECK(options.iterations == 40);
+  CHECK(options.warmup == 0);
+  CHECK(options.seed == 42);
+  CHECK(options.learning_rate.base == 0.01);
+  CHECK(options.optimizer.momentum == 0);
+  CHECK(options.optimizer.weight_decay == 0);
+  CHECK(options.precision == "auto");
+  CHECK(options.layout == "nchw");
+  CHECK(options.threads == 2);
+  CHECK(options.evaluate == "each-rank");
+  CHECK(options.log_every == 1);
+  CHECK(options.output == "o.h5");
+  CHECK(options.verify_modes);
+  CHECK(options.verify == "all");
+  CHECK(options.timeout_s == 120);
+  CHECK(options.start_timeout_s == 30);
+  CHECK(options.io_timeout_s == 3600);
+  CHECK_FALSE(watch_limits(options).automatic);
+  CHECK(options.inject_fault == "nan@1:5");
+}
+
+TEST_CASE("train options: values out of range") {
+  const Sandbox sandbox;
+  const std::vector<std::vector<const char*>> wrong = {{"--lr", "-0.1"},
+                                                       {"--lr", "1001"},
+                                                       {"--lr", "nan"},
+                                                       {"--momentum", "1"},
+                                                       {"--momentum", "-0.1"},
+                                                       {"--weight-decay", "2"},
+                                                       {"--threads", "1025"},
+                                                       {"--threads", "-1"},
+                                                       {"--epochs", "0"},
+                                                       {"--epochs", "1000001"},
+                                                       {"--batch-per-rank", "0"},
+                                                       {"--batch-global", "0"},
+                                                       {"--batch-per-rank", "1000001"},
+                                                       {"--accumulate", "0"},
+                                                       {"--iterations", "-1"},
+                                                       {"--warmup", "-1"},
+                                                       {"--seed", "-1"},
+                                                       {"--prefetch", "0"},
+                                                       {"--loader-threads", "0"},
+                                                       {"--log-every", "0"},
+                                                       {"--timeout", "-1"},
+                                                       {"--timeout", "169h"},
+                                                       {"--start-timeout", "0"},
+                                                       {"--io-timeout", "169h"},
+                                                       {"--first-bucket", "0"},
+                                                       {"--bucket-cap", "17GiB"},
+                                                       {"--data", ""},
+                                                       {"--inject-fault", "nan"},
+                                                       {"--inject-fault", "nan@x:1"},
+                                                       {"--inject-fault", "nan@1:"},
+                                                       {"--seed", "18446744073709551616"}};
+  for (const auto& args : wrong)
+    CHECK_MESSAGE(contains(refusal([&] { trained(args); }), args[0]), args[0], " ", args[1]);
+  CHECK(contains(refusal([] { trained({"--sync", "dpp"}); }), "did you mean ddp?"));
+  CHECK(contains(refusal([] { trained({"--model", "resnet-18"}); }), "did you mean resnet18?"));
+}
+
+TEST_CASE("train options: one of the two batches") {
+  const Sandbox sandbox;
+  CHECK(contains(refusal([] {
+                   trained({"--batch-global", "256", "--batch-per-rank", "64"});
+                 }),
+                 "one of the two"));
+  const std::string job = sandbox.file("job.cfg", "batch-global = 256\n");
+  CHECK(contains(refusal([&] {
+                   trained({"--config", job.c_str(), "--batch-per-rank", "64"});
+                 }),
+                 "job.cfg:1: batch-global"));
+  CHECK(trained({"--config", job.c_str(), "--batch-global", "auto", "--batch-per-rank", "64"})
+            .batch_per_rank == 64);
+}
+
+TEST_CASE("train options: the batch of all ranks is ranks × batch of a rank × accumulate") {
+  TrainOptions options;
+  options.batch_per_rank = 32;
+  options.accumulate = 2;
+  resolve_batch(options, 4);
+  CHECK(options.batch_global == 256);
+  resolve_batch(options, 4);
+  CHECK(options.batch_per_rank == 32);
+  CHECK(options.batch_global == 256);
+
+  TrainOptions global;
+  global.batch_global = 256;
+  resolve_batch(global, 4);
+  CHECK(global.batch_per_rank == 64);
+  global = {};
+  global.batch_global = 250;
+  const auto refused = refusal([&] { resolve_batch(global, 4); });
+  CHECK(contains(refused, "250 does not divide by 4"));
+  CHECK(contains(refused, "--batch-global 252"));
+}
+
+TEST_CASE("train options: --print-config of any settings is read back the same") {
+  const Sandbox sandbox;
+  const std::vector<std::vector<const char*>> settings = {
+      {}, {"--batch-global", "256", "--no-augment"}, {"--batch-per-rank", "64", "--data", "a # b"}};
+  for (const auto& args : settings) {
+    const auto first = resolve(args, train_option_table()).values;
+    const std::string job = sandbox.file("again.cfg", config_text(train_option_table(), first));
+    const auto second = resolve({"--config", job.c_str()}, train_option_table()).values;
+    require_same_values(second, first);
+    CHECK(train_options(second).batch_per_rank == train_options(first).batch_per_rank);
+  }
+}

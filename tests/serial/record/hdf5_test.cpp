@@ -1,0 +1,263 @@
+#include "record/hdf5.h"
+
+#include <fstream>
+#include <functional>
+
+#include <doctest/doctest.h>
+#include <hdf5.h>
+#include <hdf5_hl.h>
+
+#include "record/reader.h"
+#include "serial/expect_error.h"
+#include "serial/sample_run.h"
+#include "support/error.h"
+
+using namespace gradsync;
+using namespace gradsync::testing;
+
+namespace {
+
+/// A sample file opened for changing, closed when it goes.
+class Edited {
+ public:
+  explicit Edited(const std::filesystem::path& path) : file_(open(path), H5Fclose) {}
+  hid_t id() const { return file_.id(); }
+
+  void remove(const char* path) { REQUIRE(H5Ldelete(id(), path, H5P_DEFAULT) >= 0); }
+  void set(const char* attribute, const std::string& text) {
+    REQUIRE(H5Adelete(id(), attribute) >= 0);
+    REQUIRE(H5LTset_attribute_string(id(), "/", attribute, text.c_str()) >= 0);
+  }
+  void set(const char* attribute, long number) {
+    REQUIRE(H5Adelete(id(), attribute) >= 0);
+    const std::int64_t value = number;
+    const H5Object space(H5Screate(H5S_SCALAR), H5Sclose);
+    const H5Object made(
+        H5Acreate2(id(), attribute, H5T_STD_I64LE, space.id(), H5P_DEFAULT, H5P_DEFAULT), H5Aclose);
+    REQUIRE(H5Awrite(made.id(), H5T_NATIVE_INT64, &value) >= 0);
+  }
+  /// A new data set of this shape without any values in it.
+  void make(const char* path, std::vector<hsize_t> shape, hid_t type, bool chunked = false) {
+    const H5Object space(H5Screate_simple(static_cast<int>(shape.size()), shape.data(), nullptr),
+                         H5Sclose);
+    const H5Object list(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
+    if (chunked) {
+      REQUIRE(H5Pset_chunk(list.id(), static_cast<int>(shape.size()), shape.data()) >= 0);
+      REQUIRE(H5Pset_deflate(list.id(), 1) >= 0);
+    }
+    const H5Object made(
+        H5Dcreate2(id(), path, type, space.id(), H5P_DEFAULT, list.id(), H5P_DEFAULT), H5Dclose);
+    REQUIRE(made);
+  }
+
+ private:
+  static hid_t open(const std::filesystem::path& path) {
+    prepare_hdf5();
+    const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
+    REQUIRE(file >= 0);
+    return file;
+  }
+  H5Object file_;
+};
+
+/// The message of opening and reading all of a sample that `edit` has changed.
+std::string message_after(const std::function<void(Edited&)>& edit) {
+  const TestFolder folder;
+  write_sample(folder / "run.h5", {});
+  {
+    Edited file(folder / "run.h5");
+    edit(file);
+  }
+  try {
+    const auto run = open_run(folder / "run.h5");
+    run->rows(0, run->iterations());
+    run->time(Phase::kIteration);
+  } catch (const Error& error) {
+    CHECK(error.code() == ExitCode::kBadData);
+    return error.what();
+  }
+  return "no error";
+}
+
+std::string read_attribute(hid_t file, const char* object, const char* name) {
+  const H5Object attribute(H5Aopen_by_name(file, object, name, H5P_DEFAULT, H5P_DEFAULT), H5Aclose);
+  REQUIRE(attribute);
+  const H5Object type(H5Aget_type(attribute.id()), H5Tclose);
+  CHECK(H5Tget_cset(type.id()) == H5T_CSET_UTF8);
+  CHECK(H5Tis_variable_str(type.id()) == 0);
+  std::string text(H5Tget_size(type.id()), '\0');
+  REQUIRE(H5Aread(attribute.id(), type.id(), text.data()) >= 0);
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("hdf5: every data set has units, a long name, scales, and no filter") {
+  const TestFolder folder;
+  {
+    Recorder recorder(folder / "run.h5", sample_info({}));
+    record_sample(recorder, {});
+    record_yardstick(recorder, 2);
+    recorder.finish(RunStatus::kComplete);
+  }
+  const Edited file(folder / "run.h5");
+  std::vector<std::string> paths;
+  const auto collect = [](hid_t, const char* name, const H5O_info_t* info, void* list) -> herr_t {
+    if (info->type == H5O_TYPE_DATASET)
+      static_cast<std::vector<std::string>*>(list)->push_back(name);
+    return 0;
+  };
+  REQUIRE(H5Ovisit(file.id(), H5_INDEX_NAME, H5_ITER_NATIVE, collect, &paths) >= 0);
+  CHECK(paths.size() > 80);
+  for (const std::string& path : paths) {
+    INFO(path);
+    CHECK_FALSE(read_attribute(file.id(), path.c_str(), "units").empty());
+    CHECK_FALSE(read_attribute(file.id(), path.c_str(), "long_name").empty());
+    const H5Object dataset(H5Dopen2(file.id(), path.c_str(), H5P_DEFAULT), H5Dclose);
+    const H5Object list(H5Dget_create_plist(dataset.id()), H5Pclose);
+    CHECK(H5Pget_nfilters(list.id()) == 0);
+    CHECK(H5Pget_layout(list.id()) == H5D_CONTIGUOUS);
+    const H5Object space(H5Dget_space(dataset.id()), H5Sclose);
+    if (H5DSis_scale(dataset.id()) > 0) continue;
+    for (int axis = 0; axis < H5Sget_simple_extent_ndims(space.id()); ++axis)
+      CHECK(H5DSget_num_scales(dataset.id(), static_cast<unsigned>(axis)) == 1);
+  }
+  CHECK(read_attribute(file.id(), "/", "schema") == "gradsync-run/1");
+  CHECK(read_attribute(file.id(), "/", "command_line").ends_with("Zürich"));
+  CHECK(read_attribute(file.id(), "/config/model", "source") == "job file");
+  CHECK(read_attribute(file.id(), "/time/iteration", "units") == "s");
+}
+
+TEST_CASE("hdf5: texts as long as command lines get") {
+  const TestFolder folder;
+  RunInfo info = sample_info({});
+  info.command_line = std::string(60000, 'x');
+  info.config[0].value = std::string(200000, 'y');
+  Recorder recorder(folder / "run.h5", info);
+  recorder.finish(RunStatus::kComplete);
+  CHECK(open_run(folder / "run.h5")->info().command_line == info.command_line);
+}
+
+TEST_CASE("hdf5: a newer or foreign schema") {
+  CHECK(contains(message_after([](Edited& file) { file.set("schema", "gradsync-run/3"); }),
+                 "has the schema gradsync-run/3, this program reads gradsync-run/1 to "
+                 "gradsync-run/2"));
+  CHECK(contains(message_after([](Edited& file) { file.set("schema", "other/1"); }),
+                 "not a run file"));
+  CHECK(contains(message_after([](Edited& file) { H5Adelete(file.id(), "schema"); }),
+                 "not a run file"));
+}
+
+TEST_CASE("hdf5: what is missing is named") {
+  for (const char* path :
+       {"time/iteration", "time", "loss", "bucket/ready", "topology/host", "iteration/lr",
+        "epoch/test_accuracy", "verification", "config", "traffic/gradients"}) {
+    const std::string message = message_after([&](Edited& file) { file.remove(path); });
+    INFO(message);
+    CHECK(message.find(path) != std::string::npos);
+    CHECK(message.find("is missing") != std::string::npos);
+  }
+  CHECK(contains(message_after([](Edited& file) { H5Adelete(file.id(), "valid_rows"); }),
+                 "/@valid_rows"));
+}
+
+TEST_CASE("hdf5: another shape, type or place of storage is refused") {
+  const auto replaced = [](std::vector<hsize_t> shape, hid_t type, bool chunked = false) {
+    return message_after([&](Edited& file) {
+      file.remove("time/iteration");
+      file.make("time/iteration", shape, type, chunked);
+    });
+  };
+  CHECK(contains(replaced({12, 3}, H5T_IEEE_F64LE), "has the shape (12, 3), expected (12, 2)"));
+  CHECK(contains(replaced({12}, H5T_IEEE_F64LE), "has the shape (12)"));
+  CHECK(contains(replaced({12, 2}, H5T_IEEE_F32LE), "another type"));
+  CHECK(contains(replaced({12, 2}, H5T_IEEE_F64LE), "was never written"));
+  CHECK(contains(replaced({12, 2}, H5T_IEEE_F64LE, true), "uncompressed"));
+  CHECK(contains(message_after([](Edited& file) {
+                   file.remove("loss");
+                   H5Lcreate_external("/etc/passwd", "/loss", file.id(), "loss", H5P_DEFAULT,
+                                      H5P_DEFAULT);
+                 }),
+                 "link to another place"));
+}
+
+TEST_CASE("hdf5: sizes beyond the file are refused before memory is taken") {
+  CHECK(contains(message_after([](Edited& file) {
+                   file.remove("topology/rank");
+                   file.make("topology/rank", {hsize_t{1} << 40}, H5T_STD_I32LE);
+                 }),
+                 "larger than the file"));
+  CHECK(contains(message_after([](Edited& file) { file.set("valid_rows", 13L); }), "valid_rows"));
+  CHECK(contains(message_after([](Edited& file) { file.set("valid_rows", -1L); }), "valid_rows"));
+}
+
+TEST_CASE("hdf5: fewer valid rows than stored ones are what is read") {
+  const TestFolder folder;
+  write_sample(folder / "run.h5", {});
+  {
+    Edited file(folder / "run.h5");
+    file.set("valid_rows", 7L);
+  }
+  const auto run = open_run(folder / "run.h5");
+  CHECK(run->iterations() == 7);
+  CHECK(run->time(Phase::kData).rows == 7);
+  CHECK(same(run->rows(6, 1)[0], sample_row({}, 6)));
+}
+
+TEST_CASE("hdf5: numbers and texts that were changed behind the library's back are refused") {
+  const TestFolder folder;
+  write_sample(folder / "run.h5", {});
+  std::ifstream file(folder / "run.h5", std::ios::binary);
+  const std::string sound((std::istreambuf_iterator<char>(file)), {});
+  const auto message_with = [&](const std::string& from, const std::string& to) {
+    std::string text = sound;
+    REQUIRE(text.find(from) != std::string::npos);
+    text.replace(text.find(from), from.size(), to);
+    write_plainly(folder / "changed.h5", text);
+    return error_text(ExitCode::kBadData, [&] {
+      const auto run = open_run(folder / "changed.h5");
+      run->loss();
+      run->time(Phase::kIteration, 3, 2);  // a part of it, not the changed one
+    });
+  };
+  const auto bytes = [](double value) {
+    return std::string(reinterpret_cast<const char*>(&value), sizeof value);
+  };
+  const double time_s = sample_rank(1, 1, 2)[Phase::kIteration];
+  CHECK(contains(message_with(bytes(time_s), bytes(2 * time_s)), "/time/iteration"));
+  CHECK(contains(message_with(bytes(sample_rank(1, 1, 2).loss), bytes(0.25)), "/loss"));
+  CHECK(contains(message_with("node0", "node1"), "/topology/host"));
+  CHECK(contains(message_with("abc123", "abc124"), "/provenance/git revision"));
+}
+
+TEST_CASE("hdf5: a file without checksums is read") {
+  const TestFolder folder;
+  write_sample(folder / "run.h5", {});
+  CHECK(open_run(folder / "run.h5")->has_checksums());
+  {
+    const Edited file(folder / "run.h5");
+    for (const char* path : {"iteration/number", "loss", "time/iteration"})
+      REQUIRE(H5Adelete_by_name(file.id(), path, "crc32c", H5P_DEFAULT) >= 0);
+  }
+  const auto run = open_run(folder / "run.h5");
+  CHECK_FALSE(run->has_checksums());
+  CHECK(run->loss().at(0, 0) == doctest::Approx(2.3));
+  CHECK(run->time(Phase::kIteration, 3, 1).at(0, 0) == doctest::Approx(0.0103));
+}
+
+TEST_CASE("hdf5: a file cut anywhere is bad data") {
+  const TestFolder folder;
+  write_sample(folder / "run.h5", {});
+  const std::string whole = read_text_file(folder / "run.h5");
+  std::size_t wrong = 0;
+  for (std::size_t cut = 0; cut < whole.size(); cut += 997) {
+    write_plainly(folder / "cut.h5", whole.substr(0, cut));
+    try {
+      const auto run = open_run(folder / "cut.h5");
+      ++wrong;
+    } catch (const Error& error) {
+      wrong += error.code() == ExitCode::kBadData ? 0 : 1;
+    }
+  }
+  CHECK(wrong == 0);
+}

@@ -1,0 +1,103 @@
+#include <filesystem>
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "serial/sweep_fixture.h"
+#include "sweep/batch_ladder.h"
+#include "sweep/cell_record.h"
+#include "sweep/cell_state.h"
+
+using namespace gradsync;
+using namespace gradsync::sweep;
+namespace fs = std::filesystem;
+
+TEST_CASE("sweep run: out of memory ends the ladder of its batch sizes, as a result") {
+  Sweep sweep("model = lenet\nseed = 1, 2\nbatch-per-rank = 8, 16, 32\n");
+  sweep.launcher.scripts["lenet-ddp-r1-b16-seed1"] = {
+      {81, 0}, false, false, "gradsync-train: out of memory\n"};
+  const GridOutcome first = sweep.run();
+  CHECK(first.failed.empty());
+  CHECK(first.done == 4);
+  REQUIRE(first.too_large.size() == 2);
+  CHECK(first.too_large[1].cell == "lenet-ddp-r1-b32-seed1");
+  CHECK(first.too_large[1].message == "not run: batch 16 per rank ran out of memory");
+  const auto state = [&](std::size_t cell) {
+    return cell_state(cell_files(sweep.runs(), sweep.grid.cells[cell]));
+  };
+  CHECK(state(0) == CellState::kDone);
+  CHECK(state(1) == CellState::kOutOfMemory);
+  CHECK(state(2) == CellState::kNotRun);
+  CHECK(state(5) == CellState::kDone);  // batch 32 of the other seed
+
+  // It stays a result until its record is removed.
+  const GridOutcome second = sweep.run();
+  CHECK(sweep.launcher.launched.empty());
+  CHECK(second.too_large.size() == 2);
+  sweep.launcher.scripts.clear();
+  fs::remove(sweep.runs() / "lenet-ddp-r1-b16-seed1.failed.json");
+  CHECK(sweep.run().done == 2);
+}
+
+TEST_CASE("batch ladder: smaller batches are tried, repeats of the same are not") {
+  const CleanEnvironment environment;
+  const Grid grid = expand(make_job(
+      parse_key_values("batch-global = 64, 128, 256\nranks = 2\nrepeats = 2", "t"), {}, "t"));
+  BatchLadders ladders;
+  CHECK_FALSE(ladders.ended_at(grid.cells[4]).has_value());
+  ladders.end_at(grid.cells[4]);  // 256, then 128: the smaller one counts
+  ladders.end_at(grid.cells[2]);
+  CHECK_FALSE(ladders.ended_at(grid.cells[0]).has_value());
+  CHECK(ladders.ended_at(grid.cells[3]) == 64);
+  CHECK(ladders.ended_at(grid.cells[5]) == 64);
+}
+
+TEST_CASE("cell record: a kill is for memory only where the kernel or Slurm says so") {
+  const ProcessResult slain{137, 0}, signalled{-1, 9}, hang{86, 0};
+  CHECK(killed_for_memory(slain, 1, ""));
+  CHECK(killed_for_memory(signalled, 2, ""));
+  CHECK(
+      killed_for_memory(slain, 0, "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0\n"));
+  CHECK(killed_for_memory(slain, 0, "srun: error: n1: task 0: Out Of Memory\n"));
+  CHECK_FALSE(killed_for_memory(slain, 0, "srun: error: n1: task 0: Killed\n"));
+  CHECK_FALSE(killed_for_memory(hang, 1, "oom_kill"));
+  CHECK(was_killed(slain));
+  CHECK(was_killed(signalled));
+  CHECK_FALSE(was_killed(hang));
+  CHECK(kernel_memory_kills() >= 0);
+}
+
+TEST_CASE("cell record: the words for a failure are the program's, else the launcher's of a rank") {
+  const std::string killed =
+      "epoch 1 iteration 5 loss 2.2\n"
+      "srun: error: n2: task 1: Killed\n"
+      "srun: Terminating StepId=7.1\n"
+      "slurmstepd: error: *** STEP 7.1 ON n1 CANCELLED ***\n"
+      "srun: error: n1: task 0: Terminated\n";
+  CHECK(last_error(killed, "gradsync-train") == "srun: error: n2: task 1: Killed");
+  const std::string noticed =
+      "mpirun noticed that process rank 1 with PID 7 on node vm exited on signal 9 (Killed).";
+  CHECK(last_error("----\n" + noticed + "\n----\n", "gradsync-train") == noticed);
+  CHECK(last_error("gradsync-train: no data\n  fix: make data\n" + killed, "gradsync-train") ==
+        "no data\nfix: make data");
+  CHECK(last_error("a\nb\n\nc\nd\n", "gradsync-train") == "b\nc\nd");
+  CHECK(last_error("", "gradsync-train").empty());
+}
+
+TEST_CASE("cell record: read as written, and damaged ones are failures") {
+  const TestFolder folder;
+  const GridCell cell{"cell", 1, 1, {}};
+  const CellFiles files = cell_files(folder.path(), cell);
+  CHECK_FALSE(recorded_failure(files).has_value());
+  record_failure(files, cell, {FailureKind::kOutOfMemory, {137, 0}, "too large \xff", 2.5});
+  const auto failure = recorded_failure(files);
+  REQUIRE(failure.has_value());
+  CHECK(failure->kind == FailureKind::kOutOfMemory);
+  CHECK(failure->result.exit_code == 137);
+  CHECK(failure->message.starts_with("too large "));
+  CHECK(failure->duration_s == 2.5);
+  for (const char* damaged : {"", "[]", "{", R"({"kind":7,"exit_code":"x","message":[]})"}) {
+    write(files.failure, damaged);
+    CHECK(recorded_failure(files)->kind == FailureKind::kFailed);
+  }
+}

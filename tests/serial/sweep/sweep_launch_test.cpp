@@ -1,0 +1,219 @@
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "serial/clean_environment.h"
+#include "serial/expect_error.h"
+#include "serial/sweep_fixture.h"
+#include "serial/test_folder.h"
+#include "support/file.h"
+#include "sweep/allocation.h"
+#include "sweep/grid.h"
+#include "sweep/srun_launcher.h"
+#include "sweep/stoppable_run.h"
+#include "sweep/sweep_options.h"
+
+using namespace gradsync;
+using namespace gradsync::sweep;
+namespace fs = std::filesystem;
+using Names = std::vector<std::string>;
+using Variables = std::map<std::string, std::string>;
+
+namespace {
+
+std::optional<Allocation> allocation_in(const Variables& variables) {
+  return allocation_of([&](const std::string& name) {
+    const auto found = variables.find(name);
+    return found == variables.end() ? std::string() : found->second;
+  });
+}
+
+GridCell cell_of(const std::string& text) {
+  const CleanEnvironment environment;
+  return expand(job_of(text)).cells.at(0);
+}
+
+bool has(const Names& args, const std::string& arg) {
+  return std::find(args.begin(), args.end(), arg) != args.end();
+}
+
+SrunLauncher srun_on(const Allocation& allocation, std::int64_t ranks_per_node = 0,
+                     const Names& options = {}) {
+  return {"bin/gradsync-train", options, allocation, ranks_per_node, [] { return 0; }};
+}
+
+Names words_of(const SrunLauncher& launcher, const std::string& job) {
+  const GridCell cell = cell_of(job);
+  return launcher.command(cell, cell_files("runs", cell)).args;
+}
+
+// A script in the place of mpirun: it ends in its own way for each signal.
+LaunchCommand listener(const TestFolder& folder) {
+  const fs::path file = folder / "listener";
+  std::ofstream(file) << "#!/bin/sh\ntrap 'echo usr1; [ \"$1\" = stubborn ] || exit 75' USR1\n"
+                         "trap 'echo term; exit 143' TERM\necho out; echo err >&2\n"
+                         "i=0; while [ $i -lt 600 ]; do sleep 0.05; i=$((i+1)); done\n";
+  fs::permissions(file, fs::perms::owner_all);
+  return {{}, {file.string()}};
+}
+
+// Asks once the script is there to listen.
+int once_it_listens(const CellFiles& files, int requests) {
+  return fs::exists(files.log) && contains(read_text_file(files.log), "err") ? requests : 0;
+}
+
+}  // namespace
+
+TEST_CASE("allocation: what Slurm says of a job") {
+  CHECK_FALSE(allocation_in({{"SLURM_NTASKS", "4"}}).has_value());
+  const auto two = allocation_in({{"SLURM_JOB_ID", "7"},
+                                  {"SLURM_JOB_NUM_NODES", "2"},
+                                  {"SLURM_NTASKS_PER_NODE", "4"},
+                                  {"SLURM_JOB_CPUS_PER_NODE", "32(x2)"},
+                                  {"SLURM_GPUS_ON_NODE", "4"}});
+  REQUIRE(two.has_value());
+  CHECK(two->job == "7");
+  CHECK(two->nodes == 2);
+  CHECK(two->ranks_per_node == 4);
+  CHECK(two->cpus_per_node == 32);
+  CHECK(two->cpus_per_rank == 8);
+  CHECK(two->gpus_per_node == 4);
+}
+
+TEST_CASE("allocation: ranks per node from tasks and nodes, else a rank a GPU, else one") {
+  const auto ranks = [](Variables variables) {
+    variables["SLURM_JOB_ID"] = "7";
+    return allocation_in(variables)->ranks_per_node;
+  };
+  CHECK(ranks({{"SLURM_JOB_NUM_NODES", "2"}, {"SLURM_NTASKS", "4"}}) == 2);
+  CHECK(ranks({{"SLURM_JOB_NUM_NODES", "2"}, {"SLURM_NTASKS", "3"}}) == 2);
+  CHECK(ranks({{"SLURM_JOB_NUM_NODES", "2"}, {"SLURM_GPUS_PER_NODE", "h200:8"}}) == 8);
+  CHECK(ranks({{"SLURM_JOB_GPUS", "0,1,3"}}) == 3);
+  CHECK(ranks({}) == 1);
+}
+
+TEST_CASE("allocation: the smallest node counts, and CPUs that were asked for a rank") {
+  const auto mixed = allocation_in({{"SLURM_JOB_ID", "7"},
+                                    {"SLURM_JOB_NUM_NODES", "3"},
+                                    {"SLURM_JOB_CPUS_PER_NODE", "16(x2),8"},
+                                    {"SLURM_CPUS_PER_TASK", "3"}});
+  CHECK(mixed->cpus_per_node == 8);
+  CHECK(mixed->cpus_per_rank == 3);
+  error_text(ExitCode::kEnvironment, [] {
+    allocation_in({{"SLURM_JOB_ID", "7"}, {"SLURM_JOB_NUM_NODES", "many"}});
+  });
+}
+
+TEST_CASE("shape: as few nodes as hold the ranks") {
+  CHECK(shape_of(1, 4) == Shape{1, 1});
+  CHECK(shape_of(4, 4) == Shape{1, 4});
+  CHECK(shape_of(5, 4) == Shape{2, 4});
+  CHECK(shape_of(8, 1) == Shape{8, 1});
+  CHECK(shape_text({2, 4}) == "2 nodes × 4 ranks");
+  CHECK(shape_text({1, 1}) == "1 node × 1 rank");
+}
+
+TEST_CASE("srun: nodes, ranks, cores and GPUs of a cell") {
+  const Allocation gpus{"7", 2, 4, 32, 8, 4};
+  const Names all = words_of(srun_on(gpus), "ranks = 8\nsync = ddp");
+  for (const char* word :
+       {"--mpi=pmix", "--kill-on-bad-exit=1", "--wait=60", "--cpu-bind=cores", "--nodes=2",
+        "--ntasks=8", "--ntasks-per-node=4", "--cpus-per-task=8", "--gpus-per-node=4",
+        "--threads=8", "--sync=ddp", "--output=runs/resnet18-ddp-r8.h5"})
+    CHECK_MESSAGE(has(all, word), word);
+  CHECK(all.front() == "srun");
+
+  const Names few = words_of(srun_on(gpus), "ranks = 2\nthreads = 3");
+  for (const char* word : {"--nodes=1", "--ntasks=2", "--ntasks-per-node=2", "--cpus-per-task=8",
+                           "--gpus-per-node=2", "--threads=3"})
+    CHECK_MESSAGE(has(few, word), word);
+  CHECK_FALSE(has(few, "--threads=8"));
+}
+
+TEST_CASE("srun: without GPUs none are asked for; ranks per node and options are the job's") {
+  const Allocation cpus{"7", 4, 1, 8, 8, 0};
+  const Names args = words_of(srun_on(cpus, 2, {"--cpu-bind=none"}), "ranks = 4");
+  CHECK(has(args, "--nodes=2"));
+  CHECK(has(args, "--ntasks-per-node=2"));
+  CHECK(has(args, "--cpus-per-task=4"));
+  CHECK(std::none_of(args.begin(), args.end(),
+                     [](const auto& arg) { return arg.starts_with("--gpus"); }));
+  // srun takes the last of two.
+  CHECK(std::find(args.begin(), args.end(), "--cpu-bind=none") >
+        std::find(args.begin(), args.end(), "--cpu-bind=cores"));
+}
+
+TEST_CASE("srun: a cell that the allocation cannot hold is exit 69 and says what to ask for") {
+  const auto refused = [](const SrunLauncher& launcher, const std::string& job) {
+    return error_text(ExitCode::kEnvironment, [&] { launcher.require_room(cell_of(job)); });
+  };
+  const Allocation small{"7", 1, 2, 4, 2, 0};
+  CHECK_NOTHROW(srun_on(small).require_room(cell_of("ranks = 2")));
+  const std::string text = refused(srun_on(small), "ranks = 4\nmodel = lenet");
+  CHECK(contains(text, "cell lenet-ddp-r4: 4 ranks do not fit the allocation (job 7)"));
+  CHECK(contains(text, "1 node with 2 ranks on each"));
+  CHECK(contains(text, "--nodes=2 --ntasks-per-node=2"));
+  CHECK(contains(refused(srun_on({"7", 1, 4, 8, 2, 2}), "ranks = 4"),
+                 "4 ranks on a node that has 2 GPUs"));
+}
+
+TEST_CASE("sweep command: what stands behind -- goes to every cell, in place of the job's keys") {
+  const CleanEnvironment environment;
+  const TestFolder folder;
+  const std::string file = folder / "test.cfg";
+  std::ofstream(file) << "batch-global = 64\nlr = 0.1, 0.2\nmodel = lenet\nranks = 1, 2\n";
+  const auto cells = [&](const Names& behind) {
+    std::vector<const char*> words = {"gradsync-sweep", file.c_str(), "--results", "r", "--"};
+    for (const auto& word : behind)
+      words.push_back(word.c_str());
+    const auto command = read_sweep_command(static_cast<int>(words.size()), words.data());
+    CHECK(text_option(command.given.values, "results") == "r");
+    return expand(read_job(file, {}, command.trainer_options)).cells;
+  };
+  const auto given = cells({"--lr=0.5", "--no-augment", "--batch-per-rank", "8"});
+  REQUIRE(given.size() == 2);
+  const Names args = trainer_arguments(given[1]);
+  for (const char* word : {"--lr=0.5", "--no-augment", "--batch-per-rank=8", "--model=lenet"})
+    CHECK_MESSAGE(has(args, word), word);
+  CHECK_FALSE(has(args, "--batch-global=64"));
+  CHECK(cells({}).size() == 4);
+  CHECK(contains(refusal([&] { cells({"--lr", "0.1,0.2"}); }), "--lr"));
+  CHECK(contains(refusal([&] { cells({"--bacth-per-rank=1"}); }), "did you mean --batch-per-rank"));
+  CHECK(contains(refusal([&] { cells({"lr"}); }), "not expected behind the --"));
+  CHECK(contains(refusal([&] { cells({"--output=x.h5"}); }), "names the run files itself"));
+  CHECK(contains(refusal([&] {
+                   cells({"--batch-global=8", "--batch-per-rank=8"});
+                 }),
+                 "one of the two"));
+}
+
+TEST_CASE("stoppable run: the first request is SIGUSR1, and the log is gone on with") {
+  const TestFolder folder;
+  const CellFiles files = cell_files(folder.path(), {"cell", 1, 1, {}});
+  std::ofstream(files.log) << "earlier\n";
+  const auto result =
+      run_stoppable(listener(folder), files, [&] { return once_it_listens(files, 1); });
+  CHECK(result.exit_code == 75);
+  CHECK(read_text_file(files.log) == "earlier\nout\nerr\nusr1\n");
+}
+
+TEST_CASE("stoppable run: a second request is SIGTERM, after a grace") {
+  const TestFolder folder;
+  const CellFiles files = cell_files(folder.path(), {"cell", 1, 1, {}});
+  LaunchCommand command = listener(folder);
+  command.args.push_back("stubborn");
+  const auto start = std::chrono::steady_clock::now();
+  const auto result = run_stoppable(command, files, [&] { return once_it_listens(files, 2); });
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  CHECK(result.exit_code == 143);
+  CHECK(took.count() > 2.5);
+  CHECK(read_text_file(files.log) == "out\nerr\nusr1\nterm\n");
+}

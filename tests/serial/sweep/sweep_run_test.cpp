@@ -1,0 +1,338 @@
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include "serial/expect_error.h"
+#include "serial/sample_run.h"
+#include "serial/sweep_fixture.h"
+#include "support/error.h"
+#include "support/file.h"
+#include "support/stop_signals.h"
+#include "sweep/cell_lock.h"
+#include "sweep/cell_progress.h"
+#include "sweep/cell_state.h"
+#include "sweep/local_launcher.h"
+#include "sweep/results_folder.h"
+
+using namespace gradsync;
+using namespace gradsync::sweep;
+namespace fs = std::filesystem;
+using Names = std::vector<std::string>;
+
+TEST_CASE("sweep run: all cells once, then none") {
+  Sweep sweep;
+  const GridOutcome first = sweep.run();
+  CHECK(first.done == 3);
+  CHECK(first.failed.empty());
+  CHECK(sweep.launcher.launched == Names{"lenet-ddp-r1", "lenet-ddp-r2", "lenet-ddp-r3"});
+  CHECK(sweep.progress.str().find("[1/3] lenet-ddp-r1 … ") == 0);
+  CHECK(sweep.progress.str().find("left") != std::string::npos);
+
+  const GridOutcome second = sweep.run();
+  CHECK(second.already == 3);
+  CHECK(second.done == 0);
+  CHECK(sweep.launcher.launched.empty());
+}
+
+TEST_CASE(
+    "sweep run: a failed cell is recorded, the grid goes on, a later success takes its place") {
+  Sweep sweep;
+  sweep.launcher.scripts["lenet-ddp-r2"] = {{86, 0},
+                                            false,
+                                            true,
+                                            "step 1\ngradsync-train: rank 1 hangs in backward\n  "
+                                            "fix: look at rank 1\nmpirun: something else\n"};
+  const GridOutcome first = sweep.run();
+  CHECK(first.done == 2);
+  REQUIRE(first.failed.size() == 1);
+  CHECK(contains(error_text(ExitCode::kCheckFailed, [&] { require_complete(first, 3, "x"); }),
+                 "1 of 3 cells failed"));
+  CHECK(first.failed[0].cell == "lenet-ddp-r2");
+  const auto record =
+      nlohmann::json::parse(read_text_file(sweep.runs() / "lenet-ddp-r2.failed.json"));
+  CHECK(record["exit_code"] == 86);
+  CHECK(record["signal"] == 0);
+  CHECK(record["message"] == "rank 1 hangs in backward\nfix: look at rank 1");
+  CHECK(record["time"].get<std::string>().size() == 20);
+  CHECK(sweep.progress.str().find("failed after") != std::string::npos);
+
+  sweep.launcher.scripts.clear();
+  const GridOutcome second = sweep.run();
+  CHECK(sweep.launcher.launched == Names{"lenet-ddp-r2"});
+  CHECK(second.already == 2);
+  CHECK(second.done == 1);
+  CHECK(fs::exists(sweep.runs() / "lenet-ddp-r2.h5"));
+  CHECK_FALSE(fs::exists(sweep.runs() / "lenet-ddp-r2.failed.json"));
+  CHECK(read_text_file(sweep.runs() / "lenet-ddp-r2.interrupted-1.journal") == "journal");
+}
+
+TEST_CASE("sweep run: what interrupted runs left is renamed, never deleted") {
+  Sweep sweep;
+  fs::create_directories(sweep.runs());
+  write(sweep.runs() / "lenet-ddp-r1.h5.journal", "second");
+  write(sweep.runs() / "lenet-ddp-r1.interrupted-1.journal", "first");
+  write(sweep.runs() / "lenet-ddp-r3.h5", "partial");
+  write(sweep.runs() / "lenet-ddp-r3.failed.json", "{}");
+  write(sweep.runs() / "grid.json", "");
+  fs::remove(sweep.runs() / "grid.json");
+  // No grid.json beside run files: not ours to go on with.
+  CHECK(code_of([&] { sweep.run(); }) == ExitCode::kUsage);
+  CHECK(read_text_file(sweep.runs() / "lenet-ddp-r1.h5.journal") == "second");
+
+  set_aside_leftovers(sweep.runs(), sweep.grid.cells[0]);
+  set_aside_leftovers(sweep.runs(), sweep.grid.cells[1]);
+  set_aside_leftovers(sweep.runs(), sweep.grid.cells[2]);
+  CHECK(read_text_file(sweep.runs() / "lenet-ddp-r1.interrupted-1.journal") == "first");
+  CHECK(read_text_file(sweep.runs() / "lenet-ddp-r1.interrupted-2.journal") == "second");
+  CHECK(read_text_file(sweep.runs() / "lenet-ddp-r3.interrupted-1.run") == "partial");
+  CHECK_FALSE(fs::exists(sweep.runs() / "lenet-ddp-r1.h5.journal"));
+}
+
+TEST_CASE("sweep run: checkpoints without a run are renamed with the next leftovers") {
+  Sweep sweep;
+  const GridCell& cell = sweep.grid.cells[0];
+  const CellFiles files = cell_files(sweep.runs(), cell);
+  for (const char* name : {"interrupted-1", "interrupted-2"}) {
+    fs::create_directories(files.checkpoints);
+    write(files.checkpoints / "iteration-000000040.safetensors", name);
+    set_aside_leftovers(sweep.runs(), cell);
+    CHECK_FALSE(fs::exists(files.checkpoints));
+    CHECK(read_text_file(sweep.runs() / (cell.name + "." + name + ".checkpoints") /
+                         "iteration-000000040.safetensors") == name);
+  }
+}
+
+TEST_CASE("sweep run: a cell whose end was interrupted is complete, and not run again") {
+  Sweep sweep;
+  sweep.run();
+  const GridCell& cell = sweep.grid.cells[0];
+  const CellFiles files = cell_files(sweep.runs(), cell);
+  fs::remove(files.run);
+  testing::write_sample(files.run, {"ddp", 1, 3, 5, 32, 1});
+  CHECK(cell_state(files) == CellState::kDone);
+  {
+    // Before the file got its name.
+    fs::remove(files.run);
+    Recorder recorder(files.run, testing::sample_info({"ddp", 1}));
+    testing::record_sample(recorder, {"ddp", 1, 3, 5, 32, 1});
+    CHECK_FALSE(is_resumable(cell, files));
+    write(files.run, "in the way");
+    CHECK_THROWS_AS(recorder.finish(RunStatus::kComplete), Error);
+    fs::remove(files.run);
+  }
+  CHECK(cell_state(files) == CellState::kPartial);
+  CHECK(is_resumable(cell, files));
+  const auto progress = grid_progress({cell}, sweep.runs());
+  CHECK(contains(progress[0].message, "complete"));
+  CHECK(progress[0].iterations == 3);
+  // Before the journal was removed.
+  const std::string journal = read_text_file(files.journal);
+  finish_interrupted(files.run);
+  write(files.journal, journal);
+  CHECK(cell_state(files) == CellState::kDone);
+  CHECK(sweep.run().already == 3);
+  CHECK_FALSE(fs::exists(files.journal));
+  // A journal of another run beside it is none of this.
+  { Recorder other(files.run.string() + "x", testing::sample_info({"ddp", 2})); }
+  fs::rename(files.run.string() + "x.journal", files.journal);
+  CHECK(cell_state(files) == CellState::kPartial);
+}
+
+TEST_CASE("sweep run: exit 0 without a run file, and a run file with an error, are failures") {
+  Sweep sweep;
+  sweep.launcher.scripts["lenet-ddp-r1"] = {{0, 0}, false, false, ""};
+  sweep.launcher.scripts["lenet-ddp-r2"] = {{70, 0}, true, false, "one\ntwo\n\nthree\nfour\n"};
+  sweep.launcher.scripts["lenet-ddp-r3"] = {{-1, 9}, false, false, ""};
+  const GridOutcome outcome = sweep.run();
+  REQUIRE(outcome.failed.size() == 3);
+  CHECK(outcome.failed[0].message == "it ended well but wrote no run file");
+  CHECK(outcome.failed[1].message == "two\nthree\nfour");
+  CHECK(outcome.failed[2].message.starts_with("killed from outside (signal 9 (Killed))"));
+  CHECK(nlohmann::json::parse(
+            read_text_file(sweep.runs() / "lenet-ddp-r3.failed.json"))["signal"] == 9);
+  sweep.launcher.scripts.clear();
+  CHECK(sweep.run().done == 3);
+  CHECK(fs::exists(sweep.runs() / "lenet-ddp-r2.interrupted-1.run"));
+}
+
+TEST_CASE("sweep run: a stop ends the grid and the cell is run again later") {
+  Sweep sweep;
+  sweep.stop = 1;
+  CHECK(sweep.run().stopped);
+  CHECK(sweep.launcher.launched.empty());
+
+  class Stopping : public FakeLauncher {
+   public:
+    explicit Stopping(int& flag) : flag_(flag) {}
+    ProcessResult launch(const GridCell& cell, const CellFiles& files) override {
+      flag_ = 1;
+      return FakeLauncher::launch(cell, files);
+    }
+
+   private:
+    int& flag_;
+  };
+  sweep.stop = 0;
+  Stopping stopping(sweep.stop);
+  stopping.scripts["lenet-ddp-r1"] = {{1, 0}, false, true, ""};
+  std::ostringstream progress;
+  const auto outcome = run_grid(
+      sweep.grid.cells, sweep.runs(), stopping, {}, [&] { return sweep.stop; }, progress);
+  CHECK(outcome.stopped);
+  CHECK(stopping.launched == Names{"lenet-ddp-r1"});
+  // Neither failed nor done: what is left says that it can be tried again.
+  CHECK(cell_state(cell_files(sweep.runs(), sweep.grid.cells[0])) == CellState::kPartial);
+  sweep.stop = 0;
+  CHECK(sweep.run().done == 3);
+}
+
+TEST_CASE("sweep run: a cell that succeeds while the stop comes counts as done") {
+  Sweep sweep;
+  fs::create_directories(sweep.runs());
+  int asked = 0;
+  const auto outcome = run_grid(
+      sweep.grid.cells, sweep.runs(), sweep.launcher, {}, [&] { return asked++ > 0 ? 1 : 0; },
+      sweep.progress);
+  CHECK(outcome.done == 1);
+  CHECK(outcome.stopped);
+}
+
+TEST_CASE("sweep run: a run that ends with 75 stops the grid and is no failure") {
+  Sweep sweep;
+  sweep.launcher.scripts["lenet-ddp-r2"] = {{75, 0}, true, true, "gradsync-train: stopped\n"};
+  const GridOutcome outcome = sweep.run();
+  CHECK(outcome.stopped);
+  CHECK(outcome.stopped_cell == "lenet-ddp-r2");
+  const std::string text = error_text(
+      ExitCode::kStoppedEarly, [&] { require_complete(outcome, 3, "gradsync-sweep x.cfg"); });
+  CHECK(text == "stopped with 1 of 3 cells complete | go on with: gradsync-sweep x.cfg");
+  CHECK(outcome.done == 1);
+  CHECK(outcome.failed.empty());
+  CHECK(sweep.launcher.launched == Names{"lenet-ddp-r1", "lenet-ddp-r2"});
+  const CellFiles files = cell_files(sweep.runs(), sweep.grid.cells[1]);
+  CHECK(cell_state(files) == CellState::kPartial);
+  CHECK_FALSE(fs::exists(files.failure));
+}
+
+TEST_CASE("sweep run: a cell that is still to run must fit") {
+  class Small : public FakeLauncher {
+   public:
+    void require_room(const GridCell& cell) const override {
+      if (cell.ranks > 2) throw Error(ExitCode::kEnvironment, "too many");
+    }
+  };
+  Sweep sweep;
+  const Small small;
+  CHECK(code_of([&] { require_room(sweep.grid.cells, sweep.runs(), small); }) ==
+        ExitCode::kEnvironment);
+  CHECK_FALSE(fs::exists(sweep.runs()));
+  sweep.run();
+  CHECK_NOTHROW(require_room(sweep.grid.cells, sweep.runs(), small));
+}
+
+TEST_CASE("results folder: sweeps of single cells share it, a sweep of the whole grid does not") {
+  Sweep sweep;
+  const ResultsFolder one(sweep.job, sweep.grid, FolderUse::kOneCell);
+  const ResultsFolder other(sweep.job, sweep.grid, FolderUse::kOneCell);
+  CHECK(code_of([&] { ResultsFolder(sweep.job, sweep.grid); }) == ExitCode::kUsage);
+}
+
+TEST_CASE("cell lock: one at a time, seen from outside, gone with its owner") {
+  const TestFolder folder;
+  const CellFiles files = cell_files(folder.path(), {"cell", 1, 1, {}});
+  CHECK_FALSE(is_running(files));
+  {
+    const CellLock lock(files);
+    CHECK(is_running(files));
+    std::string text;
+    CHECK(code_of([&] { const CellLock second(files); }, &text) == ExitCode::kUsage);
+    CHECK(text.find(", process " + std::to_string(getpid())) != std::string::npos);
+  }
+  CHECK_FALSE(is_running(files));
+  CHECK_FALSE(fs::exists(files.running));
+  write(files.running, "host gone, process 1\n");  // of a sweep that was killed
+  CHECK_FALSE(is_running(files));
+  const CellLock lock(files);
+  CHECK(is_running(files));
+}
+
+TEST_CASE("results folder: another grid is refused, saying what differs") {
+  Sweep sweep;
+  sweep.run();
+  const Job other = job_in(sweep.folder, "model = lenet\nranks = 1, 2\nlr = 0.2\n");
+  std::string text;
+  CHECK(code_of([&] { ResultsFolder(other, expand(other)); }, &text) == ExitCode::kUsage);
+  CHECK(text.find("lr: not set there, 0.2 here") != std::string::npos);
+  CHECK(text.find("ranks: 1, 2, 3 there, 1, 2 here") != std::string::npos);
+  CHECK(code_of([&] { require_same_grid(other.results, other, expand(other)); }) ==
+        ExitCode::kUsage);
+  CHECK_NOTHROW(require_same_grid(sweep.runs(), sweep.job, expand(sweep.job)));
+  CHECK_NOTHROW(require_same_grid(sweep.folder / "missing", other, expand(other)));
+}
+
+TEST_CASE("results folder: a damaged grid.json is exit 65") {
+  Sweep sweep;
+  sweep.run();
+  std::string grid = read_text_file(sweep.runs() / "grid.json");
+  for (const std::string& damaged : {std::string("{"), std::string("[]"), std::string("")}) {
+    write(sweep.runs() / "grid.json", damaged);
+    CHECK(code_of([&] { sweep.run(); }) == ExitCode::kBadData);
+  }
+  grid.replace(grid.find("lenet", grid.find("\"content\"")), 5, "vgg11");
+  write(sweep.runs() / "grid.json", grid);
+  CHECK(code_of([&] { sweep.run(); }) == ExitCode::kBadData);
+}
+
+TEST_CASE("results folder: one sweep at a time") {
+  Sweep sweep;
+  const ResultsFolder first(sweep.job, sweep.grid);
+  std::string text;
+  CHECK(code_of([&] { ResultsFolder(sweep.job, sweep.grid); }, &text) == ExitCode::kUsage);
+  CHECK(text.find("another sweep") != std::string::npos);
+}
+
+TEST_CASE("results folder: a file in its place") {
+  Sweep sweep;
+  write(sweep.runs(), "a file");
+  CHECK(code_of([&] { sweep.run(); }) == ExitCode::kCannotCreate);
+}
+
+TEST_CASE("sweep run: time left for people") {
+  CHECK(time_left_text(40.4) == "about 40 s left");
+  CHECK(time_left_text(125) == "about 2 min left");
+  CHECK(time_left_text(7300) == "about 2 h left");
+}
+
+TEST_CASE("stop signals: remembered while the guard lives, as before afterwards") {
+  struct sigaction before {
+  }, after{};
+  sigaction(SIGTERM, nullptr, &before);
+  {
+    const StopSignals signals({SIGTERM, SIGUSR1});
+    CHECK(signals.received() == 0);
+    raise(SIGTERM);
+    raise(SIGUSR1);
+    CHECK(signals.received() == SIGUSR1);
+    CHECK(signals.count() == 2);
+  }
+  sigaction(SIGTERM, nullptr, &after);
+  const bool restored = before.sa_handler == after.sa_handler;
+  CHECK(restored);
+  const StopSignals again({SIGTERM});
+  CHECK(again.count() == 0);
+}
+
+TEST_CASE("local launcher: a program that is missing is exit 69") {
+  CHECK(code_of([] { require_program("/nonexistent/gradsync-train"); }) == ExitCode::kEnvironment);
+  CHECK_NOTHROW(require_program("/bin/sh"));
+}

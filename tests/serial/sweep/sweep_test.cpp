@@ -1,0 +1,239 @@
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include "options/options.h"
+#include "serial/clean_environment.h"
+#include "serial/expect_error.h"
+#include "serial/source_folder.h"
+#include "serial/sweep_fixture.h"
+#include "support/options.h"
+#include "sweep/grid.h"
+#include "sweep/job_file.h"
+#include "sweep/launcher.h"
+#include "sweep/local_launcher.h"
+
+using namespace gradsync;
+using namespace gradsync::sweep;
+namespace fs = std::filesystem;
+
+namespace {
+
+std::vector<std::string> expanded(const std::string& text) {
+  return names_of(expand(job_of(text)));
+}
+
+}  // namespace
+
+TEST_CASE("sweep: two axes, the last varies fastest") {
+  const CleanEnvironment environment;
+  CHECK(expanded("sync = ddp, none\nranks = 1, 2\nmodel = lenet") ==
+        Names{"lenet-ddp-r1", "lenet-ddp-r2", "lenet-none-r1", "lenet-none-r2"});
+  CHECK(expanded("ranks = 1, 2\nsync = ddp, none\nmodel = lenet") ==
+        Names{"lenet-ddp-r1", "lenet-none-r1", "lenet-ddp-r2", "lenet-none-r2"});
+}
+
+TEST_CASE("sweep: names carry what varies, in the order of --help, and the repeats") {
+  const CleanEnvironment environment;
+  CHECK(expanded("model = vgg11\nsync = ddp\nranks = 4\nbatch-per-rank = 64, 128\nrepeats = 2") ==
+        Names{"vgg11-ddp-r4-b64-x1", "vgg11-ddp-r4-b64-x2", "vgg11-ddp-r4-b128-x1",
+              "vgg11-ddp-r4-b128-x2"});
+  CHECK(expanded("lr = 0.1, 0.2\nbucket-cap = 4MiB, 25MiB\nbatch-global = 8") ==
+        Names{"resnet18-ddp-r1-bucket-cap-4MiB-lr0.1", "resnet18-ddp-r1-bucket-cap-25MiB-lr0.1",
+              "resnet18-ddp-r1-bucket-cap-4MiB-lr0.2", "resnet18-ddp-r1-bucket-cap-25MiB-lr0.2"});
+  CHECK(expanded("iterations = 3") == Names{"resnet18-ddp-r1"});
+  CHECK(expanded("data = a/b, a_b") ==
+        Names{"resnet18-ddp-r1-data-a_b", "resnet18-ddp-r1-data-a_b_2"});
+}
+
+TEST_CASE("sweep: a cell holds the options of its job and no others") {
+  const CleanEnvironment environment;
+  const Grid grid =
+      expand(job_of("sync = ddp, c10d\nranks = 2\nlr = 0.25\naugment = false\ndata = \"x, y\""));
+  REQUIRE(grid.cells.size() == 2);
+  const GridCell& cell = grid.cells[1];
+  CHECK(cell.ranks == 2);
+  CHECK(cell.repeat == 1);
+  CHECK(cell.options.size() == 4);
+  CHECK(option_of(cell, "sync") == "c10d");
+  CHECK(option_of(cell, "lr") == "0.25");
+  CHECK(option_of(cell, "augment") == "false");
+  CHECK(option_of(cell, "data") == "x, y");
+}
+
+TEST_CASE("sweep: an exclusion leaves out what meets all its conditions") {
+  const CleanEnvironment environment;
+  CHECK(
+      expanded("model = lenet\nsync = none, ddp\nranks = 1, 2, 4\nexclude = sync=none ranks=2,4") ==
+      Names{"lenet-none-r1", "lenet-ddp-r1", "lenet-ddp-r2", "lenet-ddp-r4"});
+  CHECK(expanded("model = lenet\nsync = none, ddp\nranks = 1, 2\nexclude = ranks=1 "
+                 "sync=ddp\nexclude = ranks=2 sync=none") ==
+        Names{"lenet-none-r1", "lenet-ddp-r2"});
+  // A condition on an option that the job leaves alone meets its default.
+  CHECK(expanded("ranks = 1, 2\nexclude = sync=ddp ranks=2") == Names{"resnet18-ddp-r1"});
+  const Grid grid = expand(job_of("ranks = 1\nexclude = ranks=8"));
+  REQUIRE(grid.remarks.size() == 1);
+  CHECK(grid.remarks[0].find("test.cfg:2") == 0);
+}
+
+TEST_CASE("sweep: a random order is the same cells, fixed by its seed") {
+  const CleanEnvironment environment;
+  const std::string text =
+      "ranks = 1,2,3,4,5,6,7,8\nbatch-global = 840\norder = random\norder-seed = ";
+  const Names first = expanded(text + "7"), again = expanded(text + "7"),
+              other = expanded(text + "8");
+  CHECK(first == again);
+  CHECK(first != other);
+  Names sorted = first;
+  std::sort(sorted.begin(), sorted.end());
+  CHECK(sorted != first);
+  CHECK(std::set(first.begin(), first.end()) == std::set(other.begin(), other.end()));
+  CHECK(first.size() == 8);
+}
+
+TEST_CASE("sweep: a job file that is wrong says where and what") {
+  const CleanEnvironment environment;
+  CHECK(refused("ranks = 1\nsnyc = ddp",
+                "test.cfg:2: snyc is not a key of a job file; did you mean sync?"));
+  CHECK(refused("rank = 1", "did you mean ranks?"));
+  CHECK(refused("ranks =", "test.cfg:1: ranks: there is no value"));
+  CHECK(refused("sync = ddp,,none", "a value of the list is empty"));
+  CHECK(refused("ranks = 0", "test.cfg:1: ranks: \"0\" is out of range"));
+  CHECK(refused("ranks = -1", "out of range"));
+  CHECK(refused("ranks = 1.5", "is not a whole number"));
+  CHECK(refused("ranks = 2, 2", "2 stands twice"));
+  CHECK(refused("ranks = 1\n\nranks = 2", "test.cfg:3: ranks is given twice"));
+  CHECK(refused("repeats = 0", "out of range"));
+  CHECK(refused("repeats = 2, 3", "is not a whole number"));
+  CHECK(refused("order = sorted", "as-written or random"));
+  CHECK(refused("output = x.h5", "the sweep names the run files itself"));
+  CHECK(refused("name = a/b", "is not a name"));
+  CHECK(refused("results =", "no name"));
+  CHECK(refused("exclude = ranks", "has no ="));
+  CHECK(refused("exclude =", "no condition"));
+  CHECK(refused("exclude = rakns=1", "did you mean ranks?"));
+  CHECK(refused("ranks = 1\nexclude = ranks=1", "leave no cell"));
+  CHECK(refused("sync = ddp, dpp", "test.cfg:1: sync: \"dpp\" is not a choice; did you mean ddp?"));
+  CHECK(refused("lr = 0.1, nan", "test.cfg:1: lr"));
+  CHECK(refused("batch-global = 10\nranks = 2, 4", "resnet18-ddp-r4"));
+  CHECK(refused("batch-global = 10\nranks = 4", "does not divide by 4"));
+  CHECK(refused("batch-global = 10\nbatch-per-rank = 4", "one of the two"));
+  CHECK(refused("repeats = 1000\nseed = 1,2,3,4,5,6,7,8,9,10,11\nlr = 0,1,2,3,4,5,6,7,8,9",
+                "more than 100000 cells"));
+}
+
+TEST_CASE("sweep: what is not given has a default") {
+  const CleanEnvironment environment;
+  const Job job = make_job(parse_key_values("lr = 0.1", "jobs/my-study.cfg"), {}, "my-study");
+  CHECK(job.name == "my-study");
+  CHECK(job.results == fs::path("results/my-study"));
+  CHECK(job.repeats == 1);
+  CHECK(expand(job).cells[0].ranks == 1);
+}
+
+TEST_CASE("sweep: --set replaces a key and adds an exclusion") {
+  const CleanEnvironment environment;
+  const auto overrides = std::vector<KeyValue>{{"ranks", "1, 2", "--set", false},
+                                               {"lr", "0.5", "--set", false},
+                                               {"exclude", "ranks=2", "--set", false}};
+  const Grid grid = expand(job_of("ranks = 8\nmodel = lenet", overrides));
+  CHECK(names_of(grid) == Names{"lenet-ddp-r1"});
+  CHECK(option_of(grid.cells[0], "lr") == "0.5");
+  const fs::path demo = source_folder() / "jobs" / "demo.cfg";
+  CHECK(contains(refusal([&] { read_job(demo, {"ranks"}); }), "not KEY=VALUE"));
+  CHECK(
+      contains(refusal([&] { read_job(demo, {"rnaks=1"}); }), "--set rnaks=1: rnaks is not a key"));
+  CHECK(contains(refusal([&] { read_job(demo, {"ranks=1", "ranks=2"}); }), "given twice"));
+  CHECK(contains(refusal([&] { read_job(demo, {"# ranks=1"}); }), "not KEY=VALUE"));
+}
+
+TEST_CASE("sweep: GRADSYNC_DATA counts where the job file is silent") {
+  const CleanEnvironment environment;
+  setenv("GRADSYNC_DATA", "/scratch/a,b", 1);
+  CHECK(option_of(expand(job_of("ranks = 1")).cells[0], "data") == "/scratch/a,b");
+  CHECK(option_of(expand(job_of("data = here")).cells[0], "data") == "here");
+  unsetenv("GRADSYNC_DATA");
+  CHECK(option_of(expand(job_of("ranks = 1")).cells[0], "data") == "");
+}
+
+TEST_CASE("sweep: the digest knows what makes a grid") {
+  const CleanEnvironment environment;
+  const auto digest = [](const std::string& text) {
+    return grid_digest(grid_content(job_of(text)));
+  };
+  const std::string one = "lr = 0.1\nranks = 1, 2\n";
+  CHECK(digest(one) ==
+        digest("ranks = 1,2\nlr = 0.1\norder = random\nresults = elsewhere\nname = other"));
+  for (const char* line :
+       {"seed = 2", "repeats = 2", "exclude = ranks=1", "mpirun-options = --map-by core",
+        "srun-options = --overlap", "ranks-per-node = 2"})
+    CHECK_MESSAGE(digest(one) != digest(one + line), line);
+  CHECK(digest(one).size() == 64);
+}
+
+TEST_CASE("sweep: --cell takes a number, from 1, or a name") {
+  const CleanEnvironment environment;
+  const Grid grid = expand(job_of("ranks = 1, 2\nmodel = lenet"));
+  CHECK(cell_named(grid, "2").name == "lenet-ddp-r2");
+  CHECK(cell_named(grid, "lenet-ddp-r1").ranks == 1);
+  for (const char* text : {"0", "3", "01", "-1", "lenet", ""})
+    CHECK_MESSAGE(contains(refusal([&] { cell_named(grid, text); }), "is no cell"), text);
+}
+
+TEST_CASE("sweep: mpirun's command line") {
+  const CleanEnvironment environment;
+  const Grid grid = expand(job_of("sync = ddp\nranks = 3\nmpirun-options = --map-by core"));
+  const LocalLauncher launcher("bin/gradsync-train", {"--map-by", "core"}, 3, [] { return 0; });
+  const GridCell& cell = grid.cells[0];
+  const auto args = launcher.command(cell, cell_files("results/x y", cell)).args;
+  const auto has = [&](const std::string& arg) {
+    return std::find(args.begin(), args.end(), arg) != args.end();
+  };
+  CHECK(Names(args.begin(), args.begin() + 3) == Names{"mpirun", "-n", "3"});
+  CHECK(has("--oversubscribe"));
+  CHECK(has("--sync=ddp"));
+  CHECK(has("--output=results/x y/resnet18-ddp-r3.h5"));
+  CHECK(std::any_of(args.begin(), args.end(),
+                    [](const auto& arg) { return arg.starts_with("--threads="); }));
+  const auto program = std::find(args.begin(), args.end(), "bin/gradsync-train");
+  CHECK(*(program - 1) == "core");
+
+  const Grid set = expand(job_of("threads = 7"));
+  const auto own = launcher.command(set.cells[0], cell_files("r", set.cells[0])).args;
+  CHECK(std::count_if(own.begin(), own.end(),
+                      [](const auto& arg) { return arg.starts_with("--threads="); }) == 1);
+  CHECK(std::find(own.begin(), own.end(), "--threads=7") != own.end());
+}
+
+TEST_CASE("sweep: what the sweep passes is what the trainer reads") {
+  const CleanEnvironment environment;
+  const Grid grid =
+      expand(job_of("augment = off\nverify-modes = true\nbatch-per-rank = 4\ntimeout = 90s"));
+  const LocalLauncher launcher("gradsync-train", {}, 1, [] { return 0; });
+  for (const auto& cell : grid.cells) {
+    const auto args = launcher.command(cell, cell_files("r", cell)).args;
+    const auto program = std::find(args.begin(), args.end(), "gradsync-train");
+    std::vector<const char*> words;
+    for (auto arg = program; arg != args.end(); ++arg)
+      words.push_back(arg->c_str());
+    const auto options = train_options(
+        resolve_options(train_option_table(), static_cast<int>(words.size()), words.data()).values);
+    CHECK_FALSE(options.augment);
+    CHECK(options.verify_modes);
+    CHECK(options.batch_per_rank == 4);
+    CHECK(options.timeout_s == 90);
+    CHECK(options.output == "r/resnet18-ddp-r1.h5");
+  }
+}
+
+TEST_CASE("sweep: commands are quoted for a shell") {
+  const CleanEnvironment environment;
+  CHECK(shell_text({{"A=1", "B=x y"}, {"run", "--a=b", "it's", "$HOME", ""}}) ==
+        "A=1 B='x y' run --a=b 'it'\\''s' '$HOME' ''");
+}
