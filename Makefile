@@ -126,7 +126,7 @@ ALONE := $(wildcard src/*/main.cpp bench/*.cpp tests/tools/*.cpp tests/soak/*.cp
 # The other files of a folder are compiled several at a time, so that their headers are read once: by a file of
 # includes below build/unity, named after the first of them. Written when it changes.
 AT_ONCE := 12
-AT_ONCE_TORCH := 6
+AT_ONCE_TORCH := 10
 define newline
 
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "model/current_stream.h"
 #include "optim/fused_sgd.h"

@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
+#include <optional>
 
 #include "hang/running_time.h"
+#include "support/default_signal.h"
 #include "timing/clock.h"
 
 namespace gradsync {
@@ -14,16 +17,18 @@ namespace gradsync {
 namespace {
 
 constexpr auto kTick = std::chrono::milliseconds(100);
-/// Between the reports of two ranks, and at most: a launcher ends the others in less, also on a
-/// machine with four times as many processes as cores.
-constexpr double kTurn_s = 0.5, kLastTurn_s = 4;
+/// Between the reports of two ranks, and at most: Open MPI's launcher sends the others SIGCONT at
+/// once and SIGTERM a second later.
+constexpr double kTurn_s = 1.5, kLastTurn_s = 6;
+/// How much earlier than here the limit may end on another rank.
+constexpr double kOthersMayEnd_s = 1;
 
 }  // namespace
 
 DeadlineGuard::DeadlineGuard(std::string program, Error error, double limit_s, int rank)
     : program_(std::move(program)),
       error_(std::move(error)),
-      thread_([this, end_s = limit_s + std::min(kTurn_s * rank, kLastTurn_s)] { watch(end_s); }) {}
+      thread_([=, this] { watch(limit_s, std::min(kTurn_s * rank, kLastTurn_s)); }) {}
 
 DeadlineGuard::~DeadlineGuard() {
   {
@@ -34,11 +39,14 @@ DeadlineGuard::~DeadlineGuard() {
   thread_.join();
 }
 
-void DeadlineGuard::watch(double limit_s) {
+void DeadlineGuard::watch(double limit_s, double turn_s) {
   RunningTime ran(now_s());
+  std::optional<DefaultSignal> term;
   std::unique_lock lock(mutex_);
   while (!ended_.wait_for(lock, kTick, [&] { return over_; })) {
-    if (ran.advance_to(now_s()) <= limit_s) continue;
+    const double ran_s = ran.advance_to(now_s());
+    if (ran_s > limit_s - kOthersMayEnd_s && !term) term.emplace(SIGTERM);
+    if (ran_s <= limit_s + turn_s) continue;
     print_error(program_, error_);
     std::fflush(stderr);
     ::_exit(error_.exit_code());

@@ -1,5 +1,7 @@
 #include "model/batch_norm.h"
 
+#include <torch/csrc/autograd/custom_function.h>
+
 namespace gradsync {
 
 namespace {

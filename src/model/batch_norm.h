@@ -3,7 +3,8 @@
 #include <functional>
 #include <span>
 
-#include <torch/torch.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/types.h>
 
 namespace gradsync {
 

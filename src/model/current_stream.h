@@ -1,6 +1,6 @@
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 #if GRADSYNC_WITH_CUDA
 #include <c10/cuda/CUDAStream.h>
 #endif

@@ -1,3 +1,7 @@
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/linear.h>
+
 #include "model/batch_norm.h"
 #include "model/network.h"
 

@@ -4,9 +4,11 @@
 // LibTorch's headers, compiled once (build/gch/pch/torch.h.gch) and force-included into every file
 // of a folder of class TORCH. It only saves time: each file still includes what it uses,
 // and builds the same without it.
+// Not all of LibTorch: GCC instantiates what these headers leave pending in every file again.
 #include <ATen/autocast_mode.h>
-#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
-#include <torch/csrc/distributed/c10d/reducer.hpp>
-#include <torch/torch.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/cuda.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/types.h>
 
 #endif

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <ATen/Parallel.h>
+
 #include "int8/int8_network.h"
 #include "int8/workers.h"
 #include "model/image_batch.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include <ATen/Parallel.h>
 #include <fmt/format.h>
 
 #include "int8/workers.h"

@@ -4,7 +4,7 @@
 #include <functional>
 #include <vector>
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "int8/int8_model.h"
 

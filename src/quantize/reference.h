@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "checkpoint/checkpoint_file.h"
 #include "int8/float_model.h"

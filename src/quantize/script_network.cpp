@@ -1,7 +1,7 @@
 #include "quantize/script_network.h"
 
 #include <fmt/format.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 namespace gradsync::quantize {
 

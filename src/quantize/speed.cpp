@@ -20,7 +20,7 @@ namespace gradsync::quantize {
 namespace {
 
 /// One way from images to logits, and what it took in each round.
-struct Path {
+struct TimedPath {
   std::string name;
   bool int8 = false;
   std::function<void()> run;
@@ -31,7 +31,7 @@ struct Path {
 constexpr double kRound_s = 0.03;
 constexpr std::uint64_t kSeed = 7;
 
-double timed_s(const Path& path) {
+double timed_s(const TimedPath& path) {
   const Stopwatch watch;
   for (std::int64_t call = 0; call < path.calls; ++call)
     path.run();
@@ -39,7 +39,7 @@ double timed_s(const Path& path) {
 }
 
 /// Warms a path up and finds how many calls make a round.
-void prepare(Path& path) {
+void prepare(TimedPath& path) {
   constexpr int kWarmups = 5;  // TorchScript specialises in its first calls
   for (int i = 0; i < kWarmups; ++i)
     path.run();
@@ -85,7 +85,7 @@ class Int8Batch {
   std::vector<float> pixels_, logits_;
 };
 
-void add_fp32_paths(std::vector<Path>& paths, Network& trained, const FloatModel& folded,
+void add_fp32_paths(std::vector<TimedPath>& paths, Network& trained, const FloatModel& folded,
                     const std::string& order, const torch::Tensor& images) {
   auto eager = std::make_shared<FloatNetwork>(folded);
   auto script = std::make_shared<torch::jit::Module>(script_network(folded));
@@ -96,11 +96,12 @@ void add_fp32_paths(std::vector<Path>& paths, Network& trained, const FloatModel
                    [script, images] { script->forward({images}); }});
 }
 
-std::vector<Path> make_paths(Network& trained, const FloatModel& folded, const Int8Model& quantized,
-                             std::int64_t batch, std::int64_t threads) {
+std::vector<TimedPath> make_paths(Network& trained, const FloatModel& folded,
+                                  const Int8Model& quantized, std::int64_t batch,
+                                  std::int64_t threads) {
   std::vector<float> pixels = random_pixels(batch);
   const torch::Tensor nhwc = image_batch(pixels.data(), batch, Layout::kNhwc).clone();
-  std::vector<Path> paths;
+  std::vector<TimedPath> paths;
   auto int8 = std::make_shared<Int8Batch>(quantized, threads, std::move(pixels), batch);
   paths.push_back({"int8: " + Int8Network(quantized).kernel_name(), true, [int8] { int8->run(); }});
   add_fp32_paths(paths, trained, folded, "NHWC", nhwc);
@@ -108,21 +109,21 @@ std::vector<Path> make_paths(Network& trained, const FloatModel& folded, const I
   return paths;
 }
 
-void take_turns(std::vector<Path>& paths, std::int64_t rounds) {
-  for (Path& path : paths)
+void take_turns(std::vector<TimedPath>& paths, std::int64_t rounds) {
+  for (TimedPath& path : paths)
     prepare(path);
   for (std::int64_t round = 0; round < rounds; ++round)
-    for (Path& path : paths)
+    for (TimedPath& path : paths)
       path.seconds.push_back(timed_s(path));
 }
 
-const Path& best_fp32(const std::vector<Path>& paths) {
-  return *std::min_element(paths.begin(), paths.end(), [](const Path& a, const Path& b) {
+const TimedPath& best_fp32(const std::vector<TimedPath>& paths) {
+  return *std::min_element(paths.begin(), paths.end(), [](const TimedPath& a, const TimedPath& b) {
     return a.int8 != b.int8 ? b.int8 : median(a.seconds) < median(b.seconds);
   });
 }
 
-QuantizedSpeedRow row_of(const Path& path, const Path& best, std::int64_t batch,
+QuantizedSpeedRow row_of(const TimedPath& path, const TimedPath& best, std::int64_t batch,
                          const SpeedSettings& settings) {
   QuantizedSpeedRow row{path.name, batch, settings.threads, settings.rounds, 0, 0, 0, 0};
   row.images_per_s = static_cast<double>(batch) / median(path.seconds);
@@ -144,8 +145,8 @@ std::vector<QuantizedSpeedRow> measure_speed(Network& trained, const FloatModel&
   for (const std::int64_t batch : settings.batches) {
     auto paths = make_paths(trained, folded, quantized, batch, settings.threads);
     take_turns(paths, settings.rounds);
-    const Path& best = best_fp32(paths);
-    for (const Path& path : paths)
+    const TimedPath& best = best_fp32(paths);
+    for (const TimedPath& path : paths)
       rows.push_back(row_of(path, best, batch, settings));
   }
   return rows;

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "data/loader.h"
 #include "step/resident_data.h"

@@ -7,6 +7,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/autocast_mode.h>
 #include <fmt/format.h>
+#include <torch/cuda.h>
 
 #include "model/replica.h"
 #include "timing/clock.h"

@@ -1,5 +1,7 @@
 #include "step/loss.h"
 
+#include <torch/nn/functional/loss.h>
+
 namespace gradsync {
 
 PassLoss cross_entropy(const torch::Tensor& logits, const torch::Tensor& labels, int ranks,

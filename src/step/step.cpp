@@ -3,6 +3,8 @@
 #include <array>
 #include <functional>
 
+#include <torch/csrc/autograd/autograd.h>
+
 #include "optim/clip.h"
 #include "step/host_copy.h"
 #include "step/loss.h"

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "model/replica.h"
 

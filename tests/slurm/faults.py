@@ -44,6 +44,11 @@ def check_node_is_clean(node: str, within_s: float = 30) -> None:
     check(not left, f"left in /dev/shm of {node}: {left}")
 
 
+def wait_until_back(node: str) -> None:
+    """Not "idle*", which is said of a node that does not respond yet: the next job would be given others."""
+    wait_until(lambda: slurm("sinfo", "-h", "-n", node, "-o", "%T").out.split() == ["idle"], f"{node} is back", 90)
+
+
 def case_a_lost_node_ends_the_job_in_time(folder):
     job = submit(folder, "multi-node", endless(folder), sbatch=[*TWO_NODES, "--no-requeue"])
     wait_until_training(job)
@@ -60,7 +65,7 @@ def case_a_lost_node_ends_the_job_in_time(folder):
     named = ("Node failure on n2", "its node does not answer", "the connection to rank 1 (n2) is lost")
     check(any(text in log for text in named), f"nothing names what was lost: {log[-600:]}")
     check_node_is_clean("n1")
-    wait_until(lambda: "idle" in slurm("sinfo", "-h", "-n", "n2", "-o", "%T").out, "n2 is back", 60)
+    wait_until_back("n2")
     check_node_is_clean("n2")
 
 
@@ -76,7 +81,7 @@ def case_the_loss_of_the_first_node_ends_the_ranks_of_the_other(folder):
     finally:
         cluster("link", "n1", "up").expect(0)
     check(state in ("NODE_FAIL", "FAILED"), f"ended as {state}")
-    wait_until(lambda: "idle" in slurm("sinfo", "-h", "-n", "n1", "-o", "%T").out, "n1 is back", 60)
+    wait_until_back("n1")
     check_node_is_clean("n1")
 
 

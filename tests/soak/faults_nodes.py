@@ -48,6 +48,12 @@ def cable(state: str) -> None:
     subprocess.run([CLUSTER, "link", NODES[1], state], check=True)
 
 
+def forget_neighbors() -> None:
+    """A kernel that has sought a lost node in vain refuses connections to it for a while."""
+    for words in ([], *(["ip", "netns", "exec", f"gradsync-{node}"] for node in NODES)):
+        subprocess.run([*words, "ip", "neigh", "flush", "all"], check=False, capture_output=True)
+
+
 def rate(value: str) -> None:
     subprocess.run([CLUSTER, "rate", value], check=True)
 
@@ -113,6 +119,7 @@ class Cluster:
     def recover(self, fault: str) -> list:
         """Puts the cable back; returns what is left on the nodes, and removes it. A lost node is started again without memory."""
         cable("up")
+        forget_neighbors()
         left = []
         try:
             wait_until(lambda: not any(processes_on(node) for node in NODES), "no rank is left on a node", 20)

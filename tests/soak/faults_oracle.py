@@ -8,6 +8,8 @@ from faults_job import Ended, journal_iterations, report_rows
 
 # Beyond a documented limit, until the message; from there until the launcher has ended all processes.
 LATE_S, TEAR_DOWN_S = 1, 5
+# How much later than rank 0 the next rank reports that MPI does not start or end.
+TURN_S = 1.5
 # How soon a launcher ends a job of which a process is gone.
 LAUNCHER_S = 5
 BY_SIGNAL = {"kill": (137, 9), "abort": (134, 6)}
@@ -44,10 +46,11 @@ def lost(rank: int) -> str:
 
 def stopped(injection: Injection) -> Expected:
     """MPI cannot tell which ranks it waits for while it starts or ends; a watchdog can, in between."""
+    turn_s = TURN_S if injection.rank == 0 else 0
     if injection.where in START:
-        return Expected({69: "MPI has not started"}, injection.timeout_s)
+        return Expected({69: "MPI has not started"}, injection.timeout_s + turn_s)
     if injection.phase == "shutdown":
-        return Expected({86: "hang|MPI has not ended"}, injection.timeout_s)
+        return Expected({86: "hang|MPI has not ended"}, injection.timeout_s + turn_s)
     return Expected({86: "hang"}, injection.timeout_s, names_missing=True)
 
 

@@ -1,6 +1,7 @@
 #include "model/batch_norm.h"
 
 #include <doctest/doctest.h>
+#include <torch/nn/modules/batchnorm.h>
 
 #include "model/replica.h"
 #include "mpi/ranks.h"

@@ -3,6 +3,9 @@
 #include <cmath>
 
 #include <doctest/doctest.h>
+#include <torch/nn/utils/clip_grad.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/sgd.h>
 
 #include "mpi/ranks.h"
 #include "optim/clip.h"

@@ -5,6 +5,7 @@
 #include <string>
 
 #include <doctest/doctest.h>
+#include <torch/cuda.h>
 
 #include "mpi/device_ranks.h"
 #include "mpi/short_training.h"

@@ -1,6 +1,6 @@
 // LibTorch's own errors for memory that ran out.
 #include <doctest/doctest.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "mpi/ranks.h"
 #include "support/error.h"

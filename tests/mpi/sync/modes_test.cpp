@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include "buckets/buckets.h"
 #include "data/synthetic.h"
