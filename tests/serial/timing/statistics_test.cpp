@@ -12,8 +12,6 @@
 using gradsync::quantile;
 using gradsync::statistics;
 
-namespace {}  // namespace
-
 TEST_CASE("statistics: of nothing, everything is NaN and the count is 0") {
   const auto s = statistics(Values{});
   CHECK(s.count == 0);
