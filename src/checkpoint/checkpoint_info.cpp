@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "options/option_roles.h"
 #include "support/error.h"
 
 namespace gradsync {
@@ -12,12 +13,6 @@ namespace gradsync {
 namespace {
 
 const std::string kOptionPrefix = "option.", kProvenancePrefix = "provenance.";
-
-/// A resumed run may have these otherwise: they change no parameter and no row but its times.
-const std::set<std::string> kMayDiffer = {
-    "data",         "output",   "checkpoint-every", "resume",        "time-limit",
-    "log-every",    "verify",   "timeout",          "start-timeout", "io-timeout",
-    "inject-fault", "prefetch", "loader-threads"};
 
 const std::string& text_of(const TextMap& metadata, const std::string& name) {
   const auto found = metadata.find(name);
@@ -47,11 +42,10 @@ std::string says(const std::string& what, const std::string& theirs, const std::
                      mine.empty() ? "absent" : mine);
 }
 
-bool left_open(const std::string& option, const std::string& value) {
-  if (option == "device" || option == "transport" || option == "bucket-cap" ||
-      option == "first-bucket")
-    return value == "auto";
-  return option == "threads" && value == "0";
+/// Whether a resumed run may ask for `value` whatever the run had before.
+bool may_differ(const std::string& name, const std::string& value) {
+  const TrainOption* option = declared_train_option(name);
+  return option && (option->may_change || (!option->open.empty() && value == option->open));
 }
 
 }  // namespace
@@ -111,8 +105,7 @@ std::optional<std::string> difference(const CheckpointInfo& theirs, const Checkp
   for (const std::string& name : names) {
     const std::string there = value_or_nothing(theirs.options, name);
     const std::string here = value_or_nothing(mine.options, name);
-    if (there != here && !kMayDiffer.contains(name) && !left_open(name, here))
-      return says(name, there, here);
+    if (there != here && !may_differ(name, here)) return says(name, there, here);
   }
   const std::string data = "data_sha256";
   const std::string there = value_or_nothing(theirs.provenance, data);

@@ -3,8 +3,8 @@
 #include "options/option_roles.h"
 #include "options/options.h"
 
-/// The groups of the trainer's options that have a file of their own: their lines of --help, and
-/// what is read from them. All throw Error kUsage as train_options() does.
+/// The trainer's options, a group of --help a file, and what one option means for another. The
+/// checks throw Error kUsage as train_options() does.
 namespace gradsync {
 
 /// TrainOptions::checkpoint_every of `--checkpoint-every end`.
@@ -12,28 +12,27 @@ inline constexpr std::int64_t kCheckpointAtEnd = -1;
 
 /// The most iterations of any option.
 inline constexpr std::int64_t kMaxIterations = 1'000'000'000;
+/// The most of anything else that is counted.
+inline constexpr std::int64_t kMaxCount = 1'000'000;
 /// The value of an option that leaves the choice to the program.
 inline const std::string kAuto = "auto";
 
-/// "a|b|c", as --help shows choices.
-std::string joined(const std::vector<std::string>& choices);
-
-TrainOptionTable synchronisation_options();
-void read_synchronisation(const OptionValues& values, TrainOptions& options);
-/// Once all other options have been read.
-void require_overlap_possible(const OptionValues& values, const TrainOptions& options);
-
-TrainOptionTable optimiser_options();
-void read_optimiser(const OptionValues& values, TrainOptions& options);
-
-TrainOptionTable learning_rate_options();
-void read_learning_rate(const OptionValues& values, TrainOptions& options);
-
-/// Reads `sync` and `batch_norm` of the options, which come before.
+TrainOptionTable synchronization_options();
 TrainOptionTable replica_options();
-void read_replicas(const OptionValues& values, TrainOptions& options);
-
+TrainOptionTable model_and_data_options();
+TrainOptionTable training_options();
+TrainOptionTable optimizer_options();
+TrainOptionTable learning_rate_options();
+TrainOptionTable machine_options();
+TrainOptionTable calibration_options();
+TrainOptionTable output_options();
 TrainOptionTable stop_options();
-void read_stop(const OptionValues& values, TrainOptions& options);
+
+void require_overlap_possible(const OptionValues& values, const TrainOptions& options);
+void require_gradients_suffice(const OptionValues& values, const TrainOptions& options);
+void require_one_batch(const OptionValues& values, const TrainOptions& options);
+void require_optimizer_possible(const OptionValues& values, const TrainOptions& options);
+void require_rate_possible(const OptionValues& values, const TrainOptions& options);
+void require_checkpoints_possible(const OptionValues& values, const TrainOptions& options);
 
 }  // namespace gradsync

@@ -4,6 +4,9 @@
 #include <string_view>
 #include <vector>
 
+#include "options/options.h"
+#include "support/bound_option.h"
+
 namespace gradsync {
 
 /// What an option means where runs are set side by side: whether runs that differ in it are repeats
@@ -19,11 +22,21 @@ enum class OptionRole {
                   ///< only by chance
 };
 
-/// One option of the trainer. The role comes first and has no default: a row without one does not
-/// compile.
+/// One option of the trainer, declared once: --help, the reader, cells of studies, what a resumed
+/// run must have again and what a run file records are derived from it. The role comes first and
+/// has no default: a row without one does not compile.
 struct TrainOption {
   OptionRole role;
-  std::string name, value_name, default_value, help, group;  ///< as of OptionSpec
+  std::string name;
+  BoundValue<TrainOptions> value;
+  std::string help;  ///< without range and choices
+  std::string group = {};
+  /// Whether a resumed run may have another value: it changes no parameter, and no row but its
+  /// times.
+  bool may_change = false;
+  /// The value that leaves the choice to the run, which settles and records it; a resumed run takes
+  /// what was settled.
+  std::string open = {};
   /// What runs did before there was the option, where that is not its default.
   std::string formerly = {};
 };
@@ -37,6 +50,6 @@ const TrainOptionTable& declared_train_options();
 const TrainOption* declared_train_option(std::string_view name);
 
 /// What a run did whose file says nothing of the option: it is from before the option.
-const std::string& value_before(const TrainOption& option);
+std::string value_before(const TrainOption& option);
 
 }  // namespace gradsync

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "buckets/buckets.h"
 #include "hang/watched_phases.h"
 #include "options/optimizer_settings.h"
 #include "schedule/batch_schedule.h"
@@ -12,33 +13,36 @@
 
 namespace gradsync {
 
+/// --batch-per-rank where no batch is given.
+inline constexpr std::int64_t kDefaultBatchPerRank = 128;
+
 /// The trainer's settings, all checked: every value below is in its range when `train_options`
-/// returns. The texts of --help and the names of the options stand in options.cpp, once.
+/// returns. The values here are the defaults of the options, which options_*.cpp declare.
 struct TrainOptions {
   std::string sync = "ddp";  ///< --sync, a name of sync_modes()
   std::string model = "resnet18";
   std::string data = "data/cifar-10";
   std::string output;  ///< --output FILE.h5; empty: nothing is recorded
   std::int64_t epochs = 1;
-  std::int64_t iterations = 0;        ///< 0: no limit; else the whole run ends after so many
-  std::int64_t warmup = 2;            ///< iterations flagged as warm-up
-  std::int64_t batch_per_rank = 128;  ///< at most one of the two is given by the user, the other
-  std::int64_t batch_global = 0;      ///< is 0 until resolve_batch() fills it in
+  std::int64_t iterations = 0;      ///< 0: no limit; else the whole run ends after so many
+  std::int64_t warmup = 2;          ///< iterations flagged as warm-up
+  std::int64_t batch_per_rank = 0;  ///< at most one of the two is given by the user, the other
+  std::int64_t batch_global = 0;    ///< is 0 until resolve_batch() fills it in
   std::int64_t accumulate = 1;
   LearningRateSettings learning_rate;  ///< its global batch is filled in by resolve_batch()
   BatchSchedule batch_schedule;
   OptimizerSettings optimizer;
   double clip_norm = 0;  ///< 0: never
   double label_smoothing = 0;
-  std::string batch_norm = "local";           ///< local | broadcast | sync
-  std::string init = "equal";                 ///< equal | broadcast | per-rank
-  bool gradients_only = false;                ///< --sync-only gradients
-  std::string granularity = "flat";           ///< tensor | flat
-  std::int64_t first_bucket_bytes = 1 << 20;  ///< 0: settle_buckets() fills it in
-  std::int64_t bucket_cap_bytes = 25 << 20;   ///< the same
-  std::string wire_dtype = "fp32";            ///< fp32 | bf16 | fp16
-  std::string overlap = "backward";           ///< backward | step
-  std::string device = "auto";                ///< auto | cpu | cuda
+  std::string batch_norm = "local";                            ///< local | broadcast | sync
+  std::string init = "equal";                                  ///< equal | broadcast | per-rank
+  bool gradients_only = false;                                 ///< --sync-only gradients
+  std::string granularity = "flat";                            ///< tensor | flat
+  std::int64_t first_bucket_bytes = kDefaultFirstBucketBytes;  ///< 0: settle_buckets() fills it in
+  std::int64_t bucket_cap_bytes = kDefaultBucketCapBytes;      ///< the same
+  std::string wire_dtype = "fp32";                             ///< fp32 | bf16 | fp16
+  std::string overlap = "backward";                            ///< backward | step
+  std::string device = "auto";                                 ///< auto | cpu | cuda
   bool allow_shared_gpu = false;
   bool graph = false;              ///< --graph: the step captured and replayed
   std::string transport = "auto";  ///< auto | mpi | shm | ring | two-level | nccl
@@ -59,7 +63,7 @@ struct TrainOptions {
   std::string verify = "init";  ///< off | init | all
   double timeout_s = 0;         ///< 0: max(60 s, 20 × median iteration)
   double start_timeout_s = 90, io_timeout_s = 900;
-  std::string inject_fault;  ///< KIND@RANK:ITERATION, for tests
+  std::string inject_fault;  ///< KIND@RANK:ITERATION, for tests; empty: none
   bool calibrate = false;
   std::vector<std::int64_t> calibrate_sizes;  ///< bytes a rank, rising
   std::int64_t counterfactual = 0;            ///< iterations a window; 0: no windows
@@ -75,8 +79,8 @@ const std::vector<std::string>& sync_mode_names();
 const std::vector<std::string>& model_names();
 const std::vector<std::string>& optimizer_names();
 
-/// The option table of the trainer: names, help texts with units and ranges, defaults.
-OptionTable train_option_table();
+/// The option table of the trainer, from declared_train_options().
+const OptionTable& train_option_table();
 
 /// The text of --help.
 std::string train_help();

@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "options/option_groups.h"
 #include "support/parse.h"
@@ -8,85 +7,75 @@ namespace gradsync {
 
 namespace {
 
-constexpr std::int64_t kMaxBatch = 1'000'000'000;
-constexpr double kMaxEpochs = 1e6;
+using Value = BoundValue<TrainOptions>;
 
-std::vector<std::int64_t> milestones_option(const OptionValues& values) {
-  const std::string text = text_option(values, "lr-milestones");
+std::vector<std::int64_t> parse_milestones(const std::string& text) {
   std::vector<std::int64_t> epochs;
   if (text.empty()) return epochs;
   try {
     for (const std::string& word : split_list(text, ','))
       epochs.push_back(parse_integer(word));
   } catch (const Error& error) {
-    throw option_error(values, "lr-milestones", error.what(), "give epochs, as 30,60,80");
+    throw Error(ExitCode::kUsage, error.what(), "give epochs, as 30,60,80");
   }
   return epochs;
 }
 
-void read_batch_schedule(const OptionValues& values, TrainOptions& options) {
-  const std::string text = text_option(values, "batch-schedule");
-  if (text.empty()) return;
-  for (const char* other : {"batch-per-rank", "batch-global"})
-    if (text_option(values, other) != kAuto)
-      throw option_error(
-          values, "batch-schedule",
-          fmt::format("it says the batch, and so does {} ({})", other, values.at(other).where),
-          fmt::format("leave one of them out (`{} = auto`)", other));
-  options.batch_schedule = BatchSchedule(text);
-  options.batch_schedule.require_fits(options.epochs, 1);
+BatchSchedule parse_batch_schedule(const std::string& text) {
+  return text.empty() ? BatchSchedule() : BatchSchedule(text);
 }
 
 }  // namespace
 
 TrainOptionTable learning_rate_options() {
   using enum OptionRole;
-  const std::string group = "Learning rate over the run";
+  using S = LearningRateSettings;
+  constexpr std::int64_t kMaxBatch = 1'000'000'000;
+  constexpr double kMaxEpochs = 1e6, kMaxRate = 1e3;
+  const auto rate = [](auto place) { return within(&TrainOptions::learning_rate, place); };
   return {
-      {kTraining, "lr-scaling", joined(learning_rate_scalings()), "none",
-       "scale --lr by the global batch over --base-batch, or by the root of that", group},
-      {kTraining, "base-batch", "N", "128",
-       "the global batch that --lr is meant for, 1 to 1000000000", group},
-      {kTraining, "warmup-epochs", "X", "0", "epochs before the full rate, 0 to below --epochs",
-       group},
-      {kTraining, "warmup-rate", joined(learning_rate_warmups()), "gradual",
-       "in the warm-up: rise in a line, or stay low and jump", group},
-      {kTraining, "warmup-from", "X", kAuto,
-       "the rate it starts at, 0 to 1000; auto: --lr before scaling, or a tenth of it without",
-       group},
-      {kTraining, "lr-schedule", joined(learning_rate_schedules()), "constant", "after the warm-up",
-       group},
-      {kTraining, "lr-min", "X", "0", "cosine, polynomial, cyclic: the lowest rate, 0 to 1000",
-       group},
-      {kTraining, "lr-decay", "X", "0.1", "step, multistep: factor of each fall, 0 to 1", group},
-      {kTraining, "lr-step-epochs", "N", "0", "step: epochs between two falls", group},
-      {kTraining, "lr-milestones", "N,N,…", "", "multistep: the epochs of the falls", group},
-      {kTraining, "lr-power", "X", "1", "polynomial: its power, 0 to 100", group},
-      {kTraining, "lr-cycle-epochs", "X", "0", "cyclic: epochs of one rise and fall", group},
-      {kStep, "batch-schedule", "EPOCH:BATCH,…", "",
-       "global batch from each epoch on, as 0:128,3:512, in place of --batch-global", group},
+      {kTraining, "lr-scaling", Value::choice(rate(&S::scaling), learning_rate_scalings()),
+       "scale --lr by the global batch over --base-batch, or by the square root of that"},
+      {kTraining, "base-batch", Value::integer(rate(&S::base_batch), 1, kMaxBatch),
+       "the global batch that --lr is meant for"},
+      {kTraining, "warmup-epochs", Value::number(rate(&S::warmup_epochs), 0, kMaxEpochs),
+       "epochs before the full rate, fewer than --epochs"},
+      {kTraining, "warmup-rate", Value::choice(rate(&S::warmup), learning_rate_warmups()),
+       "warm-up: linear ramp (gradual), or constant and then the full rate (constant)"},
+      {kTraining, "warmup-from",
+       Value::word_or(kAuto, rate(&S::warmup_from), -1.0,
+                      Value::number(rate(&S::warmup_from), 0, kMaxRate)),
+       "initial rate of the warm-up; auto: --lr before scaling, or a tenth of it without scaling"},
+      {kTraining, "lr-schedule", Value::choice(rate(&S::schedule), learning_rate_schedules()),
+       "after the warm-up"},
+      {kTraining, "lr-min", Value::number(rate(&S::minimum), 0, kMaxRate),
+       "cosine, polynomial, cyclic: the lowest rate"},
+      {kTraining, "lr-decay", Value::number(rate(&S::decay), 0, 1),
+       "step, multistep: decay factor"},
+      {kTraining, "lr-step-epochs", Value::integer(rate(&S::step_epochs), 0, kMaxCount),
+       "step: epochs between two decays"},
+      {kTraining, "lr-milestones",
+       Value::parsed("N,N,…", "", rate(&S::milestones), parse_milestones),
+       "multistep: the milestone epochs"},
+      {kTraining, "lr-power", Value::number(rate(&S::power), 0, 100), "polynomial: its power"},
+      {kTraining, "lr-cycle-epochs", Value::number(rate(&S::cycle_epochs), 0, kMaxEpochs),
+       "cyclic: epochs of one rise and fall"},
+      {kStep, "batch-schedule",
+       Value::parsed("EPOCH:BATCH,…", "", &TrainOptions::batch_schedule, parse_batch_schedule),
+       "global batch from each epoch on, as 0:128,3:512, instead of --batch-global"},
   };
 }
 
-void read_learning_rate(const OptionValues& values, TrainOptions& options) {
-  LearningRateSettings& rate = options.learning_rate;
-  rate.base = number_option(values, "lr", 0, 1e3);
-  rate.scaling = choice_option(values, "lr-scaling", learning_rate_scalings());
-  rate.base_batch = integer_option(values, "base-batch", 1, kMaxBatch);
-  rate.epochs = options.epochs;
-  rate.warmup_epochs = number_option(values, "warmup-epochs", 0, kMaxEpochs);
-  rate.warmup = choice_option(values, "warmup-rate", learning_rate_warmups());
-  if (text_option(values, "warmup-from") != kAuto)
-    rate.warmup_from = number_option(values, "warmup-from", 0, 1e3);
-  rate.schedule = choice_option(values, "lr-schedule", learning_rate_schedules());
-  rate.minimum = number_option(values, "lr-min", 0, 1e3);
-  rate.decay = number_option(values, "lr-decay", 0, 1);
-  rate.step_epochs = integer_option(values, "lr-step-epochs", 0, 1'000'000);
-  rate.milestones = milestones_option(values);
-  rate.power = number_option(values, "lr-power", 0, 100);
-  rate.cycle_epochs = number_option(values, "lr-cycle-epochs", 0, kMaxEpochs);
-  require_covered(rate);
-  read_batch_schedule(values, options);
+void require_rate_possible(const OptionValues& values, const TrainOptions& options) {
+  require_covered(options.learning_rate);
+  if (options.batch_schedule.empty()) return;
+  for (const char* other : {"batch-per-rank", "batch-global"})
+    if (text_option(values, other) != kAuto)
+      throw option_error(
+          values, "batch-schedule",
+          fmt::format("it says the batch, and so does {} ({})", other, values.at(other).where),
+          fmt::format("leave one of them out (`{} = auto`)", other));
+  options.batch_schedule.require_fits(options.epochs, 1);
 }
 
 }  // namespace gradsync

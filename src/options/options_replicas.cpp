@@ -1,18 +1,26 @@
-#include <algorithm>
-
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include "options/option_groups.h"
 
 namespace gradsync {
 
-namespace {
+TrainOptionTable replica_options() {
+  using enum OptionRole;
+  using Value = BoundValue<TrainOptions>;
+  using O = TrainOptions;
+  return {
+      {kTraining, "init", Value::choice(&O::init, {"equal", "broadcast", "per-rank"}),
+       "initial weights: drawn from one seed on all ranks (equal), or from one seed per rank and "
+       "then broadcast from rank 0 (broadcast) or left different (per-rank)"},
+      {kBetweenRanks, "sync-only", Value::either("all", "gradients", &O::gradients_only),
+       "gradients: nothing else is exchanged to train; each rank keeps its batch-norm statistics "
+       "and evaluates its own network"},
+  };
+}
 
-const std::vector<std::string> kInits = {"equal", "broadcast", "per-rank"};
-const std::vector<std::string> kExchanges = {"all", "gradients"};
-
-/// What would have to travel besides gradients.
-void require_gradients_alone(const OptionValues& values, const TrainOptions& options) {
+// Refuses what would have to travel besides gradients.
+void require_gradients_suffice(const OptionValues& values, const TrainOptions& options) {
+  if (!options.gradients_only) return;
   const auto refuse = [&](const std::string& why, const std::string& fix) {
     throw option_error(values, "sync-only", "gradients alone do not do: " + why, fix);
   };
@@ -22,31 +30,6 @@ void require_gradients_alone(const OptionValues& values, const TrainOptions& opt
   if (options.batch_norm != "local")
     refuse(fmt::format("--batch-norm {} moves batch-norm statistics", options.batch_norm),
            "--batch-norm local");
-}
-
-}  // namespace
-
-TrainOptionTable replica_options() {
-  using enum OptionRole;
-  const std::string group = "Replicas";
-  return {
-      {kTraining, "init", joined(kInits), "equal",
-       "the weights at the start: drawn from one seed on all ranks (equal), or from a seed for "
-       "each "
-       "rank and then handed out by rank 0 (broadcast) or left different (per-rank)",
-       group},
-      {kBetweenRanks, "sync-only", joined(kExchanges), "all",
-       "gradients: nothing else is exchanged to train; each rank keeps its batch-norm statistics "
-       "and "
-       "tests its own network",
-       group},
-  };
-}
-
-void read_replicas(const OptionValues& values, TrainOptions& options) {
-  options.init = choice_option(values, "init", kInits);
-  options.gradients_only = choice_option(values, "sync-only", kExchanges) == "gradients";
-  if (options.gradients_only) require_gradients_alone(values, options);
 }
 
 }  // namespace gradsync

@@ -1,15 +1,14 @@
 #include "state/resume.h"
 
-#include <cstdlib>
 #include <iostream>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "options/option_roles.h"
 #include "record/journal.h"
 #include "record/journal_run.h"
 #include "support/error.h"
-#include "support/parse.h"
 
 namespace gradsync {
 
@@ -209,23 +208,22 @@ ResumePlan plan_resume(const Session& session, const TrainOptions& options,
 
 void settle_as_before(TrainOptions& options, const ResumePlan& plan) {
   if (!plan.resumes) return;
-  const auto take = [&](const TextMap& texts, const char* name, std::string& value) {
-    if (const auto found = texts.find(name); found != texts.end()) value = found->second;
+  const auto take = [&](const char* name, std::string& value) {
+    const auto found = plan.from.provenance.find(name);
+    if (found != plan.from.provenance.end()) value = found->second;
   };
-  take(plan.from.provenance, "precision", options.precision);
-  take(plan.from.provenance, "layout", options.layout);
-  take(plan.from.options, "device", options.device);
-  take(plan.from.options, "transport", options.transport);
-  std::string threads = std::to_string(options.threads);
-  take(plan.from.options, "threads", threads);
-  options.threads = std::atoll(threads.c_str());
-  const auto take_size = [&](const char* name, std::int64_t& bytes) {
-    std::string size;
-    take(plan.from.options, name, size);
-    if (bytes == 0 && !size.empty() && size != "auto") bytes = parse_size(size);
-  };
-  take_size("first-bucket", options.first_bucket_bytes);
-  take_size("bucket-cap", options.bucket_cap_bytes);
+  take("precision", options.precision);
+  take("layout", options.layout);
+  for (const TrainOption& option : declared_train_options()) {
+    const auto found = plan.from.options.find(option.name);
+    if (option.open.empty() || found == plan.from.options.end()) continue;
+    try {
+      option.value.read({{option.name, {found->second, "checkpoint", "the checkpoint"}}},
+                        option.name, options);
+    } catch (const Error& error) {
+      throw Error(ExitCode::kBadData, error.what(), error.fix());
+    }
+  }
 }
 
 }  // namespace gradsync

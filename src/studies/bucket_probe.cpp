@@ -18,7 +18,6 @@ namespace gradsync {
 
 namespace {
 
-constexpr std::int64_t kDefaultFirst_bytes = 1 << 20, kDefaultCap_bytes = 25 << 20;
 constexpr std::int64_t kWarmupSteps = 2, kSteps = 5;
 constexpr int kRepeats = 4;  ///< of an all-reduce, the first of which does not count
 constexpr std::int64_t kSmallestMessage = 16 << 10, kMessageFactor = 8;
@@ -175,7 +174,8 @@ BucketChoice probe(Exchange& exchange, const DataSource& data, const ComputeSett
   BucketChoice choice;
   choice.chosen = best_buckets(gradients, time_s, sizes_for(options.first_bucket_bytes, all_bytes),
                                sizes_for(options.bucket_cap_bytes, all_bytes));
-  choice.as_default = advice_of(gradients, time_s, kDefaultFirst_bytes, kDefaultCap_bytes);
+  choice.as_default =
+      advice_of(gradients, time_s, kDefaultFirstBucketBytes, kDefaultBucketCapBytes);
   choice.latency_s = law.alpha_s;
   choice.bandwidth_bytes_per_s = 1 / law.beta_s_per_byte;
   choice.probe_s = watch.elapsed_s();
@@ -188,8 +188,8 @@ std::optional<BucketChoice> settle_buckets(Exchange& exchange, const DataSource&
                                            const ComputeSettings& compute, TrainOptions& options) {
   if (options.first_bucket_bytes > 0 && options.bucket_cap_bytes > 0) return std::nullopt;
   if (!uses_buckets(options) || exchange.size() == 1) {
-    if (options.first_bucket_bytes == 0) options.first_bucket_bytes = kDefaultFirst_bytes;
-    if (options.bucket_cap_bytes == 0) options.bucket_cap_bytes = kDefaultCap_bytes;
+    if (options.first_bucket_bytes == 0) options.first_bucket_bytes = kDefaultFirstBucketBytes;
+    if (options.bucket_cap_bytes == 0) options.bucket_cap_bytes = kDefaultBucketCapBytes;
     return std::nullopt;
   }
   if (exchange.lane())

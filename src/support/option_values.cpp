@@ -1,7 +1,11 @@
 #include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
 
 #include <fmt/format.h>
 
+#include "support/bound_option.h"
 #include "support/options.h"
 
 namespace gradsync {
@@ -42,7 +46,47 @@ Number in_range(const OptionValues& values, const std::string& name, Number valu
                      range);
 }
 
+// "5e-4" for "5e-04".
+std::string without_leading_zero(std::string exponent_form) {
+  const std::size_t sign = exponent_form.find("e-0");
+  return sign == std::string::npos ? exponent_form : exponent_form.erase(sign + 2, 1);
+}
+
 }  // namespace
+
+std::string number_text(double value) {
+  const double size = std::abs(value);
+  const bool plain = value == 0 || (size >= 1e-3 && size < 1e15);
+  std::array<char, 64> text{};
+  const auto end = std::to_chars(text.begin(), text.end(), value,
+                                 plain ? std::chars_format::fixed : std::chars_format::scientific);
+  return without_leading_zero(std::string(text.begin(), end.ptr));
+}
+
+std::string size_text(std::int64_t bytes) {
+  std::size_t unit = 0;
+  constexpr std::array<const char*, 4> kUnits = {"B", "KiB", "MiB", "GiB"};
+  for (; bytes != 0 && bytes % 1024 == 0 && unit + 1 < kUnits.size(); ++unit)
+    bytes /= 1024;
+  return std::to_string(bytes) + kUnits[unit];
+}
+
+std::string duration_text(double seconds) {
+  const auto whole = static_cast<std::int64_t>(seconds);
+  if (static_cast<double>(whole) != seconds) return number_text(seconds) + "s";
+  if (whole == 0) return "0";
+  if (whole % 3600 == 0) return fmt::format("{}h", whole / 3600);
+  return whole % 60 == 0 && whole > 60 ? fmt::format("{}m", whole / 60) : fmt::format("{}s", whole);
+}
+
+std::string range_text(const std::string& low, const std::string& high, const std::string& zero) {
+  return fmt::format(", {}{} to {}", low, zero.empty() ? "" : " (" + zero + ")", high);
+}
+
+std::string with_range(const std::string& help, const std::string& range) {
+  const std::size_t end = std::min(help.find(';'), help.size());
+  return help.substr(0, end) + range + help.substr(end);
+}
 
 Error option_error(const OptionValues& values, const std::string& name, const std::string& why,
                    const std::string& fix) {
@@ -56,8 +100,15 @@ std::int64_t integer_option(const OptionValues& values, const std::string& name,
 }
 
 double number_option(const OptionValues& values, const std::string& name, double low, double high) {
-  const std::string range = fmt::format("give a number from {} to {}", low, high);
+  const std::string range =
+      fmt::format("give a number from {} to {}", number_text(low), number_text(high));
   return in_range(values, name, parsed(values, name, parse_number, range), low, high, range);
+}
+
+double fraction_option(const OptionValues& values, const std::string& name, double low) {
+  const std::string range = fmt::format("give a number from {} to below 1", number_text(low));
+  const double value = parsed(values, name, parse_number, range);
+  return in_range(values, name, value, low, std::nextafter(1.0, 0.0), range);
 }
 
 std::int64_t size_option(const OptionValues& values, const std::string& name, std::int64_t low,

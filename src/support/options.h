@@ -98,6 +98,8 @@ std::string config_text(const OptionTable& table, const OptionValues& values);
 std::int64_t integer_option(const OptionValues& values, const std::string& name, std::int64_t low,
                             std::int64_t high);
 double number_option(const OptionValues& values, const std::string& name, double low, double high);
+/// From `low` to below 1.
+double fraction_option(const OptionValues& values, const std::string& name, double low);
 std::int64_t size_option(const OptionValues& values, const std::string& name, std::int64_t low,
                          std::int64_t high);
 double duration_option(const OptionValues& values, const std::string& name, double low_s,

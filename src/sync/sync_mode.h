@@ -8,6 +8,7 @@
 
 #include <torch/types.h>
 
+#include "buckets/buckets.h"
 #include "exchange/exchange.h"
 #include "model/replica.h"
 
@@ -99,8 +100,8 @@ class SyncMode {
 
 struct SyncSettings {
   std::string granularity = "flat";  ///< tensor | flat
-  std::int64_t first_bucket_bytes = 1 << 20;
-  std::int64_t bucket_cap_bytes = 25 << 20;
+  std::int64_t first_bucket_bytes = kDefaultFirstBucketBytes;
+  std::int64_t bucket_cap_bytes = kDefaultBucketCapBytes;
   std::string wire_dtype = "fp32";  ///< fp32 | bf16 | fp16
   bool over_steps = false;          ///< ddp: --overlap step
 };

@@ -7,6 +7,7 @@
 
 #include "comm/agreement.h"
 #include "options/epoch_plan.h"
+#include "options/option_roles.h"
 #include "state/resume.h"
 #include "step/rank_device.h"
 #include "step/replica_facts.h"
@@ -58,25 +59,13 @@ double broadcast_start(const Session& session, const ResumePlan& plan) {
   return start_s;
 }
 
-/// What was taken for `auto`, once that is known.
-void settle_size(std::int64_t bytes, std::string& value) {
-  if (value == "auto" && bytes > 0) value = fmt::format("{}B", bytes);
-}
-
-/// `threads` of a rank are 0 while they are not settled.
-std::vector<ConfigEntry> resolved_config(const OptionValues& values, const TrainOptions& options,
-                                         std::int64_t threads) {
+/// The values with what was settled in place of those that leave it open.
+std::vector<ConfigEntry> resolved_config(const OptionValues& values, const TrainOptions& settled) {
   std::vector<ConfigEntry> config;
   for (const auto& [name, value] : values) {
-    ConfigEntry entry{name, value.value, value.source};
-    if (name == "batch-per-rank") entry.value = std::to_string(options.batch_per_rank);
-    if (name == "batch-global") entry.value = std::to_string(options.batch_global);
-    if (name == "device") entry.value = options.device;
-    if (name == "transport") entry.value = options.transport;
-    if (name == "first-bucket") settle_size(options.first_bucket_bytes, entry.value);
-    if (name == "bucket-cap") settle_size(options.bucket_cap_bytes, entry.value);
-    if (name == "threads") entry.value = std::to_string(threads);
-    config.push_back(std::move(entry));
+    const TrainOption& option = *declared_train_option(name);
+    const bool open = !option.open.empty() && value.value == option.open;
+    config.push_back({name, open ? option.value.text(settled) : value.value, value.source});
   }
   return config;
 }
@@ -85,7 +74,7 @@ std::vector<ConfigEntry> resolved_config(const OptionValues& values, const Train
 CheckpointInfo requested_run(const Session& session, const OptionValues& values,
                              const DataDigest& digest, const TrainOptions& options) {
   RunInfo info;
-  info.config = resolved_config(values, options, options.threads);
+  info.config = resolved_config(values, options);
   info.provenance = provenance(digest, ComputeSettings());
   info.topology.resize(static_cast<std::size_t>(session.size()));
   return describe_run(info);
@@ -100,7 +89,9 @@ RunInfo run_info(const OptionValues& values, const std::string& command_line,
   info.run_id = plan.resumes ? plan.from.run_id : new_uuid();
   info.created = utc_now();
   info.command_line = command_line;
-  info.config = resolved_config(values, options, compute.threads);
+  TrainOptions settled = options;
+  settled.threads = compute.threads;
+  info.config = resolved_config(values, settled);
   info.provenance = provenance(digest, compute);
   info.topology = places;
   return info;

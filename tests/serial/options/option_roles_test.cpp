@@ -28,9 +28,8 @@ template <typename... Fields>
 concept MakesTrainOption = requires {
   TrainOption{std::declval<Fields>()...};
 };
-static_assert(!MakesTrainOption<const char*, const char*, const char*, const char*, const char*>);
-static_assert(
-    MakesTrainOption<OptionRole, const char*, const char*, const char*, const char*, const char*>);
+static_assert(!MakesTrainOption<const char*, BoundValue<TrainOptions>, const char*>);
+static_assert(MakesTrainOption<OptionRole, const char*, BoundValue<TrainOptions>, const char*>);
 
 const std::set<std::string> kHeld = {"model", "sync", "batch-per-rank", "batch-global"};
 

@@ -1,0 +1,201 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "support/options.h"
+
+namespace gradsync {
+
+/// What --help says of a range: ", 0 (no limit) to 1000". `zero` is the meaning of the lower end.
+std::string range_text(const std::string& low, const std::string& high,
+                       const std::string& zero = {});
+
+/// Values as people write them, which the typed readers of support/options.h read back: "0.1" and
+/// "5e-4", "25MiB", "90s".
+std::string number_text(double value);
+std::string size_text(std::int64_t bytes);
+std::string duration_text(double seconds);
+
+/// `help` with `range` behind its first clause, which ends at a semicolon.
+std::string with_range(const std::string& help, const std::string& range);
+
+/// The type of an option, its range, and the member of `Settings` that it sets. The default of the
+/// option is the member's value in Settings{}. All readers throw Error kUsage as those of
+/// support/options.h do.
+template <typename Settings>
+struct BoundValue {
+  /// A member: `&Settings::member`, or `within(&Settings::part, &Part::member)`.
+  template <typename T>
+  using Place = std::function<T&(Settings&)>;
+
+  std::string shown;  ///< OptionSpec::value_name
+  std::string range;  ///< for with_range()
+  std::function<void(const OptionValues&, const std::string& name, Settings&)> read;
+  /// The value of the settings as text, which `read` reads back.
+  std::function<std::string(Settings)> text;
+
+  static BoundValue on_off(Place<bool> place) {
+    return {"", "",
+            [place](const auto& values, const auto& name, Settings& settings) {
+              place(settings) = switch_option(values, name);
+            },
+            [place](Settings settings) { return std::string(place(settings) ? "true" : "false"); }};
+  }
+
+  template <typename Integer = std::int64_t>
+  static BoundValue integer(std::type_identity_t<Place<Integer>> place, std::int64_t low,
+                            std::int64_t high, const std::string& zero = {}) {
+    return {"N", range_text(std::to_string(low), std::to_string(high), zero),
+            [=](const auto& values, const auto& name, Settings& settings) {
+              place(settings) = static_cast<Integer>(integer_option(values, name, low, high));
+            },
+            [place](Settings settings) { return std::to_string(place(settings)); }};
+  }
+
+  static BoundValue number(Place<double> place, double low, double high,
+                           const std::string& zero = {}) {
+    return {"X", range_text(number_text(low), number_text(high), zero),
+            [=](const auto& values, const auto& name, Settings& settings) {
+              place(settings) = number_option(values, name, low, high);
+            },
+            [place](Settings settings) { return number_text(place(settings)); }};
+  }
+
+  /// From `low` to below 1.
+  static BoundValue fraction(Place<double> place, double low = 0) {
+    return {"X", range_text(number_text(low), "below 1"),
+            [=](const auto& values, const auto& name, Settings& settings) {
+              place(settings) = fraction_option(values, name, low);
+            },
+            [place](Settings settings) { return number_text(place(settings)); }};
+  }
+
+  static BoundValue size(Place<std::int64_t> place, std::int64_t low, std::int64_t high) {
+    return {"SIZE", range_text(size_text(low), size_text(high)),
+            [=](const auto& values, const auto& name, Settings& settings) {
+              place(settings) = size_option(values, name, low, high);
+            },
+            [place](Settings settings) { return size_text(place(settings)); }};
+  }
+
+  static BoundValue duration(Place<double> place, double low_s, double high_s,
+                             const std::string& zero = {}) {
+    const std::string low = zero.empty() ? duration_text(low_s) : "0";
+    return {"TIME", range_text(low, duration_text(high_s), zero),
+            [=](const auto& values, const auto& name, Settings& settings) {
+              place(settings) = duration_option(values, name, low_s, high_s);
+            },
+            [place](Settings settings) { return duration_text(place(settings)); }};
+  }
+
+  static BoundValue text_value(Place<std::string> place, const std::string& shown) {
+    return {shown, "",
+            [place](const auto& values, const auto& name, Settings& settings) {
+              place(settings) = text_option(values, name);
+            },
+            [place](Settings settings) { return place(settings); }};
+  }
+
+  static BoundValue choice(Place<std::string> place, const std::vector<std::string>& choices) {
+    BoundValue bound = text_value(place, "");
+    for (const std::string& name : choices)
+      bound.shown += (bound.shown.empty() ? "" : "|") + name;
+    bound.read = [=](const auto& values, const auto& name, Settings& settings) {
+      place(settings) = choice_option(values, name, choices);
+    };
+    return bound;
+  }
+
+  /// A choice of too many names for the left column of --help.
+  static BoundValue named(const std::string& shown, Place<std::string> place,
+                          const std::vector<std::string>& choices) {
+    BoundValue bound = choice(place, choices);
+    bound.shown = shown;
+    for (const std::string& name : choices)
+      bound.range += (bound.range.empty() ? ": " : ", ") + name;
+    return bound;
+  }
+
+  /// Two words for false and true.
+  static BoundValue either(const std::string& no, const std::string& yes, Place<bool> place) {
+    return {no + "|" + yes, "",
+            [=](const auto& values, const auto& name, Settings& settings) {
+              place(settings) = choice_option(values, name, {no, yes}) == yes;
+            },
+            [=](Settings settings) { return place(settings) ? yes : no; }};
+  }
+
+  /// A word that stands for `meaning`, or else `other`.
+  template <typename T>
+  static BoundValue word_or(const std::string& word, std::type_identity_t<Place<T>> place,
+                            T meaning, BoundValue other) {
+    return {other.shown + "|" + word, other.range,
+            [=](const auto& values, const auto& name, Settings& settings) {
+              if (text_option(values, name) == word)
+                place(settings) = meaning;
+              else
+                other.read(values, name, settings);
+            },
+            [=](Settings settings) {
+              return place(settings) == meaning ? word : other.text(settings);
+            }};
+  }
+
+  /// A form of its own: `parse` throws Error kUsage, whose what() is the end of a sentence and
+  /// whose fix() says what would be right.
+  template <typename Parse, typename T = std::invoke_result_t<Parse, std::string>>
+  static BoundValue parsed(const std::string& shown, const std::string& default_text,
+                           std::type_identity_t<Place<T>> place, Parse parse) {
+    return {shown, "",
+            [=](const auto& values, const auto& name, Settings& settings) {
+              try {
+                place(settings) = parse(text_option(values, name));
+              } catch (const Error& error) {
+                throw option_error(values, name, error.what(), error.fix());
+              }
+            },
+            [default_text](const Settings&) { return default_text; }};
+  }
+};
+
+/// A member of a part of the settings.
+template <typename Settings, typename Part, typename T>
+auto within(Part Settings::*part, T Part::*member) {
+  return [=](Settings& settings) -> T& { return settings.*part.*member; };
+}
+
+/// An option of a program, declared once.
+template <typename Settings>
+struct BoundOption {
+  std::string name;
+  BoundValue<Settings> value;
+  std::string help;  ///< without range and choices
+  std::string group = {};
+  char letter = 0;
+};
+
+template <typename Settings>
+OptionSpec spec_of(const BoundOption<Settings>& option) {
+  return {option.name,
+          option.value.shown,
+          option.value.text(Settings{}),
+          with_range(option.help, option.value.range),
+          option.group,
+          false,
+          {},
+          option.letter};
+}
+
+template <typename Settings>
+OptionTable table_of(const std::vector<BoundOption<Settings>>& options) {
+  OptionTable table;
+  for (const BoundOption<Settings>& option : options)
+    table.push_back(spec_of(option));
+  return table;
+}
+
+}  // namespace gradsync
