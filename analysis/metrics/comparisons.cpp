@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "analysis/metrics/epoch_figures.h"
+#include "options/modes.h"
 
 namespace gradsync::report {
 
@@ -68,7 +69,7 @@ const RunGroup* best_base(const std::vector<RunGroup>& groups, const RunGroup& g
 const RunGroup* compute_alone(const std::vector<RunGroup>& groups, const RunGroup& group,
                               Scaling scaling) {
   return best_base(groups, group, scaling, [&](const RunGroup& one) {
-    return one.first().mode == "none" && one.first().ranks == 1 && &one != &group;
+    return !mode_named(one.first().mode).exchanges && one.first().ranks == 1 && &one != &group;
   });
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "analysis/metrics/scaling.h"
+#include "options/modes.h"
 
 namespace gradsync::report {
 
@@ -22,7 +23,8 @@ SplitFigures mean_over_repeats(const RunGroup& group) {
 
 /// Smaller is better.
 int preference(const Comparison& one) {
-  return (one.base->first().mode == "none" ? 0 : 2) + (one.scaling == Scaling::kStrong ? 0 : 1);
+  return (mode_named(one.base->first().mode).exchanges ? 2 : 0) +
+         (one.scaling == Scaling::kStrong ? 0 : 1);
 }
 
 }  // namespace

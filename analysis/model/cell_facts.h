@@ -5,6 +5,7 @@
 
 #include "analysis/model/measured_cell.h"
 #include "analysis/model/replay.h"
+#include "options/modes.h"
 
 namespace gradsync::report {
 
@@ -51,9 +52,9 @@ struct CellFacts {
   std::string mode_text() const {
     return family_settings.empty() ? mode : mode + ", " + family_settings;
   }
-  bool exchanges() const { return mode != "none"; }
+  bool exchanges() const { return mode_named(mode).exchanges; }
   /// Whether collectives run beside the backward pass.
-  bool overlapped() const { return mode == "ddp" || mode == "c10d"; }
+  bool overlapped() const { return mode_named(mode).overlaps; }
 };
 
 inline constexpr std::size_t kNoCell = static_cast<std::size_t>(-1);

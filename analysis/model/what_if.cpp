@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "options/modes.h"
 #include "support/error.h"
 #include "support/parse.h"
 
@@ -88,7 +89,7 @@ void take(const std::string& entry, WhatIf& change) {
 }
 
 double recorded_wire_bytes(const CellFacts& cell) {
-  const bool narrow = cell.mode == "ddp" && (cell.wire == "bf16" || cell.wire == "fp16");
+  const bool narrow = mode_named(cell.mode).casts && (cell.wire == "bf16" || cell.wire == "fp16");
   return narrow ? 2 : 4;
 }
 

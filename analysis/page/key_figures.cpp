@@ -10,6 +10,7 @@
 #include "analysis/page/page_parts.h"
 #include "analysis/plots/run_marks.h"
 #include "analysis/runs/oversubscription.h"
+#include "options/modes.h"
 #include "timing/estimate.h"
 
 namespace gradsync::report {
@@ -83,8 +84,8 @@ void add_rate(std::vector<KeyFigure>& figures, const std::vector<CellFigures>& c
 void add_exposed(std::vector<KeyFigure>& figures, const std::vector<CellFigures>& cells) {
   const auto exchanging = [](const CellFigures& cell) {
     const Run& run = cell.group->first();
-    const bool judged =
-        run.ranks > 1 && run.mode != "none" && !oversubscription(run.reader->info().topology);
+    const bool judged = run.ranks > 1 && mode_named(run.mode).exchanges &&
+                        !oversubscription(run.reader->info().topology);
     return judged ? cell.exposed_percent : kNotMeasured;
   };
   const CellFigures* most = largest(cells, exchanging);

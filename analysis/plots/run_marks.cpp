@@ -1,20 +1,14 @@
 #include "analysis/plots/run_marks.h"
 
 #include <algorithm>
-#include <map>
 
 #include <fmt/format.h>
+
+#include "options/modes.h"
 
 namespace gradsync::report {
 
 namespace {
-
-// Okabe and Ito, "Color Universal Design" (2008): eight colours that people with any kind of colour
-// vision tell apart.
-const std::map<std::string, std::string> kModeColors = {
-    {"none", "#555555"}, {"gather-scatter", "#d55e00"}, {"allreduce", "#0072b2"},
-    {"ddp", "#009e73"},  {"data-parallel", "#e69f00"},  {"c10d", "#cc79a7"}};
-constexpr const char* kOtherColor = "#56b4e9";
 
 std::string trait_text(const Run& run, Trait trait) {
   switch (trait) {
@@ -44,8 +38,7 @@ bool says_something(const std::vector<const RunGroup*>& groups, Trait trait) {
 }  // namespace
 
 std::string mode_color(const std::string& mode) {
-  const auto found = kModeColors.find(mode);
-  return found == kModeColors.end() ? kOtherColor : found->second;
+  return std::string(mode_named(mode).color);
 }
 
 std::vector<NamedText> run_keys(const Run& run) {

@@ -7,6 +7,7 @@
 #include "analysis/metrics/run_group.h"
 #include "analysis/plots/plots.h"
 #include "analysis/plots/run_marks.h"
+#include "options/modes.h"
 #include "timing/estimate.h"
 
 namespace gradsync::report {
@@ -81,7 +82,7 @@ const TimedCell* base_of(const std::vector<TimedCell>& cells, const Run& run, Sc
   for (const TimedCell& cell : cells) {
     const Run& other = cell.group->first();
     if (other.ranks != 1 || setting_of(other, scaling) != setting_of(run, scaling)) continue;
-    if (other.mode == "none") return &cell;
+    if (!mode_named(other.mode).exchanges) return &cell;
     if (other.mode == run.mode && !in_mode) in_mode = &cell;
   }
   return in_mode;
@@ -121,7 +122,7 @@ ChartSeries line_of(const Family& family, const TimedCell& base, Scaling scaling
     counts.other_threads |= threads_of(cell->group->first()) != threads_of(base.group->first());
   }
   counts.add(base.times_s.size());
-  if (base.group->first().mode == "none")
+  if (!mode_named(base.group->first().mode).exchanges)
     line.points.insert(line.points.begin(), {1, 1, kNotMeasured, kNotMeasured});
   else
     counts.other_base = true;

@@ -9,6 +9,7 @@
 
 #include "analysis/runs/oversubscription.h"
 #include "analysis/runs/yardstick.h"
+#include "options/modes.h"
 #include "support/error.h"
 #include "support/parse.h"
 
@@ -17,9 +18,6 @@ namespace gradsync::report {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::array<std::string_view, 6> kModeOrder = {"none", "gather-scatter", "allreduce",
-                                                        "ddp",  "data-parallel",  "c10d"};
 
 auto sort_key(const Run& run) {
   return std::make_tuple(run.model, run.ranks, mode_position(run.mode), run.mode, run.batch_global,
@@ -158,11 +156,6 @@ std::vector<const Run*> all_runs(const RunSet& set) {
     for (const Run& run : *list)
       all.push_back(&run);
   return all;
-}
-
-std::size_t mode_position(const std::string& mode) {
-  return static_cast<std::size_t>(std::find(kModeOrder.begin(), kModeOrder.end(), mode) -
-                                  kModeOrder.begin());
 }
 
 std::vector<FoundRun> find_runs(const std::vector<std::string>& places) {

@@ -57,9 +57,6 @@ struct RunSet {
 /// Runs and files of gradsync-quantize.
 std::vector<const Run*> all_runs(const RunSet& set);
 
-/// The place of a mode in the order above; unknown ones come last.
-std::size_t mode_position(const std::string& mode);
-
 /// Files as they are; folders searched through for *.h5 and for journals whose run file is not
 /// there; records of failed cells are passed over. A file found twice counts once. Throws Error
 /// kNoInput for a missing one.

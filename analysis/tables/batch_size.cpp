@@ -9,6 +9,7 @@
 #include "analysis/tables/group_cells.h"
 #include "analysis/tables/run_cells.h"
 #include "analysis/tables/tables.h"
+#include "options/modes.h"
 #include "timing/statistics.h"
 
 namespace gradsync::report {

@@ -6,6 +6,7 @@
 #include "analysis/tables/group_cells.h"
 #include "analysis/tables/run_cells.h"
 #include "analysis/tables/tables.h"
+#include "options/modes.h"
 
 namespace gradsync::report {
 
@@ -25,7 +26,7 @@ bool same_but_mode(const Run& a, const Run& b) {
 /// The first such group that exchanges gradients: the set is in the order of the modes.
 const RunGroup* reference_of(const RunGroup& group, const std::vector<RunGroup>& groups) {
   const auto found = std::find_if(groups.begin(), groups.end(), [&](const RunGroup& other) {
-    return other.first().mode != "none" && same_but_mode(group.first(), other.first());
+    return mode_named(other.first().mode).exchanges && same_but_mode(group.first(), other.first());
   });
   return found == groups.end() ? nullptr : &*found;
 }

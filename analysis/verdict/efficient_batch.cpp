@@ -5,6 +5,7 @@
 
 #include "analysis/model/doubt.h"
 #include "analysis/verdict/clauses.h"
+#include "options/modes.h"
 
 namespace gradsync::report {
 
@@ -69,7 +70,7 @@ Clauses efficient_batch_clauses(const VerdictInput& input) {
   Clauses clauses;
   for (const Cells& family : focus(input)) {
     const Cells top = on_most_ranks(family);
-    if (top.empty() || top.front()->run().mode == "none") continue;
+    if (top.empty() || !mode_named(top.front()->run().mode).exchanges) continue;
     const FamilyFit fit = fit_of(input, top.front()->family);
     const double ranks = static_cast<double>(top.front()->ranks());
     const Range range = measured_range(fit, ranks);

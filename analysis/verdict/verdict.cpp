@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/verdict/clauses.h"
+#include "options/modes.h"
 #include "support/error.h"
 
 namespace gradsync::report {
@@ -23,7 +24,7 @@ constexpr std::array kQuestions = {
     narrowing_clauses,   measuring_clauses, gpu_clauses};
 
 bool exchanges(const MeasuredCell& cell) {
-  return cell.run().mode != "none";
+  return mode_named(cell.run().mode).exchanges;
 }
 
 std::vector<std::string> models_of(const std::vector<MeasuredCell>& cells) {
@@ -57,10 +58,11 @@ std::string known(std::string_view sentence) {
   return std::string(sentence);
 }
 
-/// Families are compared by: ddp first, then any exchange, then the number of cells.
+/// Families are compared by: a mode that overlaps and casts first, then any exchange, then the
+/// number of cells.
 std::array<std::size_t, 3> weight_of(const Cells& family) {
   const MeasuredCell& first = *family.front();
-  return {first.run().mode == "ddp" ? 1U : 0U, exchanges(first) ? 1U : 0U, family.size()};
+  return {mode_named(first.run().mode).casts ? 1U : 0U, exchanges(first) ? 1U : 0U, family.size()};
 }
 
 }  // namespace

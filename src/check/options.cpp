@@ -6,13 +6,13 @@
 #include <fmt/ranges.h>
 
 #include "check/check.h"
+#include "support/bound_option.h"
 
 namespace gradsync::check {
 
 namespace {
 
-constexpr int kMostRanks = 1'000'000;
-const std::vector<std::string> kDevices = {"auto", "cpu", "cuda"};
+using Groups = std::vector<BoundGroup<CheckOptions>>;
 
 std::vector<std::string> check_names() {
   std::vector<std::string> names;
@@ -21,63 +21,79 @@ std::vector<std::string> check_names() {
   return names;
 }
 
-OptionTable own_options() {
-  const std::string group = "What the job should be", out = "Output";
-  return {
-      {"ranks", "N", "0", "the job must have so many ranks; 0: as many as it has", group},
-      {"ranks-per-node", "N", "0", "each host must have so many; 0: as many as it has", group},
-      {"device", fmt::format("{}", fmt::join(kDevices, "|")), "auto",
-       "cuda: a rank without a GPU fails; auto: GPUs are looked at where there are some", group},
-      {"allow-shared-gpu", "", "false", "several ranks on one GPU only warn", group},
-      {"results", "FOLDER", "results", "where runs will be written; it need not exist yet", group},
-      {"skip", "NAMES", "",
-       fmt::format("checks to leave out, with commas between: {}", fmt::join(check_names(), ", ")),
-       group},
-      {"timeout", "TIME", "60s", "end the job when a rank does not answer for so long, 1s to 1h",
-       group},
-      {"json", "FILE", "", "the findings as JSON; an older file is replaced", out},
-      {"junit", "FILE", "", "the findings as JUnit XML, a test a row; an older file is replaced",
-       out},
-  };
-}
-
-/// These mean here what they mean to the trainer.
-OptionTable shared_options() {
-  const std::string group = "Of the training to come";
-  return {
-      {"data", "FOLDER", "data/cifar-10", "folder with CIFAR-10's binary files", group},
-      {"threads", "N", "0", "threads per rank, 1 to 1024; 0: the trainer chooses", group},
-  };
-}
-
-std::vector<std::string> read_skips(const OptionValues& values) {
-  const std::string text = text_option(values, "skip");
+std::vector<std::string> parse_skips(const std::string& text) {
   if (text.empty()) return {};
   const auto known = check_names();
   const auto chosen = split_list(text, ',');
   for (const std::string& name : chosen)
     if (std::find(known.begin(), known.end(), name) == known.end())
-      throw option_error(values, "skip",
-                         fmt::format("'{}' is no check{}", name, did_you_mean(name, known)),
-                         fmt::format("one of {}", fmt::join(known, ", ")));
+      throw Error(ExitCode::kUsage,
+                  fmt::format("'{}' is no check{}", name, did_you_mean(name, known)),
+                  fmt::format("one of {}", fmt::join(known, ", ")));
   return chosen;
+}
+
+Groups own_options() {
+  using Value = BoundValue<CheckOptions>;
+  using O = CheckOptions;
+  constexpr int kMostRanks = 1'000'000;
+  return {
+      {"Requirements of the job",
+       {
+           {"ranks", Value::integer<int>(&O::ranks, 0, kMostRanks, "any"),
+            "the job must have N ranks"},
+           {"ranks-per-node", Value::integer<int>(&O::ranks_per_node, 0, kMostRanks, "any"),
+            "each host must have N ranks"},
+           {"device", Value::choice(&O::device, {"auto", "cpu", "cuda"}),
+            "cuda: a rank without a GPU fails; auto: GPUs are checked where there are any"},
+           {"allow-shared-gpu", Value::on_off(&O::allow_shared_gpu),
+            "several ranks on one GPU give a warning only"},
+           {"results", Value::text_value(&O::results, "FOLDER"),
+            "where runs will be written; it need not exist"},
+           {"skip", Value::parsed("NAMES", "", &O::skip, parse_skips),
+            fmt::format("checks to leave out, separated by commas: {}",
+                        fmt::join(check_names(), ", "))},
+           {"timeout", Value::duration(&O::timeout_s, 1, 3600),
+            "end the job when a rank does not answer within TIME"},
+       }},
+      {"Output",
+       {
+           {"json", Value::text_value(&O::json, "FILE"),
+            "write the findings as JSON; an older file is replaced"},
+           {"junit", Value::text_value(&O::junit, "FILE"),
+            "write the findings as JUnit XML, a test per row; an older file is replaced"},
+       }},
+  };
+}
+
+/// These mean here what they mean to the trainer.
+Groups shared_options() {
+  using Value = BoundValue<CheckOptions>;
+  return {{"Of the training to come",
+           {
+               {"data", Value::text_value(&CheckOptions::data, "FOLDER"),
+                "folder with CIFAR-10's binary files"},
+               {"threads", Value::integer<int>(&CheckOptions::threads, 0, 1024),
+                "threads per rank; 0: the trainer chooses"},
+           }}};
+}
+
+ProgramOptions<CheckOptions> all_options() {
+  return {"check", own_options(), shared_options()};
 }
 
 }  // namespace
 
 OptionTable check_option_table() {
-  OptionTable table = scoped("check", own_options());
-  for (const OptionSpec& spec : shared_options())
-    table.push_back(spec);
-  return table;
+  return all_options().table();
 }
 
 std::string check_help() {
   return help_text(
       "mpirun -n RANKS gradsync-check [OPTION…]\n"
-      "Looks in seconds at what a run needs of these ranks, hosts, libraries, files and links, and "
-      "says how to\n"
-      "mend what is wrong. Exit code 0 (warnings too) or 69.",
+      "Checks in seconds what a run needs of these ranks, hosts, libraries, files and links, and "
+      "suggests fixes.\n"
+      "Exit code 0 (warnings too) or 69.",
       "mpirun -n 4 gradsync-check --data data/cifar-10\n"
       "srun --mpi=pmix -n 8 gradsync-check --ranks 8 --ranks-per-node 4 --device cuda\n"
       "mpirun -n 2 gradsync-check --skip data --results results/demo\n"
@@ -87,20 +103,7 @@ std::string check_help() {
 }
 
 CheckOptions check_options(const OptionValues& values) {
-  CheckOptions options;
-  options.data = text_option(values, "data");
-  options.results = text_option(values, "results");
-  options.ranks = static_cast<int>(integer_option(values, "ranks", 0, kMostRanks));
-  options.ranks_per_node =
-      static_cast<int>(integer_option(values, "ranks-per-node", 0, kMostRanks));
-  options.threads = static_cast<int>(integer_option(values, "threads", 0, 1024));
-  options.device = choice_option(values, "device", kDevices);
-  options.allow_shared_gpu = switch_option(values, "allow-shared-gpu");
-  options.skip = read_skips(values);
-  options.timeout_s = duration_option(values, "timeout", 1, 3600);
-  options.json = text_option(values, "json");
-  options.junit = text_option(values, "junit");
-  return options;
+  return all_options().read(values);
 }
 
 WatchLimits watch_limits(const CheckOptions& options) {

@@ -10,12 +10,12 @@ namespace gradsync::check {
 
 /// The settings of gradsync-check, all checked.
 struct CheckOptions {
-  std::string data;             ///< folder of the data set
-  std::string results;          ///< folder that runs will be written to
-  int ranks = 0;                ///< the job must have so many; 0: any
-  int ranks_per_node = 0;       ///< each host must have so many; 0: any
-  int threads = 0;              ///< compute threads a rank will use; 0: the trainer chooses
-  std::string device = "auto";  ///< auto, cpu or cuda
+  std::string data = "data/cifar-10";  ///< folder of the data set
+  std::string results = "results";     ///< folder that runs will be written to
+  int ranks = 0;                       ///< the job must have so many; 0: any
+  int ranks_per_node = 0;              ///< each host must have so many; 0: any
+  int threads = 0;                     ///< compute threads a rank will use; 0: the trainer chooses
+  std::string device = "auto";         ///< auto, cpu or cuda
   bool allow_shared_gpu = false;
   std::vector<std::string> skip;  ///< ids of checks that are left out
   double timeout_s = 60;

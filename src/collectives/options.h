@@ -10,9 +10,17 @@
 
 namespace gradsync::calibrate {
 
+/// A range of sizes: see size_range().
+struct SizeSweep {
+  std::int64_t first_bytes = 1 << 10, last_bytes = 64 << 20;
+  double factor = 2;
+  std::int64_t step_bytes = 0;
+};
+
 /// The settings of gradsync-calibrate, all checked.
 struct CalibrateOptions {
   std::vector<std::int64_t> sizes;  ///< of the sweep, payload of one rank
+  SizeSweep sweep;                  ///< what they are from
   std::string sizes_from;           ///< a run file, or empty
   std::vector<const OperationEntry*> operations;
   std::vector<std::string> cadences;

@@ -1,109 +1,105 @@
 #include "int8/options.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "int8/plan.h"
+#include "support/bound_option.h"
 
 namespace gradsync::quantize {
 
 namespace {
 
+using Groups = std::vector<BoundGroup<QuantizeOptions>>;
+using Value = BoundValue<QuantizeOptions>;
+using O = QuantizeOptions;
+
 constexpr std::int64_t kMostImages = 1'000'000'000;
-const std::vector<std::string> kGranularities = {"tensor", "channel"};
-const std::vector<std::string> kRanges = {"total", "sigma"};
-const std::string kAuto = "auto";
 
-std::string joined(const std::vector<std::string>& choices) {
-  return fmt::format("{}", fmt::join(choices, "|"));
-}
-
-OptionTable input_options() {
-  const std::string group = "Network and images";
+Groups own_options() {
+  using W = WeightScheme;
+  using A = ActivationScheme;
+  using C = CalibratorSettings;
+  const auto weights = [](auto member) { return part_of(&O::weights, member); };
+  const auto activations = [](auto member) { return part_of(&O::activations, member); };
+  const auto calibrator = [](auto member) {
+    return part_of(&O::activations, &A::calibrator, member);
+  };
   return {
-      {"checkpoint", "FILE|FOLDER", "",
-       "checkpoint of gradsync-train, or the folder RUN.checkpoints: the newest in it", group},
-      {"model", "NAME", kAuto,
-       fmt::format("network: {}; auto: what the checkpoint says", fmt::join(plan_names(), ", ")),
-       group},
-      {"calibration-images", "N", "1000", "first training images that show the activations' ranges",
-       group},
-      {"test-images", "N", "0", "first test images that accuracy is of; 0: all", group},
+      {"Network and images",
+       {
+           {"checkpoint", Value::text_value(&O::checkpoint, "FILE|FOLDER"),
+            "checkpoint of gradsync-train, or the folder RUN.checkpoints: the newest in it"},
+           {"model",
+            Value::word_or("auto", &O::model, std::string(),
+                           Value::named("NAME", &O::model, plan_names())),
+            "network; auto: that of the checkpoint"},
+           {"calibration-images", Value::integer(&O::calibration_images, 1, kMostImages),
+            "first training images, from which the ranges of activations are calibrated"},
+           {"test-images", Value::integer(&O::test_images, 0, kMostImages, "all"),
+            "first test images, on which accuracy is measured"},
+       }},
+      {"Weights",
+       {
+           {"weight-convention",
+            Value::enumerated<Convention>(weights(&W::convention), convention_names()),
+            "scale: (max-min)/(2^(bits-1)-1), max|x|/(2^(bits-1)-1), or (max-min)/(2^bits-1) with "
+            "a zero point"},
+           {"weight-granularity",
+            Value::enumerated<Granularity>(weights(&W::granularity), {"tensor", "channel"}),
+            "one scale per layer, or one per output channel"},
+           {"weight-range", Value::either("total", "sigma", &O::weight_range_by_sigma),
+            "the total range, or mean ± --sigmas deviations"},
+           {"weight-bits", Value::integer<int>(weights(&W::bits), kLeastBits, kMostBits),
+            "bits of a weight"},
+       }},
+      {"Activations",
+       {
+           {"activation-convention",
+            Value::enumerated<Convention>(activations(&A::convention), convention_names()),
+            "scale, as for weights"},
+           {"calibrator", Value::enumerated<Calibrator>(calibrator(&C::how), calibrator_names()),
+            "how their range is chosen: the total range, mean ± --sigmas deviations, --percentile "
+            "of the values, or the least loss of information"},
+           {"percentile", Value::number(calibrator(&C::percentile), 50, 100),
+            "percent of the values within the range"},
+           {"sigmas", Value::number(calibrator(&C::sigmas), 0.5, 100),
+            "deviations of a sigma range, of weights too"},
+           {"activation-bits", Value::integer<int>(activations(&A::bits), kLeastBits, kMostBits),
+            "bits of an activation"},
+       }},
+      {"Study",
+       {
+           {"ablation", Value::on_off(&O::ablation),
+            "accuracy of the other choices too: ranges, conventions, calibrators, per tensor"},
+           {"speed", Value::on_off(&O::speed),
+            "images per second at batch 1 and 128, compared with the fastest fp32 path; on one "
+            "rank only"},
+           {"speed-rounds", Value::integer(&O::speed_rounds, 3, 1000),
+            "rounds of all paths in turn"},
+       }},
+      {"Output",
+       {
+           {"output", Value::text_value(&O::output, "FILE.h5"),
+            "a run file without iterations, for gradsync-report"},
+           {"save", Value::text_value(&O::save, "FILE"),
+            "the quantized network, in safetensors layout"},
+       }},
   };
 }
 
-OptionTable weight_options() {
-  const std::string group = "Weights";
+Groups shared_options() {
   return {
-      {"weight-convention", joined(convention_names()), "max-abs",
-       "scale: (max-min)/(2^(bits-1)-1), max|x|/(2^(bits-1)-1), or (max-min)/(2^bits-1) with a "
-       "zero point",
-       group},
-      {"weight-granularity", joined(kGranularities), "channel",
-       "one scale a layer, or one an output channel", group},
-      {"weight-range", joined(kRanges), "total", "the total range, or mean ± --sigmas deviations",
-       group},
-      {"weight-bits", "N", "8", "bits of a weight, 2 to 8", group},
-  };
+      {"Shared with gradsync-train",
+       {
+           {"data", Value::text_value(&O::data, "FOLDER"), "folder with CIFAR-10's binary files"},
+           {"threads", Value::integer(&O::threads, 0, 1024),
+            "threads per rank; 0: the cores available to the rank, over the ranks that share "
+            "them"},
+       }}};
 }
 
-OptionTable activation_options() {
-  const std::string group = "Activations";
-  return {
-      {"activation-convention", joined(convention_names()), "affine", "scale, as for weights",
-       group},
-      {"calibrator", joined(calibrator_names()), "percentile",
-       "how their range is chosen: all of it, mean ± --sigmas deviations, --percentile of the "
-       "numbers, or least information lost",
-       group},
-      {"percentile", "X", "99.99", "percent of the numbers within the range, 50 to 100", group},
-      {"sigmas", "K", "3", "deviations of a sigma range, of weights too, 0.5 to 100", group},
-      {"activation-bits", "N", "8", "bits of an activation, 2 to 8", group},
-  };
-}
-
-OptionTable study_options() {
-  const std::string group = "Study";
-  return {
-      {"ablation", "", "true",
-       "accuracy of the other choices too: ranges, conventions, calibrators, per tensor", group},
-      {"speed", "", "true",
-       "images per second at batch 1 and 128 against the best fp32 path; on one rank only", group},
-      {"speed-rounds", "N", "15", "rounds of all paths in turn, 3 to 1000", group},
-  };
-}
-
-OptionTable file_options() {
-  const std::string group = "Output";
-  return {
-      {"output", "FILE.h5", "", "a run file without iterations, for gradsync-report", group},
-      {"save", "FILE", "", "the quantised network, in safetensors layout", group},
-  };
-}
-
-WeightScheme read_weights(const OptionValues& values) {
-  WeightScheme scheme;
-  scheme.convention =
-      parse_convention(choice_option(values, "weight-convention", convention_names()));
-  scheme.granularity = choice_option(values, "weight-granularity", kGranularities) == "tensor"
-                           ? Granularity::kTensor
-                           : Granularity::kChannel;
-  scheme.bits = static_cast<int>(integer_option(values, "weight-bits", kLeastBits, kMostBits));
-  const double sigmas = number_option(values, "sigmas", 0.5, 100);
-  if (choice_option(values, "weight-range", kRanges) == "sigma") scheme.sigmas = sigmas;
-  return scheme;
-}
-
-ActivationScheme read_activations(const OptionValues& values) {
-  ActivationScheme scheme;
-  scheme.convention =
-      parse_convention(choice_option(values, "activation-convention", convention_names()));
-  scheme.bits = static_cast<int>(integer_option(values, "activation-bits", kLeastBits, kMostBits));
-  scheme.calibrator.how = parse_calibrator(choice_option(values, "calibrator", calibrator_names()));
-  scheme.calibrator.percentile = number_option(values, "percentile", 50, 100);
-  scheme.calibrator.sigmas = number_option(values, "sigmas", 0.5, 100);
-  scheme.calibrator.bits = scheme.bits;
-  return scheme;
+ProgramOptions<QuantizeOptions> all_options() {
+  return {"quantize", own_options(), shared_options()};
 }
 
 }  // namespace
@@ -118,26 +114,13 @@ std::string ActivationScheme::text() const {
 }
 
 OptionTable quantize_option_table() {
-  OptionTable table;
-  for (const auto& part :
-       {input_options(), weight_options(), activation_options(), study_options(), file_options()})
-    table.insert(table.end(), part.begin(), part.end());
-  table = scoped("quantize", table);
-  const std::string group = "Shared with gradsync-train";
-  table.push_back(
-      {"data", "FOLDER", "data/cifar-10", "folder with CIFAR-10's binary files", group});
-  table.push_back(
-      {"threads", "N", "0",
-       "threads per rank, 1 to 1024; 0: the cores the rank may use, over the ranks that "
-       "share them",
-       group});
-  return table;
+  return all_options().table();
 }
 
 std::string quantize_help() {
   return help_text(
       "mpirun -n RANKS gradsync-quantize --checkpoint FILE [OPTION…]\n"
-      "Quantises a trained network to int8, step by step; shows what it costs and gains.",
+      "Quantizes a trained network to int8, step by step; shows what it costs and gains.",
       "gradsync-quantize --checkpoint run.checkpoints --output int8.h5 --save int8.safetensors\n"
       "mpirun -n 2 gradsync-quantize --checkpoint run.checkpoints --calibrator entropy\n"
       "gradsync-quantize --checkpoint run.checkpoints --weight-granularity tensor "
@@ -147,24 +130,12 @@ std::string quantize_help() {
 }
 
 QuantizeOptions quantize_options(const OptionValues& values) {
-  QuantizeOptions options;
-  options.checkpoint = text_option(values, "checkpoint");
+  QuantizeOptions options = all_options().read(values);
   if (options.checkpoint.empty())
-    throw option_error(values, "checkpoint", "there is nothing to quantise",
+    throw option_error(values, "checkpoint", "there is nothing to quantize",
                        "give a checkpoint of gradsync-train: --checkpoint RUN.checkpoints");
-  const std::string model = text_option(values, "model");
-  if (model != kAuto) options.model = choice_option(values, "model", plan_names());
-  options.data = text_option(values, "data");
-  options.weights = read_weights(values);
-  options.activations = read_activations(values);
-  options.calibration_images = integer_option(values, "calibration-images", 1, kMostImages);
-  options.test_images = integer_option(values, "test-images", 0, kMostImages);
-  options.ablation = switch_option(values, "ablation");
-  options.speed = switch_option(values, "speed");
-  options.speed_rounds = integer_option(values, "speed-rounds", 3, 1000);
-  options.threads = integer_option(values, "threads", 0, 1024);
-  options.output = text_option(values, "output");
-  options.save = text_option(values, "save");
+  if (options.weight_range_by_sigma) options.weights.sigmas = options.activations.calibrator.sigmas;
+  options.activations.calibrator.bits = options.activations.bits;
   return options;
 }
 

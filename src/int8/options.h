@@ -14,7 +14,7 @@ namespace gradsync::quantize {
 /// How activations become integers.
 struct ActivationScheme {
   Convention convention = Convention::kAffine;
-  CalibratorSettings calibrator;
+  CalibratorSettings calibrator = {Calibrator::kPercentile};
   int bits = 8;
 
   /// "affine, percentile 99.99".
@@ -22,18 +22,19 @@ struct ActivationScheme {
 };
 
 struct QuantizeOptions {
-  std::filesystem::path checkpoint;  ///< a file, or a folder of checkpoints
-  std::string model;                 ///< empty: what the checkpoint says
-  std::string data;
+  std::string checkpoint;  ///< a file, or a folder of checkpoints
+  std::string model;       ///< empty: what the checkpoint says
+  std::string data = "data/cifar-10";
   WeightScheme weights;
+  bool weight_range_by_sigma = false;  ///< for weights.sigmas
   ActivationScheme activations;
-  std::int64_t calibration_images = 0;
+  std::int64_t calibration_images = 1000;
   std::int64_t test_images = 0;  ///< 0: all
   bool ablation = true;
   bool speed = true;
-  std::int64_t speed_rounds = 0;
+  std::int64_t speed_rounds = 15;
   std::int64_t threads = 0;  ///< 0: the cores of this rank
-  std::filesystem::path output, save;
+  std::string output, save;
 };
 
 OptionTable quantize_option_table();

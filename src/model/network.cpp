@@ -4,18 +4,23 @@
 
 namespace gradsync {
 
-const std::vector<NetworkEntry>& networks() {
-  static const std::vector<NetworkEntry> entries = {
-      {"vgg11", make_vgg11},
-      {"resnet18", make_resnet18},
-      {"resnet18-imagenet", make_resnet18_imagenet},
-      {"lenet", make_lenet},
-  };
-  return entries;
-}
+namespace {
+
+struct Entry {
+  const char* name;
+  std::shared_ptr<Network> (*make)();
+};
+
+constexpr Entry kNetworks[] = {
+#define GRADSYNC_NETWORK(id, name) {name, make_##id},
+#include "options/networks.def"
+#undef GRADSYNC_NETWORK
+};
+
+}  // namespace
 
 std::shared_ptr<Network> make_network(const std::string& name, std::uint64_t seed) {
-  for (const NetworkEntry& entry : networks())
+  for (const Entry& entry : kNetworks)
     if (entry.name == name) {
       torch::manual_seed(seed);
       return entry.make();

@@ -33,22 +33,12 @@ class Network : public torch::nn::Module {
   Gate gate_;
 };
 
-/// A network that can be chosen with --model.
-struct NetworkEntry {
-  std::string name;
-  std::shared_ptr<Network> (*make)();
-};
-
-/// Every network, in the order of --help. A new one is one file and one line here.
-const std::vector<NetworkEntry>& networks();
-
-/// A new network with LibTorch's initialisation, drawn from `seed`: equal on every rank.
+/// A new network with LibTorch's initialization, drawn from `seed`: equal on every rank.
 /// Throws Error kUsage for an unknown name.
 std::shared_ptr<Network> make_network(const std::string& name, std::uint64_t seed);
 
-std::shared_ptr<Network> make_vgg11();
-std::shared_ptr<Network> make_resnet18();
-std::shared_ptr<Network> make_resnet18_imagenet();
-std::shared_ptr<Network> make_lenet();
+#define GRADSYNC_NETWORK(id, name) std::shared_ptr<Network> make_##id();
+#include "options/networks.def"
+#undef GRADSYNC_NETWORK
 
 }  // namespace gradsync

@@ -119,7 +119,10 @@ void Optimizer::write_state(const StepState& state) {
 
 const std::vector<OptimizerEntry>& optimizers() {
   static const std::vector<OptimizerEntry> all = {
-      {"sgd", make_sgd}, {"lars", make_lars}, {"lamb", make_lamb}, {"adam", make_adam}};
+#define GRADSYNC_OPTIMIZER(name) {#name, make_##name},
+#include "options/optimizers.def"
+#undef GRADSYNC_OPTIMIZER
+  };
   return all;
 }
 

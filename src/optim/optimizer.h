@@ -99,13 +99,13 @@ class Optimizer {
   std::vector<std::vector<torch::Tensor>> moments_;  ///< by moment, parameter: flat values
 };
 
-/// An optimiser that can be chosen with --optimizer.
+/// An optimizer that can be chosen with --optimizer.
 struct OptimizerEntry {
   std::string name;
   std::unique_ptr<Optimizer> (*make)(Replica&, const OptimizerSettings&);
 };
 
-/// Every optimiser, in the order of --help. A new one is one file and one line here.
+/// Every optimizer, in the order of --help: that of options/optimizers.def.
 const std::vector<OptimizerEntry>& optimizers();
 
 /// Makes the optimiser of `replica`, which must outlive it. Throws Error kUsage for an unknown
@@ -113,9 +113,9 @@ const std::vector<OptimizerEntry>& optimizers();
 std::unique_ptr<Optimizer> make_optimizer(Replica& replica, const OptimizerSettings& settings);
 
 /// Of parameters on a GPU: FusedSgd, and the others on tensors (tensor_optimizer.h).
-std::unique_ptr<Optimizer> make_sgd(Replica&, const OptimizerSettings&);
-std::unique_ptr<Optimizer> make_lars(Replica&, const OptimizerSettings&);
-std::unique_ptr<Optimizer> make_lamb(Replica&, const OptimizerSettings&);
-std::unique_ptr<Optimizer> make_adam(Replica&, const OptimizerSettings&);
+#define GRADSYNC_OPTIMIZER(name) \
+  std::unique_ptr<Optimizer> make_##name(Replica&, const OptimizerSettings&);
+#include "options/optimizers.def"
+#undef GRADSYNC_OPTIMIZER
 
 }  // namespace gradsync

@@ -5,13 +5,18 @@
 
 #include <fmt/format.h>
 
+#include "options/modes.h"
 #include "options/option_groups.h"
 
 namespace gradsync {
 
 const std::vector<std::string>& sync_mode_names() {
-  static const std::vector<std::string> names = {"none", "gather-scatter", "allreduce",
-                                                 "ddp",  "data-parallel",  "c10d"};
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all;
+    for (const Mode& mode : kModes)
+      all.emplace_back(mode.name);
+    return all;
+  }();
   return names;
 }
 

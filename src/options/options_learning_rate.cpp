@@ -32,7 +32,7 @@ TrainOptionTable learning_rate_options() {
   using S = LearningRateSettings;
   constexpr std::int64_t kMaxBatch = 1'000'000'000;
   constexpr double kMaxEpochs = 1e6, kMaxRate = 1e3;
-  const auto rate = [](auto place) { return within(&TrainOptions::learning_rate, place); };
+  const auto rate = [](auto place) { return part_of(&TrainOptions::learning_rate, place); };
   return {
       {kTraining, "lr-scaling", Value::choice(rate(&S::scaling), learning_rate_scalings()),
        "scale --lr by the global batch over --base-batch, or by the square root of that"},

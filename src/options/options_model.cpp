@@ -3,7 +3,11 @@
 namespace gradsync {
 
 const std::vector<std::string>& model_names() {
-  static const std::vector<std::string> names = {"vgg11", "resnet18", "resnet18-imagenet", "lenet"};
+  static const std::vector<std::string> names = {
+#define GRADSYNC_NETWORK(id, name) name,
+#include "options/networks.def"
+#undef GRADSYNC_NETWORK
+  };
   return names;
 }
 

@@ -1,9 +1,16 @@
+#include <fmt/format.h>
+
+#include "options/modes.h"
 #include "options/option_groups.h"
 
 namespace gradsync {
 
 const std::vector<std::string>& optimizer_names() {
-  static const std::vector<std::string> names = {"sgd", "lars", "lamb", "adam"};
+  static const std::vector<std::string> names = {
+#define GRADSYNC_OPTIMIZER(name) #name,
+#include "options/optimizers.def"
+#undef GRADSYNC_OPTIMIZER
+  };
   return names;
 }
 
@@ -12,12 +19,12 @@ TrainOptionTable optimizer_options() {
   using Value = BoundValue<TrainOptions>;
   using O = TrainOptions;
   using S = OptimizerSettings;
-  const auto member = [](auto place) { return within(&O::optimizer, place); };
+  const auto member = [](auto place) { return part_of(&O::optimizer, place); };
   return {
       {kStep, "optimizer", Value::choice(member(&S::name), optimizer_names()),
        "update rule; lars and lamb scale it layer by layer, except biases and batch norms"},
       {kTraining, "lr",
-       Value::number(within(&O::learning_rate, &LearningRateSettings::base), 0, 1e3),
+       Value::number(part_of(&O::learning_rate, &LearningRateSettings::base), 0, 1e3),
        "learning rate"},
       {kStep, "momentum", Value::fraction(member(&S::momentum)), "sgd and lars: momentum"},
       {kStep, "nesterov", Value::on_off(member(&S::nesterov)), "sgd: Nesterov momentum"},
@@ -45,9 +52,10 @@ void require_optimizer_possible(const OptionValues& values, const TrainOptions& 
   if (optimizer.nesterov && (optimizer.name != "sgd" || optimizer.momentum == 0))
     throw option_error(values, "nesterov", "it is a form of sgd's momentum",
                        "give --optimizer sgd and a --momentum above 0");
-  if (options.batch_norm != "local" && options.sync == "none")
+  if (options.batch_norm != "local" && !mode_named(options.sync).exchanges)
     throw option_error(values, "batch-norm",
-                       options.batch_norm + ", and ranks of --sync none exchange nothing",
+                       fmt::format("{}, and ranks of --sync {} exchange nothing",
+                                   options.batch_norm, options.sync),
                        "give a mode that exchanges, or --batch-norm local");
 }
 

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "options/modes.h"
 #include "options/option_groups.h"
 
 namespace gradsync {
@@ -24,9 +25,11 @@ void require_gradients_suffice(const OptionValues& values, const TrainOptions& o
   const auto refuse = [&](const std::string& why, const std::string& fix) {
     throw option_error(values, "sync-only", "gradients alone do not do: " + why, fix);
   };
-  if (options.sync == "none") refuse("--sync none exchanges nothing", "choose another --sync");
-  if (options.sync == "data-parallel")
-    refuse("--sync data-parallel moves images, outputs and parameters", "choose another --sync");
+  if (!mode_named(options.sync).exchanges)
+    refuse(fmt::format("--sync {} exchanges nothing", options.sync), "choose another --sync");
+  if (mode_named(options.sync).root_only)
+    refuse(fmt::format("--sync {} moves images, outputs and parameters", options.sync),
+           "choose another --sync");
   if (options.batch_norm != "local")
     refuse(fmt::format("--batch-norm {} moves batch-norm statistics", options.batch_norm),
            "--batch-norm local");

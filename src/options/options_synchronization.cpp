@@ -1,3 +1,4 @@
+#include "options/modes.h"
 #include "options/option_groups.h"
 
 namespace gradsync {
@@ -46,7 +47,7 @@ void require_overlap_possible(const OptionValues& values, const TrainOptions& op
   const auto refuse = [&](const std::string& why, const std::string& fix) {
     throw option_error(values, "overlap", "step does not go with " + why, fix);
   };
-  if (options.sync != "ddp") refuse("--sync " + options.sync, "--sync ddp");
+  if (!mode_named(options.sync).defers) refuse("--sync " + options.sync, "--sync ddp");
   if (options.clip_norm > 0)
     refuse("--clip-norm, which needs all gradients at once", "--clip-norm 0");
   if (options.precision == "fp16")

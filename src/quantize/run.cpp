@@ -135,13 +135,13 @@ void write_files(const Study& study, const QuantizeOptions& options, const RunIn
                       {"weights", options.weights.text()},
                       {"activations", options.activations.text()}},
                      options.save);
-    std::cout << "quantised network: " << options.save.string() << std::endl;
+    std::cout << "quantised network: " << options.save << std::endl;
   }
   if (options.output.empty()) return;
   Recorder recorder(options.output, info);
   recorder.add(results);
   recorder.finish(RunStatus::kComplete);
-  std::cout << "run file: " << options.output.string() << std::endl;
+  std::cout << "run file: " << options.output << std::endl;
 }
 
 std::int64_t threads_of(const Session& session, const QuantizeOptions& options) {

@@ -1,3 +1,4 @@
+#include "options/modes.h"
 #include "step/replica_facts.h"
 
 #include <algorithm>
@@ -62,7 +63,7 @@ Replica first_replica(Exchange& exchange, const TrainOptions& options, Layout la
 
 bool replicas_may_differ(const TrainOptions& options, int ranks) {
   return ranks > 1 &&
-         (options.sync == "none" || options.gradients_only || options.init == "per-rank");
+         (!mode_named(options.sync).exchanges || options.gradients_only || options.init == "per-rank");
 }
 
 ReplicaRow compare_replicas(Exchange& exchange, const Replica& replica) {

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "options/modes.h"
 #include "step/step.h"
 #include "studies/verify_modes.h"
 #include "support/parse.h"
@@ -23,7 +24,7 @@ constexpr int kRepeats = 4;  ///< of an all-reduce, the first of which does not 
 constexpr std::int64_t kSmallestMessage = 16 << 10, kMessageFactor = 8;
 
 bool uses_buckets(const TrainOptions& options) {
-  return (options.sync == "ddp" && options.overlap == "backward") || options.sync == "c10d";
+  return mode_named(options.sync).overlaps && options.overlap == "backward";
 }
 
 /// The slowest rank's, on all ranks.
@@ -44,7 +45,7 @@ class ReadyTimes {
       : exchange_(exchange),
         replica_(make_replica(options.model, options.seed, compute.layout, compute.device)),
         guard_(replica_, exchange),
-        mode_(make_sync_mode("none", exchange, {})),
+        mode_(make_sync_mode(kNoExchange, exchange, {})),
         optimizer_(make_optimizer(replica_, options.optimizer)),
         feed_(data, options, compute.layout, exchange.rank(), exchange.size(), FeedShare::kOwn),
         parts_{replica_, *mode_, *optimizer_, feed_, guard_, exchange, compute},
@@ -168,7 +169,7 @@ BucketChoice probe(Exchange& exchange, const DataSource& data, const ComputeSett
   const GradientTimeline gradients = ReadyTimes(exchange, data, compute, options).measure();
   const auto all_bytes =
       std::accumulate(gradients.bytes.begin(), gradients.bytes.end(), std::int64_t{0});
-  const std::string wire = options.sync == "ddp" ? options.wire_dtype : "fp32";
+  const std::string wire = mode_named(options.sync).casts ? options.wire_dtype : "fp32";
   const AlphaBeta law = MessageTimes(exchange, all_bytes, wire).measure();
   const AllReduceTime time_s = as_time(law);
   BucketChoice choice;

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "comm/equal_on_all.h"
+#include "options/modes.h"
 #include "step/evaluate.h"
 
 namespace gradsync {
@@ -78,18 +79,18 @@ std::vector<VerificationRow> verify_modes(Exchange& exchange, const DataSource& 
   brief.batch_per_rank = std::min(options.batch_per_rank, kMostImagesPerRank);
   const Outcome reference = train_briefly(kReference, exchange, data, brief, compute);
   std::vector<VerificationRow> rows;
-  for (const SyncEntry& entry : sync_modes()) {
-    const Outcome outcome = entry.name == kReference
-                                ? reference
-                                : train_briefly(entry.name, exchange, data, brief, compute);
+  for (const Mode& mode : kModes) {
+    const std::string name(mode.name);
+    const Outcome outcome =
+        name == kReference ? reference : train_briefly(name, exchange, data, brief, compute);
     VerificationRow row;
-    row.mode = entry.name;
+    row.mode = name;
     row.ranks_equal = outcome.ranks_equal;
     row.difference = largest_difference(exchange, outcome.parameters, reference.parameters);
     row.tolerance = tolerance_of(options, compute);
     row.parameter_hash = outcome.hash;
     const bool agrees = row.ranks_equal && row.difference <= row.tolerance;
-    const bool must_differ = entry.name == "none" && exchange.size() > 1;
+    const bool must_differ = !mode.exchanges && exchange.size() > 1;
     row.passed = must_differ ? !agrees : agrees;
     rows.push_back(row);
   }

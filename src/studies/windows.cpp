@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "options/modes.h"
 #include "record/counterfactual.h"
 #include "step/gather_rows.h"
 #include "step/pipeline.h"
@@ -20,10 +21,6 @@ namespace {
 constexpr std::int64_t kWarmup = 2;
 
 enum Kind : std::size_t { kComputeOnly, kCommunicationOnly, kSerial, kOverlapped, kUnmeasured };
-
-bool overlaps(const std::string& mode) {
-  return mode == "ddp" || mode == "c10d";
-}
 
 /// Sums of what the iterations of a window measured.
 class Sums {
@@ -79,13 +76,13 @@ class Windows {
  private:
   std::unique_ptr<SyncMode> make_mode(Kind kind) {
     const SyncSettings settings = sync_settings(setting_.options);
-    if (kind == kComputeOnly) return make_sync_mode("none", exchange_, settings);
+    if (kind == kComputeOnly) return make_sync_mode(kNoExchange, exchange_, settings);
     if (kind != kSerial) return make_sync_mode(setting_.options.sync, exchange_, settings);
     return replay();
   }
 
   std::unique_ptr<Replay> replay() {
-    const bool wired = setting_.options.sync == "ddp";
+    const bool wired = mode_named(setting_.options.sync).casts;
     return std::make_unique<Replay>(exchange_, trained_.buckets, waiting_,
                                     wired ? setting_.options.wire_dtype : "fp32",
                                     setting_.compute.device);
@@ -260,7 +257,7 @@ std::vector<std::string> conclusions(const Counterfactual& result) {
 std::vector<std::string_view> window_kinds(const std::string& mode, bool communicates) {
   std::vector<std::string_view> kinds = {kWindowKinds[kComputeOnly]};
   if (communicates) kinds.push_back(kWindowKinds[kCommunicationOnly]);
-  if (communicates && overlaps(mode)) kinds.push_back(kWindowKinds[kSerial]);
+  if (communicates && mode_named(mode).overlaps) kinds.push_back(kWindowKinds[kSerial]);
   kinds.push_back(kWindowKinds[kOverlapped]);
   kinds.push_back(kWindowKinds[kUnmeasured]);
   return kinds;

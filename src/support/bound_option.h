@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -28,7 +29,7 @@ std::string with_range(const std::string& help, const std::string& range);
 /// support/options.h do.
 template <typename Settings>
 struct BoundValue {
-  /// A member: `&Settings::member`, or `within(&Settings::part, &Part::member)`.
+  /// A member: `&Settings::member`, or `part_of(&Settings::part, &Part::member)`.
   template <typename T>
   using Place = std::function<T&(Settings&)>;
 
@@ -129,6 +130,20 @@ struct BoundValue {
             [=](Settings settings) { return place(settings) ? yes : no; }};
   }
 
+  /// A choice whose names are those of an enumeration, in its order.
+  template <typename Enum>
+  static BoundValue enumerated(Place<Enum> place, const std::vector<std::string>& names) {
+    BoundValue bound = choice({}, names);
+    bound.read = [=](const auto& values, const auto& name, Settings& settings) {
+      const auto at = std::find(names.begin(), names.end(), choice_option(values, name, names));
+      place(settings) = static_cast<Enum>(at - names.begin());
+    };
+    bound.text = [=](Settings settings) {
+      return names.at(static_cast<std::size_t>(place(settings)));
+    };
+    return bound;
+  }
+
   /// A word that stands for `meaning`, or else `other`.
   template <typename T>
   static BoundValue word_or(const std::string& word, std::type_identity_t<Place<T>> place,
@@ -164,8 +179,14 @@ struct BoundValue {
 
 /// A member of a part of the settings.
 template <typename Settings, typename Part, typename T>
-auto within(Part Settings::*part, T Part::*member) {
+auto part_of(Part Settings::*part, T Part::*member) {
   return [=](Settings& settings) -> T& { return settings.*part.*member; };
+}
+
+/// A member of a part of a part of the settings.
+template <typename Settings, typename Part, typename Inner, typename T>
+auto part_of(Part Settings::*part, Inner Part::*inner, T Inner::*member) {
+  return [=](Settings& settings) -> T& { return settings.*part.*inner.*member; };
 }
 
 /// An option of a program, declared once.
@@ -176,6 +197,13 @@ struct BoundOption {
   std::string help;  ///< without range and choices
   std::string group = {};
   char letter = 0;
+};
+
+/// Options of one heading of --help.
+template <typename Settings>
+struct BoundGroup {
+  std::string name;
+  std::vector<BoundOption<Settings>> options;
 };
 
 template <typename Settings>
@@ -191,11 +219,39 @@ OptionSpec spec_of(const BoundOption<Settings>& option) {
 }
 
 template <typename Settings>
-OptionTable table_of(const std::vector<BoundOption<Settings>>& options) {
+OptionTable table_of(const std::vector<BoundGroup<Settings>>& groups) {
   OptionTable table;
-  for (const BoundOption<Settings>& option : options)
-    table.push_back(spec_of(option));
+  for (const BoundGroup<Settings>& group : groups)
+    for (const BoundOption<Settings>& option : group.options) {
+      table.push_back(spec_of(option));
+      table.back().group = group.name;
+    }
   return table;
 }
+
+/// The options of one program: its own, which stand under its scope (see `scoped`), and those with
+/// the trainer's meaning.
+template <typename Settings>
+struct ProgramOptions {
+  std::string scope;
+  std::vector<BoundGroup<Settings>> own, shared = {};
+
+  OptionTable table() const {
+    OptionTable all = scoped(scope, table_of(own));
+    const OptionTable more = table_of(shared);
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+
+  /// Reads every option, in the order of the table.
+  Settings read(const OptionValues& values) const {
+    Settings settings;
+    for (const auto* groups : {&own, &shared})
+      for (const BoundGroup<Settings>& group : *groups)
+        for (const BoundOption<Settings>& option : group.options)
+          option.value.read(values, option.name, settings);
+    return settings;
+  }
+};
 
 }  // namespace gradsync

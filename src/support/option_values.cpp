@@ -64,9 +64,10 @@ std::string number_text(double value) {
 }
 
 std::string size_text(std::int64_t bytes) {
+  if (bytes == 0) return "0";
   std::size_t unit = 0;
   constexpr std::array<const char*, 4> kUnits = {"B", "KiB", "MiB", "GiB"};
-  for (; bytes != 0 && bytes % 1024 == 0 && unit + 1 < kUnits.size(); ++unit)
+  for (; bytes % 1024 == 0 && unit + 1 < kUnits.size(); ++unit)
     bytes /= 1024;
   return std::to_string(bytes) + kUnits[unit];
 }

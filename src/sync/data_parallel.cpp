@@ -21,7 +21,6 @@ class DataParallel : public SyncMode {
  public:
   explicit DataParallel(Exchange& exchange) : exchange_(exchange) {}
 
-  bool root_only() const override { return true; }
 
   void attach(Replica& replica) override {
     replica_ = &replica;

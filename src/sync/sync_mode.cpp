@@ -1,5 +1,7 @@
 #include "sync/sync_mode.h"
 
+#include <fmt/format.h>
+
 namespace gradsync {
 
 void SyncMode::restore(const std::vector<std::int64_t>& state) {
@@ -7,25 +9,29 @@ void SyncMode::restore(const std::vector<std::int64_t>& state) {
   throw Error(ExitCode::kBadData, "the checkpoint holds an order of buckets, the mode has none");
 }
 
-const std::vector<SyncEntry>& sync_modes() {
-  static const std::vector<SyncEntry> entries = {
-      {"none", make_none}, {"gather-scatter", make_gather_scatter}, {"allreduce", make_allreduce},
-      {"ddp", make_ddp},   {"data-parallel", make_data_parallel},   {"c10d", make_c10d},
-  };
-  return entries;
-}
+namespace {
 
-std::unique_ptr<SyncMode> make_sync_mode(const std::string& name, Exchange& exchange,
+using Make = std::unique_ptr<SyncMode> (*)(Exchange&, const SyncSettings&);
+
+constexpr Make kMakers[] = {
+#define GRADSYNC_MODE(id, ...) make_##id,
+#include "options/modes.def"
+#undef GRADSYNC_MODE
+};
+
+}  // namespace
+
+std::unique_ptr<SyncMode> make_sync_mode(std::string_view name, Exchange& exchange,
                                          const SyncSettings& settings) {
-  const auto& modes = sync_modes();
-  for (std::size_t i = 0; i < modes.size(); ++i) {
-    if (modes[i].name != name) continue;
-    exchange.set_mode(static_cast<std::uint8_t>(i), name);
-    exchange.set_waiting(Waiting::kSpin);
-    return modes[i].make(exchange, settings);
-  }
-  throw Error(ExitCode::kUsage, "no synchronisation mode is called " + name,
-              "gradsync-train --help lists them");
+  const std::size_t at = mode_position(name);
+  if (at == std::size(kModes))
+    throw Error(ExitCode::kUsage, fmt::format("no synchronization mode is called {}", name),
+                "gradsync-train --help lists them");
+  exchange.set_mode(static_cast<std::uint8_t>(at), std::string(name));
+  exchange.set_waiting(Waiting::kSpin);
+  auto mode = kMakers[at](exchange, settings);
+  mode->traits_ = &kModes[at];
+  return mode;
 }
 
 }  // namespace gradsync

@@ -11,6 +11,7 @@
 #include "buckets/buckets.h"
 #include "exchange/exchange.h"
 #include "model/replica.h"
+#include "options/modes.h"
 
 namespace gradsync {
 
@@ -26,6 +27,14 @@ struct PassInput {
   std::int64_t samples = 0;  ///< per rank
   Layout layout = Layout::kNhwc;
   bool first = true, last = true;  ///< of the iteration's passes
+};
+
+struct SyncSettings {
+  std::string granularity = "flat";  ///< tensor | flat
+  std::int64_t first_bucket_bytes = kDefaultFirstBucketBytes;
+  std::int64_t bucket_cap_bytes = kDefaultBucketCapBytes;
+  std::string wire_dtype = "fp32";  ///< fp32 | bf16 | fp16
+  bool over_steps = false;          ///< ddp: --overlap step
 };
 
 /// How one rank's gradients become the average over the ranks: one class and one file a mode.
@@ -95,36 +104,20 @@ class SyncMode {
   virtual bool waits_in_backward() const { return false; }
 
   /// Root computes the loss of all ranks' outputs and steps alone; the others receive parameters.
-  virtual bool root_only() const { return false; }
-};
+  bool root_only() const { return traits_->root_only; }
 
-struct SyncSettings {
-  std::string granularity = "flat";  ///< tensor | flat
-  std::int64_t first_bucket_bytes = kDefaultFirstBucketBytes;
-  std::int64_t bucket_cap_bytes = kDefaultBucketCapBytes;
-  std::string wire_dtype = "fp32";  ///< fp32 | bf16 | fp16
-  bool over_steps = false;          ///< ddp: --overlap step
+ private:
+  friend std::unique_ptr<SyncMode> make_sync_mode(std::string_view, Exchange&, const SyncSettings&);
+  const Mode* traits_ = &kUnknownMode;
 };
-
-/// A mode that can be chosen with --sync.
-struct SyncEntry {
-  std::string name;
-  std::unique_ptr<SyncMode> (*make)(Exchange&, const SyncSettings&);
-};
-
-/// Every mode, in the order of --help and of tables. A new one is one file and one line here.
-const std::vector<SyncEntry>& sync_modes();
 
 /// Makes the mode and names it in the exchange's fingerprints. Throws Error kUsage if unknown.
-std::unique_ptr<SyncMode> make_sync_mode(const std::string& name, Exchange& exchange,
+std::unique_ptr<SyncMode> make_sync_mode(std::string_view name, Exchange& exchange,
                                          const SyncSettings& settings);
 
-std::unique_ptr<SyncMode> make_none(Exchange&, const SyncSettings&);
-std::unique_ptr<SyncMode> make_gather_scatter(Exchange&, const SyncSettings&);
-std::unique_ptr<SyncMode> make_allreduce(Exchange&, const SyncSettings&);
-std::unique_ptr<SyncMode> make_ddp(Exchange&, const SyncSettings&);
+#define GRADSYNC_MODE(id, ...) std::unique_ptr<SyncMode> make_##id(Exchange&, const SyncSettings&);
+#include "options/modes.def"
+#undef GRADSYNC_MODE
 std::unique_ptr<SyncMode> make_ddp_over_steps(Exchange&, const SyncSettings&);  ///< of make_ddp
-std::unique_ptr<SyncMode> make_data_parallel(Exchange&, const SyncSettings&);
-std::unique_ptr<SyncMode> make_c10d(Exchange&, const SyncSettings&);
 
 }  // namespace gradsync

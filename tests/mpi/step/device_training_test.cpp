@@ -26,12 +26,13 @@ constexpr std::size_t kBuckets = 4;
 
 TEST_CASE("device: every mode trains the very network that it trains from the host's memory") {
   const test::SmallSet set;
-  for (const SyncEntry& entry : sync_modes())
+  for (const Mode& entry : kModes)
     for (const bool nccl : {true, false}) {
       if (nccl && entry.name == "c10d") continue;  // LibTorch's own process group needs a GPU
-      CAPTURE(entry.name);
+      const std::string mode(entry.name);
+      CAPTURE(mode);
       CAPTURE(nccl);
-      const TrainOptions options = short_options(entry.name);
+      const TrainOptions options = short_options(mode);
       test::Ranks host;
       DeviceRanks device(nccl);
       // Sums over ranks of the same order: MPI's, but for ddp and c10d on the host, whose ring is

@@ -48,9 +48,10 @@ double largest_difference(const Trained& a, const Trained& b) {
 
 void check_modes(const std::string& transport, std::int64_t steps) {
   const test::SmallSet set;
-  for (const SyncEntry& entry : sync_modes()) {
-    CAPTURE(entry.name);
-    const TrainOptions options = short_options(entry.name);
+  for (const Mode& entry : kModes) {
+    const std::string mode(entry.name);
+    CAPTURE(mode);
+    const TrainOptions options = short_options(mode);
     test::Ranks host;
     const Trained there = train_shortly(host.exchange, *set.data, options, steps);
     GpuRanks ranks(transport);

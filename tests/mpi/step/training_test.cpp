@@ -25,19 +25,6 @@ TEST_CASE("networks have the parameters that the literature counts" * test::once
   CHECK(count("lenet") == 61780);
 }
 
-TEST_CASE("the names in --help are those of the registries" * test::once()) {
-  std::vector<std::string> modes, models, optimisers;
-  for (const SyncEntry& entry : sync_modes())
-    modes.push_back(entry.name);
-  for (const NetworkEntry& entry : networks())
-    models.push_back(entry.name);
-  for (const OptimizerEntry& entry : optimizers())
-    optimisers.push_back(entry.name);
-  CHECK(optimisers == optimizer_names());
-  CHECK(modes == sync_mode_names());
-  CHECK(models == model_names());
-}
-
 TEST_CASE("one seed gives one network on every rank, another seed another, whatever the layout") {
   const std::string mine = parameter_hash(make_replica("lenet", 5, Layout::kNhwc));
   CHECK(mine == parameter_hash(make_replica("lenet", 5, Layout::kNchw)));

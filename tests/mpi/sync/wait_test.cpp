@@ -26,11 +26,11 @@ struct Way {
 std::vector<Way> ways() {
   std::vector<Way> all;
   for (const char* transport : {"mpi", "shm", "ring", "two-level"})
-    for (const SyncEntry& entry : sync_modes()) {
-      if (entry.name == "none") continue;
-      all.push_back({entry.name, "backward", transport});
-      if (entry.name == "ddp" && std::string(transport) != "shm")
-        all.push_back({entry.name, "step", transport});
+    for (const Mode& entry : kModes) {
+      if (!entry.exchanges) continue;
+      const std::string name(entry.name);
+      all.push_back({name, "backward", transport});
+      if (entry.defers && std::string(transport) != "shm") all.push_back({name, "step", transport});
     }
   return all;
 }

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <string_view>
+
+namespace gradsync {
+
+/// What a synchronization mode does, for trainer, sweep and report. The modes stand in modes.def.
+struct Mode {
+  std::string_view name;   ///< of --sync and in run files
+  bool exchanges = true;   ///< gradients, between ranks
+  bool overlaps = false;   ///< sends buckets during the backward pass
+  bool casts = false;      ///< --wire-dtype
+  bool defers = false;     ///< --overlap step
+  bool root_only = false;  ///< rank 0 computes the loss of all ranks' outputs and steps alone
+  bool capturable = true;  ///< its iteration can be a CUDA graph
+  std::string_view color;  ///< in plots
+};
+
+// Okabe and Ito, "Color Universal Design" (2008): eight colors that people with any kind of color
+// vision tell apart.
+inline constexpr Mode kModes[] = {
+#define GRADSYNC_MODE(id, ...) {__VA_ARGS__},
+#include "options/modes.def"
+#undef GRADSYNC_MODE
+};
+
+/// Of a run file that another version wrote.
+inline constexpr Mode kUnknownMode = {.name = "", .color = "#56b4e9"};
+
+/// The mode that exchanges nothing.
+inline constexpr std::string_view kNoExchange = "none";
+
+/// The place in the table; its size for a mode that this version does not know.
+constexpr std::size_t mode_position(std::string_view name) {
+  const auto named = [&](const Mode& mode) { return mode.name == name; };
+  return static_cast<std::size_t>(std::find_if(std::begin(kModes), std::end(kModes), named) -
+                                  std::begin(kModes));
+}
+
+/// kUnknownMode for a mode that this version does not know.
+constexpr const Mode& mode_named(std::string_view name) {
+  const std::size_t at = mode_position(name);
+  return at < std::size(kModes) ? kModes[at] : kUnknownMode;
+}
+
+static_assert(!mode_named(kNoExchange).exchanges);
+
+}  // namespace gradsync
