@@ -113,12 +113,10 @@ MPI_TESTS := tests/mpi $(patsubst %/,%,$(wildcard tests/mpi/*/))
 # Sums that are the same to the last digit on every machine and with every kernel: no fused multiply-add.
 UNFUSED := src/timing src/record src/int8 $(REPORT)
 # What the parsers under the fuzzer need.
-FUZZED := $(addprefix src/,support timing device record data schedule options algorithms checkpoint collectives int8 sweep) \
+FUZZED := $(addprefix src/,support timing device record data schedule options algorithms buckets checkpoint collectives int8 sweep) \
   $(filter-out analysis,$(REPORT)) tests/fuzz tests/fuzz/libfuzzer
 # Under ThreadSanitizer.
 RACES := src/algorithms src/support src/timing tests/serial/algorithms
-# One file a table, plot or check, with the same names inside.
-FAMILIES := analysis/tables analysis/plots analysis/published analysis/verdict src/check
 # Each a program, or with flags of its own: compiled alone.
 ALONE := $(wildcard src/*/main.cpp bench/*.cpp tests/tools/*.cpp tests/soak/*.cpp) src/support/version.cpp analysis/main.cpp \
   $(wildcard tests/*/main.cpp)
@@ -138,7 +136,7 @@ write_unity = $(if $(subst $(call includes,$(2)),,$(file <$(1))$(newline))$(if $
 # AT-ONCE, FILES: the names without .cpp below build/unity, having written them.
 unity = $(if $(2),$(if $(READS_SOURCES),$(call write_unity,build/unity/$(firstword $(2)),$(wordlist 1,$(1),$(2))))\
   $(basename $(firstword $(2))) $(call unity,$(1),$(filter-out $(wordlist 1,$(1),$(2)),$(2))))
-unity_of = $(foreach folder,$(2),$(call unity,$(if $(filter $(FAMILIES),$(folder)),1,$(1)),$(filter-out $(ALONE),$(sort $(wildcard $(folder)/*.cpp)))))
+unity_of = $(foreach folder,$(2),$(call unity,$(1),$(filter-out $(ALONE),$(sort $(wildcard $(folder)/*.cpp)))))
 objects = $(patsubst %,build/unity/%.o,$(1))
 alone = $(patsubst %.cpp,build/alone/%.o,$(filter $(addsuffix /%,$(1)),$(ALONE)))
 READS_SOURCES := $(filter-out help clean format status deps,$(or $(MAKECMDGOALS),all))
@@ -148,7 +146,7 @@ MPI_OBJECTS := $(call objects,$(call unity_of,$(AT_ONCE),$(MPI)))
 TORCH_OBJECTS := $(call objects,$(call unity_of,$(AT_ONCE_TORCH),$(TORCH)))
 REPORT_OBJECTS := $(call objects,$(call unity_of,$(AT_ONCE),$(REPORT)))
 SERIAL_OBJECTS := $(call objects,$(call unity_of,$(AT_ONCE),$(SERIAL_TESTS))) $(call alone,tests/serial)
-MPI_TEST_OBJECTS := $(call objects,$(call unity_of,$(AT_ONCE_TORCH),$(MPI_TESTS))) $(call alone,tests/mpi)
+MPI_TEST_OBJECTS := $(call objects,$(call unity,$(AT_ONCE_TORCH),$(filter-out $(ALONE),$(sort $(wildcard $(addsuffix /*.cpp,$(MPI_TESTS))))))) $(call alone,tests/mpi)
 GPU_TEST_OBJECTS := $(call objects,$(call unity_of,$(AT_ONCE_TORCH),tests/gpu)) $(call alone,tests/gpu)
 TOOL_OBJECTS := $(call alone,tests/tools bench)
 # A LibTorch without CUDA: the kernels' CPU implementations are all there is.

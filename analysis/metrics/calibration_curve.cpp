@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 
+#include "options/transport_choice.h"
 #include "record/bus_bandwidth.h"
 
 namespace gradsync::report {
@@ -43,9 +44,10 @@ std::vector<std::string> calibrated_as(const std::string& transport, CollectiveK
   const std::vector<std::string> over_mpi = beside_compute
                                                 ? std::vector<std::string>{"ring", "mpi"}
                                                 : std::vector<std::string>{"mpi", "ring"};
-  if (transport == "nccl") return {"nccl"};
+  const TransportTraits* traits = find_transport(transport);
+  if (traits && !traits->host_memory) return {std::string(traits->recorded)};
   if (transport == "mpi" || kind != CollectiveKind::kAllReduce) return over_mpi;
-  return {transport == "ring" ? "tcp-ring" : transport};
+  return {traits ? std::string(traits->recorded) : transport};
 }
 
 double CalibrationCurve::time_at(double size) const {

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "analysis/runs/columns.h"
+#include "data/sampler.h"
 #include "support/error.h"
 #include "support/parse.h"
 #include "timing/statistics.h"
@@ -130,10 +131,8 @@ std::int64_t iterations_of_whole_epoch(const Run& run) {
 
 std::int64_t iterations_by_rule(std::int64_t images, std::int64_t ranks,
                                 std::int64_t batch_per_rank, std::int64_t accumulate, bool pad) {
-  const auto parts = [pad](std::int64_t all, std::int64_t size) {
-    return all / size + (pad && all % size != 0 ? 1 : 0);
-  };
-  return parts(parts(images, ranks), batch_per_rank) / accumulate;
+  const LastBatch last = pad ? LastBatch::kPad : LastBatch::kDrop;
+  return steps_of_epoch(images, ranks, batch_per_rank, last) / accumulate;
 }
 
 bool is_full_batch(std::int64_t batch_global, std::int64_t images) {

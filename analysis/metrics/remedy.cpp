@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "options/option_roles.h"
 #include "support/error.h"
 #include "support/parse.h"
 
@@ -12,24 +13,18 @@ namespace gradsync::report {
 
 namespace {
 
-/// An option that is a remedy, and the value with which it is off. An option that a run does not
-/// have is off.
-struct Remedy {
-  std::string_view option, off;
-};
-
-constexpr std::array<Remedy, 9> kRemedies = {{{"lr-scaling", "none"},
-                                              {"warmup-epochs", "0"},
-                                              {"lr-schedule", "constant"},
-                                              {"optimizer", "sgd"},
-                                              {"clip-norm", "0"},
-                                              {"nesterov", "false"},
-                                              {"label-smoothing", "0"},
-                                              {"batch-schedule", ""},
-                                              {"batch-norm", "local"}}};
+/// The options that are remedies, in the order of the tables; each is off at its default.
+constexpr std::array kRemedies = {"lr-scaling",      "warmup-epochs",  "lr-schedule",
+                                  "optimizer",       "clip-norm",      "nesterov",
+                                  "label-smoothing", "batch-schedule", "batch-norm"};
 
 std::string option(const RunGroup& group, std::string_view name) {
   return option_value(group.first(), name);
+}
+
+bool is_on(const RunGroup& group, const char* remedy) {
+  const std::string value = option(group, remedy);
+  return !value.empty() && value != value_before(*declared_train_option(remedy));
 }
 
 std::string rate_text(const RunGroup& group, const RunGroup& reference) {
@@ -39,28 +34,23 @@ std::string rate_text(const RunGroup& group, const RunGroup& reference) {
 }
 
 bool is_plain(const RunGroup& group) {
-  return std::all_of(kRemedies.begin(), kRemedies.end(), [&](const Remedy& remedy) {
-    const std::string value = option(group, remedy.option);
-    return value.empty() || value == remedy.off;
-  });
+  return std::none_of(kRemedies.begin(), kRemedies.end(),
+                      [&](const char* remedy) { return is_on(group, remedy); });
 }
 
 }  // namespace
 
 std::string remedy_text(const RunGroup& group, const RunGroup& reference) {
   std::string text = rate_text(group, reference);
-  for (const Remedy& remedy : kRemedies) {
-    const std::string value = option(group, remedy.option);
-    if (value.empty() || value == remedy.off) continue;
-    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", remedy.option, value);
-  }
+  for (const char* remedy : kRemedies)
+    if (is_on(group, remedy))
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", remedy, option(group, remedy));
   return text.empty() ? "none" : text;
 }
 
 bool is_remedy_option(const std::string& name) {
   return name == "lr" || name == "accumulate" ||
-         std::any_of(kRemedies.begin(), kRemedies.end(),
-                     [&](const Remedy& remedy) { return remedy.option == name; });
+         std::find(kRemedies.begin(), kRemedies.end(), name) != kRemedies.end();
 }
 
 const RunGroup& smallest_batch(const std::vector<RunGroup>& groups, const RunGroup& group) {

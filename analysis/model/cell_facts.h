@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "analysis/model/measured_cell.h"
-#include "analysis/model/replay.h"
+#include "buckets/bucket_replay.h"
 #include "options/modes.h"
 
 namespace gradsync::report {
@@ -12,8 +12,8 @@ namespace gradsync::report {
 /// The exchange of a cell's typical iteration: medians over the iterations sampled, in seconds
 /// since the start of the iteration.
 struct BucketProfile {
-  std::vector<Message> messages;   ///< ready: backward end less the median lead
-  std::vector<double> transfer_s;  ///< of each: its shortest duration over the ranks
+  std::vector<BucketMessage> messages;  ///< ready: backward end less the median lead
+  std::vector<double> transfer_s;       ///< of each: its shortest duration over the ranks
   double backward_begin_s = kNotMeasured, backward_end_s = kNotMeasured;
   std::size_t iterations = 0;  ///< sampled
 };

@@ -67,7 +67,7 @@ LawEntry from_training(CollectiveKind kind, const FamilyCells& cells) {
   std::vector<TwoTermPoint> points;
   for (const CellFacts* cell : cells)
     for (std::size_t i = 0; i < cell->profile.messages.size(); ++i) {
-      const Message& message = cell->profile.messages[i];
+      const BucketMessage& message = cell->profile.messages[i];
       if (message.kind == kind && cell->ranks > 1)
         points.push_back(point_of(kind, cell->ranks, message.bytes, cell->profile.transfer_s[i]));
     }

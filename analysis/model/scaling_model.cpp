@@ -17,14 +17,14 @@ namespace {
 std::set<CollectiveKind> kinds_of(const FamilyCells& cells) {
   std::set<CollectiveKind> kinds;
   for (const CellFacts* cell : cells)
-    for (const Message& message : cell->profile.messages)
+    for (const BucketMessage& message : cell->profile.messages)
       kinds.insert(message.kind);
   return kinds;
 }
 
 double cost_of(const BucketProfile& profile, const CollectiveLaws& laws, double ranks) {
   double sum_s = 0;
-  for (const Message& message : profile.messages)
+  for (const BucketMessage& message : profile.messages)
     sum_s += collective_s(laws, message.kind, message.bytes, ranks);
   return sum_s;
 }
@@ -117,7 +117,7 @@ std::size_t several(double ranks) {
 }
 
 /// As it was recorded: ready times hold what the exchange took.
-Replay recorded_replay(const FamilyFit& fit, const CellFacts& cell) {
+BucketReplay recorded_replay(const FamilyFit& fit, const CellFacts& cell) {
   return replay(cell.profile, cell.overlapped(), fit.effective, cell.ranks, 0);
 }
 
@@ -137,15 +137,15 @@ void leave_alone(const FamilyFit& fit, CellPoint& cell) {
   cell.alone_s = cell.medians.compute_s;
   cell.profile = cell.facts->profile;
   if (fit.contention_s_per_byte == 0 || !cell.facts->overlapped()) return;
-  const std::vector<Message>& messages = cell.facts->profile.messages;
-  const Replay recorded = recorded_replay(fit, *cell.facts);
+  const std::vector<BucketMessage>& messages = cell.facts->profile.messages;
+  const BucketReplay recorded = recorded_replay(fit, *cell.facts);
   const auto alone = [&](double& time_s) {
     time_s = undelayed_s(messages, recorded, fit.contention_s_per_byte, time_s);
   };
   const double before_s = cell.profile.backward_end_s;
   alone(cell.profile.backward_begin_s);
   alone(cell.profile.backward_end_s);
-  for (Message& message : cell.profile.messages)
+  for (BucketMessage& message : cell.profile.messages)
     alone(message.ready_s);
   if (std::isfinite(before_s)) cell.alone_s -= before_s - cell.profile.backward_end_s;
 }
@@ -199,8 +199,8 @@ void add_exchange(const FamilyFit& fit, double ranks, double batch, Prediction& 
   const Exchanged exchanged = exchange_at(fit, ranks, batch);
   prediction.exposed_s = kNotMeasured;
   if (!exchanged.from) return;
-  const Replay replayed = replay(exchanged.profile, exchanged.from->overlapped(), fit.effective,
-                                 ranks, fit.contention_s_per_byte);
+  const BucketReplay replayed = replay(exchanged.profile, exchanged.from->overlapped(),
+                                       fit.effective, ranks, fit.contention_s_per_byte);
   prediction.exposed_s = replayed.exposed_s;
   prediction.compute_s += replayed.taken_s;
 }
@@ -262,16 +262,16 @@ Exchanged exchange_at(const FamilyFit& fit, double ranks, double batch) {
   if (!near) return {};
   Exchanged exchanged{near->facts, near->profile};
   const double stretch = compute_law(fit, ranks).at(batch) / near->alone_s;
-  for (Message& message : exchanged.profile.messages)
+  for (BucketMessage& message : exchanged.profile.messages)
     message.ready_s *= stretch;
   exchanged.profile.backward_begin_s *= stretch;
   exchanged.profile.backward_end_s *= stretch;
   return exchanged;
 }
 
-Replay replay(const BucketProfile& profile, bool overlapped, const CollectiveLaws& laws,
-              double ranks, double contention_s_per_byte) {
-  const auto cost = [&](const Message& message) {
+BucketReplay replay(const BucketProfile& profile, bool overlapped, const CollectiveLaws& laws,
+                    double ranks, double contention_s_per_byte) {
+  const auto cost = [&](const BucketMessage& message) {
     return collective_s(laws, message.kind, message.bytes, ranks);
   };
   return overlapped ? replay_overlapped(profile.messages, cost, profile.backward_end_s,

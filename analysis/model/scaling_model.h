@@ -100,8 +100,8 @@ Exchanged exchange_at(const FamilyFit& fit, double ranks, double batch);
 
 /// Replays a profile in the way of the mode. What overlaps takes `contention_s_per_byte` from
 /// compute.
-Replay replay(const BucketProfile& profile, bool overlapped, const CollectiveLaws& laws,
-              double ranks, double contention_s_per_byte);
+BucketReplay replay(const BucketProfile& profile, bool overlapped, const CollectiveLaws& laws,
+                    double ranks, double contention_s_per_byte);
 
 /// measured / predicted − 1 of the cells that the fit was made from; those it cannot predict are
 /// left out.

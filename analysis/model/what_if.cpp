@@ -95,7 +95,7 @@ double recorded_wire_bytes(const CellFacts& cell) {
 
 double largest_bytes(const BucketProfile& profile) {
   double largest = 0;
-  for (const Message& message : profile.messages)
+  for (const BucketMessage& message : profile.messages)
     largest = std::max(largest, message.bytes);
   return largest;
 }
@@ -122,7 +122,7 @@ BucketProfile changed_profile(const CellPoint& point, const WhatIf& change, doub
   profile.backward_begin_s *= stretch;
   profile.backward_end_s *= stretch;
   const double wire_bytes = change.wire_bytes.value_or(recorded_wire_bytes(cell));
-  for (Message& message : profile.messages) {
+  for (BucketMessage& message : profile.messages) {
     message.ready_s *= stretch;
     message.bytes *= wire_bytes / recorded_wire_bytes(cell);
   }
@@ -133,7 +133,7 @@ BucketProfile changed_profile(const CellPoint& point, const WhatIf& change, doub
 
 CollectiveLaws changed_laws(const FamilyFit& fit, const CellFacts& cell, const WhatIf& change) {
   CollectiveLaws laws = fit.effective;
-  for (const Message& message : cell.profile.messages) {
+  for (const BucketMessage& message : cell.profile.messages) {
     TwoTermFit& law = laws[message.kind];
     if (change.latency_s) law.first = *change.latency_s;
     if (change.bandwidth_bytes_per_s) law.second = 1 / *change.bandwidth_bytes_per_s;
@@ -173,12 +173,12 @@ WhatIfResult what_if(const FamilyFit& fit, const CellFacts& cell, const WhatIf& 
   const BucketProfile profile = changed_profile(point, change, stretch);
   const CollectiveLaws laws = changed_laws(fit, cell, change);
   result.messages = profile.messages.size();
-  for (const Message& message : profile.messages)
+  for (const BucketMessage& message : profile.messages)
     result.bytes += message.bytes;
   result.parts.compute_s = point.alone_s * stretch;
   result.parts.wait_s = result.parts.compute_s * expected_wait(cell.imbalance, ranks);
   if (!profile.messages.empty()) {
-    const Replay replayed =
+    const BucketReplay replayed =
         replay(profile, cell.overlapped(), laws, ranks, fit.contention_s_per_byte);
     result.parts.exposed_s = replayed.exposed_s;
     result.parts.compute_s += replayed.taken_s;

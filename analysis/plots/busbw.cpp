@@ -65,7 +65,7 @@ BySize training_of(const Run& run) {
   return values;
 }
 
-ChartPoint point_of(std::int64_t bytes, const std::vector<double>& values) {
+ChartPoint busbw_point_of(std::int64_t bytes, const std::vector<double>& values) {
   ChartPoint point{static_cast<double>(bytes), median(values)};
   if (values.size() < 2) return point;
   point.low = quantile(values, 0.05);
@@ -73,10 +73,10 @@ ChartPoint point_of(std::int64_t bytes, const std::vector<double>& values) {
   return point;
 }
 
-std::vector<ChartPoint> points_of(const BySize& by_size) {
+std::vector<ChartPoint> busbw_points_of(const BySize& by_size) {
   std::vector<ChartPoint> points;
   for (const auto& [bytes, values] : by_size)
-    points.push_back(point_of(bytes, values));
+    points.push_back(busbw_point_of(bytes, values));
   return points;
 }
 
@@ -106,14 +106,14 @@ std::vector<ChartSeries> calibration_lines(const std::vector<const Run*>& runs) 
                      kCurveColors[nth % std::size(kCurveColors)],
                      static_cast<int>(nth % 5 + 1),
                      1.5,
-                     points_of(by_size),
+                     busbw_points_of(by_size),
                      {{"ranks", std::to_string(runs.front()->ranks)}}});
   }
   return lines;
 }
 
 /// "ddp"; "ddp, transport=shm" where runs differ in what is between ranks.
-std::vector<std::string> names_of(const std::vector<const Run*>& runs) {
+std::vector<std::string> busbw_names_of(const std::vector<const Run*>& runs) {
   auto options = options_of({OptionRole::kBetweenRanks});
   std::erase_if(options, [&](const std::string& option) {
     return std::all_of(runs.begin(), runs.end(), [&](const Run* run) {
@@ -129,7 +129,7 @@ std::vector<std::string> names_of(const std::vector<const Run*>& runs) {
 std::vector<ChartSeries> training_marks(const std::vector<const Run*>& runs) {
   std::map<std::string, ChartSeries> by_name;
   std::map<std::string, BySize> values;
-  const auto names = names_of(runs);
+  const auto names = busbw_names_of(runs);
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const Run* run = runs[i];
     by_name.try_emplace(names[i], ChartSeries{"training: " + names[i],
@@ -144,7 +144,7 @@ std::vector<ChartSeries> training_marks(const std::vector<const Run*>& runs) {
   }
   std::vector<ChartSeries> marks;
   for (auto& [name, series] : by_name) {
-    series.points = points_of(values[name]);
+    series.points = busbw_points_of(values[name]);
     if (!series.points.empty()) marks.push_back(series);
   }
   return marks;

@@ -24,7 +24,7 @@ struct EpochTimes {
 
 // A run that was told after how many iterations to end may have cut its last epoch off: that one
 // is whole only if it is as long as one before it.
-bool whole(const RunReader& run, std::size_t epoch) {
+bool epoch_time_whole(const RunReader& run, std::size_t epoch) {
   const auto& epochs = run.epochs();
   if (epoch + 1 < epochs.size()) return true;
   const std::string limit = run.option("iterations");
@@ -44,7 +44,7 @@ EpochTimes times_of(const RunGroup& group) {
   for (const Run* run : group.repeats)
     for (std::size_t e = 0; e < run->reader->epochs().size(); ++e) {
       const double time_s = slowest_s(run->reader->epochs()[e]);
-      if (whole(*run->reader, e) && std::isfinite(time_s))
+      if (epoch_time_whole(*run->reader, e) && std::isfinite(time_s))
         (e == 0 ? times.first_s : times.later_s).push_back(time_s);
     }
   return times;
@@ -52,7 +52,7 @@ EpochTimes times_of(const RunGroup& group) {
 
 using Cells = std::vector<std::pair<const RunGroup*, EpochTimes>>;
 
-ChartPoint point_of(const RunGroup& group, const std::vector<double>& times_s) {
+ChartPoint epoch_time_point_of(const RunGroup& group, const std::vector<double>& times_s) {
   const Statistics figures = statistics(times_s);
   ChartPoint point{static_cast<double>(group.first().batch_per_rank), figures.median};
   if (figures.count < 2) return point;
@@ -61,12 +61,12 @@ ChartPoint point_of(const RunGroup& group, const std::vector<double>& times_s) {
   return point;
 }
 
-ChartSeries line_of(const Cells& cells) {
+ChartSeries epoch_time_line_of(const Cells& cells) {
   const RunGroup& first = *cells.front().first;
   ChartSeries line{"", Mark::kLinePoints, mode_color(first.first().mode), 1, 2,
                    {}, group_keys(first)};
   for (const auto& [group, times] : cells)
-    line.points.push_back(point_of(*group, times.shown()));
+    line.points.push_back(epoch_time_point_of(*group, times.shown()));
   std::stable_sort(line.points.begin(), line.points.end(),
                    [](const ChartPoint& a, const ChartPoint& b) { return a.x < b.x; });
   return line;
@@ -83,30 +83,31 @@ Key line_key(const Run& run) {
 }
 
 /// The lines of a panel, in the order of their first cells.
-struct Line {
+struct EpochTimeLine {
   Key key;
   Cells cells;
 };
-using Lines = std::vector<Line>;
+using Lines = std::vector<EpochTimeLine>;
 
 void add_cell(Lines& lines, const RunGroup& group, EpochTimes times) {
   const Key key = line_key(group.first());
-  auto line = std::find_if(lines.begin(), lines.end(), [&](const Line& l) { return l.key == key; });
+  auto line = std::find_if(lines.begin(), lines.end(),
+                           [&](const EpochTimeLine& l) { return l.key == key; });
   if (line == lines.end()) line = lines.insert(lines.end(), {key, {}});
   line->cells.emplace_back(&group, std::move(times));
 }
 
-struct Counts {
+struct EpochTimeCounts {
   std::size_t least = 0, most = 0, only_first = 0, without = 0;
 };
 
-ChartPanel panel_of(const Lines& lines) {
+ChartPanel epoch_time_panel_of(const Lines& lines) {
   const Run& run = lines.front().cells.front().first->first();
   ChartPanel panel{run.model + ", " + ranks_text(run.ranks), "", {}, {}, kNotMeasured, false};
   std::vector<const RunGroup*> groups;
   std::set<std::int64_t> batches;
   for (const auto& [key, cells] : lines) {
-    panel.series.push_back(line_of(cells));
+    panel.series.push_back(epoch_time_line_of(cells));
     groups.push_back(cells.front().first);
     for (const auto& [group, times] : cells)
       batches.insert(group->first().batch_per_rank);
@@ -119,7 +120,7 @@ ChartPanel panel_of(const Lines& lines) {
   return panel;
 }
 
-std::vector<std::string> caption(const Counts& counts) {
+std::vector<std::string> epoch_time_caption(const EpochTimeCounts& counts) {
   std::vector<std::string> sentences = {fmt::format(
       "Median over n = {} whole epochs of the training time (waiting for data "
       "left out) of the slowest rank; bars: smallest to largest.",
@@ -141,7 +142,7 @@ std::vector<std::string> caption(const Counts& counts) {
 std::optional<Chart> make_epoch_time_plot(const RunSet& set) {
   const auto groups = group_runs(set);
   std::map<std::pair<std::string, std::int64_t>, Lines> panels;
-  Counts counts;
+  EpochTimeCounts counts;
   for (const RunGroup& group : groups) {
     const EpochTimes times = times_of(group);
     const Run& run = group.first();
@@ -157,12 +158,12 @@ std::optional<Chart> make_epoch_time_plot(const RunSet& set) {
   }
   if (panels.empty()) return std::nullopt;
   Chart chart{"Epoch time against batch size",
-              caption(counts),
+              epoch_time_caption(counts),
               {"batch_per_rank", "batch size per rank (logarithmic)", "", 2, false},
               {"training_time_s", "training time of an epoch in s", "s", 0, true},
               {}};
   for (const auto& [key, lines] : panels)
-    chart.panels.push_back(panel_of(lines));
+    chart.panels.push_back(epoch_time_panel_of(lines));
   return chart;
 }
 

@@ -16,26 +16,26 @@ namespace gradsync::report {
 
 namespace {
 
-constexpr std::size_t kMostLines = 8;  // of a panel; more cannot be told apart
+constexpr std::size_t kLargeBatchMostLines = 8;  // of a panel; more cannot be told apart
 
 // Okabe and Ito, "Color Universal Design" (2008).
-constexpr std::array<const char*, kMostLines> kColors = {
+constexpr std::array<const char*, kLargeBatchMostLines> kLargeBatchColors = {
     "#555555", "#d55e00", "#0072b2", "#009e73", "#e69f00", "#cc79a7", "#56b4e9", "#000000"};
 
 /// Groups of one remedy, mode, number of ranks and further settings.
-struct Line {
+struct LargeBatchLine {
   std::string remedy, where;
   const RunGroup* first = nullptr;
   std::vector<ChartPoint> points;
 };
 
-struct Counts {
+struct LargeBatchCounts {
   std::size_t least = 0, most = 0;  // repeats
   std::set<std::int64_t> epochs;
 };
 
 /// Nothing where the group has no test accuracy of a whole epoch.
-std::optional<ChartPoint> point_of(const RunGroup& group, Counts& counts) {
+std::optional<ChartPoint> large_batch_point_of(const RunGroup& group, LargeBatchCounts& counts) {
   const AccuracyAt at = accuracy_at(group, last_common_epoch(group));
   const Estimate test = mean_estimate(at.test_percent);
   if (test.count == 0 || !at.whole) return std::nullopt;
@@ -53,9 +53,9 @@ std::string where_of(const RunGroup& group, const std::vector<std::string>& sett
                      text.empty() ? "" : ", ", text);
 }
 
-void add_to(std::vector<Line>& lines, const std::string& remedy, const std::string& where,
+void add_to(std::vector<LargeBatchLine>& lines, const std::string& remedy, const std::string& where,
             const RunGroup& group, const ChartPoint& point) {
-  auto line = std::find_if(lines.begin(), lines.end(), [&](const Line& one) {
+  auto line = std::find_if(lines.begin(), lines.end(), [&](const LargeBatchLine& one) {
     return one.remedy == remedy && one.where == where;
   });
   if (line == lines.end()) line = lines.insert(lines.end(), {remedy, where, &group, {}});
@@ -63,17 +63,17 @@ void add_to(std::vector<Line>& lines, const std::string& remedy, const std::stri
 }
 
 /// Plain training first, then the lines over most batches, then those that end highest.
-bool stands_before(const Line& one, const Line& other) {
-  const auto rank = [](const Line& line) {
+bool stands_before(const LargeBatchLine& one, const LargeBatchLine& other) {
+  const auto rank = [](const LargeBatchLine& line) {
     return std::tuple(line.remedy != "none", -static_cast<int>(line.points.size()),
                       -line.points.back().y);
   };
   return rank(one) < rank(other);
 }
 
-bool in_one_place(const std::vector<Line>& lines) {
+bool in_one_place(const std::vector<LargeBatchLine>& lines) {
   return std::all_of(lines.begin(), lines.end(),
-                     [&](const Line& line) { return line.where == lines.front().where; });
+                     [&](const LargeBatchLine& line) { return line.where == lines.front().where; });
 }
 
 /// Lines that meet at a batch stand beside each other there, or their bars would hide each other.
@@ -88,22 +88,24 @@ std::vector<ChartPoint> set_apart(std::vector<ChartPoint> points, std::size_t nu
   return points;
 }
 
-ChartSeries series_of(const Line& line, std::size_t number, std::size_t lines, bool say_where) {
+ChartSeries series_of(const LargeBatchLine& line, std::size_t number, std::size_t lines,
+                      bool say_where) {
   return {say_where ? fmt::format("{} ({})", line.remedy, line.where) : line.remedy,
           Mark::kLinePoints,
-          kColors[number],
+          kLargeBatchColors[number],
           static_cast<int>(number % 2) + 1,
           2,
           set_apart(line.points, number, lines),
           group_keys(*line.first)};
 }
 
-ChartPanel panel_of(std::vector<Line> lines) {
-  for (Line& line : lines)
+ChartPanel large_batch_panel_of(std::vector<LargeBatchLine> lines) {
+  for (LargeBatchLine& line : lines)
     std::stable_sort(line.points.begin(), line.points.end(),
                      [](const ChartPoint& a, const ChartPoint& b) { return a.x < b.x; });
   std::stable_sort(lines.begin(), lines.end(), stands_before);
-  const std::size_t left_out = lines.size() > kMostLines ? lines.size() - kMostLines : 0;
+  const std::size_t left_out =
+      lines.size() > kLargeBatchMostLines ? lines.size() - kLargeBatchMostLines : 0;
   lines.resize(lines.size() - left_out);
   const bool one_place = in_one_place(lines);
   const std::string& model = lines.front().first->first().model;
@@ -124,7 +126,7 @@ ChartPanel panel_of(std::vector<Line> lines) {
   return panel;
 }
 
-std::vector<std::string> caption(const Counts& counts) {
+std::vector<std::string> large_batch_caption(const LargeBatchCounts& counts) {
   return {
       fmt::format("Test accuracy at the end of epoch {}, mean of n = {} repeats; bars: 95 % "
                   "interval of Student's t.",
@@ -139,26 +141,26 @@ std::vector<std::string> caption(const Counts& counts) {
 
 std::optional<Chart> make_large_batch_plot(const RunSet& set) {
   const auto groups = group_runs(set);
-  std::map<std::string, std::vector<Line>> panels;  // by model
+  std::map<std::string, std::vector<LargeBatchLine>> panels;  // by model
   auto settings = differing_options(pointers_to(groups));
   std::erase_if(settings, is_remedy_option);
   std::map<std::string, std::set<std::int64_t>> batches;
-  Counts counts;
+  LargeBatchCounts counts;
   for (const RunGroup& group : groups) {
     const Run& run = group.first();
-    const auto point = run.batch_global > 0 ? point_of(group, counts) : std::nullopt;
+    const auto point = run.batch_global > 0 ? large_batch_point_of(group, counts) : std::nullopt;
     if (!point) continue;
     batches[run.model].insert(largest_batch(run));
     const std::string remedy = remedy_text(group, smallest_batch(groups, group));
     add_to(panels[run.model], remedy, where_of(group, settings), group, *point);
   }
   Chart chart{"Accuracy against global batch",
-              caption(counts),
+              large_batch_caption(counts),
               {"batch_global", "images in a step (logarithmic)", "", 2, false},
               {"test_accuracy_percent", "test accuracy in %", "%", 0, true},
               {}};
   for (auto& [model, lines] : panels)
-    if (batches[model].size() > 1) chart.panels.push_back(panel_of(std::move(lines)));
+    if (batches[model].size() > 1) chart.panels.push_back(large_batch_panel_of(std::move(lines)));
   if (chart.panels.empty()) return std::nullopt;
   return chart;
 }

@@ -11,10 +11,11 @@ namespace gradsync::report {
 
 namespace {
 
-constexpr double kHeadroom = 1.15;     // above the quantile, if the axis is cut there
-constexpr double kWorthCutting = 1.5;  // times that end: below it all points are shown
+constexpr double kHeadroom = 1.15;               // above the quantile, if the axis is cut there
+constexpr double kLineFigureWorthCutting = 1.5;  // times that end: below it all points are shown
 
-std::vector<ChartPoint> points_of(const Series& series, const std::vector<double>& values) {
+std::vector<ChartPoint> line_figure_points_of(const Series& series,
+                                              const std::vector<double>& values) {
   std::vector<ChartPoint> points;
   for (std::size_t i = 0; i < values.size(); ++i)
     points.push_back({series.iteration[i], values[i]});
@@ -27,7 +28,7 @@ std::vector<NamedText> keys_of(const Series& series, const char* statistic) {
   return keys;
 }
 
-std::string subtitle(const Panel& panel, const Clip& clip) {
+std::string line_figure_subtitle(const Panel& panel, const Clip& clip) {
   std::string text;
   if (clip.above > 0)
     text = fmt::format("y axis cut at {} x the 98 % quantile after warm-up: {} of {} points above",
@@ -45,17 +46,18 @@ double line_width(const LineFigure& figure, const Panel& panel, std::size_t seri
 }
 
 // All points before all lines, so that no line lies under another's points.
-ChartPanel panel_of(const LineFigure& figure, const Panel& panel) {
+ChartPanel line_figure_panel_of(const LineFigure& figure, const Panel& panel) {
   const Clip clip = clip_of(panel);
-  ChartPanel result{panel.title, subtitle(panel, clip), {}, {}, clip.top, false};
+  ChartPanel result{panel.title, line_figure_subtitle(panel, clip), {}, {}, clip.top, false};
   for (const Series& series : panel.series)
-    result.series.push_back({"", Mark::kPoints, series.color, 1, 1, points_of(series, series.value),
+    result.series.push_back({"", Mark::kPoints, series.color, 1, 1,
+                             line_figure_points_of(series, series.value),
                              keys_of(series, "value")});
   for (std::size_t i = 0; i < panel.series.size(); ++i) {
     const Series& series = panel.series[i];
-    result.series.push_back({series.label, Mark::kLine, series.color, series.dash,
-                             line_width(figure, panel, i), points_of(series, series.smooth),
-                             keys_of(series, "moving median")});
+    result.series.push_back(
+        {series.label, Mark::kLine, series.color, series.dash, line_width(figure, panel, i),
+         line_figure_points_of(series, series.smooth), keys_of(series, "moving median")});
   }
   return result;
 }
@@ -75,7 +77,7 @@ Clip clip_of(const Panel& panel) {
       clip.points += std::isfinite(value) ? 1 : 0;
       clip.above += value > clip.top ? 1 : 0;
     }
-  if (clip.top > 0 && largest > kWorthCutting * clip.top) return clip;
+  if (clip.top > 0 && largest > kLineFigureWorthCutting * clip.top) return clip;
   return {kNotMeasured, 0, clip.points};
 }
 
@@ -87,7 +89,7 @@ std::vector<std::string> line_caption() {
 Chart chart_of(const LineFigure& figure) {
   Chart chart{figure.title, figure.caption, {"iteration", "iteration", "", 0, true}, figure.y, {}};
   for (const Panel& panel : figure.panels)
-    chart.panels.push_back(panel_of(figure, panel));
+    chart.panels.push_back(line_figure_panel_of(figure, panel));
   return chart;
 }
 

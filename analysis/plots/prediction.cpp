@@ -15,8 +15,8 @@ namespace {
 
 constexpr const char* kTable = "prediction";
 constexpr std::size_t kMostBatches = 6;  // of a panel; more cannot be told apart
-constexpr std::array<const char*, kMostBatches> kColors = {"#0072b2", "#d55e00", "#009e73",
-                                                           "#cc79a7", "#e69f00", "#56b4e9"};
+constexpr std::array<const char*, kMostBatches> kPredictionColors = {
+    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"};
 
 /// One row of the table.
 struct Predicted {
@@ -94,7 +94,7 @@ void add_batch(ChartPanel& panel, const std::vector<Predicted>& rows, double bat
 }
 
 /// Families of one model and mode differ in a setting: their number tells them apart.
-std::optional<ChartPanel> panel_of(const std::vector<Predicted>& rows) {
+std::optional<ChartPanel> prediction_panel_of(const std::vector<Predicted>& rows) {
   const auto batches = measured_batches(rows);
   if (batches.empty()) return std::nullopt;
   const Predicted& first = rows.front();
@@ -107,7 +107,7 @@ std::optional<ChartPanel> panel_of(const std::vector<Predicted>& rows) {
   if (batches.size() > kMostBatches)
     panel.subtitle = fmt::format("{} more batch sizes not shown", batches.size() - kMostBatches);
   for (std::size_t i = 0; i < std::min(batches.size(), kMostBatches); ++i)
-    add_batch(panel, rows, batches[i], kColors[i]);
+    add_batch(panel, rows, batches[i], kPredictionColors[i]);
   std::set<double> ranks;
   for (const Predicted& row : rows)
     ranks.insert(row.ranks);
@@ -135,7 +135,7 @@ std::optional<Chart> prediction_chart(const Table& table) {
               {"iteration_ms", "iteration time in ms", "ms", 10, false},
               {}};
   for (const auto& rows : panels)
-    if (auto panel = panel_of(rows)) chart.panels.push_back(std::move(*panel));
+    if (auto panel = prediction_panel_of(rows)) chart.panels.push_back(std::move(*panel));
   if (chart.panels.empty()) return std::nullopt;
   return chart;
 }

@@ -15,7 +15,7 @@ namespace gradsync::report {
 namespace {
 
 constexpr std::uint64_t kSeed = 1;
-constexpr std::size_t kMostLines = 12;  // of a panel; more cannot be told apart
+constexpr std::size_t kSpeedupMostLines = 12;  // of a panel; more cannot be told apart
 constexpr const char* kIdealColor = "#999999";
 
 enum class Scaling { kStrong, kWeak };
@@ -88,7 +88,7 @@ const TimedCell* base_of(const std::vector<TimedCell>& cells, const Run& run, Sc
   return in_mode;
 }
 
-ChartPoint point_of(const TimedCell& base, const TimedCell& cell, Scaling scaling) {
+ChartPoint speedup_point_of(const TimedCell& base, const TimedCell& cell, Scaling scaling) {
   const auto ranks = static_cast<double>(cell.group->first().ranks);
   const double work = scaling == Scaling::kStrong ? 1 : ranks;
   const Estimate ratio = ratio_estimate(base.times_s, cell.times_s, kSeed);
@@ -96,7 +96,7 @@ ChartPoint point_of(const TimedCell& base, const TimedCell& cell, Scaling scalin
 }
 
 /// What the panels say of themselves in the caption.
-struct Counts {
+struct SpeedupCounts {
   std::size_t least = 0, most = 0;
   bool other_base = false;
   bool other_threads = false;  ///< base and cell used different numbers a rank
@@ -112,12 +112,13 @@ std::int32_t threads_of(const Run& run) {
   return run.reader->info().topology.front().threads;
 }
 
-ChartSeries line_of(const Family& family, const TimedCell& base, Scaling scaling, Counts& counts) {
+ChartSeries speedup_line_of(const Family& family, const TimedCell& base, Scaling scaling,
+                            SpeedupCounts& counts) {
   const RunGroup& first = *family.front()->group;
   ChartSeries line{"", Mark::kLinePoints, mode_color(first.first().mode), 1, 2,
                    {}, group_keys(first)};
   for (const TimedCell* cell : family) {
-    line.points.push_back(point_of(base, *cell, scaling));
+    line.points.push_back(speedup_point_of(base, *cell, scaling));
     counts.add(cell->times_s.size());
     counts.other_threads |= threads_of(cell->group->first()) != threads_of(base.group->first());
   }
@@ -149,8 +150,8 @@ void label_and_tell_apart(std::vector<ChartSeries>& lines,
   }
 }
 
-std::optional<ChartPanel> panel_of(const std::vector<TimedCell>& cells, Scaling scaling,
-                                   Counts& counts) {
+std::optional<ChartPanel> speedup_panel_of(const std::vector<TimedCell>& cells, Scaling scaling,
+                                           SpeedupCounts& counts) {
   std::vector<ChartSeries> lines;
   std::vector<const RunGroup*> groups;
   std::set<std::int64_t> ranks = {1};
@@ -161,11 +162,11 @@ std::optional<ChartPanel> panel_of(const std::vector<TimedCell>& cells, Scaling 
       counts.without_base += family.size();
       continue;
     }
-    if (lines.size() == kMostLines) {
+    if (lines.size() == kSpeedupMostLines) {
       ++left_out;
       continue;
     }
-    lines.push_back(line_of(family, *base, scaling, counts));
+    lines.push_back(speedup_line_of(family, *base, scaling, counts));
     groups.push_back(family.front()->group);
     for (const TimedCell* cell : family)
       ranks.insert(cell->group->first().ranks);
@@ -185,7 +186,7 @@ std::optional<ChartPanel> panel_of(const std::vector<TimedCell>& cells, Scaling 
   return panel;
 }
 
-std::vector<std::string> caption(const Counts& counts) {
+std::vector<std::string> speedup_caption(const SpeedupCounts& counts) {
   std::vector<std::string> sentences = {
       fmt::format("T: median iteration time of the slowest rank, n = {} to {} steady iterations; "
                   "base: one rank without exchange{}.",
@@ -205,13 +206,14 @@ std::vector<std::string> caption(const Counts& counts) {
 std::optional<Chart> make_speedup_plot(const RunSet& set) {
   const auto groups = group_runs(set);
   const auto cells = cells_of(groups);
-  Counts counts;
+  SpeedupCounts counts;
   Chart chart{
       "Speedup", {}, {"ranks", "ranks", "", 2, false}, {"speedup", "speedup", "", 2, false}, {}};
   for (const Scaling scaling : {Scaling::kStrong, Scaling::kWeak})
-    if (auto panel = panel_of(cells, scaling, counts)) chart.panels.push_back(std::move(*panel));
+    if (auto panel = speedup_panel_of(cells, scaling, counts))
+      chart.panels.push_back(std::move(*panel));
   if (chart.panels.empty()) return std::nullopt;
-  chart.caption = caption(counts);
+  chart.caption = speedup_caption(counts);
   return chart;
 }
 

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kMostBars = 24;  // of a panel; more cannot be read
 constexpr std::size_t kMostUpright = 4;
-constexpr double kWorthCutting = 1.6;  // whiskers longer than that many times the highest bar
+constexpr double kSplitWorthCutting = 1.6;  // whiskers longer than that many times the highest bar
 constexpr const char *kComputeColor = "#56b4e9", *kHiddenColor = "#003f66",
                      *kExposedColor = "#d55e00", *kWaitColor = "#f0e442", *kOtherColor = "#bbbbbb",
                      *kInk = "#222222";
@@ -40,7 +40,7 @@ Bar bar_of(const RunGroup& group) {
   return {&group, mean_of(runs), quantile(iterations, 0.05), quantile(iterations, 0.95)};
 }
 
-bool whole(const Bar& bar) {
+bool split_whole(const Bar& bar) {
   return std::isfinite(bar.mean.parts_s() + bar.mean[Phase::kHidden]);
 }
 
@@ -64,10 +64,10 @@ double cut_s(const std::vector<Bar>& bars) {
     bar_s = std::fmax(bar_s, bar.mean[Phase::kIteration]);
     whisker_s = std::fmax(whisker_s, bar.high_s);
   }
-  return whisker_s > kWorthCutting * bar_s ? kWorthCutting * bar_s : kNotMeasured;
+  return whisker_s > kSplitWorthCutting * bar_s ? kSplitWorthCutting * bar_s : kNotMeasured;
 }
 
-std::string subtitle(const std::vector<Bar>& bars, std::size_t left_out) {
+std::string split_subtitle(const std::vector<Bar>& bars, std::size_t left_out) {
   const auto above = std::count_if(bars.begin(), bars.end(), [end_s = cut_s(bars)](const Bar& bar) {
     return bar.high_s > end_s;
   });
@@ -84,7 +84,7 @@ ChartSeries whiskers(const std::vector<Bar>& bars, const std::vector<std::string
   return series;
 }
 
-std::vector<std::string> names_of(const std::vector<Bar>& bars) {
+std::vector<std::string> split_names_of(const std::vector<Bar>& bars) {
   std::vector<const RunGroup*> groups;
   for (const Bar& bar : bars)
     groups.push_back(bar.group);
@@ -97,16 +97,16 @@ double busy_s(const Bar& bar) {
   return bar.mean[Phase::kCompute] + bar.mean[Phase::kExposed];
 }
 
-ChartPanel panel_of(std::vector<Bar> bars, bool waits_apart) {
+ChartPanel split_panel_of(std::vector<Bar> bars, bool waits_apart) {
   std::stable_sort(bars.begin(), bars.end(), [](const Bar& a, const Bar& b) {
     return a.group->first().batch_global < b.group->first().batch_global;
   });
   const std::size_t left_out = bars.size() > kMostBars ? bars.size() - kMostBars : 0;
   bars.resize(bars.size() - left_out);
-  const auto names = names_of(bars);
+  const auto names = split_names_of(bars);
   const Run& run = bars.front().group->first();
   ChartPanel panel{run.model + ", " + ranks_text(run.ranks),
-                   subtitle(bars, left_out),
+                   split_subtitle(bars, left_out),
                    {},
                    {},
                    1e3 * cut_s(bars),
@@ -159,7 +159,7 @@ std::optional<Chart> make_split_plot(const RunSet& set) {
   std::map<std::pair<std::string, std::int64_t>, std::vector<Bar>> panels;
   for (const RunGroup& group : groups) {
     const Bar bar = bar_of(group);
-    if (!whole(bar)) continue;
+    if (!split_whole(bar)) continue;
     all.push_back(bar);
     panels[{group.first().model, group.first().ranks}].push_back(bar);
   }
@@ -179,7 +179,7 @@ std::optional<Chart> make_split_plot(const RunSet& set) {
               {"time_ms", "time of an iteration in ms", "ms", 0, true},
               {}};
   for (const auto& [key, bars] : panels)
-    chart.panels.push_back(panel_of(bars, apart));
+    chart.panels.push_back(split_panel_of(bars, apart));
   return chart;
 }
 

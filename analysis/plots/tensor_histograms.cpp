@@ -89,7 +89,8 @@ struct Picture {
   bool logarithmic;
 };
 
-std::vector<std::string> caption(const RunSet& set, const Run& run, const Picture& picture) {
+std::vector<std::string> tensor_histograms_caption(const RunSet& set, const Run& run,
+                                                   const Picture& picture) {
   std::vector<std::string> sentences = {fmt::format("{}: {}.", run.name, run.model)};
   if (std::string(picture.role) == "activation")
     sentences.push_back(picture.integers
@@ -107,7 +108,7 @@ std::optional<Chart> histograms(const RunSet& set, const Picture& picture) {
   const Run* run = drawn_run(set);
   if (run == nullptr) return std::nullopt;
   Chart chart{fmt::format("{}: {}", run->model, picture.title),
-              caption(set, *run, picture),
+              tensor_histograms_caption(set, *run, picture),
               {"value", picture.x_label, "", 0, false},
               {"count", "count", "", picture.logarithmic ? 10.0 : 0, !picture.logarithmic},
               {}};

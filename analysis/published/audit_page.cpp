@@ -39,15 +39,18 @@ std::map<std::string, Counts> counts_by_report(const Study& study, const Audit& 
 
 // --- overview ------------------------------------------------------------------------------------
 
-Cell count(std::size_t number) {
+Cell audit_page_count(std::size_t number) {
   return Cell::count(static_cast<double>(number));
 }
 
 void add_counts(Table& table, const std::string& name, const Counts& counts) {
-  table.add({name, count(counts.of(Judgement::kPrimary)), count(counts.of(Judgement::kAgrees)),
-             count(counts.of(Judgement::kDiffers)), count(counts.of(Judgement::kCannot)),
-             count(counts.of(Severity::kImpossible)), count(counts.of(Severity::kContradicted)),
-             count(counts.of(Severity::kDoubtful))});
+  table.add({name, audit_page_count(counts.of(Judgement::kPrimary)),
+             audit_page_count(counts.of(Judgement::kAgrees)),
+             audit_page_count(counts.of(Judgement::kDiffers)),
+             audit_page_count(counts.of(Judgement::kCannot)),
+             audit_page_count(counts.of(Severity::kImpossible)),
+             audit_page_count(counts.of(Severity::kContradicted)),
+             audit_page_count(counts.of(Severity::kDoubtful))});
 }
 
 Block overview(const Study& study, const Audit& audit) {

@@ -11,17 +11,17 @@ namespace gradsync::report::published {
 
 namespace {
 
-constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+constexpr double kAuditTablesNone = std::numeric_limits<double>::quiet_NaN();
 
-Cell count_or_none(std::int64_t number) {
-  return Cell::count(number == kNotSaid ? kNone : static_cast<double>(number));
+Cell audit_tables_count_or_none(std::int64_t number) {
+  return Cell::count(number == kNotSaid ? kAuditTablesNone : static_cast<double>(number));
 }
 
-Cell count(std::size_t number) {
+Cell audit_tables_count(std::size_t number) {
   return Cell::count(static_cast<double>(number));
 }
 
-int decimals_of(const Row& row) {
+int audit_tables_decimals_of(const Row& row) {
   return std::clamp(row.decimals, 0, 15);
 }
 
@@ -42,17 +42,17 @@ std::vector<Column> value_columns() {
 
 std::vector<Cell> value_row(const Row& row, const Verdict& verdict) {
   const double expected = verdict.expected.value / row.unit.factor;
-  return {count(row.line),
+  return {audit_tables_count(row.line),
           row.report,
           row.table,
           row.model,
           row.mode,
-          count_or_none(row.devices),
-          count_or_none(row.batch_per_device),
+          audit_tables_count_or_none(row.devices),
+          audit_tables_count_or_none(row.batch_per_device),
           row.quantity,
-          Cell::of(row.value, decimals_of(row)),
+          Cell::of(row.value, audit_tables_decimals_of(row)),
           row.unit_text,
-          Cell::of(expected, std::max(2, decimals_of(row))),
+          Cell::of(expected, std::max(2, audit_tables_decimals_of(row))),
           verdict.text};
 }
 
@@ -112,13 +112,14 @@ Table make_columns_table(const Study& study, const Audit& audit) {
     const Fit& fit = column.fit;
     const DerivedColumn& one = column.column;
     const bool ratios = fit.recomputed > 0;
-    table.add({one.report, one.table, one.model, one.quantity, one.unit, count(one.rows.size()),
-               convention_of(fit), nearest_of(fit),
-               fit.convention ? std::string(fit.convention->formula) + constants_text(fit) : "",
-               count(column.agree), count(column.differ), count(column.cannot),
-               Cell::of(ratios ? fit.lowest : kNone, 3), Cell::of(ratios ? fit.highest : kNone, 3),
-               count(fit.tried)},
-              source_text(study, {}));
+    table.add(
+        {one.report, one.table, one.model, one.quantity, one.unit,
+         audit_tables_count(one.rows.size()), convention_of(fit), nearest_of(fit),
+         fit.convention ? std::string(fit.convention->formula) + constants_text(fit) : "",
+         audit_tables_count(column.agree), audit_tables_count(column.differ),
+         audit_tables_count(column.cannot), Cell::of(ratios ? fit.lowest : kAuditTablesNone, 3),
+         Cell::of(ratios ? fit.highest : kAuditTablesNone, 3), audit_tables_count(fit.tried)},
+        source_text(study, {}));
   }
   return table;
 }

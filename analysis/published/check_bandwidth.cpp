@@ -11,9 +11,9 @@ namespace gradsync::report::published {
 
 namespace {
 
-constexpr const char* kCheck = "bandwidth";
+constexpr const char* kBandwidthCheck = "bandwidth";
 
-std::string where(const Row& row) {
+std::string bandwidth_where(const Row& row) {
   return setting_text(row.devices, row.batch_per_device);
 }
 
@@ -35,8 +35,8 @@ void above_any_link(const ColumnAudit& column, Audit& audit) {
   Tally cells;
   for (const Row* row : column.column.rows)
     if (row->usable() && row->range().low > fastest)
-      cells.add(fmt::format("{}: {}", where(*row), printed(*row)), {row->line});
-  report_tally(audit, column.column.report, Severity::kImpossible, kCheck,
+      cells.add(fmt::format("{}: {}", bandwidth_where(*row), printed(*row)), {row->line});
+  report_tally(audit, column.column.report, Severity::kImpossible, kBandwidthCheck,
                fmt::format("more than any link of one device has ({}/s)", bytes_text(fastest)),
                cells, "The unit or the formula is wrong.");
 }
@@ -79,12 +79,12 @@ void more_than_was_sent(const Study& study, const ColumnAudit& column, Audit& au
     if (!row->usable()) continue;
     const Volume volume = volume_of(study, *row, column, audit.options);
     if (!(volume.claimed > kSlack * volume.all_links)) continue;
-    cells.add(
-        fmt::format("{}: {} for {:.4g} s are {}, of {} in an epoch", where(*row), printed(*row),
-                    volume.comm_s, bytes_text(volume.claimed), bytes_text(volume.all_links)),
-        volume.lines);
+    cells.add(fmt::format("{}: {} for {:.4g} s are {}, of {} in an epoch", bandwidth_where(*row),
+                          printed(*row), volume.comm_s, bytes_text(volume.claimed),
+                          bytes_text(volume.all_links)),
+              volume.lines);
   }
-  report_tally(audit, column.column.report, Severity::kImpossible, kCheck,
+  report_tally(audit, column.column.report, Severity::kImpossible, kBandwidthCheck,
                "bandwidth x communication time is more than all gradients of an epoch on all links "
                "together, 2(n-1)*S*iterations, even if every device went through all images",
                cells,
@@ -105,13 +105,13 @@ void one_message_an_epoch(const Study& study, const ColumnAudit& column, Audit& 
     if (!row->usable()) continue;
     const Volume volume = volume_of(study, *row, column, audit.options);
     if (!(volume.iterations > 1) || !(volume.one_link > 0) || !(volume.comm_s > 0)) continue;
-    cells.add(
-        fmt::format("{}: {} instead of a busbw of {}/s over {:.0f} iterations", where(*row),
-                    printed(*row), bytes_text(volume.one_link / volume.comm_s), volume.iterations),
-        volume.lines);
+    cells.add(fmt::format("{}: {} instead of a busbw of {}/s over {:.0f} iterations",
+                          bandwidth_where(*row), printed(*row),
+                          bytes_text(volume.one_link / volume.comm_s), volume.iterations),
+              volume.lines);
   }
   report_tally(
-      audit, column.column.report, Severity::kContradicted, kCheck,
+      audit, column.column.report, Severity::kContradicted, kBandwidthCheck,
       "one message against the communication time of a whole epoch, so too small by the number of "
       "iterations",
       cells, "Every iteration sends its gradients.");
@@ -144,7 +144,7 @@ void follows_the_batch(const ColumnAudit& column, Audit& audit) {
                           ends.small->batch_per_device, ends.large->batch_per_device),
               {ends.small->line, ends.large->line});
   }
-  report_tally(audit, column.column.report, Severity::kDoubtful, kCheck,
+  report_tally(audit, column.column.report, Severity::kDoubtful, kBandwidthCheck,
                "bandwidth follows the batch size", cells,
                "A gradient has as many bytes at any batch, so the rate of a link does not: fewer "
                "iterations an epoch were taken for a faster link, or waiting was counted as "
@@ -158,7 +158,7 @@ void other_message(const Study& study, const ColumnAudit& column, Audit& audit) 
   for (const Convention* convention : conventions_of(Kind::kBandwidth)) {
     const Range bytes = implied_message(study, column.column, *convention, audit.options);
     if (!bytes.known()) continue;
-    Finding finding{column.column.report, Severity::kDoubtful, kCheck, "", {}, "", {}};
+    Finding finding{column.column.report, Severity::kDoubtful, kBandwidthCheck, "", {}, "", {}};
     for (const Row* row : column.column.rows)
       finding.lines.push_back(row->line);
     finding.what = fmt::format(

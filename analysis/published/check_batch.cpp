@@ -11,7 +11,7 @@ namespace gradsync::report::published {
 
 namespace {
 
-constexpr const char* kCheck = "batch";
+constexpr const char* kBatchCheck = "batch";
 
 struct Repeats {
   std::vector<const Row*> rows;
@@ -23,7 +23,7 @@ bool is_whole_set(const Row& row, double images) {
          static_cast<double>(row.batch_per_device) * static_cast<double>(row.devices) > images;
 }
 
-void check_report(const Study& study, const std::string& report, Audit& audit) {
+void batch_check_report(const Study& study, const std::string& report, Audit& audit) {
   std::map<std::tuple<std::string, std::string, std::string, std::int64_t>, Repeats> groups;
   for (const Row* row : study.rows_of(report)) {
     if (!row->usable() || !is_epoch_time(row->what.kind)) continue;
@@ -48,7 +48,7 @@ void check_report(const Study& study, const std::string& report, Audit& audit) {
           " Their times from {:.4g} s to {:.4g} s show the spread of repeats (or "
           "memory set aside), not the effect of the batch size.",
           group.least, group.most);
-    report_tally(audit, report, Severity::kDoubtful, kCheck,
+    report_tally(audit, report, Severity::kDoubtful, kBatchCheck,
                  fmt::format("batches larger than the data set of {} images",
                              with_commas(audit.options.images)),
                  cells, why);
@@ -59,7 +59,7 @@ void check_report(const Study& study, const std::string& report, Audit& audit) {
 
 void check_batch(const Study& study, Audit& audit) {
   for (const std::string& report : study.reports())
-    check_report(study, report, audit);
+    batch_check_report(study, report, audit);
 }
 
 }  // namespace gradsync::report::published

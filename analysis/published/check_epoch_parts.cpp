@@ -8,8 +8,8 @@ namespace gradsync::report::published {
 
 namespace {
 
-constexpr const char* kCheck = "epoch-parts";
-constexpr double kUnaccounted = 0.05;  // of the epoch; less is not worth a line
+constexpr const char* kEpochPartsCheck = "epoch-parts";
+constexpr double kEpochPartsUnaccounted = 0.05;  // of the epoch; less is not worth a line
 
 struct Parts {
   Range compute, comm, epoch;
@@ -17,7 +17,7 @@ struct Parts {
   std::vector<std::size_t> lines;
 };
 
-struct Faults {
+struct EpochPartsFaults {
   Tally comm_above, compute_above, compute_whole, sum_above, unaccounted;
 };
 
@@ -53,16 +53,16 @@ std::string sum_text(const Parts& parts, double rest) {
                      rest > 0 ? "less" : "more", parts.epoch.value);
 }
 
-void judge_sum(const Parts& parts, Faults& faults) {
+void judge_sum(const Parts& parts, EpochPartsFaults& faults) {
   const Range sum = {parts.compute.value + parts.comm.value, parts.compute.low + parts.comm.low,
                      parts.compute.high + parts.comm.high};
   const double rest = parts.epoch.value - sum.value;
   if (sum.low > parts.epoch.high) faults.sum_above.add(sum_text(parts, rest), parts.lines);
-  if (sum.high < parts.epoch.low && rest > kUnaccounted * parts.epoch.value)
+  if (sum.high < parts.epoch.low && rest > kEpochPartsUnaccounted * parts.epoch.value)
     faults.unaccounted.add(sum_text(parts, rest), parts.lines);
 }
 
-void judge(const Parts& parts, Faults& faults) {
+void judge(const Parts& parts, EpochPartsFaults& faults) {
   if (!parts.epoch.known()) return;
   if (parts.comm.low > parts.epoch.high)
     faults.comm_above.add(of_epoch(parts, parts.comm.value), parts.lines);
@@ -77,8 +77,8 @@ void judge(const Parts& parts, Faults& faults) {
     judge_sum(parts, faults);
 }
 
-Faults faults_of(const Study& study, const std::string& report) {
-  Faults faults;
+EpochPartsFaults faults_of(const Study& study, const std::string& report) {
+  EpochPartsFaults faults;
   for (const Row* row : study.rows_of(report)) {
     if (!row->usable()) continue;
     const bool comm = row->what.kind == Kind::kCommTime;
@@ -90,11 +90,11 @@ Faults faults_of(const Study& study, const std::string& report) {
   return faults;
 }
 
-void check_report(const Study& study, const std::string& report, Audit& audit) {
-  const Faults faults = faults_of(study, report);
+void epoch_parts_check_report(const Study& study, const std::string& report, Audit& audit) {
+  const EpochPartsFaults faults = faults_of(study, report);
   const auto found = [&](Severity severity, const std::string& what, const Tally& tally,
                          const std::string& why) {
-    report_tally(audit, report, severity, kCheck, what, tally, why);
+    report_tally(audit, report, severity, kEpochPartsCheck, what, tally, why);
   };
   found(Severity::kImpossible, "communication takes longer than the epoch", faults.comm_above,
         "A part cannot be longer than the whole on the same device.");
@@ -113,7 +113,7 @@ void check_report(const Study& study, const std::string& report, Audit& audit) {
 
 void check_epoch_parts(const Study& study, Audit& audit) {
   for (const std::string& report : study.reports())
-    check_report(study, report, audit);
+    epoch_parts_check_report(study, report, audit);
 }
 
 }  // namespace gradsync::report::published

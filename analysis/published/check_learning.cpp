@@ -9,10 +9,10 @@ namespace gradsync::report::published {
 
 namespace {
 
-constexpr const char* kCheck = "learning";
+constexpr const char* kLearningCheck = "learning";
 constexpr double kClasses = 10;  // of CIFAR-10, whose scores these reports print
 
-std::string where(const Row& row) {
+std::string learning_where(const Row& row) {
   return fmt::format("{}{}{}", row.mode, row.mode.empty() ? "" : ", ",
                      setting_text(row.devices, row.batch_per_device));
 }
@@ -39,18 +39,18 @@ double smallest_iteration_loss(const Study& study, const Row& loss) {
   return smallest;
 }
 
-struct Faults {
+struct LearningFaults {
   Tally impossible, diverged, divided, broken;
 };
 
 std::string pair_text(const Row& loss, const Row& accuracy) {
-  return fmt::format("{}: loss {} at {} %", where(loss), loss.text,
+  return fmt::format("{}: loss {} at {} %", learning_where(loss), loss.text,
                      fmt::format("{:.4g}", 100 * accuracy.range().value));
 }
 
 // A wrong answer gives the right class at most half of the probability, so its loss is at least
 // ln 2: the mean is at least (1 − accuracy) · ln 2.
-void judge_pair(const Study& study, const Row& loss, const Row& accuracy, Faults& faults) {
+void judge_pair(const Study& study, const Row& loss, const Row& accuracy, LearningFaults& faults) {
   constexpr double kChance = 1.3 / kClasses, kFarAbove = 1.3;
   const std::vector<std::size_t> lines = {loss.line, accuracy.line};
   const double at_least = (1 - accuracy.range().high) * std::log(2.0);
@@ -83,7 +83,7 @@ bool is_mean_of_batches(double accuracy, double images, double batch) {
   return scaled < kMostForFloats && distance_to_whole(scaled) < 1e-3;
 }
 
-void judge_count(const Row& row, double images, Faults& faults) {
+void judge_count(const Row& row, double images, LearningFaults& faults) {
   constexpr double kTellsWhole = 0.01;
   const Range accuracy = row.range();
   if ((accuracy.high - accuracy.low) * images > kTellsWhole || images != std::floor(images)) return;
@@ -92,7 +92,7 @@ void judge_count(const Row& row, double images, Faults& faults) {
   const bool batches = row.devices != kNotSaid && row.batch_per_device != kNotSaid &&
                        batch < images && is_mean_of_batches(accuracy.value, images, batch);
   faults.broken.add(
-      fmt::format("{}: {} % of {} are {} images{}", where(row),
+      fmt::format("{}: {} % of {} are {} images{}", learning_where(row),
                   fmt::format("{:.8g}", 100 * accuracy.value), with_commas(images),
                   fmt::format("{:.2f}", accuracy.value * images),
                   batches ? fmt::format(", but a whole number in the mean over batches of {:.0f} "
@@ -102,8 +102,8 @@ void judge_count(const Row& row, double images, Faults& faults) {
       {row.line});
 }
 
-void check_report(const Study& study, const std::string& report, Audit& audit) {
-  Faults faults;
+void learning_check_report(const Study& study, const std::string& report, Audit& audit) {
+  LearningFaults faults;
   for (const Row* row : study.rows_of(report)) {
     if (!row->usable()) continue;
     if (row->what.kind == Kind::kAccuracy && !row->quantity.starts_with("test"))
@@ -112,23 +112,23 @@ void check_report(const Study& study, const std::string& report, Audit& audit) {
     if (accuracy) judge_pair(study, *row, *accuracy, faults);
   }
   const std::string chance = fmt::format("ln {:.0f} = {:.3f}", kClasses, std::log(kClasses));
-  report_tally(audit, report, Severity::kImpossible, kCheck, "loss too small for its accuracy",
-               faults.impossible,
+  report_tally(audit, report, Severity::kImpossible, kLearningCheck,
+               "loss too small for its accuracy", faults.impossible,
                "A wrong answer costs at least ln 2, so the mean cross-entropy is at least (1 - "
                "accuracy) * ln 2.");
-  report_tally(audit, report, Severity::kContradicted, kCheck,
+  report_tally(audit, report, Severity::kContradicted, kLearningCheck,
                "training loss far below each printed iteration loss, at chance accuracy",
                faults.divided,
                fmt::format("At chance a loss is about {} or more: most likely the sum was "
                            "divided by too large a count.",
                            chance));
-  report_tally(audit, report, Severity::kDoubtful, kCheck,
+  report_tally(audit, report, Severity::kDoubtful, kLearningCheck,
                "loss above guessing, accuracy at chance", faults.diverged,
                fmt::format("Guessing among {:.0f} classes gives {}: the training diverged, so the "
                            "row says nothing about what this batch can reach.",
                            kClasses, chance));
-  report_tally(audit, report, Severity::kDoubtful, kCheck, "no whole number of right images",
-               faults.broken,
+  report_tally(audit, report, Severity::kDoubtful, kLearningCheck,
+               "no whole number of right images", faults.broken,
                "The accuracies of batches were averaged without their sizes, or it is of another "
                "set.");
 }
@@ -137,7 +137,7 @@ void check_report(const Study& study, const std::string& report, Audit& audit) {
 
 void check_learning(const Study& study, Audit& audit) {
   for (const std::string& report : study.reports())
-    check_report(study, report, audit);
+    learning_check_report(study, report, audit);
 }
 
 }  // namespace gradsync::report::published

@@ -8,9 +8,9 @@ namespace gradsync::report::published {
 
 namespace {
 
-constexpr const char* kCheck = "ranges";
+constexpr const char* kRangesCheck = "ranges";
 
-std::string cell_of(const Row& row) {
+std::string ranges_cell_of(const Row& row) {
   return fmt::format("line {}: {} {} {}", row.line, row.quantity, row.text, row.unit_text);
 }
 
@@ -19,12 +19,12 @@ bool must_be_positive(const Row& row) {
          row.what.kind == Kind::kWeakSpeedup;
 }
 
-bool is_share(Kind kind) {
+bool ranges_is_share(Kind kind) {
   return kind == Kind::kComputeShare || kind == Kind::kCommShare || kind == Kind::kOtherShare;
 }
 
 bool is_at_most_one(const Row& row) {
-  return row.what.kind == Kind::kAccuracy || is_share(row.what.kind);
+  return row.what.kind == Kind::kAccuracy || ranges_is_share(row.what.kind);
 }
 
 bool exceeds_total(const Row& row) {
@@ -35,11 +35,11 @@ bool is_broken_count(const Row& row) {
   return row.what.kind == Kind::kCorrect && row.value != std::floor(row.value);
 }
 
-void check_report(const Study& study, const std::string& report, Audit& audit) {
+void ranges_check_report(const Study& study, const std::string& report, Audit& audit) {
   Tally negative, zero, above, percent, too_many, broken, alone;
   for (const Row* row : study.rows_of(report)) {
     if (!row->usable()) continue;
-    const auto note = [&](Tally& tally) { tally.add(cell_of(*row), {row->line}); };
+    const auto note = [&](Tally& tally) { tally.add(ranges_cell_of(*row), {row->line}); };
     if (row->value < 0) note(negative);
     if (row->value == 0 && must_be_positive(*row)) note(zero);
     if (is_at_most_one(*row) && row->range().low > 1)
@@ -49,7 +49,7 @@ void check_report(const Study& study, const std::string& report, Audit& audit) {
     if (row->what.kind == Kind::kBandwidth && row->devices == 1) note(alone);
   }
   const auto impossible = [&](const std::string& what, const Tally& tally, const std::string& why) {
-    report_tally(audit, report, Severity::kImpossible, kCheck, what, tally, why);
+    report_tally(audit, report, Severity::kImpossible, kRangesCheck, what, tally, why);
   };
   impossible("below zero", negative, "None of these quantities can be negative.");
   impossible("above 100 %", above, "A share of a whole cannot be more than the whole.");
@@ -59,7 +59,7 @@ void check_report(const Study& study, const std::string& report, Audit& audit) {
   impossible("more right than there are", too_many, "A count cannot exceed its total.");
   impossible("not whole", broken, "Right answers are counted.");
   const auto doubtful = [&](const std::string& what, const Tally& tally, const std::string& why) {
-    report_tally(audit, report, Severity::kDoubtful, kCheck, what, tally, why);
+    report_tally(audit, report, Severity::kDoubtful, kRangesCheck, what, tally, why);
   };
   doubtful("zero", zero, "Nothing takes no time: what was not measured should be left out.");
   doubtful("bandwidth of one device", alone, "Nothing crosses a link.");
@@ -69,7 +69,7 @@ void check_report(const Study& study, const std::string& report, Audit& audit) {
 
 void check_ranges(const Study& study, Audit& audit) {
   for (const std::string& report : study.reports())
-    check_report(study, report, audit);
+    ranges_check_report(study, report, audit);
 }
 
 }  // namespace gradsync::report::published

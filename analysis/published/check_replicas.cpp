@@ -10,7 +10,7 @@ namespace gradsync::report::published {
 
 namespace {
 
-constexpr const char* kCheck = "replicas";
+constexpr const char* kReplicasCheck = "replicas";
 
 /// Values of one quantity of one run, a rank each.
 struct Ranks {
@@ -60,7 +60,7 @@ bool is_of_the_test_set(const Row& row) {
   return row.what.kind == Kind::kCorrect || row.quantity.starts_with("test_");
 }
 
-void check_report(const Study& study, const std::string& report, Audit& audit) {
+void replicas_check_report(const Study& study, const std::string& report, Audit& audit) {
   constexpr double kSameStep = 0.05;
   Tally results, times;
   for (const auto& [run, ranks] : ranks_of(study, report)) {
@@ -72,12 +72,12 @@ void check_report(const Study& study, const std::string& report, Audit& audit) {
         ranks.largest() > (1 + kSameStep) * ranks.smallest())
       times.add(ranks.text(), ranks.lines());
   }
-  report_tally(audit, report, Severity::kContradicted, kCheck,
+  report_tally(audit, report, Severity::kContradicted, kReplicasCheck,
                "ranks of one synchronous run with different test results", results,
                "Replicas that exchange gradients hold the same parameters and score the same on "
                "the same test set: parameters differ, or what is not exchanged does (running "
                "statistics of batch norm).");
-  report_tally(audit, report, Severity::kContradicted, kCheck,
+  report_tally(audit, report, Severity::kContradicted, kReplicasCheck,
                "ranks of one synchronous run with different iteration times", times,
                "The ranks of a synchronous step end together, so their means cannot differ by this "
                "much: they leave out different iterations or are divided by different counts. The "
@@ -88,7 +88,7 @@ void check_report(const Study& study, const std::string& report, Audit& audit) {
 
 void check_replicas(const Study& study, Audit& audit) {
   for (const std::string& report : study.reports())
-    check_report(study, report, audit);
+    replicas_check_report(study, report, audit);
 }
 
 }  // namespace gradsync::report::published

@@ -11,11 +11,12 @@ namespace gradsync::report::published {
 
 namespace {
 
-constexpr const char* kCheck = "same-thing";
+constexpr const char* kSameThingCheck = "same-thing";
 constexpr double kRepeats = 1.05;  // epochs of one setting vary by a few per cent
 constexpr double kNotTheSame = 1.5;
 
-using Setting = std::tuple<std::string, std::string, std::int64_t, std::int64_t, std::string>;
+using SameThingSetting =
+    std::tuple<std::string, std::string, std::int64_t, std::int64_t, std::string>;
 using Times = std::vector<const Row*>;
 
 // The first epoch warms up, and running time holds more than training: neither is the same thing.
@@ -24,8 +25,8 @@ bool is_steady_epoch(const Row& row) {
          (row.what.kind == Kind::kEpochTime || row.what.kind == Kind::kTrainingTime);
 }
 
-std::map<Setting, Times> times_of(const Study& study, const std::string& report) {
-  std::map<Setting, Times> settings;
+std::map<SameThingSetting, Times> times_of(const Study& study, const std::string& report) {
+  std::map<SameThingSetting, Times> settings;
   for (const Row* row : study.rows_of(report))
     if (is_steady_epoch(*row) && row->devices != kNotSaid)
       settings[{row->model, row->mode, row->devices, row->batch_per_device, row->extra}].push_back(
@@ -56,26 +57,26 @@ std::string factor_hint(double factor) {
   return "";
 }
 
-std::vector<std::size_t> lines_of(const Times& times) {
+std::vector<std::size_t> same_thing_lines_of(const Times& times) {
   std::vector<std::size_t> lines;
   for (const Row* row : times)
     lines.push_back(row->line);
   return lines;
 }
 
-void check_report(const Study& study, const std::string& report, Audit& audit) {
+void same_thing_check_report(const Study& study, const std::string& report, Audit& audit) {
   Tally apart, differ;
   for (const auto& [setting, times] : times_of(study, report)) {
     const double factor = spread(times);
     if (factor > kNotTheSame)
-      apart.add(text_of(times) + factor_hint(factor), lines_of(times));
+      apart.add(text_of(times) + factor_hint(factor), same_thing_lines_of(times));
     else if (factor > kRepeats)
-      differ.add(text_of(times), lines_of(times));
+      differ.add(text_of(times), same_thing_lines_of(times));
   }
-  report_tally(audit, report, Severity::kContradicted, kCheck, "one setting, epoch times far apart",
-               apart,
+  report_tally(audit, report, Severity::kContradicted, kSameThingCheck,
+               "one setting, epoch times far apart", apart,
                "These cannot be one program on one machine: speedups depend on which is the base.");
-  report_tally(audit, report, Severity::kDoubtful, kCheck,
+  report_tally(audit, report, Severity::kDoubtful, kSameThingCheck,
                "one setting, epoch times that differ by more than 5 %", differ,
                "Speedups carry this difference, and no spread of repeats is printed to judge it "
                "by.");
@@ -85,7 +86,7 @@ void check_report(const Study& study, const std::string& report, Audit& audit) {
 
 void check_same_thing(const Study& study, Audit& audit) {
   for (const std::string& report : study.reports())
-    check_report(study, report, audit);
+    same_thing_check_report(study, report, audit);
 }
 
 }  // namespace gradsync::report::published

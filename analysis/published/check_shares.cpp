@@ -9,10 +9,10 @@ namespace gradsync::report::published {
 
 namespace {
 
-constexpr const char* kCheck = "shares";
-constexpr double kUnaccounted = 0.01;
+constexpr const char* kSharesCheck = "shares";
+constexpr double kSharesUnaccounted = 0.01;
 
-bool is_share(Kind kind) {
+bool shares_is_share(Kind kind) {
   return kind == Kind::kComputeShare || kind == Kind::kCommShare || kind == Kind::kOtherShare;
 }
 
@@ -35,30 +35,30 @@ struct Sum {
   std::string text() const { return fmt::format("{}: {}", setting, parts); }
 };
 
-using Setting =
+using SharesSetting =
     std::tuple<std::string, std::string, std::string, std::int64_t, std::int64_t, std::string>;
 
-std::map<Setting, Sum> sums_of(const Study& study, const std::string& report) {
-  std::map<Setting, Sum> sums;
+std::map<SharesSetting, Sum> sums_of(const Study& study, const std::string& report) {
+  std::map<SharesSetting, Sum> sums;
   for (const Row* row : study.rows_of(report))
-    if (row->usable() && is_share(row->what.kind))
+    if (row->usable() && shares_is_share(row->what.kind))
       sums[{row->table, row->model, row->mode, row->devices, row->batch_per_device, row->extra}]
           .add(*row);
   return sums;
 }
 
-void check_report(const Study& study, const std::string& report, Audit& audit) {
+void shares_check_report(const Study& study, const std::string& report, Audit& audit) {
   Tally above, unaccounted;
   for (const auto& [setting, sum] : sums_of(study, report)) {
     if (sum.low > 1)
       above.add(fmt::format("{} = {:.4g} %", sum.text(), 100 * sum.value), sum.lines);
-    if (sum.high < 1 - kUnaccounted)
+    if (sum.high < 1 - kSharesUnaccounted)
       unaccounted.add(fmt::format("{} leave {:.4g} %", sum.text(), 100 * (1 - sum.value)),
                       sum.lines);
   }
-  report_tally(audit, report, Severity::kImpossible, kCheck, "shares of one whole above 100 %",
-               above, "Unless what overlaps was counted twice.");
-  report_tally(audit, report, Severity::kDoubtful, kCheck, "shares that do not sum to 100 %",
+  report_tally(audit, report, Severity::kImpossible, kSharesCheck,
+               "shares of one whole above 100 %", above, "Unless what overlaps was counted twice.");
+  report_tally(audit, report, Severity::kDoubtful, kSharesCheck, "shares that do not sum to 100 %",
                unaccounted,
                "What the rest is (waiting, data, optimiser) is not printed, so the ratio of "
                "communication to compute stays open.");
@@ -68,7 +68,7 @@ void check_report(const Study& study, const std::string& report, Audit& audit) {
 
 void check_shares(const Study& study, Audit& audit) {
   for (const std::string& report : study.reports())
-    check_report(study, report, audit);
+    shares_check_report(study, report, audit);
 }
 
 }  // namespace gradsync::report::published

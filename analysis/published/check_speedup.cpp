@@ -10,7 +10,7 @@ namespace gradsync::report::published {
 
 namespace {
 
-constexpr const char* kCheck = "speedup";
+constexpr const char* kSpeedupCheck = "speedup";
 
 bool is_speedup(Kind kind) {
   return kind == Kind::kSpeedup || kind == Kind::kWeakSpeedup;
@@ -20,7 +20,7 @@ bool is_efficiency(Kind kind) {
   return kind == Kind::kEfficiency || kind == Kind::kWeakEfficiency;
 }
 
-std::string where(const Row& row) {
+std::string speedup_where(const Row& row) {
   return setting_text(row.devices, row.batch_per_device);
 }
 
@@ -31,18 +31,19 @@ void super_linear(const Study& study, const std::string& report, Audit& audit) {
   for (const Row* row : study.rows_of(report)) {
     if (!row->usable() || row->devices == kNotSaid) continue;
     if (is_speedup(row->what.kind) && row->range().low > static_cast<double>(row->devices))
-      speedups.add(fmt::format("{}: {}", where(*row), row->text), {row->line});
+      speedups.add(fmt::format("{}: {}", speedup_where(*row), row->text), {row->line});
     if (is_efficiency(row->what.kind) && row->range().low > 1)
-      efficiencies.add(fmt::format("{}: {} {}", where(*row), row->text, row->unit_text),
+      efficiencies.add(fmt::format("{}: {} {}", speedup_where(*row), row->text, row->unit_text),
                        {row->line});
   }
   const char* why =
       "n devices do the same work at most n times as fast, apart from effects of caches; first "
       "suspects are a base that was measured otherwise (another run, mode, batch or clock) and a "
       "formula that counts the work n times.";
-  report_tally(audit, report, Severity::kImpossible, kCheck, "super-linear speedup", speedups, why);
-  report_tally(audit, report, Severity::kImpossible, kCheck, "efficiency above 1", efficiencies,
-               why);
+  report_tally(audit, report, Severity::kImpossible, kSpeedupCheck, "super-linear speedup",
+               speedups, why);
+  report_tally(audit, report, Severity::kImpossible, kSpeedupCheck, "efficiency above 1",
+               efficiencies, why);
 }
 
 // T(1)/T(n) > n, said by the epoch times themselves: T(n) − T(1)/n is then negative.
@@ -56,11 +57,11 @@ void super_linear_times(const Study& study, const std::string& report, Audit& au
     const double n = static_cast<double>(row->devices) / base.devices;
     if (!(base.range.low > n * row->range().high)) continue;
     cells.add(fmt::format("{}: {:.4g} s against {:.4g} s, derived communication {:.4g} s",
-                          where(*row), row->range().value, base.range.value,
+                          speedup_where(*row), row->range().value, base.range.value,
                           derived_communication(base.range.value, row->range().value, n)),
               {row->line, base.lines.front()});
   }
-  report_tally(audit, report, Severity::kContradicted, kCheck,
+  report_tally(audit, report, Severity::kContradicted, kSpeedupCheck,
                "epoch times fall faster than devices are added", cells,
                "The derived communication time is negative: the base is slower than the same work "
                "on several devices, or the two were not measured alike.");
@@ -76,11 +77,11 @@ void different_base(const Study& study, const ColumnAudit& column, Audit& audit)
     const Verdict& verdict = audit.verdicts[static_cast<std::size_t>(row - study.rows().data())];
     const Range time = study.time_of(*row, column.fit.choice.time).range;
     if (verdict.judgement != Judgement::kDiffers || !time.known()) continue;
-    cells.add(fmt::format("{}: {} needs T(1) = {:.4g} s", where(*row), row->text,
+    cells.add(fmt::format("{}: {} needs T(1) = {:.4g} s", speedup_where(*row), row->text,
                           row->range().value * time.value),
               {row->line});
   }
-  report_tally(audit, column.column.report, Severity::kContradicted, kCheck,
+  report_tally(audit, column.column.report, Severity::kContradicted, kSpeedupCheck,
                "speedup that the printed times do not give", cells,
                "The other values of the column follow from them; these come from other times.");
 }
@@ -114,7 +115,7 @@ void counted_n_times(const Study& study, const ColumnAudit& column, Audit& audit
   if (column.column.kind != Kind::kSpeedup || !column.fit.reproduces) return;
   if (column.fit.convention->name != "weak-speedup") return;
   const auto [low, high] = plain_speedups(study, column);
-  Finding finding{column.column.report, Severity::kContradicted, kCheck, "", {}, "", {}};
+  Finding finding{column.column.report, Severity::kContradicted, kSpeedupCheck, "", {}, "", {}};
   for (const Row* row : column.column.rows)
     finding.lines.push_back(row->line);
   finding.what = fmt::format(
@@ -139,12 +140,12 @@ void base_of_smaller_batch(const Study& study, const ColumnAudit& column, Audit&
     const Found used = study.base_time_of(*row, column.fit.choice.base, {});
     const Found fair = study.base_time_of(*row, column.fit.choice.base, {true, false});
     if (!time.known() || !(std::abs(fair.range.value / used.range.value - 1) > kSame)) continue;
-    cells.add(
-        fmt::format("{}: T(1)/T(n) is {:.2f}, against the same global batch {:.2f}", where(*row),
-                    speedup(used.range.value, time.value), speedup(fair.range.value, time.value)),
-        {row->line, used.lines.front(), fair.lines.front()});
+    cells.add(fmt::format("{}: T(1)/T(n) is {:.2f}, against the same global batch {:.2f}",
+                          speedup_where(*row), speedup(used.range.value, time.value),
+                          speedup(fair.range.value, time.value)),
+              {row->line, used.lines.front(), fair.lines.front()});
   }
-  report_tally(audit, column.column.report, Severity::kDoubtful, kCheck,
+  report_tally(audit, column.column.report, Severity::kDoubtful, kSpeedupCheck,
                "the base has the batch of one device, so another global batch", cells,
                "That compares two trainings: the effect of the batch size is part of the speedup.");
 }
@@ -163,11 +164,11 @@ void weak_speedup_of_one(const Study& study, const ColumnAudit& column, Audit& a
     const double n = static_cast<double>(row->devices);
     cells.add(fmt::format("{}: {} needs T(n) = {:.4g} s, or {:.4g} s as T(1)/T(n), where compute + "
                           "communication is {:.4g} s",
-                          where(*row), row->text, n * base.range.value / row->value,
+                          speedup_where(*row), row->text, n * base.range.value / row->value,
                           base.range.value / row->value, sum.range.value),
               {row->line, sum.lines[0], sum.lines[1]});
   }
-  report_tally(audit, column.column.report, Severity::kContradicted, kCheck,
+  report_tally(audit, column.column.report, Severity::kContradicted, kSpeedupCheck,
                "called weak speedup, n*T(1)/T(n), and not above 1", cells,
                "The values are in the range of the weak-scaling efficiency T(1)/T(n), which the "
                "published parts of the epoch do not give either.");
@@ -201,7 +202,7 @@ void constant_compute(const Study& study, const std::string& report, Audit& audi
                           fewer->range().value, fewer->devices, row->range().value, row->devices),
               {fewer->line, row->line});
   }
-  report_tally(audit, report, Severity::kDoubtful, kCheck,
+  report_tally(audit, report, Severity::kDoubtful, kSpeedupCheck,
                "compute does not shrink as devices are added", cells,
                "Each device did as much work as before, so an epoch holds more images on more "
                "devices (weak scaling), or every device went through all of them.");

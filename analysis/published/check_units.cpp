@@ -11,7 +11,7 @@ namespace gradsync::report::published {
 
 namespace {
 
-constexpr const char* kCheck = "units";
+constexpr const char* kUnitsCheck = "units";
 constexpr double kThousand = 1000, kMuchWider = 1.5;
 constexpr std::size_t kFewest = 3;  // cells in common that make a pattern
 
@@ -20,7 +20,7 @@ constexpr std::size_t kFewest = 3;  // cells in common that make a pattern
 void slip_of_column(const ColumnAudit& column, Audit& audit) {
   const Slip& slip = column.fit.choice.slip;
   if (!column.fit.reproduces || slip.text.empty()) return;
-  Finding finding{column.column.report, Severity::kContradicted, kCheck, "", {}, "", {}};
+  Finding finding{column.column.report, Severity::kContradicted, kUnitsCheck, "", {}, "", {}};
   for (const Row* row : column.column.rows)
     finding.lines.push_back(row->line);
   finding.what = fmt::format("{} in {} follows from the other numbers by {} only if it is {}",
@@ -70,7 +70,7 @@ void compare_reports(const std::string& first, const std::string& second, const 
   const bool thousand = common.cells.count() >= kFewest && common.lowest > kThousand / kMuchWider &&
                         common.highest < kThousand * kMuchWider;
   if (!thousand) return;
-  report_tally(audit, "", Severity::kContradicted, kCheck,
+  report_tally(audit, "", Severity::kContradicted, kUnitsCheck,
                fmt::format("{} prints about 1,000 times what {} prints for the same model, devices "
                            "and batch ({:.0f} to {:.0f} times)",
                            second, first, common.lowest, common.highest),

@@ -7,7 +7,7 @@ namespace gradsync::report::published {
 
 namespace {
 
-constexpr const char* kCheck = "waiting";
+constexpr const char* kWaitingCheck = "waiting";
 constexpr double kMuch = 1.2;
 
 std::string speedups_text(const Study& study, const Row& training, const Row& running) {
@@ -28,7 +28,7 @@ const Row* running_beside(const Study& study, const Row& training) {
   return nullptr;
 }
 
-void check_report(const Study& study, const std::string& report, Audit& audit) {
+void waiting_check_report(const Study& study, const std::string& report, Audit& audit) {
   Tally above, waiting;
   for (const Row* row : study.rows_of(report)) {
     if (row->what.kind != Kind::kTrainingTime || !row->usable()) continue;
@@ -42,9 +42,10 @@ void check_report(const Study& study, const std::string& report, Audit& audit) {
     if (running_s > kMuch * training_s && training_s > 0)
       waiting.add(text + speedups_text(study, *row, *running), {row->line, running->line});
   }
-  report_tally(audit, report, Severity::kImpossible, kCheck, "training time above running time",
-               above, "Training time is the part of running time without waiting for data.");
-  report_tally(audit, report, Severity::kDoubtful, kCheck,
+  report_tally(audit, report, Severity::kImpossible, kWaitingCheck,
+               "training time above running time", above,
+               "Training time is the part of running time without waiting for data.");
+  report_tally(audit, report, Severity::kDoubtful, kWaitingCheck,
                "training time is much less than running time", waiting,
                "Most of the difference is waiting for data, which does not shrink with devices: "
                "a speedup of training time is not one that a user sees.");
@@ -54,7 +55,7 @@ void check_report(const Study& study, const std::string& report, Audit& audit) {
 
 void check_waiting(const Study& study, Audit& audit) {
   for (const std::string& report : study.reports())
-    check_report(study, report, audit);
+    waiting_check_report(study, report, audit);
 }
 
 }  // namespace gradsync::report::published

@@ -48,21 +48,21 @@ double over_share_of_base(const InputValues& in) {
                                at(in, I::kDevices) / at(in, I::kBaseDevices));
 }
 
-const std::vector<Input> kTimes = {I::kTime, I::kBaseTime};
+const std::vector<Input> kConventionsTimes = {I::kTime, I::kBaseTime};
 const std::vector<Input> kTimesAndDevices = {I::kTime, I::kBaseTime, I::kDevices, I::kBaseDevices};
 const std::vector<Input> kOneMessage = {I::kMessage, I::kComm, I::kDevices};
 const std::vector<Input> kAllMessages = {I::kMessage, I::kComm, I::kDevices, I::kIterations};
 
 std::vector<Convention> speedup_conventions() {
   return {
-      {Kind::kSpeedup, "speedup", "T(1)/T(n)", kTimes, ratio_speedup, 0},
+      {Kind::kSpeedup, "speedup", "T(1)/T(n)", kConventionsTimes, ratio_speedup, 0},
       {Kind::kSpeedup, "weak-speedup", "n*T(1)/T(n)", kTimesAndDevices, scaled_speedup, 1},
       {Kind::kSpeedup, "efficiency", "T(1)/(n*T(n))", kTimesAndDevices, per_device_speedup, 2},
-      {Kind::kSpeedup, "inverse", "T(n)/T(1)", kTimes,
+      {Kind::kSpeedup, "inverse", "T(n)/T(1)", kConventionsTimes,
        [](const InputValues& in) { return speedup(at(in, I::kTime), at(in, I::kBaseTime)); }, 2},
       {Kind::kWeakSpeedup, "weak-speedup", "n*T(1)/T(n)", kTimesAndDevices, scaled_speedup, 0},
-      {Kind::kWeakSpeedup, "weak-efficiency", "T(1)/T(n)", kTimes, ratio_speedup, 1},
-      {Kind::kWeakSpeedup, "inverse", "T(n)/T(1)", kTimes,
+      {Kind::kWeakSpeedup, "weak-efficiency", "T(1)/T(n)", kConventionsTimes, ratio_speedup, 1},
+      {Kind::kWeakSpeedup, "inverse", "T(n)/T(1)", kConventionsTimes,
        [](const InputValues& in) { return speedup(at(in, I::kTime), at(in, I::kBaseTime)); }, 2},
   };
 }
@@ -71,14 +71,14 @@ std::vector<Convention> efficiency_conventions() {
   return {
       {Kind::kEfficiency, "strong-efficiency", "T(1)/(n*T(n))", kTimesAndDevices,
        per_device_speedup, 0},
-      {Kind::kEfficiency, "weak-efficiency", "T(1)/T(n)", kTimes, ratio_speedup, 1},
+      {Kind::kEfficiency, "weak-efficiency", "T(1)/T(n)", kConventionsTimes, ratio_speedup, 1},
       {Kind::kEfficiency,
        "speedup-over-n",
        "published speedup / n",
        {I::kSpeedup, I::kDevices},
        [](const InputValues& in) { return at(in, I::kSpeedup) / at(in, I::kDevices); },
        1},
-      {Kind::kWeakEfficiency, "weak-efficiency", "T(1)/T(n)", kTimes, ratio_speedup, 0},
+      {Kind::kWeakEfficiency, "weak-efficiency", "T(1)/T(n)", kConventionsTimes, ratio_speedup, 0},
       {Kind::kWeakEfficiency, "strong-efficiency", "T(1)/(n*T(n))", kTimesAndDevices,
        per_device_speedup, 1},
   };
@@ -122,7 +122,7 @@ std::vector<Convention> comm_conventions() {
        {I::kTime, I::kCompute},
        [](const InputValues& in) { return at(in, I::kTime) - at(in, I::kCompute); },
        1},
-      {Kind::kCommTime, "above-one-device", "T(n) - T(1)", kTimes,
+      {Kind::kCommTime, "above-one-device", "T(n) - T(1)", kConventionsTimes,
        [](const InputValues& in) { return at(in, I::kTime) - at(in, I::kBaseTime); }, 1},
       {Kind::kCommTime,
        "whole-epoch",

@@ -91,7 +91,7 @@ std::int64_t count_of(const std::string& text, std::string_view what, const std:
   refuse(name, line, fmt::format("{} is '{}', not a whole number from 1", what, text));
 }
 
-double number_of(const std::string& text, const std::string& name, std::size_t line) {
+double rows_number_of(const std::string& text, const std::string& name, std::size_t line) {
   if (text.empty()) refuse(name, line, "the value is missing", "leave out what was not published");
   try {
     return parse_number(text.starts_with('+') ? text.substr(1) : text);
@@ -103,7 +103,7 @@ double number_of(const std::string& text, const std::string& name, std::size_t l
 }
 
 // Digits behind the point, less a decimal exponent: 3 for 1.234, 1 for 1.234e2, -2 for 5e2.
-int decimals_of(const std::string& text) {
+int rows_decimals_of(const std::string& text) {
   const std::size_t exponent_at = std::min(text.find_first_of("eE"), text.size());
   const std::size_t point = std::min(text.find('.'), exponent_at);
   const int digits = point == exponent_at ? 0 : static_cast<int>(exponent_at - point) - 1;
@@ -134,8 +134,8 @@ void read_names(Row& row, const CsvRecord& record, const Header& header) {
 }
 
 void read_number(Row& row, const std::string& name) {
-  row.value = number_of(row.text, name, row.line);
-  row.decimals = decimals_of(row.text);
+  row.value = rows_number_of(row.text, name, row.line);
+  row.decimals = rows_decimals_of(row.text);
   row.what = quantity_of(row.quantity);
   row.unit = parse_unit(row.unit_text);
 }

@@ -12,10 +12,10 @@ namespace gradsync::report::published {
 
 namespace {
 
-constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+constexpr double kSettingCellsNone = std::numeric_limits<double>::quiet_NaN();
 
-Cell count_or_none(double number) {
-  return Cell::count(number > 0 ? number : kNone);
+Cell setting_cells_count_or_none(double number) {
+  return Cell::count(number > 0 ? number : kSettingCellsNone);
 }
 
 }  // namespace
@@ -32,9 +32,9 @@ std::vector<Cell> setting_cells(const Row& row) {
   return {row.report,
           row.mode,
           row.model,
-          count_or_none(ranks),
-          count_or_none(batch),
-          count_or_none(both ? ranks * batch : kNone)};
+          setting_cells_count_or_none(ranks),
+          setting_cells_count_or_none(batch),
+          setting_cells_count_or_none(both ? ranks * batch : kSettingCellsNone)};
 }
 
 std::vector<const Row*> settings_of(const Study& study) {
@@ -55,7 +55,7 @@ std::string source_text(const Study& study, const std::vector<std::size_t>& line
 }
 
 double iterations_of(const Row& row, const AuditOptions& options) {
-  if (row.devices == kNotSaid || row.batch_per_device == kNotSaid) return kNone;
+  if (row.devices == kNotSaid || row.batch_per_device == kNotSaid) return kSettingCellsNone;
   const double global =
       static_cast<double>(row.devices) * static_cast<double>(row.batch_per_device);
   return epoch_iterations(options.images, global, LastBatch::kCounted);

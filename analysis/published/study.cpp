@@ -27,7 +27,7 @@ bool is_from(const Row& row, const TimeSource& source) {
   return row.usable() && row.table == source.table && row.quantity == source.quantity;
 }
 
-Found found(const Row& row) {
+Found study_found(const Row& row) {
   return {row.range(), {row.line}, static_cast<double>(row.devices), {}};
 }
 
@@ -134,7 +134,7 @@ Found Study::time_of(const Row& row, const TimeSource& source) const {
   if (source.sum) return sum_of_parts(row);
   for (const std::size_t index : cell(place_of(row), row.devices, row.batch_per_device))
     if (is_from(file_.rows[index], source) && file_.rows[index].mode == row.mode)
-      return found(file_.rows[index]);
+      return study_found(file_.rows[index]);
   return nothing(fmt::format("no epoch time of {} is published",
                              setting_text(row.devices, row.batch_per_device)));
 }
@@ -158,10 +158,10 @@ Found Study::pick(const std::vector<std::size_t>& rows, const Row& row, const Ti
     const Row& candidate = file_.rows[index];
     if (!is_from(candidate, source)) continue;
     if (same_mode ? candidate.mode == row.mode : is_without_exchange(candidate.mode))
-      return found(candidate);
+      return study_found(candidate);
     other = &candidate;
   }
-  return other && !same_mode ? found(*other) : nothing("");
+  return other && !same_mode ? study_found(*other) : nothing("");
 }
 
 Found Study::base_time_of(const Row& row, const TimeSource& source, BaseRule rule) const {
@@ -188,7 +188,7 @@ Found Study::same_setting(const Row& row, Kind kind) const {
     if (other == &row || other->what.kind != kind || !other->usable()) continue;
     if (!best || (best->table != row.table && other->table == row.table)) best = other;
   }
-  if (best) return found(*best);
+  if (best) return study_found(*best);
   return nothing(
       fmt::format("it is not published for {}", setting_text(row.devices, row.batch_per_device)));
 }

@@ -15,7 +15,7 @@ namespace gradsync::report::published {
 
 namespace {
 
-constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+constexpr double kBandwidthNone = std::numeric_limits<double>::quiet_NaN();
 constexpr double kMiB = 1024.0 * 1024.0;
 constexpr std::array kConventions = {BandwidthConvention::kBusbw, BandwidthConvention::kMessage,
                                      BandwidthConvention::kRingEpoch,
@@ -24,17 +24,18 @@ constexpr std::array kConventions = {BandwidthConvention::kBusbw, BandwidthConve
 struct Link {
   const Row* row;
   Message message;
-  double iterations = kNone, comm_s = kNone, derived_s = kNone, printed = kNone;
+  double iterations = kBandwidthNone, comm_s = kBandwidthNone, derived_s = kBandwidthNone,
+         printed = kBandwidthNone;
   std::vector<std::size_t> lines;
 };
 
-double number_of(const Study& study, Link& link, Kind kind) {
+double bandwidth_number_of(const Study& study, Link& link, Kind kind) {
   for (const Row* other : study.setting_of(*link.row)) {
     if (other->what.kind != kind || !other->usable()) continue;
     link.lines.push_back(other->line);
     return other->range().value;
   }
-  return kNone;
+  return kBandwidthNone;
 }
 
 Link link_at(const Study& study, const Row& row, const AuditOptions& options) {
@@ -42,8 +43,8 @@ Link link_at(const Study& study, const Row& row, const AuditOptions& options) {
   link.row = &row;
   link.message = messages_for(row, study, options).front();
   link.iterations = iterations_of(row, options);
-  link.comm_s = number_of(study, link, Kind::kCommTime);
-  link.printed = number_of(study, link, Kind::kBandwidth);
+  link.comm_s = bandwidth_number_of(study, link, Kind::kCommTime);
+  link.printed = bandwidth_number_of(study, link, Kind::kBandwidth);
   const EpochTimes times = epoch_times(study, row);
   if (times.base.devices > 0)
     link.derived_s = derived_communication(times.base.range.value, times.time.range.value,
@@ -53,7 +54,7 @@ Link link_at(const Study& study, const Row& row, const AuditOptions& options) {
   return link;
 }
 
-std::vector<Column> columns() {
+std::vector<Column> bandwidth_columns() {
   std::vector<Column> result = setting_columns();
   result.push_back({"message_mib", "S MiB", false, "bytes of one gradient / 2^20",
                     "--message-bytes, --parameters or the model's name"});
@@ -71,27 +72,28 @@ std::vector<Column> columns() {
   return result;
 }
 
-Cell cell_of(const Link& link, BandwidthConvention convention, double comm_s) {
-  const EpochCommunication epoch = {link.message.bytes > 0 ? link.message.bytes : kNone,
+Cell bandwidth_cell_of(const Link& link, BandwidthConvention convention, double comm_s) {
+  const EpochCommunication epoch = {link.message.bytes > 0 ? link.message.bytes : kBandwidthNone,
                                     static_cast<double>(link.row->devices), link.iterations,
                                     comm_s};
   return significant_cell(bandwidth(convention, epoch) / convention_unit_bytes(convention));
 }
 
-std::string remark(const Link& link) {
+std::string bandwidth_remark(const Link& link) {
   if (!(link.message.bytes > 0)) return "the message is not known: --parameters";
   return link.derived_s <= 0 ? "derived communication is not positive" : "";
 }
 
-std::vector<Cell> row_of(const Link& link) {
+std::vector<Cell> bandwidth_row_of(const Link& link) {
   std::vector<Cell> cells = setting_cells(*link.row);
-  cells.push_back(significant_cell(link.message.bytes > 0 ? link.message.bytes / kMiB : kNone));
+  cells.push_back(
+      significant_cell(link.message.bytes > 0 ? link.message.bytes / kMiB : kBandwidthNone));
   cells.push_back(Cell::count(link.iterations));
   for (const BandwidthConvention convention : kConventions)
     for (const double comm_s : {link.comm_s, link.derived_s})
-      cells.push_back(cell_of(link, convention, comm_s));
+      cells.push_back(bandwidth_cell_of(link, convention, comm_s));
   cells.push_back(significant_cell(link.printed / kGB));
-  cells.emplace_back(remark(link));
+  cells.emplace_back(bandwidth_remark(link));
   return cells;
 }
 
@@ -104,13 +106,13 @@ Table make_bandwidth_table(const Study& study, const Audit& audit) {
                "waiting is in both",
                "S: by --message-bytes, --parameters or the model's name, 4 bytes a parameter; GB = "
                "1e9 bytes, GiB = 2^30"},
-              columns(),
+              bandwidth_columns(),
               {}};
   for (const Row* row : settings_of(study)) {
     if (row->devices == kNotSaid || row->devices < 2) continue;
     const Link link = link_at(study, *row, audit.options);
     if (link.lines.empty()) continue;
-    table.add(row_of(link), source_text(study, link.lines));
+    table.add(bandwidth_row_of(link), source_text(study, link.lines));
   }
   return table;
 }

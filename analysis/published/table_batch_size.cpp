@@ -8,9 +8,9 @@ namespace gradsync::report::published {
 
 namespace {
 
-constexpr double kNone = PrintedEpoch::kNone;
+constexpr double kBatchSizeNone = PrintedEpoch::kNone;
 
-std::vector<Column> columns() {
+std::vector<Column> batch_size_columns() {
   std::vector<Column> result = setting_columns();
   const std::string printed = "as printed";
   append(result,
@@ -29,13 +29,13 @@ std::vector<Column> columns() {
   return result;
 }
 
-std::string remark(const PrintedEpoch& epoch, const AuditOptions& options) {
+std::string batch_size_remark(const PrintedEpoch& epoch, const AuditOptions& options) {
   const std::string full = full_batch_remark(epoch, options);
   if (epoch.number != "1") return full;
   return full.empty() ? "first epoch: warm-up" : "first epoch: warm-up; " + full;
 }
 
-std::vector<Cell> row_of(const PrintedEpoch& epoch, const AuditOptions& options) {
+std::vector<Cell> batch_size_row_of(const PrintedEpoch& epoch, const AuditOptions& options) {
   const double iterations = iterations_of(*epoch.row, options);
   const double whole_s = epoch.running_s > 0 ? epoch.running_s : epoch.epoch_s;
   std::vector<Cell> cells = setting_cells(*epoch.row);
@@ -45,7 +45,7 @@ std::vector<Cell> row_of(const PrintedEpoch& epoch, const AuditOptions& options)
           significant_cell(epoch.running_s), significant_cell(epoch.iteration_s * iterations),
           Cell::of(options.images / whole_s, 1)});
   append(cells, learning_cells(epoch));
-  append(cells, {Cell::of(kNone, 1), remark(epoch, options)});
+  append(cells, {Cell::of(kBatchSizeNone, 1), batch_size_remark(epoch, options)});
   return cells;
 }
 
@@ -57,10 +57,10 @@ Table make_batch_size_table(const Study& study, const Audit& audit) {
               {"epoch s, loss, accuracy: where the report does not say whether of training or all "
                "of it, of training or test; epoch -: it does not say which",
                "ranks: devices; n/a: not published"},
-              columns(),
+              batch_size_columns(),
               {}};
   for (const PrintedEpoch& epoch : printed_epochs(study))
-    table.add(row_of(epoch, audit.options), source_text(study, epoch.lines));
+    table.add(batch_size_row_of(epoch, audit.options), source_text(study, epoch.lines));
   return table;
 }
 

@@ -10,35 +10,35 @@ namespace gradsync::report::published {
 
 namespace {
 
-constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+constexpr double kComputeCommNone = std::numeric_limits<double>::quiet_NaN();
 
 /// One setting of several devices, times of an epoch.
 struct Split {
   const Row* row;
   EpochTimes times;
   Found compute, comm;
-  double iterations = kNone;
+  double iterations = kComputeCommNone;
 
   double n() const { return static_cast<double>(row->devices) / times.base.devices; }
   double derived_compute_s() const {
-    return times.base.devices > 0 ? derived_compute(times.base.range.value, n()) : kNone;
+    return times.base.devices > 0 ? derived_compute(times.base.range.value, n()) : kComputeCommNone;
   }
   double derived_comm_s() const {
     return times.base.devices > 0
                ? derived_communication(times.base.range.value, times.time.range.value, n())
-               : kNone;
+               : kComputeCommNone;
   }
 };
 
 // A number of the setting, wherever it stands: same_setting leaves out the row itself.
-Found number_of(const Study& study, const Row& row, Kind kind) {
+Found compute_comm_number_of(const Study& study, const Row& row, Kind kind) {
   for (const Row* other : study.setting_of(row))
     if (other->what.kind == kind && other->usable())
       return {other->range(), {other->line}, static_cast<double>(other->devices), {}};
   return {};
 }
 
-std::vector<Column> columns() {
+std::vector<Column> compute_comm_columns() {
   std::vector<Column> result = setting_columns();
   const std::string one = " of an epoch / its iterations";
   const std::vector<Column> rest = {
@@ -58,14 +58,14 @@ std::vector<Column> columns() {
   return result;
 }
 
-std::string remark(const Split& split) {
+std::string compute_comm_remark(const Split& split) {
   if (split.derived_comm_s() < 0)
     return "NEGATIVE derived communication: faster than 1/n of one rank";
   const double sum_s = split.compute.range.value + split.comm.range.value;
   return sum_s > 1.01 * split.times.time.range.value ? "published parts above the epoch" : "";
 }
 
-std::vector<Cell> row_of(const Split& split) {
+std::vector<Cell> compute_comm_row_of(const Split& split) {
   const auto ms = [&](double epoch_s) { return Cell::of(1e3 * epoch_s / split.iterations, 3); };
   const double sum_s = split.compute.range.value + split.comm.range.value;
   const Found& base = split.times.base;
@@ -79,12 +79,12 @@ std::vector<Cell> row_of(const Split& split) {
                                   ms(base.range.value),
                                   ms(split.derived_compute_s()),
                                   ms(split.derived_comm_s()),
-                                  remark(split)};
+                                  compute_comm_remark(split)};
   cells.insert(cells.end(), rest.begin(), rest.end());
   return cells;
 }
 
-std::vector<std::size_t> lines_of(const Split& split) {
+std::vector<std::size_t> compute_comm_lines_of(const Split& split) {
   std::vector<std::size_t> lines;
   for (const Found* found : {&split.times.time, &split.times.base, &split.compute, &split.comm})
     lines.insert(lines.end(), found->lines.begin(), found->lines.end());
@@ -100,15 +100,15 @@ Table make_compute_comm_table(const Study& study, const Audit& audit) {
                "communication = T(n) - T(1)/n, from the base named",
                "derived communication is whatever does not scale: waiting, slower kernels, the "
                "exchange; a negative one is shown as it is"},
-              columns(),
+              compute_comm_columns(),
               {}};
   for (const Row* row : settings_of(study)) {
     if (row->devices == kNotSaid || row->devices < 2) continue;
-    const Split split = {row, epoch_times(study, *row), number_of(study, *row, Kind::kComputeTime),
-                         number_of(study, *row, Kind::kCommTime),
-                         iterations_of(*row, audit.options)};
-    if (lines_of(split).empty()) continue;
-    table.add(row_of(split), source_text(study, lines_of(split)));
+    const Split split = {
+        row, epoch_times(study, *row), compute_comm_number_of(study, *row, Kind::kComputeTime),
+        compute_comm_number_of(study, *row, Kind::kCommTime), iterations_of(*row, audit.options)};
+    if (compute_comm_lines_of(split).empty()) continue;
+    table.add(compute_comm_row_of(split), source_text(study, compute_comm_lines_of(split)));
   }
   return table;
 }

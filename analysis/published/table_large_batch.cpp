@@ -67,7 +67,7 @@ double accuracy(const PrintedEpoch& epoch) {
   return PrintedEpoch::kNone;
 }
 
-std::vector<Column> columns() {
+std::vector<Column> large_batch_columns() {
   std::vector<Column> result = setting_columns();
   const std::string printed = "as printed";
   append(result, {{"table", "table", true}, {"epoch", "epoch", true}});
@@ -80,8 +80,8 @@ std::vector<Column> columns() {
   return result;
 }
 
-std::vector<Cell> row_of(const PrintedEpoch& epoch, const PrintedEpoch* base,
-                         const AuditOptions& options) {
+std::vector<Cell> large_batch_row_of(const PrintedEpoch& epoch, const PrintedEpoch* base,
+                                     const AuditOptions& options) {
   const double base_batch = base ? base->batch_global() : PrintedEpoch::kNone;
   const double change = base ? accuracy(epoch) - accuracy(*base) : PrintedEpoch::kNone;
   std::vector<Cell> cells = setting_cells(*epoch.row);
@@ -103,14 +103,14 @@ Table make_large_batch_table(const Study& study, const Audit& audit) {
                "epoch; of test where the report says so",
                "remedies (learning rate, warm-up) and repeats are not in the published format: a "
                "difference may be one of luck"},
-              columns(),
+              large_batch_columns(),
               {}};
   const Epochs epochs = last_epochs(study);
   for (const PrintedEpoch& epoch : epochs) {
     const PrintedEpoch* base = smallest_batch(epochs, epoch);
     std::vector<std::size_t> lines = epoch.lines;
     if (base) lines.insert(lines.end(), base->lines.begin(), base->lines.end());
-    table.add(row_of(epoch, base, audit.options), source_text(study, lines));
+    table.add(large_batch_row_of(epoch, base, audit.options), source_text(study, lines));
   }
   return table;
 }

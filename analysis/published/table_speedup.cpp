@@ -12,7 +12,7 @@ namespace gradsync::report::published {
 
 namespace {
 
-constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+constexpr double kSpeedupNone = std::numeric_limits<double>::quiet_NaN();
 
 /// One published time against its base.
 struct Compared {
@@ -34,7 +34,7 @@ struct Compared {
   }
   double weak() const {
     const bool scaled = scaling == Scaling::kWeak && of_iterations() && base.devices == 1;
-    return scaled ? weak_speedup(base_s(), time_s(), n()) : kNone;
+    return scaled ? weak_speedup(base_s(), time_s(), n()) : kSpeedupNone;
   }
 };
 
@@ -62,7 +62,7 @@ std::vector<Compared> compared(const Study& study) {
   return all;
 }
 
-std::vector<Column> columns() {
+std::vector<Column> speedup_columns() {
   std::vector<Column> result = setting_columns();
   const std::vector<Column> rest = {
       {"scaling", "scaling", true},
@@ -86,12 +86,12 @@ Found published_speedup(const Study& study, const Row& row) {
   return plain.range.known() ? plain : study.same_setting(row, Kind::kWeakSpeedup);
 }
 
-std::string remark(const Compared& one) {
+std::string speedup_remark(const Compared& one) {
   if (one.itself) return "the base itself";
   return one.efficiency() > 1 + 1e-9 ? "SUPER-LINEAR" : "";
 }
 
-std::vector<Cell> row_of(const Study& study, const Compared& one) {
+std::vector<Cell> speedup_row_of(const Study& study, const Compared& one) {
   std::vector<Cell> cells = setting_cells(*one.row);
   const std::vector<Cell> rest = {std::string(scaling_name(one.scaling)),
                                   Cell::count(one.base.devices),
@@ -102,7 +102,7 @@ std::vector<Cell> row_of(const Study& study, const Compared& one) {
                                   Cell::of(1e2 * one.efficiency(), 1),
                                   Cell::of(one.weak(), 3),
                                   Cell::of(published_speedup(study, *one.row).range.value, 2),
-                                  remark(one)};
+                                  speedup_remark(one)};
   cells.insert(cells.end(), rest.begin(), rest.end());
   return cells;
 }
@@ -117,12 +117,12 @@ Table make_speedup_table(const Study& study, const Audit&) {
        "An epoch holds the same images in both, so efficiency is T(base)/T(n) x base/n",
        "single values: no interval can be given; the base is the fewest ranks with a "
        "published time, without exchange where the report has it"},
-      columns(),
+      speedup_columns(),
       {}};
   for (const Compared& one : compared(study)) {
     std::vector<std::size_t> lines = one.base.lines;
     lines.push_back(one.row->line);
-    table.add(row_of(study, one), source_text(study, lines));
+    table.add(speedup_row_of(study, one), source_text(study, lines));
   }
   return table;
 }

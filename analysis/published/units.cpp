@@ -16,25 +16,25 @@ struct Named {
 
 constexpr double kKi = 1024, kMi = kKi * kKi, kGi = kMi * kKi, kTi = kGi * kKi;
 
-constexpr std::array<Named, 19> kTimes = {{{"ns", 1e-9},
-                                           {"us", 1e-6},
-                                           {"µs", 1e-6},
-                                           {"μs", 1e-6},
-                                           {"ms", 1e-3},
-                                           {"s", 1},
-                                           {"sec", 1},
-                                           {"secs", 1},
-                                           {"second", 1},
-                                           {"seconds", 1},
-                                           {"min", 60},
-                                           {"mins", 60},
-                                           {"minute", 60},
-                                           {"minutes", 60},
-                                           {"h", 3600},
-                                           {"hr", 3600},
-                                           {"hour", 3600},
-                                           {"hours", 3600},
-                                           {"d", 86400}}};
+constexpr std::array<Named, 19> kUnitsTimes = {{{"ns", 1e-9},
+                                                {"us", 1e-6},
+                                                {"µs", 1e-6},
+                                                {"μs", 1e-6},
+                                                {"ms", 1e-3},
+                                                {"s", 1},
+                                                {"sec", 1},
+                                                {"secs", 1},
+                                                {"second", 1},
+                                                {"seconds", 1},
+                                                {"min", 60},
+                                                {"mins", 60},
+                                                {"minute", 60},
+                                                {"minutes", 60},
+                                                {"h", 3600},
+                                                {"hr", 3600},
+                                                {"hour", 3600},
+                                                {"hours", 3600},
+                                                {"d", 86400}}};
 
 constexpr std::array<Named, 21> kSizes = {
     {{"B", 1},       {"byte", 1},   {"bytes", 1},    {"kB", 1e3},     {"KB", 1e3},     {"MB", 1e6},
@@ -51,8 +51,8 @@ constexpr std::array<Named, 6> kRates = {
 constexpr std::array<Named, 4> kRatios = {{{"", 1}, {"1", 1}, {"x", 1}, {"×", 1}}};
 
 template <std::size_t N>
-bool found(const std::array<Named, N>& names, std::string_view name, Dimension dimension,
-           Unit& unit) {
+bool units_found(const std::array<Named, N>& names, std::string_view name, Dimension dimension,
+                 Unit& unit) {
   for (const Named& one : names) {
     if (one.name != name) continue;
     unit = {dimension, one.factor};
@@ -73,8 +73,8 @@ bool of_a_total(std::string_view text, Unit& unit) {
 
 bool size_per_second(std::string_view text, Unit& unit) {
   for (const std::string_view ending : {"/s", "/sec", "/second", "ps"})
-    if (text.ends_with(ending) &&
-        found(kSizes, text.substr(0, text.size() - ending.size()), Dimension::kBandwidth, unit))
+    if (text.ends_with(ending) && units_found(kSizes, text.substr(0, text.size() - ending.size()),
+                                              Dimension::kBandwidth, unit))
       return true;
   return false;
 }
@@ -84,11 +84,13 @@ bool size_per_second(std::string_view text, Unit& unit) {
 Unit parse_unit(std::string_view text) {
   Unit unit;
   if (text == "%" || text == "percent") return {Dimension::kRatio, 0.01, 0, true};
-  if (found(kRatios, text, Dimension::kRatio, unit) || found(kTimes, text, Dimension::kTime, unit))
+  if (units_found(kRatios, text, Dimension::kRatio, unit) ||
+      units_found(kUnitsTimes, text, Dimension::kTime, unit))
     return unit;
-  if (found(kPerSecond, text, Dimension::kBandwidth, unit) || size_per_second(text, unit))
+  if (units_found(kPerSecond, text, Dimension::kBandwidth, unit) || size_per_second(text, unit))
     return unit;
-  if (found(kSizes, text, Dimension::kBytes, unit) || found(kRates, text, Dimension::kRate, unit))
+  if (units_found(kSizes, text, Dimension::kBytes, unit) ||
+      units_found(kRates, text, Dimension::kRate, unit))
     return unit;
   return of_a_total(text, unit) ? unit : Unit{};
 }

@@ -21,7 +21,7 @@ namespace gradsync::report {
 namespace {
 
 constexpr double kNone = kNotMeasured;
-constexpr double kMiB = 1024.0 * 1024.0;
+constexpr double kBandwidthMiB = 1024.0 * 1024.0;
 
 /// One kind of collective of one group, with all that the row shows.
 struct Row {
@@ -52,7 +52,7 @@ void add_convention_columns(std::vector<Column>& columns, const TableOptions& op
   }
 }
 
-std::vector<Column> columns(const GroupLabels& labels, const TableOptions& options) {
+std::vector<Column> bandwidth_columns(const GroupLabels& labels, const TableOptions& options) {
   std::vector<Column> result = labels.columns();
   const std::string buckets = "/bucket/bytes, /bucket/start, /bucket/end";
   const std::string both = buckets + ", /calibration";
@@ -145,7 +145,7 @@ Cell convention_cell(const Row& row, BandwidthConvention convention, double iter
   return significant_cell(bandwidth(convention, epoch) / convention_unit_bytes(convention));
 }
 
-std::string remark(const Row& row) {
+std::string bandwidth_remark(const Row& row) {
   if (!(row.ranks > 1)) return "one rank: nothing crosses a link";
   std::string text;
   const auto add = [&](const std::string& more) { text += (text.empty() ? "" : "; ") + more; };
@@ -167,7 +167,7 @@ std::vector<Cell> cells_of(const GroupLabels& labels, const RunGroup& group, con
   const std::vector<Cell> rest = {repeats_cell(group),
                                   std::string(kCollectiveNames[static_cast<std::size_t>(kind)]),
                                   Cell::count(static_cast<double>(row.collective.sizes.size())),
-                                  significant_cell(row.collective.payload_bytes() / kMiB),
+                                  significant_cell(row.collective.payload_bytes() / kBandwidthMiB),
                                   Cell::count(static_cast<double>(row.transfer_s.count)),
                                   ms(row.transfer_s.value),
                                   ms(row.transfer_s.low),
@@ -185,12 +185,12 @@ std::vector<Cell> cells_of(const GroupLabels& labels, const RunGroup& group, con
     cells.push_back(convention_cell(row, convention, row.measured_s));
     cells.push_back(convention_cell(row, convention, row.derived_s));
   }
-  cells.emplace_back(remark(row));
+  cells.emplace_back(bandwidth_remark(row));
   cells.push_back(group_name_cell(group));
   return cells;
 }
 
-std::vector<std::string> notes(const TableOptions& options, const WaitKinds& waits) {
+std::vector<std::string> bandwidth_notes(const TableOptions& options, const WaitKinds& waits) {
   std::vector<std::string> result = {
       "S: payload of one rank in one iteration, all collectives of the kind; MiB = 2^20 bytes, GB "
       "= "
@@ -241,8 +241,8 @@ Table make_bandwidth_table(const RunSet& set, const TableOptions& options) {
   GroupSplits splits(groups);
   Table table{"bandwidth",
               "Bandwidth of the collectives",
-              notes(options, wait_kinds(set)),
-              columns(labels, options),
+              bandwidth_notes(options, wait_kinds(set)),
+              bandwidth_columns(labels, options),
               {}};
   for (const RunGroup& group : groups)
     add_group(table, labels, group, splits, options);

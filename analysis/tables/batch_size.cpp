@@ -17,7 +17,7 @@ namespace gradsync::report {
 namespace {
 
 constexpr std::size_t kMostEpochs = 10;
-constexpr double kMiB = 1024.0 * 1024.0;
+constexpr double kBatchSizeMiB = 1024.0 * 1024.0;
 
 /// A row and where it stands: by model, ranks, mode, batch.
 struct Line {
@@ -29,7 +29,7 @@ struct Line {
 /// The recorded epochs of all repeats of a group.
 using Repeats = std::vector<std::vector<EpochFigures>>;
 
-std::vector<Column> columns(const GroupLabels& labels) {
+std::vector<Column> batch_size_columns(const GroupLabels& labels) {
   std::vector<Column> result = labels.columns();
   const std::vector<Column> rest = {
       repeats_column(),
@@ -102,7 +102,7 @@ std::vector<Cell> epoch_cells(const Repeats& repeats, std::size_t e) {
       Cell::of(1e2 * of([](const auto& one) { return one.train_accuracy; }), 2),
       Cell::of(of([](const auto& one) { return one.test_loss; }), 4),
       Cell::of(1e2 * of([](const auto& one) { return one.test_accuracy; }), 2),
-      Cell::of(of([](const auto& one) { return one.peak_memory_bytes; }) / kMiB, 1)};
+      Cell::of(of([](const auto& one) { return one.peak_memory_bytes; }) / kBatchSizeMiB, 1)};
   cells.insert(cells.end(), results.begin(), results.end());
   return cells;
 }
@@ -125,7 +125,7 @@ std::string joined(const std::vector<std::string>& parts) {
   return text;
 }
 
-std::string remark(const Run& run, const EpochFigures& epoch) {
+std::string batch_size_remark(const Run& run, const EpochFigures& epoch) {
   std::vector<std::string> parts;
   if (epoch.epoch == 0) parts.emplace_back("first epoch: warm-up");
   if (!epoch.whole) {
@@ -168,7 +168,7 @@ class Lines {
     if (epochs == 0) add_unrecorded(group);
     for (const std::size_t e : shown_epochs(epochs))
       add(group, std::to_string(e + 1), epoch_cells(repeats, e),
-          remark(group.first(), longest(repeats)[e]));
+          batch_size_remark(group.first(), longest(repeats)[e]));
     if (epochs > 2)
       add(group, fmt::format("mean 2-{}", epochs), later_cells(repeats, epochs),
           fmt::format("without the first, {} epochs", epochs - 1));
@@ -223,7 +223,7 @@ class Lines {
   std::vector<Line> lines_;
 };
 
-std::vector<std::string> notes(const RunSet& set) {
+std::vector<std::string> batch_size_notes(const RunSet& set) {
   std::vector<std::string> result = {
       "one row an epoch, counted from 1; the first carries warm-up (page cache, first iterations, "
       "memory that grows) and is kept apart from \"mean 2-N\"",
@@ -245,7 +245,11 @@ std::vector<std::string> notes(const RunSet& set) {
 Table make_batch_size_table(const RunSet& set, const TableOptions&) {
   const auto groups = group_runs(set);
   const GroupLabels labels(groups);
-  Table table{"batch-size", "Batch size against epoch time", notes(set), columns(labels), {}};
+  Table table{"batch-size",
+              "Batch size against epoch time",
+              batch_size_notes(set),
+              batch_size_columns(labels),
+              {}};
   Lines lines(labels);
   for (const RunGroup& group : groups)
     lines.add_group(group);

@@ -15,7 +15,7 @@ namespace gradsync::report {
 
 namespace {
 
-constexpr double kLargestGap = 0.01;
+constexpr double kComputeCommLargestGap = 0.01;
 
 struct GroupSplit {
   const RunGroup* group;
@@ -23,7 +23,7 @@ struct GroupSplit {
   DerivedSplit derived;
 };
 
-std::vector<Column> columns(const GroupLabels& labels, const WaitKinds& waits) {
+std::vector<Column> compute_comm_columns(const GroupLabels& labels, const WaitKinds& waits) {
   std::vector<Column> result = labels.columns();
   const std::string mean = "mean over steady iterations, ranks and repeats: ";
   const std::string derived = "/time/iteration of the run and of the base";
@@ -56,18 +56,18 @@ std::vector<Column> columns(const GroupLabels& labels, const WaitKinds& waits) {
   return result;
 }
 
-std::string remark(const GroupSplit& one) {
+std::string compute_comm_remark(const GroupSplit& one) {
   std::string text;
   if (one.derived.communication_s < 0)
     text = "NEGATIVE derived communication: faster than 1/n of one rank";
-  if (one.measured.gap() > kLargestGap)
+  if (one.measured.gap() > kComputeCommLargestGap)
     text += fmt::format("{}WARNING: the measured parts do not sum to the iteration",
                         text.empty() ? "" : "; ");
   if (!one.derived.unfairness.empty()) text += (text.empty() ? "" : "; ") + one.derived.unfairness;
   return text;
 }
 
-std::vector<Cell> row(const GroupLabels& labels, const GroupSplit& one, int decimals) {
+std::vector<Cell> compute_comm_row(const GroupLabels& labels, const GroupSplit& one, int decimals) {
   const auto ms = [&](double value_s) { return Cell::of(1e3 * value_s, decimals); };
   const SplitFigures& measured = one.measured;
   std::vector<Cell> cells = labels.cells(*one.group);
@@ -85,13 +85,13 @@ std::vector<Cell> row(const GroupLabels& labels, const GroupSplit& one, int deci
       ms(one.derived.one_rank_s),
       ms(one.derived.compute_s),
       ms(one.derived.communication_s),
-      remark(one),
+      compute_comm_remark(one),
       group_name_cell(*one.group)};
   cells.insert(cells.end(), rest.begin(), rest.end());
   return cells;
 }
 
-std::vector<std::string> notes(const WaitKinds& waits, bool negative) {
+std::vector<std::string> compute_comm_notes(const WaitKinds& waits, bool negative) {
   std::vector<std::string> result = wait_notes(
       waits,
       "measured: from the intervals that each rank recorded, C of computing, K of collectives from "
@@ -124,7 +124,7 @@ std::vector<std::string> notes(const WaitKinds& waits, bool negative) {
   return result;
 }
 
-int decimals_for(const std::vector<GroupSplit>& all) {
+int compute_comm_decimals_for(const std::vector<GroupSplit>& all) {
   double largest_s = 0;
   for (const GroupSplit& one : all)
     largest_s = std::fmax(largest_s, one.measured[Phase::kIteration]);
@@ -146,12 +146,12 @@ Table make_compute_comm_table(const RunSet& set, const TableOptions&) {
   const WaitKinds waits = wait_kinds(set);
   Table table{"compute-comm",
               "Compute and communication, measured and derived",
-              notes(waits, negative),
-              columns(labels, waits),
+              compute_comm_notes(waits, negative),
+              compute_comm_columns(labels, waits),
               {}};
-  const int decimals = decimals_for(all);
+  const int decimals = compute_comm_decimals_for(all);
   for (const GroupSplit& one : all)
-    table.add(row(labels, one, decimals), one.derived.sources);
+    table.add(compute_comm_row(labels, one, decimals), one.derived.sources);
   const auto remarks = remark_notes(set);
   table.notes.insert(table.notes.end(), remarks.begin(), remarks.end());
   return table;

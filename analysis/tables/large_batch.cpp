@@ -29,7 +29,7 @@ std::vector<std::string> further_options(const std::vector<const RunGroup*>& gro
   return options;
 }
 
-std::vector<Column> columns(bool with_settings) {
+std::vector<Column> large_batch_columns(bool with_settings) {
   const std::string over = "mean over ranks of the epoch; mean of the repeats";
   const std::string student = "Student's t over the repeats, 95 %";
   const std::string welch = "Welch's t over the repeats, 95 %: half the interval";
@@ -78,7 +78,7 @@ std::string unlike(const char* what, const RunGroup& group, const RunGroup* othe
   return options.empty() ? "" : fmt::format("{}: {}", what, settings_text(other->first(), options));
 }
 
-std::string remark(const RunGroup& group, const AccuracyAt& at) {
+std::string large_batch_remark(const RunGroup& group, const AccuracyAt& at) {
   std::string text;
   if (at.epoch == 0) text = "did not reach the epoch";
   if (!at.whole) text = "epoch cut off by --iterations";
@@ -119,7 +119,7 @@ class RowsAt {
                                Cell::of(test.high, 2)};
     add_difference(cells, at, &base == &group ? nullptr : &base);
     add_difference(cells, at, plain == &group ? nullptr : plain);
-    std::string text = remark(group, at);
+    std::string text = large_batch_remark(group, at);
     for (const std::string& more : {unlike("base", group, &base), unlike("none", group, plain)})
       if (!more.empty()) text += (text.empty() ? "" : "; ") + more;
     cells.emplace_back(text);
@@ -156,7 +156,7 @@ std::vector<std::int64_t> epochs_of(const std::vector<RunGroup>& groups,
   return go_on ? std::vector<std::int64_t>{kEarlyEpoch, 0} : std::vector<std::int64_t>{0};
 }
 
-std::vector<std::string> notes(const TableOptions& options) {
+std::vector<std::string> large_batch_notes(const TableOptions& options) {
   return {
       options.at_epoch > 0
           ? fmt::format("at the end of epoch {} (--at-epoch)", options.at_epoch)
@@ -180,8 +180,8 @@ Table make_large_batch_table(const RunSet& set, const TableOptions& options) {
   const auto groups = group_runs(set);
   Table table{"large-batch",
               "Accuracy at large batch",
-              notes(options),
-              columns(!further_options(pointers_to(groups)).empty()),
+              large_batch_notes(options),
+              large_batch_columns(!further_options(pointers_to(groups)).empty()),
               {}};
   for (const std::int64_t epoch : epochs_of(groups, options)) {
     const RowsAt rows(groups, epoch);

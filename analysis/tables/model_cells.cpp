@@ -28,7 +28,7 @@ bool holds_ranks(const FamilyCells& cells, double ranks) {
 
 namespace {
 
-void add_once(Table& table, const std::string& note) {
+void model_cells_add_once(Table& table, const std::string& note) {
   if (std::find(table.notes.begin(), table.notes.end(), note) == table.notes.end())
     table.notes.push_back(note);
 }
@@ -38,14 +38,15 @@ void add_once(Table& table, const std::string& note) {
 void add_missing_note(const FamilyFit& fit, Table& table) {
   const CellFacts& first = *fit.cells.front().facts;
   if (!fit.missing.empty())
-    add_once(table, "missing: " + first.model + ", " + first.mode + ": " + fit.missing);
+    model_cells_add_once(table, "missing: " + first.model + ", " + first.mode + ": " + fit.missing);
   const bool from_training = std::any_of(fit.laws.begin(), fit.laws.end(), [](const auto& law) {
     return law.second.fit.usable() && !law.second.calibrated;
   });
   if (from_training)
-    add_once(table,
-             "missing: calibration of these ranks (gradsync-train --calibrate); alpha and beta are "
-             "fitted to the collectives in training instead, which run beside compute");
+    model_cells_add_once(
+        table,
+        "missing: calibration of these ranks (gradsync-train --calibrate); alpha and beta are "
+        "fitted to the collectives in training instead, which run beside compute");
 }
 
 void append_notes(Table& table, const std::vector<std::string>& notes) {

@@ -9,7 +9,7 @@ namespace gradsync::report {
 
 namespace {
 
-std::vector<Column> columns() {
+std::vector<Column> model_fit_columns() {
   return {
       {"model", "model", true},
       {"mode", "mode", true},
@@ -75,7 +75,7 @@ Table make_model_fit_table(const RunStudy& runs, const TableOptions&) {
                "slowdown: collectives in training over calibrated ones (1: fitted in training)",
                "contention: what a byte that travels beside compute takes from it (0: no run has "
                "windows of --counterfactual); compute is given without it"},
-              columns(),
+              model_fit_columns(),
               {}};
   for (const FamilyCells& cells : families(study)) {
     const FamilyFit fit = fit_family(cells, study.calibration);

@@ -25,7 +25,7 @@ std::int64_t longest_run(const RunSet& set) {
   return static_cast<std::int64_t>(longest);
 }
 
-std::vector<Column> columns(const std::vector<std::int64_t>& points) {
+std::vector<Column> modes_columns(const std::vector<std::int64_t>& points) {
   std::vector<Column> result = run_columns();
   result.push_back({"iterations", "iterations", false, "recorded", "/iteration/number"});
   for (const std::int64_t point : points)
@@ -57,7 +57,8 @@ std::vector<Column> columns(const std::vector<std::int64_t>& points) {
   return result;
 }
 
-std::vector<Cell> row(const Run& run, std::size_t rank, const ModeFigures& figures, int decimals) {
+std::vector<Cell> modes_row(const Run& run, std::size_t rank, const ModeFigures& figures,
+                            int decimals) {
   std::vector<Cell> cells = run_cells(run, Cell::count(static_cast<double>(rank)));
   cells.push_back(Cell::count(static_cast<double>(run.reader->iterations())));
   for (const double loss : figures.loss_at)
@@ -77,7 +78,7 @@ std::vector<Cell> row(const Run& run, std::size_t rank, const ModeFigures& figur
   return cells;
 }
 
-int decimals_for(const std::vector<RunFigures>& all) {
+int modes_decimals_for(const std::vector<RunFigures>& all) {
   double largest_s = 0;
   for (const RunFigures& run : all)
     for (const ModeFigures& rank : run.ranks)
@@ -97,8 +98,8 @@ std::string loss_note(const TableOptions& options, const std::vector<std::int64_
   return text;
 }
 
-std::vector<std::string> notes(const RunSet& set, const TableOptions& options,
-                               const std::vector<std::int64_t>& points) {
+std::vector<std::string> modes_notes(const RunSet& set, const TableOptions& options,
+                                     const std::vector<std::int64_t>& points) {
   std::vector<std::string> result = {
       loss_note(options, points),
       "mean loss: over all iterations, weighted by samples; train %: last epoch; test %: last "
@@ -120,15 +121,19 @@ std::vector<std::string> notes(const RunSet& set, const TableOptions& options,
 
 Table make_modes_table(const RunSet& set, const TableOptions& options) {
   const auto points = loss_points(longest_run(set), options.log_every, kMostLossColumns);
-  Table table{
-      "modes", "Synchronisation modes, per rank", notes(set, options, points), columns(points), {}};
+  Table table{"modes",
+              "Synchronisation modes, per rank",
+              modes_notes(set, options, points),
+              modes_columns(points),
+              {}};
   std::vector<RunFigures> all;
   for (const Run& run : set.runs)
     all.push_back({&run, mode_figures(*run.reader, run.steady, points)});
-  const int decimals = decimals_for(all);
+  const int decimals = modes_decimals_for(all);
   for (const RunFigures& figures : all)
     for (std::size_t rank = 0; rank < figures.ranks.size(); ++rank)
-      table.add(row(*figures.run, rank, figures.ranks[rank], decimals), figures.run->path.string());
+      table.add(modes_row(*figures.run, rank, figures.ranks[rank], decimals),
+                figures.run->path.string());
   return table;
 }
 

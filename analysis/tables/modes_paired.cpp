@@ -39,7 +39,7 @@ std::string reference_text(const RunGroup& reference, const RunGroup& group) {
                           : fmt::format("{} ({})", reference.first().mode, settings);
 }
 
-std::vector<Column> columns(const GroupLabels& labels) {
+std::vector<Column> modes_paired_columns(const GroupLabels& labels) {
   std::vector<Column> result = labels.columns();
   const std::vector<Column> rest = {
       repeats_column(),
@@ -69,8 +69,8 @@ std::vector<Cell> no_ratio_cells(const char* why) {
   return {none, none, none, why};
 }
 
-std::vector<std::string> notes(const RunSet& set, const RunSpreads& spreads,
-                               const TableOptions& options) {
+std::vector<std::string> modes_paired_notes(const RunSet& set, const RunSpreads& spreads,
+                                            const TableOptions& options) {
   std::vector<std::string> result = {
       "each mode against the first one of the same model, ranks and batch that exchanges gradients "
       "(the order is none, gather-scatter, allreduce, ddp, data-parallel, c10d)",
@@ -100,8 +100,8 @@ Table make_modes_paired_table(const RunSet& set, const TableOptions& options) {
   const RunSpreads spreads = run_spreads(groups);
   Table table{"modes-paired",
               "Synchronisation modes against each other",
-              notes(set, spreads, options),
-              columns(labels),
+              modes_paired_notes(set, spreads, options),
+              modes_paired_columns(labels),
               {}};
   for (const RunGroup& group : groups) {
     const auto times = steady_values(group, Phase::kIteration);

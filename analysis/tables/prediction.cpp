@@ -15,7 +15,7 @@ namespace gradsync::report {
 
 namespace {
 
-std::vector<Column> columns() {
+std::vector<Column> prediction_columns() {
   const std::string model = "/time, /bucket, /calibration";
   return {
       {"mode", "mode", true},
@@ -46,8 +46,8 @@ struct Target {
   double family = 1;  ///< its number in the table
 };
 
-void add_row(const FamilyFit& fit, const FamilyDraws& draws, const Target& target,
-             const std::string& source, Table& table) {
+void prediction_add_row(const FamilyFit& fit, const FamilyDraws& draws, const Target& target,
+                        const std::string& source, Table& table) {
   const CellFacts& first = *fit.cells.front().facts;
   const Prediction parts = predict(fit, target.ranks, target.batch);
   const Estimate total = predict_interval(fit, draws, target.ranks, target.batch, kModelSeed);
@@ -65,9 +65,10 @@ void add_row(const FamilyFit& fit, const FamilyDraws& draws, const Target& targe
 void add_left_out(const std::vector<LeftOutCell>& left_out, const std::string& source,
                   double number, Table& table) {
   for (const LeftOutCell& one : left_out)
-    add_row(one.fit, draw_family(one.fit, kModelSeed),
-            {one.cell->ranks, one.cell->batch, "left out", one.cell->medians.iteration_s, number},
-            source, table);
+    prediction_add_row(
+        one.fit, draw_family(one.fit, kModelSeed),
+        {one.cell->ranks, one.cell->batch, "left out", one.cell->medians.iteration_s, number},
+        source, table);
 }
 
 std::set<double> of(const std::vector<std::int64_t>& counts) {
@@ -121,13 +122,14 @@ void add_predicted(const FamilyCells& family, const FamilyFit& fit, const std::s
   const double most = most_ranks(family);
   for (const double ranks : ranks_wanted(family, options))
     for (const double batch : batches_wanted(family, number, options, table))
-      add_row(fit, draws,
-              {ranks, batch, ranks > most ? "extrapolated" : "not measured", kNotMeasured, number},
-              source, table);
+      prediction_add_row(
+          fit, draws,
+          {ranks, batch, ranks > most ? "extrapolated" : "not measured", kNotMeasured, number},
+          source, table);
 }
 
-void add_family(const StudyFacts& study, const FamilyCells& family, double number,
-                const TableOptions& options, Table& table) {
+void prediction_add_family(const StudyFacts& study, const FamilyCells& family, double number,
+                           const TableOptions& options, Table& table) {
   const std::string source = family_sources(study, family);
   const std::vector<LeftOutCell> left_out = leave_out_each(study, family);
   add_left_out(left_out, source, number, table);
@@ -156,7 +158,7 @@ std::string score_note(const Table& table) {
       figures.median, figures.maximum, figures.count, figures.left_out);
 }
 
-std::vector<std::string> notes() {
+std::vector<std::string> prediction_notes() {
   return {
       "T(n, b) = compute(b) + exposed(n, b) + wait(n, b) + other; \"left out\": predicted from the "
       "other cells of the family alone, their calibration included; ms of the median iteration",
@@ -176,11 +178,15 @@ std::vector<std::string> notes() {
 
 Table make_prediction_table(const RunStudy& runs, const TableOptions& options) {
   const StudyFacts& study = runs.facts();
-  Table table{"prediction", "Scaling model: predicted iteration time", notes(), columns(), {}};
+  Table table{"prediction",
+              "Scaling model: predicted iteration time",
+              prediction_notes(),
+              prediction_columns(),
+              {}};
   double number = 0;
   for (const FamilyCells& family : families(study)) {
     ++number;
-    add_family(study, family, number, options, table);
+    prediction_add_family(study, family, number, options, table);
   }
   table.notes.insert(table.notes.begin(), score_note(table));
   append_notes(table, remark_notes(runs.set()));

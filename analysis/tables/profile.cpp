@@ -13,26 +13,27 @@ namespace gradsync::report {
 
 namespace {
 
-struct Part {
+struct ProfilePart {
   Phase phase;
   const char* name;
   const char* head;
 };
 
 /// Beside each other in an iteration; what they leave of it is `other`.
-constexpr std::array<Part, 5> kParts = {{{Phase::kForward, "forward", "forward %"},
-                                         {Phase::kBackward, "backward", "backward %"},
-                                         {Phase::kExposed, "exposed", "exposed comm %"},
-                                         {Phase::kOptimizer, "optimizer", "optimiser %"},
-                                         {Phase::kData, "data", "data %"}}};
+constexpr std::array<ProfilePart, 5> kProfileParts = {
+    {{Phase::kForward, "forward", "forward %"},
+     {Phase::kBackward, "backward", "backward %"},
+     {Phase::kExposed, "exposed", "exposed comm %"},
+     {Phase::kOptimizer, "optimizer", "optimiser %"},
+     {Phase::kData, "data", "data %"}}};
 
-std::vector<Column> columns(const GroupLabels& labels, bool waits) {
+std::vector<Column> profile_columns(const GroupLabels& labels, bool waits) {
   std::vector<Column> result = labels.columns();
   result.push_back(repeats_column());
   result.push_back(
       {"iterations", "n", false, "steady iterations of all repeats", "/iteration/number"});
   result.push_back({"iteration_ms", "step ms", false, "mean over ranks and n", "/time/iteration"});
-  for (const Part& part : kParts)
+  for (const ProfilePart& part : kProfileParts)
     result.push_back({fmt::format("{}_percent", part.name), part.head, false,
                       fmt::format("mean {} / mean iteration", part.name),
                       fmt::format("/time/{}, /time/iteration", part.name)});
@@ -50,7 +51,7 @@ std::vector<Column> columns(const GroupLabels& labels, bool waits) {
 }
 
 /// Mean over the repeats, each of them counting by its iterations.
-SplitFigures figures_of(const RunGroup& group) {
+SplitFigures profile_figures_of(const RunGroup& group) {
   SplitFigures sum;
   sum.mean_s.fill(0);
   sum.wait_part_s = 0;
@@ -75,12 +76,12 @@ double wait_percent(const SplitFigures& figures) {
 
 double other_percent(const SplitFigures& figures) {
   double rest = 1e2 - wait_percent(figures);
-  for (const Part& part : kParts)
+  for (const ProfilePart& part : kProfileParts)
     rest -= figures.percent(part.phase);
   return rest;
 }
 
-std::vector<std::string> notes(const RunSet& set, const WaitKinds& waits) {
+std::vector<std::string> profile_notes(const RunSet& set, const WaitKinds& waits) {
   std::vector<std::string> result = {
       fmt::format("measured; % of the mean iteration over ranks, steady iterations and repeats; "
                   "the {} parts from forward to other sum to 100",
@@ -108,17 +109,17 @@ Table make_profile_table(const RunSet& set, const TableOptions&) {
   const WaitKinds waits = wait_kinds(set);
   Table table{"profile",
               "Where a step goes, measured, per mode",
-              notes(set, waits),
-              columns(labels, waits.apart),
+              profile_notes(set, waits),
+              profile_columns(labels, waits.apart),
               {}};
   for (const RunGroup& group : groups) {
-    const SplitFigures figures = figures_of(group);
+    const SplitFigures figures = profile_figures_of(group);
     std::vector<Cell> cells = labels.cells(group);
     cells.push_back(repeats_cell(group));
     cells.push_back(Cell::count(static_cast<double>(figures.iterations)));
     cells.push_back(
         Cell::of(1e3 * figures[Phase::kIteration], ms_decimals(1e3 * figures[Phase::kIteration])));
-    for (const Part& part : kParts)
+    for (const ProfilePart& part : kProfileParts)
       cells.push_back(Cell::of(figures.percent(part.phase), 1));
     if (waits.apart) cells.push_back(Cell::of(wait_percent(figures), 1));
     cells.push_back(Cell::of(other_percent(figures), 1));

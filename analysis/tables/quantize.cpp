@@ -7,7 +7,7 @@ namespace gradsync::report {
 
 namespace {
 
-std::vector<Column> columns() {
+std::vector<Column> quantize_columns() {
   const std::string step = "/quantize/step/";
   return {{"model", "model", true},
           {"kind", "kind", true},
@@ -53,7 +53,7 @@ Table make_quantize_table(const RunSet& set, const TableOptions&) {
        "biases too",
        "paths agree: test images for which integers in floating point and int8 kernels give "
        "the same logits, to the bit"},
-      columns(),
+      quantize_columns(),
       {}};
   for (const Run& run : set.quantized)
     add_run(table, run);

@@ -5,7 +5,7 @@ namespace gradsync::report {
 
 namespace {
 
-std::vector<Column> columns() {
+std::vector<Column> quantize_layers_columns() {
   return tensor_columns(
       {{"scales", "scales", false, "1, or one an output channel", tensor_dataset("scales")},
        {"scale_least", "smallest scale", false, "of them", tensor_dataset("scale_least")},
@@ -19,7 +19,7 @@ std::vector<Column> columns() {
         tensor_dataset("clipped")}});
 }
 
-void add_row(Table& table, const Run& run, const QuantizedTensorRow& row) {
+void quantize_layers_add_row(Table& table, const Run& run, const QuantizedTensorRow& row) {
   add_tensor_row(
       table, run, row,
       {Cell::count(static_cast<double>(row.scales)), Cell::of(row.scale_least, 6),
@@ -37,11 +37,11 @@ Table make_quantize_layers_table(const RunSet& set, const TableOptions&) {
        "activations: what the integer network gives against the fp32 network, so with the "
        "errors of all layers before, over the first 100 calibration images; clipped is of all "
        "calibration images"},
-      columns(),
+      quantize_layers_columns(),
       {}};
   for (const Run& run : set.quantized)
     for (const QuantizedTensorRow& row : run.reader->quantization().tensors)
-      if (row.scales > 0) add_row(table, run, row);
+      if (row.scales > 0) quantize_layers_add_row(table, run, row);
   return table;
 }
 

@@ -5,7 +5,7 @@ namespace gradsync::report {
 
 namespace {
 
-std::vector<Column> columns() {
+std::vector<Column> quantize_speed_columns() {
   const std::string speed = "/quantize/speed/";
   return {{"model", "model", true},
           {"path", "path", true},
@@ -29,7 +29,7 @@ Table make_quantize_speed_table(const RunSet& set, const TableOptions&) {
               {"paths take turns in each of n rounds; the best fp32 path is the one with the "
                "smallest median time at this batch",
                "the interval is the percentile bootstrap's of a ratio of medians"},
-              columns(),
+              quantize_speed_columns(),
               {}};
   for (const Run& run : set.quantized)
     for (const QuantizedSpeedRow& row : run.reader->quantization().speeds)

@@ -8,7 +8,7 @@ namespace gradsync::report {
 
 namespace {
 
-std::vector<Column> columns() {
+std::vector<Column> ranges_columns() {
   return tensor_columns(
       {{"count", "n", false, "numbers", tensor_dataset("count")},
        {"minimum", "min", false, "smallest", tensor_dataset("minimum")},
@@ -27,7 +27,7 @@ void add_range(std::vector<Cell>& cells, double minimum, double maximum, double 
     cells.push_back(Cell::of(value, 4));
 }
 
-void add_row(Table& table, const Run& run, const QuantizedTensorRow& row) {
+void ranges_add_row(Table& table, const Run& run, const QuantizedTensorRow& row) {
   std::vector<Cell> cells = {Cell::count(static_cast<double>(row.count))};
   add_range(cells, row.minimum, row.maximum, row.sigma_low, row.sigma_high);
   if (const PublishedRange* of = published_range(run, row))
@@ -37,7 +37,7 @@ void add_row(Table& table, const Run& run, const QuantizedTensorRow& row) {
   add_tensor_row(table, run, row, std::move(cells));
 }
 
-std::vector<std::string> notes(const RunSet& set) {
+std::vector<std::string> ranges_notes(const RunSet& set) {
   std::vector<std::string> all = {
       "mean ± 3σ is not clipped to the total range, as published; activations are what a layer "
       "gives after its ReLU, before pooling",
@@ -56,13 +56,13 @@ std::vector<std::string> notes(const RunSet& set) {
 Table make_ranges_table(const RunSet& set, const TableOptions&) {
   Table table{"ranges",
               "Ranges of weights and activations, in the published form",
-              notes(set),
-              columns(),
+              ranges_notes(set),
+              ranges_columns(),
               {}};
   for (const Run& run : set.quantized)
     for (const char* role : {"weight", "pixels", "activation", "bias"})
       for (const QuantizedTensorRow* row : tensors_of(run.reader->quantization(), role))
-        add_row(table, run, *row);
+        ranges_add_row(table, run, *row);
   return table;
 }
 

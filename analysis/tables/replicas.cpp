@@ -13,7 +13,7 @@ namespace gradsync::report {
 
 namespace {
 
-std::vector<Column> columns() {
+std::vector<Column> replicas_columns() {
   const std::string accuracy = "/epoch/test_accuracy";
   return {
       {"mode", "mode", true},
@@ -65,7 +65,7 @@ std::string equal_text(const std::vector<RankReplica>& ranks, std::string RankRe
   return equal ? "equal" : "differ";
 }
 
-double largest(const std::vector<RankReplica>& ranks, double RankReplica::*distance) {
+double replicas_largest(const std::vector<RankReplica>& ranks, double RankReplica::*distance) {
   double most = kNotMeasured;
   for (const RankReplica& rank : ranks)
     most = std::fmax(most, rank.*distance);
@@ -99,7 +99,7 @@ double orders_of(const Run& run) {
   return static_cast<double>(orders.size());
 }
 
-std::vector<Cell> row(const Run& run) {
+std::vector<Cell> replicas_row(const Run& run) {
   const auto& recorded = run.reader->replicas();
   const auto ranks = recorded.empty() ? std::vector<RankReplica>() : recorded.back().ranks;
   const Statistics test = statistics(test_percents(run));
@@ -113,9 +113,9 @@ std::vector<Cell> row(const Run& run) {
           exchanged_text(run),
           Cell::count(static_cast<double>(run.reader->iterations())),
           equal_text(ranks, &RankReplica::parameter_hash),
-          distance_cell(largest(ranks, &RankReplica::parameter_distance)),
+          distance_cell(replicas_largest(ranks, &RankReplica::parameter_distance)),
           equal_text(ranks, &RankReplica::buffer_hash),
-          distance_cell(largest(ranks, &RankReplica::buffer_distance)),
+          distance_cell(replicas_largest(ranks, &RankReplica::buffer_distance)),
           Cell::of(test.minimum, 2),
           Cell::of(test.mean, 2),
           Cell::of(test.maximum, 2),
@@ -138,10 +138,10 @@ Table make_replicas_table(const RunSet& set, const TableOptions&) {
        "orders, batches: of the run's epochs; batches are counted as sets of images. Shared "
        "images: taken by more than one rank in an epoch, repeats that fill the last batch "
        "apart"},
-      columns(),
+      replicas_columns(),
       {}};
   for (const Run& run : set.runs)
-    table.add(row(run), run.path.string());
+    table.add(replicas_row(run), run.path.string());
   const auto remarks = remark_notes(set);
   table.notes.insert(table.notes.end(), remarks.begin(), remarks.end());
   return table;

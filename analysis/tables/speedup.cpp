@@ -55,7 +55,7 @@ double efficiency_factor(const Comparison& one, TimeBasis basis) {
          static_cast<double>(one.group->first().ranks);
 }
 
-Figures figures_of(const Comparison& one, TimeBasis basis, TimesOf& times) {
+Figures speedup_figures_of(const Comparison& one, TimeBasis basis, TimesOf& times) {
   const auto& here = times(*one.group)[basis];
   const auto& there = times(*one.base)[basis];
   Figures figures;
@@ -74,7 +74,7 @@ Figures figures_of(const Comparison& one, TimeBasis basis, TimesOf& times) {
   return figures;
 }
 
-std::vector<Column> columns(const GroupLabels& labels) {
+std::vector<Column> speedup_columns(const GroupLabels& labels) {
   std::vector<Column> result = labels.columns();
   const std::string data = "/time/iteration, /epoch/training_time, /epoch/running_time";
   const std::string bootstrap =
@@ -113,7 +113,8 @@ std::string super_linear(const Figures& figures) {
   return figures.efficiency.low > 1 ? "SUPER-LINEAR" : "super-linear, not beyond its interval";
 }
 
-std::string remark(const Comparison& one, TimeBasis basis, const Figures& figures, TimesOf& times) {
+std::string speedup_remark(const Comparison& one, TimeBasis basis, const Figures& figures,
+                           TimesOf& times) {
   std::string text;
   if (one.itself()) append(text, "the base itself");
   append(text, super_linear(figures));
@@ -127,9 +128,9 @@ bool holds(const Comparison& one, TimeBasis basis, TimesOf& times) {
   return !times(*one.group)[basis].empty() && !times(*one.base)[basis].empty();
 }
 
-void add_row(Table& table, const GroupLabels& labels, const Comparison& one, TimeBasis basis,
-             TimesOf& times) {
-  const Figures figures = figures_of(one, basis, times);
+void speedup_add_row(Table& table, const GroupLabels& labels, const Comparison& one,
+                     TimeBasis basis, TimesOf& times) {
+  const Figures figures = speedup_figures_of(one, basis, times);
   const Estimate& efficiency = figures.efficiency;
   std::vector<Cell> cells = labels.cells(*one.group);
   const std::vector<Cell> rest = {repeats_cell(*one.group),
@@ -146,7 +147,7 @@ void add_row(Table& table, const GroupLabels& labels, const Comparison& one, Tim
                                   Cell::of(1e2 * efficiency.low, 1),
                                   Cell::of(1e2 * efficiency.high, 1),
                                   Cell::of(figures.weak, 3),
-                                  remark(one, basis, figures, times),
+                                  speedup_remark(one, basis, figures, times),
                                   group_name_cell(*one.group)};
   cells.insert(cells.end(), rest.begin(), rest.end());
   table.add(std::move(cells), one.itself() ? sources_of(*one.group)
@@ -157,7 +158,7 @@ void add_row(Table& table, const GroupLabels& labels, const Comparison& one, Tim
 void add_rows(Table& table, const GroupLabels& labels, const Comparison& one, TimesOf& times) {
   for (const TimeBasis basis : {TimeBasis::kIteration, TimeBasis::kTraining, TimeBasis::kRunning})
     if (basis == TimeBasis::kIteration || holds(one, basis, times))
-      add_row(table, labels, one, basis, times);
+      speedup_add_row(table, labels, one, basis, times);
 }
 
 void add_without_base(Table& table, const GroupLabels& labels, const RunGroup& group,
@@ -174,7 +175,7 @@ void add_without_base(Table& table, const GroupLabels& labels, const RunGroup& g
   table.add(std::move(cells), sources_of(group));
 }
 
-std::vector<std::string> notes() {
+std::vector<std::string> speedup_notes() {
   return {
       "strong: the global batch is the base's; weak: the batch per rank is the base's; told from "
       "the runs. Bases: 1 rank without exchange (none) and the mode itself on its fewest ranks",
@@ -208,7 +209,11 @@ Table make_speedup_table(const RunSet& set, const TableOptions&) {
   const auto groups = group_runs(set);
   const GroupLabels labels(groups);
   TimesOf times;
-  Table table{"speedup", "Speedup and efficiency, strong and weak", notes(), columns(labels), {}};
+  Table table{"speedup",
+              "Speedup and efficiency, strong and weak",
+              speedup_notes(),
+              speedup_columns(labels),
+              {}};
   const auto all = comparisons(groups);
   for (const RunGroup& group : groups) {
     bool compared = false;

@@ -12,33 +12,33 @@ namespace gradsync::report {
 
 namespace {
 
-constexpr double kLargestGap = 0.01;
+constexpr double kSplitLargestGap = 0.01;
 
-struct Part {
+struct SplitPart {
   Phase phase;
   const char* name;
   const char* head;
 };
 
-constexpr std::array<Part, 7> kParts = {{{Phase::kCompute, "compute", "compute"},
-                                         {Phase::kCommBusy, "comm_busy", "comm"},
-                                         {Phase::kHidden, "hidden", "hidden"},
-                                         {Phase::kExposed, "exposed", "exposed"},
-                                         {Phase::kOther, "other", "other"},
-                                         {Phase::kWait, "wait", "wait"},
-                                         {Phase::kData, "data", "data"}}};
+constexpr std::array<SplitPart, 7> kSplitParts = {{{Phase::kCompute, "compute", "compute"},
+                                                   {Phase::kCommBusy, "comm_busy", "comm"},
+                                                   {Phase::kHidden, "hidden", "hidden"},
+                                                   {Phase::kExposed, "exposed", "exposed"},
+                                                   {Phase::kOther, "other", "other"},
+                                                   {Phase::kWait, "wait", "wait"},
+                                                   {Phase::kData, "data", "data"}}};
 
 struct RunSplit {
   const Run* run;
   std::vector<SplitFigures> ranks;
 };
 
-std::vector<Column> columns() {
+std::vector<Column> split_columns() {
   std::vector<Column> result = run_columns();
   const std::string mean = "mean over the steady iterations of the rank";
   result.push_back({"iterations", "n", false, "steady iterations", "/iteration/number"});
   result.push_back({"iteration_ms", "iteration ms", false, mean, "/time/iteration"});
-  for (const Part& part : kParts) {
+  for (const SplitPart& part : kSplitParts) {
     const std::string dataset = fmt::format("/time/{}", part.name);
     result.push_back(
         {fmt::format("{}_ms", part.name), fmt::format("{} ms", part.head), false, mean, dataset});
@@ -49,11 +49,12 @@ std::vector<Column> columns() {
   return result;
 }
 
-std::vector<Cell> row(const Run& run, const Cell& rank, const SplitFigures& figures, int decimals) {
+std::vector<Cell> split_row(const Run& run, const Cell& rank, const SplitFigures& figures,
+                            int decimals) {
   std::vector<Cell> cells = run_cells(run, rank);
   cells.push_back(Cell::count(static_cast<double>(figures.iterations)));
   cells.push_back(Cell::of(1e3 * figures[Phase::kIteration], decimals));
-  for (const Part& part : kParts) {
+  for (const SplitPart& part : kSplitParts) {
     cells.push_back(Cell::of(1e3 * figures[part.phase], decimals));
     cells.push_back(Cell::of(figures.percent(part.phase), 1));
   }
@@ -61,7 +62,7 @@ std::vector<Cell> row(const Run& run, const Cell& rank, const SplitFigures& figu
   return cells;
 }
 
-int decimals_for(const std::vector<RunSplit>& all) {
+int split_decimals_for(const std::vector<RunSplit>& all) {
   double largest_s = 0;
   for (const RunSplit& run : all)
     for (const SplitFigures& rank : run.ranks)
@@ -80,14 +81,14 @@ std::string sum_note(const WaitKinds& kinds, const std::vector<RunSplit>& all) {
     }
   const char* parts =
       kinds.apart ? "compute + exposed + wait + other" : "compute + exposed + other";
-  if (gap <= kLargestGap) return fmt::format("{} = iteration, checked to 1 %", parts);
+  if (gap <= kSplitLargestGap) return fmt::format("{} = iteration, checked to 1 %", parts);
   return fmt::format(
       "WARNING: {} differs from the iteration by {:.1f} % in {}: its parts were not measured over "
       "the same iterations",
       parts, 1e2 * gap, worst->name);
 }
 
-std::vector<std::string> notes(const RunSet& set, const std::vector<RunSplit>& all) {
+std::vector<std::string> split_notes(const RunSet& set, const std::vector<RunSplit>& all) {
   const WaitKinds kinds = wait_kinds(set);
   std::vector<std::string> result = wait_notes(
       kinds,
@@ -119,13 +120,15 @@ Table make_split_table(const RunSet& set, const TableOptions&) {
   std::vector<RunSplit> all;
   for (const Run& run : set.runs)
     all.push_back({&run, split_figures(*run.reader, run.steady)});
-  Table table{"split", "Where the iteration goes, measured", notes(set, all), columns(), {}};
-  const int decimals = decimals_for(all);
+  Table table{
+      "split", "Where the iteration goes, measured", split_notes(set, all), split_columns(), {}};
+  const int decimals = split_decimals_for(all);
   for (const RunSplit& one : all) {
     for (std::size_t rank = 0; rank < one.ranks.size(); ++rank)
-      table.add(row(*one.run, Cell::count(static_cast<double>(rank)), one.ranks[rank], decimals),
-                one.run->path.string());
-    table.add(row(*one.run, "mean", mean_of(one.ranks), decimals), one.run->path.string());
+      table.add(
+          split_row(*one.run, Cell::count(static_cast<double>(rank)), one.ranks[rank], decimals),
+          one.run->path.string());
+    table.add(split_row(*one.run, "mean", mean_of(one.ranks), decimals), one.run->path.string());
   }
   return table;
 }

@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kArrivals = "/time/begin, /bucket/start";
 
-std::vector<Column> columns() {
+std::vector<Column> stragglers_columns() {
   std::vector<Column> result = run_columns();
   const std::vector<Column> rest = {
       {"host", "host", true},
@@ -30,7 +30,7 @@ std::vector<Column> columns() {
   return result;
 }
 
-std::vector<Cell> row(const Run& run, std::size_t rank, const Stragglers& all) {
+std::vector<Cell> stragglers_row(const Run& run, std::size_t rank, const Stragglers& all) {
   const StragglerFigures& figures = all.ranks[rank];
   std::vector<Cell> cells = run_cells(run, Cell::count(static_cast<double>(rank)));
   cells.emplace_back(run.reader->info().topology[rank].host);
@@ -53,7 +53,7 @@ std::string clock_note(double undecided_percent) {
       undecided_percent);
 }
 
-std::vector<std::string> notes(const RunSet& set, double undecided_percent) {
+std::vector<std::string> stragglers_notes(const RunSet& set, double undecided_percent) {
   std::vector<std::string> result = wait_notes(
       wait_kinds(set),
       "suffered: mean per iteration of wait, the time in a rank's collectives before the last rank "
@@ -75,15 +75,15 @@ std::vector<std::string> notes(const RunSet& set, double undecided_percent) {
 }  // namespace
 
 Table make_stragglers_table(const RunSet& set, const TableOptions&) {
-  Table table{"stragglers", "Who waits for whom", {}, columns(), {}};
+  Table table{"stragglers", "Who waits for whom", {}, stragglers_columns(), {}};
   double undecided_percent = kNotMeasured;
   for (const Run& run : set.runs) {
     const Stragglers all = stragglers(*run.reader, run.steady);
     undecided_percent = std::fmax(undecided_percent, all.undecided_percent);
     for (std::size_t rank = 0; rank < all.ranks.size(); ++rank)
-      table.add(row(run, rank, all), run.path.string());
+      table.add(stragglers_row(run, rank, all), run.path.string());
   }
-  table.notes = notes(set, undecided_percent);
+  table.notes = stragglers_notes(set, undecided_percent);
   return table;
 }
 

@@ -11,7 +11,7 @@ namespace gradsync::report {
 
 namespace {
 
-std::vector<Column> columns() {
+std::vector<Column> traffic_columns() {
   std::vector<Column> result = run_columns();
   result.push_back({"iterations", "n", false, "steady iterations", "/iteration/number"});
   for (const std::string_view name : std::span(kTrafficNames).first(kRowCategories))
@@ -23,7 +23,7 @@ std::vector<Column> columns() {
   return result;
 }
 
-std::vector<Cell> row(const Run& run, const Cell& rank, const TrafficFigures& figures) {
+std::vector<Cell> traffic_row(const Run& run, const Cell& rank, const TrafficFigures& figures) {
   std::vector<Cell> cells = run_cells(run, rank);
   cells.push_back(Cell::count(static_cast<double>(figures.iterations)));
   for (const double bytes : figures.bytes)
@@ -34,7 +34,7 @@ std::vector<Cell> row(const Run& run, const Cell& rank, const TrafficFigures& fi
   return cells;
 }
 
-std::vector<std::string> notes(const RunSet& set) {
+std::vector<std::string> traffic_notes(const RunSet& set) {
   std::vector<std::string> result = {
       "bytes of one iteration through the link of a rank, as the usual algorithm of each "
       "collective "
@@ -51,12 +51,17 @@ std::vector<std::string> notes(const RunSet& set) {
 }  // namespace
 
 Table make_traffic_table(const RunSet& set, const TableOptions&) {
-  Table table{"traffic", "What travels in an iteration, by category", notes(set), columns(), {}};
+  Table table{"traffic",
+              "What travels in an iteration, by category",
+              traffic_notes(set),
+              traffic_columns(),
+              {}};
   for (const Run& run : set.runs) {
     const auto ranks = traffic_figures(*run.reader, run.steady);
     for (std::size_t rank = 0; rank < ranks.size(); ++rank)
-      table.add(row(run, Cell::count(static_cast<double>(rank)), ranks[rank]), run.path.string());
-    table.add(row(run, "all", sum_of(ranks)), run.path.string());
+      table.add(traffic_row(run, Cell::count(static_cast<double>(rank)), ranks[rank]),
+                run.path.string());
+    table.add(traffic_row(run, "all", sum_of(ranks)), run.path.string());
   }
   return table;
 }

@@ -49,7 +49,7 @@ const TrafficRow* reading(const Run& run, const std::string& when) {
   return found == rows.end() ? nullptr : &*found;
 }
 
-std::vector<Column> columns(const GroupLabels& labels) {
+std::vector<Column> traffic_total_columns(const GroupLabels& labels) {
   const std::string totals = "/traffic_total";
   std::vector<Column> result = labels.columns();
   const std::vector<Column> own = {
@@ -72,8 +72,8 @@ std::vector<Column> columns(const GroupLabels& labels) {
   return result;
 }
 
-std::vector<Cell> row(const GroupLabels& labels, const RunGroup& group, const Moved& moved,
-                      std::size_t category) {
+std::vector<Cell> traffic_total_row(const GroupLabels& labels, const RunGroup& group,
+                                    const Moved& moved, std::size_t category) {
   std::vector<Cell> cells = labels.cells(group);
   cells.emplace_back(std::string(kTrafficNames[category]));
   cells.push_back(Cell::count(moved.iterations()));
@@ -88,7 +88,7 @@ std::vector<Cell> row(const GroupLabels& labels, const RunGroup& group, const Mo
   return cells;
 }
 
-std::vector<std::string> notes(const RunSet& set, std::size_t without) {
+std::vector<std::string> traffic_total_notes(const RunSet& set, std::size_t without) {
   std::vector<std::string> result = {
       "everything that the ranks send and receive from the first iteration to the end of training, "
       "also between iterations (rows for the run file, evaluation, checkpoints), over the number "
@@ -106,8 +106,11 @@ std::vector<std::string> notes(const RunSet& set, std::size_t without) {
 Table make_traffic_total_table(const RunSet& set, const TableOptions&) {
   const auto groups = group_runs(set);
   const GroupLabels labels(groups);
-  Table table{
-      "traffic-total", "What crosses the wire, everything counted", {}, columns(labels), {}};
+  Table table{"traffic-total",
+              "What crosses the wire, everything counted",
+              {},
+              traffic_total_columns(labels),
+              {}};
   std::size_t without = 0;
   for (const RunGroup& group : groups) {
     const TrafficRow *start = reading(group.first(), "start"),
@@ -120,10 +123,11 @@ Table make_traffic_total_table(const RunSet& set, const TableOptions&) {
     for (std::size_t category = 0; category < kTrafficCategories; ++category) {
       const bool used = moved.per_iteration(&RankTraffic::calls, category, 0) > 0 ||
                         moved.before_first_iteration(category) > 0;
-      if (used) table.add(row(labels, group, moved, category), group.first().path.string());
+      if (used)
+        table.add(traffic_total_row(labels, group, moved, category), group.first().path.string());
     }
   }
-  table.notes = notes(set, without);
+  table.notes = traffic_total_notes(set, without);
   return table;
 }
 

@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t kStepColumn = 8, kBestColumn = 13;
 constexpr double kAsGood = 0.005;  ///< as --bucket-cap auto takes
 
-std::vector<Column> columns() {
+std::vector<Column> what_if_columns() {
   const std::string from = "/bucket, /time, /calibration";
   return {
       {"mode", "mode", true},
@@ -99,7 +99,7 @@ void add_cell(const FamilyFit& fit, const CellFacts& cell, const WhatIf& change,
 }
 
 /// The cells of a family on its largest number of ranks, if that is more than one.
-FamilyCells largest(const FamilyCells& family) {
+FamilyCells what_if_largest(const FamilyCells& family) {
   double most = 2;
   for (const CellFacts* cell : family)
     most = std::max(most, cell->ranks);
@@ -109,7 +109,7 @@ FamilyCells largest(const FamilyCells& family) {
   return cells;
 }
 
-std::vector<std::string> notes() {
+std::vector<std::string> what_if_notes() {
   return {
       "replay of the recorded ready times on one channel: start = max(ready, end before), end = "
       "start + t(S, n); exposed = what ends after the backward pass; modes that do not overlap: "
@@ -127,35 +127,37 @@ std::vector<std::string> notes() {
       "the cells of each family on the most ranks; name single runs for others"};
 }
 
-void add_once(const std::string& note, Table& table) {
+void what_if_add_once(const std::string& note, Table& table) {
   if (std::find(table.notes.begin(), table.notes.end(), note) == table.notes.end())
     table.notes.push_back(note);
 }
 
-void add_family(const RunStudy& runs, const FamilyCells& family, const WhatIf& change,
-                Table& table) {
+void what_if_add_family(const RunStudy& runs, const FamilyCells& family, const WhatIf& change,
+                        Table& table) {
   const StudyFacts& study = runs.facts();
   const FamilyFit fit = fit_family(family, study.calibration);
   const std::string doubt = law_doubt(fit);
-  for (const CellFacts* cell : largest(family)) {
+  for (const CellFacts* cell : what_if_largest(family)) {
     const auto index = static_cast<std::size_t>(cell - study.cells.data());
     const MeasuredCell& measured = runs.cells()[index];
     const bool judged = doubt.empty() && !measured.oversubscribed;
     add_cell(fit, *cell, change, judged, family_sources(study, {cell}), measured.run().name, table);
     if (cell->overlapped() && !judged)
-      add_once(fmt::format("no best cap for {}, {}: {}", cell->model, cell->mode,
-                           doubt.empty() ? "the ranks had fewer cores than threads" : doubt),
-               table);
+      what_if_add_once(
+          fmt::format("no best cap for {}, {}: {}", cell->model, cell->mode,
+                      doubt.empty() ? "the ranks had fewer cores than threads" : doubt),
+          table);
   }
-  if (!largest(family).empty()) add_missing_note(fit, table);
+  if (!what_if_largest(family).empty()) add_missing_note(fit, table);
 }
 
 }  // namespace
 
 Table make_what_if_table(const RunStudy& runs, const TableOptions& options) {
-  Table table{"what-if", "What if: the recorded exchange replayed", notes(), columns(), {}};
+  Table table{
+      "what-if", "What if: the recorded exchange replayed", what_if_notes(), what_if_columns(), {}};
   for (const FamilyCells& family : families(runs.facts()))
-    add_family(runs, family, options.what_if, table);
+    what_if_add_family(runs, family, options.what_if, table);
   if (table.rows.empty()) table.notes.push_back("missing: no run that exchanges on several ranks");
   append_notes(table, remark_notes(runs.set()));
   return table;

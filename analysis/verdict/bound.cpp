@@ -17,7 +17,7 @@ std::string parts_text(const MeasuredCell& cell) {
                      percent_text(cell.exposed_share()), percent_text(cell.compute_share()));
 }
 
-VerdictClause clause_for(const MeasuredCell& cell) {
+VerdictClause bound_clause_for(const MeasuredCell& cell) {
   const double exposed = cell.exposed_share();
   const std::string where =
       fmt::format("at {} with {} images per rank", ranks_text(cell.ranks()), cell.batch_per_rank());
@@ -56,7 +56,7 @@ Clauses bound_clauses(const VerdictInput& input) {
     });
     if (top.size() > 2) top = {top.front(), top.back()};
     for (const MeasuredCell* cell : top)
-      clauses.push_back(clause_for(*cell));
+      clauses.push_back(bound_clause_for(*cell));
     if (on_most_ranks(family).empty() && !several_ranks_oversubscribed(input, model))
       clauses.push_back(missing_clause(
           "bound.missing",

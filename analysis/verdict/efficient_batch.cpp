@@ -14,7 +14,7 @@ namespace {
 constexpr double kWanted = 0.8;  ///< efficiency of weak scaling
 
 /// E = T(1, b)/T(n, b), as the model predicts both.
-double efficiency(const FamilyFit& fit, double ranks, double batch) {
+double efficient_batch_efficiency(const FamilyFit& fit, double ranks, double batch) {
   return predict(fit, 1, batch).total_s() / predict(fit, ranks, batch).total_s();
 }
 
@@ -41,24 +41,25 @@ Range measured_range(const FamilyFit& fit, double ranks) {
 double least_batch(const FamilyFit& fit, double ranks, Range range) {
   while (range.most - range.least > 1) {
     const double middle = std::floor((range.least + range.most) / 2);
-    (efficiency(fit, ranks, middle) >= kWanted ? range.most : range.least) = middle;
+    (efficient_batch_efficiency(fit, ranks, middle) >= kWanted ? range.most : range.least) = middle;
   }
   return range.most;
 }
 
-struct Answer {
+struct EfficientBatchAnswer {
   const char* sentence;
   std::string text;
 };
 
-Answer answer_for(const FamilyFit& fit, double ranks, const Range& range) {
+EfficientBatchAnswer efficient_batch_answer_for(const FamilyFit& fit, double ranks,
+                                                const Range& range) {
   const std::string what = fmt::format("{} efficiency at {} (weak scaling)", percent_text(kWanted),
                                        ranks_text(static_cast<std::int64_t>(ranks)));
   const std::string measured =
       fmt::format("from {:.0f} to {:.0f} per rank, the range measured,", range.least, range.most);
-  if (efficiency(fit, ranks, range.least) >= kWanted)
+  if (efficient_batch_efficiency(fit, ranks, range.least) >= kWanted)
     return {"batch.all", fmt::format("every batch {} reaches {}", measured, what)};
-  if (efficiency(fit, ranks, range.most) >= kWanted)
+  if (efficient_batch_efficiency(fit, ranks, range.most) >= kWanted)
     return {"batch.from", fmt::format("a batch of {:.0f} per rank reaches {}",
                                       least_batch(fit, ranks, range), what)};
   return {"batch.none", fmt::format("no batch {} reaches {}", measured, what)};
@@ -76,10 +77,11 @@ Clauses efficient_batch_clauses(const VerdictInput& input) {
     const Range range = measured_range(fit, ranks);
     const auto left_out = left_out_of(input, top.front()->family);
     if (range.empty() || !prediction_doubt(fit, left_out).empty() ||
-        !std::isfinite(efficiency(fit, ranks, range.least) + efficiency(fit, ranks, range.most)))
+        !std::isfinite(efficient_batch_efficiency(fit, ranks, range.least) +
+                       efficient_batch_efficiency(fit, ranks, range.most)))
       continue;
     const LeftOutErrors errors = left_out_errors(left_out);
-    Answer answer = answer_for(fit, ranks, range);
+    EfficientBatchAnswer answer = efficient_batch_answer_for(fit, ranks, range);
     clauses.push_back(clause_of(
         answer.sentence, std::move(answer.text), family, "/time, /bucket, /calibration",
         fmt::format("{}, {}; by the scaling model (table prediction), which predicts each of its "

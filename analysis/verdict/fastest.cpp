@@ -48,12 +48,12 @@ std::string number_of(const Cells& cells) {
                           : fmt::format("{} settings of {}", cells.size(), *modes.begin());
 }
 
-struct Answer {
+struct FastestAnswer {
   const char* sentence;
   std::string text;
 };
 
-Answer answer_for(const Cells& by_time, const RunSpread& spread) {
+FastestAnswer fastest_answer_for(const Cells& by_time, const RunSpread& spread) {
   const MeasuredCell &first = *by_time[0], &second = *by_time[1];
   const Estimate ratio = ratio_estimate(second.iteration_s, first.iteration_s, kVerdictSeed);
   const std::string one = name_of(first, by_time), other = name_of(second, by_time);
@@ -113,7 +113,7 @@ Clauses fastest_clauses(const VerdictInput& input) {
     });
     const std::string& model = by_time[0]->run().model;
     const RunSpread& spread = input.spreads.at(model);
-    Answer answer = answer_for(by_time, spread);
+    FastestAnswer answer = fastest_answer_for(by_time, spread);
     clauses.push_back(clause_of(
         answer.sentence, std::move(answer.text), by_time, "/time/iteration",
         fmt::format("{}; ratio of median iterations of the slowest rank, 95 % bootstrap interval, "

@@ -37,7 +37,7 @@ std::string number(const std::vector<double>& values, double unit, int decimals)
   return values.empty() ? "n/a" : fmt::format("{:.{}f}", median(values) / unit, decimals);
 }
 
-std::string sentence(const std::string& run, std::int64_t rank, const Samples& gpu) {
+std::string gpus_sentence(const std::string& run, std::int64_t rank, const Samples& gpu) {
   return fmt::format(
       "the GPU of rank {} in {}: {} GHz, {} W (medians of {} samples), {:.1f} GiB at most; clocks "
       "held "
@@ -60,8 +60,9 @@ Clauses gpu_clauses(const VerdictInput& input) {
       const auto worst = std::max_element(ranks.begin(), ranks.end(), [](auto& a, auto& b) {
         return a.second.held_back_share() < b.second.held_back_share();
       });
-      clauses.push_back(clause_of("gpu.clocks", sentence(run->name, worst->first, worst->second),
-                                  {&cell}, "/gpu", cell.name));
+      clauses.push_back(clause_of("gpu.clocks",
+                                  gpus_sentence(run->name, worst->first, worst->second), {&cell},
+                                  "/gpu", cell.name));
     }
   return clauses;
 }

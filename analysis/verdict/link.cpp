@@ -18,7 +18,7 @@ struct LinkCost {
 
 LinkCost link_cost(const FamilyFit& fit, const CellFacts& cell) {
   LinkCost cost;
-  for (const Message& message : cell.profile.messages) {
+  for (const BucketMessage& message : cell.profile.messages) {
     const LawFactors factors = law_factors(message.kind, cell.ranks);
     const TwoTermFit& law = fit.effective.at(message.kind);
     cost.latency_s += law.first * factors.steps;
@@ -33,7 +33,7 @@ std::string messages_text(std::size_t messages) {
   return fmt::format("{} message{}", messages, messages == 1 ? "" : "s");
 }
 
-std::string sentence(const LinkCost& cost) {
+std::string link_sentence(const LinkCost& cost) {
   const bool latency = cost.limited_by_latency();
   return fmt::format(
       "{} limits communication: of the {} of an iteration, latency takes {} and bytes on the link "
@@ -72,7 +72,7 @@ Clauses link_clauses(const VerdictInput& input) {
     const LinkCost cost = link_cost(fit, facts);
     if (!std::isfinite(cost.latency_s + cost.transfer_s)) continue;
     clauses.push_back(clause_of(cost.limited_by_latency() ? "link.latency" : "link.bandwidth",
-                                sentence(cost), family, "/calibration, /bucket",
+                                link_sentence(cost), family, "/calibration, /bucket",
                                 top.front()->name + law_text(fit)));
   }
   return clauses;

@@ -39,7 +39,7 @@ std::vector<Measured> measured_cells_of(const VerdictInput& input) {
   return all;
 }
 
-VerdictClause clause_for(const Measured& one) {
+VerdictClause measuring_clause_for(const Measured& one) {
   const Estimate& ratio = one.ratio;
   const bool free = ratio.holds(1);
   return clause_of(
@@ -82,7 +82,7 @@ Clauses measuring_clauses(const VerdictInput& input) {
   std::vector<Measured> few;
   for (const Measured& one : measured_cells_of(input))
     if (one.ratio.has_interval())
-      clauses.push_back(clause_for(one));
+      clauses.push_back(measuring_clause_for(one));
     else
       few.push_back(one);
   if (!few.empty()) clauses.push_back(few_rounds(few));

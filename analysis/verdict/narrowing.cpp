@@ -31,7 +31,7 @@ Narrowing narrowing_of(const Run& run) {
 
 /// 16 bits for 32: what is saved is what still travels. It pays while that takes longer on the link
 /// than converting values does: below link_bytes / convert_s.
-std::string sentence(const MeasuredCell& cell, const Narrowing& narrowing) {
+std::string narrowing_sentence(const MeasuredCell& cell, const Narrowing& narrowing) {
   const std::string wire = cell.run().reader->option("wire-dtype");
   return fmt::format(
       "{} saves {} of a rank's link an iteration and costs {:.2f} ms for converting values ({} of "
@@ -51,7 +51,7 @@ Clauses narrowing_clauses(const VerdictInput& input) {
       continue;
     const Narrowing narrowing = narrowing_of(cell.run());
     if (!(narrowing.convert_s > 0) || !(narrowing.link_bytes > 0)) continue;
-    clauses.push_back(clause_of("narrowing.pays", sentence(cell, narrowing), {&cell},
+    clauses.push_back(clause_of("narrowing.pays", narrowing_sentence(cell, narrowing), {&cell},
                                 "/time/convert, /traffic/gradients",
                                 cell.name + "; saved bytes / time for converting, on one "
                                             "thread beside compute"));

@@ -16,7 +16,7 @@ namespace {
 enum class Kind { kWeak, kStrong };
 
 /// A cause is named where it accounts for at least this part of the loss.
-constexpr double kMost = 0.5;
+constexpr double kScalingKindMost = 0.5;
 
 /// Cells of one family that differ in ranks alone: at one batch per rank (weak) or in all (strong).
 struct Series {
@@ -71,7 +71,7 @@ double ideal_part(const Series& series) {
 }
 
 /// E = T(base)/T(n) for weak scaling, times base/n for strong scaling.
-Estimate efficiency(const Series& series) {
+Estimate scaling_kind_efficiency(const Series& series) {
   Estimate share =
       ratio_estimate(series.base().iteration_s, series.top().iteration_s, kVerdictSeed);
   const double factor = ideal_part(series);
@@ -81,7 +81,7 @@ Estimate efficiency(const Series& series) {
   return share;
 }
 
-std::string sentence(const Series& series, const Estimate& share) {
+std::string scaling_kind_sentence(const Series& series, const Estimate& share) {
   return fmt::format("{} scaling, {} images {}: efficiency {}{} at {} against {} of the same mode",
                      word(series.kind), series.batch,
                      series.kind == Kind::kWeak ? "per rank" : "in all", percent_text(share.value),
@@ -89,10 +89,10 @@ std::string sentence(const Series& series, const Estimate& share) {
                      ranks_text(series.base().ranks()));
 }
 
-VerdictClause clause_for(const Series& series, const Estimate& share) {
+VerdictClause scaling_kind_clause_for(const Series& series, const Estimate& share) {
   return clause_of(
-      series.kind == Kind::kWeak ? "scaling.weak" : "scaling.strong", sentence(series, share),
-      {&series.base(), &series.top()}, "/time/iteration",
+      series.kind == Kind::kWeak ? "scaling.weak" : "scaling.strong",
+      scaling_kind_sentence(series, share), {&series.base(), &series.top()}, "/time/iteration",
       fmt::format("{}, {}; ratio of median iterations of the slowest rank, 95 % bootstrap "
                   "interval, seed {}",
                   series.top().run().model, series.top().run().mode, kVerdictSeed));
@@ -139,8 +139,8 @@ std::size_t most_on_a_host(const MeasuredCell& cell) {
 /// by more than runs of the same work differ.
 bool slows_on_host(const Series& series, const Estimate& share, const Loss& loss,
                    const RunSpread& spread) {
-  return series.kind == Kind::kWeak && loss.compute_s >= kMost * loss.all_s && spread.known() &&
-         share.high * spread.factor < 1 &&
+  return series.kind == Kind::kWeak && loss.compute_s >= kScalingKindMost * loss.all_s &&
+         spread.known() && share.high * spread.factor < 1 &&
          most_on_a_host(series.top()) > most_on_a_host(series.base());
 }
 
@@ -228,8 +228,8 @@ void add_above_100(const Series& series, const Estimate& share, Clauses& clauses
 }
 
 Estimate add_series(const Series& series, const RunSpread& spread, Clauses& clauses) {
-  const Estimate share = efficiency(series);
-  clauses.push_back(clause_for(series, share));
+  const Estimate share = scaling_kind_efficiency(series);
+  clauses.push_back(scaling_kind_clause_for(series, share));
   add_above_100(series, share, clauses);
   add_loss(series, share, spread, clauses);
   return share;

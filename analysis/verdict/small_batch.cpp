@@ -12,7 +12,7 @@ namespace gradsync::report {
 namespace {
 
 /// A cause is named where it accounts for at least this part of the loss.
-constexpr double kMost = 0.5;
+constexpr double kSmallBatchMost = 0.5;
 
 /// The smallest and the largest batch per rank on the most ranks.
 struct Pair {
@@ -21,14 +21,14 @@ struct Pair {
 };
 
 /// Efficiency of weak scaling against one rank with the same batch; nothing without such a cell.
-std::optional<Estimate> efficiency(const Cells& family, const MeasuredCell& cell) {
+std::optional<Estimate> small_batch_efficiency(const Cells& family, const MeasuredCell& cell) {
   for (const MeasuredCell* base : family)
     if (base->ranks() == 1 && base->batch_per_rank() == cell.batch_per_rank())
       return ratio_estimate(base->iteration_s, cell.iteration_s, kVerdictSeed);
   return std::nullopt;
 }
 
-struct Answer {
+struct SmallBatchAnswer {
   const char* sentence;
   std::string text;
 };
@@ -44,14 +44,15 @@ std::string part_of_points(double exposed, double lost) {
 
 /// Where small batches scale worse than runs of the same work differ, and what of it is exposed
 /// communication.
-std::optional<Answer> loss(const Pair& pair, const std::optional<Estimate>& small,
-                           const std::optional<Estimate>& large, const RunSpread& spread) {
+std::optional<SmallBatchAnswer> loss(const Pair& pair, const std::optional<Estimate>& small,
+                                     const std::optional<Estimate>& large,
+                                     const RunSpread& spread) {
   if (!small || !large || !spread.known() || !(small->high * spread.factor < large->low))
     return std::nullopt;
   const double lost = large->value - small->value;
   const double exposed = std::max(0.0, pair.share_rise());
-  const bool most = exposed >= kMost * lost;
-  return Answer{
+  const bool most = exposed >= kSmallBatchMost * lost;
+  return SmallBatchAnswer{
       most ? "batch.communication" : "batch.loss",
       fmt::format(
           "from {} to {} images per rank the efficiency at {} falls from {} to {}; exposed "
@@ -62,7 +63,7 @@ std::optional<Answer> loss(const Pair& pair, const std::optional<Estimate>& smal
                : ", so it is not the main cause")};
 }
 
-Answer share(const Pair& pair) {
+SmallBatchAnswer share(const Pair& pair) {
   const MeasuredCell &small = pair.small, &large = pair.large;
   if (!(pair.share_rise() > 0))
     return {
@@ -95,8 +96,8 @@ Clauses small_batch_clauses(const VerdictInput& input) {
     if (top.size() < 2 || top.front()->batch_per_rank() == top.back()->batch_per_rank()) continue;
     const Pair pair{*top.front(), *top.back()};
     const std::string& model = pair.small.run().model;
-    const auto answer = loss(pair, efficiency(family, pair.small), efficiency(family, pair.large),
-                             input.spreads.at(model))
+    const auto answer = loss(pair, small_batch_efficiency(family, pair.small),
+                             small_batch_efficiency(family, pair.large), input.spreads.at(model))
                             .value_or(share(pair));
     clauses.push_back(
         clause_of(answer.sentence, answer.text, {top.front(), top.back()},

@@ -48,7 +48,7 @@ double total_of(const Bytes& bytes) {
   return total;
 }
 
-VerdictClause clause_for(const MeasuredCell& cell, const Bytes& bytes) {
+VerdictClause wire_clause_for(const MeasuredCell& cell, const Bytes& bytes) {
   const double total = total_of(bytes);
   const std::string rest = others(bytes, total);
   return clause_of(
@@ -71,7 +71,7 @@ Clauses wire_clauses(const VerdictInput& input) {
     if (top.empty() || top.front()->run().reader->iterations() < 2) continue;
     const MeasuredCell& cell = *top.front();
     const Bytes bytes = busiest_rank(*cell.run().reader);
-    if (total_of(bytes) > 0) clauses.push_back(clause_for(cell, bytes));
+    if (total_of(bytes) > 0) clauses.push_back(wire_clause_for(cell, bytes));
   }
   return clauses;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "buckets/bucket_replay.h"
 #include "buckets/buckets.h"
 
 namespace gradsync {
@@ -24,17 +25,21 @@ double backward_s(const GradientTimeline& gradients) {
 BucketAdvice advice_of(const GradientTimeline& gradients, const AllReduceTime& time_s,
                        std::int64_t first_bucket_bytes, std::int64_t bucket_cap_bytes) {
   const auto buckets = cut_into_buckets(gradients.bytes, first_bucket_bytes, bucket_cap_bytes);
-  double ready_s = -std::numeric_limits<double>::infinity(), free_s = ready_s;
+  std::vector<BucketMessage> messages;
+  double ready_s = -std::numeric_limits<double>::infinity();
   for (const Bucket& bucket : buckets) {
     std::int64_t bytes = 0;
     for (std::size_t i = bucket.first; i < bucket.last; ++i) {
       bytes += gradients.bytes[i];
       ready_s = std::max(ready_s, gradients.ready_s[i]);
     }
-    free_s = std::max(free_s, ready_s) + time_s(bytes);
+    messages.push_back({ready_s, static_cast<double>(bytes)});
   }
+  const auto cost = [&](const BucketMessage& message) {
+    return time_s(static_cast<std::int64_t>(message.bytes));
+  };
   return {first_bucket_bytes, bucket_cap_bytes, buckets.size(),
-          buckets.empty() ? 0 : free_s - ready_s};
+          replay_overlapped(messages, cost, ready_s).exposed_s};
 }
 
 std::vector<std::int64_t> bucket_ladder(std::int64_t gradient_bytes) {

@@ -13,8 +13,6 @@ namespace gradsync::check {
 
 namespace {
 
-using Ranks = std::vector<OnRank<BindingFacts>>;
-
 /// What a host's ranks may use together.
 struct HostCores {
   std::set<int> cores;
@@ -22,7 +20,7 @@ struct HostCores {
   std::map<std::string, int> ranks_with;  ///< by their list of cores
 };
 
-std::map<std::string, HostCores> hosts_of(const Ranks& ranks) {
+std::map<std::string, HostCores> hosts_of(const Ranks<BindingFacts>& ranks) {
   std::map<std::string, HostCores> hosts;
   for (const auto& rank : ranks) {
     HostCores& host = hosts[rank.host];
@@ -37,7 +35,7 @@ std::map<std::string, HostCores> hosts_of(const Ranks& ranks) {
 
 /// Ranks with fewer cores than `needed` gives for them.
 template <typename Needed>
-std::vector<std::string> short_of_cores(const Ranks& ranks, Needed&& needed) {
+std::vector<std::string> short_of_cores(const Ranks<BindingFacts>& ranks, Needed&& needed) {
   std::vector<std::string> texts;
   for (const auto& rank : ranks) {
     const auto cores = static_cast<int>(core_numbers(rank.facts.cores).size());
@@ -48,7 +46,7 @@ std::vector<std::string> short_of_cores(const Ranks& ranks, Needed&& needed) {
   return texts;
 }
 
-Finding judge_threads(const Ranks& ranks, int threads) {
+Finding judge_threads(const Ranks<BindingFacts>& ranks, int threads) {
   const std::string id = "binding.threads";
   const auto of_slurm =
       short_of_cores(ranks, [](const auto& facts) { return facts.asked_of_slurm; });
@@ -94,7 +92,7 @@ std::vector<std::string> narrow(const std::map<std::string, HostCores>& hosts) {
   return texts;
 }
 
-Finding judge_cores(const Ranks& ranks, int threads) {
+Finding judge_cores(const Ranks<BindingFacts>& ranks, int threads) {
   const std::string id = "binding.cores";
   const auto hosts = hosts_of(ranks);
   const auto shared = crowded(hosts, std::max(threads, 1));
@@ -127,15 +125,16 @@ std::vector<int> core_numbers(const std::string& list) {
   return numbers;
 }
 
-std::vector<Finding> judge_binding(const Ranks& ranks, const CheckOptions& options) {
+std::vector<Finding> judge_binding(const Ranks<BindingFacts>& ranks, const CheckOptions& options) {
   return {judge_threads(ranks, options.threads), judge_cores(ranks, options.threads)};
 }
 
 CheckResult check_binding(Job& job, const CheckOptions& options) {
   const BindingFacts mine{job.place().cores, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)),
                           job.launcher().cores_per_rank, job.launcher().in_slurm_job};
-  return judged(job, mine,
-                [&](const Ranks& ranks) { return CheckResult{judge_binding(ranks, options)}; });
+  return judged(job, mine, [&](const Ranks<BindingFacts>& ranks) {
+    return CheckResult{judge_binding(ranks, options)};
+  });
 }
 
 }  // namespace gradsync::check

@@ -19,8 +19,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(BindingFacts, cores, cores_of_host, asked_of_
 /// "0-3,8" as 0, 1, 2, 3, 8.
 std::vector<int> core_numbers(const std::string& list);
 
-std::vector<Finding> judge_binding(const std::vector<OnRank<BindingFacts>>& ranks,
-                                   const CheckOptions& options);
+std::vector<Finding> judge_binding(const Ranks<BindingFacts>& ranks, const CheckOptions& options);
 
 /// Whether each rank has the cores its threads need, to itself.
 CheckResult check_binding(Job& job, const CheckOptions& options);

@@ -37,12 +37,15 @@ struct OnRank {
   std::string name() const { return fmt::format("rank {} ({})", rank, host); }
 };
 
+template <typename Facts>
+using Ranks = std::vector<OnRank<Facts>>;
+
 /// The facts of all ranks on rank 0, in order of rank; empty elsewhere. `Facts` reads from and
 /// writes to nlohmann's JSON. Collective.
 template <typename Facts>
-std::vector<OnRank<Facts>> gather_facts(Job& job, const Facts& mine) {
+Ranks<Facts> gather_facts(Job& job, const Facts& mine) {
   const nlohmann::json stated = {{"host", job.place().host}, {"facts", mine}};
-  std::vector<OnRank<Facts>> all;
+  Ranks<Facts> all;
   for (const std::string& text :
        job.gather(stated.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace))) {
     const auto json = nlohmann::json::parse(text);

@@ -11,8 +11,6 @@ namespace gradsync::check {
 
 namespace {
 
-using Ranks = std::vector<OnRank<ClockFacts>>;
-
 /// Beyond it, times of files and of logs of two nodes are in the wrong order for a person.
 constexpr double kMostApart_s = 0.5;
 /// Beyond it, a straggler's wait cannot be told from the error of the clocks.
@@ -22,7 +20,7 @@ double wall_now_s() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-Finding judge_day(const Ranks& ranks) {
+Finding judge_day(const Ranks<ClockFacts>& ranks) {
   const std::string id = "clocks.time-of-day";
   std::vector<std::string> apart;
   std::set<std::string> hosts;
@@ -42,7 +40,7 @@ Finding judge_day(const Ranks& ranks) {
   return passed(id, fmt::format("{} hosts within {}", hosts.size(), format_duration(most_s)));
 }
 
-Finding judge_alignment(const Ranks& ranks) {
+Finding judge_alignment(const Ranks<ClockFacts>& ranks) {
   const std::string id = "clocks.alignment";
   if (ranks.size() == 1) return skipped(id, "one rank");
   const auto worst = std::max_element(ranks.begin(), ranks.end(), [](const auto& a, const auto& b) {
@@ -62,14 +60,15 @@ double ahead_s(const ClockFacts& facts, const ClockFacts& of_root) {
   return facts.wall_minus_steady_s - of_root.wall_minus_steady_s - facts.offset_s;
 }
 
-std::vector<Finding> judge_clocks(const Ranks& ranks) {
+std::vector<Finding> judge_clocks(const Ranks<ClockFacts>& ranks) {
   return {judge_day(ranks), judge_alignment(ranks)};
 }
 
 CheckResult check_clocks(Job& job, const CheckOptions&) {
   const SteadyOffset reading = job.read_clock();
   const ClockFacts mine{wall_now_s() - now_s(), reading.offset_s, reading.uncertainty_s};
-  return judged(job, mine, [](const Ranks& ranks) { return CheckResult{judge_clocks(ranks)}; });
+  return judged(job, mine,
+                [](const Ranks<ClockFacts>& ranks) { return CheckResult{judge_clocks(ranks)}; });
 }
 
 }  // namespace gradsync::check

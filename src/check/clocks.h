@@ -18,7 +18,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ClockFacts, wall_minus_steady_s, offset_s, un
 /// (wall − steady) − (wall − steady of rank 0) − offset.
 double ahead_s(const ClockFacts& facts, const ClockFacts& of_root);
 
-std::vector<Finding> judge_clocks(const std::vector<OnRank<ClockFacts>>& ranks);
+std::vector<Finding> judge_clocks(const Ranks<ClockFacts>& ranks);
 
 /// Whether the hosts have the same time of day, and how closely steady clocks can be aligned.
 CheckResult check_clocks(Job& job, const CheckOptions& options);

@@ -7,8 +7,6 @@ namespace gradsync::check {
 
 namespace {
 
-using Ranks = std::vector<OnRank<DataFacts>>;
-
 constexpr std::size_t kDigestShown = 16;
 
 DataFacts look_at(const std::string& folder) {
@@ -27,8 +25,8 @@ DataFacts look_at(const std::string& folder) {
   return facts;
 }
 
-Ranks those_that_looked(const Ranks& ranks) {
-  Ranks looked;
+Ranks<DataFacts> those_that_looked(const Ranks<DataFacts>& ranks) {
+  Ranks<DataFacts> looked;
   for (const auto& rank : ranks)
     if (rank.facts.looked) looked.push_back(rank);
   return looked;
@@ -36,9 +34,9 @@ Ranks those_that_looked(const Ranks& ranks) {
 
 }  // namespace
 
-std::vector<Finding> judge_data(const Ranks& ranks, const CheckOptions& options) {
+std::vector<Finding> judge_data(const Ranks<DataFacts>& ranks, const CheckOptions& options) {
   const std::string id = "data";
-  const Ranks hosts = those_that_looked(ranks);
+  const Ranks<DataFacts> hosts = those_that_looked(ranks);
   std::vector<std::string> errors, others;
   std::string fix;
   for (const auto& host : hosts) {
@@ -65,8 +63,9 @@ std::vector<Finding> judge_data(const Ranks& ranks, const CheckOptions& options)
 
 CheckResult check_data(Job& job, const CheckOptions& options) {
   const DataFacts mine = job.place().local_rank == 0 ? look_at(options.data) : DataFacts{};
-  return judged(job, mine,
-                [&](const Ranks& ranks) { return CheckResult{judge_data(ranks, options)}; });
+  return judged(job, mine, [&](const Ranks<DataFacts>& ranks) {
+    return CheckResult{judge_data(ranks, options)};
+  });
 }
 
 }  // namespace gradsync::check

@@ -17,8 +17,7 @@ struct DataFacts {
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DataFacts, looked, error, fix, name, digest, images)
 
-std::vector<Finding> judge_data(const std::vector<OnRank<DataFacts>>& ranks,
-                                const CheckOptions& options);
+std::vector<Finding> judge_data(const Ranks<DataFacts>& ranks, const CheckOptions& options);
 
 /// Whether every host has the data set, whole, and all have the same. Reads every byte once a host.
 CheckResult check_data(Job& job, const CheckOptions& options);

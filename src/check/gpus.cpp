@@ -10,8 +10,6 @@ namespace gradsync::check {
 
 namespace {
 
-using Ranks = std::vector<OnRank<GpuFacts>>;
-
 const std::string kSeen = "gpus.seen", kShared = "gpus.shared", kKind = "gpus.kind";
 
 std::string lack_of(const OnRank<GpuFacts>& rank) {
@@ -21,14 +19,14 @@ std::string lack_of(const OnRank<GpuFacts>& rank) {
                      rank.facts.local_rank);
 }
 
-std::vector<std::string> lacks(const Ranks& ranks) {
+std::vector<std::string> lacks(const Ranks<GpuFacts>& ranks) {
   std::vector<std::string> texts;
   for (const auto& rank : ranks)
     if (chosen_gpu(rank.facts) < 0) texts.push_back(lack_of(rank));
   return texts;
 }
 
-bool none_anywhere(const Ranks& ranks) {
+bool none_anywhere(const Ranks<GpuFacts>& ranks) {
   return std::all_of(ranks.begin(), ranks.end(),
                      [](const auto& rank) { return rank.facts.uuids.empty(); });
 }
@@ -40,7 +38,7 @@ Finding judge_lacks(const std::vector<std::string>& lacking) {
 }
 
 /// Names of the ranks by host and device.
-std::map<std::string, std::vector<std::string>> users_of_devices(const Ranks& ranks) {
+std::map<std::string, std::vector<std::string>> users_of_devices(const Ranks<GpuFacts>& ranks) {
   std::map<std::string, std::vector<std::string>> users;
   for (const auto& rank : ranks) {
     const int chosen = chosen_gpu(rank.facts);
@@ -51,7 +49,7 @@ std::map<std::string, std::vector<std::string>> users_of_devices(const Ranks& ra
   return users;
 }
 
-Finding judge_sharing(const Ranks& ranks, bool allowed) {
+Finding judge_sharing(const Ranks<GpuFacts>& ranks, bool allowed) {
   std::vector<std::string> shared;
   for (const auto& [device, users] : users_of_devices(ranks))
     if (users.size() > 1)
@@ -63,7 +61,7 @@ Finding judge_sharing(const Ranks& ranks, bool allowed) {
   return failed(kShared, first_few(shared), fix + "; --allow-shared-gpu for tests");
 }
 
-Finding judge_kinds(const Ranks& ranks) {
+Finding judge_kinds(const Ranks<GpuFacts>& ranks) {
   std::map<std::string, std::vector<std::string>> ranks_of;
   for (const auto& rank : ranks) {
     const int chosen = chosen_gpu(rank.facts);
@@ -85,7 +83,7 @@ int chosen_gpu(const GpuFacts& facts) {
   return gpu_index(facts.local_rank, facts.uuids.size());
 }
 
-std::vector<Finding> judge_gpus(const Ranks& ranks, const CheckOptions& options) {
+std::vector<Finding> judge_gpus(const Ranks<GpuFacts>& ranks, const CheckOptions& options) {
   if (options.device == "cpu") return {skipped(kSeen, "--device cpu")};
   if (none_anywhere(ranks) && options.device == "auto")
     return {skipped(kSeen, lack_of(ranks.front()) + ", nor on any other rank")};
@@ -104,8 +102,9 @@ CheckResult check_gpus(Job& job, const CheckOptions& options) {
     mine.names.push_back(device.name);
     mine.uuids.push_back(device.uuid);
   }
-  return judged(job, mine,
-                [&](const Ranks& ranks) { return CheckResult{judge_gpus(ranks, options)}; });
+  return judged(job, mine, [&](const Ranks<GpuFacts>& ranks) {
+    return CheckResult{judge_gpus(ranks, options)};
+  });
 }
 
 }  // namespace gradsync::check

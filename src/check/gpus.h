@@ -20,8 +20,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GpuFacts, local_rank, driver, names, uuids)
 /// none for it.
 int chosen_gpu(const GpuFacts& facts);
 
-std::vector<Finding> judge_gpus(const std::vector<OnRank<GpuFacts>>& ranks,
-                                const CheckOptions& options);
+std::vector<Finding> judge_gpus(const Ranks<GpuFacts>& ranks, const CheckOptions& options);
 
 /// Whether every rank has a GPU of its own, and all have the same kind.
 CheckResult check_gpus(Job& job, const CheckOptions& options);

@@ -8,7 +8,7 @@ namespace {
 
 const std::string kOpenMpi = "Open MPI";
 /// Open MPI's launcher and its programs both load this one.
-const std::string kShared = "libopen-pal.so";
+const std::string kMpiLibrary = "libopen-pal.so";
 
 std::string how_to_start(int ranks) {
   return fmt::format("srun --mpi=pmix -n {0} gradsync-check …, or mpirun -n {0} gradsync-check …",
@@ -84,8 +84,8 @@ CheckResult check_launch(Job& job, const CheckOptions& options) {
   LaunchFacts facts{job.launcher(), job.place().size, "", "", ""};
   for (const Library& library : job.libraries())
     if (library.name == "MPI") facts.mpi_library = library.loaded;
-  facts.mpi_path = loaded_path(kShared);
-  facts.launcher_path = path_in_ancestors(kShared);
+  facts.mpi_path = loaded_path(kMpiLibrary);
+  facts.launcher_path = path_in_ancestors(kMpiLibrary);
   return {judge_launch(facts, options)};
 }
 

@@ -10,8 +10,6 @@ namespace gradsync::check {
 
 namespace {
 
-using Ranks = std::vector<OnRank<LibraryFacts>>;
-
 const std::string kNone = "none";
 
 /// The first number of `text` if it has points: "Open MPI v4.1.4" has 4.1.4; else empty.
@@ -80,7 +78,7 @@ std::string described(const Library& library) {
 
 /// What rank `other` has else than `first`, where `differ` holds.
 template <typename Differ>
-std::vector<std::string> differences(const Ranks& ranks, Differ&& differ) {
+std::vector<std::string> differences(const Ranks<LibraryFacts>& ranks, Differ&& differ) {
   std::vector<std::string> texts;
   for (const Library& mine : ranks.front().facts.libraries)
     for (const auto& rank : ranks) {
@@ -92,7 +90,7 @@ std::vector<std::string> differences(const Ranks& ranks, Differ&& differ) {
   return texts;
 }
 
-Finding judge_equal(const Ranks& ranks) {
+Finding judge_equal(const Ranks<LibraryFacts>& ranks) {
   const std::string id = "libraries.equal";
   if (ranks.size() == 1) return skipped(id, "one rank");
   const auto other_builds = differences(ranks, [](const Library& a, const Library& b) {
@@ -110,7 +108,7 @@ Finding judge_equal(const Ranks& ranks) {
 }
 
 /// Two entries of one name are two files in one process.
-Finding judge_once(const Ranks& ranks) {
+Finding judge_once(const Ranks<LibraryFacts>& ranks) {
   const std::string id = "libraries.once";
   std::vector<std::string> texts;
   for (const auto& rank : ranks) {
@@ -140,14 +138,14 @@ Table library_table(const std::vector<Library>& libraries) {
 
 }  // namespace
 
-CheckResult judge_libraries(const Ranks& ranks) {
+CheckResult judge_libraries(const Ranks<LibraryFacts>& ranks) {
   const auto& first = ranks.front().facts.libraries;
   return {{judge_versions(first), judge_equal(ranks), judge_once(ranks)}, {library_table(first)}};
 }
 
 CheckResult check_libraries(Job& job, const CheckOptions&) {
   return judged(job, LibraryFacts{job.libraries()},
-                [](const Ranks& ranks) { return judge_libraries(ranks); });
+                [](const Ranks<LibraryFacts>& ranks) { return judge_libraries(ranks); });
 }
 
 }  // namespace gradsync::check

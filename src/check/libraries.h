@@ -14,7 +14,7 @@ struct LibraryFacts {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(LibraryFacts, libraries)
 
 /// Findings, and rank 0's libraries as a table.
-CheckResult judge_libraries(const std::vector<OnRank<LibraryFacts>>& ranks);
+CheckResult judge_libraries(const Ranks<LibraryFacts>& ranks);
 
 /// Whether the libraries that are loaded are those the program was built with, and the same on all
 /// ranks.

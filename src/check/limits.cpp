@@ -10,8 +10,6 @@ namespace gradsync::check {
 
 namespace {
 
-using Ranks = std::vector<OnRank<LimitFacts>>;
-
 /// Below it, registering gradient buckets with the adapter fails.
 constexpr std::int64_t kLocked_bytes = std::int64_t{1} << 30;
 constexpr std::int64_t kOpenFiles = 1024;
@@ -22,7 +20,7 @@ std::int64_t limit_of(int resource) {
   return limit.rlim_cur == RLIM_INFINITY ? kUnlimited : static_cast<std::int64_t>(limit.rlim_cur);
 }
 
-Finding judge_locked(const Ranks& ranks) {
+Finding judge_locked(const Ranks<LimitFacts>& ranks) {
   const std::string id = "limits.locked-memory";
   std::vector<std::string> low;
   bool infiniband = false;
@@ -38,7 +36,7 @@ Finding judge_locked(const Ranks& ranks) {
                 "LimitMEMLOCK=infinity in slurmd's unit, or ulimit -l unlimited before mpirun");
 }
 
-Finding judge_files(const Ranks& ranks) {
+Finding judge_files(const Ranks<LimitFacts>& ranks) {
   const std::string id = "limits.open-files";
   std::vector<std::string> low;
   for (const auto& rank : ranks)
@@ -48,7 +46,7 @@ Finding judge_files(const Ranks& ranks) {
   return warned(id, "few files may be open: " + first_few(low), "ulimit -n 4096 before the launch");
 }
 
-Finding judge_omp(const Ranks& ranks, int threads) {
+Finding judge_omp(const Ranks<LimitFacts>& ranks, int threads) {
   const std::string id = "limits.omp-threads";
   const std::string& first = ranks.front().facts.omp_threads;
   std::vector<std::string> others;
@@ -68,7 +66,7 @@ Finding judge_omp(const Ranks& ranks, int threads) {
 
 }  // namespace
 
-std::vector<Finding> judge_limits(const Ranks& ranks, const CheckOptions& options) {
+std::vector<Finding> judge_limits(const Ranks<LimitFacts>& ranks, const CheckOptions& options) {
   return {judge_locked(ranks), judge_files(ranks), judge_omp(ranks, options.threads)};
 }
 
@@ -76,8 +74,9 @@ CheckResult check_limits(Job& job, const CheckOptions& options) {
   const char* omp = std::getenv("OMP_NUM_THREADS");
   const LimitFacts mine{limit_of(RLIMIT_MEMLOCK), limit_of(RLIMIT_NOFILE), has_infiniband(),
                         omp == nullptr ? "" : omp};
-  return judged(job, mine,
-                [&](const Ranks& ranks) { return CheckResult{judge_limits(ranks, options)}; });
+  return judged(job, mine, [&](const Ranks<LimitFacts>& ranks) {
+    return CheckResult{judge_limits(ranks, options)};
+  });
 }
 
 }  // namespace gradsync::check

@@ -19,8 +19,7 @@ struct LimitFacts {
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(LimitFacts, locked_bytes, open_files, infiniband, omp_threads)
 
-std::vector<Finding> judge_limits(const std::vector<OnRank<LimitFacts>>& ranks,
-                                  const CheckOptions& options);
+std::vector<Finding> judge_limits(const Ranks<LimitFacts>& ranks, const CheckOptions& options);
 
 /// Whether limits and variables that silently slow or break a run are as they should be.
 CheckResult check_limits(Job& job, const CheckOptions& options);

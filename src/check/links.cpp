@@ -164,7 +164,7 @@ std::vector<std::pair<int, int>> pairs_to_measure(int hosts) {
   return pairs;
 }
 
-Finding judge_sums(const std::vector<OnRank<SumFacts>>& ranks) {
+Finding judge_sums(const Ranks<SumFacts>& ranks) {
   const std::string id = "links.sum";
   if (ranks.size() == 1) return skipped(id, "one rank");
   std::vector<std::string> wrong;

@@ -31,7 +31,7 @@ inline constexpr std::int64_t kSmallSum_bytes = 4096, kLargeSum_bytes = std::int
 /// twelve, else each with its neighbour in a ring.
 std::vector<std::pair<int, int>> pairs_to_measure(int hosts);
 
-Finding judge_sums(const std::vector<OnRank<SumFacts>>& ranks);
+Finding judge_sums(const Ranks<SumFacts>& ranks);
 /// `links` of all pairs that were measured.
 CheckResult judge_links(const std::vector<LinkFacts>& links);
 

@@ -10,8 +10,6 @@ namespace gradsync::check {
 namespace {
 
 namespace fs = std::filesystem;
-using Ranks = std::vector<OnRank<NodeFacts>>;
-
 std::string kernel() {
   utsname name{};
   return ::uname(&name) == 0 ? name.release : "unknown";
@@ -31,7 +29,7 @@ std::map<std::string, int> read_mtus() {
 
 /// Values of `value` that differ from the first host's.
 template <typename Value>
-Finding judge_equal(const std::string& id, const Ranks& hosts, Value&& value,
+Finding judge_equal(const std::string& id, const Ranks<NodeFacts>& hosts, Value&& value,
                     const std::string& fix) {
   std::vector<std::string> others;
   for (const auto& host : hosts)
@@ -44,7 +42,7 @@ Finding judge_equal(const std::string& id, const Ranks& hosts, Value&& value,
 }
 
 /// Interfaces that both hosts have, with different MTUs.
-Finding judge_mtus(const Ranks& hosts) {
+Finding judge_mtus(const Ranks<NodeFacts>& hosts) {
   const std::string id = "nodes.mtu";
   std::vector<std::string> others;
   for (const auto& [name, mtu] : hosts.front().facts.mtu_of)
@@ -61,8 +59,8 @@ Finding judge_mtus(const Ranks& hosts) {
 
 }  // namespace
 
-std::vector<Finding> judge_nodes(const Ranks& ranks) {
-  Ranks hosts;
+std::vector<Finding> judge_nodes(const Ranks<NodeFacts>& ranks) {
+  Ranks<NodeFacts> hosts;
   for (const auto& rank : ranks)
     if (rank.facts.looked) hosts.push_back(rank);
   if (hosts.size() == 1) return {skipped("nodes", "one host")};
@@ -78,7 +76,8 @@ std::vector<Finding> judge_nodes(const Ranks& ranks) {
 CheckResult check_nodes(Job& job, const CheckOptions&) {
   NodeFacts mine;
   if (job.place().local_rank == 0) mine = {true, job.place().cpu, kernel(), read_mtus()};
-  return judged(job, mine, [](const Ranks& ranks) { return CheckResult{judge_nodes(ranks)}; });
+  return judged(job, mine,
+                [](const Ranks<NodeFacts>& ranks) { return CheckResult{judge_nodes(ranks)}; });
 }
 
 }  // namespace gradsync::check

@@ -16,7 +16,7 @@ struct NodeFacts {
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NodeFacts, looked, cpu, kernel, mtu_of)
 
-std::vector<Finding> judge_nodes(const std::vector<OnRank<NodeFacts>>& ranks);
+std::vector<Finding> judge_nodes(const Ranks<NodeFacts>& ranks);
 
 /// Whether the hosts are of one kind.
 CheckResult check_nodes(Job& job, const CheckOptions& options);

@@ -15,7 +15,7 @@ struct Host {
   std::set<std::string> cores;
 };
 
-std::vector<Host> hosts_of(const std::vector<OnRank<RankFacts>>& ranks) {
+std::vector<Host> hosts_of(const Ranks<RankFacts>& ranks) {
   std::vector<Host> hosts;
   for (const auto& one : ranks) {
     auto host = std::find_if(hosts.begin(), hosts.end(),
@@ -75,7 +75,7 @@ Finding judge_hosts(const std::vector<Host>& hosts, const CheckOptions& options)
 
 }  // namespace
 
-CheckResult judge_ranks(const std::vector<OnRank<RankFacts>>& ranks, const CheckOptions& options) {
+CheckResult judge_ranks(const Ranks<RankFacts>& ranks, const CheckOptions& options) {
   const auto hosts = hosts_of(ranks);
   return {{judge_hosts(hosts, options)}, {host_table(hosts)}};
 }

@@ -14,7 +14,7 @@ struct RankFacts {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankFacts, local_rank, cores)
 
 /// One row of findings and the table of hosts.
-CheckResult judge_ranks(const std::vector<OnRank<RankFacts>>& ranks, const CheckOptions& options);
+CheckResult judge_ranks(const Ranks<RankFacts>& ranks, const CheckOptions& options);
 
 /// Whether all hosts have as many ranks as they should.
 CheckResult check_ranks(Job& job, const CheckOptions& options);

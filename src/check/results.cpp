@@ -112,7 +112,7 @@ Finding judge_locking(const FolderProbe& probe) {
       "protects a run by a lock file alone; gradsync-sweep refuses such a folder");
 }
 
-Finding judge_sharing(const FolderProbe& probe, const std::vector<OnRank<SeenFacts>>& ranks) {
+Finding judge_sharing(const FolderProbe& probe, const Ranks<SeenFacts>& ranks) {
   const std::string id = "results.shared";
   std::vector<std::string> blind;
   bool several = false;
@@ -147,8 +147,7 @@ FolderProbe probe_folder(const std::string& results, std::string& mark) {
   return probe;
 }
 
-std::vector<Finding> judge_results(const FolderProbe& probe,
-                                   const std::vector<OnRank<SeenFacts>>& ranks) {
+std::vector<Finding> judge_results(const FolderProbe& probe, const Ranks<SeenFacts>& ranks) {
   const std::string id = "results.write";
   if (!probe.write_error.empty())
     return {failed(id, probe.write_error,

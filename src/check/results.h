@@ -28,8 +28,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SeenFacts, looked, seen)
 /// written.
 FolderProbe probe_folder(const std::string& results, std::string& mark);
 
-std::vector<Finding> judge_results(const FolderProbe& probe,
-                                   const std::vector<OnRank<SeenFacts>>& ranks);
+std::vector<Finding> judge_results(const FolderProbe& probe, const Ranks<SeenFacts>& ranks);
 
 /// Whether runs can be written to the results folder, and seen from all hosts.
 CheckResult check_results(Job& job, const CheckOptions& options);

@@ -18,8 +18,6 @@ namespace gradsync::check {
 namespace {
 
 namespace fs = std::filesystem;
-using Ranks = std::vector<OnRank<SharedMemoryFacts>>;
-
 const fs::path kFolder = "/dev/shm";
 /// Open MPI 4 and 5 (and their one-sided windows), NCCL, PSM, UCX, LibTorch, ours.
 constexpr std::array<std::string_view, 11> kSegments = {
@@ -61,7 +59,7 @@ bool may_be_left(const struct stat& file) {
   return S_ISREG(file.st_mode) && ours && std::time(nullptr) - file.st_mtime > kYoung_s;
 }
 
-Finding judge_space(const Ranks& hosts) {
+Finding judge_space(const Ranks<SharedMemoryFacts>& hosts) {
   const std::string id = "shared-memory.space";
   std::vector<std::string> tight;
   for (const auto& host : hosts)
@@ -84,7 +82,7 @@ std::string paths_of(const std::vector<Leftover>& leftovers) {
   return leftovers.size() > kNamed ? text + " …" : text;
 }
 
-Finding judge_leftovers(const Ranks& hosts) {
+Finding judge_leftovers(const Ranks<SharedMemoryFacts>& hosts) {
   const std::string id = "shared-memory.leftovers";
   std::vector<std::string> seen, fixes;
   for (const auto& host : hosts) {
@@ -133,8 +131,8 @@ std::vector<Leftover> find_leftovers(const fs::path& folder) {
   return candidates;
 }
 
-std::vector<Finding> judge_shared_memory(const Ranks& ranks) {
-  Ranks hosts;
+std::vector<Finding> judge_shared_memory(const Ranks<SharedMemoryFacts>& ranks) {
+  Ranks<SharedMemoryFacts> hosts;
   for (const auto& rank : ranks)
     if (rank.facts.looked) hosts.push_back(rank);
   return {judge_space(hosts), judge_leftovers(hosts)};
@@ -143,8 +141,9 @@ std::vector<Finding> judge_shared_memory(const Ranks& ranks) {
 CheckResult check_shared_memory(Job& job, const CheckOptions&) {
   const SharedMemoryFacts mine =
       job.place().local_rank == 0 ? look(job.place().local_size) : SharedMemoryFacts{};
-  return judged(job, mine,
-                [](const Ranks& ranks) { return CheckResult{judge_shared_memory(ranks)}; });
+  return judged(job, mine, [](const Ranks<SharedMemoryFacts>& ranks) {
+    return CheckResult{judge_shared_memory(ranks)};
+  });
 }
 
 }  // namespace gradsync::check

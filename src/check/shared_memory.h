@@ -30,7 +30,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SharedMemoryFacts, looked, ranks, free_bytes,
 /// than a minute, and mapped by no process whose maps may be read. Removes nothing.
 std::vector<Leftover> find_leftovers(const std::filesystem::path& folder);
 
-std::vector<Finding> judge_shared_memory(const std::vector<OnRank<SharedMemoryFacts>>& ranks);
+std::vector<Finding> judge_shared_memory(const Ranks<SharedMemoryFacts>& ranks);
 
 /// Whether shared memory has room, and what dead runs left in it.
 CheckResult check_shared_memory(Job& job, const CheckOptions& options);

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "options/transport_choice.h"
 #include "record/bus_bandwidth.h"
 #include "support/parse.h"
 
@@ -20,10 +21,9 @@ std::string shown(double value, double unit, int decimals) {
 
 std::string transport_text(const std::string& transport) {
   if (transport == "ring") return "a ring of ours over MPI whose waits sleep, as ddp uses it there";
-  if (transport == "shm") return "memory that the ranks of the node share";
-  if (transport == "tcp-ring") return "a ring over TCP connections of the job's own";
-  if (transport == "two-level") return "shared memory on each node, lanes between nodes";
-  return transport == "mpi" ? "MPI's own, whose waits spin" : transport;
+  for (const TransportTraits& one : kTransports)
+    if (one.recorded == transport) return std::string(one.text);
+  return transport;
 }
 
 std::string out_of_bounds(std::int64_t wrong) {

@@ -27,8 +27,19 @@ void require_host_memory(const std::string& transport, const DeviceChoice& devic
 }  // namespace
 
 const std::vector<std::string>& transport_names() {
-  static const std::vector<std::string> names = {"auto", "mpi", "nccl", "shm", "ring", "two-level"};
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all = {"auto"};
+    for (const TransportTraits& transport : kTransports)
+      all.emplace_back(transport.name);
+    return all;
+  }();
   return names;
+}
+
+const TransportTraits* find_transport(std::string_view name) {
+  for (const TransportTraits& transport : kTransports)
+    if (transport.name == name) return &transport;
+  return nullptr;
 }
 
 std::string transport_help() {
@@ -54,9 +65,10 @@ TransportChoice for_host_memory(const RankLayout& layout) {
 
 TransportChoice choose_transport(const std::string& requested, const DeviceChoice& device,
                                  const RankLayout& layout) {
-  if (requested == "nccl") require_gpus(device);
-  if (requested != "auto" && requested != "nccl" && requested != "mpi")
-    require_host_memory(requested, device);
+  if (const TransportTraits* transport = find_transport(requested)) {
+    if (!transport->host_memory) require_gpus(device);
+    if (!transport->gpu_memory) require_host_memory(requested, device);
+  }
   if (requested == "shm" && layout.nodes > 1)
     throw Error(ExitCode::kEnvironment,
                 "--transport shm is for ranks of one node, and these are on several",

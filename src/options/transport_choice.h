@@ -1,11 +1,32 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "device/choice.h"
 
 namespace gradsync {
+
+/// What moves tensors between ranks; its code is a class in src/transport.
+struct TransportTraits {
+  std::string_view name;      ///< of --transport
+  std::string_view recorded;  ///< in calibration rows
+  std::string_view text;      ///< for gradsync-calibrate
+  bool host_memory, gpu_memory;
+};
+
+/// Every transport, in the order of --help.
+inline constexpr TransportTraits kTransports[] = {
+    {"mpi", "mpi", "MPI's own, whose waits spin", true, true},
+    {"nccl", "nccl", "nccl", false, true},
+    {"shm", "shm", "memory that the ranks of the node share", true, false},
+    {"ring", "tcp-ring", "a ring over TCP connections of the job's own", true, false},
+    {"two-level", "two-level", "shared memory on each node, lanes between nodes", true, false},
+};
+
+/// Null for a name that --transport does not take, and for `auto`.
+const TransportTraits* find_transport(std::string_view name);
 
 /// What moves the tensors between the ranks, and why.
 struct TransportChoice {
@@ -13,7 +34,7 @@ struct TransportChoice {
   std::string why;
 };
 
-/// Values of --transport, in the order of --help.
+/// Values of --transport: auto and the transports, in the order of --help.
 const std::vector<std::string>& transport_names();
 
 /// What --help says of them.

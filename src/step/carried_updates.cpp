@@ -31,9 +31,9 @@ std::vector<std::size_t> indices_in(const std::vector<torch::Tensor>& all,
 
 }  // namespace
 
-CarriedUpdates::CarriedUpdates(Replica& replica, SyncMode& mode, Optimizer& optimizer)
+CarriedUpdates::CarriedUpdates(Replica& replica, DeferredGradients& gradients, Optimizer& optimizer)
     : replica_(replica),
-      mode_(mode),
+      gradients_(gradients),
       optimizer_(optimizer),
       pending_(replica.parameters.size(), false) {
   for (const auto& part : replica.network->modules())
@@ -79,8 +79,8 @@ CarriedUpdates::Parameters CarriedUpdates::all_pending() const {
 
 std::unique_ptr<CarriedUpdates> carried_updates(Replica& replica, SyncMode& mode,
                                                 Optimizer& optimizer) {
-  if (!mode.carries()) return nullptr;
-  return std::make_unique<CarriedUpdates>(replica, mode, optimizer);
+  DeferredGradients* gradients = mode.deferred();
+  return gradients ? std::make_unique<CarriedUpdates>(replica, *gradients, optimizer) : nullptr;
 }
 
 }  // namespace gradsync

@@ -21,7 +21,7 @@ class CarriedUpdates {
   static constexpr std::int64_t kSpan = 16;
 
   /// All must outlive it.
-  CarriedUpdates(Replica& replica, SyncMode& mode, Optimizer& optimizer);
+  CarriedUpdates(Replica& replica, DeferredGradients& gradients, Optimizer& optimizer);
 
   /// Whether the iteration is to be waited for after which `done` of the run have been: the first
   /// ones, from which the mode learns, and the last of each span.
@@ -36,7 +36,7 @@ class CarriedUpdates {
   using Parameters = std::vector<std::size_t>;
   torch::Tensor forward(const torch::Tensor& images,
                         const std::function<void(const Parameters&)>& before);
-  void wait(const Parameters& parameters) { mode_.await_gradients(parameters); }
+  void wait(const Parameters& parameters) { gradients_.await(parameters); }
   void step(const Parameters& parameters);
 
   /// The collectives of the iteration that was begun before the last one.
@@ -49,7 +49,7 @@ class CarriedUpdates {
   Parameters all_pending() const;
 
   Replica& replica_;
-  SyncMode& mode_;
+  DeferredGradients& gradients_;
   Optimizer& optimizer_;
   std::unordered_map<const torch::nn::Module*, Parameters> parameters_of_;
   std::vector<bool> pending_;

@@ -11,7 +11,7 @@ NormExchange::NormExchange(const std::string& how, Exchange& exchange, SyncMode&
       mode_(mode),
       replica_(replica),
       // A root that steps alone hands its buffers out with its parameters.
-      broadcasts_(how == "broadcast" && !mode.root_only()) {
+      broadcasts_(how == "broadcast" && !mode.root_loss()) {
   if (how == "sync")
     share_statistics(*replica.network,
                      {[this](std::span<float> values) { mean(values); }, exchange.size()});

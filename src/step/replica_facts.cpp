@@ -1,8 +1,9 @@
-#include "options/modes.h"
 #include "step/replica_facts.h"
 
 #include <algorithm>
 #include <array>
+
+#include "options/modes.h"
 
 namespace gradsync {
 
@@ -62,8 +63,8 @@ Replica first_replica(Exchange& exchange, const TrainOptions& options, Layout la
 }
 
 bool replicas_may_differ(const TrainOptions& options, int ranks) {
-  return ranks > 1 &&
-         (!mode_named(options.sync).exchanges || options.gradients_only || options.init == "per-rank");
+  return ranks > 1 && (!mode_named(options.sync).exchanges || options.gradients_only ||
+                       options.init == "per-rank");
 }
 
 ReplicaRow compare_replicas(Exchange& exchange, const Replica& replica) {

@@ -33,7 +33,7 @@ class Pass {
   torch::Tensor run() {
     FeedBatch batch = load();
     const torch::Tensor outputs = forward(batch);
-    const torch::Tensor sums = parts_.mode.root_only() ? backward_from_root(outputs, batch)
+    const torch::Tensor sums = parts_.mode.root_loss() ? backward_from_root(outputs, batch)
                                                        : backward_from_here(outputs, batch);
     parts_.feed.recycle(std::move(batch));
     return sums;
@@ -49,15 +49,13 @@ class Pass {
   }
 
   torch::Tensor forward(const FeedBatch& batch) {
-    PassInput input;
-    input.layout = parts_.compute.layout;
-    input.images = batch.images;
-    input.samples = parts_.feed.samples_per_rank(index_);
-    input.first = first_;
-    input.last = last_;
     doing(Activity::kSynchronize);
     if (first_ && parts_.norms) parts_.norms->begin_iteration();
-    const torch::Tensor images = parts_.mode.begin_pass(input);
+    parts_.mode.before_forward(last_);
+    torch::Tensor images = batch.images;
+    if (RootLoss* root = parts_.mode.root_loss())
+      images = root->scatter_images(
+          {batch.images, parts_.feed.samples_per_rank(index_), parts_.compute.layout, first_});
     doing(Activity::kForward);
     const AutocastScope autocast(parts_.compute.precision, parts_.compute.device.type());
     if (parts_.carried) return forward_through(images);
@@ -104,7 +102,8 @@ class Pass {
 
   torch::Tensor backward_from_root(const torch::Tensor& outputs, const FeedBatch& batch) {
     doing(Activity::kSynchronize);
-    const torch::Tensor logits = parts_.mode.gather_outputs(outputs);
+    RootLoss& root = *parts_.mode.root_loss();
+    const torch::Tensor logits = root.gather_outputs(outputs);
     PassLoss loss;
     torch::Tensor gradient;
     if (logits.defined()) {
@@ -112,7 +111,7 @@ class Pass {
       const Scope timed(timer_, Phase::kBackward);
       gradient = torch::autograd::grad({scaled(loss.loss)}, {logits})[0];
     }
-    const LossShare share = parts_.mode.scatter_loss_gradient(gradient, loss.sums);
+    const LossShare share = root.scatter_gradient(gradient, loss.sums);
     backward(outputs, [&] { outputs.backward(share.gradient.to(outputs.scalar_type())); });
     return share.sums;
   }
@@ -135,7 +134,7 @@ class Pass {
 };
 
 bool steps_here(const StepParts& parts) {
-  return !parts.mode.root_only() || parts.exchange.rank() == 0;
+  return !parts.mode.root_loss() || parts.exchange.rank() == 0;
 }
 
 /// What gradients in host memory are to be multiplied by beside the loss scale.

@@ -102,8 +102,8 @@ SyncSettings sync_settings(const TrainOptions& options) {
           options.wire_dtype, options.overlap == "step"};
 }
 
-FeedShare feed_share(const SyncMode& mode, int rank) {
-  if (!mode.root_only()) return FeedShare::kOwn;
+FeedShare feed_share(SyncMode& mode, int rank) {
+  if (!mode.root_loss()) return FeedShare::kOwn;
   return rank == 0 ? FeedShare::kAllRanks : FeedShare::kNone;
 }
 

@@ -22,6 +22,6 @@ std::vector<VerificationRow> verify_modes(Exchange& exchange, const DataSource& 
 SyncSettings sync_settings(const TrainOptions& options);
 
 /// Whose images a rank loads in a mode.
-FeedShare feed_share(const SyncMode& mode, int rank);
+FeedShare feed_share(SyncMode& mode, int rank);
 
 }  // namespace gradsync

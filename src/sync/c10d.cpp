@@ -194,12 +194,11 @@ class C10d : public SyncMode {
     }
   }
 
-  torch::Tensor begin_pass(const PassInput& input) override {
-    if (!input.last) return input.images;
+  void before_forward(bool last) override {
+    if (!last) return;
     // Python's DDP does this before each forward pass; without it the bucket cap has no effect.
     reducer_->rebuild_buckets();
     reducer_->prepare_for_forward();
-    return input.images;
   }
 
   void before_backward(const torch::Tensor&, bool last) override {

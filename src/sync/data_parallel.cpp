@@ -17,10 +17,9 @@ std::span<float> values_of(const torch::Tensor& tensor) {
 /// torch.nn.DataParallel's pattern over ranks: each iteration the root scatters the inputs and
 /// broadcasts parameters and buffers, gathers the outputs, computes the loss of the whole batch and
 /// scatters its gradient, sums the gradients, and steps alone.
-class DataParallel : public SyncMode {
+class DataParallel : public SyncMode, public RootLoss {
  public:
   explicit DataParallel(Exchange& exchange) : exchange_(exchange) {}
-
 
   void attach(Replica& replica) override {
     replica_ = &replica;
@@ -28,7 +27,7 @@ class DataParallel : public SyncMode {
     make_parameters_contiguous();
   }
 
-  torch::Tensor begin_pass(const PassInput& input) override {
+  torch::Tensor scatter_images(const PassInput& input) override {
     if (input.first) broadcast_model();
     const std::size_t count = static_cast<std::size_t>(input.samples) * kImageBytes;
     images_ = at_least(images_, count);
@@ -49,8 +48,8 @@ class DataParallel : public SyncMode {
     return root() ? all.requires_grad_() : torch::Tensor();
   }
 
-  LossShare scatter_loss_gradient(const torch::Tensor& logits_gradient,
-                                  const torch::Tensor& sums_of_ranks) override {
+  LossShare scatter_gradient(const torch::Tensor& logits_gradient,
+                             const torch::Tensor& sums_of_ranks) override {
     const std::int64_t values = c10::multiply_integers(outputs_shape_);
     torch::Tensor share = torch::empty({values + kSums}, options()), shares;
     if (root())
@@ -69,7 +68,23 @@ class DataParallel : public SyncMode {
     if (!root()) gradients_->zero();  // the root's are zeroed by its step
   }
 
-  void publish() override { broadcast_model(); }
+  void broadcast_model() override {
+    exchange_.broadcast(values_of(parameters_), kRoot, Traffic::kParameters);
+    std::vector<torch::Tensor> floats;
+    for (const torch::Tensor& buffer : replica_->buffers)
+      if (buffer.is_floating_point()) floats.push_back(buffer.reshape({-1}));
+    if (floats.empty()) return;
+    torch::Tensor packed = torch::cat(floats);
+    exchange_.broadcast(values_of(packed), kRoot, Traffic::kBuffers);
+    std::int64_t offset = 0;
+    for (torch::Tensor& buffer : replica_->buffers) {
+      if (!buffer.is_floating_point()) continue;
+      buffer.copy_(packed.narrow(0, offset, buffer.numel()).view(buffer.sizes()));
+      offset += buffer.numel();
+    }
+  }
+
+  RootLoss* root_loss() override { return this; }
 
  private:
   bool root() const { return exchange_.rank() == kRoot; }
@@ -84,22 +99,6 @@ class DataParallel : public SyncMode {
       view.copy_(parameter.data());
       parameter.set_data(view);
       offset += parameter.numel();
-    }
-  }
-
-  void broadcast_model() {
-    exchange_.broadcast(values_of(parameters_), kRoot, Traffic::kParameters);
-    std::vector<torch::Tensor> floats;
-    for (const torch::Tensor& buffer : replica_->buffers)
-      if (buffer.is_floating_point()) floats.push_back(buffer.reshape({-1}));
-    if (floats.empty()) return;
-    torch::Tensor packed = torch::cat(floats);
-    exchange_.broadcast(values_of(packed), kRoot, Traffic::kBuffers);
-    std::int64_t offset = 0;
-    for (torch::Tensor& buffer : replica_->buffers) {
-      if (!buffer.is_floating_point()) continue;
-      buffer.copy_(packed.narrow(0, offset, buffer.numel()).view(buffer.sizes()));
-      offset += buffer.numel();
     }
   }
 

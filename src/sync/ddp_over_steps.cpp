@@ -29,7 +29,7 @@ struct Message {
 /// Messages are short and sent by a plan that all ranks follow: of what is ready, what the next
 /// forward pass needs first. The plan comes from rank 0's times of an iteration that was waited
 /// for.
-class DdpOverSteps : public SyncMode {
+class DdpOverSteps : public SyncMode, public DeferredGradients {
  public:
   DdpOverSteps(Exchange& exchange, const SyncSettings& settings)
       : exchange_(exchange),
@@ -53,9 +53,9 @@ class DdpOverSteps : public SyncMode {
 
   void run_in_pass(const std::function<void()>& collective) override { thread_.run(collective); }
 
-  bool carries() const override { return true; }
+  DeferredGradients* deferred() override { return this; }
 
-  void await_gradients(const std::vector<std::size_t>& parameters) override {
+  void await(const std::vector<std::size_t>& parameters) override {
     for (const std::size_t parameter : parameters)
       thread_.wait_for(sent_as_[buckets_.bucket_of(parameter)]);
   }

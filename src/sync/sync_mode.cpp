@@ -29,9 +29,7 @@ std::unique_ptr<SyncMode> make_sync_mode(std::string_view name, Exchange& exchan
                 "gradsync-train --help lists them");
   exchange.set_mode(static_cast<std::uint8_t>(at), std::string(name));
   exchange.set_waiting(Waiting::kSpin);
-  auto mode = kMakers[at](exchange, settings);
-  mode->traits_ = &kModes[at];
-  return mode;
+  return kMakers[at](exchange, settings);
 }
 
 }  // namespace gradsync

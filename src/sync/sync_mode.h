@@ -15,18 +15,50 @@
 
 namespace gradsync {
 
-/// What the rank that computes the loss hands another one.
-struct LossShare {
-  torch::Tensor gradient;  ///< with respect to the rank's outputs, their shape
-  torch::Tensor sums;      ///< of the rank, as PassLoss::sums has them: [2]
-};
-
 /// What a pass begins with.
 struct PassInput {
   torch::Tensor images;  ///< [samples, 3, 32, 32]: the rank's own, or all ranks' on a feeding root
   std::int64_t samples = 0;  ///< per rank
   Layout layout = Layout::kNhwc;
-  bool first = true, last = true;  ///< of the iteration's passes
+  bool first = true;  ///< of the iteration's passes
+};
+
+/// What the rank that computes the loss sends to another one.
+struct LossShare {
+  torch::Tensor gradient;  ///< with respect to the rank's outputs, their shape
+  torch::Tensor sums;      ///< of the rank, as PassLoss::sums has them: [2]
+};
+
+/// A mode whose root computes the loss of all ranks' outputs and steps alone. All calls are
+/// collective.
+class RootLoss {
+ public:
+  virtual ~RootLoss() = default;
+
+  /// Before the forward pass. Returns the images this rank computes on.
+  virtual torch::Tensor scatter_images(const PassInput& input) = 0;
+
+  /// Logits of all ranks on the root, undefined elsewhere.
+  virtual torch::Tensor gather_outputs(const torch::Tensor& outputs) = 0;
+
+  /// Returns the gradient with respect to this rank's outputs, and the sums over its samples.
+  /// `logits_gradient` and `sums_of_ranks` [ranks, 2] are used on the root only.
+  virtual LossShare scatter_gradient(const torch::Tensor& logits_gradient,
+                                     const torch::Tensor& sums_of_ranks) = 0;
+
+  /// On return every replica holds the root's parameters and buffers.
+  virtual void broadcast_model() = 0;
+};
+
+/// A mode whose iterations may end without `synchronize`, while their gradients are in transit. The
+/// next iteration waits for each of them where it needs it. Until `synchronize` nobody else
+/// communicates.
+class DeferredGradients {
+ public:
+  virtual ~DeferredGradients() = default;
+
+  /// Returns when the gradients of these parameters are the averages.
+  virtual void await(const std::vector<std::size_t>& parameters) = 0;
 };
 
 struct SyncSettings {
@@ -42,11 +74,11 @@ struct SyncSettings {
 /// The training step calls the hooks in this order and a mode overrides those it needs:
 ///   attach                                          once, all replicas hold equal parameters
 ///   per pass (accumulate passes an iteration):
-///     begin_pass → [forward] → gather_outputs → [loss] → scatter_loss_gradient
-///     → before_backward → [backward]
+///     before_forward → [forward] → [loss] → before_backward → [backward]
 ///   synchronize                                     afterwards every gradient is the average
 /// The parts in brackets are compute; everything a mode communicates in the thread of the step lies
-/// outside them, so that no communication is counted as compute.
+/// outside them, so that no communication is counted as compute. With a RootLoss the loss is
+/// between its `gather_outputs` and `scatter_gradient`.
 class SyncMode {
  public:
   virtual ~SyncMode() = default;
@@ -55,22 +87,15 @@ class SyncMode {
   /// wants it. The replica must outlive the mode.
   virtual void attach(Replica& replica) = 0;
 
-  /// A pass begins. Returns the images this rank computes on.
-  virtual torch::Tensor begin_pass(const PassInput& input) { return input.images; }
-
-  /// Logits on which the loss is computed here; undefined where none is.
-  virtual torch::Tensor gather_outputs(const torch::Tensor& outputs) { return outputs; }
-
-  /// Where one rank computes the loss of all: hands every rank the gradient with respect to its own
-  /// outputs, and the sums over its own samples. `logits_gradient` and `sums_of_ranks` [ranks, 2]
-  /// are used on that rank only. Called only if root_only().
-  virtual LossShare scatter_loss_gradient(const torch::Tensor& /*logits_gradient*/,
-                                          const torch::Tensor& /*sums_of_ranks*/) {
-    return {};
-  }
+  /// A forward pass begins; `last` of the iteration.
+  virtual void before_forward(bool /*last*/) {}
 
   /// The backward pass begins; `last` when its gradients complete the iteration's.
   virtual void before_backward(const torch::Tensor& /*outputs*/, bool /*last*/) {}
+
+  /// Whether the backward pass itself waits for the exchange before it returns. Its compute then
+  /// ends with its last gradient.
+  virtual bool waits_in_backward() const { return false; }
 
   /// Runs a collective that belongs to a forward or backward pass, and returns when it is done. All
   /// ranks call it at the same places; a mode with a communication thread runs it there, in its
@@ -80,17 +105,6 @@ class SyncMode {
   /// On return every gradient of a rank that steps is the average over ranks. Collective.
   virtual void synchronize() = 0;
 
-  /// Whether an iteration may end without `synchronize`, while its gradients still travel: the next
-  /// one then waits for each of them where it needs it. Until `synchronize` nobody else
-  /// communicates.
-  virtual bool carries() const { return false; }
-  /// Returns when the gradients of these parameters are the averages. For a mode that carries.
-  virtual void await_gradients(const std::vector<std::size_t>& /*parameters*/) {}
-
-  /// On return every replica holds the current parameters. Called outside the iterations, before an
-  /// evaluation or a comparison. Collective.
-  virtual void publish() {}
-
   /// What this mode has settled since `attach` that decides in which order it sums, for
   /// checkpoints; empty if nothing. Between two iterations.
   virtual std::vector<std::int64_t> state() const { return {}; }
@@ -99,16 +113,15 @@ class SyncMode {
   /// if it is none of this network's.
   virtual void restore(const std::vector<std::int64_t>& state);
 
-  /// Whether the backward pass itself waits for the exchange before it returns. Its compute then
-  /// ends with its last gradient.
-  virtual bool waits_in_backward() const { return false; }
+  /// Null unless Mode::root_only, Mode::defers with --overlap step.
+  virtual RootLoss* root_loss() { return nullptr; }
+  virtual DeferredGradients* deferred() { return nullptr; }
 
-  /// Root computes the loss of all ranks' outputs and steps alone; the others receive parameters.
-  bool root_only() const { return traits_->root_only; }
-
- private:
-  friend std::unique_ptr<SyncMode> make_sync_mode(std::string_view, Exchange&, const SyncSettings&);
-  const Mode* traits_ = &kUnknownMode;
+  /// On return every replica holds the current parameters. Called outside the iterations, before an
+  /// evaluation or a comparison. Collective.
+  void publish() {
+    if (RootLoss* root = root_loss()) root->broadcast_model();
+  }
 };
 
 /// Makes the mode and names it in the exchange's fingerprints. Throws Error kUsage if unknown.

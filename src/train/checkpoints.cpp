@@ -116,7 +116,7 @@ void Checkpoints::save(const Position& position) {
   const std::filesystem::path path = target(position);
   if (root()) make_checkpoint_folder(path.parent_path());
   write_checkpoint(exchange_, mine, root() ? info_at(position) : CheckpointInfo(), path,
-                   state_.mode.root_only());
+                   state_.mode.root_loss() != nullptr);
   if (own_) own_->written(position.iteration, kKept);
   meet();
   forecast_.saved(watch.elapsed_s());

@@ -12,8 +12,8 @@ namespace gradsync::check {
 
 /// Ranks with the given facts, `per_host` on each of the hosts node1, node2, …
 template <typename Facts>
-std::vector<OnRank<Facts>> on_ranks(const std::vector<Facts>& facts, int per_host) {
-  std::vector<OnRank<Facts>> ranks;
+Ranks<Facts> on_ranks(const std::vector<Facts>& facts, int per_host) {
+  Ranks<Facts> ranks;
   for (const Facts& one : facts) {
     const int rank = static_cast<int>(ranks.size());
     ranks.push_back({rank, "node" + std::to_string(rank / per_host + 1), one});

@@ -13,7 +13,8 @@ from slurm_harness import cluster, job_field, job_file, run_on_cluster, slurm, s
 from harness import check, synthetic
 
 DATA = ""
-TWO_NODES = ["-N2", "--ntasks-per-node=1", "--gpus-per-node=1"]
+# By name: after a lost node another one may be idle first.
+TWO_NODES = ["--nodelist=n1,n2", "--ntasks-per-node=1", "--gpus-per-node=1"]
 # The cluster gives a node up after 10 s, the trainer waits 15; the rest is for a busy machine.
 ENDS_WITHIN_S = 60
 

@@ -19,7 +19,8 @@ OptimizerSettings scaled(const std::string& name) {
 
 /// Gradients of a seed, times `scale`, with an infinity in one of the last parameter's if asked
 /// for.
-void give_gradients(Replica& replica, std::uint64_t seed, float scale, bool overflow = false) {
+void give_scaled_gradients(Replica& replica, std::uint64_t seed, float scale,
+                           bool overflow = false) {
   torch::manual_seed(seed);
   for (auto& parameter : replica.parameters)
     parameter.mutable_grad() = torch::randn_like(parameter.detach()) * scale;
@@ -38,8 +39,8 @@ TEST_CASE("the fused step is the plain one, bit for bit, also when gradients mov
     const auto plain = make_optimizer(one, settings);
     FusedSgd fused(other, settings);
     for (std::uint64_t step = 0; step < 4; ++step) {
-      give_gradients(one, step, 1);  // new tensors each time
-      give_gradients(other, step, 1);
+      give_scaled_gradients(one, step, 1);  // new tensors each time
+      give_scaled_gradients(other, step, 1);
       plain->step(0.05, 0.5);
       fused.step(0.05, 0.5);
       CHECK(parameter_hash(one) == parameter_hash(other));
@@ -62,11 +63,12 @@ TEST_CASE("with a loss scale every optimiser takes gradients over it and leaves 
     CHECK(optimizer->loss_scale().item<float>() == 65536);
     const std::vector<bool> overflows = {true, false, true, true, false};
     for (std::size_t step = 0; step < overflows.size(); ++step) {
-      give_gradients(scaled_one, step, optimizer->loss_scale().item<float>(), overflows[step]);
+      give_scaled_gradients(scaled_one, step, optimizer->loss_scale().item<float>(),
+                            overflows[step]);
       optimizer->step(0.05);
       CHECK(scaled_one.parameters[0].grad().abs().max().item<float>() == 0);
       if (overflows[step]) continue;
-      give_gradients(plain_one, step, 1);
+      give_scaled_gradients(plain_one, step, 1);
       plain->step(0.05);
     }
     // Scales are powers of two, so nothing is rounded otherwise.

@@ -17,7 +17,7 @@ using namespace gradsync;
 namespace {
 
 constexpr double kRate = 0.05, kDecay = 5e-4;
-constexpr int kSteps = 5;
+constexpr int kOptimizerSteps = 5;
 
 Replica lenet() {
   return make_replica("lenet", 2, Layout::kNhwc);
@@ -62,7 +62,7 @@ double difference_after_steps(const OptimizerSettings& settings, Reference&& ref
                               Maker make = make_optimizer) {
   Replica ours = lenet(), theirs = lenet();
   const auto optimizer = make(ours, settings);
-  for (int step = 1; step <= kSteps; ++step) {
+  for (int step = 1; step <= kOptimizerSteps; ++step) {
     give_gradients(ours, theirs);
     optimizer->step(kRate);
     reference(theirs, step);
@@ -209,7 +209,7 @@ TEST_CASE("a factor that the host never reads scales the gradients as one that i
     Replica ours = lenet(), theirs = lenet();
     const auto here = entry.make(ours, settings_of(entry.name)),
                there = entry.make(theirs, settings_of(entry.name));
-    for (int step = 0; step < kSteps; ++step) {
+    for (int step = 0; step < kOptimizerSteps; ++step) {
       give_gradients(ours, theirs);
       here->step(kRate, 0.25);
       there->prepare(kRate, 1);

@@ -7,7 +7,7 @@ using namespace gradsync::test;
 
 namespace {
 
-double largest(const torch::Tensor& values) {
+double largest_of(const torch::Tensor& values) {
   return values.abs().max().item<double>();
 }
 
@@ -33,9 +33,9 @@ TEST_CASE("passes of unequal size make the gradient of their global batch") {
     CHECK(parts.steps[0].samples == own);
     CHECK(parts.steps[0].measured.loss == doctest::Approx(whole.steps[0].measured.loss));
     const auto start = flat_parameters(make_replica(options.model, options.seed, Layout::kNhwc));
-    const double step = largest(whole.parameters - start);
+    const double step = largest_of(whole.parameters - start);
     CHECK(step > 1e-4);
-    CHECK(largest(parts.parameters - whole.parameters) < 1e-3 * step);
+    CHECK(largest_of(parts.parameters - whole.parameters) < 1e-3 * step);
   }
 }
 

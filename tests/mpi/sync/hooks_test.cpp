@@ -37,11 +37,8 @@ Replica with_unused(const torch::Tensor& parameter) {
 }
 
 void run_hooked_pass(SyncMode& mode, Replica& replica) {
-  PassInput input;
-  input.samples = 2;
-  input.first = input.last = true;
-  input.images = images();
-  const torch::Tensor outputs = replica.network->forward(mode.begin_pass(input));
+  mode.before_forward(true);
+  const torch::Tensor outputs = replica.network->forward(images());
   mode.before_backward(outputs, true);
   outputs.sum().backward();
 }

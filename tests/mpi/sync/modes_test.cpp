@@ -57,35 +57,30 @@ std::vector<torch::Tensor> mean_gradients(const std::string& model, int ranks, s
 /// Forward, backward and exchange of one pass, as the training step does it.
 void run_pass(Ranks& ranks, SyncMode& mode, Replica& replica, std::int64_t pass, bool first,
               bool last, std::int64_t passes) {
-  PassInput input;
-  input.samples = kSamples;
-  input.first = first;
-  input.last = last;
-  input.images = images_of(ranks.rank, pass);
-  torch::Tensor labels = labels_of(ranks.rank);
-  if (mode.root_only()) {
-    std::vector<torch::Tensor> images, all_labels;
-    for (int r = 0; r < ranks.size; ++r) {
-      images.push_back(images_of(r, pass));
-      all_labels.push_back(labels_of(r));
-    }
-    input.images = torch::cat(images).contiguous(at::MemoryFormat::ChannelsLast);
-    labels = torch::cat(all_labels);
-  }
-  const torch::Tensor outputs = replica.network->forward(mode.begin_pass(input));
-  if (!mode.root_only()) {
+  mode.before_forward(last);
+  const auto local_loss = [&] {
+    const torch::Tensor outputs = replica.network->forward(images_of(ranks.rank, pass));
     mode.before_backward(outputs, last);
-    cross_entropy(outputs, labels, 1, static_cast<double>(passes)).loss.backward();
-    return;
+    cross_entropy(outputs, labels_of(ranks.rank), 1, static_cast<double>(passes)).loss.backward();
+  };
+  RootLoss* root = mode.root_loss();
+  if (!root) return local_loss();
+  std::vector<torch::Tensor> images, labels;
+  for (int r = 0; r < ranks.size; ++r) {
+    images.push_back(images_of(r, pass));
+    labels.push_back(labels_of(r));
   }
-  const torch::Tensor logits = mode.gather_outputs(outputs);
+  const torch::Tensor all = torch::cat(images).contiguous(at::MemoryFormat::ChannelsLast);
+  const torch::Tensor outputs =
+      replica.network->forward(root->scatter_images({all, kSamples, Layout::kNhwc, first}));
+  const torch::Tensor logits = root->gather_outputs(outputs);
   PassLoss loss;
   torch::Tensor gradient;
   if (logits.defined()) {
-    loss = cross_entropy(logits, labels, ranks.size, static_cast<double>(passes));
+    loss = cross_entropy(logits, torch::cat(labels), ranks.size, static_cast<double>(passes));
     gradient = torch::autograd::grad({loss.loss}, {logits})[0];
   }
-  const LossShare share = mode.scatter_loss_gradient(gradient, loss.sums);
+  const LossShare share = root->scatter_gradient(gradient, loss.sums);
   mode.before_backward(outputs, last);
   outputs.backward(share.gradient);
 }
@@ -136,7 +131,7 @@ void check_mode(const std::string& name, const SyncSettings& settings, const std
       run_pass(ranks, *mode, replica, pass + p, p == 0, p + 1 == passes, passes);
     mode->synchronize();
     check_records(ranks.exchange, settings.wire_dtype != "fp32");
-    const bool has_average = !mode->root_only() || ranks.rank == 0;
+    const bool has_average = !mode->root_loss() || ranks.rank == 0;
     if (has_average)
       CHECK(gradient_error(replica, mean_gradients(model, ranks.size, pass, passes)) <= tolerance);
     zero_gradients(replica);
@@ -153,6 +148,18 @@ TEST_CASE("whatever moves them, gradients are the mean over ranks" * test::sever
       if (std::string(mode) == "ddp")
         check_mode(mode, {"flat", 2048, 40000, "bf16"}, "lenet", 1, 2e-2, transport);
     }
+}
+
+TEST_CASE("a mode is what its row of the table says" * test::once()) {
+  Ranks ranks;
+  for (const Mode& row : kModes) {
+    const auto mode = make_sync_mode(row.name, ranks.exchange, {});
+    CHECK((mode->root_loss() != nullptr) == row.root_only);
+    SyncSettings deferring;
+    deferring.over_steps = row.defers;
+    const auto deferred = make_sync_mode(row.name, ranks.exchange, deferring);
+    CHECK((deferred->deferred() != nullptr) == row.defers);
+  }
 }
 
 TEST_CASE("gradients after each mode are the mean over ranks computed in double") {

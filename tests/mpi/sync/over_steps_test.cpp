@@ -15,7 +15,7 @@ using gradsync::test::Trained;
 
 namespace {
 
-constexpr std::int64_t kIterations = 10;
+constexpr std::int64_t kOverStepsIterations = 10;
 
 Trained trained(const SmallSet& set, const std::string& transport, const std::string& overlap,
                 const std::function<void(TrainOptions&)>& change = {}) {
@@ -24,10 +24,10 @@ Trained trained(const SmallSet& set, const std::string& transport, const std::st
   options.overlap = overlap;
   if (change) change(options);
   return test::train_shortly(ranks.exchange, {*set.data, nullptr, torch::kCPU}, options,
-                             kIterations);
+                             kOverStepsIterations);
 }
 
-double largest_difference(const Trained& a, const Trained& b) {
+double largest_gap(const Trained& a, const Trained& b) {
   return (a.parameters - b.parameters).abs().max().item<double>();
 }
 
@@ -65,8 +65,7 @@ TEST_CASE("an exchange that goes on through the next step computes what ddp comp
                   carries = trained(set, transport, "step");
     CHECK(carries.iterations.size() == waits.iterations.size());
     if (size <= 2) CHECK(carries.hash == waits.hash);
-    CHECK(largest_difference(carries, waits) <=
-          2e-4);  // other messages, another order of additions
+    CHECK(largest_gap(carries, waits) <= 2e-4);  // other messages, another order of additions
     for (std::size_t i = 0; i < waits.steps.size(); ++i)
       CHECK(carries.steps[i].measured.loss == doctest::Approx(waits.steps[i].measured.loss));
   }
@@ -93,8 +92,8 @@ TEST_CASE("so it does with other optimisers, several passes and 16 bits on the w
   for (std::size_t i = 0; i < changes.size(); ++i) {
     CAPTURE(i);
     const double tolerance = i == 3 ? 1e-2 : 5e-4;
-    CHECK(largest_difference(trained(set, "ring", "step", changes[i]),
-                             trained(set, "ring", "backward", changes[i])) <= tolerance);
+    CHECK(largest_gap(trained(set, "ring", "step", changes[i]),
+                      trained(set, "ring", "backward", changes[i])) <= tolerance);
   }
 }
 

@@ -12,6 +12,7 @@
 
 #include "comm/long_messages.h"
 #include "mpi/ranks.h"
+#include "options/transport_choice.h"
 #include "support/error.h"
 #include "transport/ring_transport.h"
 #include "transport/shm_transport.h"
@@ -88,6 +89,12 @@ TEST_CASE("shm: sums and means of all sizes, in its own memory and elsewhere") {
     check_sums(transport, std::span(elsewhere).first(count));
   }
   check_rooted(transport);
+}
+
+TEST_CASE("transports: a calibration row records the name that the table has" *
+          test::several_ranks()) {
+  for (const char* name : {"mpi", "shm", "ring"})
+    CHECK(test::Ranks(name).transport.name() == find_transport(name)->recorded);
 }
 
 TEST_CASE("ring: sums and means of all sizes" * test::several_ranks()) {

@@ -3,10 +3,10 @@
 #include <doctest/doctest.h>
 
 #include "analysis/model/collective_law.h"
-#include "analysis/model/replay.h"
 #include "analysis/model/scaling_model.h"
 #include "analysis/model/two_term_fit.h"
 #include "analysis/model/what_if.h"
+#include "buckets/bucket_replay.h"
 #include "serial/expect_error.h"
 
 using namespace gradsync;
@@ -16,7 +16,7 @@ using doctest::Approx;
 namespace {
 
 MessageCost constant_cost(double time_s) {
-  return [time_s](const Message&) { return time_s; };
+  return [time_s](const BucketMessage&) { return time_s; };
 }
 
 }  // namespace
@@ -80,8 +80,8 @@ TEST_CASE("model: steps and bytes of collectives") {
 }
 
 TEST_CASE("model: replay on one channel, by hand") {
-  const std::vector<Message> messages = {{1, 10}, {2, 10}, {9, 10}};
-  const Replay replay = replay_overlapped(messages, constant_cost(3), 10);
+  const std::vector<BucketMessage> messages = {{1, 10}, {2, 10}, {9, 10}};
+  const BucketReplay replay = replay_overlapped(messages, constant_cost(3), 10);
   // 1–4, 4–7 (held up by the first), 9–12 (the channel was idle)
   CHECK(replay.start_s == std::vector<double>{1, 4, 9});
   CHECK(replay.end_s == std::vector<double>{4, 7, 12});
@@ -101,7 +101,7 @@ TEST_CASE("model: what was not measured stays so through a replay") {
 
 TEST_CASE("model: buckets cut anew, by hand") {
   // 100 bytes ready evenly from 1 to 3 s, then 300 bytes from 3 to 6 s.
-  const std::vector<Message> recorded = {{3, 100}, {6, 300}};
+  const std::vector<BucketMessage> recorded = {{3, 100}, {6, 300}};
   const auto halves = rebucket(recorded, 1, 50, 150);
   REQUIRE(halves.size() == 4);
   CHECK(halves[0].bytes == 50);
@@ -154,7 +154,7 @@ namespace {
 struct Stepped {
   double compute_end_s = 0, last_end_s = 0;
 };
-Stepped step_through(const std::vector<Message>& messages, double cost_s, double compute_s,
+Stepped step_through(const std::vector<BucketMessage>& messages, double cost_s, double compute_s,
                      double contention_s_per_byte) {
   constexpr double kStep_s = 1e-4;
   Stepped result;
@@ -179,11 +179,11 @@ Stepped step_through(const std::vector<Message>& messages, double cost_s, double
 
 TEST_CASE("model: what messages take from compute delays it, and what it makes ready") {
   // Ready while idle, while another travels, and both after a delay; 0.3 s for each 100 bytes.
-  const std::vector<Message> messages = {{1, 100}, {1.5, 100}, {6, 200}, {7.5, 50}};
+  const std::vector<BucketMessage> messages = {{1, 100}, {1.5, 100}, {6, 200}, {7.5, 50}};
   for (const double cost_s : {0.7, 2.0, 4.0}) {
     CAPTURE(cost_s);
     const double contention = 3e-3;
-    const Replay replay = replay_overlapped(messages, constant_cost(cost_s), 8, contention);
+    const BucketReplay replay = replay_overlapped(messages, constant_cost(cost_s), 8, contention);
     const Stepped stepped = step_through(messages, cost_s, 8, contention);
     CHECK(replay.compute_end_s == Approx(stepped.compute_end_s).epsilon(1e-3));
     CHECK(replay.end_s.back() == Approx(stepped.last_end_s).epsilon(1e-3));
@@ -191,8 +191,9 @@ TEST_CASE("model: what messages take from compute delays it, and what it makes r
           Approx(std::fmax(0, stepped.last_end_s - stepped.compute_end_s)).epsilon(5e-3));
     // Freed of the delays, everything is back where compute alone has it.
     CHECK(undelayed_s(messages, replay, contention, replay.compute_end_s) == Approx(8));
-    for (const Message& message : messages) {
-      std::vector<Message> until(messages.begin(), messages.begin() + (&message - messages.data()));
+    for (const BucketMessage& message : messages) {
+      std::vector<BucketMessage> until(messages.begin(),
+                                       messages.begin() + (&message - messages.data()));
       const double delayed_s =
           replay_overlapped(until, constant_cost(cost_s), message.ready_s, contention)
               .compute_end_s;
@@ -202,8 +203,8 @@ TEST_CASE("model: what messages take from compute delays it, and what it makes r
 }
 
 TEST_CASE("model: bytes beside compute are those before it ends") {
-  const std::vector<Message> messages = {{1, 100}, {5, 100}, {9, 100}};
-  const Replay replay = replay_overlapped(messages, constant_cost(2), 6);
+  const std::vector<BucketMessage> messages = {{1, 100}, {5, 100}, {9, 100}};
+  const BucketReplay replay = replay_overlapped(messages, constant_cost(2), 6);
   CHECK(replay.compute_end_s == 6);
   CHECK(replay.bytes_beside_compute(messages) == Approx(150));
   // However much a byte takes, compute goes on.

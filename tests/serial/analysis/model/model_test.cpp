@@ -217,7 +217,7 @@ TEST_CASE("model: contention found in windows is taken out and put in again") {
   CHECK(plain.contention_s_per_byte == 0);
   for (CellFacts& cell : study.cells)
     if (cell.ranks == 4 && cell.batch == 128) {
-      const Replay recorded = replay(cell.profile, true, plain.effective, 4, 0);
+      const BucketReplay recorded = replay(cell.profile, true, plain.effective, 4, 0);
       cell.contention_s = 0.5e-9 * recorded.bytes_beside_compute(cell.profile.messages);
       CHECK(cell.contention_s > 1e-3);
     }

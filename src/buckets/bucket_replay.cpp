@@ -1,14 +1,15 @@
-#include "analysis/model/replay.h"
+#include "buckets/bucket_replay.h"
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 
 #include <fmt/format.h>
 
 #include "support/error.h"
 
-namespace gradsync::report {
+namespace gradsync {
 
 namespace {
 
@@ -20,7 +21,7 @@ double later(double a, double b) {
 }
 
 /// Of compute beside a message: what it loses.
-double taken_share(const Message& message, double time_s, double contention_s_per_byte) {
+double taken_share(const BucketMessage& message, double time_s, double contention_s_per_byte) {
   if (contention_s_per_byte == 0 || !(time_s > 0)) return 0;
   return std::min(kMostContention, contention_s_per_byte * message.bytes / time_s);
 }
@@ -28,9 +29,9 @@ double taken_share(const Message& message, double time_s, double contention_s_pe
 /// When the bytes up to a position of the exchange are ready.
 class Readiness {
  public:
-  Readiness(const std::vector<Message>& messages, double backward_begin_s)
+  Readiness(const std::vector<BucketMessage>& messages, double backward_begin_s)
       : bytes_{0}, ready_s_{backward_begin_s} {
-    for (const Message& message : messages) {
+    for (const BucketMessage& message : messages) {
       if (message.kind != CollectiveKind::kAllReduce || !(message.bytes > 0)) continue;
       bytes_.push_back(bytes_.back() + message.bytes);
       // A bucket is exchanged in its turn even if its gradients came before those of an earlier
@@ -54,7 +55,7 @@ class Readiness {
 
 }  // namespace
 
-double Replay::bytes_beside_compute(const std::vector<Message>& messages) const {
+double BucketReplay::bytes_beside_compute(const std::vector<BucketMessage>& messages) const {
   double bytes = 0;
   for (std::size_t i = 0; i < messages.size(); ++i) {
     const double time_s = end_s[i] - start_s[i];
@@ -64,12 +65,12 @@ double Replay::bytes_beside_compute(const std::vector<Message>& messages) const 
   return bytes;
 }
 
-Replay replay_overlapped(const std::vector<Message>& messages, const MessageCost& cost,
-                         double compute_end_s, double contention_s_per_byte) {
-  Replay replay;
-  double free_s = 0, delay_s = 0;
+BucketReplay replay_overlapped(const std::vector<BucketMessage>& messages, const MessageCost& cost,
+                               double compute_end_s, double contention_s_per_byte) {
+  BucketReplay replay;
+  double free_s = -std::numeric_limits<double>::infinity(), delay_s = 0;
   std::optional<double> taken_s;
-  for (const Message& message : messages) {
+  for (const BucketMessage& message : messages) {
     const double time_s = cost(message);
     const double start_s = later(message.ready_s + delay_s, free_s);
     const double share = taken_share(message, time_s, contention_s_per_byte);
@@ -89,7 +90,7 @@ Replay replay_overlapped(const std::vector<Message>& messages, const MessageCost
   return replay;
 }
 
-double undelayed_s(const std::vector<Message>& messages, const Replay& replay,
+double undelayed_s(const std::vector<BucketMessage>& messages, const BucketReplay& replay,
                    double contention_s_per_byte, double time_s) {
   double delay_s = 0;
   for (std::size_t i = 0; i < messages.size(); ++i) {
@@ -100,16 +101,16 @@ double undelayed_s(const std::vector<Message>& messages, const Replay& replay,
   return time_s - delay_s;
 }
 
-Replay replay_blocking(const std::vector<Message>& messages, const MessageCost& cost,
-                       double compute_end_s) {
-  std::vector<Message> held = messages;
-  for (Message& message : held)
+BucketReplay replay_blocking(const std::vector<BucketMessage>& messages, const MessageCost& cost,
+                             double compute_end_s) {
+  std::vector<BucketMessage> held = messages;
+  for (BucketMessage& message : held)
     message.ready_s = compute_end_s;
   return replay_overlapped(held, cost, compute_end_s);
 }
 
-std::vector<Message> rebucket(const std::vector<Message>& messages, double backward_begin_s,
-                              double first_bytes, double cap_bytes) {
+std::vector<BucketMessage> rebucket(const std::vector<BucketMessage>& messages,
+                                    double backward_begin_s, double first_bytes, double cap_bytes) {
   if (!(first_bytes >= 1) || !(cap_bytes >= 1))
     throw Error(ExitCode::kInternal, "rebucket: a bucket of less than one byte");
   const Readiness readiness(messages, backward_begin_s);
@@ -118,7 +119,7 @@ std::vector<Message> rebucket(const std::vector<Message>& messages, double backw
                 fmt::format("{:.3g} bytes in buckets of {:.3g} are more than {:.0e} buckets",
                             readiness.total_bytes(), cap_bytes, kMostBuckets),
                 "choose a larger bucket-cap");
-  std::vector<Message> cut;
+  std::vector<BucketMessage> cut;
   for (double begin = 0; begin < readiness.total_bytes();) {
     const double limit = cut.empty() ? first_bytes : cap_bytes;
     const double end = std::min(begin + limit, readiness.total_bytes());
@@ -128,4 +129,4 @@ std::vector<Message> rebucket(const std::vector<Message>& messages, double backw
   return cut;
 }
 
-}  // namespace gradsync::report
+}  // namespace gradsync
