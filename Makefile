@@ -35,7 +35,7 @@ make soak         the soak campaign, hours: faults, crashes, sanitizers, fuzzing
 make cluster      a real Slurm with three nodes on this machine, to try slurm/ on (as root)
 make cluster-stop end it; it leaves nothing
 make bench        benchmarks; PARTS="all_reduce step" runs these alone (bench/run lists them)
-make tables       every table and plot of results/example again, into results/example/tables
+make tables       generate every table and plot of results/example, and compare each byte with the committed digests
 make data         fetch CIFAR-10 into data/cifar-10
 make lint         clang-format, clang-tidy, shellcheck (LINT_TORCH=1: LibTorch's users as well)
 make format       let clang-format rewrite the sources
