@@ -312,8 +312,6 @@ $(USES_TORCH): private EXTRA = -Ibuild/gch -include pch/torch.h -Winvalid-pch $(
 $(USES_TORCH): build/gch/pch/torch.h.gch
 $(TEST_OBJECTS) $(REPORT_OBJECTS) build/alone/analysis/main.o: private PLACE = $(TEST_FLAGS)
 $(call objects,$(call unity_of,$(AT_ONCE),$(UNFUSED))): private EXTRA = -ffp-contract=off $(ZLIB_CFLAGS)
-# GCC 12 warns of its own AVX-512 headers (its bug 105593).
-$(filter build/unity/src/int8/%,$(PLAIN_OBJECTS)): private EXTRA = -ffp-contract=off -Wno-maybe-uninitialized
 
 COMPILE = $(Q)$(CXX) $(LANGUAGE) $(WARNINGS) $(EXTRA) $(COMMON_FLAGS) $(PLACE) -MMD -MP
 
