@@ -28,6 +28,7 @@ define HELP
 make              build the programs into build/bin
 make status       what the build uses: found where, which version, or the line that fixes it
 make deps         install what is missing (as root on Debian or Ubuntu; else says the line)
+make check        a smoke test, less than a minute: 2 ranks, two modes, the report; PASS or FAIL
 make demo         train one network in every mode on 1, 2 and 4 ranks, print the comparison
 make quantize     train LeNet on CIFAR-10, quantise it to int8 step by step, print tables, draw pictures
 make test         all tests; `make tests` builds them, `tests/run serial` runs one tier
@@ -192,7 +193,7 @@ OBJECTS := $(sort $(PLAIN_OBJECTS) $(call alone,$(PLAIN)) $(REPORT_OBJECTS) buil
 
 # --- targets for people ------------------------------------------------------------------------
 
-.PHONY: all help status deps quantize demo test soak cluster cluster-stop bench tables data lint format install bundle clean always complete tests
+.PHONY: all help status deps check quantize demo test soak cluster cluster-stop bench tables data lint format install bundle clean always complete tests
 
 help:
 	$(info $(HELP))@:
@@ -213,13 +214,16 @@ SCOPES := build $(if $(filter demo bench test tests soak,$(GOALS)),demo) \
 lacking := $(strip $(if $(DEPS_ARE_DONE),,$(foreach scope,$(SCOPES),$(MISSING_$(scope)))))
 ifneq ($(lacking),)
 
-all demo quantize tests test soak cluster bench tables data install bundle:
+all check demo quantize tests test soak cluster bench tables data install bundle:
 	+@$(INSTALL_MISSING) $(SCOPES)
 	@$(MAKE) --no-print-directory DEPS_ARE_DONE=1 $@
 
 else
 
 all: $(PROGRAMS)
+
+check: all
+	@tests/smoke
 
 demo: all
 	@config/demo
