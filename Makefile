@@ -28,6 +28,7 @@ define HELP
 make              build the programs into build/bin
 make status       what the build uses: found where, which version, or the line that fixes it
 make deps         install what is missing (as root on Debian or Ubuntu; else says the line)
+make check        a smoke test, less than a minute: 2 ranks, two modes, the report; PASS or FAIL
 make demo         train one network in every mode on 1, 2 and 4 ranks, print the comparison
 make quantize     train LeNet on CIFAR-10, quantise it to int8 step by step, print tables, draw pictures
 make test         all tests; `make tests` builds them, `tests/run serial` runs one tier
@@ -35,7 +36,7 @@ make soak         the soak campaign, hours: faults, crashes, sanitizers, fuzzing
 make cluster      a real Slurm with three nodes on this machine, to try slurm/ on (as root)
 make cluster-stop end it; it leaves nothing
 make bench        benchmarks; PARTS="all_reduce step" runs these alone (bench/run lists them)
-make tables       every table and plot of results/example again, into results/example/tables
+make tables       generate every table and plot of results/example, and compare each byte with the committed digests
 make data         fetch CIFAR-10 into data/cifar-10
 make lint         clang-format, clang-tidy, shellcheck (LINT_TORCH=1: LibTorch's users as well)
 make format       let clang-format rewrite the sources
@@ -61,7 +62,16 @@ DETECTED_BY := CXX MARCH MPICXX LIBTORCH CUDA_HOME NVCC NCCL_HOME HDF5_DIR BOOST
 AMBIENT := PATH HOME XDG_CACHE_HOME PKG_CONFIG_PATH CPATH
 DETECTION_INPUT := $(strip $(foreach v,$(DETECTED_BY) $(AMBIENT),$(v)=$($(v))))
 
+# FILE, TEXT: whether the file holds the text, but for white space: GNU make 4.3 at times keeps the last newline of a file.
+holds = $(if $(subst <$(strip $(2))>,,<$(strip $(file <$(1)))>),,yes)
+
 GOALS := $(or $(MAKECMDGOALS),all)
+
+# Lines below read and write files in build/ while make reads this file. So with other goals after it, clean removes
+# build/ here, and its recipe does nothing; after other goals its recipe removes build/ when they are done.
+DRY_RUN := $(findstring n,$(filter-out --%,$(firstword -$(MAKEFLAGS))))
+CLEAN_FIRST := $(and $(filter clean,$(firstword $(GOALS))),$(filter-out clean,$(GOALS)))
+$(if $(CLEAN_FIRST),$(if $(MAKE_RESTARTS)$(DRY_RUN),,$(info rm -rf build)$(shell rm -rf build)))
 ifneq ($(filter-out help clean format,$(GOALS)),)
 -include build/config.mk
 endif
@@ -70,8 +80,7 @@ endif
 ifeq ($(MAKE_RESTARTS),)
 stale := $(or $(filter status deps,$(GOALS)),$(MISSING_build),\
   $(if $(wildcard $(LIBTORCH_FOUND)/lib/libtorch_cpu.so),,gone),\
-  $(if $(subst $(DETECTION_INPUT),,$(file <build/config.input)),changed),\
-  $(if $(wildcard build/config.input),,new))
+  $(if $(call holds,build/config.input,$(DETECTION_INPUT)),,changed))
 build/config.mk: export DETECTION_INPUT := $(DETECTION_INPUT)
 $(foreach v,$(DETECTED_BY),$(eval build/config.mk: export $(v) := $($(v))))
 build/config.mk: config/detect $(wildcard config/find/*.sh config/common.sh user.mk) $(if $(stale),always)
@@ -131,7 +140,7 @@ define newline
 endef
 number := \#
 includes = $(foreach source,$(1),$(number)include "$(source)"$(newline))
-write_unity = $(if $(subst $(call includes,$(2)),,$(file <$(1))$(newline))$(if $(wildcard $(1)),,new),\
+write_unity = $(eval UNITY_FILES += $(1))$(if $(call holds,$(1),$(call includes,$(2))),,\
   $(shell mkdir -p $(dir $(1)))$(file >$(1),$(call includes,$(2))))
 # AT-ONCE, FILES: the names without .cpp below build/unity, having written them.
 unity = $(if $(2),$(if $(READS_SOURCES),$(call write_unity,build/unity/$(firstword $(2)),$(wordlist 1,$(1),$(2))))\
@@ -170,6 +179,11 @@ RACE_OBJECTS := $(patsubst %,build/races/%.o,$(call unity_of,$(AT_ONCE),$(RACES)
 TESTS := build/tests/serial build/tests/races build/tests/mpi $(if $(KERNELS),build/tests/gpu) $(TEST_TOOLS) $(STATE_READER)
 BENCHMARKS := $(patsubst bench/%.cpp,build/bench/%,$(wildcard bench/*.cpp))
 
+# Files below build/unity that an earlier layout of the sources left, and all that may hold objects of them.
+STALE_UNITY := $(if $(READS_SOURCES),$(filter-out $(UNITY_FILES),$(shell find build/unity -name '*.cpp' 2>/dev/null)))
+STALE_OBJECTS := $(foreach folder,unity races fuzz,$(STALE_UNITY:build/unity/%.cpp=build/$(folder)/%.o))
+$(if $(STALE_UNITY),$(shell rm -f $(STALE_UNITY) $(STALE_OBJECTS) $(STALE_OBJECTS:.o=.d) $(LIBRARIES) $(TESTS) build/tests/gpu $(FUZZER)))
+
 USES_TORCH := $(TORCH_OBJECTS) $(MPI_TEST_OBJECTS) $(GPU_TEST_OBJECTS) $(TOOL_OBJECTS) $(call alone,$(TORCH))
 USES_MPI := $(MPI_OBJECTS) $(call alone,$(MPI))
 TEST_OBJECTS := $(SERIAL_OBJECTS) $(MPI_TEST_OBJECTS) $(GPU_TEST_OBJECTS) $(TOOL_OBJECTS) $(call alone,tests/soak)
@@ -177,7 +191,7 @@ OBJECTS := $(sort $(PLAIN_OBJECTS) $(call alone,$(PLAIN)) $(REPORT_OBJECTS) buil
 
 # --- targets for people ------------------------------------------------------------------------
 
-.PHONY: all help status deps quantize demo test soak cluster cluster-stop bench tables data lint format install bundle clean always complete tests
+.PHONY: all help status deps check quantize demo test soak cluster cluster-stop bench tables data lint format install bundle clean always complete tests
 
 help:
 	$(info $(HELP))@:
@@ -198,13 +212,16 @@ SCOPES := build $(if $(filter demo bench test tests soak,$(GOALS)),demo) \
 lacking := $(strip $(if $(DEPS_ARE_DONE),,$(foreach scope,$(SCOPES),$(MISSING_$(scope)))))
 ifneq ($(lacking),)
 
-all demo quantize tests test soak cluster bench tables data install bundle:
+all check demo quantize tests test soak cluster bench tables data install bundle:
 	+@$(INSTALL_MISSING) $(SCOPES)
 	@$(MAKE) --no-print-directory DEPS_ARE_DONE=1 $@
 
 else
 
 all: $(PROGRAMS)
+
+check: all
+	@tests/smoke
 
 demo: all
 	@config/demo
@@ -253,8 +270,8 @@ lint:
 format:
 	find src analysis tests $(wildcard bench) \( -name '*.cpp' -o -name '*.h' -o -name '*.cu' \) -exec clang-format -i {} +
 
-clean:
-	rm -rf build
+clean: $(if $(CLEAN_FIRST),,$(filter-out clean,$(GOALS)))
+	$(if $(CLEAN_FIRST),@:,rm -rf build)
 
 # --- how things are built ----------------------------------------------------------------------
 
@@ -275,14 +292,14 @@ endif
 
 # The flags of the last build; rewritten when they change, so that everything is rebuilt.
 FLAGS := $(strip $(CXX) $(LANGUAGE) $(WARNINGS) $(TORCH_FLAGS) $(MPI_FLAGS) $(COMMON_FLAGS) $(LDFLAGS) $(FULL_LIBS))
-build/flags: $(if $(subst $(FLAGS),,$(file <build/flags))$(if $(wildcard build/flags),,new),always)
+build/flags: $(if $(call holds,build/flags,$(FLAGS)),,always)
 	@mkdir -p build
-	$(file >$@,$(FLAGS))@:
+	$(if $(DRY_RUN),,$(file >$@,$(FLAGS)))@:
 
 build/nvcc-flags: FLAGS := $(strip $(NVCC_FOUND) $(NVCC_FLAGS))
-build/nvcc-flags: $(if $(subst $(strip $(NVCC_FOUND) $(NVCC_FLAGS)),,$(file <build/nvcc-flags))$(if $(wildcard build/nvcc-flags),,new),always)
+build/nvcc-flags: $(if $(call holds,build/nvcc-flags,$(NVCC_FOUND) $(NVCC_FLAGS)),,always)
 	@mkdir -p build
-	$(file >$@,$(FLAGS))@:
+	$(if $(DRY_RUN),,$(file >$@,$(FLAGS)))@:
 
 # GCC takes a precompiled header only under the very flags it was made with, warnings included.
 build/gch/pch/torch.h.gch: src/pch/torch.h build/flags
@@ -297,8 +314,6 @@ $(USES_TORCH): private EXTRA = -Ibuild/gch -include pch/torch.h -Winvalid-pch $(
 $(USES_TORCH): build/gch/pch/torch.h.gch
 $(TEST_OBJECTS) $(REPORT_OBJECTS) build/alone/analysis/main.o: private PLACE = $(TEST_FLAGS)
 $(call objects,$(call unity_of,$(AT_ONCE),$(UNFUSED))): private EXTRA = -ffp-contract=off $(ZLIB_CFLAGS)
-# GCC 12 warns of its own AVX-512 headers (its bug 105593).
-$(filter build/unity/src/int8/%,$(PLAIN_OBJECTS)): private EXTRA = -ffp-contract=off -Wno-maybe-uninitialized
 
 COMPILE = $(Q)$(CXX) $(LANGUAGE) $(WARNINGS) $(EXTRA) $(COMMON_FLAGS) $(PLACE) -MMD -MP
 
@@ -324,7 +339,7 @@ build/revision: always
 	@new=$$(git describe --always --dirty 2>/dev/null || echo unknown); \
 	  [[ -e $@ && $$(<$@) == "$$new" ]] || printf '%s\n' "$$new" >$@
 build/alone/src/support/version.o: build/revision
-build/alone/src/support/version.o: private EXTRA = -DGRADSYNC_REVISION='"$(file <build/revision)"'
+build/alone/src/support/version.o: private EXTRA = -DGRADSYNC_REVISION='"$(strip $(file <build/revision))"'
 
 # Thin archives: from each, the linker takes the objects that a program needs.
 build/plain.a: $(PLAIN_OBJECTS)

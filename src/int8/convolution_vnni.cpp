@@ -3,7 +3,15 @@
 
 #if defined(__x86_64__)
 
+// GCC 12 warns of its own AVX-512 headers (GCC bug 105593); clang has no such warning.
+#if !defined(__clang__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
 #include <immintrin.h>
+#if !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
 
 #define GRADSYNC_VNNI __attribute__((target("avx512f,avx512bw,avx512vl,avx512vnni")))
 

@@ -4,10 +4,11 @@ Prints PASS, FAIL or SKIP a case.
 
 usage: report.py [NAME...]    (run by tests/run, which sets MPIRUN)
 """
-import filecmp
+import hashlib
 import json
 import pathlib
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -102,28 +103,71 @@ def case_a_folder_of_failed_cells_says_how_each_failed(folder):
     report(results).expect(65, "all 2 cells failed and left no run", r"lenet-none-\S+: FAILED \(exit code 66\): .*none")
 
 
-def names(folder: pathlib.Path) -> set:
-    return {path.relative_to(folder) for path in folder.rglob("*") if path.is_file()}
+def digests_of(folder: pathlib.Path) -> dict:
+    """SHA-256 of each file, by its path in the folder."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
-def differing(one: pathlib.Path, other: pathlib.Path) -> list:
-    """Files of `other` that `one` lacks or holds otherwise."""
-    return [name for name in sorted(names(other)) if not (one / name).exists() or not filecmp.cmp(one / name, other / name, False)]
+def committed_digests() -> dict:
+    lines = [line.split("  ", 1) for line in (EXAMPLE / "tables.sha256").read_text().splitlines()]
+    check(len({name for _, name in lines}) == len(lines), "a file has two digests")
+    check([name for _, name in lines] == sorted(name for _, name in lines), "the digests are not sorted by name")
+    return {name: digest for digest, name in lines}
+
+
+def differing(one: dict, other: dict) -> list:
+    """Names that only one of the two has, or whose digests differ."""
+    return sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
+
+
+def is_picture(name: str) -> bool:
+    return pathlib.PurePath(name).suffix in PICTURES
+
+
+def cpu_seconds() -> float:
+    """Of all processes that have ended below this one."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def read_by_people(digests: dict) -> dict:
+    return {name: digest for name, digest in digests.items() if name.endswith((".md", ".png"))}
+
+
+def check_names_each_wrong_file(tables: pathlib.Path) -> None:
+    """Changes a byte, removes a file, adds one: config/tables --check has to name all three."""
+    changed = tables / "modes/bandwidth.csv"
+    changed.write_bytes(changed.read_bytes()[:-1] + b" ")
+    (tables / "modes/bandwidth.tex").unlink()
+    (tables / "modes/new.txt").touch()
+    done = run([ROOT / "config/tables", "--check", tables])
+    named = re.findall(r"^(?:differs|missing|no digest): modes/\w+\.(?!png|svg|pdf).*$", done.err, re.MULTILINE)
+    expected = ["differs: modes/bandwidth.csv", "missing: modes/bandwidth.tex", "no digest: modes/new.txt"]
+    check(done.code == 1 and named == expected, f"exit code {done.code}, {named}")
 
 
 def case_tables_of_the_example_runs_are_the_same_bytes(folder):
     if not list(EXAMPLE.rglob("*.h5")):
         raise Skip("there are no example runs in results/example")
-    took = run([ROOT / "config/tables", folder / "one"], timeout=300).expect(0).seconds
-    check(took < 240, f"{took:.0f} s; alone on two cores it is half a minute")
-    run([ROOT / "config/tables", folder / "two"], timeout=300).expect(0)
-    wrong = differing(folder / "one", folder / "two") + differing(folder / "two", folder / "one")
-    check(not wrong, f"differ from run to run: {wrong}")
-    check(bool(names(EXAMPLE / "tables")), "results/example/tables is empty")
-    # A page names the revision that made it; none is committed, `make tables` leaves them there.
-    wrong = [name for name in differing(folder / "one", EXAMPLE / "tables") if name.suffix != ".html"]
-    drawn = [name for name in wrong if name.suffix in PICTURES]
-    check(drawn == wrong, f"differ from results/example/tables: {sorted(set(wrong) - set(drawn))}")
+    used = cpu_seconds()
+    done = run([ROOT / "config/tables", folder / "one"], timeout=600)
+    used = cpu_seconds() - used
+    expected, generated = committed_digests(), digests_of(folder / "one")
+    wrong = differing(generated, expected)
+    drawn = [name for name in wrong if is_picture(name)]
+    check(drawn == wrong, f"differ from tables.sha256: {sorted(set(wrong) - set(drawn))}")
+    done.expect(0, f"{len(expected) - len(drawn)} of {len(expected)} files match")
+    check(used < 120, f"{used:.0f} s of CPU time; half a minute is usual")
+    # Only the Markdown and the PNG files are committed; `make tables` writes the other files beside them.
+    present = read_by_people(digests_of(EXAMPLE / "tables"))
+    wrong = [name for name in differing(present, read_by_people(expected)) if name not in drawn or present.get(name) != generated.get(name)]
+    check(not wrong, f"results/example/tables does not match tables.sha256: {wrong}")
+    if drawn:
+        run([ROOT / "config/tables", folder / "two"], timeout=600).expect(0)
+        wrong = differing(generated, digests_of(folder / "two"))
+        check(not wrong, f"differ from run to run: {wrong}")
+    check_names_each_wrong_file(folder / "one")
     if drawn:
         raise Skip(f"all tables are the same; pictures drawn by another gnuplot or other fonts: {len(drawn)}")
 
