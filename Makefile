@@ -120,7 +120,7 @@ REPORT := analysis $(patsubst %/,%,$(wildcard analysis/*/))
 SERIAL_TESTS := tests/serial $(patsubst %/,%,$(wildcard tests/serial/*/ tests/serial/*/*/)) tests/fuzz
 MPI_TESTS := tests/mpi $(patsubst %/,%,$(wildcard tests/mpi/*/))
 # Sums that are the same to the last digit on every machine and with every kernel: no fused multiply-add.
-UNFUSED := src/timing src/record src/int8 $(REPORT)
+UNFUSED := src/timing src/record src/buckets src/int8 $(REPORT)
 # What the parsers under the fuzzer need.
 FUZZED := $(addprefix src/,support timing device record data schedule options algorithms buckets checkpoint collectives int8 sweep) \
   $(filter-out analysis,$(REPORT)) tests/fuzz tests/fuzz/libfuzzer

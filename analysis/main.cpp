@@ -173,7 +173,7 @@ int report_command(int argc, const char* const* argv) {
   if (given.version) return show(version_text(kProgram));
   if (given.print_config) return show(config_text(report_option_table(), given.values));
   const ReportOptions options = report_options(given.values);
-  if (switch_option(given.values, "list")) return show(report_list());
+  if (options.list) return show(report_list());
 
   if (!options.published.file.empty()) return audit(options, given);
   if (!options.verify_claims.empty()) return verify(given, options);

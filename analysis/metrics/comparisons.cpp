@@ -22,15 +22,11 @@ std::vector<std::string> time_options(const RunGroup& base) {
                                  : options_of({kMachine, kStep, kBetweenRanks, kMode});
 }
 
-std::string option(const RunGroup& group, std::string_view name) {
-  return option_value(group.first(), name);
-}
-
 bool comparable(const RunGroup& group, const RunGroup& base) {
   if (group.first().model != base.first().model) return false;
   if (training_images(group.first()) != training_images(base.first())) return false;
   return std::all_of(kSameOptions.begin(), kSameOptions.end(), [&](std::string_view name) {
-    return option(group, name) == option(base, name);
+    return option_value(group.first(), name) == option_value(base.first(), name);
   });
 }
 
@@ -43,9 +39,10 @@ bool scales(const RunGroup& group, const RunGroup& base, Scaling scaling) {
 }
 
 std::size_t options_in_common(const RunGroup& group, const RunGroup& base) {
-  return static_cast<std::size_t>(std::count_if(
-      cell_options().begin(), cell_options().end(),
-      [&](std::string_view name) { return option(group, name) == option(base, name); }));
+  return static_cast<std::size_t>(
+      std::count_if(cell_options().begin(), cell_options().end(), [&](std::string_view name) {
+        return option_value(group.first(), name) == option_value(base.first(), name);
+      }));
 }
 
 /// The best of the candidates that `fits` holds for: fewest ranks, then most options in common,
@@ -110,8 +107,8 @@ std::string base_text(const RunGroup& base) {
 std::string unfairness(const Comparison& comparison) {
   std::string text;
   for (const std::string& name : time_options(*comparison.base)) {
-    const std::string here = option(*comparison.group, name);
-    const std::string there = option(*comparison.base, name);
+    const std::string here = option_value(comparison.group->first(), name);
+    const std::string there = option_value(comparison.base->first(), name);
     if (here != there)
       text +=
           fmt::format("{}{} {} in the base, {} here", text.empty() ? "" : "; ", name, there, here);

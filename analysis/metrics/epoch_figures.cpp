@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "analysis/metrics/run_group.h"
 #include "analysis/runs/columns.h"
 #include "data/sampler.h"
 #include "support/error.h"
@@ -22,12 +23,6 @@ std::int64_t number(const std::string& text) {
   } catch (const Error&) {
     return 0;
   }
-}
-
-std::string provenance_of(const Run& run, std::string_view name) {
-  for (const NamedText& entry : run.reader->info().provenance)
-    if (entry.name == name) return entry.value;
-  return {};
 }
 
 template <typename Value>
@@ -113,13 +108,14 @@ std::vector<EpochFigures> epoch_figures(const Run& run) {
 }
 
 std::int64_t training_images(const Run& run) {
-  const std::int64_t recorded = number(provenance_of(run, "train_images"));
+  const std::int64_t recorded = number(provenance_value(run, "train_images"));
   if (recorded > 0) return recorded;
-  return provenance_of(run, "data_name").find("CIFAR-10") != std::string::npos ? kCifarImages : 0;
+  return provenance_value(run, "data_name").find("CIFAR-10") != std::string::npos ? kCifarImages
+                                                                                  : 0;
 }
 
 std::int64_t iterations_of_whole_epoch(const Run& run) {
-  const std::int64_t recorded = number(provenance_of(run, "epoch_iterations"));
+  const std::int64_t recorded = number(provenance_value(run, "epoch_iterations"));
   if (recorded > 0) return recorded;
   const std::int64_t images = training_images(run);
   if (images == 0 || run.batch_per_rank == 0) return iterations_seen(run);

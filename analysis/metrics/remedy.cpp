@@ -18,17 +18,14 @@ constexpr std::array kRemedies = {"lr-scaling",      "warmup-epochs",  "lr-sched
                                   "optimizer",       "clip-norm",      "nesterov",
                                   "label-smoothing", "batch-schedule", "batch-norm"};
 
-std::string option(const RunGroup& group, std::string_view name) {
-  return option_value(group.first(), name);
-}
-
 bool is_on(const RunGroup& group, const char* remedy) {
-  const std::string value = option(group, remedy);
+  const std::string value = option_value(group.first(), remedy);
   return !value.empty() && value != value_before(*declared_train_option(remedy));
 }
 
 std::string rate_text(const RunGroup& group, const RunGroup& reference) {
-  const std::string here = option(group, "lr"), plain = option(reference, "lr");
+  const std::string here = option_value(group.first(), "lr"),
+                    plain = option_value(reference.first(), "lr");
   if (here == plain || here.empty() || plain.empty()) return {};
   return fmt::format("lr {} ({} at batch {})", here, plain, reference.first().batch_global);
 }
@@ -44,7 +41,8 @@ std::string remedy_text(const RunGroup& group, const RunGroup& reference) {
   std::string text = rate_text(group, reference);
   for (const char* remedy : kRemedies)
     if (is_on(group, remedy))
-      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", remedy, option(group, remedy));
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", remedy,
+                          option_value(group.first(), remedy));
   return text.empty() ? "none" : text;
 }
 

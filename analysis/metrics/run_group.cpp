@@ -60,12 +60,6 @@ std::string one_line(std::string text) {
   return text;
 }
 
-std::string provenance_of(const Run& run, std::string_view name) {
-  for (const NamedText& entry : run.reader->info().provenance)
-    if (entry.name == name) return one_line(entry.value);
-  return {};
-}
-
 /// Options that must match. Of those that this version does not know it cannot tell.
 std::map<std::string, std::string> matching_options(const Run& run) {
   std::map<std::string, std::string> all;
@@ -108,10 +102,16 @@ const std::vector<std::string>& cell_options() {
   return names;
 }
 
+std::string provenance_value(const Run& run, std::string_view name) {
+  for (const NamedText& entry : run.reader->info().provenance)
+    if (entry.name == name) return one_line(entry.value);
+  return {};
+}
+
 std::string option_value(const Run& run, std::string_view name) {
   const std::string recorded = run.reader->option(name);
   if (recorded == "auto")
-    if (const std::string taken = provenance_of(run, name); !taken.empty()) return taken;
+    if (const std::string taken = provenance_value(run, name); !taken.empty()) return taken;
   if (!recorded.empty()) return recorded;
   const TrainOption* option = declared_train_option(name);
   return option == nullptr ? "" : value_before(*option);

@@ -27,6 +27,9 @@ struct RunGroup {
 /// where its file is from before the option, what runs did then.
 std::string option_value(const Run& run, std::string_view name);
 
+/// A text of the run's provenance without blanks at its end; empty if it has none.
+std::string provenance_value(const Run& run, std::string_view name);
+
 /// That of several options.
 std::vector<std::string> option_values(const Run& run, const std::vector<std::string>& names);
 

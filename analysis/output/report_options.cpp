@@ -13,6 +13,9 @@ namespace gradsync::report {
 
 namespace {
 
+using O = ReportOptions;
+using Value = BoundValue<O>;
+
 constexpr std::int64_t kMostCounted = 1000000;
 
 template <typename Spec>
@@ -77,36 +80,15 @@ std::string list_of(const std::string& head, const std::vector<Spec>& specs) {
   return text;
 }
 
-published::PublishedOptions published_part(const OptionValues& values) {
-  published::PublishedOptions options = published::published_options(values);
-  if (options.file.empty()) return options;
-  options.tables = chosen(values, "table", published::published_tables());
-  return options;
-}
-
-std::vector<std::int64_t> counts_in(const OptionValues& values, const std::string& option) {
+std::vector<std::int64_t> parse_counts(const std::string& text) {
   std::vector<std::int64_t> counts;
-  const std::string text = text_option(values, option);
   if (text.empty()) return counts;
   for (const std::string& entry : split_list(text, ',')) {
-    try {
-      counts.push_back(parse_integer(entry));
-    } catch (const Error& error) {
-      throw option_error(values, option, error.what());
-    }
+    counts.push_back(parse_integer(entry));
     if (counts.back() < 1 || counts.back() > kMostCounted)
-      throw option_error(values, option,
-                         fmt::format("{} is not from 1 to {}", entry, kMostCounted));
+      throw Error(ExitCode::kUsage, fmt::format("{} is not from 1 to {}", entry, kMostCounted));
   }
   return counts;
-}
-
-WhatIf what_if_in(const OptionValues& values) {
-  try {
-    return parse_what_if(text_option(values, "what-if"));
-  } catch (const Error& error) {
-    throw option_error(values, "what-if", error.what(), error.fix());
-  }
 }
 
 template <typename Spec>
@@ -114,84 +96,115 @@ std::string joined_names(const std::vector<Spec>& specs) {
   return fmt::format("{}", fmt::join(names_of(specs), "|"));
 }
 
-/// Which tables, and what goes into them.
-OptionTable table_options() {
-  return {
-      {"table", joined_names(tables()) + "|all", "all",
-       "tables to make; several as a list with commas", "What", true},
-      {"log-every", "N", "20", "table modes: loss at every Nth iteration, 0 (none) to 1000000",
-       "What"},
-      {"predict-ranks", "LIST", "",
-       "table prediction: numbers of ranks, e.g. 8,16,64, each 1 to 1000000; empty: 2, 4 and 8 "
-       "times the most ranks of the runs",
-       "What"},
-      {"predict-batch", "LIST", "",
-       "table prediction: batches per rank, each 1 to 1000000; empty: half the smallest, those of "
-       "the runs, twice the largest",
-       "What"},
-      {"what-if", "KEY=VALUE,...", "",
-       "table what-if: replay the recorded buckets with bucket-cap=4MiB, first-bucket=1MiB, "
-       "wire=bf16, bandwidth=1GB/s, latency=20us, ranks=16 or batch=64",
-       "What"},
-      {"verdict", "auto|yes|no", "auto",
-       "a few plain sentences after the tables, with the data each rests on; auto: with all tables",
-       "What"},
-      {"force-merge", "", "false",
-       "put repeats together that differ in placement, device, versions, threads or length; "
-       "every table says so. Without it such runs end the report with 65",
-       "What"},
-  };
+/// A repeatable option that `read` reads and whose default is `usual`.
+Value names_value(const std::string& shown, const std::string& usual,
+                  std::function<void(const OptionValues&, const std::string&, O&)> read) {
+  return {shown, "", std::move(read), [usual](const O&) { return usual; }};
 }
 
-/// How their numbers are computed.
-OptionTable number_options() {
-  return {
-      {"bandwidth-convention", fmt::format("{}|all", fmt::join(kConventionNames, "|")), "busbw",
-       "table bandwidth: how a time becomes a bandwidth; several as a list with commas", "What",
-       true},
-      {"link-bandwidth", "GB/S", "0",
-       "table bandwidth: B of the predicted all-reduce times, in GB/s (1e9 bytes), up to 1000000; "
-       "0: the plateau of calibration",
-       "What"},
-      {"at-epoch", "N", "0", "table large-batch: figures of the Nth epoch, 0 (last) to 1000000",
-       "What"},
-      {"bootstrap-seed", "N", "1",
-       "of the resamples that intervals of ratios are from, 0 to 1000000", "What"},
-      {"fom", "", "false",
-       "a line `FOM name value unit` for each figure of merit, after the tables", "What"},
-      {"list", "", "false", "list the tables, formats and plots, and end", "What"},
+/// Which tables, and how their numbers are computed.
+BoundGroup<O> table_options() {
+  using T = TableOptions;
+  const auto table = [](auto member) { return part_of(&O::table, member); };
+  const auto listed = [](const char* name, Value value, const char* help) {
+    return BoundOption<O>{name, std::move(value), help, {}, 0, /*repeatable=*/true};
   };
+  return {
+      "What",
+      {
+          listed("table",
+                 names_value(joined_names(tables()) + "|all", "all",
+                             [](const OptionValues& values, const std::string& name, O& options) {
+                               if (options.published.file.empty())
+                                 options.tables = chosen(values, name, tables());
+                               else
+                                 options.published.tables =
+                                     chosen(values, name, published::published_tables());
+                             }),
+                 "tables to make; several as a list with commas"),
+          {"log-every", Value::integer(table(&T::log_every), 0, kMostCounted, "none"),
+           "table modes: loss at every Nth iteration"},
+          {"predict-ranks", Value::parsed("LIST", "", table(&T::predict_ranks), parse_counts),
+           "table prediction: numbers of ranks, e.g. 8,16,64, each 1 to 1000000; empty: 2, 4 and "
+           "8 times the most ranks of the runs"},
+          {"predict-batch", Value::parsed("LIST", "", table(&T::predict_batches), parse_counts),
+           "table prediction: batches per rank, each 1 to 1000000; empty: half the smallest, those "
+           "of the runs, twice the largest"},
+          {"what-if", Value::parsed("KEY=VALUE,...", "", table(&T::what_if), parse_what_if),
+           "table what-if: replay the recorded buckets with bucket-cap=4MiB, first-bucket=1MiB, "
+           "wire=bf16, bandwidth=1GB/s, latency=20us, ranks=16 or batch=64"},
+          {"verdict", Value::choice(&O::verdict_wanted, {"auto", "yes", "no"}),
+           "a few plain sentences after the tables, with the data each rests on; auto: with all "
+           "tables"},
+          {"force-merge", Value::on_off(&O::force_merge),
+           "put repeats together that differ in placement, device, versions, threads or length; "
+           "every table says so. Without it such runs end the report with 65"},
+          listed("bandwidth-convention",
+                 names_value(fmt::format("{}|all", fmt::join(kConventionNames, "|")), "busbw",
+                             [](const OptionValues& values, const std::string&, O& options) {
+                               options.table.conventions = conventions_option(values);
+                             }),
+                 "table bandwidth: how a time becomes a bandwidth; several as a list with commas"),
+          {"link-bandwidth", Value::number(&O::link_gb_per_s, 0, 1e6),
+           "table bandwidth: B of the predicted all-reduce times, in GB/s (1e9 bytes); 0: the "
+           "plateau of calibration"},
+          {"at-epoch", Value::integer(table(&T::at_epoch), 0, kMostCounted, "last"),
+           "table large-batch: figures of the Nth epoch"},
+          {"bootstrap-seed", Value::integer<std::uint64_t>(table(&T::seed), 0, kMostCounted),
+           "of the resamples that intervals of ratios are from"},
+          {"fom", Value::on_off(&O::fom),
+           "a line `FOM name value unit` for each figure of merit, after the tables"},
+          {"list", Value::on_off(&O::list), "list the tables, formats and plots, and end"},
+      }};
 }
 
-OptionTable place_options() {
+BoundGroup<O> place_options() {
+  using Path = std::filesystem::path;
   return {
-      {"format", format_choices(), "text", "forms of the tables; several as a list with commas",
-       "Where to", true},
-      {"output", "DIR", "",
-       "folder for <table>.<format> and the plots; text goes to standard output as well. Without "
-       "it all formats go there and no plots are made",
-       "Where to"},
-      {"plots", "yes|no", "yes", "draw the plots into DIR with gnuplot, as PNG, SVG and PDF",
-       "Where to"},
-      {"html", "FILE", "", "one page with all of it, for a browser; needs no network", "Where to"},
-      {"trace", "FILE", "",
-       "iterations of one run for ui.perfetto.dev or chrome://tracing; compressed if the name ends "
-       "in .gz",
-       "Where to"},
-      {"trace-iterations", "A-B", "", "which ones, counted from 1; without it up to 10 steady ones",
-       "Where to"},
-  };
+      "Where to",
+      {
+          {"format",
+           names_value(format_choices(), "text",
+                       [](const OptionValues& values, const std::string&, O& options) {
+                         options.formats = chosen_formats(values);
+                       }),
+           "forms of the tables; several as a list with commas",
+           {},
+           0,
+           /*repeatable=*/true},
+          {"output", Value::text_value<Path>(&O::output, "DIR"),
+           "folder for <table>.<format> and the plots; text goes to standard output as well. "
+           "Without it all formats go there and no plots are made"},
+          {"plots", Value::either("no", "yes", &O::plots),
+           "draw the plots into DIR with gnuplot, as PNG, SVG and PDF"},
+          {"html", Value::text_value<Path>(&O::html, "FILE"),
+           "one page with all of it, for a browser; needs no network"},
+          {"trace", Value::text_value<Path>(&O::trace, "FILE"),
+           "iterations of one run for ui.perfetto.dev or chrome://tracing; compressed if the name "
+           "ends in .gz"},
+          {"trace-iterations", Value::text_value(&O::trace_iterations, "A-B"),
+           "which ones, counted from 1; without it up to 10 steady ones"},
+      }};
 }
 
-OptionTable claim_options() {
-  return {
-      {"claims", "FILE", "",
-       "write for each number of the tables its id, formula, files, data set and value, as JSON",
-       "Claims"},
-      {"verify-claims", "FILE", "",
-       "compute the numbers of a file of claims anew, and end with 1 at the first that differs",
-       "Claims"},
-  };
+BoundGroup<O> claim_options() {
+  using Path = std::filesystem::path;
+  return {"Claims",
+          {
+              {"claims", Value::text_value<Path>(&O::claims, "FILE"),
+               "write for each number of the tables its id, formula, files, data set and value, "
+               "as JSON"},
+              {"verify-claims", Value::text_value<Path>(&O::verify_claims, "FILE"),
+               "compute the numbers of a file of claims again, and end with 1 at the first that "
+               "differs"},
+          }};
+}
+
+/// --published comes before --table, which takes other names with it.
+ProgramOptions<O> all_options() {
+  return {"report",
+          {of_part(&O::published, published::published_options()), table_options(), place_options(),
+           claim_options()}};
 }
 
 }  // namespace
@@ -205,12 +218,12 @@ std::vector<const FormatSpec*> chosen_formats(const OptionValues& values) {
 }
 
 OptionTable report_option_table() {
-  OptionTable table;
-  for (const auto part : {table_options, number_options, place_options, claim_options,
-                          published::published_option_table})
-    for (OptionSpec& option : part())
-      table.push_back(std::move(option));
-  return scoped("report", table);
+  OptionTable table = all_options().table();
+  // Published numbers last in --help.
+  std::stable_partition(table.begin(), table.end(), [](const OptionSpec& option) {
+    return option.group != published::published_options().name;
+  });
+  return table;
 }
 
 std::string report_help() {
@@ -228,33 +241,12 @@ std::string report_help() {
 }
 
 ReportOptions report_options(const OptionValues& values) {
-  ReportOptions options;
-  options.published = published_part(values);
-  if (options.published.file.empty()) options.tables = chosen(values, "table", tables());
-  options.formats = chosen_formats(values);
-  options.output = text_option(values, "output");
-  options.html = text_option(values, "html");
-  options.trace = text_option(values, "trace");
-  options.trace_iterations = text_option(values, "trace-iterations");
+  ReportOptions options = all_options().read(values);
   if (options.trace.empty() && !options.trace_iterations.empty())
     throw option_error(values, "trace-iterations", "needs --trace FILE");
-  options.plots = choice_option(values, "plots", {"yes", "no"}) == "yes";
-  const std::string verdict = choice_option(values, "verdict", {"auto", "yes", "no"});
-  options.verdict = verdict == "auto" ? options.tables.size() == tables().size() : verdict == "yes";
-  options.force_merge = switch_option(values, "force-merge");
-  options.claims = text_option(values, "claims");
-  options.verify_claims = text_option(values, "verify-claims");
-  options.table.log_every = integer_option(values, "log-every", 0, 1000000);
-  options.fom = switch_option(values, "fom");
-  options.table.seed =
-      static_cast<std::uint64_t>(integer_option(values, "bootstrap-seed", 0, 1000000));
-  options.table.conventions = conventions_option(values);
-  const double link = number_option(values, "link-bandwidth", 0, 1e6);
-  if (link > 0) options.table.link_bytes_per_s = link * kGB;
-  options.table.at_epoch = integer_option(values, "at-epoch", 0, 1000000);
-  options.table.predict_ranks = counts_in(values, "predict-ranks");
-  options.table.predict_batches = counts_in(values, "predict-batch");
-  options.table.what_if = what_if_in(values);
+  options.verdict = options.verdict_wanted == "auto" ? options.tables.size() == tables().size()
+                                                     : options.verdict_wanted == "yes";
+  if (options.link_gb_per_s > 0) options.table.link_bytes_per_s = options.link_gb_per_s * kGB;
   return options;
 }
 

@@ -8,7 +8,7 @@
 #include "analysis/formats/registry.h"
 #include "analysis/published/published_report.h"
 #include "analysis/tables/registry.h"
-#include "support/options.h"
+#include "support/bound_option.h"
 
 namespace gradsync::report {
 
@@ -17,7 +17,10 @@ struct ReportOptions {
   std::vector<const FormatSpec*> formats;
   std::filesystem::path output;  ///< a folder; empty: to stdout
   bool plots = true;
-  bool verdict = true;  ///< after the tables
+  std::string verdict_wanted = "auto";  ///< auto | yes | no
+  bool verdict = true;                  ///< after the tables
+  bool list = false;                    ///< what there is, and nothing else
+  double link_gb_per_s = 0;             ///< for table.link_bytes_per_s; 0: not given
   bool force_merge = false;
   std::filesystem::path html;    ///< empty: no page
   std::filesystem::path trace;   ///< empty: no trace

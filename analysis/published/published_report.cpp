@@ -14,7 +14,6 @@ namespace gradsync::report::published {
 
 namespace {
 
-constexpr const char* kGroup = "Published numbers";
 constexpr std::int64_t kMostCount = 1'000'000'000'000;
 
 /// The tables name the file as the report shows it; where a number is from is said with its folder.
@@ -32,42 +31,37 @@ bool is_on_page(const Table& table) {
   });
 }
 
-OptionTable published_option_table() {
+BoundGroup<PublishedOptions> published_options() {
+  using Value = BoundValue<PublishedOptions>;
+  using A = AuditOptions;
+  const auto audit = [](double A::*number) { return part_of(&PublishedOptions::audit, number); };
   return {
-      {"published", "FILE", "",
-       "audit the published numbers in FILE, a CSV of report,table,model,mode,devices,"
-       "batch_per_device,quantity,value,unit, instead of reading runs; --table then takes audit, "
-       "values, columns, findings, batch-size, speedup, compute-comm, bandwidth, large-batch",
-       kGroup},
-      {"images", "N", "50000", "images of one epoch", kGroup},
-      {"parameters", "N", "0", "parameters of the models, 4 bytes each; 0: by the models' names",
-       kGroup},
-      {"message-bytes", "SIZE", "0", "bytes of one gradient; counts before --parameters", kGroup},
-      {"batch", "N", "0", "batch per device where FILE says none", kGroup},
-      {"fastest-link", "SIZE", "900GB",
-       "a second, the most that one device can send: more is called impossible", kGroup},
-  };
-}
-
-PublishedOptions published_options(const OptionValues& values) {
-  PublishedOptions options;
-  options.file = text_option(values, "published");
-  const std::int64_t batch = integer_option(values, "batch", 0, kMostCount);
-  if (batch > 0) options.batch_per_device = batch;
-  options.audit.images = static_cast<double>(integer_option(values, "images", 1, kMostCount));
-  options.audit.parameters =
-      static_cast<double>(integer_option(values, "parameters", 0, kMostCount));
-  options.audit.message_bytes =
-      static_cast<double>(size_option(values, "message-bytes", 0, kMostCount));
-  options.audit.fastest_link_bytes_per_s =
-      static_cast<double>(size_option(values, "fastest-link", 1, 1000 * kMostCount));
-  return options;
+      "Published numbers",
+      {
+          {"published", Value::text_value<std::filesystem::path>(&PublishedOptions::file, "FILE"),
+           "audit the published numbers in FILE, a CSV of report,table,model,mode,devices,"
+           "batch_per_device,quantity,value,unit, instead of reading runs; --table then takes "
+           "audit, values, columns, findings, batch-size, speedup, compute-comm, bandwidth, "
+           "large-batch"},
+          {"images", Value::integer<double>(audit(&A::images), 1, kMostCount),
+           "images of one epoch"},
+          {"parameters", Value::integer<double>(audit(&A::parameters), 0, kMostCount),
+           "parameters of the models, 4 bytes each; 0: by the models' names"},
+          {"message-bytes", Value::size<double>(audit(&A::message_bytes), 0, kMostCount),
+           "bytes of one gradient; counts before --parameters"},
+          {"batch", Value::integer(&PublishedOptions::batch_per_device, 0, kMostCount),
+           "batch per device where FILE says none"},
+          {"fastest-link",
+           Value::size<double>(audit(&A::fastest_link_bytes_per_s), 1, 1000 * kMostCount),
+           "the most bytes per second that one device can send; more is called impossible"},
+      }};
 }
 
 PublishedReport read_published(const PublishedOptions& options) {
   const std::string text = read_text_file(options.file);
   PublishedReport report{
-      Study(parse_published(text, options.file.filename().string(), options.batch_per_device)),
+      Study(parse_published(text, options.file.filename().string(),
+                            options.batch_per_device > 0 ? options.batch_per_device : kNotSaid)),
       {},
       {},
       false};

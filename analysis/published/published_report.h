@@ -5,23 +5,20 @@
 
 #include "analysis/published/published_tables.h"
 #include "analysis/published/search.h"
-#include "support/options.h"
+#include "support/bound_option.h"
 
 namespace gradsync::report::published {
 
 /// What --published and its companions ask for.
 struct PublishedOptions {
-  std::filesystem::path file;  ///< empty: no published numbers
-  std::int64_t batch_per_device = kNotSaid;
+  std::filesystem::path file;         ///< empty: no published numbers
+  std::int64_t batch_per_device = 0;  ///< 0: not said
   AuditOptions audit;
   std::vector<const PublishedTableSpec*> tables;
 };
 
-/// The options of this part, for the report's table of options.
-OptionTable published_option_table();
-
-/// All but `tables`. Throws Error kUsage.
-PublishedOptions published_options(const OptionValues& values);
+/// The options of this part, which set all but `tables`.
+BoundGroup<PublishedOptions> published_options();
 
 /// Published numbers, audited, with the tables that were asked for.
 struct PublishedReport {

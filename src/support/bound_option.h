@@ -54,7 +54,9 @@ struct BoundValue {
             [=](const auto& values, const auto& name, Settings& settings) {
               place(settings) = static_cast<Integer>(integer_option(values, name, low, high));
             },
-            [place](Settings settings) { return std::to_string(place(settings)); }};
+            [place](Settings settings) {
+              return std::to_string(static_cast<std::int64_t>(place(settings)));
+            }};
   }
 
   static BoundValue number(Place<double> place, double low, double high,
@@ -75,12 +77,16 @@ struct BoundValue {
             [place](Settings settings) { return number_text(place(settings)); }};
   }
 
-  static BoundValue size(Place<std::int64_t> place, std::int64_t low, std::int64_t high) {
+  template <typename Number = std::int64_t>
+  static BoundValue size(std::type_identity_t<Place<Number>> place, std::int64_t low,
+                         std::int64_t high) {
     return {"SIZE", range_text(size_text(low), size_text(high)),
             [=](const auto& values, const auto& name, Settings& settings) {
-              place(settings) = size_option(values, name, low, high);
+              place(settings) = static_cast<Number>(size_option(values, name, low, high));
             },
-            [place](Settings settings) { return size_text(place(settings)); }};
+            [place](Settings settings) {
+              return size_text(static_cast<std::int64_t>(place(settings)));
+            }};
   }
 
   static BoundValue duration(Place<double> place, double low_s, double high_s,
@@ -93,12 +99,14 @@ struct BoundValue {
             [place](Settings settings) { return duration_text(place(settings)); }};
   }
 
-  static BoundValue text_value(Place<std::string> place, const std::string& shown) {
+  /// A std::string, or a std::filesystem::path.
+  template <typename Text = std::string>
+  static BoundValue text_value(std::type_identity_t<Place<Text>> place, const std::string& shown) {
     return {shown, "",
             [place](const auto& values, const auto& name, Settings& settings) {
               place(settings) = text_option(values, name);
             },
-            [place](Settings settings) { return place(settings); }};
+            [place](Settings settings) { return std::string(place(settings)); }};
   }
 
   static BoundValue choice(Place<std::string> place, const std::vector<std::string>& choices) {
@@ -197,6 +205,7 @@ struct BoundOption {
   std::string help;  ///< without range and choices
   std::string group = {};
   char letter = 0;
+  bool repeatable = false;
 };
 
 /// Options of one heading of --help.
@@ -206,6 +215,27 @@ struct BoundGroup {
   std::vector<BoundOption<Settings>> options;
 };
 
+/// The options of a part of the settings.
+template <typename Settings, typename Part>
+BoundGroup<Settings> of_part(Part Settings::*part, const BoundGroup<Part>& group) {
+  BoundGroup<Settings> lifted{group.name, {}};
+  for (const BoundOption<Part>& option : group.options) {
+    const BoundValue<Part> value = option.value;
+    lifted.options.push_back(
+        {option.name,
+         {value.shown, value.range,
+          [=](const OptionValues& values, const std::string& name, Settings& settings) {
+            value.read(values, name, settings.*part);
+          },
+          [=](Settings settings) { return value.text(settings.*part); }},
+         option.help,
+         option.group,
+         option.letter,
+         option.repeatable});
+  }
+  return lifted;
+}
+
 template <typename Settings>
 OptionSpec spec_of(const BoundOption<Settings>& option) {
   return {option.name,
@@ -213,7 +243,7 @@ OptionSpec spec_of(const BoundOption<Settings>& option) {
           option.value.text(Settings{}),
           with_range(option.help, option.value.range),
           option.group,
-          false,
+          option.repeatable,
           {},
           option.letter};
 }

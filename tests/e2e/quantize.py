@@ -146,7 +146,7 @@ def case_one_command_from_training_to_pictures(folder):
     check(all(path.exists() for path in made.values()), f"missing: {[name for name, path in made.items() if not path.exists()]}")
     before = made["lenet-none-r1-int8.h5"].stat().st_mtime_ns
     run([ROOT / "config/quantize", folder / "job.cfg"], environment=options, timeout=600).expect(0)
-    check(made["lenet-none-r1-int8.h5"].stat().st_mtime_ns == before, "quantised again")
+    check(made["lenet-none-r1-int8.h5"].stat().st_mtime_ns == before, "quantized again")
 
 
 def case_bad_options(folder):
@@ -157,7 +157,7 @@ def case_bad_options(folder):
         refused(folder, 64, "activation-bits", "2 to 8", options=["--activation-bits", bits])
     refused(folder, 64, "calibrator", "entropy", options=["--calibrator", "entropie"])
     refused(folder, 66, "does not exist|No such file", checkpoint=folder / "none.safetensors")
-    run([BIN / "gradsync-quantize"]).expect(64, "nothing to quantise")
+    run([BIN / "gradsync-quantize"]).expect(64, "nothing to quantize")
 
 
 def case_bad_checkpoints(folder):

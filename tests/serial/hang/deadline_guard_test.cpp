@@ -1,11 +1,11 @@
+#include "hang/deadline_guard.h"
+
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
 
 #include <doctest/doctest.h>
-
-#include "hang/deadline_guard.h"
 
 using namespace gradsync;
 
