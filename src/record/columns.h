@@ -174,7 +174,7 @@ void put_rows(const std::vector<Row>& rows, const AxisLengths& lengths, Columns&
   clear_columns(columns, rows.size(), lengths);
   CellVisitor visitor(lengths, [&](std::size_t column, std::size_t place, const auto& value) {
     auto stored = to_file(value);
-    std::get<std::vector<decltype(stored)>>(columns[column].values)[place] = std::move(stored);
+    std::get<std::vector<decltype(stored)>>(columns[column].values).at(place) = std::move(stored);
   });
   for (std::size_t row = 0; row < rows.size(); ++row)
     visitor.visit_row(row, rows[row]);

@@ -1,4 +1,5 @@
 #include "record/bytes.h"
+#include "record/journal.h"
 #include "record/journal_payload.h"
 
 namespace gradsync {

@@ -128,6 +128,7 @@ std::string record_table() {
             "JSON, {} of `/{}`", kKind.axis == FileAxis::kNone ? "all" : "one row", kKind.group);
       },
       none);
+  records[RecordType::kQuantization] += "; at most once";
   records[RecordType::kResume] +=
       ": all records from byte `journal_bytes` of the file up to this one are superseded";
   std::string text = "| type | payload |\n|---|---|\n";

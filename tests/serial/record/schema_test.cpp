@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include "record/hdf5_reader.h"
 #include "record/journal.h"
