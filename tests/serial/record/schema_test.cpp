@@ -70,7 +70,7 @@ VisitCount visited() {
 
 template <typename Row>
 void check_row_members() {
-  INFO(typeid(Row).name());
+  INFO(std::string(typeid(Row).name()));
   CHECK(visited<Row>().members == member_count<Row>());
 }
 template <typename... Rows>
