@@ -70,7 +70,7 @@ class MadeUpRun : public RunReader {
     }
     index_.buckets = shape.buckets;
     for (std::size_t e = 0; e < shape.iterations / shape.epoch_iterations; ++e)
-      epochs_.push_back(make_epoch(e));
+      lists_.epochs.push_back(make_epoch(e));
   }
 
   const RunInfo& info() const override { return info_; }
@@ -80,16 +80,7 @@ class MadeUpRun : public RunReader {
   std::size_t iterations() const override { return shape_.iterations; }
   std::size_t ranks() const override { return shape_.ranks; }
   const IterationIndex& index() const override { return index_; }
-  const std::vector<EpochRow>& epochs() const override { return epochs_; }
-  const std::vector<VerificationRow>& verification() const override { return verification_; }
-  const std::vector<CalibrationRow>& calibration() const override { return calibration_; }
-  const std::vector<WindowRow>& windows() const override { return windows_; }
-  const std::vector<ClockRow>& clocks() const override { return clocks_; }
-  const std::vector<TrafficRow>& traffic_totals() const override { return traffic_totals_; }
-  const std::vector<ReplicaRow>& replicas() const override { return replicas_; }
-  const std::vector<ResumeRow>& resumes() const override { return resumes_; }
-  const std::vector<DeviceSample>& device_samples() const override { return samples_; }
-  const Quantization& quantization() const override { return quantization_; }
+  const RunLists& lists() const override { return lists_; }
 
   std::vector<IterationRow> rows(std::size_t first, std::size_t count) override {
     require_rows(first, count);
@@ -159,16 +150,7 @@ class MadeUpRun : public RunReader {
   std::size_t file_;
   RunInfo info_;
   IterationIndex index_;
-  std::vector<EpochRow> epochs_;
-  std::vector<VerificationRow> verification_;
-  std::vector<CalibrationRow> calibration_;
-  std::vector<WindowRow> windows_;
-  std::vector<ClockRow> clocks_;
-  std::vector<TrafficRow> traffic_totals_;
-  std::vector<ReplicaRow> replicas_;
-  Quantization quantization_;
-  std::vector<ResumeRow> resumes_;
-  std::vector<DeviceSample> samples_;
+  RunLists lists_;
   std::vector<std::string> remarks_;
 };
 

@@ -40,6 +40,12 @@ void write_text_attribute(hid_t object, const std::string& name, std::string_vie
   write_attribute(object, name, type.id(), type.id(), value.data(), what);
 }
 
+/// "quantize" of "quantize/step", "" of what is in the root.
+std::string group_of(const std::string& path) {
+  const auto end = path.rfind('/');
+  return end == std::string::npos ? "" : path.substr(0, end);
+}
+
 hsize_t product(const std::vector<hsize_t>& shape, std::size_t from) {
   return std::accumulate(shape.begin() + static_cast<std::ptrdiff_t>(std::min(from, shape.size())),
                          shape.end(), hsize_t{1}, std::multiplies<>());
@@ -47,11 +53,10 @@ hsize_t product(const std::vector<hsize_t>& shape, std::size_t from) {
 
 }  // namespace
 
-Hdf5Output::Hdf5Output(const std::filesystem::path& path,
-                       const std::array<hsize_t, kDimensionNames.size()>& lengths)
+Hdf5Output::Hdf5Output(const std::filesystem::path& path, const AxisLengths& lengths)
     : path_(path.string()), lengths_(lengths), file_(create_hdf5_file(path)) {
-  for (std::size_t d = 0; d < kDimensionNames.size(); ++d)
-    make_scale(static_cast<Dimension>(d));
+  for (std::size_t d = 0; d < kAxisNames.size(); ++d)
+    make_scale(static_cast<FileAxis>(d));
 }
 
 std::string Hdf5Output::named(const std::string& object) const {
@@ -60,12 +65,14 @@ std::string Hdf5Output::named(const std::string& object) const {
 
 std::vector<hsize_t> Hdf5Output::shape(const DatasetSpec& spec) const {
   std::vector<hsize_t> result;
-  for (const Dimension dimension : spec.dimensions)
+  for (const FileAxis dimension : spec.dimensions)
     result.push_back(lengths_[static_cast<std::size_t>(dimension)]);
   return result;
 }
 
 void Hdf5Output::make_group(const std::string& path) {
+  if (path.empty() || !groups_.insert(path).second) return;
+  make_group(group_of(path));
   const std::string what = named(path);
   const H5Object list(H5Pcreate(H5P_GROUP_CREATE), H5Pclose);
   hdf5_checked(list.id(), kCode, what);
@@ -79,6 +86,7 @@ void Hdf5Output::make_group(const std::string& path) {
 
 H5Object Hdf5Output::make_dataset(const DatasetSpec& spec, hid_t file_type, hid_t memory_type,
                                   const void* fill) {
+  make_group(group_of(spec.path));
   const std::string what = named(spec.path);
   const H5Object list(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
   hdf5_checked(list.id(), kCode, what);
@@ -103,12 +111,10 @@ void Hdf5Output::attach_scales(const H5Object& dataset, const DatasetSpec& spec)
   }
 }
 
-void Hdf5Output::make_scale(Dimension dimension) {
+void Hdf5Output::make_scale(FileAxis dimension) {
   const auto which = static_cast<std::size_t>(dimension);
-  const DatasetSpec spec{std::string(kDimensionNames[which]),
-                         {dimension},
-                         "1",
-                         std::string(kDimensionLongNames[which])};
+  const DatasetSpec spec{
+      std::string(kAxisNames[which]), {dimension}, "1", std::string(kAxisLongNames[which])};
   std::vector<std::int64_t> numbers(lengths_[which]);
   std::iota(numbers.begin(), numbers.end(), 0);
   H5Object scale = make_dataset<std::int64_t>(spec);
@@ -176,7 +182,7 @@ void Hdf5Output::set_attribute(const std::string& name, std::int64_t number) {
 
 void Hdf5Output::close() {
   for (std::size_t d = 0; d < scales_.size(); ++d)
-    scales_[d].close_checked(fmt::format("/{} of '{}'", kDimensionNames[d], path_));
+    scales_[d].close_checked(fmt::format("/{} of '{}'", kAxisNames[d], path_));
   file_.close_checked(fmt::format("'{}'", path_));
 }
 

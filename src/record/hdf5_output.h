@@ -3,79 +3,29 @@
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <vector>
 
+#include "record/file_axis.h"
 #include "record/hdf5.h"
 #include "support/hash.h"
 
 /// Writing parts of an HDF5 file. All functions throw Error kInputOutput naming the object.
 namespace gradsync {
 
-/// The dimensions of a run file; each has a scale of the same name in the root.
-/// The names are plural because `iteration`, `bucket` and `epoch` are groups there.
-enum class Dimension : std::size_t {
-  kIterations,
-  kRanks,
-  kBuckets,
-  kEpochs,
-  kChecks,
-  kCalibrations,
-  kWindows,
-  kReadings,
-  kResumes,
-  kSamples,
-  kTotals,
-  kCategories,
-  kQuantizedTensors,
-  kQuantizedSteps,
-  kQuantizedSpeeds,
-  kBins,
-  kLevels
-};
-inline constexpr std::array<std::string_view, 17> kDimensionNames = {
-    "iterations",        "ranks",           "buckets",          "epochs",  "checks", "calibrations",
-    "windows",           "readings",        "resumes",          "samples", "totals", "categories",
-    "quantized_tensors", "quantized_steps", "quantized_speeds", "bins",    "levels"};
-inline constexpr std::array<std::string_view, 17> kDimensionLongNames = {
-    "optimiser steps in the order they were recorded",
-    "MPI ranks",
-    "collectives of an iteration in the order they began",
-    "epochs in the order they were recorded",
-    "checks of --verify-modes",
-    "sizes of collectives that were calibrated",
-    "windows of --counterfactual in the order they ran",
-    "readings of the clocks",
-    "places from which the run went on after a stop",
-    "readings of the GPUs in the order they were recorded",
-    "instants at which all traffic was counted",
-    "0 gradients, 1 parameters, 2 buffers, 3 inputs, 4 metrics, 5 control, 6 optimizer, 7 "
-    "checkpoint",
-    "weights, activations and biases of a network that was quantised",
-    "steps and variants of quantising it",
-    "paths and batches whose speed was measured",
-    "bins of a histogram of real numbers",
-    "integers, from -128 on"};
-
-/// What a data set is, apart from its numbers.
-struct DatasetSpec {
-  std::string path;  ///< from the root, without a leading slash: "time/iteration"
-  std::vector<Dimension> dimensions;
-  std::string units;  ///< "s", "B", "1"
-  std::string long_name;
-};
-
 /// A file being written: its scales and what is needed to make data sets over them.
 class Hdf5Output {
  public:
   /// Makes the file and its dimension scales 0, 1, 2, … of the given lengths.
-  Hdf5Output(const std::filesystem::path& path,
-             const std::array<hsize_t, kDimensionNames.size()>& lengths);
+  Hdf5Output(const std::filesystem::path& path, const AxisLengths& lengths);
 
-  /// A group that keeps its members in the order they are made.
+  const AxisLengths& lengths() const { return lengths_; }
+
+  /// A group that keeps its members in the order they are made, unless it is there; and those it is
+  /// in. Data sets make theirs.
   void make_group(const std::string& path);
 
   /// A contiguous data set with scales, `units` and `long_name`; its fill value is NaN, −1 or 255.
@@ -123,15 +73,16 @@ class Hdf5Output {
                         const void* fill);
   void write_rows(const H5Object& dataset, const DatasetSpec& spec, hid_t memory_type,
                   hsize_t first, std::size_t count, const void* values);
-  void make_scale(Dimension dimension);
+  void make_scale(FileAxis dimension);
   void attach_scales(const H5Object& dataset, const DatasetSpec& spec);
   std::vector<hsize_t> shape(const DatasetSpec& spec) const;
   std::string named(const std::string& object) const;
 
   std::string path_;
-  std::array<hsize_t, kDimensionNames.size()> lengths_;
+  AxisLengths lengths_;
+  std::set<std::string> groups_;
   H5Object file_;
-  std::array<H5Object, kDimensionNames.size()> scales_;
+  std::array<H5Object, kAxisNames.size()> scales_;
 };
 
 }  // namespace gradsync

@@ -1,12 +1,11 @@
 #include "record/hdf5_reader.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
+#include "record/columns.h"
 #include "record/hdf5_input.h"
-#include "record/hdf5_layout.h"
-#include "record/hdf5_lists.h"
-#include "record/hdf5_quantization.h"
-#include "record/hdf5_run_info.h"
 
 namespace gradsync {
 
@@ -14,46 +13,148 @@ namespace {
 
 using Shape = std::vector<std::size_t>;
 
+void read_config(const Hdf5Input& file, RunInfo& info) {
+  for (const std::string& name : file.members("config"))
+    info.config.push_back({name, file.text("config/" + name), file.source_of("config/" + name)});
+  for (const std::string& name : file.members("provenance"))
+    info.provenance.push_back({name, file.text("provenance/" + name)});
+}
+
+/// Refuses a file of another or a newer schema, naming both.
+void require_schema(const Hdf5Input& file) {
+  const std::string schema = file.has_attribute("schema") ? file.text_attribute("schema") : "";
+  const auto number = parse_schema(schema);
+  if (!number)
+    throw Error(
+        ExitCode::kBadData,
+        fmt::format("'{}' is an HDF5 file but not a run file: its attribute schema is '{}', "
+                    "expected '{}'",
+                    file.path(), schema, schema_text(kRunSchema)));
+  if (*number < kOldestRunSchema || *number > kRunSchema)
+    throw Error(ExitCode::kBadData,
+                fmt::format("'{}' has the schema {}, this program reads {} to {}", file.path(),
+                            schema, schema_text(kOldestRunSchema), schema_text(kRunSchema)),
+                "use the gradsync-report of the release that wrote it");
+}
+
+/// Reads the attributes of the root. Throws Error kBadData for a name that is not known.
+class AttributeReader {
+ public:
+  explicit AttributeReader(const Hdf5Input& file) : file_(file) {}
+
+  void operator()(const Field& field, std::string& text) {
+    text = file_.text_attribute(std::string(field.name));
+  }
+  template <typename Value>
+  void operator()(const Field& field, Named<Value> value) {
+    const std::string text = file_.text_attribute(std::string(field.name));
+    if (!from_text(text, value.value) || text_of(value.value) != text)
+      throw Error(ExitCode::kBadData,
+                  fmt::format("/@{} of '{}' is '{}'", field.name, file_.path(), text));
+  }
+  template <typename Row>
+  void operator()(const Nested&, std::vector<Row>&) {}
+
+ private:
+  const Hdf5Input& file_;
+};
+
+/// Rows `first` … `first + count` of the data set of a column.
+void read_column(const Hdf5Input& file, FieldColumn& column, const AxisLengths& lengths,
+                 std::size_t first, std::size_t count) {
+  const std::string& path = column.spec.path;
+  if (column.optional && !file.has(path)) return;
+  Shape shape;
+  for (const FileAxis axis : column.spec.dimensions)
+    shape.push_back(lengths[static_cast<std::size_t>(axis)]);
+  std::visit(
+      [&]<typename Value>(std::vector<Value>& values) {
+        if constexpr (std::is_arithmetic_v<Value>)
+          values = file.rows<Value>(path, shape, first, count);
+        else
+          values = file.texts(path, shape[0]);
+      },
+      column.values);
+}
+
+std::size_t length_of(const Hdf5Input& file, const std::string& path) {
+  const auto shape = file.shape(path);
+  if (shape.size() != 1)
+    throw Error(ExitCode::kBadData, fmt::format("/{} of '{}' is no list", path, file.path()));
+  return shape[0];
+}
+
+/// Makes the lists of the ranks in a row, so that they can be filled.
+template <typename Row>
+void make_ranks(Row& row, std::size_t ranks) {
+  if constexpr (requires { row.ranks; }) row.ranks.resize(ranks);
+}
+
+/// All rows along `axis`, whose length is that of the first column unless `lengths` has it. All
+/// columns are read first, so no memory is taken for more rows than the file holds values for.
+template <typename Row>
+std::vector<Row> read_table(const Hdf5Input& file, FileAxis axis, AxisLengths lengths) {
+  Columns columns = make_columns<Row>(axis);
+  std::size_t& count = lengths[static_cast<std::size_t>(axis)];
+  if (count == 0) count = length_of(file, columns.front().spec.path);
+  for (FieldColumn& column : columns)
+    read_column(file, column, lengths, 0, count);
+  std::vector<Row> rows(count);
+  for (Row& row : rows)
+    make_ranks(row, lengths[static_cast<std::size_t>(FileAxis::kRanks)]);
+  get_rows(columns, lengths, file.path(), rows);
+  return rows;
+}
+
+/// Reads the lists of a run. What files of earlier versions lack is empty. A kind without an axis
+/// holds nothing but lists, which are tables themselves.
+class ListReader {
+ public:
+  ListReader(const Hdf5Input& file, const AxisLengths& lengths) : file_(file), lengths_(lengths) {}
+
+  template <typename Row>
+  void operator()(std::vector<Row>& rows) {
+    constexpr RowKind kKind = kRowKind<Row>;
+    if (!kKind.always && !file_.has(std::string(kKind.group))) return;
+    if constexpr (kKind.axis == FileAxis::kNone)
+      visit_fields(rows.emplace_back(), *this);
+    else
+      rows = read_table<Row>(file_, kKind.axis, lengths_);
+  }
+  template <typename Row>
+  void operator()(const Nested& nested, std::vector<Row>& rows) {
+    rows = read_table<Row>(file_, nested.axis, lengths_);
+  }
+
+ private:
+  const Hdf5Input& file_;
+  const AxisLengths& lengths_;
+};
+
 class Hdf5Run : public RunReader {
  public:
   explicit Hdf5Run(const std::filesystem::path& path) : path_(path.string()), file_(path) {
     read_header();
     read_index();
-    epochs_ = read_epochs(file_, ranks());
-    verification_ = read_verification(file_);
-    calibration_ = read_calibration(file_);
-    windows_ = read_windows(file_, ranks());
-    clocks_ = read_clocks(file_, ranks());
-    traffic_totals_ = read_traffic_totals(file_, ranks());
-    replicas_ = read_replicas(file_, ranks());
-    resumes_ = read_resumes(file_);
-    samples_ = read_device_samples(file_);
-    quantization_ = read_quantization(file_);
+    ListReader lists(file_, lengths_);
+    for_each_list(lists, lists_);
   }
 
   const RunInfo& info() const override { return info_; }
-  RunStatus status() const override { return status_; }
-  const std::string& finished() const override { return finished_; }
+  RunStatus status() const override { return end_.status; }
+  const std::string& finished() const override { return end_.finished; }
   const std::vector<std::string>& remarks() const override { return remarks_; }
   bool has_checksums() const override { return file_.has_sum("iteration/number"); }
   std::size_t iterations() const override { return index_.iteration.size(); }
   std::size_t ranks() const override { return info_.topology.size(); }
   const IterationIndex& index() const override { return index_; }
-  const std::vector<EpochRow>& epochs() const override { return epochs_; }
-  const std::vector<VerificationRow>& verification() const override { return verification_; }
-  const std::vector<CalibrationRow>& calibration() const override { return calibration_; }
-  const std::vector<WindowRow>& windows() const override { return windows_; }
-  const std::vector<ClockRow>& clocks() const override { return clocks_; }
-  const std::vector<TrafficRow>& traffic_totals() const override { return traffic_totals_; }
-  const std::vector<ReplicaRow>& replicas() const override { return replicas_; }
-  const std::vector<ResumeRow>& resumes() const override { return resumes_; }
-  const std::vector<DeviceSample>& device_samples() const override { return samples_; }
-  const Quantization& quantization() const override { return quantization_; }
+  const RunLists& lists() const override { return lists_; }
 
   Matrix time(Phase phase, std::size_t first, std::size_t count) override {
-    if (lacks(rank_fields()[static_cast<std::size_t>(phase)]))
+    const Field field = phase_field(phase);
+    if (field.since > 1 && !file_.has(path_of(field)))
       return {count, ranks(), std::vector<double>(count * ranks(), kNotMeasured)};
-    return matrix<double>(phase_path(phase), first, count);
+    return matrix<double>(path_of(field), first, count);
   }
   Matrix begin(std::size_t first, std::size_t count) override {
     return matrix<double>("time/begin", first, count);
@@ -65,7 +166,7 @@ class Hdf5Run : public RunReader {
     return matrix<std::int64_t>("correct", first, count);
   }
   Matrix traffic(Traffic category, std::size_t first, std::size_t count) override {
-    return matrix<std::int64_t>(traffic_path(category), first, count);
+    return matrix<std::int64_t>(path_of(traffic_field(category)), first, count);
   }
   Matrix bucket_starts(std::size_t first, std::size_t count) override;
 
@@ -74,22 +175,16 @@ class Hdf5Run : public RunReader {
  private:
   void read_header();
   void read_index();
-  template <typename Number, typename Holder>
-  bool lacks(const Field<Number, Holder>& field) const {
-    return field.added_later && !file_.has(field.spec.path);
+  std::size_t stored_rows() const {
+    return lengths_[static_cast<std::size_t>(FileAxis::kIterations)];
   }
-  void read_buckets(std::vector<IterationRow>& rows, std::size_t first) const;
-
-  template <typename Number>
-  std::vector<Number> block(const std::string& path, const Shape& shape, std::size_t first,
-                            std::size_t count) const {
-    return file_.rows<Number>(path, shape, first, count);
-  }
+  std::size_t& length(FileAxis axis) { return lengths_[static_cast<std::size_t>(axis)]; }
+  void make_buckets(const Columns& columns, std::vector<IterationRow>& rows) const;
 
   template <typename Number>
   Matrix matrix(const std::string& path, std::size_t first, std::size_t count) const {
     require_rows(first, count);
-    auto values = block<Number>(path, {stored_rows_, ranks()}, first, count);
+    auto values = file_.rows<Number>(path, {stored_rows(), ranks()}, first, count);
     if constexpr (std::is_same_v<Number, double>)
       return {count, ranks(), std::move(values)};  // 328 MB for 4,096 ranks and 10,000 iterations
     else
@@ -99,113 +194,79 @@ class Hdf5Run : public RunReader {
   std::string path_;
   Hdf5Input file_;
   RunInfo info_;
-  RunStatus status_ = RunStatus::kRunning;
-  std::string finished_;
-  std::size_t stored_rows_ = 0;  ///< the length of the data sets, at least iterations()
+  RunEnd end_;
+  /// Of the data sets that are read; there may be more iterations than iterations().
+  AxisLengths lengths_{};
   IterationIndex index_;
-  std::vector<EpochRow> epochs_;
-  std::vector<VerificationRow> verification_;
-  std::vector<CalibrationRow> calibration_;
-  std::vector<WindowRow> windows_;
-  std::vector<ClockRow> clocks_;
-  std::vector<TrafficRow> traffic_totals_;
-  std::vector<ReplicaRow> replicas_;
-  std::vector<ResumeRow> resumes_;
-  std::vector<DeviceSample> samples_;
-  Quantization quantization_;
+  RunLists lists_;
   std::vector<std::string> remarks_;
 };
 
 void Hdf5Run::read_header() {
-  info_ = read_run_info(file_);
-  finished_ = file_.text_attribute("finished");
-  const std::string status = file_.text_attribute("status");
-  const auto parsed = parse_status(status);
-  if (!parsed)
-    throw Error(ExitCode::kBadData, fmt::format("/@status of '{}' is '{}'", path_, status));
-  status_ = *parsed;
+  require_schema(file_);
+  AttributeReader attributes(file_);
+  visit_fields(info_, attributes);
+  visit_fields(end_, attributes);
+  read_config(file_, info_);
+  info_.topology = read_table<RankPlace>(file_, FileAxis::kRanks, lengths_);
+  if (info_.topology.empty())
+    throw Error(ExitCode::kBadData, fmt::format("/topology/rank of '{}' lists no ranks", path_));
+  for (const FileAxis axis : {FileAxis::kCategories, FileAxis::kBins, FileAxis::kLevels})
+    length(axis) = fixed_length(axis);
+  length(FileAxis::kRanks) = ranks();
 }
 
 void Hdf5Run::read_index() {
-  const Shape shape = file_.shape("iteration/number");
+  const std::size_t stored = length_of(file_, "iteration/number");
   const std::int64_t valid = file_.number_attribute("valid_rows");
-  if (shape.size() != 1 || valid < 0 || static_cast<std::size_t>(valid) > shape[0])
+  if (valid < 0 || static_cast<std::size_t>(valid) > stored)
     throw Error(
         ExitCode::kBadData,
         fmt::format("/@valid_rows of '{}' is {}, more than /iteration/number holds", path_, valid));
-  stored_rows_ = shape[0];
-  const auto count = static_cast<std::size_t>(valid);
-  index_.iteration = block<std::int64_t>("iteration/number", shape, 0, count);
-  index_.epoch = block<std::int64_t>("iteration/epoch", shape, 0, count);
-  index_.step = block<std::int64_t>("iteration/step", shape, 0, count);
-  index_.samples = block<std::int64_t>("iteration/samples", shape, 0, count);
-  index_.learning_rate = block<double>("iteration/lr", shape, 0, count);
-  for (const std::uint8_t flag : block<std::uint8_t>("iteration/warmup", shape, 0, count))
-    index_.warmup.push_back(flag != 0);
+  length(FileAxis::kIterations) = stored;
+  Columns columns = make_columns<IterationHeader>(FileAxis::kIterations);
+  std::vector<IterationHeader> rows(static_cast<std::size_t>(valid));
+  for (FieldColumn& column : columns)
+    read_column(file_, column, lengths_, 0, rows.size());
+  get_rows(columns, lengths_, path_, rows);
+  for (const IterationHeader& row : rows)
+    index_.add(row);
   const Shape buckets = file_.shape("bucket/bytes");
   if (buckets.size() != 2)
     throw Error(ExitCode::kBadData, fmt::format("/bucket/bytes of '{}' is no matrix", path_));
-  index_.buckets = buckets[1];
+  length(FileAxis::kBuckets) = index_.buckets = buckets[1];
 }
 
 Matrix Hdf5Run::bucket_starts(std::size_t first, std::size_t count) {
   require_rows(first, count);
-  const Shape shape = {stored_rows_, index_.buckets, ranks()};
-  return {count, index_.buckets * ranks(), block<double>("bucket/start", shape, first, count)};
+  const Shape shape = {stored_rows(), index_.buckets, ranks()};
+  return {count, index_.buckets * ranks(), file_.rows<double>("bucket/start", shape, first, count)};
 }
 
 std::vector<IterationRow> Hdf5Run::rows(std::size_t first, std::size_t count) {
   require_rows(first, count);
+  Columns columns = make_columns<IterationRow>(FileAxis::kIterations);
+  for (FieldColumn& column : columns)
+    read_column(file_, column, lengths_, first, count);
   std::vector<IterationRow> rows(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    rows[i].learning_rate = index_.learning_rate[first + i];
-    rows[i].warmup = index_.warmup[first + i];
-    rows[i].ranks.resize(ranks());
-  }
-  for (const auto& field : iteration_fields()) {
-    const auto values = block<std::int64_t>(field.spec.path, {stored_rows_}, first, count);
-    for (std::size_t i = 0; i < count; ++i)
-      field.of(rows[i]) = values[i];
-  }
-  const auto fill = [&](const auto& field, const auto& values) {
-    auto value = values.begin();
-    for (IterationRow& row : rows)
-      for (RankIteration& rank : row.ranks)
-        field.of(rank) = *value++;
-  };
-  const Shape per_rank = {stored_rows_, ranks()};
-  for (const auto& field : rank_fields())
-    if (!lacks(field)) fill(field, block<double>(field.spec.path, per_rank, first, count));
-  for (const auto& field : rank_counts())
-    fill(field, block<std::int64_t>(field.spec.path, per_rank, first, count));
-  read_buckets(rows, first);
+  make_buckets(columns, rows);
+  get_rows(columns, lengths_, path_, rows);
   return rows;
 }
 
-void Hdf5Run::read_buckets(std::vector<IterationRow>& rows, std::size_t first) const {
-  const Shape shape = {stored_rows_, index_.buckets};
-  const auto bytes = block<std::int64_t>(bucket_bytes_spec().path, shape, first, rows.size());
-  const auto kinds = block<std::uint8_t>(bucket_kind_spec().path, shape, first, rows.size());
-  for (std::size_t i = 0; i < rows.size(); ++i)
-    for (std::size_t b = 0; b < index_.buckets; ++b) {
-      const std::uint8_t kind = kinds[i * index_.buckets + b];
-      if (kind == kNoCollective) break;
-      if (kind >= kCollectiveNames.size())
-        throw Error(ExitCode::kBadData,
-                    fmt::format("/bucket/kind of '{}' holds {} in row {}", path_, kind, first + i));
-      rows[i].buckets.push_back({bytes[i * index_.buckets + b], static_cast<CollectiveKind>(kind)});
-    }
-  for (IterationRow& row : rows)
+/// As many as /bucket/kind has before kNoCollective.
+void Hdf5Run::make_buckets(const Columns& columns, std::vector<IterationRow>& rows) const {
+  const auto column = std::find_if(columns.begin(), columns.end(), [](const FieldColumn& one) {
+    return one.spec.path == "bucket/kind";
+  });
+  auto kinds = std::get<std::vector<std::uint8_t>>(column->values).begin();
+  for (IterationRow& row : rows) {
+    const auto end = kinds + static_cast<std::ptrdiff_t>(index_.buckets);
+    row.buckets.resize(static_cast<std::size_t>(std::find(kinds, end, kNoCollective) - kinds));
+    kinds = end;
+    row.ranks.resize(ranks());
     for (RankIteration& rank : row.ranks)
       rank.buckets.resize(row.buckets.size());
-  for (const auto& field : bucket_fields()) {
-    if (lacks(field)) continue;
-    const auto values =
-        block<double>(field.spec.path, {stored_rows_, index_.buckets, ranks()}, first, rows.size());
-    for (std::size_t i = 0; i < rows.size(); ++i)
-      for (std::size_t r = 0; r < ranks(); ++r)
-        for (std::size_t b = 0; b < rows[i].buckets.size(); ++b)
-          field.of(rows[i].ranks[r].buckets[b]) = values[(i * index_.buckets + b) * ranks() + r];
   }
 }
 

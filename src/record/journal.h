@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "record/record_type.h"
 #include "support/file.h"
 #include "support/lock_file.h"
 
@@ -16,24 +17,8 @@
 ///   header   8 bytes magic, u32 version, u32 CRC-32C of the 12 bytes before it
 ///   record   u32 length n, u32 type, n bytes payload, u32 CRC-32C of type and payload
 ///
-/// All little-endian. What the payloads hold stands in record/journal_payload.h.
+/// All little-endian. Payloads: record/journal_payload.h.
 namespace gradsync {
-
-enum class RecordType : std::uint32_t {
-  kInfo = 1,           ///< RunInfo, JSON; the first record, once
-  kIteration = 2,      ///< IterationRow, binary
-  kEpoch = 3,          ///< EpochRow, JSON
-  kVerification = 4,   ///< VerificationRow, JSON
-  kEnd = 5,            ///< status and time, JSON; the last record of a run that goes on no more
-  kCalibration = 6,    ///< CalibrationRow, JSON
-  kWindow = 7,         ///< WindowRow, JSON
-  kClock = 8,          ///< ClockRow, JSON
-  kResume = 9,         ///< ResumeRow, JSON: some of what came before counts no more
-  kDeviceSample = 10,  ///< DeviceSample, JSON
-  kTraffic = 11,       ///< TrafficRow, JSON
-  kReplica = 12,       ///< ReplicaRow, JSON
-  kQuantization = 13   ///< Quantization, JSON; at most once
-};
 
 /// What is written, and the oldest that is read.
 inline constexpr std::uint32_t kJournalVersion = 3, kOldestJournalVersion = 2;

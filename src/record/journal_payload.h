@@ -3,55 +3,31 @@
 #include <cstddef>
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
-#include "record/device_sample.h"
-#include "record/resume_row.h"
-#include "record/run.h"
+#include "record/schema.h"
 
-/// What the records of a journal hold. Iteration rows are binary, since a job writes one every few
-/// milliseconds:
+/// What the records of a journal hold, derived from the fields of record/schema.h. Iteration rows
+/// are binary, since a job writes one every few milliseconds:
 ///
-///   i64 iteration, epoch, step, samples · f64 learning rate · u32 warm-up (0 or 1)
-///   u32 ranks · u32 buckets · a bucket: i64 bytes, u32 kind
-///   a rank: f64 begin, the phases of kPhaseNames, loss · i64 correct, 6 traffic
-///     a bucket: f64 ready, start, end, arrival (since version 3)
+///   the fields of IterationHeader · u32 ranks · u32 buckets · a bucket: the fields of BucketShape
+///   a rank: the fields of RankIteration · a bucket: the fields of BucketTimes
 ///
-/// The other records are JSON objects; in them NaN is null and infinities are "inf" and "-inf".
+/// Numbers have 64 bits; flags and kinds of collective are u32. The length tells the version: rows
+/// of version 2 lack what version 3 added. All other records are JSON objects; in them NaN is null
+/// and infinities are "inf" and "-inf".
 namespace gradsync {
 
-/// How a run ended.
-struct RunEnd {
-  RunStatus status = RunStatus::kRunning;
-  std::string finished;  ///< ISO 8601, UTC
-};
-
-std::vector<std::byte> encode(const RunInfo& info);
-std::vector<std::byte> encode(const EpochRow& row);
-std::vector<std::byte> encode(const VerificationRow& row);
-std::vector<std::byte> encode(const CalibrationRow& row);
-std::vector<std::byte> encode(const WindowRow& row);
-std::vector<std::byte> encode(const ClockRow& row);
-std::vector<std::byte> encode(const TrafficRow& row);
-std::vector<std::byte> encode(const ReplicaRow& row);
-std::vector<std::byte> encode(const RunEnd& end);
-std::vector<std::byte> encode(const ResumeRow& row);
-std::vector<std::byte> encode(const DeviceSample& sample);
+/// The payload of a row of RunLists, a RunInfo, a RunEnd or an IterationRow.
+template <typename Row>
+std::vector<std::byte> encode(const Row& row);
+template <>
 std::vector<std::byte> encode(const IterationRow& row);
 
 /// The inverse; nothing if the bytes are not such a record. Never throws for what they hold.
-std::optional<RunInfo> decode_info(std::span<const std::byte> payload);
-std::optional<EpochRow> decode_epoch(std::span<const std::byte> payload);
-std::optional<VerificationRow> decode_verification(std::span<const std::byte> payload);
-std::optional<CalibrationRow> decode_calibration(std::span<const std::byte> payload);
-std::optional<WindowRow> decode_window(std::span<const std::byte> payload);
-std::optional<ClockRow> decode_clock(std::span<const std::byte> payload);
-std::optional<TrafficRow> decode_traffic(std::span<const std::byte> payload);
-std::optional<ReplicaRow> decode_replica(std::span<const std::byte> payload);
-std::optional<RunEnd> decode_end(std::span<const std::byte> payload);
-std::optional<ResumeRow> decode_resume(std::span<const std::byte> payload);
-std::optional<DeviceSample> decode_device_sample(std::span<const std::byte> payload);
-std::optional<IterationRow> decode_iteration(std::span<const std::byte> payload);
+template <typename Row>
+std::optional<Row> decode(std::span<const std::byte> payload);
+template <>
+std::optional<IterationRow> decode(std::span<const std::byte> payload);
 
 }  // namespace gradsync

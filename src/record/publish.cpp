@@ -13,7 +13,6 @@
 #include "record/hdf5_writer.h"
 #include "record/journal_payload.h"
 #include "record/journal_run.h"
-#include "record/quantization_payload.h"
 #include "support/error.h"
 #include "support/file.h"
 
@@ -33,7 +32,7 @@ void sync_file(const fs::path& path) {
 
 const std::string kCheckDisk = "check the disk; the journal is kept and gradsync-report reads it";
 
-[[noreturn]] void differs(const std::string& what) {
+[[noreturn]] void differs(std::string_view what) {
   throw Error(ExitCode::kInputOutput,
               fmt::format("the run file, read back, differs from the journal in {}", what),
               kCheckDisk);
@@ -42,7 +41,7 @@ const std::string kCheckDisk = "check the disk; the journal is kept and gradsync
 // Encoded, so that every field counts and NaN equals NaN.
 template <typename Row>
 void require_same(const std::vector<Row>& expected, const std::vector<Row>& found,
-                  const std::string& what) {
+                  std::string_view what) {
   const auto same = [](const Row& a, const Row& b) { return encode(a) == encode(b); };
   if (!std::equal(expected.begin(), expected.end(), found.begin(), found.end(), same))
     differs(what);
@@ -65,16 +64,11 @@ void require_same_run(RunReader& expected, RunReader& found) {
   if (expected.status() != found.status() || expected.finished() != found.finished())
     differs("its end");
   if (expected.iterations() != found.iterations()) differs("the number of iterations");
-  require_same(expected.epochs(), found.epochs(), "its epochs");
-  require_same(expected.verification(), found.verification(), "its verification");
-  require_same(expected.calibration(), found.calibration(), "its calibration");
-  require_same(expected.windows(), found.windows(), "its counterfactual windows");
-  require_same(expected.clocks(), found.clocks(), "its clocks");
-  require_same(expected.device_samples(), found.device_samples(), "its samples of GPUs");
-  require_same(expected.traffic_totals(), found.traffic_totals(), "its traffic");
-  require_same(expected.replicas(), found.replicas(), "its replicas");
-  require_same(expected.resumes(), found.resumes(), "where it went on");
-  if (encode(expected.quantization()) != encode(found.quantization())) differs("its quantisation");
+  for_each_list(
+      []<typename Row>(const std::vector<Row>& of_expected, const std::vector<Row>& of_found) {
+        require_same(of_expected, of_found, kRowKind<Row>.title);
+      },
+      expected.lists(), found.lists());
   const std::size_t block = rows_per_block(expected.ranks(), expected.index().buckets);
   for (std::size_t first = 0; first < expected.iterations(); first += block) {
     const std::size_t count = std::min(block, expected.iterations() - first);

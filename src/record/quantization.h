@@ -61,6 +61,6 @@ struct Quantization {
 };
 
 /// Histograms have their lengths. Throws Error kInternal.
-void require_recordable(const Quantization& quantization);
+void require_recordable(const Quantization& quantization, std::size_t ranks = 0);
 
 }  // namespace gradsync

@@ -32,6 +32,27 @@ std::vector<std::byte> front_of(const std::filesystem::path& path) {
 
 }  // namespace
 
+void IterationIndex::add(const IterationHeader& row) {
+  iteration.push_back(row.iteration);
+  epoch.push_back(row.epoch);
+  step.push_back(row.step);
+  samples.push_back(row.samples);
+  learning_rate.push_back(row.learning_rate);
+  warmup.push_back(row.warmup);
+}
+
+void IterationIndex::resize(std::size_t count) {
+  for (auto* column : {&iteration, &epoch, &step, &samples})
+    column->resize(count);
+  learning_rate.resize(count);
+  warmup.resize(count);
+}
+
+const Quantization& RunReader::quantization() const {
+  static const Quantization kNone;
+  return lists().quantization.empty() ? kNone : lists().quantization.back();
+}
+
 std::string RunReader::option(std::string_view name) const {
   const auto& config = info().config;
   const auto found = std::find_if(config.begin(), config.end(),

@@ -8,10 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "record/device_sample.h"
-#include "record/quantization.h"
-#include "record/resume_row.h"
-#include "record/run.h"
+#include "record/schema.h"
 
 namespace gradsync {
 
@@ -31,6 +28,10 @@ struct IterationIndex {
   std::vector<double> learning_rate;
   std::vector<bool> warmup;
   std::size_t buckets = 0;  ///< the largest number of collectives in one iteration
+
+  void add(const IterationHeader& row);
+  /// Keeps the first `count` iterations; `buckets` is left.
+  void resize(std::size_t count);
 };
 
 /// Reads a run, from its HDF5 file or from a journal; which of the two is seen from the content.
@@ -74,17 +75,19 @@ class RunReader {
   /// Iterations `first` to `first + count` with all that was recorded of them, buckets included.
   /// Requires first + count <= iterations() (Error kInternal otherwise).
   virtual std::vector<IterationRow> rows(std::size_t first, std::size_t count) = 0;
-  virtual const std::vector<EpochRow>& epochs() const = 0;
-  virtual const std::vector<VerificationRow>& verification() const = 0;
-  /// Empty where the run holds none.
-  virtual const std::vector<CalibrationRow>& calibration() const = 0;
-  virtual const std::vector<WindowRow>& windows() const = 0;
-  virtual const std::vector<ClockRow>& clocks() const = 0;
-  virtual const std::vector<TrafficRow>& traffic_totals() const = 0;
-  virtual const std::vector<ReplicaRow>& replicas() const = 0;
-  virtual const std::vector<ResumeRow>& resumes() const = 0;
-  virtual const std::vector<DeviceSample>& device_samples() const = 0;
-  virtual const Quantization& quantization() const = 0;
+  virtual const RunLists& lists() const = 0;
+
+  /// Lists that the run does not hold are empty.
+  const std::vector<EpochRow>& epochs() const { return lists().epochs; }
+  const std::vector<VerificationRow>& verification() const { return lists().verification; }
+  const std::vector<CalibrationRow>& calibration() const { return lists().calibration; }
+  const std::vector<WindowRow>& windows() const { return lists().windows; }
+  const std::vector<ClockRow>& clocks() const { return lists().clocks; }
+  const std::vector<TrafficRow>& traffic_totals() const { return lists().traffic_totals; }
+  const std::vector<ReplicaRow>& replicas() const { return lists().replicas; }
+  const std::vector<ResumeRow>& resumes() const { return lists().resumes; }
+  const std::vector<DeviceSample>& device_samples() const { return lists().device_samples; }
+  const Quantization& quantization() const;
 
   /// The value of an option of the run, or an empty text.
   std::string option(std::string_view name) const;

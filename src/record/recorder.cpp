@@ -6,10 +6,8 @@
 
 #include "record/hdf5_reader.h"
 #include "record/journal.h"
-#include "record/journal_payload.h"
 #include "record/journal_run.h"
 #include "record/publish.h"
-#include "record/quantization_payload.h"
 #include "support/error.h"
 #include "support/file.h"
 #include "support/utc_time.h"
@@ -139,46 +137,12 @@ void Recorder::add(const IterationRow& row) {
   state_->append(RecordType::kIteration, encode(row));
 }
 
-void Recorder::add(const EpochRow& row) {
-  require_recordable(row, state_->ranks);
-  state_->append(RecordType::kEpoch, encode(row));
+std::size_t Recorder::ranks() const {
+  return state_->ranks;
 }
 
-void Recorder::add(const VerificationRow& row) {
-  state_->append(RecordType::kVerification, encode(row));
-}
-
-void Recorder::add(const CalibrationRow& row) {
-  state_->append(RecordType::kCalibration, encode(row));
-}
-
-void Recorder::add(const WindowRow& row) {
-  require_recordable(row, state_->ranks);
-  state_->append(RecordType::kWindow, encode(row));
-}
-
-void Recorder::add(const ClockRow& row) {
-  require_recordable(row, state_->ranks);
-  state_->append(RecordType::kClock, encode(row));
-}
-
-void Recorder::add(const DeviceSample& sample) {
-  state_->append(RecordType::kDeviceSample, encode(sample));
-}
-
-void Recorder::add(const TrafficRow& row) {
-  require_recordable(row, state_->ranks);
-  state_->append(RecordType::kTraffic, encode(row));
-}
-
-void Recorder::add(const ReplicaRow& row) {
-  require_recordable(row, state_->ranks);
-  state_->append(RecordType::kReplica, encode(row));
-}
-
-void Recorder::add(const Quantization& quantization) {
-  require_recordable(quantization);
-  state_->append(RecordType::kQuantization, encode(quantization));
+void Recorder::append(RecordType type, const std::vector<std::byte>& payload) {
+  state_->append(type, payload);
 }
 
 void Recorder::sync() {

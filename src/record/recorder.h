@@ -3,10 +3,7 @@
 #include <filesystem>
 #include <memory>
 
-#include "record/device_sample.h"
-#include "record/quantization.h"
-#include "record/resume_row.h"
-#include "record/run.h"
+#include "record/journal_payload.h"
 
 namespace gradsync {
 
@@ -34,19 +31,15 @@ class Recorder {
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
-  /// Append (a row must fit the run: `require_recordable`); fdatasync when the last one is at least
-  /// `sync_interval_s` (1 s) old. Throw Error kInputOutput: the row is then not acknowledged, all
-  /// earlier ones are kept.
+  /// Append a row of an iteration or of RunLists (it must fit the run: `require_recordable`);
+  /// fdatasync when the last one is at least `sync_interval_s` (1 s) old. Throw Error kInputOutput:
+  /// the row is then not acknowledged, all earlier ones are kept.
   void add(const IterationRow& row);
-  void add(const EpochRow& row);
-  void add(const VerificationRow& row);
-  void add(const CalibrationRow& row);
-  void add(const WindowRow& row);
-  void add(const ClockRow& row);
-  void add(const DeviceSample& sample);
-  void add(const TrafficRow& row);
-  void add(const ReplicaRow& row);
-  void add(const Quantization& quantization);
+  template <typename Row>
+  void add(const Row& row) {
+    require_recordable(row, ranks());
+    append(kRowKind<Row>.record, encode(row));
+  }
 
   /// Forces what was added to the disk.
   void sync();
@@ -66,6 +59,9 @@ class Recorder {
   void finish(RunStatus status);
 
  private:
+  std::size_t ranks() const;
+  void append(RecordType type, const std::vector<std::byte>& payload);
+
   struct State;
   std::unique_ptr<State> state_;
 };

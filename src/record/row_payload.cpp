@@ -1,106 +1,141 @@
 #include "record/bytes.h"
+#include "record/journal.h"
 #include "record/journal_payload.h"
 
 namespace gradsync {
 
 namespace {
 
-constexpr std::size_t kRowBytes = 4 * 8 + 8 + 3 * 4;
-constexpr std::size_t kShapeBytes = 8 + 4;
-constexpr std::size_t kRankBytes = 8 + kPhases * 8 + 8 + 8 + kRowCategories * 8;
-/// Of a bucket: version 2 of the journal had no arrival.
-constexpr std::size_t kTimesBytes = 4 * 8, kTimesBytes2 = 3 * 8;
+// What stands for a value.
+double stored(double value) {
+  return value;
+}
+std::int64_t stored(std::int64_t value) {
+  return value;
+}
+std::uint32_t stored(bool value) {
+  return static_cast<std::uint32_t>(value);
+}
+std::uint32_t stored(CollectiveKind value) {
+  return static_cast<std::uint32_t>(value);
+}
 
-void put(ByteWriter& writer, const RankIteration& rank) {
-  writer.put(rank.begin_s);
-  for (const double time_s : rank.time_s)
-    writer.put(time_s);
-  writer.put(rank.loss);
-  writer.put(rank.correct);
-  for (const std::int64_t bytes : rank.traffic_bytes)
-    writer.put(bytes);
-  for (const BucketTimes& bucket : rank.buckets) {
-    writer.put(bucket.ready_s);
-    writer.put(bucket.start_s);
-    writer.put(bucket.end_s);
-    writer.put(bucket.arrival_s);
+/// Appends the values of a row. Its lists are written behind it, in an order of their own.
+class ByteFields {
+ public:
+  explicit ByteFields(ByteWriter& writer) : writer_(writer) {}
+
+  template <typename Value>
+  void operator()(const Field&, const Value& value) {
+    writer_.put(stored(value));
   }
-}
+  template <typename Row>
+  void operator()(const Nested&, const std::vector<Row>&) {}
 
-RankIteration get_rank(ByteReader& reader, std::size_t buckets, bool arrivals) {
-  RankIteration rank;
-  rank.begin_s = reader.get<double>();
-  for (double& time_s : rank.time_s)
-    time_s = reader.get<double>();
-  rank.loss = reader.get<double>();
-  rank.correct = reader.get<std::int64_t>();
-  for (std::int64_t& bytes : rank.traffic_bytes)
-    bytes = reader.get<std::int64_t>();
-  rank.buckets.resize(buckets);
-  for (BucketTimes& bucket : rank.buckets) {
-    bucket.ready_s = reader.get<double>();
-    bucket.start_s = reader.get<double>();
-    bucket.end_s = reader.get<double>();
-    if (arrivals) bucket.arrival_s = reader.get<double>();
+ private:
+  ByteWriter& writer_;
+};
+
+/// Takes the values that a version of the journal holds; the others stay as they are.
+class FieldsOfBytes {
+ public:
+  FieldsOfBytes(ByteReader& reader, int version) : reader_(reader), version_(version) {}
+
+  template <typename Value>
+  void operator()(const Field& field, Value& value) {
+    if (field.since > version_) return;
+    const auto number = reader_.get<decltype(stored(value))>();
+    if constexpr (std::is_same_v<Value, CollectiveKind>)
+      sound_ = sound_ && number < kCollectiveNames.size();
+    value = static_cast<Value>(number);
   }
-  return rank;
-}
+  template <typename Row>
+  void operator()(const Nested&, std::vector<Row>&) {}
 
-std::size_t payload_bytes(std::size_t ranks, std::size_t buckets, std::size_t times_bytes) {
-  return kRowBytes + buckets * kShapeBytes + ranks * (kRankBytes + buckets * times_bytes);
-}
+  /// Whether all kinds of collectives are known.
+  bool sound() const { return sound_; }
 
-bool get_shapes(ByteReader& reader, std::vector<BucketShape>& shapes) {
-  for (BucketShape& shape : shapes) {
-    shape.bytes = reader.get<std::int64_t>();
-    const auto kind = reader.get<std::uint32_t>();
-    if (kind >= kCollectiveNames.size()) return false;
-    shape.kind = static_cast<CollectiveKind>(kind);
+ private:
+  ByteReader& reader_;
+  int version_;
+  bool sound_ = true;
+};
+
+/// Adds up the bytes of the values of a row.
+struct FieldBytes {
+  int version;
+  std::size_t bytes = 0;
+
+  template <typename Value>
+  void operator()(const Field& field, const Value& value) {
+    if (field.since <= version) bytes += sizeof(stored(value));
   }
-  return true;
+  template <typename Row>
+  void operator()(const Nested&, const std::vector<Row>&) {}
+};
+
+template <typename Row>
+std::size_t bytes_of(int version) {
+  FieldBytes sum{version};
+  const Row row{};
+  visit_fields(row, sum);
+  return sum.bytes;
 }
+
+std::size_t payload_bytes(std::size_t ranks, std::size_t buckets, int version) {
+  const std::size_t rank_bytes =
+      bytes_of<RankIteration>(version) + buckets * bytes_of<BucketTimes>(version);
+  return bytes_of<IterationHeader>(version) + 2 * sizeof(std::uint32_t) +
+         buckets * bytes_of<BucketShape>(version) + ranks * rank_bytes;
+}
+
+constexpr int kVersion = static_cast<int>(kJournalVersion);
 
 }  // namespace
 
+template <>
 std::vector<std::byte> encode(const IterationRow& row) {
   ByteWriter writer;
-  writer.reserve(payload_bytes(row.ranks.size(), row.buckets.size(), kTimesBytes));
-  for (const std::int64_t value : {row.iteration, row.epoch, row.step, row.samples})
-    writer.put(value);
-  writer.put(row.learning_rate);
-  writer.put(static_cast<std::uint32_t>(row.warmup));
+  writer.reserve(payload_bytes(row.ranks.size(), row.buckets.size(), kVersion));
+  ByteFields fields(writer);
+  visit_fields(row.header(), fields);
   writer.put(static_cast<std::uint32_t>(row.ranks.size()));
   writer.put(static_cast<std::uint32_t>(row.buckets.size()));
-  for (const BucketShape& shape : row.buckets) {
-    writer.put(shape.bytes);
-    writer.put(static_cast<std::uint32_t>(shape.kind));
+  for (const BucketShape& shape : row.buckets)
+    visit_fields(shape, fields);
+  for (const RankIteration& rank : row.ranks) {
+    visit_fields(rank, fields);
+    for (const BucketTimes& times : rank.buckets)
+      visit_fields(times, fields);
   }
-  for (const RankIteration& rank : row.ranks)
-    put(writer, rank);
   return writer.take();
 }
 
-std::optional<IterationRow> decode_iteration(std::span<const std::byte> payload) {
+template <>
+std::optional<IterationRow> decode(std::span<const std::byte> payload) {
   ByteReader reader(payload);
   IterationRow row;
-  row.iteration = reader.get<std::int64_t>();
-  row.epoch = reader.get<std::int64_t>();
-  row.step = reader.get<std::int64_t>();
-  row.samples = reader.get<std::int64_t>();
-  row.learning_rate = reader.get<double>();
-  row.warmup = reader.get<std::uint32_t>() != 0;
+  FieldsOfBytes header(reader, kVersion);
+  visit_fields(row.header(), header);
   const std::size_t ranks = reader.get<std::uint32_t>();
   const std::size_t buckets = reader.get<std::uint32_t>();
   // Before anything is allocated: the counts must be those of a payload of just this size.
   if (!reader.complete() || ranks > payload.size() || buckets > payload.size()) return std::nullopt;
-  const bool arrivals = payload_bytes(ranks, buckets, kTimesBytes) == payload.size();
-  if (!arrivals && payload_bytes(ranks, buckets, kTimesBytes2) != payload.size())
-    return std::nullopt;
+  int version = kVersion;
+  while (payload_bytes(ranks, buckets, version) != payload.size())
+    if (--version < static_cast<int>(kOldestJournalVersion)) return std::nullopt;
+  FieldsOfBytes fields(reader, version);
   row.buckets.resize(buckets);
-  if (!get_shapes(reader, row.buckets)) return std::nullopt;
-  row.ranks.reserve(ranks);
-  for (std::size_t rank = 0; rank < ranks; ++rank)
-    row.ranks.push_back(get_rank(reader, buckets, arrivals));
+  for (BucketShape& shape : row.buckets)
+    visit_fields(shape, fields);
+  if (!fields.sound()) return std::nullopt;
+  row.ranks.resize(ranks);
+  for (RankIteration& rank : row.ranks) {
+    visit_fields(rank, fields);
+    rank.buckets.resize(buckets);
+    for (BucketTimes& times : rank.buckets)
+      visit_fields(times, fields);
+  }
   return row;
 }
 

@@ -29,13 +29,6 @@ std::set<std::string> names_of(const std::vector<Entry>& entries) {
   return names;
 }
 
-void require_ranks(std::size_t have, std::size_t ranks, std::string_view what,
-                   std::int64_t number) {
-  if (have != ranks)
-    throw Error(ExitCode::kInternal,
-                fmt::format("{} {} holds {} ranks, the run has {}", what, number, have, ranks));
-}
-
 }  // namespace
 
 std::string schema_text(int schema) {
@@ -90,37 +83,15 @@ void require_recordable(const RunInfo& info) {
 }
 
 void require_recordable(const IterationRow& row, std::size_t ranks) {
-  require_ranks(row.ranks.size(), ranks, "iteration", row.iteration);
+  if (row.ranks.size() != ranks)
+    throw Error(ExitCode::kInternal, fmt::format("iteration {} holds {} ranks, the run has {}",
+                                                 row.iteration, row.ranks.size(), ranks));
   for (std::size_t rank = 0; rank < ranks; ++rank)
     if (row.ranks[rank].buckets.size() != row.buckets.size())
       throw Error(
           ExitCode::kInternal,
           fmt::format("iteration {}, rank {}: times of {} buckets, the row has {}", row.iteration,
                       rank, row.ranks[rank].buckets.size(), row.buckets.size()));
-}
-
-void require_recordable(const EpochRow& row, std::size_t ranks) {
-  require_ranks(row.ranks.size(), ranks, "epoch", row.epoch);
-}
-
-void require_recordable(const WindowRow& row, std::size_t ranks) {
-  require_ranks(row.ranks.size(), ranks, "window " + row.kind + " of round", row.round);
-}
-
-void require_recordable(const ClockRow& row, std::size_t ranks) {
-  if (row.ranks.size() != ranks)
-    throw Error(ExitCode::kInternal, fmt::format("the clocks at the {}: {} ranks, the run has {}",
-                                                 row.when, row.ranks.size(), ranks));
-}
-
-void require_recordable(const TrafficRow& row, std::size_t ranks) {
-  require_ranks(row.ranks.size(), ranks, "traffic (" + row.when + ") after", row.iterations);
-}
-
-void require_recordable(const ReplicaRow& row, std::size_t ranks) {
-  if (row.ranks.size() != ranks)
-    throw Error(ExitCode::kInternal,
-                fmt::format("replicas of {} ranks, the run has {}", row.ranks.size(), ranks));
 }
 
 }  // namespace gradsync

@@ -145,14 +145,21 @@ struct RankIteration {
   double operator[](Phase phase) const { return time_s[static_cast<std::size_t>(phase)]; }
 };
 
-/// One iteration of all ranks.
-struct IterationRow {
+/// What all ranks have in common in one iteration.
+struct IterationHeader {
   std::int64_t iteration = 0;  ///< from 0, over all epochs
   std::int64_t epoch = 0;      ///< from 0
   std::int64_t step = 0;       ///< from 0, in the epoch
   double learning_rate = kNotMeasured;
   std::int64_t samples = 0;  ///< of the global batch
   bool warmup = false;
+};
+
+/// One iteration of all ranks.
+struct IterationRow : IterationHeader {
+  IterationHeader& header() { return *this; }
+  const IterationHeader& header() const { return *this; }
+
   std::vector<BucketShape> buckets;
   std::vector<RankIteration> ranks;
 };
@@ -259,6 +266,12 @@ enum class RunStatus { kRunning, kComplete, kPartial, kFailed };
 inline constexpr std::array<std::string_view, 4> kRunStatusNames = {"running", "complete",
                                                                     "partial", "failed"};
 
+/// How a run ended.
+struct RunEnd {
+  RunStatus status = RunStatus::kRunning;
+  std::string finished;  ///< ISO 8601, UTC
+};
+
 /// "gradsync-run/2" of 2, and back; nothing of a text that is no run file's schema.
 std::string schema_text(int schema);
 std::optional<int> parse_schema(std::string_view text);
@@ -278,10 +291,5 @@ void require_recordable(const RunInfo& info);
 
 /// As many ranks as the topology, as many bucket times a rank as buckets. Throws Error kInternal.
 void require_recordable(const IterationRow& row, std::size_t ranks);
-void require_recordable(const EpochRow& row, std::size_t ranks);
-void require_recordable(const WindowRow& row, std::size_t ranks);
-void require_recordable(const ClockRow& row, std::size_t ranks);
-void require_recordable(const TrafficRow& row, std::size_t ranks);
-void require_recordable(const ReplicaRow& row, std::size_t ranks);
 
 }  // namespace gradsync

@@ -1,43 +1,69 @@
 #include "step/gather_rows.h"
 
-#include <algorithm>
 #include <cmath>
+
+#include "record/schema.h"
 
 namespace gradsync {
 
 namespace {
 
-// A rank's iteration as a block of doubles; whole numbers stay exact up to 2^53.
-constexpr std::size_t kHead = 6;
-constexpr std::size_t kFixed = kHead + kPhases + kRowCategories;
-constexpr std::size_t kPerBucket = 4;
+// A rank's iteration as a block of doubles: samples, bad tensor and stop, then the fields of
+// RankIteration (record/schema.h), its buckets last. Whole numbers stay exact up to 2^53.
+constexpr std::size_t kSamples = 0, kBadTensor = 1, kStop = 2, kHead = 3;
+
+class FieldPacker {
+ public:
+  explicit FieldPacker(std::vector<double>& block) : block_(block) {}
+
+  template <typename Value>
+  void operator()(const Field&, const Value& value) {
+    block_.push_back(static_cast<double>(value));
+  }
+  template <typename Row>
+  void operator()(const Nested&, const std::vector<Row>& rows) {
+    for (const Row& row : rows)
+      visit_fields(row, *this);
+  }
+
+ private:
+  std::vector<double>& block_;
+};
+
+class FieldUnpacker {
+ public:
+  explicit FieldUnpacker(std::span<const double> block) : block_(block) {}
+
+  template <typename Value>
+  void operator()(const Field&, Value& value) {
+    value = static_cast<Value>(block_[at_++]);
+  }
+  template <typename Row>
+  void operator()(const Nested&, std::vector<Row>& rows) {
+    while (at_ < block_.size())
+      visit_fields(rows.emplace_back(), *this);
+  }
+
+ private:
+  std::span<const double> block_;
+  std::size_t at_ = kHead;
+};
 
 std::vector<double> pack(const StepResult& mine, double begin_s) {
-  const RankIteration& measured = mine.measured;
-  std::vector<double> block = {begin_s,
-                               measured.loss,
-                               static_cast<double>(measured.correct),
-                               static_cast<double>(mine.samples),
+  std::vector<double> block = {static_cast<double>(mine.samples),
                                static_cast<double>(mine.bad_tensor),
                                static_cast<double>(mine.stop)};
-  block.insert(block.end(), measured.time_s.begin(), measured.time_s.end());
-  for (const std::int64_t bytes : measured.traffic_bytes)
-    block.push_back(static_cast<double>(bytes));
-  for (const BucketTimes& bucket : measured.buckets)
-    block.insert(block.end(), {bucket.ready_s, bucket.start_s, bucket.end_s, bucket.arrival_s});
+  RankIteration measured = mine.measured;
+  measured.begin_s = begin_s;
+  FieldPacker packer(block);
+  visit_fields(measured, packer);
   return block;
 }
 
 RankIteration unpack(std::span<const double> block) {
   RankIteration rank;
-  rank.begin_s = block[0];
-  rank.loss = block[1];
-  rank.correct = static_cast<std::int64_t>(block[2]);
-  std::copy_n(block.begin() + kHead, kPhases, rank.time_s.begin());
-  for (std::size_t i = 0; i < kRowCategories; ++i)
-    rank.traffic_bytes[i] = static_cast<std::int64_t>(block[kHead + kPhases + i]);
-  for (std::size_t at = kFixed; at < block.size(); at += kPerBucket)
-    rank.buckets.push_back({block[at], block[at + 1], block[at + 2], block[at + 3]});
+  FieldUnpacker unpacker(block);
+  visit_fields(rank, unpacker);
   return rank;
 }
 
@@ -47,16 +73,12 @@ void want_stop(Verdict& verdict, StopReason reason, std::size_t rank) {
   verdict.stop_rank = static_cast<std::int32_t>(rank);
 }
 
-Verdict judge(std::span<const double> all, std::size_t block) {
-  Verdict verdict;
-  for (std::size_t rank = 0; rank * block < all.size(); ++rank) {
-    const double loss = all[rank * block + 1], bad_tensor = all[rank * block + 4];
-    want_stop(verdict, static_cast<StopReason>(static_cast<int>(all[rank * block + 5])), rank);
-    if (verdict.bad_rank >= 0 || (std::isfinite(loss) && bad_tensor < 0)) continue;
-    verdict.bad_rank = static_cast<std::int32_t>(rank);
-    verdict.bad_tensor = static_cast<std::int64_t>(bad_tensor);
-  }
-  return verdict;
+void judge(Verdict& verdict, std::size_t rank, const RankIteration& measured,
+           std::span<const double> block) {
+  want_stop(verdict, static_cast<StopReason>(static_cast<int>(block[kStop])), rank);
+  if (verdict.bad_rank >= 0 || (std::isfinite(measured.loss) && block[kBadTensor] < 0)) return;
+  verdict.bad_rank = static_cast<std::int32_t>(rank);
+  verdict.bad_tensor = static_cast<std::int64_t>(block[kBadTensor]);
 }
 
 }  // namespace
@@ -68,11 +90,12 @@ Verdict gather_rows(Exchange& exchange, const StepResult& mine, double begin_s, 
   exchange.gather_control(std::as_bytes(std::span(block)), std::as_writable_bytes(std::span(all)));
   Verdict verdict;
   if (root) {
-    verdict = judge(all, block.size());
     row.samples = 0;
     for (std::size_t at = 0; at < all.size(); at += block.size()) {
-      row.ranks.push_back(unpack(std::span(all).subspan(at, block.size())));
-      row.samples += static_cast<std::int64_t>(all[at + 3]);
+      const auto one = std::span(all).subspan(at, block.size());
+      row.ranks.push_back(unpack(one));
+      row.samples += static_cast<std::int64_t>(one[kSamples]);
+      judge(verdict, at / block.size(), row.ranks.back(), one);
     }
     row.buckets = mine.buckets;
   }

@@ -8,7 +8,6 @@
 
 #include "record/journal.h"
 #include "record/publish.h"
-#include "record/quantization_payload.h"
 #include "record/reader.h"
 #include "serial/expect_error.h"
 #include "serial/sample_run.h"

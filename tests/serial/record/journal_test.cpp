@@ -192,17 +192,17 @@ TEST_CASE("journal: counts that do not fit the payload are refused before memory
   for (const std::size_t offset : {44U, 48U}) {  // ranks, buckets
     auto damaged = payload;
     std::memcpy(damaged.data() + offset, &huge, sizeof huge);
-    CHECK_FALSE(decode_iteration(damaged));
+    CHECK_FALSE(decode<IterationRow>(damaged));
   }
-  CHECK(decode_iteration(payload));
-  CHECK_FALSE(decode_iteration({}));
+  CHECK(decode<IterationRow>(payload));
+  CHECK_FALSE(decode<IterationRow>({}));
 }
 
 TEST_CASE("journal: JSON payloads keep NaN, infinities and texts that are not UTF-8") {
   EpochRow epoch = sample_epoch(kSmall, 0);
   epoch.ranks[0].train_loss = INFINITY;
   epoch.ranks[1].train_loss = -INFINITY;
-  const auto read = decode_epoch(encode(epoch));
+  const auto read = decode<EpochRow>(encode(epoch));
   REQUIRE(read);
   CHECK(read->ranks[0].train_loss == INFINITY);
   CHECK(read->ranks[1].train_loss == -INFINITY);
@@ -210,12 +210,12 @@ TEST_CASE("journal: JSON payloads keep NaN, infinities and texts that are not UT
   CHECK(read->ranks[1].train_accuracy == epoch.ranks[1].train_accuracy);
   RunInfo info = sample_info(kSmall);
   info.provenance[0].value = "caf\xE9";
-  CHECK(decode_info(encode(info)));
+  CHECK(decode<RunInfo>(encode(info)));
   for (const char* text : {"", "{", "[]", "{\"epoch\":1}", "null"}) {
-    CHECK_FALSE(decode_epoch(bytes_of(text)));
-    CHECK_FALSE(decode_info(bytes_of(text)));
-    CHECK_FALSE(decode_end(bytes_of(text)));
-    CHECK_FALSE(decode_verification(bytes_of(text)));
+    CHECK_FALSE(decode<EpochRow>(bytes_of(text)));
+    CHECK_FALSE(decode<RunInfo>(bytes_of(text)));
+    CHECK_FALSE(decode<RunEnd>(bytes_of(text)));
+    CHECK_FALSE(decode<VerificationRow>(bytes_of(text)));
   }
 }
 

@@ -4,7 +4,6 @@
 #include <doctest/doctest.h>
 
 #include "record/journal_payload.h"
-#include "record/quantization_payload.h"
 #include "record/reader.h"
 #include "record/recorder.h"
 #include "tests/serial/expect_error.h"
@@ -71,10 +70,10 @@ TEST_CASE("quantization: a run without one has an empty one") {
 }
 
 TEST_CASE("quantization: records that are none are refused, histograms of another length too") {
-  CHECK_FALSE(decode_quantization(std::as_bytes(std::span("{}", 2))));
-  CHECK_FALSE(decode_quantization({}));
+  CHECK_FALSE(decode<Quantization>(std::as_bytes(std::span("{}", 2))));
+  CHECK_FALSE(decode<Quantization>({}));
   Quantization short_one = sample_quantization();
   short_one.tensors[0].histogram.pop_back();
-  CHECK_FALSE(decode_quantization(encode(short_one)));
+  CHECK_FALSE(decode<Quantization>(encode(short_one)));
   error_text(ExitCode::kInternal, [&] { require_recordable(short_one); });
 }

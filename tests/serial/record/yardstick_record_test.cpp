@@ -141,14 +141,14 @@ TEST_CASE("yardstick record: payloads that make no sense do not decode") {
     return std::vector<std::byte>(begin, begin + text.size());
   };
   CalibrationRow row = sample_calibration()[0];
-  CHECK(decode_calibration(encode(row)).has_value());
-  CHECK_FALSE(decode_calibration(bytes("{}")).has_value());
-  CHECK_FALSE(decode_window(bytes("[]")).has_value());
-  CHECK_FALSE(decode_clock(bytes("{\"when\":3}")).has_value());
+  CHECK(decode<CalibrationRow>(encode(row)).has_value());
+  CHECK_FALSE(decode<CalibrationRow>(bytes("{}")).has_value());
+  CHECK_FALSE(decode<WindowRow>(bytes("[]")).has_value());
+  CHECK_FALSE(decode<ClockRow>(bytes("{\"when\":3}")).has_value());
   const auto good = encode(row);
   std::string text(reinterpret_cast<const char*>(good.data()), good.size());
   text.replace(text.find("allreduce"), 9, "telepathy");
-  CHECK_FALSE(decode_calibration(bytes(text)).has_value());
+  CHECK_FALSE(decode<CalibrationRow>(bytes(text)).has_value());
 }
 
 TEST_CASE("collective names") {

@@ -112,12 +112,12 @@ TEST_CASE("wait: a journal of version 2 is read, without arrivals, and not appen
 TEST_CASE("wait: a row's length tells its version, and no other length is read") {
   const IterationRow row = sample_row(shape_of(2), 0);
   auto old = encoded_2(row);
-  const auto decoded = decode_iteration(old);
+  const auto decoded = decode<IterationRow>(old);
   REQUIRE(decoded);
   CHECK(std::isnan(decoded->ranks[0].buckets[0].arrival_s));
   CHECK(decoded->ranks[1].buckets[2].end_s == row.ranks[1].buckets[2].end_s);
   old.resize(old.size() + 8);
-  CHECK_FALSE(decode_iteration(old));
+  CHECK_FALSE(decode<IterationRow>(old));
 }
 
 TEST_CASE("wait: a part of the iteration in tables of today's runs") {

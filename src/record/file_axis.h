@@ -1,0 +1,68 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gradsync {
+
+/// The dimensions of a run file; each has a scale of the same name in the root.
+/// The names are plural because `iteration`, `bucket` and `epoch` are groups there.
+enum class FileAxis : std::size_t {
+  kIterations,
+  kRanks,
+  kBuckets,
+  kEpochs,
+  kChecks,
+  kCalibrations,
+  kWindows,
+  kReadings,
+  kResumes,
+  kSamples,
+  kTotals,
+  kCategories,
+  kQuantizedTensors,
+  kQuantizedSteps,
+  kQuantizedSpeeds,
+  kBins,
+  kLevels,
+  kNone  ///< no axis of data sets
+};
+inline constexpr std::array<std::string_view, 17> kAxisNames = {
+    "iterations",        "ranks",           "buckets",          "epochs",  "checks", "calibrations",
+    "windows",           "readings",        "resumes",          "samples", "totals", "categories",
+    "quantized_tensors", "quantized_steps", "quantized_speeds", "bins",    "levels"};
+inline constexpr std::array<std::string_view, 17> kAxisLongNames = {
+    "optimiser steps in the order they were recorded",
+    "MPI ranks",
+    "collectives of an iteration in the order they began",
+    "epochs in the order they were recorded",
+    "checks of --verify-modes",
+    "sizes of collectives that were calibrated",
+    "windows of --counterfactual in the order they ran",
+    "readings of the clocks",
+    "places from which the run went on after a stop",
+    "readings of the GPUs in the order they were recorded",
+    "instants at which all traffic was counted",
+    "0 gradients, 1 parameters, 2 buffers, 3 inputs, 4 metrics, 5 control, 6 optimizer, 7 "
+    "checkpoint",
+    "weights, activations and biases of a network that was quantised",
+    "steps and variants of quantising it",
+    "paths and batches whose speed was measured",
+    "bins of a histogram of real numbers",
+    "integers, from -128 on"};
+
+/// What a data set is, apart from its numbers.
+struct DatasetSpec {
+  std::string path;  ///< from the root, without a leading slash: "time/iteration"
+  std::vector<FileAxis> dimensions;
+  std::string units;  ///< "s", "B", "1"
+  std::string long_name;
+};
+
+/// The length of each axis, by FileAxis.
+using AxisLengths = std::array<std::size_t, kAxisNames.size()>;
+
+}  // namespace gradsync

@@ -1,0 +1,272 @@
+// The fields of src/record/schema.h are all members of the rows, and all derived formats hold them.
+#include "record/schema.h"
+
+#include <utility>
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include "record/hdf5_reader.h"
+#include "record/journal.h"
+#include "record/journal_run.h"
+#include "record/publish.h"
+#include "serial/sample_run.h"
+
+using namespace gradsync;
+using namespace gradsync::testing;
+
+namespace {
+
+/// Stands for any member of an aggregate.
+struct AnyMember {
+  std::size_t number;
+  template <typename Member>
+  operator Member() const;
+};
+
+template <typename Row, std::size_t... Numbers>
+constexpr bool has_members(std::index_sequence<Numbers...>) {
+  return requires {
+    Row{AnyMember{Numbers}...};
+  };
+}
+
+/// Of an aggregate, bases included.
+template <typename Row, std::size_t Most = 24>
+constexpr std::size_t member_count() {
+  if constexpr (has_members<Row>(std::make_index_sequence<Most>()))
+    return Most;
+  else
+    return member_count<Row, Most - 1>();
+}
+
+/// Counts what is visited of a row, the bytes of it too.
+struct VisitCount {
+  std::size_t members = 0, bytes = 0;
+  template <typename Value>
+  void operator()(const Field&, const Value& value) {
+    ++members;
+    bytes += sizeof value;
+  }
+  template <typename Value>
+  void operator()(const Field&, FileAxis, const Value& value) {
+    ++members;
+    bytes += sizeof value;
+  }
+  template <typename Row>
+  void operator()(const Nested&, const std::vector<Row>& rows) {
+    ++members;
+    bytes += sizeof rows;
+  }
+};
+
+template <typename Row>
+VisitCount visited() {
+  VisitCount count;
+  const Row row{};
+  visit_fields(row, count);
+  return count;
+}
+
+template <typename Row>
+void check_row_members() {
+  INFO(std::string(typeid(Row).name()));
+  CHECK(visited<Row>().members == member_count<Row>());
+}
+template <typename... Rows>
+void check_members() {
+  (check_row_members<Rows>(), ...);
+}
+
+/// Gives every value of a row another one; lists in it get these lengths.
+class DistinctValues {
+ public:
+  explicit DistinctValues(std::size_t ranks) : ranks_(ranks) {}
+
+  void operator()(const Field&, double& value) { value = 1.0 / ++next_; }
+  void operator()(const Field&, std::int64_t& value) { value = ++next_; }
+  void operator()(const Field&, std::int32_t& value) { value = ++next_; }
+  void operator()(const Field&, bool& value) { value = ++next_ % 2 == 0; }
+  void operator()(const Field&, std::string& value) { value = "text " + std::to_string(++next_); }
+  void operator()(const Field&, CollectiveKind& value) { value = next_kind(); }
+  void operator()(const Field&, Named<CollectiveKind> value) { value.value = next_kind(); }
+  template <typename Values>
+  void operator()(const Field&, FileAxis axis, Values& values) {
+    if constexpr (requires { values.resize(1); }) values.resize(fixed_length(axis));
+    for (std::int64_t& value : values)
+      value = ++next_;
+  }
+  template <typename Row>
+  void operator()(const Nested& nested, std::vector<Row>& rows) {
+    rows.resize(nested.axis == FileAxis::kRanks ? ranks_ : 2);
+    for (Row& row : rows)
+      visit_fields(row, *this);
+  }
+
+ private:
+  CollectiveKind next_kind() {
+    return static_cast<CollectiveKind>(static_cast<std::size_t>(++next_) % kCollectiveNames.size());
+  }
+  std::size_t ranks_;
+  int next_ = 0;
+};
+
+/// The values of a row as texts, in order.
+struct ValueTexts {
+  std::vector<std::string> texts;
+  template <typename Value>
+  void operator()(const Field& field, const Value& value) {
+    add(field, value);
+  }
+  template <typename Value>
+  void operator()(const Field& field, Named<Value> value) {
+    add(field, text_of(value.value));
+  }
+  void operator()(const Field& field, CollectiveKind value) { add(field, text_of(value)); }
+  template <typename Values>
+  void operator()(const Field& field, FileAxis, const Values& values) {
+    for (const std::int64_t value : values)
+      add(field, value);
+  }
+  template <typename Row>
+  void operator()(const Nested&, const std::vector<Row>& rows) {
+    for (const Row& row : rows)
+      visit_fields(row, *this);
+  }
+
+ private:
+  template <typename Value>
+  void add(const Field& field, const Value& value) {
+    texts.push_back(fmt::format("{} {}", path_of(field), value));
+  }
+};
+
+template <typename Row>
+std::vector<std::string> texts_of(const std::vector<Row>& rows) {
+  ValueTexts values;
+  for (const Row& row : rows)
+    visit_fields(row, values);
+  return values.texts;
+}
+
+/// All lists, each with a row or two whose values are all different.
+RunLists distinct_lists(std::size_t ranks) {
+  RunLists lists;
+  DistinctValues values(ranks);
+  for_each_list(
+      [&]<typename Row>(std::vector<Row>& rows) {
+        if constexpr (std::is_same_v<Row, ResumeRow>) return;  // checked against the journal
+        rows.resize(kRowKind<Row>.axis == FileAxis::kNone ? 1 : 2);
+        for (Row& row : rows)
+          visit_fields(row, values);
+      },
+      lists);
+  return lists;
+}
+
+void check_lists(const RunReader& run, const RunLists& expected) {
+  for_each_list(
+      []<typename Row>(const std::vector<Row>& of_run, const std::vector<Row>& of_expected) {
+        INFO(kRowKind<Row>.title);
+        CHECK(texts_of(of_run) == texts_of(of_expected));
+      },
+      run.lists(), expected);
+}
+
+const std::filesystem::path kOldFiles = std::filesystem::path(__FILE__).parent_path() / "files";
+
+}  // namespace
+
+TEST_CASE("schema: every member of a row is a field of it") {
+  check_members<ConfigEntry, NamedText, RankPlace, RunInfo, RunEnd, IterationHeader, BucketShape,
+                BucketTimes, RankEpoch, EpochRow, VerificationRow, CalibrationRow, RankWindow,
+                WindowRow, ClockReading, ClockRow, RankTraffic, TrafficRow, RankReplica, ReplicaRow,
+                ResumeRow, DeviceSample, QuantizedTensorRow, QuantizedStepRow, QuantizedSpeedRow,
+                Quantization>();
+  std::size_t lists = 0;
+  const RunLists none;
+  for_each_list([&](const auto&) { ++lists; }, none);
+  CHECK(lists == member_count<RunLists>());
+  // A base and two lists; and no aggregate, but one without padding.
+  CHECK(member_count<IterationRow>() == 3);
+  CHECK(visited<IterationRow>().members == visited<IterationHeader>().members + 2);
+  CHECK(visited<RankIteration>().bytes == sizeof(RankIteration));
+}
+
+TEST_CASE("schema: journal and run file give back every field of every kind of row") {
+  constexpr std::size_t kRanks = 3;
+  const TestFolder folder;
+  RunInfo info;
+  DistinctValues values(kRanks);
+  info.config = {{"a", "1", "default"}, {"b", "2", "command line"}};
+  info.provenance = {{"c", "3"}};
+  info.topology.resize(kRanks);
+  std::int32_t rank = 0;
+  for (RankPlace& place : info.topology) {
+    visit_fields(place, values);
+    place.rank = rank++;
+  }
+  info.run_id = "id", info.created = "created", info.command_line = "line";
+  std::vector<IterationRow> rows(2);
+  for (IterationRow& row : rows)
+    visit_fields(row, values);
+  RunLists lists = distinct_lists(kRanks);
+
+  const auto path = folder / "run.h5.journal";
+  {
+    JournalWriter writer(path, encode(info));
+    const std::int64_t first = writer.bytes();
+    lists.resumes = {{0, first, "then", "there"}};
+    writer.append(RecordType::kResume, encode(lists.resumes[0]));
+    for (const IterationRow& row : rows)
+      writer.append(RecordType::kIteration, encode(row));
+    for_each_list(
+        [&]<typename Row>(const std::vector<Row>& of_kind) {
+          if constexpr (!std::is_same_v<Row, ResumeRow>)
+            for (const Row& row : of_kind)
+              writer.append(kRowKind<Row>.record, encode(row));
+        },
+        lists);
+    writer.append(RecordType::kEnd, encode(RunEnd{RunStatus::kComplete, "ended"}));
+  }
+  publish_run(*open_journal(path), folder / "run.h5");
+  for (const auto& run : {open_run(path), open_run(folder / "run.h5")}) {
+    CHECK(texts_of(std::vector{run->info()}) == texts_of(std::vector{info}));
+    CHECK(run->status() == RunStatus::kComplete);
+    CHECK(run->finished() == "ended");
+    CHECK(texts_of(run->rows(0, run->iterations())) == texts_of(rows));
+    check_lists(*run, lists);
+  }
+}
+
+TEST_CASE("schema: the journal and the run file of all kinds of earlier builds read as they did") {
+  const auto journal = open_run(kOldFiles / "all-kinds.journal");
+  const auto file = open_run(kOldFiles / "all-kinds.h5");
+  CHECK(journal->remarks().empty());
+  CHECK(journal->iterations() == 12);
+  CHECK_NOTHROW(require_same_run(*journal, *file));
+  for_each_list([]<typename Row>(const std::vector<Row>& rows) { CHECK_FALSE(rows.empty()); },
+                file->lists());
+}
+
+TEST_CASE("schema: records are encoded as earlier builds did") {
+  JournalReader reader(kOldFiles / "all-kinds.journal");
+  std::size_t records = 0;
+  while (const auto record = reader.next()) {
+    const auto again = [&]<typename Row>(const Row*) {
+      const auto row = decode<Row>(record->payload);
+      CHECK((row && encode(*row) == record->payload));
+      ++records;
+    };
+    if (record->type == RecordType::kInfo) again(static_cast<const RunInfo*>(nullptr));
+    if (record->type == RecordType::kEnd) again(static_cast<const RunEnd*>(nullptr));
+    if (record->type == RecordType::kIteration) again(static_cast<const IterationRow*>(nullptr));
+    const RunLists none;
+    for_each_list(
+        [&]<typename Row>(const std::vector<Row>&) {
+          if (kRowKind<Row>.record == record->type) again(static_cast<const Row*>(nullptr));
+        },
+        none);
+  }
+  CHECK(records == 39);
+}
