@@ -52,6 +52,19 @@ std::string without_leading_zero(std::string exponent_form) {
   return sign == std::string::npos ? exponent_form : exponent_form.erase(sign + 2, 1);
 }
 
+struct Scaled {
+  std::int64_t count;
+  const char* unit;
+};
+
+// In the largest unit that leaves a whole number.
+Scaled scaled(std::int64_t count, std::int64_t factor, const std::array<const char*, 4>& units) {
+  std::size_t unit = 0;
+  for (; count % factor == 0 && unit + 1 < units.size(); ++unit)
+    count /= factor;
+  return {count, units[unit]};
+}
+
 }  // namespace
 
 std::string number_text(double value) {
@@ -65,11 +78,10 @@ std::string number_text(double value) {
 
 std::string size_text(std::int64_t bytes) {
   if (bytes == 0) return "0";
-  std::size_t unit = 0;
-  constexpr std::array<const char*, 4> kUnits = {"B", "KiB", "MiB", "GiB"};
-  for (; bytes % 1024 == 0 && unit + 1 < kUnits.size(); ++unit)
-    bytes /= 1024;
-  return std::to_string(bytes) + kUnits[unit];
+  const Scaled binary = scaled(bytes, 1024, {"B", "KiB", "MiB", "GiB"});
+  const Scaled decimal = scaled(bytes, 1000, {"B", "kB", "MB", "GB"});
+  const Scaled& shorter = decimal.count < binary.count ? decimal : binary;
+  return std::to_string(shorter.count) + shorter.unit;
 }
 
 std::string duration_text(double seconds) {
