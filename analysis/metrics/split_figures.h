@@ -9,6 +9,9 @@
 
 namespace gradsync::report {
 
+/// How much of an iteration its parts may lack where a table says that they sum to it.
+inline constexpr double kLargestGap = 0.01;
+
 /// Where the time of one rank went: the mean of each phase over the steady iterations. NaN where a
 /// phase was not measured.
 struct SplitFigures {

@@ -10,13 +10,13 @@
 #include "analysis/published/published_tables.h"
 #include "analysis/published/setting_cells.h"
 #include "analysis/tables/group_cells.h"
+#include "record/bus_bandwidth.h"
 
 namespace gradsync::report::published {
 
 namespace {
 
 constexpr double kBandwidthNone = std::numeric_limits<double>::quiet_NaN();
-constexpr double kMiB = 1024.0 * 1024.0;
 constexpr std::array kConventions = {BandwidthConvention::kBusbw, BandwidthConvention::kMessage,
                                      BandwidthConvention::kRingEpoch,
                                      BandwidthConvention::kTotalVolume};

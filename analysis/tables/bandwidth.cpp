@@ -21,7 +21,6 @@ namespace gradsync::report {
 namespace {
 
 constexpr double kNone = kNotMeasured;
-constexpr double kBandwidthMiB = 1024.0 * 1024.0;
 
 /// One kind of collective of one group, with all that the row shows.
 struct Row {
@@ -167,7 +166,7 @@ std::vector<Cell> cells_of(const GroupLabels& labels, const RunGroup& group, con
   const std::vector<Cell> rest = {repeats_cell(group),
                                   std::string(kCollectiveNames[static_cast<std::size_t>(kind)]),
                                   Cell::count(static_cast<double>(row.collective.sizes.size())),
-                                  significant_cell(row.collective.payload_bytes() / kBandwidthMiB),
+                                  significant_cell(row.collective.payload_bytes() / kMiB),
                                   Cell::count(static_cast<double>(row.transfer_s.count)),
                                   ms(row.transfer_s.value),
                                   ms(row.transfer_s.low),

@@ -10,6 +10,7 @@
 #include "analysis/tables/run_cells.h"
 #include "analysis/tables/tables.h"
 #include "options/modes.h"
+#include "record/bus_bandwidth.h"
 #include "timing/statistics.h"
 
 namespace gradsync::report {
@@ -17,7 +18,6 @@ namespace gradsync::report {
 namespace {
 
 constexpr std::size_t kMostEpochs = 10;
-constexpr double kBatchSizeMiB = 1024.0 * 1024.0;
 
 /// A row and where it stands: by model, ranks, mode, batch.
 struct Line {
@@ -102,7 +102,7 @@ std::vector<Cell> epoch_cells(const Repeats& repeats, std::size_t e) {
       Cell::of(1e2 * of([](const auto& one) { return one.train_accuracy; }), 2),
       Cell::of(of([](const auto& one) { return one.test_loss; }), 4),
       Cell::of(1e2 * of([](const auto& one) { return one.test_accuracy; }), 2),
-      Cell::of(of([](const auto& one) { return one.peak_memory_bytes; }) / kBatchSizeMiB, 1)};
+      Cell::of(of([](const auto& one) { return one.peak_memory_bytes; }) / kMiB, 1)};
   cells.insert(cells.end(), results.begin(), results.end());
   return cells;
 }

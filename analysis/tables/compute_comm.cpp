@@ -15,8 +15,6 @@ namespace gradsync::report {
 
 namespace {
 
-constexpr double kComputeCommLargestGap = 0.01;
-
 struct GroupSplit {
   const RunGroup* group;
   SplitFigures measured;
@@ -60,7 +58,7 @@ std::string compute_comm_remark(const GroupSplit& one) {
   std::string text;
   if (one.derived.communication_s < 0)
     text = "NEGATIVE derived communication: faster than 1/n of one rank";
-  if (one.measured.gap() > kComputeCommLargestGap)
+  if (one.measured.gap() > kLargestGap)
     text += fmt::format("{}WARNING: the measured parts do not sum to the iteration",
                         text.empty() ? "" : "; ");
   if (!one.derived.unfairness.empty()) text += (text.empty() ? "" : "; ") + one.derived.unfairness;

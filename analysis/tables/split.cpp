@@ -12,8 +12,6 @@ namespace gradsync::report {
 
 namespace {
 
-constexpr double kSplitLargestGap = 0.01;
-
 struct SplitPart {
   Phase phase;
   const char* name;
@@ -81,7 +79,7 @@ std::string sum_note(const WaitKinds& kinds, const std::vector<RunSplit>& all) {
     }
   const char* parts =
       kinds.apart ? "compute + exposed + wait + other" : "compute + exposed + other";
-  if (gap <= kSplitLargestGap) return fmt::format("{} = iteration, checked to 1 %", parts);
+  if (gap <= kLargestGap) return fmt::format("{} = iteration, checked to 1 %", parts);
   return fmt::format(
       "WARNING: {} differs from the iteration by {:.1f} % in {}: its parts were not measured over "
       "the same iterations",

@@ -17,6 +17,19 @@ inline constexpr std::int64_t kMaxCount = 1'000'000;
 /// The value of an option that leaves the choice to the program.
 inline const std::string kAuto = "auto";
 
+/// The option with TrainOption::may_change.
+TrainOption may_change(TrainOption option);
+
+/// The option with TrainOption::open.
+TrainOption left_open(const std::string& open, TrainOption option);
+
+/// The option with TrainOption::formerly.
+TrainOption formerly(const std::string& value, TrainOption option);
+
+/// An option that leaves the choice open with kAuto, which is 0 in the settings.
+TrainOption open_or(OptionRole role, const std::string& name, std::int64_t TrainOptions::*member,
+                    const BoundValue<TrainOptions>& other, const std::string& help);
+
 TrainOptionTable synchronization_options();
 TrainOptionTable replica_options();
 TrainOptionTable model_and_data_options();

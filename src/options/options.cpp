@@ -20,6 +20,27 @@ const std::vector<std::string>& sync_mode_names() {
   return names;
 }
 
+TrainOption may_change(TrainOption option) {
+  option.may_change = true;
+  return option;
+}
+
+TrainOption left_open(const std::string& open, TrainOption option) {
+  option.open = open;
+  return option;
+}
+
+TrainOption formerly(const std::string& value, TrainOption option) {
+  option.formerly = value;
+  return option;
+}
+
+TrainOption open_or(OptionRole role, const std::string& name, std::int64_t TrainOptions::*member,
+                    const BoundValue<TrainOptions>& other, const std::string& help) {
+  const auto value = BoundValue<TrainOptions>::word_or(kAuto, member, std::int64_t{0}, other);
+  return left_open(kAuto, {role, name, value, help});
+}
+
 const TrainOptionTable& declared_train_options() {
   static const TrainOptionTable declared = [] {
     const std::vector<std::pair<std::string, TrainOptionTable>> groups = {

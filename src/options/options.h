@@ -19,7 +19,7 @@ inline constexpr std::int64_t kDefaultBatchPerRank = 128;
 /// The trainer's settings, all checked: every value below is in its range when `train_options`
 /// returns. The values here are the defaults of the options, which options_*.cpp declare.
 struct TrainOptions {
-  std::string sync = "ddp";  ///< --sync, a name of sync_modes()
+  std::string sync = "ddp";  ///< --sync, a name of sync_mode_names()
   std::string model = "resnet18";
   std::string data = "data/cifar-10";
   std::string output;  ///< --output FILE.h5; empty: nothing is recorded
@@ -73,8 +73,8 @@ struct TrainOptions {
   double time_limit_s = 0;            ///< since the start of the program; 0: none
 };
 
-/// The names that --sync, --model and --optimizer take, in the order of --help. The registries of
-/// the modes, networks and optimisers are tested to hold the same.
+/// The names that --sync, --model and --optimizer take, in the order of --help: those of modes.def,
+/// networks.def and optimizers.def.
 const std::vector<std::string>& sync_mode_names();
 const std::vector<std::string>& model_names();
 const std::vector<std::string>& optimizer_names();

@@ -7,21 +7,16 @@ TrainOptionTable machine_options() {
   using enum OptionRole;
   using Value = BoundValue<TrainOptions>;
   using O = TrainOptions;
-  const auto settled = [](TrainOption option, const std::string& open,
-                          const std::string& formerly) {
-    option.open = open;
-    option.formerly = formerly;
-    return option;
-  };
   return {
-      settled({kMachine, "device", Value::choice(&O::device, {kAuto, "cpu", "cuda"}),
-               "what ranks compute on; auto: one GPU per rank where there are GPUs"},
-              kAuto, "cpu"),
+      formerly("cpu", left_open(kAuto, {kMachine, "device",
+                                        Value::choice(&O::device, {kAuto, "cpu", "cuda"}),
+                                        "what ranks compute on; auto: one GPU per rank where there "
+                                        "are GPUs"})),
       {kMachine, "allow-shared-gpu", Value::on_off(&O::allow_shared_gpu),
        "for tests: several ranks on one GPU"},
-      settled({kBetweenRanks, "transport", Value::choice(&O::transport, transport_names()),
-               transport_help()},
-              kAuto, "mpi"),
+      formerly("mpi", left_open(kAuto, {kBetweenRanks, "transport",
+                                        Value::choice(&O::transport, transport_names()),
+                                        transport_help()})),
       {kStep, "graph", Value::on_off(&O::graph),
        "on a GPU: capture the iteration as a CUDA graph and replay it; the log says if this is "
        "impossible, and why"},
@@ -32,10 +27,9 @@ TrainOptionTable machine_options() {
        "on a GPU: TF32 in products and convolutions of fp32"},
       {kStep, "layout", Value::choice(&O::layout, {"nchw", "nhwc", kAuto}),
        "memory layout of the images; auto: the faster of both here"},
-      settled({kMachine, "threads", Value::integer(&O::threads, 0, 1024),
-               "threads per rank; 0: the cores available to the rank, over the ranks that share "
-               "them"},
-              "0", ""),
+      left_open("0", {kMachine, "threads", Value::integer(&O::threads, 0, 1024),
+                      "threads per rank; 0: the cores available to the rank, over the ranks that "
+                      "share them"}),
   };
 }
 

@@ -15,14 +15,10 @@ TrainOptionTable model_and_data_options() {
   using enum OptionRole;
   using Value = BoundValue<TrainOptions>;
   using O = TrainOptions;
-  const auto changing = [](TrainOption option) {
-    option.may_change = true;
-    return option;
-  };
   return {
       {kStep, "model", Value::named("NAME", &O::model, model_names()), "network"},
-      changing({kFree, "data", Value::text_value(&O::data, "FOLDER"),
-                "folder with CIFAR-10's binary files"}),
+      may_change({kFree, "data", Value::text_value(&O::data, "FOLDER"),
+                  "folder with CIFAR-10's binary files"}),
       {kStep, "augment", Value::on_off(&O::augment), "crop and flip the training images at random"},
       {kTraining, "set-epoch", Value::on_off(&O::set_epoch),
        "shuffle differently in every epoch; off shows the effect of not doing so"},
@@ -31,10 +27,10 @@ TrainOptionTable model_and_data_options() {
       {kStep, "feed", Value::choice(&O::feed, {"auto", "loader", "resident"}),
        "input pipeline: host threads (loader), or the data set resident on the device (resident); "
        "auto: resident on a GPU"},
-      changing({kStep, "loader-threads", Value::integer(&O::loader_threads, 1, 256),
-                "threads per rank that prepare batches"}),
-      changing({kStep, "prefetch", Value::integer(&O::prefetch, 1, 1024),
-                "batches per rank prepared ahead"}),
+      may_change({kStep, "loader-threads", Value::integer(&O::loader_threads, 1, 256),
+                  "threads per rank that prepare batches"}),
+      may_change({kStep, "prefetch", Value::integer(&O::prefetch, 1, 1024),
+                  "batches per rank prepared ahead"}),
   };
 }
 

@@ -24,31 +24,30 @@ TrainOptionTable output_options() {
   using Value = BoundValue<TrainOptions>;
   using O = TrainOptions;
   constexpr double kMaxTimeout_s = 7 * 24 * 3600;
-  TrainOptionTable options = {
+  return {
       {kTraining, "evaluate", Value::choice(&O::evaluate, {"shard", "each-rank", "none"}),
        "test images after every epoch: distributed over the ranks, all of them on each rank, or "
        "none"},
-      {kFree, "log-every", Value::integer(&O::log_every, 1, kMaxIterations),
-       "iterations between two lines of the log"},
-      {kFree, "output", Value::text_value(&O::output, "FILE.h5"),
-       "the run file; without it nothing is recorded"},
+      may_change({kFree, "log-every", Value::integer(&O::log_every, 1, kMaxIterations),
+                  "iterations between two lines of the log"}),
+      may_change({kFree, "output", Value::text_value(&O::output, "FILE.h5"),
+                  "the run file; without it nothing is recorded"}),
       {kFree, "verify-modes", Value::on_off(&O::verify_modes),
        "before training, verify in a few iterations that all modes give equal gradients"},
-      {kBetweenRanks, "verify", Value::choice(&O::verify, {"off", "init", "all"}),
-       "compare the ranks' collectives: never, in the first iterations, or always"},
-      {kFree, "timeout", Value::duration(&O::timeout_s, 0, kMaxTimeout_s),
-       "end a hang after TIME; 0: the larger of 60s and 20 median iterations"},
-      {kFree, "start-timeout", Value::duration(&O::start_timeout_s, 1, kMaxTimeout_s),
-       "limit of a wait while MPI and the ranks start and end; used if --timeout is less"},
-      {kFree, "io-timeout", Value::duration(&O::io_timeout_s, 1, kMaxTimeout_s),
-       "limit of a wait for a disk (checkpoint, journal, run file); used if --timeout is less"},
-      {kStep, "inject-fault",
-       Value::parsed("KIND@RANK:ITERATION", "", &O::inject_fault, checked_fault),
-       "for tests: make one rank misbehave"},
+      may_change({kBetweenRanks, "verify", Value::choice(&O::verify, {"off", "init", "all"}),
+                  "compare the ranks' collectives: never, in the first iterations, or always"}),
+      may_change({kFree, "timeout", Value::duration(&O::timeout_s, 0, kMaxTimeout_s),
+                  "end a hang after TIME; 0: the larger of 60s and 20 median iterations"}),
+      may_change(
+          {kFree, "start-timeout", Value::duration(&O::start_timeout_s, 1, kMaxTimeout_s),
+           "limit of a wait while MPI and the ranks start and end; used if --timeout is less"}),
+      may_change({kFree, "io-timeout", Value::duration(&O::io_timeout_s, 1, kMaxTimeout_s),
+                  "limit of a wait for a disk (checkpoint, journal, run file); used if --timeout "
+                  "is less"}),
+      may_change({kStep, "inject-fault",
+                  Value::parsed("KIND@RANK:ITERATION", "", &O::inject_fault, checked_fault),
+                  "for tests: make one rank misbehave"}),
   };
-  for (TrainOption& option : options)
-    option.may_change = option.name != "evaluate" && option.name != "verify-modes";
-  return options;
 }
 
 }  // namespace gradsync

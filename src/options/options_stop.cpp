@@ -7,23 +7,25 @@ TrainOptionTable stop_options() {
   using Value = BoundValue<TrainOptions>;
   using O = TrainOptions;
   constexpr double kMaxTimeLimit_s = 366.0 * 24 * 3600;
-  TrainOptionTable options = {
-      {kCourse, "checkpoint-every",
-       Value::word_or("end", &O::checkpoint_every, kCheckpointAtEnd,
-                      Value::integer(&O::checkpoint_every, 0, kMaxIterations, "only when stopped")),
-       "iterations between checkpoints; end: one when training ends; the newest two are kept, "
-       "beside the run file in RUN.checkpoints"},
-      {kFree, "resume", Value::text_value(&O::resume, "no|auto|FILE"),
-       "resume from this checkpoint, or from the newest valid one of --output (auto; from the "
-       "start "
-       "if there is none): the result is that of a run that was never stopped"},
-      {kFree, "time-limit", Value::duration(&O::time_limit_s, 0, kMaxTimeLimit_s, "none"),
-       "stop in time to write a checkpoint within TIME of the program's start, as signals USR1 and "
-       "TERM at any rank do"},
+  return {
+      may_change(
+          {kCourse, "checkpoint-every",
+           Value::word_or(
+               "end", &O::checkpoint_every, kCheckpointAtEnd,
+               Value::integer(&O::checkpoint_every, 0, kMaxIterations, "only when stopped")),
+           "iterations between checkpoints; end: one when training ends; the newest two are kept, "
+           "beside the run file in RUN.checkpoints"}),
+      may_change(
+          {kFree, "resume", Value::text_value(&O::resume, "no|auto|FILE"),
+           "resume from this checkpoint, or from the newest valid one of --output (auto; from the "
+           "start "
+           "if there is none): the result is that of a run that was never stopped"}),
+      may_change({kFree, "time-limit",
+                  Value::duration(&O::time_limit_s, 0, kMaxTimeLimit_s, "none"),
+                  "stop in time to write a checkpoint within TIME of the program's start, as "
+                  "signals USR1 and "
+                  "TERM at any rank do"}),
   };
-  for (TrainOption& option : options)
-    option.may_change = true;
-  return options;
 }
 
 void require_checkpoints_possible(const OptionValues& values, const TrainOptions& options) {

@@ -8,14 +8,9 @@ namespace {
 constexpr std::int64_t kMaxBucketBytes = std::int64_t{16} << 30;
 using Value = BoundValue<TrainOptions>;
 
-// `auto` is 0: not settled yet.
 TrainOption bucket(const std::string& name, std::int64_t TrainOptions::*bytes,
                    const std::string& help) {
-  TrainOption option{
-      OptionRole::kMode, name,
-      Value::word_or(kAuto, bytes, std::int64_t{0}, Value::size(bytes, 1, kMaxBucketBytes)), help};
-  option.open = kAuto;
-  return option;
+  return open_or(OptionRole::kMode, name, bytes, Value::size(bytes, 1, kMaxBucketBytes), help);
 }
 
 }  // namespace

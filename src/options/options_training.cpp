@@ -10,14 +10,9 @@ namespace {
 
 using Value = BoundValue<TrainOptions>;
 
-// `auto` is 0: not given.
 TrainOption batch(const std::string& name, std::int64_t TrainOptions::*images, std::int64_t most,
                   const std::string& help) {
-  TrainOption option{
-      OptionRole::kStep, name,
-      Value::word_or(kAuto, images, std::int64_t{0}, Value::integer(images, 1, most)), help};
-  option.open = kAuto;
-  return option;
+  return open_or(OptionRole::kStep, name, images, Value::integer(images, 1, most), help);
 }
 
 }  // namespace

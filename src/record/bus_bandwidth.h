@@ -8,6 +8,7 @@
 namespace gradsync {
 
 inline constexpr double kGB = 1e9;
+inline constexpr double kMiB = 1024.0 * 1024.0;
 inline constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
 
 /// The S of nccl-tests for a payload of one rank: n payloads for gather, scatter and all-gather

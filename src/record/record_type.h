@@ -10,7 +10,7 @@ enum class RecordType : std::uint32_t {
   kIteration = 2,      ///< IterationRow, binary
   kEpoch = 3,          ///< EpochRow, JSON
   kVerification = 4,   ///< VerificationRow, JSON
-  kEnd = 5,            ///< status and time, JSON; the last record of a run that goes on no more
+  kEnd = 5,            ///< status and time, JSON; the last record of a run that has ended
   kCalibration = 6,    ///< CalibrationRow, JSON
   kWindow = 7,         ///< WindowRow, JSON
   kClock = 8,          ///< ClockRow, JSON

@@ -1,5 +1,5 @@
 // The tables of docs/file-format.md are those of src/record/schema.h. With GRADSYNC_WRITE_DOCS=1 in
-// the environment they are written anew:
+// the environment they are written again:
 //   GRADSYNC_WRITE_DOCS=1 build/tests/serial -tc='docs/file-format.md: tables*'
 #include <cstdlib>
 #include <fstream>
