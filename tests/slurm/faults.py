@@ -33,16 +33,23 @@ def wait_until_training(job, ranks: int = 2) -> None:
     wait_until(lambda: journal.exists() and journal.stat().st_size > 16384, f"it trains: {job.log[-500:]}", 120)
 
 
+def is_rank(pid: str) -> bool:
+    try:
+        return b"gradsync-train" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0]
+    except (FileNotFoundError, ProcessLookupError):  # it has ended since it was listed
+        return False
+
+
 def ranks_on(node: str) -> list:
     """Process ids of the trainer's ranks on a node."""
     pids = subprocess.run(["ip", "netns", "pids", f"gradsync-{node}"], capture_output=True, text=True, check=True).stdout.split()
-    return [pid for pid in pids if b"gradsync-train" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0]]
+    return [pid for pid in pids if is_rank(pid)]
 
 
 def check_node_is_clean(node: str, within_s: float = 30) -> None:
+    """Slurm's step daemon removes the segments of dead ranks, and does so a moment after their end."""
     wait_until(lambda: not ranks_on(node), f"no rank is left on {node}", within_s)
-    left = cluster("on", node, "ls", "/dev/shm").expect(0).out.split()
-    check(not left, f"left in /dev/shm of {node}: {left}")
+    wait_until(lambda: not cluster("on", node, "ls", "/dev/shm").expect(0).out.split(), f"nothing is left in /dev/shm of {node}", 10)
 
 
 def wait_until_back(node: str) -> None:
