@@ -130,9 +130,10 @@ std::string read_or_nothing(const fs::path& path) {
 TemporaryFile written_beside(const fs::path& path, const Holder& us, const std::string& text) {
   const fs::path beside = fmt::format("{}.{}.{}", path.string(), us.host, us.process);
   ::unlink(beside.c_str());  // of a process with our number that was killed
-  const UniqueFd file = create_file(beside);
+  UniqueFd file = create_file(beside);
   TemporaryFile owned(beside);
   write_all(file.get(), std::as_bytes(std::span(text)), beside);
+  close_file(std::move(file), beside);
   owned.keep();
   return TemporaryFile(beside);
 }

@@ -141,6 +141,9 @@ class Oracle:
         for path in self.records:
             if not is_json(state.get(path)):
                 wrong.append(f"{path} is {'damaged' if path in state else 'missing'}")
+        # A lock that names nobody is never seen to be stale.
+        wrong += [f"{path} names no process" for path, content in state.items()
+                  if path.endswith(".journal.lock") and not re.search(rb"process [1-9].*\n$", content)]  # fmt: skip
         return wrong, tuple(sorted(kinds))
 
     def _judge_output(self, output: Output, found: dict) -> list[str]:

@@ -78,9 +78,13 @@ def sources() -> list[str]:
 
 
 def build(sanitizer: Sanitizer, files: list[str]) -> pathlib.Path:
-    """Copies what has changed, so that make compiles no more than that."""
+    """Copies what has changed, so that make compiles no more than that, and removes what is no longer there."""
     tree = STATE / sanitizer.name
     tree.mkdir(parents=True, exist_ok=True)
+    for folder in {file.split("/")[0] for file in files if "/" in file}:
+        for path in (tree / folder).rglob("*"):
+            if path.is_file() and str(path.relative_to(tree)) not in files:
+                path.unlink()
     subprocess.run(["xargs", "-0", "cp", "-u", "-p", "--parents", "-t", str(tree)], cwd=ROOT, input="\0".join(files), text=True, check=True)
     make(sanitizer, tree, *sanitizer.targets)
     return tree
