@@ -132,7 +132,7 @@ def cpu_seconds() -> float:
 
 
 def read_by_people(digests: dict) -> dict:
-    return {name: digest for name, digest in digests.items() if name.endswith((".md", ".png"))}
+    return {name: digest for name, digest in digests.items() if name.endswith(("/README.md", ".png"))}
 
 
 def check_names_each_wrong_file(tables: pathlib.Path) -> None:
@@ -159,7 +159,7 @@ def case_tables_of_the_example_runs_are_the_same_bytes(folder):
     check(drawn == wrong, f"differ from tables.sha256: {sorted(set(wrong) - set(drawn))}")
     done.expect(0, f"{len(expected) - len(drawn)} of {len(expected)} files match")
     check(used < 120, f"{used:.0f} s of CPU time; half a minute is usual")
-    # Only the Markdown and the PNG files are committed; `make tables` writes the other files beside them.
+    # Only the pages and the PNG files are committed; `make tables` writes the other files beside them.
     present = read_by_people(digests_of(EXAMPLE / "tables"))
     wrong = [name for name in differing(present, read_by_people(expected)) if name not in drawn or present.get(name) != generated.get(name)]
     check(not wrong, f"results/example/tables does not match tables.sha256: {wrong}")
