@@ -117,7 +117,8 @@ PLAIN := $(addprefix src/,support timing device record hang data schedule option
 MPI := $(addprefix src/,cuda comm exchange transport calibrate)
 TORCH := $(addprefix src/,model optim sync step state studies train quantize preflight)
 REPORT := analysis $(patsubst %/,%,$(wildcard analysis/*/))
-SERIAL_TESTS := tests/serial $(patsubst %/,%,$(wildcard tests/serial/*/ tests/serial/*/*/)) tests/fuzz
+REPORT_TESTS := tests/serial/analysis $(patsubst %/,%,$(wildcard tests/serial/analysis/*/))
+PLAIN_TESTS := tests/serial $(filter-out tests/serial/analysis,$(patsubst %/,%,$(wildcard tests/serial/*/)))
 MPI_TESTS := tests/mpi $(patsubst %/,%,$(wildcard tests/mpi/*/))
 # Sums that are the same to the last digit on every machine and with every kernel: no fused multiply-add.
 UNFUSED := src/timing src/record src/buckets src/int8 $(REPORT)
@@ -148,14 +149,18 @@ unity = $(if $(2),$(if $(READS_SOURCES),$(call write_unity,build/unity/$(firstwo
 unity_of = $(foreach folder,$(2),$(call unity,$(1),$(filter-out $(ALONE),$(sort $(wildcard $(folder)/*.cpp)))))
 objects = $(patsubst %,build/unity/%.o,$(1))
 alone = $(patsubst %.cpp,build/alone/%.o,$(filter $(addsuffix /%,$(1)),$(ALONE)))
+# The files of several folders at a time, for tests: a folder has few.
+unity_across = $(call unity,$(1),$(filter-out $(ALONE),$(sort $(wildcard $(addsuffix /*.cpp,$(2))))))
 READS_SOURCES := $(filter-out help clean format status deps,$(or $(MAKECMDGOALS),all))
 
 PLAIN_OBJECTS := $(call objects,$(call unity_of,$(AT_ONCE),$(PLAIN))) build/alone/src/support/version.o
 MPI_OBJECTS := $(call objects,$(call unity_of,$(AT_ONCE),$(MPI)))
 TORCH_OBJECTS := $(call objects,$(call unity_of,$(AT_ONCE_TORCH),$(TORCH)))
 REPORT_OBJECTS := $(call objects,$(call unity_of,$(AT_ONCE),$(REPORT)))
-SERIAL_OBJECTS := $(call objects,$(call unity_of,$(AT_ONCE),$(SERIAL_TESTS))) $(call alone,tests/serial)
-MPI_TEST_OBJECTS := $(call objects,$(call unity,$(AT_ONCE_TORCH),$(filter-out $(ALONE),$(sort $(wildcard $(addsuffix /*.cpp,$(MPI_TESTS))))))) $(call alone,tests/mpi)
+SERIAL_OBJECTS := $(call objects,$(call unity_of,$(AT_ONCE),tests/fuzz $(filter $(RACES),$(PLAIN_TESTS))) \
+  $(call unity_across,$(AT_ONCE),$(filter-out $(RACES),$(PLAIN_TESTS))) $(call unity_across,$(AT_ONCE),$(REPORT_TESTS))) \
+  $(call alone,tests/serial)
+MPI_TEST_OBJECTS := $(call objects,$(call unity_across,$(AT_ONCE_TORCH),$(MPI_TESTS))) $(call alone,tests/mpi)
 GPU_TEST_OBJECTS := $(call objects,$(call unity_of,$(AT_ONCE_TORCH),tests/gpu)) $(call alone,tests/gpu)
 TOOL_OBJECTS := $(call alone,tests/tools bench)
 # A LibTorch without CUDA: the kernels' CPU implementations are all there is.

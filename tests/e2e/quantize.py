@@ -206,4 +206,4 @@ def case_nothing_is_overwritten(folder):
 
 
 if __name__ == "__main__":
-    sys.exit(run_cases(globals(), prepare))
+    sys.exit(run_cases(globals(), prepare, at_once=2))

@@ -224,4 +224,4 @@ def prepare(folder) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(harness.run_cases(globals(), prepare))
+    sys.exit(harness.run_cases(globals(), prepare, at_once=2))

@@ -125,8 +125,9 @@ def run(sanitizer: Sanitizer, case: Case, built: Callable) -> tuple[str, str]:
     suppressions.write_text("\n".join(sanitizer.suppressions) + "\n")
     environment = os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMP_NUM_THREADS": "1",
                                 "OMPI_MCA_mpi_yield_when_idle": "1", "XDG_CONFIG_HOME": "/nonexistent"}  # fmt: skip
-    environment |= {name: f"{value}:suppressions={suppressions}" for name, value in sanitizer.options.items()}
-    environment["LSAN_OPTIONS"] = f"suppressions={suppressions}:print_suppressions=0"
+    environment |= sanitizer.options
+    reader = "TSAN_OPTIONS" if "TSAN_OPTIONS" in environment else "LSAN_OPTIONS"  # of the suppressions: the others reject what they do not know
+    environment[reader] = f"{environment.get(reader, '')}:suppressions={suppressions}:print_suppressions=0"
     log = tree / f"{case.name}-{case.ranks}.log"
     with open(log, "w") as out:
         code = subprocess.run(["timeout", "--kill-after=10", str(CASE_LIMIT_S), *command(case, tree)], cwd=tree, env=environment,

@@ -35,7 +35,7 @@ std::span<const std::byte> bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text));
 }
 
-void write_sample(const std::filesystem::path& path, TextMap metadata = {{"run_id", "x"}}) {
+void write_checkpoint(const std::filesystem::path& path, TextMap metadata = {{"run_id", "x"}}) {
   CheckpointWriter writer(path, kTensors, std::move(metadata));
   const std::string data = sample_data();
   writer.write(bytes_of(data.substr(0, 10)));
@@ -44,7 +44,7 @@ void write_sample(const std::filesystem::path& path, TextMap metadata = {{"run_i
 }
 
 /// The reason for which a checkpoint is refused, or an empty text.
-std::string refusal(const std::filesystem::path& path) {
+std::string read_refusal(const std::filesystem::path& path) {
   try {
     const CheckpointFile file(path);
   } catch (const Error& error) {
@@ -87,7 +87,7 @@ CheckpointInfo sample_checkpoint() {
 
 TEST_CASE("checkpoint: what was written is read, and the layout is that of safetensors") {
   const TestFolder folder;
-  write_sample(folder / "c.safetensors");
+  write_checkpoint(folder / "c.safetensors");
   CHECK(folder.entries() == 1);
   const std::string text = read_text_file(folder / "c.safetensors");
   std::uint64_t length = 0;
@@ -110,22 +110,22 @@ TEST_CASE("checkpoint: what was written is read, and the layout is that of safet
 TEST_CASE("checkpoint: one changed byte anywhere, or one missing, is noticed") {
   const TestFolder folder;
   const auto path = folder / "c.safetensors";
-  write_sample(path);
+  write_checkpoint(path);
   const std::string good = read_text_file(path);
   std::size_t accepted = 0;
   for (std::size_t at = 0; at < good.size(); ++at) {
     std::string bad = good;
     bad[at] = static_cast<char>(bad[at] ^ (1 << (at % 8)));
     write_plainly(path, bad);
-    accepted += refusal(path).empty() ? 1 : 0;
+    accepted += read_refusal(path).empty() ? 1 : 0;
     write_plainly(path, good.substr(0, at));
-    accepted += refusal(path).empty() ? 1 : 0;
+    accepted += read_refusal(path).empty() ? 1 : 0;
   }
   write_plainly(path, good + " ");
-  accepted += refusal(path).empty() ? 1 : 0;
+  accepted += read_refusal(path).empty() ? 1 : 0;
   CHECK(accepted == 0);
   write_plainly(path, good);
-  CHECK(refusal(path).empty());
+  CHECK(read_refusal(path).empty());
 }
 
 TEST_CASE("checkpoint: headers that lie are refused with the reason") {
@@ -169,7 +169,7 @@ TEST_CASE("checkpoint: headers that lie are refused with the reason") {
 
 TEST_CASE("checkpoint: 30,000 mutated files, none crashes the parser or passes as whole") {
   const TestFolder folder;
-  write_sample(folder / "c.safetensors");
+  write_checkpoint(folder / "c.safetensors");
   const std::string good = read_text_file(folder / "c.safetensors");
   const std::string digest =
       CheckpointFile(folder / "c.safetensors").metadata().at(std::string(kDigestKey));
@@ -217,7 +217,7 @@ TEST_CASE("checkpoint: a file that is no checkpoint of ours is refused though it
   const auto path = folder / "foreign.safetensors";
   const std::string front = safetensors_front({}, {{"format", "pt"}});
   write_plainly(path, front);
-  CHECK(refusal(path).find("format is 'pt'") != std::string::npos);
+  CHECK(read_refusal(path).find("format is 'pt'") != std::string::npos);
   CHECK_THROWS_AS(CheckpointFile(folder / "missing"), Error);
 }
 

@@ -9,10 +9,7 @@
 #include "timing/clock.h"
 #include "timing/interval_set.h"
 
-using gradsync::Error;
-using gradsync::Interval;
-using gradsync::IntervalSet;
-using gradsync::split_iteration;
+using namespace gradsync;
 
 namespace {
 

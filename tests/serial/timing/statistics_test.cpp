@@ -9,8 +9,7 @@
 #include "serial/numbers.h"
 #include "support/error.h"
 
-using gradsync::quantile;
-using gradsync::statistics;
+using namespace gradsync;
 
 TEST_CASE("statistics: of nothing, everything is NaN and the count is 0") {
   const auto s = statistics(Values{});

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-using gradsync::StopForecast;
+using namespace gradsync;
 
 TEST_CASE("stop forecast: an iteration and a checkpoint, with a margin") {
   StopForecast forecast(/*save_s=*/3, /*evaluation_iterations=*/50);

@@ -40,13 +40,6 @@ Chart chart_of_points(std::vector<ChartPoint> points, Mark mark = Mark::kLinePoi
           {{"panel", "", {{"line", mark, "#0072b2", 1, 2, std::move(points), {{"mode", "ddp"}}}}}}};
 }
 
-std::size_t count_of(const std::string& text, const std::string& part) {
-  std::size_t count = 0;
-  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
-    ++count;
-  return count;
-}
-
 const ChartSeries& series_named(const ChartPanel& panel, const std::string& label) {
   for (const ChartSeries& series : panel.series)
     if (series.label == label) return series;

@@ -1,5 +1,4 @@
 #include <cmath>
-#include <limits>
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
@@ -9,6 +8,8 @@
 #include "analysis/formats/formats.h"
 #include "analysis/output/report_options.h"
 #include "analysis/tables/registry.h"
+#include "serial/expect_error.h"
+#include "serial/numbers.h"
 #include "serial/sample_run.h"
 #include "support/file.h"
 
@@ -17,25 +18,6 @@ using namespace gradsync::report;
 using namespace gradsync::testing;
 
 namespace {
-
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-/// The text of the Error of this code that `body` throws.
-template <typename Body>
-std::string refused(ExitCode code, Body body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    CHECK(error.code() == code);
-    return error.what();
-  }
-  FAIL("no error");
-  return {};
-}
 
 Table small() {
   Table table{"t",
@@ -173,7 +155,7 @@ TEST_CASE("claims: the first that does not hold ends it") {
     auto copy = document;
     change(copy["claims"]);
     write_plainly(path, copy.dump());
-    return refused(ExitCode::kCheckFailed, [&] { verify_claims(path); });
+    return error_text(ExitCode::kCheckFailed, [&] { verify_claims(path); });
   };
   const auto& fourth = document["claims"][3];
   const std::string id = fourth["id"];
@@ -190,8 +172,8 @@ TEST_CASE("claims: the first that does not hold ends it") {
 TEST_CASE("claims: what a part in a thousand million moves still holds") {
   const std::vector<Claim> one = {{"a", "", "", {}, 1}};
   require_held(one, {{"a", "", "", {}, 1 + 1e-10}});
-  refused(ExitCode::kCheckFailed, [&] { require_held(one, {{"a", "", "", {}, 1 + 1e-8}}); });
-  refused(ExitCode::kCheckFailed, [&] { require_held(one, {{"a", "", "", {}, kNan}}); });
+  error_text(ExitCode::kCheckFailed, [&] { require_held(one, {{"a", "", "", {}, 1 + 1e-8}}); });
+  error_text(ExitCode::kCheckFailed, [&] { require_held(one, {{"a", "", "", {}, kNan}}); });
   require_held({{"a", "", "", {}, kNan}}, {{"a", "", "", {}, kNan}});
   require_held({{"a", "", "", {}, 0}}, {{"a", "", "", {}, 0}});
 }
@@ -201,9 +183,9 @@ TEST_CASE("claims: files that are gone or changed, and files that are none") {
   write_runs(folder);
   const auto path = claims_of(folder);
   std::filesystem::rename(folder / "two.h5", folder / "away");
-  CHECK(contains(refused(ExitCode::kNoInput, [&] { verify_claims(path); }), "two.h5"));
+  CHECK(contains(error_text(ExitCode::kNoInput, [&] { verify_claims(path); }), "two.h5"));
   write_sample(folder / "two.h5", {"ddp", 4});
-  CHECK(contains(refused(ExitCode::kBadData, [&] { verify_claims(path); }),
+  CHECK(contains(error_text(ExitCode::kBadData, [&] { verify_claims(path); }),
                  "is not the file that the claims were made from"));
   for (const char* text : {"", "[]", "{}", R"({"schema":"gradsync-claims/1"})",
                            R"({"schema":"gradsync-claims/2","options":{},"files":[],"claims":[]})",
@@ -211,7 +193,7 @@ TEST_CASE("claims: files that are gone or changed, and files that are none") {
                            R"({"schema":"gradsync-claims/1","options":{"no-such":"1"},"files":[],
                               "claims":[]})"}) {
     write_plainly(path, text);
-    refused(ExitCode::kBadData, [&] { verify_claims(path); });
+    error_text(ExitCode::kBadData, [&] { verify_claims(path); });
   }
-  refused(ExitCode::kNoInput, [&] { verify_claims(folder / "none.json"); });
+  error_text(ExitCode::kNoInput, [&] { verify_claims(folder / "none.json"); });
 }

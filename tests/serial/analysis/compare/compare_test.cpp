@@ -9,6 +9,7 @@
 #include "serial/expect_error.h"
 #include "serial/report_view.h"
 #include "serial/sample_run.h"
+#include "support/file.h"
 
 using namespace gradsync;
 using namespace gradsync::report;
@@ -41,18 +42,6 @@ int compare(std::vector<std::string> arguments) {
   for (const std::string& argument : arguments)
     words.push_back(argument.c_str());
   return compare_command(static_cast<int>(words.size()), words.data());
-}
-
-std::string content_of(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-std::size_t count_of(const std::string& text, const std::string& part) {
-  std::size_t count = 0;
-  for (std::size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size())
-    ++count;
-  return count;
 }
 
 }  // namespace
@@ -116,10 +105,10 @@ TEST_CASE("compare: the command's exit code, files and refusals") {
   CHECK(compare({a, b, "--output", out, "--threshold", "10%"}) == 0);
   CHECK(compare({a, b, "--output", out, "--threshold", "0.1"}) == 0);
   CHECK(compare({b, a, "--output", out, "--threshold", "0"}) == 0);
-  CHECK(contains(content_of(folder / "out/compare.csv"), "lenet.ddp.n2.b32"));
-  CHECK(contains(content_of(folder / "out/compare.txt"),
+  CHECK(contains(read_text_file(folder / "out/compare.csv"), "lenet.ddp.n2.b32"));
+  CHECK(contains(read_text_file(folder / "out/compare.txt"),
                  "A and B differ in nccl: '2.28 <&\">' in A, '' in B"));
-  CHECK(contains(content_of(xml), "<failure message="));
+  CHECK(contains(read_text_file(xml), "<failure message="));
   refusal([&] { compare({a}); });
   refusal([&] { compare({a, b, "--threshold", "much"}); });
   refusal([&] { compare({a, b, "--threshold", "-1%"}); });

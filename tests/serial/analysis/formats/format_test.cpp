@@ -1,19 +1,16 @@
-#include <limits>
-
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
 #include "analysis/formats/formats.h"
 #include "analysis/formats/registry.h"
+#include "serial/numbers.h"
 
 using namespace gradsync;
 using namespace gradsync::report;
 
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
-Table sample() {
+Table sample_table() {
   Table table{"modes",
               "Modes | all",
               {"n = 2"},
@@ -28,7 +25,7 @@ Table sample() {
 }  // namespace
 
 TEST_CASE("format: text") {
-  CHECK(render_text(sample()) ==
+  CHECK(render_text(sample_table()) ==
         "Modes | all\n"
         "mode  time ms  run\n"
         "----  -------  ----------------\n"
@@ -39,7 +36,7 @@ TEST_CASE("format: text") {
 }
 
 TEST_CASE("format: markdown") {
-  CHECK(render_markdown(sample()) ==
+  CHECK(render_markdown(sample_table()) ==
         "### Modes \\| all\n"
         "\n"
         "| mode | time ms | run |\n"
@@ -52,7 +49,7 @@ TEST_CASE("format: markdown") {
 }
 
 TEST_CASE("format: csv has full precision, empty fields for what was not measured, no notes") {
-  CHECK(render_csv(sample()) ==
+  CHECK(render_csv(sample_table()) ==
         "mode,time_ms,run\n"
         "ddp,1.23456789,\"a,b\"\n"
         "c10d,,\"say \"\"hi\"\" | *bye*\"\n"
@@ -60,7 +57,7 @@ TEST_CASE("format: csv has full precision, empty fields for what was not measure
 }
 
 TEST_CASE("format: json") {
-  const auto document = nlohmann::json::parse(render_json(sample()));
+  const auto document = nlohmann::json::parse(render_json(sample_table()));
   CHECK(document["schema_version"] == 1);
   CHECK(document["name"] == "modes");
   CHECK(document["notes"] == nlohmann::json::array({"n = 2"}));
@@ -91,5 +88,5 @@ TEST_CASE("format: the registry names each once") {
   REQUIRE(formats().size() == 5);
   CHECK(formats()[0].name == "text");
   for (const FormatSpec& format : formats())
-    CHECK(format.render(sample()).ends_with("\n"));
+    CHECK(format.render(sample_table()).ends_with("\n"));
 }

@@ -44,7 +44,7 @@ std::string finding(const Audit& audit, const std::string& report, const std::st
   return "";
 }
 
-ReportOptions options_of(std::vector<const char*> args) {
+ReportOptions published_options(std::vector<const char*> args) {
   const CleanEnvironment clean;
   args.insert(args.begin(), {"gradsync-report", "--site", "/dev/null"});
   return report_options(
@@ -60,7 +60,7 @@ std::string printed(const ReportOptions& options) {
 }
 
 /// One random edit: a byte, a swap of fields, a line twice, a line less, a tail less.
-std::string mutated(std::string text, std::mt19937_64& random) {
+std::string with_changed_bytes(std::string text, std::mt19937_64& random) {
   const auto below = [&](std::size_t limit) { return random() % std::max<std::size_t>(1, limit); };
   const auto line_start = [&](std::size_t at) { return text.rfind('\n', at) + 1; };
   const std::size_t at = below(text.size());
@@ -141,14 +141,14 @@ TEST_CASE("published reports: findings checked by hand") {
 TEST_CASE("published reports: the page is what the command prints, byte for byte") {
   if (!is_here()) return;
   const auto options =
-      options_of({"--published", kFile, "--table", "audit", "--format", "markdown"});
+      published_options({"--published", kFile, "--table", "audit", "--format", "markdown"});
   CHECK(printed(options) == read_text_file(kPage));
 }
 
 TEST_CASE("published reports: all tables in all formats, to a folder as well") {
   if (!is_here()) return;
   const TestFolder folder;
-  auto options = options_of({"--published", kFile, "--format", "all"});
+  auto options = published_options({"--published", kFile, "--format", "all"});
   const std::string all = printed(options);
   CHECK(contains(all, "Published numbers of reports.csv, audited"));
   CHECK(contains(all, "\"published-findings\""));
@@ -161,10 +161,10 @@ TEST_CASE("published reports: all tables in all formats, to a folder as well") {
 }
 
 TEST_CASE("published: options") {
-  CHECK(options_of({"x"}).published.file.empty());
-  const auto options = options_of({"--published", "f.csv", "--parameters", "1000",
-                                   "--message-bytes", "4MiB", "--images", "60000", "--batch", "32",
-                                   "--fastest-link", "64GB", "--table", "values,findings"});
+  CHECK(published_options({"x"}).published.file.empty());
+  const auto options = published_options(
+      {"--published", "f.csv", "--parameters", "1000", "--message-bytes", "4MiB", "--images",
+       "60000", "--batch", "32", "--fastest-link", "64GB", "--table", "values,findings"});
   CHECK(options.published.audit.parameters == 1000);
   CHECK(options.published.audit.message_bytes == 4194304);
   CHECK(options.published.audit.images == 60000);
@@ -172,12 +172,14 @@ TEST_CASE("published: options") {
   CHECK(options.published.batch_per_device == 32);
   CHECK(options.published.tables.size() == 2);
   CHECK(contains(refusal([] {
-                   options_of({"--published", "f", "--table", "vallues"});
+                   published_options({"--published", "f", "--table", "vallues"});
                  }),
                  "did you mean values?"));
-  refusal([] { options_of({"--images", "0"}); });
-  refusal([] { options_of({"--message-bytes", "4M"}); });
-  error_text(ExitCode::kNoInput, [] { printed(options_of({"--published", "/nowhere.csv"})); });
+  refusal([] { published_options({"--images", "0"}); });
+  refusal([] { published_options({"--message-bytes", "4M"}); });
+  error_text(ExitCode::kNoInput, [] {
+    printed(published_options({"--published", "/nowhere.csv"}));
+  });
 }
 
 TEST_CASE("published: mutated files end in an audit or in an error with a line") {
@@ -190,7 +192,7 @@ TEST_CASE("published: mutated files end in an audit or in an error with a line")
   for (int round = 0; round < 400; ++round) {
     std::string file = text;
     for (std::size_t edits = 1 + random() % 4; edits > 0; --edits)
-      file = mutated(std::move(file), random);
+      file = with_changed_bytes(std::move(file), random);
     try {
       const Study study(parse_published(file, "m.csv"));
       const Audit result = audit(study, {});

@@ -15,6 +15,7 @@
 #include "analysis/tables/registry.h"
 #include "serial/sample_run.h"
 #include "support/error.h"
+#include "support/file.h"
 
 using namespace gradsync;
 using namespace gradsync::report;
@@ -30,11 +31,6 @@ constexpr std::size_t kPerChild = 100;
 constexpr unsigned kSeconds = 5;
 constexpr rlim_t kMemoryBytes = rlim_t{1} << 30;
 constexpr std::uint64_t kSeed = 20260102;
-
-std::string content_of(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 using Random = std::mt19937_64;
 
@@ -167,7 +163,7 @@ int status_of(const std::function<int()>& body) {
 }
 
 void mutate_and_judge(const std::filesystem::path& source, const std::filesystem::path& target) {
-  const std::string sound = content_of(source);
+  const std::string sound = read_text_file(source);
   write_plainly(target, sound);
   const Reported expected = report_of(target);
   REQUIRE_FALSE(expected.tables.empty());
