@@ -20,43 +20,65 @@ namespace gradsync::report {
 
 namespace {
 
-OptionTable compare_option_table() {
-  const OptionTable table = {
-      {"threshold", "SHARE", "5%", "how much slower a cell of B may be, as 5% or 0.05", "What"},
-      {"bootstrap-seed", "N", "1", "of the intervals' resamples, 0 to 1000000", "What"},
-      {"force-merge", "", "false",
-       "put repeats together that differ in placement, device, versions, threads or length; the "
-       "table says so",
-       "What"},
-      {"fom", "", "false", "a line `FOM name value unit` for each figure, behind the table",
-       "Where to"},
-      {"format", format_choices(), "text", "forms of the table; several as a list with commas",
-       "Where to", true},
-      {"output", "DIR", "", "folder for compare.<format>", "Where to"},
-      {"junit", "FILE", "", "the verdicts as JUnit XML, a test a cell", "Where to"},
-  };
-  return scoped("report", table);
+struct CompareOptions {
+  double threshold = 0.05;  ///< how much slower a cell of B may be, a share
+  std::uint64_t bootstrap_seed = 1;
+  bool force_merge = false, fom = false;
+  ReportOptions where;          ///< its formats and its folder
+  std::filesystem::path junit;  ///< empty: none
+};
+
+double parse_share(const std::string& text) {
+  const bool percent = text.ends_with('%');
+  try {
+    const std::string digits = text.substr(0, text.size() - (percent ? 1 : 0));
+    const double share = parse_number(trimmed(digits)) / (percent ? 100 : 1);
+    if (share >= 0 && share <= 100) return share;
+  } catch (const Error&) {
+    // The same message for both.
+  }
+  throw Error(ExitCode::kUsage, fmt::format("\"{}\" is no share", text),
+              "give a percentage of 0 or more, as 5%, or a share, as 0.05");
+}
+
+ProgramOptions<CompareOptions> all_options() {
+  using O = CompareOptions;
+  using Value = BoundValue<O>;
+  using Path = std::filesystem::path;
+  return {
+      "report",
+      {{"What",
+        {
+            {"threshold", Value::parsed("SHARE", "5%", &O::threshold, parse_share),
+             "how much slower a cell of B may be, as 5% or 0.05"},
+            {"bootstrap-seed", Value::integer<std::uint64_t>(&O::bootstrap_seed, 0, 1000000),
+             "of the intervals' resamples"},
+            {"force-merge", Value::on_off(&O::force_merge),
+             "put repeats together that differ in placement, device, versions, threads or length; "
+             "the table says so"},
+        }},
+       of_part(&O::where,
+               {"Where to",
+                {
+                    format_option(),
+                    {"output",
+                     BoundValue<ReportOptions>::text_value<Path>(&ReportOptions::output, "DIR"),
+                     "folder for compare.<format>"},
+                }}),
+       {"Where to",
+        {
+            {"fom", Value::on_off(&O::fom),
+             "a line `FOM name value unit` for each figure, behind the table"},
+            {"junit", Value::text_value<Path>(&O::junit, "FILE"),
+             "the verdicts as JUnit XML, a test a cell"},
+        }}}};
 }
 
 std::string compare_help() {
   return help_text("gradsync-report compare [options] A B",
                    "gradsync-report compare results/nccl-2.27 results/nccl-2.28\n"
                    "gradsync-report compare old.h5 new.h5 --threshold 3% --junit compare.xml",
-                   compare_option_table());
-}
-
-double threshold_option(const OptionValues& values) {
-  std::string text = text_option(values, "threshold");
-  const bool percent = text.ends_with('%');
-  if (percent) text.pop_back();
-  try {
-    const double share = parse_number(trimmed(text)) / (percent ? 100 : 1);
-    if (share >= 0 && share <= 100) return share;
-  } catch (const Error&) {
-    // The same message for both.
-  }
-  throw option_error(values, "threshold", fmt::format("\"{}\" is no share", text),
-                     "give a percentage of 0 or more, as 5%, or a share, as 0.05");
+                   all_options().table());
 }
 
 RunSet loaded(const std::string& place, bool force_merge) {
@@ -94,37 +116,31 @@ std::string merged_title(const RunSet& set, const char* name) {
   return mark.empty() ? "" : fmt::format(" - {} {}", name, mark);
 }
 
-int compare(const OptionValues& values, const std::string& place_a, const std::string& place_b) {
-  const double threshold = threshold_option(values);
-  const auto seed =
-      static_cast<std::uint64_t>(integer_option(values, "bootstrap-seed", 0, 1000000));
-  const bool force_merge = switch_option(values, "force-merge");
-  ReportOptions where;
-  where.formats = chosen_formats(values);
-  where.output = text_option(values, "output");
-  const RunSet a = loaded(place_a, force_merge), b = loaded(place_b, force_merge);
+int compare(const CompareOptions& options, const std::string& place_a, const std::string& place_b) {
+  const RunSet a = loaded(place_a, options.force_merge), b = loaded(place_b, options.force_merge);
   const auto groups_a = group_runs(a), groups_b = group_runs(b);
-  const auto cells = compare_groups(groups_a, groups_b, seed);
+  const auto cells = compare_groups(groups_a, groups_b, options.bootstrap_seed);
   require_common(cells);
 
-  Table table = comparison_table(cells, threshold, seed);
+  Table table = comparison_table(cells, options.threshold, options.bootstrap_seed);
   table.title += fmt::format(" (A: {}, B: {})", place_a, place_b);
   table.title += merged_title(a, "A") + merged_title(b, "B");
   for (const RunSet* set : {&a, &b})
     table.notes.insert(table.notes.end(), set->remarks.begin(), set->remarks.end());
-  ReportOutput(where, std::cout, std::cerr).write(table);
-  if (switch_option(values, "fom")) print_foms(cells);
-  const std::string junit = text_option(values, "junit");
-  if (!junit.empty()) write_file_atomically(junit, junit_text(cells, threshold));
-  const bool failed = std::any_of(cells.begin(), cells.end(),
-                                  [&](const ComparedCell& cell) { return cell.fails(threshold); });
+  ReportOutput(options.where, std::cout, std::cerr).write(table);
+  if (options.fom) print_foms(cells);
+  if (!options.junit.empty())
+    write_file_atomically(options.junit, junit_text(cells, options.threshold));
+  const bool failed = std::any_of(cells.begin(), cells.end(), [&](const ComparedCell& cell) {
+    return cell.fails(options.threshold);
+  });
   return static_cast<int>(failed ? ExitCode::kCheckFailed : ExitCode::kOk);
 }
 
 }  // namespace
 
 int compare_command(int argc, const char* const* argv) {
-  const OptionTable table = compare_option_table();
+  const OptionTable table = all_options().table();
   const ParsedCommandLine given = resolve_options(table, argc, argv, "A B");
   if (given.help) std::cout << compare_help();
   if (given.version) std::cout << version_text("gradsync-report");
@@ -134,7 +150,7 @@ int compare_command(int argc, const char* const* argv) {
     throw Error(ExitCode::kUsage,
                 fmt::format("compare needs two places, {} given", given.positional.size()),
                 "gradsync-report compare A B, each a run file or a folder; see compare --help");
-  return compare(given.values, given.positional[0], given.positional[1]);
+  return compare(all_options().read(given.values), given.positional[0], given.positional[1]);
 }
 
 }  // namespace gradsync::report

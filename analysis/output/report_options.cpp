@@ -163,15 +163,7 @@ BoundGroup<O> place_options() {
   return {
       "Where to",
       {
-          {"format",
-           names_value(format_choices(), "text",
-                       [](const OptionValues& values, const std::string&, O& options) {
-                         options.formats = chosen_formats(values);
-                       }),
-           "forms of the tables; several as a list with commas",
-           {},
-           0,
-           /*repeatable=*/true},
+          format_option(),
           {"output", Value::text_value<Path>(&O::output, "DIR"),
            "folder for <table>.<format> and the plots; text goes to standard output as well. "
            "Without it all formats go there and no plots are made"},
@@ -209,12 +201,16 @@ ProgramOptions<O> all_options() {
 
 }  // namespace
 
-std::string format_choices() {
-  return fmt::format("{}|all", fmt::join(names_of(formats()), "|"));
-}
-
-std::vector<const FormatSpec*> chosen_formats(const OptionValues& values) {
-  return chosen(values, "format", formats());
+BoundOption<O> format_option() {
+  return {"format",
+          names_value(fmt::format("{}|all", fmt::join(names_of(formats()), "|")), "text",
+                      [](const OptionValues& values, const std::string& name, O& options) {
+                        options.formats = chosen(values, name, formats());
+                      }),
+          "forms of the tables; several as a list with commas",
+          {},
+          0,
+          /*repeatable=*/true};
 }
 
 OptionTable report_option_table() {

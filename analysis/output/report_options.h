@@ -32,9 +32,8 @@ struct ReportOptions {
   std::filesystem::path verify_claims;  ///< a file to verify instead of a report; empty: none
 };
 
-/// The choices of an option `format`, for an option table, and those of them that were made.
-std::string format_choices();
-std::vector<const FormatSpec*> chosen_formats(const OptionValues& values);
+/// Of ReportOptions::formats.
+BoundOption<ReportOptions> format_option();
 
 OptionTable report_option_table();
 

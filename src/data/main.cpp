@@ -5,15 +5,16 @@
 #include "data/cifar10.h"
 #include "data/fetch.h"
 #include "data/synthetic.h"
+#include "support/bound_option.h"
 #include "support/error.h"
 #include "support/options.h"
-#include "support/parse.h"
 #include "support/table.h"
 #include "support/version.h"
 
 namespace {
 
 using namespace gradsync;
+namespace fs = std::filesystem;
 
 constexpr const char* kProgram = "gradsync-dataset";
 
@@ -29,40 +30,62 @@ constexpr const char* kExamples =
     "gradsync-dataset verify data/cifar-10\n"
     "gradsync-dataset info data/cifar-10";
 
-const OptionSpec kTo = {"to", "FOLDER", "", "the folder to make; it must not exist", "Output"};
+/// Of the commands that make a folder; `verify` and `info` have none.
+struct DatasetOptions {
+  fs::path to;
+  std::uint64_t seed = 1;
+  std::int64_t train = 50000, test = 10000;  ///< images
+  std::string from = kOfficialAddress;       ///< an address, or a file on this machine
+};
 
-const OptionTable kSynthesizeTable =
-    scoped("dataset",
-           {
-               kTo,
-               {"seed", "N", "1", "number the images are drawn from, 0 or more", "Synthetic set"},
-               {"train", "N", "50000", "training images, 1 to 10000000", "Synthetic set"},
-               {"test", "N", "10000", "test images, 1 to 10000000", "Synthetic set"},
-           });
+using Options = ProgramOptions<DatasetOptions>;
+using Value = BoundValue<DatasetOptions>;
 
-const OptionTable kFetchTable = scoped(
-    "dataset", {
-                   kTo,
-                   {"from", "ADDRESS|FILE", kOfficialAddress,
-                    "where to download the archive, or an archive on this machine", "Source"},
-               });
+BoundGroup<DatasetOptions> output_options() {
+  return {"Output",
+          {{"to", Value::text_value<fs::path>(&DatasetOptions::to, "FOLDER"),
+            "the folder to make; it must not exist"}}};
+}
 
-std::string required(const OptionValues& values, const std::string& name) {
-  const std::string value = values.at(name).value;
+BoundGroup<DatasetOptions> synthetic_options() {
+  using O = DatasetOptions;
+  return {"Synthetic set",
+          {
+              {"seed", Value::integer<std::uint64_t>(&O::seed, 0, INT64_MAX),
+               "number the images are drawn from"},
+              {"train", Value::integer(&O::train, 1, kMostSyntheticImages), "training images"},
+              {"test", Value::integer(&O::test, 1, kMostSyntheticImages), "test images"},
+          }};
+}
+
+BoundGroup<DatasetOptions> source_options() {
+  return {"Source",
+          {{"from", Value::text_value(&DatasetOptions::from, "ADDRESS|FILE"),
+            "where to download the archive, or an archive on this machine"}}};
+}
+
+Options options_of(std::vector<BoundGroup<DatasetOptions>> groups) {
+  return {"dataset", std::move(groups)};
+}
+
+/// What a command is given.
+struct Request {
+  DatasetOptions options;
+  std::vector<std::string> folders;
+};
+
+template <typename Text>
+const Text& required(const Text& value, const char* name) {
   if (!value.empty()) return value;
   throw Error(ExitCode::kUsage, fmt::format("--{} is missing", name),
               fmt::format("{} --help shows commands that work", kProgram));
 }
 
-int synthesize_command(const ParsedCommandLine& given) {
-  const std::string to = required(given.values, "to");
-  const auto count = [&](const char* name) {
-    return integer_option(given.values, name, 1, kMostSyntheticImages);
-  };
-  const std::int64_t seed = integer_option(given.values, "seed", 0, INT64_MAX);
-  synthesize(to, static_cast<std::uint64_t>(seed), count("train"), count("test"));
-  std::cout << fmt::format("{}: {} training and {} test images, seed {}\n", to, count("train"),
-                           count("test"), seed);
+int synthesize_command(const Request& request) {
+  const auto& [to, seed, train, test, from] = request.options;
+  synthesize(required(to, "to"), seed, train, test);
+  std::cout << fmt::format("{}: {} training and {} test images, seed {}\n", to.string(), train,
+                           test, seed);
   return 0;
 }
 
@@ -70,22 +93,22 @@ void print_progress(const std::string& line) {
   std::cerr << line << std::endl;
 }
 
-int fetch_command(const ParsedCommandLine& given) {
-  const std::string to = required(given.values, "to");
-  const FetchResult result = fetch(to, required(given.values, "from"), print_progress);
-  std::cout << fmt::format("{}: {}{}\n", to, result.digest.name,
+int fetch_command(const Request& request) {
+  const fs::path& to = required(request.options.to, "to");
+  const FetchResult result = fetch(to, required(request.options.from, "from"), print_progress);
+  std::cout << fmt::format("{}: {}{}\n", to.string(), result.digest.name,
                            result.already_there ? ", already there; nothing was done" : "");
   return 0;
 }
 
-std::string the_folder(const ParsedCommandLine& given) {
-  if (given.positional.size() == 1) return given.positional.front();
+const std::string& the_folder(const Request& request) {
+  if (request.folders.size() == 1) return request.folders.front();
   throw Error(ExitCode::kUsage, "give exactly one folder",
               fmt::format("{} verify data/cifar-10", kProgram));
 }
 
-int verify_command(const ParsedCommandLine& given) {
-  const std::string folder = the_folder(given);
+int verify_command(const Request& request) {
+  const std::string& folder = the_folder(request);
   const DataDigest digest = Cifar10(folder).verify();
   std::cout << fmt::format("{}: {}, all files right, SHA-256 {}\n", folder, digest.name,
                            digest.combined);
@@ -118,8 +141,8 @@ Table class_table(const Cifar10& data) {
   return table;
 }
 
-int info_command(const ParsedCommandLine& given) {
-  const std::string folder = the_folder(given);
+int info_command(const Request& request) {
+  const std::string& folder = the_folder(request);
   const Cifar10 data(folder);
   print_text(std::cout, file_table(folder, data.verify()));
   std::cout << '\n';
@@ -129,25 +152,24 @@ int info_command(const ParsedCommandLine& given) {
 
 struct Command {
   std::string name;
-  OptionTable options;
+  Options options;
   std::string positional;  ///< empty: none
-  int (*run)(const ParsedCommandLine&);
+  int (*run)(const Request&);
 };
 
 const std::vector<Command>& commands() {
   static const std::vector<Command> all = {
-      {"synthesize", kSynthesizeTable, "", synthesize_command},
-      {"fetch", kFetchTable, "", fetch_command},
-      {"verify", {}, "FOLDER", verify_command},
-      {"info", {}, "FOLDER", info_command},
+      {"synthesize", options_of({output_options(), synthetic_options()}), "", synthesize_command},
+      {"fetch", options_of({output_options(), source_options()}), "", fetch_command},
+      {"verify", options_of({}), "FOLDER", verify_command},
+      {"info", options_of({}), "FOLDER", info_command},
   };
   return all;
 }
 
 int print_help() {
-  OptionTable all = kSynthesizeTable;
-  all.push_back(kFetchTable.back());
-  std::cout << help_text(kUsage, kExamples, all);
+  const Options all = options_of({output_options(), synthetic_options(), source_options()});
+  std::cout << help_text(kUsage, kExamples, all.table());
   return 0;
 }
 
@@ -157,14 +179,12 @@ int print_version() {
 }
 
 int run_command(const Command& command, int argc, const char* const* argv) {
-  const ParsedCommandLine given = resolve_options(command.options, argc, argv, command.positional);
+  const OptionTable table = command.options.table();
+  const ParsedCommandLine given = resolve_options(table, argc, argv, command.positional);
   if (given.help) return print_help();
   if (given.version) return print_version();
-  if (given.print_config) {
-    std::cout << config_text(command.options, given.values);
-    return 0;
-  }
-  return command.run(given);
+  if (given.print_config) return std::cout << config_text(table, given.values), 0;
+  return command.run({command.options.read(given.values), given.positional});
 }
 
 const Command& command_named(const std::string& name) {

@@ -109,6 +109,15 @@ struct BoundValue {
             [place](Settings settings) { return std::string(place(settings)); }};
   }
 
+  /// Of an option that may be repeated.
+  static BoundValue texts(Place<std::vector<std::string>> place, const std::string& shown) {
+    return {shown, "",
+            [place](const auto& values, const auto& name, Settings& settings) {
+              place(settings) = list_option(values, name);
+            },
+            [](const Settings&) { return std::string(); }};
+  }
+
   static BoundValue choice(Place<std::string> place, const std::vector<std::string>& choices) {
     BoundValue bound = text_value(place, "");
     for (const std::string& name : choices)

@@ -33,18 +33,11 @@ Job requested_job(const SweepCommand& command) {
   if (given.positional.size() != 1)
     throw Error(ExitCode::kUsage, fmt::format("give one job file, not {}", given.positional.size()),
                 kProgram + " --help shows commands that work");
-  Job job =
-      read_job(given.positional.front(), list_option(given.values, "set"), command.trainer_options);
-  if (const std::string folder = text_option(given.values, "results"); !folder.empty())
-    job.results = folder;
-  constexpr std::int64_t kMost = 4096;
-  if (const auto count = integer_option(given.values, "ranks-per-node", 0, kMost); count > 0)
-    job.ranks_per_node = count;
+  const SweepOptions& options = command.options;
+  Job job = read_job(given.positional.front(), options.set, command.trainer_options);
+  if (!options.results.empty()) job.results = options.results;
+  if (options.ranks_per_node > 0) job.ranks_per_node = options.ranks_per_node;
   return job;
-}
-
-std::string requested_launcher(const SweepCommand& command) {
-  return resolved_launcher(choice_option(command.given.values, "launcher", launcher_names()));
 }
 
 // A misspelt variable would otherwise show only in the first cell.
@@ -81,21 +74,22 @@ int print_commands(const Job& job, const std::vector<GridCell>& cells, const Lau
   return 0;
 }
 
-int run(const Job& job, const Grid& grid, const SweepCommand& given, const std::string& command) {
-  const std::string cell = text_option(given.given.values, "cell");
-  const std::vector<GridCell> cells = chosen_cells(grid, cell);
+int run(const Job& job, const Grid& grid, const SweepOptions& options, const std::string& command) {
+  const std::vector<GridCell> cells = chosen_cells(grid, options.cell);
   require_program(program_beside_us("gradsync-train"));
   // Batch systems send SIGUSR1 ahead of a time limit.
   const StopSignals signals({SIGINT, SIGTERM, SIGHUP, SIGUSR1});
   const StopRequests requests = [&] { return signals.count(); };
-  const auto launcher = make_launcher(requested_launcher(given), job, grid, requests);
+  const auto launcher = make_launcher(resolved_launcher(options.launcher), job, grid, requests);
   require_room(cells, job.results, *launcher);
-  const ResultsFolder folder(job, grid, cell.empty() ? FolderUse::kWholeGrid : FolderUse::kOneCell);
+  const ResultsFolder folder(job, grid,
+                             options.cell.empty() ? FolderUse::kWholeGrid : FolderUse::kOneCell);
   const GridOutcome outcome =
       run_grid(cells, folder.path(), *launcher, recorded_ladders(grid.cells, folder.path()),
                requests, std::cerr);
   print_summary(std::cerr, outcome, cells.size());
-  const bool tables = cell.empty() && !outcome.stopped && outcome.already + outcome.done > 0;
+  const bool tables =
+      options.cell.empty() && !outcome.stopped && outcome.already + outcome.done > 0;
   const int reported = tables ? print_report(job) : 0;
   require_complete(outcome, cells.size(), command);
   return reported;
@@ -113,14 +107,15 @@ int run_sweep(int argc, char** argv) {
   const Grid grid = expand(job);
   for (const auto& remark : grid.remarks)
     std::cerr << kProgram << ": " << remark << '\n';
-  if (switch_option(given.values, "list")) return list_cells(job, grid);
-  if (switch_option(given.values, "status")) return print_status(job, grid);
-  const bool dry_run = switch_option(given.values, "dry-run");
-  if (requested_launcher(command) == "slurm") return submit_grid(job, grid, command, dry_run);
-  if (dry_run)
-    return print_commands(job, chosen_cells(grid, text_option(given.values, "cell")),
-                          *make_launcher(requested_launcher(command), job, grid, [] { return 0; }));
-  return run(job, grid, command, shell_text({{}, std::vector<std::string>(argv, argv + argc)}));
+  const SweepOptions& options = command.options;
+  if (options.list) return list_cells(job, grid);
+  if (options.status) return print_status(job, grid);
+  const std::string launcher = resolved_launcher(options.launcher);
+  if (launcher == "slurm") return submit_grid(job, grid, command);
+  if (options.dry_run)
+    return print_commands(job, chosen_cells(grid, options.cell),
+                          *make_launcher(launcher, job, grid, [] { return 0; }));
+  return run(job, grid, options, shell_text({{}, std::vector<std::string>(argv, argv + argc)}));
 }
 
 }  // namespace

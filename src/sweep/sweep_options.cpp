@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "options/options.h"
+#include "support/bound_option.h"
 #include "support/command_line.h"
 #include "support/error.h"
 #include "sweep/launchers.h"
@@ -54,33 +55,43 @@ Keys of a job file (key = value, # begins a comment)
   report-options = …              words put on gradsync-report's command line
 )";
 
+ProgramOptions<SweepOptions> all_options() {
+  using O = SweepOptions;
+  using Value = BoundValue<O>;
+  return {
+      "sweep",
+      {{"Options",
+        {
+            {"results", Value::text_value<std::filesystem::path>(&O::results, "FOLDER"),
+             "folder for the runs, in place of the job file's"},
+            {"set",
+             Value::texts(&O::set, "KEY=VALUE"),
+             "replaces a key of the job file, lists too; may be repeated",
+             {},
+             0,
+             /*repeatable=*/true},
+            {"launcher", Value::choice(&O::launcher, launcher_names()),
+             "what starts the ranks: mpirun on this machine (local), steps inside a Slurm job "
+             "(srun), or job arrays that are written and submitted with sbatch (slurm); auto: srun "
+             "inside a Slurm job, else local"},
+            {"ranks-per-node", Value::integer(&O::ranks_per_node, 0, 4096, "not given"),
+             "srun and slurm: ranks on one node, in place of the job file's"},
+            {"cell", Value::text_value(&O::cell, "K"),
+             "run this cell alone: its number, from 1, or its name in --list; prints no tables"},
+            {"dry-run", Value::on_off(&O::dry_run),
+             "print the command of each cell (slurm: the scripts); write and submit nothing"},
+            {"status", Value::on_off(&O::status),
+             "print how far each cell is and what time the rest will take, also while the grid "
+             "runs"},
+            {"list", Value::on_off(&O::list),
+             "print each cell and whether it is done, and write nothing"},
+        }}}};
+}
+
 }  // namespace
 
 OptionTable sweep_option_table() {
-  const std::string group = "Options";
-  const OptionTable table = {
-      {"results", "FOLDER", "", "folder for the runs, in place of the job file's", group},
-      {"set", "KEY=VALUE", "", "replaces a key of the job file, lists too; may be repeated", group,
-       true},
-      {"launcher", fmt::format("{}", fmt::join(launcher_names(), "|")), "auto",
-       "what starts the ranks: mpirun on this machine (local), steps inside a Slurm job (srun), or "
-       "job arrays that are written and submitted with sbatch (slurm); auto: srun inside a Slurm "
-       "job, else local",
-       group},
-      {"ranks-per-node", "N", "0",
-       "srun and slurm: ranks on one node, 1 to 4096, in place of the job file's; 0: those of the "
-       "allocation",
-       group},
-      {"cell", "K", "",
-       "run this cell alone: its number, from 1, or its name in --list; prints no tables", group},
-      {"dry-run", "", "false",
-       "print the command of each cell (slurm: the scripts); write and submit nothing", group},
-      {"status", "", "false",
-       "print how far each cell is and what time the rest will take, also while the grid runs",
-       group},
-      {"list", "", "false", "print each cell and whether it is done, and write nothing", group},
-  };
-  return scoped("sweep", table);
+  return all_options().table();
 }
 
 SweepCommand read_sweep_command(int argc, const char* const* argv) {
@@ -89,6 +100,7 @@ SweepCommand read_sweep_command(int argc, const char* const* argv) {
   SweepCommand command;
   command.given =
       resolve_options(sweep_option_table(), static_cast<int>(dashes - argv), argv, "JOB.cfg");
+  command.options = all_options().read(command.given.values);
   // The words behind the dashes are read as behind a program's name.
   const CommandLine rest =
       parse_command_line(train_option_table(), static_cast<int>(end - dashes), dashes);

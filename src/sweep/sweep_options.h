@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -9,11 +11,21 @@
 namespace gradsync::sweep {
 
 /// The options of gradsync-sweep itself; the job file is its one positional argument.
+struct SweepOptions {
+  std::filesystem::path results;    ///< empty: the job file's
+  std::vector<std::string> set;     ///< KEY=VALUE, in place of the job file's keys
+  std::string launcher = "auto";    ///< one of launcher_names()
+  std::int64_t ranks_per_node = 0;  ///< 0: the job file's
+  std::string cell;                 ///< the only one, by number or name; empty: all
+  bool dry_run = false, status = false, list = false;
+};
+
 OptionTable sweep_option_table();
 
 /// What stands on the command line of gradsync-sweep.
 struct SweepCommand {
   ParsedCommandLine given;                ///< in front of the `--`
+  SweepOptions options;                   ///< from it, the environment and the site file
   std::vector<KeyValue> trainer_options;  ///< behind it
 };
 

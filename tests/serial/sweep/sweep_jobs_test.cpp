@@ -58,10 +58,10 @@ bool parses(Names command) {
     resolve_batch(options, 4);
     return true;
   }
-  const auto [given, trainer_options] = read_sweep_command(count, args.data());
+  const auto [given, options, trainer_options] = read_sweep_command(count, args.data());
   REQUIRE(given.positional.size() == 1);
   const fs::path file = source_folder() / given.positional.front();
-  return !expand(read_job(file, list_option(given.values, "set"), trainer_options)).cells.empty();
+  return !expand(read_job(file, options.set, trainer_options)).cells.empty();
 }
 
 std::string text_of(const fs::path& file) {

@@ -175,7 +175,7 @@ TEST_CASE("sweep command: what stands behind -- goes to every cell, in place of 
     for (const auto& word : behind)
       words.push_back(word.c_str());
     const auto command = read_sweep_command(static_cast<int>(words.size()), words.data());
-    CHECK(text_option(command.given.values, "results") == "r");
+    CHECK(command.options.results == "r");
     return expand(read_job(file, {}, command.trainer_options)).cells;
   };
   const auto given = cells({"--lr=0.5", "--no-augment", "--batch-per-rank", "8"});
