@@ -10,7 +10,7 @@ import sys
 import time
 
 from slurm_harness import cluster, job_field, job_file, run_on_cluster, slurm, submit, wait_for_end, wait_until
-from harness import check, synthetic
+from harness import Failure, check, synthetic
 
 DATA = ""
 # By name: after a lost node another one may be idle first.
@@ -52,9 +52,13 @@ def check_node_is_clean(node: str, within_s: float = 30) -> None:
     wait_until(lambda: not cluster("on", node, "ls", "/dev/shm").expect(0).out.split(), f"nothing is left in /dev/shm of {node}", 10)
 
 
-def wait_until_back(node: str) -> None:
+def wait_until_all_are_back() -> None:
     """Not "idle*", which is said of a node that does not respond yet: the next job would be given others."""
-    wait_until(lambda: slurm("sinfo", "-h", "-n", node, "-o", "%T").out.split() == ["idle"], f"{node} is back", 90)
+    states = lambda: slurm("sinfo", "-h", "-N", "-o", "%N %T %E").out
+    try:
+        wait_until(lambda: all(line.split()[1] == "idle" for line in states().splitlines()), "all nodes are idle", 180)
+    except Failure as failure:
+        raise Failure(f"{failure}; nodes, states and reasons: {states()}") from None
 
 
 def case_a_lost_node_ends_the_job_in_time(folder):
@@ -73,7 +77,7 @@ def case_a_lost_node_ends_the_job_in_time(folder):
     named = ("Node failure on n2", "its node does not answer", "the connection to rank 1 (n2) is lost")
     check(any(text in log for text in named), f"nothing names what was lost: {log[-600:]}")
     check_node_is_clean("n1")
-    wait_until_back("n2")
+    wait_until_all_are_back()
     check_node_is_clean("n2")
 
 
@@ -89,7 +93,7 @@ def case_the_loss_of_the_first_node_ends_the_ranks_of_the_other(folder):
     finally:
         cluster("link", "n1", "up").expect(0)
     check(state in ("NODE_FAIL", "FAILED"), f"ended as {state}")
-    wait_until_back("n1")
+    wait_until_all_are_back()
     check_node_is_clean("n1")
 
 
