@@ -55,7 +55,7 @@ ProgramOptions<CompareOptions> all_options() {
              "of the intervals' resamples"},
             {"force-merge", Value::on_off(&O::force_merge),
              "put repeats together that differ in placement, device, versions, threads or length; "
-             "the table says so"},
+             "the title of the table names what differs"},
         }},
        of_part(&O::where,
                {"Where to",

@@ -80,15 +80,20 @@ class TwoHosts:
 
     def pids(self, number: int, program: str) -> list:
         """Processes of a program on one host."""
-        pids = ip("netns", "pids", self.names[number]).split()
-        return [pid for pid in pids if program.encode() in first_word(pid)]
+        return processes_in(self.names[number], program)
 
     def counters(self) -> dict:
         """Of the first host's end of the wire."""
         return json.loads(ip("-n", self.names[0], "-s", "-j", "link", "show", "dev", "wire"))[0]["stats64"]
 
 
+def processes_in(namespace: str, program: str) -> list:
+    """Process ids of a program in a network namespace."""
+    return [pid for pid in ip("netns", "pids", namespace).split() if program.encode() in first_word(pid)]
+
+
 def first_word(pid: str) -> bytes:
+    """Of the command line; empty if the process has ended meanwhile."""
     try:
         return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0]
     except OSError:

@@ -11,6 +11,7 @@ import time
 
 from slurm_harness import cluster, job_field, job_file, run_on_cluster, slurm, submit, wait_for_end, wait_until
 from harness import Failure, check, synthetic
+from hosts_harness import processes_in
 
 DATA = ""
 # By name: after a lost node another one may be idle first.
@@ -33,17 +34,9 @@ def wait_until_training(job, ranks: int = 2) -> None:
     wait_until(lambda: journal.exists() and journal.stat().st_size > 16384, f"it trains: {job.log[-500:]}", 120)
 
 
-def is_rank(pid: str) -> bool:
-    try:
-        return b"gradsync-train" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0]
-    except (FileNotFoundError, ProcessLookupError):  # it has ended since it was listed
-        return False
-
-
 def ranks_on(node: str) -> list:
     """Process ids of the trainer's ranks on a node."""
-    pids = subprocess.run(["ip", "netns", "pids", f"gradsync-{node}"], capture_output=True, text=True, check=True).stdout.split()
-    return [pid for pid in pids if is_rank(pid)]
+    return processes_in(f"gradsync-{node}", "gradsync-train")
 
 
 def check_node_is_clean(node: str, within_s: float = 30) -> None:

@@ -46,6 +46,7 @@ class Sanitizer:
     name: str
     flags: str
     options: dict[str, str]
+    suppressed_in: str  # of the options: the one whose reader knows the suppressions, which others reject
     suppressions: list[str]
     cases: list[Case]
     targets: tuple[str, ...] = ("build/tests/serial", "build/tests/mpi")
@@ -58,18 +59,18 @@ def cases_of(*tests: str) -> tuple[str, ...]:
 SANITIZERS = [
     Sanitizer(
         "address", "-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -g1 -O1",
-        {"ASAN_OPTIONS": "detect_leaks=1:detect_odr_violation=1:strict_init_order=1", "UBSAN_OPTIONS": "print_stacktrace=1"},
-        LEAKS, [Case("serial", 0), *(Case("mpi", ranks) for ranks in (1, 2, 4))],
+        {"ASAN_OPTIONS": "detect_leaks=1:detect_odr_violation=1:strict_init_order=1", "UBSAN_OPTIONS": "print_stacktrace=1",
+         "LSAN_OPTIONS": ""}, "LSAN_OPTIONS", LEAKS, [Case("serial", 0), *(Case("mpi", ranks) for ranks in (1, 2, 4))],
     ),
     Sanitizer(
-        "thread", "-fsanitize=thread -g1 -O1", {"TSAN_OPTIONS": "ignore_noninstrumented_modules=1:history_size=7"}, RACES,
+        "thread", "-fsanitize=thread -g1 -O1", {"TSAN_OPTIONS": "ignore_noninstrumented_modules=1:history_size=7"}, "TSAN_OPTIONS", RACES,
         [Case("serial", 0, cases_of("data_loader", "shared_all_reduce", "ring_all_reduce", "ring_connection")),
          *(Case("mpi", ranks, cases_of("transports", "exchange", "watchdog")) for ranks in (2, 4))],
     ),
 ]  # fmt: skip
 # What is linked is the test: one definition of everything in each program.
 LTO = "-flto -fno-fat-lto-objects -O0 -Wodr -Werror=odr"
-ODR = Sanitizer("odr", LTO, {}, [], [], ("build/bin/gradsync-report", "build/tests/serial", "build/tests/mpi"))
+ODR = Sanitizer("odr", LTO, {}, "", [], [], ("build/bin/gradsync-report", "build/tests/serial", "build/tests/mpi"))
 
 
 def sources() -> list[str]:
@@ -81,9 +82,10 @@ def build(sanitizer: Sanitizer, files: list[str]) -> pathlib.Path:
     """Copies what has changed, so that make compiles no more than that, and removes what is no longer there."""
     tree = STATE / sanitizer.name
     tree.mkdir(parents=True, exist_ok=True)
+    wanted = {tree / file for file in files}
     for folder in {file.split("/")[0] for file in files if "/" in file}:
         for path in (tree / folder).rglob("*"):
-            if path.is_file() and str(path.relative_to(tree)) not in files:
+            if path.is_file() and path not in wanted:
                 path.unlink()
     subprocess.run(["xargs", "-0", "cp", "-u", "-p", "--parents", "-t", str(tree)], cwd=ROOT, input="\0".join(files), text=True, check=True)
     make(sanitizer, tree, *sanitizer.targets)
@@ -126,8 +128,7 @@ def run(sanitizer: Sanitizer, case: Case, built: Callable) -> tuple[str, str]:
     environment = os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMP_NUM_THREADS": "1",
                                 "OMPI_MCA_mpi_yield_when_idle": "1", "XDG_CONFIG_HOME": "/nonexistent"}  # fmt: skip
     environment |= sanitizer.options
-    reader = "TSAN_OPTIONS" if "TSAN_OPTIONS" in environment else "LSAN_OPTIONS"  # of the suppressions: the others reject what they do not know
-    environment[reader] = f"{environment.get(reader, '')}:suppressions={suppressions}:print_suppressions=0"
+    environment[sanitizer.suppressed_in] += f":suppressions={suppressions}:print_suppressions=0"
     log = tree / f"{case.name}-{case.ranks}.log"
     with open(log, "w") as out:
         code = subprocess.run(["timeout", "--kill-after=10", str(CASE_LIMIT_S), *command(case, tree)], cwd=tree, env=environment,
