@@ -78,7 +78,7 @@ json grid_cell(const fs::path& folder, const std::string& name) {
 
 void fill_in_batch(FailedCell& failed, const json& options) {
   const std::int64_t accumulate = std::max<std::int64_t>(1, number_of(options, "accumulate"));
-  const std::int64_t parts = std::max<std::int64_t>(1, failed.ranks) * accumulate;
+  const std::int64_t parts = in_range(std::max<std::int64_t>(1, failed.ranks) * accumulate);
   failed.batch_per_rank = number_of(options, "batch-per-rank");
   failed.batch_global = number_of(options, "batch-global");
   if (failed.batch_global == 0) failed.batch_global = in_range(failed.batch_per_rank * parts);

@@ -29,27 +29,15 @@ char process_state(std::int32_t pid) {
 }  // namespace
 
 StatusBoard::StatusBoard(MPI_Comm node, std::vector<int> world_ranks)
-    : world_ranks_(std::move(world_ranks)), seen_(world_ranks_.size()) {
-  void* base = nullptr;
-  MPI_Win_allocate_shared(sizeof(RankStatus), sizeof(RankStatus), MPI_INFO_NULL, node, &base,
-                          &window_);
-  auto* mine = new (base) RankStatus;
-  mine->pid = getpid();
+    : window_(node, sizeof(RankStatus), alignof(RankStatus)),
+      world_ranks_(std::move(world_ranks)),
+      seen_(world_ranks_.size()) {
   int local = 0;
   MPI_Comm_rank(node, &local);
   mine_ = static_cast<std::size_t>(local);
-  for (std::size_t rank = 0; rank < world_ranks_.size(); ++rank) {
-    MPI_Aint bytes = 0;
-    int unit = 0;
-    void* address = nullptr;
-    MPI_Win_shared_query(window_, static_cast<int>(rank), &bytes, &unit, &address);
-    statuses_.push_back(static_cast<RankStatus*>(address));
-  }
+  for (std::byte* part : window_.parts()) statuses_.push_back(reinterpret_cast<RankStatus*>(part));
+  (new (statuses_[mine_]) RankStatus)->pid = getpid();
   MPI_Barrier(node);
-}
-
-StatusBoard::~StatusBoard() {
-  MPI_Win_free(&window_);
 }
 
 StatusBoard::Glance StatusBoard::glance(double running_s) {

@@ -7,6 +7,7 @@
 
 #include <mpi.h>
 
+#include "comm/shared_window.h"
 #include "hang/hang_report.h"
 
 namespace gradsync {
@@ -36,9 +37,6 @@ class StatusBoard {
  public:
   /// Collective over `node`; `world_ranks` are those of the node's ranks.
   StatusBoard(MPI_Comm node, std::vector<int> world_ranks);
-  ~StatusBoard();
-  StatusBoard(const StatusBoard&) = delete;
-  StatusBoard& operator=(const StatusBoard&) = delete;
 
   RankStatus& mine() { return *statuses_[mine_]; }
   /// What a glance at the statuses tells; reads memory only.
@@ -65,7 +63,7 @@ class StatusBoard {
     double at_s = 0;
   };
 
-  MPI_Win window_ = MPI_WIN_NULL;
+  SharedWindow window_;
   std::size_t mine_ = 0;
   std::vector<RankStatus*> statuses_;  ///< by rank in the node
   std::vector<int> world_ranks_;

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "algorithms/shared_all_reduce.h"
-#include "transport/shared_window.h"
+#include "comm/shared_window.h"
 
 namespace gradsync {
 

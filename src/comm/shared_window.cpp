@@ -1,4 +1,4 @@
-#include "transport/shared_window.h"
+#include "comm/shared_window.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
