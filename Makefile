@@ -122,6 +122,8 @@ PLAIN_TESTS := tests/serial $(filter-out tests/serial/analysis,$(patsubst %/,%,$
 MPI_TESTS := tests/mpi $(patsubst %/,%,$(wildcard tests/mpi/*/))
 # Sums that are the same to the last digit on every machine and with every kernel: no fused multiply-add.
 UNFUSED := src/timing src/record src/buckets src/int8 $(REPORT)
+# No iteration waits for these.
+COLD := src/check src/options src/schedule src/hang src/sweep $(REPORT)
 # What the parsers under the fuzzer need.
 FUZZED := $(addprefix src/,support timing device record data schedule options algorithms buckets checkpoint collectives int8 sweep) \
   $(filter-out analysis,$(REPORT)) tests/fuzz tests/fuzz/libfuzzer
@@ -318,8 +320,8 @@ $(USES_MPI): private EXTRA = $(MPI_FLAGS)
 $(USES_TORCH): private EXTRA = -Ibuild/gch -include pch/torch.h -Winvalid-pch $(TORCH_FLAGS) $(MPI_FLAGS)
 $(USES_TORCH): build/gch/pch/torch.h.gch
 $(TEST_OBJECTS) $(REPORT_OBJECTS) build/alone/analysis/main.o: private PLACE = $(TEST_FLAGS)
-# -O2 takes half as long again to compile, and the tests are hardly faster by it.
-$(SERIAL_OBJECTS): private OPTIMIZE = -O1
+# -O2 takes half as long again to compile, and what these do is hardly faster by it.
+$(SERIAL_OBJECTS) $(call objects,$(call unity_of,$(AT_ONCE),$(COLD))): private OPTIMIZE = -O1
 $(call objects,$(call unity_of,$(AT_ONCE),$(UNFUSED))): private EXTRA = -ffp-contract=off $(ZLIB_CFLAGS)
 
 COMPILE = $(Q)$(CXX) $(LANGUAGE) $(WARNINGS) $(EXTRA) $(COMMON_FLAGS) $(PLACE) -MMD -MP
