@@ -130,8 +130,8 @@ FUZZED := $(addprefix src/,support timing device record data schedule options al
 # Under ThreadSanitizer.
 RACES := src/algorithms src/support src/timing tests/serial/algorithms
 # Each a program, or with flags of its own: compiled alone.
-ALONE := $(wildcard src/*/main.cpp bench/*.cpp tests/tools/*.cpp tests/soak/*.cpp) src/support/version.cpp analysis/main.cpp \
-  $(wildcard tests/*/main.cpp)
+ALONE := $(wildcard src/*/main.cpp analysis/main.cpp analysis/*/main.cpp bench/*.cpp tests/tools/*.cpp tests/soak/*.cpp tests/*/main.cpp) \
+  src/support/version.cpp
 
 # The other files of a folder are compiled several at a time, so that their headers are read once: by a file of
 # includes below build/unity, named after the first of them. Written when it changes.
@@ -171,7 +171,7 @@ KERNELS := $(if $(filter 1,$(WITH_CUDA)),$(patsubst %.cu,build/alone/%.cu.o,$(wi
 LIBRARIES := build/plain.a build/mpi.a build/torch.a build/report.a
 
 # Where the main.cpp of each program is.
-MAINS := dataset:src/data sweep:src/sweep report:analysis calibrate:src/calibrate check:src/preflight quantize:src/quantize train:src/train
+MAINS := dataset:src/data sweep:src/sweep report:analysis audit:analysis/published calibrate:src/calibrate check:src/preflight quantize:src/quantize train:src/train
 PROGRAMS := $(foreach main,$(MAINS),build/bin/gradsync-$(firstword $(subst :, ,$(main))))
 FAKE_LIBRARIES := $(patsubst tests/libraries/%.cpp,build/tests/lib%.so,$(wildcard tests/libraries/*.cpp))
 TEST_TOOLS := $(patsubst tests/tools/%.cpp,build/tests/%,$(wildcard tests/tools/*.cpp))
@@ -194,7 +194,7 @@ $(if $(STALE_UNITY),$(shell rm -f $(STALE_UNITY) $(STALE_OBJECTS) $(STALE_OBJECT
 USES_TORCH := $(TORCH_OBJECTS) $(MPI_TEST_OBJECTS) $(GPU_TEST_OBJECTS) $(TOOL_OBJECTS) $(call alone,$(TORCH))
 USES_MPI := $(MPI_OBJECTS) $(call alone,$(MPI))
 TEST_OBJECTS := $(SERIAL_OBJECTS) $(MPI_TEST_OBJECTS) $(GPU_TEST_OBJECTS) $(TOOL_OBJECTS) $(call alone,tests/soak)
-OBJECTS := $(sort $(PLAIN_OBJECTS) $(call alone,$(PLAIN)) $(REPORT_OBJECTS) build/alone/analysis/main.o $(USES_MPI) $(USES_TORCH) $(TEST_OBJECTS))
+OBJECTS := $(sort $(PLAIN_OBJECTS) $(call alone,$(PLAIN)) $(REPORT_OBJECTS) $(call alone,analysis) $(USES_MPI) $(USES_TORCH) $(TEST_OBJECTS))
 
 # --- targets for people ------------------------------------------------------------------------
 
@@ -319,7 +319,7 @@ PLACE :=
 $(USES_MPI): private EXTRA = $(MPI_FLAGS)
 $(USES_TORCH): private EXTRA = -Ibuild/gch -include pch/torch.h -Winvalid-pch $(TORCH_FLAGS) $(MPI_FLAGS)
 $(USES_TORCH): build/gch/pch/torch.h.gch
-$(TEST_OBJECTS) $(REPORT_OBJECTS) build/alone/analysis/main.o: private PLACE = $(TEST_FLAGS)
+$(TEST_OBJECTS) $(REPORT_OBJECTS) $(call alone,analysis): private PLACE = $(TEST_FLAGS)
 # -O2 takes half as long again to compile, and what these do is hardly faster by it.
 $(SERIAL_OBJECTS) $(call objects,$(call unity_of,$(AT_ONCE),$(COLD))): private OPTIMIZE = -O1
 $(call objects,$(call unity_of,$(AT_ONCE),$(UNFUSED))): private EXTRA = -ffp-contract=off $(ZLIB_CFLAGS)
@@ -366,7 +366,7 @@ STDCXX_FIRST := -Wl,--no-as-needed -lstdc++
 # --- programs: their classes, and the libraries each may know ----------------------------------
 
 WITH_PLAIN := build/bin/gradsync-dataset build/bin/gradsync-sweep $(STATE_READER)
-WITH_REPORT := build/bin/gradsync-report build/tests/serial
+WITH_REPORT := build/bin/gradsync-report build/bin/gradsync-audit build/tests/serial
 WITH_MPI := build/bin/gradsync-calibrate
 WITH_TORCH := $(filter-out $(WITH_PLAIN) $(WITH_REPORT) $(WITH_MPI),$(PROGRAMS)) build/tests/mpi build/tests/gpu $(TEST_TOOLS) $(BENCHMARKS)
 

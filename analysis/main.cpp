@@ -9,13 +9,12 @@
 #include <fmt/format.h>
 
 #include "analysis/claims/claims.h"
-#include "analysis/claims/verify.h"
 #include "analysis/compare/command.h"
 #include "analysis/metrics/fom.h"
 #include "analysis/metrics/run_group.h"
 #include "analysis/output/output.h"
-#include "analysis/output/report_options.h"
 #include "analysis/page/page.h"
+#include "analysis/report_options.h"
 #include "analysis/runs/progress_line.h"
 #include "analysis/runs/run_set.h"
 #include "analysis/trace/trace.h"
@@ -44,14 +43,15 @@ void require_places(const ParsedCommandLine& given) {
 
 /// Whether plots go into the folder or onto the page.
 bool draws(const ReportOptions& options) {
-  return (options.plots && !options.output.empty()) || !options.html.empty();
+  return (options.plots && !options.output.output.empty()) || !options.html.empty();
 }
 
 int verify(const ParsedCommandLine& given, const ReportOptions& options) {
   if (!given.positional.empty())
     throw option_error(given.values, "verify-claims", "takes no run files: the claims name them",
                        "gradsync-report --verify-claims FILE");
-  return show(verify_claims(options.verify_claims));
+  return show(verify_claims(options.claims.verify_claims, kProgram, report_option_table(),
+                            tables_of_claims));
 }
 
 /// What every table says of repeats that --force-merge puts together; empty if they fit.
@@ -67,31 +67,6 @@ std::string merge_mark(const ReportOptions& options, const RunSet& set) {
 Table marked(Table table, const std::string& mark) {
   if (!mark.empty()) table.title += " - " + mark;
   return table;
-}
-
-void write_claims(const OptionValues& values, const ReportOptions& options,
-                  std::vector<ClaimedFile> files, const std::vector<Table>& made) {
-  Claims claims{claimed_options(report_option_table(), values), std::move(files), {}};
-  for (const Table& table : made)
-    add_claims(table, claims.files, claims.claims);
-  write_file_atomically(options.claims, claims_json(claims));
-}
-
-int audit(const ReportOptions& options, const ParsedCommandLine& given) {
-  if (!given.positional.empty())
-    throw Error(ExitCode::kUsage,
-                fmt::format("--published takes no runs, and '{}' was named", given.positional[0]),
-                "read runs and published numbers one after the other");
-  if (!options.trace.empty())
-    throw Error(ExitCode::kUsage, "--trace is of a run, and --published takes none",
-                "leave it out");
-  const published::PublishedReport found = published::read_published(options.published);
-  ReportOutput output(options, std::cout, std::cerr);
-  output.write(found);
-  if (!options.claims.empty())
-    write_claims(given.values, options, claimed_files({options.published.file}), found.tables);
-  if (!options.html.empty()) write_file_atomically(options.html, published_html(found));
-  return 0;
 }
 
 /// What is drawn: into the folder, onto the page.
@@ -175,8 +150,7 @@ int report_command(int argc, const char* const* argv) {
   const ReportOptions options = report_options(given.values);
   if (options.list) return show(report_list());
 
-  if (!options.published.file.empty()) return audit(options, given);
-  if (!options.verify_claims.empty()) return verify(given, options);
+  if (!options.claims.verify_claims.empty()) return verify(given, options);
 
   // 1. Read.
   require_places(given);
@@ -186,10 +160,12 @@ int report_command(int argc, const char* const* argv) {
   const RunStudy runs(set);
 
   // 2. Tables.
-  ReportOutput output(options, std::cout, std::cerr);
+  ReportOutput output(options.output, std::cout, std::cerr);
   PageContent page;
   page.tables = write_tables(options, runs, mark, output);
-  if (!options.claims.empty()) write_claims(given.values, options, claimed_files(set), page.tables);
+  if (!options.claims.claims.empty())
+    write_claims(options.claims.claims, report_option_table(), given.values, claimed_files(set),
+                 page.tables);
   if (options.fom) print_foms(set);
 
   // 3. Verdict.
@@ -199,7 +175,7 @@ int report_command(int argc, const char* const* argv) {
 
   // 4. Plots, page, trace.
   page.charts = charts_for(runs, page.tables, options, mark);
-  output.draw_plots(page.charts);
+  if (options.plots) output.draw_plots(page.charts);
   if (!options.html.empty()) write_file_atomically(options.html, render_page(set, page));
   if (!options.trace.empty()) write_trace_of(set, options);
   return 0;

@@ -51,7 +51,7 @@ std::string shown(double value) {
 
 [[noreturn]] void refuse(const fs::path& path, const std::string& why) {
   throw Error(ExitCode::kBadData, fmt::format("{}: {}", path.string(), why),
-              "give a file that gradsync-report --claims wrote");
+              "give a file that gradsync-report or gradsync-audit wrote with --claims");
 }
 
 Claim read_claim(const json& value) {
@@ -75,7 +75,37 @@ Claims read_document(const json& document) {
   return claims;
 }
 
+/// The values of the claims, and the defaults of the rest, as of a command line.
+OptionValues values_of(const Claims& claims, const fs::path& path, const std::string& program,
+                       const OptionTable& options) {
+  OptionValues values;
+  for (const OptionSpec& spec : options)
+    values[spec.name] = {spec.default_value, "default", "default"};
+  for (const auto& [name, value] : claims.options) {
+    if (!values.contains(name))
+      throw Error(ExitCode::kBadData,
+                  fmt::format("{}: '{}' is no option of {}", path.string(), name, program),
+                  "verify with the program and the version that made the claims");
+    values[name] = {value, "claims", path.string() + ": " + name};
+  }
+  return values;
+}
+
 }  // namespace
+
+BoundGroup<ClaimOptions> claim_options() {
+  using O = ClaimOptions;
+  const auto file = [](auto member) { return BoundValue<O>::text_value<fs::path>(member, "FILE"); };
+  return {"Claims",
+          {
+              {"claims", file(&O::claims),
+               "write for each number of the tables its id, formula, files, data set and value, "
+               "as JSON"},
+              {"verify-claims", file(&O::verify_claims),
+               "compute the numbers of a file of claims again, and end with 1 at the first that "
+               "differs"},
+          }};
+}
 
 std::map<std::string, std::string> claimed_options(const OptionTable& table,
                                                    const OptionValues& values) {
@@ -177,6 +207,26 @@ void require_held(const std::vector<Claim>& claimed, const std::vector<Claim>& f
                   fmt::format("claim {} does not hold: claimed {}, found {}", claim.id,
                               shown(claim.value), shown(value->second)));
   }
+}
+
+void write_claims(const fs::path& path, const OptionTable& options, const OptionValues& values,
+                  std::vector<ClaimedFile> files, const std::vector<Table>& tables) {
+  Claims claims{claimed_options(options, values), std::move(files), {}};
+  for (const Table& table : tables)
+    add_claims(table, claims.files, claims.claims);
+  write_file_atomically(path, claims_json(claims));
+}
+
+std::string verify_claims(const fs::path& path, const std::string& program,
+                          const OptionTable& options, const MakeTables& make) {
+  const Claims claims = read_claims(path);
+  require_unchanged(claims.files);
+  const OptionValues values = values_of(claims, path, program, options);
+  std::vector<Claim> found;
+  for (const Table& table : make(values, claims.files))
+    add_claims(table, claims.files, found);
+  require_held(claims.claims, found);
+  return fmt::format("{} numbers from {} files hold", claims.claims.size(), claims.files.size());
 }
 
 }  // namespace gradsync::report

@@ -1,13 +1,14 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "analysis/runs/run_set.h"
-#include "support/options.h"
+#include "support/bound_option.h"
 #include "support/table.h"
 
 /// --claims and --verify-claims: which number of a report comes from where, and whether it still
@@ -22,17 +23,25 @@ struct Claim {
   double value = kNotMeasured;  ///< NaN: claimed not to be there
 };
 
+/// Of every program whose numbers can be claimed.
+struct ClaimOptions {
+  std::filesystem::path claims;         ///< a file to write; empty: none
+  std::filesystem::path verify_claims;  ///< a file to verify instead; empty: none
+};
+
+BoundGroup<ClaimOptions> claim_options();
+
 struct ClaimedFile {
   std::string path, sha256;
 };
 
 struct Claims {
-  std::map<std::string, std::string> options;  ///< of the report, those that change numbers
+  std::map<std::string, std::string> options;  ///< of the program, those that change numbers
   std::vector<ClaimedFile> files;  ///< runs, records of failed cells, or published numbers
   std::vector<Claim> claims;
 };
 
-/// The options of the report that change numbers: all but those that say where results go.
+/// The options that change numbers: all but those that say where results go.
 std::map<std::string, std::string> claimed_options(const OptionTable& table,
                                                    const OptionValues& values);
 
@@ -49,6 +58,11 @@ void add_claims(const Table& table, const std::vector<ClaimedFile>& files,
 
 std::string claims_json(const Claims& claims);
 
+/// Writes the claims of `tables`, which a program made with `values` from `files`.
+void write_claims(const std::filesystem::path& path, const OptionTable& options,
+                  const OptionValues& values, std::vector<ClaimedFile> files,
+                  const std::vector<Table>& tables);
+
 /// Throws Error kNoInput if the file is missing, kBadData if it is not such a file.
 Claims read_claims(const std::filesystem::path& path);
 
@@ -56,9 +70,19 @@ Claims read_claims(const std::filesystem::path& path);
 /// is not what it was.
 void require_unchanged(const std::vector<ClaimedFile>& files);
 
-/// Compares with numbers computed anew. Equal: both not there, or within a part in 10⁹, which
+/// Compares with numbers that were computed again. Equal: both not there, or within a part in 10⁹, which
 /// allows for another compiler's order of additions. Throws Error kCheckFailed with the first that
 /// does not hold: id, claimed, found.
 void require_held(const std::vector<Claim>& claimed, const std::vector<Claim>& found);
+
+/// Makes tables again with the options of claims and from their files.
+using MakeTables =
+    std::function<std::vector<Table>(const OptionValues&, const std::vector<ClaimedFile>&)>;
+
+/// Reads a file of claims, makes its tables again and compares. Returns one line for people: how
+/// many numbers of how many files hold. `options` are those of `program`. Throws as read_claims,
+/// require_unchanged and require_held; kBadData if the claims name another option.
+std::string verify_claims(const std::filesystem::path& path, const std::string& program,
+                          const OptionTable& options, const MakeTables& make);
 
 }  // namespace gradsync::report

@@ -9,7 +9,6 @@
 #include "analysis/compare/comparison.h"
 #include "analysis/metrics/fom.h"
 #include "analysis/output/output.h"
-#include "analysis/output/report_options.h"
 #include "support/error.h"
 #include "support/file.h"
 #include "support/options.h"
@@ -24,7 +23,7 @@ struct CompareOptions {
   double threshold = 0.05;  ///< how much slower a cell of B may be, a share
   std::uint64_t bootstrap_seed = 1;
   bool force_merge = false, fom = false;
-  ReportOptions where;          ///< its formats and its folder
+  OutputOptions where;
   std::filesystem::path junit;  ///< empty: none
 };
 
@@ -57,14 +56,7 @@ ProgramOptions<CompareOptions> all_options() {
              "put repeats together that differ in placement, device, versions, threads or length; "
              "the title of the table names what differs"},
         }},
-       of_part(&O::where,
-               {"Where to",
-                {
-                    format_option(),
-                    {"output",
-                     BoundValue<ReportOptions>::text_value<Path>(&ReportOptions::output, "DIR"),
-                     "folder for compare.<format>"},
-                }}),
+       of_part(&O::where, output_options("folder for compare.<format>")),
        {"Where to",
         {
             {"fom", Value::on_off(&O::fom),

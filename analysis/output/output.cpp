@@ -7,7 +7,6 @@
 
 #include "analysis/plots/draw.h"
 #include "analysis/plots/registry.h"
-#include "analysis/published/audit_page.h"
 #include "support/error.h"
 #include "support/file.h"
 
@@ -21,7 +20,7 @@ bool is_for_people(const FormatSpec& format) {
 
 }  // namespace
 
-ReportOutput::ReportOutput(const ReportOptions& options, std::ostream& out, std::ostream& log)
+ReportOutput::ReportOutput(const OutputOptions& options, std::ostream& out, std::ostream& log)
     : options_(options), out_(out), log_(log) {
   if (options_.output.empty()) return;
   std::error_code failure;
@@ -62,15 +61,6 @@ void ReportOutput::write_page(const std::string& name, const std::string& text,
   if (!out_) throw Error(ExitCode::kInputOutput, "cannot write to standard output");
 }
 
-void ReportOutput::write(const published::PublishedReport& report) {
-  if (report.page) {
-    const published::Page page = published::audit_page(report.study, report.audit);
-    write_page("audit", page_text(page), page_markdown(page));
-  }
-  for (const Table& table : report.tables)
-    write(table, report.page && published::is_on_page(table));
-}
-
 void ReportOutput::write_verdict(const std::vector<VerdictClause>& clauses) {
   const bool text = std::any_of(options_.formats.begin(), options_.formats.end(),
                                 [](const FormatSpec* format) { return format->name == "text"; });
@@ -86,7 +76,7 @@ void ReportOutput::write_verdict(const std::vector<VerdictClause>& clauses) {
 }
 
 void ReportOutput::draw_plots(const std::vector<NamedChart>& charts) {
-  if (!options_.plots || options_.output.empty()) return;
+  if (options_.output.empty()) return;
   for (const NamedChart& plot : charts) {
     write_figure(gnuplot_figure(plot.chart), plot.name, options_.output);
     try {

@@ -4,8 +4,7 @@
 #include <iosfwd>
 #include <vector>
 
-#include "analysis/formats/registry.h"
-#include "analysis/output/report_options.h"
+#include "analysis/output/output_options.h"
 #include "analysis/plots/registry.h"
 #include "analysis/verdict/verdict.h"
 #include "support/table.h"
@@ -16,7 +15,7 @@ namespace gradsync::report {
 class ReportOutput {
  public:
   /// Makes the folder if one is wanted. Throws Error kCannotCreate.
-  ReportOutput(const ReportOptions& options, std::ostream& out, std::ostream& log);
+  ReportOutput(const OutputOptions& options, std::ostream& out, std::ostream& log);
 
   /// A table in every format wanted; files appear whole or not at all. `machines_only` leaves out
   /// the formats for people, for what a page says already.
@@ -26,18 +25,15 @@ class ReportOutput {
   /// name.md in the folder.
   void write_page(const std::string& name, const std::string& text, const std::string& markdown);
 
-  /// An audit of published numbers: its page, if asked for, and its tables.
-  void write(const published::PublishedReport& report);
-
   /// As text on standard output where text is wanted; as verdict.md and verdict.json in the folder.
   void write_verdict(const std::vector<VerdictClause>& clauses);
 
-  /// All plots, if they are wanted and there is a folder. A plot that cannot be drawn is a warning:
+  /// All plots, if there is a folder. A plot that cannot be drawn is a warning:
   /// its data and its script are there, and the tables are what counts.
   void draw_plots(const std::vector<NamedChart>& charts);
 
  private:
-  const ReportOptions& options_;
+  const OutputOptions& options_;
   std::ostream& out_;
   std::ostream& log_;
   bool first_ = true;

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "analysis/charts/html.h"
+#include "analysis/output/named_choice.h"
 #include "analysis/page/document.h"
 #include "analysis/page/page_parts.h"
 #include "analysis/published/audit_page.h"
@@ -14,6 +15,10 @@ namespace gradsync::report::published {
 
 namespace {
 
+using A = AuditOptions;
+using O = PublishedOptions;
+using Value = BoundValue<O>;
+
 constexpr std::int64_t kMostCount = 1'000'000'000'000;
 
 /// The tables name the file as the report shows it; where a number is from is said with its folder.
@@ -22,8 +27,7 @@ void name_file(const std::string& name, const std::string& path, Table& table) {
     if (source.starts_with(name)) source.replace(0, name.size(), path);
 }
 
-}  // namespace
-
+/// Whether the audit's page says what the table says.
 bool is_on_page(const Table& table) {
   const auto& specs = published_tables();
   return std::any_of(specs.begin(), specs.end(), [&](const PublishedTableSpec& spec) {
@@ -31,30 +35,53 @@ bool is_on_page(const Table& table) {
   });
 }
 
-BoundGroup<PublishedOptions> published_options() {
-  using Value = BoundValue<PublishedOptions>;
-  using A = AuditOptions;
-  const auto audit = [](double A::*number) { return part_of(&PublishedOptions::audit, number); };
+BoundGroup<O> what_options() {
+  const auto audit = [](double A::*number) { return part_of(&O::audit, number); };
   return {
-      "Published numbers",
+      "What",
       {
-          {"published", Value::text_value<std::filesystem::path>(&PublishedOptions::file, "FILE"),
-           "audit the published numbers in FILE, a CSV of report,table,model,mode,devices,"
-           "batch_per_device,quantity,value,unit, instead of reading runs; --table then takes "
-           "audit, values, columns, findings, batch-size, speedup, compute-comm, bandwidth, "
-           "large-batch"},
+          names_option<O>("table", names_of(published_tables()), "all",
+                          "tables to make; several as a list with commas",
+                          [](const OptionValues& values, const std::string& name, O& options) {
+                            options.tables = chosen(values, name, published_tables());
+                          }),
           {"images", Value::integer<double>(audit(&A::images), 1, kMostCount),
            "images of one epoch"},
           {"parameters", Value::integer<double>(audit(&A::parameters), 0, kMostCount),
            "parameters of the models, 4 bytes each; 0: by the models' names"},
           {"message-bytes", Value::size<double>(audit(&A::message_bytes), 0, kMostCount),
            "bytes of one gradient; counts before --parameters"},
-          {"batch", Value::integer(&PublishedOptions::batch_per_device, 0, kMostCount),
-           "batch per device where FILE says none"},
+          {"batch", Value::integer(&O::batch_per_device, 0, kMostCount),
+           "batch per device where FILE gives none"},
           {"fastest-link",
            Value::size<double>(audit(&A::fastest_link_bytes_per_s), 1, 1000 * kMostCount),
            "the most bytes per second that one device can send; more is called impossible"},
+          {"list", Value::on_off(&O::list), "list the tables and formats, and end"},
       }};
+}
+
+ProgramOptions<O> all_options() {
+  using Path = std::filesystem::path;
+  const BoundGroup<OutputOptions> output = output_options(
+      "folder for <table>.<format>; text goes to standard output as well. Without it all formats "
+      "go there");
+  return {"audit",
+          {what_options(),
+           of_part(&O::output, output),
+           {"Where to",
+            {{"html", Value::text_value<Path>(&O::html, "FILE"),
+              "one page with all of it, for a browser; needs no network"}}},
+           of_part(&O::claims, claim_options())}};
+}
+
+}  // namespace
+
+OptionTable published_option_table() {
+  return all_options().table();
+}
+
+PublishedOptions published_options(const OptionValues& values) {
+  return all_options().read(values);
 }
 
 PublishedReport read_published(const PublishedOptions& options) {
@@ -75,6 +102,26 @@ PublishedReport read_published(const PublishedOptions& options) {
   for (Table& table : report.tables)
     name_file(report.study.file().name, options.file.string(), table);
   return report;
+}
+
+std::vector<Table> tables_of_claims(const OptionValues& values,
+                                    const std::vector<ClaimedFile>& files) {
+  PublishedOptions options = published_options(values);
+  if (files.size() != 1)
+    throw Error(ExitCode::kBadData,
+                fmt::format("the claims are of {} files, and one is audited", files.size()),
+                "give a file that gradsync-audit --claims wrote");
+  options.file = files[0].path;
+  return read_published(options).tables;
+}
+
+void write_published(const PublishedReport& report, ReportOutput& output) {
+  if (report.page) {
+    const Page page = audit_page(report.study, report.audit);
+    output.write_page("audit", page_text(page), page_markdown(page));
+  }
+  for (const Table& table : report.tables)
+    output.write(table, report.page && is_on_page(table));
 }
 
 std::string published_html(const PublishedReport& report) {

@@ -3,22 +3,29 @@
 #include <filesystem>
 #include <vector>
 
+#include "analysis/claims/claims.h"
+#include "analysis/output/output.h"
 #include "analysis/published/published_tables.h"
 #include "analysis/published/search.h"
-#include "support/bound_option.h"
 
 namespace gradsync::report::published {
 
-/// What --published and its companions ask for.
+/// The options of gradsync-audit.
 struct PublishedOptions {
-  std::filesystem::path file;         ///< empty: no published numbers
+  std::filesystem::path file;         ///< stands behind the options on the command line
   std::int64_t batch_per_device = 0;  ///< 0: not said
   AuditOptions audit;
   std::vector<const PublishedTableSpec*> tables;
+  bool list = false;  ///< the tables and formats there are, and nothing else
+  OutputOptions output;
+  std::filesystem::path html;  ///< empty: no page
+  ClaimOptions claims;
 };
 
-/// The options of this part, which set all but `tables`.
-BoundGroup<PublishedOptions> published_options();
+OptionTable published_option_table();
+
+/// All but `file`.
+PublishedOptions published_options(const OptionValues& values);
 
 /// Published numbers, audited, with the tables that were asked for.
 struct PublishedReport {
@@ -31,8 +38,13 @@ struct PublishedReport {
 /// Throws Error kNoInput, kBadData with file and line.
 PublishedReport read_published(const PublishedOptions& options);
 
-/// Whether the audit's page says what the table says.
-bool is_on_page(const Table& table);
+/// The audit's page, if it was asked for, and the tables. What the page says already is written
+/// in the formats for machines alone.
+void write_published(const PublishedReport& report, ReportOutput& output);
+
+/// The tables of claims, made again.
+std::vector<Table> tables_of_claims(const OptionValues& values,
+                                    const std::vector<ClaimedFile>& files);
 
 /// All of it as one HTML document.
 std::string published_html(const PublishedReport& report);

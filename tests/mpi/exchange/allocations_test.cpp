@@ -18,7 +18,11 @@ std::atomic<long> counted{0};
 
 void* take(std::size_t bytes) {
   if (counting) ++counted;
-  if (void* memory = std::malloc(bytes > 0 ? bytes : 1)) return memory;
+  return std::malloc(bytes > 0 ? bytes : 1);
+}
+
+void* take_or_throw(std::size_t bytes) {
+  if (void* memory = take(bytes)) return memory;
   throw std::bad_alloc();
 }
 
@@ -38,9 +42,12 @@ long allocations(int times, Work work) {
 }  // namespace
 
 void* operator new(std::size_t bytes) {
-  return take(bytes);
+  return take_or_throw(bytes);
 }
 void* operator new[](std::size_t bytes) {
+  return take_or_throw(bytes);
+}
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
   return take(bytes);
 }
 void operator delete(void* memory) noexcept {

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "analysis/output/report_options.h"
+#include "analysis/report_options.h"
 #include "options/options.h"
 #include "serial/option_sandbox.h"
 #include "sweep/sweep_options.h"

@@ -4,9 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/claims/claims.h"
-#include "analysis/claims/verify.h"
 #include "analysis/formats/formats.h"
-#include "analysis/output/report_options.h"
+#include "analysis/report_options.h"
 #include "analysis/tables/registry.h"
 #include "serial/expect_error.h"
 #include "serial/numbers.h"
@@ -42,6 +41,10 @@ std::filesystem::path claims_of(const TestFolder& folder) {
     add_claims(table->make(set, options.table), claims.files, claims.claims);
   write_plainly(folder / "claims.json", claims_json(claims));
   return folder / "claims.json";
+}
+
+std::string verify_report(const std::filesystem::path& claims) {
+  return verify_claims(claims, "gradsync-report", report_option_table(), tables_of_claims);
 }
 
 void write_runs(const TestFolder& folder) {
@@ -121,10 +124,10 @@ TEST_CASE("claims: written, read again, and held") {
   CHECK(claims.options.contains("at-epoch"));
   CHECK_FALSE(claims.options.contains("output"));
   CHECK_FALSE(claims.options.contains("claims"));
-  CHECK(contains(verify_claims(path), "numbers from 3 files hold"));
+  CHECK(contains(verify_report(path), "numbers from 3 files hold"));
   // A run that came later is none of theirs.
   write_sample(folder / "later.h5", {"allreduce", 4});
-  CHECK(contains(verify_claims(path), "numbers from 3 files hold"));
+  CHECK(contains(verify_report(path), "numbers from 3 files hold"));
 }
 
 TEST_CASE("claims: every number of every table says its formula, data set and file") {
@@ -155,7 +158,7 @@ TEST_CASE("claims: the first that does not hold ends it") {
     auto copy = document;
     change(copy["claims"]);
     write_plainly(path, copy.dump());
-    return error_text(ExitCode::kCheckFailed, [&] { verify_claims(path); });
+    return error_text(ExitCode::kCheckFailed, [&] { verify_report(path); });
   };
   const auto& fourth = document["claims"][3];
   const std::string id = fourth["id"];
@@ -183,9 +186,9 @@ TEST_CASE("claims: files that are gone or changed, and files that are none") {
   write_runs(folder);
   const auto path = claims_of(folder);
   std::filesystem::rename(folder / "two.h5", folder / "away");
-  CHECK(contains(error_text(ExitCode::kNoInput, [&] { verify_claims(path); }), "two.h5"));
+  CHECK(contains(error_text(ExitCode::kNoInput, [&] { verify_report(path); }), "two.h5"));
   write_sample(folder / "two.h5", {"ddp", 4});
-  CHECK(contains(error_text(ExitCode::kBadData, [&] { verify_claims(path); }),
+  CHECK(contains(error_text(ExitCode::kBadData, [&] { verify_report(path); }),
                  "is not the file that the claims were made from"));
   for (const char* text : {"", "[]", "{}", R"({"schema":"gradsync-claims/1"})",
                            R"({"schema":"gradsync-claims/2","options":{},"files":[],"claims":[]})",
@@ -193,7 +196,7 @@ TEST_CASE("claims: files that are gone or changed, and files that are none") {
                            R"({"schema":"gradsync-claims/1","options":{"no-such":"1"},"files":[],
                               "claims":[]})"}) {
     write_plainly(path, text);
-    error_text(ExitCode::kBadData, [&] { verify_claims(path); });
+    error_text(ExitCode::kBadData, [&] { verify_report(path); });
   }
-  error_text(ExitCode::kNoInput, [&] { verify_claims(folder / "none.json"); });
+  error_text(ExitCode::kNoInput, [&] { verify_report(folder / "none.json"); });
 }

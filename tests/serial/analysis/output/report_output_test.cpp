@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "analysis/output/output.h"
+#include "analysis/report_options.h"
 #include "analysis/plots/draw.h"
 #include "analysis/plots/line_figure.h"
 #include "analysis/plots/plots.h"
@@ -46,13 +47,13 @@ bool gnuplot_is_here() {
 
 TEST_CASE("report: options") {
   CHECK(options_of({"x"}).tables.size() == tables().size());
-  CHECK(options_of({"x"}).formats.size() == 1);
+  CHECK(options_of({"x"}).output.formats.size() == 1);
   const auto options =
       options_of({"x", "--table", "split", "--format", "json,csv", "--format", "text"});
   REQUIRE(options.tables.size() == 1);
   CHECK(options.tables[0]->name == "split");
-  REQUIRE(options.formats.size() == 3);
-  CHECK(options.formats[0]->name == "text");
+  REQUIRE(options.output.formats.size() == 3);
+  CHECK(options.output.formats[0]->name == "text");
   CHECK(contains(error_text(ExitCode::kUsage,
                             [] {
                               options_of({"x", "--table", "splitt"});
@@ -68,36 +69,35 @@ TEST_CASE("report: output goes to a folder and text to the terminal as well") {
   const TestFolder folder;
   write_sample(folder / "run.h5", {});
   const RunSet set = loaded(folder);
-  auto options = options_of({"x", "--format", "all", "--plots", "no"});
-  options.output = folder / "new/tables";
+  auto options = options_of({"x", "--format", "all"});
+  options.output.output = folder / "new/tables";
   std::ostringstream out, log;
-  ReportOutput output(options, out, log);
+  ReportOutput output(options.output, out, log);
   output.write(make_modes_table(set, {}));
-  output.draw_plots(charts_of(folder));
   CHECK(out.str() == read_text_file(folder / "new/tables/modes.txt"));
   for (const char* extension : {"txt", "md", "tex", "csv", "json"})
     CHECK(std::filesystem::exists(folder / (std::string("new/tables/modes.") + extension)));
-  CHECK(std::distance(std::filesystem::directory_iterator(options.output), {}) == 5);
-  options.output = folder / "run.h5/impossible";
-  error_text(ExitCode::kCannotCreate, [&] { ReportOutput(options, out, log); });
+  CHECK(std::distance(std::filesystem::directory_iterator(options.output.output), {}) == 5);
+  options.output.output = folder / "run.h5/impossible";
+  error_text(ExitCode::kCannotCreate, [&] { ReportOutput(options.output, out, log); });
 }
 
 TEST_CASE("report: without gnuplot the data and the script are there, and a warning") {
   const TestFolder folder;
   write_sample(folder / "run.h5", {});
   auto options = options_of({"x"});
-  options.output = folder / "out";
+  options.output.output = folder / "out";
   std::ostringstream out, log;
   const std::string path = std::getenv("PATH");
   setenv("PATH", folder.path().c_str(), 1);
-  ReportOutput(options, out, log).draw_plots(charts_of(folder));
+  ReportOutput(options.output, out, log).draw_plots(charts_of(folder));
   setenv("PATH", path.c_str(), 1);
   CHECK(contains(log.str(), "warning: plot loss was not drawn: gnuplot cannot be started"));
   CHECK(contains(log.str(), "apt-get install gnuplot-nox"));
   for (const NamedChart& chart : charts_of(folder)) {
-    CHECK(std::filesystem::exists(options.output / (chart.name + ".gnuplot")));
-    CHECK(std::filesystem::exists(options.output / (chart.name + ".plot.csv")));
-    CHECK_FALSE(std::filesystem::exists(options.output / (chart.name + ".png")));
+    CHECK(std::filesystem::exists(options.output.output / (chart.name + ".gnuplot")));
+    CHECK(std::filesystem::exists(options.output.output / (chart.name + ".plot.csv")));
+    CHECK_FALSE(std::filesystem::exists(options.output.output / (chart.name + ".png")));
   }
 }
 
@@ -113,9 +113,9 @@ TEST_CASE("report: gnuplot draws every plot, also of one row and of hostile name
   write_sample(folder / "one.h5", {"none", 1, 1, 5, 32, 0});
   write_unmeasured(folder / "nan.h5", 3);
   auto options = options_of({"x"});
-  options.output = folder / "out";
+  options.output.output = folder / "out";
   std::ostringstream out, log;
-  ReportOutput(options, out, log).draw_plots(charts_of(folder));
+  ReportOutput(options.output, out, log).draw_plots(charts_of(folder));
   CHECK_FALSE(contains(log.str(), "warning"));
   CHECK_FALSE(std::filesystem::exists(folder / "out/pwned"));
   const auto charts = charts_of(folder);
@@ -125,7 +125,7 @@ TEST_CASE("report: gnuplot draws every plot, also of one row and of hostile name
     CHECK(contains(read_text_file(folder / ("out/" + plot.name + ".svg")), "</svg>"));
     CHECK(read_text_file(folder / ("out/" + plot.name + ".pdf")).starts_with("%PDF"));
   }
-  CHECK(std::distance(std::filesystem::directory_iterator(options.output), {}) == 20);
+  CHECK(std::distance(std::filesystem::directory_iterator(options.output.output), {}) == 20);
 }
 
 TEST_CASE("report: a script that gnuplot refuses gives its words and no picture") {

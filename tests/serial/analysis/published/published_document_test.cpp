@@ -3,8 +3,6 @@
 #include <doctest/doctest.h>
 
 #include "analysis/claims/claims.h"
-#include "analysis/claims/verify.h"
-#include "analysis/output/report_options.h"
 #include "analysis/published/published_report.h"
 #include "serial/published_paper.h"
 #include "serial/test_folder.h"
@@ -30,6 +28,11 @@ PublishedOptions all_of(const std::filesystem::path& file) {
   for (const PublishedTableSpec& spec : published_tables())
     options.tables.push_back(&spec);
   return options;
+}
+
+std::string verify_audit(const std::filesystem::path& claims) {
+  return verify_claims(claims, "gradsync-audit", published_option_table(),
+                       published::tables_of_claims);
 }
 
 std::size_t count(const std::string& text, const std::string& part) {
@@ -62,20 +65,20 @@ TEST_CASE("published: claims hold until the file or a number changes") {
   const std::filesystem::path file = folder / "numbers.csv";
   write_file_atomically(file, kNumbers);
   const PublishedReport report = read_published(all_of(file));
-  Claims claims{{{"published", file.string()}, {"table", "all"}}, claimed_files({file}), {}};
+  Claims claims{{{"table", "all"}}, claimed_files({file}), {}};
   for (const Table& table : report.tables)
     add_claims(table, claims.files, claims.claims);
   CHECK(claims.claims.size() > 30);
   for (const Claim& claim : claims.claims)
     CHECK_MESSAGE(claim.files == std::vector<std::string>{file.string()}, claim.id);
   write_file_atomically(folder / "claims.json", claims_json(claims));
-  CHECK(contains(verify_claims(folder / "claims.json"), "numbers from 1 files hold"));
+  CHECK(contains(verify_audit(folder / "claims.json"), "numbers from 1 files hold"));
   for (Claim& claim : claims.claims)
     if (claim.id == "published-speedup.2.speedup") claim.value *= 1.01;
   write_file_atomically(folder / "wrong.json", claims_json(claims));
-  CHECK(contains(error_text(ExitCode::kCheckFailed, [&] { verify_claims(folder / "wrong.json"); }),
+  CHECK(contains(error_text(ExitCode::kCheckFailed, [&] { verify_audit(folder / "wrong.json"); }),
                  "published-speedup.2.speedup"));
   std::filesystem::remove(file);
   write_file_atomically(file, std::string(kNumbers) + "\n");
-  error_text(ExitCode::kBadData, [&] { verify_claims(folder / "claims.json"); });
+  error_text(ExitCode::kBadData, [&] { verify_audit(folder / "claims.json"); });
 }

@@ -4,9 +4,9 @@
 #include <doctest/doctest.h>
 
 #include "analysis/output/output.h"
-#include "analysis/output/report_options.h"
 #include "analysis/published/audit.h"
 #include "analysis/published/audit_page.h"
+#include "analysis/published/published_report.h"
 #include "analysis/published/published_tables.h"
 #include "serial/clean_environment.h"
 #include "serial/expect_error.h"
@@ -44,18 +44,19 @@ std::string finding(const Audit& audit, const std::string& report, const std::st
   return "";
 }
 
-ReportOptions published_options(std::vector<const char*> args) {
+PublishedOptions audit_options(std::vector<const char*> args) {
   const CleanEnvironment clean;
-  args.insert(args.begin(), {"gradsync-report", "--site", "/dev/null"});
-  return report_options(
-      resolve_options(report_option_table(), static_cast<int>(args.size()), args.data(), "RUN...")
-          .values);
+  args.insert(args.begin(), {"gradsync-audit", "--site", "/dev/null"});
+  return published_options(resolve_options(published_option_table(), static_cast<int>(args.size()),
+                                           args.data(), "FILE")
+                               .values);
 }
 
-std::string printed(const ReportOptions& options) {
+std::string printed(PublishedOptions options, const char* file) {
+  options.file = file;
   std::ostringstream out, log;
-  ReportOutput output(options, out, log);
-  output.write(read_published(options.published));
+  ReportOutput output(options.output, out, log);
+  write_published(read_published(options), output);
   return out.str();
 }
 
@@ -141,45 +142,40 @@ TEST_CASE("published reports: findings checked by hand") {
 TEST_CASE("published reports: the page is what the command prints, byte for byte") {
   if (!is_here()) return;
   const auto options =
-      published_options({"--published", kFile, "--table", "audit", "--format", "markdown"});
-  CHECK(printed(options) == read_text_file(kPage));
+      audit_options({"--table", "audit", "--format", "markdown"});
+  CHECK(printed(options, kFile) == read_text_file(kPage));
 }
 
 TEST_CASE("published reports: all tables in all formats, to a folder as well") {
   if (!is_here()) return;
   const TestFolder folder;
-  auto options = published_options({"--published", kFile, "--format", "all"});
-  const std::string all = printed(options);
+  PublishedOptions options = audit_options({"--format", "all"});
+  const std::string all = printed(options, kFile);
   CHECK(contains(all, "Published numbers of reports.csv, audited"));
   CHECK(contains(all, "\"published-findings\""));
   CHECK_FALSE(contains(all, "\nFindings in reports.csv\n"));  // the page says it already
-  options.output = folder / "out";
-  printed(options);
+  options.output.output = folder / "out";
+  printed(options, kFile);
   CHECK(std::filesystem::exists(folder / "out/audit.md"));
   CHECK(std::filesystem::exists(folder / "out/published-values.csv"));
   CHECK(std::filesystem::exists(folder / "out/published-findings.json"));
 }
 
 TEST_CASE("published: options") {
-  CHECK(published_options({"x"}).published.file.empty());
-  const auto options = published_options(
-      {"--published", "f.csv", "--parameters", "1000", "--message-bytes", "4MiB", "--images",
-       "60000", "--batch", "32", "--fastest-link", "64GB", "--table", "values,findings"});
-  CHECK(options.published.audit.parameters == 1000);
-  CHECK(options.published.audit.message_bytes == 4194304);
-  CHECK(options.published.audit.images == 60000);
-  CHECK(options.published.audit.fastest_link_bytes_per_s == 64e9);
-  CHECK(options.published.batch_per_device == 32);
-  CHECK(options.published.tables.size() == 2);
-  CHECK(contains(refusal([] {
-                   published_options({"--published", "f", "--table", "vallues"});
-                 }),
-                 "did you mean values?"));
-  refusal([] { published_options({"--images", "0"}); });
-  refusal([] { published_options({"--message-bytes", "4M"}); });
-  error_text(ExitCode::kNoInput, [] {
-    printed(published_options({"--published", "/nowhere.csv"}));
-  });
+  CHECK(audit_options({}).tables.size() == published_tables().size());
+  const PublishedOptions options =
+      audit_options({"--parameters", "1000", "--message-bytes", "4MiB", "--images", "60000", "--batch",
+                  "32", "--fastest-link", "64GB", "--table", "values,findings"});
+  CHECK(options.audit.parameters == 1000);
+  CHECK(options.audit.message_bytes == 4194304);
+  CHECK(options.audit.images == 60000);
+  CHECK(options.audit.fastest_link_bytes_per_s == 64e9);
+  CHECK(options.batch_per_device == 32);
+  CHECK(options.tables.size() == 2);
+  CHECK(contains(refusal([] { audit_options({"--table", "vallues"}); }), "did you mean values?"));
+  refusal([] { audit_options({"--images", "0"}); });
+  refusal([] { audit_options({"--message-bytes", "4M"}); });
+  error_text(ExitCode::kNoInput, [] { printed(audit_options({}), "/nowhere.csv"); });
 }
 
 TEST_CASE("published: mutated files end in an audit or in an error with a line") {

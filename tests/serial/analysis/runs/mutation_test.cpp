@@ -136,8 +136,10 @@ void judge(const std::filesystem::path& path, const std::string& expected, Tally
 /// Exits with 0; anything else is the end of a mutation that crashed, hung or took too much memory.
 int run_children_part(const std::string& sound, const std::string& expected,
                       const std::filesystem::path& path, std::size_t first, Tally& tally) {
+#ifndef __SANITIZE_ADDRESS__  // whose shadow is larger than any limit
   const rlimit memory{kMemoryBytes, kMemoryBytes};
   setrlimit(RLIMIT_AS, &memory);
+#endif
   for (tally.at = first; tally.at < first + kPerChild; ++tally.at) {
     alarm(kSeconds);  // its signal ends the child
     write_plainly(path, mutated(sound, tally.at));

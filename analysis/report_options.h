@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "analysis/formats/registry.h"
-#include "analysis/published/published_report.h"
+#include "analysis/claims/claims.h"
+#include "analysis/output/output_options.h"
 #include "analysis/tables/registry.h"
 #include "support/bound_option.h"
 
@@ -14,8 +14,7 @@ namespace gradsync::report {
 
 struct ReportOptions {
   std::vector<const TableSpec*> tables;
-  std::vector<const FormatSpec*> formats;
-  std::filesystem::path output;  ///< a folder; empty: to stdout
+  OutputOptions output;
   bool plots = true;
   std::string verdict_wanted = "auto";  ///< auto | yes | no
   bool verdict = true;                  ///< after the tables
@@ -27,13 +26,8 @@ struct ReportOptions {
   std::string trace_iterations;  ///< as given
   bool fom = false;              ///< figures of merit behind the tables
   TableOptions table;
-  published::PublishedOptions published;
-  std::filesystem::path claims;         ///< a file to write; empty: none
-  std::filesystem::path verify_claims;  ///< a file to verify instead of a report; empty: none
+  ClaimOptions claims;
 };
-
-/// Of ReportOptions::formats.
-BoundOption<ReportOptions> format_option();
 
 OptionTable report_option_table();
 
@@ -41,6 +35,10 @@ std::string report_help();
 
 /// Throws Error kUsage naming the option and what would be right.
 ReportOptions report_options(const OptionValues& values);
+
+/// The tables of claims, made again.
+std::vector<Table> tables_of_claims(const OptionValues& values,
+                                    const std::vector<ClaimedFile>& files);
 
 /// The text of --list.
 std::string report_list();

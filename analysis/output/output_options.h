@@ -1,0 +1,21 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "analysis/formats/registry.h"
+#include "support/bound_option.h"
+
+namespace gradsync::report {
+
+/// In which forms tables are written, and where to.
+struct OutputOptions {
+  std::vector<const FormatSpec*> formats;
+  std::filesystem::path output;  ///< a folder; empty: to stdout
+};
+
+/// --format and --output; `folder_help` says what the folder receives.
+BoundGroup<OutputOptions> output_options(const std::string& folder_help);
+
+}  // namespace gradsync::report

@@ -1,0 +1,166 @@
+#include "analysis/report_options.h"
+
+#include <fmt/format.h>
+
+#include "analysis/output/named_choice.h"
+#include "analysis/plots/registry.h"
+#include "record/bus_bandwidth.h"
+#include "support/parse.h"
+
+namespace gradsync::report {
+
+namespace {
+
+using O = ReportOptions;
+using Value = BoundValue<O>;
+
+constexpr std::int64_t kMostCounted = 1000000;
+
+std::vector<std::int64_t> parse_counts(const std::string& text) {
+  std::vector<std::int64_t> counts;
+  if (text.empty()) return counts;
+  for (const std::string& entry : split_list(text, ',')) {
+    counts.push_back(parse_integer(entry));
+    if (counts.back() < 1 || counts.back() > kMostCounted)
+      throw Error(ExitCode::kUsage, fmt::format("{} is not from 1 to {}", entry, kMostCounted));
+  }
+  return counts;
+}
+
+/// Which tables, and how their numbers are computed.
+BoundGroup<O> table_options() {
+  using T = TableOptions;
+  const auto table = [](auto member) { return part_of(&O::table, member); };
+  return {
+      "What",
+      {
+          names_option<O>(
+              "table", names_of(tables()), "all",
+              "tables to make; several as a list with commas",
+              [](const OptionValues& values, const std::string& name, O& options) {
+                options.tables = chosen(values, name, tables());
+              }),
+          {"log-every", Value::integer(table(&T::log_every), 0, kMostCounted, "none"),
+           "table modes: loss at every Nth iteration"},
+          {"predict-ranks", Value::parsed("LIST", "", table(&T::predict_ranks), parse_counts),
+           "table prediction: numbers of ranks, e.g. 8,16,64, each 1 to 1000000; empty: 2, 4 and "
+           "8 times the most ranks of the runs"},
+          {"predict-batch", Value::parsed("LIST", "", table(&T::predict_batches), parse_counts),
+           "table prediction: batches per rank, each 1 to 1000000; empty: half the smallest, those "
+           "of the runs, twice the largest"},
+          {"what-if", Value::parsed("KEY=VALUE,...", "", table(&T::what_if), parse_what_if),
+           "table what-if: replay the recorded buckets with bucket-cap=4MiB, first-bucket=1MiB, "
+           "wire=bf16, bandwidth=1GB/s, latency=20us, ranks=16 or batch=64"},
+          {"verdict", Value::choice(&O::verdict_wanted, {"auto", "yes", "no"}),
+           "a few plain sentences after the tables, with the data each rests on; auto: with all "
+           "tables"},
+          {"force-merge", Value::on_off(&O::force_merge),
+           "put repeats together that differ in placement, device, versions, threads or length; "
+           "every table says so. Without it such runs end the report with 65"},
+          names_option<O>(
+              "bandwidth-convention", {kConventionNames.begin(), kConventionNames.end()}, "busbw",
+              "table bandwidth: how a time becomes a bandwidth; several as a list with commas",
+              [](const OptionValues& values, const std::string& name, O& options) {
+                for (const std::string& one : chosen_names(
+                         values, name, {kConventionNames.begin(), kConventionNames.end()}))
+                  options.table.conventions.push_back(*parse_convention(one));
+              }),
+          {"link-bandwidth", Value::number(&O::link_gb_per_s, 0, 1e6),
+           "table bandwidth: B of the predicted all-reduce times, in GB/s (1e9 bytes); 0: the "
+           "plateau of calibration"},
+          {"at-epoch", Value::integer(table(&T::at_epoch), 0, kMostCounted, "last"),
+           "table large-batch: figures of the Nth epoch"},
+          {"bootstrap-seed", Value::integer<std::uint64_t>(table(&T::seed), 0, kMostCounted),
+           "of the resamples that intervals of ratios are from"},
+          {"fom", Value::on_off(&O::fom),
+           "a line `FOM name value unit` for each figure of merit, after the tables"},
+          {"list", Value::on_off(&O::list), "list the tables, formats and plots, and end"},
+      }};
+}
+
+BoundGroup<O> place_options() {
+  using Path = std::filesystem::path;
+  return {
+      "Where to",
+      {
+          {"plots", Value::either("no", "yes", &O::plots),
+           "draw the plots into DIR with gnuplot, as PNG, SVG and PDF"},
+          {"html", Value::text_value<Path>(&O::html, "FILE"),
+           "one page with all of it, for a browser; needs no network"},
+          {"trace", Value::text_value<Path>(&O::trace, "FILE"),
+           "iterations of one run for ui.perfetto.dev or chrome://tracing; compressed if the name "
+           "ends in .gz"},
+          {"trace-iterations", Value::text_value(&O::trace_iterations, "A-B"),
+           "which ones, counted from 1; without it up to 10 steady ones"},
+      }};
+}
+
+ProgramOptions<O> all_options() {
+  const BoundGroup<OutputOptions> output = output_options(
+      "folder for <table>.<format> and the plots; text goes to standard output as well. "
+      "Without it all formats go there and no plots are made");
+  return {"report",
+          {table_options(), of_part(&O::output, output), place_options(),
+           of_part(&O::claims, claim_options())}};
+}
+
+RunSet load(const std::vector<ClaimedFile>& files) {
+  std::vector<std::string> failures;
+  std::vector<FoundRun> runs;
+  for (const ClaimedFile& file : files) {
+    if (file.path.ends_with(".failed.json"))
+      failures.push_back(file.path);
+    else if (!file.path.ends_with(".json"))
+      runs.push_back({file.path, true});
+  }
+  RunSet set = load_runs(runs);
+  set.failed = find_failed_cells(failures, set.remarks);
+  return set;
+}
+
+}  // namespace
+
+OptionTable report_option_table() {
+  return all_options().table();
+}
+
+std::string report_help() {
+  return help_text("gradsync-report [options] RUN...",
+                   "gradsync-report results/demo\n"
+                   "gradsync-report run.h5 killed.h5.journal --table split --format markdown\n"
+                   "gradsync-report results --format csv,json --output tables\n"
+                   "gradsync-report results --claims claims.json\n"
+                   "gradsync-report --verify-claims claims.json\n"
+                   "gradsync-report results --html report.html\n"
+                   "gradsync-report run.h5 --trace trace.json.gz --trace-iterations 5-8\n"
+                   "gradsync-report compare old new    # gradsync-report compare --help says more",
+                   report_option_table());
+}
+
+ReportOptions report_options(const OptionValues& values) {
+  ReportOptions options = all_options().read(values);
+  if (options.trace.empty() && !options.trace_iterations.empty())
+    throw option_error(values, "trace-iterations", "needs --trace FILE");
+  options.verdict = options.verdict_wanted == "auto" ? options.tables.size() == tables().size()
+                                                     : options.verdict_wanted == "yes";
+  if (options.link_gb_per_s > 0) options.table.link_bytes_per_s = options.link_gb_per_s * kGB;
+  return options;
+}
+
+std::vector<Table> tables_of_claims(const OptionValues& values,
+                                    const std::vector<ClaimedFile>& files) {
+  const ReportOptions options = report_options(values);
+  const RunSet set = load(files);
+  const RunStudy runs(set);
+  std::vector<Table> made;
+  for (const TableSpec* spec : options.tables)
+    made.push_back(spec->make(runs, options.table));
+  return made;
+}
+
+std::string report_list() {
+  return list_of("tables (--table)", tables()) +
+         list_of("formats (--format)", formats()) + list_of("plots (with --output)", plots());
+}
+
+}  // namespace gradsync::report
