@@ -32,6 +32,32 @@ struct PostedTimes {
   Interval last;  ///< from when the last rank began its part to when all had done theirs
 };
 
+/// All-reduces that are posted and advance whenever a rank calls `progress`: no thread of their own
+/// is needed to run them beside compute. All ranks post in the same order.
+class PostedMeans {
+ public:
+  virtual ~PostedMeans() = default;
+  /// `data`, from Transport::allocate, is complete here: the mean over ranks will stand there.
+  /// Returns a number for the other calls.
+  virtual std::uint32_t post(std::span<float> data) = 0;
+  /// Does this rank's part of what all ranks have posted, without waiting.
+  virtual Progress progress() = 0;
+  /// Returns when what was posted under this number, and all before it, is done.
+  virtual void finish(std::uint32_t number, Waiting waiting) = 0;
+  /// Of a number that is done, before 64 more have been posted.
+  virtual PostedTimes times(std::uint32_t number) = 0;
+};
+
+/// Calls only enqueue what a device will do, and return at once.
+class DeviceQueue {
+ public:
+  virtual ~DeviceQueue() = default;
+  /// Why what was enqueued can never end (a rank is gone); empty while all is well.
+  virtual std::string lost() = 0;
+  /// Ends what is under way without the other ranks, before the job is aborted. From any thread.
+  virtual void abandon() noexcept = 0;
+};
+
 /// Moves data between the ranks; knows nothing of gradients, modes or timing (see Exchange).
 /// One implementation a library. All calls are collective. Data lies in host memory and the calls
 /// block until this rank's result is there; or it lies on a device, whose stream has the result
@@ -69,26 +95,12 @@ class Transport {
   /// none.
   virtual std::shared_ptr<std::byte> allocate(std::size_t /*bytes*/) { return {}; }
 
-  /// Whether an all-reduce can be posted and then goes on whenever a rank calls `progress`: no
-  /// thread of its own is needed to do it beside compute. The three calls below are for such a
-  /// transport alone.
-  virtual bool posts() const { return false; }
-  /// Says that `data`, from `allocate`, is complete here: the mean over ranks will stand there. The
-  /// same order on all ranks. Returns a number for the other calls.
-  virtual std::uint32_t post_mean(std::span<float> /*data*/) { return 0; }
-  /// Does this rank's part of what all ranks have posted, without waiting.
-  virtual Progress progress() { return {}; }
-  /// Returns when what was posted under this number, and all before it, is done.
-  virtual void finish(std::uint32_t /*number*/, Waiting /*waiting*/) {}
-  /// Of a number that is done, before 64 more have been posted.
-  virtual PostedTimes posted_times(std::uint32_t /*number*/) { return {}; }
+  /// Null where all-reduces cannot be posted.
+  virtual PostedMeans* posted_means() { return nullptr; }
 
-  /// Whether calls only enqueue what a device will do, and return at once.
-  virtual bool enqueues() const { return false; }
-  /// Why what was enqueued can never end (a rank is gone); empty while all is well.
-  virtual std::string lost() { return {}; }
-  /// Ends what is under way without the other ranks, before the job is aborted. From any thread.
-  virtual void abandon() noexcept {}
+  /// Null where calls block.
+  virtual DeviceQueue* device_queue() { return nullptr; }
+  bool enqueues() { return device_queue() != nullptr; }
 };
 
 }  // namespace gradsync

@@ -36,8 +36,7 @@ const PlannedCell* largest_of(const std::vector<PlannedCell>& cells, int ranks) 
   return largest == cells.end() ? nullptr : &*largest;
 }
 
-CalibrationRow row_of(const PlannedCell& cell, const Transport& transport,
-                      const Statistics& times) {
+CalibrationRow row_of(const PlannedCell& cell, Transport& transport, const Statistics& times) {
   CalibrationRow row;
   row.kind = cell.operation->kind;
   row.transport = way_of(*cell.operation, transport);
@@ -54,7 +53,7 @@ CalibrationRow row_of(const PlannedCell& cell, const Transport& transport,
 
 }  // namespace
 
-std::string way_of(const OperationEntry& operation, const Transport& transport) {
+std::string way_of(const OperationEntry& operation, Transport& transport) {
   const bool own = transport.enqueues() ||
                    (transport.name() != "mpi" && operation.kind == CollectiveKind::kAllReduce);
   return own ? std::string(transport.name()) : operation.transport;
@@ -152,7 +151,7 @@ Calibrator::Call Calibrator::call(Operation& operation) {
 void Calibrator::settle(Call& call) {
   if (!lane_) return;
   const CollectiveScope watched(watchdog_, kind_, -1, CollectiveScope::Counts::kNo);
-  await_device(lane_->ring, call.end, transport_, session_);
+  await_device(lane_->ring, call.end, transport_.device_queue(), session_);
   call.time_s = lane_->ring.elapsed_s(call.begin, call.end);
   lane_->ring.release_below(call.end.ticket);
 }

@@ -16,7 +16,7 @@ void require_memory(const Session& session, const std::vector<PlannedCell>& cell
 /// What moves an operation's data when it is called over `transport`, as rows have it. The ways MPI
 /// goes are told apart by the operation; other transports of host memory have an all-reduce of
 /// their own and leave the rest to MPI.
-std::string way_of(const OperationEntry& operation, const Transport& transport);
+std::string way_of(const OperationEntry& operation, Transport& transport);
 
 /// Measures collectives on the ranks of a session, over the transport that training uses. On a
 /// device calls are timed by events around them on the communication stream.

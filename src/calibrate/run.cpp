@@ -98,7 +98,7 @@ class Output {
 
  private:
   const Session& session_;
-  const Transport* transport_ = nullptr;
+  Transport* transport_ = nullptr;
   CallCounts counts_;
   Recorder* recorder_;
   std::vector<CalibrationRow> section_, rows_;

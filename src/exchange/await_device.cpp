@@ -12,9 +12,10 @@ constexpr auto kLookPause = std::chrono::microseconds(20);
 
 }  // namespace
 
-void await_device(EventRing& ring, Mark mark, Transport& transport, const Session& session) {
+void await_device(EventRing& ring, Mark mark, DeviceQueue* queue, const Session& session) {
   while (!ring.happened(mark)) {
-    if (const std::string why = transport.lost(); !why.empty()) session.end_as_lost(why);
+    const std::string why = queue != nullptr ? queue->lost() : "";
+    if (!why.empty()) session.end_as_lost(why);
     // What other ranks have sent moves on only while somebody here asks MPI for something.
     int arrived = 0;
     MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, session.world(), &arrived, MPI_STATUS_IGNORE);

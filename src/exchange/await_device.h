@@ -7,8 +7,8 @@
 namespace gradsync {
 
 /// Returns when the device has come to `mark`: looks at its event again and again instead of
-/// waiting in the runtime, lets MPI go on meanwhile, and ends the job, as a hang, when the
-/// transport has lost a rank.
-void await_device(EventRing& ring, Mark mark, Transport& transport, const Session& session);
+/// waiting in the runtime, lets MPI make progress meanwhile, and ends the job, as a hang, when
+/// `queue` has lost a rank; null: MPI moves the data.
+void await_device(EventRing& ring, Mark mark, DeviceQueue* queue, const Session& session);
 
 }  // namespace gradsync

@@ -13,21 +13,6 @@ namespace gradsync {
 
 namespace {
 
-CollectiveCall call_of(CollectiveKind kind, ValueType type, ReduceOp op, std::size_t count,
-                       int root) {
-  CollectiveCall call;
-  call.kind = kind;
-  call.type = type;
-  call.op = op;
-  call.count = static_cast<std::int64_t>(count);
-  call.root = root;
-  return call;
-}
-
-std::int64_t bytes_of(const CollectiveCall& call) {
-  return call.count * value_bytes(call.type);
-}
-
 HalfType half_type(ValueType type) {
   return type == ValueType::kBfloat16 ? HalfType::kBfloat16 : HalfType::kFloat16;
 }
@@ -36,25 +21,11 @@ HalfType half_type(ValueType type) {
 
 Exchange::Exchange(const Session& session, Transport& transport, Watchdog& watchdog,
                    VerifyLevel verify, DeviceLane* lane)
-    : session_(session), transport_(transport), watchdog_(watchdog), verify_(verify), lane_(lane) {
-  const CollectiveScope watched(watchdog, CollectiveKind::kBarrier);
-  MPI_Comm_dup(session.world(), &comm_);
-}
-
-Exchange::~Exchange() {
-  MPI_Comm_free(&comm_);
-}
-
-void Exchange::set_mode(std::uint8_t index, std::string name) {
-  mode_ = index;
-  mode_name_ = std::move(name);
-}
-
-void Exchange::begin_iteration(std::int64_t iteration) {
-  if (book_.use_count() > 1) book_ = std::make_shared<IterationBook>();
-  book_->iteration = iteration;
-  book_->records.clear();
-  book_->traffic.fill(0);
+    : log_(session, watchdog, verify), control_(log_), transport_(transport), lane_(lane) {
+  if (lane_)
+    log_.before_comparing([this] {
+      if (lane_->ring.in_use(last_)) look_until(last_);
+    });
 }
 
 Moment Exchange::now() {
@@ -86,7 +57,7 @@ void Exchange::all_reduce_mean_half(std::span<float> data, std::span<std::uint16
                                     ValueType type, Traffic category, Moment ready,
                                     IterationBook* book) {
   double convert_s = kNotMeasured;
-  std::vector<CollectiveRecord>& records = (book ? book : book_.get())->records;
+  std::vector<CollectiveRecord>& records = (book ? book : log_.book().get())->records;
   const std::size_t before = records.size();
   move(call_of(CollectiveKind::kAllReduce, type, ReduceOp::kSum, data.size(), -1),
        {category, data, ready, book}, [&] { convert_s = mean_through_half(data, wire, type); });
@@ -132,26 +103,27 @@ void Exchange::unpack(std::span<const std::uint16_t> wire, std::span<float> data
 }
 
 void Exchange::post_all_reduce_mean(std::span<float> data, Traffic category, Moment ready) {
+  PostedMeans& means = *transport_.posted_means();
   const auto call =
       call_of(CollectiveKind::kAllReduce, ValueType::kFloat32, ReduceOp::kSum, data.size(), -1);
-  begin(call, *book_, [&](const CollectiveCall& named) {
-    enter_in_ledger(named, category);
-    if (timing_) {
-      book_->records.push_back(
+  log_.begin(call, *log_.book(), [&](const CollectiveCall& named) {
+    log_.enter_in_ledger(named, category);
+    if (log_.timing()) {
+      log_.book()->records.push_back(
           {named.kind, bytes_of(named), named.root, ready.host_s, now_s(), kNotMeasured});
-      count(named, category, *book_);
+      log_.count(named, category, *log_.book());
     }
-    posted_.push_back({transport_.post_mean(data), book_->records.size() - 1});
+    posted_.push_back({means.post(data), log_.book()->records.size() - 1});
   });
-  note_done(transport_.progress().done);
+  note_done(means.progress().done);
 }
 
 void Exchange::finish_posted() {
   // Counted even if nothing is left: the rank that posts last has seen all of it done already.
-  const CollectiveScope watched(watchdog_, CollectiveKind::kAllReduce, book_->iteration);
+  const CollectiveScope watched(watchdog(), CollectiveKind::kAllReduce, log_.book()->iteration);
   while (!posted_.empty()) {
     const std::uint32_t number = posted_.front().number;
-    transport_.finish(number, waiting_);
+    transport_.posted_means()->finish(number, waiting_);
     note_done(number);
   }
 }
@@ -162,9 +134,9 @@ void Exchange::note_done(std::uint32_t number) {
     return static_cast<std::int32_t>(number - posted.number) >= 0;
   };
   for (; !posted_.empty() && is_done(posted_.front()); posted_.erase(posted_.begin())) {
-    if (!timing_) continue;
-    CollectiveRecord& record = book_->records[posted_.front().record];
-    record.posted = transport_.posted_times(posted_.front().number);
+    if (!log_.timing()) continue;
+    CollectiveRecord& record = log_.book()->records[posted_.front().record];
+    record.posted = transport_.posted_means()->times(posted_.front().number);
     record.end_s = record.posted->last.end_s;
   }
 }
@@ -196,48 +168,10 @@ void Exchange::scatter(std::span<const float> all, std::span<float> one, int roo
        {category}, [&] { transport_.scatter(all, one, root); });
 }
 
-void Exchange::sum_metrics(std::span<double> values) {
-  const auto call = call_of(CollectiveKind::kAllReduce, ValueType::kByte, ReduceOp::kSum,
-                            values.size_bytes(), -1);
-  control(call, Traffic::kMetrics, [&] {
-    MPI_Allreduce(MPI_IN_PLACE, values.data(), static_cast<int>(values.size()), MPI_DOUBLE, MPI_SUM,
-                  comm_);
-  });
-}
-
-void Exchange::maximum(std::span<double> values) {
-  const auto call = call_of(CollectiveKind::kAllReduce, ValueType::kByte, ReduceOp::kNone,
-                            values.size_bytes(), -1);
-  control(call, control_, [&] {
-    MPI_Allreduce(MPI_IN_PLACE, values.data(), static_cast<int>(values.size()), MPI_DOUBLE, MPI_MAX,
-                  comm_);
-  });
-}
-
-void Exchange::gather_control(std::span<const std::byte> one, std::span<std::byte> all) {
-  const int bytes = static_cast<int>(one.size());
-  control(call_of(CollectiveKind::kGather, ValueType::kByte, ReduceOp::kNone, one.size(), 0),
-          control_,
-          [&] { MPI_Gather(one.data(), bytes, MPI_BYTE, all.data(), bytes, MPI_BYTE, 0, comm_); });
-}
-
-void Exchange::broadcast_control(std::span<std::byte> verdict) {
-  control(call_of(CollectiveKind::kBroadcast, ValueType::kByte, ReduceOp::kNone, verdict.size(), 0),
-          control_, [&] { broadcast_bytes(verdict, 0, comm_); });
-}
-
-void Exchange::move_control(std::span<std::byte> bytes, int from, int to) {
-  const CollectiveScope watched(watchdog_, CollectiveKind::kGather, book_->iteration);
-  if (rank() != from && rank() != to) return;
-  const auto whole = static_cast<std::int64_t>(bytes.size());
-  session_.ledger().add(control_, rank() == from ? LinkBytes{whole, 0} : LinkBytes{0, whole});
-  move_bytes(bytes, from, to, comm_);
-}
-
 void Exchange::move(const CollectiveCall& call, const Tensors& tensors, Body body) {
-  IterationBook& book = tensors.book ? *tensors.book : *book_;
-  begin(call, book, [&](const CollectiveCall& named) {
-    enter_in_ledger(named, tensors.category);
+  IterationBook& book = tensors.book ? *tensors.book : *log_.book();
+  log_.begin(call, book, [&](const CollectiveCall& named) {
+    log_.enter_in_ledger(named, tensors.category);
     if (lane_)
       enqueue(named, tensors, body);
     else
@@ -245,40 +179,15 @@ void Exchange::move(const CollectiveCall& call, const Tensors& tensors, Body bod
   });
 }
 
-/// Host memory of the program's own, outside any timed section.
-void Exchange::control(const CollectiveCall& call, Traffic category, Body body) {
-  begin(call, *book_, [&](const CollectiveCall& named) {
-    enter_in_ledger(named, category);
-    body();
-    if (timing_) count(named, category, *book_);
-  });
-}
-
-void Exchange::begin(CollectiveCall call, const IterationBook& book,
-                     FunctionRef<void(const CollectiveCall&)> body) {
-  call.mode = mode_;
-  call.iteration = book.iteration;
-  if (fault_ != CollectiveFault::kNone) {
-    if (fault_ == CollectiveFault::kSkip) {
-      fault_ = CollectiveFault::kNone;
-      return;
-    }
-    call = faulted(call);
-  }
-  const CollectiveScope watched(watchdog_, call.kind, call.iteration);
-  if (compares(call)) compare(call);
-  body(call);
-}
-
 void Exchange::run_here(const CollectiveCall& call, const Tensors& tensors, IterationBook& book,
                         Body body) {
-  if (!timing_) return body();
+  if (!log_.timing()) return body();
   const double start_s = now_s();
   body();
   const double end_s = now_s();
   const double ready_s = tensors.ready.known() ? tensors.ready.host_s : start_s;
   book.records.push_back({call.kind, bytes_of(call), call.root, ready_s, start_s, end_s});
-  count(call, tensors.category, book);
+  log_.count(call, tensors.category, book);
 }
 
 void Exchange::enqueue(const CollectiveCall& call, const Tensors& tensors, Body body) {
@@ -294,32 +203,22 @@ void Exchange::enqueue(const CollectiveCall& call, const Tensors& tensors, Body 
   body();
   last_ = ring.mark(stream);
   if (!overlapped) join();
-  if (!timing_) return;
-  book_->records.push_back({call.kind, bytes_of(call), call.root, kNotMeasured, kNotMeasured,
-                            kNotMeasured, ready, start, last_});
-  count(call, tensors.category, *book_);
-}
-
-void Exchange::count(const CollectiveCall& call, Traffic category, IterationBook& book) {
-  // What is outside of rows comes after an iteration, and never in it.
-  if (const auto at = static_cast<std::size_t>(category); at < kRowCategories)
-    book.traffic[at] += traffic_bytes(call.kind, bytes_of(call), rank(), size(), call.root);
-}
-
-void Exchange::enter_in_ledger(const CollectiveCall& call, Traffic category) {
-  session_.ledger().add(category, link_bytes(call.kind, bytes_of(call), rank(), size(), call.root));
+  if (!log_.timing()) return;
+  log_.book()->records.push_back({call.kind, bytes_of(call), call.root, kNotMeasured, kNotMeasured,
+                                  kNotMeasured, ready, start, last_});
+  log_.count(call, tensors.category, *log_.book());
 }
 
 void Exchange::await(Mark mark) {
   if (lane_->ring.happened(mark)) return;
   // No step in the count of collectives: the ranks that need not wait go on to the next one.
-  const CollectiveScope watched(watchdog_, CollectiveKind::kBarrier, book_->iteration,
+  const CollectiveScope watched(watchdog(), CollectiveKind::kBarrier, log_.book()->iteration,
                                 CollectiveScope::Counts::kNo);
   look_until(mark);
 }
 
 void Exchange::look_until(Mark mark) {
-  await_device(lane_->ring, mark, transport_, session_);
+  await_device(lane_->ring, mark, transport_.device_queue(), session());
 }
 
 }  // namespace gradsync

@@ -24,7 +24,7 @@ void add_over_ranks(Exchange& exchange, std::span<std::int64_t* const> integers)
     halves.push_back(static_cast<double>((*value - low) / kHalf));
     halves.push_back(static_cast<double>(low));
   }
-  exchange.sum_metrics(halves);
+  exchange.control().sum(halves);
   for (std::size_t i = 0; i < integers.size(); ++i)
     *integers[i] = static_cast<std::int64_t>(halves[2 * i]) * kHalf +
                    static_cast<std::int64_t>(halves[2 * i + 1]);
@@ -34,10 +34,11 @@ void widen_over_ranks(Exchange& exchange, std::vector<Range>& ranges) {
   const std::size_t count = ranges.size();
   std::vector<Range> all(exchange.rank() == 0 ? count * static_cast<std::size_t>(exchange.size())
                                               : 0);
-  exchange.gather_control(std::as_bytes(std::span(ranges)), std::as_writable_bytes(std::span(all)));
+  exchange.control().gather(std::as_bytes(std::span(ranges)),
+                            std::as_writable_bytes(std::span(all)));
   for (std::size_t i = 0; i < all.size(); ++i)
     widen(ranges[i % count], all[i]);
-  exchange.broadcast_control(std::as_writable_bytes(std::span(ranges)));
+  exchange.control().broadcast(std::as_writable_bytes(std::span(ranges)));
 }
 
 }  // namespace gradsync::quantize

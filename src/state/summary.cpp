@@ -116,7 +116,7 @@ Table RankSummary::gather(Exchange& exchange, const std::vector<RankPlace>& plac
   const std::vector<double> mine = block();
   std::vector<double> all(
       exchange.rank() == 0 ? mine.size() * static_cast<std::size_t>(exchange.size()) : 0);
-  exchange.gather_control(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
+  exchange.control().gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
   Table table{"ranks", "Per rank", {}, {{"rank", "rank"}, {"host", "host", true}}, {}};
   table.columns.insert(table.columns.end(), kColumns.begin(), kColumns.end());
   table.notes = {fmt::format("mean leaves out the first iteration; median, p95 and the split leave "

@@ -87,7 +87,8 @@ Verdict gather_rows(Exchange& exchange, const StepResult& mine, double begin_s, 
   const std::vector<double> block = pack(mine, begin_s);
   const bool root = exchange.rank() == 0;
   std::vector<double> all(root ? block.size() * static_cast<std::size_t>(exchange.size()) : 0);
-  exchange.gather_control(std::as_bytes(std::span(block)), std::as_writable_bytes(std::span(all)));
+  exchange.control().gather(std::as_bytes(std::span(block)),
+                            std::as_writable_bytes(std::span(all)));
   Verdict verdict;
   if (root) {
     row.samples = 0;
@@ -99,18 +100,18 @@ Verdict gather_rows(Exchange& exchange, const StepResult& mine, double begin_s, 
     }
     row.buckets = mine.buckets;
   }
-  exchange.broadcast_control(std::as_writable_bytes(std::span(&verdict, 1)));
+  exchange.control().broadcast(std::as_writable_bytes(std::span(&verdict, 1)));
   return verdict;
 }
 
 Verdict agree_on_stop(Exchange& exchange, StopReason mine) {
   std::vector<StopReason> all(exchange.rank() == 0 ? static_cast<std::size_t>(exchange.size()) : 0);
-  exchange.gather_control(std::as_bytes(std::span(&mine, 1)),
-                          std::as_writable_bytes(std::span(all)));
+  exchange.control().gather(std::as_bytes(std::span(&mine, 1)),
+                            std::as_writable_bytes(std::span(all)));
   Verdict verdict;
   for (std::size_t rank = 0; rank < all.size(); ++rank)
     want_stop(verdict, all[rank], rank);
-  exchange.broadcast_control(std::as_writable_bytes(std::span(&verdict, 1)));
+  exchange.control().broadcast(std::as_writable_bytes(std::span(&verdict, 1)));
   return verdict;
 }
 

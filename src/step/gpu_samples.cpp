@@ -21,10 +21,10 @@ DeviceSample sample_of(const GpuReading& reading, int rank, double to_start_s) {
 std::int64_t most_samples(Exchange& exchange, std::int64_t mine) {
   std::vector<std::int64_t> all(exchange.rank() == 0 ? static_cast<std::size_t>(exchange.size())
                                                      : 0);
-  exchange.gather_control(std::as_bytes(std::span(&mine, 1)),
-                          std::as_writable_bytes(std::span(all)));
+  exchange.control().gather(std::as_bytes(std::span(&mine, 1)),
+                            std::as_writable_bytes(std::span(all)));
   std::int64_t most = all.empty() ? 0 : *std::max_element(all.begin(), all.end());
-  exchange.broadcast_control(std::as_writable_bytes(std::span(&most, 1)));
+  exchange.control().broadcast(std::as_writable_bytes(std::span(&most, 1)));
   return most;
 }
 
@@ -48,7 +48,7 @@ void GpuSamples::record(Exchange& exchange, double clock_offset_s, double start_
   mine.resize(static_cast<std::size_t>(most), nobody);
   std::vector<DeviceSample> all(
       exchange.rank() == 0 ? mine.size() * static_cast<std::size_t>(exchange.size()) : 0);
-  exchange.gather_control(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
+  exchange.control().gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
   for (const DeviceSample& sample : all)
     if (recorder != nullptr && sample.rank != kNobody) recorder->add(sample);
 }

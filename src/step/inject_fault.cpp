@@ -27,16 +27,16 @@ void inject_fault(FaultKind kind, Exchange& exchange, GradientGuard& guard,
       MPI_Finalize();
       std::_Exit(0);
     case FaultKind::kSkip:
-      exchange.inject(CollectiveFault::kSkip);
+      exchange.log().inject(CollectiveFault::kSkip);
       break;
     case FaultKind::kShort:
-      exchange.inject(CollectiveFault::kShort);
+      exchange.log().inject(CollectiveFault::kShort);
       break;
     case FaultKind::kOtherType:
-      exchange.inject(CollectiveFault::kOtherType);
+      exchange.log().inject(CollectiveFault::kOtherType);
       break;
     case FaultKind::kOtherRoot:
-      exchange.inject(CollectiveFault::kOtherRoot);
+      exchange.log().inject(CollectiveFault::kOtherRoot);
       break;
     case FaultKind::kOutOfMemory:
       throw std::bad_alloc();

@@ -29,7 +29,7 @@ void broadcast_network(Exchange& exchange, Replica& replica) {
 double distance_to_root(Exchange& exchange, const torch::Tensor& mine) {
   if (mine.numel() == 0) return 0;
   torch::Tensor root = mine.clone();
-  exchange.broadcast_control(std::as_writable_bytes(values_of(root)));
+  exchange.control().broadcast(std::as_writable_bytes(values_of(root)));
   const auto length = root.to(torch::kFloat64).norm().item<double>();
   const auto away = (mine.to(torch::kFloat64) - root.to(torch::kFloat64)).norm().item<double>();
   return away == 0 ? 0 : away / length;
@@ -71,16 +71,16 @@ ReplicaRow compare_replicas(Exchange& exchange, const Replica& replica) {
   const auto ranks = static_cast<std::size_t>(exchange.rank() == 0 ? exchange.size() : 0);
   const Hashes mine = hashes_of(replica);
   std::vector<Hashes> all(ranks);
-  exchange.gather_control(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
+  exchange.control().gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
   std::byte differ{std::any_of(all.begin(), all.end(), [&](auto& one) { return one != mine; })};
-  exchange.broadcast_control(std::span(&differ, 1));
+  exchange.control().broadcast(std::span(&differ, 1));
   std::array<double, 2> away = {0, 0};
   if (differ != std::byte{0})
     away = {distance_to_root(exchange, flat_parameters(replica)),
             distance_to_root(exchange, flat_buffers(replica))};
   std::vector<std::array<double, 2>> distances(ranks);
-  exchange.gather_control(std::as_bytes(std::span(away)),
-                          std::as_writable_bytes(std::span(distances)));
+  exchange.control().gather(std::as_bytes(std::span(away)),
+                            std::as_writable_bytes(std::span(distances)));
   ReplicaRow row;
   for (std::size_t rank = 0; rank < ranks; ++rank)
     row.ranks.push_back({text_of(all[rank].data()), text_of(all[rank].data() + kDigits),

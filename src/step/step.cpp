@@ -177,7 +177,7 @@ class Step {
 
   PendingStep run() {
     const ProfilerRange range(parts_.exchange.lane(), "iteration", iteration_);
-    parts_.exchange.begin_iteration(iteration_);
+    parts_.exchange.log().begin_iteration(iteration_);
     pending_.timer.begin();
     pending_.known.samples = samples_;
     if (!by_graph() || !replay()) launch_and_note();
@@ -198,8 +198,8 @@ class Step {
 
   void launch_and_note() {
     const torch::Tensor sums = launch([this] { update(); });
-    if (parts_.graph) parts_.graph->note(samples_, passes_, parts_.exchange.traffic());
-    close(sums, parts_.exchange.traffic());
+    if (parts_.graph) parts_.graph->note(samples_, passes_, parts_.exchange.log().traffic());
+    close(sums, parts_.exchange.log().traffic());
   }
 
   /// From the batch to the new parameters; `update` makes those. Returns the sums.
@@ -265,12 +265,12 @@ class Step {
   /// All ranks or none.
   bool capture() {
     const std::int64_t steps = parts_.optimizer.steps(), made = parts_.feed.made();
-    parts_.exchange.set_timing(false);
+    parts_.exchange.log().set_timing(false);
     const bool mine =
         parts_.graph->capture([this] { return launch([this] { apply_on_device(); }); });
     std::array<double, 1> failed = {mine ? 0.0 : 1.0};
-    parts_.exchange.sum_metrics(failed);
-    parts_.exchange.set_timing(parts_.measured);
+    parts_.exchange.control().sum(failed);
+    parts_.exchange.log().set_timing(parts_.measured);
     if (failed[0] == 0) return true;
     parts_.graph->give_up("another rank could not capture it");
     parts_.optimizer.steps() = steps;
@@ -289,13 +289,13 @@ class Step {
     pending_.timer.stop(parts_.norms ? parts_.norms->waits() : std::vector<Span>());
     pending_.known.bad_tensor = parts_.guard.first_bad();
     if (parts_.carried) return keep_books();
-    pending_.timer.set_collectives(parts_.exchange.records());
+    pending_.timer.set_collectives(parts_.exchange.log().records());
     pending_.known.measured.traffic_bytes = traffic;
-    pending_.known.buckets = shapes_of(parts_.exchange.records());
+    pending_.known.buckets = shapes_of(parts_.exchange.log().records());
   }
 
   void keep_books() {
-    pending_.book = parts_.exchange.book();
+    pending_.book = parts_.exchange.log().book();
     pending_.carried_in = parts_.carried->swap_book(pending_.book);
     if (!parts_.carries()) take_from_books(pending_);
   }

@@ -110,9 +110,9 @@ class Windows {
   }
 
   std::vector<CollectiveRecord> exchange_once(Replay& mode) {
-    exchange_.begin_iteration(next_iteration_++);
+    exchange_.log().begin_iteration(next_iteration_++);
     mode.synchronize();
-    return exchange_.records();
+    return exchange_.log().records();
   }
 
   /// Seconds inside the collectives of the first of some exchanges, which follow each other.
@@ -175,13 +175,13 @@ class Windows {
     Sums sums;
     run_steps(parts, pipeline, 0, warmup, sums);
     parts.measured = kind != kUnmeasured;
-    exchange_.set_timing(parts.measured);
+    exchange_.log().set_timing(parts.measured);
     sums = Sums();
     meet();
     const Stopwatch watch;
     run_steps(parts, pipeline, warmup, warmup + iterations, sums);
     const double wall_s = watch.elapsed_s();
-    exchange_.set_timing(true);
+    exchange_.log().set_timing(true);
     return {sums.per_iteration(wall_s, iterations), iterations};
   }
 
@@ -276,8 +276,8 @@ std::vector<WindowRow> run_windows(Exchange& exchange, const RunSetting& setting
       const Measured mine = windows.run(kind_of(name));
       WindowRow row{std::string(name), round, mine.iterations, {}};
       if (exchange.rank() == 0) row.ranks.resize(static_cast<std::size_t>(exchange.size()));
-      exchange.gather_control(std::as_bytes(std::span(&mine.rank, 1)),
-                              std::as_writable_bytes(std::span(row.ranks)));
+      exchange.control().gather(std::as_bytes(std::span(&mine.rank, 1)),
+                                std::as_writable_bytes(std::span(row.ranks)));
       rows.push_back(std::move(row));
     }
   return rows;

@@ -47,7 +47,7 @@ class DdpOverSteps : public SyncMode, public DeferredGradients {
 
   void before_backward(const torch::Tensor&, bool last) override {
     next_ = 0;
-    book_ = exchange_.book();
+    book_ = exchange_.log().book();
     buckets_.begin(last);
   }
 

@@ -85,7 +85,7 @@ void GradientBuckets::require_all() const {
 void GradientBuckets::share_order() {
   const auto order = std::as_writable_bytes(std::span(observed_));
   if (exchange_.lane())
-    exchange_.broadcast_control(order);  // host memory
+    exchange_.control().broadcast(order);  // host memory
   else
     exchange_.broadcast(order, kRoot, Traffic::kControl);
 }

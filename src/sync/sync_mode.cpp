@@ -27,7 +27,7 @@ std::unique_ptr<SyncMode> make_sync_mode(std::string_view name, Exchange& exchan
   if (at == std::size(kModes))
     throw Error(ExitCode::kUsage, fmt::format("no synchronization mode is called {}", name),
                 "gradsync-train --help lists them");
-  exchange.set_mode(static_cast<std::uint8_t>(at), std::string(name));
+  exchange.log().set_mode(static_cast<std::uint8_t>(at), std::string(name));
   exchange.set_waiting(Waiting::kSpin);
   return kMakers[at](exchange, settings);
 }

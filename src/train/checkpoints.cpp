@@ -61,7 +61,7 @@ Position Checkpoints::restore() {
   const Position position{plan->from.iteration, plan->from.epoch, plan->from.step};
   if (position.iteration > 0) {
     const WatchdogTimeoutExtension reads(exchange_.watchdog(), WatchedPhase::kResume);
-    const Exchange::ControlScope counted(exchange_, Traffic::kCheckpoint);
+    const ControlChannel::CountedAs counted(exchange_.control(), Traffic::kCheckpoint);
     const auto tensors = read_checkpoint(exchange_, plan->file ? &*plan->file : nullptr);
     gradsync::restore(state_, tensors);
   }
@@ -111,7 +111,7 @@ void Checkpoints::stop_if_wanted(const Position& position) {
 void Checkpoints::save(const Position& position) {
   const Stopwatch watch;
   const WatchdogTimeoutExtension writes(exchange_.watchdog(), WatchedPhase::kCheckpoint);
-  const Exchange::ControlScope counted(exchange_, Traffic::kCheckpoint);
+  const ControlChannel::CountedAs counted(exchange_.control(), Traffic::kCheckpoint);
   const auto mine = snapshot(state_);
   const std::filesystem::path path = target(position);
   if (root()) make_checkpoint_folder(path.parent_path());
@@ -136,7 +136,7 @@ void Checkpoints::stop(const Position& position, const Verdict& verdict) {
 /// Ranks wait for rank 0's disk here, where the limit is that of I/O.
 void Checkpoints::meet() {
   std::byte done{1};
-  exchange_.broadcast_control(std::span(&done, 1));
+  exchange_.control().broadcast(std::span(&done, 1));
 }
 
 CheckpointInfo Checkpoints::info_at(const Position& position) const {

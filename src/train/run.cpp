@@ -279,7 +279,7 @@ void publish(Exchange& exchange, Recorder* recorder, const std::string& output) 
   if (recorder) recorder->finish(RunStatus::kComplete);
   if (recorder) std::cout << "run file: " << output << std::endl;
   std::byte done{1};
-  exchange.broadcast_control(std::span(&done, 1));
+  exchange.control().broadcast(std::span(&done, 1));
 }
 
 /// Frees what all ranks must leave together.

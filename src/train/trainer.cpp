@@ -66,7 +66,7 @@ Trainer::Trainer(Exchange& exchange, const RunSetting& setting)
   parts_.carried = carried_.get();
   mode_->attach(replica_);
   position_ = checkpoints_.restore();
-  exchange_.start_at(position_.iteration);
+  exchange_.log().start_at(position_.iteration);
   progress_.begin_at(position_.iteration);
   count_batches_before();
   first_iteration_ = position_.iteration;

@@ -78,8 +78,8 @@ void Trainer::record_epoch(const RankEpoch& mine) {
   const std::int64_t epoch = position_.epoch;
   std::vector<RankEpoch> all(exchange_.rank() == 0 ? static_cast<std::size_t>(exchange_.size())
                                                    : 0);
-  exchange_.gather_control(std::as_bytes(std::span(&mine, 1)),
-                           std::as_writable_bytes(std::span(all)));
+  exchange_.control().gather(std::as_bytes(std::span(&mine, 1)),
+                             std::as_writable_bytes(std::span(all)));
   if (exchange_.rank() != 0) return;
   std::cout
       << fmt::format(
@@ -128,7 +128,8 @@ void Trainer::record_traffic(const RankTraffic& trained) {
   const std::array<RankTraffic, 2> mine = {traffic_at_start_, trained};
   std::vector<std::array<RankTraffic, 2>> all(
       exchange_.rank() == 0 ? static_cast<std::size_t>(exchange_.size()) : 0);
-  exchange_.gather_control(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
+  exchange_.control().gather(std::as_bytes(std::span(mine)),
+                             std::as_writable_bytes(std::span(all)));
   if (!setting_.recorder) return;
   TrafficRow start{"start", 0, {}}, end{"trained", position_.iteration - first_iteration_, {}};
   for (const auto& rank : all) {

@@ -12,7 +12,7 @@ namespace gradsync {
 
 /// Transport over NCCL from the memory of GPUs, on a communicator of its own. Calls are enqueued on
 /// one stream and return at once.
-class NcclTransport : public Transport {
+class NcclTransport : public Transport, public DeviceQueue {
  public:
   /// `api` and `device` must outlive it; `stream` is of that device. The id travels by MPI; joining
   /// is watched, so a rank that does not come is named. Collective.
@@ -26,7 +26,7 @@ class NcclTransport : public Transport {
   std::string_view name() const override { return "nccl"; }
   int rank() const override { return rank_; }
   int size() const override { return size_; }
-  bool enqueues() const override { return true; }
+  DeviceQueue* device_queue() override { return this; }
 
   void all_reduce_sum(std::span<float> data, Waiting waiting) override;
   void all_reduce_mean(std::span<float> data, Waiting waiting) override;

@@ -62,7 +62,8 @@ RankTransport::RankTransport(const Session& session, Watchdog& watchdog,
   } catch (...) {
     session_.abort(current_error());
   }
-  session_.before_abort([this] { transport_->abandon(); });
+  if (DeviceQueue* queue = transport_->device_queue())
+    session_.before_abort([queue] { queue->abandon(); });
 }
 
 void RankTransport::make(Watchdog& watchdog, const DeviceChoice& device, DeviceLane* lane) {

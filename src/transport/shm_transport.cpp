@@ -2,7 +2,7 @@
 
 namespace gradsync {
 
-std::uint32_t ShmTransport::post_mean(std::span<float> data) {
+std::uint32_t ShmTransport::post(std::span<float> data) {
   return memory_.reducer().post(data, 1.0 / size(), /*timed=*/true);
 }
 
@@ -16,7 +16,7 @@ void ShmTransport::finish(std::uint32_t number, Waiting waiting) {
   memory_.reducer().finish(number, waiting);
 }
 
-PostedTimes ShmTransport::posted_times(std::uint32_t number) {
+PostedTimes ShmTransport::times(std::uint32_t number) {
   return memory_.reducer().times(number);
 }
 

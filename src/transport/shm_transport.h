@@ -6,7 +6,7 @@
 namespace gradsync {
 
 /// Transport among the ranks of one node, in memory they share (SharedAllReduce).
-class ShmTransport : public RootedByMpi {
+class ShmTransport : public RootedByMpi, public PostedMeans {
  public:
   /// `node`: the ranks of the node as the launcher sees it (Session::node), all of them; it must
   /// outlive the transport.
@@ -17,11 +17,11 @@ class ShmTransport : public RootedByMpi {
   std::shared_ptr<std::byte> allocate(std::size_t bytes) override {
     return memory_.allocate(bytes);
   }
-  bool posts() const override { return true; }
-  std::uint32_t post_mean(std::span<float> data) override;
+  PostedMeans* posted_means() override { return this; }
+  std::uint32_t post(std::span<float> data) override;
   Progress progress() override;
   void finish(std::uint32_t number, Waiting waiting) override;
-  PostedTimes posted_times(std::uint32_t number) override;
+  PostedTimes times(std::uint32_t number) override;
   void all_reduce_sum(std::span<float> data, Waiting waiting) override;
   void all_reduce_mean(std::span<float> data, Waiting waiting) override;
   void all_reduce_sum_bf16(std::span<std::uint16_t> data, Waiting waiting) override;

@@ -83,14 +83,14 @@ TEST_CASE("allocations: none in the exchange of a steady step") {
                                 kValues);
     std::int64_t iteration = 0;
     const auto reduce = [&] {
-      exchange.begin_iteration(++iteration);
+      exchange.log().begin_iteration(++iteration);
       for (int message = 0; message < 4; ++message)
         exchange.all_reduce_mean(data, Traffic::kGradients);
     };
     CHECK(allocations(30, reduce) == 0);
     if (!exchange.posts()) continue;
     const auto post = [&] {
-      exchange.begin_iteration(++iteration);
+      exchange.log().begin_iteration(++iteration);
       for (std::size_t message = 0; message < 4; ++message)
         exchange.post_all_reduce_mean(data.subspan(message * 16'384, 16'384), Traffic::kGradients,
                                       exchange.now());

@@ -28,7 +28,7 @@ void check_all_kinds(bool nccl) {
   DeviceRanks ranks(nccl);
   const int root = ranks.size - 1;
   const std::vector<float> mine = filled(1000, ranks.rank), one = filled(1000, 0);
-  ranks.exchange.begin_iteration(0);
+  ranks.exchange.log().begin_iteration(0);
   auto mean = mine, sum = mine, to_root = mine, from_root = mine;
   ranks.exchange.all_reduce_mean(mean, Traffic::kGradients);
   ranks.exchange.all_reduce_sum(sum, Traffic::kGradients);
@@ -46,7 +46,7 @@ void check_all_kinds(bool nccl) {
     CHECK(from_root[i] == one[i] * static_cast<float>(root + 1));
     CHECK(back[i] == mine[i]);
   }
-  CHECK(ranks.exchange.records().size() == 6);
+  CHECK(ranks.exchange.log().records().size() == 6);
 }
 
 }  // namespace
@@ -106,13 +106,13 @@ TEST_CASE("device: all ranks join by the root's id, and leave together") {
 
 TEST_CASE("device: an abort ends the communicator once, without the others") {
   DeviceRanks ranks(/*nccl=*/true);
-  CHECK(ranks.transport->lost().empty());
+  CHECK(ranks.transport->device_queue()->lost().empty());
   ranks.api.why_lost = "NCCL: remote process exited";
-  CHECK(ranks.transport->lost() == "NCCL: remote process exited");
-  ranks.transport->abandon();
-  ranks.transport->abandon();
+  CHECK(ranks.transport->device_queue()->lost() == "NCCL: remote process exited");
+  ranks.transport->device_queue()->abandon();
+  ranks.transport->device_queue()->abandon();
   CHECK(ranks.api.aborted == 1);
-  CHECK(ranks.transport->lost().empty());
+  CHECK(ranks.transport->device_queue()->lost().empty());
   ranks.transport.reset();
   CHECK(ranks.api.left == 0);
 }
@@ -121,9 +121,9 @@ TEST_CASE("device: compute waits for a collective at once, and the host for noth
   DeviceRanks ranks(/*nccl=*/true, VerifyLevel::kOff);
   auto data = filled(8, ranks.rank);
   ranks.device.work(ranks.lane.compute, 5);
-  ranks.exchange.begin_iteration(0);
+  ranks.exchange.log().begin_iteration(0);
   ranks.exchange.all_reduce_mean(data, Traffic::kGradients);
-  const CollectiveRecord& record = ranks.exchange.records().at(0);
+  const CollectiveRecord& record = ranks.exchange.log().records().at(0);
   CHECK(ranks.device.end_of(ranks.lane.compute) == doctest::Approx(5 + kCall_s));
   CHECK(ranks.device.now_s() == 0);
   CHECK(ranks.device.host_waits() == 0);
@@ -134,7 +134,7 @@ TEST_CASE("device: compute waits for a collective at once, and the host for noth
 TEST_CASE("device: a collective with a moment of its own runs beside compute until joined") {
   DeviceRanks ranks(/*nccl=*/true, VerifyLevel::kOff);
   auto first = filled(8, ranks.rank), second = first;
-  ranks.exchange.begin_iteration(0);
+  ranks.exchange.log().begin_iteration(0);
   ranks.device.work(ranks.lane.compute, 1);
   const Moment begin = ranks.exchange.now();
   ranks.exchange.all_reduce_mean(first, Traffic::kGradients, begin);
@@ -144,7 +144,7 @@ TEST_CASE("device: a collective with a moment of its own runs beside compute unt
   ranks.device.work(ranks.lane.compute, 5e-4);
   ranks.exchange.join();
   CHECK(ranks.device.end_of(ranks.lane.compute) == doctest::Approx(2 + kCall_s));
-  const auto& records = ranks.exchange.records();
+  const auto& records = ranks.exchange.log().records();
   CHECK(ranks.ring.elapsed_s(begin.mark, records.at(0).end) == doctest::Approx(kCall_s));
   CHECK(ranks.ring.elapsed_s(begin.mark, records.at(1).start) == doctest::Approx(1));
 }
@@ -153,7 +153,7 @@ TEST_CASE("device: ranks compare a call only when no collective is under way") {
   for (const VerifyLevel verify : {VerifyLevel::kAll, VerifyLevel::kOff}) {
     DeviceRanks ranks(/*nccl=*/true, verify);
     auto data = filled(8, ranks.rank);
-    ranks.exchange.begin_iteration(7);
+    ranks.exchange.log().begin_iteration(7);
     ranks.exchange.all_reduce_mean(data, Traffic::kGradients, ranks.exchange.now());
     CHECK(ranks.device.now_s() < kCall_s);
     ranks.exchange.all_reduce_mean(data, Traffic::kGradients, ranks.exchange.now());

@@ -37,7 +37,7 @@ std::vector<float> contributions(int rank, std::size_t count) {
 TEST_CASE("all-reduce gives the mean of all ranks, spinning and sleeping, for any count" *
           test::several_ranks()) {
   Ranks ranks;
-  ranks.exchange.begin_iteration(0);
+  ranks.exchange.log().begin_iteration(0);
   for (const Waiting waiting : {Waiting::kSpin, Waiting::kSleep})
     for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{2}, std::size_t{7},
                                     std::size_t{997}, std::size_t{65536}, std::size_t{1000003}}) {
@@ -54,7 +54,7 @@ TEST_CASE("all-reduce gives the mean of all ranks, spinning and sleeping, for an
 
 TEST_CASE("all-reduce in 16 bits is the mean within their precision" * test::several_ranks()) {
   Ranks ranks;
-  ranks.exchange.begin_iteration(0);
+  ranks.exchange.log().begin_iteration(0);
   for (const ValueType type : {ValueType::kBfloat16, ValueType::kFloat16}) {
     auto values = contributions(ranks.rank, 4099);
     std::vector<std::uint16_t> wire(values.size());
@@ -80,7 +80,7 @@ TEST_CASE("rounding to 16 bits is to nearest even and keeps NaN and infinity" * 
 
 TEST_CASE("gather and scatter keep the order of the ranks" * test::several_ranks()) {
   Ranks ranks;
-  ranks.exchange.begin_iteration(0);
+  ranks.exchange.log().begin_iteration(0);
   const std::vector<float> mine = {static_cast<float>(ranks.rank),
                                    static_cast<float>(10 * ranks.rank)};
   std::vector<float> all(ranks.rank == 0 ? 2 * static_cast<std::size_t>(ranks.size) : 0), back(2);
@@ -95,7 +95,7 @@ TEST_CASE("gather and scatter keep the order of the ranks" * test::several_ranks
 
 TEST_CASE("broadcast and reduce" * test::several_ranks()) {
   Ranks ranks;
-  ranks.exchange.begin_iteration(0);
+  ranks.exchange.log().begin_iteration(0);
   const int last = ranks.size - 1;
   std::vector<float> values(5, static_cast<float>(ranks.rank));
   ranks.exchange.broadcast(std::span(values), last, Traffic::kParameters);
@@ -108,25 +108,25 @@ TEST_CASE("broadcast and reduce" * test::several_ranks()) {
 TEST_CASE("every collective is recorded with its own times, and counted by the formulas") {
   Ranks ranks;
   const int n = ranks.size;
-  ranks.exchange.begin_iteration(3);
+  ranks.exchange.log().begin_iteration(3);
   std::vector<float> values(1000, 1.0f),
       all(ranks.rank == 0 ? 1000 * static_cast<std::size_t>(n) : 0);
   ranks.exchange.all_reduce_mean(values, Traffic::kGradients, Moment{1.5});
   ranks.exchange.gather(values, all, 0, Traffic::kInputs);
-  const auto& records = ranks.exchange.records();
+  const auto& records = ranks.exchange.log().records();
   REQUIRE(records.size() == 2);
   CHECK(records[0].kind == CollectiveKind::kAllReduce);
   CHECK(records[0].bytes == 4000);
   CHECK(records[0].ready_s == 1.5);
   CHECK(records[0].start_s <= records[0].end_s);
   CHECK(records[0].end_s <= records[1].start_s);
-  const auto& traffic = ranks.exchange.traffic();
+  const auto& traffic = ranks.exchange.log().traffic();
   CHECK(traffic[static_cast<std::size_t>(Traffic::kGradients)] == 2 * (n - 1) * 4000 / n);
   const std::int64_t gathered = n == 1 ? 0 : ranks.rank == 0 ? (n - 1) * 4000 : 4000;
   CHECK(traffic[static_cast<std::size_t>(Traffic::kInputs)] == gathered);
-  ranks.exchange.begin_iteration(4);
-  CHECK(ranks.exchange.records().empty());
-  CHECK(ranks.exchange.traffic()[0] == 0);
+  ranks.exchange.log().begin_iteration(4);
+  CHECK(ranks.exchange.log().records().empty());
+  CHECK(ranks.exchange.log().traffic()[0] == 0);
 }
 
 TEST_CASE("fingerprints of calls that differ in anything differ" * test::once()) {

@@ -64,7 +64,7 @@ TEST_CASE("the guard names the tensor" * test::once()) {
 
 TEST_CASE("rows of all ranks arrive on rank 0") {
   Ranks ranks;
-  ranks.exchange.begin_iteration(0);
+  ranks.exchange.log().begin_iteration(0);
   StepResult mine;
   mine.samples = 8;
   mine.measured.loss = 1.0 + ranks.rank;

@@ -54,9 +54,9 @@ TEST_CASE("windows: a replay makes the recorded collectives, in order and size")
   for (const char* wire : {"fp32", "bf16"}) {
     Replay replay(ranks.exchange, buckets, Waiting::kSleep, wire);
     CHECK(ranks.exchange.waiting() == Waiting::kSleep);
-    ranks.exchange.begin_iteration(0);
+    ranks.exchange.log().begin_iteration(0);
     replay.synchronize();
-    const auto& records = ranks.exchange.records();
+    const auto& records = ranks.exchange.log().records();
     REQUIRE(records.size() == buckets.size());
     for (std::size_t i = 0; i < buckets.size(); ++i) {
       CHECK(records[i].kind == buckets[i].kind);
@@ -67,15 +67,15 @@ TEST_CASE("windows: a replay makes the recorded collectives, in order and size")
 
 TEST_CASE("windows: without timing nothing is stamped, and the sums are the same") {
   Ranks ranks;
-  ranks.exchange.begin_iteration(0);
+  ranks.exchange.log().begin_iteration(0);
   std::vector<float> data = {static_cast<float>(ranks.rank)};
-  ranks.exchange.set_timing(false);
+  ranks.exchange.log().set_timing(false);
   ranks.exchange.all_reduce_sum(data, Traffic::kGradients);
-  CHECK(ranks.exchange.records().empty());
+  CHECK(ranks.exchange.log().records().empty());
   CHECK(data[0] == static_cast<float>(ranks.size * (ranks.size - 1) / 2));
-  ranks.exchange.set_timing(true);
+  ranks.exchange.log().set_timing(true);
   ranks.exchange.all_reduce_sum(data, Traffic::kGradients);
-  CHECK(ranks.exchange.records().size() == 1);
+  CHECK(ranks.exchange.log().records().size() == 1);
 }
 
 TEST_CASE("windows: an iteration without stamps has its length and nothing else") {

@@ -104,7 +104,7 @@ void zero_gradients(Replica& replica) {
 
 /// Every collective of the iteration was recorded, whole, with what turning values took of it.
 void check_records(const Exchange& exchange, bool turns) {
-  for (const CollectiveRecord& record : exchange.records()) {
+  for (const CollectiveRecord& record : exchange.log().records()) {
     CHECK(record.ready_s <= record.start_s);
     CHECK(record.start_s <= record.end_s);
     if (turns && record.kind == CollectiveKind::kAllReduce)
@@ -125,7 +125,7 @@ void check_mode(const std::string& name, const SyncSettings& settings, const std
   const auto mode = make_sync_mode(name, ranks.exchange, settings);
   mode->attach(replica);
   for (std::int64_t iteration = 0; iteration < 3; ++iteration) {
-    ranks.exchange.begin_iteration(iteration);
+    ranks.exchange.log().begin_iteration(iteration);
     const std::int64_t pass = iteration * passes;
     for (std::int64_t p = 0; p < passes; ++p)
       run_pass(ranks, *mode, replica, pass + p, p == 0, p + 1 == passes, passes);
@@ -205,12 +205,12 @@ TEST_CASE(
   const auto mode = make_sync_mode("ddp", ranks.exchange, {"flat", 1000, 100000, "fp32"});
   mode->attach(replica);
   for (std::int64_t iteration = 0; iteration < 2; ++iteration) {
-    ranks.exchange.begin_iteration(iteration);
+    ranks.exchange.log().begin_iteration(iteration);
     run_pass(ranks, *mode, replica, iteration, true, true, 1);
     mode->synchronize();
     std::int64_t bytes = 0;
     std::size_t buckets = 0;
-    for (const CollectiveRecord& record : ranks.exchange.records()) {
+    for (const CollectiveRecord& record : ranks.exchange.log().records()) {
       if (record.kind != CollectiveKind::kAllReduce) continue;
       bytes += record.bytes;
       ++buckets;
