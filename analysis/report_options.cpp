@@ -34,12 +34,11 @@ BoundGroup<O> table_options() {
   return {
       "What",
       {
-          names_option<O>(
-              "table", names_of(tables()), "all",
-              "tables to make; several as a list with commas",
-              [](const OptionValues& values, const std::string& name, O& options) {
-                options.tables = chosen(values, name, tables());
-              }),
+          names_option<O>("table", names_of(tables()), "all",
+                          "tables to make; several as a list with commas",
+                          [](const OptionValues& values, const std::string& name, O& options) {
+                            options.tables = chosen(values, name, tables());
+                          }),
           {"log-every", Value::integer(table(&T::log_every), 0, kMostCounted, "none"),
            "table modes: loss at every Nth iteration"},
           {"predict-ranks", Value::parsed("LIST", "", table(&T::predict_ranks), parse_counts),
@@ -61,8 +60,8 @@ BoundGroup<O> table_options() {
               "bandwidth-convention", {kConventionNames.begin(), kConventionNames.end()}, "busbw",
               "table bandwidth: how a time becomes a bandwidth; several as a list with commas",
               [](const OptionValues& values, const std::string& name, O& options) {
-                for (const std::string& one : chosen_names(
-                         values, name, {kConventionNames.begin(), kConventionNames.end()}))
+                for (const std::string& one :
+                     chosen_names(values, name, {kConventionNames.begin(), kConventionNames.end()}))
                   options.table.conventions.push_back(*parse_convention(one));
               }),
           {"link-bandwidth", Value::number(&O::link_gb_per_s, 0, 1e6),
@@ -159,8 +158,8 @@ std::vector<Table> tables_of_claims(const OptionValues& values,
 }
 
 std::string report_list() {
-  return list_of("tables (--table)", tables()) +
-         list_of("formats (--format)", formats()) + list_of("plots (with --output)", plots());
+  return list_of("tables (--table)", tables()) + list_of("formats (--format)", formats()) +
+         list_of("plots (with --output)", plots());
 }
 
 }  // namespace gradsync::report

@@ -18,13 +18,15 @@ struct PlotInput {
   const TableOptions& options;     ///< what they were made with
 };
 
-/// A plot of the report. A new one is a file with a `make` function and a line in registry.cpp.
+/// Nothing if the runs hold no numbers for the plot.
+using PlotMaker = std::function<std::optional<Chart>(const PlotInput& input)>;
+
+/// A plot of the report; plots.def lists them.
 struct PlotSpec {
   std::string name;
   std::string description;
-  /// Nothing if the runs hold no numbers for it.
-  std::function<std::optional<Chart>(const PlotInput& input)> make;
   bool of_quantized = false;  ///< of files of gradsync-quantize, not of training runs
+  PlotMaker make;
 };
 
 const std::vector<PlotSpec>& plots();

@@ -68,7 +68,7 @@ std::string nearest_of(const Fit& fit) {
 
 }  // namespace
 
-Table make_values_table(const Study& study, const Audit& audit) {
+Table make_published_values_table(const Study& study, const Audit& audit) {
   Table table{"published-values",
               "Derived numbers of " + study.file().name + ", recomputed",
               {"line: in the file; expected: in the unit beside it, by the convention that gives "
@@ -87,7 +87,7 @@ Table make_values_table(const Study& study, const Audit& audit) {
   return table;
 }
 
-Table make_columns_table(const Study& study, const Audit& audit) {
+Table make_published_columns_table(const Study& study, const Audit& audit) {
   Table table{"published-columns",
               "Conventions of " + study.file().name,
               {"convention: the one that gives the column; combinations: of convention, constants "
@@ -124,7 +124,7 @@ Table make_columns_table(const Study& study, const Audit& audit) {
   return table;
 }
 
-Table make_findings_table(const Study& study, const Audit& audit) {
+Table make_published_findings_table(const Study& study, const Audit& audit) {
   Table table{"published-findings",
               "Findings in " + study.file().name,
               {"impossible: cannot have been measured as printed; contradicted: by another number "

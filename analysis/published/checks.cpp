@@ -8,17 +8,9 @@ namespace gradsync::report::published {
 
 const std::vector<Check>& checks() {
   static const std::vector<Check> all = {
-      {"ranges", "negative times, accuracies above 100 %, more right than there are", check_ranges},
-      {"epoch-parts", "compute and communication against the epoch", check_epoch_parts},
-      {"speedup", "super-linear speedups, efficiencies above 1, mixed assumptions", check_speedup},
-      {"bandwidth", "bandwidths that no link has, bytes that nobody sent", check_bandwidth},
-      {"units", "units off by a factor of 1,000 or 1,024", check_units},
-      {"shares", "percentages that do not sum", check_shares},
-      {"replicas", "ranks of one synchronous run that disagree", check_replicas},
-      {"same-thing", "two values for one measurement", check_same_thing},
-      {"batch", "batches larger than the data set", check_batch},
-      {"learning", "losses and accuracies that do not go together", check_learning},
-      {"waiting", "training time against running time", check_waiting},
+#define GRADSYNC_AUDIT_CHECK(id, name, description) {name, description, check_##id},
+#include "analysis/published/checks.def"
+#undef GRADSYNC_AUDIT_CHECK
   };
   return all;
 }

@@ -6,8 +6,7 @@
 
 #include "analysis/published/audit.h"
 
-/// What cannot be, or misleads, in published numbers. A new check is one file check_<name>.cpp and
-/// one line in checks.cpp.
+/// What cannot be, or misleads, in published numbers; checks.def lists the checks.
 namespace gradsync::report::published {
 
 struct Check {
@@ -40,16 +39,9 @@ void report_tally(Audit& audit, const std::string& report, Severity severity,
                   std::string_view check, const std::string& what, const Tally& tally,
                   const std::string& why);
 
-void check_ranges(const Study& study, Audit& audit);
-void check_epoch_parts(const Study& study, Audit& audit);
-void check_speedup(const Study& study, Audit& audit);
-void check_bandwidth(const Study& study, Audit& audit);
-void check_units(const Study& study, Audit& audit);
-void check_shares(const Study& study, Audit& audit);
-void check_replicas(const Study& study, Audit& audit);
-void check_same_thing(const Study& study, Audit& audit);
-void check_batch(const Study& study, Audit& audit);
-void check_learning(const Study& study, Audit& audit);
-void check_waiting(const Study& study, Audit& audit);
+#define GRADSYNC_AUDIT_CHECK(id, name, description) \
+  void check_##id(const Study& study, Audit& audit);
+#include "analysis/published/checks.def"
+#undef GRADSYNC_AUDIT_CHECK
 
 }  // namespace gradsync::report::published

@@ -1,4 +1,5 @@
-// gradsync-audit: published numbers in, what is wrong in them out. Needs no MPI, no GPU, no LibTorch.
+// gradsync-audit: published numbers in, what is wrong in them out. Needs no MPI, no GPU, no
+// LibTorch.
 
 #include <iostream>
 
@@ -32,8 +33,7 @@ std::string help() {
 }
 
 std::string list() {
-  return list_of("tables (--table)", published_tables()) +
-         list_of("formats (--format)", formats());
+  return list_of("tables (--table)", published_tables()) + list_of("formats (--format)", formats());
 }
 
 std::string one_file(const ParsedCommandLine& given) {

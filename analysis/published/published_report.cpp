@@ -37,27 +37,26 @@ bool is_on_page(const Table& table) {
 
 BoundGroup<O> what_options() {
   const auto audit = [](double A::*number) { return part_of(&O::audit, number); };
-  return {
-      "What",
-      {
-          names_option<O>("table", names_of(published_tables()), "all",
-                          "tables to make; several as a list with commas",
-                          [](const OptionValues& values, const std::string& name, O& options) {
-                            options.tables = chosen(values, name, published_tables());
-                          }),
-          {"images", Value::integer<double>(audit(&A::images), 1, kMostCount),
-           "images of one epoch"},
-          {"parameters", Value::integer<double>(audit(&A::parameters), 0, kMostCount),
-           "parameters of the models, 4 bytes each; 0: by the models' names"},
-          {"message-bytes", Value::size<double>(audit(&A::message_bytes), 0, kMostCount),
-           "bytes of one gradient; counts before --parameters"},
-          {"batch", Value::integer(&O::batch_per_device, 0, kMostCount),
-           "batch per device where FILE gives none"},
-          {"fastest-link",
-           Value::size<double>(audit(&A::fastest_link_bytes_per_s), 1, 1000 * kMostCount),
-           "the most bytes per second that one device can send; more is called impossible"},
-          {"list", Value::on_off(&O::list), "list the tables and formats, and end"},
-      }};
+  return {"What",
+          {
+              names_option<O>("table", names_of(published_tables()), "all",
+                              "tables to make; several as a list with commas",
+                              [](const OptionValues& values, const std::string& name, O& options) {
+                                options.tables = chosen(values, name, published_tables());
+                              }),
+              {"images", Value::integer<double>(audit(&A::images), 1, kMostCount),
+               "images of one epoch"},
+              {"parameters", Value::integer<double>(audit(&A::parameters), 0, kMostCount),
+               "parameters of the models, 4 bytes each; 0: by the models' names"},
+              {"message-bytes", Value::size<double>(audit(&A::message_bytes), 0, kMostCount),
+               "bytes of one gradient; counts before --parameters"},
+              {"batch", Value::integer(&O::batch_per_device, 0, kMostCount),
+               "batch per device where FILE gives none"},
+              {"fastest-link",
+               Value::size<double>(audit(&A::fastest_link_bytes_per_s), 1, 1000 * kMostCount),
+               "the most bytes per second that one device can send; more is called impossible"},
+              {"list", Value::on_off(&O::list), "list the tables and formats, and end"},
+          }};
 }
 
 ProgramOptions<O> all_options() {

@@ -99,7 +99,7 @@ std::vector<Cell> bandwidth_row_of(const Link& link) {
 
 }  // namespace
 
-Table make_bandwidth_table(const Study& study, const Audit& audit) {
+Table make_published_bandwidth_table(const Study& study, const Audit& audit) {
   Table table{"published-bandwidth",
               "Bandwidth by each convention, published numbers of " + study.file().name,
               {"measured: with the published communication time; derived: with T(n) - T(1)/n; "

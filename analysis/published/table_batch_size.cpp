@@ -51,7 +51,7 @@ std::vector<Cell> batch_size_row_of(const PrintedEpoch& epoch, const AuditOption
 
 }  // namespace
 
-Table make_batch_size_table(const Study& study, const Audit& audit) {
+Table make_published_batch_size_table(const Study& study, const Audit& audit) {
   Table table{"published-batch-size",
               "Batch size against time and accuracy, published numbers of " + study.file().name,
               {"epoch s, loss, accuracy: where the report does not say whether of training or all "

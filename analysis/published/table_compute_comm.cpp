@@ -93,7 +93,7 @@ std::vector<std::size_t> compute_comm_lines_of(const Split& split) {
 
 }  // namespace
 
-Table make_compute_comm_table(const Study& study, const Audit& audit) {
+Table make_published_compute_comm_table(const Study& study, const Audit& audit) {
   Table table{"published-compute-comm",
               "Compute and communication, published numbers of " + study.file().name,
               {"per iteration: times of an epoch over its iterations; derived: compute = T(1)/n, "

@@ -94,7 +94,7 @@ std::vector<Cell> large_batch_row_of(const PrintedEpoch& epoch, const PrintedEpo
 
 }  // namespace
 
-Table make_large_batch_table(const Study& study, const Audit& audit) {
+Table make_published_large_batch_table(const Study& study, const Audit& audit) {
   Table table{"published-large-batch",
               "Accuracy at large batch, published numbers of " + study.file().name,
               {"the last epoch of which a table prints loss or accuracy; epoch -: it does not say "

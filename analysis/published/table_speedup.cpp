@@ -109,7 +109,7 @@ std::vector<Cell> speedup_row_of(const Study& study, const Compared& one) {
 
 }  // namespace
 
-Table make_speedup_table(const Study& study, const Audit&) {
+Table make_published_speedup_table(const Study& study, const Audit&) {
   Table table{
       "published-speedup",
       "Time and speedup, published numbers of " + study.file().name,

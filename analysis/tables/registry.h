@@ -26,13 +26,13 @@ struct TableOptions {
 
 using TableMaker = std::function<Table(const RunStudy& runs, const TableOptions& options)>;
 
-/// A table of the report. A new one is a file with a `make` function and a line in registry.cpp.
+/// A table of the report; tables.def lists them.
 struct TableSpec {
   std::string name;
   std::string description;
-  TableMaker make;
   bool merges = true;         ///< puts the repeats of a cell together: they must be mergeable
   bool of_quantized = false;  ///< of files of gradsync-quantize, not of training runs
+  TableMaker make;
 
   /// Whether the set holds what the table is of.
   bool applies(const RunSet& set) const {

@@ -1,27 +1,16 @@
-#include "check/binding.h"
 #include "check/check.h"
-#include "check/clocks.h"
-#include "check/data_set.h"
-#include "check/gpus.h"
-#include "check/launch.h"
-#include "check/libraries.h"
-#include "check/limits.h"
-#include "check/links.h"
-#include "check/nodes.h"
-#include "check/ranks.h"
-#include "check/results.h"
-#include "check/shared_memory.h"
 
 namespace gradsync::check {
 
+#define GRADSYNC_CHECK(id, name) CheckResult check_##id(Job& job, const CheckOptions& options);
+#include "check/checks.def"
+#undef GRADSYNC_CHECK
+
 const std::vector<Check>& checks() {
   static const std::vector<Check> all = {
-      {"launch", check_launch},       {"ranks", check_ranks},
-      {"gpus", check_gpus},           {"binding", check_binding},
-      {"limits", check_limits},       {"nodes", check_nodes},
-      {"libraries", check_libraries}, {"shared-memory", check_shared_memory},
-      {"results", check_results},     {"data", check_data},
-      {"clocks", check_clocks},       {"links", check_links},
+#define GRADSYNC_CHECK(id, name) {name, check_##id},
+#include "check/checks.def"
+#undef GRADSYNC_CHECK
   };
   return all;
 }

@@ -15,14 +15,11 @@ constexpr int kWeights = 16;
 }  // namespace
 
 const std::vector<OperationEntry>& operations() {
-  using enum CollectiveKind;
   static const std::vector<OperationEntry> entries = {
-      {"allreduce", kAllReduce, "mpi", true, -1, make_allreduce_operation},
-      {"allreduce-ring", kAllReduce, "ring", true, -1, make_ring_operation},
-      {"broadcast", kBroadcast, "mpi", false, kCalibrationRoot, make_broadcast_operation},
-      {"reduce", kReduce, "mpi", true, kCalibrationRoot, make_reduce_operation},
-      {"gather", kGather, "mpi", false, kCalibrationRoot, make_gather_operation},
-      {"scatter", kScatter, "mpi", false, kCalibrationRoot, make_scatter_operation}};
+#define GRADSYNC_OPERATION(id, ...) {__VA_ARGS__, .make = make_##id##_operation},
+#include "collectives/operations.def"
+#undef GRADSYNC_OPERATION
+  };
   return entries;
 }
 

@@ -41,13 +41,13 @@ class Operation {
   virtual int calls_a_fill() const { return 1 << 20; }
 };
 
-/// A collective that can be calibrated. A new one is one file and one line in operations().
+/// A collective that can be calibrated; operations.def lists them.
 struct OperationEntry {
   std::string name;  ///< of --collective: "allreduce", "allreduce-ring", …
   CollectiveKind kind;
-  std::string transport;  ///< CalibrationRow::transport
-  bool sums;              ///< redop "sum", else "none"
-  int root;               ///< −1: no root
+  std::string transport = "mpi";  ///< CalibrationRow::transport
+  bool sums = false;              ///< redop "sum", else "none"
+  int root = -1;                  ///< −1: no root
   std::unique_ptr<Operation> (*make)(const OperationShape&);
 };
 
@@ -73,12 +73,10 @@ void fill_pattern(std::span<float> data, std::size_t first, double factor);
 std::int64_t count_wrong(std::span<const float> data, std::size_t first, double factor,
                          double tolerance = 0);
 
-std::unique_ptr<Operation> make_allreduce_operation(const OperationShape&);
-std::unique_ptr<Operation> make_ring_operation(const OperationShape&);
-std::unique_ptr<Operation> make_broadcast_operation(const OperationShape&);
-std::unique_ptr<Operation> make_reduce_operation(const OperationShape&);
-std::unique_ptr<Operation> make_gather_operation(const OperationShape&);
-std::unique_ptr<Operation> make_scatter_operation(const OperationShape&);
+#define GRADSYNC_OPERATION(id, ...) \
+  std::unique_ptr<Operation> make_##id##_operation(const OperationShape&);
+#include "collectives/operations.def"
+#undef GRADSYNC_OPERATION
 
 /// Bytes that one rank needs for an operation on `bytes` a rank: its data, and as much again as the
 /// library may take. The root of gather and scatter holds the data of all ranks.

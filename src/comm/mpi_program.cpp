@@ -51,7 +51,7 @@ int run_mpi_program(const MpiProgram& program, int argc, char** argv) {
     const WatchdogTimeoutExtension starts(session.watchdog(), WatchedPhase::kStartUp);
     session.together([&] {
       if (request.error) std::rethrow_exception(request.error);
-      if (program.checks_launch) session.check_launch();
+      if (program.checks_launch) session.require_sound_launch();
     });
   }
   const std::string command_line = fmt::format("{}", fmt::join(argv, argv + argc, " "));

@@ -76,7 +76,7 @@ Session::~Session() {
   MPI_Finalize();
 }
 
-void Session::check_launch() const {
+void Session::require_sound_launch() const {
   if (thread_level_ < MPI_THREAD_SERIALIZED)
     throw Error(ExitCode::kEnvironment,
                 fmt::format("{} lets only one thread of a process call it, and gradsync "

@@ -45,7 +45,7 @@ class Session {
   /// Throws Error kEnvironment when MPI allows no thread but the first to call it, and when this is
   /// a job of one rank that was meant to be larger: no MPI launcher, but SLURM_NTASKS > 1, or a
   /// launcher whose MPI is not the one linked.
-  void check_launch() const;
+  void require_sound_launch() const;
 
   /// Runs `body` on every rank; if it throws on any, the lowest such rank reports for all and the
   /// job ends with that error's code. Collective.

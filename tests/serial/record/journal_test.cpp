@@ -172,6 +172,17 @@ TEST_CASE("journal: a newer version is named with both versions") {
                        doctest::Contains("version 4, this program reads versions 2 to 3"), Error);
 }
 
+TEST_CASE("journal: another program's file with the same kind of header is none") {
+  const TestFolder folder;
+  std::string journal = journal_bytes(folder);
+  journal[0] = 'X';
+  const std::uint32_t checksum = crc32c(std::as_bytes(std::span(journal)).first(12));
+  std::memcpy(journal.data() + 12, &checksum, sizeof checksum);
+  write_plainly(folder / "other", journal);
+  CHECK_THROWS_WITH_AS(JournalReader(folder / "other"), doctest::Contains("is not a journal"),
+                       Error);
+}
+
 TEST_CASE("journal: an unknown record is passed over, a sound one without sense ends the reading") {
   const TestFolder folder;
   JournalWriter writer(folder / "j");

@@ -43,7 +43,7 @@ TEST_CASE("published: table speedup, strong and weak") {
   paper.raw("r,t,vgg11,single,1,256,mean_iteration_time,2.5,s");
   paper.raw("r,t,vgg11,ddp,4,256,mean_iteration_time,3.125,s");
   const Result result(paper);
-  const Table table = make_speedup_table(result.study, result.audit);
+  const Table table = make_published_speedup_table(result.study, result.audit);
   CHECK(number_in(table, {"ddp", "weak", "resnet18"}, "speedup") == doctest::Approx(100.0 / 60));
   CHECK(number_in(table, {"ddp", "strong"}, "speedup") == doctest::Approx(80.0 / 60));
   CHECK(number_in(table, {"ddp", "strong"}, "efficiency_percent") == doctest::Approx(200.0 / 3));
@@ -64,7 +64,7 @@ TEST_CASE("published: tables batch-size, compute-comm and bandwidth") {
   AuditOptions options;
   options.message_bytes = 1048576;
   const Result result(paper, options);
-  const Table batch = make_batch_size_table(result.study, result.audit);
+  const Table batch = make_published_batch_size_table(result.study, result.audit);
   CHECK(number_in(batch, {"ddp", "4", "400", "-"}, "epoch_time_s") == 28);
   CHECK(number_in(batch, {"ddp", "4", "400", "-"}, "iterations") == 125);
   CHECK(number_in(batch, {"ddp", "4", "400", "-"}, "images_per_s") ==
@@ -73,14 +73,14 @@ TEST_CASE("published: tables batch-size, compute-comm and bandwidth") {
   CHECK(number_in(batch, {"ddp", "4", "400", "2"}, "accuracy_percent") == doctest::Approx(61));
   CHECK(std::isnan(number_in(batch, {"ddp", "4", "400", "2"}, "epoch_time_s")));
   // 125 iterations: T(4) 28 s, T(1)/4 = 25 s, so 3 s; printed 20 s and 4 s.
-  const Table split = make_compute_comm_table(result.study, result.audit);
+  const Table split = make_published_compute_comm_table(result.study, result.audit);
   CHECK(number_in(split, {"4", "400"}, "iteration_ms") == doctest::Approx(224));
   CHECK(number_in(split, {"4", "400"}, "derived_compute_ms") == doctest::Approx(200));
   CHECK(number_in(split, {"4", "400"}, "derived_communication_ms") == doctest::Approx(24));
   CHECK(number_in(split, {"4", "400"}, "published_compute_ms") == doctest::Approx(160));
   CHECK(number_in(split, {"4", "400"}, "published_sum_percent") == doctest::Approx(2400.0 / 28));
   // 1.5 * 2^20 B * 125 / 4 s; derived 3 s. One message of 1/1,024 GiB, times 1.5, in 4 s.
-  const Table link = make_bandwidth_table(result.study, result.audit);
+  const Table link = make_published_bandwidth_table(result.study, result.audit);
   CHECK(number_in(link, {"4", "400"}, "busbw_measured_gb_per_s") == doctest::Approx(0.049152));
   CHECK(number_in(link, {"4", "400"}, "busbw_derived_gb_per_s") == doctest::Approx(0.065536));
   CHECK(number_in(link, {"4", "400"}, "ring_epoch_measured_gib_per_s") ==
@@ -96,7 +96,7 @@ TEST_CASE("published: clean numbers give no finding, and every table and the pag
   CHECK(contains(page_text(audit_page(result.study, result.audit)), "4 agree"));
   for (const PublishedTableSpec& table : published_tables())
     if (table.make) CHECK_FALSE(table.make(result.study, result.audit).columns.empty());
-  CHECK(make_values_table(result.study, result.audit).rows.size() == 4);
+  CHECK(make_published_values_table(result.study, result.audit).rows.size() == 4);
 }
 
 TEST_CASE("published: table large-batch, the last epoch against the smallest batch") {
@@ -107,7 +107,7 @@ TEST_CASE("published: table large-batch, the last epoch against the smallest bat
   paper.at("ddp", 2, 50).say("epoch_time", "60.0", "s");  // says nothing of accuracy
   paper.raw("r,other,resnet18,ddp,2,50,test_correct,700,of 1000");
   const Result result(paper);
-  const Table table = make_large_batch_table(result.study, result.audit);
+  const Table table = make_published_large_batch_table(result.study, result.audit);
   CHECK(table.rows.size() == 4);
   CHECK(number_in(table, {"single", "10"}, "accuracy_percent") == doctest::Approx(80));
   CHECK(number_in(table, {"single", "10"}, "accuracy_change_points") == doctest::Approx(0));
