@@ -60,6 +60,7 @@ BoundGroup<O> table_options() {
               "bandwidth-convention", {kConventionNames.begin(), kConventionNames.end()}, "busbw",
               "table bandwidth: how a time becomes a bandwidth; several as a list with commas",
               [](const OptionValues& values, const std::string& name, O& options) {
+                options.table.conventions.clear();
                 for (const std::string& one :
                      chosen_names(values, name, {kConventionNames.begin(), kConventionNames.end()}))
                   options.table.conventions.push_back(*parse_convention(one));
