@@ -49,7 +49,7 @@ TEST_CASE("report: options") {
   CHECK(options_of({"x"}).tables.size() == tables().size());
   CHECK(options_of({"x"}).output.formats.size() == 1);
   CHECK(options_of({"x"}).table.conventions.size() == 1);
-  CHECK(options_of({"x", "--bandwidth-convention", "algbw"}).table.conventions.size() == 1);
+  CHECK(options_of({"x", "--bandwidth-convention", "message"}).table.conventions.size() == 1);
   const auto options =
       options_of({"x", "--table", "split", "--format", "json,csv", "--format", "text"});
   REQUIRE(options.tables.size() == 1);
