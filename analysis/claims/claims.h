@@ -70,9 +70,9 @@ Claims read_claims(const std::filesystem::path& path);
 /// is not what it was.
 void require_unchanged(const std::vector<ClaimedFile>& files);
 
-/// Compares with numbers that were computed again. Equal: both not there, or within a part in 10⁹, which
-/// allows for another compiler's order of additions. Throws Error kCheckFailed with the first that
-/// does not hold: id, claimed, found.
+/// Compares with numbers that were computed again. Equal: both not there, or within a part in 10⁹,
+/// which allows for another compiler's order of additions. Throws Error kCheckFailed with the first
+/// that does not hold: id, claimed, found.
 void require_held(const std::vector<Claim>& claimed, const std::vector<Claim>& found);
 
 /// Makes tables again with the options of claims and from their files.

@@ -35,7 +35,8 @@ StatusBoard::StatusBoard(MPI_Comm node, std::vector<int> world_ranks)
   int local = 0;
   MPI_Comm_rank(node, &local);
   mine_ = static_cast<std::size_t>(local);
-  for (std::byte* part : window_.parts()) statuses_.push_back(reinterpret_cast<RankStatus*>(part));
+  for (std::byte* part : window_.parts())
+    statuses_.push_back(reinterpret_cast<RankStatus*>(part));
   (new (statuses_[mine_]) RankStatus)->pid = getpid();
   MPI_Barrier(node);
 }

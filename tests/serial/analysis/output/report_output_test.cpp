@@ -5,10 +5,10 @@
 #include <doctest/doctest.h>
 
 #include "analysis/output/output.h"
-#include "analysis/report_options.h"
 #include "analysis/plots/draw.h"
 #include "analysis/plots/line_figure.h"
 #include "analysis/plots/plots.h"
+#include "analysis/report_options.h"
 #include "analysis/tables/tables.h"
 #include "serial/clean_environment.h"
 #include "serial/expect_error.h"

@@ -47,9 +47,9 @@ std::string finding(const Audit& audit, const std::string& report, const std::st
 PublishedOptions audit_options(std::vector<const char*> args) {
   const CleanEnvironment clean;
   args.insert(args.begin(), {"gradsync-audit", "--site", "/dev/null"});
-  return published_options(resolve_options(published_option_table(), static_cast<int>(args.size()),
-                                           args.data(), "FILE")
-                               .values);
+  return published_options(
+      resolve_options(published_option_table(), static_cast<int>(args.size()), args.data(), "FILE")
+          .values);
 }
 
 std::string printed(PublishedOptions options, const char* file) {
@@ -141,8 +141,7 @@ TEST_CASE("published reports: findings checked by hand") {
 
 TEST_CASE("published reports: the page is what the command prints, byte for byte") {
   if (!is_here()) return;
-  const auto options =
-      audit_options({"--table", "audit", "--format", "markdown"});
+  const auto options = audit_options({"--table", "audit", "--format", "markdown"});
   CHECK(printed(options, kFile) == read_text_file(kPage));
 }
 
@@ -164,8 +163,8 @@ TEST_CASE("published reports: all tables in all formats, to a folder as well") {
 TEST_CASE("published: options") {
   CHECK(audit_options({}).tables.size() == published_tables().size());
   const PublishedOptions options =
-      audit_options({"--parameters", "1000", "--message-bytes", "4MiB", "--images", "60000", "--batch",
-                  "32", "--fastest-link", "64GB", "--table", "values,findings"});
+      audit_options({"--parameters", "1000", "--message-bytes", "4MiB", "--images", "60000",
+                     "--batch", "32", "--fastest-link", "64GB", "--table", "values,findings"});
   CHECK(options.audit.parameters == 1000);
   CHECK(options.audit.message_bytes == 4194304);
   CHECK(options.audit.images == 60000);
