@@ -14,7 +14,7 @@ MAKEFLAGS += --no-builtin-rules
 # --- settings ----------------------------------------------------------------------------------
 
 MARCH ?= native
-# GCC 12 leaves the loops of the optimiser and of averaging scalar at plain -O2; vectorised they take half the
+# GCC 12 leaves the loops of the optimizer and of averaging scalar at plain -O2; vectorized they take half the
 # time (bench/optimizer). -O3 does it too, and makes GCC warn of what is not there.
 OPTIMIZE ?= -O2 -ftree-vectorize -fvect-cost-model=dynamic
 DEBUG ?= 0
@@ -30,7 +30,7 @@ make status       what the build uses: found where, which version, or the line t
 make deps         install what is missing (as root on Debian or Ubuntu; else says the line)
 make check        a smoke test, less than a minute: 2 ranks, two modes, the report; PASS or FAIL
 make demo         train one network in every mode on 1, 2 and 4 ranks, print the comparison
-make quantize     train LeNet on CIFAR-10, quantise it to int8 step by step, print tables, draw pictures
+make quantize     train LeNet on CIFAR-10, quantize it to int8 step by step, print tables, draw pictures
 make test         all tests; `make tests` builds them, `tests/run serial` runs one tier
 make soak         the soak campaign, hours: faults, crashes, sanitizers, fuzzing, mutation; PARTS="crash fuzz" runs these
 make cluster      a real Slurm with three nodes on this machine, to try slurm/ on (as root)
@@ -41,7 +41,7 @@ make data         fetch CIFAR-10 into data/cifar-10
 make lint         clang-format, clang-tidy, shellcheck (LINT_TORCH=1: LibTorch's users as well)
 make format       let clang-format rewrite the sources
 make bundle       build/bundle: programs, MPI and libraries for a machine with nothing but PyTorch
-make install      into PREFIX ($(PREFIX)); DESTDIR is honoured
+make install      into PREFIX ($(PREFIX)); DESTDIR is honored
 make clean        remove build/
 make print-VAR    the value of a make variable
 

@@ -84,7 +84,7 @@ BoundGroup<O> place_options() {
       "Where to",
       {
           {"plots", Value::either("no", "yes", &O::plots),
-           "draw the plots into DIR with gnuplot, as PNG, SVG and PDF"},
+           "draw the plots into DIR as SVG, and as PNG and PDF with rsvg-convert"},
           {"html", Value::text_value<Path>(&O::html, "FILE"),
            "one page with all of it, for a browser; needs no network"},
           {"trace", Value::text_value<Path>(&O::trace, "FILE"),

@@ -1,4 +1,4 @@
-// One optimiser step of each network: ours (one pass over memory, gradients zeroed in it) against
+// One optimizer step of each network: ours (one pass over memory, gradients zeroed in it) against
 // torch::optim::SGD and ATen's fused update, both with gradients zeroed. One thread, interleaved;
 // medians, spread and ratios.
 
@@ -112,7 +112,7 @@ void compare(const std::string& model) {
 int main() {
   return run_program("bench/optimizer", [] {
     at::set_num_threads(1);
-    std::cout << fmt::format("optimiser step in ms, median of {} and its 95 % interval, 1 thread\n",
+    std::cout << fmt::format("optimizer step in ms, median of {} and its 95 % interval, 1 thread\n",
                              kRounds)
               << fmt::format("{:<10}{:>22}{:>24}{:>20}{:>24}{:>20}\n", "model", "gradsync's SGD",
                              "torch::optim::SGD", "over gradsync's", "at::_fused_sgd_",

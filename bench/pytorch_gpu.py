@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The peer of gradsync-train on one GPU: Python's PyTorch as a practised user writes it. All images on the device
+"""The peer of gradsync-train on one GPU: Python's PyTorch as a practiced user writes it. All images on the device
 as bytes, augmentation there, autocast, channels_last, cudnn.benchmark, fused SGD; with --compile torch.compile
 of the network. Prints one JSON line: seconds of each epoch, what it ran on, the last loss.
 
@@ -28,7 +28,7 @@ def read(folder: pathlib.Path) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 class Images:
-    """Crops, flips and normalises whole batches where they lie."""
+    """Crops, flips and normalizes whole batches where they lie."""
 
     def __init__(self, images: torch.Tensor, device: torch.device):
         self.padded = torch.nn.functional.pad(images.to(device), (PADDING,) * 4)

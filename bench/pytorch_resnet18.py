@@ -36,7 +36,7 @@ def augmented(images: torch.Tensor) -> torch.Tensor:
     return out
 
 
-def normalised(images: torch.Tensor) -> torch.Tensor:
+def normalized(images: torch.Tensor) -> torch.Tensor:
     return ((images.float() / 255 - MEAN) / DEVIATION).contiguous(memory_format=torch.channels_last)
 
 
@@ -60,7 +60,7 @@ def main() -> None:
         start, loss_sum, right = time.monotonic(), 0.0, 0
         for step, batch in enumerate(torch.randperm(len(images)).split(options.batch)):
             with cast():
-                outputs = network(normalised(augmented(images[batch])))
+                outputs = network(normalized(augmented(images[batch])))
             loss = torch.nn.functional.cross_entropy(outputs.float(), labels[batch])
             optimizer.zero_grad()
             loss.backward()
@@ -73,7 +73,7 @@ def main() -> None:
         network.eval()
         with torch.no_grad(), cast():
             parts = zip(test_images.split(256), test_labels.split(256))
-            correct = sum(int((network(normalised(x)).argmax(1) == y).sum()) for x, y in parts)
+            correct = sum(int((network(normalized(x)).argmax(1) == y).sum()) for x, y in parts)
         network.train()
         print(f"epoch {epoch + 1}: train loss {loss_sum / len(images):.4f}, train accuracy {100 * right / len(images):.2f} %, "
               f"test accuracy {100 * correct / len(test_images):.2f} %, {seconds:.1f} s", flush=True)  # fmt: skip

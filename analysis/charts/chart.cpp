@@ -11,6 +11,8 @@ namespace gradsync::report {
 
 namespace {
 
+constexpr double kMostStretch = 10;  // the whole y axis to that of one panel
+
 /// The finite values that an axis must hold.
 class Extent {
  public:
@@ -86,6 +88,22 @@ std::vector<ChartTick> power_ticks(double base, const ChartRange& range, int abo
   return ticks;
 }
 
+ChartRange own_y_range(const Chart& chart, const ChartPanel& panel) {
+  const Extent extent = extent_of(chart.y, panel, [](Extent& held, const ChartPoint& point) {
+    held.hold(point.y);
+    held.hold(point.low);
+    held.hold(point.high);
+  });
+  if (chart.y.log > 0) return logarithmic(chart.y, extent);
+  ChartRange range = linear(chart.y, extent);
+  if (std::isfinite(panel.y_top)) range.to = panel.y_top;
+  return range;
+}
+
+double length_of(const ChartAxis& axis, const ChartRange& range) {
+  return axis.log > 0 ? std::log(range.to / range.from) : range.to - range.from;
+}
+
 std::vector<NamedText> all_keys(const Chart& chart) {
   std::vector<NamedText> keys;
   for (const ChartPanel& panel : chart.panels)
@@ -135,15 +153,16 @@ ChartRange x_range(const Chart& chart, const ChartPanel& panel) {
 }
 
 ChartRange y_range(const Chart& chart, const ChartPanel& panel) {
-  const Extent extent = extent_of(chart.y, panel, [](Extent& held, const ChartPoint& point) {
-    held.hold(point.y);
-    held.hold(point.low);
-    held.hold(point.high);
-  });
-  if (chart.y.log > 0) return logarithmic(chart.y, extent);
-  ChartRange range = linear(chart.y, extent);
-  if (std::isfinite(panel.y_top)) range.to = panel.y_top;
-  return range;
+  const ChartRange own = own_y_range(chart, panel);
+  ChartRange all = own;
+  double smallest = length_of(chart.y, own);
+  for (const ChartPanel& other : chart.panels) {
+    if (other.series.empty()) continue;
+    const ChartRange range = own_y_range(chart, other);
+    all = {std::min(all.from, range.from), std::max(all.to, range.to)};
+    smallest = std::min(smallest, length_of(chart.y, range));
+  }
+  return length_of(chart.y, all) > kMostStretch * smallest ? own : all;
 }
 
 std::vector<ChartTick> round_ticks(const ChartAxis& axis, const ChartRange& range, int about) {

@@ -7,8 +7,7 @@
 
 #include "record/run.h"
 
-/// A plot as numbers, free of any drawing program: gnuplot_chart.h draws it into files, svg_chart.h
-/// into the page.
+/// A plot as numbers: svg_chart.h draws its panels, svg_figure.h files of their own.
 namespace gradsync::report {
 
 /// One mark. NaN means "not there": a point without y is a gap in a line.
@@ -79,7 +78,8 @@ struct ChartRange {
 };
 
 /// Holds every finite point and its interval, with some air: on a logarithmic axis half a step of
-/// its base around, values that are not positive left out.
+/// its base around, values that are not positive left out. The y axis is the same in all panels,
+/// unless that would leave a panel less than a tenth of it.
 ChartRange x_range(const Chart& chart, const ChartPanel& panel);
 ChartRange y_range(const Chart& chart, const ChartPanel& panel);
 

@@ -242,7 +242,8 @@ std::string marks(const Chart& chart, const ChartSeries& series, const Frame& fr
 }
 
 std::string colored(const ChartSeries& series, const std::string& inside) {
-  return fmt::format("<g class=\"s\" style=\"--c:{}\">{}</g>\n", series.color, inside);
+  return fmt::format("<g class=\"s\" color=\"{0}\" style=\"--c:{0}\">{1}</g>\n", series.color,
+                     inside);
 }
 
 std::string hatch_pattern(const std::string& id, const std::string& color) {
@@ -287,16 +288,32 @@ std::string sample(const ChartSeries& series, const std::string& id) {
 
 }  // namespace
 
-std::string svg_panel(const Chart& chart, const ChartPanel& panel, const std::string& id) {
+const char* const kSvgMarkStyle =
+    ".line{fill:none;stroke:currentColor;stroke-linejoin:round}\n"
+    ".faint{fill:none;stroke:currentColor;stroke-width:2.6;stroke-linecap:round;opacity:.28}\n"
+    ".dot{fill:currentColor}.ring{fill:none;stroke:currentColor;stroke-width:1.6}\n"
+    ".bar-end{fill:none;stroke:currentColor;stroke-width:1.2}\n";
+
+SvgSize svg_size(const Chart& chart, const ChartPanel& panel) {
+  const Frame frame(chart, panel);
+  return {frame.width(), frame.height()};
+}
+
+std::string svg_panel(const Chart& chart, const ChartPanel& panel, const std::string& id,
+                      const std::string& attributes) {
   const Frame frame(chart, panel);
   std::string text = fmt::format(
-      "<svg class=\"chart\" viewBox=\"0 0 {:.0f} {:.0f}\" role=\"img\" aria-label=\"{}\">\n",
-      frame.width(), frame.height(), html_text(chart.title + ", " + panel.title));
+      "<svg class=\"chart\" viewBox=\"0 0 {:.0f} {:.0f}\" role=\"img\" aria-label=\"{}\" {}>\n",
+      frame.width(), frame.height(), html_text(chart.title + ", " + panel.title), attributes);
   text += definitions(panel, frame, id) + axes(chart, panel, frame);
   text += fmt::format("<g clip-path=\"url(#{}-clip)\">\n", id);
   for (const ChartSeries& series : panel.series)
     text += colored(series, marks(chart, series, frame, id));
   return text + "</g>\n</svg>\n";
+}
+
+std::string svg_sample(const ChartSeries& series, const std::string& id) {
+  return colored(series, sample(series, id));
 }
 
 std::string svg_legend(const ChartPanel& panel, const std::string& id) {
@@ -306,8 +323,7 @@ std::string svg_legend(const ChartPanel& panel, const std::string& id) {
     if (series.label.empty()) continue;
     text += fmt::format(
         "<li><svg class=\"key\" viewBox=\"0 0 22 14\" aria-hidden=\"true\">{}</svg>{}</li>\n",
-        colored(series, sample(series, fmt::format("{}-key-{}", id, ++number))),
-        html_text(series.label));
+        svg_sample(series, fmt::format("{}-key-{}", id, ++number)), html_text(series.label));
   }
   return text + "</ul>\n";
 }

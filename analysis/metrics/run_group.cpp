@@ -22,7 +22,7 @@ constexpr std::array<std::string_view, 4> kHeldByRun = {"model", "sync", "batch-
 /// What provenance says of one run only: its environment, the timings that chose its settings.
 constexpr std::array<std::string_view, 2> kOfOneRun = {"env.", "probed"};
 
-/// A value a rank, equal neighbours counted: "2 (4 ranks), 1 (1 rank)".
+/// A value a rank, equal neighbors counted: "2 (4 ranks), 1 (1 rank)".
 std::string run_lengths(const std::vector<std::string>& values) {
   std::string text;
   for (std::size_t from = 0, to = 0; from < values.size(); from = to) {

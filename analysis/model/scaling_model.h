@@ -13,7 +13,7 @@
 /// cells (one network, one mode, one setting), n ranks and b images per rank.
 ///
 ///   compute   a + c·b, fitted to the cells' median compute without what the exchange took from it;
-///             with one batch only, the optimiser's time is taken as constant and the rest as
+///             with one batch only, the optimizer's time is taken as constant and the rest as
 ///             proportional to b; and what the exchange takes from it in the replay
 ///   exposed   the recorded ready times, stretched with compute, replayed on one channel with
 ///             t(S, n) = α·steps(n) + β·share(n)·S (collective_law.h)

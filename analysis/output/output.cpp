@@ -78,12 +78,13 @@ void ReportOutput::write_verdict(const std::vector<VerdictClause>& clauses) {
 void ReportOutput::draw_plots(const std::vector<NamedChart>& charts) {
   if (options_.output.empty()) return;
   for (const NamedChart& plot : charts) {
-    write_figure(gnuplot_figure(plot.chart), plot.name, options_.output);
+    log_ << write_figure(plot.chart, plot.name, options_.output).string() << '\n';
     try {
       for (const auto& file : draw_figure(plot.name, options_.output))
         log_ << file.string() << '\n';
     } catch (const Error& error) {
-      log_ << fmt::format("warning: plot {} was not drawn: {}\n", plot.name, error.what());
+      log_ << fmt::format("warning: plot {} was not drawn as PNG and PDF: {}\n", plot.name,
+                          error.what());
       if (!error.fix().empty()) log_ << "  fix: " << error.fix() << '\n';
     }
   }

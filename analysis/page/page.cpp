@@ -90,7 +90,7 @@ std::string claim_id(const std::string& table, std::size_t row, const std::strin
 std::string render_page(const RunSet& set, const PageContent& content) {
   Document document;
   document.title = study_title(set);
-  document.kicker = "What gradient synchronisation costs";
+  document.kicker = "What gradient synchronization costs";
   const std::size_t runs = all_runs(set).size();
   document.when = fmt::format("{} run{}, {}", runs, runs == 1 ? "" : "s", dates(set));
   document.links = links(content);

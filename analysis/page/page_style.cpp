@@ -1,3 +1,4 @@
+#include "analysis/charts/svg_chart.h"
 #include "analysis/page/page_parts.h"
 
 namespace gradsync::report {
@@ -52,11 +53,8 @@ figcaption p{color:var(--soft);font-size:.9rem}
 .chart .grid{stroke:var(--grid)}.ax{fill:none;stroke:var(--soft)}
 .s{color:var(--c)}
 @media (prefers-color-scheme:dark){.s{color:color-mix(in oklab,var(--c) 70%,white)}}
-.line{fill:none;stroke:currentColor;stroke-linejoin:round}
-.faint{fill:none;stroke:currentColor;stroke-width:2.6;stroke-linecap:round;opacity:.28}
-.dot{fill:currentColor}.ring{fill:none;stroke:currentColor;stroke-width:1.6}
-.bar-end{fill:none;stroke:currentColor;stroke-width:1.2}
-.hit{fill:transparent}.hit:hover{fill:currentColor;opacity:.5}
+)css" +
+         std::string(kSvgMarkStyle) + R"css(.hit{fill:transparent}.hit:hover{fill:currentColor;opacity:.5}
 .m:hover{opacity:.75}
 .legend{list-style:none;display:flex;flex-wrap:wrap;gap:.1rem 1.1rem;padding:0;margin:.5rem 0 0;font-size:.85rem}
 .legend li{display:flex;align-items:center;gap:.45rem}.key{width:22px;height:14px;flex:none}

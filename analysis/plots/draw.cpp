@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "analysis/charts/svg_figure.h"
 #include "support/error.h"
 #include "support/file.h"
 #include "support/process.h"
@@ -16,16 +17,20 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kInstall =
-    "install it (Debian: apt-get install gnuplot-nox), or draw with the script: gnuplot -c "
-    "NAME.gnuplot png NAME.png NAME.plot.csv";
+    "install it (Debian: apt-get install librsvg2-bin), or convert the SVG files with another "
+    "program";
 
-constexpr std::array<const char*, 3> kPictureFormats = {"png", "svg", "pdf"};
+/// A format of rsvg-convert, and the size of a pixel of the SVG: 1.5 pixels, or 0.75 points.
+struct Picture {
+  const char *format, *zoom;
+};
+constexpr std::array<Picture, 2> kPictures = {{{"png", "1.5"}, {"pdf", "1"}}};
 
-ProcessResult run_gnuplot(const std::vector<std::string>& args, const ProcessOptions& options) {
+ProcessResult run_rsvg(const std::vector<std::string>& args, const ProcessOptions& options) {
   try {
     return run_process(args, options);
   } catch (const Error&) {
-    throw Error(ExitCode::kEnvironment, "gnuplot cannot be started", kInstall);
+    throw Error(ExitCode::kEnvironment, "rsvg-convert cannot be started", kInstall);
   }
 }
 
@@ -40,7 +45,8 @@ std::string without_dates(std::string pdf) {
   return pdf;
 }
 
-void draw(const std::string& name, const std::string& format, const fs::path& folder) {
+void draw(const std::string& name, const Picture& kind, const fs::path& folder) {
+  const std::string format = kind.format;
   const fs::path target = folder / (name + "." + format);
   TemporaryFile picture(temporary_beside(target));
   const TemporaryFile messages(picture.path().string() + ".log");
@@ -49,11 +55,12 @@ void draw(const std::string& name, const std::string& format, const fs::path& fo
   options.stdout_path = fs::absolute(messages.path());
   options.stderr_path = fs::absolute(messages.path());
   options.environment = {"SOURCE_DATE_EPOCH=0"};
-  const ProcessResult result = run_gnuplot({"gnuplot", "-d", "-c", name + ".gnuplot", format,
-                                            picture.path().filename().string(), name + ".plot.csv"},
-                                           options);
+  const ProcessResult result =
+      run_rsvg({"rsvg-convert", "--format", format, "--zoom", kind.zoom, "--output",
+                picture.path().filename().string(), "./" + name + ".svg"},
+               options);
   if (!result.succeeded() || !fs::exists(picture.path()))
-    throw Error(ExitCode::kInputOutput, fmt::format("gnuplot ended with {}: {}", result.text(),
+    throw Error(ExitCode::kInputOutput, fmt::format("rsvg-convert ended with {}: {}", result.text(),
                                                     read_text_file(messages.path())));
   if (format == "pdf") {
     const std::string drawn = read_text_file(picture.path());
@@ -65,16 +72,17 @@ void draw(const std::string& name, const std::string& format, const fs::path& fo
 
 }  // namespace
 
-void write_figure(const Figure& figure, const std::string& name, const fs::path& folder) {
-  write_file_atomically(folder / (name + ".plot.csv"), figure.csv);
-  write_file_atomically(folder / (name + ".gnuplot"), figure.script);
+fs::path write_figure(const Chart& chart, const std::string& name, const fs::path& folder) {
+  write_file_atomically(folder / (name + ".plot.csv"), chart_csv(chart));
+  write_file_atomically(folder / (name + ".svg"), svg_figure(chart));
+  return folder / (name + ".svg");
 }
 
 std::vector<fs::path> draw_figure(const std::string& name, const fs::path& folder) {
   std::vector<fs::path> pictures;
-  for (const char* format : kPictureFormats) {
-    draw(name, format, folder);
-    pictures.push_back(folder / (name + "." + format));
+  for (const Picture& kind : kPictures) {
+    draw(name, kind, folder);
+    pictures.push_back(folder / (name + "." + kind.format));
   }
   return pictures;
 }

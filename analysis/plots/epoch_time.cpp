@@ -159,8 +159,8 @@ std::optional<Chart> make_epoch_time_plot(const RunSet& set) {
   if (panels.empty()) return std::nullopt;
   Chart chart{"Epoch time against batch size",
               epoch_time_caption(counts),
-              {"batch_per_rank", "batch size per rank (logarithmic)", "", 2, false},
-              {"training_time_s", "training time of an epoch in s", "s", 0, true},
+              {"batch_per_rank", "batch size per rank", "", 2, false},
+              {"training_time_s", "training time of an epoch (s)", "s", 0, true},
               {}};
   for (const auto& [key, lines] : panels)
     chart.panels.push_back(epoch_time_panel_of(lines));

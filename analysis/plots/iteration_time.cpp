@@ -19,7 +19,7 @@ std::optional<Chart> make_iteration_time_plot(const RunSet& set) {
   const auto panels = make_panels(set, iteration_ms);
   if (panels.empty()) return std::nullopt;
   return chart_of({"Iteration time, " + models_text(set),
-                   {"iteration_ms", "iteration time in ms, mean over ranks", "ms", 0, true},
+                   {"iteration_ms", "iteration time (ms), mean over ranks", "ms", 0, true},
                    false,
                    line_caption(),
                    panels});

@@ -156,8 +156,8 @@ std::optional<Chart> make_large_batch_plot(const RunSet& set) {
   }
   Chart chart{"Accuracy against global batch",
               large_batch_caption(counts),
-              {"batch_global", "images in a step (logarithmic)", "", 2, false},
-              {"test_accuracy_percent", "test accuracy in %", "%", 0, true},
+              {"batch_global", "global batch size", "", 2, false},
+              {"test_accuracy_percent", "test accuracy (%)", "%", 0, true},
               {}};
   for (auto& [model, lines] : panels)
     if (batches[model].size() > 1) chart.panels.push_back(large_batch_panel_of(std::move(lines)));

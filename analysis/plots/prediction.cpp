@@ -132,7 +132,7 @@ std::optional<Chart> prediction_chart(const Table& table) {
                "measured median iteration of the slowest rank.",
                "Bars: 95 % bootstrap interval of the prediction. Both axes logarithmic."},
               {"ranks", "ranks", "", 2, false},
-              {"iteration_ms", "iteration time in ms", "ms", 10, false},
+              {"iteration_ms", "iteration time (ms)", "ms", 10, false},
               {}};
   for (const auto& rows : panels)
     if (auto panel = prediction_panel_of(rows)) chart.panels.push_back(std::move(*panel));

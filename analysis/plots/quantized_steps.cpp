@@ -77,11 +77,11 @@ std::string images_text(const RunSet& set) {
 
 std::optional<Chart> make_accuracy_plot(const RunSet& set) {
   if (set.quantized.empty()) return std::nullopt;
-  Chart chart{"Accuracy lost by quantisation",
+  Chart chart{"Accuracy lost by quantization",
               {fmt::format("Percentage points below fp32 on {} test images; below 0: gained.",
                            images_text(set))},
               {"place", "", "", 0, false},
-              {"drop_points", "drop in percentage points", "pp", 0, true},
+              {"drop_points", "accuracy drop (percentage points)", "pp", 0, true},
               {}};
   for (const Run& run : set.quantized)
     chart.panels.push_back(accuracy_panel(run));
@@ -92,10 +92,10 @@ std::optional<Chart> make_inference_plot(const RunSet& set) {
   if (set.quantized.empty()) return std::nullopt;
   Chart chart{
       "What each layer of the integer network gives, against fp32",
-      {"Signal to quantisation noise over the first 100 calibration images, with the errors "
+      {"Signal to quantization noise over the first 100 calibration images, with the errors "
        "of all layers before."},
       {"place", "", "", 0, false},
-      {"sqnr_db", "SQNR in dB", "dB", 0, true},
+      {"sqnr_db", "SQNR (dB)", "dB", 0, true},
       {}};
   for (const Run& run : set.quantized)
     chart.panels.push_back(error_panel(run));
@@ -104,7 +104,7 @@ std::optional<Chart> make_inference_plot(const RunSet& set) {
 
 std::optional<Chart> make_int8_speed_plot(const RunSet& set) {
   Chart chart{"Images per second",
-              {"From normalised float images to logits; median over rounds in which all paths take "
+              {"From normalized float images to logits; median over rounds in which all paths take "
                "turns."},
               {"place", "", "", 0, false},
               {"images_per_s", "images per second", "1/s", 0, true},

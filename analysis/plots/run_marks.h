@@ -10,7 +10,7 @@
 /// How runs look and what they are called in every plot.
 namespace gradsync::report {
 
-/// "#rrggbb"; a mode has the same colour in every plot.
+/// "#rrggbb"; a mode has the same color in every plot.
 std::string mode_color(const std::string& mode);
 
 /// Columns of a CSV that say which run: ranks, batch_per_rank, batch_global, mode, model, run.

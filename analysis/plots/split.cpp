@@ -91,6 +91,19 @@ std::vector<std::string> split_names_of(const std::vector<Bar>& bars) {
   return labels_of(groups, {Trait::kMode, Trait::kBatchAlone});
 }
 
+bool has_one_batch(const std::vector<Bar>& bars) {
+  return std::all_of(bars.begin(), bars.end(), [&](const Bar& bar) {
+    return bar.group->first().batch_per_rank == bars.front().group->first().batch_per_rank;
+  });
+}
+
+std::string split_title(const std::vector<Bar>& bars) {
+  const Run& run = bars.front().group->first();
+  const std::string batch =
+      has_one_batch(bars) ? fmt::format(", batch {} per rank", run.batch_per_rank) : "";
+  return run.model + ", " + ranks_text(run.ranks) + batch;
+}
+
 using Ends = std::pair<double, double>;
 
 double busy_s(const Bar& bar) {
@@ -104,13 +117,8 @@ ChartPanel split_panel_of(std::vector<Bar> bars, bool waits_apart) {
   const std::size_t left_out = bars.size() > kMostBars ? bars.size() - kMostBars : 0;
   bars.resize(bars.size() - left_out);
   const auto names = split_names_of(bars);
-  const Run& run = bars.front().group->first();
-  ChartPanel panel{run.model + ", " + ranks_text(run.ranks),
-                   split_subtitle(bars, left_out),
-                   {},
-                   {},
-                   1e3 * cut_s(bars),
-                   bars.size() > kMostUpright};
+  ChartPanel panel{split_title(bars), split_subtitle(bars, left_out), {}, {},
+                   1e3 * cut_s(bars), bars.size() > kMostUpright};
   panel.series = {
       part("compute", Mark::kBar, kComputeColor, bars, names,
            [](const Bar& bar) {
@@ -164,9 +172,8 @@ std::optional<Chart> make_split_plot(const RunSet& set) {
     panels[{group.first().model, group.first().ranks}].push_back(bar);
   }
   if (all.empty()) return std::nullopt;
-  const bool several_batches = std::any_of(all.begin(), all.end(), [&](const Bar& bar) {
-    return bar.group->first().batch_per_rank != all.front().group->first().batch_per_rank;
-  });
+  const bool named_alike = std::all_of(
+      panels.begin(), panels.end(), [](const auto& panel) { return has_one_batch(panel.second); });
   const bool apart = std::any_of(set.runs.begin(), set.runs.end(),
                                  [](const Run& run) { return waits_apart(*run.reader); });
   Chart chart{"Where an iteration goes, measured",
@@ -175,8 +182,8 @@ std::optional<Chart> make_split_plot(const RunSet& set) {
                            counts_text(all)),
                "Parts sum to the iteration; hatched: communication that runs beside compute and "
                "costs no time of its own."},
-              {"bar", several_batches ? "mode, batch per rank" : "mode", "", 0, false},
-              {"time_ms", "time of an iteration in ms", "ms", 0, true},
+              {"bar", named_alike ? "mode" : "mode, batch per rank", "", 0, false},
+              {"time_ms", "iteration time (ms)", "ms", 0, true},
               {}};
   for (const auto& [key, bars] : panels)
     chart.panels.push_back(split_panel_of(bars, apart));

@@ -12,7 +12,7 @@ namespace gradsync::report::published {
 namespace {
 
 Verdict cannot(const std::string& why, std::vector<std::size_t> lines = {}) {
-  return {Judgement::kCannot, "cannot be recomputed: " + why, Range::unknown(), std::move(lines)};
+  return {Judgment::kCannot, "cannot be recomputed: " + why, Range::unknown(), std::move(lines)};
 }
 
 std::string unit_problem(const Row& row) {
@@ -28,13 +28,13 @@ Verdict judged(const Row& row, const Expectation& expected) {
   const std::string number = shown_like(row, expected.range.value);
   switch (compare(row, expected.range)) {
     case Match::kAgrees:
-      return {Judgement::kAgrees, "agrees", expected.range, expected.lines};
+      return {Judgment::kAgrees, "agrees", expected.range, expected.lines};
     case Match::kCutOff:
-      return {Judgement::kAgrees, "agrees (cut off, not rounded)", expected.range, expected.lines};
+      return {Judgment::kAgrees, "agrees (cut off, not rounded)", expected.range, expected.lines};
     case Match::kDiffers:
       break;
   }
-  return {Judgement::kDiffers, "differs: expected " + number, expected.range, expected.lines};
+  return {Judgment::kDiffers, "differs: expected " + number, expected.range, expected.lines};
 }
 
 // No convention gives the column: what is said then depends on whether it may have been measured.
@@ -50,7 +50,7 @@ Verdict unexplained(const Row& row, const Fit& fit, const Expectation& expected)
                               setting_text(row.devices, row.batch_per_device), number),
                   expected.lines);
   Verdict verdict = judged(row, expected);
-  if (verdict.judgement == Judgement::kDiffers)
+  if (verdict.judgment == Judgment::kDiffers)
     verdict.text += fmt::format(" ({}{})", fit.convention->name,
                                 fit.median_distance > std::log(kNear)
                                     ? "; no convention comes within a factor of 2"
@@ -72,16 +72,16 @@ void judge_column(const Study& study, ColumnAudit& column, Audit& audit) {
     Verdict& verdict = audit.verdicts[static_cast<std::size_t>(row - first)];
     verdict = row->usable() ? derived_verdict(study, *row, column.fit, audit.options)
                             : cannot(unit_problem(*row));
-    column.agree += verdict.judgement == Judgement::kAgrees;
-    column.differ += verdict.judgement == Judgement::kDiffers;
-    column.cannot += verdict.judgement == Judgement::kCannot;
+    column.agree += verdict.judgment == Judgment::kAgrees;
+    column.differ += verdict.judgment == Judgment::kDiffers;
+    column.cannot += verdict.judgment == Judgment::kCannot;
   }
 }
 
 void judge_primary(const Study& study, Audit& audit) {
   for (std::size_t i = 0; i < study.rows().size(); ++i) {
     const Row& row = study.rows()[i];
-    audit.verdicts[i] = row.usable() ? Verdict{Judgement::kPrimary, "primary", row.range(), {}}
+    audit.verdicts[i] = row.usable() ? Verdict{Judgment::kPrimary, "primary", row.range(), {}}
                                      : cannot(unit_problem(row));
   }
 }

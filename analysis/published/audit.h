@@ -12,10 +12,10 @@
 /// column, and findings, each with the lines it rests on.
 namespace gradsync::report::published {
 
-enum class Judgement { kPrimary, kAgrees, kDiffers, kCannot };
+enum class Judgment { kPrimary, kAgrees, kDiffers, kCannot };
 
 struct Verdict {
-  Judgement judgement = Judgement::kPrimary;
+  Judgment judgment = Judgment::kPrimary;
   std::string text;  ///< "agrees", "differs: expected 1.78", "cannot be recomputed: why"
   Range expected = Range::unknown();  ///< in base units
   std::vector<std::size_t> lines;     ///< the numbers it was recomputed from

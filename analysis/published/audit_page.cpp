@@ -18,20 +18,17 @@ Block block(Block::Kind kind, std::string text, std::string lead = {}) {
 }
 
 struct Counts {
-  std::array<std::size_t, 4> verdicts{};  ///< by Judgement
+  std::array<std::size_t, 4> verdicts{};  ///< by Judgment
   std::array<std::size_t, 3> findings{};  ///< by Severity
 
-  std::size_t of(Judgement judgement) const {
-    return verdicts[static_cast<std::size_t>(judgement)];
-  }
+  std::size_t of(Judgment judgment) const { return verdicts[static_cast<std::size_t>(judgment)]; }
   std::size_t of(Severity severity) const { return findings[static_cast<std::size_t>(severity)]; }
 };
 
 std::map<std::string, Counts> counts_by_report(const Study& study, const Audit& audit) {
   std::map<std::string, Counts> counts;
   for (std::size_t i = 0; i < study.rows().size(); ++i)
-    ++counts[study.rows()[i].report]
-          .verdicts[static_cast<std::size_t>(audit.verdicts[i].judgement)];
+    ++counts[study.rows()[i].report].verdicts[static_cast<std::size_t>(audit.verdicts[i].judgment)];
   for (const Finding& finding : audit.findings)
     ++counts[finding.report].findings[static_cast<std::size_t>(finding.severity)];
   return counts;
@@ -44,10 +41,10 @@ Cell audit_page_count(std::size_t number) {
 }
 
 void add_counts(Table& table, const std::string& name, const Counts& counts) {
-  table.add({name, audit_page_count(counts.of(Judgement::kPrimary)),
-             audit_page_count(counts.of(Judgement::kAgrees)),
-             audit_page_count(counts.of(Judgement::kDiffers)),
-             audit_page_count(counts.of(Judgement::kCannot)),
+  table.add({name, audit_page_count(counts.of(Judgment::kPrimary)),
+             audit_page_count(counts.of(Judgment::kAgrees)),
+             audit_page_count(counts.of(Judgment::kDiffers)),
+             audit_page_count(counts.of(Judgment::kCannot)),
              audit_page_count(counts.of(Severity::kImpossible)),
              audit_page_count(counts.of(Severity::kContradicted)),
              audit_page_count(counts.of(Severity::kDoubtful))});
@@ -161,8 +158,8 @@ std::string value_text(const Row& row, const Verdict& verdict) {
 
 // What differs, one by one; what cannot be recomputed only where it is no column's common fate.
 bool is_shown(const Row& row, const Verdict& verdict) {
-  return verdict.judgement == Judgement::kDiffers ||
-         (verdict.judgement == Judgement::kCannot && !row.what.derived);
+  return verdict.judgment == Judgment::kDiffers ||
+         (verdict.judgment == Judgment::kCannot && !row.what.derived);
 }
 
 void add_values(const Study& study, const Audit& audit, const std::string& report, Page& page) {

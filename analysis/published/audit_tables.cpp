@@ -79,7 +79,7 @@ Table make_published_values_table(const Study& study, const Audit& audit) {
               {}};
   for (std::size_t i = 0; i < study.rows().size(); ++i) {
     const Verdict& verdict = audit.verdicts[i];
-    if (verdict.judgement == Judgement::kPrimary) continue;
+    if (verdict.judgment == Judgment::kPrimary) continue;
     std::vector<std::size_t> lines = verdict.lines;
     lines.push_back(study.rows()[i].line);
     table.add(value_row(study.rows()[i], verdict), source_text(study, lines));

@@ -26,7 +26,7 @@ struct Ranks {
     std::string values;
     for (const Row* row : rows)
       values += (values.empty() ? "" : ", ") + row->text;
-    return fmt::format("{}, {}: {} {}", rows.front()->synchronisation(),
+    return fmt::format("{}, {}: {} {}", rows.front()->synchronization(),
                        setting_text(rows.front()->devices, rows.front()->batch_per_device), values,
                        rows.front()->unit_text);
   }
@@ -48,8 +48,8 @@ std::map<Run, Ranks> ranks_of(const Study& study, const std::string& report) {
   std::map<Run, Ranks> runs;
   for (const Row* row : study.rows_of(report)) {
     if (!row->usable() || !row->one_rank_of_several()) continue;
-    if (is_without_exchange(row->synchronisation())) continue;
-    runs[{row->table, row->model, row->synchronisation(), row->devices, row->batch_per_device,
+    if (is_without_exchange(row->synchronization())) continue;
+    runs[{row->table, row->model, row->synchronization(), row->devices, row->batch_per_device,
           row->quantity, row->extra}]
         .rows.push_back(row);
   }

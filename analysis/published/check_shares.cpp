@@ -60,7 +60,7 @@ void shares_check_report(const Study& study, const std::string& report, Audit& a
                "shares of one whole above 100 %", above, "Unless what overlaps was counted twice.");
   report_tally(audit, report, Severity::kDoubtful, kSharesCheck, "shares that do not sum to 100 %",
                unaccounted,
-               "What the rest is (waiting, data, optimiser) is not printed, so the ratio of "
+               "What the rest is (waiting, data, optimizer) is not printed, so the ratio of "
                "communication to compute stays open.");
 }
 

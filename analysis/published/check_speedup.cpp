@@ -76,7 +76,7 @@ void different_base(const Study& study, const ColumnAudit& column, Audit& audit)
   for (const Row* row : column.column.rows) {
     const Verdict& verdict = audit.verdicts[static_cast<std::size_t>(row - study.rows().data())];
     const Range time = study.time_of(*row, column.fit.choice.time).range;
-    if (verdict.judgement != Judgement::kDiffers || !time.known()) continue;
+    if (verdict.judgment != Judgment::kDiffers || !time.known()) continue;
     cells.add(fmt::format("{}: {} needs T(1) = {:.4g} s", speedup_where(*row), row->text,
                           row->range().value * time.value),
               {row->line});

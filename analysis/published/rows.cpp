@@ -217,7 +217,7 @@ bool Row::usable() const {
   return what.kind != Kind::kUnknown && what.dimension == unit.dimension;
 }
 
-std::string Row::synchronisation() const {
+std::string Row::synchronization() const {
   return mode.substr(0, mode.find(":rank"));
 }
 

@@ -42,7 +42,7 @@ struct Row {
   /// Its unit fits its quantity.
   bool usable() const;
   /// The mode without the rank: "ddp" for "ddp:rank3".
-  std::string synchronisation() const;
+  std::string synchronization() const;
   bool one_rank_of_several() const { return mode.find(":rank") != std::string::npos; }
 };
 

@@ -29,7 +29,7 @@ void for_each_row(
 std::vector<double> rank_means(RunReader& run, const SteadyRows& steady,
                                const MatrixBlocks& blocks);
 
-/// The values of the steady iterations with a row a rank, so that those of one rank are neighbours.
+/// The values of the steady iterations with a row a rank, so that those of one rank are neighbors.
 Matrix steady_by_rank(RunReader& run, const SteadyRows& steady, const MatrixBlocks& blocks);
 
 /// The slowest rank of each iteration; NaN where no rank has a value.

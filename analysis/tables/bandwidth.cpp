@@ -71,9 +71,9 @@ std::vector<Column> bandwidth_columns(const GroupLabels& labels, const TableOpti
        "algbw x 2(n-1)/n for all-reduce, (n-1)/n for "
        "gather, scatter and all-gather, 1 for broadcast and reduce",
        buckets},
-      {"utilisation_at_size_percent", "of calibration, same sizes %", false,
+      {"utilization_at_size_percent", "of calibration, same sizes %", false,
        "sum of the calibrated times at the sizes of the messages / transfer", both},
-      {"utilisation_of_plateau_percent", "of plateau %", false,
+      {"utilization_of_plateau_percent", "of plateau %", false,
        "busbw / busbw of the largest calibrated sizes", both},
       {"tree_ms", "(S/B) log2 n ms", false, "(S/B) * log2 n", both},
       {"ring_ms", "ring ms", false, "2(n-1)/n * S/B", both},
@@ -200,7 +200,7 @@ std::vector<std::string> bandwidth_notes(const TableOptions& options, const Wait
       "algbw = S/t, busbw = algbw x 2(n-1)/n (all-reduce), (n-1)/n (gather, scatter, all-gather: S "
       "is n payloads), 1 (broadcast, reduce), as nccl-tests. A busbw above what a link has means "
       "that the ring's factor does not describe what happened (shared memory, in-switch sums)",
-      "utilisation: against the time that gradsync-train --calibrate measured on the same ranks in "
+      "utilization: against the time that gradsync-train --calibrate measured on the same ranks in "
       "the same job, isolated calls, at the sizes of the messages (between sizes: interpolated), "
       "and against its plateau (large messages); n/a where the run holds no calibration and no "
       "file "

@@ -56,7 +56,7 @@ void add_compute(const FamilyFit& fit, double ranks, const std::string& source, 
        Cell::of(1e6 * law.fit.first, 1), Cell(""), Cell::of(1e6 * law.fit.second, 2),
        Cell::of(finite_or_none(1e2 * law.fit.relative_rms()), 1),
        Cell::count(static_cast<double>(law.cells)), Cell(""), Cell(""),
-       law.one_batch ? "one batch: optimiser constant, the rest proportional"
+       law.one_batch ? "one batch: optimizer constant, the rest proportional"
                      : "median compute of the cells"},
       source);
 }

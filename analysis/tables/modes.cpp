@@ -122,7 +122,7 @@ std::vector<std::string> modes_notes(const RunSet& set, const TableOptions& opti
 Table make_modes_table(const RunSet& set, const TableOptions& options) {
   const auto points = loss_points(longest_run(set), options.log_every, kMostLossColumns);
   Table table{"modes",
-              "Synchronisation modes, per rank",
+              "Synchronization modes, per rank",
               modes_notes(set, options, points),
               modes_columns(points),
               {}};

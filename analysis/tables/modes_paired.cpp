@@ -99,7 +99,7 @@ Table make_modes_paired_table(const RunSet& set, const TableOptions& options) {
   const GroupLabels labels(groups);
   const RunSpreads spreads = run_spreads(groups);
   Table table{"modes-paired",
-              "Synchronisation modes against each other",
+              "Synchronization modes against each other",
               modes_paired_notes(set, spreads, options),
               modes_paired_columns(labels),
               {}};

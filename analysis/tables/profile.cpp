@@ -24,7 +24,7 @@ constexpr std::array<ProfilePart, 5> kProfileParts = {
     {{Phase::kForward, "forward", "forward %"},
      {Phase::kBackward, "backward", "backward %"},
      {Phase::kExposed, "exposed", "exposed comm %"},
-     {Phase::kOptimizer, "optimizer", "optimiser %"},
+     {Phase::kOptimizer, "optimizer", "optimizer %"},
      {Phase::kData, "data", "data %"}}};
 
 std::vector<Column> profile_columns(const GroupLabels& labels, bool waits) {

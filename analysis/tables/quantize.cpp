@@ -48,7 +48,7 @@ void add_run(Table& table, const Run& run) {
 Table make_quantize_table(const RunSet& set, const TableOptions&) {
   Table table{
       "quantize",
-      "Int8 quantisation: accuracy after each step, and in variants",
+      "Int8 quantization: accuracy after each step, and in variants",
       {"step: what has become integers so far; ablation: another choice, all in integers, "
        "biases too",
        "paths agree: test images for which integers in floating point and int8 kernels give "

@@ -32,7 +32,7 @@ void quantize_layers_add_row(Table& table, const Run& run, const QuantizedTensor
 Table make_quantize_layers_table(const RunSet& set, const TableOptions&) {
   Table table{
       "quantize-layers",
-      "What quantisation does to each layer",
+      "What quantization does to each layer",
       {"weights and biases: against what was trained (batch norm folded in)",
        "activations: what the integer network gives against the fp32 network, so with the "
        "errors of all layers before, over the first 100 calibration images; clipped is of all "

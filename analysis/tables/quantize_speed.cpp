@@ -25,7 +25,7 @@ std::vector<Column> quantize_speed_columns() {
 
 Table make_quantize_speed_table(const RunSet& set, const TableOptions&) {
   Table table{"quantize-speed",
-              "Images per second, from normalised float images to logits",
+              "Images per second, from normalized float images to logits",
               {"paths take turns in each of n rounds; the best fp32 path is the one with the "
                "smallest median time at this batch",
                "the interval is the percentile bootstrap's of a ratio of medians"},

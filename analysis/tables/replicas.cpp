@@ -42,7 +42,7 @@ std::vector<Column> replicas_columns() {
       run_name_column()};
 }
 
-/// SGD by how it moves: its momentum makes it another optimiser.
+/// SGD by how it moves: its momentum makes it another optimizer.
 std::string optimizer_text(const Run& run) {
   const std::string name = run.reader->option("optimizer");
   const std::string momentum = run.reader->option("momentum");

@@ -6,7 +6,7 @@
 #include "analysis/runs/run_set.h"
 #include "support/table.h"
 
-/// What the tables with a row a tensor of quantised networks have in common.
+/// What the tables with a row a tensor of quantized networks have in common.
 namespace gradsync::report {
 
 /// model, layer, what (weight, bias, activation …), then `numbers`, then the run.

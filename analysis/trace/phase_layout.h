@@ -13,8 +13,8 @@ struct PlacedPhase {
   std::vector<Interval> pieces;  ///< their lengths sum to what was measured
 };
 
-/// Where data, forward, backward and optimiser lay. Only their lengths are recorded, so their
-/// places are derived: data begins with the iteration, the optimiser ends with it, forward and
+/// Where data, forward, backward and optimizer lay. Only their lengths are recorded, so their
+/// places are derived: data begins with the iteration, the optimizer ends with it, forward and
 /// backward follow data in this order. Where no collective was beside compute, the rank stood still
 /// in its collectives: the phases then go around them. A phase that was not measured, or took no
 /// time, is left out.

@@ -25,7 +25,7 @@ TraceWindow trace_window(const std::string& text, const Run& run);
 /// as overlap. Times are in us since the start of the run on rank 0's clock; how well the clocks
 /// agree is said in `otherData` and beside each process. Measured: the iterations' begin and
 /// length, ready, start, arrival of the last rank and end of each collective, the lengths of the
-/// phases. The run file holds no starts of phases: data begins with the iteration, the optimiser
+/// phases. The run file holds no starts of phases: data begins with the iteration, the optimizer
 /// ends with it, forward and backward follow data as closely as the collectives that the rank waits
 /// in let them; args say of each slice whether its start was measured or derived. What was not
 /// measured is left out.

@@ -59,7 +59,7 @@ class Link:
         return f"nsenter --net=/run/netns/{name} unshare --uts sh -c 'hostname {name}; {command}'"
 
     def mpirun(self, command: list, environment: dict | None = None, ranks_per_host: int = 1, dealt: bool = False) -> str:
-        """`ranks_per_host` ranks on each side, each rank on a core of its own where there are enough; dealt: neighbours are on
+        """`ranks_per_host` ranks on each side, each rank on a core of its own where there are enough; dealt: neighbors are on
         different hosts."""
         words = " ".join(str(word) for word in command)
         hosts = ",".join(f"{address(number)}:{ranks_per_host}" for number in (0, 1))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""PyTorch's DistributedDataParallel over Gloo: the networks, optimiser and batch of gradsync-train, channels last, one thread
+"""PyTorch's DistributedDataParallel over Gloo: the networks, optimizer and batch of gradsync-train, channels last, one thread
 a rank, gradients as views of the buckets, images made beforehand. Rank 0 prints {"step_s": median over the iterations of
 the slowest rank} as JSON.
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A training step in Python's PyTorch: the networks, optimiser and batch of gradsync-train, images made beforehand. Prints
+"""A training step in Python's PyTorch: the networks, optimizer and batch of gradsync-train, images made beforehand. Prints
 {"step_s": median over the iterations} as JSON.
 
 usage: peer_step.py MODEL BATCH ITERATIONS THREADS nchw|nhwc fp32|bf16 eager|compiled

@@ -4,7 +4,7 @@
 usage: wire.py [ROUNDS [MBIT]]    (make bench PARTS=wire)
 
 Two hosts of two ranks, by the bytes that each link carries (docs/exchange.md): two levels S, a ring in the order of the
-hosts 3/2 S, a ring whose neighbours are on different hosts 3 S.
+hosts 3/2 S, a ring whose neighbors are on different hosts 3 S.
 """
 import json
 import pathlib

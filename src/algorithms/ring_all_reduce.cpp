@@ -23,8 +23,8 @@ constexpr std::size_t kPieceBytes = std::size_t{128} << 10;
 /// The thread is not woken for less, where more is to come.
 constexpr std::size_t kWorthWaking_bytes = std::size_t{64} << 10;
 
-[[noreturn]] void throw_lost(const std::string& neighbour, const std::string& why) {
-  throw Error(ExitCode::kHang, fmt::format("the connection to {} is lost: {}", neighbour, why),
+[[noreturn]] void throw_lost(const std::string& neighbor, const std::string& why) {
+  throw Error(ExitCode::kHang, fmt::format("the connection to {} is lost: {}", neighbor, why),
               "look whether that rank still runs (its own message comes first) and whether the "
               "network between the two hosts is up: gradsync-check");
 }
@@ -37,10 +37,10 @@ void make_non_blocking(int socket) {
 }
 
 /// Bytes sent or received, 0 where that would have waited.
-std::size_t moved(ssize_t result, const std::string& neighbour) {
+std::size_t moved(ssize_t result, const std::string& neighbor) {
   if (result >= 0) return static_cast<std::size_t>(result);
   if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)
-    throw_lost(neighbour, std::strerror(errno));
+    throw_lost(neighbor, std::strerror(errno));
   return 0;
 }
 

@@ -38,7 +38,7 @@ class RingAllReduce {
 
   /// data = factor · Σ over ranks, in place. T/W: float with float, Bfloat16 or Float16; double,
   /// Bfloat16 and Float16 with themselves. All ranks call with the same count, factor and W.
-  /// Throws Error kHang, naming the neighbour, when a connection is lost.
+  /// Throws Error kHang, naming the neighbor, when a connection is lost.
   template <typename T, typename W = T>
   void run(std::span<T> data, double factor);
 

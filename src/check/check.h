@@ -16,7 +16,7 @@ namespace gradsync::check {
 /// One check: gathers facts of every rank and judges them on rank 0. Collective; it throws on no
 /// rank alone, since the others would wait for it.
 ///
-/// The judgement of each check is a function of its own from facts to findings, so that it can be
+/// The judgment of each check is a function of its own from facts to findings, so that it can be
 /// given any facts.
 struct Check {
   std::string id;

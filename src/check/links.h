@@ -28,7 +28,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(LinkFacts, hosts, latency_s, bandwidth_Bps, w
 inline constexpr std::int64_t kSmallSum_bytes = 4096, kLargeSum_bytes = std::int64_t{4} << 20;
 
 /// The pairs of `hosts` hosts (numbers from 0) that are measured, one after the other: all of up to
-/// twelve, else each with its neighbour in a ring.
+/// twelve, else each with its neighbor in a ring.
 std::vector<std::pair<int, int>> pairs_to_measure(int hosts);
 
 Finding judge_sums(const Ranks<SumFacts>& ranks);

@@ -44,7 +44,7 @@ fs::path nearest_existing(const fs::path& folder) {
   return path;
 }
 
-/// A small file as a run is written: made, synchronised, renamed. Returns its last name.
+/// A small file as a run is written: made, synchronized, renamed. Returns its last name.
 fs::path write_mark(const fs::path& folder) {
   const fs::path name = folder / (".gradsync-check-" + random_suffix());
   TemporaryFile file(name.string() + ".tmp");

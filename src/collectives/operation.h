@@ -64,7 +64,7 @@ const OperationEntry& find_operation(const std::string& name);
 double weight(int rank);
 /// Σ weight(rank) over all ranks.
 double total_weight(int ranks);
-/// Where the pattern begins in what an operation moves from `rank`: no two neighbours begin alike.
+/// Where the pattern begins in what an operation moves from `rank`: no two neighbors begin alike.
 std::size_t moved_from(int rank);
 
 /// data[i] = pattern(first + i) · factor, with a pattern of 1, 2, …, 61, 1, 2, ….

@@ -14,8 +14,8 @@
 
 namespace gradsync {
 
-/// The MPI job this process is a rank of. One a process, owned by `main`: MPI is initialised when
-/// it is made and finalised when it goes, after every communicator.
+/// The MPI job this process is a rank of. One a process, owned by `main`: MPI is initialized when
+/// it is made and finalized when it goes, after every communicator.
 ///
 /// MPI errors are fatal (MPI's default handler, a choice: with returned errors OpenMPI 4.1's
 /// survivors hang). One thread talks to MPI at a time; only the watchdog may call it beside

@@ -19,7 +19,7 @@ inline constexpr std::array<double, 3> kMean = {0.4914, 0.4822, 0.4465};
 inline constexpr std::array<double, 3> kStandardDeviation = {0.2470, 0.2435, 0.2616};
 
 /// Turns raw pixels into a network's input: crop (torchvision's RandomCrop(32, padding=4): the
-/// border is zero *before* normalisation), then flip, then (pixel/255 − mean)/deviation.
+/// border is zero *before* normalization), then flip, then (pixel/255 − mean)/deviation.
 class ImageTransform {
  public:
   explicit ImageTransform(Layout layout);

@@ -118,7 +118,7 @@ void synthesize_record(std::uint64_t seed, Split split, std::int64_t image,
 
   const std::int64_t brightness = draws.around(120, kBrightnessBlur);
   for (std::int64_t channel = 0; channel < 3; ++channel) {
-    // Each class leans to its own point of the colour circle.
+    // Each class leans to its own point of the color circle.
     const std::int64_t hue = label * turns(0.1) + channel * turns(1.0 / 3.0);
     const std::int64_t lean = kClassTint * sine(static_cast<std::uint32_t>(hue)) / kSineScale;
     const std::int64_t base = draws.around(brightness + lean, kTintBlur);

@@ -83,7 +83,7 @@ class Exchange {
   /// stream, or behind it.
   void all_reduce_by(std::span<float> data, Traffic category, Moment ready,
                      FunctionRef<void()> body);
-  /// Averages in place, travelling as bf16 or fp16; `wire` is scratch of data.size() values.
+  /// Averages in place, traveling as bf16 or fp16; `wire` is scratch of data.size() values.
   void all_reduce_mean_half(std::span<float> data, std::span<std::uint16_t> wire, ValueType type,
                             Traffic category, Moment ready = {}, IterationBook* book = nullptr);
   /// Memory in which all-reduce needs no copy; null where any is as good. Collective.

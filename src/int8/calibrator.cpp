@@ -35,7 +35,7 @@ double edge_above(const Histogram& histogram, double part) {
 }
 
 /// Counts of |x| from 0 on: the two halves of a symmetric histogram laid on each other. Zeros are
-/// exact at every scale, and half of what a ReLU gives: the first bin counts as its neighbour does,
+/// exact at every scale, and half of what a ReLU gives: the first bin counts as its neighbor does,
 /// or they alone would decide.
 std::vector<double> folded(const Histogram& fine) {
   const std::size_t half = fine.counts.size() / 2;

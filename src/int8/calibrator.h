@@ -33,7 +33,7 @@ Range calibrated_range(const Distribution& values, const CalibratorSettings& set
 
 /// The threshold T of |x| that entropy chooses: of all T at the upper edges of bins, from
 /// 2^(bits−1) bins on, the one with the smallest KL divergence between the clipped histogram of |x|
-/// and the same in 2^(bits−1) steps, the bin of 0 filled as its neighbour (S. Migacz, "8-bit
+/// and the same in 2^(bits−1) steps, the bin of 0 filled as its neighbor (S. Migacz, "8-bit
 /// inference with TensorRT", GTC 2017).
 double entropy_threshold(const Histogram& fine, int bits);
 

@@ -14,7 +14,7 @@ struct FloatLayer {
   std::vector<float> bias;     ///< [output channel]; empty where there is none
 };
 
-/// A trained network as it is quantised: one layer a node, empty for pools.
+/// A trained network as it is quantized: one layer a node, empty for pools.
 struct FloatModel {
   Plan plan;
   std::vector<FloatLayer> layers;

@@ -31,11 +31,11 @@ struct Int8Model {
   }
 };
 
-/// How the values of a plan are quantised: value 0 the image, value i + 1 what node i gives.
+/// How the values of a plan are quantized: value 0 the image, value i + 1 what node i gives.
 /// Entries of maxima and of the last node are not read.
 using ValueQuantizers = std::vector<Quantizer>;
 
-/// Throws Error kBadData, naming the node, if its weights cannot be quantised or a bias does not
+/// Throws Error kBadData, naming the node, if its weights cannot be quantized or a bias does not
 /// fit 2^30 units.
 Int8Model quantize_model(const FloatModel& model, const WeightScheme& scheme,
                          const ValueQuantizers& values);

@@ -9,7 +9,7 @@
 
 namespace gradsync::quantize {
 
-/// A quantised network that runs in integers: int8 activations and weights, int32 sums. Memory for
+/// A quantized network that runs in integers: int8 activations and weights, int32 sums. Memory for
 /// a few images is its own; use one object a thread.
 class Int8Network {
  public:

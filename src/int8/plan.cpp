@@ -11,7 +11,7 @@ namespace gradsync::quantize {
 
 namespace {
 
-constexpr std::size_t kColours = 3, kSide = 32, kClasses10 = 10;
+constexpr std::size_t kColors = 3, kSide = 32, kClasses10 = 10;
 
 /// Appends nodes and keeps track of what the last one gives.
 class Builder {
@@ -20,7 +20,7 @@ class Builder {
 
   std::size_t last() const { return plan_.nodes.size(); }
   std::size_t channels(std::size_t value) const {
-    return value == 0 ? kColours : plan_.nodes[value - 1].out_channels;
+    return value == 0 ? kColors : plan_.nodes[value - 1].out_channels;
   }
   std::size_t side(std::size_t value) const {
     return value == 0 ? kSide : plan_.nodes[value - 1].out_side;
@@ -162,7 +162,7 @@ const std::vector<std::string>& plan_names() {
 Plan make_plan(const std::string& model) {
   for (const Entry& entry : kPlans)
     if (model == entry.model) return entry.make();
-  throw Error(ExitCode::kUsage, fmt::format("'{}' cannot be quantised", model),
+  throw Error(ExitCode::kUsage, fmt::format("'{}' cannot be quantized", model),
               fmt::format("networks that can: {}", fmt::join(plan_names(), ", ")));
 }
 

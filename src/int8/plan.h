@@ -8,7 +8,7 @@ namespace gradsync::quantize {
 
 enum class NodeKind { kConvolution, kMaxPool, kMeanPool };
 
-/// One step of a network as it is quantised. Linear layers are convolutions whose kernel is as
+/// One step of a network as it is quantized. Linear layers are convolutions whose kernel is as
 /// large as what they see. Value 0 of a plan is the image, value i + 1 what node i gives.
 struct Node {
   NodeKind kind = NodeKind::kConvolution;
@@ -43,7 +43,7 @@ struct Plan {
   std::size_t border(std::size_t value) const;
 };
 
-/// The networks that can be quantised, as --model of the trainer names them.
+/// The networks that can be quantized, as --model of the trainer names them.
 const std::vector<std::string>& plan_names();
 
 /// The plan for images [3, 32, 32]. Throws Error kUsage for a network that has none.

@@ -27,13 +27,13 @@ struct Range {
   double low = 0, high = 0;
 };
 
-/// How one tensor, or one channel of it, is quantised.
+/// How one tensor, or one channel of it, is quantized.
 struct Quantizer {
   float scale = 1;
   std::int32_t zero_point = 0;
   std::int32_t low = -128, high = 127;  ///< the integers are clamped to these
 
-  /// clamp(round(value/scale) + zero point), halves to the even neighbour.
+  /// clamp(round(value/scale) + zero point), halves to the even neighbor.
   std::int32_t quantize(double value) const;
   double dequantize(std::int32_t value) const;
   /// The real numbers that are not clamped.

@@ -10,7 +10,7 @@
 
 namespace gradsync::quantize {
 
-/// What is quantised, how and with which images: some lines for people.
+/// What is quantized, how and with which images: some lines for people.
 std::string head_text(const Plan& plan, const QuantizeOptions& options,
                       std::int64_t calibration_images, std::int64_t test_images,
                       const DataDigest& data);

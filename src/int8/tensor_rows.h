@@ -14,7 +14,7 @@ namespace gradsync::quantize {
 /// How often each integer −128 … 127 stands.
 using IntegerCounts = std::array<std::int64_t, kHistogramLevels>;
 
-/// A tensor before it is quantised.
+/// A tensor before it is quantized.
 QuantizedTensorRow tensor_row(const std::string& layer, const std::string& role,
                               const Distribution& values);
 

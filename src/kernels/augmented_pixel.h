@@ -19,7 +19,7 @@ GRADSYNC_HOST_DEVICE inline PixelPlace pixel_place(int index, bool channels_last
   return {index / kPlane, index % kPlane / kSide, index % kSide};
 }
 
-/// One value of an image after crop, flip and normalisation, as ImageTransform computes it.
+/// One value of an image after crop, flip and normalization, as ImageTransform computes it.
 /// `pixels`: 3072 bytes, planes R, G, B. `levels`: what a byte becomes, 256 values a channel.
 GRADSYNC_HOST_DEVICE inline float augmented_pixel(const std::uint8_t* pixels, const float* levels,
                                                   const Placement& placement, PixelPlace place) {

@@ -14,7 +14,7 @@ __device__ void update(const SgdTensor& tensor, std::int64_t i, const SgdFactors
   sgd_update<kNesterov>(tensor.parameter[i], tensor.gradient[i], tensor.velocity[i], factors);
 }
 
-/// Four neighbours at once, 16 bytes an access; i is a multiple of 4.
+/// Four neighbors at once, 16 bytes an access; i is a multiple of 4.
 template <bool kNesterov>
 __device__ void update_four(const SgdTensor& tensor, std::int64_t i, const SgdFactors& factors) {
   float4 parameter = as_float4(tensor.parameter + i), gradient = as_float4(tensor.gradient + i),

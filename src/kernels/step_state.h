@@ -41,7 +41,7 @@ struct StepState {
   std::int64_t skipped_steps = 0;
 };
 
-/// Whether the optimiser leaves this step out: it would carry what is not finite into the network.
+/// Whether the optimizer leaves this step out: it would carry what is not finite into the network.
 GRADSYNC_HOST_DEVICE inline bool skips_step(const StepState& state) {
   return state.first_bad != StepState::kNoneBad;
 }
@@ -54,7 +54,7 @@ GRADSYNC_HOST_DEVICE inline float gradient_factor(const StepState& state) {
 /// a row, from the start.
 inline constexpr float kLowestLossScale = 1;
 
-/// After the optimiser: the next step's scale, with nothing found bad yet.
+/// After the optimizer: the next step's scale, with nothing found bad yet.
 GRADSYNC_HOST_DEVICE inline void finish_step(StepState& state) {
   const bool overflow = skips_step(state);
   if (overflow) ++state.skipped_steps;

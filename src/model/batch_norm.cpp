@@ -30,7 +30,7 @@ std::pair<Tensor, Tensor> mean_of(const RanksOfNorm& ranks, const Tensor& one,
   return {both.narrow(0, 0, one.numel()), both.narrow(0, one.numel(), other.numel())};
 }
 
-/// Normalisation by statistics of all ranks' images.
+/// Normalization by statistics of all ranks' images.
 ///
 /// With x̂ = (x − mean) · invstd, y = weight · x̂ + bias and means over the images and pixels of all
 /// ranks: dx = weight · invstd · (dy − mean(dy) − x̂ · mean(dy · x̂)) (Ioffe and Szegedy, 2015,
@@ -51,11 +51,11 @@ class SharedNorm : public torch::autograd::Function<SharedNorm> {
     const Tensor &images = saved[0], &weight = saved[1], &mean = saved[2], &invstd = saved[3];
     const auto* ranks = reinterpret_cast<const RanksOfNorm*>(context->saved_data["ranks"].toInt());
     const Tensor& dy = gradients[0];
-    const Tensor normalised = (images - per_channel(mean)) * per_channel(invstd);
-    const Tensor dy_mean = channel_mean(dy), dy_x_mean = channel_mean(dy * normalised);
+    const Tensor normalized = (images - per_channel(mean)) * per_channel(invstd);
+    const Tensor dy_mean = channel_mean(dy), dy_x_mean = channel_mean(dy * normalized);
     const auto [all_dy, all_dy_x] = mean_of(*ranks, dy_mean, dy_x_mean);
     const Tensor dx = per_channel(weight * invstd) *
-                      (dy - per_channel(all_dy) - normalised * per_channel(all_dy_x));
+                      (dy - per_channel(all_dy) - normalized * per_channel(all_dy_x));
     const auto values = static_cast<double>(dy.numel() / dy.size(1));
     return {dx, dy_x_mean * values, dy_mean * values, Tensor(), Tensor(), Tensor()};
   }

@@ -11,7 +11,7 @@ namespace nn = torch::nn;
 
 namespace {
 
-/// LeNet as int8 studies quantise it: two 5x5 convolutions (6 and 16 maps) with 2x2 max pooling,
+/// LeNet as int8 studies quantize it: two 5x5 convolutions (6 and 16 maps) with 2x2 max pooling,
 /// then 120, 84 and 10 outputs; no biases but the last layer's (LeCun et al., 1998, with ReLU).
 /// 61,780 parameters.
 class LeNet : public Network {

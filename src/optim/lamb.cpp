@@ -9,7 +9,7 @@ namespace {
 
 /// LAMB (You et al., 2020, algorithm 2, φ(z) = z) with weight decay λ, per layer:
 ///   r = m̂ / (√v̂ + ε); u = r + λ·w; w −= lr·(‖w‖ / ‖u‖)·u.
-/// Biases and normalisation parameters are exempt: ratio 1 and λ = 0; so is the ratio where a norm
+/// Biases and normalization parameters are exempt: ratio 1 and λ = 0; so is the ratio where a norm
 /// is 0. The direction u is left in the gradient between its two passes.
 class Lamb : public Optimizer {
  public:

@@ -24,7 +24,7 @@ void update_range(float* parameter, float* gradient, float* velocity, std::int64
 /// Layer-wise adaptive rate scaling (You, Gitman and Ginsburg, 2017, algorithm 1), with trust
 /// coefficient η, weight decay β, momentum m and learning rate γ, per layer:
 ///   λ = η·‖w‖ / (‖g‖ + β·‖w‖); v = m·v + γ·λ·(g + β·w); w −= v.
-/// Biases and normalisation parameters are exempt: λ = 1 and β = 0; so is λ where a norm is 0.
+/// Biases and normalization parameters are exempt: λ = 1 and β = 0; so is λ where a norm is 0.
 class Lars : public Optimizer {
  public:
   Lars(Replica& replica, const OptimizerSettings& settings)

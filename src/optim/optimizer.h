@@ -11,7 +11,7 @@
 
 namespace gradsync {
 
-/// How averaged gradients become new parameters: one class and one file an optimiser.
+/// How averaged gradients become new parameters: one class and one file an optimizer.
 ///
 /// Every step reads and writes each value once (twice where a layer's norms come first), in fp32,
 /// and leaves the gradients zeroed, so there is no zeroing pass. With a loss scale (fp16), a step
@@ -66,7 +66,7 @@ class Optimizer {
     float* parameter;
     float* gradient;
     std::int64_t count;
-    /// A bias or a factor of a normalisation: one dimension.
+    /// A bias or a factor of a normalization: one dimension.
     bool exempt;
   };
   struct StepFactors {
@@ -108,7 +108,7 @@ struct OptimizerEntry {
 /// Every optimizer, in the order of --help: that of options/optimizers.def.
 const std::vector<OptimizerEntry>& optimizers();
 
-/// Makes the optimiser of `replica`, which must outlive it. Throws Error kUsage for an unknown
+/// Makes the optimizer of `replica`, which must outlive it. Throws Error kUsage for an unknown
 /// name.
 std::unique_ptr<Optimizer> make_optimizer(Replica& replica, const OptimizerSettings& settings);
 

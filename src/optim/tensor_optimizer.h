@@ -8,7 +8,7 @@
 
 namespace gradsync {
 
-/// What the optimisers of GPUs that have no kernel of their own share: they compute with whole
+/// What the optimizers of GPUs that have no kernel of their own share: they compute with whole
 /// lists of tensors, and the host neither waits nor learns anything. Where the step count or the
 /// learning rate enters, it is read from the device's memory, so a graph can capture a step. On the
 /// CPU they run, too: that is how they are tested.
@@ -24,7 +24,7 @@ class TensorOptimizer : public Optimizer {
 
   /// Parameters with what a step reads and writes, in the same order, shapes and strides.
   struct Group {
-    bool exempt;  ///< biases and factors of normalisations: one dimension
+    bool exempt;  ///< biases and factors of normalizations: one dimension
     Tensors parameters, gradients;
     std::vector<Tensors> moments;  ///< by moment
   };

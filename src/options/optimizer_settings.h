@@ -5,7 +5,7 @@
 
 namespace gradsync {
 
-/// What an optimiser is made with; knows no LibTorch.
+/// What an optimizer is made with; knows no LibTorch.
 struct OptimizerSettings {
   std::string name = "sgd";  ///< of optimizer_names()
   double momentum = 0.9;     ///< sgd, lars

@@ -1,4 +1,4 @@
-// gradsync-quantize: int8 post-training quantisation of a trained network, step by step.
+// gradsync-quantize: int8 post-training quantization of a trained network, step by step.
 //
 //   gradsync-quantize --checkpoint run.checkpoints --output int8.h5 --save int8.safetensors
 //   mpirun -n 2 gradsync-quantize --checkpoint run.checkpoints --calibrator entropy

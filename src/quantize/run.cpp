@@ -135,7 +135,7 @@ void write_files(const Study& study, const QuantizeOptions& options, const RunIn
                       {"weights", options.weights.text()},
                       {"activations", options.activations.text()}},
                      options.save);
-    std::cout << "quantised network: " << options.save << std::endl;
+    std::cout << "quantized network: " << options.save << std::endl;
   }
   if (options.output.empty()) return;
   Recorder recorder(options.output, info);

@@ -10,8 +10,8 @@ namespace gradsync::quantize {
 /// Passes over the images may take long, so ranks wait for each other by what they took themselves.
 WatchLimits watch_limits();
 
-/// Quantises a network step by step on all ranks: weights, calibration, activations, biases,
-/// accuracy after each, variants, speed; prints tables, writes the run file and the quantised
+/// Quantizes a network step by step on all ranks: weights, calibration, activations, biases,
+/// accuracy after each, variants, speed; prints tables, writes the run file and the quantized
 /// network. Nothing is written before all is computed. Errors end the job through
 /// Session::abort.
 int run_quantization(const Session& session, const QuantizeOptions& options,

@@ -6,7 +6,7 @@
 
 namespace gradsync::quantize {
 
-/// The folded network as TorchScript, frozen and optimised for inference: the fastest form in which
+/// The folded network as TorchScript, frozen and optimized for inference: the fastest form in which
 /// LibTorch alone runs it. Takes and gives what FloatNetwork does.
 torch::jit::Module script_network(const FloatModel& model);
 

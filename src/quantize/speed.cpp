@@ -40,7 +40,7 @@ double timed_s(const TimedPath& path) {
 
 /// Warms a path up and finds how many calls make a round.
 void prepare(TimedPath& path) {
-  constexpr int kWarmups = 5;  // TorchScript specialises in its first calls
+  constexpr int kWarmups = 5;  // TorchScript specializes in its first calls
   for (int i = 0; i < kWarmups; ++i)
     path.run();
   path.calls = std::max<std::int64_t>(1, static_cast<std::int64_t>(kRound_s / timed_s(path)));

@@ -16,9 +16,9 @@ struct SpeedSettings {
   std::vector<std::int64_t> batches = {1, 128};
 };
 
-/// Images per second of the int8 kernels and of every fp32 path, at each batch, from normalised
+/// Images per second of the int8 kernels and of every fp32 path, at each batch, from normalized
 /// float images to logits. Fp32 paths: the trainer's network as it is, the folded one, and the
-/// folded one as TorchScript, frozen and optimised for inference; each in both memory orders. The
+/// folded one as TorchScript, frozen and optimized for inference; each in both memory orders. The
 /// paths take turns, so that what else the machine does meets all; the ratio of a row is taken
 /// round by round against the fp32 path with the largest median, by `ratio_estimate` of their
 /// times.

@@ -8,7 +8,7 @@
 
 namespace gradsync::quantize {
 
-/// The steps of a quantisation, in their order. Results are equal on all ranks; every function is
+/// The steps of a quantization, in their order. Results are equal on all ranks; every function is
 /// collective.
 class Study {
  public:
@@ -17,7 +17,7 @@ class Study {
 
   /// Looks at weights and activations and chooses their integers.
   void calibrate();
-  /// Accuracy of fp32, of quantised weights, of activations too, of biases too: both paths.
+  /// Accuracy of fp32, of quantized weights, of activations too, of biases too: both paths.
   /// Throws Error kCheckFailed if the paths differ for an image.
   void judge_steps();
   /// Accuracy of other choices.

@@ -16,7 +16,7 @@ struct CollectiveCall {
   CollectiveKind kind = CollectiveKind::kBarrier;
   ValueType type = ValueType::kFloat32;
   ReduceOp op = ReduceOp::kNone;
-  std::uint8_t mode = 0;  ///< index of the synchronisation mode
+  std::uint8_t mode = 0;  ///< index of the synchronization mode
   std::int32_t root = -1;
   std::int64_t count = 0;
   std::int64_t iteration = 0;

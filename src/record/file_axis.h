@@ -35,7 +35,7 @@ inline constexpr std::array<std::string_view, 17> kAxisNames = {
     "windows",           "readings",        "resumes",          "samples", "totals", "categories",
     "quantized_tensors", "quantized_steps", "quantized_speeds", "bins",    "levels"};
 inline constexpr std::array<std::string_view, 17> kAxisLongNames = {
-    "optimiser steps in the order they were recorded",
+    "optimizer steps in the order they were recorded",
     "MPI ranks",
     "collectives of an iteration in the order they began",
     "epochs in the order they were recorded",
@@ -48,8 +48,8 @@ inline constexpr std::array<std::string_view, 17> kAxisLongNames = {
     "instants at which all traffic was counted",
     "0 gradients, 1 parameters, 2 buffers, 3 inputs, 4 metrics, 5 control, 6 optimizer, 7 "
     "checkpoint",
-    "weights, activations and biases of a network that was quantised",
-    "steps and variants of quantising it",
+    "weights, activations and biases of a network that was quantized",
+    "steps and variants of quantizing it",
     "paths and batches whose speed was measured",
     "bins of a histogram of real numbers",
     "integers, from -128 on"};

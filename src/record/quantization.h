@@ -34,7 +34,7 @@ struct QuantizedTensorRow {
 struct QuantizedStepRow {
   std::string kind;                        ///< "step" or "ablation"
   std::string name;                        ///< "fp32", "weights", "weights and activations", …
-  std::string weights, activations, bias;  ///< how each is quantised, in words; "fp32": not
+  std::string weights, activations, bias;  ///< how each is quantized, in words; "fp32": not
   std::int64_t images = 0, correct = 0;
   std::int64_t agreeing = -1;  ///< images whose logits are those of the other path; −1: no other
   std::int64_t model_bytes = -1;  ///< of the parameters; −1: as the step before

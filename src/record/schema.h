@@ -180,7 +180,7 @@ inline Field phase_field(Phase phase) {
       "waiting for the loader",
       "forward pass and loss",
       "backward pass",
-      "optimiser step",
+      "optimizer step",
       "union of the compute intervals, |C|",
       "union of the intervals in which data of its collectives could move, |K|",
       "communication beside compute, |C and K|",
@@ -261,7 +261,7 @@ void visit_fields(Row& row, Visit& visit) {
 template <RowOf<VerificationRow> Row, typename Visit>
 void visit_fields(Row& row, Visit& visit) {
   constexpr auto kGroup = "verification";
-  visit(Field{kGroup, "mode", "1", "synchronisation mode"}, row.mode);
+  visit(Field{kGroup, "mode", "1", "synchronization mode"}, row.mode);
   visit(Field{kGroup, "passed", "1", "1 if it agrees with the reference mode"}, row.passed);
   visit(Field{kGroup, "ranks_equal", "1", "1 if the parameters are the same on all ranks"},
         row.ranks_equal);
@@ -411,7 +411,7 @@ void visit_fields(Row& row, Visit& visit) {
   visit(Field{kGroup, "scale_least", "1", "smallest scale"}, row.scale_least);
   visit(Field{kGroup, "scale_largest", "1", "largest scale"}, row.scale_largest);
   visit(Field{kGroup, "zero_point", "1", "integer that stands for 0"}, row.zero_point);
-  visit(Field{kGroup, "sqnr", "dB", "signal to quantisation noise"}, row.sqnr_db);
+  visit(Field{kGroup, "sqnr", "dB", "signal to quantization noise"}, row.sqnr_db);
   visit(Field{kGroup, "largest_error", "1", "largest error of a number"}, row.largest_error);
   visit(Field{kGroup, "clipped", "1", "part of the numbers beyond the clamped range"}, row.clipped);
   visit(Field{kGroup, "histogram", "1", "numbers in 60 bins from the smallest to the largest"},
@@ -424,10 +424,10 @@ template <RowOf<QuantizedStepRow> Row, typename Visit>
 void visit_fields(Row& row, Visit& visit) {
   constexpr auto kGroup = "quantize/step";
   visit(Field{kGroup, "kind", "1", "step or ablation"}, row.kind);
-  visit(Field{kGroup, "name", "1", "what is quantised"}, row.name);
-  visit(Field{kGroup, "weights", "1", "how weights are quantised"}, row.weights);
-  visit(Field{kGroup, "activations", "1", "how activations are quantised"}, row.activations);
-  visit(Field{kGroup, "bias", "1", "how biases are quantised"}, row.bias);
+  visit(Field{kGroup, "name", "1", "what is quantized"}, row.name);
+  visit(Field{kGroup, "weights", "1", "how weights are quantized"}, row.weights);
+  visit(Field{kGroup, "activations", "1", "how activations are quantized"}, row.activations);
+  visit(Field{kGroup, "bias", "1", "how biases are quantized"}, row.bias);
   visit(Field{kGroup, "images", "1", "test images"}, row.images);
   visit(Field{kGroup, "correct", "1", "test images that were classified right"}, row.correct);
   visit(Field{kGroup, "agreeing", "1", "test images whose logits are those of the other path"},

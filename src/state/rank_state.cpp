@@ -27,7 +27,7 @@ std::vector<std::int64_t> integers_in(const torch::Tensor& values) {
   return {values.data_ptr<std::int64_t>(), values.data_ptr<std::int64_t>() + values.numel()};
 }
 
-/// The tensors of the network and of the optimiser, as views that can be read and written.
+/// The tensors of the network and of the optimizer, as views that can be read and written.
 std::vector<NamedTensor> network_views(const RankState& state) {
   std::vector<NamedTensor> views;
   const Replica& replica = state.replica;

@@ -12,7 +12,7 @@
 
 namespace gradsync {
 
-/// The updates of an iteration that ended while its gradients still travelled: each parameter is
+/// The updates of an iteration that ended while its gradients still traveled: each parameter is
 /// stepped in the next forward pass, when that comes to its layer. What is computed is what a mode
 /// that waits computes.
 class CarriedUpdates {

@@ -68,7 +68,7 @@ void GradientGuard::look_at_message(std::span<const float> values, StreamHandle 
 
 void GradientGuard::look_at_rest() {
   if (!on_device() || looked_) return;
-  // Nothing has travelled: the gradients lie in one buffer.
+  // Nothing has traveled: the gradients lie in one buffer.
   const auto& storage = replica_.parameters[0].grad().storage();
   look_at_message({static_cast<const float*>(storage.data()), storage.nbytes() / sizeof(float)},
                   exchange_.lane()->compute);

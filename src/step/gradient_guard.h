@@ -17,7 +17,7 @@ struct GuardFinding {
 };
 
 /// Looks at every gradient of this rank before it is exchanged: after the exchange a NaN is
-/// everybody's. In every mode alike, so that it favours none. On the host each gradient is looked
+/// everybody's. In every mode alike, so that it favors none. On the host each gradient is looked
 /// at as the backward pass completes it; on a device each message is, on the stream that is about
 /// to send it, and the finding is read when the iteration's other numbers are.
 class GradientGuard {
@@ -66,7 +66,7 @@ class GradientGuard {
   GradientHooks hooks_;
 };
 
-/// Whether all values are finite; vectorises.
+/// Whether all values are finite; vectorizes.
 bool all_finite(std::span<const float> values);
 
 }  // namespace gradsync

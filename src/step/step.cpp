@@ -89,7 +89,7 @@ class Pass {
     return cross_entropy(logits, batch.labels, ranks, parts, parts_.label_smoothing);
   }
 
-  /// fp16: so that small gradients do not vanish; the optimiser takes them over the same scale.
+  /// fp16: so that small gradients do not vanish; the optimizer takes them over the same scale.
   torch::Tensor scaled(const torch::Tensor& loss) const {
     return parts_.optimizer.scales_loss() ? loss * parts_.optimizer.loss_scale() : loss;
   }

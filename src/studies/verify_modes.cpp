@@ -36,7 +36,7 @@ Outcome train_briefly(const std::string& name, Exchange& exchange, const DataSou
   GradientGuard guard(replica, exchange);
   const auto mode = make_sync_mode(name, exchange, sync_settings(options));
   mode->attach(replica);
-  // What is verified is the exchange: an optimiser that scales by small numbers would blur it.
+  // What is verified is the exchange: an optimizer that scales by small numbers would blur it.
   OptimizerSettings plain = options.optimizer;
   plain.name = "sgd";
   const auto optimizer = make_optimizer(replica, plain);

@@ -24,7 +24,7 @@ struct AlphaBeta {
 };
 
 /// Least squares on the relative residuals, so that the small sizes, which show α, weigh as much as
-/// the large ones, which show β: minimises Σ ((α + β·s − t)/t)². NaN with fewer than two sizes.
+/// the large ones, which show β: minimizes Σ ((α + β·s − t)/t)². NaN with fewer than two sizes.
 /// α or β may come out negative where the times are not of this form; nothing is clipped.
 /// Throws Error kInternal unless there are as many times as sizes.
 AlphaBeta fit_alpha_beta(std::span<const double> bytes, std::span<const double> times_s);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What is meant to keep accuracy at a large batch, on real ranks: learning rates, growing batches, optimisers, clipping,
+"""What is meant to keep accuracy at a large batch, on real ranks: learning rates, growing batches, optimizers, clipping,
 batch norm over the ranks. Runs are compared with what one rank does on the same global batch.
 
 usage: recipes.py [NAME...]    (run by tests/run, which sets MPIRUN)
@@ -110,7 +110,7 @@ def case_broadcast_hands_out_the_buffers_of_rank_0(folder) -> None:
     check((rows(output, "traffic/buffers") == 2 * 2752 * 4).all(), f"{rows(output, 'traffic/buffers')}")
 
 
-def case_clipping_and_every_optimiser_agree_with_one_rank(folder) -> None:
+def case_clipping_and_every_optimizer_agree_with_one_rank(folder) -> None:
     for name, options in (("clip", ("--clip-norm", 0.1)), ("lars", ("--optimizer", "lars", "--lr", 1)),
                           ("lamb", ("--optimizer", "lamb", "--lr", 0.01)), ("adam", ("--optimizer", "adam", "--lr", 0.001)),
                           ("nesterov", ("--nesterov",)), ("smoothing", ("--label-smoothing", 0.1))):  # fmt: skip
@@ -123,7 +123,7 @@ def case_clipping_and_every_optimiser_agree_with_one_rank(folder) -> None:
     check(max(abs(plain - clipped)) > 1e-3, "clipping changes nothing, or the test shows nothing")
 
 
-def case_a_resumed_run_keeps_its_optimiser_and_schedule(folder) -> None:
+def case_a_resumed_run_keeps_its_optimizer_and_schedule(folder) -> None:
     common = ("--epochs", 3, "--optimizer", "lamb", "--lr", 0.01, "--lr-schedule", "polynomial",
               "--batch-schedule", "0:32,1:160")  # fmt: skip
     whole = train(folder / "whole.h5", *common, ranks=2).expect(0)

@@ -18,8 +18,8 @@ from harness import BIN, ROOT, Result, Skip, check, run
 
 RUNS = pathlib.Path()
 EXAMPLE = ROOT / "results/example"
-# What gnuplot draws with the fonts of the machine.
-PICTURES = {".png", ".svg", ".pdf"}
+# What librsvg draws with the fonts of the machine.
+PICTURES = {".png", ".pdf"}
 
 
 def report(*arguments) -> Result:
@@ -169,7 +169,7 @@ def case_tables_of_the_example_runs_are_the_same_bytes(folder):
         check(not wrong, f"differ from run to run: {wrong}")
     check_names_each_wrong_file(folder / "one")
     if drawn:
-        raise Skip(f"all tables are the same; pictures drawn by another gnuplot or other fonts: {len(drawn)}")
+        raise Skip(f"all tables are the same; pictures drawn by another librsvg or other fonts: {len(drawn)}")
 
 
 def prepare(folder) -> None:

@@ -72,7 +72,7 @@ def long_grid(folder: pathlib.Path) -> None:
 
 def case_a_grid_runs_once_and_prints_its_tables(folder):
     job_file(folder, "ranks = 1, 2", "batch-per-rank = 8", "iterations = 4", "report-options = --table modes")
-    sweep(folder).expect(0, "2 cells: 2 complete, 0 failed", "Synchronisation modes")
+    sweep(folder).expect(0, "2 cells: 2 complete, 0 failed", "Synchronization modes")
     sweep(folder).expect(0, "2 of 2 cells are there already")
     check(states(folder) == ["done", "done"], f"{states(folder)}")
     check((folder / "runs/tables/modes.csv").exists() or (folder / "runs/tables").is_dir(), "no tables")

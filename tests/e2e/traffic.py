@@ -92,14 +92,14 @@ def case_what_is_sent_is_received(folder) -> None:
         if mode in ("allreduce", "ddp", "c10d"):
             check((inside["gradients"].sum(axis=0) == moved["sent"]["gradients"]).all(), f"{mode}: rows and totals differ")
         check((moved["calls"]["checkpoint"] > 0).all() and (moved["calls"]["metrics"] >= 1).all(), f"{mode}: {moved['calls']}")
-        check((moved["sent"]["optimizer"] == 0).all(), "no mode moves the optimiser's state")
+        check((moved["sent"]["optimizer"] == 0).all(), "no mode moves the optimizer's state")
         with h5py_file(output) as file:
             start = file["traffic_total/sent"][0]
         check(start[1].sum() == 3 * S, f"{mode}: --init broadcast sent {start[1]} before training")
 
 
 def case_a_checkpoint_of_different_momenta_is_counted(folder) -> None:
-    # data-parallel's other ranks hold no state of the optimiser; with none every rank has a network of its own.
+    # data-parallel's other ranks hold no state of the optimizer; with none every rank has a network of its own.
     output = folder / "run.h5"
     train(output, "--sync", "none", "--checkpoint-every", 2, ranks=2)
     moved = totals(output)

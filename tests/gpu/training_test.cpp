@@ -46,8 +46,8 @@ Replica on_gpu(Replica replica) {
 
 }  // namespace
 
-TEST_CASE("the optimiser on the GPU steps as on the CPU, and leaves overflows out") {
-  if (skips("the optimiser on the GPU")) return;
+TEST_CASE("the optimizer on the GPU steps as on the CPU, and leaves overflows out") {
+  if (skips("the optimizer on the GPU")) return;
   OptimizerSettings settings;
   settings.scales_loss = true;
   Replica here = make_replica("resnet18", 1, Layout::kNhwc);
@@ -72,8 +72,8 @@ TEST_CASE("the optimiser on the GPU steps as on the CPU, and leaves overflows ou
   }
 }
 
-TEST_CASE("every other optimiser on the GPU steps as on the CPU, its factors in device memory") {
-  if (skips("the optimisers on tensors on the GPU")) return;
+TEST_CASE("every other optimizer on the GPU steps as on the CPU, its factors in device memory") {
+  if (skips("the optimizers on tensors on the GPU")) return;
   for (const char* name : {"lars", "lamb", "adam"}) {
     CAPTURE(name);
     OptimizerSettings settings;

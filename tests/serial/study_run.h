@@ -75,7 +75,7 @@ inline StudyRun on_cores(StudyRun run, const std::string& cores) {
 }
 
 /// A world that the scaling model describes exactly: compute constant + per_image·b, of which the
-/// optimiser is 10 %, forward 30 % and backward 60 %; four buckets of a mode that overlaps, ready
+/// optimizer is 10 %, forward 30 % and backward 60 %; four buckets of a mode that overlaps, ready
 /// at a quarter, a half, three quarters and the end of the backward pass; a ring all-reduce costs
 /// alpha·2(n − 1) + beta·2(n − 1)/n·S.
 struct LawWorld {

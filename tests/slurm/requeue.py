@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Jobs that end early: at their time limit they queue themselves again and go on, bit for bit; cancelled ones wait for a person.
+"""Jobs that end early: at their time limit they queue themselves again and go on, bit for bit; canceled ones wait for a person.
 
 usage: requeue.py [NAME...]    (run by tests/run slurm)
 """
@@ -65,7 +65,7 @@ def case_a_run_that_meets_its_limit_twice_ends_as_if_it_never_had(folder):
     finally:
         cluster("rate", "none").expect(0)
     job.expect(0, "start 3", "back into the queue .restart 1", "back into the queue .restart 2", "1 cells: 1 complete",
-               "Synchronisation modes", timeout=600)  # fmt: skip
+               "Synchronization modes", timeout=600)  # fmt: skip
     straight = folder / "straight"
     straight.mkdir()
     submit(straight, "multi-node", cells(straight, iterations=3000), sbatch=TWO_NODES).expect(0)
@@ -94,15 +94,15 @@ def case_restarts_are_counted(folder):
     job.expect(75, "restarted 1 times, the most allowed")
 
 
-def case_a_cancelled_grid_goes_on_where_it_stopped(folder):
+def case_a_canceled_grid_goes_on_where_it_stopped(folder):
     """scancel is a person's word: nothing queues itself again. The same command does the rest, and only that."""
     grid = cells(folder, sync="gather-scatter, allreduce, ddp", iterations=400)
     first = submit(folder, "two-gpu", grid)
     first.wait_for_text(r"\[2/3\]")
     slurm("scancel", first.number).expect(0)
-    wait_until(lambda: job_field(first.number, "JobState") == "CANCELLED", "it is cancelled", 60)
+    wait_until(lambda: job_field(first.number, "JobState") == "CANCELLED", "it is canceled", 60)
     before = {path.name: path.read_bytes() for path in (folder / "results").glob("*.h5") if not pathlib.Path(f"{path}.journal").exists()}
-    check(1 <= len(before) < 3, f"complete when cancelled: {list(before)}")
+    check(1 <= len(before) < 3, f"complete when canceled: {list(before)}")
     submit(folder, "two-gpu", grid).expect(0, f"{len(before)} of 3 cells are there already", "3 cells: 3 complete")
     check(all((folder / "results" / name).read_bytes() == content for name, content in before.items()), "a complete run was touched")
 

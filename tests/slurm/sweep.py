@@ -35,7 +35,7 @@ def case_arrays_of_each_shape_run_and_a_last_job_writes_the_tables(folder):
     logs = {path.name: path.read_text() for path in (folder / "runs/sbatch").glob("*.log")}
     slurm(BIN / "gradsync-sweep", file, "--status").expect(0, "3 of 3 cells done")
     report = next((text for name, text in logs.items() if "report" in name), "")
-    check("Synchronisation modes" in report, f"{logs}")
+    check("Synchronization modes" in report, f"{logs}")
     hosts = (folder / "runs/lenet-ddp-r3.log").read_text()
     check("n1" in hosts and "n2" in hosts, hosts[:600])
 

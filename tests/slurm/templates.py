@@ -60,7 +60,7 @@ def case_shellcheck_finds_nothing(folder):
 def case_two_gpu_trains_and_prints_tables(folder):
     """Options behind the job file reach every cell, and slurm/submit hands on what sbatch is to know."""
     job = submit(folder, "two-gpu", tiny(folder, sync="allreduce, ddp"), "--iterations", 3)
-    job.expect(0, r"hosts: +n\d", "1 nodes × 2 ranks", "2 cells: 2 complete", "Synchronisation modes", "ends with exit code 0")
+    job.expect(0, r"hosts: +n\d", "1 nodes × 2 ranks", "2 cells: 2 complete", "Synchronization modes", "ends with exit code 0")
     check("complete           3" in job.log, "--iterations 3 did not reach the trainer")
 
 
@@ -85,7 +85,7 @@ def case_grid_is_an_array_with_a_task_a_cell(folder):
     wait_for_end(first.log.split("Submitted batch job ")[1].split()[0])
     logs = [path.read_text() for path in folder.glob("slurm-grid-*.log")]
     check(len(logs) == 4, f"{len(logs)} logs, not one a task and one of the job that submitted them")
-    tables = [log for log in logs if "Synchronisation modes" in log]
+    tables = [log for log in logs if "Synchronization modes" in log]
     check(len(tables) == 1 and "3 of 3 cells are there" in tables[0], f"tables {len(tables)} times: {logs}")
 
 

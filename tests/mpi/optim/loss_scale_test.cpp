@@ -50,7 +50,7 @@ TEST_CASE("the fused step is the plain one, bit for bit, also when gradients mov
   }
 }
 
-TEST_CASE("with a loss scale every optimiser takes gradients over it and leaves overflows out" *
+TEST_CASE("with a loss scale every optimizer takes gradients over it and leaves overflows out" *
           test::once()) {
   for (const OptimizerEntry& entry : optimizers()) {
     CAPTURE(entry.name);

@@ -49,7 +49,7 @@ using Maker = std::unique_ptr<Optimizer> (*)(Replica&, const OptimizerSettings&)
 const std::vector<OptimizerEntry> kOnTensors = {
     {"lars", make_lars_on_tensors}, {"lamb", make_lamb_on_tensors}, {"adam", make_adam_on_tensors}};
 
-/// Both forms of every optimiser.
+/// Both forms of every optimizer.
 std::vector<OptimizerEntry> all_forms() {
   std::vector<OptimizerEntry> all = optimizers();
   all.insert(all.end(), kOnTensors.begin(), kOnTensors.end());
@@ -220,7 +220,7 @@ TEST_CASE("a factor that the host never reads scales the gradients as one that i
   }
 }
 
-TEST_CASE("what an optimiser remembers goes into a checkpoint and back" * test::once()) {
+TEST_CASE("what an optimizer remembers goes into a checkpoint and back" * test::once()) {
   for (const OptimizerEntry& entry : all_forms()) {
     Replica straight = lenet(), resumed = lenet();
     const auto first = entry.make(straight, settings_of(entry.name));
@@ -241,7 +241,7 @@ TEST_CASE("what an optimiser remembers goes into a checkpoint and back" * test::
   }
 }
 
-TEST_CASE("a gradient laid out otherwise than its parameter is refused by every optimiser" *
+TEST_CASE("a gradient laid out otherwise than its parameter is refused by every optimizer" *
           test::once()) {
   for (const OptimizerEntry& entry : all_forms()) {
     Replica replica = lenet();

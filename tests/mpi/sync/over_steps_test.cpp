@@ -81,7 +81,7 @@ TEST_CASE("cut alike, the two are bit-equal on any number of ranks" * test::seve
           trained(set, transport, "backward", one_message).hash);
 }
 
-TEST_CASE("so it does with other optimisers, several passes and 16 bits on the wire" *
+TEST_CASE("so it does with other optimizers, several passes and 16 bits on the wire" *
           test::several_ranks()) {
   const SmallSet set;
   const std::vector<std::function<void(TrainOptions&)>> changes = {

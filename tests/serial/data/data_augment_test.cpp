@@ -23,7 +23,7 @@ std::vector<std::byte> image_of_positions() {
   return pixels;
 }
 
-/// The raw values of one pixel of an output, found by undoing the normalisation.
+/// The raw values of one pixel of an output, found by undoing the normalization.
 std::array<int, 3> pixel_of(const std::vector<float>& out, Layout layout, int x, int y) {
   std::array<int, 3> values{};
   for (std::size_t c = 0; c < 3; ++c) {
@@ -82,7 +82,7 @@ TEST_CASE("some corners, worked by hand") {
   CHECK(pixel_of(out, Layout::kNchw, 31, 0) == std::array{17, 1, 255});
 }
 
-TEST_CASE("normalisation is (pixel/255 - mean)/deviation of its channel") {
+TEST_CASE("normalization is (pixel/255 - mean)/deviation of its channel") {
   std::vector<std::byte> pixels(kImageBytes, std::byte{0});
   pixels[1024] = pixels[2048] = std::byte{255};
   std::vector<float> out(kImageBytes);

@@ -80,7 +80,7 @@ TEST_CASE("a slash at the end of the folder's name changes nothing") {
   CHECK(Cifar10(folder / "deep/er").size(Split::kTrain) == 1);
 }
 
-/// Softmax regression on normalised pixels: ten weights a pixel and a bias.
+/// Softmax regression on normalized pixels: ten weights a pixel and a bias.
 class LinearClassifier {
  public:
   void step(std::span<const float> image, std::int64_t label, float rate) {

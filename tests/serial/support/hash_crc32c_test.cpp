@@ -12,7 +12,7 @@ std::span<const std::byte> as_bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text));
 }
 
-// Values of RFC 3720, appendix B.4, and the check value of the CRC catalogue.
+// Values of RFC 3720, appendix B.4, and the check value of the CRC catalog.
 struct Vector {
   std::string text;
   std::uint32_t crc;

@@ -53,16 +53,16 @@ TEST_CASE("batch ladder: smaller batches are tried, repeats of the same are not"
 }
 
 TEST_CASE("cell record: a kill is for memory only where the kernel or Slurm says so") {
-  const ProcessResult slain{137, 0}, signalled{-1, 9}, hang{86, 0};
+  const ProcessResult slain{137, 0}, signaled{-1, 9}, hang{86, 0};
   CHECK(killed_for_memory(slain, 1, ""));
-  CHECK(killed_for_memory(signalled, 2, ""));
+  CHECK(killed_for_memory(signaled, 2, ""));
   CHECK(
       killed_for_memory(slain, 0, "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0\n"));
   CHECK(killed_for_memory(slain, 0, "srun: error: n1: task 0: Out Of Memory\n"));
   CHECK_FALSE(killed_for_memory(slain, 0, "srun: error: n1: task 0: Killed\n"));
   CHECK_FALSE(killed_for_memory(hang, 1, "oom_kill"));
   CHECK(was_killed(slain));
-  CHECK(was_killed(signalled));
+  CHECK(was_killed(signaled));
   CHECK_FALSE(was_killed(hang));
   CHECK(kernel_memory_kills() >= 0);
 }

@@ -102,8 +102,8 @@ TEST_CASE("variants: the environment counts where neither file nor variant speak
 
 TEST_CASE("variants: what is wrong in one is refused with its line") {
   const CleanEnvironment environment;
-  CHECK(refused("lr = 1\nvariant = a: optimiser=lars",
-                "test.cfg:2: variant: optimiser is not an option of a run; did you mean "
+  CHECK(refused("lr = 1\nvariant = a: optimzer=lars",
+                "test.cfg:2: variant: optimzer is not an option of a run; did you mean "
                 "optimizer?"));
   CHECK(refused("variant = a: rnaks=2", "did you mean ranks?"));
   CHECK(refused("variant = a: results=x", "results is not an option of a run"));

@@ -3,9 +3,9 @@
 
 #include <doctest/doctest.h>
 
-#include "analysis/charts/gnuplot_chart.h"
 #include "analysis/charts/html.h"
 #include "analysis/charts/svg_chart.h"
+#include "analysis/charts/svg_figure.h"
 #include "analysis/plots/plots.h"
 #include "analysis/tables/tables.h"
 #include "serial/expect_error.h"
@@ -90,6 +90,31 @@ TEST_CASE("chart: an axis holds every interval, and nothing that was not measure
   CHECK(x_range(chart, chart.panels[0]).to == doctest::Approx(16 * std::sqrt(2)));
   chart.panels[0].series[0].points.clear();
   CHECK(x_range(chart, chart.panels[0]).from < x_range(chart, chart.panels[0]).to);
+}
+
+TEST_CASE("chart: panels share the y axis, unless one would be too small to read") {
+  Chart chart = chart_of_points({{1, 10}});
+  chart.panels.push_back(chart_of_points({{1, 50}}).panels[0]);
+  CHECK(y_range(chart, chart.panels[0]).to == y_range(chart, chart.panels[1]).to);
+  chart.panels[1].series[0].points = {{1, 5000}};
+  CHECK(y_range(chart, chart.panels[0]).to < 20);
+  CHECK(y_range(chart, chart.panels[1]).to > 5000);
+}
+
+TEST_CASE("chart: a figure holds all panels, one legend if they have the same, and the caption") {
+  Chart chart = chart_of_points({{1, 10, 8, 14}, {3, 5}});
+  chart.panels[0].series[0].label = "<script>";
+  chart.panels.push_back(chart.panels[0]);
+  chart.panels[1].subtitle = "2 more not shown";
+  const std::string one = svg_figure(chart);
+  CHECK(one.starts_with("<svg xmlns="));
+  CHECK(count_of(one, "class=\"chart\"") == 2);
+  CHECK(count_of(one, ">&lt;script&gt;</text>") == 1);
+  CHECK(contains(one, "One. Two.</text>"));
+  CHECK(contains(one, "2 more not shown</text>"));
+  CHECK_FALSE(contains(one, "<script"));
+  chart.panels[1].series[0].color = "#ffffff";
+  CHECK(count_of(svg_figure(chart), ">&lt;script&gt;</text>") == 2);
 }
 
 TEST_CASE("chart: the CSV is tidy, what is not there is empty") {

@@ -45,7 +45,7 @@ TEST_CASE("tables: bandwidth against calibration, by hand") {
   CHECK(number(table, 0, "transfer_ms") == Approx(0.9));
   CHECK(number(table, 0, "algbw_gb_per_s") == Approx(4096 / 0.0009 / 1e9));
   CHECK(number(table, 0, "busbw_gb_per_s") == Approx(4096 / 0.0009 / 1e9));  // 2(n-1)/n = 1
-  CHECK(number(table, 0, "utilisation_at_size_percent") == Approx(50));
+  CHECK(number(table, 0, "utilization_at_size_percent") == Approx(50));
   CHECK(number(table, 0, "fitted_ms") == Approx(0.45));
   // 10 iterations an epoch, 3 ms of comm busy each.
   CHECK(shown(table, 0, "epoch_iterations") == "10");
@@ -54,7 +54,7 @@ TEST_CASE("tables: bandwidth against calibration, by hand") {
   CHECK(number(table, 0, "ring_epoch_measured_gib_per_s") == Approx(4096 / 0.03 / 1073741824));
   CHECK(number(table, 0, "total_volume_measured_gb_per_s") == Approx(2 * 40960 / 0.03 / 1e9));
   CHECK(shown(table, 0, "busbw_derived_gb_per_s") == "n/a");       // no base
-  CHECK(shown(table, 1, "utilisation_at_size_percent") == "n/a");  // not calibrated
+  CHECK(shown(table, 1, "utilization_at_size_percent") == "n/a");  // not calibrated
   CHECK(shown(table, 1, "busbw_measured_gb_per_s") == "n/a");
   options.link_bytes_per_s = 1e6;
   const Table linked = make_bandwidth_table(loaded_with_failures(folder), options);
@@ -72,7 +72,7 @@ TEST_CASE("tables: bandwidth of one rank, and without calibration") {
   CHECK(shown(table, one, "algbw_gb_per_s") == "n/a");
   CHECK(contains(shown(table, one, "remark"), "one rank"));
   const std::size_t two = row_with(table, {{"run", "two"}});
-  CHECK(shown(table, two, "utilisation_of_plateau_percent") == "n/a");
+  CHECK(shown(table, two, "utilization_of_plateau_percent") == "n/a");
   CHECK(shown(table, two, "remark") == "no calibration in the run");
   CHECK(contains(all_notes(table), "gradsync-train --calibrate"));
 }

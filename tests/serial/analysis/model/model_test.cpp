@@ -161,7 +161,7 @@ TEST_CASE("model: one batch says how compute is split, and one message size what
   const FamilyFit fit = fit_family(families(study)[0], study.calibration);
   CHECK(contains(fit.missing, "run gradsync-train --calibrate"));
   CHECK(std::isnan(predict(fit, 4, 64).total_s()));
-  // 8.4 ms of compute, of which the optimiser's 10 % stay: 0.84 + 2 · 7.56.
+  // 8.4 ms of compute, of which the optimizer's 10 % stay: 0.84 + 2 · 7.56.
   CHECK(compute_law(fit, 2).one_batch);
   CHECK(predict(fit, 4, 128).compute_s == Approx(0.01596));
   const Table table = make_prediction_table(set, {});

@@ -85,7 +85,7 @@ TEST_CASE("yardstick: a calibration file of the same ranks and hosts stands in f
   const double bytes = 7 << 20, measured_s = 4 * 200e-6 + bytes * 1e-9;
   CHECK(table.rows[0][column_of(table, "fitted_ms")].number ==
         Approx(1e3 * (4 * 50e-6 + bytes * 1e-9)));
-  CHECK(table.rows[0][column_of(table, "utilisation_at_size_percent")].number > 80);
+  CHECK(table.rows[0][column_of(table, "utilization_at_size_percent")].number > 80);
   CHECK(table.rows[0][column_of(table, "transfer_ms")].number == Approx(1e3 * measured_s));
   CHECK(contains(shown(table, 0, "remark"), "calibrated apart, by " + file));
   CHECK(contains(table.sources[0], file));
@@ -121,7 +121,7 @@ TEST_CASE(
   CHECK_FALSE(make_busbw_plot(set));
 }
 
-TEST_CASE("yardstick: a family on other hosts does not take the file of its neighbour") {
+TEST_CASE("yardstick: a family on other hosts does not take the file of its neighbor") {
   const TestFolder folder;
   write_study(folder / "near.h5", run_on(2));
   RunInfo info = study_info(run_on(2));

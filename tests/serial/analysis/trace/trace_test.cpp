@@ -31,7 +31,7 @@ struct TracedRun {
   json trace(const TraceWindow& window) const { return json::parse(trace_json(run(), window)); }
 };
 
-/// An iteration of 12 s with the given hidden time: data 1 s, forward 2 s, backward 3 s, optimiser
+/// An iteration of 12 s with the given hidden time: data 1 s, forward 2 s, backward 3 s, optimizer
 /// 1 s, collectives at 2 to 4 s and at 7 to 8 s.
 RankIteration iteration_of_12_s(double hidden_s) {
   RankIteration rank;

@@ -130,7 +130,7 @@ TEST_CASE("verdict: what crosses the wire besides gradients") {
         "buffers 512 B (5.0 %), metrics 256 B (2.5 %), control 256 B (2.5 %)\n");
 }
 
-TEST_CASE("verdict: on which links travelling in 16 bits pays") {
+TEST_CASE("verdict: on which links traveling in 16 bits pays") {
   const TestFolder folder;
   const auto write = [&](const char* name, const char* wire, double convert_s) {
     StudyRun run{"ddp", 2, 32, 0.01, 0.01};
