@@ -6,6 +6,7 @@
 #include "data/cifar10.h"
 #include "support/error.h"
 #include "support/file.h"
+#include "support/json_number.h"
 
 namespace gradsync {
 namespace {
@@ -16,7 +17,7 @@ using nlohmann::json;
 constexpr std::int64_t kMostRecords = 1'000'000'000;
 
 Manifest::File parse_file(const json& entry) {
-  Manifest::File file{entry.at("records").get<std::int64_t>(), entry.at("sha256")};
+  Manifest::File file{whole_number<std::int64_t>(entry.at("records")), entry.at("sha256")};
   if (file.records < 0 || file.records > kMostRecords) {
     throw Error(ExitCode::kBadData, fmt::format("records is {}", file.records));
   }
@@ -28,7 +29,7 @@ Manifest parse(const json& document) {
     throw Error(ExitCode::kBadData, fmt::format("its format is not \"{}\"", Manifest::kFormat));
   }
   Manifest manifest;
-  manifest.seed = document.at("seed").get<std::uint64_t>();
+  manifest.seed = whole_number<std::uint64_t>(document.at("seed"));
   for (const char* name : kTrainFiles) {
     manifest.files[name] = parse_file(document.at("files").at(name));
   }

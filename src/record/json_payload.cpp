@@ -4,6 +4,7 @@
 
 #include "record/journal_payload.h"
 #include "support/error.h"
+#include "support/json_number.h"
 
 namespace gradsync {
 
@@ -59,6 +60,21 @@ class JsonWriter {
   }
 };
 
+template <typename Value>
+void read_value(const json& from, Value& value) {
+  if constexpr (std::is_integral_v<Value> && !std::is_same_v<Value, bool>)
+    value = whole_number<Value>(from);
+  else
+    from.get_to(value);
+}
+template <typename Integer>
+requires std::is_integral_v<Integer>
+void read_value(const json& from, std::vector<Integer>& values) {
+  values.clear();
+  for (const json& one : from.get_ref<const json::array_t&>())
+    read_value(one, values.emplace_back());
+}
+
 /// The inverse. Throws json::exception or Error for an object that lacks a field or holds another
 /// type.
 class JsonReader {
@@ -72,11 +88,11 @@ class JsonReader {
   }
   template <typename Value>
   void operator()(const Field& field, Value& value) {
-    at(field).get_to(value);
+    read_value(at(field), value);
   }
   template <typename Values>
   void operator()(const Field& field, FileAxis axis, Values& values) {
-    at(field).get_to(values);
+    read_value(at(field), values);
     if (values.size() != fixed_length(axis)) refuse(field);
   }
   template <typename Row>

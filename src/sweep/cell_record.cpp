@@ -10,6 +10,7 @@
 
 #include "support/error.h"
 #include "support/file.h"
+#include "support/json_number.h"
 #include "support/parse.h"
 #include "support/utc_time.h"
 
@@ -38,6 +39,14 @@ Value value_or(const json& failure, const char* key, Value otherwise) {
   try {
     return failure.value(key, otherwise);
   } catch (const json::exception&) {
+    return otherwise;
+  }
+}
+
+int integer_or(const json& failure, const char* key, int otherwise) {
+  try {
+    return whole_number<int>(failure.value(key, json(otherwise)));
+  } catch (const Error&) {
     return otherwise;
   }
 }
@@ -86,7 +95,7 @@ std::optional<CellFailure> recorded_failure(const CellFiles& files) {
   CellFailure failure;
   if (!record.is_object()) return failure;
   failure.kind = kind_of(record);
-  failure.result = {value_or(record, "exit_code", -1), value_or(record, "signal", 0)};
+  failure.result = {integer_or(record, "exit_code", -1), integer_or(record, "signal", 0)};
   failure.message = value_or(record, "message", std::string());
   failure.duration_s = value_or(record, "duration_s", 0.0);
   return failure;

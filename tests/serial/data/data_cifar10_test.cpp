@@ -139,9 +139,23 @@ TEST_CASE("a manifest that makes no sense is bad data, not a crash") {
   const SmallSet set;
   for (const char* text : {"", "{", "[]", "{}", "{\"format\": \"other\"}",
                            "{\"format\": \"gradsync-dataset/1\", \"seed\": \"x\"}",
+                           "{\"format\": \"gradsync-dataset/1\", \"seed\": 1.5}",
                            "{\"format\": \"gradsync-dataset/1\", \"seed\": 1, \"files\": {}}"}) {
     write_file_atomically(set.data() / Manifest::kFile, text);
     CHECK(contains(data_error(ExitCode::kBadData, set.data()), Manifest::kFile));
+  }
+}
+
+TEST_CASE("a manifest's numbers are integers that can be held") {
+  const SmallSet set;
+  const std::string sound = read_text_file(set.data() / Manifest::kFile);
+  for (const char* number : {"1e30", "3.5", "18446744073709551615", "\"3\""}) {
+    std::string text = sound;
+    const auto at = text.find("\"records\": 3");
+    REQUIRE(at != std::string::npos);
+    write_file_atomically(set.data() / Manifest::kFile,
+                          text.replace(at, 12, std::string("\"records\": ") + number));
+    CHECK(contains(data_error(ExitCode::kBadData, set.data()), "is no integer of 64 bits"));
   }
 }
 

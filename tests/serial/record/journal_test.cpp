@@ -209,6 +209,21 @@ TEST_CASE("journal: counts that do not fit the payload are refused before memory
   CHECK_FALSE(decode<IterationRow>({}));
 }
 
+TEST_CASE("journal: an integer of a JSON payload is one, and can be held") {
+  EpochRow epoch = sample_epoch(kSmall, 0);
+  epoch.new_batches = 987654;
+  const auto payload = encode(epoch);
+  const std::string sound(reinterpret_cast<const char*>(payload.data()), payload.size());
+  const auto at = sound.find("987654");
+  REQUIRE(at != std::string::npos);
+  for (const char* number : {"1e30", "1.5", "18446744073709551615", "true"}) {
+    std::string text = sound;
+    CHECK_FALSE(decode<EpochRow>(bytes_of(text.replace(at, 6, number))));
+  }
+  REQUIRE(decode<EpochRow>(bytes_of(sound)));
+  CHECK(decode<EpochRow>(bytes_of(sound))->new_batches == 987654);
+}
+
 TEST_CASE("journal: JSON payloads keep NaN, infinities and texts that are not UTF-8") {
   EpochRow epoch = sample_epoch(kSmall, 0);
   epoch.ranks[0].train_loss = INFINITY;

@@ -96,8 +96,10 @@ TEST_CASE("cell record: read as written, and damaged ones are failures") {
   CHECK(failure->result.exit_code == 137);
   CHECK(failure->message.starts_with("too large "));
   CHECK(failure->duration_s == 2.5);
-  for (const char* damaged : {"", "[]", "{", R"({"kind":7,"exit_code":"x","message":[]})"}) {
+  for (const char* damaged : {"", "[]", "{", R"({"kind":7,"exit_code":"x","message":[]})",
+                              R"({"exit_code":1e300})", R"({"exit_code":4294967297})"}) {
     write(files.failure, damaged);
     CHECK(recorded_failure(files)->kind == FailureKind::kFailed);
+    CHECK(recorded_failure(files)->result.exit_code == -1);
   }
 }
