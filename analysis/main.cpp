@@ -124,7 +124,7 @@ std::vector<Table> write_tables(const ReportOptions& options, const RunStudy& ru
   ProgressLine progress;
   for (const TableSpec* spec : options.tables) {
     if (!spec->applies(runs.set())) {
-      if (options.tables.size() < tables().size())
+      if (options.tables_chosen && options.tables.size() < tables().size())
         std::cerr << fmt::format("table {}: there is no {} here\n", spec->name,
                                  spec->of_quantized ? "file of gradsync-quantize" : "training run");
       continue;
@@ -132,7 +132,7 @@ std::vector<Table> write_tables(const ReportOptions& options, const RunStudy& ru
     progress.say("table " + spec->name);
     made.push_back(marked(spec->make(runs, options.table), mark));
     progress.clear();
-    output.write(made.back());
+    output.write(made.back(), options.tables_chosen || spec->printed_by_default());
   }
   return made;
 }
@@ -159,19 +159,19 @@ int report_command(int argc, const char* const* argv) {
   const std::string mark = merge_mark(options, set);
   const RunStudy runs(set);
 
-  // 2. Tables.
+  // 2. Verdict.
   ReportOutput output(options.output, std::cout, std::cerr);
   PageContent page;
+  const bool verdict = options.verdict && !set.runs.empty();
+  if (verdict) page.verdict = make_verdict(runs);
+  if (verdict) output.write_verdict(page.verdict);
+
+  // 3. Tables.
   page.tables = write_tables(options, runs, mark, output);
   if (!options.claims.claims.empty())
     write_claims(options.claims.claims, report_option_table(), given.values, claimed_files(set),
                  page.tables);
   if (options.fom) print_foms(set);
-
-  // 3. Verdict.
-  const bool verdict = options.verdict && !set.runs.empty();
-  if (verdict) page.verdict = make_verdict(runs);
-  if (verdict) output.write_verdict(page.verdict);
 
   // 4. Plots, page, trace.
   page.charts = charts_for(runs, page.tables, options, mark);

@@ -1,5 +1,7 @@
 #include "analysis/report_options.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "analysis/output/named_choice.h"
@@ -15,6 +17,7 @@ using O = ReportOptions;
 using Value = BoundValue<O>;
 
 constexpr std::int64_t kMostCounted = 1000000;
+constexpr const char* kAuto = "auto";
 
 std::vector<std::int64_t> parse_counts(const std::string& text) {
   std::vector<std::int64_t> counts;
@@ -34,10 +37,14 @@ BoundGroup<O> table_options() {
   return {
       "What",
       {
-          names_option<O>("table", names_of(tables()), "all",
-                          "tables to make; several as a list with commas",
+          names_option<O>("table", names_of(tables()), kAuto,
+                          "tables to print; several as a list with commas. auto: the summary, and "
+                          "all of them in "
+                          "--output, --html and --claims",
                           [](const OptionValues& values, const std::string& name, O& options) {
-                            options.tables = chosen(values, name, tables());
+                            options.tables_chosen = values.at(name).value != kAuto;
+                            if (options.tables_chosen)
+                              options.tables = chosen(values, name, tables());
                           }),
           {"log-every", Value::integer(table(&T::log_every), 0, kMostCounted, "none"),
            "table modes: loss at every Nth iteration"},
@@ -51,8 +58,8 @@ BoundGroup<O> table_options() {
            "table what-if: replay the recorded buckets with bucket-cap=4MiB, first-bucket=1MiB, "
            "wire=bf16, bandwidth=1GB/s, latency=20us, ranks=16 or batch=64"},
           {"verdict", Value::choice(&O::verdict_wanted, {"auto", "yes", "no"}),
-           "a few plain sentences after the tables, with the data each rests on; auto: with all "
-           "tables"},
+           "a few sentences that say what the tables show, before them (--wide: with the data each "
+           "rests on); auto: unless tables are named, or with all"},
           {"force-merge", Value::on_off(&O::force_merge),
            "put repeats together that differ in placement, device, versions, threads or length; "
            "every table says so. Without it such runs end the report with 65"},
@@ -104,6 +111,20 @@ ProgramOptions<O> all_options() {
            of_part(&O::claims, claim_options())}};
 }
 
+bool is_among(const TableSpec* table, const std::vector<const TableSpec*>& tables) {
+  return std::find(tables.begin(), tables.end(), table) != tables.end();
+}
+
+/// Where no table is named. Files of gradsync-quantize have no summary of their own: all tables.
+std::vector<const TableSpec*> usual_tables(const ReportOptions& options) {
+  const bool kept =
+      !options.output.output.empty() || !options.html.empty() || !options.claims.claims.empty();
+  std::vector<const TableSpec*> result;
+  for (const TableSpec& table : tables())
+    if (kept || table.printed_by_default()) result.push_back(&table);
+  return result;
+}
+
 RunSet load(const std::vector<ClaimedFile>& files) {
   std::vector<std::string> failures;
   std::vector<FoundRun> runs;
@@ -141,8 +162,9 @@ ReportOptions report_options(const OptionValues& values) {
   ReportOptions options = all_options().read(values);
   if (options.trace.empty() && !options.trace_iterations.empty())
     throw option_error(values, "trace-iterations", "needs --trace FILE");
-  options.verdict = options.verdict_wanted == "auto" ? options.tables.size() == tables().size()
-                                                     : options.verdict_wanted == "yes";
+  const bool all = !options.tables_chosen || options.tables.size() == tables().size();
+  options.verdict = options.verdict_wanted == kAuto ? all : options.verdict_wanted == "yes";
+  if (!options.tables_chosen) options.tables = usual_tables(options);
   if (options.link_gb_per_s > 0) options.table.link_bytes_per_s = options.link_gb_per_s * kGB;
   return options;
 }
@@ -153,8 +175,9 @@ std::vector<Table> tables_of_claims(const OptionValues& values,
   const RunSet set = load(files);
   const RunStudy runs(set);
   std::vector<Table> made;
-  for (const TableSpec* spec : options.tables)
-    made.push_back(spec->make(runs, options.table));
+  for (const TableSpec& spec : tables())
+    if (!options.tables_chosen || is_among(&spec, options.tables))
+      made.push_back(spec.make(runs, options.table));
   return made;
 }
 

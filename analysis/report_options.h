@@ -14,10 +14,11 @@ namespace gradsync::report {
 
 struct ReportOptions {
   std::vector<const TableSpec*> tables;
+  bool tables_chosen = false;  ///< by name: all of them are printed; else the summary alone
   OutputOptions output;
   bool plots = true;
   std::string verdict_wanted = "auto";  ///< auto | yes | no
-  bool verdict = true;                  ///< after the tables
+  bool verdict = true;                  ///< before the tables
   bool list = false;                    ///< what there is, and nothing else
   double link_gb_per_s = 0;             ///< for table.link_bytes_per_s; 0: not given
   bool force_merge = false;

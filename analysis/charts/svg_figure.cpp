@@ -176,27 +176,6 @@ class Figure {
 
 }  // namespace
 
-std::vector<std::string> wrapped(const std::string& text, std::size_t width) {
-  std::vector<std::string> lines;
-  std::string word, line;
-  const auto put = [&] {
-    if (!line.empty() && display_width(line) + 1 + display_width(word) > width) {
-      lines.push_back(line);
-      line.clear();
-    }
-    line += (line.empty() || word.empty() ? "" : " ") + word;
-    word.clear();
-  };
-  for (const char c : text)
-    if (c == ' ')
-      put();
-    else
-      word += c;
-  put();
-  if (!line.empty()) lines.push_back(line);
-  return lines;
-}
-
 std::string svg_figure(const Chart& chart) {
   return Figure(chart).draw();
 }

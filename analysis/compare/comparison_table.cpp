@@ -18,14 +18,14 @@ std::vector<Column> columns() {
       {"ranks", "ranks", false, "ranks of the run", "/topology/rank"},
       {"batch_per_rank", "batch/rank", false, "global batch / (ranks x accumulation)",
        "/config/batch-per-rank"},
-      {"a_iterations", "n of A", false, "steady iterations of all repeats", "/iteration/number"},
-      {"b_iterations", "n of B", false, "steady iterations of all repeats", "/iteration/number"},
+      {"a_iterations", "n of A", false, "steady iterations of all repeats", "/iteration/number", 2},
+      {"b_iterations", "n of B", false, "steady iterations of all repeats", "/iteration/number", 2},
       {"a_median_ms", "A ms", false, "median over n of the slowest rank", kDataset},
       {"b_median_ms", "B ms", false, "median over n of the slowest rank", kDataset},
-      {"ratio", "B/A", false, "median of B / median of A", kDataset},
+      {"ratio", "B/A", false, "median of B / median of A", kDataset, 0},
       {"ratio_low", "low", false, "lower end of the ratio's 95 % bootstrap interval", kDataset},
       {"ratio_high", "high", false, "upper end of the ratio's 95 % bootstrap interval", kDataset},
-      {"verdict", "verdict", true}};
+      {"verdict", "verdict", true, "", "", 0}};
 }
 
 std::vector<Cell> row(const ComparedCell& cell, double threshold) {
@@ -56,17 +56,18 @@ Table comparison_table(const std::vector<ComparedCell>& cells, double threshold,
   Table table{"compare", "Iteration times of B against A", {}, columns(), {}};
   for (const ComparedCell& cell : cells)
     table.add(row(cell, threshold), source(cell));
-  table.notes = {
-      "an iteration counts as its slowest rank; steady iterations of all repeats of a cell "
-      "(docs/numbers.md)",
+  for (const std::string& line : different_circumstances(cells))
+    table.notes.push_back("A and B differ in " + line);
+  const std::vector<std::string> methods = {
+      fmt::format("no difference: the interval holds 1; a cell fails if it is slower and the ratio "
+                  "above {:.6g}",
+                  1 + threshold),
       fmt::format("95 % interval of the ratio of medians from {} bootstrap resamples, seed {}; it "
                   "takes iterations for independent",
                   kResamples, seed),
-      fmt::format("no difference: the interval holds 1; a cell fails if it is slower and the ratio "
-                  "above {:.6g}",
-                  1 + threshold)};
-  for (const std::string& line : different_circumstances(cells))
-    table.notes.push_back("A and B differ in " + line);
+      "an iteration counts as its slowest rank; steady iterations of all repeats of a cell "
+      "(docs/numbers.md)"};
+  table.notes.insert(table.notes.end(), methods.begin(), methods.end());
   return table;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <ostream>
+#include <sstream>
 
 #include <fmt/format.h>
 
@@ -18,6 +19,15 @@ bool is_for_people(const FormatSpec& format) {
   return format.name == "text" || format.name == "markdown";
 }
 
+/// On standard output; `whole` is the table as text.
+std::string text_for(const OutputOptions& options, const Table& table, const std::string& whole) {
+  const std::size_t width = options.columns();
+  if (width == 0) return whole;
+  std::ostringstream text;
+  print_narrow_text(text, table, width, "--wide");
+  return text.str();
+}
+
 }  // namespace
 
 ReportOutput::ReportOutput(const OutputOptions& options, std::ostream& out, std::ostream& log)
@@ -32,18 +42,24 @@ ReportOutput::ReportOutput(const OutputOptions& options, std::ostream& out, std:
         "choose another --output");
 }
 
-void ReportOutput::write(const Table& table, bool machines_only) {
+void ReportOutput::print(const std::string& text) {
+  out_ << (first_ ? "" : "\n") << text << std::flush;
+  first_ = false;
+  if (!out_) throw Error(ExitCode::kInputOutput, "cannot write to standard output");
+}
+
+void ReportOutput::write(const Table& table, bool printed, bool machines_only) {
+  const bool folder = !options_.output.empty();
   for (const FormatSpec* format : options_.formats) {
     if (machines_only && is_for_people(*format)) continue;
     const std::string text = format->render(table);
-    if (!options_.output.empty())
+    if (folder)
       write_file_atomically(options_.output / (table.name + "." + format->extension), text);
-    if (!options_.output.empty() && format->name != "text") continue;
-    out_ << (first_ ? "" : "\n") << text;
-    first_ = false;
+    if (format->name == "text" && printed)
+      print(text_for(options_, table, text));
+    else if (!folder)
+      print(text);
   }
-  out_.flush();
-  if (!out_) throw Error(ExitCode::kInputOutput, "cannot write to standard output");
 }
 
 void ReportOutput::write_page(const std::string& name, const std::string& text,
@@ -53,12 +69,8 @@ void ReportOutput::write_page(const std::string& name, const std::string& text,
     const std::string& page = format->name == "text" ? text : markdown;
     if (!options_.output.empty())
       write_file_atomically(options_.output / (name + "." + format->extension), page);
-    if (!options_.output.empty() && format->name != "text") continue;
-    out_ << (first_ ? "" : "\n") << page;
-    first_ = false;
+    if (options_.output.empty() || format->name == "text") print(page);
   }
-  out_.flush();
-  if (!out_) throw Error(ExitCode::kInputOutput, "cannot write to standard output");
 }
 
 void ReportOutput::write_verdict(const std::vector<VerdictClause>& clauses) {
@@ -68,11 +80,7 @@ void ReportOutput::write_verdict(const std::vector<VerdictClause>& clauses) {
     write_file_atomically(options_.output / "verdict.md", verdict_markdown(clauses));
     write_file_atomically(options_.output / "verdict.json", verdict_json(clauses));
   }
-  if (!text) return;
-  out_ << (first_ ? "" : "\n") << verdict_text(clauses);
-  first_ = false;
-  out_.flush();
-  if (!out_) throw Error(ExitCode::kInputOutput, "cannot write to standard output");
+  if (text) print(verdict_text(clauses, options_.columns()));
 }
 
 void ReportOutput::draw_plots(const std::vector<NamedChart>& charts) {

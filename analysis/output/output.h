@@ -17,9 +17,10 @@ class ReportOutput {
   /// Makes the folder if one is wanted. Throws Error kCannotCreate.
   ReportOutput(const OutputOptions& options, std::ostream& out, std::ostream& log);
 
-  /// A table in every format wanted; files appear whole or not at all. `machines_only` leaves out
-  /// the formats for people, for what a page says already.
-  void write(const Table& table, bool machines_only = false);
+  /// A table in every format wanted; files appear whole or not at all. What is `printed` goes to
+  /// standard output too where there is a folder: as text. `machines_only` leaves out the formats
+  /// for people, for what a page says already.
+  void write(const Table& table, bool printed = true, bool machines_only = false);
 
   /// A page on standard output as text or Markdown, if one of them is wanted; as name.txt and
   /// name.md in the folder.
@@ -33,6 +34,8 @@ class ReportOutput {
   void draw_plots(const std::vector<NamedChart>& charts);
 
  private:
+  void print(const std::string& text);
+
   const OutputOptions& options_;
   std::ostream& out_;
   std::ostream& log_;

@@ -1,5 +1,10 @@
 #include "analysis/output/output_options.h"
 
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+
 #include "analysis/output/named_choice.h"
 
 namespace gradsync::report {
@@ -27,6 +32,14 @@ std::vector<std::string> chosen_names(const OptionValues& values, const std::str
   return result;
 }
 
+std::size_t OutputOptions::columns() const {
+  constexpr std::size_t kLeast = 60, kUsual = 100;
+  if (wide) return 0;
+  winsize window{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) != 0 || window.ws_col == 0) return kUsual;
+  return std::max<std::size_t>(kLeast, window.ws_col);
+}
+
 BoundGroup<OutputOptions> output_options(const std::string& folder_help) {
   using O = OutputOptions;
   return {"Where to",
@@ -38,6 +51,9 @@ BoundGroup<OutputOptions> output_options(const std::string& folder_help) {
                               }),
               {"output", BoundValue<O>::text_value<std::filesystem::path>(&O::output, "DIR"),
                folder_help},
+              {"wide", BoundValue<O>::on_off(&O::wide),
+               "text on standard output with all columns and notes; without it a line fits the "
+               "terminal (100 characters where there is none)"},
           }};
 }
 

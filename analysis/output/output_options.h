@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -13,6 +14,11 @@ namespace gradsync::report {
 struct OutputOptions {
   std::vector<const FormatSpec*> formats;
   std::filesystem::path output;  ///< a folder; empty: to stdout
+  bool wide = false;             ///< all columns and notes on standard output
+
+  /// Characters of a line on standard output: those of its terminal, 100 where it is none; 0: no
+  /// limit.
+  std::size_t columns() const;
 };
 
 /// --format and --output; `folder_help` says what the folder receives.

@@ -120,7 +120,7 @@ void write_published(const PublishedReport& report, ReportOutput& output) {
     output.write_page("audit", page_text(page), page_markdown(page));
   }
   for (const Table& table : report.tables)
-    output.write(table, report.page && is_on_page(table));
+    output.write(table, true, report.page && is_on_page(table));
 }
 
 std::string published_html(const PublishedReport& report) {

@@ -57,7 +57,7 @@ std::vector<Column> batch_size_columns(const GroupLabels& labels) {
        "/epoch/test_accuracy"},
       {"peak_memory_mib", "memory MiB", false,
        "largest over ranks / 2^20 bytes; median of the repeats", "/epoch/peak_memory"},
-      {"remark", "remark", true},
+      {"remark", "remark", true, "", "", 0},
       group_name_column()};
   result.insert(result.end(), rest.begin(), rest.end());
   return result;

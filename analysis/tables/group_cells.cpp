@@ -50,7 +50,7 @@ Cell repeats_cell(const RunGroup& group) {
 }
 
 Column group_name_column() {
-  return {"run", "run", true};
+  return {"run", "run", true, "", "", 3};
 }
 
 Cell group_name_cell(const RunGroup& group) {

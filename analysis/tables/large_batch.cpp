@@ -43,7 +43,7 @@ std::vector<Column> large_batch_columns(bool with_settings) {
       {"batch_global", "global", false, "ranks x batch per rank x accumulation",
        "/config/batch-global"},
       {"learning_rate", "lr", false, "as configured", "/config/lr"},
-      {"remedy", "remedy", true},
+      {"remedy", "remedy", true, "", "", 0},
       repeats_column(),
       {"epoch", "epoch", false, "--at-epoch, else the 5th and the last that all repeats have",
        "/epoch/number"},
@@ -57,7 +57,7 @@ std::vector<Column> large_batch_columns(bool with_settings) {
       {"fall_reach_points", "±", false, welch, test},
       {"repair_points", "to none", false, "test % - test % of the same batch without remedy", test},
       {"repair_reach_points", "±", false, welch, test},
-      {"remark", "remark", true},
+      {"remark", "remark", true, "", "", 0},
       group_name_column()};
   if (with_settings) all.insert(all.begin() + kSettingsAt, {"settings", "settings", true});
   return all;

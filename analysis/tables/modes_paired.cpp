@@ -53,7 +53,7 @@ std::vector<Column> modes_paired_columns(const GroupLabels& labels) {
       {"ratio", "ratio", false, "median / median of the mode it is set against", kDataset},
       {"ratio_low", "low", false, "lower end of the ratio's 95 % bootstrap interval", kDataset},
       {"ratio_high", "high", false, "upper end of the ratio's 95 % bootstrap interval", kDataset},
-      {"verdict", "verdict", true},
+      {"verdict", "verdict", true, "", "", 0},
       group_name_column()};
   result.insert(result.end(), rest.begin(), rest.end());
   return result;

@@ -34,6 +34,9 @@ struct TableSpec {
   bool of_quantized = false;  ///< of files of gradsync-quantize, not of training runs
   TableMaker make;
 
+  /// Where no table is named: the summary, and all of a quantized network.
+  bool printed_by_default() const { return of_quantized || name == "summary"; }
+
   /// Whether the set holds what the table is of.
   bool applies(const RunSet& set) const {
     return of_quantized ? !set.quantized.empty() : !set.runs.empty();

@@ -56,7 +56,7 @@ std::vector<Cell> run_cells(const Run& run, const Cell& rank) {
 }
 
 Column run_name_column() {
-  return {"run", "run", true};
+  return {"run", "run", true, "", "", 3};
 }
 
 int ms_decimals(double largest_ms) {

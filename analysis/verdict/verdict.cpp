@@ -5,11 +5,13 @@
 #include <cmath>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "analysis/verdict/clauses.h"
 #include "options/modes.h"
 #include "support/error.h"
+#include "support/table.h"
 
 namespace gradsync::report {
 
@@ -172,9 +174,13 @@ std::string source_text(const VerdictClause& clause) {
   return clause.datasets.empty() ? text : text + ": " + clause.datasets;
 }
 
-std::string verdict_text(const std::vector<VerdictClause>& clauses) {
+std::string verdict_text(const std::vector<VerdictClause>& clauses, std::size_t width) {
   std::string text = "Verdict\n";
   for (const VerdictClause& clause : clauses) {
+    if (width > 0) {
+      text += fmt::format("- {}\n", fmt::join(wrapped(clause.text + ".", width - 2), "\n  "));
+      continue;
+    }
     text += fmt::format("- {}.\n", clause.text);
     if (!clause.condition.empty()) text += fmt::format("    holds for: {}\n", clause.condition);
     const std::string source = source_text(clause);

@@ -33,8 +33,9 @@ std::vector<VerdictClause> make_verdict(const RunStudy& runs);
 /// "a.h5, b.h5 and 3 more: /time/exposed"; empty where the clause rests on no file.
 std::string source_text(const VerdictClause& clause);
 
-/// The verdict as plain text, as Markdown and as JSON; each ends with a newline.
-std::string verdict_text(const std::vector<VerdictClause>& clauses);
+/// The verdict as plain text, as Markdown and as JSON; each ends with a newline. Text of a limited
+/// `width` holds the sentences alone; without a limit (0) also what they hold for and rest on.
+std::string verdict_text(const std::vector<VerdictClause>& clauses, std::size_t width = 0);
 std::string verdict_markdown(const std::vector<VerdictClause>& clauses);
 std::string verdict_json(const std::vector<VerdictClause>& clauses);
 

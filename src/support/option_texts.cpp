@@ -43,22 +43,6 @@ std::string precedence_help(const std::string& scope) {
       variable_name(in_scope(scope, "<name>")), names);
 }
 
-// Words of `text` in lines of at most `width` columns.
-std::vector<std::string> wrapped(const std::string& text, std::size_t width) {
-  std::vector<std::string> lines(1);
-  for (const auto& word : split_list(text, ' ')) {
-    std::string& line = lines.back();
-    if (line.empty()) {
-      line = word;
-    } else if (display_width(line) + 1 + display_width(word) <= width) {
-      line += ' ' + word;
-    } else {
-      lines.push_back(word);
-    }
-  }
-  return lines;
-}
-
 // `left`, and `text` beside it from column kHelpColumn on; below it if `left` is too wide.
 std::string beside(const std::string& left, const std::string& text) {
   std::string block = std::string(kIndent, ' ') + left;

@@ -32,6 +32,7 @@ struct Column {
   bool left = false;         ///< texts read from the left, numbers align right
   std::string formula = {};  ///< how the number is computed, for --claims; empty: no claim
   std::string dataset = {};  ///< what it is computed from: "/time/iteration"
+  int detail = 1;  ///< 0: always shown; the larger, the sooner a narrow text leaves it out
 };
 
 /// A result in rows and columns, free of any output format.
@@ -58,6 +59,15 @@ std::string number_id(const Table& table, std::size_t row, std::size_t column);
 
 /// Aligned plain text: title, head, rule, rows, notes.
 void print_text(std::ostream& out, const Table& table);
+
+/// The same in at most `width` characters where that is possible: two columns headed "low" and
+/// "high" become "[low, high]" in the column before them, columns that do not fit are left out and
+/// named, and of the notes there are the first two. The last line says that `all` shows the rest.
+void print_narrow_text(std::ostream& out, const Table& table, std::size_t width,
+                       const std::string& all);
+
+/// `text` broken at spaces into lines of at most `width` characters.
+std::vector<std::string> wrapped(const std::string& text, std::size_t width);
 
 /// Columns a text takes on a terminal: UTF-8 code points, not bytes.
 std::size_t display_width(const std::string& text);

@@ -71,11 +71,11 @@ def long_grid(folder: pathlib.Path) -> None:
 
 
 def case_a_grid_runs_once_and_prints_its_tables(folder):
-    job_file(folder, "ranks = 1, 2", "batch-per-rank = 8", "iterations = 4", "report-options = --table modes")
-    sweep(folder).expect(0, "2 cells: 2 complete, 0 failed", "Synchronization modes")
+    job_file(folder, "ranks = 1, 2", "batch-per-rank = 8", "iterations = 4")
+    sweep(folder).expect(0, "2 cells: 2 complete, 0 failed", "Synchronization cost, lenet")
     sweep(folder).expect(0, "2 of 2 cells are there already")
     check(states(folder) == ["done", "done"], f"{states(folder)}")
-    check((folder / "runs/tables/modes.csv").exists() or (folder / "runs/tables").is_dir(), "no tables")
+    check(all((folder / f"runs/tables/{name}.txt").exists() for name in ("summary", "modes", "split")), "no tables")
 
 
 def case_a_signal_stops_the_grid_with_75_and_the_same_command_goes_on(folder):
@@ -161,7 +161,7 @@ def case_variants_are_an_axis_of_bundled_options(folder):
     sweep(folder, "--status").expect(0, "1 of 4 cells done")
     # Seeds are repeats of one cell: a row a variant.
     table = sweep(folder).expect(0, "4 cells: 4 complete", "1 of 4 cells are there already").out
-    check(len(re.findall(r"^ddp .* 2 +1 ", table, re.M)) == 2 and "optimizer lars" in table, table)
+    check(len(re.findall(r"^ddp ", table, re.M)) == 2 and "optimizer lars" in table, table)
     sweep(folder, "--", "--lr", 0.5).expect(64, "holds another grid", "lr: 1 there, not set here")
     job_file(folder, *lines, "variant = wrong: optimizer=lars warmup-epohcs=1")
     sweep(folder).expect(64, "grid.cfg:13: variant: warmup-epohcs is not an option of a run; did you mean warmup-epochs")

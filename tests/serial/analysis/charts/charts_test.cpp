@@ -126,12 +126,6 @@ TEST_CASE("chart: the CSV is tidy, what is not there is empty") {
   CHECK(caption_text(chart) == "One. Two.");
 }
 
-TEST_CASE("chart: captions are broken at spaces") {
-  CHECK(wrapped("one two three", 7) == std::vector<std::string>{"one two", "three"});
-  CHECK(wrapped("overlong a", 3) == std::vector<std::string>{"overlong", "a"});
-  CHECK(wrapped("", 5).empty());
-}
-
 TEST_CASE("chart: inline SVG tells values, and breaks lines where nothing was measured") {
   Chart chart = chart_of_points({{1, 10, 8, 14}, {2, kNotMeasured}, {3, 5}});
   chart.panels[0].series[0].label = "<script>";

@@ -34,6 +34,7 @@ std::filesystem::path claims_of(const TestFolder& folder) {
   OptionValues values;
   for (const OptionSpec& spec : report_option_table())
     values[spec.name] = {spec.default_value, "default", "default"};
+  values["claims"].value = (folder / "claims.json").string();
   const ReportOptions options = report_options(values);
   const RunSet set = load_places({folder.path().string()});
   Claims claims{claimed_options(report_option_table(), values), claimed_files(set), {}};

@@ -46,7 +46,10 @@ bool rsvg_is_here() {
 }  // namespace
 
 TEST_CASE("report: options") {
-  CHECK(options_of({"x"}).tables.size() == tables().size());
+  CHECK(options_of({"x"}).tables.front()->name == "summary");
+  CHECK(options_of({"x"}).tables.size() < tables().size());
+  CHECK(options_of({"x", "--output", "folder"}).tables.size() == tables().size());
+  CHECK(options_of({"x", "--table", "all"}).tables.size() == tables().size());
   CHECK(options_of({"x"}).output.formats.size() == 1);
   CHECK(options_of({"x"}).table.conventions.size() == 1);
   CHECK(options_of({"x", "--bandwidth-convention", "message"}).table.conventions.size() == 1);
@@ -76,7 +79,14 @@ TEST_CASE("report: output goes to a folder and text to the terminal as well") {
   std::ostringstream out, log;
   ReportOutput output(options.output, out, log);
   output.write(make_modes_table(set, {}));
+  CHECK(contains(out.str(), "columns not shown: "));
+  out.str("");
+  options.output.wide = true;
+  ReportOutput(options.output, out, log).write(make_modes_table(set, {}));
   CHECK(out.str() == read_text_file(folder / "new/tables/modes.txt"));
+  out.str("");
+  output.write(make_modes_table(set, {}), /*printed=*/false);
+  CHECK(out.str().empty());
   for (const char* extension : {"txt", "md", "tex", "csv", "json"})
     CHECK(std::filesystem::exists(folder / (std::string("new/tables/modes.") + extension)));
   CHECK(std::distance(std::filesystem::directory_iterator(options.output.output), {}) == 5);
