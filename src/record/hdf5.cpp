@@ -1,9 +1,13 @@
 #include "record/hdf5.h"
 
 #include <algorithm>
+#include <array>
+#include <cstring>
+#include <span>
 
 #include <fmt/format.h>
 
+#include "support/error.h"
 #include "support/file.h"
 
 namespace gradsync {
@@ -73,8 +77,40 @@ H5Object create_hdf5_file(const std::filesystem::path& path) {
   return file;
 }
 
+namespace {
+
+std::uint64_t number_at(std::span<const unsigned char> bytes, std::size_t at) {
+  std::uint64_t number = 0;
+  std::memcpy(&number, bytes.data() + at, sizeof number);
+  return number;
+}
+
+/// Refuses a file whose superblock (HDF5 File Format Specification, II.A) states addresses that it
+/// does not have: HDF5 1.10 takes a gigabyte of memory for some of them before it refuses.
+void require_superblock(const std::filesystem::path& path) {
+  constexpr std::size_t kVersion = 8, kMost = 64;
+  std::array<unsigned char, kMost> block{};
+  const UniqueFd file = open_for_reading(path);
+  std::size_t have = 0;
+  while (const std::size_t count =
+             read_some(file.get(), std::as_writable_bytes(std::span(block).subspan(have)), path))
+    have += count;
+  const unsigned version = block[kVersion];
+  const std::size_t offset_size_at = version < 2 ? 13 : 9;
+  const std::size_t base_at = version == 0 ? 24 : version == 1 ? 28 : 12;
+  const std::size_t end_at = base_at + 16;  // base address, another one, end of file
+  if (version > 3 || block[offset_size_at] != 8 || number_at(block, base_at) != 0 ||
+      number_at(block, end_at) > std::filesystem::file_size(path))
+    throw Error(ExitCode::kBadData,
+                fmt::format("'{}' is a damaged HDF5 file: its superblock does not fit its {} bytes",
+                            path.string(), std::filesystem::file_size(path)));
+}
+
+}  // namespace
+
 H5Object open_hdf5_file(const std::filesystem::path& path) {
   prepare_hdf5();
+  require_superblock(path);
   const H5Object access = access_list(path);
   H5Object file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.id()), H5Fclose);
   hdf5_checked(file.id(), ExitCode::kBadData,

@@ -74,6 +74,7 @@ std::vector<po::option> split(const OptionTable& table, int argc, const char* co
   using namespace po::command_line_style;
   const auto description = described(table);
   std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
+  std::replace(arguments.begin(), arguments.end(), std::string("-h"), std::string("--help"));
   try {
     // Without allow_guessing: Boost would take any unambiguous beginning for the option.
     return po::command_line_parser(arguments)

@@ -82,7 +82,7 @@ std::string common_help(const std::string& scope) {
                 "[~/.config/gradsync/site.cfg if it is there; /dev/null for none]") +
          beside("--print-config",
                 "print every value and where it came from, as a job file, and stop") +
-         beside("--help", "print this text") + beside("--version", "print the version");
+         beside("-h, --help", "print this text") + beside("--version", "print the version");
 }
 
 std::string exit_code_help() {

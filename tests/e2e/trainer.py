@@ -444,7 +444,8 @@ def case_print_config_is_a_job_file(folder):
 def case_help_and_version(folder):
     for program in ("train", "calibrate", "check", "quantize", "dataset", "sweep", "report"):
         name = f"gradsync-{program}"
-        run([BIN / name, "--help"]).expect(0, rf"(?m)^Usage: .*{name}", "(?m)^Exit codes", "--version")
+        help = run([BIN / name, "--help"]).expect(0, rf"(?m)^Usage: .*{name}", "(?m)^Exit codes", "--version")
+        check(run([BIN / name, "-h"]).expect(0).out == help.out, f"{name} -h is not {name} --help")
         run([BIN / name, "--version"]).expect(0, rf"{name} \S+ \(revision \S+\)")
 
 
