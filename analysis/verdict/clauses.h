@@ -37,6 +37,8 @@ using Clauses = std::vector<VerdictClause>;
 Clauses core_clauses(const VerdictInput& input);
 Clauses efficient_batch_clauses(const VerdictInput& input);
 Clauses link_clauses(const VerdictInput& input);
+/// What would make the exchange cost less: options, ranked by what the replay predicts.
+Clauses reduce_clauses(const VerdictInput& input);
 Clauses scaling_clauses(const VerdictInput& input);
 Clauses bound_clauses(const VerdictInput& input);
 Clauses small_batch_clauses(const VerdictInput& input);

@@ -1,0 +1,133 @@
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "analysis/model/what_if.h"
+#include "analysis/verdict/clauses.h"
+#include "options/modes.h"
+#include "support/parse.h"
+
+namespace gradsync::report {
+
+namespace {
+
+constexpr double kWorthSaying = 0.01;  ///< of the iteration
+constexpr double kAsGood = 0.005;      ///< as --bucket-cap auto takes
+
+/// Options that would shorten an iteration, and by which part of it.
+struct Remedy {
+  std::string options;
+  double saved = 0;
+};
+
+double total_s(const FamilyFit& fit, const CellFacts& cell, const WhatIf& change) {
+  return what_if(fit, cell, change).parts.total_s();
+}
+
+/// The largest cap whose iteration is as short as the shortest, to kAsGood.
+double best_cap(const FamilyFit& fit, const CellFacts& cell, WhatIf change) {
+  const auto caps = cap_ladder(what_if(fit, cell, {}).bytes);
+  std::vector<double> times_s;
+  for (const double cap : caps) {
+    change.bucket_cap_bytes = cap;
+    times_s.push_back(total_s(fit, cell, change));
+  }
+  const double least_s = *std::min_element(times_s.begin(), times_s.end());
+  std::size_t best = 0;
+  for (std::size_t i = 0; i < caps.size(); ++i)
+    if (times_s[i] <= least_s * (1 + kAsGood)) best = i;
+  return caps[best];
+}
+
+/// By replay of the recorded buckets. None of a mode that does not overlap: it has no buckets, and
+/// sends fp32.
+std::vector<Remedy> replayed(const FamilyFit& fit, const CellFacts& cell) {
+  std::vector<Remedy> remedies;
+  if (!cell.overlapped()) return remedies;
+  const double recorded_s = total_s(fit, cell, {});
+  const auto add = [&](const std::string& options, const WhatIf& change) {
+    remedies.push_back({options, 1 - total_s(fit, cell, change) / recorded_s});
+  };
+  const auto with_best_cap = [&](const std::string& options, WhatIf change) {
+    change.bucket_cap_bytes = best_cap(fit, cell, change);
+    std::string cap = format_bytes(std::llround(*change.bucket_cap_bytes));
+    std::erase(cap, ' ');
+    add(fmt::format("--bucket-cap {}{}", cap, options), change);
+  };
+  with_best_cap("", {});
+  if (!mode_named(cell.mode).casts || cell.wire != "fp32") return remedies;
+  WhatIf narrow;
+  narrow.wire_bytes = 2;
+  add("--wire-dtype bf16", narrow);
+  with_best_cap(" --wire-dtype bf16", narrow);
+  return remedies;
+}
+
+/// One exchange for the images of two passes: per image half of what is exposed.
+Remedy accumulated(const MeasuredCell& cell) {
+  return {"--accumulate 2 (per image; it doubles the global batch)", cell.exposed_share() / 2};
+}
+
+/// |replayed / measured − 1| of the cell as it was recorded.
+double replay_error(const FamilyFit& fit, const CellFacts& cell) {
+  return std::abs(total_s(fit, cell, {}) / cell.medians.iteration_s - 1);
+}
+
+/// Those that save more than `least`, the best first.
+std::vector<Remedy> ranked(std::vector<Remedy> remedies, double least) {
+  std::erase_if(remedies, [&](const Remedy& remedy) { return !(remedy.saved > least); });
+  std::stable_sort(remedies.begin(), remedies.end(),
+                   [](const Remedy& a, const Remedy& b) { return a.saved > b.saved; });
+  return remedies;
+}
+
+std::string list_text(const std::vector<Remedy>& remedies) {
+  std::vector<std::string> texts;
+  for (const Remedy& remedy : remedies)
+    texts.push_back(fmt::format("{} with {}", percent_text(remedy.saved), remedy.options));
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
+}  // namespace
+
+Clauses reduce_clauses(const VerdictInput& input) {
+  Clauses clauses;
+  for (const Cells& family : focus(input)) {
+    const Cells top = on_most_ranks(family);
+    if (top.empty()) continue;
+    const CellFacts& facts = facts_of(input, *top.front());
+    if (!facts.exchanges()) continue;
+    const FamilyFit fit = fit_of(input, facts.family);
+    const std::string doubt = facts.overlapped() ? law_doubt(fit) : "the mode has no buckets";
+    const bool replays = doubt.empty();
+    const double error = replays ? replay_error(fit, facts) : 0;
+    std::vector<Remedy> remedies = replays ? replayed(fit, facts) : std::vector<Remedy>{};
+    remedies.push_back(accumulated(*top.front()));
+    remedies = ranked(std::move(remedies), std::max(error, kWorthSaying));
+    const std::string where = fmt::format("{} at {} with {:.0f} images per rank", facts.mode,
+                                          ranks_text(top.front()->ranks()), facts.batch);
+    const std::string basis =
+        replays ? fmt::format(
+                      "; replay of the recorded buckets, which is {} off the measured "
+                      "iteration; options that save less are left out",
+                      percent_text(error))
+                : "; from the measured exposed communication; nothing was replayed: " + doubt;
+    if (!remedies.empty())
+      clauses.push_back(clause_of(
+          "reduce.options",
+          fmt::format("an iteration of {} would be shorter by {}", where, list_text(remedies)),
+          family, "/bucket, /time, /calibration", top.front()->name + basis));
+    else if (replays)
+      clauses.push_back(clause_of(
+          "reduce.none",
+          fmt::format("no other bucket cap, bf16 or accumulation would shorten an iteration of {} "
+                      "by more than {}",
+                      where, percent_text(std::max(error, kWorthSaying))),
+          family, "/bucket, /time, /calibration", top.front()->name + basis));
+  }
+  return clauses;
+}
+
+}  // namespace gradsync::report
