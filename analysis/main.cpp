@@ -164,6 +164,7 @@ int report_command(int argc, const char* const* argv) {
   PageContent page;
   const bool verdict = options.verdict && !set.runs.empty();
   if (verdict) page.verdict = make_verdict(runs);
+  if (options.verdict_wanted == "brief") page.verdict = main_clauses(page.verdict);
   if (verdict) output.write_verdict(page.verdict);
 
   // 3. Tables.

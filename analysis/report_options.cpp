@@ -57,9 +57,10 @@ BoundGroup<O> table_options() {
           {"what-if", Value::parsed("KEY=VALUE,...", "", table(&T::what_if), parse_what_if),
            "table what-if: replay the recorded buckets with bucket-cap=4MiB, first-bucket=1MiB, "
            "wire=bf16, bandwidth=1GB/s, latency=20us, ranks=16 or batch=64"},
-          {"verdict", Value::choice(&O::verdict_wanted, {"auto", "yes", "no"}),
+          {"verdict", Value::choice(&O::verdict_wanted, {"auto", "yes", "brief", "no"}),
            "a few sentences that say what the tables show, before them (--wide: with the data each "
-           "rests on); auto: unless tables are named, or with all"},
+           "rests on); brief: only what the exchange costs and what would reduce it; auto: unless "
+           "tables are named, or with all"},
           {"force-merge", Value::on_off(&O::force_merge),
            "put repeats together that differ in placement, device, versions, threads or length; "
            "every table says so. Without it such runs end the report with 65"},
@@ -163,7 +164,7 @@ ReportOptions report_options(const OptionValues& values) {
   if (options.trace.empty() && !options.trace_iterations.empty())
     throw option_error(values, "trace-iterations", "needs --trace FILE");
   const bool all = !options.tables_chosen || options.tables.size() == tables().size();
-  options.verdict = options.verdict_wanted == kAuto ? all : options.verdict_wanted == "yes";
+  options.verdict = options.verdict_wanted == kAuto ? all : options.verdict_wanted != "no";
   if (!options.tables_chosen) options.tables = usual_tables(options);
   if (options.link_gb_per_s > 0) options.table.link_bytes_per_s = options.link_gb_per_s * kGB;
   return options;

@@ -17,7 +17,7 @@ struct ReportOptions {
   bool tables_chosen = false;  ///< by name: all of them are printed; else the summary alone
   OutputOptions output;
   bool plots = true;
-  std::string verdict_wanted = "auto";  ///< auto | yes | no
+  std::string verdict_wanted = "auto";  ///< auto | yes | brief | no
   bool verdict = true;                  ///< before the tables
   bool list = false;                    ///< what there is, and nothing else
   double link_gb_per_s = 0;             ///< for table.link_bytes_per_s; 0: not given

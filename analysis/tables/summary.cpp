@@ -111,8 +111,10 @@ int label_detail(const std::string& column, bool one_model) {
 
 std::vector<Column> summary_columns(const GroupLabels& labels, bool one_model, bool with_status) {
   std::vector<Column> result = labels.columns();
-  for (Column& column : result)
+  for (Column& column : result) {
     column.detail = label_detail(column.name, one_model);
+    if (column.name == "batch_per_rank") column.head = "batch";  // 80 characters in all
+  }
   const std::vector<Column> rest = {
       {"iteration_median_ms", "iteration ms", false, "median over steady iterations, slowest rank",
        kTimes, 0},
@@ -180,10 +182,8 @@ Table make_summary_table(const RunSet& set, const TableOptions& options) {
   const bool with_status = !set.failed.empty() || !all_complete(groups);
   Table table{"summary",
               "Synchronization cost" + (model.empty() ? "" : ", " + model),
-              {"iteration: median and its 95 % interval, slowest rank; to fastest: ratio to the "
-               "fastest mode with the same work, 95 % bootstrap interval",
-               "exposed: share of communication that compute waits for; efficiency: against one "
-               "rank without exchange, else the mode's own fewest ranks"},
+              {"iteration: median, slowest rank; to fastest: ratio of medians; [95 % interval]",
+               "batch: per rank; exposed: compute waits for it; efficiency: against one rank"},
               summary_columns(labels, !model.empty(), with_status),
               {}};
   const auto remarks = remark_notes(set);

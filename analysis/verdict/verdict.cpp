@@ -191,6 +191,14 @@ std::vector<VerdictClause> make_verdict(const RunStudy& runs) {
   return clauses;
 }
 
+std::vector<VerdictClause> main_clauses(const std::vector<VerdictClause>& clauses) {
+  std::vector<VerdictClause> result;
+  for (const VerdictClause& clause : clauses)
+    if (clause.topic() == "cores" || clause.topic() == "bound" || clause.topic() == "reduce")
+      result.push_back(clause);
+  return result;
+}
+
 std::string source_text(const VerdictClause& clause) {
   if (clause.files.empty()) return {};
   std::string text;

@@ -30,6 +30,9 @@ const std::vector<std::string_view>& verdict_sentences();
 /// In the order in which a person reads them; empty for runs that hold nothing to judge.
 std::vector<VerdictClause> make_verdict(const RunStudy& runs);
 
+/// Those that say what the exchange costs and what would reduce it, or why that is not concluded.
+std::vector<VerdictClause> main_clauses(const std::vector<VerdictClause>& clauses);
+
 /// "a.h5, b.h5 and 3 more: /time/exposed"; empty where the clause rests on no file.
 std::string source_text(const VerdictClause& clause);
 
