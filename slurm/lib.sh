@@ -16,9 +16,9 @@ readonly programs=$home/build/bin
 . "$slurm_folder/array.sh"
 
 # What this job is: set once, by `prepare` and `prepare_grid`.
-nodes="" ranks_per_node="" cores_per_rank=""
+nodes="" ranks_per_node="" cores_per_rank="" device=""
 job_file="" resubmit="" results="" cells="" data="" threads=""
-sweep=() sweep_options=() trainer_options=()
+sweep=() sweep_options=() cell=() trainer_options=()
 
 say() { printf '== %s\n' "$*"; }
 
@@ -52,9 +52,15 @@ load_modules() {
 }
 
 # The ranks compute on what the template is for, unless GRADSYNC_DEVICE says otherwise; every program reads it.
-choose_device() { # gpu|cpu
-  local device=${GRADSYNC_DEVICE:-$1}
+# "any" is what the job got, and no setting of its cells: whoever submitted them did not make it one.
+choose_device() { # gpu|cpu|any
+  device=${GRADSYNC_DEVICE:-$1}
   [[ $device != gpu ]] || device=cuda
+  if [[ $device == any ]]; then
+    device=auto
+    ((${SLURM_GPUS_ON_NODE:-0} == 0)) || device=cuda
+    return
+  fi
   [[ $device == @(cuda|cpu) ]] || fail 64 "GRADSYNC_DEVICE is gpu or cpu, not '$device'"
   export GRADSYNC_DEVICE=$device
 }
@@ -62,7 +68,7 @@ choose_device() { # gpu|cpu
 # --- shape ---------------------------------------------------------------------------------------
 
 # Sets nodes, ranks_per_node, cores_per_rank from the allocation, and stops where it does not do.
-check_shape() { # NAME RANKS-PER-NODE gpu|cpu
+check_shape() { # NAME RANKS-PER-NODE gpu|cpu|any
   nodes=$SLURM_JOB_NUM_NODES
   ranks_per_node=${SLURM_NTASKS_PER_NODE:-$((${SLURM_NTASKS:-1} / nodes))}
   cores_per_rank=${SLURM_CPUS_PER_TASK:-1}
@@ -95,27 +101,30 @@ check_cores() { # NAME
 
 # --- the grid ------------------------------------------------------------------------------------
 
-# Sorts the words behind the job file: what gradsync-sweep knows, and the trainer's.
+# Sorts the words behind the job file: what gradsync-sweep knows, and the trainer's. All behind -- are the trainer's.
 sort_options() { # WORDS...
   sweep_options=() trainer_options=()
   while (($#)); do
     case $1 in
-      --results | --set)
+      --results | --set | --ranks-per-node)
         (($# > 1)) || fail 64 "$1 needs a value"
         sweep_options+=("$1" "$2")
         shift
         ;;
-      --results=* | --set=*) sweep_options+=("$1") ;;
-      --) ;;
+      --results=* | --set=* | --ranks-per-node=*) sweep_options+=("$1") ;;
+      --)
+        trainer_options+=("${@:2}")
+        return
+        ;;
       *) trainer_options+=("$1") ;;
     esac
     shift
   done
 }
 
-# The commands of all cells, a word a line. A job file that is wrong ends the job here.
+# The commands of all cells or of the one, a word a line. A job file that is wrong ends the job here.
 planned_words() {
-  "${sweep[@]}" --dry-run -- "${trainer_options[@]}" | xargs -n 1
+  "${sweep[@]}" "${cell[@]}" --dry-run -- "${trainer_options[@]}" | xargs -n 1
 }
 
 # Sets results, cells, threads and data; stops where the cells do not fit the allocation.
@@ -134,16 +143,15 @@ check_grid() { # NAME
 
 # gradsync-sweep and its words for this site; sets `sweep`.
 prepare_sweep() {
-  local before="${site[container]}"
+  local prefix="${site[container]}"
   sweep=("$programs/gradsync-sweep" "$job_file" "${sweep_options[@]}")
   if [[ ${site[launcher]} == mpirun ]]; then
     sweep+=(--launcher local)
-    [[ -z $before ]] || sweep+=(--set "mpirun-options=$before")
   else
-    [[ ${site[mpi]} == pmix ]] || before="--mpi=${site[mpi]} $before"
+    [[ ${site[mpi]} == pmix ]] || prefix="--mpi=${site[mpi]} $prefix"
     sweep+=(--launcher srun)
-    [[ -z $before ]] || sweep+=(--set "srun-options=$before")
   fi
+  [[ -z $prefix ]] || sweep+=(--launcher-options "$prefix")
 }
 
 # Looks at what the ranks need before anything is measured; docs/slurm.md has a log.
@@ -152,7 +160,7 @@ preflight() {
   options=(--results "$results" --ranks-per-node "$ranks_per_node")
   [[ -z $data ]] || options+=(--data "$data")
   [[ -z $threads ]] || options+=(--threads "$threads")
-  options+=(--device "$GRADSYNC_DEVICE")
+  options+=(--device "$device")
   read -ra container <<<"${site[container]}"
   say "preflight: gradsync-check"
   on_all_ranks "${container[@]}" "$programs/gradsync-check" "${options[@]}" ||
@@ -173,12 +181,12 @@ on_all_ranks() { # COMMAND...
 describe() { # NAME
   say "gradsync $1: job $SLURM_JOB_ID, start $((${SLURM_RESTART_COUNT:-0} + 1)), $(date -u +%FT%TZ)"
   say "hosts:    $(scontrol show hostnames "$SLURM_JOB_NODELIST" | paste -sd' ')"
-  say "shape:    $nodes nodes × $ranks_per_node ranks, $cores_per_rank cores a rank, $GRADSYNC_DEVICE"
+  say "shape:    $nodes nodes × $ranks_per_node ranks, $cores_per_rank cores a rank, $device"
   say "commit:   $(git -C "$home" describe --always --dirty 2>/dev/null || echo unknown)"
   say "launcher: ${site[launcher]}${site[container]:+ ${site[container]}}"
 }
 
-prepare() { # NAME RANKS-PER-NODE gpu|cpu
+prepare() { # NAME RANKS-PER-NODE gpu|cpu|any
   require_build
   read_site "$slurm_folder/site"
   load_modules
@@ -196,30 +204,36 @@ prepare_grid() { # NAME JOB.cfg OPTIONS...
   [[ $# -gt 1 && $2 != -* ]] ||
     fail 64 "$1: give a job file" "for example: sbatch slurm/$1.sbatch jobs/demo.cfg"
   job_file=$2
-  resubmit="sbatch slurm/$1.sbatch ${*:2}"
+  resubmit="sbatch slurm/$1.sbatch$(printf ' %q' "${@:2}")"
   sort_options "${@:3}"
   prepare_sweep
   check_grid "$1"
-  say "grid:     $job_file, $cells cells"
+  say "grid:     $job_file, ${cell[*]:-$cells cells}"
   say "results:  $results"
 }
 
 # All that comes before a grid runs.
-begin() { # NAME RANKS-PER-NODE gpu|cpu JOB.cfg OPTIONS...
+begin() { # NAME RANKS-PER-NODE gpu|cpu|any JOB.cfg OPTIONS...
   require_batch "$1" "${@:4}"
   prepare "$1" "$2" "$3"
   prepare_grid "$1" "${@:4}"
 }
 
-run_template() { # NAME RANKS-PER-NODE gpu|cpu JOB.cfg OPTIONS...
+# Runs the cells, then `THEN` if all went well, and ends the job.
+run_cells() { # THEN...
   local before code=0
-  begin "$@"
   preflight
   before=$(progress "$results")
-  say "${sweep[*]}${trainer_options[*]:+ -- ${trainer_options[*]}}"
-  run_interruptible "${sweep[@]}" -- "${trainer_options[@]}" || code=$?
+  say "${sweep[*]}${cell[*]:+ ${cell[*]}}${trainer_options[*]:+ -- ${trainer_options[*]}}"
+  run_interruptible "${sweep[@]}" "${cell[@]}" -- "${trainer_options[@]}" || code=$?
+  ((code != 0)) || "$@" || code=$?
   ((code == 75)) || say "results:  $results, tables in $results/tables"
   finish "$code" "$results" "$before" "$resubmit"
+}
+
+run_template() { # NAME RANKS-PER-NODE gpu|cpu JOB.cfg OPTIONS...
+  begin "$@"
+  run_cells true
 }
 
 # Every network of the results that has a checkpoint and no int8 form yet, on all ranks; then the tables.
@@ -240,15 +254,8 @@ quantize_results() {
 }
 
 run_quantization() { # NAME RANKS-PER-NODE gpu|cpu JOB.cfg OPTIONS...
-  local before code=0
   begin "$@"
-  preflight "$3"
-  before=$(progress "$results")
-  say "${sweep[*]}${trainer_options[*]:+ -- ${trainer_options[*]}}"
-  run_interruptible "${sweep[@]}" -- "${trainer_options[@]}" || code=$?
-  ((code != 0)) || quantize_results || code=$?
-  ((code == 75)) || say "results:  $results, tables in $results/tables"
-  finish "$code" "$results" "$before" "$resubmit"
+  run_cells quantize_results
 }
 
 run_calibration() { # NAME RANKS-PER-NODE gpu|cpu OPTIONS OF gradsync-calibrate...

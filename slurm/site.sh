@@ -8,6 +8,11 @@ fail() { # EXIT-CODE LINE...
   exit "$code"
 }
 
+# How a grid becomes job arrays, for whoever gives the template no array.
+array_command() { # JOB.cfg OPTIONS...
+  printf 'fix: build/bin/gradsync-sweep %s --launcher slurm' "${1:-JOB.cfg}"
+}
+
 # Keys for sbatch and the variable by which it takes each; keys for the job and their defaults.
 declare -rA sbatch_variables=(
   [account]=SBATCH_ACCOUNT [partition]=SBATCH_PARTITION [qos]=SBATCH_QOS [constraint]=SBATCH_CONSTRAINT

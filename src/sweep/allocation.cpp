@@ -44,8 +44,7 @@ std::int64_t gpus_per_node(const Environment& environment) {
 }
 
 std::int64_t ranks_per_node(const Environment& environment, const Allocation& allocation) {
-  if (const std::int64_t count = count_of(environment, "SLURM_NTASKS_PER_NODE"); count > 0)
-    return count;
+  if (allocation.most_ranks_per_node > 0) return allocation.most_ranks_per_node;
   if (const std::int64_t tasks = count_of(environment, "SLURM_NTASKS"); tasks > 0)
     return shape_of(tasks, (tasks + allocation.nodes - 1) / allocation.nodes).ranks_per_node;
   return std::max<std::int64_t>(1, allocation.gpus_per_node);
@@ -63,6 +62,7 @@ std::optional<Allocation> allocation_of(const Environment& environment) {
   if (allocation.job.empty()) return std::nullopt;
   allocation.nodes = at_least_one(count_of(environment, "SLURM_JOB_NUM_NODES"));
   allocation.gpus_per_node = gpus_per_node(environment);
+  allocation.most_ranks_per_node = count_of(environment, "SLURM_NTASKS_PER_NODE");
   allocation.ranks_per_node = ranks_per_node(environment, allocation);
   allocation.cpus_per_node = at_least_one(count_of(environment, "SLURM_JOB_CPUS_PER_NODE"));
   allocation.cpus_per_rank = count_of(environment, "SLURM_CPUS_PER_TASK");

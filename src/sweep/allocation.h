@@ -15,6 +15,7 @@ struct Allocation {
   std::int64_t cpus_per_node = 1;   ///< of the node with the fewest
   std::int64_t cpus_per_rank = 1;  ///< asked for; where nothing was: those of a node over its ranks
   std::int64_t gpus_per_node = 0;
+  std::int64_t most_ranks_per_node = 0;  ///< asked for with --ntasks-per-node; 0: was not
 };
 
 /// The value of an environment variable; empty if it is not set.

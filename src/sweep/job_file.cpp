@@ -129,15 +129,9 @@ void require_no_axis_of(const Job& job, const Variant& variant, const KeyValue& 
   }
 }
 
-std::vector<std::string> words(const std::string& text) {
-  std::vector<std::string> list = split_list(text, ' ');
-  std::erase(list, "");
-  return list;
-}
-
 Exclusion exclusion_of(const KeyValue& entry) {
   Exclusion exclusion{{}, entry.value, entry.where};
-  for (const auto& text : words(entry.value))
+  for (const auto& text : option_words(entry.value))
     exclusion.conditions.push_back(condition_of(entry, text));
   if (exclusion.conditions.empty())
     refuse(entry, "there is no condition", "write it as: exclude = ranks=1 sync=ddp");
@@ -173,13 +167,13 @@ void read_job_key(const KeyValue& entry, Job& job) {
   if (entry.key == "order-seed")
     job.order_seed = static_cast<std::uint64_t>(integer(entry, entry.value, 0, kMax));
   if (entry.key == "results") job.results = folder_in(entry);
-  if (entry.key == "mpirun-options") job.mpirun_options = words(entry.value);
-  if (entry.key == "srun-options") job.srun_options = words(entry.value);
-  if (entry.key == "sbatch-options") job.sbatch_options = words(entry.value);
+  if (entry.key == "mpirun-options") job.mpirun_options = option_words(entry.value);
+  if (entry.key == "srun-options") job.srun_options = option_words(entry.value);
+  if (entry.key == "sbatch-options") job.sbatch_options = option_words(entry.value);
   if (entry.key == "gpus-per-rank") job.gpus_per_rank = integer(entry, entry.value, 0, 1);
   if (entry.key == "ranks-per-node")
     job.ranks_per_node = integer(entry, entry.value, 1, kMaxRanksPerNode);
-  if (entry.key == "report-options") job.report_options = words(entry.value);
+  if (entry.key == "report-options") job.report_options = option_words(entry.value);
   if (entry.key == "ranks") job.axes.push_back(axis_of(entry));
   if (entry.key == kVariantKey) add_variant(entry, job);
 }
@@ -235,6 +229,12 @@ KeyValue override_of(const std::string& text) {
 }
 
 }  // namespace
+
+std::vector<std::string> option_words(const std::string& text) {
+  std::vector<std::string> list = split_list(text, ' ');
+  std::erase(list, "");
+  return list;
+}
 
 const std::vector<std::string>& job_keys() {
   static const std::vector<std::string> keys = {

@@ -43,9 +43,13 @@ struct Job {
   std::uint64_t order_seed = 1;
   std::filesystem::path results;  ///< folder; default results/<name>
   std::vector<std::string> mpirun_options, srun_options, sbatch_options, report_options;
-  std::int64_t ranks_per_node = 0;  ///< 0: the allocation's
-  std::int64_t gpus_per_rank = 0;   ///< that scripts for sbatch ask for, 0 or 1
+  std::int64_t ranks_per_node = 0;            ///< 0: the allocation's
+  std::int64_t gpus_per_rank = 0;             ///< that job arrays ask for, 0 or 1
+  std::vector<std::string> launcher_options;  ///< the site's, behind srun's or mpirun's
 };
+
+/// The words between the blanks.
+std::vector<std::string> option_words(const std::string& text);
 
 /// The keys of a job file that are not the trainer's.
 const std::vector<std::string>& job_keys();

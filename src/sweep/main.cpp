@@ -2,6 +2,7 @@
 //
 //   gradsync-sweep jobs/demo.cfg
 //   gradsync-sweep jobs/sync-modes.cfg --dry-run
+#include <algorithm>
 #include <iostream>
 
 #include <fmt/format.h>
@@ -37,6 +38,7 @@ Job requested_job(const SweepCommand& command) {
   Job job = read_job(given.positional.front(), options.set, command.trainer_options);
   if (!options.results.empty()) job.results = options.results;
   if (options.ranks_per_node > 0) job.ranks_per_node = options.ranks_per_node;
+  job.launcher_options = option_words(options.launcher_options);
   return job;
 }
 
@@ -74,6 +76,12 @@ int print_commands(const Job& job, const std::vector<GridCell>& cells, const Lau
   return 0;
 }
 
+bool all_settled(const std::vector<GridCell>& cells, const std::filesystem::path& folder) {
+  return std::all_of(cells.begin(), cells.end(), [&](const GridCell& cell) {
+    return is_settled(cell_state(cell_files(folder, cell)));
+  });
+}
+
 int run(const Job& job, const Grid& grid, const SweepOptions& options, const std::string& command) {
   const std::vector<GridCell> cells = chosen_cells(grid, options.cell);
   require_program(program_beside_us("gradsync-train"));
@@ -82,8 +90,9 @@ int run(const Job& job, const Grid& grid, const SweepOptions& options, const std
   const StopRequests requests = [&] { return signals.count(); };
   const auto launcher = make_launcher(resolved_launcher(options.launcher), job, grid, requests);
   require_room(cells, job.results, *launcher);
-  const ResultsFolder folder(job, grid,
-                             options.cell.empty() ? FolderUse::kWholeGrid : FolderUse::kOneCell);
+  // Two tasks of a job array may both find the grid complete, and print its tables.
+  const bool alone = options.cell.empty() && !all_settled(cells, job.results);
+  const ResultsFolder folder(job, grid, alone ? FolderUse::kWholeGrid : FolderUse::kOneCell);
   const GridOutcome outcome =
       run_grid(cells, folder.path(), *launcher, recorded_ladders(grid.cells, folder.path()),
                requests, std::cerr);
@@ -103,15 +112,18 @@ int run_sweep(int argc, char** argv) {
   if (given.print_config) return std::cout << config_text(sweep_option_table(), given.values), 0;
 
   check_variables();
+  const SweepOptions& options = command.options;
+  if (options.launcher == "slurm") take_site_data();
   const Job job = requested_job(command);
-  const Grid grid = expand(job);
+  Grid grid = expand(job);
   for (const auto& remark : grid.remarks)
     std::cerr << kProgram << ": " << remark << '\n';
-  const SweepOptions& options = command.options;
+  const std::string launcher = resolved_launcher(options.launcher);
+  if (options.list || launcher == "slurm" || !options.cell.empty())
+    grid = in_order_of_folder(job, std::move(grid));
   if (options.list) return list_cells(job, grid);
   if (options.status) return print_status(job, grid);
-  const std::string launcher = resolved_launcher(options.launcher);
-  if (launcher == "slurm") return submit_grid(job, grid, command);
+  if (launcher == "slurm") return submit_grid(job, grid, command, std::cout);
   if (options.dry_run)
     return print_commands(job, chosen_cells(grid, options.cell),
                           *make_launcher(launcher, job, grid, [] { return 0; }));

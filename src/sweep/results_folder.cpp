@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <map>
 #include <set>
 
 #include <fmt/format.h>
@@ -113,16 +114,6 @@ UniqueFd locked(const fs::path& folder, FolderUse use) {
               "wait for its end, or give another folder with --results");
 }
 
-void make_folder(const fs::path& folder) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (!fs::is_directory(folder))
-    throw Error(ExitCode::kCannotCreate,
-                fmt::format("cannot make the folder {}: {}", folder.string(),
-                            error ? error.message() : "a file of that name is in the way"),
-                "give another folder with --results");
-}
-
 json described(const Job& job, const Grid& grid) {
   const json content = grid_content(job);
   json cells = json::array();
@@ -180,6 +171,28 @@ void require_same_grid(const fs::path& folder, const Job& job, const Grid& grid)
       ExitCode::kUsage,
       fmt::format("{} holds another grid: {}", folder.string(), fmt::join(differences, "; ")),
       "give another folder with --results, or the job file of this one");
+}
+
+Grid in_order_of_folder(const Job& job, Grid grid) {
+  const FolderGrid there = grid_of_folder(job.results, job, grid);
+  if (!there.differences.empty()) return grid;
+  std::map<std::string, std::size_t> place;
+  for (const auto& cell : there.cells)
+    place.emplace(cell.name, place.size());
+  std::stable_sort(grid.cells.begin(), grid.cells.end(), [&](const GridCell& a, const GridCell& b) {
+    return place[a.name] < place[b.name];
+  });
+  return grid;
+}
+
+void make_folder(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (!fs::is_directory(folder))
+    throw Error(ExitCode::kCannotCreate,
+                fmt::format("cannot make the folder {}: {}", folder.string(),
+                            error ? error.message() : "a file of that name is in the way"),
+                "give another folder with --results");
 }
 
 ResultsFolder::ResultsFolder(const Job& job, const Grid& grid, FolderUse use) : path_(job.results) {

@@ -26,7 +26,15 @@ FolderGrid grid_of_folder(const std::filesystem::path& folder, const Job& job, c
 /// grid_of_folder throws. A missing folder is fine. Writes nothing.
 void require_same_grid(const std::filesystem::path& folder, const Job& job, const Grid& grid);
 
-/// Whether a sweep runs the whole grid or a single cell, beside sweeps that run others.
+/// The grid with its cells in the order of the folder's grid, where that is the same one: so a
+/// number of a cell keeps its meaning when lines of the job file change places. Throws as
+/// grid_of_folder.
+Grid in_order_of_folder(const Job& job, Grid grid);
+
+/// Makes the folder and those above it. Throws Error kCannotCreate.
+void make_folder(const std::filesystem::path& folder);
+
+/// Whether a sweep runs the whole grid or, beside sweeps that run others, a single cell or none.
 enum class FolderUse { kWholeGrid, kOneCell };
 
 /// The results folder of a sweep in progress: made if missing, locked against a second sweep (the

@@ -43,19 +43,25 @@ Shape SrunLauncher::shape(const GridCell& cell) const {
   return shape_of(cell.ranks, ranks_per_node_);
 }
 
+// An array task for a cell of one rank has the cores of one, whatever other cells put on a node.
+std::int64_t SrunLauncher::most_per_node() const {
+  const std::int64_t asked = allocation_.most_ranks_per_node;
+  return asked > 0 ? std::min(asked, ranks_per_node_) : ranks_per_node_;
+}
+
 std::int64_t SrunLauncher::cpus_per_rank() const {
-  const std::int64_t most = allocation_.cpus_per_node / ranks_per_node_;
+  const std::int64_t most = allocation_.cpus_per_node / most_per_node();
   return std::max<std::int64_t>(1, std::min(allocation_.cpus_per_rank, most));
 }
 
 void SrunLauncher::require_room(const GridCell& cell) const {
   const Shape needed = shape(cell);
-  if (needed.nodes > allocation_.nodes)
+  if (needed.nodes > allocation_.nodes || needed.ranks_per_node > most_per_node())
     throw Error(
         ExitCode::kEnvironment,
         fmt::format("cell {}: {} do not fit the allocation (job {}): {} with {} on each", cell.name,
                     plural(cell.ranks, "rank"), allocation_.job, plural(allocation_.nodes, "node"),
-                    plural(ranks_per_node_, "rank")),
+                    plural(most_per_node(), "rank")),
         fmt::format("ask for --nodes={} --ntasks-per-node={}, or leave the cell out with --set "
                     "exclude=ranks={}",
                     needed.nodes, needed.ranks_per_node, cell.ranks));

@@ -21,6 +21,7 @@ class SrunLauncher : public Launcher {
 
  private:
   Shape shape(const GridCell& cell) const;
+  std::int64_t most_per_node() const;
   std::int64_t cpus_per_rank() const;
 
   std::filesystem::path trainer_;

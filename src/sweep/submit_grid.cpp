@@ -1,50 +1,118 @@
 #include "sweep/submit_grid.h"
 
+#include <unistd.h>
+
+#include <cstdlib>
 #include <iostream>
 
-#include "sweep/batch_submission.h"
+#include <fmt/format.h>
+
+#include "support/error.h"
+#include "support/process.h"
+#include "sweep/array_jobs.h"
 #include "sweep/cell_state.h"
+#include "sweep/launcher.h"
 #include "sweep/local_launcher.h"
-#include "sweep/report_step.h"
 #include "sweep/results_folder.h"
 
 namespace gradsync::sweep {
 
 namespace {
 
-// What a task of a job array starts, to come to the same grid.
-BatchCommands batch_commands(const Job& job, const SweepCommand& command) {
-  BatchCommands commands{std::filesystem::current_path(),
-                         {program_beside_us("gradsync-sweep").string(),
-                          command.given.positional.front(), "--results", job.results.string()},
-                         {},
-                         report_command(job)};
-  for (const auto& text : command.options.set)
-    append(commands.sweep, {"--set", text});
-  if (const std::int64_t count = command.options.ranks_per_node; count > 0)
-    append(commands.sweep, {"--ranks-per-node", std::to_string(count)});
-  GridCell options;
-  for (const auto& option : command.trainer_options)
-    options.options.emplace_back(option.key, option.value);
-  commands.trainer_options = trainer_arguments(options);
-  return commands;
+namespace fs = std::filesystem;
+
+std::string variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+// slurm/submit of the checkout that GRADSYNC_HOME names, else of ours.
+std::string submit_program() {
+  const std::string home = variable("GRADSYNC_HOME");
+  const fs::path checkout = home.empty() ? program_beside_us("../..") : fs::path(home);
+  const fs::path program = (checkout / "slurm/submit").lexically_normal();
+  if (::access(program.c_str(), X_OK) == 0) return program.string();
+  throw Error(ExitCode::kEnvironment,
+              fmt::format("cannot run {}: {}", program.string(), errno_text()),
+              "export GRADSYNC_HOME=FOLDER, a checkout with slurm/ and build/bin");
+}
+
+std::string site_value(const std::string& key) {
+  const CapturedProcess asked = capture_process({submit_program(), "--value", key});
+  if (!asked.result.succeeded())
+    throw Error(ExitCode::kUsage, "slurm/site is not right", "the message above says where");
+  return asked.output.substr(0, asked.output.find('\n'));
+}
+
+std::vector<std::size_t> missing_numbers(const Job& job, const Grid& grid,
+                                         const std::string& chosen) {
+  const std::string only = chosen.empty() ? "" : cell_named(grid, chosen).name;
+  std::vector<std::size_t> numbers;
+  for (std::size_t i = 0; i < grid.cells.size(); ++i) {
+    const GridCell& cell = grid.cells[i];
+    if (!only.empty() && cell.name != only) continue;
+    if (!is_settled(cell_state(cell_files(job.results, cell)))) numbers.push_back(i + 1);
+  }
+  return numbers;
+}
+
+// After the end, good or bad, of the jobs before.
+std::vector<std::string> first_words(const std::string& jobs_before) {
+  std::vector<std::string> words = {submit_program(), "--parsable"};
+  if (!jobs_before.empty()) words.push_back("--dependency=afterany:" + jobs_before);
+  return words;
+}
+
+std::string submitted(const ArrayJob& array, const std::vector<std::string>& before) {
+  std::vector<std::string> command = first_words(fmt::format("{}", fmt::join(before, ":")));
+  append(command, array.words);
+  const CapturedProcess sbatch = capture_process(command);
+  // "4711", or "4711;cluster".
+  if (sbatch.result.succeeded()) return sbatch.output.substr(0, sbatch.output.find_first_of(";\n"));
+  throw Error(ExitCode::kEnvironment,
+              fmt::format("sbatch refused {}: {}; submitted before it: {}", array.what,
+                          sbatch.result.text(),
+                          before.empty() ? "none" : fmt::format("{}", fmt::join(before, " "))),
+              "its own message stands above; options for it: key sbatch-options, or slurm/site");
+}
+
+void submit(const std::vector<ArrayJob>& arrays, std::ostream& out) {
+  std::vector<std::string> jobs;
+  for (const auto& array : arrays) {
+    jobs.push_back(submitted(array, jobs));
+    out << fmt::format("job {}: {}\n", jobs.back(), array.what) << std::flush;
+  }
+}
+
+// Lines for a shell, in which $job1 is the number that Slurm gives to the first.
+void print(const std::vector<ArrayJob>& arrays, const Job& job, std::ostream& out) {
+  out << shell_text({{}, {"mkdir", "-p", log_folder(job).string()}}) << '\n';
+  std::string before;
+  for (std::size_t i = 1; i <= arrays.size(); ++i) {
+    const std::string after = before.empty() ? "" : " --dependency=afterany:" + before;
+    out << fmt::format("job{}=$({}{} {})\n", i, shell_text({{}, first_words("")}), after,
+                       shell_text({{}, arrays[i - 1].words}));
+    before += fmt::format("{}$job{}", before.empty() ? "" : ":", i);
+  }
 }
 
 }  // namespace
 
-int submit_grid(const Job& job, const Grid& grid, const SweepCommand& command) {
+void take_site_data() {
+  const std::string data = site_value("data");
+  if (!data.empty() && variable("GRADSYNC_DATA").empty())
+    setenv("GRADSYNC_DATA", data.c_str(), /*overwrite=*/1);
+}
+
+int submit_grid(const Job& job, const Grid& grid, const SweepCommand& command, std::ostream& out) {
   require_same_grid(job.results, job, grid);
-  std::vector<GridCell> cells;
-  for (const auto& cell : chosen_cells(grid, command.options.cell))
-    if (!is_settled(cell_state(cell_files(job.results, cell)))) cells.push_back(cell);
-  if (cells.empty()) return std::cerr << "all cells are there already\n", 0;
-  const BatchCommands commands = batch_commands(job, command);
-  std::vector<BatchScript> scripts = cell_scripts(job, cells, commands);
-  scripts.push_back(report_script(job, commands));
-  const auto folder = job.results / "sbatch";
-  if (command.options.dry_run) return print_scripts(scripts, folder, std::cout), 0;
-  const ResultsFolder checked(job, grid, FolderUse::kOneCell);
-  submit_scripts(scripts, folder, std::cout);
+  const auto numbers = missing_numbers(job, grid, command.options.cell);
+  if (numbers.empty()) return std::cerr << "all cells are there already\n", 0;
+  const auto arrays = array_jobs(job, grid, numbers, site_value("array-tasks"), command);
+  if (command.options.dry_run) return print(arrays, job, out), 0;
+  const ResultsFolder folder(job, grid, FolderUse::kOneCell);
+  make_folder(log_folder(job));
+  submit(arrays, out);
   return 0;
 }
 

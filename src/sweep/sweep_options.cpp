@@ -51,7 +51,7 @@ Keys of a job file (key = value, # begins a comment)
   order-seed = 1                  [1]
   mpirun-options = …              words put on mpirun's command line
   srun-options = …                words put on srun's command line
-  sbatch-options = …              words for sbatch, put into the scripts: --time=2:00:00
+  sbatch-options = …              slurm: words for sbatch: --time=2:00:00
   report-options = …              words put on gradsync-report's command line
 )";
 
@@ -72,14 +72,18 @@ ProgramOptions<SweepOptions> all_options() {
              /*repeatable=*/true},
             {"launcher", Value::choice(&O::launcher, launcher_names()),
              "what starts the ranks: mpirun on this machine (local), steps inside a Slurm job "
-             "(srun), or job arrays that are written and submitted with sbatch (slurm); auto: srun "
-             "inside a Slurm job, else local"},
+             "(srun), or job arrays of slurm/grid.sbatch, one a shape, submitted with slurm/submit "
+             "(slurm); auto: srun inside a Slurm job, else local"},
             {"ranks-per-node", Value::integer(&O::ranks_per_node, 0, 4096, "not given"),
              "srun and slurm: ranks on one node, in place of the job file's"},
+            {"launcher-options", Value::text_value(&O::launcher_options, "WORDS"),
+             "words for srun or mpirun behind the job file's: what this site needs to start a "
+             "program; no part of what makes the grid"},
             {"cell", Value::text_value(&O::cell, "K"),
              "run this cell alone: its number, from 1, or its name in --list; prints no tables"},
             {"dry-run", Value::on_off(&O::dry_run),
-             "print the command of each cell (slurm: the scripts); write and submit nothing"},
+             "print the command of each cell (slurm: the commands that submit them); write and "
+             "submit nothing"},
             {"status", Value::on_off(&O::status),
              "print how far each cell is and what time the rest will take, also while the grid "
              "runs"},

@@ -16,6 +16,7 @@ struct SweepOptions {
   std::vector<std::string> set;     ///< KEY=VALUE, in place of the job file's keys
   std::string launcher = "auto";    ///< one of launcher_names()
   std::int64_t ranks_per_node = 0;  ///< 0: the job file's
+  std::string launcher_options;     ///< words for srun or mpirun, behind the job file's
   std::string cell;                 ///< the only one, by number or name; empty: all
   bool dry_run = false, status = false, list = false;
 };

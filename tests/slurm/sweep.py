@@ -3,11 +3,12 @@
 
 usage: sweep.py [NAME...]    (run by tests/run slurm)
 """
+import json
 import pathlib
 import re
 import sys
 
-from slurm_harness import run_on_cluster, slurm, wait_for_end
+from slurm_harness import job_field, run_on_cluster, slurm, wait_for_end, wait_until
 from harness import BIN, check, synthetic
 
 DATA = ""
@@ -19,25 +20,88 @@ def prepare(folder: pathlib.Path) -> None:
 
 
 def grid(folder: pathlib.Path, *lines: str) -> pathlib.Path:
+    folder.mkdir(exist_ok=True)
     file = folder / "grid.cfg"
     file.write_text("\n".join(["model = lenet", "evaluate = none", "threads = 1", "batch-per-rank = 8", f"data = {DATA}",
                                f"results = {folder}/runs", "report-options = --table modes", *lines]) + "\n")  # fmt: skip
     return file
 
 
-def case_arrays_of_each_shape_run_and_a_last_job_writes_the_tables(folder):
+def sweep(file: pathlib.Path, *arguments):
+    return slurm(BIN / "gradsync-sweep", file, "--launcher", "slurm", *arguments, environment={"GRADSYNC_DEVICE": "cpu"})
+
+
+def submitted(file: pathlib.Path, *arguments) -> list[str]:
+    """The numbers of the jobs."""
+    return re.findall(r"^job (\d+):", sweep(file, *arguments).expect(0).out, re.MULTILINE)
+
+
+def logs(folder: pathlib.Path, job: str = "*") -> list[str]:
+    return [path.read_text() for path in (folder / "runs/slurm").glob(f"*-{job}_*.log")]
+
+
+def case_arrays_of_each_shape_run_and_the_last_task_prints_the_tables(folder):
     # 3 ranks at 2 a node: a node that is not full.
-    file = grid(folder, "ranks = 1, 2, 3", "ranks-per-node = 2", "gpus-per-rank = 1", "iterations = 6")
-    out = slurm(BIN / "gradsync-sweep", file, "--launcher", "slurm").expect(0, "1 node × 2 ranks", "2 nodes × 2 ranks").out
-    jobs = re.findall(r"^job (\d+):", out, re.MULTILINE)
-    check(len(jobs) == 4, out)
-    check(wait_for_end(jobs[-1]) == ("COMPLETED", 0), "the tables' job failed")
-    logs = {path.name: path.read_text() for path in (folder / "runs/sbatch").glob("*.log")}
-    slurm(BIN / "gradsync-sweep", file, "--status").expect(0, "3 of 3 cells done")
-    report = next((text for name, text in logs.items() if "report" in name), "")
-    check("Synchronization modes" in report, f"{logs}")
+    file = grid(folder, "ranks = 1, 2, 3", "ranks-per-node = 2", "gpus-per-rank = 1", "iterations = 6", "sbatch-options = -p main")
+    jobs = submitted(file)
+    check(len(jobs) == 3, f"{jobs}")
+    check(wait_for_end(jobs[-1]) == ("COMPLETED", 0), f"{logs(folder)}")
+    sweep(file, "--list").expect(0, "done +lenet-ddp-r1\ndone +lenet-ddp-r2\ndone +lenet-ddp-r3")
+    check(len(logs(folder)) == 3 and all("preflight" in log for log in logs(folder)), f"{logs(folder)}")
+    check([job for job in jobs if "Synchronization modes" in "".join(logs(folder, job))] == jobs[-1:], f"{logs(folder)}")
     hosts = (folder / "runs/lenet-ddp-r3.log").read_text()
     check("n1" in hosts and "n2" in hosts, hosts[:600])
+    sweep(file).expect(0, "all cells are there already")
+
+
+def case_words_reach_the_tasks_and_printed_commands_work(folder):
+    """Whatever is in a name, and an array without GPUs."""
+    odd = folder / "it's a \"100%\" $HOME"
+    odd.mkdir()
+    (odd / "data").symlink_to(pathlib.Path(DATA))
+    file = grid(odd, "seed = 1, 2, 3", "exclude = seed=2")
+    lines = sweep(file, "--set", "repeats=2", "--cell", "3", "--dry-run", "--", "--data", odd / "data", "--iterations", 5).expect(0).out
+    check(not (odd / "runs").exists(), "--dry-run did something")
+    script = f"{lines}\necho job $job1: by hand"
+    job = slurm("bash", "-euc", script, environment={"GRADSYNC_DEVICE": "cpu"}).expect(0).out.split()[1][:-1]
+    check(wait_for_end(job) == ("COMPLETED", 0), f"{logs(odd)}")
+    check("not complete: 3 of 4 cells" in logs(odd, job)[0], f"{logs(odd)}")
+    check((odd / "runs/lenet-ddp-r1-seed3-x1.h5").exists(), f"{sorted((odd / 'runs').iterdir())}")
+    sweep(file, "--status").expect(0, "seed3-x1 .* 5 of 5 ")
+    check("/data" in json.loads((odd / "runs/grid.json").read_text())["content"]["settings"]["data"][0], "--data was lost")
+
+
+def case_a_task_is_queued_again_ahead_of_its_limit(folder):
+    file = grid(folder, "seed = 1, 2", "iterations = 3000", "epochs = 1000")
+    (job,) = submitted(file, "--cell", "2")
+    journal = folder / "runs/lenet-ddp-r1-seed2.h5.journal"
+    wait_until(lambda: journal.exists() and journal.stat().st_size > 20000, "it makes progress", 120)
+    slurm("scancel", "--batch", "--signal=USR1", f"{job}_2").expect(0)
+    check(wait_for_end(job) == ("COMPLETED", 0), f"{logs(folder)}")
+    (log,) = logs(folder, job)
+    check("back into the queue (restart 1)" in log and "start 2" in log and "not complete: 1 of 2 cells" in log, log)
+
+
+def case_a_job_file_that_changes_is_no_other_cell(folder):
+    """Between submission and start: another order keeps the numbers, another grid is refused."""
+    file = grid(folder, "seed = 1, 2", "iterations = 4", "sbatch-options = --hold")
+    first, second = submitted(file, "--cell", "1")[0], submitted(file, "--cell", "2")[0]
+    grid(folder, "seed = 2, 1", "order = random", "order-seed = 2", "iterations = 4")
+    slurm("scontrol", "release", first).expect(0)
+    wait_for_end(first)
+    check("holds another grid: seed: 1, 2 there, 2, 1 here" in logs(folder, first)[0], f"{logs(folder)}")
+    grid(folder, "seed = 1, 2", "order = random", "order-seed = 2", "iterations = 4")
+    slurm("scontrol", "release", second).expect(0)
+    check(wait_for_end(second) == ("COMPLETED", 0), f"{logs(folder)}")
+    check((folder / "runs/lenet-ddp-r1-seed2.h5").exists(), f"{list((folder / 'runs').iterdir())}")
+
+
+def case_what_sbatch_refuses_is_said(folder):
+    file = grid(folder, "ranks = 1, 2", "ranks-per-node = 2", "sbatch-options = --hold")
+    sweep(file, "--set", "sbatch-options=--partition nowhere").expect(69, "invalid partition specified: nowhere", "submitted before it: none")
+    (job,) = submitted(file, "--cell", "1")
+    check(job_field(job, "JobName") == "grid-1x1x1", job_field(job, "JobName"))
+    slurm("scancel", job)
 
 
 if __name__ == "__main__":

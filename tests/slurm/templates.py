@@ -79,16 +79,6 @@ def case_cpu_runs_by_mpirun_where_the_site_says_so(folder):
     check("host n1" in hosts and "host n2" in hosts, f"not on two hosts: {hosts}")
 
 
-def case_grid_is_an_array_with_a_task_a_cell(folder):
-    first = submit(folder, "grid", tiny(folder, sync="gather-scatter, allreduce, ddp"))
-    first.expect(0, "submits an array of 3 tasks, 1 at once")
-    wait_for_end(first.log.split("Submitted batch job ")[1].split()[0])
-    logs = [path.read_text() for path in folder.glob("slurm-grid-*.log")]
-    check(len(logs) == 4, f"{len(logs)} logs, not one a task and one of the job that submitted them")
-    tables = [log for log in logs if "Synchronization modes" in log]
-    check(len(tables) == 1 and "3 of 3 cells are there" in tables[0], f"tables {len(tables)} times: {logs}")
-
-
 def case_calibrate_measures_the_ranks_of_the_job(folder):
     job = submit(folder, "calibrate", "-b", "64KiB", "-e", "64KiB", "-n", 3, "--collective", "allreduce",
                  sbatch=["-N2", "--ntasks-per-node=1"])  # fmt: skip
@@ -106,23 +96,38 @@ def case_quantize_goes_from_training_to_tables_of_integers(folder):
 
 
 def case_submit_gives_sbatch_the_site_values(folder):
-    environment = copy_of_slurm(folder, "account = physics\nqos=\tnormal # free\nexclusive = yes\narray-tasks = 2\n")
+    environment = copy_of_slurm(folder, "account = physics\nqos=\tnormal # free\nexclusive = yes\n")
     submit_command = folder / "slurm/submit"
     lines = slurm(submit_command, "--environment", environment=environment).expect(0).out.split()
     check({"SBATCH_ACCOUNT=physics", "SBATCH_QOS=normal", "SBATCH_EXCLUSIVE=exclusive"} <= set(lines), f"{lines}")
-    command = [submit_command, "--parsable", "--hold", "--output=/dev/null", "grid", tiny(folder, sync="ddp, allreduce")]
-    job = slurm(*command, environment=environment).expect(0).out.strip()
+    job = slurm(submit_command, "--parsable", "--hold", "one-gpu", "jobs/demo.cfg", environment=environment).expect(0).out.strip()
     shown = slurm("scontrol", "show", "job", job).out
     slurm("scancel", job)
-    for text in ("Account=physics", "ArrayTaskId=1-2%2", "OverSubscribe=NO"):
+    for text in ("Account=physics", "OverSubscribe=NO"):
         check(text in shown, f"{text} is not in {shown}")
+
+
+def case_an_array_has_the_site_values(folder):
+    """Two tasks at once: both may find the grid complete. What the site gives its tasks is no other grid than the one submitted."""
+    site = f"account = physics\narray-tasks = 2\ndata = {DATA}\ncontainer = env -u NOTHING\n"
+    environment = copy_of_slurm(folder, site) | {"GRADSYNC_DEVICE": "cpu"}
+    cells = job_file(folder, {"sync": "ddp, allreduce", "ranks": 2, "ranks-per-node": 2, "srun-options": "--label"})
+    job = slurm("build/bin/gradsync-sweep", cells, "--launcher=slurm", environment=environment).expect(0).out.split()[1].rstrip(":")
+    shown = slurm("scontrol", "show", "job", job).out
+    check("Account=physics" in shown and "ArrayTaskThrottle=2" in shown, shown)
+    for task in (1, 2):
+        check(wait_for_end(f"{job}_{task}") == ("COMPLETED", 0), f"{[path.read_text() for path in folder.glob('results/slurm/*')]}")
+    logs = [path.read_text() for path in folder.glob("results/slurm/*.log")]
+    check(len(logs) == 2 and any("Synchronization modes" in log for log in logs), f"{logs}")
+    head = (folder / "results/lenet-ddp-r2.log").read_text()
+    check(re.search("^0: ", head, re.M), f"srun-options of the job file were lost: {head[:500]}")
 
 
 # --- what cannot run ----------------------------------------------------------------------------------
 
 
 def case_bash_instead_of_sbatch_is_refused(folder):
-    for name in TEMPLATES:
+    for name in (name for name in TEMPLATES if name != "grid"):
         run(["bash", f"slurm/{name}.sbatch", "jobs/demo.cfg"]).expect(69, "a job for sbatch", f"sbatch slurm/{name}.sbatch jobs/demo.cfg")
 
 
@@ -135,6 +140,12 @@ def case_a_site_file_must_be_right(folder):
         environment = copy_of_slurm(place, site)
         run([place / "slurm/submit", "--environment"], environment=environment).expect(64, text)
         refused(place, 64, text, "one-gpu", tiny(place, ranks=1), environment=environment)
+
+
+def case_the_template_of_arrays_wants_an_array(folder):
+    refused(folder, 64, "gradsync-sweep .*job.cfg --launcher slurm", "grid", tiny(folder, ranks=1))
+    run(["bash", "slurm/grid.sbatch", "x.cfg"]).expect(64, "gradsync-sweep x.cfg --launcher slurm")
+    run([ROOT / "slurm/submit", "grid", "x.cfg"]).expect(64, "gradsync-sweep x.cfg --launcher slurm")
 
 
 def case_modules_without_a_module_command_are_refused(folder):

@@ -1,6 +1,6 @@
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -9,12 +9,13 @@
 
 #include "serial/clean_environment.h"
 #include "serial/expect_error.h"
+#include "serial/source_folder.h"
 #include "serial/sweep_fixture.h"
 #include "serial/test_folder.h"
 #include "support/file.h"
 #include "support/process.h"
-#include "sweep/batch_scripts.h"
-#include "sweep/batch_submission.h"
+#include "sweep/array_jobs.h"
+#include "sweep/submit_grid.h"
 
 using namespace gradsync;
 using namespace gradsync::sweep;
@@ -22,133 +23,152 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::vector<BatchScript> scripts_of(const Job& job) {
-  const BatchCommands commands{
-      "/home/a b", {"gradsync-sweep", "jobs/it's.cfg"}, {"--data=$HOME"}, {"gradsync-report", "r"}};
-  auto scripts = cell_scripts(job, expand(job).cells, commands);
-  scripts.push_back(report_script(job, commands));
-  return scripts;
-}
+const char* const kShapes =
+    "model = lenet\nsync = ddp, allreduce\nranks = 4, 1, 2\nranks-per-node = 2\n"
+    "exclude = sync=allreduce ranks=1\nbatch-per-rank = 8\n";
 
-// An sbatch that keeps its arguments, and answers with numbers from 41 on.
-class StandInSbatch {
+// A job file, and a checkout whose slurm/ is the real one. Its sbatch keeps its arguments, a line
+// each, and answers with numbers from 41 on; the one numbered `refused` gets exit code 1.
+class Submission {
  public:
-  explicit StandInSbatch(int exit_code = 0) : path_(std::getenv("PATH")) {
-    std::ofstream(folder_ / "sbatch")
-        << "#!/bin/sh\necho \"$@\" >>'" << (folder_ / "calls").string() << "'\n[ " << exit_code
-        << " = 0 ] || exit " << exit_code << "\necho $((40 + $(wc -l <'"
-        << (folder_ / "calls").string() << "')));\n";
+  explicit Submission(const std::string& text, int refused = 0) : path_(std::getenv("PATH")) {
+    fs::copy(source_folder() / "slurm", folder_ / "slurm");
+    fs::remove(folder_ / "slurm/site");
+    fs::create_directory(file().parent_path());
+    write(file(), text + "results = " + (folder_ / "runs").string() + "\n");
+    write(folder_ / "sbatch",
+          "#!/bin/sh\ncd '" + folder_.path().string() +
+              "'\necho call >>calls\nprintf '%s\\n' \"$@\" >>words\nnumber=$(wc -l <calls)\n"
+              "[ $number != " +
+              std::to_string(refused) + " ] || exit 1\necho \"$((40 + number));cluster\"\n");
     fs::permissions(folder_ / "sbatch", fs::perms::owner_all);
     setenv("PATH", (folder_.path().string() + ":" + path_).c_str(), 1);
+    setenv("GRADSYNC_HOME", folder_.path().c_str(), 1);
   }
-  ~StandInSbatch() { setenv("PATH", path_.c_str(), 1); }
-  StandInSbatch(const StandInSbatch&) = delete;
-  StandInSbatch& operator=(const StandInSbatch&) = delete;
+  ~Submission() { setenv("PATH", path_.c_str(), 1); }
+  Submission(const Submission&) = delete;
+  Submission& operator=(const Submission&) = delete;
 
-  std::string calls() const { return read_text_file(folder_ / "calls"); }
+  // Of a sweep with these options; what it prints.
+  std::string submit(const Names& options = {}) {
+    Names words = {"gradsync-sweep", file().string(), "--launcher=slurm"};
+    append(words, options);
+    std::vector<const char*> argv;
+    for (const auto& word : words)
+      argv.push_back(word.c_str());
+    const auto command = read_sweep_command(static_cast<int>(argv.size()), argv.data());
+    take_site_data();
+    Job job = read_job(file(), command.options.set, command.trainer_options);
+    job.ranks_per_node = std::max(job.ranks_per_node, command.options.ranks_per_node);
+    std::ostringstream out;
+    submit_grid(job, in_order_of_folder(job, expand(job)), command, out);
+    return out.str();
+  }
+
+  // What sbatch was given, a word a line.
+  std::string words() const { return read_text_file(folder_ / "words"); }
+  fs::path file() const { return folder_ / "it's a" / "test.cfg"; }
+  fs::path runs() const { return folder_ / "runs"; }
+  const TestFolder& folder() const { return folder_; }
 
  private:
+  CleanEnvironment environment_;
   TestFolder folder_;
   std::string path_;
 };
 
-const char* const kTwoCells =
-    "model = lenet\nsync = ddp, allreduce\nranks = 1, 2, 4\nranks-per-node = 2\n"
-    "exclude = sync=allreduce ranks=1\nbatch-per-rank = 8\n";
-
 }  // namespace
 
-TEST_CASE("batch scripts: one a shape, with its cells, and one for the tables") {
-  const CleanEnvironment environment;
-  const auto scripts = scripts_of(job_of(kTwoCells));
-  REQUIRE(scripts.size() == 4);
-  CHECK(scripts[0].name == "1x1");
-  CHECK(scripts[1].name == "1x2");
-  CHECK(scripts[2].name == "2x2");
-  CHECK(scripts[3].name == "report");
-  CHECK(scripts[2].what == "2 nodes × 2 ranks, 2 cells");
-  const std::string& text = scripts[2].text;
-  for (const char* part :
-       {"#!/bin/bash\n", "#SBATCH --nodes=2\n", "#SBATCH --ntasks-per-node=2\n",
-        "#SBATCH --array=1-2%1\n", "#SBATCH --signal=USR1@120\n", "#SBATCH --job-name=test-2x2\n",
-        "#SBATCH --output=\"/home/a b/results/test/sbatch/%x-%A_%a.log\"\n", "cd '/home/a b'\n",
-        "  lenet-ddp-r4\n  lenet-allreduce-r4\n)\n",
-        "gradsync-sweep 'jobs/it'\\''s.cfg' --launcher srun --cell \"$cell\" -- '--data=$HOME'"})
-    CHECK_MESSAGE(contains(text, part), part << " is not in\n" << text);
-  CHECK_FALSE(contains(text, "--gpus"));
-  CHECK_FALSE(contains(text, "--cpus-per-task"));
-  CHECK(contains(scripts[3].text, "\ngradsync-report r\n"));
+TEST_CASE("job arrays: one a shape, with its cells, after those before it") {
+  Submission submission(kShapes);
+  CHECK(submission.submit() ==
+        "job 41: 1 node × 1 rank, cell 2\njob 42: 1 node × 2 ranks, cells 3,5\n"
+        "job 43: 2 nodes × 2 ranks, cells 1,4\n");
+  const std::string at = submission.folder().path().string();
+  CHECK(contains(submission.words(),
+                 "--parsable\n--dependency=afterany:41:42\n--array=1,4%1\n--nodes=2\n"
+                 "--ntasks-per-node=2\n--job-name=test-2x2\n--output=" +
+                     at + "/runs/slurm/%x-%A_%a.log\n" + at + "/slurm/grid.sbatch\n" + at +
+                     "/it's a/test.cfg\n--results\n" + at + "/runs\n"));
+  CHECK_FALSE(contains(submission.words(), "--gpus"));
+  CHECK(fs::exists(submission.runs() / "grid.json"));
+  CHECK(fs::is_directory(submission.runs() / "slurm"));
 }
 
-TEST_CASE("batch scripts: GPUs, threads and the person's own options") {
-  const CleanEnvironment environment;
-  const auto scripts = scripts_of(
-      job_of(std::string(kTwoCells) +
-             "gpus-per-rank = 1\nthreads = 3, 6\nsbatch-options = --time=1:00:00 -p gpu\n"));
-  REQUIRE(scripts.size() == 7);
-  CHECK(scripts[5].name == "2x2x6");
-  for (const char* part : {"#SBATCH --gpus-per-node=2\n", "#SBATCH --cpus-per-task=6\n",
-                           "#SBATCH --time=1:00:00 -p gpu\nset -euo"})
-    CHECK_MESSAGE(contains(scripts[5].text, part), part);
+TEST_CASE("job arrays: GPUs, threads, the site's values and the job's own options") {
+  Submission submission(std::string(kShapes) +
+                        "gpus-per-rank = 1\nthreads = 3, 6\n"
+                        "sbatch-options = --time 1:00:00 -p cpu --exclusive\n");
+  write(submission.folder() / "slurm/site", "array-tasks = 4\n");
+  submission.submit();
+  for (const char* part : {"--array=2,8%4\n", "--gpus-per-node=2\n", "--cpus-per-task=6\n",
+                           "-2x2x6\n", ".log\n--time=1:00:00\n-pcpu\n--exclusive\n"})
+    CHECK_MESSAGE(contains(submission.words(), part), part << " is not in " << submission.words());
 }
 
-TEST_CASE("batch scripts: bash reads them") {
-  const CleanEnvironment environment;
-  const TestFolder folder;
-  for (const auto& script : scripts_of(job_of(kTwoCells))) {
-    std::ofstream(folder / script.name) << script.text;
-    CHECK(run_process({"bash", "-n", folder / script.name}).succeeded());
-  }
+TEST_CASE("job arrays: tasks get every word that makes the grid, whatever is in it") {
+  Submission submission("model = lenet\nranks = 1, 2\n");
+  submission.submit({"--set", "variant=ab: lr=0.1", "--set", "batch-per-rank=8",
+                     "--ranks-per-node=2", "--", "--data=$HOME; it's \"x\" *", "--no-augment"});
+  CHECK(contains(submission.words(),
+                 "--set\nvariant=ab: lr=0.1\n--set\nbatch-per-rank=8\n--ranks-per-node\n2\n--\n"
+                 "--data=$HOME; it's \"x\" *\n--no-augment\n"));
 }
 
-TEST_CASE("batch scripts: what they need to know") {
-  const CleanEnvironment environment;
-  CHECK(contains(refusal([] { scripts_of(job_of("ranks = 1, 2")); }), "--ranks-per-node"));
-  CHECK_NOTHROW(scripts_of(job_of("ranks = 1")));
-  CHECK(contains(refusal([] { scripts_of(job_of("ranks = 1\nresults = 100%")); }),
-                 "cannot stand in a script"));
-  CHECK(contains(refusal([] { job_of("gpus-per-rank = 2"); }), "out of range"));
+TEST_CASE("job arrays: only what is missing, by the numbers of the folder's grid") {
+  Submission submission("model = lenet\nranks = 1\nbatch-per-rank = 8\nseed = 1, 2, 3, 4\n");
+  submission.submit({"--cell=2"});
+  CHECK(contains(submission.words(), "--array=2%1\n"));
+  write(submission.runs() / "lenet-ddp-r1-seed2.h5", "run");
+  // Another order is the same grid, and numbers mean what they meant.
+  CHECK(contains(submission.submit({"--set", "order=random"}), "cells 1,3-4\n"));
+  CHECK(contains(submission.submit({"--cell=4"}), "cell 4\n"));
+  CHECK(submission.submit({"--cell=2"}).empty());
+  CHECK(contains(refusal([&] { submission.submit({"--", "--lr=0.5"}); }), "another grid"));
 }
 
-TEST_CASE("batch submission: each job waits for those before it") {
-  const CleanEnvironment environment;
-  const TestFolder folder;
-  const StandInSbatch sbatch;
-  std::ostringstream out;
-  submit_scripts(scripts_of(job_of(kTwoCells)), folder / "sbatch", out);
-  const std::string at = (folder / "sbatch").string();
-  CHECK(sbatch.calls() == "--parsable " + at + "/1x1.sbatch\n--parsable --dependency=afterany:41 " +
-                              at + "/1x2.sbatch\n--parsable --dependency=afterany:41:42 " + at +
-                              "/2x2.sbatch\n--parsable --dependency=afterany:41:42:43 " + at +
-                              "/report.sbatch\n");
-  CHECK(contains(out.str(), "job 43: 2 nodes × 2 ranks, 2 cells (" + at + "/2x2.sbatch)"));
+TEST_CASE("job arrays: the site's data folder is part of the grid") {
+  Submission submission("model = lenet\nranks = 1\n");
+  write(submission.folder() / "slurm/site", "data = /a b/cifar\n");
+  submission.submit();
+  CHECK(contains(read_text_file(submission.runs() / "grid.json"), "\"/a b/cifar\""));
+  write(submission.folder() / "slurm/site", "dtaa = x\n");
+  CHECK(contains(refusal([&] { submission.submit(); }), "slurm/site is not right"));
 }
 
-TEST_CASE("batch submission: a script that is there is used or left alone") {
-  const CleanEnvironment environment;
-  const TestFolder folder;
-  const StandInSbatch sbatch;
-  std::ostringstream out;
-  submit_scripts({{"1x1", "", "first"}}, folder.path(), out);
-  submit_scripts({{"1x1", "", "first"}}, folder.path(), out);
-  submit_scripts({{"1x1", "", "second"}}, folder.path(), out);
-  CHECK(read_text_file(folder / "1x1.sbatch") == "first");
-  CHECK(read_text_file(folder / "1x1-2.sbatch") == "second");
-  CHECK(folder.entries() == 2);
+TEST_CASE("job arrays: what they need to know") {
+  Submission submission("ranks = 1, 2\n");
+  CHECK(contains(refusal([&] { submission.submit(); }), "--ranks-per-node"));
+  CHECK(contains(refusal([&] {
+                   submission.submit({"--set=ranks=1", "--set=results=a\\b"});
+                 }),
+                 "backslash"));
+  CHECK(contains(submission.submit({"--set=ranks=1", "--set=results=100%", "--dry-run"}),
+                 "/100%%/slurm/%x-%A_%a.log"));
+  setenv("GRADSYNC_HOME", "/nowhere", 1);
+  CHECK(contains(error_text(ExitCode::kEnvironment, [&] { submission.submit(); }),
+                 "cannot run /nowhere/slurm/submit"));
 }
 
-TEST_CASE("batch submission: a refusal says which script; printing submits nothing") {
-  const CleanEnvironment environment;
-  const TestFolder folder;
-  const StandInSbatch sbatch(1);
-  std::ostringstream out;
-  const std::string text = error_text(ExitCode::kEnvironment, [&] {
-    submit_scripts({{"1x1", "", "text"}}, folder.path(), out);
-  });
-  CHECK(contains(text, "sbatch refused"));
-  CHECK(contains(text, "1x1.sbatch"));
+TEST_CASE("job arrays: a refusal names what was submitted") {
+  Submission submission(kShapes, 3);
+  const std::string text = error_text(ExitCode::kEnvironment, [&] { submission.submit(); });
+  CHECK(contains(text, "sbatch refused 2 nodes × 2 ranks, cells 1,4: exit code 1"));
+  CHECK(contains(text, "submitted before it: 41 42"));
+}
 
-  print_scripts(scripts_of(job_of(kTwoCells)), folder / "new", out);
-  CHECK_FALSE(fs::exists(folder / "new"));
-  CHECK(contains(out.str(), "# sbatch --parsable --dependency=afterany:JOB1 "));
+TEST_CASE("job arrays: --dry-run prints lines that do the same, and does nothing") {
+  Submission submission(kShapes);
+  const std::string lines = submission.submit({"--dry-run"});
+  CHECK_FALSE(fs::exists(submission.runs()));
+  CHECK_FALSE(fs::exists(submission.folder() / "words"));
+  REQUIRE(run_process({"bash", "-euc", lines}).succeeded());
+  // The stand-in answers as Slurm does where there are several clusters.
+  std::string typed = submission.words();
+  for (std::size_t at; (at = typed.find(";cluster")) != std::string::npos;)
+    typed.erase(at, 8);
+  fs::remove(submission.folder() / "words");
+  fs::remove(submission.folder() / "calls");
+  submission.submit();
+  CHECK(typed == submission.words());
 }

@@ -146,6 +146,8 @@ TEST_CASE("srun: without GPUs none are asked for; ranks per node and options are
   CHECK(has(args, "--cpus-per-task=4"));
   CHECK(std::none_of(args.begin(), args.end(),
                      [](const auto& arg) { return arg.starts_with("--gpus"); }));
+  // Of an allocation for one rank a node, that rank has all cores that it was given.
+  CHECK(has(words_of(srun_on({"7", 1, 1, 8, 8, 0, 1}, 2), "ranks = 1"), "--cpus-per-task=8"));
   // srun takes the last of two.
   CHECK(std::find(args.begin(), args.end(), "--cpu-bind=none") >
         std::find(args.begin(), args.end(), "--cpu-bind=cores"));
@@ -163,6 +165,8 @@ TEST_CASE("srun: a cell that the allocation cannot hold is exit 69 and says what
   CHECK(contains(text, "--nodes=2 --ntasks-per-node=2"));
   CHECK(contains(refused(srun_on({"7", 1, 4, 8, 2, 2}), "ranks = 4"),
                  "4 ranks on a node that has 2 GPUs"));
+  CHECK(contains(refused(srun_on({"7", 2, 1, 4, 4, 0, 1}, 2), "ranks = 2"),
+                 "2 nodes with 1 rank on each | ask for --nodes=1 --ntasks-per-node=2"));
 }
 
 TEST_CASE("sweep command: what stands behind -- goes to every cell, in place of the job's keys") {

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sweep/grid.h"
+#include "sweep/sweep_options.h"
+
+namespace gradsync::sweep {
+
+/// Cells of one shape: a job array of the template slurm/grid.sbatch.
+struct ArrayJob {
+  std::string what;                ///< "2 nodes × 4 ranks, cells 1-3,7"
+  std::vector<std::string> words;  ///< of slurm/submit: sbatch's options, "grid", a task's words
+};
+
+/// The folder, absolute, of the logs of tasks: <results>/slurm. sbatch does not make it.
+std::filesystem::path log_folder(const Job& job);
+
+/// One array for all cells of a shape (nodes, ranks on each, threads): a cell a task, by its number
+/// in `grid`, `at_once` tasks at a time. `numbers` are the cells to run. The job's sbatch-options
+/// come behind ours, in whose place they so stand; the tasks get what makes `command` this grid.
+/// Throws Error kUsage if ranks per node are not known, or sbatch cannot write logs to the folder.
+std::vector<ArrayJob> array_jobs(const Job& job, const Grid& grid,
+                                 const std::vector<std::size_t>& numbers,
+                                 const std::string& at_once, const SweepCommand& command);
+
+}  // namespace gradsync::sweep
