@@ -5,7 +5,7 @@ namespace gradsync {
 namespace {
 
 /// Every rank's gradients are gathered on rank 0, averaged there and scattered back, as in studies
-/// that build data parallelizm from gather and scatter alone.
+/// that build data parallelism from gather and scatter alone.
 class GatherScatter : public BlockingMode {
  public:
   using BlockingMode::BlockingMode;
