@@ -21,7 +21,7 @@
 #include "analysis/verdict/verdict.h"
 #include "support/error.h"
 #include "support/file.h"
-#include "support/version.h"
+#include "support/program_output.h"
 
 namespace {
 
@@ -144,10 +144,11 @@ void print_foms(const RunSet& set) {
 
 int report_command(int argc, const char* const* argv) {
   const ParsedCommandLine given = resolve_options(report_option_table(), argc, argv, "RUN...");
-  if (given.help) return show(report_help());
-  if (given.version) return show(version_text(kProgram));
-  if (given.print_config) return show(config_text(report_option_table(), given.values));
+  ProgramHelp help = report_help();
+  help.commands = {{"compare", compare_option_table()}};
+  if (const auto text = answer(help, report_option_table(), given)) return std::cout << *text, 0;
   const ReportOptions options = report_options(given.values);
+  ProgramOutput program(given, kProgram);
   if (options.list) return show(report_list());
 
   if (!options.claims.verify_claims.empty()) return verify(given, options);
@@ -160,7 +161,7 @@ int report_command(int argc, const char* const* argv) {
   const RunStudy runs(set);
 
   // 2. Verdict.
-  ReportOutput output(options.output, std::cout, std::cerr);
+  ReportOutput output(options.output, std::cout, program.progress());
   PageContent page;
   const bool verdict = options.verdict && !set.runs.empty();
   if (verdict) page.verdict = make_verdict(runs);
@@ -179,6 +180,12 @@ int report_command(int argc, const char* const* argv) {
   if (options.plots) output.draw_plots(page.charts);
   if (!options.html.empty()) write_file_atomically(options.html, render_page(set, page));
   if (!options.trace.empty()) write_trace_of(set, options);
+
+  // 5. The same for programs.
+  if (verdict) program.add(verdict_table(page.verdict));
+  for (const Table& table : page.tables)
+    program.add(table);
+  program.write_json();
   return 0;
 }
 

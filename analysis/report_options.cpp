@@ -146,17 +146,20 @@ OptionTable report_option_table() {
   return all_options().table();
 }
 
-std::string report_help() {
-  return help_text("gradsync-report [options] RUN...",
-                   "gradsync-report results/demo\n"
-                   "gradsync-report run.h5 killed.h5.journal --table split --format markdown\n"
-                   "gradsync-report results --format csv,json --output tables\n"
-                   "gradsync-report results --claims claims.json\n"
-                   "gradsync-report --verify-claims claims.json\n"
-                   "gradsync-report results --html report.html\n"
-                   "gradsync-report run.h5 --trace trace.json.gz --trace-iterations 5-8\n"
-                   "gradsync-report compare old new    # gradsync-report compare --help says more",
-                   report_option_table());
+ProgramHelp report_help() {
+  return {"gradsync-report",
+          "gradsync-report [OPTION...] RUN...",
+          "Prints a verdict and tables of run files, and writes plots and pages.",
+          "gradsync-report results/demo\n"
+          "gradsync-report results --html report.html\n"
+          "gradsync-report compare old new\n"
+          "gradsync-report run.h5 killed.h5.journal --table split --format markdown\n"
+          "gradsync-report results --format csv,json --output tables\n"
+          "gradsync-report results --claims claims.json\n"
+          "gradsync-report --verify-claims claims.json\n"
+          "gradsync-report run.h5 --trace trace.json.gz --trace-iterations 5-8",
+          {"table", "verdict", "what-if", "format", "output", "wide", "plots", "html", "trace",
+           "list"}};
 }
 
 ReportOptions report_options(const OptionValues& values) {

@@ -9,6 +9,7 @@
 #include "analysis/output/output_options.h"
 #include "analysis/tables/registry.h"
 #include "support/bound_option.h"
+#include "support/program_help.h"
 
 namespace gradsync::report {
 
@@ -32,7 +33,7 @@ struct ReportOptions {
 
 OptionTable report_option_table();
 
-std::string report_help();
+ProgramHelp report_help();
 
 /// Throws Error kUsage naming the option and what would be right.
 ReportOptions report_options(const OptionValues& values);

@@ -13,6 +13,7 @@
 #include "support/file.h"
 #include "support/options.h"
 #include "support/parse.h"
+#include "support/program_output.h"
 #include "support/version.h"
 
 namespace gradsync::report {
@@ -66,11 +67,11 @@ ProgramOptions<CompareOptions> all_options() {
         }}}};
 }
 
-std::string compare_help() {
-  return help_text("gradsync-report compare [options] A B",
-                   "gradsync-report compare results/nccl-2.27 results/nccl-2.28\n"
-                   "gradsync-report compare old.h5 new.h5 --threshold 3% --junit compare.xml",
-                   all_options().table());
+ProgramHelp compare_help() {
+  return {"gradsync-report compare", "gradsync-report compare [OPTION...] A B",
+          "Compares the iteration times of two run files or folders, cell by cell.",
+          "gradsync-report compare results/nccl-2.27 results/nccl-2.28\n"
+          "gradsync-report compare old.h5 new.h5 --threshold 3% --junit compare.xml"};
 }
 
 RunSet loaded(const std::string& place, bool force_merge) {
@@ -108,7 +109,8 @@ std::string merged_title(const RunSet& set, const char* name) {
   return mark.empty() ? "" : fmt::format(" - {} {}", name, mark);
 }
 
-int compare(const CompareOptions& options, const std::string& place_a, const std::string& place_b) {
+int compare(const CompareOptions& options, ProgramOutput& program, const std::string& place_a,
+            const std::string& place_b) {
   const RunSet a = loaded(place_a, options.force_merge), b = loaded(place_b, options.force_merge);
   const auto groups_a = group_runs(a), groups_b = group_runs(b);
   const auto cells = compare_groups(groups_a, groups_b, options.bootstrap_seed);
@@ -119,7 +121,9 @@ int compare(const CompareOptions& options, const std::string& place_a, const std
   table.title += merged_title(a, "A") + merged_title(b, "B");
   for (const RunSet* set : {&a, &b})
     table.notes.insert(table.notes.end(), set->remarks.begin(), set->remarks.end());
-  ReportOutput(options.where, std::cout, std::cerr).write(table);
+  ReportOutput(options.where, std::cout, program.progress()).write(table);
+  program.add(table);
+  program.write_json();
   if (options.fom) print_foms(cells);
   if (!options.junit.empty())
     write_file_atomically(options.junit, junit_text(cells, options.threshold));
@@ -131,18 +135,21 @@ int compare(const CompareOptions& options, const std::string& place_a, const std
 
 }  // namespace
 
+OptionTable compare_option_table() {
+  return all_options().table();
+}
+
 int compare_command(int argc, const char* const* argv) {
-  const OptionTable table = all_options().table();
+  const OptionTable table = compare_option_table();
   const ParsedCommandLine given = resolve_options(table, argc, argv, "A B");
-  if (given.help) std::cout << compare_help();
-  if (given.version) std::cout << version_text("gradsync-report");
-  if (given.print_config) std::cout << config_text(table, given.values);
-  if (given.help || given.version || given.print_config) return 0;
+  if (const auto text = answer(compare_help(), table, given)) return std::cout << *text, 0;
   if (given.positional.size() != 2)
     throw Error(ExitCode::kUsage,
                 fmt::format("compare needs two places, {} given", given.positional.size()),
                 "gradsync-report compare A B, each a run file or a folder; see compare --help");
-  return compare(all_options().read(given.values), given.positional[0], given.positional[1]);
+  ProgramOutput program(given, "gradsync-report");
+  return compare(all_options().read(given.values), program, given.positional[0],
+                 given.positional[1]);
 }
 
 }  // namespace gradsync::report

@@ -14,8 +14,6 @@ std::string render_text(const Table& table);
 std::string render_markdown(const Table& table);
 /// RFC 4180 with line feeds: a header row of machine names, numbers in full precision, no notes.
 std::string render_csv(const Table& table);
-/// An object with schema_version, name, title, notes, columns and rows, a row being an object.
-std::string render_json(const Table& table);
 
 /// Floats of a booktabs tabular each, with caption, label and the notes below; long tables make
 /// several, wide ones stand on their side. Needs the packages booktabs and graphicx, and rotating

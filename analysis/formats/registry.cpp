@@ -10,7 +10,7 @@ const std::vector<FormatSpec>& formats() {
       {"markdown", "md", "pipe tables with notes", render_markdown},
       {"latex", "tex", "booktabs floats with labels and notes", render_latex},
       {"csv", "csv", "one header row, full precision, no notes", render_csv},
-      {"json", "json", "an object a table, full precision, null where not measured", render_json},
+      {"json", "json", "an object a table, full precision, null where not measured", table_json},
   };
   return all;
 }

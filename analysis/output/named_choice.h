@@ -21,11 +21,6 @@ std::vector<std::string> names_of(const std::vector<Spec>& specs) {
   return names;
 }
 
-/// "a|b|all", for --help.
-inline std::string joined_names(const std::vector<std::string>& names) {
-  return fmt::format("{}|all", fmt::join(names, "|"));
-}
-
 /// The entries of `known` that a repeatable option of comma lists names, in the order of `known`;
 /// "all" is all of them. Throws Error kUsage for any other name.
 std::vector<std::string> chosen_names(const OptionValues& values, const std::string& option,
@@ -47,8 +42,11 @@ BoundOption<Settings> names_option(
     const std::string& name, const std::vector<std::string>& known, const std::string& usual,
     const std::string& help,
     std::function<void(const OptionValues&, const std::string&, Settings&)> read) {
+  std::vector<std::string> choices = known;
+  choices.emplace_back("all");
   return {name,
-          {joined_names(known), "", std::move(read), [usual](const Settings&) { return usual; }},
+          {"NAME,...", fmt::format(": {}", fmt::join(choices, ", ")), std::move(read),
+           [usual](const Settings&) { return usual; }, choices},
           help,
           {},
           0,

@@ -1,10 +1,6 @@
 #include "analysis/output/output_options.h"
 
-#include <sys/ioctl.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstdlib>
 
 #include "analysis/output/named_choice.h"
 
@@ -33,30 +29,8 @@ std::vector<std::string> chosen_names(const OptionValues& values, const std::str
   return result;
 }
 
-namespace {
-
-/// What a shell exports, or 0.
-std::size_t columns_variable() {
-  const char* text = std::getenv("COLUMNS");
-  const std::string digits = text == nullptr ? "" : text;
-  const bool number = !digits.empty() && digits.size() <= 4 &&
-                      digits.find_first_not_of("0123456789") == std::string::npos;
-  return number ? std::stoul(digits) : 0;
-}
-
-std::size_t terminal_columns() {
-  winsize window{};
-  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0 ? window.ws_col : 0;
-}
-
-}  // namespace
-
 std::size_t OutputOptions::columns() const {
-  constexpr std::size_t kLeast = 60, kUsual = 100;
-  if (wide) return 0;
-  for (const std::size_t columns : {columns_variable(), terminal_columns()})
-    if (columns > 0) return std::max(kLeast, columns);
-  return kUsual;
+  return wide ? 0 : output_columns();
 }
 
 BoundGroup<OutputOptions> output_options(const std::string& folder_help) {

@@ -16,8 +16,7 @@ struct OutputOptions {
   std::filesystem::path output;  ///< a folder; empty: to stdout
   bool wide = false;             ///< all columns and notes on standard output
 
-  /// Characters of a line on standard output: COLUMNS, else those of its terminal, else 100; at
-  /// least 60. 0: no limit.
+  /// output_columns(); 0: no limit.
   std::size_t columns() const;
 };
 

@@ -8,6 +8,7 @@
 #include "analysis/output/named_choice.h"
 #include "analysis/published/published_report.h"
 #include "support/file.h"
+#include "support/program_output.h"
 #include "support/version.h"
 
 namespace {
@@ -23,13 +24,13 @@ int show(const std::string& text) {
   return 0;
 }
 
-std::string help() {
-  return help_text("gradsync-audit [options] FILE",
-                   "gradsync-audit results/published/reports.csv\n"
-                   "gradsync-audit reports.csv --table audit --format markdown\n"
-                   "gradsync-audit reports.csv --html audit.html --claims claims.json\n"
-                   "gradsync-audit --verify-claims claims.json",
-                   published_option_table());
+ProgramHelp audit_help() {
+  return {"gradsync-audit", "gradsync-audit [OPTION...] FILE",
+          "Finds errors in published numbers of scaling studies.",
+          "gradsync-audit results/published/reports.csv\n"
+          "gradsync-audit reports.csv --table audit --format markdown\n"
+          "gradsync-audit reports.csv --html audit.html --claims claims.json\n"
+          "gradsync-audit --verify-claims claims.json"};
 }
 
 std::string list() {
@@ -55,21 +56,24 @@ int verify(const ParsedCommandLine& given, const PublishedOptions& options) {
 
 int audit_command(int argc, const char* const* argv) {
   const ParsedCommandLine given = resolve_options(published_option_table(), argc, argv, "FILE");
-  if (given.help) return show(help());
-  if (given.version) return show(version_text(kProgram));
-  if (given.print_config) return show(config_text(published_option_table(), given.values));
+  if (const auto text = answer(audit_help(), published_option_table(), given))
+    return std::cout << *text, 0;
   PublishedOptions options = published_options(given.values);
   if (options.list) return show(list());
   if (!options.claims.verify_claims.empty()) return verify(given, options);
   options.file = one_file(given);
 
   const PublishedReport found = read_published(options);
-  ReportOutput output(options.output, std::cout, std::cerr);
+  ProgramOutput program(given, kProgram);
+  ReportOutput output(options.output, std::cout, program.progress());
   write_published(found, output);
   if (!options.claims.claims.empty())
     write_claims(options.claims.claims, published_option_table(), given.values,
                  claimed_files({options.file}), found.tables);
   if (!options.html.empty()) write_file_atomically(options.html, published_html(found));
+  for (const Table& table : found.tables)
+    program.add(table);
+  program.write_json();
   return 0;
 }
 

@@ -251,4 +251,14 @@ std::string verdict_json(const std::vector<VerdictClause>& clauses) {
   return all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
+Table verdict_table(const std::vector<VerdictClause>& clauses) {
+  Table table{"verdict", "Verdict", {}, {}, {}};
+  for (const char* name : {"topic", "sentence", "text", "condition", "missing"})
+    table.columns.push_back({name, name, true});
+  for (const VerdictClause& clause : clauses)
+    table.add({clause.topic(), clause.sentence, clause.text, clause.condition,
+               clause.missing ? "yes" : "no"});
+  return table;
+}
+
 }  // namespace gradsync::report

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "analysis/model/run_study.h"
+#include "support/table.h"
 
 namespace gradsync::report {
 
@@ -41,5 +42,7 @@ std::string source_text(const VerdictClause& clause);
 std::string verdict_text(const std::vector<VerdictClause>& clauses, std::size_t width = 0);
 std::string verdict_markdown(const std::vector<VerdictClause>& clauses);
 std::string verdict_json(const std::vector<VerdictClause>& clauses);
+/// The same as a table, a row a sentence, for --json.
+Table verdict_table(const std::vector<VerdictClause>& clauses);
 
 }  // namespace gradsync::report

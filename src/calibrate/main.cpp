@@ -13,14 +13,12 @@ int main(int argc, char** argv) {
   keep_freed_memory();
   CalibrateOptions options;
   const MpiProgram program{
-      "gradsync-calibrate",
-      calibrate_option_table(),
       calibrate_help(),
+      calibrate_option_table(),
       Foreign::kIgnore,
       [&](const OptionValues& values) { options = calibrate_options(values); },
       [&] { return watch_limits(options); },
-      [&](const Session& session, const OptionValues& values, const std::string& command_line) {
-        return run_calibration(session, options, values, command_line);
-      }};
+      [&](const Session& session, const OptionValues& values, const std::string& command_line,
+          ProgramOutput&) { return run_calibration(session, options, values, command_line); }};
   return run_mpi_program(program, argc, argv);
 }

@@ -14,7 +14,7 @@
 #include "comm/rank_gpu.h"
 #include "cuda/cuda_device.h"
 #include "record/recorder.h"
-#include "support/file.h"
+#include "support/program_output.h"
 #include "support/utc_time.h"
 #include "timing/clock.h"
 #include "transport/rank_layout.h"
@@ -199,7 +199,7 @@ std::unique_ptr<Recorder> open_outputs(const Session& session, const CalibrateOp
   std::unique_ptr<Recorder> recorder;
   session.together([&] {
     if (!session.root()) return;
-    if (!options.json.empty() && std::filesystem::exists(options.json))
+    if (options.json != "-" && !options.json.empty() && std::filesystem::exists(options.json))
       throw Error(ExitCode::kCannotCreate, fmt::format("'{}' exists", options.json),
                   "choose another -J FILE");
     if (!options.output.empty()) recorder = std::make_unique<Recorder>(options.output, info);
@@ -249,9 +249,9 @@ int run_calibration(const Session& session, const CalibrateOptions& options,
     session.together([&] {
       if (recorder) recorder->finish(RunStatus::kComplete);
       if (session.root() && !options.json.empty())
-        write_file_atomically(
-            options.json, calibration_json(calibration_curves(output.rows(), places.size()), places,
-                                           command_line));
+        write_result(options.json,
+                     calibration_json(calibration_curves(output.rows(), places.size()), places,
+                                      command_line));
       require_right(output.rows());
     });
   } catch (...) {

@@ -88,18 +88,17 @@ OptionTable check_option_table() {
   return all_options().table();
 }
 
-std::string check_help() {
-  return help_text(
-      "mpirun -n RANKS gradsync-check [OPTION…]\n"
-      "Checks in seconds what a run needs of these ranks, hosts, libraries, files and links, and "
-      "suggests fixes.\n"
-      "Exit code 0 (warnings too) or 69.",
-      "mpirun -n 4 gradsync-check --data data/cifar-10\n"
-      "srun --mpi=pmix -n 8 gradsync-check --ranks 8 --ranks-per-node 4 --device cuda\n"
-      "mpirun -n 2 gradsync-check --skip data --results results/demo\n"
-      "mpirun -n 2 gradsync-check --threads 1 --json check.json --junit check.xml\n"
-      "gradsync-check --print-config",
-      check_option_table());
+ProgramHelp check_help() {
+  return {"gradsync-check",
+          "mpirun -n RANKS gradsync-check [OPTION...]",
+          "Checks ranks, hosts, libraries, files and links before a run; prints fixes.",
+          "mpirun -n 4 gradsync-check --data data/cifar-10\n"
+          "srun --mpi=pmix -n 8 gradsync-check --ranks 8 --ranks-per-node 4 --device cuda\n"
+          "mpirun -n 2 gradsync-check --skip data --results results/demo\n"
+          "mpirun -n 2 gradsync-check --threads 1 --json check.json --junit check.xml\n"
+          "gradsync-check --print-config",
+          {},
+          "The exit code is 69 if a check fails, else 0; warnings do not change it."};
 }
 
 CheckOptions check_options(const OptionValues& values) {

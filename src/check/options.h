@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "hang/watched_phases.h"
-#include "support/options.h"
+#include "support/program_help.h"
 
 namespace gradsync::check {
 
@@ -23,7 +23,7 @@ struct CheckOptions {
 };
 
 OptionTable check_option_table();
-std::string check_help();
+ProgramHelp check_help();
 /// Throws Error kUsage with the option, its value, its source and what would be right.
 CheckOptions check_options(const OptionValues& values);
 /// --timeout limits the start as well.

@@ -180,17 +180,18 @@ OptionTable calibrate_option_table() {
   return all_options().table();
 }
 
-std::string calibrate_help() {
-  return help_text(
-      "mpirun -n RANKS gradsync-calibrate [OPTION…]\n"
-      "Measures what the collectives of training reach on these ranks, as nccl-tests does.",
-      "mpirun -n 2 gradsync-calibrate -b 1KiB -e 64MiB -f 2\n"
-      "mpirun -n 4 gradsync-calibrate --transport mpi --collective allreduce,allreduce-ring\n"
-      "mpirun -n 4 gradsync-calibrate --transport all --collective allreduce\n"
-      "srun --mpi=pmix -n 4 gradsync-calibrate --transport nccl -b 8 -e 1GiB\n"
-      "mpirun -n 2 gradsync-calibrate --sizes-from run.h5 --output calibration.h5 -J out.json\n"
-      "gradsync-calibrate -b 8 -e 1M -n 100 -w 5 -c 1 --print-config",
-      calibrate_option_table());
+ProgramHelp calibrate_help() {
+  return {"gradsync-calibrate",
+          "mpirun -n RANKS gradsync-calibrate [OPTION...]",
+          "Measures time and bandwidth of collectives, with the columns of nccl-tests.",
+          "mpirun -n 2 gradsync-calibrate -b 1KiB -e 64MiB -f 2\n"
+          "mpirun -n 4 gradsync-calibrate --transport all --collective allreduce\n"
+          "mpirun -n 2 gradsync-calibrate --sizes-from run.h5 --output calibration.h5\n"
+          "mpirun -n 4 gradsync-calibrate --transport mpi --collective allreduce,allreduce-ring\n"
+          "srun --mpi=pmix -n 4 gradsync-calibrate --transport nccl -b 8 -e 1GiB\n"
+          "gradsync-calibrate -b 8 -e 1M -n 100 -w 5 -c 1 -J out.json --print-config",
+          {"minbytes", "maxbytes", "stepfactor", "sizes-from", "collective", "cadence", "iters",
+           "warmup-iters", "check", "output", "json", "device", "transport"}};
 }
 
 CalibrateOptions calibrate_options(const OptionValues& values) {

@@ -6,7 +6,7 @@
 #include "collectives/plan.h"
 #include "device/choice.h"
 #include "hang/watched_phases.h"
-#include "support/options.h"
+#include "support/program_help.h"
 
 namespace gradsync::calibrate {
 
@@ -35,7 +35,7 @@ struct CalibrateOptions {
 inline constexpr const char* kAllTransports = "all";
 
 OptionTable calibrate_option_table();
-std::string calibrate_help();
+ProgramHelp calibrate_help();
 /// Throws Error kUsage with the option, its value, its source and what would be right.
 CalibrateOptions calibrate_options(const OptionValues& values);
 

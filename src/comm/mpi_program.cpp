@@ -7,7 +7,6 @@
 #include <fmt/ranges.h>
 
 #include "support/error.h"
-#include "support/version.h"
 
 namespace gradsync {
 
@@ -22,7 +21,7 @@ Request read_request(const MpiProgram& program, int argc, char** argv) {
   Request request;
   try {
     request.parsed = resolve_options(program.options, argc, argv, {}, program.foreign);
-    if (!request.parsed.help && !request.parsed.version) program.read(request.parsed.values);
+    if (request.parsed.has_values()) program.read(request.parsed.values);
   } catch (...) {
     request.error = std::current_exception();
   }
@@ -30,15 +29,9 @@ Request read_request(const MpiProgram& program, int argc, char** argv) {
 }
 
 bool answered(const MpiProgram& program, const ParsedCommandLine& parsed) {
-  if (parsed.help)
-    std::cout << program.help;
-  else if (parsed.version)
-    std::cout << version_text(program.name);
-  else if (parsed.print_config)
-    std::cout << config_text(program.options, parsed.values);
-  else
-    return false;
-  return true;
+  const auto text = answer(program.help, program.options, parsed);
+  if (text) std::cout << *text;
+  return text.has_value();
 }
 
 }  // namespace
@@ -46,7 +39,7 @@ bool answered(const MpiProgram& program, const ParsedCommandLine& parsed) {
 int run_mpi_program(const MpiProgram& program, int argc, char** argv) {
   const Request request = read_request(program, argc, argv);
   if (!request.error && answered(program, request.parsed)) return 0;
-  const Session session(argc, argv, program.name, program.limits());
+  const Session session(argc, argv, program.help.name, program.limits());
   {
     const WatchdogTimeoutExtension starts(session.watchdog(), WatchedPhase::kStartUp);
     session.together([&] {
@@ -55,8 +48,9 @@ int run_mpi_program(const MpiProgram& program, int argc, char** argv) {
     });
   }
   const std::string command_line = fmt::format("{}", fmt::join(argv, argv + argc, " "));
+  ProgramOutput output(request.parsed, program.help.name);
   try {
-    return program.run(session, request.parsed.values, command_line);
+    return program.run(session, request.parsed.values, command_line, output);
   } catch (...) {
     session.abort(current_error());
   }

@@ -4,15 +4,15 @@
 #include <string>
 
 #include "comm/session.h"
-#include "support/options.h"
+#include "support/program_help.h"
+#include "support/program_output.h"
 
 namespace gradsync {
 
 /// A program whose ranks MPI starts.
 struct MpiProgram {
-  const char* name;
+  ProgramHelp help;
   OptionTable options;
-  std::string help;
   Foreign foreign = Foreign::kIgnore;  ///< variables of the environment that are no option
   /// Takes the values over. Throws Error kUsage for one that cannot be.
   std::function<void(const OptionValues& values)> read;
@@ -21,7 +21,7 @@ struct MpiProgram {
   /// Runs it on all ranks and returns the exit code. What it throws ends the job; it may throw only
   /// where nothing stands whose end is collective.
   std::function<int(const Session& session, const OptionValues& values,
-                    const std::string& command_line)>
+                    const std::string& command_line, ProgramOutput& output)>
       run;
   /// A job of one rank that was meant to be larger ends before `run`. Off: `run` tells it.
   bool checks_launch = true;

@@ -7,9 +7,9 @@
 #include "data/synthetic.h"
 #include "support/bound_option.h"
 #include "support/error.h"
-#include "support/options.h"
+#include "support/program_help.h"
+#include "support/program_output.h"
 #include "support/table.h"
-#include "support/version.h"
 
 namespace {
 
@@ -18,16 +18,12 @@ namespace fs = std::filesystem;
 
 constexpr const char* kProgram = "gradsync-dataset";
 
-constexpr const char* kUsage =
-    "gradsync-dataset COMMAND [OPTIONS]: makes, fetches and checks data sets in CIFAR-10's binary "
-    "format.";
-
 constexpr const char* kExamples =
     "gradsync-dataset synthesize --to data/synthetic\n"
-    "gradsync-dataset synthesize --to data/small --seed 7 --train 5000 --test 1000\n"
     "gradsync-dataset fetch --to data/cifar-10\n"
-    "gradsync-dataset fetch --to data/cifar-10 --from cifar-10-binary.tar.gz\n"
     "gradsync-dataset verify data/cifar-10\n"
+    "gradsync-dataset synthesize --to data/small --seed 7 --train 5000 --test 1000\n"
+    "gradsync-dataset fetch --to data/cifar-10 --from cifar-10-binary.tar.gz\n"
     "gradsync-dataset info data/cifar-10";
 
 /// Of the commands that make a folder; `verify` and `info` have none.
@@ -72,6 +68,7 @@ Options options_of(std::vector<BoundGroup<DatasetOptions>> groups) {
 struct Request {
   DatasetOptions options;
   std::vector<std::string> folders;
+  ProgramOutput& output;
 };
 
 template <typename Text>
@@ -89,13 +86,12 @@ int synthesize_command(const Request& request) {
   return 0;
 }
 
-void print_progress(const std::string& line) {
-  std::cerr << line << std::endl;
-}
-
 int fetch_command(const Request& request) {
   const fs::path& to = required(request.options.to, "to");
-  const FetchResult result = fetch(to, required(request.options.from, "from"), print_progress);
+  const auto progress = [&](const std::string& line) {
+    request.output.progress() << line << std::endl;
+  };
+  const FetchResult result = fetch(to, required(request.options.from, "from"), progress);
   std::cout << fmt::format("{}: {}{}\n", to.string(), result.digest.name,
                            result.already_there ? ", already there; nothing was done" : "");
   return 0;
@@ -105,14 +101,6 @@ const std::string& the_folder(const Request& request) {
   if (request.folders.size() == 1) return request.folders.front();
   throw Error(ExitCode::kUsage, "give exactly one folder",
               fmt::format("{} verify data/cifar-10", kProgram));
-}
-
-int verify_command(const Request& request) {
-  const std::string& folder = the_folder(request);
-  const DataDigest digest = Cifar10(folder).verify();
-  std::cout << fmt::format("{}: {}, all files right, SHA-256 {}\n", folder, digest.name,
-                           digest.combined);
-  return 0;
 }
 
 Table file_table(const std::string& folder, const DataDigest& digest) {
@@ -141,12 +129,21 @@ Table class_table(const Cifar10& data) {
   return table;
 }
 
+int verify_command(const Request& request) {
+  const std::string& folder = the_folder(request);
+  const DataDigest digest = Cifar10(folder).verify();
+  std::cout << fmt::format("{}: {}, all files right, SHA-256 {}\n", folder, digest.name,
+                           digest.combined);
+  request.output.add(file_table(folder, digest));
+  return 0;
+}
+
 int info_command(const Request& request) {
   const std::string& folder = the_folder(request);
   const Cifar10 data(folder);
-  print_text(std::cout, file_table(folder, data.verify()));
+  request.output.print(file_table(folder, data.verify()));
   std::cout << '\n';
-  print_text(std::cout, class_table(data));
+  request.output.print(class_table(data));
   return 0;
 }
 
@@ -167,24 +164,43 @@ const std::vector<Command>& commands() {
   return all;
 }
 
-int print_help() {
-  const Options all = options_of({output_options(), synthetic_options(), source_options()});
-  std::cout << help_text(kUsage, kExamples, all.table());
-  return 0;
+Error no_command() {
+  return Error(ExitCode::kUsage, "no command given",
+               fmt::format("{} --help prints examples", kProgram));
 }
 
-int print_version() {
-  std::cout << version_text(kProgram) << '\n';
+ProgramHelp dataset_help() {
+  ProgramHelp help{kProgram, "gradsync-dataset synthesize|fetch|verify|info [OPTION...]",
+                   "Makes, downloads and verifies data sets in the binary format of CIFAR-10.",
+                   kExamples};
+  for (const Command& command : commands())
+    help.commands.push_back({command.name, command.options.table()});
+  return help;
+}
+
+OptionTable options_of_all_commands() {
+  return options_of({output_options(), synthetic_options(), source_options()}).table();
+}
+
+// Without a command: --help and its like.
+int answer_without_command(int argc, const char* const* argv) {
+  const OptionTable table = options_of_all_commands();
+  const auto text = answer(dataset_help(), table, resolve_options(table, argc, argv));
+  if (!text) throw no_command();
+  std::cout << *text;
   return 0;
 }
 
 int run_command(const Command& command, int argc, const char* const* argv) {
   const OptionTable table = command.options.table();
   const ParsedCommandLine given = resolve_options(table, argc, argv, command.positional);
-  if (given.help) return print_help();
-  if (given.version) return print_version();
-  if (given.print_config) return std::cout << config_text(table, given.values), 0;
-  return command.run({command.options.read(given.values), given.positional});
+  if (given.question == Question::kConfig) return std::cout << config_text(table, given.values), 0;
+  if (const auto text = answer(dataset_help(), options_of_all_commands(), given))
+    return std::cout << *text, 0;
+  ProgramOutput output(given, kProgram);
+  const int code = command.run({command.options.read(given.values), given.positional, output});
+  output.write_json();
+  return code;
 }
 
 const Command& command_named(const std::string& name) {
@@ -200,14 +216,9 @@ const Command& command_named(const std::string& name) {
 }
 
 int dispatch(int argc, const char* const* argv) {
-  if (argc < 2) {
-    throw Error(ExitCode::kUsage, "no command given",
-                fmt::format("{} --help shows commands that work", kProgram));
-  }
-  const std::string first = argv[1];
-  if (first == "--help" || first == "-h") return print_help();
-  if (first == "--version") return print_version();
-  return run_command(command_named(first), argc - 1, argv + 1);
+  if (argc < 2) throw no_command();
+  if (*argv[1] == '-') return answer_without_command(argc, argv);
+  return run_command(command_named(argv[1]), argc - 1, argv + 1);
 }
 
 }  // namespace

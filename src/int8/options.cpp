@@ -117,16 +117,17 @@ OptionTable quantize_option_table() {
   return all_options().table();
 }
 
-std::string quantize_help() {
-  return help_text(
-      "mpirun -n RANKS gradsync-quantize --checkpoint FILE [OPTION…]\n"
-      "Quantizes a trained network to int8, step by step; shows what it costs and gains.",
-      "gradsync-quantize --checkpoint run.checkpoints --output int8.h5 --save int8.safetensors\n"
-      "mpirun -n 2 gradsync-quantize --checkpoint run.checkpoints --calibrator entropy\n"
-      "gradsync-quantize --checkpoint run.checkpoints --weight-granularity tensor "
-      "--weight-convention published --activation-convention published --calibrator min-max\n"
-      "gradsync-quantize --checkpoint run.checkpoints --weight-bits 4 --no-speed",
-      quantize_option_table());
+ProgramHelp quantize_help() {
+  return {
+      "gradsync-quantize",
+      "mpirun -n RANKS gradsync-quantize --checkpoint FILE [OPTION...]",
+      "Quantizes a trained network to int8 and measures accuracy and speed.",
+      "gradsync-quantize --checkpoint run.checkpoints --output int8.h5\n"
+      "mpirun -n 2 gradsync-quantize --checkpoint run.checkpoints --weight-bits 6\n"
+      "gradsync-quantize --checkpoint run.checkpoints --weight-bits 4 --no-speed\n"
+      "gradsync-quantize --checkpoint run.checkpoints --save int8.safetensors --calibrator min-max",
+      {"checkpoint", "model", "calibration-images", "weight-convention", "weight-bits",
+       "calibrator", "activation-bits", "ablation", "speed", "output", "save", "data", "threads"}};
 }
 
 QuantizeOptions quantize_options(const OptionValues& values) {

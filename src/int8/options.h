@@ -7,7 +7,7 @@
 
 #include "int8/calibrator.h"
 #include "int8/weights.h"
-#include "support/options.h"
+#include "support/program_help.h"
 
 namespace gradsync::quantize {
 
@@ -38,7 +38,7 @@ struct QuantizeOptions {
 };
 
 OptionTable quantize_option_table();
-std::string quantize_help();
+ProgramHelp quantize_help();
 
 /// Throws Error kUsage with the option, its value, its source and what would be right.
 QuantizeOptions quantize_options(const OptionValues& values);

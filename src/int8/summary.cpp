@@ -71,10 +71,10 @@ std::string head_text(const Plan& plan, const QuantizeOptions& options,
       options.activations.text(), data.name, calibration_images, test_images);
 }
 
-void print_results(std::ostream& out, const Quantization& results) {
-  print_text(out, layer_table(results));
-  print_text(out << '\n', step_table(results));
-  if (!results.speeds.empty()) print_text(out << '\n', speed_table(results));
+std::vector<Table> result_tables(const Quantization& results) {
+  std::vector<Table> tables = {layer_table(results), step_table(results)};
+  if (!results.speeds.empty()) tables.push_back(speed_table(results));
+  return tables;
 }
 
 }  // namespace gradsync::quantize

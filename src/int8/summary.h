@@ -1,12 +1,13 @@
 #pragma once
 
-#include <iosfwd>
 #include <string>
+#include <vector>
 
 #include "data/cifar10.h"
 #include "int8/options.h"
 #include "int8/plan.h"
 #include "record/quantization.h"
+#include "support/table.h"
 
 namespace gradsync::quantize {
 
@@ -16,6 +17,6 @@ std::string head_text(const Plan& plan, const QuantizeOptions& options,
                       const DataDigest& data);
 
 /// The tables of a finished study: layers, accuracy after each step and in each variant, speed.
-void print_results(std::ostream& out, const Quantization& results);
+std::vector<Table> result_tables(const Quantization& results);
 
 }  // namespace gradsync::quantize

@@ -87,20 +87,22 @@ const OptionTable& train_option_table() {
   return table;
 }
 
-std::string train_help() {
-  return help_text(
-      "mpirun -n RANKS gradsync-train [OPTION…]\n"
-      "Trains an image classifier on all ranks in one synchronization mode; records each "
-      "iteration.",
-      "mpirun -n 2 gradsync-train --model vgg11 --sync ddp --iterations 40 --output run.h5\n"
+ProgramHelp train_help() {
+  return {
+      "gradsync-train",
+      "mpirun -n RANKS gradsync-train [OPTION...]",
+      "Trains a network in one synchronization mode and records every iteration.",
+      "mpirun -n 2 gradsync-train --model vgg11 --iterations 40 --output run.h5\n"
+      "mpirun -n 4 gradsync-train --time-limit 3h --output run.h5 --resume auto\n"
+      "gradsync-train --sync none --model lenet --epochs 2 --data data/cifar-10\n"
       "mpirun -n 4 gradsync-train --sync allreduce --granularity tensor --batch-global 256\n"
       "mpirun -n 2 gradsync-train --sync ddp --bucket-cap 4MiB --wire-dtype bf16 --no-augment\n"
-      "gradsync-train --sync none --model lenet --epochs 2 --data data/cifar-10\n"
       "mpirun -n 2 gradsync-train --verify-modes --iterations 1\n"
       "mpirun -n 2 gradsync-train --calibrate --counterfactual 20 --iterations 50 --output run.h5\n"
-      "mpirun -n 2 gradsync-train --epochs 30 --time-limit 3h --output run.h5 --resume auto\n"
       "gradsync-train --batch-per-rank 64 --print-config",
-      train_option_table());
+      {"sync", "bucket-cap", "wire-dtype", "model", "data", "batch-per-rank", "epochs",
+       "iterations", "lr", "device", "transport", "threads", "calibrate", "counterfactual",
+       "output", "verify-modes", "checkpoint-every", "resume", "time-limit"}};
 }
 
 TrainOptions train_options(const OptionValues& values) {

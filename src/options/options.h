@@ -9,7 +9,7 @@
 #include "options/optimizer_settings.h"
 #include "schedule/batch_schedule.h"
 #include "schedule/learning_rate.h"
-#include "support/options.h"
+#include "support/program_help.h"
 
 namespace gradsync {
 
@@ -58,7 +58,7 @@ struct TrainOptions {
   bool set_epoch = true;           ///< --no-set-epoch
   std::string last_batch = "pad";  ///< pad | drop
   std::string evaluate = "shard";  ///< shard | each-rank | none
-  std::int64_t log_every = 20;
+  std::int64_t log_every = 0;      ///< iterations; 0: none
   bool verify_modes = false;
   std::string verify = "init";  ///< off | init | all
   double timeout_s = 0;         ///< 0: max(60 s, 20 × median iteration)
@@ -82,8 +82,7 @@ const std::vector<std::string>& optimizer_names();
 /// The option table of the trainer, from declared_train_options().
 const OptionTable& train_option_table();
 
-/// The text of --help.
-std::string train_help();
+ProgramHelp train_help();
 
 /// Reads and checks the settings. `values` comes from `resolve_options` with the table above.
 /// Throws Error kUsage with the option, its value, its source and what would be right.

@@ -21,14 +21,15 @@ TrainOptionTable calibration_options() {
   using O = TrainOptions;
   return {
       {kFree, "calibrate", Value::on_off(&O::calibrate),
-       "measure the bandwidth of the collectives on these ranks: a sweep before training, the "
-       "sizes of the buckets after it"},
+       "measure the bandwidth of the collectives; a sweep before training, the sizes of the "
+       "buckets after it"},
       {kFree, "calibration-sizes",
        Value::parsed("FIRST:LAST", "1KiB:16MiB", &O::calibrate_sizes, parse_sizes),
        "sizes of that sweep, powers of two from the first, 1B to below 2GiB"},
       {kFree, "counterfactual", Value::integer(&O::counterfactual, 0, kMaxCount, "none"),
-       "after training, windows of N iterations on a copy: compute only, communication only, one "
-       "after the other, together, and together without measuring"},
+       "N iterations without exchange, exchange only, and both, after training; on a copy of the "
+       "network: compute only, communication only, one after the other, together, and together "
+       "without measuring"},
       {kFree, "counterfactual-rounds", Value::integer(&O::counterfactual_rounds, 1, 1000),
        "rounds of these windows"},
   };

@@ -15,16 +15,14 @@ TrainOptionTable stop_options() {
                Value::integer(&O::checkpoint_every, 0, kMaxIterations, "only when stopped")),
            "iterations between checkpoints; end: one when training ends; the newest two are kept, "
            "beside the run file in RUN.checkpoints"}),
+      may_change({kFree, "resume", Value::text_value(&O::resume, "no|auto|FILE"),
+                  "resume from a checkpoint, or from the newest of --output; auto starts from the "
+                  "beginning if there is no valid one. The result is that of a run that was never "
+                  "stopped"}),
       may_change(
-          {kFree, "resume", Value::text_value(&O::resume, "no|auto|FILE"),
-           "resume from this checkpoint, or from the newest valid one of --output (auto; from the "
-           "start "
-           "if there is none): the result is that of a run that was never stopped"}),
-      may_change({kFree, "time-limit",
-                  Value::duration(&O::time_limit_s, 0, kMaxTimeLimit_s, "none"),
-                  "stop in time to write a checkpoint within TIME of the program's start, as "
-                  "signals USR1 and "
-                  "TERM at any rank do"}),
+          {kFree, "time-limit", Value::duration(&O::time_limit_s, 0, kMaxTimeLimit_s, "none"),
+           "write a checkpoint and stop within TIME of the start; signals USR1 and TERM at any "
+           "rank do the same"}),
   };
 }
 

@@ -26,7 +26,7 @@ TrainOptionTable synchronization_options() {
       bucket("first-bucket", &O::first_bucket_bytes,
              "ddp and c10d: size of the first bucket; auto: as for --bucket-cap"),
       bucket("bucket-cap", &O::bucket_cap_bytes,
-             "ddp and c10d: size of every further bucket; auto: the size with the least predicted "
+             "ddp and c10d: size of a bucket; auto: the size with the least predicted "
              "exposed communication, from a few iterations and allreduces before training"),
       {kMode, "overlap", Value::choice(&O::overlap, {"backward", "step"}),
        "ddp: what communication overlaps with: the backward pass, or the next forward pass too "

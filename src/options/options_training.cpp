@@ -33,7 +33,7 @@ TrainOptionTable training_options() {
        "iteration of an epoch takes those that are left"},
       {kCourse, "epochs", Value::integer(&O::epochs, 1, kMaxCount), "passes over the images"},
       {kCourse, "iterations", Value::integer(&O::iterations, 0, kMaxIterations, "no limit"),
-       "end after N iterations of the whole run"},
+       "end after N iterations"},
       {kFree, "warmup", Value::integer(&O::warmup, 0, kMaxCount),
        "first iterations that are flagged as warm-up"},
       {kFree, "seed", Value::integer<std::uint64_t>(&O::seed, 0, kMaxSeed),

@@ -13,18 +13,16 @@ int main(int argc, char** argv) {
   const Launcher launcher = find_launcher();
   CheckOptions options;
   const MpiProgram program{
-      "gradsync-check",
-      check_option_table(),
       check_help(),
+      check_option_table(),
       Foreign::kIgnore,
       [&](const OptionValues& values) {
         options = check_options(values);
         end_if_it_cannot_start(launcher);
       },
       [&] { return watch_limits(options); },
-      [&](const Session& session, const OptionValues&, const std::string& command_line) {
-        return run_preflight(session, launcher, options, command_line);
-      },
+      [&](const Session& session, const OptionValues&, const std::string& command_line,
+          ProgramOutput&) { return run_preflight(session, launcher, options, command_line); },
       false};
   return run_mpi_program(program, argc, argv);
 }

@@ -10,6 +10,7 @@
 #include "check/report.h"
 #include "preflight/mpi_job.h"
 #include "support/file.h"
+#include "support/program_output.h"
 #include "support/version.h"
 
 namespace gradsync::check {
@@ -39,7 +40,7 @@ CheckResult run_checks(Job& job, const CheckOptions& options) {
 
 void write_reports(const CheckResult& result, const CheckOptions& options,
                    const std::string& command_line) {
-  if (!options.json.empty()) write_file_atomically(options.json, json_text(result, command_line));
+  if (!options.json.empty()) write_result(options.json, json_text(result, command_line));
   if (!options.junit.empty()) write_file_atomically(options.junit, junit_text(result.findings));
 }
 

@@ -11,15 +11,15 @@ int main(int argc, char** argv) {
   using namespace gradsync;
   using namespace gradsync::quantize;
   QuantizeOptions options;
-  const MpiProgram program{
-      "gradsync-quantize",
-      quantize_option_table(),
-      quantize_help(),
-      Foreign::kIgnore,
-      [&](const OptionValues& values) { options = quantize_options(values); },
-      watch_limits,
-      [&](const Session& session, const OptionValues& values, const std::string& command_line) {
-        return run_quantization(session, options, values, command_line);
-      }};
+  const MpiProgram program{quantize_help(),
+                           quantize_option_table(),
+                           Foreign::kIgnore,
+                           [&](const OptionValues& values) { options = quantize_options(values); },
+                           watch_limits,
+                           [&](const Session& session, const OptionValues& values,
+                               const std::string& command_line, ProgramOutput& output) {
+                             return run_quantization(session, options, values, command_line,
+                                                     output);
+                           }};
   return run_mpi_program(program, argc, argv);
 }

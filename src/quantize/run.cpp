@@ -158,7 +158,8 @@ WatchLimits watch_limits() {
 }
 
 int run_quantization(const Session& session, const QuantizeOptions& options,
-                     const OptionValues& values, const std::string& command_line) {
+                     const OptionValues& values, const std::string& command_line,
+                     ProgramOutput& output) {
   std::unique_ptr<Inputs> inputs;
   session.together([&] {
     require_free(options.output, "output");
@@ -193,9 +194,11 @@ int run_quantization(const Session& session, const QuantizeOptions& options,
     const WatchdogTimeoutExtension writes(session.watchdog(), WatchedPhase::kPublishing);
     session.together([&] {
       if (!session.root()) return;
-      print_results(std::cout, study.results());
+      for (const Table& table : result_tables(study.results()))
+        output.print(table);
       write_files(study, options, run_info(values, command_line, *inputs, digest, places),
                   study.results(), inputs->checkpoint.metadata().at(std::string(kDigestKey)));
+      output.write_json();
     });
   } catch (...) {
     session.abort(current_error());

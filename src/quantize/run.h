@@ -4,6 +4,7 @@
 
 #include "comm/session.h"
 #include "int8/options.h"
+#include "support/program_output.h"
 
 namespace gradsync::quantize {
 
@@ -15,6 +16,7 @@ WatchLimits watch_limits();
 /// network. Nothing is written before all is computed. Errors end the job through
 /// Session::abort.
 int run_quantization(const Session& session, const QuantizeOptions& options,
-                     const OptionValues& values, const std::string& command_line);
+                     const OptionValues& values, const std::string& command_line,
+                     ProgramOutput& output);
 
 }  // namespace gradsync::quantize

@@ -1,5 +1,8 @@
 #include "state/summary.h"
 
+#include <array>
+#include <cmath>
+
 #include <fmt/format.h>
 
 #include "support/error.h"
@@ -13,21 +16,41 @@ double divided(double sum, std::int64_t count) {
   return count > 0 ? sum / static_cast<double>(count) : kNotMeasured;
 }
 
-/// Columns after `rank` and `host`, in the order of RankSummary::block().
-const std::vector<Column> kColumns = {
-    {"loss_mean", "loss"},
-    {"train_accuracy_percent", "train %"},
-    {"test_accuracy_percent", "test %"},
-    {"iteration_mean_ms", "mean ms"},
-    {"iteration_median_ms", "median ms"},
-    {"iteration_p95_ms", "p95 ms"},
-    {"compute_ms", "compute"},
-    {"hidden_ms", "hidden"},
-    {"exposed_ms", "exposed"},
-    {"wait_ms", "wait"},
-    {"other_ms", "other"},
+/// A column after `rank` and `host`.
+struct Figure {
+  const char *name, *head;
+  int decimals, detail;  ///< Cell::decimals, Column::detail
 };
-const std::vector<int> kDecimals = {4, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2};
+
+/// In the order of RankSummary::block().
+constexpr std::array<Figure, 11> kFigures = {{
+    {"loss_mean", "loss", 4, 1},
+    {"train_accuracy_percent", "train %", 2, 2},
+    {"test_accuracy_percent", "test %", 2, 1},
+    {"iteration_mean_ms", "mean ms", 2, 3},
+    {"iteration_median_ms", "median ms", 2, 0},
+    {"iteration_p95_ms", "p95 ms", 2, 2},
+    {"compute_ms", "compute", 2, 1},
+    {"hidden_ms", "hidden", 2, 1},
+    {"exposed_ms", "exposed", 2, 0},
+    {"wait_ms", "wait", 2, 1},
+    {"other_ms", "other", 2, 3},
+}};
+constexpr std::size_t kMedian = 4, kCompute = 6, kExposed = 8, kWait = 9, kOther = 10;
+
+/// What an iteration takes, of the slowest rank; `all` has the figures of each rank.
+std::string iteration_text(const std::vector<double>& all, std::int64_t timed) {
+  std::size_t slowest = 0;
+  for (std::size_t at = 0; at < all.size(); at += kFigures.size())
+    if (all[at + kMedian] > all[slowest + kMedian]) slowest = at;
+  const double* of = &all[slowest];
+  const double mean = of[kCompute] + of[kExposed] + of[kWait] + of[kOther];
+  if (timed == 0) return "no iteration after the warm-up";
+  return fmt::format(
+      "{:.2f} ms an iteration, {:.1f} % of it exposed communication, {:.1f} % wait (slowest rank, "
+      "n = {})",
+      of[kMedian], 1e2 * of[kExposed] / mean, 1e2 * of[kWait] / mean, timed);
+}
 
 }  // namespace
 
@@ -117,17 +140,20 @@ Table RankSummary::gather(Exchange& exchange, const std::vector<RankPlace>& plac
   std::vector<double> all(
       exchange.rank() == 0 ? mine.size() * static_cast<std::size_t>(exchange.size()) : 0);
   exchange.control().gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
-  Table table{"ranks", "Per rank", {}, {{"rank", "rank"}, {"host", "host", true}}, {}};
-  table.columns.insert(table.columns.end(), kColumns.begin(), kColumns.end());
-  table.notes = {fmt::format("mean leaves out the first iteration; median, p95 and the split leave "
-                             "out the first {} (warm-up), n = {}",
-                             warmup, timed_),
-                 "compute + exposed + wait + other = iteration; hidden communication lies within "
-                 "compute, wait is for the last rank to come to a collective (ms, means)"};
+  Table table{"ranks", "", {}, {{"rank", "rank", false, "", "", 0}, {"host", "host", true}}, {}};
+  for (const Figure& figure : kFigures)
+    table.columns.push_back({figure.name, figure.head, false, "", "", figure.detail});
+  table.notes = {
+      "compute + exposed + wait + other = iteration (ms, means); hidden communication "
+      "overlaps with compute, wait is for the last rank of a collective",
+      fmt::format("the first {} iterations are warm-up and left out; the mean leaves out "
+                  "the first one only",
+                  warmup)};
+  if (!all.empty()) table.title = iteration_text(all, timed_);
   for (std::size_t rank = 0; rank < places.size(); ++rank) {
     std::vector<Cell> row = {Cell::count(static_cast<double>(rank)), places[rank].host};
     for (std::size_t c = 0; c < mine.size(); ++c)
-      row.push_back(Cell::of(all[rank * mine.size() + c], kDecimals[c]));
+      row.push_back(Cell::of(all[rank * mine.size() + c], kFigures[c].decimals));
     table.add(std::move(row));
   }
   return table;

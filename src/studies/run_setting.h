@@ -30,6 +30,7 @@ struct RunSetting {
   std::string command_line = {};
   std::string gpu_uuid = {};                 ///< of this rank; empty on the CPU
   std::optional<BucketChoice> buckets = {};  ///< if they were settled here
+  bool quiet = false;                        ///< no progress on stderr
 };
 
 }  // namespace gradsync

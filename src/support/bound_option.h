@@ -38,6 +38,7 @@ struct BoundValue {
   std::function<void(const OptionValues&, const std::string& name, Settings&)> read;
   /// The value of the settings as text, which `read` reads back.
   std::function<std::string(Settings)> text;
+  std::vector<std::string> choices = {};  ///< OptionSpec::choices
 
   static BoundValue on_off(Place<bool> place) {
     return {"", "",
@@ -125,6 +126,7 @@ struct BoundValue {
     bound.read = [=](const auto& values, const auto& name, Settings& settings) {
       place(settings) = choice_option(values, name, choices);
     };
+    bound.choices = choices;
     return bound;
   }
 
@@ -140,11 +142,13 @@ struct BoundValue {
 
   /// Two words for false and true.
   static BoundValue either(const std::string& no, const std::string& yes, Place<bool> place) {
-    return {no + "|" + yes, "",
+    return {no + "|" + yes,
+            "",
             [=](const auto& values, const auto& name, Settings& settings) {
               place(settings) = choice_option(values, name, {no, yes}) == yes;
             },
-            [=](Settings settings) { return place(settings) ? yes : no; }};
+            [=](Settings settings) { return place(settings) ? yes : no; },
+            {no, yes}};
   }
 
   /// A choice whose names are those of an enumeration, in its order.
@@ -165,16 +169,18 @@ struct BoundValue {
   template <typename T>
   static BoundValue word_or(const std::string& word, std::type_identity_t<Place<T>> place,
                             T meaning, BoundValue other) {
-    return {other.shown + "|" + word, other.range,
-            [=](const auto& values, const auto& name, Settings& settings) {
-              if (text_option(values, name) == word)
-                place(settings) = meaning;
-              else
-                other.read(values, name, settings);
-            },
-            [=](Settings settings) {
-              return place(settings) == meaning ? word : other.text(settings);
-            }};
+    std::vector<std::string> words = other.choices;
+    words.push_back(word);
+    return {
+        other.shown + "|" + word, other.range,
+        [=](const auto& values, const auto& name, Settings& settings) {
+          if (text_option(values, name) == word)
+            place(settings) = meaning;
+          else
+            other.read(values, name, settings);
+        },
+        [=](Settings settings) { return place(settings) == meaning ? word : other.text(settings); },
+        words};
   }
 
   /// A form of its own: `parse` throws Error kUsage, whose what() is the end of a sentence and
@@ -236,7 +242,7 @@ BoundGroup<Settings> of_part(Part Settings::*part, const BoundGroup<Part>& group
           [=](const OptionValues& values, const std::string& name, Settings& settings) {
             value.read(values, name, settings.*part);
           },
-          [=](Settings settings) { return value.text(settings.*part); }},
+          [=](Settings settings) { return value.text(settings.*part); }, value.choices},
          option.help,
          option.group,
          option.letter,
@@ -254,7 +260,8 @@ OptionSpec spec_of(const BoundOption<Settings>& option) {
           option.group,
           option.repeatable,
           {},
-          option.letter};
+          option.letter,
+          option.value.choices};
 }
 
 template <typename Settings>

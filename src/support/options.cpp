@@ -42,12 +42,26 @@ std::vector<std::string> suite_variables() {
   return names;
 }
 
+constexpr std::array<std::pair<const char*, Question>, 6> kQuestions = {
+    {{"help", Question::kHelp},
+     {"help-all", Question::kHelpAll},
+     {"help-man", Question::kManualPage},
+     {"help-bash", Question::kCompletion},
+     {"version", Question::kVersion},
+     {"print-config", Question::kConfig}}};
+
+bool has_option(const OptionTable& table, const std::string& name) {
+  return std::any_of(table.begin(), table.end(),
+                     [&](const OptionSpec& spec) { return spec.name == name; });
+}
+
 OptionTable with_common_options(OptionTable table) {
   table.push_back({"config", "FILE", "", "", ""});
   table.push_back({"site", "FILE", "", "", ""});
-  table.push_back({"print-config", "", "false", "", ""});
-  table.push_back({"help", "", "false", "", ""});
-  table.push_back({"version", "", "false", "", ""});
+  table.push_back({"quiet", "", "false", "", ""});
+  if (!has_option(table, "json")) table.push_back({"json", "FILE", "", "", ""});
+  for (const auto& [name, question] : kQuestions)
+    table.push_back({name, "", "false", "", ""});
   return table;
 }
 
@@ -180,8 +194,10 @@ void require_utf8(const OptionValues& values) {
           "give it in UTF-8; a file or folder of such a name has to be renamed (mv, convmv)");
 }
 
-bool is_set(const CommandLine& line, const std::string& name) {
-  return given(line, name) == "true";
+Question question_of(const CommandLine& line) {
+  for (const auto& [name, question] : kQuestions)
+    if (given(line, name) == "true") return question;
+  return Question::kNone;
 }
 
 }  // namespace
@@ -235,9 +251,9 @@ void reject_unknown_variables(const OptionTable& known, Foreign foreign) {
 ParsedCommandLine resolve_options(const OptionTable& table, int argc, const char* const* argv,
                                   const std::string& positional_name, Foreign foreign) {
   const CommandLine line = parse_command_line(with_common_options(table), argc, argv);
-  ParsedCommandLine parsed{default_values(table), line.positional, is_set(line, "help"),
-                           is_set(line, "version"), is_set(line, "print-config")};
-  if (parsed.help || parsed.version) return parsed;
+  ParsedCommandLine parsed{default_values(table), line.positional, question_of(line),
+                           given(line, "quiet") == "true", given(line, "json").value_or("")};
+  if (!parsed.has_values()) return parsed;
   refuse_positional(line, positional_name);
 
   reject_unknown_variables(table, foreign);

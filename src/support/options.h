@@ -23,6 +23,7 @@ struct OptionSpec {
   bool repeatable = false;    ///< may be given several times in one place: values joined by '\n'
   std::string scope = {};     ///< "report": see `scoped`; empty: the trainer's meaning, shared
   char letter = 0;            ///< short form on the command line: 'b' for -b; 0: none
+  std::vector<std::string> choices = {};  ///< the words it takes, where these can be listed
 };
 
 using OptionTable = std::vector<OptionSpec>;
@@ -49,10 +50,18 @@ struct OptionValue {
 /// Resolved values by name; every option of the table is in it.
 using OptionValues = std::map<std::string, OptionValue>;
 
+/// What a command line asks for in place of a run; see support/program_help.h.
+enum class Question { kNone, kHelp, kHelpAll, kManualPage, kCompletion, kVersion, kConfig };
+
 struct ParsedCommandLine {
   OptionValues values;
   std::vector<std::string> positional;
-  bool help = false, version = false, print_config = false;
+  Question question = Question::kNone;
+  bool quiet = false;  ///< --quiet
+  std::string json;    ///< --json FILE; empty: none
+
+  /// Whether the values have to be read: they are not for --help and its like.
+  bool has_values() const { return question == Question::kNone || question == Question::kConfig; }
 };
 
 /// What is done with a GRADSYNC_* variable or a key of the site file that the table does not have.
@@ -64,8 +73,10 @@ enum class Foreign { kIgnore, kReject };
 /// Reads the command line (Boost.Program_options), then the environment, the job file (--config
 /// FILE, else GRADSYNC_CONFIG) and the site file (--site FILE, else GRADSYNC_SITE, else
 /// ${XDG_CONFIG_HOME:-~/.config}/gradsync/site.cfg if it is there), in that precedence, over the
-/// defaults. `--help`, `--version`, `--print-config`, `--config` and `--site` are added to every
-/// table; with --help or --version nothing but the command line is read. An empty variable counts
+/// defaults. `--config`, `--site`, `--quiet`, `--json` and the options of `Question` (--help,
+/// --help-all, --help-man,
+/// --help-bash, --version, --print-config) are added to every table; but for --print-config these
+/// read nothing but the command line. An empty variable counts
 /// as unset. Positional arguments are an error unless `positional_name` is given. An unknown or
 /// abbreviated option, or an unknown key of a job file, is an Error kUsage that names the nearest,
 /// and so is an option given twice; see Foreign for variables and site files.
@@ -83,11 +94,6 @@ std::string variable_name(const std::string& option);
 
 /// The names of a table, in its order.
 std::vector<std::string> option_names(const OptionTable& table);
-
-/// The text of --help: `usage`, examples that work (one command a line), the options by group, the
-/// precedence and the exit codes, in at most 100 columns. Ends with a newline.
-std::string help_text(const std::string& usage, const std::string& examples,
-                      const OptionTable& table);
 
 /// The text of --print-config: name = value  # source, in the order of the table. It is a valid job
 /// file.

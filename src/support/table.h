@@ -66,6 +66,14 @@ void print_text(std::ostream& out, const Table& table);
 void print_narrow_text(std::ostream& out, const Table& table, std::size_t width,
                        const std::string& all);
 
+/// An object with schema_version, name, title, notes, columns and rows, a row being an object; null
+/// where a number was not measured. Ends with a newline.
+std::string table_json(const Table& table);
+
+/// Characters of a line on standard output: COLUMNS, else those of its terminal, else 100; at least
+/// 60.
+std::size_t output_columns();
+
 /// `text` broken at spaces into lines of at most `width` characters.
 std::vector<std::string> wrapped(const std::string& text, std::size_t width);
 

@@ -6,8 +6,8 @@
 
 namespace gradsync {
 
-namespace {
-constexpr const char* kVersion = "0.1.0";
+std::string version_number() {
+  return "0.2.0";
 }
 
 std::string revision() {
@@ -15,7 +15,7 @@ std::string revision() {
 }
 
 std::string version_text(const std::string& program) {
-  return program + " " + kVersion + " (revision " + revision() + ")\n";
+  return program + " " + version_number() + " (revision " + revision() + ")\n";
 }
 
 }  // namespace gradsync

@@ -7,7 +7,10 @@ namespace gradsync {
 /// The git revision the build was made from, or "unknown" (macro GRADSYNC_REVISION).
 std::string revision();
 
-/// The text of --version: "gradsync-train 0.1.0 (revision 1a2b3c4)" and a newline.
+/// "0.2.0".
+std::string version_number();
+
+/// The text of --version: "gradsync-train 0.2.0 (revision 1a2b3c4)" and a newline.
 std::string version_text(const std::string& program);
 
 }  // namespace gradsync

@@ -9,9 +9,8 @@
 
 #include "options/options.h"
 #include "support/error.h"
-#include "support/options.h"
+#include "support/program_output.h"
 #include "support/stop_signals.h"
-#include "support/version.h"
 #include "sweep/cell_state.h"
 #include "sweep/launchers.h"
 #include "sweep/local_launcher.h"
@@ -59,12 +58,12 @@ int list_cells(const Job& job, const Grid& grid) {
 }
 
 // Of the grid in the folder: the shell that asks need not have the settings of the job that runs.
-int print_status(const Job& job, const Grid& grid) {
+int print_status(const Job& job, const Grid& grid, ProgramOutput& output) {
   const FolderGrid there = grid_of_folder(job.results, job, grid);
   for (const auto& difference : there.differences)
     std::cerr << fmt::format("{}: shown is the grid in {}: {}\n", kProgram, job.results.string(),
                              difference);
-  print_text(std::cout, status_table(job.name, grid_progress(there.cells, job.results)));
+  output.print(status_table(job.name, grid_progress(there.cells, job.results)));
   return 0;
 }
 
@@ -82,7 +81,8 @@ bool all_settled(const std::vector<GridCell>& cells, const std::filesystem::path
   });
 }
 
-int run(const Job& job, const Grid& grid, const SweepOptions& options, const std::string& command) {
+int run(const Job& job, const Grid& grid, const SweepOptions& options, const std::string& command,
+        ProgramOutput& output) {
   const std::vector<GridCell> cells = chosen_cells(grid, options.cell);
   require_program(program_beside_us("gradsync-train"));
   // Batch systems send SIGUSR1 ahead of a time limit.
@@ -95,11 +95,13 @@ int run(const Job& job, const Grid& grid, const SweepOptions& options, const std
   const ResultsFolder folder(job, grid, alone ? FolderUse::kWholeGrid : FolderUse::kOneCell);
   const GridOutcome outcome =
       run_grid(cells, folder.path(), *launcher, recorded_ladders(grid.cells, folder.path()),
-               requests, std::cerr);
-  print_summary(std::cerr, outcome, cells.size());
+               requests, output.progress());
+  print_summary(output.progress(), outcome, cells.size());
   const bool tables =
       options.cell.empty() && !outcome.stopped && outcome.already + outcome.done > 0;
-  const int reported = tables ? print_report(job) : 0;
+  const int reported = tables ? print_report(job, output.quiet()) : 0;
+  output.add(status_table(job.name, grid_progress(grid.cells, folder.path())));
+  output.write_json();
   require_complete(outcome, cells.size(), command);
   return reported;
 }
@@ -107,27 +109,31 @@ int run(const Job& job, const Grid& grid, const SweepOptions& options, const std
 int run_sweep(int argc, char** argv) {
   const SweepCommand command = read_sweep_command(argc, argv);
   const ParsedCommandLine& given = command.given;
-  if (given.help) return std::cout << sweep_help(), 0;
-  if (given.version) return std::cout << version_text(kProgram), 0;
-  if (given.print_config) return std::cout << config_text(sweep_option_table(), given.values), 0;
+  if (const auto text = answer(sweep_help(), sweep_option_table(), given))
+    return std::cout << *text, 0;
 
   check_variables();
+  ProgramOutput output(given, kProgram);
   const SweepOptions& options = command.options;
   if (options.launcher == "slurm") take_site_data();
   const Job job = requested_job(command);
   Grid grid = expand(job);
   for (const auto& remark : grid.remarks)
-    std::cerr << kProgram << ": " << remark << '\n';
+    output.progress() << kProgram << ": " << remark << '\n';
   const std::string launcher = resolved_launcher(options.launcher);
   if (options.list || launcher == "slurm" || !options.cell.empty())
     grid = in_order_of_folder(job, std::move(grid));
   if (options.list) return list_cells(job, grid);
-  if (options.status) return print_status(job, grid);
+  if (options.status) {
+    print_status(job, grid, output);
+    return output.write_json(), 0;
+  }
   if (launcher == "slurm") return submit_grid(job, grid, command, std::cout);
   if (options.dry_run)
     return print_commands(job, chosen_cells(grid, options.cell),
                           *make_launcher(launcher, job, grid, [] { return 0; }));
-  return run(job, grid, options, shell_text({{}, std::vector<std::string>(argv, argv + argc)}));
+  return run(job, grid, options, shell_text({{}, std::vector<std::string>(argv, argv + argc)}),
+             output);
 }
 
 }  // namespace

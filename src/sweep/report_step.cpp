@@ -16,9 +16,11 @@ std::vector<std::string> report_command(const Job& job) {
   return command;
 }
 
-int print_report(const Job& job) {
+int print_report(const Job& job, bool quiet) {
   require_program(program_beside_us("gradsync-report"));
-  const ProcessResult result = run_process(report_command(job));
+  std::vector<std::string> command = report_command(job);
+  if (quiet) command.emplace_back("--quiet");
+  const ProcessResult result = run_process(command);
   if (!result.succeeded()) std::cerr << "gradsync-report ended with " << result.text() << '\n';
   return result.succeeded() ? 0 : 1;
 }

@@ -11,7 +11,8 @@ namespace gradsync::sweep {
 /// <results>/tables.
 std::vector<std::string> report_command(const Job& job);
 
-/// Runs it; its text is this program's result. Returns 0, or 1 if it failed.
-int print_report(const Job& job);
+/// Runs it; its text is this program's result. `quiet`: it prints warnings and errors only. Returns
+/// 0, or 1 if it failed.
+int print_report(const Job& job, bool quiet);
 
 }  // namespace gradsync::sweep

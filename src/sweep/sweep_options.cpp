@@ -15,28 +15,24 @@ namespace gradsync::sweep {
 
 namespace {
 
-constexpr const char* kUsage =
-    "gradsync-sweep JOB.cfg [OPTION…] [-- TRAINER OPTIONS]\n"
-    "Runs the grid that a job file describes, one cell after the other, and prints the tables. "
-    "Cells\n"
-    "that are complete are left alone and stopped ones go on from their checkpoint, so the same\n"
-    "command goes on where it stopped. Options behind -- are gradsync-train's; they are given to\n"
-    "every cell, in place of the job file's keys.\n"
-    "Ctrl-C, SIGTERM or SIGUSR1 lets the run in progress write a checkpoint and ends with exit "
-    "code\n"
-    "75; a second one ends it at once.";
+constexpr const char* kDetails =
+    "Complete cells are not run again, and stopped cells resume from their checkpoint: the same "
+    "command completes a grid that was interrupted.\n"
+    "Options after -- are options of gradsync-train. They apply to every cell and replace the keys "
+    "of the job file.\n"
+    "On Ctrl-C, SIGTERM or SIGUSR1 the current run writes a checkpoint, and gradsync-sweep ends "
+    "with exit code 75. A second signal ends it at once.";
 
 constexpr const char* kExamples =
     "gradsync-sweep jobs/demo.cfg\n"
     "gradsync-sweep jobs/sync-modes.cfg --dry-run\n"
+    "gradsync-sweep jobs/demo.cfg --results results/short --set iterations=5\n"
     "gradsync-sweep jobs/sync-modes.cfg --results results/tuned --set bucket-cap=4MiB,25MiB\n"
-    "gradsync-sweep jobs/demo.cfg --set ranks=1,2 --set iterations=5 --set results=results/short\n"
     "gradsync-sweep jobs/demo.cfg --status\n"
     "gradsync-sweep jobs/demo.cfg --launcher slurm --ranks-per-node 4 --dry-run\n"
     "gradsync-sweep jobs/demo.cfg --cell 3 --results results/third -- --iterations 5 --no-augment";
 
-constexpr const char* kJobFile = R"(
-Keys of a job file (key = value, # begins a comment)
+constexpr const char* kJobFile = R"(Keys of a job file (key = value, # begins a comment)
   any option of gradsync-train    a list with commas is an axis of the grid; "…" is never a list.
                                   One that the file leaves out is taken from GRADSYNC_<NAME>.
   ranks = 1, 2, 4                 an axis, too [1]
@@ -117,8 +113,14 @@ SweepCommand read_sweep_command(int argc, const char* const* argv) {
   return command;
 }
 
-std::string sweep_help() {
-  return help_text(kUsage, kExamples, sweep_option_table()) + kJobFile;
+ProgramHelp sweep_help() {
+  return {"gradsync-sweep",
+          "gradsync-sweep JOB.cfg [OPTION...] [-- TRAINER OPTIONS]",
+          "Runs the grid that a job file describes and prints the tables.",
+          kExamples,
+          {},
+          kDetails,
+          kJobFile};
 }
 
 }  // namespace gradsync::sweep

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "support/key_values.h"
-#include "support/options.h"
+#include "support/program_help.h"
 
 namespace gradsync::sweep {
 
@@ -33,7 +33,6 @@ struct SweepCommand {
 /// Reads it, and what the environment and the site file add. Throws Error kUsage.
 SweepCommand read_sweep_command(int argc, const char* const* argv);
 
-/// The text of --help, with the keys of a job file.
-std::string sweep_help();
+ProgramHelp sweep_help();
 
 }  // namespace gradsync::sweep

@@ -14,16 +14,16 @@ int main(int argc, char** argv) {
   keep_freed_memory();
   StopRequest stop;
   TrainOptions options;
-  const MpiProgram program{
-      "gradsync-train",
-      train_option_table(),
-      train_help(),
-      Foreign::kReject,
-      [&](const OptionValues& values) { options = train_options(values); },
-      [&] { return watch_limits(options); },
-      [&](const Session& session, const OptionValues& values, const std::string& command_line) {
-        stop.set_time_limit(options.time_limit_s);
-        return run_training(session, options, values, command_line, stop);
-      }};
+  const MpiProgram program{train_help(),
+                           train_option_table(),
+                           Foreign::kReject,
+                           [&](const OptionValues& values) { options = train_options(values); },
+                           [&] { return watch_limits(options); },
+                           [&](const Session& session, const OptionValues& values,
+                               const std::string& command_line, ProgramOutput& output) {
+                             stop.set_time_limit(options.time_limit_s);
+                             return run_training(session, options, values, command_line, stop,
+                                                 output);
+                           }};
   return run_mpi_program(program, argc, argv);
 }

@@ -7,16 +7,18 @@
 
 namespace gradsync {
 
-/// The live line of rank 0 on a terminal's stderr: epoch, iteration, loss, rate, time left. Silent
-/// where stderr is no terminal and on other ranks.
-class ProgressLine {
+/// What rank 0 prints while it trains: epoch, iteration, loss, rate, remaining time. On a terminal
+/// one line of stderr that is overwritten; else a line on standard output each minute. With
+/// --log-every N a line each N iterations as well. Silent where it is not `shown`.
+class ProgressLog {
  public:
-  ProgressLine(bool shown, std::int64_t iterations_in_all);
-  /// So many were done before this process; the time left is told from those after them.
+  /// `log_every` is --log-every.
+  ProgressLog(bool shown, std::int64_t log_every, std::int64_t iterations_in_all);
+  /// So many were done before this process; the remaining time is estimated from those after them.
   void begin_at(std::int64_t iterations_done) { before_ = iterations_done; }
-  ~ProgressLine() { clear(); }
-  ProgressLine(const ProgressLine&) = delete;
-  ProgressLine& operator=(const ProgressLine&) = delete;
+  ~ProgressLog() { clear(); }
+  ProgressLog(const ProgressLog&) = delete;
+  ProgressLog& operator=(const ProgressLog&) = delete;
 
   void update(std::int64_t epoch, std::int64_t iterations_done, double loss,
               double images_per_second);
@@ -24,8 +26,11 @@ class ProgressLine {
   void clear();
 
  private:
-  bool shown_, drawn_ = false;
-  std::int64_t total_, before_ = 0;
+  std::string line(std::int64_t epoch, std::int64_t iterations_done, double loss,
+                   double images_per_second) const;
+
+  bool shown_, on_terminal_, drawn_ = false;
+  std::int64_t log_every_, total_, before_ = 0;
   Stopwatch since_start_, since_drawn_;
 };
 

@@ -105,9 +105,9 @@ std::unique_ptr<Recorder> make_recorder(const std::string& output, const RunInfo
 }
 
 /// Prints and records; throws Error kCheckFailed if a mode is not what it should be.
-void verify_before_timing(Exchange& exchange, const RunSetting& setting) {
+void verify_before_timing(Exchange& exchange, const RunSetting& setting, ProgramOutput& output) {
   const auto rows = verify_modes(exchange, setting.data, setting.options, setting.compute);
-  if (exchange.rank() == 0) print_text(std::cout, verification_table(rows));
+  if (exchange.rank() == 0) output.print(verification_table(rows));
   for (const VerificationRow& row : rows) {
     if (setting.recorder) setting.recorder->add(row);
     if (!row.passed)
@@ -129,11 +129,11 @@ void calibrate_before_training(const Session& session, Transport& transport, Wat
 
 /// What a checkpoint holds the effect of already is not done again.
 void check_before_training(const Session& session, Exchange& exchange, Transport& transport,
-                           Watchdog& watchdog, const RunSetting& setting) {
+                           Watchdog& watchdog, const RunSetting& setting, ProgramOutput& output) {
   if (setting.resume->from.iteration > 0) return;
   if (setting.options.verify_modes) {
     const WatchdogTimeoutExtension checks(watchdog, WatchedPhase::kModeCheck);
-    verify_before_timing(exchange, setting);
+    verify_before_timing(exchange, setting, output);
   }
   if (setting.options.calibrate)
     calibrate_before_training(session, transport, watchdog, setting, exchange.lane());
@@ -194,11 +194,11 @@ DataSource data_source(const Cifar10& files, const TrainOptions& options,
 
 /// Trains, with all that is measured after it on the trained network and its ranks.
 void train(const Session& session, Exchange& exchange, Transport& transport, Watchdog& watchdog,
-           const RunSetting& setting) {
-  check_before_training(session, exchange, transport, watchdog, setting);
+           const RunSetting& setting, ProgramOutput& output) {
+  check_before_training(session, exchange, transport, watchdog, setting, output);
   Trainer trainer(exchange, setting);
-  trainer.run();
-  if (setting.options.counterfactual > 0) trainer.run_counterfactual();
+  trainer.run(output);
+  if (setting.options.counterfactual > 0) trainer.run_counterfactual(output);
   if (setting.options.calibrate)
     calibrate_ranks(session, transport, watchdog, {}, trainer.buckets(), setting.recorder,
                     exchange.lane());
@@ -214,6 +214,7 @@ struct RunRequest {
   const Cifar10& data;
   const DataDigest& digest;
   const ResumePlan& plan;
+  ProgramOutput& output;
 };
 
 /// Writes into the options what was taken for `auto`.
@@ -308,14 +309,26 @@ void run_on(RunRanks& ranks, const RunRequest& request) {
     if (buckets) std::cout << bucket_text(*buckets) << std::endl;
   }
   const std::string gpu_uuid = compute.device.is_cuda() ? ranks.device.description().uuid : "";
-  const RunSetting setting{
-      request.options, source,        compute,       places,      clock.offset_s,       start_s,
-      recorder.get(),  &request.stop, &request.plan, description, request.command_line, gpu_uuid,
-      buckets};
+  const RunSetting setting{request.options,
+                           source,
+                           compute,
+                           places,
+                           clock.offset_s,
+                           start_s,
+                           recorder.get(),
+                           &request.stop,
+                           &request.plan,
+                           description,
+                           request.command_line,
+                           gpu_uuid,
+                           buckets,
+                           request.output.quiet()};
   if (recorder) recorder->add(clocks);
-  train(session, ranks.exchange, ranks.transports.get(), session.watchdog(), setting);
+  train(session, ranks.exchange, ranks.transports.get(), session.watchdog(), setting,
+        request.output);
   close_clocks(session, setting, clocks);
   publish(ranks.exchange, recorder.get(), request.options.output);
+  if (session.root()) request.output.write_json();
 }
 
 /// An earlier process of the run was interrupted behind its last record.
@@ -332,7 +345,7 @@ int publish_complete(const Session& session, const std::string& output) {
 }  // namespace
 
 int run_training(const Session& session, TrainOptions options, const OptionValues& values,
-                 const std::string& command_line, const StopRequest& stop) {
+                 const std::string& command_line, const StopRequest& stop, ProgramOutput& output) {
   const WatchdogTimeoutExtension starts(session.watchdog(), WatchedPhase::kStartUp);
   require_agreement(session, stated(values));
   const std::optional<Cifar10> data = check_request(session, options);
@@ -343,7 +356,7 @@ int run_training(const Session& session, TrainOptions options, const OptionValue
   settle_as_before(options, plan);
   std::optional<RunRanks> ranks(std::in_place, session, options);
   session.abort_on_error([&] {
-    run_on(*ranks, {session, options, values, command_line, stop, *data, digest, plan});
+    run_on(*ranks, {session, options, values, command_line, stop, *data, digest, plan, output});
   });
   leave(session, ranks);
   return 0;

@@ -56,7 +56,7 @@ Trainer::Trainer(Exchange& exchange, const RunSetting& setting)
       carried_(carried_updates(replica_, *mode_, *optimizer_)),
       pipeline_(exchange, replica_, setting.clock_offset_s),
       fault_(parse_fault(options_.inject_fault)),
-      progress_(exchange.rank() == 0,
+      progress_(exchange.rank() == 0 && !setting.quiet, options_.log_every,
                 std::accumulate(epoch_lengths_.begin(), epoch_lengths_.end(), std::int64_t{0})),
       checkpoints_(
           exchange, setting_,
@@ -72,7 +72,7 @@ Trainer::Trainer(Exchange& exchange, const RunSetting& setting)
   first_iteration_ = position_.iteration;
 }
 
-void Trainer::run() {
+void Trainer::run(ProgramOutput& output) {
   const WatchdogTimeoutExtension trains(exchange_.watchdog(), WatchedPhase::kTraining);
   traffic_at_start_ = exchange_.session().ledger().total();
   while (position_.epoch < options_.epochs && iterations_of(position_.epoch) > 0)
@@ -83,14 +83,14 @@ void Trainer::run() {
   checkpoints_.after_training(position_);
   const Table table = summary_.gather(exchange_, setting_.places, options_.warmup);
   if (exchange_.rank() != 0) return;
-  print_text(std::cout, table);
+  output.print(table);
   if (setting_.buckets)
     std::cout << fmt::format(
         "bucket cap auto: {:.2f} ms exposed as predicted, {:.2f} ms measured\n",
         1e3 * setting_.buckets->chosen.exposed_s, 1e3 * summary_.mean_exposed_s());
 }
 
-void Trainer::run_counterfactual() {
+void Trainer::run_counterfactual(ProgramOutput& output) {
   const WatchdogTimeoutExtension measures(exchange_.watchdog(), WatchedPhase::kCounterfactual);
   const std::string before = parameter_hash(replica_);
   const auto rows = run_windows(exchange_, setting_,
@@ -101,7 +101,7 @@ void Trainer::run_counterfactual() {
   if (exchange_.rank() != 0) return;
   for (const WindowRow& row : rows)
     if (setting_.recorder) setting_.recorder->add(row);
-  print_text(std::cout, windows_table(rows));
+  output.print(windows_table(rows));
 }
 
 void Trainer::use_graph() {
@@ -213,14 +213,8 @@ std::string Trainer::parameter_name(std::int64_t index) const {
 }
 
 void Trainer::report_iteration(const IterationRow& row) {
-  const double loss = mean_loss(row);
-  const std::int64_t done = row.iteration + 1;
-  progress_.update(row.epoch, done, loss,
+  progress_.update(row.epoch, row.iteration + 1, mean_loss(row),
                    static_cast<double>(row.samples) / row.ranks[0][Phase::kIteration]);
-  if (options_.log_every == 0 || done % options_.log_every != 0) return;
-  progress_.clear();
-  std::cout << fmt::format("epoch {} iteration {} loss {:.4f}\n", row.epoch + 1, done, loss)
-            << std::flush;
 }
 
 void Trainer::adapt_timeout() {

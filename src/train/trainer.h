@@ -14,6 +14,7 @@
 #include "step/gpu_samples.h"
 #include "step/pipeline.h"
 #include "studies/run_setting.h"
+#include "support/program_output.h"
 #include "timing/recent_median.h"
 #include "train/checkpoints.h"
 #include "train/progress.h"
@@ -26,16 +27,16 @@ class Trainer {
   /// Begins at the start, or where the run goes on. Collective.
   Trainer(Exchange& exchange, const RunSetting& setting);
 
-  /// Trains to the end. Throws Error kNumbers when a gradient or loss is not finite, kInputOutput
-  /// when a row or checkpoint cannot be written, kStoppedEarly when the run was stopped.
-  /// Collective.
-  void run();
+  /// Trains to the end and prints the closing table. Throws Error kNumbers when a gradient or loss
+  /// is not finite, kInputOutput when a row or checkpoint cannot be written, kStoppedEarly when the
+  /// run was stopped. Collective.
+  void run(ProgramOutput& output);
 
   /// The collectives of the last iteration, the same on all ranks.
   const std::vector<BucketShape>& buckets() const { return buckets_; }
   /// Runs the windows of --counterfactual after `run`, records and prints them. The trained replica
   /// stays as it is. Collective.
-  void run_counterfactual();
+  void run_counterfactual(ProgramOutput& output);
 
  private:
   void run_epoch();
@@ -81,7 +82,7 @@ class Trainer {
   RecentMedian recent_iteration_s_;
   std::vector<BucketShape> buckets_;
   std::optional<GpuSamples> gpu_samples_;  ///< on a GPU
-  ProgressLine progress_;
+  ProgressLog progress_;
   Checkpoints checkpoints_;
   Position position_;
   BatchCensus census_;            ///< on rank 0

@@ -127,7 +127,7 @@ def case_counterfactual_windows_of_every_mode(folder):
 def case_counterfactual_leaves_training_as_it_was(folder):
     losses = set()
     for extra in ([], ["--counterfactual", 2, "--counterfactual-rounds", 1, "--calibrate", "--calibration-sizes", "4B:8B"]):
-        result = trainer.train(2, "--batch-per-rank", 16, "--iterations", 20, *extra).expect(0)
+        result = trainer.train(2, "--batch-per-rank", 16, "--iterations", 20, "--log-every", 20, *extra).expect(0)
         losses.add(re.search(r"iteration 20 loss ([\d.]+)", result.out).group(1))
     check(len(losses) == 1, f"losses differ: {losses}")
 

@@ -275,7 +275,7 @@ def require_recorded_once(output) -> None:
 
 def interrupted_in_the_windows(output, *arguments, by) -> Result:
     job = Job(output, *arguments, *WINDOWS)
-    job.wait_until(lambda: "Per rank" in job.process.stdout.readline())
+    job.wait_until(lambda: "ms an iteration" in job.process.stdout.readline())
     os.kill(job.ranks()[0], by)
     return job.end()
 

@@ -4,9 +4,11 @@
 usage: trainer.py [NAME...]    (run by tests/run, which sets MPIRUN)
 """
 import contextlib
+import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -56,7 +58,7 @@ def case_every_mode_trains_and_is_recorded(folder):
     for mode in ("none", "gather-scatter", "allreduce", "ddp", "data-parallel", "c10d"):
         path = folder / f"{mode}.h5"
         result = train(2, "--sync", mode, "--batch-per-rank", 16, "--iterations", 8, "--output", path)
-        result.expect(0, "Per rank", "run file")
+        result.expect(0, "ms an iteration", "run file")
         if not path.exists() or pathlib.Path(f"{path}.journal").exists():
             raise Failure(f"{mode}: no run file, or the journal is still there")
         report(path).expect(0, mode)
@@ -75,7 +77,7 @@ def case_sizes_of_buckets_are_found(folder):
 def case_an_exchange_that_goes_on_in_the_next_step(folder):
     losses = set()
     for overlap in ("backward", "step"):
-        result = train(2, "--overlap", overlap, "--transport", "ring", "--batch-per-rank", 16, "--iterations", 40, "--verify-modes",
+        result = train(2, "--overlap", overlap, "--transport", "ring", "--batch-per-rank", 16, "--iterations", 40, "--log-every", 20, "--verify-modes",
                        "--counterfactual", 6, "--output", folder / f"{overlap}.h5").expect(0)  # fmt: skip
         losses.add((re.search(r"iteration 40 loss ([\d.]+)", result.out).group(1), re.search(r"parameters: (.*)", result.out).group(1)))
         report(folder / f"{overlap}.h5").expect(0)
@@ -87,7 +89,7 @@ def case_modes_end_with_the_same_loss(folder):
     """Equal gradients give equal losses: to the digits printed, for every mode but none."""
     losses = {}
     for mode in ("gather-scatter", "allreduce", "ddp", "data-parallel", "c10d"):
-        result = train(2, "--sync", mode, "--batch-per-rank", 16, "--iterations", 20).expect(0)
+        result = train(2, "--sync", mode, "--batch-per-rank", 16, "--iterations", 20, "--log-every", 20).expect(0)
         losses[mode] = re.search(r"iteration 20 loss ([\d.]+)", result.out).group(1)
     if len(set(losses.values())) != 1:
         raise Failure(f"losses differ: {losses}")
@@ -131,7 +133,7 @@ def case_resident_data_train_the_same_network_as_the_loader(folder):
 
 
 def case_fp16_scales_the_loss_and_says_what_it_left_out(folder):
-    result = train(2, "--precision", "fp16", "--batch-per-rank", 16, "--iterations", 30)
+    result = train(2, "--precision", "fp16", "--batch-per-rank", 16, "--iterations", 30, "--log-every", 10)
     result.expect(0, r"compute: fp16 ", r"fp16: \d+ steps left out for an overflow, loss scale \d+")
     losses = [float(loss) for loss in re.findall(r"iteration \d+ loss ([\d.]+)", result.out)]
     if not losses or losses[-1] > 2.4:
@@ -441,12 +443,61 @@ def case_print_config_is_a_job_file(folder):
         raise Failure("the printed configuration does not give itself")
 
 
+PROGRAMS = ["train", "calibrate", "check", "quantize", "dataset", "sweep", "report", "audit"]
+
+
 def case_help_and_version(folder):
-    for program in ("train", "calibrate", "check", "quantize", "dataset", "sweep", "report"):
+    for program in PROGRAMS:
         name = f"gradsync-{program}"
-        help = run([BIN / name, "--help"]).expect(0, rf"(?m)^Usage: .*{name}", "(?m)^Exit codes", "--version")
+        help = run([BIN / name, "--help"]).expect(0, rf"(?m)^Usage: .*{name}", "--help-all")
         check(run([BIN / name, "-h"]).expect(0).out == help.out, f"{name} -h is not {name} --help")
+        run([BIN / name, "--help-all"]).expect(0, "(?m)^Exit codes", "--version")
         run([BIN / name, "--version"]).expect(0, rf"{name} \S+ \(revision \S+\)")
+
+
+def case_manual_pages_are_valid(folder):
+    if not shutil.which("man") or not shutil.which("groff"):
+        raise Skip("needs man and groff (Debian: man-db, groff)")
+    for program in PROGRAMS:
+        name = f"gradsync-{program}"
+        page = folder / f"{name}.1"
+        page.write_text(run([BIN / name, "--help-man"]).expect(0).out)
+        text = run(["man", "--warnings", page]).expect(0, "OPTIONS", "EXIT STATUS", name)
+        check("warning" not in text.err, text.err)
+
+
+def case_bash_completes_options_and_values(folder):
+    def completed(program: str, *words: str) -> set[str]:
+        script = run([BIN / f"gradsync-{program}", "--help-bash"]).expect(0).out
+        function = re.search(r"-F (\w+)", script).group(1)
+        line = "".join(f" '{word}'" for word in [f"gradsync-{program}", *words])
+        script += f"COMP_WORDS=({line}); COMP_CWORD={len(words)}; {function}; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+        return set(run(["bash", "-euc", script]).expect(0).out.split())
+
+    check(completed("train", "--lr-s") == {"--lr-scaling", "--lr-schedule", "--lr-step-epochs"}, "options of gradsync-train")
+    check(completed("train", "--sync", "d") == {"ddp", "data-parallel"}, "values after a space")
+    check(completed("train", "--sync", "=", "d") == {"ddp", "data-parallel"}, "values after =")
+    check(completed("report", "--table", "sp") == {"split", "speedup"}, "tables of gradsync-report")
+    check("--threshold" in completed("report", "compare", "--t"), "options of gradsync-report compare")
+    check("compare" in completed("report", "com"), "commands of gradsync-report")
+    check(completed("dataset", "fetch", "--f") == {"--from"}, "options of gradsync-dataset fetch")
+
+
+def case_quiet_prints_nothing_and_json_holds_the_tables(folder):
+    base = ["--batch-per-rank", 16, "--iterations", 5]
+    check(train(2, *base, "--quiet").expect(0).out == "", "--quiet prints")
+    result = train(2, *base, "--json", "-", "--output", folder / "run.h5").expect(0)
+    document = json.loads(result.out)
+    check(document["program"] == "gradsync-train", str(document)[:200])
+    check(len(document["tables"][0]["rows"]) == 2, str(document["tables"])[:200])
+    train(2, "--nonsense", "--quiet").expect(64, "nonsense")
+    report = [BIN / "gradsync-report", folder / "run.h5"]
+    check(run([*report, "--quiet"]).expect(0).out == "", "gradsync-report --quiet prints")
+    run([*report, "--json", folder / "report.json"]).expect(0, "iteration")
+    names = [table["name"] for table in json.loads((folder / "report.json").read_text())["tables"]]
+    check(names == ["verdict", "summary"], str(names))
+    dataset = json.loads(run([BIN / "gradsync-dataset", "info", DATA, "--json", "-"]).expect(0).out)
+    check(len(dataset["tables"]) == 2, str(dataset)[:200])
 
 
 def case_run_files_open_in_h5py_pandas_and_xarray(folder):

@@ -19,7 +19,7 @@ WIRE_FOR_MPI = "btl_tcp_if_include = {}\n"
 
 def trainer(*options, iterations=20) -> list:
     return [BIN / "gradsync-train", "--model", "lenet", "--data", DATA, "--evaluate", "none", "--threads", 1, "--batch-per-rank", 16,
-            "--iterations", iterations, *options]  # fmt: skip
+            "--iterations", iterations, "--log-every", 20, *options]  # fmt: skip
 
 
 def train(hosts: TwoHosts, ranks: tuple, *options, settings="", iterations=20, **how) -> Result:

@@ -77,7 +77,7 @@ TEST_CASE("calibrate: letters of nccl-tests, apart or attached, and their long n
   CHECK(longer.operations[1]->transport == "ring");
   CHECK(longer.cadences.size() == 1);
   CHECK(read({"-b", "1M", "-e", "3M", "-i", "1M"}).sizes.size() == 3);
-  CHECK(contains(calibrate_help(), "-b, --minbytes SIZE"));
+  CHECK(contains(help_text(calibrate_help(), calibrate_option_table()), "-b, --minbytes SIZE"));
 }
 
 TEST_CASE("calibrate: what does not apply here says so") {

@@ -158,7 +158,7 @@ TEST_CASE("train options: values out of range") {
                                                        {"--seed", "-1"},
                                                        {"--prefetch", "0"},
                                                        {"--loader-threads", "0"},
-                                                       {"--log-every", "0"},
+                                                       {"--log-every", "-1"},
                                                        {"--timeout", "-1"},
                                                        {"--timeout", "169h"},
                                                        {"--start-timeout", "0"},

@@ -117,8 +117,9 @@ TEST_CASE("sweep: each job file says what it shows, its command and the time, an
 
 TEST_CASE("sweep: every documented command works") {
   const CleanEnvironment environment;
-  std::vector<Names> commands = commands_in(sweep_help());
-  std::vector<std::string> texts = {train_help(), text_of(source_folder() / "docs" / "grids.md")};
+  std::vector<Names> commands = commands_in(full_help_text(sweep_help(), sweep_option_table()));
+  std::vector<std::string> texts = {full_help_text(train_help(), train_option_table()),
+                                    text_of(source_folder() / "docs" / "grids.md")};
   for (const auto& file : job_files())
     texts.push_back(text_of(file));
   for (const auto& text : texts) {

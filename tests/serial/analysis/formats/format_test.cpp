@@ -57,7 +57,7 @@ TEST_CASE("format: csv has full precision, empty fields for what was not measure
 }
 
 TEST_CASE("format: json") {
-  const auto document = nlohmann::json::parse(render_json(sample_table()));
+  const auto document = nlohmann::json::parse(table_json(sample_table()));
   CHECK(document["schema_version"] == 1);
   CHECK(document["name"] == "modes");
   CHECK(document["notes"] == nlohmann::json::array({"n = 2"}));
@@ -72,7 +72,7 @@ TEST_CASE("format: a table without rows") {
   Table table{"t", "Title", {}, {{"a", "A"}}, {}};
   CHECK(render_text(table) == "Title\nA\n-\n");
   CHECK(render_csv(table) == "a\n");
-  CHECK(nlohmann::json::parse(render_json(table))["rows"].empty());
+  CHECK(nlohmann::json::parse(table_json(table))["rows"].empty());
 }
 
 TEST_CASE("format: numbers read back unchanged") {

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/program_help.h"
+
+/// What texts about options have in common: --help, manual pages and completion.
+namespace gradsync {
+
+/// Codes and their meanings, rising.
+const std::vector<std::pair<int, std::string>>& exit_codes();
+
+/// The options that every program has, as they are written, with their help; without those that
+/// the table has itself.
+std::vector<std::pair<std::string, std::string>> common_options(const OptionTable& table);
+
+/// "-b, --minbytes SIZE", "--[no-]augment".
+std::string option_form(const OptionSpec& spec);
+
+/// `text` and the default in brackets.
+std::string with_default(const OptionSpec& spec, const std::string& text);
+
+/// The help with the default. An option of another scope than the table's says its variable.
+std::string whole_help(const OptionSpec& spec, const std::string& scope);
+
+}  // namespace gradsync

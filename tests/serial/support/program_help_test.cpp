@@ -1,0 +1,107 @@
+#include "support/program_help.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include <doctest/doctest.h>
+
+#include "analysis/report_options.h"
+#include "check/options.h"
+#include "collectives/options.h"
+#include "int8/options.h"
+#include "options/options.h"
+#include "serial/option_sandbox.h"
+#include "support/table.h"
+#include "sweep/sweep_options.h"
+
+using namespace gradsync;
+
+namespace {
+
+struct Program {
+  ProgramHelp help;
+  OptionTable options;
+};
+
+std::vector<Program> programs() {
+  return {{train_help(), train_option_table()},
+          {calibrate::calibrate_help(), calibrate::calibrate_option_table()},
+          {quantize::quantize_help(), quantize::quantize_option_table()},
+          {check::check_help(), check::check_option_table()},
+          {sweep::sweep_help(), sweep::sweep_option_table()},
+          {report::report_help(), report::report_option_table()}};
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);)
+    lines.push_back(line);
+  return lines;
+}
+
+std::size_t width_of(const std::string& text) {
+  std::size_t widest = 0;
+  for (const std::string& line : lines_of(text))
+    widest = std::max(widest, display_width(line));
+  return widest;
+}
+
+}  // namespace
+
+TEST_CASE("program help: --help fits two screens, and has three commands") {
+  for (const auto& [help, options] : programs()) {
+    CAPTURE(help.name);
+    const std::string text = help_text(help, options);
+    CHECK(lines_of(text).size() <= 50);
+    CHECK(width_of(text) <= 80);
+    CHECK(lines_of(text)[0] == help.purpose);
+    CHECK(contains(text, "Usage: " + help.usage));
+    const auto examples = lines_of(help.examples);
+    REQUIRE(examples.size() >= 3);
+    for (std::size_t at = 0; at < 3; ++at)
+      CHECK(contains(text, "  " + examples[at] + "\n"));
+    for (const std::string& name : help.basic) {
+      CAPTURE(name);
+      CHECK(contains(text, "--" + name + " ") != contains(text, "--[no-]" + name + " "));
+    }
+  }
+}
+
+TEST_CASE("program help: --help-all has every option, value and exit code in 100 columns") {
+  for (const auto& [help, options] : programs()) {
+    CAPTURE(help.name);
+    const std::string text = full_help_text(help, options);
+    CHECK(width_of(text) <= 100);
+    for (const OptionSpec& spec : options) {
+      CAPTURE(spec.name);
+      CHECK(contains(text, (spec.value_name.empty() ? "--[no-]" : "--") + spec.name));
+    }
+    for (const char* part : {"--config FILE", "--print-config", "--quiet", "--json FILE",
+                             "Precedence:", "64  usage or configuration", "87  ranks disagree"})
+      CHECK_MESSAGE(contains(text, part), part);
+    const auto first = text.find("--json FILE");
+    CHECK(text.find("--json FILE", first + 1) == std::string::npos);
+  }
+}
+
+TEST_CASE("program help: a clause behind a semicolon is for --help-all") {
+  const OptionTable table = {{"rate", "X", "0.5", "a number, 0 to 1; 0: off", "Numbers"},
+                             {"mode", "a|b", "a", "a way", "Words", false, {}, 0, {"a", "b"}}};
+  const ProgramHelp help = {"program", "program", "Does it.", "program", {"rate"}};
+  const std::string text = help_text(help, table);
+  CHECK(contains(text, "a number, 0 to 1 [0.5]\n"));
+  CHECK_FALSE(contains(text, "0: off"));
+  CHECK_FALSE(contains(text, "--mode"));
+  CHECK(contains(text, "all 2 options"));
+  CHECK(contains(full_help_text(help, table), "a number, 0 to 1; 0: off [0.5]"));
+}
+
+TEST_CASE("program help: no text is a command of roff") {
+  const OptionTable table = {{"rate", "X", "", ".so /etc/passwd \\fB", "Numbers"}};
+  const std::string page = manual_page({"program", "program", "'Does it.", ".x"}, table);
+  for (const std::string& line : lines_of(page))
+    CHECK_FALSE(line.starts_with("'"));
+  CHECK(contains(page, "\n\\&.so /etc/passwd \\efB\n"));
+  CHECK(contains(page, "\n\\&.x\n"));
+}
