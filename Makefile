@@ -41,7 +41,7 @@ make data         fetch CIFAR-10 into data/cifar-10
 make lint         clang-format, clang-tidy, shellcheck (LINT_TORCH=1: LibTorch's users as well)
 make format       let clang-format rewrite the sources
 make bundle       build/bundle: programs, MPI and libraries for a machine with nothing but PyTorch
-make install      into PREFIX ($(PREFIX)); DESTDIR is honored
+make install      programs, manual pages, templates and job files into PREFIX ($(PREFIX)), below DESTDIR
 make clean        remove build/
 make print-VAR    the value of a make variable
 
@@ -260,10 +260,7 @@ bundle:
 	@config/bundle build/bundle $(BUNDLE_MARCH)
 
 install: all
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/gradsync $(DESTDIR)$(PREFIX)/share/doc/gradsync
-	install -m 755 $(PROGRAMS) $(DESTDIR)$(PREFIX)/bin
-	cp -R jobs $(DESTDIR)$(PREFIX)/share/gradsync/
-	cp -R $(wildcard README.md docs) $(DESTDIR)$(PREFIX)/share/doc/gradsync/
+	@DESTDIR='$(DESTDIR)' config/install '$(PREFIX)' $(PROGRAMS)
 
 endif
 

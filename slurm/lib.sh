@@ -7,7 +7,10 @@ set -euo pipefail
 
 slurm_folder=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 readonly slurm_folder home=${slurm_folder%/*}
-readonly programs=$home/build/bin
+# A checkout has its programs in build/bin, `make install` puts them beside share/gradsync.
+programs=$home/build/bin
+[[ -d $programs ]] || programs=$(cd "$home/../../bin" && pwd)
+readonly programs
 # shellcheck source=slurm/site.sh
 . "$slurm_folder/site.sh"
 # shellcheck source=slurm/requeue.sh
@@ -182,13 +185,13 @@ describe() { # NAME
   say "gradsync $1: job $SLURM_JOB_ID, start $((${SLURM_RESTART_COUNT:-0} + 1)), $(date -u +%FT%TZ)"
   say "hosts:    $(scontrol show hostnames "$SLURM_JOB_NODELIST" | paste -sd' ')"
   say "shape:    $nodes nodes × $ranks_per_node ranks, $cores_per_rank cores a rank, $device"
-  say "commit:   $(git -C "$home" describe --always --dirty 2>/dev/null || echo unknown)"
+  say "version:  $("$programs/gradsync-sweep" --version)"
   say "launcher: ${site[launcher]}${site[container]:+ ${site[container]}}"
 }
 
 prepare() { # NAME RANKS-PER-NODE gpu|cpu|any
   require_build
-  read_site "$slurm_folder/site"
+  read_site "$(site_file "$slurm_folder")"
   load_modules
   choose_device "$3"
   check_shape "$1" "$2" "$3"

@@ -21,6 +21,13 @@ declare -rA job_defaults=(
   [modules]="" [container]="" [launcher]=srun [mpi]=pmix [data]="" [max-restarts]=5 [array-tasks]=1)
 declare -A site=()
 
+# The folder's own, else that of the user: an installed folder belongs to all users.
+site_file() { # FOLDER OF THE TEMPLATES
+  local own=$1/site
+  [[ -e $own ]] || own=${XDG_CONFIG_HOME:-${HOME:-/nonexistent}/.config}/gradsync/slurm-site
+  printf '%s\n' "$own"
+}
+
 # Sets `site` from the file, and to the defaults what it leaves out. No file is fine.
 read_site() { # FILE
   local key line number=0

@@ -26,15 +26,22 @@ std::string variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// slurm/submit of the checkout that GRADSYNC_HOME names, else of ours.
+// Of the checkout we were built in, or where `make install` put the templates.
+fs::path home_of_templates() {
+  const fs::path installed = program_beside_us("../share/gradsync");
+  return fs::exists(installed / "slurm/submit") ? installed : program_beside_us("../..");
+}
+
+// slurm/submit of the folder that GRADSYNC_HOME names, else of ours.
 std::string submit_program() {
   const std::string home = variable("GRADSYNC_HOME");
-  const fs::path checkout = home.empty() ? program_beside_us("../..") : fs::path(home);
-  const fs::path program = (checkout / "slurm/submit").lexically_normal();
+  const fs::path folder = home.empty() ? home_of_templates() : fs::path(home);
+  const fs::path program = (folder / "slurm/submit").lexically_normal();
   if (::access(program.c_str(), X_OK) == 0) return program.string();
   throw Error(ExitCode::kEnvironment,
               fmt::format("cannot run {}: {}", program.string(), errno_text()),
-              "export GRADSYNC_HOME=FOLDER, a checkout with slurm/ and build/bin");
+              "export GRADSYNC_HOME=FOLDER, a checkout with slurm/ and build/bin, or "
+              "PREFIX/share/gradsync of make install");
 }
 
 std::string site_value(const std::string& key) {

@@ -123,6 +123,13 @@ def case_an_array_has_the_site_values(folder):
     check(re.search("^0: ", head, re.M), f"srun-options of the job file were lost: {head[:500]}")
 
 
+def case_an_installed_template_runs_the_installed_programs(folder):
+    prefix = folder / "prefix"
+    run([ROOT / "config/install", prefix, *sorted((ROOT / "build/bin").glob("gradsync-*"))]).expect(0, "installed in")
+    job = submit(folder, "cpu", tiny(folder, ranks=2), environment={"GRADSYNC_HOME": str(prefix / "share/gradsync")})
+    job.expect(0, "version: +gradsync-sweep ", f"{prefix}/bin/gradsync-sweep ", "Synchronization modes")
+
+
 # --- what cannot run ----------------------------------------------------------------------------------
 
 
