@@ -1,5 +1,6 @@
 #include "sweep/array_jobs.h"
 
+#include <algorithm>
 #include <map>
 
 #include <fmt/format.h>
@@ -105,11 +106,13 @@ std::filesystem::path log_folder(const Job& job) {
   return std::filesystem::absolute(job.results).lexically_normal() / "slurm";
 }
 
-std::vector<ArrayJob> array_jobs(const Job& job, const Grid& grid, const Numbers& numbers,
+std::vector<ArrayJob> array_jobs(const Job& job, const std::vector<GridCell>& cells,
                                  const std::string& at_once, const SweepCommand& command) {
   std::map<Group, Numbers> groups;
-  for (const std::size_t number : numbers)
-    groups[group_of(job, grid.cells.at(number - 1))].push_back(number);
+  for (const GridCell& cell : cells)
+    groups[group_of(job, cell)].push_back(cell.number);
+  for (auto& [group, numbers] : groups)
+    std::sort(numbers.begin(), numbers.end());
   std::vector<ArrayJob> arrays;
   for (const auto& [group, members] : groups) {
     const std::string list = ranges(members);

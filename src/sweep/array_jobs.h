@@ -19,11 +19,10 @@ struct ArrayJob {
 std::filesystem::path log_folder(const Job& job);
 
 /// One array for all cells of a shape (nodes, ranks on each, threads): a cell a task, by its number
-/// in `grid`, `at_once` tasks at a time. `numbers` are the cells to run. The job's sbatch-options
+/// in the folder, `at_once` tasks at a time. The job's sbatch-options
 /// come behind ours, in whose place they so stand; the tasks get what makes `command` this grid.
 /// Throws Error kUsage if ranks per node are not known, or sbatch cannot write logs to the folder.
-std::vector<ArrayJob> array_jobs(const Job& job, const Grid& grid,
-                                 const std::vector<std::size_t>& numbers,
+std::vector<ArrayJob> array_jobs(const Job& job, const std::vector<GridCell>& cells,
                                  const std::string& at_once, const SweepCommand& command);
 
 }  // namespace gradsync::sweep

@@ -10,7 +10,6 @@
 
 #include "options/options.h"
 #include "support/error.h"
-#include "support/hash.h"
 #include "support/options.h"
 
 namespace gradsync::sweep {
@@ -173,16 +172,6 @@ std::string place_of(const std::string& key, const GridCell& cell, const Job& jo
   return option != nullptr ? option->where : find_axis(job, key)->where;
 }
 
-nlohmann::json variants_content(const std::vector<Variant>& variants) {
-  nlohmann::json content = nlohmann::json::object();
-  for (const auto& variant : variants) {
-    content[variant.name] = nlohmann::json::object();
-    for (const auto& option : variant.options)
-      content[variant.name][option.key] = option.value;
-  }
-  return content;
-}
-
 }  // namespace
 
 Grid expand(const Job& job) {
@@ -201,6 +190,8 @@ Grid expand(const Job& job) {
                 "remove an `exclude` line");
   make_names_unique(grid.cells);
   if (job.order == CellOrder::kRandom) shuffle(grid.cells, job.order_seed);
+  for (std::size_t i = 0; i < grid.cells.size(); ++i)
+    grid.cells[i].number = i + 1;
   grid.remarks = exclusions.remarks();
   return grid;
 }
@@ -224,8 +215,8 @@ TrainOptions train_options_of(const GridCell& cell, const Job* job) {
 }
 
 const GridCell& cell_named(const Grid& grid, const std::string& text) {
-  for (std::size_t i = 0; i < grid.cells.size(); ++i)
-    if (grid.cells[i].name == text || std::to_string(i + 1) == text) return grid.cells[i];
+  for (const GridCell& cell : grid.cells)
+    if (cell.name == text || std::to_string(cell.number) == text) return cell;
   throw Error(ExitCode::kUsage,
               fmt::format("--cell: \"{}\" is no cell of this grid of {}", text, grid.cells.size()),
               "give a number or a name of `gradsync-sweep JOB.cfg --list`");
@@ -235,28 +226,17 @@ std::vector<GridCell> chosen_cells(const Grid& grid, const std::string& cell) {
   return cell.empty() ? grid.cells : std::vector{cell_named(grid, cell)};
 }
 
-nlohmann::json grid_content(const Job& job) {
-  nlohmann::json settings = nlohmann::json::object();
-  for (const auto& axis : job.axes)
-    if (axis.values.size() > 1 || !kOfTheRun.contains(axis.key)) settings[axis.key] = axis.values;
-  std::vector<std::string> exclusions;
-  for (const auto& exclusion : job.exclusions)
-    exclusions.push_back(exclusion.text);
-  nlohmann::json content = {{"settings", settings},
-                            {"repeats", job.repeats},
-                            {"exclude", exclusions},
-                            {"mpirun_options", job.mpirun_options}};
-  if (!job.variants.empty()) content["variants"] = variants_content(job.variants);
-  if (!job.srun_options.empty()) content["srun_options"] = job.srun_options;
-  if (job.ranks_per_node > 0) content["ranks_per_node"] = job.ranks_per_node;
-  return content;
-}
-
-std::string grid_digest(const nlohmann::json& content) {
-  Sha256 digest;
-  // A path need not be UTF-8; it must not end the sweep here.
-  digest.update(content.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
-  return digest.hex();
+std::string identity_of(const GridCell& cell) {
+  std::map<std::string, std::string> settings;
+  for (const auto& spec : train_option_table())
+    settings[spec.name] = spec.default_value;
+  for (const auto& [key, value] : cell.options)
+    settings[key] = value;
+  for (const std::string& key : kOfTheRun)
+    settings.erase(key);
+  // A path need not be UTF-8, and files of grids are.
+  return nlohmann::json{cell.ranks, cell.repeat, settings}.dump(
+      -1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 }  // namespace gradsync::sweep

@@ -6,8 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include <nlohmann/json_fwd.hpp>
-
 #include "options/options.h"
 #include "sweep/job_file.h"
 
@@ -22,6 +20,8 @@ struct GridCell {
   std::int64_t repeat = 1;                                   ///< from 1
   std::vector<std::pair<std::string, std::string>> options;  ///< of the trainer, without `output`
   std::string variant = {};                                  ///< empty: the job has none
+  /// From 1: the place in the grid, or in the results folder, see grid_in_folder().
+  std::size_t number = 0;
 };
 
 struct Grid {
@@ -35,7 +35,7 @@ struct Grid {
 /// impossible.
 Grid expand(const Job& job);
 
-/// The cell of a number (from 1, in the order of the grid) or of a name. Throws Error kUsage.
+/// The cell of a number or of a name. Throws Error kUsage.
 const GridCell& cell_named(const Grid& grid, const std::string& text);
 
 /// All cells for an empty text, else the one it names.
@@ -45,13 +45,8 @@ std::vector<GridCell> chosen_cells(const Grid& grid, const std::string& cell);
 /// they are impossible, with the lines of `job` where it is given.
 TrainOptions train_options_of(const GridCell& cell, const Job* job = nullptr);
 
-/// What makes a grid this grid and no other: {"settings": {key: [values]}, "repeats", "exclude",
-/// "mpirun_options"}, and what of the rest is set: "variants": {name: {key: value}},
-/// "srun_options", "ranks_per_node". The order of cells, the folder, the report's options and when
-/// a run stops (time-limit, checkpoint-every, resume, unless it is an axis) do not count.
-nlohmann::json grid_content(const Job& job);
-
-/// SHA-256 of the content.
-std::string grid_digest(const nlohmann::json& content);
+/// Equal for two cells if they are the same run: ranks, repeat and every option of the trainer but
+/// those that say when a run stops and goes on (time-limit, checkpoint-every, resume).
+std::string identity_of(const GridCell& cell);
 
 }  // namespace gradsync::sweep

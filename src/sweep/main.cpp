@@ -49,21 +49,23 @@ void check_variables() {
   reject_unknown_variables(known);
 }
 
-int list_cells(const Job& job, const Grid& grid) {
-  require_same_grid(job.results, job, grid);
+int list_cells(const Job& job, Grid grid) {
+  std::sort(grid.cells.begin(), grid.cells.end(),
+            [](const GridCell& a, const GridCell& b) { return a.number < b.number; });
   for (const auto& cell : grid.cells)
-    std::cout << fmt::format("{:15}{}\n", state_text(cell_state(cell_files(job.results, cell))),
+    std::cout << fmt::format("{:15}{:4}  {}\n",
+                             state_text(cell_state(cell_files(job.results, cell))), cell.number,
                              cell.name);
   return 0;
 }
 
 // Of the grid in the folder: the shell that asks need not have the settings of the job that runs.
-int print_status(const Job& job, const Grid& grid, ProgramOutput& output) {
-  const FolderGrid there = grid_of_folder(job.results, job, grid);
+int print_status(const Job& job, const FolderGrid& there, ProgramOutput& output) {
   for (const auto& difference : there.differences)
     std::cerr << fmt::format("{}: shown is the grid in {}: {}\n", kProgram, job.results.string(),
                              difference);
-  output.print(status_table(job.name, grid_progress(there.cells, job.results)));
+  const auto& cells = there.differences.empty() ? there.grid.cells : there.cells;
+  output.print(status_table(job.name, grid_progress(cells, job.results)));
   return 0;
 }
 
@@ -117,17 +119,17 @@ int run_sweep(int argc, char** argv) {
   const SweepOptions& options = command.options;
   if (options.launcher == "slurm") take_site_data();
   const Job job = requested_job(command);
-  Grid grid = expand(job);
+  const FolderGrid there = grid_in_folder(job, expand(job));
+  const Grid& grid = there.grid;
   for (const auto& remark : grid.remarks)
     output.progress() << kProgram << ": " << remark << '\n';
   const std::string launcher = resolved_launcher(options.launcher);
-  if (options.list || launcher == "slurm" || !options.cell.empty())
-    grid = in_order_of_folder(job, std::move(grid));
-  if (options.list) return list_cells(job, grid);
   if (options.status) {
-    print_status(job, grid, output);
+    print_status(job, there, output);
     return output.write_json(), 0;
   }
+  there.require_same(job.results);
+  if (options.list) return list_cells(job, grid);
   if (launcher == "slurm") return submit_grid(job, grid, command, std::cout);
   if (options.dry_run)
     return print_commands(job, chosen_cells(grid, options.cell),

@@ -7,12 +7,14 @@
 #include <cerrno>
 #include <chrono>
 #include <map>
+#include <optional>
 #include <set>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "support/error.h"
+#include "support/hash.h"
 #include "support/utc_time.h"
 
 namespace gradsync::sweep {
@@ -22,7 +24,8 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr const char* kGridSchema = "gradsync-grid/1";
+// Version 1 had the job's lists of values in place of the cells, and these beside them.
+constexpr const char *kGridSchema = "gradsync-grid/2", *kFirstSchema = "gradsync-grid/1";
 
 // Paths and logs need not be UTF-8.
 std::string written(const json& value) {
@@ -39,27 +42,68 @@ fs::path grid_file(const fs::path& folder) {
               "give another folder with --results");
 }
 
-json read_grid(const fs::path& file) {
-  const json grid = json::parse(read_text_file(file), nullptr, /*allow_exceptions=*/false);
-  const bool whole = grid.is_object() && grid.value("schema", json()) == kGridSchema &&
-                     grid.contains("content") && grid["content"].is_object() &&
-                     grid.value("digest", json()) == grid_digest(grid["content"]);
-  if (!whole) refuse_grid(file);
-  return grid;
+std::string digest_of(const json& content) {
+  Sha256 digest;
+  digest.update(content.dump(-1, ' ', false, json::error_handler_t::replace));
+  return digest.hex();
 }
 
-std::vector<GridCell> recorded_cells(const json& grid, const fs::path& folder) {
+// What every cell is started with.
+json launch_content(const Job& job) {
+  return {{"mpirun_options", job.mpirun_options},
+          {"srun_options", job.srun_options},
+          {"ranks_per_node", job.ranks_per_node}};
+}
+
+json cells_content(const std::vector<GridCell>& cells) {
+  json list = json::array();
+  for (const auto& cell : cells)
+    list.push_back({{"name", cell.name},
+                    {"ranks", cell.ranks},
+                    {"repeat", cell.repeat},
+                    {"options", json(std::map<std::string, std::string>(cell.options.begin(),
+                                                                        cell.options.end()))}});
+  return list;
+}
+
+/// What grid.json says.
+struct RecordedGrid {
+  json launch;
   std::vector<GridCell> cells;
-  try {
-    for (const auto& cell : grid.at("cells")) {
-      const auto options = cell.at("options").get<std::map<std::string, std::string>>();
-      cells.push_back(
-          {cell.at("name"), cell.at("ranks"), cell.at("repeat"), {options.begin(), options.end()}});
-    }
-  } catch (const json::exception&) {
-    refuse_grid(grid_file(folder));
+};
+
+std::vector<GridCell> recorded_cells(const json& list) {
+  std::vector<GridCell> cells;
+  for (const auto& cell : list) {
+    const auto options = cell.at("options").get<std::map<std::string, std::string>>();
+    cells.push_back(
+        {cell.at("name"), cell.at("ranks"), cell.at("repeat"), {options.begin(), options.end()}});
+    cells.back().number = cells.size();
   }
   return cells;
+}
+
+json launch_of_first_schema(const json& content) {
+  return {{"mpirun_options", content.value("mpirun_options", json::array())},
+          {"srun_options", content.value("srun_options", json::array())},
+          {"ranks_per_node", content.value("ranks_per_node", 0)}};
+}
+
+RecordedGrid read_grid(const fs::path& file) {
+  const json grid = json::parse(read_text_file(file), nullptr, /*allow_exceptions=*/false);
+  const json schema = grid.is_object() ? grid.value("schema", json()) : json();
+  const bool whole = (schema == kGridSchema || schema == kFirstSchema) &&
+                     grid.contains("content") && grid["content"].is_object() &&
+                     grid.value("digest", json()) == digest_of(grid["content"]);
+  if (!whole) refuse_grid(file);
+  try {
+    const json& content = grid["content"];
+    if (schema == kFirstSchema)
+      return {launch_of_first_schema(content), recorded_cells(grid.at("cells"))};
+    return {content.at("launch"), recorded_cells(content.at("cells"))};
+  } catch (const json::exception&) {
+    refuse_grid(file);
+  }
 }
 
 std::string shown(const json& value) {
@@ -88,6 +132,74 @@ void list_differences(const json& there, const json& here, std::vector<std::stri
   }
 }
 
+// Each option with its values in these cells, as `launch_content` has what is beside them.
+json settings_of(const std::vector<GridCell>& cells, const json& launch) {
+  json settings = launch;
+  const auto add = [&](const std::string& key, const json& value) {
+    json& values = settings[key];
+    if (std::find(values.begin(), values.end(), value) == values.end()) values.push_back(value);
+  };
+  for (const auto& cell : cells) {
+    add("ranks", cell.ranks);
+    add("repeat", cell.repeat);
+    for (const auto& [key, value] : cell.options)
+      add(key, value);
+  }
+  return settings;
+}
+
+// Of the cells of a folder, which a job's cells are.
+class KnownCells {
+ public:
+  explicit KnownCells(const std::vector<GridCell>& cells) {
+    for (const auto& cell : cells) {
+      places_.emplace(identity_of(cell), &cell);
+      names_.insert(cell.name);
+    }
+  }
+
+  // The same run, at best under the same name; null for none. A second cell gets another one.
+  const GridCell* take(const GridCell& wanted) {
+    const auto [begin, end] = places_.equal_range(identity_of(wanted));
+    if (begin == end) return nullptr;
+    auto found = std::find_if(begin, end,
+                              [&](const auto& place) { return place.second->name == wanted.name; });
+    if (found == end) found = begin;
+    const GridCell* const cell = found->second;
+    places_.erase(found);
+    return cell;
+  }
+
+  bool has_name(const std::string& name) const { return names_.contains(name); }
+
+ private:
+  std::multimap<std::string, const GridCell*> places_;
+  std::set<std::string> names_;
+};
+
+// The job's grid where nothing keeps it from sharing the folder; else nothing.
+std::optional<FolderGrid> shared_grid(const RecordedGrid& there, const json& launch,
+                                      const Grid& grid) {
+  if (there.launch != launch) return std::nullopt;
+  KnownCells known(there.cells);
+  FolderGrid shared{grid, there.cells};
+  std::size_t in_both = 0;
+  for (GridCell& cell : shared.grid.cells) {
+    if (const GridCell* same = known.take(cell)) {
+      cell.name = same->name;
+      cell.number = same->number;
+      ++in_both;
+    } else if (known.has_name(cell.name)) {
+      return std::nullopt;
+    } else {
+      cell.number = shared.cells.size() + 1;
+      shared.cells.push_back(cell);
+    }
+  }
+  if (in_both == 0) return std::nullopt;
+  return shared;
+}
+
 bool holds_runs(const fs::path& folder) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
@@ -97,39 +209,42 @@ bool holds_runs(const fs::path& folder) {
   return false;
 }
 
-UniqueFd locked(const fs::path& folder, FolderUse use) {
-  const fs::path file = folder / "sweep.lock";
-  // Without O_CLOEXEC: mpirun inherits the lock, so a run that outlives a killed sweep keeps it.
+// Without O_CLOEXEC: mpirun inherits the lock, so a run that outlives a killed sweep keeps it.
+UniqueFd opened_lock(const fs::path& file) {
   UniqueFd lock(::open(file.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW, 0666));
-  if (!lock)
-    throw Error(ExitCode::kCannotCreate, fmt::format("{}: {}", file.string(), errno_text()));
-  const int kind = use == FolderUse::kWholeGrid ? LOCK_EX : LOCK_SH;
+  if (lock) return lock;
+  throw Error(ExitCode::kCannotCreate, fmt::format("{}: {}", file.string(), errno_text()));
+}
+
+[[noreturn]] void refuse_lock(const fs::path& file) {
+  throw Error(ExitCode::kCannotCreate,
+              fmt::format("cannot lock {}: {}", file.string(), errno_text()));
+}
+
+UniqueFd waited_lock(const fs::path& file) {
+  UniqueFd lock = opened_lock(file);
+  if (::flock(lock.get(), LOCK_EX) != 0) refuse_lock(file);
+  return lock;
+}
+
+UniqueFd locked(const fs::path& file, int kind) {
+  UniqueFd lock = opened_lock(file);
   if (::flock(lock.get(), kind | LOCK_NB) == 0) return lock;
-  if (errno != EWOULDBLOCK)
-    throw Error(ExitCode::kCannotCreate,
-                fmt::format("cannot lock {}: {}", file.string(), errno_text()));
+  if (errno != EWOULDBLOCK) refuse_lock(file);
   throw Error(ExitCode::kUsage,
               fmt::format("{}: another sweep, or a run it left behind, works in this folder",
-                          folder.string()),
+                          file.parent_path().string()),
               "wait for its end, or give another folder with --results");
 }
 
-json described(const Job& job, const Grid& grid) {
-  const json content = grid_content(job);
-  json cells = json::array();
-  for (const auto& cell : grid.cells)
-    cells.push_back({{"name", cell.name},
-                     {"ranks", cell.ranks},
-                     {"repeat", cell.repeat},
-                     {"options", json(std::map<std::string, std::string>(cell.options.begin(),
-                                                                         cell.options.end()))}});
+json described(const Job& job, const std::vector<GridCell>& cells) {
+  const json content = {{"launch", launch_content(job)}, {"cells", cells_content(cells)}};
   return {{"schema", kGridSchema},
           {"name", job.name},
-          {"digest", grid_digest(content)},
+          {"digest", digest_of(content)},
           {"content", content},
           {"order", job.order == CellOrder::kRandom ? "random" : "as-written"},
           {"order_seed", job.order_seed},
-          {"cells", cells},
           {"written", utc_now()}};
 }
 
@@ -152,20 +267,7 @@ void set_aside_leftovers(const fs::path& folder, const GridCell& cell) {
     if (fs::exists(path)) fs::rename(path, base + ending);
 }
 
-FolderGrid grid_of_folder(const fs::path& folder, const Job& job, const Grid& grid) {
-  if (!fs::exists(grid_file(folder))) {
-    if (!holds_runs(folder)) return {grid.cells, {}};
-    throw Error(ExitCode::kUsage, fmt::format("{} holds run files of no grid", folder.string()),
-                "give another folder with --results");
-  }
-  const json there = read_grid(grid_file(folder));
-  FolderGrid found{recorded_cells(there, folder), {}};
-  list_differences(there["content"], grid_content(job), found.differences);
-  return found;
-}
-
-void require_same_grid(const fs::path& folder, const Job& job, const Grid& grid) {
-  const auto differences = grid_of_folder(folder, job, grid).differences;
+void FolderGrid::require_same(const fs::path& folder) const {
   if (differences.empty()) return;
   throw Error(
       ExitCode::kUsage,
@@ -173,16 +275,20 @@ void require_same_grid(const fs::path& folder, const Job& job, const Grid& grid)
       "give another folder with --results, or the job file of this one");
 }
 
-Grid in_order_of_folder(const Job& job, Grid grid) {
-  const FolderGrid there = grid_of_folder(job.results, job, grid);
-  if (!there.differences.empty()) return grid;
-  std::map<std::string, std::size_t> place;
-  for (const auto& cell : there.cells)
-    place.emplace(cell.name, place.size());
-  std::stable_sort(grid.cells.begin(), grid.cells.end(), [&](const GridCell& a, const GridCell& b) {
-    return place[a.name] < place[b.name];
-  });
-  return grid;
+FolderGrid grid_in_folder(const Job& job, const Grid& grid) {
+  const fs::path& folder = job.results;
+  if (!fs::exists(grid_file(folder))) {
+    if (!holds_runs(folder)) return {grid, grid.cells};
+    throw Error(ExitCode::kUsage, fmt::format("{} holds run files of no grid", folder.string()),
+                "give another folder with --results");
+  }
+  const RecordedGrid there = read_grid(grid_file(folder));
+  const json launch = launch_content(job);
+  if (auto shared = shared_grid(there, launch, grid)) return *std::move(shared);
+  FolderGrid other{grid, there.cells};
+  list_differences(settings_of(there.cells, there.launch), settings_of(grid.cells, launch),
+                   other.differences);
+  return other;
 }
 
 void make_folder(const fs::path& folder) {
@@ -197,10 +303,14 @@ void make_folder(const fs::path& folder) {
 
 ResultsFolder::ResultsFolder(const Job& job, const Grid& grid, FolderUse use) : path_(job.results) {
   make_folder(path_);
-  lock_ = locked(path_, use);
-  require_same_grid(path_, job, grid);
-  const bool written_by_others = use == FolderUse::kOneCell && fs::exists(grid_file(path_));
-  if (!written_by_others) write_file_atomically(grid_file(path_), written(described(job, grid)));
+  lock_ = locked(path_ / "sweep.lock", use == FolderUse::kWholeGrid ? LOCK_EX : LOCK_SH);
+  // Sweeps of single cells share the first lock; each adds its cells to those it read.
+  const UniqueFd writes = waited_lock(path_ / "grid.lock");
+  const FolderGrid there = grid_in_folder(job, grid);
+  there.require_same(path_);
+  const bool known = fs::exists(grid_file(path_)) &&
+                     read_grid(grid_file(path_)).cells.size() == there.cells.size();
+  if (!known) write_file_atomically(grid_file(path_), written(described(job, there.cells)));
 }
 
 }  // namespace gradsync::sweep

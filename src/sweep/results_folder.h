@@ -12,24 +12,26 @@ namespace gradsync::sweep {
 /// its folder of checkpoints to <cell>.interrupted-N.checkpoints.
 void set_aside_leftovers(const std::filesystem::path& folder, const GridCell& cell);
 
-/// The grid that a results folder holds, as the sweep that made the folder wrote it.
+/// A job's grid in its results folder, whose grid.json lists the cells of every grid that was run
+/// there. Cells that both have are the same runs, whatever the other cells of either grid are.
 struct FolderGrid {
-  std::vector<GridCell> cells;
-  std::vector<std::string> differences;  ///< from the job's: "lr: 0.1 there, 0.2 here"
+  /// The job's, each cell by the name and number that the folder has for it. A cell that is new
+  /// there has the next numbers.
+  Grid grid;
+  std::vector<GridCell> cells;  ///< the folder's, then the new ones, by number
+  /// What makes the job's grid another one: "lr: 0.1 there, 0.2 here". Then `grid` is as it was
+  /// given, and `cells` are the folder's alone.
+  std::vector<std::string> differences = {};
+
+  /// Throws Error kUsage if there are differences, naming them and the folder.
+  void require_same(const std::filesystem::path& folder) const;
 };
 
-/// The grid of the folder; `grid`, which is the job's, where there is none yet. Throws Error kUsage
-/// if the folder holds run files of no grid, kBadData if its grid.json is damaged. Writes nothing.
-FolderGrid grid_of_folder(const std::filesystem::path& folder, const Job& job, const Grid& grid);
-
-/// Throws Error kUsage if the folder holds another grid, naming what differs, and what
-/// grid_of_folder throws. A missing folder is fine. Writes nothing.
-void require_same_grid(const std::filesystem::path& folder, const Job& job, const Grid& grid);
-
-/// The grid with its cells in the order of the folder's grid, where that is the same one: so a
-/// number of a cell keeps its meaning when lines of the job file change places. Throws as
-/// grid_of_folder.
-Grid in_order_of_folder(const Job& job, Grid grid);
+/// `grid` in the job's results folder. It is another grid if the launcher's options differ, if no
+/// cell is in both, or if a cell has the name of another run. Throws Error kUsage if the folder
+/// holds run files of no grid, kBadData if its grid.json is damaged. Writes nothing; a missing
+/// folder is an empty one.
+FolderGrid grid_in_folder(const Job& job, const Grid& grid);
 
 /// Makes the folder and those above it. Throws Error kCannotCreate.
 void make_folder(const std::filesystem::path& folder);
@@ -38,11 +40,11 @@ void make_folder(const std::filesystem::path& folder);
 enum class FolderUse { kWholeGrid, kOneCell };
 
 /// The results folder of a sweep in progress: made if missing, locked against a second sweep (the
-/// lock outlives a killed sweep for as long as its mpirun runs), with the grid in grid.json.
+/// lock outlives a killed sweep for as long as its mpirun runs), with its cells in grid.json.
 class ResultsFolder {
  public:
   /// Throws Error kCannotCreate if the folder or its lock cannot be made, kUsage if the lock is
-  /// taken, and what require_same_grid throws.
+  /// taken, and what grid_in_folder and require_same throw.
   ResultsFolder(const Job& job, const Grid& grid, FolderUse use = FolderUse::kWholeGrid);
 
   const std::filesystem::path& path() const { return path_; }

@@ -51,16 +51,12 @@ std::string site_value(const std::string& key) {
   return asked.output.substr(0, asked.output.find('\n'));
 }
 
-std::vector<std::size_t> missing_numbers(const Job& job, const Grid& grid,
-                                         const std::string& chosen) {
-  const std::string only = chosen.empty() ? "" : cell_named(grid, chosen).name;
-  std::vector<std::size_t> numbers;
-  for (std::size_t i = 0; i < grid.cells.size(); ++i) {
-    const GridCell& cell = grid.cells[i];
-    if (!only.empty() && cell.name != only) continue;
-    if (!is_settled(cell_state(cell_files(job.results, cell)))) numbers.push_back(i + 1);
-  }
-  return numbers;
+std::vector<GridCell> missing_cells(const Job& job, const Grid& grid, const std::string& chosen) {
+  std::vector<GridCell> cells = chosen_cells(grid, chosen);
+  std::erase_if(cells, [&](const GridCell& cell) {
+    return is_settled(cell_state(cell_files(job.results, cell)));
+  });
+  return cells;
 }
 
 // After the end, good or bad, of the jobs before.
@@ -112,10 +108,9 @@ void take_site_data() {
 }
 
 int submit_grid(const Job& job, const Grid& grid, const SweepCommand& command, std::ostream& out) {
-  require_same_grid(job.results, job, grid);
-  const auto numbers = missing_numbers(job, grid, command.options.cell);
-  if (numbers.empty()) return std::cerr << "all cells are there already\n", 0;
-  const auto arrays = array_jobs(job, grid, numbers, site_value("array-tasks"), command);
+  const auto cells = missing_cells(job, grid, command.options.cell);
+  if (cells.empty()) return std::cerr << "all cells are there already\n", 0;
+  const auto arrays = array_jobs(job, cells, site_value("array-tasks"), command);
   if (command.options.dry_run) return print(arrays, job, out), 0;
   const ResultsFolder folder(job, grid, FolderUse::kOneCell);
   make_folder(log_folder(job));

@@ -9,7 +9,8 @@ namespace gradsync::sweep {
 
 /// Gives this process the data folder of slurm/site, as the tasks of an array get it, unless
 /// GRADSYNC_DATA is set: it is part of the grid. Throws Error kEnvironment if there is no slurm/
-/// beside the build, below the prefix of make install or in GRADSYNC_HOME, kUsage if slurm/site is wrong.
+/// beside the build, below the prefix of make install or in GRADSYNC_HOME, kUsage if slurm/site is
+/// wrong.
 void take_site_data();
 
 /// Submits the chosen cells that are not settled with slurm/submit: an array a shape, each to begin

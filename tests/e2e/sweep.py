@@ -162,7 +162,7 @@ def case_variants_are_an_axis_of_bundled_options(folder):
     # Seeds are repeats of one cell: a row a variant.
     table = sweep(folder).expect(0, "4 cells: 4 complete", "1 of 4 cells are there already").out
     check(len(re.findall(r"^ddp ", table, re.M)) == 2 and "optimizer lars" in table, table)
-    sweep(folder, "--", "--lr", 0.5).expect(64, "holds another grid", "lr: 1 there, not set here")
+    sweep(folder, "--", "--lr", 0.5).expect(64, "holds another grid", "lr: 0.01, 1 there, 0.5 here")
     job_file(folder, *lines, "variant = wrong: optimizer=lars warmup-epohcs=1")
     sweep(folder).expect(64, "grid.cfg:13: variant: warmup-epohcs is not an option of a run; did you mean warmup-epochs")
 

@@ -16,7 +16,9 @@ void sweep_records(Input input) {
   if (const auto failure = sweep::recorded_failure(sweep::cell_files(folder.path(), cell)))
     sweep::was_killed(failure->result);
   sweep::last_error(std::string(text), "gradsync-train");
-  sweep::grid_of_folder(folder.path(), sweep::make_job({{"ranks", "1", "job:1"}}, {}, "job"), {});
+  sweep::Job job = sweep::make_job({{"ranks", "1", "job:1"}}, {}, "job");
+  job.results = folder.path();
+  sweep::grid_in_folder(job, sweep::expand(job));
 }
 
 }  // namespace gradsync::fuzz

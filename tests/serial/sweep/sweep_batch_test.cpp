@@ -61,7 +61,7 @@ class Submission {
     Job job = read_job(file(), command.options.set, command.trainer_options);
     job.ranks_per_node = std::max(job.ranks_per_node, command.options.ranks_per_node);
     std::ostringstream out;
-    submit_grid(job, in_order_of_folder(job, expand(job)), command, out);
+    submit_grid(job, grid_in_folder(job, expand(job)).grid, command, out);
     return out.str();
   }
 

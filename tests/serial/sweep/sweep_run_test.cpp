@@ -17,6 +17,7 @@
 #include "serial/sweep_fixture.h"
 #include "support/error.h"
 #include "support/file.h"
+#include "support/hash.h"
 #include "support/stop_signals.h"
 #include "sweep/cell_lock.h"
 #include "sweep/cell_progress.h"
@@ -274,10 +275,57 @@ TEST_CASE("results folder: another grid is refused, saying what differs") {
   CHECK(code_of([&] { ResultsFolder(other, expand(other)); }, &text) == ExitCode::kUsage);
   CHECK(text.find("lr: not set there, 0.2 here") != std::string::npos);
   CHECK(text.find("ranks: 1, 2, 3 there, 1, 2 here") != std::string::npos);
-  CHECK(code_of([&] { require_same_grid(other.results, other, expand(other)); }) ==
-        ExitCode::kUsage);
-  CHECK_NOTHROW(require_same_grid(sweep.runs(), sweep.job, expand(sweep.job)));
-  CHECK_NOTHROW(require_same_grid(sweep.folder / "missing", other, expand(other)));
+  for (const char* line : {"mpirun-options = --map-by core", "srun-options = --overlap",
+                           "ranks-per-node = 2", "seed = 2", "ranks = 5"}) {
+    CAPTURE(line);
+    const std::string ranks = std::string(line).starts_with("ranks =") ? "" : "ranks = 1, 2\n";
+    const Job another = job_in(sweep.folder, "model = lenet\n" + ranks + line);
+    CHECK(code_of([&] { ResultsFolder(another, expand(another)); }) == ExitCode::kUsage);
+  }
+  CHECK_NOTHROW(ResultsFolder(sweep.job, expand(sweep.job)));
+}
+
+TEST_CASE(
+    "results folder: a wider or narrower grid runs what is missing, under the folder's names") {
+  Sweep sweep;  // ranks 1, 2, 3
+  sweep.run();
+  const auto run_also = [&](const char* text) {
+    sweep.job = job_in(sweep.folder, text);
+    sweep.grid = grid_in_folder(sweep.job, expand(sweep.job)).grid;
+    return sweep.run();
+  };
+  CHECK(run_also("model = lenet\nranks = 2").already == 1);
+  CHECK(sweep.grid.cells.at(0).number == 2);
+  const GridOutcome wider = run_also("model = lenet\nranks = 4, 2\nseed = 1, 7\nrepeats = 2\n");
+  CHECK(wider.already == 1);
+  CHECK(wider.done == 7);
+  CHECK(names_of(sweep.grid)[4] == "lenet-ddp-r2");
+  CHECK(names_of(sweep.grid)[5] == "lenet-ddp-r2-seed1-x2");
+  CHECK(sweep.grid.cells[0].number == 4);
+  CHECK(cell_named(sweep.grid, "2").name == "lenet-ddp-r2");
+  CHECK(contains(refusal([&] { cell_named(sweep.grid, "1"); }), "is no cell"));
+  CHECK(grid_in_folder(sweep.job, sweep.grid).cells.size() == 10);
+  CHECK(run_also("model = lenet\nranks = 2\nrepeats = 2\nseed = 1, 7").already == 4);
+}
+
+TEST_CASE("results folder: a grid.json of version 1 is read") {
+  Sweep sweep;
+  sweep.run();
+  // As version 0.1.0 wrote it for these lines.
+  const std::string content =
+      R"({"exclude":[],"mpirun_options":[],"repeats":1,"settings":{"model":["lenet"],"ranks":["1","2"]}})";
+  Sha256 digest;
+  digest.update(content);
+  std::string cells;
+  for (const char* ranks : {"1", "2"})
+    cells += std::string(cells.empty() ? "" : ",") + R"({"name":"lenet-ddp-r)" + ranks +
+             R"(","ranks":)" + ranks + R"(,"repeat":1,"options":{"model":"lenet"}})";
+  write(sweep.runs() / "grid.json", R"({"schema":"gradsync-grid/1","content":)" + content +
+                                        R"(,"digest":")" + digest.hex() + R"(","cells":[)" + cells +
+                                        "]}");
+  const FolderGrid there = grid_in_folder(sweep.job, sweep.grid);
+  CHECK(there.differences.empty());
+  CHECK(there.cells.size() == 3);
 }
 
 TEST_CASE("results folder: a damaged grid.json is exit 65") {

@@ -162,19 +162,17 @@ TEST_CASE("sweep: GRADSYNC_DATA counts where the job file is silent") {
   CHECK(option_of(expand(job_of("ranks = 1")).cells[0], "data") == "");
 }
 
-TEST_CASE("sweep: the digest knows what makes a grid") {
+TEST_CASE("sweep: what makes a cell the same run") {
   const CleanEnvironment environment;
-  const auto digest = [](const std::string& text) {
-    return grid_digest(grid_content(job_of(text)));
+  const auto identity = [](const std::string& text) {
+    return identity_of(expand(job_of(text)).cells.at(0));
   };
-  const std::string one = "lr = 0.1\nranks = 1, 2\n";
-  CHECK(digest(one) ==
-        digest("ranks = 1,2\nlr = 0.1\norder = random\nresults = elsewhere\nname = other"));
-  for (const char* line :
-       {"seed = 2", "repeats = 2", "exclude = ranks=1", "mpirun-options = --map-by core",
-        "srun-options = --overlap", "ranks-per-node = 2"})
-    CHECK_MESSAGE(digest(one) != digest(one + line), line);
-  CHECK(digest(one).size() == 64);
+  const std::string one = "lr = 0.2\nranks = 2\n";
+  CHECK(identity(one) == identity("ranks = 2, 4\nlr = 0.2, 0.3\nsync = ddp\nrepeats = 3"));
+  CHECK(identity(one) == identity(one + "time-limit = 3h\ncheckpoint-every = 5\nname = other"));
+  for (const char* line : {"seed = 2", "sync = allreduce", "data = elsewhere"})
+    CHECK_MESSAGE(identity(one) != identity(one + line), line);
+  CHECK(identity(one) != identity("lr = 0.2\nranks = 4\n"));
 }
 
 TEST_CASE("sweep: --cell takes a number, from 1, or a name") {
