@@ -118,8 +118,8 @@ RunSet read_runs(const std::vector<std::string>& places) {
   return set;
 }
 
-std::vector<Table> write_tables(const ReportOptions& options, const RunStudy& runs,
-                                const std::string& mark, ReportOutput& output) {
+std::vector<Table> make_tables(const ReportOptions& options, const RunStudy& runs,
+                               const std::string& mark) {
   std::vector<Table> made;
   ProgressLine progress;
   for (const TableSpec* spec : options.tables) {
@@ -132,9 +132,18 @@ std::vector<Table> write_tables(const ReportOptions& options, const RunStudy& ru
     progress.say("table " + spec->name);
     made.push_back(marked(spec->make(runs, options.table), mark));
     progress.clear();
-    output.write(made.back(), options.tables_chosen || spec->printed_by_default());
   }
-  return made;
+  return options.output.with_chosen_columns(std::move(made));
+}
+
+void write_tables(const std::vector<Table>& made, const ReportOptions& options,
+                  ReportOutput& output) {
+  for (const Table& table : made) {
+    const TableSpec& spec =
+        *std::find_if(options.tables.begin(), options.tables.end(),
+                      [&](const TableSpec* one) { return one->name == table.name; })[0];
+    output.write(table, options.tables_chosen || spec.printed_by_default());
+  }
 }
 
 void print_foms(const RunSet& set) {
@@ -160,16 +169,17 @@ int report_command(int argc, const char* const* argv) {
   const std::string mark = merge_mark(options, set);
   const RunStudy runs(set);
 
-  // 2. Verdict.
-  ReportOutput output(options.output, std::cout, program.progress());
+  // 2. Tables and verdict.
   PageContent page;
+  page.tables = make_tables(options, runs, mark);
   const bool verdict = options.verdict && !set.runs.empty();
   if (verdict) page.verdict = make_verdict(runs);
   if (options.verdict_wanted == "brief") page.verdict = main_clauses(page.verdict);
-  if (verdict) output.write_verdict(page.verdict);
 
-  // 3. Tables.
-  page.tables = write_tables(options, runs, mark, output);
+  // 3. Text and files.
+  ReportOutput output(options.output, std::cout, program.progress());
+  if (verdict) output.write_verdict(page.verdict);
+  write_tables(page.tables, options, output);
   if (!options.claims.claims.empty())
     write_claims(options.claims.claims, report_option_table(), given.values, claimed_files(set),
                  page.tables);

@@ -121,6 +121,7 @@ int compare(const CompareOptions& options, ProgramOutput& program, const std::st
   table.title += merged_title(a, "A") + merged_title(b, "B");
   for (const RunSet* set : {&a, &b})
     table.notes.insert(table.notes.end(), set->remarks.begin(), set->remarks.end());
+  table = options.where.with_chosen_columns({table}).front();
   ReportOutput(options.where, std::cout, program.progress()).write(table);
   program.add(table);
   program.write_json();

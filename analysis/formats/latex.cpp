@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "analysis/formats/formats.h"
 
@@ -14,6 +15,8 @@ namespace {
 constexpr std::size_t kMostRows = 40, kMostRowsSideways = 25;
 /// Characters across, above which a table stands on its side: more would be too small to read.
 constexpr std::size_t kWidest = 110;
+/// Characters of a row that are read without a glass on an A4 page with usual margins.
+constexpr std::size_t kA4 = 96;
 
 struct Replacement {
   char plain;
@@ -83,53 +86,62 @@ std::string cell_text(const Cell& cell) {
   return shown.starts_with('-') ? "$-$" + shown.substr(1) : shown;
 }
 
-/// A cell a line, so that the id of a number can stand behind it as a comment.
-std::string row_text(const Table& table, std::size_t row) {
+std::string cell_text(const std::vector<Cell>& row, const ShownColumn& shown) {
+  return shown.interval ? latex_escaped(shown.cell(row)) : cell_text(row[shown.column]);
+}
+
+/// A cell a line, so that the ids of its numbers can stand behind it as a comment.
+std::string row_text(const Table& table, const std::vector<ShownColumn>& columns, std::size_t row) {
   std::string text;
-  const auto& cells = table.rows[row];
-  for (std::size_t c = 0; c < cells.size(); ++c) {
-    text += cell_text(cells[c]) + (c + 1 < cells.size() ? " &" : " \\\\");
-    if (has_claim(table, row, c)) text += " % " + number_id(table, row, c);
-    text += "\n";
+  for (const ShownColumn& shown : columns) {
+    text += cell_text(table.rows[row], shown) + (&shown != &columns.back() ? " &" : " \\\\");
+    std::string ids;
+    for (std::size_t c = shown.column; c <= shown.column + (shown.interval ? 2 : 0); ++c)
+      if (has_claim(table, row, c)) ids += ' ' + number_id(table, row, c);
+    text += (ids.empty() ? "" : " %" + ids) + "\n";
   }
   return text;
 }
 
-std::string head_text(const Table& table) {
+std::string head_text(const Table& table, const std::vector<ShownColumn>& columns) {
   std::string text;
-  for (std::size_t c = 0; c < table.columns.size(); ++c)
-    text += (c ? " & " : "") + latex_escaped(table.columns[c].head);
+  for (const ShownColumn& shown : columns)
+    text += (text.empty() ? "" : " & ") + latex_escaped(table.columns[shown.column].head);
   return text + " \\\\\n";
 }
 
-std::string alignment(const Table& table) {
+std::string alignment(const Table& table, const std::vector<ShownColumn>& columns) {
   std::string text;
-  for (const Column& column : table.columns)
-    text += column.left ? 'l' : 'r';
+  for (const ShownColumn& shown : columns)
+    text += table.columns[shown.column].left ? 'l' : 'r';
   return text;
 }
 
-std::string notes_text(const Table& table) {
-  if (table.notes.empty()) return {};
+std::string notes_text(const Table& table, const std::vector<std::string>& left_out) {
+  if (table.notes.empty() && left_out.empty()) return {};
   std::string text = "\\par\\smallskip\n\\begin{minipage}{\\linewidth}\\footnotesize\n";
   for (const std::string& note : table.notes)
     text += latex_escaped(note) + "\\par\n";
+  if (!left_out.empty())
+    text +=
+        latex_escaped(fmt::format("Columns not shown: {}.", fmt::join(left_out, ", "))) + "\\par\n";
   return text + "\\end{minipage}\n";
 }
 
-bool is_wide(const Table& table) {
+bool is_wide(const Table& table, const std::vector<ShownColumn>& columns) {
   std::size_t width = 0;
-  for (std::size_t c = 0; c < table.columns.size(); ++c) {
-    std::size_t widest = display_width(table.columns[c].head);
+  for (const ShownColumn& shown : columns) {
+    std::size_t widest = display_width(table.columns[shown.column].head);
     for (const auto& row : table.rows)
-      widest = std::max(widest, display_width(row[c].shown()));
+      widest = std::max(widest, display_width(shown.cell(row)));
     width += widest + 2;
   }
   return width > kWidest;
 }
 
 /// Rows `from` to `to` as one float; a table wider than the text is scaled down to it.
-std::string float_text(const Table& table, std::size_t from, std::size_t to, bool wide) {
+std::string float_text(const Table& table, const ShownColumns& shown, std::size_t from,
+                       std::size_t to, bool wide) {
   const std::string environment = wide ? "sidewaystable" : "table";
   std::string text =
       fmt::format("\\begin{{{}}}{}\n\\centering\n", environment, wide ? "" : "[htbp]");
@@ -137,28 +149,29 @@ std::string float_text(const Table& table, std::size_t from, std::size_t to, boo
                       from > 0 ? " (continued)" : "");
   if (from == 0) text += fmt::format("\\label{{tab:{}}}\n", table.name);
   text += "\\resizebox{\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}{!}{%\n";
-  text += fmt::format("\\begin{{tabular}}{{{}}}\n\\toprule\n", alignment(table));
-  text += head_text(table) + "\\midrule\n";
+  text += fmt::format("\\begin{{tabular}}{{{}}}\n\\toprule\n", alignment(table, shown.columns));
+  text += head_text(table, shown.columns) + "\\midrule\n";
   for (std::size_t row = from; row < to; ++row)
-    text += row_text(table, row);
+    text += row_text(table, shown.columns, row);
   text += "\\bottomrule\n\\end{tabular}}\n";
-  if (to == table.rows.size()) text += notes_text(table);
+  if (to == table.rows.size()) text += notes_text(table, shown.left_out);
   return text + fmt::format("\\end{{{}}}\n", environment);
 }
 
 }  // namespace
 
-std::string render_latex(const Table& table) {
-  const bool wide = is_wide(table);
+std::string render_latex(const Table& table, bool all_columns) {
+  const ShownColumns shown = shown_columns(table, all_columns ? 0 : kA4);
+  const bool wide = is_wide(table, shown.columns);
   const std::size_t most = wide ? kMostRowsSideways : kMostRows;
   std::string text = fmt::format(
       "% Made by gradsync-report. In the preamble: \\usepackage{{booktabs,graphicx{}}}; here:\n"
-      "% \\input{{{}}}. Behind each number stands its id, table.row.column, as in --claims.\n",
+      "% \\input{{{}}}. The comment after a number is its id in --claims.\n",
       wide ? ",rotating" : "", table.name);
   std::size_t from = 0;
   do {
     const std::size_t to = std::min(from + most, table.rows.size());
-    text += float_text(table, from, to, wide);
+    text += float_text(table, shown, from, to, wide);
     from = to;
   } while (from < table.rows.size());
   return text;

@@ -12,7 +12,8 @@ struct FormatSpec {
   std::string name;
   std::string extension;  ///< of its files
   std::string description;
-  std::string (*render)(const Table& table);
+  /// `wide`: with all columns, where people read it.
+  std::string (*render)(const Table& table, bool wide);
 };
 
 const std::vector<FormatSpec>& formats();

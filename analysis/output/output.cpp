@@ -52,7 +52,7 @@ void ReportOutput::write(const Table& table, bool printed, bool machines_only) {
   const bool folder = !options_.output.empty();
   for (const FormatSpec* format : options_.formats) {
     if (machines_only && is_for_people(*format)) continue;
-    const std::string text = format->render(table);
+    const std::string text = format->render(table, options_.wide);
     if (folder)
       write_file_atomically(options_.output / (table.name + "." + format->extension), text);
     if (format->name == "text" && printed)

@@ -33,6 +33,55 @@ std::size_t OutputOptions::columns() const {
   return wide ? 0 : output_columns();
 }
 
+namespace {
+
+/// With their intervals.
+std::vector<std::size_t> places_of(const Table& table, const std::vector<std::string>& names) {
+  std::vector<std::size_t> places;
+  for (const std::string& name : names)
+    for (std::size_t c = 0; c < table.columns.size(); ++c)
+      if (table.columns[c].name == name || table.columns[c].head == name)
+        for (std::size_t i = c; i <= c + (has_interval(table, c) ? 2 : 0); ++i)
+          places.push_back(i);
+  return places;
+}
+
+Table with_columns(const Table& table, const std::vector<std::size_t>& places) {
+  Table chosen{table.name, table.title, table.notes, {}, {}, table.sources};
+  for (const std::size_t c : places)
+    chosen.columns.push_back(table.columns[c]);
+  for (const auto& row : table.rows) {
+    chosen.rows.emplace_back();
+    for (const std::size_t c : places)
+      chosen.rows.back().push_back(row[c]);
+  }
+  return chosen;
+}
+
+void require_known(const std::vector<Table>& tables, const std::vector<std::string>& names) {
+  std::vector<std::string> known;
+  for (const Table& table : tables)
+    for (const Column& column : table.columns)
+      for (const std::string& name : {column.head, column.name})
+        if (std::find(known.begin(), known.end(), name) == known.end()) known.push_back(name);
+  for (const std::string& name : names)
+    if (std::find(known.begin(), known.end(), name) == known.end())
+      throw Error(
+          ExitCode::kUsage,
+          fmt::format("--columns: no table has a column '{}'{}", name, did_you_mean(name, known)),
+          fmt::format("the columns: {}", fmt::join(known, ", ")));
+}
+
+}  // namespace
+
+std::vector<Table> OutputOptions::with_chosen_columns(std::vector<Table> tables) const {
+  require_known(tables, columns_chosen);
+  for (Table& table : tables)
+    if (const auto places = places_of(table, columns_chosen); !places.empty())
+      table = with_columns(table, places);
+  return tables;
+}
+
 BoundGroup<OutputOptions> output_options(const std::string& folder_help) {
   using O = OutputOptions;
   return {"Where to",
@@ -44,9 +93,18 @@ BoundGroup<OutputOptions> output_options(const std::string& folder_help) {
                               }),
               {"output", BoundValue<O>::text_value<std::filesystem::path>(&O::output, "DIR"),
                folder_help},
+              {"columns",
+               {"NAME,...", "",
+                [](const OptionValues& values, const std::string& name, O& options) {
+                  options.columns_chosen = split_list(text_option(values, name), ',');
+                  std::erase(options.columns_chosen, "");
+                },
+                [](const O&) { return std::string(); }},
+               "columns of the tables, by their heads or the names of CSV; tables without them "
+               "stay as they are"},
               {"wide", BoundValue<O>::on_off(&O::wide),
-               "text on standard output with all columns and notes; without it a line fits the "
-               "terminal (100 characters where there is none)"},
+               "all columns and notes; without it a line fits the terminal (100 characters where "
+               "there is none), and a LaTeX table an A4 page"},
           }};
 }
 

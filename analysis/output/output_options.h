@@ -14,7 +14,12 @@ namespace gradsync::report {
 struct OutputOptions {
   std::vector<const FormatSpec*> formats;
   std::filesystem::path output;  ///< a folder; empty: to stdout
-  bool wide = false;             ///< all columns and notes on standard output
+  bool wide = false;             ///< all columns and notes, on standard output and in LaTeX
+  std::vector<std::string> columns_chosen;  ///< names or heads; empty: all
+
+  /// The tables with the chosen columns alone, in that order; a table that has none of them stays
+  /// as it is. Throws Error kUsage for a column that no table has.
+  std::vector<Table> with_chosen_columns(std::vector<Table> tables) const;
 
   /// output_columns(); 0: no limit.
   std::size_t columns() const;

@@ -63,7 +63,8 @@ int audit_command(int argc, const char* const* argv) {
   if (!options.claims.verify_claims.empty()) return verify(given, options);
   options.file = one_file(given);
 
-  const PublishedReport found = read_published(options);
+  PublishedReport found = read_published(options);
+  found.tables = options.output.with_chosen_columns(std::move(found.tables));
   ProgramOutput program(given, kProgram);
   ReportOutput output(options.output, std::cout, program.progress());
   write_published(found, output);

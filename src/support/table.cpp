@@ -56,6 +56,11 @@ std::string number_id(const Table& table, std::size_t row, std::size_t column) {
   return fmt::format("{}.{}.{}", id_text(table.name), row + 1, id_text(table.columns[column].name));
 }
 
+bool has_interval(const Table& table, std::size_t column) {
+  return column + 2 < table.columns.size() && table.columns[column + 1].head == "low" &&
+         table.columns[column + 2].head == "high";
+}
+
 std::size_t display_width(const std::string& text) {
   return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
     return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
@@ -70,98 +75,52 @@ std::string padded(const std::string& text, std::size_t width, bool left) {
 
 namespace {
 
-std::vector<std::size_t> column_widths(const Table& table) {
-  std::vector<std::size_t> widths;
-  for (std::size_t c = 0; c < table.columns.size(); ++c) {
-    std::size_t width = display_width(table.columns[c].head);
-    for (const auto& row : table.rows)
-      width = std::max(width, display_width(row[c].shown()));
-    widths.push_back(width);
-  }
-  return widths;
-}
-
 std::string trimmed_right(std::string line) {
   line.erase(line.find_last_not_of(' ') + 1);
   return line;
 }
 
-/// A column as it is printed.
-struct TextColumn {
-  std::string head;
-  bool left = false;
-  int detail = 1;
-  std::vector<std::string> cells = {};
-  bool fits = true;
+std::size_t width_of(const Table& table, const ShownColumn& shown) {
+  std::size_t most = display_width(table.columns[shown.column].head);
+  for (const auto& row : table.rows)
+    most = std::max(most, display_width(shown.cell(row)));
+  return most;
+}
 
-  std::size_t width() const {
-    std::size_t most = display_width(head);
-    for (const std::string& cell : cells)
-      most = std::max(most, display_width(cell));
-    return most;
-  }
+/// Of columns in a text, with two characters between them.
+struct Measured {
+  ShownColumn shown;
+  std::size_t width;
+  int detail;
+  bool fits = true;
 };
 
-bool has_interval(const Table& table, std::size_t column) {
-  return column + 2 < table.columns.size() && table.columns[column + 1].head == "low" &&
-         table.columns[column + 2].head == "high";
-}
-
-std::string with_interval(const std::vector<Cell>& row, std::size_t column) {
-  const Cell &low = row[column + 1], &high = row[column + 2];
-  if (std::isnan(low.number) || std::isnan(high.number)) return row[column].shown();
-  return fmt::format("{} [{}, {}]", row[column].shown(), low.shown(), high.shown());
-}
-
-std::vector<TextColumn> text_columns(const Table& table) {
-  std::vector<TextColumn> columns;
-  for (std::size_t c = 0; c < table.columns.size(); ++c) {
-    const Column& from = table.columns[c];
-    const bool interval = has_interval(table, c);
-    TextColumn column{from.head, from.left, from.detail};
-    for (const auto& row : table.rows)
-      column.cells.push_back(interval ? with_interval(row, c) : row[c].shown());
-    columns.push_back(std::move(column));
-    if (interval) c += 2;
-  }
-  return columns;
-}
-
-/// Takes out what does not fit, the largest detail first and of the same the rightmost; returns the
-/// heads of what was taken out.
-std::vector<std::string> fit(std::vector<TextColumn>& columns, std::size_t width) {
-  std::vector<std::string> left_out;
-  const auto total = [&] {
-    std::size_t sum = 0;
-    for (const TextColumn& column : columns)
-      sum += column.fits ? column.width() + 2 : 0;
-    return sum;
-  };
-  while (total() > width + 2) {
-    const auto worst = std::max_element(columns.rbegin(), columns.rend(),
-                                        [](const TextColumn& a, const TextColumn& b) {
-                                          return a.fits * a.detail < b.fits * b.detail;
-                                        });
+void leave_out(std::vector<Measured>& columns, std::size_t width) {
+  std::size_t total = 0;
+  for (const Measured& column : columns)
+    total += column.width + 2;
+  while (total > width + 2) {
+    const auto worst = std::max_element(
+        columns.rbegin(), columns.rend(),
+        [](const Measured& a, const Measured& b) { return a.fits * a.detail < b.fits * b.detail; });
     if (worst == columns.rend() || worst->fits * worst->detail == 0) break;
     worst->fits = false;
+    total -= worst->width + 2;
   }
-  for (const TextColumn& column : columns)
-    if (!column.fits) left_out.push_back(column.head);
-  std::erase_if(columns, [](const TextColumn& column) { return !column.fits; });
-  return left_out;
 }
 
-void print_columns(std::ostream& out, const std::vector<TextColumn>& columns, std::size_t rows) {
+void print_columns(std::ostream& out, const Table& table, const std::vector<ShownColumn>& columns) {
   const auto line = [&](auto&& text_of) {
     std::string joined;
-    for (const TextColumn& column : columns)
-      joined += (joined.empty() ? "" : "  ") + padded(text_of(column), column.width(), column.left);
+    for (const ShownColumn& shown : columns)
+      joined += (joined.empty() ? "" : "  ") +
+                padded(text_of(shown), width_of(table, shown), table.columns[shown.column].left);
     out << trimmed_right(joined) << '\n';
   };
-  line([](const TextColumn& column) { return column.head; });
-  line([](const TextColumn& column) { return std::string(column.width(), '-'); });
-  for (std::size_t row = 0; row < rows; ++row)
-    line([&](const TextColumn& column) { return column.cells[row]; });
+  line([&](const ShownColumn& shown) { return table.columns[shown.column].head; });
+  line([&](const ShownColumn& shown) { return std::string(width_of(table, shown), '-'); });
+  for (const auto& row : table.rows)
+    line([&](const ShownColumn& shown) { return shown.cell(row); });
 }
 
 void print_wrapped(std::ostream& out, const std::string& text, std::size_t width) {
@@ -182,19 +141,35 @@ std::vector<std::string> wrapped(const std::string& text, std::size_t width) {
   return lines;
 }
 
+std::string ShownColumn::cell(const std::vector<Cell>& row) const {
+  const Cell& value = row[column];
+  if (!interval || std::isnan(row[column + 1].number) || std::isnan(row[column + 2].number))
+    return value.shown();
+  return fmt::format("{} [{}, {}]", value.shown(), row[column + 1].shown(),
+                     row[column + 2].shown());
+}
+
+ShownColumns shown_columns(const Table& table, std::size_t width) {
+  std::vector<Measured> columns;
+  for (std::size_t c = 0; c < table.columns.size(); ++c) {
+    const ShownColumn shown{c, width > 0 && has_interval(table, c)};
+    // The first column names the rows.
+    columns.push_back({shown, width_of(table, shown), c == 0 ? 0 : table.columns[c].detail});
+    if (shown.interval) c += 2;
+  }
+  if (width > 0) leave_out(columns, width);
+  ShownColumns result;
+  for (const Measured& column : columns)
+    if (column.fits)
+      result.columns.push_back(column.shown);
+    else
+      result.left_out.push_back(table.columns[column.shown.column].head);
+  return result;
+}
+
 void print_text(std::ostream& out, const Table& table) {
-  const auto widths = column_widths(table);
-  const auto line = [&](auto&& text_of) {
-    std::string joined;
-    for (std::size_t c = 0; c < widths.size(); ++c)
-      joined += (c ? "  " : "") + padded(text_of(c), widths[c], table.columns[c].left);
-    out << trimmed_right(joined) << '\n';
-  };
   out << table.title << '\n';
-  line([&](std::size_t c) { return table.columns[c].head; });
-  line([&](std::size_t c) { return std::string(widths[c], '-'); });
-  for (const auto& row : table.rows)
-    line([&](std::size_t c) { return row[c].shown(); });
+  print_columns(out, table, shown_columns(table, 0).columns);
   for (const auto& note : table.notes)
     out << "  " << note << '\n';
 }
@@ -202,10 +177,9 @@ void print_text(std::ostream& out, const Table& table) {
 void print_narrow_text(std::ostream& out, const Table& table, std::size_t width,
                        const std::string& all) {
   constexpr std::size_t kMostNotes = 2;
-  std::vector<TextColumn> columns = text_columns(table);
-  const auto left_out = fit(columns, width);
+  const auto [columns, left_out] = shown_columns(table, width);
   out << table.title << '\n';
-  print_columns(out, columns, table.rows.size());
+  print_columns(out, table, columns);
   for (std::size_t i = 0; i < std::min(kMostNotes, table.notes.size()); ++i)
     print_wrapped(out, table.notes[i], width);
   const auto counted = [](std::size_t number, const char* what) {

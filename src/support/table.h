@@ -60,6 +60,27 @@ std::string number_id(const Table& table, std::size_t row, std::size_t column);
 /// Aligned plain text: title, head, rule, rows, notes.
 void print_text(std::ostream& out, const Table& table);
 
+/// Whether the two columns after this one are its interval: their heads are "low" and "high".
+bool has_interval(const Table& table, std::size_t column);
+
+/// What a person reads in one column: a column of the table, with the two after it, headed "low"
+/// and "high", as "[low, high]" where it has an interval.
+struct ShownColumn {
+  std::size_t column;
+  bool interval = false;
+
+  std::string cell(const std::vector<Cell>& row) const;
+};
+
+/// The columns that fit `width` characters, and the heads of the others: left out is the largest
+/// detail first and of the same the rightmost, but never the first. 0: all columns, without
+/// intervals.
+struct ShownColumns {
+  std::vector<ShownColumn> columns;
+  std::vector<std::string> left_out;
+};
+ShownColumns shown_columns(const Table& table, std::size_t width);
+
 /// The same in at most `width` characters where that is possible: two columns headed "low" and
 /// "high" become "[low, high]" in the column before them, columns that do not fit are left out and
 /// named, and of the notes there are the first two. The last line says that `all` shows the rest.

@@ -103,6 +103,21 @@ TEST_CASE("format: latex cuts long tables and turns wide ones") {
   CHECK(contains(render_latex(table), ",rotating}"));
 }
 
+TEST_CASE("format: latex fits an A4 page, and says what it leaves out") {
+  Table table{"t", "T", {}, {{"mode", "mode", true, "", "", 0}}, {}};
+  for (const char* name : {"time", "low", "high"})
+    table.columns.push_back({name, name, false, "measured", "", 0});
+  table.columns.push_back({"long", std::string(60, 'x'), false, "", "", 1});
+  table.columns.push_back({"other", std::string(40, 'y'), false, "", "", 2});
+  table.add({"ddp", Cell::of(2, 1), Cell::of(1, 1), Cell::of(3, 1), "a", "b"});
+  const std::string text = render_latex(table);
+  CHECK(contains(text, "\\begin{tabular}{lrr}\n"));
+  CHECK(contains(text, "\n2.0 {[}1.0, 3.0{]} & % t.1.time t.1.low t.1.high\n"));
+  CHECK(contains(text, "Columns not shown: " + std::string(40, 'y') + "."));
+  CHECK(contains(render_latex(table, true), "\\begin{tabular}{lrrrrr}\n"));
+  CHECK_FALSE(contains(render_latex(table, true), "not shown"));
+}
+
 TEST_CASE("claims: of a table, with the files of each row") {
   std::vector<Claim> claims;
   add_claims(small(), {{"a.h5", ""}, {"b, c.h5", ""}, {"c.h5", ""}, {"h5", ""}}, claims);

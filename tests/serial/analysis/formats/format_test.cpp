@@ -88,5 +88,5 @@ TEST_CASE("format: the registry names each once") {
   REQUIRE(formats().size() == 5);
   CHECK(formats()[0].name == "text");
   for (const FormatSpec& format : formats())
-    CHECK(format.render(sample_table()).ends_with("\n"));
+    CHECK(format.render(sample_table(), false).ends_with("\n"));
 }

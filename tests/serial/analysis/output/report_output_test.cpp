@@ -193,3 +193,21 @@ TEST_CASE("report: a panel for each number of ranks; repeats are numbered") {
   CHECK(panels[1].series[0].color == panels[1].series[1].color);
   CHECK(panels[1].series[0].dash != panels[1].series[1].dash);
 }
+
+TEST_CASE("output: --columns takes heads and names, in the order given") {
+  Table table{"t", "T", {"note"}, {{"a_ms", "a"}, {"b_ms", "b"}, {"c_ms", "c"}}, {}};
+  table.add({"1", "2", "3"}, "x.h5");
+  Table other{"u", "U", {}, {{"d", "d"}}, {}};
+  OutputOptions options;
+  CHECK(options.with_chosen_columns({table, other})[0].columns.size() == 3);
+  options.columns_chosen = {"c", "a_ms"};
+  const auto chosen = options.with_chosen_columns({table, other});
+  REQUIRE(chosen[0].columns.size() == 2);
+  CHECK(chosen[0].columns[0].name == "c_ms");
+  CHECK(chosen[0].rows[0][1].text == "1");
+  CHECK(chosen[0].sources == table.sources);
+  CHECK(chosen[1].columns.size() == 1);
+  options.columns_chosen = {"b_msec"};
+  CHECK(contains(refusal([&] { options.with_chosen_columns({table, other}); }),
+                 "no table has a column 'b_msec'"));
+}

@@ -155,7 +155,7 @@ TEST_CASE("report: tables of no row, one row and NaN everywhere, in all formats"
     CHECK(table.rows.empty() == (spec.of_quantized || empty));
     CHECK(spec.applies(set) == !spec.of_quantized);
     for (const FormatSpec& format : formats()) {
-      const std::string text = format.render(table);
+      const std::string text = format.render(table, false);
       CHECK_FALSE(contains(text, "nan"));
       CHECK_FALSE(contains(text, "inf"));
     }
