@@ -63,7 +63,7 @@ BoundGroup<O> table_options() {
            "tables are named, or with all"},
           {"force-merge", Value::on_off(&O::force_merge),
            "put repeats together that differ in placement, device, versions, threads or length; "
-           "every table says so. Without it such runs end the report with 65"},
+           "every table names the difference. Without it such runs end the report with 65"},
           names_option<O>(
               "bandwidth-convention", {kConventionNames.begin(), kConventionNames.end()}, "busbw",
               "table bandwidth: how a time becomes a bandwidth; several as a list with commas",

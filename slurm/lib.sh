@@ -1,4 +1,4 @@
-# The body of every template: checks the allocation, says what runs, runs it, queues itself again.
+# The body of every template: checks the allocation, prints and runs the grid, requeues itself.
 #
 # A template's last line is   run_template NAME RANKS-PER-NODE gpu|cpu "$@"   (run_array, run_calibration)
 # where RANKS-PER-NODE is a number, or "any" for what the allocation has.
@@ -70,7 +70,7 @@ choose_device() { # gpu|cpu|any
 
 # --- shape ---------------------------------------------------------------------------------------
 
-# Sets nodes, ranks_per_node, cores_per_rank from the allocation, and stops where it does not do.
+# Sets nodes, ranks_per_node, cores_per_rank from the allocation, and stops where it does not fit.
 check_shape() { # NAME RANKS-PER-NODE gpu|cpu|any
   nodes=$SLURM_JOB_NUM_NODES
   ranks_per_node=${SLURM_NTASKS_PER_NODE:-$((${SLURM_NTASKS:-1} / nodes))}
@@ -104,7 +104,7 @@ check_cores() { # NAME
 
 # --- the grid ------------------------------------------------------------------------------------
 
-# Sorts the words behind the job file: what gradsync-sweep knows, and the trainer's. All behind -- are the trainer's.
+# Sorts the words behind the job file: options of gradsync-sweep, and the trainer's. All behind -- are the trainer's.
 sort_options() { # WORDS...
   sweep_options=() trainer_options=()
   while (($#)); do
@@ -167,7 +167,7 @@ preflight() {
   read -ra container <<<"${site[container]}"
   say "preflight: gradsync-check"
   on_all_ranks "${container[@]}" "$programs/gradsync-check" "${options[@]}" ||
-    fail 69 "the preflight failed: the lines above say how to mend it"
+    fail 69 "the preflight failed: the lines above are the fixes"
 }
 
 on_all_ranks() { # COMMAND...

@@ -89,7 +89,7 @@ finish() { # CODE RESULTS PROGRESS-AT-START COMMAND
   fi
   reason=$(reason_to_stay "$2" "$3")
   if [[ -z $reason ]]; then
-    say "stopped ahead of the time limit; back into the queue (restart $((${SLURM_RESTART_COUNT:-0} + 1)))"
+    say "stopped before the time limit; requeued (restart $((${SLURM_RESTART_COUNT:-0} + 1)))"
     if scontrol requeue "$SLURM_JOB_ID"; then
       # Slurm ends this shell now, and may end its children first: that is no failure.
       sleep 60 || true
@@ -98,6 +98,6 @@ finish() { # CODE RESULTS PROGRESS-AT-START COMMAND
     reason="scontrol requeue $SLURM_JOB_ID failed"
   fi
   say "stopped early, not queued again: $reason"
-  say "to go on, submit it again: $4"
+  say "to resume, submit it again: $4"
   exit 75
 }

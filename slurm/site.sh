@@ -67,7 +67,7 @@ sbatch_environment() {
   local key name value
   for key in "${!sbatch_variables[@]}"; do
     name=${sbatch_variables[$key]} value=${site[$key]:-}
-    # sbatch takes `exclusive` without a value; its variable says so by being empty.
+    # sbatch takes `exclusive` without a value; its variable is empty then.
     [[ $key != exclusive || $value != yes ]] || value=exclusive
     [[ -z $value || -n ${!name+set} ]] || printf '%s=%s\n' "$name" "$value"
   done

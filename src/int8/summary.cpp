@@ -26,10 +26,14 @@ Table layer_table(const Quantization& results) {
 
 Table step_table(const Quantization& results) {
   Table table{"steps", "Accuracy on the test images", {}, {}, {}};
-  table.columns = {{"name", "step or variant", true},    {"weights", "weights", true},
-                   {"activations", "activations", true}, {"bias", "bias", true},
-                   {"accuracy", "accuracy %"},           {"drop", "drop pp"},
-                   {"agreeing", "paths agree"},          {"bytes", "bytes"}};
+  table.columns = {{"name", "step or variant", true},
+                   {"weights", "weights", true, "", "", 2},
+                   {"activations", "activations", true, "", "", 2},
+                   {"bias", "bias", true, "", "", 2},
+                   {"accuracy", "accuracy %"},
+                   {"drop", "drop pp"},
+                   {"agreeing", "paths agree"},
+                   {"bytes", "bytes", false, "", "", 3}};
   const auto accuracy = [](const QuantizedStepRow& row) {
     return 100.0 * static_cast<double>(row.correct) / static_cast<double>(row.images);
   };

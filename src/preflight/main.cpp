@@ -1,4 +1,4 @@
-// gradsync-check: looks in seconds at what a run needs, and says how to mend what is wrong.
+// gradsync-check: tests in seconds what a run needs, and prints fixes.
 //
 //   mpirun -n 4 gradsync-check --data data/cifar-10
 //   srun --mpi=pmix -n 8 gradsync-check --ranks 8 --ranks-per-node 4 --device cuda

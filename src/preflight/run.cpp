@@ -58,7 +58,7 @@ void require_fine(const std::vector<Finding>& findings) {
   throw Error(ExitCode::kEnvironment,
               fmt::format("{} of {} checks failed: {}", failures, findings.size(),
                           names_of_failed(findings)),
-              "the lines under \"What to do\" say how to mend each");
+              "the fixes are under \"What to do\"");
 }
 
 void conclude(const CheckResult& result, const CheckOptions& options,

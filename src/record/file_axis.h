@@ -43,7 +43,7 @@ inline constexpr std::array<std::string_view, 17> kAxisLongNames = {
     "sizes of collectives that were calibrated",
     "windows of --counterfactual in the order they ran",
     "readings of the clocks",
-    "places from which the run went on after a stop",
+    "iterations at which the run was resumed",
     "readings of the GPUs in the order they were recorded",
     "instants at which all traffic was counted",
     "0 gradients, 1 parameters, 2 buffers, 3 inputs, 4 metrics, 5 control, 6 optimizer, 7 "

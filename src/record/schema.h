@@ -375,7 +375,7 @@ void visit_fields(Row& row, Visit& visit) {
   visit(Field{"resume", "iteration", "1", "first iteration after it"}, row.iteration);
   visit(Field{"resume", "journal_bytes", "B", "what counted of the journal before it"},
         row.journal_bytes);
-  visit(Field{"resume", "time", "1", "when the run went on, ISO 8601, UTC"}, row.time);
+  visit(Field{"resume", "time", "1", "time of the resume, ISO 8601, UTC"}, row.time);
   visit(Field{"resume", "hosts", "1", "hosts of the ranks from there on"}, row.hosts);
 }
 

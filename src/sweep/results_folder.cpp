@@ -24,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// Version 1 had the job's lists of values in place of the cells, and these beside them.
+// Version 1 had the digest of the job's lists of values.
 constexpr const char *kGridSchema = "gradsync-grid/2", *kFirstSchema = "gradsync-grid/1";
 
 // Paths and logs need not be UTF-8.
@@ -89,21 +89,23 @@ json launch_of_first_schema(const json& content) {
           {"ranks_per_node", content.value("ranks_per_node", 0)}};
 }
 
+// What the digest is of.
+json content_of(const json& grid) {
+  if (grid.value("schema", json()) == kFirstSchema) return grid.at("content");
+  return {{"launch", grid.at("launch")}, {"cells", grid.at("cells")}};
+}
+
 RecordedGrid read_grid(const fs::path& file) {
   const json grid = json::parse(read_text_file(file), nullptr, /*allow_exceptions=*/false);
-  const json schema = grid.is_object() ? grid.value("schema", json()) : json();
-  const bool whole = (schema == kGridSchema || schema == kFirstSchema) &&
-                     grid.contains("content") && grid["content"].is_object() &&
-                     grid.value("digest", json()) == digest_of(grid["content"]);
-  if (!whole) refuse_grid(file);
   try {
-    const json& content = grid["content"];
-    if (schema == kFirstSchema)
-      return {launch_of_first_schema(content), recorded_cells(grid.at("cells"))};
-    return {content.at("launch"), recorded_cells(content.at("cells"))};
+    const json schema = grid.is_object() ? grid.value("schema", json()) : json();
+    const bool first = schema == kFirstSchema;
+    if ((first || schema == kGridSchema) && grid.at("digest") == digest_of(content_of(grid)))
+      return {first ? launch_of_first_schema(grid.at("content")) : grid.at("launch"),
+              recorded_cells(grid.at("cells"))};
   } catch (const json::exception&) {
-    refuse_grid(file);
   }
+  refuse_grid(file);
 }
 
 std::string shown(const json& value) {
@@ -238,14 +240,15 @@ UniqueFd locked(const fs::path& file, int kind) {
 }
 
 json described(const Job& job, const std::vector<GridCell>& cells) {
-  const json content = {{"launch", launch_content(job)}, {"cells", cells_content(cells)}};
-  return {{"schema", kGridSchema},
-          {"name", job.name},
-          {"digest", digest_of(content)},
-          {"content", content},
-          {"order", job.order == CellOrder::kRandom ? "random" : "as-written"},
-          {"order_seed", job.order_seed},
-          {"written", utc_now()}};
+  json grid = {{"schema", kGridSchema},
+               {"name", job.name},
+               {"launch", launch_content(job)},
+               {"cells", cells_content(cells)},
+               {"order", job.order == CellOrder::kRandom ? "random" : "as-written"},
+               {"order_seed", job.order_seed},
+               {"written", utc_now()}};
+  grid["digest"] = digest_of(content_of(grid));
+  return grid;
 }
 
 }  // namespace

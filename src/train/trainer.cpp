@@ -101,7 +101,9 @@ void Trainer::run_counterfactual(ProgramOutput& output) {
   if (exchange_.rank() != 0) return;
   for (const WindowRow& row : rows)
     if (setting_.recorder) setting_.recorder->add(row);
-  output.print(windows_table(rows));
+  const Table table = windows_table(rows);
+  print_text(std::cout, table);  // its notes are the results
+  output.add(table);
 }
 
 void Trainer::use_graph() {

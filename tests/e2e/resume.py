@@ -322,7 +322,7 @@ def case_a_time_limit_stops_in_time(folder):
 
 
 def case_a_time_limit_knows_the_evaluation(folder):
-    data = synthetic(folder, 320, 16384)  # longer to evaluate, one by one, than the limit
+    data = synthetic(folder, 320, 40000)  # longer to evaluate, one by one, than the limit
     result = train(folder / "run.h5", "--data", data, "--batch-per-rank", 1, "--evaluate", "each-rank", "--time-limit", "12s")
     result.expect(75, "--time-limit at rank")
     stopped_after = int(re.search(r"stopped after iteration (\d+)", result.err).group(1))

@@ -1,4 +1,6 @@
 // What the documents say of the code, compared with the code.
+#include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -8,10 +10,17 @@
 
 #include <doctest/doctest.h>
 
+#include "analysis/report_options.h"
+#include "check/options.h"
+#include "collectives/options.h"
+#include "int8/options.h"
+#include "options/options.h"
 #include "record/journal.h"
 #include "record/run.h"
 #include "serial/expect_error.h"
 #include "serial/source_folder.h"
+#include "support/table.h"
+#include "sweep/sweep_options.h"
 #include "test_folder.h"
 
 using namespace gradsync;
@@ -70,7 +79,101 @@ std::map<std::string, std::string> code_by_name() {
   return code;
 }
 
+/// What users read, relative to the root: `ending` of a folder's files, or all.
+std::vector<fs::path> files_in(const fs::path& folder, const std::string& ending = "") {
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(kRoot / folder))
+    if (entry.is_regular_file() && entry.path().filename().string().ends_with(ending))
+      files.push_back(fs::relative(entry.path(), kRoot));
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+std::vector<fs::path> documents() {
+  std::vector<fs::path> files = files_in("", ".md");
+  for (const fs::path& file : files_in("docs", ".md"))
+    files.push_back(file);
+  for (const char* study : {"bench", "example", "published", "soak"})
+    files.push_back(fs::path("results") / study / "README.md");
+  return files;
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);)
+    lines.push_back(line);
+  return lines;
+}
+
+/// The anchor of a heading, as GitHub and its like make it.
+std::string anchor_of(const std::string& heading) {
+  std::string anchor;
+  for (const char c : heading)
+    if (std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_')
+      anchor += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    else if (c == ' ')
+      anchor += '-';
+  return anchor;
+}
+
+bool has_anchor(const fs::path& file, const std::string& anchor) {
+  for (const std::string& line : lines_of(text_of(file)))
+    if (line.starts_with("#") && anchor_of(line.substr(line.find(' ') + 1)) == anchor) return true;
+  return contains(text_of(file), "id=\"" + anchor + "\"");
+}
+
 }  // namespace
+
+TEST_CASE("docs: the README fits 120 lines, and a line of prose 110 characters") {
+  CHECK(lines_of(text_of("README.md")).size() <= 120);
+  for (const fs::path& file : documents())
+    for (const std::string& line : lines_of(text_of(file)))
+      if (!line.starts_with("|"))
+        CHECK_MESSAGE(display_width(line) <= 110, file.string() << ": " << line);
+}
+
+TEST_CASE("docs: every relative link leads to a file, and its anchor to a heading") {
+  for (const fs::path& file : documents()) {
+    CAPTURE(file);
+    for (const std::string& link : all_matches(text_of(file), "\\]\\(([^)\\s]+)\\)")) {
+      if (contains(link, "://")) continue;
+      const auto mark = link.find('#');
+      const fs::path target = mark == 0 ? file : file.parent_path() / link.substr(0, mark);
+      CHECK_MESSAGE(fs::exists(kRoot / target), link);
+      if (mark != std::string::npos && fs::exists(kRoot / target))
+        CHECK_MESSAGE(has_anchor(target, link.substr(mark + 1)), link);
+    }
+  }
+}
+
+TEST_CASE("docs: no text uses a discouraged phrase") {
+  std::map<std::string, std::string> texts = {
+      {"gradsync-train --help-all", full_help_text(train_help(), train_option_table())},
+      {"gradsync-sweep --help-all",
+       full_help_text(sweep::sweep_help(), sweep::sweep_option_table())},
+      {"gradsync-report --help-all",
+       full_help_text(report::report_help(), report::report_option_table())},
+      {"gradsync-check --help-all",
+       full_help_text(check::check_help(), check::check_option_table())},
+      {"gradsync-calibrate --help-all",
+       full_help_text(calibrate::calibrate_help(), calibrate::calibrate_option_table())},
+      {"gradsync-quantize --help-all",
+       full_help_text(quantize::quantize_help(), quantize::quantize_option_table())}};
+  std::vector<fs::path> files = documents();
+  for (const char* folder : {"jobs", "slurm"})
+    for (const fs::path& file : files_in(folder))
+      files.push_back(file);
+  for (const fs::path& file : files)
+    texts[file.string()] = text_of(file);
+  for (const std::string& phrase : lines_of(text_of("tests/serial/discouraged_phrases.txt"))) {
+    if (phrase.starts_with("#")) continue;
+    const std::regex wanted(phrase);
+    for (const auto& [name, text] : texts)
+      for (const std::string& line : lines_of(text))
+        CHECK_MESSAGE(!std::regex_search(line, wanted), name << ": " << phrase << ": " << line);
+  }
+}
 
 TEST_CASE("docs/file-format.md: schema and versions are those of the code") {
   const std::string doc = text_of("docs/file-format.md");

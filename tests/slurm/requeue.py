@@ -64,7 +64,7 @@ def case_a_run_that_meets_its_limit_twice_ends_as_if_it_never_had(folder):
         wait_until(lambda: job_field(job.number, "Restarts") == "2" or "not queued again" in job.log, "it met two limits", 400)
     finally:
         cluster("rate", "none").expect(0)
-    job.expect(0, "start 3", "back into the queue .restart 1", "back into the queue .restart 2", "1 cells: 1 complete",
+    job.expect(0, "start 3", "requeued .restart 1", "requeued .restart 2", "1 cells: 1 complete",
                "Synchronization modes", timeout=600)  # fmt: skip
     straight = folder / "straight"
     straight.mkdir()
@@ -80,7 +80,7 @@ def case_a_start_without_progress_is_the_last(folder):
     job = submit(folder, "two-gpu", cells(folder, iterations=100000))
     job.wait_for_text("preflight")
     signal_batch(job)
-    job.expect(75, "did nothing that lasts", "to go on, submit it again: sbatch slurm/two-gpu.sbatch")
+    job.expect(75, "did nothing that lasts", "to resume, submit it again: sbatch slurm/two-gpu.sbatch")
     check(job_field(job.number, "Restarts") == "0", "it was restarted")
 
 

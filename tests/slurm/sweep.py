@@ -68,7 +68,7 @@ def case_words_reach_the_tasks_and_printed_commands_work(folder):
     check("not complete: 3 of 4 cells" in logs(odd, job)[0], f"{logs(odd)}")
     check((odd / "runs/lenet-ddp-r1-seed3-x1.h5").exists(), f"{sorted((odd / 'runs').iterdir())}")
     sweep(file, "--status").expect(0, "seed3-x1 .* 5 of 5 ")
-    check("/data" in json.loads((odd / "runs/grid.json").read_text())["content"]["cells"][0]["options"]["data"], "--data was lost")
+    check("/data" in json.loads((odd / "runs/grid.json").read_text())["cells"][0]["options"]["data"], "--data was lost")
 
 
 def case_a_task_is_queued_again_ahead_of_its_limit(folder):
@@ -79,7 +79,7 @@ def case_a_task_is_queued_again_ahead_of_its_limit(folder):
     slurm("scancel", "--batch", "--signal=USR1", f"{job}_2").expect(0)
     check(wait_for_end(job) == ("COMPLETED", 0), f"{logs(folder)}")
     (log,) = logs(folder, job)
-    check("back into the queue (restart 1)" in log and "start 2" in log and "not complete: 1 of 2 cells" in log, log)
+    check("requeued (restart 1)" in log and "start 2" in log and "not complete: 1 of 2 cells" in log, log)
 
 
 def case_a_job_file_that_changes_is_no_other_cell(folder):

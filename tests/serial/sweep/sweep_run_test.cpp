@@ -336,7 +336,7 @@ TEST_CASE("results folder: a damaged grid.json is exit 65") {
     write(sweep.runs() / "grid.json", damaged);
     CHECK(code_of([&] { sweep.run(); }) == ExitCode::kBadData);
   }
-  grid.replace(grid.find("lenet", grid.find("\"content\"")), 5, "vgg11");
+  grid.replace(grid.find("lenet", grid.find("\"cells\"")), 5, "vgg11");
   write(sweep.runs() / "grid.json", grid);
   CHECK(code_of([&] { sweep.run(); }) == ExitCode::kBadData);
 }
