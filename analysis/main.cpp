@@ -171,6 +171,8 @@ int report_command(int argc, const char* const* argv) {
 
   // 2. Tables and verdict.
   PageContent page;
+  page.title = options.title;
+  page.places = options.places;
   page.tables = make_tables(options, runs, mark);
   const bool verdict = options.verdict && !set.runs.empty();
   if (verdict) page.verdict = make_verdict(runs);

@@ -95,6 +95,9 @@ BoundGroup<O> place_options() {
            "draw the plots into DIR as SVG, and as PNG and PDF with rsvg-convert"},
           {"html", Value::text_value<Path>(&O::html, "FILE"),
            "one page with all of it, for a browser; needs no network"},
+          {"title", Value::text_value(&O::title, "TEXT"), "title of the page"},
+          {"places", Value::on_off(&O::places),
+           "host names and absolute paths on the page; without it hosts are numbered"},
           {"trace", Value::text_value<Path>(&O::trace, "FILE"),
            "iterations of one run for ui.perfetto.dev or chrome://tracing; compressed if the name "
            "ends in .gz"},

@@ -24,6 +24,8 @@ struct ReportOptions {
   double link_gb_per_s = 0;             ///< for table.link_bytes_per_s; 0: not given
   bool force_merge = false;
   std::filesystem::path html;    ///< empty: no page
+  std::string title;             ///< of the page; empty: what the runs are
+  bool places = false;           ///< host names and absolute paths on the page
   std::filesystem::path trace;   ///< empty: no trace
   std::string trace_iterations;  ///< as given
   bool fom = false;              ///< figures of merit behind the tables

@@ -26,10 +26,10 @@ std::string headline(const Document& document) {
 }
 
 std::string contents(const Document& document) {
-  std::string text = "<nav aria-label=\"Contents\"><ul>\n";
+  std::string text = "<nav aria-label=\"Contents\"><details><summary>Contents</summary>\n<ul>\n";
   for (const auto& [id, name] : document.links)
     text += fmt::format("<li><a href=\"#{}\">{}</a></li>\n", id, html_text(name));
-  return text + "</ul></nav>\n";
+  return text + "</ul></details></nav>\n";
 }
 
 std::string section(const DocumentSection& one) {
@@ -43,10 +43,12 @@ std::string section(const DocumentSection& one) {
 }  // namespace
 
 std::string render_document(const Document& document) {
-  std::string text = document_head(document.title) + headline(document) + contents(document) +
-                     "<main id=\"main\">\n" + document.before;
-  for (const DocumentSection& one : document.sections)
+  std::string text = document_head(document.title) + headline(document) + "<main id=\"main\">\n";
+  // The first section answers the question of the page; contents and warnings come after it.
+  for (const DocumentSection& one : document.sections) {
     text += section(one);
+    if (&one == &document.sections.front()) text += contents(document) + document.before;
+  }
   return text + fmt::format(
                     "</main>\n<footer><p>Made by gradsync-report, revision {}, from {}.</p>"
                     "</footer>\n<script>\n{}</script>\n</body>\n</html>\n",

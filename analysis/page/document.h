@@ -16,8 +16,8 @@ struct DocumentSection {
 struct Document {
   std::string title, kicker, when;  ///< text: the title, a line above it and one below
   std::vector<std::pair<std::string, std::string>> links;  ///< id and text of the contents
-  std::string before;                                      ///< HTML ahead of the sections
-  std::vector<DocumentSection> sections;
+  std::string before;                                      ///< HTML after the first section
+  std::vector<DocumentSection> sections;                   ///< the first one is the answer
   std::string made_from;  ///< text: "the run files named above; the same files give the same page"
 };
 

@@ -75,7 +75,7 @@ void add_rate(std::vector<KeyFigure>& figures, const std::vector<CellFigures>& c
   const CellFigures* best =
       largest(cells, [](const CellFigures& cell) { return cell.images_per_s.value; });
   if (!best || !(best->images_per_s.value > 0)) return;
-  figures.push_back({"Most images a second", fmt::format("{:.0f}", best->images_per_s.value),
+  figures.push_back({"Highest throughput", fmt::format("{:.0f}", best->images_per_s.value),
                      "images/s", best->name + "; " + interval_text(best->images_per_s),
                      "global batch / median iteration time of the slowest rank, steady iterations; "
                      "/time/iteration"});
@@ -93,13 +93,13 @@ void add_exposed(std::vector<KeyFigure>& figures, const std::vector<CellFigures>
   const std::string formula =
       "mean exposed / mean iteration, over ranks and steady iterations; /time/exposed, "
       "/time/iteration";
-  figures.push_back({"Longest wait for communication", fmt::format("{:.1f}", exchanging(*most)),
+  figures.push_back({"Highest exposed communication", fmt::format("{:.1f}", exchanging(*most)),
                      "% of the iteration", most->name, formula});
   const CellFigures* least = most;
   for (const CellFigures& cell : cells)
     if (exchanging(cell) < exchanging(*least)) least = &cell;
   if (least == most) return;
-  figures.push_back({"Shortest wait for communication", fmt::format("{:.1f}", exchanging(*least)),
+  figures.push_back({"Lowest exposed communication", fmt::format("{:.1f}", exchanging(*least)),
                      "% of the iteration", least->name, formula});
 }
 

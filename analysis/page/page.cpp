@@ -1,5 +1,9 @@
 #include "analysis/page/page.h"
 
+#include <algorithm>
+#include <set>
+#include <string_view>
+
 #include <fmt/format.h>
 
 #include "analysis/charts/html.h"
@@ -24,7 +28,7 @@ std::string sentence(const std::string& text) {
   return html_text(result) + ".";
 }
 
-std::string verdict(const std::vector<VerdictClause>& clauses) {
+std::string sentences(const std::vector<VerdictClause>& clauses) {
   if (clauses.empty()) return "";
   std::string text = "<ul class=\"verdict\">\n";
   for (const VerdictClause& clause : clauses)
@@ -36,24 +40,74 @@ std::string verdict(const std::vector<VerdictClause>& clauses) {
 
 std::string remarks(const RunSet& set) {
   if (set.remarks.empty()) return "";
-  std::string text = "<div class=\"remarks\" role=\"note\"><p>What a reader must know:</p><ul>\n";
+  std::string text = "<div class=\"remarks\" role=\"note\"><p>Warnings</p><ul>\n";
   for (const std::string& remark : set.remarks)
     text += "<li>" + html_text(remark) + "</li>\n";
   return text + "</ul></div>\n";
 }
 
+/// The plot that stands beside the verdict: where an iteration goes.
+constexpr std::string_view kLeadPlot = "split";
+
+/// What the exchange costs and what would reduce it, beside the plot of it.
+std::string answer(const PageContent& content) {
+  std::string text = sentences(main_clauses(content.verdict));
+  for (const NamedChart& chart : content.charts)
+    if (chart.name == kLeadPlot) text += page_figure(chart, 0);
+  return text.empty() ? "" : "<div class=\"lead\">\n" + text + "</div>\n";
+}
+
+/// The sentences that the answer leaves out.
+std::string findings(const std::vector<VerdictClause>& clauses) {
+  const auto main = main_clauses(clauses);
+  std::vector<VerdictClause> others = clauses;
+  std::erase_if(others, [&](const VerdictClause& clause) {
+    return std::any_of(main.begin(), main.end(),
+                       [&](const VerdictClause& one) { return one.text == clause.text; });
+  });
+  return sentences(others);
+}
+
 std::string figures(const std::vector<NamedChart>& charts) {
   std::string text;
   for (std::size_t i = 0; i < charts.size(); ++i)
-    text += page_figure(charts[i], i + 1);
+    if (charts[i].name != kLeadPlot) text += page_figure(charts[i], i + 1);
   return text;
 }
 
+/// The first one open, the others folded; one without rows has nothing to show.
 std::string all_tables(const std::vector<Table>& tables) {
   std::string text;
   for (const Table& table : tables)
-    text += page_table(table);
+    if (!table.rows.empty()) text += page_table(table, text.empty());
   return text;
+}
+
+void replace_all(std::string& text, const std::string& what, const std::string& by) {
+  for (std::size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += by.size())
+    text.replace(at, what.size(), by);
+}
+
+/// The page without what is nobody's business but the site's.
+std::string without_places(std::string page, const RunSet& set) {
+  std::set<std::string> hosts, folders;
+  for (const Run* run : all_runs(set)) {
+    for (const RankPlace& place : run->reader->info().topology)
+      hosts.insert(html_text(place.host));
+    if (run->path.is_absolute())
+      folders.insert(html_text(run->path.parent_path().parent_path().string()));
+  }
+  // The longest first: one may be the beginning of another.
+  for (auto folder = folders.rbegin(); folder != folders.rend(); ++folder)
+    if (*folder != "/") replace_all(page, *folder + "/", "");
+  std::size_t number = 0;
+  for (const std::string& host : hosts) {
+    const std::string alias = fmt::format("host {}", ++number);
+    replace_all(page, "host " + host, alias);
+    replace_all(page, "(" + host + ")", "(" + alias + ")");
+    replace_all(page, ">" + host + "<", ">" + alias + "<");
+  }
+  return page;
 }
 
 /// Of the contents: id and text.
@@ -61,10 +115,11 @@ std::vector<std::pair<std::string, std::string>> links(const PageContent& conten
   std::vector<std::pair<std::string, std::string>> all;
   if (!content.verdict.empty()) all.emplace_back("verdict", "Verdict");
   all.emplace_back("figures", "Key figures");
-  all.emplace_back("runs", "What was run");
+  if (!findings(content.verdict).empty()) all.emplace_back("findings", "Further findings");
   if (!content.charts.empty()) all.emplace_back("plots", "Plots");
   for (const Table& table : content.tables)
-    all.emplace_back("table-" + id_text(table.name), table.title);
+    if (!table.rows.empty()) all.emplace_back("table-" + id_text(table.name), table.title);
+  all.emplace_back("runs", "Runs");
   all.emplace_back("computed", "How the numbers are computed");
   return all;
 }
@@ -89,20 +144,22 @@ std::string claim_id(const std::string& table, std::size_t row, const std::strin
 
 std::string render_page(const RunSet& set, const PageContent& content) {
   Document document;
-  document.title = study_title(set);
+  document.title = content.title.empty() ? study_title(set) : content.title;
   document.kicker = "What gradient synchronization costs";
   const std::size_t runs = all_runs(set).size();
   document.when = fmt::format("{} run{}, {}", runs, runs == 1 ? "" : "s", dates(set));
   document.links = links(content);
   document.before = remarks(set);
-  document.sections = {{"verdict", "Verdict", verdict(content.verdict)},
+  document.sections = {{"verdict", "Verdict", answer(content)},
                        {"figures", "Key figures", key_figures(set)},
-                       {"runs", "What was run", what_was_run(set)},
+                       {"findings", "Further findings", findings(content.verdict)},
                        {"plots", "Plots", figures(content.charts)},
                        {"tables", "Tables", all_tables(content.tables)},
+                       {"runs", "Runs", what_was_run(set, content.places)},
                        {"computed", "How the numbers are computed", how_computed(content.tables)}};
   document.made_from = "the run files named above; the same files give the same page";
-  return render_document(document);
+  const std::string page = render_document(document);
+  return content.places ? page : without_places(page, set);
 }
 
 }  // namespace gradsync::report

@@ -15,6 +15,10 @@ struct PageContent {
   std::vector<VerdictClause> verdict;
   std::vector<NamedChart> charts;
   std::vector<Table> tables;
+  std::string title = {};  ///< empty: what the runs are
+  /// Whether host names and absolute paths of the runs are shown; else hosts are numbered, and
+  /// paths begin at the folder of a run.
+  bool places = false;
 };
 
 /// The report as one HTML document that needs nothing else: no network, no script but a few lines,

@@ -19,11 +19,12 @@ std::string study_title(const RunSet& set);
 std::string key_figures(const RunSet& set);
 
 /// Hardware, versions, dates and data as the run files record them, and the list of runs.
-std::string what_was_run(const RunSet& set);
+std::string what_was_run(const RunSet& set, bool with_hosts);
 
 std::string page_figure(const NamedChart& plot, std::size_t number);
 
-std::string page_table(const Table& table);
+/// Folded, unless `open`.
+std::string page_table(const Table& table, bool open);
 
 /// The formula of every column that has one, table by table.
 std::string page_formulas(const std::vector<Table>& tables);

@@ -44,6 +44,11 @@ code{font:.88em ui-monospace,"SF Mono",Menlo,Consolas,monospace;overflow-wrap:an
 .facts{display:grid;grid-template-columns:minmax(7rem,max-content) 1fr;gap:.25rem 1.4rem;margin:0 0 1rem}
 .facts dt{color:var(--soft);overflow-wrap:anywhere}.facts dd{margin:0;overflow-wrap:anywhere;max-width:52rem}
 details summary{cursor:pointer;color:var(--link);margin:.8rem 0}
+.table>summary{font-size:1.1rem;font-weight:600;margin:.4rem 0}
+.lead .source{display:none}.lead figure{margin:0}
+@media (min-width:62rem){.lead{display:grid;grid-template-columns:minmax(0,2fr) minmax(0,3fr);gap:0 2.5rem;align-items:start}
+.lead .verdict li{display:block}.lead .panels{grid-template-columns:repeat(auto-fit,minmax(min(100%,16rem),1fr));gap:1rem 1.2rem;margin-top:.4rem}}
+main>nav{padding:0}main>section:first-child{margin-top:1.6rem}
 figure{margin:0 0 3rem}
 figcaption p{color:var(--soft);font-size:.9rem}
 .panels{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,26rem),1fr));gap:2rem 2.4rem;margin-top:1.2rem}
@@ -53,13 +58,13 @@ figcaption p{color:var(--soft);font-size:.9rem}
 .chart .grid{stroke:var(--grid)}.ax{fill:none;stroke:var(--soft)}
 .s{color:var(--c)}
 @media (prefers-color-scheme:dark){.s{color:color-mix(in oklab,var(--c) 70%,white)}}
-)css" +
-         std::string(kSvgMarkStyle) + R"css(.hit{fill:transparent}.hit:hover{fill:currentColor;opacity:.5}
+)css" + std::string(kSvgMarkStyle) +
+         R"css(.hit{fill:transparent}.hit:hover{fill:currentColor;opacity:.5}
 .m:hover{opacity:.75}
 .legend{list-style:none;display:flex;flex-wrap:wrap;gap:.1rem 1.1rem;padding:0;margin:.5rem 0 0;font-size:.85rem}
 .legend li{display:flex;align-items:center;gap:.45rem}.key{width:22px;height:14px;flex:none}
 .readout{min-height:1.6em;font-size:.9rem;color:var(--strong);font-variant-numeric:tabular-nums}
-.table{margin:0 0 3rem}
+.table{margin:0 0 1rem}
 .scroll{overflow:auto;max-height:min(80vh,46rem);border-bottom:1px solid var(--rule)}
 table{border-collapse:separate;border-spacing:0;font-size:.86rem;font-variant-numeric:tabular-nums;line-height:1.4}
 th,td{padding:.3rem .7rem;text-align:left;white-space:nowrap;border-bottom:1px solid var(--rule);font-weight:400}
@@ -73,7 +78,11 @@ td:target{background:#ffe9a8;color:#1d1f22}
 footer{color:var(--soft);font-size:.85rem;padding-top:1rem;padding-bottom:4rem}
 @media (max-width:40rem){.chart{font-size:14px}.chart .tick{font-size:12.5px}header{padding-top:2rem}.facts{grid-template-columns:1fr;gap:0}.facts dd{margin-bottom:.6rem}
 main>section{margin:2.4rem 0}th,td{padding:.3rem .5rem}}
-@media print{.scroll{max-height:none;overflow:visible}nav,.readout,.skip{display:none}figure{break-inside:avoid}}
+@page{size:A4 landscape;margin:12mm}
+@media print{body{font-size:10pt}header{padding-top:0}.scroll{max-height:none;overflow:visible}nav,.readout,.skip{display:none}
+.panel,.card,.verdict li{break-inside:avoid}h2,h3,h4,figcaption{break-after:avoid}
+.panels{grid-template-columns:repeat(auto-fit,minmax(14rem,1fr));gap:.6rem 1rem}table{font-size:6.5pt;width:100%}th,td{white-space:normal;padding:.15rem .25rem}
+thead th,tbody th{position:static}}
 )css";
 }
 
@@ -89,6 +98,13 @@ std::string page_script() {
   figure.addEventListener("pointerover", show);
   figure.addEventListener("click", show);
 });
+// A link into a folded part opens it.
+function unfold() {
+  var part = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  for (; part; part = part.parentElement) if (part.tagName === "DETAILS") part.open = true;
+}
+addEventListener("hashchange", unfold);
+unfold();
 )js";
 }
 

@@ -69,13 +69,31 @@ std::string notes(const Table& table) {
   return text.empty() ? "" : "<ul class=\"notes\">\n" + text + "</ul>\n";
 }
 
-std::string panel(const NamedChart& plot, std::size_t index, const std::string& id) {
+std::string panel_id_of(const std::string& id, std::size_t index) {
+  return fmt::format("{}-{}", id, index + 1);
+}
+
+/// One legend for all panels, where they have the same; else empty.
+std::string common_legend(const Chart& chart, const std::string& id) {
+  const std::string first_id = panel_id_of(id, 0);
+  std::string legend;
+  for (const ChartPanel& panel : chart.panels) {
+    const std::string own = svg_legend(panel, first_id);
+    if (&panel != &chart.panels.front() && own != legend) return "";
+    legend = own;
+  }
+  return legend;
+}
+
+std::string panel(const NamedChart& plot, std::size_t index, const std::string& id,
+                  bool with_legend) {
   const ChartPanel& one = plot.chart.panels[index];
-  const std::string panel_id = fmt::format("{}-{}", id, index + 1);
+  const std::string panel_id = panel_id_of(id, index);
   const std::string below =
       one.subtitle.empty() ? "" : "<p class=\"subtitle\">" + html_text(one.subtitle) + "</p>\n";
   return "<div class=\"panel\">\n<h4>" + html_text(one.title) + "</h4>\n" +
-         svg_panel(plot.chart, one, panel_id) + below + svg_legend(one, panel_id) + "</div>\n";
+         svg_panel(plot.chart, one, panel_id) + below +
+         (with_legend ? svg_legend(one, panel_id) : "") + "</div>\n";
 }
 
 std::string formulas_of(const Table& table) {
@@ -100,20 +118,22 @@ std::string page_figure(const NamedChart& plot, std::size_t number) {
       "<figure id=\"{}\">\n<figcaption><h3>{}</h3>\n<p>{}</p></figcaption>\n<div "
       "class=\"panels\">\n",
       id, html_text(plot.chart.title), html_text(caption_text(plot.chart)));
+  const std::string legend = common_legend(plot.chart, id);
   for (std::size_t i = 0; i < plot.chart.panels.size(); ++i)
-    text += panel(plot, i, id);
-  return text + fmt::format(
-                    "</div>\n<p class=\"readout\" aria-live=\"polite\" "
-                    "id=\"readout-{}\">&nbsp;</p>\n</figure>\n",
-                    number);
+    text += panel(plot, i, id, legend.empty());
+  return text + "</div>\n" + legend +
+         fmt::format(
+             "<p class=\"readout\" aria-live=\"polite\" "
+             "id=\"readout-{}\">&nbsp;</p>\n</figure>\n",
+             number);
 }
 
-std::string page_table(const Table& table) {
+std::string page_table(const Table& table, bool open) {
   return fmt::format(
-             "<section class=\"table\" id=\"table-{0}\">\n<h3>{1}</h3>\n<div class=\"scroll\" "
-             "tabindex=\"0\" role=\"region\" aria-label=\"{1}\"><table>\n",
-             id_text(table.name), html_text(table.title)) +
-         head_row(table) + body(table) + "</table></div>\n" + notes(table) + "</section>\n";
+             "<details class=\"table\" id=\"table-{0}\"{2}>\n<summary>{1}</summary>\n<div "
+             "class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{1}\"><table>\n",
+             id_text(table.name), html_text(table.title), open ? " open" : "") +
+         head_row(table) + body(table) + "</table></div>\n" + notes(table) + "</details>\n";
 }
 
 std::string page_formulas(const std::vector<Table>& tables) {

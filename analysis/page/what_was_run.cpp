@@ -66,11 +66,15 @@ TextsOf places(std::string RankPlace::*field) {
   };
 }
 
-std::string facts(const RunSet& set) {
+std::string facts(const RunSet& set, bool with_hosts) {
   std::string text = "<dl class=\"facts\">\n";
-  text += line(set, "Hosts", places(&RankPlace::host));
+  if (with_hosts)
+    text += line(set, "Hosts", places(&RankPlace::host));
+  else
+    text +=
+        fmt::format("<dt>Hosts</dt><dd>{}</dd>\n", all_of(set, places(&RankPlace::host)).size());
   text += line(set, "Devices", places(&RankPlace::device));
-  text += line(set, "Threads a rank", [](const Run& run, Texts& texts) {
+  text += line(set, "Threads per rank", [](const Run& run, Texts& texts) {
     for (const RankPlace& place : run.reader->info().topology)
       texts.insert(std::to_string(place.threads));
   });
@@ -136,8 +140,8 @@ std::string study_title(const RunSet& set) {
   return fmt::format("{}: {} on {}", fmt::join(models, ", "), what, ranks_span(set));
 }
 
-std::string what_was_run(const RunSet& set) {
-  return facts(set) + run_list(set);
+std::string what_was_run(const RunSet& set, bool with_hosts) {
+  return facts(set, with_hosts) + run_list(set);
 }
 
 }  // namespace gradsync::report

@@ -124,7 +124,7 @@ ChartPanel split_panel_of(std::vector<Bar> bars, bool waits_apart) {
            [](const Bar& bar) {
              return Ends{0, bar.mean[Phase::kCompute]};
            }),
-      part("hidden communication (beside compute)", Mark::kHatchedBar, kHiddenColor, bars, names,
+      part("hidden communication (overlapped)", Mark::kHatchedBar, kHiddenColor, bars, names,
            [](const Bar& bar) {
              const double compute = bar.mean[Phase::kCompute];
              return Ends{compute - bar.mean[Phase::kHidden], compute};
@@ -177,11 +177,11 @@ std::optional<Chart> make_split_plot(const RunSet& set) {
   const bool apart = std::any_of(set.runs.begin(), set.runs.end(),
                                  [](const Run& run) { return waits_apart(*run.reader); });
   Chart chart{"Where an iteration goes, measured",
-              {fmt::format("Means over n = {} steady iterations a run, its ranks and "
+              {fmt::format("Means over n = {} steady iterations per run, its ranks and "
                            "its repeats.",
                            counts_text(all)),
-               "Parts sum to the iteration; hatched: communication that runs beside compute and "
-               "costs no time of its own."},
+               "Parts sum to the iteration; hatched: communication that overlaps with compute and "
+               "adds no time."},
               {"bar", named_alike ? "mode" : "mode, batch per rank", "", 0, false},
               {"time_ms", "iteration time (ms)", "ms", 0, true},
               {}};

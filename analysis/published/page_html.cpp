@@ -37,7 +37,7 @@ class HtmlPage {
       case Block::Kind::kSubheading:
         return "<h4>" + inside + "</h4>\n";
       case Block::Kind::kTable:
-        return page_table(block.table);
+        return page_table(block.table, true);
       case Block::Kind::kTitle:
         return "";
       default:

@@ -138,7 +138,7 @@ std::string published_html(const PublishedReport& report) {
   for (const Table& table : report.tables) {
     if (is_on_page(table)) continue;
     document.links.emplace_back("table-" + id_text(table.name), table.title);
-    all_tables += page_table(table);
+    all_tables += page_table(table, all_tables.empty());
     tables.push_back(table);
   }
   document.links.emplace_back("computed", "How the numbers are computed");

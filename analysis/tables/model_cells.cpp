@@ -46,7 +46,7 @@ void add_missing_note(const FamilyFit& fit, Table& table) {
     model_cells_add_once(
         table,
         "missing: calibration of these ranks (gradsync-train --calibrate); alpha and beta are "
-        "fitted to the collectives in training instead, which run beside compute");
+        "fitted to the collectives in training instead, which overlap with compute");
 }
 
 void append_notes(Table& table, const std::vector<std::string>& notes) {

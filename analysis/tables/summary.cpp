@@ -128,7 +128,7 @@ std::vector<Column> summary_columns(const GroupLabels& labels, bool one_model, b
        "/time/exposed, /time/iteration", 0},
       {"compute_ms", "compute ms", false, "mean over steady iterations and ranks", "/time/compute",
        2},
-      {"hidden_ms", "hidden ms", false, "communication beside compute, mean", "/time/hidden", 2},
+      {"hidden_ms", "hidden ms", false, "communication overlapped with compute, mean", "/time/hidden", 2},
       {"exposed_ms", "exposed ms", false, "communication that compute waits for, mean",
        "/time/exposed", 2},
       {"wait_ms", "wait ms", false, "waiting for a late rank, mean", "/time/wait", 3},

@@ -183,7 +183,7 @@ inline Field phase_field(Phase phase) {
       "optimizer step",
       "union of the compute intervals, |C|",
       "union of the intervals in which data of its collectives could move, |K|",
-      "communication beside compute, |C and K|",
+      "communication overlapped with compute, |C and K|",
       "communication that the iteration waits for, |K without C|",
       "in its collectives before the last rank came, beside neither compute nor communication",
       "neither compute nor communication nor wait, W - |C or K or S|",

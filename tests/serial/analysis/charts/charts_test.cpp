@@ -156,7 +156,7 @@ TEST_CASE("chart: split stacks compute, exposed, other, and hidden inside comput
     CHECK(pair[1] == doctest::Approx(high));
   };
   is(ends("compute"), 0, 6);
-  is(ends("hidden communication (beside compute)"), 4, 6);
+  is(ends("hidden communication (overlapped)"), 4, 6);
   is(ends("exposed communication"), 6, 7);
   is(ends("other"), 7, 10);
   is(ends("5 % to 95 % of the iterations"), 10, 10);

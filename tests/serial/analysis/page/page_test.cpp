@@ -100,3 +100,50 @@ TEST_CASE("page: the same runs give the same bytes") {
   write_sample(folder / "run.h5", {});
   CHECK(page_of(folder) == page_of(folder));
 }
+
+TEST_CASE("page: the verdict stands beside the plot of the split, ahead of the contents") {
+  const TestFolder folder;
+  write_sample(folder / "ddp.h5", {});
+  const std::string page = page_of(folder, {},
+                                   {{"reduce.none", "nothing would", {}, "", "", false},
+                                    {"link.latency", "latency limits", {}, "", "", false}});
+  const auto at = [&](const char* text) { return page.find(text); };
+  REQUIRE(at("class=\"lead\"") != std::string::npos);
+  CHECK(at("class=\"lead\"") < at("Nothing would."));
+  CHECK(at("Nothing would.") < at("id=\"plot-split\""));
+  CHECK(at("id=\"plot-split\"") < at("aria-label=\"Contents\""));
+  CHECK(at("aria-label=\"Contents\"") < at("Latency limits."));
+  CHECK(page.find("id=\"plot-split\"", at("id=\"plot-split\"") + 1) == std::string::npos);
+}
+
+TEST_CASE("page: one table is open, and one without rows is left out") {
+  const TestFolder folder;
+  write_sample(folder / "run.h5", {});
+  Table empty = small_table(), second = small_table();
+  empty.name = "empty";
+  empty.rows.clear();
+  second.name = "second";
+  const std::string page = page_of(folder, {small_table(), empty, second});
+  CHECK(contains(page, "id=\"table-small\" open>"));
+  CHECK(contains(page, "id=\"table-second\">"));
+  CHECK_FALSE(contains(page, "table-empty"));
+}
+
+TEST_CASE("page: hosts and absolute paths are shown only on request") {
+  const TestFolder folder;
+  write_sample(folder / "run.h5", {});
+  const RunSet set = load_runs(find_runs({folder.path().string()}));
+  const std::string host = set.runs.front().reader->info().topology.front().host;
+  Table table = small_table();
+  table.add({host, Cell::of(1, 0)}, (folder / "run.h5").string());
+  PageContent content{{}, {}, {table}, "A title of mine"};
+  const std::string hidden = render_page(set, content);
+  CHECK(contains(hidden, "<h1>A title of mine</h1>"));
+  CHECK_FALSE(contains(hidden, folder.path().parent_path().string() + "/"));
+  CHECK_FALSE(contains(hidden, ">" + host + "<"));
+  CHECK(contains(hidden, ">host 1<"));
+  content.places = true;
+  const std::string shown = render_page(set, content);
+  CHECK(contains(shown, folder.path().string()));
+  CHECK(contains(shown, ">" + host + "<"));
+}
