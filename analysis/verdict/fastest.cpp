@@ -82,7 +82,7 @@ FastestAnswer fastest_answer_for(const Cells& by_time, const RunSpread& spread) 
                     times, ratio.value, interval)};
   if (word == "no difference")
     return {"fastest.equal",
-            fmt::format("{}; they cannot be told apart (ratio {})", times, interval)};
+            fmt::format("{}: no significant difference (ratio {})", times, interval)};
   return {"fastest.few", times + "; too few iterations to call one faster"};
 }
 

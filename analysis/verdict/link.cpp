@@ -65,8 +65,8 @@ Clauses link_clauses(const VerdictInput& input) {
     const std::string why = law_doubt(fit);
     if (!why.empty()) {
       clauses.push_back(missing_clause(
-          "link.missing", fmt::format("whether latency or bandwidth limits {} cannot be said: {}",
-                                      facts.model, why)));
+          "link.missing",
+          fmt::format("whether latency or bandwidth limits {} is unknown: {}", facts.model, why)));
       continue;
     }
     const LinkCost cost = link_cost(fit, facts);

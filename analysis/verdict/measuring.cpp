@@ -89,7 +89,7 @@ Clauses measuring_clauses(const VerdictInput& input) {
   if (clauses.empty() && !input.cells.empty())
     clauses.push_back(missing_clause(
         "measuring.missing",
-        "what measuring costs was not measured: run gradsync-train with --counterfactual"));
+        "instrumentation overhead was not measured: run gradsync-train with --counterfactual"));
   return clauses;
 }
 

@@ -35,7 +35,8 @@ std::string narrowing_sentence(const MeasuredCell& cell, const Narrowing& narrow
   const std::string wire = cell.run().reader->option("wire-dtype");
   return fmt::format(
       "{} saves {} of a rank's link an iteration and costs {:.2f} ms for converting values ({} of "
-      "the iteration): it pays where the link carries less than {}/s in the collective",
+      "the iteration): it shortens the iteration where the link carries less than {}/s in the "
+      "collective",
       wire, format_bytes(std::llround(narrowing.link_bytes)), 1e3 * narrowing.convert_s,
       percent_text(narrowing.convert_s / cell.median_iteration_s),
       format_bytes(std::llround(narrowing.link_bytes / narrowing.convert_s)));

@@ -81,10 +81,14 @@ Estimate scaling_kind_efficiency(const Series& series) {
   return share;
 }
 
+std::string batch_text(const Series& series) {
+  return series.kind == Kind::kWeak ? fmt::format("{} images per rank", series.batch)
+                                    : fmt::format("global batch {}", series.batch);
+}
+
 std::string scaling_kind_sentence(const Series& series, const Estimate& share) {
-  return fmt::format("{} scaling, {} images {}: efficiency {}{} at {} against {} of the same mode",
-                     word(series.kind), series.batch,
-                     series.kind == Kind::kWeak ? "per rank" : "in all", percent_text(share.value),
+  return fmt::format("{} scaling ({}): efficiency {}{} at {} against {} of the same mode",
+                     word(series.kind), batch_text(series), percent_text(share.value),
                      interval_text(share), ranks_text(series.top().ranks()),
                      ranks_text(series.base().ranks()));
 }

@@ -101,7 +101,7 @@ def case_page_needs_nothing_else_and_ids_are_unique(folder):
         check(link.startswith("#") and link[1:] in page.ids, f"link to {link}")
     check(not re.search(r"https?:|//[a-z]|@import|@font-face|fetch\(|XMLHttpRequest", text), "something is fetched")
     check({"svg", "table", "nav", "main", "figure"} <= page.tags, f"only {page.tags}")
-    for part in ("prefers-color-scheme:dark", 'name="viewport"', "What was run", "How the numbers are computed"):
+    for part in ("prefers-color-scheme:dark", 'name="viewport"', ">Runs<", "How the numbers are computed"):
         check(part in text, f"{part} is missing")
 
 

@@ -7,20 +7,19 @@
 #include <regex>
 #include <set>
 #include <sstream>
+#include <utility>
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include "analysis/report_options.h"
-#include "check/options.h"
-#include "collectives/options.h"
-#include "int8/options.h"
-#include "options/options.h"
 #include "record/journal.h"
 #include "record/run.h"
+#include "serial/clean_environment.h"
 #include "serial/expect_error.h"
+#include "serial/programs.h"
 #include "serial/source_folder.h"
 #include "support/table.h"
-#include "sweep/sweep_options.h"
 #include "test_folder.h"
 
 using namespace gradsync;
@@ -98,14 +97,6 @@ std::vector<fs::path> documents() {
   return files;
 }
 
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);)
-    lines.push_back(line);
-  return lines;
-}
-
 /// The anchor of a heading, as GitHub and its like make it.
 std::string anchor_of(const std::string& heading) {
   std::string anchor;
@@ -121,6 +112,32 @@ bool has_anchor(const fs::path& file, const std::string& anchor) {
   for (const std::string& line : lines_of(text_of(file)))
     if (line.starts_with("#") && anchor_of(line.substr(line.find(' ') + 1)) == anchor) return true;
   return contains(text_of(file), "id=\"" + anchor + "\"");
+}
+
+/// The words of each command of a program in the code blocks of a document, from the program on and
+/// up to a comment, a pipe or another command; none with an omission.
+std::vector<std::vector<std::string>> documented_commands(const std::string& document) {
+  std::vector<std::vector<std::string>> commands;
+  bool code = false;
+  std::string joined;
+  for (const std::string& line : lines_of(document)) {
+    if (line.starts_with("```")) code = !code;
+    if (!code) continue;
+    joined += line;
+    if (joined.ends_with("\\")) {
+      joined.back() = ' ';
+      continue;
+    }
+    std::istringstream words(std::exchange(joined, ""));
+    std::vector<std::string> command;
+    for (std::string word; words >> word;) {
+      if (word == "#" || word == "|" || word == ">" || word == "&&" || word == "…") break;
+      if (!command.empty() || fs::path(word).filename().string().starts_with("gradsync-"))
+        command.push_back(word);
+    }
+    if (!command.empty() && !command[0].ends_with(":")) commands.push_back(command);
+  }
+  return commands;
 }
 
 }  // namespace
@@ -147,19 +164,42 @@ TEST_CASE("docs: every relative link leads to a file, and its anchor to a headin
   }
 }
 
+TEST_CASE("docs: every documented command has options and values that its program takes") {
+  const CleanEnvironment environment;
+  std::size_t checked = 0;
+  for (const fs::path& file : documents())
+    for (auto words : documented_commands(text_of(file))) {
+      const std::string name = fs::path(words[0]).filename().string();
+      CAPTURE(file);
+      CAPTURE(fmt::format("{}", fmt::join(words, " ")));
+      // What follows -- is the trainer's.
+      const auto dashes = std::find(words.begin(), words.end(), "--");
+      std::vector<std::string> rest(dashes, words.end());
+      words.erase(dashes, words.end());
+      for (const auto& [help, options, read] : programs()) {
+        const bool compare = words.size() > 1 && words[1] == "compare";
+        if (help.name != name || compare) continue;
+        std::vector<const char*> argv;
+        for (const std::string& word : words)
+          argv.push_back(word.c_str());
+        CHECK_NOTHROW(read(
+            resolve_options(options, static_cast<int>(argv.size()), argv.data(), "FILES").values));
+        ++checked;
+      }
+      if (rest.empty()) continue;
+      std::vector<const char*> argv;
+      for (const std::string& word : rest)
+        argv.push_back(word.c_str());
+      CHECK_NOTHROW(
+          resolve_options(train_option_table(), static_cast<int>(argv.size()), argv.data()));
+    }
+  CHECK(checked >= 40);
+}
+
 TEST_CASE("docs: no text uses a discouraged phrase") {
-  std::map<std::string, std::string> texts = {
-      {"gradsync-train --help-all", full_help_text(train_help(), train_option_table())},
-      {"gradsync-sweep --help-all",
-       full_help_text(sweep::sweep_help(), sweep::sweep_option_table())},
-      {"gradsync-report --help-all",
-       full_help_text(report::report_help(), report::report_option_table())},
-      {"gradsync-check --help-all",
-       full_help_text(check::check_help(), check::check_option_table())},
-      {"gradsync-calibrate --help-all",
-       full_help_text(calibrate::calibrate_help(), calibrate::calibrate_option_table())},
-      {"gradsync-quantize --help-all",
-       full_help_text(quantize::quantize_help(), quantize::quantize_option_table())}};
+  std::map<std::string, std::string> texts;
+  for (const auto& [help, options, read] : programs())
+    texts[help.name + " --help-all"] = full_help_text(help, options);
   std::vector<fs::path> files = documents();
   for (const char* folder : {"jobs", "slurm"})
     for (const fs::path& file : files_in(folder))

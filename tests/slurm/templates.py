@@ -130,6 +130,18 @@ def case_an_installed_template_runs_the_installed_programs(folder):
     job.expect(0, "version: +gradsync-sweep ", f"{prefix}/bin/gradsync-sweep ", "Synchronization modes")
 
 
+def case_the_commands_that_make_cluster_prints_work(folder):
+    shown = run([ROOT / "tests/slurm/cluster", "enter"]).expect(0).out
+    lines = [line.strip() for line in shown.splitlines() if line.startswith("  ") and "slurm/cluster" not in line]
+    check(any("sbatch" in line for line in lines), shown)
+    # The grid as printed, but for its length and its folder.
+    script = "\n".join(lines).replace("results/cluster", str(folder / "results")) + " --iterations 3"
+    script = script.replace("sbatch ", f"sbatch --output={folder}/slurm-%x-%j.log ")
+    result = slurm("bash", "-euc", script, timeout=120).expect(0, "Submitted batch job")
+    job = Job(result.out.split()[-1], folder).expect(0, "11 cells: 11 complete", timeout=400)
+    check("Synchronization cost" in job.log, job.log[-500:])
+
+
 # --- what cannot run ----------------------------------------------------------------------------------
 
 

@@ -114,6 +114,8 @@ TEST_CASE("watchdog: one rank reports, and names the missing rank alone, on one 
     CHECK(watched.reports(text) == 1);
     const std::string expected = "missing ranks: " + std::to_string(late) + "; waiting ranks: ";
     CHECK_MESSAGE(text.find(expected) != text.npos, text);
+    const std::string where = "rank " + std::to_string(late) + " (" + test::session().host() + ")";
+    CHECK_MESSAGE(text.find(where) != text.npos, text);
   }
 }
 

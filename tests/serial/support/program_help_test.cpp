@@ -1,44 +1,16 @@
 #include "support/program_help.h"
 
 #include <algorithm>
-#include <sstream>
 
 #include <doctest/doctest.h>
 
-#include "analysis/report_options.h"
-#include "check/options.h"
-#include "collectives/options.h"
-#include "int8/options.h"
-#include "options/options.h"
 #include "serial/option_sandbox.h"
+#include "serial/programs.h"
 #include "support/table.h"
-#include "sweep/sweep_options.h"
 
 using namespace gradsync;
 
 namespace {
-
-struct Program {
-  ProgramHelp help;
-  OptionTable options;
-};
-
-std::vector<Program> programs() {
-  return {{train_help(), train_option_table()},
-          {calibrate::calibrate_help(), calibrate::calibrate_option_table()},
-          {quantize::quantize_help(), quantize::quantize_option_table()},
-          {check::check_help(), check::check_option_table()},
-          {sweep::sweep_help(), sweep::sweep_option_table()},
-          {report::report_help(), report::report_option_table()}};
-}
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);)
-    lines.push_back(line);
-  return lines;
-}
 
 std::size_t width_of(const std::string& text) {
   std::size_t widest = 0;
@@ -50,7 +22,7 @@ std::size_t width_of(const std::string& text) {
 }  // namespace
 
 TEST_CASE("program help: --help fits two screens, and has three commands") {
-  for (const auto& [help, options] : programs()) {
+  for (const auto& [help, options, read] : programs()) {
     CAPTURE(help.name);
     const std::string text = help_text(help, options);
     CHECK(lines_of(text).size() <= 50);
@@ -69,7 +41,7 @@ TEST_CASE("program help: --help fits two screens, and has three commands") {
 }
 
 TEST_CASE("program help: --help-all has every option, value and exit code in 100 columns") {
-  for (const auto& [help, options] : programs()) {
+  for (const auto& [help, options, read] : programs()) {
     CAPTURE(help.name);
     const std::string text = full_help_text(help, options);
     CHECK(width_of(text) <= 100);

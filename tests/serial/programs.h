@@ -1,0 +1,45 @@
+#pragma once
+
+#include <functional>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "analysis/report_options.h"
+#include "check/options.h"
+#include "collectives/options.h"
+#include "int8/options.h"
+#include "options/options.h"
+#include "support/program_help.h"
+#include "sweep/sweep_options.h"
+
+namespace gradsync {
+
+struct Program {
+  ProgramHelp help;
+  OptionTable options;
+  /// Reads the values as the program does. Throws Error kUsage for a wrong one.
+  std::function<void(const OptionValues&)> read;
+};
+
+/// Those whose help is in the libraries.
+inline std::vector<Program> programs() {
+  return {
+      {train_help(), train_option_table(), train_options},
+      {calibrate::calibrate_help(), calibrate::calibrate_option_table(),
+       calibrate::calibrate_options},
+      {quantize::quantize_help(), quantize::quantize_option_table(), quantize::quantize_options},
+      {check::check_help(), check::check_option_table(), check::check_options},
+      {sweep::sweep_help(), sweep::sweep_option_table(), [](const OptionValues&) {}},
+      {report::report_help(), report::report_option_table(), report::report_options}};
+}
+
+inline std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);)
+    lines.push_back(line);
+  return lines;
+}
+
+}  // namespace gradsync
