@@ -136,7 +136,7 @@ def case_the_commands_that_make_cluster_prints_work(folder):
     check(any("sbatch" in line for line in lines), shown)
     # The grid as printed, but for its length and its folder.
     script = "\n".join(lines).replace("results/cluster", str(folder / "results")) + " --iterations 3"
-    script = script.replace("sbatch ", f"sbatch --output={folder}/slurm-%x-%j.log ")
+    script = script.replace(" sbatch ", f" sbatch --output={folder}/slurm-%x-%j.log ")
     result = slurm("bash", "-euc", script, timeout=120).expect(0, "Submitted batch job")
     job = Job(result.out.split()[-1], folder).expect(0, "11 cells: 11 complete", timeout=400)
     check("Synchronization cost" in job.log, job.log[-500:])
