@@ -35,14 +35,14 @@ std::string runs_text(std::size_t some, const RunSet& set) {
 
 std::vector<Column> run_columns() {
   return {{"mode", "mode", true},
-          {"model", "model", true},
+          {"model", "model", true, "", "", 3},
           {"ranks", "ranks", false, "ranks of the run", "/topology/rank"},
           {"rank", "rank", false, "the rank", "/topology/rank"},
           {"batch_per_rank", "batch/rank", false, "global batch / (ranks x accumulation)",
            "/config/batch-per-rank"},
           {"batch_global", "global", false, "ranks x batch per rank x accumulation",
-           "/config/batch-global"},
-          {"status", "status", true}};
+           "/config/batch-global", 3},
+          {"status", "status", true, "", "", 3}};
 }
 
 std::vector<Cell> run_cells(const Run& run, const Cell& rank) {

@@ -34,16 +34,19 @@ struct RunSplit {
 std::vector<Column> split_columns() {
   std::vector<Column> result = run_columns();
   const std::string mean = "mean over the steady iterations of the rank";
-  result.push_back({"iterations", "n", false, "steady iterations", "/iteration/number"});
+  result.push_back({"iterations", "n", false, "steady iterations", "/iteration/number", 2});
   result.push_back({"iteration_ms", "iteration ms", false, mean, "/time/iteration"});
   for (const SplitPart& part : kSplitParts) {
     const std::string dataset = fmt::format("/time/{}", part.name);
-    result.push_back(
-        {fmt::format("{}_ms", part.name), fmt::format("{} ms", part.head), false, mean, dataset});
+    const bool rare =
+        part.phase == Phase::kCommBusy || part.phase == Phase::kData || part.phase == Phase::kOther;
+    result.push_back({fmt::format("{}_ms", part.name), fmt::format("{} ms", part.head), false, mean,
+                      dataset, rare ? 2 : 1});
     result.push_back({fmt::format("{}_percent", part.name), "%", false,
-                      mean + " / mean of the iteration", dataset + ", /time/iteration"});
+                      mean + " / mean of the iteration", dataset + ", /time/iteration", 2});
   }
   result.push_back(run_name_column());
+  result.back().detail = 3;
   return result;
 }
 
