@@ -97,7 +97,8 @@ std::string content_table() {
   table.add_attributes<RunEnd>();
   table.text +=
       "| attribute `valid_rows` of `/` | int64 | | number of iterations, written last |\n"
-      "| `/config/<option>` | text | 1 | resolved value; its attribute `source` states where it came "
+      "| `/config/<option>` | text | 1 | resolved value; its attribute `source` states where it "
+      "came "
       "from |\n"
       "| `/provenance/<name>` | text | 1 | revision, versions, data digests, environment |\n";
   table.add_table<RankPlace>(FileAxis::kRanks);

@@ -208,6 +208,8 @@ TEST_CASE("output: --columns takes heads and names, in the order given") {
   CHECK(chosen[0].sources == table.sources);
   CHECK(chosen[1].columns.size() == 1);
   options.columns_chosen = {"b_msec"};
-  CHECK(contains(refusal([&] { options.with_chosen_columns({table, other}); }),
+  CHECK(contains(refusal([&] {
+                   options.with_chosen_columns({table, other});
+                 }),
                  "no table has a column 'b_msec'"));
 }

@@ -152,7 +152,8 @@ TEST_CASE("verdict: on which links traveling in 16 bits pays") {
   CHECK(
       said(make_verdict(loaded(folder)), "narrowing") ==
       "bf16 saves 9 KiB of a rank's link an iteration and costs 1.00 ms for converting values (5.0 "
-      "% of the iteration): it shortens the iteration where the link carries less than 8.8 MiB/s in the "
+      "% of the iteration): it shortens the iteration where the link carries less than 8.8 MiB/s "
+      "in the "
       "collective\n");
   const TestFolder plain;
   write_study(plain / "a.h5", {"ddp", 2, 32, 0.01, 0.01, 0, 12, set_traffic});
@@ -257,8 +258,7 @@ TEST_CASE("verdict: without calibration and with one size of message the link is
   const TestFolder folder;
   write_study(folder / "a.h5", law_run(world, 2, 16));
   const auto clauses = make_verdict(loaded(folder));
-  CHECK(
-      contains(said(clauses, "link"), "whether latency or bandwidth limits lenet is unknown"));
+  CHECK(contains(said(clauses, "link"), "whether latency or bandwidth limits lenet is unknown"));
   CHECK(contains(said(clauses, "link"), "--calibrate"));
   CHECK_FALSE(contains(said(clauses, "batch"), "reaches"));
 }
