@@ -16,10 +16,8 @@ std::vector<std::string> completion_words(const OptionTable& table) {
     all.push_back("--" + spec.name);
     if (spec.value_name.empty()) all.push_back("--no-" + spec.name);
   }
-  for (const auto& [form, help] : common_options(table)) {
-    const std::size_t begin = form.find("--");
-    all.push_back(form.substr(begin, form.find(' ', begin) - begin));
-  }
+  for (const CommonOption& option : common_options(table))
+    all.push_back("--" + option.spec.name);
   return all;
 }
 

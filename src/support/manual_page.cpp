@@ -41,8 +41,8 @@ std::string options_section(const OptionTable& table) {
     roff += entry(option_form(spec), whole_help(spec, scope_of(table)));
   }
   roff += ".SS Common\n";
-  for (const auto& [form, text] : common_options(table))
-    roff += entry(form, text);
+  for (const CommonOption& option : common_options(table))
+    roff += entry(option.form(), option.spec.help);
   return roff;
 }
 

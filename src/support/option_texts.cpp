@@ -100,8 +100,8 @@ OptionTable basic_options(const ProgramHelp& help, const OptionTable& table) {
 
 std::string common_help(const OptionTable& table) {
   std::string text = "\nCommon\n";
-  for (const auto& [form, explanation] : common_options(table))
-    text += beside(form, explanation, kFull);
+  for (const CommonOption& option : common_options(table))
+    text += beside(option.form(), option.spec.help, kFull);
   return text;
 }
 
@@ -139,26 +139,39 @@ const std::vector<std::pair<int, std::string>>& exit_codes() {
   return all;
 }
 
-std::vector<std::pair<std::string, std::string>> common_options(const OptionTable& table) {
-  std::vector<std::pair<std::string, std::string>> all = {
-      {"--config FILE", fmt::format("a job file with `name = value` lines ({})",
-                                    variable_name(in_scope(scope_of(table), "config")))},
-      {"--site FILE",
-       "the site's values, used where nothing else gives one (GRADSYNC_SITE) "
-       "[~/.config/gradsync/site.cfg if it is there; /dev/null for none]"},
-      {"--quiet", "print warnings and errors only"},
-      {"--json FILE", "write the results as JSON; -: print them, and nothing else"},
-      {"--print-config", "print every value and where it came from, as a job file, and stop"},
-      {"-h, --help", "print the purpose, examples and the basic options"},
-      {"--help-all", "print all options and the exit codes"},
-      {"--help-man", "print the manual page: gradsync-train --help-man | man -l -"},
-      {"--help-bash", "print the completion for bash: source <(gradsync-train --help-bash)"},
-      {"--version", "print the version"},
+std::string CommonOption::form() const {
+  const std::string letter = spec.name == "help" ? "-h, " : "";
+  return letter + "--" + spec.name + (spec.value_name.empty() ? "" : ' ' + spec.value_name);
+}
+
+std::vector<CommonOption> common_options(const OptionTable& table) {
+  const auto valued = [](const char* name, const std::string& help) {
+    return CommonOption{{name, "FILE", "", help, ""}};
   };
-  std::erase_if(all, [&](const auto& option) {
-    return std::any_of(table.begin(), table.end(), [&](const OptionSpec& spec) {
-      return option.first.starts_with("--" + spec.name + ' ');
-    });
+  const auto on = [](const char* name, const char* help, Question question = Question::kNone) {
+    return CommonOption{{name, "", "false", help, ""}, question};
+  };
+  std::vector<CommonOption> all = {
+      valued("config", fmt::format("a job file with `name = value` lines ({})",
+                                   variable_name(in_scope(scope_of(table), "config")))),
+      valued("site",
+             "the site's values, used where nothing else gives one (GRADSYNC_SITE) "
+             "[~/.config/gradsync/site.cfg if it is there; /dev/null for none]"),
+      on("quiet", "print warnings and errors only"),
+      valued("json", "write the results as JSON; -: print them, and nothing else"),
+      on("print-config", "print every value and where it came from, as a job file, and stop",
+         Question::kConfig),
+      on("help", "print the purpose, examples and the basic options", Question::kHelp),
+      on("help-all", "print all options and the exit codes", Question::kHelpAll),
+      on("help-man", "print the manual page: gradsync-train --help-man | man -l -",
+         Question::kManualPage),
+      on("help-bash", "print the completion for bash: source <(gradsync-train --help-bash)",
+         Question::kCompletion),
+      on("version", "print the version", Question::kVersion),
+  };
+  std::erase_if(all, [&](const CommonOption& option) {
+    return std::any_of(table.begin(), table.end(),
+                       [&](const OptionSpec& own) { return own.name == option.spec.name; });
   });
   return all;
 }

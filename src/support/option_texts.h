@@ -12,9 +12,17 @@ namespace gradsync {
 /// Codes and their meanings, rising.
 const std::vector<std::pair<int, std::string>>& exit_codes();
 
-/// The options that every program has, as they are written, with their help; without those that
-/// the table has itself.
-std::vector<std::pair<std::string, std::string>> common_options(const OptionTable& table);
+/// An option that every program has: no value of the program, and no key of files.
+struct CommonOption {
+  OptionSpec spec;
+  Question question = Question::kNone;  ///< what it asks for, if it does
+
+  /// As it is written: "-h, --help", "--site FILE".
+  std::string form() const;
+};
+
+/// All of them, without those that the table has itself. The reader and the texts use this list.
+std::vector<CommonOption> common_options(const OptionTable& table);
 
 /// "-b, --minbytes SIZE", "--[no-]augment".
 std::string option_form(const OptionSpec& spec);

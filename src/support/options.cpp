@@ -15,6 +15,7 @@
 
 #include "support/command_line.h"
 #include "support/key_values.h"
+#include "support/option_texts.h"
 #include "support/utf8.h"
 
 namespace gradsync {
@@ -42,26 +43,9 @@ std::vector<std::string> suite_variables() {
   return names;
 }
 
-constexpr std::array<std::pair<const char*, Question>, 6> kQuestions = {
-    {{"help", Question::kHelp},
-     {"help-all", Question::kHelpAll},
-     {"help-man", Question::kManualPage},
-     {"help-bash", Question::kCompletion},
-     {"version", Question::kVersion},
-     {"print-config", Question::kConfig}}};
-
-bool has_option(const OptionTable& table, const std::string& name) {
-  return std::any_of(table.begin(), table.end(),
-                     [&](const OptionSpec& spec) { return spec.name == name; });
-}
-
 OptionTable with_common_options(OptionTable table) {
-  table.push_back({"config", "FILE", "", "", ""});
-  table.push_back({"site", "FILE", "", "", ""});
-  table.push_back({"quiet", "", "false", "", ""});
-  if (!has_option(table, "json")) table.push_back({"json", "FILE", "", "", ""});
-  for (const auto& [name, question] : kQuestions)
-    table.push_back({name, "", "false", "", ""});
+  for (const CommonOption& option : common_options(table))
+    table.push_back(option.spec);
   return table;
 }
 
@@ -194,10 +178,14 @@ void require_utf8(const OptionValues& values) {
           "give it in UTF-8; a file or folder of such a name has to be renamed (mv, convmv)");
 }
 
+// The help counts before all other questions.
 Question question_of(const CommandLine& line) {
-  for (const auto& [name, question] : kQuestions)
-    if (given(line, name) == "true") return question;
-  return Question::kNone;
+  Question asked = Question::kNone;
+  for (const CommonOption& option : common_options({}))
+    if (option.question != Question::kNone && given(line, option.spec.name) == "true" &&
+        (asked == Question::kNone || option.question < asked))
+      asked = option.question;
+  return asked;
 }
 
 }  // namespace
