@@ -139,10 +139,11 @@ std::vector<Table> make_tables(const ReportOptions& options, const RunStudy& run
 void write_tables(const std::vector<Table>& made, const ReportOptions& options,
                   ReportOutput& output) {
   for (const Table& table : made) {
-    const TableSpec& spec =
-        *std::find_if(options.tables.begin(), options.tables.end(),
-                      [&](const TableSpec* one) { return one->name == table.name; })[0];
-    output.write(table, options.tables_chosen || spec.printed_by_default());
+    const bool usual =
+        std::any_of(options.tables.begin(), options.tables.end(), [&](const TableSpec* spec) {
+          return spec->name == table.name && spec->printed_by_default();
+        });
+    output.write(table, options.tables_chosen || usual);
   }
 }
 
