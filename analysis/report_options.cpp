@@ -62,8 +62,8 @@ BoundGroup<O> table_options() {
            "rests on); brief: only what the exchange costs and what would reduce it; auto: unless "
            "tables are named, or with all"},
           {"force-merge", Value::on_off(&O::force_merge),
-           "put repeats together that differ in placement, device, versions, threads or length; "
-           "every table names the difference. Without it such runs end the report with 65"},
+           "merge repeats that differ in placement, device, versions, threads or length; every "
+           "table names the difference. Without it such runs end the report with exit code 65"},
           names_option<O>(
               "bandwidth-convention", {kConventionNames.begin(), kConventionNames.end()}, "busbw",
               "table bandwidth: how a time becomes a bandwidth; several as a list with commas",
@@ -102,7 +102,7 @@ BoundGroup<O> place_options() {
            "iterations of one run for ui.perfetto.dev or chrome://tracing; compressed if the name "
            "ends in .gz"},
           {"trace-iterations", Value::text_value(&O::trace_iterations, "A-B"),
-           "which ones, counted from 1; without it up to 10 steady ones"},
+           "iterations of the trace, counted from 1; default: up to 10 steady ones"},
       }};
 }
 

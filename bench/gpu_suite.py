@@ -105,7 +105,7 @@ class Suite:
               + ("" if goal is None else f" (goal {goal}: {'met' if fine else 'MISSED'})"), flush=True)  # fmt: skip
 
     def part(self, name, needs_s, work) -> None:
-        """Runs a part if its time is left; one that fails is a row, and the next goes on."""
+        """Runs a part if its time is left; one that fails is a row, and the next part runs."""
         if not self.rehearse and self.left_s() < needs_s:
             self.skipped.append(f"{name}: {self.left_s():.0f} s left, it takes {needs_s} s")
             return

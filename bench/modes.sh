@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The modes against each other: bench/modes.cfg, anew each time.
+# The modes against each other: bench/modes.cfg, trained again each time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

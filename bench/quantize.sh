@@ -2,7 +2,7 @@
 # Int8 quantization of trained networks against its goals: accuracy lost, images per second, bytes.
 #
 # LeNet is trained first (about 2 minutes on 2 cores); NETWORKS=yes adds VGG11 and ResNet-18 (half an hour).
-# Networks in results/bench-quantize are not trained again, only quantized and measured anew.
+# Networks in results/bench-quantize are not trained again, only quantized and measured again.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

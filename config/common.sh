@@ -12,7 +12,7 @@ readonly apt_install="apt-get install -y --no-install-recommends"
 
 # build/config.status holds one line a dependency, with these fields between "|":
 #   1 name
-#   2 ok | missing | optional (missing too, but what needs it can go on without)
+#   2 ok | missing | optional (missing too, but not required)
 #   3 scope: who needs it (build, demo, test, data, lint; venv: whoever makes an environment; info)
 #   4 version
 #   5 where it was found, or the line that fixes it

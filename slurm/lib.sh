@@ -181,10 +181,14 @@ on_all_ranks() { # COMMAND...
 
 # --- all of it -----------------------------------------------------------------------------------
 
+counted() { # COUNT SINGULAR
+  if (($1 == 1)); then echo "1 $2"; else echo "$1 $2s"; fi
+}
+
 describe() { # NAME
   say "gradsync $1: job $SLURM_JOB_ID, start $((${SLURM_RESTART_COUNT:-0} + 1)), $(date -u +%FT%TZ)"
   say "hosts:    $(scontrol show hostnames "$SLURM_JOB_NODELIST" | paste -sd' ')"
-  say "shape:    $nodes nodes × $ranks_per_node ranks, $cores_per_rank cores a rank, $device"
+  say "shape:    $(counted "$nodes" node) × $(counted "$ranks_per_node" rank), $(counted "$cores_per_rank" core) a rank, $device"
   say "version:  $("$programs/gradsync-sweep" --version)"
   say "launcher: ${site[launcher]}${site[container]:+ ${site[container]}}"
 }
@@ -211,7 +215,7 @@ prepare_grid() { # NAME JOB.cfg OPTIONS...
   sort_options "${@:3}"
   prepare_sweep
   check_grid "$1"
-  say "grid:     $job_file, ${cell[*]:-$cells cells}"
+  say "grid:     $job_file, ${cell[*]:-$(counted "$cells" cell)}"
   say "results:  $results"
 }
 

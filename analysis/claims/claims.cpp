@@ -84,7 +84,7 @@ OptionValues values_of(const Claims& claims, const fs::path& path, const std::st
   for (const auto& [name, value] : claims.options) {
     if (!values.contains(name))
       throw Error(ExitCode::kBadData,
-                  fmt::format("{}: '{}' is no option of {}", path.string(), name, program),
+                  fmt::format("{}: '{}' is not an option of {}", path.string(), name, program),
                   "verify with the program and the version that made the claims");
     values[name] = {value, "claims", path.string() + ": " + name};
   }
@@ -102,8 +102,7 @@ BoundGroup<ClaimOptions> claim_options() {
                "write for each number of the tables its id, formula, files, data set and value, "
                "as JSON"},
               {"verify-claims", file(&O::verify_claims),
-               "compute the numbers of a file of claims again, and end with 1 at the first that "
-               "differs"},
+               "compute the numbers of a file of claims again; exit code 1 if one differs"},
           }};
 }
 
@@ -189,7 +188,7 @@ void require_unchanged(const std::vector<ClaimedFile>& files) {
     if (sha256_file(file.path) != file.sha256)
       throw Error(ExitCode::kBadData,
                   fmt::format("{} is not the file that the claims were made from", file.path),
-                  "bring that file back, or make the claims anew with --claims");
+                  "bring that file back, or write new claims with --claims");
 }
 
 void require_held(const std::vector<Claim>& claimed, const std::vector<Claim>& found) {

@@ -45,26 +45,25 @@ ProgramOptions<CompareOptions> all_options() {
   using O = CompareOptions;
   using Value = BoundValue<O>;
   using Path = std::filesystem::path;
-  return {
-      "report",
-      {{"What",
-        {
-            {"threshold", Value::parsed("SHARE", "5%", &O::threshold, parse_share),
-             "how much slower a cell of B may be, as 5% or 0.05"},
-            {"bootstrap-seed", Value::integer<std::uint64_t>(&O::bootstrap_seed, 0, 1000000),
-             "of the intervals' resamples"},
-            {"force-merge", Value::on_off(&O::force_merge),
-             "put repeats together that differ in placement, device, versions, threads or length; "
-             "the title of the table names what differs"},
-        }},
-       of_part(&O::where, output_options("folder for compare.<format>")),
-       {"Where to",
-        {
-            {"fom", Value::on_off(&O::fom),
-             "a line `FOM name value unit` for each figure, behind the table"},
-            {"junit", Value::text_value<Path>(&O::junit, "FILE"),
-             "the verdicts as JUnit XML, a test a cell"},
-        }}}};
+  return {"report",
+          {{"What",
+            {
+                {"threshold", Value::parsed("SHARE", "5%", &O::threshold, parse_share),
+                 "how much slower a cell of B may be, as 5% or 0.05"},
+                {"bootstrap-seed", Value::integer<std::uint64_t>(&O::bootstrap_seed, 0, 1000000),
+                 "of the intervals' resamples"},
+                {"force-merge", Value::on_off(&O::force_merge),
+                 "merge repeats that differ in placement, device, versions, threads or length; the "
+                 "title of the table names the difference"},
+            }},
+           of_part(&O::where, output_options("folder for compare.<format>")),
+           {"Where to",
+            {
+                {"fom", Value::on_off(&O::fom),
+                 "a line `FOM name value unit` for each figure, after the table"},
+                {"junit", Value::text_value<Path>(&O::junit, "FILE"),
+                 "the verdicts as JUnit XML, one test per cell"},
+            }}}};
 }
 
 ProgramHelp compare_help() {
@@ -145,9 +144,10 @@ int compare_command(int argc, const char* const* argv) {
   const ParsedCommandLine given = resolve_options(table, argc, argv, "A B");
   if (const auto text = answer(compare_help(), table, given)) return std::cout << *text, 0;
   if (given.positional.size() != 2)
-    throw Error(ExitCode::kUsage,
-                fmt::format("compare needs two places, {} given", given.positional.size()),
-                "gradsync-report compare A B, each a run file or a folder; see compare --help");
+    throw Error(
+        ExitCode::kUsage,
+        fmt::format("compare needs two files or folders, {} given", given.positional.size()),
+        "gradsync-report compare A B, each a run file or a folder; see compare --help");
   ProgramOutput program(given, "gradsync-report");
   return compare(all_options().read(given.values), program, given.positional[0],
                  given.positional[1]);

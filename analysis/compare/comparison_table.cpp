@@ -59,11 +59,12 @@ Table comparison_table(const std::vector<ComparedCell>& cells, double threshold,
   for (const std::string& line : different_circumstances(cells))
     table.notes.push_back("A and B differ in " + line);
   const std::vector<std::string> methods = {
-      fmt::format("no difference: the interval holds 1; a cell fails if it is slower and the ratio "
-                  "above {:.6g}",
-                  1 + threshold),
-      fmt::format("95 % interval of the ratio of medians from {} bootstrap resamples, seed {}; it "
-                  "takes iterations for independent",
+      fmt::format(
+          "no difference: the interval contains 1; a cell fails if it is slower and the ratio "
+          "above {:.6g}",
+          1 + threshold),
+      fmt::format("95 % interval of the ratio of medians from {} bootstrap resamples, seed {}; "
+                  "iterations are treated as independent",
                   kResamples, seed),
       "an iteration counts as its slowest rank; steady iterations of all repeats of a cell "
       "(docs/numbers.md)"};

@@ -17,7 +17,7 @@ std::string render_csv(const Table& table);
 
 /// Floats of a booktabs tabular each, with caption, label and the notes below; long tables make
 /// several, wide ones stand on their side. Needs the packages booktabs and graphicx, and rotating
-/// for wide ones; the first line says so. The id of a number stands behind it as a comment.
+/// for wide ones; the first line names them. The id of a number stands behind it as a comment.
 /// Without `wide`: the columns that fit an A4 page, the others being named below the table.
 std::string render_latex(const Table& table, bool wide = false);
 

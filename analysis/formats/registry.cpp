@@ -21,7 +21,7 @@ const std::vector<FormatSpec>& formats() {
       {"latex", "tex", "booktabs floats with labels and notes, as wide as an A4 page",
        render_latex},
       {"csv", "csv", "one header row, full precision, no notes", whole<render_csv>},
-      {"json", "json", "an object a table, full precision, null where not measured",
+      {"json", "json", "one object per table, full precision, null where not measured",
        whole<table_json>},
   };
   return all;

@@ -77,7 +77,7 @@ namespace {
 const Run* calibrated_run(const RunGroup& group, CollectiveKind kind) {
   for (const bool own : {true, false})
     for (const Run* run : group.repeats)
-      if ((run->yardstick == nullptr) == own && !rows_of(*run, kind).empty()) return run;
+      if ((run->calibration_file == nullptr) == own && !rows_of(*run, kind).empty()) return run;
   return nullptr;
 }
 
@@ -93,7 +93,7 @@ CalibrationCurve calibration_curve(const RunGroup& group, CollectiveKind kind) {
   own.emplace_back("mpi");
   keep(rows, &CalibrationRow::transport, own);
   keep(rows, &CalibrationRow::cadence, {"isolated"});
-  if (run->yardstick) curve.file = run->yardstick->path.string();
+  if (run->calibration_file) curve.file = run->calibration_file->path.string();
   curve.transport = rows.front()->transport;
   curve.cadence = rows.front()->cadence;
   std::map<std::int64_t, double> by_size;

@@ -18,7 +18,7 @@ std::vector<std::string> calibrated_as(const std::string& transport, CollectiveK
 /// What calibration measured of one kind of collective on the ranks of a run, for comparison with
 /// training: the transport that the run used (else MPI's own, else the first), isolated calls (else
 /// back to back). Of the first repeat that holds any itself, else of the first that has a
-/// yardstick.
+/// calibration file.
 struct CalibrationCurve {
   CollectiveKind kind = CollectiveKind::kAllReduce;
   std::string transport, cadence;

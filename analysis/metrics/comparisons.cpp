@@ -7,6 +7,7 @@
 
 #include "analysis/metrics/epoch_figures.h"
 #include "options/modes.h"
+#include "support/parse.h"
 
 namespace gradsync::report {
 
@@ -100,8 +101,8 @@ std::vector<Comparison> comparisons(const std::vector<RunGroup>& groups) {
 
 std::string base_text(const RunGroup& base) {
   const Run& run = base.first();
-  return fmt::format("{} rank{} {}, batch {} per rank", run.ranks, run.ranks == 1 ? "" : "s",
-                     run.mode, run.batch_per_rank);
+  return fmt::format("{} {}, batch {} per rank", count_text(run.ranks, "rank"), run.mode,
+                     run.batch_per_rank);
 }
 
 std::string unfairness(const Comparison& comparison) {

@@ -10,6 +10,7 @@
 
 #include "analysis/runs/columns.h"
 #include "support/error.h"
+#include "support/parse.h"
 
 namespace gradsync::report {
 
@@ -28,8 +29,8 @@ std::string run_lengths(const std::vector<std::string>& values) {
   for (std::size_t from = 0, to = 0; from < values.size(); from = to) {
     while (to < values.size() && values[to] == values[from])
       ++to;
-    text += fmt::format("{}{} ({} rank{})", text.empty() ? "" : ", ", values[from], to - from,
-                        to - from == 1 ? "" : "s");
+    text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", values[from],
+                        count_text(to - from, "rank"));
   }
   return text;
 }
@@ -231,7 +232,7 @@ void require_mergeable(const RunSet& set) {
                   first.other->path.string(),
                   found.size() == 1 ? "" : fmt::format(" ({} differences in all)", found.size())),
       "report them apart, set one against the other with `gradsync-report compare A B`, or "
-      "merge them and have every table say so with --force-merge");
+      "merge them with --force-merge, which every table then names");
 }
 
 std::string merged_across(const RunSet& set) {

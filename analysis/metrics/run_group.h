@@ -23,8 +23,8 @@ struct RunGroup {
   const Run& first() const { return *repeats.front(); }
 };
 
-/// What a run did about an option of the trainer: what was taken for `auto`, where the run says so;
-/// where its file is from before the option, what runs did then.
+/// The value of an option of the trainer in a run: for `auto` the choice, where it is recorded; for
+/// a file older than the option, what runs did then.
 std::string option_value(const Run& run, std::string_view name);
 
 /// A text of the run's provenance without blanks at its end; empty if it has none.

@@ -25,7 +25,7 @@ struct Stragglers {
 
 /// A rank arrives at a collective at begin + start, on rank 0's clock. The one that arrives last
 /// causes, for each other rank, the time from that rank's arrival to its own. That counts every
-/// collective as if no rank could go on before all are there.
+/// collective as if no rank could continue before all are there.
 Stragglers stragglers(RunReader& run, const SteadyRows& steady);
 
 }  // namespace gradsync::report

@@ -146,8 +146,8 @@ double size_of(const Run& run, std::string_view option) {
 std::string calibration_file_of(const RunGroup& group) {
   std::string file;
   for (const Run* run : group.repeats) {
-    if (!run->yardstick && !run->calibration().empty()) return {};
-    if (run->yardstick && file.empty()) file = run->yardstick->path.string();
+    if (!run->calibration_file && !run->calibration().empty()) return {};
+    if (run->calibration_file && file.empty()) file = run->calibration_file->path.string();
   }
   return file;
 }
@@ -169,7 +169,7 @@ CellFacts facts_of(const MeasuredCell& cell) {
       drawn_medians(cell.iteration_s, cell.compute_s, cell.stalled_s, kModelDraws, kModelSeed);
   facts.optimizer_s = median(steady_rank_means(cell.group, Phase::kOptimizer));
   facts.imbalance = imbalance_of(cell.group);
-  // The replay knows no exchange that goes on in the next step: such cells are not predicted.
+  // The replay has no exchange that overlaps the next step: such cells are not predicted.
   if (option_value(run, "overlap") != "step") facts.profile = profile_of(cell.group);
   facts.contention_s = contention_of(cell.group);
   facts.calibration_file = calibration_file_of(cell.group);
@@ -207,8 +207,8 @@ std::map<std::string, std::string> settings_of_families(const std::vector<Measur
 void add_calibration(const MeasuredCell& cell, std::size_t index, StudyFacts& study) {
   const std::string& file = study.cells[index].calibration_file;
   for (const Run* run : cell.group.repeats) {
-    if (!run->yardstick) add_points(*run, index, "", study);
-    if (!run->yardstick || run->yardstick->path != file) continue;
+    if (!run->calibration_file) add_points(*run, index, "", study);
+    if (!run->calibration_file || run->calibration_file->path != file) continue;
     if (std::none_of(study.calibration.begin(), study.calibration.end(),
                      [&](const CalibrationPoint& point) { return point.file == file; }))
       add_points(*run, kNoCell, file, study);

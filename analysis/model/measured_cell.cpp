@@ -9,6 +9,7 @@
 #include "analysis/metrics/split_figures.h"
 #include "analysis/runs/columns.h"
 #include "analysis/runs/oversubscription.h"
+#include "support/parse.h"
 #include "timing/statistics.h"
 
 namespace gradsync::report {
@@ -70,8 +71,8 @@ MeasuredCell measured_cell(const RunGroup& group, const std::vector<RunGroup>& g
 }
 
 std::string name_of(const Run& run) {
-  return fmt::format("{}, {}, {}, {} images per rank", run.model, run.mode, ranks_text(run.ranks),
-                     run.batch_per_rank);
+  return fmt::format("{}, {}, {}, {} images per rank", run.model, run.mode,
+                     count_text(run.ranks, "rank"), run.batch_per_rank);
 }
 
 }  // namespace
@@ -102,10 +103,6 @@ std::vector<MeasuredCell> measured_cells(const RunSet& set) {
   for (std::size_t i = 0; i < cells.size(); ++i)
     cells[i].name = std::move(names[i]);
   return cells;
-}
-
-std::string ranks_text(std::int64_t ranks) {
-  return fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s");
 }
 
 }  // namespace gradsync::report

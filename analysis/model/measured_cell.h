@@ -45,7 +45,4 @@ std::vector<double> steady_rank_means(const RunGroup& group, Phase phase);
 /// Whether an iteration counts: the rule of steady_values.
 bool is_steady(const Run& run, std::size_t row);
 
-/// "1 rank", "4 ranks".
-std::string ranks_text(std::int64_t ranks);
-
 }  // namespace gradsync::report

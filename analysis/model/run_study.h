@@ -12,8 +12,8 @@ namespace gradsync::report {
 /// it is first asked for, and once: several tables, the verdict and a plot are made from it.
 class RunStudy {
  public:
-  /// Keeps a reference: `set` outlives the study. Not explicit, so that what wants a study takes a
-  /// set of runs as well.
+  /// Keeps a reference: `set` outlives the study. Not explicit: a function of a study takes a set
+  /// of runs as well.
   RunStudy(const RunSet& set) : set_(set) {}
 
   const RunSet& set() const { return set_; }

@@ -32,8 +32,8 @@ struct WhatIfResult {
 /// Replays the cell's own exchange with the changes. Compute, but for what the exchange takes from
 /// it, and other are the cell's medians; another batch stretches compute and the ready times by the
 /// family's compute law; bandwidth and latency replace β = 1/bandwidth and α, the slowdown of
-/// training with them. Modes that overlap are cut anew for a cap or a first bucket, for the others
-/// these change nothing. Converting to a narrower type costs nothing here.
+/// training with them. Modes that overlap get other buckets for a cap or a first bucket; for the
+/// others these change nothing. Converting to a narrower type costs nothing here.
 WhatIfResult what_if(const FamilyFit& fit, const CellFacts& cell, const WhatIf& change);
 
 /// The caps to try: 64 KiB, 128 KiB, … 256 MiB, up to the first that holds all bytes.

@@ -91,7 +91,7 @@ void ReportOutput::draw_plots(const std::vector<NamedChart>& charts) {
       for (const auto& file : draw_figure(plot.name, options_.output))
         log_ << file.string() << '\n';
     } catch (const Error& error) {
-      log_ << fmt::format("warning: plot {} was not drawn as PNG and PDF: {}\n", plot.name,
+      log_ << fmt::format("warning: plot {} was not written as PNG and PDF: {}\n", plot.name,
                           error.what());
       if (!error.fix().empty()) log_ << "  fix: " << error.fix() << '\n';
     }

@@ -87,7 +87,7 @@ BoundGroup<OutputOptions> output_options(const std::string& folder_help) {
   return {"Where to",
           {
               names_option<O>("format", names_of(formats()), "text",
-                              "forms of the tables; several as a list with commas",
+                              "formats of the tables; several as a list with commas",
                               [](const OptionValues& values, const std::string& name, O& options) {
                                 options.formats = chosen(values, name, formats());
                               }),

@@ -11,6 +11,7 @@
 #include "analysis/plots/run_marks.h"
 #include "analysis/runs/oversubscription.h"
 #include "options/modes.h"
+#include "support/parse.h"
 #include "timing/estimate.h"
 
 namespace gradsync::report {
@@ -52,8 +53,8 @@ CellFigures figures_of(const RunGroup& group, const std::string& name) {
 
 std::string name_of(const RunGroup& group) {
   const Run& run = group.first();
-  return fmt::format("{}, {}, {}, batch {} per rank", run.model, run.mode, ranks_text(run.ranks),
-                     run.batch_per_rank);
+  return fmt::format("{}, {}, {}, batch {} per rank", run.model, run.mode,
+                     count_text(run.ranks, "rank"), run.batch_per_rank);
 }
 
 std::string interval_text(const Estimate& estimate) {

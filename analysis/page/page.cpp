@@ -9,6 +9,7 @@
 #include "analysis/charts/html.h"
 #include "analysis/page/document.h"
 #include "analysis/page/page_parts.h"
+#include "support/parse.h"
 
 namespace gradsync::report {
 
@@ -147,7 +148,7 @@ std::string render_page(const RunSet& set, const PageContent& content) {
   document.title = content.title.empty() ? study_title(set) : content.title;
   document.kicker = "What gradient synchronization costs";
   const std::size_t runs = all_runs(set).size();
-  document.when = fmt::format("{} run{}, {}", runs, runs == 1 ? "" : "s", dates(set));
+  document.when = count_text(runs, "run") + ", " + dates(set);
   document.links = links(content);
   document.before = remarks(set);
   document.sections = {{"verdict", "Verdict", answer(content)},

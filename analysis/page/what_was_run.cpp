@@ -9,6 +9,7 @@
 #include "analysis/charts/html.h"
 #include "analysis/page/page_parts.h"
 #include "analysis/plots/run_marks.h"
+#include "support/parse.h"
 
 namespace gradsync::report {
 
@@ -109,13 +110,13 @@ std::string run_row(const Run& run) {
 std::string run_list(const RunSet& set) {
   const auto runs = all_runs(set);
   std::string text = fmt::format(
-      "<details><summary>The {} run{}</summary>\n<div class=\"scroll\" tabindex=\"0\" "
+      "<details><summary>The {}</summary>\n<div class=\"scroll\" tabindex=\"0\" "
       "role=\"region\" aria-label=\"List of runs\"><table>\n<thead><tr><th scope=\"col\">run</th>"
       "<th scope=\"col\">model</th><th scope=\"col\">mode</th><th scope=\"col\" class=\"n\">ranks"
       "</th><th scope=\"col\" class=\"n\">batch/rank</th><th scope=\"col\" class=\"n\">iterations"
       "</th><th scope=\"col\">status</th><th scope=\"col\">begun (UTC)</th><th scope=\"col\">file"
       "</th></tr></thead>\n<tbody>\n",
-      runs.size(), runs.size() == 1 ? "" : "s");
+      count_text(runs.size(), "run"));
   for (const Run* run : runs)
     text += run_row(*run);
   return text + "</tbody></table></div></details>\n";
@@ -126,7 +127,7 @@ std::string ranks_span(const RunSet& set) {
   const auto runs = all_runs(set);
   const auto [least, most] = std::minmax_element(
       runs.begin(), runs.end(), [](const Run* a, const Run* b) { return a->ranks < b->ranks; });
-  if ((*least)->ranks == (*most)->ranks) return ranks_text((*most)->ranks);
+  if ((*least)->ranks == (*most)->ranks) return count_text((*most)->ranks, "rank");
   return fmt::format("{} to {} ranks", (*least)->ranks, (*most)->ranks);
 }
 

@@ -9,6 +9,7 @@
 #include "analysis/metrics/collective_figures.h"
 #include "analysis/plots/plots.h"
 #include "analysis/plots/run_marks.h"
+#include "support/parse.h"
 #include "timing/statistics.h"
 
 namespace gradsync::report {
@@ -28,9 +29,9 @@ using Curves = std::map<std::string, BySize>;
 /// Values by "transport, cadence" and size; repeats of a size are joined.
 Curves calibration_of(const std::vector<const Run*>& runs) {
   Curves curves;
-  std::set<const CalibrationFile*> seen;  // one file may be the yardstick of several runs
+  std::set<const CalibrationFile*> seen;  // one file may belong to several runs
   for (const Run* run : runs) {
-    if (run->yardstick && !seen.insert(run->yardstick).second) continue;
+    if (run->calibration_file && !seen.insert(run->calibration_file).second) continue;
     for (const CalibrationRow& row : run->calibration()) {
       if (row.kind != CollectiveKind::kAllReduce || row.bytes <= 0) continue;
       const double value = busbw_gb_per_s(static_cast<double>(row.bytes), row.median_s,
@@ -165,7 +166,8 @@ std::optional<Chart> make_busbw_plot(const RunSet& set) {
               {"busbw_GBps", "bus bandwidth in GB/s", "GB/s", 10, false},
               {}};
   for (const auto& [ranks, runs] : by_ranks) {
-    ChartPanel panel{ranks_text(ranks), "", calibration_lines(runs), {}, kNotMeasured, false};
+    ChartPanel panel{
+        count_text(ranks, "rank"), "", calibration_lines(runs), {}, kNotMeasured, false};
     if (panel.series.empty()) continue;
     for (ChartSeries& marks : training_marks(runs))
       panel.series.push_back(std::move(marks));

@@ -103,7 +103,8 @@ struct EpochTimeCounts {
 
 ChartPanel epoch_time_panel_of(const Lines& lines) {
   const Run& run = lines.front().cells.front().first->first();
-  ChartPanel panel{run.model + ", " + ranks_text(run.ranks), "", {}, {}, kNotMeasured, false};
+  ChartPanel panel{
+      run.model + ", " + count_text(run.ranks, "rank"), "", {}, {}, kNotMeasured, false};
   std::vector<const RunGroup*> groups;
   std::set<std::int64_t> batches;
   for (const auto& [key, cells] : lines) {
@@ -126,11 +127,11 @@ std::vector<std::string> epoch_time_caption(const EpochTimeCounts& counts) {
       "left out) of the slowest rank; bars: smallest to largest.",
       counts.least == counts.most ? std::to_string(counts.most)
                                   : fmt::format("{} to {}", counts.least, counts.most))};
-  sentences.push_back(counts.only_first == 0
-                          ? "The first epoch, which warms up, is left out."
-                          : fmt::format("The first epoch is left out, but where it is the only one "
-                                        "({} cells).",
-                                        counts.only_first));
+  sentences.push_back(
+      counts.only_first == 0
+          ? "The first epoch, which warms up, is left out."
+          : fmt::format("The first epoch is left out, except where it is the only one ({} cells).",
+                        counts.only_first));
   if (counts.without > 0)
     sentences.push_back(
         fmt::format("Not shown, since no epoch was finished: {} cells.", counts.without));

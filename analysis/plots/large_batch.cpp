@@ -10,6 +10,7 @@
 #include "analysis/metrics/remedy.h"
 #include "analysis/plots/plots.h"
 #include "analysis/plots/run_marks.h"
+#include "support/parse.h"
 #include "timing/estimate.h"
 
 namespace gradsync::report {
@@ -49,7 +50,7 @@ std::optional<ChartPoint> large_batch_point_of(const RunGroup& group, LargeBatch
 /// "ddp, 2 ranks", with further settings in which the groups differ.
 std::string where_of(const RunGroup& group, const std::vector<std::string>& settings) {
   const std::string text = settings_text(group.first(), settings);
-  return fmt::format("{}, {}{}{}", group.first().mode, ranks_text(group.first().ranks),
+  return fmt::format("{}, {}{}{}", group.first().mode, count_text(group.first().ranks, "rank"),
                      text.empty() ? "" : ", ", text);
 }
 
@@ -134,7 +135,7 @@ std::vector<std::string> large_batch_caption(const LargeBatchCounts& counts) {
                   counts.least == counts.most ? std::to_string(counts.most)
                                               : fmt::format("{} to {}", counts.least, counts.most)),
       "A line is a remedy, mode and number of ranks; of a batch schedule the largest batch is "
-      "shown. Lines stand beside each other at a batch, which the tick names."};
+      "shown. The lines of a batch are drawn side by side around its tick."};
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ struct LineFigure {
 };
 
 /// Faint points are the values, lines their moving median. A panel in which a few values would
-/// flatten all others ends above the 98 % quantile after warm-up, and its title says so.
+/// flatten all others ends above the 98 % quantile after warm-up; its title states it.
 Chart chart_of(const LineFigure& figure);
 
 /// What points and lines are, for the caption.

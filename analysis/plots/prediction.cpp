@@ -127,13 +127,14 @@ std::optional<Chart> prediction_chart(const Table& table) {
     const auto known = std::find_if(panels.begin(), panels.end(), same);
     (known == panels.end() ? panels.emplace_back() : *known).push_back(row);
   }
-  Chart chart{"Scaling model: predicted iteration time",
-              {"Dashed: the model; beside a measured cell it was fitted to the others only. Rings: "
-               "measured median iteration of the slowest rank.",
-               "Bars: 95 % bootstrap interval of the prediction. Both axes logarithmic."},
-              {"ranks", "ranks", "", 2, false},
-              {"iteration_ms", "iteration time (ms)", "ms", 10, false},
-              {}};
+  Chart chart{
+      "Scaling model: predicted iteration time",
+      {"Dashed: the model; next to a measured cell it was fitted to the others only. Rings: "
+       "measured median iteration of the slowest rank.",
+       "Bars: 95 % bootstrap interval of the prediction. Both axes logarithmic."},
+      {"ranks", "ranks", "", 2, false},
+      {"iteration_ms", "iteration time (ms)", "ms", 10, false},
+      {}};
   for (const auto& rows : panels)
     if (auto panel = prediction_panel_of(rows)) chart.panels.push_back(std::move(*panel));
   if (chart.panels.empty()) return std::nullopt;

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "options/modes.h"
+#include "support/parse.h"
 
 namespace gradsync::report {
 
@@ -17,7 +18,7 @@ std::string trait_text(const Run& run, Trait trait) {
     case Trait::kMode:
       return run.mode;
     case Trait::kRanks:
-      return ranks_text(run.ranks);
+      return count_text(run.ranks, "rank");
     case Trait::kBatchPerRank:
       return fmt::format("batch {} per rank", run.batch_per_rank);
     case Trait::kBatchAlone:

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "analysis/metrics/run_group.h"
-#include "analysis/model/measured_cell.h"  // ranks_text, for those who label
 #include "record/run.h"
 
 /// How runs look and what they are called in every plot.

@@ -9,6 +9,7 @@
 
 #include "analysis/metrics/moving_median.h"
 #include "analysis/plots/run_marks.h"
+#include "support/parse.h"
 #include "timing/statistics.h"
 
 namespace gradsync::report {
@@ -65,7 +66,7 @@ Series make_series(const Run& run, const std::vector<double>& values) {
 
 std::string panel_title(const std::vector<const Run*>& runs) {
   const Run& first = *runs.front();
-  std::string title = fmt::format("{} rank{}", first.ranks, first.ranks == 1 ? "" : "s");
+  std::string title = count_text(first.ranks, "rank");
   if (!differ(runs, &Run::batch_global))
     title +=
         fmt::format(", batch {} per rank ({} global)", first.batch_per_rank, first.batch_global);

@@ -196,7 +196,7 @@ std::vector<std::string> speedup_caption(const SpeedupCounts& counts) {
   if (counts.other_threads) sentences.push_back("Base and cells differ in threads per rank.");
   if (counts.without_base > 0)
     sentences.push_back(
-        fmt::format("Not shown, since no run of one rank with the same batch is there: {} cells.",
+        fmt::format("Not shown, for lack of a run of one rank with the same batch: {} cells.",
                     counts.without_base));
   return sentences;
 }

@@ -9,6 +9,7 @@
 #include "analysis/plots/plots.h"
 #include "analysis/plots/run_marks.h"
 #include "analysis/runs/columns.h"
+#include "support/parse.h"
 #include "timing/statistics.h"
 
 namespace gradsync::report {
@@ -101,7 +102,7 @@ std::string split_title(const std::vector<Bar>& bars) {
   const Run& run = bars.front().group->first();
   const std::string batch =
       has_one_batch(bars) ? fmt::format(", batch {} per rank", run.batch_per_rank) : "";
-  return run.model + ", " + ranks_text(run.ranks) + batch;
+  return run.model + ", " + count_text(run.ranks, "rank") + batch;
 }
 
 using Ends = std::pair<double, double>;
@@ -141,8 +142,8 @@ ChartPanel split_panel_of(std::vector<Bar> bars, bool waits_apart) {
       whiskers(bars, names)};
   if (waits_apart)
     panel.series.insert(panel.series.end() - 2,
-                        part("straggler wait (before the last rank came)", Mark::kBar, kWaitColor,
-                             bars, names, [](const Bar& bar) {
+                        part("straggler wait (before the last rank arrived)", Mark::kBar,
+                             kWaitColor, bars, names, [](const Bar& bar) {
                                return Ends{busy_s(bar), busy_s(bar) + bar.mean.wait_part_s};
                              }));
   for (std::size_t i = 0; i < bars.size(); ++i)

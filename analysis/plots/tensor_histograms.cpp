@@ -132,7 +132,7 @@ std::optional<Chart> make_weights_int8_plot(const RunSet& set) {
 }
 
 std::optional<Chart> make_activations_plot(const RunSet& set) {
-  return histograms(set, {"activation", "input and what each layer gives", "value", false, true});
+  return histograms(set, {"activation", "input and output of each layer", "value", false, true});
 }
 
 std::optional<Chart> make_activations_int8_plot(const RunSet& set) {

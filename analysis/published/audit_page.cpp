@@ -9,6 +9,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "support/parse.h"
+
 namespace gradsync::report::published {
 
 namespace {
@@ -102,7 +104,7 @@ std::string column_head(const ColumnAudit& column) {
   std::vector<std::string> parts;
   if (!one.table.empty()) parts.push_back("table " + one.table);
   if (!one.model.empty()) parts.push_back(one.model);
-  parts.push_back(fmt::format("{} value{}", one.rows.size(), one.rows.size() == 1 ? "" : "s"));
+  parts.push_back(count_text(one.rows.size(), "value"));
   return fmt::format("{} ({})", one.quantity, fmt::join(parts, ", "));
 }
 
@@ -119,7 +121,7 @@ std::string fit_text(const ColumnAudit& column) {
   if (fit.recomputed == 0)
     return fmt::format("what {} needs is not published", fit.convention->name);
   const std::string none =
-      fmt::format("none of {} combinations of convention, constants and sources gives it",
+      fmt::format("no combination of {} of convention, constants and sources gives it",
                   with_commas(static_cast<double>(fit.tried)));
   const bool near = fit.median_distance <= std::log(kNear);
   return fmt::format("{}; {} {}: {}", none, near ? "the nearest is" : "by", name, off_text(fit));

@@ -68,7 +68,7 @@ class Parser {
   std::string closed(std::string field) {
     ++at_;
     skip_blanks();
-    if (!ended() && !at_separator()) refuse(line_, "there is something behind a closing quote");
+    if (!ended() && !at_separator()) refuse(line_, "there is text after a closing quote");
     return field;
   }
 

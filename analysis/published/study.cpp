@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "support/parse.h"
+
 namespace gradsync::report::published {
 
 namespace {
@@ -58,9 +60,8 @@ std::string TimeSource::text() const {
 }
 
 std::string setting_text(std::int64_t devices, std::int64_t batch) {
-  std::string text = devices == kNotSaid
-                         ? "an unknown number of devices"
-                         : fmt::format("{} device{}", devices, devices == 1 ? "" : "s");
+  std::string text =
+      devices == kNotSaid ? "an unknown number of devices" : count_text(devices, "device");
   if (batch != kNotSaid) text += fmt::format(" at batch {}", batch);
   return text;
 }

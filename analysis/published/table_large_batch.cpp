@@ -100,9 +100,9 @@ Table make_published_large_batch_table(const Study& study, const Audit& audit) {
               {"the last epoch of which a table prints loss or accuracy; epoch -: it does not say "
                "which. Loss, accuracy: where the report does not say whether of training or test",
                "accuracy, points: against the smallest global batch of the same table, model and "
-               "epoch; of test where the report says so",
+               "epoch; of test where the report states it",
                "remedies (learning rate, warm-up) and repeats are not in the published format: a "
-               "difference may be one of luck"},
+               "difference may be due to chance"},
               large_batch_columns(),
               {}};
   const Epochs epochs = last_epochs(study);

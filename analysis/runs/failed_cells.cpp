@@ -139,7 +139,8 @@ std::vector<FailedCell> find_failed_cells(const std::vector<std::string>& places
     if (failure.is_object())
       all.push_back(described(path, failure));
     else
-      remarks.push_back(fmt::format("left out: {} is no record of a failed cell", path.string()));
+      remarks.push_back(
+          fmt::format("left out: {} is not a record of a failed cell", path.string()));
   }
   return all;
 }

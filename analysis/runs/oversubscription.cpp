@@ -89,11 +89,9 @@ std::optional<Oversubscription> oversubscription(const std::vector<RankPlace>& t
 }
 
 std::string oversubscription_text(const Oversubscription& found) {
-  const auto counted = [](std::size_t count, const char* what) {
-    return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
-  };
-  return fmt::format("{} with {} had {} on host {}", counted(found.ranks, "rank"),
-                     counted(found.threads, "thread"), counted(found.cores, "core"), found.host);
+  return fmt::format("{} with {} had {} on host {}", count_text(found.ranks, "rank"),
+                     count_text(found.threads, "thread"), count_text(found.cores, "core"),
+                     found.host);
 }
 
 std::vector<OversubscribedRuns> oversubscribed_runs(const std::vector<Run>& runs) {

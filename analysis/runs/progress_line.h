@@ -4,8 +4,8 @@
 
 namespace gradsync::report {
 
-/// One line of standard error that says what goes on, written over by the next and taken away at
-/// the end. Nothing where standard error is no terminal, so logs and pipes stay clean.
+/// One line of progress on standard error, overwritten by the next and erased at the end. Nothing
+/// where standard error is no terminal, so logs and pipes stay clean.
 class ProgressLine {
  public:
   ProgressLine();

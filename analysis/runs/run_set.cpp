@@ -7,8 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "analysis/runs/calibration_files.h"
 #include "analysis/runs/oversubscription.h"
-#include "analysis/runs/yardstick.h"
 #include "options/modes.h"
 #include "support/error.h"
 #include "support/parse.h"
@@ -207,7 +207,7 @@ RunSet load_runs(const std::vector<FoundRun>& found, const AboutToOpen& about_to
   for (std::vector<Run>* list : {&set.runs, &set.quantized})
     std::sort(list->begin(), list->end(),
               [](const Run& a, const Run& b) { return sort_key(a) < sort_key(b); });
-  give_yardsticks(set);
+  assign_calibration_files(set);
   remark_oversubscribed(set);
   remark_unchecked(set);
   return set;

@@ -31,11 +31,11 @@ struct Run {
   std::unique_ptr<RunReader> reader;
   SteadyRows steady;  ///< the iterations that figures are made from
   /// Whose calibration the run is held against where it holds none itself; null if there is none.
-  const CalibrationFile* yardstick = nullptr;
+  const CalibrationFile* calibration_file = nullptr;
 
-  /// Its own, or the yardstick's; empty without both.
+  /// Its own, or that of its calibration file; empty without both.
   const std::vector<CalibrationRow>& calibration() const {
-    return yardstick ? yardstick->reader->calibration() : reader->calibration();
+    return calibration_file ? calibration_file->reader->calibration() : reader->calibration();
   }
   std::string status() const { return std::string(status_name(reader->status())); }
 };

@@ -198,13 +198,12 @@ std::vector<std::string> bandwidth_notes(const TableOptions& options, const Wait
       "with a root: from the last rank's arrival to the last rank's end; summed over the "
       "iteration, median over n sampled steady iterations (at most 200 a run, evenly spaced)",
       "algbw = S/t, busbw = algbw x 2(n-1)/n (all-reduce), (n-1)/n (gather, scatter, all-gather: S "
-      "is n payloads), 1 (broadcast, reduce), as nccl-tests. A busbw above what a link has means "
-      "that the ring's factor does not describe what happened (shared memory, in-switch sums)",
+      "is n payloads), 1 (broadcast, reduce), as nccl-tests. A busbw above the link's rate means "
+      "that the ring's factor does not apply (shared memory, in-switch reduction)",
       "utilization: against the time that gradsync-train --calibrate measured on the same ranks in "
       "the same job, isolated calls, at the sizes of the messages (between sizes: interpolated), "
       "and against its plateau (large messages); n/a where the run holds no calibration and no "
-      "file "
-      "of gradsync-calibrate on the same ranks stands beside it: run gradsync-train --calibrate",
+      "file of gradsync-calibrate of the same ranks was given: run gradsync-train --calibrate",
       std::isnan(options.link_bytes_per_s)
           ? std::string("(S/B) log2 n and ring: predicted all-reduce times with B = the plateau of "
                         "calibration (or --link-bandwidth); alpha-beta: fitted to calibration")

@@ -225,7 +225,7 @@ class Lines {
 
 std::vector<std::string> batch_size_notes(const RunSet& set) {
   std::vector<std::string> result = {
-      "one row an epoch, counted from 1; the first carries warm-up (page cache, first iterations, "
+      "one row per epoch, counted from 1; the first carries warm-up (page cache, first iterations, "
       "memory that grows) and is kept apart from \"mean 2-N\"",
       "training s: iterations without waiting for data; running s: wall time of the epoch without "
       "evaluation; both of the slowest rank, nothing scaled",

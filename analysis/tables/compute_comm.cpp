@@ -105,20 +105,19 @@ std::vector<std::string> compute_comm_notes(const WaitKinds& waits, bool negativ
   if (waits.within)
     result.emplace_back(
         "straggler wait: the part of the collectives above the shortest duration over the ranks; "
-        "within hidden and exposed, no further addend");
+        "it is included in hidden and exposed");
   result.insert(
       result.end(),
-      {"derived: as reports do that know only times: compute = T(1)/n, communication = T(n) - "
+      {"derived: as in reports with epoch times only: compute = T(1)/n, communication = T(n) - "
        "T(1)/n, with T(1) the mean iteration of the base on 1 rank for the same number of images. "
-       "It calls communication whatever does not scale: waiting, slower kernels at a small batch, "
-       "shared caches and memory, the exchange; what is hidden it does not see",
+       "It counts as communication all that does not scale: waiting, slower kernels at a small "
+       "batch, shared caches and memory, the exchange; hidden communication is not in it",
        "means over steady iterations, ranks, repeats"});
   if (negative)
     result.emplace_back(
         "negative derived communication is shown as it is: n ranks took less than 1/n of the time "
-        "of one. No exchange takes less than nothing, so T(1)/n is not the compute time of n ranks "
-        "here: the base was not alike (threads, clocks), or a smaller share fits the caches "
-        "better");
+        "of one. No exchange takes negative time, so T(1)/n is not the compute time of n ranks "
+        "here: the base differs (threads, clocks), or a smaller share fits the caches better");
   return result;
 }
 

@@ -146,7 +146,7 @@ class RowsAt {
   std::int64_t epoch_;
 };
 
-/// One epoch if it is asked for; else the last, and the early one before it where runs go on.
+/// One epoch if it is asked for; else the last, and the early one before it where runs continue.
 std::vector<std::int64_t> epochs_of(const std::vector<RunGroup>& groups,
                                     const TableOptions& options) {
   if (options.at_epoch > 0) return {options.at_epoch};
@@ -160,18 +160,19 @@ std::vector<std::string> large_batch_notes(const TableOptions& options) {
   return {
       options.at_epoch > 0
           ? fmt::format("at the end of epoch {} (--at-epoch)", options.at_epoch)
-          : fmt::format("at the end of epoch {}, where runs go on beyond it, and of the last epoch "
-                        "that all repeats have (--at-epoch chooses another)",
-                        kEarlyEpoch),
+          : fmt::format(
+                "at the end of epoch {}, where runs continue beyond it, and of the last epoch "
+                "that all repeats have (--at-epoch chooses another)",
+                kEarlyEpoch),
       "remedy: options that are meant to keep accuracy at a large batch, where they are on, and "
       "the learning rate where it differs from that of the model's smallest batch; \"none\": "
       "plain training. Of a batch schedule the largest batch is shown. Accumulation (global batch "
-      "above ranks x batch/rank) stands in for more ranks",
+      "above ranks x batch/rank) emulates more ranks",
       "loss and accuracy: mean over ranks, mean of the repeats; low, high: 95 % interval of "
       "Student's t, n/a for one repeat",
       "to base, to none: percentage points of test accuracy above that of the model's smallest "
       "batch, and above that of the same batch and mode without remedy; ±: 95 % interval of "
-      "Welch's t. A change beyond it is no chance of the seeds"};
+      "Welch's t. A change beyond it is not explained by the seeds"};
 }
 
 }  // namespace

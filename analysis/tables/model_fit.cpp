@@ -27,8 +27,8 @@ std::vector<Column> model_fit_columns() {
        "sum of the shortest durations in training / sum of the fitted times, median over cells",
        "/bucket/start, /bucket/end"},
       {"contention_ns_per_byte", "contention ns/B", false,
-       "(compute beside the exchange - compute alone) / bytes that travel beside compute, median "
-       "over cells",
+       "(compute overlapped with the exchange - compute alone) / overlapped bytes, median over "
+       "cells",
        "/counterfactual/compute, /bucket"},
       {"source", "fitted to", true},
   };
@@ -73,7 +73,7 @@ Table make_model_fit_table(const RunStudy& runs, const TableOptions&) {
                "compute(b) = constant + b * (us/image); least squares on relative residuals; "
                "residual: root mean square of fitted/measured - 1; n: points fitted to",
                "slowdown: collectives in training over calibrated ones (1: fitted in training)",
-               "contention: what a byte that travels beside compute takes from it (0: no run has "
+               "contention: compute time lost per byte of overlapped communication (0: no run has "
                "windows of --counterfactual); compute is given without it"},
               model_fit_columns(),
               {}};

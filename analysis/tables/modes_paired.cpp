@@ -50,7 +50,7 @@ std::vector<Column> modes_paired_columns(const GroupLabels& labels) {
       {"iteration_median_high_ms", "high", false, "upper end of the median's 95 % interval",
        kDataset},
       {"against", "against", true},
-      {"ratio", "ratio", false, "median / median of the mode it is set against", kDataset},
+      {"ratio", "ratio", false, "median / median of the mode it is compared with", kDataset},
       {"ratio_low", "low", false, "lower end of the ratio's 95 % bootstrap interval", kDataset},
       {"ratio_high", "high", false, "upper end of the ratio's 95 % bootstrap interval", kDataset},
       {"verdict", "verdict", true, "", "", 0},
@@ -74,19 +74,18 @@ std::vector<std::string> modes_paired_notes(const RunSet& set, const RunSpreads&
   std::vector<std::string> result = {
       "each mode against the first one of the same model, ranks and batch that exchanges gradients "
       "(the order is none, gather-scatter, allreduce, ddp, data-parallel, c10d)",
-      "an iteration counts as its slowest rank; the repeats of a cell are put together",
+      "an iteration counts as its slowest rank; the repeats of a cell are merged",
       fmt::format("95 % intervals: of the median from order statistics, of the ratio from {} "
-                  "bootstrap resamples, seed {}; they take iterations for independent",
+                  "bootstrap resamples, seed {}; iterations are treated as independent",
                   kResamples, options.seed),
-      "faster, slower: only where the ratio's interval, made longer by what runs of the same work "
-      "differ by, leaves out 1; one rank exchanges nothing, so its modes are a control",
+      "faster, slower: only where the ratio's interval, widened by the spread between runs of the "
+      "same work, excludes 1; one rank exchanges nothing, so its modes are a control",
       fmt::format("left out: {}", warmup_text(set))};
   for (const auto& [model, spread] : spreads)
     result.push_back(
-        spread.known() ? spread_text(spread, model) + "; smaller differences are noise here"
-                       : fmt::format("{}: no two runs of the same work, so what they differ by is "
-                                     "not known",
-                                     model));
+        spread.known()
+            ? spread_text(spread, model) + "; smaller differences are noise here"
+            : fmt::format("{}: no two runs of the same work, so their spread is unknown", model));
   const auto remarks = remark_notes(set);
   result.insert(result.end(), remarks.begin(), remarks.end());
   return result;

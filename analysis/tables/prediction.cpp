@@ -150,7 +150,7 @@ std::string score_note(const Table& table) {
     if (row[4].text == "left out") errors.push_back(std::abs(row[9].number));
   const Statistics figures = statistics(errors);
   if (figures.count == 0)
-    return "score: no cell could be left out and predicted from the others of its family (at least "
+    return "score: no cell could be predicted from the others of its family (at least "
            "two cells that determine the model are needed)";
   return fmt::format(
       "score on cells the model was not fitted to: median |error| {:.1f} %, largest {:.1f} %, "
@@ -170,7 +170,7 @@ std::vector<std::string> prediction_notes() {
                   "holds if the law holds beyond the runs: same link, one rank a core or GPU as "
                   "measured, no congestion",
                   kModelDraws, kModelSeed),
-      "wait: median of the slowest of n ranks that are slow independently of each other",
+      "wait: median of the slowest of n ranks with independent delays",
       "family: runs of one model, mode and setting (threads, precision, buckets, ...): one law"};
 }
 

@@ -86,13 +86,13 @@ std::vector<std::string> profile_notes(const RunSet& set, const WaitKinds& waits
       fmt::format("measured; % of the mean iteration over ranks, steady iterations and repeats; "
                   "the {} parts from forward to other sum to 100",
                   waits.apart ? "seven" : "six"),
-      "exposed comm: communication that the step waits for; hidden comm runs beside forward and "
-      "backward and is no part of the sum; data: waiting for the loader; other: what is left",
+      "exposed comm: communication that the step waits for; hidden comm overlaps forward and "
+      "backward and is not part of the sum; data: waiting for the loader; other: the rest",
       fmt::format("left out: {}", warmup_text(set))};
   if (waits.apart)
     result.insert(result.begin() + 2,
-                  "straggler wait: in collectives before the last rank came, when no data could "
-                  "move, and nothing to compute");
+                  "straggler wait: in collectives before the last rank arrived, when no data could "
+                  "move, without compute");
   if (waits.apart && waits.within)
     result.insert(result.begin() + 3,
                   "runs of schema 1 count straggler wait as exposed comm: 0 in its column");

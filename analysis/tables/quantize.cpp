@@ -49,8 +49,7 @@ Table make_quantize_table(const RunSet& set, const TableOptions&) {
   Table table{
       "quantize",
       "Int8 quantization: accuracy after each step, and in variants",
-      {"step: what has become integers so far; ablation: another choice, all in integers, "
-       "biases too",
+      {"step: what is in integers so far; ablation: another choice, all in integers, biases too",
        "paths agree: test images for which integers in floating point and int8 kernels give "
        "the same logits, to the bit"},
       quantize_columns(),

@@ -7,10 +7,10 @@ namespace {
 
 std::vector<Column> quantize_layers_columns() {
   return tensor_columns(
-      {{"scales", "scales", false, "1, or one an output channel", tensor_dataset("scales")},
+      {{"scales", "scales", false, "1, or one per output channel", tensor_dataset("scales")},
        {"scale_least", "smallest scale", false, "of them", tensor_dataset("scale_least")},
        {"scale_largest", "largest scale", false, "of them", tensor_dataset("scale_largest")},
-       {"zero_point", "zero point", false, "integer that stands for 0",
+       {"zero_point", "zero point", false, "integer that represents 0",
         tensor_dataset("zero_point")},
        {"sqnr_db", "SQNR dB", false, "10·log10(Σx² / Σ(x − x̂)²)", tensor_dataset("sqnr")},
        {"largest_error", "largest error", false, "largest |x − x̂|",
@@ -32,10 +32,10 @@ void quantize_layers_add_row(Table& table, const Run& run, const QuantizedTensor
 Table make_quantize_layers_table(const RunSet& set, const TableOptions&) {
   Table table{
       "quantize-layers",
-      "What quantization does to each layer",
+      "Quantization error of each layer",
       {"weights and biases: against what was trained (batch norm folded in)",
-       "activations: what the integer network gives against the fp32 network, so with the "
-       "errors of all layers before, over the first 100 calibration images; clipped is of all "
+       "activations: outputs of the integer network against the fp32 network, with the errors of "
+       "all layers before, over the first 100 calibration images; clipped is of all "
        "calibration images"},
       quantize_layers_columns(),
       {}};

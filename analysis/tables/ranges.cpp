@@ -39,8 +39,8 @@ void ranges_add_row(Table& table, const Run& run, const QuantizedTensorRow& row)
 
 std::vector<std::string> ranges_notes(const RunSet& set) {
   std::vector<std::string> all = {
-      "mean ± 3σ is not clipped to the total range, as published; activations are what a layer "
-      "gives after its ReLU, before pooling",
+      "mean ± 3σ is not clipped to the total range, as published; activations are taken after the "
+      "ReLU of a layer, before pooling",
       "pixels: the calibration images as 2·pixel/255 − 1, the published study's input; input: as "
       "this network takes them, (pixel/255 − mean)/deviation per channel",
       "the published network was another training: ranges of its layers show the order of "

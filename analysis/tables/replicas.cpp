@@ -38,7 +38,7 @@ std::vector<Column> replicas_columns() {
       {"batches", "batches", false, "global batches that differ, as sets of images",
        "/epoch/new_batches"},
       {"shared_images", "shared images", false,
-       "images that several ranks took in one epoch, all epochs", "/epoch/shared_images"},
+       "images that several ranks used in one epoch, all epochs", "/epoch/shared_images"},
       run_name_column()};
 }
 
@@ -131,13 +131,13 @@ std::vector<Cell> replicas_row(const Run& run) {
 Table make_replicas_table(const RunSet& set, const TableOptions&) {
   Table table{
       "replicas",
-      "What the ranks hold at the end, and which images they took",
+      "Replica consistency at the end, and images per rank",
       {"parameters, buffers (batch-norm statistics): equal if their bits are, on all ranks; "
        "distance: of a rank's from rank 0's, over the length of rank 0's, the largest",
        "test %: of each rank's own network where ranks may differ, else of the one network",
        "orders, batches: of the run's epochs; batches are counted as sets of images. Shared "
-       "images: taken by more than one rank in an epoch, repeats that fill the last batch "
-       "apart"},
+       "images: used by more than one rank in an epoch, without the repeats that fill the last "
+       "batch"},
       replicas_columns(),
       {}};
   for (const Run& run : set.runs)

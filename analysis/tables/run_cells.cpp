@@ -73,7 +73,8 @@ std::string warmup_text(const RunSet& set) {
     restless += run.steady.verdict == SteadyVerdict::kNotSteady ? 1 : 0;
   }
   std::string text = fmt::format(
-      "{} a run by rule (the first, and what it flags), {} more by the steady-state test (MSER-5)",
+      "{} per run by rule (the first, and those it flags), {} more by the steady-state test "
+      "(MSER-5)",
       rule.text(), test.text());
   if (too_short > 0)
     text += fmt::format("; {} shorter than the {} iterations that the test needs",

@@ -177,8 +177,9 @@ void add_without_base(Table& table, const GroupLabels& labels, const RunGroup& g
 
 std::vector<std::string> speedup_notes() {
   return {
-      "strong: the global batch is the base's; weak: the batch per rank is the base's; told from "
-      "the runs. Bases: 1 rank without exchange (none) and the mode itself on its fewest ranks",
+      "strong: the global batch is the base's; weak: the batch per rank is the base's; determined "
+      "from the runs. Bases: 1 rank without exchange (none) and the mode itself on its fewest "
+      "ranks",
       "T: median; of iterations (slowest rank, warm-up left out) and, where both runs hold whole "
       "epochs, of training time (without waiting for data) and running time (wall time without "
       "evaluation), the first epoch left out where there are more; n: values of T(n)",
@@ -191,9 +192,9 @@ std::vector<std::string> speedup_notes() {
 }
 
 const char* kSuperLinearNote =
-    "super-linear (efficiency above 100 %) is shown, not cut. Likely causes: a base that is not "
-    "alike (threads, clocks, another day), a working set that fits the caches only when divided, a "
-    "batch per rank that the kernels like better, warm-up in the base";
+    "super-linear (efficiency above 100 %) is shown, not cut. Likely causes: a base that differs "
+    "(threads, clocks, another day), a working set that fits the caches only when divided, a batch "
+    "per rank that suits the kernels better, warm-up in the base";
 
 bool any_super_linear(const Table& table) {
   return std::any_of(table.rows.begin(), table.rows.end(), [](const auto& row) {

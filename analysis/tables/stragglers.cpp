@@ -47,9 +47,8 @@ std::vector<Cell> stragglers_row(const Run& run, std::size_t rank, const Straggl
 std::string clock_note(double undecided_percent) {
   if (std::isnan(undecided_percent)) return "no run holds collectives of two ranks or more";
   return fmt::format(
-      "clocks: in up to {:.1f} % of a run's collectives the last rank is ahead of the one before "
-      "it by "
-      "less than the uncertainty of their clocks, and who came last is chance",
+      "clocks: in up to {:.1f} % of a run's collectives the last rank arrives after the one before "
+      "it by less than the uncertainty of their clocks, so the order is unknown",
       undecided_percent);
 }
 
@@ -57,15 +56,13 @@ std::vector<std::string> stragglers_notes(const RunSet& set, double undecided_pe
   std::vector<std::string> result = wait_notes(
       wait_kinds(set),
       "suffered: mean per iteration of wait, the time in a rank's collectives before the last rank "
-      "came, beside neither compute nor communication",
+      "arrived, without compute or communication",
       "suffered: mean per iteration of wait, the part of a rank's collectives above the shortest "
       "duration of the same collective over the ranks");
   result.insert(result.end(),
-                {"caused: mean per iteration of what the other ranks waited for this one, from "
-                 "when each came "
-                 "to the collectives to which it came last; counted as if no rank could go on "
-                 "before the last "
-                 "one is there, so the two columns need not have one sum",
+                {"caused: mean per iteration of the other ranks' wait for this one, from their "
+                 "arrivals at the collectives to which it came last; counted as if no rank could "
+                 "continue before the last one arrives, so the sums of the two columns may differ",
                  clock_note(undecided_percent), fmt::format("left out: {}", warmup_text(set))});
   const auto remarks = remark_notes(set);
   result.insert(result.end(), remarks.begin(), remarks.end());

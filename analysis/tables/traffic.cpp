@@ -39,7 +39,8 @@ std::vector<std::string> traffic_notes(const RunSet& set) {
       "bytes of one iteration through the link of a rank, as the usual algorithm of each "
       "collective "
       "moves them (docs/numbers.md), not counted on the wire; mean over n iterations",
-      "the row \"all\" is the sum over the ranks, which counts a byte at each end of its way; GB = "
+      "the row \"all\" is the sum over the ranks, which counts a byte at the sender and at the "
+      "receiver; GB = "
       "1e9 "
       "bytes",
       fmt::format("left out: {}", warmup_text(set))};
@@ -51,11 +52,8 @@ std::vector<std::string> traffic_notes(const RunSet& set) {
 }  // namespace
 
 Table make_traffic_table(const RunSet& set, const TableOptions&) {
-  Table table{"traffic",
-              "What travels in an iteration, by category",
-              traffic_notes(set),
-              traffic_columns(),
-              {}};
+  Table table{
+      "traffic", "Traffic of an iteration, by category", traffic_notes(set), traffic_columns(), {}};
   for (const Run& run : set.runs) {
     const auto ranks = traffic_figures(*run.reader, run.steady);
     for (std::size_t rank = 0; rank < ranks.size(); ++rank)

@@ -93,7 +93,7 @@ std::vector<std::string> traffic_total_notes(const RunSet& set, std::size_t with
       "everything that the ranks send and receive from the first iteration to the end of training, "
       "also between iterations (rows for the run file, evaluation, checkpoints), over the number "
       "of iterations; by the usual algorithm of each collective (docs/numbers.md)",
-      "of repeats the first; a category in which nothing is called is left out"};
+      "of repeats the first; categories without calls are not shown"};
   if (without > 0)
     result.push_back(fmt::format("left out: {} runs of earlier versions, or not ended", without));
   const auto remarks = remark_notes(set);
@@ -107,7 +107,7 @@ Table make_traffic_total_table(const RunSet& set, const TableOptions&) {
   const auto groups = group_runs(set);
   const GroupLabels labels(groups);
   Table table{"traffic-total",
-              "What crosses the wire, everything counted",
+              "Traffic of the whole run per iteration",
               {},
               traffic_total_columns(labels),
               {}};

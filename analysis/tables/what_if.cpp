@@ -114,13 +114,13 @@ std::vector<std::string> what_if_notes() {
       "replay of the recorded ready times on one channel: start = max(ready, end before), end = "
       "start + t(S, n); exposed = what ends after the backward pass; modes that do not overlap: "
       "all",
-      "a new cap cuts the recorded bytes anew: those of a recorded bucket are taken to become "
+      "a new cap divides the recorded bytes again: those of a recorded bucket are taken to become "
       "ready "
       "evenly between the bucket before and its own; cuts may fall inside a parameter; the first "
       "bucket is as recorded, at most the cap; caps count fp32 bytes",
       "t(S, n) from table model-fit times its slowdown; bandwidth and latency given replace it; "
-      "converting to bf16 or fp16 costs nothing here; first row: how far the replay is from what "
-      "was measured, to judge the others by",
+      "converting to bf16 or fp16 costs nothing here; first row: the error of the replay against "
+      "the measurement",
       "best cap: the largest whose step is at most 0.5 % longer than the shortest; none where the "
       "law "
       "does not describe the collectives or a coefficient is at its bound 0",
@@ -158,7 +158,8 @@ Table make_what_if_table(const RunStudy& runs, const TableOptions& options) {
       "what-if", "What if: the recorded exchange replayed", what_if_notes(), what_if_columns(), {}};
   for (const FamilyCells& family : families(runs.facts()))
     what_if_add_family(runs, family, options.what_if, table);
-  if (table.rows.empty()) table.notes.push_back("missing: no run that exchanges on several ranks");
+  if (table.rows.empty())
+    table.notes.push_back("not shown: no run that exchanges on several ranks");
   append_notes(table, remark_notes(runs.set()));
   return table;
 }

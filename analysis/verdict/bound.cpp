@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "analysis/verdict/clauses.h"
+#include "support/parse.h"
 
 namespace gradsync::report {
 
@@ -19,8 +20,8 @@ std::string parts_text(const MeasuredCell& cell) {
 
 VerdictClause bound_clause_for(const MeasuredCell& cell) {
   const double exposed = cell.exposed_share();
-  const std::string where =
-      fmt::format("at {} with {} images per rank", ranks_text(cell.ranks()), cell.batch_per_rank());
+  const std::string where = fmt::format("at {} with {} images per rank",
+                                        count_text(cell.ranks(), "rank"), cell.batch_per_rank());
   const auto clause = [&](const char* sentence, std::string text) {
     return clause_of(sentence, std::move(text), {&cell},
                      "/time/exposed, /time/compute, /time/iteration",
@@ -60,8 +61,8 @@ Clauses bound_clauses(const VerdictInput& input) {
     if (on_most_ranks(family).empty() && !several_ranks_oversubscribed(input, model))
       clauses.push_back(missing_clause(
           "bound.missing",
-          fmt::format("{}: no run on several ranks, so nothing is said about "
-                      "communication; run mpirun -n 2 gradsync-train --model {} --sync ddp",
+          fmt::format("{}: no run on several ranks, so communication was not measured; run mpirun "
+                      "-n 2 gradsync-train --model {} --sync ddp",
                       model, model)));
   }
   return clauses;

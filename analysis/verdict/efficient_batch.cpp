@@ -6,6 +6,7 @@
 #include "analysis/model/doubt.h"
 #include "analysis/verdict/clauses.h"
 #include "options/modes.h"
+#include "support/parse.h"
 
 namespace gradsync::report {
 
@@ -54,7 +55,7 @@ struct EfficientBatchAnswer {
 EfficientBatchAnswer efficient_batch_answer_for(const FamilyFit& fit, double ranks,
                                                 const Range& range) {
   const std::string what = fmt::format("{} efficiency at {} (weak scaling)", percent_text(kWanted),
-                                       ranks_text(static_cast<std::int64_t>(ranks)));
+                                       count_text(static_cast<std::int64_t>(ranks), "rank"));
   const std::string measured =
       fmt::format("from {:.0f} to {:.0f} per rank, the range measured,", range.least, range.most);
   if (efficient_batch_efficiency(fit, ranks, range.least) >= kWanted)

@@ -57,8 +57,8 @@ FastestAnswer fastest_answer_for(const Cells& by_time, const RunSpread& spread) 
   const MeasuredCell &first = *by_time[0], &second = *by_time[1];
   const Estimate ratio = ratio_estimate(second.iteration_s, first.iteration_s, kVerdictSeed);
   const std::string one = name_of(first, by_time), other = name_of(second, by_time);
-  const std::string where = fmt::format("at {} with {} images per rank", ranks_text(first.ranks()),
-                                        first.batch_per_rank());
+  const std::string where = fmt::format("at {} with {} images per rank",
+                                        count_text(first.ranks(), "rank"), first.batch_per_rank());
   const std::string times = fmt::format("{} {} and {} took {} and {} an iteration", where, one,
                                         other, format_duration(first.median_iteration_s),
                                         format_duration(second.median_iteration_s));
@@ -71,15 +71,15 @@ FastestAnswer fastest_answer_for(const Cells& by_time, const RunSpread& spread) 
                         where, one, number_of(by_time), format_duration(first.median_iteration_s),
                         other, ratio.value, interval)};
   if (word == "within the spread")
-    return {"fastest.spread", fmt::format("{}, a ratio of {:.3f}; that is within what runs of the "
-                                          "same work differ by, so neither is called faster",
-                                          times, ratio.value)};
+    return {"fastest.spread",
+            fmt::format("{}, a ratio of {:.3f}; that is within the spread between runs of the same "
+                        "work, so there is no significant difference",
+                        times, ratio.value)};
   if (word == "one run each")
-    return {
-        "fastest.one-run",
-        fmt::format("{}, a ratio of {:.3f} ({}); each is one run, and none shows how far runs of "
-                    "the same work differ, so neither is called faster",
-                    times, ratio.value, interval)};
+    return {"fastest.one-run",
+            fmt::format("{}, a ratio of {:.3f} ({}); each is one run, and the spread between runs "
+                        "of the same work is unknown, so there is no significant difference",
+                        times, ratio.value, interval)};
   if (word == "no difference")
     return {"fastest.equal",
             fmt::format("{}: no significant difference (ratio {})", times, interval)};

@@ -40,8 +40,7 @@ std::string number(const std::vector<double>& values, double unit, int decimals)
 std::string gpus_sentence(const std::string& run, std::int64_t rank, const Samples& gpu) {
   return fmt::format(
       "the GPU of rank {} in {}: {} GHz, {} W (medians of {} samples), {:.1f} GiB at most; clocks "
-      "held "
-      "back in {} of the samples",
+      "throttled in {} of the samples",
       rank, run, number(gpu.clock_hz, 1e9, 2), number(gpu.power_w, 1, 0), gpu.all,
       gpu.memory_bytes / (1 << 30), percent_text(gpu.held_back_share()));
 }
@@ -56,7 +55,7 @@ Clauses gpu_clauses(const VerdictInput& input) {
       for (const DeviceSample& sample : run->reader->device_samples())
         ranks[sample.rank].add(sample);
       if (ranks.empty()) continue;
-      // The slowest GPU sets the pace of all.
+      // The slowest GPU determines the time of all.
       const auto worst = std::max_element(ranks.begin(), ranks.end(), [](auto& a, auto& b) {
         return a.second.held_back_share() < b.second.held_back_share();
       });

@@ -29,16 +29,12 @@ LinkCost link_cost(const FamilyFit& fit, const CellFacts& cell) {
   return cost;
 }
 
-std::string messages_text(std::size_t messages) {
-  return fmt::format("{} message{}", messages, messages == 1 ? "" : "s");
-}
-
 std::string link_sentence(const LinkCost& cost) {
   const bool latency = cost.limited_by_latency();
   return fmt::format(
       "{} limits communication: of the {} of an iteration, latency takes {} and bytes on the link "
       "{} ({:.3g} GB/s){}",
-      latency ? "latency" : "the link's bandwidth", messages_text(cost.messages),
+      latency ? "latency" : "the link's bandwidth", count_text(cost.messages, "message"),
       format_duration(cost.latency_s), format_duration(cost.transfer_s), cost.bandwidth,
       latency ? "; fewer, larger messages would help" : "; fewer bytes would help");
 }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "analysis/verdict/clauses.h"
+#include "support/parse.h"
 
 namespace gradsync::report {
 
@@ -68,10 +69,9 @@ VerdictClause few_rounds(const std::vector<Measured>& cells) {
                                               : fmt::format("{:.3f} to {:.3f}", least, most);
   return clause_of(
       "measuring.few",
-      fmt::format("with measuring an iteration takes {} times the iteration without it in {} "
-                  "cell{}; {} round{} are too few to say whether measuring changes it",
-                  range, cells.size(), cells.size() == 1 ? "" : "s", rounds,
-                  rounds == 1 ? "" : "s"),
+      fmt::format("with measuring an iteration takes {} times the iteration without it in "
+                  "{}; {} are too few to say whether measuring changes it",
+                  range, count_text(cells.size(), "cell"), count_text(rounds, "round")),
       named, "/counterfactual", "ratio of medians of the windows");
 }
 

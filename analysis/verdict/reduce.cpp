@@ -107,7 +107,7 @@ Clauses reduce_clauses(const VerdictInput& input) {
     remedies.push_back(accumulated(*top.front()));
     remedies = ranked(std::move(remedies), std::max(error, kWorthSaying));
     const std::string where = fmt::format("{} at {} with {:.0f} images per rank", facts.mode,
-                                          ranks_text(top.front()->ranks()), facts.batch);
+                                          count_text(top.front()->ranks(), "rank"), facts.batch);
     const std::string basis =
         replays ? fmt::format(
                       "; replay of the recorded buckets, which is {} off the measured "

@@ -89,8 +89,8 @@ std::string batch_text(const Series& series) {
 std::string scaling_kind_sentence(const Series& series, const Estimate& share) {
   return fmt::format("{} scaling ({}): efficiency {}{} at {} against {} of the same mode",
                      word(series.kind), batch_text(series), percent_text(share.value),
-                     interval_text(share), ranks_text(series.top().ranks()),
-                     ranks_text(series.base().ranks()));
+                     interval_text(share), count_text(series.top().ranks(), "rank"),
+                     count_text(series.base().ranks(), "rank"));
 }
 
 VerdictClause scaling_kind_clause_for(const Series& series, const Estimate& share) {
@@ -116,7 +116,7 @@ Loss loss_of(const Series& series) {
 }
 
 std::string loss_text(const Series& series, const Loss& loss) {
-  const std::string base = ranks_text(series.base().ranks());
+  const std::string base = count_text(series.base().ranks(), "rank");
   const std::string ideal = series.kind == Kind::kWeak
                                 ? base
                                 : fmt::format("{}/{} of an iteration at {}", series.base().ranks(),
@@ -127,7 +127,7 @@ std::string loss_text(const Series& series, const Loss& loss) {
   return fmt::format(
       "an iteration at {} takes {} longer than {}{}: {} of that are compute, {} exposed "
       "communication",
-      ranks_text(series.top().ranks()), format_duration(loss.all_s),
+      count_text(series.top().ranks(), "rank"), format_duration(loss.all_s),
       series.kind == Kind::kWeak ? "at " : "", ideal, part(loss.compute_s), part(loss.exposed_s));
 }
 
@@ -185,7 +185,7 @@ VerdictClause comparison(const Series& weak, double weak_share, const Series& st
           "{} scaling keeps more of its efficiency here than {} scaling: {} against {} at {}",
           strong_better ? "strong" : "weak", strong_better ? "weak" : "strong",
           percent_text(std::max(weak_share, strong_share)),
-          percent_text(std::min(weak_share, strong_share)), ranks_text(weak.top().ranks())),
+          percent_text(std::min(weak_share, strong_share)), count_text(weak.top().ranks(), "rank")),
       {&weak.top(), &strong.top()}, "/time/iteration",
       fmt::format("{} images per rank (weak), {} in all (strong)", weak.batch, strong.batch));
 }
@@ -223,9 +223,9 @@ void add_above_100(const Series& series, const Estimate& share, Clauses& clauses
   if (!(share.low > 1)) return;
   clauses.push_back(clause_of(
       "scaling.above-100",
-      fmt::format("an efficiency above 100 % ({} at {}) is no gain of communication: look at "
-                  "caches, clocks, the base run, and how far runs of the same work differ",
-                  percent_text(share.value), ranks_text(series.top().ranks())),
+      fmt::format("an efficiency above 100 % ({} at {}) is not a gain of communication: check "
+                  "caches, clocks, the base run, and the spread between runs of the same work",
+                  percent_text(share.value), count_text(series.top().ranks(), "rank")),
       {&series.base(), &series.top()}, "/time/iteration",
       fmt::format("{} scaling, {} images {}", word(series.kind), series.batch,
                   series.kind == Kind::kWeak ? "per rank" : "in all")));

@@ -54,13 +54,14 @@ std::optional<SmallBatchAnswer> loss(const Pair& pair, const std::optional<Estim
   const bool most = exposed >= kSmallBatchMost * lost;
   return SmallBatchAnswer{
       most ? "batch.communication" : "batch.loss",
-      fmt::format(
-          "from {} to {} images per rank the efficiency at {} falls from {} to {}; exposed "
-          "communication accounts for {}{}",
-          pair.large.batch_per_rank(), pair.small.batch_per_rank(), ranks_text(pair.small.ranks()),
-          percent_text(large->value), percent_text(small->value), part_of_points(exposed, lost),
-          most ? ": small batches scale worse because the exchange does not shrink with them"
-               : ", so it is not the main cause")};
+      fmt::format("from {} to {} images per rank the efficiency at {} falls from {} to {}; exposed "
+                  "communication accounts for {}{}",
+                  pair.large.batch_per_rank(), pair.small.batch_per_rank(),
+                  count_text(pair.small.ranks(), "rank"), percent_text(large->value),
+                  percent_text(small->value), part_of_points(exposed, lost),
+                  most
+                      ? ": small batches scale worse because the exchange does not shrink with them"
+                      : ", so it is not the main cause")};
 }
 
 SmallBatchAnswer share(const Pair& pair) {
@@ -103,7 +104,7 @@ Clauses small_batch_clauses(const VerdictInput& input) {
         clause_of(answer.sentence, answer.text, {top.front(), top.back()},
                   "/time/compute, /time/exposed, /time/iteration",
                   fmt::format("{}, {}, {}; medians of the iterations after warm-up", model,
-                              pair.small.run().mode, ranks_text(pair.small.ranks()))));
+                              pair.small.run().mode, count_text(pair.small.ranks(), "rank"))));
   }
   return clauses;
 }

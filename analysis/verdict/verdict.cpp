@@ -221,7 +221,7 @@ std::string verdict_text(const std::vector<VerdictClause>& clauses, std::size_t 
     const std::string source = source_text(clause);
     if (!source.empty()) text += fmt::format("    from: {}\n", source);
   }
-  if (clauses.empty()) text += "  the runs hold nothing to judge\n";
+  if (clauses.empty()) text += "  the runs hold no data for a verdict\n";
   return text;
 }
 
@@ -233,7 +233,7 @@ std::string verdict_markdown(const std::vector<VerdictClause>& clauses) {
     const std::string source = source_text(clause);
     text += source.empty() ? "\n" : fmt::format(" From: `{}`\n", source);
   }
-  if (clauses.empty()) text += "The runs hold nothing to judge.\n";
+  if (clauses.empty()) text += "The runs hold no data for a verdict.\n";
   return text;
 }
 

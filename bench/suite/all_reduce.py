@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""All-reduce among ranks of one host: gradsync's shared memory against Open MPI, as it comes and at its best, and Gloo.
+"""All-reduce among ranks of one host: gradsync's shared memory against Open MPI, default and best settings, and Gloo.
 
 usage: all_reduce.py [ROUNDS [RANKS...]]    (make bench PARTS=all_reduce; 2 and 4 ranks)
 """
@@ -95,8 +95,8 @@ def judge(part: Part, ranks: int, rows: list, gloo_too: bool) -> None:
 
 
 PICTURE = """set logscale xy; set xlabel 'bytes'; set ylabel 'times slower than gradsync'; set key top left
-plot 'all_reduce-{ranks}.csv' every ::1 using 2:(real(strcol(4))) with linespoints title 'Open MPI as it comes', \\
-     '' every ::1 using 2:(real(strcol(5))) with linespoints title 'Open MPI at its best', \\
+plot 'all_reduce-{ranks}.csv' every ::1 using 2:(real(strcol(4))) with linespoints title 'Open MPI, default settings', \\
+     '' every ::1 using 2:(real(strcol(5))) with linespoints title 'Open MPI, best settings', \\
      '' every ::1 using 2:(real(strcol(7))) with linespoints title 'Gloo', 1 with lines dashtype 2 notitle
 """
 

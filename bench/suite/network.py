@@ -24,7 +24,7 @@ PHASES = ("compute", "exposed", "wait", "other")
 BEFORE = {"gather-scatter": ("gather-scatter", "--transport", "mpi"), "allreduce, MPI": ("allreduce", "--transport", "mpi"),
           "ddp, MPI": ("ddp", "--transport", "mpi")}  # fmt: skip
 NOW = {"allreduce": ("allreduce",), "ddp": ("ddp",), "ddp, cap auto": ("ddp", "--bucket-cap", "auto", "--first-bucket", "auto"),
-       "ddp, over steps": ("ddp", "--overlap", "step"), "ddp, over steps, bf16": ("ddp", "--overlap", "step", "--wire-dtype", "bf16")}  # fmt: skip
+       "ddp, across iterations": ("ddp", "--overlap", "step"), "ddp, across iterations, bf16": ("ddp", "--overlap", "step", "--wire-dtype", "bf16")}  # fmt: skip
 
 
 class Cluster:

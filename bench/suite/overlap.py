@@ -6,7 +6,7 @@ usage: overlap.py [ROUNDS [MBIT...]]    (make bench PARTS=overlap)
 
 ideal: with the moments at which each gradient is ready when nothing is exchanged between hosts (two ranks in shared
 memory, a bucket a gradient), each crossing the link at line rate as soon as it is ready and the one before has crossed,
-and communication costing compute nothing. An exchange that goes on in the next step can do better than that.
+and communication costing compute nothing. An exchange that overlaps the next step can do better than that.
 hidden: 1 - (step - step without exchange) / what the link takes; the ideal step has one, too.
 """
 import json
@@ -71,7 +71,7 @@ def contenders(link: Link, batch: int) -> dict:
     return {"shared memory": trained(2, MODEL, "ddp", batch, ITERATIONS, *each), "no exchange": over(link, "none", batch),
             "ddp, 25 MiB": over(link, "ddp", batch), **own,
             "ddp, cap auto": over(link, "ddp", batch, "--bucket-cap", "auto", "--first-bucket", "auto"),
-            "ddp, over steps": over(link, "ddp", batch, "--overlap", "step"),
+            "ddp, across iterations": over(link, "ddp", batch, "--overlap", "step"),
             "ddp over MPI": over(link, "ddp", batch, "--transport", "mpi", "--bucket-cap", "8MiB"),
             "c10d, 25 MiB": over(link, "c10d", batch), **capped, **gloo}  # fmt: skip
 
@@ -109,8 +109,8 @@ def judge(part: Part, rate: int, own: str, row: dict) -> None:
     part.goal(f"{named}: ideal over measured", row[own][4].median, 0.92)
     part.goal(f"{named}: share of the exchange hidden", row[own][5], 0.8)
     part.goal(f"{named}: c10d at its default cap over it", row["c10d, 25 MiB"][6].median, 1.05)
-    part.goal(f"{named}: c10d at its best cap over it", min(r[6].median for name, r in row.items() if name.startswith("c10d")), 1)
-    part.goal(f"{named}: PyTorch DDP over Gloo at its best cap over it",
+    part.goal(f"{named}: c10d at the best cap over it", min(r[6].median for name, r in row.items() if name.startswith("c10d")), 1)
+    part.goal(f"{named}: PyTorch DDP over Gloo at the best cap over it",
               min(r[6].median for name, r in row.items() if "Gloo" in name), 1)  # fmt: skip
 
 

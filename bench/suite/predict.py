@@ -18,14 +18,14 @@ from training import Recorded, train_command
 RATE_MBIT, MODEL, ITERATIONS = 2000, "vgg11", 15
 SEEN = [(16, 25), (48, 25)]  # batch of a rank, cap in MiB
 # They tell the model what a message costs, and what it takes from compute beside it.
-YARDSTICKS = ["--calibrate", "--calibration-sizes", "64KiB:16MiB", "--counterfactual", 6, "--counterfactual-rounds", 2]
+MEASURED_TOO = ["--calibrate", "--calibration-sizes", "64KiB:16MiB", "--counterfactual", 6, "--counterfactual-rounds", 2]
 UNSEEN = [(8, 25), (32, 25), (64, 25), (16, 2), (16, 8), (32, 2), (32, 8), (64, 4)]
 
 
 def record(link: Link, folder: pathlib.Path, batch: int, cap: int, number: int) -> pathlib.Path:
     output = folder / f"b{batch}-c{cap}-{number}.h5"
-    yardsticks = YARDSTICKS if (batch, cap) in SEEN else []
-    link.mpirun(train_command(output, MODEL, "ddp", batch, ITERATIONS, "--bucket-cap", f"{cap}MiB", *yardsticks))
+    measured_too = MEASURED_TOO if (batch, cap) in SEEN else []
+    link.mpirun(train_command(output, MODEL, "ddp", batch, ITERATIONS, "--bucket-cap", f"{cap}MiB", *measured_too))
     return output
 
 

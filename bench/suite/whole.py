@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A whole training step of one process of two threads, each network: gradsync against Python's PyTorch, as it comes and at
-its best of layout, precision and torch.compile on this machine.
+"""A whole training step of one process of two threads, each network: gradsync against Python's PyTorch, default and
+best settings of layout, precision and torch.compile on this machine.
 
 usage: whole.py [ROUNDS]    (make bench PARTS=whole)
 """
@@ -51,7 +51,7 @@ def compare(part: Part, model: str, rounds: int) -> list[list]:
     fastest, best = min(own, key=middle.get), min((name for name in peers if name in middle), key=middle.get)
     default = f"PyTorch, {', '.join(DEFAULT)}"
     part.goal(f"{model}: PyTorch's best ({best}) over gradsync ({fastest})", ratio(times[best], times[fastest]).median, 1)
-    part.note(f"{model}: PyTorch as it comes over gradsync: {ratio(times[default], times[fastest])}")
+    part.note(f"{model}: PyTorch, default settings, over gradsync: {ratio(times[default], times[fastest])}")
     return [[model, batch, name, middle[name] * 1e3, ratio(each, times[fastest])] for name, each in times.items()]
 
 
@@ -59,7 +59,7 @@ def body() -> None:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 3
     part = Part("whole", f"A whole training step of one process of {THREADS} threads, data to update")
     part.note(f"medians of {rounds} interleaved rounds [lowest, highest]; gradsync's step loads and augments its images, PyTorch's has them beforehand; "
-              "but for PyTorch as it comes, malloc keeps what is freed, as gradsync sets it")  # fmt: skip
+              "except for PyTorch with default settings, malloc keeps what is freed, as gradsync sets it")  # fmt: skip
     rows = []
     for model in NETWORKS:
         rows += compare(part, model, rounds)

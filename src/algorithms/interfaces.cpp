@@ -75,7 +75,7 @@ int port_number(const char* name, int least, int otherwise) {
   if (error != std::errc() || end != text.data() + text.size() || number < least ||
       number >= kPorts)
     throw Error(ExitCode::kUsage,
-                fmt::format("environment: {} = {} is no number from {} to {}", name, text, least,
+                fmt::format("environment: {} = {} is not a number from {} to {}", name, text, least,
                             kPorts - 1),
                 fmt::format("unset {}, or set it to what the hosts' firewall lets through", name));
   return number;

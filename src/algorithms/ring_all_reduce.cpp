@@ -24,9 +24,10 @@ constexpr std::size_t kPieceBytes = std::size_t{128} << 10;
 constexpr std::size_t kWorthWaking_bytes = std::size_t{64} << 10;
 
 [[noreturn]] void throw_lost(const std::string& neighbor, const std::string& why) {
-  throw Error(ExitCode::kHang, fmt::format("the connection to {} is lost: {}", neighbor, why),
-              "look whether that rank still runs (its own message comes first) and whether the "
-              "network between the two hosts is up: gradsync-check");
+  throw Error(
+      ExitCode::kHang, fmt::format("the connection to {} is lost: {}", neighbor, why),
+      "check whether that rank is still running (its own message comes first) and whether the "
+      "network between the two hosts is up: gradsync-check");
 }
 
 void make_non_blocking(int socket) {

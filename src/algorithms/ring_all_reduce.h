@@ -24,7 +24,7 @@ struct RingCost {
 /// All-reduce over a ring of stream sockets (reduce-scatter, then all-gather: 2(n−1)/n of the data
 /// through each link; Patarasuk and Yuan, 2009). One stream each way: what has been added is sent
 /// on at once, without a meeting between the 2(n−1) steps. The thread that calls sleeps in poll(2)
-/// whenever neither socket can go on, so it takes no core from the compute beside it.
+/// whenever neither socket is ready, so it takes no core from the compute that overlaps it.
 ///
 /// Knows no MPI. T is the type of the data, W that of what travels. Each chunk is added up in one
 /// order by one rank after the other, in float (double for double), and rounded to W at each hop;

@@ -55,7 +55,7 @@ struct Answer {
 [[noreturn]] void throw_unreachable(const std::string& what) {
   throw Error(ExitCode::kEnvironment, what,
               "name the network that joins the hosts (export OMPI_MCA_btl_tcp_if_include=ib0), or "
-              "take --transport mpi");
+              "use --transport mpi");
 }
 
 sockaddr_in socket_address(std::uint32_t address, std::uint16_t port) {
@@ -297,8 +297,8 @@ RingListener::RingListener(std::uint32_t address, PortRange ports) {
 }
 
 UniqueFd RingListener::accept(const RingSecret& secret, RingEdge edge, const std::string& previous,
-                              double patience_s) const {
-  const double deadline_s = now_s() + patience_s;
+                              double limit_s) const {
+  const double deadline_s = now_s() + limit_s;
   Candidates candidates(socket_.get());
   while (candidates.wait_until(deadline_s)) {
     candidates.admit();
@@ -307,18 +307,17 @@ UniqueFd RingListener::accept(const RingSecret& secret, RingEdge edge, const std
       return std::move(*socket);
     }
   }
-  throw_unreachable(
-      fmt::format("no connection came from {} within {:.0f} s", previous, patience_s));
+  throw_unreachable(fmt::format("no connection came from {} within {:.0f} s", previous, limit_s));
 }
 
 UniqueFd connect_to_ring(std::uint32_t address, std::uint16_t port, const std::string& next,
-                         double patience_s) {
+                         double limit_s) {
   UniqueFd socket = new_socket();
   const sockaddr_in to = socket_address(address, port);
   int error = 0;
   if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0)
     error = errno == EINPROGRESS || errno == EINTR
-                ? outcome_of_connect(socket.get(), now_s() + patience_s)
+                ? outcome_of_connect(socket.get(), now_s() + limit_s)
                 : errno;
   if (error != 0)
     throw_unreachable(fmt::format("cannot connect to {} at {}:{}: {}", next, address_text(address),
@@ -328,8 +327,8 @@ UniqueFd connect_to_ring(std::uint32_t address, std::uint16_t port, const std::s
 }
 
 void prove_ring_connection(int socket, const RingSecret& secret, RingEdge edge,
-                           const std::string& next, double patience_s) {
-  const double deadline_s = now_s() + patience_s;
+                           const std::string& next, double limit_s) {
+  const double deadline_s = now_s() + limit_s;
   Challenge theirs;
   Answer answer{random_bytes<Challenge>(), {}};
   Proof proof;

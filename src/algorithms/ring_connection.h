@@ -38,7 +38,7 @@ class RingListener {
   /// on stderr. Strangers do not hold it up, however many and silent. Throws Error kEnvironment
   /// naming `previous` when it does not come in time.
   UniqueFd accept(const RingSecret& secret, RingEdge edge, const std::string& previous,
-                  double patience_s) const;
+                  double limit_s) const;
 
  private:
   UniqueFd socket_;
@@ -47,11 +47,11 @@ class RingListener {
 
 /// Connects to a RingListener. Throws Error kEnvironment naming `next`.
 UniqueFd connect_to_ring(std::uint32_t address, std::uint16_t port, const std::string& next,
-                         double patience_s);
+                         double limit_s);
 
 /// At the end that connected: proves to be `edge.from`, and has the other one prove to be
 /// `edge.to`. Throws Error kEnvironment naming `next`.
 void prove_ring_connection(int socket, const RingSecret& secret, RingEdge edge,
-                           const std::string& next, double patience_s);
+                           const std::string& next, double limit_s);
 
 }  // namespace gradsync

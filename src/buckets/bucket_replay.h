@@ -49,12 +49,12 @@ double undelayed_s(const std::vector<BucketMessage>& messages, const BucketRepla
 BucketReplay replay_blocking(const std::vector<BucketMessage>& messages, const MessageCost& cost,
                              double compute_end_s);
 
-/// The same bytes cut anew: a first bucket of `first_bytes`, then buckets of `cap_bytes`, the last
-/// with what is left; cuts may fall inside a parameter, which the real rule does not allow. The
-/// bytes of a recorded bucket are taken to become ready evenly between the ready time of the bucket
-/// before (the first: `backward_begin_s`) and its own; a new bucket is ready with its last byte.
-/// Requires sizes of at least one byte (Error kInternal otherwise). More than a
-/// million buckets are refused (kBadData). Only all-reduces are cut; other kinds are left out.
+/// The same bytes in other buckets: a first bucket of `first_bytes`, then buckets of `cap_bytes`,
+/// the last with what is left; cuts may fall inside a parameter, which the real rule does not
+/// allow. The bytes of a recorded bucket are taken to become ready evenly between the ready time of
+/// the bucket before (the first: `backward_begin_s`) and its own; a new bucket is ready with its
+/// last byte. Requires sizes of at least one byte (Error kInternal otherwise). More than a million
+/// buckets are refused (kBadData). Only all-reduces are cut; other kinds are left out.
 std::vector<BucketMessage> rebucket(const std::vector<BucketMessage>& messages,
                                     double backward_begin_s, double first_bytes, double cap_bytes);
 

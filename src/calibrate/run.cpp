@@ -189,8 +189,8 @@ void require_right(const std::vector<CalibrationRow>& rows) {
   for (const CalibrationRow& row : rows)
     wrong += row.wrong > 0 ? row.wrong : 0;
   if (wrong > 0)
-    throw Error(ExitCode::kCheckFailed, fmt::format("{} values came out wrong (#wrong)", wrong),
-                "trust no result of these ranks; try another transport or library version");
+    throw Error(ExitCode::kCheckFailed, fmt::format("{} values are wrong (#wrong)", wrong),
+                "do not use results of these ranks; try another transport or library version");
 }
 
 /// The recorder and the check of the JSON file's name, on rank 0, before anything is measured.

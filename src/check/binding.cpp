@@ -9,6 +9,8 @@
 
 #include <fmt/ranges.h>
 
+#include "support/parse.h"
+
 namespace gradsync::check {
 
 namespace {
@@ -40,8 +42,8 @@ std::vector<std::string> short_of_cores(const Ranks<BindingFacts>& ranks, Needed
   for (const auto& rank : ranks) {
     const auto cores = static_cast<int>(core_numbers(rank.facts.cores).size());
     if (cores < needed(rank.facts))
-      texts.push_back(fmt::format("{} may use {} core{} ({}), needs {}", rank.name(), cores,
-                                  cores == 1 ? "" : "s", rank.facts.cores, needed(rank.facts)));
+      texts.push_back(fmt::format("{} may use {} ({}), needs {}", rank.name(),
+                                  count_text(cores, "core"), rank.facts.cores, needed(rank.facts)));
   }
   return texts;
 }
@@ -72,11 +74,11 @@ std::vector<std::string> crowded(const std::map<std::string, HostCores>& hosts, 
     std::string found;
     for (const auto& [list, count] : host.ranks_with)
       if (static_cast<std::size_t>(count * threads) > core_numbers(list).size())
-        found = fmt::format("{}: {} ranks with {} thread{} on cores {}", name, count, threads,
-                            threads == 1 ? "" : "s", list);
+        found = fmt::format("{}: {} ranks with {} on cores {}", name, count,
+                            count_text(threads, "thread"), list);
     if (found.empty() && static_cast<std::size_t>(host.ranks * threads) > host.cores.size())
-      found = fmt::format("{}: {} ranks with {} thread{} on {} cores", name, host.ranks, threads,
-                          threads == 1 ? "" : "s", host.cores.size());
+      found = fmt::format("{}: {} ranks with {} on {} cores", name, host.ranks,
+                          count_text(threads, "thread"), host.cores.size());
     if (!found.empty()) texts.push_back(found);
   }
   return texts;
@@ -98,7 +100,7 @@ Finding judge_cores(const Ranks<BindingFacts>& ranks, int threads) {
   const auto shared = crowded(hosts, std::max(threads, 1));
   if (!shared.empty())
     return warned(id, "oversubscribed: " + first_few(shared),
-                  "fewer ranks a node or fewer --threads; times of such runs say little");
+                  "fewer ranks a node or fewer --threads; times of such runs are not comparable");
   // Within a job of Slurm the other cores may be someone else's.
   const bool may_take_more = threads == 0 && !ranks.front().facts.in_slurm_job;
   const auto idle = may_take_more ? narrow(hosts) : std::vector<std::string>();

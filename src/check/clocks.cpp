@@ -13,7 +13,7 @@ namespace {
 
 /// Beyond it, times of files and of logs of two nodes are in the wrong order for a person.
 constexpr double kMostApart_s = 0.5;
-/// Beyond it, a straggler's wait cannot be told from the error of the clocks.
+/// Beyond it, a straggler's wait is within the error of the clocks.
 constexpr double kMostUncertain_s = 1e-3;
 
 double wall_now_s() {
@@ -50,8 +50,8 @@ Finding judge_alignment(const Ranks<ClockFacts>& ranks) {
                                        worst->facts.uncertainty_s * 1e6, worst->name());
   if (worst->facts.uncertainty_s <= kMostUncertain_s) return passed(id, seen);
   return warned(id, seen,
-                "a slow link or a busy host: look at `links` and `binding`; waits below "
-                "this cannot be told from the clocks' error");
+                "a slow link or a busy host: see `links` and `binding`; waits shorter than this "
+                "are within the clock error");
 }
 
 }  // namespace

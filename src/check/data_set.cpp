@@ -2,6 +2,7 @@
 
 #include "data/cifar10.h"
 #include "support/error.h"
+#include "support/parse.h"
 
 namespace gradsync::check {
 
@@ -56,9 +57,8 @@ std::vector<Finding> judge_data(const Ranks<DataFacts>& ranks, const CheckOption
                    fmt::format("hosts have different data in '{}': {} has {}, {}", options.data,
                                hosts.front().host, digest, first_few(others)),
                    "copy one data set to all nodes, or name a shared folder with --data")};
-  return {
-      passed(id, fmt::format("{}, {} images, SHA-256 {}… on {} host{}", first.name, first.images,
-                             digest, hosts.size(), hosts.size() == 1 ? "" : "s"))};
+  return {passed(id, fmt::format("{}, {} images, SHA-256 {}… on {}", first.name, first.images,
+                                 digest, count_text(hosts.size(), "host")))};
 }
 
 CheckResult check_data(Job& job, const CheckOptions& options) {

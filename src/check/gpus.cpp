@@ -33,8 +33,8 @@ bool none_anywhere(const Ranks<GpuFacts>& ranks) {
 
 Finding judge_lacks(const std::vector<std::string>& lacking) {
   return failed(kSeen, first_few(lacking),
-                "ask for --gpus-per-node=RANKS-PER-NODE (not --gpus-per-task), look at "
-                "CUDA_VISIBLE_DEVICES and nvidia-smi on that host; --device cpu leaves GPUs out");
+                "request --gpus-per-node=RANKS-PER-NODE (not --gpus-per-task), look at "
+                "CUDA_VISIBLE_DEVICES and nvidia-smi on that host; --device cpu uses no GPU");
 }
 
 /// Names of the ranks by host and device.
@@ -54,9 +54,9 @@ Finding judge_sharing(const Ranks<GpuFacts>& ranks, bool allowed) {
   for (const auto& [device, users] : users_of_devices(ranks))
     if (users.size() > 1)
       shared.push_back(fmt::format("{}: ranks {}", device, fmt::join(users, ", ")));
-  if (shared.empty()) return passed(kShared, "each rank has a GPU of its own");
+  if (shared.empty()) return passed(kShared, "each rank has its own GPU");
   const std::string fix =
-      "ask for --gpus-per-node=RANKS-PER-NODE and no --gpu-bind, or start fewer ranks a node";
+      "request --gpus-per-node=RANKS-PER-NODE and no --gpu-bind, or start fewer ranks a node";
   if (allowed) return warned(kShared, first_few(shared), fix);
   return failed(kShared, first_few(shared), fix + "; --allow-shared-gpu for tests");
 }
@@ -73,8 +73,9 @@ Finding judge_kinds(const Ranks<GpuFacts>& ranks) {
   std::vector<std::string> texts;
   for (const auto& [kind, users] : ranks_of)
     texts.push_back(fmt::format("{}: {}", kind, fmt::join(users, ", ")));
-  return warned(kKind, first_few(texts),
-                "ask for one kind of node (--constraint); the slowest GPU sets the pace");
+  return warned(
+      kKind, first_few(texts),
+      "request nodes of one type (--constraint); the slowest GPU determines the iteration time");
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "check/launch.h"
 
 #include "check/loaded_files.h"
+#include "support/parse.h"
 
 namespace gradsync::check {
 
@@ -19,7 +20,7 @@ std::string how_to_start(int ranks) {
 std::string why_alone(const LaunchFacts& facts) {
   const Launcher& launcher = facts.launcher;
   if (launcher.name.empty()) return "it was started without srun or mpirun";
-  return fmt::format("{} started it, and {} does not hear of the others: no PMIx, or another MPI",
+  return fmt::format("{} started it, but {} does not find the other ranks: no PMIx, or another MPI",
                      launcher.name, facts.mpi_library);
 }
 
@@ -40,8 +41,8 @@ Finding judge_size(const LaunchFacts& facts, const CheckOptions& options) {
     return failed(id, fmt::format("{} ranks, --ranks says {}", facts.ranks, options.ranks),
                   how_to_start(options.ranks));
   const std::string by = launcher.name.empty() ? "without a launcher" : "by " + launcher.name;
-  return passed(id, fmt::format("{} rank{} {}, {}", facts.ranks, facts.ranks == 1 ? "" : "s", by,
-                                facts.mpi_library));
+  return passed(id,
+                fmt::format("{} {}, {}", count_text(facts.ranks, "rank"), by, facts.mpi_library));
 }
 
 Finding judge_library(const LaunchFacts& facts) {
@@ -54,7 +55,7 @@ Finding judge_library(const LaunchFacts& facts) {
                   "start with the mpirun of the MPI in use (`make status` says which), or build "
                   "with the other: make MPICXX=…");
   if (facts.mpi_path.empty() || facts.launcher_path.empty())
-    return skipped(id, "the launcher's own libraries cannot be seen");
+    return skipped(id, "the libraries of the launcher cannot be read");
   if (facts.mpi_path != facts.launcher_path)
     return warned(id,
                   fmt::format("the launcher runs on {}, the ranks on {}", facts.launcher_path,
@@ -70,7 +71,7 @@ Finding judge_pmix(const LaunchFacts& facts) {
   const std::string fix =
       "srun --mpi=pmix …; `srun --mpi=list` shows whether Slurm has it, else start with mpirun";
   if (facts.ranks < facts.launcher.ranks) return failed(id, "srun without PMIx", fix);
-  return warned(id, "srun without PMIx; the ranks found each other by another way", fix);
+  return warned(id, "srun without PMIx; the ranks were connected by other means", fix);
 }
 
 }  // namespace

@@ -62,7 +62,7 @@ Finding judge_versions(const std::vector<Library>& libraries) {
   }
   if (texts.empty()) return passed(id, versions_text(libraries) + ", as compiled");
   const std::string fix =
-      "load the modules the build had, or build again with those of now: make clean all";
+      "load the modules of the build, or rebuild with the loaded ones: make clean all";
   return major ? failed(id, first_few(texts), fix) : warned(id, first_few(texts), fix);
 }
 
@@ -122,7 +122,7 @@ Finding judge_once(const Ranks<LibraryFacts>& ranks) {
   }
   if (texts.empty()) return passed(id, "no library is loaded twice");
   return warned(id, first_few(texts),
-                "take the second one out of LD_LIBRARY_PATH or LD_PRELOAD; calls may go to either");
+                "remove the second one from LD_LIBRARY_PATH or LD_PRELOAD; calls may reach either");
 }
 
 Table library_table(const std::vector<Library>& libraries) {

@@ -32,7 +32,7 @@ Finding judge_locked(const Ranks<LimitFacts>& ranks) {
   }
   if (!infiniband) return skipped(id, "no InfiniBand adapter");
   if (low.empty()) return passed(id, "enough for an adapter's buffers");
-  return warned(id, "too little memory may be locked: " + first_few(low),
+  return warned(id, "the limit of locked memory is low: " + first_few(low),
                 "LimitMEMLOCK=infinity in slurmd's unit, or ulimit -l unlimited before mpirun");
 }
 
@@ -42,8 +42,9 @@ Finding judge_files(const Ranks<LimitFacts>& ranks) {
   for (const auto& rank : ranks)
     if (rank.facts.open_files != kUnlimited && rank.facts.open_files < kOpenFiles)
       low.push_back(fmt::format("{}: {}", rank.name(), rank.facts.open_files));
-  if (low.empty()) return passed(id, fmt::format("at least {} a rank", kOpenFiles));
-  return warned(id, "few files may be open: " + first_few(low), "ulimit -n 4096 before the launch");
+  if (low.empty()) return passed(id, fmt::format("at least {} per rank", kOpenFiles));
+  return warned(id, "the limit of open files is low: " + first_few(low),
+                "ulimit -n 4096 before the launch");
 }
 
 Finding judge_omp(const Ranks<LimitFacts>& ranks, int threads) {

@@ -146,8 +146,8 @@ Finding judge_slowest(const std::vector<LinkFacts>& by_bandwidth) {
                   median_Bps / kGB_bytes);
   if (by_bandwidth.size() > 2 && slowest.bandwidth_Bps < kSlow * median_Bps)
     return warned(id, seen,
-                  "look at cable, port and routes of these two (ethtool, ibstat), or "
-                  "leave the host out: --exclude=HOST");
+                  "check cable, port and routes of these two (ethtool, ibstat), or exclude the "
+                  "host: --exclude=HOST");
   return passed(id, seen);
 }
 
@@ -177,8 +177,8 @@ Finding judge_sums(const Ranks<SumFacts>& ranks) {
   }
   if (!wrong.empty())
     return failed(id, "sums over all ranks are wrong: " + first_few(wrong),
-                  "trust no result of these ranks; try another MPI version or transport (mpirun "
-                  "--mca btl self,tcp), then leave hosts out one by one");
+                  "do not use results of these ranks; try another MPI version or transport (mpirun "
+                  "--mca btl self,tcp), then exclude hosts one by one");
   const double bus_Bps = busbw(CollectiveKind::kAllReduce, static_cast<double>(kLargeSum_bytes),
                                static_cast<int>(ranks.size()), large_s);
   return passed(id, fmt::format("all-reduce over {} ranks is right: {} in {:.0f} µs, {} in {:.2f} "
@@ -195,9 +195,8 @@ CheckResult judge_links(const std::vector<LinkFacts>& links) {
     if (link.wrong != 0)
       wrong.push_back(fmt::format("{}: {} wrong values", link.hosts, link.wrong));
   if (!wrong.empty())
-    return {
-        {failed(id, "data does not arrive as it was sent: " + first_few(wrong),
-                "leave one of the two hosts out (--exclude=HOST) and have its link looked at")}};
+    return {{failed(id, "received data differs from what was sent: " + first_few(wrong),
+                    "exclude one of the two hosts (--exclude=HOST) and have its link checked")}};
   auto by_bandwidth = links;
   std::sort(by_bandwidth.begin(), by_bandwidth.end(),
             [](const auto& a, const auto& b) { return a.bandwidth_Bps < b.bandwidth_Bps; });

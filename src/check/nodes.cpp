@@ -64,12 +64,13 @@ std::vector<Finding> judge_nodes(const Ranks<NodeFacts>& ranks) {
   for (const auto& rank : ranks)
     if (rank.facts.looked) hosts.push_back(rank);
   if (hosts.size() == 1) return {skipped("nodes", "one host")};
-  const std::string fix = "ask for one kind of node (--constraint); the slowest sets the pace";
+  const std::string fix =
+      "request nodes of one type (--constraint); the slowest determines the iteration time";
   return {judge_equal(
               "nodes.cpu", hosts, [](const NodeFacts& facts) { return facts.cpu; }, fix),
           judge_equal(
               "nodes.kernel", hosts, [](const NodeFacts& facts) { return facts.kernel; },
-              "bring the nodes to one image; a difference may explain another"),
+              "install the same image on all nodes"),
           judge_mtus(hosts)};
 }
 

@@ -5,6 +5,8 @@
 
 #include <fmt/ranges.h>
 
+#include "support/parse.h"
+
 namespace gradsync::check {
 
 namespace {
@@ -67,7 +69,7 @@ Finding judge_hosts(const std::vector<Host>& hosts, const CheckOptions& options)
                   fmt::format("hosts have different numbers of ranks: {} has {}, {}",
                               hosts.front().name, first, first_few(uneven)),
                   fix);
-  const std::string of_each = fmt::format("{} rank{}", first, first == 1 ? "" : "s");
+  const std::string of_each = count_text(first, "rank");
   return passed(id, hosts.size() == 1
                         ? "1 host with " + of_each
                         : fmt::format("{} hosts with {} each", hosts.size(), of_each));

@@ -49,7 +49,7 @@ fs::path write_mark(const fs::path& folder) {
   const fs::path name = folder / (".gradsync-check-" + random_suffix());
   TemporaryFile file(name.string() + ".tmp");
   UniqueFd fd = create_file(file.path());
-  const std::string text = "gradsync-check looks whether it can write here\n";
+  const std::string text = "gradsync-check tests whether it can write here\n";
   write_all(fd.get(), std::as_bytes(std::span(text)), file.path());
   close_file(std::move(fd), file.path());
   file.rename_to(name);
@@ -97,7 +97,7 @@ Finding judge_space(const FolderProbe& probe) {
   const std::string id = "results.space";
   const std::string seen = fmt::format("{} free in '{}' ({})", format_bytes(probe.free_bytes),
                                        probe.folder, probe.file_system);
-  const std::string fix = "make room, or name a folder on another file system with --results";
+  const std::string fix = "free space, or name a folder on another file system with --results";
   if (probe.free_bytes < kTooLittle_bytes) return failed(id, seen, fix);
   if (probe.free_bytes < kLittleSpace_bytes) return warned(id, seen, fix);
   return passed(id, seen);

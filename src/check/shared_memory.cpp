@@ -13,6 +13,8 @@
 
 #include <fmt/ranges.h>
 
+#include "support/parse.h"
+
 namespace gradsync::check {
 
 namespace {
@@ -91,8 +93,8 @@ Finding judge_leftovers(const Ranks<SharedMemoryFacts>& hosts) {
     std::int64_t bytes = 0;
     for (const Leftover& one : left)
       bytes += one.bytes;
-    seen.push_back(fmt::format("{}: {} file{} of dead runs, {}, first {}", host.host, left.size(),
-                               left.size() == 1 ? "" : "s", format_bytes(bytes), left[0].name));
+    seen.push_back(fmt::format("{}: {} of dead runs, {}, first {}", host.host,
+                               count_text(left.size(), "file"), format_bytes(bytes), left[0].name));
     fixes.push_back(fmt::format("on {}: rm{}", host.host, paths_of(left)));
   }
   if (seen.empty()) return passed(id, "no files of dead runs in /dev/shm");

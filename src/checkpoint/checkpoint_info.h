@@ -14,7 +14,7 @@ struct CheckpointInfo {
   std::string run_id;
   std::int64_t ranks = 0;
   std::int64_t iteration = 0;      ///< iterations done
-  std::int64_t epoch = 0;          ///< in which the run goes on
+  std::int64_t epoch = 0;          ///< in which the run resumes
   std::int64_t step = 0;           ///< iterations of that epoch that are done
   std::int64_t journal_bytes = 0;  ///< what the journal held then, all of it on the disk
   double elapsed_s = 0;            ///< since the start of the run
@@ -31,7 +31,7 @@ TextMap to_metadata(const CheckpointInfo& info);
 /// Throws Error kBadData if something is missing or no number.
 CheckpointInfo from_metadata(const TextMap& metadata);
 
-/// Why a run as `mine` describes it cannot go on from `theirs`, or nothing: "sync is ddp there,
+/// Why a run as `mine` describes it cannot resume from `theirs`, or nothing: "sync is ddp there,
 /// allreduce here". Options that change no number (where files lie, how often to log, …) do not
 /// count; nor does what `mine` leaves to be settled (`auto`, 0 threads).
 std::optional<std::string> difference(const CheckpointInfo& theirs, const CheckpointInfo& mine);

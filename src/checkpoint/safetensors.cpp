@@ -40,7 +40,7 @@ std::string_view header_text(std::span<const std::byte> file) {
 
 json parsed_header(std::string_view text) {
   json header = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!header.is_object()) refuse("its header is no JSON object");
+  if (!header.is_object()) refuse("its header is not a JSON object");
   return header;
 }
 
@@ -59,7 +59,7 @@ TextMap read_metadata(const json& header) {
 std::int64_t count_of(const json& value, const std::string& name) {
   if (!value.is_number_integer() ||
       (value.is_number_unsigned() && value.get<std::uint64_t>() > std::uint64_t{INT64_MAX}))
-    refuse(fmt::format("tensor '{}' has a size that is no whole number", name));
+    refuse(fmt::format("tensor '{}' has a size that is not a whole number", name));
   const auto count = value.get<std::int64_t>();
   if (count < 0) refuse(fmt::format("tensor '{}' has a negative size", name));
   return count;

@@ -20,7 +20,7 @@ std::string shown(double value, double unit, int decimals) {
 }
 
 std::string transport_text(const std::string& transport) {
-  if (transport == "ring") return "a ring of ours over MPI whose waits sleep, as ddp uses it there";
+  if (transport == "ring") return "gradsync's ring over MPI, whose waits sleep; ddp uses it";
   for (const TransportTraits& one : kTransports)
     if (one.recorded == transport) return std::string(one.text);
   return transport;
@@ -46,9 +46,9 @@ std::string calibration_header(const OperationEntry& operation, const std::strin
                                const std::string& cadence, int ranks, const CallCounts& counts) {
   const bool alone = cadence == kCadences[0];
   return fmt::format(
-             "#\n# Collective: {} ({}), {}, {} rank{}\n"
+             "#\n# Collective: {} ({}), {}, {}\n"
              "# {}; time: median of at most {} calls of the slowest rank, after {} to warm up\n#\n",
-             operation.name, transport_text(transport), cadence, ranks, ranks == 1 ? "" : "s",
+             operation.name, transport_text(transport), cadence, count_text(ranks, "rank"),
              alone ? "A barrier before each call" : "One call after the other", counts.timed,
              counts.warmup) +
          fmt::format("#{:>11}{:>14}{:>10}{:>8}{:>8}{:>11}{:>9}{:>9}{:>8}\n", "size", "count",

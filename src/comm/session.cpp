@@ -36,7 +36,7 @@ Error no_start(const Launcher& launcher, const WatchLimits& limits) {
       fmt::format("rank {} ({}): MPI has not started in {:g} s, with {} ranks by {}", launcher.rank,
                   host_name(), limits.start_s, launcher.ranks,
                   launcher.name.empty() ? "no launcher" : launcher.name),
-      "look for hosts that do not answer, processes that are stopped and firewalls; try mpirun -n "
+      "check for hosts that do not answer, stopped processes and firewalls; try mpirun -n "
       "2 "
       "hostname, then srun --mpi=pmix or mpirun --mca btl self,tcp" +
           (limits.start_option.empty() ? std::string()
@@ -78,11 +78,12 @@ Session::~Session() {
 
 void Session::require_sound_launch() const {
   if (thread_level_ < MPI_THREAD_SERIALIZED)
-    throw Error(ExitCode::kEnvironment,
-                fmt::format("{} lets only one thread of a process call it, and gradsync "
-                            "communicates from a thread of its own",
-                            mpi_library_version()),
-                "use an MPI that is built with threads (ompi_info: Thread support: posix)");
+    throw Error(
+        ExitCode::kEnvironment,
+        fmt::format(
+            "{} allows calls from one thread only, and gradsync communicates from a second one",
+            mpi_library_version()),
+        "use an MPI built with thread support (ompi_info: Thread support: posix)");
   const int launched = find_launcher().ranks;
   if (size_ > 1 || launched <= 1) return;
   throw Error(
@@ -113,7 +114,7 @@ void Session::together(const std::function<void()>& body) const {
 }
 
 void Session::abort(const Error& error) const {
-  // One thread of this rank reports; another one that also wants to waits for the end.
+  // One thread of this rank reports; another one that reports at the same time waits for the end.
   while (aborting_.exchange(true))
     std::this_thread::sleep_for(kAbortGrace);
   const std::string where = size_ > 1 ? place() + ": " : "";

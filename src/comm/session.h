@@ -17,7 +17,7 @@ namespace gradsync {
 /// The MPI job this process is a rank of. One a process, owned by `main`: MPI is initialized when
 /// it is made and finalized when it goes, after every communicator.
 ///
-/// MPI errors are fatal (MPI's default handler, a choice: with returned errors OpenMPI 4.1's
+/// MPI errors are fatal (MPI's default handler, a choice: with returned errors Open MPI 4.1's
 /// survivors hang). One thread talks to MPI at a time; only the watchdog may call it beside
 /// another, hence MPI_THREAD_MULTIPLE is asked for.
 class Session {
@@ -70,9 +70,9 @@ class Session {
   /// Waits, watched, while another rank reports an error and ends the job. Never returns.
   [[noreturn]] void wait_for_abort() const;
 
-  /// What this rank has sent and received so far. It is counted by whoever calls MPI, whatever he
-  /// may change of the session otherwise. What MPI itself sends to start and to make communicators,
-  /// and the yardstick of --calibrate, is not in it.
+  /// What this rank has sent and received so far. The callers of MPI count, through a
+  /// const session, too. Not counted: what MPI sends to start and to make communicators, and the
+  /// measurements of --calibrate.
   Ledger& ledger() const { return ledger_; }
   /// Adds a collective of all ranks, or of those of this node, as control.
   void count(CollectiveKind kind, std::int64_t bytes, int root = 0) const;

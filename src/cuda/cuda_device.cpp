@@ -30,7 +30,7 @@ class CudaDevice : public Device {
     if (result != cudaSuccess)
       throw Error(ExitCode::kEnvironment,
                   fmt::format("GPU {} cannot be used: {}", index, cudaGetErrorString(result)),
-                  "nvidia-smi says who holds it and whether it is sound; --device cpu leaves it");
+                  "nvidia-smi shows its processes and its state; --device cpu uses no GPU");
   }
 
   StreamHandle make_stream() override {
@@ -153,7 +153,7 @@ std::unique_ptr<Device> make_cuda_device(int index) {
 
 std::unique_ptr<Device> make_cuda_device(int) {
   throw Error(ExitCode::kEnvironment, "this build is without CUDA",
-              "make status says what it lacks; --device cpu leaves GPUs out");
+              "make status shows what is missing; --device cpu uses no GPU");
 }
 
 #endif

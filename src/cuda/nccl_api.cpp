@@ -41,7 +41,7 @@ void check(ncclResult_t result, const char* call) {
   if (tells_out_of_memory(text))
     throw Error(ExitCode::kOutOfMemory, text, "lower --batch-per-rank");
   throw Error(ExitCode::kEnvironment, text,
-              "NCCL_DEBUG=WARN says more; --transport mpi goes without NCCL");
+              "NCCL_DEBUG=WARN prints details; --transport mpi does not use NCCL");
 }
 
 class Nccl : public NcclApi {
@@ -131,7 +131,7 @@ std::unique_ptr<NcclApi> make_nccl() {
 
 std::unique_ptr<NcclApi> make_nccl() {
   throw Error(ExitCode::kEnvironment, "this build is without NCCL",
-              "make status says what it lacks; --transport mpi goes without it");
+              "make status shows what is missing; --transport mpi does not use NCCL");
 }
 
 #endif

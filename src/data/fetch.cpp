@@ -29,7 +29,7 @@ FetchResult keep_existing(const fs::path& to) {
     return result;
   } catch (const Error& error) {
     throw Error(ExitCode::kCannotCreate,
-                fmt::format("'{}' exists and is no valid data set; it is left as it is ({})",
+                fmt::format("'{}' exists and is not a valid data set; it was not changed ({})",
                             to.string(), error.what()),
                 "choose another --to, or remove that folder first");
   }
@@ -49,7 +49,7 @@ std::vector<std::string> curl_command(const std::string& address, const fs::path
   return command;
 }
 
-/// A download that was finished but not unpacked; asked to go on from its end, curl would fail.
+/// A download that was finished but not unpacked; asked to continue at its end, curl would fail.
 bool is_finished_download(const fs::path& archive) {
   return fs::exists(archive) && is_official_archive(sha256_file(archive));
 }
@@ -65,8 +65,8 @@ void download(const std::string& address, const fs::path& file) {
   if (result.succeeded()) return;
   throw Error(ExitCode::kInputOutput,
               fmt::format("cannot download {}: curl ended with {}", address, result.text()),
-              fmt::format("run the same command again (it goes on where '{}' ends), or bring the "
-                          "archive here by other means and give it with --from FILE",
+              fmt::format("run the same command again (it continues '{}'), or copy the archive to "
+                          "this machine and give it with --from FILE",
                           file.string()));
 }
 
@@ -93,7 +93,7 @@ FetchResult unpack(const fs::path& archive, const fs::path& to, const FetchProgr
 }
 
 /// Unpacks a finished download and removes it: when it was good nobody needs it, when it was bad a
-/// second try must not go on from it.
+/// second try must not continue it.
 FetchResult unpack_download(const fs::path& archive, const fs::path& to,
                             const FetchProgress& progress) {
   std::error_code ignored;

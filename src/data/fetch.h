@@ -24,7 +24,7 @@ using FetchProgress = std::function<void(const std::string&)>;
 /// Puts CIFAR-10's binary files into the folder `to`.
 /// `from` is an address (http, https, file) or an archive on this machine, a tar file with
 /// cifar-10-batches-bin/data_batch_1.bin and so on. An address is downloaded by curl to
-/// `to`.download, and a download that broke off goes on where it stopped. Only the known file names
+/// `to`.download, and an interrupted download is continued. Only the known file names
 /// are taken from the archive, each up to its right size, so no archive can write anything
 /// elsewhere or fill the disk. The files are verified before the folder gets its name. An archive
 /// other than the official one is accepted if its files pass.

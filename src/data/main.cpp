@@ -211,7 +211,7 @@ const Command& command_named(const std::string& name) {
   }
   const std::string near = nearest(name, names);
   throw Error(
-      ExitCode::kUsage, fmt::format("'{}' is no command of {}", name, kProgram),
+      ExitCode::kUsage, fmt::format("'{}' is not a command of {}", name, kProgram),
       near.empty() ? "synthesize, fetch, verify or info" : fmt::format("did you mean {}?", near));
 }
 

@@ -21,7 +21,7 @@ void require_absent(const fs::path& target) {
   std::error_code ignored;
   if (!fs::exists(fs::symlink_status(target, ignored))) return;
   throw Error(ExitCode::kCannotCreate,
-              fmt::format("'{}' exists already; it is left as it is", target.string()),
+              fmt::format("'{}' exists already; it was not changed", target.string()),
               "choose another --to, or remove that folder first");
 }
 

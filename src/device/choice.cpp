@@ -14,7 +14,7 @@ namespace gradsync {
 namespace {
 
 const std::string kNone = "none";
-const std::string kToTheCpu = "; --device cpu leaves GPUs out";
+const std::string kToTheCpu = "; --device cpu uses no GPU";
 
 std::string name_of(const DeviceFacts& rank) {
   return fmt::format("rank {} ({})", rank.rank, rank.host);
@@ -40,13 +40,13 @@ std::string lack_of(const DeviceFacts& rank) {
 }
 
 std::string fix_of(const DeviceFacts& rank) {
-  if (rank.runtime == kNone) return "make status says what a build with CUDA lacks" + kToTheCpu;
+  if (rank.runtime == kNone) return "make status shows what a build with CUDA needs" + kToTheCpu;
   if (rank.driver == kNone)
     return "run on a host with a GPU: nvidia-smi must list it, in a container with its --nv or "
            "--gpus option" +
            kToTheCpu;
-  if (too_old(rank)) return "ask for a node with a driver of 580 or later" + kToTheCpu;
-  return "ask for --gpus-per-node=RANKS-PER-NODE (not --gpus-per-task), look at "
+  if (too_old(rank)) return "request a node with a driver of 580 or later" + kToTheCpu;
+  return "request --gpus-per-node=RANKS-PER-NODE (not --gpus-per-task), look at "
          "CUDA_VISIBLE_DEVICES" +
          kToTheCpu;
 }
@@ -79,7 +79,7 @@ DeviceChoice on_gpus(const DeviceRequest& request, const std::vector<DeviceFacts
   choice.shared = !shared.empty();
   if (choice.shared && !request.allow_shared_gpu)
     throw Error(ExitCode::kEnvironment, shared,
-                "ask for --gpus-per-node=RANKS-PER-NODE and no --gpu-bind, or start fewer ranks a "
+                "request --gpus-per-node=RANKS-PER-NODE and no --gpu-bind, or start fewer ranks a "
                 "node; --allow-shared-gpu for tests" +
                     kToTheCpu);
   return choice;

@@ -8,7 +8,8 @@
 namespace gradsync {
 
 /// What the exchange and its checks compute in the device's memory, in the order of a stream: the
-/// launches of src/kernels, or their twins where the tests put a device that is none.
+/// launches of src/kernels, or their CPU reference implementations, where the tests use a simulated
+/// device.
 struct DeviceKernels {
   void (*pack)(const float* values, std::uint16_t* wire, std::int64_t count, float factor,
                HalfType type, StreamHandle stream) = nullptr;

@@ -56,16 +56,16 @@ void CollectiveLog::set_mode(std::uint8_t index, std::string name) {
 }
 
 void CollectiveLog::begin_iteration(std::int64_t iteration) {
-  if (book_.use_count() > 1) book_ = std::make_shared<IterationBook>();
-  book_->iteration = iteration;
-  book_->records.clear();
-  book_->traffic.fill(0);
+  if (current_.use_count() > 1) current_ = std::make_shared<IterationLog>();
+  current_->iteration = iteration;
+  current_->records.clear();
+  current_->traffic.fill(0);
 }
 
-void CollectiveLog::begin(CollectiveCall call, const IterationBook& book,
+void CollectiveLog::begin(CollectiveCall call, const IterationLog& iteration_log,
                           FunctionRef<void(const CollectiveCall&)> body) {
   call.mode = mode_;
-  call.iteration = book.iteration;
+  call.iteration = iteration_log.iteration;
   if (fault_ != CollectiveFault::kNone) {
     if (fault_ == CollectiveFault::kSkip) {
       fault_ = CollectiveFault::kNone;
@@ -78,10 +78,11 @@ void CollectiveLog::begin(CollectiveCall call, const IterationBook& book,
   body(call);
 }
 
-void CollectiveLog::count(const CollectiveCall& call, Traffic category, IterationBook& book) {
+void CollectiveLog::count(const CollectiveCall& call, Traffic category,
+                          IterationLog& iteration_log) {
   // What is outside of rows comes after an iteration, and never in it.
   if (const auto at = static_cast<std::size_t>(category); at < kRowCategories)
-    book.traffic[at] +=
+    iteration_log.traffic[at] +=
         traffic_bytes(call.kind, bytes_of(call), session_.rank(), session_.size(), call.root);
 }
 

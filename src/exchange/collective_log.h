@@ -46,7 +46,7 @@ struct CollectiveRecord {
 using TrafficBytes = std::array<std::int64_t, kRowCategories>;
 
 /// What the collectives of one iteration were on this rank.
-struct IterationBook {
+struct IterationLog {
   std::int64_t iteration = 0;
   std::vector<CollectiveRecord> records;
   TrafficBytes traffic{};
@@ -57,7 +57,7 @@ enum class CollectiveFault { kNone, kSkip, kShort, kOtherType, kOtherRoot };
 
 /// Knows which collective this rank calls: names it, compares it across ranks before it starts
 /// (VerifyLevel), has it watched, and counts it by what it carries, in the session's ledger too.
-/// What it measured is in the book of its iteration.
+/// What it measured is in the log of its iteration.
 ///
 /// Not thread-safe: one thread at a time, as for MPI itself. Making and ending are collective.
 class CollectiveLog {
@@ -85,22 +85,22 @@ class CollectiveLog {
   /// difference.
   void set_timing(bool timing) { timing_ = timing; }
   bool timing() const { return timing_; }
-  /// From now on collectives are entered in a new book, but for those that name another one.
+  /// From now on collectives are entered in a new log, except those that name another one.
   void begin_iteration(std::int64_t iteration);
   /// Of the iteration that began last.
-  const std::shared_ptr<IterationBook>& book() const { return book_; }
-  const std::vector<CollectiveRecord>& records() const { return book_->records; }
-  const TrafficBytes& traffic() const { return book_->traffic; }
+  const std::shared_ptr<IterationLog>& current() const { return current_; }
+  const std::vector<CollectiveRecord>& records() const { return current_->records; }
+  const TrafficBytes& traffic() const { return current_->traffic; }
 
-  /// Runs `body` as the collective `call` of the iteration of `book`, with the call as it is after
-  /// an injected fault; not at all if that is to skip it. The comparison runs before it, so it is
-  /// no part of any communication interval.
-  void begin(CollectiveCall call, const IterationBook& book,
+  /// Runs `body` as the collective `call` of the iteration of `iteration_log`, with the call as it
+  /// is after an injected fault; not at all if that is to skip it. The comparison runs before it,
+  /// so it is no part of any communication interval.
+  void begin(CollectiveCall call, const IterationLog& iteration_log,
              FunctionRef<void(const CollectiveCall&)> body);
   /// Adds the bytes of the call to the ledger.
   void enter_in_ledger(const CollectiveCall& call, Traffic category);
   /// Adds the bytes of the call to the iteration's.
-  void count(const CollectiveCall& call, Traffic category, IterationBook& book);
+  void count(const CollectiveCall& call, Traffic category, IterationLog& iteration_log);
 
  private:
   void compare(const CollectiveCall& call);
@@ -117,7 +117,7 @@ class CollectiveLog {
   std::uint8_t mode_ = 0;
   std::string mode_name_ = "none";
   std::int64_t first_iteration_ = 0;
-  std::shared_ptr<IterationBook> book_ = std::make_shared<IterationBook>();
+  std::shared_ptr<IterationLog> current_ = std::make_shared<IterationLog>();
   CollectiveFault fault_ = CollectiveFault::kNone;
 };
 

@@ -36,7 +36,8 @@ void ControlChannel::broadcast(std::span<std::byte> bytes) {
 }
 
 void ControlChannel::move(std::span<std::byte> bytes, int from, int to) {
-  const CollectiveScope watched(log_.watchdog(), CollectiveKind::kGather, log_.book()->iteration);
+  const CollectiveScope watched(log_.watchdog(), CollectiveKind::kGather,
+                                log_.current()->iteration);
   const int rank = log_.session().rank();
   if (rank != from && rank != to) return;
   const auto whole = static_cast<std::int64_t>(bytes.size());
@@ -45,10 +46,10 @@ void ControlChannel::move(std::span<std::byte> bytes, int from, int to) {
 }
 
 void ControlChannel::run(const CollectiveCall& call, Traffic category, FunctionRef<void()> body) {
-  log_.begin(call, *log_.book(), [&](const CollectiveCall& named) {
+  log_.begin(call, *log_.current(), [&](const CollectiveCall& named) {
     log_.enter_in_ledger(named, category);
     body();
-    if (log_.timing()) log_.count(named, category, *log_.book());
+    if (log_.timing()) log_.count(named, category, *log_.current());
   });
 }
 

@@ -38,9 +38,9 @@ void Exchange::join() {
 }
 
 void Exchange::all_reduce_mean(std::span<float> data, Traffic category, Moment ready,
-                               IterationBook* book) {
+                               IterationLog* iteration_log) {
   move(call_of(CollectiveKind::kAllReduce, ValueType::kFloat32, ReduceOp::kSum, data.size(), -1),
-       {category, data, ready, book}, [&] { transport_.all_reduce_mean(data, waiting_); });
+       {category, data, ready, iteration_log}, [&] { transport_.all_reduce_mean(data, waiting_); });
 }
 
 void Exchange::all_reduce_sum(std::span<float> data, Traffic category, Moment ready) {
@@ -55,12 +55,14 @@ void Exchange::all_reduce_by(std::span<float> data, Traffic category, Moment rea
 
 void Exchange::all_reduce_mean_half(std::span<float> data, std::span<std::uint16_t> wire,
                                     ValueType type, Traffic category, Moment ready,
-                                    IterationBook* book) {
+                                    IterationLog* iteration_log) {
   double convert_s = kNotMeasured;
-  std::vector<CollectiveRecord>& records = (book ? book : log_.book().get())->records;
+  std::vector<CollectiveRecord>& records =
+      (iteration_log ? iteration_log : log_.current().get())->records;
   const std::size_t before = records.size();
   move(call_of(CollectiveKind::kAllReduce, type, ReduceOp::kSum, data.size(), -1),
-       {category, data, ready, book}, [&] { convert_s = mean_through_half(data, wire, type); });
+       {category, data, ready, iteration_log},
+       [&] { convert_s = mean_through_half(data, wire, type); });
   if (records.size() > before && !lane_) records.back().convert_s = convert_s;
 }
 
@@ -106,21 +108,21 @@ void Exchange::post_all_reduce_mean(std::span<float> data, Traffic category, Mom
   PostedMeans& means = *transport_.posted_means();
   const auto call =
       call_of(CollectiveKind::kAllReduce, ValueType::kFloat32, ReduceOp::kSum, data.size(), -1);
-  log_.begin(call, *log_.book(), [&](const CollectiveCall& named) {
+  log_.begin(call, *log_.current(), [&](const CollectiveCall& named) {
     log_.enter_in_ledger(named, category);
     if (log_.timing()) {
-      log_.book()->records.push_back(
+      log_.current()->records.push_back(
           {named.kind, bytes_of(named), named.root, ready.host_s, now_s(), kNotMeasured});
-      log_.count(named, category, *log_.book());
+      log_.count(named, category, *log_.current());
     }
-    posted_.push_back({means.post(data), log_.book()->records.size() - 1});
+    posted_.push_back({means.post(data), log_.current()->records.size() - 1});
   });
   note_done(means.progress().done);
 }
 
 void Exchange::finish_posted() {
   // Counted even if nothing is left: the rank that posts last has seen all of it done already.
-  const CollectiveScope watched(watchdog(), CollectiveKind::kAllReduce, log_.book()->iteration);
+  const CollectiveScope watched(watchdog(), CollectiveKind::kAllReduce, log_.current()->iteration);
   while (!posted_.empty()) {
     const std::uint32_t number = posted_.front().number;
     transport_.posted_means()->finish(number, waiting_);
@@ -135,7 +137,7 @@ void Exchange::note_done(std::uint32_t number) {
   };
   for (; !posted_.empty() && is_done(posted_.front()); posted_.erase(posted_.begin())) {
     if (!log_.timing()) continue;
-    CollectiveRecord& record = log_.book()->records[posted_.front().record];
+    CollectiveRecord& record = log_.current()->records[posted_.front().record];
     record.posted = transport_.posted_means()->times(posted_.front().number);
     record.end_s = record.posted->last.end_s;
   }
@@ -169,25 +171,25 @@ void Exchange::scatter(std::span<const float> all, std::span<float> one, int roo
 }
 
 void Exchange::move(const CollectiveCall& call, const Tensors& tensors, Body body) {
-  IterationBook& book = tensors.book ? *tensors.book : *log_.book();
-  log_.begin(call, book, [&](const CollectiveCall& named) {
+  IterationLog& iteration_log = tensors.iteration_log ? *tensors.iteration_log : *log_.current();
+  log_.begin(call, iteration_log, [&](const CollectiveCall& named) {
     log_.enter_in_ledger(named, tensors.category);
     if (lane_)
       enqueue(named, tensors, body);
     else
-      run_here(named, tensors, book, body);
+      run_here(named, tensors, iteration_log, body);
   });
 }
 
-void Exchange::run_here(const CollectiveCall& call, const Tensors& tensors, IterationBook& book,
-                        Body body) {
+void Exchange::run_here(const CollectiveCall& call, const Tensors& tensors,
+                        IterationLog& iteration_log, Body body) {
   if (!log_.timing()) return body();
   const double start_s = now_s();
   body();
   const double end_s = now_s();
   const double ready_s = tensors.ready.known() ? tensors.ready.host_s : start_s;
-  book.records.push_back({call.kind, bytes_of(call), call.root, ready_s, start_s, end_s});
-  log_.count(call, tensors.category, book);
+  iteration_log.records.push_back({call.kind, bytes_of(call), call.root, ready_s, start_s, end_s});
+  log_.count(call, tensors.category, iteration_log);
 }
 
 void Exchange::enqueue(const CollectiveCall& call, const Tensors& tensors, Body body) {
@@ -204,15 +206,15 @@ void Exchange::enqueue(const CollectiveCall& call, const Tensors& tensors, Body 
   last_ = ring.mark(stream);
   if (!overlapped) join();
   if (!log_.timing()) return;
-  log_.book()->records.push_back({call.kind, bytes_of(call), call.root, kNotMeasured, kNotMeasured,
-                                  kNotMeasured, ready, start, last_});
-  log_.count(call, tensors.category, *log_.book());
+  log_.current()->records.push_back({call.kind, bytes_of(call), call.root, kNotMeasured,
+                                     kNotMeasured, kNotMeasured, ready, start, last_});
+  log_.count(call, tensors.category, *log_.current());
 }
 
 void Exchange::await(Mark mark) {
   if (lane_->ring.happened(mark)) return;
-  // No step in the count of collectives: the ranks that need not wait go on to the next one.
-  const CollectiveScope watched(watchdog(), CollectiveKind::kBarrier, log_.book()->iteration,
+  // Not counted as a collective: the ranks that need not wait continue with the next one.
+  const CollectiveScope watched(watchdog(), CollectiveKind::kBarrier, log_.current()->iteration,
                                 CollectiveScope::Counts::kNo);
   look_until(mark);
 }

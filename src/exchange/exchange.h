@@ -62,8 +62,8 @@ class Exchange {
   Moment now();
   /// From now on the compute stream waits for every collective so far.
   void join();
-  /// Returns when the device has come to `mark`. Looks at its events again and again instead of
-  /// waiting in the runtime, lets MPI go on meanwhile, and ends the job, as a hang, when the
+  /// Returns when the device has come to `mark`. Polls its events instead of waiting in the
+  /// runtime, lets MPI make progress meanwhile, and ends the job, as a hang, when the
   /// transport has lost a rank.
   void await(Mark mark);
   /// Called for each message of gradients on a device, on its communication stream, before it
@@ -74,9 +74,9 @@ class Exchange {
   }
 
   /// Averages in place over the ranks. `ready` is when the data was complete (now, if not known);
-  /// `book` is that of the iteration it belongs to, if another one has begun.
+  /// `iteration_log` is that of the iteration it belongs to, if another one has begun.
   void all_reduce_mean(std::span<float> data, Traffic category, Moment ready = {},
-                       IterationBook* book = nullptr);
+                       IterationLog* iteration_log = nullptr);
   /// Sum in place; the caller scales. What c10d::Reducer asks of a backend.
   void all_reduce_sum(std::span<float> data, Traffic category, Moment ready = {});
   /// The same, moved by somebody else's library: `body` enqueues it on the lane's communication
@@ -85,7 +85,8 @@ class Exchange {
                      FunctionRef<void()> body);
   /// Averages in place, traveling as bf16 or fp16; `wire` is scratch of data.size() values.
   void all_reduce_mean_half(std::span<float> data, std::span<std::uint16_t> wire, ValueType type,
-                            Traffic category, Moment ready = {}, IterationBook* book = nullptr);
+                            Traffic category, Moment ready = {},
+                            IterationLog* iteration_log = nullptr);
   /// Memory in which all-reduce needs no copy; null where any is as good. Collective.
   std::shared_ptr<std::byte> allocate(std::size_t bytes) {
     const CollectiveScope watched(watchdog(), CollectiveKind::kAllReduce);
@@ -112,7 +113,7 @@ class Exchange {
     Traffic category;
     std::span<const float> gradients = {};  ///< looked at before they travel
     Moment ready = {};
-    IterationBook* book = nullptr;  ///< if it is not the last one
+    IterationLog* iteration_log = nullptr;  ///< if it is not the last one
   };
   /// An all-reduce under way: the transport's number, and which record is its.
   struct Posted {
@@ -122,7 +123,8 @@ class Exchange {
   using Body = FunctionRef<void()>;
   double mean_through_half(std::span<float> data, std::span<std::uint16_t> wire, ValueType type);
   void move(const CollectiveCall& call, const Tensors& tensors, Body body);
-  void run_here(const CollectiveCall& call, const Tensors& tensors, IterationBook& book, Body body);
+  void run_here(const CollectiveCall& call, const Tensors& tensors, IterationLog& iteration_log,
+                Body body);
   void enqueue(const CollectiveCall& call, const Tensors& tensors, Body body);
   void note_done(std::uint32_t number);
   void pack(std::span<const float> data, std::span<std::uint16_t> wire, float factor,

@@ -147,11 +147,12 @@ std::string hang_text(const std::vector<RankReport>& reports, const std::vector<
       why.empty() ? fmt::format("has waited {:.1f} s ({}: limit {:g} s)", waits.waited_s,
                                 phase_entry(waits.phase).name, waits.limit_s)
                   : "cannot end: " + why;
-  std::string text = fmt::format(
-      "hang: {} number {} of iteration {} {}; missing ranks: {}",
-      kCollectiveNames[static_cast<std::size_t>(std::max(waits.kind, 0))], waits.sequence,
-      waits.iteration, state,
-      view.missing.empty() ? "none, all are in it" : rank_list(ranks_of(reports, view.missing)));
+  std::string text =
+      fmt::format("hang: {} number {} of iteration {} {}; missing ranks: {}",
+                  kCollectiveNames[static_cast<std::size_t>(std::max(waits.kind, 0))],
+                  waits.sequence, waits.iteration, state,
+                  view.missing.empty() ? "none: all ranks are in it"
+                                       : rank_list(ranks_of(reports, view.missing)));
   if (!view.waiting.empty())
     text += fmt::format("; waiting ranks: {}", rank_list(ranks_of(reports, view.waiting)));
   for (std::size_t i = 0; i < std::min(view.missing.size(), kMostRanksDetailed); ++i) {
@@ -164,7 +165,7 @@ std::string hang_text(const std::vector<RankReport>& reports, const std::vector<
 
 std::string hang_fix(const std::vector<RankReport>& reports, const WatchLimits& limits) {
   const auto option = limit_option(longest_waiting(reports).phase, limits);
-  return "look at the hosts of the missing ranks" +
+  return "check the hosts of the missing ranks" +
          (option.empty() ? std::string()
                          : fmt::format("; if they are only slow, {} sets the limit", option));
 }

@@ -22,7 +22,7 @@ inline constexpr std::int32_t kByteOffset = 128;
 /// How far behind its pixels a kernel may read.
 inline constexpr std::size_t kSlackBytes = 64;
 
-/// A layer as its kernel wants it.
+/// A layer in the layout of its kernel.
 struct PackedLayer {
   std::size_t rows = 0;        ///< of the convolution's kernel
   std::size_t row_groups = 0;  ///< of kGroupBytes in a row, filled up with weights of 0

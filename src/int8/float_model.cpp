@@ -130,10 +130,10 @@ FloatModel read_float_model(const CheckpointFile& checkpoint, Plan plan) {
 std::string model_of(const CheckpointFile& checkpoint) {
   const auto found = checkpoint.metadata().find("option.model");
   if (found == checkpoint.metadata().end())
-    throw Error(ExitCode::kBadData,
-                fmt::format("checkpoint '{}' does not say which network it is of",
-                            checkpoint.path().string()),
-                "give a checkpoint that gradsync-train made");
+    throw Error(
+        ExitCode::kBadData,
+        fmt::format("checkpoint '{}' does not name its network", checkpoint.path().string()),
+        "give a checkpoint that gradsync-train made");
   return found->second;
 }
 

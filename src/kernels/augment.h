@@ -13,7 +13,7 @@ struct ResidentImages {
   const float* levels;  ///< 3 × 256: ImageTransform::levels()
 };
 
-/// Where an epoch is. In the device's memory, so that a captured step goes on by itself.
+/// The position in an epoch. In the device's memory, so that a captured step advances it.
 struct EpochCursor {
   std::uint64_t seed;
   std::int64_t epoch;

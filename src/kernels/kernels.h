@@ -8,8 +8,8 @@
 #include "kernels/step_state.h"
 #include "support/half.h"
 
-/// Kernels of our own, where they pay, each with its twin on the CPU (…_on_host), which computes
-/// with the very functions of the kernel (sgd_update.h, finite.h, half.h, step_state.h).
+/// Kernels of gradsync, each with a CPU reference implementation (…_on_host) that calls the
+/// functions of the kernel (sgd_update.h, finite.h, half.h, step_state.h).
 ///
 /// All pointers of a launch are device memory. A launch returns at once; the work is done in the
 /// order of `stream`. Throws Error kEnvironment if CUDA refuses the launch or the program was built

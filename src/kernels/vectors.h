@@ -22,8 +22,8 @@ __device__ inline const float4& as_float4(const float* values) {
   return *reinterpret_cast<const float4*>(values);
 }
 
-/// Blocks for `items` of which a thread takes one at a time and then goes on: enough to fill any
-/// GPU several times over.
+/// Blocks for `items`, which the threads process in a grid-stride loop: enough to fill any GPU
+/// several times over.
 inline unsigned blocks_for(std::int64_t items, int threads) {
   constexpr std::int64_t kMost = 4096;
   const std::int64_t blocks = (items + threads - 1) / threads;

@@ -6,7 +6,7 @@
 namespace gradsync {
 
 /// Sgd over all parameters in one kernel (kernels/kernels.h), with its factors in the device's
-/// memory; on the CPU the kernel's twin. The host knows nothing of a step's outcome.
+/// memory; on the CPU its reference implementation. The outcome of a step stays on the device.
 class FusedSgd : public Optimizer {
  public:
   FusedSgd(Replica& replica, const OptimizerSettings& settings);

@@ -22,7 +22,7 @@ enum class FaultKind {
   kDelay  ///< sleeps for kDelay_s
 };
 
-/// How late a rank is that is told to be.
+/// How late the delayed rank is.
 inline constexpr double kDelay_s = 3;
 
 struct Fault {

@@ -73,7 +73,7 @@ void require_rate_possible(const OptionValues& values, const TrainOptions& optio
     if (text_option(values, other) != kAuto)
       throw option_error(
           values, "batch-schedule",
-          fmt::format("it says the batch, and so does {} ({})", other, values.at(other).where),
+          fmt::format("it sets the batch, as {} ({}) does", other, values.at(other).where),
           fmt::format("leave one of them out (`{} = auto`)", other));
   options.batch_schedule.require_fits(options.epochs, 1);
 }

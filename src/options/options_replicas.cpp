@@ -23,7 +23,7 @@ TrainOptionTable replica_options() {
 void require_gradients_suffice(const OptionValues& values, const TrainOptions& options) {
   if (!options.gradients_only) return;
   const auto refuse = [&](const std::string& why, const std::string& fix) {
-    throw option_error(values, "sync-only", "gradients alone do not do: " + why, fix);
+    throw option_error(values, "sync-only", "gradients alone are not enough: " + why, fix);
   };
   if (!mode_named(options.sync).exchanges)
     refuse(fmt::format("--sync {} exchanges nothing", options.sync), "choose another --sync");

@@ -40,7 +40,7 @@ TrainOptionTable synchronization_options() {
 void require_overlap_possible(const OptionValues& values, const TrainOptions& options) {
   if (options.overlap != "step") return;
   const auto refuse = [&](const std::string& why, const std::string& fix) {
-    throw option_error(values, "overlap", "step does not go with " + why, fix);
+    throw option_error(values, "overlap", "step cannot be combined with " + why, fix);
   };
   if (!mode_named(options.sync).defers) refuse("--sync " + options.sync, "--sync ddp");
   if (options.clip_norm > 0)

@@ -47,7 +47,7 @@ void require_one_batch(const OptionValues& values, const TrainOptions& options) 
         values, "batch-global",
         fmt::format("{} together with batch-per-rank = {} ({})", options.batch_global,
                     options.batch_per_rank, values.at("batch-per-rank").where),
-        "give one of the two; `auto` takes back what a file or variable says");
+        "give one of the two; `auto` resets the value of a file or variable");
 }
 
 }  // namespace gradsync

@@ -18,7 +18,7 @@ void require_range(std::int64_t first, std::int64_t last, double factor, std::in
                 fmt::format("sizes from {} to {} B: the first is above the last, or the last above "
                             "MPI's limit of {} B",
                             first, last, kLargestMessageBytes),
-                "give sizes that rise, as -b 1KiB -e 64MiB");
+                "give increasing sizes, as -b 1KiB -e 64MiB");
   if (step < 0 || (step == 0 && !(factor > 1)))
     throw Error(ExitCode::kUsage,
                 fmt::format("a factor of {} between the sizes never reaches the last", factor),

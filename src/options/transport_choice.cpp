@@ -11,8 +11,7 @@ namespace {
 void require_gpus(const DeviceChoice& device) {
   if (device.cuda) return;
   throw Error(ExitCode::kEnvironment,
-              "--transport nccl moves the memory of GPUs, and the ranks "
-              "compute on CPUs" +
+              "--transport nccl transfers GPU memory, but the ranks compute on CPUs" +
                   (device.why.empty() ? "" : " (" + device.why + ")"),
               "give --device cuda, or leave --transport out");
 }
@@ -20,7 +19,7 @@ void require_gpus(const DeviceChoice& device) {
 void require_host_memory(const std::string& transport, const DeviceChoice& device) {
   if (!device.cuda) return;
   throw Error(ExitCode::kEnvironment,
-              "--transport " + transport + " moves host memory, and the ranks compute on GPUs",
+              "--transport " + transport + " transfers host memory, but the ranks compute on GPUs",
               "give --transport nccl or mpi, or --device cpu");
 }
 
@@ -43,11 +42,12 @@ const TransportTraits* find_transport(std::string_view name) {
 }
 
 std::string transport_help() {
-  return "what moves tensors between ranks; auto: nccl where each rank has a GPU of its own, mpi "
-         "on other GPUs; in host memory shm on one node, two-level on nodes of several ranks, else "
-         "mpi over InfiniBand and its like, ring over Ethernet. For all-reduce shm is memory that "
-         "the ranks of one node share, ring TCP connections of the job's own, two-level shm on "
-         "each node and lanes between nodes; what else moves is left to MPI";
+  return "transport of tensors between ranks; auto: nccl where each rank has its own GPU, mpi on "
+         "other GPUs; on CPUs shm on one node, two-level on nodes with several ranks, else mpi "
+         "over InfiniBand and similar networks, ring over Ethernet. shm, ring and two-level are "
+         "for allreduce; other collectives use MPI. shm: shared memory of the ranks of one node; "
+         "ring: a TCP ring of the job; two-level: shm on each node, one ring per local rank "
+         "between nodes";
 }
 
 namespace {
@@ -76,7 +76,7 @@ TransportChoice choose_transport(const std::string& requested, const DeviceChoic
   if (requested != "auto") return {requested, "asked for"};
   if (!device.cuda) return for_host_memory(layout);
   if (device.shared) return {"mpi", "ranks share a GPU"};
-  return {"nccl", "a GPU of its own for each rank"};
+  return {"nccl", "one GPU per rank"};
 }
 
 std::vector<std::string> possible_transports(const DeviceChoice& device, const RankLayout& layout) {

@@ -63,7 +63,7 @@ void MpiJob::sum(std::span<float> data) {
 }
 
 void MpiJob::swap(int peer, std::span<const float> out, std::span<float> in) {
-  // No step in the count of collectives: the ranks that take no part go on to the next one.
+  // Not counted as a collective: the ranks that take no part continue with the next one.
   const CollectiveScope scope(session_.watchdog(), CollectiveKind::kAllGather, -1,
                               CollectiveScope::Counts::kNo);
   MPI_Sendrecv(out.data(), static_cast<int>(out.size()), MPI_FLOAT, peer, kSwapTag, in.data(),

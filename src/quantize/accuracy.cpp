@@ -31,9 +31,9 @@ void count(const ImageRange& images, const ImageBatch& batch, const std::vector<
     verdicts.correct +=
         static_cast<std::int64_t>(predicted(one)) == images.label(batch.first + i) ? 1 : 0;
     if (other.empty()) continue;
-    const auto twin =
+    const auto compared =
         other.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(i) * classes);
-    verdicts.agreeing += std::equal(one.begin(), one.end(), twin) ? 1 : 0;
+    verdicts.agreeing += std::equal(one.begin(), one.end(), compared) ? 1 : 0;
   }
 }
 
@@ -58,8 +58,8 @@ Verdicts judged(const StudyRanks& ranks, const ImageRange& images, const Path& p
   const auto work = [&](std::size_t worker, std::size_t item) {
     std::vector<float> pixels = images.load(mine[item].first, mine[item].count);
     const auto logits = path(worker, pixels, mine[item].count);
-    const auto twin = other ? other(worker, pixels, mine[item].count) : std::vector<float>();
-    count(images, mine[item], logits, twin, verdicts[worker]);
+    const auto compared = other ? other(worker, pixels, mine[item].count) : std::vector<float>();
+    count(images, mine[item], logits, compared, verdicts[worker]);
   };
   ranks.exchange.session().together(
       [&] { in_parallel(ranks.threads, mine.size(), work, [] { at::set_num_threads(1); }); });

@@ -82,7 +82,7 @@ void Study::judge_steps() {
         ExitCode::kCheckFailed,
         fmt::format("integers in floating point and int8 kernels differ for {} of {} images",
                     both.images - both.agreeing, both.images),
-        "a defect of gradsync: please report it with the output of --version");
+        "internal error: please report it with the output of --version");
 }
 
 void Study::add_variant(const std::string& name, const WeightScheme& weights,

@@ -80,7 +80,7 @@ void read_column(const Hdf5Input& file, FieldColumn& column, const AxisLengths& 
 std::size_t length_of(const Hdf5Input& file, const std::string& path) {
   const auto shape = file.shape(path);
   if (shape.size() != 1)
-    throw Error(ExitCode::kBadData, fmt::format("/{} of '{}' is no list", path, file.path()));
+    throw Error(ExitCode::kBadData, fmt::format("/{} of '{}' is not a list", path, file.path()));
   return shape[0];
 }
 
@@ -233,7 +233,7 @@ void Hdf5Run::read_index() {
     index_.add(row);
   const Shape buckets = file_.shape("bucket/bytes");
   if (buckets.size() != 2)
-    throw Error(ExitCode::kBadData, fmt::format("/bucket/bytes of '{}' is no matrix", path_));
+    throw Error(ExitCode::kBadData, fmt::format("/bucket/bytes of '{}' is not a matrix", path_));
   length(FileAxis::kBuckets) = index_.buckets = buckets[1];
 }
 

@@ -186,7 +186,7 @@ void write_hdf5(RunReader& run, const std::filesystem::path& path) {
     // HDF5 knows which object it was, not which file.
     if (error.code() != ExitCode::kInputOutput) throw;
     throw Error(error.code(), fmt::format("cannot write '{}': {}", path.string(), error.what()),
-                "make room on that disk; the journal is kept and gradsync-report reads it");
+                "free space on that disk; the journal is kept and gradsync-report reads it");
   }
 }
 

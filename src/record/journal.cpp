@@ -169,7 +169,7 @@ void JournalWriter::sync() {
   broken_ = true;
   throw Error(ExitCode::kInputOutput,
               fmt::format("cannot write '{}' to disk: {}", path_.string(), errno_text()),
-              "make room on that disk, or write elsewhere with --output");
+              "free space on that disk, or write elsewhere with --output");
 }
 
 JournalReader::JournalReader(std::filesystem::path path)

@@ -46,7 +46,7 @@ class JournalWriter {
   /// Error kCannotCreate or kInputOutput.
   explicit JournalWriter(std::filesystem::path path, std::span<const std::byte> info = {});
 
-  /// Goes on with an existing journal after its last sound record; what a killed writer left behind
+  /// Continues an existing journal after its last sound record; what a killed writer left behind
   /// it is cut off. Throws Error kNoInput or kBadData as JournalReader does, kBadData for another
   /// version than is written now (rows of two kinds would mix), kCannotCreate while
   /// another process writes it, kInputOutput.

@@ -20,7 +20,7 @@ struct QuantizedTensorRow {
   std::int64_t count = 0;
   double minimum = kNone, maximum = kNone, mean = kNone, deviation = kNone;
   double sigma_low = kNone, sigma_high = kNone;  ///< mean ± 3·deviation, not clipped
-  std::int64_t scales = 0;                       ///< 1, or one an output channel
+  std::int64_t scales = 0;                       ///< 1, or one per output channel
   double scale_least = kNone, scale_largest = kNone;
   double zero_point = kNone;            ///< NaN where channels have several
   double sqnr_db = kNone;               ///< of what the integers stand for against the real numbers

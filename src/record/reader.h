@@ -46,7 +46,7 @@ class RunReader {
   virtual ~RunReader() = default;
 
   virtual const RunInfo& info() const = 0;
-  /// kRunning for a journal without an end: the job goes on, or was killed.
+  /// kRunning for a journal without an end: the job is running, or was killed.
   virtual RunStatus status() const = 0;
   /// ISO 8601, UTC; empty where the run has no end.
   virtual const std::string& finished() const = 0;

@@ -30,7 +30,7 @@ JournalWriter new_journal(const std::filesystem::path& path, const RunInfo& info
   if (std::filesystem::exists(std::filesystem::symlink_status(path)))
     throw Error(ExitCode::kCannotCreate,
                 fmt::format("'{}' exists: a job writes it now, or was killed", path.string()),
-                "--resume auto goes on with a run that was stopped or killed; else choose another "
+                "--resume auto continues a run that was stopped or killed; else choose another "
                 "--output, or read it with gradsync-report and remove it");
   return JournalWriter(path, encode(info));
 }

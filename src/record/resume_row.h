@@ -5,9 +5,9 @@
 
 namespace gradsync {
 
-/// A run that was stopped or killed went on from here; `/resume`. What the journal holds from byte
-/// `journal_bytes` up to this record was measured after the place the run went back to, and counts
-/// no more.
+/// Where a run that was stopped or killed was resumed; `/resume`. Journal records from byte
+/// `journal_bytes` up to this one were measured after the checkpoint of the resume, and are
+/// discarded.
 struct ResumeRow {
   std::int64_t iteration = 0;      ///< first iteration after it
   std::int64_t journal_bytes = 0;  ///< what counts of the journal before it

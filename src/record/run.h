@@ -247,7 +247,7 @@ struct RankTraffic {
 /// of its end and its start.
 struct TrafficRow {
   std::string when;             ///< "start" (of the first iteration) or "trained"
-  std::int64_t iterations = 0;  ///< done by this process: a run that goes on counts anew
+  std::int64_t iterations = 0;  ///< done by this process; after a resume from 0
   std::vector<RankTraffic> ranks;
 };
 

@@ -407,10 +407,10 @@ void visit_fields(Row& row, Visit& visit) {
   visit(Field{kGroup, "deviation", "1", "standard deviation"}, row.deviation);
   visit(Field{kGroup, "sigma_low", "1", "mean - 3 deviations"}, row.sigma_low);
   visit(Field{kGroup, "sigma_high", "1", "mean + 3 deviations"}, row.sigma_high);
-  visit(Field{kGroup, "scales", "1", "scales: 1, or one an output channel"}, row.scales);
+  visit(Field{kGroup, "scales", "1", "scales: 1, or one per output channel"}, row.scales);
   visit(Field{kGroup, "scale_least", "1", "smallest scale"}, row.scale_least);
   visit(Field{kGroup, "scale_largest", "1", "largest scale"}, row.scale_largest);
-  visit(Field{kGroup, "zero_point", "1", "integer that stands for 0"}, row.zero_point);
+  visit(Field{kGroup, "zero_point", "1", "integer that represents 0"}, row.zero_point);
   visit(Field{kGroup, "sqnr", "dB", "signal to quantization noise"}, row.sqnr_db);
   visit(Field{kGroup, "largest_error", "1", "largest error of a number"}, row.largest_error);
   visit(Field{kGroup, "clipped", "1", "part of the numbers beyond the clamped range"}, row.clipped);

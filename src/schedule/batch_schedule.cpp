@@ -21,7 +21,7 @@ std::int64_t count_of(const std::string& text, const std::string& word, std::int
   try {
     count = parse_integer(word);
   } catch (const Error&) {
-    refuse(text, fmt::format("\"{}\" is no whole number", word));
+    refuse(text, fmt::format("\"{}\" is not a whole number", word));
   }
   if (count < lowest) refuse(text, fmt::format("{} is below {}", word, lowest));
   return count;
@@ -36,10 +36,10 @@ BatchSchedule::BatchSchedule(std::string_view text) : text_(text) {
     phases_.push_back(
         {count_of(text_, pair.substr(0, colon), 0), count_of(text_, pair.substr(colon + 1), 1)});
   }
-  if (phases_.empty() || phases_.front().epoch != 0) refuse(text_, "nothing is said for epoch 0");
+  if (phases_.empty() || phases_.front().epoch != 0) refuse(text_, "epoch 0 is missing");
   const auto same_or_earlier = [](const Phase& a, const Phase& b) { return a.epoch >= b.epoch; };
   if (std::adjacent_find(phases_.begin(), phases_.end(), same_or_earlier) != phases_.end())
-    refuse(text_, "the epochs do not rise");
+    refuse(text_, "the epochs are not increasing");
 }
 
 void BatchSchedule::require_fits(std::int64_t epochs, std::int64_t shares) const {

@@ -45,9 +45,9 @@ void require_milestones(const LearningRateSettings& settings) {
   const auto& falls = settings.milestones;
   const auto outside = [&](std::int64_t epoch) { return epoch < 1 || epoch >= settings.epochs; };
   require(!falls.empty(), "--lr-schedule multistep without --lr-milestones",
-          "give the epochs at which the rate falls, as --lr-milestones 30,60");
+          "give the epochs at which the rate is reduced, as --lr-milestones 30,60");
   require(std::adjacent_find(falls.begin(), falls.end(), std::greater_equal<>()) == falls.end(),
-          fmt::format("--lr-milestones {} do not rise", fmt::join(falls, ",")),
+          fmt::format("--lr-milestones {} are not increasing", fmt::join(falls, ",")),
           "give each epoch once, in order");
   require(std::none_of(falls.begin(), falls.end(), outside),
           fmt::format("--lr-milestones {} lie outside the {} epochs of the run",

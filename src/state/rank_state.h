@@ -16,7 +16,7 @@ namespace gradsync {
 /// Where a run stands between two iterations.
 struct Position {
   std::int64_t iteration = 0;  ///< iterations done
-  std::int64_t epoch = 0;      ///< in which it goes on
+  std::int64_t epoch = 0;      ///< in which it resumes
   std::int64_t step = 0;       ///< iterations of that epoch that are done
 };
 

@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 
 Error is_of_another_run(const std::string& what, const std::string& why) {
-  return Error(ExitCode::kBadData, fmt::format("cannot go on from {}: {}", what, why),
+  return Error(ExitCode::kBadData, fmt::format("cannot resume from {}: {}", what, why),
                "give the options, ranks and data of that run, or another --output");
 }
 
@@ -147,7 +147,7 @@ std::string older_offered(const fs::path& bad, const CheckpointInfo& requested,
       continue;  // as bad
     }
   }
-  return "no older checkpoint beside it is sound; --resume no begins a new run in another --output";
+  return "no older checkpoint beside it is valid; --resume no begins a new run in another --output";
 }
 
 ResumePlan plan_file(const TrainOptions& options, const CheckpointInfo& requested) {

@@ -12,7 +12,7 @@
 
 namespace gradsync {
 
-/// From where a run goes on.
+/// Where a run resumes.
 struct ResumePlan {
   bool resumes = false;                ///< else it is a new run
   CheckpointInfo from;                 ///< the place, on all ranks

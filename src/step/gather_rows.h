@@ -11,7 +11,7 @@ struct Verdict {
   std::int32_t bad_rank = -1;    ///< lowest rank whose gradient or loss was not finite, or −1
   std::int64_t bad_tensor = -1;  ///< its first such parameter; −1: the loss
   StopReason stop = StopReason::kNone;
-  std::int32_t stop_rank = -1;  ///< lowest rank that wants to stop, or −1
+  std::int32_t stop_rank = -1;  ///< lowest rank that requests a stop, or −1
 };
 
 /// Brings every rank's iteration to rank 0 and a verdict back, outside the timed region. On rank 0
@@ -20,7 +20,7 @@ struct Verdict {
 /// Collective.
 Verdict gather_rows(Exchange& exchange, const StepResult& mine, double begin_s, IterationRow& row);
 
-/// The same for a stop alone, where no iteration ended: one rank that wants to is enough.
+/// The same for a stop alone, where no iteration ended: the request of one rank is enough.
 /// Collective.
 Verdict agree_on_stop(Exchange& exchange, StopReason mine);
 

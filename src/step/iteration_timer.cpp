@@ -33,9 +33,9 @@ void IterationTimer::stop(const std::vector<Span>& waits) {
 }
 
 void IterationTimer::set_collectives(const std::vector<CollectiveRecord>& own,
-                                     const std::vector<CollectiveRecord>& carried_in) {
+                                     const std::vector<CollectiveRecord>& deferred) {
   collectives_ = own;
-  carried_in_ = carried_in;
+  deferred_ = deferred;
 }
 
 double IterationTimer::at_s(const Moment& moment) const {
@@ -98,9 +98,9 @@ void IterationTimer::split(RankIteration& result, double length_s) const {
     if (std::isnan(record.convert_s)) continue;
     result[Phase::kConvert] = std::fmax(result[Phase::kConvert], 0) + record.convert_s;
   }
-  for (std::size_t i = 0; i < carried_in_.size(); ++i)
-    add(collectives, carried_in_[i],
-        times_of(carried_in_[i], carried_s_.empty() ? kUnknown : carried_s_[i] - begin_.host_s));
+  for (std::size_t i = 0; i < deferred_.size(); ++i)
+    add(collectives, deferred_[i],
+        times_of(deferred_[i], deferred_s_.empty() ? kUnknown : deferred_s_[i] - begin_.host_s));
   const IterationSplit split =
       split_iteration(compute, collectives.moving, collectives.waiting, length_s);
   result[Phase::kCompute] = split.compute_s;

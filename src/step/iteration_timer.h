@@ -58,7 +58,7 @@ class IterationTimer {
   /// The iteration's collectives, from the exchange; and those of the one before, which may end in
   /// it.
   void set_collectives(const std::vector<CollectiveRecord>& own,
-                       const std::vector<CollectiveRecord>& carried_in = {});
+                       const std::vector<CollectiveRecord>& deferred = {});
 
   const std::vector<CollectiveRecord>& collectives() const { return collectives_; }
   /// Since the iteration's start, and so is when the last rank came; of what was posted that is
@@ -67,7 +67,7 @@ class IterationTimer {
   /// From when on the data of each of its collectives could move, since the iteration's start;
   /// without, from when it began. Of those of the iteration before: `before`, on the host's clock.
   void set_arrivals(std::vector<double> arrivals_s) { arrivals_s_ = std::move(arrivals_s); }
-  void set_carried_arrivals(std::vector<double> before_s) { carried_s_ = std::move(before_s); }
+  void set_deferred_arrivals(std::vector<double> before_s) { deferred_s_ = std::move(before_s); }
   /// Of its own ones, on the host's clock.
   std::vector<double> arrivals_s() const;
 
@@ -100,8 +100,8 @@ class IterationTimer {
   Moment begin_, end_;
   std::vector<Phased> spans_;
   std::vector<Span> waits_;
-  std::vector<CollectiveRecord> collectives_, carried_in_;
-  std::vector<double> arrivals_s_, carried_s_;  ///< empty: not known
+  std::vector<CollectiveRecord> collectives_, deferred_;
+  std::vector<double> arrivals_s_, deferred_s_;  ///< empty: not known
 };
 
 }  // namespace gradsync

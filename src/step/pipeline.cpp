@@ -36,8 +36,8 @@ FinishedIteration Pipeline::finish_first() {
   take_collectives(first.step);
   const double begun_s = lane ? begin_s(timer.first()) : timer.first().host_s;
   share_arrivals(exchange_, timer, begun_s + clock_offset_s_);
-  if (first.step.carried_in) timer.set_carried_arrivals(std::move(carried_arrivals_s_));
-  carried_arrivals_s_ = timer.arrivals_s();
+  if (first.step.deferred) timer.set_deferred_arrivals(std::move(deferred_arrivals_s_));
+  deferred_arrivals_s_ = timer.arrivals_s();
   FinishedIteration finished{std::move(first.row), finish_step(first.step, replica_)};
   finished.result.measured.begin_s = begun_s;
   if (lane) lane->ring.release_below(timer.first().mark.ticket);

@@ -48,7 +48,7 @@ class Pipeline {
   Exchange& exchange_;
   const Replica& replica_;
   double clock_offset_s_;
-  std::vector<double> carried_arrivals_s_;  ///< of the iteration that was finished last
+  std::vector<double> deferred_arrivals_s_;  ///< of the iteration that was finished last
   std::deque<StartedIteration> started_;
   Mark known_mark_;     ///< a moment of the device
   double known_s_ = 0;  ///< and when it was on the host's clock

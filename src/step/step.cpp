@@ -58,7 +58,7 @@ class Pass {
           {batch.images, parts_.feed.samples_per_rank(index_), parts_.compute.layout, first_});
     doing(Activity::kForward);
     const AutocastScope autocast(parts_.compute.precision, parts_.compute.device.type());
-    if (parts_.carried) return forward_through(images);
+    if (parts_.deferred) return forward_through(images);
     const Scope timed(timer_, Phase::kForward);
     return parts_.replica.network->forward(images);
   }
@@ -67,14 +67,14 @@ class Pass {
   torch::Tensor forward_through(const torch::Tensor& images) {
     Moment begin = timer_.stamp();
     torch::Tensor outputs =
-        parts_.carried->forward(images, [&](const CarriedUpdates::Parameters& parameters) {
+        parts_.deferred->forward(images, [&](const DeferredUpdates::Parameters& parameters) {
           timer_.add(Phase::kForward, {begin, timer_.stamp()});
           doing(Activity::kSynchronize);
-          parts_.carried->wait(parameters);
+          parts_.deferred->wait(parameters);
           doing(Activity::kForward);
           {
             const Scope timed(timer_, Phase::kOptimizer);
-            parts_.carried->step(parameters);
+            parts_.deferred->step(parameters);
           }
           begin = timer_.stamp();
         });
@@ -153,13 +153,13 @@ std::vector<BucketShape> shapes_of(const std::vector<CollectiveRecord>& records)
 }
 
 /// Once all that is entered in them has ended.
-void take_from_books(PendingStep& pending) {
+void take_from_logs(PendingStep& pending) {
   const std::vector<CollectiveRecord> none;
-  pending.timer.set_collectives(pending.book->records,
-                                pending.carried_in ? pending.carried_in->records : none);
-  pending.known.measured.traffic_bytes = pending.book->traffic;
-  pending.known.buckets = shapes_of(pending.book->records);
-  pending.book.reset();
+  pending.timer.set_collectives(pending.iteration_log->records,
+                                pending.deferred ? pending.deferred->records : none);
+  pending.known.measured.traffic_bytes = pending.iteration_log->traffic;
+  pending.known.buckets = shapes_of(pending.iteration_log->records);
+  pending.iteration_log.reset();
 }
 
 /// One iteration of a rank, launched or replayed.
@@ -213,8 +213,8 @@ class Step {
       sums = sums.defined() ? sums + one : one;
     }
     parts_.guard.note_places();
-    if (parts_.carries())
-      parts_.carried->carry(learning_rate_);
+    if (parts_.defers())
+      parts_.deferred->carry(learning_rate_);
     else
       synchronize_and(update);
     return sums;
@@ -288,16 +288,16 @@ class Step {
       pending_.loss_scale = to_host(parts_.optimizer.loss_scale());
     pending_.timer.stop(parts_.norms ? parts_.norms->waits() : std::vector<Span>());
     pending_.known.bad_tensor = parts_.guard.first_bad();
-    if (parts_.carried) return keep_books();
+    if (parts_.deferred) return keep_logs();
     pending_.timer.set_collectives(parts_.exchange.log().records());
     pending_.known.measured.traffic_bytes = traffic;
     pending_.known.buckets = shapes_of(parts_.exchange.log().records());
   }
 
-  void keep_books() {
-    pending_.book = parts_.exchange.log().book();
-    pending_.carried_in = parts_.carried->swap_book(pending_.book);
-    if (!parts_.carries()) take_from_books(pending_);
+  void keep_logs() {
+    pending_.iteration_log = parts_.exchange.log().current();
+    pending_.deferred = parts_.deferred->swap_log(pending_.iteration_log);
+    if (!parts_.defers()) take_from_logs(pending_);
   }
 
   StepParts& parts_;
@@ -315,7 +315,7 @@ PendingStep run_step(StepParts& parts, std::int64_t iteration, std::int64_t step
 }
 
 void take_collectives(PendingStep& pending) {
-  if (pending.book) take_from_books(pending);
+  if (pending.iteration_log) take_from_logs(pending);
 }
 
 StepResult finish_step(PendingStep& pending, const Replica& replica) {

@@ -3,8 +3,8 @@
 #include "exchange/exchange.h"
 #include "model/replica.h"
 #include "optim/optimizer.h"
-#include "step/carried_updates.h"
 #include "step/compute_settings.h"
+#include "step/deferred_updates.h"
 #include "step/feed.h"
 #include "step/gradient_guard.h"
 #include "step/iteration_timer.h"
@@ -27,14 +27,14 @@ struct StepParts {
   NormExchange* norms = nullptr;  ///< none: batch norm is each rank's own
   double clip_norm = 0;           ///< 0: never
   double label_smoothing = 0;
-  bool measured = true;               ///< with stamps of the phases
-  StepGraph* graph = nullptr;         ///< none: each step is launched kernel by kernel
-  CarriedUpdates* carried = nullptr;  ///< of a mode that carries
-  bool settles = true;                ///< with it: the next iteration is waited for
+  bool measured = true;                 ///< with stamps of the phases
+  StepGraph* graph = nullptr;           ///< none: each step is launched kernel by kernel
+  DeferredUpdates* deferred = nullptr;  ///< of a mode with cross-iteration overlap
+  bool completes = true;                ///< with deferred updates: the exchange ends with the iteration
 
-  /// Whether gradients still travel after an iteration, so that ranks must not tell each other of
-  /// it yet.
-  bool carries() const { return carried != nullptr && !settles; }
+  /// Whether the exchange is not complete after an iteration, so that its rows cannot be gathered
+  /// yet.
+  bool defers() const { return deferred != nullptr && !completes; }
 };
 
 /// What one iteration was on this rank.
@@ -43,7 +43,7 @@ struct StepResult {
   std::vector<BucketShape> buckets;
   std::int64_t samples = 0;             ///< of this rank
   std::int64_t bad_tensor = -1;         ///< first parameter with a gradient that is not finite
-  StopReason stop = StopReason::kNone;  ///< why this rank wants to stop after it
+  StopReason stop = StopReason::kNone;  ///< why this rank requests a stop after it
 };
 
 /// An iteration that was started. On the host it has run; on a device its numbers come when the
@@ -56,7 +56,7 @@ struct PendingStep {
   StepResult known;  ///< what is known at once
   /// Of a mode that carries, until they are taken: its collectives, and those that the iteration
   /// before left it.
-  std::shared_ptr<IterationBook> book = {}, carried_in = {};
+  std::shared_ptr<IterationLog> iteration_log = {}, deferred = {};
 };
 
 /// One optimizer step of the global batch: forward and backward passes (Feed::passes_of), the

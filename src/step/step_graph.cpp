@@ -9,8 +9,8 @@ namespace gradsync {
 
 namespace {
 
-/// Launched iterations before the capture: ddp cuts its buckets anew after the first, cuDNN tries
-/// its algorithms and NCCL connects in them.
+/// Launched iterations before the capture: ddp builds its buckets again after the first, cuDNN
+/// tries its algorithms and NCCL connects in them.
 constexpr std::int64_t kWarmup = 4;
 
 }  // namespace

@@ -8,7 +8,7 @@
 
 namespace gradsync {
 
-/// Why a rank wants the run to stop.
+/// Why a rank requests a stop of the run.
 enum class StopReason : std::int32_t { kNone, kTimeLimit, kUsr1, kTerm };
 
 /// "signal USR1", "--time-limit".
@@ -23,7 +23,7 @@ class StopRequest {
   /// 0: none.
   void set_time_limit(double time_limit_s) { time_limit_s_ = time_limit_s; }
 
-  /// Whether to stop now, if to go on until the next chance to stop takes `needed_s`.
+  /// Whether to stop now, if the run can stop next after `needed_s`.
   StopReason reason(double needed_s) const;
 
  private:

@@ -25,7 +25,7 @@ struct RunSetting {
   double start_s = 0;                    ///< start of the run on rank 0's clock
   Recorder* recorder = nullptr;          ///< on rank 0, if the run is recorded
   const StopRequest* stop = nullptr;     ///< what may stop it early
-  const ResumePlan* resume = nullptr;    ///< from where it goes on
+  const ResumePlan* resume = nullptr;    ///< where the run resumes, or null
   CheckpointInfo description = {};       ///< of the run, on rank 0
   std::string command_line = {};
   std::string gpu_uuid = {};                 ///< of this rank; empty on the CPU

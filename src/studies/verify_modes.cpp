@@ -43,12 +43,12 @@ Outcome train_briefly(const std::string& name, Exchange& exchange, const DataSou
   Feed feed(data, options, compute.layout, exchange.rank(), exchange.size(),
             feed_share(*mode, exchange.rank()));
   StepParts parts{replica, *mode, *optimizer, feed, guard, exchange, compute};
-  const auto carried = carried_updates(replica, *mode, *optimizer);
-  parts.carried = carried.get();
+  const auto deferred = deferred_updates(replica, *mode, *optimizer);
+  parts.deferred = deferred.get();
   feed.begin_epoch(0);
   const std::int64_t iterations = std::min(kIterations, feed.iterations_of(0));
   for (std::int64_t i = 0; i < iterations; ++i) {
-    parts.settles = i + 1 == iterations;
+    parts.completes = i + 1 == iterations;
     run_step(parts, i, i, kLearningRate);
   }
   mode->publish();

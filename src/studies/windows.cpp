@@ -160,8 +160,8 @@ class Windows {
                     &norms,
                     options.clip_norm,
                     options.label_smoothing};
-    const auto carried = carried_updates(replica, *mode, *optimizer);
-    parts.carried = carried.get();
+    const auto deferred = deferred_updates(replica, *mode, *optimizer);
+    parts.deferred = deferred.get();
     return iterate(parts, kind);
   }
 
@@ -190,9 +190,9 @@ class Windows {
                  Sums& sums) {
     const double rate = setting_.options.learning_rate.base;
     for (std::int64_t step = first; step < last; ++step) {
-      parts.settles = step + 1 == last || CarriedUpdates::settles_after(step + 1);
+      parts.completes = step + 1 == last || DeferredUpdates::completes_after(step + 1);
       pipeline.push({IterationRow(), run_step(parts, next_iteration_++, step, rate)});
-      while (pipeline.full() && !parts.carries())
+      while (pipeline.full() && !parts.defers())
         finish(parts, pipeline.finish_first(), sums);
     }
     while (!pipeline.empty())

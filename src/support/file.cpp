@@ -103,7 +103,7 @@ void write_all(int fd, std::span<const std::byte> bytes, const fs::path& path) {
     const ssize_t count = ::write(fd, bytes.data(), bytes.size());
     if (count > 0) bytes = bytes.subspan(static_cast<std::size_t>(count));
     if (count < 0 && errno != EINTR) {
-      fail(ExitCode::kInputOutput, "write", path, "make room on that disk, or write elsewhere");
+      fail(ExitCode::kInputOutput, "write", path, "free space on that disk, or write elsewhere");
     }
   }
 }

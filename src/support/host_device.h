@@ -1,7 +1,8 @@
 #pragma once
 
 /// Marks a function that kernels and the CPU share. nvcc compiles it for both; every other compiler
-/// sees a plain function. This is how a kernel and its twin on the CPU compute the same numbers.
+/// sees a plain function. So a kernel and its CPU reference implementation compute the same
+/// numbers.
 #ifdef __CUDACC__
 #define GRADSYNC_HOST_DEVICE __host__ __device__
 #else

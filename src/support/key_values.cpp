@@ -41,7 +41,7 @@ std::string unquoted(std::string_view text, const std::string& where) {
   for (std::size_t i = 1; i < text.size(); ++i) {
     if (text[i] == '"') {
       if (!trimmed(without_comment(text.substr(i + 1))).empty())
-        refuse_line(where, "there is something behind the closing quote");
+        refuse_line(where, "there is text after the closing quote");
       return value;
     }
     const bool escaped = text[i] == '\\' && i + 1 < text.size();

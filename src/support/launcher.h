@@ -8,7 +8,7 @@ namespace gradsync {
 struct Launcher {
   std::string name;           ///< "mpirun", "srun", "mpiexec"; empty: started directly
   int ranks = 1;              ///< how many ranks the job has by its word; 1 where nobody says
-  std::string ranks_from;     ///< the variable that says so, or empty
+  std::string ranks_from;     ///< the environment variable it is from, or empty
   int rank = 0;               ///< this process's by the launcher's count
   bool pmix = false;          ///< a PMIx server stands behind it
   bool pmi = false;           ///< one of the older PMI, 1 or 2

@@ -24,10 +24,10 @@ constexpr Layout kShort = {80, 26, false}, kFull = {100, 34, true};
 
 std::string precedence_help(const std::string& scope) {
   const std::string names =
-      scope.empty() ? "Names are the same everywhere; in files they stand as `name = value`."
+      scope.empty() ? "Names are the same everywhere; in files they are written as `name = value`."
                     : fmt::format(
-                          "In files they stand as `name = value`, in a site file with "
-                          "{}- before the name.",
+                          "In files they are written as `name = value`, in a site file with {}- "
+                          "before the name.",
                           scope);
   return fmt::format(
       "Precedence: command line > environment {} > job file (--config) > site file (--site) > "

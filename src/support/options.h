@@ -84,7 +84,7 @@ ParsedCommandLine resolve_options(const OptionTable& table, int argc, const char
                                   const std::string& positional_name = {},
                                   Foreign foreign = Foreign::kIgnore);
 
-/// Throws Error kUsage for a GRADSYNC_* variable that is no option of `known` and not left to
+/// Throws Error kUsage for a GRADSYNC_* variable that is not an option of `known` and not left to
 /// others (GRADSYNC_CONFIG, _SITE and _MAX_RESTARTS, which belongs to the Slurm templates, are
 /// always known).
 void reject_unknown_variables(const OptionTable& known, Foreign foreign = Foreign::kReject);

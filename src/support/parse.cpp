@@ -183,6 +183,10 @@ std::vector<std::string> split_list(std::string_view text, char separator) {
   }
 }
 
+std::string count_text(std::int64_t count, std::string_view what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
 std::string format_bytes(std::int64_t bytes) {
   constexpr std::array<const char*, 7> kNames = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   double value = static_cast<double>(bytes);

@@ -8,7 +8,7 @@
 /// Strict reading of values that people write, and the writing of values for people.
 /// All `parse_` functions take the whole text: blanks or anything left over is an error. They throw
 /// Error kUsage whose what() says why, as the end of a sentence ("\"12x\" is not a whole number");
-/// the caller knows where the text stands and says so.
+/// the caller adds where the text is from.
 namespace gradsync {
 
 /// A whole number in decimal, with an optional minus sign, that fits 64 bits.
@@ -33,6 +33,9 @@ std::string_view trimmed(std::string_view text);
 
 /// The parts of `text` between `separator`, each trimmed; an empty text has one empty part.
 std::vector<std::string> split_list(std::string_view text, char separator);
+
+/// "1 rank", "2 ranks"; `what` is in the singular.
+std::string count_text(std::int64_t count, std::string_view what);
 
 /// For people: "512 B", "25 MiB", "1.5 KiB"; units are powers of 1024.
 std::string format_bytes(std::int64_t bytes);

@@ -21,7 +21,7 @@ class ProgramOutput {
   ProgramOutput& operator=(const ProgramOutput&) = delete;
 
   bool quiet() const { return discarded_ != nullptr; }
-  /// Where progress is told: std::cerr, or nowhere with --quiet.
+  /// Where progress is printed: std::cerr, or nowhere with --quiet.
   std::ostream& progress();
 
   /// Prints the table on std::cout, narrow enough for its terminal, and keeps it for --json.

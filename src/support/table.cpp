@@ -182,15 +182,12 @@ void print_narrow_text(std::ostream& out, const Table& table, std::size_t width,
   print_columns(out, table, columns);
   for (std::size_t i = 0; i < std::min(kMostNotes, table.notes.size()); ++i)
     print_wrapped(out, table.notes[i], width);
-  const auto counted = [](std::size_t number, const char* what) {
-    return fmt::format("{} {}{}", number, what, number == 1 ? "" : "s");
-  };
   std::string more;
   if (!left_out.empty())
-    more = fmt::format("{} not shown: {}", counted(left_out.size(), "column"),
+    more = fmt::format("{} not shown: {}", count_text(left_out.size(), "column"),
                        fmt::join(left_out, ", "));
   if (table.notes.size() > kMostNotes)
-    more += (more.empty() ? "" : "; ") + counted(table.notes.size() - kMostNotes, "more note");
+    more += (more.empty() ? "" : "; ") + count_text(table.notes.size() - kMostNotes, "more note");
   if (!more.empty()) print_wrapped(out, fmt::format("({}: {})", more, all), width);
 }
 

@@ -84,8 +84,7 @@ Shape shape_of(std::int64_t ranks, std::int64_t ranks_per_node) {
 }
 
 std::string shape_text(const Shape& shape) {
-  return fmt::format("{} node{} × {} rank{}", shape.nodes, shape.nodes == 1 ? "" : "s",
-                     shape.ranks_per_node, shape.ranks_per_node == 1 ? "" : "s");
+  return count_text(shape.nodes, "node") + " × " + count_text(shape.ranks_per_node, "rank");
 }
 
 }  // namespace gradsync::sweep

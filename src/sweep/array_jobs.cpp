@@ -24,10 +24,10 @@ using Numbers = std::vector<std::size_t>;
 
 Group group_of(const Job& job, const GridCell& cell) {
   if (job.ranks_per_node == 0 && cell.ranks > 1)
-    throw Error(
-        ExitCode::kUsage,
-        fmt::format("cell {}: how many of its {} ranks go on one node?", cell.name, cell.ranks),
-        "say so with --ranks-per-node N or the key ranks-per-node");
+    throw Error(ExitCode::kUsage,
+                fmt::format("cell {}: how many of its {} ranks run on one node is not set",
+                            cell.name, cell.ranks),
+                "give --ranks-per-node N, or the key ranks-per-node");
   return {shape_of(cell.ranks, std::max<std::int64_t>(1, job.ranks_per_node)),
           train_options_of(cell).threads};
 }

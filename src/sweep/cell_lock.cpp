@@ -50,7 +50,7 @@ UniqueFd locked(const CellFiles& files) {
       if (errno == EAGAIN || errno == EACCES)
         throw Error(
             ExitCode::kUsage,
-            fmt::format("{}: this cell is run already, by {}", path.string(), runner_of(files)),
+            fmt::format("{}: another process runs this cell: {}", path.string(), runner_of(files)),
             "wait for its end");
       throw Error(ExitCode::kCannotCreate,
                   fmt::format("cannot lock {}: {}", path.string(), errno_text()));

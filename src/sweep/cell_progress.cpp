@@ -69,7 +69,8 @@ std::string message_of(const GridCell& cell, const CellFiles& files, CellState s
   if (state == CellState::kPartial && holds_complete_run(files.run))
     return "complete, its run file is still to be made";
   if (state == CellState::kPartial)
-    return is_resumable(cell, files) ? "goes on from its checkpoint" : "no checkpoint: starts anew";
+    return is_resumable(cell, files) ? "resumes from its checkpoint"
+                                     : "no checkpoint: starts again";
   const auto failure = recorded_failure(files);
   return failure ? first_line(failure->message) : "";
 }

@@ -24,7 +24,7 @@ const std::map<std::string, std::string> kMarks = {
     {"layout", ""},          {"granularity", ""},   {"seed", "seed"},    {"lr", "lr"},
 };
 
-// They say when a run stops and goes on, not what it is.
+// They set when a run stops and resumes, not what it measures.
 const std::set<std::string> kOfTheRun = {"time-limit", "checkpoint-every", "resume"};
 
 using Choice = std::map<std::string, std::string>;  // key -> value, `ranks` included
@@ -155,7 +155,7 @@ class Exclusions {
     std::vector<std::string> list;
     for (std::size_t i = 0; i < used_.size(); ++i)
       if (!used_[i])
-        list.push_back(fmt::format("{}: exclude = {} leaves nothing out", job_.exclusions[i].where,
+        list.push_back(fmt::format("{}: exclude = {} excludes no cell", job_.exclusions[i].where,
                                    job_.exclusions[i].text));
     return list;
   }
@@ -217,9 +217,10 @@ TrainOptions train_options_of(const GridCell& cell, const Job* job) {
 const GridCell& cell_named(const Grid& grid, const std::string& text) {
   for (const GridCell& cell : grid.cells)
     if (cell.name == text || std::to_string(cell.number) == text) return cell;
-  throw Error(ExitCode::kUsage,
-              fmt::format("--cell: \"{}\" is no cell of this grid of {}", text, grid.cells.size()),
-              "give a number or a name of `gradsync-sweep JOB.cfg --list`");
+  throw Error(
+      ExitCode::kUsage,
+      fmt::format("--cell: \"{}\" is not a cell of this grid of {}", text, grid.cells.size()),
+      "give a number or a name of `gradsync-sweep JOB.cfg --list`");
 }
 
 std::vector<GridCell> chosen_cells(const Grid& grid, const std::string& cell) {

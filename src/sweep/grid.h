@@ -46,7 +46,7 @@ std::vector<GridCell> chosen_cells(const Grid& grid, const std::string& cell);
 TrainOptions train_options_of(const GridCell& cell, const Job* job = nullptr);
 
 /// Equal for two cells if they are the same run: ranks, repeat and every option of the trainer but
-/// those that say when a run stops and goes on (time-limit, checkpoint-every, resume).
+/// those that set when a run stops and resumes (time-limit, checkpoint-every, resume).
 std::string identity_of(const GridCell& cell);
 
 }  // namespace gradsync::sweep

@@ -234,9 +234,9 @@ UniqueFd locked(const fs::path& file, int kind) {
   if (::flock(lock.get(), kind | LOCK_NB) == 0) return lock;
   if (errno != EWOULDBLOCK) refuse_lock(file);
   throw Error(ExitCode::kUsage,
-              fmt::format("{}: another sweep, or a run it left behind, works in this folder",
+              fmt::format("{}: another sweep, or a run that it started, uses this folder",
                           file.parent_path().string()),
-              "wait for its end, or give another folder with --results");
+              "wait until it ends, or give another folder with --results");
 }
 
 json described(const Job& job, const std::vector<GridCell>& cells) {
@@ -300,7 +300,7 @@ void make_folder(const fs::path& folder) {
   if (!fs::is_directory(folder))
     throw Error(ExitCode::kCannotCreate,
                 fmt::format("cannot make the folder {}: {}", folder.string(),
-                            error ? error.message() : "a file of that name is in the way"),
+                            error ? error.message() : "a file of that name exists"),
                 "give another folder with --results");
 }
 

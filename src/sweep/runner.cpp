@@ -43,11 +43,12 @@ std::string message_of(const ProcessResult& result, const std::string& log) {
   const std::string error = last_error(log, "gradsync-train");
   if (was_killed(result))
     return fmt::format(
-        "killed from outside ({}): the host's memory may have run out, or somebody "
-        "ended it\n{}",
+        "killed from outside ({}): the host's memory may have run out, or a user or Slurm ended "
+        "it\n{}",
         result.text(), error);
   if (!error.empty()) return error;
-  return result.succeeded() ? "it ended well but wrote no run file" : "it printed nothing";
+  return result.succeeded() ? "it ended with exit code 0 but wrote no run file"
+                            : "it printed nothing";
 }
 
 CellFailure failure_of(const ProcessResult& result, std::int64_t kernel_counted,

@@ -29,8 +29,8 @@ void require_room(const std::vector<GridCell>& cells, const std::filesystem::pat
                   const Launcher& launcher);
 
 /// Runs the cells that are not complete, in order, one line a cell on `progress`. A cell that fails
-/// is recorded in the folder and the grid goes on; one that succeeds loses its earlier record. One
-/// that runs out of memory is a result: it ends its ladder (`ladders` holds those that ended
+/// is recorded in the folder and the grid continues; one that succeeds loses its earlier record.
+/// One that runs out of memory is a result: it ends its ladder (`ladders` holds those that ended
 /// before), and larger batches are recorded as not run. It is tried again once its record is gone.
 /// A request to stop, to us or to the run (which then ends with exit code 75), ends the grid.
 /// `folder` is a ResultsFolder's. Throws Error if cells cannot be started or recorded at all.
@@ -41,8 +41,8 @@ GridOutcome run_grid(const std::vector<GridCell>& cells, const std::filesystem::
 /// What became of `all` cells.
 void print_summary(std::ostream& out, const GridOutcome& outcome, std::size_t all);
 
-/// Throws Error, with `command` to go on, if the grid was stopped (kStoppedEarly) or cells failed
-/// (kCheckFailed).
+/// Throws Error, with `command` to continue, if the grid was stopped (kStoppedEarly) or cells
+/// failed (kCheckFailed).
 void require_complete(const GridOutcome& outcome, std::size_t all, const std::string& command);
 
 /// "about 40 s left", "about 3 min left", "about 2 h left".

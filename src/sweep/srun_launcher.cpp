@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "support/error.h"
+#include "support/parse.h"
 #include "sweep/stoppable_run.h"
 
 namespace gradsync::sweep {
@@ -22,10 +23,6 @@ std::vector<std::string> step_environment() {
   const char* const variable = "SLURM_PMIX_FENCE";
   if (std::getenv(variable) != nullptr) return {};
   return {std::string(variable) + "=ring"};
-}
-
-std::string plural(std::int64_t count, const char* what) {
-  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
 }  // namespace
@@ -60,17 +57,17 @@ void SrunLauncher::require_room(const GridCell& cell) const {
     throw Error(
         ExitCode::kEnvironment,
         fmt::format("cell {}: {} do not fit the allocation (job {}): {} with {} on each", cell.name,
-                    plural(cell.ranks, "rank"), allocation_.job, plural(allocation_.nodes, "node"),
-                    plural(most_per_node(), "rank")),
-        fmt::format("ask for --nodes={} --ntasks-per-node={}, or leave the cell out with --set "
+                    count_text(cell.ranks, "rank"), allocation_.job,
+                    count_text(allocation_.nodes, "node"), count_text(most_per_node(), "rank")),
+        fmt::format("request --nodes={} --ntasks-per-node={}, or exclude the cell with --set "
                     "exclude=ranks={}",
                     needed.nodes, needed.ranks_per_node, cell.ranks));
   if (allocation_.gpus_per_node > 0 && needed.ranks_per_node > allocation_.gpus_per_node)
     throw Error(ExitCode::kEnvironment,
                 fmt::format("cell {}: {} on a node that has {} in the allocation (job {})",
-                            cell.name, plural(needed.ranks_per_node, "rank"),
-                            plural(allocation_.gpus_per_node, "GPU"), allocation_.job),
-                fmt::format("ask for --gpus-per-node={}, or give fewer ranks a node with "
+                            cell.name, count_text(needed.ranks_per_node, "rank"),
+                            count_text(allocation_.gpus_per_node, "GPU"), allocation_.job),
+                fmt::format("request --gpus-per-node={}, or give fewer ranks a node with "
                             "--ranks-per-node",
                             needed.ranks_per_node));
 }

@@ -32,9 +32,9 @@ std::string totals(const std::vector<CellProgress>& cells) {
 // Of the cells that are to run: those that failed for good, or do not fit, are no progress to come.
 std::string pace(const std::vector<CellProgress>& cells) {
   const double left_s = seconds_left(cells);
-  if (std::isnan(left_s)) return "time left: not known before the first iteration";
+  if (std::isnan(left_s)) return "time left: unknown before the first iteration";
   if (left_s == 0) return "nothing is left to run";
-  return fmt::format("{}, at the mean pace of the cells so far; starts and evaluations come on top",
+  return fmt::format("{}, at the mean rate of the cells so far; without starts and evaluations",
                      time_left_text(left_s));
 }
 

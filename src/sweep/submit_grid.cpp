@@ -47,7 +47,7 @@ std::string submit_program() {
 std::string site_value(const std::string& key) {
   const CapturedProcess asked = capture_process({submit_program(), "--value", key});
   if (!asked.result.succeeded())
-    throw Error(ExitCode::kUsage, "slurm/site is not right", "the message above says where");
+    throw Error(ExitCode::kUsage, "slurm/site is not right", "see the message above");
   return asked.output.substr(0, asked.output.find('\n'));
 }
 
@@ -76,7 +76,7 @@ std::string submitted(const ArrayJob& array, const std::vector<std::string>& bef
               fmt::format("sbatch refused {}: {}; submitted before it: {}", array.what,
                           sbatch.result.text(),
                           before.empty() ? "none" : fmt::format("{}", fmt::join(before, " "))),
-              "its own message stands above; options for it: key sbatch-options, or slurm/site");
+              "see its message above; options for it: key sbatch-options, or slurm/site");
 }
 
 void submit(const std::vector<ArrayJob>& arrays, std::ostream& out) {

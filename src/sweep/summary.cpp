@@ -20,8 +20,8 @@ void print_messages(std::ostream& out, const std::vector<GridOutcome::Failed>& c
 }  // namespace
 
 void print_summary(std::ostream& out, const GridOutcome& outcome, std::size_t all) {
-  out << fmt::format("{} cells: {} complete, {} failed", all, outcome.already + outcome.done,
-                     outcome.failed.size());
+  out << fmt::format("{}: {} complete, {} failed", count_text(all, "cell"),
+                     outcome.already + outcome.done, outcome.failed.size());
   if (!outcome.too_large.empty())
     out << fmt::format(", {} too large for the memory", outcome.too_large.size());
   out << '\n';
@@ -36,7 +36,7 @@ void require_complete(const GridOutcome& outcome, std::size_t all, const std::st
     throw Error(
         ExitCode::kStoppedEarly,
         fmt::format("stopped with {} of {} cells complete", outcome.already + outcome.done, all),
-        "go on with: " + command);
+        "continue with: " + command);
   if (!outcome.failed.empty())
     throw Error(ExitCode::kCheckFailed,
                 fmt::format("{} of {} cells failed", outcome.failed.size(), all),

@@ -67,22 +67,22 @@ ProgramOptions<SweepOptions> all_options() {
              0,
              /*repeatable=*/true},
             {"launcher", Value::choice(&O::launcher, launcher_names()),
-             "what starts the ranks: mpirun on this machine (local), steps inside a Slurm job "
-             "(srun), or job arrays of slurm/grid.sbatch, one a shape, submitted with slurm/submit "
+             "launcher of the ranks: mpirun on this machine (local), steps inside a Slurm job "
+             "(srun), or job arrays of slurm/grid.sbatch, one per shape, submitted with "
+             "slurm/submit "
              "(slurm); auto: srun inside a Slurm job, else local"},
             {"ranks-per-node", Value::integer(&O::ranks_per_node, 0, 4096, "not given"),
              "srun and slurm: ranks on one node, in place of the job file's"},
             {"launcher-options", Value::text_value(&O::launcher_options, "WORDS"),
-             "words for srun or mpirun behind the job file's: what this site needs to start a "
-             "program; no part of what makes the grid"},
+             "words for srun or mpirun after those of the job file: what this site needs to start "
+             "a program; not part of the grid's identity"},
             {"cell", Value::text_value(&O::cell, "K"),
              "run this cell alone: its number, from 1, or its name in --list; prints no tables"},
             {"dry-run", Value::on_off(&O::dry_run),
              "print the command of each cell (slurm: the commands that submit them); write and "
              "submit nothing"},
             {"status", Value::on_off(&O::status),
-             "print how far each cell is and what time the rest will take, also while the grid "
-             "runs"},
+             "print the progress of each cell and the time left, also while the grid runs"},
             {"list", Value::on_off(&O::list),
              "print each cell and whether it is done, and write nothing"},
         }}}};
@@ -106,8 +106,8 @@ SweepCommand read_sweep_command(int argc, const char* const* argv) {
       parse_command_line(train_option_table(), static_cast<int>(end - dashes), dashes);
   if (!rest.positional.empty())
     throw Error(ExitCode::kUsage,
-                fmt::format("\"{}\" is not expected behind the --", rest.positional.front()),
-                "the options of gradsync-train stand there: -- --lr 0.2");
+                fmt::format("\"{}\" is not expected after the --", rest.positional.front()),
+                "give options of gradsync-train: -- --lr 0.2");
   for (const auto& option : rest.given)
     command.trainer_options.push_back({option.name, option.value, option.where, true});
   return command;
@@ -116,7 +116,7 @@ SweepCommand read_sweep_command(int argc, const char* const* argv) {
 ProgramHelp sweep_help() {
   return {"gradsync-sweep",
           "gradsync-sweep JOB.cfg [OPTION...] [-- TRAINER OPTIONS]",
-          "Runs the grid that a job file describes and prints the tables.",
+          "Runs the grid of a job file and prints the tables.",
           kExamples,
           {},
           kDetails,

@@ -49,7 +49,7 @@ const KeyValue* Variant::option(const std::string& key) const {
 
 Variant variant_of(const KeyValue& entry, const std::vector<std::string>& known) {
   const std::size_t colon = entry.value.find(':');
-  if (colon == std::string::npos) refuse(entry, "there is no colon behind its name");
+  if (colon == std::string::npos) refuse(entry, "there is no colon after its name");
   Variant variant{std::string(trimmed(entry.value.substr(0, colon))), {}, entry.where};
   if (!is_name(variant.name))
     refuse(entry, fmt::format("\"{}\" is not a name", variant.name),

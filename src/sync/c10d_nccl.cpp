@@ -20,7 +20,7 @@ namespace {
 /// A hang is the watchdog's to end, not the process group's.
 constexpr auto kNeverByItself = std::chrono::hours(24 * 8);
 
-/// Rank 0 serves at a port the system chooses; the others hear of both by MPI.
+/// Rank 0 serves at a port the system chooses; the others receive both by MPI.
 c10::intrusive_ptr<c10d::Store> make_store(const Session& session) {
   c10d::TCPStoreOptions options;
   options.isServer = session.root();
@@ -82,7 +82,7 @@ class TimedNccl : public c10d::Backend {
       work = nccl_->allreduce(tensors, options);
       work->synchronize();
     });
-    TORCH_CHECK(work, "the collective was left out");
+    TORCH_CHECK(work, "the collective was skipped");
     return work;
   }
 

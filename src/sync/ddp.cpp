@@ -6,8 +6,8 @@ namespace gradsync {
 
 namespace {
 
-/// Distributed data parallel (Li et al., VLDB 2020): a full bucket of gradients is averaged while
-/// the backward pass goes on: by a communication thread, on a stream beside it where the transport
+/// Distributed data parallel (Li et al., VLDB 2020): a full bucket of gradients is averaged
+/// during the backward pass: by a communication thread, on a stream beside it where the transport
 /// only enqueues, or posted, and then summed between the layers of the backward pass, where memory
 /// is all it takes. Buckets are exchanged strictly in their order, so all ranks issue the same
 /// collectives.
@@ -101,7 +101,7 @@ class Ddp : public SyncMode {
 }  // namespace
 
 std::unique_ptr<SyncMode> make_ddp(Exchange& exchange, const SyncSettings& settings) {
-  if (settings.over_steps) return make_ddp_over_steps(exchange, settings);
+  if (settings.cross_iteration) return make_ddp_cross_iteration(exchange, settings);
   return std::make_unique<Ddp>(exchange, settings);
 }
 

@@ -55,7 +55,7 @@ std::vector<std::size_t> checked_order(std::span<const std::int64_t> order, std:
     if (parameter >= 0 && static_cast<std::size_t>(parameter) < count)
       seen[static_cast<std::size_t>(parameter)] = true;
   if (order.size() != count || std::find(seen.begin(), seen.end(), false) != seen.end())
-    throw Error(ExitCode::kBadData, "the checkpoint's order of buckets is none of this network's");
+    throw Error(ExitCode::kBadData, "the checkpoint's order of buckets does not fit this network");
   return {order.begin(), order.end()};
 }
 

@@ -61,7 +61,7 @@ void GradientBuckets::restore(const std::vector<std::int64_t>& state) {
 
 void GradientBuckets::gradient_ready(std::size_t parameter) {
   if (!exchanging_) return;
-  // An exchange over steps may go on for several iterations before it is waited for.
+  // With cross-iteration overlap an exchange may last several iterations.
   if (observed_.size() < replica_->parameters.size())
     observed_.push_back(static_cast<std::int64_t>(parameter));
   came_[parameter] = true;
@@ -76,10 +76,10 @@ void GradientBuckets::require_all() const {
   for (std::size_t i = 0; i < came_.size(); ++i)
     if (!came_[i])
       throw Error(ExitCode::kInternal,
-                  fmt::format("the backward pass gave parameter {} of the network no gradient, and "
-                              "ddp waits for one of each",
+                  fmt::format("the backward pass computed no gradient for parameter {} of the "
+                              "network, and ddp needs one for each",
                               replica_->names.at(i)),
-                  "let every parameter take part in every forward pass, or give --sync allreduce");
+                  "use every parameter in every forward pass, or give --sync allreduce");
 }
 
 void GradientBuckets::share_order() {

@@ -16,15 +16,15 @@ namespace gradsync {
 /// The gradients of a replica in flat buckets, in the order in which the backward pass completes
 /// them; tells when a bucket is full.
 ///
-/// Buckets start in the reverse order of the modules. After the first iteration they are cut anew
-/// from the order that rank 0 observed, so all ranks cut alike.
+/// Buckets start in the reverse order of the modules. After the first iteration they are built
+/// again from the order that rank 0 observed, so all ranks cut alike.
 class GradientBuckets {
  public:
   struct Limits {
     std::int64_t first_bytes = 0, cap_bytes = 0;
   };
   struct Events {
-    std::function<void()> laid_out;  ///< buckets were cut, for the first time or anew
+    std::function<void()> laid_out;  ///< buckets were built, for the first time or again
     std::function<void()> filled;    ///< in the backward pass, whenever a bucket is full
   };
 
@@ -35,9 +35,9 @@ class GradientBuckets {
   /// Before a backward pass; `exchanging`: whether it completes the gradients of an iteration. Only
   /// then is a bucket reported.
   void begin(bool exchanging);
-  /// After the exchange of an iteration. The first time it cuts anew: gradients move, with their
-  /// values. Collective. Whether it did. Throws Error kInternal, naming the first parameter, when
-  /// the pass gave one no gradient.
+  /// After the exchange of an iteration. The first time it builds the buckets again: gradients
+  /// move, with their values. Collective. Whether it did. Throws Error kInternal, naming the first
+  /// parameter, when the pass gave one no gradient.
   bool end();
 
   std::size_t size() const { return buckets_.size(); }
@@ -52,7 +52,7 @@ class GradientBuckets {
   /// Whether they lie in memory of the exchange.
   bool in_exchange_memory() const { return in_exchange_memory_; }
 
-  /// The order they were cut anew by; empty before that.
+  /// The order from which they were built again; empty before that.
   std::vector<std::int64_t> state() const;
   /// Throws Error kBadData for what is no order of the parameters.
   void restore(const std::vector<std::int64_t>& state);

@@ -25,7 +25,7 @@ std::unique_ptr<SyncMode> make_sync_mode(std::string_view name, Exchange& exchan
                                          const SyncSettings& settings) {
   const std::size_t at = mode_position(name);
   if (at == std::size(kModes))
-    throw Error(ExitCode::kUsage, fmt::format("no synchronization mode is called {}", name),
+    throw Error(ExitCode::kUsage, fmt::format("there is no synchronization mode {}", name),
                 "gradsync-train --help lists them");
   exchange.log().set_mode(static_cast<std::uint8_t>(at), std::string(name));
   exchange.set_waiting(Waiting::kSpin);

@@ -66,7 +66,7 @@ struct SyncSettings {
   std::int64_t first_bucket_bytes = kDefaultFirstBucketBytes;
   std::int64_t bucket_cap_bytes = kDefaultBucketCapBytes;
   std::string wire_dtype = "fp32";  ///< fp32 | bf16 | fp16
-  bool over_steps = false;          ///< ddp: --overlap step
+  bool cross_iteration = false;     ///< ddp: --overlap step
 };
 
 /// How one rank's gradients become the average over the ranks: one class and one file a mode.
@@ -84,7 +84,7 @@ class SyncMode {
   virtual ~SyncMode() = default;
 
   /// Takes over the replica's gradients: on return each parameter has one, zeroed, where the mode
-  /// wants it. The replica must outlive the mode.
+  /// needs it. The replica must outlive the mode.
   virtual void attach(Replica& replica) = 0;
 
   /// A forward pass begins; `last` of the iteration.
@@ -131,6 +131,7 @@ std::unique_ptr<SyncMode> make_sync_mode(std::string_view name, Exchange& exchan
 #define GRADSYNC_MODE(id, ...) std::unique_ptr<SyncMode> make_##id(Exchange&, const SyncSettings&);
 #include "options/modes.def"
 #undef GRADSYNC_MODE
-std::unique_ptr<SyncMode> make_ddp_over_steps(Exchange&, const SyncSettings&);  ///< of make_ddp
+std::unique_ptr<SyncMode> make_ddp_cross_iteration(Exchange&,
+                                                   const SyncSettings&);  ///< of make_ddp
 
 }  // namespace gradsync

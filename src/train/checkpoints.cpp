@@ -66,9 +66,9 @@ Position Checkpoints::restore() {
     gradsync::restore(state_, tensors);
   }
   if (root())
-    std::cout << fmt::format("goes on after iteration {}{}\n", position.iteration,
+    std::cout << fmt::format("resumes after iteration {}{}\n", position.iteration,
                              plan->file ? fmt::format(" from '{}'", plan->file->path().string())
-                                        : ": there is no sound checkpoint")
+                                        : ": there is no valid checkpoint")
               << std::flush;
   return position;
 }
@@ -130,7 +130,7 @@ void Checkpoints::stop(const Position& position, const Verdict& verdict) {
   if (!root()) exchange_.session().wait_for_abort();
   throw Error(ExitCode::kStoppedEarly, stop_message(position, verdict),
               recorded() ? command_to_go_on(setting_.command_line, exchange_.size())
-                         : "give --output, so that a run that is stopped can go on");
+                         : "give --output, so that a stopped run can be resumed");
 }
 
 /// Ranks wait for rank 0's disk here, where the limit is that of I/O.

@@ -18,11 +18,11 @@ class Checkpoints {
   /// `exchange`, `setting` and what `state` names must outlive it.
   Checkpoints(Exchange& exchange, const RunSetting& setting, const RankState& state);
 
-  /// Puts all ranks where the run goes on, and says where that is: the start of a new run.
+  /// Restores the state of all ranks; returns the position: the start, for a new run.
   /// Collective.
   Position restore();
 
-  /// Why this rank wants to stop now rather than after one more iteration; `evaluates`: and after
+  /// Why this rank stops now rather than after one more iteration; `evaluates`: and after
   /// the evaluation that comes before it.
   StopReason wanted(bool evaluates = false) const;
 
@@ -32,7 +32,7 @@ class Checkpoints {
   /// Whether `after_iteration` will write a checkpoint at this position.
   bool due(const Position& position) const;
 
-  /// After each iteration: writes a checkpoint when one is due. When a rank wants to stop, writes
+  /// After each iteration: writes a checkpoint when one is due. When a rank requests a stop, writes
   /// one, closes the run file as partial and ends the job with kStoppedEarly: on rank 0 as an
   /// Error, on the others without returning. Collective.
   void after_iteration(const Position& position, const Verdict& verdict);

@@ -11,8 +11,8 @@
 #include "state/resume.h"
 #include "step/rank_device.h"
 #include "step/replica_facts.h"
+#include "studies/calibrate_ranks.h"
 #include "studies/verify_modes.h"
-#include "studies/yardstick.h"
 #include "support/memory.h"
 #include "support/utc_time.h"
 #include "train/provenance.h"
@@ -50,7 +50,7 @@ DataDigest verify_data(const Session& session, const Cifar10& data) {
   return digest;
 }
 
-/// The start of the run on rank 0's clock. A run that goes on began as long ago as it had run when
+/// The start of the run on rank 0's clock. A resumed run began as long ago as it had run when
 /// its checkpoint was written: what lies between the two processes is left out.
 double broadcast_start(const Session& session, const ResumePlan& plan) {
   double start_s = now_s() - plan.from.elapsed_s;
@@ -80,7 +80,7 @@ CheckpointInfo requested_run(const Session& session, const OptionValues& values,
   return describe_run(info);
 }
 
-/// A run that goes on keeps its name.
+/// A resumed run keeps its name.
 RunInfo run_info(const OptionValues& values, const std::string& command_line,
                  const DataDigest& digest, const ComputeSettings& compute,
                  const std::vector<RankPlace>& places, const TrainOptions& options,

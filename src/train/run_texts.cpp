@@ -38,7 +38,8 @@ void print_device(const DeviceChoice& device, const TransportChoice& transport) 
   if (!device.why.empty()) std::cout << fmt::format("device: cpu; no GPU: {}\n", device.why);
   std::cout << fmt::format("transport: {} ({})\n", transport.name, transport.why) << std::flush;
   if (device.shared)
-    print_warning("gradsync-train", "--allow-shared-gpu: ranks share a GPU, times mean nothing");
+    print_warning("gradsync-train",
+                  "--allow-shared-gpu: ranks share a GPU, times are not meaningful");
 }
 
 Table verification_table(const std::vector<VerificationRow>& rows) {
@@ -52,8 +53,8 @@ Table verification_table(const std::vector<VerificationRow>& rows) {
                fmt::format("{:.0e}", row.tolerance), row.parameter_hash,
                row.passed ? "ok" : "FAILED"});
   table.notes = {
-      "difference: largest |a - b| over all parameters; none must differ where there is more than "
-      "one rank"};
+      "difference: largest |a - b| over all parameters; it has to be 0 on more than one rank "
+      "except for none"};
   return table;
 }
 

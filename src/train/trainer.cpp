@@ -53,7 +53,7 @@ Trainer::Trainer(Exchange& exchange, const RunSetting& setting)
              &norms_,
              options_.clip_norm,
              options_.label_smoothing},
-      carried_(carried_updates(replica_, *mode_, *optimizer_)),
+      deferred_(deferred_updates(replica_, *mode_, *optimizer_)),
       pipeline_(exchange, replica_, setting.clock_offset_s),
       fault_(parse_fault(options_.inject_fault)),
       progress_(exchange.rank() == 0 && !setting.quiet, options_.log_every,
@@ -63,7 +63,7 @@ Trainer::Trainer(Exchange& exchange, const RunSetting& setting)
           {replica_, *optimizer_, *mode_, summary_, epoch_summary_, epoch_clock_, buckets_}) {
   if (setting.compute.device.is_cuda()) gpu_samples_.emplace(gpu_monitor());
   if (options_.graph) use_graph();
-  parts_.carried = carried_.get();
+  parts_.deferred = deferred_.get();
   mode_->attach(replica_);
   position_ = checkpoints_.restore();
   exchange_.log().start_at(position_.iteration);
@@ -136,32 +136,32 @@ void Trainer::run_iteration() {
   row.step = position_.step;
   row.learning_rate = learning_rate();
   row.warmup = position_.iteration < options_.warmup;
-  parts_.settles = settles_next();
+  parts_.completes = completes_next();
   PendingStep step = run_step(parts_, row.iteration, row.step, row.learning_rate);
   const bool last_of_epoch = position_.step + 1 == iterations_of(position_.epoch);
   step.known.stop = checkpoints_.wanted(last_of_epoch && options_.evaluate != "none");
   // A replayed step says nothing of its collectives: they are those of the steps before.
-  if (!parts_.carried && (!parts_.graph || !step.known.buckets.empty()))
+  if (!parts_.deferred && (!parts_.graph || !step.known.buckets.empty()))
     buckets_ = step.known.buckets;
   say_if_graph_failed();
   pipeline_.push({std::move(row), std::move(step)});
   ++position_.iteration;
   ++position_.step;
-  if (parts_.carries()) return;
-  const Verdict verdict = finish_iterations(parts_.carried || checkpoints_.due(position_));
+  if (parts_.defers()) return;
+  const Verdict verdict = finish_iterations(parts_.deferred || checkpoints_.due(position_));
   adapt_timeout();
   checkpoints_.after_iteration(position_, verdict);
 }
 
 /// Whether the next iteration is waited for, in a mode that carries; the same on all ranks.
-bool Trainer::settles_next() const {
+bool Trainer::completes_next() const {
   const Position after{position_.iteration + 1, position_.epoch, position_.step + 1};
-  return CarriedUpdates::settles_after(after.iteration) || checkpoints_.due(after) ||
+  return DeferredUpdates::completes_after(after.iteration) || checkpoints_.due(after) ||
          after.step == iterations_of(after.epoch);
 }
 
-/// Those whose turn it is, or all; returns the verdict on the last one, but a wish to stop of any.
-/// Whoever wants to stop, or to keep a state, has the rows up to that state first.
+/// Those whose turn it is, or all; returns the verdict on the last one, but a request to stop of
+/// any. Before a stop or a checkpoint all rows up to that state are recorded.
 Verdict Trainer::finish_iterations(bool all) {
   Verdict verdict;
   while (pipeline_.full() || (all && !pipeline_.empty())) {
@@ -177,7 +177,7 @@ Verdict Trainer::finish(FinishedIteration finished) {
   const StepResult& result = finished.result;
   const double begin_s = result.measured.begin_s + setting_.clock_offset_s - setting_.start_s;
   const Verdict verdict = gather_rows(exchange_, result, begin_s, row);
-  if (parts_.carried) buckets_ = result.buckets;
+  if (parts_.deferred) buckets_ = result.buckets;
   if (setting_.recorder) {
     const WatchdogTimeoutExtension writes(exchange_.watchdog(), WatchedPhase::kJournal);
     setting_.recorder->add(row);

@@ -24,7 +24,7 @@ namespace gradsync {
 /// Trains: epochs of iterations, each measured on every rank and recorded by rank 0.
 class Trainer {
  public:
-  /// Begins at the start, or where the run goes on. Collective.
+  /// Begins at the start, or where the run resumes. Collective.
   Trainer(Exchange& exchange, const RunSetting& setting);
 
   /// Trains to the end and prints the closing table. Throws Error kNumbers when a gradient or loss
@@ -43,7 +43,7 @@ class Trainer {
   void use_graph();
   void say_if_graph_failed();
   void run_iteration();
-  bool settles_next() const;
+  bool completes_next() const;
   Verdict finish_iterations(bool all);
   Verdict finish(FinishedIteration finished);
   void stop_on_bad_numbers(const Verdict& verdict, std::int64_t iteration) const;
@@ -74,7 +74,7 @@ class Trainer {
   std::vector<std::int64_t> epoch_lengths_;  ///< in iterations
   std::optional<StepGraph> graph_;
   StepParts parts_;
-  std::unique_ptr<CarriedUpdates> carried_;
+  std::unique_ptr<DeferredUpdates> deferred_;
   Pipeline pipeline_;
   Fault fault_;
   RankSummary summary_, epoch_summary_;

@@ -99,7 +99,7 @@ EpochOrder Trainer::count_batches(std::int64_t epoch) {
                      iterations_of(epoch));
 }
 
-/// A run that goes on knows the batches of its earlier epochs.
+/// A resumed run counts the batches of its earlier epochs.
 void Trainer::count_batches_before() {
   if (exchange_.rank() != 0) return;
   for (std::int64_t epoch = 0; epoch < position_.epoch; ++epoch)
@@ -119,7 +119,7 @@ void Trainer::close_training() {
   if (setting_.recorder) setting_.recorder->add(replicas);
   if (!optimizer_->scales_loss()) return;
   const StepState state = optimizer_->read_state();
-  std::cout << fmt::format("fp16: {} steps left out for an overflow, loss scale {:g}\n",
+  std::cout << fmt::format("fp16: {} steps skipped for an overflow, loss scale {:g}\n",
                            state.skipped_steps, state.loss_scale.scale)
             << std::flush;
 }

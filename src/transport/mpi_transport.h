@@ -13,7 +13,7 @@ namespace gradsync {
 /// With kSpin, all-reduce is MPI_Allreduce. With kSleep it is a ring of MPI_Isend and MPI_Irecv
 /// (reduce-scatter, then all-gather: 2(n−1)/n of the data through each rank's link; Patarasuk and
 /// Yuan, 2009) whose waits sleep, because MPI_Iallreduce neither progresses by itself nor uses a
-/// bandwidth-optimal algorithm below four ranks in OpenMPI 4.1.
+/// bandwidth-optimal algorithm below four ranks in Open MPI 4.1.
 class MpiTransport : public Transport {
  public:
   explicit MpiTransport(MPI_Comm parent);

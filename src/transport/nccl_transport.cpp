@@ -12,8 +12,8 @@ namespace gradsync {
 
 namespace {
 
-constexpr auto kPatienceARank = std::chrono::milliseconds(200);
-constexpr auto kMostPatience = std::chrono::milliseconds(2000);
+constexpr auto kDelayPerRank = std::chrono::milliseconds(200);
+constexpr auto kMostDelay = std::chrono::milliseconds(2000);
 
 NcclId shared_id(const Session& session, NcclApi& api) {
   NcclId id{};
@@ -37,7 +37,7 @@ NcclTransport::NcclTransport(const Session& session, Watchdog& watchdog, NcclApi
     communicator_ = api_.join(id, rank_, size_);
   } catch (...) {
     // The others may be waiting inside NCCL for this rank. The lowest that fails speaks for all.
-    std::this_thread::sleep_for(std::min(kMostPatience, rank_ * kPatienceARank));
+    std::this_thread::sleep_for(std::min(kMostDelay, rank_ * kDelayPerRank));
     session.abort(current_error());
   }
 }

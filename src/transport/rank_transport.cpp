@@ -83,7 +83,7 @@ void RankTransport::make(Watchdog& watchdog, const DeviceChoice& device, DeviceL
 
 void RankTransport::stand_on_mpi(DeviceLane& lane) {
   if (mpi_takes_device_memory(session_, lane.device, lane.communication)) {
-    choice_.why += "; MPI takes the GPUs' memory: a trial came out right";
+    choice_.why += "; MPI reads GPU memory: a trial gave the right values";
     on_device_ =
         std::make_unique<DirectTransport>(*mpi_, lane.device, lane.communication, launch_scale);
   } else {

@@ -16,7 +16,7 @@ namespace gradsync {
 
 namespace {
 
-constexpr double kPatience_s = 30;
+constexpr double kLimit_s = 30;
 constexpr std::size_t kMostAddresses = 16;
 
 /// What a rank tells the others of itself.
@@ -67,11 +67,10 @@ std::uint32_t address_for(const Card& from, const Card& to) {
   if (from.node == to.node) return INADDR_LOOPBACK;
   const std::uint32_t address = address_between(addresses_of(from), addresses_of(to));
   if (address == 0)
-    throw Error(
-        ExitCode::kEnvironment,
-        fmt::format("{} has no IPv4 address at which {} could reach it", named(to), named(from)),
-        "name the network that joins the hosts (export OMPI_MCA_btl_tcp_if_include=ib0), or "
-        "take --transport mpi");
+    throw Error(ExitCode::kEnvironment,
+                fmt::format("{} has no IPv4 address that {} can reach", named(to), named(from)),
+                "name the network that joins the hosts (export OMPI_MCA_btl_tcp_if_include=ib0), "
+                "or use --transport mpi");
   return address;
 }
 
@@ -116,7 +115,7 @@ void on_all(const Session& session, MPI_Comm comm, int size, FunctionRef<void()>
 }  // namespace
 
 RingTransport::RingTransport(const Session& session, MPI_Comm comm)
-    : RootedByMpi(comm), session_(session) {
+    : MpiRootedCollectives(comm), session_(session) {
   const int ranks = size(), next = (rank() + 1) % ranks, previous = (rank() + ranks - 1) % ranks;
   const auto cards = gather_all(own_card(session), ranks, comm);
   const auto card = [&](int r) -> const Card& { return cards[static_cast<std::size_t>(r)]; };
@@ -130,14 +129,14 @@ RingTransport::RingTransport(const Session& session, MPI_Comm comm)
     const auto ports = gather_all(listener->port(), ranks, comm);
     on_all(session, comm, ranks, [&] {
       to_next_ = connect_to_ring(address_for(card(rank()), card(next)),
-                                 ports[static_cast<std::size_t>(next)], links.next, kPatience_s);
+                                 ports[static_cast<std::size_t>(next)], links.next, kLimit_s);
     });
     on_all(session, comm, ranks, [&] {
       // Both at once: each rank's proof waits for its neighbor's challenge.
       auto accepted = std::async(std::launch::async, [&] {
-        return listener->accept(secret, {previous, rank()}, links.previous, kPatience_s);
+        return listener->accept(secret, {previous, rank()}, links.previous, kLimit_s);
       });
-      prove_ring_connection(to_next_.get(), secret, {rank(), next}, links.next, kPatience_s);
+      prove_ring_connection(to_next_.get(), secret, {rank(), next}, links.next, kLimit_s);
       from_previous_ = accepted.get();
     });
     links.to_next = to_next_.get();

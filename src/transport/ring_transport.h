@@ -6,16 +6,16 @@
 #include "algorithms/ring_all_reduce.h"
 #include "comm/session.h"
 #include "support/file.h"
-#include "transport/rooted_by_mpi.h"
+#include "transport/mpi_rooted_collectives.h"
 
 namespace gradsync {
 
 /// Transport over TCP connections of the job's own: all-reduce by RingAllReduce, the rooted
 /// collectives by MPI. Between hosts it listens only where its neighbor will come from, between
 /// ranks of a node on the loopback interface, and only until the ring is closed.
-class RingTransport : public RootedByMpi {
+class RingTransport : public MpiRootedCollectives {
  public:
-  /// Joins the ranks of `comm`, in their order, to a ring, over the networks that Open MPI is told
+  /// Joins the ranks of `comm`, in their order, to a ring, over the networks that Open MPI is set
   /// to use (tcp_networks), or any that neighbors share. What fails on one rank is thrown on all:
   /// Error kEnvironment when two ranks cannot reach each other, kUsage for ports that are none.
   /// Collective over `comm`.

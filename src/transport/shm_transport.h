@@ -1,16 +1,16 @@
 #pragma once
 
-#include "transport/rooted_by_mpi.h"
+#include "transport/mpi_rooted_collectives.h"
 #include "transport/shared_memory_pool.h"
 
 namespace gradsync {
 
 /// Transport among the ranks of one node, in memory they share (SharedAllReduce).
-class ShmTransport : public RootedByMpi, public PostedMeans {
+class ShmTransport : public MpiRootedCollectives, public PostedMeans {
  public:
   /// `node`: the ranks of the node as the launcher sees it (Session::node), all of them; it must
   /// outlive the transport.
-  explicit ShmTransport(MPI_Comm node) : RootedByMpi(node), memory_(node) {}
+  explicit ShmTransport(MPI_Comm node) : MpiRootedCollectives(node), memory_(node) {}
 
   std::string_view name() const override { return "shm"; }
 

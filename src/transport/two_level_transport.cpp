@@ -28,7 +28,7 @@ std::span<std::uint16_t> as_bits(std::span<T> values) {
 }  // namespace
 
 TwoLevelTransport::TwoLevelTransport(MPI_Comm world, MPI_Comm node, const MakeLane& make_lane)
-    : RootedByMpi(world), lanes_(fewest_ranks_a_node(world, node)), memory_(node) {
+    : MpiRootedCollectives(world), lanes_(fewest_ranks_a_node(world, node)), memory_(node) {
   const bool in_lane = memory_.rank() < lanes_;
   MPI_Comm_split(world, in_lane ? memory_.rank() : MPI_UNDEFINED, rank(), &lane_comm_);
   lane_ = make_lane(lane_comm_);
@@ -81,7 +81,7 @@ std::span<T> TwoLevelTransport::staging(std::size_t count) {
     staging_ = memory_.allocate(count * sizeof(T));
     if (!staging_)
       throw Error(ExitCode::kOutOfMemory,
-                  fmt::format("/dev/shm has no room for {} of each rank of this host",
+                  fmt::format("/dev/shm has no space for {} per rank of this host",
                               format_bytes(static_cast<std::int64_t>(count * sizeof(T)))),
                   "give --transport ring or mpi, or make /dev/shm larger (docker run --shm-size)");
     staging_bytes_ = count * sizeof(T);

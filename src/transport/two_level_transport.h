@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "support/function_ref.h"
-#include "transport/rooted_by_mpi.h"
+#include "transport/mpi_rooted_collectives.h"
 #include "transport/shared_memory_pool.h"
 
 namespace gradsync {
@@ -17,7 +17,7 @@ using MakeLane = std::function<std::unique_ptr<Transport>(MPI_Comm)>;
 /// each of the first L ranks of every node (L: ranks of the smallest node) exchanges its slice with
 /// its like on the other nodes, in parallel lanes, and publishes the result on its node. So each
 /// node's link carries 2(N−1)/N of the data for N nodes, however many ranks a node has.
-class TwoLevelTransport : public RootedByMpi {
+class TwoLevelTransport : public MpiRootedCollectives {
  public:
   /// `node`: the ranks of `world` on this node, all of them. Both must outlive it. Collective.
   TwoLevelTransport(MPI_Comm world, MPI_Comm node, const MakeLane& make_lane);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""gradsync-calibrate and the yardstick of gradsync-train from outside. Prints PASS, FAIL or SKIP a case.
+"""gradsync-calibrate, and gradsync-train with --calibrate, as programs. Prints PASS, FAIL or SKIP a case.
 
 usage: calibrate.py [NAME...]    (run by tests/run, which sets MPIRUN)
 """

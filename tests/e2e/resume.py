@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Stopping and resuming gradsync-train: what went on after a stop ends as what was never stopped, bit for bit.
+"""Stopping and resuming gradsync-train: a resumed run ends like one that was never stopped, bit for bit.
 
 usage: resume.py [NAME...]    (run by tests/run, which sets MPIRUN)
 """
@@ -117,7 +117,7 @@ class Whole:
 
 
 def stop_and_resume(folder, stops: tuple, *arguments, iterations: int = ITERATIONS) -> None:
-    """Stops after each of these iterations (from 0), by a signal at the last rank, and goes on."""
+    """Stops after each of these iterations (from 0), by a signal at the last rank, and resumes."""
     whole = Whole(folder, *arguments, iterations=iterations)
     output = folder / "run.h5"
     for i, iteration in enumerate(stops):
@@ -129,7 +129,7 @@ def stop_and_resume(folder, stops: tuple, *arguments, iterations: int = ITERATIO
         check(len(checkpoints(output)) == min(i + 1, 2), f"checkpoints: {checkpoints(output)}")
     report = run([BIN / "gradsync-report", output, "--plots", "no"]).expect(0)
     check("partial" in report.out + report.err, "the report does not say that the run is partial")
-    result = whole.part(output, "--resume", "auto").expect(0, f"goes on after iteration {stops[-1] + 1}")
+    result = whole.part(output, "--resume", "auto").expect(0, f"resumes after iteration {stops[-1] + 1}")
     whole.require_equal(output, result)
 
 
@@ -255,7 +255,7 @@ def case_usr1_or_term_at_one_rank_or_at_mpirun_stops_all(folder):
         check(len(checkpoints(output)) == 1 and output.exists(), "no checkpoint or no partial file")
         stopped_after = number_of(checkpoints(output)[0])
         check(stopped_after < whole.iterations, "the run was over before the signal came")
-        whole.require_equal(output, whole.part(output, "--resume", "auto").expect(0, f"goes on after iteration {stopped_after}\\b"))
+        whole.require_equal(output, whole.part(output, "--resume", "auto").expect(0, f"resumes after iteration {stopped_after}\\b"))
 
 
 ROUNDS = 24  # so many that a signal comes before the last one on a busy machine too
@@ -285,7 +285,7 @@ def case_a_stop_during_the_counterfactual_windows(folder):
     output = folder / "run.h5"
     interrupted_in_the_windows(output, "--sync", "ddp", by=signal.SIGUSR1).expect(75, f"stopped after iteration {ITERATIONS} ")
     check(number_of(checkpoints(output)[0]) == ITERATIONS, "no checkpoint of the trained network")
-    whole.require_equal(output, whole.part(output, *WINDOWS, "--resume", "auto").expect(0, f"goes on after iteration {ITERATIONS} "))
+    whole.require_equal(output, whole.part(output, *WINDOWS, "--resume", "auto").expect(0, f"resumes after iteration {ITERATIONS} "))
     require_recorded_once(output)
 
 
@@ -297,7 +297,7 @@ def case_killed_after_the_checkpoint_at_the_end(folder):
     check([number_of(path) for path in checkpoints(output)] == [ITERATIONS], f"checkpoints: {checkpoints(output)}")
     # Once more between the two: what is recorded behind the checkpoint is dropped each time.
     interrupted_in_the_windows(output, *arguments, "--resume", "auto", by=signal.SIGUSR1).expect(75)
-    whole.require_equal(output, train(output, *arguments, *WINDOWS, "--resume", "auto").expect(0, f"goes on after iteration {ITERATIONS} "))
+    whole.require_equal(output, train(output, *arguments, *WINDOWS, "--resume", "auto").expect(0, f"resumes after iteration {ITERATIONS} "))
     require_recorded_once(output)
 
 
@@ -308,13 +308,13 @@ def case_a_stop_during_calibration_ends_after_the_first_iteration(folder):
     job.wait_until(grown(journal_of(output), 0))
     os.kill(job.ranks()[1], signal.SIGTERM)
     job.end().expect(75, "stopped after iteration 1 ")
-    whole.require_equal(output, whole.part(output, "--calibrate", "--resume", "auto").expect(0, "goes on after iteration 1 "))
+    whole.require_equal(output, whole.part(output, "--calibrate", "--resume", "auto").expect(0, "resumes after iteration 1 "))
 
 
 def case_a_time_limit_stops_in_time(folder):
     output = folder / "run.h5"
     limit, start = 10, 3  # seconds; what mpirun takes before its ranks begin and after they end
-    for resume, text in (("no", "--time-limit at rank"), ("auto", "goes on after iteration")):
+    for resume, text in (("no", "--time-limit at rank"), ("auto", "resumes after iteration")):
         result = train(output, "--epochs", 100000, "--evaluate", "none", "--time-limit", f"{limit}s", "--resume", resume)
         result.expect(75, text)
         check(result.seconds < limit + start, f"it took {result.seconds:.1f} s")
@@ -342,7 +342,7 @@ def case_killed_after_a_checkpoint_goes_on(folder):
     killed = whole.part(output, "--checkpoint-every", 4, "--inject-fault", "kill@1:14")
     check(killed.code == 137, f"exit code {killed.code}")
     check([number_of(path) for path in checkpoints(output)] == [12, 8], f"checkpoints: {checkpoints(output)}")
-    result = whole.part(output, "--checkpoint-every", 4, "--resume", "auto").expect(0, "goes on after iteration 12")
+    result = whole.part(output, "--checkpoint-every", 4, "--resume", "auto").expect(0, "resumes after iteration 12")
     whole.require_equal(output, result)
 
 
@@ -351,7 +351,7 @@ def case_killed_before_any_checkpoint_begins_anew_in_its_journal(folder):
     output = folder / "run.h5"
     whole.part(output, "--inject-fault", "kill@0:7")
     whole.part(output).expect(73, "journal' exists", "--resume auto")
-    whole.require_equal(output, whole.part(output, "--resume", "auto").expect(0, "goes on after iteration 0"))
+    whole.require_equal(output, whole.part(output, "--resume", "auto").expect(0, "resumes after iteration 0"))
 
 
 def killed_with_two_checkpoints(whole, output) -> list:
@@ -368,14 +368,14 @@ def case_back_to_an_older_checkpoint_and_interrupted(folder):
         newer, older = killed_with_two_checkpoints(whole, output)
         abandoned = newer.read_bytes()
         result = whole.part(output, "--checkpoint-every", 4, "--resume", older, "--inject-fault", fault)
-        result.expect(137 if "kill" in fault else 75, "goes on after iteration 4", "warning: .* held 1 checkpoints .* abandoned branch")
+        result.expect(137 if "kill" in fault else 75, "resumes after iteration 4", "warning: .* held 1 checkpoints .* abandoned branch")
         aside = pathlib.Path(f"{folder_of(output)}.earlier-1") / newer.name
         check(aside.read_bytes() == abandoned and not newer.exists(), "the checkpoint of the abandoned branch is lost, or still there")
         whole.part(output, "--resume", aside).expect(65, "abandoned")
         # Even beside the others it is not resumed.
         newer.write_bytes(abandoned)
         result = whole.part(output, "--checkpoint-every", 4, "--resume", "auto")
-        result.expect(0, rf"{newer.name}' is refused: .*abandoned", f"goes on after iteration {at} ")
+        result.expect(0, rf"{newer.name}' is refused: .*abandoned", f"resumes after iteration {at} ")
         whole.require_equal(output, result)
         check([number_of(path) for path in checkpoints(output)] == [20, 16], f"checkpoints: {checkpoints(output)}")
 
@@ -391,7 +391,7 @@ def case_checkpoints_of_an_earlier_run_are_moved_aside(folder):
     result.expect(137, f"warning: .* held 2 checkpoints of another run .*moved to '{re.escape(str(aside))}'")
     check([number_of(path) for path in checkpoints(output)] == [8, 4], f"checkpoints: {checkpoints(output)}")
     check({path.name: path.read_bytes() for path in aside.iterdir()} == old, "checkpoints of the earlier run are lost")
-    result = whole.part(output, "--checkpoint-every", 4, "--resume", "auto").expect(0, "goes on after iteration 8 ")
+    result = whole.part(output, "--checkpoint-every", 4, "--resume", "auto").expect(0, "resumes after iteration 8 ")
     check("warning" not in result.err, result.err)
     whole.require_equal(output, result)
 
@@ -408,7 +408,7 @@ def case_a_complete_journal_is_published_without_training(folder):
     for _ in ("the journal alone", "the journal beside its run file"):
         journal_of(output).write_bytes(journal)
         result = whole.part(output, "--resume", "auto").expect(0, "run file: ")
-        check("goes on" not in result.out and "parameters" not in result.out, f"it was trained again: {result.out}")
+        check("resumes" not in result.out and "parameters" not in result.out, f"it was trained again: {result.out}")
         check(not journal_of(output).exists(), "the journal is still there")
         require_same_rows(output, whole.output)
     whole.part(output, "--resume", "auto").expect(73, "exists")
@@ -426,7 +426,7 @@ def case_a_journal_that_is_damaged_meanwhile_is_not_published(folder):
         journal.write(bytes([byte ^ 16]))
     job.end().expect(74, r"journal .* is damaged at byte \d+: \d+ of 400 iterations", "the journal is kept")
     check(not output.exists() and journal_of(output).exists(), "a run file, or no journal")
-    result = whole.part(output, "--resume", "auto").expect(0, "warning: .*journal.*left out", "goes on after iteration 0")
+    result = whole.part(output, "--resume", "auto").expect(0, "warning: .*journal.*left out", "resumes after iteration 0")
     whole.require_equal(output, result)
 
 
@@ -452,7 +452,7 @@ def case_a_damaged_newest_is_named_and_the_older_taken(folder):
     for bad, why in ((good[:-1], "tensor|bytes"), (good[:40], "claims"), (good[:9000] + bytes([good[9000] ^ 4]) + good[9001:], "SHA-256")):
         newest.write_bytes(bad)
         whole.part(output, "--resume", newest).expect(65, f"{newest.name}' is refused: .*({why})", f"--resume {older}")
-    result = whole.part(output, "--resume", "auto").expect(0, f"warning: .*{newest.name}.*next older", "goes on after iteration 8")
+    result = whole.part(output, "--resume", "auto").expect(0, f"warning: .*{newest.name}.*next older", "resumes after iteration 8")
     whole.require_equal(output, result)
 
 
@@ -460,7 +460,7 @@ def case_a_checkpoint_named_by_its_file(folder):
     whole = Whole(folder, "--sync", "ddp")
     output = folder / "run.h5"
     _, older = stopped_with_two_checkpoints(whole, output)
-    whole.require_equal(output, whole.part(output, "--resume", older).expect(0, "goes on after iteration 8"))
+    whole.require_equal(output, whole.part(output, "--resume", older).expect(0, "resumes after iteration 8"))
 
 
 def case_what_does_not_fit_is_refused(folder):
@@ -478,7 +478,7 @@ def case_what_does_not_fit_is_refused(folder):
         (["--model", "vgg11"], "model is lenet there, vgg11 here"),
     ):
         for resume in ("auto", newest):
-            whole.part(output, *arguments, "--resume", resume).expect(65, "cannot go on from", text)
+            whole.part(output, *arguments, "--resume", resume).expect(65, "cannot resume from", text)
     train(output, *whole.arguments, "--resume", "auto", ranks=1).expect(65, "number of ranks is 2 there, 1 here")
     whole.part(folder / "elsewhere.h5", "--resume", newest).expect(66, "elsewhere.h5.journal")
     whole.part(output, "--resume", folder / "nothing").expect(66, "nothing")
@@ -512,7 +512,7 @@ def case_a_full_disk_ends_with_74_and_leaves_the_earlier_checkpoint(folder):
         whole.part(output, "--checkpoint-every", 4).expect(74, "cannot write .*iteration-000000008", "make room")
         check([path.name for path in folder_of(output).iterdir()] == ["iteration-000000004.safetensors"], "leftovers")
         subprocess.run(["mount", "-o", "remount,size=64m", disk], check=True)
-        result = whole.part(output, "--checkpoint-every", 4, "--resume", "auto").expect(0, "goes on after iteration 4")
+        result = whole.part(output, "--checkpoint-every", 4, "--resume", "auto").expect(0, "resumes after iteration 4")
         whole.require_equal(output, result)
     finally:
         subprocess.run(["umount", disk], check=False)

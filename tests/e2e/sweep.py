@@ -92,13 +92,13 @@ def case_a_signal_stops_the_grid_with_75_and_the_same_command_goes_on(folder):
         end_session(process)
     text = (folder / "out").read_text()
     check(code == 75, f"exit code {code}: {text}")
-    check("stopped with 0 of 1 cells complete" in text and "go on with: " in text, text)
+    check("stopped with 0 of 1 cells complete" in text and "continue with: " in text, text)
     check(states(folder)[2] == "partial", f"{states(folder)}")
     check(not list((folder / "runs").glob("*.running")), "a lock is left")
     if "--resume" in run([BIN / "gradsync-train", "--help"]).out:
-        sweep(folder, "--status").expect(0, "goes on from its checkpoint")
+        sweep(folder, "--status").expect(0, "resumes from its checkpoint")
     else:
-        sweep(folder, "--status").expect(0, "starts anew")
+        sweep(folder, "--status").expect(0, "starts again")
 
 
 def case_a_killed_sweep_goes_on_where_it_was(folder):
@@ -178,7 +178,7 @@ def case_bad_input_is_refused_before_anything_runs(folder):
     plain = [BIN / "gradsync-sweep", folder / "grid.cfg", "--results", folder / "runs"]
     run(plain, environment=inside).expect(69, "4 ranks do not fit the allocation", "--nodes=2 --ntasks-per-node=2")
     run([*plain, "--launcher", "srun"]).expect(69, "SLURM_JOB_ID is not set")
-    sweep(folder, "--cell", "9").expect(64, '"9" is no cell of this grid of 2')
+    sweep(folder, "--cell", "9").expect(64, '"9" is not a cell of this grid of 2')
     sweep(folder, "--", "--bathc-per-rank", 4).expect(64, "did you mean --batch-per-rank")
     check(not (folder / "runs/grid.json").exists(), "something was written")
 

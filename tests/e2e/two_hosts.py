@@ -13,7 +13,7 @@ from harness import BIN, Result, check, run, synthetic
 from hosts_harness import TwoHosts
 
 DATA = ""
-# Without networks of one host alone, such as Docker's, MPI finds its way; what it is told here a ring does not see.
+# Without networks of one host alone, such as Docker's, MPI finds its way; the ring does not read what is set here.
 WIRE_FOR_MPI = "btl_tcp_if_include = {}\n"
 
 

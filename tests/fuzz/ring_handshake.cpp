@@ -15,7 +15,7 @@ namespace gradsync::fuzz {
 namespace {
 
 constexpr std::uint32_t kLoopback = 0x7F000001;
-constexpr double kPatience_s = 0.02;
+constexpr double kLimit_s = 0.02;
 constexpr RingEdge kEdge{1, 0};
 
 /// Connects, sends the input and hangs up: what anybody on the network can do.
@@ -46,7 +46,7 @@ void ring_handshake(Input input) {
   static const RingSecret secret = new_ring_secret();
   static const RingListener listener(kLoopback);
   std::thread stranger(send_as_stranger, listener.port(), input);
-  require_refused([&] { listener.accept(secret, kEdge, "rank 1", kPatience_s); });
+  require_refused([&] { listener.accept(secret, kEdge, "rank 1", kLimit_s); });
   stranger.join();
 
   int ends[2];
@@ -56,7 +56,7 @@ void ring_handshake(Input input) {
     const UniqueFd theirs(ends[1]);
     ::send(theirs.get(), input.data(), std::min<std::size_t>(input.size(), 65536), MSG_NOSIGNAL);
   }
-  require_refused([&] { prove_ring_connection(ours.get(), secret, kEdge, "rank 0", kPatience_s); });
+  require_refused([&] { prove_ring_connection(ours.get(), secret, kEdge, "rank 0", kLimit_s); });
 }
 
 }  // namespace gradsync::fuzz

@@ -40,7 +40,9 @@ struct Triple {
 
 }  // namespace
 
-TEST_CASE("fused SGD is its twin, aligned or not, with and without Nesterov's momentum") {
+TEST_CASE(
+    "fused SGD equals its reference implementation, aligned or not, with and without Nesterov's "
+    "momentum") {
   if (skips("fused SGD")) return;
   for (const std::int64_t shift : {0, 1})
     for (const bool nesterov : {false, true}) {
@@ -95,7 +97,8 @@ TEST_CASE("after an overflow fused SGD only zeroes the gradients, and the scale 
   CHECK(device.copy() == host.values);
 }
 
-TEST_CASE("packing and unpacking give the bits of their twins, aligned or not") {
+TEST_CASE(
+    "packing and unpacking give the bits of their reference implementations, aligned or not") {
   if (skips("packing to the wire type")) return;
   auto values = random_values(kValues, 3);
   values[5] = 1e30f, values[6] = -1e-7f, values[7] = 65519.9f, values[8] = 1e-40f;

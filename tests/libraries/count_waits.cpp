@@ -1,6 +1,6 @@
 // Loaded with LD_PRELOAD, counts the calls in which the host waits for a GPU, by name: those of the
 // runtime, and those of the driver that libraries with a runtime of their own (NCCL, cuBLAS) look
-// up with dlsym and cuGetProcAddress. Every call goes on to the function that it was meant for.
+// up with dlsym and cuGetProcAddress. Every call is forwarded to the function of that name.
 //
 //   long gradsync_waits(const char* label)   found with dlsym: writes what was counted since it was
 //                                            called last, forgets it, and returns the sum

@@ -82,7 +82,7 @@ class Log {
     const iovec parts[] = {{const_cast<char*>(front.data()), front.size()},
                            {const_cast<void*>(data), head.data_bytes}};
     const auto bytes = static_cast<long>(front.size() + head.data_bytes);
-    if (syscall(SYS_writev, fd_, parts, 2) != bytes) std::abort();  // a log with a gap is of no use
+    if (syscall(SYS_writev, fd_, parts, 2) != bytes) std::abort();  // a log must have no gap
     errno = before;
   }
 

@@ -3,7 +3,7 @@
 //   STOP_CALL=MPI_Bcast:3   the third call of MPI_Bcast on this rank
 //   STOP_RANK=1             the rank, as mpirun counts (OMPI_COMM_WORLD_RANK)
 //
-// Every call goes on to the function that it was meant for.
+// Every call is forwarded to the function of that name.
 
 #include <dlfcn.h>
 

@@ -10,8 +10,8 @@ std::size_t count_of(std::int64_t count) {
   return static_cast<std::size_t>(count);
 }
 
-/// The kernels' twins, where the device's memory is the host's.
-DeviceKernels twins() {
+/// The reference implementations of the kernels, for a device whose memory is the host's.
+DeviceKernels reference_kernels() {
   return {[](const float* values, std::uint16_t* wire, std::int64_t count, float factor,
              HalfType type, StreamHandle) {
             pack_on_host({values, count_of(count)}, {wire, count_of(count)}, factor, type);
@@ -87,7 +87,7 @@ void FakeNccl::end_group() {
 }
 
 DeviceRanks::DeviceRanks(bool nccl, VerifyLevel verify)
-    : lane{device, ring, device.make_stream(), device.make_stream(), twins()},
+    : lane{device, ring, device.make_stream(), device.make_stream(), reference_kernels()},
       transport(nccl ? std::unique_ptr<Transport>(std::make_unique<NcclTransport>(
                            session(), watchdog, api, device, lane.communication))
                      : std::make_unique<StagedTransport>(mpi, device, lane.communication)),

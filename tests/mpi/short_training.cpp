@@ -37,8 +37,8 @@ Trained train_shortly(Exchange& exchange, const DataSource& data, const TrainOpt
   StepParts parts{replica, *mode, *optimizer, feed, guard, exchange, compute};
   parts.clip_norm = options.clip_norm;
   parts.graph = graph;
-  const auto carried = carried_updates(replica, *mode, *optimizer);
-  parts.carried = carried.get();
+  const auto deferred = deferred_updates(replica, *mode, *optimizer);
+  parts.deferred = deferred.get();
   Pipeline pipeline(exchange, replica, /*clock_offset_s=*/0);
   Trained trained;
   const auto finish = [&] {
@@ -53,9 +53,9 @@ Trained train_shortly(Exchange& exchange, const DataSource& data, const TrainOpt
     if (at_start) at_start(guard, i);
     IterationRow row;
     row.iteration = i;
-    parts.settles = i + 1 == last || CarriedUpdates::settles_after(i + 1);
+    parts.completes = i + 1 == last || DeferredUpdates::completes_after(i + 1);
     pipeline.push({row, run_step(parts, i, i, 0.02)});
-    while (pipeline.full() && !parts.carries())
+    while (pipeline.full() && !parts.defers())
       finish();
   }
   while (!pipeline.empty())

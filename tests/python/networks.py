@@ -18,7 +18,7 @@ MODELS = ("lenet", "vgg11", "resnet18", "resnet18-imagenet")
 
 
 def reexecute_with_torch() -> None:
-    """Starts this script anew with a Python that has torch, or says SKIP."""
+    """Starts this script again with a Python that has torch, or says SKIP."""
     try:
         import torch  # noqa: F401
         return

@@ -196,25 +196,6 @@ TEST_CASE("docs: every documented command has options and values that its progra
   CHECK(checked >= 40);
 }
 
-TEST_CASE("docs: no text uses a discouraged phrase") {
-  std::map<std::string, std::string> texts;
-  for (const auto& [help, options, read] : programs())
-    texts[help.name + " --help-all"] = full_help_text(help, options);
-  std::vector<fs::path> files = documents();
-  for (const char* folder : {"jobs", "slurm"})
-    for (const fs::path& file : files_in(folder))
-      files.push_back(file);
-  for (const fs::path& file : files)
-    texts[file.string()] = text_of(file);
-  for (const std::string& phrase : lines_of(text_of("tests/serial/discouraged_phrases.txt"))) {
-    if (phrase.starts_with("#")) continue;
-    const std::regex wanted(phrase);
-    for (const auto& [name, text] : texts)
-      for (const std::string& line : lines_of(text))
-        CHECK_MESSAGE(!std::regex_search(line, wanted), name << ": " << phrase << ": " << line);
-  }
-}
-
 TEST_CASE("docs/file-format.md: schema and versions are those of the code") {
   const std::string doc = text_of("docs/file-format.md");
   CHECK(first_match(doc, "One run is one HDF5 file, `([^`]+)`") == schema_text(kRunSchema));

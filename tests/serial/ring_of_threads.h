@@ -23,14 +23,14 @@ struct Connection {
 
 /// As two ranks of a job make it.
 inline Connection connection(RingEdge edge) {
-  constexpr double kPatience_s = 20;
+  constexpr double kLimit_s = 20;
   const RingSecret secret = new_ring_secret();
   const RingListener listener(INADDR_LOOPBACK);
   Connection both;
-  both.connecting = connect_to_ring(INADDR_LOOPBACK, listener.port(), "next", kPatience_s);
+  both.connecting = connect_to_ring(INADDR_LOOPBACK, listener.port(), "next", kLimit_s);
   std::thread accepting(
-      [&] { both.accepting = listener.accept(secret, edge, "previous", kPatience_s); });
-  prove_ring_connection(both.connecting.get(), secret, edge, "next", kPatience_s);
+      [&] { both.accepting = listener.accept(secret, edge, "previous", kLimit_s); });
+  prove_ring_connection(both.connecting.get(), secret, edge, "next", kLimit_s);
   accepting.join();
   return both;
 }

@@ -165,8 +165,8 @@ inline std::vector<DeviceSample> sample_device_samples() {
   return {{0, 0.25, 7e10, 1.98e9, 3.2e9, 650, 61, 0x4}, sparse};
 }
 
-/// What the yardstick measures beside the iterations.
-inline void record_yardstick(Recorder& recorder, std::size_t ranks) {
+/// Calibration, counterfactual windows and clocks.
+inline void record_measurements(Recorder& recorder, std::size_t ranks) {
   for (const auto& row : sample_calibration())
     recorder.add(row);
   for (const auto& row : sample_windows(ranks))

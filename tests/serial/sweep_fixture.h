@@ -54,7 +54,7 @@ inline Job job_in(const TestFolder& folder, const std::string& text) {
   return job;
 }
 
-// A launcher that writes what it is told to instead of running anything.
+// A launcher that writes given files instead of running anything.
 class FakeLauncher : public Launcher {
  public:
   struct Script {

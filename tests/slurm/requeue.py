@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Jobs that end early: at their time limit they queue themselves again and go on, bit for bit; canceled ones wait for a person.
+"""Jobs that end early: at their time limit they requeue and resume, bit for bit; canceled ones wait for a person.
 
 usage: requeue.py [NAME...]    (run by tests/run slurm)
 """
@@ -64,7 +64,7 @@ def case_a_run_that_meets_its_limit_twice_ends_as_if_it_never_had(folder):
         wait_until(lambda: job_field(job.number, "Restarts") == "2" or "not queued again" in job.log, "it met two limits", 400)
     finally:
         cluster("rate", "none").expect(0)
-    job.expect(0, "start 3", "requeued .restart 1", "requeued .restart 2", "1 cells: 1 complete",
+    job.expect(0, "start 3", "requeued .restart 1", "requeued .restart 2", "1 cell: 1 complete",
                "Synchronization modes", timeout=600)  # fmt: skip
     straight = folder / "straight"
     straight.mkdir()

@@ -93,7 +93,7 @@ def case_a_job_file_that_changes_is_no_other_cell(folder):
     grid(folder, "seed = 3, 1", "iterations = 4")
     slurm("scontrol", "release", second).expect(0)
     wait_for_end(second)
-    check('"2" is no cell of this grid' in logs(folder, second)[0], f"{logs(folder)}")
+    check('"2" is not a cell of this grid' in logs(folder, second)[0], f"{logs(folder)}")
 
 
 def case_what_sbatch_refuses_is_said(folder):

@@ -3,6 +3,7 @@
 
 usage: templates.py [NAME...]    (run by tests/run slurm)
 """
+import csv
 import pathlib
 import re
 import shutil
@@ -59,14 +60,17 @@ def case_shellcheck_finds_nothing(folder):
 
 def case_two_gpu_trains_and_prints_tables(folder):
     """Options behind the job file reach every cell, and slurm/submit hands on what sbatch is to know."""
-    job = submit(folder, "two-gpu", tiny(folder, sync="allreduce, ddp"), "--iterations", 3)
-    job.expect(0, r"hosts: +n\d", "1 nodes × 2 ranks", "2 cells: 2 complete", "Synchronization modes", "ends with exit code 0")
-    check("complete           3" in job.log, "--iterations 3 did not reach the trainer")
+    both = {"sync": "allreduce, ddp", "report-options": "--table modes --format text,csv --plots no --verdict no"}
+    job = submit(folder, "two-gpu", tiny(folder, **both), "--iterations", 3)
+    job.expect(0, r"hosts: +n\d", "1 node × 2 ranks", "2 cells: 2 complete", "Synchronization modes", "ends with exit code 0")
+    with open(folder / "results/tables/modes.csv") as table:
+        iterations = [row["iterations"] for row in csv.DictReader(table)]
+    check(len(iterations) > 1 and set(iterations) == {"3"}, f"--iterations 3 did not reach the trainer: {iterations}")
 
 
 def case_multi_node_spans_three_nodes(folder):
     job = submit(folder, "multi-node", tiny(folder, ranks=3), sbatch=["-N3", "--ntasks-per-node=1", "--gpus-per-node=1"])
-    job.expect(0, "hosts: +n1 n2 n3", "1 cells: 1 complete")
+    job.expect(0, "hosts: +n1 n2 n3", "1 cell: 1 complete")
     hosts = (folder / "results/lenet-allreduce-r3.log").read_text()
     check(all(f"host n{node}" in hosts for node in (1, 2, 3)), f"not on three hosts: {hosts}")
 
@@ -74,7 +78,7 @@ def case_multi_node_spans_three_nodes(folder):
 def case_cpu_runs_by_mpirun_where_the_site_says_so(folder):
     environment = copy_of_slurm(folder, "launcher = mpirun\n")
     job = submit(folder, "cpu", tiny(folder), sbatch=["-N2", "--ntasks-per-node=1"], environment=environment)
-    job.expect(0, "launcher: mpirun", "1 cells: 1 complete")
+    job.expect(0, "launcher: mpirun", "1 cell: 1 complete")
     hosts = (folder / "results/lenet-allreduce-r2.log").read_text()
     check("host n1" in hosts and "host n2" in hosts, f"not on two hosts: {hosts}")
 
@@ -89,7 +93,7 @@ def case_calibrate_measures_the_ranks_of_the_job(folder):
 def case_quantize_goes_from_training_to_tables_of_integers(folder):
     cell = tiny(folder, sync="none", ranks=1, **{"checkpoint-every": "end"})
     job = submit(folder, "quantize", cell, "--epochs", 1, environment={"GRADSYNC_QUANTIZE_CALIBRATION_IMAGES": "100"})
-    job.expect(0, "1 nodes × 2 ranks", "1 cells: 1 complete", "int8: +.*lenet-none-r1-int8.h5", "all, with bias", "ends with exit code 0")
+    job.expect(0, "1 node × 2 ranks", "1 cell: 1 complete", "int8: +.*lenet-none-r1-int8.h5", "all, with bias", "ends with exit code 0")
     results = folder / "results"
     for name in ("lenet-none-r1-int8.h5", "lenet-none-r1-int8.safetensors", "tables/quantize.csv", "tables/ranges.csv", "tables/weights.png"):
         check((results / name).exists(), f"no {name}: {sorted(path.name for path in results.rglob('*'))}")

@@ -68,7 +68,7 @@ class Output:
             before_s = self.written[-1][0]
             self.rows = max([self.rows] + [count for at_s, count in self.written if at_s <= before_s - INTERVAL_S])
         self.written.append((time_s, len(rows)))
-        # The run goes on only after its checkpoint is written.
+        # The run continues only after its checkpoint is written.
         self.checkpoint = self.newest
 
     def all_rows(self) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 SHORT_S, START_S, LONG_S = 3, 10, 20
 DELAY_S, PAUSE_S = 3, 1.5
 
-MODES = ("none", "gather-scatter", "allreduce", "ddp", "data-parallel", "c10d", "ddp over steps")
+MODES = ("none", "gather-scatter", "allreduce", "ddp", "data-parallel", "c10d", "ddp across iterations")
 # One transport for each mode, on two ranks: few undisturbed runs to compare with.
 QUICK_MODES = {"gather-scatter": "mpi", "allreduce": "ring", "ddp": "shm", "data-parallel": "mpi", "c10d": "two-level"}
 TRANSPORTS = ("shm", "mpi", "ring", "two-level")
@@ -78,7 +78,7 @@ class Cell:
         if self.program == "calibrate":
             return ["--transport", self.transport, "-b", "1KiB", "-e", "2KiB", "-n", 3]
         options = ["--sync", self.mode.split()[0], "--transport", self.transport]
-        if self.mode == "ddp over steps":
+        if self.mode == "ddp across iterations":
             options += ["--overlap", "step"]
         if phase == "calibration":
             options += ["--calibrate", "--calibration-sizes", "1KiB:2KiB"]
@@ -142,7 +142,7 @@ def draw_cell(draw: random.Random, program: str, launcher: str, phase: str, faul
     if program == "calibrate":
         return Cell(program, "", draw.choice(transports), ranks, launcher)
     # A short message needs an exchange that --verify all compares; windows need one that can be left out.
-    left_out = {"mismatched tensor size": ("none", "ddp over steps")}.get(fault, ())
+    left_out = {"mismatched tensor size": ("none", "ddp across iterations")}.get(fault, ())
     if phase in ("calibration", "collective", "counterfactual") or fault in LINKS:
         left_out += ("none",)
     if phase == "counterfactual":
@@ -152,7 +152,7 @@ def draw_cell(draw: random.Random, program: str, launcher: str, phase: str, faul
         return Cell(program, mode, QUICK_MODES[mode], 2, launcher)
     if mode in ("none", "gather-scatter", "data-parallel"):
         transports = transports[:2]
-    return Cell(program, mode, "ring" if mode == "ddp over steps" else draw.choice(transports), ranks, launcher)
+    return Cell(program, mode, "ring" if mode == "ddp across iterations" else draw.choice(transports), ranks, launcher)
 
 
 def draw_injection(seed: int, number: int, program: str = "train", only: dict | None = None, quick: bool = False) -> Injection:

@@ -13,7 +13,7 @@ from harness import MPIRUN, ROOT, Failure  # noqa: E402
 from slurm_harness import CLUSTER, SLURM, STATE, slurm, wait_until  # noqa: E402
 
 NODES = ("n1", "n2")
-# Of OpenMPI's connections between nodes: a lost node is noticed in 5 + 3 · 2 s, not in 8 minutes.
+# Of Open MPI's connections between nodes: a lost node is noticed in 5 + 3 · 2 s, not in 8 minutes.
 KEEPALIVE = {"oob_tcp_keepalive_time": 5, "oob_tcp_keepalive_intvl": 2, "oob_tcp_keepalive_probes": 3}
 BACK_WITHIN_S = 90
 PULLED_S = 2  # before a link is put back

@@ -2,9 +2,9 @@
 """Mutation testing: the sources are changed in one place at a time, and the tests have to fail.
 
 A mutant is one operator, constant or call of a source file that is changed (RULES). It is compiled, linked into the tests
-of the build, and run against them: the cases of the test files that name its header first, then all. A mutant whose
-machine code is that of the original is not counted. Survivors are listed with their line; those that cannot be detected
-by any test are in mutation_reviewed.csv, with the reason, and are not counted either.
+of the build, and run against them: the test files that execute its line (mutation_coverage.py), those that name its
+header first. A mutant whose machine code is that of the original is not counted. Survivors are listed with their line;
+those that cannot be detected by any test are in mutation_reviewed.csv, with the reason, and are not counted either.
 
 usage: tests/soak/mutation.py [--count 400] [--seed N] [--limit-s N] [--jobs N] [--only FOLDER_OR_FILE]
 """
@@ -24,7 +24,9 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import campaign
+import mutation_coverage
 from campaign import ROOT
+from mutation_coverage import Coverage, Tests, start
 
 STATE = campaign.STATE / "mutation"
 REVIEWED = pathlib.Path(__file__).with_name("mutation_reviewed.csv")
@@ -34,8 +36,11 @@ FOLDERS = ["src/timing", "src/record", "src/algorithms", "src/hang", "src/comm",
 # Nothing calls the first two without a GPU, and whole programs are run by tests/e2e, which takes too long for each mutant.
 LEFT_OUT = {"src/cuda/nccl_api.cpp", "src/sync/c10d_nccl.cpp", "src/sweep/main.cpp"}
 GOAL = 0.85
-TEST_LIMIT_S = 300
+# Tests of a mutant are stopped after so many times the time of the coverage run, and so many seconds more.
+LIMIT_RATIO, LIMIT_MORE_S = 5, 30
+ALL_TESTS_LIMIT_S = 900
 MPI_RANKS = (2, 4)
+UNDETECTED = ("survived", "not executed")
 
 # Name, what is matched in code without comments and texts, and what replaces it. clang-format puts spaces around
 # binary operators alone, never around those of templates, pointers and references.
@@ -161,12 +166,12 @@ def members(archive: str) -> list[str]:
     return [os.path.relpath(ROOT / name, ROOT) for name in listed]
 
 
-def run(command: list, folder: pathlib.Path, limit_s: float = TEST_LIMIT_S) -> int:
+def run(command: list, folder: pathlib.Path, variables: dict | None = None, limit_s: float = ALL_TESTS_LIMIT_S) -> int:
     """The exit code; 124 after the limit. Nothing of it is left behind."""
     environment = os.environ | {
         "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_mpi_yield_when_idle": "1",
         "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMP_NUM_THREADS": "1", "XDG_CONFIG_HOME": "/nonexistent",
-        "TMPDIR": str(folder / "tmp")}  # fmt: skip
+        "TMPDIR": str(folder / "tmp")} | (variables or {})  # fmt: skip
     with open(folder / "log", "w") as log:
         process = subprocess.Popen([str(part) for part in command], cwd=ROOT, env=environment, stdin=subprocess.DEVNULL,
                                    stdout=log, stderr=log, start_new_session=True)  # fmt: skip
@@ -186,24 +191,33 @@ def nearest_tests(file: str) -> list[str]:
     return [path.name for path in tests if f'"{header}"' in path.read_text()]
 
 
-def test_commands(file: str, programs: dict[str, pathlib.Path]) -> list[tuple[str, list]]:
-    """Names and commands, the quickest to detect a mutant first."""
-    near = nearest_tests(file)
-    mpirun = [os.environ.get("MPIRUN", "mpirun"), "-q", "--oversubscribe", "--bind-to", "none", "-n"]
+def test_sets(mutant: Mutant, coverage: Coverage) -> list[list[Tests]]:
+    """What to run one after the other, the quickest to detect a mutant first: test files of one program and number of ranks."""
+    covering, near = coverage.of(mutant.file, mutant.line), nearest_tests(mutant.file)
     sets = []
-    for filters in ([f"--source-file=*{name}" for name in near], []):
-        if filters == [] or near:
-            serial, mpi = programs.get("build/tests/serial"), programs.get("build/tests/mpi")
-            chosen = ["--source-file=" + ",".join(f"*{name}" for name in near)] if filters else []
-            if serial:
-                sets.append(("serial", [serial, "--abort-after=1", *chosen]))
-            if mpi:
-                sets += [(f"mpi-{ranks}", [*mpirun, ranks, mpi, "--abort-after=1", *chosen]) for ranks in MPI_RANKS]
-    return sets
+    for chosen in ([tests for tests in covering if tests.file in near], [tests for tests in covering if tests.file not in near]):
+        for ranks in (0, *MPI_RANKS):
+            sets.append(sorted((tests for tests in chosen if tests.ranks == ranks), key=lambda tests: tests.file))
+    return [one for one in sets if one]
 
 
-def judge(mutant: Mutant, commands: Commands, folder: pathlib.Path) -> str:
-    """not compiled, equivalent, survived, or what has detected it."""
+def detected_by(tests: list[Tests], program: pathlib.Path, coverage: Coverage, folder: pathlib.Path) -> str:
+    """The name of the tests that fail, or "". With several ranks a failure has to be seen twice: they depend on time."""
+    ranks = tests[0].ranks
+    files = "--source-file=" + ",".join(f"*/{one.file}" for one in tests)
+    limit_s = LIMIT_RATIO * sum(coverage.time_s[one] for one in tests) + LIMIT_MORE_S
+    name = f"mpi-{ranks}" if ranks else "serial"
+    for _ in range(2 if ranks else 1):
+        code = run([*start(ranks), program, "--abort-after=1", files], folder, limit_s=limit_s)
+        if code == 0:
+            return ""
+        if code == 124:
+            return f"{name}, time limit"
+    return name
+
+
+def judge(mutant: Mutant, commands: Commands, coverage: Coverage, folder: pathlib.Path) -> str:
+    """not compiled, equivalent, not executed, survived, or what has detected it."""
     (folder / "tmp").mkdir(parents=True, exist_ok=True)
     text = (ROOT / mutant.file).read_text()
     source, unity, changed = folder / "mutant.cpp", folder / "unity.cpp", folder / "changed.o"
@@ -221,27 +235,36 @@ def judge(mutant: Mutant, commands: Commands, folder: pathlib.Path) -> str:
             return "not compiled"
     if original.read_bytes() == changed.read_bytes():
         return "equivalent"
-    programs = {}
-    for program in ("build/tests/serial", "build/tests/mpi"):
-        link = commands.link(program)
-        if any(object_of(mutant.file) in members(part) for part in link if part.endswith(".a")):
-            programs[program] = folder / pathlib.Path(program).name
-            # Before the archive, so that the linker does not take the original from it.
-            first = next(i for i, part in enumerate(link) if part.endswith(".o"))
-            replaced = [*link[:first], str(changed), *link[first:]]
-            if run(with_output(replaced, programs[program]), folder) != 0:
-                return "not compiled"
-    for name, command in test_commands(mutant.file, programs):
-        if run(command, folder) != 0:
+    sets = test_sets(mutant, coverage)
+    for name in sorted({one[0].program for one in sets}):
+        link = commands.link(name)
+        # Before the archive, so that the linker does not take the original from it.
+        first = next(i for i, part in enumerate(link) if part.endswith(".o"))
+        if run(with_output([*link[:first], str(changed), *link[first:]], folder / pathlib.Path(name).name), folder) != 0:
+            return "not compiled"
+    for tests in sets:
+        name = detected_by(tests, folder / pathlib.Path(tests[0].program).name, coverage, folder)
+        if name:
             return f"detected by {name}"
-    return "survived"
+    return "survived" if sets else "not executed"
+
+
+def require_passing_tests(folder: pathlib.Path) -> None:
+    """The control: without a mutant nothing fails."""
+    (folder / "tmp").mkdir(parents=True, exist_ok=True)
+    for ranks in (0, *MPI_RANKS):
+        program = Tests("", ranks).program
+        if run([*start(ranks), ROOT / program], folder) != 0:
+            sys.exit(f"mutation: {program} fails on {ranks or 1} ranks without a mutant; {folder / 'log'}")
 
 
 def read_outcomes(path: pathlib.Path) -> dict[str, str]:
+    """Of earlier runs. What other tests than those of today did not detect is not known."""
     if not path.exists():
         return {}
     with open(path) as file:
-        return {row[0]: row[1] for row in csv.reader(file) if len(row) == 2}
+        rows = [row for row in csv.reader(file) if len(row) == 3]
+    return {key: outcome for key, outcome, tests in rows if outcome not in UNDETECTED or tests == campaign.sources_key("tests/")}
 
 
 def reviewed() -> set[tuple[str, str, str]]:
@@ -264,22 +287,22 @@ def write_results(rows: list[tuple[Mutant, str]], seed: int) -> float:
     known = reviewed()
     counted, table = [], []
     for mutant, outcome in sorted(rows, key=lambda row: (row[0].file, row[0].begin)):
-        if outcome == "survived" and (mutant.file, code_line(mutant), change_text(mutant)) in known:
+        if outcome in UNDETECTED and (mutant.file, code_line(mutant), change_text(mutant)) in known:
             outcome = "reviewed: not detectable"
         table.append([mutant.file, mutant.line, mutant.rule, change_text(mutant), code_line(mutant), outcome])
-        if outcome == "survived" or outcome.startswith("detected"):
+        if outcome in UNDETECTED or outcome.startswith("detected"):
             counted.append((mutant, outcome))
     lines = [f"# Mutation testing of {campaign.revision()}, seed {seed}", "", "| folder | mutants | detected | share |", "|---|--:|--:|--:|"]
     for folder in [*FOLDERS, ""]:
         inside = [outcome for mutant, outcome in counted if mutant.file.startswith(folder)]
-        detected = sum(outcome != "survived" for outcome in inside)
+        detected = sum(outcome not in UNDETECTED for outcome in inside)
         if inside:
             lines.append(f"| {folder or '**all**'} | {len(inside)} | {detected} | {100 * detected / len(inside):.0f} % |")
     lines += ["", "Not counted: mutants that do not compile, that give the same machine code, or that no test can detect "
               "(tests/soak/mutation_reviewed.csv).", "", "Survivors:", ""]  # fmt: skip
-    lines += [f"- `{m.file}:{m.line}` {m.rule}, `{change_text(m)}`: `{code_line(m)}`" for m, outcome in counted if outcome == "survived"]
+    lines += [f"- `{m.file}:{m.line}` {m.rule}, `{change_text(m)}`: `{code_line(m)}` ({outcome})" for m, outcome in counted if outcome in UNDETECTED]
     campaign.write_results("mutation", ["file", "line", "rule", "change", "code", "outcome"], table, "\n".join(lines))
-    return sum(outcome != "survived" for _, outcome in counted) / max(len(counted), 1)
+    return sum(outcome not in UNDETECTED for _, outcome in counted) / max(len(counted), 1)
 
 
 def main() -> int:
@@ -298,10 +321,12 @@ def main() -> int:
     outcomes_file = STATE / "outcomes.csv"
     outcomes = read_outcomes(outcomes_file)
     commands, start_s = Commands(), time.monotonic()
+    require_passing_tests(STATE / "control")
+    coverage = mutation_coverage.load(MPI_RANKS, run)
     rows: list[tuple[Mutant, str]] = []
 
     def done() -> int:
-        return sum(outcome == "survived" or outcome.startswith("detected") for _, outcome in rows)
+        return sum(outcome in UNDETECTED or outcome.startswith("detected") for _, outcome in rows)
 
     def one(numbered: tuple[int, Mutant]) -> None:
         worker, mutant = numbered
@@ -309,9 +334,9 @@ def main() -> int:
         if key not in outcomes:
             if done() >= options.count or time.monotonic() - start_s > options.limit_s:
                 return
-            outcomes[key] = judge(mutant, commands, STATE / f"worker-{worker}")
+            outcomes[key] = judge(mutant, commands, coverage, STATE / f"worker-{worker}")
             with open(outcomes_file, "a") as file:
-                file.write(f"{key},{outcomes[key]}\n")
+                csv.writer(file, lineterminator="\n").writerow([key, outcomes[key], campaign.sources_key("tests/")])
             print(f"{done() + 1:4} {mutant.file}:{mutant.line} {change_text(mutant)}: {outcomes[key]}", flush=True)
         rows.append((mutant, outcomes[key]))
 

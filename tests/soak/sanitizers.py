@@ -75,28 +75,10 @@ LTO = "-flto -fno-fat-lto-objects -O0 -Wodr -Werror=odr"
 ODR = Sanitizer("odr", LTO, {}, "", [], [], ("build/bin/gradsync-report", "build/tests/serial", "build/tests/mpi"))
 
 
-def sources() -> list[str]:
-    wanted = ("src/", "analysis/", "tests/", "config/", "jobs/", "slurm/", "results/", "docs/", "bench/", "Makefile", "README")
-    return [file for file in campaign.committed_files() if file.startswith(wanted)]
-
-
-def build(sanitizer: Sanitizer, files: list[str]) -> pathlib.Path:
-    """Copies what has changed, so that make compiles no more than that, and removes what is no longer there."""
+def build(sanitizer: Sanitizer) -> pathlib.Path:
     tree = STATE / sanitizer.name
-    tree.mkdir(parents=True, exist_ok=True)
-    wanted = {tree / file for file in files}
-    for folder in {file.split("/")[0] for file in files if "/" in file}:
-        for path in (tree / folder).rglob("*"):
-            if path.is_file() and path not in wanted:
-                path.unlink()
-    subprocess.run(["xargs", "-0", "cp", "-u", "-p", "--parents", "-t", str(tree)], cwd=ROOT, input="\0".join(files), text=True, check=True)
-    make(sanitizer, tree, *sanitizer.targets)
+    campaign.build(tree, sanitizer.flags, sanitizer.flags, *sanitizer.targets)
     return tree
-
-
-def make(sanitizer: Sanitizer, tree: pathlib.Path, *targets: str) -> None:
-    subprocess.run(["make", f"-j{os.cpu_count()}", f"CXXFLAGS={sanitizer.flags}", f"LDFLAGS={sanitizer.flags}", *targets], cwd=tree, check=True,
-                   stdout=sys.stderr)  # fmt: skip
 
 
 def linked(tree: Callable) -> tuple[str, str]:
@@ -131,7 +113,7 @@ def run(sanitizer: Sanitizer, case: Case, built: Callable) -> tuple[str, str]:
                                 "OMPI_MCA_mpi_yield_when_idle": "1", "XDG_CONFIG_HOME": "/nonexistent"}  # fmt: skip
     environment |= sanitizer.options
     if case.ranks > 0 and "ASAN_OPTIONS" in environment:
-        # Whole stacks: the C library has no frame pointers, and a leak is told by the library of MPI that called it. Slow.
+        # Whole stacks: the C library has no frame pointers, and a leak is recognized by the library of MPI that called it. Slow.
         environment["ASAN_OPTIONS"] += ":fast_unwind_on_malloc=0"
     environment[sanitizer.suppressed_in] += f":suppressions={suppressions}:print_suppressions=0"
     log = tree / f"{case.name}-{case.ranks}.log"
@@ -156,12 +138,12 @@ def main() -> int:
     if options.quick:
         print("SKIP sanitizers: need builds of their own, 20 min each; make soak PARTS=sanitizers")
         return 0
-    start_s, files, rows, failed = time.monotonic(), sources(), [], 0
+    start_s, rows, failed = time.monotonic(), [], 0
     finished = campaign.Finished("sanitizers", sources=("tests/",))
     for sanitizer in [ODR, *SANITIZERS]:
         if options.only not in (None, sanitizer.name):
             continue
-        tree = functools.cache(functools.partial(build, sanitizer, files))
+        tree = functools.cache(functools.partial(build, sanitizer))
         for name, check in checks(sanitizer, tree):
             if name in finished.rows:
                 outcome, text = "passed", finished.rows[name]["text"]

@@ -10,7 +10,7 @@
 #include "optim/optimizer.h"
 
 // Counts every `new` of this program while it is asked to, in whatever library. Memory of tensors
-// comes from elsewhere: forward and backward passes are LibTorch's, and take theirs anew each step.
+// comes from elsewhere: forward and backward passes are LibTorch's, and allocate in each step.
 namespace {
 
 std::atomic<bool> counting{false};

@@ -35,7 +35,7 @@ TEST_CASE("preflight's job: facts come with their rank and host") {
   }
 }
 
-TEST_CASE("preflight's job: two ranks swap while the others go on") {
+TEST_CASE("preflight's job: two ranks swap while the others continue") {
   MpiJob job(session(), find_launcher());
   const int last = session().size() - 1, rank = session().rank();
   if (last > 0 && (rank == 0 || rank == last)) {

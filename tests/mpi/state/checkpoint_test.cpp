@@ -43,7 +43,7 @@ struct Parts {
   std::vector<BucketShape> buckets;
 };
 
-/// Bit for bit: what was not measured is NaN. The clock goes on.
+/// Bit for bit: what was not measured is NaN. The clock continues.
 bool same_values(const std::vector<NamedTensor>& a, const std::vector<NamedTensor>& b) {
   if (a.size() != b.size()) return false;
   for (std::size_t i = 0; i < a.size(); ++i) {

@@ -110,7 +110,7 @@ TEST_CASE("a bad gradient or loss of any rank is every rank's verdict") {
   CHECK(verdict.bad_tensor == -1);
 }
 
-TEST_CASE("one rank that wants to stop is enough, and the lowest is named") {
+TEST_CASE("one rank that requests a stop is enough, and the lowest is named") {
   Ranks ranks;
   const int last = ranks.size - 1;
   StepResult mine;

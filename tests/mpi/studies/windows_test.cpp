@@ -8,7 +8,7 @@
 #include "mpi/ranks.h"
 #include "record/counterfactual.h"
 #include "step/iteration_timer.h"
-#include "studies/yardstick.h"
+#include "studies/calibrate_ranks.h"
 #include "sync/replay.h"
 
 using namespace gradsync;

@@ -22,9 +22,9 @@ torch::Tensor images() {
   return torch::randn({2, 3, 32, 32}).contiguous(at::MemoryFormat::ChannelsLast);
 }
 
-SyncSettings small_buckets(bool over_steps) {
+SyncSettings small_buckets(bool cross_iteration) {
   SyncSettings settings{"flat", 2048, 40000, "fp32"};
-  settings.over_steps = over_steps;
+  settings.cross_iteration = cross_iteration;
   return settings;
 }
 
@@ -85,11 +85,11 @@ class Stuck : public Transport {
 }  // namespace
 
 TEST_CASE("a parameter without a gradient is named, not left out of the exchange") {
-  for (const bool over_steps : {false, true}) {
-    CAPTURE(over_steps);
+  for (const bool cross_iteration : {false, true}) {
+    CAPTURE(cross_iteration);
     Ranks ranks;
     Replica replica = with_unused(torch::zeros({10}));
-    const auto mode = make_sync_mode("ddp", ranks.exchange, small_buckets(over_steps));
+    const auto mode = make_sync_mode("ddp", ranks.exchange, small_buckets(cross_iteration));
     mode->attach(replica);
     run_hooked_pass(*mode, replica);
     std::string what;
@@ -117,7 +117,7 @@ TEST_CASE("an empty parameter is exchanged as nothing" * test::several_ranks()) 
 }
 
 TEST_CASE("gradients outlive a mode whose thread is left to the end of the job" * test::once()) {
-  for (const char* name : {"ddp", "ddp over steps"}) {
+  for (const char* name : {"ddp", "ddp across iterations"}) {
     CAPTURE(name);
     auto transport = std::make_unique<Stuck>();
     {

@@ -156,7 +156,7 @@ TEST_CASE("a mode is what its row of the table says" * test::once()) {
     const auto mode = make_sync_mode(row.name, ranks.exchange, {});
     CHECK((mode->root_loss() != nullptr) == row.root_only);
     SyncSettings deferring;
-    deferring.over_steps = row.defers;
+    deferring.cross_iteration = row.defers;
     const auto deferred = make_sync_mode(row.name, ranks.exchange, deferring);
     CHECK((deferred->deferred() != nullptr) == row.defers);
   }

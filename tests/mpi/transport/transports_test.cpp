@@ -195,7 +195,7 @@ TEST_CASE("ring: what fails on one rank is thrown on all, with that rank's name"
     what = error.what();
   }
   unsetenv(kPort);
-  CHECK(what.find("OMPI_MCA_btl_tcp_port_min_v4 = none is no number") != std::string::npos);
+  CHECK(what.find("OMPI_MCA_btl_tcp_port_min_v4 = none is not a number") != std::string::npos);
   const std::string named = "rank " + std::to_string(last) + " (";
   CHECK((session.rank() == last || what.starts_with(named)));
   // And nobody waits for anybody: the next one is joined.

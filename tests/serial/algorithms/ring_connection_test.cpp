@@ -25,7 +25,7 @@ using namespace gradsync;
 
 namespace {
 
-constexpr double kPatience_s = 20;
+constexpr double kLimit_s = 20;
 constexpr RingEdge kEdge{0, 1};
 
 /// A stranger: connects and sends `bytes`; the connection stays open while the result lives.
@@ -52,10 +52,9 @@ std::string what_is_thrown(Body&& body) {
 
 /// Accepts beside this thread, which connects. What is thrown.
 std::future<std::string> accepting(const RingListener& listener, const RingSecret& secret,
-                                   RingEdge edge, UniqueFd& socket,
-                                   double patience_s = kPatience_s) {
-  return std::async(std::launch::async, [&, edge, patience_s] {
-    return what_is_thrown([&] { socket = listener.accept(secret, edge, "rank 0", patience_s); });
+                                   RingEdge edge, UniqueFd& socket, double limit_s = kLimit_s) {
+  return std::async(std::launch::async, [&, edge, limit_s] {
+    return what_is_thrown([&] { socket = listener.accept(secret, edge, "rank 0", limit_s); });
   });
 }
 
@@ -85,10 +84,10 @@ TEST_CASE("a ring takes the rank that proves to know the secret, and no one who 
   const UniqueFd guess = stranger(listener.port(), std::string(64, '\0'));
   const UniqueFd shows_it =
       stranger(listener.port(), {reinterpret_cast<const char*>(secret.key.data()), 32});
-  const UniqueFd next = connect_to_ring(INADDR_LOOPBACK, listener.port(), "rank 1", kPatience_s);
+  const UniqueFd next = connect_to_ring(INADDR_LOOPBACK, listener.port(), "rank 1", kLimit_s);
   UniqueFd previous;
   auto accepted = accepting(listener, secret, kEdge, previous);
-  prove_ring_connection(next.get(), secret, kEdge, "rank 1", kPatience_s);
+  prove_ring_connection(next.get(), secret, kEdge, "rank 1", kLimit_s);
   REQUIRE(accepted.get() == "");
   REQUIRE(send(next.get(), "hello", 5, 0) == 5);
   char text[5];
@@ -104,10 +103,10 @@ TEST_CASE("strangers that say nothing do not hold a ring up") {
   std::vector<UniqueFd> strangers;
   for (int i = 0; i < 15; ++i)
     strangers.push_back(stranger(listener.port(), ""));
-  const UniqueFd next = connect_to_ring(INADDR_LOOPBACK, listener.port(), "rank 1", kPatience_s);
+  const UniqueFd next = connect_to_ring(INADDR_LOOPBACK, listener.port(), "rank 1", kLimit_s);
   UniqueFd previous;
   auto accepted = accepting(listener, secret, kEdge, previous, 8);
-  prove_ring_connection(next.get(), secret, kEdge, "rank 1", kPatience_s);
+  prove_ring_connection(next.get(), secret, kEdge, "rank 1", kLimit_s);
   CHECK(accepted.get() == "");
 }
 
@@ -115,11 +114,11 @@ TEST_CASE("who answers at a wrong address is refused, and learns nothing of the 
   const RingSecret secret = new_ring_secret(), other = new_ring_secret();
   CHECK(secret.key != other.key);
   const RingListener listener(INADDR_LOOPBACK);
-  const UniqueFd next = connect_to_ring(INADDR_LOOPBACK, listener.port(), "rank 1", kPatience_s);
+  const UniqueFd next = connect_to_ring(INADDR_LOOPBACK, listener.port(), "rank 1", kLimit_s);
   UniqueFd previous;
   auto accepted = accepting(listener, other, kEdge, previous, 1);
   const std::string text = error_text(ExitCode::kEnvironment, [&] {
-    prove_ring_connection(next.get(), secret, kEdge, "rank 1 (node02)", kPatience_s);
+    prove_ring_connection(next.get(), secret, kEdge, "rank 1 (node02)", kLimit_s);
   });
   CHECK(contains(text, "rank 1 (node02)"));
   CHECK(contains(accepted.get(), "no connection came from rank 0"));
@@ -137,19 +136,18 @@ TEST_CASE("who answers at a wrong address is refused, and learns nothing of the 
   CHECK(!contains(seen, {reinterpret_cast<const char*>(secret.key.data()), secret.key.size()}));
 }
 
-TEST_CASE("a rank that reaches itself, or another than its neighbor, is told") {
+TEST_CASE("a rank that reaches itself, or another than its neighbor, is refused") {
   const RingSecret secret = new_ring_secret();
   // Of rank 1 in a ring of three: it waits for rank 0, and reaches its own listener for rank 2's.
   const RingListener listener(INADDR_LOOPBACK);
-  const UniqueFd next = connect_to_ring(INADDR_LOOPBACK, listener.port(), "rank 2", kPatience_s);
+  const UniqueFd next = connect_to_ring(INADDR_LOOPBACK, listener.port(), "rank 2", kLimit_s);
   UniqueFd previous;
   auto accepted = accepting(listener, secret, {0, 1}, previous, 0.5);
   CHECK(contains(
-      error_text(
-          ExitCode::kEnvironment,
-          [&] {
-            prove_ring_connection(next.get(), secret, {1, 2}, "rank 2 (node03)", kPatience_s);
-          }),
+      error_text(ExitCode::kEnvironment,
+                 [&] {
+                   prove_ring_connection(next.get(), secret, {1, 2}, "rank 2 (node03)", kLimit_s);
+                 }),
       "rank 2 (node03) did not answer"));
   CHECK(contains(accepted.get(), "no connection came from rank 0"));
 }
@@ -165,7 +163,7 @@ TEST_CASE("a neighbor that does not come, and a port where nobody listens, are n
                    "rank 3 (node04)"));
   }
   const std::string text = error_text(ExitCode::kEnvironment, [&] {
-    connect_to_ring(INADDR_LOOPBACK, port, "rank 2 (node03)", kPatience_s);
+    connect_to_ring(INADDR_LOOPBACK, port, "rank 2 (node03)", kLimit_s);
   });
   CHECK(contains(text, "rank 2 (node03) at 127.0.0.1"));
   CHECK(contains(text, "--transport mpi"));
@@ -201,21 +199,21 @@ TEST_CASE("signals do not end the wait for a neighbor") {
   };
   std::thread accepting([&] {
     accepted =
-        what_is_thrown([&] { previous = listener.accept(secret, kEdge, "rank 0", kPatience_s); });
+        what_is_thrown([&] { previous = listener.accept(secret, kEdge, "rank 0", kLimit_s); });
   });
   interrupt(accepting);
-  const UniqueFd next = connect_to_ring(INADDR_LOOPBACK, listener.port(), "rank 1", kPatience_s);
-  prove_ring_connection(next.get(), secret, kEdge, "rank 1", kPatience_s);
+  const UniqueFd next = connect_to_ring(INADDR_LOOPBACK, listener.port(), "rank 1", kLimit_s);
+  prove_ring_connection(next.get(), secret, kEdge, "rank 1", kLimit_s);
   accepting.join();
   CHECK(accepted == "");
 
-  const UniqueFd further = connect_to_ring(INADDR_LOOPBACK, listener.port(), "rank 1", kPatience_s);
+  const UniqueFd further = connect_to_ring(INADDR_LOOPBACK, listener.port(), "rank 1", kLimit_s);
   std::thread proving([&] {
     proved = what_is_thrown(
-        [&] { prove_ring_connection(further.get(), secret, kEdge, "rank 1", kPatience_s); });
+        [&] { prove_ring_connection(further.get(), secret, kEdge, "rank 1", kLimit_s); });
   });
   interrupt(proving);
-  previous = listener.accept(secret, kEdge, "rank 0", kPatience_s);
+  previous = listener.accept(secret, kEdge, "rank 0", kLimit_s);
   proving.join();
   CHECK(proved == "");
   sigaction(SIGUSR1, &before, nullptr);

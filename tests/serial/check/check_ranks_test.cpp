@@ -54,7 +54,7 @@ TEST_CASE("preflight: --ranks is held against MPI") {
         Outcome::kPass);
 }
 
-TEST_CASE("preflight: another MPI than the launcher's is told") {
+TEST_CASE("preflight: another MPI than the launcher's is reported") {
   auto facts = launched(kMpirunOf4, 4);
   CHECK(finding(judge_launch(facts, {}), "launch.mpi").outcome == Outcome::kPass);
   facts.launcher_path = "/opt/openmpi/lib/libopen-pal.so.80";
@@ -77,7 +77,7 @@ TEST_CASE("preflight: srun without PMIx fails where the ranks do not find each o
         Outcome::kSkip);
 }
 
-TEST_CASE("preflight: srun without any PMI is told before MPI starts") {
+TEST_CASE("preflight: srun without any PMI is reported before MPI starts") {
   Launcher launcher = kSrunOf4;
   CHECK(!cannot_start(launcher));
   launcher.pmix = false;

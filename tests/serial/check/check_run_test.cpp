@@ -36,7 +36,7 @@ void plant(const std::filesystem::path& path, std::time_t age_s = 3600) {
 }
 
 std::vector<Finding> one_of_each() {
-  return {passed("a.one", "fine"), warned("a.two", "slow <link>", "mend it"),
+  return {passed("a.one", "fine"), warned("a.two", "slow <link>", "fix it"),
           failed("b", "broken & gone", "rm \"it\""), skipped("c", "no GPU")};
 }
 
@@ -153,7 +153,7 @@ TEST_CASE("preflight: rows, fixes and the summary") {
   CHECK(summary_text(findings) == "1 pass, 1 warn, 1 fail, 1 skip");
   CHECK(row_text(findings[2]) == "fail  b                         broken & gone\n");
   const std::string closing = closing_text(findings);
-  CHECK(contains(closing, "  a.two: mend it\n  b: rm \"it\"\n"));
+  CHECK(contains(closing, "  a.two: fix it\n  b: rm \"it\"\n"));
   CHECK(contains(closing, "\n1 pass, 1 warn, 1 fail, 1 skip\n"));
   CHECK(closing_text({passed("a", "fine")}) == "\n1 pass, 0 warn, 0 fail, 0 skip\n");
   CHECK(first_few({"a", "b", "c", "d", "e", "f"}) == "a; b; c; d; and 2 more");
@@ -169,7 +169,7 @@ TEST_CASE("preflight: JSON holds every finding and table") {
   CHECK(json["result"] == "fail");
   CHECK(json["summary"]["skip"] == 1);
   CHECK(json["checks"].size() == 4);
-  CHECK(json["checks"][1]["fix"] == "mend it");
+  CHECK(json["checks"][1]["fix"] == "fix it");
   CHECK(json["tables"]["hosts"][0]["ranks"] == 2);
 }
 
@@ -177,7 +177,7 @@ TEST_CASE("preflight: JUnit counts a warning as passed and says it") {
   const std::string xml = junit_text(one_of_each());
   CHECK(contains(xml, "tests=\"4\" failures=\"1\" errors=\"0\" skipped=\"1\""));
   CHECK(
-      contains(xml, "name=\"a.two\"><system-out>warning: slow &lt;link&gt;; mend it</system-out>"));
+      contains(xml, "name=\"a.two\"><system-out>warning: slow &lt;link&gt;; fix it</system-out>"));
   CHECK(contains(xml, "<failure message=\"broken &amp; gone; rm &quot;it&quot;\""));
   CHECK(contains(xml, "<skipped message=\"no GPU\"/>"));
 }

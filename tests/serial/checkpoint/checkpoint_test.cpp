@@ -148,8 +148,8 @@ TEST_CASE("checkpoint: headers that lie are refused with the reason") {
   CHECK(parse_refusal(file("", 0)).empty());
   CHECK(refused("1234567", "too few"));
   CHECK(refused(std::string(8, '\xff') + "{}", "claims"));
-  CHECK(refused(with_header("[1,2]", 0), "no JSON object"));
-  CHECK(refused(with_header(std::string(100000, '['), 0), "no JSON object"));
+  CHECK(refused(with_header("[1,2]", 0), "not a JSON object"));
+  CHECK(refused(with_header(std::string(100000, '['), 0), "not a JSON object"));
   CHECK(refused(with_header("{}", 0), "no __metadata__"));
   CHECK(refused(with_header(R"({"__metadata__":{"sha256":7}})", 0), "no text"));
   CHECK(refused(with_header(R"({"__metadata__":{"sha256":"00"}})", 0), "no SHA-256"));

@@ -80,7 +80,7 @@ TEST_CASE("calibrate: letters of nccl-tests, apart or attached, and their long n
   CHECK(contains(help_text(calibrate_help(), calibrate_option_table()), "-b, --minbytes SIZE"));
 }
 
-TEST_CASE("calibrate: what does not apply here says so") {
+TEST_CASE("calibrate: what does not apply is reported") {
   const CleanEnvironment clean;
   CHECK(contains(refusal({"-d", "half"}), "float32"));
   CHECK(contains(refusal({"-o", "max"}), "summed"));

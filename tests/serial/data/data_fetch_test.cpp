@@ -135,7 +135,7 @@ TEST_CASE("an existing folder that is no valid data set is never touched") {
   CHECK(folder.entries() == 1);
 }
 
-TEST_CASE("a missing archive is named; a failed download says how to go on") {
+TEST_CASE("a missing archive is named; a failed download says how to continue") {
   const TestFolder folder;
   CHECK(contains(
       error_text(ExitCode::kNoInput, [&] { fetch(folder / "a", "/nowhere/archive", quietly); }),

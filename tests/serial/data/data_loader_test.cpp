@@ -119,7 +119,7 @@ TEST_CASE_FIXTURE(LoaderFixture, "no more than `prefetch` batches are made ahead
   CHECK(asked == 4);
 }
 
-TEST_CASE_FIXTURE(LoaderFixture, "an error comes out at its own step and the others go on") {
+TEST_CASE_FIXTURE(LoaderFixture, "an error comes out at its own step and the others continue") {
   const auto failing = [](std::int64_t step) {
     if (step == 2) throw std::runtime_error("step 2");
     return step == 4 ? std::vector<std::int64_t>{1'000'000} : images_of(step);

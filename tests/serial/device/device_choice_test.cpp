@@ -95,7 +95,7 @@ TEST_CASE("two ranks on one GPU are refused with its UUID, or allowed for tests"
   CHECK(allowed.shared);
 }
 
-TEST_CASE("auto: nccl where each rank has a GPU of its own, else by where the ranks are") {
+TEST_CASE("auto: nccl where each rank has its own GPU, else by where the ranks are") {
   const DeviceChoice cpu{false, false, "rank 0 (node01): no CUDA driver"}, own{true, false, ""},
       shared{true, true, ""};
   const RankLayout alone{1, 1}, node{1, 4}, wide{4, 1}, grid{4, 2}, fast_wide{4, 1, true},

@@ -23,7 +23,7 @@ TEST_CASE("marks carry the times of their streams and are read once they have ha
   CHECK(device.host_waits() == 0);
 }
 
-TEST_CASE("a stream goes on after the mark of another one that it waits for") {
+TEST_CASE("a stream continues after the mark of another one that it waits for") {
   FakeDevice device;
   EventRing ring(device);
   const StreamHandle compute = device.make_stream(), communication = device.make_stream();

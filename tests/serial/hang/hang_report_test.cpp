@@ -141,7 +141,7 @@ TEST_CASE("hang: the message names all missing ranks and what they did") {
                           "iteration 7, process stopped") != text.npos,
                 text);
   WatchLimits limits;
-  CHECK(hang_fix(reports, limits) == "look at the hosts of the missing ranks");
+  CHECK(hang_fix(reports, limits) == "check the hosts of the missing ranks");
   limits.timeout_option = "--timeout";
   CHECK(hang_fix(reports, limits).find("--timeout sets") != std::string::npos);
 }

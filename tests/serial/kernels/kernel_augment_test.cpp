@@ -1,5 +1,5 @@
-// The kernel's twin that makes batches from resident bytes, against the loader it takes the place
-// of.
+// The reference implementation that makes batches from resident bytes, against the loader it takes
+// the place of.
 #include <cstring>
 #include <numeric>
 

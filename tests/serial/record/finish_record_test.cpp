@@ -29,7 +29,7 @@ std::int64_t record_first_part(const fs::path& output) {
   for (std::size_t i = 0; i < kResumedAt; ++i)
     recorder.add(sample_row(kShape, i));
   recorder.add(sample_epoch(kShape, 0));
-  record_yardstick(recorder, kShape.ranks);
+  record_measurements(recorder, kShape.ranks);
   recorder.add(Quantization());
   const std::int64_t bytes = recorder.durable_bytes();
   recorder.add(sample_row(kShape, kResumedAt));

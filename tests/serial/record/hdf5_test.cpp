@@ -97,7 +97,7 @@ TEST_CASE("hdf5: every data set has units, a long name, scales, and no filter") 
   {
     Recorder recorder(folder / "run.h5", sample_info({}));
     record_sample(recorder, {});
-    record_yardstick(recorder, 2);
+    record_measurements(recorder, 2);
     recorder.finish(RunStatus::kComplete);
   }
   const Edited file(folder / "run.h5");

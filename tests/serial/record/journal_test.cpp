@@ -245,7 +245,7 @@ TEST_CASE("journal: JSON payloads keep NaN, infinities and texts that are not UT
   }
 }
 
-TEST_CASE("journal: a write that fails half way leaves whole records, and writing can go on") {
+TEST_CASE("journal: a write that fails half way leaves whole records, and writing can continue") {
   const TestFolder folder;
   Recorder recorder(folder / "run.h5", sample_info(kSmall));
   recorder.add(sample_row(kSmall, 0));

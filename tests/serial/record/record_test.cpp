@@ -155,7 +155,7 @@ TEST_CASE(
   CHECK(there("other-run.h5.tmp-0123456789ab"));
 }
 
-TEST_CASE("record: an output that appears while the run goes on is kept, and so is the journal") {
+TEST_CASE("record: an output that appears during the run is kept, and so is the journal") {
   const TestFolder folder;
   const auto output = folder / "run.h5";
   Recorder recorder(output, sample_info({}));

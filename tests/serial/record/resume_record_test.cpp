@@ -55,7 +55,7 @@ void check_all_rows(RunReader& run) {
 
 }  // namespace
 
-TEST_CASE("resume: a stopped run goes on in one journal and one file, under one name") {
+TEST_CASE("resume: a stopped run is continued in one journal and one file, under one name") {
   const TestFolder folder;
   const auto output = folder / "run.h5";
   const std::int64_t bytes = record_until(output, 7, 7, /*stopped=*/true);

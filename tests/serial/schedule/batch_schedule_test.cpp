@@ -23,11 +23,11 @@ TEST_CASE("what is no batch schedule is refused with the reason") {
   CHECK(contains(why(""), "no colon"));
   CHECK(contains(why("128"), "no colon"));
   CHECK(contains(why("1:128"), "epoch 0"));
-  CHECK(contains(why("0:128,3:256,3:512"), "do not rise"));
-  CHECK(contains(why("0:128,5:256,3:512"), "do not rise"));
+  CHECK(contains(why("0:128,3:256,3:512"), "not increasing"));
+  CHECK(contains(why("0:128,5:256,3:512"), "not increasing"));
   CHECK(contains(why("0:0"), "below 1"));
   CHECK(contains(why("0:-5"), "below 1"));
-  CHECK(contains(why("0:x"), "no whole number"));
+  CHECK(contains(why("0:x"), "not a whole number"));
   CHECK(contains(why("0:128,3"), "\"3\" has no colon"));
 }
 

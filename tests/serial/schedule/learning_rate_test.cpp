@@ -49,7 +49,7 @@ TEST_CASE("a gradual warm-up rises from the unscaled rate to the full one, a con
   CHECK(constant.at(5) == Approx(0.8));
 }
 
-TEST_CASE("without scaling the warm-up starts at a tenth, and anywhere it is told to") {
+TEST_CASE("without scaling the warm-up starts at a tenth, or at a given factor") {
   LearningRateSettings settings = of("constant", 10);
   settings.base = 0.4;
   settings.warmup_epochs = 2;
@@ -107,7 +107,7 @@ TEST_CASE("a schedule that does not cover the epochs is refused, with what would
   settings.milestones = {5, 10};
   CHECK(contains(refusal([&] { LearningRate{settings}; }), "epochs from 1 to 9"));
   settings.milestones = {5, 5};
-  CHECK(contains(refusal([&] { LearningRate{settings}; }), "do not rise"));
+  CHECK(contains(refusal([&] { LearningRate{settings}; }), "not increasing"));
   settings = of("step", 10);
   CHECK(contains(refusal([&] { LearningRate{settings}; }), "1 to 9"));
   settings.step_epochs = 10;

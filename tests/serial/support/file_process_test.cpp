@@ -16,7 +16,7 @@ TEST_CASE("arguments reach the program as they are, with no shell between") {
   CHECK(echo.output == "$HOME|a b|'\"*;||");
 }
 
-TEST_CASE("the end of a program is told as it was") {
+TEST_CASE("the end of a program is reported as it was") {
   CHECK(run_process({"sh", "-c", "exit 7"}).exit_code == 7);
   const ProcessResult killed = run_process({"sh", "-c", "kill -TERM $$"});
   CHECK(killed.signal == SIGTERM);

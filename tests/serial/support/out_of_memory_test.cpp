@@ -23,7 +23,7 @@ ExitCode code_of(const std::string& words) {
 
 }  // namespace
 
-TEST_CASE("errors: memory that ran out is told by the words of each library") {
+TEST_CASE("errors: out of memory is recognized by the words of each library") {
   for (const char* words :
        {// LibTorch's allocators
         "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 139.81 GiB",

@@ -52,7 +52,7 @@ TEST_CASE("batch ladder: smaller batches are tried, repeats of the same are not"
   CHECK(ladders.ended_at(grid.cells[5]) == 64);
 }
 
-TEST_CASE("cell record: a kill is for memory only where the kernel or Slurm says so") {
+TEST_CASE("cell record: a kill is for memory only where the kernel or Slurm reports one") {
   const ProcessResult slain{137, 0}, signaled{-1, 9}, hang{86, 0};
   CHECK(killed_for_memory(slain, 1, ""));
   CHECK(killed_for_memory(signaled, 2, ""));

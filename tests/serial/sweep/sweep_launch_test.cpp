@@ -166,7 +166,7 @@ TEST_CASE("srun: a cell that the allocation cannot hold is exit 69 and says what
   CHECK(contains(refused(srun_on({"7", 1, 4, 8, 2, 2}), "ranks = 4"),
                  "4 ranks on a node that has 2 GPUs"));
   CHECK(contains(refused(srun_on({"7", 2, 1, 4, 4, 0, 1}, 2), "ranks = 2"),
-                 "2 nodes with 1 rank on each | ask for --nodes=1 --ntasks-per-node=2"));
+                 "2 nodes with 1 rank on each | request --nodes=1 --ntasks-per-node=2"));
 }
 
 TEST_CASE("sweep command: what stands behind -- goes to every cell, in place of the job's keys") {
@@ -191,7 +191,7 @@ TEST_CASE("sweep command: what stands behind -- goes to every cell, in place of 
   CHECK(cells({}).size() == 4);
   CHECK(contains(refusal([&] { cells({"--lr", "0.1,0.2"}); }), "--lr"));
   CHECK(contains(refusal([&] { cells({"--bacth-per-rank=1"}); }), "did you mean --batch-per-rank"));
-  CHECK(contains(refusal([&] { cells({"lr"}); }), "not expected behind the --"));
+  CHECK(contains(refusal([&] { cells({"lr"}); }), "not expected after the --"));
   CHECK(contains(refusal([&] { cells({"--output=x.h5"}); }), "names the run files itself"));
   CHECK(contains(refusal([&] {
                    cells({"--batch-global=8", "--batch-per-rank=8"});

@@ -46,7 +46,7 @@ TEST_CASE("sweep run: all cells once, then none") {
 }
 
 TEST_CASE(
-    "sweep run: a failed cell is recorded, the grid goes on, a later success takes its place") {
+    "sweep run: a failed cell is recorded, the grid continues, a later success takes its place") {
   Sweep sweep;
   sweep.launcher.scripts["lenet-ddp-r2"] = {{86, 0},
                                             false,
@@ -86,7 +86,7 @@ TEST_CASE("sweep run: what interrupted runs left is renamed, never deleted") {
   write(sweep.runs() / "lenet-ddp-r3.failed.json", "{}");
   write(sweep.runs() / "grid.json", "");
   fs::remove(sweep.runs() / "grid.json");
-  // No grid.json beside run files: not ours to go on with.
+  // No grid.json beside run files: not a grid to continue.
   CHECK(code_of([&] { sweep.run(); }) == ExitCode::kUsage);
   CHECK(read_text_file(sweep.runs() / "lenet-ddp-r1.h5.journal") == "second");
 
@@ -156,7 +156,7 @@ TEST_CASE("sweep run: exit 0 without a run file, and a run file with an error, a
   sweep.launcher.scripts["lenet-ddp-r3"] = {{-1, 9}, false, false, ""};
   const GridOutcome outcome = sweep.run();
   REQUIRE(outcome.failed.size() == 3);
-  CHECK(outcome.failed[0].message == "it ended well but wrote no run file");
+  CHECK(outcome.failed[0].message == "it ended with exit code 0 but wrote no run file");
   CHECK(outcome.failed[1].message == "two\nthree\nfour");
   CHECK(outcome.failed[2].message.starts_with("killed from outside (signal 9 (Killed))"));
   CHECK(nlohmann::json::parse(
@@ -216,7 +216,7 @@ TEST_CASE("sweep run: a run that ends with 75 stops the grid and is no failure")
   CHECK(outcome.stopped_cell == "lenet-ddp-r2");
   const std::string text = error_text(
       ExitCode::kStoppedEarly, [&] { require_complete(outcome, 3, "gradsync-sweep x.cfg"); });
-  CHECK(text == "stopped with 1 of 3 cells complete | go on with: gradsync-sweep x.cfg");
+  CHECK(text == "stopped with 1 of 3 cells complete | continue with: gradsync-sweep x.cfg");
   CHECK(outcome.done == 1);
   CHECK(outcome.failed.empty());
   CHECK(sweep.launcher.launched == Names{"lenet-ddp-r1", "lenet-ddp-r2"});
@@ -303,7 +303,7 @@ TEST_CASE(
   CHECK(names_of(sweep.grid)[5] == "lenet-ddp-r2-seed1-x2");
   CHECK(sweep.grid.cells[0].number == 4);
   CHECK(cell_named(sweep.grid, "2").name == "lenet-ddp-r2");
-  CHECK(contains(refusal([&] { cell_named(sweep.grid, "1"); }), "is no cell"));
+  CHECK(contains(refusal([&] { cell_named(sweep.grid, "1"); }), "is not a cell"));
   CHECK(grid_in_folder(sweep.job, sweep.grid).cells.size() == 10);
   CHECK(run_also("model = lenet\nranks = 2\nrepeats = 2\nseed = 1, 7").already == 4);
 }

@@ -88,7 +88,7 @@ TEST_CASE("status: done, running, failed, partial and missing cells, and the tim
 
   const std::string text = shown(status_table("test", cells));
   for (const char* part :
-       {"Grid test", "100 of 100", "10 of 50", "by host ", "5 of 10", "no checkpoint: starts anew",
+       {"Grid test", "100 of 100", "10 of 50", "by host ", "5 of 10", "no checkpoint: starts again",
         "1 of 5 cells done, 1 missing, 1 running, 1 partial, 1 failed", "about 12 s left"})
     CHECK_MESSAGE(text.find(part) != std::string::npos, part << " is not in\n" << text);
 }
@@ -97,7 +97,7 @@ TEST_CASE("status: nothing has begun, nothing is left, a damaged file") {
   Sweep sweep(kFiveCells);
   const auto before = grid_progress(sweep.grid.cells, sweep.runs());
   CHECK(std::isnan(seconds_left(before)));
-  CHECK(shown(status_table("test", before)).find("time left: not known") != std::string::npos);
+  CHECK(shown(status_table("test", before)).find("time left: unknown") != std::string::npos);
 
   sweep.run();  // writes "run" for run files
   const auto after = grid_progress(sweep.grid.cells, sweep.runs());

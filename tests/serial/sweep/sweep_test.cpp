@@ -181,7 +181,7 @@ TEST_CASE("sweep: --cell takes a number, from 1, or a name") {
   CHECK(cell_named(grid, "2").name == "lenet-ddp-r2");
   CHECK(cell_named(grid, "lenet-ddp-r1").ranks == 1);
   for (const char* text : {"0", "3", "01", "-1", "lenet", ""})
-    CHECK_MESSAGE(contains(refusal([&] { cell_named(grid, text); }), "is no cell"), text);
+    CHECK_MESSAGE(contains(refusal([&] { cell_named(grid, text); }), "is not a cell"), text);
 }
 
 TEST_CASE("sweep: mpirun's command line") {

@@ -180,7 +180,7 @@ TEST_CASE("chart: speedup, strong by global batch and weak by batch per rank") {
   const ChartPoint weak = series_named(chart->panels[1], "ddp").points.back();
   CHECK(weak.y == doctest::Approx(1.6));  // 2 x 8 ms / 10 ms, both with 32 per rank
   CHECK(series_named(chart->panels[0], "ideal").points.back().y == 2);
-  CHECK(contains(caption_text(*chart), "Not shown, since no run of one rank with the same batch"));
+  CHECK(contains(caption_text(*chart), "Not shown, for lack of a run of one rank with the same batch"));
 }
 
 TEST_CASE("chart: epoch time of whole epochs, the first apart") {

@@ -181,7 +181,7 @@ TEST_CASE("profile: percent of a step, by hand") {
   CHECK(shown(table, 0, "hidden_percent") == "20.0");
 }
 
-TEST_CASE("tables: one iteration, none, NaN everywhere, a run that goes on: n/a or its status") {
+TEST_CASE("tables: one iteration, none, NaN everywhere, a running run: n/a or its status") {
   const TestFolder folder;
   write_timed(folder / "one.h5", "ddp", 0.010, 1);
   write_sample(folder / "none.h5", {"none", 1, 0, 5, 32, 0}, RunStatus::kPartial);

@@ -58,7 +58,7 @@ TEST_CASE("tables: batch-size keeps the first epoch apart and flags a full batch
   CHECK(contains(shown(table, full, "remark"), "full batch: one step over all 320 images"));
 }
 
-TEST_CASE("tables: a cell that ran out of memory is a row that says so") {
+TEST_CASE("tables: a cell that ran out of memory is a row with that status") {
   const TestFolder folder;
   write_sample(folder / "lenet-ddp-r2.h5", {"ddp", 2});
   write_plainly(folder / "grid.json",

@@ -8,7 +8,7 @@ using namespace gradsync::report;
 using namespace gradsync::testing;
 using doctest::Approx;
 
-TEST_CASE("tables: strong and weak scaling are told from the runs") {
+TEST_CASE("tables: strong and weak scaling are determined from the runs") {
   const TestFolder folder;
   write_sample(folder / "one.h5", {"none", 1, 12, 5, 64, 2});
   write_sample(folder / "strong.h5", {"ddp", 2, 12, 5, 32, 2});

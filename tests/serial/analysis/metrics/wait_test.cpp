@@ -138,7 +138,7 @@ TEST_CASE("wait: a part of the iteration in tables of today's runs") {
   for (const char* part : {"forward", "backward", "exposed", "optimizer", "data", "wait", "other"})
     sum += std::stod(shown(profile, 0, std::string(part) + "_percent"));
   CHECK(sum == doctest::Approx(100).epsilon(0.005));
-  CHECK(contains(all_notes(make_stragglers_table(set, {})), "before the last rank came"));
+  CHECK(contains(all_notes(make_stragglers_table(set, {})), "before the last rank arrived"));
 }
 
 TEST_CASE("wait: a part of communication in tables of older runs, as ever") {

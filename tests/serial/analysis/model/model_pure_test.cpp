@@ -99,7 +99,7 @@ TEST_CASE("model: what was not measured stays so through a replay") {
   CHECK(std::isnan(replay_overlapped({{1, 1}}, constant_cost(1), nan).exposed_s));
 }
 
-TEST_CASE("model: buckets cut anew, by hand") {
+TEST_CASE("model: other buckets of the same bytes, by hand") {
   // 100 bytes ready evenly from 1 to 3 s, then 300 bytes from 3 to 6 s.
   const std::vector<BucketMessage> recorded = {{3, 100}, {6, 300}};
   const auto halves = rebucket(recorded, 1, 50, 150);
@@ -120,7 +120,7 @@ TEST_CASE("model: buckets cut anew, by hand") {
   CHECK(same[1].ready_s == Approx(6));
 }
 
-TEST_CASE("model: cutting anew holds to the order, and to sense") {
+TEST_CASE("model: other buckets keep the order of bytes and times") {
   // The second bucket was ready before the first, and is exchanged after it.
   const auto cut = rebucket({{5, 100}, {2, 100}}, 1, 150, 150);
   CHECK(cut[0].ready_s == Approx(5));
@@ -207,7 +207,7 @@ TEST_CASE("model: bytes beside compute are those before it ends") {
   const BucketReplay replay = replay_overlapped(messages, constant_cost(2), 6);
   CHECK(replay.compute_end_s == 6);
   CHECK(replay.bytes_beside_compute(messages) == Approx(150));
-  // However much a byte takes, compute goes on.
+  // However much a byte takes, compute continues.
   CHECK(replay_overlapped({{0, 100}}, constant_cost(1), 1, 1).compute_end_s == Approx(1.95));
   CHECK(std::isnan(replay_overlapped({{1, 1}}, constant_cost(1), std::nan(""), 1e-3).exposed_s));
 }

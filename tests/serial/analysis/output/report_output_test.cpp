@@ -106,7 +106,7 @@ TEST_CASE("report: without rsvg-convert there are the data, the SVG and a warnin
   setenv("PATH", path.c_str(), 1);
   CHECK(
       contains(log.str(),
-               "warning: plot loss was not drawn as PNG and PDF: rsvg-convert cannot be started"));
+               "warning: plot loss was not written as PNG and PDF: rsvg-convert cannot be started"));
   CHECK(contains(log.str(), "apt-get install librsvg2-bin"));
   for (const NamedChart& chart : charts_of(folder)) {
     CHECK(std::filesystem::exists(options.output.output / (chart.name + ".svg")));

@@ -94,10 +94,10 @@ TEST_CASE("report: table modes") {
   CHECK(shown(table, 1, "iteration_variation_percent") == "2.6");
   CHECK(shown(table, 0, "images_per_s") == "6037.7");
   CHECK(shown(table, 0, "run") == "run");
-  CHECK(contains(all_notes(table), "steady iterations, left out: 2 a run by rule"));
+  CHECK(contains(all_notes(table), "steady iterations, left out: 2 per run by rule"));
 }
 
-TEST_CASE("report: at most ten loss columns, and the note says so") {
+TEST_CASE("report: at most ten loss columns, which a note states") {
   const TestFolder folder;
   write_sample(folder / "run.h5", {});
   const Table table = make_modes_table(loaded(folder), {1});
@@ -125,7 +125,7 @@ TEST_CASE("report: table split") {
   CHECK(shown(table, 1, "wait_ms") == "0.25");
   CHECK(shown(table, 2, "iteration_ms") == "11.15");
   CHECK(contains(all_notes(table), "compute + exposed + other = iteration, checked to 1 %"));
-  CHECK(contains(all_notes(table), "left out as warm-up: 2 a run"));
+  CHECK(contains(all_notes(table), "left out as warm-up: 2 per run"));
 }
 
 TEST_CASE("report: parts that do not sum to the iteration are announced") {

@@ -75,7 +75,7 @@ TEST_CASE("page: hostile names stay text, ids are unique, nothing is fetched") {
   CHECK(ids.size() > 100);
 }
 
-TEST_CASE("page: runs without numbers make a page that says so") {
+TEST_CASE("page: runs without numbers make a page that states it") {
   const TestFolder folder;
   write_unmeasured(folder / "unmeasured.h5", 3);
   const std::string page = page_of(folder);
@@ -84,7 +84,7 @@ TEST_CASE("page: runs without numbers make a page that says so") {
   CHECK(contains(page, "</html>"));
 }
 
-TEST_CASE("page: a long table ends and says so") {
+TEST_CASE("page: a long table ends with a note") {
   const TestFolder folder;
   write_sample(folder / "run.h5", {});
   Table table = small_table();

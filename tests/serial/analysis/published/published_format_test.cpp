@@ -53,7 +53,7 @@ TEST_CASE("published: RFC 4180, with a byte order mark, CRLF, CR and blank lines
 
 TEST_CASE("published: malformed CSV names its line") {
   CHECK(contains(bad_csv("a,b\n1,\"open\n2"), "t.csv:2: the quote that opens a field here"));
-  CHECK(contains(bad_csv("a,b\n1,\"x\" y"), "t.csv:2: there is something behind a closing quote"));
+  CHECK(contains(bad_csv("a,b\n1,\"x\" y"), "t.csv:2: there is text after a closing quote"));
   CHECK(contains(bad_csv("a,b\n\nx\"y,2"), "t.csv:3: a quote inside a field"));
   CHECK(contains(bad_csv(std::string("a\0b", 3)), "t.csv:1: this is not a text file"));
 }

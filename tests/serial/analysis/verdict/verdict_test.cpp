@@ -89,7 +89,7 @@ TEST_CASE("verdict: efficiency above 100 % is shown and questioned") {
   write_study(folder / "a.h5", {"ddp", 1, 64, 0.012});
   write_study(folder / "b.h5", {"ddp", 2, 64, 0.010});
   CHECK(contains(said(make_verdict(loaded(folder)), "scaling"),
-                 "an efficiency above 100 % (120 % at 2 ranks) is no gain of communication"));
+                 "an efficiency above 100 % (120 % at 2 ranks) is not a gain of communication"));
 }
 
 TEST_CASE(
@@ -275,7 +275,7 @@ TEST_CASE("verdict: text, Markdown and JSON hold the same clauses") {
   CHECK(parsed[0]["missing"] == false);
   clause.files = {"bad \xff byte.h5"};
   CHECK_NOTHROW(nlohmann::json::parse(verdict_json({clause})));
-  CHECK(verdict_text({}) == "Verdict\n  the runs hold nothing to judge\n");
+  CHECK(verdict_text({}) == "Verdict\n  the runs hold no data for a verdict\n");
 }
 
 TEST_CASE("verdict: shares are shown with two digits that matter") {

@@ -1,5 +1,5 @@
-// The twins of the kernels against what they must be equal to; tests/gpu compares kernels with
-// twins.
+// The reference implementations of the kernels against what they must equal; tests/gpu compares
+// the kernels with them.
 #include <cmath>
 #include <limits>
 
@@ -21,7 +21,7 @@ LossScale after(LossScale scale, const std::vector<bool>& overflows) {
 }  // namespace
 
 TEST_CASE(
-    "the SGD twin is the formula, zeroes gradients, and does nothing else after an overflow") {
+    "the SGD reference is the formula, zeroes gradients, and does nothing else after an overflow") {
   std::vector<float> parameter = {1, -2, 3}, gradient = {4, 8, -16}, velocity = {0.5f, 0, 1};
   const SgdTensor tensor{parameter.data(), gradient.data(), velocity.data(), 3};
   StepState state;

@@ -12,7 +12,7 @@ namespace gradsync {
 /// Calibrates every collective of the modes at `sizes`, and at the sizes of `buckets` of their
 /// kind, on the ranks and over the transport of training; records the rows (`recorder` on rank 0,
 /// or null) and prints what they add up to on rank 0. Throws Error kCheckFailed on all ranks if a
-/// value came out wrong, kOutOfMemory before anything is measured. Collective.
+/// value is wrong, kOutOfMemory before anything is measured. Collective.
 void calibrate_ranks(const Session& session, Transport& transport, Watchdog& watchdog,
                      const std::vector<std::int64_t>& sizes,
                      const std::vector<BucketShape>& buckets, Recorder* recorder,

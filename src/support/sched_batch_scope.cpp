@@ -1,4 +1,4 @@
-#include "support/wakes_politely.h"
+#include "support/sched_batch_scope.h"
 
 #include <sched.h>
 
@@ -15,10 +15,10 @@ bool set_policy(int policy) {
 
 }  // namespace
 
-WakesPolitely::WakesPolitely()
+SchedBatchScope::SchedBatchScope()
     : changed_(sched_getscheduler(kThisThread) == SCHED_OTHER && set_policy(SCHED_BATCH)) {}
 
-WakesPolitely::~WakesPolitely() {
+SchedBatchScope::~SchedBatchScope() {
   if (changed_) set_policy(SCHED_OTHER);
 }
 

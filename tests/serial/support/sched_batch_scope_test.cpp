@@ -1,4 +1,4 @@
-#include "support/wakes_politely.h"
+#include "support/sched_batch_scope.h"
 
 #include <sched.h>
 
@@ -23,12 +23,12 @@ void set_policy(int policy) {
 
 // In threads of their own: SCHED_IDLE is not always left again without privileges.
 
-TEST_CASE("wakes politely: this thread and those it starts, until it goes") {
+TEST_CASE("SCHED_BATCH scope: this thread and those it starts, until its end") {
   int before = -1, within = -1, started = -1, after = -1;
   std::thread([&] {
     before = policy();
     {
-      const WakesPolitely polite;
+      const SchedBatchScope polite;
       within = policy();
       std::thread([&] { started = policy(); }).join();
     }
@@ -40,12 +40,12 @@ TEST_CASE("wakes politely: this thread and those it starts, until it goes") {
   CHECK(after == SCHED_OTHER);
 }
 
-TEST_CASE("wakes politely: a policy that somebody chose stays") {
+TEST_CASE("SCHED_BATCH scope: a policy that was chosen before stays") {
   int within = -1, after = -1;
   std::thread([&] {
     set_policy(SCHED_IDLE);
     {
-      const WakesPolitely polite;
+      const SchedBatchScope polite;
       within = policy();
     }
     after = policy();

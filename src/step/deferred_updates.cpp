@@ -1,4 +1,4 @@
-#include "step/carried_updates.h"
+#include "step/deferred_updates.h"
 
 #include <algorithm>
 
@@ -31,7 +31,8 @@ std::vector<std::size_t> indices_in(const std::vector<torch::Tensor>& all,
 
 }  // namespace
 
-CarriedUpdates::CarriedUpdates(Replica& replica, DeferredGradients& gradients, Optimizer& optimizer)
+DeferredUpdates::DeferredUpdates(Replica& replica, DeferredGradients& gradients,
+                                 Optimizer& optimizer)
     : replica_(replica),
       gradients_(gradients),
       optimizer_(optimizer),
@@ -40,13 +41,13 @@ CarriedUpdates::CarriedUpdates(Replica& replica, DeferredGradients& gradients, O
     parameters_of_[part.get()] = indices_in(replica.parameters, *part);
 }
 
-void CarriedUpdates::carry(double learning_rate) {
+void DeferredUpdates::carry(double learning_rate) {
   optimizer_.begin_step(learning_rate);
   pending_.assign(pending_.size(), true);
 }
 
-torch::Tensor CarriedUpdates::forward(const torch::Tensor& images,
-                                      const std::function<void(const Parameters&)>& before) {
+torch::Tensor DeferredUpdates::forward(const torch::Tensor& images,
+                                       const std::function<void(const Parameters&)>& before) {
   const auto settle = [&](const Parameters& parameters) {
     if (!parameters.empty()) before(parameters);
   };
@@ -57,30 +58,30 @@ torch::Tensor CarriedUpdates::forward(const torch::Tensor& images,
   return outputs;
 }
 
-void CarriedUpdates::step(const Parameters& parameters) {
+void DeferredUpdates::step(const Parameters& parameters) {
   for (const std::size_t parameter : parameters) {
     optimizer_.step_parameter(parameter);
     pending_[parameter] = false;
   }
 }
 
-CarriedUpdates::Parameters CarriedUpdates::pending_of(const torch::nn::Module& part) const {
+DeferredUpdates::Parameters DeferredUpdates::pending_of(const torch::nn::Module& part) const {
   Parameters pending = parameters_of_.at(&part);
   std::erase_if(pending, [&](std::size_t parameter) { return !pending_[parameter]; });
   return pending;
 }
 
-CarriedUpdates::Parameters CarriedUpdates::all_pending() const {
+DeferredUpdates::Parameters DeferredUpdates::all_pending() const {
   Parameters pending;
   for (std::size_t parameter = 0; parameter < pending_.size(); ++parameter)
     if (pending_[parameter]) pending.push_back(parameter);
   return pending;
 }
 
-std::unique_ptr<CarriedUpdates> carried_updates(Replica& replica, SyncMode& mode,
-                                                Optimizer& optimizer) {
+std::unique_ptr<DeferredUpdates> deferred_updates(Replica& replica, SyncMode& mode,
+                                                  Optimizer& optimizer) {
   DeferredGradients* gradients = mode.deferred();
-  return gradients ? std::make_unique<CarriedUpdates>(replica, *gradients, optimizer) : nullptr;
+  return gradients ? std::make_unique<DeferredUpdates>(replica, *gradients, optimizer) : nullptr;
 }
 
 }  // namespace gradsync

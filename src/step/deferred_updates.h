@@ -15,17 +15,17 @@ namespace gradsync {
 /// The updates of an iteration that ended while its gradients still traveled: each parameter is
 /// stepped in the next forward pass, when that comes to its layer. What is computed is what a mode
 /// that waits computes.
-class CarriedUpdates {
+class DeferredUpdates {
  public:
   /// Every so many iterations one is waited for, and the ranks tell each other of those before it.
   static constexpr std::int64_t kSpan = 16;
 
   /// All must outlive it.
-  CarriedUpdates(Replica& replica, DeferredGradients& gradients, Optimizer& optimizer);
+  DeferredUpdates(Replica& replica, DeferredGradients& gradients, Optimizer& optimizer);
 
   /// Whether the iteration is to be waited for after which `done` of the run have been: the first
   /// ones, from which the mode learns, and the last of each span.
-  static bool settles_after(std::int64_t done) { return done <= 3 || done % kSpan == 0; }
+  static bool completes_after(std::int64_t done) { return done <= 3 || done % kSpan == 0; }
 
   /// An iteration ends; its gradients will be applied.
   void carry(double learning_rate);
@@ -40,8 +40,8 @@ class CarriedUpdates {
   void step(const Parameters& parameters);
 
   /// The collectives of the iteration that was begun before the last one.
-  std::shared_ptr<IterationBook> swap_book(std::shared_ptr<IterationBook> book) {
-    return std::exchange(last_book_, std::move(book));
+  std::shared_ptr<IterationLog> swap_log(std::shared_ptr<IterationLog> iteration_log) {
+    return std::exchange(last_log_, std::move(iteration_log));
   }
 
  private:
@@ -53,11 +53,11 @@ class CarriedUpdates {
   Optimizer& optimizer_;
   std::unordered_map<const torch::nn::Module*, Parameters> parameters_of_;
   std::vector<bool> pending_;
-  std::shared_ptr<IterationBook> last_book_;
+  std::shared_ptr<IterationLog> last_log_;
 };
 
 /// One for a mode that carries, else none.
-std::unique_ptr<CarriedUpdates> carried_updates(Replica& replica, SyncMode& mode,
-                                                Optimizer& optimizer);
+std::unique_ptr<DeferredUpdates> deferred_updates(Replica& replica, SyncMode& mode,
+                                                  Optimizer& optimizer);
 
 }  // namespace gradsync

@@ -5,10 +5,10 @@
 namespace gradsync {
 
 /// What the transports share whose all-reduce is their own: everything with a root goes by MPI.
-class RootedByMpi : public Transport {
+class MpiRootedCollectives : public Transport {
  public:
   /// Collective over `comm`.
-  explicit RootedByMpi(MPI_Comm comm) : rooted_(comm) {}
+  explicit MpiRootedCollectives(MPI_Comm comm) : rooted_(comm) {}
 
   int rank() const override { return rooted_.rank(); }
   int size() const override { return rooted_.size(); }

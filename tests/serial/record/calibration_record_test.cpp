@@ -20,17 +20,17 @@ bool all_same(const std::vector<Row>& a, const std::vector<Row>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), same<Row>);
 }
 
-void check_yardstick(const RunReader& run, std::size_t ranks) {
+void check_measurements(const RunReader& run, std::size_t ranks) {
   CHECK(all_same(run.calibration(), sample_calibration()));
   CHECK(all_same(run.windows(), sample_windows(ranks)));
   CHECK(all_same(run.clocks(), sample_clocks(ranks)));
   CHECK(all_same(run.device_samples(), sample_device_samples()));
 }
 
-void write_with_yardstick(const std::filesystem::path& output) {
+void write_with_measurements(const std::filesystem::path& output) {
   Recorder recorder(output, sample_info({}));
   record_sample(recorder, {});
-  record_yardstick(recorder, 2);
+  record_measurements(recorder, 2);
   recorder.finish(RunStatus::kComplete);
 }
 
@@ -44,22 +44,23 @@ void edit(const std::filesystem::path& path, const std::function<void(hid_t)>& c
 }  // namespace
 
 TEST_CASE(
-    "yardstick record: calibration, windows, clocks, memory and GPUs come back from both formats") {
+    "calibration record: calibration, windows, clocks, memory and GPUs come back from both "
+    "formats") {
   const TestFolder folder;
   const auto output = folder / "run.h5";
   Recorder recorder(output, sample_info({}));
   record_sample(recorder, {});
-  record_yardstick(recorder, 2);
+  record_measurements(recorder, 2);
   recorder.sync();
-  check_yardstick(*open_run(journal_path(output)), 2);
+  check_measurements(*open_run(journal_path(output)), 2);
   recorder.finish(RunStatus::kComplete);
   const auto run = open_run(output);
-  check_yardstick(*run, 2);
+  check_measurements(*run, 2);
   CHECK(run->epochs()[1].ranks[0].peak_memory_bytes == 1e8 + 1);
   CHECK(std::isnan(run->epochs()[1].ranks[1].peak_memory_bytes));
 }
 
-TEST_CASE("yardstick record: a run of a calibration alone has no iterations") {
+TEST_CASE("calibration record: a run of a calibration alone has no iterations") {
   const TestFolder folder;
   Recorder recorder(folder / "run.h5", sample_info({}));
   for (const auto& row : sample_calibration())
@@ -72,9 +73,9 @@ TEST_CASE("yardstick record: a run of a calibration alone has no iterations") {
   CHECK(run->clocks().empty());
 }
 
-TEST_CASE("yardstick record: files without these groups read as empty") {
+TEST_CASE("calibration record: files without these groups read as empty") {
   const TestFolder folder;
-  write_with_yardstick(folder / "run.h5");
+  write_with_measurements(folder / "run.h5");
   edit(folder / "run.h5", [](hid_t file) {
     for (const char* path : {"calibration", "counterfactual", "clock", "epoch/peak_memory"})
       REQUIRE(H5Ldelete(file, path, H5P_DEFAULT) >= 0);
@@ -87,12 +88,12 @@ TEST_CASE("yardstick record: files without these groups read as empty") {
   CHECK(std::isnan(run->epochs()[0].ranks[0].peak_memory_bytes));
 }
 
-TEST_CASE("yardstick record: half a group is bad data") {
+TEST_CASE("calibration record: half a group is bad data") {
   for (const std::string path :
        {"calibration/median", "calibration/collective", "counterfactual/iteration",
         "counterfactual/kind", "clock/offset", "clock/at"}) {
     const TestFolder folder;
-    write_with_yardstick(folder / "run.h5");
+    write_with_measurements(folder / "run.h5");
     edit(folder / "run.h5",
          [&](hid_t file) { REQUIRE(H5Ldelete(file, path.c_str(), H5P_DEFAULT) >= 0); });
     CHECK(contains(error_text(ExitCode::kBadData, [&] { open_run(folder / "run.h5"); }),
@@ -100,18 +101,18 @@ TEST_CASE("yardstick record: half a group is bad data") {
   }
 }
 
-TEST_CASE("yardstick record: rows of another number of ranks are refused") {
+TEST_CASE("calibration record: rows of another number of ranks are refused") {
   const TestFolder folder;
   Recorder recorder(folder / "run.h5", sample_info({}));
   CHECK_THROWS_AS(recorder.add(sample_windows(3)[0]), Error);
   CHECK_THROWS_AS(recorder.add(sample_clocks(1)[0]), Error);
 }
 
-TEST_CASE("yardstick record: a reading that lacks a row is noticed, and which") {
+TEST_CASE("calibration record: a reading that lacks a row is noticed, and which") {
   const TestFolder folder;
   // Journals without an end, so that the two differ in nothing else.
   Recorder whole(folder / "whole.h5", sample_info({}));
-  record_yardstick(whole, 2);
+  record_measurements(whole, 2);
   Recorder lacking(folder / "lacking.h5", sample_info({}));
   const auto difference = [&] {
     return error_text(ExitCode::kInputOutput, [&] {
@@ -135,7 +136,7 @@ TEST_CASE("yardstick record: a reading that lacks a row is noticed, and which") 
                                  *open_run(folder / "lacking.h5.journal")));
 }
 
-TEST_CASE("yardstick record: payloads that make no sense do not decode") {
+TEST_CASE("calibration record: payloads that make no sense do not decode") {
   const auto bytes = [](const std::string& text) {
     const auto* begin = reinterpret_cast<const std::byte*>(text.data());
     return std::vector<std::byte>(begin, begin + text.size());

@@ -12,10 +12,10 @@ bool is_calibration_file(const RunReader& file);
 
 /// Why the calibration of a file says nothing about a run: "hosts: a, b in the run, c, d in the
 /// calibration". Empty if ranks, the host and device of each rank and MPI itself are the same.
-std::string why_no_yardstick(const RunReader& run, const RunReader& file);
+std::string why_not_calibrated_by(const RunReader& run, const RunReader& file);
 
 /// Gives each run without calibration that of a file it can be held against, the latest if there
-/// are several, and says in the set's remarks which files are of no use and why.
-void give_yardsticks(RunSet& set);
+/// are several, and names in the remarks of the set the files that are not used, and why.
+void assign_calibration_files(RunSet& set);
 
 }  // namespace gradsync::report

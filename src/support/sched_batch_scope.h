@@ -6,13 +6,13 @@ namespace gradsync {
 /// (Linux: SCHED_BATCH), and threads that it starts neither. For a thread that computes, on the
 /// core of one that communicates: woken by the end of a message it would take the core before the
 /// next message is on its way. Where another policy than the usual one was set, that stays.
-class WakesPolitely {
+class SchedBatchScope {
  public:
-  WakesPolitely();
+  SchedBatchScope();
   /// By the same thread.
-  ~WakesPolitely();
-  WakesPolitely(const WakesPolitely&) = delete;
-  WakesPolitely& operator=(const WakesPolitely&) = delete;
+  ~SchedBatchScope();
+  SchedBatchScope(const SchedBatchScope&) = delete;
+  SchedBatchScope& operator=(const SchedBatchScope&) = delete;
 
  private:
   bool changed_ = false;

@@ -1,4 +1,4 @@
-#include "studies/yardstick.h"
+#include "studies/calibrate_ranks.h"
 
 #include <cmath>
 #include <iostream>
@@ -78,9 +78,8 @@ void calibrate_ranks(const Session& session, Transport& transport, Watchdog& wat
                curves_table(calibration_curves(rows, static_cast<std::size_t>(session.size()))));
   session.together([&] {
     if (wrong > 0)
-      throw Error(ExitCode::kCheckFailed,
-                  fmt::format("calibration: {} values came out wrong", wrong),
-                  "trust no result of these ranks; try another transport or library version");
+      throw Error(ExitCode::kCheckFailed, fmt::format("calibration: {} values are wrong", wrong),
+                  "do not use results of these ranks; try another transport or library version");
   });
 }
 
@@ -107,7 +106,7 @@ std::string drift_text(const ClockRow& start, const ClockRow& end) {
       "clocks: drift at most {:.3f} us in {:.1f} s ({:.3f} ppm), uncertainty "
       "{:.3f} us{}",
       drift_s * 1e6, elapsed_s, 1e6 * drift_s / elapsed_s, uncertainty_s * 1e6,
-      drift_s <= uncertainty_s ? ": none that can be told" : "");
+      drift_s <= uncertainty_s ? ": below the uncertainty" : "");
 }
 
 }  // namespace gradsync

@@ -1,4 +1,4 @@
-#include "analysis/runs/yardstick.h"
+#include "analysis/runs/calibration_files.h"
 
 #include <algorithm>
 #include <functional>
@@ -45,11 +45,12 @@ std::string differ(std::string_view what, const std::vector<std::string>& run,
                 same_names ? fmt::format("{}", fmt::join(file, ", ")) : named(file));
 }
 
-const CalibrationFile* yardstick_of(const Run& run, const std::vector<CalibrationFile>& files) {
+const CalibrationFile* calibration_file_of(const Run& run,
+                                           const std::vector<CalibrationFile>& files) {
   const CalibrationFile* best = nullptr;
   const auto created = [](const CalibrationFile& file) { return file.reader->info().created; };
   for (const CalibrationFile& file : files)
-    if (why_no_yardstick(*run.reader, *file.reader).empty() &&
+    if (why_not_calibrated_by(*run.reader, *file.reader).empty() &&
         (!best || created(file) >= created(*best)))
       best = &file;
   return best;
@@ -62,7 +63,7 @@ std::string remark_on(const CalibrationFile& file, const std::vector<const Run*>
   };
   if (without.empty()) return of_no_use("the runs hold their own");
   for (const Run* run : without) {
-    const std::string why = why_no_yardstick(*run->reader, *file.reader);
+    const std::string why = why_not_calibrated_by(*run->reader, *file.reader);
     if (!why.empty()) return of_no_use(fmt::format("{} ({})", why, run->path.string()));
   }
   return of_no_use("a later one is of the same ranks");
@@ -74,7 +75,7 @@ bool is_calibration_file(const RunReader& file) {
   return file.iterations() == 0 && !file.calibration().empty() && file.option("sync").empty();
 }
 
-std::string why_no_yardstick(const RunReader& run, const RunReader& file) {
+std::string why_not_calibrated_by(const RunReader& run, const RunReader& file) {
   if (run.ranks() != file.ranks())
     return differ("ranks", std::to_string(run.ranks()), std::to_string(file.ranks()));
   for (const auto& [what, field] :
@@ -87,14 +88,14 @@ std::string why_no_yardstick(const RunReader& run, const RunReader& file) {
   return ours == theirs ? "" : differ("MPI", ours, theirs);
 }
 
-void give_yardsticks(RunSet& set) {
+void assign_calibration_files(RunSet& set) {
   std::vector<const Run*> without;
   std::set<const CalibrationFile*> used;
   for (Run& run : set.runs) {
     if (!run.reader->calibration().empty()) continue;
     without.push_back(&run);
-    run.yardstick = yardstick_of(run, set.calibrations);
-    used.insert(run.yardstick);
+    run.calibration_file = calibration_file_of(run, set.calibrations);
+    used.insert(run.calibration_file);
   }
   for (const CalibrationFile& file : set.calibrations)
     if (!used.contains(&file)) set.remarks.push_back(remark_on(file, without));

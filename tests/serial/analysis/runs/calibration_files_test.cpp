@@ -72,7 +72,8 @@ LawEntry allreduce_law(const RunStudy& runs) {
 
 }  // namespace
 
-TEST_CASE("yardstick: a calibration file of the same ranks and hosts stands in for a run's own") {
+TEST_CASE(
+    "calibration file: a calibration file of the same ranks and hosts stands in for a run's own") {
   const TestFolder folder;
   write_study(folder / "run.h5", run_on(2));
   write_calibration(folder / "link.h5", {});
@@ -102,7 +103,8 @@ TEST_CASE("yardstick: a calibration file of the same ranks and hosts stands in f
 }
 
 TEST_CASE(
-    "yardstick: calibration of other hosts or ranks is never mixed in, and the report says why") {
+    "calibration file: calibration of other hosts or ranks is never mixed in, and the report says "
+    "why") {
   const TestFolder folder;
   write_study(folder / "run.h5", run_on(2));
   write_calibration(folder / "other.h5", {2, "node7"});
@@ -121,7 +123,7 @@ TEST_CASE(
   CHECK_FALSE(make_busbw_plot(set));
 }
 
-TEST_CASE("yardstick: a family on other hosts does not take the file of its neighbor") {
+TEST_CASE("calibration file: a family on other hosts does not take the file of its neighbor") {
   const TestFolder folder;
   write_study(folder / "near.h5", run_on(2));
   RunInfo info = study_info(run_on(2));
@@ -143,7 +145,7 @@ TEST_CASE("yardstick: a family on other hosts does not take the file of its neig
               .calibrated == (family.front()->mode == "ddp"));
 }
 
-TEST_CASE("yardstick: a run's own calibration comes first, and of files the latest") {
+TEST_CASE("calibration file: a run's own calibration comes first, and of files the latest") {
   const TestFolder folder;
   const StudyRun run = run_on(2);
   write_calibration(folder / "early.h5", {2, "node0", "2026-01-01T00:00:00Z", 3});
@@ -151,8 +153,8 @@ TEST_CASE("yardstick: a run's own calibration comes first, and of files the late
   write_study(folder / "run.h5", run);
   {
     const RunSet set = loaded(folder);
-    REQUIRE(set.runs[0].yardstick);
-    CHECK(set.runs[0].yardstick->path.filename() == "late.h5");
+    REQUIRE(set.runs[0].calibration_file);
+    CHECK(set.runs[0].calibration_file->path.filename() == "late.h5");
     CHECK(contains(all_remarks(set), "early.h5 is not used: a later one is of the same ranks"));
   }
   std::filesystem::remove(folder / "run.h5");
@@ -163,12 +165,12 @@ TEST_CASE("yardstick: a run's own calibration comes first, and of files the late
     recorder.add(row);
   recorder.finish(RunStatus::kComplete);
   const RunSet set = loaded(folder);
-  CHECK_FALSE(set.runs[0].yardstick);
+  CHECK_FALSE(set.runs[0].calibration_file);
   CHECK(contains(all_remarks(set), "late.h5 is not used: the runs hold their own"));
   CHECK(allreduce_law(set).source == "calibration (ring, isolated)");
 }
 
-TEST_CASE("yardstick: calibration alone is shown as a run without iterations") {
+TEST_CASE("calibration file: calibration alone is shown as a run without iterations") {
   const TestFolder folder;
   write_calibration(folder / "link.h5", {});
   const RunSet set = loaded(folder);

@@ -5,7 +5,7 @@
 
 #include "mpi/ranks.h"
 #include "mpi/short_training.h"
-#include "step/carried_updates.h"
+#include "step/deferred_updates.h"
 #include "sync/sync_mode.h"
 
 using namespace gradsync;
@@ -15,7 +15,7 @@ using gradsync::test::Trained;
 
 namespace {
 
-constexpr std::int64_t kOverStepsIterations = 10;
+constexpr std::int64_t kCrossIterationSteps = 10;
 
 Trained trained(const SmallSet& set, const std::string& transport, const std::string& overlap,
                 const std::function<void(TrainOptions&)>& change = {}) {
@@ -24,7 +24,7 @@ Trained trained(const SmallSet& set, const std::string& transport, const std::st
   options.overlap = overlap;
   if (change) change(options);
   return test::train_shortly(ranks.exchange, {*set.data, nullptr, torch::kCPU}, options,
-                             kOverStepsIterations);
+                             kCrossIterationSteps);
 }
 
 double largest_gap(const Trained& a, const Trained& b) {
@@ -55,7 +55,7 @@ TEST_CASE("a forward pass says what it comes to before it reads its parameters" 
   }
 }
 
-TEST_CASE("an exchange that goes on through the next step computes what ddp computes" *
+TEST_CASE("an exchange that overlaps the next step computes what ddp computes" *
           test::several_ranks()) {
   const SmallSet set;
   const int size = test::session().size();
@@ -119,7 +119,9 @@ TEST_CASE("what an iteration carries over is counted where it was") {
   }
 }
 
-TEST_CASE("a gradient that is not finite is found on the rank that has it, though it is carried") {
+TEST_CASE(
+    "a gradient that is not finite is found on the rank that has it, though its update is "
+    "deferred") {
   const SmallSet set;
   Ranks ranks("ring");
   TrainOptions options = test::short_options("ddp");

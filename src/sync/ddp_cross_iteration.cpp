@@ -4,7 +4,7 @@
 #include "buckets/message_order.h"
 #include "exchange/comm_thread.h"
 #include "support/error.h"
-#include "support/wakes_politely.h"
+#include "support/sched_batch_scope.h"
 #include "sync/gradient_buckets.h"
 #include "sync/sync_mode.h"
 
@@ -24,14 +24,14 @@ struct Message {
   std::size_t bucket, first, count;
 };
 
-/// ddp whose exchange may go on through the next forward pass (--overlap step).
+/// ddp whose exchange may overlap the next forward pass (--overlap step).
 ///
 /// Messages are short and sent by a plan that all ranks follow: of what is ready, what the next
 /// forward pass needs first. The plan comes from rank 0's times of an iteration that was waited
 /// for.
-class DdpOverSteps : public SyncMode, public DeferredGradients {
+class DdpCrossIteration : public SyncMode, public DeferredGradients {
  public:
-  DdpOverSteps(Exchange& exchange, const SyncSettings& settings)
+  DdpCrossIteration(Exchange& exchange, const SyncSettings& settings)
       : exchange_(exchange),
         wire_(wire_type(settings.wire_dtype)),
         message_bytes_(std::min(kLongestMessage_bytes, settings.bucket_cap_bytes)),
@@ -47,7 +47,7 @@ class DdpOverSteps : public SyncMode, public DeferredGradients {
 
   void before_backward(const torch::Tensor&, bool last) override {
     next_ = 0;
-    book_ = exchange_.log().book();
+    current_ = exchange_.log().current();
     buckets_.begin(last);
   }
 
@@ -77,23 +77,24 @@ class DdpOverSteps : public SyncMode, public DeferredGradients {
   void launch(const Message& message) {
     const auto values = buckets_.values(message.bucket).subspan(message.first, message.count);
     // Holds what it works on: after an error elsewhere it may outlive this object.
-    sent_as_[message.bucket] =
-        thread_.submit([&exchange = exchange_, values, memory = buckets_.memory(), half = half_,
-                        wire = wire_, ready = buckets_.ready(message.bucket), book = book_] {
-          if (wire == ValueType::kFloat32)
-            return exchange.all_reduce_mean(values, Traffic::kGradients, ready, book.get());
-          exchange.all_reduce_mean_half(values, std::span(*half).first(values.size()), wire,
-                                        Traffic::kGradients, ready, book.get());
-        });
+    sent_as_[message.bucket] = thread_.submit([&exchange = exchange_, values,
+                                               memory = buckets_.memory(), half = half_,
+                                               wire = wire_, ready = buckets_.ready(message.bucket),
+                                               iteration_log = current_] {
+      if (wire == ValueType::kFloat32)
+        return exchange.all_reduce_mean(values, Traffic::kGradients, ready, iteration_log.get());
+      exchange.all_reduce_mean_half(values, std::span(*half).first(values.size()), wire,
+                                    Traffic::kGradients, ready, iteration_log.get());
+    });
   }
 
   /// From the iteration that has just been waited for.
   void plan() {
     ++plans_;
     // One message has no order, and what was not measured tells none.
-    if (messages_.size() < 2 || book_->records.empty()) return;
+    if (messages_.size() < 2 || current_->records.empty()) return;
     double busy_s = 0, bytes = 0;
-    for (const CollectiveRecord& record : book_->records) {
+    for (const CollectiveRecord& record : current_->records) {
       busy_s += record.end_s - record.start_s;
       bytes += static_cast<double>(record.bytes);
     }
@@ -133,17 +134,18 @@ class DdpOverSteps : public SyncMode, public DeferredGradients {
   std::vector<std::size_t> order_;                    ///< of the messages
   std::size_t next_ = 0;                              ///< in that order
   std::shared_ptr<std::vector<std::uint16_t>> half_;  ///< of the message that travels
-  std::shared_ptr<IterationBook> book_;
+  std::shared_ptr<IterationLog> current_;
   int plans_ = 0;
   GradientBuckets buckets_;
-  CommThread thread_;      // joined before anything its jobs use goes
-  WakesPolitely compute_;  // not `thread_`, which is there already
+  CommThread thread_;        // joined before anything its jobs use goes
+  SchedBatchScope compute_;  // not `thread_`, which is there already
 };
 
 }  // namespace
 
-std::unique_ptr<SyncMode> make_ddp_over_steps(Exchange& exchange, const SyncSettings& settings) {
-  return std::make_unique<DdpOverSteps>(exchange, settings);
+std::unique_ptr<SyncMode> make_ddp_cross_iteration(Exchange& exchange,
+                                                   const SyncSettings& settings) {
+  return std::make_unique<DdpCrossIteration>(exchange, settings);
 }
 
 }  // namespace gradsync
