@@ -20,7 +20,7 @@ std::string parts_text(const MeasuredCell& cell) {
 
 VerdictClause bound_clause_for(const MeasuredCell& cell) {
   const double exposed = cell.exposed_share();
-  const std::string where = fmt::format("at {} with {} images per rank",
+  const std::string where = fmt::format("{} at {} with {} images per rank", cell.run().mode,
                                         count_text(cell.ranks(), "rank"), cell.batch_per_rank());
   const auto clause = [&](const char* sentence, std::string text) {
     return clause_of(sentence, std::move(text), {&cell},
@@ -29,12 +29,12 @@ VerdictClause bound_clause_for(const MeasuredCell& cell) {
   };
   if (exposed >= kBound)
     return clause("bound.communication",
-                  fmt::format("communication-bound {}: {}", where, parts_text(cell)));
+                  fmt::format("{} is communication-bound: {}", where, parts_text(cell)));
   if (cell.compute_share() >= kBound)
-    return clause("bound.compute", fmt::format("compute-bound {}: {}", where, parts_text(cell)));
+    return clause("bound.compute", fmt::format("{} is compute-bound: {}", where, parts_text(cell)));
   return clause(
       "bound.share",
-      fmt::format("{} {}: without waiting for gradients an iteration would take {} of its "
+      fmt::format("{}: {}; without waiting for gradients an iteration would take {} of its "
                   "time",
                   where, parts_text(cell), percent_text(1 - exposed)));
 }

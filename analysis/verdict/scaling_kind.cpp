@@ -87,8 +87,8 @@ std::string batch_text(const Series& series) {
 }
 
 std::string scaling_kind_sentence(const Series& series, const Estimate& share) {
-  return fmt::format("{} scaling ({}): efficiency {}{} at {} against {} of the same mode",
-                     word(series.kind), batch_text(series), percent_text(share.value),
+  return fmt::format("{} scaling of {} ({}): efficiency {}{} at {} against {}", word(series.kind),
+                     series.top().run().mode, batch_text(series), percent_text(share.value),
                      interval_text(share), count_text(series.top().ranks(), "rank"),
                      count_text(series.base().ranks(), "rank"));
 }
@@ -125,10 +125,11 @@ std::string loss_text(const Series& series, const Loss& loss) {
     return fmt::format("{} ({})", format_duration(time_s), percent_text(time_s / loss.all_s));
   };
   return fmt::format(
-      "an iteration at {} takes {} longer than {}{}: {} of that are compute, {} exposed "
+      "an iteration of {} at {} takes {} longer than {}{}: {} of that are compute, {} exposed "
       "communication",
-      count_text(series.top().ranks(), "rank"), format_duration(loss.all_s),
-      series.kind == Kind::kWeak ? "at " : "", ideal, part(loss.compute_s), part(loss.exposed_s));
+      series.top().run().mode, count_text(series.top().ranks(), "rank"),
+      format_duration(loss.all_s), series.kind == Kind::kWeak ? "at " : "", ideal,
+      part(loss.compute_s), part(loss.exposed_s));
 }
 
 std::size_t most_on_a_host(const MeasuredCell& cell) {

@@ -1,5 +1,7 @@
 #include "comm/agreement.h"
 
+#include <array>
+
 #include "record/statement.h"
 
 namespace gradsync {
@@ -31,6 +33,14 @@ void require_agreement(const Session& session, const std::vector<NamedText>& sta
     if (const auto error = disagreement(texts)) session.abort(*error);
   const auto watched = session.control(CollectiveKind::kBarrier, 0);
   MPI_Barrier(session.world());
+}
+
+bool equal_on_all(MPI_Comm comm, std::uint64_t value) {
+  // The maximum of the complement is the complement of the minimum.
+  const std::array<std::uint64_t, 2> mine = {value, ~value};
+  std::array<std::uint64_t, 2> most{};
+  MPI_Allreduce(mine.data(), most.data(), 2, MPI_UINT64_T, MPI_MAX, comm);
+  return most[0] == ~most[1];
 }
 
 }  // namespace gradsync

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "comm/equal_on_all.h"
+#include "comm/agreement.h"
 
 namespace gradsync {
 

@@ -4,13 +4,14 @@
 
 #include <initializer_list>
 
+#include <ATen/Version.h>
 #include <fmt/format.h>
 #include <mpi.h>
+#include <torch/version.h>
 
 #include "check/loaded_files.h"
 #include "comm/session.h"
 #include "device/gpu_stack.h"
-#include "preflight/libtorch.h"
 #include "record/hdf5.h"
 #include "support/version.h"
 
@@ -65,6 +66,30 @@ std::vector<Library> suite_libraries() {
   add(all, {"NCCL", gpu.nccl_compiled, gpu.nccl_loaded, "", ""}, {"libnccl.so"});
   add(all, {"C library", "", gnu_get_libc_version(), "", ""}, {"libc.so"});
   return all;
+}
+
+namespace {
+
+constexpr std::size_t kCommitShown = 8;
+
+/// The value behind `key` in the library's own list of how it was built, or "unknown".
+std::string build_setting(const std::string& config, const std::string& key) {
+  const auto begin = config.find(key + "=");
+  if (begin == std::string::npos) return "unknown";
+  const auto value = begin + key.size() + 1;
+  return config.substr(value, config.find_first_of(", \n", value) - value);
+}
+
+}  // namespace
+
+std::string libtorch_compiled() {
+  return TORCH_VERSION;
+}
+
+std::string libtorch_loaded() {
+  const std::string config = at::show_config();
+  return build_setting(config, "TORCH_VERSION") + " (" +
+         build_setting(config, "COMMIT_SHA").substr(0, kCommitShown) + ")";
 }
 
 }  // namespace gradsync::check

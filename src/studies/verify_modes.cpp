@@ -3,7 +3,7 @@
 #include <cmath>
 #include <map>
 
-#include "comm/equal_on_all.h"
+#include "comm/agreement.h"
 #include "options/modes.h"
 #include "step/evaluate.h"
 

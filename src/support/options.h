@@ -73,13 +73,11 @@ enum class Foreign { kIgnore, kReject };
 /// Reads the command line (Boost.Program_options), then the environment, the job file (--config
 /// FILE, else GRADSYNC_CONFIG) and the site file (--site FILE, else GRADSYNC_SITE, else
 /// ${XDG_CONFIG_HOME:-~/.config}/gradsync/site.cfg if it is there), in that precedence, over the
-/// defaults. `--config`, `--site`, `--quiet`, `--json` and the options of `Question` (--help,
-/// --help-all, --help-man,
-/// --help-bash, --version, --print-config) are added to every table; but for --print-config these
-/// read nothing but the command line. An empty variable counts
-/// as unset. Positional arguments are an error unless `positional_name` is given. An unknown or
-/// abbreviated option, or an unknown key of a job file, is an Error kUsage that names the nearest,
-/// and so is an option given twice; see Foreign for variables and site files.
+/// defaults. `--config`, `--site`, `--quiet`, `--json` and the options of `Question` are added to
+/// every table; of the latter all except --print-config read nothing but the command line. An empty
+/// variable counts as unset. Positional arguments are an error unless `positional_name` is given.
+/// An unknown or abbreviated option, or an unknown key of a job file, is an Error kUsage that names
+/// the nearest, and so is an option given twice; see Foreign for variables and site files.
 ParsedCommandLine resolve_options(const OptionTable& table, int argc, const char* const* argv,
                                   const std::string& positional_name = {},
                                   Foreign foreign = Foreign::kIgnore);

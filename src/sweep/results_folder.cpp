@@ -184,7 +184,7 @@ std::optional<FolderGrid> shared_grid(const RecordedGrid& there, const json& lau
                                       const Grid& grid) {
   if (there.launch != launch) return std::nullopt;
   KnownCells known(there.cells);
-  FolderGrid shared{grid, there.cells};
+  FolderGrid shared{grid, there.cells, there.cells.size()};
   std::size_t in_both = 0;
   for (GridCell& cell : shared.grid.cells) {
     if (const GridCell* same = known.take(cell)) {
@@ -288,7 +288,7 @@ FolderGrid grid_in_folder(const Job& job, const Grid& grid) {
   const RecordedGrid there = read_grid(grid_file(folder));
   const json launch = launch_content(job);
   if (auto shared = shared_grid(there, launch, grid)) return *std::move(shared);
-  FolderGrid other{grid, there.cells};
+  FolderGrid other{grid, there.cells, there.cells.size()};
   list_differences(settings_of(there.cells, there.launch), settings_of(grid.cells, launch),
                    other.differences);
   return other;
@@ -311,9 +311,8 @@ ResultsFolder::ResultsFolder(const Job& job, const Grid& grid, FolderUse use) : 
   const UniqueFd writes = waited_lock(path_ / "grid.lock");
   const FolderGrid there = grid_in_folder(job, grid);
   there.require_same(path_);
-  const bool known = fs::exists(grid_file(path_)) &&
-                     read_grid(grid_file(path_)).cells.size() == there.cells.size();
-  if (!known) write_file_atomically(grid_file(path_), written(described(job, there.cells)));
+  if (there.recorded < there.cells.size())
+    write_file_atomically(grid_file(path_), written(described(job, there.cells)));
 }
 
 }  // namespace gradsync::sweep

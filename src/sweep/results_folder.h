@@ -19,6 +19,7 @@ struct FolderGrid {
   /// there has the next numbers.
   Grid grid;
   std::vector<GridCell> cells;  ///< the folder's, then the new ones, by number
+  std::size_t recorded = 0;     ///< of `cells`: the folder's
   /// What makes the job's grid another one: "lr: 0.1 there, 0.2 here". Then `grid` is as it was
   /// given, and `cells` are the folder's alone.
   std::vector<std::string> differences = {};

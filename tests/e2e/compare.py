@@ -54,7 +54,7 @@ def case_slower_cells_end_with_1_unless_the_threshold_allows_it(folder):
     compare(a, b, "--threshold", "100").expect(0, "slower")
     compare(b, a).expect(0, "faster")
     compare(a, b, "--threshold", "-5%").expect(64, "threshold")
-    compare(a).expect(64, "needs two places")
+    compare(a).expect(64, "needs two files or folders")
     compare(a, folder / "none").expect(66, "does not exist")
 
 

@@ -509,7 +509,7 @@ def case_a_full_disk_ends_with_74_and_leaves_the_earlier_checkpoint(folder):
         raise Skip("needs the right to mount a small file system")
     try:
         output = disk / "run.h5"
-        whole.part(output, "--checkpoint-every", 4).expect(74, "cannot write .*iteration-000000008", "make room")
+        whole.part(output, "--checkpoint-every", 4).expect(74, "cannot write .*iteration-000000008", "free space")
         check([path.name for path in folder_of(output).iterdir()] == ["iteration-000000004.safetensors"], "leftovers")
         subprocess.run(["mount", "-o", "remount,size=64m", disk], check=True)
         result = whole.part(output, "--checkpoint-every", 4, "--resume", "auto").expect(0, "resumes after iteration 4")

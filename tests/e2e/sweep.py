@@ -85,7 +85,7 @@ def case_a_signal_stops_the_grid_with_75_and_the_same_command_goes_on(folder):
         wait_until(lambda: is_training(folder, "lenet-ddp-r2"), "training")
         status = sweep(folder, "--status").expect(0, "1 running", "by host ")
         check("lenet-ddp-r2" in status.out, status.out)
-        sweep(folder, "--cell", "lenet-ddp-r2").expect(64, "this cell is run already, by host ")
+        sweep(folder, "--cell", "lenet-ddp-r2").expect(64, "another process runs this cell: host ")
         process.send_signal(signal.SIGUSR1)
         code = process.wait(timeout=120)
     finally:
@@ -109,7 +109,7 @@ def case_a_killed_sweep_goes_on_where_it_was(folder):
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
         # Its mpirun lives and holds the folder.
-        sweep(folder).expect(64, "another sweep, or a run it left behind")
+        sweep(folder).expect(64, "another sweep, or a run that it started")
     finally:
         end_session(process)
     wait_until(lambda: states(folder) == ["done", "partial"], "partial", 30)

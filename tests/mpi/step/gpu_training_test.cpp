@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include "comm/equal_on_all.h"
+#include "comm/agreement.h"
 #include "device/gpu_stack.h"
 #include "mpi/short_training.h"
 #include "step/rank_device.h"

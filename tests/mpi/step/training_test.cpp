@@ -2,11 +2,14 @@
 
 #include <doctest/doctest.h>
 
+#include "data/synthetic.h"
 #include "model/network.h"
 #include "mpi/ranks.h"
+#include "mpi/short_training.h"
 #include "optim/optimizer.h"
 #include "options/fault.h"
 #include "options/options.h"
+#include "step/feed.h"
 #include "step/gather_rows.h"
 #include "step/gradient_guard.h"
 #include "sync/sync_mode.h"
@@ -135,4 +138,117 @@ TEST_CASE("faults for tests are read strictly" * test::once()) {
   CHECK(!parse_fault("").due(0, 0));
   for (const char* text : {"nan", "nan@1", "nan@x:1", "nan@1:-2", "boom@1:1", "nan@1:5x"})
     CHECK_THROWS_AS(parse_fault(text), Error);
+}
+
+using namespace gradsync::test;
+
+namespace {
+
+double largest_of(const torch::Tensor& values) {
+  return values.abs().max().item<double>();
+}
+
+}  // namespace
+
+TEST_CASE("passes of unequal size make the gradient of their global batch") {
+  SmallSet set;
+  Ranks ranks;
+  const DataSource data{*set.data, nullptr, torch::kCPU};
+  const std::int64_t own = 400 / ranks.size;
+  for (const char* mode : {"none", "allreduce", "ddp", "data-parallel"}) {
+    CAPTURE(mode);
+    TrainOptions options = short_options(mode);
+    options.augment = false;
+    options.batch_per_rank = own;
+    const Trained whole = train_shortly(ranks.exchange, data, options, 9);
+    // Passes of 2/5, 2/5 and 1/5 of the images.
+    options.batch_per_rank = own * 2 / 5;
+    options.accumulate = 3;
+    const Trained parts = train_shortly(ranks.exchange, data, options, 9);
+    REQUIRE(whole.steps.size() == 1);
+    REQUIRE(parts.steps.size() == 1);
+    CHECK(parts.steps[0].samples == own);
+    CHECK(parts.steps[0].measured.loss == doctest::Approx(whole.steps[0].measured.loss));
+    const auto start = flat_parameters(make_replica(options.model, options.seed, Layout::kNhwc));
+    const double step = largest_of(whole.parameters - start);
+    CHECK(step > 1e-4);
+    CHECK(largest_of(parts.parameters - whole.parameters) < 1e-3 * step);
+  }
+}
+
+TEST_CASE("the last iteration takes the passes that are left") {
+  SmallSet set;
+  Ranks ranks;
+  const DataSource data{*set.data, nullptr, torch::kCPU};
+  TrainOptions options = short_options("ddp");
+  options.batch_per_rank = 400 / ranks.size / 5;
+  options.accumulate = 3;
+  const auto samples = [&] {
+    std::vector<std::int64_t> all;
+    for (const StepResult& step : train_shortly(ranks.exchange, data, options, 9).steps)
+      all.push_back(step.samples * ranks.size);
+    return all;
+  };
+  CHECK(samples() == std::vector<std::int64_t>{240, 160});
+  options.last_batch = "drop";
+  CHECK(samples() == std::vector<std::int64_t>{240});
+}
+
+namespace {
+
+constexpr std::int64_t kImages = 250, kEpochs = 3;
+
+TrainOptions options_of(const std::string& last_batch) {
+  TrainOptions options;
+  options.batch_per_rank = 16;
+  options.seed = 11;
+  options.loader_threads = 1;
+  options.last_batch = last_batch;
+  return options;
+}
+
+/// One epoch of both, batch by batch.
+void check_equal(Feed& loaded, Feed& resident, torch::ScalarType type, std::int64_t passes) {
+  for (std::int64_t pass = 0; pass < passes; ++pass) {
+    FeedBatch expected = loaded.next(), got = resident.next();
+    CHECK(got.samples() == expected.samples());
+    CHECK((got.images.scalar_type() == type));
+    CHECK(got.images.strides() == expected.images.strides());
+    CHECK(torch::equal(got.images, expected.images.to(type)));
+    CHECK(torch::equal(got.labels, expected.labels));
+    loaded.recycle(std::move(expected));
+    resident.recycle(std::move(got));
+  }
+}
+
+void check_feeds(const Cifar10& data, ImageType type, Layout layout, const std::string& last_batch,
+                 FeedShare share) {
+  const TrainOptions options = options_of(last_batch);
+  const int rank = test::session().rank(), ranks = test::session().size();
+  const DataSource on_device(data, std::make_shared<ResidentData>(data, torch::kCPU, type));
+  Feed loaded(data, options, layout, rank, ranks, share);
+  Feed resident(on_device, options, layout, rank, ranks, share);
+  const torch::ScalarType expected = share == FeedShare::kOwn ? scalar_type(type) : torch::kFloat32;
+  for (std::int64_t epoch = 0; epoch < kEpochs; ++epoch) {
+    const std::int64_t first = epoch == 1 ? 1 : 0;  // an epoch that is gone on with
+    loaded.begin_epoch(epoch, first);
+    resident.begin_epoch(epoch, first);
+    check_equal(loaded, resident, expected, loaded.iterations_of(epoch) - first);
+    CHECK_THROWS(resident.next());
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a resident feed gives the loader's batches on every rank, epoch by epoch") {
+  test::SharedFolder folder;
+  if (test::session().root()) synthesize(folder.path() / "set", 3, kImages, 10);
+  MPI_Barrier(test::session().world());
+  const Cifar10 data(folder.path() / "set");
+  check_feeds(data, ImageType::kFloat32, Layout::kNhwc, "pad", FeedShare::kOwn);
+  check_feeds(data, ImageType::kBfloat16, Layout::kNhwc, "drop", FeedShare::kOwn);
+  check_feeds(data, ImageType::kFloat16, Layout::kNchw, "pad", FeedShare::kOwn);
+  // What a root scatters travels as float32.
+  check_feeds(data, ImageType::kBfloat16, Layout::kNhwc, "pad", FeedShare::kAllRanks);
+  check_feeds(data, ImageType::kBfloat16, Layout::kNhwc, "pad", FeedShare::kNone);
 }

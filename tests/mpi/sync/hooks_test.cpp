@@ -99,7 +99,7 @@ TEST_CASE("a parameter without a gradient is named, not left out of the exchange
       CHECK(error.code() == ExitCode::kInternal);
       what = error.what();
     }
-    CHECK(what.find("gave parameter unused of the network no gradient") != std::string::npos);
+    CHECK(what.find("no gradient for parameter unused of the network") != std::string::npos);
   }
 }
 

@@ -1,10 +1,15 @@
 #include "hang/hang_report.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
 #include <fstream>
 #include <sstream>
 
 #include <doctest/doctest.h>
 
+#include "hang/deadline_guard.h"
 #include "hang/running_time.h"
 #include "record/run.h"
 #include "timing/recent_median.h"
@@ -212,4 +217,21 @@ TEST_CASE("recent median: of the last values only") {
   for (int i = 0; i < 40; ++i)
     median.add(7);
   CHECK(median.value() == 7);
+}
+
+TEST_CASE("deadline guard: SIGTERM ends a rank whose turn to report has not come") {
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    ::signal(SIGTERM, SIG_IGN);  // as a run that takes it for a request to stop lives on
+    const DeadlineGuard guard("test", Error(ExitCode::kHang, "late"), 0.2, 8);
+    ::sleep(20);
+    ::_exit(0);
+  }
+  ::usleep(700'000);
+  ::kill(child, SIGTERM);
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(WIFSIGNALED(status));
+  CHECK((WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status)) == SIGTERM);
 }

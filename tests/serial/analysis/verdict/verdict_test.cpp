@@ -37,18 +37,21 @@ TEST_CASE("verdict: what binds an iteration takes four fifths of it, else the sh
   write_study(folder / "b.h5", {"ddp", 4, 64, 0.0086, 0.0010, 0.0004});
   const auto clauses = make_verdict(loaded(folder));
   const std::string text = said(clauses, "bound");
+  CHECK(contains(
+      text,
+      "ddp at 4 ranks with 32 images per rank is communication-bound: 86 % of the iteration "
+      "is exposed communication, 10 % compute"));
   CHECK(contains(text,
-                 "communication-bound at 4 ranks with 32 images per rank: 86 % of the iteration "
-                 "is exposed communication, 10 % compute"));
-  CHECK(contains(text, "compute-bound at 4 ranks with 64 images per rank: 10 % of the iteration"));
+                 "ddp at 4 ranks with 64 images per rank is compute-bound: 10 % of the iteration"));
   CHECK(source_text(clauses.front()) ==
         (folder / "a.h5").string() + ": /time/exposed, /time/compute, /time/iteration");
   CHECK(contains(clauses.front().condition, "lenet, ddp, 4 ranks, 32 images per rank"));
   const TestFolder between;
   write_study(between / "a.h5", {"ddp", 4, 32, 0.0055, 0.0044, 0.0001});
   CHECK(said(make_verdict(loaded(between)), "bound") ==
-        "at 4 ranks with 32 images per rank 44 % of the iteration is exposed communication, 55 % "
-        "compute: without waiting for gradients an iteration would take 56 % of its time\n");
+        "ddp at 4 ranks with 32 images per rank: 44 % of the iteration is exposed communication, "
+        "55 % "
+        "compute; without waiting for gradients an iteration would take 56 % of its time\n");
 }
 
 TEST_CASE("verdict: weak and strong scaling are told apart from the runs and compared") {
@@ -59,9 +62,9 @@ TEST_CASE("verdict: weak and strong scaling are told apart from the runs and com
   write_study(folder / "d.h5", {"none", 1, 64, 0.0101});         // runs differ by 1 %
   const std::string text = said(make_verdict(loaded(folder)), "scaling");
   CHECK(contains(text,
-                 "weak scaling (64 images per rank): efficiency 80 % (80 % to 80 %) at 4 "
-                 "ranks against 1 rank of the same mode"));
-  CHECK(contains(text, "strong scaling (global batch 64): efficiency 50 %"));
+                 "weak scaling of ddp (64 images per rank): efficiency 80 % (80 % to 80 %) at 4 "
+                 "ranks against 1 rank"));
+  CHECK(contains(text, "strong scaling of ddp (global batch 64): efficiency 50 %"));
   CHECK(contains(text,
                  "weak scaling keeps more of its efficiency here than strong scaling: 80 % "
                  "against 50 % at 4 ranks"));
@@ -209,10 +212,10 @@ TEST_CASE("verdict: compute that grows with the ranks is not called communicatio
   const TestFolder folder;
   write_study(folder / "a.h5", {"ddp", 1, 64, 0.010});
   write_study(folder / "b.h5", {"ddp", 4, 64, 0.018, 0.002});
-  CHECK(
-      contains(said(make_verdict(loaded(folder)), "scaling"),
-               "an iteration at 4 ranks takes 10 ms longer than at 1 rank: 8 ms (80 %) of that are "
-               "compute, 2 ms (20 %) exposed communication\n"));
+  CHECK(contains(
+      said(make_verdict(loaded(folder)), "scaling"),
+      "an iteration of ddp at 4 ranks takes 10 ms longer than at 1 rank: 8 ms (80 %) of that are "
+      "compute, 2 ms (20 %) exposed communication\n"));
   CHECK_FALSE(contains(said(make_verdict(loaded(folder)), "scaling"), "points to cores"));
   write_study(folder / "c.h5", {"none", 1, 64, 0.011});  // runs differ by 10 %
   CHECK(contains(said(make_verdict(loaded(folder)), "scaling"), "that is 80 % of the loss"));

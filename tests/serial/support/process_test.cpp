@@ -1,14 +1,82 @@
-#include "support/out_of_memory.h"
+#include <sched.h>
 
 #include <new>
 #include <stdexcept>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include <doctest/doctest.h>
 
 #include "support/error.h"
+#include "support/out_of_memory.h"
+#include "support/sched_batch_scope.h"
+#include "support/stop_signals.h"
 
 using namespace gradsync;
+
+TEST_CASE("signals that several threads handle at the same time are all counted") {
+  constexpr int kThreads = 4, kEach = 20'000;
+  const StopSignals signals({SIGUSR1, SIGTERM});
+  CHECK(signals.count() == 0);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i)
+    threads.emplace_back([i] {
+      // `raise` returns when this thread has handled it.
+      for (int n = 0; n < kEach; ++n)
+        raise(i % 2 == 0 ? SIGUSR1 : SIGTERM);
+    });
+  for (std::thread& thread : threads)
+    thread.join();
+  CHECK(signals.count() == kThreads * kEach);
+  CHECK((signals.received() == SIGUSR1 || signals.received() == SIGTERM));
+}
+
+namespace {
+
+int policy() {
+  return sched_getscheduler(0);
+}
+
+void set_policy(int policy) {
+  const sched_param no_priority{};
+  REQUIRE(sched_setscheduler(0, policy, &no_priority) == 0);
+}
+
+}  // namespace
+
+// In threads of their own: SCHED_IDLE is not always left again without privileges.
+
+TEST_CASE("SCHED_BATCH scope: this thread and those it starts, until its end") {
+  int before = -1, within = -1, started = -1, after = -1;
+  std::thread([&] {
+    before = policy();
+    {
+      const SchedBatchScope polite;
+      within = policy();
+      std::thread([&] { started = policy(); }).join();
+    }
+    after = policy();
+  }).join();
+  CHECK(before == SCHED_OTHER);
+  CHECK(within == SCHED_BATCH);
+  CHECK(started == SCHED_BATCH);
+  CHECK(after == SCHED_OTHER);
+}
+
+TEST_CASE("SCHED_BATCH scope: a policy that was chosen before stays") {
+  int within = -1, after = -1;
+  std::thread([&] {
+    set_policy(SCHED_IDLE);
+    {
+      const SchedBatchScope polite;
+      within = policy();
+    }
+    after = policy();
+  }).join();
+  CHECK(within == SCHED_IDLE);
+  CHECK(after == SCHED_IDLE);
+}
 
 namespace {
 
