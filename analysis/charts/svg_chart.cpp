@@ -161,7 +161,7 @@ std::string line_of(const Chart& chart, const ChartSeries& series, const Frame& 
       html_text(series.label));
 }
 
-/// Invisible places on a long line that tell their value.
+/// Invisible points on a long line that show their value.
 std::string hovers(const Chart& chart, const ChartSeries& series, const Frame& frame) {
   std::string text;
   const std::size_t step = step_for(series.points.size(), kMostHovers);

@@ -16,7 +16,7 @@ namespace {
 
 // Pixels. Text is measured by its number of characters: the widths of the font are not known here.
 constexpr double kMargin = 16, kGap = 28, kTitle = 30, kHead = 20, kLine = 16,
-                 kLegendCharacter = 6.5;
+                 kLegendCharacter = 6.5, kTitleCharacter = 8.8;
 constexpr double kKeyWidth = 22, kKeyRoom = 30, kKeyGap = 18, kSmall = 11, kSmallCharacter = 6.2;
 
 constexpr const char* kStyle =
@@ -30,6 +30,14 @@ struct Entry {
   std::size_t row = 0;
 };
 
+double legend_width(const std::string& label) {
+  return kKeyRoom + kLegendCharacter * static_cast<double>(display_width(label));
+}
+
+double title_width(const std::string& title) {
+  return kTitleCharacter * static_cast<double>(display_width(title));
+}
+
 /// Where the samples of a legend lie in rows of at most `width`.
 std::vector<Entry> placed(const ChartPanel& panel, double width) {
   std::vector<Entry> entries;
@@ -37,8 +45,7 @@ std::vector<Entry> placed(const ChartPanel& panel, double width) {
   std::size_t row = 0;
   for (const ChartSeries& series : panel.series) {
     if (series.label.empty()) continue;
-    const double room =
-        kKeyRoom + kLegendCharacter * static_cast<double>(display_width(series.label)) + kKeyGap;
+    const double room = legend_width(series.label) + kKeyGap;
     if (x > 0 && x + room - kKeyGap > width) {
       x = 0;
       ++row;
@@ -100,6 +107,11 @@ class Figure {
       panel_width_ = std::max(panel_width_, svg_size(chart, panel).width);
     width_ = static_cast<double>(columns_) * (panel_width_ + kGap) - kGap;
     legend_ = common_legend(chart);
+    // What cannot be wrapped fits, however narrow the panels are.
+    width_ = std::max(width_, title_width(chart.title));
+    for (const ChartPanel& panel : chart.panels)
+      for (const ChartSeries& series : panel.series)
+        if (!series.label.empty()) width_ = std::max(width_, legend_width(series.label));
   }
 
   std::string draw() {

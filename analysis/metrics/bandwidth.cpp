@@ -18,6 +18,22 @@ double ring_factor(double ranks) {
   return 2 * (ranks - 1) / ranks;
 }
 
+/// How reports print a convention, in the order of the enumeration.
+struct Printed {
+  std::string_view formula, unit, column_unit;
+  double unit_bytes;
+};
+constexpr std::array<Printed, kConventionNames.size()> kPrinted = {{
+    {"2(n-1)/n * S * iterations / communication time", "GB/s", "gb_per_s", kGB},
+    {"S / communication time of all iterations", "GB/s", "gb_per_s", kGB},
+    {"2(n-1)/n * S / communication time of all iterations", "GiB/s", "gib_per_s", kGiB},
+    {"2(n-1) * S * iterations / communication time", "GB/s", "gb_per_s", kGB},
+}};
+
+const Printed& printed_as(BandwidthConvention convention) {
+  return kPrinted[static_cast<std::size_t>(convention)];
+}
+
 double volume_bytes(BandwidthConvention convention, const EpochCommunication& epoch) {
   const double n = several(epoch.ranks);
   switch (convention) {
@@ -44,31 +60,22 @@ std::string_view convention_name(BandwidthConvention convention) {
 }
 
 std::string_view convention_formula(BandwidthConvention convention) {
-  switch (convention) {
-    case BandwidthConvention::kBusbw:
-      return "2(n-1)/n * S * iterations / communication time";
-    case BandwidthConvention::kMessage:
-      return "S / communication time of all iterations";
-    case BandwidthConvention::kRingEpoch:
-      return "2(n-1)/n * S / communication time of all iterations";
-    case BandwidthConvention::kTotalVolume:
-      return "2(n-1) * S * iterations / communication time";
-  }
-  return "";
+  return printed_as(convention).formula;
 }
 
 double convention_unit_bytes(BandwidthConvention convention) {
-  return convention == BandwidthConvention::kRingEpoch ? kGiB : kGB;
+  return printed_as(convention).unit_bytes;
 }
 
 std::string_view convention_unit(BandwidthConvention convention) {
-  return convention == BandwidthConvention::kRingEpoch ? "GiB/s" : "GB/s";
+  return printed_as(convention).unit;
 }
 
 std::string convention_column(BandwidthConvention convention, std::string_view method) {
-  std::string name = fmt::format("{}_{}_", convention_name(convention), method);
+  std::string name = fmt::format("{}_{}_{}", convention_name(convention), method,
+                                 printed_as(convention).column_unit);
   std::replace(name.begin(), name.end(), '-', '_');
-  return name + (convention == BandwidthConvention::kRingEpoch ? "gib_per_s" : "gb_per_s");
+  return name;
 }
 
 std::optional<BandwidthConvention> parse_convention(std::string_view name) {

@@ -61,7 +61,7 @@ std::string one_line(std::string text) {
   return text;
 }
 
-/// Options that must match. Of those that this version does not know it cannot tell.
+/// Options that must match. Options that this version does not know are not compared.
 std::map<std::string, std::string> matching_options(const Run& run) {
   std::map<std::string, std::string> all;
   for (const TrainOption& option : declared_train_options())

@@ -19,8 +19,9 @@ struct StragglerFigures {
 struct Stragglers {
   std::vector<StragglerFigures> ranks;
   std::size_t iterations = 0;
-  std::size_t collectives = 0;              ///< with the arrival of at least two ranks
-  double undecided_percent = kNotMeasured;  ///< of them: the last two nearer than their clocks tell
+  std::size_t collectives = 0;  ///< with the arrival of at least two ranks
+  double undecided_percent =
+      kNotMeasured;  ///< of them: the last two closer than the error of their clocks
 };
 
 /// A rank arrives at a collective at begin + start, on rank 0's clock. The one that arrives last

@@ -89,7 +89,7 @@ void replace_all(std::string& text, const std::string& what, const std::string& 
     text.replace(at, what.size(), by);
 }
 
-/// The page without what is nobody's business but the site's.
+/// The page without what concerns the site alone.
 std::string without_places(std::string page, const RunSet& set) {
   std::set<std::string> hosts, folders;
   for (const Run* run : all_runs(set)) {

@@ -163,7 +163,7 @@ std::optional<Chart> make_busbw_plot(const RunSet& set) {
                "steady iterations, t without waiting for stragglers (shortest over the "
                "ranks); bars: 5 % to 95 %."},
               {"message_bytes", "message size S (bytes)", "B", 2, false},
-              {"busbw_GBps", "bus bandwidth in GB/s", "GB/s", 10, false},
+              {"busbw_GBps", "bus bandwidth (GB/s)", "GB/s", 10, false},
               {}};
   for (const auto& [ranks, runs] : by_ranks) {
     ChartPanel panel{

@@ -93,17 +93,21 @@ void add_batch(ChartPanel& panel, const std::vector<Predicted>& rows, double bat
   panel.series.push_back(std::move(measured));
 }
 
-/// Families of one model and mode differ in a setting: their number tells them apart.
-std::optional<ChartPanel> prediction_panel_of(const std::vector<Predicted>& rows) {
+/// Families of one model and mode differ in a setting: there the number of the family is named.
+std::string prediction_panel_title(const Predicted& one,
+                                   const std::vector<std::vector<Predicted>>& panels) {
+  const auto alike = std::count_if(panels.begin(), panels.end(), [&](const auto& rows) {
+    return rows.front().model == one.model && rows.front().mode == one.mode;
+  });
+  return fmt::format("{}, {}", one.model, one.mode) +
+         (alike > 1 ? fmt::format(", family {:.0f}", one.family) : std::string());
+}
+
+std::optional<ChartPanel> prediction_panel_of(const std::vector<Predicted>& rows,
+                                              std::string title) {
   const auto batches = measured_batches(rows);
   if (batches.empty()) return std::nullopt;
-  const Predicted& first = rows.front();
-  ChartPanel panel{fmt::format("{}, {}, family {:.0f}", first.model, first.mode, first.family),
-                   "",
-                   {},
-                   {},
-                   kNotMeasured,
-                   false};
+  ChartPanel panel{std::move(title), "", {}, {}, kNotMeasured, false};
   if (batches.size() > kMostBatches)
     panel.subtitle = fmt::format("{} more batch sizes not shown", batches.size() - kMostBatches);
   for (std::size_t i = 0; i < std::min(batches.size(), kMostBatches); ++i)
@@ -136,7 +140,8 @@ std::optional<Chart> prediction_chart(const Table& table) {
       {"iteration_ms", "iteration time (ms)", "ms", 10, false},
       {}};
   for (const auto& rows : panels)
-    if (auto panel = prediction_panel_of(rows)) chart.panels.push_back(std::move(*panel));
+    if (auto panel = prediction_panel_of(rows, prediction_panel_title(rows.front(), panels)))
+      chart.panels.push_back(std::move(*panel));
   if (chart.panels.empty()) return std::nullopt;
   return chart;
 }

@@ -91,7 +91,7 @@ std::optional<Chart> make_accuracy_plot(const RunSet& set) {
 std::optional<Chart> make_inference_plot(const RunSet& set) {
   if (set.quantized.empty()) return std::nullopt;
   Chart chart{
-      "Signal to quantization noise of each layer of the integer network, against fp32",
+      "Quantization error of each layer",
       {"Signal to quantization noise over the first 100 calibration images, with the errors "
        "of all layers before."},
       {"place", "", "", 0, false},

@@ -188,9 +188,10 @@ std::optional<ChartPanel> speedup_panel_of(const std::vector<TimedCell>& cells, 
 
 std::vector<std::string> speedup_caption(const SpeedupCounts& counts) {
   std::vector<std::string> sentences = {
-      fmt::format("T: median iteration time of the slowest rank, n = {} to {} steady iterations; "
+      fmt::format("T: median iteration time of the slowest rank, n = {} steady iterations; "
                   "base: one rank without exchange{}.",
-                  counts.least, counts.most,
+                  counts.least == counts.most ? std::to_string(counts.most)
+                                              : fmt::format("{} to {}", counts.least, counts.most),
                   counts.other_base ? ", or one rank in the mode where there is none" : ""),
       fmt::format("Bars: 95 % bootstrap interval (seed {}). Both axes logarithmic.", kSeed)};
   if (counts.other_threads) sentences.push_back("Base and cells differ in threads per rank.");

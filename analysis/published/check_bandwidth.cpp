@@ -66,7 +66,7 @@ Volume volume_of(const Study& study, const Row& row, const ColumnAudit& column,
       options.images, n * static_cast<double>(row.batch_per_device), LastBatch::kCounted);
   const double message = column.fit.choice.message.bytes;
   const EpochCommunication epoch = {message > 0 ? message : NAN, n, volume.iterations, 1};
-  // Also if every device went through all images: what is more than that, nobody sent.
+  // More than this was not sent even if every device processed all images.
   volume.all_links = n * bandwidth(BandwidthConvention::kTotalVolume, epoch);
   volume.one_link = bandwidth(BandwidthConvention::kBusbw, epoch);
   return volume;

@@ -79,7 +79,7 @@ bool is_mean_of_batches(double accuracy, double images, double batch) {
   const auto multiple = static_cast<double>(
       std::lcm(static_cast<std::int64_t>(batch), static_cast<std::int64_t>(rest)));
   const double scaled = accuracy * (full + 1) * multiple;
-  constexpr double kMostForFloats = 1e6;  // above, single precision cannot tell
+  constexpr double kMostForFloats = 1e6;  // above, single precision is too coarse
   return scaled < kMostForFloats && distance_to_whole(scaled) < 1e-3;
 }
 

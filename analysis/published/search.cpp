@@ -11,7 +11,7 @@ namespace gradsync::report::published {
 
 namespace {
 
-constexpr std::size_t kMostEvidence = 64;  // rows that a search looks at; enough to tell
+constexpr std::size_t kMostEvidence = 64;  // rows that a search uses
 constexpr double kHalf = 0.5, kTenth = 0.1;
 
 struct Prediction {

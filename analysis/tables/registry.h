@@ -12,7 +12,7 @@
 
 namespace gradsync::report {
 
-/// What a user can ask of tables.
+/// Options of tables.
 struct TableOptions {
   std::int64_t log_every = 20;
   std::vector<BandwidthConvention> conventions = {BandwidthConvention::kBusbw};

@@ -7,7 +7,7 @@ namespace gradsync::report {
 
 namespace {
 
-constexpr double kNothing = 1e-9;   // s: below what the clock tells
+constexpr double kNothing = 1e-9;   // s: below the resolution of the clock
 constexpr double kRounding = 1e-6;  // s: of sums of intervals
 
 IntervalSet collectives_of(const RankIteration& rank) {

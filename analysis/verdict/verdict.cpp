@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t kFilesShown = 3;
 
-/// In the order in which a person reads them.
+/// In reading order.
 constexpr std::array kQuestions = {
     core_clauses,        bound_clauses,   reduce_clauses, scaling_clauses, efficient_batch_clauses,
     small_batch_clauses, fastest_clauses, link_clauses,   wire_clauses,    narrowing_clauses,

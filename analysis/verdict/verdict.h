@@ -28,7 +28,7 @@ struct VerdictClause {
 /// for each in which it holds, and data in which it would be false and must not appear.
 const std::vector<std::string_view>& verdict_sentences();
 
-/// In the order in which a person reads them; empty for runs that hold nothing to judge.
+/// In reading order; empty for runs without data for a verdict.
 std::vector<VerdictClause> make_verdict(const RunStudy& runs);
 
 /// Those that say what the exchange costs and what would reduce it, or why that is not concluded.

@@ -26,7 +26,7 @@ struct NetworkNames {
   std::string include, exclude;
 };
 
-/// What a site tells Open MPI of its networks, and what our connections keep to as well:
+/// The network settings of a site for Open MPI, which the connections of gradsync follow as well:
 /// OMPI_MCA_btl_tcp_if_include and _if_exclude, …
 NetworkNames tcp_networks();
 /// … OMPI_MCA_btl_tcp_port_min_v4 and _port_range_v4. Throws Error kUsage for what is no port.

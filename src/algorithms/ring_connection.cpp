@@ -213,7 +213,7 @@ class Candidates {
   Candidates(const Candidates&) = delete;
   Candidates& operator=(const Candidates&) = delete;
 
-  /// Whether somebody has connected or sent something before the deadline.
+  /// Whether a connection or data has arrived before the deadline.
   bool wait_until(double deadline_s) {
     std::vector<pollfd> sockets = {{listener_, POLLIN, 0}};
     for (const Candidate& one : waiting_)

@@ -10,7 +10,7 @@
 
 namespace gradsync {
 
-/// What the ranks of one job know and nobody else. It never travels over a ring's connections: each
+/// A secret that only the ranks of one job have. It never travels over a ring's connections: each
 /// end proves to the other that it knows it (HMAC-SHA-256 of random numbers of both ends).
 struct RingSecret {
   std::array<std::byte, 32> key;

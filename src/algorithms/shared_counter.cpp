@@ -14,7 +14,7 @@ namespace gradsync {
 namespace {
 
 constexpr int kYields = 500, kYieldsBesideCompute = 2;
-/// A sleeper looks again after this long even if nobody woke it.
+/// A sleeping thread looks again after this long even without a wake.
 constexpr long kLongestSleep_ns = 20'000'000;
 
 void pause_a_little() {

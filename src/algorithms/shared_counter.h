@@ -34,7 +34,7 @@ class SharedCounter {
     return static_cast<std::int32_t>(value() - wanted) >= 0;
   }
 
-  /// By its own rank only. What was written before is seen by whoever has seen the new value. Wakes
+  /// By its own rank only. A reader of the new value sees all earlier writes. Wakes
   /// the ranks that sleep; costs no system call where none does.
   void raise_to(std::uint32_t value);
 

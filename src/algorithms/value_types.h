@@ -5,7 +5,7 @@
 
 #include "support/half.h"
 
-/// The values that collectives add, as C++ types that overloads tell apart.
+/// The values that collectives add, as C++ types that overloads distinguish.
 namespace gradsync {
 
 /// 16-bit values as their bits; not integers, and not each other.

@@ -35,7 +35,7 @@ class Calibrator {
 
  private:
   struct Timing;
-  /// Of one call: its time, or the marks that tell it once the second one has come.
+  /// Of one call: its time, or the marks from which it is read after the second one.
   struct Call {
     double time_s = 0;
     Mark begin = {}, end = {};

@@ -11,7 +11,7 @@ namespace gradsync::check {
 
 namespace {
 
-/// Beyond it, times of files and of logs of two nodes are in the wrong order for a person.
+/// Beyond it, times of files and logs of two nodes appear in the wrong order.
 constexpr double kMostApart_s = 0.5;
 /// Beyond it, a straggler's wait is within the error of the clocks.
 constexpr double kMostUncertain_s = 1e-3;

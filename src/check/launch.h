@@ -18,7 +18,7 @@ struct LaunchFacts {
 
 std::vector<Finding> judge_launch(const LaunchFacts& facts, const CheckOptions& options);
 
-/// Whether the job is as large as its launcher and the person say, was started by the MPI it is
+/// Whether the job has the size that its launcher and the user state, was started by the MPI it is
 /// linked with, and has PMIx behind it under srun.
 CheckResult check_launch(Job& job, const CheckOptions& options);
 

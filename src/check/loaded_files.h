@@ -19,7 +19,7 @@ std::vector<LoadedFile> loaded_files(const std::string& stem);
 std::string loaded_path(const std::string& stem);
 
 /// Path of such a library in the nearest ancestor of this process that has one: the launcher's.
-/// Empty if none has, or the system does not tell.
+/// Empty if none has, or the system does not report it.
 std::string path_in_ancestors(const std::string& stem);
 
 }  // namespace gradsync::check

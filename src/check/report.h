@@ -18,7 +18,7 @@ std::string closing_text(const std::vector<Finding>& findings);
 ///  "tables": {NAME: [{COLUMN: value}]}}
 std::string json_text(const CheckResult& result, const std::string& command_line);
 
-/// One test a finding; a warning is a pass whose output tells it.
+/// One test per finding; a warning is a pass with the warning as output.
 std::string junit_text(const std::vector<Finding>& findings);
 
 }  // namespace gradsync::check

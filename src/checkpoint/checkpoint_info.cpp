@@ -42,7 +42,7 @@ std::string says(const std::string& what, const std::string& theirs, const std::
                      mine.empty() ? "absent" : mine);
 }
 
-/// Whether a resumed run may ask for `value` whatever the run had before.
+/// Whether a resumed run may have `value` regardless of the earlier value.
 bool may_differ(const std::string& name, const std::string& value) {
   const TrainOption* option = declared_train_option(name);
   return option && (option->may_change || (!option->open.empty() && value == option->open));

@@ -158,7 +158,7 @@ bool HangDetector::reported_by_another(double running_s) {
   return running_s - reported_s_ <= kReporterLost_s;
 }
 
-/// On the rank that speaks for its node, while somebody may be missing.
+/// On the rank that reports for its node, while ranks may be missing.
 void HangDetector::judge(const std::vector<RankReport>& node, double running_s) {
   const auto all = all_reports(node, running_s);
   messages_.tell(node, any_expired(node), lasts_long(running_s), running_s);

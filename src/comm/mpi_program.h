@@ -23,7 +23,7 @@ struct MpiProgram {
   std::function<int(const Session& session, const OptionValues& values,
                     const std::string& command_line, ProgramOutput& output)>
       run;
-  /// A job of one rank that was meant to be larger ends before `run`. Off: `run` tells it.
+  /// A job of one rank that was meant to be larger ends before `run`. Off: `run` reports it.
   bool checks_launch = true;
 };
 

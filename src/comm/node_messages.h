@@ -11,7 +11,7 @@
 
 namespace gradsync {
 
-/// How the watchdogs of different nodes tell each other the statuses of their ranks once a wait has
+/// How the watchdogs of different nodes exchange the statuses of their ranks once a wait has
 /// expired. One rank speaks for a node; every rank of the other nodes gets what it says, since any
 /// of them may have to speak. Nothing is sent while all is well.
 class NodeMessages {

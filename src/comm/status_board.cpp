@@ -12,7 +12,7 @@ namespace gradsync {
 
 namespace {
 
-/// Nodes listen to each other only after somebody has waited for so long.
+/// Nodes exchange statuses only after a rank has waited for so long.
 constexpr double kUneasy_s = 0.3;
 /// A watchdog that has not ticked for so long does not run (a frozen control group, a debugger).
 constexpr double kSilent_s = 2.5;

@@ -39,13 +39,13 @@ class StatusBoard {
   StatusBoard(MPI_Comm node, std::vector<int> world_ranks);
 
   RankStatus& mine() { return *statuses_[mine_]; }
-  /// What a glance at the statuses tells; reads memory only.
+  /// The result of one look at the statuses; reads memory only.
   struct Glance {
     bool uneasy = false;   ///< a rank waits, or keeps others waiting, for more than a moment
     bool expired = false;  ///< a rank has waited longer than its limit
   };
   /// `running_s` is time during which the caller ran. Has to be called again and again for
-  /// `reports` to tell which processes run.
+  /// `reports` to find which processes run.
   Glance glance(double running_s);
   /// Of all ranks of the node in order, with the states of their processes.
   std::vector<RankReport> reports(double running_s) const;

@@ -7,7 +7,7 @@
 #include "hang/hang_report.h"
 #include "hang/watch_state.h"
 
-/// Told of every phase; defined by nobody but the library that the fault tests preload
+/// Called at every phase; defined only by the library that the fault tests preload
 /// (tests/libraries/strike.cpp).
 extern "C" void gradsync_enters(const char* phase) __attribute__((weak));
 

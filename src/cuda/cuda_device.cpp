@@ -67,7 +67,7 @@ class CudaDevice : public Device {
   bool happened(EventHandle event) override {
     const cudaError_t result = cudaEventQuery(event_of(event));
     if (result == cudaErrorNotReady) {
-      cudaGetLastError();  // or the next check of somebody else's finds it
+      cudaGetLastError();  // or the next check elsewhere finds it
       return false;
     }
     check(result, "cudaEventQuery");

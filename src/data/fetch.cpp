@@ -92,7 +92,7 @@ FetchResult unpack(const fs::path& archive, const fs::path& to, const FetchProgr
   return result;
 }
 
-/// Unpacks a finished download and removes it: when it was good nobody needs it, when it was bad a
+/// Unpacks a finished download and removes it: a good one is not needed any more, after a bad one a
 /// second try must not continue it.
 FetchResult unpack_download(const fs::path& archive, const fs::path& to,
                             const FetchProgress& progress) {

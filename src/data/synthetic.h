@@ -15,9 +15,9 @@ inline constexpr std::int64_t kMostSyntheticImages = 10'000'000;
 /// files that share `train_images` as evenly as possible, test_batch.bin, batches.meta.txt and the
 /// manifest. Written beside `folder` and renamed when whole.
 ///
-/// An image is a grating whose direction (5) and stripe width (2) tell its class, both blurred from
-/// image to image, mirrored or not, at a random phase and contrast, with a tint that leans a little
-/// towards the class, a second grating that means nothing, and noise. Integer arithmetic
+/// An image is a grating whose direction (5) and stripe width (2) define its class, both blurred
+/// from image to image, mirrored or not, at a random phase and contrast, with a tint that leans a
+/// little towards the class, a second grating that means nothing, and noise. Integer arithmetic
 /// throughout: one seed gives the same bytes on every machine.
 ///
 /// Throws Error kUsage if a count is not in 1 … kMostSyntheticImages, kCannotCreate if `folder`

@@ -17,7 +17,7 @@ struct Mark {
 };
 
 /// Events with time, recorded one after the other and read at least one iteration later, when they
-/// have happened: nobody waits for them. The ring grows to what is in use at once, in the first
+/// have happened: nothing waits for them. The ring grows to what is in use at once, in the first
 /// iterations, and makes no event after that.
 ///
 /// Any thread may mark; reading and releasing belong to the thread of the loop.

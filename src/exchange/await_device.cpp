@@ -16,7 +16,7 @@ void await_device(EventRing& ring, Mark mark, DeviceQueue* queue, const Session&
   while (!ring.happened(mark)) {
     const std::string why = queue != nullptr ? queue->lost() : "";
     if (!why.empty()) session.end_as_lost(why);
-    // What other ranks have sent moves on only while somebody here asks MPI for something.
+    // Messages of other ranks make progress only while this rank calls MPI.
     int arrived = 0;
     MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, session.world(), &arrived, MPI_STATUS_IGNORE);
     std::this_thread::sleep_for(kLookPause);

@@ -52,7 +52,7 @@ struct IterationLog {
   TrafficBytes traffic{};
 };
 
-/// Faults a test can ask for, done to the next collective of this rank.
+/// Faults that a test can request, in the next collective of this rank.
 enum class CollectiveFault { kNone, kSkip, kShort, kOtherType, kOtherRoot };
 
 /// Knows which collective this rank calls: names it, compares it across ranks before it starts
@@ -69,7 +69,7 @@ class CollectiveLog {
 
   const Session& session() const { return session_; }
   Watchdog& watchdog() { return watchdog_; }
-  /// For comparisons and for what ranks tell each other outside any timed section.
+  /// For comparisons and for what ranks exchange outside any timed section.
   MPI_Comm comm() const { return comm_; }
 
   /// Names the mode in fingerprints and messages.

@@ -7,7 +7,7 @@
 
 namespace gradsync {
 
-/// What ranks tell each other outside any timed section, from host memory: metrics, rows, states.
+/// What ranks exchange outside any timed section, from host memory: metrics, rows, states.
 /// All ranks make the same calls.
 class ControlChannel {
  public:

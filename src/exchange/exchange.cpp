@@ -130,7 +130,7 @@ void Exchange::finish_posted() {
   }
 }
 
-/// Numbers wrap: the difference tells which is later.
+/// Numbers wrap: the sign of the difference shows which is later.
 void Exchange::note_done(std::uint32_t number) {
   const auto is_done = [&](const Posted& posted) {
     return static_cast<std::int32_t>(number - posted.number) >= 0;

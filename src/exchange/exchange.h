@@ -48,7 +48,7 @@ class Exchange {
   /// Every collective of this exchange passes it.
   CollectiveLog& log() { return log_; }
   const CollectiveLog& log() const { return log_; }
-  /// What ranks tell each other outside any timed section.
+  /// What ranks exchange outside any timed section.
   ControlChannel& control() { return control_; }
   /// How all-reduce waits from now on: kSleep beside compute that needs every core.
   void set_waiting(Waiting waiting) { waiting_ = waiting; }
@@ -77,9 +77,9 @@ class Exchange {
   /// `iteration_log` is that of the iteration it belongs to, if another one has begun.
   void all_reduce_mean(std::span<float> data, Traffic category, Moment ready = {},
                        IterationLog* iteration_log = nullptr);
-  /// Sum in place; the caller scales. What c10d::Reducer asks of a backend.
+  /// Sum in place; the caller scales. For c10d::Reducer.
   void all_reduce_sum(std::span<float> data, Traffic category, Moment ready = {});
-  /// The same, moved by somebody else's library: `body` enqueues it on the lane's communication
+  /// The same, by another library: `body` enqueues it on the lane's communication
   /// stream, or behind it.
   void all_reduce_by(std::span<float> data, Traffic category, Moment ready,
                      FunctionRef<void()> body);

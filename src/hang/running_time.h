@@ -4,7 +4,7 @@
 
 namespace gradsync {
 
-/// Seconds during which this process ran, counted by somebody who looks at the clock again and
+/// Seconds during which this process ran, counted by a thread that reads the clock again and
 /// again. A long pause between two looks means that the process was stopped meanwhile (SIGSTOP,
 /// `scontrol suspend`, gang scheduling) and counts as `kLongestStep_s` only.
 class RunningTime {

@@ -18,7 +18,7 @@ class Network : public torch::nn::Module {
   virtual torch::Tensor forward(torch::Tensor images) = 0;
 
   /// From now on a forward pass calls `gate` with each layer, or block of layers, before it reads
-  /// its parameters: every parameter is in one of them. Empty: nobody is called.
+  /// its parameters: every parameter is in one of them. Empty: nothing is called.
   void set_gate(Gate gate) { gate_ = std::move(gate); }
 
  protected:

@@ -5,7 +5,7 @@
 
 namespace gradsync {
 
-/// A fault a test asks for with --inject-fault KIND@RANK:ITERATION.
+/// A fault that a test requests with --inject-fault KIND@RANK:ITERATION.
 enum class FaultKind {
   kNone,
   kNan,

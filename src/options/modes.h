@@ -20,7 +20,7 @@ struct Mode {
 };
 
 // Okabe and Ito, "Color Universal Design" (2008): eight colors that people with any kind of color
-// vision tell apart.
+// vision distinguishes.
 inline constexpr Mode kModes[] = {
 #define GRADSYNC_MODE(id, ...) {__VA_ARGS__},
 #include "options/modes.def"

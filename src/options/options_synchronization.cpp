@@ -36,7 +36,7 @@ TrainOptionTable synchronization_options() {
   };
 }
 
-// --overlap step updates layer by layer, and leaves the ranks nothing else to tell each other.
+// --overlap step updates layer by layer, and the ranks exchange nothing else.
 void require_overlap_possible(const OptionValues& values, const TrainOptions& options) {
   if (options.overlap != "step") return;
   const auto refuse = [&](const std::string& why, const std::string& fix) {

@@ -9,7 +9,7 @@
 
 namespace gradsync::quantize {
 
-/// What ranks that share images out tell each other, exactly and in any order the same. Collective.
+/// What ranks with different images exchange; exact, and independent of the order. Collective.
 /// Integers are added up as halves that double precision holds exactly.
 void add_over_ranks(Exchange& exchange, std::span<std::int64_t* const> integers);
 

@@ -33,12 +33,12 @@ bool looks_like_journal(std::span<const std::byte> front);
 /// The journal of a run file: `<output>.journal`.
 std::filesystem::path journal_path(const std::filesystem::path& output);
 
-/// The file that says who writes a journal, while somebody does: `<journal>.lock`.
+/// The file that names the writer of a journal, while there is one: `<journal>.lock`.
 std::filesystem::path journal_lock_path(const std::filesystem::path& journal);
 
-/// Appends records; nobody else writes the journal meanwhile (flock and a LockFile). After every
-/// failure the file ends with a whole record again, if the disk lets
-/// it; all that was appended before is kept.
+/// Appends records; no other process writes the journal meanwhile (flock and a LockFile). After
+/// every failure the file ends with a whole record again, if the disk lets it; all that was
+/// appended before is kept.
 class JournalWriter {
  public:
   /// Makes the file (it must not exist, and a link in its place counts as existing) with the header

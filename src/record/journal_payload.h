@@ -13,9 +13,9 @@
 ///   the fields of IterationHeader · u32 ranks · u32 buckets · a bucket: the fields of BucketShape
 ///   a rank: the fields of RankIteration · a bucket: the fields of BucketTimes
 ///
-/// Numbers have 64 bits; flags and kinds of collective are u32. The length tells the version: rows
-/// of version 2 lack what version 3 added. All other records are JSON objects; in them NaN is null
-/// and infinities are "inf" and "-inf".
+/// Numbers have 64 bits; flags and kinds of collective are u32. The length determines the version:
+/// rows of version 2 lack what version 3 added. All other records are JSON objects; in them NaN is
+/// null and infinities are "inf" and "-inf".
 namespace gradsync {
 
 /// The payload of a row of RunLists, a RunInfo, a RunEnd or an IterationRow.

@@ -8,7 +8,7 @@
 namespace gradsync {
 
 /// Whether the value of this environment variable is recorded: it is in a list of names that say
-/// how a job was placed or a library was tuned. Run files are sent around, so a name that nobody
+/// how a job was placed or a library was tuned. Run files are shared, so a name that nobody
 /// looked at is not recorded, whatever it begins with.
 bool may_record(const std::string& name);
 

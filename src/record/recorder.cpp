@@ -118,7 +118,7 @@ Recorder::Recorder(std::filesystem::path output, const ResumeRow& from) {
   const auto path = journal_path(output);
   const auto info = open_journal(path)->info();
   state_ = std::make_unique<State>(std::move(output), info, from.iteration);
-  // Under the lock: nobody else appends now.
+  // Under the lock: no other process appends now.
   const auto run = open_journal(path);
   if (run->iterations_at(from.journal_bytes) != from.iteration)
     throw Error(ExitCode::kBadData,

@@ -21,7 +21,7 @@ struct ResumePlan {
   bool complete = false;               ///< nothing is left to train: the journal is to be published
 };
 
-/// Decides by --resume, on rank 0 for all. `requested` describes the run that the options ask for.
+/// Decides by --resume, on rank 0 for all. `requested` describes the run of the options.
 /// With `auto` a checkpoint that is damaged, of another run or of a branch that a resume from an
 /// earlier one has abandoned is named on stderr and the next older is taken; where there is a
 /// journal but no sound checkpoint, the run starts from the beginning in that journal.

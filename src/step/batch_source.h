@@ -42,7 +42,7 @@ class BatchSource {
   /// The next batch. Its tensors are valid until it is handed to `recycle`.
   virtual FeedBatch next() = 0;
   virtual void recycle(FeedBatch /*batch*/) {}
-  /// Counts so many batches that somebody else has made (a replayed graph), or that were counted
+  /// Counts so many batches that were made elsewhere (by a replayed graph), or that were counted
   /// and not made. Only of a source on the device.
   virtual void skip(std::int64_t batches);
 };

@@ -6,7 +6,7 @@ namespace gradsync {
 
 namespace {
 
-/// Whatever ends the forward pass, nobody is called after it.
+/// Removes the callback at the end of the forward pass, also after an exception.
 class OpenGate {
  public:
   OpenGate(Network& network, Network::Gate gate) : network_(network) {

@@ -17,7 +17,7 @@ namespace gradsync {
 /// that waits computes.
 class DeferredUpdates {
  public:
-  /// Every so many iterations one is waited for, and the ranks tell each other of those before it.
+  /// Every so many iterations one is completed, and the rows of those before it are gathered.
   static constexpr std::int64_t kSpan = 16;
 
   /// All must outlive it.

@@ -50,7 +50,7 @@ class Feed {
     source_->skip(batches);
   }
 
-  /// Images per rank of pass `pass` of the epoch, whoever loads them.
+  /// Images per rank of pass `pass` of the epoch, from any source.
   std::int64_t samples_per_rank(std::int64_t pass) const { return sampler_.batch_size(pass); }
 
   /// The order of an epoch, whichever one is being fed.

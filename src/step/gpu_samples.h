@@ -11,7 +11,7 @@ namespace gradsync {
 /// The samples of every rank's GPU on their way into the run file.
 class GpuSamples {
  public:
-  /// `monitor` of this rank's GPU; none where the driver tells nothing. Starts sampling.
+  /// `monitor` of this rank's GPU; none where the driver reports nothing. Starts sampling.
   GpuSamples(std::unique_ptr<GpuMonitor> monitor, double interval_s = GpuSampler::kInterval_s);
 
   /// Brings what all ranks have sampled since the last call to rank 0, which records it. A rank's

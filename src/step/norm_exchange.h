@@ -10,7 +10,7 @@
 
 namespace gradsync {
 
-/// What the ranks tell each other of batch norm (--batch-norm): nothing (`local`), rank 0's buffers
+/// What the ranks exchange for batch norm (--batch-norm): nothing (`local`), rank 0's buffers
 /// before each step (`broadcast`, as DistributedDataParallel does), or the statistics of all ranks'
 /// images in each forward and backward pass (`sync`).
 class NormExchange {

@@ -17,8 +17,8 @@ struct FinishedIteration {
 };
 
 /// The iterations that were started and are not finished, in order. On the host each one is
-/// finished at once. On a device the host starts up to kInFlight more before it asks for the
-/// numbers of one: by then they have come, and nobody has waited.
+/// finished at once. On a device the host starts up to kInFlight more before it reads the
+/// numbers of one: by then they are complete, without a wait.
 ///
 /// It also relates the device's time to the host's clock: at `anchor` both are read, and from one
 /// iteration to the next the device's own time is added.

@@ -42,7 +42,7 @@ struct StepGraph::Graph {
   at::cuda::CUDAGraph recorded;
 };
 
-// Of this thread only: autograd's thread and NCCL's may ask CUDA for what a capture forbids.
+// Of this thread only: autograd's thread and NCCL's may make calls that a capture forbids.
 bool StepGraph::capture(const Work& work) {
   bool begun = false;
   try {

@@ -14,7 +14,7 @@ enum class StopReason : std::int32_t { kNone, kTimeLimit, kUsr1, kTerm };
 /// "signal USR1", "--time-limit".
 std::string stop_text(StopReason reason);
 
-/// What asks this rank to stop: signals USR1 and TERM, which are remembered from when it is made,
+/// Requests that this rank stops: signals USR1 and TERM, which are remembered from when it is made,
 /// and a time limit, counted from then. One a process, made first of all in `main`.
 class StopRequest {
  public:

@@ -11,7 +11,7 @@ namespace gradsync {
 struct CommandLine {
   struct Given {
     std::string name, value;
-    std::string where;  ///< as the person wrote it: "--no-augment"
+    std::string where;  ///< as the user wrote it: "--no-augment"
   };
   std::vector<Given> given;  ///< switches have the value "true" or "false"
   std::vector<std::string> positional;

@@ -25,7 +25,7 @@ enum class ExitCode : int {
   kRanksDisagree = 87,
 };
 
-/// An error a person can act on.
+/// An error that a user can act on.
 /// `what()` says what is wrong and where (file, option, value, rank); `fix()` says what to do about
 /// it, as a command where there is one.
 class Error : public std::runtime_error {

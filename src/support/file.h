@@ -113,8 +113,8 @@ std::string random_suffix();
 /// A new name in the folder of `path`, for the file that will take its place.
 std::filesystem::path temporary_beside(const std::filesystem::path& path);
 
-/// Removes what processes that were killed have left under such names. To be called where nobody
-/// else writes `path`. What cannot be removed stays.
+/// Removes what processes that were killed have left under such names. To be called where no
+/// process else writes `path`. What cannot be removed stays.
 void remove_temporaries_beside(const std::filesystem::path& path);
 
 /// The folder a path lies in; "." for a bare name.

@@ -7,7 +7,7 @@ namespace gradsync {
 /// Who started this process, as the environment says.
 struct Launcher {
   std::string name;           ///< "mpirun", "srun", "mpiexec"; empty: started directly
-  int ranks = 1;              ///< how many ranks the job has by its word; 1 where nobody says
+  int ranks = 1;              ///< of the job, by the launcher; 1 where it is not known
   std::string ranks_from;     ///< the environment variable it is from, or empty
   int rank = 0;               ///< this process's by the launcher's count
   bool pmix = false;          ///< a PMIx server stands behind it

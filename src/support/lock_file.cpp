@@ -27,7 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr long kXfsMagic = 0x58465342, kZfsMagic = 0x2fc12fc1;  // not in linux/magic.h
-constexpr int kAttempts = 20;  // each lost to somebody who came or went meanwhile
+constexpr int kAttempts = 20;  // each lost to another process that came or went meanwhile
 
 /// Who holds a lock, as the file has it: "host n1, process 4711, started 12345, job 7, restart 0".
 struct Holder {
@@ -153,7 +153,7 @@ bool make(const fs::path& path, const Holder& us, const std::string& text) {
   return true;
 }
 
-/// Takes away what a holder who is gone left; puts back what is not his: somebody else was faster.
+/// Removes the file of a holder that is gone; puts back that of another process, which was faster.
 void remove_left(const fs::path& path, const Holder& us, const std::string& left) {
   const fs::path taken = fmt::format("{}.{}.{}.left", path.string(), us.host, us.process);
   if (::rename(path.c_str(), taken.c_str()) != 0) return;

@@ -12,16 +12,16 @@ bool locks_reach_everyone(int fd);
 /// A file that says who writes another one: host, process, Slurm job. It works on every file
 /// system, and goes with the object. What a killed process left is recognized, and replaced, where
 /// its process can be asked (same host), where the same Slurm job was requeued since, or where
-/// other means show that nobody is left.
+/// other means show that no process is left.
 class LockFile {
  public:
   enum class Others {
-    kMayLive,  ///< only the lock file can tell
-    kGone      ///< somebody else holds no lock of the kernel that would reach us
+    kMayLive,  ///< only the lock file can show
+    kGone      ///< no other process holds a lock of the kernel, which would be seen here
   };
 
-  /// `what` is the file that it is for, in messages. Throws Error kCannotCreate if somebody holds
-  /// it or if it cannot be made.
+  /// `what` is the file that it is for, in messages. Throws Error kCannotCreate if another process
+  /// holds it or if it cannot be made.
   LockFile(std::filesystem::path path, const std::filesystem::path& what, Others others);
   ~LockFile();
   LockFile(LockFile&& other) noexcept;

@@ -6,14 +6,14 @@
 namespace gradsync {
 
 /// The largest resident set of this process so far (VmHWM of /proc/self/status), in bytes; nothing
-/// where the system does not tell.
+/// where the system does not report it.
 std::optional<std::int64_t> peak_resident_bytes();
 
 /// Sets peak_resident_bytes to the memory that is resident now. False where the system refuses.
 bool reset_peak_resident();
 
 /// Bytes that new data of all processes of this host may take: the kernel's MemAvailable, or what
-/// the control group leaves where that is less; nothing where the system does not tell.
+/// the control group leaves where that is less; nothing where the system does not report it.
 std::optional<std::int64_t> available_memory_bytes();
 
 /// From now on freed memory is kept for later allocations. By default glibc returns tensors of

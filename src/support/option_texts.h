@@ -15,7 +15,7 @@ const std::vector<std::pair<int, std::string>>& exit_codes();
 /// An option that every program has: no value of the program, and no key of files.
 struct CommonOption {
   OptionSpec spec;
-  Question question = Question::kNone;  ///< what it asks for, if it does
+  Question question = Question::kNone;  ///< what it requests, if anything
 
   /// As it is written: "-h, --help", "--site FILE".
   std::string form() const;

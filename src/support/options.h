@@ -50,7 +50,7 @@ struct OptionValue {
 /// Resolved values by name; every option of the table is in it.
 using OptionValues = std::map<std::string, OptionValue>;
 
-/// What a command line asks for in place of a run; see support/program_help.h.
+/// What a command line requests in place of a run; see support/program_help.h.
 enum class Question { kNone, kHelp, kHelpAll, kManualPage, kCompletion, kVersion, kConfig };
 
 struct ParsedCommandLine {

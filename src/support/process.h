@@ -25,7 +25,8 @@ struct ProcessResult {
 /// or emptied (`append`: or gone on with); both outputs may name the same file.
 struct ProcessOptions {
   std::filesystem::path stdin_path, stdout_path, stderr_path;
-  std::vector<std::string> environment;  ///< "NAME=value", added to ours or in place of ours
+  std::vector<std::string>
+      environment;  ///< "NAME=value", added to that of this process, or in its place
   std::filesystem::path working_folder;
   bool append = false;
   bool own_group = false;  ///< a process group of its own: Ctrl-C reaches us and not the program

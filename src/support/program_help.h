@@ -38,7 +38,7 @@ std::string manual_page(const ProgramHelp& help, const OptionTable& table);
 /// A script for bash-completion.
 std::string bash_completion(const ProgramHelp& help, const OptionTable& table);
 
-/// What a command line asks for in place of a run: the text with a newline at its end, or nothing.
+/// What a command line requests in place of a run: the text with a newline at its end, or nothing.
 std::optional<std::string> answer(const ProgramHelp& help, const OptionTable& table,
                                   const ParsedCommandLine& given);
 

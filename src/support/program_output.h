@@ -11,7 +11,7 @@
 
 namespace gradsync {
 
-/// What a program prints, as --quiet and --json of every program ask for it. While it stands,
+/// The output of a program, by --quiet and --json. While it exists,
 /// --quiet and `--json -` make std::cout discard what is written to it. One in a program.
 class ProgramOutput {
  public:

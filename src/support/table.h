@@ -22,13 +22,13 @@ struct Cell {
   static Cell count(double value) { return of(value, 0); }
 
   bool is_number() const { return decimals >= 0; }
-  /// What a person reads.
+  /// As text.
   std::string shown() const;
 };
 
 struct Column {
   std::string name;          ///< machine name with its unit, e.g. `iteration_mean_ms`
-  std::string head;          ///< what a person reads above the column, unit included
+  std::string head;          ///< above the column, unit included
   bool left = false;         ///< texts read from the left, numbers align right
   std::string formula = {};  ///< how the number is computed, for --claims; empty: no claim
   std::string dataset = {};  ///< what it is computed from: "/time/iteration"
@@ -63,7 +63,7 @@ void print_text(std::ostream& out, const Table& table);
 /// Whether the two columns after this one are its interval: their heads are "low" and "high".
 bool has_interval(const Table& table, std::size_t column);
 
-/// What a person reads in one column: a column of the table, with the two after it, headed "low"
+/// One column of text: a column of the table, with the two after it, headed "low"
 /// and "high", as "[low, high]" where it has an interval.
 struct ShownColumn {
   std::size_t column;

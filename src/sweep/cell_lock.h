@@ -10,7 +10,8 @@ namespace gradsync::sweep {
 /// sweep keeps it.
 class CellLock {
  public:
-  /// Throws Error kUsage if somebody else runs the cell, kCannotCreate if the file cannot be made.
+  /// Throws Error kUsage if another process runs the cell, kCannotCreate if the file cannot be
+  /// made.
   explicit CellLock(const CellFiles& files);
   ~CellLock();
   CellLock(const CellLock&) = delete;
@@ -21,10 +22,11 @@ class CellLock {
   UniqueFd lock_;
 };
 
-/// Whether somebody runs the cell now.
+/// Whether a process runs the cell now.
 bool is_running(const CellFiles& files);
 
-/// "host n1, process 4711": who runs the cell, or did before being killed; empty if nobody.
+/// "host n1, process 4711": which process runs the cell, or did before it was killed; empty if
+/// none.
 std::string runner_of(const CellFiles& files);
 
 }  // namespace gradsync::sweep

@@ -66,7 +66,7 @@ std::string own_error(const std::vector<std::string>& lines, const std::string& 
 
 /// A rank that was killed says nothing: its launcher does, "srun: error: n2: task 1: Killed" or
 /// "mpirun noticed that process rank 1 with PID 7 on node n2 exited on signal 9 (Killed).", before
-/// it tells of all the ranks that it ended itself.
+/// it reports all the ranks that it ended itself.
 bool tells_of_a_rank(const std::string& line) {
   return (line.starts_with("srun: error: ") && line.find(": task") != std::string::npos) ||
          line.find("noticed that process rank") != std::string::npos;

@@ -32,7 +32,7 @@ void record_failure(const CellFiles& files, const GridCell& cell, const CellFail
 std::optional<CellFailure> recorded_failure(const CellFiles& files);
 
 /// The last error that `program` printed ("program: …" and its indented lines), else the first line
-/// in which srun or mpirun tells of a rank that ended, else the last three lines that say anything.
+/// in which srun or mpirun reports a rank that ended, else the last three lines that say anything.
 std::string last_error(const std::string& log, const std::string& program);
 
 /// Whether the kernel ended the run because memory ran out: it was killed (signal 9, or the exit

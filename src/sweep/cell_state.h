@@ -8,7 +8,7 @@ namespace gradsync::sweep {
 
 enum class CellState {
   kMissing,
-  kRunning,  ///< somebody holds its lock
+  kRunning,  ///< a process holds its lock
   kPartial,  ///< its journal is there: a run that was stopped or killed
   kDone,     ///< <cell>.h5 is there and complete: no journal, or one that was to be removed
   kFailed,   ///< <cell>.failed.json is there, whatever else is; so for the next two

@@ -44,7 +44,7 @@ struct Job {
   std::filesystem::path results;  ///< folder; default results/<name>
   std::vector<std::string> mpirun_options, srun_options, sbatch_options, report_options;
   std::int64_t ranks_per_node = 0;            ///< 0: the allocation's
-  std::int64_t gpus_per_rank = 0;             ///< that job arrays ask for, 0 or 1
+  std::int64_t gpus_per_rank = 0;             ///< that job arrays request, 0 or 1
   std::vector<std::string> launcher_options;  ///< the site's, behind srun's or mpirun's
 };
 

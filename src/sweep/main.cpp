@@ -59,7 +59,7 @@ int list_cells(const Job& job, Grid grid) {
   return 0;
 }
 
-// Of the grid in the folder: the shell that asks need not have the settings of the job that runs.
+// Of the grid in the folder: this shell need not have the settings of the job that runs.
 int print_status(const Job& job, const FolderGrid& there, ProgramOutput& output) {
   for (const auto& difference : there.differences)
     std::cerr << fmt::format("{}: shown is the grid in {}: {}\n", kProgram, job.results.string(),

@@ -32,7 +32,7 @@ fs::path home_of_templates() {
   return fs::exists(installed / "slurm/submit") ? installed : program_beside_us("../..");
 }
 
-// slurm/submit of the folder that GRADSYNC_HOME names, else of ours.
+// slurm/submit of the folder that GRADSYNC_HOME names, else of this installation.
 std::string submit_program() {
   const std::string home = variable("GRADSYNC_HOME");
   const fs::path folder = home.empty() ? home_of_templates() : fs::path(home);

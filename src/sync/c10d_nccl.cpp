@@ -77,7 +77,7 @@ class TimedNccl : public c10d::Backend {
                                 static_cast<std::size_t>(tensors[0].numel()));
     exchange_.all_reduce_by(data, Traffic::kGradients, exchange_.now(), [&] {
       // The group has a stream of its own, which begins where the current one is. Ours follows it,
-      // so that marks tell of it.
+      // so that marks cover it.
       const c10::cuda::CUDAStreamGuard on_ours(communication_);
       work = nccl_->allreduce(tensors, options);
       work->synchronize();

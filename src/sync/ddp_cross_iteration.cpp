@@ -91,7 +91,7 @@ class DdpCrossIteration : public SyncMode, public DeferredGradients {
   /// From the iteration that has just been waited for.
   void plan() {
     ++plans_;
-    // One message has no order, and what was not measured tells none.
+    // One message has no order, and without measurements there is none.
     if (messages_.size() < 2 || current_->records.empty()) return;
     double busy_s = 0, bytes = 0;
     for (const CollectiveRecord& record : current_->records) {

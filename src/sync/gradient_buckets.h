@@ -14,7 +14,7 @@
 namespace gradsync {
 
 /// The gradients of a replica in flat buckets, in the order in which the backward pass completes
-/// them; tells when a bucket is full.
+/// them; calls back when a bucket is full.
 ///
 /// Buckets start in the reverse order of the modules. After the first iteration they are built
 /// again from the order that rank 0 observed, so all ranks cut alike.

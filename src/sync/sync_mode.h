@@ -51,7 +51,7 @@ class RootLoss {
 };
 
 /// A mode whose iterations may end without `synchronize`, while their gradients are in transit. The
-/// next iteration waits for each of them where it needs it. Until `synchronize` nobody else
+/// next iteration waits for each of them where it needs it. Until `synchronize` no other code
 /// communicates.
 class DeferredGradients {
  public:

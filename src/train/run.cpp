@@ -70,7 +70,7 @@ std::vector<ConfigEntry> resolved_config(const OptionValues& values, const Train
   return config;
 }
 
-/// What the options ask for, before anything of the machine is settled.
+/// The run of the options, before the settings that depend on the machine are chosen.
 CheckpointInfo requested_run(const Session& session, const OptionValues& values,
                              const DataDigest& digest, const TrainOptions& options) {
   RunInfo info;

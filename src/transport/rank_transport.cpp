@@ -13,8 +13,9 @@ namespace gradsync {
 
 namespace {
 
-/// NCCL refuses two ranks of one host on one GPU, and tells hosts apart by this name. Sockets over
-/// the loopback are what is left between such ranks: right, and slow. What is set already stays.
+/// NCCL refuses two ranks of one host on one GPU, and distinguishes hosts by this name. Sockets
+/// over the loopback are what is left between such ranks: right, and slow. What is set already
+/// stays.
 void let_ranks_share_a_gpu(const Session& session) {
   const auto set = [](const char* name, const std::string& value) {
     setenv(name, value.c_str(), /*overwrite=*/0);

@@ -19,7 +19,7 @@ namespace {
 constexpr double kLimit_s = 30;
 constexpr std::size_t kMostAddresses = 16;
 
-/// What a rank tells the others of itself.
+/// What a rank sends the others about itself.
 struct Card {
   int world_rank = 0, node = 0, addresses = 0;
   char host[64] = {};
@@ -37,7 +37,7 @@ std::vector<InterfaceAddress> addresses_of(const Card& card) {
   return all;
 }
 
-/// The lowest rank of this node. Asks nobody: not all ranks of a node need to be in the ring.
+/// The lowest rank of this node. Not collective: not all ranks of a node need to be in the ring.
 int node_of(const Session& session) {
   MPI_Group node = MPI_GROUP_NULL, world = MPI_GROUP_NULL;
   MPI_Comm_group(session.node(), &node);

@@ -117,6 +117,22 @@ TEST_CASE("chart: a figure holds all panels, one legend if they have the same, a
   CHECK(count_of(svg_figure(chart), ">&lt;script&gt;</text>") == 2);
 }
 
+TEST_CASE("chart: a figure is as wide as its title and the labels of its legend") {
+  const auto width_of = [](const Chart& chart) {
+    return std::stod(svg_figure(chart).substr(
+        std::string("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"").size()));
+  };
+  Chart chart = chart_of_points({{0, 1}, {1, 2}});
+  const double narrow = width_of(chart);
+  chart.panels[0].series[0].label = std::string(100, 'm');
+  CHECK(width_of(chart) > narrow);
+  CHECK(width_of(chart) > 100 * 6);
+  chart.panels[0].series[0].label = "line";
+  CHECK(width_of(chart) == narrow);
+  chart.title = std::string(100, 'm');
+  CHECK(width_of(chart) > 100 * 8);
+}
+
 TEST_CASE("chart: the CSV is tidy, what is not there is empty") {
   const Chart chart = chart_of_points({{1, 10, 8, 14, "a,b"}, {2, kNotMeasured}});
   CHECK(chart_csv(chart) ==
@@ -180,7 +196,8 @@ TEST_CASE("chart: speedup, strong by global batch and weak by batch per rank") {
   const ChartPoint weak = series_named(chart->panels[1], "ddp").points.back();
   CHECK(weak.y == doctest::Approx(1.6));  // 2 x 8 ms / 10 ms, both with 32 per rank
   CHECK(series_named(chart->panels[0], "ideal").points.back().y == 2);
-  CHECK(contains(caption_text(*chart), "Not shown, for lack of a run of one rank with the same batch"));
+  CHECK(contains(caption_text(*chart),
+                 "Not shown, for lack of a run of one rank with the same batch"));
 }
 
 TEST_CASE("chart: epoch time of whole epochs, the first apart") {
