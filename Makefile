@@ -225,7 +225,7 @@ all check demo quantize tests test soak cluster bench tables data install bundle
 
 else
 
-all: $(PROGRAMS)
+all: $(PROGRAMS) build/example-runs
 
 check: all
 	@tests/smoke
@@ -240,7 +240,12 @@ demo: all
 quantize: all
 	@config/quantize
 
-tables: build/bin/gradsync-report
+# A run that is newer than the packed one of its name is kept.
+build/example-runs: $(wildcard results/example/*/runs.tar.xz)
+	$(Q)for runs in $^; do tar -xf $$runs --keep-newer-files --warning=no-ignore-newer -C $${runs%/*} || exit; done
+	$(Q)mkdir -p $(@D) && touch $@
+
+tables: build/bin/gradsync-report build/example-runs
 	@config/tables
 
 tests: all $(TESTS) $(BENCHMARKS)
@@ -389,7 +394,9 @@ $(FAKE_LIBRARIES): build/tests/lib%.so: tests/libraries/%.cpp build/flags
 	$(call say,CXX,$<)
 	@mkdir -p $(@D)
 	$(Q)$(CXX) $(LANGUAGE) $(WARNINGS) -shared -fPIC $< -o $@
-build/tests/serial: | $(FAKE_LIBRARIES)
+build/tests/serial: | $(FAKE_LIBRARIES) build/tests/corpus
+build/tests/corpus: tests/fuzz/corpus.tar.xz
+	$(Q)rm -rf $@ && mkdir -p $@ && tar -xf $< -C $@
 
 RACE_COMPILE = $(Q)$(CXX) $(LANGUAGE) $(WARNINGS) $(COMMON_FLAGS) $(TEST_FLAGS) -g -fsanitize=thread -MMD -MP
 build/races/%.o: build/unity/%.cpp build/flags

@@ -12,6 +12,15 @@ find_tool() { # NAME SCOPE PACKAGES WITHOUT-IT
   fi
 }
 
+# The example runs and the inputs of the parser tests are packed with it.
+find_xz() {
+  if have xz; then
+    row xz ok build "$(xz --version | grep -oE '[0-9]+[.][0-9.]+' | head -1)" "$(command -v xz)"
+  else
+    missing xz missing build xz-utils "put it on the PATH"
+  fi
+}
+
 # The daemons of the test cluster (tests/slurm/cluster) lie in sbin, which a user's PATH may lack.
 find_slurm() {
   local tool absent=""
@@ -49,6 +58,7 @@ find_test_python() {
 }
 
 find_tools() {
+  find_xz
   find_tool rsvg-convert demo librsvg2-bin "plots are SVG files only"
   find_tool gnuplot bench gnuplot-nox "make bench draws no pictures"
   find_tool curl data "curl ca-certificates" "make data cannot download"

@@ -12,7 +12,7 @@
 
 /// The parsers of everything that comes from outside a process, each as a function of some bytes.
 /// `make fuzz` calls them with what libFuzzer makes up, tests/serial with the files of
-/// tests/fuzz/corpus/NAME.
+/// NAME in tests/fuzz/corpus.tar.xz.
 namespace gradsync::fuzz {
 
 using Input = std::span<const std::uint8_t>;

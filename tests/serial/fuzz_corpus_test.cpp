@@ -12,7 +12,7 @@ using namespace gradsync;
 // without a crash, a hang or an exception other than an Error.
 
 TEST_CASE("fuzz: every target reads its corpus") {
-  const std::filesystem::path corpus = "tests/fuzz/corpus";
+  const std::filesystem::path corpus = "build/tests/corpus";
   std::set<std::string> names;
   for (const fuzz::Target& target : fuzz::targets()) {
     CAPTURE(target.name);

@@ -26,7 +26,7 @@ from harness import BIN, ROOT, run, synthetic
 
 FUZZER = ROOT / "build/fuzz/fuzz"
 READER = ROOT / "build/tests/read_state"
-CORPUS = ROOT / "tests/fuzz/corpus"
+CORPUS = ROOT / "build/tests/corpus"
 KEPT = ROOT / "build/soak/fuzz"
 INPUT_LIMIT_S, MEMORY_LIMIT_MIB = 10, 1024
 
