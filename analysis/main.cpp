@@ -15,7 +15,6 @@
 #include "analysis/output/output.h"
 #include "analysis/page/page.h"
 #include "analysis/report_options.h"
-#include "analysis/runs/progress_line.h"
 #include "analysis/runs/run_set.h"
 #include "analysis/trace/trace.h"
 #include "analysis/verdict/verdict.h"

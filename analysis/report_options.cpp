@@ -6,7 +6,7 @@
 
 #include "analysis/output/named_choice.h"
 #include "analysis/plots/registry.h"
-#include "record/bus_bandwidth.h"
+#include "record/collective_call.h"
 #include "support/parse.h"
 
 namespace gradsync::report {

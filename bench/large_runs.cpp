@@ -14,7 +14,7 @@
 
 #include <fmt/format.h>
 
-#include "record/hdf5_writer.h"
+#include "record/hdf5_run.h"
 #include "record/reader.h"
 #include "support/error.h"
 #include "support/parse.h"

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "analysis/metrics/comparisons.h"
 #include "analysis/metrics/run_group.h"
-#include "analysis/metrics/verdict.h"
 #include "support/table.h"
 
 namespace gradsync::report {

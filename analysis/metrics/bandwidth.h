@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "record/bus_bandwidth.h"
+#include "record/collective_call.h"
 #include "record/run.h"
 
 /// Bandwidths and all-reduce times: pure formulas, used for run files and for published tables

@@ -5,7 +5,7 @@
 #include <map>
 
 #include "options/transport_choice.h"
-#include "record/bus_bandwidth.h"
+#include "record/collective_call.h"
 
 namespace gradsync::report {
 

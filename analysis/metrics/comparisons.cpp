@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include <fmt/format.h>
 
@@ -115,6 +116,55 @@ std::string unfairness(const Comparison& comparison) {
           fmt::format("{}{} {} in the base, {} here", text.empty() ? "" : "; ", name, there, here);
   }
   return text;
+}
+
+std::string_view ratio_word(const Estimate& ratio) {
+  if (!std::isfinite(ratio.value)) return "n/a";
+  if (!ratio.has_interval()) return "too few";
+  if (ratio.holds(1)) return "no difference";
+  return ratio.value < 1 ? "faster" : "slower";
+}
+
+TimeRatio time_ratio(std::span<const double> times, std::span<const double> base,
+                     std::uint64_t seed) {
+  const Estimate ratio = ratio_estimate(times, base, seed);
+  return {ratio, ratio_word(ratio)};
+}
+
+namespace {
+
+std::vector<EpochFigures> whole_epochs(const Run& run) {
+  std::vector<EpochFigures> whole = epoch_figures(run);
+  std::erase_if(whole, [](const EpochFigures& epoch) { return !epoch.whole; });
+  return whole;
+}
+
+void keep_finite(std::vector<double>& values) {
+  std::erase_if(values, [](double value) { return !std::isfinite(value); });
+}
+
+}  // namespace
+
+std::string_view time_basis_name(TimeBasis basis) {
+  return kTimeBasisNames[static_cast<std::size_t>(basis)];
+}
+
+GroupTimes group_times(const RunGroup& group) {
+  GroupTimes times;
+  auto& [iteration, training, running] = times.values_s;
+  iteration = steady_values(group, Phase::kIteration);
+  for (const Run* run : group.repeats) {
+    const auto epochs = whole_epochs(*run);
+    const bool several = epochs.size() > 1;
+    times.first_epoch_only |= epochs.size() == 1 && epochs.front().epoch == 0;
+    for (std::size_t e = several ? 1 : 0; e < epochs.size(); ++e) {
+      training.push_back(epochs[e].training_s);
+      running.push_back(epochs[e].running_s);
+    }
+  }
+  for (auto& values : times.values_s)
+    keep_finite(values);
+  return times;
 }
 
 }  // namespace gradsync::report

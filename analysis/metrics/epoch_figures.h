@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "analysis/metrics/run_group.h"
 #include "analysis/runs/run_set.h"
 
 namespace gradsync::report {
@@ -47,5 +48,20 @@ std::int64_t iterations_by_rule(std::int64_t images, std::int64_t ranks,
 /// The global batch holds the whole training set: each epoch is one step over all images, and any
 /// larger batch is the same run again.
 bool is_full_batch(std::int64_t batch_global, std::int64_t images);
+
+/// What the repeats of a group had learnt at the end of one epoch: a value a repeat, mean over its
+/// ranks. Accuracies in percent.
+struct AccuracyAt {
+  std::int64_t epoch = 0;  ///< from 1; 0: no repeat has it
+  std::vector<double> train_loss, train_percent, test_loss, test_percent;
+  bool whole = true;  ///< false: --iterations ended it before its end
+};
+
+/// `epoch` from 1. Repeats that did not reach it are left out.
+AccuracyAt accuracy_at(const RunGroup& group, std::int64_t epoch);
+
+/// The last epoch that all repeats of the group that finished one have, from 1; 0 if
+/// none did.
+std::int64_t last_common_epoch(const RunGroup& group);
 
 }  // namespace gradsync::report

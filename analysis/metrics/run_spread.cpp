@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "analysis/metrics/verdict.h"
+#include "analysis/metrics/comparisons.h"
 #include "support/parse.h"
 #include "timing/statistics.h"
 

@@ -5,11 +5,11 @@
 #include <map>
 
 #include "analysis/metrics/collective_figures.h"
-#include "analysis/model/draws.h"
 #include "analysis/runs/columns.h"
 #include "record/counterfactual.h"
 #include "support/error.h"
 #include "support/parse.h"
+#include "timing/estimate.h"
 #include "timing/statistics.h"
 
 namespace gradsync::report {
@@ -248,6 +248,16 @@ StudyFacts study_facts(const std::vector<MeasuredCell>& cells) {
     add_calibration(cells[i], i, study);
   }
   return study;
+}
+
+const std::vector<MeasuredCell>& RunStudy::cells() const {
+  if (!cells_) cells_ = measured_cells(set_);
+  return *cells_;
+}
+
+const StudyFacts& RunStudy::facts() const {
+  if (!facts_) facts_ = study_facts(cells());
+  return *facts_;
 }
 
 }  // namespace gradsync::report

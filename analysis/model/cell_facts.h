@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -88,5 +89,24 @@ std::vector<CellMedians> drawn_medians(const std::vector<double>& iteration_s,
                                        const std::vector<double>& compute_s,
                                        const std::vector<double>& stalled_s, std::size_t count,
                                        std::uint64_t seed);
+
+/// The runs of a report with what the scaling model knows of them. That is read from the files when
+/// it is first asked for, and once: several tables, the verdict and a plot are made from it.
+class RunStudy {
+ public:
+  /// Keeps a reference: `set` outlives the study. Not explicit: a function of a study takes a set
+  /// of runs as well.
+  RunStudy(const RunSet& set) : set_(set) {}
+
+  const RunSet& set() const { return set_; }
+  const std::vector<MeasuredCell>& cells() const;
+  /// Of the cells, in their order.
+  const StudyFacts& facts() const;
+
+ private:
+  const RunSet& set_;
+  mutable std::optional<std::vector<MeasuredCell>> cells_;
+  mutable std::optional<StudyFacts> facts_;
+};
 
 }  // namespace gradsync::report

@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "analysis/model/draws.h"
 #include "analysis/model/law_choice.h"
+#include "timing/estimate.h"
 #include "timing/statistics.h"
 
 namespace gradsync::report {

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "analysis/metrics/accuracy_at.h"
+#include "analysis/metrics/epoch_figures.h"
 #include "analysis/metrics/remedy.h"
 #include "analysis/plots/plots.h"
 #include "analysis/plots/run_marks.h"

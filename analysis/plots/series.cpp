@@ -7,7 +7,6 @@
 
 #include <fmt/format.h>
 
-#include "analysis/metrics/moving_median.h"
 #include "analysis/plots/run_marks.h"
 #include "support/parse.h"
 #include "timing/statistics.h"

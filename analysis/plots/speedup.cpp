@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "analysis/metrics/comparisons.h"
 #include "analysis/metrics/run_group.h"
 #include "analysis/plots/plots.h"
 #include "analysis/plots/run_marks.h"
@@ -17,8 +18,6 @@ namespace {
 constexpr std::uint64_t kSeed = 1;
 constexpr std::size_t kSpeedupMostLines = 12;  // of a panel; more cannot be told apart
 constexpr const char* kIdealColor = "#999999";
-
-enum class Scaling { kStrong, kWeak };
 
 struct TimedCell {
   const RunGroup* group;

@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "analysis/published/derived_columns.h"
 #include "analysis/published/expectation.h"
+#include "analysis/published/search.h"
 
 namespace gradsync::report::published {
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "analysis/published/audit.h"
+#include "support/table.h"
 
 namespace gradsync::report::published {
 
@@ -29,5 +30,16 @@ std::vector<PrintedEpoch> printed_epochs(const Study& study);
 
 /// "full batch: one step over all 50000 images, as any larger batch", or nothing.
 std::string full_batch_remark(const PrintedEpoch& epoch, const AuditOptions& options);
+
+/// How well a printed epoch did: loss and accuracy, of training, of test, and where the report does
+/// not say of which. What it does not print is n/a.
+std::vector<Column> learning_columns();
+std::vector<Cell> learning_cells(const PrintedEpoch& epoch);
+
+/// `more` behind `cells`.
+template <typename T>
+void append(std::vector<T>& cells, const std::vector<T>& more) {
+  cells.insert(cells.end(), more.begin(), more.end());
+}
 
 }  // namespace gradsync::report::published

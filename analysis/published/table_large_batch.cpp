@@ -2,7 +2,6 @@
 #include <cmath>
 #include <tuple>
 
-#include "analysis/published/learning_cells.h"
 #include "analysis/published/printed_epochs.h"
 #include "analysis/published/published_tables.h"
 #include "analysis/published/setting_cells.h"

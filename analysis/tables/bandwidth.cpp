@@ -7,13 +7,13 @@
 
 #include "analysis/metrics/calibration_curve.h"
 #include "analysis/metrics/collective_figures.h"
-#include "analysis/metrics/derived_split.h"
 #include "analysis/metrics/epoch_figures.h"
+#include "analysis/metrics/split_figures.h"
 #include "analysis/tables/group_cells.h"
 #include "analysis/tables/run_cells.h"
 #include "analysis/tables/tables.h"
 #include "analysis/tables/wait_notes.h"
-#include "record/bus_bandwidth.h"
+#include "record/collective_call.h"
 #include "timing/estimate.h"
 
 namespace gradsync::report {

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include "analysis/metrics/comparisons.h"
-#include "analysis/metrics/derived_split.h"
 #include "analysis/metrics/split_figures.h"
 #include "analysis/tables/group_cells.h"
 #include "analysis/tables/run_cells.h"

@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include "analysis/metrics/accuracy_at.h"
 #include "analysis/metrics/epoch_figures.h"
 #include "analysis/metrics/remedy.h"
 #include "analysis/tables/group_cells.h"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "analysis/metrics/bandwidth.h"
-#include "analysis/model/run_study.h"
+#include "analysis/model/cell_facts.h"
 #include "analysis/model/what_if.h"
 #include "support/table.h"
 

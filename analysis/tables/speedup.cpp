@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include "analysis/metrics/comparisons.h"
-#include "analysis/metrics/group_times.h"
 #include "analysis/metrics/scaling.h"
 #include "analysis/tables/group_cells.h"
 #include "analysis/tables/run_cells.h"

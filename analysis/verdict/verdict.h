@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "analysis/model/run_study.h"
+#include "analysis/model/cell_facts.h"
 #include "support/table.h"
 
 namespace gradsync::report {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "record/bus_bandwidth.h"
+#include "record/collective_call.h"
 #include "timing/clock.h"
 #include "timing/statistics.h"
 

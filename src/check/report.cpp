@@ -1,8 +1,11 @@
 #include "check/report.h"
 
+#include <cstdlib>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "support/error.h"
 #include "support/junit.h"
 #include "support/utc_time.h"
 
@@ -81,6 +84,25 @@ std::string junit_text(const std::vector<Finding>& findings) {
     cases.push_back(std::move(one));
   }
   return junit_suite("gradsync-check", "gradsync.check", cases);
+}
+
+bool cannot_start(const Launcher& launcher) {
+  return launcher.name == "srun" && launcher.ranks > 1 && !launcher.pmix && !launcher.pmi;
+}
+
+void end_if_it_cannot_start(const Launcher& launcher) {
+  if (!cannot_start(launcher)) return;
+  // The exit code of srun is the largest of its tasks. At the first that fails, srun may end the
+  // others: task 0 could be ended before it has printed the message.
+  if (launcher.rank != 0) std::exit(static_cast<int>(ExitCode::kOk));
+  print_error("gradsync-check",
+              Error(ExitCode::kEnvironment,
+                    fmt::format("srun started {} tasks ({}) without PMIx, so none can find the "
+                                "others",
+                                launcher.ranks, launcher.ranks_from),
+                    "srun --mpi=pmix …; `srun --mpi=list` shows whether Slurm has it, else start "
+                    "with mpirun"));
+  std::exit(static_cast<int>(ExitCode::kEnvironment));
 }
 
 }  // namespace gradsync::check

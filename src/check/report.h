@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "check/finding.h"
+#include "support/launcher.h"
 
 namespace gradsync::check {
 
@@ -20,5 +21,13 @@ std::string json_text(const CheckResult& result, const std::string& command_line
 
 /// One test per finding; a warning is a pass with the warning as output.
 std::string junit_text(const std::vector<Finding>& findings);
+
+/// Whether no MPI could find the other ranks: srun started several and gave neither PMIx nor PMI.
+/// Open MPI 4 then ends the process in MPI_Init with its own text and code 1, Open MPI 5 makes each
+/// process rank 0 of 1.
+bool cannot_start(const Launcher& launcher);
+
+/// Ends this process with kEnvironment if so; the first one reports it.
+void end_if_it_cannot_start(const Launcher& launcher);
 
 }  // namespace gradsync::check

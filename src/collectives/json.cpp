@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "collectives/printer.h"
-#include "record/bus_bandwidth.h"
+#include "record/collective_call.h"
 
 namespace gradsync::calibrate {
 

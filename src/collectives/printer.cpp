@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "options/transport_choice.h"
-#include "record/bus_bandwidth.h"
+#include "record/collective_call.h"
 #include "support/parse.h"
 
 namespace gradsync::calibrate {

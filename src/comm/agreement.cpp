@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "record/statement.h"
+#include "record/recorded_environment.h"
 
 namespace gradsync {
 

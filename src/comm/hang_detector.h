@@ -12,9 +12,9 @@
 #include "comm/node_messages.h"
 #include "comm/status_board.h"
 #include "comm/watchdog.h"
-#include "hang/running_time.h"
-#include "hang/watch_state.h"
-#include "support/default_signal.h"
+#include "hang/deadline_guard.h"
+#include "hang/watched_phases.h"
+#include "support/stop_signals.h"
 
 namespace gradsync {
 

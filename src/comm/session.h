@@ -9,7 +9,7 @@
 #include <mpi.h>
 
 #include "comm/watchdog.h"
-#include "record/ledger.h"
+#include "record/collective_call.h"
 #include "support/error.h"
 
 namespace gradsync {

@@ -5,7 +5,7 @@
 #include "comm/hang_detector.h"
 #include "comm/session.h"
 #include "hang/hang_report.h"
-#include "hang/watch_state.h"
+#include "hang/watched_phases.h"
 
 /// Called at every phase; defined only by the library that the fault tests preload
 /// (tests/libraries/strike.cpp).

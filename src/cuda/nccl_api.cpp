@@ -1,7 +1,7 @@
 #include "cuda/nccl_api.h"
 
 #include "support/error.h"
-#include "support/out_of_memory.h"
+#include "support/memory.h"
 
 #if GRADSYNC_WITH_CUDA
 #include <fmt/format.h>

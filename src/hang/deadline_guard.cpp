@@ -8,8 +8,7 @@
 #include <cstdio>
 #include <optional>
 
-#include "hang/running_time.h"
-#include "support/default_signal.h"
+#include "support/stop_signals.h"
 #include "timing/clock.h"
 
 namespace gradsync {

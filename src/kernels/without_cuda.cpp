@@ -1,6 +1,7 @@
 #include "kernels/augment.h"
 #include "kernels/bad_address.h"
 #include "kernels/kernels.h"
+#include "kernels/scale.h"
 
 #if !GRADSYNC_WITH_CUDA
 
@@ -19,6 +20,10 @@ namespace {
 
 void launch_sgd(const SgdTensor*, const SgdPart*, std::int64_t, const SgdRule&, const StepState*,
                 StreamHandle) {
+  refuse();
+}
+
+void launch_scale(float*, std::int64_t, float, StreamHandle) {
   refuse();
 }
 

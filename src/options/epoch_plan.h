@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "options/options.h"
 
@@ -30,5 +31,9 @@ EpochPlan epoch_plan(const TrainOptions& options, std::int64_t images, std::int6
 /// Throws Error kUsage if the images do not give every epoch at least one iteration of the whole
 /// global batch or, where the last batch is padded, of as many passes.
 void require_iterations(const TrainOptions& options, std::int64_t images, std::int64_t ranks);
+
+/// Which option keeps the step from being captured as a CUDA graph, and why; empty if none does.
+/// `options` are settled: device, transport and feed are what the run uses.
+std::string graph_obstacle(const TrainOptions& options);
 
 }  // namespace gradsync

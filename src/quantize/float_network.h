@@ -2,11 +2,15 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include <torch/types.h>
 
+#include "checkpoint/checkpoint_file.h"
+#include "int8/float_model.h"
 #include "int8/int8_model.h"
+#include "model/network.h"
 
 /// Networks of a plan in LibTorch's floating point. Images are tensors [N, 3, 32, 32]; values of a
 /// plan are [N, C, H, W], channels last in memory. No gradients.
@@ -52,5 +56,15 @@ class EmulatedNetwork {
   Int8Model model_;
   std::vector<Layer> layers_;
 };
+
+/// The trainer's own network with the parameters of a checkpoint, in evaluation mode. Throws Error
+/// kBadData if they do not fit.
+std::shared_ptr<Network> trained_network(const CheckpointFile& checkpoint,
+                                         const std::string& model);
+
+/// The largest difference between the logits of the trainer's network and those of the folded one,
+/// over the largest logit. Throws Error kInternal if it is above 1e-3: then the plan is not this
+/// network.
+double folding_difference(Network& trained, const FloatModel& folded, const torch::Tensor& images);
 
 }  // namespace gradsync::quantize

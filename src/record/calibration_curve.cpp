@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "record/bus_bandwidth.h"
+#include "record/collective_call.h"
 
 namespace gradsync {
 

@@ -7,8 +7,6 @@
 
 #include <fmt/format.h>
 
-#include "record/ledger.h"
-
 namespace gradsync {
 
 namespace {
@@ -65,6 +63,76 @@ ValueType wire_type(const std::string& name) {
 std::int64_t traffic_bytes(CollectiveKind kind, std::int64_t bytes, int rank, int ranks, int root) {
   const LinkBytes link = link_bytes(kind, bytes, rank, ranks, root);
   return std::max(link.sent, link.received);
+}
+
+namespace {
+
+/// n, where something crosses a link.
+double several(double ranks) {
+  return ranks > 1 ? ranks : kNotMeasured;
+}
+
+}  // namespace
+
+double message_bytes(CollectiveKind kind, double payload_bytes, double ranks) {
+  const bool total_over_ranks = kind == CollectiveKind::kGather ||
+                                kind == CollectiveKind::kScatter ||
+                                kind == CollectiveKind::kAllGather;
+  return total_over_ranks ? ranks * payload_bytes : payload_bytes;
+}
+
+double algbw(double bytes, double time_s) {
+  return bytes / positive(time_s);
+}
+
+double busbw_factor(CollectiveKind kind, double ranks) {
+  const double n = several(ranks);
+  switch (kind) {
+    case CollectiveKind::kAllReduce:
+      return 2 * (n - 1) / n;
+    case CollectiveKind::kGather:
+    case CollectiveKind::kScatter:
+    case CollectiveKind::kAllGather:
+      return (n - 1) / n;
+    case CollectiveKind::kBroadcast:
+    case CollectiveKind::kReduce:
+      return n / n;  // 1, NaN for one rank
+    case CollectiveKind::kBarrier:
+      break;
+  }
+  return kNotMeasured;
+}
+
+double busbw(CollectiveKind kind, double payload_bytes, double ranks, double time_s) {
+  return algbw(message_bytes(kind, payload_bytes, ranks), time_s) * busbw_factor(kind, ranks);
+}
+
+LinkBytes link_bytes(CollectiveKind kind, std::int64_t bytes, int rank, int ranks, int root) {
+  if (ranks == 1) return {};
+  const std::int64_t others = (ranks - 1) * bytes;
+  const bool here = rank == root;
+  switch (kind) {
+    case CollectiveKind::kAllReduce:
+      return {2 * others / ranks, 2 * others / ranks};
+    case CollectiveKind::kBroadcast:
+    case CollectiveKind::kScatter:
+      return here ? LinkBytes{others, 0} : LinkBytes{0, bytes};
+    case CollectiveKind::kReduce:
+    case CollectiveKind::kGather:
+      return here ? LinkBytes{0, others} : LinkBytes{bytes, 0};
+    case CollectiveKind::kAllGather:
+      return {others, others};
+    case CollectiveKind::kBarrier:
+      return {};
+  }
+  return {};
+}
+
+void Ledger::add(Traffic category, LinkBytes bytes) {
+  const auto at = static_cast<std::size_t>(category);
+  total_.sent_bytes[at] += bytes.sent;
+  total_.received_bytes[at] += bytes.received;
+  ++total_.calls[at];
 }
 
 }  // namespace gradsync

@@ -39,4 +39,48 @@ ValueType wire_type(const std::string& name);
 /// all-reduce 2(n−1)/n·S; rooted kinds (n−1)·S on the root, S elsewhere. 0 for one rank.
 std::int64_t traffic_bytes(CollectiveKind kind, std::int64_t bytes, int rank, int ranks, int root);
 
+/// Bandwidths of one collective as nccl-tests defines them: pure formulas of bytes, seconds and
+/// ranks, for the calibration and for the report alike. A result is NaN where an input is NaN, a
+/// time is not positive or nothing crosses a link (one rank). Nothing is clipped.
+
+inline constexpr double kGB = 1e9;
+inline constexpr double kMiB = 1024.0 * 1024.0;
+inline constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
+
+/// The S of nccl-tests for a payload of one rank: n payloads for gather, scatter and all-gather
+/// (the total over the ranks), one for all-reduce, broadcast and reduce.
+double message_bytes(CollectiveKind kind, double payload_bytes, double ranks);
+
+/// algbw = S/t.
+double algbw(double bytes, double time_s);
+
+/// busbw / algbw (nccl-tests, doc/PERFORMANCE.md): 2(n − 1)/n for all-reduce, (n − 1)/n for
+/// gather, scatter and all-gather, 1 for broadcast and reduce. NaN for one rank and for a barrier.
+double busbw_factor(CollectiveKind kind, double ranks);
+
+/// algbw(S, t) · busbw_factor, with S = message_bytes(payload).
+double busbw(CollectiveKind kind, double payload_bytes, double ranks, double time_s);
+
+/// What a collective, or a message, moves over the link of one rank, in bytes.
+struct LinkBytes {
+  std::int64_t sent = 0, received = 0;
+  bool operator==(const LinkBytes&) const = default;
+};
+
+/// By the usual algorithm of each kind, for a payload of `bytes` a rank: all-reduce (ring)
+/// 2(n−1)/n·S each way; broadcast and scatter: the root sends (n−1)·S, the others receive S; reduce
+/// and gather: the other way round; all-gather (n−1)·S each way; barrier and one rank 0.
+LinkBytes link_bytes(CollectiveKind kind, std::int64_t bytes, int rank, int ranks, int root);
+
+/// Counts what a rank sends and receives from its start to its end, by what it is for. Not
+/// thread-safe: used by the thread that talks to MPI.
+class Ledger {
+ public:
+  void add(Traffic category, LinkBytes bytes);
+  const RankTraffic& total() const { return total_; }
+
+ private:
+  RankTraffic total_;
+};
+
 }  // namespace gradsync

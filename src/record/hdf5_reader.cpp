@@ -1,11 +1,10 @@
-#include "record/hdf5_reader.h"
-
 #include <algorithm>
 
 #include <fmt/format.h>
 
 #include "record/columns.h"
 #include "record/hdf5_input.h"
+#include "record/hdf5_run.h"
 
 namespace gradsync {
 

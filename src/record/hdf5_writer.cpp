@@ -1,11 +1,10 @@
-#include "record/hdf5_writer.h"
-
 #include <algorithm>
 
 #include <fmt/format.h>
 
 #include "record/columns.h"
 #include "record/hdf5_output.h"
+#include "record/hdf5_run.h"
 #include "support/error.h"
 
 namespace gradsync {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "record/record_type.h"
+#include "record/schema.h"
 #include "support/file.h"
 #include "support/lock_file.h"
 

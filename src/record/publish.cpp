@@ -9,8 +9,7 @@
 
 #include <fmt/format.h>
 
-#include "record/hdf5_reader.h"
-#include "record/hdf5_writer.h"
+#include "record/hdf5_run.h"
 #include "record/journal_payload.h"
 #include "record/journal_run.h"
 #include "support/error.h"

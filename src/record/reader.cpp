@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "record/hdf5_reader.h"
+#include "record/hdf5_run.h"
 #include "record/journal.h"
 #include "record/journal_run.h"
 #include "support/error.h"

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "record/run.h"
+#include "support/error.h"
 
 namespace gradsync {
 
@@ -14,5 +16,12 @@ bool may_record(const std::string& name);
 
 /// "env.NAME" and value of the variables that are set and may be recorded.
 std::vector<NamedText> recorded_environment();
+
+/// What a rank on `host` states, as it travels to rank 0. Bytes that are not UTF-8 are replaced.
+std::string packed_statement(const std::string& host, const std::vector<NamedText>& stated);
+
+/// Why the ranks, in order, do not state the same: kRanksDisagree with the first difference, both
+/// ranks and both values. Nothing where they do.
+std::optional<Error> disagreement(const std::vector<std::string>& statements);
 
 }  // namespace gradsync

@@ -1,16 +1,15 @@
 #pragma once
 
 #include <concepts>
+#include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <vector>
 
-#include "record/device_sample.h"
 #include "record/file_axis.h"
 #include "record/quantization.h"
-#include "record/record_type.h"
-#include "record/resume_row.h"
 #include "record/run.h"
 
 /// The one declaration of what a run file holds: the fields of every kind of row, and the kinds.
@@ -29,6 +28,46 @@
 /// A new field is a line in its visit_fields. A new kind of row is a visit_fields, a kRowKind, a
 /// member of RunLists and a line in for_each_list.
 namespace gradsync {
+
+/// Where a run that was stopped or killed was resumed; `/resume`. Journal records from byte
+/// `journal_bytes` up to this one were measured after the checkpoint of the resume, and are
+/// discarded.
+struct ResumeRow {
+  std::int64_t iteration = 0;      ///< first iteration after it
+  std::int64_t journal_bytes = 0;  ///< what counts of the journal before it
+  std::string time;                ///< ISO 8601, UTC
+  std::string hosts;               ///< of the ranks from here on: "node1,node2"
+};
+
+/// What the driver said of the GPU of one rank at one moment; `/gpu`. NaN, or −1 for the reasons,
+/// where it said nothing.
+struct DeviceSample {
+  static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+
+  std::int64_t rank = 0;
+  double at_s = kUnknown;  ///< since the start of the run, on rank 0's clock
+  double memory_used_bytes = kUnknown;
+  double sm_clock_hz = kUnknown, memory_clock_hz = kUnknown;
+  double power_w = kUnknown, temperature_c = kUnknown;
+  std::int64_t throttle_reasons = -1;  ///< NVML's bits
+};
+
+/// The records of a journal, in front of each payload.
+enum class RecordType : std::uint32_t {
+  kInfo = 1,           ///< RunInfo, JSON; the first record, once
+  kIteration = 2,      ///< IterationRow, binary
+  kEpoch = 3,          ///< EpochRow, JSON
+  kVerification = 4,   ///< VerificationRow, JSON
+  kEnd = 5,            ///< status and time, JSON; the last record of a run that has ended
+  kCalibration = 6,    ///< CalibrationRow, JSON
+  kWindow = 7,         ///< WindowRow, JSON
+  kClock = 8,          ///< ClockRow, JSON
+  kResume = 9,         ///< ResumeRow, JSON: some of what came before counts no more
+  kDeviceSample = 10,  ///< DeviceSample, JSON
+  kTraffic = 11,       ///< TrafficRow, JSON
+  kReplica = 12,       ///< ReplicaRow, JSON
+  kQuantization = 13   ///< Quantization, JSON; at most once
+};
 
 /// One value of a row: the data set `group/name` of an HDF5 file, an attribute of its root, or a
 /// value of a JSON object in the journal.

@@ -4,7 +4,6 @@
 #include <limits>
 
 #include "kernels/bad_address.h"
-#include "step/host_copy.h"
 
 namespace gradsync {
 

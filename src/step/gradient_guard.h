@@ -4,9 +4,11 @@
 #include <span>
 #include <vector>
 
+#include <torch/types.h>
+
 #include "exchange/exchange.h"
 #include "model/replica.h"
-#include "sync/gradient_hooks.h"
+#include "sync/gradient_buckets.h"
 
 namespace gradsync {
 
@@ -68,5 +70,15 @@ class GradientGuard {
 
 /// Whether all values are finite; vectorizes.
 bool all_finite(std::span<const float> values);
+
+/// A copy in host memory, which the device fills when its stream comes by: the host does not wait.
+/// Of a tensor on the CPU a copy at once.
+inline torch::Tensor to_host(const torch::Tensor& values) {
+  const bool cuda = values.is_cuda();
+  torch::Tensor copy =
+      torch::empty(values.sizes(), values.options().device(torch::kCPU).pinned_memory(cuda));
+  copy.copy_(values, /*non_blocking=*/cuda);
+  return copy;
+}
 
 }  // namespace gradsync

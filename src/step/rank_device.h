@@ -6,7 +6,7 @@
 
 #include <torch/types.h>
 
-#include "comm/rank_gpu.h"
+#include "comm/places.h"
 #include "comm/session.h"
 #include "device/lane.h"
 

@@ -6,7 +6,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "optim/clip.h"
-#include "step/host_copy.h"
+#include "step/gradient_guard.h"
 #include "step/loss.h"
 
 namespace gradsync {

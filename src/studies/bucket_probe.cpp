@@ -10,7 +10,7 @@
 #include "studies/verify_modes.h"
 #include "support/parse.h"
 #include "sync/flat_gradients.h"
-#include "sync/gradient_hooks.h"
+#include "sync/gradient_buckets.h"
 #include "timing/alpha_beta.h"
 #include "timing/clock.h"
 #include "timing/statistics.h"

@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 
 #include "calibrate/calibrator.h"
-#include "record/bus_bandwidth.h"
 #include "record/calibration_curve.h"
+#include "record/collective_call.h"
 
 namespace gradsync {
 

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <new>
 
-#include "support/out_of_memory.h"
+#include "support/memory.h"
 
 namespace gradsync {
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 
 namespace gradsync {
 
@@ -21,5 +22,10 @@ std::optional<std::int64_t> available_memory_bytes();
 /// of their pages again: a third of a step of VGG11 at a small batch. Does nothing where the user
 /// has tuned malloc by MALLOC_* or GLIBC_TUNABLES.
 void keep_freed_memory();
+
+/// Whether an error's text says that memory ran out, of the host or of a GPU, in the words of
+/// LibTorch's allocators, CUDA, its driver, cuBLAS, cuDNN, NCCL or MPI. Most of them throw an error
+/// of one class for all that can go wrong, so their words are all there is to go by.
+bool tells_out_of_memory(std::string_view text);
 
 }  // namespace gradsync

@@ -1,6 +1,7 @@
 #include "support/process.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -196,6 +197,24 @@ CapturedProcess capture_process(const std::vector<std::string>& args,
     captured.output.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   });
   return captured;
+}
+
+namespace {
+
+constexpr int kThisThread = 0;
+
+bool set_policy(int policy) {
+  const sched_param no_priority{};
+  return sched_setscheduler(kThisThread, policy, &no_priority) == 0;
+}
+
+}  // namespace
+
+SchedBatchScope::SchedBatchScope()
+    : changed_(sched_getscheduler(kThisThread) == SCHED_OTHER && set_policy(SCHED_BATCH)) {}
+
+SchedBatchScope::~SchedBatchScope() {
+  if (changed_) set_policy(SCHED_OTHER);
 }
 
 }  // namespace gradsync

@@ -96,4 +96,17 @@ void write_result(const std::filesystem::path& file, const std::string& text) {
     throw Error(ExitCode::kInputOutput, "cannot write to standard output");
 }
 
+ProgressLine::ProgressLine() : shown_(isatty(STDERR_FILENO) != 0) {}
+
+void ProgressLine::say(const std::string& text) {
+  if (!shown_) return;
+  std::cerr << "\r\033[K" << text << std::flush;
+  there_ = true;
+}
+
+void ProgressLine::clear() {
+  if (there_) std::cerr << "\r\033[K" << std::flush;
+  there_ = false;
+}
+
 }  // namespace gradsync

@@ -44,4 +44,23 @@ class ProgramOutput {
 /// Writes `text` to a file that appears whole or not at all; "-" is standard output.
 void write_result(const std::filesystem::path& file, const std::string& text);
 
+/// One line of progress on standard error, overwritten by the next and erased at the end. Nothing
+/// where standard error is no terminal, so logs and pipes stay clean.
+class ProgressLine {
+ public:
+  ProgressLine();
+  explicit ProgressLine(bool shown) : shown_(shown) {}
+  ~ProgressLine() { clear(); }
+  ProgressLine(const ProgressLine&) = delete;
+  ProgressLine& operator=(const ProgressLine&) = delete;
+
+  void say(const std::string& text);
+  /// Before anything else is written to the terminal.
+  void clear();
+
+ private:
+  bool shown_;
+  bool there_ = false;
+};
+
 }  // namespace gradsync

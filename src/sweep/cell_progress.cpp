@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <memory>
+
+#include <fmt/format.h>
 
 #include "data/sampler.h"
 #include "record/reader.h"
@@ -12,6 +15,7 @@
 #include "support/parse.h"
 #include "sweep/cell_lock.h"
 #include "sweep/cell_record.h"
+#include "sweep/runner.h"
 
 namespace gradsync::sweep {
 
@@ -126,6 +130,55 @@ std::int64_t iterations_wanted(const GridCell& cell, std::int64_t train_images) 
   if (train_images == 0) return options.iterations;
   const std::int64_t all = options.epochs * steps_of_epoch(options, cell.ranks, train_images);
   return options.iterations > 0 ? std::min(all, options.iterations) : all;
+}
+
+namespace {
+
+std::string iterations_text(const CellProgress& cell) {
+  if (cell.iterations == 0 && cell.wanted == 0) return "-";
+  return fmt::format("{} of {}", cell.iterations,
+                     cell.wanted > 0 ? std::to_string(cell.wanted) : "?");
+}
+
+std::string totals(const std::vector<CellProgress>& cells) {
+  std::map<CellState, std::size_t> count;
+  for (const auto& cell : cells)
+    ++count[cell.state];
+  std::string text = fmt::format("{} of {} cells done", count[CellState::kDone], cells.size());
+  for (const auto& [state, number] : count)
+    if (state != CellState::kDone && number > 0)
+      text += fmt::format(", {} {}", number, state_text(state));
+  return text;
+}
+
+// Of the cells that are to run: those that failed for good, or do not fit, are no progress to come.
+std::string pace(const std::vector<CellProgress>& cells) {
+  const double left_s = seconds_left(cells);
+  if (std::isnan(left_s)) return "time left: unknown before the first iteration";
+  if (left_s == 0) return "nothing is left to run";
+  return fmt::format("{}, at the mean rate of the cells so far; without starts and evaluations",
+                     time_left_text(left_s));
+}
+
+}  // namespace
+
+Table status_table(const std::string& name, const std::vector<CellProgress>& cells) {
+  Table table{"status",
+              "Grid " + name,
+              {totals(cells), pace(cells),
+               "time: from the start of a cell's run to its last recorded iteration"},
+              {{"number", "#"},
+               {"cell", "cell", true},
+               {"state", "state", true},
+               {"iterations", "iterations"},
+               {"time", "time"},
+               {"message", "", true}},
+              {}};
+  double number = 0;
+  for (const auto& cell : cells)
+    table.add({Cell::count(++number), cell.cell, state_text(cell.state), iterations_text(cell),
+               std::isnan(cell.time_s) ? "-" : format_duration(cell.time_s), cell.message});
+  return table;
 }
 
 }  // namespace gradsync::sweep

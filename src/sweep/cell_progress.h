@@ -5,7 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "sweep/cell_state.h"
+#include "support/table.h"
+#include "sweep/cell_record.h"
 #include "sweep/grid.h"
 
 namespace gradsync::sweep {
@@ -35,5 +36,9 @@ double seconds_left(const std::vector<CellProgress>& cells);
 /// Iterations of the cell's whole run on a training set of so many images (0: not known); 0 if
 /// they are not known.
 std::int64_t iterations_wanted(const GridCell& cell, std::int64_t train_images);
+
+/// The table of --status: a row a cell, and below it how many are in which state and how long the
+/// rest will take.
+Table status_table(const std::string& name, const std::vector<CellProgress>& cells);
 
 }  // namespace gradsync::sweep

@@ -2,11 +2,13 @@
 
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "support/process.h"
 #include "sweep/grid.h"
+#include "sweep/job_file.h"
 
 namespace gradsync::sweep {
 
@@ -66,5 +68,16 @@ class Launcher {
   /// Throws Error kEnvironment if it cannot be started at all.
   virtual ProcessResult launch(const GridCell& cell, const CellFiles& files) = 0;
 };
+
+/// The names that --launcher takes.
+const std::vector<std::string>& launcher_names();
+
+/// What `auto` stands for: srun inside a Slurm job, local elsewhere; any other name is itself.
+std::string resolved_launcher(const std::string& name);
+
+/// The launcher of a resolved name, local or srun (slurm starts nothing itself, see submit_grid.h).
+/// Throws Error kEnvironment for srun outside a Slurm job.
+std::unique_ptr<Launcher> make_launcher(const std::string& name, const Job& job, const Grid& grid,
+                                        StopRequests stop_requests);
 
 }  // namespace gradsync::sweep

@@ -29,4 +29,11 @@ std::filesystem::path program_beside_us(const std::string& name);
 /// Throws Error kEnvironment if the program is missing or may not be run.
 void require_program(const std::filesystem::path& file);
 
+/// Runs mpirun or srun to its end, its output behind what `files.log` holds, in a process group of
+/// its own: a signal reaches it only through us. At the first request to stop it gets SIGUSR1,
+/// which it forwards to its ranks: they finish the iteration, write a checkpoint and end with exit
+/// code 75. At a second request it gets SIGTERM, which ends it at once.
+ProcessResult run_stoppable(const LaunchCommand& command, const CellFiles& files,
+                            const StopRequests& stop_requests);
+
 }  // namespace gradsync::sweep

@@ -9,15 +9,15 @@
 
 #include "options/options.h"
 #include "support/error.h"
+#include "support/process.h"
 #include "support/program_output.h"
 #include "support/stop_signals.h"
-#include "sweep/cell_state.h"
-#include "sweep/launchers.h"
+#include "sweep/cell_progress.h"
+#include "sweep/cell_record.h"
+#include "sweep/launcher.h"
 #include "sweep/local_launcher.h"
-#include "sweep/report_step.h"
 #include "sweep/results_folder.h"
 #include "sweep/runner.h"
-#include "sweep/status_table.h"
 #include "sweep/submit_grid.h"
 #include "sweep/sweep_options.h"
 
@@ -75,6 +75,25 @@ int print_commands(const Job& job, const std::vector<GridCell>& cells, const Lau
   for (const auto& cell : cells)
     std::cout << shell_text(launcher.command(cell, cell_files(job.results, cell))) << '\n';
   return 0;
+}
+
+/// gradsync-report with the job's options for it; tables and plots go into <results>/tables.
+std::vector<std::string> report_command(const Job& job) {
+  std::vector<std::string> command = {program_beside_us("gradsync-report").string(),
+                                      job.results.string(), "--output",
+                                      (job.results / "tables").string()};
+  append(command, job.report_options);
+  return command;
+}
+
+/// Its text is this program's result. Returns 0, or 1 if it failed.
+int print_report(const Job& job, bool quiet) {
+  require_program(program_beside_us("gradsync-report"));
+  std::vector<std::string> command = report_command(job);
+  if (quiet) command.emplace_back("--quiet");
+  const ProcessResult result = run_process(command);
+  if (!result.succeeded()) std::cerr << "gradsync-report ended with " << result.text() << '\n';
+  return result.succeeded() ? 0 : 1;
 }
 
 bool all_settled(const std::vector<GridCell>& cells, const std::filesystem::path& folder) {

@@ -13,7 +13,6 @@
 #include "support/parse.h"
 #include "sweep/cell_lock.h"
 #include "sweep/cell_record.h"
-#include "sweep/cell_state.h"
 #include "sweep/results_folder.h"
 
 namespace gradsync::sweep {

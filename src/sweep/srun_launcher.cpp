@@ -7,7 +7,7 @@
 
 #include "support/error.h"
 #include "support/parse.h"
-#include "sweep/stoppable_run.h"
+#include "sweep/local_launcher.h"
 
 namespace gradsync::sweep {
 

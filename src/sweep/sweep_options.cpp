@@ -9,7 +9,7 @@
 #include "support/bound_option.h"
 #include "support/command_line.h"
 #include "support/error.h"
-#include "sweep/launchers.h"
+#include "sweep/launcher.h"
 
 namespace gradsync::sweep {
 

@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <numeric>
 
-#include "buckets/message_order.h"
+#include "buckets/buckets.h"
 #include "exchange/comm_thread.h"
 #include "support/error.h"
-#include "support/sched_batch_scope.h"
+#include "support/process.h"
 #include "sync/gradient_buckets.h"
 #include "sync/sync_mode.h"
 

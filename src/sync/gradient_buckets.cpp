@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <fmt/format.h>
+#include <torch/csrc/autograd/utils/lambda_post_hook.h>
 
 #include "support/error.h"
 #include "sync/sync_mode.h"
@@ -105,6 +106,28 @@ void GradientBuckets::lay_out(std::vector<std::size_t> order) {
   in_exchange_memory_ = static_cast<bool>(memory);
   gradients_.emplace(*replica_, std::move(order), std::move(memory));
   events_.laid_out();
+}
+
+namespace autograd = torch::autograd;
+
+GradientHooks::GradientHooks(const std::vector<torch::Tensor>& parameters,
+                             std::function<void(std::size_t)> ready) {
+  for (std::size_t index = 0; index < parameters.size(); ++index) {
+    auto accumulator = autograd::impl::grad_accumulator(parameters[index]);
+    auto hook = [index, ready](const autograd::variable_list& outputs,
+                               const autograd::variable_list&) {
+      ready(index);
+      return outputs;
+    };
+    keys_.push_back(accumulator->add_post_hook(std::make_unique<autograd::utils::LambdaPostHook>(
+        std::move(hook), [](autograd::CompiledNodeArgs&) {})));
+    accumulators_.push_back(std::move(accumulator));
+  }
+}
+
+GradientHooks::~GradientHooks() {
+  for (std::size_t index = 0; index < keys_.size(); ++index)
+    accumulators_[index]->del_post_hook(keys_[index]);
 }
 
 }  // namespace gradsync

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <random>
 #include <span>
 
 #include "timing/statistics.h"
@@ -46,5 +47,16 @@ Estimate mean_estimate(std::span<const double> values);
 /// freedom by Welch and Satterthwaite. `count` is that of the smaller sample; NaN ends below 2
 /// values in it.
 Estimate difference_estimate(std::span<const double> one, std::span<const double> other);
+
+/// Draws that are the same on every machine (std::uniform_int_distribution is not).
+class Draws {
+ public:
+  explicit Draws(std::uint64_t seed) : random_(seed) {}
+  /// Uniform in 0 … n − 1, but for a part in 2^64/n; requires n > 0.
+  std::size_t below(std::size_t n) { return static_cast<std::size_t>(random_() % n); }
+
+ private:
+  std::mt19937_64 random_;
+};
 
 }  // namespace gradsync

@@ -15,10 +15,8 @@
 #include "studies/verify_modes.h"
 #include "support/memory.h"
 #include "support/utc_time.h"
-#include "train/provenance.h"
 #include "train/run_texts.h"
 #include "train/trainer.h"
-#include "transport/rank_layout.h"
 #include "transport/rank_transport.h"
 
 namespace gradsync {

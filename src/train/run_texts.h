@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/places.h"
 #include "data/cifar10.h"
 #include "device/choice.h"
 #include "options/options.h"
@@ -23,5 +24,9 @@ Table verification_table(const std::vector<VerificationRow>& rows);
 
 /// Each host once, "n1,n2".
 std::string hosts_of(const std::vector<RankPlace>& places);
+
+/// What every program records of its machine, and LibTorch's version, the data set and its digests,
+/// and how the run computes.
+std::vector<NamedText> provenance(const DataDigest& data, const ComputeSettings& compute);
 
 }  // namespace gradsync

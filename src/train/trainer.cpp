@@ -1,13 +1,18 @@
 #include "train/trainer.h"
 
 #include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
 #include <iostream>
+#include <new>
 #include <numeric>
+#include <thread>
 
 #include <fmt/format.h>
 
-#include "options/graph_obstacle.h"
-#include "step/inject_fault.h"
+#include "options/epoch_plan.h"
+#include "options/fault.h"
 #include "step/replica_facts.h"
 #include "studies/verify_modes.h"
 #include "studies/windows.h"
@@ -26,6 +31,52 @@ double mean_loss(const IterationRow& row) {
   for (const RankIteration& rank : row.ranks)
     sum += rank.loss;
   return sum / static_cast<double>(row.ranks.size());
+}
+
+/// Does to this rank what --inject-fault asked for, before an iteration: at once, or to the next
+/// gradient or collective. Some kinds do not return.
+void inject_fault(FaultKind kind, Exchange& exchange, GradientGuard& guard,
+                  std::int64_t iteration) {
+  switch (kind) {
+    case FaultKind::kNone:
+      break;
+    case FaultKind::kNan:
+      guard.poison_next();
+      break;
+    case FaultKind::kKill:
+      std::raise(SIGKILL);
+      break;
+    case FaultKind::kStop:
+      std::raise(SIGSTOP);
+      break;
+    case FaultKind::kLeave:
+      exchange.watchdog().doing(Activity::kFinished, iteration);
+      MPI_Finalize();
+      std::_Exit(0);
+    case FaultKind::kSkip:
+      exchange.log().inject(CollectiveFault::kSkip);
+      break;
+    case FaultKind::kShort:
+      exchange.log().inject(CollectiveFault::kShort);
+      break;
+    case FaultKind::kOtherType:
+      exchange.log().inject(CollectiveFault::kOtherType);
+      break;
+    case FaultKind::kOtherRoot:
+      exchange.log().inject(CollectiveFault::kOtherRoot);
+      break;
+    case FaultKind::kOutOfMemory:
+      throw std::bad_alloc();
+    case FaultKind::kUsr1:
+      std::raise(SIGUSR1);
+      break;
+    case FaultKind::kTerm:
+      std::raise(SIGTERM);
+      break;
+    case FaultKind::kDelay:
+      std::this_thread::sleep_for(std::chrono::duration<double>(kDelay_s));
+      break;
+  }
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "data/batch_census.h"
+#include "data/sampler.h"
 #include "options/fault.h"
 #include "state/summary.h"
 #include "step/evaluate.h"
@@ -15,7 +15,7 @@
 #include "step/pipeline.h"
 #include "studies/run_setting.h"
 #include "support/program_output.h"
-#include "timing/recent_median.h"
+#include "timing/statistics.h"
 #include "train/checkpoints.h"
 #include "train/progress.h"
 

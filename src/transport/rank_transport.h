@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "comm/session.h"
 #include "device/lane.h"
 #include "options/transport_choice.h"
 #include "transport/direct_transport.h"
@@ -37,5 +38,8 @@ class RankTransport {
   std::unique_ptr<Transport> on_device_, on_host_;
   Transport* transport_ = nullptr;
 };
+
+/// Where the ranks of the session are, by the launcher's nodes. Collective; the same on all ranks.
+RankLayout rank_layout(const Session& session);
 
 }  // namespace gradsync

@@ -6,7 +6,7 @@
 #include "algorithms/ring_all_reduce.h"
 #include "comm/session.h"
 #include "support/file.h"
-#include "transport/mpi_rooted_collectives.h"
+#include "transport/mpi_transport.h"
 
 namespace gradsync {
 

@@ -1,9 +1,37 @@
 #pragma once
 
-#include "transport/mpi_rooted_collectives.h"
-#include "transport/shared_memory_pool.h"
+#include <memory>
+#include <vector>
+
+#include "algorithms/shared_all_reduce.h"
+#include "comm/shared_window.h"
+#include "transport/mpi_transport.h"
 
 namespace gradsync {
+
+/// The memory of one node's ranks that SharedAllReduce works in: its header, and the buffers that
+/// transports hand out. Everything is collective over `node`, which must outlive it.
+class SharedMemoryPool {
+ public:
+  explicit SharedMemoryPool(MPI_Comm node);
+
+  /// Of this process on its node.
+  int rank() const { return static_cast<int>(rank_); }
+  SharedAllReduce& reducer() { return reducer_; }
+
+  /// This rank's part of a buffer of exactly `bytes`, a region of the reducer, for as long as the
+  /// pointer is held; null on all ranks where the node's shared memory has no room for it. Windows
+  /// are kept and taken again: giving one back would be collective, and a rank that leaves after an
+  /// error does so alone.
+  std::shared_ptr<std::byte> allocate(std::size_t bytes);
+
+ private:
+  MPI_Comm node_;
+  std::size_t rank_;
+  SharedWindow headers_;
+  SharedAllReduce reducer_;
+  std::vector<std::shared_ptr<SharedWindow>> buffers_;  ///< in use where shared with a caller
+};
 
 /// Transport among the ranks of one node, in memory they share (SharedAllReduce).
 class ShmTransport : public MpiRootedCollectives, public PostedMeans {

@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "support/function_ref.h"
-#include "transport/mpi_rooted_collectives.h"
-#include "transport/shared_memory_pool.h"
+#include "transport/mpi_transport.h"
+#include "transport/shm_transport.h"
 
 namespace gradsync {
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "data/manifest.h"
-#include "fuzz/folder.h"
 #include "fuzz/targets.h"
 
 namespace gradsync::fuzz {

@@ -2,7 +2,6 @@
 
 #include <cstring>
 
-#include "fuzz/read_all.h"
 #include "fuzz/targets.h"
 #include "record/reader.h"
 #include "support/hash.h"

@@ -1,4 +1,3 @@
-#include "fuzz/read_all.h"
 #include "fuzz/targets.h"
 #include "record/reader.h"
 

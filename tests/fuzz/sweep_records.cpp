@@ -1,4 +1,3 @@
-#include "fuzz/folder.h"
 #include "fuzz/targets.h"
 #include "support/error.h"
 #include "sweep/cell_record.h"

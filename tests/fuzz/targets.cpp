@@ -2,9 +2,12 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <array>
+#include <fstream>
 
 #include "support/error.h"
+#include "support/file.h"
 
 namespace gradsync::fuzz {
 
@@ -42,6 +45,51 @@ InputFile::InputFile(std::string_view content) : file_(::memfd_create("input", M
 
 std::filesystem::path InputFile::path() const {
   return "/proc/self/fd/" + std::to_string(file_.get());
+}
+
+void read_all(RunReader& run) {
+  const std::size_t block = rows_per_block(run.ranks(), run.index().buckets);
+  for (std::size_t first = 0; first < run.iterations(); first += block) {
+    const std::size_t count = std::min(block, run.iterations() - first);
+    run.rows(first, count);
+    for (std::size_t phase = 0; phase < kPhases; ++phase)
+      run.time(static_cast<Phase>(phase), first, count);
+    for (std::size_t category = 0; category < kRowCategories; ++category)
+      run.traffic(static_cast<Traffic>(category), first, count);
+    run.begin(first, count);
+    run.loss(first, count);
+    run.correct(first, count);
+    run.bucket_starts(first, count);
+  }
+  run.option("model");
+  run.status();
+  run.finished();
+  run.remarks();
+  run.epochs();
+  run.verification();
+  run.calibration();
+  run.windows();
+  run.clocks();
+  run.traffic_totals();
+  run.replicas();
+  run.resumes();
+  run.device_samples();
+  run.quantization();
+}
+
+namespace fs = std::filesystem;
+
+Folder::Folder() : path_(fs::temp_directory_path() / ("gradsync-fuzz-" + random_suffix())) {
+  fs::create_directory(path_);
+}
+
+Folder::~Folder() {
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
+}
+
+void Folder::write(const std::string& name, std::string_view content) const {
+  std::ofstream(path_ / name, std::ios::binary) << content;
 }
 
 }  // namespace gradsync::fuzz

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "record/reader.h"
 #include "support/file.h"
 
 /// The parsers of everything that comes from outside a process, each as a function of some bytes.
@@ -56,5 +57,24 @@ void ring_handshake(Input input);
 void run_file(Input input);
 void site_file(Input input);
 void sweep_records(Input input);
+
+/// Asks a run for everything that it holds.
+void read_all(RunReader& run);
+
+/// A folder for parsers that take one; removed at the end of the process.
+class Folder {
+ public:
+  Folder();
+  ~Folder();
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  /// Replaces a file.
+  void write(const std::string& name, std::string_view content) const;
+
+ private:
+  std::filesystem::path path_;
+};
 
 }  // namespace gradsync::fuzz

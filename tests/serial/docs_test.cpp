@@ -18,7 +18,7 @@
 #include "serial/clean_environment.h"
 #include "serial/expect_error.h"
 #include "serial/programs.h"
-#include "serial/source_folder.h"
+#include "serial/test_folder.h"
 #include "support/table.h"
 #include "test_folder.h"
 

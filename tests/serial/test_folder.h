@@ -7,6 +7,11 @@
 
 namespace gradsync {
 
+/// The root of the checkout.
+inline std::filesystem::path source_folder() {
+  return std::filesystem::path(__FILE__).parent_path() / "../..";
+}
+
 /// A fresh folder for one test, removed with all it holds.
 class TestFolder {
  public:

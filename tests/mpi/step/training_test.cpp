@@ -13,7 +13,7 @@
 #include "step/gather_rows.h"
 #include "step/gradient_guard.h"
 #include "sync/sync_mode.h"
-#include "train/provenance.h"
+#include "train/run_texts.h"
 
 using namespace gradsync;
 using gradsync::test::Ranks;

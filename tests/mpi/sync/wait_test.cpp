@@ -7,7 +7,7 @@
 
 #include "mpi/ranks.h"
 #include "mpi/short_training.h"
-#include "step/arrivals.h"
+#include "step/pipeline.h"
 #include "sync/sync_mode.h"
 
 using namespace gradsync;

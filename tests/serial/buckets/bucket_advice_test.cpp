@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "buckets/message_order.h"
+#include "buckets/buckets.h"
 
 using namespace gradsync;
 

@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-#include "data/cifar10_statistics.h"
+#include "data/cifar10.h"
 #include "data/manifest.h"
 #include "data/synthetic.h"
 #include "serial/data_files.h"

@@ -5,7 +5,6 @@
 
 #include <doctest/doctest.h>
 
-#include "data/batch_census.h"
 #include "data/random.h"
 #include "data/sampler.h"
 #include "serial/expect_error.h"

@@ -10,9 +10,8 @@
 #include <doctest/doctest.h>
 
 #include "hang/deadline_guard.h"
-#include "hang/running_time.h"
 #include "record/run.h"
-#include "timing/recent_median.h"
+#include "timing/statistics.h"
 
 using namespace gradsync;
 

@@ -2,7 +2,6 @@
 
 #include <doctest/doctest.h>
 
-#include "options/graph_obstacle.h"
 #include "serial/expect_error.h"
 
 using namespace gradsync;

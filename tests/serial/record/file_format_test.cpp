@@ -11,7 +11,7 @@
 #include <fmt/format.h>
 
 #include "record/columns.h"
-#include "serial/source_folder.h"
+#include "serial/test_folder.h"
 
 using namespace gradsync;
 

@@ -1,4 +1,3 @@
-#include "record/statement.h"
 
 #include <cmath>
 #include <cstdlib>

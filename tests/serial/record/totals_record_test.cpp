@@ -1,8 +1,8 @@
 #include <doctest/doctest.h>
 
 #include "analysis/tables/tables.h"
+#include "record/collective_call.h"
 #include "record/journal.h"
-#include "record/ledger.h"
 #include "record/reader.h"
 #include "serial/report_view.h"
 #include "serial/sample_run.h"

@@ -1,3 +1,5 @@
+#include "support/process.h"
+
 #include <sched.h>
 
 #include <new>
@@ -9,8 +11,7 @@
 #include <doctest/doctest.h>
 
 #include "support/error.h"
-#include "support/out_of_memory.h"
-#include "support/sched_batch_scope.h"
+#include "support/memory.h"
 #include "support/stop_signals.h"
 
 using namespace gradsync;

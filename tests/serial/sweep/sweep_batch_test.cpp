@@ -9,12 +9,10 @@
 
 #include "serial/clean_environment.h"
 #include "serial/expect_error.h"
-#include "serial/source_folder.h"
 #include "serial/sweep_fixture.h"
 #include "serial/test_folder.h"
 #include "support/file.h"
 #include "support/process.h"
-#include "sweep/array_jobs.h"
 #include "sweep/submit_grid.h"
 
 using namespace gradsync;

@@ -10,7 +10,7 @@
 #include "options/options.h"
 #include "serial/clean_environment.h"
 #include "serial/expect_error.h"
-#include "serial/source_folder.h"
+#include "serial/test_folder.h"
 #include "support/options.h"
 #include "sweep/grid.h"
 #include "sweep/job_file.h"

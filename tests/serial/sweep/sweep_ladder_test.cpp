@@ -6,7 +6,6 @@
 #include "serial/sweep_fixture.h"
 #include "sweep/batch_ladder.h"
 #include "sweep/cell_record.h"
-#include "sweep/cell_state.h"
 
 using namespace gradsync;
 using namespace gradsync::sweep;

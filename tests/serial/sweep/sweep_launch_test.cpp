@@ -17,8 +17,8 @@
 #include "support/file.h"
 #include "sweep/allocation.h"
 #include "sweep/grid.h"
+#include "sweep/local_launcher.h"
 #include "sweep/srun_launcher.h"
-#include "sweep/stoppable_run.h"
 #include "sweep/sweep_options.h"
 
 using namespace gradsync;

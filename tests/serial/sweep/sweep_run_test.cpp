@@ -21,7 +21,7 @@
 #include "support/stop_signals.h"
 #include "sweep/cell_lock.h"
 #include "sweep/cell_progress.h"
-#include "sweep/cell_state.h"
+#include "sweep/cell_record.h"
 #include "sweep/local_launcher.h"
 #include "sweep/results_folder.h"
 

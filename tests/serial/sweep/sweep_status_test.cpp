@@ -11,7 +11,6 @@
 #include "sweep/cell_lock.h"
 #include "sweep/cell_progress.h"
 #include "sweep/cell_record.h"
-#include "sweep/status_table.h"
 
 using namespace gradsync;
 using namespace gradsync::sweep;

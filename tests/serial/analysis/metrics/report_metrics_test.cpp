@@ -3,11 +3,11 @@
 #include <doctest/doctest.h>
 
 #include "analysis/metrics/mode_figures.h"
-#include "analysis/metrics/moving_median.h"
 #include "analysis/metrics/split_figures.h"
 #include "analysis/runs/columns.h"
 #include "serial/numbers.h"
 #include "serial/sample_run.h"
+#include "timing/statistics.h"
 
 using namespace gradsync;
 using namespace gradsync::report;

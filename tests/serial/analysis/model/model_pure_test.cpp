@@ -4,7 +4,6 @@
 
 #include "analysis/model/collective_law.h"
 #include "analysis/model/scaling_model.h"
-#include "analysis/model/two_term_fit.h"
 #include "analysis/model/what_if.h"
 #include "buckets/bucket_replay.h"
 #include "serial/expect_error.h"

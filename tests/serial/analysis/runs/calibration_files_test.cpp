@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "analysis/claims/claims.h"
-#include "analysis/model/run_study.h"
+#include "analysis/model/cell_facts.h"
 #include "analysis/model/scaling_model.h"
 #include "analysis/plots/plots.h"
 #include "analysis/tables/tables.h"
