@@ -1,10 +1,11 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "support/table.h"
 
-/// One function a format, each in the file of its name; registry.cpp lists them. NaN is n/a for
+/// One function a format, each in the file of its name; formats.cpp lists them. NaN is n/a for
 /// people, an empty field in CSV and null in JSON. All texts end with a newline.
 namespace gradsync::report {
 
@@ -23,5 +24,16 @@ std::string render_latex(const Table& table, bool wide = false);
 
 /// A finite number as short as it reads back unchanged, whole numbers without a point.
 std::string machine_number(double value);
+
+/// A form of a table. A new one is a file with a `render` function and a line in formats.cpp.
+struct FormatSpec {
+  std::string name;
+  std::string extension;  ///< of its files
+  std::string description;
+  /// `wide`: with all columns, where people read it.
+  std::string (*render)(const Table& table, bool wide);
+};
+
+const std::vector<FormatSpec>& formats();
 
 }  // namespace gradsync::report

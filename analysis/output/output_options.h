@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "analysis/formats/registry.h"
+#include "analysis/formats/formats.h"
 #include "support/bound_option.h"
 
 namespace gradsync::report {

@@ -10,8 +10,7 @@
 #include "analysis/verdict/verdict.h"
 #include "timing/estimate.h"
 
-/// One function a question, each in the file of its name; verdict.cpp lists them. A new question is
-/// a file and a line there.
+/// One function a question, each in a file of its own; questions.def lists them.
 namespace gradsync::report {
 
 /// What the questions are asked of; parts of a RunStudy.
@@ -33,22 +32,9 @@ std::vector<LeftOutCell> left_out_of(const VerdictInput& input, const std::strin
 
 using Clauses = std::vector<VerdictClause>;
 
-/// Says first of which runs the others conclude nothing; none where all had a core for each thread.
-Clauses core_clauses(const VerdictInput& input);
-Clauses efficient_batch_clauses(const VerdictInput& input);
-Clauses link_clauses(const VerdictInput& input);
-/// What would make the exchange cost less: options, ranked by what the replay predicts.
-Clauses reduce_clauses(const VerdictInput& input);
-Clauses scaling_clauses(const VerdictInput& input);
-Clauses bound_clauses(const VerdictInput& input);
-Clauses small_batch_clauses(const VerdictInput& input);
-Clauses wire_clauses(const VerdictInput& input);
-/// None for runs whose gradients travel as they are.
-Clauses narrowing_clauses(const VerdictInput& input);
-Clauses fastest_clauses(const VerdictInput& input);
-Clauses measuring_clauses(const VerdictInput& input);
-/// None for runs without samples of their GPUs.
-Clauses gpu_clauses(const VerdictInput& input);
+#define GRADSYNC_QUESTION(id, ...) Clauses id##_clauses(const VerdictInput& input);
+#include "analysis/verdict/questions.def"
+#undef GRADSYNC_QUESTION
 
 using Cells = std::vector<const MeasuredCell*>;
 

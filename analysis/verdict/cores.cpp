@@ -5,6 +5,7 @@
 
 namespace gradsync::report {
 
+/// Says first of which runs the others conclude nothing; none where all had a core for each thread.
 Clauses core_clauses(const VerdictInput& input) {
   Clauses clauses;
   for (const OversubscribedRuns& some : oversubscribed_runs(input.set.runs)) {

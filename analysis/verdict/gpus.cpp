@@ -47,6 +47,7 @@ std::string gpus_sentence(const std::string& run, std::int64_t rank, const Sampl
 
 }  // namespace
 
+/// None for runs without samples of their GPUs.
 Clauses gpu_clauses(const VerdictInput& input) {
   Clauses clauses;
   for (const MeasuredCell& cell : input.cells)

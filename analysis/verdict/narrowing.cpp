@@ -44,6 +44,7 @@ std::string narrowing_sentence(const MeasuredCell& cell, const Narrowing& narrow
 
 }  // namespace
 
+/// None for runs whose gradients travel as they are.
 Clauses narrowing_clauses(const VerdictInput& input) {
   Clauses clauses;
   for (const MeasuredCell& cell : input.cells) {

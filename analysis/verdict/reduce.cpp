@@ -92,6 +92,7 @@ std::string list_text(const std::vector<Remedy>& remedies) {
 
 }  // namespace
 
+/// What would make the exchange cost less: options, ranked by what the replay predicts.
 Clauses reduce_clauses(const VerdictInput& input) {
   Clauses clauses;
   for (const Cells& family : focus(input)) {

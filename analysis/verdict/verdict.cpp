@@ -19,11 +19,11 @@ namespace {
 
 constexpr std::size_t kFilesShown = 3;
 
-/// In reading order.
 constexpr std::array kQuestions = {
-    core_clauses,        bound_clauses,   reduce_clauses, scaling_clauses, efficient_batch_clauses,
-    small_batch_clauses, fastest_clauses, link_clauses,   wire_clauses,    narrowing_clauses,
-    measuring_clauses,   gpu_clauses};
+#define GRADSYNC_QUESTION(id, ...) id##_clauses,
+#include "analysis/verdict/questions.def"
+#undef GRADSYNC_QUESTION
+};
 
 bool exchanges(const MeasuredCell& cell) {
   return mode_named(cell.run().mode).exchanges;
@@ -70,43 +70,11 @@ std::array<std::size_t, 3> weight_of(const Cells& family) {
 }  // namespace
 
 const std::vector<std::string_view>& verdict_sentences() {
-  static const std::vector<std::string_view> all = {"cores.oversubscribed",
-                                                    "bound.communication",
-                                                    "bound.compute",
-                                                    "bound.share",
-                                                    "bound.missing",
-                                                    "reduce.options",
-                                                    "reduce.none",
-                                                    "scaling.weak",
-                                                    "scaling.strong",
-                                                    "scaling.above-100",
-                                                    "scaling.growth",
-                                                    "scaling.shared-host",
-                                                    "scaling.kinds",
-                                                    "scaling.missing",
-                                                    "batch.from",
-                                                    "batch.all",
-                                                    "batch.none",
-                                                    "batch.communication",
-                                                    "batch.loss",
-                                                    "batch.share",
-                                                    "batch.no-more",
-                                                    "fastest.mode",
-                                                    "fastest.equal",
-                                                    "fastest.spread",
-                                                    "fastest.one-run",
-                                                    "fastest.few",
-                                                    "link.latency",
-                                                    "link.bandwidth",
-                                                    "link.missing",
-                                                    "wire.gradients",
-                                                    "wire.others",
-                                                    "narrowing.pays",
-                                                    "measuring.free",
-                                                    "measuring.changed",
-                                                    "measuring.few",
-                                                    "measuring.missing",
-                                                    "gpu.clocks"};
+  static const std::vector<std::string_view> all = {
+#define GRADSYNC_QUESTION(id, ...) __VA_ARGS__,
+#include "analysis/verdict/questions.def"
+#undef GRADSYNC_QUESTION
+  };
   return all;
 }
 

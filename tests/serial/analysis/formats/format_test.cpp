@@ -2,7 +2,6 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/formats/formats.h"
-#include "analysis/formats/registry.h"
 #include "serial/numbers.h"
 
 using namespace gradsync;

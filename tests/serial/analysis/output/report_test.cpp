@@ -1,7 +1,7 @@
 
 #include <doctest/doctest.h>
 
-#include "analysis/formats/registry.h"
+#include "analysis/formats/formats.h"
 #include "analysis/runs/run_set.h"
 #include "analysis/tables/tables.h"
 #include "serial/expect_error.h"

@@ -1,5 +1,3 @@
-#include "analysis/formats/registry.h"
-
 #include "analysis/formats/formats.h"
 
 namespace gradsync::report {
