@@ -30,7 +30,7 @@ struct StepParts {
   bool measured = true;                 ///< with stamps of the phases
   StepGraph* graph = nullptr;           ///< none: each step is launched kernel by kernel
   DeferredUpdates* deferred = nullptr;  ///< of a mode with cross-iteration overlap
-  bool completes = true;                ///< with deferred updates: the exchange ends with the iteration
+  bool completes = true;  ///< with deferred updates: the exchange ends with the iteration
 
   /// Whether the exchange is not complete after an iteration, so that its rows cannot be gathered
   /// yet.

@@ -127,7 +127,8 @@ TEST_CASE("key values: what is not one says where") {
   CHECK(contains(refusal([] { parse_key_values("a b = 1", "f.cfg"); }), "not a key"));
   CHECK(contains(refusal([] { parse_key_values("= 1", "f.cfg"); }), "not a key"));
   CHECK(contains(refusal([] { parse_key_values("a = \"open", "f.cfg"); }), "closing quote"));
-  CHECK(contains(refusal([] { parse_key_values("a = \"x\" y", "f.cfg"); }), "after the closing quote"));
+  CHECK(contains(refusal([] { parse_key_values("a = \"x\" y", "f.cfg"); }),
+                 "after the closing quote"));
   CHECK(
       contains(refusal([] { parse_key_values(std::string("a = \0", 5), "f.cfg"); }), "text file"));
   CHECK_THROWS_AS(read_key_values("/nonexistent/x.cfg"), Error);
