@@ -8,6 +8,7 @@
 #include <iostream>
 #include <vector>
 
+#include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <torch/optim/sgd.h>
 #include <torch/types.h>

@@ -21,10 +21,10 @@ constexpr const char* kInstall =
     "program";
 
 /// A format of rsvg-convert, and the size of a pixel of the SVG: 1.5 pixels, or 0.75 points.
-struct Picture {
+struct ImageFormat {
   const char *format, *zoom;
 };
-constexpr std::array<Picture, 2> kPictures = {{{"png", "1.5"}, {"pdf", "1"}}};
+constexpr std::array<ImageFormat, 2> kPictures = {{{"png", "1.5"}, {"pdf", "1"}}};
 
 ProcessResult run_rsvg(const std::vector<std::string>& args, const ProcessOptions& options) {
   try {
@@ -45,7 +45,7 @@ std::string without_dates(std::string pdf) {
   return pdf;
 }
 
-void draw(const std::string& name, const Picture& kind, const fs::path& folder) {
+void draw(const std::string& name, const ImageFormat& kind, const fs::path& folder) {
   const std::string format = kind.format;
   const fs::path target = folder / (name + "." + format);
   TemporaryFile picture(temporary_beside(target));
@@ -80,7 +80,7 @@ fs::path write_figure(const Chart& chart, const std::string& name, const fs::pat
 
 std::vector<fs::path> draw_figure(const std::string& name, const fs::path& folder) {
   std::vector<fs::path> pictures;
-  for (const Picture& kind : kPictures) {
+  for (const ImageFormat& kind : kPictures) {
     draw(name, kind, folder);
     pictures.push_back(folder / (name + "." + kind.format));
   }

@@ -15,6 +15,8 @@ class SharedWindow {
   SharedWindow(MPI_Comm node, std::size_t bytes, std::size_t alignment);
   ~SharedWindow();
   SharedWindow(SharedWindow&& other) noexcept;
+  SharedWindow(const SharedWindow&) = delete;
+  SharedWindow& operator=(const SharedWindow&) = delete;
   SharedWindow& operator=(SharedWindow&&) = delete;
 
   /// Gives this process's part its pages. False where the node has no room for them; a kernel

@@ -39,6 +39,7 @@ class Exchange {
            DeviceLane* lane = nullptr);
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
+  ~Exchange() = default;
 
   int rank() const { return transport_.rank(); }
   int size() const { return transport_.size(); }

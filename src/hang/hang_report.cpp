@@ -26,7 +26,7 @@ constexpr std::string_view kStopped = "Tt", kGone = "ZXx";
 struct Where {
   std::int64_t sequence;
   std::int32_t kind;
-  auto operator<=>(const Where&) const = default;
+  auto operator<=>(const Where&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 Where where(const RankReport& report) {

@@ -17,6 +17,10 @@ Tensor channel_mean(const Tensor& images) {
   return images.mean(kAllButChannels);
 }
 
+double values_per_channel(const Tensor& images) {
+  return static_cast<double>(images.numel()) / static_cast<double>(images.size(1));
+}
+
 /// [C] as a factor of [N, C, H, W].
 Tensor per_channel(const Tensor& values) {
   return values.view({1, -1, 1, 1});
@@ -56,7 +60,7 @@ class SharedNorm : public torch::autograd::Function<SharedNorm> {
     const auto [all_dy, all_dy_x] = mean_of(*ranks, dy_mean, dy_x_mean);
     const Tensor dx = per_channel(weight * invstd) *
                       (dy - per_channel(all_dy) - normalized * per_channel(all_dy_x));
-    const auto values = static_cast<double>(dy.numel() / dy.size(1));
+    const double values = values_per_channel(dy);
     return {dx, dy_x_mean * values, dy_mean * values, Tensor(), Tensor(), Tensor()};
   }
 };
@@ -83,8 +87,7 @@ Tensor BatchNormImpl::forward(const Tensor& images) {
   {
     const torch::NoGradGuard no_grad;
     all = statistics_of_all(values, running_mean, ranks_);
-    const auto count =
-        static_cast<double>(values.numel() / values.size(1)) * static_cast<double>(ranks_.count);
+    const double count = values_per_channel(values) * static_cast<double>(ranks_.count);
     num_batches_tracked.add_(1);
     running_mean.lerp_(all.mean, *options.momentum());
     running_var.lerp_(all.variance * (count / (count - 1)), *options.momentum());

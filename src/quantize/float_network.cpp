@@ -82,9 +82,11 @@ std::int64_t slices_of(const Int8Model& model, std::size_t number) {
 std::vector<float> whole_weights(const Node& node, const QuantizedWeights& weights) {
   std::vector<float> values;
   const std::size_t length = node.weights() / node.out_channels;
-  for (std::size_t i = 0; i < weights.values.size(); ++i)
+  for (std::size_t i = 0; i < weights.values.size(); ++i) {
+    const std::size_t channel = i / length;
     values.push_back(
-        static_cast<float>(weights.values[i] - weights.of_channel(i / length).zero_point));
+        static_cast<float>(weights.values[i] - weights.of_channel(channel).zero_point));
+  }
   return values;
 }
 

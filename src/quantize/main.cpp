@@ -73,6 +73,7 @@ struct Inputs {
   // The ranges refer to the data.
   Inputs(const Inputs&) = delete;
   Inputs& operator=(const Inputs&) = delete;
+  ~Inputs() = default;
 };
 
 std::vector<NamedText> stated(const OptionValues& values, const CheckpointFile& checkpoint) {

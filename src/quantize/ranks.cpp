@@ -21,7 +21,8 @@ void add_over_ranks(Exchange& exchange, std::span<std::int64_t* const> integers)
   for (const std::int64_t* value : integers) {
     std::int64_t low = *value % kHalf;
     if (low < 0) low += kHalf;
-    halves.push_back(static_cast<double>((*value - low) / kHalf));
+    const std::int64_t high = (*value - low) / kHalf;
+    halves.push_back(static_cast<double>(high));
     halves.push_back(static_cast<double>(low));
   }
   exchange.control().sum(halves);

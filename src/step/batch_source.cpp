@@ -30,7 +30,7 @@ class LoadedBatches : public BatchSource {
     return batch;
   }
 
-  void recycle(FeedBatch batch) override { loader_->recycle(std::move(batch.memory)); }
+  void recycle(FeedBatch&& batch) override { loader_->recycle(std::move(batch.memory)); }
 
  private:
   const Cifar10& data_;

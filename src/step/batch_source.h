@@ -41,7 +41,7 @@ class BatchSource {
   virtual void stop() {}
   /// The next batch. Its tensors are valid until it is handed to `recycle`.
   virtual FeedBatch next() = 0;
-  virtual void recycle(FeedBatch /*batch*/) {}
+  virtual void recycle(FeedBatch&& /*batch*/) {}
   /// Counts so many batches that were made elsewhere (by a replayed graph), or that were counted
   /// and not made. Only of a source on the device.
   virtual void skip(std::int64_t batches);

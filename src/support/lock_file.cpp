@@ -38,7 +38,7 @@ struct Holder {
   std::int64_t restart = 0;
 };
 
-std::string variable(const char* name) {
+std::string variable_or_empty(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? "" : value;
 }
@@ -69,8 +69,8 @@ Holder ourselves() {
   std::array<char, 256> host{};
   ::gethostname(host.data(), host.size() - 1);
   const std::int64_t process = ::getpid();
-  return {host.data(), process, process_facts(process).started, variable("SLURM_JOB_ID"),
-          number(variable("SLURM_RESTART_COUNT"))};
+  return {host.data(), process, process_facts(process).started, variable_or_empty("SLURM_JOB_ID"),
+          number(variable_or_empty("SLURM_RESTART_COUNT"))};
 }
 
 std::string text_of(const Holder& holder) {

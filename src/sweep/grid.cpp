@@ -95,7 +95,7 @@ std::string mark_of(const std::string& key) {
 
 // The order of the marks is that of --help, so a name does not depend on the order of the lines.
 std::string cell_name(const Job& job, const Choice& choice, std::int64_t repeat) {
-  const OptionTable table = train_option_table();
+  const OptionTable& table = train_option_table();
   std::map<std::string, std::string> fixed;
   std::string varying = job.variants.size() > 1 ? "-" + choice.at(kVariantKey) : "";
   for (const auto& spec : table) {

@@ -125,8 +125,8 @@ namespace {
 // Cells of one shape share a job array.
 struct Group {
   Shape shape;
-  std::int64_t threads = 0;  // a rank; 0: not set
-  auto operator<=>(const Group&) const = default;
+  std::int64_t threads = 0;                        // a rank; 0: not set
+  auto operator<=>(const Group&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 using Numbers = std::vector<std::size_t>;

@@ -15,8 +15,8 @@ namespace {
 
 constexpr const char* kForm = "write it as: variant = warmup-lars: optimizer=lars warmup-epochs=2";
 
-[[noreturn]] void refuse(const KeyValue& entry, const std::string& why,
-                         const std::string& fix = kForm) {
+[[noreturn]] void refuse_variant(const KeyValue& entry, const std::string& why,
+                                 const std::string& fix = kForm) {
   throw Error(ExitCode::kUsage, fmt::format("{}: {}: {}", entry.where, entry.key, why), fix);
 }
 
@@ -30,12 +30,13 @@ bool is_name(std::string_view name) {
 KeyValue option_of(const KeyValue& entry, const std::string& text,
                    const std::vector<std::string>& known) {
   const std::size_t equals = text.find('=');
-  if (equals == std::string::npos) refuse(entry, fmt::format("\"{}\" has no =", text));
+  if (equals == std::string::npos) refuse_variant(entry, fmt::format("\"{}\" has no =", text));
   const std::string key = text.substr(0, equals), value = text.substr(equals + 1);
   if (std::find(known.begin(), known.end(), key) == known.end())
-    refuse(entry, fmt::format("{} is not an option of a run{}", key, did_you_mean(key, known)),
-           "a variant holds options of `gradsync-train --help`, and ranks");
-  if (value.empty()) refuse(entry, fmt::format("{} has no value", key));
+    refuse_variant(entry,
+                   fmt::format("{} is not an option of a run{}", key, did_you_mean(key, known)),
+                   "a variant holds options of `gradsync-train --help`, and ranks");
+  if (value.empty()) refuse_variant(entry, fmt::format("{} has no value", key));
   return {key, value, entry.where, true};
 }
 
@@ -49,16 +50,16 @@ const KeyValue* Variant::option(const std::string& key) const {
 
 Variant variant_of(const KeyValue& entry, const std::vector<std::string>& known) {
   const std::size_t colon = entry.value.find(':');
-  if (colon == std::string::npos) refuse(entry, "there is no colon after its name");
+  if (colon == std::string::npos) refuse_variant(entry, "there is no colon after its name");
   Variant variant{std::string(trimmed(entry.value.substr(0, colon))), {}, entry.where};
   if (!is_name(variant.name))
-    refuse(entry, fmt::format("\"{}\" is not a name", variant.name),
-           "use letters, digits, '.', '_', '+' and '-'");
+    refuse_variant(entry, fmt::format("\"{}\" is not a name", variant.name),
+                   "use letters, digits, '.', '_', '+' and '-'");
   for (const auto& text : split_list(entry.value.substr(colon + 1), ' ')) {
     if (text.empty()) continue;
     const KeyValue option = option_of(entry, text, known);
     if (variant.option(option.key) != nullptr)
-      refuse(entry, fmt::format("{} is given twice", option.key), "remove one of the two");
+      refuse_variant(entry, fmt::format("{} is given twice", option.key), "remove one of the two");
     variant.options.push_back(option);
   }
   return variant;

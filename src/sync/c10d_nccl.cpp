@@ -59,6 +59,9 @@ class TimedNccl : public c10d::Backend {
                                                         getSize(), options);
   }
 
+  TimedNccl(const TimedNccl&) = delete;
+  TimedNccl& operator=(const TimedNccl&) = delete;
+
   ~TimedNccl() override {
     if (std::uncaught_exceptions() > 0)
       nccl_->abort();

@@ -111,7 +111,7 @@ void GradientBuckets::lay_out(std::vector<std::size_t> order) {
 namespace autograd = torch::autograd;
 
 GradientHooks::GradientHooks(const std::vector<torch::Tensor>& parameters,
-                             std::function<void(std::size_t)> ready) {
+                             const std::function<void(std::size_t)>& ready) {
   for (std::size_t index = 0; index < parameters.size(); ++index) {
     auto accumulator = autograd::impl::grad_accumulator(parameters[index]);
     auto hook = [index, ready](const autograd::variable_list& outputs,

@@ -20,7 +20,7 @@ namespace gradsync {
 class GradientHooks {
  public:
   GradientHooks(const std::vector<torch::Tensor>& parameters,
-                std::function<void(std::size_t)> ready);
+                const std::function<void(std::size_t)>& ready);
   ~GradientHooks();
   GradientHooks(const GradientHooks&) = delete;
   GradientHooks& operator=(const GradientHooks&) = delete;

@@ -169,8 +169,8 @@ std::optional<Cifar10> check_request(const Session& session, TrainOptions& optio
     parse_fault(options.inject_fault);
     data.emplace(options.data);
     // Refuses more ranks than images.
-    Sampler(data->size(Split::kTrain), session.rank(), session.size(), options.batch_per_rank,
-            options.seed);
+    static_cast<void>(Sampler(data->size(Split::kTrain), session.rank(), session.size(),
+                              options.batch_per_rank, options.seed));
     require_test_images(options, session.size(), *data);
     require_iterations(options, data->size(Split::kTrain), session.size());
     LearningRate(options.learning_rate);

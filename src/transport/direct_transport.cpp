@@ -115,8 +115,9 @@ bool device_memory_arrives(const Session& session, Device& device, StreamHandle 
                previous, kTrialTag, session.world(), MPI_STATUS_IGNORE);
   MPI_Allreduce(MPI_IN_PLACE, mine.get(), count, MPI_FLOAT, MPI_SUM, session.world());
   std::vector<float> sum = pattern_of(0);
+  const int factors = ranks * (ranks + 1) / 2;
   for (float& value : sum)
-    value *= static_cast<float>(ranks * (ranks + 1) / 2);
+    value *= static_cast<float>(factors);
   return on_all(session, other.values() == pattern_of(previous) && mine.values() == sum);
 }
 

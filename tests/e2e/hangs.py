@@ -16,7 +16,7 @@ import harness
 from harness import BIN, ENVIRONMENT, ROOT, Failure, Result, check, mpirun, run, synthetic
 
 DATA = ""
-LIBRARIES = ROOT / "build/tests"
+STRIKE = str(ROOT / "build/tests/libstrike.so")
 # Until a job of a few ranks has started on a busy machine, and until a launcher has ended one.
 START_S, END_S = 40, 15
 
@@ -152,12 +152,12 @@ def case_a_job_that_is_suspended_and_continued_goes_on(folder):
 def stopped_in(call: str, rank: int, expected: tuple, folder) -> None:
     """`expected`: exit code and a pattern of the message."""
     code, pattern = expected
-    environment = {"LD_PRELOAD": LIBRARIES / "libstop_in_call.so", "STOP_CALL": call, "STOP_RANK": str(rank)}
+    environment = {"LD_PRELOAD": STRIKE, "STRIKE": f"{rank}:{call}:STOP"}
     passed_on = [word for name in environment for word in ("-x", name)]
     result = run(mpirun(2) + passed_on + trainer("--timeout", "3s", "--start-timeout", "6s", "--io-timeout", "6s", "--transport", "mpi", "--calibrate",
                                                  "--calibration-sizes", "4KiB:4KiB", "--batch-per-rank", 16, "--iterations", 4, "--epochs", 1,
                                                  "--output", folder / f"{call.replace(':', '-')}-{rank}.h5"),
-                 environment={name: str(value) for name, value in environment.items()})  # fmt: skip
+                 environment=environment)  # fmt: skip
     result.expect(code, pattern)
     if code == 86 and "MPI_Finalize" not in pattern:
         check(missing(result) == str(rank), f"{call} on rank {rank}: {result.err[-600:]}")
@@ -191,44 +191,45 @@ def case_a_rank_that_stops_before_it_starts_ends_the_job(folder):
 
 
 def slow_disk(folder, ranks: int, *arguments, **seconds) -> Result:
-    environment = {"LD_PRELOAD": str(LIBRARIES / "libslow_sync.so")} | {name: str(value) for name, value in seconds.items()}
+    """`seconds`: that fsync (checkpoints, run files) or fdatasync (journals) takes."""
+    environment = {"LD_PRELOAD": STRIKE, "STRIKE": ",".join(f"0:{call}:1+:sleep={wait_s}" for call, wait_s in seconds.items())}
     passed_on = [word for name in environment for word in ("-x", name)]
     return run(mpirun(ranks) + passed_on + trainer("--timeout", "2s", *arguments), environment=environment)
 
 
-def slow_but_no_hang(folder, ranks: int, *arguments, **environment) -> None:
-    slow_disk(folder, ranks, *arguments, "--output", folder / "run.h5", **environment).expect(0, "run file")
+def slow_but_no_hang(folder, ranks: int, *arguments, **seconds) -> None:
+    slow_disk(folder, ranks, *arguments, "--output", folder / "run.h5", **seconds).expect(0, "run file")
     left = [path.name for path in folder.iterdir() if ".journal" in path.name or ".tmp" in path.name]
     check(not left, f"left: {left}")
 
 
 def case_a_slow_checkpoint_is_no_hang(folder):
-    slow_but_no_hang(folder, 2, "--transport", "mpi", *SHORT, "--iterations", 6, "--checkpoint-every", 5, SLOW_FSYNC_S=4)
+    slow_but_no_hang(folder, 2, "--transport", "mpi", *SHORT, "--iterations", 6, "--checkpoint-every", 5, fsync=4)
 
 
 def case_a_slow_checkpoint_without_synchronization_is_no_hang(folder):
-    slow_but_no_hang(folder, 2, "--sync", "none", *SHORT, "--iterations", 6, "--checkpoint-every", 5, SLOW_FSYNC_S=4)
+    slow_but_no_hang(folder, 2, "--sync", "none", *SHORT, "--iterations", 6, "--checkpoint-every", 5, fsync=4)
 
 
 def case_a_slow_run_file_is_no_hang(folder):
-    slow_but_no_hang(folder, 2, "--transport", "shm", *SHORT, "--iterations", 4, SLOW_FSYNC_S=4)
+    slow_but_no_hang(folder, 2, "--transport", "shm", *SHORT, "--iterations", 4, fsync=4)
 
 
 def case_a_slow_journal_is_no_hang(folder):
     """It is synced once a second, by rank 0 alone, while the others begin the next iteration."""
-    slow_but_no_hang(folder, 3, "--transport", "mpi", "--batch-per-rank", 64, "--epochs", 20, "--iterations", 30, SLOW_FDATASYNC_S=4)
+    slow_but_no_hang(folder, 3, "--transport", "mpi", "--batch-per-rank", 64, "--epochs", 20, "--iterations", 30, fdatasync=4)
 
 
 def case_a_disk_that_is_slower_than_its_limit_is_named(folder):
     result = slow_disk(folder, 2, "--transport", "mpi", *SHORT, "--iterations", 6, "--checkpoint-every", 5, "--io-timeout", "4s",
-                       "--output", folder / "run.h5", SLOW_FSYNC_S=30)  # fmt: skip
+                       "--output", folder / "run.h5", fsync=30)  # fmt: skip
     named(result, "0", "rank 0 .*: checkpoint, iteration", "checkpoint: limit 4 s", "--io-timeout")
 
 
 def case_a_rank_that_waits_for_a_lost_reporter_names_it(folder):
     """Rank 0 finds a bad number, and its disk stands while it keeps the rows: the others name it instead of ending with 70."""
     result = slow_disk(folder, 3, *SHORT, "--iterations", 8, "--output", folder / "run.h5", "--io-timeout", "4s", "--inject-fault", "nan@1:5",
-                       SLOW_FDATASYNC_S=20)  # fmt: skip
+                       fdatasync=20)  # fmt: skip
     named(result, "0", "rank 0 .*: journal")
 
 

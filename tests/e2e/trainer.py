@@ -298,7 +298,7 @@ def case_killed_launcher_leaves_no_process_and_no_memory_of_ours(folder):
     """Open MPI's own segments are mpirun's to remove; gradsync-check names those that are left."""
     for transport in ("shm", "ring"):
         with nothing_left_behind(transport, but=("vader_segment.", "sm_segment.")):
-            command = mpirun(3) + trainer("--transport", transport, "--sync", "ddp", "--batch-per-rank", 16, "--epochs", 5000)
+            command = mpirun(3) + trainer("--transport", transport, "--sync", "ddp", "--batch-per-rank", 16, "--epochs", 5000, "--log-every", 1)
             job = subprocess.Popen([str(word) for word in command], env=harness.ENVIRONMENT, cwd=ROOT, text=True, stdout=subprocess.PIPE,
                                    stderr=subprocess.DEVNULL, start_new_session=True)  # fmt: skip
             for line in job.stdout:
@@ -310,11 +310,11 @@ def case_killed_launcher_leaves_no_process_and_no_memory_of_ours(folder):
 
 def case_a_ring_that_cannot_be_joined_ends_all_ranks_with_one_message(folder):
     """Whichever rank it is that cannot listen, and whatever asks for the ring."""
-    refused = f"{ROOT}/build/tests/libno_listen.so"
+    refused = f"{ROOT}/build/tests/libstrike.so"
     programs = {"train": ["--model", "lenet", "--data", DATA, "--iterations", 2], "calibrate": ["--collective", "allreduce"]}
     for program, options in programs.items():
         for transport, ranks, rank in (("ring", 2, 0), ("ring", 3, 1)):
-            command = [*mpirun(ranks), "-x", f"LD_PRELOAD={refused}", "-x", f"NO_LISTEN_RANK={rank}", BIN / f"gradsync-{program}", *options]
+            command = [*mpirun(ranks), "-x", f"LD_PRELOAD={refused}", "-x", f"STRIKE={rank}:listen:1+:EADDRINUSE", BIN / f"gradsync-{program}", *options]
             result = run([*command, "--transport", transport], timeout=60)
             result.expect(69, "cannot listen on 127.0.0.1: Address already in use", "fix: .*--transport mpi", rf"rank {rank} \(")
             check(result.seconds < 30, f"{program} over {transport}: {result.seconds:.0f} s")

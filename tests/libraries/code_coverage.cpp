@@ -54,6 +54,7 @@ __attribute__((constructor)) NOT_TRACED void open_file() {
 
 }  // namespace
 
+// NOLINTNEXTLINE(bugprone-reserved-identifier): the name that the compiler calls
 extern "C" NOT_TRACED void __sanitizer_cov_trace_pc() {
   if (executed == nullptr) return;
   const auto offset = reinterpret_cast<std::uintptr_t>(__builtin_return_address(0)) - image.begin;

@@ -58,6 +58,8 @@ struct Ranks {
 class SharedFolder {
  public:
   SharedFolder();
+  SharedFolder(const SharedFolder&) = delete;
+  SharedFolder& operator=(const SharedFolder&) = delete;
   ~SharedFolder();
   const std::filesystem::path& path() const { return path_; }
 

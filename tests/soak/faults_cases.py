@@ -17,7 +17,7 @@ ITERATIONS = EPOCHS * PER_EPOCH
 # Where a phase can be struck (tests/libraries/strike.cpp): in the N-th phase or call of this name.
 START = ["MPI_Init_thread:1", "MPI_Comm_dup:1", "MPI_Comm_split_type:1", "MPI_Win_allocate_shared:1"]
 END = ["MPI_Win_free:1", "MPI_Comm_free:1", "MPI_Finalize:1"]
-WRITES = ["write:2", "fsync:1", "rename:1"]
+WRITES = ["write:2", "sync:1", "rename:1"]
 WHERE = {
     "train": {
         "start-up": START + ["MPI_Allreduce:1", "MPI_Allreduce:2", "data check:1", "transport set-up:1"],
@@ -51,14 +51,14 @@ ACTIONS = {"kill": "KILL", "stop": "STOP", "stop and continue": "STOP", "suspend
 DISK_CALLS = {
     "train": {
         "start-up": ("run.h5.journal", ["open:1", "write:1"]),
-        "between iterations": ("run.h5.journal", ["write:5", "write:7", "fsync:1"]),
-        "checkpoint": (".safetensors", ["open:1", "write:1", "write:2", "fsync:1", "rename:1", "fsync:2"]),
-        "publishing": ("run.h5.tmp", ["write:2", "fsync:1"]),
+        "between iterations": ("run.h5.journal", ["write:5", "write:7", "sync:1"]),
+        "checkpoint": (".safetensors", ["open:1", "write:1", "write:2", "sync:1", "rename:1", "sync:2"]),
+        "publishing": ("run.h5.tmp", ["write:2", "sync:1"]),
     },
     "calibrate": {
         "start-up": ("run.h5.journal", ["open:1", "write:1"]),
         "calibration": ("run.h5.journal", ["write:3", "write:5"]),
-        "publishing": ("run.h5.tmp", ["write:2", "fsync:1"]),
+        "publishing": ("run.h5.tmp", ["write:2", "sync:1"]),
     },
 }
 

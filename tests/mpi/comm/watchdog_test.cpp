@@ -92,6 +92,8 @@ class Nodes {
     const Session& session = test::session();
     MPI_Comm_split(session.world(), session.rank() / size, session.rank(), &comm_);
   }
+  Nodes(const Nodes&) = delete;
+  Nodes& operator=(const Nodes&) = delete;
   ~Nodes() { MPI_Comm_free(&comm_); }
   MPI_Comm comm() const { return comm_; }
 

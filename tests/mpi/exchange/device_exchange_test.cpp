@@ -21,7 +21,8 @@ std::vector<float> filled(std::size_t count, int rank) {
 
 /// Σ over ranks of (rank + 1).
 float weights(int ranks) {
-  return static_cast<float>(ranks * (ranks + 1) / 2);
+  const int sum = ranks * (ranks + 1) / 2;
+  return static_cast<float>(sum);
 }
 
 void check_all_kinds(bool nccl) {

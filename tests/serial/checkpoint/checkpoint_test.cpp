@@ -297,7 +297,7 @@ std::vector<std::int64_t> iterations_in(const std::filesystem::path& folder) {
 
 TEST_CASE("checkpoint: a run keeps its newest, whatever else is in the folder") {
   const TestFolder folder;
-  const auto path = folder.path();
+  const auto& path = folder.path();
   for (const int other : {60, 40, 3})
     write_plainly(path / checkpoint_name(other), "other");
   OwnCheckpoints own(path, {{8, path / checkpoint_name(8)}, {4, path / checkpoint_name(4)}});

@@ -1,6 +1,6 @@
 // The reference implementation that makes batches from resident bytes, against the loader it takes
 // the place of.
-#include <cstring>
+#include <algorithm>
 #include <numeric>
 
 #include <doctest/doctest.h>
@@ -74,8 +74,9 @@ TEST_CASE("resident batches are the loader's, bit for bit, in both orders of mem
         for (std::size_t i = 0; i < labels.size(); ++i) {
           const std::int64_t image = resident.order[static_cast<std::size_t>(from) + i];
           const auto expected = loaded(resident.data, image, 4, layout, augment);
-          equal = equal && std::memcmp(expected.data(), images.data() + i * kImageBytes,
-                                       kImageBytes * sizeof(float)) == 0;
+          equal =
+              equal && std::equal(expected.begin(), expected.end(),
+                                  images.begin() + static_cast<std::ptrdiff_t>(i * kImageBytes));
           equal = equal && labels[i] == resident.data.label(Split::kTrain, image);
         }
         CHECK(equal);

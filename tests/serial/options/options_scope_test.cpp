@@ -49,7 +49,7 @@ TEST_CASE("scoped options: each program reads variables and site keys of its own
 
 TEST_CASE("scoped options: the trainer leaves other programs' names to them, not misspelt ones") {
   const Sandbox sandbox;
-  const OptionTable trainer = train_option_table();
+  const OptionTable& trainer = train_option_table();
   const std::string site = sandbox.file("site.cfg", "report-output = tables\nlr = 0.5\n");
   const Variable reports("GRADSYNC_REPORT_OUTPUT", "tables");
   const auto values = resolve({"--site", site.c_str()}, trainer, "", Foreign::kReject).values;

@@ -66,6 +66,8 @@ struct InJob {
     ::setenv("SLURM_JOB_ID", job, 1);
     ::setenv("SLURM_RESTART_COUNT", restart, 1);
   }
+  InJob(const InJob&) = delete;
+  InJob& operator=(const InJob&) = delete;
   ~InJob() {
     ::unsetenv("SLURM_JOB_ID");
     ::unsetenv("SLURM_RESTART_COUNT");

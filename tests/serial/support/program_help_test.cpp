@@ -22,9 +22,10 @@ std::size_t width_of(const std::string& text) {
 }  // namespace
 
 TEST_CASE("program help: --help fits two screens, and has three commands") {
-  for (const auto& [help, options, read] : programs()) {
+  for (const Program& program : programs()) {
+    const ProgramHelp& help = program.help;
     CAPTURE(help.name);
-    const std::string text = help_text(help, options);
+    const std::string text = help_text(help, program.options);
     CHECK(lines_of(text).size() <= 50);
     CHECK(width_of(text) <= 80);
     CHECK(lines_of(text)[0] == help.purpose);
@@ -41,11 +42,12 @@ TEST_CASE("program help: --help fits two screens, and has three commands") {
 }
 
 TEST_CASE("program help: --help-all has every option, value and exit code in 100 columns") {
-  for (const auto& [help, options, read] : programs()) {
+  for (const Program& program : programs()) {
+    const ProgramHelp& help = program.help;
     CAPTURE(help.name);
-    const std::string text = full_help_text(help, options);
+    const std::string text = full_help_text(help, program.options);
     CHECK(width_of(text) <= 100);
-    for (const OptionSpec& spec : options) {
+    for (const OptionSpec& spec : program.options) {
       CAPTURE(spec.name);
       CHECK(contains(text, (spec.value_name.empty() ? "--[no-]" : "--") + spec.name));
     }

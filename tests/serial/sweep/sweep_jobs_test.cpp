@@ -94,9 +94,10 @@ TEST_CASE("sweep: the job files of the suite") {
                                                     {"compute-comm", 9},
                                                     {"large-batch", 36},
                                                     {"scaling", 13}};
-  for (const auto& [name, count] : cells) {
+  for (const auto& expected : cells) {
+    const std::string& name = expected.first;
     const Grid grid = expand(read_job(source_folder() / "jobs" / (name + ".cfg")));
-    CHECK_MESSAGE(grid.cells.size() == count, name);
+    CHECK_MESSAGE(grid.cells.size() == expected.second, name);
     CHECK_MESSAGE(grid.remarks.empty(), name);
   }
 }

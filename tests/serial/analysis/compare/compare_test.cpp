@@ -37,7 +37,7 @@ void write_timed(
   recorder.finish(RunStatus::kComplete);
 }
 
-int compare(std::vector<std::string> arguments) {
+int compare(const std::vector<std::string>& arguments) {
   std::vector<const char*> words = {"compare"};
   for (const std::string& argument : arguments)
     words.push_back(argument.c_str());

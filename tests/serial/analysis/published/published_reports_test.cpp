@@ -1,5 +1,6 @@
 #include <random>
 #include <sstream>
+#include <string_view>
 
 #include <doctest/doctest.h>
 
@@ -67,7 +68,8 @@ std::string with_changed_bytes(std::string text, std::mt19937_64& random) {
   const std::size_t at = below(text.size());
   const std::size_t begin = line_start(at),
                     end = std::min(text.find('\n', at), text.size() - 1) + 1;
-  static const std::string kBytes = ",\"\n\r-+.e0159%;\t\0\xFF xsN";
+  using namespace std::literals;
+  static constexpr std::string_view kBytes = ",\"\n\r-+.e0159%;\t\0\xFF xsN"sv;
   switch (below(6)) {
     case 0:
       text[at] = kBytes[below(kBytes.size())];
