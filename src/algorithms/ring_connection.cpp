@@ -133,7 +133,7 @@ Received receive_some(int socket, std::span<std::byte> bytes, std::size_t& have)
   while (have < bytes.size()) {
     const ssize_t count = recv(socket, bytes.data() + have, bytes.size() - have, MSG_DONTWAIT);
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return Received::kPart;
+    if (count < 0 && errno == EAGAIN) return Received::kPart;
     if (count <= 0) return Received::kNothingMore;
     have += static_cast<std::size_t>(count);
   }

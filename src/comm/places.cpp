@@ -49,8 +49,7 @@ std::string cpu_name() {
 }
 
 CoreMask core_mask() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
+  cpu_set_t set = {};
   sched_getaffinity(0, sizeof set, &set);
   CoreMask mask{"", CPU_COUNT(&set)};
   for (int core = 0; core < CPU_SETSIZE; ++core) {

@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <memory>
 #include <utility>
 
 namespace gradsync {
@@ -24,9 +25,9 @@ MPI_Win allocate(MPI_Comm node, std::size_t bytes) {
 }
 
 /// Pages lie at the same offset in every process, so all of them find the same aligned address.
-std::byte* aligned(void* address, std::size_t alignment) {
-  const auto at = reinterpret_cast<std::uintptr_t>(address);
-  return static_cast<std::byte*>(address) + (alignment - at % alignment) % alignment;
+std::byte* aligned(void* address, std::size_t bytes, std::size_t alignment) {
+  std::size_t space = bytes + alignment;
+  return static_cast<std::byte*>(std::align(alignment, bytes, address, space));
 }
 
 }  // namespace
@@ -40,7 +41,7 @@ SharedWindow::SharedWindow(MPI_Comm node, std::size_t bytes, std::size_t alignme
     int unit = 0;
     void* address = nullptr;
     MPI_Win_shared_query(window_, rank, &size, &unit, &address);
-    parts_.push_back(aligned(address, alignment));
+    parts_.push_back(aligned(address, bytes, alignment));
   }
 }
 

@@ -66,9 +66,7 @@ void Hdf5Input::require_hard_links(const std::string& path) const {
 
 H5Object Hdf5Input::open(const std::string& path) const {
   require_hard_links(path);
-  H5Object dataset(H5Dopen2(file_.id(), path.c_str(), H5P_DEFAULT), H5Dclose);
-  checked(dataset.id(), path);
-  return dataset;
+  return {checked(H5Dopen2(file_.id(), path.c_str(), H5P_DEFAULT), path), H5Dclose};
 }
 
 std::vector<std::size_t> Hdf5Input::shape_of(const H5Object& dataset,

@@ -68,6 +68,7 @@ void FakeNccl::broadcast(void* data, std::size_t bytes, int root, NcclCommunicat
 
 void FakeNccl::send(const float* data, std::size_t count, int to, NcclCommunicator,
                     StreamHandle stream) {
+  REQUIRE(in_group_);
   requests_.emplace_back();
   MPI_Isend(data, static_cast<int>(count), MPI_FLOAT, to, 5, session().world(), &requests_.back());
   take_time(stream);
@@ -75,13 +76,21 @@ void FakeNccl::send(const float* data, std::size_t count, int to, NcclCommunicat
 
 void FakeNccl::receive(float* data, std::size_t count, int from, NcclCommunicator,
                        StreamHandle stream) {
+  REQUIRE(in_group_);
   requests_.emplace_back();
   MPI_Irecv(data, static_cast<int>(count), MPI_FLOAT, from, 5, session().world(),
             &requests_.back());
   take_time(stream);
 }
 
+void FakeNccl::begin_group() {
+  REQUIRE_FALSE(in_group_);
+  in_group_ = true;
+}
+
 void FakeNccl::end_group() {
+  REQUIRE(in_group_);
+  in_group_ = false;
   MPI_Waitall(static_cast<int>(requests_.size()), requests_.data(), MPI_STATUSES_IGNORE);
   requests_.clear();
 }

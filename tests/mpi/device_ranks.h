@@ -30,15 +30,16 @@ class FakeNccl : public NcclApi {
               StreamHandle stream) override;
   void broadcast(void* data, std::size_t bytes, int root, NcclCommunicator,
                  StreamHandle stream) override;
+  /// Refused outside a group, where one message would wait for the other.
   void send(const float* data, std::size_t count, int to, NcclCommunicator,
             StreamHandle stream) override;
   void receive(float* data, std::size_t count, int from, NcclCommunicator,
                StreamHandle stream) override;
-  void begin_group() override { ++groups; }
+  void begin_group() override;
   void end_group() override;
 
   NcclId joined{};
-  int groups = 0, left = 0, aborted = 0;
+  int left = 0, aborted = 0;
   std::string why_lost;
 
  private:
@@ -48,6 +49,7 @@ class FakeNccl : public NcclApi {
   double call_s_;
   MpiTransport mpi_{session().world()};
   std::vector<MPI_Request> requests_;
+  bool in_group_ = false;
 };
 
 /// What a rank on a device has, with a device that is none.

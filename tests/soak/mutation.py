@@ -36,8 +36,8 @@ FOLDERS = ["src/timing", "src/record", "src/algorithms", "src/hang", "src/comm",
 # Nothing calls the first two without a GPU, and whole programs are run by tests/e2e, which takes too long for each mutant.
 LEFT_OUT = {"src/cuda/nccl_api.cpp", "src/sync/c10d_nccl.cpp", "src/sweep/main.cpp"}
 GOAL = 0.85
-# Tests of a mutant are stopped after so many times the time of the coverage run, and so many seconds more.
-LIMIT_RATIO, LIMIT_MORE_S = 5, 30
+# Tests of a mutant are stopped after so many times their time in the coverage run, which is slower, and so many seconds more.
+LIMIT_RATIO, LIMIT_MORE_S = 1, 30
 ALL_TESTS_LIMIT_S = 900
 MPI_RANKS = (2, 4)
 UNDETECTED = ("survived", "not executed")

@@ -124,6 +124,8 @@ TEST_CASE("every collective is recorded with its own times, and counted by the f
   CHECK(traffic[static_cast<std::size_t>(Traffic::kGradients)] == 2 * (n - 1) * 4000 / n);
   const std::int64_t gathered = n == 1 ? 0 : ranks.rank == 0 ? (n - 1) * 4000 : 4000;
   CHECK(traffic[static_cast<std::size_t>(Traffic::kInputs)] == gathered);
+  ranks.exchange.scatter(all, values, 0, Traffic::kBuffers);
+  CHECK(traffic[static_cast<std::size_t>(Traffic::kBuffers)] == gathered);
   ranks.exchange.log().begin_iteration(4);
   CHECK(ranks.exchange.log().records().empty());
   CHECK(ranks.exchange.log().traffic()[0] == 0);

@@ -10,6 +10,7 @@
 
 #include <doctest/doctest.h>
 
+#include "comm/agreement.h"
 #include "comm/long_messages.h"
 #include "mpi/ranks.h"
 #include "options/transport_choice.h"
@@ -89,6 +90,33 @@ TEST_CASE("shm: sums and means of all sizes, in its own memory and elsewhere") {
     check_sums(transport, std::span(elsewhere).first(count));
   }
   check_rooted(transport);
+}
+
+TEST_CASE("ranks of one host are one node") {
+  const Session& session = test::session();
+  const RankLayout layout = rank_layout(session);
+  CHECK(layout.nodes == 1);
+  CHECK(layout.fewest_ranks_a_node == session.size());
+}
+
+TEST_CASE("texts of all ranks come to rank 0 in order, and each byte is counted once") {
+  const Session& session = test::session();
+  const bool root = session.root();
+  const auto counted = [&](std::size_t length) {
+    const auto at = static_cast<std::size_t>(Traffic::kControl);
+    const RankTraffic before = session.ledger().total();
+    const auto texts = gather_texts(session, std::string(length, root ? 'r' : 'o'));
+    CHECK(texts.size() == (root ? static_cast<std::size_t>(session.size()) : 0));
+    for (std::size_t rank = 0; rank < texts.size(); ++rank)
+      CHECK(texts[rank] == std::string(length, rank == 0 ? 'r' : 'o'));
+    const RankTraffic& after = session.ledger().total();
+    return LinkBytes{after.sent_bytes[at] - before.sent_bytes[at],
+                     after.received_bytes[at] - before.received_bytes[at]};
+  };
+  const LinkBytes few = counted(3), more = counted(10);
+  CHECK(more.sent - few.sent == (root ? 0 : 7));
+  CHECK(more.received - few.received == (root ? 7 * (session.size() - 1) : 0));
+  CHECK((root ? few.sent : few.received) == 0);
 }
 
 TEST_CASE("transports: a calibration row records the name that the table has" *

@@ -61,8 +61,8 @@ class Variable {
   const char* name_;
 };
 
-/// In network and mount namespaces of its own, with `commands` done: what own_addresses() names.
-/// Empty where that is not allowed.
+/// In network and mount namespaces of its own, with `commands` done: what own_addresses() names,
+/// each after a space. Empty where that is not allowed.
 std::string seen_in_namespace(const std::string& commands) {
   int ends[2];
   REQUIRE(pipe(ends) == 0);
@@ -73,9 +73,11 @@ std::string seen_in_namespace(const std::string& commands) {
                        mount("sysfs", "/sys", "sysfs", 0, nullptr) == 0 &&
                        std::system(commands.c_str()) == 0;
     std::string seen;
-    if (alone)
+    if (alone) {
+      seen = "addresses:";
       for (const InterfaceAddress& one : own_addresses())
-        seen += fmt::format("{}{} ", one.interface, one.stays_here ? " (bridge)" : "");
+        seen += fmt::format(" {}{}", one.interface, one.stays_here ? " (bridge)" : "");
+    }
     _exit(write(ends[1], seen.data(), seen.size()) == static_cast<ssize_t>(seen.size()) ? 0 : 1);
   }
   close(ends[1]);
@@ -196,5 +198,5 @@ TEST_CASE("interfaces that are down, or without a carrier, are none of this host
   if (seen.empty())
     MESSAGE("SKIP: interfaces that are down: needs the right to make network namespaces, and ip");
   else
-    CHECK(seen == "wire empty (bridge) docker0 (bridge) ");
+    CHECK(seen == "addresses: wire empty (bridge) docker0 (bridge)");
 }

@@ -161,6 +161,15 @@ TEST_CASE("hdf5: what is missing is named") {
                  "/@valid_rows"));
 }
 
+TEST_CASE("hdf5: times of rows that are not there, and times that are missing") {
+  const TestFolder folder;
+  write_sample(folder / "run.h5", {});
+  CHECK_THROWS_AS(open_run(folder / "run.h5")->time(Phase::kCompute, 11, 2), Error);
+  CHECK_THROWS_AS(open_run(folder / "run.h5")->begin(13, 0), Error);
+  Edited(folder / "run.h5").remove("time/forward");
+  CHECK_THROWS_AS(open_run(folder / "run.h5")->time(Phase::kForward, 0, 1), Error);
+}
+
 TEST_CASE("hdf5: another shape, type or place of storage is refused") {
   const auto replaced = [](std::vector<hsize_t> shape, hid_t type, bool chunked = false) {
     return message_after([&](Edited& file) {

@@ -92,6 +92,15 @@ TEST_CASE("status: done, running, failed, partial and missing cells, and the tim
     CHECK_MESSAGE(text.find(part) != std::string::npos, part << " is not in\n" << text);
 }
 
+TEST_CASE("status: the time of a cell that has done one iteration") {
+  Sweep sweep(kFiveCells);
+  fs::create_directories(sweep.runs());
+  record_run(cell_files(sweep.runs(), sweep.grid.cells[0]).run, 1, 100, false);
+  const CellProgress one = grid_progress(sweep.grid.cells, sweep.runs())[0];
+  CHECK(one.iterations == 1);
+  CHECK(one.time_s == doctest::Approx(0.1));
+}
+
 TEST_CASE("status: nothing has begun, nothing is left, a damaged file") {
   Sweep sweep(kFiveCells);
   const auto before = grid_progress(sweep.grid.cells, sweep.runs());

@@ -42,6 +42,15 @@ TEST_CASE("tables: strong and weak scaling are determined from the runs") {
   CHECK(shown(table, running, "weak_speedup") == "n/a");
 }
 
+TEST_CASE("tables: a batch of one image scales, too") {
+  const TestFolder folder;
+  write_sample(folder / "one.h5", {"none", 1, 12, 5, 1, 2});
+  write_sample(folder / "weak.h5", {"ddp", 2, 12, 5, 1, 2});
+  const Table table = make_speedup_table(loaded_with_failures(folder), {});
+  CHECK(shown(table, row_with(table, {{"run", "weak"}, {"basis", "iteration"}}), "scaling") ==
+        "weak");
+}
+
 TEST_CASE("tables: super-linear speedup is flagged, a missing base is said") {
   const TestFolder folder;
   write_changed(folder / "one.h5", {"none", 1, 12, 5, 64, 2}, {}, {}, four_times_slower);

@@ -59,6 +59,9 @@ TEST_CASE("model: a world of known costs is found again") {
   for (const double ranks : {1.0, 2.0, 4.0, 8.0, 64.0})
     for (const double batch : {16.0, 64.0, 512.0})
       CHECK(predict(fit, ranks, batch).total_s() == Approx(step_s(world, ranks, batch)));
+  for (const auto& [ranks, batch] : {std::pair{0.5, 16.0}, std::pair{2.0, 0.0}})
+    CHECK(std::isnan(predict(fit, ranks, batch).total_s()));
+  CHECK(std::isnan(predict(FamilyFit{}, 2, 16).total_s()));
 }
 
 TEST_CASE("model: cells that were left out are predicted, and a wrong law is caught") {
@@ -149,6 +152,14 @@ TEST_CASE("model: calibration comes first, and training's slowdown is found agai
   CHECK(predict(fit, 8, 64).total_s() == Approx(step_s(world, 8, 64)));
   CHECK(calibration_without(study, 1).empty());
   CHECK(calibration_without(study, 0).size() == 12);
+  // What one rank would use does not count.
+  StudyFacts small = study;
+  std::erase_if(small.cells, [](const CellFacts& cell) { return cell.ranks == 4; });
+  small.cells.insert(small.cells.begin(), small.cells.front());
+  small.cells.front().ranks = 1;
+  small.cells.front().transport = "mpi";
+  const FamilyFit of_two = fit_family(families(small)[0], study.calibration);
+  CHECK(of_two.laws.at(CollectiveKind::kAllReduce).source == "calibration (ring, isolated)");
 }
 
 TEST_CASE("model: one batch says how compute is split, and one message size what is missing") {
