@@ -23,8 +23,7 @@ const std::vector<std::string> kKeepAlive = {"--mca", "oob_tcp_keepalive_time", 
                                              "--mca", "oob_tcp_keepalive_probes", "3"};
 
 std::int64_t usable_cores() {
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
+  cpu_set_t cores = {};
   if (sched_getaffinity(0, sizeof cores, &cores) == 0) return CPU_COUNT(&cores);
   // More cores than the fixed-size set holds.
   return std::max(1L, sysconf(_SC_NPROCESSORS_ONLN));

@@ -1,3 +1,4 @@
+#include <sched.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -5,6 +6,8 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <regex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -12,6 +15,7 @@
 
 #include "comm/agreement.h"
 #include "comm/long_messages.h"
+#include "comm/places.h"
 #include "mpi/ranks.h"
 #include "options/transport_choice.h"
 #include "support/error.h"
@@ -97,6 +101,39 @@ TEST_CASE("ranks of one host are one node") {
   const RankLayout layout = rank_layout(session);
   CHECK(layout.nodes == 1);
   CHECK(layout.fewest_ranks_a_node == session.size());
+}
+
+TEST_CASE("what a run records of its MPI, its own identity and the cores of a rank" *
+          test::once()) {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING];
+  int length = 0;
+  MPI_Get_library_version(text, &length);
+  const std::string version = mpi_library_version();
+  CHECK(version.size() > 4);
+  CHECK(std::string(text).starts_with(version));
+  CHECK(version.find_first_of(",\n") == std::string::npos);
+
+  const std::regex random_uuid(
+      "[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}");
+  std::set<std::string> uuids;
+  for (int i = 0; i < 100; ++i)
+    CHECK(std::regex_match(*uuids.insert(new_uuid()).first, random_uuid));
+  CHECK(uuids.size() == 100);
+
+  cpu_set_t before;
+  REQUIRE(sched_getaffinity(0, sizeof before, &before) == 0);
+  int cores = 0;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (!CPU_ISSET(core, &before)) continue;
+    ++cores;
+    cpu_set_t one = {};
+    CPU_SET(core, &one);
+    REQUIRE(sched_setaffinity(0, sizeof one, &one) == 0);
+    CHECK(core_mask().text == std::to_string(core));
+    CHECK(core_mask().cores == 1);
+  }
+  REQUIRE(sched_setaffinity(0, sizeof before, &before) == 0);
+  CHECK(core_mask().cores == cores);
 }
 
 TEST_CASE("texts of all ranks come to rank 0 in order, and each byte is counted once") {

@@ -11,6 +11,7 @@
 #include "serial/expect_error.h"
 #include "serial/sample_run.h"
 #include "support/error.h"
+#include "support/file.h"
 
 using namespace gradsync;
 using namespace gradsync::testing;
@@ -280,4 +281,29 @@ TEST_CASE(
   write_plainly(folder / "run.h5", front + std::string(27, '\xF9') + back);
   CHECK(contains(error_text(ExitCode::kBadData, [&] { open_run(folder / "run.h5"); }),
                  "its superblock does not fit its 57 bytes"));
+}
+
+TEST_CASE("hdf5: superblocks of all versions are understood") {
+  const TestFolder folder;
+  const auto made = [&](int version) {
+    const auto path = folder / ("v" + std::to_string(version) + ".h5");
+    const H5Object creation(H5Pcreate(H5P_FILE_CREATE), H5Pclose);
+    const H5Object access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
+    if (version == 1) H5Pset_istore_k(creation.id(), 64);
+    if (version == 2) H5Pset_libver_bounds(access.id(), H5F_LIBVER_V18, H5F_LIBVER_V18);
+    if (version == 3) H5Pset_libver_bounds(access.id(), H5F_LIBVER_V110, H5F_LIBVER_V110);
+    H5Fclose(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.id(), access.id()));
+    CHECK(read_text_file(path)[8] == version);
+    return path;
+  };
+  const auto message = [](const std::filesystem::path& path) {
+    return error_text(ExitCode::kBadData, [&] { open_run(path); });
+  };
+  for (const int version : {0, 1, 2, 3}) {
+    CAPTURE(version);
+    const auto path = made(version);
+    CHECK_FALSE(contains(message(path), "superblock"));
+    std::filesystem::resize_file(path, std::filesystem::file_size(path) - 1);
+    CHECK(contains(message(path), "its superblock does not fit"));
+  }
 }

@@ -100,5 +100,6 @@ TEST_CASE("cell record: read as written, and damaged ones are failures") {
     write(files.failure, damaged);
     CHECK(recorded_failure(files)->kind == FailureKind::kFailed);
     CHECK(recorded_failure(files)->result.exit_code == -1);
+    CHECK(recorded_failure(files)->result.signal == 0);
   }
 }

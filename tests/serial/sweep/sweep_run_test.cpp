@@ -357,7 +357,11 @@ TEST_CASE("results folder: a file in its place") {
 
 TEST_CASE("sweep run: time left for people") {
   CHECK(time_left_text(40.4) == "about 40 s left");
+  CHECK(time_left_text(89) == "about 89 s left");
+  CHECK(time_left_text(90) == "about 2 min left");
   CHECK(time_left_text(125) == "about 2 min left");
+  CHECK(time_left_text(5399) == "about 90 min left");
+  CHECK(time_left_text(5400) == "about 2 h left");
   CHECK(time_left_text(7300) == "about 2 h left");
 }
 

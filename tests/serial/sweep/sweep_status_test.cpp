@@ -85,6 +85,7 @@ TEST_CASE("status: done, running, failed, partial and missing cells, and the tim
   // Whole cells take 10, 5 and 1 s; 0.8 + 0.5 + 1 of a cell are left.
   CHECK(seconds_left(cells) == doctest::Approx(16.0 / 3 * 2.3));
 
+  CHECK(status_table("test", cells).rows[0][0].number == 1);
   const std::string text = shown(status_table("test", cells));
   for (const char* part :
        {"Grid test", "100 of 100", "10 of 50", "by host ", "5 of 10", "no checkpoint: starts again",

@@ -75,4 +75,6 @@ TEST_CASE("plateau and half-bandwidth size") {
   CHECK(std::isnan(half_bandwidth_bytes(bytes, List{6, 7, 8, 10, 9})));
   CHECK(half_bandwidth_bytes(bytes, List{kNaN, 3, 8, 8, 8}) ==
         doctest::Approx(2048 * std::pow(2, 0.2)));
+  // From 0 bytes there is no log scale.
+  CHECK(half_bandwidth_bytes(List{0, 70, 80, 90}, List{1, 8, 8, 8}) == doctest::Approx(30));
 }

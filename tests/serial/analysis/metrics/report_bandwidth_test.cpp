@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include "analysis/metrics/calibration_curve.h"
 #include "analysis/metrics/collective_figures.h"
 #include "serial/study_tables.h"
 
@@ -60,6 +61,16 @@ TEST_CASE("tables: bandwidth against calibration, by hand") {
   const Table linked = make_bandwidth_table(loaded_with_failures(folder), options);
   CHECK(number(linked, 0, "tree_ms") == Approx(4.096));
   CHECK(number(linked, 0, "ring_ms") == Approx(4.096));
+}
+
+TEST_CASE("calibration curve: between two sizes on logarithmic axes, nothing beyond them") {
+  CalibrationCurve curve;
+  curve.bytes = {1024, 4096, 65536};
+  curve.time_s = {1e-4, 9e-4, 2e-3};
+  CHECK(curve.time_at(4096) == 9e-4);
+  CHECK(curve.time_at(2048) == Approx(3e-4));
+  CHECK(std::isnan(curve.time_at(1000)));
+  CHECK(std::isnan(curve.time_at(65537)));
 }
 
 TEST_CASE("tables: bandwidth of one rank, and without calibration") {

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "analysis/metrics/bandwidth.h"
+#include "analysis/metrics/quantized_figures.h"
 #include "analysis/metrics/scaling.h"
 
 using namespace gradsync;
@@ -76,4 +77,18 @@ TEST_CASE("formulas: speedup, efficiency, derived split") {
   CHECK(std::isnan(speedup(-60, 20)));
   CHECK(std::isnan(strong_efficiency(60, 1, 20, 0)));
   CHECK(std::isnan(derived_communication(kNotMeasured, 20, 4)));
+}
+
+TEST_CASE("formulas: accuracy of a quantized network, and what it lost") {
+  QuantizedStepRow whole, small, none;
+  whole.name = "fp32";
+  whole.images = small.images = 400;
+  whole.correct = 300;
+  small.correct = 290;
+  CHECK(accuracy_percent(whole) == Approx(75));
+  CHECK(std::isnan(accuracy_percent(none)));
+  Quantization study;
+  CHECK(std::isnan(drop_points(study, small)));
+  study.steps = {whole, small};
+  CHECK(drop_points(study, small) == Approx(2.5));
 }

@@ -48,6 +48,11 @@ TEST_CASE("model: what does not determine two terms gives none") {
   CHECK_FALSE(fit_two_terms({}).usable());
   CHECK_FALSE(fit_two_terms(std::vector<TwoTermPoint>{{2, 8, 10}}).usable());
   CHECK_FALSE(fit_two_terms(std::vector<TwoTermPoint>{{2, 8, 10}, {4, 16, 21}}).usable());
+  for (const double scale : {1e-6, 1e6})
+    CHECK_FALSE(
+        fit_two_terms(std::vector<TwoTermPoint>{
+                          {2.1, 8.4 * scale, 10}, {4.3, 17.2 * scale, 21}, {0.7, 2.8 * scale, 4}})
+            .usable());
   const double nan = std::nan("");
   CHECK_FALSE(
       fit_two_terms(std::vector<TwoTermPoint>{{2, 8, 10}, {4, 1, nan}, {4, 2, 0}}).usable());

@@ -218,6 +218,21 @@ TEST_CASE("model: what-if replays the recorded run") {
   CHECK(one.parts.exposed_s == Approx(world.collective_s(7 * 1024 * 1024, 4)));
 }
 
+TEST_CASE("model: what-if of a run in 16 bits") {
+  const TestFolder folder;
+  write_world(folder, LawWorld{});
+  for (const char* wire : {"bf16", "fp16"}) {
+    StudyFacts study = RunStudy(loaded(folder)).facts();
+    for (CellFacts& cell : study.cells)
+      cell.wire = wire;
+    const FamilyFit fit = fit_family(families(study)[0], study.calibration);
+    const CellFacts& cell = study.cells.back();
+    const double bytes = what_if(fit, cell, {}).bytes;
+    CHECK(what_if(fit, cell, parse_what_if("wire=bf16")).bytes == bytes);
+    CHECK(what_if(fit, cell, parse_what_if("wire=fp32")).bytes == 2 * bytes);
+  }
+}
+
 TEST_CASE("model: contention found in windows is taken out and put in again") {
   // A byte beside compute takes 0.5 ns; the first three of four buckets travel beside it.
   LawWorld world;
@@ -335,4 +350,9 @@ TEST_CASE("model: draws are the same every time, and no wider than the iteration
   CHECK(high > 5);
   CHECK(high <= 9);
   CHECK(drawn_medians({}, {}, {}, 50, 7).empty());
+  const auto of_one = drawn_medians({3}, {2}, {1}, 4, 7);
+  REQUIRE(of_one.size() == 4);
+  CHECK(of_one[3].iteration_s == 3);
+  CHECK(of_one[3].compute_s == 2);
+  CHECK(of_one[3].stalled_s == 1);
 }
