@@ -199,6 +199,8 @@ TEST_CASE("hdf5: sizes beyond the file are refused before memory is taken") {
                  "larger than the file"));
   CHECK(contains(message_after([](Edited& file) { file.set("valid_rows", 13L); }), "valid_rows"));
   CHECK(contains(message_after([](Edited& file) { file.set("valid_rows", -1L); }), "valid_rows"));
+  CHECK(contains(message_after([](Edited& file) { file.set("valid_rows", "7"); }),
+                 "is not one whole number"));
 }
 
 TEST_CASE("hdf5: fewer valid rows than stored ones are what is read") {

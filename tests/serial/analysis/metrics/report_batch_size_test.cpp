@@ -20,6 +20,12 @@ TEST_CASE("tables: iterations of an epoch follow the sampler") {
   CHECK_FALSE(is_full_batch(64, 0));  // not known
 }
 
+TEST_CASE("tables: a whole epoch of a data set that no run names is what the run has seen") {
+  const TestFolder folder;
+  write_sample(folder / "run.h5", {"ddp", 2, 12, 5, 32, 2});
+  CHECK(iterations_of_whole_epoch(loaded_with_failures(folder).runs[0]) == 5);
+}
+
 TEST_CASE("tables: epochs, whole and cut off") {
   const TestFolder folder;
   // 640 images over 2 ranks of 32: 10 iterations a whole epoch, of which the sample has 5.
