@@ -138,11 +138,14 @@ class Figure {
   /// The panels from `first` on that stand side by side.
   std::string row(std::size_t first) {
     const std::size_t end = std::min(first + columns_, chart_.panels.size());
+    const double step = panel_width_ + kGap;
+    // The title may be wider than the panels.
+    const double left = kMargin + (width_ + kGap - static_cast<double>(columns_) * step) / 2;
     std::string text;
     double height = 0;
     for (std::size_t i = first; i < end; ++i) {
       double bottom = 0;
-      text += panel(i, kMargin + static_cast<double>(i - first) * (panel_width_ + kGap), bottom);
+      text += panel(i, left + static_cast<double>(i - first) * step, bottom);
       height = std::max(height, bottom);
     }
     y_ += height + 12;

@@ -102,7 +102,7 @@ std::vector<Comparison> comparisons(const std::vector<RunGroup>& groups) {
 
 std::string base_text(const RunGroup& base) {
   const Run& run = base.first();
-  return fmt::format("{} {}, batch {} per rank", count_text(run.ranks, "rank"), run.mode,
+  return fmt::format("{} {}, {} per rank", count_text(run.ranks, "rank"), run.mode,
                      run.batch_per_rank);
 }
 

@@ -31,7 +31,7 @@ struct Comparison {
 /// group of one rank is compared with itself as well. In the order of the groups.
 std::vector<Comparison> comparisons(const std::vector<RunGroup>& groups);
 
-/// "1 rank none, batch 128 per rank".
+/// "1 rank none, 128 per rank": images per rank.
 std::string base_text(const RunGroup& base);
 
 /// What group and base do not have in common though a fair comparison would, e.g. "threads 2 in

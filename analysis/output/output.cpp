@@ -55,7 +55,8 @@ void ReportOutput::write(const Table& table, bool printed, bool machines_only) {
     const std::string text = format->render(table, options_.wide);
     if (folder)
       write_file_atomically(options_.output / (table.name + "." + format->extension), text);
-    if (format->name == "text" && printed)
+    if (!printed) continue;
+    if (format->name == "text")
       print(text_for(options_, table, text));
     else if (!folder)
       print(text);

@@ -71,7 +71,7 @@ std::vector<Column> bandwidth_columns(const GroupLabels& labels, const TableOpti
        "algbw x 2(n-1)/n for all-reduce, (n-1)/n for "
        "gather, scatter and all-gather, 1 for broadcast and reduce",
        buckets},
-      {"utilization_at_size_percent", "of calibration, same sizes %", false,
+      {"utilization_at_size_percent", "of calibration %", false,
        "sum of the calibrated times at the sizes of the messages / transfer", both},
       {"utilization_of_plateau_percent", "of plateau %", false,
        "busbw / busbw of the largest calibrated sizes", both},
@@ -83,8 +83,10 @@ std::vector<Column> bandwidth_columns(const GroupLabels& labels, const TableOpti
   result.push_back({"epoch_iterations", "iterations/epoch", false, "iterations of a whole epoch",
                     "/provenance/train_images"});
   add_convention_columns(result, options);
-  result.push_back({"remark", "remark", true});
+  result.push_back({"remark", "remark", true, "", "", 2});
   result.push_back(group_name_column());
+  keep(result, {"collective", "message_mib", "transfer_ms", "busbw_gb_per_s",
+                "utilization_at_size_percent"});
   return result;
 }
 

@@ -57,9 +57,10 @@ std::vector<Column> batch_size_columns(const GroupLabels& labels) {
        "/epoch/test_accuracy"},
       {"peak_memory_mib", "memory MiB", false,
        "largest over ranks / 2^20 bytes; median of the repeats", "/epoch/peak_memory"},
-      {"remark", "remark", true, "", "", 0},
+      {"remark", "remark", true, "", "", 2},
       group_name_column()};
   result.insert(result.end(), rest.begin(), rest.end());
+  keep(result, {"epoch", "training_s", "images_per_s", "test_accuracy_percent"});
   return result;
 }
 
@@ -255,6 +256,8 @@ Table make_batch_size_table(const RunSet& set, const TableOptions&) {
     lines.add_group(group);
   for (const FailedCell& failed : set.failed)
     lines.add_failure(failed);
+  // How a batch failed is said by its remark alone.
+  if (!set.failed.empty()) keep(table.columns, {"batch_per_rank", "remark"});
   lines.add_to(table);
   return table;
 }

@@ -45,11 +45,13 @@ std::vector<Column> compute_comm_columns(const GroupLabels& labels, const WaitKi
       {"derived_base", "derived: base", true},
       {"derived_base_ms", "T(1) ms", false,
        "mean iteration of the base x global batch / the base's global batch", derived},
-      {"derived_compute_ms", "compute ms", false, "T(1)/n", derived},
-      {"derived_communication_ms", "communication ms", false, "T(n) - T(1)/n", derived},
-      {"remark", "remark", true},
+      {"derived_compute_ms", "derived: compute ms", false, "T(1)/n", derived},
+      {"derived_communication_ms", "derived: communication ms", false, "T(n) - T(1)/n", derived},
+      {"remark", "remark", true, "", "", 2},
       group_name_column()};
   result.insert(result.end(), rest.begin(), rest.end());
+  keep(result,
+       {"iteration_ms", "measured_compute_ms", "measured_exposed_ms", "derived_communication_ms"});
   return result;
 }
 

@@ -56,9 +56,10 @@ std::vector<Column> large_batch_columns(bool with_settings) {
       {"fall_reach_points", "±", false, welch, test},
       {"repair_points", "to none", false, "test % - test % of the same batch without remedy", test},
       {"repair_reach_points", "±", false, welch, test},
-      {"remark", "remark", true, "", "", 0},
+      {"remark", "remark", true, "", "", 2},
       group_name_column()};
   if (with_settings) all.insert(all.begin() + kSettingsAt, {"settings", "settings", true});
+  keep(all, {"epoch", "test_accuracy_percent", "fall_points", "repair_points"});
   return all;
 }
 

@@ -54,6 +54,7 @@ std::vector<Column> modes_columns(const std::vector<std::int64_t>& points) {
        "/iteration/samples, /time/iteration"},
       run_name_column()};
   result.insert(result.end(), rest.begin(), rest.end());
+  keep(result, {"rank", "loss_mean", "iteration_median_ms", "images_per_s"});
   return result;
 }
 

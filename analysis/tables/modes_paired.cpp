@@ -56,6 +56,7 @@ std::vector<Column> modes_paired_columns(const GroupLabels& labels) {
       {"verdict", "verdict", true, "", "", 0},
       group_name_column()};
   result.insert(result.end(), rest.begin(), rest.end());
+  keep(result, {"iteration_median_ms", "ratio"});
   return result;
 }
 

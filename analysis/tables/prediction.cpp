@@ -17,7 +17,7 @@ namespace {
 
 std::vector<Column> prediction_columns() {
   const std::string model = "/time, /bucket, /calibration";
-  return {
+  std::vector<Column> result = {
       {"mode", "mode", true},
       {"model", "model", true},
       {"ranks", "ranks", false, "number of ranks", "/topology/rank"},
@@ -37,6 +37,8 @@ std::vector<Column> prediction_columns() {
       {"fitted_to", "fitted to", false, "number of cells fitted to", "/time"},
       {"family", "family", false, "number of the family in this table", "/config"},
   };
+  keep(result, {"kind", "measured_ms", "predicted_ms", "error_percent"});
+  return result;
 }
 
 struct Target {

@@ -15,7 +15,7 @@ namespace {
 
 std::vector<Column> replicas_columns() {
   const std::string accuracy = "/epoch/test_accuracy";
-  return {
+  std::vector<Column> result = {
       {"mode", "mode", true},
       {"model", "model", true},
       {"ranks", "ranks", false, "ranks of the run", "/topology/rank"},
@@ -26,13 +26,14 @@ std::vector<Column> replicas_columns() {
       {"exchanged", "exchanged", true},
       {"iterations", "iterations", false, "iterations of the run", "/iteration/number"},
       {"parameters", "parameters", true},
-      {"parameter_distance", "distance", false, "largest over the ranks",
+      {"parameter_distance", "parameter distance", false, "largest over the ranks",
        "/replica/parameter_distance"},
       {"buffers", "buffers", true},
-      {"buffer_distance", "distance", false, "largest over the ranks", "/replica/buffer_distance"},
-      {"test_lowest_percent", "test % lowest", false, "lowest rank, last epoch", accuracy},
-      {"test_mean_percent", "mean", false, "mean over the ranks, last epoch", accuracy},
-      {"test_highest_percent", "highest", false, "highest rank, last epoch", accuracy},
+      {"buffer_distance", "buffer distance", false, "largest over the ranks",
+       "/replica/buffer_distance"},
+      {"test_lowest_percent", "lowest test %", false, "lowest rank, last epoch", accuracy},
+      {"test_mean_percent", "mean test %", false, "mean over the ranks, last epoch", accuracy},
+      {"test_highest_percent", "highest test %", false, "highest rank, last epoch", accuracy},
       {"epochs", "epochs", false, "epochs of the run", "/epoch/number"},
       {"orders", "orders", false, "orders of the images that differ", "/epoch/order_digest"},
       {"batches", "batches", false, "global batches that differ, as sets of images",
@@ -40,6 +41,9 @@ std::vector<Column> replicas_columns() {
       {"shared_images", "shared images", false,
        "images that several ranks used in one epoch, all epochs", "/epoch/shared_images"},
       run_name_column()};
+  keep(result, {"parameter_distance", "buffer_distance", "test_lowest_percent",
+                "test_highest_percent", "shared_images"});
+  return result;
 }
 
 /// SGD by how it moves: its momentum makes it another optimizer.

@@ -35,7 +35,7 @@ std::string runs_text(std::size_t some, const RunSet& set) {
 
 std::vector<Column> run_columns() {
   return {{"mode", "mode", true},
-          {"model", "model", true, "", "", 3},
+          {"model", "model", true},
           {"ranks", "ranks", false, "ranks of the run", "/topology/rank"},
           {"rank", "rank", false, "the rank", "/topology/rank"},
           {"batch_per_rank", "batch/rank", false, "global batch / (ranks x accumulation)",

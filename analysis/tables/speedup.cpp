@@ -82,12 +82,12 @@ std::vector<Column> speedup_columns(const GroupLabels& labels) {
   const std::vector<Column> rest = {
       repeats_column(),
       {"scaling", "scaling", true},
-      {"base", "base", true},
+      {"base", "base", true, "", "", 2},
       {"basis", "time of", true},
-      {"count", "n", false, "values that the time is the median of", data},
+      {"count", "n", false, "values that the time is the median of", data, 3},
       {"time_s", "T(n) s", false, "median over steady iterations or whole epochs, slowest rank",
        data},
-      {"base_time_s", "T(base) s", false, "the same of the base", data},
+      {"base_time_s", "T(base) s", false, "the same of the base", data, 3},
       {"speedup", "T(base)/T(n)", false, "T(base)/T(n)", data},
       {"speedup_low", "low", false, bootstrap, data},
       {"speedup_high", "high", false, bootstrap, data},
@@ -95,10 +95,12 @@ std::vector<Column> speedup_columns(const GroupLabels& labels) {
        "T(base)/T(n) x base/n; of an iteration of weak scaling T(base)/T(n)", data},
       {"efficiency_low_percent", "low", false, bootstrap, data},
       {"efficiency_high_percent", "high", false, bootstrap, data},
-      {"weak_speedup", "N*T(1)/T(N)", false, "N*T(1)/T(N) of iteration times", "/time/iteration"},
-      {"remark", "remark", true},
+      {"weak_speedup", "N*T(1)/T(N)", false, "N*T(1)/T(N) of iteration times", "/time/iteration",
+       3},
+      {"remark", "remark", true, "", "", 2},
       group_name_column()};
   result.insert(result.end(), rest.begin(), rest.end());
+  keep(result, {"scaling", "time_s", "speedup", "efficiency_percent"});
   return result;
 }
 

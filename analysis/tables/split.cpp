@@ -47,6 +47,7 @@ std::vector<Column> split_columns() {
   }
   result.push_back(run_name_column());
   result.back().detail = 3;
+  keep(result, {"rank"});
   return result;
 }
 

@@ -27,6 +27,7 @@ std::vector<Column> stragglers_columns() {
       {"last_percent", "last %", false, "collectives to which the rank came last / all", kArrivals},
       run_name_column()};
   result.insert(result.end(), rest.begin(), rest.end());
+  keep(result, {"rank", "suffered_ms", "caused_ms", "last_percent"});
   return result;
 }
 

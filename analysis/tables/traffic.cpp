@@ -20,6 +20,7 @@ std::vector<Column> traffic_columns() {
   result.push_back({"total_bytes", "total B", false, "sum of the categories", "/traffic/*"});
   result.push_back({"total_gb", "total GB", false, "sum of the categories / 1e9", "/traffic/*"});
   result.push_back(run_name_column());
+  keep(result, {"rank", "gradients_bytes", "total_bytes"});
   return result;
 }
 

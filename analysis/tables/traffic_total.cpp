@@ -69,6 +69,7 @@ std::vector<Column> traffic_total_columns(const GroupLabels& labels) {
        "sum over the ranks of what was sent before the first iteration", totals + "/sent"},
       run_name_column()};
   result.insert(result.end(), own.begin(), own.end());
+  keep(result, {"category", "calls", "root_sent_bytes", "all_sent_bytes"});
   return result;
 }
 

@@ -20,7 +20,7 @@ constexpr double kAsGood = 0.005;  ///< as --bucket-cap auto takes
 
 std::vector<Column> what_if_columns() {
   const std::string from = "/bucket, /time, /calibration";
-  return {
+  std::vector<Column> result = {
       {"mode", "mode", true},
       {"model", "model", true},
       {"ranks", "ranks", false, "number of ranks", "/topology/rank"},
@@ -40,6 +40,8 @@ std::vector<Column> what_if_columns() {
       {"best", "best", true},
       {"run", "run", true},
   };
+  keep(result, {"case", "step_ms", "change_percent", "best"});
+  return result;
 }
 
 struct Case {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "support/command_line.h"
 #include "support/option_texts.h"
 
 namespace gradsync {
@@ -11,14 +12,12 @@ namespace gradsync {
 namespace {
 
 std::vector<std::string> completion_words(const OptionTable& table) {
-  std::vector<std::string> all;
-  for (const OptionSpec& spec : table) {
-    all.push_back("--" + spec.name);
-    if (spec.value_name.empty()) all.push_back("--no-" + spec.name);
-  }
+  std::vector<std::string> words = spellings(table);
   for (const CommonOption& option : common_options(table))
-    all.push_back("--" + option.spec.name);
-  return all;
+    words.push_back(option.spec.name);
+  for (std::string& word : words)
+    word.insert(0, "--");
+  return words;
 }
 
 // The words that a value can be; a value that is none of a list is completed as a file name.

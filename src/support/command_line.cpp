@@ -33,13 +33,6 @@ po::options_description described(const OptionTable& table) {
   return description;
 }
 
-std::vector<std::string> spellings(const OptionTable& table) {
-  std::vector<std::string> names = option_names(table);
-  for (const auto& spec : table)
-    if (is_switch(spec)) names.push_back("no-" + spec.name);
-  return names;
-}
-
 std::string bare(const std::string& option) {
   const std::size_t dashes = std::min(option.find_first_not_of('-'), option.size());
   return option.substr(dashes, option.find('=') - dashes);
@@ -120,6 +113,13 @@ void add_positional(CommandLine& line, const std::vector<std::string>& tokens) {
 }
 
 }  // namespace
+
+std::vector<std::string> spellings(const OptionTable& table) {
+  std::vector<std::string> names = option_names(table);
+  for (const auto& spec : table)
+    if (is_switch(spec)) names.push_back("no-" + spec.name);
+  return names;
+}
 
 CommandLine parse_command_line(const OptionTable& table, int argc, const char* const* argv) {
   CommandLine line;

@@ -18,8 +18,11 @@ struct CommandLine {
 };
 
 /// Splits the command line by `table`. Long options, never abbreviated, and the letters of a table
-/// that has some (`-b 8`, `-b8`). Throws Error kUsage
-/// for an unknown option (with the nearest), a missing or surplus value, an option given twice.
+/// that has some (`-b 8`, `-b8`). Throws Error kUsage for an unknown option (with the nearest), a
+/// missing or surplus value, an option given twice.
 CommandLine parse_command_line(const OptionTable& table, int argc, const char* const* argv);
+
+/// The words that parse_command_line takes after "--": names, and "no-" before those of switches.
+std::vector<std::string> spellings(const OptionTable& table);
 
 }  // namespace gradsync

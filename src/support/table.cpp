@@ -24,6 +24,16 @@ std::string Cell::shown() const {
   return fmt::format("{:.{}f}", number, decimals);
 }
 
+void keep(std::vector<Column>& columns, std::initializer_list<std::string_view> names) {
+  for (const std::string_view name : names) {
+    const auto column = std::find_if(columns.begin(), columns.end(),
+                                     [&](const Column& one) { return one.name == name; });
+    if (column == columns.end())
+      throw Error(ExitCode::kInternal, fmt::format("no column is named {}", name));
+    column->detail = 0;
+  }
+}
+
 void Table::add(std::vector<Cell> row, std::string source) {
   if (row.size() != columns.size())
     throw Error(ExitCode::kInternal, fmt::format("table {}: a row of {} cells under {} columns",
@@ -95,6 +105,27 @@ struct Measured {
   bool fits = true;
 };
 
+/// Whether all rows say the same, which a note can say as well.
+bool is_constant(const Table& table, const ShownColumn& shown) {
+  if (table.rows.size() < 2) return false;
+  const std::string first = shown.cell(table.rows.front());
+  return std::all_of(table.rows.begin(), table.rows.end(),
+                     [&](const auto& row) { return shown.cell(row) == first; });
+}
+
+int detail_of(const Table& table, const ShownColumn& shown) {
+  constexpr int kConstant = 100;
+  // The first column names the rows.
+  const int detail = shown.column == 0 ? 0 : table.columns[shown.column].detail;
+  return detail > 0 && is_constant(table, shown) ? kConstant + detail : detail;
+}
+
+std::string name_left_out(const Table& table, const ShownColumn& shown) {
+  const std::string& head = table.columns[shown.column].head;
+  const std::string value = is_constant(table, shown) ? shown.cell(table.rows.front()) : "";
+  return value.empty() ? head : fmt::format("{} = {}", head, value);
+}
+
 void leave_out(std::vector<Measured>& columns, std::size_t width) {
   std::size_t total = 0;
   for (const Measured& column : columns)
@@ -153,8 +184,7 @@ ShownColumns shown_columns(const Table& table, std::size_t width) {
   std::vector<Measured> columns;
   for (std::size_t c = 0; c < table.columns.size(); ++c) {
     const ShownColumn shown{c, width > 0 && has_interval(table, c)};
-    // The first column names the rows.
-    columns.push_back({shown, width_of(table, shown), c == 0 ? 0 : table.columns[c].detail});
+    columns.push_back({shown, width_of(table, shown), detail_of(table, shown)});
     if (shown.interval) c += 2;
   }
   if (width > 0) leave_out(columns, width);
@@ -163,7 +193,7 @@ ShownColumns shown_columns(const Table& table, std::size_t width) {
     if (column.fits)
       result.columns.push_back(column.shown);
     else
-      result.left_out.push_back(table.columns[column.shown.column].head);
+      result.left_out.push_back(name_left_out(table, column.shown));
   return result;
 }
 

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cmath>
+#include <initializer_list>
 #include <iosfwd>
 #include <limits>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace gradsync {
@@ -34,6 +36,10 @@ struct Column {
   std::string dataset = {};  ///< what it is computed from: "/time/iteration"
   int detail = 1;  ///< 0: always shown; the larger, the sooner a narrow text leaves it out
 };
+
+/// Of columns with these names, detail 0: what the table is for. Throws Error kInternal for a name
+/// that no column has.
+void keep(std::vector<Column>& columns, std::initializer_list<std::string_view> names);
 
 /// A result in rows and columns, free of any output format.
 struct Table {
@@ -72,8 +78,9 @@ struct ShownColumn {
   std::string cell(const std::vector<Cell>& row) const;
 };
 
-/// The columns that fit `width` characters, and the heads of the others: left out is the largest
-/// detail first and of the same the rightmost, but never the first. 0: all columns, without
+/// The columns that fit `width` characters, and the heads of the others. Left out are, first, those
+/// that say the same in all rows (with the head comes what they say), then the largest detail, and
+/// of the same the rightmost; never the first column and those of detail 0. 0: all columns, without
 /// intervals.
 struct ShownColumns {
   std::vector<ShownColumn> columns;

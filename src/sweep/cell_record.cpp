@@ -22,7 +22,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kKilled = 128 + SIGKILL;
 constexpr std::array<const char*, 3> kKindNames = {"failed", "out of memory", "not run"};
 
 // What slurmstepd and srun say, by version.
@@ -116,7 +115,8 @@ std::string last_error(const std::string& log, const std::string& program) {
 }
 
 bool was_killed(const ProcessResult& result) {
-  return result.signal == SIGKILL || result.exit_code == kKilled;
+  return result.signal == SIGKILL || result.exit_code == 128 + SIGKILL ||
+         result.exit_code == SIGKILL;
 }
 
 bool killed_for_memory(const ProcessResult& result, std::int64_t kernel_counted,

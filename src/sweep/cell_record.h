@@ -35,14 +35,14 @@ std::optional<CellFailure> recorded_failure(const CellFiles& files);
 /// in which srun or mpirun reports a rank that ended, else the last three lines that say anything.
 std::string last_error(const std::string& log, const std::string& program);
 
-/// Whether the kernel ended the run because memory ran out: it was killed (signal 9, or the exit
-/// code 137 that launchers make of it), and the kernel counted such an end on this host in the
-/// meantime or Slurm's words about it are in the log. A kill without these signs may have had any
-/// cause.
+/// Whether the kernel ended the run because memory ran out: the run was killed, and the
+/// kernel counted such an end on this host in the meantime or Slurm's words about it are in the
+/// log. A kill without these signs may have had any cause.
 bool killed_for_memory(const ProcessResult& result, std::int64_t kernel_counted,
                        const std::string& log);
 
-/// Whether the run was killed from outside.
+/// Whether the run was killed from outside: by signal 9, or with what launchers make of it, exit
+/// code 137 (of mpirun sometimes 9, where the connection to the rank ended before the rank).
 bool was_killed(const ProcessResult& result);
 
 /// How many processes the kernel has ended for want of memory since the host started, from

@@ -88,7 +88,8 @@ def case_out_of_memory_in_a_sweep_is_a_row(folder):
     run([BIN / "gradsync-sweep", "--results", results, job], environment={"OMPI_MCA_rmaps_base_oversubscribe": "1"})
     check(bool(list(results.glob("*.failed.json"))), f"no failed cell in {list(results.iterdir())}")
     shutil.copy(RUNS / "none.h5", results)
-    table = report(results, "--table", "batch-size").expect(0, r"OUT OF MEMORY \(exit code 81\)")
+    report(results, "--table", "batch-size").expect(0, r"OUT OF MEMORY \(exit code 81\)")
+    table = report(results, "--table", "batch-size", "--wide").expect(0)
     row = next(line for line in table.out.splitlines() if "OUT OF MEMORY" in line)
     check(row.split()[:5] == ["ddp", "lenet", "2", "8", "16"], row)
 

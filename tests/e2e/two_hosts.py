@@ -47,8 +47,8 @@ def case_a_rank_killed_on_the_other_host_ends_the_job(folder):
         for overlap in ("backward", "step"):
             result = train(hosts, (2, 2), "--sync", "ddp", "--overlap", overlap, "--transport", "two-level", "--epochs", 50,
                            "--inject-fault", "kill@3:60", iterations=4000, settings=hosts.on_the_wire())  # fmt: skip
-            # Its neighbor may see the connection end before the launcher sees the process end.
-            check(result.code in (86, 137) and result.seconds < 60, f"{overlap}: {result.code} after {result.seconds:.0f} s: {result.err[-500:]}")
+            # Its neighbor may see the connection end before the launcher sees the process end; the launcher may give the signal itself.
+            check(result.code in (86, 137, 9) and result.seconds < 60, f"{overlap}: {result.code} after {result.seconds:.0f} s: {result.err[-500:]}")
             if result.code == 86:
                 check(f"connection to rank 3 ({hosts.names[1]}) is lost" in result.err, f"{overlap}: {result.err[-500:]}")
             deadline = time.monotonic() + 20

@@ -101,7 +101,7 @@ def case_a_killed_rank_fails_its_cell_and_the_grid_goes_on(folder):
     named = ("n2: task 1: Killed", "the connection to rank 1 (n2) is lost")
     check(any(text in failure["message"] for text in named), f"nothing names the rank: {failure}")
     slurm("scancel", job.number)
-    wait_until(lambda: job_field(job.number, "JobState") == "CANCELLED", "it is canceled", 60)
+    wait_until(lambda: job_field(job.number, "JobState") == "CANCELLED", "it is canceled", 180)  # Slurm waits UnkillableStepTimeout
     for node in ("n1", "n2"):
         check_node_is_clean(node)
 

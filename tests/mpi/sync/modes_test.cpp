@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include "buckets/buckets.h"
@@ -12,6 +13,7 @@
 #include "options/options.h"
 #include "step/loss.h"
 #include "studies/verify_modes.h"
+#include "support/error.h"
 #include "sync/flat_gradients.h"
 
 using namespace gradsync;
@@ -139,6 +141,16 @@ void check_mode(const std::string& name, const SyncSettings& settings, const std
 }
 
 }  // namespace
+
+TEST_CASE("flat gradients: an order of a checkpoint names each parameter once") {
+  using Order = std::vector<std::int64_t>;
+  CHECK(checked_order(Order{2, 0, 1}, 3) == std::vector<std::size_t>{2, 0, 1});
+  for (const Order& order : {Order{0, 1}, {0, 1, 1}, {0, 1, 3}, {-1, 0, 1}, {0, 1, 2, 2}}) {
+    CAPTURE(fmt::format("{}", fmt::join(order, ",")));
+    CHECK_THROWS_WITH_AS(checked_order(order, 3),
+                         "the checkpoint's order of buckets does not fit this network", Error);
+  }
+}
 
 TEST_CASE("whatever moves them, gradients are the mean over ranks" * test::several_ranks()) {
   for (const char* transport : {"shm", "ring", "two-level", "two-level-unequal"})

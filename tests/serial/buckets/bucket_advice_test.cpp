@@ -88,6 +88,8 @@ TEST_CASE("message order: without a queue messages go as they become ready") {
 TEST_CASE("message order: what is urgent overtakes what is ready, but for the message under way") {
   // A second a byte. 0 goes from 0 to 3; by then 1 (of the same urgency) and 2 are ready.
   CHECK(most_urgent_first({{0, 3, 0}, {0, 3, 0}, {1, 1, 5}}, 1) == Order{0, 2, 1});
+  // Ready at that very moment is ready.
+  CHECK(most_urgent_first({{0, 3, 0}, {0, 3, 0}, {3, 1, 5}}, 1) == Order{0, 2, 1});
   // Ready a moment too late: 1 is already under way.
   CHECK(most_urgent_first({{0, 3, 0}, {0, 3, 0}, {3.5, 1, 5}}, 1) == Order{0, 1, 2});
 }

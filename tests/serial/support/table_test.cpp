@@ -67,3 +67,22 @@ TEST_CASE("table: columns that do not fit are left out by detail, then from the 
   // What is always shown stays, however narrow the terminal is.
   CHECK(contains(narrow(table, 3), "mode\n----\nddp\nnone\n"));
 }
+
+TEST_CASE("table: what all rows say leaves a narrow text first, and is said below it") {
+  Table table = timed();
+  table.notes.clear();
+  table.columns.insert(table.columns.begin() + 1, {{"model", "model", true}, {"ranks", "ranks"}});
+  for (auto& row : table.rows)
+    row.insert(row.begin() + 1, {Cell("lenet"), Cell::count(2)});
+  CHECK(contains(narrow(table, 58), "mode  model  ranks                    ms  detail  run\n"));
+  CHECK(contains(narrow(table, 50), "mode  model                    ms  detail  run\n"));
+  CHECK(contains(narrow(table, 50), "(1 column not shown: ranks = 2: --wide)"));
+  keep(table.columns, {"ranks", "run"});
+  CHECK(contains(narrow(table, 40), "mode  ranks                    ms  run\n"));
+  CHECK(contains(narrow(table, 40), "model = lenet"));
+  // One row does not say what rows have in common.
+  table.rows.resize(1);
+  CHECK(contains(narrow(table, 50), "(1 column not shown: detail: --wide)"));
+  CHECK(contains(error_text(ExitCode::kInternal, [&] { keep(table.columns, {"nothing"}); }),
+                 "no column is named nothing"));
+}

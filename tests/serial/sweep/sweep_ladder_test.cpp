@@ -52,7 +52,7 @@ TEST_CASE("batch ladder: smaller batches are tried, repeats of the same are not"
 }
 
 TEST_CASE("cell record: a kill is for memory only where the kernel or Slurm reports one") {
-  const ProcessResult slain{137, 0}, signaled{-1, 9}, hang{86, 0};
+  const ProcessResult slain{137, 0}, early{9, 0}, signaled{-1, 9}, hang{86, 0};
   CHECK(killed_for_memory(slain, 1, ""));
   CHECK(killed_for_memory(signaled, 2, ""));
   CHECK(
@@ -61,6 +61,7 @@ TEST_CASE("cell record: a kill is for memory only where the kernel or Slurm repo
   CHECK_FALSE(killed_for_memory(slain, 0, "srun: error: n1: task 0: Killed\n"));
   CHECK_FALSE(killed_for_memory(hang, 1, "oom_kill"));
   CHECK(was_killed(slain));
+  CHECK(was_killed(early));
   CHECK(was_killed(signaled));
   CHECK_FALSE(was_killed(hang));
   CHECK(kernel_memory_kills() >= 0);

@@ -110,6 +110,7 @@ TEST_CASE("sweep: a job file that is wrong says where and what") {
   CHECK(refused("ranks = 2, 2", "2 stands twice"));
   CHECK(refused("ranks = 1\n\nranks = 2", "test.cfg:3: ranks is given twice"));
   CHECK(refused("repeats = 0", "out of range"));
+  CHECK(expanded("ranks = 2\nrepeats = 1").size() == 1);
   CHECK(refused("repeats = 2, 3", "is not a whole number"));
   CHECK(refused("order = sorted", "as-written or random"));
   CHECK(refused("output = x.h5", "the sweep names the run files itself"));

@@ -18,24 +18,24 @@ TEST_CASE("tables: strong and weak scaling are determined from the runs") {
   const auto row = [&](const char* run, const char* base) {
     return row_with(table, {{"run", run}, {"base", base}, {"basis", "iteration"}});
   };
-  const std::size_t strong = row("strong", "1 rank none, batch 64 per rank");
+  const std::size_t strong = row("strong", "1 rank none, 64 per rank");
   CHECK(shown(table, strong, "scaling") == "strong");
   CHECK(number(table, strong, "speedup") == Approx(10.65 / 11.65));
   CHECK(number(table, strong, "efficiency_percent") == Approx(50 * 10.65 / 11.65));
   CHECK(shown(table, strong, "weak_speedup") == "n/a");
-  const std::size_t weak = row("weak", "1 rank none, batch 64 per rank");
+  const std::size_t weak = row("weak", "1 rank none, 64 per rank");
   CHECK(shown(table, weak, "scaling") == "weak");
   CHECK(number(table, weak, "efficiency_percent") == Approx(100 * 10.65 / 11.65));
   CHECK(number(table, weak, "weak_speedup") == Approx(2 * 10.65 / 11.65));
-  CHECK(shown(table, row("weak", "1 rank ddp, batch 64 per rank"), "scaling") == "weak");
-  CHECK(shown(table, row("one", "1 rank none, batch 64 per rank"), "remark") == "the base itself");
+  CHECK(shown(table, row("weak", "1 rank ddp, 64 per rank"), "scaling") == "weak");
+  CHECK(shown(table, row("one", "1 rank none, 64 per rank"), "remark") == "the base itself");
   // The interval holds the ratio and is made from the sample.
   CHECK(number(table, strong, "speedup_low") <= 10.65 / 11.65);
   CHECK(number(table, strong, "speedup_high") >= 10.65 / 11.65);
   // Two epochs were recorded of each: the second one counts.
   const std::size_t running = row_with(
       table,
-      {{"run", "weak"}, {"basis", "running time"}, {"base", "1 rank none, batch 64 per rank"}});
+      {{"run", "weak"}, {"basis", "running time"}, {"base", "1 rank none, 64 per rank"}});
   CHECK(shown(table, running, "count") == "1");
   CHECK(number(table, running, "speedup") == 1);
   CHECK(number(table, running, "efficiency_percent") == 50);

@@ -157,6 +157,7 @@ TEST_CASE("run_group: what must not be merged is refused with both files and bot
     const std::string text = error_text(ExitCode::kBadData, [&] { require_mergeable(set); });
     for (const char* part : {one.what, one.one, one.other, "a.h5", "b.h5", "--force-merge"})
       CHECK(contains(text, part));
+    CHECK_FALSE(contains(text, "in all"));
     CHECK(merged_across(set) == std::string("MERGED ACROSS ") + one.what);
   }
 }

@@ -1,5 +1,7 @@
 #include "analysis/metrics/run_spread.h"
 
+#include <algorithm>
+
 #include <doctest/doctest.h>
 
 #include "analysis/tables/tables.h"
@@ -39,6 +41,13 @@ TEST_CASE("spread: modes on one rank are a control, for the same batch only") {
 TEST_CASE("spread: repeats of a cell count on any number of ranks; single runs say nothing") {
   CHECK(spread_of({{"ddp", 2, 32, 0.010}, {"ddp", 2, 32, 0.015}}).factor == Approx(1.5));
   CHECK_FALSE(spread_of({{"ddp", 2, 32, 0.010}, {"allreduce", 2, 32, 0.015}}).known());
+  // Of several cells the largest counts, whichever is first.
+  for (const double first_s : {0.012, 0.018})
+    CHECK(spread_of({{"ddp", 2, 32, 0.010},
+                     {"ddp", 2, 32, first_s},
+                     {"ddp", 2, 64, 0.010},
+                     {"ddp", 2, 64, 0.015}})
+              .factor == Approx(std::max(first_s / 0.010, 1.5)));
   CHECK_FALSE(spread_of({{"ddp", 2, 32, 0.01, 0, 0, 0}, {"ddp", 2, 32, 0.01, 0, 0, 0}}).known());
 }
 

@@ -236,7 +236,8 @@ TEST_CASE("model: what-if is read strictly") {
   CHECK(contains(refused("ranks=0"), "is not from 1 to 1000000"));
   CHECK(contains(refused("bandwidth=1GB"), "is not like 1GB/s"));
   CHECK(contains(refused("bandwidth=0GB/s"), "above 0"));
-  CHECK(contains(refused("bucket-cap=1B"), "below 1 KiB"));
+  CHECK(contains(refused("bucket-cap=1023B"), "below 1 KiB"));
+  CHECK_NOTHROW(parse_what_if("bucket-cap=1024B"));
   CHECK(contains(refused("latency=-1ms"), "latency"));
   CHECK(contains(refused(","), "is not key=value"));
 }

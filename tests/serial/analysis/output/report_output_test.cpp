@@ -70,6 +70,21 @@ TEST_CASE("report: options") {
   CHECK(contains(report_list(), "iteration-time"));
 }
 
+TEST_CASE("report: a table that is only for a page or for claims is not printed") {
+  const TestFolder folder;
+  write_sample(folder / "run.h5", {});
+  const RunSet set = loaded(folder);
+  for (const char* format : {"text", "csv"}) {
+    const auto options = options_of({"x", "--html", "page.html", "--format", format});
+    std::ostringstream out, log;
+    ReportOutput output(options.output, out, log);
+    output.write(tables().front().make(set, options.table), /*printed=*/false);
+    CHECK(out.str().empty());
+    output.write(tables().front().make(set, options.table), /*printed=*/true);
+    CHECK_FALSE(out.str().empty());
+  }
+}
+
 TEST_CASE("report: output goes to a folder and text to the terminal as well") {
   const TestFolder folder;
   write_sample(folder / "run.h5", {});
