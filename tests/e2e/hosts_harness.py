@@ -19,7 +19,8 @@ class TwoHosts:
     host."""
 
     def __init__(self, folder: pathlib.Path, addresses=(f"{NETWORK}.1/24", f"{NETWORK}.2/24"), before=(), after=()):
-        self.names = [f"gradsync-t{os.getpid()}-{side}" for side in "ab"]
+        # Not "gradsync-": tests/slurm/cluster, which may run beside, kills and removes all namespaces of that prefix.
+        self.names = [f"two-hosts-{os.getpid()}-{side}" for side in "ab"]
         self.addresses, self.before, self.after = addresses, before, after
         self.agent = folder / "agent"
         self.made: list = []
