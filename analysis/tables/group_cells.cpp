@@ -5,20 +5,15 @@
 
 #include <fmt/format.h>
 
+#include "analysis/tables/run_cells.h"
+
 namespace gradsync::report {
 
 GroupLabels::GroupLabels(const std::vector<RunGroup>& groups)
     : varying_(differing_options(pointers_to(groups))) {}
 
 std::vector<Column> GroupLabels::columns() const {
-  std::vector<Column> result = {
-      {"mode", "mode", true},
-      {"model", "model", true},
-      {"ranks", "ranks", false, "ranks of the run", "/topology/rank"},
-      {"batch_per_rank", "batch/rank", false, "global batch / (ranks x accumulation)",
-       "/config/batch-per-rank"},
-      {"batch_global", "global", false, "ranks x batch per rank x accumulation",
-       "/config/batch-global", 3}};
+  std::vector<Column> result = cell_columns();
   if (!varying_.empty()) result.push_back({"settings", "settings", true});
   return result;
 }

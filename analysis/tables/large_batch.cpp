@@ -33,14 +33,9 @@ std::vector<Column> large_batch_columns(bool with_settings) {
   const std::string student = "Student's t over the repeats, 95 %";
   const std::string welch = "Welch's t over the repeats, 95 %: half the interval";
   const std::string test = "/epoch/test_accuracy";
-  std::vector<Column> all = {
-      {"mode", "mode", true},
-      {"model", "model", true},
-      {"ranks", "ranks", false, "ranks of the run", "/topology/rank"},
-      {"batch_per_rank", "batch/rank", false, "global batch / (ranks x accumulation)",
-       "/config/batch-per-rank"},
-      {"batch_global", "global", false, "ranks x batch per rank x accumulation",
-       "/config/batch-global"},
+  std::vector<Column> all = cell_columns();
+  all.back().detail = 1;  // the global batch is what the table is about
+  const std::vector<Column> further = {
       {"learning_rate", "lr", false, "as configured", "/config/lr"},
       {"remedy", "remedy", true, "", "", 0},
       repeats_column(),
@@ -58,6 +53,7 @@ std::vector<Column> large_batch_columns(bool with_settings) {
       {"repair_reach_points", "±", false, welch, test},
       {"remark", "remark", true, "", "", 2},
       group_name_column()};
+  all.insert(all.end(), further.begin(), further.end());
   if (with_settings) all.insert(all.begin() + kSettingsAt, {"settings", "settings", true});
   keep(all, {"epoch", "test_accuracy_percent", "fall_points", "repair_points"});
   return all;

@@ -15,12 +15,10 @@ namespace {
 
 std::vector<Column> replicas_columns() {
   const std::string accuracy = "/epoch/test_accuracy";
-  std::vector<Column> result = {
-      {"mode", "mode", true},
-      {"model", "model", true},
-      {"ranks", "ranks", false, "ranks of the run", "/topology/rank"},
-      {"batch_global", "global", false, "ranks x batch per rank x accumulation",
-       "/config/batch-global"},
+  std::vector<Column> result = cell_columns();
+  std::erase_if(result, [](const Column& column) { return column.name == "batch_per_rank"; });
+  result.back().detail = 1;  // with the optimizer, what the table compares
+  const std::vector<Column> further = {
       {"optimizer", "optimizer", true},
       {"init", "init", true},
       {"exchanged", "exchanged", true},
@@ -41,6 +39,7 @@ std::vector<Column> replicas_columns() {
       {"shared_images", "shared images", false,
        "images that several ranks used in one epoch, all epochs", "/epoch/shared_images"},
       run_name_column()};
+  result.insert(result.end(), further.begin(), further.end());
   keep(result, {"parameter_distance", "buffer_distance", "test_lowest_percent",
                 "test_highest_percent", "shared_images"});
   return result;

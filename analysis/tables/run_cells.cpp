@@ -33,16 +33,22 @@ std::string runs_text(std::size_t some, const RunSet& set) {
 
 }  // namespace
 
-std::vector<Column> run_columns() {
+std::vector<Column> cell_columns() {
   return {{"mode", "mode", true},
           {"model", "model", true},
           {"ranks", "ranks", false, "ranks of the run", "/topology/rank"},
-          {"rank", "rank", false, "the rank", "/topology/rank"},
           {"batch_per_rank", "batch/rank", false, "global batch / (ranks x accumulation)",
            "/config/batch-per-rank"},
           {"batch_global", "global", false, "ranks x batch per rank x accumulation",
-           "/config/batch-global", 3},
-          {"status", "status", true, "", "", 3}};
+           "/config/batch-global", 3}};
+}
+
+std::vector<Column> run_columns() {
+  constexpr std::ptrdiff_t kRanks = 2;
+  std::vector<Column> result = cell_columns();
+  result.insert(result.begin() + kRanks + 1, {"rank", "rank", false, "the rank", "/topology/rank"});
+  result.push_back({"status", "status", true, "", "", 3});
+  return result;
 }
 
 std::vector<Cell> run_cells(const Run& run, const Cell& rank) {

@@ -9,7 +9,10 @@
 /// What every table with one row per run and rank has in common.
 namespace gradsync::report {
 
-/// mode, model, ranks, rank, batch per rank, global batch, status.
+/// mode, model, ranks, batch per rank, global batch: the cell of a study that a row is about.
+std::vector<Column> cell_columns();
+
+/// The same with the rank and the status of the run.
 std::vector<Column> run_columns();
 
 /// Their cells; `rank` is a number or a word such as "mean".

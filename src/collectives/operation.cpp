@@ -51,7 +51,8 @@ double weight(int rank) {
 
 double total_weight(int ranks) {
   const int rounds = ranks / kWeights, rest = ranks % kWeights;
-  return rounds * kWeights * (kWeights + 1) / 2 + rest * (rest + 1) / 2;
+  const int sum = rounds * (kWeights * (kWeights + 1) / 2) + rest * (rest + 1) / 2;
+  return sum;
 }
 
 std::size_t moved_from(int rank) {

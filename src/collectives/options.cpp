@@ -15,7 +15,8 @@ namespace {
 
 const std::string kAll = "all";
 const std::string kBoth = "both";
-using Groups = std::vector<BoundGroup<CalibrateOptions>>;
+using Group = BoundGroup<CalibrateOptions>;
+using Groups = std::vector<Group>;
 using Value = BoundValue<CalibrateOptions>;
 using O = CalibrateOptions;
 
@@ -82,67 +83,76 @@ BoundOption<CalibrateOptions> only(const std::string& name, const std::string& o
   return {name, {one, "", read, [one](const auto&) { return one; }}, help, {}, letter};
 }
 
-Groups own_options() {
+Group sizes_group() {
+  return {
+      "Sizes (payload of one rank; 4KiB, 4MB; K, M and G are KiB, MiB, GiB)",
+      {
+          {"minbytes", sweep_size(&SizeSweep::first_bytes, 1), "smallest size", {}, 'b'},
+          {"maxbytes", sweep_size(&SizeSweep::last_bytes, 1), "largest size, below 2GiB", {}, 'e'},
+          {"stepfactor",
+           Value::number(part_of(&O::sweep, &SizeSweep::factor), 1, 1e9),
+           "factor between sizes",
+           {},
+           'f'},
+          {"stepbytes",
+           sweep_size(&SizeSweep::step_bytes, 0),
+           "step between sizes instead of the factor; 0: the factor counts",
+           {},
+           'i'},
+          {"sizes-from", Value::text_value(&O::sizes_from, "RUN.h5"),
+           "a run file: the sizes of its buckets as well"},
+      }};
+}
+
+Group calls_group() {
   constexpr int kMostCalls = 1'000'000;
   const auto calls = [](int CallCounts::*count, int low, const std::string& zero = {}) {
     return Value::integer<int>(part_of(&O::counts, count), low, kMostCalls, zero);
   };
   const std::string more_ranks = "start more ranks: mpirun -n RANKS gradsync-calibrate …";
-  return {
-      {"Sizes (payload of one rank; 4KiB, 4MB; K, M and G are KiB, MiB, GiB)",
-       {
-           {"minbytes", sweep_size(&SizeSweep::first_bytes, 1), "smallest size", {}, 'b'},
-           {"maxbytes", sweep_size(&SizeSweep::last_bytes, 1), "largest size, below 2GiB", {}, 'e'},
-           {"stepfactor",
-            Value::number(part_of(&O::sweep, &SizeSweep::factor), 1, 1e9),
-            "factor between sizes",
-            {},
-            'f'},
-           {"stepbytes",
-            sweep_size(&SizeSweep::step_bytes, 0),
-            "step between sizes instead of the factor; 0: the factor counts",
-            {},
-            'i'},
-           {"sizes-from", Value::text_value(&O::sizes_from, "RUN.h5"),
-            "a run file: the sizes of its buckets as well"},
-       }},
-      {"Calls",
-       {
-           {"collective", Value::parsed("NAMES", kAll, &O::operations, parse_operations),
-            fmt::format("separated by commas, or all: {}", operation_names())},
-           {"cadence",
-            Value::parsed(fmt::format("{}|{}", fmt::join(kCadences, "|"), kBoth), kBoth,
-                          &O::cadences, parse_cadences),
-            "a barrier before each call, or one call after the other"},
-           {"iters", calls(&CallCounts::timed, 1), "timed calls of each size", {}, 'n'},
-           {"warmup-iters", calls(&CallCounts::warmup, 0), "calls before them", {}, 'w'},
-           {"check",
-            calls(&CallCounts::checked, 0, "none"),
-            "calls whose results are compared",
-            {},
-            'c'},
-           only("datatype", "float", "type of the values; float only", 'd',
-                "gradients travel as float32 here", "leave -d out, or give float"),
-           only("op", "sum", "reduction; sum only", 'o', "gradients are summed here",
-                "leave -o out, or give sum"),
-           only("ngpus", "1", "ignored except for 1: a rank drives one device", 'g',
-                "a rank drives one device", more_ranks),
-           only("nthreads", "1", "ignored except for 1: a rank calls from one thread", 't',
-                "a rank calls from one thread", more_ranks),
-           {"timeout", Value::duration(&O::timeout_s, 1, 168 * 3600.0),
-            "end a call that takes longer"},
-       }},
-      {"Output",
-       {
-           {"output", Value::text_value(&O::output, "FILE.h5"),
-            "a run file without iterations, for gradsync-report"},
-           {"json",
-            Value::text_value(&O::json, "FILE"),
-            "the same as JSON, with nccl-tests' names",
-            {},
-            'J'},
-       }},
-  };
+  return {"Calls",
+          {
+              {"collective", Value::parsed("NAMES", kAll, &O::operations, parse_operations),
+               fmt::format("separated by commas, or all: {}", operation_names())},
+              {"cadence",
+               Value::parsed(fmt::format("{}|{}", fmt::join(kCadences, "|"), kBoth), kBoth,
+                             &O::cadences, parse_cadences),
+               "a barrier before each call, or one call after the other"},
+              {"iters", calls(&CallCounts::timed, 1), "timed calls of each size", {}, 'n'},
+              {"warmup-iters", calls(&CallCounts::warmup, 0), "calls before them", {}, 'w'},
+              {"check",
+               calls(&CallCounts::checked, 0, "none"),
+               "calls whose results are compared",
+               {},
+               'c'},
+              only("datatype", "float", "type of the values; float only", 'd',
+                   "gradients travel as float32 here", "leave -d out, or give float"),
+              only("op", "sum", "reduction; sum only", 'o', "gradients are summed here",
+                   "leave -o out, or give sum"),
+              only("ngpus", "1", "ignored except for 1: a rank drives one device", 'g',
+                   "a rank drives one device", more_ranks),
+              only("nthreads", "1", "ignored except for 1: a rank calls from one thread", 't',
+                   "a rank calls from one thread", more_ranks),
+              {"timeout", Value::duration(&O::timeout_s, 1, 168 * 3600.0),
+               "end a call that takes longer"},
+          }};
+}
+
+Group output_group() {
+  return {"Output",
+          {
+              {"output", Value::text_value(&O::output, "FILE.h5"),
+               "a run file without iterations, for gradsync-report"},
+              {"json",
+               Value::text_value(&O::json, "FILE"),
+               "the same as JSON, with nccl-tests' names",
+               {},
+               'J'},
+          }};
+}
+
+Groups own_options() {
+  return {sizes_group(), calls_group(), output_group()};
 }
 
 /// What they say holds for the trainer too.

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kMostMembers = 100000;
 constexpr std::size_t kLongestText = 16U << 20;
-constexpr std::size_t kBlockBytes = 4U << 20;
+constexpr std::size_t kReadBytes = 4U << 20;
 constexpr const char* kSum = "crc32c";
 
 std::uintmax_t length_of(const std::filesystem::path& path) {
@@ -165,7 +165,7 @@ void Hdf5Input::require_sound(const H5Object& dataset, const std::string& path,
   if (H5Aexists(dataset.id(), kSum) > 0) {
     const std::size_t row_bytes =
         std::max<std::size_t>(1, row_numbers(expected) * H5Tget_size(type));
-    const std::size_t most = std::max<std::size_t>(1, kBlockBytes / row_bytes);
+    const std::size_t most = std::max<std::size_t>(1, kReadBytes / row_bytes);
     std::vector<std::byte> block;
     std::uint32_t sum = 0;
     for (std::size_t first = 0; first < expected[0]; first += most) {

@@ -16,7 +16,7 @@ namespace gradsync {
 
 namespace {
 
-constexpr std::size_t kBlockBytes = 16U << 20;
+constexpr std::size_t kRowBlockBytes = 16U << 20;
 constexpr std::array<unsigned char, 8> kHdf5Magic = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1A, '\n'};
 
 /// The first 8 bytes of a file, or fewer if it is shorter.
@@ -120,7 +120,7 @@ Matrix RunReader::bucket_starts(std::size_t first, std::size_t count) {
 std::size_t rows_per_block(std::size_t ranks, std::size_t buckets) {
   const std::size_t row_bytes = sizeof(IterationRow) + buckets * sizeof(BucketShape) +
                                 ranks * (sizeof(RankIteration) + buckets * sizeof(BucketTimes));
-  return std::max<std::size_t>(1, kBlockBytes / row_bytes);
+  return std::max<std::size_t>(1, kRowBlockBytes / row_bytes);
 }
 
 std::unique_ptr<RunReader> open_run(const std::filesystem::path& path) {

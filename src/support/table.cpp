@@ -102,6 +102,7 @@ struct Measured {
   ShownColumn shown;
   std::size_t width;
   int detail;
+  bool constant;
   bool fits = true;
 };
 
@@ -113,16 +114,18 @@ bool is_constant(const Table& table, const ShownColumn& shown) {
                      [&](const auto& row) { return shown.cell(row) == first; });
 }
 
-int detail_of(const Table& table, const ShownColumn& shown) {
+Measured measured(const Table& table, const ShownColumn& shown) {
   constexpr int kConstant = 100;
+  const bool constant = is_constant(table, shown);
   // The first column names the rows.
   const int detail = shown.column == 0 ? 0 : table.columns[shown.column].detail;
-  return detail > 0 && is_constant(table, shown) ? kConstant + detail : detail;
+  return {shown, width_of(table, shown), detail > 0 && constant ? kConstant + detail : detail,
+          constant};
 }
 
-std::string name_left_out(const Table& table, const ShownColumn& shown) {
-  const std::string& head = table.columns[shown.column].head;
-  const std::string value = is_constant(table, shown) ? shown.cell(table.rows.front()) : "";
+std::string name_left_out(const Table& table, const Measured& column) {
+  const std::string& head = table.columns[column.shown.column].head;
+  const std::string value = column.constant ? column.shown.cell(table.rows.front()) : "";
   return value.empty() ? head : fmt::format("{} = {}", head, value);
 }
 
@@ -184,7 +187,7 @@ ShownColumns shown_columns(const Table& table, std::size_t width) {
   std::vector<Measured> columns;
   for (std::size_t c = 0; c < table.columns.size(); ++c) {
     const ShownColumn shown{c, width > 0 && has_interval(table, c)};
-    columns.push_back({shown, width_of(table, shown), detail_of(table, shown)});
+    columns.push_back(measured(table, shown));
     if (shown.interval) c += 2;
   }
   if (width > 0) leave_out(columns, width);
@@ -193,7 +196,7 @@ ShownColumns shown_columns(const Table& table, std::size_t width) {
     if (column.fits)
       result.columns.push_back(column.shown);
     else
-      result.left_out.push_back(name_left_out(table, column.shown));
+      result.left_out.push_back(name_left_out(table, column));
   return result;
 }
 

@@ -31,7 +31,7 @@ std::optional<Allocation> current_allocation();
 /// Nodes and ranks on each of them (the last may hold fewer).
 struct Shape {
   std::int64_t nodes = 1, ranks_per_node = 1;
-  auto operator<=>(const Shape&) const = default;
+  auto operator<=>(const Shape&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 /// As few nodes as hold `ranks` with at most `ranks_per_node` on each. Both are at least 1.

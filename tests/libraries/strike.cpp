@@ -32,6 +32,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <string>
 #include <vector>
 
@@ -54,12 +55,6 @@ struct Strike {
   long nth = 1;
   bool lasts = false;
   std::atomic<long> seen{0};
-
-  Strike() = default;
-  Strike(const Strike& other)
-      : call(other.call), action(other.action), nth(other.nth), lasts(other.lasts) {}
-  Strike& operator=(const Strike&) = delete;
-  ~Strike() = default;
 };
 
 std::string variable(const char* name) {
@@ -83,18 +78,17 @@ std::vector<std::string> split(const std::string& text, char mark) {
   return parts;
 }
 
-std::vector<Strike>& strikes() {
-  static std::vector<Strike> all = [] {
-    std::vector<Strike> mine;
+std::deque<Strike>& strikes() {
+  static std::deque<Strike> all = [] {
+    std::deque<Strike> mine;
     for (const std::string& text : split(variable("STRIKE"), ',')) {
       const auto parts = split(text, ':');
       if (parts.size() != 4 || std::atoi(parts[0].c_str()) != own_rank()) continue;
-      Strike strike;
+      Strike& strike = mine.emplace_back();
       strike.call = parts[1];
       strike.nth = std::atol(parts[2].c_str());
       strike.lasts = parts[2].back() == '+';
       strike.action = parts[3];
-      mine.push_back(strike);
     }
     return mine;
   }();

@@ -193,7 +193,9 @@ def nearest_tests(file: str) -> list[str]:
 
 def test_sets(mutant: Mutant, coverage: Coverage) -> list[list[Tests]]:
     """What to run one after the other, the quickest to detect a mutant first: test files of one program and number of ranks."""
-    covering, near = coverage.of(mutant.file, mutant.line), nearest_tests(mutant.file)
+    in_function = (ROOT / mutant.file).read_text().splitlines()[mutant.line - 1].startswith(" ")
+    covering = coverage.of(mutant.file, mutant.line) if in_function else coverage.of_file(mutant.file)
+    near = nearest_tests(mutant.file)
     sets = []
     for chosen in ([tests for tests in covering if tests.file in near], [tests for tests in covering if tests.file not in near]):
         for ranks in (0, *MPI_RANKS):

@@ -76,6 +76,10 @@ class Coverage:
         last = bisect.bisect_right(lines, line + LINES_OF_STATEMENT)
         return {tests for number in lines[first:last] for tests in self.by_file[file][number]}
 
+    def of_file(self, file: str) -> set[Tests]:
+        """Those of any block of the file: what a constant of its namespace may change."""
+        return set().union(*self.by_file.get(file, {}).values())
+
 
 def executed(tests: Tests, run: Run) -> tuple[list[int], float]:
     """The addresses to which its blocks' calls return, and how long the tests took."""

@@ -110,6 +110,7 @@ TEST_CASE("watchdog: one rank reports, and names the missing rank alone, on one 
     const Nodes nodes(ranks_a_node);
     Watched watched(short_limits(), nodes.comm());
     watched.meet();
+    watched.watchdog().doing(Activity::kForward, 5);
     if (test::session().rank() == late) watched.until_reported();
     watched.meet();
     std::string text;
@@ -118,6 +119,7 @@ TEST_CASE("watchdog: one rank reports, and names the missing rank alone, on one 
     CHECK_MESSAGE(text.find(expected) != text.npos, text);
     const std::string where = "rank " + std::to_string(late) + " (" + test::session().host() + ")";
     CHECK_MESSAGE(text.find(where) != text.npos, text);
+    if (ranks_a_node > 1) CHECK_MESSAGE(text.find("forward, iteration 5") != text.npos, text);
   }
 }
 

@@ -105,6 +105,31 @@ TEST_CASE("broadcast and reduce" * test::several_ranks()) {
   CHECK(ones[2] == (ranks.rank == 0 ? static_cast<float>(ranks.size) : 1.0f));
 }
 
+TEST_CASE("every collective is in the ledger, as often as it ran") {
+  Ranks ranks;
+  const auto sent = [] {
+    return test::session().ledger().total().sent_bytes[static_cast<std::size_t>(
+        Traffic::kGradients)];
+  };
+  std::vector<float> values(1000, 1.0f);
+  const std::int64_t before = sent();
+  ranks.exchange.log().begin_iteration(0);
+  ranks.exchange.all_reduce_mean(values, Traffic::kGradients);
+  ranks.exchange.all_reduce_mean(values, Traffic::kGradients);
+  CHECK(sent() - before == 2 * (2 * (ranks.size - 1) * 4000 / ranks.size));
+}
+
+TEST_CASE("the log of an iteration that somebody keeps is not written to by the next" *
+          test::once()) {
+  Ranks ranks;
+  CollectiveLog& log = ranks.exchange.log();
+  log.begin_iteration(3);
+  const std::shared_ptr<IterationLog> kept = log.current();
+  log.begin_iteration(4);
+  CHECK(kept->iteration == 3);
+  CHECK(log.current()->iteration == 4);
+}
+
 TEST_CASE("every collective is recorded with its own times, and counted by the formulas") {
   Ranks ranks;
   const int n = ranks.size;

@@ -173,7 +173,7 @@ TEST_CASE("device: profilers see each phase and each bucket of an iteration, by 
   for (const auto& range : ranks.device.ranges()) {
     if (range.name == "iteration") {
       CHECK(range.value == ++iteration);
-      CHECK(range.within == "");
+      CHECK(range.within.empty());
       seen.clear();
       continue;
     }

@@ -111,7 +111,7 @@ TEST_CASE("GPU: replayed steps train the network that launched ones do") {
     StepGraph graph;
     const Trained replayed =
         train_shortly(ranks.exchange, data, options, kSteps, ranks.device.torch(), {}, &graph);
-    CHECK(graph.why_not() == "");
+    CHECK(graph.why_not().empty());
     CHECK(graph.captured());
     CHECK(!(largest_difference(launched, replayed) > kTolerance));
     REQUIRE(launched.steps.size() == replayed.steps.size());

@@ -11,6 +11,7 @@
 
 #include "mpi/ranks.h"
 #include "support/error.h"
+#include "sync/flat_gradients.h"
 #include "sync/sync_mode.h"
 
 using namespace gradsync;
@@ -143,6 +144,19 @@ TEST_CASE("gradients outlive a mode whose thread is left to the end of the job" 
       transport->changed.notify_all();
       CHECK(transport->changed.wait_for(lock, std::chrono::seconds(20),
                                         [&] { return transport->given_back; }));
+    }
+  }
+}
+
+TEST_CASE("an order of buckets that is not each parameter once is refused" * test::once()) {
+  using Order = std::vector<std::int64_t>;
+  CHECK(checked_order(Order{2, 0, 1}, 3) == std::vector<std::size_t>{2, 0, 1});
+  for (const Order& order : {Order{}, {0, 1}, {0, 1, 1}, {0, 1, 3}, {-1, 0, 1}, {0, 1, 2, 2}}) {
+    try {
+      checked_order(order, 3);
+      FAIL_CHECK("accepted");
+    } catch (const Error& error) {
+      CHECK(error.code() == ExitCode::kBadData);
     }
   }
 }

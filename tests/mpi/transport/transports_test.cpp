@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <regex>
 #include <set>
 #include <string>
@@ -19,6 +20,7 @@
 #include "mpi/ranks.h"
 #include "options/transport_choice.h"
 #include "support/error.h"
+#include "support/half.h"
 #include "transport/ring_transport.h"
 #include "transport/shm_transport.h"
 #include "transport/two_level_transport.h"
@@ -33,7 +35,8 @@ float part(int rank, std::size_t i) {
 }
 
 float whole(int ranks, std::size_t i) {
-  return static_cast<float>(ranks * (ranks + 1) / 2 * (static_cast<int>(i % 97) - 48));
+  const int sum = ranks * (ranks + 1) / 2;
+  return static_cast<float>(sum * (static_cast<int>(i % 97) - 48));
 }
 
 void fill(std::span<float> data, int rank) {
@@ -66,6 +69,38 @@ void check_sums(Transport& transport, std::span<float> data) {
   }
 }
 
+/// Both kinds of 16 bits; the values of part() and their sums are exact in 11 bits for few ranks.
+void check_sums_in_16_bits(Transport& transport, std::span<std::uint16_t> data) {
+  const auto value = [](int rank, std::size_t i) {
+    return static_cast<float>((rank + 1) * static_cast<int>(i % 5));
+  };
+  const int ranks = transport.size();
+  for (const bool bf16 : {true, false})
+    for (const Waiting waiting : {Waiting::kSpin, Waiting::kSleep}) {
+      for (std::size_t i = 0; i < data.size(); ++i)
+        data[i] = bf16 ? to_bf16(value(transport.rank(), i)) : to_fp16(value(transport.rank(), i));
+      if (bf16)
+        transport.all_reduce_sum_bf16(data, waiting);
+      else
+        transport.all_reduce_sum_fp16(data, waiting);
+      std::size_t wrong = 0;
+      for (std::size_t i = 0; i < data.size(); ++i) {
+        const float sum = value(ranks * (ranks + 1) / 2 - 1, i);
+        wrong += (bf16 ? from_bf16(data[i]) : from_fp16(data[i])) != sum;
+      }
+      CHECK(wrong == 0);
+    }
+}
+
+/// What the kernel's file says behind this name; empty if it does not have it.
+std::string value_in(const char* path, const std::string& name) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with(name))
+      return line.substr(line.find_first_not_of(" \t", line.find(':') + 1));
+  return {};
+}
+
 constexpr std::size_t kCounts[] = {0, 1, 64, 65, 1025, 65'537, 3'000'017};
 constexpr std::size_t kMost = 3'000'017;
 
@@ -94,6 +129,8 @@ TEST_CASE("shm: sums and means of all sizes, in its own memory and elsewhere") {
     check_sums(transport, std::span(elsewhere).first(count));
   }
   check_rooted(transport);
+  std::vector<std::uint16_t> narrow(65'537);
+  check_sums_in_16_bits(transport, narrow);
 }
 
 TEST_CASE("ranks of one host are one node") {
@@ -134,6 +171,9 @@ TEST_CASE("what a run records of its MPI, its own identity and the cores of a ra
   }
   REQUIRE(sched_setaffinity(0, sizeof before, &before) == 0);
   CHECK(core_mask().cores == cores);
+  CHECK(core_mask().text == value_in("/proc/self/status", "Cpus_allowed_list"));
+  const std::string cpu = value_in("/proc/cpuinfo", "model name");
+  CHECK(cpu_name() == (cpu.empty() ? "unknown" : cpu));
 }
 
 TEST_CASE("texts of all ranks come to rank 0 in order, and each byte is counted once") {
@@ -168,6 +208,8 @@ TEST_CASE("ring: sums and means of all sizes" * test::several_ranks()) {
   for (const std::size_t count : kCounts)
     check_sums(transport, std::span(memory).first(count));
   check_rooted(transport);
+  std::vector<std::uint16_t> narrow(65'537);
+  check_sums_in_16_bits(transport, narrow);
 }
 
 TEST_CASE("two levels: sums and means of all sizes, over MPI and over rings" *

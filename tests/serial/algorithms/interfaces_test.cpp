@@ -130,6 +130,8 @@ TEST_CASE("networks that are named are taken or left out as Open MPI does") {
   CHECK(among("lo,ib0", "") == "ib0");
   CHECK(among("10.0.0.0/16", "") == "eth0");
   CHECK(among("10.1.0.0/16,nonsense/99", "") == "");
+  CHECK(among("0.0.0.0/0", "") == "eth0,ib0,docker0");
+  CHECK(among("10.0.0.0/-1", "") == "");
   CHECK(among("", "eth0") == "ib0");
   CHECK(among("", "127.0.0.1/8,192.168.0.0/16") == "eth0");
   CHECK(among("docker0", "") == "docker0");  // asked for

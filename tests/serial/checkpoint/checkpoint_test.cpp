@@ -165,6 +165,14 @@ TEST_CASE("checkpoint: headers that lie are refused with the reason") {
   CHECK(refused(file(tensor("[4611686018427387904,4]", "[0,8]"), 8), "impossible"));
   CHECK(refused(file(tensor("[2]", "[0,8]", "F16"), 8), "'F16'"));
   CHECK(refused(file(R"("a":5)", 8), "no dtype"));
+  for (const auto& [dtype, shape, offsets] : {std::array{"7", "[2]", "[0,8]"},
+                                              {R"("F32")", "2", "[0,8]"},
+                                              {R"("F32")", "[2]", "8"},
+                                              {R"("F32")", "[2]", "[0,8,8]"}})
+    CHECK(refused(file(fmt::format(R"("a":{{"dtype":{},"shape":{},"data_offsets":{}}})", dtype,
+                                   shape, offsets),
+                       8),
+                  "described wrongly"));
 }
 
 TEST_CASE("checkpoint: 30,000 mutated files, none crashes the parser or passes as whole") {

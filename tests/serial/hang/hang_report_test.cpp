@@ -71,6 +71,11 @@ TEST_CASE("hang: ranks of a node that does not answer are missing") {
         Ranks{0, 1});
 }
 
+TEST_CASE("hang: a rank that has left the collective is missing if its process does not run") {
+  CHECK(missing({rank_at(0, 5, kAllReduce), rank_at(1, 5, kAllReduce), rank_at(2, 6, -1, 'Z')}) ==
+        Ranks{2});
+}
+
 TEST_CASE("hang: ranks that wait in a later collective are not missing") {
   // The root waits in a gather; ranks that have sent their part wait in the broadcast after it.
   CHECK(missing({rank_at(0, 5, kGather), rank_at(1, 4), rank_at(2, 6, kBroadcast),
@@ -114,6 +119,9 @@ TEST_CASE("hang: missing ranks that are busy with I/O are waited for until the I
   reports[0].process = 'T';
   CHECK(on_disk() == DiskWait::kNone);
   reports[0].process = 'D';
+  reports[0].answers = false;
+  CHECK(on_disk() == DiskWait::kNone);
+  reports[0].answers = true;
   reports.push_back(rank_at(2, 4));
   CHECK(on_disk() == DiskWait::kNone);
   reports.pop_back();

@@ -206,6 +206,7 @@ TEST_CASE("finish: interrupted before the run file has its name, it is done late
   record_whole(output);
   CHECK(holds_complete_run(output));
   CHECK_FALSE(is_published(output));
+  write_plainly(folder / "run.h5.tmp-0123456789ab", "left by a killed process");
   finish_interrupted(output);
   check_whole(output);
   CHECK(folder.entries() == 1);

@@ -1,5 +1,6 @@
 #include "record/journal.h"
 
+#include <fcntl.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -15,6 +16,7 @@
 #include "support/error.h"
 #include "support/file.h"
 #include "support/hash.h"
+#include "support/lock_file.h"
 
 using namespace gradsync;
 using namespace gradsync::testing;
@@ -159,6 +161,29 @@ TEST_CASE("journal: the remark counts what was left out") {
   REQUIRE(run->remarks().size() == 1);
   CHECK(run->remarks()[0] ==
         "journal: 4 bytes at the end are not a whole record, left out; 4 iterations read");
+}
+
+TEST_CASE("journal: what cannot be appended to says why") {
+  const TestFolder folder;
+  const auto code = [&](const std::filesystem::path& path) {
+    try {
+      JournalWriter::append_to(path);
+    } catch (const Error& error) {
+      return error.code();
+    }
+    return ExitCode::kOk;
+  };
+  CHECK(code(folder / "missing") == ExitCode::kNoInput);
+  CHECK(code(folder.path()) == ExitCode::kInputOutput);
+  write_plainly(folder / "j", journal_bytes(folder));
+  errno = EWOULDBLOCK;  // an earlier call's, which says nothing of the lock
+  CHECK(code(folder / "j") == ExitCode::kOk);
+  // Of another host, whose process can only be gone where the kernel's lock would show it.
+  write_plainly(journal_lock_path(folder / "j"),
+                "host elsewhere, process 1, started 1, job , restart 0\n");
+  const UniqueFd file(::open((folder / "j").c_str(), O_RDONLY));
+  CHECK(code(folder / "j") ==
+        (locks_reach_everyone(file.get()) ? ExitCode::kOk : ExitCode::kCannotCreate));
 }
 
 TEST_CASE("journal: a newer version is named with both versions") {

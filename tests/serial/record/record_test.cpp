@@ -185,6 +185,9 @@ TEST_CASE("record: what no format can hold is refused before the run") {
   std::swap(info.topology[0], info.topology[1]);
   CHECK(refused(info));
   info = sample_info({});
+  info.topology[0].rank = 5;
+  CHECK(refused(info));
+  info = sample_info({});
   info.topology.clear();
   CHECK(refused(info));
 }

@@ -37,12 +37,18 @@ TEST_CASE("sweep run: all cells once, then none") {
   CHECK(first.failed.empty());
   CHECK(sweep.launcher.launched == Names{"lenet-ddp-r1", "lenet-ddp-r2", "lenet-ddp-r3"});
   CHECK(sweep.progress.str().find("[1/3] lenet-ddp-r1 … ") == 0);
-  CHECK(sweep.progress.str().find("left") != std::string::npos);
+  CHECK(contains(sweep.progress.str(), " s left"));
+  CHECK_FALSE(contains(sweep.progress.str(), "about -"));
 
   const GridOutcome second = sweep.run();
   CHECK(second.already == 3);
   CHECK(second.done == 0);
   CHECK(sweep.launcher.launched.empty());
+
+  for (const char* name : {"lenet-ddp-r1.h5", "lenet-ddp-r3.h5"})
+    fs::remove(sweep.runs() / name);
+  CHECK(sweep.run().done == 2);
+  CHECK(contains(sweep.progress.str(), "1 of 3 cells are there already"));
 }
 
 TEST_CASE(
@@ -127,6 +133,10 @@ TEST_CASE("sweep run: a cell whose end was interrupted is complete, and not run 
     Recorder recorder(files.run, testing::sample_info({"ddp", 1}));
     testing::record_sample(recorder, {"ddp", 1, 3, 5, 32, 1});
     CHECK_FALSE(is_resumable(cell, files));
+    fs::create_directories(files.checkpoints);
+    write(files.checkpoints / "iteration-000000002.safetensors", "");
+    CHECK(is_resumable(cell, files));
+    fs::remove_all(files.checkpoints);
     write(files.run, "in the way");
     CHECK_THROWS_AS(recorder.finish(RunStatus::kComplete), Error);
     fs::remove(files.run);

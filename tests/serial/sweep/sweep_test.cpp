@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -95,6 +97,11 @@ TEST_CASE("sweep: a random order is the same cells, fixed by its seed") {
   CHECK(sorted != first);
   CHECK(std::set(first.begin(), first.end()) == std::set(other.begin(), other.end()));
   CHECK(first.size() == 8);
+  // Two cells have two orders.
+  std::set<Names> orders;
+  for (int seed = 0; seed < 20; ++seed)
+    orders.insert(expanded("ranks = 1,2\norder = random\norder-seed = " + std::to_string(seed)));
+  CHECK(orders.size() == 2);
 }
 
 TEST_CASE("sweep: a job file that is wrong says where and what") {
@@ -190,7 +197,9 @@ TEST_CASE("sweep: mpirun's command line") {
   const Grid grid = expand(job_of("sync = ddp\nranks = 3\nmpirun-options = --map-by core"));
   const LocalLauncher launcher("bin/gradsync-train", {"--map-by", "core"}, 3, [] { return 0; });
   const GridCell& cell = grid.cells[0];
-  const auto args = launcher.command(cell, cell_files("results/x y", cell)).args;
+  const LaunchCommand command = launcher.command(cell, cell_files("results/x y", cell));
+  CHECK(command.environment.empty() == (geteuid() != 0));
+  const auto& args = command.args;
   const auto has = [&](const std::string& arg) {
     return std::find(args.begin(), args.end(), arg) != args.end();
   };

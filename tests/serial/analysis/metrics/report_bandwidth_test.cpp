@@ -88,6 +88,15 @@ TEST_CASE("tables: bandwidth of one rank, and without calibration") {
   CHECK(contains(all_notes(table), "gradsync-train --calibrate"));
 }
 
+TEST_CASE("tables: a collective without bytes says nothing of bandwidth") {
+  const TestFolder folder;
+  write_changed(folder / "run.h5", {}, {}, {}, [](IterationRow& row) { row.buckets[1].bytes = 0; });
+  const RunSet set = loaded_with_failures(folder);
+  const auto figures = collective_figures(group_runs(set)[0]);
+  REQUIRE(figures.size() == 1);
+  CHECK(figures[0].sizes == std::vector<std::int64_t>{4096});
+}
+
 TEST_CASE("tables: sampled iterations are counted once") {
   const TestFolder folder;
   write_sample(folder / "short.h5", {"ddp", 2, 60, 100, 32, 2});

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -5,6 +6,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include "analysis/metrics/epoch_figures.h"
 #include "analysis/metrics/remedy.h"
 #include "analysis/plots/plots.h"
 #include "serial/study_tables.h"
@@ -55,7 +57,7 @@ void write_accuracy(const std::filesystem::path& path, std::int64_t batch_per_ra
     recorder.add(sample_row(shape, i));
     EpochRow epoch = sample_epoch(shape, i);
     for (RankEpoch& rank : epoch.ranks)
-      rank.test_accuracy = accuracy;
+      rank.test_accuracy = accuracy, rank.test_loss = 1 - accuracy;
     recorder.add(epoch);
   }
   recorder.finish(RunStatus::kComplete);
@@ -88,6 +90,7 @@ TEST_CASE("tables: large batch, seeds are repeats with mean, interval, fall and 
       row_with(table, {{"batch_global", "512"}, {"remedy", "none"}, {"epoch", "5"}});
   const std::size_t lars = row_with(table, {{"remedy", "optimizer lars"}, {"epoch", "6"}});
   CHECK(shown(table, base, "test_accuracy_percent") == "52.00");
+  CHECK(shown(table, base, "test_loss") == "0.4800");
   // t of 2 degrees of freedom, 4.3027, times 2/√3; Welch's 4 degrees, 2.7764, times 2·√(2/3).
   CHECK(shown(table, base, "test_accuracy_low_percent") == "47.03");
   CHECK(shown(table, base, "test_accuracy_high_percent") == "56.97");
@@ -137,6 +140,31 @@ TEST_CASE("plots: large batch needs more than one batch") {
   const TestFolder folder;
   write_accuracy(folder / "one.h5", 32, 0.5, {});
   CHECK_FALSE(make_large_batch_plot(loaded_with_failures(folder)));
+}
+
+TEST_CASE("epochs: how many iterations they have, where only the run itself can say") {
+  const TestFolder folder;
+  const auto whole = [&](const char* name, const SampleShape& shape,
+                         const std::vector<ConfigEntry>& options) {
+    write_changed(folder / name, shape, options, {});
+    return loaded(folder / name);
+  };
+  CHECK(iterations_of_whole_epoch(whole("one.h5", {"ddp", 2, 5, 5}, {}).runs[0]) == 5);
+  CHECK(iterations_of_whole_epoch(whole("none.h5", {"ddp", 2, 4, 5}, {}).runs[0]) == 0);
+  // A limit may have cut the only epoch, so that nothing can be extrapolated from it.
+  const RunSet set = whole("cut.h5", {"ddp", 2, 5, 5}, {{"iterations", "5", "command line"}});
+  const Run& cut = set.runs[0];
+  CHECK(iterations_of_whole_epoch(cut) == 0);
+  REQUIRE(epoch_figures(cut).size() == 1);
+  CHECK_FALSE(epoch_figures(cut)[0].whole);
+  CHECK(std::isnan(epoch_figures(cut)[0].extrapolated_s));
+}
+
+TEST_CASE("epochs: a batch is full if it holds all images") {
+  CHECK(is_full_batch(1, 1));
+  CHECK(is_full_batch(8, 5));
+  CHECK_FALSE(is_full_batch(4, 5));
+  CHECK_FALSE(is_full_batch(4, 0));
 }
 
 TEST_CASE("tables: every number of these tables says its formula and its data set") {

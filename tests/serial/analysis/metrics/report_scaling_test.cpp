@@ -34,8 +34,7 @@ TEST_CASE("tables: strong and weak scaling are determined from the runs") {
   CHECK(number(table, strong, "speedup_high") >= 10.65 / 11.65);
   // Two epochs were recorded of each: the second one counts.
   const std::size_t running = row_with(
-      table,
-      {{"run", "weak"}, {"basis", "running time"}, {"base", "1 rank none, 64 per rank"}});
+      table, {{"run", "weak"}, {"basis", "running time"}, {"base", "1 rank none, 64 per rank"}});
   CHECK(shown(table, running, "count") == "1");
   CHECK(number(table, running, "speedup") == 1);
   CHECK(number(table, running, "efficiency_percent") == 50);
@@ -64,6 +63,14 @@ TEST_CASE("tables: super-linear speedup is flagged, a missing base is said") {
   const std::size_t alone = row_with(table, {{"run", "alone"}});
   CHECK(shown(table, alone, "base") == "none");
   CHECK(shown(table, alone, "speedup") == "n/a");
+}
+
+TEST_CASE("tables: one rank of another mode is no base for what compute takes alone") {
+  const TestFolder folder;
+  write_sample(folder / "other.h5", {"allreduce", 1, 12, 5, 64, 2});
+  write_sample(folder / "two.h5", {"ddp", 2, 12, 5, 32, 2});
+  const Table table = make_speedup_table(loaded_with_failures(folder), {});
+  CHECK(shown(table, row_with(table, {{"run", "two"}}), "base") == "none");
 }
 
 TEST_CASE("tables: a base with other threads, precision or data") {

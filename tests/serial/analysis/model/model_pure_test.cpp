@@ -57,6 +57,8 @@ TEST_CASE("model: what does not determine two terms gives none") {
   CHECK_FALSE(
       fit_two_terms(std::vector<TwoTermPoint>{{2, 8, 10}, {4, 1, nan}, {4, 2, 0}}).usable());
   CHECK(std::isnan(fit_two_terms({}).relative_rms()));
+  CHECK(usable(TwoTermPoint{1, 1, 1e-9}));
+  CHECK_FALSE(usable(TwoTermPoint{1, 1, 0}));
 }
 
 TEST_CASE("model: a negative coefficient is set to 0, and that is said") {

@@ -56,6 +56,9 @@ TEST_CASE("model: a world of known costs is found again") {
   CHECK(law.fit.second == Approx(world.beta_s_per_byte));
   CHECK(compute_law(fit, 1).fit.first == Approx(world.constant_s));
   CHECK(compute_law(fit, 4).fit.second == Approx(world.per_image_s));
+  CHECK_FALSE(compute_law(fit, 4).one_batch);
+  CHECK(exchange_at(fit, 2, 64).from->ranks == 2);
+  CHECK(exchange_at(fit, 3, 64).from->ranks > 1);
   for (const double ranks : {1.0, 2.0, 4.0, 8.0, 64.0})
     for (const double batch : {16.0, 64.0, 512.0})
       CHECK(predict(fit, ranks, batch).total_s() == Approx(step_s(world, ranks, batch)));
@@ -174,6 +177,8 @@ TEST_CASE("model: one batch says how compute is split, and one message size what
   CHECK(std::isnan(predict(fit, 4, 64).total_s()));
   // 8.4 ms of compute, of which the optimizer's 10 % stay: 0.84 + 2 · 7.56.
   CHECK(compute_law(fit, 2).one_batch);
+  REQUIRE(compute_law(fit, 2).fit.residuals.size() == 1);
+  CHECK(compute_law(fit, 2).fit.residuals[0] == Approx(0));
   CHECK(predict(fit, 4, 128).compute_s == Approx(0.01596));
   const Table table = make_prediction_table(set, {});
   CHECK(contains(all_notes(table), "missing: lenet, ddp: the cost of allreduce cannot be fitted"));
@@ -261,6 +266,15 @@ TEST_CASE("model: contention found in windows is taken out and put in again") {
     if (std::isfinite(cell.contention_s))
       CHECK(one.parts.compute_s + cell.contention_s == Approx(cell.medians.compute_s));
   }
+}
+
+TEST_CASE("model: contention of a cell that sends nothing beside compute counts for nothing") {
+  const TestFolder folder;
+  write_world(folder, {});
+  StudyFacts study = RunStudy(loaded(folder)).facts();
+  for (CellFacts& cell : study.cells)
+    if (cell.ranks == 1) cell.contention_s = 1e-3;
+  CHECK(fit_family(families(study)[0], study.calibration).contention_s_per_byte == 0);
 }
 
 TEST_CASE("model: table what-if marks the best cap and shows the recorded run first") {

@@ -165,6 +165,10 @@ const std::vector<SentencePair> kPairs = {
      "there were fewer cores than threads",
      {kOne, kFour},
      {kOne, on_cores(kFour, "0-1")}},
+    {"scaling.weak",
+     "the batches differ",
+     {{"ddp", 1, 1, 0.010}, {"ddp", 4, 1, 0.010, 0.0025}},
+     {{"ddp", 1, 1, 0.010}, {"ddp", 4, 2, 0.010, 0.0025}}},
     {"scaling.strong",
      "neither batch is the same",
      {kOne, {"ddp", 4, 16, 0.0025, 0.0025}},
@@ -271,6 +275,10 @@ const std::vector<SentencePair> kPairs = {
      "nothing else crosses",
      {with_traffic(kFour, {9216, 0, 512, 0, 0, 0})},
      {with_traffic(kFour, {9216, 0, 0, 0, 0, 0})}},
+    {"wire.others",
+     "not even a byte of anything else crosses",
+     {with_traffic(kFour, {9216, 0, 1, 0, 0, 0})},
+     {with_traffic(kFour, {9216, 0, 0, 0, 0, 0})}},
     {"narrowing.pays",
      "gradients travel in 32 bits",
      {with_wire(with_traffic(kFour, {9216, 0, 0, 0, 0, 0}), "bf16")},
@@ -314,6 +322,18 @@ TEST_CASE("verdict: every sentence that can be said has data for which it would 
                               [&](const SentencePair& pair) { return pair.sentence == sentence; }),
                   "no pair of data for " << sentence);
   error_text(ExitCode::kInternal, [] { missing_clause("no.such", "unlisted"); });
+}
+
+TEST_CASE("verdict: power of a GPU is in watts without decimals") {
+  const auto clauses = verdict_of({with_gpu(kFour)});
+  CHECK_MESSAGE(contains(verdict_text(clauses), " GHz, 650 W (medians"), verdict_text(clauses));
+}
+
+TEST_CASE("verdict: a sentence that just fits the line stays on it") {
+  VerdictClause clause;
+  clause.text = "12345 789";
+  CHECK(verdict_text({clause}, 12).starts_with("Verdict\n- 12345 789.\n"));
+  CHECK(verdict_text({clause}, 11).starts_with("Verdict\n- 12345\n  789.\n"));
 }
 
 TEST_CASE("verdict: what is oversubscribed stands first, and nothing is concluded from it") {
