@@ -38,7 +38,7 @@ make cluster-stop end it; it leaves nothing
 make bench        benchmarks; PARTS="all_reduce step" runs these alone (bench/run lists them)
 make tables       generate every table and plot of results/example, and compare each byte with the committed digests
 make data         fetch CIFAR-10 into data/cifar-10
-make lint         clang-format, clang-tidy, shellcheck (LINT_TORCH=1: LibTorch's users as well)
+make lint         clang-format, clang-tidy, shellcheck
 make format       let clang-format rewrite the sources
 make bundle       build/bundle: programs, MPI and libraries for a machine with nothing but PyTorch
 make install      programs, manual pages, templates and job files into PREFIX ($(PREFIX)), below DESTDIR
@@ -276,9 +276,12 @@ endif
 cluster-stop:
 	@tests/slurm/cluster stop
 
+# What make compiles, in the same units: most of clang-tidy's time goes into headers.
+units = $(patsubst build/alone/%.o,%.cpp,$(patsubst build/unity/%.o,build/unity/%.cpp,$(1)))
 lint:
-	@TORCH='$(LINT_TORCH)' FLAGS='$(filter-out -fvect-cost-model=%,$(LANGUAGE)) $(COMMON_FLAGS) $(TEST_FLAGS) $(WARNINGS)' \
-	  TORCH_FLAGS='$(TORCH_FLAGS) $(MPI_FLAGS)' HEAVY='$(wildcard $(addsuffix /*.cpp,$(MPI) $(TORCH) $(MPI_TESTS) tests/gpu tests/tools bench))' config/lint
+	@FLAGS='$(filter-out -fvect-cost-model=%,$(LANGUAGE)) $(WARNINGS) $(MPI_FLAGS) $(COMMON_FLAGS) $(TEST_FLAGS)' \
+	  TORCH_FLAGS='-include src/pch/torch.h $(TORCH_FLAGS)' TORCH_UNITS='$(call units,$(USES_TORCH))' \
+	  UNITS='$(call units,$(filter-out $(USES_TORCH),$(OBJECTS))) $(wildcard tests/libraries/*.cpp tests/fuzz/libfuzzer/*.cpp)' config/lint
 
 format:
 	find src analysis tests $(wildcard bench) \( -name '*.cpp' -o -name '*.h' -o -name '*.cu' \) -exec clang-format -i {} +
