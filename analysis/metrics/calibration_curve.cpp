@@ -42,12 +42,12 @@ void keep(Rows& rows, std::string CalibrationRow::*field, const std::vector<std:
 std::vector<std::string> calibrated_as(const std::string& transport, CollectiveKind kind,
                                        bool beside_compute) {
   const std::vector<std::string> over_mpi = beside_compute
-                                                ? std::vector<std::string>{"ring", "mpi"}
-                                                : std::vector<std::string>{"mpi", "ring"};
+                                                ? std::vector<std::string>{"mpi-ring", "mpi"}
+                                                : std::vector<std::string>{"mpi", "mpi-ring"};
   const TransportTraits* traits = find_transport(transport);
-  if (traits && !traits->host_memory) return {std::string(traits->recorded)};
+  if (traits && !traits->host_memory) return {transport};
   if (transport == "mpi" || kind != CollectiveKind::kAllReduce) return over_mpi;
-  return {traits ? std::string(traits->recorded) : transport};
+  return {transport};
 }
 
 double CalibrationCurve::time_at(double size) const {

@@ -10,8 +10,8 @@ namespace gradsync::report {
 
 /// Under which names calibration measured a collective that a run over --transport `transport`
 /// makes, the one that resembles it most first. A transport of our own moves all-reduces, and MPI
-/// the rest; over MPI there is MPI's own and a ring of messages ("ring"; the transport ring is
-/// "tcp-ring"), which is what runs beside compute.
+/// the rest; over MPI there is MPI's own and a ring of messages ("mpi-ring"), which overlaps with
+/// compute.
 std::vector<std::string> calibrated_as(const std::string& transport, CollectiveKind kind,
                                        bool beside_compute);
 

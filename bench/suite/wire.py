@@ -36,7 +36,7 @@ def calibrated(link: Link, transport: str, ranks_per_host: int = 1, dealt: bool 
 
 
 def one_rank_a_host(part: Part, link: Link, rounds: int) -> None:
-    results = interleave({"ring": calibrated(link, "ring"), "MPI_Allreduce": calibrated(link, "mpi")}, rounds)
+    results = interleave({"ring": calibrated(link, "tcp-ring"), "MPI_Allreduce": calibrated(link, "mpi")}, rounds)
     line = link.rate_mbit * 1e6 / 8 * LINE_SHARE
     rows, used, against = [], [], []
     for size in SIZES:
@@ -52,7 +52,7 @@ def one_rank_a_host(part: Part, link: Link, rounds: int) -> None:
 
 
 def two_ranks_a_host(part: Part, link: Link, rounds: int) -> None:
-    contenders = {"two-level": calibrated(link, "two-level", 2), "ring": calibrated(link, "ring", 2), "ring, dealt": calibrated(link, "ring", 2, True),
+    contenders = {"two-level": calibrated(link, "two-level", 2), "ring": calibrated(link, "tcp-ring", 2), "ring, dealt": calibrated(link, "tcp-ring", 2, True),
                   "MPI_Allreduce": calibrated(link, "mpi", 2), "MPI_Allreduce, dealt": calibrated(link, "mpi", 2, True)}  # fmt: skip
     predicted = {"ring": 1.5, "ring, dealt": 3.0}
     results = interleave(contenders, rounds)

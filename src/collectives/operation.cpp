@@ -28,7 +28,7 @@ std::vector<const OperationEntry*> operations_over(
     std::string_view transport, const std::vector<const OperationEntry*>& chosen) {
   std::vector<const OperationEntry*> there;
   for (const OperationEntry* entry : chosen)
-    if (transport == "mpi" || entry->transport != "ring") there.push_back(entry);
+    if (transport == "mpi" || entry->transport != kMpiRing) there.push_back(entry);
   if (there.empty())
     throw Error(ExitCode::kUsage, "the chosen collectives are MPI's own",
                 "give --transport mpi, or --collective allreduce");

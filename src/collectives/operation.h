@@ -73,6 +73,9 @@ class Operation {
   virtual int calls_a_fill() const { return 1 << 20; }
 };
 
+/// CalibrationRow::transport of the ring of messages over MPI, which ddp and c10d use.
+inline constexpr const char* kMpiRing = "mpi-ring";
+
 /// A collective that can be calibrated; operations.def lists them.
 struct OperationEntry {
   std::string name;  ///< of --collective: "allreduce", "allreduce-ring", …

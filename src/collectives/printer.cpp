@@ -20,9 +20,9 @@ std::string shown(double value, double unit, int decimals) {
 }
 
 std::string transport_text(const std::string& transport) {
-  if (transport == "ring") return "gradsync's ring over MPI, whose waits sleep; ddp uses it";
+  if (transport == kMpiRing) return "gradsync's ring over MPI, whose waits sleep; ddp uses it";
   for (const TransportTraits& one : kTransports)
-    if (one.recorded == transport) return std::string(one.text);
+    if (one.name == transport) return std::string(one.text);
   return transport;
 }
 

@@ -44,9 +44,12 @@ const TransportTraits* find_transport(std::string_view name) {
 std::string transport_help() {
   return "transport of tensors between ranks; auto: nccl where each rank has its own GPU, mpi on "
          "other GPUs; on CPUs shm on one node, two-level on nodes with several ranks, else mpi "
-         "over InfiniBand and similar networks, ring over Ethernet. shm, ring and two-level are "
-         "for allreduce; other collectives use MPI. shm: shared memory of the ranks of one node; "
-         "ring: a TCP ring of the job; two-level: shm on each node, one ring per local rank "
+         "over InfiniBand and similar networks, tcp-ring over Ethernet. shm, tcp-ring and "
+         "two-level "
+         "are for allreduce; other collectives use MPI. shm: shared memory of the ranks of one "
+         "node; "
+         "tcp-ring: TCP connections of the job; two-level: shm on each node, one ring per local "
+         "rank "
          "between nodes";
 }
 
@@ -58,7 +61,7 @@ TransportChoice for_host_memory(const RankLayout& layout) {
   if (layout.fewest_ranks_a_node > 1) return {"two-level", "nodes of several ranks"};
   if (layout.fast_network) return {"mpi", "nodes on a fast network"};
   if (!layout.ipv4) return {"mpi", "nodes without IPv4"};
-  return {"ring", "nodes on Ethernet"};
+  return {"tcp-ring", "nodes on Ethernet"};
 }
 
 }  // namespace
@@ -87,7 +90,7 @@ std::vector<std::string> possible_transports(const DeviceChoice& device, const R
   add("mpi");
   if (device.cuda) return names;
   if (layout.nodes == 1) add("shm");
-  add("ring");
+  add("tcp-ring");
   if (layout.nodes > 1 && layout.fewest_ranks_a_node > 1) add("two-level");
   return names;
 }

@@ -10,19 +10,18 @@ namespace gradsync {
 
 /// What moves tensors between ranks; its code is a class in src/transport.
 struct TransportTraits {
-  std::string_view name;      ///< of --transport
-  std::string_view recorded;  ///< in calibration rows
-  std::string_view text;      ///< for gradsync-calibrate
+  std::string_view name;  ///< of --transport, in run files and calibration rows
+  std::string_view text;  ///< for gradsync-calibrate
   bool host_memory, gpu_memory;
 };
 
 /// Every transport, in the order of --help.
 inline constexpr TransportTraits kTransports[] = {
-    {"mpi", "mpi", "MPI's own, whose waits spin", true, true},
-    {"nccl", "nccl", "nccl", false, true},
-    {"shm", "shm", "memory that the ranks of the node share", true, false},
-    {"ring", "tcp-ring", "a ring over TCP connections of the job's own", true, false},
-    {"two-level", "two-level", "shared memory on each node, lanes between nodes", true, false},
+    {"mpi", "MPI's own, whose waits spin", true, true},
+    {"nccl", "nccl", false, true},
+    {"shm", "memory that the ranks of the node share", true, false},
+    {"tcp-ring", "a ring over TCP connections of the job", true, false},
+    {"two-level", "shared memory on each node, lanes between nodes", true, false},
 };
 
 /// Null for a name that --transport does not take, and for `auto`.
@@ -30,7 +29,7 @@ const TransportTraits* find_transport(std::string_view name);
 
 /// What moves the tensors between the ranks, and why.
 struct TransportChoice {
-  std::string name;  ///< mpi | nccl | shm | ring | two-level
+  std::string name;  ///< mpi | nccl | shm | tcp-ring | two-level
   std::string why;
 };
 
@@ -54,7 +53,7 @@ struct RankLayout {
 
 /// `requested` is --transport. `auto` takes, where every rank has a GPU of its own, nccl; on other
 /// GPUs mpi; for host memory on one node shm; on several nodes of several ranks two-level; else
-/// mpi over a fast network, or without IPv4, and ring over Ethernet. The same machines give the
+/// mpi over a fast network, or without IPv4, and tcp-ring over Ethernet. The same machines give the
 /// same choice, so runs can be repeated. Throws Error kEnvironment for nccl without GPUs, for
 /// transports of host memory with them, and for shm where the ranks are not all on one node.
 TransportChoice choose_transport(const std::string& requested, const DeviceChoice& device,

@@ -137,6 +137,7 @@ class Hdf5Run : public RunReader {
     read_index();
     ListReader lists(file_, lengths_);
     for_each_list(lists, lists_);
+    use_present_names(lists_.calibration);
   }
 
   const RunInfo& info() const override { return info_; }
@@ -207,6 +208,7 @@ void Hdf5Run::read_header() {
   visit_fields(info_, attributes);
   visit_fields(end_, attributes);
   read_config(file_, info_);
+  use_present_names(info_);
   info_.topology = read_table<RankPlace>(file_, FileAxis::kRanks, lengths_);
   if (info_.topology.empty())
     throw Error(ExitCode::kBadData, fmt::format("/topology/rank of '{}' lists no ranks", path_));

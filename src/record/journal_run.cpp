@@ -38,6 +38,7 @@ class JournalRun : public JournalRunReader {
         remark_unusable(record->offset);
     }
     if (usable && journal_.left_out_bytes() > 0) remark_left_out();
+    use_present_names(lists_.calibration);
     index_.buckets = buckets_.empty() ? 0 : *std::max_element(buckets_.begin(), buckets_.end());
   }
 
@@ -79,6 +80,7 @@ class JournalRun : public JournalRunReader {
                   "rename the journal and run it again: without that record its iterations cannot "
                   "be read");
     info_ = *std::move(info);
+    use_present_names(info_);
     first_row_at_ = read_bytes_ = journal_.position();
   }
 

@@ -72,6 +72,16 @@ std::optional<RunStatus> parse_status(std::string_view name) {
   return static_cast<RunStatus>(found - kRunStatusNames.begin());
 }
 
+void use_present_names(RunInfo& info) {
+  for (ConfigEntry& entry : info.config)
+    if (entry.name == "transport" && entry.value == "ring") entry.value = "tcp-ring";
+}
+
+void use_present_names(std::vector<CalibrationRow>& rows) {
+  for (CalibrationRow& row : rows)
+    if (row.transport == "ring") row.transport = "mpi-ring";
+}
+
 void require_recordable(const RunInfo& info) {
   require_names(names_of(info.config), info.config.size(), "an option");
   require_names(names_of(info.provenance), info.provenance.size(), "a provenance entry");

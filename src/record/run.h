@@ -198,7 +198,7 @@ struct VerificationRow {
 /// Times are of one call, of the slowest rank, over the repetitions.
 struct CalibrationRow {
   CollectiveKind kind = CollectiveKind::kAllReduce;
-  std::string transport;   ///< mpi, ring (over MPI, sleeps), shm, tcp-ring, two-level, nccl
+  std::string transport;   ///< mpi, mpi-ring (over MPI, sleeps), shm, tcp-ring, two-level, nccl
   std::string cadence;     ///< "isolated" (a barrier before each call) or "back-to-back"
   std::int64_t bytes = 0;  ///< payload of one rank
   bool of_bucket = false;  ///< a size that training uses, not a power of two
@@ -288,6 +288,11 @@ std::optional<RunStatus> parse_status(std::string_view name);
 /// options and of provenance not empty, unique, without '/' and not "." or ".."; at least one rank,
 /// numbered from 0 in order. Throws Error kInternal.
 void require_recordable(const RunInfo& info);
+
+/// Transports that files of version 0.1 name otherwise get their present names: "ring" was both
+/// the TCP ring of --transport and, in calibration rows, the ring over MPI.
+void use_present_names(RunInfo& info);
+void use_present_names(std::vector<CalibrationRow>& rows);
 
 /// As many ranks as the topology, as many bucket times a rank as buckets. Throws Error kInternal.
 void require_recordable(const IterationRow& row, std::size_t ranks);

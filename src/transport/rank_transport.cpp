@@ -41,7 +41,7 @@ std::unique_ptr<Transport> join_ring(const Session& session, MPI_Comm comm) {
 
 std::unique_ptr<Transport> make_host_transport(const Session& session, const std::string& name) {
   if (name == "shm") return std::make_unique<ShmTransport>(session.node());
-  if (name == "ring") return join_ring(session, session.world());
+  if (name == "tcp-ring") return join_ring(session, session.world());
   const bool by_mpi = rank_layout(session).prefers_mpi();
   const auto lane = [&](MPI_Comm comm) -> std::unique_ptr<Transport> {
     if (!by_mpi) return join_ring(session, comm);

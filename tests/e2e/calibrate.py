@@ -56,7 +56,7 @@ def case_file_and_json_hold_what_was_printed(folder):
 
 def case_every_transport_in_one_run(folder):
     asked = ["-b", 1024, "-e", "4K", "-f", 4, "-n", 3, "--cadence", "isolated", "--output", folder / "c.h5", "-J", folder / "c.json"]
-    result = calibrate(2, "--transport", "all", "--collective", "allreduce,broadcast", *asked).expect(0, "# transport shm", "# transport mpi", "# transport ring")
+    result = calibrate(2, "--transport", "all", "--collective", "allreduce,broadcast", *asked).expect(0, "# transport shm", "# transport mpi", "# transport tcp-ring")
     check(len(rows(result.out)) == 8, "all-reduce over each of three, broadcast once, two sizes")
     curves = [(curve["collective"], curve["transport"]) for curve in json.loads((folder / "c.json").read_text())["curves"]]
     check(len(set(curves)) == 4, f"curves {curves}")

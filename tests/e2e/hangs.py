@@ -137,7 +137,7 @@ def case_the_ranks_that_are_left_report_whichever_are_lost(folder):
 
 
 def case_a_job_that_is_suspended_and_continued_goes_on(folder):
-    for transport in ("mpi", "shm", "ring"):
+    for transport in ("mpi", "shm", "tcp-ring"):
         with Job(3, *ENDLESS, "--sync", "allreduce", "--transport", transport, "--timeout", "2s") as job:
             job.until_iteration(20)
             job.send(signal.SIGSTOP)

@@ -91,7 +91,7 @@ def case_waiting_for_statistics_is_no_compute(folder) -> None:
 
 
 def case_a_late_rank_is_waited_for_and_no_communication(folder) -> None:
-    for mode, transport in (("ddp", "shm"), ("allreduce", "mpi"), ("ddp", "ring")):
+    for mode, transport in (("ddp", "shm"), ("allreduce", "mpi"), ("ddp", "tcp-ring")):
         output = folder / f"{mode}-{transport}.h5"
         train(output, "--sync", mode, "--transport", transport, "--batch-per-rank", 16, "--iterations", 8,
               "--inject-fault", "delay@1:5", ranks=2).expect(0)  # fmt: skip

@@ -153,7 +153,7 @@ def case_ddp_is_bit_identical(folder):
 
 
 def case_an_exchange_over_two_steps_is_bit_identical(folder):
-    arguments = ["--sync", "ddp", "--overlap", "step", "--transport", "ring"]
+    arguments = ["--sync", "ddp", "--overlap", "step", "--transport", "tcp-ring"]
     stop_and_resume(folder, (0, 1, PER_EPOCH - 1, 15), *arguments)
     # Who stops in between stops with the next iteration that is waited for.
     train(folder / "between.h5", *arguments, "--inject-fault", "usr1@1:4").expect(75, f"stopped after iteration {PER_EPOCH} ")

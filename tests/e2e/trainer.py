@@ -77,12 +77,12 @@ def case_sizes_of_buckets_are_found(folder):
 def case_an_exchange_that_goes_on_in_the_next_step(folder):
     losses = set()
     for overlap in ("backward", "step"):
-        result = train(2, "--overlap", overlap, "--transport", "ring", "--batch-per-rank", 16, "--iterations", 40, "--log-every", 20, "--verify-modes",
+        result = train(2, "--overlap", overlap, "--transport", "tcp-ring", "--batch-per-rank", 16, "--iterations", 40, "--log-every", 20, "--verify-modes",
                        "--counterfactual", 6, "--output", folder / f"{overlap}.h5").expect(0)  # fmt: skip
         losses.add((re.search(r"iteration 40 loss ([\d.]+)", result.out).group(1), re.search(r"parameters: (.*)", result.out).group(1)))
         report(folder / f"{overlap}.h5").expect(0)
     check(len(losses) == 1, f"{losses}")
-    train(2, "--overlap", "step", "--transport", "ring", *short_run(folder), "--inject-fault", "nan@1:5").expect(80, "rank 1 .* in iteration 5")
+    train(2, "--overlap", "step", "--transport", "tcp-ring", *short_run(folder), "--inject-fault", "nan@1:5").expect(80, "rank 1 .* in iteration 5")
 
 
 def case_modes_end_with_the_same_loss(folder):
@@ -236,7 +236,7 @@ def case_killed_root_leaves_a_journal(folder):
 
 @harness.alone
 def case_killed_rank_leaves_nothing_behind_whatever_moves_gradients(folder):
-    for how in (("shm",), ("ring",), ("ring", "--overlap", "step"), ("two-level",), ("mpi",)):
+    for how in (("shm",), ("tcp-ring",), ("tcp-ring", "--overlap", "step"), ("two-level",), ("mpi",)):
         with nothing_left_behind(how):
             out = train(2, "--transport", *how, "--batch-per-rank", 16, "--iterations", 4000, "--epochs", 50, "--inject-fault", "kill@1:60")
             check_killed(out, how)
@@ -245,7 +245,7 @@ def case_killed_rank_leaves_nothing_behind_whatever_moves_gradients(folder):
 @harness.alone
 def case_killed_rank_inside_a_collective(folder):
     """VGG11's gradients do not fit into the sockets' buffers: the others are in the middle of a message."""
-    for how in (("shm",), ("ring",), ("ring", "--overlap", "step")):
+    for how in (("shm",), ("tcp-ring",), ("tcp-ring", "--overlap", "step")):
         with nothing_left_behind(how):
             vgg = [BIN / "gradsync-train", "--model", "vgg11", "--data", DATA, "--evaluate", "none", "--threads", 1, "--sync", "ddp"]
             job = subprocess.Popen([str(word) for word in mpirun(3) + [*vgg, "--transport", *how, "--batch-per-rank", 2, "--epochs", 50, "--log-every", 1]],
@@ -296,7 +296,7 @@ def nothing_left_behind(what, but: tuple = ()):
 @harness.alone
 def case_killed_launcher_leaves_no_process_and_no_memory_of_ours(folder):
     """Open MPI's own segments are mpirun's to remove; gradsync-check names those that are left."""
-    for transport in ("shm", "ring"):
+    for transport in ("shm", "tcp-ring"):
         with nothing_left_behind(transport, but=("vader_segment.", "sm_segment.")):
             command = mpirun(3) + trainer("--transport", transport, "--sync", "ddp", "--batch-per-rank", 16, "--epochs", 5000, "--log-every", 1)
             job = subprocess.Popen([str(word) for word in command], env=harness.ENVIRONMENT, cwd=ROOT, text=True, stdout=subprocess.PIPE,
@@ -313,7 +313,7 @@ def case_a_ring_that_cannot_be_joined_ends_all_ranks_with_one_message(folder):
     refused = f"{ROOT}/build/tests/libstrike.so"
     programs = {"train": ["--model", "lenet", "--data", DATA, "--iterations", 2], "calibrate": ["--collective", "allreduce"]}
     for program, options in programs.items():
-        for transport, ranks, rank in (("ring", 2, 0), ("ring", 3, 1)):
+        for transport, ranks, rank in (("tcp-ring", 2, 0), ("tcp-ring", 3, 1)):
             command = [*mpirun(ranks), "-x", f"LD_PRELOAD={refused}", "-x", f"STRIKE={rank}:listen:1+:EADDRINUSE", BIN / f"gradsync-{program}", *options]
             result = run([*command, "--transport", transport], timeout=60)
             result.expect(69, "cannot listen on 127.0.0.1: Address already in use", "fix: .*--transport mpi", rf"rank {rank} \(")

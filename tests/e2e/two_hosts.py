@@ -63,7 +63,7 @@ def case_a_ring_takes_no_address_that_both_hosts_own(folder):
     with TwoHosts(folder, ("10.231.77.1/24", "10.231.78.1/24"), bridge, ("route add 10.231.0.0/16 dev wire",)) as hosts:
         (folder / ".openmpi").mkdir()
         (folder / ".openmpi/mca-params.conf").write_text(WIRE_FOR_MPI.format(hosts.networks()))
-        result = train(hosts, (1, 1), "--sync", "ddp", environment={"HOME": str(folder)}).expect(0, "ring")
+        result = train(hosts, (1, 1), "--sync", "ddp", environment={"HOME": str(folder)}).expect(0, "tcp-ring")
         check("iteration 20 loss" in result.out, result.out[-300:])
 
 

@@ -132,7 +132,7 @@ inline VerificationRow sample_verification() {
 inline std::vector<CalibrationRow> sample_calibration() {
   return {
       {CollectiveKind::kAllReduce, "mpi", "isolated", 1024, false, 20, 1.5e-5, 2e-5, 1e-5, 4e-5, 0},
-      {CollectiveKind::kScatter, "ring", "back-to-back", 999, true, 7, 2.5e-5, kNotMeasured, 2e-5,
+      {CollectiveKind::kScatter, "mpi-ring", "back-to-back", 999, true, 7, 2.5e-5, kNotMeasured, 2e-5,
        3e-5, -1}};
 }
 

@@ -8,9 +8,9 @@ DELAY_S, PAUSE_S = 3, 1.5
 
 MODES = ("none", "gather-scatter", "allreduce", "ddp", "data-parallel", "c10d", "ddp across iterations")
 # One transport for each mode, on two ranks: few undisturbed runs to compare with.
-QUICK_MODES = {"gather-scatter": "mpi", "allreduce": "ring", "ddp": "shm", "data-parallel": "mpi", "c10d": "two-level"}
-TRANSPORTS = ("shm", "mpi", "ring", "two-level")
-BETWEEN_NODES = ("mpi", "ring", "two-level")
+QUICK_MODES = {"gather-scatter": "mpi", "allreduce": "tcp-ring", "ddp": "shm", "data-parallel": "mpi", "c10d": "two-level"}
+TRANSPORTS = ("shm", "mpi", "tcp-ring", "two-level")
+BETWEEN_NODES = ("mpi", "tcp-ring", "two-level")
 EPOCHS, PER_EPOCH, CHECKPOINT_EVERY = 2, 4, 3
 ITERATIONS = EPOCHS * PER_EPOCH
 
@@ -152,7 +152,7 @@ def draw_cell(draw: random.Random, program: str, launcher: str, phase: str, faul
         return Cell(program, mode, QUICK_MODES[mode], 2, launcher)
     if mode in ("none", "gather-scatter", "data-parallel"):
         transports = transports[:2]
-    return Cell(program, mode, "ring" if mode == "ddp across iterations" else draw.choice(transports), ranks, launcher)
+    return Cell(program, mode, "tcp-ring" if mode == "ddp across iterations" else draw.choice(transports), ranks, launcher)
 
 
 def draw_injection(seed: int, number: int, program: str = "train", only: dict | None = None, quick: bool = False) -> Injection:

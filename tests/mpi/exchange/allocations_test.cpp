@@ -73,7 +73,7 @@ TEST_CASE("allocations: they are counted" * test::once()) {
 
 TEST_CASE("allocations: none in the exchange of a steady step") {
   constexpr std::size_t kValues = 70'000;
-  for (const char* name : {"shm", "mpi", "ring", "two-level", "two-level-unequal"}) {
+  for (const char* name : {"shm", "mpi", "tcp-ring", "two-level", "two-level-unequal"}) {
     CAPTURE(name);
     test::Ranks ranks(name);
     Exchange exchange(test::session(), ranks.transport, ranks.watchdog, VerifyLevel::kInit);

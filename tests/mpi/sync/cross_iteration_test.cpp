@@ -59,7 +59,7 @@ TEST_CASE("an exchange that overlaps the next step computes what ddp computes" *
           test::several_ranks()) {
   const SmallSet set;
   const int size = test::session().size();
-  for (const char* transport : {"mpi", "ring", "two-level", "two-level-unequal"}) {
+  for (const char* transport : {"mpi", "tcp-ring", "two-level", "two-level-unequal"}) {
     CAPTURE(transport);
     const Trained waits = trained(set, transport, "backward"),
                   carries = trained(set, transport, "step");
@@ -76,7 +76,7 @@ TEST_CASE("cut alike, the two are bit-equal on any number of ranks" * test::seve
   const auto one_message = [](TrainOptions& options) {
     options.first_bucket_bytes = options.bucket_cap_bytes = 1 << 20;
   };
-  for (const char* transport : {"mpi", "ring", "two-level", "two-level-unequal"})
+  for (const char* transport : {"mpi", "tcp-ring", "two-level", "two-level-unequal"})
     CHECK(trained(set, transport, "step", one_message).hash ==
           trained(set, transport, "backward", one_message).hash);
 }
@@ -92,14 +92,14 @@ TEST_CASE("so it does with other optimizers, several passes and 16 bits on the w
   for (std::size_t i = 0; i < changes.size(); ++i) {
     CAPTURE(i);
     const double tolerance = i == 3 ? 1e-2 : 5e-4;
-    CHECK(largest_gap(trained(set, "ring", "step", changes[i]),
-                      trained(set, "ring", "backward", changes[i])) <= tolerance);
+    CHECK(largest_gap(trained(set, "tcp-ring", "step", changes[i]),
+                      trained(set, "tcp-ring", "backward", changes[i])) <= tolerance);
   }
 }
 
 TEST_CASE("what an iteration carries over is counted where it was") {
   const SmallSet set;
-  const Trained carries = trained(set, "ring", "step");
+  const Trained carries = trained(set, "tcp-ring", "step");
   for (std::size_t i = 0; i < carries.steps.size(); ++i) {
     CAPTURE(i);
     const RankIteration& measured = carries.steps[i].measured;
@@ -123,7 +123,7 @@ TEST_CASE(
     "a gradient that is not finite is found on the rank that has it, though its update is "
     "deferred") {
   const SmallSet set;
-  Ranks ranks("ring");
+  Ranks ranks("tcp-ring");
   TrainOptions options = test::short_options("ddp");
   options.overlap = "step";
   const Trained bad =

@@ -153,7 +153,7 @@ TEST_CASE("flat gradients: an order of a checkpoint names each parameter once") 
 }
 
 TEST_CASE("whatever moves them, gradients are the mean over ranks" * test::several_ranks()) {
-  for (const char* transport : {"shm", "ring", "two-level", "two-level-unequal"})
+  for (const char* transport : {"shm", "tcp-ring", "two-level", "two-level-unequal"})
     for (const char* mode : {"allreduce", "ddp", "c10d"}) {
       check_mode(mode, {"flat", 2048, 40000, "fp32"}, "lenet", 1, 1e-5, transport);
       check_mode(mode, {"tensor", 1, 1, "fp32"}, "lenet", 2, 1e-5, transport);

@@ -26,7 +26,7 @@ struct Way {
 
 std::vector<Way> ways() {
   std::vector<Way> all;
-  for (const char* transport : {"mpi", "shm", "ring", "two-level"})
+  for (const char* transport : {"mpi", "shm", "tcp-ring", "two-level"})
     for (const Mode& entry : kModes) {
       if (!entry.exchanges) continue;
       const std::string name(entry.name);

@@ -74,7 +74,7 @@ TEST_CASE("calibrate: letters of nccl-tests, apart or attached, and their long n
                             "7", "--collective", "reduce,allreduce-ring", "--cadence", "isolated"});
   CHECK(longer.sizes.back() == 8 * 65536);
   CHECK(longer.operations.size() == 2);
-  CHECK(longer.operations[1]->transport == "ring");
+  CHECK(longer.operations[1]->transport == kMpiRing);
   CHECK(longer.cadences.size() == 1);
   CHECK(read({"-b", "1M", "-e", "3M", "-i", "1M"}).sizes.size() == 3);
   CHECK(contains(help_text(calibrate_help(), calibrate_option_table()), "-b, --minbytes SIZE"));

@@ -102,7 +102,7 @@ TEST_CASE("auto: nccl where each rank has its own GPU, else by where the ranks a
       fast_grid{4, 2, true};
   CHECK(choose_transport("auto", cpu, alone).name == "mpi");
   CHECK(choose_transport("auto", cpu, node).name == "shm");
-  CHECK(choose_transport("auto", cpu, wide).name == "ring");
+  CHECK(choose_transport("auto", cpu, wide).name == "tcp-ring");
   CHECK(choose_transport("auto", cpu, fast_wide).name == "mpi");
   CHECK(choose_transport("auto", cpu, grid).name == "two-level");
   CHECK(choose_transport("auto", cpu, fast_grid).name == "two-level");
@@ -115,10 +115,10 @@ TEST_CASE("auto: nccl where each rank has its own GPU, else by where the ranks a
 TEST_CASE("all transports that ranks can use, the one of auto first") {
   using Names = std::vector<std::string>;
   const DeviceChoice cpu{}, gpu{true, false, ""};
-  CHECK(possible_transports(cpu, {1, 1}) == Names{"mpi", "shm", "ring"});
-  CHECK(possible_transports(cpu, {1, 4}) == Names{"shm", "mpi", "ring"});
-  CHECK(possible_transports(cpu, {3, 1}) == Names{"ring", "mpi"});
-  CHECK(possible_transports(cpu, {2, 2}) == Names{"two-level", "mpi", "ring"});
+  CHECK(possible_transports(cpu, {1, 1}) == Names{"mpi", "shm", "tcp-ring"});
+  CHECK(possible_transports(cpu, {1, 4}) == Names{"shm", "mpi", "tcp-ring"});
+  CHECK(possible_transports(cpu, {3, 1}) == Names{"tcp-ring", "mpi"});
+  CHECK(possible_transports(cpu, {2, 2}) == Names{"two-level", "mpi", "tcp-ring"});
   CHECK(possible_transports(gpu, {2, 2}) == Names{"nccl", "mpi"});
 }
 
@@ -130,7 +130,7 @@ TEST_CASE("what is asked for is taken, and refused where it cannot be") {
   CHECK(choose_transport("mpi", cpu, node).name == "mpi");
   CHECK(choose_transport("nccl", shared, node).name == "nccl");
   CHECK(choose_transport("shm", cpu, node).name == "shm");
-  CHECK(choose_transport("ring", cpu, nodes).name == "ring");
+  CHECK(choose_transport("tcp-ring", cpu, nodes).name == "tcp-ring");
   CHECK(choose_transport("two-level", cpu, nodes).name == "two-level");
   const auto refusal = [](const char* name, const DeviceChoice& device, const RankLayout& layout) {
     return error_text(ExitCode::kEnvironment, [&] { choose_transport(name, device, layout); });
@@ -138,5 +138,5 @@ TEST_CASE("what is asked for is taken, and refused where it cannot be") {
   CHECK(contains(refusal("nccl", cpu, node), "no CUDA driver"));
   CHECK(contains(refusal("nccl", cpu, node), "--device cuda"));
   CHECK(contains(refusal("shm", cpu, nodes), "two-level"));
-  CHECK(contains(refusal("ring", own, node), "--device cpu"));
+  CHECK(contains(refusal("tcp-ring", own, node), "--device cpu"));
 }

@@ -206,7 +206,7 @@ TEST_CASE("option roles: the law of a family is of its own transport") {
   two.ranks = 2;
   std::vector<CalibrationPoint> calibration;
   double alpha_s = 1e-6;
-  for (const char* name : {"nccl", "shm", "two-level", "tcp-ring", "ring", "mpi"}) {
+  for (const char* name : {"nccl", "shm", "two-level", "tcp-ring", "mpi-ring", "mpi"}) {
     for (const double bytes : {1e3, 1e4, 1e5, 1e6})
       calibration.push_back(
           {CollectiveKind::kAllReduce, name, "isolated", 2, bytes, alpha_s + bytes * 1e-9});
@@ -220,8 +220,8 @@ TEST_CASE("option roles: the law of a family is of its own transport") {
   CHECK(law_over("nccl", "ddp") == "calibration (nccl, isolated)");
   CHECK(law_over("shm", "ddp") == "calibration (shm, isolated)");
   CHECK(law_over("two-level", "allreduce") == "calibration (two-level, isolated)");
-  CHECK(law_over("ring", "ddp") == "calibration (tcp-ring, isolated)");
-  CHECK(law_over("mpi", "ddp") == "calibration (ring, isolated)");
+  CHECK(law_over("tcp-ring", "ddp") == "calibration (tcp-ring, isolated)");
+  CHECK(law_over("mpi", "ddp") == "calibration (mpi-ring, isolated)");
   CHECK(law_over("mpi", "allreduce") == "calibration (mpi, isolated)");
   std::erase_if(calibration,
                 [](const CalibrationPoint& point) { return point.transport == "shm"; });

@@ -1,6 +1,7 @@
 // The fields of src/record/schema.h are all members of the rows, and all derived formats hold them.
 #include "record/schema.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <doctest/doctest.h>
@@ -247,6 +248,24 @@ TEST_CASE("schema: the journal and the run file of all kinds of earlier builds r
   CHECK_NOTHROW(require_same_run(*journal, *file));
   for_each_list([]<typename Row>(const std::vector<Row>& rows) { CHECK_FALSE(rows.empty()); },
                 file->lists());
+}
+
+TEST_CASE("schema: the two transports that earlier builds called ring have their present names") {
+  for (const char* name : {"all-kinds.journal", "all-kinds.h5"}) {
+    CAPTURE(name);
+    const auto run = open_run(kOldFiles / name);
+    const auto is = [&](const std::string& transport) {
+      return std::any_of(run->calibration().begin(), run->calibration().end(),
+                         [&](const CalibrationRow& row) { return row.transport == transport; });
+    };
+    CHECK(is("mpi-ring"));
+    CHECK_FALSE(is("ring"));
+  }
+  RunInfo info;
+  info.config = {{"sync", "ring", ""}, {"transport", "ring", "--transport"}};
+  use_present_names(info);
+  CHECK(info.config[0].value == "ring");
+  CHECK(info.config[1].value == "tcp-ring");
 }
 
 TEST_CASE("schema: records are encoded as earlier builds did") {

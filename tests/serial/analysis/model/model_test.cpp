@@ -142,14 +142,14 @@ TEST_CASE("model: calibration comes first, and training's slowdown is found agai
     for (const double bytes : {1e3, 1e5, 1e7}) {
       const double time_s = 0.5 * world.collective_s(bytes, ranks);
       study.calibration.push_back(
-          {CollectiveKind::kAllReduce, "ring", "isolated", ranks, bytes, time_s, 1});
+          {CollectiveKind::kAllReduce, "mpi-ring", "isolated", ranks, bytes, time_s, 1});
       study.calibration.push_back(
           {CollectiveKind::kAllReduce, "mpi", "isolated", ranks, bytes, 0.1 * time_s, 1});
     }
   const FamilyFit fit = fit_family(families(study)[0], study.calibration);
   const LawEntry& law = fit.laws.at(CollectiveKind::kAllReduce);
   CHECK(law.calibrated);
-  CHECK(law.source == "calibration (ring, isolated)");
+  CHECK(law.source == "calibration (mpi-ring, isolated)");
   CHECK(law.fit.first == Approx(world.alpha_s / 2));
   CHECK(fit.slowdown == Approx(2));
   CHECK(predict(fit, 8, 64).total_s() == Approx(step_s(world, 8, 64)));
@@ -162,7 +162,7 @@ TEST_CASE("model: calibration comes first, and training's slowdown is found agai
   small.cells.front().ranks = 1;
   small.cells.front().transport = "mpi";
   const FamilyFit of_two = fit_family(families(small)[0], study.calibration);
-  CHECK(of_two.laws.at(CollectiveKind::kAllReduce).source == "calibration (ring, isolated)");
+  CHECK(of_two.laws.at(CollectiveKind::kAllReduce).source == "calibration (mpi-ring, isolated)");
 }
 
 TEST_CASE("model: one batch says how compute is split, and one message size what is missing") {

@@ -21,7 +21,7 @@ namespace {
 /// t = 50 us + S · 1 ns, of both transports.
 std::vector<CalibrationRow> line(double factor) {
   std::vector<CalibrationRow> rows;
-  for (const char* transport : {"mpi", "ring"})
+  for (const char* transport : {"mpi", "mpi-ring"})
     for (const std::int64_t bytes : {1 << 10, 1 << 16, 1 << 20, 4 << 20}) {
       CalibrationRow row;
       row.transport = transport;
@@ -94,7 +94,7 @@ TEST_CASE(
 
   const LawEntry law = allreduce_law(set);
   CHECK(law.calibrated);
-  CHECK(law.source == "calibration (ring, isolated; " + file + ")");
+  CHECK(law.source == "calibration (mpi-ring, isolated; " + file + ")");
   CHECK(law.points.size() == 4);
   const Table fit = make_model_fit_table(set, {});
   CHECK(contains(shown(fit, 0, "source"), file));
@@ -167,7 +167,7 @@ TEST_CASE("calibration file: a run's own calibration comes first, and of files t
   const RunSet set = loaded(folder);
   CHECK_FALSE(set.runs[0].calibration_file);
   CHECK(contains(all_remarks(set), "late.h5 is not used: the runs hold their own"));
-  CHECK(allreduce_law(set).source == "calibration (ring, isolated)");
+  CHECK(allreduce_law(set).source == "calibration (mpi-ring, isolated)");
 }
 
 TEST_CASE("calibration file: calibration alone is shown as a run without iterations") {
