@@ -40,7 +40,7 @@ make tables       generate every table and plot of results/example, and compare 
 make data         fetch CIFAR-10 into data/cifar-10
 make lint         clang-format, clang-tidy, shellcheck
 make format       let clang-format rewrite the sources
-make bundle       build/bundle: programs, MPI and libraries for a machine with nothing but PyTorch
+make bundle       build/bundle.tar.xz: programs, MPI and libraries for a machine with nothing but PyTorch
 make install      programs, manual pages, templates and job files into PREFIX ($(PREFIX)), below DESTDIR
 make clean        remove build/
 make print-VAR    the value of a make variable
@@ -249,7 +249,9 @@ tables: build/bin/gradsync-report build/example-runs
 	@config/tables
 
 tests: all $(TESTS) $(BENCHMARKS)
+# Of the programs that were just tested: no flags change, so nothing is compiled for it.
 test: tests
+	@config/bundle build/bundle '$(or $(MARCH),any)' >build/tests/bundle.log 2>&1 || cat build/tests/bundle.log
 	@tests/run
 
 soak: tests

@@ -1,8 +1,16 @@
 #!/usr/bin/env bash
-# Tests and benchmarks on one GPU, in at most 9 minutes: bench/gpu_suite.py says what and how.
-# usage: bench/gpu.sh [OUT-FOLDER] [--rehearse]     from a build, or as `run bench/gpu.sh OUT` of a bundle
+# Tests and benchmarks on one GPU: bench/gpu_suite.py says what and how. All of it takes three calls of at most
+# 9 minutes, which add to one folder:
+#   bench/gpu.sh OUT --only tests,kernels,modes
+#   bench/gpu.sh OUT --only resnet18,measuring
+#   bench/gpu.sh OUT --only vgg11,lenet,ladder
+# usage: bench/gpu.sh [OUT-FOLDER] [--only PARTS] [--rehearse]     from a build, or as `run bench/gpu.sh OUT` of a bundle
 # --rehearse goes through all of it on the CPU with tiny sizes: its numbers mean nothing.
 set -euo pipefail
+# A folder is meant from where the caller stands.
+if (($#)) && [[ $1 != -* ]]; then
+  set -- "$(realpath -m "$1")" "${@:2}"
+fi
 cd "$(dirname "$0")/.."
 
 if (($# == 0)) && ! nvidia-smi >/dev/null 2>&1; then

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""Tests and benchmarks on one GPU against Python's PyTorch, in a budget of time. Writes to OUT, which must not exist:
+"""Tests and benchmarks on one GPU against Python's PyTorch, in a budget of time. Writes to OUT:
 
   summary.json   machine, every number with its goal and verdict, what was skipped and why
   epochs.csv     seconds of every epoch of every program and round
   kernels.csv    our kernels against a copy of as many bytes
   batch-size.md  the batch ladder, up to the size that no longer fits
-  log.txt        every command, its exit code, time and last lines
-  runs.tar       run files (HDF5)
+  log.txt        every command, its exit code, time and last lines, written as it ends
+  failed/        all that a command printed which failed or came to its limit of time
+  runs-PARTS.tar run files (HDF5)
+
+Where OUT has the results of an earlier call they stay, but for those of the parts of this call.
 
 usage: gpu_suite.py [OUT] [--rehearse] [--budget SECONDS] [--only PART,...]     (bench/gpu.sh finds the Python)
 """
@@ -18,11 +21,13 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
 import tarfile
 import tempfile
+import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -42,6 +47,12 @@ MODES = ("gather-scatter", "allreduce", "ddp", "data-parallel", "c10d")
 WARMUP_EPOCHS = 2
 # After 50 steps on another device; sums are taken in another order.
 PARAMETER_TOLERANCE = 5e-3
+# A command that hangs leaves the others their time.
+COMMAND_LIMIT_S = 150
+# NCCL's own words where it refuses or fails.
+ALWAYS = {"NCCL_DEBUG": "WARN"}
+# Each process takes the GPU in turn: what all of them do together only gets slower with their number.
+PROCESSES_ON_A_GPU = 4
 # Several NCCL ranks on one GPU share its multiprocessors; few blocks each, and no feature of several GPUs.
 ONE_GPU_NCCL = {"NCCL_IB_DISABLE": "1", "NCCL_NVLS_ENABLE": "0", "NCCL_MAX_CTAS": "2", "NCCL_ALGO": "Ring", "NCCL_PROTO": "Simple"}
 
@@ -54,7 +65,8 @@ class Suite:
     def __init__(self, options):
         self.out, self.rehearse = options.out, options.rehearse
         self.begin, self.budget_s = time.monotonic(), options.budget
-        self.rows, self.skipped, self.epochs, self.log = [], [], [], []
+        self.rows, self.skipped, self.epochs, self.now = [], [], [], ""
+        self.commands, self.log_lock = 0, threading.Lock()
         self.work = pathlib.Path(tempfile.mkdtemp(prefix="gradsync-gpu-"))
         self.data = self.find_data()
 
@@ -64,18 +76,40 @@ class Suite:
         return self.budget_s - (time.monotonic() - self.begin)
 
     def run(self, *command, environment=None, may_fail=False) -> str:
-        """What the command printed; Failed with its last lines if it fails or the budget ends."""
+        """What the command printed; Failed with its last line if it fails or comes to its limit of time."""
         words, start = [str(word) for word in command], time.monotonic()
-        try:
-            done = subprocess.run(words, cwd=self.work, env=os.environ | (environment or {}), text=True,
-                                  stdin=subprocess.DEVNULL, capture_output=True, timeout=max(1, self.left_s()))  # fmt: skip
-            code, text, error = done.returncode, done.stdout, done.stderr
-        except subprocess.TimeoutExpired:
-            code, text, error = 124, "", "the budget of time ended"
-        self.log.append(f"$ {' '.join(words)}\n  exit {code}, {time.monotonic() - start:.1f} s\n" + tail(text, 12) + tail(error, 6))
+        limit_s = max(1, min(COMMAND_LIMIT_S, self.left_s()))
+        with tempfile.TemporaryFile("w+", errors="replace") as out, tempfile.TemporaryFile("w+", errors="replace") as err:
+            # In a group of its own, whose ranks end with it.
+            process = subprocess.Popen(words, cwd=self.work, env=os.environ | ALWAYS | (environment or {}), stdin=subprocess.DEVNULL,
+                                       stdout=out, stderr=err, start_new_session=True)  # fmt: skip
+            try:
+                code, end = process.wait(limit_s), ""
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                code, end = 124, f"not done in {limit_s:.0f} s\n"
+            out.seek(0)
+            err.seek(0)
+            text, error = out.read(), err.read() + end
+        self.note(words, code, time.monotonic() - start, text, error, keep=code != 0 and (not may_fail or code == 124))
         if code != 0 and not may_fail:
             raise Failed(f"exit {code}: {(error or text).strip().splitlines()[-1:]}")
         return text
+
+    def note(self, words, code, seconds, text, error, keep) -> None:
+        line = f"$ {' '.join(words)}\n  exit {code}, {seconds:.1f} s\n"
+        with self.log_lock:
+            self.commands += 1
+            with open(self.out / "log.txt", "a") as log:
+                log.write(line + tail(text, 12) + tail(error, 6))
+            if keep:
+                self.keep(line + text + error)
+
+    def keep(self, text) -> None:
+        (self.out / "failed").mkdir(exist_ok=True)
+        name = f"{re.sub('[^a-z0-9]+', '-', self.now.lower())}-{self.commands}.txt"
+        (self.out / "failed" / name).write_text(text)
 
     def train(self, ranks, *arguments, environment=None, **how) -> str:
         command = ["gradsync-train" if BUNDLE else BIN / "gradsync-train", "--data", self.data, *arguments]
@@ -100,23 +134,26 @@ class Suite:
         return folder
 
     def record(self, name, value, unit, goal=None, fine=None, **more) -> None:
-        self.rows.append({"name": name, "value": value, "unit": unit, "goal": goal, "met": fine, **more})
+        self.rows.append({"part": self.now, "name": name, "value": value, "unit": unit, "goal": goal, "met": fine, **more})
         print(f"{name}: {value if isinstance(value, str) else format(value, '.4g')} {unit}"
               + ("" if goal is None else f" (goal {goal}: {'met' if fine else 'MISSED'})"), flush=True)  # fmt: skip
 
     def part(self, name, needs_s, work) -> None:
         """Runs a part if its time is left; one that fails is a row, and the next part runs."""
         if not self.rehearse and self.left_s() < needs_s:
-            self.skipped.append(f"{name}: {self.left_s():.0f} s left, it takes {needs_s} s")
+            self.skip(f"{name}: {self.left_s():.0f} s left, it takes {needs_s} s")
             return
         try:
             work()
         except (Failed, OSError, ValueError, KeyError, AttributeError, IndexError) as error:
             self.record(name, "FAILED", "", goal="runs", fine=False, error=repr(error))
 
+    def skip(self, why) -> None:
+        self.skipped.append({"part": self.now, "why": why})
+
     def side_by_side(self, works, cores_each) -> None:
         """Where only results count and no times: as many at once as the machine has cores for."""
-        at_once = max(1, len(os.sched_getaffinity(0)) // cores_each)
+        at_once = max(1, min(PROCESSES_ON_A_GPU, len(os.sched_getaffinity(0))) // cores_each)
         with concurrent.futures.ThreadPoolExecutor(min(at_once, len(works))) as threads:
             for done in [threads.submit(work) for work in works]:
                 done.result()
@@ -124,10 +161,19 @@ class Suite:
     # --- parts ---------------------------------------------------------------------------------------------
 
     def tests(self) -> None:
-        self.doctest("GPU tests of kernels", TESTS / "gpu", "--no-colors")
-        self.side_by_side([lambda ranks=ranks: self.part(f"GPU tests on {ranks} ranks", 30, lambda: self.rank_tests(ranks))
-                           for ranks in (1, 2)], 2)  # fmt: skip
-        self.waits()
+        self.part("GPU tests of kernels", 10, lambda: self.doctest("GPU tests of kernels", TESTS / "gpu", "--no-colors"))
+        for ranks in (1, 2):
+            self.part(f"GPU tests on {ranks} ranks", 30, lambda ranks=ranks: self.rank_tests(ranks))
+        self.part("calls that wait for the GPU", 10, self.waits)
+        self.part("memory checker", 30, self.memory_checker)
+
+    def memory_checker(self) -> None:
+        """The kernel tests under a program that looks at each of their accesses."""
+        checker = shutil.which("compute-sanitizer") or next(map(str, pathlib.Path("/usr/local").glob("cuda*/bin/compute-sanitizer")), None)
+        if checker is None:
+            self.skip("memory checker: there is no compute-sanitizer")
+            return
+        self.doctest("kernels under compute-sanitizer", checker, "--tool", "memcheck", "--error-exitcode", 9, TESTS / "gpu", "--no-colors")
 
     def rank_tests(self, ranks) -> None:
         launcher = ["mpirun", "-n", ranks] if BUNDLE else mpirun(ranks)
@@ -147,9 +193,13 @@ class Suite:
         """`leaves_out`: so many cases say SKIP here, and run elsewhere."""
         text = self.run(*command, may_fail=True, environment=ONE_GPU_NCCL | (environment or {}))
         counts = re.search(r"test cases:\s*(\d+) \|\s*(\d+) passed \|\s*(\d+) failed", text)
-        failed, skipped = int(counts.group(3)), text.count("MESSAGE: SKIP")
-        self.record(name, f"{counts.group(2)} passed, {failed} failed, {skipped} of them skipped", "", goal="0 failed",
-                    fine=failed == 0 and (skipped <= leaves_out or self.rehearse))  # fmt: skip
+        failed, skipped = int(counts.group(3)) if counts else 1, text.count("MESSAGE: SKIP")
+        found = f"{counts.group(2)} passed, {failed} failed, {skipped} of them skipped" if counts else "ended before its last case"
+        errors = re.search(r"ERROR SUMMARY: ([1-9]\d*) errors?", text)
+        if failed or errors:
+            self.keep(text)
+        self.record(name, found + (f", {errors.group(1)} memory errors" if errors else ""), "", goal="0 failed",
+                    fine=failed == 0 and not errors and (skipped <= leaves_out or self.rehearse))  # fmt: skip
 
     def fifty_steps(self, ranks, mode, device, name="") -> tuple[list[str], pathlib.Path]:
         """Hashes of the ranks' parameters after 50 steps (one where all are equal), and the checkpoint."""
@@ -184,7 +234,7 @@ class Suite:
         output = self.work / f"epochs-{model}-{how}-{len(self.epochs)}.h5"
         text = self.train(1, "--model", model, "--batch-per-rank", plan["batch"], "--epochs", plan["epochs"], "--precision",
                           "fp32" if self.rehearse else "bf16", "--evaluate", "none", "--output", output, *self.device(), *more)  # fmt: skip
-        return [float(seconds) for seconds in re.findall(r"([\d.]+) s training", text)]
+        return epoch_times(text)
 
     def peer(self, model, *more) -> list[float]:
         plan = self.plan(model)
@@ -202,21 +252,31 @@ class Suite:
                     "eager": lambda: self.peer(model)}  # fmt: skip
         if not self.rehearse:
             programs["compile"] = lambda: self.peer(model, "--compile")
-        if not self.rehearse and "--graph" in self.run(BIN / "gradsync-train", "--help"):
-            programs["gradsync-graph"] = lambda: self.ours(model, "graph", "--sync", "none", "--graph")
+        programs["gradsync-graph"] = lambda: self.ours(model, "graph", "--sync", "none", "--graph")
         if model == "resnet18":
             programs["gradsync-ddp"] = lambda: self.ours(model, "ddp", "--sync", "ddp")
-        steady = {name: [] for name in programs}
+        steady, errors = {name: [] for name in programs}, {}
         for round_number in range(rounds):
             for name, work in programs.items():
-                if name == "compile" and (round_number > 0 or self.left_s() < 120):
+                if name in errors or name == "compile" and (round_number > 0 or self.left_s() < 120):
                     continue
-                times = work()
+                try:
+                    times = work()
+                except (Failed, ValueError, IndexError) as error:
+                    errors[name] = repr(error)
+                    continue
                 self.epochs += [(model, name, round_number, epoch, seconds) for epoch, seconds in enumerate(times)]
                 steady[name] += times[WARMUP_EPOCHS:]
-        self.judge(model, {name: statistics.median(times) for name, times in steady.items() if times})
+        self.judge(model, steady, errors)
 
-    def judge(self, model, medians) -> None:
+    def judge(self, model, steady, errors) -> None:
+        """`steady`: seconds of the epochs after warm-up, by program. One without any has failed, or was not run."""
+        for name, times in steady.items():
+            if name == "compile" and name not in errors and not times:
+                self.skip(f"{model}, compile: {self.left_s():.0f} s left, it takes 120 s")
+            elif not times:
+                self.record(f"{model} epoch, {name}", "FAILED", "", goal="runs", fine=False, error=errors.get(name, "no epoch has a time"))
+        medians = {name: statistics.median(times) for name, times in steady.items() if times}
         plan = MODELS[model]
         for name, seconds in medians.items():
             self.record(f"{model} epoch, {name}", seconds, "s")
@@ -233,7 +293,7 @@ class Suite:
     def kernels(self) -> None:
         text = self.run(KERNELS)
         if "SKIP" in text:
-            self.skipped.append("kernels: no GPU")
+            self.skip("kernels: no GPU")
             return
         (self.out / "kernels.csv").write_text(text)
         for row in csv.DictReader(text.splitlines()):
@@ -248,8 +308,8 @@ class Suite:
                    "--counterfactual", windows, "--precision", "fp32" if self.rehearse else "bf16", "--evaluate", "none",
                    "--output", output, *self.device())  # fmt: skip
         text = self.run(BIN / "gradsync-report", output, "--table", "modes", "--plots", "no", "--verdict", "yes")
-        clause = re.search(r".*measuring (?:cost|changed).*|.*with measuring a step takes.*", text)
-        ratio = re.search(r"([\d.]+) times the step", clause.group(0)) if clause else None
+        clause = re.search(r".*measuring [a-z ]+: an iteration takes.*|.*with measuring an iteration takes.*", text)
+        ratio = re.search(r"([\d.]+) times the iteration", clause.group(0)) if clause else None
         cost = 100 * (float(ratio.group(1)) - 1)
         self.record("measuring on against off", cost, "%", goal="<= 0.5", fine=cost <= 0.5, clause=clause.group(0).strip())
 
@@ -268,23 +328,39 @@ class Suite:
 
     # --- results -------------------------------------------------------------------------------------------
 
-    def finish(self) -> int:
+    def add_earlier(self, parts) -> None:
+        """The results of an earlier call, but for those of `parts`."""
+        if (self.out / "summary.json").exists():
+            before = json.loads((self.out / "summary.json").read_text())
+            self.rows = [row for row in before["results"] if row["part"] not in parts] + self.rows
+            self.skipped = [skip for skip in before["skipped"] if skip["part"] not in parts] + self.skipped
+        if (self.out / "epochs.csv").exists():
+            rows = list(csv.reader((self.out / "epochs.csv").open()))[1:]
+            self.epochs = [tuple(row) for row in rows if row[0] not in parts] + self.epochs
+
+    def finish(self, parts) -> int:
+        new = list(self.rows)
+        self.add_earlier(parts)
         with open(self.out / "epochs.csv", "w", newline="") as file:
             csv.writer(file).writerows([("model", "program", "round", "epoch", "seconds"), *self.epochs])
-        (self.out / "log.txt").write_text("\n".join(self.log))
         missed = [row["name"] for row in self.rows if row["met"] is False]
         summary = {"rehearsal": self.rehearse, "seconds": time.monotonic() - self.begin, "machine": machine(),
                    "results": self.rows, "missed": missed, "skipped": self.skipped}  # fmt: skip
         (self.out / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
-        with tarfile.open(self.out / "runs.tar", "w") as archive:
+        with tarfile.open(self.out / f"runs-{'-'.join(parts)}.tar", "w") as archive:
             for path in sorted(self.work.rglob("*.h5")):
                 archive.add(path, str(path.relative_to(self.work)))
         shutil.rmtree(self.work)
-        for line in self.skipped:
-            print(f"SKIP {line}")
+        for skip in self.skipped:
+            print(f"SKIP {skip['why']}")
         print(f"{len(self.rows)} results, {len(missed)} missed, {len(self.skipped)} skipped, in {summary['seconds']:.0f} s: {self.out}")
-        failed = [row for row in self.rows if row["value"] == "FAILED" or row["goal"] == 0 and row["met"] is False]
+        failed = [row for row in new if row["value"] == "FAILED" or row["goal"] == 0 and row["met"] is False]
         return 1 if failed else 0
+
+
+def epoch_times(text: str) -> list[float]:
+    """Seconds of each epoch as the peer measures them: the whole epoch on the host's clock, data and drain included."""
+    return [float(seconds) for seconds in re.findall(r"([\d.]+) s running", text)]
 
 
 def without_bundle() -> dict:
@@ -304,12 +380,12 @@ def mpirun(ranks) -> list:
 
 
 def tensors_of(path: pathlib.Path) -> dict:
-    import numpy
+    import torch
 
     data = path.read_bytes()
     length = int.from_bytes(data[:8], "little")
     header = json.loads(data[8 : 8 + length])
-    return {name: numpy.frombuffer(data[8 + length :][slice(*entry["data_offsets"])], dtype="<f4")
+    return {name: torch.frombuffer(bytearray(data[8 + length :][slice(*entry["data_offsets"])]), dtype=torch.float32)
             for name, entry in header.items() if "parameters/" in name}  # fmt: skip
 
 
@@ -317,7 +393,7 @@ def largest_difference(one: pathlib.Path, other: pathlib.Path) -> float:
     ours, theirs = tensors_of(one), tensors_of(other)
     if ours.keys() != theirs.keys() or not ours:
         raise Failed(f"{one.name} and {other.name} hold other parameters")
-    return max(float(abs(ours[name] - theirs[name]).max()) for name in ours)
+    return max(float((ours[name] - theirs[name]).abs().max()) for name in ours)
 
 
 def machine() -> dict:
@@ -343,15 +419,19 @@ def main() -> int:
     if options.rehearse:
         options.budget = max(options.budget, 3600)
     options.out = (options.out or ROOT / f"results/bench-gpu-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}").resolve()
-    options.out.mkdir(parents=True)
+    options.out.mkdir(parents=True, exist_ok=True)
     suite = Suite(options)
     parts = {"tests": (30, suite.tests), "kernels": (20, suite.kernels),
              **{model: (60, lambda model=model: suite.model(model)) for model in MODELS},
              "measuring": (30, suite.measuring), "modes": (60, suite.modes), "ladder": (60, suite.ladder)}  # fmt: skip
-    for name, (needs_s, work) in parts.items():
-        if not options.only or name in options.only.split(","):
-            suite.part(name, needs_s, work)
-    return suite.finish()
+    chosen = options.only.split(",") if options.only else list(parts)
+    if unknown := [name for name in chosen if name not in parts]:
+        parser.error(f"--only {','.join(unknown)}: the parts are {', '.join(parts)}")
+    for name in parts:
+        if name in chosen:
+            suite.now = name
+            suite.part(name, *parts[name])
+    return suite.finish(chosen)
 
 
 if __name__ == "__main__":

@@ -63,6 +63,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.manual_seed(1)
     torch.backends.cudnn.benchmark = True
+    torch.backends.cudnn.allow_tf32 = False  # as gradsync-train without --tf32
     device = torch.device(options.device)
     pixels, labels = read(options.folder)
     images, labels = Images(pixels, device), labels.to(device)

@@ -56,6 +56,8 @@ class DeviceQueue {
   virtual std::string lost() = 0;
   /// Ends what is under way without the other ranks, before the job is aborted. From any thread.
   virtual void abandon() noexcept = 0;
+  /// Whether that was called: what was enqueued ends then, with results that were never computed.
+  virtual bool abandoned() const = 0;
 };
 
 /// Moves data between the ranks; knows nothing of gradients, modes or timing (see Exchange).

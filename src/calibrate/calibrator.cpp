@@ -191,7 +191,11 @@ Calibrator::Timing Calibrator::back_to_back(Operation& operation, int count, int
   meet();
   for (int i = 0; i < count; ++i) {
     if (since_fill == operation.calls_a_fill()) {
+      // No call waits for a rank that fills longer, nor the host for calls that are under way.
+      while (!started.empty())
+        settle_first();
       operation.fill();
+      meet();
       since_fill = 0;
     }
     started.push_back(call(operation));

@@ -19,10 +19,10 @@ std::string lack_of(const OnRank<GpuFacts>& rank) {
                      rank.facts.local_rank);
 }
 
-std::vector<std::string> lacks(const Ranks<GpuFacts>& ranks) {
+std::vector<std::string> lacks(const Ranks<GpuFacts>& ranks, bool may_share) {
   std::vector<std::string> texts;
   for (const auto& rank : ranks)
-    if (chosen_gpu(rank.facts) < 0) texts.push_back(lack_of(rank));
+    if (chosen_gpu(rank.facts, may_share) < 0) texts.push_back(lack_of(rank));
   return texts;
 }
 
@@ -38,10 +38,11 @@ Finding judge_lacks(const std::vector<std::string>& lacking) {
 }
 
 /// Names of the ranks by host and device.
-std::map<std::string, std::vector<std::string>> users_of_devices(const Ranks<GpuFacts>& ranks) {
+std::map<std::string, std::vector<std::string>> users_of_devices(const Ranks<GpuFacts>& ranks,
+                                                                 bool may_share) {
   std::map<std::string, std::vector<std::string>> users;
   for (const auto& rank : ranks) {
-    const int chosen = chosen_gpu(rank.facts);
+    const int chosen = chosen_gpu(rank.facts, may_share);
     if (chosen < 0) continue;
     const std::string& uuid = rank.facts.uuids[static_cast<std::size_t>(chosen)];
     users[fmt::format("{} on {}", uuid, rank.host)].push_back(fmt::format("{}", rank.rank));
@@ -49,22 +50,22 @@ std::map<std::string, std::vector<std::string>> users_of_devices(const Ranks<Gpu
   return users;
 }
 
-Finding judge_sharing(const Ranks<GpuFacts>& ranks, bool allowed) {
+Finding judge_sharing(const Ranks<GpuFacts>& ranks, bool may_share) {
   std::vector<std::string> shared;
-  for (const auto& [device, users] : users_of_devices(ranks))
+  for (const auto& [device, users] : users_of_devices(ranks, may_share))
     if (users.size() > 1)
       shared.push_back(fmt::format("{}: ranks {}", device, fmt::join(users, ", ")));
   if (shared.empty()) return passed(kShared, "each rank has its own GPU");
   const std::string fix =
       "request --gpus-per-node=RANKS-PER-NODE and no --gpu-bind, or start fewer ranks a node";
-  if (allowed) return warned(kShared, first_few(shared), fix);
+  if (may_share) return warned(kShared, first_few(shared), fix);
   return failed(kShared, first_few(shared), fix + "; --allow-shared-gpu for tests");
 }
 
-Finding judge_kinds(const Ranks<GpuFacts>& ranks) {
+Finding judge_kinds(const Ranks<GpuFacts>& ranks, bool may_share) {
   std::map<std::string, std::vector<std::string>> ranks_of;
   for (const auto& rank : ranks) {
-    const int chosen = chosen_gpu(rank.facts);
+    const int chosen = chosen_gpu(rank.facts, may_share);
     if (chosen < 0) continue;
     const std::string& name = rank.facts.names[static_cast<std::size_t>(chosen)];
     ranks_of[fmt::format("{}, driver for CUDA {}", name, rank.facts.driver)].push_back(rank.name());
@@ -80,20 +81,20 @@ Finding judge_kinds(const Ranks<GpuFacts>& ranks) {
 
 }  // namespace
 
-int chosen_gpu(const GpuFacts& facts) {
-  return gpu_index(facts.local_rank, facts.uuids.size());
+int chosen_gpu(const GpuFacts& facts, bool may_share) {
+  return gpu_index(facts.local_rank, facts.uuids.size(), may_share);
 }
 
 std::vector<Finding> judge_gpus(const Ranks<GpuFacts>& ranks, const CheckOptions& options) {
   if (options.device == "cpu") return {skipped(kSeen, "--device cpu")};
   if (none_anywhere(ranks) && options.device == "auto")
     return {skipped(kSeen, lack_of(ranks.front()) + ", nor on any other rank")};
-  const auto lacking = lacks(ranks);
+  const auto lacking = lacks(ranks, options.allow_shared_gpu);
   std::vector<Finding> findings = {lacking.empty() ? passed(kSeen, "every rank has a GPU")
                                                    : judge_lacks(lacking)};
   if (none_anywhere(ranks)) return findings;
   findings.push_back(judge_sharing(ranks, options.allow_shared_gpu));
-  findings.push_back(judge_kinds(ranks));
+  findings.push_back(judge_kinds(ranks, options.allow_shared_gpu));
   return findings;
 }
 

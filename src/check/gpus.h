@@ -16,9 +16,8 @@ struct GpuFacts {
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GpuFacts, local_rank, driver, names, uuids)
 
-/// The device a rank drives: the only visible one, else the one of its local rank; -1 if there is
-/// none for it.
-int chosen_gpu(const GpuFacts& facts);
+/// The device a rank drives (gpu_index); -1 if there is none for it.
+int chosen_gpu(const GpuFacts& facts, bool may_share = false);
 
 std::vector<Finding> judge_gpus(const Ranks<GpuFacts>& ranks, const CheckOptions& options);
 

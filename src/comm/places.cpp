@@ -150,7 +150,7 @@ RankGpu agree_on_gpus(const Session& session, const DeviceRequest& request) {
   const DeviceFacts facts = facts_of(session);
   mine.choice = agree(session, request, facts);
   if (!mine.choice.cuda) return mine;
-  mine.index = gpu_index(facts.local_rank, facts.gpus.size());
+  mine.index = gpu_index(facts.local_rank, facts.gpus.size(), request.allow_shared_gpu);
   mine.description = facts.gpus[static_cast<std::size_t>(mine.index)];
   return mine;
 }

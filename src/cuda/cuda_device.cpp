@@ -33,8 +33,10 @@ class CudaDevice : public Device {
                   "nvidia-smi shows its processes and its state; --device cpu uses no GPU");
   }
 
+  void use_in_this_thread() override { check(cudaSetDevice(index_), "cudaSetDevice"); }
+
   StreamHandle make_stream() override {
-    select();
+    use_in_this_thread();
     int least = 0, greatest = 0;
     check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
     cudaStream_t stream = nullptr;
@@ -47,7 +49,7 @@ class CudaDevice : public Device {
   void free_stream(StreamHandle stream) override { cudaStreamDestroy(stream_of(stream)); }
 
   EventHandle make_event() override {
-    select();
+    use_in_this_thread();
     cudaEvent_t event = nullptr;
     // The default flag is the one that carries time.
     check(cudaEventCreateWithFlags(&event, cudaEventDefault), "cudaEventCreateWithFlags");
@@ -95,13 +97,13 @@ class CudaDevice : public Device {
   void end_range() override { nvtxDomainRangePop(ranges_); }
 
   void copy(void* to, const void* from, std::size_t bytes, StreamHandle stream) override {
-    select();
+    use_in_this_thread();
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_of(stream)),
           "cudaMemcpyAsync");
   }
 
   void* make_memory(std::size_t bytes) override {
-    select();
+    use_in_this_thread();
     void* memory = nullptr;
     check(cudaMalloc(&memory, bytes), "cudaMalloc");
     return memory;
@@ -110,7 +112,7 @@ class CudaDevice : public Device {
   void free_memory(void* memory) override { cudaFree(memory); }
 
   void* make_pinned(std::size_t bytes) override {
-    select();
+    use_in_this_thread();
     void* memory = nullptr;
     check(cudaHostAlloc(&memory, bytes, cudaHostAllocDefault), "cudaHostAlloc");
     return memory;
@@ -126,9 +128,6 @@ class CudaDevice : public Device {
   std::int64_t host_waits() const override { return host_waits_; }
 
  private:
-  /// The current device is a thread's own.
-  void select() const { check(cudaSetDevice(index_), "cudaSetDevice"); }
-
   void check(cudaError_t result, const char* call) const {
     if (result == cudaSuccess) return;
     const bool memory = result == cudaErrorMemoryAllocation;

@@ -27,14 +27,14 @@ bool too_old(const DeviceFacts& rank) {
 }
 
 /// Why this rank has no GPU to drive; empty if it has one.
-std::string lack_of(const DeviceFacts& rank) {
+std::string lack_of(const DeviceFacts& rank, const DeviceRequest& request) {
   if (rank.runtime == kNone) return "this build is without CUDA";
   if (rank.driver == kNone) return "no CUDA driver";
   if (too_old(rank))
     return fmt::format("the driver is for CUDA {}, this build needs CUDA {}", rank.driver,
                        rank.runtime);
   if (rank.gpus.empty()) return "no visible GPU";
-  if (gpu_index(rank.local_rank, rank.gpus.size()) < 0)
+  if (gpu_index(rank.local_rank, rank.gpus.size(), request.allow_shared_gpu) < 0)
     return fmt::format("{} visible GPUs for local rank {}", rank.gpus.size(), rank.local_rank);
   return {};
 }
@@ -51,21 +51,22 @@ std::string fix_of(const DeviceFacts& rank) {
          kToTheCpu;
 }
 
-[[noreturn]] void refuse(const DeviceFacts& rank) {
+[[noreturn]] void refuse(const DeviceFacts& rank, const DeviceRequest& request) {
   throw Error(ExitCode::kEnvironment,
-              fmt::format("{} has no GPU to compute on: {}", name_of(rank), lack_of(rank)),
+              fmt::format("{} has no GPU to compute on: {}", name_of(rank), lack_of(rank, request)),
               fix_of(rank));
 }
 
-const GpuDevice& gpu_of(const DeviceFacts& rank) {
-  return rank.gpus[static_cast<std::size_t>(gpu_index(rank.local_rank, rank.gpus.size()))];
+const GpuDevice& gpu_of(const DeviceFacts& rank, const DeviceRequest& request) {
+  const int index = gpu_index(rank.local_rank, rank.gpus.size(), request.allow_shared_gpu);
+  return rank.gpus[static_cast<std::size_t>(index)];
 }
 
 /// The first GPU with several ranks, if there is one: its UUID, host and ranks.
-std::string shared_gpu(const std::vector<DeviceFacts>& ranks) {
+std::string shared_gpu(const DeviceRequest& request, const std::vector<DeviceFacts>& ranks) {
   std::map<std::string, std::vector<int>> users;
   for (const DeviceFacts& rank : ranks)
-    users[fmt::format("{} ({})", gpu_of(rank).uuid, rank.host)].push_back(rank.rank);
+    users[fmt::format("{} ({})", gpu_of(rank, request).uuid, rank.host)].push_back(rank.rank);
   for (const auto& [gpu, of_it] : users)
     if (of_it.size() > 1)
       return fmt::format("ranks {} are on one GPU, {}", fmt::join(of_it, ", "), gpu);
@@ -75,7 +76,7 @@ std::string shared_gpu(const std::vector<DeviceFacts>& ranks) {
 DeviceChoice on_gpus(const DeviceRequest& request, const std::vector<DeviceFacts>& ranks) {
   DeviceChoice choice;
   choice.cuda = true;
-  const std::string shared = shared_gpu(ranks);
+  const std::string shared = shared_gpu(request, ranks);
   choice.shared = !shared.empty();
   if (choice.shared && !request.allow_shared_gpu)
     throw Error(ExitCode::kEnvironment, shared,
@@ -87,20 +88,21 @@ DeviceChoice on_gpus(const DeviceRequest& request, const std::vector<DeviceFacts
 
 }  // namespace
 
-int gpu_index(int local_rank, std::size_t visible) {
+int gpu_index(int local_rank, std::size_t visible, bool may_share) {
   if (visible == 1) return 0;
+  if (may_share && visible > 0) return local_rank % static_cast<int>(visible);
   return local_rank < static_cast<int>(visible) ? local_rank : -1;
 }
 
 DeviceChoice choose_device(const DeviceRequest& request, const std::vector<DeviceFacts>& ranks) {
   if (request.device == "cpu") return {};
-  const auto lacks = [](const DeviceFacts& rank) { return !lack_of(rank).empty(); };
+  const auto lacks = [&](const DeviceFacts& rank) { return !lack_of(rank, request).empty(); };
   const auto lacking = std::find_if(ranks.begin(), ranks.end(), lacks);
   if (lacking == ranks.end()) return on_gpus(request, ranks);
   const bool none_anywhere = std::all_of(ranks.begin(), ranks.end(),
                                          [](const DeviceFacts& rank) { return rank.gpus.empty(); });
-  if (request.device == "cuda" || !none_anywhere) refuse(*lacking);
-  return {false, false, fmt::format("{}: {}", name_of(*lacking), lack_of(*lacking))};
+  if (request.device == "cuda" || !none_anywhere) refuse(*lacking, request);
+  return {false, false, fmt::format("{}: {}", name_of(*lacking), lack_of(*lacking, request))};
 }
 
 }  // namespace gradsync

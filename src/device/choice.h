@@ -35,7 +35,8 @@ struct DeviceChoice {
 };
 
 /// The GPU of a rank: the only visible one, else the one of its local rank; -1 if there is none.
-int gpu_index(int local_rank, std::size_t visible);
+/// Where ranks may share GPUs, those that are left are dealt out in turn.
+int gpu_index(int local_rank, std::size_t visible, bool may_share);
 
 /// The same for all ranks, from the facts of all of them. `auto` takes the CPU where no rank sees a
 /// GPU. Throws Error kEnvironment, with rank, host, UUID and the fix, for `cuda` without a GPU for

@@ -21,6 +21,10 @@ class Device {
  public:
   virtual ~Device() = default;
 
+  /// Makes this the current device of the calling thread, which is where its kernels and MPI's
+  /// copies run. A new thread's current device is the first one.
+  virtual void use_in_this_thread() = 0;
+
   /// A stream that waits for no other one by itself.
   virtual StreamHandle make_stream() = 0;
   virtual void free_stream(StreamHandle stream) = 0;

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <utility>
@@ -18,9 +19,13 @@ using NvmlDevice = struct NvmlDeviceTag*;
 struct NvmlMemory {
   unsigned long long total, free, used;
 };
+struct NvmlUtilization {
+  unsigned gpu, memory;  // percent
+};
 constexpr int kSuccess = 0;
 constexpr int kClockSm = 1, kClockMemory = 2;
 constexpr int kTemperatureGpu = 0;
+constexpr unsigned kMostNvlinks = 18;
 
 class Library {
  public:
@@ -53,7 +58,19 @@ struct Functions {
         power(library.find<int(NvmlDevice, unsigned*)>("nvmlDeviceGetPowerUsage")),
         temperature(library.find<int(NvmlDevice, int, unsigned*)>("nvmlDeviceGetTemperature")),
         reasons(library.find<int(NvmlDevice, unsigned long long*)>(
-            "nvmlDeviceGetCurrentClocksEventReasons")) {
+            "nvmlDeviceGetCurrentClocksEventReasons")),
+        utilization(
+            library.find<int(NvmlDevice, NvmlUtilization*)>("nvmlDeviceGetUtilizationRates")),
+        energy(library.find<int(NvmlDevice, unsigned long long*)>(
+            "nvmlDeviceGetTotalEnergyConsumption")),
+        pcie_generation(
+            library.find<int(NvmlDevice, unsigned*)>("nvmlDeviceGetMaxPcieLinkGeneration")),
+        pcie_lanes(library.find<int(NvmlDevice, unsigned*)>("nvmlDeviceGetMaxPcieLinkWidth")),
+        nvlink_state(library.find<int(NvmlDevice, unsigned, int*)>("nvmlDeviceGetNvLinkState")),
+        nvlink_version(
+            library.find<int(NvmlDevice, unsigned, unsigned*)>("nvmlDeviceGetNvLinkVersion")),
+        ancestor(library.find<int(NvmlDevice, NvmlDevice, int*)>(
+            "nvmlDeviceGetTopologyCommonAncestor")) {
     if (reasons == nullptr)  // the name before driver 535
       reasons = library.find<int(NvmlDevice, unsigned long long*)>(
           "nvmlDeviceGetCurrentClocksThrottleReasons");
@@ -67,7 +84,20 @@ struct Functions {
   int (*power)(NvmlDevice, unsigned*);
   int (*temperature)(NvmlDevice, int, unsigned*);
   int (*reasons)(NvmlDevice, unsigned long long*);
+  int (*utilization)(NvmlDevice, NvmlUtilization*);
+  int (*energy)(NvmlDevice, unsigned long long*);
+  int (*pcie_generation)(NvmlDevice, unsigned*);
+  int (*pcie_lanes)(NvmlDevice, unsigned*);
+  int (*nvlink_state)(NvmlDevice, unsigned, int*);
+  int (*nvlink_version)(NvmlDevice, unsigned, unsigned*);
+  int (*ancestor)(NvmlDevice, NvmlDevice, int*);
 };
+
+/// Whether the driver has the function and it gave an answer.
+template <typename... Parameters, typename... Arguments>
+bool answers(int (*function)(Parameters...), Arguments... arguments) {
+  return function != nullptr && function(arguments...) == kSuccess;
+}
 
 class NvmlMonitor : public GpuMonitor {
  public:
@@ -80,29 +110,62 @@ class NvmlMonitor : public GpuMonitor {
   GpuReading read() override {
     GpuReading reading;
     reading.at_s = now_s();
-    NvmlMemory memory{};
-    if (nvml_.memory != nullptr && nvml_.memory(device_, &memory) == kSuccess)
+    if (NvmlMemory memory{}; answers(nvml_.memory, device_, &memory)) {
       reading.memory_used_bytes = static_cast<double>(memory.used);
+      reading.memory_bytes = static_cast<double>(memory.total);
+    }
+    if (NvmlUtilization percent{}; answers(nvml_.utilization, device_, &percent)) {
+      reading.busy = percent.gpu * 1e-2;
+      reading.memory_busy = percent.memory * 1e-2;
+    }
     reading.sm_clock_hz = clock_hz(kClockSm);
     reading.memory_clock_hz = clock_hz(kClockMemory);
     unsigned value = 0;
-    if (nvml_.power != nullptr && nvml_.power(device_, &value) == kSuccess)
-      reading.power_w = value * 1e-3;
-    if (nvml_.temperature != nullptr &&
-        nvml_.temperature(device_, kTemperatureGpu, &value) == kSuccess)
-      reading.temperature_c = value;
-    unsigned long long reasons = 0;
-    if (nvml_.reasons != nullptr && nvml_.reasons(device_, &reasons) == kSuccess)
-      reading.throttle_reasons = static_cast<std::int64_t>(reasons);
+    if (answers(nvml_.power, device_, &value)) reading.power_w = value * 1e-3;
+    if (answers(nvml_.temperature, device_, kTemperatureGpu, &value)) reading.temperature_c = value;
+    unsigned long long large = 0;
+    if (answers(nvml_.energy, device_, &large))
+      reading.energy_j = static_cast<double>(large) * 1e-3;
+    if (answers(nvml_.reasons, device_, &large))
+      reading.throttle_reasons = static_cast<std::int64_t>(large);
     return reading;
   }
 
+  GpuLinks links() override {
+    GpuLinks links;
+    unsigned value = 0;
+    if (answers(nvml_.pcie_generation, device_, &value))
+      links.pcie_generation = static_cast<int>(value);
+    if (answers(nvml_.pcie_lanes, device_, &value)) links.pcie_lanes = static_cast<int>(value);
+    for (unsigned link = 0; link < kMostNvlinks; ++link)
+      count_nvlink(link, links);
+    return links;
+  }
+
+  std::string path_to(const std::string& uuid) override {
+    NvmlDevice other = nullptr;
+    int level = -1;
+    const bool known = answers(nvml_.by_uuid, uuid.c_str(), &other) &&
+                       answers(nvml_.ancestor, device_, other, &level);
+    return common_ancestor_name(known ? level : -1);
+  }
+
  private:
+  /// A GPU without NVLink has no answer for any.
+  void count_nvlink(unsigned link, GpuLinks& links) {
+    int up = 0;
+    if (!answers(nvml_.nvlink_state, device_, link, &up)) return;
+    links.nvlinks = std::max(links.nvlinks, 0) + (up != 0 ? 1 : 0);
+    unsigned version = 0;
+    if (up != 0 && links.nvlink_version < 0 &&
+        answers(nvml_.nvlink_version, device_, link, &version))
+      links.nvlink_version = static_cast<int>(version);
+  }
+
   double clock_hz(int which) {
     unsigned megahertz = 0;
-    const bool known =
-        nvml_.clock != nullptr && nvml_.clock(device_, which, &megahertz) == kSuccess;
-    return known ? megahertz * 1e6 : GpuReading::kUnknown;
+    return answers(nvml_.clock, device_, which, &megahertz) ? megahertz * 1e6
+                                                            : GpuReading::kUnknown;
   }
 
   Library library_;
@@ -111,6 +174,14 @@ class NvmlMonitor : public GpuMonitor {
 };
 
 }  // namespace
+
+std::string common_ancestor_name(int level) {
+  constexpr std::array<std::pair<int, const char*>, 6> kNames = {
+      {{0, "X"}, {10, "PIX"}, {20, "PXB"}, {30, "PHB"}, {40, "NODE"}, {50, "SYS"}}};
+  for (const auto& [number, name] : kNames)
+    if (number == level) return name;
+  return {};
+}
 
 std::string throttle_names(std::int64_t reasons) {
   // Idle, application clocks and display clocks (bits 0, 1, 8) are settings, and no loss.

@@ -12,14 +12,18 @@ constexpr auto kLookPause = std::chrono::microseconds(20);
 
 }  // namespace
 
-void await_device(EventRing& ring, Mark mark, DeviceQueue* queue, const Session& session) {
-  while (!ring.happened(mark)) {
+void await_device(EventRing& ring, Mark mark, DeviceQueue* queue, const Session& session,
+                  Look look) {
+  for (;;) {
+    const bool happened = ring.happened(mark);
+    if (queue != nullptr && queue->abandoned()) session.wait_for_abort();
+    if (happened) return;
     const std::string why = queue != nullptr ? queue->lost() : "";
     if (!why.empty()) session.end_as_lost(why);
     // Messages of other ranks make progress only while this rank calls MPI.
     int arrived = 0;
     MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, session.world(), &arrived, MPI_STATUS_IGNORE);
-    std::this_thread::sleep_for(kLookPause);
+    if (look == Look::kPausing) std::this_thread::sleep_for(kLookPause);
   }
 }
 

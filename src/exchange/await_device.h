@@ -6,9 +6,14 @@
 
 namespace gradsync {
 
+/// Between two looks at an event: a short sleep, or nothing, where the moment itself is measured.
+enum class Look { kPausing, kSpinning };
+
 /// Returns when the device has come to `mark`: looks at its event again and again instead of
 /// waiting in the runtime, lets MPI make progress meanwhile, and ends the job, as a hang, when
-/// `queue` has lost a rank; null: MPI moves the data.
-void await_device(EventRing& ring, Mark mark, DeviceQueue* queue, const Session& session);
+/// `queue` has lost a rank; null: MPI moves the data. Never returns once the queue is abandoned:
+/// the events that happen then say nothing.
+void await_device(EventRing& ring, Mark mark, DeviceQueue* queue, const Session& session,
+                  Look look = Look::kPausing);
 
 }  // namespace gradsync

@@ -5,7 +5,6 @@
 
 #include "comm/long_messages.h"
 #include "device/range.h"
-#include "exchange/await_device.h"
 #include "support/half.h"
 #include "timing/clock.h"
 
@@ -24,7 +23,8 @@ Exchange::Exchange(const Session& session, Transport& transport, Watchdog& watch
     : log_(session, watchdog, verify), control_(log_), transport_(transport), lane_(lane) {
   if (lane_)
     log_.before_comparing([this] {
-      if (lane_->ring.in_use(last_)) look_until(last_);
+      if (lane_->ring.in_use(last_))
+        await_device(lane_->ring, last_, transport_.device_queue(), this->session());
     });
 }
 
@@ -171,6 +171,7 @@ void Exchange::scatter(std::span<const float> all, std::span<float> one, int roo
 }
 
 void Exchange::move(const CollectiveCall& call, const Tensors& tensors, Body body) {
+  if (lane_) lane_->device.use_in_this_thread();
   IterationLog& iteration_log = tensors.iteration_log ? *tensors.iteration_log : *log_.current();
   log_.begin(call, iteration_log, [&](const CollectiveCall& named) {
     log_.enter_in_ledger(named, tensors.category);
@@ -201,7 +202,7 @@ void Exchange::enqueue(const CollectiveCall& call, const Tensors& tensors, Body 
   ring.wait(stream, ready);
   if (gradient_check_ && tensors.category == Traffic::kGradients && !tensors.gradients.empty())
     gradient_check_(tensors.gradients, stream);
-  const Mark start = ring.mark(stream);
+  const Mark start = log_.timing() ? ring.mark(stream) : Mark();
   body();
   last_ = ring.mark(stream);
   if (!overlapped) join();
@@ -211,16 +212,17 @@ void Exchange::enqueue(const CollectiveCall& call, const Tensors& tensors, Body 
   log_.count(call, tensors.category, *log_.current());
 }
 
-void Exchange::await(Mark mark) {
-  if (lane_->ring.happened(mark)) return;
+void Exchange::await(Mark mark, Look look) {
+  DeviceQueue* queue = transport_.device_queue();
+  if (lane_->ring.happened(mark) && !(queue && queue->abandoned())) return;
   // Not counted as a collective: the ranks that need not wait continue with the next one.
   const CollectiveScope watched(watchdog(), CollectiveKind::kBarrier, log_.current()->iteration,
                                 CollectiveScope::Counts::kNo);
-  look_until(mark);
+  await_device(lane_->ring, mark, queue, session(), look);
 }
 
-void Exchange::look_until(Mark mark) {
-  await_device(lane_->ring, mark, transport_.device_queue(), session());
+void Exchange::settle() {
+  if (lane_) await(now().mark);
 }
 
 }  // namespace gradsync

@@ -14,6 +14,7 @@
 
 #include "algorithms/transport.h"
 #include "device/lane.h"
+#include "exchange/await_device.h"
 #include "exchange/collective_log.h"
 #include "exchange/control_channel.h"
 
@@ -66,7 +67,10 @@ class Exchange {
   /// Returns when the device has come to `mark`. Polls its events instead of waiting in the
   /// runtime, lets MPI make progress meanwhile, and ends the job, as a hang, when the
   /// transport has lost a rank.
-  void await(Mark mark);
+  void await(Mark mark, Look look = Look::kPausing);
+  /// The same of where the compute stream is now; nothing where data lies in host memory. Before a
+  /// call in which the host waits inside a library, where neither a lost rank nor a hang is seen.
+  void settle();
   /// Called for each message of gradients on a device, on its communication stream, before it
   /// travels. Returns what was called until now.
   using GradientCheck = std::function<void(std::span<const float>, StreamHandle)>;
@@ -131,7 +135,6 @@ class Exchange {
   void pack(std::span<const float> data, std::span<std::uint16_t> wire, float factor,
             ValueType type) const;
   void unpack(std::span<const std::uint16_t> wire, std::span<float> data, ValueType type) const;
-  void look_until(Mark mark);
 
   CollectiveLog log_;
   ControlChannel control_;

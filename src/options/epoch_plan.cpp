@@ -65,6 +65,14 @@ void require_iterations(const TrainOptions& options, std::int64_t images, std::i
   }
 }
 
+bool WarmupRule::counts(std::int64_t iteration, const std::vector<std::int64_t>& passes) {
+  const std::size_t known = sizes_.size();
+  sizes_.insert(passes.begin(), passes.end());
+  const bool captures = options_.graph && of_process_++ <= kStepsBeforeCapture;
+  const bool once = options_.device == "cuda" && (captures || sizes_.size() > known);
+  return once || iteration < options_.warmup;
+}
+
 std::string graph_obstacle(const TrainOptions& options) {
   if (options.device != "cuda") return "--device cpu: graphs are of GPUs";
   if (options.transport != "nccl")

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "options/options.h"
 
@@ -31,6 +33,26 @@ EpochPlan epoch_plan(const TrainOptions& options, std::int64_t images, std::int6
 /// Throws Error kUsage if the images do not give every epoch at least one iteration of the whole
 /// global batch or, where the last batch is padded, of as many passes.
 void require_iterations(const TrainOptions& options, std::int64_t images, std::int64_t ranks);
+
+/// With --graph: iterations that run kernel by kernel before one is captured. ddp builds its
+/// buckets again after the first; cuDNN tries its algorithms and NCCL connects in them.
+inline constexpr std::int64_t kStepsBeforeCapture = 4;
+
+/// Which iterations are flagged as warm-up: the first ones of the run, as many as --warmup says. On
+/// a GPU, those of this process too in which work is done once: the first of each size of a pass,
+/// for which cuDNN searches its algorithms, and with --graph those up to the capture.
+class WarmupRule {
+ public:
+  explicit WarmupRule(const TrainOptions& options) : options_(options) {}
+
+  /// Called once an iteration, in order; `passes`: the sizes of its passes.
+  bool counts(std::int64_t iteration, const std::vector<std::int64_t>& passes);
+
+ private:
+  const TrainOptions& options_;
+  std::int64_t of_process_ = 0;
+  std::set<std::int64_t> sizes_;
+};
 
 /// Which option keeps the step from being captured as a CUDA graph, and why; empty if none does.
 /// `options` are settled: device, transport and feed are what the run uses.

@@ -4,6 +4,7 @@
 #include <array>
 #include <initializer_list>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -133,6 +134,24 @@ void Ledger::add(Traffic category, LinkBytes bytes) {
   total_.sent_bytes[at] += bytes.sent;
   total_.received_bytes[at] += bytes.received;
   ++total_.calls[at];
+}
+
+void Ledger::add(const RankTraffic& moved) {
+  for (std::size_t at = 0; at < kTrafficCategories; ++at) {
+    total_.sent_bytes[at] += moved.sent_bytes[at];
+    total_.received_bytes[at] += moved.received_bytes[at];
+    total_.calls[at] += moved.calls[at];
+  }
+}
+
+RankTraffic Ledger::take_back(const RankTraffic& before) {
+  RankTraffic since = std::exchange(total_, before);
+  for (std::size_t at = 0; at < kTrafficCategories; ++at) {
+    since.sent_bytes[at] -= before.sent_bytes[at];
+    since.received_bytes[at] -= before.received_bytes[at];
+    since.calls[at] -= before.calls[at];
+  }
+  return since;
 }
 
 }  // namespace gradsync

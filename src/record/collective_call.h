@@ -77,7 +77,10 @@ LinkBytes link_bytes(CollectiveKind kind, std::int64_t bytes, int rank, int rank
 class Ledger {
  public:
   void add(Traffic category, LinkBytes bytes);
+  void add(const RankTraffic& moved);
   const RankTraffic& total() const { return total_; }
+  /// Forgets what was counted since the total was `before`; returns it.
+  RankTraffic take_back(const RankTraffic& before);
 
  private:
   RankTraffic total_;

@@ -5,6 +5,7 @@
 #include <torch/types.h>
 
 #include "data/loader.h"
+#include "device/lane.h"
 #include "step/resident_data.h"
 
 namespace gradsync {
@@ -12,12 +13,13 @@ namespace gradsync {
 /// The data set of a run: its files, and where it also lies on the device the run computes on.
 struct DataSource {
   DataSource(const Cifar10& all, std::shared_ptr<const ResidentData> on_device = nullptr,
-             torch::Device where = torch::kCPU)
-      : files(all), resident(std::move(on_device)), device(where) {}
+             torch::Device where = torch::kCPU, DeviceLane* of_device = nullptr)
+      : files(all), resident(std::move(on_device)), device(where), lane(of_device) {}
 
   const Cifar10& files;
   std::shared_ptr<const ResidentData> resident;  ///< none: loader threads prepare the batches
   torch::Device device;                          ///< where batches are wanted
+  DeviceLane* lane;                              ///< of that device; null on the CPU
 };
 
 /// A batch as the network takes it.
@@ -30,7 +32,7 @@ struct FeedBatch {
 };
 
 /// Makes batches, epoch by epoch: loader threads do, or a kernel where the data lie on the device.
-/// Both give the same images for the same seed (docs/gpu-data.md).
+/// Both give the same images for the same seed (docs/gpu-data.md). Neither waits for the device.
 class BatchSource {
  public:
   virtual ~BatchSource() = default;
@@ -45,6 +47,8 @@ class BatchSource {
   /// Counts so many batches that were made elsewhere (by a replayed graph), or that were counted
   /// and not made. Only of a source on the device.
   virtual void skip(std::int64_t batches);
+  /// What a captured step reads of the epoch: the same over all epochs of a run. Null: nothing.
+  virtual const void* place() const { return nullptr; }
 };
 
 /// Images are of `type`; of loader threads always float32.

@@ -17,8 +17,7 @@ namespace gradsync {
 
 namespace {
 
-constexpr int kProbeSteps = 3;
-constexpr std::int64_t kProbeBatch = 32;
+constexpr ProbePlan kOnCpu{32, 1, 3}, kOnGpu{0, 3, 10};
 
 struct Candidate {
   Precision precision;
@@ -58,22 +57,22 @@ std::vector<Candidate> candidates(const TrainOptions& options, const torch::Devi
   return all;
 }
 
-/// Median seconds of one forward and backward pass; the first step is warm-up.
+/// Median seconds of one forward and backward pass.
 double probe(const Candidate& candidate, const TrainOptions& options, const torch::Device& device) {
   const Replica replica = make_replica(options.model, options.seed, candidate.layout, device);
   const auto format = candidate.layout == Layout::kNhwc ? at::MemoryFormat::ChannelsLast
                                                         : at::MemoryFormat::Contiguous;
-  const std::int64_t batch = std::min(options.batch_per_rank, kProbeBatch);
+  const ProbePlan plan = probe_plan(options, device);
   const torch::Tensor images =
-      torch::randn({batch, 3, kImageSide, kImageSide}, torch::TensorOptions(device))
+      torch::randn({plan.batch, 3, kImageSide, kImageSide}, torch::TensorOptions(device))
           .contiguous(format);
   std::vector<double> times_s;
-  for (int step = 0; step <= kProbeSteps; ++step) {
+  for (int step = 0; step < plan.warmup + plan.steps; ++step) {
     const Stopwatch watch;
     const AutocastScope autocast(candidate.precision, device.type());
     replica.network->forward(images).to(torch::kFloat32).logsumexp(1).mean().backward();
     if (device.is_cuda()) torch::cuda::synchronize(device.index());
-    if (step > 0) times_s.push_back(watch.elapsed_s());
+    if (step >= plan.warmup) times_s.push_back(watch.elapsed_s());
   }
   return median(times_s);
 }
@@ -107,6 +106,13 @@ void set_gpu_arithmetic(bool tf32) {
   at::globalContext().setBenchmarkCuDNN(true);
   at::globalContext().setAllowTF32CuDNN(tf32);
   at::globalContext().setAllowTF32CuBLAS(tf32);
+}
+
+ProbePlan probe_plan(const TrainOptions& options, const torch::Device& device) {
+  ProbePlan plan = device.is_cuda() ? kOnGpu : kOnCpu;
+  plan.batch =
+      device.is_cuda() ? options.batch_per_rank : std::min(options.batch_per_rank, kOnCpu.batch);
+  return plan;
 }
 
 ComputeSettings settle_compute(const Session& session, const TrainOptions& options,

@@ -32,6 +32,15 @@ struct ComputeSettings {
 /// fastest; TF32 in float32 products and convolutions only if asked for.
 void set_gpu_arithmetic(bool tf32);
 
+/// What `auto` times of a precision or layout.
+struct ProbePlan {
+  std::int64_t batch = 0;
+  int warmup = 0, steps = 0;
+};
+/// On the CPU a part of the run's batch tells which is faster. A GPU is bound by launches at such a
+/// batch, so it takes the run's own.
+ProbePlan probe_plan(const TrainOptions& options, const torch::Device& device);
+
 /// Sets LibTorch's threads and settles precision and layout; `auto` times a few steps of the run's
 /// own network in each combination on all ranks at once and takes the fastest by rank 0's median.
 /// Collective.

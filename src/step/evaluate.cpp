@@ -35,6 +35,7 @@ std::array<double, 2> sums_of_share(StepParts& parts, const DataSource& data,
       sums += cross_entropy(logits, batch.labels.narrow(0, 0, counted), 1, 1).sums[0];
     source->recycle(std::move(batch));
   }
+  parts.exchange.settle();
   sums = sums.cpu();
   return {sums[0].item<double>(), sums[1].item<double>()};
 }

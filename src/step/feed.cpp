@@ -1,5 +1,7 @@
 #include "step/feed.h"
 
+#include <algorithm>
+
 namespace gradsync {
 
 namespace {
@@ -57,7 +59,18 @@ void Feed::begin_epoch(std::int64_t epoch, std::int64_t first) {
   how.layout = layout_;
   how.threads = static_cast<int>(options_.loader_threads);
   how.prefetch = static_cast<int>(options_.prefetch);
+  how.longest = longest_epoch();
   source_->begin([this, skipped](std::int64_t pass) { return indices(skipped + pass); }, how);
+}
+
+/// In images of this rank: an epoch that is resumed has fewer than the ones after it.
+std::int64_t Feed::longest_epoch() const {
+  const std::int64_t shares = share_ == FeedShare::kAllRanks ? ranks_ : 1;
+  std::int64_t longest = 0;
+  for (std::int64_t epoch = 0; epoch < options_.epochs; ++epoch)
+    longest = std::max(longest,
+                       plan_of(epoch).passes * batch_per_rank_in(options_, epoch, ranks_) * shares);
+  return longest;
 }
 
 std::vector<std::int64_t> Feed::indices(std::int64_t pass) const {

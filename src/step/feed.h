@@ -50,6 +50,9 @@ class Feed {
     source_->skip(batches);
   }
 
+  /// See BatchSource.
+  const void* place() const { return source_->place(); }
+
   /// Images per rank of pass `pass` of the epoch, from any source.
   std::int64_t samples_per_rank(std::int64_t pass) const { return sampler_.batch_size(pass); }
 
@@ -61,6 +64,7 @@ class Feed {
  private:
   std::vector<std::int64_t> indices(std::int64_t pass) const;
   EpochPlan plan_of(std::int64_t epoch) const;
+  std::int64_t longest_epoch() const;
   LastBatch last_batch() const;
   Sampler sampler_for(std::int64_t epoch) const;
 

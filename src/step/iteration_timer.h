@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <vector>
 
 #include "device/range.h"
@@ -103,5 +104,12 @@ class IterationTimer {
   std::vector<CollectiveRecord> collectives_, deferred_;
   std::vector<double> arrivals_s_, deferred_s_;  ///< empty: not known
 };
+
+/// An iteration without the wait for its batch. A replayed step makes its batch itself: it has no
+/// such wait, and its `data` is not measured.
+inline double training_s(const RankIteration& iteration) {
+  const double data_s = iteration[Phase::kData];
+  return iteration[Phase::kIteration] - (std::isnan(data_s) ? 0 : data_s);
+}
 
 }  // namespace gradsync

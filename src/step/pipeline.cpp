@@ -21,7 +21,7 @@ void Pipeline::anchor() {
   for (int i = 0; i < kAnchorTries; ++i) {
     const double before_s = now_s();
     const Mark mark = lane->ring.mark(lane->compute);
-    exchange_.await(mark);
+    exchange_.await(mark, Look::kSpinning);
     const double after_s = now_s();
     if (after_s - before_s >= shortest_s) continue;
     shortest_s = after_s - before_s;

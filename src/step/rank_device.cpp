@@ -3,11 +3,13 @@
 #include "cuda/cuda_device.h"
 #include "kernels/bad_address.h"
 #include "kernels/kernels.h"
+#include "support/memory.h"
 
 #if GRADSYNC_WITH_CUDA
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAStream.h>
+#include <cuda_runtime_api.h>
 #endif
 
 namespace gradsync {
@@ -18,6 +20,21 @@ RankDevice::RankDevice(const Session& session, const DeviceRequest& request)
 }
 
 #if GRADSYNC_WITH_CUDA
+
+namespace {
+
+/// Less than an eighth of the device is left, with what LibTorch holds and does not use.
+bool nearly_full() try {
+  std::size_t free = 0, all = 0;
+  if (cudaMemGetInfo(&free, &all) != cudaSuccess) return false;
+  const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(c10::cuda::current_device());
+  const auto unused = stats.reserved_bytes[0].current - stats.allocated_bytes[0].current;
+  return 8 * (free + static_cast<std::size_t>(unused)) < all;
+} catch (...) {
+  return false;
+}
+
+}  // namespace
 
 void RankDevice::open(int index) {
   torch_ = torch::Device(torch::kCUDA, static_cast<c10::DeviceIndex>(index));
@@ -32,11 +49,15 @@ void RankDevice::open(int index) {
                                                   compute.stream(),
                                                   device_->make_stream(),
                                                   {launch_pack, launch_unpack, launch_lowest_bad}});
+  ask_device_memory(nearly_full);
 }
 
 std::int64_t peak_device_bytes(const torch::Device& device) {
-  const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(device.index());
-  return stats.reserved_bytes[0].peak;
+  return c10::cuda::CUDACachingAllocator::getDeviceStats(device.index()).allocated_bytes[0].peak;
+}
+
+void reset_peak_device_bytes(const torch::Device& device) {
+  c10::cuda::CUDACachingAllocator::resetPeakStats(device.index());
 }
 
 #else
@@ -49,9 +70,12 @@ std::int64_t peak_device_bytes(const torch::Device&) {
   return 0;
 }
 
+void reset_peak_device_bytes(const torch::Device&) {}
+
 #endif
 
 RankDevice::~RankDevice() {
+  ask_device_memory(nullptr);
   if (lane_) device_->free_stream(lane_->communication);
 }
 

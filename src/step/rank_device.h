@@ -40,7 +40,9 @@ class RankDevice {
   std::unique_ptr<DeviceLane> lane_;
 };
 
-/// Most bytes that this process has had of a GPU's memory at once.
+/// Most bytes of a GPU's memory that tensors of this process have taken at once since the last
+/// reset; not what the allocator keeps beside them.
 std::int64_t peak_device_bytes(const torch::Device& device);
+void reset_peak_device_bytes(const torch::Device& device);
 
 }  // namespace gradsync

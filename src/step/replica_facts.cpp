@@ -69,6 +69,7 @@ bool replicas_may_differ(const TrainOptions& options, int ranks) {
 
 ReplicaRow compare_replicas(Exchange& exchange, const Replica& replica) {
   const auto ranks = static_cast<std::size_t>(exchange.rank() == 0 ? exchange.size() : 0);
+  exchange.settle();
   const Hashes mine = hashes_of(replica);
   std::vector<Hashes> all(ranks);
   exchange.control().gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));

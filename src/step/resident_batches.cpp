@@ -1,5 +1,7 @@
 #include "step/resident_batches.h"
 
+#include <algorithm>
+
 #include "model/current_stream.h"
 #include "support/error.h"
 
@@ -32,15 +34,16 @@ void ResidentBatches::begin(Loader::Indices indices, const LoaderOptions& how) {
     sizes_.push_back(static_cast<std::int64_t>(batch.size()));
     order.insert(order.end(), batch.begin(), batch.end());
   }
-  send_order(order);
+  send_order(order, how.longest);
   send(cursor_, torch::tensor({static_cast<std::int64_t>(how.seed), how.epoch, std::int64_t{0},
                                std::int64_t{how.augment}}));
 }
 
-void ResidentBatches::send_order(const std::vector<std::int64_t>& order) {
+void ResidentBatches::send_order(const std::vector<std::int64_t>& order, std::int64_t longest) {
   const auto count = static_cast<std::int64_t>(order.size());
   if (!order_.defined() || order_.numel() < count)
-    order_ = torch::empty({count}, torch::dtype(torch::kInt64).device(data_->device()));
+    order_ = torch::empty({std::max(count, longest)},
+                          torch::dtype(torch::kInt64).device(data_->device()));
   if (count > 0) send(order_, torch::tensor(order));
 }
 

@@ -7,8 +7,9 @@ namespace gradsync {
 /// Batches made on the device from resident data. `begin` sends the epoch's order there; `next`
 /// only launches a kernel on the device's current stream (on the CPU it fills the batch).
 ///
-/// The order and the cursor keep their places in memory over epochs of equal length, so that a
-/// captured step that makes its own batch can be replayed in later epochs.
+/// The order and the cursor keep their places in memory over all epochs of at most
+/// LoaderOptions::longest images, so that a captured step that makes its own batch can be replayed
+/// in later epochs.
 class ResidentBatches : public BatchSource {
  public:
   ResidentBatches(std::shared_ptr<const ResidentData> data, ImageType type);
@@ -16,9 +17,10 @@ class ResidentBatches : public BatchSource {
   void begin(Loader::Indices indices, const LoaderOptions& how) override;
   FeedBatch next() override;
   void skip(std::int64_t batches) override { next_ += static_cast<std::size_t>(batches); }
+  const void* place() const override { return order_.const_data_ptr(); }
 
  private:
-  void send_order(const std::vector<std::int64_t>& order);
+  void send_order(const std::vector<std::int64_t>& order, std::int64_t longest);
   void make(const BatchMemory& memory);
 
   std::shared_ptr<const ResidentData> data_;

@@ -257,7 +257,7 @@ class Step {
       parts_.feed.skip(passes_);
       ++parts_.optimizer.steps();
     }
-    graph.replay();
+    graph.replay(parts_.exchange.session().ledger());
     close(graph.sums(), graph.traffic());
     return true;
   }
@@ -267,7 +267,8 @@ class Step {
     const std::int64_t steps = parts_.optimizer.steps(), made = parts_.feed.made();
     parts_.exchange.log().set_timing(false);
     const bool mine =
-        parts_.graph->capture([this] { return launch([this] { apply_on_device(); }); });
+        parts_.graph->capture([this] { return launch([this] { apply_on_device(); }); },
+                              parts_.exchange.session().ledger());
     std::array<double, 1> failed = {mine ? 0.0 : 1.0};
     parts_.exchange.control().sum(failed);
     parts_.exchange.log().set_timing(parts_.measured);

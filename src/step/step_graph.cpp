@@ -1,5 +1,8 @@
 #include "step/step_graph.h"
 
+#include "options/epoch_plan.h"
+#include "support/error.h"
+
 #if GRADSYNC_WITH_CUDA
 #include <ATen/cuda/CUDAGraph.h>
 #include <cuda_runtime_api.h>
@@ -7,16 +10,9 @@
 
 namespace gradsync {
 
-namespace {
-
-/// Launched iterations before the capture: ddp builds its buckets again after the first, cuDNN
-/// tries its algorithms and NCCL connects in them.
-constexpr std::int64_t kWarmup = 4;
-
-}  // namespace
-
 bool StepGraph::serves(std::int64_t samples, std::int64_t passes) const {
-  return why_not_.empty() && launched_ >= kWarmup && samples == samples_ && passes == passes_;
+  return why_not_.empty() && launched_ >= kStepsBeforeCapture && samples == samples_ &&
+         passes == passes_;
 }
 
 void StepGraph::note(std::int64_t samples, std::int64_t passes, const TrafficBytes& traffic) {
@@ -36,35 +32,58 @@ void StepGraph::give_up(const std::string& why) {
   graph_.reset();
 }
 
+bool StepGraph::capture(const Work& work, Ledger& ledger) {
+  const RankTraffic before = ledger.total();
+  try {
+    sums_ = record(work);
+    captured_ = true;
+  } catch (const std::exception& error) {
+    why_not_ = error.what();
+  }
+  moved_ = ledger.take_back(before);
+  return captured_;
+}
+
+void StepGraph::replay(Ledger& ledger) {
+  launch();
+  ledger.add(moved_);
+}
+
 #if GRADSYNC_WITH_CUDA
 
 struct StepGraph::Graph {
   at::cuda::CUDAGraph recorded;
+  bool recording = false;
+
+  void begin() {
+    // Of this thread only: autograd's thread and NCCL's may make calls that a capture forbids.
+    recorded.capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
+    recording = true;
+  }
+  void end() {
+    recording = false;
+    recorded.capture_end();
+  }
+  ~Graph() {
+    if (!recording) return;
+    try {
+      end();
+    } catch (const std::exception&) {
+      cudaGetLastError();  // what the capture left
+    }
+  }
 };
 
-// Of this thread only: autograd's thread and NCCL's may make calls that a capture forbids.
-bool StepGraph::capture(const Work& work) {
-  bool begun = false;
-  try {
-    graph_ = std::make_unique<Graph>();
-    graph_->recorded.capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
-    begun = true;
-    sums_ = work();
-    graph_->recorded.capture_end();
-    captured_ = true;
-    return true;
-  } catch (const std::exception& error) {
-    why_not_ = error.what();
-  }
-  try {
-    if (begun) graph_->recorded.capture_end();
-  } catch (const std::exception&) {
-    cudaGetLastError();  // what the capture left
-  }
-  return false;
+torch::Tensor StepGraph::record(const Work& work) {
+  auto graph = std::make_unique<Graph>();
+  graph->begin();
+  torch::Tensor sums = work();
+  graph->end();
+  graph_ = std::move(graph);
+  return sums;
 }
 
-void StepGraph::replay() {
+void StepGraph::launch() {
   graph_->recorded.replay();
 }
 
@@ -72,12 +91,11 @@ void StepGraph::replay() {
 
 struct StepGraph::Graph {};
 
-bool StepGraph::capture(const Work&) {
-  why_not_ = "this build is without CUDA";
-  return false;
+torch::Tensor StepGraph::record(const Work&) {
+  throw Error(ExitCode::kEnvironment, "this build is without CUDA");
 }
 
-void StepGraph::replay() {}
+void StepGraph::launch() {}
 
 #endif
 

@@ -52,6 +52,7 @@ Outcome train_briefly(const std::string& name, Exchange& exchange, const DataSou
     run_step(parts, i, i, kLearningRate);
   }
   mode->publish();
+  exchange.settle();
   Outcome outcome{flat_parameters(replica), parameter_hash(replica), false};
   const auto watched = exchange.session().control(CollectiveKind::kAllReduce, kEqualOnAllBytes);
   outcome.ranks_equal =

@@ -94,7 +94,7 @@ class Windows {
     for (std::int64_t i = 0; i < kWarmup; ++i)
       exchange_once(*mode);
     meet();
-    settle();
+    exchange_.settle();
     double busy_s = 0;
     const Stopwatch watch;
     std::deque<std::vector<CollectiveRecord>> started;
@@ -131,11 +131,6 @@ class Windows {
   }
 
   std::size_t in_flight() const { return exchange_.lane() ? Pipeline::kInFlight : 0; }
-
-  /// What was started has run: a window's wall time begins and ends there.
-  void settle() {
-    if (exchange_.lane()) exchange_.await(exchange_.now().mark);
-  }
 
   Measured training(Kind kind) {
     Replica replica = copy_of(trained_.replica, setting_);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cctype>
 #include <cstdlib>
 #include <fstream>
@@ -79,6 +80,11 @@ constexpr std::array<std::string_view, 9> kWords = {
     "can't allocate memory", "cannot allocate memory", "errormemoryallocation",
     "_alloc_failed",         "_allocation_failed",     "failed to cuda malloc"};
 
+/// Of LibTorch, whether cuDNN timed the algorithms or proposed them.
+constexpr std::string_view kNoAlgorithm = "unable to find an engine to execute this computation";
+
+std::atomic<bool (*)()> device_nearly_full{nullptr};
+
 std::string lower_case(std::string_view text) {
   std::string lower(text);
   std::transform(lower.begin(), lower.end(), lower.begin(),
@@ -88,9 +94,15 @@ std::string lower_case(std::string_view text) {
 
 }  // namespace
 
+void ask_device_memory(bool (*nearly_full)()) {
+  device_nearly_full = nearly_full;
+}
+
 bool tells_out_of_memory(std::string_view text) {
   // LibTorch appends where it was thrown: files and functions with names of their own.
   const std::string lower = lower_case(text.substr(0, text.find("\nException raised from ")));
+  const auto nearly_full = device_nearly_full.load();
+  if (lower.find(kNoAlgorithm) != std::string::npos && nearly_full && nearly_full()) return true;
   return std::any_of(kWords.begin(), kWords.end(), [&](std::string_view words) {
     return lower.find(words) != std::string::npos;
   });

@@ -23,9 +23,16 @@ std::optional<std::int64_t> available_memory_bytes();
 /// has tuned malloc by MALLOC_* or GLIBC_TUNABLES.
 void keep_freed_memory();
 
+/// How tells_out_of_memory learns whether the memory of the device that this process computes on is
+/// nearly all in use; null: it computes on none. Called while an error is handled, so it may not
+/// throw.
+void ask_device_memory(bool (*nearly_full)());
+
 /// Whether an error's text says that memory ran out, of the host or of a GPU, in the words of
 /// LibTorch's allocators, CUDA, its driver, cuBLAS, cuDNN, NCCL or MPI. Most of them throw an error
-/// of one class for all that can go wrong, so their words are all there is to go by.
+/// of one class for all that can go wrong, so their words are all there is to go by. cuDNN's search
+/// for an algorithm hides what made each of them fail: no algorithm counts as no memory where the
+/// device's memory is nearly all in use.
 bool tells_out_of_memory(std::string_view text);
 
 }  // namespace gradsync

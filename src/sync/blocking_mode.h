@@ -18,13 +18,15 @@ class BlockingMode : public SyncMode {
 
   void attach(Replica& replica) override {
     device_ = replica.parameters[0].device();
-    gradients_.emplace(replica, module_order(replica.parameters.size()),
-                       exchange_.allocate(gradient_bytes(replica)));
+    parameters_ = replica.parameters.size();
+    GradientLayout layout = one_group(replica);
+    auto memory = exchange_.allocate(layout.bytes());
+    gradients_.emplace(replica, std::move(layout), std::move(memory));
   }
 
   void synchronize() override {
-    if (!tensor_by_tensor_) return average(gradients_->all());
-    for (const std::size_t parameter : gradients_->order())
+    if (!tensor_by_tensor_) return average(gradients_->group(0));
+    for (std::size_t parameter = 0; parameter < parameters_; ++parameter)
       if (const auto values = gradients_->of(parameter); !values.empty()) average(values);
   }
 
@@ -37,6 +39,7 @@ class BlockingMode : public SyncMode {
 
  private:
   bool tensor_by_tensor_;
+  std::size_t parameters_ = 0;
   std::optional<FlatGradients> gradients_;
 };
 

@@ -23,7 +23,7 @@ class DataParallel : public SyncMode, public RootLoss {
 
   void attach(Replica& replica) override {
     replica_ = &replica;
-    gradients_.emplace(replica, module_order(replica.parameters.size()));
+    gradients_.emplace(replica);
     make_parameters_contiguous();
   }
 
@@ -64,7 +64,7 @@ class DataParallel : public SyncMode, public RootLoss {
   }
 
   void synchronize() override {
-    exchange_.reduce_sum(gradients_->all(), kRoot, Traffic::kGradients);
+    exchange_.reduce_sum(gradients_->group(0), kRoot, Traffic::kGradients);
     if (!root()) gradients_->zero();  // the root's are zeroed by its step
   }
 

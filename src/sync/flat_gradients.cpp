@@ -7,6 +7,14 @@
 
 namespace gradsync {
 
+namespace {
+
+/// 16 and 128 bytes.
+constexpr std::int64_t kVectorValues = 4;
+constexpr std::size_t kGroupValues = 32;
+
+}  // namespace
+
 torch::Tensor zeros_in(std::shared_ptr<std::byte> memory, std::int64_t count,
                        const torch::Device& device) {
   if (!memory) return torch::zeros({count}, torch::TensorOptions(device));
@@ -14,39 +22,48 @@ torch::Tensor zeros_in(std::shared_ptr<std::byte> memory, std::int64_t count,
   return torch::from_blob(values, {count}, [held = std::move(memory)](void*) {}).zero_();
 }
 
-FlatGradients::FlatGradients(Replica& replica, std::vector<std::size_t> order,
+GradientLayout::GradientLayout(const Replica& replica,
+                               const std::vector<std::vector<std::size_t>>& groups)
+    : gradients_(replica.parameters.size()) {
+  for (const auto& group : groups) {
+    values_ = (values_ + kGroupValues - 1) / kGroupValues * kGroupValues;
+    const std::size_t begin = values_;
+    for (const bool odd : {false, true})
+      for (const std::size_t parameter : group)
+        if ((replica.parameters[parameter].numel() % kVectorValues != 0) == odd)
+          place(replica, parameter);
+    groups_.push_back({begin, values_ - begin});
+  }
+}
+
+void GradientLayout::place(const Replica& replica, std::size_t parameter) {
+  const auto count = static_cast<std::size_t>(replica.parameters[parameter].numel());
+  gradients_[parameter] = {values_, count};
+  values_ += count;
+}
+
+GradientLayout one_group(const Replica& replica) {
+  return {replica, {module_order(replica.parameters.size())}};
+}
+
+FlatGradients::FlatGradients(Replica& replica) : FlatGradients(replica, one_group(replica)) {}
+
+FlatGradients::FlatGradients(Replica& replica, GradientLayout layout,
                              std::shared_ptr<std::byte> memory)
-    : flat_(zeros_in(std::move(memory), replica.parameter_count(), replica.parameters[0].device())),
-      order_(std::move(order)) {
-  position_of_.resize(order_.size());
-  std::size_t offset = 0;
-  for (std::size_t position = 0; position < order_.size(); ++position) {
-    torch::Tensor& parameter = replica.parameters[order_[position]];
-    position_of_[order_[position]] = position;
-    offset_at_.push_back(offset);
-    torch::Tensor view =
-        flat_.as_strided(parameter.sizes(), parameter.strides(), static_cast<std::int64_t>(offset));
+    : layout_(std::move(layout)),
+      flat_(zeros_in(std::move(memory), static_cast<std::int64_t>(layout_.values()),
+                     replica.parameters[0].device())) {
+  for (std::size_t i = 0; i < replica.parameters.size(); ++i) {
+    torch::Tensor& parameter = replica.parameters[i];
+    torch::Tensor view = flat_.as_strided(parameter.sizes(), parameter.strides(),
+                                          static_cast<std::int64_t>(layout_.gradient(i).offset));
     if (parameter.grad().defined()) view.copy_(parameter.grad());
     parameter.mutable_grad() = view;
-    offset += static_cast<std::size_t>(parameter.numel());
   }
-  offset_at_.push_back(offset);
 }
 
-std::span<float> FlatGradients::all() {
-  return range(0, order_.size());
-}
-
-std::span<float> FlatGradients::of(std::size_t parameter) {
-  return range(position_of_[parameter], position_of_[parameter] + 1);
-}
-
-std::span<float> FlatGradients::range(std::size_t first, std::size_t last) {
-  return {flat_.data_ptr<float>() + offset_at_[first], offset_at_[last] - offset_at_[first]};
-}
-
-std::size_t gradient_bytes(const Replica& replica) {
-  return static_cast<std::size_t>(replica.parameter_count()) * sizeof(float);
+std::span<float> FlatGradients::values(GradientLayout::Part part) {
+  return {flat_.data_ptr<float>() + part.offset, part.count};
 }
 
 std::vector<std::size_t> checked_order(std::span<const std::int64_t> order, std::size_t count) {

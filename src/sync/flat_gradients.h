@@ -12,31 +12,59 @@
 
 namespace gradsync {
 
-/// All gradients of a replica in one flat buffer, in a chosen order; each parameter's .grad is a
-/// view of it with the parameter's own strides, so autograd accumulates straight into what travels.
+/// Where each gradient lies in one flat buffer. Gradients that travel as one message are a group.
+///
+/// A group begins at a multiple of 128 bytes, which NCCL and the kernels need to move 16 bytes at
+/// once, and holds the values of its gradients and no others: what lies between two groups does not
+/// travel. In a group the gradients of a multiple of 16 bytes come first, so that an odd one (the
+/// bias of ten classes) moves no other one off such a multiple.
+class GradientLayout {
+ public:
+  /// `groups`: indices of parameters, each once.
+  GradientLayout(const Replica& replica, const std::vector<std::vector<std::size_t>>& groups);
+
+  /// What the whole buffer takes.
+  std::size_t bytes() const { return values_ * sizeof(float); }
+  std::size_t values() const { return values_; }
+  std::size_t groups() const { return groups_.size(); }
+
+  /// A part of the buffer, in values.
+  struct Part {
+    std::size_t offset = 0, count = 0;
+  };
+  Part group(std::size_t index) const { return groups_[index]; }
+  Part gradient(std::size_t parameter) const { return gradients_[parameter]; }
+
+ private:
+  void place(const Replica& replica, std::size_t parameter);
+
+  std::vector<Part> groups_, gradients_;
+  std::size_t values_ = 0;
+};
+
+/// All gradients of a replica in one flat buffer; each parameter's .grad is a view of it with the
+/// parameter's own strides, so autograd accumulates straight into what travels.
 class FlatGradients {
  public:
-  /// `order` lists the parameters' indices, each once. Existing gradients' values are kept, missing
-  /// ones are zero. They lie in `memory`, of room for all of them, where it is given.
-  FlatGradients(Replica& replica, std::vector<std::size_t> order,
-                std::shared_ptr<std::byte> memory = {});
+  /// Existing gradients' values are kept, missing ones are zero. They lie in `memory`, of
+  /// `layout.bytes()`, where it is given.
+  FlatGradients(Replica& replica, GradientLayout layout, std::shared_ptr<std::byte> memory = {});
+  /// One group of all parameters in the order of the modules.
+  explicit FlatGradients(Replica& replica);
 
-  std::span<float> all();
+  std::span<float> group(std::size_t index) { return values(layout_.group(index)); }
   /// The gradient of one parameter (its index in the replica).
-  std::span<float> of(std::size_t parameter);
-  /// The gradients of the parameters at positions [first, last) of the order: one bucket.
-  std::span<float> range(std::size_t first, std::size_t last);
+  std::span<float> of(std::size_t parameter) { return values(layout_.gradient(parameter)); }
   /// Keeps the values where they are while it is held.
   torch::Tensor memory() const { return flat_; }
 
-  const std::vector<std::size_t>& order() const { return order_; }
   void zero() { flat_.zero_(); }
 
  private:
+  std::span<float> values(GradientLayout::Part part);
+
+  GradientLayout layout_;
   torch::Tensor flat_;
-  std::vector<std::size_t> order_;
-  std::vector<std::size_t> offset_at_;  ///< of each position of the order, and the end
-  std::vector<std::size_t> position_of_;
 };
 
 /// `count` zeros of float32, in `memory` of host memory where it is given, which they hold, else on
@@ -44,13 +72,13 @@ class FlatGradients {
 torch::Tensor zeros_in(std::shared_ptr<std::byte> memory, std::int64_t count,
                        const torch::Device& device);
 
-/// What all gradients of the replica take.
-std::size_t gradient_bytes(const Replica& replica);
-
 /// The positions' parameters, checked to be each of `count` once. Throws Error kBadData.
 std::vector<std::size_t> checked_order(std::span<const std::int64_t> order, std::size_t count);
 
 /// 0, 1, …, count − 1: the order of the modules.
 std::vector<std::size_t> module_order(std::size_t count);
+
+/// All gradients of the replica as one message.
+GradientLayout one_group(const Replica& replica);
 
 }  // namespace gradsync

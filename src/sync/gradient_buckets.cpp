@@ -17,7 +17,7 @@ void GradientBuckets::attach(Replica& replica) {
   replica_ = &replica;
   auto order = module_order(replica.parameters.size());
   std::reverse(order.begin(), order.end());
-  lay_out(std::move(order));
+  lay_out(order);
   hooks_.emplace(replica.parameters, [this](std::size_t parameter) { gradient_ready(parameter); });
 }
 
@@ -39,13 +39,13 @@ bool GradientBuckets::end() {
 }
 
 std::span<float> GradientBuckets::values(std::size_t bucket) {
-  return gradients_->range(buckets_[bucket].first, buckets_[bucket].last);
+  return gradients_->group(bucket);
 }
 
 std::size_t GradientBuckets::largest() {
   std::size_t largest = 0;
-  for (const Bucket& bucket : buckets_)
-    largest = std::max(largest, gradients_->range(bucket.first, bucket.last).size());
+  for (std::size_t bucket = 0; bucket < buckets_.size(); ++bucket)
+    largest = std::max(largest, values(bucket).size());
   return largest;
 }
 
@@ -91,7 +91,7 @@ void GradientBuckets::share_order() {
     exchange_.broadcast(order, kRoot, Traffic::kControl);
 }
 
-void GradientBuckets::lay_out(std::vector<std::size_t> order) {
+void GradientBuckets::lay_out(const std::vector<std::size_t>& order) {
   std::vector<std::int64_t> bytes;
   for (const std::size_t parameter : order)
     bytes.push_back(replica_->parameters[parameter].numel() * value_bytes(ValueType::kFloat32));
@@ -99,12 +99,16 @@ void GradientBuckets::lay_out(std::vector<std::size_t> order) {
   missing_.assign(buckets_.size(), 0);
   ready_.assign(buckets_.size(), Moment());
   bucket_of_.resize(order.size());
+  std::vector<std::vector<std::size_t>> groups(buckets_.size());
   for (std::size_t b = 0; b < buckets_.size(); ++b)
-    for (std::size_t position = buckets_[b].first; position < buckets_[b].last; ++position)
+    for (std::size_t position = buckets_[b].first; position < buckets_[b].last; ++position) {
       bucket_of_[order[position]] = b;
-  auto memory = exchange_.allocate(gradient_bytes(*replica_));
+      groups[b].push_back(order[position]);
+    }
+  GradientLayout layout(*replica_, groups);
+  auto memory = exchange_.allocate(layout.bytes());
   in_exchange_memory_ = static_cast<bool>(memory);
-  gradients_.emplace(*replica_, std::move(order), std::move(memory));
+  gradients_.emplace(*replica_, std::move(layout), std::move(memory));
   events_.laid_out();
 }
 

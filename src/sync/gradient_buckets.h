@@ -80,7 +80,7 @@ class GradientBuckets {
   void gradient_ready(std::size_t parameter);
   void require_all() const;
   void share_order();
-  void lay_out(std::vector<std::size_t> order);
+  void lay_out(const std::vector<std::size_t>& order);
 
   Exchange& exchange_;
   Limits limits_;

@@ -10,9 +10,7 @@ namespace {
 /// No exchange: every rank trains on its own slice alone. The compute-only baseline.
 class None : public SyncMode {
  public:
-  void attach(Replica& replica) override {
-    gradients_.emplace(replica, module_order(replica.parameters.size()));
-  }
+  void attach(Replica& replica) override { gradients_.emplace(replica); }
   void synchronize() override {}
 
  private:

@@ -42,7 +42,7 @@ void Replay::make_room(const torch::Device& device) {
 }
 
 void Replay::attach(Replica& replica) {
-  gradients_.emplace(replica, module_order(replica.parameters.size()));
+  gradients_.emplace(replica);
 }
 
 void Replay::synchronize() {

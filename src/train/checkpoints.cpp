@@ -112,6 +112,7 @@ void Checkpoints::save(const Position& position) {
   const Stopwatch watch;
   const WatchdogTimeoutExtension writes(exchange_.watchdog(), WatchedPhase::kCheckpoint);
   const ControlChannel::CountedAs counted(exchange_.control(), Traffic::kCheckpoint);
+  exchange_.settle();
   const auto mine = snapshot(state_);
   const std::filesystem::path path = target(position);
   if (root()) make_checkpoint_folder(path.parent_path());

@@ -180,14 +180,14 @@ std::optional<Cifar10> check_request(const Session& session, TrainOptions& optio
 
 /// The data as the run uses them: on the device if asked for, or where that is a GPU.
 DataSource data_source(const Cifar10& files, const TrainOptions& options,
-                       const ComputeSettings& compute) {
+                       const ComputeSettings& compute, DeviceLane* lane) {
   const bool wanted =
       options.feed == "auto" ? compute.device.is_cuda() : options.feed == "resident";
-  if (!wanted) return {files, nullptr, compute.device};
+  if (!wanted) return {files, nullptr, compute.device, lane};
   const ImageType type = compute.precision == Precision::kFp32   ? ImageType::kFloat32
                          : compute.precision == Precision::kBf16 ? ImageType::kBfloat16
                                                                  : ImageType::kFloat16;
-  return {files, std::make_shared<ResidentData>(files, compute.device, type), compute.device};
+  return {files, std::make_shared<ResidentData>(files, compute.device, type), compute.device, lane};
 }
 
 /// Trains, with all that is measured after it on the trained network and its ranks.
@@ -292,7 +292,8 @@ void leave(const Session& session, std::optional<RunRanks>& ranks) {
 void run_on(RunRanks& ranks, const RunRequest& request) {
   const Session& session = request.session;
   const ComputeSettings compute = settle_compute(session, request.options, ranks.device.torch());
-  const DataSource source = data_source(request.data, request.options, compute);
+  const DataSource source =
+      data_source(request.data, request.options, compute, ranks.device.lane());
   const auto buckets = settle_buckets(ranks.exchange, source, compute, request.options);
   const double start_s = broadcast_start(session, request.plan);
   const ClockOffset clock = clock_offset(session);

@@ -8,11 +8,12 @@
 #include <new>
 #include <numeric>
 #include <thread>
+#include <utility>
 
 #include <fmt/format.h>
 
-#include "options/epoch_plan.h"
 #include "options/fault.h"
+#include "step/rank_device.h"
 #include "step/replica_facts.h"
 #include "studies/verify_modes.h"
 #include "studies/windows.h"
@@ -91,6 +92,7 @@ Trainer::Trainer(Exchange& exchange, const RunSetting& setting)
       norms_(options_.batch_norm, exchange, *mode_, replica_),
       optimizer_(make_optimizer(replica_, options_.optimizer)),
       rate_(options_.learning_rate),
+      warmup_(options_),
       feed_(setting.data, options_, setting.compute.layout, exchange.rank(), exchange.size(),
             feed_share(*mode_, exchange.rank())),
       epoch_lengths_(plan_epochs()),
@@ -143,6 +145,7 @@ void Trainer::run(ProgramOutput& output) {
 
 void Trainer::run_counterfactual(ProgramOutput& output) {
   const WatchdogTimeoutExtension measures(exchange_.watchdog(), WatchedPhase::kCounterfactual);
+  exchange_.settle();
   const std::string before = parameter_hash(replica_);
   const auto rows = run_windows(exchange_, setting_,
                                 {replica_, buckets_, position_.iteration,
@@ -186,7 +189,8 @@ void Trainer::run_iteration() {
   row.epoch = position_.epoch;
   row.step = position_.step;
   row.learning_rate = learning_rate();
-  row.warmup = position_.iteration < options_.warmup;
+  row.warmup = warms_up();
+  leave_warmup_out_of_peak(row.warmup);
   parts_.completes = completes_next();
   PendingStep step = run_step(parts_, row.iteration, row.step, row.learning_rate);
   const bool last_of_epoch = position_.step + 1 == iterations_of(position_.epoch);
@@ -202,6 +206,21 @@ void Trainer::run_iteration() {
   const Verdict verdict = finish_iterations(parts_.deferred || checkpoints_.due(position_));
   adapt_timeout();
   checkpoints_.after_iteration(position_, verdict);
+}
+
+bool Trainer::warms_up() {
+  std::vector<std::int64_t> passes;
+  const std::int64_t first = feed_.first_pass_of(position_.step);
+  for (std::int64_t pass = 0; pass < feed_.passes_of(position_.step); ++pass)
+    passes.push_back(feed_.samples_per_rank(first + pass));
+  return warmup_.counts(position_.iteration, passes);
+}
+
+/// cuDNN's search takes memory that no later step does.
+void Trainer::leave_warmup_out_of_peak(bool warmup) {
+  if (!warmup && std::exchange(peak_holds_warmup_, false))
+    reset_peak_device_bytes(setting_.compute.device);
+  if (setting_.compute.device.is_cuda()) peak_holds_warmup_ |= warmup;
 }
 
 /// Whether the next iteration is waited for, in a mode that carries; the same on all ranks.
@@ -237,7 +256,7 @@ Verdict Trainer::finish(FinishedIteration finished) {
   recent_iteration_s_.add(result.measured[Phase::kIteration]);
   summary_.add(result.measured, result.samples, row.warmup);
   epoch_summary_.add(result.measured, result.samples, row.warmup);
-  epoch_clock_.training_s += result.measured[Phase::kIteration] - result.measured[Phase::kData];
+  epoch_clock_.training_s += training_s(result.measured);
   if (exchange_.rank() == 0) report_iteration(row);
   return verdict;
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "data/sampler.h"
+#include "options/epoch_plan.h"
 #include "options/fault.h"
 #include "state/summary.h"
 #include "step/evaluate.h"
@@ -49,6 +50,8 @@ class Trainer {
   void stop_on_bad_numbers(const Verdict& verdict, std::int64_t iteration) const;
   std::string parameter_name(std::int64_t index) const;
   void report_iteration(const IterationRow& row);
+  bool warms_up();
+  void leave_warmup_out_of_peak(bool warmup);
   void adapt_timeout();
   Evaluation evaluate_epoch();
   std::unique_ptr<GpuMonitor> gpu_monitor() const;
@@ -70,6 +73,8 @@ class Trainer {
   NormExchange norms_;
   std::unique_ptr<Optimizer> optimizer_;
   LearningRate rate_;
+  WarmupRule warmup_;
+  bool peak_holds_warmup_ = false;  ///< of the device's memory
   Feed feed_;
   std::vector<std::int64_t> epoch_lengths_;  ///< in iterations
   std::optional<StepGraph> graph_;

@@ -84,7 +84,7 @@ void Trainer::record_epoch(const RankEpoch& mine) {
   std::cout
       << fmt::format(
              "epoch {}: train loss {:.4f}, train accuracy {}, test accuracy {}, {:.4f} s training, "
-             "{:.2f} s running, order {}\n",
+             "{:.4f} s running, order {}\n",
              epoch + 1, mine.train_loss, percent(mine.train_accuracy), percent(mine.test_accuracy),
              mine.training_time_s, mine.running_time_s, feed_.order_digest())
       << std::flush;

@@ -30,7 +30,13 @@ NcclId shared_id(const Session& session, NcclApi& api) {
 
 NcclTransport::NcclTransport(const Session& session, Watchdog& watchdog, NcclApi& api,
                              Device& device, StreamHandle stream)
-    : api_(api), device_(device), stream_(stream), rank_(session.rank()), size_(session.size()) {
+    : session_(session),
+      watchdog_(watchdog),
+      api_(api),
+      device_(device),
+      stream_(stream),
+      rank_(session.rank()),
+      size_(session.size()) {
   const NcclId id = shared_id(session, api);
   const CollectiveScope watched(watchdog, CollectiveKind::kBarrier);
   try {
@@ -45,44 +51,57 @@ NcclTransport::NcclTransport(const Session& session, Watchdog& watchdog, NcclApi
 NcclTransport::~NcclTransport() {
   const NcclCommunicator communicator = communicator_.exchange(nullptr);
   if (communicator == nullptr) return;
+  const CollectiveScope watched(watchdog_, CollectiveKind::kBarrier);
   if (std::uncaught_exceptions() > 0)
     api_.abort(communicator);
   else
     api_.leave(communicator);
 }
 
+NcclCommunicator NcclTransport::communicator() const {
+  const NcclCommunicator communicator = communicator_;
+  if (communicator == nullptr) session_.wait_for_abort();
+  return communicator;
+}
+
+// NCCL launches a kernel for one rank, too: its mean is a sum of products.
+void NcclTransport::all_reduce(void* data, std::size_t count, ValueType type, bool mean) {
+  if (size_ > 1) api_.all_reduce(data, count, type, mean, communicator(), stream_);
+}
+
 void NcclTransport::all_reduce_sum(std::span<float> data, Waiting) {
-  api_.all_reduce(data.data(), data.size(), ValueType::kFloat32, false, communicator_, stream_);
+  all_reduce(data.data(), data.size(), ValueType::kFloat32, /*mean=*/false);
 }
 
 void NcclTransport::all_reduce_mean(std::span<float> data, Waiting) {
-  api_.all_reduce(data.data(), data.size(), ValueType::kFloat32, true, communicator_, stream_);
+  all_reduce(data.data(), data.size(), ValueType::kFloat32, /*mean=*/true);
 }
 
 void NcclTransport::all_reduce_sum_bf16(std::span<std::uint16_t> data, Waiting) {
-  api_.all_reduce(data.data(), data.size(), ValueType::kBfloat16, false, communicator_, stream_);
+  all_reduce(data.data(), data.size(), ValueType::kBfloat16, /*mean=*/false);
 }
 
 void NcclTransport::all_reduce_sum_fp16(std::span<std::uint16_t> data, Waiting) {
-  api_.all_reduce(data.data(), data.size(), ValueType::kFloat16, false, communicator_, stream_);
+  all_reduce(data.data(), data.size(), ValueType::kFloat16, /*mean=*/false);
 }
 
 void NcclTransport::reduce_sum(std::span<float> data, int root) {
-  api_.reduce(data.data(), data.size(), root, communicator_, stream_);
+  if (size_ > 1) api_.reduce(data.data(), data.size(), root, communicator(), stream_);
 }
 
 void NcclTransport::broadcast(std::span<std::byte> data, int root) {
-  api_.broadcast(data.data(), data.size(), root, communicator_, stream_);
+  if (size_ > 1) api_.broadcast(data.data(), data.size(), root, communicator(), stream_);
 }
 
 // The root's own part does not travel.
 void NcclTransport::gather(std::span<const float> one, std::span<float> all, int root) {
+  const NcclCommunicator communicator = this->communicator();
   api_.begin_group();
-  if (rank_ != root) api_.send(one.data(), one.size(), root, communicator_, stream_);
+  if (rank_ != root) api_.send(one.data(), one.size(), root, communicator, stream_);
   for (int from = 0; rank_ == root && from < size_; ++from)
     if (from != root)
       api_.receive(all.data() + static_cast<std::size_t>(from) * one.size(), one.size(), from,
-                   communicator_, stream_);
+                   communicator, stream_);
   api_.end_group();
   if (rank_ == root)
     device_.copy(all.data() + static_cast<std::size_t>(root) * one.size(), one.data(),
@@ -90,11 +109,12 @@ void NcclTransport::gather(std::span<const float> one, std::span<float> all, int
 }
 
 void NcclTransport::scatter(std::span<const float> all, std::span<float> one, int root) {
+  const NcclCommunicator communicator = this->communicator();
   api_.begin_group();
-  if (rank_ != root) api_.receive(one.data(), one.size(), root, communicator_, stream_);
+  if (rank_ != root) api_.receive(one.data(), one.size(), root, communicator, stream_);
   for (int to = 0; rank_ == root && to < size_; ++to)
     if (to != root)
-      api_.send(part_of(all, one.size(), to).data(), one.size(), to, communicator_, stream_);
+      api_.send(part_of(all, one.size(), to).data(), one.size(), to, communicator, stream_);
   api_.end_group();
   if (rank_ == root)
     device_.copy(one.data(), part_of(all, one.size(), root).data(), one.size_bytes(), stream_);
@@ -106,11 +126,14 @@ std::span<const float> NcclTransport::part_of(std::span<const float> all, std::s
 }
 
 std::string NcclTransport::lost() {
-  const NcclCommunicator communicator = communicator_;
+  const std::unique_lock lock(aborting_, std::try_to_lock);
+  const NcclCommunicator communicator = lock ? communicator_.load() : nullptr;
   return communicator == nullptr ? std::string() : api_.lost(communicator);
 }
 
+// The pointer is gone before anything ends: a thread that sees a result sees that, too.
 void NcclTransport::abandon() noexcept {
+  const std::lock_guard lock(aborting_);
   if (const NcclCommunicator communicator = communicator_.exchange(nullptr))
     api_.abort(communicator);
 }

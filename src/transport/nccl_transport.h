@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <mutex>
 
 #include "algorithms/transport.h"
 #include "comm/session.h"
@@ -11,7 +12,8 @@
 namespace gradsync {
 
 /// Transport over NCCL from the memory of GPUs, on a communicator of its own. Calls are enqueued on
-/// one stream and return at once.
+/// one stream and return at once; of one rank nothing is enqueued where the result is there
+/// already. Once it is abandoned, a call waits for the end of the job.
 class NcclTransport : public Transport, public DeviceQueue {
  public:
   /// `api` and `device` must outlive it; `stream` is of that device. The id travels by MPI; joining
@@ -39,15 +41,21 @@ class NcclTransport : public Transport, public DeviceQueue {
 
   std::string lost() override;
   void abandon() noexcept override;
+  bool abandoned() const override { return communicator_ == nullptr; }
 
  private:
   std::span<const float> part_of(std::span<const float> all, std::size_t count, int rank) const;
+  NcclCommunicator communicator() const;
+  void all_reduce(void* data, std::size_t count, ValueType type, bool mean);
 
+  const Session& session_;
+  Watchdog& watchdog_;
   NcclApi& api_;
   Device& device_;
   StreamHandle stream_;
   int rank_, size_;
   std::atomic<NcclCommunicator> communicator_{nullptr};
+  std::mutex aborting_;  ///< while its communicator is freed its state is not asked for
 };
 
 }  // namespace gradsync

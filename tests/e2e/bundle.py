@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
-"""The bundle (make bundle), copied elsewhere: two ranks train with its own MPI and the machine's PyTorch.
+"""The bundle (make bundle), copied elsewhere: two ranks train with its own MPI and the machine's PyTorch. And what runs
+there, bench/gpu_suite.py: what it makes of times, hangs and earlier results.
 
 usage: bundle.py [NAME...]    (run by tests/run, which sets TORCH_PYTHON; SKIP where there is no build/bundle)
 """
+import argparse
+import json
 import os
 import pathlib
 import re
@@ -67,6 +70,124 @@ def case_a_python_without_torch_is_named(folder):
     result = run([bundle / "run", "gradsync-train", "--version"], environment=environment(folder, PYTHON="/usr/bin/false"))
     if result.code != 69 or "has no PyTorch" not in result.err:
         raise Failure(f"exit {result.code}: {result.out}{result.err}")
+
+
+# Beside Python all that `run` calls.
+TOOLS = ("bash", "cat", "dirname", "env", "readlink", "sed", "tar", "xz")
+# Of these no bundle brings its own.
+LOADER = re.compile(r"(ld-linux|lib(?:c|m|dl|rt|pthread|util|resolv|gcc_s|stdc\+\+)\.so)")
+
+
+def libraries_of(*files) -> set[str]:
+    text = run(["ldd", *files]).out
+    return set(re.findall(r"(?:=> )?(/\S+) \(0x", text))
+
+
+def empty_root(root, python) -> list[str]:
+    """Copies Python and the tools with their libraries; returns the folders of Python that are to be shown there as well."""
+    shown = run([python, "-c", "import sys, sysconfig; print(sys.prefix); print(sysconfig.get_path('stdlib'))"]).out.split()
+    tools = [shutil.which(tool) for tool in TOOLS]
+    while os.path.islink(python):
+        python = os.path.join(os.path.dirname(python), os.readlink(python))
+        tools.append(python)
+    extensions = list(pathlib.Path(shown[1]).glob("lib-dynload/*.so"))
+    ours = {path for path in libraries_of(BUNDLE / "bin/gradsync-train") if LOADER.search(path)}
+    for path in {*tools, *libraries_of(*tools, *extensions), *ours}:
+        target = root / path.lstrip("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(path, target)
+    (root / "bin").exists() or (root / "bin").symlink_to("usr/bin")
+    for name in ("proc", "dev", "sys", "tmp", *(folder.lstrip("/") for folder in shown)):
+        (root / name).mkdir(parents=True, exist_ok=True)
+    return shown
+
+
+def case_the_archive_trains_in_a_root_with_nothing_but_a_python_that_has_torch(folder):
+    copied_from, python = BUNDLE.with_suffix(".tar.xz"), os.environ.get("TORCH_PYTHON")
+    if not copied_from.exists() or not python:
+        raise Skip("there is no archive of a bundle (make bundle), or no Python with torch")
+    if os.geteuid() != 0 or run(["unshare", "--mount", "--pid", "--fork", "true"]).code != 0:
+        raise Skip("only root can make namespaces, and here they are not allowed")
+    harness.check(copied_from.stat().st_size <= 30 << 20, f"the archive has {copied_from.stat().st_size} bytes")
+    root = folder / "root"
+    root.mkdir()
+    shown = empty_root(root, python)
+    run(["tar", "-xf", copied_from, "-C", root]).expect(0)
+    train = "/bundle/run gradsync-dataset synthesize --to /tmp/set --train 640 --test 64 && " \
+            "/bundle/run -n 2 gradsync-train --model lenet --data /tmp/set --batch-per-rank 16 --iterations 8 --output /tmp/run.h5 && " \
+            "/bundle/run gradsync-report /tmp/run.h5 --plots no"  # fmt: skip
+    mounts = [f"mount -t proc proc {root}/proc", f"mount --rbind /dev {root}/dev", f"mount --rbind /sys {root}/sys",
+              *(f"mount --rbind -o ro {path} {root}{path}" for path in shown)]  # fmt: skip
+    inside = f"exec chroot {root} /usr/bin/env -i PATH=/usr/bin PYTHON={python} CUDA_VISIBLE_DEVICES= bash -c '{train}'"
+    command = ["unshare", "--mount", "--pid", "--fork", "bash", "-ec", "\n".join([*mounts, inside])]
+    run(command, timeout=600).expect(0, "ddp, 2 ranks", "test accuracy", "ddp")
+
+
+def gpu_suite(out, limit_s=150):
+    """The module and a suite that writes to `out`; nothing of it needs a GPU or torch."""
+    sys.path.insert(0, str(ROOT / "bench"))
+    import gpu_suite as module
+
+    module.COMMAND_LIMIT_S, module.machine = limit_s, dict
+    os.environ["GRADSYNC_DATA"] = str(out)
+    out.mkdir(exist_ok=True)
+    return module, module.Suite(argparse.Namespace(out=out, rehearse=False, budget=60))
+
+
+def row(suite, name) -> dict:
+    return next((row for row in suite.rows if row["name"] == name), {})
+
+
+def case_gpu_suite_both_sides_are_timed_on_the_hosts_clock(folder):
+    module, suite = gpu_suite(folder)
+    text = "epoch 1: train loss 2.1, 0.0100 s training, 0.0250 s running, order 5f\nepoch 2: …, nan s training, 0.0240 s running, order 5f\n"
+    harness.check(module.epoch_times(text) == [0.025, 0.024], f"{module.epoch_times(text)}")
+    suite.judge("lenet", {"gradsync": [0.025], "eager": [0.1], "compile": []}, {})
+    harness.check(row(suite, "lenet: speed over eager")["value"] == 4, f"{suite.rows}")
+
+
+def case_gpu_suite_a_program_without_times_is_a_failed_row(folder):
+    _, suite = gpu_suite(folder)
+    suite.judge("lenet", {"gradsync": [0.02], "gradsync-graph": [], "eager": []}, {"eager": "exit 1"})
+    for program in ("gradsync-graph", "eager"):
+        found = row(suite, f"lenet epoch, {program}")
+        harness.check(found.get("value") == "FAILED" and found["met"] is False, f"{suite.rows}")
+    harness.check(suite.finish(["lenet"]) == 1, "the suite does not fail")
+
+
+def case_gpu_suite_what_fails_or_hangs_leaves_all_that_it_printed(folder):
+    module, suite = gpu_suite(folder, limit_s=2)
+    lines = "".join(f"line {i}\n" for i in range(40))
+    suite.now = "tests"
+    for command in ("seq -f 'line %g' 0 39; exit 3", "seq -f 'line %g' 0 39; sleep 600"):
+        try:
+            suite.run("bash", "-c", command)
+            raise Failure("it does not fail")
+        except module.Failed:
+            pass
+    log = (folder / "log.txt").read_text()
+    harness.check("exit 3" in log and "exit 124" in log and "line 0\n" not in log, log)
+    kept = [path.read_text() for path in sorted((folder / "failed").iterdir())]
+    harness.check(len(kept) == 2 and all(lines in text for text in kept) and "not done in 2 s" in kept[1], f"{kept}")
+
+
+def case_gpu_suite_calls_add_to_one_folder(folder):
+    for parts, seconds in ((["lenet", "tests"], 1), (["kernels"], 2), (["lenet"], 3)):
+        _, suite = gpu_suite(folder)
+        for part in parts:
+            suite.now = part
+            suite.record(f"of {part}", seconds, "s")
+            suite.skip(f"{part} in part")
+        suite.epochs.append((parts[0], "gradsync", 0, 0, seconds))
+        suite.finish(parts)
+    summary = json.loads((folder / "summary.json").read_text())
+    values = {row["name"]: row["value"] for row in summary["results"]}
+    harness.check(values == {"of tests": 1, "of kernels": 2, "of lenet": 3}, f"{values}")
+    harness.check(len(summary["skipped"]) == 3, f"{summary['skipped']}")
+    epochs = (folder / "epochs.csv").read_text().split()
+    harness.check(epochs[1:] == ["kernels,gradsync,0,0,2", "lenet,gradsync,0,0,3"], f"{epochs}")
+    names = sorted(path.name for path in folder.glob("runs-*"))
+    harness.check(names == ["runs-kernels.tar", "runs-lenet-tests.tar", "runs-lenet.tar"], f"{names}")
 
 
 def prepare(folder) -> None:

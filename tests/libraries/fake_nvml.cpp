@@ -1,6 +1,6 @@
-// A library with the functions of NVML that are used, for tests: one GPU, whose numbers tell the
-// calls apart. Without FAKE_NVML_INIT_ERROR it is there; its power cannot be read, as on some
-// laptops.
+// A library with the functions of NVML that are used, for tests: two GPUs, whose numbers tell the
+// calls apart; the second, GPU-bare, has neither NVLink nor an energy counter. Without
+// FAKE_NVML_INIT_ERROR it is there; its power cannot be read, as on some laptops.
 
 #include <cstdlib>
 #include <cstring>
@@ -10,6 +10,11 @@ extern "C" {
 struct FakeMemory {
   unsigned long long total, free, used;
 };
+struct FakeUtilization {
+  unsigned gpu, memory;
+};
+
+static int gpus[2];
 
 int nvmlInit_v2() {
   const char* error = std::getenv("FAKE_NVML_INIT_ERROR");
@@ -21,9 +26,45 @@ int nvmlShutdown() {
 }
 
 int nvmlDeviceGetHandleByUUID(const char* uuid, void** device) {
-  static int gpu = 0;
-  *device = &gpu;
-  return std::strcmp(uuid, "GPU-fake") == 0 ? 0 : 6;
+  const bool bare = std::strcmp(uuid, "GPU-bare") == 0;
+  *device = &gpus[bare ? 1 : 0];
+  return bare || std::strcmp(uuid, "GPU-fake") == 0 ? 0 : 6;
+}
+
+int nvmlDeviceGetUtilizationRates(void*, FakeUtilization* percent) {
+  *percent = {93, 41};
+  return 0;
+}
+
+int nvmlDeviceGetTotalEnergyConsumption(void* device, unsigned long long* millijoule) {
+  *millijoule = 1500;
+  return device == &gpus[1] ? 3 : 0;
+}
+
+int nvmlDeviceGetMaxPcieLinkGeneration(void*, unsigned* generation) {
+  *generation = 5;
+  return 0;
+}
+
+int nvmlDeviceGetMaxPcieLinkWidth(void*, unsigned* lanes) {
+  *lanes = 16;
+  return 0;
+}
+
+// Four links, the second of which is down.
+int nvmlDeviceGetNvLinkState(void* device, unsigned link, int* up) {
+  *up = link != 1;
+  return device == &gpus[1] || link > 3 ? 3 : 0;
+}
+
+int nvmlDeviceGetNvLinkVersion(void*, unsigned, unsigned* version) {
+  *version = 7;
+  return 0;
+}
+
+int nvmlDeviceGetTopologyCommonAncestor(void* one, void* other, int* level) {
+  *level = one == other ? 0 : 40;
+  return 0;
 }
 
 int nvmlDeviceGetMemoryInfo(void*, FakeMemory* memory) {

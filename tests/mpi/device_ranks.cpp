@@ -10,19 +10,33 @@ std::size_t count_of(std::int64_t count) {
   return static_cast<std::size_t>(count);
 }
 
+using Use = FakeDevice::Use;
+
+template <typename T>
+void launch(StreamHandle stream, const T* values, std::int64_t count, Use use) {
+  FakeDevice::launch(stream, values, count_of(count) * sizeof(T), use);
+}
+
 /// The reference implementations of the kernels, for a device whose memory is the host's.
 DeviceKernels reference_kernels() {
-  return {[](const float* values, std::uint16_t* wire, std::int64_t count, float factor,
-             HalfType type, StreamHandle) {
-            pack_on_host({values, count_of(count)}, {wire, count_of(count)}, factor, type);
-          },
-          [](const std::uint16_t* wire, float* values, std::int64_t count, float factor,
-             HalfType type, StreamHandle) {
-            unpack_on_host({wire, count_of(count)}, {values, count_of(count)}, factor, type);
-          },
-          [](const float* values, std::int64_t count, unsigned long long* lowest, StreamHandle) {
-            lowest_bad_on_host({values, count_of(count)}, *lowest);
-          }};
+  return {
+      [](const float* values, std::uint16_t* wire, std::int64_t count, float factor, HalfType type,
+         StreamHandle stream) {
+        launch(stream, values, count, Use::kRead);
+        launch(stream, wire, count, Use::kWrite);
+        pack_on_host({values, count_of(count)}, {wire, count_of(count)}, factor, type);
+      },
+      [](const std::uint16_t* wire, float* values, std::int64_t count, float factor, HalfType type,
+         StreamHandle stream) {
+        launch(stream, wire, count, Use::kRead);
+        launch(stream, values, count, Use::kWrite);
+        unpack_on_host({wire, count_of(count)}, {values, count_of(count)}, factor, type);
+      },
+      [](const float* values, std::int64_t count, unsigned long long* lowest, StreamHandle stream) {
+        launch(stream, values, count, Use::kRead);
+        launch(stream, lowest, 1, Use::kWrite);
+        lowest_bad_on_host({values, count_of(count)}, *lowest);
+      }};
 }
 
 }  // namespace
@@ -39,8 +53,18 @@ NcclCommunicator FakeNccl::join(const NcclId& id, int, int) {
   return this;
 }
 
+void FakeNccl::enqueue(NcclCommunicator communicator, StreamHandle stream, const void* data,
+                       std::size_t bytes, FakeDevice::Use use) {
+  if (communicator != this) throw Error(ExitCode::kEnvironment, "NCCL: invalid argument");
+  ++calls;
+  misaligned += reinterpret_cast<std::uintptr_t>(data) % 16 != 0;
+  FakeDevice::touch(stream, data, bytes, use);
+  device_.work(stream, call_s_);
+}
+
 void FakeNccl::all_reduce(void* data, std::size_t count, ValueType type, bool mean,
-                          NcclCommunicator, StreamHandle stream) {
+                          NcclCommunicator communicator, StreamHandle stream) {
+  enqueue(communicator, stream, data, count * static_cast<std::size_t>(value_bytes(type)));
   const std::span floats(static_cast<float*>(data), count);
   const std::span halves(static_cast<std::uint16_t*>(data), count);
   if (type == ValueType::kBfloat16)
@@ -51,36 +75,35 @@ void FakeNccl::all_reduce(void* data, std::size_t count, ValueType type, bool me
     mpi_.all_reduce_mean(floats, Waiting::kSpin);
   else
     mpi_.all_reduce_sum(floats, Waiting::kSpin);
-  take_time(stream);
 }
 
-void FakeNccl::reduce(float* data, std::size_t count, int root, NcclCommunicator,
+void FakeNccl::reduce(float* data, std::size_t count, int root, NcclCommunicator communicator,
                       StreamHandle stream) {
+  enqueue(communicator, stream, data, count * sizeof(float));
   mpi_.reduce_sum({data, count}, root);
-  take_time(stream);
 }
 
-void FakeNccl::broadcast(void* data, std::size_t bytes, int root, NcclCommunicator,
+void FakeNccl::broadcast(void* data, std::size_t bytes, int root, NcclCommunicator communicator,
                          StreamHandle stream) {
+  enqueue(communicator, stream, data, bytes);
   mpi_.broadcast({static_cast<std::byte*>(data), bytes}, root);
-  take_time(stream);
 }
 
-void FakeNccl::send(const float* data, std::size_t count, int to, NcclCommunicator,
+void FakeNccl::send(const float* data, std::size_t count, int to, NcclCommunicator communicator,
                     StreamHandle stream) {
   REQUIRE(in_group_);
+  enqueue(communicator, stream, data, count * sizeof(float), Use::kRead);
   requests_.emplace_back();
   MPI_Isend(data, static_cast<int>(count), MPI_FLOAT, to, 5, session().world(), &requests_.back());
-  take_time(stream);
 }
 
-void FakeNccl::receive(float* data, std::size_t count, int from, NcclCommunicator,
+void FakeNccl::receive(float* data, std::size_t count, int from, NcclCommunicator communicator,
                        StreamHandle stream) {
   REQUIRE(in_group_);
+  enqueue(communicator, stream, data, count * sizeof(float));
   requests_.emplace_back();
   MPI_Irecv(data, static_cast<int>(count), MPI_FLOAT, from, 5, session().world(),
             &requests_.back());
-  take_time(stream);
 }
 
 void FakeNccl::begin_group() {

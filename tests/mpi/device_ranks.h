@@ -13,7 +13,7 @@
 namespace gradsync::test {
 
 /// NCCL as it would be if MPI moved the data at once: what is enqueued has its result at once, and
-/// takes `call_s` on its stream.
+/// takes `call_s` on its stream. Refuses a communicator that is not the one that was joined.
 class FakeNccl : public NcclApi {
  public:
   FakeNccl(FakeDevice& device, double call_s) : device_(device), call_s_(call_s) {}
@@ -21,29 +21,35 @@ class FakeNccl : public NcclApi {
   NcclId make_id() override;
   NcclCommunicator join(const NcclId& id, int rank, int ranks) override;
   void leave(NcclCommunicator) override { ++left; }
-  void abort(NcclCommunicator) noexcept override { ++aborted; }
+  /// As the real one: kernels end, so that what waits for them runs on.
+  void abort(NcclCommunicator) noexcept override {
+    ++aborted;
+    device_.end_streams();
+  }
   std::string lost(NcclCommunicator) override { return why_lost; }
 
-  void all_reduce(void* data, std::size_t count, ValueType type, bool mean, NcclCommunicator,
-                  StreamHandle stream) override;
-  void reduce(float* data, std::size_t count, int root, NcclCommunicator,
+  void all_reduce(void* data, std::size_t count, ValueType type, bool mean,
+                  NcclCommunicator communicator, StreamHandle stream) override;
+  void reduce(float* data, std::size_t count, int root, NcclCommunicator communicator,
               StreamHandle stream) override;
-  void broadcast(void* data, std::size_t bytes, int root, NcclCommunicator,
+  void broadcast(void* data, std::size_t bytes, int root, NcclCommunicator communicator,
                  StreamHandle stream) override;
   /// Refused outside a group, where one message would wait for the other.
-  void send(const float* data, std::size_t count, int to, NcclCommunicator,
+  void send(const float* data, std::size_t count, int to, NcclCommunicator communicator,
             StreamHandle stream) override;
-  void receive(float* data, std::size_t count, int from, NcclCommunicator,
+  void receive(float* data, std::size_t count, int from, NcclCommunicator communicator,
                StreamHandle stream) override;
   void begin_group() override;
   void end_group() override;
 
   NcclId joined{};
-  int left = 0, aborted = 0;
+  int left = 0, aborted = 0, calls = 0;
+  int misaligned = 0;  ///< calls on data off 16 bytes
   std::string why_lost;
 
  private:
-  void take_time(StreamHandle stream) { device_.work(stream, call_s_); }
+  void enqueue(NcclCommunicator communicator, StreamHandle stream, const void* data,
+               std::size_t bytes, FakeDevice::Use use = FakeDevice::Use::kWrite);
 
   FakeDevice& device_;
   double call_s_;
@@ -51,6 +57,8 @@ class FakeNccl : public NcclApi {
   std::vector<MPI_Request> requests_;
   bool in_group_ = false;
 };
+
+inline constexpr double kCall_s = 1e-3;  ///< of DeviceRanks' NCCL
 
 /// What a rank on a device has, with a device that is none.
 struct DeviceRanks {
@@ -61,10 +69,12 @@ struct DeviceRanks {
   EventRing ring{device};
   DeviceLane lane;
   MpiTransport mpi{session().world()};
-  FakeNccl api{device, 1e-3};
+  FakeNccl api{device, kCall_s};
   std::unique_ptr<Transport> transport;
   Exchange exchange;
   int rank = session().rank(), size = session().size();
+  /// What a collective takes: of one rank NCCL enqueues none.
+  double call_s = size > 1 ? kCall_s : 0;
 };
 
 }  // namespace gradsync::test

@@ -1,4 +1,12 @@
 // The exchange on a device, with a device that is none: order, times, and who waits for whom.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <string_view>
+#include <thread>
+
 #include <doctest/doctest.h>
 
 #include "kernels/scale.h"
@@ -10,7 +18,36 @@ using gradsync::test::DeviceRanks;
 
 namespace {
 
-constexpr double kCall_s = 1e-3;  ///< of DeviceRanks' NCCL
+std::atomic<int> watched_waits{0};
+
+}  // namespace
+
+/// Called by the watchdog at every phase.
+extern "C" void gradsync_enters(const char* phase) {
+  if (std::string_view(phase) == "collective") ++watched_waits;
+}
+
+namespace {
+
+/// Whether `body` is still under way after 0.3 s, in a copy of this process.
+bool never_returns(const std::function<void()>& body) {
+  const pid_t child = fork();
+  if (child == 0) {
+    try {
+      body();
+    } catch (...) {
+    }
+    _exit(0);
+  }
+  int status = 0;
+  for (int look = 0; look < 30; ++look) {
+    if (waitpid(child, &status, WNOHANG) == child) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  kill(child, SIGKILL);
+  waitpid(child, &status, 0);
+  return true;
+}
 
 std::vector<float> filled(std::size_t count, int rank) {
   std::vector<float> values(count);
@@ -125,11 +162,11 @@ TEST_CASE("device: compute waits for a collective at once, and the host for noth
   ranks.exchange.log().begin_iteration(0);
   ranks.exchange.all_reduce_mean(data, Traffic::kGradients);
   const CollectiveRecord& record = ranks.exchange.log().records().at(0);
-  CHECK(ranks.device.end_of(ranks.lane.compute) == doctest::Approx(5 + kCall_s));
+  CHECK(ranks.device.end_of(ranks.lane.compute) == doctest::Approx(5 + ranks.call_s));
   CHECK(ranks.device.now_s() == 0);
   CHECK(ranks.device.host_waits() == 0);
   CHECK(ranks.ring.elapsed_s(record.ready, record.start) == 0);
-  CHECK(ranks.ring.elapsed_s(record.start, record.end) == doctest::Approx(kCall_s));
+  CHECK(ranks.ring.elapsed_s(record.start, record.end) == doctest::Approx(ranks.call_s));
 }
 
 TEST_CASE("device: a collective with a moment of its own runs beside compute until joined") {
@@ -142,11 +179,11 @@ TEST_CASE("device: a collective with a moment of its own runs beside compute unt
   ranks.device.work(ranks.lane.compute, 1);
   ranks.exchange.all_reduce_mean(second, Traffic::kGradients, ranks.exchange.now());
   CHECK(ranks.device.end_of(ranks.lane.compute) == 2);
-  ranks.device.work(ranks.lane.compute, 5e-4);
+  ranks.device.work(ranks.lane.compute, ranks.call_s / 2);
   ranks.exchange.join();
-  CHECK(ranks.device.end_of(ranks.lane.compute) == doctest::Approx(2 + kCall_s));
+  CHECK(ranks.device.end_of(ranks.lane.compute) == doctest::Approx(2 + ranks.call_s));
   const auto& records = ranks.exchange.log().records();
-  CHECK(ranks.ring.elapsed_s(begin.mark, records.at(0).end) == doctest::Approx(kCall_s));
+  CHECK(ranks.ring.elapsed_s(begin.mark, records.at(0).end) == doctest::Approx(ranks.call_s));
   CHECK(ranks.ring.elapsed_s(begin.mark, records.at(1).start) == doctest::Approx(1));
 }
 
@@ -156,9 +193,9 @@ TEST_CASE("device: ranks compare a call only when no collective is under way") {
     auto data = filled(8, ranks.rank);
     ranks.exchange.log().begin_iteration(7);
     ranks.exchange.all_reduce_mean(data, Traffic::kGradients, ranks.exchange.now());
-    CHECK(ranks.device.now_s() < kCall_s);
+    CHECK(ranks.device.now_s() < test::kCall_s);
     ranks.exchange.all_reduce_mean(data, Traffic::kGradients, ranks.exchange.now());
-    const bool waited = ranks.device.now_s() >= kCall_s;
+    const bool waited = ranks.device.now_s() >= test::kCall_s;
     CHECK(waited == (verify == VerifyLevel::kAll && ranks.size > 1));
     CHECK(ranks.device.host_waits() == 0);
   }
@@ -184,4 +221,95 @@ TEST_CASE("device: gradients are looked at before they travel, and nothing else 
   ranks.exchange.all_reduce_mean(data, Traffic::kGradients);
   ranks.exchange.broadcast(std::span(data), 0, Traffic::kParameters);
   CHECK(looked == 8);
+}
+
+TEST_CASE("device: a thread that communicates has its rank's device as the current one") {
+  for (const bool nccl : {true, false}) {
+    DeviceRanks ranks(nccl);
+    auto data = filled(8, ranks.rank);
+    std::vector<std::uint16_t> wire(data.size());
+    int before = -1, after = -1;
+    std::string failed;
+    std::thread([&] {
+      before = test::FakeDevice::current();
+      try {
+        ranks.exchange.all_reduce_mean_half(data, wire, ValueType::kBfloat16, Traffic::kGradients);
+      } catch (const std::exception& error) {
+        failed = error.what();
+      }
+      after = test::FakeDevice::current();
+    }).join();
+    CHECK(before == 0);
+    CHECK(after == test::FakeDevice::current());
+    CHECK(failed == "");
+  }
+}
+
+TEST_CASE("device: a collective follows what compute did before, and precedes what it does after") {
+  using Use = test::FakeDevice::Use;
+  DeviceRanks ranks(/*nccl=*/true, VerifyLevel::kOff);
+  auto first = filled(8, ranks.rank), second = first;
+  const auto compute = [&](std::vector<float>& data) {
+    test::FakeDevice::launch(ranks.lane.compute, data.data(), 32, Use::kWrite);
+  };
+  compute(first);
+  ranks.exchange.all_reduce_mean(first, Traffic::kGradients);
+  compute(first);
+  compute(second);
+  ranks.exchange.all_reduce_mean(second, Traffic::kGradients, ranks.exchange.now());
+  compute(first);  // beside it
+  if (ranks.size > 1) CHECK_THROWS_AS(compute(second), Error);
+  ranks.exchange.join();
+  compute(second);
+}
+
+TEST_CASE("device: of one rank NCCL enqueues no kernel" * test::once()) {
+  DeviceRanks ranks(/*nccl=*/true);
+  const std::vector<float> before = filled(9, 0);
+  auto data = before;
+  std::vector<std::uint16_t> wire(data.size());
+  ranks.exchange.all_reduce_mean(data, Traffic::kGradients);
+  ranks.exchange.all_reduce_sum(data, Traffic::kGradients);
+  ranks.exchange.all_reduce_mean_half(data, wire, ValueType::kBfloat16, Traffic::kGradients);
+  ranks.exchange.reduce_sum(data, 0, Traffic::kGradients);
+  ranks.exchange.broadcast(std::span(data), 0, Traffic::kParameters);
+  CHECK(data == before);
+  CHECK(ranks.api.calls == 0);
+  CHECK(ranks.exchange.log().records().size() == 5);
+}
+
+TEST_CASE("device: a collective that is not timed records no event for its start") {
+  DeviceRanks ranks(/*nccl=*/true, VerifyLevel::kOff);
+  auto data = filled(8, ranks.rank);
+  const auto records = [&](bool timing) {
+    ranks.exchange.log().set_timing(timing);
+    const std::size_t before = ranks.device.records();
+    ranks.exchange.all_reduce_mean(data, Traffic::kGradients);
+    return ranks.device.records() - before;
+  };
+  CHECK(records(true) == 3);
+  CHECK(records(false) == 2);
+}
+
+TEST_CASE("device: after an abort no result is believed, and NCCL is called no more") {
+  DeviceRanks ranks(/*nccl=*/true, VerifyLevel::kOff);
+  auto data = filled(8, ranks.rank);
+  ranks.device.work(ranks.lane.compute, 1);
+  const Mark ahead = ranks.exchange.now().mark;
+  ranks.transport->device_queue()->abandon();
+  CHECK(ranks.ring.happened(ahead));  // the kernels before it were ended
+  CHECK(never_returns([&] { ranks.exchange.await(ahead); }));
+  CHECK(never_returns(
+      [&] { await_device(ranks.ring, ahead, ranks.transport->device_queue(), test::session()); }));
+  if (ranks.size > 1)
+    CHECK(never_returns([&] { ranks.transport->all_reduce_sum(data, Waiting::kSpin); }));
+  CHECK(never_returns([&] { ranks.transport->gather(data, data, 0); }));
+}
+
+TEST_CASE("device: the watchdog sees a rank that leaves NCCL") {
+  DeviceRanks ranks(/*nccl=*/true);
+  const int before = watched_waits;
+  ranks.transport.reset();
+  CHECK(ranks.api.left == 1);
+  CHECK(watched_waits > before);
 }

@@ -1,6 +1,9 @@
 // Training on a device that is none: the same network as on the host, nobody waits, and rows come
 // later but in order.
+#include <sys/resource.h>
+
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <string>
 
@@ -9,6 +12,9 @@
 
 #include "mpi/device_ranks.h"
 #include "mpi/short_training.h"
+#include "step/evaluate.h"
+#include "step/pipeline.h"
+#include "step/replica_facts.h"
 
 using namespace gradsync;
 using gradsync::test::DeviceRanks;
@@ -41,6 +47,7 @@ TEST_CASE("device: every mode trains the very network that it trains from the ho
       const Trained there = train_shortly(host.exchange, *set.data, options, kIterations);
       const Trained here = train_shortly(device.exchange, *set.data, options, kIterations);
       if (same_sums || device.size <= 2) CHECK(here.hash == there.hash);
+      if (entry.name == "ddp" || entry.name == "allreduce") CHECK(device.api.misaligned == 0);
       REQUIRE(here.steps.size() == static_cast<std::size_t>(kIterations));
       for (std::size_t i = 0; i < here.steps.size(); ++i) {
         CHECK(here.iterations[i] == static_cast<std::int64_t>(i));
@@ -126,17 +133,18 @@ TEST_CASE("device: each iteration's times come from its own events") {
     last_begin_s = measured.begin_s;
     for (const BucketTimes& bucket : measured.buckets) {
       CHECK(bucket.ready_s <= bucket.start_s);
-      CHECK(bucket.end_s - bucket.start_s == doctest::Approx(1e-3));
+      CHECK(bucket.end_s - bucket.start_s == doctest::Approx(ranks.call_s));
     }
     // The fake's compute takes no time, so no communication is hidden; its ranks begin at moments
     // of the host's clock, and one waits for the other.
     CHECK(measured[Phase::kHidden] == 0);
-    CHECK(measured[Phase::kExposed] + measured[Phase::kWait] == doctest::Approx(kBuckets * 1e-3));
-    CHECK(measured[Phase::kIteration] == doctest::Approx(kBuckets * 1e-3));
+    CHECK(measured[Phase::kExposed] + measured[Phase::kWait] ==
+          doctest::Approx(kBuckets * ranks.call_s));
+    CHECK(measured[Phase::kIteration] == doctest::Approx(kBuckets * ranks.call_s));
   }
   const auto& first = trained.steps[1].measured;
   const auto& second = trained.steps[2].measured;
-  CHECK(second.begin_s - first.begin_s == doctest::Approx(0.02 + kBuckets * 1e-3));
+  CHECK(second.begin_s - first.begin_s == doctest::Approx(0.02 + kBuckets * ranks.call_s));
 }
 
 TEST_CASE("device: a gradient that is not finite is found with its name, in its iteration") {
@@ -194,4 +202,136 @@ TEST_CASE("device: profilers see each phase and each bucket of an iteration, by 
   CHECK(std::any_of(all.begin(), all.end(), [&](const auto& range) {
     return range.name == "allreduce" && range.value == bytes;
   }));
+}
+
+namespace {
+
+/// A graph whose capture runs the step, as its first replay would, and whose replays run nothing.
+class StandInGraph : public StepGraph {
+ public:
+  int replays = 0;
+  bool fails = false;
+
+ protected:
+  torch::Tensor record(const Work& work) override {
+    const torch::Tensor sums = work();
+    if (fails) throw Error(ExitCode::kInternal, "operation not permitted");
+    return sums;
+  }
+  void launch() override { ++replays; }
+};
+
+DataSource resident(const Cifar10& data) {
+  return {data, std::make_shared<ResidentData>(data, torch::kCPU, ImageType::kFloat32)};
+}
+
+}  // namespace
+
+TEST_CASE("device: a replayed step counts what it moves, and a failed capture counts nothing") {
+  const test::SmallSet set;
+  for (const char* mode : {"allreduce", "ddp"})
+    for (const bool fails : {false, true}) {
+      CAPTURE(mode);
+      CAPTURE(fails);
+      const TrainOptions options = short_options(mode);
+      constexpr auto kAt = static_cast<std::size_t>(Traffic::kGradients);
+      const auto moved = [&](StepGraph* graph) {
+        DeviceRanks ranks(/*nccl=*/true);
+        const RankTraffic before = test::session().ledger().total();
+        train_shortly(ranks.exchange, resident(*set.data), options, kIterations, torch::kCPU, {},
+                      graph);
+        const RankTraffic after = test::session().ledger().total();
+        return std::pair(after.calls[kAt] - before.calls[kAt],
+                         after.sent_bytes[kAt] - before.sent_bytes[kAt]);
+      };
+      StandInGraph graph;
+      graph.fails = fails;
+      CHECK(moved(&graph) == moved(nullptr));
+      CHECK(graph.replays == (fails ? 0 : kIterations - kStepsBeforeCapture));
+      CHECK(graph.captured() == !fails);
+    }
+}
+
+TEST_CASE("device: a replayed step has a training time") {
+  const test::SmallSet set;
+  DeviceRanks ranks(/*nccl=*/true);
+  StandInGraph graph;
+  const Trained trained = train_shortly(ranks.exchange, resident(*set.data), short_options("ddp"),
+                                        kIterations, torch::kCPU, {}, &graph);
+  for (const StepResult& step : trained.steps) {
+    const RankIteration& measured = step.measured;
+    const bool replayed = std::isnan(measured[Phase::kData]);
+    CHECK(training_s(measured) ==
+          measured[Phase::kIteration] - (replayed ? 0 : measured[Phase::kData]));
+  }
+  CHECK(std::isnan(trained.steps.back().measured[Phase::kData]));
+}
+
+TEST_CASE("device: batches of loader threads are sent from page-locked memory, without a wait") {
+  const test::SmallSet set;
+  DeviceRanks ranks(/*nccl=*/true);
+  const auto batches = [&](DeviceLane* lane) {
+    auto source = make_batch_source({*set.data, nullptr, torch::kCPU, lane}, ImageType::kFloat32);
+    LoaderOptions how;
+    how.steps = 9;
+    how.layout = Layout::kNhwc;
+    source->begin([](std::int64_t step) { return std::vector<std::int64_t>{step, 7 * step}; }, how);
+    return source;
+  };
+  const auto loaded = batches(nullptr), sent = batches(&ranks.lane);
+  std::vector<FeedBatch> here, there;
+  const auto take_three = [&] {
+    for (int i = 0; i < 3; ++i) {
+      ranks.device.work(ranks.lane.compute, 1);
+      here.push_back(loaded->next());
+      there.push_back(sent->next());
+    }
+    return ranks.device.blocks();
+  };
+  constexpr std::size_t kImagesAndLabels = 2;
+  CHECK(take_three() == 3 * kImagesAndLabels);  // none of the copies has happened
+  ranks.device.pass(4);
+  CHECK(take_three() == 3 * kImagesAndLabels);
+  ranks.ring.release_below(ranks.ring.next_ticket());
+  CHECK(take_three() == 3 * kImagesAndLabels);
+  for (std::size_t i = 0; i < here.size(); ++i) {
+    CHECK(torch::equal(here[i].images, there[i].images));
+    CHECK(there[i].images.strides() == here[i].images.strides());
+    CHECK(torch::equal(here[i].labels, there[i].labels));
+  }
+  CHECK(ranks.device.host_waits() == 0);
+}
+
+TEST_CASE("device: where a library waits for values, they have been looked for until they came") {
+  const test::SmallSet set;
+  const TrainOptions options = short_options("allreduce");
+  DeviceRanks ranks(/*nccl=*/true, VerifyLevel::kOff);
+  Replica replica = make_replica(options.model, options.seed, Layout::kNhwc);
+  GradientGuard guard(replica, ranks.exchange);
+  const auto mode = make_sync_mode(options.sync, ranks.exchange, sync_settings(options));
+  mode->attach(replica);
+  const auto optimizer = make_optimizer(replica, options.optimizer);
+  Feed feed(*set.data, options, Layout::kNhwc, ranks.rank, ranks.size, FeedShare::kOwn);
+  const ComputeSettings compute;
+  StepParts parts{replica, *mode, *optimizer, feed, guard, ranks.exchange, compute};
+  const auto looked = [&](const std::function<void()>& read) {
+    ranks.device.work(ranks.lane.compute, 2e-3);
+    const double end_s = ranks.device.end_of(ranks.lane.compute);
+    read();
+    return ranks.device.now_s() >= end_s && ranks.device.host_waits() == 0;
+  };
+  CHECK(looked([&] { evaluate(parts, *set.data, 4, 1, EvaluateHow::kEachRank); }));
+  CHECK(looked([&] { compare_replicas(ranks.exchange, replica); }));
+}
+
+TEST_CASE("device: the moment that relates two clocks is looked for without a pause") {
+  DeviceRanks ranks(/*nccl=*/true, VerifyLevel::kOff);
+  const Replica replica = make_replica("lenet", 1, Layout::kNhwc);
+  Pipeline pipeline(ranks.exchange, replica, /*clock_offset_s=*/0);
+  ranks.device.work(ranks.lane.compute, 1e-2);  // a thousand looks
+  rusage before{}, after{};
+  getrusage(RUSAGE_THREAD, &before);
+  pipeline.anchor();
+  getrusage(RUSAGE_THREAD, &after);
+  CHECK(after.ru_nvcsw - before.ru_nvcsw < 500);
 }

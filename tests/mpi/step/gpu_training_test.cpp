@@ -133,15 +133,18 @@ TEST_CASE("GPU: in the steady loop over NCCL no call of CUDA's waits for the dev
   }
   const test::SmallSet set;
   for (const char* mode : {"none", "allreduce", "gather-scatter", "ddp"})
-    for (const char* optimizer : {"sgd", "lamb"}) {
+    for (const char* optimizer : {"sgd", "lamb", "sgd, loader"}) {
       CAPTURE(mode);
       CAPTURE(optimizer);
+      const bool loads = std::string_view(optimizer).ends_with("loader");
       TrainOptions options = short_options(mode);
-      options.optimizer.name = optimizer;
+      options.optimizer.name = loads ? "sgd" : optimizer;
       options.clip_norm = 1;
       GpuRanks ranks("nccl", VerifyLevel::kOff);
-      const DataSource data(*set.data, std::make_shared<ResidentData>(
-                                           *set.data, ranks.device.torch(), ImageType::kFloat32));
+      const auto resident = loads ? nullptr
+                                  : std::make_shared<ResidentData>(*set.data, ranks.device.torch(),
+                                                                   ImageType::kFloat32);
+      const DataSource data(*set.data, resident);
       long counted = 0;
       train_shortly(ranks.exchange, data, options, kSteps, ranks.device.torch(),
                     [&](GradientGuard&, std::int64_t iteration) {

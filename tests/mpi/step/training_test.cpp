@@ -252,3 +252,33 @@ TEST_CASE("a resident feed gives the loader's batches on every rank, epoch by ep
   check_feeds(data, ImageType::kBfloat16, Layout::kNhwc, "pad", FeedShare::kAllRanks);
   check_feeds(data, ImageType::kBfloat16, Layout::kNhwc, "pad", FeedShare::kNone);
 }
+
+TEST_CASE("a resident feed's order keeps its place after a resume within an epoch") {
+  SmallSet set;
+  TrainOptions options = options_of("pad");
+  options.epochs = 3;
+  const DataSource on_device(
+      *set.data, std::make_shared<ResidentData>(*set.data, torch::kCPU, ImageType::kFloat32));
+  for (const FeedShare share : {FeedShare::kOwn, FeedShare::kAllRanks}) {
+    Feed resident(on_device, options, Layout::kNhwc, test::session().rank(), test::session().size(),
+                  share);
+    resident.begin_epoch(0, /*first=*/resident.iterations_of(0) - 1);
+    const void* place = resident.place();
+    for (const std::int64_t epoch : {1, 2}) {
+      resident.begin_epoch(epoch);
+      CHECK(resident.place() == place);
+    }
+  }
+}
+
+TEST_CASE("precision and layout are timed with the run's batch on a GPU" * test::once()) {
+  TrainOptions options;
+  options.batch_per_rank = 512;
+  const ProbePlan cpu = probe_plan(options, torch::kCPU), gpu = probe_plan(options, torch::kCUDA);
+  CHECK(cpu.batch == 32);
+  CHECK(gpu.batch == 512);
+  CHECK(gpu.steps > cpu.steps);
+  CHECK(gpu.warmup > cpu.warmup);
+  options.batch_per_rank = 8;
+  CHECK(probe_plan(options, torch::kCPU).batch == 8);
+}

@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <cmath>
 #include <optional>
+#include <set>
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -149,6 +151,45 @@ TEST_CASE("flat gradients: an order of a checkpoint names each parameter once") 
     CAPTURE(fmt::format("{}", fmt::join(order, ",")));
     CHECK_THROWS_WITH_AS(checked_order(order, 3),
                          "the checkpoint's order of buckets does not fit this network", Error);
+  }
+}
+
+namespace {
+
+bool aligned(std::span<float> values, std::size_t bytes) {
+  return reinterpret_cast<std::uintptr_t>(values.data()) % bytes == 0;
+}
+
+}  // namespace
+
+TEST_CASE("flat gradients: buckets and what they hold are aligned, and no byte more travels" *
+          test::once()) {
+  for (const char* model : {"lenet", "resnet18", "vgg11"}) {
+    CAPTURE(model);
+    Replica replica = make_replica(model, 1, Layout::kNhwc);
+    auto order = module_order(replica.parameters.size());
+    std::reverse(order.begin(), order.end());  // the bias of ten classes comes first
+    std::vector<std::vector<std::size_t>> groups;
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      if (i % 4 == 0) groups.emplace_back();
+      groups.back().push_back(order[i]);
+    }
+    FlatGradients gradients(replica, GradientLayout(replica, groups));
+    std::set<float*> seen;
+    for (std::size_t g = 0; g < groups.size(); ++g) {
+      CHECK(aligned(gradients.group(g), 128));
+      std::size_t values = 0;
+      for (const std::size_t parameter : groups[g]) {
+        const auto one = gradients.of(parameter);
+        CHECK(one.data() == replica.parameters[parameter].grad().data_ptr<float>());
+        CHECK(one.data() >= gradients.group(g).data());
+        CHECK(one.data() + one.size() <= gradients.group(g).data() + gradients.group(g).size());
+        if (one.size() % 4 == 0) CHECK(aligned(one, 16));
+        CHECK(seen.insert(one.data()).second);
+        values += one.size();
+      }
+      CHECK(gradients.group(g).size() == values);
+    }
   }
 }
 

@@ -124,6 +124,10 @@ TEST_CASE("preflight: a rank takes its only GPU, or the one of its local rank") 
   CHECK(count_of(fine, Outcome::kPass) == 3);
   const auto three = on_ranks<GpuFacts>({gpu(0, both), gpu(1, both), gpu(2, both)}, 3);
   CHECK(finding(judge_gpus(three, {}), "gpus.seen").outcome == Outcome::kFail);
+  CheckOptions shared;
+  shared.allow_shared_gpu = true;
+  CHECK(finding(judge_gpus(three, shared), "gpus.seen").outcome == Outcome::kPass);
+  CHECK(contains(finding(judge_gpus(three, shared), "gpus.shared").seen, "ranks 0, 2"));
   // The same numbers on two hosts are two devices only if their UUIDs differ by host.
   CHECK(finding(judge_gpus(on_ranks<GpuFacts>({gpu(0, {"GPU-a"}), gpu(0, {"GPU-a"})}, 1), {}),
                 "gpus.shared")

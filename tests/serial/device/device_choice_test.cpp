@@ -36,12 +36,26 @@ DeviceFacts facts(int rank, int local_rank, std::vector<GpuDevice> visible,
 }  // namespace
 
 TEST_CASE("the only visible GPU is a rank's, else that of its local rank") {
-  CHECK(gpu_index(0, 1) == 0);
-  CHECK(gpu_index(3, 1) == 0);
-  CHECK(gpu_index(0, 4) == 0);
-  CHECK(gpu_index(3, 4) == 3);
-  CHECK(gpu_index(2, 2) == -1);
-  CHECK(gpu_index(0, 0) == -1);
+  CHECK(gpu_index(0, 1, false) == 0);
+  CHECK(gpu_index(3, 1, false) == 0);
+  CHECK(gpu_index(0, 4, false) == 0);
+  CHECK(gpu_index(3, 4, false) == 3);
+  CHECK(gpu_index(2, 2, false) == -1);
+  CHECK(gpu_index(0, 0, false) == -1);
+}
+
+TEST_CASE("more ranks than GPUs take them in turn where they may share one") {
+  CHECK(gpu_index(2, 2, true) == 0);
+  CHECK(gpu_index(7, 4, true) == 3);
+  CHECK(gpu_index(5, 1, true) == 0);
+  CHECK(gpu_index(0, 0, true) == -1);
+  std::vector<DeviceFacts> ranks;
+  for (int rank = 0; rank < 8; ++rank)
+    ranks.push_back(facts(rank, rank, gpus(0, 4)));
+  const auto choice = choose_device({"cuda", true}, ranks);
+  CHECK(choice.cuda);
+  CHECK(choice.shared);
+  check_refused({"cuda"}, ranks, {"rank 4 (node01)", "4 visible GPUs for local rank 4"});
 }
 
 TEST_CASE("ranks with a GPU each compute there, wherever their hosts number them alike") {

@@ -1,5 +1,9 @@
 #include "device/event_ring.h"
 
+#include <functional>
+#include <string>
+#include <thread>
+
 #include <doctest/doctest.h>
 
 #include "serial/expect_error.h"
@@ -80,4 +84,73 @@ TEST_CASE("a mark that was released, or never made, is refused") {
   error_text(ExitCode::kInternal, [&] { ring.happened(mark); });
   error_text(ExitCode::kInternal, [&] { ring.happened(Mark{}); });
   error_text(ExitCode::kInternal, [&] { ring.happened(Mark{99}); });
+}
+
+namespace {
+
+void check_refused(const char* what, const std::function<void()>& body) {
+  CHECK(contains(error_text(ExitCode::kInternal, body), what));
+}
+
+}  // namespace
+
+TEST_CASE("the stand-in device runs a kernel only where its device is the current one") {
+  using Use = FakeDevice::Use;
+  FakeDevice device;
+  const StreamHandle stream = device.make_stream();
+  float values[4] = {};
+  FakeDevice::launch(stream, values, sizeof values, Use::kWrite);
+  std::thread([&] {
+    check_refused("invalid resource handle",
+                  [&] { FakeDevice::launch(stream, values, sizeof values, Use::kWrite); });
+    device.use_in_this_thread();
+    FakeDevice::launch(stream, values, sizeof values, Use::kWrite);
+  }).join();
+  const FakeDevice other(0, 2);  // as a runtime does, it becomes the current one
+  check_refused("invalid resource handle",
+                [&] { FakeDevice::launch(stream, values, sizeof values, Use::kRead); });
+}
+
+TEST_CASE("the stand-in device refuses streams and events of another device, and freed ones") {
+  FakeDevice device, other;
+  const StreamHandle stream = device.make_stream(), freed = device.make_stream();
+  const EventHandle event = device.make_event();
+  check_refused("of another device", [&] { other.record(event, stream); });
+  check_refused("of another device", [&] { device.record(other.make_event(), stream); });
+  device.free_stream(freed);
+  check_refused("was freed", [&] { device.record(event, freed); });
+  device.free_event(event);
+  check_refused("was freed", [&] { device.wait_for(event); });
+}
+
+TEST_CASE("the stand-in device sees the use of freed memory") {
+  FakeDevice device;
+  const StreamHandle stream = device.make_stream();
+  PinnedBuffer buffer(device);
+  auto* here = static_cast<char*>(buffer.at_least(8));
+  char there[16] = {};
+  device.copy(there, here, 8, stream);
+  buffer.at_least(16);
+  check_refused("memory that was freed", [&] { device.copy(there, here + 4, 4, stream); });
+  CHECK(device.blocks() == 1);
+}
+
+TEST_CASE("the stand-in device sees two streams use memory in no order") {
+  using Use = FakeDevice::Use;
+  FakeDevice device;
+  const StreamHandle one = device.make_stream(), other = device.make_stream();
+  const EventHandle event = device.make_event();
+  float values[8] = {};
+  FakeDevice::launch(one, values, sizeof values, Use::kWrite);
+  const auto read = [&] { FakeDevice::launch(other, values + 4, 8, Use::kRead); };
+  check_refused("no event orders the two", read);
+  device.record(event, one);
+  device.wait(other, event);
+  read();
+  FakeDevice::launch(one, values, 16, Use::kWrite);  // a part that the other does not read
+  check_refused("no event orders the two",
+                [&] { FakeDevice::launch(one, values, sizeof values, Use::kWrite); });
+  device.record(event, other);
+  device.wait_for(event);  // so the host has: what it enqueues comes later
+  FakeDevice::launch(one, values, sizeof values, Use::kWrite);
 }

@@ -37,6 +37,30 @@ TEST_CASE("what NVML says of a GPU, and what it does not") {
   CHECK(std::isnan(reading.power_w));
   CHECK(reading.temperature_c == 41);
   CHECK(reading.throttle_reasons == 0x25);
+  CHECK(reading.memory_bytes == 1000);
+  CHECK(reading.busy == doctest::Approx(0.93));
+  CHECK(reading.memory_busy == doctest::Approx(0.41));
+  CHECK(reading.energy_j == doctest::Approx(1.5));
+}
+
+TEST_CASE("NVML: how a GPU is connected, also where it has no NVLink") {
+  std::string why;
+  const auto monitor = open_nvml("GPU-fake", why, kFake), bare = open_nvml("GPU-bare", why, kFake);
+  REQUIRE_MESSAGE(monitor, why);
+  REQUIRE_MESSAGE(bare, why);
+  const GpuLinks links = monitor->links(), none = bare->links();
+  CHECK(links.pcie_generation == 5);
+  CHECK(links.pcie_lanes == 16);
+  CHECK(links.nvlinks == 3);
+  CHECK(links.nvlink_version == 7);
+  CHECK(none.pcie_lanes == 16);
+  CHECK(none.nvlinks == -1);
+  CHECK(none.nvlink_version == -1);
+  CHECK(std::isnan(bare->read().energy_j));
+  CHECK(monitor->path_to("GPU-bare") == "NODE");
+  CHECK(monitor->path_to("GPU-fake") == "X");
+  CHECK(monitor->path_to("GPU-other") == "");
+  CHECK(common_ancestor_name(50) == "SYS");
 }
 
 TEST_CASE("without NVML, or without the GPU, there is a reason instead of a monitor") {

@@ -110,3 +110,40 @@ TEST_CASE("graph: what the host takes part in is named") {
   check_obstacle("--verify all", [](TrainOptions& o) { o.verify = "all"; });
   check_obstacle("--inject-fault", [](TrainOptions& o) { o.inject_fault = "nan@0:3"; });
 }
+
+namespace {
+
+/// Of iterations of one pass each, which are warm-up: one letter each.
+std::string warmups(const TrainOptions& options, const std::vector<std::int64_t>& sizes) {
+  WarmupRule rule(options);
+  std::string all;
+  for (std::size_t i = 0; i < sizes.size(); ++i)
+    all += rule.counts(static_cast<std::int64_t>(i), {sizes[i]}) ? 'w' : '.';
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("warm-up: on a GPU the first batch of each size is searched for, and a graph captured") {
+  const std::vector<std::int64_t> sizes = {512, 512, 512, 512, 512, 512, 336, 512, 512, 336};
+  TrainOptions options;
+  options.warmup = 2;
+  options.device = "cpu";
+  CHECK(warmups(options, sizes) == "ww........");
+  options.device = "cuda";
+  CHECK(warmups(options, sizes) == "ww....w...");
+  options.warmup = 0;
+  CHECK(warmups(options, sizes) == "w.....w...");
+  options.graph = true;
+  CHECK(warmups(options, sizes) == "wwwww.w...");
+  options.device = "cpu";  // --graph has no effect there
+  CHECK(warmups(options, sizes) == "..........");
+  // A resumed process searches and captures again.
+  options.device = "cuda";
+  WarmupRule resumed(options);
+  CHECK(resumed.counts(1000, {512, 336}));
+  options.graph = false;
+  WarmupRule launched(options);
+  CHECK(launched.counts(1000, {512, 336}));
+  CHECK_FALSE(launched.counts(1001, {512, 512}));
+}

@@ -134,6 +134,25 @@ TEST_CASE("errors: other faults of a GPU are not taken for memory that ran out")
   }
 }
 
+TEST_CASE("errors: cuDNN finds no algorithm because of memory only where the device's is full") {
+  struct Asked {
+    explicit Asked(bool (*nearly_full)()) { ask_device_memory(nearly_full); }
+    ~Asked() { ask_device_memory(nullptr); }
+  };
+  for (const char* how : {"FIND", "GET"}) {
+    const std::string words =
+        std::string(how) + " was unable to find an engine to execute this computation";
+    CHECK_FALSE(tells_out_of_memory(words));
+    {
+      const Asked full([] { return true; });
+      CHECK(code_of(words.c_str()) == ExitCode::kOutOfMemory);
+      CHECK_FALSE(tells_out_of_memory("CUDA error: misaligned address"));
+    }
+    const Asked free([] { return false; });
+    CHECK(code_of(words.c_str()) == ExitCode::kInternal);
+  }
+}
+
 TEST_CASE("errors: a library's out of memory keeps its words, and names the remedy") {
   try {
     throw std::runtime_error("CUDA out of memory. Tried to allocate 2.00 GiB");
