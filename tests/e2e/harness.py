@@ -15,8 +15,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = ROOT / "build/bin"
 MPIRUN = os.environ.get("MPIRUN") or "mpirun"
 ENVIRONMENT = {key: value for key, value in os.environ.items() if not key.startswith(("GRADSYNC_", "SLURM_"))} | {
-    "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_mpi_yield_when_idle": "1", "I_MPI_THREAD_YIELD": "2",
-    "GRADSYNC_SWEEP_MPIRUN": MPIRUN,
+    "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_mpi_yield_when_idle": "1",
+    "I_MPI_THREAD_YIELD": "2", "MPIR_CVAR_POLLS_BEFORE_YIELD": "1", "GRADSYNC_SWEEP_MPIRUN": MPIRUN,
     "OMP_NUM_THREADS": "1", "XDG_CONFIG_HOME": "/nonexistent", "CUDA_VISIBLE_DEVICES": "",
 }  # fmt: skip
 
