@@ -15,8 +15,8 @@ readonly programs
 . "$slurm_folder/site.sh"
 # shellcheck source=slurm/requeue.sh
 . "$slurm_folder/requeue.sh"
-# shellcheck source=slurm/array.sh
-. "$slurm_folder/array.sh"
+# shellcheck source=slurm/mpirun.sh
+. "$slurm_folder/mpirun.sh"
 
 # What this job is: set once, by `prepare` and `prepare_grid`.
 nodes="" ranks_per_node="" cores_per_rank="" device=""
@@ -90,9 +90,11 @@ check_shape() { # NAME RANKS-PER-NODE gpu|cpu|any
 # One GPU a rank, and none for two.
 check_gpus() { # NAME
   local gpus=${SLURM_GPUS_ON_NODE:-0}
+  # Without a request Slurm counts none: the node's own are there.
+  [[ ${site[gpu-request]} != none ]] || gpus=$(find /dev -maxdepth 1 -name 'nvidia[0-9]*' | wc -l)
   ((gpus >= ranks_per_node)) ||
     fail 69 "$1: $ranks_per_node ranks a node, and $gpus GPUs on $SLURMD_NODENAME: a rank needs one of its own" \
-      "fix: sbatch --gpus-per-node=$ranks_per_node …"
+      "fix: sbatch $(gpu_option "$ranks_per_node") …"
 }
 
 check_cores() { # NAME
@@ -152,7 +154,7 @@ prepare_sweep() {
     sweep+=(--launcher local)
   else
     [[ ${site[mpi]} == pmix ]] || prefix="--mpi=${site[mpi]} $prefix"
-    sweep+=(--launcher srun)
+    sweep+=(--launcher srun --gpu-request "${site[gpu-request]}")
   fi
   [[ -z $prefix ]] || sweep+=(--launcher-options "$prefix")
 }
@@ -171,9 +173,11 @@ preflight() {
 }
 
 on_all_ranks() { # COMMAND...
+  local family words
   if [[ ${site[launcher]} == mpirun ]]; then
-    mpirun --map-by "ppr:$ranks_per_node:node" --bind-to none --mca oob_tcp_keepalive_time 5 \
-      --mca oob_tcp_keepalive_intvl 2 --mca oob_tcp_keepalive_probes 3 "$@"
+    family=$(mpirun_family mpirun)
+    mapfile -t words < <(options_of_family "$family" && ranks_per_node_option "$family" "$ranks_per_node")
+    mpirun -n "$((nodes * ranks_per_node))" "${words[@]}" "$@"
   else
     srun --mpi="${site[mpi]}" --kill-on-bad-exit=1 --wait=60 --cpu-bind=cores "$@"
   fi
@@ -241,6 +245,29 @@ run_cells() { # THEN...
 run_template() { # NAME RANKS-PER-NODE gpu|cpu JOB.cfg OPTIONS...
   begin "$@"
   run_cells true
+}
+
+# A task of a job array, which runs one cell of the job file: `gradsync-sweep JOB.cfg --launcher slurm` submits an array
+# for each shape.
+run_array() { # NAME RANKS-PER-NODE any JOB.cfg OPTIONS...
+  [[ -n ${SLURM_ARRAY_TASK_ID:-} ]] ||
+    fail 64 "$1: this is a template for job arrays" "$(array_command "${@:4}")"
+  cell=(--cell "$SLURM_ARRAY_TASK_ID")
+  begin "$@"
+  resubmit="$programs/gradsync-sweep --launcher slurm$(printf ' %q' "${@:4}")"
+  run_cells print_tables_of_complete_grid
+}
+
+# The tables, by the task that finds all cells complete: a batch that does not fit is a result.
+print_tables_of_complete_grid() {
+  local states
+  local -r complete='^(done|out of memory|not run) '
+  states=$("${sweep[@]}" --list -- "${trainer_options[@]}") || return
+  if grep -qvE "$complete" <<<"$states"; then
+    say "not complete: $(grep -cvE "$complete" <<<"$states") of $(wc -l <<<"$states") cells"
+    return
+  fi
+  "${sweep[@]}" -- "${trainer_options[@]}"
 }
 
 # Every network of the results that has a checkpoint and no int8 form yet, on all ranks; then the tables.

@@ -13,12 +13,13 @@ array_command() { # JOB.cfg OPTIONS...
   printf 'fix: build/bin/gradsync-sweep %s --launcher slurm' "${1:-JOB.cfg}"
 }
 
-# Keys for sbatch and the variable by which it takes each; keys for the job and their defaults.
+# Keys for sbatch and the variable by which it takes each; keys for slurm/submit and the job, and their defaults.
 declare -rA sbatch_variables=(
   [account]=SBATCH_ACCOUNT [partition]=SBATCH_PARTITION [qos]=SBATCH_QOS [constraint]=SBATCH_CONSTRAINT
-  [reservation]=SBATCH_RESERVATION [exclusive]=SBATCH_EXCLUSIVE)
+  [reservation]=SBATCH_RESERVATION [exclusive]=SBATCH_EXCLUSIVE [time]=SBATCH_TIMELIMIT [memory]=SBATCH_MEM_PER_NODE
+  [network]=SBATCH_NETWORK [switches]=SBATCH_REQ_SWITCH)
 declare -rA job_defaults=(
-  [modules]="" [container]="" [launcher]=srun [mpi]=pmix [data]="" [max-restarts]=5 [array-tasks]=1)
+  [gpu-request]=gpus-per-node [cores-per-rank]="" [sbatch-options]="" [modules]="" [container]="" [launcher]=srun [mpi]=pmix [data]="" [max-restarts]=5 [array-tasks]=1)
 declare -A site=()
 
 # The folder's own, else that of the user: an installed folder belongs to all users.
@@ -57,8 +58,23 @@ check_site_value() { # WHERE KEY VALUE
   case $2 in
     launcher) [[ $3 == @(srun|mpirun) ]] || fail 64 "$1: launcher is srun or mpirun, not '$3'" ;;
     exclusive) [[ $3 == @(yes|user|mcs) ]] || fail 64 "$1: exclusive is yes, user or mcs, not '$3'" ;;
+    gpu-request)
+      [[ $3 =~ ^(gpus-per-node|gres|gres:[[:alnum:]_.-]+|none)$ ]] ||
+        fail 64 "$1: gpu-request is gpus-per-node, gres, gres:TYPE or none, not '$3'"
+      ;;
+    time) [[ $3 =~ ^([0-9]+-)?[0-9]+(:[0-9]+){0,2}$ ]] || fail 64 "$1: time is as for sbatch, 4:00:00, not '$3'" ;;
+    memory) [[ $3 =~ ^[0-9]+[KMGT]?$ ]] || fail 64 "$1: memory is a size a node, 64G, or 0 for all of it, not '$3'" ;;
+    cores-per-rank) [[ $3 =~ ^[1-9][0-9]{0,3}$ ]] || fail 64 "$1: cores-per-rank is a count, not '$3'" ;;
     max-restarts) [[ $3 =~ ^[0-9]{1,4}$ ]] || fail 64 "$1: max-restarts is a count, not '$3'" ;;
     array-tasks) [[ $3 =~ ^[1-9][0-9]{0,3}$ ]] || fail 64 "$1: array-tasks is a count, not '$3'" ;;
+  esac
+}
+
+# The option by which this site gives a node N GPUs, or nothing.
+gpu_option() { # N
+  case ${site[gpu-request]} in
+    gpus-per-node) printf '%s\n' "--gpus-per-node=$1" ;;
+    gres*) printf '%s\n' "--gres=gpu${site[gpu-request]#gres}:$1" ;;
   esac
 }
 

@@ -21,39 +21,75 @@ ask_mpicxx() {
   local compile="" link=""
   mpi_cflags="" mpi_libs=""
   have "$wanted_mpicxx" || return 0
-  if compile=$("$wanted_mpicxx" --showme:compile 2>/dev/null); then # Open MPI
-    link=$("$wanted_mpicxx" --showme:link 2>/dev/null) || return 0
-  elif compile=$("$wanted_mpicxx" -show 2>/dev/null); then # MPICH: the whole command line
-    link=$(printf '%s\n' "$compile" | tr ' ' '\n' | grep -E '^-(L|l|Wl)' | tr '\n' ' ') || true
+  if compile=$(wrapper_words --showme:compile); then # Open MPI
+    link=$(wrapper_words --showme:link) || return 0
+  elif compile=$(wrapper_words --cray-print-opts=cflags); then # Cray's CC
+    link=$(wrapper_words --cray-print-opts=libs) || return 0
+  elif compile=$(wrapper_words -compile-info) || compile=$(wrapper_words -show); then # MPICH, Intel: a whole command
+    link=$(wrapper_words -link-info) || link=$compile
   fi
-  # shellcheck disable=SC2086  # flags are words
-  mpi_libs=$(with_rpath $link)
+  # shellcheck disable=SC2046,SC2086  # flags are words
+  mpi_libs=$(with_rpath $(printf '%s\n' $link | grep -E '^-(L|l|Wl)' || true))
   # shellcheck disable=SC2086
   mpi_cflags="$(system_includes $compile)-DOMPI_SKIP_MPICXX -DMPICH_SKIP_MPICXX"
 }
 
+# What the wrapper prints for a question, a word a line, without the quotes that Intel's has around paths. Its wheel
+# from PyPI prints a placeholder for its folder where I_MPI_ROOT is not set.
+wrapper_words() { # OPTION
+  local text prefix
+  text=$("$wanted_mpicxx" "$1" 2>/dev/null </dev/null) && [[ -n $text ]] || return 1
+  prefix=$(realpath "$(dirname "$(command -v "$wanted_mpicxx")")/..")
+  xargs -n 1 2>/dev/null <<<"${text//I_MPI_SUBSTITUTE_INSTALLDIR/$prefix}"
+}
+
+# The launcher beside the wrapper, with its suffix (mpicxx.mpich: mpirun.mpich), else the first on the PATH.
+find_mpirun() {
+  local wrapper candidate suffix=""
+  wrapper=$(command -v "$wanted_mpicxx" || echo /none/mpicxx)
+  [[ ${wrapper##*/} != *.* ]] || suffix=.${wrapper##*.}
+  for candidate in "${wrapper%/*}"/mpirun{"$suffix",} mpirun "${wrapper%/*}"/mpiexec{"$suffix",} mpiexec; do
+    if mpirun=$(command -v "$candidate"); then return; fi
+  done
+}
+
+# open-mpi or another, by mpi.h and by the launcher: neither starts ranks of the other.
+mpi_of_header() {
+  # shellcheck disable=SC2086  # flags are words
+  probe mpi.h OMPI_MAJOR_VERSION $mpi_cflags | sed -E 's/^[0-9].*/open-mpi/; s/^OMPI.*/other/'
+}
+mpi_of_launcher() { # FAMILY
+  case $1 in
+    open-mpi-*) echo open-mpi ;;
+    unknown) mpi_of_header ;;
+    *) echo other ;;
+  esac
+}
+
 find_mpi() {
-  local version
+  local version family=unknown
   ask_mpicxx
-  mpirun=$(dirname "$(command -v "$wanted_mpicxx" || echo /none/)")/mpirun
-  have "$mpirun" || mpirun=$(command -v mpirun || true)
+  find_mpirun
+  [[ -z $mpirun ]] || family=$(mpirun_family "$mpirun")
   # shellcheck disable=SC2086
   if [[ -n $mpi_libs ]] && found=$(probe mpi.h MPI_VERSION.MPI_SUBVERSION $mpi_cflags) &&
     links $mpi_libs; then
-    version=$({ "$mpirun" --version 2>/dev/null || true; } | head -1)
     define MPI_CFLAGS "$mpi_cflags"
     define MPI_LIBS "$mpi_libs"
-    row MPI ok build "${found%%|*}" "$(command -v "$wanted_mpicxx")${version:+ ($version)}"
+    row MPI ok build "${found%%|*}" "$(command -v "$wanted_mpicxx")"
   elif [[ -n ${MPICXX:-} ]]; then
     row MPI missing build - "correct MPICXX=$MPICXX, which is no MPI compiler wrapper, or unset it"
   else
-    missing MPI missing build libopenmpi-dev "module load openmpi, or MPICXX=/path/to/mpicxx"
+    missing MPI missing build libopenmpi-dev "module load openmpi, or MPICXX=/path/to/mpicxx (Cray: MPICXX=CC)"
   fi
   define MPIRUN "$mpirun"
-  if [[ -n $mpirun ]]; then
-    row mpirun ok demo - "$mpirun"
-  else
+  if [[ -z $mpirun ]]; then
     missing mpirun missing demo openmpi-bin "put mpirun on the PATH"
+  elif [[ -n $mpi_libs && $(mpi_of_launcher "$family") != "$(mpi_of_header)" ]]; then
+    row mpirun missing demo - "put the mpirun of $(command -v "$wanted_mpicxx") first on the PATH: $mpirun is of another MPI ($family)"
+  else
+    version=$({ "$mpirun" --version 2>/dev/null || true; } | head -n 2 | grep -oE '[0-9]+(\.[0-9]+)+' | head -n 1) || true
+    row mpirun ok demo "${version:--}" "$mpirun ($family)"
   fi
 }
 

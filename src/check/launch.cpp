@@ -11,6 +11,10 @@ const std::string kOpenMpi = "Open MPI";
 /// Open MPI's launcher and its programs both load this one.
 const std::string kMpiLibrary = "libopen-pal.so";
 
+bool is_open_mpi(const LaunchFacts& facts) {
+  return facts.mpi_library.find(kOpenMpi) != std::string::npos;
+}
+
 std::string how_to_start(int ranks) {
   return fmt::format("srun --mpi=pmix -n {0} gradsync-check …, or mpirun -n {0} gradsync-check …",
                      ranks);
@@ -47,7 +51,7 @@ Finding judge_size(const LaunchFacts& facts, const CheckOptions& options) {
 
 Finding judge_library(const LaunchFacts& facts) {
   const std::string id = "launch.mpi";
-  const bool open_mpi = facts.mpi_library.find(kOpenMpi) != std::string::npos;
+  const bool open_mpi = is_open_mpi(facts);
   const std::string& by = facts.launcher.name;
   if (by.empty()) return skipped(id, "no launcher");
   if ((by == "mpirun" && !open_mpi) || (by == "mpiexec" && open_mpi))
@@ -68,10 +72,10 @@ Finding judge_pmix(const LaunchFacts& facts) {
   const std::string id = "launch.pmix";
   if (facts.launcher.name != "srun") return skipped(id, "not started by srun");
   if (facts.launcher.pmix) return passed(id, "srun gives PMIx");
-  const std::string fix =
-      "srun --mpi=pmix …; `srun --mpi=list` shows whether Slurm has it, else start with mpirun";
-  if (facts.ranks < facts.launcher.ranks) return failed(id, "srun without PMIx", fix);
-  return warned(id, "srun without PMIx; the ranks were connected by other means", fix);
+  const bool all = facts.ranks >= facts.launcher.ranks;
+  if (all && !is_open_mpi(facts)) return passed(id, "srun connects the ranks without PMIx");
+  if (!all) return failed(id, "srun without PMIx", kSrunFix);
+  return warned(id, "srun without PMIx; the ranks were connected by other means", kSrunFix);
 }
 
 }  // namespace

@@ -16,6 +16,11 @@ struct LaunchFacts {
   std::string launcher_path;  ///< the same library in the launcher's process; empty: unknown
 };
 
+/// The fix where srun connects no ranks.
+inline constexpr const char* kSrunFix =
+    "srun --mpi=pmix … (MPICH, Intel MPI: --mpi=pmi2, Cray MPICH: --mpi=cray_shasta); `srun "
+    "--mpi=list` shows what Slurm has, else start with mpirun";
+
 std::vector<Finding> judge_launch(const LaunchFacts& facts, const CheckOptions& options);
 
 /// Whether the job has the size that its launcher and the user state, was started by the MPI it is

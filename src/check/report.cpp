@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "check/launch.h"
 #include "support/error.h"
 #include "support/junit.h"
 #include "support/utc_time.h"
@@ -100,8 +101,7 @@ void end_if_it_cannot_start(const Launcher& launcher) {
                     fmt::format("srun started {} tasks ({}) without PMIx, so none can find the "
                                 "others",
                                 launcher.ranks, launcher.ranks_from),
-                    "srun --mpi=pmix …; `srun --mpi=list` shows whether Slurm has it, else start "
-                    "with mpirun"));
+                    kSrunFix));
   std::exit(static_cast<int>(ExitCode::kEnvironment));
 }
 

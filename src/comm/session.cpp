@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <optional>
@@ -38,7 +39,7 @@ Error no_start(const Launcher& launcher, const WatchLimits& limits) {
                   launcher.name.empty() ? "no launcher" : launcher.name),
       "check for hosts that do not answer, stopped processes and firewalls; try mpirun -n "
       "2 "
-      "hostname, then srun --mpi=pmix or mpirun --mca btl self,tcp" +
+      "hostname, then srun --mpi=pmix, and with Open MPI mpirun --mca btl self,tcp" +
           (limits.start_option.empty() ? std::string()
                                        : fmt::format("; {} sets the limit", limits.start_option)));
 }
@@ -83,16 +84,17 @@ void Session::require_sound_launch() const {
         fmt::format(
             "{} allows calls from one thread only, and gradsync communicates from a second one",
             mpi_library_version()),
-        "use an MPI built with thread support (ompi_info: Thread support: posix)");
-  const int launched = find_launcher().ranks;
-  if (size_ > 1 || launched <= 1) return;
+        "use an MPI built with thread support (ompi_info: Thread support: posix); with Cray MPICH "
+        "export MPICH_MAX_THREAD_SAFETY=multiple");
+  const Launcher launcher = find_launcher();
+  if (size_ > 1 || launcher.ranks <= 1) return;
   throw Error(
       ExitCode::kEnvironment,
-      fmt::format("this is rank 0 of 1, but the job has {} tasks (SLURM_NTASKS or "
-                  "OMPI_COMM_WORLD_SIZE): it was started without an MPI launcher, or with one "
-                  "of another MPI than the {} linked here",
-                  launched, mpi_library_version()),
-      fmt::format("srun --mpi=pmix -n {0} {1} …   or   mpirun -n {0} {1} …", launched, program_));
+      fmt::format("this is rank 0 of 1, but the job has {} tasks ({}): it was started without an "
+                  "MPI launcher, or with one of another MPI than the {} linked here",
+                  launcher.ranks, launcher.ranks_from, mpi_library_version()),
+      fmt::format("srun --mpi=pmix -n {0} {1} …   or   mpirun -n {0} {1} …", launcher.ranks,
+                  program_));
 }
 
 void Session::together(const std::function<void()>& body) const {
@@ -185,8 +187,14 @@ std::string mpi_library_version() {
   char text[MPI_MAX_LIBRARY_VERSION_STRING];
   int length = 0;
   MPI_Get_library_version(text, &length);
-  const std::string version(text, static_cast<std::size_t>(length));
-  return version.substr(0, version.find_first_of(",\n"));
+  std::string version(text, static_cast<std::size_t>(length));
+  version.erase(std::min(version.find_first_of(",\n"), version.size()));
+  // MPICH and Cray MPICH align a column with tabs or blanks.
+  const auto is_blank = [](char c) { return c == ' ' || c == '\t'; };
+  std::replace_if(version.begin(), version.end(), is_blank, ' ');
+  const auto both = [](char one, char next) { return one == ' ' && next == ' '; };
+  version.erase(std::unique(version.begin(), version.end(), both), version.end());
+  return version;
 }
 
 }  // namespace gradsync

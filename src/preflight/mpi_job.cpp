@@ -86,10 +86,14 @@ void MpiJob::swap(int peer, std::span<const float> out, std::span<float> in) {
 
 namespace {
 
-std::string mpi_compiled() {
+std::string mpi_compiled(const std::string& loaded) {
+  // Cray's mpi.h names the MPICH that it is based on, its library a version of its own.
+  if (loaded.find("CRAY MPICH") != std::string::npos) return "unknown";
 #if defined(OMPI_MAJOR_VERSION)
   return fmt::format("Open MPI {}.{}.{}", OMPI_MAJOR_VERSION, OMPI_MINOR_VERSION,
                      OMPI_RELEASE_VERSION);
+#elif defined(I_MPI_VERSION)
+  return "Intel(R) MPI Library " I_MPI_VERSION;
 #elif defined(MPICH_VERSION)
   return "MPICH " MPICH_VERSION;
 #else
@@ -123,7 +127,9 @@ std::vector<Library> suite_libraries() {
   const GpuStack gpu = gpu_stack();
   std::vector<Library> all;
   add(all, {"gradsync", revision(), revision(), "", ""}, {""});
-  add(all, {"MPI", mpi_compiled(), mpi_library_version(), "", ""}, {"libmpi.so"});
+  const std::string mpi = mpi_library_version();
+  add(all, {"MPI", mpi_compiled(mpi), mpi, "", ""},
+      {"libmpi.so", "libmpich.so", "libmpi_gnu", "libmpi_cray"});
   add(all,
       {"HDF5", fmt::format("{}.{}.{}", H5_VERS_MAJOR, H5_VERS_MINOR, H5_VERS_RELEASE),
        hdf5_loaded(), "", ""},

@@ -6,19 +6,19 @@ namespace gradsync {
 
 /// Who started this process, as the environment says.
 struct Launcher {
-  std::string name;           ///< "mpirun", "srun", "mpiexec"; empty: started directly
+  std::string name;           ///< "mpirun" (Open MPI), "srun", "mpiexec"; empty: directly
   int ranks = 1;              ///< of the job, by the launcher; 1 where it is not known
   std::string ranks_from;     ///< the environment variable it is from, or empty
   int rank = 0;               ///< this process's by the launcher's count
   bool pmix = false;          ///< a PMIx server stands behind it
-  bool pmi = false;           ///< one of the older PMI, 1 or 2
+  bool pmi = false;           ///< one of the older PMI, 1 or 2, or Cray's
   int cores_per_rank = 0;     ///< asked of Slurm with --cpus-per-task; 0: not asked
   bool in_slurm_job = false;  ///< of whatever launcher
 };
 
-/// Reads OMPI_COMM_WORLD_*, SLURM_*, PMIX_* and PMI_*. mpirun's word counts before srun's and the
-/// batch script's, because one-rank baselines run inside larger allocations. Call it before
-/// MPI_Init, which adds to these variables.
+/// Reads OMPI_COMM_WORLD_*, MPI_LOCALNRANKS, SLURM_*, PMIX_* and PMI_*. The word of mpirun and
+/// mpiexec counts before srun's and the batch script's, because one-rank baselines run inside
+/// larger allocations. Call it before MPI_Init, which adds to these variables.
 Launcher find_launcher();
 
 }  // namespace gradsync

@@ -28,6 +28,9 @@ constexpr std::array<const char*, 3> kKindNames = {"failed", "out of memory", "n
 constexpr std::array<const char*, 4> kSlurmsWords = {"oom-kill", "oom_kill", "Out Of Memory",
                                                      "OUT_OF_MEMORY"};
 
+// Of Intel MPI, which ends with 255 whatever the signal.
+constexpr const char* kKilledByIntel = "KILLED BY SIGNAL: 9 ";
+
 FailureKind kind_of(const json& failure) {
   const json name = failure.value("kind", json());
   for (std::size_t i = 0; i < kKindNames.size(); ++i)
@@ -67,10 +70,12 @@ std::string own_error(const std::vector<std::string>& lines, const std::string& 
 
 /// A rank that was killed says nothing: its launcher does, "srun: error: n2: task 1: Killed" or
 /// "mpirun noticed that process rank 1 with PID 7 on node n2 exited on signal 9 (Killed).", before
-/// it reports all the ranks that it ended itself.
+/// it reports all the ranks that it ended itself. Behind: Intel MPI, MPICH.
 bool tells_of_a_rank(const std::string& line) {
-  return (line.starts_with("srun: error: ") && line.find(": task") != std::string::npos) ||
-         line.find("noticed that process rank") != std::string::npos;
+  const auto holds = [&](const char* words) { return line.find(words) != std::string::npos; };
+  return (line.starts_with("srun: error: ") && holds(": task")) ||
+         holds("noticed that process rank") || holds("KILLED BY SIGNAL: ") ||
+         holds("TERMINATED WITH THE EXIT STRING: ");
 }
 
 }  // namespace
@@ -114,9 +119,10 @@ std::string last_error(const std::string& log, const std::string& program) {
       "{}", fmt::join(lines.end() - static_cast<std::ptrdiff_t>(shown), lines.end(), "\n"));
 }
 
-bool was_killed(const ProcessResult& result) {
+bool was_killed(const ProcessResult& result, const std::string& log) {
   return result.signal == SIGKILL || result.exit_code == 128 + SIGKILL ||
-         result.exit_code == SIGKILL;
+         result.exit_code == SIGKILL ||
+         (result.exit_code == 255 && log.find(kKilledByIntel) != std::string::npos);
 }
 
 bool killed_for_memory(const ProcessResult& result, std::int64_t kernel_counted,
@@ -124,7 +130,7 @@ bool killed_for_memory(const ProcessResult& result, std::int64_t kernel_counted,
   const bool said_so =
       std::any_of(kSlurmsWords.begin(), kSlurmsWords.end(),
                   [&](const char* words) { return log.find(words) != std::string::npos; });
-  return was_killed(result) && (kernel_counted > 0 || said_so);
+  return was_killed(result, log) && (kernel_counted > 0 || said_so);
 }
 
 std::int64_t kernel_memory_kills() {

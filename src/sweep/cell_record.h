@@ -42,8 +42,9 @@ bool killed_for_memory(const ProcessResult& result, std::int64_t kernel_counted,
                        const std::string& log);
 
 /// Whether the run was killed from outside: by signal 9, or with what launchers make of it, exit
-/// code 137 (of mpirun sometimes 9, where the connection to the rank ended before the rank).
-bool was_killed(const ProcessResult& result);
+/// code 137 (9 of MPICH's, and of Open MPI's where the connection to the rank ended before the
+/// rank; 255 of Intel's with its message in the log).
+bool was_killed(const ProcessResult& result, const std::string& log);
 
 /// How many processes the kernel has ended for want of memory since the host started, from
 /// /proc/vmstat; 0 where it does not say.

@@ -46,6 +46,8 @@ struct Job {
   std::int64_t ranks_per_node = 0;            ///< 0: the allocation's
   std::int64_t gpus_per_rank = 0;             ///< that job arrays request, 0 or 1
   std::vector<std::string> launcher_options;  ///< the site's, behind srun's or mpirun's
+  std::string gpu_request = "gpus-per-node";  ///< of the launcher srun
+  std::string mpirun = "mpirun";              ///< the program of the launcher local
 };
 
 /// The words between the blanks.

@@ -134,7 +134,8 @@ std::unique_ptr<Launcher> make_launcher(const std::string& name, const Job& job,
   };
   const auto trainer = program_beside_us("gradsync-train");
   if (name == "local")
-    return std::make_unique<LocalLauncher>(trainer, words(job.mpirun_options), most_ranks(grid),
+    return std::make_unique<LocalLauncher>(ask_mpirun(job.mpirun), trainer,
+                                           words(job.mpirun_options), most_ranks(grid),
                                            std::move(stop_requests));
   const auto allocation = current_allocation();
   if (!allocation)
@@ -142,7 +143,8 @@ std::unique_ptr<Launcher> make_launcher(const std::string& name, const Job& job,
                 "--launcher srun needs a Slurm job to run in, and SLURM_JOB_ID is not set",
                 "start it inside sbatch or salloc, or run here with --launcher local");
   return std::make_unique<SrunLauncher>(trainer, words(job.srun_options), *allocation,
-                                        job.ranks_per_node, std::move(stop_requests));
+                                        job.ranks_per_node, job.gpu_request,
+                                        std::move(stop_requests));
 }
 
 }  // namespace gradsync::sweep

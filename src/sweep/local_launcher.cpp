@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <map>
+#include <regex>
 #include <thread>
 
 #include <fmt/format.h>
@@ -17,10 +19,24 @@ namespace gradsync::sweep {
 
 namespace {
 
+using Words = std::vector<std::string>;
+
+MpirunFamily open_mpi_of(const std::string& line) {
+  static const std::regex pattern(R"([a-z.]+ \((Open MPI|OpenRTE)\) (\d+)\.\d+.*)");
+  std::smatch parts;
+  if (!std::regex_match(line, parts, pattern)) return MpirunFamily::kUnknown;
+  const std::string major = parts[2];
+  if (major == "3" || major == "4") return MpirunFamily::kOpenMpi4;
+  if (major == "5" || major == "6") return MpirunFamily::kOpenMpi5;
+  return MpirunFamily::kUnknown;
+}
+
 // With the default of 5 minutes a lost node is noticed after 8.
-const std::vector<std::string> kKeepAlive = {"--mca", "oob_tcp_keepalive_time",   "5",
-                                             "--mca", "oob_tcp_keepalive_intvl",  "2",
-                                             "--mca", "oob_tcp_keepalive_probes", "3"};
+Words with_keep_alive(Words words, const std::string& option) {
+  for (const auto& [name, value] : {std::pair{"time", "5"}, {"intvl", "2"}, {"probes", "3"}})
+    append(words, {option, fmt::format("oob_tcp_keepalive_{}", name), value});
+  return words;
+}
 
 std::int64_t usable_cores() {
   cpu_set_t cores = {};
@@ -31,9 +47,45 @@ std::int64_t usable_cores() {
 
 }  // namespace
 
-LocalLauncher::LocalLauncher(std::filesystem::path trainer, std::vector<std::string> mpirun_options,
-                             std::int64_t most_ranks, StopRequests stop_requests)
-    : trainer_(std::move(trainer)),
+MpirunFamily family_of_version(const std::string& text) {
+  static const std::regex intel(R"(Intel\(R\) MPI Library for Linux\* OS, Version 20\d\d.*)");
+  const std::string line = text.substr(0, text.find('\n'));
+  if (line == "HYDRA build details:") return MpirunFamily::kHydra;
+  if (std::regex_match(line, intel)) return MpirunFamily::kIntel;
+  return open_mpi_of(line);
+}
+
+const std::vector<std::string>& options_of(MpirunFamily family) {
+  static const std::map<MpirunFamily, Words> options = {
+      {MpirunFamily::kOpenMpi4,
+       with_keep_alive({"--oversubscribe", "--bind-to", "none", "--quiet"}, "--mca")},
+      {MpirunFamily::kOpenMpi5,
+       with_keep_alive({"--oversubscribe", "--bind-to", "none"}, "--prtemca")},
+      {MpirunFamily::kHydra, {}},
+      {MpirunFamily::kIntel, {"-genv", "I_MPI_PIN", "0"}},
+      {MpirunFamily::kUnknown, {}}};
+  return options.at(family);
+}
+
+Mpirun ask_mpirun(const std::string& program) {
+  ProcessOptions quietly;
+  quietly.stdin_path = quietly.stderr_path = "/dev/null";
+  try {
+    const auto asked = capture_process({program, "--version"}, quietly);
+    const MpirunFamily family = family_of_version(asked.output);
+    // Intel's mpirun is a shell script, which a signal ends in place of reaching the ranks.
+    if (family != MpirunFamily::kIntel) return {program, family};
+    return {std::filesystem::path(program).replace_filename("mpiexec.hydra"), family};
+  } catch (const Error&) {
+    return {program, MpirunFamily::kUnknown};
+  }
+}
+
+LocalLauncher::LocalLauncher(Mpirun mpirun, std::filesystem::path trainer,
+                             std::vector<std::string> mpirun_options, std::int64_t most_ranks,
+                             StopRequests stop_requests)
+    : mpirun_(std::move(mpirun)),
+      trainer_(std::move(trainer)),
       mpirun_options_(std::move(mpirun_options)),
       most_ranks_(most_ranks),
       stop_requests_(std::move(stop_requests)) {}
@@ -42,9 +94,8 @@ LaunchCommand LocalLauncher::command(const GridCell& cell, const CellFiles& file
   LaunchCommand command;
   if (geteuid() == 0)
     command.environment = {"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"};
-  command.args = {"mpirun", "-n",     std::to_string(cell.ranks), "--oversubscribe", "--bind-to",
-                  "none",   "--quiet"};
-  append(command.args, kKeepAlive);
+  command.args = {mpirun_.program, "-n", std::to_string(cell.ranks)};
+  append(command.args, options_of(mpirun_.family));
   append(command.args, mpirun_options_);
   const std::int64_t threads = std::max<std::int64_t>(1, usable_cores() / most_ranks_);
   append(command.args, trainer_command(trainer_, cell, files, threads));

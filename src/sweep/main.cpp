@@ -38,6 +38,8 @@ Job requested_job(const SweepCommand& command) {
   if (!options.results.empty()) job.results = options.results;
   if (options.ranks_per_node > 0) job.ranks_per_node = options.ranks_per_node;
   job.launcher_options = option_words(options.launcher_options);
+  job.mpirun = options.mpirun;
+  job.gpu_request = options.gpu_request;
   return job;
 }
 

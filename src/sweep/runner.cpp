@@ -40,7 +40,7 @@ bool was_stopped(const ProcessResult& result, bool requested) {
 
 std::string message_of(const ProcessResult& result, const std::string& log) {
   const std::string error = last_error(log, "gradsync-train");
-  if (was_killed(result))
+  if (was_killed(result, log))
     return fmt::format(
         "killed from outside ({}): the host's memory may have run out, or a user or Slurm ended "
         "it\n{}",

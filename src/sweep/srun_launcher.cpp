@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "support/error.h"
 #include "support/parse.h"
@@ -27,14 +27,27 @@ std::vector<std::string> step_environment() {
 
 }  // namespace
 
+std::vector<std::string> gpu_option(const std::string& request, std::int64_t gpus) {
+  if (request == "none") return {};
+  if (request == "gpus-per-node") return {fmt::format("--gpus-per-node={}", gpus)};
+  if (request == "gres" || (request.starts_with("gres:") && request.size() > 5))
+    return {fmt::format("--gres=gpu{}:{}", request.substr(4), gpus)};
+  throw Error(ExitCode::kUsage,
+              fmt::format("--gpu-request: \"{}\" is no way to request GPUs", request),
+              "give gpus-per-node, gres, gres:TYPE or none");
+}
+
 SrunLauncher::SrunLauncher(std::filesystem::path trainer, std::vector<std::string> srun_options,
                            Allocation allocation, std::int64_t ranks_per_node,
-                           StopRequests stop_requests)
+                           std::string gpu_request, StopRequests stop_requests)
     : trainer_(std::move(trainer)),
       srun_options_(std::move(srun_options)),
       allocation_(std::move(allocation)),
       ranks_per_node_(ranks_per_node > 0 ? ranks_per_node : allocation_.ranks_per_node),
-      stop_requests_(std::move(stop_requests)) {}
+      gpu_request_(std::move(gpu_request)),
+      stop_requests_(std::move(stop_requests)) {
+  gpu_option(gpu_request_, 1);
+}
 
 Shape SrunLauncher::shape(const GridCell& cell) const {
   return shape_of(cell.ranks, ranks_per_node_);
@@ -67,9 +80,8 @@ void SrunLauncher::require_room(const GridCell& cell) const {
                 fmt::format("cell {}: {} on a node that has {} in the allocation (job {})",
                             cell.name, count_text(needed.ranks_per_node, "rank"),
                             count_text(allocation_.gpus_per_node, "GPU"), allocation_.job),
-                fmt::format("request --gpus-per-node={}, or give fewer ranks a node with "
-                            "--ranks-per-node",
-                            needed.ranks_per_node));
+                fmt::format("request {}, or give fewer ranks a node with --ranks-per-node",
+                            fmt::join(gpu_option(gpu_request_, needed.ranks_per_node), "")));
 }
 
 LaunchCommand SrunLauncher::command(const GridCell& cell, const CellFiles& files) const {
@@ -80,7 +92,7 @@ LaunchCommand SrunLauncher::command(const GridCell& cell, const CellFiles& files
                         fmt::format("--ntasks-per-node={}", needed.ranks_per_node),
                         fmt::format("--cpus-per-task={}", cpus_per_rank())});
   if (allocation_.gpus_per_node > 0)
-    command.args.push_back(fmt::format("--gpus-per-node={}", needed.ranks_per_node));
+    append(command.args, gpu_option(gpu_request_, needed.ranks_per_node));
   append(command.args, srun_options_);
   append(command.args, trainer_command(trainer_, cell, files, cpus_per_rank()));
   return command;

@@ -73,6 +73,14 @@ ProgramOptions<SweepOptions> all_options() {
              "(slurm); auto: srun inside a Slurm job, else local"},
             {"ranks-per-node", Value::integer(&O::ranks_per_node, 0, 4096, "not given"),
              "srun and slurm: ranks on one node, in place of the job file's"},
+            {"mpirun", Value::text_value(&O::mpirun, "PROGRAM"),
+             "local: the mpirun or mpiexec of the MPI that gradsync was built with; its family "
+             "(Open MPI 4, Open MPI 5, MPICH, Intel MPI) decides the options it is given, another "
+             "gets -n only"},
+            {"gpu-request", Value::text_value(&O::gpu_request, "FORM"),
+             "srun: the option by which a step requests its GPUs: gpus-per-node, gres "
+             "(--gres=gpu:N), "
+             "gres:TYPE (--gres=gpu:TYPE:N) or none; slurm: key gpu-request of slurm/site"},
             {"launcher-options", Value::text_value(&O::launcher_options, "WORDS"),
              "words for srun or mpirun after those of the job file: what this site needs to start "
              "a program; not part of the grid's identity"},

@@ -126,8 +126,15 @@ void MpiTransport::ring_all_reduce(std::span<T> data, MPI_Datatype type, MPI_Op 
 
 void MpiTransport::reduce_sum(std::span<float> data, int root) {
   const bool here = rank_ == root;
-  MPI_Reduce(here ? MPI_IN_PLACE : data.data(), here ? data.data() : nullptr,
-             mpi_count(data.size()), MPI_FLOAT, MPI_SUM, root, comm_);
+  const void* sent = here ? MPI_IN_PLACE : data.data();
+  // MPICH 4.0 to 4.2.0 reads from MPI_IN_PLACE if the root is not rank 0 (its issue 6540).
+  if (here && root != 0) {
+    scratch_.resize(std::max(scratch_.size(), data.size_bytes()));
+    std::copy_n(std::as_bytes(data).data(), data.size_bytes(), scratch_.data());
+    sent = scratch_.data();
+  }
+  MPI_Reduce(sent, here ? data.data() : nullptr, mpi_count(data.size()), MPI_FLOAT, MPI_SUM, root,
+             comm_);
 }
 
 void MpiTransport::broadcast(std::span<std::byte> data, int root) {

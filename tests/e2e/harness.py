@@ -1,5 +1,6 @@
 """What the end-to-end tests share: running programs, and running the cases of a file, which print PASS, FAIL or SKIP."""
 import concurrent.futures
+import functools
 import os
 import pathlib
 import re
@@ -15,6 +16,7 @@ BIN = ROOT / "build/bin"
 MPIRUN = os.environ.get("MPIRUN") or "mpirun"
 ENVIRONMENT = {key: value for key, value in os.environ.items() if not key.startswith(("GRADSYNC_", "SLURM_"))} | {
     "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_mpi_yield_when_idle": "1",
+    "I_MPI_THREAD_YIELD": "2", "MPIR_CVAR_POLLS_BEFORE_YIELD": "1", "GRADSYNC_SWEEP_MPIRUN": MPIRUN,
     "OMP_NUM_THREADS": "1", "XDG_CONFIG_HOME": "/nonexistent", "CUDA_VISIBLE_DEVICES": "",
 }  # fmt: skip
 
@@ -69,8 +71,25 @@ def run(command: list, timeout: float = 120, environment: dict | None = None) ->
     return Result(code, out, err, time.monotonic() - start)
 
 
+@functools.cache
+def family() -> str:
+    """Of mpirun: open-mpi-4, open-mpi-5, hydra, intel or unknown."""
+    return run(["bash", "-c", '. slurm/mpirun.sh && mpirun_family "$1"', "bash", MPIRUN]).expect(0).out.strip()
+
+
+@functools.cache
+def launcher() -> list:
+    """mpirun with the options of its family, before -n."""
+    return [MPIRUN, *run(["bash", "-c", '. slurm/mpirun.sh && options_of_family "$1"', "bash", family()]).expect(0).out.split()]
+
+
+def require_open_mpi_4(why: str) -> None:
+    if family() != "open-mpi-4":
+        raise Skip(f"{why}: Open MPI 4's mpirun, and {MPIRUN} is of the family {family()}")
+
+
 def mpirun(ranks: int) -> list:
-    return [MPIRUN, "-q", "-n", ranks, "--oversubscribe", "--bind-to", "none"]
+    return [*launcher(), "-n", ranks]
 
 
 def synthetic(folder, train_images: int, test_images: int) -> str:

@@ -5,7 +5,7 @@ import pathlib
 import shutil
 import subprocess
 
-from harness import MPIRUN, Skip
+from harness import MPIRUN, Skip, require_open_mpi_4
 
 NETWORK = "10.231.77"
 
@@ -26,6 +26,7 @@ class TwoHosts:
         self.made: list = []
 
     def __enter__(self) -> "TwoHosts":
+        require_open_mpi_4("ranks on both hosts are started by")
         if os.geteuid() != 0:
             raise Skip("network namespaces need root")
         if not shutil.which("ip") or not shutil.which("nsenter"):

@@ -7,13 +7,14 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
 
 import harness
-from harness import BIN, ENVIRONMENT, ROOT, Failure, check, run
+from harness import BIN, ENVIRONMENT, ROOT, Failure, Skip, check, run
 
 DATA = ""
 
@@ -201,6 +202,78 @@ def case_srun_gets_the_shape_and_its_75_stops_the_grid(folder):
     words = (folder / "words").read_text().split("\n")
     for word in ("--mpi=pmix", "--nodes=2", "--ntasks=4", "--ntasks-per-node=2", "--cpus-per-task=2", "--gpus-per-node=2"):
         check(word in words, f"{word} is not in {words}")
+
+
+# --- launchers of every family that is installed: programs are of one MPI, so scripts stand in for the trainer ---
+
+
+def launcher_of(family: str) -> str:
+    """The first mpirun of the family: of this build, in MPIRUNS (paths, with colons), in I_MPI_ROOT, on the PATH (mpirun.mpich too)."""
+    folders = [os.environ.get("I_MPI_ROOT", "/nonexistent") + "/bin", *os.environ["PATH"].split(":")]
+    paths = [str(path) for place in folders for path in sorted(pathlib.Path(place).glob("mpirun*"))]
+    script = '. slurm/mpirun.sh && for path; do echo "$(PATH=${path%/*}:$PATH mpirun_family "$path") $path"; done'
+    given = [harness.MPIRUN, *filter(None, os.environ.get("MPIRUNS", "").split(":"))]
+    for line in run(["bash", "-c", script, "bash", *given, *paths]).expect(0).out.splitlines():
+        if line.startswith(family + " "):
+            return line.split(" ", 1)[1]
+    raise Skip(f"no mpirun of the family {family} on the PATH, in I_MPI_ROOT or in MPIRUNS")
+
+
+def start_with_stand_in(folder: pathlib.Path, launcher: str, script: str) -> subprocess.Popen:
+    """`script` may use $rank, and $output, the run file."""
+    programs = folder / "bin"
+    programs.mkdir(parents=True)
+    for name in ("sweep", "report"):
+        shutil.copy(BIN / f"gradsync-{name}", programs)
+    trainer = programs / "gradsync-train"
+    trainer.write_text(f"#!/bin/bash\nrank=${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}} last=${{@: -1}}\noutput=${{last#--output=}}\n{script}\n")
+    trainer.chmod(0o755)
+    words = [programs / "gradsync-sweep", job_file(folder, "ranks = 3", "batch-per-rank = 8", "iterations = 4"), "--results", folder / "runs",
+             "--launcher", "local", "--mpirun", launcher]  # fmt: skip
+    # Intel's mpirun starts the first mpiexec.hydra of the PATH.
+    environment = ENVIRONMENT | {"PATH": f"{pathlib.Path(launcher).parent}:{os.environ['PATH']}"}
+    with open(folder / "out", "w") as out:
+        return subprocess.Popen([str(word) for word in words], env=environment, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+                                start_new_session=True)  # fmt: skip
+
+
+def grid_with(family: str, folder: pathlib.Path) -> None:
+    """Its launcher accepts its options, starts every rank, and passes exit codes and signals on."""
+    launcher, run_file = launcher_of(family), folder / "run.h5"
+    run([*harness.mpirun(1), BIN / "gradsync-train", "--model", "lenet", "--data", DATA, "--evaluate", "none", "--sync", "none", "--threads", 1,
+         "--iterations", 4, "--output", run_file]).expect(0)  # fmt: skip
+    write_run = f'touch "{folder}/rank-$rank"; [[ $rank != 0 ]] || cp {run_file} "$output"'
+    wait_for_usr1 = f'trap "exit 75" USR1; touch "{folder}/waits-$rank"; for i in {{1..600}}; do sleep 0.1; done'
+    for name, script, code, text in (("complete", write_run, 0, "1 cell: 1 complete"), ("failed", "exit 80", 1, "1 of 1 cells failed"),
+                                     ("killed", "[[ $rank = 1 ]] && kill -9 $$; exec sleep 60", 1, "killed from outside"),
+                                     ("stopped", wait_for_usr1, 75, "stopped with 0 of 1 cells complete")):  # fmt: skip
+        process = start_with_stand_in(folder / name, launcher, script)
+        try:
+            if name == "stopped":
+                wait_until(lambda: len(list(folder.glob("waits-*"))) == 3, "three ranks")
+                process.send_signal(signal.SIGUSR1)
+            ended = process.wait(timeout=90)
+        finally:
+            end_session(process)
+        log = (folder / name / "out").read_text()
+        check(ended == code and text in log, f"{launcher}, {name}: exit code {ended}: {log[-800:]}")
+    check(len(list(folder.glob("rank-*"))) == 3, f"{launcher}: not three ranks")
+
+
+def case_a_grid_runs_with_open_mpi_4(folder):
+    grid_with("open-mpi-4", folder)
+
+
+def case_a_grid_runs_with_open_mpi_5(folder):
+    grid_with("open-mpi-5", folder)
+
+
+def case_a_grid_runs_with_mpich(folder):
+    grid_with("hydra", folder)
+
+
+def case_a_grid_runs_with_intel_mpi(folder):
+    grid_with("intel", folder)
 
 
 def case_sbatch_gets_an_array_a_shape(folder):

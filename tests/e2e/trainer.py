@@ -15,7 +15,7 @@ import sys
 import time
 
 import harness
-from harness import BIN, MPIRUN, ROOT, Failure, Result, Skip, check, mpirun, run, synthetic
+from harness import BIN, ROOT, Failure, Result, Skip, check, mpirun, run, synthetic
 
 RECORD = 3073
 DATA = ""
@@ -199,7 +199,7 @@ def case_no_set_epoch_repeats_the_order_and_says_so(folder):
 def case_two_modes_in_one_job_disagree(folder):
     one = [str(part) for part in trainer("--sync", "ddp")]
     other = [str(part) for part in trainer("--sync", "allreduce")]
-    result = run([MPIRUN, "-q", "--oversubscribe", "-n", 2, *one, ":", "-n", 1, *other])
+    result = run([*mpirun(2), *one, ":", "-n", 1, *other])
     result.expect(87, "rank 0 .* has sync = ddp, rank 2 .* has sync = allreduce")
 
 
@@ -209,7 +209,7 @@ def case_other_seed_model_or_batch_disagrees(folder):
         for value in values:
             command = [BIN / "gradsync-train", "--data", DATA, f"--{name}", value]
             parts.append(["-n", "1", *command])
-        result = run([MPIRUN, "-q", "--oversubscribe", *parts[0], ":", *parts[1]])
+        result = run([*harness.launcher(), *parts[0], ":", *parts[1]])
         result.expect(87, f"has {name} = {values[0]}, .* has {name} = {values[1]}")
 
 
@@ -260,7 +260,7 @@ def case_killed_rank_inside_a_collective(folder):
 
 
 def check_killed(out: Result, how) -> None:
-    """The launcher (mpirun -q says it by its code alone) saw the process end, or first its neighbor that the connection is lost."""
+    """The launcher (mpirun --quiet says it by its code alone) saw the process end, or first its neighbor that the connection is lost."""
     check(out.code in (86, 137) and out.seconds < 60, f"{how}: exit code {out.code} after {out.seconds:.0f} s: {out.err[-400:]}")
     check(out.code == 137 or "the connection to rank 1 " in out.err, f"{how}: what ended it is not said: {out.err[-600:]}")
 
@@ -269,7 +269,7 @@ def rank_pids(launcher: int) -> dict:
     """By rank, of the session that the launcher began."""
     pids = subprocess.run(["pgrep", "-s", str(launcher), "gradsync-train"], capture_output=True, text=True, check=True).stdout.split()
     environments = {int(pid): pathlib.Path(f"/proc/{pid}/environ").read_bytes() for pid in pids}
-    return {int(re.search(rb"OMPI_COMM_WORLD_RANK=(\d+)", text)[1]): pid for pid, text in environments.items()}
+    return {int(re.search(rb"(?:OMPI_COMM_WORLD|PMI)_RANK=(\d+)", text)[1]): pid for pid, text in environments.items()}
 
 
 @contextlib.contextmanager
@@ -314,14 +314,14 @@ def case_a_ring_that_cannot_be_joined_ends_all_ranks_with_one_message(folder):
     programs = {"train": ["--model", "lenet", "--data", DATA, "--iterations", 2], "calibrate": ["--collective", "allreduce"]}
     for program, options in programs.items():
         for transport, ranks, rank in (("tcp-ring", 2, 0), ("tcp-ring", 3, 1)):
-            command = [*mpirun(ranks), "-x", f"LD_PRELOAD={refused}", "-x", f"STRIKE={rank}:listen:1+:EADDRINUSE", BIN / f"gradsync-{program}", *options]
+            command = [*mpirun(ranks), "env", f"LD_PRELOAD={refused}", f"STRIKE={rank}:listen:1+:EADDRINUSE", BIN / f"gradsync-{program}", *options]
             result = run([*command, "--transport", transport], timeout=60)
             result.expect(69, "cannot listen on 127.0.0.1: Address already in use", "fix: .*--transport mpi", rf"rank {rank} \(")
             check(result.seconds < 30, f"{program} over {transport}: {result.seconds:.0f} s")
 
 
 def case_an_mpi_without_threads_is_refused_once(folder):
-    command = [*mpirun(2), "-x", f"LD_PRELOAD={ROOT}/build/tests/libno_threads.so", *trainer(*short_run(folder))]
+    command = [*mpirun(2), "env", f"LD_PRELOAD={ROOT}/build/tests/libno_threads.so", *trainer(*short_run(folder))]
     run(command).expect(69, "calls from one thread only", "fix: .*built with thread support")
 
 

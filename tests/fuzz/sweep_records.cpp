@@ -13,7 +13,7 @@ void sweep_records(Input input) {
   folder.write("cell.failed.json", text);
   folder.write("grid.json", text);
   if (const auto failure = sweep::recorded_failure(sweep::cell_files(folder.path(), cell)))
-    sweep::was_killed(failure->result);
+    sweep::was_killed(failure->result, failure->message);
   sweep::last_error(std::string(text), "gradsync-train");
   sweep::Job job = sweep::make_job({{"ranks", "1", "job:1"}}, {}, "job");
   job.results = folder.path();

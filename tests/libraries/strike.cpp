@@ -63,7 +63,7 @@ std::string variable(const char* name) {
 }
 
 int own_rank() {
-  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID"})
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID", "PMI_RANK"})
     if (const char* value = std::getenv(name)) return std::atoi(value);
   return 0;
 }

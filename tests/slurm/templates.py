@@ -10,7 +10,7 @@ import shutil
 import sys
 
 from slurm_harness import Job, job_file, run_on_cluster, sbatch, slurm, submit, wait_for_end
-from harness import ROOT, Skip, check, run, synthetic
+from harness import BIN, ROOT, Skip, check, run, synthetic
 
 TEMPLATES = sorted(path.stem for path in (ROOT / "slurm").glob("*.sbatch"))
 DATA = ""
@@ -111,6 +111,25 @@ def case_submit_gives_sbatch_the_site_values(folder):
         check(text in shown, f"{text} is not in {shown}")
 
 
+def case_a_site_that_knows_only_gres_gets_its_gpus(folder):
+    """Template, options of sbatch and steps of srun have --gres in place of --gpus-per-node."""
+    site = "gpu-request = gres\ncores-per-rank = 1\ntime = 0:20:00\nmemory = 1000M\nsbatch-options = --comment=of-the-site\n"
+    environment = copy_of_slurm(folder, site) | {"GRADSYNC_DEVICE": "cpu"}
+    places = [f"--chdir={folder}", f"--output={folder}/slurm-%x-%j.log"]
+    for options, template, gpus in (([], "two-gpu", 2), (["-N2", "--ntasks-per-node=1", "--gpus-per-node=1"], "multi-node", 1)):
+        # tiny's folder holds one grid.
+        shutil.rmtree(folder / "results", ignore_errors=True)
+        number = slurm(folder / "slurm/submit", "--parsable", *places, *options, template, tiny(folder), environment=environment).expect(0).out.strip()
+        shown = slurm("scontrol", "show", "job", number).out
+        for text in (f"TresPerNode=gres:gpu:{gpus}", "CPUs/Task=1", "TimeLimit=00:20:00", "MinMemoryNode=1000M", "Comment=of-the-site"):
+            check(text in shown, f"{text} is not in {shown}")
+        job = Job(number, folder).expect(0, "1 cell: 1 complete", "--gpu-request gres")
+        check("gpus-per-node" not in job.log, job.log[-1500:])
+    plan = run([BIN / "gradsync-sweep", tiny(folder), "--launcher", "srun", "--gpu-request", "gres", "--dry-run"],
+               environment={"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1", "SLURM_NTASKS": "2", "SLURM_JOB_CPUS_PER_NODE": "2", "SLURM_GPUS_ON_NODE": "2"})  # fmt: skip
+    plan.expect(0, "--gres=gpu:2 ")
+
+
 def case_an_array_has_the_site_values(folder):
     """Two tasks at once: both may find the grid complete. What the site gives its tasks is no other grid than the one submitted."""
     site = f"account = physics\narray-tasks = 2\ndata = {DATA}\ncontainer = env -u NOTHING\n"
@@ -157,7 +176,9 @@ def case_bash_instead_of_sbatch_is_refused(folder):
 def case_a_site_file_must_be_right(folder):
     for site, text in (("account =\n", "slurm/site:1: 'account' has no value"), ("# x\npartitoin = gpu\n", "site:2: unknown key 'partitoin'"),
                        ("just words\n", "no `key = value`"), ("launcher = ssh\n", "launcher is srun or mpirun"),
-                       ("max-restarts = many\n", "max-restarts is a count")):  # fmt: skip
+                       ("max-restarts = many\n", "max-restarts is a count"),
+                       ("gpu-request = gpus\n", "gpu-request is gpus-per-node, gres, gres:TYPE or none"), ("time = soon\n", "time is as for sbatch"),
+                       ("memory = 2 GB\n", "memory is a size"), ("cores-per-rank = 0\n", "cores-per-rank is a count")):  # fmt: skip
         place = folder / str(len(list(folder.iterdir())))
         place.mkdir()
         environment = copy_of_slurm(place, site)

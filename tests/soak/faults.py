@@ -34,7 +34,7 @@ COLUMNS = ("number", "seed", "revision", "program", "phase", "fault", "where", "
 FULL, QUICK, QUICK_TRAIN, QUICK_JOBS = 2000, 200, 24, 4
 AS_DOCUMENTED = "as documented"
 LIMITS = ("timeout", "start-timeout", "io-timeout")
-LAUNCHERS = {"mpirun": lambda ranks: [part for part in mpirun(ranks) if part != "-q"], "srun": faults_nodes.srun,
+LAUNCHERS = {"mpirun": lambda ranks: [part for part in mpirun(ranks) if part != "--quiet"], "srun": faults_nodes.srun,
              "mpirun over nodes": faults_nodes.mpirun_over_nodes}  # fmt: skip
 
 

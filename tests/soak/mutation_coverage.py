@@ -8,11 +8,15 @@ import pathlib
 import re
 import shutil
 import subprocess
+import sys
 import time
 from typing import Callable
 
 import campaign
 from campaign import ROOT
+
+sys.path.insert(0, str(ROOT / "tests/e2e"))
+from harness import mpirun  # noqa: E402
 
 TREE = campaign.STATE / "mutation/coverage"
 LIBRARY = "build/tests/libcode_coverage.so"
@@ -39,8 +43,7 @@ class Tests:
 
 def start(ranks: int) -> list[str]:
     """What starts a program on so many ranks."""
-    mpirun = [os.environ.get("MPIRUN", "mpirun"), "-q", "--oversubscribe", "--bind-to", "none", "-n", str(ranks)]
-    return mpirun if ranks else []
+    return [str(word) for word in mpirun(ranks)] if ranks else []
 
 
 def all_tests(mpi_ranks: tuple[int, ...]) -> list[Tests]:

@@ -22,6 +22,9 @@ from typing import Callable
 import campaign
 from campaign import ROOT
 
+sys.path.insert(0, str(ROOT / "tests/e2e"))
+from harness import mpirun  # noqa: E402
+
 STATE = campaign.STATE / "sanitizers"
 CASE_LIMIT_S = 3600
 
@@ -100,8 +103,7 @@ def checks(sanitizer: Sanitizer, tree: Callable) -> list[tuple[str, Callable]]:
 
 def command(case: Case, tree: pathlib.Path) -> list[str]:
     program = [str(tree / "build/tests" / case.name), "--no-colors", *case.arguments]
-    mpirun = [os.environ.get("MPIRUN") or "mpirun", "-q", "--oversubscribe", "--bind-to", "none", "-n", str(case.ranks)]
-    return program if case.ranks == 0 else mpirun + program
+    return program if case.ranks == 0 else [*map(str, mpirun(case.ranks)), *program]
 
 
 def run(sanitizer: Sanitizer, case: Case, built: Callable) -> tuple[str, str]:

@@ -147,8 +147,14 @@ TEST_CASE("what a run records of its MPI, its own identity and the cores of a ra
   MPI_Get_library_version(text, &length);
   const std::string version = mpi_library_version();
   CHECK(version.size() > 4);
-  CHECK(std::string(text).starts_with(version));
-  CHECK(version.find_first_of(",\n") == std::string::npos);
+  // Its words; MPICH aligns them with tabs.
+  const auto without_blanks = [](std::string words) {
+    std::erase_if(words, [](char c) { return c == ' ' || c == '\t'; });
+    return words;
+  };
+  CHECK(without_blanks(text).starts_with(without_blanks(version)));
+  CHECK(version.find_first_of(",\n\t") == std::string::npos);
+  CHECK(version.find("  ") == std::string::npos);
 
   const std::regex random_uuid(
       "[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}");

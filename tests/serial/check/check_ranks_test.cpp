@@ -72,6 +72,11 @@ TEST_CASE("preflight: srun without PMIx fails where the ranks do not find each o
   no_pmix.pmix = false;
   CHECK(finding(judge_launch(launched(no_pmix, 1), {}), "launch.pmix").outcome == Outcome::kFail);
   CHECK(finding(judge_launch(launched(no_pmix, 4), {}), "launch.pmix").outcome == Outcome::kWarn);
+  LaunchFacts mpich = launched(no_pmix, 4);
+  mpich.mpi_library = "MPICH Version: 4.0.2";
+  CHECK(finding(judge_launch(mpich, {}), "launch.pmix").outcome == Outcome::kPass);
+  mpich.ranks = 1;
+  CHECK(finding(judge_launch(mpich, {}), "launch.pmix").outcome == Outcome::kFail);
   CHECK(finding(judge_launch(launched(kSrunOf4, 4), {}), "launch.pmix").outcome == Outcome::kPass);
   CHECK(finding(judge_launch(launched(kMpirunOf4, 4), {}), "launch.pmix").outcome ==
         Outcome::kSkip);

@@ -226,3 +226,29 @@ TEST_CASE("launcher: mpirun's word counts before srun's and the batch script's")
   CHECK(found.rank == 1);
   CHECK(found.pmix);
 }
+
+TEST_CASE("launcher: Hydra inside a Slurm job counts before the step that its own processes are") {
+  const Sandbox sandbox;
+  const Variable id("SLURM_JOB_ID", "1"), step("SLURM_STEP_ID", "0"), process("SLURM_PROCID", "0"),
+      tasks("SLURM_STEP_NUM_TASKS", "1"), of_proxy("PMIX_RANK", "0"), size("PMI_SIZE", "4"),
+      rank("PMI_RANK", "3");
+  // Without Hydra's own variable they are those of srun --mpi=pmi2.
+  CHECK(find_launcher().name == "srun");
+  CHECK(find_launcher().rank == 0);
+  const Variable on_node("MPI_LOCALNRANKS", "2");
+  const Launcher found = find_launcher();
+  CHECK(found.name == "mpiexec");
+  CHECK(found.ranks == 4);
+  CHECK(found.ranks_from == "PMI_SIZE");
+  CHECK(found.rank == 3);
+  CHECK(found.pmi);
+}
+
+TEST_CASE("launcher: srun with Cray's plugin connects the ranks") {
+  const Sandbox sandbox;
+  const Variable step("SLURM_STEP_ID", "0"), process("SLURM_PROCID", "1"),
+      tasks("SLURM_STEP_NUM_TASKS", "2");
+  CHECK(cannot_start(find_launcher()));
+  const Variable port("PMI_CONTROL_PORT", "20000");
+  CHECK_FALSE(cannot_start(find_launcher()));
+}

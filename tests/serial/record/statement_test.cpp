@@ -53,6 +53,7 @@ TEST_CASE("bytes that are not UTF-8 are stated, not thrown at the caller") {
 TEST_CASE("environment: placement and tuning are recorded") {
   for (const char* name :
        {"SLURM_JOB_ID", "SLURM_JOB_NODELIST", "SLURM_CPU_BIND", "OMPI_MCA_btl_tcp_if_include",
+        "PRTE_MCA_rmaps_default_mapping_policy", "I_MPI_PIN", "MPICH_OFI_NIC_POLICY", "PMI_SIZE",
         "UCX_TLS", "NCCL_ALGO", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "HDF5_USE_FILE_LOCKING"})
     CHECK_MESSAGE(may_record(name), name);
 }
@@ -61,7 +62,8 @@ TEST_CASE("environment: no credential is recorded, nor what nobody has looked at
   for (const char* name :
        {"SLURM_JWT", "SLURM_JWT_TOKEN", "SLURM_SOMETHING_NEW", "OMPI_MCA_PASSWORD",
         "OMPI_MCA_orte_precondition_transports", "OMPI_MCA_pmix_base_token", "NCCL_SECRET",
-        "UCX_AUTH", "HOME", "PATH", "", "slurm_job_id", "SLURM_JOB_ID "})
+        "UCX_AUTH", "PMI_SHARED_SECRET", "I_MPI_HYDRA_UUID", "HOME", "PATH", "", "slurm_job_id",
+        "SLURM_JOB_ID "})
     CHECK_MESSAGE(!may_record(name), name);
 }
 

@@ -104,6 +104,65 @@ TEST_CASE("job arrays: GPUs, threads, the site's values and the job's own option
     CHECK_MESSAGE(contains(submission.words(), part), part << " is not in " << submission.words());
 }
 
+namespace {
+
+// What slurm/submit of this site prints.
+std::string printed(const Submission& submission, const std::string& site, const Names& words) {
+  write(submission.folder() / "slurm/site", site);
+  Names command = {(submission.folder() / "slurm/submit").string()};
+  append(command, words);
+  return capture_process(command).output;
+}
+
+}  // namespace
+
+TEST_CASE("job arrays: the site's way to request GPUs, its cores a rank and its options") {
+  const std::pair<std::string, std::string> forms[] = {{"gpus-per-node", "--gpus-per-node=2\n"},
+                                                       {"gres", "--gres=gpu:2\n"},
+                                                       {"gres:h100", "--gres=gpu:h100:2\n"},
+                                                       {"none", ""}};
+  for (const auto& [form, words] : forms) {
+    CAPTURE(form);
+    Submission submission("model = lenet\nranks = 2\nranks-per-node = 2\ngpus-per-rank = 1\n");
+    write(submission.folder() / "slurm/site",
+          "gpu-request = " + form + "\ncores-per-rank = 6\nsbatch-options = --comment=x --qos=y\n");
+    submission.submit();
+    CHECK(contains(submission.words(),
+                   "--cpus-per-task=6\n--comment=x\n--qos=y\n--parsable\n--array=1%1\n"));
+    CHECK(contains(submission.words(), "--ntasks-per-node=2\n" + words + "--job-name="));
+  }
+}
+
+TEST_CASE("slurm/submit: templates have the site's request for GPUs in place of ours") {
+  const Submission submission("model = lenet\n");
+  const auto request = [&](const std::string& form) {
+    const std::string text =
+        printed(submission, "gpu-request = " + form + "\n", {"--print", "multi-node"});
+    CHECK(contains(text, "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=4\n"));
+    CHECK(contains(text, "run_template multi-node"));
+    const std::size_t begin = text.find("node=4\n") + 7;
+    return text.substr(begin, text.find("#SBATCH --cpus") - begin);
+  };
+  CHECK(request("gpus-per-node") == "#SBATCH --gpus-per-node=4\n");
+  CHECK(request("gres") == "#SBATCH --gres=gpu:4\n");
+  CHECK(request("gres:a100") == "#SBATCH --gres=gpu:a100:4\n");
+  CHECK(request("none").empty());
+}
+
+TEST_CASE("slurm/submit: time, memory and networks reach sbatch by its variables") {
+  const Submission submission("model = lenet\n");
+  const std::string text = printed(
+      submission, "time = 1-2:00:00\nmemory = 64G\nnetwork = single_node_vni\nswitches = 1\n",
+      {"--environment"});
+  for (const char* part :
+       {"export SBATCH_TIMELIMIT=1-2:00:00\n", "export SBATCH_MEM_PER_NODE=64G\n",
+        "export SBATCH_NETWORK=single_node_vni\n", "export SBATCH_REQ_SWITCH=1\n"})
+    CHECK_MESSAGE(contains(text, part), part << " is not in " << text);
+  for (const char* wrong : {"gpu-request = gpus", "gpu-request = gres:", "time = soon",
+                            "memory = 2 GB", "cores-per-rank = 0"})
+    CHECK_MESSAGE(printed(submission, std::string(wrong) + "\n", {"--environment"}).empty(), wrong);
+}
+
 TEST_CASE("job arrays: tasks get every word that makes the grid, whatever is in it") {
   Submission submission("model = lenet\nranks = 1, 2\n");
   submission.submit({"--set", "variant=ab: lr=0.1", "--set", "batch-per-rank=8",

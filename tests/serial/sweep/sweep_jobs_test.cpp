@@ -110,7 +110,7 @@ TEST_CASE("sweep: each job file says what it shows, its command and the time, an
     CHECK_MESSAGE(contains(text, command), file);
     CHECK_MESSAGE(contains(text, "# Expected: "), file);
     const Job job = read_job(file);
-    const LocalLauncher launcher("gradsync-train", job.mpirun_options, 8, [] { return 0; });
+    const LocalLauncher launcher({}, "gradsync-train", job.mpirun_options, 8, [] { return 0; });
     for (const auto& cell : expand(job).cells)
       CHECK(parses(launcher.command(cell, cell_files(job.results, cell)).args));
   }

@@ -60,10 +60,15 @@ TEST_CASE("cell record: a kill is for memory only where the kernel or Slurm repo
   CHECK(killed_for_memory(slain, 0, "srun: error: n1: task 0: Out Of Memory\n"));
   CHECK_FALSE(killed_for_memory(slain, 0, "srun: error: n1: task 0: Killed\n"));
   CHECK_FALSE(killed_for_memory(hang, 1, "oom_kill"));
-  CHECK(was_killed(slain));
-  CHECK(was_killed(early));
-  CHECK(was_killed(signaled));
-  CHECK_FALSE(was_killed(hang));
+  CHECK(was_killed(slain, ""));
+  CHECK(was_killed(early, ""));
+  CHECK(was_killed(signaled, ""));
+  CHECK_FALSE(was_killed(hang, ""));
+  const std::string of_intel = "=   RANK 1 PID 7 RUNNING AT vm\n=   KILLED BY SIGNAL: ";
+  CHECK(was_killed({255, 0}, of_intel + "9 (Killed)\n"));
+  CHECK_FALSE(was_killed({255, 0}, of_intel + "11 (Segmentation fault)\n"));
+  CHECK_FALSE(was_killed({1, 0}, of_intel + "9 (Killed)\n"));
+  CHECK(killed_for_memory({255, 0}, 1, of_intel + "9 (Killed)\n"));
   CHECK(kernel_memory_kills() >= 0);
 }
 
@@ -78,6 +83,10 @@ TEST_CASE("cell record: the words for a failure are the program's, else the laun
   const std::string noticed =
       "mpirun noticed that process rank 1 with PID 7 on node vm exited on signal 9 (Killed).";
   CHECK(last_error("----\n" + noticed + "\n----\n", "gradsync-train") == noticed);
+  for (const std::string line :
+       {"=   KILLED BY SIGNAL: 9 (Killed)",
+        "YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)"})
+    CHECK(last_error("===\n" + line + "\n===\nThis\nPlease\n", "gradsync-train") == line);
   CHECK(last_error("gradsync-train: no data\n  fix: make data\n" + killed, "gradsync-train") ==
         "no data\nfix: make data");
   CHECK(last_error("a\nb\n\nc\nd\n", "gradsync-train") == "b\nc\nd");

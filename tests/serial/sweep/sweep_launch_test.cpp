@@ -15,6 +15,7 @@
 #include "serial/sweep_fixture.h"
 #include "serial/test_folder.h"
 #include "support/file.h"
+#include "support/process.h"
 #include "sweep/allocation.h"
 #include "sweep/grid.h"
 #include "sweep/local_launcher.h"
@@ -46,8 +47,8 @@ bool has(const Names& args, const std::string& arg) {
 }
 
 SrunLauncher srun_on(const Allocation& allocation, std::int64_t ranks_per_node = 0,
-                     const Names& options = {}) {
-  return {"bin/gradsync-train", options, allocation, ranks_per_node, [] { return 0; }};
+                     const Names& options = {}, const std::string& gpu_request = "gpus-per-node") {
+  return {"bin/gradsync-train", options, allocation, ranks_per_node, gpu_request, [] { return 0; }};
 }
 
 Names words_of(const SrunLauncher& launcher, const std::string& job) {
@@ -71,6 +72,206 @@ int once_it_listens(const CellFiles& files, int requests) {
 }
 
 }  // namespace
+
+namespace {
+
+struct RecordedVersion {
+  const char *text, *family_of_shell;
+  MpirunFamily family;
+};
+
+// Recorded from the programs but for the majors 3, 6 and 7; those without a family must get no
+// option.
+const RecordedVersion kVersions[] = {
+    {"mpirun (Open MPI) 4.1.4\n\nReport bugs to http://www.open-mpi.org/community/help/\n",
+     "open-mpi-4", MpirunFamily::kOpenMpi4},
+    {"mpirun.openmpi (OpenRTE) 4.1.4\n\nReport bugs to …\n", "open-mpi-4", MpirunFamily::kOpenMpi4},
+    {"mpiexec (OpenRTE) 3.1.6\n", "open-mpi-4", MpirunFamily::kOpenMpi4},
+    {"mpirun (Open MPI) 5.0.11\n\nReport bugs to https://www.open-mpi.org/community/help/\n",
+     "open-mpi-5", MpirunFamily::kOpenMpi5},
+    {"mpirun (Open MPI) 6.0.0a1\n", "open-mpi-5", MpirunFamily::kOpenMpi5},
+    {"HYDRA build details:\n    Version:                                 4.0.2\n", "hydra",
+     MpirunFamily::kHydra},
+    {"Intel(R) MPI Library for Linux* OS, Version 2021.18.1 Build 20260626 (id: b44796a)\n"
+     "Copyright 2003-2026, Intel Corporation.\n",
+     "intel", MpirunFamily::kIntel},
+    {"mpirun (Open MPI) 7.0.0\n", "unknown", MpirunFamily::kUnknown},
+    {"mpiexec version 1.2.12 revision 4b1a2d1\n", "unknown", MpirunFamily::kUnknown},
+    {"warning\nmpirun (Open MPI) 4.1.4\n", "unknown", MpirunFamily::kUnknown},
+    {"HYDRA build details: 4.0.2\n", "unknown", MpirunFamily::kUnknown},
+    {"Intel(R) MPI Library for Linux* OS, Version 4.1\n", "unknown", MpirunFamily::kUnknown},
+    {"", "unknown", MpirunFamily::kUnknown},
+};
+
+std::string of_shell(const std::string& words, const std::string& argument) {
+  const std::string file = (source_folder() / "slurm/mpirun.sh").string();
+  return capture_process({"bash", "-euc", ". \"$1\"; " + words, "bash", file, argument}).output;
+}
+
+fs::path program_that_prints(const TestFolder& folder, const std::string& text) {
+  std::ofstream(folder / "text") << text;
+  const fs::path file = folder / "mpirun";
+  std::ofstream(file)
+      << "#!/bin/sh\necho trouble >&2\n[ \"$1\" = --version ] && cat \"${0%/*}/text\"\n";
+  fs::permissions(file, fs::perms::owner_all);
+  return file;
+}
+
+}  // namespace
+
+TEST_CASE("mpirun: its family is read strictly, and the templates read the same") {
+  for (const auto& [text, of_the_shell, family] : kVersions) {
+    CAPTURE(text);
+    CHECK(family_of_version(text) == family);
+    CHECK(of_shell("family_of_version \"$2\"", text) == std::string(of_the_shell) + '\n');
+    std::string words;
+    for (const auto& word : options_of(family))
+      words += word + '\n';
+    CHECK(of_shell("options_of_family \"$2\"", of_the_shell) == words);
+  }
+}
+
+TEST_CASE("mpirun: no family is given an option of another") {
+  const auto joined = [](MpirunFamily family) {
+    std::string all;
+    for (const auto& word : options_of(family))
+      all += word + ' ';
+    return all;
+  };
+  CHECK(contains(joined(MpirunFamily::kOpenMpi4), "--oversubscribe --bind-to none --quiet --mca "));
+  CHECK(contains(joined(MpirunFamily::kOpenMpi5), "--oversubscribe --bind-to none --prtemca "));
+  // Open MPI 5 ends with 213 for --quiet, MPICH and Intel MPI with 255 for --oversubscribe.
+  CHECK_FALSE(contains(joined(MpirunFamily::kOpenMpi5), "--quiet"));
+  CHECK_FALSE(contains(joined(MpirunFamily::kOpenMpi5), "--mca "));
+  CHECK(joined(MpirunFamily::kHydra).empty());
+  CHECK(joined(MpirunFamily::kIntel) == "-genv I_MPI_PIN 0 ");
+  CHECK(joined(MpirunFamily::kUnknown).empty());
+}
+
+TEST_CASE("mpirun: the program is asked once, and Intel's script is passed over") {
+  const TestFolder folder;
+  for (const auto& [text, of_the_shell, family] : kVersions) {
+    CAPTURE(text);
+    const fs::path program = program_that_prints(folder, text);
+    const Mpirun asked = ask_mpirun(program.string());
+    CHECK(asked.family == family);
+    CHECK(fs::path(asked.program).filename() ==
+          (family == MpirunFamily::kIntel ? "mpiexec.hydra" : "mpirun"));
+    CHECK(fs::path(asked.program).parent_path() == folder.path());
+    CHECK(of_shell("mpirun_family \"$2\"", program.string()) == std::string(of_the_shell) + '\n');
+  }
+  CHECK(ask_mpirun("/nonexistent/mpirun").family == MpirunFamily::kUnknown);
+  CHECK(of_shell("mpirun_family \"$2\"", "/nonexistent/mpirun") == "unknown\n");
+}
+
+TEST_CASE("mpirun: what a family puts on each node") {
+  const auto option = [](const std::string& family) {
+    return of_shell("ranks_per_node_option \"$2\" 4", family);
+  };
+  CHECK(option("open-mpi-4") == "--map-by\nppr:4:node\n");
+  CHECK(option("open-mpi-5") == "--map-by\nppr:4:node\n");
+  CHECK(option("hydra") == "-ppn\n4\n");
+  CHECK(option("intel") == "-ppn\n4\n");
+  CHECK(option("unknown").empty());
+}
+
+namespace {
+
+// What config/find makes of a compiler wrapper that answers these options and refuses all others.
+struct RecordedWrapper {
+  const char* what;
+  std::map<std::string, std::string> answers;
+  const char *cflags, *libs;
+};
+
+const std::string kMpichShow =
+    "g++ -Wl,-z,relro -I/usr/include/x86_64-linux-gnu/mpich -L/usr/lib/x86_64-linux-gnu "
+    "-lmpichcxx -lmpich";
+const std::string kIntelShow =
+    "g++ -I\"ROOT/include\" -L\"ROOT/lib/release\" -L\"ROOT/lib\" -Xlinker --enable-new-dtags "
+    "-Xlinker -rpath -Xlinker \"ROOT/lib/release\" -lmpicxx -lmpifort -lmpi -lrt -lpthread "
+    "-Wl,-z,now -ldl";
+
+std::string intel_in(const std::string& root) {
+  std::string text = kIntelShow;
+  for (std::size_t at; (at = text.find("ROOT")) != std::string::npos;)
+    text.replace(at, 4, root);
+  return text;
+}
+
+const RecordedWrapper kWrappers[] = {
+    {"Open MPI",
+     {{"--showme:compile", "-I/opt/openmpi/include -pthread"},
+      {"--showme:link", "-pthread -L/opt/openmpi/lib -Wl,-rpath -Wl,/opt/openmpi/lib -lmpi"}},
+     "-isystem /opt/openmpi/include -pthread",
+     "-L/opt/openmpi/lib -Wl,-rpath,/opt/openmpi/lib -Wl,-rpath -Wl,/opt/openmpi/lib -lmpi"},
+    {"MPICH 4",
+     {{"-show", kMpichShow}, {"-compile-info", kMpichShow}, {"-link-info", kMpichShow}},
+     "-isystem /usr/include/x86_64-linux-gnu/mpich",
+     "-Wl,-z,relro -L/usr/lib/x86_64-linux-gnu -lmpichcxx -lmpich"},
+    {"only -show",
+     {{"-show", "g++ -I/opt/mpich/include -L/opt/mpich/lib -lmpi"}},
+     "-isystem /opt/mpich/include",
+     "-L/opt/mpich/lib -Wl,-rpath,/opt/mpich/lib -lmpi"},
+    {"Intel MPI, which quotes paths",
+     {{"-show", intel_in("/opt/impi")}, {"-compile-info", intel_in("/opt/impi")}},
+     "-isystem /opt/impi/include",
+     "-L/opt/impi/lib/release -Wl,-rpath,/opt/impi/lib/release -L/opt/impi/lib "
+     "-Wl,-rpath,/opt/impi/lib -lmpicxx -lmpifort -lmpi -lrt -lpthread -Wl,-z,now -ldl"},
+    {"Cray's CC",
+     {{"--cray-print-opts=cflags", "-I/opt/cray/pe/mpich/8.1.28/ofi/gnu/12.3/include"},
+      {"--cray-print-opts=libs",
+       "-L/opt/cray/pe/mpich/8.1.28/ofi/gnu/12.3/lib "
+       "-Wl,--as-needed,-lmpi_gnu_123,--no-as-needed"}},
+     "-isystem /opt/cray/pe/mpich/8.1.28/ofi/gnu/12.3/include",
+     "-L/opt/cray/pe/mpich/8.1.28/ofi/gnu/12.3/lib "
+     "-Wl,-rpath,/opt/cray/pe/mpich/8.1.28/ofi/gnu/12.3/lib "
+     "-Wl,--as-needed,-lmpi_gnu_123,--no-as-needed"},
+    {"no wrapper", {}, "", ""},
+};
+
+fs::path wrapper_that_answers(const TestFolder& folder,
+                              const std::map<std::string, std::string>& answers) {
+  fs::create_directories(folder / "bin");
+  const fs::path file = folder / "bin/mpicxx";
+  std::ofstream script(file);
+  script << "#!/bin/sh\ncase $1 in\n";
+  for (const auto& [option, text] : answers)
+    script << option << ") echo '" << text << "' ;;\n";
+  script << "*) exit 1 ;;\nesac\n";
+  fs::permissions(file, fs::perms::owner_all);
+  return file;
+}
+
+// "cflags|libs", without the switches that keep MPI's C++ bindings out.
+std::string flags_by(const fs::path& wrapper) {
+  return capture_process({"bash", "-euc",
+                          "cd \"$1\"; . config/common.sh; . config/find/probe.sh; "
+                          ". config/find/libraries.sh; wanted_mpicxx=$2; ask_mpicxx; "
+                          "echo \"${mpi_cflags%-DOMPI_SKIP*}|$mpi_libs\"",
+                          "bash", source_folder().string(), wrapper.string()})
+      .output;
+}
+
+}  // namespace
+
+TEST_CASE("mpicxx: flags of every family's wrapper are understood") {
+  for (const auto& [what, answers, cflags, libs] : kWrappers) {
+    CAPTURE(what);
+    const TestFolder folder;
+    const auto after = [](const std::string& text) { return text.empty() ? text : text + ' '; };
+    CHECK(flags_by(wrapper_that_answers(folder, answers)) ==
+          after(cflags) + '|' + after(libs) + '\n');
+  }
+}
+
+TEST_CASE("mpicxx: Intel's wheel stands for its own folder where I_MPI_ROOT is not set") {
+  const TestFolder folder;
+  const auto file =
+      wrapper_that_answers(folder, {{"-show", intel_in("I_MPI_SUBSTITUTE_INSTALLDIR")}});
+  const std::string root = fs::canonical(folder.path()).string();
+  CHECK(contains(flags_by(file), "-isystem " + root + "/include |-L" + root + "/lib/release "));
+}
 
 TEST_CASE("allocation: what Slurm says of a job") {
   CHECK_FALSE(allocation_in({{"SLURM_NTASKS", "4"}}).has_value());
@@ -136,6 +337,13 @@ TEST_CASE("srun: nodes, ranks, cores and GPUs of a cell") {
                            "--gpus-per-node=2", "--threads=3"})
     CHECK_MESSAGE(has(few, word), word);
   CHECK_FALSE(has(few, "--threads=8"));
+
+  CHECK(has(words_of(srun_on(gpus, 0, {}, "gres"), "ranks = 8"), "--gres=gpu:4"));
+  CHECK(has(words_of(srun_on(gpus, 0, {}, "gres:h100"), "ranks = 2"), "--gres=gpu:h100:2"));
+  for (const char* form : {"gres", "gres:h100", "none"})
+    CHECK_FALSE(has(words_of(srun_on(gpus, 0, {}, form), "ranks = 8"), "--gpus-per-node=4"));
+  for (const char* wrong : {"", "gres:", "gpu", "--gres=gpu"})
+    CHECK_MESSAGE(contains(refusal([&] { srun_on(gpus, 0, {}, wrong); }), "--gpu-request"), wrong);
 }
 
 TEST_CASE("srun: without GPUs none are asked for; ranks per node and options are the job's") {

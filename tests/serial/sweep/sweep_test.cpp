@@ -195,7 +195,9 @@ TEST_CASE("sweep: --cell takes a number, from 1, or a name") {
 TEST_CASE("sweep: mpirun's command line") {
   const CleanEnvironment environment;
   const Grid grid = expand(job_of("sync = ddp\nranks = 3\nmpirun-options = --map-by core"));
-  const LocalLauncher launcher("bin/gradsync-train", {"--map-by", "core"}, 3, [] { return 0; });
+  const Mpirun open_mpi{"bin/mpirun", MpirunFamily::kOpenMpi4};
+  const LocalLauncher launcher(open_mpi, "bin/gradsync-train", {"--map-by", "core"}, 3,
+                               [] { return 0; });
   const GridCell& cell = grid.cells[0];
   const LaunchCommand command = launcher.command(cell, cell_files("results/x y", cell));
   CHECK(command.environment.empty() == (geteuid() != 0));
@@ -203,7 +205,7 @@ TEST_CASE("sweep: mpirun's command line") {
   const auto has = [&](const std::string& arg) {
     return std::find(args.begin(), args.end(), arg) != args.end();
   };
-  CHECK(Names(args.begin(), args.begin() + 3) == Names{"mpirun", "-n", "3"});
+  CHECK(Names(args.begin(), args.begin() + 3) == Names{"bin/mpirun", "-n", "3"});
   CHECK(has("--oversubscribe"));
   CHECK(has("--sync=ddp"));
   CHECK(has("--output=results/x y/resnet18-ddp-r3.h5"));
@@ -223,7 +225,7 @@ TEST_CASE("sweep: what the sweep passes is what the trainer reads") {
   const CleanEnvironment environment;
   const Grid grid =
       expand(job_of("augment = off\nverify-modes = true\nbatch-per-rank = 4\ntimeout = 90s"));
-  const LocalLauncher launcher("gradsync-train", {}, 1, [] { return 0; });
+  const LocalLauncher launcher({}, "gradsync-train", {}, 1, [] { return 0; });
   for (const auto& cell : grid.cells) {
     const auto args = launcher.command(cell, cell_files("r", cell)).args;
     const auto program = std::find(args.begin(), args.end(), "gradsync-train");
