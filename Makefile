@@ -41,7 +41,7 @@ make data         fetch CIFAR-10 into data/cifar-10
 make lint         clang-format, clang-tidy, shellcheck (LINT_TORCH=1: LibTorch's users as well)
 make format       let clang-format rewrite the sources
 make bundle       build/bundle: programs, MPI and libraries for a machine with nothing but PyTorch
-make install      programs, manual pages, templates and job files into PREFIX ($(PREFIX)), below DESTDIR
+make install      programs, their libraries, manual pages, templates and a module file into PREFIX ($(PREFIX)), below DESTDIR
 make clean        remove build/
 make print-VAR    the value of a make variable
 
@@ -426,6 +426,10 @@ $(FUZZER): $(FUZZ_OBJECTS)
 	$(call say,LINK,$@)
 	$(Q)$(FUZZ_CXX) -fsanitize=fuzzer,address,undefined $^ $(PLAIN_LIBS) $(ZLIB_LIBS) -ldl -o $@
 
+# Where config/install puts libraries that other users could not read. It is the first entry, so that config/install
+# can take the others out.
+RUNPATH := -Wl,-rpath,'$$ORIGIN/../lib/gradsync'
+
 LINK_WITH = $(PLAIN_LIBS)
 $(WITH_REPORT): private LINK_WITH = $(PLAIN_LIBS) $(ZLIB_LIBS)
 $(WITH_MPI): private LINK_WITH = $(MPI_LIBS) $(GPU_LIBS) $(PLAIN_LIBS)
@@ -433,4 +437,4 @@ $(WITH_TORCH): private LINK_WITH = $(FULL_LIBS)
 $(sort $(PROGRAMS) $(TESTS) build/tests/gpu $(BENCHMARKS)):
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CXX) $(LDFLAGS) $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(STDCXX_FIRST) -Wl,--as-needed $(LINK_WITH) -ldl -o $@
+	$(Q)$(CXX) $(LDFLAGS) $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(STDCXX_FIRST) $(RUNPATH) -Wl,--as-needed $(LINK_WITH) -ldl -o $@

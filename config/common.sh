@@ -28,6 +28,14 @@ fail() { # EXIT-CODE LINE...
 
 have() { command -v "$1" >/dev/null 2>&1; }
 
+# The value of a variable that config/detect found.
+detected() { sed -n "s/^$1 := *//p" build/config.mk; }
+
+# The files of the libraries that programs or libraries need, directly or not.
+libraries_of() { # FILES...
+  ldd "$@" 2>/dev/null | awk '/=> \// { print $3 }' | sort -u
+}
+
 is_root() { [[ $(id -u) == 0 ]]; }
 
 # The Python that makes the suite's own environments: PYTHON, else the first that LibTorch's wheel
