@@ -1,36 +1,19 @@
 #include "support/command_line.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
-#include <boost/program_options.hpp>
 #include <fmt/format.h>
 
 namespace gradsync {
 
 namespace {
 
-namespace po = boost::program_options;
-
 const std::string kHelpHint = "--help lists the options";
 
 bool is_switch(const OptionSpec& spec) {
   return spec.value_name.empty();
-}
-
-po::options_description described(const OptionTable& table) {
-  po::options_description description;
-  auto add = description.add_options();
-  for (const auto& spec : table) {
-    const std::string letter = spec.letter ? std::string(",") + spec.letter : "";
-    if (is_switch(spec)) {
-      add((spec.name + letter).c_str(), new po::untyped_value(/*zero_tokens=*/true), "");
-      add(("no-" + spec.name).c_str(), new po::untyped_value(true), "");
-    } else {
-      add((spec.name + letter).c_str(), po::value<std::string>(), "");
-    }
-  }
-  return description;
 }
 
 std::string bare(const std::string& option) {
@@ -49,42 +32,9 @@ Error missing_value(const std::string& option) {
   return Error(ExitCode::kUsage, option + " needs a value", fmt::format("write {} VALUE", option));
 }
 
-Error syntax_error(const po::invalid_command_line_syntax& error) {
-  const std::string option = "--" + bare(error.get_option_name());
-  if (error.kind() == po::invalid_syntax::extra_parameter)
-    return Error(
-        ExitCode::kUsage, option + " is a switch and takes no value",
-        fmt::format("write {} to turn it on, --no-{} to turn it off", option, bare(option)));
-  return missing_value(option);
-}
-
-bool has_letters(const OptionTable& table) {
-  return std::any_of(table.begin(), table.end(),
-                     [](const OptionSpec& spec) { return spec.letter != 0; });
-}
-
-std::vector<po::option> split(const OptionTable& table, int argc, const char* const* argv) {
-  using namespace po::command_line_style;
-  const auto description = described(table);
-  std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
-  std::replace(arguments.begin(), arguments.end(), std::string("-h"), std::string("--help"));
-  try {
-    // Without allow_guessing: Boost would take any unambiguous beginning for the option.
-    return po::command_line_parser(arguments)
-        .options(description)
-        .style(allow_long | long_allow_adjacent | long_allow_next |
-               (has_letters(table)
-                    ? allow_short | allow_dash_for_short | short_allow_next | short_allow_adjacent
-                    : 0))
-        .run()
-        .options;
-  } catch (const po::unknown_option& error) {
-    throw unknown_option(table, error.get_option_name());
-  } catch (const po::invalid_command_line_syntax& error) {
-    throw syntax_error(error);
-  } catch (const po::error& error) {
-    throw Error(ExitCode::kUsage, error.what(), kHelpHint);
-  }
+Error surplus_value(const std::string& name) {
+  return Error(ExitCode::kUsage, fmt::format("--{} is a switch and takes no value", name),
+               fmt::format("write --{} to turn it on, --no-{} to turn it off", name, name));
 }
 
 const OptionSpec* find(const OptionTable& table, const std::string& name) {
@@ -93,23 +43,84 @@ const OptionSpec* find(const OptionTable& table, const std::string& name) {
   return nullptr;
 }
 
-CommandLine::Given given(const OptionTable& table, const po::option& option) {
-  const OptionSpec* spec = find(table, option.string_key);
-  const std::string where = "--" + option.string_key;
-  if (spec == nullptr) return {option.string_key.substr(3), "false", where};
-  // Boost takes the next word whatever it is; `--output --quick` forgot the file.
-  const auto& words = option.original_tokens;
-  if (words.size() == 2 && words[1].starts_with("--")) throw missing_value(where);
-  return {spec->name, is_switch(*spec) ? "true" : option.value.at(0), where};
+/// The words after the program's name that no option has taken yet.
+class Words {
+ public:
+  Words(int argc, const char* const* argv) : words_(argv + std::min(argc, 1), argv + argc) {}
+
+  bool empty() const { return next_ == words_.size(); }
+  const std::string& front() const { return words_[next_]; }
+  std::string take() { return words_[next_++]; }
+
+ private:
+  std::vector<std::string> words_;
+  std::size_t next_ = 0;
+};
+
+/// An option as written: its long name, and the value in the same word.
+struct Written {
+  std::string word, name;
+  std::optional<std::string> attached;
+};
+
+bool has_letters(const OptionTable& table) {
+  return std::any_of(table.begin(), table.end(),
+                     [](const OptionSpec& spec) { return spec.letter != 0; });
 }
 
-void add_positional(CommandLine& line, const std::vector<std::string>& tokens) {
-  for (const auto& token : tokens) {
-    if (token.size() > 1 && token[0] == '-' && token[1] != '-')
-      throw Error(ExitCode::kUsage,
-                  fmt::format("{} is not an option: options have long names", token), kHelpHint);
-    line.positional.push_back(token);
-  }
+Written long_option(const std::string& word) {
+  const std::size_t sign = word.find('=');
+  if (sign == std::string::npos) return {word, word.substr(2), {}};
+  return {word, word.substr(2, sign - 2), word.substr(sign + 1)};
+}
+
+Written letter_option(const OptionTable& table, const std::string& word) {
+  for (const auto& spec : table)
+    if (spec.letter == word[1])
+      return {word, spec.name, word.size() > 2 ? std::optional(word.substr(2)) : std::nullopt};
+  throw unknown_option(table, word.substr(0, 2));
+}
+
+bool is_option(const OptionTable& table, const std::string& word) {
+  return word.starts_with("--") || word == "-h" ||
+         (word.size() > 1 && word[0] == '-' && has_letters(table));
+}
+
+Written written(const OptionTable& table, const std::string& word) {
+  if (word == "-h") return {word, "help", {}};
+  return word[1] == '-' ? long_option(word) : letter_option(table, word);
+}
+
+std::string value_of(const Written& option, Words& rest) {
+  if (option.attached && !option.attached->empty()) return *option.attached;
+  // In `--output --quick` the file was forgotten.
+  if (option.attached || rest.empty() || rest.front().starts_with("--"))
+    throw missing_value("--" + option.name);
+  return rest.take();
+}
+
+CommandLine::Given given(const OptionTable& table, const Written& option, Words& rest) {
+  const OptionSpec* spec = find(table, option.name);
+  const std::string where = "--" + option.name;
+  if (spec != nullptr && !is_switch(*spec)) return {option.name, value_of(option, rest), where};
+  const bool off = spec == nullptr && option.name.starts_with("no-");
+  if (off) spec = find(table, option.name.substr(3));
+  if (spec == nullptr || !is_switch(*spec)) throw unknown_option(table, option.word);
+  if (option.attached) throw surplus_value(spec->name);
+  return {spec->name, off ? "false" : "true", where};
+}
+
+void add_positional(CommandLine& line, const std::string& word) {
+  if (word.size() > 1 && word[0] == '-' && word[1] != '-')
+    throw Error(ExitCode::kUsage, fmt::format("{} is not an option: options have long names", word),
+                kHelpHint);
+  line.positional.push_back(word);
+}
+
+void refuse_second(const OptionTable& table, const CommandLine::Given& latest,
+                   std::set<std::string>& seen) {
+  if (!seen.insert(latest.name).second && !find(table, latest.name)->repeatable)
+    throw Error(ExitCode::kUsage, latest.where + " is given twice", "remove one of the two");
 }
 
 }  // namespace
@@ -124,15 +135,18 @@ std::vector<std::string> spellings(const OptionTable& table) {
 CommandLine parse_command_line(const OptionTable& table, int argc, const char* const* argv) {
   CommandLine line;
   std::set<std::string> seen;
-  for (const auto& option : split(table, argc, argv)) {
-    if (option.string_key.empty()) {
-      add_positional(line, option.value);
-      continue;
+  Words words(argc, argv);
+  bool options_ended = false;
+  while (!words.empty()) {
+    const std::string word = words.take();
+    if (options_ended || !is_option(table, word)) {
+      add_positional(line, word);
+    } else if (word == "--") {
+      options_ended = true;
+    } else {
+      line.given.push_back(given(table, written(table, word), words));
+      refuse_second(table, line.given.back(), seen);
     }
-    line.given.push_back(given(table, option));
-    const auto& latest = line.given.back();
-    if (!seen.insert(latest.name).second && !find(table, latest.name)->repeatable)
-      throw Error(ExitCode::kUsage, latest.where + " is given twice", "remove one of the two");
   }
   return line;
 }

@@ -70,7 +70,7 @@ struct ParsedCommandLine {
 /// begins with the name of another program (GRADSYNC_REPORT_…, report-…) is left to that one.
 enum class Foreign { kIgnore, kReject };
 
-/// Reads the command line (Boost.Program_options), then the environment, the job file (--config
+/// Reads the command line (parse_command_line), then the environment, the job file (--config
 /// FILE, else GRADSYNC_CONFIG) and the site file (--site FILE, else GRADSYNC_SITE, else
 /// ${XDG_CONFIG_HOME:-~/.config}/gradsync/site.cfg if it is there), in that precedence, over the
 /// defaults. `--config`, `--site`, `--quiet`, `--json` and the options of `Question` are added to
