@@ -74,11 +74,17 @@ Written long_option(const std::string& word) {
   return {word, word.substr(2, sign - 2), word.substr(sign + 1)};
 }
 
-Written letter_option(const OptionTable& table, const std::string& word) {
+const OptionSpec* find_letter(const OptionTable& table, const std::string& word) {
   for (const auto& spec : table)
-    if (spec.letter == word[1])
-      return {word, spec.name, word.size() > 2 ? std::optional(word.substr(2)) : std::nullopt};
-  throw unknown_option(table, word.substr(0, 2));
+    if (spec.letter != 0 && word.size() > 1 && word[0] == '-' && word[1] == spec.letter)
+      return &spec;
+  return nullptr;
+}
+
+Written letter_option(const OptionTable& table, const std::string& word) {
+  const OptionSpec* spec = find_letter(table, word);
+  if (spec == nullptr) throw unknown_option(table, word.substr(0, 2));
+  return {word, spec->name, word.size() > 2 ? std::optional(word.substr(2)) : std::nullopt};
 }
 
 bool is_option(const OptionTable& table, const std::string& word) {
@@ -91,10 +97,15 @@ Written written(const OptionTable& table, const std::string& word) {
   return word[1] == '-' ? long_option(word) : letter_option(table, word);
 }
 
-std::string value_of(const Written& option, Words& rest) {
+/// In `--output --quick` the file was forgotten; `--gap -1` has its value.
+bool begins_an_option(const OptionTable& table, const std::string& word) {
+  return word.starts_with("--") || word == "-h" ||
+         (word.size() == 2 && find_letter(table, word) != nullptr);
+}
+
+std::string value_of(const OptionTable& table, const Written& option, Words& rest) {
   if (option.attached && !option.attached->empty()) return *option.attached;
-  // In `--output --quick` the file was forgotten.
-  if (option.attached || rest.empty() || rest.front().starts_with("--"))
+  if (option.attached || rest.empty() || begins_an_option(table, rest.front()))
     throw missing_value("--" + option.name);
   return rest.take();
 }
@@ -102,7 +113,8 @@ std::string value_of(const Written& option, Words& rest) {
 CommandLine::Given given(const OptionTable& table, const Written& option, Words& rest) {
   const OptionSpec* spec = find(table, option.name);
   const std::string where = "--" + option.name;
-  if (spec != nullptr && !is_switch(*spec)) return {option.name, value_of(option, rest), where};
+  if (spec != nullptr && !is_switch(*spec))
+    return {option.name, value_of(table, option, rest), where};
   const bool off = spec == nullptr && option.name.starts_with("no-");
   if (off) spec = find(table, option.name.substr(3));
   if (spec == nullptr || !is_switch(*spec)) throw unknown_option(table, option.word);

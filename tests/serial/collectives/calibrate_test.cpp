@@ -87,6 +87,8 @@ TEST_CASE("calibrate: what does not apply is reported") {
   CHECK(contains(refusal({"-g", "4"}), "one device"));
   CHECK(contains(refusal({"-t", "2"}), "one thread"));
   CHECK(contains(refusal({"-z", "1"}), "-z is not an option"));
+  CHECK(contains(refusal({"-b", "-e", "8"}), "--minbytes needs a value"));
+  CHECK(contains(refusal({"--json", "-h"}), "--json needs a value"));
   CHECK(contains(refusal({"-b", "1M", "-i", "1M", "-f", "2"}), "factor"));
   CHECK(contains(refusal({"--collective", "allreduc"}), "did you mean allreduce"));
   CHECK(contains(refusal({"-n", "0"}), "--iters"));
