@@ -27,7 +27,7 @@ BUNDLE_MARCH ?= x86-64-v3
 define HELP
 make              build the programs into build/bin
 make status       what the build uses: found where, which version, or the line that fixes it
-make deps         install what is missing (as root on Debian or Ubuntu; else says the line)
+make deps         install what is missing: packages as root on Debian or Ubuntu, LibTorch and headers for anyone
 make check        a smoke test, less than a minute: 2 ranks, two modes, the report; PASS or FAIL
 make demo         train one network in every mode on 1, 2 and 4 ranks, print the comparison
 make quantize     train LeNet on CIFAR-10, quantize it to int8 step by step, print tables, draw pictures

@@ -68,7 +68,7 @@ find_hdf5() {
 }
 
 find_boost() {
-  find_headers BOOST BOOST_ROOT "" boost/math/distributions/students_t.hpp BOOST_VERSION boost
+  find_headers BOOST BOOST_ROOT "" boost/version.hpp BOOST_VERSION boost
   found=${found:+$(boost_version)|${found#*|}}
   report_headers "Boost (headers)" build libboost-dev BOOST_ROOT
 }
