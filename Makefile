@@ -27,7 +27,7 @@ BUNDLE_MARCH ?= x86-64-v3
 define HELP
 make              build the programs into build/bin
 make status       what the build uses: found where, which version, or the line that fixes it
-make deps         install what is missing (as root on Debian or Ubuntu; else says the line)
+make deps         install what is missing: packages as root on Debian or Ubuntu, LibTorch and headers for anyone
 make check        a smoke test, less than a minute: 2 ranks, two modes, the report; PASS or FAIL
 make demo         train one network in every mode on 1, 2 and 4 ranks, print the comparison
 make quantize     train LeNet on CIFAR-10, quantize it to int8 step by step, print tables, draw pictures
@@ -41,13 +41,15 @@ make data         fetch CIFAR-10 into data/cifar-10
 make lint         clang-format, clang-tidy, shellcheck
 make format       let clang-format rewrite the sources
 make bundle       build/bundle.tar.xz: programs, MPI and libraries for a machine with nothing but PyTorch
-make install      programs, manual pages, templates and job files into PREFIX ($(PREFIX)), below DESTDIR
+make install      programs, their libraries, manual pages, templates and a module file into PREFIX ($(PREFIX)), below DESTDIR
 make clean        remove build/
 make print-VAR    the value of a make variable
 
 Settings, on the command line, in the environment or in user.mk:
   LIBTORCH CUDA_HOME NVCC NCCL_HOME MPICXX HDF5_DIR BOOST_ROOT FMT_ROOT JSON_ROOT OPENSSL_ROOT
   ZLIB_ROOT DOCTEST_ROOT PYTHON     where things are; user.mk.example says more
+  USE_CUDA=0  build for CPUs only         NVIDIA_DRIVER=VERSION  of the compute nodes' GPUs
+  TORCH_RELEASE=2.10.0  LibTorch from PyPI that make deps installs    DOWNLOAD=no  it downloads none
   CUDA_ARCHS="$(CUDA_ARCHS)"  GPU architectures that kernels are compiled for
   CXX=$(CXX)  MARCH=$(MARCH)  OPTIMIZE=$(OPTIMIZE)  DEBUG=$(DEBUG)  V=1 (show commands)
   GRADSYNC_DATA=FOLDER    CIFAR-10's binary files for the demo and the tests
@@ -58,8 +60,8 @@ endef
 # What config/detect looks at. When any of it has changed, detection runs again; also while something
 # is missing (it may have been installed since) and when LibTorch has gone from where it was.
 DETECTED_BY := CXX MARCH MPICXX LIBTORCH CUDA_HOME NVCC NCCL_HOME HDF5_DIR BOOST_ROOT FMT_ROOT JSON_ROOT \
-  OPENSSL_ROOT ZLIB_ROOT DOCTEST_ROOT PYTHON
-AMBIENT := PATH HOME XDG_CACHE_HOME PKG_CONFIG_PATH CPATH
+  OPENSSL_ROOT ZLIB_ROOT DOCTEST_ROOT PYTHON USE_CUDA TORCH_RELEASE NVIDIA_DRIVER
+AMBIENT := PATH HOME XDG_CACHE_HOME PKG_CONFIG_PATH CPATH CONDA_PREFIX
 DETECTION_INPUT := $(strip $(foreach v,$(DETECTED_BY) $(AMBIENT),$(v)=$($(v))))
 
 # FILE, TEXT: whether the file holds the text, but for white space: GNU make 4.3 at times keeps the last newline of a file.
@@ -104,7 +106,7 @@ NVCC_FLAGS = -std=c++20 -O3 --expt-relaxed-constexpr -ccbin $(lastword $(CXX)) -
   $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$a,code=sm_$a) \
   $(foreach a,$(lastword $(CUDA_ARCHS)),-gencode arch=compute_$a,code=compute_$a)
 
-PLAIN_LIBS = $(FMT_LIBS) $(HDF5_LIBS) $(BOOST_LIBS) $(SSL_LIBS) -pthread
+PLAIN_LIBS = $(FMT_LIBS) $(HDF5_LIBS) $(SSL_LIBS) -pthread
 GPU_LIBS = $(CUDA_LIBS) $(NCCL_LIBS)
 FULL_LIBS = $(TORCH_LIBS) $(MPI_LIBS) $(GPU_LIBS) $(PLAIN_LIBS)
 
@@ -206,7 +208,7 @@ help:
 status:
 	@config/status
 
-INSTALL_MISSING := MAKE='$(MAKE)' PYTHON='$(PYTHON)' config/deps
+INSTALL_MISSING := MAKE='$(MAKE)' PYTHON='$(PYTHON)' DOWNLOAD='$(DOWNLOAD)' config/deps
 deps:
 	+@$(INSTALL_MISSING) build demo test data
 
@@ -431,6 +433,10 @@ $(FUZZER): $(FUZZ_OBJECTS)
 	$(call say,LINK,$@)
 	$(Q)$(FUZZ_CXX) -fsanitize=fuzzer,address,undefined $^ $(PLAIN_LIBS) $(ZLIB_LIBS) -ldl -o $@
 
+# Where config/install puts libraries that other users could not read. It is the first entry, so that config/install
+# can take the others out.
+RUNPATH := -Wl,-rpath,'$$ORIGIN/../lib/gradsync'
+
 LINK_WITH = $(PLAIN_LIBS)
 $(WITH_REPORT): private LINK_WITH = $(PLAIN_LIBS) $(ZLIB_LIBS)
 $(WITH_MPI): private LINK_WITH = $(MPI_LIBS) $(GPU_LIBS) $(PLAIN_LIBS)
@@ -438,4 +444,4 @@ $(WITH_TORCH): private LINK_WITH = $(FULL_LIBS)
 $(sort $(PROGRAMS) $(TESTS) build/tests/gpu $(BENCHMARKS)):
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CXX) $(LDFLAGS) $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(STDCXX_FIRST) -Wl,--as-needed $(LINK_WITH) -ldl -o $@
+	$(Q)$(CXX) $(LDFLAGS) $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(STDCXX_FIRST) $(RUNPATH) -Wl,--as-needed $(LINK_WITH) -ldl -o $@

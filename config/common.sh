@@ -2,11 +2,42 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2034  # the names are used by the scripts that source this file
 
-readonly torch_release=2.11.0
+# The driver of the GPUs that the programs will run on: NVIDIA_DRIVER, else this machine's; empty
+# without one.
+nvidia_driver() {
+  if [[ -n ${NVIDIA_DRIVER:-} ]]; then
+    echo "$NVIDIA_DRIVER"
+  elif [[ -e /proc/driver/nvidia/version ]]; then
+    grep -oE '[0-9]{3,}[.][0-9.]+' /proc/driver/nvidia/version | head -1
+  elif command -v nvidia-smi >/dev/null; then
+    nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | head -1
+  fi
+}
+
+# The newest major version of CUDA that a driver runs.
+cuda_of_driver() { # VERSION
+  local major=${1%%.*}
+  if ((major >= 580)); then echo 13; elif ((major >= 525)); then echo 12; else echo 11; fi
+}
+
+# LibTorch from PyPI: 2.11 is for CUDA 13, 2.10 for CUDA 12.8.
+default_torch_release() {
+  local driver
+  driver=$(nvidia_driver)
+  if [[ -n $driver ]] && (($(cuda_of_driver "$driver") < 13)); then echo 2.10.0; else echo 2.11.0; fi
+}
+
+# The oldest release that the sources compile with; 2.6 from PyPI has the old C++ ABI as well.
+readonly torch_oldest=2.7
+torch_release=${TORCH_RELEASE:-$(default_torch_release)}
+readonly torch_release
 readonly cache_dir=${XDG_CACHE_HOME:-$HOME/.cache}/gradsync
 readonly torch_venv=$cache_dir/venv-torch-$torch_release
 readonly test_venv=$cache_dir/venv-test
 readonly test_packages="h5py pandas xarray h5netcdf numpy perfetto safetensors"
+# Boost, and nlohmann-json and doctest as headers, for users who cannot install packages.
+readonly library_packages="cmeel-boost==1.90.0 pgm-build-deps==2026.10.26.92"
+readonly library_venv=$cache_dir/venv-libraries
 readonly status_file=build/config.status
 readonly apt_install="apt-get install -y --no-install-recommends"
 
@@ -27,6 +58,14 @@ fail() { # EXIT-CODE LINE...
 }
 
 have() { command -v "$1" >/dev/null 2>&1; }
+
+# The value of a variable that config/detect found.
+detected() { sed -n "s/^$1 := *//p" build/config.mk; }
+
+# The files of the libraries that programs or libraries need, directly or not.
+libraries_of() { # FILES...
+  ldd "$@" 2>/dev/null | awk '/=> \// { print $3 }' | sort -u
+}
 
 is_root() { [[ $(id -u) == 0 ]]; }
 

@@ -71,7 +71,7 @@ find_cuda() {
     row CUDA ok build "${found%%|*}" "${found#*|}$cuda_note"
     row "  at run time" ok info - "$library$(same_as_torch "$library")"
   else
-    hint="CUDA_HOME=/path/to/cuda${cuda_version:+-$cuda_version}$cuda_note"
+    hint="CUDA_HOME=/path/to/cuda${cuda_version:+-$cuda_version}, or USE_CUDA=0 to build for CPUs only$cuda_note"
     if [[ -d $nvidia/cu13 ]]; then
       missing_cuda_packages CUDA "$hint"
     else
@@ -113,7 +113,7 @@ try_nvcc() { # NVCC
 }
 
 find_nvcc() {
-  local candidate hint="NVCC=/path/to/nvcc" nvcc_note=""
+  local candidate hint="NVCC=/path/to/nvcc, or USE_CUDA=0 to build for CPUs only" nvcc_note=""
   local -a candidates=("${CUDA_HOME:-/none}/bin/nvcc" nvcc
     "$cuda_venv"/lib/python3*/site-packages/nvidia/cu[0-9]*/bin/nvcc)
   [[ -z ${NVCC:-} ]] || candidates=("$NVCC")
@@ -127,7 +127,7 @@ find_nvcc() {
   if [[ -z ${NVCC:-} && -d $nvidia/cu13 && ! -d $cuda_venv ]]; then
     missing_cuda_packages nvcc "$hint$nvcc_note"
   else
-    row nvcc missing build - "correct $hint$nvcc_note"
+    row nvcc missing build - "${NVCC:+correct }$hint$nvcc_note"
   fi
 }
 
@@ -156,11 +156,28 @@ find_nccl() {
   fi
 }
 
+# A driver runs the CUDA of its time and everything older.
+check_driver() {
+  local driver newest
+  driver=$(nvidia_driver)
+  [[ -n $driver && -n $cuda_major ]] || return 0
+  newest=$(cuda_of_driver "$driver")
+  if ((cuda_major <= newest)); then
+    row "GPU driver" ok info "$driver" "runs LibTorch's CUDA $cuda_version"
+  else
+    row "GPU driver" missing build "$driver" "it runs CUDA $newest, and $torch is for CUDA $cuda_version: \
+LIBTORCH=/path/to/one for CUDA $newest (pip install torch==$(default_torch_release) brings CUDA 12.8), or USE_CUDA=0 \
+to build for CPUs only, or NVIDIA_DRIVER=VERSION if the compute nodes have a newer driver"
+  fi
+}
+
 find_gpu_side() {
+  local why="this LibTorch is CPU-only"
   [[ -n $torch ]] || return 0
-  if [[ ! -e $torch/lib/libtorch_cuda.so ]]; then
+  [[ ${USE_CUDA:-} != 0 ]] || why="USE_CUDA=0"
+  if ! with_cuda; then
     define WITH_CUDA 0
-    row CUDA ok info none "this LibTorch is CPU-only; the programs are built without CUDA and NCCL"
+    row CUDA ok info none "$why: the programs are built without CUDA and NCCL"
     return
   fi
   define WITH_CUDA 1
@@ -168,6 +185,7 @@ find_gpu_side() {
   cuda_version=$(torch_cuda "$torch" || true)
   cuda_major=${cuda_version%%.*}
   cuda_venv=$cache_dir/venv-nvcc-$cuda_version
+  check_driver
   find_cuda
   find_nvcc
   # NCCL's header includes CUDA's, so there is nothing to say of it before.

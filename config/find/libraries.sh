@@ -104,33 +104,38 @@ find_hdf5() {
 }
 
 find_boost() {
-  find_library BOOST BOOST_ROOT "" boost/program_options.hpp BOOST_VERSION -lboost_program_options
+  find_library_or_pypi BOOST BOOST_ROOT "" boost/program_options.hpp BOOST_VERSION -lboost_program_options cmeel.prefix
   found=${found:+$(boost_version)|${found#*|}}
-  report_library Boost.Program_options build libboost-program-options-dev BOOST_ROOT
-  find_library BOOST_MATH BOOST_ROOT "" boost/math/distributions/students_t.hpp BOOST_VERSION ""
-  found=${found:+$(boost_version)|${found#*|}}
-  report_library Boost.Math build libboost-math-dev BOOST_ROOT
+  report_library_or_pypi Boost build "libboost-program-options-dev libboost-math-dev" BOOST_ROOT
 }
 
 boost_version() { echo "$((${found%%|*} / 100000)).$((${found%%|*} / 100 % 1000))"; }
 
+# Compiled once by its packager, not again in each of our files; as headers only where there is no
+# library; else LibTorch's own copy, which 2.10 and later have.
 find_fmt() {
-  # Compiled once by its packager, not again in each of our files; as headers only where there is no
-  # library.
+  local torch_include=$torch/include code
   find_library FMT FMT_ROOT fmt fmt/core.h FMT_VERSION -lfmt
   [[ -n $found ]] || find_library FMT FMT_ROOT fmt fmt/core.h FMT_VERSION "" -DFMT_HEADER_ONLY
-  local code=${found%%|*}
+  if [[ -z $found && -z ${FMT_ROOT:-} ]]; then
+    find_library FMT NO_ROOT "" fmt/core.h FMT_VERSION "" "-DFMT_HEADER_ONLY -isystem $torch_include"
+  fi
+  code=${found%%|*}
   found=${found:+$((code / 10000)).$((code / 100 % 100)).$((code % 100))|${found#*|}}
-  report_library fmt build libfmt-dev FMT_ROOT
+  if [[ -z $found && -z $torch ]] && ! { is_root && have apt-get; }; then
+    missing_torch fmt "FMT_ROOT=/its/prefix"
+  else
+    report_library fmt build libfmt-dev FMT_ROOT
+  fi
 }
 
 find_libraries() {
   find_hdf5
   find_boost
   find_fmt
-  find_library JSON JSON_ROOT nlohmann_json nlohmann/json.hpp \
-    NLOHMANN_JSON_VERSION_MAJOR.NLOHMANN_JSON_VERSION_MINOR.NLOHMANN_JSON_VERSION_PATCH ""
-  report_library nlohmann-json build nlohmann-json3-dev JSON_ROOT
+  find_library_or_pypi JSON JSON_ROOT nlohmann_json nlohmann/json.hpp \
+    NLOHMANN_JSON_VERSION_MAJOR.NLOHMANN_JSON_VERSION_MINOR.NLOHMANN_JSON_VERSION_PATCH "" pgm_build_deps/nlohmann_json
+  report_library_or_pypi nlohmann-json build nlohmann-json3-dev JSON_ROOT
   find_library SSL OPENSSL_ROOT libcrypto openssl/evp.h OPENSSL_VERSION_STR -lcrypto
   report_library "OpenSSL crypto" build libssl-dev OPENSSL_ROOT
   find_library ZLIB ZLIB_ROOT zlib zlib.h ZLIB_VERSION -lz

@@ -74,10 +74,17 @@ library_folder() { # PREFIX
   if [[ -d $1/lib64 && ! -d $1/lib ]]; then echo "$1/lib64"; else echo "$1/lib"; fi
 }
 
-# Looks in the folder that VARIABLE names (and only there), else asks pkg-config, else relies on the
-# compiler's own paths. Defines NAME_CFLAGS and NAME_LIBS; sets `found` to "version|folder".
+# The conda environment whose compiler is in use. Its libraries are of that compiler's runtime.
+conda_prefix() {
+  local compiler
+  compiler=$(command -v "${cxx[-1]}") || return 0
+  [[ -z ${CONDA_PREFIX:-} || $compiler != "$CONDA_PREFIX"/* ]] || echo "$CONDA_PREFIX"
+}
+
+# Looks in the folder that VARIABLE names, or in the compiler's conda environment (and only there); else
+# asks pkg-config, else relies on the compiler's own paths. Defines NAME_CFLAGS and NAME_LIBS; sets `found` to "version|folder".
 find_library() { # NAME VARIABLE PKG-CONFIG-NAMES HEADER EXPRESSION LIBRARIES [FLAGS]
-  local name=$1 prefix=${!2:-} package header=$4 expression=$5 libs=$6 cflags="" extra=${7:-}
+  local name=$1 prefix=${!2:-$(conda_prefix)} package header=$4 expression=$5 libs=$6 cflags="" extra=${7:-}
   if [[ -n $prefix ]]; then
     [[ $prefix == /usr ]] || cflags="-isystem $prefix/include"
     [[ -z $libs ]] || libs=$(with_rpath "-L$(library_folder "$prefix")")$libs
@@ -108,5 +115,25 @@ report_library() { # TITLE SCOPE PACKAGES VARIABLE
     row "$1" missing "$2" - "correct $4=${!4}, where it was not found, or unset it"
   else
     missing "$1" missing "$2" "$3" "$4=/its/prefix"
+  fi
+}
+
+# As find_library, else the copy in a package from PyPI, whose prefix is FOLDER below site-packages.
+find_library_or_pypi() { # NAME VARIABLE PKG-CONFIG-NAMES HEADER EXPRESSION LIBRARIES FOLDER
+  local from_pypi
+  find_library "${@:1:6}"
+  if [[ -z $found && -z ${!2:-} ]]; then
+    # shellcheck disable=SC2034  # find_library reads it by its name
+    from_pypi=$(echo "$library_venv"/lib/python3*/site-packages/"$7")
+    find_library "$1" from_pypi "" "${@:4:3}"
+  fi
+}
+
+# A missing library comes from the system's packages where those can be installed, else from PyPI.
+report_library_or_pypi() { # TITLE SCOPE PACKAGES VARIABLE
+  if [[ -n $found || -n ${!4:-} ]] || { is_root && have apt-get; }; then
+    report_library "$@"
+  else
+    missing_in_venv "$1" missing "$2" 1 "$library_venv" "$library_packages" "$4=/its/prefix"
   fi
 }

@@ -62,8 +62,8 @@ find_tools() {
   find_tool rsvg-convert demo librsvg2-bin "plots are SVG files only"
   find_tool gnuplot bench gnuplot-nox "make bench draws no pictures"
   find_tool curl data "curl ca-certificates" "make data cannot download"
-  find_library DOCTEST DOCTEST_ROOT doctest doctest/doctest.h DOCTEST_VERSION_STR ""
-  report_library doctest test doctest-dev DOCTEST_ROOT
+  find_library_or_pypi DOCTEST DOCTEST_ROOT doctest doctest/doctest.h DOCTEST_VERSION_STR "" pgm_build_deps/doctest
+  report_library_or_pypi doctest test doctest-dev DOCTEST_ROOT
   find_venv_python
   find_test_python
   find_slurm

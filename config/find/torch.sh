@@ -10,8 +10,11 @@ torch_has_old_abi() {
 }
 
 torch_version() {
-  { sed -n "s/^__version__ = '\(.*\)'/\1/p" "$1/version.py" 2>/dev/null || cat "$1/build-version"; } \
-    2>/dev/null | head -1
+  {
+    sed -n "s/^__version__ = '\(.*\)'/\1/p" "$1/version.py" || cat "$1/build-version" ||
+      grep -hA1 'define TORCH_VERSION ' "$1"/include/torch/{headeronly,csrc/api/include/torch}/version.h |
+      grep -oE '[0-9]+[.][0-9.]+'
+  } 2>/dev/null | head -1
 }
 
 # "13.0" from "2.11.0+cu130"; empty where neither file says.
@@ -27,9 +30,24 @@ spec = u.find_spec("torch")
 sys.exit(1) if spec is None else print(list(spec.submodule_search_locations)[0])' 2>/dev/null
 }
 
+older() { # VERSION VERSION
+  [[ $1 != "$2" && $(printf '%s\n' "$1" "$2" | sort -V | head -1) == "$1" ]]
+}
+
+# Why a LibTorch cannot be used; nothing if it can.
+torch_problem() { # FOLDER
+  local version
+  version=$(torch_version "$1")
+  if torch_has_old_abi "$1"; then
+    echo "was built with _GLIBCXX_USE_CXX11_ABI=0"
+  elif [[ -n $version ]] && older "$version" "$torch_oldest"; then
+    echo "is $version, and $torch_oldest or newer is needed"
+  fi
+}
+
 # Sets torch (folder, or empty), torch_origin, and torch_fix where only a person can help.
 choose_torch() {
-  local active="" skipped=""
+  local active="" skipped="" problem
   torch_fix=""
   if [[ -n ${LIBTORCH:-} ]]; then
     torch=$LIBTORCH torch_origin="from LIBTORCH"
@@ -37,20 +55,26 @@ choose_torch() {
       torch_fix="LIBTORCH=$torch is no LibTorch (no lib/libtorch_cpu.so); set it to an unpacked \
 libtorch or a site-packages/torch, or unset it"
       torch=""
-    elif torch_has_old_abi "$torch"; then
-      torch_fix="LIBTORCH=$torch was built with _GLIBCXX_USE_CXX11_ABI=0; take a cxx11-abi build \
-(torch $torch_release from PyPI is one), or unset it"
+      return
+    fi
+    problem=$(torch_problem "$torch")
+    if [[ -n $problem ]]; then
+      torch_fix="LIBTORCH=$torch $problem; set it to a newer one with the C++11 ABI (torch \
+$torch_release from PyPI is one), or unset it"
       torch=""
     fi
     return
   fi
   if active=$(active_python_torch) && torch_is_in "$active"; then
-    if ! torch_has_old_abi "$active"; then
+    problem=$(torch_problem "$active")
+    if [[ -z $problem ]]; then
       torch=$active torch_origin="from ${PYTHON:-python3}"
       return
     fi
-    skipped="; $active has the old C++ ABI and was passed over"
+    skipped="; $active $problem: passed over"
   fi
+  torch=$(conda_prefix) torch_origin="from conda$skipped"
+  if [[ -n $torch ]] && torch_is_in "$torch"; then return; fi
   torch=$(echo "$torch_venv"/lib/python3*/site-packages/torch) torch_origin="the suite's own$skipped"
   torch_is_in "$torch" || torch=""
 }
@@ -65,13 +89,19 @@ torch_python() {
   fi
 }
 
+missing_torch() { # NAME OTHERWISE
+  missing_in_venv "$1" missing build 8 "$torch_venv" "torch==$torch_release numpy" "$2"
+}
+
+with_cuda() { [[ ${USE_CUDA:-} != 0 && -e $torch/lib/libtorch_cuda.so ]]; }
+
 find_torch() {
   choose_torch
   define LIBTORCH_FOUND "$torch"
   if [[ -n $torch_fix ]]; then
     row LibTorch missing build - "$torch_fix"
   elif [[ -z $torch ]]; then
-    missing_in_venv LibTorch missing build 8 "$torch_venv" "torch==$torch_release numpy" LIBTORCH=/path
+    missing_torch LibTorch LIBTORCH=/path
   fi
   if [[ -z $torch ]]; then
     define WITH_CUDA 0
@@ -80,7 +110,8 @@ find_torch() {
   row LibTorch ok build "$(torch_version "$torch")" "$torch ($torch_origin)"
   define TORCH_PYTHON "$(torch_python)"
   define TORCH_CFLAGS "-isystem $torch/include -isystem $torch/include/torch/csrc/api/include"
-  local libs="-L$torch/lib -Wl,-rpath,$torch/lib -Wl,--no-as-needed -ltorch -ltorch_cpu -lc10"
-  [[ ! -e $torch/lib/libtorch_cuda.so ]] || libs+=" -ltorch_cuda -lc10_cuda"
+  local libs="-L$torch/lib -Wl,-rpath,$torch/lib -Wl,--no-as-needed"
+  # libtorch.so loads what is there, CUDA's libraries too.
+  if with_cuda; then libs+=" -ltorch -ltorch_cpu -lc10 -ltorch_cuda -lc10_cuda"; else libs+=" -ltorch_cpu -lc10"; fi
   define TORCH_LIBS "$libs -Wl,--as-needed"
 }

@@ -113,6 +113,23 @@ class ResumableReducer : public c10d::Reducer {
   }
 };
 
+/// Releases of LibTorch add parameters at the end of the constructor: 2.7 has none of these, 2.11
+/// all. Their defaults in Python are given.
+template <typename... Args>
+std::unique_ptr<ResumableReducer> reducer_of_any_release(Args&&... args) {
+  using Caps = std::vector<std::int64_t>;
+  if constexpr (std::is_constructible_v<ResumableReducer, Args..., bool, bool, Caps>)
+    return std::make_unique<ResumableReducer>(
+        std::forward<Args>(args)..., /*skip_all_reduce_unused_params=*/false,
+        /*use_python_reducer=*/false, /*bucket_bytes_cap_list=*/Caps());
+  else if constexpr (std::is_constructible_v<ResumableReducer, Args..., bool, bool>)
+    return std::make_unique<ResumableReducer>(std::forward<Args>(args)..., false, false);
+  else if constexpr (std::is_constructible_v<ResumableReducer, Args..., bool>)
+    return std::make_unique<ResumableReducer>(std::forward<Args>(args)..., false);
+  else
+    return std::make_unique<ResumableReducer>(std::forward<Args>(args)...);
+}
+
 /// A cut as numbers: of each bucket how many parameters, then which.
 std::vector<std::int64_t> numbers_of(const Cut& cut) {
   std::vector<std::int64_t> numbers;
@@ -223,13 +240,11 @@ class C10d : public SyncMode {
     std::unordered_map<std::size_t, std::string> names;
     for (std::size_t i = 0; i < replica_->names.size(); ++i)
       names[i] = replica_->names[i];
-    reducer_ = std::make_unique<ResumableReducer>(
+    reducer_ = reducer_of_any_release(
         replica_->parameters, std::move(cut), group_,
         std::vector<bool>(replica_->parameters.size(), false), settings_.bucket_cap_bytes,
         /*find_unused_parameters=*/false, /*gradient_as_bucket_view=*/true, names,
-        settings_.first_bucket_bytes,
-        /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false,
-        std::vector<std::int64_t>{});
+        settings_.first_bucket_bytes);
   }
 
   Exchange& exchange_;

@@ -26,9 +26,12 @@ class GradientHooks {
   GradientHooks& operator=(const GradientHooks&) = delete;
 
  private:
+  /// A std::shared_ptr in LibTorch 2.11, an intrusive_ptr in 2.15.
+  using NodePointer = decltype(torch::autograd::impl::grad_accumulator(torch::Tensor()));
+
   // Autograd keeps only a weak reference to a parameter's accumulator: without these it, and the
   // hook with it, would be gone before the first backward pass.
-  std::vector<std::shared_ptr<torch::autograd::Node>> accumulators_;
+  std::vector<NodePointer> accumulators_;
   std::vector<std::uintptr_t> keys_;
 };
 

@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
-"""What `make install` copies works from there. Prints PASS, FAIL or SKIP a case.
+"""What the build finds, refuses and downloads; another release of LibTorch; what `make install` copies. Prints PASS, FAIL or SKIP a case.
 
 usage: install.py [NAME...]    (run by tests/run)
 """
+import os
 import pathlib
 import re
+import shutil
 import sys
 
 import harness
-from harness import ROOT, check, mpirun, run, synthetic
+from harness import ROOT, Skip, check, mpirun, run, synthetic
 
 PREFIX = pathlib.Path()
+BUILD_S = int(os.environ.get("BUILD_S", 600))
 PROGRAMS = ["audit", "calibrate", "check", "dataset", "quantize", "report", "sweep", "train"]
 
 
@@ -46,11 +49,221 @@ def case_the_users_site_file_is_read(folder):
     check(re.search(rf"{PREFIX}/share/gradsync/slurm/submit .*grid", result.out), result.out[:500])
 
 
+def install(prefix, **environment) -> harness.Result:
+    programs = [ROOT / f"build/bin/gradsync-{program}" for program in PROGRAMS]
+    return run([ROOT / "config/install", prefix, *programs], environment=environment, timeout=600)
+
+
+def shared_and_moved(folder) -> pathlib.Path:
+    """A prefix that all users can read, moved after it was installed."""
+    if os.geteuid() != 0:
+        raise Skip("only root can run programs as another user")
+    folder.chmod(0o755)
+    result = install(folder / "first")
+    if result.code == 74:
+        raise Skip(f"no space for the libraries: {result.err}")
+    result.expect(0, "the prefix can be moved")
+    return shutil.move(folder / "first", folder / "moved")
+
+
+def as_nobody(folder) -> list:
+    return ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "env", f"--chdir={folder}", "HOME=/nonexistent"]
+
+
+def check_libraries(program, prefix, user) -> None:
+    """All are found: in the prefix, or where every user finds them."""
+    found = re.findall(r"=> (.*?)(?: \(|$)", run([*user, "ldd", program]).expect(0).out, re.M)
+    foreign = [path for path in found if not re.match(rf"{prefix}/|/(?:usr/)?lib|/usr/local/|/opt/", path)]
+    check(found and not foreign, f"{program.name} loads {foreign}")
+    runpath = run(["readelf", "-d", program]).expect(0, "RUNPATH").out
+    check(str(pathlib.Path.home()) not in runpath, runpath)
+
+
+def case_another_user_runs_a_moved_prefix_without_the_installers_files(folder):
+    prefix = shared_and_moved(folder)
+    nobody = as_nobody(folder)
+    for program in PROGRAMS:
+        path = prefix / "bin" / f"gradsync-{program}"
+        run([*nobody, path, "--version"]).expect(0, f"gradsync-{program}")
+        check_libraries(path, prefix, nobody)
+    results = folder / "results"
+    results.mkdir()
+    results.chmod(0o777)
+    data = synthetic(folder, 640, 64)
+    training = [prefix / "bin/gradsync-train", "--model", "lenet", "--data", data, "--batch-per-rank", 16, "--iterations", 3]
+    run(nobody + mpirun(2) + training + ["--output", results / "run.h5"]).expect(0)
+    run([*nobody, prefix / "bin/gradsync-report", results / "run.h5"]).expect(0, "ddp")
+
+
+def case_a_module_file_follows_its_prefix(folder):
+    initialize = pathlib.Path("/usr/share/modules/init/bash")
+    if not initialize.exists():
+        raise Skip("there is no module command (package environment-modules)")
+    moved = shutil.copytree(PREFIX, folder / "moved")
+    load = f". {initialize}; module use {moved}/share/modulefiles; module load gradsync"
+    for manual in ("unset MANPATH", "MANPATH=/usr/share/man"):
+        result = run(["bash", "-c", f"export MANPATH; {manual}; {load}; type -p gradsync-train; man -w gradsync-train ls"])
+        result.expect(0, f"{moved}/bin/gradsync-train\n{moved}/share/man/man1/gradsync-train.1\n/usr/share/man/")
+    unloaded = run(["bash", "-c", f"{load}; module unload gradsync; type -p gradsync-train"])
+    check(unloaded.code == 1 and not unloaded.out, unloaded.out)
+
+
+def case_libraries_stay_where_they_are_for_a_private_prefix(folder):
+    check(not (PREFIX / "lib/gradsync").exists(), "libraries were copied")
+    name = "bin/gradsync-train"
+    check((PREFIX / name).read_bytes() == (ROOT / "build" / name).read_bytes(), "the program was changed")
+
+
+def case_an_mpi_of_the_installers_own_is_refused_for_a_shared_prefix(folder):
+    folder.chmod(0o755)
+    result = install(folder / "prefix", HOME="/usr")
+    check(result.code == 69 and re.search(r"mpirun is private: .*\n +fix: MPICXX=", result.err), f"{result.code}: {result.err}")
+    check(not (folder / "prefix").exists(), "something was installed")
+
+
+# --- what the build finds and refuses --------------------------------------------------------------------
+
+
+def detected(variable) -> str:
+    return re.search(rf"^{variable} := *(.*?) *$", (ROOT / "build/config.mk").read_text(), re.M)[1]
+
+
+def make(folder, *words, **environment) -> harness.Result:
+    """make in a copy of this folder's Makefile and config, without its user.mk."""
+    if not (folder / "config").exists():
+        shutil.copytree(ROOT / "config", folder / "config")
+        shutil.copy(ROOT / "Makefile", folder)
+    environment = {"MAKEFLAGS": "", "MAKELEVEL": "", "XDG_CACHE_HOME": str(folder / "cache")} | environment
+    return run(["make", "-C", folder, *words], environment=environment, timeout=300)
+
+
+def fake_libtorch(folder, version, symbol) -> pathlib.Path:
+    (folder / "include/torch/csrc/api/include").mkdir(parents=True)
+    (folder / "lib").mkdir()
+    (folder / "lib/libtorch_cpu.so").touch()
+    (folder / "lib/libc10.so").write_text(symbol)
+    (folder / "version.py").write_text(f"__version__ = '{version}'\n")
+    return folder
+
+
+def case_a_libtorch_that_cannot_be_used_is_refused_before_compiling(folder):
+    new_abi, old_abi = "_ZN3c105ErrorC1ENS_14SourceLocationENSt7__cxx11", "_ZN3c105ErrorC1ENS_14SourceLocationESs"
+    for version, symbol, reason in (("2.6.0+cpu", new_abi, "is 2.6.0.cpu, and 2.7 or newer is needed"),
+                                    ("2.7.1+cpu", old_abi, "was built with _GLIBCXX_USE_CXX11_ABI=0"),
+                                    ("2.10.0+cpu", new_abi, None)):  # fmt: skip
+        libtorch = fake_libtorch(folder / version, version, symbol)
+        result = make(folder, "status", f"LIBTORCH={libtorch}").expect(0)
+        line = re.search(r"^LibTorch +.*", result.out, re.M)[0]
+        check((reason is None and f" {version} " in line) or (reason and re.search(f"MISSING +fix: .*{reason}; set it", line)), line)
+    result = make(folder, f"LIBTORCH={folder}/2.6.0+cpu", f"GRADSYNC_ANY={folder}")
+    check(result.code != 0 and "nothing was installed or built" in result.err, f"{result.code}: {result.err}")
+
+
+def case_a_libtorch_for_a_newer_cuda_than_the_drivers_is_refused(folder):
+    libtorch = detected("LIBTORCH_FOUND")
+    if not (pathlib.Path(libtorch) / "lib/libtorch_cuda.so").exists():
+        raise Skip("LibTorch is CPU-only")
+    cuda = int(re.search(r"cuda.*= '(\d+)", (pathlib.Path(libtorch) / "version.py").read_text())[1])
+    old, new = {12: ("470.57", "525.60"), 13: ("570.86", "580.65")}[cuda]
+    refused = make(folder, "status", f"LIBTORCH={libtorch}", f"NVIDIA_DRIVER={old}").expect(0).out
+    check(re.search(rf"^GPU driver +MISSING +fix: .* for CUDA {cuda}\.\d+: LIBTORCH=.*torch==.*USE_CUDA=0", refused, re.M), refused)
+    make(folder, "status", f"LIBTORCH={libtorch}", f"NVIDIA_DRIVER={new}").expect(0, rf"GPU driver +{new} +runs LibTorch's CUDA {cuda}")
+    make(folder, "status", f"LIBTORCH={libtorch}", f"NVIDIA_DRIVER={old}", "USE_CUDA=0").expect(0, "CUDA +none +USE_CUDA=0")
+
+
+# With the system's headers elsewhere or nowhere.
+HIDE = """set -e
+for name in cmeel.prefix:boost pgm_build_deps/nlohmann_json:nlohmann pgm_build_deps/doctest:doctest; do
+  folder=$1/${name%:*}/include/${name#*:}
+  [ -z "$1" ] || { mkdir -p "$folder"; mount --bind /usr/include/${name#*:} "$folder"; }
+  mount -t tmpfs none /usr/include/${name#*:}
+done
+mount -t tmpfs none /usr/include/fmt
+shift
+exec "$@"
+"""
+
+
+def case_without_packages_the_header_libraries_come_from_pypi_and_libtorch(folder):
+    headers = [pathlib.Path("/usr/include") / name for name in ("boost", "nlohmann", "doctest", "fmt")]
+    if not all(path.is_dir() for path in headers) or run(["unshare", "-m", "true"]).code != 0:
+        raise Skip("needs root, namespaces and the headers in /usr/include")
+    (folder / "hide").write_text(HIDE)
+    make(folder, "print-Q")
+    (folder / "bin").mkdir()
+    (folder / "bin/id").write_text("#!/bin/sh\necho 1000\n")  # an ordinary user cannot use apt-get
+    (folder / "bin/id").chmod(0o755)
+    status = ["make", "-C", folder, "status", f"LIBTORCH={detected('LIBTORCH_FOUND')}"]
+    environment = {"MAKEFLAGS": "", "MAKELEVEL": "", "XDG_CACHE_HOME": str(folder / "cache"),
+                   "PATH": f"{folder}/bin:{os.environ['PATH']}"}  # fmt: skip
+    nothing = run(["unshare", "-m", "sh", folder / "hide", "", *status], environment=environment).expect(0).out
+    for name in ("Boost", "nlohmann-json", "doctest"):
+        check(re.search(rf"^{name} +MISSING +fix: make deps .pip install cmeel-boost==\S+ pgm-build-deps==\S+ into {folder}", nothing, re.M), nothing)
+    pypi = folder / "cache/gradsync/venv-libraries/lib/python3.11/site-packages"
+    found = run(["unshare", "-m", "sh", folder / "hide", pypi, *status], environment=environment).expect(0).out
+    for name in ("cmeel.prefix", "pgm_build_deps/nlohmann_json", "pgm_build_deps/doctest"):
+        check(f"{pypi}/{name}/include" in found, found)
+    if (pathlib.Path(detected("LIBTORCH_FOUND")) / "include/fmt").exists():
+        check(re.search(r"^fmt +\d+\.\d+\.\d+ +.*/torch/include$", found, re.M), found)
+
+
+def case_the_libraries_of_an_active_conda_environment_are_taken(folder):
+    compiler = folder / "conda/bin/conda-g++"
+    compiler.parent.mkdir(parents=True)
+    compiler.symlink_to(shutil.which("g++"))
+    shutil.copytree("/usr/include/nlohmann", folder / "conda/include/nlohmann")
+    (folder / "conda/lib").mkdir()
+    words = ["status", f"CXX={compiler}"]
+    own = make(folder, *words, CONDA_PREFIX=str(folder / "conda")).expect(0).out
+    check(re.search(rf"^nlohmann-json +[\d.]+ +{folder}/conda/include$", own, re.M), own)
+    other = make(folder, "status", CONDA_PREFIX=str(folder / "conda")).expect(0).out
+    check(str(folder / "conda") not in other, other)
+
+
+def case_a_large_download_is_announced_and_can_be_declined(folder):
+    nothing = {"LIBTORCH": "", "PIP_NO_INDEX": "1", "PYTHON": "/usr/bin/python3", "NVIDIA_DRIVER": "550.54"}
+    if run(["/usr/bin/python3", "-c", "import torch"]).code == 0:
+        raise Skip("the system's Python has torch")
+    declined = make(folder, "all", "DOWNLOAD=no", **nothing)
+    check("the download was declined" in declined.err and "LibTorch is missing" in declined.err, declined.err)
+    check(not (folder / "cache").exists(), "something was downloaded")
+    tried = make(folder, "all", **nothing)  # not on a terminal: as in CI
+    check(re.search("a large download.*\n  pip install torch==2.10.0 numpy\n.*\n  DOWNLOAD=no declines", tried.err), tried.err)
+    check("pip install torch==2.10.0 numpy failed" in tried.err, tried.err)
+    answers = f"cd {folder} && MAKEFLAGS= MAKELEVEL= XDG_CACHE_HOME={folder}/cache PIP_NO_INDEX=1 script -qec 'make all LIBTORCH=' /dev/null <<<n"
+    asked = run(["bash", "-c", answers], environment=nothing)
+    check("download it? [Y/n]" in asked.out and "the download was declined" in asked.out, asked.out)
+
+
+def another_libtorch() -> pathlib.Path:
+    """Of another release than this build's: OTHER_LIBTORCH, else one that make deps has installed."""
+    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "gradsync"
+    found = [pathlib.Path(os.environ.get("OTHER_LIBTORCH", "/none")), *cache.glob("venv-torch-*/lib/python3*/site-packages/torch")]
+    others = [path for path in found if (path / "lib/libtorch_cpu.so").exists() and str(path) != detected("LIBTORCH_FOUND")]
+    if not others:
+        raise Skip("no second release of LibTorch: make deps LIBTORCH= TORCH_RELEASE=2.7.1 installs one (4 GB)")
+    return others[0]
+
+
+def case_another_release_of_libtorch_builds_for_cpus_and_trains(folder):
+    libtorch = another_libtorch()
+    make(folder, "status").expect(0)
+    shutil.copytree(ROOT / "src", folder / "src")
+    program = folder / "build/bin/gradsync-train"
+    run(["make", "-C", folder, f"LIBTORCH={libtorch}", "USE_CUDA=0", "OPTIMIZE=-O0", "build/bin/gradsync-train"], timeout=BUILD_S,
+        environment={"MAKEFLAGS": "", "MAKELEVEL": ""}).expect(0)  # fmt: skip
+    check(str(libtorch / "lib/libtorch_cpu.so") in run(["ldd", program]).out, "another LibTorch is loaded")
+    check("libtorch_cuda" not in run(["ldd", program]).out, "CUDA's libraries are loaded in a build for CPUs")
+    data = synthetic(folder, 640, 64)
+    for mode in ("ddp", "c10d"):
+        run(mpirun(2) + [program, "--model", "lenet", "--data", data, "--batch-per-rank", 16, "--iterations", 8, "--sync", mode,
+                         "--output", folder / f"{mode}.h5"]).expect(0, mode)  # fmt: skip
+
+
 def prepare(folder) -> None:
     global PREFIX
     PREFIX = folder / "prefix"
-    programs = [ROOT / f"build/bin/gradsync-{program}" for program in PROGRAMS]
-    run([ROOT / "config/install", PREFIX, *programs]).expect(0, "installed in")
+    install(PREFIX).expect(0, "installed in")
 
 
 if __name__ == "__main__":
