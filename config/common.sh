@@ -6,7 +6,7 @@ readonly torch_release=2.11.0
 readonly cache_dir=${XDG_CACHE_HOME:-$HOME/.cache}/gradsync
 readonly torch_venv=$cache_dir/venv-torch-$torch_release
 readonly test_venv=$cache_dir/venv-test
-readonly test_packages="h5py pandas xarray h5netcdf numpy perfetto safetensors"
+readonly test_packages="h5py pandas xarray h5netcdf netCDF4 numpy perfetto safetensors"
 readonly status_file=build/config.status
 readonly apt_install="apt-get install -y --no-install-recommends"
 
