@@ -34,7 +34,7 @@ readonly torch_release
 readonly cache_dir=${XDG_CACHE_HOME:-$HOME/.cache}/gradsync
 readonly torch_venv=$cache_dir/venv-torch-$torch_release
 readonly test_venv=$cache_dir/venv-test
-readonly test_packages="h5py pandas xarray h5netcdf numpy perfetto safetensors"
+readonly test_packages="h5py pandas xarray h5netcdf netCDF4 numpy perfetto safetensors"
 # Boost, and nlohmann-json and doctest as headers, for users who cannot install packages.
 readonly library_packages="cmeel-boost==1.90.0 pgm-build-deps==2026.10.26.92"
 readonly library_venv=$cache_dir/venv-libraries

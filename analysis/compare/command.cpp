@@ -1,6 +1,7 @@
 #include "analysis/compare/command.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <iostream>
 
@@ -9,6 +10,7 @@
 #include "analysis/compare/comparison.h"
 #include "analysis/metrics/fom.h"
 #include "analysis/output/output.h"
+#include "record/collective_call.h"
 #include "support/error.h"
 #include "support/file.h"
 #include "support/options.h"
@@ -68,9 +70,12 @@ ProgramOptions<CompareOptions> all_options() {
 
 ProgramHelp compare_help() {
   return {"gradsync-report compare", "gradsync-report compare [OPTION...] A B",
-          "Compares the iteration times of two run files or folders, cell by cell.",
+          "Compares the iteration times of two run files or folders, cell by cell, and the "
+          "bandwidth of "
+          "two files of gradsync-calibrate, size by size.",
           "gradsync-report compare results/nccl-2.27 results/nccl-2.28\n"
-          "gradsync-report compare old.h5 new.h5 --threshold 3% --junit compare.xml"};
+          "gradsync-report compare old.h5 new.h5 --threshold 3% --junit compare.xml\n"
+          "gradsync-report compare last-week.h5 today.h5   # of gradsync-calibrate -N 6 --output"};
 }
 
 RunSet loaded(const std::string& place, bool force_merge) {
@@ -81,16 +86,26 @@ RunSet loaded(const std::string& place, bool force_merge) {
   return set;
 }
 
-void require_common(const std::vector<ComparedCell>& cells) {
-  if (std::any_of(cells.begin(), cells.end(), [](const ComparedCell& cell) {
-        return cell.both() && std::isfinite(cell.time.ratio.value);
-      }))
-    return;
+bool share_cells(const std::vector<ComparedCell>& cells) {
+  return std::any_of(cells.begin(), cells.end(), [](const ComparedCell& cell) {
+    return cell.both() && std::isfinite(cell.time.ratio.value);
+  });
+}
+
+bool share_links(const std::vector<ComparedLink>& links) {
+  return std::any_of(links.begin(), links.end(),
+                     [](const ComparedLink& link) { return link.both(); });
+}
+
+void require_common(const std::vector<ComparedCell>& cells,
+                    const std::vector<ComparedLink>& links) {
+  if (share_cells(cells) || share_links(links)) return;
   std::string names;
   for (const ComparedCell& cell : cells)
     names += fmt::format("{}{} ({})", names.empty() ? "" : ", ", cell.name, cell.verdict());
   throw Error(ExitCode::kBadData, "A and B share no cell with iteration times: " + names,
-              "compare runs of the same model, mode, ranks and batch");
+              "compare runs of the same model, mode, ranks and batch, or calibrations of the same "
+              "collectives and sizes");
 }
 
 void print_foms(const std::vector<ComparedCell>& cells) {
@@ -103,33 +118,57 @@ void print_foms(const std::vector<ComparedCell>& cells) {
   }
 }
 
+void print_foms(const std::vector<ComparedLink>& links) {
+  for (const ComparedLink& link : links)
+    std::cout << fom_line({"busbw_a." + link.name, link.busbw_a.value / kGB, "GB/s"}) << '\n'
+              << fom_line({"busbw_b." + link.name, link.busbw_b.value / kGB, "GB/s"}) << '\n'
+              << fom_line({"busbw_ratio." + link.name, link.ratio.value, "B/A"}) << '\n';
+}
+
 std::string merged_title(const RunSet& set, const char* name) {
   const std::string mark = merged_across(set);
   return mark.empty() ? "" : fmt::format(" - {} {}", name, mark);
+}
+
+/// Each with the names of A and B, the first with what was left out of them.
+void write_tables(const CompareOptions& options, ProgramOutput& program, std::vector<Table> tables,
+                  const std::array<std::pair<std::string, const RunSet*>, 2>& places) {
+  for (const auto& [place, set] : places)
+    tables.front().notes.insert(tables.front().notes.end(), set->remarks.begin(),
+                                set->remarks.end());
+  for (Table& table : tables)
+    table.title +=
+        fmt::format(" (A: {}, B: {}){}{}", places[0].first, places[1].first,
+                    merged_title(*places[0].second, "A"), merged_title(*places[1].second, "B"));
+  ReportOutput output(options.where, std::cout, program.progress());
+  for (const Table& table : options.where.with_chosen_columns(tables)) {
+    output.write(table);
+    program.add(table);
+  }
+  program.write_json();
 }
 
 int compare(const CompareOptions& options, ProgramOutput& program, const std::string& place_a,
             const std::string& place_b) {
   const RunSet a = loaded(place_a, options.force_merge), b = loaded(place_b, options.force_merge);
   const auto groups_a = group_runs(a), groups_b = group_runs(b);
-  const auto cells = compare_groups(groups_a, groups_b, options.bootstrap_seed);
-  require_common(cells);
+  auto cells = compare_groups(groups_a, groups_b, options.bootstrap_seed);
+  const auto links = compare_links(a, b, options.bootstrap_seed);
+  require_common(cells, links);
+  if (!share_cells(cells)) cells.clear();
 
-  Table table = comparison_table(cells, options.threshold, options.bootstrap_seed);
-  table.title += fmt::format(" (A: {}, B: {})", place_a, place_b);
-  table.title += merged_title(a, "A") + merged_title(b, "B");
-  for (const RunSet* set : {&a, &b})
-    table.notes.insert(table.notes.end(), set->remarks.begin(), set->remarks.end());
-  table = options.where.with_chosen_columns({table}).front();
-  ReportOutput(options.where, std::cout, program.progress()).write(table);
-  program.add(table);
-  program.write_json();
+  std::vector<Table> tables;
+  if (!cells.empty())
+    tables.push_back(comparison_table(cells, options.threshold, options.bootstrap_seed));
+  if (share_links(links))
+    tables.push_back(link_comparison_table(links, options.threshold, options.bootstrap_seed));
+  write_tables(options, program, std::move(tables), {{{place_a, &a}, {place_b, &b}}});
   if (options.fom) print_foms(cells);
+  if (options.fom) print_foms(links);
   if (!options.junit.empty())
-    write_file_atomically(options.junit, junit_text(cells, options.threshold));
-  const bool failed = std::any_of(cells.begin(), cells.end(), [&](const ComparedCell& cell) {
-    return cell.fails(options.threshold);
-  });
+    write_file_atomically(options.junit, junit_text(cells, links, options.threshold));
+  const auto fails = [&](const auto& one) { return one.fails(options.threshold); };
+  const bool failed = std::ranges::any_of(cells, fails) || std::ranges::any_of(links, fails);
   return static_cast<int>(failed ? ExitCode::kCheckFailed : ExitCode::kOk);
 }
 

@@ -5,6 +5,7 @@
 #include "analysis/compare/comparison.h"
 #include "analysis/tables/group_cells.h"
 #include "analysis/tables/run_cells.h"
+#include "record/collective_call.h"
 
 namespace gradsync::report {
 
@@ -50,6 +51,42 @@ std::string source(const ComparedCell& cell) {
 }
 
 }  // namespace
+
+Table link_comparison_table(const std::vector<ComparedLink>& links, double threshold,
+                            std::uint64_t seed) {
+  const auto busbw_column = [](const char* id, const char* title, const char* formula) {
+    return Column{id, title, false, formula, "/calibration/median"};
+  };
+  Table table{"compare-links", "Bandwidth of collectives in B against A", {}, {}, {}};
+  table.columns = {{"collective", "collective", true},
+                   busbw_column("a_busbw_GBps", "A GB/s", "busbw of the median call"),
+                   busbw_column("a_low", "low", "lower end of its 95 % interval"),
+                   busbw_column("a_high", "high", "upper end of its 95 % interval"),
+                   busbw_column("b_busbw_GBps", "B GB/s", "busbw of the median call"),
+                   busbw_column("b_low", "low", "lower end of its 95 % interval"),
+                   busbw_column("b_high", "high", "upper end of its 95 % interval"),
+                   busbw_column("ratio", "B/A", "busbw of B / busbw of A"),
+                   busbw_column("ratio_low", "low", "lower end of the ratio's 95 % interval"),
+                   busbw_column("ratio_high", "high", "upper end of the ratio's 95 % interval"),
+                   {"verdict", "verdict", true, "", "", 0}};
+  for (const ComparedLink& link : links) {
+    std::vector<Cell> cells = {link.name};
+    for (const Estimate* one : {&link.busbw_a, &link.busbw_b})
+      for (const double value : {one->value, one->low, one->high})
+        cells.push_back(Cell::of(value / kGB, 3));
+    for (const double value : {link.ratio.value, link.ratio.low, link.ratio.high})
+      cells.push_back(Cell::of(value, 3));
+    cells.emplace_back(link.verdict() + (link.fails(threshold) ? " (beyond the threshold)" : ""));
+    table.add(std::move(cells));
+  }
+  table.notes = {
+      fmt::format("a size fails if it is slower and the ratio below {:.6g}", 1 - threshold),
+      fmt::format("95 % intervals from 6 cycles or files on: of medians by order statistics, of "
+                  "ratios from {} bootstrap resamples, seed {}; below that from the deviation of "
+                  "the calls, without what differs between cycles (gradsync-calibrate -N 6)",
+                  kResamples, seed)};
+  return table;
+}
 
 Table comparison_table(const std::vector<ComparedCell>& cells, double threshold,
                        std::uint64_t seed) {

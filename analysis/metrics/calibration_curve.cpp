@@ -14,7 +14,7 @@ namespace {
 using Rows = std::vector<const CalibrationRow*>;
 
 bool usable(const CalibrationRow& row) {
-  return row.bytes > 0 && row.median_s > 0 && row.wrong <= 0;
+  return row.bytes > 0 && row.median_s > 0 && row.wrong <= 0 && row.type == kFloatType;
 }
 
 Rows rows_of(const Run& run, CollectiveKind kind) {

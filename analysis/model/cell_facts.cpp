@@ -178,9 +178,10 @@ CellFacts facts_of(const MeasuredCell& cell) {
 
 void add_points(const Run& run, std::size_t cell, const std::string& file, StudyFacts& study) {
   for (const CalibrationRow& row : run.calibration())
-    study.calibration.push_back({row.kind, row.transport, row.cadence,
-                                 static_cast<double>(run.ranks), static_cast<double>(row.bytes),
-                                 row.median_s, cell, file});
+    if (row.type == kFloatType)
+      study.calibration.push_back({row.kind, row.transport, row.cadence,
+                                   static_cast<double>(run.ranks), static_cast<double>(row.bytes),
+                                   row.median_s, cell, file});
 }
 
 /// By family, in what it differs from the others of its model and mode.

@@ -12,10 +12,14 @@ LawFactors law_factors(CollectiveKind kind, double ranks) {
     case CollectiveKind::kGather:
     case CollectiveKind::kScatter:
     case CollectiveKind::kAllGather:
+    case CollectiveKind::kReduceScatter:
+    case CollectiveKind::kAllToAll:
       return {ranks - 1, ranks - 1};
     case CollectiveKind::kBroadcast:
     case CollectiveKind::kReduce:
       return {std::log2(ranks), std::log2(ranks)};
+    case CollectiveKind::kSendReceive:
+      return {1, 1};
     case CollectiveKind::kBarrier:
       return {std::log2(ranks), 0};
   }

@@ -33,7 +33,8 @@ Curves calibration_of(const std::vector<const Run*>& runs) {
   for (const Run* run : runs) {
     if (run->calibration_file && !seen.insert(run->calibration_file).second) continue;
     for (const CalibrationRow& row : run->calibration()) {
-      if (row.kind != CollectiveKind::kAllReduce || row.bytes <= 0) continue;
+      if (row.kind != CollectiveKind::kAllReduce || row.bytes <= 0 || row.type != kFloatType)
+        continue;
       const double value = busbw_gb_per_s(static_cast<double>(row.bytes), row.median_s,
                                           static_cast<double>(run->ranks));
       if (std::isfinite(value))

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "record/collective_call.h"
 #include "support/half.h"
 #include "timing/interval_set.h"
 
@@ -60,6 +61,20 @@ class DeviceQueue {
   virtual bool abandoned() const = 0;
 };
 
+/// A collective with values of any type, for measurements of what training does not use.
+struct TypedCall {
+  CollectiveKind kind = CollectiveKind::kAllReduce;
+  ValueType type = ValueType::kFloat32;
+  /// All-reduce, reduce and broadcast are in place: `send` is not used. Gather, scatter,
+  /// all-gather, reduce-scatter and all-to-all: the one holds the values of one rank and the other
+  /// those of all ranks in their order, or both do. Send/receive: to the next rank, from the one
+  /// before.
+  std::span<const std::byte> send = {};
+  std::span<std::byte> receive = {};
+  int root = -1;
+  Waiting waiting = Waiting::kSpin;
+};
+
 /// Moves data between the ranks; knows nothing of gradients, modes or timing (see Exchange).
 /// One implementation a library. All calls are collective. Data lies in host memory and the calls
 /// block until this rank's result is there; or it lies on a device, whose stream has the result
@@ -91,6 +106,11 @@ class Transport {
   /// `all` is used on root only and holds size() × one.size() values in order of rank.
   virtual void gather(std::span<const float> one, std::span<float> all, int root) = 0;
   virtual void scatter(std::span<const float> all, std::span<float> one, int root) = 0;
+
+  /// Whether `move` has it. The same on all ranks.
+  virtual bool moves(CollectiveKind /*kind*/, ValueType /*type*/) const { return false; }
+  /// For calls that `moves` has.
+  virtual void move(const TypedCall& /*call*/) {}
 
   /// Memory of `bytes`, for as long as the pointer is held, in which this transport's all-reduce
   /// needs no copy; null where any memory is as good. Collective; null on all ranks of a node or on

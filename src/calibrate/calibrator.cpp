@@ -22,8 +22,8 @@ constexpr std::int64_t kNotChecked = -1;
 /// Calls that a device is ahead of the host: it never idles, and their events stay few.
 constexpr std::size_t kMostInFlight = 64;
 
-std::size_t float_count(std::int64_t bytes) {
-  return static_cast<std::size_t>(bytes) / sizeof(float);
+std::size_t count_of(const PlannedCell& cell) {
+  return static_cast<std::size_t>(cell.size.bytes / value_bytes(cell.type));
 }
 
 /// The cell that takes most memory over the ranks of one host.
@@ -39,8 +39,9 @@ const PlannedCell* largest_of(const std::vector<PlannedCell>& cells, int ranks) 
 CalibrationRow row_of(const PlannedCell& cell, Transport& transport, const Statistics& times) {
   CalibrationRow row;
   row.kind = cell.operation->kind;
-  row.transport = way_of(*cell.operation, transport);
+  row.transport = way_of(cell, transport);
   row.cadence = cell.cadence;
+  row.type = name_of(cell.type);
   row.bytes = cell.size.bytes;
   row.of_bucket = cell.size.of_bucket;
   row.repetitions = static_cast<std::int64_t>(times.count);
@@ -48,15 +49,17 @@ CalibrationRow row_of(const PlannedCell& cell, Transport& transport, const Stati
   row.mean_s = times.mean;
   row.minimum_s = times.minimum;
   row.maximum_s = times.maximum;
+  row.p95_s = times.p95;
+  row.p99_s = times.p99;
+  row.deviation_s = times.deviation;
   return row;
 }
 
 }  // namespace
 
-std::string way_of(const OperationEntry& operation, Transport& transport) {
-  const bool own = transport.enqueues() ||
-                   (transport.name() != "mpi" && operation.kind == CollectiveKind::kAllReduce);
-  return own ? std::string(transport.name()) : operation.transport;
+std::string way_of(const PlannedCell& cell, Transport& transport) {
+  const bool own = transport.enqueues() || (transport.name() != "mpi" && moved_by_transport(cell));
+  return own ? std::string(transport.name()) : cell.operation->transport;
 }
 
 void require_memory(const Session& session, const std::vector<PlannedCell>& cells) {
@@ -101,14 +104,15 @@ CalibrationRow Calibrator::measure(const PlannedCell& cell, const CallCounts& co
   std::unique_ptr<Operation> operation;
   session_.together([&] {
     operation = cell.operation->make(
-        {transport_.rank(), transport_.size(), float_count(cell.size.bytes), lane_, memory});
+        {transport_.rank(), transport_.size(), count_of(cell), cell.type, lane_, memory});
   });
   const bool alone = cell.cadence == kCadences[0];
   const Timing warmup = calls(*operation, alone, counts.warmup, 0);
   const double slowest_s = warmup.calls_s.empty() ? 0 : slowest(warmup.calls_s.back());
   Timing timing = calls(*operation, alone, settled_calls(counts, slowest_s), counts.checked);
-  const double stream_mean_s = slowest(mean(timing.calls_s));
-  join(timing);
+  double stream_mean_s = mean(timing.calls_s);
+  combine({&stream_mean_s, 1}, counts.over_ranks);
+  join(timing, counts.over_ranks);
   CalibrationRow row = row_of(cell, transport_, statistics(timing.calls_s));
   if (!alone) row.mean_s = stream_mean_s;
   row.wrong = counts.checked > 0 ? timing.wrong : kNotChecked;
@@ -121,19 +125,32 @@ int Calibrator::settled_calls(const CallCounts& counts, double slowest_s) const 
   return std::min(counts.timed, std::max(kFewestCalls, static_cast<int>(affordable)));
 }
 
-/// The slowest rank's times and all ranks' errors, on all ranks.
-void Calibrator::join(Timing& timing) const {
+/// The times that count and all ranks' errors, on all ranks.
+void Calibrator::join(Timing& timing, OverRanks over_ranks) const {
+  combine(timing.calls_s, over_ranks);
   const CollectiveScope watched(watchdog_, CollectiveKind::kAllReduce);
-  MPI_Allreduce(MPI_IN_PLACE, timing.calls_s.data(), static_cast<int>(timing.calls_s.size()),
-                MPI_DOUBLE, MPI_MAX, session_.world());
   MPI_Allreduce(MPI_IN_PLACE, &timing.wrong, 1, MPI_INT64_T, MPI_SUM, session_.world());
 }
 
-double Calibrator::slowest(double time_s) const {
+void Calibrator::combine(std::span<double> times_s, OverRanks over_ranks) const {
   const CollectiveScope watched(watchdog_, CollectiveKind::kAllReduce);
-  double largest_s = 0;
-  MPI_Allreduce(&time_s, &largest_s, 1, MPI_DOUBLE, MPI_MAX, session_.world());
-  return largest_s;
+  const int count = static_cast<int>(times_s.size());
+  if (over_ranks == OverRanks::kRoot) {
+    MPI_Bcast(times_s.data(), count, MPI_DOUBLE, 0, session_.world());
+    return;
+  }
+  const MPI_Op op = over_ranks == OverRanks::kMean      ? MPI_SUM
+                    : over_ranks == OverRanks::kFastest ? MPI_MIN
+                                                        : MPI_MAX;
+  MPI_Allreduce(MPI_IN_PLACE, times_s.data(), count, MPI_DOUBLE, op, session_.world());
+  if (over_ranks == OverRanks::kMean)
+    for (double& time_s : times_s)
+      time_s /= session_.size();
+}
+
+double Calibrator::slowest(double time_s) const {
+  combine({&time_s, 1}, OverRanks::kSlowest);
+  return time_s;
 }
 
 Calibrator::Call Calibrator::call(Operation& operation) {
@@ -178,6 +195,14 @@ Calibrator::Timing Calibrator::isolated(Operation& operation, int count, int che
   return timing;
 }
 
+std::int64_t Calibrator::wrong_apart(Operation& operation) {
+  operation.fill();
+  meet();
+  Call one = call(operation);
+  settle(one);
+  return operation.wrong(1);
+}
+
 Calibrator::Timing Calibrator::back_to_back(Operation& operation, int count, int checked) {
   Timing timing;
   int since_fill = 0;
@@ -187,10 +212,11 @@ Calibrator::Timing Calibrator::back_to_back(Operation& operation, int count, int
     timing.calls_s.push_back(started.front().time_s);
     started.pop_front();
   };
+  const bool leaves_range = operation.calls_a_fill() == 1;
   operation.fill();
   meet();
   for (int i = 0; i < count; ++i) {
-    if (since_fill == operation.calls_a_fill()) {
+    if (!leaves_range && since_fill == operation.calls_a_fill()) {
       // No call waits for a rank that fills longer, nor the host for calls that are under way.
       while (!started.empty())
         settle_first();
@@ -204,7 +230,8 @@ Calibrator::Timing Calibrator::back_to_back(Operation& operation, int count, int
   }
   while (!started.empty())
     settle_first();
-  if (checked > 0) timing.wrong = operation.wrong(since_fill);
+  if (checked > 0)
+    timing.wrong = leaves_range ? wrong_apart(operation) : operation.wrong(since_fill);
   return timing;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "algorithms/transport.h"
@@ -16,7 +17,7 @@ void require_memory(const Session& session, const std::vector<PlannedCell>& cell
 /// What moves an operation's data when it is called over `transport`, as rows have it. The ways MPI
 /// goes are told apart by the operation; other transports of host memory have an all-reduce of
 /// their own and leave the rest to MPI.
-std::string way_of(const OperationEntry& operation, Transport& transport);
+std::string way_of(const PlannedCell& cell, Transport& transport);
 
 /// Measures collectives on the ranks of a session, over the transport that training uses. On a
 /// device calls are timed by events around them on the communication stream.
@@ -27,10 +28,11 @@ class Calibrator {
              DeviceLane* lane = nullptr);
 
   /// One number: warm-up calls, timed calls, results compared. The time of a call is that of its
-  /// slowest rank (MPI_MAX, after the last call); data is filled, and results compared, outside the
-  /// timed calls. Isolated, each call has fresh data and a barrier before it. Back to back, data is
-  /// only filled again where it would leave float32's range, and the mean is Σ of a rank's calls /
-  /// calls on the slowest rank (nccl-tests' time). Collective; the same row on all ranks.
+  /// slowest rank (MPI_MAX, after the last call), or what counts.over_ranks says; data is filled,
+  /// and results compared, outside the timed calls. Isolated, each call has fresh data and a
+  /// barrier before it. Back to back, data is only filled again where it would leave float32's
+  /// range, and the mean is Σ of a rank's calls / calls on the slowest rank (nccl-tests' time).
+  /// Collective; the same row on all ranks.
   CalibrationRow measure(const PlannedCell& cell, const CallCounts& counts);
 
  private:
@@ -46,8 +48,11 @@ class Calibrator {
   void meet();
   Timing calls(Operation& operation, bool alone, int count, int checked);
   Timing isolated(Operation& operation, int count, int checked);
+  /// Of a call that is not timed.
+  std::int64_t wrong_apart(Operation& operation);
   Timing back_to_back(Operation& operation, int count, int checked);
-  void join(Timing& timing) const;
+  void join(Timing& timing, OverRanks over_ranks) const;
+  void combine(std::span<double> times_s, OverRanks over_ranks) const;
   double slowest(double time_s) const;
 
   const Session& session_;

@@ -3,10 +3,14 @@
 //   mpirun -n 2 gradsync-calibrate -b 1KiB -e 64MiB -f 2
 //   mpirun -n 4 gradsync-calibrate --sizes-from run.h5 --output calibration.h5
 
+#include <algorithm>
+#include <array>
+#include <ctime>
 #include <iostream>
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 
 #include <fmt/format.h>
@@ -55,9 +59,8 @@ RunInfo run_info(const OptionValues& values, const std::string& command_line,
 std::string head_text(const std::vector<RankPlace>& places) {
   std::set<std::string> hosts;
   std::string text =
-      "# gradsync-calibrate: nccl-tests' columns, GB = 1e9 B\n"
-      "# One set of them: allreduce, broadcast and reduce are in place, gather and scatter are "
-      "not\n";
+      "# gradsync-calibrate: nccl-tests' columns, GB = 1e9 B; allreduce, broadcast and reduce are "
+      "measured in place, the others out of it\n";
   for (const RankPlace& place : places)
     if (hosts.insert(place.host).second)
       text += fmt::format("# host {}: {}, rank {} on cores {}\n", place.host, place.device,
@@ -65,11 +68,21 @@ std::string head_text(const std::vector<RankPlace>& places) {
   return text;
 }
 
+/// Local time, as nccl-tests prints it.
+std::string local_time() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  localtime_r(&now, &parts);
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S", &parts);
+  return text.data();
+}
+
 /// Prints on rank 0 while it measures; keeps the rows.
 class Output {
  public:
-  Output(const Session& session, const CallCounts& counts, Recorder* recorder)
-      : session_(session), counts_(counts), recorder_(recorder) {}
+  Output(const Session& session, const CalibrateOptions& options, Recorder* recorder)
+      : session_(session), options_(options), recorder_(recorder) {}
 
   /// What is measured from now on.
   void measures(RankTransport& transports) {
@@ -82,8 +95,8 @@ class Output {
   void begin(const PlannedCell& cell) {
     if (!session_.root()) return;
     section_.clear();
-    std::cout << calibration_header(*cell.operation, way_of(*cell.operation, *transport_),
-                                    cell.cadence, session_.size(), counts_);
+    std::cout << calibration_header(cell, way_of(cell, *transport_), session_.size(),
+                                    options_.counts, options_.columns);
   }
 
   void add(const PlannedCell& cell, const CalibrationRow& row) {
@@ -91,7 +104,9 @@ class Output {
     rows_.push_back(row);
     if (recorder_) recorder_->add(row);
     if (session_.root())
-      std::cout << calibration_line(*cell.operation, row, session_.size()) << std::flush;
+      std::cout << calibration_line(*cell.operation, row, session_.size(), options_.columns,
+                                    local_time())
+                << std::flush;
   }
 
   void end() {
@@ -105,7 +120,7 @@ class Output {
  private:
   const Session& session_;
   Transport* transport_ = nullptr;
-  CallCounts counts_;
+  const CalibrateOptions& options_;
   Recorder* recorder_;
   std::vector<CalibrationRow> section_, rows_;
 };
@@ -136,16 +151,18 @@ class CalibrationDevice {
   std::optional<DeviceLane> lane_;
 };
 
-bool same_section(const PlannedCell& a, const PlannedCell& b) {
-  return a.operation == b.operation && a.cadence == b.cadence;
-}
-
-void measure_all(Calibrator& calibrator, const std::vector<PlannedCell>& cells,
-                 const CallCounts& counts, Output& output) {
-  for (std::size_t i = 0; i < cells.size(); ++i) {
-    if (i == 0 || !same_section(cells[i - 1], cells[i])) output.begin(cells[i]);
-    output.add(cells[i], calibrator.measure(cells[i], counts));
-    if (i + 1 == cells.size() || !same_section(cells[i], cells[i + 1])) output.end();
+void measure_all(Calibrator& calibrator, std::span<const PlannedCell> cells,
+                 const CalibrateOptions& options, Output& output) {
+  while (!cells.empty()) {
+    const auto last = std::ranges::find_if(
+        cells, [&](const PlannedCell& cell) { return !same_section(cell, cells.front()); });
+    const auto section = cells.first(static_cast<std::size_t>(last - cells.begin()));
+    output.begin(section.front());
+    for (int cycle = 0; cycle < options.cycles; ++cycle)
+      for (const PlannedCell& cell : section)
+        output.add(cell, calibrator.measure(cell, options.counts));
+    output.end();
+    cells = cells.subspan(section.size());
   }
 }
 
@@ -163,13 +180,11 @@ std::vector<std::string> transports_of(const CalibrateOptions& options, const De
 
 /// In host memory every transport but the first one has an all-reduce of its own, and leaves the
 /// rest to MPI.
-std::vector<const OperationEntry*> not_measured_yet(
-    const std::vector<const OperationEntry*>& operations, bool first, bool on_device) {
-  std::vector<const OperationEntry*> left = operations;
+std::vector<PlannedCell> not_measured_yet(std::vector<PlannedCell> cells, bool first,
+                                          bool on_device) {
   if (!first && !on_device)
-    std::erase_if(
-        left, [](const OperationEntry* one) { return one->kind != CollectiveKind::kAllReduce; });
-  return left;
+    std::erase_if(cells, [](const PlannedCell& cell) { return !moved_by_transport(cell); });
+  return cells;
 }
 
 std::vector<Way> plan_ways(const Session& session, const CalibrateOptions& options,
@@ -179,15 +194,37 @@ std::vector<Way> plan_ways(const Session& session, const CalibrateOptions& optio
   session.together([&] {
     for (const std::string& name : transports_of(options, device, layout)) {
       const TransportChoice chosen = choose_transport(name, device, layout);
-      const auto operations = not_measured_yet(options.operations, ways.empty(), device.cuda);
-      if (operations.empty()) continue;
-      ways.push_back({chosen, plan_cells(operations_over(chosen.name, operations), options.cadences,
-                                         options.sizes, buckets)});
+      auto cells = cells_over(chosen.name,
+                              plan_cells(operations_over(chosen.name, options.operations),
+                                         options.cadences, options.sizes, buckets, options.types));
+      cells = not_measured_yet(std::move(cells), ways.empty(), device.cuda);
+      if (!cells.empty()) ways.push_back({chosen, std::move(cells)});
     }
+    if (ways.empty())
+      throw Error(ExitCode::kUsage, "the chosen transports have none of the chosen collectives",
+                  "give --transport mpi, or --collective allreduce -d float");
   });
   for (const Way& way : ways)
     require_memory(session, way.cells);
   return ways;
+}
+
+void require_expected(const std::vector<Judgment>& judgments) {
+  const auto missed = std::ranges::count(judgments, false, &Judgment::met);
+  if (missed > 0)
+    throw Error(
+        ExitCode::kCheckFailed,
+        fmt::format("{} of {} expected bandwidths are not reached", missed, judgments.size()),
+        "gradsync-check compares the links with each other and with their nominal rate");
+}
+
+/// All tables in one file, each in nccl-tests' layout: the only one there, several beside it.
+void write_json(const std::filesystem::path& path, const std::vector<CalibrationCurve>& curves,
+                const JsonFrame& frame) {
+  write_result(path, calibration_json(curves, frame));
+  if (curves.size() > 1 && path != "-")
+    for (const CalibrationCurve& curve : curves)
+      write_result(json_path(path, curve), calibration_json({curve}, frame));
 }
 
 void require_right(const std::vector<CalibrationRow>& rows) {
@@ -245,21 +282,26 @@ int run_calibration(const Session& session, const CalibrateOptions& options,
         gather_places(session, kThreads, measure_clock_offset(session), gpu.description);
     const auto recorder = open_outputs(session, options, run_info(values, command_line, places));
     if (session.root()) std::cout << head_text(places);
-    Output output(session, options.counts, recorder.get());
+    const std::string started = utc_now();
+    Output output(session, options, recorder.get());
     for (const Way& way : ways) {
       RankTransport transports(session, watchdog, way.chosen, gpu.choice, device.lane());
       output.measures(transports);
       Calibrator calibrator(session, transports.get(), watchdog, device.lane());
-      session.abort_on_error([&] { measure_all(calibrator, way.cells, options.counts, output); });
+      session.abort_on_error([&] { measure_all(calibrator, way.cells, options, output); });
     }
     const WatchdogTimeoutExtension writes(watchdog, WatchedPhase::kPublishing);
     session.together([&] {
       if (recorder) recorder->finish(RunStatus::kComplete);
+      const auto curves =
+          calibration_curves(output.rows(), static_cast<std::size_t>(session.size()));
+      const auto judgments = judge(options.expected, curves);
       if (session.root() && !options.json.empty())
-        write_result(options.json,
-                     calibration_json(calibration_curves(output.rows(), places.size()), places,
-                                      command_line));
+        write_json(options.json, curves,
+                   {places, command_line, started, utc_now(), options, judgments});
+      if (session.root()) std::cout << expectation_footer(judgments) << std::flush;
       require_right(output.rows());
+      require_expected(judgments);
     });
   } catch (...) {
     session.abort(current_error());

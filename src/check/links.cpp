@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <fstream>
 #include <limits>
 
 #include "record/collective_call.h"
@@ -18,6 +20,79 @@ constexpr std::size_t kSwapped = (std::size_t{1} << 20) / sizeof(float);
 constexpr double kSlow = 0.5;  ///< of the median of the links
 constexpr std::size_t kLinksShown = 12;
 constexpr double kGB_bytes = 1e9;
+constexpr double kBitsPerByte = 8;
+
+namespace fs = std::filesystem;
+
+std::string line_of(const fs::path& file) {
+  std::string line;
+  std::ifstream in(file);
+  std::getline(in, line);
+  return line;
+}
+
+/// The number that the line of a file begins with; 0 without one.
+double number_in(const fs::path& file) {
+  return std::strtod(line_of(file).c_str(), nullptr);
+}
+
+/// In order of their names; empty where there is no such folder.
+std::vector<fs::path> entries_of(const fs::path& folder) {
+  std::vector<fs::path> entries;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error))
+    entries.push_back(entry->path());
+  std::ranges::sort(entries);
+  return entries;
+}
+
+void keep_faster(NominalRate& best, NominalRate other) {
+  if (other.rate_Bps > best.rate_Bps) best = std::move(other);
+}
+
+NominalRate fastest_infiniband(const fs::path& sysfs) {
+  NominalRate best;
+  for (const fs::path& adapter : entries_of(sysfs / "class/infiniband"))
+    for (const fs::path& port : entries_of(adapter / "ports"))
+      if (line_of(port / "state").find("ACTIVE") != std::string::npos)
+        keep_faster(
+            best, {fmt::format("{} port {}", adapter.filename().string(), port.filename().string()),
+                   number_in(port / "rate") * 1e9 / kBitsPerByte});
+  return best;
+}
+
+/// Virtual interfaces state a rate that nothing backs.
+NominalRate fastest_interface(const fs::path& sysfs) {
+  NominalRate best;
+  for (const fs::path& interface : entries_of(sysfs / "class/net"))
+    if (fs::exists(interface / "device") && line_of(interface / "operstate") == "up")
+      keep_faster(best, {interface.filename().string(),
+                         number_in(interface / "speed") * 1e6 / kBitsPerByte});
+  return best;
+}
+
+std::string slot_text(const fs::path& device, const std::string& which) {
+  return fmt::format("x{} {}", line_of(device / (which + "_link_width")),
+                     line_of(device / (which + "_link_speed")));
+}
+
+void add_narrow(const std::string& name, const fs::path& device, bool speed_counts,
+                std::vector<NarrowSlot>& narrow) {
+  const auto below = [&](const std::string& what) {
+    const double now = number_in(device / ("current_link_" + what));
+    return now > 0 && now < number_in(device / ("max_link_" + what));
+  };
+  if (below("width") || (speed_counts && below("speed")))
+    narrow.push_back({name, slot_text(device, "current"), slot_text(device, "max")});
+}
+
+/// The value that `number` is in `unit`, with three significant digits.
+std::string three_digits(double number, const char* unit) {
+  // What rounds up to the next power of ten has one digit more.
+  const int whole = number > 0 ? static_cast<int>(std::floor(std::log10(number * 1.0005))) : 0;
+  return fmt::format("{:.{}f} {}", number, std::clamp(2 - whole, 0, 9), unit);
+}
 
 /// What rank `rank` contributes at `i`; sums of it are exact in float32 up to 20,000 ranks.
 float contribution(int rank, std::size_t i) {
@@ -80,14 +155,17 @@ double time_swap(Job& job, int peer, std::size_t count, std::int64_t& wrong) {
 struct Leader {
   int rank = 0;
   std::string host;
+  NominalRate nominal;
 };
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Leader, rank, host)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Leader, rank, host, nominal)
 
 /// The first rank of each host, on all ranks.
-std::vector<Leader> leaders(Job& job) {
+std::vector<Leader> leaders(Job& job, const fs::path& sysfs) {
   std::vector<Leader> found;
-  for (const auto& one : gather_facts(job, job.place().local_rank))
-    if (one.facts == 0) found.push_back({one.rank, one.host});
+  Leader mine{job.place().local_rank, "", {}};
+  if (mine.rank == 0) mine.nominal = nominal_rate(sysfs);
+  for (const auto& one : gather_facts(job, mine))
+    if (one.facts.rank == 0) found.push_back({one.rank, one.host, one.facts.nominal});
   return nlohmann::json::parse(job.broadcast(nlohmann::json(found).dump()))
       .get<std::vector<Leader>>();
 }
@@ -100,7 +178,9 @@ std::vector<LinkFacts> measure_links(Job& job, const std::vector<Leader>& hosts)
                  &second = hosts[static_cast<std::size_t>(b)];
     const int rank = job.place().rank;
     if (rank == first.rank || rank == second.rank) {
-      LinkFacts link{first.host + " and " + second.host, 0, 0, 0};
+      const bool first_slower = first.nominal.rate_Bps <= second.nominal.rate_Bps;
+      LinkFacts link{first.host + " and " + second.host, 0, 0, 0,
+                     (first_slower ? first : second).nominal};
       const int peer = rank == first.rank ? second.rank : first.rank;
       link.latency_s = time_swap(job, peer, 1, link.wrong);
       link.bandwidth_Bps = static_cast<double>(kSwapped * sizeof(float)) /
@@ -113,20 +193,39 @@ std::vector<LinkFacts> measure_links(Job& job, const std::vector<Leader>& hosts)
 }
 
 std::string text_of(const LinkFacts& link) {
-  return fmt::format("{}: {:.2f} GB/s, {:.1f} µs", link.hosts, link.bandwidth_Bps / kGB_bytes,
+  return fmt::format("{}: {}, {:.1f} µs", link.hosts, rate_text(link.bandwidth_Bps),
                      link.latency_s * 1e6);
+}
+
+/// Of the nominal rate; NaN where that is not known.
+double share_of(const LinkFacts& link) {
+  return link.nominal.rate_Bps > 0 ? link.bandwidth_Bps / link.nominal.rate_Bps
+                                   : std::numeric_limits<double>::quiet_NaN();
+}
+
+/// GB/s to three significant digits.
+Cell rate_cell(double rate_Bps) {
+  const double rate = rate_Bps / kGB_bytes;
+  const int whole = rate > 0 ? static_cast<int>(std::floor(std::log10(rate))) : 0;
+  return Cell::of(rate, std::clamp(2 - whole, 3, 9));
 }
 
 Table link_table(const std::vector<LinkFacts>& by_bandwidth) {
   Table table{"links", "Links between hosts, slowest first", {}, {}, {}};
-  table.columns = {{"hosts", "hosts", true}, {"bandwidth_GBps", "GB/s"}, {"latency_us", "µs"}};
+  table.columns = {{"hosts", "hosts", true},     {"bandwidth_GBps", "GB/s"},
+                   {"latency_us", "µs"},         {"nominal_GBps", "nominal GB/s"},
+                   {"share_percent", "share %"}, {"port", "port", true}};
   for (const LinkFacts& link : by_bandwidth)
     if (table.rows.size() < kLinksShown)
-      table.add({link.hosts, Cell::of(link.bandwidth_Bps / kGB_bytes, 3),
-                 Cell::of(link.latency_s * 1e6, 1)});
+      table.add({link.hosts, rate_cell(link.bandwidth_Bps), Cell::of(link.latency_s * 1e6, 1),
+                 Cell::of(link.nominal.rate_Bps > 0 ? link.nominal.rate_Bps / kGB_bytes
+                                                    : std::numeric_limits<double>::quiet_NaN(),
+                          3),
+                 Cell::of(1e2 * share_of(link), 1), link.nominal.name});
   table.notes = {
       "each way, both ways at once; 1 MiB for the bandwidth, 4 B for the latency; "
-      "shortest of 8; GB = 1e9 B"};
+      "shortest of 8; GB = 1e9 B; nominal: of the fastest active port of the slower host, as the "
+      "kernel states it"};
   return table;
 }
 
@@ -141,9 +240,8 @@ Finding judge_slowest(const std::vector<LinkFacts>& by_bandwidth) {
   const std::string id = "links.hosts";
   const LinkFacts& slowest = by_bandwidth.front();
   const double median_Bps = median_bandwidth(by_bandwidth);
-  const std::string seen =
-      fmt::format("{} links, slowest {}; median {:.2f} GB/s", by_bandwidth.size(), text_of(slowest),
-                  median_Bps / kGB_bytes);
+  const std::string seen = fmt::format("{} links, slowest {}; median {}", by_bandwidth.size(),
+                                       text_of(slowest), rate_text(median_Bps));
   if (by_bandwidth.size() > 2 && slowest.bandwidth_Bps < kSlow * median_Bps)
     return warned(id, seen,
                   "check cable, port and routes of these two (ethtool, ibstat), or exclude the "
@@ -151,7 +249,58 @@ Finding judge_slowest(const std::vector<LinkFacts>& by_bandwidth) {
   return passed(id, seen);
 }
 
+/// The link that has the least of its nominal rate.
+Finding judge_nominal(const std::vector<LinkFacts>& links, double least_share) {
+  const std::string id = "links.nominal";
+  const LinkFacts* worst = nullptr;
+  for (const LinkFacts& link : links)
+    if (link.nominal.rate_Bps > 0 && (!worst || share_of(link) < share_of(*worst))) worst = &link;
+  if (!worst)
+    return skipped(id, "no port states its rate in /sys/class/infiniband or /sys/class/net");
+  const std::string seen = fmt::format("{} has {} each way, {:.0f} % of {} of {}", worst->hosts,
+                                       rate_text(worst->bandwidth_Bps), 1e2 * share_of(*worst),
+                                       rate_text(worst->nominal.rate_Bps), worst->nominal.name);
+  const std::string fix =
+      "see which interface MPI uses (UCX_NET_DEVICES, OMPI_MCA_btl_tcp_if_include), then cable, "
+      "switch and routes; gradsync-calibrate --collective sendrecv for larger messages";
+  if (least_share > 0 && share_of(*worst) < least_share) return failed(id, seen, fix);
+  return least_share <= 0 && share_of(*worst) < kSlow ? warned(id, seen, fix) : passed(id, seen);
+}
+
 }  // namespace
+
+NominalRate nominal_rate(const fs::path& sysfs) {
+  const NominalRate infiniband = fastest_infiniband(sysfs);
+  return infiniband.rate_Bps > 0 ? infiniband : fastest_interface(sysfs);
+}
+
+std::vector<NarrowSlot> narrow_slots(const fs::path& sysfs) {
+  std::vector<NarrowSlot> narrow;
+  for (const char* kind : {"class/infiniband", "class/net"})
+    for (const fs::path& entry : entries_of(sysfs / kind))
+      add_narrow(entry.filename().string(), entry / "device", true, narrow);
+  for (const fs::path& device : entries_of(sysfs / "bus/pci/devices"))
+    if (line_of(device / "vendor") == "0x10de" && line_of(device / "class").starts_with("0x03"))
+      add_narrow("GPU " + device.filename().string(), device, false, narrow);
+  return narrow;
+}
+
+std::string rate_text(double rate_Bps) {
+  if (!(rate_Bps < 0.9995e9)) return three_digits(rate_Bps / 1e9, "GB/s");
+  return rate_Bps < 0.9995e6 ? three_digits(rate_Bps / 1e3, "kB/s")
+                             : three_digits(rate_Bps / 1e6, "MB/s");
+}
+
+Finding judge_slots(const Ranks<SlotFacts>& ranks) {
+  std::vector<std::string> narrow;
+  for (const auto& rank : ranks)
+    for (const NarrowSlot& slot : rank.facts.narrow)
+      narrow.push_back(
+          fmt::format("{}: {} has {} of {}", rank.host, slot.device, slot.now, slot.largest));
+  if (narrow.empty()) return passed("links.pcie", "no device has fewer lanes than it could use");
+  return warned("links.pcie", first_few(narrow),
+                "reseat the card or use another slot (lspci -vv, LnkSta against LnkCap)");
+}
 
 std::vector<std::pair<int, int>> pairs_to_measure(int hosts) {
   std::vector<std::pair<int, int>> pairs;
@@ -182,12 +331,12 @@ Finding judge_sums(const Ranks<SumFacts>& ranks) {
   const double bus_Bps = busbw(CollectiveKind::kAllReduce, static_cast<double>(kLargeSum_bytes),
                                static_cast<int>(ranks.size()), large_s);
   return passed(id, fmt::format("all-reduce over {} ranks is right: {} in {:.0f} µs, {} in {:.2f} "
-                                "ms ({:.2f} GB/s busbw)",
+                                "ms ({} busbw)",
                                 ranks.size(), format_bytes(kSmallSum_bytes), small_s * 1e6,
-                                format_bytes(kLargeSum_bytes), large_s * 1e3, bus_Bps / kGB_bytes));
+                                format_bytes(kLargeSum_bytes), large_s * 1e3, rate_text(bus_Bps)));
 }
 
-CheckResult judge_links(const std::vector<LinkFacts>& links) {
+CheckResult judge_links(const std::vector<LinkFacts>& links, double least_share) {
   const std::string id = "links.hosts";
   if (links.empty()) return {{skipped(id, "one host")}};
   std::vector<std::string> wrong;
@@ -200,18 +349,25 @@ CheckResult judge_links(const std::vector<LinkFacts>& links) {
   auto by_bandwidth = links;
   std::sort(by_bandwidth.begin(), by_bandwidth.end(),
             [](const auto& a, const auto& b) { return a.bandwidth_Bps < b.bandwidth_Bps; });
-  return {{judge_slowest(by_bandwidth)}, {link_table(by_bandwidth)}};
+  return {{judge_slowest(by_bandwidth), judge_nominal(by_bandwidth, least_share)},
+          {link_table(by_bandwidth)}};
 }
 
-CheckResult check_links(Job& job, const CheckOptions&) {
+CheckResult check_links(Job& job, const CheckOptions& options) {
   CheckResult result = check_sums(job);
-  const CheckResult pairs = judged(job, measure_links(job, leaders(job)), [](const auto& ranks) {
-    std::vector<LinkFacts> links;
-    for (const auto& rank : ranks)
-      links.insert(links.end(), rank.facts.begin(), rank.facts.end());
-    return judge_links(links);
-  });
-  result.findings.insert(result.findings.end(), pairs.findings.begin(), pairs.findings.end());
+  const CheckResult pairs =
+      judged(job, measure_links(job, leaders(job, options.sysfs)), [&](const auto& ranks) {
+        std::vector<LinkFacts> links;
+        for (const auto& rank : ranks)
+          links.insert(links.end(), rank.facts.begin(), rank.facts.end());
+        return judge_links(links, options.least_link);
+      });
+  SlotFacts mine;
+  if (job.place().local_rank == 0) mine = {true, narrow_slots(options.sysfs)};
+  const CheckResult slots =
+      judged(job, mine, [](const auto& ranks) { return CheckResult{{judge_slots(ranks)}}; });
+  for (const CheckResult* more : {&pairs, &slots})
+    result.findings.insert(result.findings.end(), more->findings.begin(), more->findings.end());
   result.tables = pairs.tables;
   return result;
 }

@@ -19,7 +19,9 @@ struct CheckOptions {
   bool allow_shared_gpu = false;
   std::vector<std::string> skip;  ///< ids of checks that are left out
   double timeout_s = 60;
-  std::string json, junit;  ///< files, or empty
+  double least_link = 0;       ///< share of its nominal rate that a link must have; 0: a warning
+  std::string sysfs = "/sys";  ///< where the kernel states rates
+  std::string json, junit;     ///< files, or empty
 };
 
 OptionTable check_option_table();

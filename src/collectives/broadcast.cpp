@@ -1,6 +1,3 @@
-#include <algorithm>
-#include <span>
-
 #include "collectives/operation.h"
 
 namespace gradsync::calibrate {
@@ -9,22 +6,21 @@ namespace {
 
 class Broadcast : public Operation {
  public:
-  explicit Broadcast(const OperationShape& shape) : shape_(shape), data_(shape.count, shape.lane) {}
+  explicit Broadcast(const OperationShape& shape)
+      : shape_(shape), data_(shape.count, shape.type, shape.lane) {}
 
   void fill() override {
-    std::ranges::fill(data_.host(), -1.0f);
+    data_.spoil();
     if (shape_.rank == kCalibrationRoot)
-      fill_pattern(data_.host(), moved_from(kCalibrationRoot), weight(kCalibrationRoot));
+      data_.fill(moved_from(kCalibrationRoot), weight(kCalibrationRoot));
     data_.send();
   }
 
-  void run(Transport& transport) override {
-    transport.broadcast(std::as_writable_bytes(data_.moved()), kCalibrationRoot);
-  }
+  void run(Transport& transport) override { transport.broadcast(data_.moved(), kCalibrationRoot); }
 
   std::int64_t wrong(int) const override {
     data_.fetch();
-    return count_wrong(data_.host(), moved_from(kCalibrationRoot), weight(kCalibrationRoot));
+    return data_.wrong(moved_from(kCalibrationRoot), weight(kCalibrationRoot));
   }
 
  private:

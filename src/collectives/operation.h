@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -20,17 +21,27 @@ class OperationData {
  public:
   /// `lane` is null for host memory; it must outlive this. `memory` is the transport's own, of room
   /// for `count` values, where it has any.
-  OperationData(std::size_t count, DeviceLane* lane, std::shared_ptr<std::byte> memory = {});
+  OperationData(std::size_t count, ValueType type, DeviceLane* lane,
+                std::shared_ptr<std::byte> memory = {});
   ~OperationData();
   OperationData(const OperationData&) = delete;
   OperationData& operator=(const OperationData&) = delete;
 
   bool empty() const { return host_.empty(); }
-  /// What is filled before `send` and read after `fetch`.
-  std::span<float> host() { return host_; }
-  std::span<const float> host() const { return host_; }
+  /// Of `parts` equal parts: fill_pattern and count_wrong of part `index` in host memory.
+  void fill(std::size_t first, double factor, int index = 0, int parts = 1);
+  std::int64_t wrong(std::size_t first, double factor, double tolerance = 0, int index = 0,
+                     int parts = 1) const;
+  /// Of int8, leaves each value to one of the ranks: sums of more leave its range.
+  void share_sums(int ranks, int rank);
+  /// Values that no operation gives.
+  void spoil();
   /// What a transport moves.
-  std::span<float> moved();
+  std::span<std::byte> moved();
+  template <typename T>
+  std::span<T> moved_as() {
+    return {reinterpret_cast<T*>(moved().data()), moved().size() / sizeof(T)};
+  }
 
   /// Both return when the copy is done.
   void send();
@@ -39,17 +50,21 @@ class OperationData {
  private:
   void copy(void* to, const void* from) const;
 
+  std::span<std::byte> part(int index, int parts) const;
+
+  ValueType type_;
   DeviceLane* lane_;
-  std::vector<float> own_;
+  std::vector<std::byte> own_;
   std::shared_ptr<std::byte> memory_;
-  std::span<float> host_;
-  float* device_ = nullptr;
+  std::span<std::byte> host_;
+  std::byte* device_ = nullptr;
 };
 
-/// Who takes part in an operation, and with how many float32 values a rank.
+/// Who takes part in an operation, and with how many values a rank.
 struct OperationShape {
   int rank = 0, ranks = 1;
   std::size_t count = 0;
+  ValueType type = ValueType::kFloat32;
   DeviceLane* lane = nullptr;              ///< null: its data lies in host memory
   std::shared_ptr<std::byte> memory = {};  ///< of the transport's own, for `count` values; or none
 };
@@ -58,7 +73,8 @@ inline constexpr int kCalibrationRoot = 0;
 
 /// One collective with its data on this rank: filled with known values, run, and compared with what
 /// must come out. Values are small whole numbers, none of them zero, that differ from place to
-/// place and from rank to rank; their sums are exact in float32 up to 17,000 ranks.
+/// place and from rank to rank; their sums are exact in float32 up to 17,000 ranks, in 16 bits
+/// up to rounding. Of int8, one rank contributes to each sum.
 class Operation {
  public:
   virtual ~Operation() = default;
@@ -69,7 +85,8 @@ class Operation {
   virtual void run(Transport& transport) = 0;
   /// How many of this rank's values are not what they must be after `calls` calls since `fill`.
   virtual std::int64_t wrong(int calls) const = 0;
-  /// After so many calls the values leave float32's range and it has to be filled again.
+  /// After so many calls the values leave the range of their type and it has to be filled again; 1:
+  /// a stream of calls leaves it, and its result cannot be compared.
   virtual int calls_a_fill() const { return 1 << 20; }
 };
 
@@ -83,11 +100,15 @@ struct OperationEntry {
   std::string transport = "mpi";  ///< CalibrationRow::transport
   bool sums = false;              ///< redop "sum", else "none"
   int root = -1;                  ///< −1: no root
+  bool in_training = true;        ///< of a mode: gradsync-train --calibrate measures it
   std::unique_ptr<Operation> (*make)(const OperationShape&);
 };
 
 /// All of them, in the order of --help and of the output.
 const std::vector<OperationEntry>& operations();
+/// The placement that it measures, as nccl-tests distinguishes them: all-reduce, broadcast and
+/// reduce are in place.
+bool in_place(CollectiveKind kind);
 /// Those of `chosen` that a transport of this name has: the ring of our own is MPI's. Throws Error
 /// kUsage if it has none of them.
 std::vector<const OperationEntry*> operations_over(
@@ -95,18 +116,37 @@ std::vector<const OperationEntry*> operations_over(
 /// Throws Error kUsage with the nearest name.
 const OperationEntry& find_operation(const std::string& name);
 
-/// 1 to 16: what the inputs of a rank are multiplied with.
-double weight(int rank);
-/// Σ weight(rank) over all ranks.
-double total_weight(int ranks);
+/// 1 to 16: what the inputs of a rank are multiplied with. 1 for types of 8 and 16 bits.
+double weight(int rank, ValueType type = ValueType::kFloat32);
+/// Σ weight(rank) over the ranks that contribute to a sum.
+double total_weight(int ranks, ValueType type = ValueType::kFloat32);
+/// How far a sum over the ranks may be off, relative to it: 0 where it is exact.
+double sum_tolerance(int ranks, ValueType type);
+/// How many doublings the values of a type leave room for, beside sums over many ranks.
+double growth_log2(ValueType type);
 /// Where the pattern begins in what an operation moves from `rank`: no two neighbors begin alike.
 std::size_t moved_from(int rank);
 
 /// data[i] = pattern(first + i) · factor, with a pattern of 1, 2, …, 61, 1, 2, ….
-void fill_pattern(std::span<float> data, std::size_t first, double factor);
+void fill_pattern(std::span<std::byte> data, ValueType type, std::size_t first, double factor);
 /// How many values differ from that by more than `tolerance` of it; NaN does.
-std::int64_t count_wrong(std::span<const float> data, std::size_t first, double factor,
-                         double tolerance = 0);
+std::int64_t count_wrong(std::span<const std::byte> data, ValueType type, std::size_t first,
+                         double factor, double tolerance = 0);
+
+/// A type that --datatype takes.
+struct DataType {
+  std::string_view name;  ///< nccl-tests'
+  ValueType type;
+};
+inline constexpr std::array<DataType, 6> kDataTypes = {{{"float", ValueType::kFloat32},
+                                                        {"half", ValueType::kFloat16},
+                                                        {"bfloat16", ValueType::kBfloat16},
+                                                        {"double", ValueType::kFloat64},
+                                                        {"int8", ValueType::kInt8},
+                                                        {"int32", ValueType::kInt32}}};
+std::string_view name_of(ValueType type);
+/// Throws Error kUsage with the nearest name.
+ValueType find_data_type(const std::string& name);
 
 #define GRADSYNC_OPERATION(id, ...) \
   std::unique_ptr<Operation> make_##id##_operation(const OperationShape&);
@@ -114,7 +154,8 @@ std::int64_t count_wrong(std::span<const float> data, std::size_t first, double 
 #undef GRADSYNC_OPERATION
 
 /// Bytes that one rank needs for an operation on `bytes` a rank: its data, and as much again as the
-/// library may take. The root of gather and scatter holds the data of all ranks.
+/// library may take. The root of gather and scatter, and every rank of the kinds between all ranks,
+/// holds the data of all ranks.
 std::int64_t operation_memory_bytes(CollectiveKind kind, std::int64_t bytes, int rank, int ranks);
 
 }  // namespace gradsync::calibrate

@@ -17,6 +17,21 @@ struct SizeSweep {
   std::int64_t step_bytes = 0;
 };
 
+/// A lower limit of --expect: the busbw of every measured row of this size.
+struct Expectation {
+  std::string text;        ///< as it was given
+  std::string collective;  ///< of OperationEntry::name; empty: all
+  std::int64_t bytes = 0;  ///< payload of one rank
+  double busbw = 0;        ///< bytes per second
+};
+
+/// Columns of the printed tables beside nccl-tests' 13.
+struct PrintedColumns {
+  int per_iteration = 0;  ///< shortest and longest call, 99 % quantile, coefficient of variation
+  int timestamps = 0;     ///< when a row was measured
+  bool repeated = false;  ///< the group that was not measured repeats the other
+};
+
 /// The settings of gradsync-calibrate, all checked.
 struct CalibrateOptions {
   std::vector<std::int64_t> sizes;  ///< of the sweep, payload of one rank
@@ -24,6 +39,10 @@ struct CalibrateOptions {
   std::string sizes_from;           ///< a run file, or empty
   std::vector<const OperationEntry*> operations;
   std::vector<std::string> cadences;
+  std::vector<ValueType> types;
+  std::vector<Expectation> expected;
+  PrintedColumns columns;
+  int cycles = 1;  ///< of each table
   CallCounts counts;
   std::string output, json;  ///< files, or empty
   double timeout_s = 60;

@@ -12,15 +12,15 @@ namespace gradsync::calibrate {
 namespace {
 
 /// Sizes of one operation with what each is for.
-std::vector<PlannedSize> sizes_of(const OperationEntry& operation,
+std::vector<PlannedSize> sizes_of(const OperationEntry& operation, ValueType type,
                                   const std::vector<std::int64_t>& sizes,
                                   const std::vector<BucketShape>& buckets) {
   std::map<std::int64_t, bool> all;
   for (const std::int64_t bytes : sizes)
-    all[bytes] = false;
+    all[whole_value_bytes(bytes, value_bytes(type))] = false;
   for (const BucketShape& bucket : buckets)
     if (bucket.kind == operation.kind && bucket.bytes > 0)
-      all[whole_value_bytes(bucket.bytes)] = true;
+      all[whole_value_bytes(bucket.bytes, value_bytes(type))] = true;
   std::vector<PlannedSize> planned;
   for (const auto& [bytes, of_bucket] : all)
     planned.push_back({bytes, of_bucket});
@@ -50,12 +50,33 @@ std::vector<BucketShape> bucket_shapes(RunReader& run, const std::string& path) 
 std::vector<PlannedCell> plan_cells(const std::vector<const OperationEntry*>& chosen,
                                     const std::vector<std::string>& cadences,
                                     const std::vector<std::int64_t>& sizes,
-                                    const std::vector<BucketShape>& buckets) {
+                                    const std::vector<BucketShape>& buckets,
+                                    const std::vector<ValueType>& types) {
   std::vector<PlannedCell> cells;
   for (const OperationEntry* operation : chosen)
-    for (const std::string& cadence : cadences)
-      for (const PlannedSize& size : sizes_of(*operation, sizes, buckets))
-        cells.push_back({operation, cadence, size});
+    for (const ValueType type : types)
+      for (const std::string& cadence : cadences)
+        for (const PlannedSize& size : sizes_of(*operation, type, sizes, buckets))
+          cells.push_back({operation, cadence, size, type});
+  return cells;
+}
+
+bool same_section(const PlannedCell& a, const PlannedCell& b) {
+  return a.operation == b.operation && a.cadence == b.cadence && a.type == b.type;
+}
+
+bool moved_by_transport(const PlannedCell& cell) {
+  return cell.operation->kind == CollectiveKind::kAllReduce &&
+         (cell.type == ValueType::kFloat32 || cell.type == ValueType::kFloat16 ||
+          cell.type == ValueType::kBfloat16);
+}
+
+std::vector<PlannedCell> cells_over(std::string_view transport, std::vector<PlannedCell> cells) {
+  if (transport == "nccl")
+    std::erase_if(cells, [](const PlannedCell& cell) {
+      const bool of_training = cell.operation->in_training && cell.type == ValueType::kFloat32;
+      return !of_training && !moved_by_transport(cell);
+    });
   return cells;
 }
 

@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "collectives/operation.h"
 
 namespace gradsync::calibrate {
@@ -10,33 +8,36 @@ class Scatter : public Operation {
  public:
   explicit Scatter(const OperationShape& shape)
       : shape_(shape),
-        one_(shape.count, shape.lane),
+        one_(shape.count, shape.type, shape.lane),
         all_(shape.rank == kCalibrationRoot ? shape.count * static_cast<std::size_t>(shape.ranks)
                                             : 0,
-             shape.lane) {}
+             shape.type, shape.lane) {}
 
   void fill() override {
     for (int rank = 0; !all_.empty() && rank < shape_.ranks; ++rank)
-      fill_pattern(part(rank), moved_from(rank), weight(rank));
-    std::ranges::fill(one_.host(), -1.0f);
+      all_.fill(moved_from(rank), weight(rank, shape_.type), rank, shape_.ranks);
+    one_.spoil();
     one_.send();
     all_.send();
   }
 
   void run(Transport& transport) override {
-    transport.scatter(all_.moved(), one_.moved(), kCalibrationRoot);
+    if (shape_.type == ValueType::kFloat32)
+      transport.scatter(all_.moved_as<float>(), one_.moved_as<float>(), kCalibrationRoot);
+    else
+      transport.move({.kind = CollectiveKind::kScatter,
+                      .type = shape_.type,
+                      .send = all_.moved(),
+                      .receive = one_.moved(),
+                      .root = kCalibrationRoot});
   }
 
   std::int64_t wrong(int) const override {
     one_.fetch();
-    return count_wrong(one_.host(), moved_from(shape_.rank), weight(shape_.rank));
+    return one_.wrong(moved_from(shape_.rank), weight(shape_.rank, shape_.type));
   }
 
  private:
-  std::span<float> part(int rank) {
-    return all_.host().subspan(static_cast<std::size_t>(rank) * shape_.count, shape_.count);
-  }
-
   OperationShape shape_;
   OperationData one_, all_;
 };

@@ -28,6 +28,12 @@ ncclDataType_t type_of(ValueType type) {
       return ncclBfloat16;
     case ValueType::kFloat16:
       return ncclFloat16;
+    case ValueType::kFloat64:
+      return ncclFloat64;
+    case ValueType::kInt8:
+      return ncclInt8;
+    case ValueType::kInt32:
+      return ncclInt32;
     case ValueType::kByte:
       break;
   }

@@ -10,13 +10,12 @@ namespace gradsync::calibrate {
 namespace {
 
 constexpr std::size_t kMostSizes = 10000;
-constexpr std::int64_t kValueBytes = sizeof(float);
 
 void require_range(std::int64_t first, std::int64_t last, double factor, std::int64_t step) {
   if (first < 1 || last > kLargestMessageBytes || last < first)
     throw Error(ExitCode::kUsage,
                 fmt::format("sizes from {} to {} B: the first is above the last, or the last above "
-                            "MPI's limit of {} B",
+                            "{} B",
                             first, last, kLargestMessageBytes),
                 "give increasing sizes, as -b 1KiB -e 64MiB");
   if (step < 0 || (step == 0 && !(factor > 1)))
@@ -27,8 +26,8 @@ void require_range(std::int64_t first, std::int64_t last, double factor, std::in
 
 }  // namespace
 
-std::int64_t whole_value_bytes(std::int64_t bytes) {
-  return (bytes + kValueBytes - 1) / kValueBytes * kValueBytes;
+std::int64_t whole_value_bytes(std::int64_t bytes, std::int64_t value_bytes) {
+  return (bytes + value_bytes - 1) / value_bytes * value_bytes;
 }
 
 std::vector<std::int64_t> size_range(std::int64_t first, std::int64_t last, double factor,

@@ -1,6 +1,7 @@
 #include "record/calibration_curve.h"
 
 #include <algorithm>
+#include <span>
 
 #include <fmt/format.h>
 
@@ -11,7 +12,8 @@ namespace gradsync {
 namespace {
 
 bool belongs(const CalibrationCurve& curve, const CalibrationRow& row) {
-  return curve.kind == row.kind && curve.transport == row.transport && curve.cadence == row.cadence;
+  return curve.kind == row.kind && curve.transport == row.transport &&
+         curve.cadence == row.cadence && curve.type == row.type;
 }
 
 CalibrationCurve& curve_of(std::vector<CalibrationCurve>& curves, const CalibrationRow& row) {
@@ -21,6 +23,7 @@ CalibrationCurve& curve_of(std::vector<CalibrationCurve>& curves, const Calibrat
   curve.kind = row.kind;
   curve.transport = row.transport;
   curve.cadence = row.cadence;
+  curve.type = row.type;
   return curves.emplace_back(std::move(curve));
 }
 
@@ -31,9 +34,35 @@ std::int64_t wrong_values(const std::vector<CalibrationRow>& rows) {
   return sum;
 }
 
+/// Rows of one size as one.
+CalibrationRow merged(std::span<CalibrationRow> cycles) {
+  std::ranges::sort(cycles, {}, &CalibrationRow::median_s);
+  CalibrationRow row = cycles[(cycles.size() - 1) / 2];
+  row.repetitions = 0;
+  row.wrong = wrong_values({cycles.begin(), cycles.end()});
+  for (const CalibrationRow& one : cycles) {
+    row.repetitions += one.repetitions;
+    row.minimum_s = std::min(row.minimum_s, one.minimum_s);
+    row.maximum_s = std::max(row.maximum_s, one.maximum_s);
+  }
+  return row;
+}
+
+std::vector<CalibrationRow> each_size_once(std::vector<CalibrationRow> rows) {
+  std::vector<CalibrationRow> once;
+  for (auto first = rows.begin(); first != rows.end();) {
+    const auto last = std::find_if(
+        first, rows.end(), [&](const CalibrationRow& row) { return row.bytes != first->bytes; });
+    once.push_back(merged({first, last}));
+    first = last;
+  }
+  return once;
+}
+
 void complete(CalibrationCurve& curve, double ranks) {
   std::stable_sort(curve.rows.begin(), curve.rows.end(),
                    [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
+  curve.rows = each_size_once(std::move(curve.rows));
   for (const CalibrationRow& row : curve.rows) {
     curve.bytes.push_back(static_cast<double>(row.bytes));
     curve.times_s.push_back(row.median_s);
@@ -49,7 +78,8 @@ void complete(CalibrationCurve& curve, double ranks) {
 }  // namespace
 
 std::string CalibrationCurve::name() const {
-  return fmt::format("{}, {}, {}", collective_name(kind), transport, cadence);
+  return fmt::format("{}, {}, {}{}", collective_name(kind), transport, cadence,
+                     type == kFloatType ? "" : ", " + type);
 }
 
 std::vector<CalibrationCurve> calibration_curves(const std::vector<CalibrationRow>& rows,

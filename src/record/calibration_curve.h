@@ -13,8 +13,10 @@ namespace gradsync {
 /// one rank, bandwidths bytes per second (NaN for one rank).
 struct CalibrationCurve {
   CollectiveKind kind = CollectiveKind::kAllReduce;
-  std::string transport, cadence;
-  std::vector<CalibrationRow> rows;           ///< sizes rising
+  std::string transport, cadence, type;
+  /// Sizes rising, each once: of the cycles of one size the one whose median is in the middle, with
+  /// the repetitions, extremes and wrong values of all.
+  std::vector<CalibrationRow> rows;
   std::vector<double> bytes, times_s, busbw;  ///< of the rows
   double average_busbw = kNotMeasured;        ///< mean over the sizes, as nccl-tests prints
   double plateau_busbw = kNotMeasured;        ///< plateau() of timing/alpha_beta.h
@@ -22,7 +24,7 @@ struct CalibrationCurve {
   AlphaBeta fit;           ///< median time against the payload of one rank
   std::int64_t wrong = 0;  ///< over the rows that were checked; −1 if none was
 
-  /// "allreduce, ring, isolated".
+  /// "allreduce, ring, isolated"; with the type where it is not float.
   std::string name() const;
 };
 

@@ -12,7 +12,8 @@ namespace gradsync {
 
 namespace {
 
-constexpr std::array<std::string_view, 4> kTypeNames = {"float32", "bfloat16", "float16", "byte"};
+constexpr std::array<std::string_view, 7> kTypeNames = {"float32", "bfloat16", "float16", "byte",
+                                                        "float64", "int8",     "int32"};
 
 std::uint64_t mixed(std::uint64_t state, std::uint64_t value) {
   state += value + 0x9e3779b97f4a7c15u;
@@ -45,12 +46,16 @@ std::uint64_t fingerprint(const CollectiveCall& call) {
 
 std::int64_t value_bytes(ValueType type) {
   switch (type) {
+    case ValueType::kFloat64:
+      return 8;
     case ValueType::kFloat32:
+    case ValueType::kInt32:
       return 4;
     case ValueType::kBfloat16:
     case ValueType::kFloat16:
       return 2;
     case ValueType::kByte:
+    case ValueType::kInt8:
       return 1;
   }
   return 0;
@@ -76,9 +81,10 @@ double several(double ranks) {
 }  // namespace
 
 double message_bytes(CollectiveKind kind, double payload_bytes, double ranks) {
-  const bool total_over_ranks = kind == CollectiveKind::kGather ||
-                                kind == CollectiveKind::kScatter ||
-                                kind == CollectiveKind::kAllGather;
+  const bool total_over_ranks =
+      kind == CollectiveKind::kGather || kind == CollectiveKind::kScatter ||
+      kind == CollectiveKind::kAllGather || kind == CollectiveKind::kReduceScatter ||
+      kind == CollectiveKind::kAllToAll;
   return total_over_ranks ? ranks * payload_bytes : payload_bytes;
 }
 
@@ -94,9 +100,12 @@ double busbw_factor(CollectiveKind kind, double ranks) {
     case CollectiveKind::kGather:
     case CollectiveKind::kScatter:
     case CollectiveKind::kAllGather:
+    case CollectiveKind::kReduceScatter:
+    case CollectiveKind::kAllToAll:
       return (n - 1) / n;
     case CollectiveKind::kBroadcast:
     case CollectiveKind::kReduce:
+    case CollectiveKind::kSendReceive:
       return n / n;  // 1, NaN for one rank
     case CollectiveKind::kBarrier:
       break;
@@ -122,7 +131,11 @@ LinkBytes link_bytes(CollectiveKind kind, std::int64_t bytes, int rank, int rank
     case CollectiveKind::kGather:
       return here ? LinkBytes{0, others} : LinkBytes{bytes, 0};
     case CollectiveKind::kAllGather:
+    case CollectiveKind::kReduceScatter:
+    case CollectiveKind::kAllToAll:
       return {others, others};
+    case CollectiveKind::kSendReceive:
+      return {bytes, bytes};
     case CollectiveKind::kBarrier:
       return {};
   }

@@ -7,7 +7,15 @@
 
 namespace gradsync {
 
-enum class ValueType : std::uint8_t { kFloat32, kBfloat16, kFloat16, kByte };
+enum class ValueType : std::uint8_t {
+  kFloat32,
+  kBfloat16,
+  kFloat16,
+  kByte,
+  kFloat64,
+  kInt8,
+  kInt32
+};
 enum class ReduceOp : std::uint8_t { kNone, kSum };
 
 /// What one rank is about to do: its fingerprint. Ranks that meet in a collective must agree on all
@@ -47,15 +55,16 @@ inline constexpr double kGB = 1e9;
 inline constexpr double kMiB = 1024.0 * 1024.0;
 inline constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
 
-/// The S of nccl-tests for a payload of one rank: n payloads for gather, scatter and all-gather
-/// (the total over the ranks), one for all-reduce, broadcast and reduce.
+/// The S of nccl-tests for a payload of one rank: n payloads for gather, scatter, all-gather,
+/// reduce-scatter and all-to-all (what a rank holds of all), else one.
 double message_bytes(CollectiveKind kind, double payload_bytes, double ranks);
 
 /// algbw = S/t.
 double algbw(double bytes, double time_s);
 
 /// busbw / algbw (nccl-tests, doc/PERFORMANCE.md): 2(n − 1)/n for all-reduce, (n − 1)/n for
-/// gather, scatter and all-gather, 1 for broadcast and reduce. NaN for one rank and for a barrier.
+/// gather, scatter, all-gather, reduce-scatter and all-to-all, 1 for broadcast, reduce and
+/// send/receive. NaN for one rank and for a barrier.
 double busbw_factor(CollectiveKind kind, double ranks);
 
 /// algbw(S, t) · busbw_factor, with S = message_bytes(payload).
@@ -69,7 +78,8 @@ struct LinkBytes {
 
 /// By the usual algorithm of each kind, for a payload of `bytes` a rank: all-reduce (ring)
 /// 2(n−1)/n·S each way; broadcast and scatter: the root sends (n−1)·S, the others receive S; reduce
-/// and gather: the other way round; all-gather (n−1)·S each way; barrier and one rank 0.
+/// and gather: the other way round; all-gather, reduce-scatter and all-to-all (n−1)·S each way;
+/// send/receive S each way; barrier and one rank 0.
 LinkBytes link_bytes(CollectiveKind kind, std::int64_t bytes, int rank, int ranks, int root);
 
 /// Counts what a rank sends and receives from its start to its end, by what it is for. Not

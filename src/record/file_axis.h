@@ -9,7 +9,9 @@
 namespace gradsync {
 
 /// The dimensions of a run file; each has a scale of the same name in the root.
-/// The names are plural because `iteration`, `bucket` and `epoch` are groups there.
+/// `iteration`, `bucket` and `epoch` are groups there, `iterations` and `epochs` options in
+/// `/config`: a netCDF group sees the dimensions of the groups around it, and takes a variable of
+/// the same name for their coordinate.
 enum class FileAxis : std::size_t {
   kIterations,
   kRanks,
@@ -30,10 +32,23 @@ enum class FileAxis : std::size_t {
   kLevels,
   kNone  ///< no axis of data sets
 };
-inline constexpr std::array<std::string_view, 17> kAxisNames = {
-    "iterations",        "ranks",           "buckets",          "epochs",  "checks", "calibrations",
-    "windows",           "readings",        "resumes",          "samples", "totals", "categories",
-    "quantized_tensors", "quantized_steps", "quantized_speeds", "bins",    "levels"};
+inline constexpr std::array<std::string_view, 17> kAxisNames = {"recorded_iterations",
+                                                                "ranks",
+                                                                "buckets",
+                                                                "recorded_epochs",
+                                                                "checks",
+                                                                "calibrations",
+                                                                "windows",
+                                                                "readings",
+                                                                "resumes",
+                                                                "samples",
+                                                                "totals",
+                                                                "categories",
+                                                                "quantized_tensors",
+                                                                "quantized_steps",
+                                                                "quantized_speeds",
+                                                                "bins",
+                                                                "levels"};
 inline constexpr std::array<std::string_view, 17> kAxisLongNames = {
     "optimizer steps in the order they were recorded",
     "MPI ranks",

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "record/journal.h"
 #include "record/journal_payload.h"
 #include "support/error.h"
 #include "support/json_number.h"
@@ -81,14 +82,16 @@ class JsonReader {
  public:
   explicit JsonReader(const json& object) : object_(object) {}
 
-  void operator()(const Field& field, double& value) { value = read_number(at(field)); }
+  void operator()(const Field& field, double& value) {
+    if (has(field)) value = read_number(at(field));
+  }
   template <typename Value>
   void operator()(const Field& field, Named<Value> value) {
     if (!from_text(at(field).template get<std::string>(), value.value)) refuse(field);
   }
   template <typename Value>
   void operator()(const Field& field, Value& value) {
-    read_value(at(field), value);
+    if (has(field)) read_value(at(field), value);
   }
   template <typename Values>
   void operator()(const Field& field, FileAxis axis, Values& values) {
@@ -104,6 +107,11 @@ class JsonReader {
   }
 
  private:
+  /// Journals may lack what came with a version after the oldest one that is read.
+  bool has(const Field& field) const {
+    return field.since <= static_cast<int>(kOldestJournalVersion) ||
+           object_.contains(json_key(field));
+  }
   const json& at(const Field& field) const { return object_.at(json_key(field)); }
 
   const json& object_;

@@ -17,7 +17,7 @@ namespace gradsync {
 /// In schema 1 `wait` was a part of comm_busy, and an interval of a collective began when the rank
 /// came to it (docs/numbers.md).
 inline constexpr std::string_view kRunSchemaName = "gradsync-run/";
-inline constexpr int kRunSchema = 2, kOldestRunSchema = 1;
+inline constexpr int kRunSchema = 3, kOldestRunSchema = 1;
 inline constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
 /// A rate or a time that cannot be 0; else not measured.
 inline double positive(double value) {
@@ -75,10 +75,14 @@ enum class CollectiveKind : std::uint8_t {
   kGather,
   kScatter,
   kAllGather,
-  kBarrier
+  kBarrier,
+  kReduceScatter,
+  kAllToAll,
+  kSendReceive
 };
-inline constexpr std::array<std::string_view, 7> kCollectiveNames = {
-    "allreduce", "broadcast", "reduce", "gather", "scatter", "allgather", "barrier"};
+inline constexpr std::array<std::string_view, 10> kCollectiveNames = {
+    "allreduce", "broadcast", "reduce",         "gather",   "scatter",
+    "allgather", "barrier",   "reduce-scatter", "alltoall", "sendrecv"};
 
 struct ConfigEntry {
   std::string name, value;
@@ -194,17 +198,23 @@ struct VerificationRow {
   std::string parameter_hash;
 };
 
+/// Of a calibration that laws are fitted to: gradients are float32.
+inline constexpr std::string_view kFloatType = "float";
+
 /// One size of one collective as calibration measured it on the ranks of the run; `/calibration`.
 /// Times are of one call, of the slowest rank, over the repetitions.
 struct CalibrationRow {
   CollectiveKind kind = CollectiveKind::kAllReduce;
-  std::string transport;   ///< mpi, mpi-ring (over MPI, sleeps), shm, tcp-ring, two-level, nccl
-  std::string cadence;     ///< "isolated" (a barrier before each call) or "back-to-back"
-  std::int64_t bytes = 0;  ///< payload of one rank
-  bool of_bucket = false;  ///< a size that training uses, not a power of two
+  std::string transport;  ///< mpi, mpi-ring (over MPI, sleeps), shm, tcp-ring, two-level, nccl
+  std::string cadence;    ///< "isolated" (a barrier before each call) or "back-to-back"
+  std::string type = std::string(kFloatType);  ///< of the values, as nccl-tests names it
+  std::int64_t bytes = 0;                      ///< payload of one rank
+  bool of_bucket = false;                      ///< a size that training uses, not a power of two
   std::int64_t repetitions = 0;
   double median_s = kNotMeasured, mean_s = kNotMeasured;
   double minimum_s = kNotMeasured, maximum_s = kNotMeasured;
+  double p95_s = kNotMeasured, p99_s = kNotMeasured;  ///< 95 % and 99 % quantiles
+  double deviation_s = kNotMeasured;                  ///< sample standard deviation
   std::int64_t wrong = -1;  ///< values that were not what they must be; -1: not checked
 };
 
@@ -272,7 +282,7 @@ struct RunEnd {
   std::string finished;  ///< ISO 8601, UTC
 };
 
-/// "gradsync-run/2" of 2, and back; nothing of a text that is no run file's schema.
+/// "gradsync-run/3" of 3, and back; nothing of a text that is no run file's schema.
 std::string schema_text(int schema);
 std::optional<int> parse_schema(std::string_view text);
 std::string_view phase_name(Phase phase);
@@ -289,7 +299,7 @@ std::optional<RunStatus> parse_status(std::string_view name);
 /// numbered from 0 in order. Throws Error kInternal.
 void require_recordable(const RunInfo& info);
 
-/// Transports that files of version 0.1 name otherwise get their present names: "ring" was both
+/// Transports that files of schema 2 and earlier name otherwise get their present names: "ring" was both
 /// the TCP ring of --transport and, in calibration rows, the ring over MPI.
 void use_present_names(RunInfo& info);
 void use_present_names(std::vector<CalibrationRow>& rows);

@@ -328,6 +328,11 @@ void visit_fields(Row& row, Visit& visit) {
   visit(Field{kGroup, "mean", "s", "mean time of a call on the slowest rank"}, row.mean_s);
   visit(Field{kGroup, "minimum", "s", "shortest call on the slowest rank"}, row.minimum_s);
   visit(Field{kGroup, "maximum", "s", "longest call on the slowest rank"}, row.maximum_s);
+  visit(Field{kGroup, "type", "1", "type of the values", 3}, row.type);
+  visit(Field{kGroup, "p95", "s", "95 % quantile of the calls on the slowest rank", 3}, row.p95_s);
+  visit(Field{kGroup, "p99", "s", "99 % quantile of the calls on the slowest rank", 3}, row.p99_s);
+  visit(Field{kGroup, "deviation", "s", "sample standard deviation of the calls", 3},
+        row.deviation_s);
 }
 
 template <RowOf<RankWindow> Row, typename Visit>

@@ -29,7 +29,7 @@ std::vector<PlannedCell> all_cells(std::string_view transport,
                                    const std::vector<BucketShape>& buckets) {
   std::vector<const OperationEntry*> all;
   for (const OperationEntry& entry : operations())
-    all.push_back(&entry);
+    if (entry.in_training) all.push_back(&entry);
   return plan_cells(operations_over(transport, all), kCadences, sizes, buckets);
 }
 

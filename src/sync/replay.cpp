@@ -70,6 +70,9 @@ void Replay::repeat(const BucketShape& bucket) {
       return exchange_.scatter(all, one, kRoot, Traffic::kGradients);
     case CollectiveKind::kAllGather:
     case CollectiveKind::kBarrier:
+    case CollectiveKind::kReduceScatter:
+    case CollectiveKind::kAllToAll:
+    case CollectiveKind::kSendReceive:
       return;  // no mode exchanges these in an iteration
   }
 }

@@ -3,13 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <limits>
 #include <thread>
 
-#include <fmt/format.h>
-
-#include "comm/long_messages.h"
-#include "support/error.h"
+#include "support/function_ref.h"
 #include "support/half.h"
 
 namespace gradsync {
@@ -20,13 +16,73 @@ constexpr auto kPollPause = std::chrono::microseconds(50);
 constexpr int kPollsBeforeSleep = 20;
 constexpr int kRingTag = 7;
 
-/// MPI counts are ints; a larger message is a defect of the caller, who has buckets for that.
-int mpi_count(std::size_t count) {
-  if (count > static_cast<std::size_t>(std::numeric_limits<int>::max()))
-    throw Error(ExitCode::kUsage,
-                fmt::format("a message of {} values exceeds MPI's limit of 2^31-1", count),
-                "use a smaller --bucket-cap, or --granularity tensor");
-  return static_cast<int>(count);
+MPI_Datatype mpi_type(ValueType type) {
+  switch (type) {
+    case ValueType::kFloat32:
+      return MPI_FLOAT;
+    case ValueType::kBfloat16:
+    case ValueType::kFloat16:
+      return MPI_UINT16_T;
+    case ValueType::kFloat64:
+      return MPI_DOUBLE;
+    case ValueType::kInt8:
+      return MPI_INT8_T;
+    case ValueType::kInt32:
+      return MPI_INT32_T;
+    case ValueType::kByte:
+      break;
+  }
+  return MPI_BYTE;
+}
+
+/// Bytes as MPI counts them: as they are, or, where `total` bytes are too many for its int, as one
+/// value of a type of that length.
+class Length {
+ public:
+  Length(std::size_t bytes, std::size_t total, std::size_t piece_bytes) {
+    if (total <= piece_bytes) {
+      count_ = static_cast<int>(bytes);
+      return;
+    }
+    const std::size_t pieces = bytes / piece_bytes, rest = bytes % piece_bytes;
+    MPI_Datatype piece = MPI_DATATYPE_NULL;
+    MPI_Type_contiguous(static_cast<int>(piece_bytes), MPI_BYTE, &piece);
+    const std::array<int, 2> lengths = {static_cast<int>(pieces), static_cast<int>(rest)};
+    const std::array<MPI_Aint, 2> places = {0, static_cast<MPI_Aint>(pieces * piece_bytes)};
+    const std::array<MPI_Datatype, 2> types = {piece, MPI_BYTE};
+    MPI_Type_create_struct(2, lengths.data(), places.data(), types.data(), &type_);
+    MPI_Type_commit(&type_);
+    MPI_Type_free(&piece);
+    count_ = 1;
+  }
+  ~Length() {
+    if (type_ != MPI_BYTE) MPI_Type_free(&type_);
+  }
+  Length(const Length&) = delete;
+  Length& operator=(const Length&) = delete;
+
+  int count() const { return count_; }
+  MPI_Datatype type() const { return type_; }
+
+ private:
+  int count_ = 0;
+  MPI_Datatype type_ = MPI_BYTE;
+};
+
+/// Calls `each` with pieces of `data` of whole values of `type`.
+void in_pieces(std::span<std::byte> data, ValueType type, std::size_t piece_bytes,
+               FunctionRef<void(std::span<std::byte>)> each) {
+  const auto value = static_cast<std::size_t>(value_bytes(type));
+  const std::size_t piece = std::max(piece_bytes / value, std::size_t{1}) * value;
+  do {
+    const auto first = data.first(std::min(piece, data.size()));
+    each(first);
+    data = data.subspan(first.size());
+  } while (!data.empty());
+}
+
+int values_in(std::span<const std::byte> data, ValueType type) {
+  return static_cast<int>(data.size() / static_cast<std::size_t>(value_bytes(type)));
 }
 
 template <std::uint16_t (*encode)(float), float (*decode)(std::uint16_t)>
@@ -46,18 +102,19 @@ void wait_sleeping(std::array<MPI_Request, 2>& requests) {
   }
 }
 
-/// Chunk `index` of `data` cut into `parts`: sizes differ by one at most.
-template <typename T>
-std::span<T> chunk_of(std::span<T> data, int index, int parts) {
+/// Chunk `index` of `data` cut into `parts`: sizes differ by one value at most.
+std::span<std::byte> chunk_of(std::span<std::byte> data, int index, int parts, ValueType type) {
+  const auto value = static_cast<std::size_t>(value_bytes(type));
   const auto part = [&](int i) {
-    return data.size() * static_cast<std::size_t>(i) / static_cast<std::size_t>(parts);
+    return data.size() / value * static_cast<std::size_t>(i) / static_cast<std::size_t>(parts) *
+           value;
   };
   return data.subspan(part(index), part(index + 1) - part(index));
 }
 
 }  // namespace
 
-MpiTransport::MpiTransport(MPI_Comm parent) {
+MpiTransport::MpiTransport(MPI_Comm parent, std::size_t piece_bytes) : piece_bytes_(piece_bytes) {
   MPI_Comm_dup(parent, &comm_);
   MPI_Comm_rank(comm_, &rank_);
   MPI_Comm_size(comm_, &size_);
@@ -72,7 +129,8 @@ MpiTransport::~MpiTransport() {
 }
 
 void MpiTransport::all_reduce_sum(std::span<float> data, Waiting waiting) {
-  all_reduce(data, MPI_FLOAT, MPI_SUM, waiting);
+  all_reduce(
+      {.type = ValueType::kFloat32, .receive = std::as_writable_bytes(data), .waiting = waiting});
 }
 
 void MpiTransport::all_reduce_mean(std::span<float> data, Waiting waiting) {
@@ -83,72 +141,163 @@ void MpiTransport::all_reduce_mean(std::span<float> data, Waiting waiting) {
 }
 
 void MpiTransport::all_reduce_sum_bf16(std::span<std::uint16_t> data, Waiting waiting) {
-  all_reduce(data, MPI_UINT16_T, sum_bf16_, waiting);
+  all_reduce(
+      {.type = ValueType::kBfloat16, .receive = std::as_writable_bytes(data), .waiting = waiting});
 }
 
 void MpiTransport::all_reduce_sum_fp16(std::span<std::uint16_t> data, Waiting waiting) {
-  all_reduce(data, MPI_UINT16_T, sum_fp16_, waiting);
+  all_reduce(
+      {.type = ValueType::kFloat16, .receive = std::as_writable_bytes(data), .waiting = waiting});
 }
 
-template <typename T>
-void MpiTransport::all_reduce(std::span<T> data, MPI_Datatype type, MPI_Op op, Waiting waiting) {
+MPI_Op MpiTransport::sum_of(ValueType type) const {
+  if (type == ValueType::kBfloat16) return sum_bf16_;
+  return type == ValueType::kFloat16 ? sum_fp16_ : MPI_SUM;
+}
+
+void MpiTransport::all_reduce(const TypedCall& call) {
   if (size_ == 1) return;
-  if (waiting == Waiting::kSleep)
-    ring_all_reduce(data, type, op);
-  else
-    MPI_Allreduce(MPI_IN_PLACE, data.data(), mpi_count(data.size()), type, op, comm_);
+  in_pieces(call.receive, call.type, piece_bytes_, [&](std::span<std::byte> piece) {
+    if (call.waiting == Waiting::kSleep)
+      ring_all_reduce(piece, call.type);
+    else
+      MPI_Allreduce(MPI_IN_PLACE, piece.data(), values_in(piece, call.type), mpi_type(call.type),
+                    sum_of(call.type), comm_);
+  });
 }
 
-template <typename T>
-void MpiTransport::ring_all_reduce(std::span<T> data, MPI_Datatype type, MPI_Op op) {
+void MpiTransport::ring_all_reduce(std::span<std::byte> data, ValueType value_type) {
   const int next = (rank_ + 1) % size_, previous = (rank_ + size_ - 1) % size_;
+  const MPI_Datatype type = mpi_type(value_type);
+  const auto count = [&](std::span<std::byte> part) { return values_in(part, value_type); };
   const auto chunk = [&](int index) {
-    return chunk_of(data, ((index % size_) + size_) % size_, size_);
+    return chunk_of(data, ((index % size_) + size_) % size_, size_, value_type);
   };
-  const auto exchange = [&](std::span<T> send, std::span<T> receive) {
+  const auto exchange = [&](std::span<std::byte> send, std::span<std::byte> receive) {
     std::array<MPI_Request, 2> requests;
-    MPI_Irecv(receive.data(), mpi_count(receive.size()), type, previous, kRingTag, comm_,
-              &requests[0]);
-    MPI_Isend(send.data(), mpi_count(send.size()), type, next, kRingTag, comm_, &requests[1]);
+    MPI_Irecv(receive.data(), count(receive), type, previous, kRingTag, comm_, &requests[0]);
+    MPI_Isend(send.data(), count(send), type, next, kRingTag, comm_, &requests[1]);
     wait_sleeping(requests);
   };
-  scratch_.resize(
-      std::max(scratch_.size(), (data.size() / static_cast<std::size_t>(size_) + 1) * sizeof(T)));
+  scratch_.resize(std::max(scratch_.size(), data.size() / static_cast<std::size_t>(size_) +
+                                                static_cast<std::size_t>(value_bytes(value_type))));
   for (int step = 0; step < size_ - 1; ++step) {
     const auto mine = chunk(rank_ - step - 1);
-    const std::span<T> incoming(reinterpret_cast<T*>(scratch_.data()), mine.size());
+    const auto incoming = std::span(scratch_).first(mine.size());
     exchange(chunk(rank_ - step), incoming);
-    MPI_Reduce_local(incoming.data(), mine.data(), mpi_count(mine.size()), type, op);
+    MPI_Reduce_local(incoming.data(), mine.data(), count(mine), type, sum_of(value_type));
   }
   for (int step = 0; step < size_ - 1; ++step)
     exchange(chunk(rank_ + 1 - step), chunk(rank_ - step));
 }
 
 void MpiTransport::reduce_sum(std::span<float> data, int root) {
-  const bool here = rank_ == root;
-  const void* sent = here ? MPI_IN_PLACE : data.data();
-  // MPICH 4.0 to 4.2.0 reads from MPI_IN_PLACE if the root is not rank 0 (its issue 6540).
-  if (here && root != 0) {
-    scratch_.resize(std::max(scratch_.size(), data.size_bytes()));
-    std::copy_n(std::as_bytes(data).data(), data.size_bytes(), scratch_.data());
-    sent = scratch_.data();
-  }
-  MPI_Reduce(sent, here ? data.data() : nullptr, mpi_count(data.size()), MPI_FLOAT, MPI_SUM, root,
-             comm_);
+  reduce({.type = ValueType::kFloat32, .receive = std::as_writable_bytes(data), .root = root});
+}
+
+void MpiTransport::reduce(const TypedCall& call) {
+  const bool here = rank_ == call.root;
+  in_pieces(call.receive, call.type, piece_bytes_, [&](std::span<std::byte> piece) {
+    const void* sent = here ? MPI_IN_PLACE : piece.data();
+    // MPICH 4.0 to 4.2.0 reads from MPI_IN_PLACE if the root is not rank 0 (its issue 6540).
+    if (here && call.root != 0) {
+      scratch_.resize(std::max(scratch_.size(), piece.size()));
+      std::copy_n(piece.data(), piece.size(), scratch_.data());
+      sent = scratch_.data();
+    }
+    MPI_Reduce(sent, here ? piece.data() : nullptr, values_in(piece, call.type),
+               mpi_type(call.type), sum_of(call.type), call.root, comm_);
+  });
 }
 
 void MpiTransport::broadcast(std::span<std::byte> data, int root) {
-  broadcast_bytes(data, root, comm_);
+  broadcast_bytes(data, root, comm_, piece_bytes_);
 }
 
 void MpiTransport::gather(std::span<const float> one, std::span<float> all, int root) {
-  const int count = mpi_count(one.size());
-  MPI_Gather(one.data(), count, MPI_FLOAT, all.data(), count, MPI_FLOAT, root, comm_);
+  move({.kind = CollectiveKind::kGather,
+        .send = std::as_bytes(one),
+        .receive = std::as_writable_bytes(all),
+        .root = root});
 }
 
 void MpiTransport::scatter(std::span<const float> all, std::span<float> one, int root) {
-  const int count = mpi_count(one.size());
-  MPI_Scatter(all.data(), count, MPI_FLOAT, one.data(), count, MPI_FLOAT, root, comm_);
+  move({.kind = CollectiveKind::kScatter,
+        .send = std::as_bytes(all),
+        .receive = std::as_writable_bytes(one),
+        .root = root});
+}
+
+bool MpiTransport::moves(CollectiveKind kind, ValueType) const {
+  return kind != CollectiveKind::kBarrier;
+}
+
+void MpiTransport::move(const TypedCall& call) {
+  const auto ranks = static_cast<std::size_t>(size_);
+  const auto length = [&](std::size_t bytes) { return Length(bytes, ranks * bytes, piece_bytes_); };
+  const void* send = call.send.data();
+  void* receive = call.receive.data();
+  switch (call.kind) {
+    case CollectiveKind::kAllReduce:
+      return all_reduce(call);
+    case CollectiveKind::kReduce:
+      return reduce(call);
+    case CollectiveKind::kBroadcast:
+      return broadcast(call.receive, call.root);
+    case CollectiveKind::kReduceScatter:
+      return reduce_scatter(call);
+    case CollectiveKind::kSendReceive:
+      return send_receive(call);
+    case CollectiveKind::kGather: {
+      const auto one = length(call.send.size());
+      MPI_Gather(send, one.count(), one.type(), receive, one.count(), one.type(), call.root, comm_);
+      return;
+    }
+    case CollectiveKind::kScatter: {
+      const auto one = length(call.receive.size());
+      MPI_Scatter(send, one.count(), one.type(), receive, one.count(), one.type(), call.root,
+                  comm_);
+      return;
+    }
+    case CollectiveKind::kAllGather: {
+      const auto one = length(call.send.size());
+      MPI_Allgather(send, one.count(), one.type(), receive, one.count(), one.type(), comm_);
+      return;
+    }
+    case CollectiveKind::kAllToAll: {
+      const auto one = length(call.send.size() / ranks);
+      MPI_Alltoall(send, one.count(), one.type(), receive, one.count(), one.type(), comm_);
+      return;
+    }
+    case CollectiveKind::kBarrier:
+      return;
+  }
+}
+
+// Beyond one piece MPI's reduce-scatter has no count for it: a reduction to each rank instead.
+void MpiTransport::reduce_scatter(const TypedCall& call) {
+  const MPI_Datatype type = mpi_type(call.type);
+  const MPI_Op sum = sum_of(call.type);
+  if (call.send.size() <= piece_bytes_) {
+    MPI_Reduce_scatter_block(call.send.data(), call.receive.data(),
+                             values_in(call.receive, call.type), type, sum, comm_);
+    return;
+  }
+  for (int rank = 0; rank < size_; ++rank) {
+    std::size_t from = static_cast<std::size_t>(rank) * call.receive.size();
+    in_pieces(call.receive, call.type, piece_bytes_, [&](std::span<std::byte> piece) {
+      MPI_Reduce(call.send.data() + from, piece.data(), values_in(piece, call.type), type, sum,
+                 rank, comm_);
+      from += piece.size();
+    });
+  }
+}
+
+void MpiTransport::send_receive(const TypedCall& call) {
+  const Length one(call.send.size(), call.send.size(), piece_bytes_);
+  MPI_Sendrecv(call.send.data(), one.count(), one.type(), (rank_ + 1) % size_, kRingTag,
+               call.receive.data(), one.count(), one.type(), (rank_ + size_ - 1) % size_, kRingTag,
+               comm_, MPI_STATUS_IGNORE);
 }
 
 }  // namespace gradsync

@@ -5,6 +5,7 @@
 #include <mpi.h>
 
 #include "algorithms/transport.h"
+#include "comm/long_messages.h"
 
 namespace gradsync {
 
@@ -16,7 +17,9 @@ namespace gradsync {
 /// bandwidth-optimal algorithm below four ranks in Open MPI 4.1.
 class MpiTransport : public Transport {
  public:
-  explicit MpiTransport(MPI_Comm parent);
+  /// MPI counts in int: what moves more than `piece_bytes` at a time goes in pieces, or as one
+  /// value of a long type.
+  explicit MpiTransport(MPI_Comm parent, std::size_t piece_bytes = kPiece_bytes);
   ~MpiTransport() override;
   MpiTransport(const MpiTransport&) = delete;
   MpiTransport& operator=(const MpiTransport&) = delete;
@@ -33,16 +36,21 @@ class MpiTransport : public Transport {
   void broadcast(std::span<std::byte> data, int root) override;
   void gather(std::span<const float> one, std::span<float> all, int root) override;
   void scatter(std::span<const float> all, std::span<float> one, int root) override;
+  bool moves(CollectiveKind kind, ValueType type) const override;
+  void move(const TypedCall& call) override;
 
  private:
-  template <typename T>
-  void all_reduce(std::span<T> data, MPI_Datatype type, MPI_Op op, Waiting waiting);
-  template <typename T>
-  void ring_all_reduce(std::span<T> data, MPI_Datatype type, MPI_Op op);
+  void all_reduce(const TypedCall& call);
+  void reduce(const TypedCall& call);
+  void reduce_scatter(const TypedCall& call);
+  void send_receive(const TypedCall& call);
+  MPI_Op sum_of(ValueType type) const;
+  void ring_all_reduce(std::span<std::byte> data, ValueType type);
 
   MPI_Comm comm_ = MPI_COMM_NULL;
   MPI_Op sum_bf16_ = MPI_OP_NULL, sum_fp16_ = MPI_OP_NULL;
   int rank_ = 0, size_ = 1;
+  std::size_t piece_bytes_;
   std::vector<std::byte> scratch_;  ///< one ring chunk; grows to the largest and stays
 };
 
@@ -63,6 +71,10 @@ class MpiRootedCollectives : public Transport {
   void scatter(std::span<const float> all, std::span<float> one, int root) override {
     rooted_.scatter(all, one, root);
   }
+  bool moves(CollectiveKind kind, ValueType type) const override {
+    return rooted_.moves(kind, type);
+  }
+  void move(const TypedCall& call) override { rooted_.move(call); }
 
  private:
   MpiTransport rooted_;

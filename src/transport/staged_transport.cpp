@@ -90,4 +90,17 @@ void StagedTransport::scatter(std::span<const float> all, std::span<float> one, 
   put_back(one.data(), host.data(), one.size_bytes());
 }
 
+// What the call does not write comes back as it was.
+void StagedTransport::move(const TypedCall& call) {
+  TypedCall of_host = call;
+  const auto send =
+      host_of(one_, std::span(const_cast<std::byte*>(call.send.data()), call.send.size()));
+  of_host.send = send;
+  of_host.receive = host_of(all_, call.receive);
+  fetch(send.data(), call.send.data(), call.send.size());
+  fetch(of_host.receive.data(), call.receive.data(), call.receive.size());
+  mpi_.move(of_host);
+  put_back(call.receive.data(), of_host.receive.data(), call.receive.size());
+}
+
 }  // namespace gradsync

@@ -28,6 +28,8 @@ class StagedTransport : public Transport {
   void broadcast(std::span<std::byte> data, int root) override;
   void gather(std::span<const float> one, std::span<float> all, int root) override;
   void scatter(std::span<const float> all, std::span<float> one, int root) override;
+  bool moves(CollectiveKind kind, ValueType type) const override { return mpi_.moves(kind, type); }
+  void move(const TypedCall& call) override;
 
  protected:
   /// Waits for what the stream holds.

@@ -4,8 +4,10 @@
 usage: calibrate.py [NAME...]    (run by tests/run, which sets MPIRUN)
 """
 import json
+import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -29,26 +31,132 @@ def case_columns_and_footer_are_nccl_tests(folder):
     result.expect(0, "# Out of bounds values : 0 OK", r"# Avg bus bandwidth    : \d+\.\d+", "# Plateau", "# Fit of time")
     table = rows(result.out)
     check([int(row[0]) for row in table] == [1024, 4096, 16384, 65536], f"sizes: {table}")
-    for size, count, kind, op, root, time_us, algbw, busbw, wrong in table:
+    for size, count, kind, op, root, *placements in table:
+        out_of_place, (time_us, algbw, busbw, wrong) = placements[:4], placements[4:]
+        check(out_of_place == ["N/A"] * 4, f"all-reduce is in place: {out_of_place}")
         check(int(count) * 4 == int(size) and (kind, op, root, wrong) == ("float", "sum", "-1", "0"), f"row {size}")
         check(abs(float(algbw) - int(size) / float(time_us) / 1e3) < 0.01 * float(algbw) + 0.001, f"algbw of {size}")
         check(algbw == busbw, "on two ranks busbw is algbw")
 
 
+def superbench(text: str, in_place: bool) -> dict:
+    """What SuperBench's nccl-bw reads: the rows between the last line that says out-of-place and the last Out of
+    bounds values, by columns counted from the end: the first of a name, or with --in_place the last."""
+    lines = text.splitlines()
+    first = [n for n, line in enumerate(lines) if "out-of-place" in line][-1]
+    table = lines[first + 1 : [n for n, line in enumerate(lines) if "Out of bounds values" in line][-1]]
+    titles = next(line[1:].split() for line in table if "time" in line and "busbw" in line)
+    place = (lambda name: -1 - titles[::-1].index(name)) if in_place else (lambda name: titles.index(name) - len(titles))
+    cells = [line.split() for line in table if re.match(r" *\d", line)]
+    return {int(row[titles.index("size")]): [float(row[place(name)]) for name in ("time", "algbw", "busbw")] for row in cells}
+
+
+def nccl_to_csv(text: str) -> tuple:
+    """What nccl_to_csv.py of awsome-distributed-training reads: lines of 13 columns that are numbers, but for N/A as
+    #wrong, and the last average."""
+    number, wrong = r"\d+\.?\d*", r"(?:\d+|N/A)"
+    placement = rf"\s+({number})\s+({number})\s+({number})\s+({wrong})"
+    row = rf"\s*(\d+)\s+(\d+)\s+(float|double|int|half)\s+(sum|prod|max|min|none)\s+(-?\d+){placement}{placement}"
+    average = re.findall(rf"# Avg bus bandwidth\s*:\s*({number})", text)
+    return [found.groups() for found in (re.match(row, line) for line in text.splitlines()) if found], float(average[-1])
+
+
+def case_parsers_of_nccl_tests_read_the_text(folder):
+    asked = ["-b", 1024, "-e", "4K", "-f", 2, "-n", 3, "-w", 1, "-c", 1, "-g", 1, "-G", 0, "-d", "float", "--cadence", "isolated"]
+    plain = calibrate(2, *asked, "--collective", "allreduce").expect(0).out
+    measured = superbench(plain, in_place=True)
+    check(sorted(measured) == [1024, 2048, 4096] and all(min(values[::2]) >= 0 for values in measured.values()), f"{measured}")
+    check(not nccl_to_csv(plain)[0], "N/A where all-reduce is not measured")
+    for collective in ("allreduce", "broadcast", "reduce", "allgather", "reduce-scatter", "alltoall", "sendrecv"):
+        text = calibrate(2, *asked, "--collective", collective, "--unmeasured", "repeat").expect(0, "other columns repeat it").out
+        table, average = nccl_to_csv(text)
+        check(len(table) == 3 and average >= 0, f"{collective}: {text}")
+        values = [[float(cell) for cell in row[5:8]] for row in table]
+        for in_place in (False, True):
+            check(list(superbench(text, in_place).values()) == values, f"{collective}: SuperBench, in place {in_place}")
+    several = calibrate(2, *asked, "--collective", "allreduce,broadcast").expect(0).out
+    check(len(superbench(several, in_place=True)) == 3, "the last table")
+
+
+def case_json_is_nccl_tests(folder):
+    calibrate(2, "-b", 1024, "-e", 2048, "-n", 5, "--collective", "alltoall", "--cadence", "isolated", "-J", folder / "c.json").expect(0)
+    page = json.loads((folder / "c.json").read_text())
+    check(page["version"] == 3 and page["config"]["iterations"] == 5 and page["out_of_bounds"] == {"count": 0, "okay": "true"}, f"{page}")
+    check(page["average_bus_bandwidth"]["bandwidth"] >= 0 and page["average_bus_bandwidth"]["okay"] == "unchecked", "average")
+    # The rule of nccl-tests' own analyze_perf_json.py: figures of the calls of each placement, found by these names.
+    for row in page["results"]:
+        calls = row["out_of_place_per_iter"]
+        check(row["in_place"] is None and "in_place_per_iter" not in row, "all-to-all is out of place")
+        check(row["size"] == 2 * row["bytes_per_rank"] and row["type"] == "float" and row["redop"] == "none", f"{row}")
+        check(0 < calls["min_us"] <= calls["p50_us"] <= calls["p95_us"] <= calls["p99_us"] <= calls["max_us"], f"{calls}")
+        check(calls["max_us"] / calls["avg_us"] >= 1 and calls["cv_pct"] >= 0, f"{calls}")
+
+
+def case_types_cycles_and_columns(folder):
+    asked = ["-b", 1024, "-e", 1024, "-n", 2, "--collective", "allreduce,reduce-scatter", "--cadence", "isolated"]
+    result = calibrate(2, *asked, "-d", "all", "-N", 2, "-a", 1, "-I", 1, "-S", 1, "--output", folder / "c.h5").expect(0, "mean of the ranks")
+    table = rows(result.out)
+    check([row[2] for row in table[:12:2]] == ["float", "half", "bfloat16", "double", "int8", "int32"], f"{table}")
+    check(len(table) == 24 and all(len(row) == 5 + 16 + 2 for row in table), f"{table}")
+    check(all(row[8] == "0" or row[16] == "0" for row in table), f"right values: {table}")
+    report(folder / "c.h5").expect(0)
+
+
+def case_expected_bandwidth_is_the_exit_code(folder):
+    asked = ["-b", 4096, "-e", 4096, "-n", 2, "--collective", "allreduce", "--cadence", "isolated"]
+    calibrate(2, *asked, "--expect", "busbw>=0.000001@4K").expect(0, "Expected bandwidth   : OK")
+    result = calibrate(2, *asked, "--expect", "allreduce:busbw>=100000@4K,busbw>=1@1M", "-J", folder / "c.json")
+    result.expect(1, "Expected bandwidth   : FAILED", "busbw>=1@1M: not measured FAILED", "2 of 2 expected bandwidths")
+    check(json.loads((folder / "c.json").read_text())["average_bus_bandwidth"]["okay"] == "false", "in JSON as well")
+    calibrate(2, "--expect", "busbw>5").expect(64, "--expect")
+
+
+REFRAME_SITE = """
+site_configuration = {
+    "systems": [{"name": "here", "hostnames": [".*"], "partitions": [
+        {"name": "cpu", "scheduler": "local", "launcher": "mpirun", "environs": ["builtin"]}]}],
+}
+"""
+
+
+def reframe() -> str:
+    beside = pathlib.Path(sys.executable).parent / "reframe"
+    found = os.environ.get("REFRAME") or shutil.which("reframe") or (str(beside) if beside.exists() else "")
+    if not found:
+        raise Skip("ReFrame is not installed: pip install ReFrame-HPC, or REFRAME=/its/bin/reframe")
+    return found
+
+
+def case_reframe_checks_with_references(folder):
+    command = [reframe(), "-C", folder / "site.py", "-c", ROOT / "contrib/reframe/gradsync_check.py", "--prefix", folder / "out", "-r",
+               "-S", f"bindir={BIN}", "-S", "launcher_options=--oversubscribe --bind-to none", "-S", f"references={folder / 'refs.json'}"]  # fmt: skip
+    (folder / "site.py").write_text(REFRAME_SITE)
+    small = ["-S", "GradsyncCalibrate.sizes=-b 1K -e 4K -n 5", "-S", "GradsyncTrain.options=--model lenet --sync ddp --iterations 12"]
+    both, one = "GradsyncTrain|GradsyncCalibrate.*allreduce", "GradsyncCalibrate.*allreduce"
+    # A bandwidth that nothing reaches fails, and on its own system only.
+    for system, busbw, chosen, code in (("here:cpu", 0, both, 0), ("here:cpu", 1e6, one, 1), ("elsewhere:cpu", 1e6, one, 0)):
+        limits = {"allreduce.busbw": [busbw, 0, None, "GB/s"], "train.iteration": [1e6, None, 0, "ms"]}
+        (folder / "refs.json").write_text(json.dumps({system: limits}))
+        result = run([*command, *small, "-n", chosen], timeout=300)
+        check(result.code == code, f"{system} {busbw}: exit code {result.code}: {result.out[-3000:]}")
+        check(("failed to meet reference" in result.out) == bool(code), f"{system}: {result.out[-3000:]}")
+
+
 def case_one_rank_has_no_bus_bandwidth(folder):
-    result = calibrate(1, "-b", 1024, "-e", 1024, "-n", 2).expect(0, "# Avg bus bandwidth    : n/a")
-    check(all(row[7] == "n/a" and row[8] == "0" for row in rows(result.out)), result.out)
-    check(len(rows(result.out)) == 12, "six collectives in two cadences")
+    result = calibrate(1, "-b", 1024, "-e", 1024, "-n", 2).expect(0, "# Avg bus bandwidth    : N/A")
+    check(all("0" in row[8:] and row[7] == row[11] == "N/A" for row in rows(result.out)), result.out)
+    check(len(rows(result.out)) == 20, "ten collectives in two cadences")
 
 
 def case_file_and_json_hold_what_was_printed(folder):
     result = calibrate(2, "-b", "1KiB", "-e", "16KiB", "-n", 3, "--output", folder / "c.h5", "-J", folder / "c.json").expect(0)
     page = json.loads((folder / "c.json").read_text())
-    printed = [row[5] for row in rows(result.out)]
-    times = [f"{row['in_place']['time']:.2f}" for curve in page["curves"] for row in curve["results"]]
+    printed = [row[5] if row[5] != "N/A" else row[9] for row in rows(result.out)]
+    times = [f"{(row['in_place'] or row['out_of_place'])['time']:.2f}" for curve in page["curves"] for row in curve["results"]]
     check(times == printed, f"{times} printed as {printed}")
     # Over shared memory: the ring is MPI's.
-    check(len(page["curves"]) == 10 and len(page["ranks"]) == 2, "curves and ranks")
+    check(len(page["curves"]) == 18 and len(page["ranks"]) == 2, "curves and ranks")
+    check(len(list(folder.glob("c-*.json"))) == 18, "a file for each table")
     report(folder / "c.h5").expect(0)
     calibrate(2, "--output", folder / "c.h5").expect(73, "exists")
     calibrate(2, "-J", folder / "c.json").expect(73, "exists")
@@ -75,7 +183,7 @@ def case_bucket_sizes_of_a_run(folder):
 
 def case_what_does_not_fit_is_refused_before_it_runs(folder):
     calibrate(2, "-g", 4).expect(64, "one device")
-    calibrate(2, "-d", "half").expect(64, "float32")
+    calibrate(2, "-d", "fp16").expect(64, "half")
     calibrate(2, "-b", "1M", "-e", "1K").expect(64, "first is above the last")
 
 

@@ -69,6 +69,16 @@ def case_junit_has_a_test_a_cell(folder):
         check({case.get("name") for case in suite} == {"lenet.none.n1.b8", "lenet.ddp.n2.b8"}, str(list(suite)))
 
 
+def case_last_weeks_calibration_names_the_slower_collective(folder):
+    """A set against itself is no slower; the same collective over another transport is another cell."""
+    for name, collective in (("old", "allreduce"), ("new", "allreduce-ring")):
+        command = [BIN / "gradsync-calibrate", "-b", 1024, "-e", 1024, "-n", 40, "-N", 6, "--transport", "mpi", "--cadence", "isolated"]
+        run(harness.mpirun(2) + [*command, "--collective", collective, "--output", folder / f"{name}.h5"]).expect(0)
+    compare(folder / "old.h5", folder / "old.h5").expect(0, "Bandwidth of collectives", "no difference")
+    result = compare(folder / "old.h5", folder / "new.h5")
+    check(result.code == 65 and "share no cell" in result.err, "another transport is another cell")
+
+
 def case_foms_are_the_numbers_of_the_table(folder):
     a, b = PLACES["few threads"], PLACES["many threads"]
     lines = slower(compare(a, b, "--fom", "--format", "json")).out.splitlines()

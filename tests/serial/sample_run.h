@@ -130,10 +130,10 @@ inline VerificationRow sample_verification() {
 
 /// A pair of sizes of one collective; the second was not checked.
 inline std::vector<CalibrationRow> sample_calibration() {
-  return {
-      {CollectiveKind::kAllReduce, "mpi", "isolated", 1024, false, 20, 1.5e-5, 2e-5, 1e-5, 4e-5, 0},
-      {CollectiveKind::kScatter, "mpi-ring", "back-to-back", 999, true, 7, 2.5e-5, kNotMeasured, 2e-5,
-       3e-5, -1}};
+  return {{CollectiveKind::kAllReduce, "mpi", "isolated", "float", 1024, false, 20, 1.5e-5, 2e-5,
+           1e-5, 4e-5, 3e-5, 3.9e-5, 1e-6, 0},
+          {CollectiveKind::kScatter, "mpi-ring", "back-to-back", "half", 999, true, 7, 2.5e-5,
+           kNotMeasured, 2e-5, 3e-5, kNotMeasured, kNotMeasured, kNotMeasured, -1}};
 }
 
 /// All kinds of windows in two rounds; communication-only has no compute.

@@ -5,6 +5,7 @@ usage: check.py [NAME...]    (run by tests/run slurm; needs root and the package
 """
 import json
 import pathlib
+import re
 import sys
 import time
 
@@ -36,6 +37,21 @@ def case_three_nodes_pass(folder):
                  "clocks.time-of-day", "links.sum"):  # fmt: skip
         check(rows[name]["result"] == "pass", f"{rows[name]}")
     check("3 links, slowest n" in rows["links.hosts"]["seen"], f"{rows['links.hosts']}")
+
+
+def case_a_link_at_half_its_nominal_rate(folder):
+    """What was measured, against a port that states more than twice as much, and one that states less."""
+    rows, _ = preflight(folder, "-N2", "-n2")
+    rate, unit = re.search(r"slowest n\d and n\d: ([\d.]+) ([kMG])B/s", rows["links.hosts"]["seen"]).groups()
+    port = folder / "sys/class/net/fast0"
+    (port / "device").mkdir(parents=True)
+    (port / "operstate").write_text("up\n")
+    measured_mbits = float(rate) * {"k": 8e-3, "M": 8, "G": 8e3}[unit]
+    for factor, share, result, code in ((10, 0, "warn", 0), (10, 0.5, "fail", 69), (0.01, 0.5, "pass", 0)):
+        (port / "speed").write_text(f"{max(1, round(factor * measured_mbits))}\n")
+        rows, ended = preflight(folder, "-N2", "-n2", options=("--sysfs", folder / "sys", "--least-link", share))
+        ended.expect(code)
+        check(rows["links.nominal"]["result"] == result, f"{factor}: {rows['links.nominal']}")
 
 
 def case_fewer_ranks_a_node_than_meant(folder):

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Opens a run file as its users do: h5py, pandas, xarray. Usage: open_run.py FILE
 
-Prints one line a check and exits 1 if one fails. Needs h5py, pandas, xarray and h5netcdf.
+Prints one line a check and exits 1 if one fails. Needs h5py, pandas, xarray, h5netcdf and netCDF4.
 """
+import importlib.util
 import sys
 
 import h5py
@@ -12,8 +13,9 @@ import xarray as xr
 
 PHASES = ("iteration data forward backward optimizer compute comm_busy hidden exposed wait other convert").split()
 PARTS = ("compute", "exposed", "wait", "other")
-GROUPS = {"iteration": ("iterations",), "time": ("iterations", "ranks"), "traffic": ("iterations", "ranks"),
-          "bucket": ("iterations", "buckets", "ranks"), "epoch": ("epochs", "ranks"), "topology": ("ranks",)}
+STEPS = "recorded_iterations"
+GROUPS = {"iteration": (STEPS,), "time": (STEPS, "ranks"), "traffic": (STEPS, "ranks"),
+          "bucket": (STEPS, "buckets", "ranks"), "epoch": ("recorded_epochs", "ranks"), "topology": ("ranks",)}
 # Only in files that hold something there.
 SOMETIMES = {"calibration": ("calibrations",), "counterfactual": ("windows", "ranks"), "clock": ("readings", "ranks")}
 
@@ -34,7 +36,7 @@ def text(value):
 def check_h5py(path):
     with h5py.File(path) as run:
         schema, status = text(run.attrs["schema"]), text(run.attrs["status"])
-        check(schema == "gradsync-run/2", f"h5py: schema {schema}")
+        check(schema == "gradsync-run/3", f"h5py: schema {schema}")
         check(status in ("complete", "partial", "failed", "running"), f"h5py: status {status}")
         rows, ranks = int(run.attrs["valid_rows"]), run["topology/rank"].shape[0]
         check(run["iteration/number"].shape == (rows,), f"h5py: {rows} iterations, {ranks} ranks")
@@ -80,14 +82,28 @@ def check_xarray(path, rows, ranks):
             check(set(data.sizes) == set(dimensions), f"xarray: /{group} has the dimensions {tuple(data.sizes)}")
             data.load()
     with xr.open_dataset(path, group="time", engine="h5netcdf") as time:
-        check(time["iteration"].dims == ("iterations", "ranks"), f"xarray: /time/iteration {time['iteration'].dims}")
+        check(time["iteration"].dims == (STEPS, "ranks"), f"xarray: /time/iteration {time['iteration'].dims}")
         check(time["iteration"].shape == (rows, ranks), "xarray: the same shape as h5py")
         check(time["iteration"].attrs["units"] == "s", "xarray: /time/iteration in s")
-        mean = (time["compute"] / time["iteration"]).mean("iterations")
+        mean = (time["compute"] / time["iteration"]).mean(STEPS)
         check(mean.dims == ("ranks",), f"xarray: share of compute per rank {mean.values.round(3)}")
     with xr.open_dataset(path, engine="h5netcdf") as root:
-        check(root["loss"].dims == ("iterations", "ranks"), f"xarray: /loss {root['loss'].dims}")
+        check(root["loss"].dims == (STEPS, "ranks"), f"xarray: /loss {root['loss'].dims}")
         check(list(root["ranks"].values) == list(range(ranks)), "xarray: the ranks are a coordinate")
+
+
+def check_datatree(path, rows, ranks):
+    """Every data set of the file in one tree, by both engines, with the same values."""
+    names = []
+    with h5py.File(path) as run:
+        run.visititems(lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None)
+        for engine in ("h5netcdf", *(["netcdf4"] if importlib.util.find_spec("netCDF4") else [])):
+            with xr.open_datatree(path, engine=engine) as tree:
+                missing = [name for name in names if name not in tree and name not in tree.coords]
+                check(not missing, f"xarray: {len(names)} data sets in the tree of {engine}, missing {missing}")
+                check(tree["time/iteration"].shape == (rows, ranks), f"xarray: /time/iteration in the tree of {engine}")
+                check(str(tree["config/iterations"].values) == run["config/iterations"].asstr()[()], f"xarray: /config/iterations by {engine}")
+                tree.load()
 
 
 def main():
@@ -96,6 +112,7 @@ def main():
     rows, ranks = check_h5py(sys.argv[1])
     check_pandas(sys.argv[1], rows, ranks)
     check_xarray(sys.argv[1], rows, ranks)
+    check_datatree(sys.argv[1], rows, ranks)
     print(f"{failures} failed")
     sys.exit(1 if failures else 0)
 

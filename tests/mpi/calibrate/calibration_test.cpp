@@ -1,4 +1,6 @@
+#include <chrono>
 #include <cmath>
+#include <thread>
 
 #include <doctest/doctest.h>
 
@@ -48,6 +50,12 @@ class Corrupting : public Transport {
     real_.scatter(all, one, root);
     spoil(one, size() - 1);
   }
+  bool moves(CollectiveKind kind, ValueType type) const override { return real_.moves(kind, type); }
+  void move(const TypedCall& call) override {
+    real_.move(call);
+    const int where = call.root >= 0 ? call.root : size() - 1;
+    if (rank() == where) call.receive[call.receive.size() / 2] ^= std::byte{0x41};
+  }
 
  private:
   void spoil(std::span<float> data, int where) const {
@@ -86,6 +94,65 @@ TEST_CASE("calibration: every collective, alone and in a stream, has right value
     MPI_Allreduce(&row.median_s, &largest_s, 1, MPI_DOUBLE, MPI_MAX, test::session().world());
     CHECK(row.median_s == largest_s);
   }
+}
+
+TEST_CASE("calibration: every collective of every type, in one piece and in pieces of 96 bytes") {
+  for (const std::size_t piece_bytes : {kPiece_bytes, std::size_t{96}}) {
+    Ranks ranks;
+    MpiTransport transport(test::session().world(), piece_bytes);
+    Calibrator calibrator(test::session(), transport, ranks.watchdog);
+    CallCounts counts;
+    counts.timed = 3;
+    std::vector<const OperationEntry*> all;
+    for (const OperationEntry& entry : operations())
+      all.push_back(&entry);
+    std::vector<ValueType> types;
+    for (const DataType& one : kDataTypes)
+      types.push_back(one.type);
+    for (const PlannedCell& cell : plan_cells(all, kCadences, {4, 1000}, {}, types)) {
+      const CalibrationRow row = calibrator.measure(cell, counts);
+      INFO(cell.operation->name << ' ' << row.type << ' ' << cell.cadence << ' ' << row.bytes);
+      CHECK(row.wrong == 0);
+      CHECK(row.type == name_of(cell.type));
+      CHECK(row.p95_s <= row.p99_s);
+      CHECK(row.p99_s <= row.maximum_s);
+    }
+  }
+}
+
+TEST_CASE("calibration: of the ranks' times the one that was asked for counts") {
+  Ranks ranks;
+  Calibrator calibrator(test::session(), ranks.transport, ranks.watchdog);
+  CallCounts counts;
+  counts.timed = 1;
+  counts.warmup = 0;
+  /// Takes as many hundredths of a second as its rank and one.
+  class Slow : public Operation {
+   public:
+    void fill() override {}
+    void run(Transport& transport) override {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10 * (transport.rank() + 1)));
+    }
+    std::int64_t wrong(int) const override { return 0; }
+  };
+  const OperationEntry slow = {
+      "slow",
+      CollectiveKind::kBroadcast,
+      "mpi",
+      false,
+      0,
+      true,
+      [](const OperationShape&) -> std::unique_ptr<Operation> { return std::make_unique<Slow>(); }};
+  const auto time_s = [&](OverRanks over_ranks) {
+    counts.over_ranks = over_ranks;
+    return calibrator.measure({&slow, kCadences[0], {4, false}}, counts).median_s;
+  };
+  const int size = test::session().size();
+  const double root_s = time_s(OverRanks::kRoot), fastest_s = time_s(OverRanks::kFastest);
+  CHECK(root_s >= 0.01);
+  CHECK(fastest_s >= 0.01);
+  CHECK(time_s(OverRanks::kSlowest) >= 0.01 * size);
+  CHECK(time_s(OverRanks::kMean) >= 0.01 * (size + 1) / 2);
 }
 
 TEST_CASE("calibration: a stream longer than float32's range stays right") {
@@ -155,4 +222,13 @@ TEST_CASE("calibration: before values are filled again every call has ended, on 
   CHECK(calibrator.measure(cell, counts).wrong == 0);
   CHECK(ranks.device.host_waits() > 2);
   CHECK(ranks.device.blocked_waits() == 0);
+}
+
+TEST_CASE("calibration: from a device over the host's MPI every collective has right values") {
+  test::DeviceRanks ranks(/*nccl=*/false);
+  Calibrator calibrator(test::session(), *ranks.transport, ranks.watchdog, &ranks.lane);
+  for (const char* name : {"allgather", "reduce-scatter", "alltoall", "sendrecv"})
+    for (const ValueType type : {ValueType::kFloat32, ValueType::kInt8})
+      CHECK(calibrator.measure({&find_operation(name), kCadences[0], {4000, false}, type}, {})
+                .wrong == 0);
 }

@@ -9,6 +9,7 @@
 #include "check/results.h"
 #include "check/shared_memory.h"
 #include "serial/check_facts.h"
+#include "serial/test_folder.h"
 
 using namespace gradsync;
 using namespace gradsync::check;
@@ -166,4 +167,90 @@ TEST_CASE("preflight: wrong sums and wrong data fail, a slow link warns") {
   CHECK(slow.tables.at(0).rows.at(0).at(0).text == "a and c");
   links[2].wrong = 1;
   CHECK(judge_links(links).findings.at(0).outcome == Outcome::kFail);
+}
+
+TEST_CASE(
+    "preflight: links are held against their nominal rate, a uniformly slow cluster as well") {
+  std::vector<LinkFacts> links(3, {"a and b", 1e-6, 5.6e9, 0, {"mlx5_0 port 1", 12.5e9}});
+  const auto nominal = [&](double least_share) {
+    return finding(judge_links(links, least_share).findings, "links.nominal");
+  };
+  CHECK(nominal(0).outcome == Outcome::kWarn);
+  CHECK(contains(nominal(0).seen,
+                 "a and b has 5.60 GB/s each way, 45 % of 12.5 GB/s of mlx5_0 port 1"));
+  CHECK(nominal(0.7).outcome == Outcome::kFail);
+  CHECK(nominal(0.4).outcome == Outcome::kPass);
+  CHECK(judge_links(links).tables.at(0).rows.at(0).at(4).shown() == "44.8");
+  for (LinkFacts& link : links)
+    link.bandwidth_Bps = 11e9;
+  CHECK(nominal(0).outcome == Outcome::kPass);
+  for (LinkFacts& link : links)
+    link.nominal = {};
+  CHECK(nominal(0.7).outcome == Outcome::kSkip);
+}
+
+TEST_CASE("preflight: rates of ports and slots as the kernel states them") {
+  const TestFolder folder;
+  const auto state = [&](const std::string& file, const std::string& text) {
+    std::filesystem::create_directories((folder / file).parent_path());
+    write_file_atomically(folder / file, text + "\n");
+  };
+  CHECK(nominal_rate(folder / "none").rate_Bps == 0);
+  // A bridge states 10 Gbit/s that nothing backs, and a port that is down counts for nothing.
+  state("class/net/br0/speed", "10000");
+  state("class/net/br0/operstate", "up");
+  for (const auto& [name, speed, operation] : {std::tuple{"eth0", "1000", "up"},
+                                               {"eth1", "25000", "up"},
+                                               {"eth2", "100000", "down"},
+                                               {"eth3", "-1", "up"}}) {
+    const std::string interface = std::string("class/net/") + name;
+    state(interface + "/speed", speed);
+    state(interface + "/operstate", operation);
+    std::filesystem::create_directories(folder / interface / "device");
+  }
+  CHECK(nominal_rate(folder / "").name == "eth1");
+  CHECK(nominal_rate(folder / "").rate_Bps == doctest::Approx(3.125e9));
+  for (const auto& [port, rate, active] :
+       {std::tuple{"1", "100 Gb/sec (4X EDR)", "4: ACTIVE"}, {"2", "200 Gb/sec", "1: DOWN"}}) {
+    state(std::string("class/infiniband/mlx5_0/ports/") + port + "/rate", rate);
+    state(std::string("class/infiniband/mlx5_0/ports/") + port + "/state", active);
+  }
+  CHECK(nominal_rate(folder / "").name == "mlx5_0 port 1");
+  CHECK(nominal_rate(folder / "").rate_Bps == doctest::Approx(12.5e9));
+
+  const auto slot = [&](const std::string& device, const std::string& speed, int width) {
+    state(device + "/current_link_speed", speed);
+    state(device + "/max_link_speed", "16.0 GT/s PCIe");
+    state(device + "/current_link_width", std::to_string(width));
+    state(device + "/max_link_width", "16");
+  };
+  slot("class/infiniband/mlx5_0/device", "16.0 GT/s PCIe", 16);
+  CHECK(narrow_slots(folder / "").empty());
+  slot("class/net/eth1/device", "8.0 GT/s PCIe", 16);
+  for (const auto& [gpu, width] : {std::pair{"0000:17:00.0", 16}, {"0000:65:00.0", 8}}) {
+    const std::string device = std::string("bus/pci/devices/") + gpu;
+    slot(device, "2.5 GT/s PCIe", width);  // both idle
+    state(device + "/vendor", "0x10de");
+    state(device + "/class", "0x030200");
+  }
+  const auto narrow = narrow_slots(folder / "");
+  REQUIRE(narrow.size() == 2);
+  CHECK(narrow[0].device == "eth1");
+  CHECK(narrow[0].now == "x16 8.0 GT/s PCIe");
+  CHECK(narrow[1].device == "GPU 0000:65:00.0");
+  const auto found = judge_slots(on_ranks<SlotFacts>({{true, narrow}, {false, {}}}, 1));
+  CHECK(found.outcome == Outcome::kWarn);
+  CHECK(contains(found.seen, "node1: eth1 has x16 8.0 GT/s PCIe of x16 16.0 GT/s PCIe"));
+  CHECK(judge_slots(on_ranks<SlotFacts>({{true, {}}}, 1)).outcome == Outcome::kPass);
+}
+
+TEST_CASE("preflight: rates have three significant digits, small ones too") {
+  CHECK(rate_text(12.34e9) == "12.3 GB/s");
+  CHECK(rate_text(1e9) == "1.00 GB/s");
+  CHECK(rate_text(999.4e6) == "999 MB/s");
+  CHECK(rate_text(999.9e6) == "1.00 GB/s");
+  CHECK(rate_text(2.6e6) == "2.60 MB/s");
+  CHECK(rate_text(1234) == "1.23 kB/s");
+  CHECK(contains(judge_sums(on_ranks<SumFacts>({{1e-6, 1.61886, 0}, {1e-6, 1.61886, 0}}, 1)).seen,
+                 "(2.59 MB/s busbw)"));
 }

@@ -155,5 +155,5 @@ TEST_CASE("calibration record: payloads that make no sense do not decode") {
 TEST_CASE("collective names") {
   CHECK(collective_name(CollectiveKind::kScatter) == "scatter");
   CHECK(parse_collective("allgather") == CollectiveKind::kAllGather);
-  CHECK_FALSE(parse_collective("alltoall").has_value());
+  CHECK_FALSE(parse_collective("telepathy").has_value());
 }

@@ -141,9 +141,9 @@ TEST_CASE("hdf5: texts as long as command lines get") {
 }
 
 TEST_CASE("hdf5: a newer or foreign schema") {
-  CHECK(contains(message_after([](Edited& file) { file.set("schema", "gradsync-run/3"); }),
-                 "has the schema gradsync-run/3, this program reads gradsync-run/1 to "
-                 "gradsync-run/2"));
+  CHECK(contains(message_after([](Edited& file) { file.set("schema", "gradsync-run/4"); }),
+                 "has the schema gradsync-run/4, this program reads gradsync-run/1 to "
+                 "gradsync-run/3"));
   CHECK(contains(message_after([](Edited& file) { file.set("schema", "other/1"); }),
                  "not a run file"));
   CHECK(contains(message_after([](Edited& file) { file.set("schema", "gradsync-run/01"); }),

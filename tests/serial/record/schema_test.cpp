@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "record/hdf5_run.h"
 #include "record/journal.h"
@@ -268,13 +269,34 @@ TEST_CASE("schema: the two transports that earlier builds called ring have their
   CHECK(info.config[1].value == "tcp-ring");
 }
 
+namespace {
+
+/// The same bytes; objects may have more members than they had.
+void check_encoded(const std::vector<std::byte>& now, const std::vector<std::byte>& before) {
+  if (before.empty() || before[0] != std::byte{'{'}) {
+    CHECK(now == before);
+    return;
+  }
+  const auto object = [](const std::vector<std::byte>& bytes) {
+    const auto* text = reinterpret_cast<const char*>(bytes.data());
+    return nlohmann::json::parse(text, text + bytes.size());
+  };
+  const auto members = object(now);
+  const auto known = object(before);
+  for (const auto& [name, value] : known.items())
+    CHECK(members.value(name, nlohmann::json("absent")) == value);
+}
+
+}  // namespace
+
 TEST_CASE("schema: records are encoded as earlier builds did") {
   JournalReader reader(kOldFiles / "all-kinds.journal");
   std::size_t records = 0;
   while (const auto record = reader.next()) {
     const auto again = [&]<typename Row>(const Row*) {
       const auto row = decode<Row>(record->payload);
-      CHECK((row && encode(*row) == record->payload));
+      REQUIRE(row);
+      check_encoded(encode(*row), record->payload);
       ++records;
     };
     if (record->type == RecordType::kInfo) again(static_cast<const RunInfo*>(nullptr));

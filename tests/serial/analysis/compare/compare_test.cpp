@@ -80,7 +80,7 @@ TEST_CASE("compare: faster, slower, no difference, too few, and what only one si
   CHECK_FALSE(cells[0].fails(0.25));
   CHECK_FALSE(cells[2].fails(0));  // faster is no failure
   CHECK_FALSE(cells[4].fails(0.05));
-  const std::string junit = junit_text(cells, 0.05);
+  const std::string junit = junit_text(cells, {}, 0.05);
   CHECK(contains(junit, "tests=\"6\" failures=\"1\" errors=\"0\" skipped=\"3\""));
   CHECK(count_of(junit, "<testcase ") == 6);
   CHECK(count_of(junit, "<failure ") == 1);
@@ -122,7 +122,7 @@ TEST_CASE("compare: the command's exit code, files and refusals") {
 
 TEST_CASE("compare: JUnit texts are escaped") {
   ComparedCell cell{"a<b>&\"c\"\n", nullptr, nullptr, {}, {}, {}};
-  CHECK(contains(junit_text({cell}, 0), "name=\"a&lt;b&gt;&amp;&quot;c&quot;?\""));
+  CHECK(contains(junit_text({cell}, {}, 0), "name=\"a&lt;b&gt;&amp;&quot;c&quot;?\""));
 }
 
 TEST_CASE("fom: a line each figure, n/a where nothing was measured") {
@@ -208,4 +208,85 @@ TEST_CASE("tables: one iteration, none, NaN everywhere, a running run: n/a or it
     CHECK(contains(all_notes(*table), "120 of 120 iteration times are missing (rank 0, 1)"));
   for (const Table* table : {&profile, &stragglers, &traffic})
     CHECK(contains(all_notes(*table), "status running, 1 iterations"));
+}
+
+namespace {
+
+/// A file of gradsync-calibrate: `cycles` of 1 MiB of which every second is 1 % longer.
+void write_calibration(const std::filesystem::path& path, double median_s, int cycles,
+                       double deviation_s, const char* type = "float") {
+  RunInfo info = sample_info({"none", 2, 0, 1000, 32, 1});
+  std::erase_if(info.config, [](const ConfigEntry& entry) { return entry.name == "sync"; });
+  Recorder recorder(path, info);
+  for (int cycle = 0; cycle < cycles; ++cycle) {
+    CalibrationRow row = sample_calibration()[0];
+    row.kind = CollectiveKind::kAllReduce;
+    row.transport = "shm";
+    row.cadence = "isolated";
+    row.type = type;
+    row.bytes = 1 << 20;
+    row.repetitions = 100;
+    row.median_s = median_s * (cycle % 2 == 0 ? 1.01 : 1);
+    row.deviation_s = deviation_s;
+    row.wrong = 0;
+    recorder.add(row);
+  }
+  recorder.finish(RunStatus::kComplete);
+}
+
+std::vector<ComparedLink> links_of(const std::filesystem::path& a, const std::filesystem::path& b) {
+  return compare_links(loaded(a), loaded(b), 1);
+}
+
+}  // namespace
+
+TEST_CASE("compare: bandwidth of calibration files, from cycles and from one row") {
+  const TestFolder folder;
+  for (const int cycles : {1, 12}) {
+    write_calibration(folder / "a.h5", 1e-4, cycles, 2e-6);
+    write_calibration(folder / "same.h5", 1e-4, cycles, 2e-6);
+    write_calibration(folder / "half.h5", 2e-4, cycles, 2e-6);
+    INFO(cycles << " cycles");
+    const auto half = links_of(folder / "a.h5", folder / "half.h5");
+    REQUIRE(half.size() == 1);
+    CHECK(half[0].name == "allreduce.shm.isolated.n2.1MiB");
+    CHECK(half[0].busbw_a.value == Approx(10.486e9).epsilon(0.011));
+    CHECK(half[0].busbw_a.holds(half[0].busbw_a.value));
+    CHECK(half[0].ratio.value == Approx(0.5).epsilon(0.011));
+    CHECK(half[0].ratio.high < 0.51);
+    CHECK(half[0].verdict() == "slower");
+    CHECK(half[0].fails(0.05));
+    CHECK_FALSE(half[0].fails(0.6));
+    CHECK(links_of(folder / "half.h5", folder / "a.h5")[0].verdict() == "faster");
+    CHECK(links_of(folder / "a.h5", folder / "same.h5")[0].verdict() == "no difference");
+    const std::string a = (folder / "a.h5").string(), slow = (folder / "half.h5").string();
+    const std::string xml = (folder / "out.xml").string();
+    CHECK(compare({a, slow, "--junit", xml}) == 1);
+    CHECK(contains(read_text_file(xml), "failures=\"1\""));
+    CHECK(compare({a, (folder / "same.h5").string()}) == 0);
+    for (const char* name : {"a.h5", "same.h5", "half.h5"})
+      std::filesystem::remove(folder / name);
+  }
+}
+
+TEST_CASE("compare: calibrations without deviation have no verdict; other types are other cells") {
+  const TestFolder folder;
+  write_calibration(folder / "old.h5", 1e-4, 1, kNotMeasured);
+  write_calibration(folder / "new.h5", 2e-4, 1, 1e-6);
+  write_calibration(folder / "half.h5", 2e-4, 1, 1e-6, "half");
+  const auto links = links_of(folder / "old.h5", folder / "new.h5");
+  CHECK(links[0].ratio.value == Approx(0.5).epsilon(0.011));
+  CHECK(links[0].verdict() == "too few");
+  CHECK_FALSE(links[0].fails(0));
+  const auto other = links_of(folder / "new.h5", folder / "half.h5");
+  REQUIRE(other.size() == 2);
+  CHECK(other[0].verdict() == "only in A");
+  CHECK(other[1].name == "allreduce.shm.isolated.n2.1MiB.half");
+  CHECK(other[1].verdict() == "only in B");
+  CHECK(
+      contains(error_text(ExitCode::kBadData,
+                          [&] {
+                            compare({(folder / "new.h5").string(), (folder / "half.h5").string()});
+                          }),
+               "share no cell"));
 }
