@@ -106,7 +106,7 @@ NVCC_FLAGS = -std=c++20 -O3 --expt-relaxed-constexpr -ccbin $(lastword $(CXX)) -
   $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$a,code=sm_$a) \
   $(foreach a,$(lastword $(CUDA_ARCHS)),-gencode arch=compute_$a,code=compute_$a)
 
-PLAIN_LIBS = $(FMT_LIBS) $(HDF5_LIBS) $(SSL_LIBS) -pthread
+PLAIN_LIBS = $(FMT_LIBS) $(HDF5_LIBS) $(BOOST_LIBS) $(SSL_LIBS) -pthread
 GPU_LIBS = $(CUDA_LIBS) $(NCCL_LIBS)
 FULL_LIBS = $(TORCH_LIBS) $(MPI_LIBS) $(GPU_LIBS) $(PLAIN_LIBS)
 
