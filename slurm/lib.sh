@@ -89,12 +89,17 @@ check_shape() { # NAME RANKS-PER-NODE gpu|cpu|any
 
 # One GPU a rank, and none for two.
 check_gpus() { # NAME
-  local gpus=${SLURM_GPUS_ON_NODE:-0}
-  # Without a request Slurm counts none: the node's own are there.
-  [[ ${site[gpu-request]} != none ]] || gpus=$(find /dev -maxdepth 1 -name 'nvidia[0-9]*' | wc -l)
+  local gpus=${SLURM_GPUS_ON_NODE:-0} fix
+  fix="fix: sbatch $(gpu_option "$ranks_per_node") …"
+  if [[ ${site[gpu-request]} == none ]]; then
+    # Slurm counts only what was requested.
+    [[ $device == cuda ]] || return 0
+    gpus=$(find /dev -maxdepth 1 -name 'nvidia[0-9]*' | wc -l)
+    fix="fix: name a partition or constraint of nodes with GPUs in slurm/site"
+  fi
   ((gpus >= ranks_per_node)) ||
     fail 69 "$1: $ranks_per_node ranks a node, and $gpus GPUs on $SLURMD_NODENAME: a rank needs one of its own" \
-      "fix: sbatch $(gpu_option "$ranks_per_node") …"
+      "$fix"
 }
 
 check_cores() { # NAME

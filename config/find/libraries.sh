@@ -61,7 +61,6 @@ mpi_of_header() {
 mpi_of_launcher() { # FAMILY
   case $1 in
     open-mpi-*) echo open-mpi ;;
-    unknown) mpi_of_header ;;
     *) echo other ;;
   esac
 }
@@ -83,10 +82,12 @@ find_mpi() {
     missing MPI missing build libopenmpi-dev "module load openmpi, or MPICXX=/path/to/mpicxx (Cray: MPICXX=CC)"
   fi
   define MPIRUN "$mpirun"
-  if [[ -z $mpirun ]]; then
-    missing mpirun missing demo openmpi-bin "put mpirun on the PATH"
-  elif [[ -n $mpi_libs && $(mpi_of_launcher "$family") != "$(mpi_of_header)" ]]; then
+  if [[ -n $mpi_libs && $family != unknown && $(mpi_of_launcher "$family") != "$(mpi_of_header)" ]]; then
     row mpirun missing demo - "put the mpirun of $(command -v "$wanted_mpicxx") first on the PATH: $mpirun is of another MPI ($family)"
+  elif [[ -z $mpirun ]] && have srun; then
+    row mpirun optional info - "srun starts ranks inside Slurm jobs; for other places put mpirun on the PATH"
+  elif [[ -z $mpirun ]]; then
+    missing mpirun missing demo openmpi-bin "put mpirun on the PATH"
   else
     version=$({ "$mpirun" --version 2>/dev/null || true; } | head -n 2 | grep -oE '[0-9]+(\.[0-9]+)+' | head -n 1) || true
     row mpirun ok demo "${version:--}" "$mpirun ($family)"

@@ -245,7 +245,7 @@ def grid_with(family: str, folder: pathlib.Path) -> None:
     write_run = f'touch "{folder}/rank-$rank"; [[ $rank != 0 ]] || cp {run_file} "$output"'
     wait_for_usr1 = f'trap "exit 75" USR1; touch "{folder}/waits-$rank"; for i in {{1..600}}; do sleep 0.1; done'
     for name, script, code, text in (("complete", write_run, 0, "1 cell: 1 complete"), ("failed", "exit 80", 1, "1 of 1 cells failed"),
-                                     ("killed", "[[ $rank = 1 ]] && kill -9 $$; exec sleep 60", 1, "killed from outside"),
+                                     ("killed", "[[ $rank = 1 ]] && kill -9 $$; exec sleep 15", 1, "killed from outside"),
                                      ("stopped", wait_for_usr1, 75, "stopped with 0 of 1 cells complete")):  # fmt: skip
         process = start_with_stand_in(folder / name, launcher, script)
         try:

@@ -125,7 +125,12 @@ def case_a_site_that_knows_only_gres_gets_its_gpus(folder):
             check(text in shown, f"{text} is not in {shown}")
         job = Job(number, folder).expect(0, "1 cell: 1 complete", "--gpu-request gres")
         check("gpus-per-node" not in job.log, job.log[-1500:])
-    plan = run([BIN / "gradsync-sweep", tiny(folder), "--launcher", "srun", "--gpu-request", "gres", "--dry-run"],
+    (folder / "slurm/site").write_text("gpu-request = none\ncores-per-rank = 1\n")
+    number = slurm(folder / "slurm/submit", "--parsable", *places, "two-gpu", tiny(folder, results=folder / "none"), environment=environment).expect(0).out.strip()
+    check("gpu" not in re.sub("Command=.*|JobName=.*|Comment=.*|StdOut=.*|StdErr=.*|WorkDir=.*", "", slurm("scontrol", "show", "job", number).out), "GPUs were requested")
+    Job(number, folder).expect(0, "1 cell: 1 complete")
+    planned = tiny(folder, results=folder / "planned")
+    plan = run([BIN / "gradsync-sweep", planned, "--launcher", "srun", "--gpu-request", "gres", "--dry-run"],
                environment={"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1", "SLURM_NTASKS": "2", "SLURM_JOB_CPUS_PER_NODE": "2", "SLURM_GPUS_ON_NODE": "2"})  # fmt: skip
     plan.expect(0, "--gres=gpu:2 ")
 
