@@ -20,19 +20,20 @@ namespace {
 /// A hang is the watchdog's to end, not the process group's.
 constexpr auto kNeverByItself = std::chrono::hours(24 * 8);
 
-/// Rank 0 serves at a port the system chooses; the others receive both by MPI.
+/// Rank 0 serves at a port the system chooses; the others receive both by MPI. On one host the name
+/// of that host need not be known to it.
 c10::intrusive_ptr<c10d::Store> make_store(const Session& session) {
   c10d::TCPStoreOptions options;
   options.isServer = session.root();
   options.numWorkers = static_cast<std::size_t>(session.size());
   options.waitWorkers = false;
   options.port = 0;
-  std::string host = session.host();
+  std::string host = session.local_size() == session.size() ? "127.0.0.1" : session.host();
   host.resize(MPI_MAX_PROCESSOR_NAME);
   c10::intrusive_ptr<c10d::TCPStore> store;
   session.together([&] {
     if (!session.root()) return;
-    store = c10::make_intrusive<c10d::TCPStore>(session.host(), options);
+    store = c10::make_intrusive<c10d::TCPStore>(host.c_str(), options);
     options.port = store->getPort();
   });
   {
