@@ -167,8 +167,8 @@ std::vector<TracedStep> device_steps(const TraceEvents& trace, std::vector<Trace
   for (std::size_t i = 0; i < steps.size(); ++i) {
     if (!std::isfinite(steps[i].when.begin_s)) return {};
     const bool next = i + 1 < steps.size() && steps[i + 1].number == steps[i].number + 1;
+    if (i > 0 && steps[i].when.begin_s < steps[i - 1].when.begin_s) return {};
     if (next) steps[i].when.end_s = steps[i + 1].when.begin_s;
-    if (steps[i].when.length_s() < 0) return {};
   }
   return steps;
 }
@@ -218,16 +218,21 @@ void fill_phases(const Phases& phases, const Interval& window, TimelineIteration
     iteration.forward_s = backward.begin_s - forward.begin_s;
 }
 
-/// On a device the backward pass is the compute between the forward pass and the optimizer step.
+/// On a device the backward pass is the compute between the forward pass and the optimizer step,
+/// both in order of their begin.
 std::vector<Interval> device_backward(const TraceEvents& trace, const IntervalSet& compute) {
   std::vector<Interval> backward;
   for (const Interval& forward : trace.device_forward) {
-    const auto next =
-        std::find_if(trace.device_optimizer.begin(), trace.device_optimizer.end(),
-                     [&](const Interval& optimizer) { return optimizer.begin_s >= forward.end_s; });
+    const auto next = std::partition_point(
+        trace.device_optimizer.begin(), trace.device_optimizer.end(),
+        [&](const Interval& optimizer) { return optimizer.begin_s < forward.end_s; });
     if (next == trace.device_optimizer.end()) continue;
-    const std::vector<Interval> pieces = cut(compute, {forward.end_s, next->begin_s});
-    if (!pieces.empty()) backward.push_back({forward.end_s, forward.end_s + pieces.back().end_s});
+    const auto after =
+        std::partition_point(compute.pieces().begin(), compute.pieces().end(),
+                             [&](const Interval& piece) { return piece.begin_s < next->begin_s; });
+    if (after == compute.pieces().begin()) continue;
+    const double end_s = std::min((after - 1)->end_s, next->begin_s);
+    if (end_s > forward.end_s) backward.push_back({forward.end_s, end_s});
   }
   return backward;
 }
@@ -318,6 +323,12 @@ void add_collectives(const TraceEvents& trace, const Parts& parts, RankTimeline&
     timeline.iterations[at].carried = cut(carried, parts.steps[at].when);
 }
 
+/// Steps in order of their begin: one ends at the latest where the next begins.
+void remove_overlaps(std::vector<TracedStep>& steps) {
+  for (std::size_t i = 1; i < steps.size(); ++i)
+    steps[i - 1].when.end_s = std::min(steps[i - 1].when.end_s, steps[i].when.begin_s);
+}
+
 void add_remarks(const TraceEvents& trace, RankTimeline& timeline) {
   if (trace.steps.empty())
     timeline.remarks.push_back(
@@ -347,8 +358,9 @@ RankTimeline rank_timeline(TraceEvents trace) {
   std::stable_sort(steps.begin(), steps.end(), [](const TracedStep& a, const TracedStep& b) {
     return begins_before(a.when, b.when);
   });
-  const Parts parts = trace.device_work.empty() ? parts_on_cpu(trace, std::move(steps))
-                                                : parts_on_device(trace, steps, timeline.remarks);
+  Parts parts = trace.device_work.empty() ? parts_on_cpu(trace, std::move(steps))
+                                          : parts_on_device(trace, steps, timeline.remarks);
+  remove_overlaps(parts.steps);
   for (const TracedStep& step : parts.steps) {
     TimelineIteration iteration;
     iteration.number = step.number;

@@ -47,7 +47,7 @@ class TraceText {
   bool ended() { return at_ == end_ && !refill(); }
   char current() const { return *at_; }
   void advance() { ++at_; }
-  /// A value was complete: the limit of its length begins anew.
+  /// Ends a value: the limit of the length counts from here.
   void mark() { since_mark_ = 0; }
 
  private:
@@ -152,6 +152,15 @@ std::int64_t bytes_of_type(std::string_view type) {
   for (const auto& [name, bytes] : kTypes)
     if (name == plain) return bytes;
   return 0;
+}
+
+/// A name of a library or a device as a run file can hold it.
+std::string printable(std::string text) {
+  constexpr std::size_t kMostLetters = 200;
+  if (text.size() > kMostLetters) text.resize(kMostLetters);
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+  return text;
 }
 
 // --- one event -----------------------------------------------------------------------------------
@@ -477,14 +486,19 @@ class TraceHandler : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool parse_error(std::size_t position, const std::string& token,
-                   const nlohmann::json::exception&) override {
-    if (text_.ended())
+                   const nlohmann::json::exception& error) override {
+    const std::string_view reason = error.what();
+    const bool cut_off = reason.find("unexpected end of input") != reason.npos ||
+                         reason.find("missing closing quote") != reason.npos;
+    if (cut_off && text_.ended())
       throw bad_trace(trace_.path, fmt::format("ends at byte {} within a value", position));
     throw bad_trace(trace_.path, fmt::format("is no JSON: byte {}, near '{}'", position,
                                              with_escaped_bytes(token.substr(0, 40))));
   }
 
   void finish() {
+    for (std::string* text : {&trace_.backend, &trace_.device})
+      *text = printable(*text);
     if (!is_object_ || !has_events_)
       throw bad_trace(trace_.path, "holds no list traceEvents: torch.profiler did not write it",
                       "name files that prof.export_chrome_trace() or "

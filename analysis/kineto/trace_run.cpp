@@ -26,6 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kMostRanks = 65536;
+constexpr std::size_t kMostTimes = 32U << 20;  // in memory, 32 bytes each
 /// What the clocks of one host may differ by: each process converts its counter by itself.
 constexpr double kSameClock_s = 1e-4;
 constexpr const char* kUnknown = "unknown";
@@ -286,12 +287,24 @@ class RunMaker {
       differ += shared ? 0 : 1;
       buckets_.push_back(shared.value_or(SharedBuckets{}));
     }
+    require_memory();
     matched_ = differ == 0;
     if (!matched_)
       remarks_.push_back(fmt::format(
           "in {} the ranks called different collectives: their times count as communication, and "
           "are not shown one by one",
           count_text(static_cast<std::int64_t>(differ), "iteration")));
+  }
+
+  void require_memory() const {
+    std::size_t times = 0;
+    for (const SharedBuckets& buckets : buckets_)
+      times += static_cast<std::size_t>(ranks_) * (8 + buckets.shapes.size());
+    if (times > kMostTimes)
+      throw Error(
+          ExitCode::kBadData,
+          fmt::format("{} iterations of {} ranks do not fit memory", iterations_.size(), ranks_),
+          "record fewer iterations: schedule(active=10)");
   }
 
   void align_clocks() {
@@ -456,31 +469,40 @@ class RunMaker {
     row.ranks.resize(static_cast<std::size_t>(ranks_));
     for (RankIteration& rank : row.ranks)
       rank.buckets.resize(row.buckets.size());
+    const std::vector<double> arrivals = arrivals_s(i);
     for (std::size_t at = 0; at < present_.size(); ++at)
-      fill(row.ranks[static_cast<std::size_t>(present_[at]->rank)], i, at);
+      fill(row.ranks[static_cast<std::size_t>(present_[at]->rank)], i, at, arrivals);
     return row;
   }
 
-  /// When the last rank came to a bucket, on the clock of rank `at`, since the begin of its
-  /// iteration.
-  double arrival_s(std::size_t i, std::size_t at, std::size_t b) const {
-    if (!arrivals_known_) return kNotMeasured;
-    double last_s = -std::numeric_limits<double>::infinity();
-    for (std::size_t other = 0; other < present_.size(); ++other)
-      last_s = std::max(last_s, on_clock(i, other, buckets_[i].ranks[other][b]->when).begin_s +
-                                    offsets_[other].offset_s);
-    const Interval& own = buckets_[i].ranks[at][b]->when;
-    const double begin_s = on_clock(i, at, {0, 0}).begin_s + offsets_[at].offset_s;
-    return std::clamp(last_s - begin_s, own.begin_s, own.end_s);
+  /// A moment of an iteration on the clock of the first rank.
+  double on_common_clock(std::size_t i, std::size_t at, double time_s) const {
+    return on_clock(i, at, {time_s, time_s}).begin_s + offsets_[at].offset_s;
   }
 
-  void fill(RankIteration& rank, std::size_t i, std::size_t at) const {
+  /// When the last rank came to each bucket, on the clock of the first rank.
+  std::vector<double> arrivals_s(std::size_t i) const {
+    std::vector<double> last_s;
+    for (std::size_t b = 0; b < buckets_[i].shapes.size(); ++b) {
+      last_s.push_back(-std::numeric_limits<double>::infinity());
+      for (std::size_t at = 0; at < present_.size(); ++at)
+        last_s[b] =
+            std::max(last_s[b], on_common_clock(i, at, buckets_[i].ranks[at][b]->when.begin_s));
+    }
+    return last_s;
+  }
+
+  void fill(RankIteration& rank, std::size_t i, std::size_t at,
+            const std::vector<double>& arrivals) const {
     const TimelineIteration& iteration = *iterations_[i][at];
-    const double first_s = on_clock(0, 0, {0, 0}).begin_s;
-    rank.begin_s = on_clock(i, at, {0, 0}).begin_s + offsets_[at].offset_s - first_s;
+    const double begin_s = on_common_clock(i, at, 0);
+    rank.begin_s = begin_s - on_common_clock(0, 0, 0);
     for (std::size_t b = 0; b < rank.buckets.size(); ++b) {
       const TimelineCollective& own = *buckets_[i].ranks[at][b];
-      rank.buckets[b] = {own.ready_s, own.when.begin_s, own.when.end_s, arrival_s(i, at, b)};
+      rank.buckets[b] = {own.ready_s, own.when.begin_s, own.when.end_s};
+      if (arrivals_known_)
+        rank.buckets[b].arrival_s =
+            std::clamp(arrivals[b] - begin_s, own.when.begin_s, own.when.end_s);
       count_traffic(rank, buckets_[i].shapes[b], static_cast<int>(present_[at]->rank));
     }
     fill_phases(rank, iteration);

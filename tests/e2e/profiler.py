@@ -9,6 +9,8 @@ import gzip
 import json
 import os
 import pathlib
+import re
+import socket
 import subprocess
 import sys
 
@@ -263,6 +265,26 @@ def case_a_saved_run_is_read_like_its_traces(folder):
     check("pytorch-ddp" in (folder / "page.html").read_text(), "the page does not name the mode")
     report("--trace-in", traces, "--trace-batch", 16, "--what-if", "bandwidth=10GB/s", "--table", "what-if").expect(0, "10")
     report("--trace-in", traces, "--trace", folder / "out.json").expect(0)
+
+
+def case_the_lines_of_the_docs_record_a_run(folder):
+    if not os.environ.get("TORCH_PYTHON"):
+        raise Skip("needs a Python with torch (TORCH_PYTHON)")
+    lines = re.search(r"```python\n(.+?)```", (harness.ROOT / "docs/page-and-trace.md").read_text(), re.DOTALL)[1]
+    training = """
+import torch
+def train(profiler):
+    for _ in range(20):
+        torch.randn(64, 64) @ torch.randn(64, 64)
+        profiler.step()
+"""
+    script = folder / "script.py"
+    script.write_text(f"import os\nos.chdir({str(folder)!r})\n{training}{lines}")
+    run([os.environ["TORCH_PYTHON"], script]).expect(0)
+    report("--trace-in", folder / "traces", "--save", folder / "run.h5").expect(0)
+    with h5py.File(folder / "run.h5") as file:
+        check(list(file["iteration/number"]) == list(range(7, 17)), f"{list(file['iteration/number'])}")
+        check(file["topology/host"][0].decode() == socket.gethostname(), f"host {file['topology/host'][0]}")
 
 
 def case_bad_wishes_are_refused(folder):
