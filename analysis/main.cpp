@@ -10,6 +10,7 @@
 
 #include "analysis/claims/claims.h"
 #include "analysis/compare/command.h"
+#include "analysis/kineto/trace_run.h"
 #include "analysis/metrics/fom.h"
 #include "analysis/metrics/run_group.h"
 #include "analysis/output/output.h"
@@ -18,6 +19,7 @@
 #include "analysis/runs/run_set.h"
 #include "analysis/trace/trace.h"
 #include "analysis/verdict/verdict.h"
+#include "record/publish.h"
 #include "support/error.h"
 #include "support/file.h"
 #include "support/program_output.h"
@@ -34,8 +36,8 @@ int show(const std::string& text) {
   return 0;
 }
 
-void require_places(const ParsedCommandLine& given) {
-  if (given.positional.empty())
+void require_places(const ParsedCommandLine& given, const ReportOptions& options) {
+  if (given.positional.empty() && options.trace_in.empty())
     throw Error(ExitCode::kUsage, "no run was named",
                 "gradsync-report RUN..., with run files, journals or folders; see --help");
 }
@@ -105,12 +107,39 @@ void allow_many_files() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-RunSet read_runs(const std::vector<std::string>& places) {
+/// Moves the traces out of `places`; the run that they make, saved where that is asked for. Nothing
+/// without --trace-in.
+std::vector<FoundRun> traced_run(const ReportOptions& options, std::vector<std::string>& places) {
+  if (options.trace_in.empty()) return {};
+  const auto first = std::stable_partition(places.begin(), places.end(),
+                                           [](const auto& place) { return !is_trace_name(place); });
+  std::vector<std::string> named = options.trace_in;
+  named.insert(named.end(), first, places.end());
+  places.erase(first, places.end());
+  const auto read = [traces = find_traces(named), batch = options.trace_batch] {
+    ProgressLine progress;
+    return run_of_traces(traces, batch, [&](std::size_t done, std::size_t all) {
+      progress.say(fmt::format("reading trace {} of {}", done + 1, all));
+    });
+  };
+  if (options.save.empty()) return {{named.front(), true, read}};
+  const auto run = read();
+  publish_run(*run, options.save);
+  for (const std::string& remark : run->remarks())
+    print_warning(kProgram, fmt::format("{}: {}", options.save.string(), remark));
+  return {{options.save, true}};
+}
+
+RunSet read_runs(std::vector<std::string> places, const ReportOptions& options) {
   allow_many_files();
+  const std::vector<FoundRun> traced = traced_run(options, places);
   ProgressLine progress;
-  RunSet set = load_places(places, [&](std::size_t done, std::size_t all) {
-    progress.say(fmt::format("reading run {} of {}", done + 1, all));
-  });
+  RunSet set = load_places(
+      places,
+      [&](std::size_t done, std::size_t all) {
+        progress.say(fmt::format("reading run {} of {}", done + 1, all));
+      },
+      traced);
   progress.clear();
   for (const std::string& remark : set.remarks)
     print_warning(kProgram, remark);
@@ -163,8 +192,8 @@ int report_command(int argc, const char* const* argv) {
   if (!options.claims.verify_claims.empty()) return verify(given, options);
 
   // 1. Read.
-  require_places(given);
-  const RunSet set = read_runs(given.positional);
+  require_places(given, options);
+  const RunSet set = read_runs(given.positional, options);
   require_one_run_to_trace(set, options);
   const std::string mark = merge_mark(options, set);
   const RunStudy runs(set);

@@ -106,12 +106,30 @@ BoundGroup<O> place_options() {
       }};
 }
 
+BoundGroup<O> trace_options() {
+  return {"Traces of torch.profiler",
+          {
+              {"trace-in",
+               Value::texts(&O::trace_in, "FILE"),
+               "traces of one job, one a rank, as a run beside the others; with it named files "
+               "that end in .json or .json.gz are traces as well; a folder stands for those in it; "
+               "may be repeated",
+               {},
+               0,
+               /*repeatable=*/true},
+              {"trace-batch", Value::integer(&O::trace_batch, 0, kMostCounted, "unknown"),
+               "samples per rank and iteration of that job, which traces do not hold"},
+              {"save", Value::text_value<std::filesystem::path>(&O::save, "RUN.h5"),
+               "write that run as a run file"},
+          }};
+}
+
 ProgramOptions<O> all_options() {
   const BoundGroup<OutputOptions> output = output_options(
       "folder for <table>.<format> and the plots; text goes to standard output as well. "
       "Without it all formats go there and no plots are made");
   return {"report",
-          {table_options(), of_part(&O::output, output), place_options(),
+          {table_options(), of_part(&O::output, output), place_options(), trace_options(),
            of_part(&O::claims, claim_options())}};
 }
 
@@ -160,15 +178,22 @@ ProgramHelp report_help() {
           "gradsync-report results --format csv,json --output tables\n"
           "gradsync-report results --claims claims.json\n"
           "gradsync-report --verify-claims claims.json\n"
-          "gradsync-report run.h5 --trace trace.json.gz --trace-iterations 5-8",
+          "gradsync-report run.h5 --trace trace.json.gz --trace-iterations 5-8\n"
+          "gradsync-report --trace-in traces/*.json.gz --save run.h5",
           {"table", "verdict", "what-if", "format", "output", "wide", "plots", "html", "trace",
-           "list"}};
+           "trace-in", "list"}};
 }
 
 ReportOptions report_options(const OptionValues& values) {
   ReportOptions options = all_options().read(values);
   if (options.trace.empty() && !options.trace_iterations.empty())
     throw option_error(values, "trace-iterations", "needs --trace FILE");
+  if (options.trace_in.empty() && (!options.save.empty() || options.trace_batch > 0))
+    throw option_error(values, options.save.empty() ? "trace-batch" : "save",
+                       "needs --trace-in FILE");
+  if (!options.trace_in.empty() && options.save.empty() && !options.claims.claims.empty())
+    throw option_error(values, "claims", "names files, and a run of traces is none",
+                       "add --save RUN.h5");
   const bool all = !options.tables_chosen || options.tables.size() == tables().size();
   options.verdict = options.verdict_wanted == kAuto ? all : options.verdict_wanted != "no";
   if (!options.tables_chosen) options.tables = usual_tables(options);

@@ -23,12 +23,15 @@ struct ReportOptions {
   bool list = false;                    ///< what there is, and nothing else
   double link_gb_per_s = 0;             ///< for table.link_bytes_per_s; 0: not given
   bool force_merge = false;
-  std::filesystem::path html;    ///< empty: no page
-  std::string title;             ///< of the page; empty: what the runs are
-  bool places = false;           ///< host names and absolute paths on the page
-  std::filesystem::path trace;   ///< empty: no trace
-  std::string trace_iterations;  ///< as given
-  bool fom = false;              ///< figures of merit behind the tables
+  std::filesystem::path html;         ///< empty: no page
+  std::string title;                  ///< of the page; empty: what the runs are
+  bool places = false;                ///< host names and absolute paths on the page
+  std::filesystem::path trace;        ///< empty: no trace
+  std::string trace_iterations;       ///< as given
+  bool fom = false;                   ///< figures of merit behind the tables
+  std::vector<std::string> trace_in;  ///< traces of torch.profiler, or folders of them
+  std::int64_t trace_batch = 0;       ///< samples per rank in them; 0: unknown
+  std::filesystem::path save;         ///< run file of these traces; empty: none
   TableOptions table;
   ClaimOptions claims;
 };

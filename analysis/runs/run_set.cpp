@@ -122,7 +122,7 @@ std::vector<std::string> remarks_on(const RunReader& reader) {
 void load_one(const FoundRun& found, RunSet& set) {
   std::vector<std::string> remarks;
   try {
-    auto reader = open_run(found.path);
+    auto reader = found.read ? found.read() : open_run(found.path);
     remarks = remarks_on(*reader);
     if (!reader->quantization().empty())
       set.quantized.push_back(describe_run(found.path, std::move(reader)));
@@ -213,10 +213,12 @@ RunSet load_runs(const std::vector<FoundRun>& found, const AboutToOpen& about_to
   return set;
 }
 
-RunSet load_places(const std::vector<std::string>& places, const AboutToOpen& about_to_open) {
+RunSet load_places(const std::vector<std::string>& places, const AboutToOpen& about_to_open,
+                   const std::vector<FoundRun>& more) {
   std::vector<std::string> remarks;
   std::vector<FailedCell> failed = find_failed_cells(places, remarks);
-  const std::vector<FoundRun> found = find_runs(places);
+  std::vector<FoundRun> found = find_runs(places);
+  found.insert(found.end(), more.begin(), more.end());
   if (found.empty() && !failed.empty()) throw all_cells_failed(failed);
   RunSet set = load_runs(found, about_to_open);
   set.failed = std::move(failed);

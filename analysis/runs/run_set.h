@@ -63,6 +63,8 @@ std::vector<const Run*> all_runs(const RunSet& set);
 struct FoundRun {
   std::filesystem::path path;
   bool named = false;  ///< given itself, not found in a folder
+  /// Reads what is no run file; empty: open_run(path).
+  std::function<std::unique_ptr<RunReader>()> read = {};
 };
 std::vector<FoundRun> find_runs(const std::vector<std::string>& places);
 
@@ -73,9 +75,10 @@ std::vector<FoundRun> find_runs(const std::vector<std::string>& places);
 using AboutToOpen = std::function<void(std::size_t done, std::size_t all)>;
 RunSet load_runs(const std::vector<FoundRun>& found, const AboutToOpen& about_to_open = {});
 
-/// Both of them, and the cells of sweeps that failed. Throws Error kBadData with the verdict of
-/// each where the places hold failed cells only.
-RunSet load_places(const std::vector<std::string>& places, const AboutToOpen& about_to_open = {});
+/// Both of them with `more`, and the cells of sweeps that failed. Throws Error kBadData with the
+/// verdict of each where the places hold failed cells only.
+RunSet load_places(const std::vector<std::string>& places, const AboutToOpen& about_to_open = {},
+                   const std::vector<FoundRun>& more = {});
 
 /// Names the run from what it recorded.
 Run describe_run(const std::filesystem::path& path, std::unique_ptr<RunReader> reader);

@@ -30,10 +30,13 @@ inline constexpr Mode kModes[] = {
 /// Of a run file that another version wrote.
 inline constexpr Mode kUnknownMode = {.name = "", .color = "#56b4e9"};
 
+/// PyTorch's DistributedDataParallel, in runs that gradsync-report makes of traces.
+inline constexpr Mode kTracedDdp = {.name = "pytorch-ddp", .overlaps = true, .color = "#f0e442"};
+
 /// The mode that exchanges nothing.
 inline constexpr std::string_view kNoExchange = "none";
 
-/// The place in the table; its size for a mode that this version does not know.
+/// The place in the table; its size for a mode that is not in it.
 constexpr std::size_t mode_position(std::string_view name) {
   const auto named = [&](const Mode& mode) { return mode.name == name; };
   return static_cast<std::size_t>(std::find_if(std::begin(kModes), std::end(kModes), named) -
@@ -42,6 +45,7 @@ constexpr std::size_t mode_position(std::string_view name) {
 
 /// kUnknownMode for a mode that this version does not know.
 constexpr const Mode& mode_named(std::string_view name) {
+  if (name == kTracedDdp.name) return kTracedDdp;
   const std::size_t at = mode_position(name);
   return at < std::size(kModes) ? kModes[at] : kUnknownMode;
 }

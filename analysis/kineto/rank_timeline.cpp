@@ -1,0 +1,378 @@
+#include "analysis/kineto/rank_timeline.h"
+
+#include <algorithm>
+#include <cmath>
+#include <unordered_map>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "support/error.h"
+
+namespace gradsync::report {
+
+namespace {
+
+bool begins_before(const Interval& a, const Interval& b) {
+  return a.begin_s < b.begin_s;
+}
+
+/// What lies of a set in a window, since the begin of the window.
+std::vector<Interval> cut(const IntervalSet& set, const Interval& window) {
+  const std::vector<Interval>& all = set.pieces();
+  auto at = std::partition_point(
+      all.begin(), all.end(), [&](const Interval& piece) { return piece.end_s <= window.begin_s; });
+  std::vector<Interval> inside;
+  for (; at != all.end() && at->begin_s < window.end_s; ++at)
+    inside.push_back({std::max(at->begin_s, window.begin_s) - window.begin_s,
+                      std::min(at->end_s, window.end_s) - window.begin_s});
+  return inside;
+}
+
+// --- iterations ----------------------------------------------------------------------------------
+
+std::vector<TracedStep> between_optimizer_steps(std::vector<Interval> optimizer) {
+  std::sort(optimizer.begin(), optimizer.end(), begins_before);
+  std::vector<TracedStep> steps;
+  for (std::size_t i = 1; i < optimizer.size(); ++i)
+    steps.push_back(
+        {static_cast<std::int64_t>(i - 1), {optimizer[i - 1].end_s, optimizer[i].end_s}});
+  std::erase_if(steps, [](const TracedStep& step) { return step.when.length_s() < 0; });
+  return steps;
+}
+
+/// By number. A number that is there twice is of another cycle of the profiler.
+std::vector<TracedStep> steps_of(const TraceEvents& trace) {
+  std::vector<TracedStep> steps =
+      trace.steps.empty() ? between_optimizer_steps(trace.optimizer) : trace.steps;
+  if (steps.empty())
+    throw Error(ExitCode::kBadData,
+                fmt::format("'{}' holds no iterations: no ProfilerStep#N and fewer than two "
+                            "optimizer steps",
+                            trace.path.string()),
+                "call prof.step() at the end of each iteration");
+  std::stable_sort(steps.begin(), steps.end(),
+                   [](const TracedStep& a, const TracedStep& b) { return a.number < b.number; });
+  const auto same = [](const TracedStep& a, const TracedStep& b) { return a.number == b.number; };
+  steps.erase(std::unique(steps.begin(), steps.end(), same), steps.end());
+  return steps;
+}
+
+/// Which step holds a moment; the number of steps if none does. Steps in order of time.
+class StepFinder {
+ public:
+  explicit StepFinder(const std::vector<TracedStep>& steps) : steps_(steps) {}
+
+  std::size_t at(double time_s) const {
+    const auto after =
+        std::partition_point(steps_.begin(), steps_.end(),
+                             [&](const TracedStep& step) { return step.when.begin_s <= time_s; });
+    if (after == steps_.begin()) return steps_.size();
+    const auto step = after - 1;
+    return time_s < step->when.end_s ? static_cast<std::size_t>(step - steps_.begin())
+                                     : steps_.size();
+  }
+
+ private:
+  const std::vector<TracedStep>& steps_;
+};
+
+// --- on the CPU ----------------------------------------------------------------------------------
+
+/// When each call of a kind of collective was made, in order.
+using CallTimes = std::unordered_map<int, std::vector<double>>;
+
+int key_of(const CollectiveFacts& facts) {
+  return facts.kind ? static_cast<int>(*facts.kind) : -1;
+}
+
+// Gloo and MPI serve calls in their order: each collective has the first call of its kind that no
+// earlier one had. A collective that began before the first call has none in the trace.
+std::vector<double> ready_times(const TraceEvents& trace) {
+  CallTimes calls;
+  for (const PostedCollective& posted : trace.posted)
+    calls[key_of(posted.facts)].push_back(posted.at_s);
+  for (auto& [kind, times] : calls)
+    std::sort(times.begin(), times.end());
+  std::unordered_map<int, std::size_t> served;
+  std::vector<double> ready;
+  for (const TracedCollective& collective : trace.collectives) {
+    const int kind = key_of(collective.facts);
+    const std::vector<double>& times = calls[kind];
+    const bool called =
+        served[kind] < times.size() && times[served[kind]] <= collective.when.begin_s;
+    ready.push_back(called ? times[served[kind]++] : kNotMeasured);
+  }
+  return ready;
+}
+
+// --- on a device ---------------------------------------------------------------------------------
+
+/// From the launch of a kernel to where it belongs.
+class Launches {
+ public:
+  explicit Launches(const std::vector<DeviceLaunch>& launches) {
+    for (const DeviceLaunch& launch : launches)
+      at_s_.emplace(launch.correlation, launch.at_s);
+  }
+  /// NaN where the trace does not hold the launch.
+  double at_s(std::int64_t correlation) const {
+    const auto found = at_s_.find(correlation);
+    return found == at_s_.end() ? kNotMeasured : found->second;
+  }
+
+ private:
+  std::unordered_map<std::int64_t, double> at_s_;
+};
+
+/// The last end of compute that was launched before a moment: a collective waits for it in its
+/// stream.
+class ComputeBefore {
+ public:
+  ComputeBefore(const std::vector<DeviceWork>& work, const Launches& launches) {
+    for (const DeviceWork& one : work)
+      if (const double at_s = launches.at_s(one.correlation); one.computes && std::isfinite(at_s))
+        ends_.push_back({at_s, one.when.end_s});
+    std::sort(ends_.begin(), ends_.end());
+    for (std::size_t i = 1; i < ends_.size(); ++i)
+      ends_[i].second = std::max(ends_[i].second, ends_[i - 1].second);
+  }
+  double end_s(double launched_s) const {
+    const auto after = std::partition_point(
+        ends_.begin(), ends_.end(), [&](const auto& end) { return end.first < launched_s; });
+    return after == ends_.begin() ? kNotMeasured : (after - 1)->second;
+  }
+
+ private:
+  std::vector<std::pair<double, double>> ends_;
+};
+
+/// The steps on the device; nothing if one of them launched nothing.
+std::vector<TracedStep> device_steps(const TraceEvents& trace, std::vector<TracedStep> steps,
+                                     const Launches& launches) {
+  const std::vector<TracedStep> on_cpu = steps;
+  const StepFinder finder(on_cpu);
+  for (TracedStep& step : steps)
+    step.when = {std::numeric_limits<double>::infinity(), 0};
+  const auto widen = [&](std::int64_t correlation, const Interval& when) {
+    const std::size_t at = finder.at(launches.at_s(correlation));
+    if (at == steps.size()) return;
+    steps[at].when.begin_s = std::min(steps[at].when.begin_s, when.begin_s);
+    steps[at].when.end_s = std::max(steps[at].when.end_s, when.end_s);
+  };
+  for (const DeviceWork& work : trace.device_work)
+    widen(work.correlation, work.when);
+  for (const TracedCollective& collective : trace.collectives)
+    if (collective.correlation >= 0) widen(collective.correlation, collective.when);
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    if (!std::isfinite(steps[i].when.begin_s)) return {};
+    const bool next = i + 1 < steps.size() && steps[i + 1].number == steps[i].number + 1;
+    if (i > 0 && steps[i].when.begin_s < steps[i - 1].when.begin_s) return {};
+    if (next) steps[i].when.end_s = steps[i + 1].when.begin_s;
+  }
+  return steps;
+}
+
+// NCCL's kernels of older versions say nothing of themselves; their calls do.
+void complete_from_calls(TraceEvents& trace) {
+  std::unordered_map<std::int64_t, const CollectiveFacts*> calls;
+  for (const PostedCollective& posted : trace.posted)
+    if (posted.external_id >= 0 && posted.facts.bytes >= 0)
+      calls.emplace(posted.external_id, &posted.facts);
+  for (TracedCollective& collective : trace.collectives) {
+    const auto call = calls.find(collective.external_id);
+    if (collective.facts.bytes < 0 && call != calls.end()) collective.facts = *call->second;
+  }
+}
+
+// --- phases --------------------------------------------------------------------------------------
+
+/// Annotations and functions of the autograd engine, each in order of their begin.
+struct Phases {
+  std::vector<Interval> forward, backward, optimizer;
+
+  /// From the first to the last of a kind that begins in the window; empty if none does.
+  static Interval span(const std::vector<Interval>& all, const Interval& window) {
+    Interval span{window.end_s, window.end_s};
+    auto at = std::partition_point(
+        all.begin(), all.end(), [&](const Interval& one) { return one.begin_s < window.begin_s; });
+    if (at == all.end() || at->begin_s >= window.end_s) return {0, 0};
+    span = *at;
+    for (; at != all.end() && at->begin_s < window.end_s; ++at)
+      span.end_s = std::max(span.end_s, at->end_s);
+    return span;
+  }
+};
+
+void fill_phases(const Phases& phases, const Interval& window, TimelineIteration& iteration) {
+  const Interval forward = Phases::span(phases.forward, window);
+  const Interval backward = Phases::span(phases.backward, window);
+  const Interval optimizer = Phases::span(phases.optimizer, window);
+  if (optimizer.length_s() > 0)
+    iteration.optimizer_s = std::min(optimizer.end_s, window.end_s) - optimizer.begin_s;
+  if (backward.length_s() > 0)
+    iteration.backward_s = std::min(backward.end_s, window.end_s) - backward.begin_s;
+  if (forward.length_s() <= 0) return;
+  iteration.data_s = forward.begin_s - window.begin_s;
+  if (backward.begin_s >= forward.begin_s && backward.length_s() > 0)
+    iteration.forward_s = backward.begin_s - forward.begin_s;
+}
+
+/// On a device the backward pass is the compute between the forward pass and the optimizer step,
+/// both in order of their begin.
+std::vector<Interval> device_backward(const TraceEvents& trace, const IntervalSet& compute) {
+  std::vector<Interval> backward;
+  for (const Interval& forward : trace.device_forward) {
+    const auto next = std::partition_point(
+        trace.device_optimizer.begin(), trace.device_optimizer.end(),
+        [&](const Interval& optimizer) { return optimizer.begin_s < forward.end_s; });
+    if (next == trace.device_optimizer.end()) continue;
+    const auto after =
+        std::partition_point(compute.pieces().begin(), compute.pieces().end(),
+                             [&](const Interval& piece) { return piece.begin_s < next->begin_s; });
+    if (after == compute.pieces().begin()) continue;
+    const double end_s = std::min((after - 1)->end_s, next->begin_s);
+    if (end_s > forward.end_s) backward.push_back({forward.end_s, end_s});
+  }
+  return backward;
+}
+
+Phases sorted(Phases phases) {
+  for (auto* all : {&phases.forward, &phases.backward, &phases.optimizer})
+    std::sort(all->begin(), all->end(), begins_before);
+  return phases;
+}
+
+// --- the timeline --------------------------------------------------------------------------------
+
+IntervalSet compute_on_cpu(TraceEvents& trace) {
+  return IntervalSet(std::move(trace.operators))
+      .difference(IntervalSet(trace.calls))
+      .difference(IntervalSet(trace.data));
+}
+
+IntervalSet compute_on_device(const TraceEvents& trace) {
+  std::vector<Interval> kernels;
+  for (const DeviceWork& work : trace.device_work)
+    if (work.computes) kernels.push_back(work.when);
+  return IntervalSet(std::move(kernels));
+}
+
+void sort_device_annotations(TraceEvents& trace) {
+  for (auto* all : {&trace.device_forward, &trace.device_optimizer})
+    std::sort(all->begin(), all->end(), begins_before);
+}
+
+/// What iterations are made of: where they are, what computes, and when collectives were ready.
+struct Parts {
+  std::vector<TracedStep> steps;
+  IntervalSet compute;
+  Phases phases;
+  std::vector<double> ready_s;  ///< of each collective of the trace
+};
+
+Parts parts_on_cpu(TraceEvents& trace, std::vector<TracedStep> steps) {
+  return {std::move(steps), compute_on_cpu(trace),
+          sorted({trace.forward, trace.backward, trace.optimizer}), ready_times(trace)};
+}
+
+Parts parts_on_device(TraceEvents& trace, const std::vector<TracedStep>& steps,
+                      std::vector<std::string>& remarks) {
+  const Launches launches(trace.launches);
+  complete_from_calls(trace);
+  sort_device_annotations(trace);
+  Parts parts{device_steps(trace, steps, launches), compute_on_device(trace), {}, {}};
+  if (parts.steps.empty()) {
+    remarks.push_back("an iteration launched no kernel: iterations are those of the CPU");
+    parts.steps = steps;
+  }
+  parts.phases =
+      sorted({trace.device_forward, device_backward(trace, parts.compute), trace.device_optimizer});
+  const ComputeBefore before(trace.device_work, launches);
+  for (const TracedCollective& collective : trace.collectives) {
+    const double ready_s = before.end_s(launches.at_s(collective.correlation));
+    parts.ready_s.push_back(ready_s <= collective.when.begin_s ? ready_s : kNotMeasured);
+  }
+  return parts;
+}
+
+/// A collective as its iteration, which begins at `begin_s`, sees it.
+TimelineCollective in_iteration(const TracedCollective& traced, double ready_s, double begin_s) {
+  TimelineCollective collective;
+  collective.facts = traced.facts;
+  collective.when = {traced.when.begin_s - begin_s, traced.when.end_s - begin_s};
+  if (std::isfinite(ready_s)) collective.ready_s = std::max(ready_s - begin_s, 0.0);
+  return collective;
+}
+
+/// Each to the iteration in which it began. Trace.collectives are in the order they began.
+void add_collectives(const TraceEvents& trace, const Parts& parts, RankTimeline& timeline) {
+  const StepFinder finder(parts.steps);
+  std::vector<Interval> overhang;
+  for (std::size_t i = 0; i < trace.collectives.size(); ++i) {
+    const TracedCollective& traced = trace.collectives[i];
+    const std::size_t at = finder.at(traced.when.begin_s);
+    if (at == parts.steps.size()) continue;
+    const Interval& step = parts.steps[at].when;
+    timeline.iterations[at].collectives.push_back(
+        in_iteration(traced, parts.ready_s[i], step.begin_s));
+    if (traced.when.end_s > step.end_s) overhang.push_back({step.end_s, traced.when.end_s});
+  }
+  const IntervalSet carried(std::move(overhang));
+  for (std::size_t at = 0; at < parts.steps.size(); ++at)
+    timeline.iterations[at].carried = cut(carried, parts.steps[at].when);
+}
+
+/// Steps in order of their begin: one ends at the latest where the next begins.
+void remove_overlaps(std::vector<TracedStep>& steps) {
+  for (std::size_t i = 1; i < steps.size(); ++i)
+    steps[i - 1].when.end_s = std::min(steps[i - 1].when.end_s, steps[i].when.begin_s);
+}
+
+void add_remarks(const TraceEvents& trace, RankTimeline& timeline) {
+  if (trace.steps.empty())
+    timeline.remarks.push_back(
+        "no ProfilerStep#N: an iteration is from one optimizer step to the next");
+  if (trace.without_time > 0)
+    timeline.remarks.push_back(
+        fmt::format("{} events without a valid time, left out", trace.without_time));
+}
+
+}  // namespace
+
+RankTimeline rank_timeline(TraceEvents trace) {
+  RankTimeline timeline{trace.path,
+                        trace.rank.value_or(0),
+                        trace.ranks.value_or(1),
+                        trace.backend,
+                        trace.device,
+                        trace.origin_ns,
+                        trace.ddp,
+                        {},
+                        {}};
+  std::vector<TracedStep> steps = steps_of(trace);
+  std::stable_sort(trace.collectives.begin(), trace.collectives.end(),
+                   [](const TracedCollective& a, const TracedCollective& b) {
+                     return begins_before(a.when, b.when);
+                   });
+  std::stable_sort(steps.begin(), steps.end(), [](const TracedStep& a, const TracedStep& b) {
+    return begins_before(a.when, b.when);
+  });
+  Parts parts = trace.device_work.empty() ? parts_on_cpu(trace, std::move(steps))
+                                          : parts_on_device(trace, steps, timeline.remarks);
+  remove_overlaps(parts.steps);
+  for (const TracedStep& step : parts.steps) {
+    TimelineIteration iteration;
+    iteration.number = step.number;
+    iteration.begin_s = step.when.begin_s;
+    iteration.length_s = step.when.length_s();
+    iteration.compute = cut(parts.compute, step.when);
+    fill_phases(parts.phases, step.when, iteration);
+    timeline.iterations.push_back(std::move(iteration));
+  }
+  add_collectives(trace, parts, timeline);
+  add_remarks(trace, timeline);
+  return timeline;
+}
+
+}  // namespace gradsync::report

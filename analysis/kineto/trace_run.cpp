@@ -1,0 +1,591 @@
+#include "analysis/kineto/trace_run.h"
+
+#include <algorithm>
+#include <cmath>
+#include <ctime>
+#include <map>
+#include <optional>
+#include <regex>
+#include <set>
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "analysis/kineto/rank_timeline.h"
+#include "record/collective_call.h"
+#include "support/error.h"
+#include "support/hash.h"
+#include "support/parse.h"
+#include "timing/statistics.h"
+
+namespace gradsync::report {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kMostRanks = 65536;
+constexpr std::size_t kMostTimes = 32U << 20;  // in memory, 32 bytes each
+/// What the clocks of one host may differ by: each process converts its counter by itself.
+constexpr double kSameClock_s = 1e-4;
+constexpr const char* kUnknown = "unknown";
+
+/// A run in memory.
+class TraceRun : public RunReader {
+ public:
+  const RunInfo& info() const override { return info_; }
+  RunStatus status() const override { return RunStatus::kComplete; }
+  const std::string& finished() const override { return info_.created; }
+  const std::vector<std::string>& remarks() const override { return remarks_; }
+  std::size_t iterations() const override { return rows_.size(); }
+  std::size_t ranks() const override { return info_.topology.size(); }
+  const IterationIndex& index() const override { return index_; }
+  std::vector<IterationRow> rows(std::size_t first, std::size_t count) override {
+    require_rows(first, count);
+    const auto begin = rows_.begin() + static_cast<std::ptrdiff_t>(first);
+    return {begin, begin + static_cast<std::ptrdiff_t>(count)};
+  }
+  const RunLists& lists() const override { return lists_; }
+
+  void add(IterationRow row) {
+    index_.add(row.header());
+    index_.buckets = std::max(index_.buckets, row.buckets.size());
+    rows_.push_back(std::move(row));
+  }
+
+  RunInfo info_;
+  std::vector<std::string> remarks_;
+
+ private:
+  std::vector<IterationRow> rows_;
+  IterationIndex index_;
+  RunLists lists_;
+};
+
+// --- which ranks ---------------------------------------------------------------------------------
+
+/// The number behind "rank" in the name of a file; -1 where there is none.
+std::int64_t rank_in_name(const fs::path& path) {
+  static const std::regex kRank("rank[-_.]?([0-9]{1,5})");
+  std::smatch found;
+  const std::string name = path.filename().string();
+  return std::regex_search(name, found, kRank) ? std::stoll(found[1].str()) : -1;
+}
+
+Error without_rank(const fs::path& path) {
+  return {ExitCode::kBadData,
+          fmt::format("'{}' does not hold its rank (distributedInfo), and its name has none",
+                      path.string()),
+          "name it rank0.json, or record it after init_process_group()"};
+}
+
+void fill_in_rank(TraceEvents& trace, std::size_t traces) {
+  if (!trace.rank && traces > 1) {
+    if (const std::int64_t named = rank_in_name(trace.path); named >= 0) trace.rank = named;
+    if (!trace.rank) throw without_rank(trace.path);
+  }
+  const std::int64_t rank = trace.rank.value_or(0);
+  const std::int64_t ranks =
+      trace.ranks.value_or(std::max(static_cast<std::int64_t>(traces), rank + 1));
+  if (ranks < 1 || ranks > kMostRanks || rank < 0 || rank >= ranks)
+    throw Error(ExitCode::kBadData,
+                fmt::format("'{}' is of rank {} of {} ranks; at most {} can be read",
+                            trace.path.string(), rank, ranks, kMostRanks),
+                "look at distributedInfo in the trace");
+  trace.rank = rank;
+  trace.ranks = ranks;
+}
+
+void require_one_job(const RankTimeline& first, const RankTimeline& other) {
+  if (first.ranks != other.ranks)
+    throw Error(ExitCode::kBadData,
+                fmt::format("'{}' is of a job of {}, '{}' of one of {}", first.path.string(),
+                            count_text(first.ranks, "rank"), other.path.string(),
+                            count_text(other.ranks, "rank")),
+                "name the traces of one job");
+}
+
+using RankTimelines = std::map<std::int64_t, RankTimeline>;
+
+RankTimelines read_all(const std::vector<fs::path>& traces, const AboutToRead& about_to_read) {
+  RankTimelines ranks;
+  for (std::size_t i = 0; i < traces.size(); ++i) {
+    if (about_to_read) about_to_read(i, traces.size());
+    TraceEvents events = read_trace_events(traces[i]);
+    fill_in_rank(events, traces.size());
+    RankTimeline timeline = rank_timeline(std::move(events));
+    if (!ranks.empty()) require_one_job(ranks.begin()->second, timeline);
+    const auto [same, added] = ranks.try_emplace(timeline.rank, std::move(timeline));
+    if (!added)
+      throw Error(ExitCode::kBadData,
+                  fmt::format("'{}' and '{}' are both of rank {}", same->second.path.string(),
+                              traces[i].string(), same->first),
+                  "name one trace a rank; traces of one rank at different iterations are "
+                  "different runs");
+  }
+  return ranks;
+}
+
+// --- iterations that all ranks have --------------------------------------------------------------
+
+/// An iteration of each rank that has a trace, in order of rank.
+using SharedIteration = std::vector<const TimelineIteration*>;
+
+std::vector<SharedIteration> shared_iterations(const RankTimelines& ranks,
+                                               std::vector<std::string>& remarks) {
+  std::map<std::int64_t, SharedIteration> by_number;
+  for (const auto& [rank, timeline] : ranks)
+    for (const TimelineIteration& iteration : timeline.iterations)
+      by_number[iteration.number].push_back(&iteration);
+  std::vector<SharedIteration> shared;
+  std::vector<std::int64_t> left_out;
+  for (auto& [number, iterations] : by_number)
+    if (iterations.size() == ranks.size())
+      shared.push_back(std::move(iterations));
+    else
+      left_out.push_back(number);
+  if (shared.empty())
+    throw Error(ExitCode::kBadData,
+                fmt::format("the traces of {} have no iteration in common",
+                            count_text(static_cast<std::int64_t>(ranks.size()), "rank")),
+                "record all ranks with one schedule of the profiler");
+  if (!left_out.empty())
+    remarks.push_back(
+        fmt::format("{} that not all ranks recorded: left out",
+                    count_text(static_cast<std::int64_t>(left_out.size()), "iteration")));
+  return shared;
+}
+
+// --- collectives that all ranks share ------------------------------------------------------------
+
+bool is_of_all(const TimelineCollective& collective, std::int64_t ranks) {
+  return collective.facts.kind &&
+         (collective.facts.group_ranks == 0 || collective.facts.group_ranks == ranks);
+}
+
+/// Those of all ranks, in the order the rank began them.
+std::vector<const TimelineCollective*> common_collectives(const TimelineIteration& iteration,
+                                                          std::int64_t ranks) {
+  std::vector<const TimelineCollective*> common;
+  for (const TimelineCollective& collective : iteration.collectives)
+    if (is_of_all(collective, ranks)) common.push_back(&collective);
+  return common;
+}
+
+/// The collectives of one iteration as buckets: one list a rank, of equal length.
+struct SharedBuckets {
+  std::vector<BucketShape> shapes;
+  std::vector<std::vector<const TimelineCollective*>> ranks;
+};
+
+/// Whether payloads of the kind are equal on all ranks.
+bool sizes_agree(CollectiveKind kind) {
+  return kind == CollectiveKind::kAllReduce || kind == CollectiveKind::kAllGather;
+}
+
+/// Nothing if the ranks did not call the same collectives in one order.
+std::optional<SharedBuckets> shared_buckets(const SharedIteration& iteration, std::int64_t ranks) {
+  SharedBuckets buckets;
+  for (const TimelineIteration* one : iteration)
+    buckets.ranks.push_back(common_collectives(*one, ranks));
+  const auto& first = buckets.ranks.front();
+  for (const TimelineCollective* collective : first)
+    buckets.shapes.push_back(
+        {std::max<std::int64_t>(0, collective->facts.bytes), *collective->facts.kind});
+  for (const auto& other : buckets.ranks) {
+    if (other.size() != first.size()) return std::nullopt;
+    for (std::size_t b = 0; b < first.size(); ++b) {
+      const CollectiveFacts& facts = other[b]->facts;
+      BucketShape& shape = buckets.shapes[b];
+      if (facts.kind != shape.kind) return std::nullopt;
+      if (sizes_agree(shape.kind) && facts.bytes != first[b]->facts.bytes) return std::nullopt;
+      shape.bytes = std::max(shape.bytes, facts.bytes);
+    }
+  }
+  return buckets;
+}
+
+// --- clocks --------------------------------------------------------------------------------------
+
+/// Seconds to add to the clock of a rank to read that of the first one.
+struct ClockOffset {
+  double offset_s = 0, uncertainty_s = 0;
+  bool known = true;
+};
+
+/// What the collectives of two ranks say of their clocks: no rank has a result before the other
+/// began.
+class ClockBounds {
+ public:
+  void add(const Interval& first, const Interval& other) {
+    low_s_ = std::max(low_s_, first.begin_s - other.end_s);
+    high_s_ = std::min(high_s_, first.end_s - other.begin_s);
+    ends_s_.push_back(first.end_s - other.end_s);
+  }
+
+  ClockOffset offset() const {
+    if (ends_s_.empty()) return {0, kNotMeasured, true};
+    if (low_s_ <= kSameClock_s && high_s_ >= -kSameClock_s)
+      return {0, std::max(std::abs(low_s_), std::abs(high_s_)), true};
+    if (low_s_ > high_s_) return {0, kNotMeasured, false};
+    const double offset_s = std::clamp(median(ends_s_), low_s_, high_s_);
+    return {offset_s, std::max(offset_s - low_s_, high_s_ - offset_s), true};
+  }
+
+ private:
+  double low_s_ = -std::numeric_limits<double>::infinity();
+  double high_s_ = std::numeric_limits<double>::infinity();
+  std::vector<double> ends_s_;
+};
+
+/// On the clock of the rank, since the origin of the first rank's trace.
+Interval on_own_clock(const Interval& when, const TimelineIteration& iteration,
+                      std::int64_t origin_ns, std::int64_t first_origin_ns) {
+  const double shift_s =
+      static_cast<double>(origin_ns - first_origin_ns) * 1e-9 + iteration.begin_s;
+  return {when.begin_s + shift_s, when.end_s + shift_s};
+}
+
+/// Whether every rank needs what every other one gives.
+bool binds_all(CollectiveKind kind) {
+  return sizes_agree(kind) || kind == CollectiveKind::kBarrier;
+}
+
+// --- the run -------------------------------------------------------------------------------------
+
+/// Makes the rows of the run from the timelines.
+class RunMaker {
+ public:
+  RunMaker(RankTimelines timelines, std::int64_t batch_per_rank)
+      : timelines_(std::move(timelines)), batch_per_rank_(batch_per_rank) {
+    for (const auto& [rank, timeline] : timelines_)
+      present_.push_back(&timeline);
+    ranks_ = present_.front()->ranks;
+  }
+
+  std::unique_ptr<RunReader> make() {
+    iterations_ = shared_iterations(timelines_, remarks_);
+    match_collectives();
+    align_clocks();
+    decide_arrivals();
+    add_remarks_of_traces();
+    describe();
+    for (std::size_t i = 0; i < iterations_.size(); ++i)
+      run_->add(row(i));
+    run_->remarks_ = remarks_;
+    return std::move(run_);
+  }
+
+ private:
+  bool all_present() const { return present_.size() == static_cast<std::size_t>(ranks_); }
+
+  void match_collectives() {
+    std::size_t differ = 0;
+    for (const SharedIteration& iteration : iterations_) {
+      auto shared = shared_buckets(iteration, ranks_);
+      differ += shared ? 0 : 1;
+      buckets_.push_back(shared.value_or(SharedBuckets{}));
+    }
+    require_memory();
+    matched_ = differ == 0;
+    if (!matched_)
+      remarks_.push_back(fmt::format(
+          "in {} the ranks called different collectives: their times count as communication, and "
+          "are not shown one by one",
+          count_text(static_cast<std::int64_t>(differ), "iteration")));
+  }
+
+  void require_memory() const {
+    std::size_t times = 0;
+    for (const SharedBuckets& buckets : buckets_)
+      times += static_cast<std::size_t>(ranks_) * (8 + buckets.shapes.size());
+    if (times > kMostTimes)
+      throw Error(
+          ExitCode::kBadData,
+          fmt::format("{} iterations of {} ranks do not fit memory", iterations_.size(), ranks_),
+          "record fewer iterations: schedule(active=10)");
+  }
+
+  void align_clocks() {
+    offsets_.assign(present_.size(), {});
+    for (std::size_t at = 1; at < present_.size(); ++at) {
+      ClockBounds bounds;
+      for (std::size_t i = 0; i < iterations_.size(); ++i)
+        for (std::size_t b = 0; b < buckets_[i].shapes.size(); ++b)
+          if (binds_all(buckets_[i].shapes[b].kind))
+            bounds.add(on_clock(i, 0, buckets_[i].ranks[0][b]->when),
+                       on_clock(i, at, buckets_[i].ranks[at][b]->when));
+      offsets_[at] = bounds.offset();
+      remark_on_clock(*present_[at], offsets_[at]);
+    }
+  }
+
+  void remark_on_clock(const RankTimeline& timeline, const ClockOffset& clock) {
+    if (!clock.known)
+      remarks_.push_back(fmt::format(
+          "the clocks of rank {} and rank {} contradict each other: one ends collectives before "
+          "the other begins them; straggler wait is n/a",
+          present_.front()->rank, timeline.rank));
+    else if (clock.offset_s != 0)
+      remarks_.push_back(fmt::format(
+          "the clock of rank {} differs from that of rank {} by {:.3f} ms, within {:.3f} ms: "
+          "aligned by the ends of common collectives",
+          timeline.rank, present_.front()->rank, -1e3 * clock.offset_s, 1e3 * clock.uncertainty_s));
+  }
+
+  void decide_arrivals() {
+    const bool clocks_known = std::all_of(offsets_.begin(), offsets_.end(),
+                                          [](const ClockOffset& clock) { return clock.known; });
+    arrivals_known_ = all_present() && clocks_known && matched_;
+    if (!all_present())
+      remarks_.push_back(fmt::format(
+          "no trace of {} of {} ranks: their numbers are missing, and straggler wait is a part of "
+          "communication",
+          static_cast<std::size_t>(ranks_) - present_.size(), ranks_));
+  }
+
+  /// Counts over all ranks and iterations.
+  std::size_t count(const std::function<bool(const TimelineCollective&)>& which) const {
+    std::size_t found = 0;
+    for (const SharedIteration& iteration : iterations_)
+      for (const TimelineIteration* one : iteration)
+        found += static_cast<std::size_t>(
+            std::count_if(one->collectives.begin(), one->collectives.end(), which));
+    return found;
+  }
+
+  void add_remarks_of_traces() {
+    std::set<std::string> said;
+    for (const RankTimeline* timeline : present_)
+      for (const std::string& remark : timeline->remarks)
+        if (said.insert(remark).second)
+          remarks_.push_back(fmt::format("{}: {}", timeline->path.filename().string(), remark));
+    communicates_ = ranks_ == 1 || count([](const auto&) { return true; }) > 0;
+    if (!communicates_)
+      remarks_.push_back(fmt::format(
+          "no collective in the traces of a job of {} ranks: communication is n/a", ranks_));
+    const std::size_t apart = count([&](const auto& one) { return !is_of_all(one, ranks_); });
+    if (apart > 0)
+      remarks_.push_back(fmt::format(
+          "{} collectives of some ranks only, or of a kind that run files do not name "
+          "(reduce-scatter, all-to-all, send): their times count as communication, with straggler "
+          "wait, and are not shown one by one",
+          apart));
+    const std::size_t unsized = count([](const auto& one) { return one.facts.bytes < 0; });
+    if (unsized > 0)
+      remarks_.push_back(
+          fmt::format("{} collectives without a size, so without a bandwidth: record with "
+                      "profile(record_shapes=True)",
+                      unsized));
+  }
+
+  Interval on_clock(std::size_t iteration, std::size_t at, const Interval& when) const {
+    return on_own_clock(when, *iterations_[iteration][at], present_[at]->origin_ns,
+                        present_.front()->origin_ns);
+  }
+
+  // --- what describes the run ---
+
+  std::string mode() const {
+    const bool ddp = std::any_of(present_.begin(), present_.end(),
+                                 [](const RankTimeline* one) { return one->ddp; });
+    return ranks_ == 1 ? "none" : ddp ? "pytorch-ddp" : "pytorch";
+  }
+
+  /// "host" of "host_1234.1712195495.pt.trace.json", as tensorboard_trace_handler names files.
+  static std::string host_of(const fs::path& path) {
+    static const std::regex kName("(.+)_[0-9]+\\.[0-9]+\\.pt\\.trace\\.json(\\.gz)?");
+    std::smatch found;
+    const std::string name = path.filename().string();
+    return std::regex_match(name, found, kName) ? found[1].str() : kUnknown;
+  }
+
+  RankPlace place_of(std::int64_t rank, std::map<std::string, std::int32_t>& on_host) const {
+    RankPlace place;
+    place.rank = static_cast<std::int32_t>(rank);
+    place.host = place.device = kUnknown;
+    const auto found = timelines_.find(rank);
+    if (found == timelines_.end()) return place;
+    const RankTimeline& timeline = found->second;
+    place.host = host_of(timeline.path);
+    place.local_rank = on_host[place.host]++;
+    place.device = timeline.device.empty() ? "cpu" : timeline.device;
+    const ClockOffset& clock =
+        offsets_[static_cast<std::size_t>(std::distance(timelines_.begin(), found))];
+    place.clock_offset_s = clock.known ? clock.offset_s : kNotMeasured;
+    place.clock_uncertainty_s = clock.uncertainty_s;
+    return place;
+  }
+
+  std::int64_t start_ns() const {
+    return present_.front()->origin_ns + std::llround(1e9 * iterations_.front()[0]->begin_s);
+  }
+
+  std::string created() const {
+    constexpr std::int64_t kYear2001_s = 1000000000, kYear2096_s = 4000000000;
+    const std::int64_t at_s = start_ns() / 1000000000;
+    if (at_s < kYear2001_s || at_s > kYear2096_s) return kUnknown;
+    return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(static_cast<std::time_t>(at_s)));
+  }
+
+  /// The same traces give the same identity.
+  std::string identity() const {
+    Sha256 digest;
+    for (const RankTimeline* one : present_)
+      digest.update(fmt::format("{} {} {} {};", one->rank, one->ranks, one->origin_ns,
+                                one->iterations.size()));
+    const std::string hex = digest.hex();
+    return fmt::format("{}-{}-{}-{}-{}", hex.substr(0, 8), hex.substr(8, 4), hex.substr(12, 4),
+                       hex.substr(16, 4), hex.substr(20, 12));
+  }
+
+  void describe() {
+    RunInfo& info = run_->info_;
+    info.run_id = identity();
+    info.created = created();
+    info.command_line = "torch.profiler";
+    info.schema = arrivals_known_ ? kRunSchema : 1;
+    const std::string source = "trace";
+    info.config = {{"model", "traced", source},
+                   {"sync", mode(), source},
+                   {"transport", present_.front()->backend, source},
+                   {"iterations", std::to_string(iterations_.size()), source}};
+    if (batch_per_rank_ > 0)
+      info.config.push_back({"batch-per-rank", std::to_string(batch_per_rank_), "command line"});
+    info.provenance = {{"source", "traces of torch.profiler"}};
+    std::map<std::string, std::int32_t> on_host;
+    for (std::int64_t rank = 0; rank < ranks_; ++rank)
+      info.topology.push_back(place_of(rank, on_host));
+  }
+
+  // --- rows ---
+
+  IterationRow row(std::size_t i) const {
+    IterationRow row;
+    row.iteration = row.step = iterations_[i][0]->number;
+    row.samples = batch_per_rank_ * ranks_;
+    row.buckets = buckets_[i].shapes;
+    row.ranks.resize(static_cast<std::size_t>(ranks_));
+    for (RankIteration& rank : row.ranks)
+      rank.buckets.resize(row.buckets.size());
+    const std::vector<double> arrivals = arrivals_s(i);
+    for (std::size_t at = 0; at < present_.size(); ++at)
+      fill(row.ranks[static_cast<std::size_t>(present_[at]->rank)], i, at, arrivals);
+    return row;
+  }
+
+  /// A moment of an iteration on the clock of the first rank.
+  double on_common_clock(std::size_t i, std::size_t at, double time_s) const {
+    return on_clock(i, at, {time_s, time_s}).begin_s + offsets_[at].offset_s;
+  }
+
+  /// When the last rank came to each bucket, on the clock of the first rank.
+  std::vector<double> arrivals_s(std::size_t i) const {
+    std::vector<double> last_s;
+    for (std::size_t b = 0; b < buckets_[i].shapes.size(); ++b) {
+      last_s.push_back(-std::numeric_limits<double>::infinity());
+      for (std::size_t at = 0; at < present_.size(); ++at)
+        last_s[b] =
+            std::max(last_s[b], on_common_clock(i, at, buckets_[i].ranks[at][b]->when.begin_s));
+    }
+    return last_s;
+  }
+
+  void fill(RankIteration& rank, std::size_t i, std::size_t at,
+            const std::vector<double>& arrivals) const {
+    const TimelineIteration& iteration = *iterations_[i][at];
+    const double begin_s = on_common_clock(i, at, 0);
+    rank.begin_s = begin_s - on_common_clock(0, 0, 0);
+    for (std::size_t b = 0; b < rank.buckets.size(); ++b) {
+      const TimelineCollective& own = *buckets_[i].ranks[at][b];
+      rank.buckets[b] = {own.ready_s, own.when.begin_s, own.when.end_s};
+      if (arrivals_known_)
+        rank.buckets[b].arrival_s =
+            std::clamp(arrivals[b] - begin_s, own.when.begin_s, own.when.end_s);
+      count_traffic(rank, buckets_[i].shapes[b], static_cast<int>(present_[at]->rank));
+    }
+    fill_phases(rank, iteration);
+    fill_split(rank, iteration);
+  }
+
+  void count_traffic(RankIteration& rank, const BucketShape& shape, int number) const {
+    const Traffic category =
+        shape.kind == CollectiveKind::kBroadcast ? Traffic::kBuffers : Traffic::kGradients;
+    rank.traffic_bytes[static_cast<std::size_t>(category)] +=
+        traffic_bytes(shape.kind, shape.bytes, number, static_cast<int>(ranks_), 0);
+  }
+
+  static void fill_phases(RankIteration& rank, const TimelineIteration& iteration) {
+    rank[Phase::kIteration] = iteration.length_s;
+    rank[Phase::kData] = iteration.data_s;
+    rank[Phase::kForward] = iteration.forward_s;
+    rank[Phase::kBackward] = iteration.backward_s;
+    rank[Phase::kOptimizer] = iteration.optimizer_s;
+  }
+
+  void fill_split(RankIteration& rank, const TimelineIteration& iteration) const {
+    std::vector<Interval> moving = iteration.carried, waiting;
+    for (const BucketTimes& bucket : rank.buckets) {
+      const double moves_s = std::isfinite(bucket.arrival_s) ? bucket.arrival_s : bucket.start_s;
+      moving.push_back({moves_s, bucket.end_s});
+      waiting.push_back({bucket.start_s, moves_s});
+    }
+    for (const TimelineCollective& collective : iteration.collectives)
+      if (rank.buckets.empty() || !is_of_all(collective, ranks_)) moving.push_back(collective.when);
+    const IterationSplit split =
+        split_iteration(iteration.compute, moving, waiting, iteration.length_s);
+    rank[Phase::kCompute] = split.compute_s;
+    if (!communicates_) return;
+    rank[Phase::kCommBusy] = split.comm_busy_s;
+    rank[Phase::kHidden] = split.hidden_s;
+    rank[Phase::kExposed] = split.exposed_s;
+    if (arrivals_known_) rank[Phase::kWait] = split.wait_s;
+    rank[Phase::kOther] = split.other_s;
+  }
+
+  RankTimelines timelines_;
+  std::int64_t batch_per_rank_;
+  std::int64_t ranks_ = 1;
+  std::vector<const RankTimeline*> present_;  ///< in order of rank
+  std::vector<SharedIteration> iterations_;
+  std::vector<SharedBuckets> buckets_;  ///< of each iteration
+  std::vector<ClockOffset> offsets_;    ///< of each present rank
+  bool matched_ = true, arrivals_known_ = true, communicates_ = true;
+  std::vector<std::string> remarks_;
+  std::unique_ptr<TraceRun> run_ = std::make_unique<TraceRun>();
+};
+
+}  // namespace
+
+bool is_trace_name(const fs::path& path) {
+  const std::string name = path.filename().string();
+  return (name.ends_with(".json") || name.ends_with(".json.gz")) && !name.ends_with(".failed.json");
+}
+
+std::vector<fs::path> find_traces(const std::vector<std::string>& places) {
+  std::vector<fs::path> found;
+  for (const std::string& place : places) {
+    if (!fs::is_directory(place)) {
+      found.emplace_back(place);
+      continue;
+    }
+    const std::size_t before = found.size();
+    for (const auto& entry : fs::directory_iterator(place))
+      if (entry.is_regular_file() && is_trace_name(entry.path())) found.push_back(entry.path());
+    std::sort(found.begin() + static_cast<std::ptrdiff_t>(before), found.end());
+  }
+  if (found.empty())
+    throw Error(ExitCode::kNoInput,
+                fmt::format("no trace (*.json, *.json.gz) in {}", fmt::join(places, ", ")),
+                "name the traces that torch.profiler wrote, one a rank");
+  return found;
+}
+
+std::unique_ptr<RunReader> run_of_traces(const std::vector<fs::path>& traces,
+                                         std::int64_t batch_per_rank,
+                                         const AboutToRead& about_to_read) {
+  return RunMaker(read_all(traces, about_to_read), batch_per_rank).make();
+}
+
+}  // namespace gradsync::report

@@ -1,0 +1,451 @@
+#include "analysis/kineto/trace_run.h"
+
+#include <cmath>
+#include <fstream>
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include "analysis/kineto/rank_timeline.h"
+#include "analysis/trace/gzip.h"
+#include "record/publish.h"
+#include "serial/expect_error.h"
+#include "serial/test_folder.h"
+
+using namespace gradsync;
+using namespace gradsync::report;
+
+namespace {
+
+constexpr std::int64_t kBase_ns = 1790857026000000000;
+
+/// Events as text, times in ms.
+struct TraceWriter {
+  std::string events;
+  int rank = 0, ranks = 2;
+  std::int64_t base_ns = kBase_ns;
+
+  TraceWriter& add(const std::string& category, const std::string& name, double begin_ms,
+                   double end_ms, const std::string& args = "", const std::string& thread = "1") {
+    events += fmt::format(
+        R"({}{{"ph": "X", "cat": "{}", "name": "{}", "pid": 1, "tid": {}, "ts": {:.3f}, "dur": {:.3f}, "args": {{{}}}}})",
+        events.empty() ? "" : ",\n", category, name, thread, 1e3 * begin_ms,
+        1e3 * (end_ms - begin_ms), args);
+    return *this;
+  }
+  TraceWriter& annotation(const std::string& name, double begin_ms, double end_ms) {
+    return add("user_annotation", name, begin_ms, end_ms);
+  }
+  TraceWriter& op(const std::string& name, double begin_ms, double end_ms) {
+    return add("cpu_op", name, begin_ms, end_ms);
+  }
+  TraceWriter& gloo(double begin_ms, double end_ms, int elements = 1000,
+                    const std::string& name = "all_reduce") {
+    return add("user_annotation", "gloo:" + name, begin_ms, end_ms,
+               fmt::format(R"("Input Dims": [[{}]], "Input type": ["float"])", elements), "9");
+  }
+  TraceWriter& kernel(const std::string& name, double begin_ms, double end_ms, int correlation,
+                      double launched_ms, const std::string& more = "") {
+    add("cuda_runtime", "cudaLaunchKernel", launched_ms, launched_ms + 0.001,
+        fmt::format(R"("correlation": {})", correlation));
+    return add("kernel", name, begin_ms, end_ms,
+               fmt::format(R"("correlation": {}, "stream": 7{})", correlation, more), "7");
+  }
+  std::string text() const {
+    return fmt::format(
+        R"({{"schemaVersion": 1, "distributedInfo": {{"backend": "gloo", "rank": {}, "world_size": {}}},
+"baseTimeNanoseconds": {}, "traceEvents": [{}], "traceName": "x"}})",
+        rank, ranks, base_ns, events);
+  }
+};
+
+/// An iteration of 100 ms from `begin_ms`: forward 10 to 30, backward 30 to 60, a collective called
+/// at 50 from 55 + late to 80, optimizer 90 to 95.
+void add_iteration(TraceWriter& trace, int number, double begin_ms, double late_ms) {
+  const auto at = [begin_ms](double time_ms) { return begin_ms + time_ms; };
+  trace.annotation(fmt::format("ProfilerStep#{}", number), at(0), at(100))
+      .annotation("DistributedDataParallel.forward", at(10), at(28))
+      .op("aten::conv2d", at(10), at(30))
+      .op("aten::convolution", at(12), at(20))
+      .op("autograd::engine::evaluate_function: ConvolutionBackward0", at(30), at(60))
+      .op("c10d::allreduce_", at(50), at(51))
+      .gloo(at(55 + late_ms), at(80))
+      .annotation("Optimizer.step#SGD.step", at(90), at(95))
+      .op("aten::add_", at(90), at(95));
+}
+
+TraceWriter rank_of_two(int rank, double late_ms) {
+  TraceWriter trace;
+  trace.rank = rank;
+  add_iteration(trace, 3, 1000, late_ms);
+  add_iteration(trace, 4, 1100, late_ms);
+  return trace;
+}
+
+struct Traces {
+  TestFolder folder;
+  std::vector<std::filesystem::path> paths;
+
+  void add(const std::string& name, const std::string& text) {
+    paths.push_back(folder / name);
+    std::ofstream(paths.back(), std::ios::binary) << text;
+  }
+  void add(const TraceWriter& trace) { add(fmt::format("rank{}.json", trace.rank), trace.text()); }
+  void add_two_ranks() {
+    add(rank_of_two(1, 10));
+    add(rank_of_two(0, 0));
+  }
+  std::unique_ptr<RunReader> run(std::int64_t batch = 0) const {
+    return run_of_traces(paths, batch);
+  }
+  bool says(const RunReader& run, const std::string& part) const {
+    for (const std::string& remark : run.remarks())
+      if (contains(remark, part)) return true;
+    return false;
+  }
+};
+
+std::string refused(const std::string& text) {
+  Traces traces;
+  traces.add("rank0.json", text);
+  return error_text(ExitCode::kBadData, [&] { traces.run(); });
+}
+
+doctest::Approx about_ms(double ms) {
+  return doctest::Approx(1e-3 * ms).epsilon(1e-6);
+}
+
+}  // namespace
+
+TEST_CASE("profiler traces: iterations of two ranks over Gloo, split") {
+  Traces traces;
+  traces.add_two_ranks();
+  const auto run = traces.run(16);
+  CHECK(run->remarks().empty());
+  CHECK(run->iterations() == 2);
+  CHECK(run->ranks() == 2);
+  CHECK(run->option("sync") == "pytorch-ddp");
+  CHECK(run->info().created == "2026-10-01T12:17:07Z");
+  CHECK(run->info().schema == kRunSchema);
+  const IterationRow row = run->rows(0, 1).front();
+  CHECK(row.iteration == 3);
+  CHECK(row.samples == 32);
+  REQUIRE(row.buckets.size() == 1);
+  CHECK(row.buckets[0].bytes == 4000);
+  CHECK(row.buckets[0].kind == CollectiveKind::kAllReduce);
+
+  const RankIteration& early = row.ranks[0];
+  CHECK(early.begin_s == 0);
+  CHECK(early[Phase::kIteration] == about_ms(100));
+  CHECK(early[Phase::kData] == about_ms(10));
+  CHECK(early[Phase::kForward] == about_ms(20));
+  CHECK(early[Phase::kBackward] == about_ms(30));
+  CHECK(early[Phase::kOptimizer] == about_ms(5));
+  // Operators of 10 to 60 and 90 to 95, but for the call at 50 to 51.
+  CHECK(early[Phase::kCompute] == about_ms(54));
+  CHECK(early.buckets[0].ready_s == about_ms(50));
+  CHECK(early.buckets[0].start_s == about_ms(55));
+  CHECK(early.buckets[0].arrival_s == about_ms(65));
+  CHECK(early.buckets[0].end_s == about_ms(80));
+  CHECK(early[Phase::kCommBusy] == about_ms(15));
+  CHECK(early[Phase::kHidden] == 0);
+  CHECK(early[Phase::kExposed] == about_ms(15));
+  CHECK(early[Phase::kWait] == about_ms(5));
+  CHECK(early[Phase::kOther] == about_ms(26));
+  const RankIteration& late = row.ranks[1];
+  CHECK(late[Phase::kWait] == 0);
+  CHECK(late.traffic_bytes[static_cast<std::size_t>(Traffic::kGradients)] == 4000);
+}
+
+TEST_CASE(
+    "profiler traces: a saved run is that of the traces, whatever their order and compression") {
+  Traces traces;
+  traces.add_two_ranks();
+  const auto run = traces.run(16);
+  publish_run(*run, traces.folder / "run.h5");
+  const auto saved = open_run(traces.folder / "run.h5");
+  CHECK_NOTHROW(require_same_run(*run, *saved));
+
+  Traces compressed;
+  for (int rank : {0, 1})
+    compressed.add(fmt::format("{}.json.gz", rank), gzipped(rank_of_two(rank, 10 * rank).text()));
+  CHECK_NOTHROW(require_same_run(*run, *compressed.run(16)));
+}
+
+TEST_CASE(
+    "profiler traces: compute of the data loader, of waits and what lasts into the next "
+    "iteration") {
+  TraceWriter trace = rank_of_two(0, 0);
+  trace.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 1010, 1014)
+      .op("_c10d_functional::wait_tensor", 1020, 1025)
+      .gloo(1098, 1105);
+  Traces traces;
+  traces.add(trace);
+  traces.add(rank_of_two(1, 0).gloo(1099, 1105));
+  const auto rows = traces.run()->rows(0, 2);
+  CHECK(rows[0].ranks[0][Phase::kCompute] == about_ms(45));
+  CHECK(rows[0].buckets.size() == 2);
+  CHECK(rows[0].ranks[0][Phase::kCommBusy] == about_ms(26));
+  CHECK(rows[1].buckets.size() == 1);
+  CHECK(rows[1].ranks[0][Phase::kCommBusy] == about_ms(30));
+}
+
+TEST_CASE("profiler traces: iterations between optimizer steps where there is no ProfilerStep") {
+  Traces traces;
+  TraceWriter trace;
+  trace.ranks = 1;
+  for (int i = 0; i < 3; ++i)
+    trace.op("aten::mm", 100 * i, 100 * i + 50)
+        .add("cpu_op", "Optimizer.step#Adam.step", 100 * i + 60, 100 * i + 70);
+  traces.add(trace);
+  const auto run = traces.run();
+  CHECK(run->iterations() == 2);
+  CHECK(run->option("sync") == "none");
+  CHECK(traces.says(*run, "no ProfilerStep#N"));
+  const RankIteration rank = run->rows(1, 1).front().ranks[0];
+  CHECK(rank[Phase::kIteration] == about_ms(100));
+  CHECK(rank[Phase::kCompute] == about_ms(50));
+  CHECK(rank[Phase::kCommBusy] == 0);
+}
+
+TEST_CASE("profiler traces: kernels of a GPU") {
+  Traces traces;
+  for (int rank : {0, 1}) {
+    TraceWriter trace;
+    trace.rank = rank;
+    const std::string about =
+        R"(, "Collective name": "allreduce", "In msg nelems": 500, "dtype": "BFloat16", "Group size": 2)";
+    for (int i = 0; i < 2; ++i) {
+      const double at = 100 * i;
+      trace.annotation(fmt::format("ProfilerStep#{}", i), at, at + 100)
+          .add("gpu_user_annotation", "DistributedDataParallel.forward", at + 50, at + 80)
+          .add("gpu_user_annotation", "Optimizer.step#SGD.step", at + 130, at + 140)
+          .kernel("gemm", at + 50, at + 80, 10 * i + 1, at + 1)
+          .kernel("gemm", at + 85, at + 110, 10 * i + 2, at + 2)
+          .kernel("ncclDevKernel_AllReduce_Sum_bf16_RING_LL", at + 111 + 4 * rank, at + 125,
+                  10 * i + 3, at + 3, about)
+          .kernel("sgd", at + 130, at + 140, 10 * i + 4, at + 4)
+          .add("gpu_memcpy", "Memcpy HtoD", at + 145, at + 146,
+               fmt::format(R"("correlation": {})", 10 * i + 4));
+    }
+    traces.add(trace);
+  }
+  const auto run = traces.run();
+  const auto rows = run->rows(0, 2);
+  const RankIteration& first = rows[0].ranks[0];
+  CHECK(first[Phase::kIteration] == about_ms(100));  // to the first kernel of the next one
+  CHECK(rows[1].ranks[0][Phase::kIteration] == about_ms(96));  // to the end of the last copy
+  CHECK(first[Phase::kCompute] == about_ms(65));
+  CHECK(first[Phase::kData] == 0);
+  CHECK(first[Phase::kForward] == about_ms(30));
+  CHECK(first[Phase::kBackward] == about_ms(30));
+  CHECK(first[Phase::kOptimizer] == about_ms(10));
+  CHECK(first[Phase::kCommBusy] == about_ms(10));
+  CHECK(first[Phase::kWait] == about_ms(4));
+  CHECK(rows[0].buckets.at(0).bytes == 1000);
+  CHECK(first.buckets[0].ready_s == about_ms(60));
+  CHECK(first.buckets[0].start_s == about_ms(61));
+  CHECK(first.buckets[0].arrival_s == about_ms(65));
+}
+
+TEST_CASE("profiler traces: NCCL's kernels of older versions are described by their calls") {
+  TraceWriter trace;
+  trace.ranks = 1;
+  trace.annotation("ProfilerStep#1", 0, 100)
+      .add(
+          "cpu_op", "record_param_comms", 1, 2,
+          R"("External id": 77, "Collective name": "broadcast", "dtype": "Float", "In msg nelems": 8)")
+      .kernel("gemm", 10, 20, 1, 1)
+      .kernel("ncclKernel_Broadcast_RING_LL_Sum_int8_t", 20, 30, 2, 2, R"(, "External id": 77)");
+  Traces traces;
+  traces.add(trace);
+  const auto row = traces.run()->rows(0, 1).front();
+  REQUIRE(row.buckets.size() == 1);
+  CHECK(row.buckets[0].kind == CollectiveKind::kBroadcast);
+  CHECK(row.buckets[0].bytes == 32);
+}
+
+TEST_CASE("profiler traces: a rank without a trace is missing, and waits are not known") {
+  Traces traces;
+  traces.add(rank_of_two(1, 0));
+  const auto run = traces.run();
+  CHECK(run->info().schema == 1);
+  CHECK(traces.says(*run, "no trace of 1 of 2 ranks"));
+  const IterationRow row = run->rows(0, 1).front();
+  REQUIRE(row.ranks.size() == 2);
+  CHECK(std::isnan(row.ranks[0][Phase::kIteration]));
+  CHECK(std::isnan(row.ranks[1][Phase::kWait]));
+  CHECK(row.ranks[1][Phase::kCommBusy] == about_ms(25));
+  CHECK_NOTHROW(publish_run(*run, traces.folder / "run.h5"));
+}
+
+TEST_CASE("profiler traces: ranks that called different collectives") {
+  Traces traces;
+  traces.add(rank_of_two(0, 0));
+  traces.add(rank_of_two(1, 0).gloo(1082, 1084));
+  const auto run = traces.run();
+  CHECK(run->info().schema == 1);
+  CHECK(traces.says(*run, "in 1 iteration the ranks called different collectives"));
+  CHECK(run->rows(0, 1).front().buckets.empty());
+  CHECK(run->rows(0, 1).front().ranks[1][Phase::kCommBusy] == about_ms(27));
+  CHECK(run->rows(1, 1).front().buckets.size() == 1);
+}
+
+TEST_CASE("profiler traces: collectives that no bucket can hold count as communication") {
+  Traces traces;
+  for (int rank : {0, 1})
+    traces.add(rank_of_two(rank, 0).gloo(1082, 1084, 10, "reduce_scatter"));
+  const auto run = traces.run();
+  CHECK(traces.says(*run, "2 collectives of some ranks only, or of a kind"));
+  CHECK(run->rows(0, 1).front().buckets.size() == 1);
+  CHECK(run->rows(0, 1).front().ranks[0][Phase::kCommBusy] == about_ms(27));
+}
+
+TEST_CASE("profiler traces: clocks") {
+  Traces traces;
+  traces.add(rank_of_two(0, 0));
+  TraceWriter other = rank_of_two(1, 0);
+  SUBCASE("of two hosts are aligned by the ends of collectives") {
+    other.base_ns += 500000000;
+    traces.add(other);
+    const auto run = traces.run();
+    CHECK(traces.says(*run, "the clock of rank 1 differs from that of rank 0 by 500.000 ms"));
+    CHECK(run->info().topology[1].clock_offset_s == doctest::Approx(-0.5));
+    CHECK(run->info().topology[1].clock_uncertainty_s == about_ms(25));
+    CHECK(run->rows(0, 1).front().ranks[1].begin_s == doctest::Approx(0).epsilon(1e-6));
+    CHECK(run->rows(0, 1).front().ranks[0][Phase::kWait] == doctest::Approx(0).epsilon(1e-6));
+  }
+  SUBCASE("that contradict each other leave the waits unknown") {
+    TraceWriter drifting;
+    drifting.rank = 1;
+    add_iteration(drifting, 3, 800, 0);
+    add_iteration(drifting, 4, 1300, 0);
+    traces.add(drifting);
+    const auto run = traces.run();
+    CHECK(traces.says(*run, "clocks of rank 0 and rank 1 contradict"));
+    CHECK(run->info().schema == 1);
+    CHECK(std::isnan(run->rows(0, 1).front().ranks[0][Phase::kWait]));
+    CHECK(std::isnan(run->info().topology[1].clock_offset_s));
+  }
+}
+
+TEST_CASE("profiler traces: gaps are stated") {
+  Traces traces;
+  SUBCASE("no collective in a job of two ranks") {
+    for (int rank : {0, 1}) {
+      TraceWriter trace;
+      trace.rank = rank;
+      traces.add(trace.annotation("ProfilerStep#1", 0, 10).op("aten::mm", 1, 5));
+    }
+    const auto run = traces.run();
+    CHECK(traces.says(*run, "no collective in the traces of a job of 2 ranks"));
+    const RankIteration rank = run->rows(0, 1).front().ranks[0];
+    CHECK(rank[Phase::kCompute] == about_ms(4));
+    CHECK(std::isnan(rank[Phase::kCommBusy]));
+    CHECK(std::isnan(rank[Phase::kOther]));
+  }
+  SUBCASE("iterations that one rank lacks") {
+    traces.add(rank_of_two(0, 0));
+    TraceWriter trace;
+    trace.rank = 1;
+    add_iteration(trace, 4, 1100, 0);
+    traces.add(trace);
+    const auto run = traces.run();
+    CHECK(traces.says(*run, "1 iteration that not all ranks recorded"));
+    CHECK(run->index().iteration == std::vector<std::int64_t>{4});
+  }
+  SUBCASE("sizes that were not recorded") {
+    for (int rank : {0, 1}) {
+      TraceWriter trace;
+      trace.rank = rank;
+      traces.add(trace.annotation("ProfilerStep#1", 0, 10)
+                     .add("user_annotation", "gloo:all_reduce", 1, 2));
+    }
+    CHECK(traces.says(*traces.run(), "2 collectives without a size"));
+  }
+  SUBCASE("events without a time") {
+    for (int rank : {0, 1}) {
+      TraceWriter trace = rank_of_two(rank, 0);
+      trace.events += R"(, {"ph": "X", "cat": "cpu_op", "name": "a", "ts": 1e300, "dur": 1},
+                          {"ph": "X", "cat": "cpu_op", "name": "a", "ts": 1, "dur": -5},
+                          {"ph": "X", "cat": "cpu_op", "name": "a", "ts": "soon", "dur": 1}, 7, [[]])";
+      traces.add(trace);
+    }
+    const auto run = traces.run();
+    CHECK(traces.says(*run, "3 events without a valid time"));
+    CHECK(run->rows(0, 1).front().ranks[0][Phase::kCompute] == about_ms(54));
+  }
+}
+
+TEST_CASE("profiler traces: what makes no run is refused") {
+  const auto set_of = [](const TraceWriter& a, const TraceWriter& b) {
+    Traces traces;
+    traces.add("a.json", a.text());
+    traces.add("b.json", b.text());
+    return error_text(ExitCode::kBadData, [&] { traces.run(); });
+  };
+  TraceWriter four = rank_of_two(1, 0);
+  four.ranks = 4;
+  TraceWriter later;
+  later.rank = 1;
+  add_iteration(later, 9, 2000, 0);
+  CHECK(contains(set_of(rank_of_two(1, 0), rank_of_two(1, 0)), "are both of rank 1"));
+  CHECK(contains(set_of(rank_of_two(0, 0), four), "of one of 4 ranks"));
+  CHECK(contains(set_of(rank_of_two(0, 0), later), "no iteration in common"));
+
+  TraceWriter one = rank_of_two(2, 0);
+  CHECK(contains(refused(one.text()), "is of rank 2 of 2 ranks"));
+  one.rank = 0;
+  one.ranks = 100000000;
+  CHECK(contains(refused(one.text()), "at most 65536 can be read"));
+  CHECK(contains(refused(TraceWriter{}.op("aten::mm", 0, 1).text()), "holds no iterations"));
+
+  Traces missing;
+  missing.paths = {missing.folder / "no.json"};
+  error_text(ExitCode::kNoInput, [&] { missing.run(); });
+}
+
+TEST_CASE("profiler traces: a rank that the trace does not hold is that of the file's name") {
+  Traces traces;
+  for (int rank : {1, 0}) {
+    std::string text = rank_of_two(rank, 0).text();
+    text.replace(text.find("distributedInfo"), 15, "otherInfo......");
+    traces.add(fmt::format("job-rank-{}.json", rank), text);
+  }
+  CHECK(traces.run()->rows(0, 1).front().ranks[1][Phase::kCompute] == about_ms(54));
+  traces.add("third.json", R"({"traceEvents": []})");
+  CHECK(contains(error_text(ExitCode::kBadData, [&] { traces.run(); }),
+                 "third.json' does not hold its rank"));
+}
+
+TEST_CASE("profiler traces: the host is that of the name that tensorboard_trace_handler gives") {
+  Traces traces;
+  for (int rank : {0, 1})
+    traces.add(fmt::format("node{}_417.1712195495.pt.trace.json", rank),
+               rank_of_two(rank, 0).text());
+  const auto run = traces.run();
+  CHECK(run->info().topology[1].host == "node1");
+  CHECK(run->info().topology[1].local_rank == 0);
+  CHECK(find_traces({traces.folder.path().string()}) == traces.paths);
+}
+
+TEST_CASE("profiler traces: damaged and hostile JSON") {
+  const std::string whole = rank_of_two(0, 0).text();
+  CHECK(contains(refused(whole.substr(0, whole.size() / 2)), "within a value"));
+  CHECK(contains(refused(""), "within a value"));
+  CHECK(contains(refused("[]"), "holds no list traceEvents"));
+  CHECK(contains(refused(R"({"traceEvents": 5})"), "holds no list traceEvents"));
+  CHECK(contains(refused("\x89HDF"), "is no JSON: byte 1"));
+  CHECK(contains(refused(whole + "x"), "is no JSON"));
+  CHECK(contains(refused(R"({"traceEvents": [{"ts": 1e999}]})"), "is no JSON"));
+  CHECK(contains(refused(R"({"traceEvents": )" + std::string(200, '[')), "deeper than 100 levels"));
+  const std::string packed = gzipped(whole);
+  CHECK(contains(refused(packed.substr(0, packed.size() - 20)), "cannot be decompressed"));
+  std::string broken = packed;
+  broken[packed.size() / 2] ^= 0x55;
+  CHECK(contains(refused(broken), "cannot be decompressed"));
+  // One name of 70 MB.
+  const std::string long_name =
+      R"({"traceEvents": [{"name": ")" + std::string(70'000'000, 'a') + "\"}]}";
+  CHECK(contains(refused(gzipped(long_name)), "holds a value of more than 67108864 bytes"));
+}
