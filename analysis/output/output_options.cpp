@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/ranges.h>
+
 #include "analysis/output/named_choice.h"
 
 namespace gradsync::report {

@@ -5,6 +5,7 @@
 #include <set>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "analysis/metrics/epoch_figures.h"
 #include "analysis/metrics/remedy.h"

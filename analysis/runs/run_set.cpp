@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "analysis/runs/calibration_files.h"
 #include "analysis/runs/oversubscription.h"
