@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -52,6 +53,16 @@ std::string source(const ComparedCell& cell) {
 
 }  // namespace
 
+namespace {
+
+/// Of GB/s: three, or as many as show three digits of a small bandwidth.
+int gb_decimals(double bandwidth_Bps) {
+  const double rate = bandwidth_Bps / kGB;
+  return rate > 0 ? std::clamp(2 - static_cast<int>(std::floor(std::log10(rate))), 3, 9) : 3;
+}
+
+}  // namespace
+
 Table link_comparison_table(const std::vector<ComparedLink>& links, double threshold,
                             std::uint64_t seed) {
   const auto busbw_column = [](const char* id, const char* title, const char* formula) {
@@ -65,7 +76,7 @@ Table link_comparison_table(const std::vector<ComparedLink>& links, double thres
                    busbw_column("b_busbw_GBps", "B GB/s", "busbw of the median call"),
                    busbw_column("b_low", "low", "lower end of its 95 % interval"),
                    busbw_column("b_high", "high", "upper end of its 95 % interval"),
-                   busbw_column("ratio", "B/A", "busbw of B / busbw of A"),
+                   {"ratio", "B/A", false, "busbw of B / busbw of A", "/calibration/median", 0},
                    busbw_column("ratio_low", "low", "lower end of the ratio's 95 % interval"),
                    busbw_column("ratio_high", "high", "upper end of the ratio's 95 % interval"),
                    {"verdict", "verdict", true, "", "", 0}};
@@ -73,7 +84,7 @@ Table link_comparison_table(const std::vector<ComparedLink>& links, double thres
     std::vector<Cell> cells = {link.name};
     for (const Estimate* one : {&link.busbw_a, &link.busbw_b})
       for (const double value : {one->value, one->low, one->high})
-        cells.push_back(Cell::of(value / kGB, 3));
+        cells.push_back(Cell::of(value / kGB, gb_decimals(one->value)));
     for (const double value : {link.ratio.value, link.ratio.low, link.ratio.high})
       cells.push_back(Cell::of(value, 3));
     cells.emplace_back(link.verdict() + (link.fails(threshold) ? " (beyond the threshold)" : ""));
