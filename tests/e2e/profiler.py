@@ -66,7 +66,7 @@ def recorded(ranks: int) -> pathlib.Path:
     folder.mkdir()
     jobs = [subprocess.Popen([python, __file__, "record", str(rank), str(ranks), str(folder), str(STEPS)], text=True,
                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) for rank in range(ranks)]  # fmt: skip
-    errors = [job.communicate(timeout=300)[1] for job in jobs]
+    errors = [job.communicate(timeout=600)[1] for job in jobs]
     check(all(job.returncode == 0 for job in jobs), f"torch: {errors}"[-800:])
     RECORDED[ranks] = folder
     return folder
@@ -224,7 +224,7 @@ def compare_with_hta(folder, count: int) -> None:
     paths = {rank: folder / f"rank{rank}.json.gz" for rank in range(count)}
     for rank, path in paths.items():
         as_gpu_trace(traces / f"rank{rank}.json", path, rank, count)
-    found = run([python, "-c", HTA, json.dumps({rank: str(path) for rank, path in paths.items()})], 300).expect(0, "HTA ")
+    found = run([python, "-c", HTA, json.dumps({rank: str(path) for rank, path in paths.items()})], 600).expect(0, "HTA ")
     parts, overlap = json.loads(found.out.split("HTA ", 1)[1])
     for rank, path in paths.items():
         # Alone: HTA does not take the wait for other ranks out of a collective.
@@ -280,7 +280,7 @@ def train(profiler):
 """
     script = folder / "script.py"
     script.write_text(f"import os\nos.chdir({str(folder)!r})\n{training}{lines}")
-    run([os.environ["TORCH_PYTHON"], script]).expect(0)
+    run([os.environ["TORCH_PYTHON"], script], 600).expect(0)
     report("--trace-in", folder / "traces", "--save", folder / "run.h5").expect(0)
     with h5py.File(folder / "run.h5") as file:
         check(list(file["iteration/number"]) == list(range(7, 17)), f"{list(file['iteration/number'])}")
