@@ -8,7 +8,7 @@ namespace gradsync::report::published {
 
 namespace {
 
-constexpr const char* kClocksCheck = "clocks";
+constexpr const char* kTwoClocksCheck = "two-clocks";
 
 /// Of training without loading, or of the whole run; nothing for a time that is not called either.
 std::optional<Kind> clock_of(const TimeSource& source) {
@@ -44,7 +44,7 @@ void two_in_one_ratio(const Study& study, const ColumnAudit& column, Audit& audi
                             by_clock(study, *row, column, choice.time, audit.options),
                             by_clock(study, *row, column, choice.base, audit.options)),
                 {row->line});
-  report_tally(audit, column.column.report, Severity::kContradicted, kClocksCheck,
+  report_tally(audit, column.column.report, Severity::kContradicted, kTwoClocksCheck,
                fmt::format("two clocks in one ratio: T(n) is {}, T(1) is {}", choice.time.quantity,
                            choice.base.quantity),
                cells, "Loading is in one of the two and not in the other.",
@@ -71,14 +71,14 @@ void two_in_one_report(const std::string& report, Audit& audit) {
   const TimeSource &one = speedup->fit.choice.time, &other = split->fit.choice.time;
   if (clock_of(one) == clock_of(other)) return;
   report_column(
-      audit, split->column, Severity::kDoubtful, kClocksCheck,
+      audit, split->column, Severity::kDoubtful, kTwoClocksCheck,
       fmt::format("speedup by {}, {} by {}", one.quantity, split->column.quantity, other.quantity),
       "The parts do not explain the speedup beside them.", "both columns are by one clock");
 }
 
 }  // namespace
 
-void check_clocks(const Study& study, Audit& audit) {
+void check_two_clocks(const Study& study, Audit& audit) {
   for (std::size_t i = 0; i < audit.columns.size(); ++i)
     two_in_one_ratio(study, audit.columns[i], audit);
   for (const std::string& report : study.reports())
