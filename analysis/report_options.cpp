@@ -46,6 +46,9 @@ BoundGroup<O> table_options() {
                             if (options.tables_chosen)
                               options.tables = chosen(values, name, tables());
                           }),
+          {"as", Value::text_value(&O::as, "LAYOUT"),
+           "instead of tables, those of a published report in its own layout, with published and "
+           "measured values: report-a to report-e, or a file LAYOUT.json"},
           {"log-every", Value::integer(table(&T::log_every), 0, kMostCounted, "none"),
            "table modes: loss at every Nth iteration"},
           {"predict-ranks", Value::parsed("LIST", "", table(&T::predict_ranks), parse_counts),
@@ -155,23 +158,27 @@ ProgramHelp report_help() {
           "Prints a verdict and tables of run files, and writes plots and pages.",
           "gradsync-report results/demo\n"
           "gradsync-report results --html report.html\n"
+          "gradsync-report results/report-a --as report-a\n"
           "gradsync-report compare old new\n"
           "gradsync-report run.h5 killed.h5.journal --table split --format markdown\n"
           "gradsync-report results --format csv,json --output tables\n"
           "gradsync-report results --claims claims.json\n"
           "gradsync-report --verify-claims claims.json\n"
           "gradsync-report run.h5 --trace trace.json.gz --trace-iterations 5-8",
-          {"table", "verdict", "what-if", "format", "output", "wide", "plots", "html", "trace",
-           "list"}};
+          {"table", "as", "verdict", "what-if", "format", "output", "wide", "plots", "html",
+           "trace", "list"}};
 }
 
 ReportOptions report_options(const OptionValues& values) {
   ReportOptions options = all_options().read(values);
   if (options.trace.empty() && !options.trace_iterations.empty())
     throw option_error(values, "trace-iterations", "needs --trace FILE");
-  const bool all = !options.tables_chosen || options.tables.size() == tables().size();
+  if (!options.as.empty() && options.tables_chosen)
+    throw option_error(values, "as", "together with --table", "give one of the two");
+  const bool all =
+      options.as.empty() && (!options.tables_chosen || options.tables.size() == tables().size());
   options.verdict = options.verdict_wanted == kAuto ? all : options.verdict_wanted != "no";
-  if (!options.tables_chosen) options.tables = usual_tables(options);
+  if (!options.tables_chosen && options.as.empty()) options.tables = usual_tables(options);
   if (options.link_gb_per_s > 0) options.table.link_bytes_per_s = options.link_gb_per_s * kGB;
   return options;
 }
