@@ -349,12 +349,22 @@ class TableAsPublished {
 
   void add_measured(const std::string& mode, std::int64_t devices, std::int64_t batch) {
     const bool shown_by_mode = has_axis(Axis::kMode);
-    // One rank is shown without exchange, and a mode that the report has not is told by an axis.
+    // One rank is shown without exchange; modes of other reports need the axis `mode`.
     if (devices == 1 && mode != "none") return;
     if (!shown_by_mode && !modes_.empty() && mode != "none" && modes_.count(mode) == 0) return;
     if (!has_devices(devices) || is_there(mode, devices, batch)) return;
     const bool single = mode == "none" && modes_.count("single") != 0;
-    add_setting({single ? "single" : mode, devices, batch});
+    const LayoutSetting setting{single ? "single" : mode, devices, batch};
+    // What no axis tells apart from a published setting would stand beside its numbers.
+    if (std::none_of(published_.begin(), published_.end(),
+                     [&](const auto& one) { return has_one_place(one.first, setting); }))
+      add_setting(setting);
+  }
+
+  bool has_one_place(const LayoutSetting& one, const LayoutSetting& other) const {
+    return (!has_axis(Axis::kMode) || one.mode == other.mode) &&
+           (!has_axis(Axis::kDevices) || one.devices == other.devices) &&
+           (!has_axis(Axis::kBatch) || one.batch == other.batch);
   }
 
   void add_measured_settings() {

@@ -40,7 +40,7 @@ class LayoutObject {
   std::string text(const std::string& key, const std::string& otherwise) {
     const LayoutJson value = take(key);
     if (value.is_null()) return otherwise;
-    if (!value.is_string()) refuse(fmt::format("{} is no text", key));
+    if (!value.is_string()) refuse(fmt::format("{} is not a text", key));
     return value.get<std::string>();
   }
 
@@ -63,7 +63,7 @@ class LayoutObject {
   LayoutJson array(const std::string& key) {
     LayoutJson value = take(key);
     if (value.is_null()) return LayoutJson::array();
-    if (!value.is_array()) refuse(fmt::format("{} is no list", key));
+    if (!value.is_array()) refuse(fmt::format("{} is not a list", key));
     return value;
   }
 

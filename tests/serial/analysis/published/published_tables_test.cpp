@@ -219,6 +219,11 @@ TEST_CASE("layout: published, measured by the report's conventions, and their ra
   CHECK(std::isnan(in_row(table, "speedup", "devices_4_measured")));
   CHECK(contains(gradsync::testing::all_notes(table), "bandwidth: message, S / communication"));
   CHECK_FALSE(contains(gradsync::testing::all_notes(table), "extrapolated"));
+  // Another batch, which no axis of this table shows, does not stand beside published numbers.
+  gradsync::testing::StudyRun other = with_epochs("ddp", 4, 0.004, "250", 40);
+  other.batch_per_rank = 8;
+  gradsync::testing::write_study(world.folder / "four.h5", other);
+  CHECK(std::isnan(in_row(world.table(), "speedup", "devices_4_measured")));
 
   const auto derived = [&](const std::string& key) {
     return world.table(with_layout("\"compute\": \"whole-epoch\"", key));
