@@ -15,6 +15,7 @@
 #include "analysis/metrics/run_group.h"
 #include "analysis/output/output.h"
 #include "analysis/page/page.h"
+#include "analysis/published/as_published.h"
 #include "analysis/report_options.h"
 #include "analysis/runs/run_set.h"
 #include "analysis/trace/trace.h"
@@ -57,7 +58,7 @@ int verify(const ParsedCommandLine& given, const ReportOptions& options) {
 
 /// What every table says of repeats that --force-merge puts together; empty if they fit.
 std::string merge_mark(const ReportOptions& options, const RunSet& set) {
-  const bool merging = options.verdict || options.fom || draws(options) ||
+  const bool merging = options.verdict || options.fom || draws(options) || !options.as.empty() ||
                        std::any_of(options.tables.begin(), options.tables.end(),
                                    [](const TableSpec* table) { return table->merges; });
   if (!merging) return "";
@@ -149,6 +150,10 @@ RunSet read_runs(std::vector<std::string> places, const ReportOptions& options) 
 std::vector<Table> make_tables(const ReportOptions& options, const RunStudy& runs,
                                const std::string& mark) {
   std::vector<Table> made;
+  if (!options.as.empty())
+    for (Table& table :
+         published::tables_as_published(published::read_layout(options.as), runs.set()))
+      made.push_back(marked(std::move(table), mark));
   ProgressLine progress;
   for (const TableSpec* spec : options.tables) {
     if (!spec->applies(runs.set())) {
@@ -171,7 +176,7 @@ void write_tables(const std::vector<Table>& made, const ReportOptions& options,
         std::any_of(options.tables.begin(), options.tables.end(), [&](const TableSpec* spec) {
           return spec->name == table.name && spec->printed_by_default();
         });
-    output.write(table, options.tables_chosen || usual);
+    output.write(table, options.tables_chosen || !options.as.empty() || usual);
   }
 }
 

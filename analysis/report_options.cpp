@@ -46,6 +46,9 @@ BoundGroup<O> table_options() {
                             if (options.tables_chosen)
                               options.tables = chosen(values, name, tables());
                           }),
+          {"as", Value::text_value(&O::as, "LAYOUT"),
+           "instead of tables, those of a published report in its own layout, with published and "
+           "measured values: report-a to report-e, or a file LAYOUT.json"},
           {"log-every", Value::integer(table(&T::log_every), 0, kMostCounted, "none"),
            "table modes: loss at every Nth iteration"},
           {"predict-ranks", Value::parsed("LIST", "", table(&T::predict_ranks), parse_counts),
@@ -173,6 +176,7 @@ ProgramHelp report_help() {
           "Prints a verdict and tables of run files, and writes plots and pages.",
           "gradsync-report results/demo\n"
           "gradsync-report results --html report.html\n"
+          "gradsync-report results/report-a --as report-a\n"
           "gradsync-report compare old new\n"
           "gradsync-report run.h5 killed.h5.journal --table split --format markdown\n"
           "gradsync-report results --format csv,json --output tables\n"
@@ -180,8 +184,8 @@ ProgramHelp report_help() {
           "gradsync-report --verify-claims claims.json\n"
           "gradsync-report run.h5 --trace trace.json.gz --trace-iterations 5-8\n"
           "gradsync-report --trace-in traces/*.json.gz --save run.h5",
-          {"table", "verdict", "what-if", "format", "output", "wide", "plots", "html", "trace",
-           "trace-in", "list"}};
+          {"table", "as", "verdict", "what-if", "format", "output", "wide", "plots", "html",
+           "trace", "trace-in", "list"}};
 }
 
 ReportOptions report_options(const OptionValues& values) {
@@ -194,9 +198,12 @@ ReportOptions report_options(const OptionValues& values) {
   if (!options.trace_in.empty() && options.save.empty() && !options.claims.claims.empty())
     throw option_error(values, "claims", "names files, and a run of traces is none",
                        "add --save RUN.h5");
-  const bool all = !options.tables_chosen || options.tables.size() == tables().size();
+  if (!options.as.empty() && options.tables_chosen)
+    throw option_error(values, "as", "together with --table", "give one of the two");
+  const bool all =
+      options.as.empty() && (!options.tables_chosen || options.tables.size() == tables().size());
   options.verdict = options.verdict_wanted == kAuto ? all : options.verdict_wanted != "no";
-  if (!options.tables_chosen) options.tables = usual_tables(options);
+  if (!options.tables_chosen && options.as.empty()) options.tables = usual_tables(options);
   if (options.link_gb_per_s > 0) options.table.link_bytes_per_s = options.link_gb_per_s * kGB;
   return options;
 }

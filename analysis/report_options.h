@@ -16,6 +16,7 @@ namespace gradsync::report {
 struct ReportOptions {
   std::vector<const TableSpec*> tables;
   bool tables_chosen = false;  ///< by name: all of them are printed; else the summary alone
+  std::string as;              ///< tables of this layout instead; empty: none
   OutputOptions output;
   bool plots = true;
   std::string verdict_wanted = "auto";  ///< auto | yes | brief | no

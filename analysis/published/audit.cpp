@@ -24,6 +24,35 @@ std::string unit_problem(const Row& row) {
                      dimension_text(row.what.dimension));
 }
 
+// "; needs comm = 3.059 s": the formulas of bandwidth fall with the communication time.
+std::string comm_hint(const Study& study, const Row& row, const Fit& fit, double expected) {
+  const Found comm = study.same_setting(row, Kind::kCommTime);
+  if (row.what.kind != Kind::kBandwidth || fit.choice.derived_comm || !(row.value > 0)) return "";
+  const double needed_s = comm.range.value * expected / row.range().value;
+  return std::isfinite(needed_s) ? fmt::format("; needs comm = {:.4g} s", needed_s) : "";
+}
+
+// "; follows from 0.044 GB": the volume rounded to few digits before it was divided by the time.
+std::string rounding_hint(const Study& study, const Row& row, const Fit& fit, double expected) {
+  const double comm_s = study.same_setting(row, Kind::kCommTime).range.value;
+  const double volume = comm_s * expected / row.unit.factor;
+  if (!fit.reproduces || row.what.kind != Kind::kBandwidth || !(volume > 0)) return "";
+  const std::string unit = row.unit_text.substr(0, row.unit_text.find('/'));
+  for (const int digits : {3, 2, 1}) {
+    const double step = std::pow(10.0, std::floor(std::log10(volume)) + 1 - digits);
+    const double rounded = std::round(volume / step) * step;
+    if (compare(row, Range::exact(rounded / comm_s * row.unit.factor)) == Match::kAgrees)
+      return fmt::format("; follows from {:.3g} {} in {:.4g} s, rounded before the division",
+                         rounded, unit, comm_s);
+  }
+  return "";
+}
+
+std::string difference_hint(const Study& study, const Row& row, const Fit& fit, double expected) {
+  const std::string rounded = rounding_hint(study, row, fit, expected);
+  return rounded.empty() ? comm_hint(study, row, fit, expected) : rounded;
+}
+
 Verdict judged(const Row& row, const Expectation& expected) {
   const std::string number = shown_like(row, expected.range.value);
   switch (compare(row, expected.range)) {
@@ -38,14 +67,15 @@ Verdict judged(const Row& row, const Expectation& expected) {
 }
 
 // No convention gives the column: what is said then depends on whether it may have been measured.
-Verdict unexplained(const Row& row, const Fit& fit, const Expectation& expected) {
+Verdict unexplained(const Study& study, const Row& row, const Fit& fit,
+                    const Expectation& expected) {
   const std::string number =
       fmt::format("{} gives {}", fit.convention->formula, shown_like(row, expected.range.value));
   if (may_be_measured(row.what.kind))
     return cannot(
         fmt::format("no convention gives this column, so it may have been measured ({})", number),
         expected.lines);
-  if (fit.choice.time.sum)
+  if (fit.choice.time.sum && !study.any_time_of(row).range.known())
     return cannot(fmt::format("no epoch time of {} is published (with compute + communication, {})",
                               setting_text(row.devices, row.batch_per_device), number),
                   expected.lines);
@@ -63,7 +93,10 @@ Verdict derived_verdict(const Study& study, const Row& row, const Fit& fit,
   if (!fit.convention) return cannot("no convention is known for it");
   const Expectation expected = expect(study, row, *fit.convention, fit.choice, options);
   if (!expected.range.known()) return cannot(expected.missing);
-  return fit.reproduces ? judged(row, expected) : unexplained(row, fit, expected);
+  Verdict verdict = fit.reproduces ? judged(row, expected) : unexplained(study, row, fit, expected);
+  if (verdict.judgment == Judgment::kDiffers)
+    verdict.text += difference_hint(study, row, fit, expected.range.value);
+  return verdict;
 }
 
 void judge_column(const Study& study, ColumnAudit& column, Audit& audit) {
@@ -116,7 +149,11 @@ std::string Finding::text() const {
   std::string text = what;
   for (std::size_t i = 0; i < cells.size(); ++i)
     text += (i == 0 ? ": " : "; ") + cells[i];
-  return text + (why.empty() ? "." : ". " + why);
+  return text + (why.empty() ? "." : ". " + why) + right_text();
+}
+
+std::string Finding::right_text() const {
+  return right_if.empty() ? "" : " Right if " + right_if + ".";
 }
 
 std::string shown_like(const Row& row, double base_value) {

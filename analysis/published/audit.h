@@ -41,12 +41,15 @@ struct Finding {
   std::string check;  ///< of checks.h
   std::string what;   ///< is found
   std::vector<std::string>
-      cells;        ///< where: "2 devices at batch 32: 33.27 s of 16.1 s"; may be none
-  std::string why;  ///< it cannot be, or what it means; a sentence, may be empty
+      cells;             ///< where: "2 devices at batch 32: 33.27 s of 16.1 s"; may be none
+  std::string why;       ///< it cannot be, or what it means; a sentence, may be empty
+  std::string right_if;  ///< what would make the values correct: a clause
   std::vector<std::size_t> lines;
 
   /// All of it in one line.
   std::string text() const;
+  /// " Right if ...", a sentence behind the others.
+  std::string right_text() const;
 };
 
 struct Audit {

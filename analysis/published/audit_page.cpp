@@ -186,7 +186,8 @@ void add_finding(const Finding& finding, Page& page) {
   constexpr std::size_t kMostCells = 8;
   const std::string why = finding.why.empty() ? "" : " " + finding.why;
   page.push_back(block(Block::Kind::kItem,
-                       fmt::format("{}.{} ({})", finding.what, why, lines_text(finding.lines)),
+                       fmt::format("{}.{}{} ({})", finding.what, why, finding.right_text(),
+                                   lines_text(finding.lines)),
                        std::string(severity_text(finding.severity)) + ", " + finding.check));
   for (std::size_t i = 0; i < std::min(kMostCells, finding.cells.size()); ++i)
     page.push_back(block(Block::Kind::kSubitem, finding.cells[i]));

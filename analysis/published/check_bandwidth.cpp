@@ -38,7 +38,8 @@ void above_any_link(const ColumnAudit& column, Audit& audit) {
       cells.add(fmt::format("{}: {}", bandwidth_where(*row), printed(*row)), {row->line});
   report_tally(audit, column.column.report, Severity::kImpossible, kBandwidthCheck,
                fmt::format("more than any link of one device has ({}/s)", bytes_text(fastest)),
-               cells, "The unit or the formula is wrong.");
+               cells, "The unit or the formula is wrong.",
+               "it is the sum of several links, or the unit is a smaller one");
 }
 
 // --- the volume ----------------------------------------------------------------------------------
@@ -79,17 +80,20 @@ void more_than_was_sent(const Study& study, const ColumnAudit& column, Audit& au
     if (!row->usable()) continue;
     const Volume volume = volume_of(study, *row, column, audit.options);
     if (!(volume.claimed > kSlack * volume.all_links)) continue;
-    cells.add(fmt::format("{}: {} for {:.4g} s are {}, of {} in an epoch", bandwidth_where(*row),
-                          printed(*row), volume.comm_s, bytes_text(volume.claimed),
-                          bytes_text(volume.all_links)),
-              volume.lines);
+    cells.add(
+        fmt::format("{}: {} for {:.4g} s are {}, of {} in an epoch; needs comm = {:.3g} s",
+                    bandwidth_where(*row), printed(*row), volume.comm_s, bytes_text(volume.claimed),
+                    bytes_text(volume.all_links), volume.one_link / row->range().value),
+        volume.lines);
   }
   report_tally(audit, column.column.report, Severity::kImpossible, kBandwidthCheck,
                "bandwidth x communication time is more than all gradients of an epoch on all links "
                "together, 2(n-1)*S*iterations, even if every device went through all images",
                cells,
                fmt::format("With S: {}. The unit, the time or the formula is another one.",
-                           column.fit.choice.message.text));
+                           column.fit.choice.message.text),
+               "communication takes as long as the cell names (busbw), or the unit is a smaller "
+               "one");
 }
 
 bool is_of_one_message(const Fit& fit) {
@@ -114,7 +118,7 @@ void one_message_an_epoch(const Study& study, const ColumnAudit& column, Audit& 
       audit, column.column.report, Severity::kContradicted, kBandwidthCheck,
       "one message against the communication time of a whole epoch, so too small by the number of "
       "iterations",
-      cells, "Every iteration sends its gradients.");
+      cells, "Every iteration sends its gradients.", "an epoch is one iteration");
 }
 
 // --- the batch -----------------------------------------------------------------------------------
@@ -148,7 +152,8 @@ void follows_the_batch(const ColumnAudit& column, Audit& audit) {
                "bandwidth follows the batch size", cells,
                "A gradient has as many bytes at any batch, so the rate of a link does not: fewer "
                "iterations an epoch were taken for a faster link, or waiting was counted as "
-               "communication.");
+               "communication.",
+               "a larger batch was sent in larger messages");
 }
 
 // --- the message ---------------------------------------------------------------------------------
@@ -158,15 +163,13 @@ void other_message(const Study& study, const ColumnAudit& column, Audit& audit) 
   for (const Convention* convention : conventions_of(Kind::kBandwidth)) {
     const Range bytes = implied_message(study, column.column, *convention, audit.options);
     if (!bytes.known()) continue;
-    Finding finding{column.column.report, Severity::kDoubtful, kBandwidthCheck, "", {}, "", {}};
-    for (const Row* row : column.column.rows)
-      finding.lines.push_back(row->line);
-    finding.what = fmt::format(
-        "no known message gives the column, but {} ({}) would with a message of {} ({} to {} "
-        "parameters of 4 B)",
-        convention->name, convention->formula, bytes_text(bytes.value),
-        with_commas(std::ceil(bytes.low / 4)), with_commas(std::floor(bytes.high / 4)));
-    audit.findings.push_back(std::move(finding));
+    report_column(audit, column.column, Severity::kDoubtful, kBandwidthCheck,
+                  fmt::format("no known message gives the column by {} ({})", convention->name,
+                              convention->formula),
+                  "",
+                  fmt::format("a message has {} ({} to {} parameters of 4 B)",
+                              bytes_text(bytes.value), with_commas(std::ceil(bytes.low / 4)),
+                              with_commas(std::floor(bytes.high / 4))));
     return;
   }
 }

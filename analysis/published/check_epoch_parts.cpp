@@ -70,9 +70,11 @@ void judge(const Parts& parts, EpochPartsFaults& faults) {
     faults.compute_above.add(of_epoch(parts, parts.compute.value), parts.lines);
   if (!parts.compute.known() || !parts.comm.known()) return;
   if (overlap(parts.compute, parts.epoch) && parts.comm.low > 0)
-    faults.compute_whole.add(fmt::format("{}, with {:.4g} s of communication",
-                                         of_epoch(parts, parts.compute.value), parts.comm.value),
-                             parts.lines);
+    faults.compute_whole.add(
+        fmt::format("{}, with {:.4g} s of communication; needs compute = {:.4g} s",
+                    of_epoch(parts, parts.compute.value), parts.comm.value,
+                    parts.epoch.value - parts.comm.value),
+        parts.lines);
   else
     judge_sum(parts, faults);
 }
@@ -93,20 +95,25 @@ EpochPartsFaults faults_of(const Study& study, const std::string& report) {
 void epoch_parts_check_report(const Study& study, const std::string& report, Audit& audit) {
   const EpochPartsFaults faults = faults_of(study, report);
   const auto found = [&](Severity severity, const std::string& what, const Tally& tally,
-                         const std::string& why) {
-    report_tally(audit, report, severity, kEpochPartsCheck, what, tally, why);
+                         const std::string& why, const std::string& right_if) {
+    report_tally(audit, report, severity, kEpochPartsCheck, what, tally, why, right_if);
   };
   found(Severity::kImpossible, "communication takes longer than the epoch", faults.comm_above,
-        "A part cannot be longer than the whole on the same device.");
+        "A part cannot be longer than the whole on the same device.",
+        "the epoch is at least as long, or the part is of several epochs or devices");
   found(Severity::kImpossible, "compute takes longer than the epoch", faults.compute_above,
-        "A part cannot be longer than the whole on the same device.");
-  found(Severity::kImpossible, "compute equals the whole epoch", faults.compute_whole,
-        "That leaves no time for communication unless all of it were hidden behind compute; then "
-        "communication costs nothing. More likely the epoch time was printed as compute time.");
+        "A part cannot be longer than the whole on the same device.",
+        "the epoch is at least as long, or the part is of several epochs or devices");
+  found(Severity::kContradicted, "compute equals the whole epoch", faults.compute_whole,
+        "That leaves no time for communication. More likely the epoch time was printed as compute "
+        "time.",
+        "all communication was hidden behind compute; then it costs nothing");
   found(Severity::kContradicted, "compute + communication is more than the epoch", faults.sum_above,
-        "Right only if the rest was hidden behind compute, or if the two come from another run.");
+        "On one device the parts follow each other unless they overlap.",
+        "the rest was hidden behind compute, or the two come from another run");
   found(Severity::kDoubtful, "compute + communication leaves much of the epoch unaccounted for",
-        faults.unaccounted, "Waiting for data or other work is in neither.");
+        faults.unaccounted, "Waiting for data or other work is in neither.",
+        "the rest was waiting, loading or the optimizer");
 }
 
 }  // namespace

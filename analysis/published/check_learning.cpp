@@ -61,9 +61,10 @@ void judge_pair(const Study& study, const Row& loss, const Row& accuracy, Learni
   if (loss.value > kFarAbove * std::log(kClasses))
     faults.diverged.add(pair_text(loss, accuracy), lines);
   const double smallest = smallest_iteration_loss(study, loss);
-  if (smallest > std::log(kClasses) && loss.value < std::log(kClasses) / kFarAbove)
+  if (smallest > kFarAbove * loss.value && loss.value < std::log(kClasses) / kFarAbove)
     faults.divided.add(
-        fmt::format("{}, printed iterations {:.4g} or more", pair_text(loss, accuracy), smallest),
+        fmt::format("{}, printed iterations {:.4g} or more; needs a count {:.2g} times smaller",
+                    pair_text(loss, accuracy), smallest, smallest / loss.value),
         lines);
 }
 
@@ -115,22 +116,26 @@ void learning_check_report(const Study& study, const std::string& report, Audit&
   report_tally(audit, report, Severity::kImpossible, kLearningCheck,
                "loss too small for its accuracy", faults.impossible,
                "A wrong answer costs at least ln 2, so the mean cross-entropy is at least (1 - "
-               "accuracy) * ln 2.");
+               "accuracy) * ln 2.",
+               "loss and accuracy are of different epochs or images");
   report_tally(audit, report, Severity::kContradicted, kLearningCheck,
                "training loss far below each printed iteration loss, at chance accuracy",
                faults.divided,
                fmt::format("At chance a loss is about {} or more: most likely the sum was "
                            "divided by too large a count.",
-                           chance));
+                           chance),
+               "the count is smaller by the factor that the cell names");
   report_tally(audit, report, Severity::kDoubtful, kLearningCheck,
                "loss above guessing, accuracy at chance", faults.diverged,
                fmt::format("Guessing among {:.0f} classes gives {}: the training diverged, so the "
                            "row says nothing about what this batch can reach.",
-                           kClasses, chance));
+                           kClasses, chance),
+               "divergence is the result that the report states");
   report_tally(audit, report, Severity::kDoubtful, kLearningCheck,
                "no whole number of right images", faults.broken,
                "The accuracies of batches were averaged without their sizes, or it is of another "
-               "set.");
+               "set.",
+               "it is called a mean over batches");
 }
 
 }  // namespace

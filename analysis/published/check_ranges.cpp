@@ -36,7 +36,7 @@ bool is_broken_count(const Row& row) {
 }
 
 void ranges_check_report(const Study& study, const std::string& report, Audit& audit) {
-  Tally negative, zero, above, percent, too_many, broken, alone;
+  Tally negative, zero, above, percent, too_many, broken;
   for (const Row* row : study.rows_of(report)) {
     if (!row->usable()) continue;
     const auto note = [&](Tally& tally) { tally.add(ranges_cell_of(*row), {row->line}); };
@@ -46,23 +46,25 @@ void ranges_check_report(const Study& study, const std::string& report, Audit& a
       note(!row->unit.percent && row->value <= 100 ? percent : above);
     if (exceeds_total(*row)) note(too_many);
     if (is_broken_count(*row)) note(broken);
-    if (row->what.kind == Kind::kBandwidth && row->devices == 1) note(alone);
   }
-  const auto impossible = [&](const std::string& what, const Tally& tally, const std::string& why) {
-    report_tally(audit, report, Severity::kImpossible, kRangesCheck, what, tally, why);
+  const auto impossible = [&](const std::string& what, const Tally& tally, const std::string& why,
+                              const std::string& right_if) {
+    report_tally(audit, report, Severity::kImpossible, kRangesCheck, what, tally, why, right_if);
   };
-  impossible("below zero", negative, "None of these quantities can be negative.");
-  impossible("above 100 %", above, "A share of a whole cannot be more than the whole.");
+  impossible("below zero", negative, "None of these quantities can be negative.",
+             "the sign is a misprint");
+  impossible("above 100 %", above, "A share of a whole cannot be more than the whole.",
+             "it is a share of another, larger whole");
   impossible("above 1 as a fraction", percent,
              "They would be possible as percentages: the unit "
-             "is wrong by a factor of 100.");
-  impossible("more right than there are", too_many, "A count cannot exceed its total.");
-  impossible("not whole", broken, "Right answers are counted.");
-  const auto doubtful = [&](const std::string& what, const Tally& tally, const std::string& why) {
-    report_tally(audit, report, Severity::kDoubtful, kRangesCheck, what, tally, why);
-  };
-  doubtful("zero", zero, "Nothing takes no time: what was not measured should be left out.");
-  doubtful("bandwidth of one device", alone, "Nothing crosses a link.");
+             "is wrong by a factor of 100.",
+             "the unit is %");
+  impossible("more right than there are", too_many, "A count cannot exceed its total.",
+             "the total is larger");
+  impossible("not whole", broken, "Right answers are counted.", "it is a mean over several runs");
+  report_tally(audit, report, Severity::kDoubtful, kRangesCheck, "zero", zero,
+               "Nothing takes no time: what was not measured should be left out.",
+               "it is below half a unit of the last digit");
 }
 
 }  // namespace

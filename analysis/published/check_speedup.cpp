@@ -26,12 +26,21 @@ std::string speedup_where(const Row& row) {
 
 // --- more than the devices can give --------------------------------------------------------------
 
+// "; needs T(1) = 18.35 s instead of 9.19 s": by T(1)/T(n).
+std::string base_hint(const Study& study, const Row& row) {
+  const Range time = study.any_time_of(row).range, base = study.any_base_time_of(row).range;
+  if (!time.known() || !base.known()) return "";
+  return fmt::format("; needs T(1) = {:.4g} s instead of {:.4g} s", row.value * time.value,
+                     base.value);
+}
+
 void super_linear(const Study& study, const std::string& report, Audit& audit) {
   Tally speedups, efficiencies;
   for (const Row* row : study.rows_of(report)) {
     if (!row->usable() || row->devices == kNotSaid) continue;
     if (is_speedup(row->what.kind) && row->range().low > static_cast<double>(row->devices))
-      speedups.add(fmt::format("{}: {}", speedup_where(*row), row->text), {row->line});
+      speedups.add(fmt::format("{}: {}{}", speedup_where(*row), row->text, base_hint(study, *row)),
+                   {row->line});
     if (is_efficiency(row->what.kind) && row->range().low > 1)
       efficiencies.add(fmt::format("{}: {} {}", speedup_where(*row), row->text, row->unit_text),
                        {row->line});
@@ -41,9 +50,9 @@ void super_linear(const Study& study, const std::string& report, Audit& audit) {
       "suspects are a base that was measured otherwise (another run, mode, batch or clock) and a "
       "formula that counts the work n times.";
   report_tally(audit, report, Severity::kImpossible, kSpeedupCheck, "super-linear speedup",
-               speedups, why);
+               speedups, why, "the base takes as long as the cell names");
   report_tally(audit, report, Severity::kImpossible, kSpeedupCheck, "efficiency above 1",
-               efficiencies, why);
+               efficiencies, why, "the base takes longer by the excess above 1");
 }
 
 // T(1)/T(n) > n, said by the epoch times themselves: T(n) − T(1)/n is then negative.
@@ -64,7 +73,8 @@ void super_linear_times(const Study& study, const std::string& report, Audit& au
   report_tally(audit, report, Severity::kContradicted, kSpeedupCheck,
                "epoch times fall faster than devices are added", cells,
                "The derived communication time is negative: the base is slower than the same work "
-               "on several devices, or the two were not measured alike.");
+               "on several devices, or the two were not measured alike.",
+               "the work of one device does not fit its caches, and that of several does");
 }
 
 // --- values that do not follow from the times ----------------------------------------------------
@@ -83,7 +93,8 @@ void different_base(const Study& study, const ColumnAudit& column, Audit& audit)
   }
   report_tally(audit, column.column.report, Severity::kContradicted, kSpeedupCheck,
                "speedup that the printed times do not give", cells,
-               "The other values of the column follow from them; these come from other times.");
+               "The other values of the column follow from them; these come from other times.",
+               "the base takes as long as the cell names");
 }
 
 std::string range_text(double low, double high) {
@@ -115,18 +126,14 @@ void counted_n_times(const Study& study, const ColumnAudit& column, Audit& audit
   if (column.column.kind != Kind::kSpeedup || !column.fit.reproduces) return;
   if (column.fit.convention->name != "weak-speedup") return;
   const auto [low, high] = plain_speedups(study, column);
-  Finding finding{column.column.report, Severity::kContradicted, kSpeedupCheck, "", {}, "", {}};
-  for (const Row* row : column.column.rows)
-    finding.lines.push_back(row->line);
-  finding.what = fmt::format(
-      "the speedup is n*T(1)/T(n): right only if the epoch of n devices holds n times the images. "
-      "By T(1)/T(n) it is {}",
-      range_text(low, high));
-  if (splits_the_work(audit, column.column.report))
-    finding.why =
-        "The same report's compute time T(1)/n assumes that the work is split, so one of the two "
-        "is wrong.";
-  audit.findings.push_back(std::move(finding));
+  const bool splits = splits_the_work(audit, column.column.report);
+  report_column(
+      audit, column.column, Severity::kContradicted, kSpeedupCheck,
+      fmt::format("the speedup is n*T(1)/T(n). By T(1)/T(n) it is {}", range_text(low, high)),
+      splits ? "The same report's compute time T(1)/n assumes that the work is split, so "
+               "one of the two is wrong."
+             : "",
+      "the epoch of n devices holds n times the images");
 }
 
 // A base of the same batch per device has a smaller global batch: its epoch has more iterations.
@@ -147,13 +154,15 @@ void base_of_smaller_batch(const Study& study, const ColumnAudit& column, Audit&
   }
   report_tally(audit, column.column.report, Severity::kDoubtful, kSpeedupCheck,
                "the base has the batch of one device, so another global batch", cells,
-               "That compares two trainings: the effect of the batch size is part of the speedup.");
+               "That compares two trainings: the effect of the batch size is part of the speedup.",
+               "both are weak scaling and named so");
 }
 
-// --- "weak speedup" ------------------------------------------------------------------------------
+// --- not above 1 ---------------------------------------------------------------------------------
 
-void weak_speedup_of_one(const Study& study, const ColumnAudit& column, Audit& audit) {
-  if (column.column.kind != Kind::kWeakSpeedup || column.fit.reproduces) return;
+void speedup_of_one(const Study& study, const ColumnAudit& column, Audit& audit) {
+  if (column.fit.reproduces) return;
+  const bool weak = column.column.kind == Kind::kWeakSpeedup;
   Tally cells;
   for (const Row* row : column.column.rows) {
     if (!row->usable() || row->range().low > 1 || row->value <= 0 || is_base_row(study, *row))
@@ -162,16 +171,22 @@ void weak_speedup_of_one(const Study& study, const ColumnAudit& column, Audit& a
     const Found sum = study.time_of(*row, {"", "", true});
     if (!base.range.known() || !sum.range.known()) continue;
     const double n = static_cast<double>(row->devices);
-    cells.add(fmt::format("{}: {} needs T(n) = {:.4g} s, or {:.4g} s as T(1)/T(n), where compute + "
-                          "communication is {:.4g} s",
-                          speedup_where(*row), row->text, n * base.range.value / row->value,
-                          base.range.value / row->value, sum.range.value),
-              {row->line, sum.lines[0], sum.lines[1]});
+    const double same_work_s = base.range.value / row->value;
+    cells.add(
+        fmt::format("{}: {} needs T(n) = {:.4g} s{}, where compute + communication is {:.4g} s",
+                    speedup_where(*row), row->text, weak ? n * same_work_s : same_work_s,
+                    weak ? fmt::format(", or {:.4g} s as T(1)/T(n)", same_work_s) : "",
+                    sum.range.value),
+        {row->line, sum.lines[0], sum.lines[1]});
   }
   report_tally(audit, column.column.report, Severity::kContradicted, kSpeedupCheck,
-               "called weak speedup, n*T(1)/T(n), and not above 1", cells,
+               fmt::format("called {}speedup, {}T(1)/T(n), and not above 1", weak ? "weak " : "",
+                           weak ? "n*" : ""),
+               cells,
                "The values are in the range of the weak-scaling efficiency T(1)/T(n), which the "
-               "published parts of the epoch do not give either.");
+               "published parts of the epoch do not give either.",
+               "it is called weak-scaling efficiency, and the epoch takes as long as the cell "
+               "names");
 }
 
 // --- work that grows with the devices ------------------------------------------------------------
@@ -205,7 +220,8 @@ void constant_compute(const Study& study, const std::string& report, Audit& audi
   report_tally(audit, report, Severity::kDoubtful, kSpeedupCheck,
                "compute does not shrink as devices are added", cells,
                "Each device did as much work as before, so an epoch holds more images on more "
-               "devices (weak scaling), or every device went through all of them.");
+               "devices (weak scaling), or every device went through all of them.",
+               "the epoch of n devices holds n times the images, and the report states it");
 }
 
 }  // namespace
@@ -220,7 +236,7 @@ void check_speedup(const Study& study, Audit& audit) {
     if (!is_speedup(audit.columns[i].column.kind)) continue;
     different_base(study, audit.columns[i], audit);
     counted_n_times(study, audit.columns[i], audit);
-    weak_speedup_of_one(study, audit.columns[i], audit);
+    speedup_of_one(study, audit.columns[i], audit);
     base_of_smaller_batch(study, audit.columns[i], audit);
   }
 }

@@ -20,13 +20,11 @@ constexpr std::size_t kFewest = 3;  // cells in common that make a pattern
 void slip_of_column(const ColumnAudit& column, Audit& audit) {
   const Slip& slip = column.fit.choice.slip;
   if (!column.fit.reproduces || slip.text.empty()) return;
-  Finding finding{column.column.report, Severity::kContradicted, kUnitsCheck, "", {}, "", {}};
-  for (const Row* row : column.column.rows)
-    finding.lines.push_back(row->line);
-  finding.what = fmt::format("{} in {} follows from the other numbers by {} only if it is {}",
-                             column.column.quantity, column.column.unit,
-                             column.fit.convention->formula, slip.text);
-  audit.findings.push_back(std::move(finding));
+  report_column(audit, column.column, Severity::kContradicted, kUnitsCheck,
+                fmt::format("{} in {} follows from the other numbers by {} only if it is {}",
+                            column.column.quantity, column.column.unit,
+                            column.fit.convention->formula, slip.text),
+                "", fmt::format("each value is divided by {:.6g}", slip.factor));
 }
 
 // --- two reports ---------------------------------------------------------------------------------
@@ -76,7 +74,8 @@ void compare_reports(const std::string& first, const std::string& second, const 
                            second, first, common.lowest, common.highest),
                common.cells,
                "The digits are alike and the units are a step apart: one of the two units is "
-               "wrong.");
+               "wrong.",
+               "the links of the second are 1,000 times as fast");
 }
 
 void across_reports(const Study& study, Audit& audit) {

@@ -22,11 +22,21 @@ void Tally::add(const std::string& cell, const std::vector<std::size_t>& lines) 
 
 void report_tally(Audit& audit, const std::string& report, Severity severity,
                   std::string_view check, const std::string& what, const Tally& tally,
-                  const std::string& why) {
+                  const std::string& why, const std::string& right_if) {
   if (tally.empty()) return;
-  Finding finding{report, severity, std::string(check), what, tally.cells(), why, tally.lines()};
+  Finding finding{report,        severity, std::string(check), what,
+                  tally.cells(), why,      right_if,           tally.lines()};
   std::sort(finding.lines.begin(), finding.lines.end());
   finding.lines.erase(std::unique(finding.lines.begin(), finding.lines.end()), finding.lines.end());
+  audit.findings.push_back(std::move(finding));
+}
+
+void report_column(Audit& audit, const DerivedColumn& column, Severity severity,
+                   std::string_view check, const std::string& what, const std::string& why,
+                   const std::string& right_if) {
+  Finding finding{column.report, severity, std::string(check), what, {}, why, right_if, {}};
+  for (const Row* row : column.rows)
+    finding.lines.push_back(row->line);
   audit.findings.push_back(std::move(finding));
 }
 

@@ -34,10 +34,15 @@ class Tally {
 };
 
 /// Adds the finding that `what` is so in the cells of the tally, unless there are none; `why` is a
-/// sentence.
+/// sentence, `right_if` a clause.
 void report_tally(Audit& audit, const std::string& report, Severity severity,
                   std::string_view check, const std::string& what, const Tally& tally,
-                  const std::string& why);
+                  const std::string& why, const std::string& right_if);
+
+/// The same of all rows of a column.
+void report_column(Audit& audit, const DerivedColumn& column, Severity severity,
+                   std::string_view check, const std::string& what, const std::string& why,
+                   const std::string& right_if);
 
 #define GRADSYNC_AUDIT_CHECK(id, name, description) \
   void check_##id(const Study& study, Audit& audit);

@@ -143,7 +143,7 @@ std::vector<Convention> bandwidth_conventions() {
        },
        0},
       {Kind::kBandwidth, "message", "S / communication of the epoch", kOneMessage,
-       [](const InputValues& in) { return bandwidth_of_one(BandwidthConvention::kMessage, in); },
+       [](const InputValues& in) { return at(in, I::kMessage) / at(in, I::kComm); },  // n = 1 too
        0},
       {Kind::kBandwidth, "ring-epoch", "2(n-1)/n*S / communication of the epoch", kOneMessage,
        [](const InputValues& in) { return bandwidth_of_one(BandwidthConvention::kRingEpoch, in); },
@@ -157,6 +157,26 @@ std::vector<Convention> bandwidth_conventions() {
          return bandwidth_of_one(BandwidthConvention::kTotalVolume, in);
        },
        1},
+  };
+}
+
+// Bandwidths over one second are bytes.
+template <BandwidthConvention kConvention, bool kEpoch>
+double volume_of(const InputValues& in) {
+  return bandwidth(kConvention, {at(in, I::kMessage), at(in, I::kDevices),
+                                 kEpoch ? at(in, I::kIterations) : 1, 1});
+}
+
+std::vector<Convention> volume_conventions() {
+  using B = BandwidthConvention;
+  const std::vector<Input> one = {I::kMessage, I::kDevices};
+  const std::vector<Input> all = {I::kMessage, I::kDevices, I::kIterations};
+  return {
+      {Kind::kVolume, "ring", "2(n-1)/n*S", one, volume_of<B::kBusbw, false>, 0},
+      {Kind::kVolume, "message", "S", one, volume_of<B::kMessage, false>, 0},
+      {Kind::kVolume, "ring-all", "2(n-1)/n*S*iterations", all, volume_of<B::kBusbw, true>, 1},
+      {Kind::kVolume, "total", "2(n-1)*S", one, volume_of<B::kTotalVolume, false>, 1},
+      {Kind::kVolume, "total-all", "2(n-1)*S*iterations", all, volume_of<B::kTotalVolume, true>, 1},
   };
 }
 
@@ -181,8 +201,9 @@ std::vector<Convention> throughput_conventions() {
 
 std::vector<Convention> make_conventions() {
   std::vector<Convention> all;
-  for (const auto make : {speedup_conventions, efficiency_conventions, compute_conventions,
-                          comm_conventions, bandwidth_conventions, throughput_conventions})
+  for (const auto make :
+       {speedup_conventions, efficiency_conventions, compute_conventions, comm_conventions,
+        bandwidth_conventions, volume_conventions, throughput_conventions})
     for (Convention& convention : make())
       all.push_back(std::move(convention));
   return all;

@@ -23,7 +23,7 @@ constexpr auto kTime = Dimension::kTime;
 constexpr auto kRatio = Dimension::kRatio;
 
 /// A new name of a quantity is a line here.
-constexpr std::array<Known, 46> kKnown = {{
+constexpr std::array<Known, 48> kKnown = {{
     {"epoch_time", primary(Kind::kEpochTime, kTime)},
     {"epoch_N_time", primary(Kind::kEpochTime, kTime)},
     {"time_per_epoch", primary(Kind::kEpochTime, kTime)},
@@ -50,6 +50,8 @@ constexpr std::array<Known, 46> kKnown = {{
     {"busbw", derived(Kind::kBandwidth, Dimension::kBandwidth)},
     {"algbw", derived(Kind::kBandwidth, Dimension::kBandwidth)},
     {"bandwidth_utilization", derived(Kind::kBandwidth, Dimension::kBandwidth)},
+    {"volume", derived(Kind::kVolume, Dimension::kBytes)},
+    {"bytes_to_send", derived(Kind::kVolume, Dimension::kBytes)},
     {"throughput", derived(Kind::kThroughput, Dimension::kRate)},
     {"images_per_s", derived(Kind::kThroughput, Dimension::kRate)},
     {"compute_share", primary(Kind::kComputeShare, kRatio)},

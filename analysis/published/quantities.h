@@ -29,6 +29,7 @@ enum class Kind {
   kAccuracy,
   kCorrect,
   kMessageBytes,
+  kVolume,  ///< bytes that are sent
   kParameters,
   kUnknown,
 };

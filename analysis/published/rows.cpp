@@ -134,8 +134,10 @@ void read_names(Row& row, const CsvRecord& record, const Header& header) {
 }
 
 void read_number(Row& row, const std::string& name) {
-  row.value = rows_number_of(row.text, name, row.line);
-  row.decimals = rows_decimals_of(row.text);
+  const bool about = row.text.starts_with('~');  // "~45": ten units of the last digit
+  const std::string digits = row.text.substr(about ? 1 : 0);
+  row.value = rows_number_of(digits, name, row.line);
+  row.decimals = rows_decimals_of(digits) - (about ? 1 : 0);
   row.what = quantity_of(row.quantity);
   row.unit = parse_unit(row.unit_text);
 }

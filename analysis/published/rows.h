@@ -33,7 +33,7 @@ struct Row {
   std::int64_t batch_per_device = kNotSaid;
   Quantity what;
   Unit unit;
-  double value = 0;     ///< as printed, in its unit
+  double value = 0;     ///< as printed, in its unit; "~" before it makes the last digit tens
   int decimals = 0;     ///< digits behind the point; negative where an exponent makes it coarser
   double step() const;  ///< of its last printed digit, in its unit
 

@@ -14,6 +14,8 @@ inline constexpr std::int64_t kCheckpointAtEnd = -1;
 inline constexpr std::int64_t kMaxIterations = 1'000'000'000;
 /// The most of anything else that is counted.
 inline constexpr std::int64_t kMaxCount = 1'000'000;
+/// Of images in a batch; one beyond the images of an epoch holds all of them.
+inline constexpr std::int64_t kMaxBatchPerRank = 10'000'000'000;
 /// The value of an option that leaves the choice to the program.
 inline const std::string kAuto = "auto";
 

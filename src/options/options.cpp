@@ -130,7 +130,16 @@ void resolve_batch(TrainOptions& options, std::int64_t ranks) {
   }
   if (options.batch_global == 0 && options.batch_per_rank == 0)
     options.batch_per_rank = kDefaultBatchPerRank;
-  if (options.batch_global == 0) options.batch_global = options.batch_per_rank * shares;
+  if (options.batch_global == 0) {
+    // Products of what each option allows need not fit: steps · batch · ranks is computed as well.
+    constexpr std::int64_t kMost = std::int64_t{1} << 60;
+    if (shares > kMost / options.batch_per_rank)
+      throw Error(ExitCode::kUsage,
+                  fmt::format("--batch-per-rank {} x {} ranks x --accumulate {} is too large",
+                              options.batch_per_rank, ranks, options.accumulate),
+                  "a smaller --batch-per-rank: no batch holds more than all images");
+    options.batch_global = options.batch_per_rank * shares;
+  }
   if (options.batch_global % shares != 0)
     throw Error(ExitCode::kUsage,
                 fmt::format("--batch-global {} does not divide by {} (ranks {} × accumulate {})",

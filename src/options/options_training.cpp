@@ -22,7 +22,7 @@ TrainOptionTable training_options() {
   using O = TrainOptions;
   constexpr std::int64_t kMaxSeed = std::numeric_limits<std::int64_t>::max();
   return {
-      batch("batch-per-rank", &O::batch_per_rank, kMaxCount,
+      batch("batch-per-rank", &O::batch_per_rank, kMaxBatchPerRank,
             fmt::format("images per rank and pass; auto: {}, or what --batch-global gives",
                         kDefaultBatchPerRank)),
       batch("batch-global", &O::batch_global, kMaxIterations,

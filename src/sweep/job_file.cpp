@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "options/option_groups.h"
 #include "options/options.h"
 #include "support/error.h"
 #include "support/options.h"
@@ -51,9 +52,34 @@ void require_known(const KeyValue& entry) {
       "the keys are the options of `gradsync-train --help` and those of `gradsync-sweep --help`");
 }
 
+bool is_batch(const std::string& key) {
+  return key == "batch-per-rank" || key == "batch-global";
+}
+
+std::int64_t integer(const KeyValue& entry, const std::string& text, std::int64_t low,
+                     std::int64_t high);
+
+// "32, 128, ..." is 32, 128, 512 and so on, up to the largest batch: memory ends it before.
+void extend_ladder(const KeyValue& entry, std::vector<std::string>& values) {
+  if (values.empty() || (values.back() != "..." && values.back() != "…")) return;
+  values.pop_back();
+  const std::string fix = "write it as: batch-per-rank = 32, 128, ...";
+  if (!is_batch(entry.key) || values.size() < 2)
+    refuse(entry, "... continues two batch sizes or more, and nothing else", fix);
+  const auto before = integer(entry, values[values.size() - 2], 1, kMaxBatchPerRank);
+  std::int64_t last = integer(entry, values.back(), 1, kMaxBatchPerRank);
+  const std::int64_t ratio = last / before;
+  if (ratio < 2 || last % before != 0)
+    refuse(entry, fmt::format("{} is no multiple of {}, so ... has no ratio", last, before), fix);
+  const std::int64_t largest = entry.key == "batch-per-rank" ? kMaxBatchPerRank : kMaxIterations;
+  for (; last <= largest / ratio; values.push_back(std::to_string(last)))
+    last *= ratio;
+}
+
 // The values of an axis or a condition.
 std::vector<std::string> list_of(const KeyValue& entry) {
-  const auto values = entry.quoted ? std::vector{entry.value} : split_list(entry.value, ',');
+  auto values = entry.quoted ? std::vector{entry.value} : split_list(entry.value, ',');
+  extend_ladder(entry, values);
   std::set<std::string> seen;
   for (const auto& value : values) {
     if (value.empty())
@@ -97,7 +123,8 @@ Exclusion::Condition condition_of(const KeyValue& entry, const std::string& text
   known.push_back(kVariantKey);
   if (!contains(known, key))
     refuse(entry, fmt::format("{} is not an axis{}", key, did_you_mean(key, known)));
-  return {key, list_of({entry.key, text.substr(equals + 1), entry.where, false})};
+  return {key,
+          list_of({is_batch(key) ? key : entry.key, text.substr(equals + 1), entry.where, false})};
 }
 
 // The axis of all `variant` lines stands where the first one does.

@@ -36,6 +36,7 @@ constexpr const char* kJobFile = R"(Keys of a job file (key = value, # begins a 
   any option of gradsync-train    a list with commas is an axis of the grid; "…" is never a list.
                                   One that the file leaves out is taken from GRADSYNC_<NAME>.
   ranks = 1, 2, 4                 an axis, too [1]
+  batch-per-rank = 32, 128, ...   an open ladder: times 4 until memory ends it
   variant = NAME: KEY=VALUE …     options under a name; all such lines together are one axis
   repeats = 3                     runs of each cell [1]
   exclude = sync=none ranks=2,4   leaves out cells that meet all conditions; may be repeated

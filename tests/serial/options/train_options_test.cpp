@@ -151,7 +151,7 @@ TEST_CASE("train options: values out of range") {
                                                        {"--epochs", "1000001"},
                                                        {"--batch-per-rank", "0"},
                                                        {"--batch-global", "0"},
-                                                       {"--batch-per-rank", "1000001"},
+                                                       {"--batch-per-rank", "10000000001"},
                                                        {"--accumulate", "0"},
                                                        {"--iterations", "-1"},
                                                        {"--warmup", "-1"},
@@ -189,6 +189,8 @@ TEST_CASE("train options: one of the two batches") {
                  "job.cfg:1: batch-global"));
   CHECK(trained({"--config", job.c_str(), "--batch-global", "auto", "--batch-per-rank", "64"})
             .batch_per_rank == 64);
+  TrainOptions huge = trained({"--batch-per-rank", "10000000000", "--accumulate", "1000000"});
+  CHECK(contains(refusal([&] { resolve_batch(huge, 1000); }), "too large"));
   TrainOptions none = trained({});
   resolve_batch(none, 2);
   CHECK(none.batch_global == 256);

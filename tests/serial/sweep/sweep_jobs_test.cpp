@@ -89,11 +89,10 @@ TEST_CASE("sweep: the job files of the suite") {
   const Grid modes = expand(read_job(source_folder() / "jobs" / "sync-modes.cfg"));
   CHECK(modes.cells.size() == 4);
   CHECK(modes.remarks.empty());
-  const std::map<std::string, std::size_t> cells = {{"batch-size", 5},
-                                                    {"speedup", 12},
-                                                    {"compute-comm", 9},
-                                                    {"large-batch", 36},
-                                                    {"scaling", 13}};
+  const std::map<std::string, std::size_t> cells = {
+      {"batch-size", 5}, {"speedup", 12},  {"compute-comm", 9}, {"large-batch", 36},
+      {"scaling", 13},   {"report-a", 10}, {"report-b", 4},     {"report-c", 21},
+      {"report-d", 15},  {"report-e", 14}};
   for (const auto& expected : cells) {
     const std::string& name = expected.first;
     const Grid grid = expand(read_job(source_folder() / "jobs" / (name + ".cfg")));

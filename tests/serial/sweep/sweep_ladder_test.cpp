@@ -51,6 +51,39 @@ TEST_CASE("batch ladder: smaller batches are tried, repeats of the same are not"
   CHECK(ladders.ended_at(grid.cells[5]) == 64);
 }
 
+TEST_CASE("batch ladder: an open one grows by its last ratio to the largest batch") {
+  const CleanEnvironment environment;
+  const auto grid_of = [](const std::string& text) {
+    return expand(make_job(parse_key_values(text, "t"), {}, "t"));
+  };
+  const Grid grid = grid_of("batch-per-rank = 16, 32, 128, ...\nsync = none\n");
+  REQUIRE(grid.cells.size() == 16);  // 16, then 32 to 32 * 4^14, as report c's ladder ends
+  CHECK(batch_per_rank(grid.cells[0]) == 16);
+  CHECK(batch_per_rank(grid.cells[3]) == 512);
+  CHECK(batch_per_rank(grid.cells.back()) == 8589934592);
+  // In a condition too: three batches on 2 ranks, the ladder on 1.
+  const Grid ladder = grid_of(
+      "batch-per-rank = 32, 128, …\nranks = 1, 2\nexclude = ranks=2 "
+      "batch-per-rank=2048,8192,...\n");
+  CHECK(ladder.cells.size() == 18);
+  CHECK(ladder.remarks.empty());
+  CHECK(contains(refusal([&] { grid_of("batch-per-rank = 32, ...\n"); }), "two batch sizes"));
+  CHECK(contains(refusal([&] { grid_of("batch-per-rank = 32, 48, ...\n"); }), "no multiple of 32"));
+  CHECK(contains(refusal([&] { grid_of("batch-per-rank = 64, 32, ...\n"); }), "no multiple"));
+  CHECK(contains(refusal([&] { grid_of("seed = 1, 2, ...\n"); }), "nothing else"));
+}
+
+TEST_CASE("sweep run: an open ladder ends where memory does") {
+  Sweep sweep("model = lenet\nsync = none\nbatch-per-rank = 8, 32, ...\n");
+  sweep.launcher.scripts["lenet-none-r1-b512"] = {
+      {81, 0}, false, false, "gradsync-train: out of memory\n"};
+  const GridOutcome outcome = sweep.run();
+  CHECK(outcome.failed.empty());
+  CHECK(outcome.done == 3);
+  CHECK(sweep.launcher.launched.size() == 4);
+  CHECK(outcome.too_large.size() == sweep.grid.cells.size() - 3);
+}
+
 TEST_CASE("cell record: a kill is for memory only where the kernel or Slurm reports one") {
   const ProcessResult slain{137, 0}, early{9, 0}, signaled{-1, 9}, hang{86, 0};
   CHECK(killed_for_memory(slain, 1, ""));

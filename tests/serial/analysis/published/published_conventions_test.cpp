@@ -133,7 +133,7 @@ TEST_CASE("published: an unknown message that would give the column is said") {
        {std::tuple(10, "1.000", "30.00"), std::tuple(20, "2.000", "15.00"),
         std::tuple(40, "3.000", "10.00")})
     paper.at("ddp", 2, batch).say("comm_time", comm, "s").say("bandwidth", bandwidth, "MB/s");
-  CHECK(contains(Result(paper).finding("no known message"), "message of 30"));
+  CHECK(contains(Result(paper).finding("no known message"), "message has 30"));
 }
 
 TEST_CASE("published: throughput is images over the epoch") {

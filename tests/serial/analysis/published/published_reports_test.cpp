@@ -108,6 +108,7 @@ TEST_CASE("published reports: findings checked by hand") {
   CHECK(contains(finding(result, "report-a", "compute equals"), "11.65 s of 11.65 s"));
   // report-a: 44,695,848 B / 2.9463 s = 15.17 MB/s; 782 of them 11.86 GB/s.
   CHECK(contains(verdict(40), "differs: expected 15.17 (message"));
+  CHECK(contains(verdict(40), "needs comm = 3.059 s"));  // 44,695,848 B / 14.61 MB/s
   CHECK(contains(finding(result, "report-a", "one message"),
                  "14.61 MB/s instead of a busbw of 11.86 GB/s over 782"));
   // report-c: 2 * 16.1/41.32 = 0.779, 4 * 9.19/8.76 = 4.196 where T(1)/T(n) is 0.390 and 1.049.
@@ -120,8 +121,10 @@ TEST_CASE("published reports: findings checked by hand") {
   CHECK(verdict(171) == "agrees");
   CHECK(verdict(172) == "agrees");
   // 0.0435469 GiB / 4.19 s = 0.01039; 1.5 * 0.0435469 / 6.47 = 0.010096.
-  CHECK(verdict(184) == "differs: expected 0.0104");
-  CHECK(verdict(187) == "differs: expected 0.01010");
+  // Both follow from volumes rounded before: 0.044/4.19 = 0.01050, 0.065/6.47 = 0.010046.
+  CHECK(contains(verdict(184), "differs: expected 0.0104; follows from 0.044 GB in 4.19 s"));
+  CHECK(contains(verdict(187), "differs: expected 0.01010; follows from 0.065 GB in 6.47 s"));
+  CHECK(contains(finding(result, "report-c", "powers of 1,024"), "GB/s follows"));
   CHECK(contains(finding(result, "report-c", "larger than the data set"), "64.33 s"));
   // report-d: 0.6860174233346339 * 50,000 = 34,300.87; times 391 * 640 it is 171,669.00.
   CHECK(contains(finding(result, "report-d", "no whole number"),
@@ -138,6 +141,24 @@ TEST_CASE("published reports: findings checked by hand") {
   // report-b: 45 + 17 = 62; ranks of all-reduce with 1083, 1089, 1084 and 1083 right.
   CHECK(contains(finding(result, "report-b", "do not sum"), "leave 38 %"));
   CHECK(contains(finding(result, "report-b", "test results"), "1083, 1089, 1084, 1083"));
+  // report-b: 13 mean losses; the least printed loss of ddp:rank1 is 2.2727, below ln 10.
+  CHECK(contains(finding(result, "report-b", "each printed iteration"), "ddp:rank1, 4 devices"));
+  // report-e: 11.43 s/782, 0.40 s/196, 1.59 s/49; 49 messages of 2.04 ms are 0.1 s.
+  CHECK(contains(finding(result, "report-e", "communication grows"),
+                 "14.6 ms x 782 at batch 32, 2.04 ms x 196 at batch 128, 32.4 ms x 49"));
+  CHECK(contains(finding(result, "report-e", "communication grows"), "0.1 s instead of 1.59 s"));
+  // report-e: 15.89/0.57 = 27.88; 15.50 + 11.43 = 26.93.
+  CHECK(contains(finding(result, "report-e", "not above 1"), "0.57 needs T(n) = 27.88 s"));
+  // report-d: (9.7964 - 18.2453/2)/49 = 13.8 ms, (4.8961 - 18.0824/4)/2 = 188 ms.
+  CHECK(contains(finding(result, "report-d", "one message grows"), "13.8 ms x 49"));
+  CHECK(contains(finding(result, "report-d", "one message grows"), "188 ms x 2 at batch 8192"));
+  CHECK(contains(finding(result, "report-d", "slower than one"), "32.72 s against 23.01 s"));
+  CHECK_FALSE(contains(finding(result, "report-d", "slower than one"), "8192"));  // by 1 %
+  // report-a: a message takes 3.8 to 6.6 ms, which repeats may explain.
+  CHECK(finding(result, "report-a", "message grows").empty());
+  CHECK(contains(finding(result, "report-a", "compute equals"), "needs compute = 10.11 s"));
+  for (const Finding& one : result.findings)
+    CHECK_MESSAGE(!one.right_if.empty(), one.text());
   CHECK_FALSE(contains(finding(result, "report-b", "test results"), "1277"));
 }
 

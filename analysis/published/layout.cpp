@@ -1,0 +1,241 @@
+#include "analysis/published/layout.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include "analysis/metrics/bandwidth.h"
+#include "support/error.h"
+#include "support/file.h"
+#include "support/parse.h"
+
+namespace gradsync::report::published {
+
+namespace {
+
+namespace fs = std::filesystem;
+using LayoutJson = nlohmann::ordered_json;
+using LayoutNames = std::vector<std::string>;
+
+constexpr std::array<std::string_view, 5> kAxisNames = {"mode", "devices", "batch_per_device",
+                                                        "quantity", "value"};
+constexpr std::string_view kInMs = " in ms/iteration";
+
+/// One object of a layout; each key is asked for once, and what nobody asked for is refused.
+class LayoutObject {
+ public:
+  LayoutObject(const LayoutJson& value, std::string where) : where_(std::move(where)) {
+    if (!value.is_object()) refuse("this is not an object of keys");
+    value_ = value;
+  }
+
+  [[noreturn]] void refuse(const std::string& why, const std::string& fix = {}) const {
+    throw Error(ExitCode::kBadData, fmt::format("{}: {}", where_, why), fix);
+  }
+
+  std::string text(const std::string& key, const std::string& otherwise) {
+    const LayoutJson value = take(key);
+    if (value.is_null()) return otherwise;
+    if (!value.is_string()) refuse(fmt::format("{} is not a text", key));
+    return value.get<std::string>();
+  }
+
+  /// One of `known`, the first where nothing is said.
+  std::string choice(const std::string& key, const LayoutNames& known) {
+    const std::string value = text(key, known.front());
+    require_known(key, value, known);
+    return value;
+  }
+
+  LayoutNames texts(const std::string& key) {
+    LayoutNames list;
+    for (const LayoutJson& one : array(key)) {
+      if (!one.is_string()) refuse(fmt::format("{} holds something that is no text", key));
+      list.push_back(one.get<std::string>());
+    }
+    return list;
+  }
+
+  LayoutJson array(const std::string& key) {
+    LayoutJson value = take(key);
+    if (value.is_null()) return LayoutJson::array();
+    if (!value.is_array()) refuse(fmt::format("{} is not a list", key));
+    return value;
+  }
+
+  void require_known(const std::string& key, const std::string& value,
+                     const LayoutNames& known) const {
+    if (std::find(known.begin(), known.end(), value) != known.end()) return;
+    refuse(fmt::format("{}: {} is not one of them{}", key, value, did_you_mean(value, known)),
+           fmt::format("known: {}", fmt::join(known, ", ")));
+  }
+
+  void require_empty() const {
+    for (const auto& [key, value] : value_.items())
+      if (std::find(asked_.begin(), asked_.end(), key) == asked_.end())
+        refuse(fmt::format("{} is not a key{}", key, did_you_mean(key, asked_)),
+               fmt::format("keys: {}", fmt::join(asked_, ", ")));
+  }
+
+ private:
+  LayoutJson take(const std::string& key) {
+    asked_.push_back(key);
+    return value_.contains(key) ? value_.at(key) : LayoutJson();
+  }
+
+  LayoutJson value_;
+  std::string where_;
+  LayoutNames asked_;
+};
+
+std::vector<Axis> axes_of(LayoutObject& object, const std::string& key) {
+  std::vector<Axis> axes;
+  for (const std::string& name : object.texts(key)) {
+    object.require_known(key, name, {kAxisNames.begin(), kAxisNames.end()});
+    const auto at = std::find(kAxisNames.begin(), kAxisNames.end(), name);
+    axes.push_back(static_cast<Axis>(at - kAxisNames.begin()));
+  }
+  return axes;
+}
+
+bool can_be_measured(Kind kind) {
+  return kind != Kind::kUnknown && kind != Kind::kWeakSpeedup && kind != Kind::kEfficiency &&
+         kind != Kind::kWeakEfficiency && kind != Kind::kThroughput && kind != Kind::kOtherShare &&
+         kind != Kind::kVolume && kind != Kind::kMessageBytes && kind != Kind::kParameters;
+}
+
+std::int64_t number_in(const std::string& name) {
+  const auto digit = [](unsigned char c) { return std::isdigit(c) != 0; };
+  const auto first = std::find_if(name.begin(), name.end(), digit);
+  const auto last = std::find_if_not(first, name.end(), digit);
+  return first == name.end() || last - first > 9 ? 0 : parse_integer(std::string(first, last));
+}
+
+LayoutQuantity quantity_in(const LayoutObject& object, const std::string& text) {
+  LayoutQuantity quantity{text, text, {}, 0, text.ends_with(kInMs)};
+  if (quantity.per_iteration) quantity.name.resize(text.size() - kInMs.size());
+  quantity.what = quantity_of(quantity.name);
+  quantity.number = number_in(quantity.name);
+  if (!can_be_measured(quantity.what.kind))
+    object.refuse(fmt::format("quantities: {} is no quantity that runs have", text),
+                  "epoch_time, epoch_2_time, training_time, speedup, compute_time, comm_time, "
+                  "bandwidth, ...: docs/numbers.md");
+  if (quantity.per_iteration && quantity.what.dimension != Dimension::kTime)
+    object.refuse(fmt::format("quantities: {} is no time", quantity.name));
+  return quantity;
+}
+
+LayoutTable table_in(const LayoutJson& value, const std::string& where) {
+  LayoutObject object(value, where);
+  LayoutTable table;
+  table.name = object.text("name", "");
+  if (table.name.empty()) object.refuse("the table has no name");
+  object = LayoutObject(value, fmt::format("{}: table {}", where, table.name));
+  table.name = object.text("name", "");
+  table.title = object.text("title", table.name);
+  table.of = object.texts("of");
+  table.rows = axes_of(object, "rows");
+  table.columns = axes_of(object, "columns");
+  for (const std::string& text : object.texts("quantities"))
+    table.quantities.push_back(quantity_in(object, text));
+  for (const LayoutJson& devices : object.array("devices")) {
+    if (!devices.is_number_integer() || devices.get<std::int64_t>() < 1)
+      object.refuse("devices are whole numbers from 1");
+    table.devices.push_back(devices.get<std::int64_t>());
+  }
+  object.require_empty();
+  if (table.quantities.empty()) object.refuse("the table has no quantities");
+  const auto names = [&](Axis axis) {
+    return std::count(table.rows.begin(), table.rows.end(), axis) +
+           std::count(table.columns.begin(), table.columns.end(), axis);
+  };
+  if (names(Axis::kValue) == 0) table.columns.push_back(Axis::kValue);
+  if (names(Axis::kQuantity) == 0) table.columns.insert(table.columns.begin(), Axis::kQuantity);
+  for (std::size_t i = 0; i < kAxisNames.size(); ++i)
+    if (names(static_cast<Axis>(i)) > 1)
+      object.refuse(fmt::format("{} stands twice among rows and columns", kAxisNames[i]));
+  return table;
+}
+
+Layout layout_in(const LayoutJson& value, const std::string& name, const std::string& where,
+                 const fs::path& folder) {
+  LayoutObject object(value, where);
+  Layout layout;
+  layout.name = name;
+  const std::string file = object.text("published", "");
+  if (!file.empty()) layout.published = folder / file;
+  layout.report = object.text("report", name);
+  layout.clock = object.choice("clock", {"running", "training"});
+  layout.speedup = object.choice("speedup", {"speedup", "weak-speedup"});
+  layout.compute = object.choice("compute", {"measured", "derived", "whole-epoch"});
+  layout.communication = object.choice("communication", {"measured", "derived"});
+  layout.bandwidth = object.choice("bandwidth", {kConventionNames.begin(), kConventionNames.end()});
+  layout.bandwidth_unit = object.text("bandwidth_unit", "");
+  if (!layout.bandwidth_unit.empty() &&
+      parse_unit(layout.bandwidth_unit).dimension != Dimension::kBandwidth)
+    object.refuse(
+        fmt::format("bandwidth_unit: {} is no unit of a bandwidth", layout.bandwidth_unit),
+        "MB/s, GB/s, GiB/s, Gbit/s");
+  layout.images = object.choice("images", {"split", "each"});
+  layout.accuracy = object.choice("accuracy", {"train", "test"});
+  for (const LayoutJson& table : object.array("tables"))
+    layout.tables.push_back(table_in(table, where));
+  object.require_empty();
+  if (layout.tables.empty()) object.refuse("the layout has no tables");
+  return layout;
+}
+
+LayoutJson parsed_json(const std::string& text, const std::string& where) {
+  LayoutJson value = LayoutJson::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (value.is_discarded())
+    throw Error(ExitCode::kBadData, where + ": this is not JSON",
+                "results/published/layouts.json is an example");
+  return value;
+}
+
+/// Beside the programs of a build, or of an installation.
+fs::path layouts_file() {
+  const fs::path programs = fs::read_symlink("/proc/self/exe").parent_path();
+  for (const char* folder : {"../../results/published", "../share/gradsync/results/published"})
+    if (fs::exists(programs / folder / "layouts.json"))
+      return (programs / folder / "layouts.json").lexically_normal();
+  throw Error(ExitCode::kNoInput,
+              "layouts.json is neither in the build's results/published nor in "
+              "share/gradsync/results/published",
+              "run `make install`, or name a layout file: --as FILE.json");
+}
+
+}  // namespace
+
+Layout parse_layout(const std::string& text, const std::string& name, const fs::path& folder) {
+  return layout_in(parsed_json(text, name), fs::path(name).stem(), name, folder);
+}
+
+std::vector<std::string> layout_names() {
+  const fs::path file = layouts_file();
+  LayoutNames names;
+  const LayoutJson layouts = parsed_json(read_text_file(file), file);
+  for (const auto& [name, value] : layouts.items())
+    names.push_back(name);
+  return names;
+}
+
+Layout read_layout(const std::string& name) {
+  const fs::path given(name);
+  if (given.extension() == ".json")
+    return parse_layout(read_text_file(given), name, given.parent_path());
+  const LayoutNames known = layout_names();
+  if (std::find(known.begin(), known.end(), name) == known.end())
+    throw Error(ExitCode::kUsage,
+                fmt::format("--as: there is no layout {}{}", name, did_you_mean(name, known)),
+                fmt::format("{}, or a file: --as FILE.json", fmt::join(known, ", ")));
+  const fs::path file = layouts_file();
+  return layout_in(parsed_json(read_text_file(file), file).at(name), name,
+                   fmt::format("{}: {}", file.filename().string(), name), file.parent_path());
+}
+
+}  // namespace gradsync::report::published
