@@ -46,9 +46,6 @@ BoundGroup<O> table_options() {
                             if (options.tables_chosen)
                               options.tables = chosen(values, name, tables());
                           }),
-          {"as", Value::text_value(&O::as, "LAYOUT"),
-           "instead of tables, those of a published report in its own layout, with published and "
-           "measured values: report-a to report-e, or a file LAYOUT.json"},
           {"log-every", Value::integer(table(&T::log_every), 0, kMostCounted, "none"),
            "table modes: loss at every Nth iteration"},
           {"predict-ranks", Value::parsed("LIST", "", table(&T::predict_ranks), parse_counts),
@@ -94,6 +91,9 @@ BoundGroup<O> place_options() {
   return {
       "Where to",
       {
+          {"as", Value::text_value(&O::as, "LAYOUT"),
+           "instead of tables, those of a published report in its own layout, with published and "
+           "measured values: report-a to report-e, or a file LAYOUT.json"},
           {"plots", Value::either("no", "yes", &O::plots),
            "draw the plots into DIR as SVG, and as PNG and PDF with rsvg-convert"},
           {"html", Value::text_value<Path>(&O::html, "FILE"),
