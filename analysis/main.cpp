@@ -159,7 +159,9 @@ std::vector<Table> make_tables(const ReportOptions& options, const RunStudy& run
     if (!spec->applies(runs.set())) {
       if (options.tables_chosen && options.tables.size() < tables().size())
         std::cerr << fmt::format("table {}: there is no {} here\n", spec->name,
-                                 spec->of_quantized ? "file of gradsync-quantize" : "training run");
+                                 spec->of_quantized ? "file of gradsync-quantize"
+                                 : spec->of_targets ? "run with --target-accuracy"
+                                                    : "training run");
       continue;
     }
     progress.say("table " + spec->name);

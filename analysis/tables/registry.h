@@ -26,12 +26,16 @@ struct TableOptions {
 
 using TableMaker = std::function<Table(const RunStudy& runs, const TableOptions& options)>;
 
+/// Whether a run of the set had one.
+bool has_target_accuracy(const RunSet& set);
+
 /// A table of the report; tables.def lists them.
 struct TableSpec {
   std::string name;
   std::string description;
   bool merges = true;         ///< puts the repeats of a cell together: they must be mergeable
   bool of_quantized = false;  ///< of files of gradsync-quantize, not of training runs
+  bool of_targets = false;    ///< of runs with --target-accuracy
   TableMaker make;
 
   /// Where no table is named: the summary, and all of a quantized network.
@@ -39,6 +43,7 @@ struct TableSpec {
 
   /// Whether the set holds what the table is of.
   bool applies(const RunSet& set) const {
+    if (of_targets) return has_target_accuracy(set);
     return of_quantized ? !set.quantized.empty() : !set.runs.empty();
   }
 };

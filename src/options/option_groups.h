@@ -48,6 +48,7 @@ void require_gradients_suffice(const OptionValues& values, const TrainOptions& o
 void require_one_batch(const OptionValues& values, const TrainOptions& options);
 void require_optimizer_possible(const OptionValues& values, const TrainOptions& options);
 void require_rate_possible(const OptionValues& values, const TrainOptions& options);
+void require_target_possible(const OptionValues& values, const TrainOptions& options);
 void require_checkpoints_possible(const OptionValues& values, const TrainOptions& options);
 
 }  // namespace gradsync

@@ -113,9 +113,9 @@ TrainOptions train_options(const OptionValues& values) {
   options.optimizer.scales_loss = options.precision == "fp16";
   if (options.data.empty())
     throw option_error(values, "data", "the folder has no name", "give a folder, as data/cifar-10");
-  for (const auto require :
-       {require_one_batch, require_optimizer_possible, require_rate_possible,
-        require_gradients_suffice, require_checkpoints_possible, require_overlap_possible})
+  for (const auto require : {require_one_batch, require_optimizer_possible, require_rate_possible,
+                             require_gradients_suffice, require_target_possible,
+                             require_checkpoints_possible, require_overlap_possible})
     require(values, options);
   return options;
 }

@@ -71,6 +71,7 @@ struct TrainOptions {
   std::int64_t checkpoint_every = 0;  ///< iterations; 0: only when the run is stopped
   std::string resume = "no";          ///< no | auto | a checkpoint's file
   double time_limit_s = 0;            ///< since the start of the program; 0: none
+  double target_accuracy = 0;         ///< of the test, in percent, that ends training; 0: none
 };
 
 /// The names that --sync, --model and --optimizer take, in the order of --help: those of modes.def,

@@ -23,7 +23,16 @@ TrainOptionTable stop_options() {
           {kFree, "time-limit", Value::duration(&O::time_limit_s, 0, kMaxTimeLimit_s, "none"),
            "write a checkpoint and stop within TIME of the start; signals USR1 and TERM at any "
            "rank do the same"}),
+      {kCourse, "target-accuracy", Value::number(&O::target_accuracy, 0, 100),
+       "end training after the epoch whose test accuracy, mean over ranks, is X % or more; 0: "
+       "never"},
   };
+}
+
+void require_target_possible(const OptionValues& values, const TrainOptions& options) {
+  if (options.target_accuracy > 0 && options.evaluate == "none")
+    throw option_error(values, "target-accuracy", "needs the test accuracy of each epoch",
+                       "--evaluate shard");
 }
 
 void require_checkpoints_possible(const OptionValues& values, const TrainOptions& options) {

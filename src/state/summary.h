@@ -15,6 +15,8 @@ class RankSummary {
   /// Adds an iteration; warm-up counts for loss and accuracy but not for times.
   void add(const RankIteration& measured, std::int64_t samples, bool warmup);
   void add_test(double accuracy) { test_accuracy_ = accuracy; }
+  /// At the last evaluation, also before the run resumed; NaN without one.
+  double test_accuracy() const { return test_accuracy_; }
 
   /// Median of the timed iterations so far; NaN if there are none.
   double median_iteration_s() const;

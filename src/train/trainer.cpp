@@ -128,7 +128,8 @@ Trainer::Trainer(Exchange& exchange, const RunSetting& setting)
 void Trainer::run(ProgramOutput& output) {
   const WatchdogTimeoutExtension trains(exchange_.watchdog(), WatchedPhase::kTraining);
   traffic_at_start_ = exchange_.session().ledger().total();
-  while (position_.epoch < options_.epochs && iterations_of(position_.epoch) > 0)
+  while (position_.epoch < options_.epochs && iterations_of(position_.epoch) > 0 &&
+         !target_reached())
     run_epoch();
   progress_.clear();
   checkpoints_.end_training();

@@ -54,6 +54,7 @@ class Trainer {
   void leave_warmup_out_of_peak(bool warmup);
   void adapt_timeout();
   Evaluation evaluate_epoch();
+  bool target_reached();
   std::unique_ptr<GpuMonitor> gpu_monitor() const;
   void record_epoch(const RankEpoch& mine);
   EpochOrder count_batches(std::int64_t epoch);

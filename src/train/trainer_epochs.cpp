@@ -63,6 +63,22 @@ Evaluation Trainer::evaluate_epoch() {
   return result;
 }
 
+/// Between epochs, the same on all ranks: replicas that are evaluated each may differ.
+bool Trainer::target_reached() {
+  if (!(options_.target_accuracy > 0)) return false;
+  constexpr double kRounding = 1e-12;
+  double accuracy = summary_.test_accuracy();
+  exchange_.control().sum(std::span(&accuracy, 1));
+  accuracy /= static_cast<double>(exchange_.size());
+  if (!(1e2 * accuracy >= options_.target_accuracy - kRounding)) return false;
+  progress_.clear();
+  if (exchange_.rank() == 0)
+    std::cout << fmt::format("target accuracy {:g} % reached: {} after epoch {}\n",
+                             options_.target_accuracy, percent(accuracy), position_.epoch)
+              << std::flush;
+  return true;
+}
+
 std::unique_ptr<GpuMonitor> Trainer::gpu_monitor() const {
   std::string why;
   auto monitor = open_nvml(setting_.gpu_uuid, why);

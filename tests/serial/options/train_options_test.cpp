@@ -147,6 +147,8 @@ TEST_CASE("train options: values out of range") {
                                                        {"--weight-decay", "2"},
                                                        {"--threads", "1025"},
                                                        {"--threads", "-1"},
+                                                       {"--target-accuracy", "101"},
+                                                       {"--target-accuracy", "-1"},
                                                        {"--epochs", "0"},
                                                        {"--epochs", "1000001"},
                                                        {"--batch-per-rank", "0"},
@@ -174,6 +176,15 @@ TEST_CASE("train options: values out of range") {
     CHECK_MESSAGE(contains(refusal([&] { trained(args); }), args[0]), args[0], " ", args[1]);
   CHECK(contains(refusal([] { trained({"--sync", "dpp"}); }), "did you mean ddp?"));
   CHECK(contains(refusal([] { trained({"--model", "resnet-18"}); }), "did you mean resnet18?"));
+}
+
+TEST_CASE("train options: a target accuracy needs an evaluation") {
+  const Sandbox sandbox;
+  CHECK(trained({"--target-accuracy", "62.5"}).target_accuracy == 62.5);
+  CHECK(contains(refusal([] {
+                   trained({"--target-accuracy", "60", "--evaluate", "none"});
+                 }),
+                 "needs the test accuracy"));
 }
 
 TEST_CASE("train options: one of the two batches") {

@@ -185,3 +185,62 @@ TEST_CASE("tables: every number of these tables says its formula and its data se
     }
   }
 }
+
+// --- time to accuracy ----------------------------------------------------------------------------
+
+namespace {
+
+/// Three epochs of 1 iteration of 64 images and 10 s more each than the one before; the test
+/// accuracy is 30 % more after each, less 10 % a seed: 30, 60 and 90 % for seed 0.
+void write_target(const std::filesystem::path& path, int seed, const std::string& target) {
+  const SampleShape shape{"ddp", 2, 3, 1, 32, 0};
+  RunInfo info = sample_info(shape);
+  info.config.push_back({"target-accuracy", target, "command line"});
+  info.config.push_back({"seed", std::to_string(seed), "job file"});
+  Recorder recorder(path, info);
+  for (std::size_t i = 0; i < shape.iterations; ++i) {
+    recorder.add(sample_row(shape, i));
+    EpochRow epoch = sample_epoch(shape, i);
+    for (RankEpoch& rank : epoch.ranks) {
+      rank.running_time_s = 10.0 * static_cast<double>(i + 1);
+      rank.test_accuracy = 0.3 * static_cast<double>(i + 1) - 0.1 * seed;
+    }
+    recorder.add(epoch);
+  }
+  recorder.finish(RunStatus::kComplete);
+}
+
+}  // namespace
+
+TEST_CASE("tables: time and images to an accuracy, with their interval over seeds") {
+  const TestFolder folder;
+  write_target(folder / "a.h5", 0, "60");  // 30, 60 %: two epochs, 10 + 20 s, 128 images
+  write_target(folder / "b.h5", 1, "60");  // 20, 50, 80 %: three, 60 s, 192 images
+  const Table table = make_time_to_accuracy_table(loaded_with_failures(folder), {});
+  REQUIRE(table.rows.size() == 1);
+  CHECK(number(table, 0, "target_percent") == 60);
+  CHECK(number(table, 0, "runs") == 2);
+  CHECK(number(table, 0, "reached") == 2);
+  CHECK(number(table, 0, "epochs") == doctest::Approx(2.5));
+  CHECK(number(table, 0, "time_s") == doctest::Approx(45));
+  CHECK(number(table, 0, "images") == doctest::Approx(160));
+  // Student's t(1) = 12.706, deviation 30/sqrt(2), n = 2.
+  CHECK(number(table, 0, "time_high_s") == doctest::Approx(45 + 12.7062 * 15).epsilon(1e-4));
+  CHECK(number(table, 0, "images_low") == doctest::Approx(160 - 12.7062 * 32).epsilon(1e-4));
+}
+
+TEST_CASE("tables: time to an accuracy that a seed does not reach, or that no run has") {
+  const TestFolder folder;
+  write_target(folder / "a.h5", 0, "85");
+  write_target(folder / "b.h5", 1, "85");  // ends at 80 %
+  const RunSet set = loaded_with_failures(folder);
+  CHECK(has_target_accuracy(set));
+  const Table table = make_time_to_accuracy_table(set, {});
+  CHECK(number(table, 0, "runs") == 2);
+  CHECK(number(table, 0, "reached") == 1);
+  CHECK(number(table, 0, "time_s") == doctest::Approx(60));
+  CHECK(shown(table, 0, "time_low_s") == "n/a");
+  const TestFolder plain;
+  write_target(plain / "a.h5", 0, "0");
+  CHECK_FALSE(has_target_accuracy(loaded_with_failures(plain)));
+}
