@@ -129,9 +129,10 @@ def detected(variable) -> str:
 
 
 def make(folder, *words, **environment) -> harness.Result:
-    """make in a copy of this folder's Makefile and config, without its user.mk."""
+    """make in a copy of this folder's Makefile and what it detects with, without its user.mk."""
     if not (folder / "config").exists():
-        shutil.copytree(ROOT / "config", folder / "config")
+        for part in ("config", "slurm"):
+            shutil.copytree(ROOT / part, folder / part)
         shutil.copy(ROOT / "Makefile", folder)
     environment = {"MAKEFLAGS": "", "MAKELEVEL": "", "XDG_CACHE_HOME": str(folder / "cache")} | environment
     return run(["make", "-C", folder, *words], environment=environment, timeout=300)
