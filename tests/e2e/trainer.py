@@ -183,17 +183,21 @@ def case_learns_the_synthetic_set_above_60_percent_in_an_epoch(folder):
         raise Failure(f"test accuracy {accuracy} %")
 
 
+def with_target(ranks: int, target, *arguments) -> Result:
+    words = ["--model", "lenet", "--data", DATA, "--batch-per-rank", 16, "--evaluate", "shard", "--target-accuracy", target]
+    return run([*mpirun(ranks), BIN / "gradsync-train", *words, *arguments])
+
+
 def case_a_target_accuracy_ends_the_run(folder):
     for seed in (1, 2):
-        result = train(2, "--batch-per-rank", 16, "--epochs", 3, "--evaluate", "each-rank", "--target-accuracy", 0.5,
-                       "--seed", seed, "--output", folder / f"run{seed}.h5", "--checkpoint-every", "end").expect(0)  # fmt: skip
+        result = with_target(2, 0.5, "--epochs", 3, "--seed", seed, "--output", folder / f"run{seed}.h5").expect(0)
         check(result.out.count("epoch ") == 2 and "target accuracy 0.5 % reached" in result.out, result.out)
     shown = report(folder, "--table", "time-to-accuracy", "--format", "csv").expect(0).out
     row = dict(zip(*(line.split(",") for line in shown.strip().splitlines()[-2:])))
     check(row["reached"] == "2" and row["epochs"] == "1" and float(row["time_s"]) > 0, shown)
-    never = train(1, "--batch-per-rank", 16, "--epochs", 2, "--evaluate", "shard", "--target-accuracy", 100).expect(0)
+    never = with_target(1, 100, "--epochs", 2).expect(0)
     check("reached" not in never.out and never.out.count("epoch ") == 2, never.out)
-    train(1, "--target-accuracy", 101).expect(64, "target-accuracy.*101")
+    with_target(1, 101).expect(64, "target-accuracy.*101")
 
 
 def case_no_set_epoch_repeats_the_order_and_says_so(folder):
