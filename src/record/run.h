@@ -299,8 +299,8 @@ std::optional<RunStatus> parse_status(std::string_view name);
 /// numbered from 0 in order. Throws Error kInternal.
 void require_recordable(const RunInfo& info);
 
-/// Transports that files of schema 2 and earlier name otherwise get their present names: "ring" was both
-/// the TCP ring of --transport and, in calibration rows, the ring over MPI.
+/// Transports that files of schema 2 and earlier name otherwise get their present names: "ring" was
+/// both the TCP ring of --transport and, in calibration rows, the ring over MPI.
 void use_present_names(RunInfo& info);
 void use_present_names(std::vector<CalibrationRow>& rows);
 

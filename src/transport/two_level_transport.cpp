@@ -80,10 +80,11 @@ std::span<T> TwoLevelTransport::staging(std::size_t count) {
   if (count * sizeof(T) > staging_bytes_) {
     staging_ = memory_.allocate(count * sizeof(T));
     if (!staging_)
-      throw Error(ExitCode::kOutOfMemory,
-                  fmt::format("/dev/shm has no space for {} per rank of this host",
-                              format_bytes(static_cast<std::int64_t>(count * sizeof(T)))),
-                  "give --transport tcp-ring or mpi, or make /dev/shm larger (docker run --shm-size)");
+      throw Error(
+          ExitCode::kOutOfMemory,
+          fmt::format("/dev/shm has no space for {} per rank of this host",
+                      format_bytes(static_cast<std::int64_t>(count * sizeof(T)))),
+          "give --transport tcp-ring or mpi, or make /dev/shm larger (docker run --shm-size)");
     staging_bytes_ = count * sizeof(T);
   }
   return {reinterpret_cast<T*>(staging_.get()), count};
