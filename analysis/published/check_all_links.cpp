@@ -20,9 +20,9 @@ void volume_of_all_links(const Study& study, const ColumnAudit& column, Audit& a
   }
   report_tally(audit, column.column.report, Severity::kContradicted, "all-links",
                "the volume of all links together is presented as bandwidth", cells,
-               fmt::format("{} grows with the number of devices and compares with no link.",
-                           column.fit.convention->formula),
-               "it is called total volume per second, or is divided by n");
+               {fmt::format("{} grows with the number of devices and compares with no link.",
+                            column.fit.convention->formula),
+                "it is called total volume per second, or is divided by n"});
 }
 
 }  // namespace

@@ -38,8 +38,9 @@ void above_any_link(const ColumnAudit& column, Audit& audit) {
       cells.add(fmt::format("{}: {}", bandwidth_where(*row), printed(*row)), {row->line});
   report_tally(audit, column.column.report, Severity::kImpossible, kBandwidthCheck,
                fmt::format("more than any link of one device has ({}/s)", bytes_text(fastest)),
-               cells, "The unit or the formula is wrong.",
-               "it is the sum of several links, or the unit is a smaller one");
+               cells,
+               {"The unit or the formula is wrong.",
+                "it is the sum of several links, or the unit is a smaller one"});
 }
 
 // --- the volume ----------------------------------------------------------------------------------
@@ -90,10 +91,10 @@ void more_than_was_sent(const Study& study, const ColumnAudit& column, Audit& au
                "bandwidth x communication time is more than all gradients of an epoch on all links "
                "together, 2(n-1)*S*iterations, even if every device went through all images",
                cells,
-               fmt::format("With S: {}. The unit, the time or the formula is another one.",
-                           column.fit.choice.message.text),
-               "communication takes as long as the cell names (busbw), or the unit is a smaller "
-               "one");
+               {fmt::format("With S: {}. The unit, the time or the formula is another one.",
+                            column.fit.choice.message.text),
+                "communication takes as long as the cell names (busbw), or the unit is a smaller "
+                "one"});
 }
 
 bool is_of_one_message(const Fit& fit) {
@@ -118,7 +119,7 @@ void one_message_an_epoch(const Study& study, const ColumnAudit& column, Audit& 
       audit, column.column.report, Severity::kContradicted, kBandwidthCheck,
       "one message against the communication time of a whole epoch, so too small by the number of "
       "iterations",
-      cells, "Every iteration sends its gradients.", "an epoch is one iteration");
+      cells, {"Every iteration sends its gradients.", "an epoch is one iteration"});
 }
 
 // --- the batch -----------------------------------------------------------------------------------
@@ -150,10 +151,10 @@ void follows_the_batch(const ColumnAudit& column, Audit& audit) {
   }
   report_tally(audit, column.column.report, Severity::kDoubtful, kBandwidthCheck,
                "bandwidth follows the batch size", cells,
-               "A gradient has as many bytes at any batch, so the rate of a link does not: fewer "
-               "iterations an epoch were taken for a faster link, or waiting was counted as "
-               "communication.",
-               "a larger batch was sent in larger messages");
+               {"A gradient has as many bytes at any batch, so the rate of a link does not: fewer "
+                "iterations an epoch were taken for a faster link, or waiting was counted as "
+                "communication.",
+                "a larger batch was sent in larger messages"});
 }
 
 // --- the message ---------------------------------------------------------------------------------
@@ -166,10 +167,9 @@ void other_message(const Study& study, const ColumnAudit& column, Audit& audit) 
     report_column(audit, column.column, Severity::kDoubtful, kBandwidthCheck,
                   fmt::format("no known message gives the column by {} ({})", convention->name,
                               convention->formula),
-                  "",
-                  fmt::format("a message has {} ({} to {} parameters of 4 B)",
-                              bytes_text(bytes.value), with_commas(std::ceil(bytes.low / 4)),
-                              with_commas(std::floor(bytes.high / 4))));
+                  {"", fmt::format("a message has {} ({} to {} parameters of 4 B)",
+                                   bytes_text(bytes.value), with_commas(std::ceil(bytes.low / 4)),
+                                   with_commas(std::floor(bytes.high / 4)))});
     return;
   }
 }

@@ -51,7 +51,7 @@ void batch_check_report(const Study& study, const std::string& report, Audit& au
     report_tally(audit, report, Severity::kDoubtful, kBatchCheck,
                  fmt::format("batches larger than the data set of {} images",
                              with_commas(audit.options.images)),
-                 cells, why, "the data set is larger (--images)");
+                 cells, {why, "the data set is larger (--images)"});
   }
 }
 

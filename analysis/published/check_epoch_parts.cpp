@@ -96,7 +96,7 @@ void epoch_parts_check_report(const Study& study, const std::string& report, Aud
   const EpochPartsFaults faults = faults_of(study, report);
   const auto found = [&](Severity severity, const std::string& what, const Tally& tally,
                          const std::string& why, const std::string& right_if) {
-    report_tally(audit, report, severity, kEpochPartsCheck, what, tally, why, right_if);
+    report_tally(audit, report, severity, kEpochPartsCheck, what, tally, {why, right_if});
   };
   found(Severity::kImpossible, "communication takes longer than the epoch", faults.comm_above,
         "A part cannot be longer than the whole on the same device.",

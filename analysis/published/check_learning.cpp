@@ -115,27 +115,27 @@ void learning_check_report(const Study& study, const std::string& report, Audit&
   const std::string chance = fmt::format("ln {:.0f} = {:.3f}", kClasses, std::log(kClasses));
   report_tally(audit, report, Severity::kImpossible, kLearningCheck,
                "loss too small for its accuracy", faults.impossible,
-               "A wrong answer costs at least ln 2, so the mean cross-entropy is at least (1 - "
-               "accuracy) * ln 2.",
-               "loss and accuracy are of different epochs or images");
+               {"A wrong answer costs at least ln 2, so the mean cross-entropy is at least (1 - "
+                "accuracy) * ln 2.",
+                "loss and accuracy are of different epochs or images"});
   report_tally(audit, report, Severity::kContradicted, kLearningCheck,
                "training loss far below each printed iteration loss, at chance accuracy",
                faults.divided,
-               fmt::format("At chance a loss is about {} or more: most likely the sum was "
-                           "divided by too large a count.",
-                           chance),
-               "the count is smaller by the factor that the cell names");
+               {fmt::format("At chance a loss is about {} or more: most likely the sum was "
+                            "divided by too large a count.",
+                            chance),
+                "the count is smaller by the factor that the cell names"});
   report_tally(audit, report, Severity::kDoubtful, kLearningCheck,
                "loss above guessing, accuracy at chance", faults.diverged,
-               fmt::format("Guessing among {:.0f} classes gives {}: the training diverged, so the "
-                           "row says nothing about what this batch can reach.",
-                           kClasses, chance),
-               "divergence is the result that the report states");
+               {fmt::format("Guessing among {:.0f} classes gives {}: the training diverged, so the "
+                            "row says nothing about what this batch can reach.",
+                            kClasses, chance),
+                "divergence is the result that the report states"});
   report_tally(audit, report, Severity::kDoubtful, kLearningCheck,
                "no whole number of right images", faults.broken,
-               "The accuracies of batches were averaged without their sizes, or it is of another "
-               "set.",
-               "it is called a mean over batches");
+               {"The accuracies of batches were averaged without their sizes, or it is of another "
+                "set.",
+                "it is called a mean over batches"});
 }
 
 }  // namespace

@@ -101,10 +101,11 @@ bool times_grow(const std::vector<Messages>& all) {
                      [&](const Messages& one) { return shorter_before_s(all, one).has_value(); });
 }
 
-void report_messages(MessagesOfSettings settings, const std::string& report, bool derived,
+void report_messages(const MessagesOfSettings& settings, const std::string& report, bool derived,
                      Audit& audit) {
   Tally totals, times;
-  for (auto& [setting, all] : settings) {
+  for (const auto& [setting, found] : settings) {
+    std::vector<Messages> all = found;
     std::sort(all.begin(), all.end(),
               [](const Messages& a, const Messages& b) { return a.batch < b.batch; });
     if (!times_grow(all)) continue;
@@ -121,11 +122,11 @@ void report_messages(MessagesOfSettings settings, const std::string& report, boo
       "iterations.";
   const std::string right_if = "each total is the one that its cell names";
   report_tally(audit, report, Severity::kContradicted, "message-time",
-               "communication grows while the number of messages falls", totals, why, right_if);
+               "communication grows while the number of messages falls", totals, {why, right_if});
   report_tally(audit, report, Severity::kDoubtful, "message-time",
                fmt::format("the time of one message grows with the batch{}",
                            derived ? " (communication derived, T(n) - T(1)/n)" : ""),
-               times, why, right_if);
+               times, {why, right_if});
 }
 
 }  // namespace

@@ -19,8 +19,8 @@ void one_device_check_report(const Study& study, const std::string& report, Audi
                 {row->line});
   report_tally(audit, report, Severity::kContradicted, "one-device", "communication on one device",
                cells,
-               "Nothing crosses a link: what was timed is the call itself, a copy or waiting.",
-               "the row is of several devices, or the time is called overhead");
+               {"Nothing crosses a link: what was timed is the call itself, a copy or waiting.",
+                "the row is of several devices, or the time is called overhead"});
 }
 
 }  // namespace

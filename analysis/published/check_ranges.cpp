@@ -49,7 +49,7 @@ void ranges_check_report(const Study& study, const std::string& report, Audit& a
   }
   const auto impossible = [&](const std::string& what, const Tally& tally, const std::string& why,
                               const std::string& right_if) {
-    report_tally(audit, report, Severity::kImpossible, kRangesCheck, what, tally, why, right_if);
+    report_tally(audit, report, Severity::kImpossible, kRangesCheck, what, tally, {why, right_if});
   };
   impossible("below zero", negative, "None of these quantities can be negative.",
              "the sign is a misprint");
@@ -63,8 +63,8 @@ void ranges_check_report(const Study& study, const std::string& report, Audit& a
              "the total is larger");
   impossible("not whole", broken, "Right answers are counted.", "it is a mean over several runs");
   report_tally(audit, report, Severity::kDoubtful, kRangesCheck, "zero", zero,
-               "Nothing takes no time: what was not measured should be left out.",
-               "it is below half a unit of the last digit");
+               {"Nothing takes no time: what was not measured should be left out.",
+                "it is below half a unit of the last digit"});
 }
 
 }  // namespace

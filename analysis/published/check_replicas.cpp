@@ -74,16 +74,17 @@ void replicas_check_report(const Study& study, const std::string& report, Audit&
   }
   report_tally(audit, report, Severity::kContradicted, kReplicasCheck,
                "ranks of one synchronous run with different test results", results,
-               "Replicas that exchange gradients hold the same parameters and score the same on "
-               "the same test set: parameters differ, or what is not exchanged does (running "
-               "statistics of batch norm).",
-               "each rank tested on images of its own");
-  report_tally(audit, report, Severity::kContradicted, kReplicasCheck,
-               "ranks of one synchronous run with different iteration times", times,
-               "The ranks of a synchronous step end together, so their means cannot differ by this "
-               "much: they leave out different iterations or are divided by different counts. The "
-               "slowest rank is the time of the step.",
-               "each rank counts iterations of its own, and the counts are printed");
+               {"Replicas that exchange gradients hold the same parameters and score the same on "
+                "the same test set: parameters differ, or what is not exchanged does (running "
+                "statistics of batch norm).",
+                "each rank tested on images of its own"});
+  report_tally(
+      audit, report, Severity::kContradicted, kReplicasCheck,
+      "ranks of one synchronous run with different iteration times", times,
+      {"The ranks of a synchronous step end together, so their means cannot differ by this "
+       "much: they leave out different iterations or are divided by different counts. The "
+       "slowest rank is the time of the step.",
+       "each rank counts iterations of its own, and the counts are printed"});
 }
 
 }  // namespace

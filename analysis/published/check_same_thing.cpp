@@ -75,13 +75,13 @@ void same_thing_check_report(const Study& study, const std::string& report, Audi
   }
   report_tally(audit, report, Severity::kContradicted, kSameThingCheck,
                "one setting, epoch times far apart", apart,
-               "These cannot be one program on one machine: speedups depend on which is the base.",
-               "the tables come from different programs, machines or units, and say which");
+               {"These cannot be one program on one machine: speedups depend on which is the base.",
+                "the tables come from different programs, machines or units, and say which"});
   report_tally(audit, report, Severity::kDoubtful, kSameThingCheck,
                "one setting, epoch times that differ by more than 5 %", differ,
-               "Speedups carry this difference, and no spread of repeats is printed to judge it "
-               "by.",
-               "repeats spread as much");
+               {"Speedups carry this difference, and no spread of repeats is printed to judge it "
+                "by.",
+                "repeats spread as much"});
 }
 
 }  // namespace

@@ -58,12 +58,12 @@ void shares_check_report(const Study& study, const std::string& report, Audit& a
   }
   report_tally(
       audit, report, Severity::kImpossible, kSharesCheck, "shares of one whole above 100 %", above,
-      "Parts of a whole that follow each other cannot.", "what overlaps was counted twice");
+      {"Parts of a whole that follow each other cannot.", "what overlaps was counted twice"});
   report_tally(audit, report, Severity::kDoubtful, kSharesCheck, "shares that do not sum to 100 %",
                unaccounted,
-               "What the rest is (waiting, data, optimizer) is not printed, so the ratio of "
-               "communication to compute stays open.",
-               "the rest was neither compute nor communication");
+               {"What the rest is (waiting, data, optimizer) is not printed, so the ratio of "
+                "communication to compute stays open.",
+                "the rest was neither compute nor communication"});
 }
 
 }  // namespace

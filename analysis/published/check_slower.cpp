@@ -27,9 +27,9 @@ void slower_check_report(const Study& study, const std::string& report, Audit& a
   }
   report_tally(audit, report, Severity::kDoubtful, "slower", "more devices are slower than one",
                cells,
-               "Communication costs more than the devices save, so its bandwidth and a speedup at "
-               "this batch describe a loss.",
-               "the batch is too small for this link, and the report states it");
+               {"Communication costs more than the devices save, so its bandwidth and a speedup at "
+                "this batch describe a loss.",
+                "the batch is too small for this link, and the report states it"});
 }
 
 }  // namespace

@@ -50,9 +50,9 @@ void super_linear(const Study& study, const std::string& report, Audit& audit) {
       "suspects are a base that was measured otherwise (another run, mode, batch or clock) and a "
       "formula that counts the work n times.";
   report_tally(audit, report, Severity::kImpossible, kSpeedupCheck, "super-linear speedup",
-               speedups, why, "the base takes as long as the cell names");
+               speedups, {why, "the base takes as long as the cell names"});
   report_tally(audit, report, Severity::kImpossible, kSpeedupCheck, "efficiency above 1",
-               efficiencies, why, "the base takes longer by the excess above 1");
+               efficiencies, {why, "the base takes longer by the excess above 1"});
 }
 
 // T(1)/T(n) > n, said by the epoch times themselves: T(n) − T(1)/n is then negative.
@@ -72,9 +72,9 @@ void super_linear_times(const Study& study, const std::string& report, Audit& au
   }
   report_tally(audit, report, Severity::kContradicted, kSpeedupCheck,
                "epoch times fall faster than devices are added", cells,
-               "The derived communication time is negative: the base is slower than the same work "
-               "on several devices, or the two were not measured alike.",
-               "the work of one device does not fit its caches, and that of several does");
+               {"The derived communication time is negative: the base is slower than the same work "
+                "on several devices, or the two were not measured alike.",
+                "the work of one device does not fit its caches, and that of several does"});
 }
 
 // --- values that do not follow from the times ----------------------------------------------------
@@ -93,8 +93,8 @@ void different_base(const Study& study, const ColumnAudit& column, Audit& audit)
   }
   report_tally(audit, column.column.report, Severity::kContradicted, kSpeedupCheck,
                "speedup that the printed times do not give", cells,
-               "The other values of the column follow from them; these come from other times.",
-               "the base takes as long as the cell names");
+               {"The other values of the column follow from them; these come from other times.",
+                "the base takes as long as the cell names"});
 }
 
 std::string range_text(double low, double high) {
@@ -130,10 +130,10 @@ void counted_n_times(const Study& study, const ColumnAudit& column, Audit& audit
   report_column(
       audit, column.column, Severity::kContradicted, kSpeedupCheck,
       fmt::format("the speedup is n*T(1)/T(n). By T(1)/T(n) it is {}", range_text(low, high)),
-      splits ? "The same report's compute time T(1)/n assumes that the work is split, so "
-               "one of the two is wrong."
-             : "",
-      "the epoch of n devices holds n times the images");
+      {splits ? "The same report's compute time T(1)/n assumes that the work is split, so "
+                "one of the two is wrong."
+              : "",
+       "the epoch of n devices holds n times the images"});
 }
 
 // A base of the same batch per device has a smaller global batch: its epoch has more iterations.
@@ -154,8 +154,8 @@ void base_of_smaller_batch(const Study& study, const ColumnAudit& column, Audit&
   }
   report_tally(audit, column.column.report, Severity::kDoubtful, kSpeedupCheck,
                "the base has the batch of one device, so another global batch", cells,
-               "That compares two trainings: the effect of the batch size is part of the speedup.",
-               "both are weak scaling and named so");
+               {"That compares two trainings: the effect of the batch size is part of the speedup.",
+                "both are weak scaling and named so"});
 }
 
 // --- not above 1 ---------------------------------------------------------------------------------
@@ -183,10 +183,10 @@ void speedup_of_one(const Study& study, const ColumnAudit& column, Audit& audit)
                fmt::format("called {}speedup, {}T(1)/T(n), and not above 1", weak ? "weak " : "",
                            weak ? "n*" : ""),
                cells,
-               "The values are in the range of the weak-scaling efficiency T(1)/T(n), which the "
-               "published parts of the epoch do not give either.",
-               "it is called weak-scaling efficiency, and the epoch takes as long as the cell "
-               "names");
+               {"The values are in the range of the weak-scaling efficiency T(1)/T(n), which the "
+                "published parts of the epoch do not give either.",
+                "it is called weak-scaling efficiency, and the epoch takes as long as the cell "
+                "names"});
 }
 
 // --- work that grows with the devices ------------------------------------------------------------
@@ -219,9 +219,9 @@ void constant_compute(const Study& study, const std::string& report, Audit& audi
   }
   report_tally(audit, report, Severity::kDoubtful, kSpeedupCheck,
                "compute does not shrink as devices are added", cells,
-               "Each device did as much work as before, so an epoch holds more images on more "
-               "devices (weak scaling), or every device went through all of them.",
-               "the epoch of n devices holds n times the images, and the report states it");
+               {"Each device did as much work as before, so an epoch holds more images on more "
+                "devices (weak scaling), or every device went through all of them.",
+                "the epoch of n devices holds n times the images, and the report states it"});
 }
 
 }  // namespace

@@ -47,8 +47,9 @@ void two_in_one_ratio(const Study& study, const ColumnAudit& column, Audit& audi
   report_tally(audit, column.column.report, Severity::kContradicted, kTwoClocksCheck,
                fmt::format("two clocks in one ratio: T(n) is {}, T(1) is {}", choice.time.quantity,
                            choice.base.quantity),
-               cells, "Loading is in one of the two and not in the other.",
-               "both times are of one clock, as the cell names");
+               cells,
+               {"Loading is in one of the two and not in the other.",
+                "both times are of one clock, as the cell names"});
 }
 
 /// The clock by which columns of some kinds were made; the last such column counts.
@@ -73,7 +74,7 @@ void two_in_one_report(const std::string& report, Audit& audit) {
   report_column(
       audit, split->column, Severity::kDoubtful, kTwoClocksCheck,
       fmt::format("speedup by {}, {} by {}", one.quantity, split->column.quantity, other.quantity),
-      "The parts do not explain the speedup beside them.", "both columns are by one clock");
+      {"The parts do not explain the speedup beside them.", "both columns are by one clock"});
 }
 
 }  // namespace

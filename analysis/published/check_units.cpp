@@ -24,7 +24,7 @@ void slip_of_column(const ColumnAudit& column, Audit& audit) {
                 fmt::format("{} in {} follows from the other numbers by {} only if it is {}",
                             column.column.quantity, column.column.unit,
                             column.fit.convention->formula, slip.text),
-                "", fmt::format("each value is divided by {:.6g}", slip.factor));
+                {"", fmt::format("each value is divided by {:.6g}", slip.factor)});
 }
 
 // --- two reports ---------------------------------------------------------------------------------
@@ -73,9 +73,9 @@ void compare_reports(const std::string& first, const std::string& second, const 
                            "and batch ({:.0f} to {:.0f} times)",
                            second, first, common.lowest, common.highest),
                common.cells,
-               "The digits are alike and the units are a step apart: one of the two units is "
-               "wrong.",
-               "the links of the second are 1,000 times as fast");
+               {"The digits are alike and the units are a step apart: one of the two units is "
+                "wrong.",
+                "the links of the second are 1,000 times as fast"});
 }
 
 void across_reports(const Study& study, Audit& audit) {

@@ -44,13 +44,13 @@ void waiting_check_report(const Study& study, const std::string& report, Audit& 
   }
   report_tally(audit, report, Severity::kImpossible, kWaitingCheck,
                "training time above running time", above,
-               "Training time is the part of running time without waiting for data.",
-               "the two columns are swapped");
+               {"Training time is the part of running time without waiting for data.",
+                "the two columns are swapped"});
   report_tally(audit, report, Severity::kDoubtful, kWaitingCheck,
                "training time is much less than running time", waiting,
-               "Most of the difference is waiting for data, which does not shrink with devices: "
-               "a speedup of training time is not one that a user sees.",
-               "the speedup is called one of training time, or is by running time");
+               {"Most of the difference is waiting for data, which does not shrink with devices: "
+                "a speedup of training time is not one that a user sees.",
+                "the speedup is called one of training time, or is by running time"});
 }
 
 }  // namespace

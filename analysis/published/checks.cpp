@@ -22,19 +22,19 @@ void Tally::add(const std::string& cell, const std::vector<std::size_t>& lines) 
 
 void report_tally(Audit& audit, const std::string& report, Severity severity,
                   std::string_view check, const std::string& what, const Tally& tally,
-                  const std::string& why, const std::string& right_if) {
+                  const Reason& reason) {
   if (tally.empty()) return;
-  Finding finding{report,        severity, std::string(check), what,
-                  tally.cells(), why,      right_if,           tally.lines()};
+  Finding finding{report,        severity,   std::string(check), what,
+                  tally.cells(), reason.why, reason.right_if,    tally.lines()};
   std::sort(finding.lines.begin(), finding.lines.end());
   finding.lines.erase(std::unique(finding.lines.begin(), finding.lines.end()), finding.lines.end());
   audit.findings.push_back(std::move(finding));
 }
 
 void report_column(Audit& audit, const DerivedColumn& column, Severity severity,
-                   std::string_view check, const std::string& what, const std::string& why,
-                   const std::string& right_if) {
-  Finding finding{column.report, severity, std::string(check), what, {}, why, right_if, {}};
+                   std::string_view check, const std::string& what, const Reason& reason) {
+  Finding finding{column.report,   severity, std::string(check), what, {}, reason.why,
+                  reason.right_if, {}};
   for (const Row* row : column.rows)
     finding.lines.push_back(row->line);
   audit.findings.push_back(std::move(finding));

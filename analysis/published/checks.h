@@ -33,16 +33,19 @@ class Tally {
   std::vector<std::size_t> lines_;
 };
 
-/// Adds the finding that `what` is so in the cells of the tally, unless there are none; `why` is a
-/// sentence, `right_if` a clause.
+/// Why something is a finding, a sentence, and what would make the values correct, a clause.
+struct Reason {
+  std::string why, right_if;
+};
+
+/// Adds the finding that `what` is so in the cells of the tally, unless there are none.
 void report_tally(Audit& audit, const std::string& report, Severity severity,
                   std::string_view check, const std::string& what, const Tally& tally,
-                  const std::string& why, const std::string& right_if);
+                  const Reason& reason);
 
 /// The same of all rows of a column.
 void report_column(Audit& audit, const DerivedColumn& column, Severity severity,
-                   std::string_view check, const std::string& what, const std::string& why,
-                   const std::string& right_if);
+                   std::string_view check, const std::string& what, const Reason& reason);
 
 #define GRADSYNC_AUDIT_CHECK(id, name, description) \
   void check_##id(const Study& study, Audit& audit);

@@ -55,6 +55,10 @@ struct StepGraph::Graph {
   at::cuda::CUDAGraph recorded;
   bool recording = false;
 
+  Graph() = default;
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+
   void begin() {
     // Of this thread only: autograd's thread and NCCL's may make calls that a capture forbids.
     recorded.capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);

@@ -138,6 +138,8 @@ TEST_CASE("errors: cuDNN finds no algorithm because of memory only where the dev
   struct Asked {
     explicit Asked(bool (*nearly_full)()) { ask_device_memory(nearly_full); }
     ~Asked() { ask_device_memory(nullptr); }
+    Asked(const Asked&) = delete;
+    Asked& operator=(const Asked&) = delete;
   };
   for (const char* how : {"FIND", "GET"}) {
     const std::string words =

@@ -122,7 +122,8 @@ TEST_CASE("job arrays: the site's way to request GPUs, its cores a rank and its 
                                                        {"gres:h100", "--gres=gpu:h100:2\n"},
                                                        {"none", ""}};
   for (const auto& [form, words] : forms) {
-    CAPTURE(form);
+    const std::string& request = form;  // clang 14 captures no binding
+    CAPTURE(request);
     Submission submission("model = lenet\nranks = 2\nranks-per-node = 2\ngpus-per-rank = 1\n");
     write(submission.folder() / "slurm/site",
           "gpu-request = " + form + "\ncores-per-rank = 6\nsbatch-options = --comment=x --qos=y\n");

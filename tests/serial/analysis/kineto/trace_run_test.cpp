@@ -445,7 +445,8 @@ TEST_CASE("profiler traces: damaged and hostile JSON") {
   broken[packed.size() / 2] ^= 0x55;
   CHECK(contains(refused(broken), "cannot be decompressed"));
   // One name of 70 MB.
-  const std::string long_name =
-      R"({"traceEvents": [{"name": ")" + std::string(70'000'000, 'a') + "\"}]}";
+  std::string letters = "a";
+  letters.resize(70'000'000, 'a');
+  const std::string long_name = R"({"traceEvents": [{"name": ")" + letters + "\"}]}";
   CHECK(contains(refused(gzipped(long_name)), "holds a value of more than 67108864 bytes"));
 }

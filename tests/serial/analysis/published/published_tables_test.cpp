@@ -162,7 +162,7 @@ const char* const kLayout = R"({"published": "paper.csv", "report": "r", "comput
      "quantities": ["epoch_time", "epoch_time in ms/iteration", "speedup", "comm_time", "bandwidth",
                     "epoch_2_loss"]}]})";
 
-std::string with_layout(std::string from, const std::string& to) {
+std::string with_layout(const std::string& from, const std::string& to) {
   std::string text = kLayout;
   return text.replace(text.find(from), from.size(), to);
 }
