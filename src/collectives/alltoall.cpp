@@ -9,40 +9,24 @@ std::size_t pair_from(int from, int to) {
   return moved_from(from) + static_cast<std::size_t>(to);
 }
 
-class AllToAll : public Operation {
+class AllToAll : public MovingOperation {
  public:
   explicit AllToAll(const OperationShape& shape)
-      : shape_(shape),
-        send_(shape.count * static_cast<std::size_t>(shape.ranks), shape.type, shape.lane),
-        receive_(shape.count * static_cast<std::size_t>(shape.ranks), shape.type, shape.lane) {}
-
-  void fill() override {
-    for (int to = 0; to < shape_.ranks; ++to)
-      send_.fill(pair_from(shape_.rank, to), weight(shape_.rank, shape_.type), to, shape_.ranks);
-    receive_.spoil();
-    send_.send();
-    receive_.send();
-  }
-
-  void run(Transport& transport) override {
-    transport.move({.kind = CollectiveKind::kAllToAll,
-                    .type = shape_.type,
-                    .send = send_.moved(),
-                    .receive = receive_.moved()});
-  }
-
-  std::int64_t wrong(int) const override {
-    receive_.fetch();
-    std::int64_t count = 0;
-    for (int from = 0; from < shape_.ranks; ++from)
-      count += receive_.wrong(pair_from(from, shape_.rank), weight(from, shape_.type), 0, from,
-                              shape_.ranks);
-    return count;
-  }
+      : MovingOperation(CollectiveKind::kAllToAll, shape, shape.ranks, shape.ranks) {}
 
  private:
-  OperationShape shape_;
-  OperationData send_, receive_;
+  void fill_sent(OperationData& sent) const override {
+    for (int to = 0; to < shape().ranks; ++to)
+      sent.fill(pair_from(shape().rank, to), weight(shape().rank, shape().type), to, shape().ranks);
+  }
+
+  std::int64_t wrong_of(const OperationData& received) const override {
+    std::int64_t count = 0;
+    for (int from = 0; from < shape().ranks; ++from)
+      count += received.wrong(pair_from(from, shape().rank), weight(from, shape().type), 0, from,
+                              shape().ranks);
+    return count;
+  }
 };
 
 }  // namespace

@@ -21,6 +21,30 @@ constexpr int kWeights = 16;
 
 }  // namespace
 
+MovingOperation::MovingOperation(CollectiveKind kind, const OperationShape& shape, int sent_parts,
+                                 int received_parts)
+    : kind_(kind),
+      shape_(shape),
+      send_(shape.count * static_cast<std::size_t>(sent_parts), shape.type, shape.lane),
+      receive_(shape.count * static_cast<std::size_t>(received_parts), shape.type, shape.lane) {}
+
+void MovingOperation::fill() {
+  fill_sent(send_);
+  receive_.spoil();
+  send_.send();
+  receive_.send();
+}
+
+void MovingOperation::run(Transport& transport) {
+  transport.move(
+      {.kind = kind_, .type = shape_.type, .send = send_.moved(), .receive = receive_.moved()});
+}
+
+std::int64_t MovingOperation::wrong(int) const {
+  receive_.fetch();
+  return wrong_of(receive_);
+}
+
 const std::vector<OperationEntry>& operations() {
   static const std::vector<OperationEntry> entries = {
 #define GRADSYNC_OPERATION(id, ...) {__VA_ARGS__, .make = make_##id##_operation},

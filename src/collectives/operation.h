@@ -90,6 +90,28 @@ class Operation {
   virtual int calls_a_fill() const { return 1 << 20; }
 };
 
+/// A collective of Transport::move that sends one buffer and receives into another, on every rank.
+class MovingOperation : public Operation {
+ public:
+  /// Parts of `shape.count` values each that a rank sends and receives.
+  MovingOperation(CollectiveKind kind, const OperationShape& shape, int sent_parts,
+                  int received_parts);
+
+  void fill() override;
+  void run(Transport& transport) override;
+  std::int64_t wrong(int calls) const override;
+
+ protected:
+  virtual void fill_sent(OperationData& sent) const = 0;
+  virtual std::int64_t wrong_of(const OperationData& received) const = 0;
+  const OperationShape& shape() const { return shape_; }
+
+ private:
+  CollectiveKind kind_;
+  OperationShape shape_;
+  OperationData send_, receive_;
+};
+
 /// CalibrationRow::transport of the ring of messages over MPI, which ddp and c10d use.
 inline constexpr const char* kMpiRing = "mpi-ring";
 

@@ -5,36 +5,20 @@ namespace gradsync::calibrate {
 namespace {
 
 /// To the next rank and from the one before, all at once.
-class SendReceive : public Operation {
+class SendReceive : public MovingOperation {
  public:
   explicit SendReceive(const OperationShape& shape)
-      : shape_(shape),
-        send_(shape.count, shape.type, shape.lane),
-        receive_(shape.count, shape.type, shape.lane) {}
-
-  void fill() override {
-    send_.fill(moved_from(shape_.rank), weight(shape_.rank, shape_.type));
-    receive_.spoil();
-    send_.send();
-    receive_.send();
-  }
-
-  void run(Transport& transport) override {
-    transport.move({.kind = CollectiveKind::kSendReceive,
-                    .type = shape_.type,
-                    .send = send_.moved(),
-                    .receive = receive_.moved()});
-  }
-
-  std::int64_t wrong(int) const override {
-    receive_.fetch();
-    const int from = (shape_.rank + shape_.ranks - 1) % shape_.ranks;
-    return receive_.wrong(moved_from(from), weight(from, shape_.type));
-  }
+      : MovingOperation(CollectiveKind::kSendReceive, shape, 1, 1) {}
 
  private:
-  OperationShape shape_;
-  OperationData send_, receive_;
+  void fill_sent(OperationData& sent) const override {
+    sent.fill(moved_from(shape().rank), weight(shape().rank, shape().type));
+  }
+
+  std::int64_t wrong_of(const OperationData& received) const override {
+    const int from = (shape().rank + shape().ranks - 1) % shape().ranks;
+    return received.wrong(moved_from(from), weight(from, shape().type));
+  }
 };
 
 }  // namespace
