@@ -55,9 +55,9 @@ class TraceRun : public RunReader {
   }
 
   RunInfo info_;
-  std::vector<std::string> remarks_;
 
  private:
+  std::vector<std::string> remarks_;  ///< none: they are provenance, which a saved run keeps
   std::vector<IterationRow> rows_;
   IterationIndex index_;
   RunLists lists_;
@@ -177,11 +177,22 @@ std::vector<const TimelineCollective*> common_collectives(const TimelineIteratio
 struct SharedBuckets {
   std::vector<BucketShape> shapes;
   std::vector<std::vector<const TimelineCollective*>> ranks;
+  std::size_t sized_by_others = 0;  ///< without a size in the trace of their own rank
 };
 
 /// Whether payloads of the kind are equal on all ranks.
 bool sizes_agree(CollectiveKind kind) {
   return kind == CollectiveKind::kAllReduce || kind == CollectiveKind::kAllGather;
+}
+
+/// A size that only some ranks know is that of all.
+void settle_sizes(SharedBuckets& buckets) {
+  for (std::size_t b = 0; b < buckets.shapes.size(); ++b) {
+    BucketShape& shape = buckets.shapes[b];
+    for (const auto& rank : buckets.ranks)
+      buckets.sized_by_others += shape.bytes >= 0 && rank[b]->facts.bytes < 0 ? 1 : 0;
+    shape.bytes = std::max<std::int64_t>(0, shape.bytes);
+  }
 }
 
 /// Nothing if the ranks did not call the same collectives in one order.
@@ -191,18 +202,19 @@ std::optional<SharedBuckets> shared_buckets(const SharedIteration& iteration, st
     buckets.ranks.push_back(common_collectives(*one, ranks));
   const auto& first = buckets.ranks.front();
   for (const TimelineCollective* collective : first)
-    buckets.shapes.push_back(
-        {std::max<std::int64_t>(0, collective->facts.bytes), *collective->facts.kind});
+    buckets.shapes.push_back({collective->facts.bytes, *collective->facts.kind});
   for (const auto& other : buckets.ranks) {
     if (other.size() != first.size()) return std::nullopt;
     for (std::size_t b = 0; b < first.size(); ++b) {
       const CollectiveFacts& facts = other[b]->facts;
       BucketShape& shape = buckets.shapes[b];
       if (facts.kind != shape.kind) return std::nullopt;
-      if (sizes_agree(shape.kind) && facts.bytes != first[b]->facts.bytes) return std::nullopt;
+      const bool both_known = facts.bytes >= 0 && shape.bytes >= 0;
+      if (sizes_agree(shape.kind) && both_known && facts.bytes != shape.bytes) return std::nullopt;
       shape.bytes = std::max(shape.bytes, facts.bytes);
     }
   }
+  settle_sizes(buckets);
   return buckets;
 }
 
@@ -273,7 +285,6 @@ class RunMaker {
     describe();
     for (std::size_t i = 0; i < iterations_.size(); ++i)
       run_->add(row(i));
-    run_->remarks_ = remarks_;
     return std::move(run_);
   }
 
@@ -372,7 +383,9 @@ class RunMaker {
           "(reduce-scatter, all-to-all, send): their times count as communication, with straggler "
           "wait, and are not shown one by one",
           apart));
-    const std::size_t unsized = count([](const auto& one) { return one.facts.bytes < 0; });
+    std::size_t unsized = count([](const auto& one) { return one.facts.bytes < 0; });
+    for (const SharedBuckets& buckets : buckets_)
+      unsized -= buckets.sized_by_others;
     if (unsized > 0)
       remarks_.push_back(
           fmt::format("{} collectives without a size, so without a bandwidth: record with "
@@ -454,6 +467,8 @@ class RunMaker {
     if (batch_per_rank_ > 0)
       info.config.push_back({"batch-per-rank", std::to_string(batch_per_rank_), "command line"});
     info.provenance = {{"source", "traces of torch.profiler"}};
+    for (std::size_t i = 0; i < remarks_.size(); ++i)
+      info.provenance.push_back({fmt::format("{}{}", kRemarkPrefix, i + 1), remarks_[i]});
     std::map<std::string, std::int32_t> on_host;
     for (std::int64_t rank = 0; rank < ranks_; ++rank)
       info.topology.push_back(place_of(rank, on_host));

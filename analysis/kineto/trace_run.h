@@ -17,7 +17,7 @@ using AboutToRead = std::function<void(std::size_t done, std::size_t all)>;
 /// Makes a run of the traces of torch.profiler (docs/page-and-trace.md), one a rank in any order,
 /// held in memory. `batch_per_rank` is what the job used; 0: unknown, and n/a in tables.
 ///
-/// remarks() holds what the traces lack. A rank without a trace has no numbers (NaN). Where the
+/// Provenance holds what the traces lack (kRemarkPrefix). A rank without a trace has no numbers (NaN). Where the
 /// arrival of the last rank at collectives is not known (a rank is missing, the ranks' collectives
 /// differ, clocks contradict each other) the run is of schema 1: straggler wait is a part of
 /// communication. Throws Error kBadData: two traces of one rank, traces of jobs of different size,

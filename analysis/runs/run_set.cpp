@@ -114,6 +114,8 @@ std::string missing_text(const Run& run) {
 /// What a reader of the tables must know of one file.
 std::vector<std::string> remarks_on(const RunReader& reader) {
   std::vector<std::string> remarks = reader.remarks();
+  for (const NamedText& entry : reader.info().provenance)
+    if (entry.name.starts_with(kRemarkPrefix)) remarks.push_back(entry.value);
   if (reader.status() != RunStatus::kComplete)
     remarks.push_back(
         fmt::format("status {}, {} iterations", status_name(reader.status()), reader.iterations()));

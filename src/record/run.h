@@ -93,6 +93,10 @@ struct NamedText {
   std::string name, value;
 };
 
+/// Provenance under "remark 1", "remark 2", …: what a reader of the numbers must know. A run made of
+/// traces says there what these lack.
+inline constexpr std::string_view kRemarkPrefix = "remark ";
+
 /// Where one rank ran.
 struct RankPlace {
   std::int32_t rank = 0;

@@ -120,7 +120,8 @@ class Rank:
         self.steps = {int(name.split("#")[1]): span for _, name, span, _ in spans if name.startswith("ProfilerStep#")}
         calls = [span for cat, name, span, _ in spans if cat == "cpu_op" and name.startswith("c10d::")]
         self.compute = minus([span for cat, _, span, _ in spans if cat == "cpu_op"], calls)
-        found = sorted((span, args["Input Dims"]) for _, name, span, args in spans if name.startswith("gloo:"))
+        # torch 2.11 writes a collective without its sizes now and then.
+        found = sorted((span, args.get("Input Dims", [[0]])) for _, name, span, args in spans if name.startswith("gloo:"))
         self.collectives = [span for span, _ in found]
         self.bytes = [4 * dims[0][0] for _, dims in found]
 
@@ -159,7 +160,8 @@ def compare_with_own_computation(folder, count: int) -> None:
                 for phase, time in expected.items():
                     agree(1e6 * file[f"time/{phase}"][row, rank], time, expected["iteration"], f"{phase} of {number}, {rank}")
         sizes = [size for row in file["bucket/bytes"][:] for size in row]
-        check(sizes == ranks[0].bytes, f"sizes {sizes}, not {ranks[0].bytes}")
+        expected = [max(of_ranks) for of_ranks in zip(*(rank.bytes for rank in ranks), strict=True)]
+        check(sizes == expected, f"sizes {sizes}, not {expected}")
         ready, start = file["bucket/ready"][:], file["bucket/start"][:]
         check(bool((ready <= start).all() and (ready > 0).all()), f"ready {ready}, start {start}")
 

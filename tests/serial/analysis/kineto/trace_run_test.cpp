@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "analysis/kineto/rank_timeline.h"
+#include "analysis/runs/run_set.h"
 #include "analysis/trace/gzip.h"
 #include "record/publish.h"
 #include "serial/expect_error.h"
@@ -99,8 +100,8 @@ struct Traces {
     return run_of_traces(paths, batch);
   }
   bool says(const RunReader& run, const std::string& part) const {
-    for (const std::string& remark : run.remarks())
-      if (contains(remark, part)) return true;
+    for (const NamedText& entry : run.info().provenance)
+      if (entry.name.starts_with(kRemarkPrefix) && contains(entry.value, part)) return true;
     return false;
   }
 };
@@ -121,7 +122,7 @@ TEST_CASE("profiler traces: iterations of two ranks over Gloo, split") {
   Traces traces;
   traces.add_two_ranks();
   const auto run = traces.run(16);
-  CHECK(run->remarks().empty());
+  CHECK(!traces.says(*run, ""));
   CHECK(run->iterations() == 2);
   CHECK(run->ranks() == 2);
   CHECK(run->option("sync") == "pytorch-ddp");
@@ -289,6 +290,31 @@ TEST_CASE("profiler traces: ranks that called different collectives") {
   CHECK(run->rows(0, 1).front().buckets.empty());
   CHECK(run->rows(0, 1).front().ranks[1][Phase::kCommBusy] == about_ms(27));
   CHECK(run->rows(1, 1).front().buckets.size() == 1);
+}
+
+TEST_CASE("profiler traces: a size that one rank lacks is that of the others") {
+  for (const int without : {0, 1}) {
+    Traces traces;
+    traces.add(rank_of_two(0, 0));
+    traces.add(rank_of_two(1, 0));
+    TraceWriter trace = rank_of_two(without, 0);
+    trace.events.replace(trace.events.find("Input Dims"), 5, "Other");
+    traces.add(trace);
+    traces.paths.erase(traces.paths.begin() + without);
+    const auto run = traces.run();
+    CHECK(run->info().schema == kRunSchema);
+    CHECK(!traces.says(*run, ""));
+    CHECK(run->rows(0, 1).front().buckets[0].bytes == run->rows(1, 1).front().buckets[0].bytes);
+  }
+}
+
+TEST_CASE("profiler traces: a saved run has their remarks") {
+  Traces traces;
+  traces.add(rank_of_two(1, 0));
+  publish_run(*traces.run(), traces.folder / "run.h5");
+  const RunSet saved = load_places({(traces.folder / "run.h5").string()});
+  REQUIRE(!saved.remarks.empty());
+  CHECK(contains(saved.remarks.front(), "no trace of 1 of 2 ranks"));
 }
 
 TEST_CASE("profiler traces: collectives that no bucket can hold count as communication") {
