@@ -96,7 +96,8 @@ LANGUAGE = -std=c++20 $(OPTIMIZE) $(if $(MARCH),-march=$(MARCH)) $(if $(filter 1
   -DGRADSYNC_WITH_CUDA=$(WITH_CUDA) $(CPPFLAGS) $(CXXFLAGS)
 # LibTorch's folder goes before the others: it brings the fmt that its own headers need, as headers only
 # and in a namespace of its version, so that it does not meet the system's.
-TORCH_FLAGS = $(TORCH_CFLAGS) -DFMT_HEADER_ONLY -Wno-interference-size $(if $(filter 1,$(WITH_CUDA)),-DUSE_C10D_NCCL)
+# Classes of LibTorch's headers have members of their own without NDEBUG, which its libraries are built with.
+TORCH_FLAGS = $(TORCH_CFLAGS) -DNDEBUG -DFMT_HEADER_ONLY -Wno-interference-size $(if $(filter 1,$(WITH_CUDA)),-DUSE_C10D_NCCL)
 MPI_FLAGS = $(MPI_CFLAGS) $(CUDA_CFLAGS) $(NCCL_CFLAGS)
 COMMON_FLAGS = -Isrc $(HDF5_CFLAGS) $(BOOST_CFLAGS) $(FMT_CFLAGS) $(JSON_CFLAGS) $(SSL_CFLAGS)
 TEST_FLAGS = -I. -Itests $(DOCTEST_CFLAGS)
@@ -114,7 +115,7 @@ FULL_LIBS = $(TORCH_LIBS) $(MPI_LIBS) $(GPU_LIBS) $(PLAIN_LIBS)
 
 # The folder decides what its code may include: of these, nothing; MPI and CUDA; or those and LibTorch.
 # No folder includes one of a later class (config/walls).
-PLAIN := $(addprefix src/,support timing device record hang data schedule options algorithms buckets checkpoint collectives \
+PLAIN := $(addprefix src/,support timing host device record hang data schedule options algorithms buckets checkpoint collectives \
   check int8 kernels sweep)
 MPI := $(addprefix src/,cuda comm exchange transport calibrate)
 TORCH := $(addprefix src/,model optim sync step state studies train quantize preflight)
@@ -127,7 +128,7 @@ UNFUSED := src/timing src/record src/buckets src/int8 $(REPORT)
 # No iteration waits for these.
 COLD := src/check src/options src/schedule src/hang src/sweep $(REPORT)
 # What the parsers under the fuzzer need.
-FUZZED := $(addprefix src/,support timing device record data schedule options algorithms buckets checkpoint collectives int8 sweep) \
+FUZZED := $(addprefix src/,support timing host device record data schedule options algorithms buckets checkpoint collectives int8 sweep) \
   $(filter-out analysis,$(REPORT)) tests/fuzz tests/fuzz/libfuzzer
 # Under ThreadSanitizer.
 RACES := src/algorithms src/support src/timing tests/serial/algorithms

@@ -156,12 +156,9 @@ std::vector<Table> make_tables(const ReportOptions& options, const RunStudy& run
       made.push_back(marked(std::move(table), mark));
   ProgressLine progress;
   for (const TableSpec* spec : options.tables) {
-    if (!spec->applies(runs.set())) {
+    if (!spec->applies(runs.set(), options.table)) {
       if (options.tables_chosen && options.tables.size() < tables().size())
-        std::cerr << fmt::format("table {}: there is no {} here\n", spec->name,
-                                 spec->of_quantized ? "file of gradsync-quantize"
-                                 : spec->of_targets ? "run with --target-accuracy"
-                                                    : "training run");
+        std::cerr << fmt::format("table {}: there is no {} here\n", spec->name, spec->needed_text());
       continue;
     }
     progress.say("table " + spec->name);

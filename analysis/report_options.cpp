@@ -76,6 +76,11 @@ BoundGroup<O> table_options() {
           {"link-bandwidth", Value::number(&O::link_gb_per_s, 0, 1e6),
            "table bandwidth: B of the predicted all-reduce times, in GB/s (1e9 bytes); 0: the "
            "plateau of calibration"},
+          {"peak-tflops", Value::number(&O::peak_tflops, 0, 1e6),
+           "table utilization: peak of a rank in the run's precision, in TFLOP/s; 0: the data "
+           "sheet's, of known GPUs"},
+          {"price-per-hour", Value::number(&O::price_per_hour, 0, 1e9),
+           "table energy: price of all hosts of a run for an hour; 0: not given"},
           {"at-epoch", Value::integer(table(&T::at_epoch), 0, kMostCounted, "last"),
            "table large-batch: figures of the Nth epoch"},
           {"bootstrap-seed", Value::integer<std::uint64_t>(table(&T::seed), 0, kMostCounted),
@@ -204,6 +209,8 @@ ReportOptions report_options(const OptionValues& values) {
       options.as.empty() && (!options.tables_chosen || options.tables.size() == tables().size());
   options.verdict = options.verdict_wanted == kAuto ? all : options.verdict_wanted != "no";
   if (!options.tables_chosen && options.as.empty()) options.tables = usual_tables(options);
+  options.table.peak_flop_per_s = positive(options.peak_tflops * 1e12);
+  options.table.price_per_hour = positive(options.price_per_hour);
   if (options.link_gb_per_s > 0) options.table.link_bytes_per_s = options.link_gb_per_s * kGB;
   return options;
 }

@@ -22,6 +22,8 @@ struct ReportOptions {
   std::string verdict_wanted = "auto";  ///< auto | yes | brief | no
   bool verdict = true;                  ///< before the tables
   bool list = false;                    ///< what there is, and nothing else
+  double peak_tflops = 0;               ///< for table.peak_flop_per_s; 0: not given
+  double price_per_hour = 0;            ///< for table.price_per_hour; 0: not given
   double link_gb_per_s = 0;             ///< for table.link_bytes_per_s; 0: not given
   bool force_merge = false;
   std::filesystem::path html;         ///< empty: no page

@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-#include "support/utf8.h"
+#include "support/parse.h"
 
 namespace gradsync::report {
 

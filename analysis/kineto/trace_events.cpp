@@ -16,7 +16,7 @@
 
 #include "support/error.h"
 #include "support/file.h"
-#include "support/utf8.h"
+#include "support/parse.h"
 
 namespace gradsync::report {
 

@@ -1,5 +1,3 @@
-#include "analysis/model/law_choice.h"
-
 #include <algorithm>
 #include <array>
 #include <set>
@@ -8,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "analysis/metrics/calibration_curve.h"
+#include "analysis/model/scaling_model.h"
 
 namespace gradsync::report {
 

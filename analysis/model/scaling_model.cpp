@@ -6,7 +6,6 @@
 
 #include <fmt/format.h>
 
-#include "analysis/model/law_choice.h"
 #include "timing/estimate.h"
 #include "timing/statistics.h"
 

@@ -126,4 +126,9 @@ std::vector<FamilyCells> families(const StudyFacts& study);
 /// Calibration without that of one cell; `without` is an index of study.cells.
 std::vector<CalibrationPoint> calibration_without(const StudyFacts& study, std::size_t without);
 
+/// The law of one kind of collective for a family: see fit_family. Its fit is not usable where
+/// neither calibration nor the collectives in training determine it.
+LawEntry choose_law(CollectiveKind kind, const FamilyCells& cells,
+                    const std::vector<CalibrationPoint>& calibration);
+
 }  // namespace gradsync::report

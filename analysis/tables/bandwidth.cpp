@@ -12,7 +12,6 @@
 #include "analysis/tables/group_cells.h"
 #include "analysis/tables/run_cells.h"
 #include "analysis/tables/tables.h"
-#include "analysis/tables/wait_notes.h"
 #include "record/collective_call.h"
 #include "timing/estimate.h"
 

@@ -8,7 +8,6 @@
 #include "analysis/tables/group_cells.h"
 #include "analysis/tables/run_cells.h"
 #include "analysis/tables/tables.h"
-#include "analysis/tables/wait_notes.h"
 
 namespace gradsync::report {
 

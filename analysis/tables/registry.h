@@ -17,6 +17,8 @@ struct TableOptions {
   std::int64_t log_every = 20;
   std::vector<BandwidthConvention> conventions = {BandwidthConvention::kBusbw};
   double link_bytes_per_s = kNotMeasured;  ///< NaN: the plateau of calibration
+  double peak_flop_per_s = kNotMeasured;   ///< of a rank; NaN: the data sheet's
+  double price_per_hour = kNotMeasured;    ///< of all hosts of a run; NaN: not given
   std::int64_t at_epoch = 0;               ///< counted from 1; 0: the last
   std::uint64_t seed = 1;                  ///< of bootstrap resamples
   /// Of table prediction; empty: chosen from the runs.
@@ -26,8 +28,11 @@ struct TableOptions {
 
 using TableMaker = std::function<Table(const RunStudy& runs, const TableOptions& options)>;
 
-/// Whether a run of the set had one.
-bool has_target_accuracy(const RunSet& set);
+/// Whether a run of the set holds what the table is made from.
+bool has_target_accuracy(const RunSet& set, const TableOptions& options);
+bool has_layers(const RunSet& set, const TableOptions& options);
+bool has_energy_or_price(const RunSet& set, const TableOptions& options);
+bool has_hardware(const RunSet& set, const TableOptions& options);
 
 /// A table of the report; tables.def lists them.
 struct TableSpec {
@@ -35,17 +40,21 @@ struct TableSpec {
   std::string description;
   bool merges = true;         ///< puts the repeats of a cell together: they must be mergeable
   bool of_quantized = false;  ///< of files of gradsync-quantize, not of training runs
-  bool of_targets = false;    ///< of runs with --target-accuracy
+  /// Whether the set holds what the table is made from, and what that is; null: any run does.
+  bool (*needs)(const RunSet& set, const TableOptions& options) = nullptr;
+  std::string needed = "training run";
   TableMaker make;
 
   /// Where no table is named: the summary, and all of a quantized network.
   bool printed_by_default() const { return of_quantized || name == "summary"; }
 
   /// Whether the set holds what the table is of.
-  bool applies(const RunSet& set) const {
-    if (of_targets) return has_target_accuracy(set);
+  bool applies(const RunSet& set, const TableOptions& options) const {
+    if (needs != nullptr && !needs(set, options)) return false;
     return of_quantized ? !set.quantized.empty() : !set.runs.empty();
   }
+  /// What a set lacks to which it does not apply.
+  std::string needed_text() const { return of_quantized ? "file of gradsync-quantize" : needed; }
 };
 
 /// In the order in which they are printed.

@@ -6,7 +6,6 @@
 #include "analysis/metrics/split_figures.h"
 #include "analysis/tables/run_cells.h"
 #include "analysis/tables/tables.h"
-#include "analysis/tables/wait_notes.h"
 
 namespace gradsync::report {
 

@@ -5,7 +5,6 @@
 #include "analysis/metrics/straggler_figures.h"
 #include "analysis/tables/run_cells.h"
 #include "analysis/tables/tables.h"
-#include "analysis/tables/wait_notes.h"
 
 namespace gradsync::report {
 

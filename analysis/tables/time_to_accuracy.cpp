@@ -89,7 +89,7 @@ std::vector<Cell> time_to_accuracy_row(const GroupLabels& labels, const RunGroup
 
 }  // namespace
 
-bool has_target_accuracy(const RunSet& set) {
+bool has_target_accuracy(const RunSet& set, const TableOptions&) {
   return std::any_of(set.runs.begin(), set.runs.end(),
                      [](const Run& run) { return target_percent(run) > 0; });
 }

@@ -1,5 +1,3 @@
-#include "check/binding.h"
-
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,6 +7,7 @@
 
 #include <fmt/ranges.h>
 
+#include "check/facts.h"
 #include "support/parse.h"
 
 namespace gradsync::check {

@@ -1,10 +1,6 @@
-#include "check/check.h"
+#include "check/facts.h"
 
 namespace gradsync::check {
-
-#define GRADSYNC_CHECK(id, name) CheckResult check_##id(Job& job, const CheckOptions& options);
-#include "check/checks.def"
-#undef GRADSYNC_CHECK
 
 const std::vector<Check>& checks() {
   static const std::vector<Check> all = {

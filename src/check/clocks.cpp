@@ -1,10 +1,9 @@
-#include "check/clocks.h"
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <set>
 
+#include "check/facts.h"
 #include "timing/clock.h"
 
 namespace gradsync::check {

@@ -1,5 +1,4 @@
-#include "check/data_set.h"
-
+#include "check/facts.h"
 #include "data/cifar10.h"
 #include "support/error.h"
 #include "support/parse.h"

@@ -1,5 +1,4 @@
-#include "check/launch.h"
-
+#include "check/facts.h"
 #include "check/loaded_files.h"
 #include "support/parse.h"
 

@@ -1,10 +1,10 @@
-#include "check/libraries.h"
-
 #include <algorithm>
 #include <map>
 #include <set>
 
 #include <fmt/ranges.h>
+
+#include "check/facts.h"
 
 namespace gradsync::check {
 

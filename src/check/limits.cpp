@@ -1,10 +1,9 @@
-#include "check/limits.h"
-
 #include <sys/resource.h>
 
 #include <cstdlib>
 
-#include "support/fast_network.h"
+#include "check/facts.h"
+#include "host/sysfs.h"
 
 namespace gradsync::check {
 

@@ -1,11 +1,9 @@
-#include "check/links.h"
-
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
-#include <fstream>
 #include <limits>
 
+#include "check/facts.h"
+#include "host/sysfs.h"
 #include "record/collective_call.h"
 #include "timing/clock.h"
 #include "timing/statistics.h"
@@ -20,57 +18,8 @@ constexpr std::size_t kSwapped = (std::size_t{1} << 20) / sizeof(float);
 constexpr double kSlow = 0.5;  ///< of the median of the links
 constexpr std::size_t kLinksShown = 12;
 constexpr double kGB_bytes = 1e9;
-constexpr double kBitsPerByte = 8;
 
 namespace fs = std::filesystem;
-
-std::string line_of(const fs::path& file) {
-  std::string line;
-  std::ifstream in(file);
-  std::getline(in, line);
-  return line;
-}
-
-/// The number that the line of a file begins with; 0 without one.
-double number_in(const fs::path& file) {
-  return std::strtod(line_of(file).c_str(), nullptr);
-}
-
-/// In order of their names; empty where there is no such folder.
-std::vector<fs::path> entries_of(const fs::path& folder) {
-  std::vector<fs::path> entries;
-  std::error_code error;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
-       entry.increment(error))
-    entries.push_back(entry->path());
-  std::ranges::sort(entries);
-  return entries;
-}
-
-void keep_faster(NominalRate& best, NominalRate other) {
-  if (other.rate_Bps > best.rate_Bps) best = std::move(other);
-}
-
-NominalRate fastest_infiniband(const fs::path& sysfs) {
-  NominalRate best;
-  for (const fs::path& adapter : entries_of(sysfs / "class/infiniband"))
-    for (const fs::path& port : entries_of(adapter / "ports"))
-      if (line_of(port / "state").find("ACTIVE") != std::string::npos)
-        keep_faster(
-            best, {fmt::format("{} port {}", adapter.filename().string(), port.filename().string()),
-                   number_in(port / "rate") * 1e9 / kBitsPerByte});
-  return best;
-}
-
-/// Virtual interfaces state a rate that nothing backs.
-NominalRate fastest_interface(const fs::path& sysfs) {
-  NominalRate best;
-  for (const fs::path& interface : entries_of(sysfs / "class/net"))
-    if (fs::exists(interface / "device") && line_of(interface / "operstate") == "up")
-      keep_faster(best, {interface.filename().string(),
-                         number_in(interface / "speed") * 1e6 / kBitsPerByte});
-  return best;
-}
 
 std::string slot_text(const fs::path& device, const std::string& which) {
   return fmt::format("x{} {}", line_of(device / (which + "_link_width")),
@@ -268,11 +217,6 @@ Finding judge_nominal(const std::vector<LinkFacts>& links, double least_share) {
 }
 
 }  // namespace
-
-NominalRate nominal_rate(const fs::path& sysfs) {
-  const NominalRate infiniband = fastest_infiniband(sysfs);
-  return infiniband.rate_Bps > 0 ? infiniband : fastest_interface(sysfs);
-}
 
 std::vector<NarrowSlot> narrow_slots(const fs::path& sysfs) {
   std::vector<NarrowSlot> narrow;

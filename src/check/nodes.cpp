@@ -1,9 +1,9 @@
-#include "check/nodes.h"
-
 #include <sys/utsname.h>
 
 #include <filesystem>
 #include <fstream>
+
+#include "check/facts.h"
 
 namespace gradsync::check {
 

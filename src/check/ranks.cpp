@@ -1,10 +1,9 @@
-#include "check/ranks.h"
-
 #include <algorithm>
 #include <set>
 
 #include <fmt/ranges.h>
 
+#include "check/facts.h"
 #include "support/parse.h"
 
 namespace gradsync::check {

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "check/launch.h"
+#include "check/facts.h"
 #include "support/error.h"
 #include "support/junit.h"
 #include "support/utc_time.h"

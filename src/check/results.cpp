@@ -1,5 +1,3 @@
-#include "check/results.h"
-
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/statvfs.h>
@@ -11,6 +9,7 @@
 #include <span>
 #include <thread>
 
+#include "check/facts.h"
 #include "record/hdf5.h"
 #include "support/file.h"
 

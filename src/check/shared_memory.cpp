@@ -1,5 +1,3 @@
-#include "check/shared_memory.h"
-
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -13,6 +11,7 @@
 
 #include <fmt/ranges.h>
 
+#include "check/facts.h"
 #include "support/parse.h"
 
 namespace gradsync::check {

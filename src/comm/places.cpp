@@ -13,6 +13,8 @@
 
 #include "comm/agreement.h"
 #include "device/gpu_stack.h"
+#include "device/nvml.h"
+#include "host/hardware.h"
 #include "record/recorded_environment.h"
 #include "support/version.h"
 
@@ -32,11 +34,51 @@ struct PackedPlace {
   std::int32_t rank, local_rank, threads;
   char host[64], device[96], device_uuid[48], affinity[96];
   double clock_offset_s, clock_uncertainty_s;
+  std::int32_t host_processors, host_sockets, host_numa_nodes;
+  std::int64_t host_memory_bytes, device_memory_bytes;
+  char host_caches[64], host_network[192], device_links[192];
 };
 
 template <std::size_t N>
 void copy_text(const std::string& text, char (&field)[N]) {
   field[text.copy(field, N - 1)] = 0;
+}
+
+void pack_host(PackedPlace& place) {
+  const HostHardware host = host_hardware();
+  place.host_processors = host.processors;
+  place.host_sockets = host.sockets;
+  place.host_numa_nodes = host.numa_nodes;
+  place.host_memory_bytes = host.memory_bytes;
+  copy_text(host.caches, place.host_caches);
+  copy_text(host.network, place.host_network);
+}
+
+using Uuid = std::array<char, sizeof PackedPlace::device_uuid>;
+
+/// Of the GPUs of the ranks on this node, by local rank.
+std::vector<Uuid> uuids_on_node(const Session& session, const PackedPlace& mine) {
+  std::vector<Uuid> all(static_cast<std::size_t>(session.local_size()));
+  const auto watched = session.control_on_node(CollectiveKind::kAllGather, sizeof mine.device_uuid);
+  MPI_Allgather(mine.device_uuid, sizeof mine.device_uuid, MPI_CHAR, all.data(),
+                sizeof mine.device_uuid, MPI_CHAR, session.node());
+  return all;
+}
+
+/// Needs its device_uuid. Collective, if all ranks of the node have a GPU.
+void pack_gpu(const Session& session, PackedPlace& place) {
+  const std::vector<Uuid> uuids = uuids_on_node(session, place);
+  std::string why;
+  const auto monitor = open_nvml(place.device_uuid, why);
+  if (!monitor) return;
+  const double bytes = monitor->read().memory_bytes;
+  place.device_memory_bytes = bytes > 0 ? static_cast<std::int64_t>(bytes) : 0;
+  std::string text = links_text(monitor->links());
+  for (std::size_t other = 0; other < uuids.size(); ++other)
+    if (const std::string path = monitor->path_to(uuids[other].data());
+        !path.empty() && static_cast<int>(other) != place.local_rank)
+      text += fmt::format("; {} to local rank {}", path, other);
+  copy_text(text, place.device_links);
 }
 
 }  // namespace
@@ -92,13 +134,17 @@ std::vector<RankPlace> gather_places(const Session& session, std::int64_t thread
   copy_text(core_mask().text, mine.affinity);
   mine.clock_offset_s = clock.offset_s;
   mine.clock_uncertainty_s = clock.uncertainty_s;
+  pack_host(mine);
+  if (!gpu.uuid.empty()) pack_gpu(session, mine);
   std::vector<PackedPlace> all(static_cast<std::size_t>(session.root() ? session.size() : 0));
   const auto watched = session.control(CollectiveKind::kGather, sizeof mine);
   MPI_Gather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, 0, session.world());
   std::vector<RankPlace> places;
   for (const PackedPlace& one : all)
     places.push_back({one.rank, one.local_rank, one.host, one.device, one.device_uuid, one.affinity,
-                      one.threads, one.clock_offset_s, one.clock_uncertainty_s});
+                      one.threads, one.clock_offset_s, one.clock_uncertainty_s, one.host_processors,
+                      one.host_sockets, one.host_numa_nodes, one.host_memory_bytes, one.host_caches,
+                      one.host_network, one.device_memory_bytes, one.device_links});
   return places;
 }
 

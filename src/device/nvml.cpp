@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <utility>
 
-#include "support/error.h"
+#include <fmt/format.h>
+
 #include "timing/clock.h"
 
 namespace gradsync {
@@ -175,6 +175,16 @@ class NvmlMonitor : public GpuMonitor {
 
 }  // namespace
 
+std::string links_text(const GpuLinks& links) {
+  std::string text;
+  if (links.pcie_generation > 0 && links.pcie_lanes > 0)
+    text = fmt::format("PCIe {} x{}", links.pcie_generation, links.pcie_lanes);
+  if (links.nvlinks <= 0) return text;
+  text += fmt::format("{}{} NVLinks", text.empty() ? "" : ", ", links.nvlinks);
+  return links.nvlink_version < 0 ? text
+                                  : fmt::format("{} (version {})", text, links.nvlink_version);
+}
+
 std::string common_ancestor_name(int level) {
   constexpr std::array<std::pair<int, const char*>, 6> kNames = {
       {{0, "X"}, {10, "PIX"}, {20, "PXB"}, {30, "PHB"}, {40, "NODE"}, {50, "SYS"}}};
@@ -222,32 +232,6 @@ std::unique_ptr<GpuMonitor> open_nvml(const std::string& uuid, std::string& why,
     return nullptr;
   }
   return std::make_unique<NvmlMonitor>(std::move(loaded), functions, device);
-}
-
-GpuSampler::GpuSampler(std::unique_ptr<GpuMonitor> monitor, double interval_s)
-    : monitor_(std::move(monitor)), interval_s_(interval_s) {
-  constexpr double kShortest_s = 0.1;
-  if (interval_s < kShortest_s)
-    throw Error(ExitCode::kInternal, "a GPU is not sampled more often than ten times a second");
-  thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
-}
-
-GpuSampler::~GpuSampler() = default;
-
-std::vector<GpuReading> GpuSampler::take() {
-  const std::lock_guard lock(mutex_);
-  return std::exchange(readings_, {});
-}
-
-void GpuSampler::run(const std::stop_token& stop) {
-  std::unique_lock lock(mutex_);
-  while (!stop.stop_requested()) {
-    lock.unlock();
-    const GpuReading reading = monitor_->read();
-    lock.lock();
-    readings_.push_back(reading);
-    stopped_.wait_for(lock, stop, std::chrono::duration<double>(interval_s_), [] { return false; });
-  }
 }
 
 }  // namespace gradsync

@@ -1,13 +1,9 @@
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <limits>
 #include <memory>
-#include <mutex>
 #include <string>
-#include <thread>
-#include <vector>
 
 namespace gradsync {
 
@@ -34,6 +30,9 @@ struct GpuLinks {
   int nvlink_version = -1;                    ///< of the first of them
 };
 
+/// "PCIe 5 x16, 18 NVLinks (version 4)"; empty where the driver says nothing.
+std::string links_text(const GpuLinks& links);
+
 /// What two GPUs of a host have in common, as `nvidia-smi topo -m` abbreviates it: "PIX" (one PCIe
 /// switch), "PXB" (several), "PHB" (a host bridge), "NODE" (a NUMA node), "SYS" (nothing of these),
 /// "X" (they are one); empty where the driver says nothing.
@@ -58,31 +57,5 @@ class GpuMonitor {
 /// error.
 std::unique_ptr<GpuMonitor> open_nvml(const std::string& uuid, std::string& why,
                                       const std::string& library = "libnvidia-ml.so.1");
-
-/// Reads a monitor at intervals from a thread of its own. A reading takes well below a millisecond
-/// of that thread; the loop of training is not touched.
-class GpuSampler {
- public:
-  static constexpr double kInterval_s = 0.2;
-
-  /// Throws Error kInternal for an interval below 0.1 s.
-  explicit GpuSampler(std::unique_ptr<GpuMonitor> monitor, double interval_s = kInterval_s);
-  ~GpuSampler();
-  GpuSampler(const GpuSampler&) = delete;
-  GpuSampler& operator=(const GpuSampler&) = delete;
-
-  /// The readings since the last call, in order of time.
-  std::vector<GpuReading> take();
-
- private:
-  void run(const std::stop_token& stop);
-
-  std::unique_ptr<GpuMonitor> monitor_;
-  double interval_s_;
-  std::mutex mutex_;
-  std::condition_variable_any stopped_;
-  std::vector<GpuReading> readings_;
-  std::jthread thread_;  ///< last, so that it ends before what it uses
-};
 
 }  // namespace gradsync

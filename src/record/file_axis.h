@@ -23,6 +23,9 @@ enum class FileAxis : std::size_t {
   kReadings,
   kResumes,
   kSamples,
+  kHostSamples,
+  kLayers,
+  kProbes,
   kTotals,
   kCategories,
   kQuantizedTensors,
@@ -32,7 +35,7 @@ enum class FileAxis : std::size_t {
   kLevels,
   kNone  ///< no axis of data sets
 };
-inline constexpr std::array<std::string_view, 17> kAxisNames = {"recorded_iterations",
+inline constexpr std::array<std::string_view, 20> kAxisNames = {"recorded_iterations",
                                                                 "ranks",
                                                                 "buckets",
                                                                 "recorded_epochs",
@@ -42,6 +45,9 @@ inline constexpr std::array<std::string_view, 17> kAxisNames = {"recorded_iterat
                                                                 "readings",
                                                                 "resumes",
                                                                 "samples",
+                                                                "host_samples",
+                                                                "layers",
+                                                                "probes",
                                                                 "totals",
                                                                 "categories",
                                                                 "quantized_tensors",
@@ -49,7 +55,7 @@ inline constexpr std::array<std::string_view, 17> kAxisNames = {"recorded_iterat
                                                                 "quantized_speeds",
                                                                 "bins",
                                                                 "levels"};
-inline constexpr std::array<std::string_view, 17> kAxisLongNames = {
+inline constexpr std::array<std::string_view, 20> kAxisLongNames = {
     "optimizer steps in the order they were recorded",
     "MPI ranks",
     "collectives of an iteration in the order they began",
@@ -60,6 +66,9 @@ inline constexpr std::array<std::string_view, 17> kAxisLongNames = {
     "readings of the clocks",
     "iterations at which the run was resumed",
     "readings of the GPUs in the order they were recorded",
+    "readings of the hosts in the order they were recorded",
+    "layers of the network in the order of the forward pass",
+    "probes of arithmetic in the order they ran",
     "instants at which all traffic was counted",
     "0 gradients, 1 parameters, 2 buffers, 3 inputs, 4 metrics, 5 control, 6 optimizer, 7 "
     "checkpoint",

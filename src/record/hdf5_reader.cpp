@@ -151,10 +151,7 @@ class Hdf5Run : public RunReader {
   const RunLists& lists() const override { return lists_; }
 
   Matrix time(Phase phase, std::size_t first, std::size_t count) override {
-    const Field field = phase_field(phase);
-    if (field.since > 1 && !file_.has(path_of(field)))
-      return {count, ranks(), std::vector<double>(count * ranks(), kNotMeasured)};
-    return matrix<double>(path_of(field), first, count);
+    return measured(phase_field(phase), first, count);
   }
   Matrix begin(std::size_t first, std::size_t count) override {
     return matrix<double>("time/begin", first, count);
@@ -168,11 +165,20 @@ class Hdf5Run : public RunReader {
   Matrix traffic(Traffic category, std::size_t first, std::size_t count) override {
     return matrix<std::int64_t>(path_of(traffic_field(category)), first, count);
   }
+  Matrix usage(Usage what, std::size_t first, std::size_t count) override {
+    return measured(usage_field(what), first, count);
+  }
   Matrix bucket_starts(std::size_t first, std::size_t count) override;
 
   std::vector<IterationRow> rows(std::size_t first, std::size_t count) override;
 
  private:
+  /// Earlier files lack what was introduced later.
+  Matrix measured(const Field& field, std::size_t first, std::size_t count) {
+    if (field.since > 1 && !file_.has(path_of(field)))
+      return {count, ranks(), std::vector<double>(count * ranks(), kNotMeasured)};
+    return matrix<double>(path_of(field), first, count);
+  }
   void read_header();
   void read_index();
   std::size_t stored_rows() const {

@@ -14,8 +14,8 @@
 ///   a rank: the fields of RankIteration · a bucket: the fields of BucketTimes
 ///
 /// Numbers have 64 bits; flags and kinds of collective are u32. The length determines the version:
-/// rows of version 2 lack what version 3 added. All other records are JSON objects; in them NaN is
-/// null and infinities are "inf" and "-inf".
+/// rows of earlier versions lack what later ones added. All other records are JSON objects; in them
+/// NaN is null and infinities are "inf" and "-inf".
 namespace gradsync {
 
 /// The payload of a row of RunLists, a RunInfo, a RunEnd or an IterationRow.

@@ -156,6 +156,9 @@ template std::vector<std::byte> encode(const TrafficRow&);
 template std::vector<std::byte> encode(const ReplicaRow&);
 template std::vector<std::byte> encode(const ResumeRow&);
 template std::vector<std::byte> encode(const DeviceSample&);
+template std::vector<std::byte> encode(const HostSample&);
+template std::vector<std::byte> encode(const LayerRow&);
+template std::vector<std::byte> encode(const ProbeRow&);
 template std::vector<std::byte> encode(const Quantization&);
 template std::optional<RunInfo> decode(std::span<const std::byte>);
 template std::optional<RunEnd> decode(std::span<const std::byte>);
@@ -168,6 +171,9 @@ template std::optional<TrafficRow> decode(std::span<const std::byte>);
 template std::optional<ReplicaRow> decode(std::span<const std::byte>);
 template std::optional<ResumeRow> decode(std::span<const std::byte>);
 template std::optional<DeviceSample> decode(std::span<const std::byte>);
+template std::optional<HostSample> decode(std::span<const std::byte>);
+template std::optional<LayerRow> decode(std::span<const std::byte>);
+template std::optional<ProbeRow> decode(std::span<const std::byte>);
 template std::optional<Quantization> decode(std::span<const std::byte>);
 
 }  // namespace gradsync

@@ -104,6 +104,10 @@ Matrix RunReader::traffic(Traffic category, std::size_t first, std::size_t count
   });
 }
 
+Matrix RunReader::usage(Usage what, std::size_t first, std::size_t count) {
+  return of_ranks(first, count, [what](const RankIteration& rank) { return rank[what]; });
+}
+
 Matrix RunReader::bucket_starts(std::size_t first, std::size_t count) {
   require_rows(first, count);
   Matrix result{count, index().buckets * ranks(), {}};

@@ -69,6 +69,7 @@ class RunReader {
   Matrix correct() { return correct(0, iterations()); }
   virtual Matrix traffic(Traffic category, std::size_t first, std::size_t count);
   Matrix traffic(Traffic category) { return traffic(category, 0, iterations()); }
+  virtual Matrix usage(Usage what, std::size_t first, std::size_t count);
   /// Start of each collective in seconds since the start of that rank's iteration; column bucket ×
   /// ranks + rank, index().buckets × ranks of them. NaN where an iteration has fewer collectives.
   virtual Matrix bucket_starts(std::size_t first, std::size_t count);
@@ -87,6 +88,9 @@ class RunReader {
   const std::vector<ReplicaRow>& replicas() const { return lists().replicas; }
   const std::vector<ResumeRow>& resumes() const { return lists().resumes; }
   const std::vector<DeviceSample>& device_samples() const { return lists().device_samples; }
+  const std::vector<HostSample>& host_samples() const { return lists().host_samples; }
+  const std::vector<LayerRow>& layers() const { return lists().layers; }
+  const std::vector<ProbeRow>& probes() const { return lists().probes; }
   const Quantization& quantization() const;
 
   /// The value of an option of the run, or an empty text.

@@ -49,6 +49,14 @@ inline constexpr std::array<std::string_view, 12> kPhaseNames = {
     "comm_busy", "hidden", "exposed", "wait",     "other",     "convert"};
 inline constexpr std::size_t kPhases = kPhaseNames.size();
 
+/// What all threads of a rank's process used of the host from the begin of an iteration to its end
+/// there, `/usage/<name>[iteration, rank]`: user and system time, context switches to wait, and
+/// those by which a core was taken away.
+enum class Usage : std::size_t { kCpuTime, kVoluntarySwitches, kInvoluntarySwitches };
+inline constexpr std::array<std::string_view, 3> kUsageNames = {"cpu_time", "voluntary_switches",
+                                                                "involuntary_switches"};
+inline constexpr std::size_t kUsages = kUsageNames.size();
+
 /// What travels, in bytes by the formulas of docs/numbers.md. The first kRowCategories travel
 /// within an iteration, `/traffic/<name>[iteration, rank]`; all of them are in `/traffic_total`.
 enum class Traffic : std::size_t {
@@ -93,8 +101,8 @@ struct NamedText {
   std::string name, value;
 };
 
-/// Provenance under "remark 1", "remark 2", …: what a reader of the numbers must know. A run made of
-/// traces says there what these lack.
+/// Provenance under "remark 1", "remark 2", …: what a reader of the numbers must know. A run made
+/// of traces says there what these lack.
 inline constexpr std::string_view kRemarkPrefix = "remark ";
 
 /// Where one rank ran.
@@ -108,6 +116,14 @@ struct RankPlace {
   std::int32_t threads = 0;
   double clock_offset_s = kNotMeasured;  ///< add to this rank's clock to read rank 0's
   double clock_uncertainty_s = kNotMeasured;
+  // Of the host, as its kernel states it; 0 or empty: not recorded.
+  std::int32_t host_processors = 0, host_sockets = 0, host_numa_nodes = 0;
+  std::int64_t host_memory_bytes = 0;
+  std::string host_caches;   ///< "L1d 48 KiB, L2 1 MiB, L3 32 MiB"
+  std::string host_network;  ///< "mlx5_0 port 1 200 Gbit/s, eth0 25 Gbit/s"
+  // Of the GPU.
+  std::int64_t device_memory_bytes = 0;
+  std::string device_links;  ///< "PCIe 5 x16, 18 NVLinks (version 4); NODE to local rank 1"
 };
 
 /// Everything known before the first iteration.
@@ -145,12 +161,18 @@ struct RankIteration {
   std::array<double, kPhases> time_s;
   double loss = kNotMeasured;  ///< mean over the rank's own samples
   std::int64_t correct = 0;    ///< of its own samples
+  std::array<double, kUsages> usage;
   std::array<std::int64_t, kRowCategories> traffic_bytes{};
   std::vector<BucketTimes> buckets;  ///< as many as IterationRow::buckets
 
-  RankIteration() { time_s.fill(kNotMeasured); }
+  RankIteration() {
+    time_s.fill(kNotMeasured);
+    usage.fill(kNotMeasured);
+  }
   double& operator[](Phase phase) { return time_s[static_cast<std::size_t>(phase)]; }
   double operator[](Phase phase) const { return time_s[static_cast<std::size_t>(phase)]; }
+  double& operator[](Usage what) { return usage[static_cast<std::size_t>(what)]; }
+  double operator[](Usage what) const { return usage[static_cast<std::size_t>(what)]; }
 };
 
 /// What all ranks have in common in one iteration.
@@ -273,6 +295,25 @@ struct RankReplica {
 };
 struct ReplicaRow {
   std::vector<RankReplica> ranks;
+};
+
+/// What one layer of the network computes for one image; `/layer`.
+struct LayerRow {
+  std::string name;       ///< of its parameters: "conv1", "layer1.0.conv2"
+  std::string operation;  ///< "convolution", "matmul"
+  std::int64_t parameters = 0;
+  double forward_flop = kNotMeasured, backward_flop = kNotMeasured;
+};
+
+/// What the ranks reach of an operation that computes and nothing else, all at once; `/probe`.
+struct RankProbe {
+  double flop_per_s = kNotMeasured;  ///< median over the repetitions
+};
+struct ProbeRow {
+  std::string operation;         ///< "matmul 2048"
+  std::string precision;         ///< as --precision names it; "tf32" for fp32 with --tf32
+  std::int64_t repetitions = 0;  ///< of the rank with the fewest
+  std::vector<RankProbe> ranks;
 };
 
 /// `status` of a run file.

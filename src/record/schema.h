@@ -50,6 +50,22 @@ struct DeviceSample {
   double sm_clock_hz = kUnknown, memory_clock_hz = kUnknown;
   double power_w = kUnknown, temperature_c = kUnknown;
   std::int64_t throttle_reasons = -1;  ///< NVML's bits
+  /// Parts of the time since the driver's last look in which a kernel ran, and in which memory was
+  /// read or written: 0 to 1.
+  double busy = kUnknown, memory_busy = kUnknown;
+  double energy_j = kUnknown;  ///< since the driver was loaded
+};
+
+/// What the counters of a host said at one moment, each since some moment before; `/host`. NaN
+/// where this process may not read one.
+struct HostSample {
+  static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+
+  std::int64_t rank = 0;   ///< which read them: the first of its host
+  double at_s = kUnknown;  ///< since the start of the run, on rank 0's clock
+  double package_energy_j = kUnknown, memory_energy_j = kUnknown;
+  double memory_traffic_bytes = kUnknown;
+  double sent_bytes = kUnknown, received_bytes = kUnknown;
 };
 
 /// The records of a journal, in front of each payload.
@@ -66,7 +82,10 @@ enum class RecordType : std::uint32_t {
   kDeviceSample = 10,  ///< DeviceSample, JSON
   kTraffic = 11,       ///< TrafficRow, JSON
   kReplica = 12,       ///< ReplicaRow, JSON
-  kQuantization = 13   ///< Quantization, JSON; at most once
+  kQuantization = 13,  ///< Quantization, JSON; at most once
+  kHostSample = 14,    ///< HostSample, JSON
+  kLayer = 15,         ///< LayerRow, JSON
+  kProbe = 16          ///< ProbeRow, JSON
 };
 
 /// One value of a row: the data set `group/name` of an HDF5 file, an attribute of its root, or a
@@ -149,6 +168,20 @@ void visit_fields(Row& row, Visit& visit) {
       row.clock_offset_s);
   visit(Field{kGroup, "clock_uncertainty", "s", "half of the shortest round trip"},
         row.clock_uncertainty_s);
+  visit(Field{kGroup, "host_processors", "1", "logical processors of the host, 0: not known", 4},
+        row.host_processors);
+  visit(Field{kGroup, "host_sockets", "1", "sockets of the host, 0: not known", 4},
+        row.host_sockets);
+  visit(Field{kGroup, "host_numa_nodes", "1", "NUMA nodes of the host, 0: not known", 4},
+        row.host_numa_nodes);
+  visit(Field{kGroup, "host_memory", "B", "memory of the host, 0: not known", 4},
+        row.host_memory_bytes);
+  visit(Field{kGroup, "host_caches", "1", "caches of a processor of the host", 4}, row.host_caches);
+  visit(Field{kGroup, "host_network", "1", "active ports of the host and their rates", 4},
+        row.host_network);
+  visit(Field{kGroup, "device_memory", "B", "memory of the GPU, 0: not known", 4},
+        row.device_memory_bytes);
+  visit(Field{kGroup, "device_links", "1", "how the GPU is connected", 4}, row.device_links);
 }
 
 template <RowOf<RunInfo> Row, typename Visit>
@@ -242,6 +275,15 @@ inline Field traffic_field(Traffic category) {
   return {"traffic", traffic_name(category), "B", kTexts[static_cast<std::size_t>(category)]};
 }
 
+/// `/usage/<name>`.
+inline Field usage_field(Usage what) {
+  constexpr std::array<std::string_view, kUsages> kTexts = {
+      "user and system time of all threads of the rank", "context switches of the rank, to wait",
+      "context switches of the rank by which a core was taken away"};
+  const auto at = static_cast<std::size_t>(what);
+  return {"usage", kUsageNames[at], what == Usage::kCpuTime ? "s" : "1", kTexts[at], 4};
+}
+
 template <RowOf<RankIteration> Row, typename Visit>
 void visit_fields(Row& row, Visit& visit) {
   visit(Field{"time", "begin", "s",
@@ -253,6 +295,8 @@ void visit_fields(Row& row, Visit& visit) {
   visit(Field{"", "correct", "1", "samples of the rank that were classified right"}, row.correct);
   for (std::size_t category = 0; category < kRowCategories; ++category)
     visit(traffic_field(static_cast<Traffic>(category)), row.traffic_bytes[category]);
+  for (std::size_t what = 0; what < kUsages; ++what)
+    visit(usage_field(static_cast<Usage>(what)), row.usage[what]);
   visit(Nested{"buckets", FileAxis::kBuckets}, row.buckets);
 }
 
@@ -435,6 +479,55 @@ void visit_fields(Row& row, Visit& visit) {
   visit(Field{"gpu", "memory_clock", "Hz", "clock of the memory"}, row.memory_clock_hz);
   visit(Field{"gpu", "power", "W", "draw of the whole GPU"}, row.power_w);
   visit(Field{"gpu", "temperature", "degC", "of the GPU"}, row.temperature_c);
+  visit(Field{"gpu", "busy", "1", "part of the time in which a kernel ran", 4}, row.busy);
+  visit(Field{"gpu", "memory_busy", "1", "part of the time in which memory was read or written", 4},
+        row.memory_busy);
+  visit(Field{"gpu", "energy", "J", "of the whole GPU, since the driver was loaded", 4},
+        row.energy_j);
+}
+
+template <RowOf<HostSample> Row, typename Visit>
+void visit_fields(Row& row, Visit& visit) {
+  visit(Field{"host", "rank", "1", "whose host"}, row.rank);
+  visit(Field{"host", "at", "s", "since the start of the run, clock of rank 0"}, row.at_s);
+  visit(Field{"host", "package_energy", "J", "RAPL: of the processors, since some moment before"},
+        row.package_energy_j);
+  visit(Field{"host", "memory_energy", "J", "RAPL: of the memory, since some moment before"},
+        row.memory_energy_j);
+  visit(Field{"host", "memory_traffic", "B",
+              "resctrl: between caches and memory, since some moment before"},
+        row.memory_traffic_bytes);
+  visit(Field{"host", "sent", "B", "by the interfaces of the host, since some moment before"},
+        row.sent_bytes);
+  visit(Field{"host", "received", "B", "by the interfaces of the host, since some moment before"},
+        row.received_bytes);
+}
+
+template <RowOf<LayerRow> Row, typename Visit>
+void visit_fields(Row& row, Visit& visit) {
+  visit(Field{"layer", "name", "1", "of its parameters"}, row.name);
+  visit(Field{"layer", "operation", "1", "convolution or matmul"}, row.operation);
+  visit(Field{"layer", "parameters", "1", "numbers in its parameters"}, row.parameters);
+  visit(Field{"layer", "forward", "1", "operations of the forward pass of one image", 1,
+              "forward_flop"},
+        row.forward_flop);
+  visit(Field{"layer", "backward", "1", "operations of the backward pass of one image", 1,
+              "backward_flop"},
+        row.backward_flop);
+}
+
+template <RowOf<RankProbe> Row, typename Visit>
+void visit_fields(Row& row, Visit& visit) {
+  visit(Field{"probe", "flop_per_s", "1/s", "floating-point operations per second"},
+        row.flop_per_s);
+}
+
+template <RowOf<ProbeRow> Row, typename Visit>
+void visit_fields(Row& row, Visit& visit) {
+  visit(Field{"probe", "operation", "1", "what was timed, on all ranks at once"}, row.operation);
+  visit(Field{"probe", "precision", "1", "fp32, tf32, bf16 or fp16"}, row.precision);
+  visit(Field{"probe", "repetitions", "1", "timed calls"}, row.repetitions);
+  visit(Nested{"ranks", FileAxis::kRanks}, row.ranks);
 }
 
 template <RowOf<QuantizedTensorRow> Row, typename Visit>
@@ -508,6 +601,7 @@ struct RowKind {
   std::string_view group;  ///< of these data sets
   std::string_view title;  ///< "its epochs", for messages
   bool always = false;     ///< HDF5 files without such rows hold the data sets, too
+  int since = 1;           ///< the version of the journal that introduced it
 };
 
 template <typename Row>
@@ -540,6 +634,15 @@ template <>
 inline constexpr RowKind kRowKind<DeviceSample> = {RecordType::kDeviceSample, FileAxis::kSamples,
                                                    "gpu", "its samples of GPUs"};
 template <>
+inline constexpr RowKind kRowKind<HostSample> = {
+    RecordType::kHostSample, FileAxis::kHostSamples, "host", "its samples of hosts", false, 4};
+template <>
+inline constexpr RowKind kRowKind<LayerRow> = {
+    RecordType::kLayer, FileAxis::kLayers, "layer", "the layers of its network", false, 4};
+template <>
+inline constexpr RowKind kRowKind<ProbeRow> = {
+    RecordType::kProbe, FileAxis::kProbes, "probe", "its probes of arithmetic", false, 4};
+template <>
 inline constexpr RowKind kRowKind<Quantization> = {RecordType::kQuantization, FileAxis::kNone,
                                                    "quantize", "its quantization"};
 
@@ -554,6 +657,9 @@ struct RunLists {
   std::vector<ReplicaRow> replicas;  ///< at most one counts: the last
   std::vector<ResumeRow> resumes;
   std::vector<DeviceSample> device_samples;
+  std::vector<HostSample> host_samples;
+  std::vector<LayerRow> layers;
+  std::vector<ProbeRow> probes;
   std::vector<Quantization> quantization;  ///< at most one counts: the last
 };
 
@@ -569,6 +675,9 @@ void for_each_list(Visit&& visit, Lists&... lists) {
   visit(lists.replicas...);
   visit(lists.resumes...);
   visit(lists.device_samples...);
+  visit(lists.host_samples...);
+  visit(lists.layers...);
+  visit(lists.probes...);
   visit(lists.quantization...);
 }
 

@@ -15,6 +15,7 @@ constexpr double kUnknown = -std::numeric_limits<double>::infinity();
 
 void IterationTimer::begin() {
   spans_.clear();
+  if (stamping_) used_ = process_usage();
   begin_ = now();
 }
 
@@ -29,6 +30,7 @@ void IterationTimer::add(Phase phase, const Span& span) {
 
 void IterationTimer::stop(const std::vector<Span>& waits) {
   end_ = now();
+  if (stamping_) used_ = process_usage() - used_;
   waits_ = waits;
 }
 
@@ -80,6 +82,9 @@ void IterationTimer::add(CollectiveTimes& collectives, const CollectiveRecord& r
 void IterationTimer::split(RankIteration& result, double length_s) const {
   for (const Phase phase : {Phase::kData, Phase::kForward, Phase::kBackward, Phase::kOptimizer})
     result[phase] = 0;
+  result[Usage::kCpuTime] = used_.cpu_time_s;
+  result[Usage::kVoluntarySwitches] = static_cast<double>(used_.voluntary_switches);
+  result[Usage::kInvoluntarySwitches] = static_cast<double>(used_.involuntary_switches);
   std::vector<Interval> waits, compute;
   for (const Span& wait : waits_)
     waits.push_back(interval(wait));

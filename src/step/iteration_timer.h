@@ -5,6 +5,7 @@
 
 #include "device/range.h"
 #include "exchange/exchange.h"
+#include "host/counters.h"
 #include "record/run.h"
 #include "timing/clock.h"
 #include "timing/interval_set.h"
@@ -99,6 +100,7 @@ class IterationTimer {
   bool stamping_;
   DeviceLane* lane_;
   Moment begin_, end_;
+  ProcessUsage used_;  ///< at the begin; from the end on, in between
   std::vector<Phased> spans_;
   std::vector<Span> waits_;
   std::vector<CollectiveRecord> collectives_, deferred_;

@@ -1,13 +1,17 @@
 #include "studies/calibrate_ranks.h"
 
+#include <algorithm>
 #include <cmath>
 #include <iostream>
 
 #include <fmt/format.h>
+#include <torch/types.h>
 
 #include "calibrate/calibrator.h"
 #include "record/calibration_curve.h"
 #include "record/collective_call.h"
+#include "timing/clock.h"
+#include "timing/statistics.h"
 
 namespace gradsync {
 
@@ -107,6 +111,106 @@ std::string drift_text(const ClockRow& start, const ClockRow& end) {
       "{:.3f} us{}",
       drift_s * 1e6, elapsed_s, 1e6 * drift_s / elapsed_s, uncertainty_s * 1e6,
       drift_s <= uncertainty_s ? ": below the uncertainty" : "");
+}
+
+namespace {
+
+constexpr double kBudget_s = 0.2;
+constexpr std::int64_t kFewest = 5;
+
+/// Of the matrices, and how many products are timed together: a GPU's are launched one after the
+/// other, and only the last is waited for.
+struct ProbeSize {
+  std::int64_t length, products;
+};
+ProbeSize size_on(const torch::Device& device) {
+  return device.is_cuda() ? ProbeSize{8192, 10} : ProbeSize{1024, 1};
+}
+
+torch::Dtype type_of(Precision precision) {
+  return precision == Precision::kBf16   ? torch::kBFloat16
+         : precision == Precision::kFp16 ? torch::kFloat16
+                                         : torch::kFloat32;
+}
+
+class MatrixProbe {
+ public:
+  MatrixProbe(const ComputeSettings& compute, ProbeSize size) : size_(size) {
+    const auto options = torch::device(compute.device).dtype(type_of(compute.precision));
+    // Not zeros: the power that a product takes depends on its numbers.
+    left_ = torch::linspace(-1, 1, size.length * size.length, torch::device(compute.device))
+                .reshape({size.length, size.length})
+                .to(options);
+    right_ = left_.t().contiguous();
+    result_ = torch::empty_like(left_);
+  }
+
+  /// One timing, in seconds a product.
+  double time_s() {
+    const Stopwatch watch;
+    for (std::int64_t i = 0; i < size_.products; ++i)
+      torch::mm_out(result_, left_, right_);
+    static_cast<void>(result_[0][0].item<float>());
+    return watch.elapsed_s() / static_cast<double>(size_.products);
+  }
+
+ private:
+  ProbeSize size_;
+  torch::Tensor left_, right_, result_;
+};
+
+/// What one rank measured.
+struct RankArithmetic {
+  double flop_per_s = kNotMeasured;
+  std::int64_t repetitions = 0;
+};
+
+RankArithmetic measure(const ComputeSettings& compute, ProbeSize size) {
+  const torch::NoGradGuard guard;
+  MatrixProbe probe(compute, size);
+  static_cast<void>(probe.time_s());
+  std::vector<double> times_s;
+  const Stopwatch watch;
+  while (watch.elapsed_s() < kBudget_s || static_cast<std::int64_t>(times_s.size()) < kFewest)
+    times_s.push_back(probe.time_s());
+  const auto length = static_cast<double>(size.length);
+  return {2 * length * length * length / median(times_s),
+          static_cast<std::int64_t>(times_s.size()) * size.products};
+}
+
+}  // namespace
+
+void probe_arithmetic(const Session& session, const ComputeSettings& compute, bool tf32,
+                      Recorder* recorder) {
+  const WatchdogTimeoutExtension measures(session.watchdog(), WatchedPhase::kCalibration);
+  const ProbeSize size = size_on(compute.device);
+  {
+    const CollectiveScope watched(session.watchdog(), CollectiveKind::kBarrier);
+    MPI_Barrier(session.world());
+  }
+  const RankArithmetic mine = measure(compute, size);
+  std::vector<RankArithmetic> all(session.root() ? static_cast<std::size_t>(session.size()) : 0);
+  const auto watched = session.control(CollectiveKind::kGather, sizeof mine);
+  MPI_Gather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, 0, session.world());
+  if (!session.root()) return;
+  ProbeRow row;
+  row.operation = fmt::format("matmul {}", size.length);
+  row.precision = tf32 && compute.precision == Precision::kFp32 && compute.device.is_cuda()
+                      ? "tf32"
+                      : precision_name(compute.precision);
+  row.repetitions = all.front().repetitions;
+  double least = all.front().flop_per_s, most = least;
+  for (const RankArithmetic& rank : all) {
+    row.ranks.push_back({rank.flop_per_s});
+    row.repetitions = std::min(row.repetitions, rank.repetitions);
+    least = std::min(least, rank.flop_per_s);
+    most = std::max(most, rank.flop_per_s);
+  }
+  if (recorder) recorder->add(row);
+  std::cout << fmt::format(
+                   "arithmetic: {} in {}, all ranks at once: {:.3g} to {:.3g} GFLOP/s a rank\n",
+                   row.operation, row.precision, 1e-9 * least, 1e-9 * most)
+            << std::flush;
 }
 
 }  // namespace gradsync

@@ -3,8 +3,10 @@
 #include <vector>
 
 #include "comm/clock_sync.h"
+#include "comm/session.h"
 #include "exchange/exchange.h"
 #include "record/recorder.h"
+#include "step/compute_settings.h"
 #include "support/table.h"
 
 namespace gradsync {
@@ -24,5 +26,11 @@ ClockRow clock_row(const Session& session, const ClockOffset& mine, const char* 
 /// "clocks: drift at most 0.12 us in 35.1 s (0.003 ppm), uncertainty 0.30 us": of the rank that
 /// drifted most, with the uncertainties of both readings added.
 std::string drift_text(const ClockRow& start, const ClockRow& end);
+
+/// Times a matrix product in the precision of the run on all ranks at once, for at least 0.2 s and
+/// five calls: the most that the network's own products can reach here. Records it and prints the
+/// least and the most of the ranks. Collective.
+void probe_arithmetic(const Session& session, const ComputeSettings& compute, bool tf32,
+                      Recorder* recorder);
 
 }  // namespace gradsync

@@ -2,7 +2,7 @@
 
 #include "support/key_values.h"
 #include "support/option_texts.h"
-#include "support/utf8.h"
+#include "support/parse.h"
 #include "support/version.h"
 
 namespace gradsync {

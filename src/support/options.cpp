@@ -16,7 +16,7 @@
 #include "support/command_line.h"
 #include "support/key_values.h"
 #include "support/option_texts.h"
-#include "support/utf8.h"
+#include "support/parse.h"
 
 namespace gradsync {
 

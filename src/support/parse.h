@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -49,5 +50,13 @@ std::string nearest(std::string_view text, const std::vector<std::string>& candi
 
 /// "; did you mean X?" for the nearest candidate, or "".
 std::string did_you_mean(std::string_view text, const std::vector<std::string>& candidates);
+
+/// Bytes of the UTF-8 character at `at`, 0 if there is none (RFC 3629, table 3-7 of Unicode).
+std::size_t utf8_length(std::string_view text, std::size_t at);
+
+bool is_utf8(std::string_view text);
+
+/// `text` with every byte that is no part of a UTF-8 character as "\\xff", for messages.
+std::string with_escaped_bytes(std::string_view text);
 
 }  // namespace gradsync

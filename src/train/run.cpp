@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "comm/agreement.h"
+#include "model/layer_flop.h"
 #include "options/epoch_plan.h"
 #include "options/option_roles.h"
 #include "state/resume.h"
@@ -121,6 +122,7 @@ void calibrate_before_training(const Session& session, Transport& transport, Wat
                                const RunSetting& setting, DeviceLane* lane) {
   calibrate_ranks(session, transport, watchdog, setting.options.calibrate_sizes, {},
                   setting.recorder, lane);
+  probe_arithmetic(session, setting.compute, setting.options.tf32, setting.recorder);
   // Or the memory of the run would be that of its calibration.
   reset_peak_resident();
 }
@@ -323,6 +325,9 @@ void run_on(RunRanks& ranks, const RunRequest& request) {
                            buckets,
                            request.output.quiet()};
   if (recorder) recorder->add(clocks);
+  if (recorder && !request.plan.resumes)
+    for (const LayerRow& layer : layer_flop(request.options.model))
+      recorder->add(layer);
   train(session, ranks.exchange, ranks.transports.get(), session.watchdog(), setting,
         request.output);
   close_clocks(session, setting, clocks);

@@ -34,6 +34,12 @@ double mean_loss(const IterationRow& row) {
   return sum / static_cast<double>(row.ranks.size());
 }
 
+/// One rank a host reads its counters.
+std::function<HostReading()> read_host(const Session& session) {
+  if (session.local_rank() != 0) return {};
+  return [counters = HostCounters()]() mutable { return counters.read(); };
+}
+
 /// Does to this rank what --inject-fault asked for, before an iteration: at once, or to the next
 /// gradient or collective. Some kinds do not return.
 void inject_fault(FaultKind kind, Exchange& exchange, GradientGuard& guard,
@@ -109,12 +115,13 @@ Trainer::Trainer(Exchange& exchange, const RunSetting& setting)
       deferred_(deferred_updates(replica_, *mode_, *optimizer_)),
       pipeline_(exchange, replica_, setting.clock_offset_s),
       fault_(parse_fault(options_.inject_fault)),
+      host_samples_(read_host(exchange.session()), kHostInterval_s),
       progress_(exchange.rank() == 0 && !setting.quiet, options_.log_every,
                 std::accumulate(epoch_lengths_.begin(), epoch_lengths_.end(), std::int64_t{0})),
       checkpoints_(
           exchange, setting_,
           {replica_, *optimizer_, *mode_, summary_, epoch_summary_, epoch_clock_, buckets_}) {
-  if (setting.compute.device.is_cuda()) gpu_samples_.emplace(gpu_monitor());
+  if (setting.compute.device.is_cuda()) gpu_samples_.emplace(read_gpu(), kGpuInterval_s);
   if (options_.graph) use_graph();
   parts_.deferred = deferred_.get();
   mode_->attach(replica_);

@@ -12,8 +12,8 @@
 #include "state/summary.h"
 #include "step/evaluate.h"
 #include "step/gather_rows.h"
-#include "step/gpu_samples.h"
 #include "step/pipeline.h"
+#include "step/rank_samples.h"
 #include "studies/run_setting.h"
 #include "support/program_output.h"
 #include "timing/statistics.h"
@@ -55,7 +55,8 @@ class Trainer {
   void adapt_timeout();
   Evaluation evaluate_epoch();
   bool target_reached();
-  std::unique_ptr<GpuMonitor> gpu_monitor() const;
+  std::function<GpuReading()> read_gpu() const;
+  void record_samples();
   void record_epoch(const RankEpoch& mine);
   EpochOrder count_batches(std::int64_t epoch);
   void count_batches_before();
@@ -87,7 +88,8 @@ class Trainer {
   EpochClock epoch_clock_;
   RecentMedian recent_iteration_s_;
   std::vector<BucketShape> buckets_;
-  std::optional<GpuSamples> gpu_samples_;  ///< on a GPU
+  std::optional<RankSamples<GpuReading>> gpu_samples_;  ///< on a GPU
+  RankSamples<HostReading> host_samples_;               ///< of one rank a host
   ProgressLog progress_;
   Checkpoints checkpoints_;
   Position position_;

@@ -79,18 +79,24 @@ bool Trainer::target_reached() {
   return true;
 }
 
-std::unique_ptr<GpuMonitor> Trainer::gpu_monitor() const {
+std::function<GpuReading()> Trainer::read_gpu() const {
   std::string why;
-  auto monitor = open_nvml(setting_.gpu_uuid, why);
-  if (!monitor && exchange_.rank() == 0)
+  const std::shared_ptr<GpuMonitor> monitor = open_nvml(setting_.gpu_uuid, why);
+  if (monitor) return [monitor] { return monitor->read(); };
+  if (exchange_.rank() == 0)
     print_warning("gradsync-train", "no samples of memory, clocks and power: " + why);
-  return monitor;
+  return {};
+}
+
+void Trainer::record_samples() {
+  if (gpu_samples_)
+    gpu_samples_->record(exchange_, setting_.clock_offset_s, setting_.start_s, setting_.recorder);
+  host_samples_.record(exchange_, setting_.clock_offset_s, setting_.start_s, setting_.recorder);
 }
 
 void Trainer::record_epoch(const RankEpoch& mine) {
   const WatchdogTimeoutExtension writes(exchange_.watchdog(), WatchedPhase::kJournal);
-  if (gpu_samples_)
-    gpu_samples_->record(exchange_, setting_.clock_offset_s, setting_.start_s, setting_.recorder);
+  record_samples();
   const std::int64_t epoch = position_.epoch;
   std::vector<RankEpoch> all(exchange_.rank() == 0 ? static_cast<std::size_t>(exchange_.size())
                                                    : 0);

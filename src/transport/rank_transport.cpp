@@ -5,8 +5,8 @@
 #include <string>
 
 #include "algorithms/interfaces.h"
+#include "host/sysfs.h"
 #include "kernels/scale.h"
-#include "support/fast_network.h"
 #include "transport/ring_transport.h"
 #include "transport/shm_transport.h"
 #include "transport/two_level_transport.h"

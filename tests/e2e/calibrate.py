@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -214,6 +215,36 @@ def case_trainer_calibrates_before_and_after_and_reads_the_clocks(folder):
         check(list(file["clock/when"].asstr()[:]) == ["start", "end"], "readings of the clocks")
         check(file["clock/at"][1] > file["clock/at"][0] and (file["clock/offset"][:, 0] == 0).all(), "clock of rank 0")
         check((file["epoch/peak_memory"][:] > 50e6).all(), "memory with LibTorch loaded")
+
+
+def case_a_run_records_what_its_utilization_is_made_from(folder):
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    calibrates = ["--model", "lenet", "--calibrate", "--calibration-sizes", "1KiB:1KiB"]
+    trainer.train(2, *trainer.short_run(folder), *calibrates).expect(0, "GFLOP/s a rank")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    try:
+        import h5py
+    except ImportError:
+        raise Skip("h5py is not installed: make deps") from None
+    with h5py.File(folder / "run.h5") as file:
+        # On paper: 2 x outputs x weights of a filter; backward twice that, but for the gradient of the images.
+        layers = [2 * 28 * 28 * 6 * 75, 2 * 10 * 10 * 16 * 150, 2 * 400 * 120, 2 * 120 * 84, 2 * 84 * 10]
+        check(list(file["layer/forward"][:]) == layers, f"operations of LeNet: {file['layer/forward'][:]}")
+        check(list(file["layer/backward"][:]) == [layers[0], *(2 * one for one in layers[1:])], f"{file['layer/backward'][:]}")
+        cpu = file["usage/cpu_time"][:]
+        check((cpu >= 0).all() and 0 < cpu.sum() <= used, f"{cpu.sum()} s of CPU time in iterations, {used} s in all")
+        check((file["usage/voluntary_switches"][:] >= 0).all(), "context switches")
+        check((file["probe/flop_per_s"][:] > 1e8).all(), f"probe {file['probe/flop_per_s'][:]}")
+        at = file["host/at"][:]
+        check(len(at) >= 2 and set(file["host/rank"][:]) == {0} and (at[1:] > at[:-1]).all(), f"samples of the host at {at}")
+        check((file["topology/host_processors"][:] == os.cpu_count()).all(), "processors")
+        check((file["topology/host_memory"][:] > 1e8).all(), "memory")
+    report(folder / "run.h5", "--table", "utilization,layers,hardware").expect(0, "of probe %", "conv1", "memory GiB")
+    report(folder / "run.h5", "--table", "energy", "--price-per-hour", 3).expect(0, "cost/epoch")
+    result = report(folder / "run.h5", "--table", "energy").expect(0)
+    counter = pathlib.Path("/sys/class/powercap/intel-rapl:0/energy_uj")
+    check(counter.exists() or "no run with an energy counter" in result.err, result.err)
 
 
 def case_counterfactual_windows_of_every_mode(folder):

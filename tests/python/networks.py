@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Compares the networks with PyTorch's Python modules that hold the same weights: outputs in training
-and in evaluation, the loss, and every gradient.
+and in evaluation, the loss, every gradient, and how many operations PyTorch counts.
 
 usage: networks.py    (run by tests/run, which sets TORCH_PYTHON; needs a Python with torch)
 """
@@ -33,19 +33,34 @@ def reexecute_with_torch() -> None:
     sys.exit(0)
 
 
-def read(path: str) -> dict:
+def read(path: str) -> tuple[dict, dict]:
+    """The tensors by name, and the metadata."""
     import numpy
     import torch
 
     data = pathlib.Path(path).read_bytes()
     (length,) = struct.unpack_from("<Q", data)
     header = json.loads(data[8 : 8 + length])
-    tensors = {}
+    metadata, tensors = header.pop("__metadata__"), {}
     for name, entry in header.items():
         begin, end = (8 + length + at for at in entry["data_offsets"])
         values = numpy.frombuffer(data[begin:end], dtype="<f4").reshape(entry["shape"])
         tensors[name] = torch.from_numpy(values.copy()).double()
-    return tensors
+    return tensors, metadata
+
+
+def counted_flop(model: str) -> dict:
+    """By PyTorch's own counter, for one image."""
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    network, batch = make(model), 2
+    with FlopCounterMode(display=False) as counter:
+        outputs = network(torch.zeros(batch, 3, 32, 32))
+        forward = counter.get_total_flops()
+        outputs.sum().backward()
+        both = counter.get_total_flops()
+    return {"forward_flop": str(forward // batch), "backward_flop": str((both - forward) // batch)}
 
 
 def lenet():
@@ -115,7 +130,7 @@ def differences(model: str) -> list[str]:
 
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([str(DUMP), model, f"{folder}/dump"], check=True)
-        ours = read(f"{folder}/dump")
+        ours, metadata = read(f"{folder}/dump")
     network = make(model).double()
     names = [name.removeprefix("parameter.") for name in ours if name.startswith("parameter.")]
     # JSON sorts the names; the order of the modules is that of equal shapes within each prefix.
@@ -134,6 +149,8 @@ def differences(model: str) -> list[str]:
     network.eval()
     if not close(network(ours["images"]), ours["outputs_eval"]):
         found.append("outputs in evaluation")
+    if counted_flop(model) != metadata:
+        found.append(f"operations: {metadata}, PyTorch {counted_flop(model)}")
     return found
 
 

@@ -203,8 +203,8 @@ TEST_CASE("docs/file-format.md: schema and versions are those of the code") {
   const std::string journal = section(doc, "The journal");
   const std::string newest = std::to_string(kJournalVersion);
   CHECK(first_match(journal, "uint32 version \\((\\d+)\\)") == newest);
-  CHECK(first_match(journal, "Versions (\\d+ and \\d+) are read") ==
-        std::to_string(kOldestJournalVersion) + " and " + newest);
+  CHECK(first_match(journal, "Versions (\\d+ to \\d+) are read") ==
+        std::to_string(kOldestJournalVersion) + " to " + newest);
   CHECK(first_match(journal, "and (\\d+) is appended to") == newest);
 }
 

@@ -1,7 +1,11 @@
 #pragma once
 
+#include <limits>
+#include <limits>
 #include <string>
 #include <utility>
+#include <vector>
+#include <vector>
 
 #include <doctest/doctest.h>
 
@@ -39,5 +43,9 @@ inline std::size_t count_of(const std::string& text, const std::string& part) {
     ++count;
   return count;
 }
+
+inline constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
+using Values = std::vector<double>;
 
 }  // namespace gradsync

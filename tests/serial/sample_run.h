@@ -75,6 +75,9 @@ inline RankIteration sample_rank(std::size_t iteration, std::size_t rank, std::s
   result.loss = 2.3 * std::exp(-0.05 * i) + 0.01 * r;
   result.correct = static_cast<std::int64_t>(3 + iteration % 4 + rank);
   result.traffic_bytes = {1000, 0, 8, 0, static_cast<std::int64_t>(24 + rank), 64};
+  result[Usage::kCpuTime] = 0.75 * result[Phase::kIteration];
+  result[Usage::kVoluntarySwitches] = 2 + r;
+  if (rank != 0) result[Usage::kInvoluntarySwitches] = 1;  // rank 0: not measured
   for (std::size_t b = 0; b < buckets; ++b) {
     const double ready_s = 0.003 + 0.001 * static_cast<double>(b);
     result.buckets.push_back({ready_s, ready_s + 1e-4, ready_s + 1e-3 + 1e-5 * r});
@@ -162,7 +165,20 @@ inline std::vector<DeviceSample> sample_device_samples() {
   sparse.rank = 1;
   sparse.at_s = 0.5;
   sparse.sm_clock_hz = 1.2e9;
-  return {{0, 0.25, 7e10, 1.98e9, 3.2e9, 650, 61, 0x4}, sparse};
+  return {{0, 0.25, 7e10, 1.98e9, 3.2e9, 650, 61, 0x4, 0.75, 0.5, 1234.5}, sparse};
+}
+
+/// One with everything, one of a host that lets nothing be read.
+inline std::vector<HostSample> sample_host_samples() {
+  return {{0, 0.25, 100, 10, 5e9, 1e6, 2e6}, {1, 0.5}};
+}
+
+inline std::vector<LayerRow> sample_layers() {
+  return {{"conv1", "convolution", 450, 1e6, 1e6}, {"bn1", "", 12}};
+}
+
+inline std::vector<ProbeRow> sample_probes(std::size_t ranks) {
+  return {{"matmul 1024", "fp32", 9, std::vector<RankProbe>(ranks, {5e10})}};
 }
 
 /// Calibration, counterfactual windows and clocks.
@@ -175,6 +191,12 @@ inline void record_measurements(Recorder& recorder, std::size_t ranks) {
     recorder.add(row);
   for (const auto& sample : sample_device_samples())
     recorder.add(sample);
+  for (const auto& sample : sample_host_samples())
+    recorder.add(sample);
+  for (const auto& layer : sample_layers())
+    recorder.add(layer);
+  for (const auto& probe : sample_probes(ranks))
+    recorder.add(probe);
 }
 
 /// Everything of a run but its end.

@@ -1,12 +1,14 @@
 // dump_network MODEL FILE: a network with seed 1, a batch of images, and what it makes of them, in
 // the safetensors layout (8 bytes of header length, JSON header, raw little-endian values), for
 // tests/python/networks.py to compare with PyTorch's Python modules.
+#include <cmath>
 #include <cstdint>
 #include <fstream>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
+#include "model/layer_flop.h"
 #include "model/replica.h"
 #include "step/loss.h"
 
@@ -21,6 +23,17 @@ class Dump {
     data_.insert(data_.end(), bytes, bytes + values.nbytes());
     header_[name] = {
         {"dtype", "F32"}, {"shape", values.sizes().vec()}, {"data_offsets", {begin, data_.size()}}};
+  }
+
+  /// Operations for one image; whole numbers.
+  void add_flop(const std::vector<gradsync::LayerRow>& layers) {
+    double forward = 0, backward = 0;
+    for (const gradsync::LayerRow& layer : layers) {
+      forward += std::isnan(layer.forward_flop) ? 0 : layer.forward_flop;
+      backward += std::isnan(layer.backward_flop) ? 0 : layer.backward_flop;
+    }
+    header_["__metadata__"] = {{"forward_flop", std::to_string(std::llround(forward))},
+                               {"backward_flop", std::to_string(std::llround(backward))}};
   }
 
   void write(const std::string& path) const {
@@ -60,5 +73,6 @@ int main(int argc, char** argv) {
     dump.add("gradient." + replica.names[i], replica.parameters[i].grad());
   replica.network->eval();
   dump.add("outputs_eval", replica.network->forward(images));
+  dump.add_flop(gradsync::layer_flop(argv[1]));
   dump.write(argv[2]);
 }

@@ -6,8 +6,7 @@
 
 #include <doctest/doctest.h>
 
-#include "check/clocks.h"
-#include "check/links.h"
+#include "check/facts.h"
 #include "mpi/ranks.h"
 #include "preflight/mpi_job.h"
 

@@ -2,12 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "check/clocks.h"
-#include "check/data_set.h"
-#include "check/libraries.h"
-#include "check/links.h"
-#include "check/results.h"
-#include "check/shared_memory.h"
+#include "check/facts.h"
 #include "serial/check_facts.h"
 #include "serial/test_folder.h"
 

@@ -1,11 +1,6 @@
 #include <doctest/doctest.h>
 
-#include "check/binding.h"
-#include "check/gpus.h"
-#include "check/launch.h"
-#include "check/limits.h"
-#include "check/nodes.h"
-#include "check/ranks.h"
+#include "check/facts.h"
 #include "check/report.h"
 #include "serial/check_facts.h"
 

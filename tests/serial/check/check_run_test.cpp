@@ -4,13 +4,9 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
-#include "check/data_set.h"
-#include "check/gpus.h"
-#include "check/links.h"
+#include "check/facts.h"
 #include "check/loaded_files.h"
 #include "check/report.h"
-#include "check/results.h"
-#include "check/shared_memory.h"
 #include "data/synthetic.h"
 #include "serial/check_facts.h"
 #include "serial/option_sandbox.h"

@@ -1,8 +1,6 @@
 #include "device/nvml.h"
 
-#include <chrono>
 #include <cmath>
-#include <thread>
 
 #include <doctest/doctest.h>
 
@@ -10,19 +8,6 @@ namespace gradsync {
 namespace {
 
 const std::string kFake = "build/tests/libfake_nvml.so";
-
-/// Counts its readings.
-class Counting : public GpuMonitor {
- public:
-  GpuReading read() override {
-    GpuReading reading;
-    reading.at_s = ++count_;
-    return reading;
-  }
-
- private:
-  double count_ = 0;
-};
 
 }  // namespace
 
@@ -77,27 +62,6 @@ TEST_CASE("reasons for lower clocks are named; what is no loss is not") {
   CHECK(throttle_names(0x4 | 0x40) == "power cap, thermal slowdown (hardware)");
   CHECK(throttle_names(0x1 | 0x2 | 0x100).empty());
   CHECK(throttle_names(-1).empty());
-}
-
-TEST_CASE("a sampler reads by itself, hands each reading over once and ends at once") {
-  const auto begin = std::chrono::steady_clock::now();
-  {
-    GpuSampler sampler(std::make_unique<Counting>(), 0.1);
-    double last = 0;
-    for (int i = 0; i < 600 && last < 3; ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
-      for (const GpuReading& reading : sampler.take()) {
-        CHECK(reading.at_s == last + 1);
-        last = reading.at_s;
-      }
-    }
-    CHECK(last >= 3);
-    // At most ten a second, however slow this machine is.
-    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
-    CHECK(last <= 2 + passed.count() * 10);
-  }
-  const GpuSampler slow(std::make_unique<Counting>(), 3600);
-  CHECK_THROWS(GpuSampler(std::make_unique<Counting>(), 0.05));
 }
 
 }  // namespace gradsync

@@ -25,6 +25,9 @@ void check_measurements(const RunReader& run, std::size_t ranks) {
   CHECK(all_same(run.windows(), sample_windows(ranks)));
   CHECK(all_same(run.clocks(), sample_clocks(ranks)));
   CHECK(all_same(run.device_samples(), sample_device_samples()));
+  CHECK(all_same(run.host_samples(), sample_host_samples()));
+  CHECK(all_same(run.layers(), sample_layers()));
+  CHECK(all_same(run.probes(), sample_probes(run.ranks())));
 }
 
 void write_with_measurements(const std::filesystem::path& output) {
@@ -132,6 +135,15 @@ TEST_CASE("calibration record: a reading that lacks a row is noticed, and which"
   CHECK(contains(difference(), "in its samples of GPUs"));
   for (const auto& sample : sample_device_samples())
     lacking.add(sample);
+  CHECK(contains(difference(), "in its samples of hosts"));
+  for (const auto& sample : sample_host_samples())
+    lacking.add(sample);
+  CHECK(contains(difference(), "in the layers of its network"));
+  for (const auto& layer : sample_layers())
+    lacking.add(layer);
+  CHECK(contains(difference(), "in its probes of arithmetic"));
+  for (const auto& probe : sample_probes(2))
+    lacking.add(probe);
   CHECK_NOTHROW(require_same_run(*open_run(folder / "whole.h5.journal"),
                                  *open_run(folder / "lacking.h5.journal")));
 }

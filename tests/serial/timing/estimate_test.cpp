@@ -10,7 +10,7 @@
 #include <boost/math/distributions/binomial.hpp>
 #include <doctest/doctest.h>
 
-#include "serial/numbers.h"
+#include "serial/expect_error.h"
 
 using namespace gradsync;
 using doctest::Approx;

@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-#include "serial/numbers.h"
+#include "serial/expect_error.h"
 #include "support/error.h"
 #include "timing/clock.h"
 #include "timing/interval_set.h"

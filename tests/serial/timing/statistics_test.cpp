@@ -6,7 +6,7 @@
 
 #include <doctest/doctest.h>
 
-#include "serial/numbers.h"
+#include "serial/expect_error.h"
 #include "support/error.h"
 
 using namespace gradsync;

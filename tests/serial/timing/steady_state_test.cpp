@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-#include "serial/numbers.h"
+#include "serial/expect_error.h"
 #include "timing/stop_forecast.h"
 
 using namespace gradsync;

@@ -8,7 +8,6 @@
 #include "analysis/report_options.h"
 #include "analysis/tables/registry.h"
 #include "serial/expect_error.h"
-#include "serial/numbers.h"
 #include "serial/sample_run.h"
 #include "support/file.h"
 

@@ -2,7 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/formats/formats.h"
-#include "serial/numbers.h"
+#include "serial/expect_error.h"
 
 using namespace gradsync;
 using namespace gradsync::report;

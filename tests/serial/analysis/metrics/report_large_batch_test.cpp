@@ -234,7 +234,7 @@ TEST_CASE("tables: time to an accuracy that a seed does not reach, or that no ru
   write_target(folder / "a.h5", 0, "85");
   write_target(folder / "b.h5", 1, "85");  // ends at 80 %
   const RunSet set = loaded_with_failures(folder);
-  CHECK(has_target_accuracy(set));
+  CHECK(has_target_accuracy(set, {}));
   const Table table = make_time_to_accuracy_table(set, {});
   CHECK(number(table, 0, "runs") == 2);
   CHECK(number(table, 0, "reached") == 1);
@@ -242,5 +242,5 @@ TEST_CASE("tables: time to an accuracy that a seed does not reach, or that no ru
   CHECK(shown(table, 0, "time_low_s") == "n/a");
   const TestFolder plain;
   write_target(plain / "a.h5", 0, "0");
-  CHECK_FALSE(has_target_accuracy(loaded_with_failures(plain)));
+  CHECK_FALSE(has_target_accuracy(loaded_with_failures(plain), {}));
 }

@@ -5,7 +5,7 @@
 #include "analysis/metrics/mode_figures.h"
 #include "analysis/metrics/split_figures.h"
 #include "analysis/runs/columns.h"
-#include "serial/numbers.h"
+#include "serial/expect_error.h"
 #include "serial/sample_run.h"
 #include "timing/statistics.h"
 

@@ -2,7 +2,7 @@
 
 #include "analysis/metrics/straggler_figures.h"
 #include "analysis/metrics/traffic_figures.h"
-#include "serial/numbers.h"
+#include "serial/expect_error.h"
 #include "serial/sample_run.h"
 
 using namespace gradsync;

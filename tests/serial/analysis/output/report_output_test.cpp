@@ -148,13 +148,13 @@ TEST_CASE("report: every plot is drawn, also of one row and of hostile names") {
   CHECK_FALSE(contains(log.str(), "warning"));
   CHECK_FALSE(std::filesystem::exists(folder / "out/pwned"));
   const auto charts = charts_of(folder);
-  CHECK(charts.size() == 4);  // no calibration, no run of more than one rank with its base
+  CHECK(charts.size() == 5);  // no calibration, no run of more than one rank with its base
   for (const NamedChart& plot : charts) {
     CHECK(read_text_file(folder / ("out/" + plot.name + ".png")).starts_with("\x89PNG"));
     CHECK(contains(read_text_file(folder / ("out/" + plot.name + ".svg")), "</svg>"));
     CHECK(read_text_file(folder / ("out/" + plot.name + ".pdf")).starts_with("%PDF"));
   }
-  CHECK(std::distance(std::filesystem::directory_iterator(options.output.output), {}) == 16);
+  CHECK(std::distance(std::filesystem::directory_iterator(options.output.output), {}) == 20);
 }
 
 TEST_CASE("report: an SVG that rsvg-convert refuses gives its words and no picture") {

@@ -124,6 +124,16 @@ StudyRun with_gpu(StudyRun run) {
   return run;
 }
 
+StudyRun with_probe(StudyRun run) {
+  run.add_more = [](Recorder& recorder) {
+    for (const LayerRow& layer : sample_layers())
+      recorder.add(layer);
+    for (const ProbeRow& probe : sample_probes(4))
+      recorder.add(probe);
+  };
+  return run;
+}
+
 StudyRun on_own_hosts(StudyRun run) {
   run.change_info = [](RunInfo& info) {
     for (RankPlace& place : info.topology)
@@ -287,6 +297,8 @@ const std::vector<SentencePair> kPairs = {
     {"measuring.changed", "it costs nothing", {with_windows(8, 1.5)}, {with_windows(8, 1)}},
     {"measuring.few", "there are 8 rounds", {with_windows(3, 1)}, {with_windows(8, 1)}},
     {"measuring.missing", "it was measured", {kFour}, {with_windows(3, 1)}},
+    {"utilization.ranks", "arithmetic was probed", {kFour}, {with_probe(kFour)}},
+    {"utilization.arithmetic", "arithmetic was not probed", {with_probe(kFour)}, {kFour}},
     {"gpu.clocks", "no GPU was sampled", {with_gpu(kFour)}, {kFour}},
 };
 

@@ -1,4 +1,4 @@
-#include "step/gpu_samples.h"
+#include "step/rank_samples.h"
 
 #include <chrono>
 #include <thread>
@@ -14,20 +14,14 @@ using test::Ranks;
 namespace {
 
 /// Readings that tell the rank and their number.
-class Numbered : public GpuMonitor {
- public:
-  explicit Numbered(int rank) : rank_(rank) {}
-  GpuReading read() override {
+std::function<GpuReading()> numbered(int rank) {
+  return [rank, count = 0.0]() mutable {
     GpuReading reading;
-    reading.at_s = 100 + ++count_;
-    reading.power_w = rank_;
+    reading.at_s = 100 + ++count;
+    reading.power_w = rank;
     return reading;
-  }
-
- private:
-  int rank_;
-  double count_ = 0;
-};
+  };
+}
 
 RunInfo info_of(int ranks) {
   RunInfo info;
@@ -48,7 +42,7 @@ TEST_CASE("samples of every rank's GPU reach the run file, also where one rank h
   std::unique_ptr<Recorder> recorder;
   if (ranks.rank == 0) recorder = std::make_unique<Recorder>(output, info_of(ranks.size));
   const bool monitored = ranks.rank != 1;
-  GpuSamples samples(monitored ? std::make_unique<Numbered>(ranks.rank) : nullptr, 0.1);
+  RankSamples<GpuReading> samples(monitored ? numbered(ranks.rank) : nullptr, 0.1);
   for (int times = 0; times < 2; ++times) {
     std::this_thread::sleep_for(std::chrono::milliseconds(250));
     samples.record(ranks.exchange, /*clock_offset_s=*/5, /*start_s=*/100, recorder.get());

@@ -1,0 +1,231 @@
+#include "analysis/metrics/utilization.h"
+
+#include <cmath>
+
+#include <doctest/doctest.h>
+
+#include "analysis/tables/registry.h"
+#include "analysis/tables/tables.h"
+#include "serial/report_view.h"
+#include "serial/study_run.h"
+
+using namespace gradsync;
+using namespace gradsync::testing;
+
+namespace {
+
+/// Ten steady iterations of 20 ms after two of warm-up, each 30 ms after the one before it: 32
+/// images a rank, 10 ms compute, 5 ms communication.
+StudyRun used_run() {
+  StudyRun run{"ddp", 2, 32, 0.010, 0.005, 0.005};
+  run.change = [](IterationRow& row) {
+    for (std::size_t rank = 0; rank < row.ranks.size(); ++rank) {
+      RankIteration& one = row.ranks[rank];
+      one.begin_s = 0.030 * static_cast<double>(row.iteration);
+      one[Usage::kCpuTime] = row.warmup ? 1 : 0.015;
+      one[Usage::kVoluntarySwitches] = rank == 0 ? 2 : 4;
+      one[Usage::kInvoluntarySwitches] = 0;
+    }
+  };
+  run.change_info = [](RunInfo& info) {
+    info.config.push_back({"precision", "fp32", "default"});
+    info.config.push_back({"device", "cuda", "default"});
+    info.config.push_back({"tf32", "false", "default"});
+    for (RankPlace& place : info.topology) {
+      place.device = "NVIDIA H100 80GB HBM3";
+      place.host_processors = 64;
+      place.host_network = "mlx5_0 port 1 200 Gbit/s";
+    }
+  };
+  // A counter of 100 W on each GPU and of 50 W on the only host, sampled five times a second.
+  run.add_more = [](Recorder& recorder) {
+    recorder.add(LayerRow{"conv1", "convolution", 450, 1e6, 2e6});
+    recorder.add(LayerRow{"bn1", "", 12});
+    recorder.add(ProbeRow{"matmul", "bf16", 5, {{1}, {1}}});
+    recorder.add(ProbeRow{"matmul", "fp32", 5, {{4.8e9 * 2}, {4.8e9 * 4}}});
+    for (int i = 0; i <= 5; ++i) {
+      const double at_s = 0.2 * i;
+      for (const std::int64_t rank : {0, 1}) {
+        DeviceSample sample;
+        sample.rank = rank;
+        sample.at_s = at_s;
+        sample.energy_j = 1000 + 100 * at_s;
+        sample.busy = i == 0 ? 0 : 0.5;  // the first is before the steady iterations
+        recorder.add(sample);
+      }
+      recorder.add(HostSample{0, at_s, 50 * at_s, kNotMeasured, kNotMeasured, 1e9 * at_s, 0});
+    }
+  };
+  return run;
+}
+
+}  // namespace
+
+TEST_CASE("utilization: of each rank, by hand") {
+  const TestFolder folder;
+  write_study(folder / "a.h5", used_run());
+  const RunSet set = loaded(folder);
+  const auto ranks = utilization(set.runs[0], kNotMeasured);
+  REQUIRE(ranks.size() == 2);
+  CHECK(ranks[0].compute == doctest::Approx(0.5));
+  CHECK(ranks[0].link_busy == doctest::Approx(0.25));
+  CHECK(ranks[0].cores == doctest::Approx(0.75));
+  CHECK(ranks[0].voluntary_switches == 2);
+  CHECK(ranks[1].voluntary_switches == 4);
+  CHECK(ranks[0].involuntary_switches == 0);
+  CHECK(ranks[0].flop_per_s == doctest::Approx(32 * 3e6 / 0.020));  // 4.8 GFLOP/s
+  CHECK(ranks[0].of_probe == doctest::Approx(0.5));
+  CHECK(ranks[1].of_probe == doctest::Approx(0.25));
+  CHECK(ranks[0].of_data_sheet == doctest::Approx(4.8e9 / 67e12));
+  CHECK(utilization(set.runs[0], 9.6e9)[0].of_data_sheet == doctest::Approx(0.5));
+  CHECK(ranks[0].gpu_busy == doctest::Approx(0.5));
+  CHECK(std::isnan(ranks[0].sm_clock_hz));
+  CHECK(mean_of(ranks).voluntary_switches == 3);
+}
+
+TEST_CASE("utilization: a run of an earlier build has its times, and nothing else") {
+  const TestFolder folder;
+  write_study(folder / "a.h5", {"ddp", 2, 32, 0.010, 0.005, 0.005});
+  const RunSet set = loaded(folder);
+  const auto ranks = utilization(set.runs[0], kNotMeasured);
+  CHECK(ranks[0].compute == doctest::Approx(0.5));
+  CHECK(std::isnan(ranks[0].cores));
+  CHECK(std::isnan(ranks[0].flop_per_s));
+  CHECK(std::isnan(ranks[0].of_probe));
+  CHECK(std::isnan(ranks[0].gpu_busy));
+  CHECK(host_use(set.runs[0], steady_windows(set.runs[0])).empty());
+}
+
+TEST_CASE("utilization: one rank has no link") {
+  const TestFolder folder;
+  write_study(folder / "a.h5", {"none", 1, 32, 0.010});
+  CHECK(std::isnan(utilization(loaded(folder).runs[0], kNotMeasured)[0].link_busy));
+}
+
+TEST_CASE("utilization: peaks of data sheets by device and precision") {
+  CHECK(data_sheet_flop_per_s("NVIDIA H100 80GB HBM3", "bf16") == doctest::Approx(989e12));
+  CHECK(data_sheet_flop_per_s("NVIDIA H100 PCIe", "tf32") == doctest::Approx(378e12));
+  CHECK(data_sheet_flop_per_s("NVIDIA A100-SXM4-80GB", "fp32") == doctest::Approx(19.5e12));
+  CHECK(std::isnan(data_sheet_flop_per_s("Tesla V100-SXM2-16GB", "bf16")));
+  CHECK(std::isnan(data_sheet_flop_per_s("cpu: AMD EPYC", "fp32")));
+  CHECK(std::isnan(data_sheet_flop_per_s("NVIDIA H100", "int8")));
+}
+
+TEST_CASE("utilization: counters between samples, and where they say nothing") {
+  CounterSamples counter;
+  const auto per_s = [&](double begin_s, double end_s) {
+    return counter.rate({{begin_s, end_s}}).per_s;
+  };
+  CHECK(std::isnan(per_s(1, 2)));
+  counter.add(0, 100);
+  counter.add(1, 110);
+  counter.add(1, 500);  // of the same moment
+  counter.add(2, kNotMeasured);
+  counter.add(3, 150);
+  CHECK(per_s(0.25, 0.75) == doctest::Approx(10));
+  CHECK(per_s(0.5, 2) == doctest::Approx(25 / 1.5));
+  CHECK(std::isnan(per_s(2, 4)));   // behind the last one
+  CHECK(std::isnan(per_s(-1, 1)));  // before the first one
+  const auto both = counter.rate({{0.25, 0.75}, {1, 2}, {2, 4}});
+  CHECK(both.per_s == doctest::Approx((5 + 20) / 1.5));
+  CHECK(both.per_window == doctest::Approx(12.5));
+  counter.add(4, 20);  // it began again
+  CHECK(std::isnan(per_s(3.2, 3.8)));
+  counter.add(14.5, 40);  // nobody looked for ten seconds
+  CHECK(std::isnan(per_s(5, 6)));
+}
+
+TEST_CASE("table utilization: the mean of the ranks has the hosts' counters") {
+  const TestFolder folder;
+  write_study(folder / "a.h5", used_run());
+  const Table table = make_utilization_table(loaded(folder), {});
+  REQUIRE(table.rows.size() == 3);
+  CHECK(shown(table, 0, "compute_percent") == "50.0");
+  CHECK(shown(table, 0, "link_percent") == "25.0");
+  CHECK(shown(table, 0, "cpu_ms") == "15.00");
+  CHECK(shown(table, 0, "sent_gb_per_s") == "n/a");
+  CHECK(shown(table, 2, "rank") == "mean");
+  CHECK(shown(table, 2, "of_probe_percent") == "37.5");
+  CHECK(shown(table, 2, "sent_gb_per_s") == "1.0000");
+  CHECK(shown(table, 2, "received_gb_per_s") == "0.0000");
+  CHECK(shown(table, 2, "memory_gb_per_s") == "n/a");
+}
+
+TEST_CASE("table energy: what was measured, and what an epoch costs") {
+  const TestFolder folder;
+  StudyRun run = used_run();
+  const auto info = run.change_info;
+  run.change_info = [info](RunInfo& of) {
+    info(of);
+    of.provenance.push_back({"epoch_iterations", "360"});
+  };
+  write_study(folder / "a.h5", run);
+  TableOptions options;
+  options.price_per_hour = 100;
+  const RunSet set = loaded(folder);
+  CHECK(has_energy_or_price(set, {}));
+  const Table table = make_energy_table(set, options);
+  REQUIRE(table.rows.size() == 1);
+  CHECK(shown(table, 0, "gpus_j") == "4.000");        // 2 × 100 W × 20 ms
+  CHECK(shown(table, 0, "processors_j") == "1.000");  // 50 W × 20 ms
+  CHECK(shown(table, 0, "memory_j") == "n/a");
+  CHECK(shown(table, 0, "total_j") == "5.000");
+  CHECK(shown(table, 0, "power_w") == "250.0");
+  CHECK(shown(table, 0, "images_per_j") == "12.80");
+  CHECK(shown(table, 0, "epoch_kwh") == "0.0005000");
+  CHECK(shown(table, 0, "epoch_cost") == "0.2000");
+}
+
+TEST_CASE("table energy: nothing is estimated without a counter") {
+  const TestFolder folder;
+  write_study(folder / "a.h5", {"ddp", 2, 32, 0.010});
+  const RunSet set = loaded(folder);
+  CHECK_FALSE(has_energy_or_price(set, {}));
+  const Table table = make_energy_table(set, {});
+  for (const char* column :
+       {"gpus_j", "processors_j", "total_j", "power_w", "images_per_j", "epoch_kwh", "epoch_cost"})
+    CHECK(shown(table, 0, column) == "n/a");
+  TableOptions options;
+  options.price_per_hour = 1;
+  CHECK(has_energy_or_price(set, options));
+}
+
+TEST_CASE("table layers: each network once, with the sum of what is counted") {
+  const TestFolder folder;
+  write_study(folder / "a.h5", used_run());
+  write_study(folder / "b.h5", used_run());
+  const RunSet set = loaded(folder);
+  CHECK(has_layers(set, {}));
+  const Table table = make_layers_table(set, {});
+  REQUIRE(table.rows.size() == 3);
+  CHECK(shown(table, 1, "operation") == "not counted");
+  CHECK(shown(table, 1, "forward_mflop") == "n/a");
+  CHECK(shown(table, 2, "layer") == "all");
+  CHECK(shown(table, 2, "parameters") == "462");
+  CHECK(shown(table, 2, "backward_mflop") == "2.000");
+  CHECK(shown(table, 2, "bytes_per_mflop") == "616.0");
+}
+
+TEST_CASE("table hardware: hosts that differ in nothing but their names are one row") {
+  const TestFolder folder;
+  StudyRun run = used_run();
+  run.ranks = 4;
+  run.add_more = [](Recorder&) {};
+  write_study(folder / "a.h5", run);
+  const auto alike = run.change_info;
+  run.change_info = [alike](RunInfo& info) {
+    alike(info);
+    info.topology[2].host_memory_bytes = 1 << 30;
+  };
+  write_study(folder / "b.h5", run);
+  const RunSet set = loaded(folder);
+  CHECK(has_hardware(set, {}));
+  const Table table = make_hardware_table(set, {});
+  REQUIRE(table.rows.size() == 2);
+  CHECK(shown(table, 0, "host") == "node0");
+  CHECK(shown(table, 0, "hosts") == "2");
+  CHECK(shown(table, 0, "ranks") == "2");
+  CHECK(shown(table, 0, "network") == "mlx5_0 port 1 200 Gbit/s");
+  CHECK(shown(table, 0, "memory_gib") == "n/a");
+  CHECK(shown(table, 1, "memory_gib") == "1.0");
+}
