@@ -3,6 +3,9 @@
 #include <sys/resource.h>
 
 #include <cmath>
+#include <fstream>
+#include <sstream>
+#include <string>
 
 #include "host/sysfs.h"
 #include "timing/clock.h"
@@ -18,24 +21,49 @@ void add_to(double& sum, double value) {
   sum = std::isnan(sum) ? value : sum + value;
 }
 
-std::vector<fs::path> interfaces_of(const fs::path& sysfs) {
-  std::vector<fs::path> all = entries_of(sysfs / "class/net"), hardware;
-  std::erase_if(all, [](const fs::path& one) { return one.filename() == "lo"; });
-  for (const fs::path& one : all)
-    if (fs::exists(one / "device")) hardware.push_back(one);
+struct InterfaceBytes {
+  std::string name;
+  double sent = 0, received = 0;
+};
+
+/// Those of this process's network namespace, which /sys may not be of; without loopback.
+std::vector<InterfaceBytes> interfaces_in(const fs::path& net_dev) {
+  constexpr int kBetween = 7;  // numbers between received and sent bytes
+  std::vector<InterfaceBytes> all;
+  std::ifstream in(net_dev);
+  for (std::string line; std::getline(in, line);) {
+    const auto colon = line.find(':');
+    if (colon == std::string::npos) continue;  // the head
+    std::istringstream words(line.substr(0, colon)), numbers(line.substr(colon + 1));
+    InterfaceBytes one;
+    words >> one.name;
+    numbers >> one.received;
+    for (int i = 0; i < kBetween; ++i)
+      numbers >> one.sent;
+    if (numbers >> one.sent && one.name != "lo") all.push_back(one);
+  }
+  return all;
+}
+
+/// Without any that is hardware, all of them.
+std::vector<InterfaceBytes> interfaces_that_count(const fs::path& root) {
+  const auto all = interfaces_in(root / "proc/net/dev");
+  std::vector<InterfaceBytes> hardware;
+  for (const InterfaceBytes& one : all)
+    if (fs::exists(root / "sys/class/net" / one.name / "device")) hardware.push_back(one);
   return hardware.empty() ? all : hardware;
 }
 
 }  // namespace
 
-HostCounters::HostCounters(const fs::path& root) {
+HostCounters::HostCounters(const fs::path& root) : root_(root) {
   const fs::path sysfs = root / "sys";
   for (const fs::path& domain : entries_of(sysfs / "class/powercap"))
     find_energy(domain);
   for (const fs::path& domain : entries_of(sysfs / "fs/resctrl/mon_data"))
     if (fs::exists(domain / "mbm_total_bytes"))
       memory_traffic_.push_back(domain / "mbm_total_bytes");
-  find_traffic(sysfs);
+  find_infiniband(sysfs);
 }
 
 void HostCounters::find_energy(const fs::path& domain) {
@@ -50,16 +78,12 @@ void HostCounters::find_energy(const fs::path& domain) {
   if (!std::isnan(counter.last_uj)) energy_.push_back(counter);
 }
 
-void HostCounters::find_traffic(const fs::path& sysfs) {
+void HostCounters::find_infiniband(const fs::path& sysfs) {
   constexpr double kInfinibandUnit_bytes = 4;
-  for (const fs::path& interface : interfaces_of(sysfs)) {
-    network_.push_back({interface / "statistics/tx_bytes", 1, true});
-    network_.push_back({interface / "statistics/rx_bytes", 1, false});
-  }
   for (const fs::path& adapter : entries_of(sysfs / "class/infiniband"))
     for (const fs::path& port : entries_of(adapter / "ports")) {
-      network_.push_back({port / "counters/port_xmit_data", kInfinibandUnit_bytes, true});
-      network_.push_back({port / "counters/port_rcv_data", kInfinibandUnit_bytes, false});
+      infiniband_.push_back({port / "counters/port_xmit_data", kInfinibandUnit_bytes, true});
+      infiniband_.push_back({port / "counters/port_rcv_data", kInfinibandUnit_bytes, false});
     }
 }
 
@@ -71,6 +95,13 @@ void HostCounters::advance(EnergyCounter& counter) {
   counter.last_uj = now_uj;
 }
 
+void HostCounters::add_interfaces(HostReading& reading) const {
+  for (const InterfaceBytes& one : interfaces_that_count(root_)) {
+    add_to(reading.sent_bytes, one.sent);
+    add_to(reading.received_bytes, one.received);
+  }
+}
+
 HostReading HostCounters::read() {
   HostReading reading;
   reading.at_s = now_s();
@@ -80,7 +111,8 @@ HostReading HostCounters::read() {
   }
   for (const fs::path& file : memory_traffic_)
     add_to(reading.memory_traffic_bytes, counter_in(file));
-  for (const TrafficCounter& counter : network_)
+  add_interfaces(reading);
+  for (const TrafficCounter& counter : infiniband_)
     if (const double count = counter_in(counter.file); !std::isnan(count))
       add_to(counter.sent ? reading.sent_bytes : reading.received_bytes,
              count * counter.unit_bytes);

@@ -23,7 +23,7 @@ struct HostReading {
   double sent_bytes = kUnknown, received_bytes = kUnknown;
 };
 
-/// Reads the counters of a host. `root` holds sys. Of one thread.
+/// Reads the counters of a host. `root` holds proc and sys. Of one thread.
 class HostCounters {
  public:
   explicit HostCounters(const std::filesystem::path& root = "/");
@@ -44,12 +44,14 @@ class HostCounters {
   };
 
   void find_energy(const std::filesystem::path& domain);
-  void find_traffic(const std::filesystem::path& sysfs);
+  void find_infiniband(const std::filesystem::path& sysfs);
+  void add_interfaces(HostReading& reading) const;
   static void advance(EnergyCounter& counter);
 
   std::vector<EnergyCounter> energy_;
   std::vector<std::filesystem::path> memory_traffic_;
-  std::vector<TrafficCounter> network_;
+  std::vector<TrafficCounter> infiniband_;
+  std::filesystem::path root_;
 };
 
 /// What this process has used since it started, all its threads together (getrusage).

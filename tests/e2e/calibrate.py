@@ -219,7 +219,7 @@ def case_trainer_calibrates_before_and_after_and_reads_the_clocks(folder):
 
 def case_a_run_records_what_its_utilization_is_made_from(folder):
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    calibrates = ["--model", "lenet", "--calibrate", "--calibration-sizes", "1KiB:1KiB"]
+    calibrates = ["--calibrate", "--calibration-sizes", "1KiB:1KiB"]
     trainer.train(2, *trainer.short_run(folder), *calibrates).expect(0, "GFLOP/s a rank")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

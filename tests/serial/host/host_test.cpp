@@ -89,10 +89,13 @@ TEST_CASE("host: counters, and what is not readable") {
   domain("intel-rapl:1", "package-1", "9000000");
   root.state("sys/fs/resctrl/mon_data/mon_L3_00/mbm_total_bytes", "100");
   root.state("sys/fs/resctrl/mon_data/mon_L3_01/mbm_total_bytes", "23");
-  for (const auto& [name, sent] : {std::pair{"lo", "7"}, {"eth0", "1000"}, {"br0", "1000"}}) {
-    root.state(std::string("sys/class/net/") + name + "/statistics/tx_bytes", sent);
-    root.state(std::string("sys/class/net/") + name + "/statistics/rx_bytes", "5");
-  }
+  const std::string interfaces =
+      "Inter-|   Receive                            |  Transmit\n"
+      " face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets\n"
+      "    lo: 7 1 0 0 0 0 0 0 7 1 0 0 0 0 0 0\n"
+      "  eth0:       5    1    0    0    0     0          0         0     1000       9    0\n"
+      "br0: 5 1 0 0 0 0 0 0 1000 1 0 0 0 0 0 0\n";
+  root.state("proc/net/dev", interfaces);
   root.state("sys/class/net/eth0/device/vendor", "0x15b3");
   root.state("sys/class/infiniband/mlx5_0/ports/1/counters/port_xmit_data", "250");
   HostCounters counters(root.path());
@@ -105,6 +108,9 @@ TEST_CASE("host: counters, and what is not readable") {
   CHECK(reading.memory_traffic_bytes == 123);
   CHECK(reading.sent_bytes == 1000 + 4 * 250);  // neither lo nor the bridge
   CHECK(reading.received_bytes == 5);
+  std::filesystem::remove_all(root.path() / "sys/class");
+  CHECK(HostCounters(root.path()).read().sent_bytes == 2000);  // none is hardware
+  domain("intel-rapl:0", "package-0", "3000000");
   domain("intel-rapl:0", "package-0", "3500000");
   CHECK(counters.read().package_energy_j == doctest::Approx(4));
 }
