@@ -10,7 +10,7 @@ import sys
 import time
 
 from slurm_harness import BIN, cluster, job_field, run_on_cluster, slurm, srun, wait_for_end, wait_until
-from harness import check, synthetic
+from harness import check, run, synthetic
 
 PROGRAM = BIN / "gradsync-check"
 DATA = ""
@@ -52,6 +52,23 @@ def case_a_link_at_half_its_nominal_rate(folder):
         rows, ended = preflight(folder, "-N2", "-n2", options=("--sysfs", folder / "sys", "--least-link", share))
         ended.expect(code)
         check(rows["links.nominal"]["result"] == result, f"{factor}: {rows['links.nominal']}")
+
+
+def case_a_link_that_is_slower_than_it_was(folder):
+    """gradsync-report compare names the sizes, and its exit code says so."""
+    files = {}
+    try:
+        for rate in ("1gbit", "200mbit"):
+            cluster("rate", rate).expect(0)
+            files[rate] = folder / f"{rate}.h5"
+            slurm("srun", "--mpi=pmix", "-N2", "-n2", BIN / "gradsync-calibrate", "-b", "1M", "-e", "2M", "-n", 5, "-N", 6,
+                  "--collective", "allreduce", "--cadence", "isolated", "--output", files[rate]).expect(0)  # fmt: skip
+    finally:
+        cluster("rate", "none")
+    slower = run([BIN / "gradsync-report", "compare", files["1gbit"], files["200mbit"]])
+    named = re.findall(r"allreduce\.\S+MiB .* slower \(beyond the threshold\)", slower.out)
+    check(slower.code == 1 and len(named) == 2, f"exit code {slower.code}: {slower.out}")
+    run([BIN / "gradsync-report", "compare", files["1gbit"], files["1gbit"]]).expect(0, "no difference")
 
 
 def case_fewer_ranks_a_node_than_meant(folder):
