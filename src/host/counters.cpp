@@ -45,12 +45,16 @@ std::vector<InterfaceBytes> interfaces_in(const fs::path& net_dev) {
   return all;
 }
 
-/// Without any that is hardware, all of them.
+/// Without any that is hardware, all of them. Ports of InfiniBand have counters of their own.
 std::vector<InterfaceBytes> interfaces_that_count(const fs::path& root) {
-  const auto all = interfaces_in(root / "proc/net/dev");
+  constexpr const char* kInfiniband = "32";  // ARPHRD_INFINIBAND: IP over it
+  const auto folder = [&](const InterfaceBytes& one) { return root / "sys/class/net" / one.name; };
+  auto all = interfaces_in(root / "proc/net/dev");
+  std::erase_if(
+      all, [&](const InterfaceBytes& one) { return line_of(folder(one) / "type") == kInfiniband; });
   std::vector<InterfaceBytes> hardware;
   for (const InterfaceBytes& one : all)
-    if (fs::exists(root / "sys/class/net" / one.name / "device")) hardware.push_back(one);
+    if (fs::exists(folder(one) / "device")) hardware.push_back(one);
   return hardware.empty() ? all : hardware;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -23,20 +24,25 @@ HostSample sample_of(const HostReading& reading, int rank, double to_start_s);
 /// How many the rank with most has, on all ranks. Collective.
 std::int64_t most_of_ranks(Exchange& exchange, std::int64_t mine);
 
-/// Those of all ranks on rank 0, in order of rank; nothing elsewhere. Collective.
-template <typename Sample>
-std::vector<Sample> gather_samples(Exchange& exchange, std::vector<Sample> mine) {
+/// Calls `take` on rank 0 with each of all ranks' samples, those of a rank in order; a few of each
+/// rank at once, so that rank 0 needs little memory. Collective.
+template <typename Sample, typename Take>
+void gather_samples(Exchange& exchange, std::vector<Sample> mine, Take&& take) {
   constexpr std::int64_t kNobody = -1;
-  const std::int64_t most = most_of_ranks(exchange, static_cast<std::int64_t>(mine.size()));
-  if (most == 0) return {};
+  constexpr std::size_t kAtOnce = 64;
+  const auto most =
+      static_cast<std::size_t>(most_of_ranks(exchange, static_cast<std::int64_t>(mine.size())));
   Sample nobody;
   nobody.rank = kNobody;
-  mine.resize(static_cast<std::size_t>(most), nobody);
-  std::vector<Sample> all(
-      exchange.rank() == 0 ? mine.size() * static_cast<std::size_t>(exchange.size()) : 0);
-  exchange.control().gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
-  std::erase_if(all, [](const Sample& one) { return one.rank == kNobody; });
-  return all;
+  mine.resize(most, nobody);
+  for (std::size_t first = 0; first < most; first += kAtOnce) {
+    const auto some = std::span(mine).subspan(first, std::min(kAtOnce, most - first));
+    std::vector<Sample> all(
+        exchange.rank() == 0 ? some.size() * static_cast<std::size_t>(exchange.size()) : 0);
+    exchange.control().gather(std::as_bytes(some), std::as_writable_bytes(std::span(all)));
+    for (const Sample& sample : all)
+      if (sample.rank != kNobody) take(sample);
+  }
 }
 
 /// Counters that some ranks read at intervals, on their way into the run file.
@@ -56,8 +62,9 @@ class RankSamples {
     if (reader_)
       for (const Reading& reading : reader_->take())
         mine.push_back(sample_of(reading, exchange.rank(), clock_offset_s - start_s));
-    for (const auto& sample : gather_samples(exchange, std::move(mine)))
+    gather_samples(exchange, std::move(mine), [recorder](const auto& sample) {
       if (recorder != nullptr) recorder->add(sample);
+    });
   }
 
  private:

@@ -60,3 +60,18 @@ TEST_CASE("samples of every rank's GPU reach the run file, also where one rank h
   for (int rank = 0; rank < ranks.size; ++rank)
     CHECK((next[static_cast<std::size_t>(rank)] > 6) == (rank != 1));
 }
+
+TEST_CASE("samples of ranks with more than travel at once come whole and in order") {
+  Ranks ranks;
+  std::vector<HostSample> mine(static_cast<std::size_t>(70 * ranks.rank));
+  for (std::size_t i = 0; i < mine.size(); ++i) {
+    mine[i].rank = ranks.rank;
+    mine[i].at_s = static_cast<double>(i);
+  }
+  std::vector<double> next(static_cast<std::size_t>(ranks.size), 0);
+  gather_samples(ranks.exchange, mine, [&](const HostSample& sample) {
+    CHECK(sample.at_s == next.at(static_cast<std::size_t>(sample.rank))++);
+  });
+  for (int rank = 0; rank < ranks.size; ++rank)
+    CHECK(next[static_cast<std::size_t>(rank)] == (ranks.rank == 0 ? 70 * rank : 0));
+}

@@ -94,7 +94,10 @@ TEST_CASE("host: counters, and what is not readable") {
       " face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets\n"
       "    lo: 7 1 0 0 0 0 0 0 7 1 0 0 0 0 0 0\n"
       "  eth0:       5    1    0    0    0     0          0         0     1000       9    0\n"
-      "br0: 5 1 0 0 0 0 0 0 1000 1 0 0 0 0 0 0\n";
+      "br0: 5 1 0 0 0 0 0 0 1000 1 0 0 0 0 0 0\n"
+      "ib0: 9 1 0 0 0 0 0 0 9000 1 0 0 0 0 0 0\n";
+  root.state("sys/class/net/ib0/type", "32");
+  root.state("sys/class/net/ib0/device/vendor", "0x15b3");
   root.state("proc/net/dev", interfaces);
   root.state("sys/class/net/eth0/device/vendor", "0x15b3");
   root.state("sys/class/infiniband/mlx5_0/ports/1/counters/port_xmit_data", "250");
@@ -108,7 +111,8 @@ TEST_CASE("host: counters, and what is not readable") {
   CHECK(reading.memory_traffic_bytes == 123);
   CHECK(reading.sent_bytes == 1000 + 4 * 250);  // neither lo nor the bridge
   CHECK(reading.received_bytes == 5);
-  std::filesystem::remove_all(root.path() / "sys/class");
+  std::filesystem::remove_all(root.path() / "sys/class/net/eth0");
+  std::filesystem::remove_all(root.path() / "sys/class/infiniband");
   CHECK(HostCounters(root.path()).read().sent_bytes == 2000);  // none is hardware
   domain("intel-rapl:0", "package-0", "3000000");
   domain("intel-rapl:0", "package-0", "3500000");
