@@ -17,11 +17,11 @@ using AboutToRead = std::function<void(std::size_t done, std::size_t all)>;
 /// Makes a run of the traces of torch.profiler (docs/page-and-trace.md), one a rank in any order,
 /// held in memory. `batch_per_rank` is what the job used; 0: unknown, and n/a in tables.
 ///
-/// Provenance holds what the traces lack (kRemarkPrefix). A rank without a trace has no numbers (NaN). Where the
-/// arrival of the last rank at collectives is not known (a rank is missing, the ranks' collectives
-/// differ, clocks contradict each other) the run is of schema 1: straggler wait is a part of
-/// communication. Throws Error kBadData: two traces of one rank, traces of jobs of different size,
-/// no iteration that all traces hold, and as read_trace_events does.
+/// Provenance holds what the traces lack (kRemarkPrefix). A rank without a trace has no numbers
+/// (NaN). Where the arrival of the last rank at collectives is not known (a rank is missing, the
+/// ranks' collectives differ, clocks contradict each other) the run is of schema 1: straggler wait
+/// is a part of communication. Throws Error kBadData: two traces of one rank, traces of jobs of
+/// different size, no iteration that all traces hold, and as read_trace_events does.
 std::unique_ptr<RunReader> run_of_traces(const std::vector<std::filesystem::path>& traces,
                                          std::int64_t batch_per_rank = 0,
                                          const AboutToRead& about_to_read = {});

@@ -20,8 +20,9 @@ namespace {
 constexpr std::array<std::string_view, 4> kHeldByRun = {"model", "sync", "batch-per-rank",
                                                         "batch-global"};
 
-/// What provenance says of one run only: its environment, the timings that chose its settings.
-constexpr std::array<std::string_view, 2> kOfOneRun = {"env.", "probed"};
+/// What provenance says of one run only: its environment, the timings that chose its settings, what
+/// was remarked on it.
+constexpr std::array<std::string_view, 3> kOfOneRun = {"env.", "probed", kRemarkPrefix};
 
 /// A value a rank, equal neighbors counted: "2 (4 ranks), 1 (1 rank)".
 std::string run_lengths(const std::vector<std::string>& values) {

@@ -55,7 +55,7 @@ def case_a_link_at_half_its_nominal_rate(folder):
 
 
 def case_a_link_that_is_slower_than_it_was(folder):
-    """gradsync-report compare names the sizes, and its exit code says so."""
+    """gradsync-report compare names the sizes that are slower, and ends with 1."""
     files = {}
     try:
         for rate in ("1gbit", "200mbit"):

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "analysis/kineto/rank_timeline.h"
+#include "analysis/metrics/run_group.h"
 #include "analysis/runs/run_set.h"
 #include "analysis/trace/gzip.h"
 #include "record/publish.h"
@@ -315,6 +316,14 @@ TEST_CASE("profiler traces: a saved run has their remarks") {
   const RunSet saved = load_places({(traces.folder / "run.h5").string()});
   REQUIRE(!saved.remarks.empty());
   CHECK(contains(saved.remarks.front(), "no trace of 1 of 2 ranks"));
+  // Of one run only: repeats may differ in them.
+  Traces whole;
+  whole.add_two_ranks();
+  publish_run(*whole.run(), traces.folder / "whole.h5");
+  const RunSet both = load_places({traces.folder.path().string()});
+  REQUIRE(both.runs.size() == 2);
+  for (const RunDifference& difference : differences(both.runs[0], both.runs[1]))
+    CHECK_FALSE(difference.what.starts_with(kRemarkPrefix));
 }
 
 TEST_CASE("profiler traces: collectives that no bucket can hold count as communication") {
