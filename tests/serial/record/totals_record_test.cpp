@@ -1,3 +1,6 @@
+#include <cstdint>
+#include <set>
+
 #include <doctest/doctest.h>
 
 #include "analysis/tables/tables.h"
@@ -144,4 +147,24 @@ TEST_CASE("ledger: adds up by category") {
   CHECK(ledger.total().calls[0] == 2);
   CHECK(ledger.total().received_bytes[7] == 7);
   CHECK(ledger.total().calls[1] == 0);
+  RankTraffic more;
+  more.sent_bytes[0] = 100;
+  more.received_bytes[0] = 200;
+  more.calls[0] = 3;
+  ledger.add(more);
+  CHECK(ledger.total().sent_bytes[0] == 111);
+  CHECK(ledger.total().received_bytes[0] == 222);
+  CHECK(ledger.total().calls[0] == 5);
+}
+
+TEST_CASE("fingerprints: those of many calls differ from each other in each half") {
+  std::set<std::uint32_t> low, high;
+  CollectiveCall call;
+  for (call.count = 0; call.count < 100; ++call.count)
+    for (call.iteration = 0; call.iteration < 10; ++call.iteration) {
+      low.insert(static_cast<std::uint32_t>(fingerprint(call)));
+      high.insert(static_cast<std::uint32_t>(fingerprint(call) >> 32));
+    }
+  CHECK(low.size() == 1000);
+  CHECK(high.size() == 1000);
 }
