@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <filesystem>
@@ -7,11 +8,15 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include <doctest/doctest.h>
 
 #include "comm/hang_detector.h"
+#include "comm/node_messages.h"
+#include "comm/status_board.h"
 #include "mpi/ranks.h"
+#include "timing/clock.h"
 
 using namespace gradsync;
 
@@ -252,4 +257,60 @@ TEST_CASE("watchdog: a rank that the launcher continues to end it does not repor
     CHECK(reports == 0);
   }
   MPI_Barrier(session.world());
+}
+
+TEST_CASE("watchdog: where all nodes answer a hang is reported after the grace period") {
+  if (alone()) return;
+  const Session& session = test::session();
+  WatchLimits limits = short_limits();
+  limits.timeout_s = 0.3;
+  limits.grace_s = 0.2;
+  double shortest_s = 60;  // of three: the machine may be busy
+  for (int i = 0; i < 3; ++i) {
+    WatchState state(limits);
+    std::atomic<bool> reported{false};
+    HangDetector detector(session, state, session.world(), [&](const Error&) { reported = true; });
+    if (session.rank() == 0) {
+      const double begin_s = now_s();
+      ++state.waits;
+      detector.mine().kind = static_cast<std::int32_t>(CollectiveKind::kBarrier);
+      for (int look = 0; look < 600 && !reported; ++look)
+        sleep_s(0.05);
+      shortest_s = std::min(shortest_s, now_s() - begin_s);
+    }
+    MPI_Barrier(session.world());
+  }
+  if (session.rank() == 0) CHECK(shortest_s < 1.3);
+}
+
+TEST_CASE("watchdog: a node tells of its own ranks and of no others") {
+  const Session& session = test::session();
+  if (alone() || !session.threads_may_call()) return;
+  const int last = session.size() - 1;
+  NodeMessages messages(session, {session.rank()});
+  RankReport told;
+  told.rank = last;
+  told.sequence = 7;
+  if (session.rank() == last) {
+    messages.tell({told}, true, false, 0);
+  } else {
+    for (int i = 0; i < 3000 && !messages.heard(0, 1, session.size()); ++i) {
+      messages.receive(0);
+      sleep_s(0.01);
+    }
+    std::vector<RankReport> all(static_cast<std::size_t>(session.size()));
+    all.front().sequence = 3;
+    messages.copy_to(all, 0, 1);
+    CHECK(all.front().sequence == 3);
+    CHECK(all.back().sequence == 7);
+  }
+  MPI_Barrier(session.world());
+}
+
+TEST_CASE("watchdog: the state of a process is the letter that the kernel has for it" *
+          test::once()) {
+  const StatusBoard board(MPI_COMM_SELF, {test::session().rank()});
+  const auto reports = board.reports(0);
+  REQUIRE(reports.size() == 1);
+  CHECK(reports[0].process == 'R');
 }

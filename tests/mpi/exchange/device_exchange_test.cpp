@@ -306,6 +306,14 @@ TEST_CASE("device: after an abort no result is believed, and NCCL is called no m
   CHECK(never_returns([&] { ranks.transport->gather(data, data, 0); }));
 }
 
+TEST_CASE("device: without a queue that could be lost an event is waited for") {
+  DeviceRanks ranks(/*nccl=*/true);
+  ranks.device.work(ranks.lane.compute, 1e-3);
+  const Mark ahead = ranks.exchange.now().mark;
+  await_device(ranks.ring, ahead, nullptr, test::session());
+  CHECK(ranks.ring.happened(ahead));
+}
+
 TEST_CASE("device: the watchdog sees a rank that leaves NCCL") {
   DeviceRanks ranks(/*nccl=*/true);
   const int before = watched_waits;

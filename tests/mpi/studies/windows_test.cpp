@@ -65,6 +65,17 @@ TEST_CASE("windows: a replay makes the recorded collectives, in order and size")
   }
 }
 
+TEST_CASE("windows: a replay of one rooted collective alone has room for all ranks at the root") {
+  for (const CollectiveKind kind : {CollectiveKind::kGather, CollectiveKind::kScatter}) {
+    Ranks ranks;
+    Replay replay(ranks.exchange, {{4096, kind}}, Waiting::kSleep, "fp32");
+    ranks.exchange.log().begin_iteration(0);
+    replay.synchronize();
+    REQUIRE(ranks.exchange.log().records().size() == 1);
+    CHECK(ranks.exchange.log().records()[0].bytes == 4096);
+  }
+}
+
 TEST_CASE("windows: without timing nothing is stamped, and the sums are the same") {
   Ranks ranks;
   ranks.exchange.log().begin_iteration(0);

@@ -159,9 +159,14 @@ TEST_CASE("what a run records of its MPI, its own identity and the cores of a ra
   const std::regex random_uuid(
       "[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}");
   std::set<std::string> uuids;
-  for (int i = 0; i < 100; ++i)
-    CHECK(std::regex_match(*uuids.insert(new_uuid()).first, random_uuid));
+  int alike = 0;
+  for (int i = 0; i < 100; ++i) {
+    const std::string& one = *uuids.insert(new_uuid()).first;
+    CHECK(std::regex_match(one, random_uuid));
+    alike += one.substr(9, 4) == one.substr(19, 4) ? 1 : 0;
+  }
   CHECK(uuids.size() == 100);
+  CHECK(alike < 10);
 
   cpu_set_t before;
   REQUIRE(sched_getaffinity(0, sizeof before, &before) == 0);
@@ -315,4 +320,39 @@ TEST_CASE("ring: what fails on one rank is thrown on all, with that rank's name"
   RingTransport transport(session, session.world());
   std::vector<float> data(1000);
   check_sums(transport, data);
+}
+
+namespace {
+
+/// What was broadcast as bytes, while it is there.
+std::set<std::string>* broadcasts = nullptr;
+
+}  // namespace
+
+/// In place of MPI's, by its profiling interface.
+extern "C" int MPI_Bcast(void* data, int count, MPI_Datatype type, int root, MPI_Comm comm) {
+  const int code = PMPI_Bcast(data, count, type, root, comm);
+  if (broadcasts != nullptr && type == MPI_BYTE)
+    broadcasts->insert(
+        std::string(static_cast<const char*>(data), static_cast<std::size_t>(count)));
+  return code;
+}
+
+TEST_CASE("ring: each has a secret of its own" * test::several_ranks()) {
+  std::set<std::string> secrets;
+  broadcasts = &secrets;
+  for (int i = 0; i < 2; ++i)
+    RingTransport(test::session(), test::session().world());
+  broadcasts = nullptr;
+  CHECK(secrets.size() == 2);
+}
+
+TEST_CASE("what the root chose is counted on its way to each rank" * test::several_ranks()) {
+  const Session& session = test::session();
+  const auto at = static_cast<std::size_t>(Traffic::kControl);
+  const RankTraffic before = session.ledger().total();
+  const std::string why = agree_on_gpus(session, {}).choice.why;
+  const auto received = session.ledger().total().received_bytes[at] - before.received_bytes[at];
+  // The reason and its frame, beside which all else is numbers.
+  if (!session.root()) CHECK(received > static_cast<std::int64_t>(why.size()) + 24);
 }

@@ -86,6 +86,7 @@ TEST_CASE("hang: ranks that wait in a later collective are not missing") {
 
 TEST_CASE("hang: a rank that has left the collective and computes is not missing in it") {
   CHECK(missing({rank_at(0, 5, kAllReduce), rank_at(1, 4, -1, 'T'), rank_at(2, 5)}) == Ranks{1});
+  CHECK(missing({rank_at(0, 5, kAllReduce), rank_at(1, 4), rank_at(2, 5)}) == Ranks{1});
 }
 
 TEST_CASE("hang: a rank that has left the collective is missing if all others are in one") {

@@ -1,8 +1,10 @@
 #include <sys/mount.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <functional>
 #include <iostream>
@@ -110,4 +112,34 @@ TEST_CASE("hdf5: a full disk at any point: exit 74, no crash, the journal whole"
   }
   CHECK(full > 5);
   umount(folder.path().c_str());
+}
+
+namespace {
+
+bool knows_no_replace = true;
+
+}  // namespace
+
+/// In place of the C library's: as on a network file system that knows no RENAME_NOREPLACE.
+extern "C" int renameat2(int from_folder, const char* from, int to_folder, const char* to,
+                         unsigned flags) noexcept {
+  if (knows_no_replace)
+    return static_cast<int>(syscall(SYS_renameat2, from_folder, from, to_folder, to, flags));
+  errno = EINVAL;
+  return -1;
+}
+
+TEST_CASE("hdf5: a file system without RENAME_NOREPLACE gets the run file, and keeps another's") {
+  const TestFolder folder;
+  const auto output = folder / "run.h5";
+  knows_no_replace = false;
+  write_sample(output, {});
+  CHECK(open_run(output)->iterations() == 12);
+  CHECK(count_temporaries(folder.path()) == 0);
+  const auto late = folder / "late.h5";
+  Recorder recorder(late, sample_info({}));
+  write_plainly(late, "another's");
+  CHECK_THROWS_AS(recorder.finish(RunStatus::kComplete), Error);
+  CHECK(std::filesystem::file_size(late) == 9);
+  knows_no_replace = true;
 }

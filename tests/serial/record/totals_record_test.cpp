@@ -1,3 +1,4 @@
+#include <cstdint>
 #include <set>
 
 #include <doctest/doctest.h>
@@ -146,35 +147,24 @@ TEST_CASE("ledger: adds up by category") {
   CHECK(ledger.total().calls[0] == 2);
   CHECK(ledger.total().received_bytes[7] == 7);
   CHECK(ledger.total().calls[1] == 0);
+  RankTraffic more;
+  more.sent_bytes[0] = 100;
+  more.received_bytes[0] = 200;
+  more.calls[0] = 3;
+  ledger.add(more);
+  CHECK(ledger.total().sent_bytes[0] == 111);
+  CHECK(ledger.total().received_bytes[0] == 222);
+  CHECK(ledger.total().calls[0] == 5);
 }
 
-TEST_CASE("totals: a ledger adds what another one counted, and takes it back") {
-  Ledger ledger;
-  ledger.add(moved(1));
-  ledger.add(moved(2));
-  const RankTraffic both = ledger.total();
-  for (std::size_t at = 0; at < kTrafficCategories; ++at) {
-    CHECK(both.sent_bytes[at] == moved(1).sent_bytes[at] + moved(2).sent_bytes[at]);
-    CHECK(both.received_bytes[at] == moved(1).received_bytes[at] + moved(2).received_bytes[at]);
-    CHECK(both.calls[at] == moved(1).calls[at] + moved(2).calls[at]);
-  }
-  CHECK(ledger.take_back(moved(1)).sent_bytes == moved(2).sent_bytes);
-  CHECK(ledger.total().sent_bytes == moved(1).sent_bytes);
-}
-
-TEST_CASE("collective calls that differ have different fingerprints") {
-  std::set<std::uint64_t> fingerprints;
-  std::size_t calls = 0;
-  for (const CollectiveKind kind : {CollectiveKind::kAllReduce, CollectiveKind::kBroadcast})
-    for (std::int32_t root = -1; root < 8; ++root)
-      for (std::int64_t count = 0; count < 40; ++count)
-        for (std::int64_t iteration = 0; iteration < 40; ++iteration, ++calls) {
-          CollectiveCall call;
-          call.kind = kind;
-          call.root = root;
-          call.count = count;
-          call.iteration = iteration;
-          fingerprints.insert(fingerprint(call));
-        }
-  CHECK(fingerprints.size() == calls);
+TEST_CASE("fingerprints: those of many calls differ from each other in each half") {
+  std::set<std::uint32_t> low, high;
+  CollectiveCall call;
+  for (call.count = 0; call.count < 100; ++call.count)
+    for (call.iteration = 0; call.iteration < 10; ++call.iteration) {
+      low.insert(static_cast<std::uint32_t>(fingerprint(call)));
+      high.insert(static_cast<std::uint32_t>(fingerprint(call) >> 32));
+    }
+  CHECK(low.size() == 1000);
+  CHECK(high.size() == 1000);
 }

@@ -93,6 +93,11 @@ TEST_CASE("job arrays: one a shape, with its cells, after those before it") {
   CHECK(fs::is_directory(submission.runs() / "slurm"));
 }
 
+TEST_CASE("job arrays: one rank a node takes as many nodes as there are ranks") {
+  Submission submission("model = lenet\nranks = 2\nranks-per-node = 1\n");
+  CHECK(submission.submit() == "job 41: 2 nodes × 1 rank, cell 1\n");
+}
+
 TEST_CASE("job arrays: GPUs, threads, the site's values and the job's own options") {
   Submission submission(std::string(kShapes) +
                         "gpus-per-rank = 1\nthreads = 3, 6\n"

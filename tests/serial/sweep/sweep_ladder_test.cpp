@@ -123,6 +123,9 @@ TEST_CASE("cell record: the words for a failure are the program's, else the laun
   CHECK(last_error("gradsync-train: no data\n  fix: make data\n" + killed, "gradsync-train") ==
         "no data\nfix: make data");
   CHECK(last_error("a\nb\n\nc\nd\n", "gradsync-train") == "b\nc\nd");
+  // Words of one launcher alone tell of no rank.
+  CHECK(last_error("srun: error: no room\nepoch 1: task 0\nb\nc\nd\n", "gradsync-train") ==
+        "b\nc\nd");
   CHECK(last_error("", "gradsync-train").empty());
 }
 

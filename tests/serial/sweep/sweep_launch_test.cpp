@@ -343,6 +343,7 @@ TEST_CASE("srun: nodes, ranks, cores and GPUs of a cell") {
 
   CHECK(has(words_of(srun_on(gpus, 0, {}, "gres"), "ranks = 8"), "--gres=gpu:4"));
   CHECK(has(words_of(srun_on(gpus, 0, {}, "gres:h100"), "ranks = 2"), "--gres=gpu:h100:2"));
+  CHECK(has(words_of(srun_on(gpus, 0, {}, "gres:a"), "ranks = 2"), "--gres=gpu:a:2"));
   for (const char* form : {"gres", "gres:h100", "none"})
     CHECK_FALSE(has(words_of(srun_on(gpus, 0, {}, form), "ranks = 8"), "--gpus-per-node=4"));
   for (const char* wrong : {"", "gres:", "gpu", "--gres=gpu"})
@@ -431,4 +432,13 @@ TEST_CASE("stoppable run: a second request is SIGTERM, after a grace") {
   CHECK(result.exit_code == 143);
   CHECK(took.count() > 2.5);
   CHECK(read_text_file(files.log) == "out\nerr\nusr1\nterm\n");
+}
+
+TEST_CASE("stoppable run: without a request nothing is signalled") {
+  const TestFolder folder;
+  const CellFiles files = cell_files(folder.path(), {"cell", 1, 1, {}});
+  LaunchCommand command;
+  command.args = {"sleep", "0.3"};
+  const auto result = run_stoppable(command, files, [] { return 0; });
+  CHECK(result.succeeded());
 }

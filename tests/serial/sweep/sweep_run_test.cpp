@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -7,6 +8,7 @@
 #include <map>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -24,6 +26,7 @@
 #include "sweep/cell_record.h"
 #include "sweep/local_launcher.h"
 #include "sweep/results_folder.h"
+#include "timing/clock.h"
 
 using namespace gradsync;
 using namespace gradsync::sweep;
@@ -363,6 +366,38 @@ TEST_CASE("results folder: a file in its place") {
   Sweep sweep;
   write(sweep.runs(), "a file");
   CHECK(code_of([&] { sweep.run(); }) == ExitCode::kCannotCreate);
+}
+
+namespace {
+
+/// Each run takes a while.
+class SlowLauncher : public FakeLauncher {
+ public:
+  ProcessResult launch(const GridCell& cell, const CellFiles& files) override {
+    began_s.push_back(now_s());
+    std::this_thread::sleep_for(std::chrono::milliseconds(400));
+    return FakeLauncher::launch(cell, files);
+  }
+  std::vector<double> began_s;
+};
+
+}  // namespace
+
+TEST_CASE("sweep run: each cell left takes the mean time of those that ran") {
+  Sweep sweep;
+  const ResultsFolder results(sweep.job, sweep.grid);
+  SlowLauncher slow;
+  run_grid(
+      sweep.grid.cells, sweep.runs(), slow, {}, [] { return 0; }, sweep.progress);
+  REQUIRE(slow.began_s.size() == 3);
+  const std::string text = sweep.progress.str(), about = "about ";
+  const auto first = text.find(about), second = text.find(about, first + 1);
+  REQUIRE(second != std::string::npos);
+  const auto left_s = [&](std::size_t at) { return std::stod(text.substr(at + about.size())); };
+  // Whole seconds; a run is over before the next begins.
+  CHECK(left_s(first) <= 2 * (slow.began_s[1] - slow.began_s[0]) + 0.5);
+  CHECK(left_s(second) <= (slow.began_s[2] - slow.began_s[0]) / 2 + 0.5);
+  CHECK(left_s(first) >= 1);
 }
 
 TEST_CASE("sweep run: time left for people") {

@@ -132,6 +132,14 @@ TEST_CASE("variants: a folder of other variants is refused with the difference")
   CHECK(contains(text, "lr: 0.5 there, 0.25 here"));
 }
 
+TEST_CASE("variants: another run under a name of the folder is refused") {
+  Sweep sweep("model = lenet\nvariant = a:\nvariant = b: lr=0.5");
+  sweep.run();
+  const char* const text = "model = lenet\nvariant = a:\nvariant = b: lr=0.25";
+  sweep.job = job_in(sweep.folder, text);
+  CHECK(code_of([&] { ResultsFolder(sweep.job, expand(sweep.job)); }) == ExitCode::kUsage);
+}
+
 TEST_CASE("variants: an interrupted grid runs what is missing") {
   Sweep sweep("model = lenet\nvariant = a:\nvariant = b: lr=0.25");
   sweep.launcher.scripts["lenet-ddp-r1-b"] = {{7, 0}, false, false, "error\n"};

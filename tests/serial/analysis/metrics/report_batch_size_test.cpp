@@ -26,6 +26,12 @@ TEST_CASE("tables: a whole epoch of a data set that no run names is what the run
   CHECK(iterations_of_whole_epoch(loaded_with_failures(folder).runs[0]) == 5);
 }
 
+TEST_CASE("tables: a batch of one image per rank follows the sampler, too") {
+  const TestFolder folder;
+  write_changed(folder / "run.h5", {"ddp", 2, 12, 5, 1, 2}, {}, {{"train_images", "20"}});
+  CHECK(iterations_of_whole_epoch(loaded_with_failures(folder).runs[0]) == 10);
+}
+
 TEST_CASE("tables: epochs, whole and cut off") {
   const TestFolder folder;
   // 640 images over 2 ranks of 32: 10 iterations a whole epoch, of which the sample has 5.

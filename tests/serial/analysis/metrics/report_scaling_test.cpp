@@ -112,6 +112,22 @@ TEST_CASE("tables: compute and communication, measured beside derived") {
   CHECK_FALSE(contains(all_notes(table), "negative"));
 }
 
+TEST_CASE("tables: the base of a derived split is the group's own") {
+  const TestFolder folder;
+  write_changed(folder / "own.h5", {"ddp", 1, 12, 5, 32, 2}, {}, {}, four_times_slower);
+  write_sample(folder / "one.h5", {"none", 1, 12, 5, 64, 2});
+  write_sample(folder / "small.h5", {"ddp", 2, 12, 5, 16, 2});
+  write_sample(folder / "strong.h5", {"ddp", 2, 12, 5, 32, 2});
+  write_sample(folder / "wide.h5", {"ddp", 4, 12, 5, 16, 2});
+  const Table table = make_compute_comm_table(loaded_with_failures(folder), {});
+  const auto base_ms = [&](const char* run) {
+    return number(table, row_with(table, {{"run", run}}), "derived_base_ms");
+  };
+  CHECK(base_ms("small") == Approx(42.6));
+  CHECK(base_ms("strong") == Approx(10.65));
+  CHECK(base_ms("wide") == Approx(10.65));
+}
+
 TEST_CASE("tables: negative derived communication is shown and explained") {
   const TestFolder folder;
   write_changed(folder / "one.h5", {"none", 1, 12, 5, 64, 2}, {}, {}, four_times_slower);

@@ -1,5 +1,6 @@
 #include "analysis/metrics/run_group.h"
 
+#include <algorithm>
 #include <functional>
 
 #include <doctest/doctest.h>
@@ -174,4 +175,17 @@ TEST_CASE("run_group: other nodes, another job and other cells are no hindrance"
   CHECK(merged_across(set).empty());
   write_with(folder / "c.h5", {"allreduce"}, [](RunInfo& info) { info.topology[0].threads = 9; });
   CHECK_NOTHROW(require_mergeable(loaded(folder)));
+}
+
+TEST_CASE("run_group: options between ranks do not tell one rank from several") {
+  const TestFolder folder;
+  for (const std::size_t ranks : {1U, 2U, 4U})
+    write_with(folder / (std::to_string(ranks) + ".h5"), {"ddp", ranks}, [&](RunInfo& info) {
+      info.config.push_back({"transport", ranks == 1 ? "mpi" : "ring", "command line"});
+    });
+  const RunSet set = loaded(folder);
+  const auto groups = group_runs(set);
+  REQUIRE(groups.size() == 3);
+  const auto names = differing_options(pointers_to(groups));
+  CHECK(std::find(names.begin(), names.end(), "transport") == names.end());
 }

@@ -1,7 +1,9 @@
+#include <algorithm>
 #include <cmath>
 
 #include <doctest/doctest.h>
 
+#include "analysis/model/doubt.h"
 #include "analysis/model/scaling_model.h"
 #include "analysis/model/what_if.h"
 #include "analysis/tables/tables.h"
@@ -369,4 +371,52 @@ TEST_CASE("model: draws are the same every time, and no wider than the iteration
   CHECK(of_one[3].iteration_s == 3);
   CHECK(of_one[3].compute_s == 2);
   CHECK(of_one[3].stalled_s == 1);
+}
+
+TEST_CASE("model: messages of one byte count") {
+  LawWorld world;
+  world.bucket_bytes = {1};
+  const TestFolder folder;
+  write_world(folder, world);
+  StudyFacts study = RunStudy(loaded(folder)).facts();
+  for (CellFacts& cell : study.cells) {
+    CHECK(cell.profile.messages.size() == 1);
+    if (cell.ranks == 4) cell.contention_s = 1e-4;
+  }
+  const FamilyFit fit = fit_family(families(study)[0], study.calibration);
+  CHECK(fit.contention_s_per_byte == Approx(1e-4));
+}
+
+TEST_CASE("model: ranks that exchange nothing expose nothing") {
+  const LawWorld world;
+  const TestFolder folder;
+  for (const std::size_t ranks : {1U, 2U})
+    for (const std::int64_t batch : {32, 64})
+      write_study(folder / ("n" + std::to_string(ranks) + "b" + std::to_string(batch) + ".h5"),
+                  {"none", ranks, batch, world.compute_s(static_cast<double>(batch))});
+  const StudyFacts study = RunStudy(loaded(folder)).facts();
+  const FamilyFit fit = fit_family(families(study)[0], study.calibration);
+  CHECK(predict(fit, 2, 48).exposed_s == 0);
+  CHECK(predict(fit, 2, 48).total_s() == Approx(world.compute_s(48)));
+}
+
+TEST_CASE("model: imbalance is in order, whatever the order of the iterations") {
+  const TestFolder folder;
+  StudyRun run{"ddp", 2, 32};
+  run.change = [](IterationRow& row) {
+    row.ranks[0][Phase::kCompute] = row.iteration % 2 == 0 ? 0.012 : 0.008;
+  };
+  write_study(folder / "run.h5", run);
+  const StudyFacts study = RunStudy(loaded(folder)).facts();
+  const std::vector<double>& imbalance = study.cells.at(0).imbalance;
+  REQUIRE_FALSE(imbalance.empty());
+  CHECK(imbalance.front() == Approx(0.8));
+  CHECK(imbalance.back() == Approx(1.2));
+  CHECK(std::is_sorted(imbalance.begin(), imbalance.end()));
+}
+
+TEST_CASE("model: the doubt about a law names its residual in percent") {
+  FamilyFit fit;
+  fit.laws[CollectiveKind::kAllReduce].fit.residuals = {1, 1};
+  CHECK(contains(law_doubt(fit), "fits with a residual of 50 %"));
 }

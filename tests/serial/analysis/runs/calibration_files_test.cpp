@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "analysis/claims/claims.h"
+#include "analysis/metrics/calibration_curve.h"
 #include "analysis/model/cell_facts.h"
 #include "analysis/model/scaling_model.h"
 #include "analysis/plots/plots.h"
@@ -176,4 +177,24 @@ TEST_CASE("calibration file: calibration alone is shown as a run without iterati
   const RunSet set = loaded(folder);
   REQUIRE(set.runs.size() == 1);
   CHECK(make_busbw_plot(set));
+}
+
+TEST_CASE("calibration curve: sizes whose time is 0 are left out") {
+  const TestFolder folder;
+  const StudyRun run = run_on(2);
+  {
+    Recorder recorder(folder / "run.h5", study_info(run));
+    recorder.add(study_row(run, 0));
+    std::vector<CalibrationRow> rows = line(1);
+    rows.push_back(rows.front());
+    rows.back().bytes = 8 << 20;
+    rows.back().median_s = 0;
+    for (const CalibrationRow& row : rows)
+      recorder.add(row);
+    recorder.finish(RunStatus::kComplete);
+  }
+  const RunSet set = loaded(folder);
+  const auto groups = group_runs(set);
+  const CalibrationCurve curve = calibration_curve(groups.at(0), CollectiveKind::kAllReduce);
+  CHECK(curve.bytes.size() == 4);
 }
