@@ -307,8 +307,7 @@ TEST_CASE("watchdog: a node tells of its own ranks and of no others") {
   MPI_Barrier(session.world());
 }
 
-TEST_CASE("watchdog: the state of a process is the letter that the kernel has for it" *
-          test::once()) {
+TEST_CASE("watchdog: the state of a process is the letter that the kernel has for it") {
   const StatusBoard board(MPI_COMM_SELF, {test::session().rank()});
   const auto reports = board.reports(0);
   REQUIRE(reports.size() == 1);

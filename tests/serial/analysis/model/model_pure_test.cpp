@@ -132,6 +132,9 @@ TEST_CASE("model: other buckets keep the order of bytes and times") {
   CHECK(cut[0].ready_s == Approx(5));
   CHECK(cut[1].ready_s == Approx(5));
   CHECK(rebucket({}, 1, 10, 10).empty());
+  CHECK(rebucket({{1, 1}}, 0, 1, 1).size() == 1);
+  // What holds no bytes keeps none back.
+  CHECK(rebucket({{1, 100}, {5, 0}, {6, 100}}, 0, 150, 150)[0].ready_s == Approx(3.5));
   CHECK(rebucket({{1, 100, CollectiveKind::kGather}}, 0, 10, 10).empty());
   CHECK(std::isnan(rebucket({{std::nan(""), 100}}, 0, 10, 10)[0].ready_s));
   error_text(ExitCode::kInternal, [] { rebucket({{1, 100}}, 0, 0, 10); });
@@ -249,4 +252,14 @@ TEST_CASE("model: the ladder of caps ends with the first that holds everything")
   CHECK(cap_ladder(1).size() == 1);
   CHECK(cap_ladder(1e12).size() == 13);
   CHECK(cap_ladder(1e12).back() == 256.0 * 1024 * 1024);
+}
+
+TEST_CASE("model: steps and share of a collective, and none of one rank") {
+  CollectiveLaws laws;
+  laws[CollectiveKind::kGather].first = 3;
+  laws[CollectiveKind::kGather].second = 0.5;
+  CHECK(collective_s(laws, CollectiveKind::kGather, 10, 1) == 0);
+  CHECK(collective_s(laws, CollectiveKind::kGather, 10, 2) == Approx(3 + 5));
+  CHECK(collective_s(laws, CollectiveKind::kGather, 10, 4) == Approx(3 * (3 + 5)));
+  CHECK(std::isnan(collective_s(laws, CollectiveKind::kReduce, 10, 2)));
 }
