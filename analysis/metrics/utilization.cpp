@@ -47,13 +47,21 @@ std::vector<double> phase_means(const Run& run, Phase phase) {
   return rank_means(*run.reader, run.steady, phase_blocks(phase));
 }
 
-/// Mean of what is finite of the samples between two moments, by rank.
-std::vector<double> sampled_means(const Run& run, double begin_s, double end_s,
+/// From the begin of the first steady iteration to the end of the last one; read for runs with
+/// samples of their GPUs alone, since it takes two columns of the file.
+Window sampled_window(const Run& run) {
+  if (run.reader->device_samples().empty()) return {};
+  const auto windows = steady_windows(run);
+  return windows.empty() ? Window{} : Window{windows.front().begin_s, windows.back().end_s};
+}
+
+/// Mean of what is finite of the samples in the window, by rank.
+std::vector<double> sampled_means(const Run& run, const Window& window,
                                   double DeviceSample::*value) {
   std::vector<std::vector<double>> found(static_cast<std::size_t>(run.ranks));
   for (const DeviceSample& sample : run.reader->device_samples()) {
     const auto rank = static_cast<std::size_t>(sample.rank);
-    if (rank < found.size() && sample.at_s >= begin_s && sample.at_s <= end_s &&
+    if (rank < found.size() && sample.at_s >= window.begin_s && sample.at_s <= window.end_s &&
         std::isfinite(sample.*value))
       found[rank].push_back(sample.*value);
   }
@@ -101,18 +109,16 @@ double data_sheet_flop_per_s(const std::string& device, const std::string& preci
 
 std::vector<Utilization> utilization(const Run& run, double peak_flop_per_s) {
   std::vector<Utilization> all(static_cast<std::size_t>(run.ranks));
-  const auto windows = steady_windows(run);
-  const double begin_s = windows.empty() ? kNotMeasured : windows.front().begin_s,
-               end_s = windows.empty() ? kNotMeasured : windows.back().end_s;
+  const Window window = sampled_window(run);
   const auto iteration = phase_means(run, Phase::kIteration);
   const auto compute = phase_means(run, Phase::kCompute),
              moving = phase_means(run, Phase::kCommBusy);
   const auto cpu = usage_means(run, Usage::kCpuTime),
              waits = usage_means(run, Usage::kVoluntarySwitches),
              preemptions = usage_means(run, Usage::kInvoluntarySwitches);
-  const auto busy = sampled_means(run, begin_s, end_s, &DeviceSample::busy),
-             memory = sampled_means(run, begin_s, end_s, &DeviceSample::memory_busy),
-             clock = sampled_means(run, begin_s, end_s, &DeviceSample::sm_clock_hz);
+  const auto busy = sampled_means(run, window, &DeviceSample::busy),
+             memory = sampled_means(run, window, &DeviceSample::memory_busy),
+             clock = sampled_means(run, window, &DeviceSample::sm_clock_hz);
   const auto probe = probe_of(run);
   const double flop = flop_per_image(*run.reader) * images_per_rank(run);
   for (std::size_t rank = 0; rank < all.size(); ++rank) {

@@ -28,15 +28,26 @@ struct IterationEnergy {
   }
 };
 
-template <typename Values>
-double sum_of_all(const Values& values) {
+double sum_of_all(const std::vector<double>& values) {
   double sum = values.empty() ? kNotMeasured : 0;
   for (const double value : values)
     sum += value;
   return sum;
 }
 
+bool has_counter(const Run& run) {
+  const auto& gpus = run.reader->device_samples();
+  const auto& hosts = run.reader->host_samples();
+  return std::any_of(gpus.begin(), gpus.end(),
+                     [](const DeviceSample& one) { return std::isfinite(one.energy_j); }) ||
+         std::any_of(hosts.begin(), hosts.end(), [](const HostSample& one) {
+           return std::isfinite(one.package_energy_j) || std::isfinite(one.memory_energy_j);
+         });
+}
+
+/// Reads the times of the iterations only where a counter was read beside them.
 IterationEnergy energy_of(const Run& run) {
+  if (!has_counter(run)) return {};
   const auto windows = steady_windows(run);
   std::vector<double> packages, memory;
   for (const HostUse& host : host_use(run, windows)) {
