@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
+#include <map>
+#include <numeric>
 #include <unordered_map>
 #include <utility>
 
@@ -79,31 +82,85 @@ class StepFinder {
 
 // --- on the CPU ----------------------------------------------------------------------------------
 
-/// When each call of a kind of collective was made, in order.
-using CallTimes = std::unordered_map<int, std::vector<double>>;
+/// Calls of collectives in the order they were made, each for one collective.
+class Calls {
+ public:
+  explicit Calls(std::vector<PostedCollective> posted) : posted_(std::move(posted)) {
+    std::stable_sort(
+        posted_.begin(), posted_.end(),
+        [](const PostedCollective& a, const PostedCollective& b) { return a.at_s < b.at_s; });
+    taken_.resize(posted_.size());
+    for (std::size_t i = 0; i < posted_.size(); ++i)
+      by_size_[key_of(posted_[i].facts)].push_back(i);
+  }
 
-int key_of(const CollectiveFacts& facts) {
-  return facts.kind ? static_cast<int>(*facts.kind) : -1;
+  /// When the first call of the kind and size was made that no other collective had; NaN where
+  /// there is none before the collective began.
+  double take_of_size(const TracedCollective& collective) {
+    return take(by_size_[key_of(collective.facts)], collective);
+  }
+  /// Of the kind, whatever its size. From the first call of this on, take_of_size is not allowed.
+  double take_any(const TracedCollective& collective) {
+    if (by_kind_.empty())
+      for (std::size_t i = 0; i < posted_.size(); ++i)
+        if (!taken_[i]) by_kind_[key_of(posted_[i].facts).first].push_back(i);
+    return take(by_kind_[key_of(collective.facts).first], collective);
+  }
+
+ private:
+  using Key = std::pair<int, std::int64_t>;  ///< kind, elements
+
+  static Key key_of(const CollectiveFacts& facts) {
+    return {facts.kind ? static_cast<int>(*facts.kind) : -1, facts.elements};
+  }
+
+  double take(std::deque<std::size_t>& calls, const TracedCollective& collective) {
+    if (calls.empty() || posted_[calls.front()].at_s > collective.when.begin_s) return kNotMeasured;
+    const std::size_t call = calls.front();
+    calls.pop_front();
+    taken_[call] = true;
+    return posted_[call].at_s;
+  }
+
+  std::vector<PostedCollective> posted_;
+  std::vector<bool> taken_;
+  std::map<Key, std::deque<std::size_t>> by_size_;
+  std::map<int, std::deque<std::size_t>> by_kind_;
+};
+
+/// When each collective was called, in the order of Trace.collectives. Several threads of Gloo
+/// serve calls, so that a later call may begin first: a size tells them apart. A collective that
+/// began before the first call has none in the trace.
+std::vector<double> call_times(const TraceEvents& trace) {
+  Calls calls(trace.posted);
+  std::vector<double> called_s;
+  for (const TracedCollective& collective : trace.collectives)
+    called_s.push_back(collective.facts.elements >= 0 ? calls.take_of_size(collective)
+                                                      : kNotMeasured);
+  for (std::size_t i = 0; i < called_s.size(); ++i)
+    if (!std::isfinite(called_s[i])) called_s[i] = calls.take_any(trace.collectives[i]);
+  return called_s;
 }
 
-// Gloo and MPI serve calls in their order: each collective has the first call of its kind that no
-// earlier one had. A collective that began before the first call has none in the trace.
-std::vector<double> ready_times(const TraceEvents& trace) {
-  CallTimes calls;
-  for (const PostedCollective& posted : trace.posted)
-    calls[key_of(posted.facts)].push_back(posted.at_s);
-  for (auto& [kind, times] : calls)
-    std::sort(times.begin(), times.end());
-  std::unordered_map<int, std::size_t> served;
-  std::vector<double> ready;
-  for (const TracedCollective& collective : trace.collectives) {
-    const int kind = key_of(collective.facts);
-    const std::vector<double>& times = calls[kind];
-    const bool called =
-        served[kind] < times.size() && times[served[kind]] <= collective.when.begin_s;
-    ready.push_back(called ? times[served[kind]++] : kNotMeasured);
+/// Puts collectives in the order of their calls, which is the same on all ranks. Returns when they
+/// were called.
+std::vector<double> sort_by_calls(TraceEvents& trace) {
+  const std::vector<double> called_s = call_times(trace);
+  std::vector<std::size_t> order(called_s.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const auto key_s = [&](std::size_t at) {
+    return std::isfinite(called_s[at]) ? called_s[at] : trace.collectives[at].when.begin_s;
+  };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return key_s(a) < key_s(b); });
+  std::vector<double> sorted_s;
+  std::vector<TracedCollective> collectives;
+  for (const std::size_t at : order) {
+    sorted_s.push_back(called_s[at]);
+    collectives.push_back(std::move(trace.collectives[at]));
   }
-  return ready;
+  trace.collectives = std::move(collectives);
+  return sorted_s;
 }
 
 // --- on a device ---------------------------------------------------------------------------------
@@ -273,7 +330,7 @@ struct Parts {
 
 Parts parts_on_cpu(TraceEvents& trace, std::vector<TracedStep> steps) {
   return {std::move(steps), compute_on_cpu(trace),
-          sorted({trace.forward, trace.backward, trace.optimizer}), ready_times(trace)};
+          sorted({trace.forward, trace.backward, trace.optimizer}), sort_by_calls(trace)};
 }
 
 Parts parts_on_device(TraceEvents& trace, const std::vector<TracedStep>& steps,
@@ -305,7 +362,7 @@ TimelineCollective in_iteration(const TracedCollective& traced, double ready_s, 
   return collective;
 }
 
-/// Each to the iteration in which it began. Trace.collectives are in the order they began.
+/// Each to the iteration in which it began.
 void add_collectives(const TraceEvents& trace, const Parts& parts, RankTimeline& timeline) {
   const StepFinder finder(parts.steps);
   std::vector<Interval> overhang;

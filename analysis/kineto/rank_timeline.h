@@ -20,7 +20,7 @@ struct TimelineIteration {
   double begin_s = 0;       ///< since RankTimeline::origin_ns
   double length_s = 0;
   std::vector<Interval> compute;                ///< disjoint, since the begin of the iteration
-  std::vector<TimelineCollective> collectives;  ///< in the order they began
+  std::vector<TimelineCollective> collectives;  ///< in the order of their calls
   std::vector<Interval> carried;                ///< where those of earlier iterations lasted
   /// From the begin to the forward pass, to the backward pass, to its end; and the optimizer step.
   double data_s = kNotMeasured, forward_s = kNotMeasured, backward_s = kNotMeasured;

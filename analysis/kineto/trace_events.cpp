@@ -170,7 +170,7 @@ struct RawEvent {
   std::string phase, category, name, thread, type, collective, dtype;
   double ts_us = kNotMeasured, dur_us = kNotMeasured;
   std::int64_t correlation = -1, external_id = -1, in_elements = -1, group_ranks = 0;
-  std::int64_t dims_elements = -1;
+  std::int64_t dims_elements = -1, first_elements = -1;  ///< of all tensors; of the first argument
 };
 
 /// Elements of the tensors in "Input Dims": the sum over innermost lists of the product of each.
@@ -211,6 +211,7 @@ CollectiveFacts facts_of_event(const RawEvent& event) {
   facts.bytes = event.dtype.empty() ? bytes_of(event.dims_elements, event.type)
                                     : bytes_of(event.in_elements, event.dtype);
   if (facts.kind == CollectiveKind::kBarrier) facts.bytes = 0;
+  facts.elements = event.dims_elements;
   facts.group_ranks = event.group_ranks;
   return facts;
 }
@@ -337,7 +338,9 @@ class EventSorter {
     if (begins_with_any(name, {"c10d::", "record_param_comms",
                                "_c10d_functional::", "c10d_functional::", "nccl:"})) {
       keep(trace_.calls, when);
-      keep(trace_.posted, {facts_of_event(event), when.begin_s, event.external_id});
+      CollectiveFacts facts = facts_of_event(event);
+      facts.elements = event.first_elements;
+      keep(trace_.posted, {facts, when.begin_s, event.external_id});
     }
     count_kept(threads_[event.thread].add(when));
   }
@@ -482,6 +485,8 @@ class TraceHandler : public nlohmann::json_sax<nlohmann::json> {
   bool end_array() override {
     if (depth_ == 5 && in_dims()) event_.dims_elements = dims_.elements();
     if (depth_ > 5 && in_dims()) dims_.close();
+    if (depth_ == 6 && in_dims() && event_.first_elements < 0)
+      event_.first_elements = dims_.elements();
     return leave();
   }
 

@@ -164,7 +164,7 @@ bool is_of_all(const TimelineCollective& collective, std::int64_t ranks) {
          (collective.facts.group_ranks == 0 || collective.facts.group_ranks == ranks);
 }
 
-/// Those of all ranks, in the order the rank began them.
+/// Those of all ranks, in the order the rank called them.
 std::vector<const TimelineCollective*> common_collectives(const TimelineIteration& iteration,
                                                           std::int64_t ranks) {
   std::vector<const TimelineCollective*> common;

@@ -47,9 +47,17 @@ inline RunInfo sample_info(const SampleShape& shape) {
                  {"output", "", "default"}};
   info.provenance = {{"git revision", "abc123"}, {"env.SLURM_JOB_ID", "42"}};
   for (std::int32_t rank = 0; rank < static_cast<std::int32_t>(shape.ranks); ++rank)
-    info.topology.push_back({rank, rank % 2, "node" + std::to_string(rank / 2), "cpu: test",
-                             rank == 0 ? "" : "GPU-" + std::to_string(rank), "0-1", 1,
-                             rank == 0 ? 0 : 1e-6 * rank, rank == 0 ? kNotMeasured : 2e-7});
+    info.topology.push_back({rank,
+                             rank % 2,
+                             "node" + std::to_string(rank / 2),
+                             "cpu: test",
+                             rank == 0 ? "" : "GPU-" + std::to_string(rank),
+                             "0-1",
+                             1,
+                             rank == 0 ? 0 : 1e-6 * rank,
+                             rank == 0 ? kNotMeasured : 2e-7,
+                             {},
+                             {}});
   return info;
 }
 

@@ -61,9 +61,11 @@ def expected(injection: Injection) -> Expected:
         code, number = BY_SIGNAL[fault]
         return Expected({code: rf"process rank {rank} .*exited on signal {number}|task {rank}: ", 86: lost(rank)}, LAUNCHER_S)
     if fault == "exit":
-        # srun ends with the highest code of all tasks, also of those that it has killed.
-        return Expected({3: rf"Process name: \[\[\d+,\d+\],{rank}\]|task {rank}: ", 86: lost(rank), 137: rf"task {rank}: Exited with exit code 3"},
-                        LAUNCHER_S)  # fmt: skip
+        # srun ends with the highest code of all tasks, also of those that it has killed. mpirun counts a rank that exits
+        # before MPI_Init, and names it only if another rank was in MPI_Init already.
+        counted = "|1 process returned" if injection.where == START[0] else ""
+        return Expected({3: rf"Process name: \[\[\d+,\d+\],{rank}\]|task {rank}: {counted}", 86: lost(rank),
+                         137: rf"task {rank}: Exited with exit code 3"}, LAUNCHER_S)  # fmt: skip
     if fault == "stop":
         return stopped(injection)
     if fault in ("TERM", "USR1"):

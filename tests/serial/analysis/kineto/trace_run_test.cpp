@@ -41,6 +41,11 @@ struct TraceWriter {
   TraceWriter& op(const std::string& name, double begin_ms, double end_ms) {
     return add("cpu_op", name, begin_ms, end_ms);
   }
+  TraceWriter& call(double at_ms, int elements) {
+    return add(
+        "cpu_op", "c10d::allreduce_", at_ms, at_ms + 1,
+        fmt::format(R"("Input Dims": [[[{}]], [], []], "Input type": ["TensorList"])", elements));
+  }
   TraceWriter& gloo(double begin_ms, double end_ms, int elements = 1000,
                     const std::string& name = "all_reduce") {
     return add("user_annotation", "gloo:" + name, begin_ms, end_ms,
@@ -291,6 +296,30 @@ TEST_CASE("profiler traces: ranks that called different collectives") {
   CHECK(run->rows(0, 1).front().buckets.empty());
   CHECK(run->rows(0, 1).front().ranks[1][Phase::kCommBusy] == about_ms(27));
   CHECK(run->rows(1, 1).front().buckets.size() == 1);
+}
+
+TEST_CASE("profiler traces: threads of Gloo may begin a later call first") {
+  for (const bool with_sizes : {true, false}) {
+    Traces traces;
+    for (const int rank : {0, 1}) {
+      TraceWriter trace;
+      trace.rank = rank;
+      trace.annotation("ProfilerStep#3", 0, 100).call(20, 5000).call(30, 1000);
+      trace.gloo(rank == 0 ? 22 : 42, 60, 5000).gloo(40, 50, 1000);
+      if (!with_sizes && rank == 1)
+        trace.events.replace(trace.events.rfind("Input Dims"), 5, "Other");
+      traces.add(trace);
+    }
+    const auto run = traces.run();
+    CHECK(run->info().schema == kRunSchema);
+    CHECK(!traces.says(*run, ""));
+    const IterationRow row = run->rows(0, 1).front();
+    REQUIRE(row.buckets.size() == 2);
+    CHECK(row.buckets[0].bytes == 20000);
+    CHECK(row.buckets[1].bytes == 4000);
+    CHECK(row.ranks[0][Phase::kWait] == about_ms(18));  // 22 to 40: from there one of them moves
+    CHECK(row.ranks[1][Phase::kWait] == about_ms(0));
+  }
 }
 
 TEST_CASE("profiler traces: a size that one rank lacks is that of the others") {
