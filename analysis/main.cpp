@@ -189,9 +189,10 @@ int report_command(int argc, const char* const* argv) {
   ProgramHelp help = report_help();
   help.commands = {{"compare", compare_option_table()}};
   if (const auto text = answer(help, report_option_table(), given)) return std::cout << *text, 0;
-  const ReportOptions options = report_options(given.values);
+  ReportOptions options = report_options(given.values);
   ProgramOutput program(given, kProgram);
   if (options.list) return show(report_list());
+  read_option_files(options);
 
   if (!options.claims.verify_claims.empty()) return verify(given, options);
 

@@ -81,6 +81,9 @@ BoundGroup<O> table_options() {
            "sheet's, of known GPUs"},
           {"price-per-hour", Value::number(&O::price_per_hour, 0, 1e9),
            "table energy: price of all hosts of a run for an hour; 0: not given"},
+          {"sacct", Value::text_value<std::filesystem::path>(&O::sacct, "FILE"),
+           "table energy: energy of job steps, as printed by `sacct --parsable2 "
+           "--format=JobIDRaw,ConsumedEnergyRaw`"},
           {"at-epoch", Value::integer(table(&T::at_epoch), 0, kMostCounted, "last"),
            "table large-batch: figures of the Nth epoch"},
           {"bootstrap-seed", Value::integer<std::uint64_t>(table(&T::seed), 0, kMostCounted),
@@ -215,9 +218,14 @@ ReportOptions report_options(const OptionValues& values) {
   return options;
 }
 
+void read_option_files(ReportOptions& options) {
+  if (!options.sacct.empty()) options.table.step_energies = read_step_energies(options.sacct);
+}
+
 std::vector<Table> tables_of_claims(const OptionValues& values,
                                     const std::vector<ClaimedFile>& files) {
-  const ReportOptions options = report_options(values);
+  ReportOptions options = report_options(values);
+  read_option_files(options);
   const RunSet set = load(files);
   const RunStudy runs(set);
   std::vector<Table> made;

@@ -24,6 +24,7 @@ struct ReportOptions {
   bool list = false;                    ///< what there is, and nothing else
   double peak_tflops = 0;               ///< for table.peak_flop_per_s; 0: not given
   double price_per_hour = 0;            ///< for table.price_per_hour; 0: not given
+  std::filesystem::path sacct;          ///< for table.step_energies; empty: not given
   double link_gb_per_s = 0;             ///< for table.link_bytes_per_s; 0: not given
   bool force_merge = false;
   std::filesystem::path html;         ///< empty: no page
@@ -45,6 +46,8 @@ ProgramHelp report_help();
 
 /// Throws Error kUsage naming the option and what would be right.
 ReportOptions report_options(const OptionValues& values);
+/// Reads what options of tables name. Throws Error of the file.
+void read_option_files(ReportOptions& options);
 
 /// The tables of claims, made again.
 std::vector<Table> tables_of_claims(const OptionValues& values,

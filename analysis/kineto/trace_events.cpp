@@ -119,10 +119,10 @@ std::string plain_name(std::string_view text) {
 
 std::optional<CollectiveKind> kind_named(std::string_view text) {
   using enum CollectiveKind;
-  using Named = std::pair<std::string_view, std::optional<CollectiveKind>>;
+  using Named = std::pair<std::string_view, CollectiveKind>;
   // A name may hold several of these: the longer ones first.
-  static constexpr std::array<Named, 9> kNames = {Named{"reducescatter", std::nullopt},
-                                                  Named{"alltoall", std::nullopt},
+  static constexpr std::array<Named, 9> kNames = {Named{"reducescatter", kReduceScatter},
+                                                  Named{"alltoall", kAllToAll},
                                                   Named{"allreduce", kAllReduce},
                                                   Named{"allgather", kAllGather},
                                                   Named{"broadcast", kBroadcast},

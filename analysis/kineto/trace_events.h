@@ -17,7 +17,7 @@ namespace gradsync::report {
 /// What a collective says of itself; nothing, -1 and 0 stand for what the trace does not hold.
 struct CollectiveFacts {
   std::optional<CollectiveKind> kind;  ///< nothing: of a kind that run files have no name for
-  std::int64_t bytes = -1;             ///< payload of one rank
+  std::int64_t bytes = -1;             ///< what one rank gives
   std::int64_t elements = -1;  ///< of the payload; for calls on the CPU, of the first argument
   std::int64_t group_ranks = 0;
 };

@@ -182,7 +182,16 @@ struct SharedBuckets {
 
 /// Whether payloads of the kind are equal on all ranks.
 bool sizes_agree(CollectiveKind kind) {
-  return kind == CollectiveKind::kAllReduce || kind == CollectiveKind::kAllGather;
+  return kind == CollectiveKind::kAllReduce || kind == CollectiveKind::kAllGather ||
+         kind == CollectiveKind::kReduceScatter;
+}
+
+/// As run files state it (record/collective_call.h): of a reduce-scatter what a rank receives, of
+/// an all-to-all what it sends to one rank. -1 where the trace has no size.
+std::int64_t payload_bytes(const CollectiveFacts& facts, std::int64_t ranks) {
+  const bool in_parts =
+      facts.kind == CollectiveKind::kReduceScatter || facts.kind == CollectiveKind::kAllToAll;
+  return in_parts && facts.bytes >= 0 ? facts.bytes / ranks : facts.bytes;
 }
 
 /// A size that only some ranks know is that of all.
@@ -202,16 +211,17 @@ std::optional<SharedBuckets> shared_buckets(const SharedIteration& iteration, st
     buckets.ranks.push_back(common_collectives(*one, ranks));
   const auto& first = buckets.ranks.front();
   for (const TimelineCollective* collective : first)
-    buckets.shapes.push_back({collective->facts.bytes, *collective->facts.kind});
+    buckets.shapes.push_back({payload_bytes(collective->facts, ranks), *collective->facts.kind});
   for (const auto& other : buckets.ranks) {
     if (other.size() != first.size()) return std::nullopt;
     for (std::size_t b = 0; b < first.size(); ++b) {
       const CollectiveFacts& facts = other[b]->facts;
       BucketShape& shape = buckets.shapes[b];
       if (facts.kind != shape.kind) return std::nullopt;
-      const bool both_known = facts.bytes >= 0 && shape.bytes >= 0;
-      if (sizes_agree(shape.kind) && both_known && facts.bytes != shape.bytes) return std::nullopt;
-      shape.bytes = std::max(shape.bytes, facts.bytes);
+      const std::int64_t bytes = payload_bytes(facts, ranks);
+      const bool both_known = bytes >= 0 && shape.bytes >= 0;
+      if (sizes_agree(shape.kind) && both_known && bytes != shape.bytes) return std::nullopt;
+      shape.bytes = std::max(shape.bytes, bytes);
     }
   }
   settle_sizes(buckets);
@@ -379,8 +389,8 @@ class RunMaker {
     const std::size_t apart = count([&](const auto& one) { return !is_of_all(one, ranks_); });
     if (apart > 0)
       remarks_.push_back(fmt::format(
-          "{} collectives of some ranks only, or of a kind that run files do not name "
-          "(reduce-scatter, all-to-all, send): their times count as communication, with straggler "
+          "{} collectives of some ranks only, or of a kind that run files do not name (send, "
+          "receive): their times count as communication, with straggler "
           "wait, and are not shown one by one",
           apart));
     std::size_t unsized = count([](const auto& one) { return one.facts.bytes < 0; });

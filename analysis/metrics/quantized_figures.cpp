@@ -28,12 +28,10 @@ std::vector<const QuantizedTensorRow*> tensors_of(const Quantization& of, const 
 }
 
 const PublishedRange* published_range(const Run& run, const QuantizedTensorRow& row) {
-  if (run.model != "lenet") return nullptr;
-  const bool pixels = row.role == "pixels";
-  if (!pixels && (row.role != "activation" || row.layer == "input")) return nullptr;
-  const std::string layer = pixels ? "input" : row.layer;
-  const auto found = std::find_if(kPublishedRanges.begin(), kPublishedRanges.end(),
-                                  [&](const PublishedRange& one) { return one.layer == layer; });
+  if (!run.model.starts_with("lenet")) return nullptr;
+  const auto found = std::find_if(
+      kPublishedRanges.begin(), kPublishedRanges.end(),
+      [&](const PublishedRange& one) { return one.layer == row.layer && one.role == row.role; });
   return found == kPublishedRanges.end() ? nullptr : &*found;
 }
 

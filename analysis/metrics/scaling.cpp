@@ -2,6 +2,8 @@
 
 #include <limits>
 
+#include "record/run.h"
+
 namespace gradsync::report {
 
 namespace {

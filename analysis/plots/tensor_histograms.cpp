@@ -16,6 +16,16 @@ constexpr const char* kLimits = "#d55e00";
 constexpr double kFloor = 0.5;
 constexpr std::int32_t kLowestInteger = -128;
 
+/// What one picture shows.
+struct Picture {
+  const char* role;  ///< null: what the published study draws
+  const char* title;
+  const char* x_label;
+  bool integers;
+  bool logarithmic;
+  std::size_t bins = kHistogramBins;  ///< of real numbers
+};
+
 /// One run: several networks would not fit a picture. The one with the fewest tensors.
 const Run* drawn_run(const RunSet& set) {
   const auto fewest =
@@ -47,21 +57,30 @@ double tallest(const std::vector<std::int64_t>& counts) {
 }
 
 /// One end of mean ± 3σ as a vertical line.
-ChartSeries sigma_line(const QuantizedTensorRow& row, double x, const char* label,
-                       bool logarithmic) {
+ChartSeries sigma_line(double x, double top, const char* label, bool logarithmic) {
   const double floor = logarithmic ? kFloor : 0;
-  return {label, Mark::kLine, kLimits, 2, 1.5, {{x, floor}, {x, tallest(row.histogram)}}};
+  return {label, Mark::kLine, kLimits, 2, 1.5, {{x, floor}, {x, top}}};
 }
 
-ChartPanel real_panel(const QuantizedTensorRow& row, bool logarithmic) {
+/// Neighbors added up until `bins` are left, which divides their number.
+std::vector<std::int64_t> with_bins(const std::vector<std::int64_t>& counts, std::size_t bins) {
+  std::vector<std::int64_t> sums(bins);
+  for (std::size_t bin = 0; bin < counts.size(); ++bin)
+    sums[bin * bins / counts.size()] += counts[bin];
+  return sums;
+}
+
+ChartPanel real_panel(const QuantizedTensorRow& row, const Picture& picture) {
+  const bool logarithmic = picture.logarithmic;
+  const std::vector<std::int64_t> counts = with_bins(row.histogram, picture.bins);
   ChartPanel panel{row.layer,
                    fmt::format("{:.4g} to {:.4g}, mean {:.3g}, σ {:.3g}, n = {}", row.minimum,
                                row.maximum, row.mean, row.deviation, row.count),
                    {}};
-  panel.series.push_back({"60 bins", Mark::kLine, kBars, 1, 1.5,
-                          outline(row.histogram, row.minimum, row.maximum, logarithmic)});
-  panel.series.push_back(sigma_line(row, row.sigma_low, "mean ± 3σ", logarithmic));
-  panel.series.push_back(sigma_line(row, row.sigma_high, "", logarithmic));
+  panel.series.push_back({fmt::format("{} bins", counts.size()), Mark::kLine, kBars, 1, 1.5,
+                          outline(counts, row.minimum, row.maximum, logarithmic)});
+  panel.series.push_back(sigma_line(row.sigma_low, tallest(counts), "mean ± 3σ", logarithmic));
+  panel.series.push_back(sigma_line(row.sigma_high, tallest(counts), "", logarithmic));
   return panel;
 }
 
@@ -80,19 +99,15 @@ ChartPanel integer_panel(const QuantizedTensorRow& row, bool logarithmic) {
   return panel;
 }
 
-/// What one picture shows.
-struct Picture {
-  const char* role;
-  const char* title;
-  const char* x_label;
-  bool integers;
-  bool logarithmic;
-};
-
 std::vector<std::string> tensor_histograms_caption(const RunSet& set, const Run& run,
                                                    const Picture& picture) {
   std::vector<std::string> sentences = {fmt::format("{}: {}.", run.name, run.model)};
-  if (std::string(picture.role) == "activation")
+  if (picture.role == nullptr)
+    sentences.push_back(
+        fmt::format("{} training images as 2·pixel/255 − 1, and what the next layer takes: after "
+                    "ReLU and maximum.",
+                    run.reader->option("calibration-images")));
+  else if (std::string(picture.role) == "activation")
     sentences.push_back(picture.integers
                             ? "The first 100 calibration images."
                             : fmt::format("{} training images, after each ReLU, before pooling.",
@@ -104,6 +119,19 @@ std::vector<std::string> tensor_histograms_caption(const RunSet& set, const Run&
   return sentences;
 }
 
+/// The images, then what each layer gives to the next: after its maximum, where there is one.
+std::vector<const QuantizedTensorRow*> published_form(const Quantization& of) {
+  std::vector<const QuantizedTensorRow*> rows = tensors_of(of, "pixels");
+  const std::vector<const QuantizedTensorRow*> pooled = tensors_of(of, "pooled");
+  for (const QuantizedTensorRow* row : tensors_of(of, "activation")) {
+    const auto after =
+        std::find_if(pooled.begin(), pooled.end(),
+                     [&](const QuantizedTensorRow* one) { return one->layer == row->layer; });
+    if (row->layer != "input") rows.push_back(after == pooled.end() ? row : *after);
+  }
+  return rows;
+}
+
 std::optional<Chart> histograms(const RunSet& set, const Picture& picture) {
   const Run* run = drawn_run(set);
   if (run == nullptr) return std::nullopt;
@@ -112,10 +140,12 @@ std::optional<Chart> histograms(const RunSet& set, const Picture& picture) {
               {"value", picture.x_label, "", 0, false},
               {"count", "count", "", picture.logarithmic ? 10.0 : 0, !picture.logarithmic},
               {}};
-  for (const QuantizedTensorRow* row : tensors_of(run->reader->quantization(), picture.role)) {
+  const Quantization& of = run->reader->quantization();
+  for (const QuantizedTensorRow* row :
+       picture.role == nullptr ? published_form(of) : tensors_of(of, picture.role)) {
     if (picture.integers && row->scales == 0) continue;
     chart.panels.push_back(picture.integers ? integer_panel(*row, picture.logarithmic)
-                                            : real_panel(*row, picture.logarithmic));
+                                            : real_panel(*row, picture));
   }
   if (chart.panels.empty()) return std::nullopt;
   return chart;
@@ -133,6 +163,12 @@ std::optional<Chart> make_weights_int8_plot(const RunSet& set) {
 
 std::optional<Chart> make_activations_plot(const RunSet& set) {
   return histograms(set, {"activation", "input and output of each layer", "value", false, true});
+}
+
+std::optional<Chart> make_activations_published_plot(const RunSet& set) {
+  constexpr std::size_t kPublishedBins = 30;
+  return histograms(set, {nullptr, "inputs of the layers, in the published form", "value", false,
+                          false, kPublishedBins});
 }
 
 std::optional<Chart> make_activations_int8_plot(const RunSet& set) {

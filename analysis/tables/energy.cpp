@@ -69,6 +69,10 @@ std::vector<Column> energy_columns(const GroupLabels& labels) {
       {"processors_j", "processors J", false, rapl, "/host/package_energy"},
       {"memory_j", "memory J", false, rapl, "/host/memory_energy"},
       {"total_j", "J/iteration", false, "sum of what was measured", all},
+      {"step_j", "job step J", false,
+       "Slurm's counter over the whole job step (--sacct): start-up and evaluation too, of its "
+       "nodes; mean",
+       "/provenance/env.SLURM_STEP_ID"},
       {"power_w", "W", false, "J/iteration / iteration", all + ", /time/iteration"},
       {"images_per_j", "images/J", false, "global batch / J/iteration",
        all + ", /iteration/samples"},
@@ -79,19 +83,20 @@ std::vector<Column> energy_columns(const GroupLabels& labels) {
        "/time/iteration, /provenance/train_images"},
       group_name_column()};
   result.insert(result.end(), rest.begin(), rest.end());
-  keep(result, {"total_j", "images_per_j", "epoch_kwh", "epoch_cost"});
+  keep(result, {"total_j", "step_j", "images_per_j", "epoch_kwh", "epoch_cost"});
   return result;
 }
 
-std::vector<Cell> energy_row(const GroupLabels& labels, const RunGroup& group, double iteration_s,
-                             double price_per_hour) {
-  std::vector<double> gpus, packages, memory, total;
+std::vector<Cell> energy_row(const RunSet& set, const GroupLabels& labels, const RunGroup& group,
+                             double iteration_s, const TableOptions& options) {
+  std::vector<double> gpus, packages, memory, total, steps;
   for (const Run* run : group.repeats) {
     const IterationEnergy energy = energy_of(*run);
     gpus.push_back(energy.gpus_j);
     packages.push_back(energy.packages_j);
     memory.push_back(energy.memory_j);
     total.push_back(energy.total_j());
+    steps.push_back(step_energy_j(set, *run, options.step_energies));
   }
   const double total_j = mean(total);
   const std::int64_t whole = iterations_of_whole_epoch(group.first());
@@ -104,10 +109,11 @@ std::vector<Cell> energy_row(const GroupLabels& labels, const RunGroup& group, d
       significant_cell(mean(packages)),
       significant_cell(mean(memory)),
       significant_cell(total_j),
+      significant_cell(mean(steps)),
       Cell::of(total_j / iteration_s, 1),
       significant_cell(static_cast<double>(group.first().batch_global) / total_j),
       significant_cell(total_j * epoch / kJoulesPerKwh),
-      significant_cell(price_per_hour * iteration_s * epoch / kSecondsPerHour),
+      significant_cell(options.price_per_hour * iteration_s * epoch / kSecondsPerHour),
       group_name_cell(group)};
   cells.insert(cells.end(), rest.begin(), rest.end());
   return cells;
@@ -116,7 +122,7 @@ std::vector<Cell> energy_row(const GroupLabels& labels, const RunGroup& group, d
 }  // namespace
 
 bool has_energy_or_price(const RunSet& set, const TableOptions& options) {
-  return !std::isnan(options.price_per_hour) ||
+  return !std::isnan(options.price_per_hour) || !options.step_energies.empty() ||
          std::any_of(set.runs.begin(), set.runs.end(),
                      [](const Run& run) { return energy_of(run).total_j() >= 0; });
 }
@@ -135,12 +141,12 @@ Table make_energy_table(const RunSet& set, const TableOptions& options) {
                    : "cost: the time of an epoch's iterations at --price-per-hour, the price of "
                      "all hosts of the run together",
                "J/iteration is the sum of the parts that were measured: fans, power supplies and "
-               "network are in none. Counters of a GPU or host count all of its processes"},
+               "network are in none. Counters of a GPU or host count all of its processes",
+               "job step: of runs that srun started, each in a step of its own"},
               energy_columns(labels),
               {}};
   for (const RunGroup& group : groups)
-    table.add(energy_row(labels, group, splits.measured(group)[Phase::kIteration],
-                         options.price_per_hour),
+    table.add(energy_row(set, labels, group, splits.measured(group)[Phase::kIteration], options),
               sources_of(group));
   const auto remarks = remark_notes(set);
   table.notes.insert(table.notes.end(), remarks.begin(), remarks.end());

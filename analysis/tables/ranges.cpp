@@ -15,6 +15,10 @@ std::vector<Column> ranges_columns() {
        {"maximum", "max", false, "largest", tensor_dataset("maximum")},
        {"sigma_low", "mean − 3σ", false, "mean − 3 deviations", tensor_dataset("sigma_low")},
        {"sigma_high", "mean + 3σ", false, "mean + 3 deviations", tensor_dataset("sigma_high")},
+       {"scale_total", "(max − min)/127", false, "the published scale of the total range",
+        tensor_dataset("maximum")},
+       {"scale_sigma", "6σ/127", false, "the published scale of mean ± 3 deviations",
+        tensor_dataset("deviation")},
        {"published_minimum", "published min"},
        {"published_maximum", "max"},
        {"published_sigma_low", "mean − 3σ"},
@@ -27,9 +31,17 @@ void add_range(std::vector<Cell>& cells, double minimum, double maximum, double 
     cells.push_back(Cell::of(value, 4));
 }
 
+/// Biases have 32 bits, in units of two scales.
+Cell published_scale(const QuantizedTensorRow& row, double low, double high) {
+  constexpr double kLargestInteger = 127;
+  return row.role == "bias" ? Cell("") : Cell::of((high - low) / kLargestInteger, 6);
+}
+
 void ranges_add_row(Table& table, const Run& run, const QuantizedTensorRow& row) {
   std::vector<Cell> cells = {Cell::count(static_cast<double>(row.count))};
   add_range(cells, row.minimum, row.maximum, row.sigma_low, row.sigma_high);
+  cells.push_back(published_scale(row, row.minimum, row.maximum));
+  cells.push_back(published_scale(row, row.sigma_low, row.sigma_high));
   if (const PublishedRange* of = published_range(run, row))
     add_range(cells, of->minimum, of->maximum, of->sigma_low, of->sigma_high);
   else
@@ -39,8 +51,8 @@ void ranges_add_row(Table& table, const Run& run, const QuantizedTensorRow& row)
 
 std::vector<std::string> ranges_notes(const RunSet& set) {
   std::vector<std::string> all = {
-      "mean ± 3σ is not clipped to the total range, as published; activations are taken after the "
-      "ReLU of a layer, before pooling",
+      "mean ± 3σ is not clipped to the total range, as published; activation: after the ReLU of a "
+      "layer; pooled: after its maximum, which the next layer takes and the study prints",
       "pixels: the calibration images as 2·pixel/255 − 1, the published study's input; input: as "
       "this network takes them, (pixel/255 − mean)/deviation per channel",
       "the published network was another training: ranges of its layers show the order of "
@@ -60,7 +72,7 @@ Table make_ranges_table(const RunSet& set, const TableOptions&) {
               ranges_columns(),
               {}};
   for (const Run& run : set.quantized)
-    for (const char* role : {"weight", "pixels", "activation", "bias"})
+    for (const char* role : {"weight", "pixels", "activation", "pooled", "bias"})
       for (const QuantizedTensorRow* row : tensors_of(run.reader->quantization(), role))
         ranges_add_row(table, run, *row);
   return table;

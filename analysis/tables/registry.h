@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "analysis/metrics/bandwidth.h"
+#include "analysis/metrics/job_steps.h"
 #include "analysis/model/cell_facts.h"
 #include "analysis/model/what_if.h"
 #include "support/table.h"
@@ -19,6 +20,7 @@ struct TableOptions {
   double link_bytes_per_s = kNotMeasured;  ///< NaN: the plateau of calibration
   double peak_flop_per_s = kNotMeasured;   ///< of a rank; NaN: the data sheet's
   double price_per_hour = kNotMeasured;    ///< of all hosts of a run; NaN: not given
+  StepEnergies step_energies = {};         ///< by Slurm's accounting; empty: not given
   std::int64_t at_epoch = 0;               ///< counted from 1; 0: the last
   std::uint64_t seed = 1;                  ///< of bootstrap resamples
   /// Of table prediction; empty: chosen from the runs.

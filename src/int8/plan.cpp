@@ -69,16 +69,24 @@ class Builder {
   Plan plan_;
 };
 
-Plan lenet() {
-  Builder builder("lenet");
+Plan lenet_of(const std::string& model, bool biased) {
+  Builder builder(model);
   builder.convolution("conv1", 6, 5, 1, 0, builder.last()).relu = true;
   builder.pool(NodeKind::kMaxPool, "pool1", 2);
   builder.convolution("conv2", 16, 5, 1, 0, builder.last()).relu = true;
   builder.pool(NodeKind::kMaxPool, "pool2", 2);
   builder.linear("fc1", 120).relu = true;
   builder.linear("fc2", 84).relu = true;
-  builder.linear("fc3", kClasses10).biased = true;
+  builder.linear("fc3", kClasses10).biased = biased;
   return builder.finish();
+}
+
+Plan lenet() {
+  return lenet_of("lenet", true);
+}
+
+Plan lenet_no_bias() {
+  return lenet_of("lenet-no-bias", false);
 }
 
 Plan vgg11() {
@@ -138,7 +146,8 @@ struct Entry {
   const char* model;
   Plan (*make)();
 };
-constexpr Entry kPlans[] = {{"lenet", lenet}, {"vgg11", vgg11}, {"resnet18", resnet18}};
+constexpr Entry kPlans[] = {
+    {"lenet", lenet}, {"lenet-no-bias", lenet_no_bias}, {"vgg11", vgg11}, {"resnet18", resnet18}};
 
 }  // namespace
 

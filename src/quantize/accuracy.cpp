@@ -82,6 +82,16 @@ Path by(std::vector<Int8Network>& networks) {
   };
 }
 
+/// Logits as integers of `by`.
+Path rounded(const Path& path, const Quantizer& by) {
+  return [path, by](std::size_t worker, std::vector<float>& pixels, std::int64_t images) {
+    std::vector<float> logits = path(worker, pixels, images);
+    for (float& logit : logits)
+      logit = static_cast<float>(by.quantize(static_cast<double>(logit)));
+    return logits;
+  };
+}
+
 }  // namespace
 
 Verdicts judge(const StudyRanks& ranks, const FloatModel& model, const ImageRange& images) {
@@ -95,9 +105,11 @@ Verdicts judge_emulated(const StudyRanks& ranks, const Int8Model& model,
   return judged(ranks, images, by(network));
 }
 
-Verdicts judge_int8(const StudyRanks& ranks, const Int8Model& model, const ImageRange& images) {
+Verdicts judge_int8(const StudyRanks& ranks, const Int8Model& model, const ImageRange& images,
+                    const std::optional<Quantizer>& logits) {
   std::vector<Int8Network> networks(ranks.threads, Int8Network(model));
-  return judged(ranks, images, by(networks));
+  const Path path = by(networks);
+  return judged(ranks, images, logits ? rounded(path, *logits) : path);
 }
 
 Verdicts judge_both(const StudyRanks& ranks, const Int8Model& model, const ImageRange& images) {

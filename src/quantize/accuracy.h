@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "quantize/calibration.h"
 
 namespace gradsync::quantize {
@@ -15,8 +17,10 @@ Verdicts judge(const StudyRanks& ranks, const FloatModel& model, const ImageRang
 /// Of integers kept in floating point, with biases of `float_bias` not rounded.
 Verdicts judge_emulated(const StudyRanks& ranks, const Int8Model& model,
                         const FloatModel& float_bias, const ImageRange& images);
-/// Of the int8 kernels alone.
-Verdicts judge_int8(const StudyRanks& ranks, const Int8Model& model, const ImageRange& images);
+/// Of the int8 kernels alone. With `logits`, the largest integer that a logit becomes decides, of
+/// equal ones the first.
+Verdicts judge_int8(const StudyRanks& ranks, const Int8Model& model, const ImageRange& images,
+                    const std::optional<Quantizer>& logits = {});
 /// Of the int8 kernels, each image's logits held against those of integers in floating point.
 Verdicts judge_both(const StudyRanks& ranks, const Int8Model& model, const ImageRange& images);
 

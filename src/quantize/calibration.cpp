@@ -18,8 +18,8 @@ namespace {
 /// Images whose integers are held against their real numbers.
 constexpr std::int64_t kCompared = 100;
 
-bool wants_numbers(const Plan& plan, std::size_t value) {
-  return value == 0 || plan.nodes[value - 1].kind != NodeKind::kMaxPool;
+bool is_maximum(const Plan& plan, std::size_t value) {
+  return value > 0 && plan.nodes[value - 1].kind == NodeKind::kMaxPool;
 }
 
 /// The numbers of one image of a value, in their order in memory.
@@ -35,7 +35,6 @@ using Look = void (DistributionTally::*)(std::span<const float>);
 
 void look_at(const Plan& plan, std::size_t value, const torch::Tensor& values, Look look,
              Tallies& tallies) {
-  if (!wants_numbers(plan, value)) return;
   const torch::Tensor dense = values.contiguous(at::MemoryFormat::ChannelsLast);
   try {
     for (std::int64_t image = 0; image < dense.size(0); ++image)
@@ -132,6 +131,21 @@ std::vector<Comparison> compare(const FloatModel& model, const Int8Model& quanti
   return comparisons;
 }
 
+Quantizer quantizer_of(const Plan& plan, const ValueDistributions& values, std::size_t value,
+                       const ActivationScheme& scheme) {
+  try {
+    return make_quantizer(calibrated_range(values[value], scheme.calibrator), scheme.convention,
+                          scheme.bits);
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::kBadData) throw;
+    throw Error(ExitCode::kBadData,
+                fmt::format("layer {}: its activations have no range: {}", value_name(plan, value),
+                            error.what()),
+                "the layer is dead, or the calibration images are all alike: look at the "
+                "network's test accuracy, or give other --calibration-images");
+  }
+}
+
 /// How the calibration images lie in the published study's form.
 Distribution pixels_of(const ImageRange& images) {
   DistributionTally tally;
@@ -157,11 +171,11 @@ ValueDistributions observe_activations(const StudyRanks& ranks, const FloatModel
   const std::vector<Range> extremes = shared_extremes(ranks, tallies);
   for (Tallies& of_worker : tallies)
     for (std::size_t value = 0; value < values; ++value)
-      if (wants_numbers(model.plan, value)) of_worker[value].set_extremes(extremes[value]);
+      of_worker[value].set_extremes(extremes[value]);
   pass(ranks, model, images, &DistributionTally::add_counts, tallies);
   ValueDistributions result(values);
   for (std::size_t value = 0; value < values; ++value)
-    if (wants_numbers(model.plan, value)) result[value] = gathered(ranks, tallies, value);
+    result[value] = gathered(ranks, tallies, value);
   return result;
 }
 
@@ -169,19 +183,13 @@ ValueQuantizers quantize_values(const Plan& plan, const ValueDistributions& valu
                                 const ActivationScheme& scheme) {
   ValueQuantizers quantizers(values.size());
   for (std::size_t value = 0; value + 1 < values.size(); ++value)
-    try {
-      if (wants_numbers(plan, value))
-        quantizers[value] = make_quantizer(calibrated_range(values[value], scheme.calibrator),
-                                           scheme.convention, scheme.bits);
-    } catch (const Error& error) {
-      if (error.code() != ExitCode::kBadData) throw;
-      throw Error(ExitCode::kBadData,
-                  fmt::format("layer {}: its activations have no range: {}",
-                              value_name(plan, value), error.what()),
-                  "the layer is dead, or the calibration images are all alike: look at the "
-                  "network's test accuracy, or give other --calibration-images");
-    }
+    if (!is_maximum(plan, value)) quantizers[value] = quantizer_of(plan, values, value, scheme);
   return quantizers;
+}
+
+Quantizer quantize_logits(const Plan& plan, const ValueDistributions& values,
+                          const ActivationScheme& scheme) {
+  return quantizer_of(plan, values, values.size() - 1, scheme);
 }
 
 std::vector<QuantizedTensorRow> activation_rows(const FloatModel& model, const Int8Model& quantized,
@@ -191,7 +199,10 @@ std::vector<QuantizedTensorRow> activation_rows(const FloatModel& model, const I
   const auto comparisons = compare(model, quantized, images.load(0, count), count);
   std::vector<QuantizedTensorRow> rows;
   for (std::size_t value = 0; value + 1 < values.size(); ++value)
-    if (wants_numbers(model.plan, value))
+    if (is_maximum(model.plan, value))
+      rows.push_back(tensor_row(value_name(model.plan, model.plan.nodes[value - 1].input), "pooled",
+                                values[value]));
+    else
       rows.push_back(activation_row(value_name(model.plan, value), values[value],
                                     quantized.of_value(value), comparisons[value].sqnr_db(),
                                     comparisons[value].counts));

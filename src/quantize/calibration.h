@@ -11,9 +11,8 @@
 
 namespace gradsync::quantize {
 
-/// How the activations of a network lie over calibration images, one entry a value of the plan.
-/// Values that need none (maxima: their integers are those of their input) have no numbers; the
-/// logits have theirs, though they are never rounded.
+/// How the activations of a network lie over calibration images, one entry a value of the plan;
+/// the logits, which only a variant rounds, have theirs.
 using ValueDistributions = std::vector<Distribution>;
 
 /// Who computes what.
@@ -31,9 +30,13 @@ ValueDistributions observe_activations(const StudyRanks& ranks, const FloatModel
 /// "input" for value 0, else the name of the node.
 std::string value_name(const Plan& plan, std::size_t value);
 
-/// Throws Error kBadData, naming the layer, if all its activations are the same.
+/// Of all values but maxima, whose integers are those of their input, and the logits. Throws Error
+/// kBadData, naming the layer, if all its activations are the same.
 ValueQuantizers quantize_values(const Plan& plan, const ValueDistributions& values,
                                 const ActivationScheme& scheme);
+/// Of the logits. Throws Error as quantize_values.
+Quantizer quantize_logits(const Plan& plan, const ValueDistributions& values,
+                          const ActivationScheme& scheme);
 
 /// What each value became, from integers and real numbers of the first images of `images`.
 std::vector<QuantizedTensorRow> activation_rows(const FloatModel& model, const Int8Model& quantized,

@@ -1,5 +1,7 @@
 #include "quantize/study.h"
 
+#include <optional>
+
 #include <fmt/format.h>
 
 #include "support/error.h"
@@ -86,14 +88,16 @@ void Study::judge_steps() {
 }
 
 void Study::add_variant(const std::string& name, const WeightScheme& weights,
-                        const ActivationScheme& activations) {
+                        const ActivationScheme& activations, Logits logits) {
   const Int8Model model =
       quantize_model(model_, weights, quantize_values(model_.plan, values_, activations));
+  std::optional<Quantizer> rounded;
+  if (logits == Logits::kIntegers) rounded = quantize_logits(model_.plan, values_, activations);
   QuantizedStepRow row;
   row.weights = bits_text(weights.text(), weights.bits);
   row.activations = bits_text(activations.text(), activations.bits);
   row.bias = "int32";
-  add_step("ablation", name, judge_int8(ranks_, model, test_), row);
+  add_step("ablation", name, judge_int8(ranks_, model, test_, rounded), row);
 }
 
 void Study::judge_variants() {
@@ -120,13 +124,17 @@ void Study::judge_variants() {
     other.convention = more.convention = parse_convention(name);
     add_variant("convention " + name, other, more);
   }
-  // The published study: one scale a tensor, (max − min)/127, total range or 3 sigma.
+  add_variant("logits in integers", weights, activations, Logits::kIntegers);
+  // The published study: one scale a tensor, (max − min)/127, total range or 3 sigma, and integers
+  // of the last layer's output too.
   for (const double sigmas : {0.0, 3.0}) {
     WeightScheme other{Convention::kPublished, Granularity::kTensor, weights.bits, sigmas};
     ActivationScheme more{Convention::kPublished, {}, activations.bits};
     more.calibrator.how = sigmas == 0 ? Calibrator::kMinMax : Calibrator::kSigma;
-    add_variant(sigmas == 0 ? "as published, total range" : "as published, 3-sigma range", other,
-                more);
+    const std::string name =
+        sigmas == 0 ? "as published, total range" : "as published, 3-sigma range";
+    add_variant(name, other, more, Logits::kIntegers);
+    add_variant(name + ", real logits", other, more);
   }
 }
 

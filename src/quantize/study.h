@@ -30,8 +30,9 @@ class Study {
  private:
   void add_step(const std::string& kind, const std::string& name, const Verdicts& verdicts,
                 const QuantizedStepRow& how);
+  enum class Logits { kReal, kIntegers };
   void add_variant(const std::string& name, const WeightScheme& weights,
-                   const ActivationScheme& activations);
+                   const ActivationScheme& activations, Logits logits = Logits::kReal);
   QuantizedStepRow how(bool weights, bool activations, bool bias) const;
 
   StudyRanks ranks_;

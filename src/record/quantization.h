@@ -16,7 +16,8 @@ struct QuantizedTensorRow {
   static constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
   std::string layer;  ///< "conv1"; "input" for the images
-  std::string role;   ///< "weight", "bias", "activation" (what the layer gives) or "pixels"
+  std::string role;   ///< "weight", "bias", "activation" (what the layer gives),
+                      ///< "pooled" (that after its maximum) or "pixels"
   std::int64_t count = 0;
   double minimum = kNone, maximum = kNone, mean = kNone, deviation = kNone;
   double sigma_low = kNone, sigma_high = kNone;  ///< mean ± 3·deviation, not clipped

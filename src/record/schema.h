@@ -534,9 +534,11 @@ template <RowOf<QuantizedTensorRow> Row, typename Visit>
 void visit_fields(Row& row, Visit& visit) {
   constexpr auto kGroup = "quantize/tensor";
   visit(Field{kGroup, "layer", "1", "layer, or input for the images"}, row.layer);
-  visit(Field{kGroup, "role", "1",
-              "weight, bias, activation (what the layer gives), or pixels as 2*pixel/255 - 1"},
-        row.role);
+  visit(
+      Field{kGroup, "role", "1",
+            "weight, bias, activation (what the layer gives), pooled (that after its maximum), or "
+            "pixels as 2*pixel/255 - 1"},
+      row.role);
   visit(Field{kGroup, "count", "1", "numbers in it"}, row.count);
   visit(Field{kGroup, "minimum", "1", "smallest number"}, row.minimum);
   visit(Field{kGroup, "maximum", "1", "largest number"}, row.maximum);

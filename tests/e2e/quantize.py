@@ -4,6 +4,7 @@ refuses.
 
 usage: quantize.py [CASE...]    (run by tests/run e2e)
 """
+import csv
 import hashlib
 import json
 import pathlib
@@ -127,12 +128,43 @@ def case_report_has_tables_and_pictures(folder):
     check("verdict" not in report.out.lower(), "a verdict on no run")
     for name in ("quantize", "ranges", "quantize-layers", "quantize-speed"):
         check((folder / f"tables/{name}.csv").stat().st_size > 100, f"table {name} is missing")
-    for name in ("weights", "weights-int8", "activations", "activations-int8", "bias", "inference", "accuracy", "int8-speed"):
+    for name in ("weights", "weights-int8", "activations", "activations-published", "activations-int8", "bias", "inference", "accuracy", "int8-speed"):
         check((folder / f"tables/{name}.png").stat().st_size > 1000, f"plot {name} is missing")
     check(not (folder / "tables/modes.csv").exists(), "a table of modes of no run")
     ranges = (folder / "tables/ranges.csv").read_text()
-    check(re.search("lenet,input,pixels,.*-1.5618,1.456", ranges) is not None, "the published input is not beside ours")
+    published = {(row["layer"], row["role"]) for row in csv.DictReader(ranges.splitlines()) if row["published_minimum"]}
+    expected = {("input", "pixels"), ("conv1", "pooled"), ("conv2", "pooled"), *((layer, "activation") for layer in ("fc1", "fc2", "fc3"))}
+    check(published == expected, f"published ranges are beside {published}")
     run([BIN / "gradsync-report", "--verify-claims", folder / "claims.json"]).expect(0)
+
+
+def case_inputs_of_layers_are_recorded_after_the_maximum(folder):
+    """Histograms and ranges against NumPy, from the numbers that one image gives: the first calibration image."""
+    quantize("--output", folder / "q.h5", "--calibration-images", 1).expect(0)
+    found = numbers(folder / "q.h5")
+    roles = [role.decode() for role in found["tensor/role"]]
+    layers = [layer.decode() for layer in found["tensor/layer"]]
+    data = next(CHECKPOINTS.glob("*.safetensors")).read_bytes()
+    length = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8 : 8 + length])
+
+    def weights(name: str):
+        entry = header[f"parameters/{name}.weight"]
+        begin, end = (8 + length + at for at in entry["data_offsets"])
+        return np.frombuffer(data[begin:end], np.float32).reshape(entry["shape"])
+
+    pixels = np.fromfile(pathlib.Path(DATA) / "data_batch_1.bin", np.uint8, 3073)[1:].reshape(3, 32, 32) / 255
+    x = (pixels - np.array([0.4914, 0.4822, 0.4465])[:, None, None]) / np.array([0.2470, 0.2435, 0.2616])[:, None, None]
+    for layer in ("conv1", "conv2"):
+        windows = np.lib.stride_tricks.sliding_window_view(x, (5, 5), (1, 2))
+        x = np.maximum(np.einsum("crskl,ockl->ors", windows, weights(layer)), 0)
+        x = x.reshape(x.shape[0], x.shape[1] // 2, 2, x.shape[2] // 2, 2).max((2, 4))
+        row = next(at for at, key in enumerate(zip(layers, roles, strict=True)) if key == (layer, "pooled"))
+        check(found["tensor/count"][row] == x.size, f"{layer}: {found['tensor/count'][row]} numbers, not {x.size}")
+        for name, value in (("maximum", x.max()), ("mean", x.mean()), ("deviation", x.std())):
+            check(abs(found[f"tensor/{name}"][row] - value) < 1e-4 * x.max(), f"{layer}: {name} {found[f'tensor/{name}'][row]}, not {value}")
+        bins = np.histogram(x, 60, (x.min(), x.max()))[0]
+        check(abs(found["tensor/histogram"][row] - bins).sum() <= 4, f"{layer}: {found['tensor/histogram'][row]}, not {bins}")
 
 
 def case_one_command_from_training_to_pictures(folder):

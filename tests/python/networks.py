@@ -14,7 +14,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DUMP = ROOT / "build/tests/dump_network"
-MODELS = ("lenet", "vgg11", "resnet18", "resnet18-imagenet")
+MODELS = ("lenet", "lenet-no-bias", "vgg11", "resnet18", "resnet18-imagenet")
 
 
 def reexecute_with_torch() -> None:
@@ -63,13 +63,13 @@ def counted_flop(model: str) -> dict:
     return {"forward_flop": str(forward // batch), "backward_flop": str((both - forward) // batch)}
 
 
-def lenet():
+def lenet(biased: bool = True):
     from torch import nn
 
     return nn.Sequential(
         nn.Conv2d(3, 6, 5, bias=False), nn.ReLU(), nn.MaxPool2d(2),
         nn.Conv2d(6, 16, 5, bias=False), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
-        nn.Linear(400, 120, bias=False), nn.ReLU(), nn.Linear(120, 84, bias=False), nn.ReLU(), nn.Linear(84, 10),
+        nn.Linear(400, 120, bias=False), nn.ReLU(), nn.Linear(120, 84, bias=False), nn.ReLU(), nn.Linear(84, 10, bias=biased),
     )  # fmt: skip
 
 
@@ -119,6 +119,7 @@ def resnet18(imagenet: bool):
 def make(model: str):
     return {
         "lenet": lenet,
+        "lenet-no-bias": lambda: lenet(False),
         "vgg11": vgg11,
         "resnet18": lambda: resnet18(False),
         "resnet18-imagenet": lambda: resnet18(True),

@@ -33,6 +33,20 @@ struct SampleShape {
   int schema = 1;
 };
 
+inline RankPlace place_of_sample(std::int32_t rank) {
+  RankPlace place;
+  place.rank = rank;
+  place.local_rank = rank % 2;
+  place.host = "node" + std::to_string(rank / 2);
+  place.device = "cpu: test";
+  place.device_uuid = rank == 0 ? "" : "GPU-" + std::to_string(rank);
+  place.affinity = "0-1";
+  place.threads = 1;
+  place.clock_offset_s = rank == 0 ? 0 : 1e-6 * rank;
+  place.clock_uncertainty_s = rank == 0 ? kNotMeasured : 2e-7;
+  return place;
+}
+
 inline RunInfo sample_info(const SampleShape& shape) {
   RunInfo info;
   info.schema = shape.schema;
@@ -47,17 +61,7 @@ inline RunInfo sample_info(const SampleShape& shape) {
                  {"output", "", "default"}};
   info.provenance = {{"git revision", "abc123"}, {"env.SLURM_JOB_ID", "42"}};
   for (std::int32_t rank = 0; rank < static_cast<std::int32_t>(shape.ranks); ++rank)
-    info.topology.push_back({rank,
-                             rank % 2,
-                             "node" + std::to_string(rank / 2),
-                             "cpu: test",
-                             rank == 0 ? "" : "GPU-" + std::to_string(rank),
-                             "0-1",
-                             1,
-                             rank == 0 ? 0 : 1e-6 * rank,
-                             rank == 0 ? kNotMeasured : 2e-7,
-                             {},
-                             {}});
+    info.topology.push_back(place_of_sample(rank));
   return info;
 }
 

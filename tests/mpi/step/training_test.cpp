@@ -26,6 +26,7 @@ TEST_CASE("networks have the parameters that the literature counts" * test::once
   CHECK(count("resnet18") == 11173962);
   CHECK(count("resnet18-imagenet") == 11689512);
   CHECK(count("lenet") == 61780);
+  CHECK(count("lenet-no-bias") == 61770);
 }
 
 TEST_CASE("one seed gives one network on every rank, another seed another, whatever the layout") {

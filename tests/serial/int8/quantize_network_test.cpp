@@ -142,6 +142,9 @@ TEST_CASE("quantize: plans have the shapes and sizes of the networks") {
     return sum;
   };
   CHECK(weights(make_plan("lenet")) == 61770);
+  CHECK(weights(make_plan("lenet-no-bias")) == 61770);
+  CHECK(make_plan("lenet").nodes.back().biased);
+  CHECK_FALSE(make_plan("lenet-no-bias").nodes.back().biased);
   CHECK(make_plan("lenet").nodes[1].out_side == 14);
   CHECK(make_plan("lenet").nodes[4].kernel == 5);
   CHECK(make_plan("vgg11").nodes.back().in_channels == 512);

@@ -358,11 +358,29 @@ TEST_CASE("profiler traces: a saved run has their remarks") {
 TEST_CASE("profiler traces: collectives that no bucket can hold count as communication") {
   Traces traces;
   for (int rank : {0, 1})
-    traces.add(rank_of_two(rank, 0).gloo(1082, 1084, 10, "reduce_scatter"));
+    traces.add(rank_of_two(rank, 0).gloo(1082, 1084, 10, "send"));
   const auto run = traces.run();
   CHECK(traces.says(*run, "2 collectives of some ranks only, or of a kind"));
   CHECK(run->rows(0, 1).front().buckets.size() == 1);
   CHECK(run->rows(0, 1).front().ranks[0][Phase::kCommBusy] == about_ms(27));
+}
+
+TEST_CASE("profiler traces: reduce-scatter and all-to-all have the sizes of run files") {
+  for (const auto& [name, kind] : {std::pair{"reduce_scatter", CollectiveKind::kReduceScatter},
+                                   std::pair{"alltoall", CollectiveKind::kAllToAll}}) {
+    Traces traces;
+    for (int rank : {0, 1})
+      traces.add(rank_of_two(rank, 0).gloo(1082, 1084, 10, name));
+    const auto run = traces.run();
+    CHECK(!traces.says(*run, ""));
+    const IterationRow row = run->rows(0, 1).front();
+    REQUIRE(row.buckets.size() == 2);
+    CHECK(row.buckets[1].kind == kind);
+    CHECK(row.buckets[1].bytes == 20);  // 10 floats in two parts
+    // One part leaves each of the two ranks, beside the all-reduce of 1,000 floats.
+    const auto gradients = static_cast<std::size_t>(Traffic::kGradients);
+    CHECK(row.ranks[0].traffic_bytes[gradients] == 4000 + 20);
+  }
 }
 
 TEST_CASE("profiler traces: clocks") {

@@ -190,6 +190,45 @@ TEST_CASE("table energy: nothing is estimated without a counter") {
   CHECK(has_energy_or_price(set, options));
 }
 
+TEST_CASE("table energy: what Slurm counted for the job step of a run") {
+  const TestFolder folder;
+  const auto of_step = [&](const char* name, const char* mode, const char* step) {
+    StudyRun run{mode, 2, 32, 0.010};
+    run.change_info = [step](RunInfo& info) {
+      if (*step != 0) info.provenance.push_back({"env.SLURM_STEP_ID", step});
+    };
+    write_study(folder / name, run);
+  };
+  of_step("a.h5", "ddp", "0");
+  of_step("b.h5", "allreduce", "1");
+  of_step("c.h5", "gather-scatter", "1");
+  of_step("d.h5", "none", "");
+  const auto read = [&](const std::string& text) {
+    std::ofstream(folder / "energy.txt") << text;
+    return read_step_energies(folder / "energy.txt");
+  };
+  TableOptions options;
+  options.step_energies = read(
+      "JobIDRaw|Elapsed|ConsumedEnergyRaw\n42|00:01:00|\n42.batch|00:01:00|90000\n"
+      "42.0|00:00:30|36000\n42.1|00:00:30|18000\n");
+  const RunSet set = loaded(folder);
+  CHECK(has_energy_or_price(set, options));
+  const Table table = make_energy_table(set, options);
+  REQUIRE(table.rows.size() == 4);
+  for (std::size_t row = 0; row < 4; ++row)
+    CHECK(shown(table, row, "step_j") == (shown(table, row, "mode") == "ddp" ? "36000.00" : "n/a"));
+  const auto refused = [&](const std::string& text) {
+    return error_text(ExitCode::kBadData, [&] { read(text); });
+  };
+  CHECK(contains(refused("JobID|ConsumedEnergy\n42.0|36K\n"), "no column JobIDRaw"));
+  CHECK(contains(refused("JobIDRaw|ConsumedEnergyRaw\n42.0|36K\n"), "line 2: '36K'"));
+  CHECK(contains(refused("JobIDRaw|ConsumedEnergyRaw\n42.0|-1\n"), "not a number of joules"));
+  CHECK(contains(refused("JobIDRaw|ConsumedEnergyRaw\n|5\n"), "names no job"));
+  CHECK(contains(refused("JobIDRaw|ConsumedEnergyRaw\n1.0|5\n1.0|6\n"), "step 1.0 has 6 J"));
+  CHECK(contains(error_text(ExitCode::kNoInput, [&] { read_step_energies(folder / "none"); }),
+                 "none"));
+}
+
 TEST_CASE("table layers: each network once, with the sum of what is counted") {
   const TestFolder folder;
   write_study(folder / "a.h5", used_run());

@@ -1,0 +1,105 @@
+#include "analysis/metrics/job_steps.h"
+
+#include <algorithm>
+#include <charconv>
+#include <sstream>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "analysis/metrics/run_group.h"
+#include "support/error.h"
+#include "support/file.h"
+
+namespace gradsync::report {
+
+namespace {
+
+constexpr const char* kCommand =
+    "sacct --parsable2 --format=JobIDRaw,ConsumedEnergyRaw -j JOB > FILE";
+
+std::vector<std::string> fields_of(const std::string& line) {
+  std::vector<std::string> fields;
+  std::istringstream text(line);
+  for (std::string field; std::getline(text, field, '|');)
+    fields.push_back(field);
+  return fields;
+}
+
+/// Where the columns stand in a line.
+struct Columns {
+  std::size_t step = 0, energy = 0;
+
+  Columns(const std::filesystem::path& path, const std::string& header) {
+    const std::vector<std::string> names = fields_of(header);
+    const auto at = [&](const char* name) {
+      const auto found = std::find(names.begin(), names.end(), name);
+      if (found == names.end())
+        throw Error(ExitCode::kBadData,
+                    fmt::format("'{}': its first line has no column {}", path.string(), name),
+                    kCommand);
+      return static_cast<std::size_t>(found - names.begin());
+    };
+    step = at("JobIDRaw");
+    energy = at("ConsumedEnergyRaw");
+  }
+  std::size_t least_fields() const { return std::max(step, energy) + 1; }
+};
+
+double joules(const std::filesystem::path& path, std::size_t line, const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || !(value >= 0 && value < 1e15))
+    throw Error(
+        ExitCode::kBadData,
+        fmt::format("'{}', line {}: '{}' is not a number of joules", path.string(), line, text),
+        kCommand);
+  return value;
+}
+
+/// Empty where the run was not started by srun.
+std::string step_of(const Run& run) {
+  const std::string job = provenance_value(run, "env.SLURM_JOB_ID");
+  const std::string step = provenance_value(run, "env.SLURM_STEP_ID");
+  return job.empty() || step.empty() ? "" : job + "." + step;
+}
+
+}  // namespace
+
+StepEnergies read_step_energies(const std::filesystem::path& path) {
+  std::istringstream text(read_text_file(path));
+  std::string line;
+  std::getline(text, line);
+  const Columns columns(path, line);
+  StepEnergies energies;
+  for (std::size_t number = 2; std::getline(text, line); ++number) {
+    std::vector<std::string> fields = fields_of(line);
+    if (line.empty()) continue;
+    // The last field may be empty.
+    fields.resize(std::max(fields.size(), columns.least_fields()));
+    const std::string &step = fields[columns.step], &energy = fields[columns.energy];
+    if (step.empty())
+      throw Error(ExitCode::kBadData,
+                  fmt::format("'{}', line {}: it names no job", path.string(), number), kCommand);
+    if (energy.empty()) continue;
+    const double energy_j = joules(path, number, energy);
+    if (const auto [same, added] = energies.emplace(step, energy_j);
+        !added && same->second != energy_j)
+      throw Error(ExitCode::kBadData,
+                  fmt::format("'{}', line {}: step {} has {} J here and {} J above", path.string(),
+                              number, step, energy_j, same->second),
+                  kCommand);
+  }
+  return energies;
+}
+
+double step_energy_j(const RunSet& set, const Run& run, const StepEnergies& energies) {
+  const std::string step = step_of(run);
+  const auto found = energies.find(step);
+  if (step.empty() || found == energies.end()) return kNotMeasured;
+  const auto of_step = std::count_if(set.runs.begin(), set.runs.end(),
+                                     [&](const Run& other) { return step_of(other) == step; });
+  return of_step == 1 ? found->second : kNotMeasured;
+}
+
+}  // namespace gradsync::report
