@@ -39,7 +39,7 @@ class LeNet : public Network {
 
 }  // namespace
 
-std::shared_ptr<Network> make_lenet() {
+std::shared_ptr<Network> make_lenet(const std::string&) {
   return std::make_shared<LeNet>();
 }
 
