@@ -81,6 +81,18 @@ double flop_per_image(const RunReader& run) {
   return sum;
 }
 
+NetworkCost network_cost(const Run& run) {
+  NetworkCost cost;
+  if (run.reader->layers().empty()) return cost;
+  cost.parameters = 0;
+  for (const LayerRow& layer : run.reader->layers())
+    cost.parameters += static_cast<double>(layer.parameters);
+  cost.sample_flop = flop_per_image(*run.reader);
+  cost.samples_of_rank =
+      positive(static_cast<double>(run.batch_global) / static_cast<double>(run.ranks));
+  return cost;
+}
+
 double data_sheet_flop_per_s(const std::string& device, const std::string& precision) {
   struct Gpu {
     const char* name;

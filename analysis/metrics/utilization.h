@@ -32,6 +32,19 @@ Utilization mean_of(const std::vector<Utilization>& ranks);
 /// Of one image, forward and backward, over all layers; NaN where the run holds none.
 double flop_per_image(const RunReader& run);
 
+/// What decides what the exchange of a network costs beside its compute; NaN where the run holds no
+/// layers, or none that computes.
+struct NetworkCost {
+  double parameters = kNotMeasured;
+  double sample_flop = kNotMeasured;      ///< forward and backward
+  double samples_of_rank = kNotMeasured;  ///< in an iteration
+
+  double gradient_bytes() const { return 4 * parameters; }
+  /// That a rank exchanges for what it computes in an iteration.
+  double bytes_per_flop() const { return gradient_bytes() / (sample_flop * samples_of_rank); }
+};
+NetworkCost network_cost(const Run& run);
+
 /// What the data sheet states of a device in a precision: fp32, tf32, bf16 or fp16. NaN for a
 /// device that is not known.
 double data_sheet_flop_per_s(const std::string& device, const std::string& precision);

@@ -32,6 +32,7 @@ using TableMaker = std::function<Table(const RunStudy& runs, const TableOptions&
 
 /// Whether a run of the set holds what the table is made from.
 bool has_target_accuracy(const RunSet& set, const TableOptions& options);
+bool has_networks(const RunSet& set, const TableOptions& options);
 bool has_layers(const RunSet& set, const TableOptions& options);
 bool has_energy_or_price(const RunSet& set, const TableOptions& options);
 bool has_hardware(const RunSet& set, const TableOptions& options);

@@ -3,25 +3,29 @@
 #include <torch/types.h>
 
 #include "data/augment.h"
+#include "options/networks.h"
 
 namespace gradsync {
 
-/// Strides of [samples, 3, 32, 32] in the given layout.
-inline std::vector<std::int64_t> image_strides(Layout layout) {
-  constexpr std::int64_t kPlane = std::int64_t{kImageSide} * kImageSide;
-  return layout == Layout::kNchw ? std::vector<std::int64_t>{3 * kPlane, kPlane, kImageSide, 1}
-                                 : std::vector<std::int64_t>{3 * kPlane, 1, 3 * kImageSide, 3};
+/// Sizes of a batch of the network's samples.
+inline std::vector<std::int64_t> batch_sizes(const NetworkInput& input, std::int64_t samples) {
+  std::vector<std::int64_t> sizes = {samples};
+  sizes.insert(sizes.end(), input.sizes.begin(), input.sizes.end());
+  return sizes;
 }
 
-/// The floats of `samples` images, in the given layout, as a tensor [samples, 3, 32, 32] that does
-/// not own them.
+/// Strides of a batch in the given layout; of what is no image, in the order of its sizes.
+inline std::vector<std::int64_t> batch_strides(at::IntArrayRef sizes, Layout layout) {
+  if (layout == Layout::kNhwc && sizes.size() == 4) return c10::get_channels_last_strides_2d(sizes);
+  const auto strides = c10::contiguous_strides(sizes);
+  return {strides.begin(), strides.end()};
+}
+
+/// The floats of `samples` images of CIFAR-10, in the given layout, as a tensor [samples, 3, 32,
+/// 32] that does not own them.
 inline torch::Tensor image_batch(float* values, std::int64_t samples, Layout layout) {
-  return torch::from_blob(values, {samples, 3, kImageSide, kImageSide}, image_strides(layout));
-}
-
-/// The same as a view of a flat tensor, on whatever device.
-inline torch::Tensor image_batch(const torch::Tensor& values, std::int64_t samples, Layout layout) {
-  return values.as_strided({samples, 3, kImageSide, kImageSide}, image_strides(layout));
+  const auto sizes = batch_sizes({}, samples);
+  return torch::from_blob(values, sizes, batch_strides(sizes, layout));
 }
 
 }  // namespace gradsync

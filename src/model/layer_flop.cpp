@@ -6,14 +6,15 @@
 
 #include <ATen/record_function.h>
 
+#include "model/image_batch.h"
 #include "model/replica.h"
 
 namespace gradsync {
 
 namespace {
 
-constexpr std::int64_t kBatch = 2;  // batch norm takes no single value a channel
-constexpr double kPerProduct = 2;   // a multiplication and an addition
+constexpr std::int64_t kImages = 2;  // batch norm takes no single value a channel
+constexpr double kPerProduct = 2;    // a multiplication and an addition
 
 using Inputs = c10::ArrayRef<const c10::IValue>;
 
@@ -84,7 +85,7 @@ std::string layer_of(const std::string& parameter) {
 /// thread that asks for it. One at a time in a thread.
 class Counter {
  public:
-  explicit Counter(const Replica& replica) {
+  Counter(const Replica& replica, std::int64_t samples) : samples_(samples) {
     for (std::size_t i = 0; i < replica.parameters.size(); ++i) {
       const std::string layer = layer_of(replica.names[i]);
       if (rows_.empty() || rows_.back().name != layer) rows_.push_back({layer, "", 0});
@@ -125,7 +126,7 @@ class Counter {
     LayerRow& row = rows_[layer(operation, inputs, function.seqNr())];
     row.operation = operation.kind;
     double& flop = backward_ ? row.backward_flop : row.forward_flop;
-    flop = (std::isnan(flop) ? 0 : flop) + operation.flop(inputs) / kBatch;
+    flop = (std::isnan(flop) ? 0 : flop) + operation.flop(inputs) / static_cast<double>(samples_);
   }
 
   /// By the parameter among the inputs, else by the node of the graph: autograd numbers the nodes
@@ -149,6 +150,7 @@ class Counter {
   }
 
   static thread_local Counter* current_;  // LibTorch calls functions without data of their own
+  std::int64_t samples_;
   std::vector<LayerRow> rows_;
   std::map<const void*, std::size_t> layer_by_data_;
   std::map<std::int64_t, std::size_t> layer_by_node_;
@@ -161,11 +163,12 @@ thread_local Counter* Counter::current_ = nullptr;
 
 }  // namespace
 
-std::vector<LayerRow> layer_flop(const std::string& model) {
+std::vector<LayerRow> layer_flop(const std::string& model, const NetworkInput& input) {
   const Replica replica = make_replica(model, 1, Layout::kNchw);
-  const torch::Tensor images = torch::zeros({kBatch, 3, 32, 32});
-  Counter counter(replica);
-  const torch::Tensor outputs = replica.network->forward(images);
+  const std::int64_t count = input.tokens() ? 1 : kImages;
+  const torch::Tensor samples = torch::zeros(batch_sizes(input, count));
+  Counter counter(replica, count);
+  const torch::Tensor outputs = replica.network->forward(samples);
   counter.backward_begins();
   outputs.sum().backward();
   return counter.rows();

@@ -3,15 +3,16 @@
 #include <string>
 #include <vector>
 
+#include "options/networks.h"
 #include "record/run.h"
 
 namespace gradsync {
 
-/// The floating-point operations of each layer for one image: of every convolution and matrix
+/// The floating-point operations of each layer for one sample: of every convolution and matrix
 /// product that LibTorch runs in a forward and a backward pass of a new network on the CPU, two for
 /// a multiplication and its addition, as torch.utils.flop_counter counts them. Layers without any
 /// (batch norm) have NaN. In the order of the network's parameters; parameters of one name but for
 /// its last part are one layer. Seeds LibTorch's generator, as make_network does.
-std::vector<LayerRow> layer_flop(const std::string& model);
+std::vector<LayerRow> layer_flop(const std::string& model, const NetworkInput& input);
 
 }  // namespace gradsync

@@ -39,11 +39,11 @@ class LeNet : public Network {
 
 }  // namespace
 
-std::shared_ptr<Network> make_lenet() {
+std::shared_ptr<Network> make_lenet(const std::string&) {
   return std::make_shared<LeNet>(true);
 }
 
-std::shared_ptr<Network> make_lenet_no_bias() {
+std::shared_ptr<Network> make_lenet_no_bias(const std::string&) {
   return std::make_shared<LeNet>(false);
 }
 

@@ -7,25 +7,26 @@ namespace gradsync {
 namespace {
 
 struct Entry {
-  const char* name;
-  std::shared_ptr<Network> (*make)();
+  const char* form;
+  std::shared_ptr<Network> (*make)(const std::string& model);
 };
 
 constexpr Entry kNetworks[] = {
-#define GRADSYNC_NETWORK(id, name) {name, make_##id},
+#define GRADSYNC_NETWORK(id, form, input) {form, make_##id},
 #include "options/networks.def"
 #undef GRADSYNC_NETWORK
 };
 
 }  // namespace
 
-std::shared_ptr<Network> make_network(const std::string& name, std::uint64_t seed) {
+std::shared_ptr<Network> make_network(const std::string& model, std::uint64_t seed) {
   for (const Entry& entry : kNetworks)
-    if (entry.name == name) {
+    if (is_network(entry.form, model)) {
       torch::manual_seed(seed);
-      return entry.make();
+      return entry.make(model);
     }
-  throw Error(ExitCode::kUsage, "no network is called " + name, "gradsync-train --help lists them");
+  throw Error(ExitCode::kUsage, "no network is called " + model,
+              "gradsync-train --help lists them");
 }
 
 }  // namespace gradsync

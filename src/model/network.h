@@ -8,14 +8,18 @@
 #include <torch/nn/module.h>
 #include <torch/types.h>
 
+#include "options/networks.h"
+
 namespace gradsync {
 
-/// A network for images [N, 3, 32, 32]; forward returns logits [N, classes].
+/// A network for samples [N, ...] of NetworkInput::sizes, in float32: images, or tokens, whose
+/// numbers float32 holds exactly. forward returns logits [N, classes], of tokens [N, tokens,
+/// classes].
 class Network : public torch::nn::Module {
  public:
   using Gate = std::function<void(const torch::nn::Module& part)>;
 
-  virtual torch::Tensor forward(torch::Tensor images) = 0;
+  virtual torch::Tensor forward(torch::Tensor samples) = 0;
 
   /// From now on a forward pass calls `gate` with each layer, or block of layers, before it reads
   /// its parameters: every parameter is in one of them. Empty: nothing is called.
@@ -33,11 +37,18 @@ class Network : public torch::nn::Module {
   Gate gate_;
 };
 
-/// A new network with LibTorch's initialization, drawn from `seed`: equal on every rank.
-/// Throws Error kUsage for an unknown name.
-std::shared_ptr<Network> make_network(const std::string& name, std::uint64_t seed);
+/// A new network with LibTorch's initialization, drawn from `seed`: equal on every rank. A
+/// TorchScript module has the parameters of its file. `model` is what --model takes; throws Error
+/// kUsage for what it does not, kNoInput and kBadData for such a file.
+std::shared_ptr<Network> make_network(const std::string& model, std::uint64_t seed);
 
-#define GRADSYNC_NETWORK(id, name) std::shared_ptr<Network> make_##id();
+/// Runs one forward and backward pass of the TorchScript module in the file `path`. Throws Error
+/// kBadData, naming the parameter, unless it can be trained in every mode: it takes the input,
+/// returns logits of the classes, and gives each parameter a dense gradient.
+void require_trainable_script(const std::string& path, const NetworkInput& input);
+
+#define GRADSYNC_NETWORK(id, form, input) \
+  std::shared_ptr<Network> make_##id(const std::string& model);
 #include "options/networks.def"
 #undef GRADSYNC_NETWORK
 

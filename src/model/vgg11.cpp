@@ -52,7 +52,7 @@ class Vgg11 : public Network {
 
 }  // namespace
 
-std::shared_ptr<Network> make_vgg11() {
+std::shared_ptr<Network> make_vgg11(const std::string&) {
   return std::make_shared<Vgg11>();
 }
 

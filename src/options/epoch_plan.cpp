@@ -77,6 +77,8 @@ std::string graph_obstacle(const TrainOptions& options) {
   if (options.device != "cuda") return "--device cpu: graphs are of GPUs";
   if (options.transport != "nccl")
     return "--transport " + options.transport + ": the host moves the data";
+  if (!network_input(options).cifar10)
+    return "--model " + options.model + ": the host draws the batches";
   if (options.feed == "loader") return "--feed loader: the host makes the batches";
   if (!mode_named(options.sync).capturable)
     return "--sync " + options.sync + ": the host takes part in each step";

@@ -43,6 +43,7 @@ TrainOptionTable calibration_options();
 TrainOptionTable output_options();
 TrainOptionTable stop_options();
 
+void require_network_possible(const OptionValues& values, const TrainOptions& options);
 void require_overlap_possible(const OptionValues& values, const TrainOptions& options);
 void require_gradients_suffice(const OptionValues& values, const TrainOptions& options);
 void require_one_batch(const OptionValues& values, const TrainOptions& options);

@@ -98,6 +98,7 @@ ProgramHelp train_help() {
       "mpirun -n 4 gradsync-train --sync allreduce --granularity tensor --batch-global 256\n"
       "mpirun -n 2 gradsync-train --sync ddp --bucket-cap 4MiB --wire-dtype bf16 --no-augment\n"
       "mpirun -n 2 gradsync-train --verify-modes --iterations 1\n"
+      "mpirun -n 2 gradsync-train --model gpt2-small --sequence-length 128 --batch-per-rank 1\n"
       "mpirun -n 2 gradsync-train --calibrate --counterfactual 20 --iterations 50 --output run.h5\n"
       "gradsync-train --batch-per-rank 64 --print-config",
       {"sync", "bucket-cap", "wire-dtype", "model", "data", "batch-per-rank", "epochs",
@@ -113,9 +114,12 @@ TrainOptions train_options(const OptionValues& values) {
   options.optimizer.scales_loss = options.precision == "fp16";
   if (options.data.empty())
     throw option_error(values, "data", "the folder has no name", "give a folder, as data/cifar-10");
-  for (const auto require : {require_one_batch, require_optimizer_possible, require_rate_possible,
-                             require_gradients_suffice, require_target_possible,
-                             require_checkpoints_possible, require_overlap_possible})
+  // What is drawn from a seed has no answers to learn.
+  if (!network_input(options).cifar10) options.evaluate = "none";
+  for (const auto require :
+       {require_network_possible, require_one_batch, require_optimizer_possible,
+        require_rate_possible, require_gradients_suffice, require_target_possible,
+        require_checkpoints_possible, require_overlap_possible})
     require(values, options);
   return options;
 }

@@ -6,6 +6,7 @@
 
 #include "buckets/buckets.h"
 #include "hang/watched_phases.h"
+#include "options/networks.h"
 #include "options/optimizer_settings.h"
 #include "schedule/batch_schedule.h"
 #include "schedule/learning_rate.h"
@@ -19,8 +20,8 @@ inline constexpr std::int64_t kDefaultBatchPerRank = 128;
 /// The trainer's settings, all checked: every value below is in its range when `train_options`
 /// returns. The values here are the defaults of the options, which options_*.cpp declare.
 struct TrainOptions {
-  std::string sync = "ddp";  ///< --sync, a name of sync_mode_names()
-  std::string model = "resnet18";
+  std::string sync = "ddp";        ///< --sync, a name of sync_mode_names()
+  std::string model = "resnet18";  ///< see networks.def
   std::string data = "data/cifar-10";
   std::string output;  ///< --output FILE.h5; empty: nothing is recorded
   std::int64_t epochs = 1;
@@ -68,10 +69,13 @@ struct TrainOptions {
   std::vector<std::int64_t> calibrate_sizes;  ///< bytes a rank, rising
   std::int64_t counterfactual = 0;            ///< iterations a window; 0: no windows
   std::int64_t counterfactual_rounds = 3;
-  std::int64_t checkpoint_every = 0;  ///< iterations; 0: only when the run is stopped
-  std::string resume = "no";          ///< no | auto | a checkpoint's file
-  double time_limit_s = 0;            ///< since the start of the program; 0: none
-  double target_accuracy = 0;         ///< of the test, in percent, that ends training; 0: none
+  std::int64_t checkpoint_every = 0;    ///< iterations; 0: only when the run is stopped
+  std::string resume = "no";            ///< no | auto | a checkpoint's file
+  double time_limit_s = 0;              ///< since the start of the program; 0: none
+  double target_accuracy = 0;           ///< of the test, in percent, that ends training; 0: none
+  std::int64_t sequence_length = 1024;  ///< tokens of a sample of gpt2-small
+  std::string input = "3x224x224";      ///< a sample of --model FILE.pt: channels, height, width
+  std::int64_t classes = 1000;          ///< its outputs
 };
 
 /// The names that --sync, --model and --optimizer take, in the order of --help: those of modes.def,
@@ -79,6 +83,9 @@ struct TrainOptions {
 const std::vector<std::string>& sync_mode_names();
 const std::vector<std::string>& model_names();
 const std::vector<std::string>& optimizer_names();
+
+/// What the network of the options takes.
+NetworkInput network_input(const TrainOptions& options);
 
 /// The option table of the trainer, from declared_train_options().
 const OptionTable& train_option_table();

@@ -1,22 +1,50 @@
+#include "options/networks.h"
 #include "options/option_groups.h"
 
 namespace gradsync {
 
-const std::vector<std::string>& model_names() {
-  static const std::vector<std::string> names = {
-#define GRADSYNC_NETWORK(id, name) name,
-#include "options/networks.def"
-#undef GRADSYNC_NETWORK
+namespace {
+
+using Value = BoundValue<TrainOptions>;
+using O = TrainOptions;
+
+/// The value, but for texts that `check` throws Error kUsage for.
+template <typename Check>
+Value checked(Value value, Check check) {
+  value.read = [read = value.read, check](const OptionValues& values, const std::string& name,
+                                          TrainOptions& options) {
+    try {
+      check(text_option(values, name));
+    } catch (const Error& error) {
+      throw option_error(values, name, error.what(), error.fix());
+    }
+    read(values, name, options);
   };
-  return names;
+  return value;
 }
+
+Value network() {
+  const Value named = Value::named("NAME", &O::model, model_names());
+  Value value = checked(Value::text_value(&O::model, named.shown), require_network);
+  value.range = named.range;
+  for (const std::string& form : named.choices)
+    if (form.find(':') == std::string::npos && !is_script(form)) value.choices.push_back(form);
+  return value;
+}
+
+}  // namespace
 
 TrainOptionTable model_and_data_options() {
   using enum OptionRole;
-  using Value = BoundValue<TrainOptions>;
-  using O = TrainOptions;
+  constexpr std::int64_t kContext = 1024;  // positions of gpt2-small
   return {
-      {kStep, "model", Value::named("NAME", &O::model, model_names()), "network"},
+      {kStep, "model", network(), "network"},
+      {kStep, "sequence-length", Value::integer(&O::sequence_length, 1, kContext),
+       "tokens of a sample of gpt2-small"},
+      {kStep, "input", checked(Value::text_value(&O::input, "CxHxW"), image_sizes),
+       "sample of --model FILE.pt: channels, height, width"},
+      {kStep, "classes", Value::integer(&O::classes, 2, kMaxCount),
+       "outputs of --model FILE.pt for a sample"},
       may_change({kFree, "data", Value::text_value(&O::data, "FOLDER"),
                   "folder with CIFAR-10's binary files"}),
       {kStep, "augment", Value::on_off(&O::augment), "crop and flip the training images at random"},
@@ -32,6 +60,17 @@ TrainOptionTable model_and_data_options() {
       may_change({kStep, "prefetch", Value::integer(&O::prefetch, 1, 1024),
                   "batches per rank prepared ahead"}),
   };
+}
+
+void require_network_possible(const OptionValues& values, const TrainOptions& options) {
+  if (is_script(options.model) && options.batch_norm == "sync")
+    throw option_error(values, "batch-norm",
+                       "a TorchScript module keeps the batch norm it was written with",
+                       "--batch-norm local or broadcast");
+  if (options.target_accuracy > 0 && !network_input(options).cifar10)
+    throw option_error(values, "target-accuracy",
+                       "the samples of --model " + options.model + " have no test accuracy",
+                       "leave it out");
 }
 
 }  // namespace gradsync

@@ -2,9 +2,14 @@
 
 #include <cstring>
 
+#include <fmt/format.h>
+
+#include "data/random.h"
 #include "model/image_batch.h"
+#include "model/network.h"
 #include "step/resident_batches.h"
 #include "support/error.h"
+#include "support/hash.h"
 
 namespace gradsync {
 
@@ -45,7 +50,7 @@ class LoadedBatches : public BatchSource {
 class SentBatches : public BatchSource {
  public:
   SentBatches(const DataSource& data, DeviceLane& lane)
-      : loaded_(data.files), options_(data.device), lane_(lane) {}
+      : loaded_(*data.files), options_(data.device), lane_(lane) {}
 
   void begin(Loader::Indices indices, const LoaderOptions& how) override {
     loaded_.begin(std::move(indices), how);
@@ -91,12 +96,113 @@ class SentBatches : public BatchSource {
   std::vector<std::unique_ptr<Staging>> stagings_;
 };
 
+/// Batches of samples that are drawn.
+class DrawnBatches : public BatchSource {
+ public:
+  explicit DrawnBatches(std::shared_ptr<const SyntheticData> data) : data_(std::move(data)) {}
+
+  void begin(Loader::Indices indices, const LoaderOptions& how) override {
+    indices_ = std::move(indices);
+    layout_ = how.layout;
+    next_ = 0;
+  }
+  FeedBatch next() override { return data_->batch(indices_(next_++), layout_); }
+
+ private:
+  std::shared_ptr<const SyntheticData> data_;
+  Loader::Indices indices_;
+  Layout layout_ = Layout::kNchw;
+  std::int64_t next_ = 0;
+};
+
+/// Where windows may begin.
+constexpr std::int64_t kWindows = 1 << 16;
+
 }  // namespace
 
 std::unique_ptr<BatchSource> make_batch_source(const DataSource& data, ImageType type) {
   if (data.resident) return std::make_unique<ResidentBatches>(data.resident, type);
+  if (data.drawn) return std::make_unique<DrawnBatches>(data.drawn);
   if (data.lane) return std::make_unique<SentBatches>(data, *data.lane);
-  return std::make_unique<LoadedBatches>(data.files);
+  return std::make_unique<LoadedBatches>(*data.files);
+}
+
+DataSource::DataSource(std::shared_ptr<const SyntheticData> samples)
+    : files(nullptr), drawn(std::move(samples)), device(drawn->device()), lane(nullptr) {}
+
+std::int64_t DataSource::size(Split split) const {
+  return files ? files->size(split) : SyntheticData::size(split);
+}
+
+RunData::RunData(const TrainOptions& options)
+    : input_(network_input(options)), seed_(options.seed) {
+  if (input_.cifar10) files_.emplace(options.data);
+  if (!is_script(options.model)) return;
+  script_ = options.model;
+  require_trainable_script(script_, input_);
+}
+
+std::int64_t RunData::size(Split split) const {
+  return files_ ? files_->size(split) : SyntheticData::size(split);
+}
+
+DataDigest RunData::verify() const {
+  if (files_) return files_->verify();
+  DataDigest digest;
+  digest.name = fmt::format("drawn (seed {}): {}", seed_, input_.text());
+  Sha256 all;
+  all.update(digest.name);
+  if (!script_.empty()) {
+    digest.files.push_back(
+        {std::filesystem::path(script_).filename().string(), sha256_file(script_)});
+    all.update(digest.files.back().sha256);
+  }
+  digest.combined = all.hex();
+  return digest;
+}
+
+DataSource RunData::draw(const torch::Device& device) const {
+  return DataSource(std::make_shared<SyntheticData>(input_, seed_, device));
+}
+
+SyntheticData::SyntheticData(NetworkInput input, std::uint64_t seed, const torch::Device& device)
+    : input_(std::move(input)), seed_(seed), device_(device) {
+  const auto generator = at::detail::createCPUGenerator(mix(seed, stream::kSynthetic));
+  const std::int64_t count = input_.values() + 1 + kWindows;
+  const torch::Tensor numbers = input_.tokens() ? torch::randint(input_.classes, {count}, generator)
+                                                : torch::randn({count}, generator);
+  numbers_ = numbers.to(torch::kFloat32).to(device);
+}
+
+/// Of its values, or of those `shift` behind them.
+torch::Tensor SyntheticData::window(std::int64_t sample, std::int64_t shift) const {
+  const auto random = mix(seed_, stream::kSynthetic, static_cast<std::uint64_t>(sample));
+  const auto begin = static_cast<std::int64_t>(below(random, kWindows));
+  return numbers_.narrow(0, begin + shift, input_.values()).view(input_.sizes);
+}
+
+torch::Tensor SyntheticData::labels(const std::vector<std::int64_t>& samples) const {
+  std::vector<std::int64_t> all;
+  for (const std::int64_t sample : samples) {
+    const auto random = mix(seed_, stream::kSynthetic, static_cast<std::uint64_t>(sample), 1);
+    all.push_back(
+        static_cast<std::int64_t>(below(random, static_cast<std::uint64_t>(input_.classes))));
+  }
+  return torch::tensor(all, torch::kInt64).to(device_);
+}
+
+FeedBatch SyntheticData::batch(const std::vector<std::int64_t>& samples, Layout layout) const {
+  const auto sizes = batch_sizes(input_, static_cast<std::int64_t>(samples.size()));
+  std::vector<torch::Tensor> values, next;
+  for (const std::int64_t sample : samples) {
+    values.push_back(window(sample, 0));
+    if (input_.tokens()) next.push_back(window(sample, 1));
+  }
+  FeedBatch batch;
+  batch.images = torch::empty_strided(sizes, batch_strides(sizes, layout), numbers_.options());
+  if (!values.empty()) batch.images.copy_(torch::stack(values));
+  batch.labels = next.empty() ? labels(samples) : torch::stack(next).to(torch::kInt64);
+  return batch;
 }
 
 void BatchSource::skip(std::int64_t) {

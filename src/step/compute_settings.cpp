@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <torch/cuda.h>
 
+#include "model/image_batch.h"
 #include "model/replica.h"
 #include "timing/clock.h"
 #include "timing/statistics.h"
@@ -60,17 +61,17 @@ std::vector<Candidate> candidates(const TrainOptions& options, const torch::Devi
 /// Median seconds of one forward and backward pass.
 double probe(const Candidate& candidate, const TrainOptions& options, const torch::Device& device) {
   const Replica replica = make_replica(options.model, options.seed, candidate.layout, device);
-  const auto format = candidate.layout == Layout::kNhwc ? at::MemoryFormat::ChannelsLast
-                                                        : at::MemoryFormat::Contiguous;
   const ProbePlan plan = probe_plan(options, device);
-  const torch::Tensor images =
-      torch::randn({plan.batch, 3, kImageSide, kImageSide}, torch::TensorOptions(device))
-          .contiguous(format);
+  const NetworkInput input = network_input(options);
+  const auto sizes = batch_sizes(input, plan.batch);
+  const torch::Tensor images = torch::empty_strided(sizes, batch_strides(sizes, candidate.layout),
+                                                    torch::TensorOptions(device));
+  input.tokens() ? images.zero_() : images.normal_();
   std::vector<double> times_s;
   for (int step = 0; step < plan.warmup + plan.steps; ++step) {
     const Stopwatch watch;
     const AutocastScope autocast(candidate.precision, device.type());
-    replica.network->forward(images).to(torch::kFloat32).logsumexp(1).mean().backward();
+    replica.network->forward(images).to(torch::kFloat32).logsumexp(-1).mean().backward();
     if (device.is_cuda()) torch::cuda::synchronize(device.index());
     if (step >= plan.warmup) times_s.push_back(watch.elapsed_s());
   }

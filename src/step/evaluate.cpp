@@ -56,12 +56,12 @@ Evaluation evaluate(StepParts& parts, const DataSource& data, std::int64_t batch
   parts.mode.publish();
   if (shard) broadcast_buffers(parts.exchange, parts.replica);
   parts.replica.network->eval();
-  const Sampler sampler(data.files.size(Split::kTest), rank, ranks, batch, 0, LastBatch::kPad,
+  const Sampler sampler(data.size(Split::kTest), rank, ranks, batch, 0, LastBatch::kPad,
                         /*shuffle=*/false);
   auto all = sums_of_share(parts, data, sampler, rank, loader_threads);
   parts.replica.network->train();
   if (shard) parts.exchange.control().sum(all);
-  const auto images = static_cast<double>(data.files.size(Split::kTest));
+  const auto images = static_cast<double>(data.size(Split::kTest));
   return {all[0] / images, all[1] / images, watch.elapsed_s()};
 }
 

@@ -15,7 +15,7 @@ ImageType image_type(const DataSource& data, FeedShare share) {
 
 Feed::Feed(const DataSource& data, const TrainOptions& options, Layout layout, int rank, int ranks,
            FeedShare share)
-    : images_(data.files.size(Split::kTrain)),
+    : images_(data.size(Split::kTrain)),
       options_(options),
       layout_(layout),
       rank_(rank),

@@ -29,20 +29,24 @@ class DataParallel : public SyncMode, public RootLoss {
 
   torch::Tensor scatter_images(const PassInput& input) override {
     if (input.first) broadcast_model();
-    const std::size_t count = static_cast<std::size_t>(input.samples) * kImageBytes;
+    std::vector<std::int64_t> sizes = input.images.sizes().vec();
+    sizes[0] = input.samples;
+    const auto count = static_cast<std::size_t>(c10::multiply_integers(sizes));
     images_ = at_least(images_, count);
     const std::span<const float> all =
         root() ? std::span<const float>(input.images.data_ptr<float>(), count * ranks())
                : std::span<const float>();
     exchange_.scatter(all, values_of(images_).first(count), kRoot, Traffic::kInputs);
-    return image_batch(images_, input.samples, input.layout);
+    return images_.as_strided(sizes, batch_strides(sizes, input.layout));
   }
 
   torch::Tensor gather_outputs(const torch::Tensor& outputs) override {
     outputs_shape_ = outputs.sizes().vec();
     const torch::Tensor mine = outputs.detach().to(torch::kFloat32).contiguous();
     torch::Tensor all;
-    if (root()) all = torch::empty({mine.size(0) * exchange_.size(), mine.size(1)}, options());
+    std::vector<std::int64_t> sizes = outputs_shape_;
+    sizes[0] *= exchange_.size();
+    if (root()) all = torch::empty(sizes, options());
     exchange_.gather(values_of(mine), root() ? values_of(all) : std::span<float>(), kRoot,
                      Traffic::kInputs);
     return root() ? all.requires_grad_() : torch::Tensor();

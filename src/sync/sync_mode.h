@@ -17,7 +17,9 @@ namespace gradsync {
 
 /// What a pass begins with.
 struct PassInput {
-  torch::Tensor images;  ///< [samples, 3, 32, 32]: the rank's own, or all ranks' on a feeding root
+  /// [samples, 3, 32, 32], or samples of other sizes: the rank's own, or all ranks' on a feeding
+  /// root and none elsewhere.
+  torch::Tensor images;
   std::int64_t samples = 0;  ///< per rank
   Layout layout = Layout::kNhwc;
   bool first = true;  ///< of the iteration's passes

@@ -31,7 +31,7 @@ double evaluation_iterations(const RunSetting& setting, int ranks) {
   const TrainOptions& options = setting.options;
   const bool shard = evaluate_how(options, ranks) == EvaluateHow::kShard;
   const auto batch = static_cast<double>(options.batch_per_rank * (shard ? ranks : 1));
-  const auto images = static_cast<double>(setting.data.files.size(Split::kTest));
+  const auto images = static_cast<double>(setting.data.size(Split::kTest));
   return std::ceil(images / batch) / static_cast<double>(options.accumulate);
 }
 

@@ -35,7 +35,7 @@ std::vector<NamedText> stated(const OptionValues& values) {
 }
 
 /// Reads every byte of the data once a node, and all nodes must have the same.
-DataDigest verify_data(const Session& session, const Cifar10& data) {
+DataDigest verify_data(const Session& session, const RunData& data) {
   const WatchdogTimeoutExtension reads(session.watchdog(), WatchedPhase::kData);
   DataDigest digest;
   session.together([&] {
@@ -155,7 +155,7 @@ void close_clocks(const Session& session, const RunSetting& setting, const Clock
 }
 
 /// An evaluation that is shared out gives each rank an image at least.
-void require_test_images(const TrainOptions& options, int ranks, const Cifar10& data) {
+void require_test_images(const TrainOptions& options, int ranks, const RunData& data) {
   const std::int64_t images = data.size(Split::kTest);
   if (options.evaluate != "shard" || replicas_may_differ(options, ranks) || ranks <= images) return;
   throw Error(ExitCode::kUsage, fmt::format("{} ranks for {} test images", ranks, images),
@@ -163,13 +163,13 @@ void require_test_images(const TrainOptions& options, int ranks, const Cifar10& 
 }
 
 /// What can be refused before anything is measured, while the ranks still speak with one voice.
-std::optional<Cifar10> check_request(const Session& session, TrainOptions& options) {
-  std::optional<Cifar10> data;
+std::optional<RunData> check_request(const Session& session, TrainOptions& options) {
+  std::optional<RunData> data;
   const WatchdogTimeoutExtension reads(session.watchdog(), WatchedPhase::kData);
   session.together([&] {
     resolve_batch(options, session.size());
     parse_fault(options.inject_fault);
-    data.emplace(options.data);
+    data.emplace(options);
     // Refuses more ranks than images.
     static_cast<void>(Sampler(data->size(Split::kTrain), session.rank(), session.size(),
                               options.batch_per_rank, options.seed));
@@ -181,8 +181,10 @@ std::optional<Cifar10> check_request(const Session& session, TrainOptions& optio
 }
 
 /// The data as the run uses them: on the device if asked for, or where that is a GPU.
-DataSource data_source(const Cifar10& files, const TrainOptions& options,
+DataSource data_source(const RunData& data, const TrainOptions& options,
                        const ComputeSettings& compute, DeviceLane* lane) {
+  if (!data.files()) return data.draw(compute.device);
+  const Cifar10& files = *data.files();
   const bool wanted =
       options.feed == "auto" ? compute.device.is_cuda() : options.feed == "resident";
   if (!wanted) return {files, nullptr, compute.device, lane};
@@ -211,7 +213,7 @@ struct RunRequest {
   const OptionValues& values;
   const std::string& command_line;
   const StopRequest& stop;
-  const Cifar10& data;
+  const RunData& data;
   const DataDigest& digest;
   const ResumePlan& plan;
   ProgramOutput& output;
@@ -326,7 +328,7 @@ void run_on(RunRanks& ranks, const RunRequest& request) {
                            request.output.quiet()};
   if (recorder) recorder->add(clocks);
   if (recorder && !request.plan.resumes)
-    for (const LayerRow& layer : layer_flop(request.options.model))
+    for (const LayerRow& layer : layer_flop(request.options.model, network_input(request.options)))
       recorder->add(layer);
   train(session, ranks.exchange, ranks.transports.get(), session.watchdog(), setting,
         request.output);
@@ -352,7 +354,7 @@ int run_training(const Session& session, TrainOptions options, const OptionValue
                  const std::string& command_line, const StopRequest& stop, ProgramOutput& output) {
   const WatchdogTimeoutExtension starts(session.watchdog(), WatchedPhase::kStartUp);
   require_agreement(session, stated(values));
-  const std::optional<Cifar10> data = check_request(session, options);
+  const std::optional<RunData> data = check_request(session, options);
   const DataDigest digest = verify_data(session, *data);
   const ResumePlan plan =
       plan_resume(session, options, requested_run(session, values, digest, options));

@@ -9,7 +9,7 @@
 
 namespace gradsync {
 
-void print_environment(const TrainOptions& options, const DataDigest& digest, const Cifar10& data,
+void print_environment(const TrainOptions& options, const DataDigest& digest, const RunData& data,
                        const ComputeSettings& compute, const std::vector<RankPlace>& places) {
   std::cout << fmt::format(
                    "{} with {}, {} ranks, batch {} per rank, {} global{}\n", options.model,

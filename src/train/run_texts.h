@@ -15,7 +15,7 @@
 namespace gradsync {
 
 /// What rank 0 says of a run before it trains: on stdout, with warnings on stderr.
-void print_environment(const TrainOptions& options, const DataDigest& digest, const Cifar10& data,
+void print_environment(const TrainOptions& options, const DataDigest& digest, const RunData& data,
                        const ComputeSettings& compute, const std::vector<RankPlace>& places);
 void print_device(const DeviceChoice& device, const TransportChoice& transport);
 

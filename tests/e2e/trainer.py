@@ -64,6 +64,63 @@ def case_every_mode_trains_and_is_recorded(folder):
         report(path).expect(0, mode)
 
 
+def of_network(folder, ranks: int, model: str, *arguments) -> Result:
+    output = folder / (re.sub(r"\W", "_", pathlib.Path(model).name) + ".h5")
+    options = ["--model", model, "--data", DATA, "--evaluate", "none", "--threads", 1, "--output", output]
+    batch = [] if "--batch-per-rank" in arguments else ["--batch-per-rank", 2]
+    return run(mpirun(ranks) + [BIN / "gradsync-train", *options, *batch, *arguments], timeout=300)
+
+
+def case_networks_of_every_size_are_trained_and_compared(folder):
+    small = [("mlp:32x2",), ("synthetic:parameters=20k,compute=5ms,tensors=7",)]
+    large = [("resnet50", "--batch-per-rank", 1), ("gpt2-small", "--sequence-length", 4, "--batch-per-rank", 1), ("vit-b16", "--batch-per-rank", 1)]
+    for model, *options in small + large:
+        of_network(folder, 2, model, "--iterations", 2, "--warmup", 0, *options).expect(0, "ms an iteration", "run file")
+    result = report(folder, "--table", "networks", "--format", "csv").expect(0)
+    for model in ("mlp:32x2,", "resnet50,", "gpt2-small,", "vit-b16,", "25557032,", "124439808,", "86567656,"):
+        check(model in result.out, f"{model} in the table networks: {result.out}")
+
+
+def case_small_networks_pass_every_check_and_resume(folder):
+    for model in ("mlp:32x2", "synthetic:parameters=20k,compute=2ms,tensors=7"):
+        of_network(folder, 2, model, "--iterations", 4, "--warmup", 1, "--verify-modes", "--calibrate", "--calibration-sizes", "4KiB:8KiB", "--counterfactual", 3).expect(
+            0, r"data-parallel +yes", "plateau", "overlap gain")  # fmt: skip
+        straight = of_network(folder_for(folder, f"a{len(model)}"), 2, model, "--iterations", 6).expect(0)
+        halves = folder_for(folder, f"b{len(model)}")
+        of_network(halves, 2, model, "--iterations", 6, "--checkpoint-every", 2, "--inject-fault", "kill@1:3")
+        resumed = of_network(halves, 2, model, "--iterations", 6, "--checkpoint-every", 2, "--resume", "auto").expect(0)
+        ends = {re.search(r"parameters: (.*)", result.out).group(1) for result in (straight, resumed)}
+        check(len(ends) == 1, f"{model}: a resumed run ends with other parameters: {ends}")
+
+
+def case_torchscript_modules_are_trained_or_refused_by_name(folder):
+    python = os.environ.get("TORCH_PYTHON", "")
+    if not python:
+        raise Skip("no Python with torch (LIBTORCH= without one)")
+    lines = [
+        "import sys, torch", "from torch import nn",
+        "class Net(nn.Module):", " def __init__(self, unused: bool):", "  super().__init__()",
+        "  self.conv, self.norm, self.fc = nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.Linear(36, 5)",
+        "  self.again = self.fc", "  self.frozen = nn.Parameter(torch.ones(5), requires_grad=False)",
+        "  if unused: self.spare = nn.Parameter(torch.ones(3))",
+        " def forward(self, x):", "  x = torch.relu(self.norm(self.conv(x))).flatten(1)",
+        "  return self.fc(x) * self.frozen + self.again(x)",
+        "torch.manual_seed(1)", "torch.jit.script(Net(False)).save(sys.argv[1] + '/net.pt')",
+        "torch.jit.script(Net(True)).save(sys.argv[1] + '/spare.pt')",
+    ]  # fmt: skip
+    (folder / "net.py").write_text("\n".join(lines))
+    if run([python, folder / "net.py", folder]).code != 0:
+        raise Skip(f"{python} cannot write TorchScript")
+    shape = ["--input", "2x5x5", "--classes", 5, "--iterations", 3]
+    for overlap in ("backward", "step"):
+        into = folder_for(folder, overlap)
+        of_network(into, 2, f"{folder}/net.pt", *shape, "--verify-modes", "--overlap", overlap).expect(0, r"c10d +yes", r"none +no", "run file")
+    of_network(folder, 2, f"{folder}/spare.pt", *shape).expect(65, "parameter spare is unused", "fix: remove the parameter")
+    of_network(folder, 2, f"{folder}/net.pt", "--input", "3x5x5", "--classes", 5).expect(65, "rejects samples of 3 x 5 x 5", "fix: .*--input")
+    of_network(folder, 2, f"{folder}/net.pt", "--input", "2x5x5", "--classes", 6).expect(65, "not 6 logits", "fix: .*--classes")
+    of_network(folder, 2, f"{folder}/no.pt", *shape).expect(66, "no such file")
+
+
 def case_sizes_of_buckets_are_found(folder):
     for mode in ("ddp", "c10d"):
         result = train(2, "--sync", mode, "--bucket-cap", "auto", "--first-bucket", "auto", *short_run(folder_for(folder, mode)))

@@ -32,8 +32,11 @@ Trained train_shortly(Exchange& exchange, const DataSource& data, const TrainOpt
   const auto mode = make_sync_mode(options.sync, exchange, sync_settings(options));
   mode->attach(replica);
   const auto optimizer = make_optimizer(replica, options.optimizer);
-  Feed feed({data.files, data.resident, device, exchange.lane()}, options, compute.layout,
-            exchange.rank(), exchange.size(), feed_share(*mode, exchange.rank()));
+  DataSource source = data;
+  source.device = device;
+  source.lane = exchange.lane();
+  Feed feed(source, options, compute.layout, exchange.rank(), exchange.size(),
+            feed_share(*mode, exchange.rank()));
   StepParts parts{replica, *mode, *optimizer, feed, guard, exchange, compute};
   parts.clip_norm = options.clip_norm;
   parts.graph = graph;

@@ -4,6 +4,7 @@ and in evaluation, the loss, every gradient, and how many operations PyTorch cou
 
 usage: networks.py    (run by tests/run, which sets TORCH_PYTHON; needs a Python with torch)
 """
+import importlib.util
 import json
 import os
 import pathlib
@@ -14,7 +15,10 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DUMP = ROOT / "build/tests/dump_network"
-MODELS = ("lenet", "lenet-no-bias", "vgg11", "resnet18", "resnet18-imagenet")
+# Samples of each, and of tokens how many; few where a pass is long.
+MODELS = {"lenet": (8,), "lenet-no-bias": (8,), "vgg11": (8,), "resnet18": (8,), "resnet18-imagenet": (8,), "mlp:96x3": (8,),
+          "gpt2-small": (2, 12), "resnet50": (2,), "vit-b16": (2,)}  # fmt: skip
+FROM_TORCHVISION = ("resnet50", "vit-b16")
 
 
 def reexecute_with_torch() -> None:
@@ -49,14 +53,16 @@ def read(path: str) -> tuple[dict, dict]:
     return tensors, metadata
 
 
-def counted_flop(model: str) -> dict:
-    """By PyTorch's own counter, for one image."""
+def counted_flop(model: str, samples) -> dict:
+    """By PyTorch's own counter, for one sample."""
     import torch
+    from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.utils.flop_counter import FlopCounterMode
 
-    network, batch = make(model), 2
-    with FlopCounterMode(display=False) as counter:
-        outputs = network(torch.zeros(batch, 3, 32, 32))
+    network, batch = make(model), len(samples)
+    # As products of matrices: its counter has no formula for the fused attention of CPUs.
+    with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
+        outputs = network(torch.zeros_like(samples, dtype=torch.float32))
         forward = counter.get_total_flops()
         outputs.sum().backward()
         both = counter.get_total_flops()
@@ -116,8 +122,61 @@ def resnet18(imagenet: bool):
     return nn.Sequential(*stem, *blocks, *tail)
 
 
+def mlp():
+    from torch import nn
+
+    layers, inputs = [], 3072
+    for _ in range(3):
+        layers += [nn.Linear(inputs, 96), nn.ReLU()]
+        inputs = 96
+    return nn.Sequential(nn.Flatten(), *layers, nn.Linear(96, 10))
+
+
+def gpt2():
+    """GPT-2 small, with PyTorch's attention and one matrix for embedding and output."""
+    import torch
+    from torch import nn
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.ln_1 = nn.LayerNorm(768)
+            self.attention = nn.MultiheadAttention(768, 12, batch_first=True)
+            self.ln_2 = nn.LayerNorm(768)
+            self.mlp = nn.Sequential(nn.Linear(768, 3072), nn.GELU("tanh"), nn.Linear(3072, 768))
+
+        def forward(self, x):
+            y, later = self.ln_1(x), torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
+            x = x + self.attention(y, y, y, attn_mask=later, need_weights=False)[0]
+            return x + self.mlp(self.ln_2(x))
+
+    class Gpt2(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.tokens, self.positions = nn.Embedding(50257, 768), nn.Embedding(1024, 768)
+            self.blocks = nn.Sequential(*(Block() for _ in range(12)))
+            self.ln = nn.LayerNorm(768)
+
+        def forward(self, tokens):
+            tokens = tokens.long()
+            x = self.tokens(tokens) + self.positions(torch.arange(tokens.shape[1]))
+            return self.ln(self.blocks(x)) @ self.tokens.weight.T
+
+    return Gpt2()
+
+
+def torchvision_network(name: str):
+    import torchvision
+
+    return getattr(torchvision.models, name)(weights=None)
+
+
 def make(model: str):
     return {
+        "mlp:96x3": mlp,
+        "gpt2-small": gpt2,
+        "resnet50": lambda: torchvision_network("resnet50"),
+        "vit-b16": lambda: torchvision_network("vit_b_16"),
         "lenet": lenet,
         "lenet-no-bias": lambda: lenet(False),
         "vgg11": vgg11,
@@ -130,40 +189,29 @@ def differences(model: str) -> list[str]:
     import torch
 
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([str(DUMP), model, f"{folder}/dump"], check=True)
+        subprocess.run([str(DUMP), model, f"{folder}/dump", *map(str, MODELS[model])], check=True)
         ours, metadata = read(f"{folder}/dump")
     network = make(model).double()
-    names = [name.removeprefix("parameter.") for name in ours if name.startswith("parameter.")]
-    # JSON sorts the names; the order of the modules is that of equal shapes within each prefix.
     theirs = dict(network.named_parameters())
-    order = match_names(names, list(theirs))
+    # Both in the order of the modules.
+    order = dict(zip(metadata.pop("order").split(), theirs, strict=True))
     with torch.no_grad():
         for mine, other in order.items():
             theirs[other].copy_(ours[f"parameter.{mine}"].view_as(theirs[other]))
-    outputs = network(ours["images"])
-    loss = torch.nn.functional.cross_entropy(outputs.float(), torch.arange(8))
+    outputs = network(ours["samples"])
+    loss = torch.nn.functional.cross_entropy(outputs.float().flatten(0, -2), ours["labels"].long().flatten())
     loss.backward()
     found = [] if close(outputs, ours["outputs"]) else ["outputs"]
     if not close(loss, ours["loss"].reshape(())):
         found.append("loss")
     found += [f"gradient of {mine}" for mine, other in order.items() if not close(theirs[other].grad, ours[f"gradient.{mine}"])]
     network.eval()
-    if not close(network(ours["images"]), ours["outputs_eval"]):
+    if not close(network(ours["samples"]), ours["outputs_eval"]):
         found.append("outputs in evaluation")
-    if counted_flop(model) != metadata:
-        found.append(f"operations: {metadata}, PyTorch {counted_flop(model)}")
+    counted = counted_flop(model, ours["samples"])
+    if counted != metadata:
+        found.append(f"operations: {metadata}, PyTorch {counted}")
     return found
-
-
-def match_names(ours: list[str], theirs: list[str]) -> dict[str, str]:
-    """Pairs the parameters in the order of the modules; natural sort puts features.10 after features.9."""
-    rank = {"conv1": 0, "bn1": 1, "conv2": 2, "bn2": 3, "shortcut": 4, "features": 0, "blocks": 5, "classifier": 9,
-            "fc1": 6, "fc2": 7, "fc3": 8, "fc": 9, "weight": 0, "bias": 1}  # fmt: skip
-
-    def key(name: str):
-        return [int(part) if part.isdigit() else rank[part] for part in name.split(".")]
-
-    return dict(zip(sorted(ours, key=key), theirs, strict=True))
 
 
 def close(a, b) -> bool:
@@ -173,8 +221,11 @@ def close(a, b) -> bool:
 
 def main() -> int:
     reexecute_with_torch()
-    failed = 0
+    failed, torchvision = 0, importlib.util.find_spec("torchvision")
     for model in MODELS:
+        if model in FROM_TORCHVISION and not torchvision:
+            print(f"SKIP networks {model}: no torchvision (pip install torchvision, for the Python of LibTorch)")
+            continue
         try:
             found = differences(model)
         except Exception as error:  # a crash of one network must not hide the others

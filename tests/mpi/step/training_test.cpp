@@ -1,6 +1,9 @@
 #include <cmath>
+#include <fstream>
 
 #include <doctest/doctest.h>
+#include <torch/csrc/jit/api/module.h>
+#include <torch/nn/functional/loss.h>
 
 #include "data/synthetic.h"
 #include "model/network.h"
@@ -12,6 +15,9 @@
 #include "step/feed.h"
 #include "step/gather_rows.h"
 #include "step/gradient_guard.h"
+#include "step/loss.h"
+#include "studies/verify_modes.h"
+#include "sync/gradient_buckets.h"
 #include "sync/sync_mode.h"
 #include "train/run_texts.h"
 
@@ -27,6 +33,160 @@ TEST_CASE("networks have the parameters that the literature counts" * test::once
   CHECK(count("resnet18-imagenet") == 11689512);
   CHECK(count("lenet") == 61780);
   CHECK(count("lenet-no-bias") == 61770);
+  CHECK(count("resnet50") == 25557032);
+  CHECK(count("vit-b16") == 86567656);
+  CHECK(count("gpt2-small") == 124439808);
+  CHECK(count("mlp:100x2") == 3072 * 100 + 100 + 100 * 100 + 100 + 100 * 10 + 10);
+  CHECK(count("synthetic:parameters=1001,compute=1ms,tensors=10") == 1001);
+}
+
+TEST_CASE("a synthetic network takes its time and gives its gradients one by one" * test::once()) {
+  constexpr std::size_t kTensors = 6;
+  constexpr double kCompute_s = 0.09;
+  Replica replica =
+      make_replica("synthetic:parameters=100,compute=90ms,tensors=6", 1, Layout::kNhwc);
+  REQUIRE(replica.parameters.size() == kTensors);
+  std::vector<double> ready_s;
+  const GradientHooks hooks(replica.parameters, [&](std::size_t parameter) {
+    CHECK(parameter == kTensors - 1 - ready_s.size());
+    ready_s.push_back(now_s());
+  });
+  const Stopwatch watch;
+  const torch::Tensor outputs = replica.network->forward(torch::randn({4, 1, 1, 1}));
+  CHECK(outputs.sizes() == torch::IntArrayRef({4, 10}));
+  const double forward_s = watch.elapsed_s();
+  CHECK(forward_s >= kCompute_s / 3);
+  cross_entropy(outputs, torch::arange(4), 1, 1).loss.backward();
+  CHECK(watch.elapsed_s() >= kCompute_s);
+  REQUIRE(ready_s.size() == kTensors);
+  // A loaded machine is late at any of them, never early at the last.
+  CHECK(ready_s.front() - watch.begin_s() < ready_s.back() - watch.begin_s());
+  CHECK(ready_s.back() - watch.begin_s() - forward_s >= kCompute_s * 2 / 3);
+  for (const torch::Tensor& parameter : replica.parameters)
+    CHECK(parameter.grad().abs().max().item<float>() > 0);
+}
+
+TEST_CASE("drawn samples depend on the seed and their index, tokens are followed by their labels" *
+          test::once()) {
+  TrainOptions options;
+  options.model = "resnet50";
+  const NetworkInput images = network_input(options);
+  const SyntheticData data(images, 3, torch::kCPU);
+  const FeedBatch one = data.batch({7, 8, 9}, Layout::kNchw);
+  CHECK(one.images.sizes() == torch::IntArrayRef({3, 3, 224, 224}));
+  const FeedBatch other = SyntheticData(images, 3, torch::kCPU).batch({9, 7}, Layout::kNhwc);
+  CHECK(other.images.is_contiguous(at::MemoryFormat::ChannelsLast));
+  CHECK(torch::equal(other.images[1], one.images[0]));
+  CHECK(torch::equal(other.labels[0], one.labels[2]));
+  CHECK(!torch::equal(one.images[0], one.images[1]));
+  CHECK(!torch::equal(SyntheticData(images, 4, torch::kCPU).batch({7}, Layout::kNchw).images[0],
+                      one.images[0]));
+  CHECK(data.batch({}, Layout::kNhwc).images.sizes() == torch::IntArrayRef({0, 3, 224, 224}));
+  options.model = "gpt2-small";
+  options.sequence_length = 5;
+  const FeedBatch tokens =
+      SyntheticData(network_input(options), 3, torch::kCPU).batch({1, 2}, Layout::kNhwc);
+  CHECK(tokens.images.sizes() == torch::IntArrayRef({2, 5}));
+  CHECK(
+      torch::equal(tokens.images.narrow(1, 1, 4).to(torch::kInt64), tokens.labels.narrow(1, 0, 4)));
+  CHECK(tokens.labels.max().item<std::int64_t>() < 50257);
+  CHECK(tokens.labels.min().item<std::int64_t>() >= 0);
+}
+
+TEST_CASE("the loss of tokens is the mean over all, their answer the last one" * test::once()) {
+  const torch::Tensor logits = torch::randn({2, 3, 5}), labels = torch::randint(5, {2, 3});
+  const PassLoss loss = cross_entropy(logits, labels, 1, 1);
+  const torch::Tensor flat =
+      torch::nn::functional::cross_entropy(logits.view({6, 5}), labels.view({6}));
+  CHECK(std::abs(loss.loss.item<double>() - flat.item<double>()) <= 1e-6);
+  CHECK(std::abs(loss.sums[0][0].item<double>() - 2 * flat.item<double>()) <= 1e-6);
+  const torch::Tensor right = logits.argmax(2).eq(labels).select(1, 2).sum();
+  CHECK(loss.sums[0][1].item<double>() == static_cast<double>(right.item<std::int64_t>()));
+}
+
+namespace {
+
+/// A file of a module with two weights and this forward pass.
+std::string script(const test::SharedFolder& folder, const std::string& body,
+                   torch::ScalarType type = torch::kFloat32) {
+  torch::jit::Module module("Net");
+  const auto options = torch::dtype(type).requires_grad(true);
+  if (body.find("weight") != std::string::npos)
+    module.register_parameter("weight", torch::ones({3, 8}, options), false);
+  module.register_parameter("scale", torch::full({8}, 0.5, options), false);
+  module.define("def forward(self, x):\n  x = x.flatten(1)\n  return " + body + "\n");
+  const std::string path = (folder.path() / "net.pt").string();
+  module.save(path);
+  return path;
+}
+
+std::string refusal_of(const std::string& path) {
+  try {
+    require_trainable_script(path, {{2, 2, 2}, 3, false});
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return {};
+}
+
+bool holds(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("TorchScript modules that cannot be trained are refused with the reason" * test::once()) {
+  const test::SharedFolder folder;
+  const auto reason = [&](const std::string& body) { return refusal_of(script(folder, body)); };
+  CHECK(reason("torch.matmul(x * self.scale, self.weight.t())").empty());
+  CHECK(holds(refusal_of("absent.pt"), "there is no such file"));
+  CHECK(holds(reason("torch.matmul(x, self.weight.t())"), "parameter scale is unused"));
+  CHECK(holds(reason("torch.matmul(x * self.scale, self.weight.t()).detach()"),
+              "not differentiable"));
+  CHECK(holds(reason("torch.matmul((x * self.scale)[:, 1:], self.weight.t())"),
+              "rejects samples of 2 x 2 x 2 values of 3 classes"));
+  CHECK(holds(reason("x * self.scale"), "Float of the sizes [2, 8], not 3 logits"));
+  CHECK(holds(reason("torch.matmul(x * self.scale, torch.embedding(self.weight, torch.arange(3), "
+                     "-1, False, True).t())"),
+              "gradient of its parameter weight is sparse"));
+  CHECK(holds(
+      refusal_of(script(folder, "torch.matmul(x * self.scale, self.weight.t())", torch::kFloat64)),
+      "weight is Double"));
+  torch::jit::Module empty("Empty");
+  empty.define("def forward(self, x):\n  return x.flatten(1)\n");
+  empty.save((folder.path() / "empty.pt").string());
+  CHECK(holds(refusal_of((folder.path() / "empty.pt").string()), "has no parameters"));
+  std::ofstream(folder.path() / "text.pt") << "no archive";
+  CHECK(holds(refusal_of((folder.path() / "text.pt").string()), "holds no TorchScript module"));
+}
+
+TEST_CASE("every mode passes --verify-modes on every kind of network and input") {
+  const test::SharedFolder folder;
+  if (test::session().root())
+    script(folder,
+           "torch.matmul(torch.relu(x * self.scale), self.weight.t()) + "
+           "torch.matmul(x, self.weight.t())");
+  MPI_Barrier(test::session().world());
+  Ranks ranks;
+  TrainOptions options;
+  options.input = "2x2x2";
+  options.classes = 3;
+  options.batch_per_rank = 4;
+  options.first_bucket_bytes = 512;
+  options.bucket_cap_bytes = 4096;
+  for (const std::string& model : {std::string("synthetic:parameters=5k,compute=2ms,tensors=9"),
+                                   (folder.path() / "net.pt").string()})
+    for (const char* overlap : {"backward", "step"}) {
+      CAPTURE(model);
+      CAPTURE(overlap);
+      options.model = model;
+      options.overlap = overlap;
+      const DataSource data = RunData(options).draw(torch::kCPU);
+      for (const VerificationRow& row : verify_modes(ranks.exchange, data, options, {})) {
+        CAPTURE(row.mode);
+        CHECK(row.passed);
+      }
+    }
 }
 
 TEST_CASE("one seed gives one network on every rank, another seed another, whatever the layout") {

@@ -178,6 +178,64 @@ TEST_CASE("train options: values out of range") {
   CHECK(contains(refusal([] { trained({"--model", "resnet-18"}); }), "did you mean resnet18?"));
 }
 
+TEST_CASE("train options: networks are names, names with numbers, or files") {
+  const Sandbox sandbox;
+  const auto input = [](const char* model) { return network_input(trained({"--model", model})); };
+  CHECK(input("resnet18").cifar10);
+  CHECK(input("mlp:64x2").sizes == std::vector<std::int64_t>{3, 32, 32});
+  CHECK(input("resnet50").sizes == std::vector<std::int64_t>{3, 224, 224});
+  CHECK(input("vit-b16").classes == 1000);
+  CHECK_FALSE(input("vit-b16").cifar10);
+  const NetworkInput tokens =
+      network_input(trained({"--model", "gpt2-small", "--sequence-length", "7"}));
+  CHECK(tokens.tokens());
+  CHECK(tokens.text() == "7 tokens of 50257");
+  const NetworkInput file =
+      network_input(trained({"--model", "a/b.pt", "--input", "1x28x30", "--classes", "12"}));
+  CHECK(file.text() == "1 x 28 x 30 values of 12 classes");
+  CHECK(file.values() == 840);
+  const SyntheticShape shape = synthetic_shape(
+      trained({"--model", "synthetic:parameters=1.5M,compute=120ms,tensors=200"}).model);
+  CHECK(shape.parameters == 1'500'000);
+  CHECK(shape.tensors == 200);
+  CHECK(shape.compute_s == doctest::Approx(0.12));
+  const MlpShape mlp = mlp_shape("mlp:64x2");
+  CHECK(mlp.width == 64);
+  CHECK(mlp.depth == 2);
+}
+
+TEST_CASE("train options: what no network can be is refused") {
+  const Sandbox sandbox;
+  const auto why = [](const char* model) { return refusal([&] { trained({"--model", model}); }); };
+  for (const char* model : {"mlp:", "mlp:64", "mlp:64x", "mlp:0x2", "mlp:64x1001", "mlp:64x2x3",
+                            "mlp:-1x2", "mlp:ax2", "synthetic:", "mlp", "synthetic", "b.pth"})
+    CHECK_MESSAGE(contains(why(model), "--model"), model);
+  CHECK(contains(why("synthetic:parameters=5,compute=1ms"), "lacks tensors"));
+  CHECK(contains(why("synthetic:parameters=5,compute=1ms,tensors=6"), "to as many as parameters"));
+  CHECK(contains(why("synthetic:parameters=3G,compute=1ms,tensors=6"), "at most 2000000000"));
+  CHECK(contains(why("synthetic:parameters=5,parameters=5,compute=1ms,tensors=1"), "each once"));
+  CHECK(contains(why("synthetic:parameters=5,compute=fast,tensors=1"), "fast"));
+  for (const auto& args : std::vector<std::vector<const char*>>{{"--input", "3x224"},
+                                                                {"--input", "3x0x4"},
+                                                                {"--classes", "1"},
+                                                                {"--sequence-length", "1025"}})
+    CHECK_MESSAGE(contains(refusal([&] { trained(args); }), args[0]), args[1]);
+  CHECK(contains(refusal([] {
+                   trained({"--model", "a.pt", "--batch-norm", "sync"});
+                 }),
+                 "a TorchScript module keeps the batch norm"));
+}
+
+TEST_CASE("train options: drawn samples are not evaluated") {
+  const Sandbox sandbox;
+  CHECK(trained({"--model", "resnet50"}).evaluate == "none");
+  CHECK(trained({"--model", "mlp:8x1"}).evaluate == "shard");
+  CHECK(contains(refusal([] {
+                   trained({"--model", "resnet50", "--target-accuracy", "5"});
+                 }),
+                 "have no test accuracy"));
+}
+
 TEST_CASE("train options: a target accuracy needs an evaluation") {
   const Sandbox sandbox;
   CHECK(trained({"--target-accuracy", "62.5"}).target_accuracy == 62.5);

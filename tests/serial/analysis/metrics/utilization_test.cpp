@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include "analysis/plots/plots.h"
 #include "analysis/tables/registry.h"
 #include "analysis/tables/tables.h"
 #include "serial/report_view.h"
@@ -243,6 +244,45 @@ TEST_CASE("table layers: each network once, with the sum of what is counted") {
   CHECK(shown(table, 2, "parameters") == "462");
   CHECK(shown(table, 2, "backward_mflop") == "2.000");
   CHECK(shown(table, 2, "bytes_per_mflop") == "616.0");
+}
+
+TEST_CASE("table networks: bytes of gradients for each operation of a rank") {
+  const TestFolder folder;
+  write_study(folder / "a.h5", used_run());
+  CHECK(!has_networks(loaded(folder), {}));
+  CHECK(!make_networks_plot(loaded(folder)));
+  StudyRun other = used_run();
+  const auto alike = other.change_info;
+  other.change_info = [alike](RunInfo& info) {
+    alike(info);
+    for (ConfigEntry& entry : info.config)
+      if (entry.name == "model") entry.value = "other";
+  };
+  other.add_more = [](Recorder& recorder) {
+    recorder.add(LayerRow{"fc", "matmul", 1000, 1e6, 1e6});
+  };
+  write_study(folder / "b.h5", other);
+  const RunSet set = loaded(folder);
+  CHECK(has_networks(set, {}));
+  const Table table = make_networks_table(set, {});
+  REQUIRE(table.rows.size() == 2);
+  const std::size_t row = shown(table, 0, "model") == "other" ? 0 : 1;
+  const auto value = [&](std::size_t of, const char* column) {
+    return table.rows.at(of)[column_of(table, column)].number;
+  };
+  // 4 B x 1000 / (2 MFLOP x 32 samples); 4 B x 462 / (3 MFLOP x 32 samples).
+  CHECK(value(row, "bytes_per_mflop") == doctest::Approx(62.5));
+  CHECK(value(1 - row, "bytes_per_mflop") == doctest::Approx(19.25));
+  CHECK(value(row, "parameters") == 1000);
+  CHECK(value(row, "exposed_percent") > 0);
+  const auto chart = make_networks_plot(set);
+  REQUIRE(chart);
+  REQUIRE(chart->panels.size() == 1);
+  REQUIRE(chart->panels[0].series.size() == 1);
+  REQUIRE(chart->panels[0].series[0].points.size() == 2);
+  // In the order of the bytes per operation, with their names below.
+  CHECK(chart->panels[0].series[0].points[0].name == "lenet, batch 32");
+  CHECK(chart->panels[0].x_ticks[1].text == "other, batch 32: 62.5");
 }
 
 TEST_CASE("table hardware: hosts that differ in nothing but their names are one row") {

@@ -1,0 +1,84 @@
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "analysis/metrics/split_figures.h"
+#include "analysis/metrics/utilization.h"
+#include "analysis/plots/plots.h"
+#include "analysis/plots/run_marks.h"
+#include "support/parse.h"
+
+namespace gradsync::report {
+
+namespace {
+
+/// Of a network and its batch, by what it exchanges for what it computes.
+struct NetworkPlace {
+  double bytes_per_mflop;
+  std::string name;
+
+  auto operator<=>(const NetworkPlace&) const = default;
+};
+
+NetworkPlace place_of(const RunGroup& group) {
+  const Run& run = group.first();
+  return {1e6 * network_cost(run).bytes_per_flop(),
+          fmt::format("{}, batch {}", run.model, run.batch_per_rank)};
+}
+
+/// Cells of one number of ranks: a series a mode, the networks side by side.
+ChartPanel networks_panel(const std::vector<const RunGroup*>& cells, GroupSplits& splits) {
+  ChartPanel panel{count_text(cells.front()->first().ranks, "rank"), "", {}, {}};
+  panel.slanted = true;
+  std::set<NetworkPlace> places;
+  for (const RunGroup* group : cells)
+    places.insert(place_of(*group));
+  for (const NetworkPlace& place : places)
+    panel.x_ticks.push_back({static_cast<double>(panel.x_ticks.size() + 1),
+                             fmt::format("{}: {:.4g}", place.name, place.bytes_per_mflop)});
+  std::map<std::string, std::vector<ChartPoint>> points;
+  for (const RunGroup* group : cells) {
+    const NetworkPlace place = place_of(*group);
+    ChartPoint point{1.0 + static_cast<double>(std::distance(places.begin(), places.find(place))),
+                     splits.measured(*group).percent(Phase::kExposed)};
+    point.name = place.name;
+    points[group->first().mode].push_back(point);
+  }
+  for (auto& [mode, of_mode] : points) {
+    std::ranges::stable_sort(of_mode, {}, &ChartPoint::x);
+    panel.series.push_back(
+        {mode, Mark::kMarkers, mode_color(mode), 1, 2, std::move(of_mode), {{"mode", mode}}});
+  }
+  return panel;
+}
+
+}  // namespace
+
+std::optional<Chart> make_networks_plot(const RunSet& set) {
+  const std::vector<RunGroup> groups = group_runs(set);
+  std::map<std::int64_t, std::vector<const RunGroup*>> panels;
+  std::set<std::string> models;
+  for (const RunGroup& group : groups) {
+    const Run& run = group.first();
+    if (run.ranks == 1 || !std::isfinite(network_cost(run).bytes_per_flop())) continue;
+    models.insert(run.model);
+    panels[run.ranks].push_back(&group);
+  }
+  if (models.size() < 2) return std::nullopt;
+  GroupSplits splits(groups);
+  Chart chart{"Synchronization cost by network",
+              {"Means over steady iterations, ranks and repeats.",
+               "Behind the names: bytes of gradients per million operations of an iteration on "
+               "one rank, in whose order the networks are."},
+              {"network", "network, batch per rank: B/MFLOP", "", 0, false},
+              {"exposed_percent", "exposed (% of iteration)", "%", 0, true},
+              {}};
+  for (const auto& [ranks, cells] : panels)
+    chart.panels.push_back(networks_panel(cells, splits));
+  return chart;
+}
+
+}  // namespace gradsync::report
