@@ -255,6 +255,17 @@ struct SlotFacts {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SlotFacts, looked, narrow)
 Finding judge_slots(const Ranks<SlotFacts>& ranks);
 
+/// The NVLinks of the GPU that a rank drives; 0 links where it has none, or there is no GPU.
+struct NvlinkFacts {
+  std::string gpu;  ///< its kind
+  int up = 0, all = 0;
+  double rate_Bps = 0;  ///< of each that is up, one way, as the driver states it; 0: unknown
+};
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NvlinkFacts, gpu, up, all, rate_Bps)
+/// Against the nominal rate: all links of that kind of GPU at the highest rate that one of the job
+/// has. Below `least_share` of it fails.
+Finding judge_nvlinks(const Ranks<NvlinkFacts>& ranks, double least_share = 0);
+
 #define GRADSYNC_CHECK(id, name) CheckResult check_##id(Job& job, const CheckOptions& options);
 #include "check/checks.def"
 #undef GRADSYNC_CHECK

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "device/gpu_stack.h"
+#include "device/nvml.h"
 #include "support/launcher.h"
 
 namespace gradsync::check {
@@ -43,6 +44,8 @@ class Job {
   virtual std::vector<Library> libraries() const = 0;
   virtual GpuStack gpu_software() const = 0;
   virtual std::vector<GpuDevice> gpus() const = 0;
+  /// Of a GPU of this host; nothing known where the driver's NVML is not there.
+  virtual GpuLinks gpu_links(const std::string& uuid) const = 0;
 
   /// One text of each rank, in order of rank, on rank 0; empty elsewhere.
   virtual std::vector<std::string> gather(const std::string& mine) = 0;

@@ -1,8 +1,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
+
+#include <fmt/ranges.h>
 
 #include "check/facts.h"
+#include "device/choice.h"
 #include "host/sysfs.h"
 #include "record/collective_call.h"
 #include "timing/clock.h"
@@ -216,7 +220,76 @@ Finding judge_nominal(const std::vector<LinkFacts>& links, double least_share) {
   return least_share <= 0 && share_of(*worst) < kSlow ? warned(id, seen, fix) : passed(id, seen);
 }
 
+/// Of the GPU that this rank drives.
+NvlinkFacts nvlink_facts(const Job& job, const CheckOptions& options) {
+  const auto gpus = job.gpus();
+  const int chosen = gpu_index(job.place().local_rank, gpus.size(), options.allow_shared_gpu);
+  if (options.device == "cpu" || chosen < 0) return {};
+  const GpuDevice& gpu = gpus[static_cast<std::size_t>(chosen)];
+  const GpuLinks links = job.gpu_links(gpu.uuid);
+  return {gpu.name, std::max(0, links.nvlinks), std::max(0, links.all_nvlinks),
+          links.nvlink_Bps > 0 ? links.nvlink_Bps : 0};
+}
+
+/// What all links of each kind of GPU have at the highest rate of any.
+std::map<std::string, NvlinkFacts> nominal_nvlinks(const Ranks<NvlinkFacts>& ranks) {
+  std::map<std::string, NvlinkFacts> nominal;
+  for (const auto& rank : ranks) {
+    NvlinkFacts& best = nominal[rank.facts.gpu];
+    best.up = best.all = std::max(best.all, rank.facts.all);
+    best.rate_Bps = std::max(best.rate_Bps, rank.facts.rate_Bps);
+  }
+  return nominal;
+}
+
+/// Of the links and of their rate, where that is known; 1 for a GPU without NVLink.
+double share_of(const NvlinkFacts& gpu, const NvlinkFacts& nominal) {
+  if (nominal.up == 0) return 1;
+  const double rate = gpu.rate_Bps > 0 ? gpu.rate_Bps / nominal.rate_Bps : 1;
+  return rate * gpu.up / nominal.up;
+}
+
+std::string text_of(const NvlinkFacts& gpu) {
+  const std::string links = fmt::format("{} of {} NVLinks up", gpu.up, gpu.all);
+  if (!(gpu.rate_Bps > 0)) return links;
+  return fmt::format("{}, {} each way", links, rate_text(gpu.up * gpu.rate_Bps));
+}
+
+/// "NVIDIA H100: 18 of 18 NVLinks up, 478 GB/s each way", of the kinds that have any.
+std::vector<std::string> texts_of(const std::map<std::string, NvlinkFacts>& nominal) {
+  std::vector<std::string> texts;
+  for (const auto& [kind, links] : nominal)
+    if (links.all > 0) texts.push_back(kind + ": " + text_of(links));
+  return texts;
+}
+
+bool any_up(const Ranks<NvlinkFacts>& ranks) {
+  return std::ranges::any_of(ranks, [](const auto& rank) { return rank.facts.up > 0; });
+}
+
 }  // namespace
+
+Finding judge_nvlinks(const Ranks<NvlinkFacts>& ranks, double least_share) {
+  const std::string id = "links.nvlink";
+  // Cards without a bridge between them have links that lead nowhere.
+  if (!any_up(ranks)) return skipped(id, "no GPU has an NVLink that is up");
+  const auto nominal = nominal_nvlinks(ranks);
+  std::vector<std::string> lacking;
+  double least = 1;
+  for (const auto& rank : ranks) {
+    const double share = share_of(rank.facts, nominal.at(rank.facts.gpu));
+    least = std::min(least, share);
+    if (share < 1)
+      lacking.push_back(fmt::format("{}: {}, {:.0f} % of what {} has", rank.name(),
+                                    text_of(rank.facts), 1e2 * share, rank.facts.gpu));
+  }
+  if (lacking.empty()) return passed(id, fmt::format("{}", fmt::join(texts_of(nominal), "; ")));
+  const std::string fix =
+      "nvidia-smi nvlink --status on that host, its kernel log (Xid 74) and Fabric Manager; cards "
+      "with bridges may have links that lead nowhere";
+  return least < least_share ? failed(id, first_few(lacking), fix)
+                             : warned(id, first_few(lacking), fix);
+}
 
 std::vector<NarrowSlot> narrow_slots(const fs::path& sysfs) {
   std::vector<NarrowSlot> narrow;
@@ -310,7 +383,11 @@ CheckResult check_links(Job& job, const CheckOptions& options) {
   if (job.place().local_rank == 0) mine = {true, narrow_slots(options.sysfs)};
   const CheckResult slots =
       judged(job, mine, [](const auto& ranks) { return CheckResult{{judge_slots(ranks)}}; });
-  for (const CheckResult* more : {&pairs, &slots})
+  const CheckResult nvlinks =
+      judged(job, nvlink_facts(job, options), [&](const Ranks<NvlinkFacts>& ranks) {
+        return CheckResult{{judge_nvlinks(ranks, options.least_link)}};
+      });
+  for (const CheckResult* more : {&pairs, &slots, &nvlinks})
     result.findings.insert(result.findings.end(), more->findings.begin(), more->findings.end());
   result.tables = pairs.tables;
   return result;

@@ -54,8 +54,8 @@ Groups own_options() {
             fmt::format("checks to leave out, separated by commas: {}",
                         fmt::join(check_names(), ", "))},
            {"least-link", Value::fraction(&O::least_link),
-            "a link between hosts must reach this share of its nominal rate, as 0.7; 0: a warning "
-            "below half of it"},
+            "a link between hosts must reach this share of its nominal rate, and the NVLinks of a "
+            "GPU must have it, as 0.7; 0: warnings, between hosts below half of it"},
            {"sysfs", Value::text_value(&O::sysfs, "FOLDER"),
             "for tests: where the kernel states the rates of ports"},
            {"timeout", Value::duration(&O::timeout_s, 1, 3600),

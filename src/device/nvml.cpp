@@ -22,7 +22,18 @@ struct NvmlMemory {
 struct NvmlUtilization {
   unsigned gpu, memory;  // percent
 };
+struct NvmlFieldValue {
+  unsigned field, scope;
+  long long timestamp_us, latency_us;
+  int type, status;
+  union {
+    unsigned number;
+    unsigned long long room;
+  };
+};
 constexpr int kSuccess = 0;
+constexpr unsigned kFieldNvlinkRate = 90;  // MB/s of each link that is up
+constexpr int kTypeUnsigned = 1;
 constexpr int kClockSm = 1, kClockMemory = 2;
 constexpr int kTemperatureGpu = 0;
 constexpr unsigned kMostNvlinks = 18;
@@ -67,8 +78,7 @@ struct Functions {
             library.find<int(NvmlDevice, unsigned*)>("nvmlDeviceGetMaxPcieLinkGeneration")),
         pcie_lanes(library.find<int(NvmlDevice, unsigned*)>("nvmlDeviceGetMaxPcieLinkWidth")),
         nvlink_state(library.find<int(NvmlDevice, unsigned, int*)>("nvmlDeviceGetNvLinkState")),
-        nvlink_version(
-            library.find<int(NvmlDevice, unsigned, unsigned*)>("nvmlDeviceGetNvLinkVersion")),
+        fields(library.find<int(NvmlDevice, int, NvmlFieldValue*)>("nvmlDeviceGetFieldValues")),
         ancestor(library.find<int(NvmlDevice, NvmlDevice, int*)>(
             "nvmlDeviceGetTopologyCommonAncestor")) {
     if (reasons == nullptr)  // the name before driver 535
@@ -89,7 +99,7 @@ struct Functions {
   int (*pcie_generation)(NvmlDevice, unsigned*);
   int (*pcie_lanes)(NvmlDevice, unsigned*);
   int (*nvlink_state)(NvmlDevice, unsigned, int*);
-  int (*nvlink_version)(NvmlDevice, unsigned, unsigned*);
+  int (*fields)(NvmlDevice, int, NvmlFieldValue*);
   int (*ancestor)(NvmlDevice, NvmlDevice, int*);
 };
 
@@ -139,6 +149,7 @@ class NvmlMonitor : public GpuMonitor {
     if (answers(nvml_.pcie_lanes, device_, &value)) links.pcie_lanes = static_cast<int>(value);
     for (unsigned link = 0; link < kMostNvlinks; ++link)
       count_nvlink(link, links);
+    links.nvlink_Bps = nvlink_Bps();
     return links;
   }
 
@@ -156,10 +167,15 @@ class NvmlMonitor : public GpuMonitor {
     int up = 0;
     if (!answers(nvml_.nvlink_state, device_, link, &up)) return;
     links.nvlinks = std::max(links.nvlinks, 0) + (up != 0 ? 1 : 0);
-    unsigned version = 0;
-    if (up != 0 && links.nvlink_version < 0 &&
-        answers(nvml_.nvlink_version, device_, link, &version))
-      links.nvlink_version = static_cast<int>(version);
+    links.all_nvlinks = std::max(links.all_nvlinks, 0) + 1;
+  }
+
+  double nvlink_Bps() {
+    NvmlFieldValue rate{};
+    rate.field = kFieldNvlinkRate;
+    const bool known = answers(nvml_.fields, device_, 1, &rate) && rate.status == kSuccess &&
+                       rate.type == kTypeUnsigned && rate.number > 0;
+    return known ? rate.number * 1e6 : GpuReading::kUnknown;
   }
 
   double clock_hz(int which) {
@@ -181,8 +197,8 @@ std::string links_text(const GpuLinks& links) {
     text = fmt::format("PCIe {} x{}", links.pcie_generation, links.pcie_lanes);
   if (links.nvlinks <= 0) return text;
   text += fmt::format("{}{} NVLinks", text.empty() ? "" : ", ", links.nvlinks);
-  return links.nvlink_version < 0 ? text
-                                  : fmt::format("{} (version {})", text, links.nvlink_version);
+  return links.nvlink_Bps > 0 ? fmt::format("{} of {:.1f} GB/s", text, links.nvlink_Bps / 1e9)
+                              : text;
 }
 
 std::string common_ancestor_name(int level) {

@@ -26,11 +26,11 @@ struct GpuReading {
 /// How a GPU is connected; −1 where the driver says nothing.
 struct GpuLinks {
   int pcie_generation = -1, pcie_lanes = -1;  ///< at most, of GPU and slot
-  int nvlinks = -1;                           ///< that are up
-  int nvlink_version = -1;                    ///< of the first of them
+  int nvlinks = -1, all_nvlinks = -1;         ///< that are up; that the GPU has
+  double nvlink_Bps = GpuReading::kUnknown;   ///< nominal rate of each that is up, one way
 };
 
-/// "PCIe 5 x16, 18 NVLinks (version 4)"; empty where the driver says nothing.
+/// "PCIe 5 x16, 18 NVLinks of 26.6 GB/s"; empty where the driver says nothing.
 std::string links_text(const GpuLinks& links);
 
 /// What two GPUs of a host have in common, as `nvidia-smi topo -m` abbreviates it: "PIX" (one PCIe

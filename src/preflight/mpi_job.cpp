@@ -46,6 +46,12 @@ std::vector<Library> MpiJob::libraries() const {
   return suite_libraries();
 }
 
+GpuLinks MpiJob::gpu_links(const std::string& uuid) const {
+  std::string why;
+  const auto monitor = open_nvml(uuid, why);
+  return monitor ? monitor->links() : GpuLinks{};
+}
+
 std::vector<std::string> MpiJob::gather(const std::string& mine) {
   return gather_texts(session_, mine);
 }

@@ -21,6 +21,7 @@ class MpiJob : public Job {
   std::vector<Library> libraries() const override;
   GpuStack gpu_software() const override { return gpu_stack(); }
   std::vector<GpuDevice> gpus() const override { return visible_gpus(); }
+  GpuLinks gpu_links(const std::string& uuid) const override;
 
   std::vector<std::string> gather(const std::string& mine) override;
   std::string broadcast(const std::string& of_root) override;

@@ -123,7 +123,7 @@ struct RankPlace {
   std::string host_network;  ///< "mlx5_0 port 1 200 Gbit/s, eth0 25 Gbit/s"
   // Of the GPU.
   std::int64_t device_memory_bytes = 0;
-  std::string device_links;  ///< "PCIe 5 x16, 18 NVLinks (version 4); NODE to local rank 1"
+  std::string device_links;  ///< "PCIe 5 x16, 18 NVLinks of 26.6 GB/s; NODE to local rank 1"
 };
 
 /// Everything known before the first iteration.

@@ -261,6 +261,18 @@ def case_another_release_of_libtorch_builds_for_cpus_and_trains(folder):
                          "--output", folder / f"{mode}.h5"]).expect(0, mode)  # fmt: skip
 
 
+def case_the_container_recipe_uses_its_arguments_and_no_environment(folder):
+    """apptainer build runs %post without the variables of the caller."""
+    recipe = (ROOT / "contrib/apptainer.def").read_text()
+    sections = dict(re.findall(r"^%(\w+)\n(.*?)(?=^%|\Z)", recipe, re.M | re.S))
+    post, arguments = sections["post"], re.findall(r"^ +(\w+)=\S+$", sections["arguments"], re.M)
+    check("$" not in post, post)
+    check(arguments and sorted(re.findall(r"\{\{ (\w+) \}\}", recipe)) == sorted(arguments), str(arguments))
+    settings = (ROOT / "Makefile").read_text()
+    check(all(name in settings for name in arguments), str(arguments))
+    run(["sh", "-n", "-c", post]).expect(0)
+
+
 def prepare(folder) -> None:
     global PREFIX
     PREFIX = folder / "prefix"

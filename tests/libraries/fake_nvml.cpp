@@ -13,6 +13,12 @@ struct FakeMemory {
 struct FakeUtilization {
   unsigned gpu, memory;
 };
+struct FakeFieldValue {
+  unsigned field, scope;
+  long long timestamp, latency;
+  int type, status;
+  unsigned number, rest;
+};
 
 static int gpus[2];
 
@@ -57,8 +63,13 @@ int nvmlDeviceGetNvLinkState(void* device, unsigned link, int* up) {
   return device == &gpus[1] || link > 3 ? 3 : 0;
 }
 
-int nvmlDeviceGetNvLinkVersion(void*, unsigned, unsigned* version) {
-  *version = 7;
+// The common rate of the links, MB/s; a GPU without links has none.
+int nvmlDeviceGetFieldValues(void* device, int count, FakeFieldValue* values) {
+  for (int i = 0; i < count; ++i) {
+    values[i].status = values[i].field != 90 || device == &gpus[1] ? 3 : 0;
+    values[i].type = 1;
+    values[i].number = 26562;
+  }
   return 0;
 }
 

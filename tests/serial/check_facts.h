@@ -49,6 +49,11 @@ class FakeJob : public Job {
             static_cast<int>(devices.size())};
   }
   std::vector<GpuDevice> gpus() const override { return devices; }
+  GpuLinks gpu_links(const std::string& uuid) const override {
+    std::string why;
+    const auto monitor = open_nvml(uuid, why, "build/tests/libfake_nvml.so");
+    return monitor ? monitor->links() : GpuLinks{};
+  }
   std::vector<std::string> gather(const std::string& mine) override {
     return std::vector<std::string>(static_cast<std::size_t>(where.size), mine);
   }

@@ -239,6 +239,45 @@ TEST_CASE("preflight: rates of ports and slots as the kernel states them") {
   CHECK(judge_slots(on_ranks<SlotFacts>({{true, {}}}, 1)).outcome == Outcome::kPass);
 }
 
+TEST_CASE("preflight: NVLinks that are down or slower than others of the job are named") {
+  const NvlinkFacts whole{"H100", 18, 18, 26.5e9}, down{"H100", 12, 18, 26.5e9},
+      slow{"H100", 18, 18, 13.25e9}, none{"L40", 0, 0, 0};
+  const auto judge = [](const std::vector<NvlinkFacts>& facts, double least_share = 0) {
+    return judge_nvlinks(on_ranks<NvlinkFacts>(facts, 2), least_share);
+  };
+  CHECK(judge({none, none}).outcome == Outcome::kSkip);
+  CHECK(judge({{"A6000", 0, 4, 0}}).outcome == Outcome::kSkip);
+  CHECK(judge({whole, whole, none}).outcome == Outcome::kPass);
+  CHECK(judge({whole, none}).seen == "H100: 18 of 18 NVLinks up, 477 GB/s each way");
+  CHECK(judge({whole, whole, down}).outcome == Outcome::kWarn);
+  CHECK(contains(judge({whole, whole, down}).seen,
+                 "rank 2 (node2): 12 of 18 NVLinks up, 318 GB/s each way, 67 % of what H100 has"));
+  CHECK(contains(judge({whole, slow}).seen, "18 of 18 NVLinks up, 238 GB/s each way, 50 %"));
+  CHECK(judge({whole, down}, 0.6).outcome == Outcome::kWarn);
+  CHECK(judge({whole, down}, 0.7).outcome == Outcome::kFail);
+  // All of them lack the same links.
+  CHECK(judge({down, down}).outcome == Outcome::kWarn);
+  CHECK(judge({{"H100", 12, 18, 0}, {"H100", 18, 18, 0}}, 0.7).outcome == Outcome::kFail);
+  CHECK(judge({whole, {"H100", 0, 18, 0}}, 0.1).outcome == Outcome::kFail);
+}
+
+TEST_CASE("preflight: a rank's NVLinks are those that NVML states of its GPU") {
+  FakeJob job;
+  CheckOptions options;
+  const auto found = [&] { return finding(check_links(job, options).findings, "links.nvlink"); };
+  CHECK(found().outcome == Outcome::kSkip);
+  job.devices = {{"NVIDIA H200", "GPU-fake"}};
+  CHECK(found().outcome == Outcome::kWarn);
+  CHECK(contains(found().seen, "rank 0 (node1): 3 of 4 NVLinks up, 79.7 GB/s each way, 75 %"));
+  options.least_link = 0.8;
+  CHECK(found().outcome == Outcome::kFail);
+  options.device = "cpu";
+  CHECK(found().outcome == Outcome::kSkip);
+  options.device = "auto";
+  job.devices = {{"NVIDIA L40", "GPU-bare"}};
+  CHECK(found().outcome == Outcome::kSkip);
+}
+
 TEST_CASE("preflight: rates have three significant digits, small ones too") {
   CHECK(rate_text(12.34e9) == "12.3 GB/s");
   CHECK(rate_text(1e9) == "1.00 GB/s");

@@ -37,10 +37,14 @@ TEST_CASE("NVML: how a GPU is connected, also where it has no NVLink") {
   CHECK(links.pcie_generation == 5);
   CHECK(links.pcie_lanes == 16);
   CHECK(links.nvlinks == 3);
-  CHECK(links.nvlink_version == 7);
+  CHECK(links.all_nvlinks == 4);
+  CHECK(links.nvlink_Bps == doctest::Approx(26.562e9));
+  CHECK(links_text(links) == "PCIe 5 x16, 3 NVLinks of 26.6 GB/s");
   CHECK(none.pcie_lanes == 16);
   CHECK(none.nvlinks == -1);
-  CHECK(none.nvlink_version == -1);
+  CHECK(none.all_nvlinks == -1);
+  CHECK(std::isnan(none.nvlink_Bps));
+  CHECK(links_text(none) == "PCIe 5 x16");
   CHECK(std::isnan(bare->read().energy_j));
   CHECK(monitor->path_to("GPU-bare") == "NODE");
   CHECK(monitor->path_to("GPU-fake") == "X");
