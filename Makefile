@@ -244,8 +244,8 @@ quantize: all
 	@config/quantize
 
 # A run that is newer than the packed one of its name is kept.
-build/example-runs: $(wildcard results/example/*/runs.tar.xz)
-	$(Q)for runs in $^; do tar -xf $$runs --keep-newer-files --warning=no-ignore-newer -C $${runs%/*} || exit; done
+build/example-runs: results/example/runs.tar.xz
+	$(Q)tar -xf $< --keep-newer-files --warning=no-ignore-newer -C $(<D)
 	$(Q)mkdir -p $(@D) && touch $@
 
 tables: build/bin/gradsync-report build/example-runs
