@@ -494,7 +494,8 @@ class TraceHandler : public nlohmann::json_sax<nlohmann::json> {
                    const nlohmann::json::exception& error) override {
     const std::string_view reason = error.what();
     const bool cut_off = reason.find("unexpected end of input") != reason.npos ||
-                         reason.find("missing closing quote") != reason.npos;
+                         reason.find("missing closing quote") != reason.npos ||
+                         reason.find("empty input") != reason.npos;  // nlohmann-json 3.12
     if (cut_off && text_.ended())
       throw bad_trace(trace_.path, fmt::format("ends at byte {} within a value", position));
     throw bad_trace(trace_.path, fmt::format("is no JSON: byte {}, near '{}'", position,

@@ -1,10 +1,12 @@
 #include "analysis/output/output.h"
 
 #include <algorithm>
+#include <map>
 #include <ostream>
 #include <sstream>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "analysis/plots/draw.h"
 #include "analysis/plots/registry.h"
@@ -86,17 +88,19 @@ void ReportOutput::write_verdict(const std::vector<VerdictClause>& clauses) {
 
 void ReportOutput::draw_plots(const std::vector<NamedChart>& charts) {
   if (options_.output.empty()) return;
+  std::map<std::string, std::vector<std::string>> plots_of;  // those not drawn, by the reason
   for (const NamedChart& plot : charts) {
     log_ << write_figure(plot.chart, plot.name, options_.output).string() << '\n';
     try {
       for (const auto& file : draw_figure(plot.name, options_.output))
         log_ << file.string() << '\n';
     } catch (const Error& error) {
-      log_ << fmt::format("warning: plot {} was not written as PNG and PDF: {}\n", plot.name,
-                          error.what());
-      if (!error.fix().empty()) log_ << "  fix: " << error.fix() << '\n';
+      const std::string fix = error.fix().empty() ? "" : "\n  fix: " + error.fix();
+      plots_of[error.what() + fix].push_back(plot.name);
     }
   }
+  for (const auto& [reason, plots] : plots_of)
+    log_ << fmt::format("warning: no PNG and PDF of {}: {}\n", fmt::join(plots, ", "), reason);
 }
 
 }  // namespace gradsync::report

@@ -194,15 +194,11 @@ std::vector<Way> plan_ways(const Session& session, const CalibrateOptions& optio
   session.together([&] {
     for (const std::string& name : transports_of(options, device, layout)) {
       const TransportChoice chosen = choose_transport(name, device, layout);
-      auto cells = cells_over(chosen.name,
-                              plan_cells(operations_over(chosen.name, options.operations),
-                                         options.cadences, options.sizes, buckets, options.types));
+      auto cells = plan_cells(operations_over(chosen.name, options.operations), options.cadences,
+                              options.sizes, buckets, options.types);
       cells = not_measured_yet(std::move(cells), ways.empty(), device.cuda);
       if (!cells.empty()) ways.push_back({chosen, std::move(cells)});
     }
-    if (ways.empty())
-      throw Error(ExitCode::kUsage, "the chosen transports have none of the chosen collectives",
-                  "give --transport mpi, or --collective allreduce -d float");
   });
   for (const Way& way : ways)
     require_memory(session, way.cells);

@@ -71,13 +71,4 @@ bool moved_by_transport(const PlannedCell& cell) {
           cell.type == ValueType::kBfloat16);
 }
 
-std::vector<PlannedCell> cells_over(std::string_view transport, std::vector<PlannedCell> cells) {
-  if (transport == "nccl")
-    std::erase_if(cells, [](const PlannedCell& cell) {
-      const bool of_training = cell.operation->in_training && cell.type == ValueType::kFloat32;
-      return !of_training && !moved_by_transport(cell);
-    });
-  return cells;
-}
-
 }  // namespace gradsync::calibrate

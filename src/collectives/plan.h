@@ -59,8 +59,6 @@ std::vector<PlannedCell> plan_cells(const std::vector<const OperationEntry*>& ch
 
 /// Whether cells are lines of one table.
 bool same_section(const PlannedCell& a, const PlannedCell& b);
-/// The cells that a transport of this name has: NCCL has what training uses.
-std::vector<PlannedCell> cells_over(std::string_view transport, std::vector<PlannedCell> cells);
 /// Whether a transport of host memory moves it itself rather than leaving it to MPI.
 bool moved_by_transport(const PlannedCell& cell);
 

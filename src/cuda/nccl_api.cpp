@@ -97,9 +97,9 @@ class Nccl : public NcclApi {
           "ncclAllReduce");
   }
 
-  void reduce(float* data, std::size_t count, int root, NcclCommunicator communicator,
-              StreamHandle stream) override {
-    check(ncclReduce(data, data, count, ncclFloat32, ncclSum, root, comm_of(communicator),
+  void reduce(void* data, std::size_t count, ValueType type, int root,
+              NcclCommunicator communicator, StreamHandle stream) override {
+    check(ncclReduce(data, data, count, type_of(type), ncclSum, root, comm_of(communicator),
                      stream_of(stream)),
           "ncclReduce");
   }
@@ -111,15 +111,28 @@ class Nccl : public NcclApi {
         "ncclBroadcast");
   }
 
-  void send(const float* data, std::size_t count, int to, NcclCommunicator communicator,
+  void all_gather(const void* one, void* all, std::size_t bytes, NcclCommunicator communicator,
+                  StreamHandle stream) override {
+    check(ncclAllGather(one, all, bytes, ncclUint8, comm_of(communicator), stream_of(stream)),
+          "ncclAllGather");
+  }
+
+  void reduce_scatter(const void* all, void* one, std::size_t count, ValueType type,
+                      NcclCommunicator communicator, StreamHandle stream) override {
+    check(ncclReduceScatter(all, one, count, type_of(type), ncclSum, comm_of(communicator),
+                            stream_of(stream)),
+          "ncclReduceScatter");
+  }
+
+  void send(const void* data, std::size_t bytes, int to, NcclCommunicator communicator,
             StreamHandle stream) override {
-    check(ncclSend(data, count, ncclFloat32, to, comm_of(communicator), stream_of(stream)),
+    check(ncclSend(data, bytes, ncclUint8, to, comm_of(communicator), stream_of(stream)),
           "ncclSend");
   }
 
-  void receive(float* data, std::size_t count, int from, NcclCommunicator communicator,
+  void receive(void* data, std::size_t bytes, int from, NcclCommunicator communicator,
                StreamHandle stream) override {
-    check(ncclRecv(data, count, ncclFloat32, from, comm_of(communicator), stream_of(stream)),
+    check(ncclRecv(data, bytes, ncclUint8, from, comm_of(communicator), stream_of(stream)),
           "ncclRecv");
   }
 

@@ -37,13 +37,19 @@ class NcclApi {
   virtual void all_reduce(void* data, std::size_t count, ValueType type, bool mean,
                           NcclCommunicator communicator, StreamHandle stream) = 0;
   /// In place on `root`; the other ranks' data is left as it was.
-  virtual void reduce(float* data, std::size_t count, int root, NcclCommunicator communicator,
-                      StreamHandle stream) = 0;
+  virtual void reduce(void* data, std::size_t count, ValueType type, int root,
+                      NcclCommunicator communicator, StreamHandle stream) = 0;
   virtual void broadcast(void* data, std::size_t bytes, int root, NcclCommunicator communicator,
                          StreamHandle stream) = 0;
-  virtual void send(const float* data, std::size_t count, int to, NcclCommunicator communicator,
+  /// `bytes` of each rank, in the order of the ranks in `all`.
+  virtual void all_gather(const void* one, void* all, std::size_t bytes,
+                          NcclCommunicator communicator, StreamHandle stream) = 0;
+  /// `all` holds `count` values for each rank, which gets the sum of those for it.
+  virtual void reduce_scatter(const void* all, void* one, std::size_t count, ValueType type,
+                              NcclCommunicator communicator, StreamHandle stream) = 0;
+  virtual void send(const void* data, std::size_t bytes, int to, NcclCommunicator communicator,
                     StreamHandle stream) = 0;
-  virtual void receive(float* data, std::size_t count, int from, NcclCommunicator communicator,
+  virtual void receive(void* data, std::size_t bytes, int from, NcclCommunicator communicator,
                        StreamHandle stream) = 0;
   /// Sends and receives between these two run together.
   virtual void begin_group() = 0;

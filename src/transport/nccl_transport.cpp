@@ -15,6 +15,12 @@ namespace {
 constexpr auto kDelayPerRank = std::chrono::milliseconds(200);
 constexpr auto kMostDelay = std::chrono::milliseconds(2000);
 
+/// What `all` holds of a rank, of `bytes` each.
+template <typename Byte>
+std::span<Byte> part_of(std::span<Byte> all, std::size_t bytes, int rank) {
+  return all.subspan(static_cast<std::size_t>(rank) * bytes, bytes);
+}
+
 NcclId shared_id(const Session& session, NcclApi& api) {
   NcclId id{};
   session.together([&] {
@@ -85,30 +91,42 @@ void NcclTransport::all_reduce_sum_fp16(std::span<std::uint16_t> data, Waiting) 
   all_reduce(data.data(), data.size(), ValueType::kFloat16, /*mean=*/false);
 }
 
+void NcclTransport::reduce(void* data, std::size_t count, ValueType type, int root) {
+  if (size_ > 1) api_.reduce(data, count, type, root, communicator(), stream_);
+}
+
 void NcclTransport::reduce_sum(std::span<float> data, int root) {
-  if (size_ > 1) api_.reduce(data.data(), data.size(), root, communicator(), stream_);
+  reduce(data.data(), data.size(), ValueType::kFloat32, root);
 }
 
 void NcclTransport::broadcast(std::span<std::byte> data, int root) {
   if (size_ > 1) api_.broadcast(data.data(), data.size(), root, communicator(), stream_);
 }
 
-// The root's own part does not travel.
 void NcclTransport::gather(std::span<const float> one, std::span<float> all, int root) {
+  gather_bytes(std::as_bytes(one), std::as_writable_bytes(all), root);
+}
+
+void NcclTransport::scatter(std::span<const float> all, std::span<float> one, int root) {
+  scatter_bytes(std::as_bytes(all), std::as_writable_bytes(one), root);
+}
+
+// The root's own part does not travel.
+void NcclTransport::gather_bytes(std::span<const std::byte> one, std::span<std::byte> all,
+                                 int root) {
   const NcclCommunicator communicator = this->communicator();
   api_.begin_group();
   if (rank_ != root) api_.send(one.data(), one.size(), root, communicator, stream_);
   for (int from = 0; rank_ == root && from < size_; ++from)
     if (from != root)
-      api_.receive(all.data() + static_cast<std::size_t>(from) * one.size(), one.size(), from,
-                   communicator, stream_);
+      api_.receive(part_of(all, one.size(), from).data(), one.size(), from, communicator, stream_);
   api_.end_group();
   if (rank_ == root)
-    device_.copy(all.data() + static_cast<std::size_t>(root) * one.size(), one.data(),
-                 one.size_bytes(), stream_);
+    device_.copy(part_of(all, one.size(), root).data(), one.data(), one.size(), stream_);
 }
 
-void NcclTransport::scatter(std::span<const float> all, std::span<float> one, int root) {
+void NcclTransport::scatter_bytes(std::span<const std::byte> all, std::span<std::byte> one,
+                                  int root) {
   const NcclCommunicator communicator = this->communicator();
   api_.begin_group();
   if (rank_ != root) api_.receive(one.data(), one.size(), root, communicator, stream_);
@@ -117,12 +135,59 @@ void NcclTransport::scatter(std::span<const float> all, std::span<float> one, in
       api_.send(part_of(all, one.size(), to).data(), one.size(), to, communicator, stream_);
   api_.end_group();
   if (rank_ == root)
-    device_.copy(one.data(), part_of(all, one.size(), root).data(), one.size_bytes(), stream_);
+    device_.copy(one.data(), part_of(all, one.size(), root).data(), one.size(), stream_);
 }
 
-std::span<const float> NcclTransport::part_of(std::span<const float> all, std::size_t count,
-                                              int rank) const {
-  return all.subspan(static_cast<std::size_t>(rank) * count, count);
+void NcclTransport::all_to_all(std::span<const std::byte> send, std::span<std::byte> receive) {
+  const NcclCommunicator communicator = this->communicator();
+  const std::size_t bytes = send.size() / static_cast<std::size_t>(size_);
+  api_.begin_group();
+  for (int other = 0; other < size_; ++other) {
+    api_.send(part_of(send, bytes, other).data(), bytes, other, communicator, stream_);
+    api_.receive(part_of(receive, bytes, other).data(), bytes, other, communicator, stream_);
+  }
+  api_.end_group();
+}
+
+void NcclTransport::send_receive(std::span<const std::byte> send, std::span<std::byte> receive) {
+  const NcclCommunicator communicator = this->communicator();
+  const int next = (rank_ + 1) % size_, previous = (rank_ + size_ - 1) % size_;
+  api_.begin_group();
+  api_.send(send.data(), send.size(), next, communicator, stream_);
+  api_.receive(receive.data(), receive.size(), previous, communicator, stream_);
+  api_.end_group();
+}
+
+bool NcclTransport::moves(CollectiveKind kind, ValueType) const {
+  return kind != CollectiveKind::kBarrier;
+}
+
+void NcclTransport::move(const TypedCall& call) {
+  const std::size_t count = call.receive.size() / static_cast<std::size_t>(value_bytes(call.type));
+  switch (call.kind) {
+    case CollectiveKind::kAllReduce:
+      return all_reduce(call.receive.data(), count, call.type, /*mean=*/false);
+    case CollectiveKind::kReduce:
+      return reduce(call.receive.data(), count, call.type, call.root);
+    case CollectiveKind::kBroadcast:
+      return broadcast(call.receive, call.root);
+    case CollectiveKind::kGather:
+      return gather_bytes(call.send, call.receive, call.root);
+    case CollectiveKind::kScatter:
+      return scatter_bytes(call.send, call.receive, call.root);
+    case CollectiveKind::kAllGather:
+      return api_.all_gather(call.send.data(), call.receive.data(), call.send.size(),
+                             communicator(), stream_);
+    case CollectiveKind::kReduceScatter:
+      return api_.reduce_scatter(call.send.data(), call.receive.data(), count, call.type,
+                                 communicator(), stream_);
+    case CollectiveKind::kAllToAll:
+      return all_to_all(call.send, call.receive);
+    case CollectiveKind::kSendReceive:
+      return send_receive(call.send, call.receive);
+    case CollectiveKind::kBarrier:
+      return;
+  }
 }
 
 std::string NcclTransport::lost() {

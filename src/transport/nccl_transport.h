@@ -39,12 +39,20 @@ class NcclTransport : public Transport, public DeviceQueue {
   void gather(std::span<const float> one, std::span<float> all, int root) override;
   void scatter(std::span<const float> all, std::span<float> one, int root) override;
 
+  bool moves(CollectiveKind kind, ValueType type) const override;
+  /// All-to-all and send/receive are sends and receives of one group, those to itself included.
+  void move(const TypedCall& call) override;
+
   std::string lost() override;
   void abandon() noexcept override;
   bool abandoned() const override { return communicator_ == nullptr; }
 
  private:
-  std::span<const float> part_of(std::span<const float> all, std::size_t count, int rank) const;
+  void gather_bytes(std::span<const std::byte> one, std::span<std::byte> all, int root);
+  void scatter_bytes(std::span<const std::byte> all, std::span<std::byte> one, int root);
+  void all_to_all(std::span<const std::byte> send, std::span<std::byte> receive);
+  void send_receive(std::span<const std::byte> send, std::span<std::byte> receive);
+  void reduce(void* data, std::size_t count, ValueType type, int root);
   NcclCommunicator communicator() const;
   void all_reduce(void* data, std::size_t count, ValueType type, bool mean);
 

@@ -10,6 +10,10 @@ std::size_t count_of(std::int64_t count) {
   return static_cast<std::size_t>(count);
 }
 
+std::size_t bytes_of(std::size_t count, ValueType type) {
+  return count * static_cast<std::size_t>(value_bytes(type));
+}
+
 using Use = FakeDevice::Use;
 
 template <typename T>
@@ -64,23 +68,22 @@ void FakeNccl::enqueue(NcclCommunicator communicator, StreamHandle stream, const
 
 void FakeNccl::all_reduce(void* data, std::size_t count, ValueType type, bool mean,
                           NcclCommunicator communicator, StreamHandle stream) {
-  enqueue(communicator, stream, data, count * static_cast<std::size_t>(value_bytes(type)));
-  const std::span floats(static_cast<float*>(data), count);
-  const std::span halves(static_cast<std::uint16_t*>(data), count);
-  if (type == ValueType::kBfloat16)
-    mpi_.all_reduce_sum_bf16(halves, Waiting::kSpin);
-  else if (type == ValueType::kFloat16)
-    mpi_.all_reduce_sum_fp16(halves, Waiting::kSpin);
-  else if (mean)
-    mpi_.all_reduce_mean(floats, Waiting::kSpin);
+  const std::size_t bytes = bytes_of(count, type);
+  enqueue(communicator, stream, data, bytes);
+  if (mean)
+    mpi_.all_reduce_mean({static_cast<float*>(data), count}, Waiting::kSpin);
   else
-    mpi_.all_reduce_sum(floats, Waiting::kSpin);
+    mpi_.move({.type = type, .receive = {static_cast<std::byte*>(data), bytes}});
 }
 
-void FakeNccl::reduce(float* data, std::size_t count, int root, NcclCommunicator communicator,
-                      StreamHandle stream) {
-  enqueue(communicator, stream, data, count * sizeof(float));
-  mpi_.reduce_sum({data, count}, root);
+void FakeNccl::reduce(void* data, std::size_t count, ValueType type, int root,
+                      NcclCommunicator communicator, StreamHandle stream) {
+  const std::size_t bytes = bytes_of(count, type);
+  enqueue(communicator, stream, data, bytes);
+  mpi_.move({.kind = CollectiveKind::kReduce,
+             .type = type,
+             .receive = {static_cast<std::byte*>(data), bytes},
+             .root = root});
 }
 
 void FakeNccl::broadcast(void* data, std::size_t bytes, int root, NcclCommunicator communicator,
@@ -89,21 +92,45 @@ void FakeNccl::broadcast(void* data, std::size_t bytes, int root, NcclCommunicat
   mpi_.broadcast({static_cast<std::byte*>(data), bytes}, root);
 }
 
-void FakeNccl::send(const float* data, std::size_t count, int to, NcclCommunicator communicator,
-                    StreamHandle stream) {
-  REQUIRE(in_group_);
-  enqueue(communicator, stream, data, count * sizeof(float), Use::kRead);
-  requests_.emplace_back();
-  MPI_Isend(data, static_cast<int>(count), MPI_FLOAT, to, 5, session().world(), &requests_.back());
+void FakeNccl::move_apart(CollectiveKind kind, ValueType type, std::span<const std::byte> send,
+                          std::span<std::byte> receive, NcclCommunicator communicator,
+                          StreamHandle stream) {
+  enqueue(communicator, stream, send.data(), send.size(), Use::kRead);
+  FakeDevice::touch(stream, receive.data(), receive.size(), Use::kWrite);
+  mpi_.move({.kind = kind, .type = type, .send = send, .receive = receive});
 }
 
-void FakeNccl::receive(float* data, std::size_t count, int from, NcclCommunicator communicator,
+void FakeNccl::all_gather(const void* one, void* all, std::size_t bytes,
+                          NcclCommunicator communicator, StreamHandle stream) {
+  const auto ranks = static_cast<std::size_t>(session().size());
+  move_apart(CollectiveKind::kAllGather, ValueType::kByte,
+             {static_cast<const std::byte*>(one), bytes},
+             {static_cast<std::byte*>(all), ranks * bytes}, communicator, stream);
+}
+
+void FakeNccl::reduce_scatter(const void* all, void* one, std::size_t count, ValueType type,
+                              NcclCommunicator communicator, StreamHandle stream) {
+  const auto ranks = static_cast<std::size_t>(session().size());
+  const std::size_t bytes = bytes_of(count, type);
+  move_apart(CollectiveKind::kReduceScatter, type,
+             {static_cast<const std::byte*>(all), ranks * bytes},
+             {static_cast<std::byte*>(one), bytes}, communicator, stream);
+}
+
+void FakeNccl::send(const void* data, std::size_t bytes, int to, NcclCommunicator communicator,
+                    StreamHandle stream) {
+  REQUIRE(in_group_);
+  enqueue(communicator, stream, data, bytes, Use::kRead);
+  requests_.emplace_back();
+  MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, to, 5, session().world(), &requests_.back());
+}
+
+void FakeNccl::receive(void* data, std::size_t bytes, int from, NcclCommunicator communicator,
                        StreamHandle stream) {
   REQUIRE(in_group_);
-  enqueue(communicator, stream, data, count * sizeof(float));
+  enqueue(communicator, stream, data, bytes);
   requests_.emplace_back();
-  MPI_Irecv(data, static_cast<int>(count), MPI_FLOAT, from, 5, session().world(),
-            &requests_.back());
+  MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, from, 5, session().world(), &requests_.back());
 }
 
 void FakeNccl::begin_group() {

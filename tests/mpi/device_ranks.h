@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -30,14 +31,18 @@ class FakeNccl : public NcclApi {
 
   void all_reduce(void* data, std::size_t count, ValueType type, bool mean,
                   NcclCommunicator communicator, StreamHandle stream) override;
-  void reduce(float* data, std::size_t count, int root, NcclCommunicator communicator,
-              StreamHandle stream) override;
+  void reduce(void* data, std::size_t count, ValueType type, int root,
+              NcclCommunicator communicator, StreamHandle stream) override;
   void broadcast(void* data, std::size_t bytes, int root, NcclCommunicator communicator,
                  StreamHandle stream) override;
+  void all_gather(const void* one, void* all, std::size_t bytes, NcclCommunicator communicator,
+                  StreamHandle stream) override;
+  void reduce_scatter(const void* all, void* one, std::size_t count, ValueType type,
+                      NcclCommunicator communicator, StreamHandle stream) override;
   /// Refused outside a group, where one message would wait for the other.
-  void send(const float* data, std::size_t count, int to, NcclCommunicator communicator,
+  void send(const void* data, std::size_t bytes, int to, NcclCommunicator communicator,
             StreamHandle stream) override;
-  void receive(float* data, std::size_t count, int from, NcclCommunicator communicator,
+  void receive(void* data, std::size_t bytes, int from, NcclCommunicator communicator,
                StreamHandle stream) override;
   void begin_group() override;
   void end_group() override;
@@ -50,6 +55,9 @@ class FakeNccl : public NcclApi {
  private:
   void enqueue(NcclCommunicator communicator, StreamHandle stream, const void* data,
                std::size_t bytes, FakeDevice::Use use = FakeDevice::Use::kWrite);
+  /// Out of place.
+  void move_apart(CollectiveKind kind, ValueType type, std::span<const std::byte> send,
+                  std::span<std::byte> receive, NcclCommunicator communicator, StreamHandle stream);
 
   FakeDevice& device_;
   double call_s_;

@@ -64,11 +64,15 @@ class Corrupting : public Transport {
   Transport& real_;
 };
 
-std::vector<PlannedCell> cells_of(const std::vector<std::int64_t>& sizes) {
+std::vector<const OperationEntry*> all_operations() {
   std::vector<const OperationEntry*> all;
   for (const OperationEntry& entry : operations())
     all.push_back(&entry);
-  return plan_cells(all, kCadences, sizes, {});
+  return all;
+}
+
+std::vector<PlannedCell> cells_of(const std::vector<std::int64_t>& sizes) {
+  return plan_cells(all_operations(), kCadences, sizes, {});
 }
 
 }  // namespace
@@ -103,13 +107,10 @@ TEST_CASE("calibration: every collective of every type, in one piece and in piec
     Calibrator calibrator(test::session(), transport, ranks.watchdog);
     CallCounts counts;
     counts.timed = 3;
-    std::vector<const OperationEntry*> all;
-    for (const OperationEntry& entry : operations())
-      all.push_back(&entry);
     std::vector<ValueType> types;
     for (const DataType& one : kDataTypes)
       types.push_back(one.type);
-    for (const PlannedCell& cell : plan_cells(all, kCadences, {4, 1000}, {}, types)) {
+    for (const PlannedCell& cell : plan_cells(all_operations(), kCadences, {4, 1000}, {}, types)) {
       const CalibrationRow row = calibrator.measure(cell, counts);
       INFO(cell.operation->name << ' ' << row.type << ' ' << cell.cadence << ' ' << row.bytes);
       CHECK(row.wrong == 0);
@@ -206,9 +207,6 @@ TEST_CASE("calibration: on a device calls are timed by events, and their values 
       CHECK(row.wrong == 0);
       CHECK(row.median_s == doctest::Approx(ranks.call_s));
     }
-  for (const char* name : {"gather", "scatter"})
-    CHECK(calibrator.measure({&find_operation(name), kCadences[1], {4000, false}}, counts).wrong ==
-          0);
   CHECK(operations_over("nccl", {&find_operation("allreduce"), &find_operation("allreduce-ring")})
             .size() == 1);
 }
@@ -224,11 +222,20 @@ TEST_CASE("calibration: before values are filled again every call has ended, on 
   CHECK(ranks.device.blocked_waits() == 0);
 }
 
-TEST_CASE("calibration: from a device over the host's MPI every collective has right values") {
-  test::DeviceRanks ranks(/*nccl=*/false);
-  Calibrator calibrator(test::session(), *ranks.transport, ranks.watchdog, &ranks.lane);
-  for (const char* name : {"allgather", "reduce-scatter", "alltoall", "sendrecv"})
-    for (const ValueType type : {ValueType::kFloat32, ValueType::kInt8})
-      CHECK(calibrator.measure({&find_operation(name), kCadences[0], {4000, false}, type}, {})
-                .wrong == 0);
+TEST_CASE("calibration: from a device every collective of every type has right values") {
+  CallCounts counts;
+  counts.timed = 2;
+  for (const bool nccl : {true, false}) {
+    test::DeviceRanks ranks(nccl);
+    Calibrator calibrator(test::session(), *ranks.transport, ranks.watchdog, &ranks.lane);
+    const std::string way = nccl ? "nccl" : "mpi";
+    for (const OperationEntry* entry : operations_over(way, all_operations()))
+      for (const DataType& type : kDataTypes) {
+        const CalibrationRow row =
+            calibrator.measure({entry, kCadences[0], {4000, false}, type.type}, counts);
+        INFO(entry->name << ' ' << row.type << ' ' << row.transport);
+        CHECK(row.wrong == 0);
+        CHECK((row.transport == way || row.transport == kMpiRing));
+      }
+  }
 }

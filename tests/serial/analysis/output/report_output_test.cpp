@@ -119,9 +119,10 @@ TEST_CASE("report: without rsvg-convert there are the data, the SVG and a warnin
   setenv("PATH", folder.path().c_str(), 1);
   ReportOutput(options.output, out, log).draw_plots(charts_of(folder));
   setenv("PATH", path.c_str(), 1);
-  CHECK(contains(
-      log.str(),
-      "warning: plot loss was not written as PNG and PDF: rsvg-convert cannot be started"));
+  const std::string text = log.str(), begin = "warning: no PNG and PDF of loss, ";
+  CHECK(contains(text, begin));
+  CHECK(contains(text, ": rsvg-convert cannot be started\n  fix: "));
+  CHECK(text.find("warning", text.find(begin) + 1) == std::string::npos);
   CHECK(contains(log.str(), "apt-get install librsvg2-bin"));
   for (const NamedChart& chart : charts_of(folder)) {
     CHECK(std::filesystem::exists(options.output.output / (chart.name + ".svg")));
