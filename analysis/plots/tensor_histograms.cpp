@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -26,13 +27,18 @@ struct Picture {
   std::size_t bins = kHistogramBins;  ///< of real numbers
 };
 
-/// One run: several networks would not fit a picture. The one with the fewest tensors.
+/// One run: several networks would not fit a picture. The one with the fewest layers; of those the
+/// one with the most tensors, which has biases.
 const Run* drawn_run(const RunSet& set) {
-  const auto fewest =
-      std::min_element(set.quantized.begin(), set.quantized.end(), [](const Run& a, const Run& b) {
-        return a.reader->quantization().tensors.size() < b.reader->quantization().tensors.size();
-      });
-  return fewest == set.quantized.end() ? nullptr : &*fewest;
+  const auto size = [](const Run& run) {
+    const Quantization& of = run.reader->quantization();
+    return std::pair(tensors_of(of, "weight").size(),
+                     -static_cast<std::ptrdiff_t>(of.tensors.size()));
+  };
+  const auto drawn =
+      std::min_element(set.quantized.begin(), set.quantized.end(),
+                       [&](const Run& a, const Run& b) { return size(a) < size(b); });
+  return drawn == set.quantized.end() ? nullptr : &*drawn;
 }
 
 /// The outline of bins of equal width.

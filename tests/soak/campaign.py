@@ -5,7 +5,6 @@ import hashlib
 import json
 import os
 import pathlib
-import re
 import subprocess
 import sys
 import threading
@@ -73,16 +72,10 @@ class Finished:
 
 
 def write_results(part: str, header: list, rows: list, text: str) -> None:
-    """results/soak/PART.csv, and the section of the part in README.md: between two comments, at its end if it is new."""
+    """results/soak/PART.csv and PART.md."""
     RESULTS.mkdir(parents=True, exist_ok=True)
     with open(RESULTS / f"{part}.csv", "w", newline="") as file:
         table = csv.writer(file, lineterminator="\n")
         table.writerow(header)
         table.writerows(rows)
-    readme = RESULTS / "README.md"
-    page = readme.read_text() if readme.exists() else ""
-    begin, end = f"<!-- {part} -->\n", f"<!-- end of {part} -->\n"
-    before, _, rest = page.partition(begin)
-    after = rest.partition(end)[2]
-    section = re.sub("^# ", "## ", text.rstrip())
-    readme.write_text(f"{before if rest else page.rstrip() + 2 * chr(10)}{begin}\n{section}\n\n{end}{after}")
+    (RESULTS / f"{part}.md").write_text(text.rstrip() + "\n")

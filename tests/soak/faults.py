@@ -9,7 +9,7 @@ usage: faults.py [--quick] [--seed N] [--count N] [--limit-s N] [--jobs N] [--on
   --number   this injection alone; what a failed one leaves is in build/soak/faults/failed-PROGRAM-NUMBER
 
 State of the whole campaign: build/soak/faults, a line an injection; those of the same sources and seed are not repeated.
-Results of the whole campaign: results/soak/faults.csv and README.md. Needs mpirun and the programs; root and Slurm for links and nodes.
+Results of the whole campaign: results/soak/faults.csv and faults.md. Needs mpirun and the programs; root and Slurm for links and nodes.
 """
 import argparse
 import concurrent.futures
