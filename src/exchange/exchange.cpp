@@ -12,6 +12,8 @@ namespace gradsync {
 
 namespace {
 
+constexpr std::size_t kExpectedPosted = 256;
+
 HalfType half_type(ValueType type) {
   return type == ValueType::kBfloat16 ? HalfType::kBfloat16 : HalfType::kFloat16;
 }
@@ -21,6 +23,8 @@ HalfType half_type(ValueType type) {
 Exchange::Exchange(const Session& session, Transport& transport, Watchdog& watchdog,
                    VerifyLevel verify, DeviceLane* lane)
     : log_(session, watchdog, verify), control_(log_), transport_(transport), lane_(lane) {
+  // How many messages wait at once depends on the peers' pace: no step is to be the first to grow.
+  posted_.reserve(kExpectedPosted);
   if (lane_)
     log_.before_comparing([this] {
       if (lane_->ring.in_use(last_))

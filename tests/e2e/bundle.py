@@ -104,6 +104,7 @@ def empty_root(root, python) -> list[str]:
 
 def case_the_archive_trains_in_a_root_with_nothing_but_a_python_that_has_torch(folder):
     copied_from, python = BUNDLE.with_suffix(".tar.xz"), os.environ.get("TORCH_PYTHON")
+    harness.check(copied_from.exists() or not BUNDLE.exists(), f"{BUNDLE} was begun and has no archive: build/tests/bundle.log says why")
     if not copied_from.exists() or not python:
         raise Skip("there is no archive of a bundle (make bundle), or no Python with torch")
     if os.geteuid() != 0 or run(["unshare", "--mount", "--pid", "--fork", "true"]).code != 0:
