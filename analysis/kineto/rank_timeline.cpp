@@ -82,64 +82,65 @@ class StepFinder {
 
 // --- on the CPU ----------------------------------------------------------------------------------
 
-/// Calls of collectives in the order they were made, each for one collective.
-class Calls {
+/// Which collective a call may be of: kind, elements.
+using CallKey = std::pair<int, std::int64_t>;
+
+CallKey by_kind(const CollectiveFacts& facts) {
+  return {facts.kind ? static_cast<int>(*facts.kind) : -1, -1};
+}
+
+CallKey by_kind_and_size(const CollectiveFacts& facts) {
+  return {by_kind(facts).first, facts.elements};
+}
+
+/// Gives calls to collectives.
+class CallMatcher {
  public:
-  explicit Calls(std::vector<PostedCollective> posted) : posted_(std::move(posted)) {
+  explicit CallMatcher(const TraceEvents& trace)
+      : collectives_(trace.collectives),
+        calls_(trace.posted),
+        taken_(trace.posted.size()),
+        called_s_(trace.collectives.size(), kNotMeasured) {
     std::stable_sort(
-        posted_.begin(), posted_.end(),
+        calls_.begin(), calls_.end(),
         [](const PostedCollective& a, const PostedCollective& b) { return a.at_s < b.at_s; });
-    taken_.resize(posted_.size());
-    for (std::size_t i = 0; i < posted_.size(); ++i)
-      by_size_[key_of(posted_[i].facts)].push_back(i);
   }
 
-  /// When the first call of the kind and size was made that no other collective had; NaN where
-  /// there is none before the collective began.
-  double take_of_size(const TracedCollective& collective) {
-    return take(by_size_[key_of(collective.facts)], collective);
+  /// Each collective of `wanted` that has none gets the first free call of its key, if that was
+  /// made before it began.
+  template <typename Wanted>
+  void match(CallKey (*key_of)(const CollectiveFacts&), Wanted wanted) {
+    std::map<CallKey, std::deque<std::size_t>> free;
+    for (std::size_t i = 0; i < calls_.size(); ++i)
+      if (!taken_[i]) free[key_of(calls_[i].facts)].push_back(i);
+    for (std::size_t i = 0; i < collectives_.size(); ++i) {
+      const TracedCollective& one = collectives_[i];
+      if (std::isfinite(called_s_[i]) || !wanted(one)) continue;
+      std::deque<std::size_t>& calls = free[key_of(one.facts)];
+      if (calls.empty() || calls_[calls.front()].at_s > one.when.begin_s) continue;
+      called_s_[i] = calls_[calls.front()].at_s;
+      taken_[calls.front()] = true;
+      calls.pop_front();
+    }
   }
-  /// Of the kind, whatever its size. From the first call of this on, take_of_size is not allowed.
-  double take_any(const TracedCollective& collective) {
-    if (by_kind_.empty())
-      for (std::size_t i = 0; i < posted_.size(); ++i)
-        if (!taken_[i]) by_kind_[key_of(posted_[i].facts).first].push_back(i);
-    return take(by_kind_[key_of(collective.facts).first], collective);
-  }
+  /// One a collective; NaN for those without a call.
+  const std::vector<double>& called_s() const { return called_s_; }
 
  private:
-  using Key = std::pair<int, std::int64_t>;  ///< kind, elements
-
-  static Key key_of(const CollectiveFacts& facts) {
-    return {facts.kind ? static_cast<int>(*facts.kind) : -1, facts.elements};
-  }
-
-  double take(std::deque<std::size_t>& calls, const TracedCollective& collective) {
-    if (calls.empty() || posted_[calls.front()].at_s > collective.when.begin_s) return kNotMeasured;
-    const std::size_t call = calls.front();
-    calls.pop_front();
-    taken_[call] = true;
-    return posted_[call].at_s;
-  }
-
-  std::vector<PostedCollective> posted_;
+  const std::vector<TracedCollective>& collectives_;
+  std::vector<PostedCollective> calls_;
   std::vector<bool> taken_;
-  std::map<Key, std::deque<std::size_t>> by_size_;
-  std::map<int, std::deque<std::size_t>> by_kind_;
+  std::vector<double> called_s_;
 };
 
 /// When each collective was called, in the order of Trace.collectives. Several threads of Gloo
 /// serve calls, so that a later call may begin first: a size tells them apart. A collective that
 /// began before the first call has none in the trace.
 std::vector<double> call_times(const TraceEvents& trace) {
-  Calls calls(trace.posted);
-  std::vector<double> called_s;
-  for (const TracedCollective& collective : trace.collectives)
-    called_s.push_back(collective.facts.elements >= 0 ? calls.take_of_size(collective)
-                                                      : kNotMeasured);
-  for (std::size_t i = 0; i < called_s.size(); ++i)
-    if (!std::isfinite(called_s[i])) called_s[i] = calls.take_any(trace.collectives[i]);
-  return called_s;
+  CallMatcher matcher(trace);
+  matcher.match(by_kind_and_size, [](const auto& one) { return one.facts.elements >= 0; });
+  matcher.match(by_kind, [](const auto&) { return true; });
+  return matcher.called_s();
 }
 
 /// Puts collectives in the order of their calls, which is the same on all ranks. Returns when they

@@ -10,6 +10,7 @@
 #include "analysis/metrics/run_group.h"
 #include "support/error.h"
 #include "support/file.h"
+#include "support/parse.h"
 
 namespace gradsync::report {
 
@@ -18,20 +19,12 @@ namespace {
 constexpr const char* kCommand =
     "sacct --parsable2 --format=JobIDRaw,ConsumedEnergyRaw -j JOB > FILE";
 
-std::vector<std::string> fields_of(const std::string& line) {
-  std::vector<std::string> fields;
-  std::istringstream text(line);
-  for (std::string field; std::getline(text, field, '|');)
-    fields.push_back(field);
-  return fields;
-}
-
 /// Where the columns stand in a line.
 struct Columns {
   std::size_t step = 0, energy = 0;
 
   Columns(const std::filesystem::path& path, const std::string& header) {
-    const std::vector<std::string> names = fields_of(header);
+    const std::vector<std::string> names = split_list(header, '|');
     const auto at = [&](const char* name) {
       const auto found = std::find(names.begin(), names.end(), name);
       if (found == names.end())
@@ -73,9 +66,8 @@ StepEnergies read_step_energies(const std::filesystem::path& path) {
   const Columns columns(path, line);
   StepEnergies energies;
   for (std::size_t number = 2; std::getline(text, line); ++number) {
-    std::vector<std::string> fields = fields_of(line);
+    std::vector<std::string> fields = split_list(line, '|');
     if (line.empty()) continue;
-    // The last field may be empty.
     fields.resize(std::max(fields.size(), columns.least_fields()));
     const std::string &step = fields[columns.step], &energy = fields[columns.energy];
     if (step.empty())

@@ -246,8 +246,7 @@ Table make_bandwidth_table(const RunSet& set, const TableOptions& options) {
   for (const RunGroup& group : groups)
     add_group(table, labels, group, splits, options);
   if (table.rows.empty()) table.notes.emplace_back("no collective was recorded in these runs");
-  const auto remarks = remark_notes(set);
-  table.notes.insert(table.notes.end(), remarks.begin(), remarks.end());
+  append_notes(table, remark_notes(set));
   return table;
 }
 

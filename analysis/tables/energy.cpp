@@ -148,8 +148,7 @@ Table make_energy_table(const RunSet& set, const TableOptions& options) {
   for (const RunGroup& group : groups)
     table.add(energy_row(set, labels, group, splits.measured(group)[Phase::kIteration], options),
               sources_of(group));
-  const auto remarks = remark_notes(set);
-  table.notes.insert(table.notes.end(), remarks.begin(), remarks.end());
+  append_notes(table, remark_notes(set));
   return table;
 }
 

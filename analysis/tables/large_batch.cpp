@@ -185,8 +185,7 @@ Table make_large_batch_table(const RunSet& set, const TableOptions& options) {
     for (const RunGroup& group : groups)
       table.add(rows.row(group), sources_of(group));
   }
-  const auto remarks = remark_notes(set);
-  table.notes.insert(table.notes.end(), remarks.begin(), remarks.end());
+  append_notes(table, remark_notes(set));
   return table;
 }
 

@@ -49,10 +49,6 @@ void add_missing_note(const FamilyFit& fit, Table& table) {
         "fitted to the collectives in training instead, which overlap with compute");
 }
 
-void append_notes(Table& table, const std::vector<std::string>& notes) {
-  table.notes.insert(table.notes.end(), notes.begin(), notes.end());
-}
-
 double finite_or_none(double value) {
   return std::isfinite(value) ? value : kNotMeasured;
 }

@@ -18,8 +18,6 @@ bool holds_ranks(const FamilyCells& cells, double ranks);
 /// Notes that say what the model lacks: a law, or calibration. Each text once a table.
 void add_missing_note(const FamilyFit& fit, Table& table);
 
-void append_notes(Table& table, const std::vector<std::string>& notes);
-
 /// A quotient whose divisor was 0 is none: NaN.
 double finite_or_none(double value);
 

@@ -83,8 +83,7 @@ Table make_networks_table(const RunSet& set, const TableOptions&) {
   for (const RunGroup& group : groups)
     if (!group.first().reader->layers().empty())
       table.add(networks_row(labels, group, splits.measured(group)), sources_of(group));
-  const auto remarks = remark_notes(set);
-  table.notes.insert(table.notes.end(), remarks.begin(), remarks.end());
+  append_notes(table, remark_notes(set));
   return table;
 }
 

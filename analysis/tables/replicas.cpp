@@ -145,8 +145,7 @@ Table make_replicas_table(const RunSet& set, const TableOptions&) {
       {}};
   for (const Run& run : set.runs)
     table.add(replicas_row(run), run.path.string());
-  const auto remarks = remark_notes(set);
-  table.notes.insert(table.notes.end(), remarks.begin(), remarks.end());
+  append_notes(table, remark_notes(set));
   return table;
 }
 

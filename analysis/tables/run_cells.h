@@ -30,6 +30,7 @@ std::string warmup_text(const RunSet& set);
 
 /// What a reader of any table must know about its runs: those that did not end, those left out.
 std::vector<std::string> remark_notes(const RunSet& set);
+void append_notes(Table& table, const std::vector<std::string>& notes);
 
 /// How the runs of a set count waiting for a late rank: since schema 2 of run files it is a part of
 /// the iteration beside communication, before that it was a part of communication.

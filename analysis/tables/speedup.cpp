@@ -227,8 +227,7 @@ Table make_speedup_table(const RunSet& set, const TableOptions&) {
     if (!compared) add_without_base(table, labels, group, times);
   }
   if (any_super_linear(table)) table.notes.emplace_back(kSuperLinearNote);
-  const auto remarks = remark_notes(set);
-  table.notes.insert(table.notes.end(), remarks.begin(), remarks.end());
+  append_notes(table, remark_notes(set));
   return table;
 }
 

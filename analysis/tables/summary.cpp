@@ -187,8 +187,7 @@ Table make_summary_table(const RunSet& set, const TableOptions& options) {
                "batch: per rank; exposed: compute waits for it; efficiency: against one rank"},
               summary_columns(labels, !model.empty(), with_status),
               {}};
-  const auto remarks = remark_notes(set);
-  table.notes.insert(table.notes.end(), remarks.begin(), remarks.end());
+  append_notes(table, remark_notes(set));
   for (const SummaryRow& row : rows) {
     const SummaryRow* best = fastest(row, rows);
     std::vector<Cell> cells = labels.cells(*row.group);

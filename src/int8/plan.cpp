@@ -69,7 +69,7 @@ class Builder {
   Plan plan_;
 };
 
-Plan lenet_of(const std::string& model, bool biased) {
+Plan lenet(const std::string& model, bool biased) {
   Builder builder(model);
   builder.convolution("conv1", 6, 5, 1, 0, builder.last()).relu = true;
   builder.pool(NodeKind::kMaxPool, "pool1", 2);
@@ -79,14 +79,6 @@ Plan lenet_of(const std::string& model, bool biased) {
   builder.linear("fc2", 84).relu = true;
   builder.linear("fc3", kClasses10).biased = biased;
   return builder.finish();
-}
-
-Plan lenet() {
-  return lenet_of("lenet", true);
-}
-
-Plan lenet_no_bias() {
-  return lenet_of("lenet-no-bias", false);
 }
 
 Plan vgg11() {
@@ -146,8 +138,10 @@ struct Entry {
   const char* model;
   Plan (*make)();
 };
-constexpr Entry kPlans[] = {
-    {"lenet", lenet}, {"lenet-no-bias", lenet_no_bias}, {"vgg11", vgg11}, {"resnet18", resnet18}};
+constexpr Entry kPlans[] = {{"lenet", [] { return lenet("lenet", true); }},
+                            {"lenet-no-bias", [] { return lenet("lenet-no-bias", false); }},
+                            {"vgg11", vgg11},
+                            {"resnet18", resnet18}};
 
 }  // namespace
 

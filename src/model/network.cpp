@@ -1,5 +1,7 @@
 #include "model/network.h"
 
+#include <torch/nn/modules/container/sequential.h>
+
 #include "support/error.h"
 
 namespace gradsync {
@@ -18,6 +20,15 @@ constexpr Entry kNetworks[] = {
 };
 
 }  // namespace
+
+torch::Tensor Network::through(torch::nn::SequentialImpl& parts, torch::Tensor x) const {
+  for (torch::nn::AnyModule& one : parts) {
+    const auto part = one.ptr();
+    at(part);
+    x = one.forward(std::move(x));
+  }
+  return x;
+}
 
 std::shared_ptr<Network> make_network(const std::string& model, std::uint64_t seed) {
   for (const Entry& entry : kNetworks)

@@ -10,6 +10,10 @@
 
 #include "options/networks.h"
 
+namespace torch::nn {
+class SequentialImpl;
+}
+
 namespace gradsync {
 
 /// A network for samples [N, ...] of NetworkInput::sizes, in float32: images, or tokens, whose
@@ -32,6 +36,8 @@ class Network : public torch::nn::Module {
     if (gate_) gate_(*part);
     return part;
   }
+  /// One part after the other, each with its gate.
+  torch::Tensor through(torch::nn::SequentialImpl& parts, torch::Tensor x) const;
 
  private:
   Gate gate_;

@@ -114,12 +114,7 @@ class ResNet : public Network {
   torch::Tensor forward(torch::Tensor x) override {
     x = torch::relu(at(bn1_)(at(conv1_)(x)));
     if (imagenet_stem_) x = torch::max_pool2d(x, 3, 2, 1);
-    for (nn::AnyModule& block : *blocks_) {
-      const auto part = block.ptr();
-      at(part);
-      x = block.forward(x);
-    }
-    return at(fc_)(x.mean({2, 3}));
+    return at(fc_)(through(*blocks_, std::move(x)).mean({2, 3}));
   }
 
  private:

@@ -102,11 +102,7 @@ class Gpt2 : public Network {
     const torch::Tensor numbers = tokens.to(torch::kInt64);
     torch::Tensor x =
         at(wte_)(numbers) + at(wpe_)(torch::arange(tokens.size(1), numbers.options()));
-    for (nn::AnyModule& block : *blocks_) {
-      const auto part = block.ptr();
-      at(part);
-      x = block.forward(x);
-    }
+    x = through(*blocks_, std::move(x));
     return torch::linear(at(ln_f_)(x), wte_->weight);
   }
 
@@ -152,12 +148,7 @@ class VisionTransformer : public Network {
     const torch::Tensor patches = at(conv_proj_)(images).flatten(2).transpose(1, 2);
     const torch::Tensor token = at(class_token_)->values.expand({images.size(0), 1, kWidth});
     torch::Tensor x = torch::cat({token.to(patches.scalar_type()), patches}, 1);
-    x = x + at(positions_)->values;
-    for (nn::AnyModule& block : *blocks_) {
-      const auto part = block.ptr();
-      at(part);
-      x = block.forward(x);
-    }
+    x = through(*blocks_, x + at(positions_)->values);
     return at(head_)(at(ln_)(x).select(1, 0));
   }
 

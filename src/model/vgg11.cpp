@@ -37,12 +37,7 @@ class Vgg11 : public Network {
   }
 
   torch::Tensor forward(torch::Tensor x) override {
-    for (nn::AnyModule& layer : *features_) {
-      const auto part = layer.ptr();
-      at(part);
-      x = layer.forward(x);
-    }
-    return at(classifier_)(x.flatten(1));
+    return at(classifier_)(through(*features_, std::move(x)).flatten(1));
   }
 
  private:

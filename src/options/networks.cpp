@@ -23,24 +23,24 @@ const std::string kMlpForm = "mlp:WIDTHxDEPTH",
 constexpr std::int64_t kMostParameters = 2'000'000'000;
 constexpr std::int64_t kWidest = 100'000, kDeepest = 1'000, kLargestSide = 4'096;
 
-NetworkInput kCifar10(const TrainOptions&) {
+NetworkInput cifar10_image(const TrainOptions&) {
   return {};
 }
 
-NetworkInput kImageNet(const TrainOptions&) {
+NetworkInput imagenet_image(const TrainOptions&) {
   return {{3, 224, 224}, 1000, false};
 }
 
-NetworkInput kTokens(const TrainOptions& options) {
+NetworkInput token_sequence(const TrainOptions& options) {
   return {{options.sequence_length}, 50257, false};
 }
 
 /// As little as there is.
-NetworkInput kPoint(const TrainOptions&) {
+NetworkInput single_value(const TrainOptions&) {
   return {{1, 1, 1}, 10, false};
 }
 
-NetworkInput kStated(const TrainOptions& options) {
+NetworkInput stated_sample(const TrainOptions& options) {
   return {image_sizes(options.input), options.classes, false};
 }
 
