@@ -140,7 +140,7 @@ RunSet read_runs(std::vector<std::string> places, const ReportOptions& options) 
       [&](std::size_t done, std::size_t all) {
         progress.say(fmt::format("reading run {} of {}", done + 1, all));
       },
-      traced);
+      traced, options.calibration);
   progress.clear();
   for (const std::string& remark : set.remarks)
     print_warning(kProgram, remark);
@@ -158,7 +158,8 @@ std::vector<Table> make_tables(const ReportOptions& options, const RunStudy& run
   for (const TableSpec* spec : options.tables) {
     if (!spec->applies(runs.set(), options.table)) {
       if (options.tables_chosen && options.tables.size() < tables().size())
-        std::cerr << fmt::format("table {}: there is no {} here\n", spec->name, spec->needed_text());
+        std::cerr << fmt::format("table {}: there is no {} here\n", spec->name,
+                                 spec->needed_text());
       continue;
     }
     progress.say("table " + spec->name);
@@ -192,7 +193,8 @@ int report_command(int argc, const char* const* argv) {
   ReportOptions options = report_options(given.values);
   ProgramOutput program(given, kProgram);
   if (options.list) return show(report_list());
-  read_option_files(options);
+  for (const std::string& remark : read_option_files(options))
+    print_warning(kProgram, remark);
 
   if (!options.claims.verify_claims.empty()) return verify(given, options);
 
@@ -217,8 +219,8 @@ int report_command(int argc, const char* const* argv) {
   if (verdict) output.write_verdict(page.verdict);
   write_tables(page.tables, options, output);
   if (!options.claims.claims.empty())
-    write_claims(options.claims.claims, report_option_table(), given.values, claimed_files(set),
-                 page.tables);
+    write_claims(options.claims.claims, report_option_table(), given.values,
+                 claimed_files(set, option_files(options)), page.tables);
   if (options.fom) print_foms(set);
 
   // 4. Plots, page, trace.

@@ -30,6 +30,14 @@ std::vector<std::int64_t> parse_counts(const std::string& text) {
   return counts;
 }
 
+std::vector<CurveFile> parse_curve_files(const std::string& text) {
+  std::vector<CurveFile> files;
+  if (!text.empty())
+    for (const std::string& one : split_list(text, '\n'))
+      files.push_back(parse_curve_file(one));
+  return files;
+}
+
 /// Which tables, and how their numbers are computed.
 BoundGroup<O> table_options() {
   using T = TableOptions;
@@ -56,7 +64,8 @@ BoundGroup<O> table_options() {
            "of the runs, twice the largest"},
           {"what-if", Value::parsed("KEY=VALUE,...", "", table(&T::what_if), parse_what_if),
            "table what-if: replay the recorded buckets with bucket-cap=4MiB, first-bucket=1MiB, "
-           "wire=bf16, bandwidth=1GB/s, latency=20us, ranks=16 or batch=64"},
+           "wire=bf16, bandwidth=1GB/s, latency=20us, ranks=16, batch=64, or the curves of another "
+           "network=FILE (as --calibration)"},
           {"verdict", Value::choice(&O::verdict_wanted, {"auto", "yes", "brief", "no"}),
            "a few sentences that say what the tables show, before them (--wide: with the data each "
            "rests on); brief: only what the exchange costs and what would reduce it; auto: unless "
@@ -84,6 +93,14 @@ BoundGroup<O> table_options() {
           {"sacct", Value::text_value<std::filesystem::path>(&O::sacct, "FILE"),
            "table energy: energy of job steps, as printed by `sacct --parsable2 "
            "--format=JobIDRaw,ConsumedEnergyRaw`"},
+          {"calibration",
+           Value::parsed("FILE", "", &O::calibration, parse_curve_files),
+           "hold runs against this calibration instead of their own: a file of gradsync-calibrate, "
+           "or what nccl-tests (-J too), osu_allreduce or IMB-MPI1 printed; FILE:ranks=N where it "
+           "does not tell the ranks; may be repeated",
+           {},
+           0,
+           /*repeatable=*/true},
           {"at-epoch", Value::integer(table(&T::at_epoch), 0, kMostCounted, "last"),
            "table large-batch: figures of the Nth epoch"},
           {"bootstrap-seed", Value::integer<std::uint64_t>(table(&T::seed), 0, kMostCounted),
@@ -158,16 +175,17 @@ std::vector<const TableSpec*> usual_tables(const ReportOptions& options) {
   return result;
 }
 
-RunSet load(const std::vector<ClaimedFile>& files) {
+RunSet load(const std::vector<ClaimedFile>& files, const ReportOptions& options) {
+  const auto of_options = option_files(options);
   std::vector<std::string> failures;
   std::vector<FoundRun> runs;
   for (const ClaimedFile& file : files) {
     if (file.path.ends_with(".failed.json"))
       failures.push_back(file.path);
-    else if (!file.path.ends_with(".json"))
+    else if (!file.path.ends_with(".json") && !of_options.contains(file.path))
       runs.push_back({file.path, true});
   }
-  RunSet set = load_runs(runs);
+  RunSet set = load_runs(runs, {}, options.calibration);
   set.failed = find_failed_cells(failures, set.remarks);
   return set;
 }
@@ -218,15 +236,25 @@ ReportOptions report_options(const OptionValues& values) {
   return options;
 }
 
-void read_option_files(ReportOptions& options) {
+std::vector<std::string> read_option_files(ReportOptions& options) {
   if (!options.sacct.empty()) options.table.step_energies = read_step_energies(options.sacct);
+  return read_network(options.table.what_if);
+}
+
+std::set<std::filesystem::path> option_files(const ReportOptions& options) {
+  std::set<std::filesystem::path> files;
+  for (const CurveFile& file : options.calibration)
+    files.insert(file.path);
+  if (options.table.what_if.network) files.insert(options.table.what_if.network->path);
+  if (!options.sacct.empty()) files.insert(options.sacct);
+  return files;
 }
 
 std::vector<Table> tables_of_claims(const OptionValues& values,
                                     const std::vector<ClaimedFile>& files) {
   ReportOptions options = report_options(values);
   read_option_files(options);
-  const RunSet set = load(files);
+  const RunSet set = load(files, options);
   const RunStudy runs(set);
   std::vector<Table> made;
   for (const TableSpec& spec : tables())

@@ -2,10 +2,12 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "analysis/claims/claims.h"
+#include "analysis/curves/curve_file.h"
 #include "analysis/output/output_options.h"
 #include "analysis/tables/registry.h"
 #include "support/bound_option.h"
@@ -25,6 +27,7 @@ struct ReportOptions {
   double peak_tflops = 0;               ///< for table.peak_flop_per_s; 0: not given
   double price_per_hour = 0;            ///< for table.price_per_hour; 0: not given
   std::filesystem::path sacct;          ///< for table.step_energies; empty: not given
+  std::vector<CurveFile> calibration;   ///< files that runs are held against
   double link_gb_per_s = 0;             ///< for table.link_bytes_per_s; 0: not given
   bool force_merge = false;
   std::filesystem::path html;         ///< empty: no page
@@ -46,8 +49,12 @@ ProgramHelp report_help();
 
 /// Throws Error kUsage naming the option and what would be right.
 ReportOptions report_options(const OptionValues& values);
-/// Reads what options of tables name. Throws Error of the file.
-void read_option_files(ReportOptions& options);
+/// Reads what options of tables name; what the files do not hold as they should. Throws Error of
+/// the file.
+std::vector<std::string> read_option_files(ReportOptions& options);
+
+/// The files that options name, and tables are made from.
+std::set<std::filesystem::path> option_files(const ReportOptions& options);
 
 /// The tables of claims, made again.
 std::vector<Table> tables_of_claims(const OptionValues& values,

@@ -114,12 +114,12 @@ std::map<std::string, std::string> claimed_options(const OptionTable& table,
   return options;
 }
 
-std::vector<ClaimedFile> claimed_files(const RunSet& set) {
-  std::set<fs::path> paths;
+std::vector<ClaimedFile> claimed_files(const RunSet& set, std::set<fs::path> more) {
+  std::set<fs::path> paths = std::move(more);
   for (const Run* run : all_runs(set))
     paths.insert(run->path);
   for (const CalibrationFile& file : set.calibrations)
-    paths.insert(file.path);
+    paths.insert(file.paths.begin(), file.paths.end());
   for (const FailedCell& failed : set.failed) {
     paths.insert(failed.path);
     const fs::path grid = folder_of(failed.path) / "grid.json";

@@ -48,8 +48,9 @@ std::map<std::string, std::string> claimed_options(const OptionTable& table,
 /// Files with digests, in order of path. Throws as sha256_file.
 std::vector<ClaimedFile> claimed_files(const std::set<std::filesystem::path>& paths);
 
-/// All files of a set.
-std::vector<ClaimedFile> claimed_files(const RunSet& set);
+/// All files of a set, and `more`.
+std::vector<ClaimedFile> claimed_files(const RunSet& set,
+                                       std::set<std::filesystem::path> more = {});
 
 /// Appends the numbers of a table whose columns say how they are computed. `files`: those of the
 /// set, to tell apart in the rows' sources.

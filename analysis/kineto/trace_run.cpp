@@ -14,6 +14,7 @@
 
 #include "analysis/kineto/rank_timeline.h"
 #include "record/collective_call.h"
+#include "record/run_in_memory.h"
 #include "support/error.h"
 #include "support/hash.h"
 #include "support/parse.h"
@@ -30,38 +31,6 @@ constexpr std::size_t kMostTimes = 32U << 20;  // in memory, 32 bytes each
 /// What the clocks of one host may differ by: each process converts its counter by itself.
 constexpr double kSameClock_s = 1e-4;
 constexpr const char* kUnknown = "unknown";
-
-/// A run in memory.
-class TraceRun : public RunReader {
- public:
-  const RunInfo& info() const override { return info_; }
-  RunStatus status() const override { return RunStatus::kComplete; }
-  const std::string& finished() const override { return info_.created; }
-  const std::vector<std::string>& remarks() const override { return remarks_; }
-  std::size_t iterations() const override { return rows_.size(); }
-  std::size_t ranks() const override { return info_.topology.size(); }
-  const IterationIndex& index() const override { return index_; }
-  std::vector<IterationRow> rows(std::size_t first, std::size_t count) override {
-    require_rows(first, count);
-    const auto begin = rows_.begin() + static_cast<std::ptrdiff_t>(first);
-    return {begin, begin + static_cast<std::ptrdiff_t>(count)};
-  }
-  const RunLists& lists() const override { return lists_; }
-
-  void add(IterationRow row) {
-    index_.add(row.header());
-    index_.buckets = std::max(index_.buckets, row.buckets.size());
-    rows_.push_back(std::move(row));
-  }
-
-  RunInfo info_;
-
- private:
-  std::vector<std::string> remarks_;  ///< none: they are provenance, which a saved run keeps
-  std::vector<IterationRow> rows_;
-  IterationIndex index_;
-  RunLists lists_;
-};
 
 // --- which ranks ---------------------------------------------------------------------------------
 
@@ -464,7 +433,7 @@ class RunMaker {
   }
 
   void describe() {
-    RunInfo& info = run_->info_;
+    RunInfo info;
     info.run_id = identity();
     info.created = created();
     info.command_line = "torch.profiler";
@@ -482,6 +451,7 @@ class RunMaker {
     std::map<std::string, std::int32_t> on_host;
     for (std::int64_t rank = 0; rank < ranks_; ++rank)
       info.topology.push_back(place_of(rank, on_host));
+    run_->set(std::move(info));
   }
 
   // --- rows ---
@@ -578,7 +548,7 @@ class RunMaker {
   std::vector<ClockOffset> offsets_;    ///< of each present rank
   bool matched_ = true, arrivals_known_ = true, communicates_ = true;
   std::vector<std::string> remarks_;
-  std::unique_ptr<TraceRun> run_ = std::make_unique<TraceRun>();
+  std::unique_ptr<RunInMemory> run_ = std::make_unique<RunInMemory>();
 };
 
 }  // namespace

@@ -147,7 +147,7 @@ std::string calibration_file_of(const RunGroup& group) {
   std::string file;
   for (const Run* run : group.repeats) {
     if (!run->calibration_file && !run->calibration().empty()) return {};
-    if (run->calibration_file && file.empty()) file = run->calibration_file->path.string();
+    if (run->calibration_file && file.empty()) file = run->calibration_file->name();
   }
   return file;
 }
@@ -209,9 +209,11 @@ void add_calibration(const MeasuredCell& cell, std::size_t index, StudyFacts& st
   const std::string& file = study.cells[index].calibration_file;
   for (const Run* run : cell.group.repeats) {
     if (!run->calibration_file) add_points(*run, index, "", study);
-    if (!run->calibration_file || run->calibration_file->path != file) continue;
+    if (!run->calibration_file || run->calibration_file->name() != file) continue;
     if (std::none_of(study.calibration.begin(), study.calibration.end(),
-                     [&](const CalibrationPoint& point) { return point.file == file; }))
+                     [&](const CalibrationPoint& point) {
+                       return point.file == file && point.ranks == static_cast<double>(run->ranks);
+                     }))
       add_points(*run, kNoCell, file, study);
   }
 }

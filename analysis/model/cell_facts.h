@@ -44,7 +44,8 @@ struct CellFacts {
   /// What the exchange of an iteration takes from compute beside it, from windows of
   /// --counterfactual; NaN where there are none.
   double contention_s = kNotMeasured;
-  /// Of gradsync-calibrate, where none of the runs holds calibration; empty if there is none.
+  /// CalibrationFile::name() where the runs are held against one; empty if they hold calibration
+  /// themselves or there is none.
   std::string calibration_file = {};
   /// In which its family differs from others of its model and mode: "transport=shm".
   std::string family_settings = {};

@@ -38,8 +38,11 @@ std::string left_out_doubt(const std::vector<LeftOutCell>& left_out) {
 }  // namespace
 
 std::string law_doubt(const FamilyFit& fit) {
-  if (!fit.missing.empty()) return fit.missing;
-  for (const auto& [kind, law] : fit.laws) {
+  return fit.missing.empty() ? law_doubt(fit.laws) : fit.missing;
+}
+
+std::string law_doubt(const std::map<CollectiveKind, LawEntry>& laws) {
+  for (const auto& [kind, law] : laws) {
     const std::string_view name = kCollectiveNames[static_cast<std::size_t>(kind)];
     if (law.fit.relative_rms() > kLargestResidual)
       return fmt::format("the law of {} fits with a residual of {:.0f} %{}", name,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -13,7 +14,9 @@ inline constexpr double kLargestResidual = 0.3;
 /// The largest error, predicted / measured − 1, of a cell that was left out of the fit.
 inline constexpr double kLargestLeftOutError = 0.2;
 
-/// Why the laws of the family's collectives say nothing about its link; empty if they do.
+/// Why laws say nothing about the link of their collectives; empty if they do.
+std::string law_doubt(const std::map<CollectiveKind, LawEntry>& laws);
+/// The same of the laws of a family, or which one is missing.
 std::string law_doubt(const FamilyFit& fit);
 
 /// A cell, and the family fitted without it and its calibration.

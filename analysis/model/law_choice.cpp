@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "analysis/metrics/calibration_curve.h"
+#include "analysis/metrics/link_curve.h"
 #include "analysis/model/scaling_model.h"
 
 namespace gradsync::report {
@@ -43,6 +43,17 @@ LawEntry from_calibration(CollectiveKind kind, const std::vector<CalibrationPoin
                 true);
 }
 
+/// Of the first cadence that determines it.
+LawEntry from_transport(CollectiveKind kind, const std::vector<CalibrationPoint>& calibration,
+                        const std::string& transport) {
+  LawEntry entry;
+  for (const char* cadence : kCadencesTried) {
+    entry = from_calibration(kind, calibration, transport, cadence);
+    if (entry.fit.usable()) break;
+  }
+  return entry;
+}
+
 /// Without the files that no cell of the family is held against.
 std::vector<CalibrationPoint> calibration_for(const FamilyCells& cells,
                                               const std::vector<CalibrationPoint>& calibration) {
@@ -62,7 +73,15 @@ const std::string& transport_of(const FamilyCells& cells) {
   return (several == cells.end() ? cells.front() : *several)->transport;
 }
 
-LawEntry from_training(CollectiveKind kind, const FamilyCells& cells) {
+/// Calibration of this kind that was passed over is of other transports: the source names them.
+LawEntry from_training(CollectiveKind kind, const FamilyCells& cells,
+                       const std::vector<CalibrationPoint>& calibration) {
+  std::set<std::string> others;
+  for (const CalibrationPoint& one : calibration)
+    if (one.kind == kind && one.ranks > 1) others.insert(one.transport);
+  for (const std::string& own :
+       calibrated_as(transport_of(cells), kind, cells.front()->overlapped()))
+    others.erase(own);
   std::vector<TwoTermPoint> points;
   for (const CellFacts* cell : cells)
     for (std::size_t i = 0; i < cell->profile.messages.size(); ++i) {
@@ -70,21 +89,39 @@ LawEntry from_training(CollectiveKind kind, const FamilyCells& cells) {
       if (message.kind == kind && cell->ranks > 1)
         points.push_back(point_of(kind, cell->ranks, message.bytes, cell->profile.transfer_s[i]));
     }
-  return fitted(std::move(points), "measured in training", false);
+  std::string source = "measured in training";
+  if (!others.empty())
+    source += fmt::format(" (over {}; the calibration is of {})", transport_of(cells),
+                          fmt::join(others, ", "));
+  return fitted(std::move(points), std::move(source), false);
 }
 
 }  // namespace
+
+LawEntry law_of_curves(CollectiveKind kind, const FamilyCells& cells,
+                       const std::vector<Curves>& curves, const std::string& file) {
+  std::vector<CalibrationPoint> points;
+  std::vector<std::string> transports =
+      calibrated_as(transport_of(cells), kind, cells.front()->overlapped());
+  for (const Curves& of_ranks : curves)
+    for (const CalibrationRow& row : of_ranks.rows) {
+      if (row.kind != kind || row.type != kFloatType || row.wrong > 0) continue;
+      points.push_back({row.kind, row.transport, row.cadence, static_cast<double>(of_ranks.ranks),
+                        static_cast<double>(row.bytes), row.median_s, kNoCell, file});
+      transports.push_back(row.transport);
+    }
+  for (const std::string& name : transports)
+    if (LawEntry entry = from_transport(kind, points, name); entry.fit.usable()) return entry;
+  return {};
+}
 
 LawEntry choose_law(CollectiveKind kind, const FamilyCells& cells,
                     const std::vector<CalibrationPoint>& calibration) {
   const std::vector<CalibrationPoint> of_family = calibration_for(cells, calibration);
   for (const std::string& name :
        calibrated_as(transport_of(cells), kind, cells.front()->overlapped()))
-    for (const char* cadence : kCadencesTried) {
-      LawEntry entry = from_calibration(kind, of_family, name, cadence);
-      if (entry.fit.usable()) return entry;
-    }
-  return from_training(kind, cells);
+    if (LawEntry entry = from_transport(kind, of_family, name); entry.fit.usable()) return entry;
+  return from_training(kind, cells, of_family);
 }
 
 }  // namespace gradsync::report

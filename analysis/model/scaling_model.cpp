@@ -204,15 +204,6 @@ void add_exchange(const FamilyFit& fit, double ranks, double batch, Prediction& 
   prediction.compute_s += replayed.taken_s;
 }
 
-LawEntry drawn_law(const LawEntry& law, Draws& draws) {
-  LawEntry drawn = law;
-  for (TwoTermPoint& point : drawn.points)
-    point.y = law.fit.at(point.u, point.v) *
-              (1 + law.fit.residuals[draws.below(law.fit.residuals.size())]);
-  drawn.fit = fit_two_terms(drawn.points);
-  return drawn;
-}
-
 FamilyFit drawn_fit(const FamilyFit& fit, std::size_t draw, Draws& draws) {
   FamilyFit result = fit;
   for (CellPoint& cell : result.cells)
@@ -224,6 +215,15 @@ FamilyFit drawn_fit(const FamilyFit& fit, std::size_t draw, Draws& draws) {
 }
 
 }  // namespace
+
+LawEntry drawn_law(const LawEntry& law, Draws& draws) {
+  LawEntry drawn = law;
+  for (TwoTermPoint& point : drawn.points)
+    point.y = law.fit.at(point.u, point.v) *
+              (1 + law.fit.residuals[draws.below(law.fit.residuals.size())]);
+  drawn.fit = fit_two_terms(drawn.points);
+  return drawn;
+}
 
 FamilyFit fit_family(const FamilyCells& cells, const std::vector<CalibrationPoint>& calibration) {
   FamilyFit fit;

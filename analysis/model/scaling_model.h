@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/curves/curve_file.h"
 #include "analysis/model/cell_facts.h"
 #include "analysis/model/collective_law.h"
 #include "timing/estimate.h"
@@ -115,6 +116,9 @@ struct FamilyDraws {
 };
 FamilyDraws draw_family(const FamilyFit& fit, std::uint64_t seed);
 
+/// The law fitted to its own points with residuals drawn from its fit, which must be usable.
+LawEntry drawn_law(const LawEntry& law, Draws& draws);
+
 /// The prediction with the 95 % interval of the draws' predictions, each times one plus one of the
 /// errors. Ends are NaN where the total is. count: cells fitted to.
 Estimate predict_interval(const FamilyFit& fit, const FamilyDraws& draws, double ranks,
@@ -130,5 +134,10 @@ std::vector<CalibrationPoint> calibration_without(const StudyFacts& study, std::
 /// neither calibration nor the collectives in training determine it.
 LawEntry choose_law(CollectiveKind kind, const FamilyCells& cells,
                     const std::vector<CalibrationPoint>& calibration);
+
+/// The law of curves that are not of the family's own network: of the transport that resembles the
+/// family's most (calibrated_as), else of the first. Not usable where they do not determine it.
+LawEntry law_of_curves(CollectiveKind kind, const FamilyCells& cells,
+                       const std::vector<Curves>& curves, const std::string& file);
 
 }  // namespace gradsync::report

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -51,19 +52,27 @@ double count_of(const std::string& text) {
 
 struct Key {
   std::string name;
-  std::optional<double> WhatIf::*member;
-  double (*read)(const std::string&);
+  std::function<bool(const WhatIf&)> given;
+  std::function<void(const std::string&, WhatIf&)> read;
 };
+
+template <typename Value>
+Key key(const char* name, std::optional<Value> WhatIf::*member, Value (*read)(const std::string&)) {
+  return {name, [=](const WhatIf& change) { return (change.*member).has_value(); },
+          [=](const std::string& text, WhatIf& change) { change.*member = read(text); }};
+}
 
 const std::vector<Key>& keys() {
   static const std::vector<Key> all = {
-      {"bucket-cap", &WhatIf::bucket_cap_bytes, bucket_bytes},
-      {"first-bucket", &WhatIf::first_bucket_bytes, bucket_bytes},
-      {"wire", &WhatIf::wire_bytes, wire_value_bytes},
-      {"bandwidth", &WhatIf::bandwidth_bytes_per_s, bandwidth_of},
-      {"latency", &WhatIf::latency_s, [](const std::string& text) { return parse_duration(text); }},
-      {"ranks", &WhatIf::ranks, count_of},
-      {"batch", &WhatIf::batch, count_of}};
+      key("bucket-cap", &WhatIf::bucket_cap_bytes, bucket_bytes),
+      key("first-bucket", &WhatIf::first_bucket_bytes, bucket_bytes),
+      key("wire", &WhatIf::wire_bytes, wire_value_bytes),
+      key("bandwidth", &WhatIf::bandwidth_bytes_per_s, bandwidth_of),
+      key<double>("latency", &WhatIf::latency_s,
+                  [](const std::string& text) { return parse_duration(text); }),
+      key("ranks", &WhatIf::ranks, count_of),
+      key("batch", &WhatIf::batch, count_of),
+      key("network", &WhatIf::network, parse_curve_file)};
   return all;
 }
 
@@ -81,9 +90,9 @@ void take(const std::string& entry, WhatIf& change) {
   const std::size_t sign = entry.find('=');
   if (sign == std::string::npos) refuse(fmt::format("'{}' is not key=value", entry));
   const Key& key = key_named(std::string(trimmed(entry.substr(0, sign))));
-  if (change.*key.member) refuse(fmt::format("{} is given twice", key.name));
+  if (key.given(change)) refuse(fmt::format("{} is given twice", key.name));
   try {
-    change.*key.member = key.read(std::string(trimmed(entry.substr(sign + 1))));
+    key.read(std::string(trimmed(entry.substr(sign + 1))), change);
   } catch (const Error& error) {
     refuse(fmt::format("{}: {}", key.name, error.what()));
   }
@@ -132,10 +141,20 @@ BucketProfile changed_profile(const CellPoint& point, const WhatIf& change, doub
   return profile;
 }
 
+TwoTermFit slowed_network_law(const FamilyFit& fit, const WhatIf& change, CollectiveKind kind) {
+  const auto found = change.network_laws.find(kind);
+  if (found == change.network_laws.end()) return {};
+  TwoTermFit law = found->second.fit;
+  law.first *= fit.slowdown;
+  law.second *= fit.slowdown;
+  return law;
+}
+
 CollectiveLaws changed_laws(const FamilyFit& fit, const CellFacts& cell, const WhatIf& change) {
   CollectiveLaws laws = fit.effective;
   for (const BucketMessage& message : cell.profile.messages) {
     TwoTermFit& law = laws[message.kind];
+    if (change.network) law = slowed_network_law(fit, change, message.kind);
     if (change.latency_s) law.first = *change.latency_s;
     if (change.bandwidth_bytes_per_s) law.second = 1 / *change.bandwidth_bytes_per_s;
   }
@@ -186,6 +205,62 @@ WhatIfResult what_if(const FamilyFit& fit, const CellFacts& cell, const WhatIf& 
   }
   result.parts.other_s = cell.medians.other_s();
   return result;
+}
+
+std::vector<std::string> read_network(WhatIf& change) {
+  if (!change.network) return {};
+  CurveFileContent content = read_curve_file(*change.network);
+  change.network_curves = std::move(content.curves);
+  return std::move(content.remarks);
+}
+
+WhatIf with_network_laws(const FamilyFit& fit, WhatIf change) {
+  if (!change.network) return change;
+  FamilyCells cells;
+  for (const CellPoint& point : fit.cells)
+    cells.push_back(point.facts);
+  for (const auto& [kind, law] : fit.laws)
+    change.network_laws[kind] =
+        law_of_curves(kind, cells, change.network_curves, change.network->path.string());
+  return change;
+}
+
+namespace {
+
+/// measured / replayed − 1 of the cells on several ranks, as recorded, with both signs: which of
+/// them a change has is not known.
+std::vector<double> replay_errors(const FamilyFit& fit) {
+  std::vector<double> errors;
+  for (const CellPoint& point : fit.cells) {
+    if (point.facts->ranks < 2) continue;
+    const double error =
+        point.medians.iteration_s / what_if(fit, *point.facts, {}).parts.total_s() - 1;
+    if (std::isfinite(error)) errors.insert(errors.end(), {error, -error});
+  }
+  return errors;
+}
+
+}  // namespace
+
+Estimate what_if_interval(const FamilyFit& fit, const FamilyDraws& drawn, const CellFacts& cell,
+                          const WhatIf& change, std::uint64_t seed) {
+  Estimate estimate;
+  estimate.value = what_if(fit, cell, change).parts.total_s();
+  estimate.count = fit.cells.size();
+  if (!std::isfinite(estimate.value)) return estimate;
+  const std::vector<double> errors = replay_errors(fit);
+  Draws draws(seed);
+  std::vector<double> totals;
+  for (const FamilyFit& one : drawn.fits) {
+    WhatIf with = change;
+    for (auto& [kind, law] : with.network_laws)
+      if (law.fit.usable()) law = drawn_law(law, draws);
+    const double error = errors.empty() ? 0 : errors[draws.below(errors.size())];
+    totals.push_back(what_if(one, cell, with).parts.total_s() * (1 + error));
+  }
+  estimate.low = quantile(totals, (1 - kConfidence) / 2);
+  estimate.high = quantile(totals, (1 + kConfidence) / 2);
+  return estimate;
 }
 
 std::vector<double> cap_ladder(double total_bytes) {

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "analysis/curves/curve_file.h"
 #include "analysis/model/scaling_model.h"
 
 namespace gradsync::report {
@@ -14,13 +16,23 @@ struct WhatIf {
   std::optional<double> wire_bytes;  ///< of one gradient value on the wire: 4 or 2
   std::optional<double> bandwidth_bytes_per_s, latency_s;
   std::optional<double> ranks, batch;
-  std::string text;  ///< as it was given
+  std::optional<CurveFile> network;                 ///< whose curves replace the laws
+  std::vector<Curves> network_curves;               ///< of `network`: read_network
+  std::map<CollectiveKind, LawEntry> network_laws;  ///< for one family: with_network_laws
+  std::string text;                                 ///< as it was given
 };
 
 /// Reads "bucket-cap=4MiB,first-bucket=1MiB,wire=bf16,bandwidth=1GB/s,latency=20us,ranks=16,
-/// batch=64"; all keys are optional, none twice. Throws Error kUsage (unknown key with the nearest,
-/// or what a value must be).
+/// batch=64,network=FILE:ranks=8"; all keys are optional, none twice. Throws Error kUsage (unknown
+/// key with the nearest, or what a value must be).
 WhatIf parse_what_if(const std::string& text);
+
+/// Reads the file that `network` names, if it does; what the file does not hold as it should be.
+/// Throws Error as read_curve_file does.
+std::vector<std::string> read_network(WhatIf& change);
+
+/// The change with the laws of its network for the collectives of a family.
+WhatIf with_network_laws(const FamilyFit& fit, WhatIf change);
 
 struct WhatIfResult {
   Prediction parts;
@@ -32,9 +44,17 @@ struct WhatIfResult {
 /// Replays the cell's own exchange with the changes. Compute, but for what the exchange takes from
 /// it, and other are the cell's medians; another batch stretches compute and the ready times by the
 /// family's compute law; bandwidth and latency replace β = 1/bandwidth and α, the slowdown of
-/// training with them. Modes that overlap get other buckets for a cap or a first bucket; for the
-/// others these change nothing. Converting to a narrower type costs nothing here.
+/// training with them; the laws of a network replace those of the family and are slowed down as
+/// these are (NaN for a collective that its file does not hold). Modes that overlap get other
+/// buckets for a cap or a first bucket; for the others these change nothing. Converting to a
+/// narrower type costs nothing here.
 WhatIfResult what_if(const FamilyFit& fit, const CellFacts& cell, const WhatIf& change);
+
+/// parts.total_s() with its 95 % interval: of each of `drawn`, with residuals of the network's laws
+/// drawn as well, times one plus or minus the error of a replay as recorded, measured / replayed − 1,
+/// of the family's cells on several ranks. Ends are NaN where the total is.
+Estimate what_if_interval(const FamilyFit& fit, const FamilyDraws& drawn, const CellFacts& cell,
+                          const WhatIf& change, std::uint64_t seed);
 
 /// The caps to try: 64 KiB, 128 KiB, … 256 MiB, up to the first that holds all bytes.
 std::vector<double> cap_ladder(double total_bytes);

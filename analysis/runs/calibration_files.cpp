@@ -2,10 +2,14 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <set>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+
+#include "record/run_in_memory.h"
 
 namespace gradsync::report {
 
@@ -50,16 +54,31 @@ const CalibrationFile* calibration_file_of(const Run& run,
   const CalibrationFile* best = nullptr;
   const auto created = [](const CalibrationFile& file) { return file.reader->info().created; };
   for (const CalibrationFile& file : files)
-    if (why_not_calibrated_by(*run.reader, *file.reader).empty() &&
+    if (!file.chosen && why_not_calibrated_by(*run.reader, *file.reader).empty() &&
         (!best || created(file) >= created(*best)))
       best = &file;
   return best;
 }
 
+const CalibrationFile* chosen_for(const Run& run, const std::vector<CalibrationFile>& files) {
+  const auto found = std::find_if(files.begin(), files.end(), [&](const CalibrationFile& file) {
+    return file.chosen && file.reader->ranks() == run.reader->ranks();
+  });
+  return found == files.end() ? nullptr : &*found;
+}
+
+std::string chosen_and_not_used(const CalibrationFile& file, const RunSet& set) {
+  std::set<std::size_t> ranks;
+  for (const Run& run : set.runs)
+    ranks.insert(run.reader->ranks());
+  return fmt::format("calibration {} is not used: ranks: {} in the runs, {} in the calibration",
+                     file.name(), fmt::join(ranks, ", "), file.reader->ranks());
+}
+
 /// Of a file that no run is held against.
 std::string remark_on(const CalibrationFile& file, const std::vector<const Run*>& without) {
   const auto of_no_use = [&](const std::string& why) {
-    return fmt::format("calibration {} is not used: {}", file.path.string(), why);
+    return fmt::format("calibration {} is not used: {}", file.name(), why);
   };
   if (without.empty()) return of_no_use("the runs hold their own");
   for (const Run* run : without) {
@@ -88,17 +107,41 @@ std::string why_not_calibrated_by(const RunReader& run, const RunReader& file) {
   return ours == theirs ? "" : differ("MPI", ours, theirs);
 }
 
+void add_chosen_calibration(const std::vector<CurveFile>& files, RunSet& set) {
+  std::map<std::int64_t, std::pair<std::vector<std::filesystem::path>, RunLists>> by_ranks;
+  for (const CurveFile& file : files) {
+    CurveFileContent content = read_curve_file(file);
+    set.remarks.insert(set.remarks.end(), content.remarks.begin(), content.remarks.end());
+    for (const Curves& curves : content.curves) {
+      auto& [paths, lists] = by_ranks[curves.ranks];
+      paths.push_back(file.path);
+      lists.calibration.insert(lists.calibration.end(), curves.rows.begin(), curves.rows.end());
+    }
+  }
+  for (auto& [ranks, content] : by_ranks) {
+    RunInfo info;
+    info.topology.resize(static_cast<std::size_t>(ranks));
+    set.calibrations.push_back(
+        {std::move(content.first),
+         std::make_unique<RunInMemory>(std::move(info), std::move(content.second)), true});
+  }
+}
+
 void assign_calibration_files(RunSet& set) {
   std::vector<const Run*> without;
   std::set<const CalibrationFile*> used;
   for (Run& run : set.runs) {
-    if (!run.reader->calibration().empty()) continue;
-    without.push_back(&run);
-    run.calibration_file = calibration_file_of(run, set.calibrations);
+    run.calibration_file = chosen_for(run, set.calibrations);
+    if (!run.calibration_file && run.reader->calibration().empty()) {
+      without.push_back(&run);
+      run.calibration_file = calibration_file_of(run, set.calibrations);
+    }
     used.insert(run.calibration_file);
   }
   for (const CalibrationFile& file : set.calibrations)
-    if (!used.contains(&file)) set.remarks.push_back(remark_on(file, without));
+    if (!used.contains(&file))
+      set.remarks.push_back(file.chosen ? chosen_and_not_used(file, set)
+                                        : remark_on(file, without));
 }
 
 }  // namespace gradsync::report

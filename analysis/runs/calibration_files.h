@@ -4,7 +4,8 @@
 
 #include "analysis/runs/run_set.h"
 
-/// Calibration in a file of its own (gradsync-calibrate --output), for runs that hold none.
+/// Calibration in a file of its own: gradsync-calibrate's beside the runs, for those that hold
+/// none, and --calibration.
 namespace gradsync::report {
 
 /// Whether a file holds calibration and nothing of a training run.
@@ -14,8 +15,12 @@ bool is_calibration_file(const RunReader& file);
 /// calibration". Empty if ranks, the host and device of each rank and MPI itself are the same.
 std::string why_not_calibrated_by(const RunReader& run, const RunReader& file);
 
-/// Gives each run without calibration that of a file it can be held against, the latest if there
-/// are several, and names in the remarks of the set the files that are not used, and why.
+/// Reads the files of --calibration into the set, those of the same ranks as one.
+void add_chosen_calibration(const std::vector<CurveFile>& files, RunSet& set);
+
+/// Gives each run the chosen calibration of its ranks; where there is none, and the run holds none
+/// itself, that of a file it can be held against, the latest if there are several. Names in the
+/// remarks of the set the files that are not used, and why.
 void assign_calibration_files(RunSet& set);
 
 }  // namespace gradsync::report

@@ -130,7 +130,7 @@ void load_one(const FoundRun& found, RunSet& set) {
     if (!reader->quantization().empty())
       set.quantized.push_back(describe_run(found.path, std::move(reader)));
     else if (is_calibration_file(*reader))
-      set.calibrations.push_back({found.path, std::move(reader)});
+      set.calibrations.push_back({{found.path}, std::move(reader)});
     else
       set.runs.push_back(describe_run(found.path, std::move(reader)));
   } catch (const Error& error) {
@@ -147,11 +147,18 @@ void load_one(const FoundRun& found, RunSet& set) {
 /// Alone, calibration is shown as far as tables and plots can: as runs without iterations.
 void show_calibrations_alone(RunSet& set) {
   for (CalibrationFile& file : set.calibrations)
-    set.runs.push_back(describe_run(file.path, std::move(file.reader)));
+    set.runs.push_back(describe_run(file.paths.front(), std::move(file.reader)));
   set.calibrations.clear();
 }
 
 }  // namespace
+
+std::string CalibrationFile::name() const {
+  std::vector<std::string> names;
+  for (const fs::path& path : paths)
+    names.push_back(path.string());
+  return fmt::format("{}", fmt::join(names, ", "));
+}
 
 std::vector<const Run*> all_runs(const RunSet& set) {
   std::vector<const Run*> all;
@@ -195,7 +202,8 @@ Run describe_run(const fs::path& path, std::unique_ptr<RunReader> reader) {
   return run;
 }
 
-RunSet load_runs(const std::vector<FoundRun>& found, const AboutToOpen& about_to_open) {
+RunSet load_runs(const std::vector<FoundRun>& found, const AboutToOpen& about_to_open,
+                 const std::vector<CurveFile>& calibration) {
   RunSet set;
   for (std::size_t i = 0; i < found.size(); ++i) {
     if (about_to_open) about_to_open(i, found.size());
@@ -210,6 +218,7 @@ RunSet load_runs(const std::vector<FoundRun>& found, const AboutToOpen& about_to
   for (std::vector<Run>* list : {&set.runs, &set.quantized})
     std::sort(list->begin(), list->end(),
               [](const Run& a, const Run& b) { return sort_key(a) < sort_key(b); });
+  add_chosen_calibration(calibration, set);
   assign_calibration_files(set);
   remark_oversubscribed(set);
   remark_unchecked(set);
@@ -217,13 +226,13 @@ RunSet load_runs(const std::vector<FoundRun>& found, const AboutToOpen& about_to
 }
 
 RunSet load_places(const std::vector<std::string>& places, const AboutToOpen& about_to_open,
-                   const std::vector<FoundRun>& more) {
+                   const std::vector<FoundRun>& more, const std::vector<CurveFile>& calibration) {
   std::vector<std::string> remarks;
   std::vector<FailedCell> failed = find_failed_cells(places, remarks);
   std::vector<FoundRun> found = find_runs(places);
   found.insert(found.end(), more.begin(), more.end());
   if (found.empty() && !failed.empty()) throw all_cells_failed(failed);
-  RunSet set = load_runs(found, about_to_open);
+  RunSet set = load_runs(found, about_to_open, calibration);
   set.failed = std::move(failed);
   set.remarks.insert(set.remarks.end(), remarks.begin(), remarks.end());
   return set;

@@ -7,16 +7,22 @@
 #include <string>
 #include <vector>
 
+#include "analysis/curves/curve_file.h"
 #include "analysis/runs/failed_cells.h"
 #include "analysis/runs/steady_rows.h"
 #include "record/reader.h"
 
 namespace gradsync::report {
 
-/// A file of gradsync-calibrate: calibration without a run.
+/// Calibration without a run: a file of gradsync-calibrate, or the files of --calibration for one
+/// number of ranks.
 struct CalibrationFile {
-  std::filesystem::path path;
+  std::vector<std::filesystem::path> paths;
   std::unique_ptr<RunReader> reader;
+  bool chosen = false;  ///< by --calibration, for all runs of its ranks
+
+  /// "link.h5", or "all_reduce.txt, broadcast.txt".
+  std::string name() const;
 };
 
 /// One run as tables and plots see it: what names it, and its numbers.
@@ -30,10 +36,11 @@ struct Run {
   std::int64_t batch_global = 0;    ///< ranks × batch per rank × accumulation
   std::unique_ptr<RunReader> reader;
   SteadyRows steady;  ///< the iterations that figures are made from
-  /// Whose calibration the run is held against where it holds none itself; null if there is none.
+  /// Whose calibration the run is held against where it holds none itself or --calibration names
+  /// one; null if there is none.
   const CalibrationFile* calibration_file = nullptr;
 
-  /// Its own, or that of its calibration file; empty without both.
+  /// That of its calibration file, else its own; empty without both.
   const std::vector<CalibrationRow>& calibration() const {
     return calibration_file ? calibration_file->reader->calibration() : reader->calibration();
   }
@@ -46,7 +53,8 @@ struct RunSet {
   std::vector<Run> runs;
   /// Files of gradsync-quantize, by model: they hold no iterations.
   std::vector<Run> quantized = {};
-  /// Files of gradsync-calibrate that were found beside the runs, which point at them.
+  /// Of --calibration, and files of gradsync-calibrate that were found beside the runs, which point
+  /// at them.
   std::vector<CalibrationFile> calibrations = {};
   /// Cells of a sweep that ended without a run, in order of path.
   std::vector<FailedCell> failed = {};
@@ -73,12 +81,15 @@ std::vector<FoundRun> find_runs(const std::vector<std::string>& places);
 /// nothing else. Throws Error kNoInput if no run is left. `about_to_open` is called before each
 /// file with how many went before it, of how many.
 using AboutToOpen = std::function<void(std::size_t done, std::size_t all)>;
-RunSet load_runs(const std::vector<FoundRun>& found, const AboutToOpen& about_to_open = {});
+/// Runs are held against the files of `calibration`, each against those of its ranks.
+RunSet load_runs(const std::vector<FoundRun>& found, const AboutToOpen& about_to_open = {},
+                 const std::vector<CurveFile>& calibration = {});
 
 /// Both of them with `more`, and the cells of sweeps that failed. Throws Error kBadData with the
 /// verdict of each where the places hold failed cells only.
 RunSet load_places(const std::vector<std::string>& places, const AboutToOpen& about_to_open = {},
-                   const std::vector<FoundRun>& more = {});
+                   const std::vector<FoundRun>& more = {},
+                   const std::vector<CurveFile>& calibration = {});
 
 /// Names the run from what it recorded.
 Run describe_run(const std::filesystem::path& path, std::unique_ptr<RunReader> reader);

@@ -5,9 +5,9 @@
 
 #include <fmt/format.h>
 
-#include "analysis/metrics/calibration_curve.h"
 #include "analysis/metrics/collective_figures.h"
 #include "analysis/metrics/epoch_figures.h"
+#include "analysis/metrics/link_curve.h"
 #include "analysis/metrics/split_figures.h"
 #include "analysis/tables/group_cells.h"
 #include "analysis/tables/run_cells.h"
@@ -90,14 +90,14 @@ std::vector<Column> bandwidth_columns(const GroupLabels& labels, const TableOpti
 }
 
 /// Time that calibration took for all messages of an iteration.
-double calibrated_s(const CalibrationCurve& curve, const CollectiveFigures& collective) {
+double calibrated_s(const LinkCurve& curve, const CollectiveFigures& collective) {
   double sum_s = curve.empty() ? kNone : 0;
   for (const std::int64_t size : collective.sizes)
     sum_s += curve.time_at(static_cast<double>(size));
   return sum_s;
 }
 
-void predict(Row& row, const CalibrationCurve& curve, const TableOptions& options) {
+void predict(Row& row, const LinkCurve& curve, const TableOptions& options) {
   const double bytes = row.collective.payload_bytes();
   const AlphaBeta fit = curve.fit();
   if (row.ranks > 1)
@@ -109,7 +109,7 @@ void predict(Row& row, const CalibrationCurve& curve, const TableOptions& option
   row.ring_s = allreduce_ring_s(bytes, link, row.ranks);
 }
 
-std::string other_transport(const Run& run, const CalibrationCurve& curve) {
+std::string other_transport(const Run& run, const LinkCurve& curve) {
   const std::string own = option_value(run, "transport");
   const auto names = calibrated_as(own, curve.kind, false);
   if (std::find(names.begin(), names.end(), curve.transport) != names.end()) return {};
@@ -124,7 +124,7 @@ Row make_row(const RunGroup& group, CollectiveFigures collective, GroupSplits& s
   row.transfer_s = median_estimate(row.collective.transfer_s);
   const CollectiveKind kind = row.collective.kind;
   const double bytes = row.collective.payload_bytes();
-  const CalibrationCurve curve = calibration_curve(group, kind);
+  const LinkCurve curve = link_curve(group, kind);
   row.busbw = busbw(kind, bytes, row.ranks, row.transfer_s.value);
   row.at_size = busbw(kind, bytes, row.ranks, calibrated_s(curve, row.collective));
   row.plateau = curve.plateau_busbw(row.ranks);

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "analysis/model/doubt.h"
 #include "analysis/tables/model_cells.h"
@@ -15,7 +17,7 @@ namespace gradsync::report {
 
 namespace {
 
-constexpr std::size_t kStepColumn = 8, kBestColumn = 13;
+constexpr std::size_t kCaseColumn = 4, kStepColumn = 8, kBestColumn = 15;
 constexpr double kAsGood = 0.005;  ///< as --bucket-cap auto takes
 
 std::vector<Column> what_if_columns() {
@@ -31,6 +33,8 @@ std::vector<Column> what_if_columns() {
       {"measured_ms", "measured ms", false, "median iteration of the slowest rank",
        "/time/iteration"},
       {"step_ms", "step ms", false, "compute + replayed exposed + wait + other", from},
+      {"low_ms", "low ms", false, "2.5 % quantile of 200 bootstrap replays", from},
+      {"high_ms", "high ms", false, "97.5 % quantile of 200 bootstrap replays", from},
       {"exposed_ms", "exposed ms", false, "max(0, end of the last message - end of backward)",
        from},
       {"wait_ms", "wait ms", false, "compute * (0.5^(1/n) quantile of relative compute - 1)",
@@ -40,7 +44,7 @@ std::vector<Column> what_if_columns() {
       {"best", "best", true},
       {"run", "run", true},
   };
-  keep(result, {"case", "step_ms", "change_percent", "best"});
+  keep(result, {"case", "step_ms", "low_ms", "high_ms", "change_percent", "best"});
   return result;
 }
 
@@ -65,8 +69,9 @@ std::vector<Case> cases_of(const FamilyFit& fit, const CellFacts& cell, const Wh
 /// less on the law's latency.
 void mark_best(std::size_t first, Table& table) {
   const auto step_ms = [&](std::size_t row) {
-    return table.rows[row][4].text.starts_with("cap ") ? table.rows[row][kStepColumn].number
-                                                       : kNotMeasured;
+    return table.rows[row][kCaseColumn].text.starts_with("cap ")
+               ? table.rows[row][kStepColumn].number
+               : kNotMeasured;
   };
   double least_ms = kNotMeasured;
   for (std::size_t row = first; row < table.rows.size(); ++row)
@@ -78,23 +83,30 @@ void mark_best(std::size_t first, Table& table) {
     }
 }
 
+struct FamilyWithDraws {
+  FamilyFit fit;
+  FamilyDraws draws;
+  WhatIf change;  ///< with the laws of its network
+};
+
 /// `judged`: whether the fit may say which cap is best.
-void add_cell(const FamilyFit& fit, const CellFacts& cell, const WhatIf& change, bool judged,
+void add_cell(const FamilyWithDraws& family, const CellFacts& cell, bool judged,
               const std::string& source, const std::string& name, Table& table) {
+  const FamilyFit& fit = family.fit;
   const std::size_t first = table.rows.size();
   const double recorded_s = what_if(fit, cell, {}).parts.total_s();
-  for (const Case& one : cases_of(fit, cell, change)) {
+  for (const Case& one : cases_of(fit, cell, family.change)) {
     const WhatIfResult result = what_if(fit, cell, one.change);
+    const Estimate step = what_if_interval(fit, family.draws, cell, one.change, kModelSeed);
     const bool recorded = table.rows.size() == first;
     table.add(
         {cell.mode_text(), cell.model, Cell::count(one.change.ranks.value_or(cell.ranks)),
          Cell::count(one.change.batch.value_or(cell.batch)), one.name,
          Cell::count(static_cast<double>(result.messages)), Cell::count(result.bytes),
-         ms_cell(recorded ? cell.medians.iteration_s : kNotMeasured),
-         ms_cell(result.parts.total_s()), ms_cell(result.parts.exposed_s),
+         ms_cell(recorded ? cell.medians.iteration_s : kNotMeasured), ms_cell(step.value),
+         ms_cell(step.low), ms_cell(step.high), ms_cell(result.parts.exposed_s),
          ms_cell(result.parts.wait_s), Cell::of(finite_or_none(1e2 * result.exposed_share()), 1),
-         Cell::of(finite_or_none(1e2 * (result.parts.total_s() / recorded_s - 1)), 1), Cell(""),
-         name},
+         Cell::of(finite_or_none(1e2 * (step.value / recorded_s - 1)), 1), Cell(""), name},
         source);
   }
   if (judged) mark_best(first, table);
@@ -126,6 +138,9 @@ std::vector<std::string> what_if_notes() {
       "best cap: the largest whose step is at most 0.5 % longer than the shortest; none where the "
       "law "
       "does not describe the collectives or a coefficient is at its bound 0",
+      fmt::format("low, high: 95 % interval, {} bootstrap draws of iterations and of the residuals "
+                  "of the laws, and the error of the replay as recorded, of either sign; seed {}",
+                  kModelDraws, kModelSeed),
       "the cells of each family on the most ranks; name single runs for others"};
 }
 
@@ -134,23 +149,55 @@ void what_if_add_once(const std::string& note, Table& table) {
     table.notes.push_back(note);
 }
 
-void what_if_add_family(const RunStudy& runs, const FamilyCells& family, const WhatIf& change,
+/// What the laws of another network were fitted to, and how well.
+void add_network_notes(const WhatIf& change, double slowdown, Table& table) {
+  for (const auto& [kind, law] : change.network_laws) {
+    const std::string name =
+        fmt::format("network {}, {}", change.network->path.string(), collective_name(kind));
+    if (!law.fit.usable()) {
+      what_if_add_once(name + ": no curve of two sizes or more: n/a", table);
+      continue;
+    }
+    std::set<double> ranks;
+    for (const Curves& curves : change.network_curves)
+      ranks.insert(static_cast<double>(curves.ranks));
+    what_if_add_once(
+        fmt::format("{}: {} of {} ranks, {} points: latency {:.2f} us, {:.3f} GB/s, residual "
+                    "{:.0f} % (root mean square), times the slowdown {:.2f} of training here",
+                    name, law.source, fmt::join(ranks, ", "), law.points.size(),
+                    1e6 * law.fit.first, 1e-9 / law.fit.second, 1e2 * law.fit.relative_rms(),
+                    slowdown),
+        table);
+  }
+}
+
+std::string doubt_of(const FamilyWithDraws& family) {
+  return family.change.network ? law_doubt(family.change.network_laws) : law_doubt(family.fit);
+}
+
+void what_if_add_family(const RunStudy& runs, const FamilyCells& cells, const WhatIf& change,
                         Table& table) {
+  const FamilyCells largest = what_if_largest(cells);
+  if (largest.empty()) return;
   const StudyFacts& study = runs.facts();
-  const FamilyFit fit = fit_family(family, study.calibration);
-  const std::string doubt = law_doubt(fit);
-  for (const CellFacts* cell : what_if_largest(family)) {
+  const FamilyFit fit = fit_family(cells, study.calibration);
+  const FamilyWithDraws family{fit, draw_family(fit, kModelSeed), with_network_laws(fit, change)};
+  const std::string doubt = doubt_of(family);
+  for (const CellFacts* cell : largest) {
     const auto index = static_cast<std::size_t>(cell - study.cells.data());
     const MeasuredCell& measured = runs.cells()[index];
     const bool judged = doubt.empty() && !measured.oversubscribed;
-    add_cell(fit, *cell, change, judged, family_sources(study, {cell}), measured.run().name, table);
+    std::string sources = family_sources(study, {cell});
+    if (change.network) sources += ", " + change.network->path.string();
+    add_cell(family, *cell, judged, sources, measured.run().name, table);
     if (cell->overlapped() && !judged)
       what_if_add_once(
           fmt::format("no best cap for {}, {}: {}", cell->model, cell->mode,
                       doubt.empty() ? "the ranks had fewer cores than threads" : doubt),
           table);
   }
-  if (!what_if_largest(family).empty()) add_missing_note(fit, table);
+  add_missing_note(fit, table);
+  add_network_notes(family.change, fit.slowdown, table);
 }
 
 }  // namespace

@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::array kTargets = {Target{"checkpoint", checkpoint},
                                  Target{"cifar10", cifar10},
+                                 Target{"curve_file", curve_file},
                                  Target{"int8_file", int8_file},
                                  Target{"job_file", job_file},
                                  Target{"journal", journal},

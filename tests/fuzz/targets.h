@@ -52,6 +52,7 @@ void int8_file(Input input);
 void job_file(Input input);
 void journal(Input input);
 void options(Input input);
+void curve_file(Input input);
 void profiler_trace(Input input);
 void published(Input input);
 void ring_handshake(Input input);

@@ -1,5 +1,6 @@
 #include <array>
 #include <cmath>
+#include <thread>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -187,10 +188,12 @@ TEST_CASE("the offset of a clock is that of the middle of the shortest round tri
   CHECK(offset.uncertainty_s == (rank == 0 ? 0 : 2));
 }
 
-TEST_CASE("clocks of one host agree within a millisecond and say how well" *
-          test::several_ranks()) {
+TEST_CASE("clocks of one host agree, and say how well" * test::several_ranks()) {
   const ClockOffset clock = measure_clock_offset(test::session());
-  CHECK(std::abs(clock.offset_s) < 1e-3);
+  constexpr double kTick_s = 1e-6;
   CHECK(clock.uncertainty_s >= 0);
-  CHECK(clock.uncertainty_s < 1e-3);
+  CHECK(std::abs(clock.offset_s) <= clock.uncertainty_s + kTick_s);
+  // Ranks that share a core wait for it, and a message takes as long.
+  if (static_cast<unsigned>(test::session().size()) <= std::thread::hardware_concurrency())
+    CHECK(clock.uncertainty_s < 1e-3);
 }

@@ -225,5 +225,7 @@ TEST_CASE("option roles: the law of a family is of its own transport") {
   CHECK(law_over("mpi", "allreduce") == "calibration (mpi, isolated)");
   std::erase_if(calibration,
                 [](const CalibrationPoint& point) { return point.transport == "shm"; });
-  CHECK(law_over("shm", "ddp") == "measured in training");
+  CHECK(law_over("shm", "ddp") ==
+        "measured in training (over shm; the calibration is of mpi, mpi-ring, nccl, tcp-ring, "
+        "two-level)");
 }

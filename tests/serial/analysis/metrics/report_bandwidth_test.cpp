@@ -1,7 +1,7 @@
 #include <doctest/doctest.h>
 
-#include "analysis/metrics/calibration_curve.h"
 #include "analysis/metrics/collective_figures.h"
+#include "analysis/metrics/link_curve.h"
 #include "serial/study_tables.h"
 
 using namespace gradsync;
@@ -64,7 +64,7 @@ TEST_CASE("tables: bandwidth against calibration, by hand") {
 }
 
 TEST_CASE("calibration curve: between two sizes on logarithmic axes, nothing beyond them") {
-  CalibrationCurve curve;
+  LinkCurve curve;
   curve.bytes = {1024, 4096, 65536};
   curve.time_s = {1e-4, 9e-4, 2e-3};
   CHECK(curve.time_at(4096) == 9e-4);

@@ -1,11 +1,14 @@
 #include <cmath>
+#include <fstream>
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include "analysis/claims/claims.h"
-#include "analysis/metrics/calibration_curve.h"
+#include "analysis/metrics/link_curve.h"
 #include "analysis/model/cell_facts.h"
 #include "analysis/model/scaling_model.h"
+#include "analysis/model/what_if.h"
 #include "analysis/plots/plots.h"
 #include "analysis/tables/tables.h"
 #include "serial/expect_error.h"
@@ -155,7 +158,7 @@ TEST_CASE("calibration file: a run's own calibration comes first, and of files t
   {
     const RunSet set = loaded(folder);
     REQUIRE(set.runs[0].calibration_file);
-    CHECK(set.runs[0].calibration_file->path.filename() == "late.h5");
+    CHECK(set.runs[0].calibration_file->paths.at(0).filename() == "late.h5");
     CHECK(contains(all_remarks(set), "early.h5 is not used: a later one is of the same ranks"));
   }
   std::filesystem::remove(folder / "run.h5");
@@ -169,6 +172,101 @@ TEST_CASE("calibration file: a run's own calibration comes first, and of files t
   CHECK_FALSE(set.runs[0].calibration_file);
   CHECK(contains(all_remarks(set), "late.h5 is not used: the runs hold their own"));
   CHECK(allreduce_law(set).source == "calibration (mpi-ring, isolated)");
+}
+
+namespace {
+
+/// As Intel MPI Benchmarks print it: t = latency_us + S · 2 ns on two ranks.
+std::string imb_text(const char* benchmark, double latency_us) {
+  std::string text = fmt::format("# Benchmarking {} \n# #processes = 2 \n", benchmark);
+  for (const int bytes : {1 << 10, 1 << 16, 1 << 20, 4 << 20})
+    text += fmt::format("{} 640 0 {:.3f} 0\n", bytes, latency_us + 2e-3 * bytes);
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("calibration file: --calibration goes before a run's own, for all runs of its ranks") {
+  const TestFolder folder;
+  StudyRun run = run_on(2);
+  run.add_more = [](Recorder& recorder) {
+    for (const CalibrationRow& row : line(2))
+      recorder.add(row);
+  };
+  write_study(folder / "run.h5", run);
+  std::ofstream(folder / "reduce.txt") << imb_text("Allreduce", 50);
+  std::ofstream(folder / "bcast.txt") << imb_text("Bcast", 30);
+  std::ofstream(folder / "wide.txt")
+      << "# OSU MPI Allreduce Latency Test v7.4\n# Size  Avg Latency(us)\n8  1\n64  2\n";
+  const std::string reduce = (folder / "reduce.txt").string(), bcast = (folder / "bcast.txt");
+  const RunSet set = load_runs(find_runs({(folder / "run.h5").string()}), {},
+                               {{reduce, 0}, {bcast, 0}, {folder / "wide.txt", 8}});
+  REQUIRE(set.runs[0].calibration_file);
+  CHECK(set.runs[0].calibration_file->name() == reduce + ", " + bcast);
+  CHECK(contains(all_remarks(set),
+                 "wide.txt is not used: ranks: 2 in the runs, 8 in the calibration"));
+  const LawEntry law = allreduce_law(set);
+  CHECK(law.source == "calibration (mpi, isolated; " + reduce + ", " + bcast + ")");
+  CHECK(law.fit.first * 2 == Approx(50e-6));  // two steps on two ranks
+  CHECK(law.fit.second == Approx(2e-9));
+  CHECK(claimed_files(set).size() == 4);
+  const Table table = make_bandwidth_table(set, {});
+  CHECK(table.rows[0][column_of(table, "fitted_ms")].number ==
+        Approx(1e3 * (4 * 50e-6 + (7 << 20) * 2e-9)));
+}
+
+TEST_CASE("calibration file: a curve of another transport is no law of the runs, and is named") {
+  const TestFolder folder;
+  StudyRun run = run_on(2);
+  run.change_info = [](RunInfo& info) { info.config.push_back({"transport", "shm", "default"}); };
+  write_study(folder / "run.h5", run);
+  std::ofstream(folder / "reduce.txt") << imb_text("Allreduce", 50);
+  const RunSet set =
+      load_runs(find_runs({(folder / "run.h5").string()}), {}, {{folder / "reduce.txt", 0}});
+  CHECK(allreduce_law(set).source == "measured in training (over shm; the calibration is of mpi)");
+}
+
+TEST_CASE("calibration file: what-if with the curves of another network") {
+  const TestFolder folder;
+  write_study(folder / "run.h5", run_on(2));
+  std::ofstream(folder / "network.txt") << imb_text("Allreduce", 50);
+  const RunSet set = loaded(folder / "run.h5");
+  const RunStudy runs(set);
+  const CellFacts& cell = runs.facts().cells.at(0);
+  const FamilyFit fit = fit_family({&cell}, runs.facts().calibration);
+  WhatIf change = parse_what_if("network=" + (folder / "network.txt").string() + ",ranks=4");
+  CHECK(read_network(change).empty());
+  change = with_network_laws(fit, change);
+  // t(S, 4) = 6 steps of 25 us, and 1.5 S · 2 ns; training is as slow as its laws.
+  LawWorld network;
+  network.alpha_s = 25e-6;
+  network.beta_s_per_byte = 2e-9;
+  StudyRun expected = law_run(network, 4, 32);
+  const double exposed_s = study_row(expected, 5).ranks[0][Phase::kExposed];
+  CHECK(what_if(fit, cell, change).parts.exposed_s == Approx(exposed_s));
+
+  TableOptions options;
+  options.what_if = change;
+  const Table table = make_what_if_table(set, options);
+  CHECK(table.rows[1][column_of(table, "exposed_ms")].number == Approx(1e3 * exposed_s));
+  const double step_ms = table.rows[1][column_of(table, "step_ms")].number;
+  CHECK(table.rows[1][column_of(table, "low_ms")].number <= step_ms);
+  CHECK(table.rows[1][column_of(table, "high_ms")].number >= step_ms);
+  CHECK(contains(all_notes(table), "network.txt, allreduce: calibration (mpi, isolated; "));
+  CHECK(contains(all_notes(table), "of 2 ranks, 4 points: latency 25.00 us, 0.500 GB/s"));
+  CHECK(contains(table.sources[1], "network.txt"));
+
+  std::ofstream(folder / "network.txt") << imb_text("Bcast", 50);
+  CHECK(read_network(change).empty());
+  change = with_network_laws(fit, change);
+  CHECK(std::isnan(what_if(fit, cell, change).parts.exposed_s));
+  options.what_if = change;
+  const Table without = make_what_if_table(set, options);
+  CHECK(shown(without, 1, "step_ms") == "n/a");
+  CHECK(contains(all_notes(without), "allreduce: no curve of two sizes or more: n/a"));
+
+  std::filesystem::remove(folder / "network.txt");
+  error_text(ExitCode::kNoInput, [&] { read_network(change); });
 }
 
 TEST_CASE("calibration file: calibration alone is shown as a run without iterations") {
@@ -195,6 +293,6 @@ TEST_CASE("calibration curve: sizes whose time is 0 are left out") {
   }
   const RunSet set = loaded(folder);
   const auto groups = group_runs(set);
-  const CalibrationCurve curve = calibration_curve(groups.at(0), CollectiveKind::kAllReduce);
+  const LinkCurve curve = link_curve(groups.at(0), CollectiveKind::kAllReduce);
   CHECK(curve.bytes.size() == 4);
 }

@@ -1,4 +1,4 @@
-#include "analysis/metrics/calibration_curve.h"
+#include "analysis/metrics/link_curve.h"
 
 #include <algorithm>
 #include <cmath>
@@ -50,7 +50,7 @@ std::vector<std::string> calibrated_as(const std::string& transport, CollectiveK
   return {transport};
 }
 
-double CalibrationCurve::time_at(double size) const {
+double LinkCurve::time_at(double size) const {
   const auto above = std::lower_bound(bytes.begin(), bytes.end(), size);
   if (above == bytes.end()) return kNotMeasured;
   const auto i = static_cast<std::size_t>(above - bytes.begin());
@@ -60,14 +60,14 @@ double CalibrationCurve::time_at(double size) const {
   return time_s[i - 1] * std::pow(time_s[i] / time_s[i - 1], part);
 }
 
-double CalibrationCurve::plateau_busbw(double ranks) const {
+double LinkCurve::plateau_busbw(double ranks) const {
   std::vector<double> bandwidths;
   for (std::size_t i = 0; i < bytes.size(); ++i)
     bandwidths.push_back(busbw(kind, bytes[i], ranks, time_s[i]));
   return plateau(bytes, bandwidths);
 }
 
-AlphaBeta CalibrationCurve::fit() const {
+AlphaBeta LinkCurve::fit() const {
   return fit_alpha_beta(bytes, time_s);
 }
 
@@ -83,8 +83,8 @@ const Run* calibrated_run(const RunGroup& group, CollectiveKind kind) {
 
 }  // namespace
 
-CalibrationCurve calibration_curve(const RunGroup& group, CollectiveKind kind) {
-  CalibrationCurve curve;
+LinkCurve link_curve(const RunGroup& group, CollectiveKind kind) {
+  LinkCurve curve;
   curve.kind = kind;
   const Run* run = calibrated_run(group, kind);
   if (!run) return curve;
@@ -93,7 +93,7 @@ CalibrationCurve calibration_curve(const RunGroup& group, CollectiveKind kind) {
   own.emplace_back("mpi");
   keep(rows, &CalibrationRow::transport, own);
   keep(rows, &CalibrationRow::cadence, {"isolated"});
-  if (run->calibration_file) curve.file = run->calibration_file->path.string();
+  if (run->calibration_file) curve.file = run->calibration_file->name();
   curve.transport = rows.front()->transport;
   curve.cadence = rows.front()->cadence;
   std::map<std::int64_t, double> by_size;

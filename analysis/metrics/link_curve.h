@@ -19,7 +19,7 @@ std::vector<std::string> calibrated_as(const std::string& transport, CollectiveK
 /// training: the transport that the run used (else MPI's own, else the first), isolated calls (else
 /// back to back). Of the first repeat that holds any itself, else of the first that has a
 /// calibration file.
-struct CalibrationCurve {
+struct LinkCurve {
   CollectiveKind kind = CollectiveKind::kAllReduce;
   std::string transport, cadence;
   std::string file;            ///< of gradsync-calibrate; empty if a run holds it itself
@@ -35,6 +35,6 @@ struct CalibrationCurve {
   AlphaBeta fit() const;
 };
 
-CalibrationCurve calibration_curve(const RunGroup& group, CollectiveKind kind);
+LinkCurve link_curve(const RunGroup& group, CollectiveKind kind);
 
 }  // namespace gradsync::report

@@ -2,6 +2,7 @@
 
 #include "checkpoint/checkpoint_file.h"
 #include "checkpoint/checkpoint_info.h"
+#include "checkpoint/safetensors.h"
 #include "fuzz/targets.h"
 #include "int8/float_model.h"
 #include "int8/plan.h"
@@ -45,6 +46,16 @@ void checkpoint(Input input) {
   const std::string content(text_of(input.subspan(1)));
   const InputFile input_file(input[0] == '=' ? content : with_digest(content));
   use(CheckpointFile(input_file.path()));
+}
+
+/// The layout of int8 files is read by what reads that of checkpoints.
+void int8_file(Input input) {
+  const auto bytes = std::as_bytes(input);
+  const SafetensorsHeader header = parse_safetensors(bytes);
+  for (const TensorPlace& tensor : header.tensors)
+    bytes.subspan(static_cast<std::size_t>(tensor.begin),
+                  static_cast<std::size_t>(tensor.end - tensor.begin));
+  safetensors_digest(bytes, header.digest_at);
 }
 
 }  // namespace gradsync::fuzz

@@ -1,0 +1,33 @@
+#include "analysis/curves/curve_file.h"
+#include "analysis/kineto/trace_run.h"
+#include "analysis/published/rows.h"
+#include "fuzz/targets.h"
+#include "record/reader.h"
+
+namespace gradsync::fuzz {
+
+void run_file(Input input) {
+  const InputFile file(text_of(input));
+  const auto run = open_run(file.path());
+  read_all(*run);
+}
+
+/// The trace of one rank, as text or compressed, and the run that becomes of it.
+void profiler_trace(Input input) {
+  const InputFile file(text_of(input));
+  const auto run = report::run_of_traces({file.path()});
+  read_all(*run);
+}
+
+void published(Input input) {
+  report::published::parse_published(text_of(input), "input.csv");
+}
+
+/// What a tool for collectives printed; its ranks are stated where it does not tell them.
+void curve_file(Input input) {
+  const InputFile file(text_of(input));
+  report::read_curve_file({file.path(), 2});
+  report::read_curve_file({file.path(), 0});
+}
+
+}  // namespace gradsync::fuzz

@@ -1,0 +1,58 @@
+#include "fuzz/targets.h"
+#include "options/options.h"
+#include "serial/clean_environment.h"
+#include "support/error.h"
+#include "support/options.h"
+#include "sweep/cell_record.h"
+#include "sweep/grid.h"
+#include "sweep/job_file.h"
+#include "sweep/results_folder.h"
+#include "sweep/sweep_options.h"
+
+namespace gradsync::fuzz {
+
+namespace {
+
+/// A grid may have 100,000 cells, which takes seconds by right.
+bool is_small(const sweep::Job& job) {
+  std::int64_t cells = job.repeats;
+  for (const sweep::Axis& axis : job.axes)
+    if ((cells *= static_cast<std::int64_t>(axis.values.size())) > 200) return false;
+  return cells <= 200;
+}
+
+}  // namespace
+
+void job_file(Input input) {
+  const InputFile file(text_of(input));
+  const sweep::Job job = sweep::read_job(file.path());
+  if (is_small(job)) sweep::expand(job);
+}
+
+/// The input as the record of a failed cell, as the log of a cell and as the grid of a folder.
+void sweep_records(Input input) {
+  static const Folder folder;
+  const std::string_view text = text_of(input);
+  const sweep::GridCell cell{"cell", 1, 1, {}};
+  folder.write("cell.failed.json", text);
+  folder.write("grid.json", text);
+  if (const auto failure = sweep::recorded_failure(sweep::cell_files(folder.path(), cell)))
+    sweep::was_killed(failure->result, failure->message);
+  sweep::last_error(std::string(text), "gradsync-train");
+  sweep::Job job = sweep::make_job({{"ranks", "1", "job:1"}}, {}, "job");
+  job.results = folder.path();
+  sweep::grid_in_folder(job, sweep::expand(job));
+}
+
+/// The site file of the programs; that of the Slurm templates is a shell script's and is tried by
+/// tests/soak/fuzz.py.
+void site_file(Input input) {
+  const CleanEnvironment environment;
+  const InputFile file(text_of(input));
+  setenv("GRADSYNC_SITE", file.path().c_str(), 1);
+  const char* const arguments[] = {"program", nullptr};
+  train_options(resolve_options(train_option_table(), 1, arguments, {}, Foreign::kReject).values);
+  resolve_options(sweep::sweep_option_table(), 1, arguments, "JOB");
+}
+
+}  // namespace gradsync::fuzz
