@@ -14,6 +14,9 @@ nvidia_driver() {
   fi
 }
 
+# The cores that this process may use; nproc alone prints OMP_NUM_THREADS.
+cores() { env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc; }
+
 # The newest major version of CUDA that a driver runs.
 cuda_of_driver() { # VERSION
   local major=${1%%.*}

@@ -221,6 +221,13 @@ def case_the_libraries_of_an_active_conda_environment_are_taken(folder):
     check(str(folder / "conda") not in other, other)
 
 
+def case_cores_are_counted_whatever_omp_num_threads_says(folder):
+    for threads in ("1", "99"):
+        result = run(["bash", "-c", f"cd {ROOT} && . config/common.sh && cores"],
+                     environment=os.environ | {"OMP_NUM_THREADS": threads, "OMP_THREAD_LIMIT": threads})
+        check(result.out.strip() == str(len(os.sched_getaffinity(0))), result.out)
+
+
 def case_a_large_download_is_announced_and_can_be_declined(folder):
     nothing = {"LIBTORCH": "", "PIP_NO_INDEX": "1", "PYTHON": "/usr/bin/python3", "NVIDIA_DRIVER": "550.54"}
     if run(["/usr/bin/python3", "-c", "import torch"]).code == 0:
