@@ -146,9 +146,10 @@ ChartRange x_range(const Chart& chart, const ChartPanel& panel) {
   const Extent extent =
       extent_of(chart.x, panel, [](Extent& held, const ChartPoint& point) { held.hold(point.x); });
   if (chart.x.log > 0) return logarithmic(chart.x, extent);
+  const bool named = !panel.x_ticks.empty();  // places of names, or of bars, are 1 apart
   const bool bars = std::any_of(panel.series.begin(), panel.series.end(),
                                 [](const ChartSeries& series) { return is_bar(series.mark); });
-  if (bars && !extent.empty()) return {extent.low() - 0.7, extent.high() + 0.7};
+  if ((named || bars) && !extent.empty()) return {extent.low() - 0.7, extent.high() + 0.7};
   return linear(chart.x, extent);
 }
 
