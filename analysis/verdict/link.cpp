@@ -29,14 +29,21 @@ LinkCost link_cost(const FamilyFit& fit, const CellFacts& cell) {
   return cost;
 }
 
-std::string link_sentence(const LinkCost& cost) {
+/// Below this share of an iteration that is exposed, a shorter exchange does not matter.
+constexpr double kLittleExposed = 0.01;
+
+std::string link_sentence(const LinkCost& cost, double exposed_share) {
   const bool latency = cost.limited_by_latency();
+  const char* remedy = latency ? "fewer, larger messages" : "fewer bytes";
   return fmt::format(
       "{} limits communication: of the {} of an iteration, latency takes {} and bytes on the link "
-      "{} ({:.3g} GB/s){}",
+      "{} ({:.3g} GB/s); {}",
       latency ? "latency" : "the link's bandwidth", count_text(cost.messages, "message"),
       format_duration(cost.latency_s), format_duration(cost.transfer_s), cost.bandwidth,
-      latency ? "; fewer, larger messages would help" : "; fewer bytes would help");
+      exposed_share >= kLittleExposed
+          ? fmt::format("{} would help", remedy)
+          : fmt::format("{} of the iteration is exposed, so {} would not shorten it",
+                        percent_text(exposed_share), remedy));
 }
 
 std::string law_text(const FamilyFit& fit) {
@@ -68,7 +75,7 @@ Clauses link_clauses(const VerdictInput& input) {
     const LinkCost cost = link_cost(fit, facts);
     if (!std::isfinite(cost.latency_s + cost.transfer_s)) continue;
     clauses.push_back(clause_of(cost.limited_by_latency() ? "link.latency" : "link.bandwidth",
-                                link_sentence(cost), family, "/calibration, /bucket",
+                                link_sentence(cost, top.front()->exposed_share()), family, "/calibration, /bucket",
                                 top.front()->name + law_text(fit)));
   }
   return clauses;

@@ -255,6 +255,15 @@ TEST_CASE("verdict: the batch that would scale, from the model") {
       "takes 600 µs and bytes on the link 1.47 ms (1 GB/s); fewer bytes would help"));
 }
 
+TEST_CASE("verdict: what the link is limited by does not matter where little is exposed") {
+  const TestFolder folder;
+  for (const std::size_t ranks : {2U, 4U})
+    write_study(folder / (std::to_string(ranks) + ".h5"), law_run(LawWorld(), ranks, 10000));
+  const std::string link = said(make_verdict(loaded(folder)), "link");
+  CHECK(contains(link, "% of the iteration is exposed, so fewer bytes would not shorten it"));
+  CHECK_FALSE(contains(link, "would help"));
+}
+
 TEST_CASE("verdict: without calibration and with one size of message the link is not judged") {
   LawWorld world;
   world.bucket_bytes = {1000000};
