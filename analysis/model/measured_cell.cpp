@@ -63,6 +63,9 @@ MeasuredCell measured_cell(const RunGroup& group, const std::vector<RunGroup>& g
   cell.median_iteration_s = median(cell.iteration_s);
   cell.median_compute_s = median(cell.compute_s);
   cell.median_exposed_s = median(cell.exposed_s);
+  const double mean_iteration_s = mean(steady_rank_means(group, Phase::kIteration));
+  cell.exposed_share = mean(cell.exposed_s) / mean_iteration_s;
+  cell.compute_share = mean(cell.compute_s) / mean_iteration_s;
   cell.oversubscribed = std::any_of(group.repeats.begin(), group.repeats.end(), [](const Run* run) {
     return oversubscription(run->reader->info().topology).has_value();
   });

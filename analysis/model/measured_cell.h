@@ -21,6 +21,8 @@ struct MeasuredCell {
   std::vector<double> iteration_s, compute_s, exposed_s, stalled_s;
   double median_iteration_s = kNotMeasured;
   double median_compute_s = kNotMeasured, median_exposed_s = kNotMeasured;
+  /// Of an iteration, means over iterations and ranks: as the tables summary and split show them.
+  double exposed_share = kNotMeasured, compute_share = kNotMeasured;
   /// Whether ranks of any of the runs had fewer cores than threads. Such cells are families of
   /// their own, and nothing is concluded from them about scaling or bottlenecks.
   bool oversubscribed = false;
@@ -30,9 +32,6 @@ struct MeasuredCell {
   const Run& run() const { return group.first(); }
   std::int64_t ranks() const { return run().ranks; }
   std::int64_t batch_per_rank() const { return run().batch_per_rank; }
-  /// The part of the median iteration that is exposed communication, compute, or neither.
-  double exposed_share() const { return median_exposed_s / median_iteration_s; }
-  double compute_share() const { return median_compute_s / median_iteration_s; }
 };
 
 /// One entry a group of repeats, in the order of the set.

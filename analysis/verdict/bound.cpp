@@ -15,22 +15,22 @@ constexpr double kBound = 0.8;
 
 std::string parts_text(const MeasuredCell& cell) {
   return fmt::format("{} of the iteration is exposed communication, {} compute",
-                     percent_text(cell.exposed_share()), percent_text(cell.compute_share()));
+                     percent_text(cell.exposed_share), percent_text(cell.compute_share));
 }
 
 VerdictClause bound_clause_for(const MeasuredCell& cell) {
-  const double exposed = cell.exposed_share();
+  const double exposed = cell.exposed_share;
   const std::string where = fmt::format("{} at {} with {} images per rank", cell.run().mode,
                                         count_text(cell.ranks(), "rank"), cell.batch_per_rank());
   const auto clause = [&](const char* sentence, std::string text) {
     return clause_of(sentence, std::move(text), {&cell},
                      "/time/exposed, /time/compute, /time/iteration",
-                     cell.name + "; medians of the iterations after warm-up");
+                     cell.name + "; means over the iterations after warm-up and the ranks");
   };
   if (exposed >= kBound)
     return clause("bound.communication",
                   fmt::format("{} is communication-bound: {}", where, parts_text(cell)));
-  if (cell.compute_share() >= kBound)
+  if (cell.compute_share >= kBound)
     return clause("bound.compute", fmt::format("{} is compute-bound: {}", where, parts_text(cell)));
   return clause(
       "bound.share",
@@ -53,7 +53,7 @@ Clauses bound_clauses(const VerdictInput& input) {
     const std::string& model = family.front()->run().model;
     Cells top = on_most_ranks(family);
     std::erase_if(top, [](const MeasuredCell* cell) {
-      return !std::isfinite(cell->exposed_share()) || !std::isfinite(cell->compute_share());
+      return !std::isfinite(cell->exposed_share) || !std::isfinite(cell->compute_share);
     });
     if (top.size() > 2) top = {top.front(), top.back()};
     for (const MeasuredCell* cell : top)

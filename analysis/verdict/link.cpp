@@ -75,8 +75,8 @@ Clauses link_clauses(const VerdictInput& input) {
     const LinkCost cost = link_cost(fit, facts);
     if (!std::isfinite(cost.latency_s + cost.transfer_s)) continue;
     clauses.push_back(clause_of(cost.limited_by_latency() ? "link.latency" : "link.bandwidth",
-                                link_sentence(cost, top.front()->exposed_share()), family, "/calibration, /bucket",
-                                top.front()->name + law_text(fit)));
+                                link_sentence(cost, top.front()->exposed_share), family,
+                                "/calibration, /bucket", top.front()->name + law_text(fit)));
   }
   return clauses;
 }

@@ -67,7 +67,7 @@ std::vector<Remedy> replayed(const FamilyFit& fit, const CellFacts& cell) {
 
 /// One exchange for the images of two passes: per image half of what is exposed.
 Remedy accumulated(const MeasuredCell& cell) {
-  return {"--accumulate 2 (per image; it doubles the global batch)", cell.exposed_share() / 2};
+  return {"--accumulate 2 (per image; it doubles the global batch)", cell.exposed_share / 2};
 }
 
 /// |replayed / measured − 1| of the cell as it was recorded.

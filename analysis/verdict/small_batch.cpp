@@ -17,7 +17,7 @@ constexpr double kSmallBatchMost = 0.5;
 /// The smallest and the largest batch per rank on the most ranks.
 struct Pair {
   const MeasuredCell &small, &large;
-  double share_rise() const { return small.exposed_share() - large.exposed_share(); }
+  double share_rise() const { return small.exposed_share - large.exposed_share; }
 };
 
 /// Efficiency of weak scaling against one rank with the same batch; nothing without such a cell.
@@ -71,8 +71,8 @@ SmallBatchAnswer share(const Pair& pair) {
         "batch.no-more",
         fmt::format("smaller batches do not expose more communication here: {} of the iteration "
                     "at {} images per rank, {} at {}",
-                    percent_text(small.exposed_share()), small.batch_per_rank(),
-                    percent_text(large.exposed_share()), large.batch_per_rank())};
+                    percent_text(small.exposed_share), small.batch_per_rank(),
+                    percent_text(large.exposed_share), large.batch_per_rank())};
   return {
       "batch.share",
       fmt::format("from {} to {} images per rank compute goes from {} to {}, exposed "
@@ -81,7 +81,7 @@ SmallBatchAnswer share(const Pair& pair) {
                   large.batch_per_rank(), small.batch_per_rank(),
                   format_duration(large.median_compute_s), format_duration(small.median_compute_s),
                   format_duration(large.median_exposed_s), format_duration(small.median_exposed_s),
-                  percent_text(large.exposed_share()), percent_text(small.exposed_share()))};
+                  percent_text(large.exposed_share), percent_text(small.exposed_share))};
 }
 
 }  // namespace
@@ -91,7 +91,7 @@ Clauses small_batch_clauses(const VerdictInput& input) {
   for (const Cells& family : focus(input)) {
     Cells top = on_most_ranks(family);
     std::erase_if(top, [](const MeasuredCell* cell) {
-      return cell->batch_per_rank() <= 0 || !std::isfinite(cell->exposed_share()) ||
+      return cell->batch_per_rank() <= 0 || !std::isfinite(cell->exposed_share) ||
              !std::isfinite(cell->median_compute_s);
     });
     if (top.size() < 2 || top.front()->batch_per_rank() == top.back()->batch_per_rank()) continue;

@@ -255,6 +255,23 @@ TEST_CASE("verdict: the batch that would scale, from the model") {
       "takes 600 µs and bytes on the link 1.47 ms (1 GB/s); fewer bytes would help"));
 }
 
+TEST_CASE("verdict: its shares are those of the summary, where iterations differ") {
+  const TestFolder folder;
+  StudyRun run{"allreduce", 2};
+  run.iterations = 14;  // 12 steady ones, of which each third exposes 3 ms
+  run.change = [](IterationRow& row) {
+    for (RankIteration& rank : row.ranks) {
+      rank[Phase::kExposed] = rank[Phase::kCommBusy] = row.iteration % 3 == 2 ? 0.003 : 0;
+      rank[Phase::kIteration] = rank[Phase::kCompute] + rank[Phase::kExposed];
+    }
+  };
+  write_study(folder / "run.h5", run);
+  const RunSet set = loaded(folder);
+  CHECK(contains(said(make_verdict(set), "bound"), "9.1 % of the iteration is exposed"));
+  const Table table = make_summary_table(set, {});
+  CHECK(table.rows[0][column_of(table, "exposed_percent")].number == doctest::Approx(100.0 / 11));
+}
+
 TEST_CASE("verdict: what the link is limited by does not matter where little is exposed") {
   const TestFolder folder;
   for (const std::size_t ranks : {2U, 4U})
