@@ -24,6 +24,7 @@ constexpr std::string_view kRanksSuffix = ":ranks=";
 constexpr std::int64_t kMostRanks = 65536;
 constexpr std::uintmax_t kLargestFile = 256U << 20;
 constexpr double kLargestNumber = 1e15;
+constexpr std::size_t kLongestLine = 1000;  // std::regex recurses for each character
 
 /// The formats that are text; a run file is recognized by its ending.
 std::vector<CurveFormat> formats() {
@@ -131,7 +132,7 @@ CurveFileContent read_curve_file(const CurveFile& file) {
 bool CurveLines::next() {
   if (rest_.empty()) return false;
   const std::size_t end = rest_.find('\n');
-  line_ = rest_.substr(0, end);
+  line_ = rest_.substr(0, std::min(end, kLongestLine));
   rest_ = end == rest_.npos ? std::string_view() : rest_.substr(end + 1);
   ++line_number_;
   words_.clear();

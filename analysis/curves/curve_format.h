@@ -21,6 +21,7 @@ class CurveLines {
 
   /// Goes to the next line; false behind the last one.
   bool next();
+  /// The first 1,000 characters of the line.
   std::string_view line() const { return line_; }
   /// Its words, between blanks.
   const std::vector<std::string_view>& words() const { return words_; }

@@ -45,7 +45,7 @@ class ImbReader {
 
  private:
   void take_comment() {
-    static const std::regex benchmark(R"(# Benchmarking (\w+)\s*)");
+    static const std::regex benchmark(R"(# Benchmarking (\w{1,64})\s*)");
     static const std::regex processes(R"(# #processes = (\d{1,9})\s*)");
     static const std::regex groups(R"(# \( *\d+ groups? of (\d{1,9}) processes.*)");
     const std::string line(lines_.line());

@@ -99,7 +99,7 @@ class TextReader {
 
  private:
   void take_comment() {
-    static const std::regex start(R"(# Collective test starting: (?:\S*/)?(\w+).*)");
+    static const std::regex start(R"(# Collective test starting: (?:\S*/)?(\w{1,64})\b.*)");
     static const std::regex counts(R"(# nThread.*warmup iters: *\d+ +iters: *(\d{1,9})\b.*)");
     static const std::regex rank(R"(# +Rank +(\d{1,9}) +(?:Group +(\d+) +)?Pid .*)");
     const std::string line(lines_.line());

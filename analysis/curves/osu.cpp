@@ -49,7 +49,7 @@ class OsuReader {
 
  private:
   void take_comment() {
-    static const std::regex title(R"(# OSU (MPI|NCCL)(?:-\w+)? (.+?) (?:Latency )?Test.*)");
+    static const std::regex title(R"(# OSU (MPI|NCCL)(?:-\w+)? (.{1,64}?) (?:Latency )?Test.*)");
     const std::string line(lines_.line());
     std::smatch part;
     if (std::regex_match(line, part, title)) {

@@ -59,8 +59,6 @@ torch::jit::Module module_in(const std::string& path) {
 class ScriptNetwork : public Network {
  public:
   explicit ScriptNetwork(const std::string& path) : path_(path), script_(module_in(path)) {
-    // An interpreter that learns from the first passes would run others, in other kernels.
-    torch::jit::setGraphExecutorOptimize(false);
     script_.train();
     mirror(script_, *this, "");
     if (parameters().empty()) refuse(path_, "it has no parameters that require a gradient");
@@ -69,6 +67,8 @@ class ScriptNetwork : public Network {
   torch::Tensor forward(torch::Tensor samples) override {
     const auto* all = this;
     at(all);
+    // An interpreter that learns from the first passes would run others, in other kernels.
+    const torch::jit::GraphOptimizerEnabledGuard plain(false);
     const c10::IValue outputs = script_.forward({std::move(samples)});
     if (!outputs.isTensor()) refuse(path_, "its output is no tensor, but " + outputs.tagKind());
     return outputs.toTensor();

@@ -159,6 +159,12 @@ TEST_CASE("curve file: nccl-tests' columns in all their forms") {
   }
 }
 
+TEST_CASE("curve file: lines of any length, and lines of other programs between") {
+  const std::string head = nccl_head(4, "all_reduce_perf"), long_line(1000000, 'x');
+  for (const char* begin : {"# nThread ", "#  Rank 0 ", "# Collective test starting: ", "1 ", ""})
+    CHECK(rows_of(head + kNcclColumns + begin + long_line + "\n" + kNcclRows).size() == 2);
+}
+
 TEST_CASE("curve file: several programs of nccl-tests in one file") {
   const std::string text =
       nccl_head(4, "all_reduce_perf") + kNcclColumns + kNcclRows + nccl_head(2, "broadcast_perf") +
