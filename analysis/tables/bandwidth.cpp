@@ -246,7 +246,6 @@ Table make_bandwidth_table(const RunSet& set, const TableOptions& options) {
   for (const RunGroup& group : groups)
     add_group(table, labels, group, splits, options);
   if (table.rows.empty()) table.notes.emplace_back("no collective was recorded in these runs");
-  append_notes(table, remark_notes(set));
   return table;
 }
 

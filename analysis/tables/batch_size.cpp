@@ -224,8 +224,8 @@ class Lines {
   std::vector<Line> lines_;
 };
 
-std::vector<std::string> batch_size_notes(const RunSet& set) {
-  std::vector<std::string> result = {
+std::vector<std::string> batch_size_notes() {
+  return {
       "one row per epoch, counted from 1; the first carries warm-up (page cache, first iterations, "
       "memory that grows) and is kept apart from \"mean 2-N\"",
       "training s: iterations without waiting for data; running s: wall time of the epoch without "
@@ -236,9 +236,6 @@ std::vector<std::string> batch_size_notes(const RunSet& set) {
       "memory: largest over ranks, highest so far (resident set on a CPU, device memory on a GPU), "
       "MiB = 2^20 bytes",
       "runs: repeats, of which each figure is the median; at most 10 epochs a run are shown"};
-  const auto remarks = remark_notes(set);
-  result.insert(result.end(), remarks.begin(), remarks.end());
-  return result;
 }
 
 }  // namespace
@@ -248,7 +245,7 @@ Table make_batch_size_table(const RunSet& set, const TableOptions&) {
   const GroupLabels labels(groups);
   Table table{"batch-size",
               "Batch size against epoch time",
-              batch_size_notes(set),
+              batch_size_notes(),
               batch_size_columns(labels),
               {}};
   Lines lines(labels);

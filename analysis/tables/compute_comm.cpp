@@ -149,7 +149,6 @@ Table make_compute_comm_table(const RunSet& set, const TableOptions&) {
   const int decimals = compute_comm_decimals_for(all);
   for (const GroupSplit& one : all)
     table.add(compute_comm_row(labels, one, decimals), one.derived.sources);
-  append_notes(table, remark_notes(set));
   return table;
 }
 

@@ -148,7 +148,6 @@ Table make_energy_table(const RunSet& set, const TableOptions& options) {
   for (const RunGroup& group : groups)
     table.add(energy_row(set, labels, group, splits.measured(group)[Phase::kIteration], options),
               sources_of(group));
-  append_notes(table, remark_notes(set));
   return table;
 }
 

@@ -185,7 +185,6 @@ Table make_large_batch_table(const RunSet& set, const TableOptions& options) {
     for (const RunGroup& group : groups)
       table.add(rows.row(group), sources_of(group));
   }
-  append_notes(table, remark_notes(set));
   return table;
 }
 

@@ -85,7 +85,6 @@ Table make_model_fit_table(const RunStudy& runs, const TableOptions&) {
       if (holds_ranks(cells, ranks)) add_compute(fit, ranks, source, table);
     add_missing_note(fit, table);
   }
-  append_notes(table, remark_notes(runs.set()));
   return table;
 }
 

@@ -101,7 +101,7 @@ std::string loss_note(const TableOptions& options, const std::vector<std::int64_
 
 std::vector<std::string> modes_notes(const RunSet& set, const TableOptions& options,
                                      const std::vector<std::int64_t>& points) {
-  std::vector<std::string> result = {
+  return {
       loss_note(options, points),
       "mean loss: over all iterations, weighted by samples; train %: last epoch; test %: last "
       "evaluation",
@@ -113,9 +113,6 @@ std::vector<std::string> modes_notes(const RunSet& set, const TableOptions& opti
       "cv: "
       "sd / mean",
       "images/s: samples of the global batch over the rank's iteration time; quantiles: type 7"};
-  const auto remarks = remark_notes(set);
-  result.insert(result.end(), remarks.begin(), remarks.end());
-  return result;
 }
 
 }  // namespace

@@ -87,8 +87,6 @@ std::vector<std::string> modes_paired_notes(const RunSet& set, const RunSpreads&
         spread.known()
             ? spread_text(spread, model) + "; smaller differences are noise here"
             : fmt::format("{}: no two runs of the same work, so their spread is unknown", model));
-  const auto remarks = remark_notes(set);
-  result.insert(result.end(), remarks.begin(), remarks.end());
   return result;
 }
 

@@ -83,7 +83,6 @@ Table make_networks_table(const RunSet& set, const TableOptions&) {
   for (const RunGroup& group : groups)
     if (!group.first().reader->layers().empty())
       table.add(networks_row(labels, group, splits.measured(group)), sources_of(group));
-  append_notes(table, remark_notes(set));
   return table;
 }
 

@@ -191,7 +191,6 @@ Table make_prediction_table(const RunStudy& runs, const TableOptions& options) {
     prediction_add_family(study, family, number, options, table);
   }
   table.notes.insert(table.notes.begin(), score_note(table));
-  append_notes(table, remark_notes(runs.set()));
   return table;
 }
 

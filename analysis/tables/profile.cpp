@@ -95,8 +95,6 @@ std::vector<std::string> profile_notes(const RunSet& set, const WaitKinds& waits
   if (waits.apart && waits.within)
     result.insert(result.begin() + 3,
                   "runs of schema 1 count straggler wait as exposed comm: 0 in its column");
-  const auto remarks = remark_notes(set);
-  result.insert(result.end(), remarks.begin(), remarks.end());
   return result;
 }
 

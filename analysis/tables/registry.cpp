@@ -1,19 +1,29 @@
 #include "analysis/tables/registry.h"
 
+#include "analysis/tables/run_cells.h"
 #include "analysis/tables/tables.h"
 
 namespace gradsync::report {
 
 namespace {
 
+/// Every table names what a reader must know of the runs.
+Table with_remarks(Table table, const RunSet& set) {
+  const auto remarks = remark_notes(set);
+  table.notes.insert(table.notes.end(), remarks.begin(), remarks.end());
+  return table;
+}
+
 TableMaker maker(Table (*make)(const RunSet& set, const TableOptions& options)) {
   return [make](const RunStudy& runs, const TableOptions& options) {
-    return make(runs.set(), options);
+    return with_remarks(make(runs.set(), options), runs.set());
   };
 }
 
 TableMaker maker(Table (*make)(const RunStudy& runs, const TableOptions& options)) {
-  return make;
+  return [make](const RunStudy& runs, const TableOptions& options) {
+    return with_remarks(make(runs, options), runs.set());
+  };
 }
 
 }  // namespace

@@ -145,7 +145,6 @@ Table make_replicas_table(const RunSet& set, const TableOptions&) {
       {}};
   for (const Run& run : set.runs)
     table.add(replicas_row(run), run.path.string());
-  append_notes(table, remark_notes(set));
   return table;
 }
 

@@ -99,10 +99,6 @@ std::vector<std::string> remark_notes(const RunSet& set) {
   return notes;
 }
 
-void append_notes(Table& table, const std::vector<std::string>& notes) {
-  table.notes.insert(table.notes.end(), notes.begin(), notes.end());
-}
-
 WaitKinds wait_kinds(const RunSet& set) {
   WaitKinds kinds;
   for (const Run& run : set.runs)

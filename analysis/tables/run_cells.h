@@ -28,9 +28,9 @@ int ms_decimals(double largest_ms);
 /// test (MSER-5)", with how many runs were too short for it or never became steady.
 std::string warmup_text(const RunSet& set);
 
-/// What a reader of any table must know about its runs: those that did not end, those left out.
+/// What a reader of any table must know about its runs: those that did not end, those left out. The
+/// registry adds it to every table.
 std::vector<std::string> remark_notes(const RunSet& set);
-void append_notes(Table& table, const std::vector<std::string>& notes);
 
 /// How the runs of a set count waiting for a late rank: since schema 2 of run files it is a part of
 /// the iteration beside communication, before that it was a part of communication.

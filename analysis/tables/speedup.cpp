@@ -227,7 +227,6 @@ Table make_speedup_table(const RunSet& set, const TableOptions&) {
     if (!compared) add_without_base(table, labels, group, times);
   }
   if (any_super_linear(table)) table.notes.emplace_back(kSuperLinearNote);
-  append_notes(table, remark_notes(set));
   return table;
 }
 

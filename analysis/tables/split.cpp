@@ -110,8 +110,6 @@ std::vector<std::string> split_notes(const RunSet& set, const std::vector<RunSpl
       fmt::format("means over n iterations; left out as warm-up: {}; % of the iteration; the row "
                   "\"mean\" is the mean over the ranks",
                   warmup_text(set)));
-  const auto remarks = remark_notes(set);
-  result.insert(result.end(), remarks.begin(), remarks.end());
   return result;
 }
 

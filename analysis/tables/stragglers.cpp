@@ -64,8 +64,6 @@ std::vector<std::string> stragglers_notes(const RunSet& set, double undecided_pe
                  "arrivals at the collectives to which it came last; counted as if no rank could "
                  "continue before the last one arrives, so the sums of the two columns may differ",
                  clock_note(undecided_percent), fmt::format("left out: {}", warmup_text(set))});
-  const auto remarks = remark_notes(set);
-  result.insert(result.end(), remarks.begin(), remarks.end());
   return result;
 }
 

@@ -187,7 +187,6 @@ Table make_summary_table(const RunSet& set, const TableOptions& options) {
                "batch: per rank; exposed: compute waits for it; efficiency: against one rank"},
               summary_columns(labels, !model.empty(), with_status),
               {}};
-  append_notes(table, remark_notes(set));
   for (const SummaryRow& row : rows) {
     const SummaryRow* best = fastest(row, rows);
     std::vector<Cell> cells = labels.cells(*row.group);

@@ -110,7 +110,6 @@ Table make_time_to_accuracy_table(const RunSet& set, const TableOptions&) {
   for (const RunGroup& group : groups)
     if (const double percent = target_percent(group.first()); percent > 0)
       table.add(time_to_accuracy_row(labels, group, percent), sources_of(group));
-  append_notes(table, remark_notes(set));
   return table;
 }
 

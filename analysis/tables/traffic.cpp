@@ -36,7 +36,7 @@ std::vector<Cell> traffic_row(const Run& run, const Cell& rank, const TrafficFig
 }
 
 std::vector<std::string> traffic_notes(const RunSet& set) {
-  std::vector<std::string> result = {
+  return {
       "bytes of one iteration through the link of a rank, as the usual algorithm of each "
       "collective "
       "moves them (docs/numbers.md), not counted on the wire; mean over n iterations",
@@ -45,9 +45,6 @@ std::vector<std::string> traffic_notes(const RunSet& set) {
       "1e9 "
       "bytes",
       fmt::format("left out: {}", warmup_text(set))};
-  const auto remarks = remark_notes(set);
-  result.insert(result.end(), remarks.begin(), remarks.end());
-  return result;
 }
 
 }  // namespace

@@ -89,7 +89,7 @@ std::vector<Cell> traffic_total_row(const GroupLabels& labels, const RunGroup& g
   return cells;
 }
 
-std::vector<std::string> traffic_total_notes(const RunSet& set, std::size_t without) {
+std::vector<std::string> traffic_total_notes(std::size_t without) {
   std::vector<std::string> result = {
       "everything that the ranks send and receive from the first iteration to the end of training, "
       "also between iterations (rows for the run file, evaluation, checkpoints), over the number "
@@ -97,8 +97,6 @@ std::vector<std::string> traffic_total_notes(const RunSet& set, std::size_t with
       "of repeats the first; categories without calls are not shown"};
   if (without > 0)
     result.push_back(fmt::format("left out: {} runs of earlier versions, or not ended", without));
-  const auto remarks = remark_notes(set);
-  result.insert(result.end(), remarks.begin(), remarks.end());
   return result;
 }
 
@@ -128,7 +126,7 @@ Table make_traffic_total_table(const RunSet& set, const TableOptions&) {
         table.add(traffic_total_row(labels, group, moved, category), group.first().path.string());
     }
   }
-  table.notes = traffic_total_notes(set, without);
+  table.notes = traffic_total_notes(without);
   return table;
 }
 

@@ -81,7 +81,7 @@ std::vector<Cell> utilization_row(const Run& run, const Cell& rank, const Utiliz
 }
 
 std::vector<std::string> utilization_notes(const RunSet& set) {
-  std::vector<std::string> notes = {
+  return {
       "compute, link busy: parts of the time, from measured intervals; cores: CPU time of all "
       "threads of the rank / time (getrusage); GFLOP/s: convolutions and matrix products (table "
       "layers); of probe: of the matrix product that --calibrate times",
@@ -92,9 +92,6 @@ std::vector<std::string> utilization_notes(const RunSet& set) {
       "and link. sent, received: interface counters of the host with all its processes; memory: "
       "resctrl; GPU: NVML, sampled every 0.2 s",
       "left out as warm-up: " + warmup_text(set)};
-  const auto remarks = remark_notes(set);
-  notes.insert(notes.end(), remarks.begin(), remarks.end());
-  return notes;
 }
 
 HostUse mean_of(const std::vector<HostUse>& hosts) {

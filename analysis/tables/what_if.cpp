@@ -209,7 +209,6 @@ Table make_what_if_table(const RunStudy& runs, const TableOptions& options) {
     what_if_add_family(runs, family, options.what_if, table);
   if (table.rows.empty())
     table.notes.push_back("not shown: no run that exchanges on several ranks");
-  append_notes(table, remark_notes(runs.set()));
   return table;
 }
 

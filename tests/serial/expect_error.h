@@ -1,10 +1,8 @@
 #pragma once
 
 #include <limits>
-#include <limits>
 #include <string>
 #include <utility>
-#include <vector>
 #include <vector>
 
 #include <doctest/doctest.h>

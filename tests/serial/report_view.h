@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "analysis/runs/run_set.h"
+#include "analysis/tables/registry.h"
 #include "support/table.h"
 #include "test_folder.h"
 
@@ -33,6 +34,14 @@ inline std::size_t column_of(const Table& table, const std::string& column) {
 /// What a person reads in the cell of a column.
 inline std::string shown(const Table& table, std::size_t row, const std::string& column) {
   return table.rows.at(row)[column_of(table, column)].shown();
+}
+
+/// A table as the report prints it, with what a reader must know of the runs.
+inline Table printed(const std::string& name, const RunSet& set) {
+  for (const TableSpec& spec : tables())
+    if (spec.name == name) return spec.make(set, {});
+  FAIL("no table " << name);
+  return {};
 }
 
 inline std::string all_notes(const Table& table) {

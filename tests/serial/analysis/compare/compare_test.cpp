@@ -195,9 +195,9 @@ TEST_CASE("tables: one iteration, none, NaN everywhere, a running run: n/a or it
   for (const char* column : {"iteration_median_ms", "iteration_median_low_ms", "ratio"})
     for (std::size_t row = 0; row < 3; ++row)
       CHECK(shown(make_modes_paired_table(set, {}), row, column) == "n/a");
-  const Table profile = make_profile_table(set, {});
-  const Table stragglers = make_stragglers_table(set, {});
-  const Table traffic = make_traffic_table(set, {});
+  const Table profile = printed("profile", set);
+  const Table stragglers = printed("stragglers", set);
+  const Table traffic = printed("traffic", set);
   for (std::size_t row = 0; row < profile.rows.size(); ++row)
     CHECK(shown(profile, row, "other_percent") == "n/a");
   for (std::size_t row = 0; row < stragglers.rows.size(); ++row)

@@ -186,7 +186,7 @@ TEST_CASE("report: a run without its options is shown with unknowns") {
     Recorder recorder(folder / "run.h5", info);
     recorder.finish(RunStatus::kPartial);
   }
-  const Table table = make_modes_table(loaded(folder), {});
+  const Table table = printed("modes", loaded(folder));
   CHECK(shown(table, 0, "mode") == "?");
   CHECK(shown(table, 0, "batch_per_rank") == "n/a");
   CHECK(shown(table, 0, "status") == "partial");

@@ -119,7 +119,7 @@ TEST_CASE(
                  "other.h5 is not used: hosts: node0 in the run, node7 in the calibration"));
   CHECK(
       contains(all_remarks(set), "wide.h5 is not used: ranks: 2 in the run, 4 in the calibration"));
-  const Table table = make_bandwidth_table(set, {});
+  const Table table = printed("bandwidth", set);
   CHECK(shown(table, 0, "fitted_ms") == "n/a");
   CHECK(contains(shown(table, 0, "remark"), "no calibration in the run"));
   CHECK(contains(all_notes(table), "other.h5 is not used"));
