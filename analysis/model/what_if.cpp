@@ -141,12 +141,12 @@ BucketProfile changed_profile(const CellPoint& point, const WhatIf& change, doub
   return profile;
 }
 
-TwoTermFit slowed_network_law(const FamilyFit& fit, const WhatIf& change, CollectiveKind kind) {
+TwoTermFit slowed_network_law(const WhatIf& change, CollectiveKind kind) {
   const auto found = change.network_laws.find(kind);
   if (found == change.network_laws.end()) return {};
   TwoTermFit law = found->second.fit;
-  law.first *= fit.slowdown;
-  law.second *= fit.slowdown;
+  law.first *= change.network_slowdown;
+  law.second *= change.network_slowdown;
   return law;
 }
 
@@ -154,7 +154,7 @@ CollectiveLaws changed_laws(const FamilyFit& fit, const CellFacts& cell, const W
   CollectiveLaws laws = fit.effective;
   for (const BucketMessage& message : cell.profile.messages) {
     TwoTermFit& law = laws[message.kind];
-    if (change.network) law = slowed_network_law(fit, change, message.kind);
+    if (change.network) law = slowed_network_law(change, message.kind);
     if (change.latency_s) law.first = *change.latency_s;
     if (change.bandwidth_bytes_per_s) law.second = 1 / *change.bandwidth_bytes_per_s;
   }
@@ -214,14 +214,66 @@ std::vector<std::string> read_network(WhatIf& change) {
   return std::move(content.remarks);
 }
 
+namespace {
+
+constexpr double kNearSizes = 4;  // times smaller or larger than the family's messages
+constexpr std::size_t kFewestNear = 3;
+
+/// The law fitted to the points near the sizes of the family's messages, where there are enough:
+/// protocols change with the size, and what small messages cost says nothing of large ones.
+LawEntry near_messages(const FamilyFit& fit, CollectiveKind kind, LawEntry law) {
+  double least = kNotMeasured, most = kNotMeasured;
+  for (const CellPoint& point : fit.cells)
+    for (const BucketMessage& message : point.facts->profile.messages) {
+      if (message.kind != kind || point.facts->ranks < 2) continue;
+      const double bytes = law_factors(kind, point.facts->ranks).share * message.bytes;
+      least = std::fmin(least, bytes);
+      most = std::fmax(most, bytes);
+    }
+  LawEntry near = law;
+  std::erase_if(near.points, [&](const TwoTermPoint& point) {
+    return !(point.v >= least / kNearSizes && point.v <= most * kNearSizes);
+  });
+  if (near.points.size() < kFewestNear) return law;
+  near.fit = fit_two_terms(near.points);
+  return near.fit.usable() ? near : law;
+}
+
+/// Training over the family's own calibration, both at the sizes of its messages; 1 without one.
+double slowdown_near_messages(const FamilyFit& fit) {
+  CollectiveLaws laws;
+  for (const auto& [kind, law] : fit.laws) {
+    if (!law.calibrated) return 1;
+    laws[kind] = near_messages(fit, kind, law).fit;
+  }
+  std::vector<double> ratios;
+  for (const CellPoint& point : fit.cells) {
+    const BucketProfile& profile = point.facts->profile;
+    if (point.facts->ranks < 2 || profile.messages.empty()) continue;
+    double measured_s = 0, calibrated_s = 0;
+    for (std::size_t i = 0; i < profile.messages.size(); ++i) {
+      measured_s += profile.transfer_s[i];
+      calibrated_s += collective_s(laws, profile.messages[i].kind, profile.messages[i].bytes,
+                                   point.facts->ranks);
+    }
+    ratios.push_back(measured_s / calibrated_s);
+  }
+  const double ratio = median(ratios);
+  return std::isfinite(ratio) && ratio > 0 ? ratio : 1;
+}
+
+}  // namespace
+
 WhatIf with_network_laws(const FamilyFit& fit, WhatIf change) {
   if (!change.network) return change;
   FamilyCells cells;
   for (const CellPoint& point : fit.cells)
     cells.push_back(point.facts);
   for (const auto& [kind, law] : fit.laws)
-    change.network_laws[kind] =
-        law_of_curves(kind, cells, change.network_curves, change.network->path.string());
+    change.network_laws[kind] = near_messages(
+        fit, kind,
+        law_of_curves(kind, cells, change.network_curves, change.network->path.string()));
+  change.network_slowdown = slowdown_near_messages(fit);
   return change;
 }
 

@@ -19,7 +19,8 @@ struct WhatIf {
   std::optional<CurveFile> network;                 ///< whose curves replace the laws
   std::vector<Curves> network_curves;               ///< of `network`: read_network
   std::map<CollectiveKind, LawEntry> network_laws;  ///< for one family: with_network_laws
-  std::string text;                                 ///< as it was given
+  double network_slowdown = 1;  ///< of training over its calibration, at the messages' sizes
+  std::string text;             ///< as it was given
 };
 
 /// Reads "bucket-cap=4MiB,first-bucket=1MiB,wire=bf16,bandwidth=1GB/s,latency=20us,ranks=16,
@@ -31,7 +32,9 @@ WhatIf parse_what_if(const std::string& text);
 /// Throws Error as read_curve_file does.
 std::vector<std::string> read_network(WhatIf& change);
 
-/// The change with the laws of its network for the collectives of a family.
+/// The change with the laws of its network for the collectives of a family. They are fitted to
+/// sizes within a factor of 4 of the family's messages where the curves have three or more, and so
+/// is the calibration that their slowdown is measured against.
 WhatIf with_network_laws(const FamilyFit& fit, WhatIf change);
 
 struct WhatIfResult {
@@ -51,8 +54,8 @@ struct WhatIfResult {
 WhatIfResult what_if(const FamilyFit& fit, const CellFacts& cell, const WhatIf& change);
 
 /// parts.total_s() with its 95 % interval: of each of `drawn`, with residuals of the network's laws
-/// drawn as well, times one plus or minus the error of a replay as recorded, measured / replayed − 1,
-/// of the family's cells on several ranks. Ends are NaN where the total is.
+/// drawn as well, times one plus or minus the error of a replay as recorded, measured / replayed −
+/// 1, of the family's cells on several ranks. Ends are NaN where the total is.
 Estimate what_if_interval(const FamilyFit& fit, const FamilyDraws& drawn, const CellFacts& cell,
                           const WhatIf& change, std::uint64_t seed);
 

@@ -150,7 +150,7 @@ void what_if_add_once(const std::string& note, Table& table) {
 }
 
 /// What the laws of another network were fitted to, and how well.
-void add_network_notes(const WhatIf& change, double slowdown, Table& table) {
+void add_network_notes(const WhatIf& change, Table& table) {
   for (const auto& [kind, law] : change.network_laws) {
     const std::string name =
         fmt::format("network {}, {}", change.network->path.string(), collective_name(kind));
@@ -166,7 +166,7 @@ void add_network_notes(const WhatIf& change, double slowdown, Table& table) {
                     "{:.0f} % (root mean square), times the slowdown {:.2f} of training here",
                     name, law.source, fmt::join(ranks, ", "), law.points.size(),
                     1e6 * law.fit.first, 1e-9 / law.fit.second, 1e2 * law.fit.relative_rms(),
-                    slowdown),
+                    change.network_slowdown),
         table);
   }
 }
@@ -197,7 +197,7 @@ void what_if_add_family(const RunStudy& runs, const FamilyCells& cells, const Wh
           table);
   }
   add_missing_note(fit, table);
-  add_network_notes(family.change, fit.slowdown, table);
+  add_network_notes(family.change, table);
 }
 
 }  // namespace
