@@ -134,7 +134,7 @@ def make(folder, *words, **environment) -> harness.Result:
         for part in ("config", "slurm"):
             shutil.copytree(ROOT / part, folder / part)
         shutil.copy(ROOT / "Makefile", folder)
-    environment = {"MAKEFLAGS": "", "MAKELEVEL": "", "XDG_CACHE_HOME": str(folder / "cache")} | environment
+    environment = {"MAKEFLAGS": "", "MAKELEVEL": "", "DEPS_ARE_DONE": "", "XDG_CACHE_HOME": str(folder / "cache")} | environment
     return run(["make", "-C", folder, *words], environment=environment, timeout=300)
 
 
@@ -195,7 +195,7 @@ def case_without_packages_the_header_libraries_come_from_pypi_and_libtorch(folde
     (folder / "bin/id").write_text("#!/bin/sh\necho 1000\n")  # an ordinary user cannot use apt-get
     (folder / "bin/id").chmod(0o755)
     status = ["make", "-C", folder, "status", f"LIBTORCH={detected('LIBTORCH_FOUND')}"]
-    environment = {"MAKEFLAGS": "", "MAKELEVEL": "", "XDG_CACHE_HOME": str(folder / "cache"),
+    environment = {"MAKEFLAGS": "", "MAKELEVEL": "", "DEPS_ARE_DONE": "", "XDG_CACHE_HOME": str(folder / "cache"),
                    "PATH": f"{folder}/bin:{os.environ['PATH']}"}  # fmt: skip
     nothing = run(["unshare", "-m", "sh", folder / "hide", "", *status], environment=environment).expect(0).out
     for name in ("Boost", "nlohmann-json", "doctest"):

@@ -269,6 +269,39 @@ TEST_CASE("calibration file: what-if with the curves of another network") {
   error_text(ExitCode::kNoInput, [&] { read_network(change); });
 }
 
+TEST_CASE("calibration file: another network's law is fitted near the sizes of the messages") {
+  const TestFolder folder;
+  StudyRun run = run_on(2);
+  run.add_more = [](Recorder& recorder) {
+    // As slow as the messages where these are (100 us + S ns), and 100 times as fast below.
+    for (const std::int64_t bytes : {1 << 10, 4 << 10, 16 << 10, 1 << 20, 2 << 20, 4 << 20}) {
+      CalibrationRow row;
+      row.transport = "mpi-ring";
+      row.cadence = "isolated";
+      row.bytes = bytes;
+      row.median_s = (200e-6 + static_cast<double>(bytes) * 1e-9) / (bytes < 1 << 20 ? 100 : 1);
+      recorder.add(row);
+    }
+  };
+  write_study(folder / "run.h5", run);
+  std::string text = "# Benchmarking Allreduce \n# #processes = 2 \n";
+  for (const int bytes : {1 << 10, 4 << 10, 16 << 10, 1 << 20, 2 << 20, 4 << 20})
+    text += fmt::format("{} 640 0 {:.3f} 0\n", bytes,
+                        (50 + 2e-3 * bytes) / (bytes < 1 << 20 ? 100 : 1));
+  std::ofstream(folder / "network.txt") << text;
+  const RunSet set = loaded(folder / "run.h5");
+  const RunStudy runs(set);
+  const FamilyFit fit = fit_family({&runs.facts().cells.at(0)}, runs.facts().calibration);
+  WhatIf change = parse_what_if("network=" + (folder / "network.txt").string());
+  CHECK(read_network(change).empty());
+  change = with_network_laws(fit, change);
+  CHECK(change.network_slowdown == Approx(1).epsilon(0.01));  // over all sizes: far above 1
+  CHECK(fit.slowdown > 1.5);
+  const LawEntry& law = change.network_laws.at(CollectiveKind::kAllReduce);
+  CHECK(law.points.size() == 3);
+  CHECK(law.fit.second == Approx(2e-9));
+}
+
 TEST_CASE("calibration file: calibration alone is shown as a run without iterations") {
   const TestFolder folder;
   write_calibration(folder / "link.h5", {});
