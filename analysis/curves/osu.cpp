@@ -60,7 +60,8 @@ class OsuReader {
         content_.remarks.push_back(
             fmt::format("{}: {} is left out", path_.string(), part[2].str()));
     }
-    if (line.starts_with("# Datatype: ") && lines_.words()[2] != "MPI_FLOAT.")
+    if (line.starts_with("# Datatype: ") && lines_.words().size() > 2 &&
+        lines_.words()[2] != "MPI_FLOAT.")
       type_ = lines_.words()[2].substr(0, lines_.words()[2].find('.'));
     if (line.starts_with("# Size")) full_ = line.find("Max Latency") != line.npos;
   }

@@ -272,6 +272,9 @@ TEST_CASE("curve file: OSU Micro-Benchmarks") {
   CHECK(parts.curves[0].rows[0].bytes == 256);  // of one rank
   CHECK(parts.curves[0].rows[0].median_s == Approx(4.5e-6));
   CHECK(parts.remarks.empty());
+  std::string cut = plain;  // "# Datatype: ", and nothing behind it
+  cut.erase(cut.find("MPI_FLOAT."), 10);
+  CHECK(content_of(cut, 4).remarks.empty());
   CHECK(contains(why_not("# OSU MPI Non-blocking Allreduce Latency Test v7.4\n# Size  Overall(us)\n"
                          "4  2.80\n",
                          2),
