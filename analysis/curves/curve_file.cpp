@@ -1,7 +1,6 @@
 #include "analysis/curves/curve_file.h"
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <set>
 
@@ -145,14 +144,20 @@ bool CurveLines::next() {
   return true;
 }
 
+bool CurveLines::is_row(std::size_t least_words) const {
+  return words_.size() >= least_words &&
+         words_[0].find_first_not_of("0123456789") == std::string_view::npos;
+}
+
 double CurveLines::number(std::size_t word) const {
-  double value = 0;
   const std::string_view text = word < words_.size() ? words_[word] : std::string_view();
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() ||
-      !(value >= 0 && value <= kLargestNumber))
-    refuse(fmt::format("'{}' is not a number from 0 to 1e15", with_escaped_bytes(text)));
-  return value;
+  try {
+    if (const double value = parse_number(text); value >= 0 && value <= kLargestNumber)
+      return value;
+  } catch (const Error&) {
+    // Refused below, with its place.
+  }
+  refuse(fmt::format("'{}' is not a number from 0 to 1e15", with_escaped_bytes(text)));
 }
 
 std::int64_t CurveLines::whole(std::size_t word) const {

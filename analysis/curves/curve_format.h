@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <filesystem>
 #include <initializer_list>
 #include <optional>
@@ -26,6 +25,8 @@ class CurveLines {
   /// Its words, between blanks.
   const std::vector<std::string_view>& words() const { return words_; }
 
+  /// Whether it has so many words or more, of which the first is digits: a row of a table.
+  bool is_row(std::size_t least_words) const;
   /// A word as a number from 0 to 1e15, or refuse().
   double number(std::size_t word) const;
   std::int64_t whole(std::size_t word) const;

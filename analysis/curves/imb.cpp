@@ -61,9 +61,7 @@ class ImbReader {
 
   /// Not "4194304 time-out.; Time limit …".
   bool is_result() const {
-    const auto& words = lines_.words();
-    return words.size() >= kImbColumns && lines_.line().find(';') == std::string_view::npos &&
-           words[0].find_first_not_of("0123456789") == std::string_view::npos;
+    return lines_.is_row(kImbColumns) && lines_.line().find(';') == std::string_view::npos;
   }
 
   void add_row() {

@@ -24,7 +24,6 @@ namespace fs = std::filesystem;
 using calibrate::in_place;
 using nlohmann::json;
 
-constexpr const char* kTransport = "nccl";
 constexpr const char* kBackToBack = "back-to-back";
 constexpr const char* kIsolated = "isolated";
 constexpr double kMicrosecond = 1e-6;
@@ -45,17 +44,29 @@ struct Result {
   std::string type, redop;
   bool rooted = false;
   double busbw_per_algbw = kNotMeasured;
+  std::int64_t repetitions = 0;
   CalibrationRow in_place_row, out_of_place_row;  ///< time and wrong values; NaN: not measured
 };
 
-CalibrationRow row_of(const Result& result, CollectiveKind kind, std::int64_t ranks) {
-  const bool here = in_place(kind);
+/// What all rows of a table have in common.
+struct Measured {
+  CollectiveKind kind = CollectiveKind::kAllReduce;
+  std::int64_t ranks = 0;
+  std::string transport = "nccl", cadence = kBackToBack;
+};
+
+CalibrationRow row_of(const Result& result, const Measured& table) {
+  const bool here = in_place(table.kind);
   const CalibrationRow& usual = here ? result.in_place_row : result.out_of_place_row;
   const CalibrationRow& other = here ? result.out_of_place_row : result.in_place_row;
   CalibrationRow row = std::isnan(usual.median_s) ? other : usual;
-  row.kind = kind;
+  row.kind = table.kind;
+  row.transport = table.transport;
+  row.cadence = table.cadence;
   row.type = result.type;
-  row.bytes = std::llround(result.size / message_bytes(kind, 1, static_cast<double>(ranks)));
+  row.bytes =
+      std::llround(result.size / message_bytes(table.kind, 1, static_cast<double>(table.ranks)));
+  row.repetitions = result.repetitions;
   return row;
 }
 
@@ -91,7 +102,7 @@ class TextReader {
     while (lines_.next())
       if (lines_.line().starts_with('#'))
         take_comment();
-      else if (!section_.titles.empty() && is_result())
+      else if (!section_.titles.empty() && lines_.is_row(5))
         section_.results.push_back(result());
     finish();
     return std::move(content_);
@@ -125,11 +136,6 @@ class TextReader {
                       rank));
   }
 
-  bool is_result() const {
-    const auto& words = lines_.words();
-    return words.size() > 4 && words[0].find_first_not_of("0123456789") == std::string_view::npos;
-  }
-
   /// Where "time" stands, or "cputime".
   std::vector<std::size_t> groups() const {
     std::vector<std::size_t> at;
@@ -151,6 +157,7 @@ class TextReader {
       lines_.refuse(fmt::format("it has {} columns, and the table {}", found, expected));
     Result result;
     result.size = lines_.number(0);
+    result.repetitions = section_.iterations;
     result.type = lines_.words()[column("type")];
     result.redop = lines_.words()[column("redop")];
     if (const std::size_t root = column("root"); root < at[0])
@@ -214,14 +221,11 @@ class TextReader {
   }
 
   std::vector<CalibrationRow> rows() const {
+    Measured table{kind(), ranks()};
+    table.cadence = section_.cadence;
     std::vector<CalibrationRow> all;
-    const CollectiveKind of_all = kind();
-    for (const Result& result : section_.results) {
-      all.push_back(row_of(result, of_all, ranks()));
-      all.back().transport = kTransport;
-      all.back().cadence = section_.cadence;
-      all.back().repetitions = section_.iterations;
-    }
+    for (const Result& result : section_.results)
+      all.push_back(row_of(result, table));
     return all;
   }
 
@@ -259,22 +263,17 @@ CalibrationRow json_group(const json& row, const char* group, const char* statis
   return result;
 }
 
-Curves json_curves(const json& results, CollectiveKind kind, std::int64_t ranks,
-                   const CalibrationRow& of_all) {
-  Curves curves{ranks, {}};
+Curves json_curves(const json& results, const Measured& table) {
+  Curves curves{table.ranks, {}};
   for (const json& one : results) {
     Result result;
     result.size = static_cast<double>(whole_number<std::int64_t>(one.at("size")));
     result.type = one.at("type").get<std::string>();
     result.in_place_row = json_group(one, "in_place", "in_place_per_iter");
     result.out_of_place_row = json_group(one, "out_of_place", "out_of_place_per_iter");
-    CalibrationRow row = row_of(result, kind, ranks);
-    row.transport = of_all.transport;
-    row.cadence = of_all.cadence;
-    row.repetitions = one.contains("actual_iterations")
-                          ? whole_number<std::int64_t>(one.at("actual_iterations"))
-                          : 0;
-    curves.rows.push_back(std::move(row));
+    if (one.contains("actual_iterations"))
+      result.repetitions = whole_number<std::int64_t>(one.at("actual_iterations"));
+    curves.rows.push_back(row_of(result, table));
   }
   return curves;
 }
@@ -284,12 +283,10 @@ std::vector<Curves> calibrate_curves(const json& page) {
   std::vector<Curves> all;
   for (const json& curve : page.at("curves")) {
     const std::string name = curve.at("collective").get<std::string>();
-    CalibrationRow of_all;
-    of_all.transport = curve.at("transport").get<std::string>();
-    of_all.cadence = curve.at("cadence").get<std::string>();
-    const auto& operation = calibrate::find_operation(name);
-    all.push_back(json_curves(curve.at("results"), operation.kind,
-                              static_cast<std::int64_t>(page.at("ranks").size()), of_all));
+    all.push_back(json_curves(
+        curve.at("results"),
+        {calibrate::find_operation(name).kind, static_cast<std::int64_t>(page.at("ranks").size()),
+         curve.at("transport").get<std::string>(), curve.at("cadence").get<std::string>()}));
   }
   return all;
 }
@@ -306,11 +303,10 @@ Curves nccl_tests_curves(const fs::path& path, const json& page) {
     if (whole_number<std::int64_t>(device.at("group")) == 0) ++ranks;
   if (ranks == 0)
     throw Error(ExitCode::kBadData, fmt::format("'{}' names no device", path.string()));
+  Measured table{*kind, ranks};
   const json blocks = config.value("blocking_collectives", json());
-  CalibrationRow of_all;
-  of_all.transport = kTransport;
-  of_all.cadence = blocks == "true" || blocks == true ? kIsolated : kBackToBack;
-  return json_curves(page.at("results"), *kind, ranks, of_all);
+  if (blocks == "true" || blocks == true) table.cadence = kIsolated;
+  return json_curves(page.at("results"), table);
 }
 
 CurveFileContent read_json(const fs::path& path, std::string_view text) {

@@ -41,7 +41,7 @@ class OsuReader {
     while (lines_.next())
       if (lines_.line().starts_with('#'))
         take_comment();
-      else if (kind_ && is_result())
+      else if (kind_ && lines_.is_row(2))
         curves_.rows.push_back(row());
     content_.curves.push_back(std::move(curves_));
     return std::move(content_);
@@ -64,11 +64,6 @@ class OsuReader {
         lines_.words()[2] != "MPI_FLOAT.")
       type_ = lines_.words()[2].substr(0, lines_.words()[2].find('.'));
     if (line.starts_with("# Size")) full_ = line.find("Max Latency") != line.npos;
-  }
-
-  bool is_result() const {
-    const auto& words = lines_.words();
-    return words.size() > 1 && words[0].find_first_not_of("0123456789") == std::string_view::npos;
   }
 
   CalibrationRow row() const {

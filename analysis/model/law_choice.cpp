@@ -108,7 +108,8 @@ LawEntry law_of_curves(CollectiveKind kind, const FamilyCells& cells,
       if (row.kind != kind || row.type != kFloatType || row.wrong > 0) continue;
       points.push_back({row.kind, row.transport, row.cadence, static_cast<double>(of_ranks.ranks),
                         static_cast<double>(row.bytes), row.median_s, kNoCell, file});
-      transports.push_back(row.transport);
+      if (std::find(transports.begin(), transports.end(), row.transport) == transports.end())
+        transports.push_back(row.transport);
     }
   for (const std::string& name : transports)
     if (LawEntry entry = from_transport(kind, points, name); entry.fit.usable()) return entry;

@@ -45,14 +45,7 @@ CollectiveLaws plain_laws(const FamilyFit& fit) {
 double slowdown_of(const FamilyFit& fit) {
   const bool calibrated = std::any_of(fit.laws.begin(), fit.laws.end(),
                                       [](const auto& law) { return law.second.calibrated; });
-  std::vector<double> ratios;
-  const CollectiveLaws laws = plain_laws(fit);
-  for (const CellPoint& cell : fit.cells)
-    if (cell.facts->ranks > 1 && !cell.facts->profile.messages.empty())
-      ratios.push_back(sum(cell.facts->profile.transfer_s) /
-                       cost_of(cell.facts->profile, laws, cell.facts->ranks));
-  const double ratio = median(ratios);
-  return calibrated && std::isfinite(ratio) && ratio > 0 ? ratio : 1;
+  return calibrated ? slowdown_over(fit, plain_laws(fit)) : 1;
 }
 
 std::set<double> batches_of(const std::vector<const CellPoint*>& cells) {
@@ -215,6 +208,16 @@ FamilyFit drawn_fit(const FamilyFit& fit, std::size_t draw, Draws& draws) {
 }
 
 }  // namespace
+
+double slowdown_over(const FamilyFit& fit, const CollectiveLaws& laws) {
+  std::vector<double> ratios;
+  for (const CellPoint& cell : fit.cells)
+    if (cell.facts->ranks > 1 && !cell.facts->profile.messages.empty())
+      ratios.push_back(sum(cell.facts->profile.transfer_s) /
+                       cost_of(cell.facts->profile, laws, cell.facts->ranks));
+  const double ratio = median(ratios);
+  return std::isfinite(ratio) && ratio > 0 ? ratio : 1;
+}
 
 LawEntry drawn_law(const LawEntry& law, Draws& draws) {
   LawEntry drawn = law;

@@ -116,6 +116,10 @@ struct FamilyDraws {
 };
 FamilyDraws draw_family(const FamilyFit& fit, std::uint64_t seed);
 
+/// Training's collectives over what `laws` say, median over the cells on several ranks; 1 where
+/// none of them exchanged or a law is missing.
+double slowdown_over(const FamilyFit& fit, const CollectiveLaws& laws);
+
 /// The law fitted to its own points with residuals drawn from its fit, which must be usable.
 LawEntry drawn_law(const LawEntry& law, Draws& draws);
 

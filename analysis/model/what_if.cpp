@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -246,33 +247,20 @@ double slowdown_near_messages(const FamilyFit& fit) {
     if (!law.calibrated) return 1;
     laws[kind] = near_messages(fit, kind, law).fit;
   }
-  std::vector<double> ratios;
-  for (const CellPoint& point : fit.cells) {
-    const BucketProfile& profile = point.facts->profile;
-    if (point.facts->ranks < 2 || profile.messages.empty()) continue;
-    double measured_s = 0, calibrated_s = 0;
-    for (std::size_t i = 0; i < profile.messages.size(); ++i) {
-      measured_s += profile.transfer_s[i];
-      calibrated_s += collective_s(laws, profile.messages[i].kind, profile.messages[i].bytes,
-                                   point.facts->ranks);
-    }
-    ratios.push_back(measured_s / calibrated_s);
-  }
-  const double ratio = median(ratios);
-  return std::isfinite(ratio) && ratio > 0 ? ratio : 1;
+  return slowdown_over(fit, laws);
 }
 
 }  // namespace
 
 WhatIf with_network_laws(const FamilyFit& fit, WhatIf change) {
   if (!change.network) return change;
+  const std::vector<Curves> curves = std::exchange(change.network_curves, {});
   FamilyCells cells;
   for (const CellPoint& point : fit.cells)
     cells.push_back(point.facts);
   for (const auto& [kind, law] : fit.laws)
-    change.network_laws[kind] = near_messages(
-        fit, kind,
-        law_of_curves(kind, cells, change.network_curves, change.network->path.string()));
+    change.network_laws[kind] =
+        near_messages(fit, kind, law_of_curves(kind, cells, curves, change.network->path.string()));
   change.network_slowdown = slowdown_near_messages(fit);
   return change;
 }

@@ -32,9 +32,9 @@ WhatIf parse_what_if(const std::string& text);
 /// Throws Error as read_curve_file does.
 std::vector<std::string> read_network(WhatIf& change);
 
-/// The change with the laws of its network for the collectives of a family. They are fitted to
-/// sizes within a factor of 4 of the family's messages where the curves have three or more, and so
-/// is the calibration that their slowdown is measured against.
+/// The change with the laws of its network for the collectives of a family in place of its curves.
+/// They are fitted to sizes within a factor of 4 of the family's messages where the curves have
+/// three or more, and so is the calibration that their slowdown is measured against.
 WhatIf with_network_laws(const FamilyFit& fit, WhatIf change);
 
 struct WhatIfResult {

@@ -150,7 +150,10 @@ void what_if_add_once(const std::string& note, Table& table) {
 }
 
 /// What the laws of another network were fitted to, and how well.
-void add_network_notes(const WhatIf& change, Table& table) {
+void add_network_notes(const WhatIf& change, const std::vector<Curves>& network, Table& table) {
+  std::set<std::int64_t> ranks;
+  for (const Curves& curves : network)
+    ranks.insert(curves.ranks);
   for (const auto& [kind, law] : change.network_laws) {
     const std::string name =
         fmt::format("network {}, {}", change.network->path.string(), collective_name(kind));
@@ -158,9 +161,6 @@ void add_network_notes(const WhatIf& change, Table& table) {
       what_if_add_once(name + ": no curve of two sizes or more: n/a", table);
       continue;
     }
-    std::set<double> ranks;
-    for (const Curves& curves : change.network_curves)
-      ranks.insert(static_cast<double>(curves.ranks));
     what_if_add_once(
         fmt::format("{}: {} of {} ranks, {} points: latency {:.2f} us, {:.3f} GB/s, residual "
                     "{:.0f} % (root mean square), times the slowdown {:.2f} of training here",
@@ -197,7 +197,7 @@ void what_if_add_family(const RunStudy& runs, const FamilyCells& cells, const Wh
           table);
   }
   add_missing_note(fit, table);
-  add_network_notes(family.change, table);
+  add_network_notes(family.change, change.network_curves, table);
 }
 
 }  // namespace

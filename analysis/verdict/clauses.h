@@ -59,6 +59,9 @@ std::string percent_text(double share);
 /// " (58 % to 63 %)", or nothing where the estimate has no interval.
 std::string interval_text(const Estimate& share);
 
+/// What is less of an iteration is not worth an advice.
+inline constexpr double kWorthSaying = 0.01;
+
 /// Recorded in every interval of the verdict that is bootstrapped.
 inline constexpr std::uint64_t kVerdictSeed = 1;
 

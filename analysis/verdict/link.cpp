@@ -29,9 +29,6 @@ LinkCost link_cost(const FamilyFit& fit, const CellFacts& cell) {
   return cost;
 }
 
-/// Below this share of an iteration that is exposed, a shorter exchange does not matter.
-constexpr double kLittleExposed = 0.01;
-
 std::string link_sentence(const LinkCost& cost, double exposed_share) {
   const bool latency = cost.limited_by_latency();
   const char* remedy = latency ? "fewer, larger messages" : "fewer bytes";
@@ -40,7 +37,7 @@ std::string link_sentence(const LinkCost& cost, double exposed_share) {
       "{} ({:.3g} GB/s); {}",
       latency ? "latency" : "the link's bandwidth", count_text(cost.messages, "message"),
       format_duration(cost.latency_s), format_duration(cost.transfer_s), cost.bandwidth,
-      exposed_share >= kLittleExposed
+      exposed_share >= kWorthSaying
           ? fmt::format("{} would help", remedy)
           : fmt::format("{} of the iteration is exposed, so {} would not shorten it",
                         percent_text(exposed_share), remedy));

@@ -13,8 +13,7 @@ namespace gradsync::report {
 
 namespace {
 
-constexpr double kWorthSaying = 0.01;  ///< of the iteration
-constexpr double kAsGood = 0.005;      ///< as --bucket-cap auto takes
+constexpr double kAsGood = 0.005;  ///< as --bucket-cap auto takes
 
 /// Options that would shorten an iteration, and by which part of it.
 struct Remedy {

@@ -234,9 +234,9 @@ TEST_CASE("calibration file: what-if with the curves of another network") {
   const RunStudy runs(set);
   const CellFacts& cell = runs.facts().cells.at(0);
   const FamilyFit fit = fit_family({&cell}, runs.facts().calibration);
-  WhatIf change = parse_what_if("network=" + (folder / "network.txt").string() + ",ranks=4");
-  CHECK(read_network(change).empty());
-  change = with_network_laws(fit, change);
+  WhatIf read = parse_what_if("network=" + (folder / "network.txt").string() + ",ranks=4");
+  CHECK(read_network(read).empty());
+  WhatIf change = with_network_laws(fit, read);
   // t(S, 4) = 6 steps of 25 us, and 1.5 S · 2 ns; training is as slow as its laws.
   LawWorld network;
   network.alpha_s = 25e-6;
@@ -246,7 +246,7 @@ TEST_CASE("calibration file: what-if with the curves of another network") {
   CHECK(what_if(fit, cell, change).parts.exposed_s == Approx(exposed_s));
 
   TableOptions options;
-  options.what_if = change;
+  options.what_if = read;
   const Table table = make_what_if_table(set, options);
   CHECK(table.rows[1][column_of(table, "exposed_ms")].number == Approx(1e3 * exposed_s));
   const double step_ms = table.rows[1][column_of(table, "step_ms")].number;
@@ -257,16 +257,16 @@ TEST_CASE("calibration file: what-if with the curves of another network") {
   CHECK(contains(table.sources[1], "network.txt"));
 
   std::ofstream(folder / "network.txt") << imb_text("Bcast", 50);
-  CHECK(read_network(change).empty());
-  change = with_network_laws(fit, change);
+  CHECK(read_network(read).empty());
+  change = with_network_laws(fit, read);
   CHECK(std::isnan(what_if(fit, cell, change).parts.exposed_s));
-  options.what_if = change;
+  options.what_if = read;
   const Table without = make_what_if_table(set, options);
   CHECK(shown(without, 1, "step_ms") == "n/a");
   CHECK(contains(all_notes(without), "allreduce: no curve of two sizes or more: n/a"));
 
   std::filesystem::remove(folder / "network.txt");
-  error_text(ExitCode::kNoInput, [&] { read_network(change); });
+  error_text(ExitCode::kNoInput, [&] { read_network(read); });
 }
 
 TEST_CASE("calibration file: another network's law is fitted near the sizes of the messages") {
