@@ -178,7 +178,7 @@ CellFacts facts_of(const MeasuredCell& cell) {
 
 void add_points(const Run& run, std::size_t cell, const std::string& file, StudyFacts& study) {
   for (const CalibrationRow& row : run.calibration())
-    if (row.type == kFloatType)
+    if (row.type == kFloatType && row.wrong <= 0)
       study.calibration.push_back({row.kind, row.transport, row.cadence,
                                    static_cast<double>(run.ranks), static_cast<double>(row.bytes),
                                    row.median_s, cell, file});

@@ -215,6 +215,24 @@ TEST_CASE("calibration file: --calibration goes before a run's own, for all runs
         Approx(1e3 * (4 * 50e-6 + (7 << 20) * 2e-9)));
 }
 
+TEST_CASE("calibration file: sizes with wrong values are in no law") {
+  const TestFolder folder;
+  StudyRun run = run_on(2);
+  run.add_more = [](Recorder& recorder) {
+    std::vector<CalibrationRow> rows = line(1);
+    rows.push_back(rows.back());
+    rows.back().bytes = 8 << 20;
+    rows.back().median_s *= 100;
+    rows.back().wrong = 1;
+    for (const CalibrationRow& row : rows)
+      recorder.add(row);
+  };
+  write_study(folder / "run.h5", run);
+  const LawEntry law = allreduce_law(loaded(folder));
+  CHECK(law.points.size() == 4);
+  CHECK(law.fit.second == Approx(1e-9));
+}
+
 TEST_CASE("calibration file: a curve of another transport is no law of the runs, and is named") {
   const TestFolder folder;
   StudyRun run = run_on(2);
