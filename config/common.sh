@@ -38,6 +38,12 @@ readonly cache_dir=${XDG_CACHE_HOME:-$HOME/.cache}/gradsync
 readonly torch_venv=$cache_dir/venv-torch-$torch_release
 readonly test_venv=$cache_dir/venv-test
 readonly test_packages="h5py pandas xarray h5netcdf netCDF4 numpy perfetto safetensors"
+# What the tests compare gradsync with. Without dependencies, named here instead: those of torchvision would bring
+# a second PyTorch. torchvision 0.26 belongs to PyTorch 2.11, 0.25 to 2.10, and so on.
+torchvision_minor=${torch_release#*.}
+readonly peer_venv=$cache_dir/venv-peers-$torch_release
+readonly peer_packages="--no-deps torchvision~=0.$((${torchvision_minor%%.*} + 15)).0 pillow HolisticTraceAnalysis==0.5.0 \
+numpy pandas python-dateutil six networkx plotly narwhals packaging"
 # Boost, and nlohmann-json and doctest as headers, for users who cannot install packages.
 readonly library_packages="cmeel-boost==1.90.0 pgm-build-deps==2026.10.26.92"
 readonly library_venv=$cache_dir/venv-libraries

@@ -74,11 +74,10 @@ std::vector<double> sampled_means(const Run& run, const Window& window,
 }  // namespace
 
 double flop_per_image(const RunReader& run) {
-  double sum = kNotMeasured;
+  std::vector<double> counted;
   for (const LayerRow& layer : run.layers())
-    for (const double flop : {layer.forward_flop, layer.backward_flop})
-      if (std::isfinite(flop)) sum = (std::isnan(sum) ? 0 : sum) + flop;
-  return sum;
+    counted.insert(counted.end(), {layer.forward_flop, layer.backward_flop});
+  return sum(counted);
 }
 
 NetworkCost network_cost(const Run& run) {

@@ -17,7 +17,7 @@ namespace {
 
 /// Of a network and its batch, by what it exchanges for what it computes.
 struct NetworkPlace {
-  double bytes_per_mflop;
+  double bytes_per_kflop;
   std::string name;
 
   auto operator<=>(const NetworkPlace&) const = default;
@@ -25,7 +25,7 @@ struct NetworkPlace {
 
 NetworkPlace place_of(const RunGroup& group) {
   const Run& run = group.first();
-  return {1e6 * network_cost(run).bytes_per_flop(),
+  return {1e3 * network_cost(run).bytes_per_flop(),
           fmt::format("{}, batch {}", run.model, run.batch_per_rank)};
 }
 
@@ -38,7 +38,7 @@ ChartPanel networks_panel(const std::vector<const RunGroup*>& cells, GroupSplits
     places.insert(place_of(*group));
   for (const NetworkPlace& place : places)
     panel.x_ticks.push_back({static_cast<double>(panel.x_ticks.size() + 1),
-                             fmt::format("{}: {:.4g}", place.name, place.bytes_per_mflop)});
+                             fmt::format("{}: {:.4g}", place.name, place.bytes_per_kflop)});
   std::map<std::string, std::vector<ChartPoint>> points;
   for (const RunGroup* group : cells) {
     const NetworkPlace place = place_of(*group);
@@ -63,7 +63,8 @@ std::optional<Chart> make_networks_plot(const RunSet& set) {
   std::set<std::string> models;
   for (const RunGroup& group : groups) {
     const Run& run = group.first();
-    if (run.ranks == 1 || !std::isfinite(network_cost(run).bytes_per_flop())) continue;
+    const bool exchanges = run.ranks > 1 && run.mode != "none";
+    if (!exchanges || !std::isfinite(network_cost(run).bytes_per_flop())) continue;
     models.insert(run.model);
     panels[run.ranks].push_back(&group);
   }
@@ -71,9 +72,9 @@ std::optional<Chart> make_networks_plot(const RunSet& set) {
   GroupSplits splits(groups);
   Chart chart{"Synchronization cost by network",
               {"Means over steady iterations, ranks and repeats.",
-               "Behind the names: bytes of gradients per million operations of an iteration on "
-               "one rank, in whose order the networks are."},
-              {"network", "network, batch per rank: B/MFLOP", "", 0, false},
+               "B/kFLOP: bytes of gradients per thousand operations of an iteration on one rank. "
+               "The networks are in its order."},
+              {"network", "network, batch per rank: B/kFLOP", "", 0, false},
               {"exposed_percent", "exposed (% of iteration)", "%", 0, true},
               {}};
   for (const auto& [ranks, cells] : panels)

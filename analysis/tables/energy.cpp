@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "analysis/metrics/epoch_figures.h"
@@ -20,12 +21,7 @@ struct IterationEnergy {
   double gpus_j = kNotMeasured, packages_j = kNotMeasured, memory_j = kNotMeasured;
 
   /// Of the parts that were measured; NaN without any.
-  double total_j() const {
-    double sum = kNotMeasured;
-    for (const double part : {gpus_j, packages_j, memory_j})
-      if (std::isfinite(part)) sum = (std::isnan(sum) ? 0 : sum) + part;
-    return sum;
-  }
+  double total_j() const { return sum(std::array{gpus_j, packages_j, memory_j}); }
 };
 
 double sum_of_all(const std::vector<double>& values) {

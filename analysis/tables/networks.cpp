@@ -20,7 +20,7 @@ std::vector<Column> networks_columns(const GroupLabels& labels) {
       {"gradient_mib", "gradient MiB", false, "4 B x parameters / 2^20", "/layer/parameters"},
       {"sample_gflop", "GFLOP/sample", false, "operations of the layers, forward and backward",
        counted},
-      {"bytes_per_mflop", "B/MFLOP", false,
+      {"bytes_per_kflop", "B/kFLOP", false,
        "4 B x parameters / operations of an iteration on one rank",
        "/layer/parameters, " + counted + ", /iteration/samples"},
       {"iteration_ms", "iteration ms", false, "mean over ranks and repeats", "/time/iteration"},
@@ -33,7 +33,7 @@ std::vector<Column> networks_columns(const GroupLabels& labels) {
        "/time/hidden, /time/exposed, /time/compute", 1},
       group_name_column()};
   result.insert(result.end(), rest.begin(), rest.end());
-  keep(result, {"bytes_per_mflop", "iteration_ms", "exposed_percent"});
+  keep(result, {"bytes_per_kflop", "iteration_ms", "exposed_percent"});
   return result;
 }
 
@@ -46,7 +46,7 @@ std::vector<Cell> networks_row(const GroupLabels& labels, const RunGroup& group,
                                   Cell::of(cost.parameters, 0),
                                   Cell::of(cost.gradient_bytes() / kMiB, 3),
                                   significant_cell(1e-9 * cost.sample_flop),
-                                  significant_cell(1e6 * cost.bytes_per_flop()),
+                                  significant_cell(1e3 * cost.bytes_per_flop()),
                                   Cell::of(1e3 * split[Phase::kIteration], 3),
                                   Cell::of(1e3 * split[Phase::kCompute], 3),
                                   Cell::of(1e3 * hidden_s, 3),
@@ -73,11 +73,11 @@ Table make_networks_table(const RunSet& set, const TableOptions&) {
   GroupSplits splits(groups);
   Table table{"networks",
               "What synchronization costs by network",
-              {"B/MFLOP: bytes of gradients in float32 that a rank exchanges per million "
-               "operations (convolutions and matrix products, forward and backward) that it "
-               "computes between two exchanges; n/a where no operation is counted",
-               "two networks with the same B/MFLOP cost alike on one machine as far as both "
-               "compute at the same rate; it falls in proportion to the batch"},
+              {"B/kFLOP: bytes of float32 gradients per thousand operations (convolutions and "
+               "matrix products, forward and backward) of a rank in one iteration; inversely "
+               "proportional to the batch; n/a where no operation is counted",
+               "on one machine, networks with the same B/kFLOP that compute at the same rate "
+               "spend the same share of time on communication"},
               networks_columns(labels),
               {}};
   for (const RunGroup& group : groups)

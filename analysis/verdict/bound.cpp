@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include "analysis/verdict/clauses.h"
-#include "support/parse.h"
 
 namespace gradsync::report {
 
@@ -20,8 +19,7 @@ std::string parts_text(const MeasuredCell& cell) {
 
 VerdictClause bound_clause_for(const MeasuredCell& cell) {
   const double exposed = cell.exposed_share;
-  const std::string where = fmt::format("{} at {} with {} images per rank", cell.run().mode,
-                                        count_text(cell.ranks(), "rank"), cell.batch_per_rank());
+  const std::string where = setting_text(cell);
   const auto clause = [&](const char* sentence, std::string text) {
     return clause_of(sentence, std::move(text), {&cell},
                      "/time/exposed, /time/compute, /time/iteration",
@@ -61,9 +59,10 @@ Clauses bound_clauses(const VerdictInput& input) {
     if (on_most_ranks(family).empty() && !several_ranks_oversubscribed(input, model))
       clauses.push_back(missing_clause(
           "bound.missing",
-          fmt::format("{}: no run on several ranks, so communication was not measured; run mpirun "
-                      "-n 2 gradsync-train --model {} --sync ddp",
-                      model, model)));
+          fmt::format("no run on several ranks, so communication was not measured; run mpirun -n 2 "
+                      "gradsync-train --model {} --sync ddp",
+                      model),
+          model));
   }
   return clauses;
 }

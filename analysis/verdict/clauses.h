@@ -50,8 +50,12 @@ Cells on_most_ranks(const Cells& cells);
 VerdictClause clause_of(std::string_view sentence, std::string text, const Cells& cells,
                         std::string datasets, std::string condition);
 
-/// A clause that names the run to make.
-VerdictClause missing_clause(std::string_view sentence, std::string text);
+/// A clause that names the run to make, for one network or for all runs.
+VerdictClause missing_clause(std::string_view sentence, std::string text,
+                             const std::string& network = {});
+
+/// "ddp at 4 ranks with 32 images per rank".
+std::string setting_text(const MeasuredCell& cell);
 
 /// 0.614 as "61 %", 0.0234 as "2.3 %", 0.0004 as "0.04 %".
 std::string percent_text(double share);

@@ -66,7 +66,8 @@ Clauses link_clauses(const VerdictInput& input) {
     if (!why.empty()) {
       clauses.push_back(missing_clause(
           "link.missing",
-          fmt::format("whether latency or bandwidth limits {} is unknown: {}", facts.model, why)));
+          fmt::format("whether latency or bandwidth limits communication is unknown: {}", why),
+          facts.model));
       continue;
     }
     const LinkCost cost = link_cost(fit, facts);

@@ -106,8 +106,7 @@ Clauses reduce_clauses(const VerdictInput& input) {
     std::vector<Remedy> remedies = replays ? replayed(fit, facts) : std::vector<Remedy>{};
     remedies.push_back(accumulated(*top.front()));
     remedies = ranked(std::move(remedies), std::max(error, kWorthSaying));
-    const std::string where = fmt::format("{} at {} with {:.0f} images per rank", facts.mode,
-                                          count_text(top.front()->ranks(), "rank"), facts.batch);
+    const std::string where = setting_text(*top.front());
     const std::string basis =
         replays ? fmt::format(
                       "; replay of the recorded buckets, which is {} off the measured "

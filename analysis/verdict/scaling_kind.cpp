@@ -203,11 +203,11 @@ VerdictClause other_kind(const Series& have) {
   const bool weak = have.kind == Kind::kWeak;
   return missing_clause(
       "scaling.missing",
-      fmt::format("{} scaling was not measured for {}: run gradsync-train {} {} on {} ranks",
-                  weak ? "strong" : "weak", have.base().run().model,
-                  weak ? "--batch-global" : "--batch-per-rank",
+      fmt::format("{} scaling was not measured: run gradsync-train {} {} on {} ranks",
+                  weak ? "strong" : "weak", weak ? "--batch-global" : "--batch-per-rank",
                   weak ? have.base().run().batch_global : have.base().batch_per_rank(),
-                  rank_list(have)));
+                  rank_list(have)),
+      have.base().run().model);
 }
 
 /// Whether cells of the same model and mode have it, oversubscribed ones included.

@@ -11,8 +11,8 @@ namespace gradsync::report {
 namespace {
 
 std::string ranks_text(const MeasuredCell& cell, const Utilization& mean) {
-  std::string text =
-      fmt::format("{}: the ranks compute in {} of the time", cell.name, percent_text(mean.compute));
+  std::string text = fmt::format("{}: the ranks compute in {} of the time", setting_text(cell),
+                                 percent_text(mean.compute));
   if (std::isfinite(mean.link_busy))
     text += fmt::format(", the link is busy in {} of it", percent_text(mean.link_busy));
   return text;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -11,6 +12,7 @@
 #include "analysis/verdict/clauses.h"
 #include "options/modes.h"
 #include "support/error.h"
+#include "support/parse.h"
 #include "support/table.h"
 
 namespace gradsync::report {
@@ -29,12 +31,44 @@ bool exchanges(const MeasuredCell& cell) {
   return mode_named(cell.run().mode).exchanges;
 }
 
+void add_new(const std::vector<std::string>& some, std::vector<std::string>& all) {
+  for (const std::string& one : some)
+    if (std::find(all.begin(), all.end(), one) == all.end()) all.push_back(one);
+}
+
 std::vector<std::string> models_of(const std::vector<MeasuredCell>& cells) {
   std::vector<std::string> models;
   for (const MeasuredCell& cell : cells)
-    if (std::find(models.begin(), models.end(), cell.run().model) == models.end())
-      models.push_back(cell.run().model);
+    add_new({cell.run().model}, models);
   return models;
+}
+
+/// A sentence with the same text for several networks is one; each names its networks.
+std::vector<VerdictClause> by_network(std::vector<VerdictClause> clauses) {
+  std::vector<VerdictClause> result;
+  for (VerdictClause& clause : clauses) {
+    const auto same = std::find_if(result.begin(), result.end(), [&](const VerdictClause& one) {
+      return !one.networks.empty() && !clause.networks.empty() && one.text == clause.text;
+    });
+    if (same == result.end()) {
+      result.push_back(std::move(clause));
+      continue;
+    }
+    add_new(clause.networks, same->networks);
+    add_new(clause.files, same->files);
+    if (!clause.condition.empty()) same->condition += "; " + clause.condition;
+  }
+  for (VerdictClause& clause : result)
+    if (!clause.networks.empty())
+      clause.text = fmt::format("{}: {}", fmt::join(clause.networks, ", "), clause.text);
+  return result;
+}
+
+bool several_networks(const std::vector<VerdictClause>& clauses) {
+  std::vector<std::string> networks;
+  for (const VerdictClause& clause : clauses)
+    add_new(clause.networks, networks);
+  return networks.size() > 1;
 }
 
 /// All cells of the family of `member`.
@@ -121,16 +155,26 @@ VerdictClause clause_of(std::string_view sentence, std::string text, const Cells
                         std::string datasets, std::string condition) {
   VerdictClause clause{
       known(sentence), std::move(text), {}, std::move(datasets), std::move(condition)};
-  for (const MeasuredCell* cell : cells)
+  for (const MeasuredCell* cell : cells) {
+    add_new({cell->run().model}, clause.networks);
     for (const Run* run : cell->group.repeats)
       clause.files.push_back(run->path.string());
+  }
+  if (clause.networks.size() > 1) clause.networks.clear();
   return clause;
 }
 
-VerdictClause missing_clause(std::string_view sentence, std::string text) {
+VerdictClause missing_clause(std::string_view sentence, std::string text,
+                             const std::string& network) {
   VerdictClause clause{known(sentence), std::move(text), {}, {}, {}};
   clause.missing = true;
+  if (!network.empty()) clause.networks = {network};
   return clause;
+}
+
+std::string setting_text(const MeasuredCell& cell) {
+  return fmt::format("{} at {} with {} images per rank", cell.run().mode,
+                     count_text(cell.ranks(), "rank"), cell.batch_per_rank());
 }
 
 std::string percent_text(double share) {
@@ -156,14 +200,17 @@ std::vector<VerdictClause> make_verdict(const RunStudy& runs) {
   // What is missing stands last: first what is known.
   std::stable_partition(clauses.begin(), clauses.end(),
                         [](const VerdictClause& clause) { return !clause.missing; });
-  return clauses;
+  return models_of(input.cells).size() > 1 ? by_network(std::move(clauses)) : clauses;
 }
 
 std::vector<VerdictClause> main_clauses(const std::vector<VerdictClause>& clauses) {
+  const bool compared = std::any_of(clauses.begin(), clauses.end(), [](const VerdictClause& one) {
+    return one.topic() == "networks";
+  });
+  const std::set<std::string> main = {"cores", compared ? "networks" : "bound", "reduce"};
   std::vector<VerdictClause> result;
   for (const VerdictClause& clause : clauses)
-    if (clause.topic() == "cores" || clause.topic() == "bound" || clause.topic() == "reduce")
-      result.push_back(clause);
+    if (main.contains(clause.topic())) result.push_back(clause);
   return result;
 }
 
@@ -178,8 +225,10 @@ std::string source_text(const VerdictClause& clause) {
 }
 
 std::string verdict_text(const std::vector<VerdictClause>& clauses, std::size_t width) {
+  const bool brief = width > 0 && several_networks(clauses);
+  const std::vector<VerdictClause> shown = brief ? main_clauses(clauses) : clauses;
   std::string text = "Verdict\n";
-  for (const VerdictClause& clause : clauses) {
+  for (const VerdictClause& clause : shown) {
     if (width > 0) {
       text += fmt::format("- {}\n", fmt::join(wrapped(clause.text + ".", width - 2), "\n  "));
       continue;
@@ -189,6 +238,9 @@ std::string verdict_text(const std::vector<VerdictClause>& clauses, std::size_t 
     const std::string source = source_text(clause);
     if (!source.empty()) text += fmt::format("    from: {}\n", source);
   }
+  if (const std::size_t others = clauses.size() - shown.size(); others > 0)
+    text += fmt::format("  (--wide shows {} on single networks)\n",
+                        count_text(static_cast<std::int64_t>(others), "more sentence"));
   if (clauses.empty()) text += "  the runs hold no data for a verdict\n";
   return text;
 }

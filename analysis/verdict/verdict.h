@@ -19,6 +19,7 @@ struct VerdictClause {
   std::string datasets;            ///< in them: "/time/exposed, /time/iteration"
   std::string condition;           ///< what it holds for: "lenet, ddp, 4 ranks, 64 images per rank"
   bool missing = false;            ///< says what was not measured, and what would measure it
+  std::vector<std::string> networks = {};  ///< it is about; empty where it is about all runs
 
   /// "scaling", "bound", "batch", …: the sentence up to its point.
   std::string topic() const { return sentence.substr(0, sentence.find('.')); }
@@ -28,17 +29,20 @@ struct VerdictClause {
 /// for each in which it holds, and data in which it would be false and must not appear.
 const std::vector<std::string_view>& verdict_sentences();
 
-/// In reading order; empty for runs without data for a verdict.
+/// In reading order; empty for runs without data for a verdict. With several networks each text
+/// begins with those it is about.
 std::vector<VerdictClause> make_verdict(const RunStudy& runs);
 
 /// Those that say what the exchange costs and what would reduce it, or why that is not concluded.
+/// Where networks are compared, that comparison instead of what each of them is bound by.
 std::vector<VerdictClause> main_clauses(const std::vector<VerdictClause>& clauses);
 
 /// "a.h5, b.h5 and 3 more: /time/exposed"; empty where the clause rests on no file.
 std::string source_text(const VerdictClause& clause);
 
 /// The verdict as plain text, as Markdown and as JSON; each ends with a newline. Text of a limited
-/// `width` holds the sentences alone; without a limit (0) also what they hold for and rest on.
+/// `width` holds the sentences alone, of several networks the main ones; without a limit (0) all of
+/// them, and what they hold for and rest on.
 std::string verdict_text(const std::vector<VerdictClause>& clauses, std::size_t width = 0);
 std::string verdict_markdown(const std::vector<VerdictClause>& clauses);
 std::string verdict_json(const std::vector<VerdictClause>& clauses);

@@ -57,6 +57,15 @@ find_test_python() {
   fi
 }
 
+find_peer_python() {
+  if [[ -x $peer_venv/bin/python3 ]]; then
+    row "torchvision, HTA" ok test - "$peer_venv"
+    define PEER_PYTHON "$peer_venv/bin/python3"
+  else
+    missing_in_venv "torchvision, HTA" optional test 1 "$peer_venv" "$peer_packages"
+  fi
+}
+
 find_tools() {
   find_xz
   find_tool rsvg-convert demo librsvg2-bin "plots are SVG files only"
@@ -66,6 +75,7 @@ find_tools() {
   report_library_or_pypi doctest test doctest-dev DOCTEST_ROOT
   find_venv_python
   find_test_python
+  find_peer_python
   find_slurm
   find_tool clang-format lint clang-format "make lint skips it"
   find_tool clang-tidy lint clang-tidy "make lint skips it"

@@ -14,7 +14,7 @@ struct Entry {
 };
 
 constexpr Entry kNetworks[] = {
-#define GRADSYNC_NETWORK(id, form, input) {form, make_##id},
+#define GRADSYNC_NETWORK(id, form, input, check) {form, make_##id},
 #include "options/networks.def"
 #undef GRADSYNC_NETWORK
 };

@@ -53,7 +53,7 @@ std::shared_ptr<Network> make_network(const std::string& model, std::uint64_t se
 /// returns logits of the classes, and gives each parameter a dense gradient.
 void require_trainable_script(const std::string& path, const NetworkInput& input);
 
-#define GRADSYNC_NETWORK(id, form, input) \
+#define GRADSYNC_NETWORK(id, form, input, check) \
   std::shared_ptr<Network> make_##id(const std::string& model);
 #include "options/networks.def"
 #undef GRADSYNC_NETWORK

@@ -44,12 +44,16 @@ NetworkInput stated_sample(const TrainOptions& options) {
   return {image_sizes(options.input), options.classes, false};
 }
 
+void no_numbers(const std::string&) {}
+
 struct Entry {
   const char* form;
   NetworkInput (*input)(const TrainOptions&);
+  void (*check)(const std::string& model);
 };
 constexpr Entry kNetworks[] = {
-#define GRADSYNC_NETWORK(id, form, input) {form, input},
+#define GRADSYNC_NETWORK(id, form, input, check) \
+  {form, input, [](const std::string& model) { check(model); }},
 #include "options/networks.def"
 #undef GRADSYNC_NETWORK
 };
@@ -156,8 +160,7 @@ std::vector<std::int64_t> image_sizes(const std::string& text) {
 void require_network(const std::string& model) {
   for (const Entry& entry : kNetworks) {
     if (!is_network(entry.form, model)) continue;
-    if (entry.form == kMlpForm) mlp_shape(model);
-    if (model.starts_with("synthetic:")) synthetic_shape(model);
+    entry.check(model);
     return;
   }
   throw Error(ExitCode::kUsage,

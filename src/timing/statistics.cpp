@@ -44,15 +44,16 @@ std::vector<double> sorted_finite(std::span<const double> values) {
   return kept;
 }
 
+double sum(std::span<const double> values) {
+  double total = Statistics::kNone;
+  for (const double value : values)
+    if (finite(value)) total = std::isnan(total) ? value : total + value;
+  return total;
+}
+
 double mean(std::span<const double> values) {
-  double sum = 0;
-  std::size_t count = 0;
-  for (double value : values) {
-    if (!finite(value)) continue;
-    sum += value;
-    ++count;
-  }
-  return count ? sum / static_cast<double>(count) : Statistics::kNone;
+  const auto count = std::count_if(values.begin(), values.end(), finite);
+  return sum(values) / static_cast<double>(count);
 }
 
 Statistics statistics(std::span<const double> values) {

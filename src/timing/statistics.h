@@ -35,6 +35,9 @@ Statistics statistics(std::span<const double> values);
 /// The finite values in order.
 std::vector<double> sorted_finite(std::span<const double> values);
 
+/// Sum of the finite values; NaN if there are none.
+double sum(std::span<const double> values);
+
 /// Mean of the finite values; NaN if there are none. No copy.
 double mean(std::span<const double> values);
 

@@ -2,7 +2,7 @@
 """Traces of torch.profiler as runs. PyTorch's DistributedDataParallel over Gloo is recorded on 2 and 4 ranks; what gradsync-report
 makes of it is compared with a computation of its own here, and, as traces of a GPU, with Holistic Trace Analysis.
 
-usage: profiler.py [NAME...]    (run by tests/run, which sets TORCH_PYTHON; HTA_PYTHON: a Python with HolisticTraceAnalysis)
+usage: profiler.py [NAME...]    (run by tests/run, which sets TORCH_PYTHON and PEER_PYTHON)
        profiler.py record RANK RANKS FOLDER STEPS    (a rank, with a Python that has torch)
 """
 import gzip
@@ -221,10 +221,10 @@ def as_gpu_trace(path: pathlib.Path, target: pathlib.Path, rank: int, ranks: int
 
 
 def hta_python() -> str:
-    for python in (os.environ.get("HTA_PYTHON", ""), os.environ.get("TORCH_PYTHON", ""), sys.executable):
+    for python in (os.environ.get("PEER_PYTHON", ""), os.environ.get("TORCH_PYTHON", ""), sys.executable):
         if python and subprocess.run([python, "-c", "import hta"], capture_output=True, check=False).returncode == 0:
             return python
-    raise Skip("needs a Python with HolisticTraceAnalysis from PyPI (HTA_PYTHON)")
+    raise Skip("needs a Python with HolisticTraceAnalysis (make deps)")
 
 
 def compare_with_hta(folder, count: int) -> None:

@@ -2,9 +2,8 @@
 """Compares the networks with PyTorch's Python modules that hold the same weights: outputs in training
 and in evaluation, the loss, every gradient, and how many operations PyTorch counts.
 
-usage: networks.py    (run by tests/run, which sets TORCH_PYTHON; needs a Python with torch)
+usage: networks.py    (run by tests/run, which sets TORCH_PYTHON and PEER_PYTHON; needs a Python with torch)
 """
-import importlib.util
 import json
 import os
 import pathlib
@@ -171,6 +170,19 @@ def torchvision_network(name: str):
     return getattr(torchvision.models, name)(weights=None)
 
 
+def why_without_torchvision() -> str:
+    """Empty where torchvision can be imported: from this Python, or from the one that PEER_PYTHON names."""
+    peer = os.environ.get("PEER_PYTHON", "")
+    if peer:
+        ask = [peer, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
+        sys.path.append(subprocess.run(ask, capture_output=True, text=True, check=True).stdout.strip())
+    try:
+        import torchvision  # noqa: F401
+    except (ImportError, RuntimeError) as error:  # RuntimeError: it belongs to another PyTorch
+        return f"no torchvision for this PyTorch (make deps): {error}"
+    return ""
+
+
 def make(model: str):
     return {
         "mlp:96x3": mlp,
@@ -221,10 +233,10 @@ def close(a, b) -> bool:
 
 def main() -> int:
     reexecute_with_torch()
-    failed, torchvision = 0, importlib.util.find_spec("torchvision")
+    failed, without_torchvision = 0, why_without_torchvision()
     for model in MODELS:
-        if model in FROM_TORCHVISION and not torchvision:
-            print(f"SKIP networks {model}: no torchvision (pip install torchvision, for the Python of LibTorch)")
+        if model in FROM_TORCHVISION and without_torchvision:
+            print(f"SKIP networks {model}: {without_torchvision}")
             continue
         try:
             found = differences(model)

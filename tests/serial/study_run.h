@@ -74,6 +74,15 @@ inline StudyRun on_cores(StudyRun run, const std::string& cores) {
   return run;
 }
 
+inline StudyRun of_network(StudyRun run, const std::string& model) {
+  run.change_info = [model, before = run.change_info](RunInfo& info) {
+    before(info);
+    for (ConfigEntry& entry : info.config)
+      if (entry.name == "model") entry.value = model;
+  };
+  return run;
+}
+
 /// A world that the scaling model describes exactly: compute constant + per_image·b, of which the
 /// optimizer is 10 %, forward 30 % and backward 60 %; four buckets of a mode that overlaps, ready
 /// at a quarter, a half, three quarters and the end of the backward pass; a ring all-reduce costs

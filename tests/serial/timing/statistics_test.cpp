@@ -91,6 +91,8 @@ TEST_CASE("statistics: NaN and infinities are left out and counted") {
   CHECK(statistics(Values{kNan, kNan}).count == 0);
   CHECK(std::isnan(statistics(Values{kNan}).mean));
   CHECK(gradsync::mean(Values{kNan, 4, 6}) == 5);
+  CHECK(gradsync::sum(Values{kNan, 4, 6}) == 10);
+  CHECK(std::isnan(gradsync::sum(Values{kNan})));
 }
 
 TEST_CASE("quantile: type 7, as R and NumPy interpolate") {

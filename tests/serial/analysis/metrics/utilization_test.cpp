@@ -251,13 +251,7 @@ TEST_CASE("table networks: bytes of gradients for each operation of a rank") {
   write_study(folder / "a.h5", used_run());
   CHECK(!has_networks(loaded(folder), {}));
   CHECK(!make_networks_plot(loaded(folder)));
-  StudyRun other = used_run();
-  const auto alike = other.change_info;
-  other.change_info = [alike](RunInfo& info) {
-    alike(info);
-    for (ConfigEntry& entry : info.config)
-      if (entry.name == "model") entry.value = "other";
-  };
+  StudyRun other = of_network(used_run(), "other");
   other.add_more = [](Recorder& recorder) {
     recorder.add(LayerRow{"fc", "matmul", 1000, 1e6, 1e6});
   };
@@ -271,8 +265,8 @@ TEST_CASE("table networks: bytes of gradients for each operation of a rank") {
     return table.rows.at(of)[column_of(table, column)].number;
   };
   // 4 B x 1000 / (2 MFLOP x 32 samples); 4 B x 462 / (3 MFLOP x 32 samples).
-  CHECK(value(row, "bytes_per_mflop") == doctest::Approx(62.5));
-  CHECK(value(1 - row, "bytes_per_mflop") == doctest::Approx(19.25));
+  CHECK(value(row, "bytes_per_kflop") == doctest::Approx(0.0625));
+  CHECK(value(1 - row, "bytes_per_kflop") == doctest::Approx(0.01925));
   CHECK(value(row, "parameters") == 1000);
   CHECK(value(row, "exposed_percent") > 0);
   const auto chart = make_networks_plot(set);
@@ -282,7 +276,7 @@ TEST_CASE("table networks: bytes of gradients for each operation of a rank") {
   REQUIRE(chart->panels[0].series[0].points.size() == 2);
   // In the order of the bytes per operation, with their names below.
   CHECK(chart->panels[0].series[0].points[0].name == "lenet, batch 32");
-  CHECK(chart->panels[0].x_ticks[1].text == "other, batch 32: 62.5");
+  CHECK(chart->panels[0].x_ticks[1].text == "other, batch 32: 0.0625");
 }
 
 TEST_CASE("table hardware: hosts that differ in nothing but their names are one row") {

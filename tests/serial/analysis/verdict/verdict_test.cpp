@@ -77,7 +77,7 @@ TEST_CASE("verdict: the kind of scaling that was not run is named with the run t
   write_study(folder / "b.h5", {"ddp", 2, 64, 0.010, 0.0025});
   const auto clauses = make_verdict(loaded(folder));
   CHECK(contains(said(clauses, "scaling"),
-                 "strong scaling was not measured for lenet: run gradsync-train --batch-global 64 "
+                 "strong scaling was not measured: run gradsync-train --batch-global 64 "
                  "on 1, 2 ranks"));
   // What is missing stands after what is known, rests on no file, and is marked.
   const auto first_missing = std::find_if(clauses.begin(), clauses.end(),
@@ -189,7 +189,7 @@ TEST_CASE("verdict: one rank says that communication was not measured") {
   const TestFolder folder;
   write_study(folder / "a.h5", {"none", 1, 32});
   const auto clauses = make_verdict(loaded(folder));
-  CHECK(contains(said(clauses, "bound"), "lenet: no run on several ranks"));
+  CHECK(contains(said(clauses, "bound"), "no run on several ranks"));
   CHECK(contains(said(clauses, "measuring"), "run gradsync-train with --counterfactual"));
   for (const VerdictClause& clause : clauses)
     CHECK(clause.missing);
@@ -287,9 +287,38 @@ TEST_CASE("verdict: without calibration and with one size of message the link is
   const TestFolder folder;
   write_study(folder / "a.h5", law_run(world, 2, 16));
   const auto clauses = make_verdict(loaded(folder));
-  CHECK(contains(said(clauses, "link"), "whether latency or bandwidth limits lenet is unknown"));
+  CHECK(contains(said(clauses, "link"),
+                 "whether latency or bandwidth limits communication is unknown"));
   CHECK(contains(said(clauses, "link"), "--calibrate"));
   CHECK_FALSE(contains(said(clauses, "batch"), "reaches"));
+}
+
+TEST_CASE("verdict: of several networks each sentence names its own, and equal ones are one") {
+  const auto clauses_of = [](std::vector<StudyRun> study) {
+    const TestFolder folder;
+    for (std::size_t i = 0; i < study.size(); ++i)
+      write_study(folder / (std::to_string(i) + ".h5"), study[i]);
+    return make_verdict(loaded(folder));
+  };
+  const StudyRun small{"ddp", 2, 32, 0.010, 0.0001}, large{"ddp", 2, 32, 0.005, 0.005};
+  const auto one = clauses_of({small}), two = clauses_of({small, of_network(large, "other")});
+  CHECK(said(one, "networks").empty());
+  CHECK(contains(said(one, "bound"), "ddp at 2 ranks with 32 images per rank is compute-bound"));
+  CHECK(said(two, "networks") ==
+        "exposed communication of ddp at 2 ranks with 32 images per rank, 2 networks: from 0.99 % "
+        "(lenet) to 50 % (other) of the iteration\n");
+  CHECK(contains(said(two, "bound"),
+                 "\nother: ddp at 2 ranks with 32 images per rank: 50 % of the iteration"));
+  const StudyRun one_bucket = law_run({0.002, 1e-4, 1e-4, 1e-9, {1000000}}, 2, 16);
+  const auto equal = clauses_of({one_bucket, of_network(one_bucket, "other")});
+  CHECK(said(equal, "link").starts_with("lenet, other: whether latency or bandwidth limits"));
+  // On a terminal the comparison, and what would reduce the cost.
+  const std::string shown = verdict_text(two, 90), all = verdict_text(two);
+  CHECK(contains(shown, "exposed communication of ddp"));
+  CHECK(contains(shown, "more sentences on single networks)"));
+  CHECK_FALSE(contains(shown, "is compute-bound"));
+  CHECK(contains(all, "lenet: ddp at 2 ranks with 32 images per rank is compute-bound"));
+  CHECK(contains(verdict_text(one, 90), "is compute-bound"));
 }
 
 TEST_CASE("verdict: text, Markdown and JSON hold the same clauses") {
