@@ -43,7 +43,7 @@ readonly test_packages="h5py pandas xarray h5netcdf netCDF4 numpy perfetto safet
 torchvision_minor=${torch_release#*.}
 readonly peer_venv=$cache_dir/venv-peers-$torch_release
 readonly peer_packages="--no-deps torchvision~=0.$((${torchvision_minor%%.*} + 15)).0 pillow HolisticTraceAnalysis==0.5.0 \
-numpy pandas python-dateutil six networkx plotly narwhals packaging"
+numpy pandas python-dateutil six networkx plotly narwhals packaging psutil pyyaml"
 # Boost, and nlohmann-json and doctest as headers, for users who cannot install packages.
 readonly library_packages="cmeel-boost==1.90.0 pgm-build-deps==2026.10.26.92"
 readonly library_venv=$cache_dir/venv-libraries

@@ -9,6 +9,7 @@
 #include "analysis/charts/html.h"
 #include "analysis/page/document.h"
 #include "analysis/page/page_parts.h"
+#include "options/modes.h"
 #include "support/parse.h"
 
 namespace gradsync::report {
@@ -19,12 +20,20 @@ std::string fine_line(const std::string& text) {
   return text.empty() ? "" : "<p class=\"source\">" + html_text(text) + "</p>";
 }
 
+/// Names of networks and modes are written as they are.
+bool begins_with_name(const VerdictClause& clause) {
+  const auto begins_with = [&](const std::string& name) { return clause.text.starts_with(name); };
+  return std::any_of(clause.networks.begin(), clause.networks.end(), begins_with) ||
+         !mode_named(clause.text.substr(0, clause.text.find_first_of(" :"))).name.empty();
+}
+
 /// A sentence: with a capital, a full stop, and percent signs that stay beside their numbers.
-std::string sentence(const std::string& text) {
+std::string sentence(const VerdictClause& clause) {
+  const std::string& text = clause.text;
   std::string result;
   for (std::size_t at = 0; at < text.size(); ++at)
     result += text.compare(at, 2, " %") == 0 ? "\xC2\xA0" : text.substr(at, 1);
-  if (!result.empty() && result[0] >= 'a' && result[0] <= 'z')
+  if (!begins_with_name(clause) && !result.empty() && result[0] >= 'a' && result[0] <= 'z')
     result[0] = static_cast<char>(result[0] - 'a' + 'A');
   return html_text(result) + ".";
 }
@@ -34,7 +43,7 @@ std::string sentences(const std::vector<VerdictClause>& clauses) {
   std::string text = "<ul class=\"verdict\">\n";
   for (const VerdictClause& clause : clauses)
     text += fmt::format("<li{}><p>{}</p><div>{}{}</div></li>\n",
-                        clause.missing ? " class=\"missing\"" : "", sentence(clause.text),
+                        clause.missing ? " class=\"missing\"" : "", sentence(clause),
                         fine_line(clause.condition), fine_line(source_text(clause)));
   return text + "</ul>\n";
 }

@@ -116,6 +116,19 @@ TEST_CASE("page: the verdict stands beside the plot of the split, ahead of the c
   CHECK(page.find("id=\"plot-split\"", at("id=\"plot-split\"") + 1) == std::string::npos);
 }
 
+TEST_CASE("page: a sentence begins with a capital, names stay as they are") {
+  const TestFolder folder;
+  write_sample(folder / "ddp.h5", {});
+  VerdictClause of_network{"link.latency", "vgg11: latency limits", {}, "", "", false};
+  of_network.networks = {"vgg11"};
+  const std::string page = page_of(folder, {},
+                                   {{"bound.share", "ddp at 2 ranks", {}, "", "", false},
+                                    {"link.bandwidth", "ddpx", {}, "", "", false},
+                                    of_network});
+  for (const char* text : {"<p>ddp at 2 ranks.", "<p>Ddpx.", "<p>vgg11: latency"})
+    CHECK_MESSAGE(contains(page, text), text);
+}
+
 TEST_CASE("page: one table is open, and one without rows is left out") {
   const TestFolder folder;
   write_sample(folder / "run.h5", {});
