@@ -16,6 +16,7 @@
 #include "analysis/metrics/mode_figures.h"
 #include "analysis/metrics/scaling.h"
 #include "analysis/metrics/split_figures.h"
+#include "analysis/published/audit.h"
 #include "analysis/published/conventions.h"
 #include "analysis/published/study.h"
 #include "analysis/tables/group_cells.h"
@@ -273,8 +274,8 @@ std::string default_unit(const LayoutQuantity& quantity, const Layout& layout) {
 class TableAsPublished {
  public:
   TableAsPublished(const Layout& layout, const LayoutTable& table, const Study* study,
-                   LayoutFigures& figures, const RunSet& set)
-      : layout_(layout), table_(table), figures_(figures), set_(set) {
+                   const std::vector<Finding>& findings, LayoutFigures& figures, const RunSet& set)
+      : layout_(layout), table_(table), findings_(findings), figures_(figures), set_(set) {
     if (study != nullptr) read_published(*study);
     if (!published_.empty()) note_what_is_unlike();
     add_measured_settings();
@@ -433,7 +434,9 @@ class TableAsPublished {
     const Unit unit = quantity.per_iteration ? Unit{} : parse_unit(unit_of(quantity));
     const MeasuredNumber number = figures_.of(setting, quantity, unit.total);
     const Cell published = published_cell(setting, quantity);
-    const Cell measured = significant_cell(number.value / unit.factor);
+    const Cell measured = quantity.what.kind == Kind::kCorrect
+                              ? Cell::of(number.value / unit.factor, 0)
+                              : significant_cell(number.value / unit.factor);
     const std::array<Cell, 3> cells = {published, measured,
                                        Cell::of(measured.number / published.number, 2)};
     for (std::size_t value = 0; value < cells.size(); ++value)
@@ -574,8 +577,30 @@ class TableAsPublished {
     });
   }
 
-  std::vector<std::string> notes() const {
+  /// Whether it rests on a published number of this table.
+  bool concerns(const Finding& finding) const {
+    return std::any_of(published_.begin(), published_.end(), [&](const auto& one) {
+      return std::find(finding.lines.begin(), finding.lines.end(), one.second->line) !=
+             finding.lines.end();
+    });
+  }
+
+  /// What the audit finds in the published numbers of this table, a note a severity.
+  std::vector<std::string> audit_notes() const {
     std::vector<std::string> all;
+    for (const Severity severity : {Severity::kImpossible, Severity::kContradicted}) {
+      std::vector<std::string> found;
+      for (const Finding& finding : findings_)
+        if (finding.severity == severity && concerns(finding)) found.push_back(finding.what);
+      if (!found.empty())
+        all.push_back(fmt::format("published numbers are {}: {}", severity_text(severity),
+                                  fmt::join(found, "; ")));
+    }
+    return all;
+  }
+
+  std::vector<std::string> notes() const {
+    std::vector<std::string> all = audit_notes();
     if (extrapolated_)
       all.push_back(
           "remark extrapolated: no whole epoch was run; mean steady iteration x iterations of one");
@@ -625,6 +650,7 @@ class TableAsPublished {
 
   const Layout& layout_;
   const LayoutTable& table_;
+  const std::vector<Finding>& findings_;
   LayoutFigures& figures_;
   const RunSet& set_;
   std::set<std::string> modes_;  ///< of the published report
@@ -648,10 +674,12 @@ std::optional<Study> published_study(const Layout& layout) {
 
 std::vector<Table> tables_as_published(const Layout& layout, const RunSet& set) {
   const std::optional<Study> study = published_study(layout);
+  const std::vector<Finding> findings = study ? audit(*study, {}).findings : std::vector<Finding>{};
   LayoutFigures figures(set, layout);
   std::vector<Table> made;
   for (const LayoutTable& table : layout.tables)
-    made.push_back(TableAsPublished(layout, table, study ? &*study : nullptr, figures, set).make());
+    made.push_back(
+        TableAsPublished(layout, table, study ? &*study : nullptr, findings, figures, set).make());
   return made;
 }
 

@@ -60,6 +60,7 @@ Cell known_count(std::int64_t number) {
 }
 
 Cell significant_cell(double value) {
+  if (value == 0) return Cell::count(0);
   int decimals = 3;
   for (double limit = 1; decimals < 9 && std::abs(value) < limit; limit /= 10)
     ++decimals;

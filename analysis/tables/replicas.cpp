@@ -75,10 +75,6 @@ double replicas_largest(const std::vector<RankReplica>& ranks, double RankReplic
   return most;
 }
 
-Cell distance_cell(double distance) {
-  return distance == 0 ? Cell::count(0) : significant_cell(distance);
-}
-
 std::vector<double> test_percents(const Run& run) {
   std::vector<double> values;
   if (run.reader->epochs().empty()) return values;
@@ -116,9 +112,9 @@ std::vector<Cell> replicas_row(const Run& run) {
           exchanged_text(run),
           Cell::count(static_cast<double>(run.reader->iterations())),
           equal_text(ranks, &RankReplica::parameter_hash),
-          distance_cell(replicas_largest(ranks, &RankReplica::parameter_distance)),
+          significant_cell(replicas_largest(ranks, &RankReplica::parameter_distance)),
           equal_text(ranks, &RankReplica::buffer_hash),
-          distance_cell(replicas_largest(ranks, &RankReplica::buffer_distance)),
+          significant_cell(replicas_largest(ranks, &RankReplica::buffer_distance)),
           Cell::of(test.minimum, 2),
           Cell::of(test.mean, 2),
           Cell::of(test.maximum, 2),

@@ -280,6 +280,12 @@ TEST_CASE("layout: those of the five reports, with runs and without") {
       const bool printed = table.name != "report-d-compute-comm";
       CHECK_MESSAGE((table.rows.size() > 1) == printed, table.name);
     }
+  const auto of_b = tables_as_published(read_layout("report-b"), none);
+  const std::string wrong = "training loss far below each printed iteration loss";
+  CHECK(contains(gradsync::testing::all_notes(of_b[0]), "published numbers are contradicted: "));
+  CHECK(contains(gradsync::testing::all_notes(of_b[0]), wrong));
+  CHECK_FALSE(contains(gradsync::testing::all_notes(of_b[1]), wrong));
+  CHECK_FALSE(contains(gradsync::testing::all_notes(of_b[0]), "doubtful"));
   CHECK(contains(error_text(ExitCode::kUsage, [] { read_layout("report-f"); }), "no layout"));
   error_text(ExitCode::kNoInput, [] { read_layout("/nowhere/layout.json"); });
 }
