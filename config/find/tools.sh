@@ -48,21 +48,13 @@ find_venv_python() {
   fi
 }
 
-find_test_python() {
-  if [[ -x $test_venv/bin/python3 ]]; then
-    row "h5py, pandas, xarray" ok test - "$test_venv"
-    define TEST_PYTHON "$test_venv/bin/python3"
+# A Python environment that only tests use.
+find_test_venv() { # NAME VARIABLE FOLDER PACKAGES
+  if [[ -x $3/bin/python3 ]]; then
+    row "$1" ok test - "$3"
+    define "$2" "$3/bin/python3"
   else
-    missing_in_venv "h5py, pandas, xarray" optional test 1 "$test_venv" "$test_packages"
-  fi
-}
-
-find_peer_python() {
-  if [[ -x $peer_venv/bin/python3 ]]; then
-    row "torchvision, HTA" ok test - "$peer_venv"
-    define PEER_PYTHON "$peer_venv/bin/python3"
-  else
-    missing_in_venv "torchvision, HTA" optional test 1 "$peer_venv" "$peer_packages"
+    missing_in_venv "$1" optional test 1 "$3" "$4"
   fi
 }
 
@@ -74,8 +66,8 @@ find_tools() {
   find_library_or_pypi DOCTEST DOCTEST_ROOT doctest doctest/doctest.h DOCTEST_VERSION_STR "" pgm_build_deps/doctest
   report_library_or_pypi doctest test doctest-dev DOCTEST_ROOT
   find_venv_python
-  find_test_python
-  find_peer_python
+  find_test_venv "h5py, pandas, xarray" TEST_PYTHON "$test_venv" "$test_packages"
+  find_test_venv "torchvision, HTA" PEER_PYTHON "$peer_venv" "$peer_packages"
   find_slurm
   find_tool clang-format lint clang-format "make lint skips it"
   find_tool clang-tidy lint clang-tidy "make lint skips it"
