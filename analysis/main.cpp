@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "analysis/claims/claims.h"
 #include "analysis/compare/command.h"
@@ -77,8 +78,8 @@ std::vector<NamedChart> charts_for(const RunStudy& runs, const std::vector<Table
   if (!draws(options)) return {};
   std::vector<std::string> missing;
   auto charts = make_charts({runs, made, options.table}, missing);
-  for (const std::string& name : missing)
-    std::cerr << fmt::format("plot {}: the runs hold no numbers for it\n", name);
+  if (!missing.empty())
+    std::cerr << fmt::format("plots not drawn, without data in these runs: {}\n", fmt::join(missing, ", "));
   if (!mark.empty())
     for (NamedChart& plot : charts)
       plot.chart.caption.push_back(mark + ".");

@@ -87,18 +87,20 @@ void ReportOutput::write_verdict(const std::vector<VerdictClause>& clauses) {
 }
 
 void ReportOutput::draw_plots(const std::vector<NamedChart>& charts) {
-  if (options_.output.empty()) return;
+  if (options_.output.empty() || charts.empty()) return;
+  std::vector<std::string> names;
   std::map<std::string, std::vector<std::string>> plots_of;  // those not drawn, by the reason
   for (const NamedChart& plot : charts) {
-    log_ << write_figure(plot.chart, plot.name, options_.output).string() << '\n';
+    write_figure(plot.chart, plot.name, options_.output);
+    names.push_back(plot.name);
     try {
-      for (const auto& file : draw_figure(plot.name, options_.output))
-        log_ << file.string() << '\n';
+      draw_figure(plot.name, options_.output);
     } catch (const Error& error) {
       const std::string fix = error.fix().empty() ? "" : "\n  fix: " + error.fix();
       plots_of[error.what() + fix].push_back(plot.name);
     }
   }
+  log_ << fmt::format("plots in {}: {}\n", options_.output.string(), fmt::join(names, ", "));
   for (const auto& [reason, plots] : plots_of)
     log_ << fmt::format("warning: no PNG and PDF of {}: {}\n", fmt::join(plots, ", "), reason);
 }

@@ -72,19 +72,14 @@ void draw(const std::string& name, const ImageFormat& kind, const fs::path& fold
 
 }  // namespace
 
-fs::path write_figure(const Chart& chart, const std::string& name, const fs::path& folder) {
+void write_figure(const Chart& chart, const std::string& name, const fs::path& folder) {
   write_file_atomically(folder / (name + ".plot.csv"), chart_csv(chart));
   write_file_atomically(folder / (name + ".svg"), svg_figure(chart));
-  return folder / (name + ".svg");
 }
 
-std::vector<fs::path> draw_figure(const std::string& name, const fs::path& folder) {
-  std::vector<fs::path> pictures;
-  for (const ImageFormat& kind : kPictures) {
+void draw_figure(const std::string& name, const fs::path& folder) {
+  for (const ImageFormat& kind : kPictures)
     draw(name, kind, folder);
-    pictures.push_back(folder / (name + "." + kind.format));
-  }
-  return pictures;
 }
 
 }  // namespace gradsync::report

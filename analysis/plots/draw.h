@@ -2,21 +2,18 @@
 
 #include <filesystem>
 #include <string>
-#include <vector>
 
 #include "analysis/charts/chart.h"
 
 namespace gradsync::report {
 
 /// Writes <name>.plot.csv (a table may have the name, too) and <name>.svg into `folder`, each whole
-/// or not at all; returns the path of the SVG.
-std::filesystem::path write_figure(const Chart& chart, const std::string& name,
-                                   const std::filesystem::path& folder);
+/// or not at all.
+void write_figure(const Chart& chart, const std::string& name, const std::filesystem::path& folder);
 
 /// Draws <name>.png and <name>.pdf from <name>.svg with librsvg, without dates, so that the same
-/// numbers give the same bytes; returns their paths. Throws Error kEnvironment if rsvg-convert is
+/// numbers give the same bytes. Throws Error kEnvironment if rsvg-convert is
 /// missing, kInputOutput with its words if it fails.
-std::vector<std::filesystem::path> draw_figure(const std::string& name,
-                                               const std::filesystem::path& folder);
+void draw_figure(const std::string& name, const std::filesystem::path& folder);
 
 }  // namespace gradsync::report
