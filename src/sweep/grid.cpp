@@ -154,13 +154,22 @@ class Exclusions {
   std::vector<std::string> remarks() const {
     std::vector<std::string> list;
     for (std::size_t i = 0; i < used_.size(); ++i)
-      if (!used_[i])
+      if (!used_[i] && !of_replaced_axis(job_.exclusions[i]))
         list.push_back(fmt::format("{}: exclude = {} excludes no cell", job_.exclusions[i].where,
                                    job_.exclusions[i].text));
     return list;
   }
 
  private:
+  // Its values may be among those that --set has taken out of the grid.
+  bool of_replaced_axis(const Exclusion& exclusion) const {
+    return std::any_of(exclusion.conditions.begin(), exclusion.conditions.end(),
+                       [&](const Exclusion::Condition& condition) {
+                         const Axis* axis = find_axis(job_, condition.key);
+                         return axis != nullptr && axis->replaced();
+                       });
+  }
+
   const Job& job_;
   std::vector<bool> used_;
 };

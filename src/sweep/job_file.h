@@ -17,6 +17,8 @@ struct Axis {
   std::string key;
   std::vector<std::string> values;
   std::string where;  ///< "jobs/demo.cfg:12", "--set lr=0.1" or "GRADSYNC_DATA"
+
+  bool replaced() const { return where.starts_with("--set"); }
 };
 
 /// One `exclude` line: leaves out the cells that meet all conditions. A condition is met by any of

@@ -82,6 +82,10 @@ TEST_CASE("sweep: an exclusion leaves out what meets all its conditions") {
   const Grid grid = expand(job_of("ranks = 1\nexclude = ranks=8"));
   REQUIRE(grid.remarks.size() == 1);
   CHECK(grid.remarks[0].find("test.cfg:2") == 0);
+  // What --set took out of the grid needs no exclusion.
+  const std::vector<KeyValue> fewer = {{"ranks", "1, 2", "--set ranks=1,2", false}};
+  CHECK(expand(job_of("ranks = 1, 4\nexclude = ranks=4", fewer)).remarks.empty());
+  CHECK(expand(job_of("ranks = 1, 4\nexclude = sync=none", fewer)).remarks.size() == 1);
 }
 
 TEST_CASE("sweep: a random order is the same cells, fixed by its seed") {
