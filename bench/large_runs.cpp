@@ -47,9 +47,17 @@ RunInfo make_info(const Shape& shape, std::size_t file) {
       {"model", "lenet", "command line"},
       {"batch-per-rank", fmt::to_string(32U << (file / std::size(kModes) % 4)), "command line"}};
   info.provenance = {{"program", "bench/large_runs"}};
-  for (std::size_t r = 0; r < shape.ranks; ++r)
-    info.topology.push_back({static_cast<std::int32_t>(r), static_cast<std::int32_t>(r % 4),
-                             fmt::format("node{:04}", r / 4), "cpu: none", "", "0-1", 1, 0, 1e-7});
+  for (std::size_t r = 0; r < shape.ranks; ++r) {
+    RankPlace& place = info.topology.emplace_back();
+    place.rank = static_cast<std::int32_t>(r);
+    place.local_rank = static_cast<std::int32_t>(r % 4);
+    place.host = fmt::format("node{:04}", r / 4);
+    place.device = "cpu: none";
+    place.affinity = "0-1";
+    place.threads = 1;
+    place.clock_offset_s = 0;
+    place.clock_uncertainty_s = 1e-7;
+  }
   return info;
 }
 
