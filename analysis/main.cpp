@@ -79,7 +79,8 @@ std::vector<NamedChart> charts_for(const RunStudy& runs, const std::vector<Table
   std::vector<std::string> missing;
   auto charts = make_charts({runs, made, options.table}, missing);
   if (!missing.empty())
-    std::cerr << fmt::format("plots not drawn, without data in these runs: {}\n", fmt::join(missing, ", "));
+    std::cerr << fmt::format("plots not drawn, without data in these runs: {}\n",
+                             fmt::join(missing, ", "));
   if (!mark.empty())
     for (NamedChart& plot : charts)
       plot.chart.caption.push_back(mark + ".");

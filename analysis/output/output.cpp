@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <ostream>
+#include <ranges>
 #include <sstream>
 
 #include <fmt/format.h>
@@ -88,11 +89,9 @@ void ReportOutput::write_verdict(const std::vector<VerdictClause>& clauses) {
 
 void ReportOutput::draw_plots(const std::vector<NamedChart>& charts) {
   if (options_.output.empty() || charts.empty()) return;
-  std::vector<std::string> names;
   std::map<std::string, std::vector<std::string>> plots_of;  // those not drawn, by the reason
   for (const NamedChart& plot : charts) {
     write_figure(plot.chart, plot.name, options_.output);
-    names.push_back(plot.name);
     try {
       draw_figure(plot.name, options_.output);
     } catch (const Error& error) {
@@ -100,7 +99,8 @@ void ReportOutput::draw_plots(const std::vector<NamedChart>& charts) {
       plots_of[error.what() + fix].push_back(plot.name);
     }
   }
-  log_ << fmt::format("plots in {}: {}\n", options_.output.string(), fmt::join(names, ", "));
+  log_ << fmt::format("plots in {}: {}\n", options_.output.string(),
+                      fmt::join(charts | std::views::transform(&NamedChart::name), ", "));
   for (const auto& [reason, plots] : plots_of)
     log_ << fmt::format("warning: no PNG and PDF of {}: {}\n", fmt::join(plots, ", "), reason);
 }

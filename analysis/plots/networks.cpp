@@ -9,6 +9,7 @@
 #include "analysis/metrics/utilization.h"
 #include "analysis/plots/plots.h"
 #include "analysis/plots/run_marks.h"
+#include "options/modes.h"
 #include "support/parse.h"
 
 namespace gradsync::report {
@@ -63,7 +64,7 @@ std::optional<Chart> make_networks_plot(const RunSet& set) {
   std::set<std::string> models;
   for (const RunGroup& group : groups) {
     const Run& run = group.first();
-    const bool exchanges = run.ranks > 1 && run.mode != "none";
+    const bool exchanges = run.ranks > 1 && mode_named(run.mode).exchanges;
     if (!exchanges || !std::isfinite(network_cost(run).bytes_per_flop())) continue;
     models.insert(run.model);
     panels[run.ranks].push_back(&group);

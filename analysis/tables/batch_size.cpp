@@ -226,8 +226,8 @@ class Lines {
 
 std::vector<std::string> batch_size_notes() {
   return {
-      "one row per epoch, counted from 1; the first carries warm-up (page cache, first iterations, "
-      "memory that grows) and is kept apart from \"mean 2-N\"",
+      "one row per epoch, counted from 1; the first includes warm-up (page cache, first "
+      "iterations, memory that grows) and is kept apart from \"mean 2-N\"",
       "training s: iterations without waiting for data; running s: wall time of the epoch without "
       "evaluation; both of the slowest rank, nothing scaled",
       "an epoch that --iterations cut off shows the time of the iterations it had; \"whole epoch, "
