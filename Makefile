@@ -27,7 +27,8 @@ BUNDLE_MARCH ?= x86-64-v3
 define HELP
 make              build the programs into build/bin
 make status       what the build uses: found where, which version, or the line that fixes it
-make deps         install what is missing: packages as root on Debian or Ubuntu, LibTorch and headers for anyone
+make deps         install what is missing: packages as root on Debian or Ubuntu, LibTorch and headers for anyone;
+                  make demo and make test do it first, every other target only says what is missing
 make check        a smoke test, less than a minute: 2 ranks, two modes, the report; PASS or FAIL
 make demo         train one network in every mode on 1, 2 and 4 ranks, print the comparison
 make quantize     train LeNet on CIFAR-10, quantize it to int8 step by step, print tables, draw pictures
@@ -49,7 +50,7 @@ Settings, on the command line, in the environment or in user.mk:
   LIBTORCH CUDA_HOME NVCC NCCL_HOME MPICXX HDF5_DIR BOOST_ROOT FMT_ROOT JSON_ROOT OPENSSL_ROOT
   ZLIB_ROOT DOCTEST_ROOT PYTHON     where things are; user.mk.example says more
   USE_CUDA=0  build for CPUs only         NVIDIA_DRIVER=VERSION  of the compute nodes' GPUs
-  TORCH_RELEASE=2.10.0  LibTorch from PyPI that make deps installs    DOWNLOAD=no  it downloads none
+  TORCH_RELEASE=2.10.0  LibTorch from PyPI that make deps installs    DOWNLOAD=no  nothing is downloaded
   CUDA_ARCHS="$(CUDA_ARCHS)"  GPU architectures that kernels are compiled for
   CXX=$(CXX)  MARCH=$(MARCH)  OPTIMIZE=$(OPTIMIZE)  DEBUG=$(DEBUG)  V=1 (show commands)
   GRADSYNC_DATA=FOLDER    CIFAR-10's binary files for the demo and the tests
@@ -74,19 +75,27 @@ GOALS := $(or $(MAKECMDGOALS),all)
 DRY_RUN := $(findstring n,$(filter-out --%,$(firstword -$(MAKEFLAGS))))
 CLEAN_FIRST := $(and $(filter clean,$(firstword $(GOALS))),$(filter-out clean,$(GOALS)))
 $(if $(CLEAN_FIRST),$(if $(MAKE_RESTARTS)$(DRY_RUN),,$(info rm -rf build)$(shell rm -rf build)))
+# Without build/config.mk nothing is built: a detection or an installation that fails ends make.
 ifneq ($(filter-out help clean format,$(GOALS)),)
--include build/config.mk
+include build/config.mk
 endif
+
+# What the goals need (a scope of build/config.status each), and which of them install what is missing.
+SCOPES := build $(if $(filter deps check demo quantize bench test tests soak,$(GOALS)),demo) \
+  $(if $(filter deps test tests soak cluster,$(GOALS)),test) $(if $(filter deps data test tests soak,$(GOALS)),data)
+INSTALLS := $(if $(DRY_RUN),,$(filter deps demo test,$(GOALS)))
+lacking := $(strip $(foreach scope,$(SCOPES),$(MISSING_$(scope))))
 
 # Make starts over once build/config.mk is rebuilt; the second time it takes it as it is.
 ifeq ($(MAKE_RESTARTS),)
-stale := $(or $(filter status deps,$(GOALS)),$(MISSING_build),\
+stale := $(or $(filter status deps,$(GOALS)),$(lacking),\
   $(if $(wildcard $(LIBTORCH_FOUND)/lib/libtorch_cpu.so),,gone),\
   $(if $(call holds,build/config.input,$(DETECTION_INPUT)),,changed))
 build/config.mk: export DETECTION_INPUT := $(DETECTION_INPUT)
-$(foreach v,$(DETECTED_BY),$(eval build/config.mk: export $(v) := $($(v))))
+$(foreach v,$(DETECTED_BY) DOWNLOAD,$(eval build/config.mk: export $(v) := $($(v))))
 build/config.mk: config/detect $(wildcard config/find/*.sh config/common.sh user.mk) $(if $(stale),always)
 	@config/detect
+	$(if $(INSTALLS),@config/deps $(SCOPES))
 endif
 
 # --- flags -------------------------------------------------------------------------------------
@@ -209,33 +218,21 @@ help:
 status:
 	@config/status
 
-INSTALL_MISSING := MAKE='$(MAKE)' PYTHON='$(PYTHON)' DOWNLOAD='$(DOWNLOAD)' config/deps
+# Installed while build/config.mk was made.
 deps:
-	+@$(INSTALL_MISSING) build demo test data
+	@config/status
 
 print-%:
 	$(info $($*))@:
-
-# What a goal needs is installed first, or said, before anything is built.
-SCOPES := build $(if $(filter demo bench test tests soak,$(GOALS)),demo) \
-  $(if $(filter test tests soak cluster,$(GOALS)),test) $(if $(filter data test tests soak,$(GOALS)),data)
-lacking := $(strip $(if $(DEPS_ARE_DONE),,$(foreach scope,$(SCOPES),$(MISSING_$(scope)))))
-ifneq ($(lacking),)
-
-all check demo quantize tests test soak cluster bench tables data install bundle:
-	+@$(INSTALL_MISSING) $(SCOPES)
-	@$(MAKE) --no-print-directory DEPS_ARE_DONE=1 $@
-
-else
 
 all: $(PROGRAMS) build/example-runs
 
 check: all
 	@tests/smoke
 
-# Printed before anything is built.
+# Printed before anything is built, and after what was installed.
 ifneq ($(and $(filter demo,$(GOALS)),$(if $(wildcard build/bin/gradsync-train),,new)),)
-$(if $(DRY_RUN),,$(info == build: all programs, 3 to 5 minutes on 2 cores; then the demo, about 2 minutes))
+$(if $(DRY_RUN)$(stale),,$(info == build: all programs, 3 to 5 minutes on 2 cores; then the demo, about 2 minutes))
 endif
 demo: all
 	@config/demo
@@ -255,7 +252,7 @@ tests: all $(TESTS) $(BENCHMARKS)
 # Of the programs that were just tested: no flags change, so nothing is compiled for it.
 test: tests
 	@config/bundle build/bundle '$(or $(MARCH),any)' >build/tests/bundle.log 2>&1 || cat build/tests/bundle.log
-	@tests/run
+	@env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u MAKE_TERMOUT -u MAKE_TERMERR tests/run
 
 soak: tests
 	@tests/soak/run $(PARTS)
@@ -267,16 +264,18 @@ bench: all $(BENCHMARKS)
 	@bench/run $(PARTS)
 
 data: build/bin/gradsync-dataset
-	$< fetch --to data/cifar-10
+	$(if $(filter no,$(DOWNLOAD)),@echo 'gradsync: DOWNLOAD=no: CIFAR-10 was not downloaded' >&2; exit 69,$< fetch --to data/cifar-10)
 
 bundle:
 	+@$(MAKE) --no-print-directory MARCH=$(BUNDLE_MARCH) all $(if $(KERNELS),build/tests/gpu build/tests/mpi build/tests/libcount_waits.so build/bench/gpu_kernels)
 	@config/bundle build/bundle $(BUNDLE_MARCH)
 
+# Said before anything is built.
+ifneq ($(filter install,$(GOALS)),)
+$(if $(filter /%,$(firstword $(PREFIX))),,$(error PREFIX='$(PREFIX)' is not an absolute path; for example: make install PREFIX=/opt/gradsync))
+endif
 install: all
 	@DESTDIR='$(DESTDIR)' config/install '$(PREFIX)' $(PROGRAMS)
-
-endif
 
 cluster-stop:
 	@tests/slurm/cluster stop
@@ -304,11 +303,11 @@ ifeq ($(MAKELEVEL),0)
 MAKEFLAGS += -j$(or $(BUILD_JOBS),1)
 endif
 
-# A goal like build/bin/gradsync-train, asked for by name while something is missing.
-ifneq ($(MISSING_build),)
+# Nothing is compiled while something that the goals need is missing.
+ifneq ($(lacking),)
 $(OBJECTS): | complete
 complete:
-	@config/deps --only-say build
+	@config/deps --only-say $(SCOPES)
 endif
 
 # The flags of the last build; rewritten when they change, so that everything is rebuilt.

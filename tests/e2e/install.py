@@ -129,13 +129,65 @@ def detected(variable) -> str:
 
 
 def make(folder, *words, **environment) -> harness.Result:
-    """make in a copy of this folder's Makefile and what it detects with, without its user.mk."""
+    """make in a copy of this folder's Makefile and what it detects with, without its user.mk, on the same sources."""
     if not (folder / "config").exists():
         for part in ("config", "slurm"):
             shutil.copytree(ROOT / part, folder / part)
+        for part in ("src", "analysis", "tests", "bench"):
+            (folder / part).symlink_to(ROOT / part)
         shutil.copy(ROOT / "Makefile", folder)
-    environment = {"MAKEFLAGS": "", "MAKELEVEL": "", "DEPS_ARE_DONE": "", "XDG_CACHE_HOME": str(folder / "cache")} | environment
+    environment = {"XDG_CACHE_HOME": str(folder / "cache")} | environment
     return run(["make", "-C", folder, *words], environment=environment, timeout=300)
+
+
+def case_no_variable_of_make_reaches_the_tests(folder):
+    """One that did once made the tests of a first `make test` differ from those of a second."""
+    inherited = {name for name in os.environ if name.startswith(("MAKE", "MFLAGS", "DEPS_"))}
+    check(not inherited, f"{inherited}")
+
+
+def without_mpi(folder, user: int) -> dict:
+    """An environment without MPI, of root (0) or another user, whose apt-get writes its words to apt.log and installs nothing."""
+    bin = folder / "bin"
+    bin.mkdir(parents=True)
+    for path in pathlib.Path("/usr/bin").iterdir():
+        if path.name not in ("apt-get", "id") and not path.name.startswith("mpi"):
+            (bin / path.name).symlink_to(path)
+    for name, text in (("apt-get", f"echo $* >>{folder}/apt.log"), ("id", f"echo {user}")):
+        (bin / name).write_text(f"#!/bin/sh\n{text}\n")
+        (bin / name).chmod(0o755)
+    return {"PATH": str(bin), "LIBTORCH": detected("LIBTORCH_FOUND"), "PYTHON": "/usr/bin/python3"}
+
+
+def case_only_demo_test_and_deps_install(folder):
+    words = {0: ("all", "check", "build/bin/gradsync-train", "install PREFIX=/nonexistent/prefix", "demo DOWNLOAD=no", "-n test"),
+             1000: ("all", "-n demo")}  # fmt: skip
+    for user in words:
+        environment = without_mpi(folder / str(user), user)
+        apt_log = folder / str(user) / "apt.log"
+        for goals in words[user]:
+            result = make(folder, *goals.split(), **environment)
+            said = result.code == 2 and re.search("MPI is missing.*make deps", result.err, re.S)
+            check(said or goals.startswith("-n"), f"make {goals}: {result.code}\n{result.err}")
+            check(not apt_log.exists() and not (folder / "cache").exists(), f"make {goals} installed something")
+        installing = make(folder, "demo", **environment)
+        if user == 0:
+            check("libopenmpi-dev" in apt_log.read_text(), apt_log.read_text())
+            check(installing.code == 2 and "still missing after installing" in installing.err, installing.err)
+        else:
+            check(re.search("This line does all of it:\n  sudo apt-get .*install .*libopenmpi-dev", installing.err), installing.err)
+            check(not apt_log.exists(), "an ordinary user called apt-get")
+
+
+def case_data_are_not_downloaded_against_the_users_word(folder):
+    refused = run(["make", "-C", ROOT, "data", "DOWNLOAD=no"])
+    check(refused.code == 2 and "CIFAR-10 was not downloaded" in refused.err, f"{refused.code}: {refused.err}")
+
+
+def case_a_prefix_that_is_no_absolute_path_is_refused(folder):
+    for prefix in ("", "here", "./here", "~/here"):
+        refused = run(["make", "-C", ROOT, "install", f"PREFIX={prefix}"])
+        check(refused.code == 2 and f"PREFIX='{prefix}' is not an absolute path" in refused.err, f"{refused.code}: {refused.err}")
 
 
 def fake_libtorch(folder, version, symbol) -> pathlib.Path:
@@ -195,8 +247,7 @@ def case_without_packages_the_header_libraries_come_from_pypi_and_libtorch(folde
     (folder / "bin/id").write_text("#!/bin/sh\necho 1000\n")  # an ordinary user cannot use apt-get
     (folder / "bin/id").chmod(0o755)
     status = ["make", "-C", folder, "status", f"LIBTORCH={detected('LIBTORCH_FOUND')}"]
-    environment = {"MAKEFLAGS": "", "MAKELEVEL": "", "DEPS_ARE_DONE": "", "XDG_CACHE_HOME": str(folder / "cache"),
-                   "PATH": f"{folder}/bin:{os.environ['PATH']}"}  # fmt: skip
+    environment = {"XDG_CACHE_HOME": str(folder / "cache"), "PATH": f"{folder}/bin:{os.environ['PATH']}"}
     nothing = run(["unshare", "-m", "sh", folder / "hide", "", *status], environment=environment).expect(0).out
     for name in ("Boost", "nlohmann-json", "doctest"):
         check(re.search(rf"^{name} +MISSING +fix: make deps .pip install cmeel-boost==\S+ pgm-build-deps==\S+ into {folder}", nothing, re.M), nothing)
@@ -232,13 +283,13 @@ def case_a_large_download_is_announced_and_can_be_declined(folder):
     nothing = {"LIBTORCH": "", "PIP_NO_INDEX": "1", "PYTHON": "/usr/bin/python3", "NVIDIA_DRIVER": "550.54"}
     if run(["/usr/bin/python3", "-c", "import torch"]).code == 0:
         raise Skip("the system's Python has torch")
-    declined = make(folder, "all", "DOWNLOAD=no", **nothing)
-    check("the download was declined" in declined.err and "LibTorch is missing" in declined.err, declined.err)
+    declined = make(folder, "demo", "DOWNLOAD=no", **nothing)
+    check("DOWNLOAD=no" in declined.err and "LibTorch is missing" in declined.err, declined.err)
     check(not (folder / "cache").exists(), "something was downloaded")
-    tried = make(folder, "all", **nothing)  # not on a terminal: as in CI
+    tried = make(folder, "demo", **nothing)  # not on a terminal: as in CI
     check(re.search("a large download.*\n  pip install torch==2.10.0 numpy\n.*\n  DOWNLOAD=no declines", tried.err), tried.err)
     check("pip install torch==2.10.0 numpy failed" in tried.err, tried.err)
-    answers = f"cd {folder} && MAKEFLAGS= MAKELEVEL= XDG_CACHE_HOME={folder}/cache PIP_NO_INDEX=1 script -qec 'make all LIBTORCH=' /dev/null <<<n"
+    answers = f"cd {folder} && XDG_CACHE_HOME={folder}/cache PIP_NO_INDEX=1 script -qec 'make demo LIBTORCH=' /dev/null <<<n"
     asked = run(["bash", "-c", answers], environment=nothing)
     check("download it? [Y/n]" in asked.out and "the download was declined" in asked.out, asked.out)
 
@@ -256,10 +307,8 @@ def another_libtorch() -> pathlib.Path:
 def case_another_release_of_libtorch_builds_for_cpus_and_trains(folder):
     libtorch = another_libtorch()
     make(folder, "status").expect(0)
-    shutil.copytree(ROOT / "src", folder / "src")
     program = folder / "build/bin/gradsync-train"
-    run(["make", "-C", folder, f"LIBTORCH={libtorch}", "USE_CUDA=0", "OPTIMIZE=-O0", "build/bin/gradsync-train"], timeout=BUILD_S,
-        environment={"MAKEFLAGS": "", "MAKELEVEL": ""}).expect(0)  # fmt: skip
+    run(["make", "-C", folder, f"LIBTORCH={libtorch}", "USE_CUDA=0", "OPTIMIZE=-O0", "build/bin/gradsync-train"], timeout=BUILD_S).expect(0)
     check(str(libtorch / "lib/libtorch_cpu.so") in run(["ldd", program]).out, "another LibTorch is loaded")
     check("libtorch_cuda" not in run(["ldd", program]).out, "CUDA's libraries are loaded in a build for CPUs")
     data = synthetic(folder, 640, 64)
