@@ -95,6 +95,16 @@ def case_stop_leaves_nothing_even_when_the_controller_was_killed(folder):
     cluster("start", "--nodes", 2).expect(0, "A cluster of 2 nodes")
 
 
+def case_no_other_user_enters_the_cluster(folder):
+    """Who reads munge's key signs as root, and Slurm runs what root signs."""
+    check((STATE.stat().st_mode & 0o777, (STATE / "munge.key").stat().st_mode & 0o777) == (0o700, 0o600), "modes")
+    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    slurm("munge", "--no-input", f"--socket={STATE}/munge.socket").expect(0)
+    for command in (["ls", STATE], ["cat", STATE / "munge.key"], ["munge", "--no-input", f"--socket={STATE}/munge.socket"]):
+        result = slurm(*nobody, *command)
+        check(result.code != 0 and not result.out, f"{command}: {result.out}")
+
+
 def case_a_start_that_fails_leaves_nothing(folder):
     cluster("stop").expect(0)
     subprocess.run(["ip", "netns", "add", "gradsync-n2"], check=True)
