@@ -28,7 +28,8 @@ define HELP
 make              build the programs into build/bin
 make status       what the build uses: found where, which version, or the line that fixes it
 make deps         install what is missing: packages as root on Debian or Ubuntu, LibTorch and headers for anyone;
-                  make demo and make test do it first, every other target only says what is missing
+                  make demo and make test do it first, every other target only says what is missing;
+                  SCOPES=build: for the programs alone, without the demo and the tests
 make check        a smoke test, less than a minute: 2 ranks, two modes, the report; PASS or FAIL
 make demo         train one network in every mode on 1, 2 and 4 ranks, print the comparison
 make quantize     train LeNet on CIFAR-10, quantize it to int8 step by step, print tables, draw pictures
