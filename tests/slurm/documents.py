@@ -22,7 +22,7 @@ ELSEWHERE = {"make": "the programs are built", "make demo": "what this file star
 # Small studies under the names of the large ones.
 SMALL = {"model": "lenet", "batch-per-rank": "16, 32", "iterations": "8", "epochs": None, "warmup": "1", "threads": "1"}
 SMALL_DEMO = {"iterations": "8", "batch-global": "8"}
-# What a person edits where the page says so.
+# Edits that the page asks for.
 AFTER = {"cp slurm/site.example slurm/site": ": >slurm/site", "export GRADSYNC_DEVICE=cuda": "export GRADSYNC_DEVICE=cpu"}
 # For these a person waits for the jobs submitted before; the links are slowed and pulled when no job needs them.
 NEEDS_JOBS_DONE = ("build/bin/gradsync-report", "slurm/submit", "srun", "tests/slurm/cluster")
@@ -76,6 +76,8 @@ class Shell:
 def run_all(document: str, count: int) -> None:
     listed = commands(document)
     check(len(listed) >= count, f"{document} has {len(listed)} commands, and {count} are known")
+    slurm("scancel", "--me")
+    wait_until(idle, "the jobs of a page that failed ended", 60)
     for leftover in [*CLONE.glob("slurm-*.log"), *CLONE.glob("results/s[cp]*")]:
         shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
     typed = {key: value for key, value in ENVIRONMENT.items() if not key.startswith("OMPI_ALLOW_RUN_AS_ROOT")}
@@ -90,6 +92,8 @@ def run_all(document: str, count: int) -> None:
         if command.startswith(NEEDS_JOBS_DONE):
             wait_until(idle, f"the jobs before {command} ended", 300)
         endless = command.startswith("tail -f")
+        if endless:
+            wait_until(lambda: any(CLONE.glob(command.split()[-1])), "the job has begun", 60)
         code, printed = shell.type(f"timeout 3 {command}" if endless else command)
         check(code == (124 if endless else 0), f"{document}: {command}: {code}: {printed[-1200:]}")
         shell.type(AFTER.get(command, ":"))
