@@ -120,7 +120,8 @@ class LayoutFigures {
   }
 
   double scale(const RunGroup& group) const {
-    return iterations(group) / static_cast<double>(iterations_of_whole_epoch(group.first()));
+    return iterations(group) /
+           positive(static_cast<double>(iterations_of_whole_epoch(group.first())));
   }
 
   bool epochs_train() const { return layout_.clock == "training"; }
@@ -161,17 +162,18 @@ class LayoutFigures {
 
   /// The epoch of this number, from 1; 0: any after the first.
   MeasuredNumber epoch(const RunGroup& group, std::int64_t number, bool training) const {
-    std::vector<double> whole, unfinished;
-    for (const Run* run : group.repeats) {
+    std::vector<double> seconds;
+    for (const Run* run : group.repeats)
       for (const EpochFigures& one : epoch_figures(*run))
         if (one.whole && (number > 0 ? one.epoch + 1 == number : one.epoch > 0))
-          whole.push_back(training ? one.training_s : one.running_s);
-      unfinished.push_back(number == 1 ? unfinished_first_epoch_s(*run, training)
-                                       : unfinished_later_epoch_s(*run, training));
-    }
-    const double value = median_of(whole);
-    if (std::isfinite(value)) return {value * scale(group)};
-    return {median_of(unfinished) * scale(group), true, unsteady(group)};
+          seconds.push_back(training ? one.training_s : one.running_s);
+    if (const double whole = median_of(seconds); std::isfinite(whole))
+      return {whole * scale(group)};
+    seconds.clear();
+    for (const Run* run : group.repeats)
+      seconds.push_back(number == 1 ? unfinished_first_epoch_s(*run, training)
+                                    : unfinished_later_epoch_s(*run, training));
+    return {median_of(seconds) * scale(group), true, unsteady(group)};
   }
 
   /// T(1), of one rank with the same batch per rank, without exchange where there is one.
@@ -479,7 +481,7 @@ class TableAsPublished {
     if (row == nullptr) return Cell::of(kNotMeasured, 0);
     if (quantity.per_iteration)
       return significant_cell(1e3 * row->range().value / published_iterations(setting, layout_));
-    return Cell::of(row->value, std::clamp(row->decimals, 0, 6));
+    return Cell::of(row->value, std::max(row->decimals, 0));
   }
 
   void note_keys(const LayoutSetting& setting, const LayoutQuantity& quantity) {

@@ -465,9 +465,9 @@ TEST_CASE("layout: those of the five reports hold every number that the reports 
     const Layout layout = read_layout(name);
     made[name] = tables_as_published(layout, none);
     const auto file = parse_published(read_text_file(layout.published), "reports.csv");
-    std::multiset<double> printed, shown;
+    std::multiset<std::string> printed, shown;
     for (const Row& row : file.rows)
-      if (row.report == name) printed.insert(row.value);
+      if (row.report == name) printed.insert(row.text);
     for (const Table& table : made[name]) {
       CHECK_MESSAGE(table.rows.size() > 1, table.name);
       CHECK_FALSE(contains(gradsync::testing::all_notes(table), "none of these"));
@@ -477,7 +477,7 @@ TEST_CASE("layout: those of the five reports hold every number that the reports 
                                  std::any_of(row.begin(), row.end(), [](const Cell& cell) {
                                    return cell.text == "published";
                                  });
-          if (published && std::isfinite(row[c].number)) shown.insert(row[c].number);
+          if (published && std::isfinite(row[c].number)) shown.insert(row[c].shown());
         }
     }
     CHECK_MESSAGE(printed == shown, name);
