@@ -765,6 +765,12 @@ class TableAsPublished {
                                 clock_text(layout_.speedup_clock)));
     if (parts)
       all.push_back(fmt::format("compute: {}; communication: {}", compute_text(), comm_text()));
+    if ((parts && layout_.communication == "measured") || has_kind({Kind::kCommShare})) {
+      const auto waits =
+          wait_notes(wait_kinds(set_), "communication without waiting for a late rank",
+                     "communication with waiting for a late rank");
+      all.insert(all.end(), waits.begin(), waits.end());
+    }
     if (has_kind({Kind::kBandwidth}))
       all.push_back(fmt::format("bandwidth: {}, {}{}", layout_.bandwidth,
                                 convention_formula(*parse_convention(layout_.bandwidth)),
@@ -818,7 +824,7 @@ class TableAsPublished {
     return layout_.compute == "whole-epoch" ? "T(n)" : "measured, mean over ranks";
   }
   std::string comm_text() const {
-    return layout_.communication == "derived" ? "T(n) - T(1)/n"
+    return layout_.communication == "derived" ? "T(n) - T(1)/n, so with all waiting"
                                               : "measured, hidden included, mean over ranks";
   }
 
