@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iostream>
+#include <optional>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -24,6 +25,7 @@
 #include "record/publish.h"
 #include "support/error.h"
 #include "support/file.h"
+#include "support/parse.h"
 #include "support/program_output.h"
 
 namespace {
@@ -74,10 +76,20 @@ Table marked(Table table, const std::string& mark) {
 
 /// What is drawn: into the folder, onto the page.
 std::vector<NamedChart> charts_for(const RunStudy& runs, const std::vector<Table>& made,
-                                   const ReportOptions& options, const std::string& mark) {
+                                   const ReportOptions& options,
+                                   const std::optional<published::Layout>& layout,
+                                   const std::string& mark) {
   if (!draws(options)) return {};
   std::vector<std::string> missing;
   auto charts = make_charts({runs, made, options.table}, missing);
+  if (layout && layout->plots) {
+    const auto& own = *layout->plots;
+    const auto is_other = [&own](const std::string& name) {
+      return std::find(own.begin(), own.end(), name) == own.end();
+    };
+    std::erase_if(charts, [&](const NamedChart& plot) { return is_other(plot.name); });
+    std::erase_if(missing, is_other);
+  }
   if (!missing.empty())
     std::cerr << fmt::format("plots not drawn, without data in these runs: {}\n",
                              fmt::join(missing, ", "));
@@ -108,6 +120,22 @@ void allow_many_files() {
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   limit.rlim_cur = limit.rlim_max;
   setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+/// Of --as. Throws Error kBadData where it names a plot that there is not.
+std::optional<published::Layout> layout_of(const ReportOptions& options) {
+  if (options.as.empty()) return {};
+  published::Layout layout = published::read_layout(options.as);
+  std::vector<std::string> known;
+  for (const PlotSpec& plot : plots())
+    known.push_back(plot.name);
+  for (const std::string& name : layout.plots.value_or(std::vector<std::string>{}))
+    if (std::find(known.begin(), known.end(), name) == known.end())
+      throw Error(ExitCode::kBadData,
+                  fmt::format("layout {}: there is no plot {}{}", layout.name, name,
+                              did_you_mean(name, known)),
+                  fmt::format("plots: {}", fmt::join(known, ", ")));
+  return layout;
 }
 
 /// Moves the traces out of `places`; the run that they make, saved where that is asked for. Nothing
@@ -150,11 +178,11 @@ RunSet read_runs(std::vector<std::string> places, const ReportOptions& options) 
 }
 
 std::vector<Table> make_tables(const ReportOptions& options, const RunStudy& runs,
+                               const std::optional<published::Layout>& layout,
                                const std::string& mark) {
   std::vector<Table> made;
-  if (!options.as.empty())
-    for (Table& table :
-         published::tables_as_published(published::read_layout(options.as), runs.set()))
+  if (layout)
+    for (Table& table : published::tables_as_published(*layout, runs.set()))
       made.push_back(marked(std::move(table), mark));
   ProgressLine progress;
   for (const TableSpec* spec : options.tables) {
@@ -202,6 +230,7 @@ int report_command(int argc, const char* const* argv) {
 
   // 1. Read.
   require_places(given, options);
+  const std::optional<published::Layout> layout = layout_of(options);
   const RunSet set = read_runs(given.positional, options);
   require_one_run_to_trace(set, options);
   const std::string mark = merge_mark(options, set);
@@ -211,7 +240,7 @@ int report_command(int argc, const char* const* argv) {
   PageContent page;
   page.title = options.title;
   page.places = options.places;
-  page.tables = make_tables(options, runs, mark);
+  page.tables = make_tables(options, runs, layout, mark);
   const bool verdict = options.verdict && !set.runs.empty();
   if (verdict) page.verdict = make_verdict(runs);
   if (options.verdict_wanted == "brief") page.verdict = main_clauses(page.verdict);
@@ -226,7 +255,7 @@ int report_command(int argc, const char* const* argv) {
   if (options.fom) print_foms(set);
 
   // 4. Plots, page, trace.
-  page.charts = charts_for(runs, page.tables, options, mark);
+  page.charts = charts_for(runs, page.tables, options, layout, mark);
   if (options.plots) output.draw_plots(page.charts);
   if (!options.html.empty()) write_file_atomically(options.html, render_page(set, page));
   if (!options.trace.empty()) write_trace_of(set, options);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <string_view>
 
 #include "analysis/metrics/run_group.h"
@@ -105,6 +106,44 @@ std::vector<EpochFigures> epoch_figures(const Run& run) {
       one.extrapolated_s =
           static_cast<double>(whole) * steady_iteration_s(run, slowest_s, one.epoch);
   return all;
+}
+
+namespace {
+
+/// Of the last recorded epoch; of each rank what is no waiting for data, where that is asked for.
+double last_steady_iteration_s(const Run& run, bool training) {
+  const MatrixBlocks without_data = [](RunReader& reader, std::size_t first, std::size_t count) {
+    Matrix times = reader.time(Phase::kIteration, first, count);
+    const Matrix data = reader.time(Phase::kData, first, count);
+    std::transform(times.values.begin(), times.values.end(), data.values.begin(),
+                   times.values.begin(), std::minus<>());
+    return times;
+  };
+  const auto& epochs = run.reader->epochs();
+  if (epochs.empty()) return kNotMeasured;
+  return steady_iteration_s(
+      run, slowest_rank(*run.reader, training ? without_data : phase_blocks(Phase::kIteration)),
+      epochs.back().epoch);
+}
+
+}  // namespace
+
+double unfinished_first_epoch_s(const Run& run, bool training) {
+  const auto epochs = epoch_figures(run);
+  const auto whole = static_cast<double>(iterations_of_whole_epoch(run));
+  if (epochs.empty() || epochs.front().epoch != 0 || epochs.front().whole || !(whole > 0))
+    return kNotMeasured;
+  const EpochFigures& first = epochs.front();
+  const double ran_s = training ? first.training_s : first.running_s;
+  return ran_s +
+         (whole - static_cast<double>(first.iterations)) * last_steady_iteration_s(run, training);
+}
+
+double unfinished_later_epoch_s(const Run& run, bool training) {
+  const auto whole = static_cast<double>(iterations_of_whole_epoch(run));
+  for (const EpochFigures& one : epoch_figures(run))
+    if (one.epoch > 0 && one.whole) return kNotMeasured;
+  return whole > 0 ? whole * last_steady_iteration_s(run, training) : kNotMeasured;
 }
 
 std::int64_t training_images(const Run& run) {

@@ -30,6 +30,14 @@ struct EpochFigures {
 /// The epochs whose end was recorded, in order.
 std::vector<EpochFigures> epoch_figures(const Run& run);
 
+/// Seconds of an epoch that the run did not finish, by the mean iteration that is not warm-up
+/// (slowest rank each) of the last epoch whose end was recorded; `training`: without waiting for
+/// data. The first: what it has run, and that mean for each iteration that it lacks. A later one:
+/// that mean times the iterations of a whole epoch. NaN where the run finished the first, or any
+/// later one, and where it holds too little.
+double unfinished_first_epoch_s(const Run& run, bool training);
+double unfinished_later_epoch_s(const Run& run, bool training);
+
 /// Images of the training set: what the run recorded, else 50,000 where it read CIFAR-10's files
 /// without a manifest; 0 if unknown.
 std::int64_t training_images(const Run& run);

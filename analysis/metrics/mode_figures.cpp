@@ -74,9 +74,10 @@ void count_correct(RunReader& run, std::vector<ModeFigures>& all) {
     all[rank].train_accuracy = right.ratio(rank);
 }
 
-double test_accuracy(const RunReader& run, std::size_t rank) {
+/// Of one rank at the last evaluation that it has a value of.
+double last_evaluated(const RunReader& run, std::size_t rank, double RankEpoch::*member) {
   for (auto epoch = run.epochs().rbegin(); epoch != run.epochs().rend(); ++epoch)
-    if (std::isfinite(epoch->ranks[rank].test_accuracy)) return epoch->ranks[rank].test_accuracy;
+    if (std::isfinite(epoch->ranks[rank].*member)) return epoch->ranks[rank].*member;
   return Statistics::kNone;
 }
 
@@ -86,8 +87,10 @@ void fill_in_accuracy(RunReader& run, std::vector<ModeFigures>& all) {
       all[rank].train_accuracy = run.epochs().back().ranks[rank].train_accuracy;
   else
     count_correct(run, all);
-  for (std::size_t rank = 0; rank < all.size(); ++rank)
-    all[rank].test_accuracy = test_accuracy(run, rank);
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    all[rank].test_accuracy = last_evaluated(run, rank, &RankEpoch::test_accuracy);
+    all[rank].test_loss = last_evaluated(run, rank, &RankEpoch::test_loss);
+  }
 }
 
 /// Without the first iteration.

@@ -16,6 +16,7 @@ struct ModeFigures {
   double mean_loss = Statistics::kNone;       ///< over all iterations, weighted by their samples
   double train_accuracy = Statistics::kNone;  ///< of the last epoch, 0 to 1
   double test_accuracy = Statistics::kNone;   ///< at the last evaluation, 0 to 1
+  double test_loss = Statistics::kNone;       ///< likewise
   double mean_s = Statistics::kNone;          ///< iteration time without the first
   Estimate median_s;                          ///< of the steady iterations, with its interval
   Statistics steady_s;                        ///< iteration time over the steady iterations

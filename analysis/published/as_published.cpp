@@ -49,11 +49,19 @@ struct LayoutSetting {
 struct MeasuredNumber {
   double value = kNotMeasured;
   bool extrapolated = false;  ///< from iterations to an epoch
+  bool unsteady = false;      ///< from iterations of a run that never became steady
+  bool several = false;       ///< groups of runs fit, and it is of the first
 
-  MeasuredNumber scaled(double factor) const { return {value * factor, extrapolated}; }
+  /// Another value that was made from this one.
+  MeasuredNumber with(double made) const { return {made, extrapolated, unsteady, several}; }
+  /// The same of two.
+  MeasuredNumber with(double made, const MeasuredNumber& other) const {
+    return {made, extrapolated || other.extrapolated, unsteady || other.unsteady, several};
+  }
 };
 
-double median_of(const std::vector<double>& values) {
+double median_of(std::vector<double> values) {
+  std::erase_if(values, [](double value) { return !std::isfinite(value); });
   return values.empty() ? kNotMeasured : median(values);
 }
 
@@ -66,33 +74,40 @@ class LayoutFigures {
 
   const std::vector<RunGroup>& groups() const { return groups_; }
 
-  const RunGroup* group(const LayoutSetting& setting) const {
-    const std::string mode = is_without_exchange(setting.mode) ? "none" : setting.synchronization();
-    return find([&](const Run& run) {
-      return run.mode == mode && run.ranks == setting.devices &&
-             (setting.batch == kNotSaid || run.batch_per_rank == setting.batch);
-    });
-  }
-
   MeasuredNumber of(const LayoutSetting& setting, const LayoutQuantity& quantity, double total) {
     const Kind kind = quantity.what.kind;
-    const RunGroup* measured = group(setting);
+    const std::string mode = is_without_exchange(setting.mode) ? "none" : setting.synchronization();
     // One rank without exchange has no communication, one that calls the library may have some.
-    if (setting.devices == 1 && (kind == Kind::kCommTime || kind == Kind::kBandwidth))
-      measured = find([&](const Run& run) {
-        return run.ranks == 1 && run.batch_per_rank == setting.batch && run.mode != "none";
-      });
-    if (measured == nullptr) return {};
-    const MeasuredNumber number = value(*measured, setting, quantity, total);
-    return quantity.per_iteration ? number.scaled(1e3 / iterations(*measured)) : number;
+    const bool calls =
+        setting.devices == 1 && (kind == Kind::kCommTime || kind == Kind::kBandwidth);
+    const auto fitting = find([&](const Run& run) {
+      return (calls ? run.mode != "none" : run.mode == mode) && run.ranks == setting.devices &&
+             (setting.batch == kNotSaid || run.batch_per_rank == setting.batch);
+    });
+    if (fitting.empty()) return {};
+    const RunGroup& group = *fitting.front();
+    MeasuredNumber number = value(group, setting, quantity, total);
+    if (quantity.per_iteration) number.value *= 1e3 / iterations(group);
+    number.several = fitting.size() > 1;
+    return number;
+  }
+
+  /// Those that no number was made from so far.
+  std::vector<const RunGroup*> unused() const {
+    std::vector<const RunGroup*> groups;
+    for (const RunGroup& group : groups_)
+      if (used_.count(&group) == 0) groups.push_back(&group);
+    return groups;
   }
 
  private:
   template <typename Fits>
-  const RunGroup* find(Fits&& fits) const {
-    const auto found = std::find_if(groups_.begin(), groups_.end(),
-                                    [&](const RunGroup& one) { return fits(one.first()); });
-    return found == groups_.end() ? nullptr : &*found;
+  std::vector<const RunGroup*> find(Fits&& fits) {
+    std::vector<const RunGroup*> found;
+    for (const RunGroup& group : groups_)
+      if (fits(group.first())) found.push_back(&group);
+    used_.insert(found.begin(), found.end());
+    return found;
   }
 
   /// Of what the layout calls an epoch.
@@ -105,19 +120,21 @@ class LayoutFigures {
   }
 
   double scale(const RunGroup& group) const {
-    return iterations(group) / static_cast<double>(iterations_of_whole_epoch(group.first()));
+    return iterations(group) /
+           positive(static_cast<double>(iterations_of_whole_epoch(group.first())));
   }
+
+  bool epochs_train() const { return layout_.clock == "training"; }
 
   MeasuredNumber value(const RunGroup& group, const LayoutSetting& setting,
                        const LayoutQuantity& quantity, double total) {
     switch (quantity.what.kind) {
       case Kind::kEpochTime:
-        return quantity.number > 0 ? epoch(group, quantity.number)
-                                   : time(group, layout_.clock == "training");
+        return epoch(group, quantity.number, epochs_train());
       case Kind::kTrainingTime:
-        return time(group, true);
+        return epoch(group, quantity.number, true);
       case Kind::kRunningTime:
-        return time(group, false);
+        return epoch(group, quantity.number, false);
       case Kind::kSpeedup:
         return speedup_of(group);
       case Kind::kComputeTime:
@@ -127,9 +144,9 @@ class LayoutFigures {
       case Kind::kBandwidth:
         return bandwidth_of(group);
       case Kind::kComputeShare:
-        return {splits_.measured(group).percent(Phase::kCompute) / 1e2};
+        return {splits_.measured(group).percent(Phase::kCompute) / 1e2, false, unsteady(group)};
       case Kind::kCommShare:
-        return {share_of_communication(group)};
+        return {share_of_communication(group), false, unsteady(group)};
       default:
         return {quantity.number > 0 && !quantity.name.starts_with("loss_iter")
                     ? at_epoch(group, quantity)
@@ -137,71 +154,69 @@ class LayoutFigures {
     }
   }
 
-  MeasuredNumber time(const RunGroup& group, bool training) const {
-    const GroupTimes times = group_times(group);
-    const auto& values = times[training ? TimeBasis::kTraining : TimeBasis::kRunning];
-    const MeasuredNumber whole{median_of(values)};
-    return (values.empty() ? extrapolated(group) : whole).scaled(scale(group));
-  }
-
-  static MeasuredNumber extrapolated(const RunGroup& group) {
-    std::vector<double> values;
-    for (const Run* run : group.repeats)
-      for (const EpochFigures& one : epoch_figures(*run))
-        if (!one.whole && std::isfinite(one.extrapolated_s)) values.push_back(one.extrapolated_s);
-    return {median_of(values), !values.empty()};
-  }
-
-  MeasuredNumber epoch(const RunGroup& group, std::int64_t number) const {
-    std::vector<double> values;
-    for (const Run* run : group.repeats)
-      for (const EpochFigures& one : epoch_figures(*run))
-        if (one.epoch + 1 == number && one.whole)
-          values.push_back(layout_.clock == "training" ? one.training_s : one.running_s);
-    const MeasuredNumber whole{median_of(values)};
-    return (values.empty() ? extrapolated(group) : whole).scaled(scale(group));
-  }
-
-  /// One rank with the same batch per rank, without exchange where there is one.
-  const RunGroup* base_of(const RunGroup& group) const {
-    const std::int64_t batch = group.first().batch_per_rank;
-    const RunGroup* plain = this->group({"none", 1, batch});
-    return plain ? plain : find([&](const Run& run) {
-      return run.ranks == 1 && run.batch_per_rank == batch;
+  static bool unsteady(const RunGroup& group) {
+    return std::any_of(group.repeats.begin(), group.repeats.end(), [](const Run* run) {
+      return run->steady.verdict == SteadyVerdict::kNotSteady;
     });
   }
 
-  MeasuredNumber base_time(const RunGroup& group) const {
-    const RunGroup* base = base_of(group);
-    return base ? time(*base, layout_.clock == "training") : MeasuredNumber{};
+  /// The epoch of this number, from 1; 0: any after the first.
+  MeasuredNumber epoch(const RunGroup& group, std::int64_t number, bool training) const {
+    std::vector<double> seconds;
+    for (const Run* run : group.repeats)
+      for (const EpochFigures& one : epoch_figures(*run))
+        if (one.whole && (number > 0 ? one.epoch + 1 == number : one.epoch > 0))
+          seconds.push_back(training ? one.training_s : one.running_s);
+    if (const double whole = median_of(seconds); std::isfinite(whole))
+      return {whole * scale(group)};
+    seconds.clear();
+    for (const Run* run : group.repeats)
+      seconds.push_back(number == 1 ? unfinished_first_epoch_s(*run, training)
+                                    : unfinished_later_epoch_s(*run, training));
+    return {median_of(seconds) * scale(group), true, unsteady(group)};
   }
 
-  MeasuredNumber speedup_of(const RunGroup& group) const {
+  /// T(1), of one rank with the same batch per rank, without exchange where there is one.
+  MeasuredNumber base_time(const RunGroup& group, bool training) {
+    const auto bases = find([&](const Run& run) {
+      return run.ranks == 1 && run.batch_per_rank == group.first().batch_per_rank;
+    });
+    if (bases.empty()) return {};
+    const auto plain = std::find_if(bases.begin(), bases.end(), [](const RunGroup* base) {
+      return base->first().mode == "none";
+    });
+    return epoch(plain == bases.end() ? *bases.front() : **plain, 0, training);
+  }
+
+  MeasuredNumber speedup_of(const RunGroup& group) {
+    const bool training = layout_.speedup_clock == "training";
+    const MeasuredNumber base = base_time(group, training), own = epoch(group, 0, training);
     const auto n = static_cast<double>(group.first().ranks);
-    const MeasuredNumber base = base_time(group), own = time(group, layout_.clock == "training");
-    return {layout_.speedup == "weak-speedup" ? weak_speedup(base.value, own.value, n)
-                                              : speedup(base.value, own.value),
-            base.extrapolated || own.extrapolated};
+    return base.with(layout_.speedup == "weak-speedup" ? weak_speedup(base.value, own.value, n)
+                                                       : speedup(base.value, own.value),
+                     own);
   }
 
-  /// The epoch of a phase's mean; extrapolated where the run is no whole epoch.
+  /// The epoch of a phase's mean.
   MeasuredNumber phase(const RunGroup& group, Phase phase) {
-    return {splits_.measured(group)[phase] * iterations(group), extrapolated(group).extrapolated};
+    return {splits_.measured(group)[phase] * iterations(group),
+            epoch(group, 0, epochs_train()).extrapolated, unsteady(group)};
   }
 
   MeasuredNumber compute(const RunGroup& group) {
-    if (layout_.compute == "whole-epoch") return time(group, layout_.clock == "training");
+    if (layout_.compute == "whole-epoch") return epoch(group, 0, epochs_train());
     if (layout_.compute == "measured") return phase(group, Phase::kCompute);
-    const MeasuredNumber base = base_time(group);
-    return {derived_compute(base.value, static_cast<double>(group.first().ranks)),
-            base.extrapolated};
+    const MeasuredNumber base = base_time(group, epochs_train());
+    return base.with(derived_compute(base.value, static_cast<double>(group.first().ranks)));
   }
 
   MeasuredNumber communication(const RunGroup& group) {
     if (layout_.communication == "measured") return phase(group, Phase::kCommBusy);
-    const MeasuredNumber base = base_time(group), own = time(group, layout_.clock == "training");
-    return {derived_communication(base.value, own.value, static_cast<double>(group.first().ranks)),
-            base.extrapolated || own.extrapolated};
+    const MeasuredNumber base = base_time(group, epochs_train()),
+                         own = epoch(group, 0, epochs_train());
+    return base.with(
+        derived_communication(base.value, own.value, static_cast<double>(group.first().ranks)),
+        own);
   }
 
   MeasuredNumber bandwidth_of(const RunGroup& group) {
@@ -209,10 +224,12 @@ class LayoutFigures {
     double bytes = kNotMeasured;
     for (const CollectiveFigures& one : collective_figures(group))
       if (!(bytes > 0) && one.kind != CollectiveKind::kBroadcast) bytes = one.payload_bytes();
-    return {
-        bandwidth(*parse_convention(layout_.bandwidth),
-                  {bytes, static_cast<double>(group.first().ranks), iterations(group), comm.value}),
-        comm.extrapolated};
+    // One device has no other that it could exchange with, but a message and the time of the call.
+    if (layout_.bandwidth == convention_name(BandwidthConvention::kMessage))
+      return comm.with(bytes / positive(comm.value));
+    return comm.with(bandwidth(
+        *parse_convention(layout_.bandwidth),
+        {bytes, static_cast<double>(group.first().ranks), iterations(group), comm.value}));
   }
 
   double share_of_communication(const RunGroup& group) {
@@ -231,15 +248,15 @@ class LayoutFigures {
   static double of_rank(const ModeFigures& rank, const LayoutQuantity& quantity, double total) {
     if (quantity.what.kind == Kind::kIterationTime) return rank.mean_s;
     if (quantity.what.kind == Kind::kCorrect) return rank.test_accuracy * total;
+    const bool test = quantity.name.starts_with("test");
     if (quantity.what.kind == Kind::kAccuracy)
-      return quantity.name.starts_with("test") ? rank.test_accuracy : rank.train_accuracy;
+      return test ? rank.test_accuracy : rank.train_accuracy;
+    if (test) return rank.test_loss;
     return quantity.number > 0 ? rank.loss_at.front() : rank.mean_loss;
   }
 
   static double of_ranks(const RunGroup& group, const LayoutSetting& setting,
                          const LayoutQuantity& quantity, double total) {
-    if (quantity.name == "test_loss")
-      return mean(accuracy_at(group, last_common_epoch(group)).test_loss);
     const Run& run = group.first();
     const auto ranks =
         mode_figures(*run.reader, run.steady, {std::max<std::int64_t>(1, quantity.number)});
@@ -253,6 +270,7 @@ class LayoutFigures {
   const Layout& layout_;
   std::vector<RunGroup> groups_;
   GroupSplits splits_;
+  std::set<const RunGroup*> used_;
 };
 
 // --- one table -----------------------------------------------------------------------------------
@@ -274,25 +292,70 @@ std::string default_unit(const LayoutQuantity& quantity, const Layout& layout) {
 class TableAsPublished {
  public:
   TableAsPublished(const Layout& layout, const LayoutTable& table, const Study* study,
-                   const std::vector<Finding>& findings, LayoutFigures& figures, const RunSet& set)
-      : layout_(layout), table_(table), findings_(findings), figures_(figures), set_(set) {
+                   LayoutFigures& figures, const RunSet& set)
+      : layout_(layout), table_(table), figures_(figures), set_(set) {
     if (study != nullptr) read_published(*study);
-    if (!published_.empty()) note_what_is_unlike();
-    add_measured_settings();
-  }
-
-  Table make() {
+    if (published_.empty())
+      add_measured_settings();
+    else
+      note_what_is_unlike();
+    for (const LayoutSetting& setting : settings_)
+      for (const LayoutQuantity& quantity : table_.quantities)
+        if (is_asked(setting, quantity)) note_keys(setting, quantity);
     for (const LayoutSetting& setting : settings_)
       for (const LayoutQuantity& quantity : table_.quantities)
         place(setting, quantity);
-    Table made{
-        fmt::format("{}-{}", layout_.name, table_.name), table_.title, notes(), columns(), {}};
+  }
+
+  /// Appends the measured numbers as rows of a published file, each with its place as the line.
+  void add_measured(std::vector<Row>& rows) {
+    for (MeasuredCell& cell : measured_) {
+      if (cell.quantity->per_iteration || !std::isfinite(cell.number.value)) continue;
+      Row row;
+      row.report = layout_.report;
+      row.table = table_.of.empty() ? table_.name : table_.of.front();
+      row.model = figures_.groups().front().first().model;
+      row.mode = cell.setting.mode;
+      row.devices = cell.setting.devices;
+      row.batch_per_device = cell.setting.batch;
+      row.quantity = cell.quantity->name;
+      row.what = cell.quantity->what;
+      row.unit_text = unit_of(*cell.quantity);
+      row.unit = parse_unit(row.unit_text);
+      row.value = cell.number.value / row.unit.factor;
+      row.text = fmt::format("{:.4g}", row.value);
+      row.decimals = 12;
+      row.line = cell.line = rows.size() + 1;
+      rows.push_back(std::move(row));
+    }
+  }
+
+  /// `published`, `measured`: what the audit finds in the numbers of each kind.
+  Table make(const std::vector<Finding>& published, const std::vector<Finding>& measured) {
+    for (const MeasuredCell& cell : measured_) {
+      remark(cell);
+      for (const Finding& finding : measured)
+        if (cell.quantity->what.derived && rests_on(finding, cell.line))
+          add_remark(cell, fmt::format("{}: {}", severity_text(finding.severity), finding.what));
+    }
+    Table made{fmt::format("{}-{}", layout_.name, table_.name),
+               table_.title,
+               notes(published, measured),
+               columns(),
+               {}};
     for (const LayoutKey& row : rows_)
       made.add(row_cells(row), sources());
     return made;
   }
 
  private:
+  struct MeasuredCell {
+    LayoutSetting setting;
+    const LayoutQuantity* quantity;
+    MeasuredNumber number;
+    std::size_t line = 0;  ///< in the audit of measured numbers; 0: not in it
+  };
+
   [[noreturn]] void refuse(const std::string& why, const std::string& fix = {}) const {
     throw Error(ExitCode::kBadData,
                 fmt::format("layout {}: table {}: {}", layout_.name, table_.name, why), fix);
@@ -319,11 +382,13 @@ class TableAsPublished {
 
   void take_published(const Row& row) {
     modes_.insert(row.synchronization());
-    const bool named = std::find(table_.of.begin(), table_.of.end(), row.table) != table_.of.end();
     const bool wanted =
         std::any_of(table_.quantities.begin(), table_.quantities.end(),
                     [&](const LayoutQuantity& quantity) { return quantity.name == row.quantity; });
-    if (!named || !wanted || !row.usable() || !has_devices(row.devices)) return;
+    if (!wanted || !row.usable()) return;
+    printed_elsewhere_ = true;
+    const bool named = std::find(table_.of.begin(), table_.of.end(), row.table) != table_.of.end();
+    if (!named || !has_devices(row.devices)) return;
     units_.emplace(row.quantity, row.unit_text);
     const LayoutSetting setting{row.mode, row.devices, row.batch_per_device};
     add_setting(setting);
@@ -340,46 +405,27 @@ class TableAsPublished {
            std::find(table_.devices.begin(), table_.devices.end(), devices) != table_.devices.end();
   }
 
-  bool is_there(const std::string& mode, std::int64_t devices, std::int64_t batch) const {
-    return std::any_of(settings_.begin(), settings_.end(), [&](const LayoutSetting& one) {
-      const bool same =
-          one.synchronization() == mode || (mode == "none" && is_without_exchange(one.mode));
-      return same && one.devices == devices && (one.batch == kNotSaid || one.batch == batch);
-    });
-  }
-
-  void add_measured(const std::string& mode, std::int64_t devices, std::int64_t batch) {
-    const bool shown_by_mode = has_axis(Axis::kMode);
-    // One rank is shown without exchange; modes of other reports need the axis `mode`.
-    if (devices == 1 && mode != "none") return;
-    if (!shown_by_mode && !modes_.empty() && mode != "none" && modes_.count(mode) == 0) return;
-    if (!has_devices(devices) || is_there(mode, devices, batch)) return;
-    const bool single = mode == "none" && modes_.count("single") != 0;
-    const LayoutSetting setting{single ? "single" : mode, devices, batch};
-    // What no axis tells apart from a published setting would stand beside its numbers.
-    if (std::none_of(published_.begin(), published_.end(),
-                     [&](const auto& one) { return has_one_place(one.first, setting); }))
-      add_setting(setting);
-  }
-
-  bool has_one_place(const LayoutSetting& one, const LayoutSetting& other) const {
-    return (!has_axis(Axis::kMode) || one.mode == other.mode) &&
-           (!has_axis(Axis::kDevices) || one.devices == other.devices) &&
-           (!has_axis(Axis::kBatch) || one.batch == other.batch);
-  }
-
-  void add_measured_settings() {
-    for (const RunGroup& group : figures_.groups())
-      add_measured(group.first().mode, group.first().ranks, group.first().batch_per_rank);
-    for (const FailedCell& failed : set_.failed)
-      add_measured(failed.mode, failed.ranks, failed.batch_per_rank);
-  }
-
   bool has_axis(Axis axis) const {
     const auto in = [axis](const std::vector<Axis>& axes) {
       return std::find(axes.begin(), axes.end(), axis) != axes.end();
     };
     return in(table_.rows) || in(table_.columns);
+  }
+
+  /// Of a table of which nothing is printed.
+  void add_measured_settings() {
+    const auto add = [&](const std::string& mode, std::int64_t devices, std::int64_t batch) {
+      // One rank is shown without exchange; modes of other reports need the axis `mode`.
+      if (!has_devices(devices) || (devices == 1 && mode != "none")) return;
+      if (!has_axis(Axis::kMode) && !modes_.empty() && mode != "none" && modes_.count(mode) == 0)
+        return;
+      const bool single = mode == "none" && modes_.count("single") != 0;
+      add_setting({single ? "single" : mode, devices, batch});
+    };
+    for (const RunGroup& group : figures_.groups())
+      add(group.first().mode, group.first().ranks, group.first().batch_per_rank);
+    for (const FailedCell& failed : set_.failed)
+      add(failed.mode, failed.ranks, failed.batch_per_rank);
   }
 
   // Another model or data set than the report's: ratios then compare two trainings.
@@ -416,7 +462,15 @@ class TableAsPublished {
     return nullptr;
   }
 
+  /// What the report prints, and a quantity that it prints nowhere in this table.
+  bool is_asked(const LayoutSetting& setting, const LayoutQuantity& quantity) const {
+    return published_row(setting, quantity) != nullptr ||
+           std::none_of(published_.begin(), published_.end(),
+                        [&](const auto& one) { return one.second->quantity == quantity.name; });
+  }
+
   static double published_iterations(const LayoutSetting& setting, const Layout& layout) {
+    if (setting.devices == kNotSaid || setting.batch == kNotSaid) return kNotMeasured;
     const auto n = static_cast<double>(layout.images == "each" ? 1 : setting.devices);
     return epoch_iterations(static_cast<double>(kImages), n * static_cast<double>(setting.batch),
                             LastBatch::kCounted);
@@ -427,10 +481,26 @@ class TableAsPublished {
     if (row == nullptr) return Cell::of(kNotMeasured, 0);
     if (quantity.per_iteration)
       return significant_cell(1e3 * row->range().value / published_iterations(setting, layout_));
-    return Cell::of(row->value, std::clamp(row->decimals, 0, 6));
+    return Cell::of(row->value, std::max(row->decimals, 0));
+  }
+
+  void note_keys(const LayoutSetting& setting, const LayoutQuantity& quantity) {
+    const auto note = [](std::vector<LayoutKey>& keys, const LayoutKey& one) {
+      if (std::find(keys.begin(), keys.end(), one) == keys.end()) keys.push_back(one);
+    };
+    for (std::size_t value = 0; value < kValueNames.size(); ++value) {
+      note(rows_, key(table_.rows, setting, quantity, value));
+      note(columns_, key(table_.columns, setting, quantity, value));
+    }
   }
 
   void place(const LayoutSetting& setting, const LayoutQuantity& quantity) {
+    const auto has = [](const std::vector<LayoutKey>& keys, const LayoutKey& one) {
+      return std::find(keys.begin(), keys.end(), one) != keys.end();
+    };
+    if (!has(rows_, key(table_.rows, setting, quantity, 0)) ||
+        !has(columns_, key(table_.columns, setting, quantity, 0)))
+      return;
     const Unit unit = quantity.per_iteration ? Unit{} : parse_unit(unit_of(quantity));
     const MeasuredNumber number = figures_.of(setting, quantity, unit.total);
     const Cell published = published_cell(setting, quantity);
@@ -442,15 +512,11 @@ class TableAsPublished {
     for (std::size_t value = 0; value < cells.size(); ++value)
       put(key(table_.rows, setting, quantity, value), key(table_.columns, setting, quantity, value),
           cells[value], value == 0);
-    remark(setting, quantity, number);
+    measured_.push_back({setting, &quantity, number});
+    crowded_ |= number.several;
   }
 
   void put(const LayoutKey& row, const LayoutKey& column, const Cell& cell, bool published) {
-    const auto note = [](std::vector<LayoutKey>& keys, const LayoutKey& one) {
-      if (std::find(keys.begin(), keys.end(), one) == keys.end()) keys.push_back(one);
-    };
-    note(rows_, row);
-    note(columns_, column);
     Cell& there = cells_[{row, column}];
     const bool twice = std::isfinite(there.number) && std::isfinite(cell.number);
     if (twice && !published) crowded_ = true;
@@ -471,13 +537,16 @@ class TableAsPublished {
 
   std::string text_of(Axis axis, const LayoutSetting& setting, const LayoutQuantity& quantity,
                       std::size_t value) const {
+    const auto count = [](std::int64_t number) {
+      return number == kNotSaid ? "-" : std::to_string(number);
+    };
     switch (axis) {
       case Axis::kMode:
         return setting.mode;
       case Axis::kDevices:
-        return std::to_string(setting.devices);
+        return count(setting.devices);
       case Axis::kBatch:
-        return setting.batch == kNotSaid ? "-" : std::to_string(setting.batch);
+        return count(setting.batch);
       case Axis::kQuantity: {
         const std::string unit = unit_of(quantity);
         return unit == "1" ? quantity.name : quantity.name + " " + unit;
@@ -488,27 +557,62 @@ class TableAsPublished {
     return kValueNames[value];
   }
 
-  void remark(const LayoutSetting& setting, const LayoutQuantity& quantity,
-              const MeasuredNumber& number) {
-    const LayoutKey row = key(table_.rows, setting, quantity, 1);
+  // --- remarks
+
+  void remark(const MeasuredCell& cell) {
+    const bool known = std::isfinite(cell.number.value);
+    if (known && cell.number.extrapolated) add_remark(cell, "extrapolated");
+    if (known && cell.number.unsteady) add_remark(cell, "never became steady");
+    const LayoutSetting& at = cell.setting;
+    const std::string mode = is_without_exchange(at.mode) ? "none" : at.synchronization();
+    for (const FailedCell& failed : set_.failed)
+      if (failed.mode == mode && failed.ranks == at.devices && failed.batch_per_rank == at.batch)
+        add_remark(cell, failed.verdict());
+  }
+
+  /// Where a cell stands in its row: its column without published, measured and ratio.
+  std::string place_of(const MeasuredCell& cell) const {
     std::string place;
     for (const Axis axis : table_.columns)
       if (axis != Axis::kValue)
-        place += (place.empty() ? "" : " ") + text_of(axis, setting, quantity, 1);
-    if (number.extrapolated && std::isfinite(number.value)) {
-      extrapolated_ = true;
-      add_remark(row, place, "extrapolated");
-    }
-    const std::string mode = is_without_exchange(setting.mode) ? "none" : setting.synchronization();
-    for (const FailedCell& failed : set_.failed)
-      if (failed.mode == mode && failed.ranks == setting.devices &&
-          failed.batch_per_rank == setting.batch)
-        add_remark(row, place, failed.verdict());
+        place +=
+            (place.empty() ? "" : " ") + text_of(axis, cell.setting, *cell.quantity, kMeasured);
+    return place;
   }
 
-  void add_remark(const LayoutKey& row, const std::string& place, const std::string& what) {
-    std::vector<std::string>& places = remarks_[row][what];
+  void add_remark(const MeasuredCell& cell, const std::string& what) {
+    auto& all = remarks_[key(table_.rows, cell.setting, *cell.quantity, kMeasured)];
+    auto known = std::find_if(all.begin(), all.end(),
+                              [&](const auto& remark) { return remark.first == what; });
+    if (known == all.end()) known = all.insert(all.end(), {what, {}});
+    const std::string place = place_of(cell);
+    std::vector<std::string>& places = known->second;
     if (std::find(places.begin(), places.end(), place) == places.end()) places.push_back(place);
+  }
+
+  /// Where a remark holds for all that was measured in the row, without the places.
+  std::string remark_text(const LayoutKey& row) const {
+    std::set<std::string> in_row;
+    for (const MeasuredCell& cell : measured_)
+      if (std::isfinite(cell.number.value) &&
+          key(table_.rows, cell.setting, *cell.quantity, kMeasured) == row)
+        in_row.insert(place_of(cell));
+    std::string text;
+    const auto known = remarks_.find(row);
+    if (known == remarks_.end()) return text;
+    for (const auto& [what, places] : known->second) {
+      const bool everywhere = std::set(places.begin(), places.end()) == in_row;
+      text += fmt::format("{}{}{}", text.empty() ? "" : "; ",
+                          everywhere ? "" : fmt::format("{}: ", fmt::join(places, ", ")), what);
+    }
+    return text;
+  }
+
+  bool has_remark(const std::string& what) const {
+    return std::any_of(remarks_.begin(), remarks_.end(), [&](const auto& of_row) {
+      return std::any_of(of_row.second.begin(), of_row.second.end(),
+                         [&](const auto& remark) { return remark.first == what; });
+    });
   }
 
   // --- the table
@@ -523,7 +627,7 @@ class TableAsPublished {
     }
     for (const LayoutKey& one : columns_)
       all.push_back({machine_name(one), head_of(one), false, "", "", 0});
-    all.push_back({"remark", "remark", true, "", "", 2});
+    all.push_back({"remark", "remark", true, "", "", 0});
     return all;
   }
 
@@ -537,11 +641,18 @@ class TableAsPublished {
     return fmt::format("{}", fmt::join(shown, " "));
   }
 
-  static std::string machine_name(const LayoutKey& parts) {
-    std::string name = fmt::format("{}", fmt::join(parts, "_"));
+  /// "batch_32_epoch_time_s".
+  std::string machine_name(const LayoutKey& parts) const {
+    std::string name;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const Axis axis = table_.columns[i];
+      name += i > 0 ? "_" : "";
+      name += axis == Axis::kDevices ? "devices_" : axis == Axis::kBatch ? "batch_" : "";
+      name += parts[i];
+    }
     for (char& c : name)
       if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
-    return std::isdigit(static_cast<unsigned char>(name.front())) != 0 ? "devices_" + name : name;
+    return name;
   }
 
   std::vector<Cell> row_cells(const LayoutKey& row) const {
@@ -554,16 +665,6 @@ class TableAsPublished {
     return cells;
   }
 
-  std::string remark_text(const LayoutKey& row) const {
-    std::string text;
-    const auto known = remarks_.find(row);
-    if (known == remarks_.end()) return text;
-    for (const auto& [what, places] : known->second)
-      text += fmt::format("{}{}{}{}", text.empty() ? "" : "; ", fmt::join(places, ", "),
-                          places.front().empty() ? "" : ": ", what);
-    return text;
-  }
-
   std::string sources() const {
     std::string text;
     for (const RunGroup& group : figures_.groups())
@@ -571,72 +672,151 @@ class TableAsPublished {
     return text;
   }
 
+  // --- notes
+
+  template <typename Holds>
+  bool has_quantity(Holds&& holds) const {
+    return std::any_of(table_.quantities.begin(), table_.quantities.end(), holds);
+  }
+
   bool has_kind(std::initializer_list<Kind> kinds) const {
-    return std::any_of(table_.quantities.begin(), table_.quantities.end(), [&](const auto& one) {
+    return has_quantity([&](const LayoutQuantity& one) {
       return std::find(kinds.begin(), kinds.end(), one.what.kind) != kinds.end();
     });
   }
 
-  /// Whether it rests on a published number of this table.
-  bool concerns(const Finding& finding) const {
-    return std::any_of(published_.begin(), published_.end(), [&](const auto& one) {
-      return std::find(finding.lines.begin(), finding.lines.end(), one.second->line) !=
-             finding.lines.end();
-    });
+  static bool rests_on(const Finding& finding, std::size_t line) {
+    return std::find(finding.lines.begin(), finding.lines.end(), line) != finding.lines.end();
   }
 
-  /// What the audit finds in the published numbers of this table, a note a severity.
-  std::vector<std::string> audit_notes() const {
-    std::vector<std::string> all;
+  /// What the audit finds, a note a severity; `lines` are those of this table.
+  static void add_audit_notes(const std::string& numbers, const std::vector<Finding>& findings,
+                              const std::set<std::size_t>& lines, std::vector<std::string>& notes) {
     for (const Severity severity : {Severity::kImpossible, Severity::kContradicted}) {
       std::vector<std::string> found;
-      for (const Finding& finding : findings_)
-        if (finding.severity == severity && concerns(finding)) found.push_back(finding.what);
+      for (const Finding& finding : findings)
+        if (finding.severity == severity &&
+            std::any_of(lines.begin(), lines.end(),
+                        [&](std::size_t line) { return rests_on(finding, line); }))
+          found.push_back(finding.what);
       if (!found.empty())
-        all.push_back(fmt::format("published numbers are {}: {}", severity_text(severity),
-                                  fmt::join(found, "; ")));
+        notes.push_back(fmt::format("{} numbers are {}: {}", numbers, severity_text(severity),
+                                    fmt::join(found, "; ")));
     }
-    return all;
   }
 
-  std::vector<std::string> notes() const {
-    std::vector<std::string> all = audit_notes();
-    if (extrapolated_)
-      all.push_back(
-          "remark extrapolated: no whole epoch was run; mean steady iteration x iterations of one");
-    all.push_back(published_.empty()
-                      ? "published: the report prints none of these numbers"
-                      : fmt::format("published: {} of {}, as printed; ratio: measured / published",
-                                    layout_.report, layout_.published.filename().string()));
-    const bool training = layout_.clock == "training";
-    if (has_kind({Kind::kEpochTime, Kind::kSpeedup, Kind::kComputeTime, Kind::kCommTime}))
+  std::vector<std::string> notes(const std::vector<Finding>& published,
+                                 const std::vector<Finding>& measured) const {
+    std::vector<std::string> all;
+    std::set<std::size_t> published_lines, measured_lines;
+    for (const auto& one : published_)
+      published_lines.insert(one.second->line);
+    for (const MeasuredCell& cell : measured_)
+      if (cell.quantity->what.derived) measured_lines.insert(cell.line);
+    add_audit_notes("published", published, published_lines, all);
+    add_audit_notes("measured", measured, measured_lines, all);
+    if (has_remark("extrapolated"))
       all.push_back(fmt::format(
-          "epoch: {} of the slowest rank, median of the whole epochs after the first; {}",
-          training ? "training time (without loading)" : "running time (without evaluation)",
-          layout_.images == "each" ? "every device takes all images"
-                                   : "the devices share the images"));
-    if (has_kind({Kind::kSpeedup}))
-      all.push_back(fmt::format("speedup: {}, base: one device with the same batch",
-                                layout_.speedup == "speedup" ? "T(1)/T(n)" : "n*T(1)/T(n)"));
-    if (has_kind({Kind::kComputeTime, Kind::kCommTime, Kind::kBandwidth}))
-      all.push_back(fmt::format("compute: {}; communication: {}", compute_text(), comm_text()));
-    if (has_kind({Kind::kBandwidth})) {
-      const auto convention = *parse_convention(layout_.bandwidth);
+          "remark extrapolated: no such epoch was run whole; mean steady iteration x iterations of "
+          "one{}",
+          has_quantity(
+              [](const auto& one) { return is_epoch_time(one.what.kind) && one.number == 1; })
+              ? ", the first: what was run of it, and the rest steady"
+              : ""));
+    if (has_remark("never became steady"))
       all.push_back(
-          fmt::format("bandwidth: {}, {}", layout_.bandwidth, convention_formula(convention)));
-    }
-    if (has_kind({Kind::kCorrect, Kind::kLoss, Kind::kAccuracy}))
-      all.push_back(fmt::format("loss and accuracy of an epoch: of {}, mean over ranks",
-                                layout_.accuracy == "test" ? "test" : "training"));
+          "remark never became steady: iteration times still changed in the second half of a run "
+          "(steady-state test MSER-5), so their mean is not that of longer runs");
+    all.push_back(published_text());
+    add_convention_notes(all);
     if (crowded_)
       all.push_back(
           "several runs belong in one cell, which shows the first: rows and columns do "
           "not name what they differ in");
-    for (const std::string& other : unlike_)
-      all.push_back(other);
+    all.insert(all.end(), unlike_.begin(), unlike_.end());
     const auto remarks = remark_notes(set_);
     all.insert(all.end(), remarks.begin(), remarks.end());
     return all;
+  }
+
+  std::string published_text() const {
+    const std::string file = layout_.published.filename().string();
+    if (!published_.empty())
+      return fmt::format("published: {} of {}, as printed; ratio: measured / published",
+                         layout_.report, file);
+    if (file.empty()) return "published: the layout names no file";
+    return fmt::format("published: {} has none of these numbers of {}{}", file, layout_.report,
+                       printed_elsewhere_ ? " in the tables that the layout names" : "");
+  }
+
+  void add_convention_notes(std::vector<std::string>& all) const {
+    const bool parts = has_kind({Kind::kComputeTime, Kind::kCommTime, Kind::kBandwidth});
+    if (parts || has_quantity([](const auto& one) { return is_epoch_time(one.what.kind); }) ||
+        has_kind({Kind::kSpeedup}))
+      all.push_back(fmt::format(
+          "epoch: {} of the slowest rank, median of the whole epochs after the first or of the one "
+          "named; {}",
+          clock_text(layout_.clock),
+          layout_.images == "each" ? "every device takes all images"
+                                   : "the devices share the images"));
+    if (has_kind({Kind::kSpeedup}))
+      all.push_back(fmt::format("speedup: {}, of {}, base: one device with the same batch",
+                                layout_.speedup == "speedup" ? "T(1)/T(n)" : "n*T(1)/T(n)",
+                                clock_text(layout_.speedup_clock)));
+    if (parts)
+      all.push_back(fmt::format("compute: {}; communication: {}", compute_text(), comm_text()));
+    if ((parts && layout_.communication == "measured") || has_kind({Kind::kCommShare})) {
+      const auto waits =
+          wait_notes(wait_kinds(set_), "communication without waiting for a late rank",
+                     "communication with waiting for a late rank");
+      all.insert(all.end(), waits.begin(), waits.end());
+    }
+    if (has_kind({Kind::kBandwidth}))
+      all.push_back(fmt::format("bandwidth: {}, {}{}", layout_.bandwidth,
+                                convention_formula(*parse_convention(layout_.bandwidth)),
+                                unit_remark()));
+    add_learning_notes(all);
+  }
+
+  void add_learning_notes(std::vector<std::string>& all) const {
+    const auto of_epoch = [](const LayoutQuantity& one) {
+      return one.number > 0 && !one.name.starts_with("loss_iter");
+    };
+    const auto learns = [](const LayoutQuantity& one) {
+      return one.what.kind == Kind::kLoss || one.what.kind == Kind::kAccuracy;
+    };
+    if (has_quantity([&](const auto& one) { return learns(one) && of_epoch(one); }))
+      all.push_back(fmt::format("loss and accuracy of an epoch: of {}, mean over ranks",
+                                layout_.accuracy == "test" ? "test" : "training"));
+    const bool of_run =
+        has_kind({Kind::kIterationTime, Kind::kCorrect}) ||
+        has_quantity([&](const auto& one) { return learns(one) && !of_epoch(one); });
+    if (of_run)
+      all.push_back(fmt::format(
+          "{}: loss_iter_N of iteration N, train_loss of all iterations, accuracy and test of the "
+          "last epoch, iteration time without the first iteration",
+          std::any_of(settings_.begin(), settings_.end(),
+                      [](const LayoutSetting& one) { return one.rank().has_value(); })
+              ? "measured numbers are of the rank that the row names, else of all ranks"
+              : "measured numbers are means over ranks"));
+    if (has_kind({Kind::kComputeShare, Kind::kCommShare}))
+      all.push_back(
+          "shares: of the mean steady iteration, over all ranks; communication with what "
+          "is hidden");
+  }
+
+  static std::string clock_text(const std::string& clock) {
+    return clock == "training" ? "training time (without loading)"
+                               : "running time (without evaluation)";
+  }
+
+  /// "; the report calls it GB/s".
+  std::string unit_remark() const {
+    const auto printed = units_.find("bandwidth");
+    if (printed == units_.end() || layout_.bandwidth_unit.empty() ||
+        printed->second == layout_.bandwidth_unit)
+      return "";
+    return "; the report calls its unit " + printed->second;
   }
 
   std::string compute_text() const {
@@ -644,23 +824,27 @@ class TableAsPublished {
     return layout_.compute == "whole-epoch" ? "T(n)" : "measured, mean over ranks";
   }
   std::string comm_text() const {
-    return layout_.communication == "derived" ? "T(n) - T(1)/n"
+    return layout_.communication == "derived" ? "T(n) - T(1)/n, so with all waiting"
                                               : "measured, hidden included, mean over ranks";
   }
 
+  static constexpr std::size_t kMeasured = 1;  ///< of kValueNames
+
   const Layout& layout_;
   const LayoutTable& table_;
-  const std::vector<Finding>& findings_;
   LayoutFigures& figures_;
   const RunSet& set_;
   std::set<std::string> modes_;  ///< of the published report
   std::vector<LayoutSetting> settings_;
   std::vector<std::pair<LayoutSetting, const Row*>> published_;
+  bool printed_elsewhere_ = false;            ///< a quantity of this table, somewhere in the report
   std::map<std::string, std::string> units_;  ///< of quantities, as published
   std::vector<LayoutKey> rows_, columns_;
   std::map<std::pair<LayoutKey, LayoutKey>, Cell> cells_;
-  std::map<LayoutKey, std::map<std::string, std::vector<std::string>>> remarks_;
-  bool extrapolated_ = false, crowded_ = false;
+  std::vector<MeasuredCell> measured_;
+  /// Of a row: what is remarked, and of which cells.
+  std::map<LayoutKey, std::vector<std::pair<std::string, std::vector<std::string>>>> remarks_;
+  bool crowded_ = false;
   std::vector<std::string> unlike_;  ///< notes
 };
 
@@ -670,16 +854,51 @@ std::optional<Study> published_study(const Layout& layout) {
       parse_published(read_text_file(layout.published), layout.published.filename().string()));
 }
 
+/// What the audit, which judges the published numbers, finds impossible in the measured ones, and
+/// what a message's time contradicts. How a number is derived, which it also judges, is the
+/// layout's choice, and the notes on the published numbers tell.
+std::vector<Finding> findings_of_measured(std::vector<TableAsPublished>& tables,
+                                          const LayoutFigures& figures) {
+  PublishedFile file{"measured", {}, {}};
+  for (TableAsPublished& table : tables)
+    table.add_measured(file.rows);
+  AuditOptions options;
+  for (const RunGroup& group : figures.groups())
+    options.images = std::max(options.images, static_cast<double>(training_images(group.first())));
+  std::vector<Finding> findings = audit(Study(std::move(file)), options).findings;
+  std::erase_if(findings, [](const Finding& finding) {
+    const bool of_message =
+        finding.check == "message-time" && finding.severity == Severity::kContradicted;
+    return finding.severity != Severity::kImpossible && !of_message;
+  });
+  return findings;
+}
+
+std::string unused_text(const std::vector<const RunGroup*>& groups) {
+  std::vector<std::string> all;
+  for (const RunGroup* group : groups)
+    all.push_back(fmt::format("{} on {} at batch {}", group->first().mode,
+                              count_text(group->first().ranks, "rank"),
+                              group->first().batch_per_rank));
+  return fmt::format("not in the report, so not here: {}", fmt::join(all, ", "));
+}
+
 }  // namespace
 
 std::vector<Table> tables_as_published(const Layout& layout, const RunSet& set) {
   const std::optional<Study> study = published_study(layout);
-  const std::vector<Finding> findings = study ? audit(*study, {}).findings : std::vector<Finding>{};
   LayoutFigures figures(set, layout);
-  std::vector<Table> made;
+  std::vector<TableAsPublished> tables;
   for (const LayoutTable& table : layout.tables)
-    made.push_back(
-        TableAsPublished(layout, table, study ? &*study : nullptr, findings, figures, set).make());
+    tables.emplace_back(layout, table, study ? &*study : nullptr, figures, set);
+  const std::vector<Finding> published =
+      study ? audit(*study, {}).findings : std::vector<Finding>{};
+  const std::vector<Finding> measured = findings_of_measured(tables, figures);
+  std::vector<Table> made;
+  for (TableAsPublished& table : tables)
+    made.push_back(table.make(published, measured));
+  if (const auto unused = figures.unused(); !unused.empty())
+    made.front().notes.push_back(unused_text(unused));
   return made;
 }
 

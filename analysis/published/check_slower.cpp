@@ -18,6 +18,7 @@ void slower_check_report(const Study& study, const std::string& report, Audit& a
   Tally cells;
   for (const Row* row : study.rows_of(report)) {
     if (!row->usable() || !is_epoch_time(row->what.kind) || is_base_row(study, *row)) continue;
+    if (row->devices == kNotSaid) continue;
     const Found base = one_device_time(study, *row);
     if (base.devices != 1 || !(row->range().low > kSlowerBy * base.range.high)) continue;
     cells.add(fmt::format("{}: {} of {:.4g} s against {:.4g} s",

@@ -60,6 +60,7 @@ void super_linear_times(const Study& study, const std::string& report, Audit& au
   Tally cells;
   for (const Row* row : study.rows_of(report)) {
     if (!row->usable() || !is_epoch_time(row->what.kind) || is_base_row(study, *row)) continue;
+    if (row->devices == kNotSaid) continue;
     const TimeSource source = {row->table, row->quantity, false};
     const Found base = study.base_time_of(*row, source, {});
     if (!base.range.known() || base.devices < 1) continue;

@@ -171,6 +171,9 @@ Layout layout_in(const LayoutJson& value, const std::string& name, const std::st
   layout.report = object.text("report", name);
   layout.clock = object.choice("clock", {"running", "training"});
   layout.speedup = object.choice("speedup", {"speedup", "weak-speedup"});
+  layout.speedup_clock = object.choice("speedup_clock", layout.clock == "training"
+                                                            ? LayoutNames{"training", "running"}
+                                                            : LayoutNames{"running", "training"});
   layout.compute = object.choice("compute", {"measured", "derived", "whole-epoch"});
   layout.communication = object.choice("communication", {"measured", "derived"});
   layout.bandwidth = object.choice("bandwidth", {kConventionNames.begin(), kConventionNames.end()});
@@ -182,6 +185,7 @@ Layout layout_in(const LayoutJson& value, const std::string& name, const std::st
         "MB/s, GB/s, GiB/s, Gbit/s");
   layout.images = object.choice("images", {"split", "each"});
   layout.accuracy = object.choice("accuracy", {"train", "test"});
+  if (value.contains("plots")) layout.plots = object.texts("plots");
   for (const LayoutJson& table : object.array("tables"))
     layout.tables.push_back(table_in(table, where));
   object.require_empty();

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,12 +38,14 @@ struct Layout {
   std::string report;               ///< in that file
   std::string clock;                ///< of epochs: "running" or "training"
   std::string speedup;              ///< "speedup": T(1)/T(n), "weak-speedup": n*T(1)/T(n)
+  std::string speedup_clock;        ///< of its times: "running" or "training"; as `clock`
   std::string compute;              ///< "measured", "derived": T(1)/n, "whole-epoch": T(n)
   std::string communication;        ///< "measured", "derived": T(n) - T(1)/n
   std::string bandwidth;            ///< of kConventionNames
   std::string bandwidth_unit;  ///< that its numbers have, whatever it prints; empty: as printed
   std::string images;          ///< of an epoch: "split" over the devices, or "each" takes all
   std::string accuracy;        ///< and loss: of "train" or "test"
+  std::optional<std::vector<std::string>> plots;  ///< that the report has; nothing: not said
   std::vector<LayoutTable> tables;
 };
 

@@ -70,9 +70,9 @@ Matrix steady_by_rank(RunReader& run, const SteadyRows& steady, const MatrixBloc
   return result;
 }
 
-std::vector<double> slowest_rank(RunReader& run, Phase phase) {
+std::vector<double> slowest_rank(RunReader& run, const MatrixBlocks& blocks) {
   std::vector<double> slowest(run.iterations(), kNotMeasured);
-  for_each_row(run, phase_blocks(phase), [&](std::size_t row, std::span<const double> values) {
+  for_each_row(run, blocks, [&](std::size_t row, std::span<const double> values) {
     for (const double value : values)
       slowest[row] = std::fmax(slowest[row], value);
   });

@@ -33,7 +33,10 @@ std::vector<double> rank_means(RunReader& run, const SteadyRows& steady,
 Matrix steady_by_rank(RunReader& run, const SteadyRows& steady, const MatrixBlocks& blocks);
 
 /// The slowest rank of each iteration; NaN where no rank has a value.
-std::vector<double> slowest_rank(RunReader& run, Phase phase);
+std::vector<double> slowest_rank(RunReader& run, const MatrixBlocks& blocks);
+inline std::vector<double> slowest_rank(RunReader& run, Phase phase) {
+  return slowest_rank(run, phase_blocks(phase));
+}
 
 /// The values of one rank, in the order of the iterations, of those that `keep` holds for; it is
 /// called with the row.

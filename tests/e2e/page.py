@@ -150,6 +150,17 @@ def case_an_audit_of_measured_numbers_finds_nothing(folder):
     check(len(found.out.strip().splitlines()) == 1, found.out)
 
 
+def case_a_published_report_has_its_own_plots_only(folder):
+    report("--site", "/dev/null", "results/example/report-b", "--as", "report-b", "--output", folder / "out",
+           "--html", folder / "page.html").expect(0)  # fmt: skip
+    drawn = {path.stem for path in (folder / "out").glob("*.svg")}
+    check(drawn == {"loss", "iteration-time"}, f"drawn: {sorted(drawn)}")
+    check((folder / "page.html").read_text().count("<figure") == 2, "figures on the page")
+    (folder / "own.json").write_text('{"plots": ["los"], "tables": [{"name": "t", "rows": ["devices"], "quantities": ["speedup"]}]}')
+    report("--site", "/dev/null", "results/example/report-b", "--as", folder / "own.json").expect(
+        65, "layout own: there is no plot los; did you mean loss?")  # fmt: skip
+
+
 def case_everything_is_the_same_on_the_next_run(folder):
     for name in ("a", "b"):
         report(RUNS, "--html", folder / f"{name}.html", "--output", folder / name).expect(0)

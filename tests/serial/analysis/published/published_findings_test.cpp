@@ -8,6 +8,17 @@ using namespace gradsync;
 using namespace gradsync::report::published;
 using namespace gradsync::report::published::testing;
 
+TEST_CASE("published: an unknown number of devices is not more than one") {
+  Paper paper;
+  paper.at("single", 1, 50).say("epoch_time", "100.0", "s");
+  paper.raw("r,t,resnet18,ddp,,50,epoch_time,60.0,s");
+  CHECK(Result(paper).finding("faster than devices").empty());
+  paper = {};
+  paper.at("single", 1, 50).say("epoch_time", "100.0", "s");
+  paper.raw("r,t,resnet18,ddp,,50,epoch_time,160.0,s");
+  CHECK(Result(paper).finding("slower than one").empty());
+}
+
 TEST_CASE("published: unknown quantities and units, and what was not published") {
   Paper paper = times();
   paper.at("ddp", 2, 50).say("joules", "3", "J").say("goodput", "1", "1");

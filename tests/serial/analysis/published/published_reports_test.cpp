@@ -1,6 +1,9 @@
+#include <map>
 #include <random>
+#include <set>
 #include <sstream>
 #include <string_view>
+#include <tuple>
 
 #include <doctest/doctest.h>
 
@@ -41,7 +44,8 @@ std::string verdict_on_line(const Study& study, const Audit& audit, std::size_t 
 
 std::string finding(const Audit& audit, const std::string& report, const std::string& part) {
   for (const Finding& one : audit.findings)
-    if (one.report == report && contains(one.text(), part)) return one.text();
+    if (one.report == report && contains(one.text(), part))
+      return std::string(severity_text(one.severity)) + ": " + one.text();
   return "";
 }
 
@@ -149,9 +153,23 @@ TEST_CASE("published reports: findings checked by hand") {
   CHECK(contains(finding(result, "report-e", "communication grows"), "0.1 s instead of 1.59 s"));
   // report-e: 15.89/0.57 = 27.88; 15.50 + 11.43 = 26.93.
   CHECK(contains(finding(result, "report-e", "not above 1"), "0.57 needs T(n) = 27.88 s"));
-  // report-d: (9.7964 - 18.2453/2)/49 = 13.8 ms, (4.8961 - 18.0824/4)/2 = 188 ms.
-  CHECK(contains(finding(result, "report-d", "one message grows"), "13.8 ms x 49"));
-  CHECK(contains(finding(result, "report-d", "one message grows"), "188 ms x 2 at batch 8192"));
+  // report-d: 0.673774237 s/49 = 13.8 ms, 0.375480685 s/2 = 188 ms; 2 of 20 ms are 0.0399 s.
+  const std::string grows = finding(result, "report-d", "communication grows");
+  CHECK(contains(grows, "contradicted"));
+  CHECK(contains(grows, "13.8 ms x 49"));
+  CHECK(contains(grows, "188 ms x 2 at batch 8192; batch 8192 needs 0.0399 s instead of 0.3755 s"));
+  // report-d: 2 * 1 * 44,695,848 B * 782 / 21.20944891 s = 3.295904 GB/s; half of it a device.
+  CHECK(verdict(284) == "agrees");
+  CHECK(contains(finding(result, "report-d", "all links together"),
+                 "3.295903942 GB/s, on one link 1.647951971 GB/s"));
+  // report-d: 24.2283/33.5877 = 0.7213 by running times; 32.7164 - 23.014/2 = 21.2094 by training.
+  CHECK(verdict(281) == "agrees");
+  CHECK(verdict(283) == "agrees");
+  CHECK(contains(finding(result, "report-d", "speedup by running_time"), "doubtful"));
+  // report-a: 44,695,848 B / 1.4798 s = 30.20 MB/s; / 0.1787 s = 250.12, 0.17870 is cut off.
+  CHECK(contains(finding(result, "report-a", "communication on one device"), "30.20 MB/s"));
+  CHECK(verdict(272) == "agrees");
+  CHECK(verdict(274) == "agrees");
   CHECK(contains(finding(result, "report-d", "slower than one"), "32.72 s against 23.01 s"));
   CHECK_FALSE(contains(finding(result, "report-d", "slower than one"), "8192"));  // by 1 %
   // report-a: a message takes 3.8 to 6.6 ms, which repeats may explain.
@@ -160,6 +178,28 @@ TEST_CASE("published reports: findings checked by hand") {
   for (const Finding& one : result.findings)
     CHECK_MESSAGE(!one.right_if.empty(), one.text());
   CHECK_FALSE(contains(finding(result, "report-b", "test results"), "1277"));
+}
+
+TEST_CASE("published reports: every number that they print is there once") {
+  if (!is_here()) return;
+  const Study study = shipped();
+  std::map<std::string, std::size_t> numbers;
+  for (const Row& row : study.rows()) {
+    ++numbers[row.report];
+    CHECK_MESSAGE(row.usable(), "line " << row.line);
+  }
+  CHECK(numbers == std::map<std::string, std::size_t>{{"report-a", 64},
+                                                      {"report-b", 85},
+                                                      {"report-c", 51},
+                                                      {"report-d", 88},
+                                                      {"report-e", 38}});
+  // One setting has one mode in a report, whatever the table.
+  std::map<std::tuple<std::string, std::int64_t, std::int64_t>, std::set<std::string>> modes;
+  for (const Row& row : study.rows())
+    if (row.report != "report-b")
+      modes[{row.report, row.devices, row.batch_per_device}].insert(row.mode);
+  for (const auto& [setting, of_setting] : modes)
+    CHECK_MESSAGE(of_setting.size() == 1, std::get<0>(setting));
 }
 
 TEST_CASE("published reports: the page is what the command prints, byte for byte") {
