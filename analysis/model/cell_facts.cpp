@@ -163,14 +163,16 @@ CellFacts facts_of(const MeasuredCell& cell) {
   facts.bucket_cap_bytes = size_of(run, "bucket-cap");
   facts.first_bucket_bytes = size_of(run, "first-bucket");
   facts.ranks = static_cast<double>(run.ranks);
-  facts.batch = static_cast<double>(run.batch_per_rank);
+  facts.scheduled = !batch_schedule(run).empty();
+  facts.batch = facts.scheduled ? kNotMeasured : static_cast<double>(run.batch_per_rank);
   facts.medians = {cell.median_iteration_s, cell.median_compute_s, median(cell.stalled_s)};
   facts.drawn =
       drawn_medians(cell.iteration_s, cell.compute_s, cell.stalled_s, kModelDraws, kModelSeed);
   facts.optimizer_s = median(steady_rank_means(cell.group, Phase::kOptimizer));
   facts.imbalance = imbalance_of(cell.group);
   // The replay has no exchange that overlaps the next step: such cells are not predicted.
-  if (option_value(run, "overlap") != "step") facts.profile = profile_of(cell.group);
+  if (option_value(run, "overlap") != "step" && !facts.scheduled)
+    facts.profile = profile_of(cell.group);
   facts.contention_s = contention_of(cell.group);
   facts.calibration_file = calibration_file_of(cell.group);
   return facts;
