@@ -115,8 +115,11 @@ std::vector<double> imbalance_of(const RunGroup& group) {
     const Matrix compute = run->reader->time(Phase::kCompute);
     const std::vector<std::size_t> rows = kept_rows(*run);
     const std::size_t share = kImbalanceValues / group.repeats.size();
-    for (const std::size_t i : spread(rows.size() * compute.columns, share))
-      values.push_back(compute.at(rows[i / compute.columns], i % compute.columns));
+    // All ranks of a row: a stride over [row, rank] may meet the same ranks in each.
+    for (const std::size_t i :
+         spread(rows.size(), std::max<std::size_t>(1, share / compute.columns)))
+      for (std::size_t rank = 0; rank < compute.columns; ++rank)
+        values.push_back(compute.at(rows[i], rank));
   }
   std::erase_if(values, [](double value) { return !std::isfinite(value); });
   std::sort(values.begin(), values.end());
