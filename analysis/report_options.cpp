@@ -60,8 +60,8 @@ BoundGroup<O> table_options() {
            "table prediction: numbers of ranks, e.g. 8,16,64, each 1 to 1000000; empty: 2, 4 and "
            "8 times the most ranks of the runs"},
           {"predict-batch", Value::parsed("LIST", "", table(&T::predict_batches), parse_counts),
-           "table prediction: batches per rank, each 1 to 1000000; empty: half the smallest, those "
-           "of the runs, twice the largest"},
+           "table prediction: batches per rank, each 1 to 1000000, of which those within the range "
+           "of the runs are predicted; empty: those of the runs"},
           {"what-if", Value::parsed("KEY=VALUE,...", "", table(&T::what_if), parse_what_if),
            "table what-if: replay the recorded buckets with bucket-cap=4MiB, first-bucket=1MiB, "
            "wire=bf16, bandwidth=1GB/s, latency=20us, ranks=16, batch=64, or the curves of another "

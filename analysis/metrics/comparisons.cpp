@@ -34,6 +34,7 @@ bool comparable(const RunGroup& group, const RunGroup& base) {
 
 bool scales(const RunGroup& group, const RunGroup& base, Scaling scaling) {
   const Run &run = group.first(), &other = base.first();
+  if (!batch_schedule(run).empty() || !batch_schedule(other).empty()) return false;
   if (scaling == Scaling::kStrong)
     return run.batch_global > 0 && run.batch_global == other.batch_global;
   return run.batch_per_rank > 0 && run.batch_per_rank == other.batch_per_rank &&

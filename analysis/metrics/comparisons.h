@@ -28,7 +28,8 @@ struct Comparison {
 /// For each group, for strong and for weak scaling, up to two bases: one rank without exchange
 /// (mode none), and the group's own mode on its fewest ranks. A base has the group's model,
 /// precision, accumulation and data set, and of several the one with the most options in common. A
-/// group of one rank is compared with itself as well. In the order of the groups.
+/// group of one rank is compared with itself as well. Runs with --batch-schedule, which have no one
+/// batch, are compared with nothing. In the order of the groups.
 std::vector<Comparison> comparisons(const std::vector<RunGroup>& groups);
 
 /// "1 rank none, 128 per rank": images per rank.

@@ -8,6 +8,7 @@
 #include "analysis/metrics/run_group.h"
 #include "analysis/runs/columns.h"
 #include "data/sampler.h"
+#include "options/epoch_plan.h"
 #include "support/error.h"
 #include "support/parse.h"
 #include "timing/statistics.h"
@@ -73,11 +74,12 @@ std::int64_t iterations_seen(const Run& run) {
   return most;
 }
 
-EpochFigures figures_of(const Run& run, const EpochRow& row, std::int64_t whole) {
+EpochFigures figures_of(const Run& run, const EpochRow& row) {
   EpochFigures figures;
   figures.epoch = row.epoch;
   figures.iterations = row.iterations;
-  // Only a limit ends an epoch early; those of a batch schedule differ in length.
+  const std::int64_t whole = figures.whole_iterations = iterations_of_whole_epoch(run, row.epoch);
+  // Only a limit ends an epoch early.
   figures.whole = iteration_limit(run) == 0 || (whole > 0 && row.iterations >= whole);
   figures.samples = samples_of(run.reader->index(), row.epoch);
   figures.training_s = largest(row, [](const RankEpoch& rank) { return rank.training_time_s; });
@@ -94,17 +96,18 @@ EpochFigures figures_of(const Run& run, const EpochRow& row, std::int64_t whole)
 }  // namespace
 
 std::vector<EpochFigures> epoch_figures(const Run& run) {
-  const std::int64_t whole = iterations_of_whole_epoch(run);
+  const auto extrapolated = [](const EpochFigures& one) {
+    return !one.whole && one.whole_iterations > 0;
+  };
   std::vector<EpochFigures> all;
   for (const EpochRow& row : run.reader->epochs())
-    all.push_back(figures_of(run, row, whole));
-  const bool cut = std::any_of(all.begin(), all.end(), [](const auto& one) { return !one.whole; });
-  if (!cut || whole == 0) return all;
+    all.push_back(figures_of(run, row));
+  if (std::none_of(all.begin(), all.end(), extrapolated)) return all;
   const auto slowest_s = slowest_rank(*run.reader, Phase::kIteration);
   for (EpochFigures& one : all)
-    if (!one.whole)
+    if (extrapolated(one))
       one.extrapolated_s =
-          static_cast<double>(whole) * steady_iteration_s(run, slowest_s, one.epoch);
+          static_cast<double>(one.whole_iterations) * steady_iteration_s(run, slowest_s, one.epoch);
   return all;
 }
 
@@ -154,6 +157,7 @@ std::int64_t training_images(const Run& run) {
 }
 
 std::int64_t iterations_of_whole_epoch(const Run& run) {
+  if (!batch_schedule(run).empty()) return 0;
   const std::int64_t recorded = number(provenance_value(run, "epoch_iterations"));
   if (recorded > 0) return recorded;
   const std::int64_t images = training_images(run);
@@ -162,6 +166,20 @@ std::int64_t iterations_of_whole_epoch(const Run& run) {
       std::max<std::int64_t>(1, number(run.reader->option("accumulate")));
   return iterations_by_rule(images, run.ranks, run.batch_per_rank, accumulate,
                             run.reader->option("last-batch") != "drop");
+}
+
+std::int64_t iterations_of_whole_epoch(const Run& run, std::int64_t epoch) {
+  if (batch_schedule(run).empty()) return iterations_of_whole_epoch(run);
+  const TrainOptions settings = settings_of(run, {"batch-schedule", "accumulate", "last-batch"});
+  const std::int64_t images = training_images(run);
+  if (settings.batch_schedule.empty() || images == 0) return 0;
+  const std::int64_t batch = batch_per_rank_in(settings, epoch, run.ranks);
+  if (batch < 1) return 0;
+  // A run that recorded the iterations of its first epoch had them by the plan of today.
+  return number(provenance_value(run, "epoch_iterations")) > 0
+             ? epoch_plan(settings, images, run.ranks, epoch).iterations()
+             : iterations_by_rule(images, run.ranks, batch, settings.accumulate,
+                                  settings.last_batch != "drop");
 }
 
 std::int64_t iterations_by_rule(std::int64_t images, std::int64_t ranks,

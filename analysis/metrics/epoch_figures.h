@@ -13,10 +13,11 @@ namespace gradsync::report {
 struct EpochFigures {
   std::int64_t epoch = 0;  ///< from 0
   std::int64_t iterations = 0;
-  bool whole = true;                 ///< false: --iterations ended it before its end
-  double samples = kNotMeasured;     ///< of the global batches of its iterations
-  double training_s = kNotMeasured;  ///< its iterations without waiting for data
-  double running_s = kNotMeasured;   ///< wall time, evaluation left out
+  std::int64_t whole_iterations = 0;  ///< that it has where nothing ends it early; 0: unknown
+  bool whole = true;                  ///< false: --iterations ended it before its end
+  double samples = kNotMeasured;      ///< of the global batches of its iterations
+  double training_s = kNotMeasured;   ///< its iterations without waiting for data
+  double running_s = kNotMeasured;    ///< wall time, evaluation left out
   /// Only of an epoch that is not whole: the mean iteration that is not warm-up, times the
   /// iterations of a whole epoch.
   double extrapolated_s = kNotMeasured;
@@ -44,8 +45,11 @@ std::int64_t training_images(const Run& run);
 
 /// Iterations of a whole epoch: as recorded, else by the rule of runs that did not record it from
 /// the number of images, else the most that an epoch of the run has where one is known to be whole;
-/// 0 if unknown.
+/// 0 if unknown, or if epochs differ (--batch-schedule).
 std::int64_t iterations_of_whole_epoch(const Run& run);
+
+/// The same of one epoch, from 0, with --batch-schedule by the batch of that epoch.
+std::int64_t iterations_of_whole_epoch(const Run& run, std::int64_t epoch);
 
 /// The iterations of an epoch of `images` images by the rule of runs that did not record it: images
 /// per rank rounded up (`pad`) or down (drop), batches of them likewise, passes that do not fill an

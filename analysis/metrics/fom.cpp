@@ -12,7 +12,10 @@ namespace gradsync::report {
 namespace {
 
 std::string base_name(const Run& run) {
-  return fmt::format("{}.{}.n{}.b{}", run.model, run.mode, run.ranks, run.batch_per_rank);
+  const std::string schedule = batch_schedule(run);
+  return fmt::format(
+      "{}.{}.n{}.{}", run.model, run.mode, run.ranks,
+      schedule.empty() ? fmt::format("b{}", run.batch_per_rank) : "batch-schedule=" + schedule);
 }
 
 }  // namespace
@@ -38,10 +41,8 @@ std::vector<Fom> figures_of_merit(const std::vector<RunGroup>& groups) {
   for (std::size_t i = 0; i < groups.size(); ++i) {
     const double iteration_s = median(steady_values(groups[i], Phase::kIteration));
     const double exposed_s = median(steady_values(groups[i], Phase::kExposed));
-    const auto batch = static_cast<double>(groups[i].first().batch_global);
     figures.push_back({"iteration_median." + names[i], 1e3 * iteration_s, "ms"});
-    figures.push_back(
-        {"images_per_s." + names[i], batch > 0 ? batch / iteration_s : kNotMeasured, "images/s"});
+    figures.push_back({"images_per_s." + names[i], images_per_s(groups[i]).value, "images/s"});
     figures.push_back({"exposed_median_slowest_rank." + names[i], 1e3 * exposed_s, "ms"});
   }
   return figures;

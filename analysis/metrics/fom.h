@@ -17,12 +17,13 @@ struct Fom {
 /// "FOM name value unit", the value with all its digits, or n/a.
 std::string fom_line(const Fom& fom);
 
-/// A cell in one word: "lenet.ddp.n2.b32", with the batch per rank; cells that differ in further
-/// settings have those behind it: "lenet.ddp.n2.b32.transport=shm".
+/// A cell in one word: "lenet.ddp.n2.b32", with the batch per rank, or with the schedule of its
+/// batches, "lenet.ddp.n2.batch-schedule=0:32,2:128"; cells that differ in further settings have
+/// those behind it: "lenet.ddp.n2.b32.transport=shm".
 std::vector<std::string> cell_names(const std::vector<const RunGroup*>& groups);
 
-/// Of each cell: iteration_median (ms), images_per_s (images/s, the global batch over the median),
-/// exposed_median_slowest_rank (ms). Of an iteration the slowest rank counts, for each figure.
+/// Of each cell: iteration_median (ms), images_per_s (run_group.h), exposed_median_slowest_rank
+/// (ms). Of an iteration the slowest rank counts, for each figure.
 std::vector<Fom> figures_of_merit(const std::vector<RunGroup>& groups);
 
 }  // namespace gradsync::report

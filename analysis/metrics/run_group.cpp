@@ -11,6 +11,7 @@
 #include "analysis/runs/columns.h"
 #include "support/error.h"
 #include "support/parse.h"
+#include "timing/statistics.h"
 
 namespace gradsync::report {
 
@@ -117,6 +118,24 @@ std::string option_value(const Run& run, std::string_view name) {
   if (!recorded.empty()) return recorded;
   const TrainOption* option = declared_train_option(name);
   return option == nullptr ? "" : value_before(*option);
+}
+
+TrainOptions settings_of(const Run& run, std::initializer_list<std::string_view> names) {
+  TrainOptions settings;
+  for (const std::string_view name : names) {
+    const TrainOption& option = *declared_train_option(name);
+    try {
+      option.value.read({{option.name, {option_value(run, name), "", run.name}}}, option.name,
+                        settings);
+    } catch (const Error&) {
+      continue;
+    }
+  }
+  return settings;
+}
+
+std::string batch_schedule(const Run& run) {
+  return run.reader->option("batch-schedule");
 }
 
 std::vector<std::string> option_values(const Run& run, const std::vector<std::string>& names) {
@@ -258,6 +277,35 @@ std::vector<double> steady_values(const RunGroup& group, Phase phase) {
       if (run->steady.keeps(row)) values.push_back(slowest[row]);
   }
   return values;
+}
+
+namespace {
+
+/// One value a steady iteration, of all repeats.
+std::vector<double> steady_samples(const RunGroup& group) {
+  std::vector<double> samples;
+  for (const Run* run : group.repeats) {
+    const IterationIndex& index = run->reader->index();
+    for (std::size_t row = 0; row < index.samples.size(); ++row)
+      if (run->steady.keeps(row)) samples.push_back(static_cast<double>(index.samples[row]));
+  }
+  return samples;
+}
+
+}  // namespace
+
+double steady_images(const RunGroup& group) {
+  return positive(mean(steady_samples(group)));
+}
+
+Estimate images_per_s(const RunGroup& group) {
+  const Estimate time_s = median_estimate(steady_values(group, Phase::kIteration));
+  if (!batch_schedule(group.first()).empty())
+    return {steady_images(group) / mean(steady_values(group, Phase::kIteration)), kNotMeasured,
+            kNotMeasured, time_s.count};
+  // Rates fall as times rise: the ends of the interval change places.
+  const double images = positive(median(steady_samples(group)));
+  return {images / time_s.value, images / time_s.high, images / time_s.low, time_s.count};
 }
 
 }  // namespace gradsync::report

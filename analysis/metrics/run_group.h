@@ -7,6 +7,7 @@
 
 #include "analysis/runs/run_set.h"
 #include "options/option_roles.h"
+#include "timing/estimate.h"
 
 namespace gradsync::report {
 
@@ -26,6 +27,15 @@ struct RunGroup {
 /// The value of an option of the trainer in a run: for `auto` the choice, where it is recorded; for
 /// a file older than the option, what runs did then.
 std::string option_value(const Run& run, std::string_view name);
+
+/// The trainer's settings with these options as the run had them, read as the trainer reads them.
+/// An option with a text that this version does not read keeps its default.
+TrainOptions settings_of(const Run& run, std::initializer_list<std::string_view> names);
+
+/// --batch-schedule as the run was given it; empty for a run of one batch. With a schedule the
+/// batches of Run are those of its first epoch: such a run is left out where a time is set against
+/// a batch (scaling, the scaling model, batch sizes).
+std::string batch_schedule(const Run& run);
 
 /// A text of the run's provenance without blanks at its end; empty if it has none.
 std::string provenance_value(const Run& run, std::string_view name);
@@ -83,5 +93,14 @@ std::string sources_of(const RunGroup& group);
 /// The values of one phase of all repeats, over their steady iterations (Run::steady): an iteration
 /// counts as its slowest rank, since the ranks of a synchronous step end together.
 std::vector<double> steady_values(const RunGroup& group, Phase phase);
+
+/// Images of a steady iteration, of all ranks: the mean of /iteration/samples over the repeats. NaN
+/// where the runs do not say.
+double steady_images(const RunGroup& group);
+
+/// Images in a second, with the interval of the median: those of most steady iterations over their
+/// median time. Of runs with --batch-schedule, whose iterations differ in images, all images over
+/// the time of all iterations, without an interval. Of an iteration the slowest rank counts.
+Estimate images_per_s(const RunGroup& group);
 
 }  // namespace gradsync::report

@@ -3,9 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
+
+#include <fmt/format.h>
 
 #include "analysis/metrics/run_group.h"
 #include "analysis/runs/columns.h"
+#include "support/parse.h"
 #include "timing/statistics.h"
 
 namespace gradsync::report {
@@ -16,7 +20,7 @@ namespace {
 std::string precision_of(const Run& run) {
   const std::string precision = option_value(run, "precision");
   const bool on_gpu = option_value(run, "device") == "cuda";
-  return precision == "fp32" && on_gpu && option_value(run, "tf32") == "true" ? "tf32" : precision;
+  return precision == "fp32" && on_gpu && settings_of(run, {"tf32"}).tf32 ? "tf32" : precision;
 }
 
 /// What each rank's matrix products reached; empty without a probe in the run's precision.
@@ -27,13 +31,23 @@ std::vector<RankProbe> probe_of(const Run& run) {
   return last;
 }
 
-/// Mean images of one rank in a steady iteration.
+/// Of a steady iteration.
 double images_per_rank(const Run& run) {
-  const IterationIndex& index = run.reader->index();
-  std::vector<double> samples;
-  for (std::size_t row = 0; row < index.samples.size(); ++row)
-    if (run.steady.keeps(row)) samples.push_back(static_cast<double>(index.samples[row]));
-  return mean(samples) / static_cast<double>(run.ranks);
+  return steady_images({{&run}}) / static_cast<double>(run.ranks);
+}
+
+/// "A100 PCIe" of "NVIDIA A100 80GB PCIe": the words of the driver's name without the brand and the
+/// memory that the model is sold with. A part of a GPU ("… MIG 1g.5gb"), a form with another clock
+/// ("… 32GB-LS") and memory of a form made for one site ("… 64GB") keep their word.
+std::string gpu_model(std::string device) {
+  static const std::set<std::string> without = {
+      "NVIDIA", "Tesla", "16GB",  "24GB", "32GB", "40GB",  "48GB", "80GB",
+      "120GB",  "141GB", "480GB", "144G", "HBM2", "HBM2e", "HBM3", "HBM3e"};
+  std::replace(device.begin(), device.end(), '-', ' ');
+  std::string model;
+  for (const std::string& word : split_list(device, ' '))
+    if (!word.empty() && !without.contains(word)) model += (model.empty() ? "" : " ") + word;
+  return model;
 }
 
 std::vector<double> usage_means(const Run& run, Usage what) {
@@ -87,28 +101,43 @@ NetworkCost network_cost(const Run& run) {
   for (const LayerRow& layer : run.reader->layers())
     cost.parameters += static_cast<double>(layer.parameters);
   cost.sample_flop = flop_per_image(*run.reader);
-  cost.samples_of_rank =
-      positive(static_cast<double>(run.batch_global) / static_cast<double>(run.ranks));
+  cost.samples_of_rank = images_per_rank(run);
   return cost;
 }
 
 double data_sheet_flop_per_s(const std::string& device, const std::string& precision) {
   struct Gpu {
-    const char* name;
+    const char* model;
     double fp32, tf32, bf16, fp16;
   };
-  // How the name begins that the driver gives, then dense TFLOP/s, as NVIDIA's data sheets state
-  // them; 0: the GPU has no such unit. The first one that fits counts.
-  static constexpr Gpu kGpus[] = {
-      {"NVIDIA H200", 67, 494, 989, 989},   {"NVIDIA H100 PCIe", 51, 378, 756, 756},
-      {"NVIDIA H100", 67, 494, 989, 989},   {"NVIDIA GH200", 67, 494, 989, 989},
-      {"NVIDIA A100", 19.5, 156, 312, 312}, {"NVIDIA A40", 37.4, 74.8, 149.7, 149.7},
-      {"NVIDIA A30", 10.3, 82, 165, 165},   {"NVIDIA A10", 31.2, 62.5, 125, 125},
-      {"NVIDIA L40S", 91.6, 183, 362, 362}, {"NVIDIA L4", 30.3, 60, 121, 121},
-      {"Tesla V100-PCIE", 14, 0, 0, 112},   {"Tesla V100", 15.7, 0, 0, 125},
-      {"Tesla T4", 8.1, 0, 0, 65}};
+  // Dense TFLOP/s, half of what is stated with sparsity; 0: the GPU has no such unit. From NVIDIA's
+  // data sheets of the V100 (2020), T4, A2, A10, A30, A40, A100, L4, L40, L40S, H100 (SXM, PCIe,
+  // NVL), H200 (SXM, NVL), GH200, HGX B200 (an eighth) and GB200 NVL72 (a seventy-second).
+  static constexpr Gpu kGpus[] = {{"GB200", 80, 1250, 2500, 2500},
+                                  {"B200", 75, 1125, 2250, 2250},
+                                  {"GH200", 67, 494, 989, 989},
+                                  {"H200", 67, 494, 989, 989},
+                                  {"H200 NVL", 60, 417, 835, 835},
+                                  {"H100", 67, 494, 989, 989},
+                                  {"H100 NVL", 60, 417, 835, 835},
+                                  {"H100 PCIe", 51, 378, 756, 756},
+                                  {"A100 SXM4", 19.5, 156, 312, 312},
+                                  {"A100 PCIe", 19.5, 156, 312, 312},
+                                  {"A100 PCIE", 19.5, 156, 312, 312},
+                                  {"A40", 37.4, 74.8, 149.7, 149.7},
+                                  {"A30", 10.3, 82, 165, 165},
+                                  {"A10", 31.2, 62.5, 125, 125},
+                                  {"A2", 4.5, 9, 18, 18},
+                                  {"L40S", 91.6, 183, 362, 362},
+                                  {"L40", 90.5, 90.5, 181, 181},
+                                  {"L4", 30.3, 60, 121, 121},
+                                  {"V100S PCIE", 16.4, 0, 0, 130},
+                                  {"V100 PCIE", 14, 0, 0, 112},
+                                  {"V100 SXM2", 15.7, 0, 0, 125},
+                                  {"T4", 8.1, 0, 0, 65}};
+  const std::string model = gpu_model(device);
   const auto known = std::find_if(std::begin(kGpus), std::end(kGpus),
-                                  [&](const Gpu& gpu) { return device.starts_with(gpu.name); });
+                                  [&](const Gpu& gpu) { return model == gpu.model; });
   if (known == std::end(kGpus)) return kNotMeasured;
   const double tflops = precision == "fp32"   ? known->fp32
                         : precision == "tf32" ? known->tf32
@@ -242,8 +271,17 @@ std::vector<double> gpu_energy_j(const Run& run, const std::vector<Window>& wind
     if (sample.rank >= 0 && sample.rank < run.ranks)
       counters[static_cast<std::size_t>(sample.rank)].add(sample.at_s, sample.energy_j);
   std::vector<double> energy_j;
-  for (const CounterSamples& counter : counters)
-    energy_j.push_back(counter.rate(windows).per_window);
+  std::map<std::string, std::size_t> gpus;  // where each stands in energy_j
+  for (std::size_t rank = 0; rank < counters.size(); ++rank) {
+    const double of_rank_j = counters[rank].rate(windows).per_window;
+    const std::string& uuid = run.reader->info().topology[rank].device_uuid;
+    const auto [known, added] =
+        gpus.emplace(uuid.empty() ? fmt::format("of rank {}", rank) : uuid, energy_j.size());
+    if (added)
+      energy_j.push_back(of_rank_j);
+    else if (std::isnan(energy_j[known->second]))
+      energy_j[known->second] = of_rank_j;
+  }
   return energy_j;
 }
 

@@ -45,8 +45,8 @@ struct NetworkCost {
 };
 NetworkCost network_cost(const Run& run);
 
-/// What the data sheet states of a device in a precision: fp32, tf32, bf16 or fp16. NaN for a
-/// device that is not known.
+/// What the data sheet states of a device in a precision: fp32, tf32, bf16 or fp16. `device` is the
+/// name that the driver gives; NaN unless all its words are those of a GPU that is listed.
 double data_sheet_flop_per_s(const std::string& device, const std::string& precision);
 
 /// The time between two moments of a run, on rank 0's clock.
@@ -86,7 +86,8 @@ struct HostUse {
 /// One entry a host, in the order of the ranks that read.
 std::vector<HostUse> host_use(const Run& run, const std::vector<Window>& windows);
 
-/// Joules of the GPU of each rank in an iteration, by rank; NaN without samples.
+/// Joules of each GPU in an iteration, in the order of the ranks that used it first; NaN without
+/// samples. Ranks that share a GPU (one UUID) read one counter.
 std::vector<double> gpu_energy_j(const Run& run, const std::vector<Window>& windows);
 
 }  // namespace gradsync::report

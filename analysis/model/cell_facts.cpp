@@ -115,8 +115,11 @@ std::vector<double> imbalance_of(const RunGroup& group) {
     const Matrix compute = run->reader->time(Phase::kCompute);
     const std::vector<std::size_t> rows = kept_rows(*run);
     const std::size_t share = kImbalanceValues / group.repeats.size();
-    for (const std::size_t i : spread(rows.size() * compute.columns, share))
-      values.push_back(compute.at(rows[i / compute.columns], i % compute.columns));
+    // All ranks of a row: a stride over [row, rank] may meet the same ranks in each.
+    for (const std::size_t i :
+         spread(rows.size(), std::max<std::size_t>(1, share / compute.columns)))
+      for (std::size_t rank = 0; rank < compute.columns; ++rank)
+        values.push_back(compute.at(rows[i], rank));
   }
   std::erase_if(values, [](double value) { return !std::isfinite(value); });
   std::sort(values.begin(), values.end());
@@ -163,14 +166,16 @@ CellFacts facts_of(const MeasuredCell& cell) {
   facts.bucket_cap_bytes = size_of(run, "bucket-cap");
   facts.first_bucket_bytes = size_of(run, "first-bucket");
   facts.ranks = static_cast<double>(run.ranks);
-  facts.batch = static_cast<double>(run.batch_per_rank);
+  facts.scheduled = !batch_schedule(run).empty();
+  facts.batch = facts.scheduled ? kNotMeasured : static_cast<double>(run.batch_per_rank);
   facts.medians = {cell.median_iteration_s, cell.median_compute_s, median(cell.stalled_s)};
   facts.drawn =
       drawn_medians(cell.iteration_s, cell.compute_s, cell.stalled_s, kModelDraws, kModelSeed);
   facts.optimizer_s = median(steady_rank_means(cell.group, Phase::kOptimizer));
   facts.imbalance = imbalance_of(cell.group);
   // The replay has no exchange that overlaps the next step: such cells are not predicted.
-  if (option_value(run, "overlap") != "step") facts.profile = profile_of(cell.group);
+  if (option_value(run, "overlap") != "step" && !facts.scheduled)
+    facts.profile = profile_of(cell.group);
   facts.contention_s = contention_of(cell.group);
   facts.calibration_file = calibration_file_of(cell.group);
   return facts;

@@ -34,6 +34,9 @@ struct CellFacts {
   /// --bucket-cap and --first-bucket; NaN where the run does not say.
   double bucket_cap_bytes = kNotMeasured, first_bucket_bytes = kNotMeasured;
   double ranks = 1, batch = 0;  ///< per rank
+  /// --batch-schedule: times of several batches, which no law of one batch describes. The cell has
+  /// no batch and no exchange here, and families() leaves it out.
+  bool scheduled = false;
   CellMedians medians;
   /// The same medians of iterations drawn with replacement, one entry a draw (bootstrap).
   std::vector<CellMedians> drawn;

@@ -38,7 +38,10 @@ std::string left_out_doubt(const std::vector<LeftOutCell>& left_out) {
 }  // namespace
 
 std::string law_doubt(const FamilyFit& fit) {
-  return fit.missing.empty() ? law_doubt(fit.laws) : fit.missing;
+  if (!fit.missing.empty()) return fit.missing;
+  for (const CellPoint& cell : fit.cells)
+    if (cell.facts->scheduled) return "its batch changes within the run (--batch-schedule)";
+  return law_doubt(fit.laws);
 }
 
 std::string law_doubt(const std::map<CollectiveKind, LawEntry>& laws) {

@@ -70,12 +70,16 @@ MeasuredCell measured_cell(const RunGroup& group, const std::vector<RunGroup>& g
     return oversubscription(run->reader->info().topology).has_value();
   });
   if (cell.oversubscribed) cell.family += "|oversubscribed";
+  // No scaling law holds for it beside any other cell.
+  if (!batch_schedule(group.first()).empty()) cell.family += "|" + group.first().path.string();
   return cell;
 }
 
 std::string name_of(const Run& run) {
-  return fmt::format("{}, {}, {}, {} images per rank", run.model, run.mode,
-                     count_text(run.ranks, "rank"), run.batch_per_rank);
+  const std::string schedule = batch_schedule(run);
+  return fmt::format("{}, {}, {}, {}", run.model, run.mode, count_text(run.ranks, "rank"),
+                     schedule.empty() ? fmt::format("{} images per rank", run.batch_per_rank)
+                                      : "batch schedule " + schedule);
 }
 
 }  // namespace

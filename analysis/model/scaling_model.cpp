@@ -330,6 +330,7 @@ Estimate predict_interval(const FamilyFit& fit, const FamilyDraws& drawn, double
 std::vector<FamilyCells> families(const StudyFacts& study) {
   std::vector<FamilyCells> result;
   for (const CellFacts& cell : study.cells) {
+    if (cell.scheduled) continue;
     const auto known = std::find_if(result.begin(), result.end(), [&](const FamilyCells& family) {
       return family.front()->family == cell.family;
     });

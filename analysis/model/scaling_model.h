@@ -128,7 +128,7 @@ LawEntry drawn_law(const LawEntry& law, Draws& draws);
 Estimate predict_interval(const FamilyFit& fit, const FamilyDraws& draws, double ranks,
                           double batch, std::uint64_t seed);
 
-/// The cells of each family, in order of their first.
+/// The cells of each family, in order of their first, without cells of --batch-schedule.
 std::vector<FamilyCells> families(const StudyFacts& study);
 
 /// Calibration without that of one cell; `without` is an index of study.cells.

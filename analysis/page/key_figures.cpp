@@ -32,11 +32,6 @@ struct CellFigures {
   double exposed_percent = kNotMeasured;
 };
 
-// Rates fall as times rise: the ends of the interval change places.
-Estimate rate(const Estimate& time_s, double images) {
-  return {images / time_s.value, images / time_s.high, images / time_s.low, time_s.count};
-}
-
 double exposed_percent(const RunGroup& group) {
   std::vector<SplitFigures> runs;
   for (const Run* run : group.repeats)
@@ -45,16 +40,15 @@ double exposed_percent(const RunGroup& group) {
 }
 
 CellFigures figures_of(const RunGroup& group, const std::string& name) {
-  const auto times_s = steady_values(group, Phase::kIteration);
-  return {&group, name,
-          rate(median_estimate(times_s), static_cast<double>(group.first().batch_global)),
-          exposed_percent(group)};
+  return {&group, name, images_per_s(group), exposed_percent(group)};
 }
 
 std::string name_of(const RunGroup& group) {
   const Run& run = group.first();
-  return fmt::format("{}, {}, {}, batch {} per rank", run.model, run.mode,
-                     count_text(run.ranks, "rank"), run.batch_per_rank);
+  const std::string schedule = batch_schedule(run);
+  return fmt::format("{}, {}, {}, {}", run.model, run.mode, count_text(run.ranks, "rank"),
+                     schedule.empty() ? fmt::format("batch {} per rank", run.batch_per_rank)
+                                      : "batch schedule " + schedule);
 }
 
 std::string interval_text(const Estimate& estimate) {
@@ -78,7 +72,8 @@ void add_rate(std::vector<KeyFigure>& figures, const std::vector<CellFigures>& c
   if (!best || !(best->images_per_s.value > 0)) return;
   figures.push_back({"Highest throughput", fmt::format("{:.0f}", best->images_per_s.value),
                      "images/s", best->name + "; " + interval_text(best->images_per_s),
-                     "global batch / median iteration time of the slowest rank, steady iterations; "
+                     "images / median time of a steady iteration of the slowest rank; with "
+                     "--batch-schedule all images / all time; /iteration/samples, "
                      "/time/iteration"});
 }
 

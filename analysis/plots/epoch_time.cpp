@@ -147,6 +147,7 @@ std::optional<Chart> make_epoch_time_plot(const RunSet& set) {
   for (const RunGroup& group : groups) {
     const EpochTimes times = times_of(group);
     const Run& run = group.first();
+    if (!batch_schedule(run).empty()) continue;
     if (times.shown().empty() || run.batch_per_rank == 0) {
       ++counts.without;
       continue;

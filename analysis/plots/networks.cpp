@@ -21,28 +21,36 @@ struct NetworkPlace {
   double bytes_per_kflop;
   std::string name;
 
+  NetworkPlace(double cost, std::string label) : bytes_per_kflop(cost), name(std::move(label)) {}
   auto operator<=>(const NetworkPlace&) const = default;
 };
 
-NetworkPlace place_of(const RunGroup& group) {
+std::string network_name(const RunGroup& group) {
   const Run& run = group.first();
-  return {1e3 * network_cost(run).bytes_per_flop(),
-          fmt::format("{}, batch {}", run.model, run.batch_per_rank)};
+  const std::string schedule = batch_schedule(run);
+  return fmt::format("{}, batch {}", run.model,
+                     schedule.empty() ? std::to_string(run.batch_per_rank) : schedule);
 }
 
 /// Cells of one number of ranks: a series a mode, the networks side by side.
 ChartPanel networks_panel(const std::vector<const RunGroup*>& cells, GroupSplits& splits) {
   ChartPanel panel{count_text(cells.front()->first().ranks, "rank"), "", {}, {}};
   panel.slanted = true;
+  // Of the modes of a network the first: steady iterations of another may hold fewer small batches.
+  std::map<std::string, NetworkPlace> by_name;
+  for (const RunGroup* group : cells) {
+    const std::string name = network_name(*group);
+    by_name.try_emplace(name, 1e3 * network_cost(group->first()).bytes_per_flop(), name);
+  }
   std::set<NetworkPlace> places;
-  for (const RunGroup* group : cells)
-    places.insert(place_of(*group));
+  for (const auto& named : by_name)
+    places.insert(named.second);
   for (const NetworkPlace& place : places)
     panel.x_ticks.push_back({static_cast<double>(panel.x_ticks.size() + 1),
                              fmt::format("{}: {:.4g}", place.name, place.bytes_per_kflop)});
   std::map<std::string, std::vector<ChartPoint>> points;
   for (const RunGroup* group : cells) {
-    const NetworkPlace place = place_of(*group);
+    const NetworkPlace& place = by_name.at(network_name(*group));
     ChartPoint point{1.0 + static_cast<double>(std::distance(places.begin(), places.find(place))),
                      splits.measured(*group).percent(Phase::kExposed)};
     point.name = place.name;

@@ -12,6 +12,10 @@ namespace gradsync::report {
 namespace {
 
 std::string trait_text(const Run& run, Trait trait) {
+  const std::string schedule = batch_schedule(run);
+  const bool of_batch = trait != Trait::kModel && trait != Trait::kMode && trait != Trait::kRanks;
+  if (of_batch && !schedule.empty())
+    return (trait == Trait::kBatchAlone ? "" : "batch schedule ") + schedule;
   switch (trait) {
     case Trait::kModel:
       return run.model;

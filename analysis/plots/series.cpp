@@ -66,7 +66,9 @@ Series make_series(const Run& run, const std::vector<double>& values) {
 std::string panel_title(const std::vector<const Run*>& runs) {
   const Run& first = *runs.front();
   std::string title = count_text(first.ranks, "rank");
-  if (!differ(runs, &Run::batch_global))
+  const bool scheduled = std::any_of(runs.begin(), runs.end(),
+                                     [](const Run* run) { return !batch_schedule(*run).empty(); });
+  if (!scheduled && !differ(runs, &Run::batch_global))
     title +=
         fmt::format(", batch {} per rank ({} global)", first.batch_per_rank, first.batch_global);
   return title;
@@ -78,7 +80,10 @@ void label(std::vector<Series>& all, const std::vector<const Run*>& runs) {
   for (Series& series : all) {
     series.label = series.run->mode;
     if (models) series.label += ", " + series.run->model;
-    if (batches) series.label += fmt::format(", batch {}", series.run->batch_global);
+    if (const std::string schedule = batch_schedule(*series.run); !schedule.empty())
+      series.label += ", batch schedule " + schedule;
+    else if (batches)
+      series.label += fmt::format(", batch {}", series.run->batch_global);
     const int repeat = ++of_label[series.label];
     if (repeat > 1) series.label += fmt::format(", run {}", repeat);
     if (series.run->reader->status() != RunStatus::kComplete)

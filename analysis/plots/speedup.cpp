@@ -52,7 +52,9 @@ std::vector<TimedCell> cells_of(const std::vector<RunGroup>& groups) {
   for (const RunGroup& group : groups) {
     TimedCell cell{&group, steady_values(group, Phase::kIteration)};
     const Run& run = group.first();
-    if (median_estimate(cell.times_s).count > 0 && run.batch_per_rank > 0) cells.push_back(cell);
+    if (median_estimate(cell.times_s).count > 0 && run.batch_per_rank > 0 &&
+        batch_schedule(run).empty())
+      cells.push_back(cell);
   }
   return cells;
 }

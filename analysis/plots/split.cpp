@@ -94,7 +94,8 @@ std::vector<std::string> split_names_of(const std::vector<Bar>& bars) {
 
 bool has_one_batch(const std::vector<Bar>& bars) {
   return std::all_of(bars.begin(), bars.end(), [&](const Bar& bar) {
-    return bar.group->first().batch_per_rank == bars.front().group->first().batch_per_rank;
+    return bar.group->first().batch_per_rank == bars.front().group->first().batch_per_rank &&
+           batch_schedule(bar.group->first()).empty();
   });
 }
 

@@ -91,6 +91,17 @@ std::string names_of(const std::vector<const Run*>& runs) {
   return fmt::format("{}{}", fmt::join(names, ", "), more);
 }
 
+void remark_scheduled(RunSet& set) {
+  std::vector<const Run*> runs;
+  for (const Run& run : set.runs)
+    if (!run.reader->option("batch-schedule").empty()) runs.push_back(&run);
+  if (!runs.empty())
+    set.remarks.push_back(
+        fmt::format("--batch-schedule changes the batch within {}: batches are shown as of the "
+                    "first epoch; speedup, efficiency and the scaling model leave them out",
+                    names_of(runs)));
+}
+
 void remark_oversubscribed(RunSet& set) {
   for (const OversubscribedRuns& some : oversubscribed_runs(set.runs))
     set.remarks.push_back(
@@ -220,6 +231,7 @@ RunSet load_runs(const std::vector<FoundRun>& found, const AboutToOpen& about_to
               [](const Run& a, const Run& b) { return sort_key(a) < sort_key(b); });
   add_chosen_calibration(calibration, set);
   assign_calibration_files(set);
+  remark_scheduled(set);
   remark_oversubscribed(set);
   remark_unchecked(set);
   return set;

@@ -130,9 +130,9 @@ std::string batch_size_remark(const Run& run, const EpochFigures& epoch) {
   std::vector<std::string> parts;
   if (epoch.epoch == 0) parts.emplace_back("first epoch: warm-up");
   if (!epoch.whole) {
-    const std::int64_t whole = iterations_of_whole_epoch(run);
     parts.push_back(fmt::format("cut off: time of {} of {} iterations", epoch.iterations,
-                                whole > 0 ? std::to_string(whole) : "an unknown number of"));
+                                epoch.whole_iterations > 0 ? std::to_string(epoch.whole_iterations)
+                                                           : "an unknown number of"));
   }
   if (is_full_batch(run.batch_global, training_images(run)))
     parts.push_back(fmt::format("full batch: one step over all {} images, as any larger batch",
@@ -170,7 +170,7 @@ class Lines {
     for (const std::size_t e : shown_epochs(epochs))
       add(group, std::to_string(e + 1), epoch_cells(repeats, e),
           batch_size_remark(group.first(), longest(repeats)[e]));
-    if (epochs > 2)
+    if (epochs > 2 && batch_schedule(group.first()).empty())
       add(group, fmt::format("mean 2-{}", epochs), later_cells(repeats, epochs),
           fmt::format("without the first, {} epochs", epochs - 1));
   }

@@ -30,7 +30,8 @@ bool exchanged(const SummaryRow& row) {
 /// Model, ranks and batches: only modes with the same work are compared.
 auto work_of(const SummaryRow& row) {
   const Run& run = row.group->first();
-  return std::tuple(run.model, run.ranks, run.batch_per_rank, run.batch_global);
+  return std::tuple(run.model, run.ranks, run.batch_per_rank, run.batch_global,
+                    batch_schedule(run));
 }
 
 /// The fastest with the same work that exchanges gradients; null for rows that do not.

@@ -2,6 +2,7 @@
 #include <array>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "analysis/tables/group_cells.h"
 #include "analysis/tables/run_cells.h"
@@ -54,7 +55,7 @@ std::vector<Column> traffic_total_columns(const GroupLabels& labels) {
   std::vector<Column> result = labels.columns();
   const std::vector<Column> own = {
       {"category", "category", true},
-      {"iterations", "n", false, "iterations of the run", totals + "/iterations"},
+      {"iterations", "n", false, "iterations of the last process", totals + "/iterations"},
       {"calls", "calls/it", false, "calls of rank 0 / n", totals + "/calls"},
       {"root_sent_bytes", "rank 0 sends B/it", false, "sent by rank 0 / n", totals + "/sent"},
       {"root_received_bytes", "receives B/it", false, "received by rank 0 / n",
@@ -89,12 +90,24 @@ std::vector<Cell> traffic_total_row(const GroupLabels& labels, const RunGroup& g
   return cells;
 }
 
-std::vector<std::string> traffic_total_notes(std::size_t without) {
+/// "ddp-r2 (8 of 20)".
+std::string resumed_text(const Run& run, const TrafficRow& end) {
+  return fmt::format("{} ({} of {})", run.name, end.iterations, run.reader->iterations());
+}
+
+std::vector<std::string> traffic_total_notes(std::size_t without,
+                                             const std::vector<std::string>& resumed) {
   std::vector<std::string> result = {
       "everything that the ranks send and receive from the first iteration to the end of training, "
       "also between iterations (rows for the run file, evaluation, checkpoints), over the number "
       "of iterations; by the usual algorithm of each collective (docs/numbers.md)",
       "of repeats the first; categories without calls are not shown"};
+  if (!resumed.empty())
+    result.insert(
+        result.begin(),
+        fmt::format("resumed runs, of which the last process alone counts, from its first "
+                    "iteration on (n of the run's iterations): {}",
+                    fmt::join(resumed, ", ")));
   if (without > 0)
     result.push_back(fmt::format("left out: {} runs of earlier versions, or not ended", without));
   return result;
@@ -111,6 +124,7 @@ Table make_traffic_total_table(const RunSet& set, const TableOptions&) {
               traffic_total_columns(labels),
               {}};
   std::size_t without = 0;
+  std::vector<std::string> resumed;
   for (const RunGroup& group : groups) {
     const TrafficRow *start = reading(group.first(), "start"),
                      *end = reading(group.first(), "trained");
@@ -118,6 +132,9 @@ Table make_traffic_total_table(const RunSet& set, const TableOptions&) {
       ++without;
       continue;
     }
+    const Run& run = group.first();
+    if (end->iterations < static_cast<std::int64_t>(run.reader->iterations()))
+      resumed.push_back(resumed_text(run, *end));
     const Moved moved(*start, *end);
     for (std::size_t category = 0; category < kTrafficCategories; ++category) {
       const bool used = moved.per_iteration(&RankTraffic::calls, category, 0) > 0 ||
@@ -126,7 +143,7 @@ Table make_traffic_total_table(const RunSet& set, const TableOptions&) {
         table.add(traffic_total_row(labels, group, moved, category), group.first().path.string());
     }
   }
-  table.notes = traffic_total_notes(without);
+  table.notes = traffic_total_notes(without, resumed);
   return table;
 }
 

@@ -64,9 +64,13 @@ std::vector<Remedy> replayed(const FamilyFit& fit, const CellFacts& cell) {
   return remedies;
 }
 
-/// One exchange for the images of two passes: per image half of what is exposed.
-Remedy accumulated(const MeasuredCell& cell) {
-  return {"--accumulate 2 (per image; it doubles the global batch)", cell.exposed_share / 2};
+/// One exchange for the images of twice as many passes: per image half of what is exposed. None for
+/// what is not a run of the trainer, whose options it does not have.
+std::vector<Remedy> accumulated(const MeasuredCell& cell) {
+  if (mode_position(cell.run().mode) == std::size(kModes)) return {};
+  const std::int64_t passes = settings_of(cell.run(), {"accumulate"}).accumulate;
+  return {{fmt::format("--accumulate {} (per image; it doubles the global batch)", 2 * passes),
+           cell.exposed_share / 2}};
 }
 
 /// |replayed / measured − 1| of the cell as it was recorded.
@@ -104,7 +108,8 @@ Clauses reduce_clauses(const VerdictInput& input) {
     const bool replays = doubt.empty();
     const double error = replays ? replay_error(fit, facts) : 0;
     std::vector<Remedy> remedies = replays ? replayed(fit, facts) : std::vector<Remedy>{};
-    remedies.push_back(accumulated(*top.front()));
+    for (const Remedy& remedy : accumulated(*top.front()))
+      remedies.push_back(remedy);
     remedies = ranked(std::move(remedies), std::max(error, kWorthSaying));
     const std::string where = setting_text(*top.front());
     const std::string basis =

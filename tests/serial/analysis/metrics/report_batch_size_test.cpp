@@ -1,6 +1,13 @@
-#include <doctest/doctest.h>
+#include <cmath>
 
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include "analysis/metrics/comparisons.h"
 #include "analysis/metrics/epoch_figures.h"
+#include "analysis/metrics/fom.h"
+#include "analysis/page/page_parts.h"
+#include "analysis/plots/plots.h"
 #include "serial/study_tables.h"
 
 using namespace gradsync;
@@ -149,4 +156,135 @@ TEST_CASE("tables: damaged records of failures never crash") {
     write_plainly(folder / "grid.json", grid);
     CHECK(make_batch_size_table(loaded_with_failures(folder), {}).rows.size() == 6);
   }
+}
+
+namespace {
+
+/// A run of 640 images on 2 ranks whose batch grows from 32 to 128 with its second epoch: 20
+/// iterations, then 5 an epoch, all of 10 ms; `limit` ends it in an epoch or behind one.
+void write_scheduled(const std::filesystem::path& path, std::int64_t iterations, bool limit,
+                     const std::string& schedule = "0:32,1:128", std::size_t ranks = 2) {
+  RunInfo info = sample_info({"ddp", ranks, 1, 1, 32 / static_cast<std::int64_t>(ranks), 2});
+  info.config.push_back({"batch-schedule", schedule, "command line"});
+  if (limit) info.config.push_back({"iterations", std::to_string(iterations), "command line"});
+  info.provenance.push_back({"train_images", "640"});
+  info.provenance.push_back({"epoch_iterations", "20"});
+  Recorder recorder(path, info);
+  std::int64_t in_epoch = 0, epoch = 0;
+  for (std::int64_t i = 0; i < iterations; ++i) {
+    IterationRow row = sample_row({"ddp", ranks, 1, 1000, 32, 2}, static_cast<std::size_t>(i));
+    row.epoch = epoch;
+    row.samples = epoch == 0 ? 32 : 128;
+    for (RankIteration& rank : row.ranks)
+      rank[Phase::kIteration] = 0.010;
+    recorder.add(row);
+    const bool last_of_epoch = ++in_epoch == (epoch == 0 ? 20 : 5);
+    if (!last_of_epoch && i + 1 < iterations) continue;
+    EpochRow end = sample_epoch({"ddp", ranks, 1, 1, 32, 2}, static_cast<std::size_t>(epoch++));
+    end.iterations = in_epoch;
+    recorder.add(end);
+    in_epoch = 0;
+  }
+  recorder.finish(RunStatus::kComplete);
+}
+
+}  // namespace
+
+TEST_CASE("batch schedule: an epoch is whole by the plan of its own batch") {
+  const TestFolder folder;
+  write_scheduled(folder / "a.h5", 28, true);  // 20, 5 and 3 of 5
+  const RunSet set = loaded_with_failures(folder);
+  const auto epochs = epoch_figures(set.runs[0]);
+  REQUIRE(epochs.size() == 3);
+  CHECK(epochs[0].whole);
+  CHECK(epochs[1].whole);
+  CHECK(std::isnan(epochs[1].extrapolated_s));
+  CHECK_FALSE(epochs[2].whole);
+  CHECK(epochs[2].extrapolated_s == Approx(0.050));
+  CHECK(iterations_of_whole_epoch(set.runs[0], 1) == 5);
+  CHECK(iterations_of_whole_epoch(set.runs[0]) == 0);  // epochs differ
+  const Table table = make_batch_size_table(set, {});
+  CHECK(contains(shown(table, 2, "remark"), "cut off: time of 3 of 5 iterations"));
+  for (const auto& row : table.rows)
+    CHECK_FALSE(contains(row[column_of(table, "epoch")].text, "mean"));  // of different batches
+}
+
+TEST_CASE("batch schedule: a pass that accumulation leaves over is an iteration of the epoch") {
+  const TestFolder folder;
+  RunInfo info = sample_info({"ddp", 2, 5, 5, 64, 2});
+  info.config.push_back({"batch-schedule", "0:256,1:512", "command line"});
+  info.config.push_back({"accumulate", "2", "command line"});
+  info.provenance = {{"train_images", "640"}, {"epoch_iterations", "3"}};
+  Recorder recorder(folder / "a.h5", info);
+  record_sample(recorder, {"ddp", 2, 5, 5, 64, 2});
+  recorder.finish(RunStatus::kComplete);
+  const RunSet set = loaded_with_failures(folder);
+  // 5 passes of 64 images a rank: 2, 2 and 1; 3 passes of 128: 2 and 1.
+  CHECK(iterations_of_whole_epoch(set.runs[0], 0) == 3);
+  CHECK(iterations_of_whole_epoch(set.runs[0], 1) == 2);
+}
+
+TEST_CASE("batch schedule: a rate is that of all images, with the schedule as its name") {
+  const TestFolder folder;
+  write_scheduled(folder / "a.h5", 40, false);
+  const RunSet set = loaded_with_failures(folder);
+  const auto groups = group_runs(set);
+  const std::size_t first = set.runs[0].steady.by_rule;  // 18 of 20 iterations of 32 are steady
+  REQUIRE(set.runs[0].steady.kept() == 40 - first);
+  const double images =
+      (32.0 * static_cast<double>(20 - first) + 128 * 20) / static_cast<double>(40 - first);
+  CHECK(steady_images(groups[0]) == Approx(images));
+  CHECK(images_per_s(groups[0]).value == Approx(images / 0.010));
+  CHECK_FALSE(images_per_s(groups[0]).has_interval());
+  const auto foms = figures_of_merit(groups);
+  CHECK(foms[1].name == "images_per_s.lenet.ddp.n2.batch-schedule=0:32,1:128");
+  CHECK(foms[1].value == Approx(images / 0.010));
+  CHECK(contains(key_figures(set), fmt::format(">{:.0f}</span>", images / 0.010)));
+  CHECK(contains(key_figures(set), "batch schedule 0:32,1:128"));
+}
+
+TEST_CASE("batch schedule: such runs scale against nothing, and a remark names them") {
+  const TestFolder folder;
+  write_scheduled(folder / "n1.h5", 40, false, "0:32,1:128", 1);
+  write_scheduled(folder / "n2.h5", 40, false);
+  write_sample(folder / "plain.h5", {"none", 1, 12, 5, 32, 2});
+  const RunSet set = loaded_with_failures(folder);
+  const auto groups = group_runs(set);
+  for (const Comparison& one : comparisons(groups))
+    CHECK(batch_schedule(one.group->first()).empty());
+  CHECK_FALSE(make_speedup_plot(set));
+  const Table prediction = make_prediction_table(set, {});
+  for (const auto& row : prediction.rows)
+    CHECK(row[column_of(prediction, "mode")].text == "none");
+  const Table fit = make_model_fit_table(set, {});
+  for (const auto& row : fit.rows)
+    CHECK(row[column_of(fit, "mode")].text == "none");
+  CHECK(std::count_if(set.remarks.begin(), set.remarks.end(), [](const std::string& remark) {
+          return contains(remark, "--batch-schedule changes the batch within n1, n2");
+        }) == 1);
+}
+
+TEST_CASE("batch schedule: no mode is called the fastest of work that differs") {
+  const TestFolder folder;
+  write_scheduled(folder / "a.h5", 40, false);
+  write_sample(folder / "b.h5", {"allreduce", 2, 12, 5, 16, 2});
+  const Table table = make_summary_table(loaded_with_failures(folder), {});
+  REQUIRE(table.rows.size() == 2);
+  CHECK(shown(table, 0, "to_fastest") == "1.00");
+  CHECK(shown(table, 1, "to_fastest") == "1.00");
+}
+
+TEST_CASE("images per second: the last, smaller batch of an epoch changes nothing") {
+  const TestFolder folder;
+  write_changed(folder / "a.h5", {"ddp", 2, 12, 5, 32, 2}, {}, {}, [](IterationRow& row) {
+    if (row.iteration % 5 == 4) row.samples = 10;
+    for (RankIteration& rank : row.ranks)
+      rank[Phase::kIteration] = 0.010;
+  });
+  const RunSet set = loaded_with_failures(folder);
+  CHECK(images_per_s(group_runs(set)[0]).value == Approx(6400));
+  const TestFolder unknown;
+  write_changed(unknown / "a.h5", {"ddp", 2, 12, 5, 32, 2}, {}, {},
+                [](IterationRow& row) { row.samples = 0; });  // as of a trace without its batch
+  CHECK(std::isnan(images_per_s(group_runs(loaded_with_failures(unknown))[0]).value));
 }

@@ -5,7 +5,9 @@
 #include "analysis/metrics/mode_figures.h"
 #include "analysis/metrics/split_figures.h"
 #include "analysis/runs/columns.h"
+#include "analysis/tables/tables.h"
 #include "serial/expect_error.h"
+#include "serial/report_view.h"
 #include "serial/sample_run.h"
 #include "timing/statistics.h"
 
@@ -148,4 +150,25 @@ TEST_CASE("report: moving median") {
   const auto gap = moving_median({1, kNan, 3}, 1);
   CHECK(gap[0] == 1);
   CHECK(std::isnan(gap[1]));
+}
+
+TEST_CASE("table traffic-total: of a resumed run the last process alone, as the note says") {
+  const auto notes_of = [](std::int64_t iterations) {
+    const TestFolder folder;
+    const SampleShape shape;
+    Recorder recorder(folder / "run.h5", sample_info(shape));
+    for (std::size_t i = 0; i < shape.iterations; ++i)
+      recorder.add(sample_row(shape, i));
+    RankTraffic moved;
+    moved.calls[0] = moved.sent_bytes[0] = moved.received_bytes[0] = 8 * iterations;
+    recorder.add(TrafficRow{"start", 0, std::vector<RankTraffic>(shape.ranks)});
+    recorder.add(TrafficRow{"trained", iterations, {moved, moved}});
+    recorder.finish(RunStatus::kComplete);
+    const Table table = make_traffic_total_table(loaded(folder), {});
+    CHECK(shown(table, 0, "calls") == "8.00");
+    CHECK(shown(table, 0, "iterations") == std::to_string(iterations));
+    return all_notes(table);
+  };
+  CHECK_FALSE(contains(notes_of(12), "resumed"));
+  CHECK(contains(notes_of(5), "run (5 of 12)"));
 }

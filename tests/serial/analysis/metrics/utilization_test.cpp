@@ -31,7 +31,7 @@ StudyRun used_run() {
   run.change_info = [](RunInfo& info) {
     info.config.push_back({"precision", "fp32", "default"});
     info.config.push_back({"device", "cuda", "default"});
-    info.config.push_back({"tf32", "false", "default"});
+    info.config.push_back({"tf32", "off", "default"});
     for (RankPlace& place : info.topology) {
       place.device = "NVIDIA H100 80GB HBM3";
       place.host_processors = 64;
@@ -112,6 +112,82 @@ TEST_CASE("utilization: peaks of data sheets by device and precision") {
   CHECK(std::isnan(data_sheet_flop_per_s("NVIDIA H100", "int8")));
 }
 
+TEST_CASE("utilization: a run in TF32 is held against TF32's peak and probe") {
+  const auto in_tf32 = [](const std::string& tf32) {
+    StudyRun run = used_run();
+    run.change_info = [before = run.change_info, tf32](RunInfo& info) {
+      before(info);
+      for (ConfigEntry& entry : info.config)
+        if (entry.name == "tf32") entry.value = tf32;
+    };
+    run.add_more = [before = run.add_more](Recorder& recorder) {
+      before(recorder);
+      recorder.add(ProbeRow{"matmul", "tf32", 5, {{4.8e9 * 8}, {4.8e9 * 8}}});
+    };
+    const TestFolder folder;
+    write_study(folder / "a.h5", run);
+    return utilization(loaded(folder).runs[0], kNotMeasured)[0];
+  };
+  // The texts that the trainer records of the option.
+  const TrainOption& option = *declared_train_option("tf32");
+  TrainOptions settings;
+  for (const bool on : {false, true}) {
+    settings.tf32 = on;
+    const Utilization used = in_tf32(option.value.text(settings));
+    CHECK(used.of_data_sheet == doctest::Approx(4.8e9 / (on ? 494e12 : 67e12)));
+    CHECK(used.of_probe == doctest::Approx(on ? 0.125 : 0.5));
+  }
+  CHECK(in_tf32("a word of another version").of_probe == doctest::Approx(0.5));
+}
+
+TEST_CASE("utilization: data sheets by all words of the name, n/a for what is not listed") {
+  const auto bf16 = [](const char* device) {
+    return 1e-12 * data_sheet_flop_per_s(device, "bf16");
+  };
+  CHECK(1e-12 * data_sheet_flop_per_s("NVIDIA L40", "fp32") == doctest::Approx(90.5));
+  CHECK(1e-12 * data_sheet_flop_per_s("Tesla V100S-PCIE-32GB", "fp16") == doctest::Approx(130));
+  CHECK(1e-12 * data_sheet_flop_per_s("Tesla V100-PCIE-16GB", "fp16") == doctest::Approx(112));
+  CHECK(1e-12 * data_sheet_flop_per_s("Tesla T4", "fp16") == doctest::Approx(65));
+  CHECK(bf16("NVIDIA L40S") == doctest::Approx(362));
+  CHECK(bf16("NVIDIA L4") == doctest::Approx(121));
+  CHECK(bf16("NVIDIA H100 NVL") == doctest::Approx(835));
+  CHECK(bf16("NVIDIA H200 NVL") == doctest::Approx(835));
+  CHECK(bf16("NVIDIA H200") == doctest::Approx(989));
+  CHECK(bf16("NVIDIA GH200 480GB") == doctest::Approx(989));
+  CHECK(bf16("NVIDIA A100 80GB PCIe") == doctest::Approx(312));
+  CHECK(bf16("NVIDIA A100-PCIE-40GB") == doctest::Approx(312));
+  CHECK(bf16("A100-SXM4-40GB") == doctest::Approx(312));  // drivers before 2021
+  CHECK(bf16("NVIDIA A10") == doctest::Approx(125));
+  CHECK(bf16("NVIDIA B200") == doctest::Approx(2250));
+  for (const char* other : {"NVIDIA A10G",
+                            "NVIDIA A10-24Q",
+                            "NVIDIA A16",
+                            "NVIDIA A1000",
+                            "NVIDIA A4000",
+                            "NVIDIA L400",
+                            "NVIDIA L40G",
+                            "NVIDIA L20",
+                            "NVIDIA T4G",
+                            "NVIDIA H100 CNX",
+                            "NVIDIA H800",
+                            "NVIDIA H20",
+                            "NVIDIA A100X",
+                            "NVIDIA A100-SXM-64GB",
+                            "NVIDIA A100-SXM4-40GB MIG 1g.5gb",
+                            "NVIDIA B300",
+                            "Tesla V100-SXM2-32GB-LS",
+                            "NVIDIA RTX A4000",
+                            "NVIDIA RTX 6000 Ada Generation",
+                            "NVIDIA GeForce RTX 4090",
+                            "GRID A100-10C",
+                            "NVIDIA",
+                            ""}) {
+    CAPTURE(other);
+    CHECK(std::isnan(bf16(other)));
+    CHECK(std::isnan(data_sheet_flop_per_s(other, "fp16")));
+  }
+}
+
 TEST_CASE("utilization: counters between samples, and where they say nothing") {
   CounterSamples counter;
   const auto per_s = [&](double begin_s, double end_s) {
@@ -175,6 +251,35 @@ TEST_CASE("table energy: what was measured, and what an epoch costs") {
   CHECK(shown(table, 0, "images_per_j") == "12.80");
   CHECK(shown(table, 0, "epoch_kwh") == "0.0005000");
   CHECK(shown(table, 0, "epoch_cost") == "0.2000");
+}
+
+TEST_CASE("table energy: ranks that share a GPU count its energy once") {
+  const auto joules = [](const std::vector<std::string>& uuids, bool rank_0_reads) {
+    const TestFolder folder;
+    StudyRun run = used_run();
+    run.change_info = [before = run.change_info, uuids](RunInfo& info) {
+      before(info);
+      for (std::size_t rank = 0; rank < uuids.size(); ++rank)
+        info.topology[rank].device_uuid = uuids[rank];
+    };
+    if (!rank_0_reads)
+      run.add_more = [](Recorder& recorder) {
+        for (int i = 0; i <= 5; ++i) {
+          DeviceSample sample;
+          sample.rank = 1;
+          sample.at_s = 0.2 * i;
+          sample.energy_j = 100 * sample.at_s;
+          recorder.add(sample);
+        }
+      };
+    write_study(folder / "a.h5", run);
+    return shown(make_energy_table(loaded(folder), {}), 0, "gpus_j");
+  };
+  CHECK(joules({"GPU-a", "GPU-b"}, true) == "4.000");
+  CHECK(joules({"GPU-a", "GPU-a"}, true) == "2.000");
+  CHECK(joules({"", ""}, true) == "4.000");             // not recorded: each has its own
+  CHECK(joules({"GPU-a", "GPU-a"}, false) == "2.000");  // one of them reads the counter
+  CHECK(joules({"GPU-a", "GPU-b"}, false) == "n/a");    // one GPU was not read
 }
 
 TEST_CASE("table energy: nothing is estimated without a counter") {

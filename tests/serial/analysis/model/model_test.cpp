@@ -279,6 +279,23 @@ TEST_CASE("model: contention of a cell that sends nothing beside compute counts 
   CHECK(fit_family(families(study)[0], study.calibration).contention_s_per_byte == 0);
 }
 
+TEST_CASE("model: the imbalance is that of all ranks, whatever their number") {
+  // 512 steady iterations of 256 ranks: twice as many values as are taken.
+  StudyRun run{"ddp", 256, 32, 0.010};
+  run.iterations = 514;
+  run.change = [](IterationRow& row) {
+    for (std::size_t rank = 1; rank < row.ranks.size(); rank += 2)
+      row.ranks[rank][Phase::kCompute] = 0.012;
+  };
+  const TestFolder folder;
+  write_study(folder / "a.h5", run);
+  const RunSet set = loaded(folder);
+  REQUIRE(set.runs[0].steady.kept() == 512);
+  const std::vector<double> imbalance = RunStudy(set).facts().cells[0].imbalance;
+  CHECK(imbalance.size() == 65536);
+  CHECK(imbalance.back() / imbalance.front() == Approx(1.2));
+}
+
 TEST_CASE("model: table what-if marks the best cap and shows the recorded run first") {
   const LawWorld world;
   const TestFolder folder;

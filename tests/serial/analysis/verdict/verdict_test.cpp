@@ -345,3 +345,22 @@ TEST_CASE("verdict: shares are shown with two digits that matter") {
   CHECK(interval_text({0.5, 0.4, 0.6, 9}) == " (40 % to 60 %)");
   CHECK(interval_text({0.5, kNotMeasured, kNotMeasured, 3}).empty());
 }
+
+TEST_CASE("verdict: accumulation is advised as twice the run's own, and to runs that have it") {
+  const auto advice = [](const std::string& mode, const char* passes) {
+    StudyRun run{mode, 2, 32, 0.010, 0.005};
+    run.change_info = [passes](RunInfo& info) {
+      if (*passes != 0) info.config.push_back({"accumulate", passes, "command line"});
+    };
+    const TestFolder folder;
+    write_study(folder / "a.h5", run);
+    return said(make_verdict(loaded(folder)), "reduce");
+  };
+  CHECK(contains(advice("gather-scatter", ""), "17 % with --accumulate 2 (per image"));
+  CHECK(contains(advice("gather-scatter", "1"), "with --accumulate 2 (per image"));
+  CHECK(contains(advice("gather-scatter", "4"), "17 % with --accumulate 8 (per image"));
+  CHECK(contains(advice("data-parallel", "3"), "with --accumulate 6 (per image"));
+  // A trace of PyTorch, and a mode of another version.
+  for (const char* other : {"pytorch", "pytorch-ddp", "later-mode"})
+    CHECK_FALSE(contains(advice(other, ""), "--accumulate"));
+}
