@@ -101,7 +101,7 @@ Trainer::Trainer(Exchange& exchange, const RunSetting& setting)
       warmup_(options_),
       feed_(setting.data, options_, setting.compute.layout, exchange.rank(), exchange.size(),
             feed_share(*mode_, exchange.rank())),
-      epoch_lengths_(plan_epochs()),
+      epoch_lengths_(epoch_lengths(options_, setting.data.size(Split::kTrain), exchange.size())),
       parts_{replica_,
              *mode_,
              *optimizer_,

@@ -4,7 +4,6 @@
 #include <array>
 #include <cmath>
 #include <iostream>
-#include <limits>
 
 #include <fmt/format.h>
 
@@ -164,17 +163,6 @@ void Trainer::record_traffic(const RankTraffic& trained) {
 
 std::int64_t Trainer::iterations_of(std::int64_t epoch) const {
   return epoch_lengths_[static_cast<std::size_t>(epoch)];
-}
-
-std::vector<std::int64_t> Trainer::plan_epochs() const {
-  std::vector<std::int64_t> lengths;
-  const std::int64_t limit = options_.iterations;
-  std::int64_t left = limit > 0 ? limit : std::numeric_limits<std::int64_t>::max();
-  for (std::int64_t epoch = 0; epoch < options_.epochs; ++epoch) {
-    lengths.push_back(std::min(left, feed_.iterations_of(epoch)));
-    left -= lengths.back();
-  }
-  return lengths;
 }
 
 }  // namespace gradsync

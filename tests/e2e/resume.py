@@ -179,6 +179,13 @@ def case_accumulation_and_one_order_for_all_epochs(folder):
     stop_and_resume(folder, (2, PER_EPOCH // 2 + 1), "--sync", "ddp", "--accumulate", 2, "--no-set-epoch", iterations=PER_EPOCH)
 
 
+def case_an_epoch_that_the_accumulation_does_not_divide(folder):
+    # Four iterations an epoch, the last of one pass: a checkpoint at its end, and one behind it.
+    stop_and_resume(folder, (3, 4), "--sync", "ddp", "--accumulate", 3, iterations=8)
+    dropped = folder_for(folder, "dropped")
+    stop_and_resume(dropped, (2, 3), "--sync", "ddp", "--accumulate", 3, "--last-batch", "drop", iterations=6)
+
+
 def case_batch_norm_statistics_of_each_rank(folder):
     small = synthetic(folder, 16, 8)
     for mode in ("allreduce", "none"):
