@@ -22,7 +22,7 @@ ITERATIONS = 2 * PER_EPOCH
 # What must be equal; the rest is times, and the path of --output.
 ROWS = ("iteration/number iteration/epoch iteration/step iteration/samples iteration/lr iteration/warmup loss correct "
         "bucket/bytes bucket/kind epoch/number epoch/iterations epoch/order_digest epoch/train_loss epoch/train_accuracy "
-        "epoch/test_loss epoch/test_accuracy").split()  # fmt: skip
+        "epoch/test_loss epoch/test_accuracy layer/name layer/forward layer/backward").split()  # fmt: skip
 
 
 def trainer(output, *arguments) -> list:
