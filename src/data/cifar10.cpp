@@ -77,10 +77,27 @@ void check_size(const fs::path& path, std::uintmax_t size, std::int64_t records)
               kMakeAnother);
 }
 
+/// "Python" or "MATLAB" where the folder, or one in it, has CIFAR-10 in that form; else nothing.
+std::string other_version(const fs::path& folder) {
+  const auto holds = [&](const char* name) {
+    std::error_code ignored;
+    return fs::exists(folder / name, ignored);
+  };
+  if (holds("data_batch_1") || holds("cifar-10-batches-py")) return "Python";
+  return holds("data_batch_1.mat") || holds("cifar-10-batches-mat") ? "MATLAB" : "";
+}
+
 void check_file(const fs::path& path, std::int64_t records) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (!fs::exists(status)) {
+    const std::string version = other_version(path.parent_path());
+    if (!version.empty())
+      throw Error(ExitCode::kNoInput,
+                  fmt::format("'{}' holds the {} version of CIFAR-10; gradsync reads the binary "
+                              "version, '{}'",
+                              path.parent_path().string(), version, path.filename().string()),
+                  kMakeAnother);
     throw Error(ExitCode::kNoInput, fmt::format("no file '{}'", path.string()), kMakeAnother);
   }
   if (!fs::is_regular_file(status)) {

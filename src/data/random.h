@@ -32,6 +32,8 @@ namespace stream {
 inline constexpr std::uint64_t kShuffle = 1;
 inline constexpr std::uint64_t kAugment = 2;
 inline constexpr std::uint64_t kSynthetic = 3;
+inline constexpr std::uint64_t kIteration = 4;   ///< what a network draws, as for dropout
+inline constexpr std::uint64_t kEvaluation = 5;  ///< the same in an evaluation
 }  // namespace stream
 
 }  // namespace gradsync

@@ -1,6 +1,7 @@
 #include "options/epoch_plan.h"
 
 #include <algorithm>
+#include <limits>
 
 #include <fmt/format.h>
 
@@ -39,7 +40,8 @@ std::int64_t EpochPlan::passes_of(std::int64_t step) const {
 }
 
 std::int64_t EpochPlan::passes_from(std::int64_t first) const {
-  return std::min(passes, iterations() * accumulate) - first * accumulate;
+  return std::max<std::int64_t>(0,
+                                std::min(passes, iterations() * accumulate) - first * accumulate);
 }
 
 std::int64_t batch_per_rank_in(const TrainOptions& options, std::int64_t epoch,
@@ -54,6 +56,18 @@ EpochPlan epoch_plan(const TrainOptions& options, std::int64_t images, std::int6
   const std::int64_t batch = batch_per_rank_in(options, epoch, ranks);
   return {steps_of_epoch(images, ranks, batch, pads ? LastBatch::kPad : LastBatch::kDrop),
           options.accumulate, pads};
+}
+
+std::vector<std::int64_t> epoch_lengths(const TrainOptions& options, std::int64_t images,
+                                        std::int64_t ranks) {
+  std::vector<std::int64_t> lengths;
+  std::int64_t left =
+      options.iterations > 0 ? options.iterations : std::numeric_limits<std::int64_t>::max();
+  for (std::int64_t epoch = 0; epoch < options.epochs; ++epoch) {
+    lengths.push_back(std::min(left, epoch_plan(options, images, ranks, epoch).iterations()));
+    left -= lengths.back();
+  }
+  return lengths;
 }
 
 void require_iterations(const TrainOptions& options, std::int64_t images, std::int64_t ranks) {

@@ -20,7 +20,7 @@ struct EpochPlan {
   std::int64_t iterations() const;
   /// Passes of the iteration `step`, which is below iterations().
   std::int64_t passes_of(std::int64_t step) const;
-  /// Passes of the iterations from `first` on.
+  /// Passes of the iterations from `first` on; 0 behind the last one.
   std::int64_t passes_from(std::int64_t first) const;
 };
 
@@ -29,6 +29,10 @@ std::int64_t batch_per_rank_in(const TrainOptions& options, std::int64_t epoch, 
 
 EpochPlan epoch_plan(const TrainOptions& options, std::int64_t images, std::int64_t ranks,
                      std::int64_t epoch);
+
+/// Iterations of each epoch of the run; after resolve_batch(). --iterations cuts them off.
+std::vector<std::int64_t> epoch_lengths(const TrainOptions& options, std::int64_t images,
+                                        std::int64_t ranks);
 
 /// Throws Error kUsage if the images do not give every epoch at least one iteration of the whole
 /// global batch or, where the last batch is padded, of as many passes.

@@ -37,7 +37,7 @@ TrainOptionTable training_options() {
       {kFree, "warmup", Value::integer(&O::warmup, 0, kMaxCount),
        "first iterations that are flagged as warm-up"},
       {kFree, "seed", Value::integer<std::uint64_t>(&O::seed, 0, kMaxSeed),
-       "seed of weights, order and augmentation"},
+       "seed of weights, order, augmentation and dropout"},
   };
 }
 

@@ -85,8 +85,9 @@ std::uint64_t number_at(std::span<const unsigned char> bytes, std::size_t at) {
   return number;
 }
 
-/// Refuses a file whose superblock (HDF5 File Format Specification, II.A) states addresses that it
-/// does not have: HDF5 1.10 takes a gigabyte of memory for some of them before it refuses.
+/// Refuses a file that is being written, and one whose superblock (HDF5 File Format Specification,
+/// II.A) states addresses that it does not have: HDF5 1.10 takes a gigabyte of memory for some of
+/// them before it refuses.
 void require_superblock(const std::filesystem::path& path) {
   constexpr std::size_t kVersion = 8, kMost = 64;
   std::array<unsigned char, kMost> block{};
@@ -96,6 +97,13 @@ void require_superblock(const std::filesystem::path& path) {
              read_some(file.get(), std::as_writable_bytes(std::span(block).subspan(have)), path))
     have += count;
   const unsigned version = block[kVersion];
+  // Set while a program has the file open for writing, and left by one that was killed.
+  constexpr std::size_t kConsistencyFlags = 11;
+  if (version == 3 && (block[kConsistencyFlags] & 1U) != 0)
+    throw Error(ExitCode::kBadData,
+                fmt::format("'{}' is in use: a program has it open for writing", path.string()),
+                fmt::format("close it there; where that program was killed: h5clear --status '{}'",
+                            path.string()));
   const std::size_t offset_size_at = version < 2 ? 13 : 9;
   const std::size_t base_at = version == 0 ? 24 : version == 1 ? 28 : 12;
   const std::size_t end_at = base_at + 16;  // base address, another one, end of file

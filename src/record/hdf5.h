@@ -67,7 +67,7 @@ Result hdf5_checked(Result result, ExitCode code, const std::string& what) {
 H5Object create_hdf5_file(const std::filesystem::path& path);
 
 /// Opens a file for reading, without a lock: run files never change once they have their name.
-/// Throws Error kBadData if it is no HDF5 file or is damaged.
+/// Throws Error kBadData if it is no HDF5 file, is damaged or is open for writing.
 H5Object open_hdf5_file(const std::filesystem::path& path);
 
 /// Turns off HDF5's handler at exit and its printing of errors; the functions above call it.

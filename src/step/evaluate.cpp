@@ -2,6 +2,9 @@
 
 #include <array>
 
+#include <ATen/Context.h>
+
+#include "data/random.h"
 #include "data/sampler.h"
 #include "device/range.h"
 #include "step/loss.h"
@@ -56,6 +59,8 @@ Evaluation evaluate(StepParts& parts, const DataSource& data, std::int64_t batch
   parts.mode.publish();
   if (shard) broadcast_buffers(parts.exchange, parts.replica);
   parts.replica.network->eval();
+  at::manual_seed(mix(parts.feed.seed(), stream::kEvaluation,
+                      static_cast<std::uint64_t>(parts.exchange.rank())));
   const Sampler sampler(data.size(Split::kTest), rank, ranks, batch, 0, LastBatch::kPad,
                         /*shuffle=*/false);
   auto all = sums_of_share(parts, data, sampler, rank, loader_threads);

@@ -59,6 +59,9 @@ class Feed {
   /// The order of an epoch, whichever one is being fed.
   Sampler order_of(std::int64_t epoch) const;
 
+  /// Of the run.
+  std::uint64_t seed() const { return options_.seed; }
+
   std::string order_digest() const { return sampler_.order_digest(); }
 
  private:

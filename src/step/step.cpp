@@ -3,8 +3,10 @@
 #include <array>
 #include <functional>
 
+#include <ATen/Context.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include "data/random.h"
 #include "optim/clip.h"
 #include "step/gradient_guard.h"
 #include "step/loss.h"
@@ -178,6 +180,7 @@ class Step {
   PendingStep run() {
     const ProfilerRange range(parts_.exchange.lane(), "iteration", iteration_);
     parts_.exchange.log().begin_iteration(iteration_);
+    seed_generators();
     pending_.timer.begin();
     pending_.known.samples = samples_;
     if (!by_graph() || !replay()) launch_and_note();
@@ -187,6 +190,15 @@ class Step {
 
  private:
   void doing(Activity activity) { parts_.exchange.watchdog().doing(activity, iteration_); }
+
+  /// What a network draws depends on the run, the rank and the iteration alone: not on what this
+  /// process drew before, which no checkpoint holds.
+  void seed_generators() const {
+    at::manual_seed(mix(parts_.feed.seed(), stream::kIteration,
+                        static_cast<std::uint64_t>(parts_.exchange.rank()),
+                        static_cast<std::uint64_t>(iteration_)));
+  }
+
   bool by_graph() const { return parts_.graph && parts_.graph->serves(samples_, passes_); }
 
   std::int64_t count_samples() const {

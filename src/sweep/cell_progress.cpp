@@ -5,10 +5,11 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <numeric>
 
 #include <fmt/format.h>
 
-#include "data/sampler.h"
+#include "options/epoch_plan.h"
 #include "record/reader.h"
 #include "record/recorder.h"
 #include "support/error.h"
@@ -24,17 +25,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
-
-std::int64_t steps_of_epoch(const TrainOptions& options, std::int64_t ranks,
-                            std::int64_t train_images) {
-  const auto last = options.last_batch == "drop" ? LastBatch::kDrop : LastBatch::kPad;
-  try {
-    return Sampler(train_images, 0, ranks, options.batch_per_rank, 0, last, false).steps() /
-           options.accumulate;
-  } catch (const Error&) {
-    return 0;  // the set is too small for the cell, which will say so when it runs
-  }
-}
 
 std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
@@ -128,8 +118,10 @@ std::int64_t iterations_wanted(const GridCell& cell, std::int64_t train_images) 
   const TrainOptions options = train_options_of(cell);
   // Without the set's size: of what nearly every job file with --iterations means.
   if (train_images == 0) return options.iterations;
-  const std::int64_t all = options.epochs * steps_of_epoch(options, cell.ranks, train_images);
-  return options.iterations > 0 ? std::min(all, options.iterations) : all;
+  // The run will be refused.
+  if (cell.ranks > train_images) return 0;
+  const auto lengths = epoch_lengths(options, train_images, cell.ranks);
+  return std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
 }
 
 namespace {

@@ -327,7 +327,8 @@ void run_on(RunRanks& ranks, const RunRequest& request) {
                            buckets,
                            request.output.quiet()};
   if (recorder) recorder->add(clocks);
-  if (recorder && !request.plan.resumes)
+  // A run that resumes without a checkpoint begins at its first row, behind which layers lie.
+  if (recorder && request.plan.from.iteration == 0)
     for (const LayerRow& layer : layer_flop(request.options.model, network_input(request.options)))
       recorder->add(layer);
   train(session, ranks.exchange, ranks.transports.get(), session.watchdog(), setting,

@@ -101,7 +101,7 @@ Trainer::Trainer(Exchange& exchange, const RunSetting& setting)
       warmup_(options_),
       feed_(setting.data, options_, setting.compute.layout, exchange.rank(), exchange.size(),
             feed_share(*mode_, exchange.rank())),
-      epoch_lengths_(plan_epochs()),
+      epoch_lengths_(epoch_lengths(options_, setting.data.size(Split::kTrain), exchange.size())),
       parts_{replica_,
              *mode_,
              *optimizer_,
@@ -143,12 +143,14 @@ void Trainer::run(ProgramOutput& output) {
   close_training();
   checkpoints_.after_training(position_);
   const Table table = summary_.gather(exchange_, setting_.places, options_.warmup);
+  double exposed_s = summary_.mean_exposed_s() / static_cast<double>(exchange_.size());
+  if (setting_.buckets) exchange_.control().sum(std::span(&exposed_s, 1));
   if (exchange_.rank() != 0) return;
   output.print(table);
   if (setting_.buckets)
     std::cout << fmt::format(
         "bucket cap auto: {:.2f} ms exposed as predicted, {:.2f} ms measured\n",
-        1e3 * setting_.buckets->chosen.exposed_s, 1e3 * summary_.mean_exposed_s());
+        1e3 * setting_.buckets->chosen.exposed_s, 1e3 * exposed_s);
 }
 
 void Trainer::run_counterfactual(ProgramOutput& output) {
@@ -293,8 +295,11 @@ std::string Trainer::parameter_name(std::int64_t index) const {
 }
 
 void Trainer::report_iteration(const IterationRow& row) {
+  double slowest_s = 0;
+  for (const RankIteration& rank : row.ranks)
+    slowest_s = std::max(slowest_s, rank[Phase::kIteration]);
   progress_.update(row.epoch, row.iteration + 1, mean_loss(row),
-                   static_cast<double>(row.samples) / row.ranks[0][Phase::kIteration]);
+                   static_cast<double>(row.samples) / slowest_s);
 }
 
 void Trainer::adapt_timeout() {

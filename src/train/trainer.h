@@ -63,7 +63,6 @@ class Trainer {
   void close_training();
   void record_traffic(const RankTraffic& trained);
   std::int64_t iterations_of(std::int64_t epoch) const;
-  std::vector<std::int64_t> plan_epochs() const;
   double learning_rate() const;
 
   Exchange& exchange_;

@@ -4,7 +4,6 @@
 #include <array>
 #include <cmath>
 #include <iostream>
-#include <limits>
 
 #include <fmt/format.h>
 
@@ -20,6 +19,28 @@ namespace {
 /// "54.20 %", or "n/a" for what was not measured.
 std::string percent(double part) {
   return std::isnan(part) ? "n/a" : fmt::format("{:.2f} %", 1e2 * part);
+}
+
+/// Of all ranks: means, and the times of the slowest.
+std::string epoch_line(std::int64_t epoch, const std::vector<RankEpoch>& ranks) {
+  const auto mean = [&](double RankEpoch::*value) {
+    double sum = 0;
+    for (const RankEpoch& rank : ranks)
+      sum += rank.*value;
+    return sum / static_cast<double>(ranks.size());
+  };
+  const auto slowest = [&](double RankEpoch::*time_s) {
+    double slowest_s = 0;
+    for (const RankEpoch& rank : ranks)
+      slowest_s = std::max(slowest_s, rank.*time_s);
+    return slowest_s;
+  };
+  return fmt::format(
+      "epoch {}: train loss {:.4f}, train accuracy {}, test accuracy {}, {:.4f} s training, "
+      "{:.4f} s running",
+      epoch + 1, mean(&RankEpoch::train_loss), percent(mean(&RankEpoch::train_accuracy)),
+      percent(mean(&RankEpoch::test_accuracy)), slowest(&RankEpoch::training_time_s),
+      slowest(&RankEpoch::running_time_s));
 }
 
 }  // namespace
@@ -103,13 +124,7 @@ void Trainer::record_epoch(const RankEpoch& mine) {
   exchange_.control().gather(std::as_bytes(std::span(&mine, 1)),
                              std::as_writable_bytes(std::span(all)));
   if (exchange_.rank() != 0) return;
-  std::cout
-      << fmt::format(
-             "epoch {}: train loss {:.4f}, train accuracy {}, test accuracy {}, {:.4f} s training, "
-             "{:.4f} s running, order {}\n",
-             epoch + 1, mine.train_loss, percent(mine.train_accuracy), percent(mine.test_accuracy),
-             mine.training_time_s, mine.running_time_s, feed_.order_digest())
-      << std::flush;
+  std::cout << epoch_line(epoch, all) << ", order " << feed_.order_digest() << std::endl;
   const EpochOrder order = count_batches(epoch);
   if (setting_.recorder)
     setting_.recorder->add(EpochRow{epoch, iterations_of(epoch), feed_.order_digest(),
@@ -164,17 +179,6 @@ void Trainer::record_traffic(const RankTraffic& trained) {
 
 std::int64_t Trainer::iterations_of(std::int64_t epoch) const {
   return epoch_lengths_[static_cast<std::size_t>(epoch)];
-}
-
-std::vector<std::int64_t> Trainer::plan_epochs() const {
-  std::vector<std::int64_t> lengths;
-  const std::int64_t limit = options_.iterations;
-  std::int64_t left = limit > 0 ? limit : std::numeric_limits<std::int64_t>::max();
-  for (std::int64_t epoch = 0; epoch < options_.epochs; ++epoch) {
-    lengths.push_back(std::min(left, feed_.iterations_of(epoch)));
-    left -= lengths.back();
-  }
-  return lengths;
 }
 
 }  // namespace gradsync

@@ -22,7 +22,7 @@ ITERATIONS = 2 * PER_EPOCH
 # What must be equal; the rest is times, and the path of --output.
 ROWS = ("iteration/number iteration/epoch iteration/step iteration/samples iteration/lr iteration/warmup loss correct "
         "bucket/bytes bucket/kind epoch/number epoch/iterations epoch/order_digest epoch/train_loss epoch/train_accuracy "
-        "epoch/test_loss epoch/test_accuracy").split()  # fmt: skip
+        "epoch/test_loss epoch/test_accuracy layer/name layer/forward layer/backward").split()  # fmt: skip
 
 
 def trainer(output, *arguments) -> list:
@@ -177,6 +177,13 @@ def case_c10d_is_bit_identical(folder):
 
 def case_accumulation_and_one_order_for_all_epochs(folder):
     stop_and_resume(folder, (2, PER_EPOCH // 2 + 1), "--sync", "ddp", "--accumulate", 2, "--no-set-epoch", iterations=PER_EPOCH)
+
+
+def case_an_epoch_that_the_accumulation_does_not_divide(folder):
+    # Four iterations an epoch, the last of one pass: a checkpoint at its end, and one behind it.
+    stop_and_resume(folder, (3, 4), "--sync", "ddp", "--accumulate", 3, iterations=8)
+    dropped = folder_for(folder, "dropped")
+    stop_and_resume(dropped, (2, 3), "--sync", "ddp", "--accumulate", 3, "--last-batch", "drop", iterations=6)
 
 
 def case_batch_norm_statistics_of_each_rank(folder):

@@ -121,6 +121,23 @@ def case_torchscript_modules_are_trained_or_refused_by_name(folder):
     of_network(folder, 2, f"{folder}/no.pt", *shape).expect(66, "no such file")
 
 
+def case_the_line_of_an_epoch_is_of_all_ranks(folder):
+    output = folder / "run.h5"
+    result = train(3, "--sync", "none", "--init", "per-rank", "--batch-per-rank", 16, "--epochs", 1, "--output", output).expect(0)
+    try:
+        import h5py
+    except ImportError:
+        raise Skip("needs a Python with h5py (make deps)") from None
+    with h5py.File(output) as run_file:
+        of = {name: run_file[f"epoch/{name}"][0] for name in ("train_loss", "train_accuracy", "test_accuracy", "training_time", "running_time")}
+    expected = (
+        f"epoch 1: train loss {of['train_loss'].mean():.4f}, train accuracy {100 * of['train_accuracy'].mean():.2f} %, "
+        f"test accuracy {100 * of['test_accuracy'].mean():.2f} %, {of['training_time'].max():.4f} s training, {of['running_time'].max():.4f} s running"
+    )
+    check(len(set(of["train_loss"])) == 3, f"equal losses: {of}")
+    check(expected in result.out, f"'{expected}' is not in {result.out}")
+
+
 def case_sizes_of_buckets_are_found(folder):
     for mode in ("ddp", "c10d"):
         result = train(2, "--sync", mode, "--bucket-cap", "auto", "--first-bucket", "auto", *short_run(folder_for(folder, mode)))

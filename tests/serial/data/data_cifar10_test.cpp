@@ -1,6 +1,7 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <numeric>
 
 #include <doctest/doctest.h>
@@ -95,6 +96,21 @@ TEST_CASE("a missing folder or file is named, with the command that makes one") 
   const std::string file = data_error(ExitCode::kNoInput, set.data());
   CHECK(contains(file, "data_batch_4.bin"));
   CHECK(contains(file, "gradsync-dataset synthesize"));
+}
+
+TEST_CASE("another version of CIFAR-10 is named") {
+  const SmallSet set;
+  for (const auto& [file, version] :
+       {std::pair("data_batch_1", "Python version"),
+        std::pair("data_batch_1.mat", "MATLAB version"),
+        std::pair("cifar-10-batches-py/data_batch_1", "Python version"),
+        std::pair("cifar-10-batches-mat/data_batch_1.mat", "MATLAB version")}) {
+    const fs::path folder = set.path() / version / fs::path(file).stem();
+    fs::create_directories((folder / file).parent_path());
+    std::ofstream(folder / file) << "x";
+    CHECK(contains(data_error(ExitCode::kNoInput, folder), version));
+    fs::remove_all(folder);
+  }
 }
 
 TEST_CASE("the parent of cifar-10-batches-bin will do") {

@@ -35,6 +35,7 @@ TEST_CASE("epoch plan: padding drops no pass, whatever the accumulation") {
           CHECK(plan.passes_of(step) > 0);
         }
         CHECK(passes == (images + batch - 1) / batch);
+        CHECK(plan.passes_from(plan.iterations()) == 0);
       }
 }
 
@@ -45,6 +46,23 @@ TEST_CASE("epoch plan: dropping leaves whole iterations alone") {
   CHECK(plan.passes_of(1) == 3);
   CHECK(plan.passes_from(0) == 6);
   CHECK(plan.passes_from(1) == 3);
+  CHECK(plan.passes_from(2) == 0);
+}
+
+TEST_CASE("epoch plan: epochs of a run are cut off by --iterations") {
+  using Lengths = std::vector<std::int64_t>;
+  TrainOptions options = options_with(128, 2);
+  options.epochs = 3;
+  CHECK(epoch_lengths(options, 640, 1) == Lengths{3, 3, 3});
+  options.iterations = 4;
+  CHECK(epoch_lengths(options, 640, 1) == Lengths{3, 1, 0});
+  options.last_batch = "drop";
+  options.iterations = 0;
+  CHECK(epoch_lengths(options, 641, 1) == Lengths{2, 2, 2});
+  options = options_with(0, 2);
+  options.epochs = 3;
+  options.batch_schedule = BatchSchedule("0:64,2:128");
+  CHECK(epoch_lengths(options, 640, 1) == Lengths{10, 10, 5});
 }
 
 TEST_CASE("epoch plan: an accumulation that no epoch fills is refused") {

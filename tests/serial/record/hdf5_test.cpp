@@ -290,6 +290,21 @@ TEST_CASE(
                  "its superblock does not fit its 57 bytes"));
 }
 
+TEST_CASE("hdf5: a file that another program has open for writing is in use, not damaged") {
+  const TestFolder folder;
+  write_sample(folder / "run.h5", {});
+  {
+    const Edited writer(folder / "run.h5");
+    std::filesystem::copy_file(folder / "run.h5", folder / "meanwhile.h5");
+  }
+  const std::string text =
+      error_text(ExitCode::kBadData, [&] { open_run(folder / "meanwhile.h5"); });
+  CHECK(contains(text, "is in use: a program has it open for writing"));
+  CHECK(contains(text, "h5clear --status"));
+  CHECK_FALSE(contains(text, "damaged"));
+  CHECK_NOTHROW(open_run(folder / "run.h5"));
+}
+
 TEST_CASE("hdf5: superblocks of all versions are understood") {
   const TestFolder folder;
   const auto made = [&](int version) {
