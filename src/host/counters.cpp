@@ -2,10 +2,13 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <numeric>
 #include <sstream>
 #include <string>
+#include <utility>
 
 #include "host/sysfs.h"
 #include "timing/clock.h"
@@ -16,9 +19,24 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// A sum whose first value takes the place of NaN.
-void add_to(double& sum, double value) {
-  sum = std::isnan(sum) ? value : sum + value;
+/// NaN without any part, and where one of them is NaN: a part that can be read again later would
+/// otherwise make a jump of all that it has counted.
+double sum_of(const std::vector<double>& parts) {
+  return parts.empty() ? HostReading::kUnknown : std::accumulate(parts.begin(), parts.end(), 0.0);
+}
+
+/// What a counter has advanced by; one that is lower than before began again at 0.
+double passed(double now, double last) {
+  return now < last ? now : now - last;
+}
+
+/// The name of a RAPL domain with that of the one it is a part of: "package-0/dram" of the folder
+/// intel-rapl:0:1.
+std::string full_name(const fs::path& domain) {
+  const std::string folder = domain.filename(), name = line_of(domain / "name");
+  const bool part = std::count(folder.begin(), folder.end(), ':') > 1;
+  const fs::path whole = domain.parent_path() / folder.substr(0, folder.rfind(':'));
+  return part ? line_of(whole / "name") + "/" + name : name;
 }
 
 struct InterfaceBytes {
@@ -62,64 +80,86 @@ std::vector<InterfaceBytes> interfaces_that_count(const fs::path& root) {
 
 HostCounters::HostCounters(const fs::path& root) : root_(root) {
   const fs::path sysfs = root / "sys";
-  for (const fs::path& domain : entries_of(sysfs / "class/powercap"))
-    find_energy(domain);
+  find_energy(sysfs);
   for (const fs::path& domain : entries_of(sysfs / "fs/resctrl/mon_data"))
     if (fs::exists(domain / "mbm_total_bytes"))
       memory_traffic_.push_back(domain / "mbm_total_bytes");
   find_infiniband(sysfs);
 }
 
-void HostCounters::find_energy(const fs::path& domain) {
-  const std::string name = line_of(domain / "name");
-  const bool of_memory = name == "dram";
-  if (!of_memory && !name.starts_with("package")) return;
-  EnergyCounter counter;
-  counter.file = domain / "energy_uj";
-  counter.of_memory = of_memory;
-  counter.range_uj = number_in(domain / "max_energy_range_uj");
-  counter.last_uj = counter_in(counter.file);
-  if (!std::isnan(counter.last_uj)) energy_.push_back(counter);
+void HostCounters::find_energy(const fs::path& sysfs) {
+  std::vector<fs::path> domains = entries_of(sysfs / "class/powercap");
+  // Where both can be read, the registers: what is memory-mapped may update less often.
+  std::stable_partition(domains.begin(), domains.end(), [](const fs::path& domain) {
+    return domain.filename().string().starts_with("intel-rapl:");
+  });
+  std::map<std::string, EnergyCounter> by_name;
+  for (const fs::path& domain : domains) {
+    const std::string name = line_of(domain / "name");
+    const bool of_memory = name == "dram";
+    if (!of_memory && !name.starts_with("package")) continue;
+    const fs::path file = domain / "energy_uj";
+    const EnergyCounter counter{file, number_in(domain / "max_energy_range_uj"), of_memory,
+                                counter_in(file)};
+    EnergyCounter& known = by_name.try_emplace(full_name(domain), counter).first->second;
+    if (std::isnan(known.last_uj)) known = counter;
+  }
+  for (auto& [name, counter] : by_name)
+    energy_.push_back(std::move(counter));
 }
 
 void HostCounters::find_infiniband(const fs::path& sysfs) {
   constexpr double kInfinibandUnit_bytes = 4;
   for (const fs::path& adapter : entries_of(sysfs / "class/infiniband"))
-    for (const fs::path& port : entries_of(adapter / "ports")) {
-      infiniband_.push_back({port / "counters/port_xmit_data", kInfinibandUnit_bytes, true});
-      infiniband_.push_back({port / "counters/port_rcv_data", kInfinibandUnit_bytes, false});
-    }
+    for (const fs::path& port : entries_of(adapter / "ports"))
+      for (const auto& [file, sent] :
+           {std::pair{"counters/port_xmit_data", true}, {"counters/port_rcv_data", false}})
+        if (fs::exists(port / file))
+          infiniband_.push_back({port / file, kInfinibandUnit_bytes, sent});
 }
 
-void HostCounters::advance(EnergyCounter& counter) {
+double HostCounters::advance(EnergyCounter& counter) {
   const double now_uj = counter_in(counter.file);
-  if (std::isnan(now_uj)) return;
-  const double passed_uj = now_uj - counter.last_uj;
+  if (std::isnan(now_uj)) return now_uj;
+  const double passed_uj = std::isnan(counter.last_uj) ? 0 : now_uj - counter.last_uj;
   counter.sum_j += 1e-6 * (passed_uj < 0 ? passed_uj + counter.range_uj : passed_uj);
   counter.last_uj = now_uj;
+  return counter.sum_j;
 }
 
-void HostCounters::add_interfaces(HostReading& reading) const {
-  for (const InterfaceBytes& one : interfaces_that_count(root_)) {
-    add_to(reading.sent_bytes, one.sent);
-    add_to(reading.received_bytes, one.received);
+/// One that comes later counts from then on, and what one has counted that is gone stays.
+void HostCounters::advance_interfaces() {
+  for (const InterfaceBytes& now : interfaces_that_count(root_)) {
+    const InterfaceCounter begin{0, 0, began_ ? now.sent : 0, began_ ? now.received : 0};
+    InterfaceCounter& counter = interfaces_.try_emplace(now.name, begin).first->second;
+    counter.sent_bytes += passed(now.sent, counter.last_sent_bytes);
+    counter.received_bytes += passed(now.received, counter.last_received_bytes);
+    counter.last_sent_bytes = now.sent;
+    counter.last_received_bytes = now.received;
   }
+  began_ = true;
 }
 
 HostReading HostCounters::read() {
   HostReading reading;
   reading.at_s = now_s();
-  for (EnergyCounter& counter : energy_) {
-    advance(counter);
-    add_to(counter.of_memory ? reading.memory_energy_j : reading.package_energy_j, counter.sum_j);
-  }
+  std::vector<double> packages, memories, traffic, sent, received;
+  for (EnergyCounter& counter : energy_)
+    (counter.of_memory ? memories : packages).push_back(advance(counter));
   for (const fs::path& file : memory_traffic_)
-    add_to(reading.memory_traffic_bytes, counter_in(file));
-  add_interfaces(reading);
+    traffic.push_back(counter_in(file));
+  advance_interfaces();
+  for (const auto& [name, counter] : interfaces_) {
+    sent.push_back(counter.sent_bytes);
+    received.push_back(counter.received_bytes);
+  }
   for (const TrafficCounter& counter : infiniband_)
-    if (const double count = counter_in(counter.file); !std::isnan(count))
-      add_to(counter.sent ? reading.sent_bytes : reading.received_bytes,
-             count * counter.unit_bytes);
+    (counter.sent ? sent : received).push_back(counter_in(counter.file) * counter.unit_bytes);
+  reading.package_energy_j = sum_of(packages);
+  reading.memory_energy_j = sum_of(memories);
+  reading.memory_traffic_bytes = sum_of(traffic);
+  reading.sent_bytes = sum_of(sent);
+  reading.received_bytes = sum_of(received);
   return reading;
 }
 

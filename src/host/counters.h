@@ -3,18 +3,22 @@
 #include <cstdint>
 #include <filesystem>
 #include <limits>
+#include <map>
+#include <string>
 #include <vector>
 
 namespace gradsync {
 
-/// What the counters of a host say at one moment, each since some moment before; NaN for what this
-/// process may not read. They count what all processes of the host do.
+/// What the counters of a host say at one moment, each since some moment before. They count what
+/// all processes of the host do. A sum over packages, domains, ports or interfaces is NaN where one
+/// of them cannot be read at that moment.
 struct HostReading {
   static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
   double at_s = kUnknown;  ///< steady clock of this rank
   /// RAPL: processor packages, and memory where it is counted apart. The kernel lets root alone
-  /// read them unless the site allows it.
+  /// read them unless the site allows it. A package that has two interfaces (its registers, and
+  /// memory-mapped ones) counts once.
   double package_energy_j = kUnknown, memory_energy_j = kUnknown;
   /// resctrl's monitoring of memory bandwidth, where it is mounted.
   double memory_traffic_bytes = kUnknown;
@@ -34,8 +38,9 @@ class HostCounters {
   /// RAPL's counters begin again at 0 behind a largest value.
   struct EnergyCounter {
     std::filesystem::path file;
-    double range_uj = 0, last_uj = 0, sum_j = 0;
+    double range_uj = 0;
     bool of_memory = false;
+    double last_uj = 0, sum_j = 0;
   };
   struct TrafficCounter {
     std::filesystem::path file;
@@ -43,14 +48,21 @@ class HostCounters {
     bool sent = false;
   };
 
-  void find_energy(const std::filesystem::path& domain);
+  /// Of a network interface, since it was seen first or, if that was at the start, since before.
+  struct InterfaceCounter {
+    double sent_bytes = 0, received_bytes = 0, last_sent_bytes = 0, last_received_bytes = 0;
+  };
+
+  void find_energy(const std::filesystem::path& sysfs);
   void find_infiniband(const std::filesystem::path& sysfs);
-  void add_interfaces(HostReading& reading) const;
-  static void advance(EnergyCounter& counter);
+  void advance_interfaces();
+  static double advance(EnergyCounter& counter);
 
   std::vector<EnergyCounter> energy_;
   std::vector<std::filesystem::path> memory_traffic_;
   std::vector<TrafficCounter> infiniband_;
+  std::map<std::string, InterfaceCounter> interfaces_;
+  bool began_ = false;
   std::filesystem::path root_;
 };
 

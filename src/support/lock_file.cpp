@@ -18,6 +18,7 @@
 
 #include "support/error.h"
 #include "support/file.h"
+#include "support/namespaces.h"
 #include "support/parse.h"
 
 namespace gradsync {
@@ -29,13 +30,15 @@ namespace fs = std::filesystem;
 constexpr long kXfsMagic = 0x58465342, kZfsMagic = 0x2fc12fc1;  // not in linux/magic.h
 constexpr int kAttempts = 20;  // each lost to another process that came or went meanwhile
 
-/// Who holds a lock, as the file has it: "host n1, process 4711, started 12345, job 7, restart 0".
+/// Who holds a lock, as the file has it: "host n1, process 4711, started 12345, job 7, restart 0,
+/// namespace 4026531836".
 struct Holder {
   std::string host;
   std::int64_t process = 0;
   std::string started;  ///< in ticks since the host's start: a later process may get the number
   std::string job;      ///< of Slurm; empty outside
   std::int64_t restart = 0;
+  std::string pid_namespace;  ///< that `process` is a number of; empty: not known
 };
 
 std::string variable_or_empty(const char* name) {
@@ -69,13 +72,18 @@ Holder ourselves() {
   std::array<char, 256> host{};
   ::gethostname(host.data(), host.size() - 1);
   const std::int64_t process = ::getpid();
-  return {host.data(), process, process_facts(process).started, variable_or_empty("SLURM_JOB_ID"),
-          number(variable_or_empty("SLURM_RESTART_COUNT"))};
+  return {host.data(),
+          process,
+          process_facts(process).started,
+          variable_or_empty("SLURM_JOB_ID"),
+          number(variable_or_empty("SLURM_RESTART_COUNT")),
+          fmt::format("{}", namespace_of("pid"))};
 }
 
 std::string text_of(const Holder& holder) {
-  return fmt::format("host {}, process {}, started {}, job {}, restart {}\n", holder.host,
-                     holder.process, holder.started, holder.job, holder.restart);
+  return fmt::format("host {}, process {}, started {}, job {}, restart {}, namespace {}\n",
+                     holder.host, holder.process, holder.started, holder.job, holder.restart,
+                     holder.pid_namespace);
 }
 
 /// The word behind `name`; empty if it is not there.
@@ -87,9 +95,12 @@ std::string word_behind(const std::string& text, const std::string& name) {
 }
 
 Holder holder_in(const std::string& text) {
-  return {word_behind(text, "host"), number(word_behind(text, "process")),
-          word_behind(text, "started"), word_behind(text, "job"),
-          number(word_behind(text, "restart"))};
+  return {word_behind(text, "host"),
+          number(word_behind(text, "process")),
+          word_behind(text, "started"),
+          word_behind(text, "job"),
+          number(word_behind(text, "restart")),
+          word_behind(text, "namespace")};
 }
 
 /// Its number may have gone to another process, and a zombie writes nothing any more.
@@ -102,7 +113,10 @@ bool lives(const Holder& holder) {
 
 bool is_gone(const Holder& holder, const Holder& us) {
   if (holder.process <= 0) return false;
-  if (holder.host == us.host) return !lives(holder);
+  // In a container of this host the number may be that of no process here.
+  const bool one_namespace =
+      holder.pid_namespace.empty() || holder.pid_namespace == us.pid_namespace;
+  if (holder.host == us.host && one_namespace) return !lives(holder);
   return !holder.job.empty() && holder.job == us.job && holder.restart < us.restart;
 }
 
@@ -126,9 +140,14 @@ std::string read_or_nothing(const fs::path& path) {
                   path.string()));
 }
 
+/// Of files that are this process's own.
+std::string suffix_of(const Holder& us) {
+  return fmt::format("{}.{}.{}", us.host, us.process, us.pid_namespace);
+}
+
 /// A file of our own beside `path`, on the disk before anybody can see it under that name.
 TemporaryFile written_beside(const fs::path& path, const Holder& us, const std::string& text) {
-  const fs::path beside = fmt::format("{}.{}.{}", path.string(), us.host, us.process);
+  const fs::path beside = fmt::format("{}.{}", path.string(), suffix_of(us));
   ::unlink(beside.c_str());  // of a process with our number that was killed
   UniqueFd file = create_file(beside);
   TemporaryFile owned(beside);
@@ -155,7 +174,7 @@ bool make(const fs::path& path, const Holder& us, const std::string& text) {
 
 /// Removes the file of a holder that is gone; puts back that of another process, which was faster.
 void remove_left(const fs::path& path, const Holder& us, const std::string& left) {
-  const fs::path taken = fmt::format("{}.{}.{}.left", path.string(), us.host, us.process);
+  const fs::path taken = fmt::format("{}.{}.left", path.string(), suffix_of(us));
   if (::rename(path.c_str(), taken.c_str()) != 0) return;
   const TemporaryFile removed(taken);
   if (read_or_nothing(taken) != left) ::link(taken.c_str(), path.c_str());

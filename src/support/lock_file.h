@@ -11,8 +11,8 @@ bool locks_reach_everyone(int fd);
 
 /// A file that says who writes another one: host, process, Slurm job. It works on every file
 /// system, and goes with the object. What a killed process left is recognized, and replaced, where
-/// its process can be asked (same host), where the same Slurm job was requeued since, or where
-/// other means show that no process is left.
+/// its process can be asked (same host, and no other container), where the same Slurm job was
+/// requeued since, or where other means show that no process is left.
 class LockFile {
  public:
   enum class Others {

@@ -12,35 +12,71 @@
 #include <sstream>
 #include <string>
 
+#include "support/control_group.h"
+
 namespace gradsync {
 
 namespace {
 
-/// The number of kB behind `key` in a file of /proc that has lines "Key:   123 kB".
-std::optional<std::int64_t> proc_bytes(const char* path, const std::string& key) {
+namespace fs = std::filesystem;
+
+/// The number behind the word `key` in a file that has lines "key 123" (`unit_bytes` each).
+std::optional<std::int64_t> bytes_behind(const fs::path& path, const std::string& key,
+                                         std::int64_t unit_bytes) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
     std::istringstream words(line);
     std::string name;
-    std::int64_t kilobytes = 0;
-    if (words >> name >> kilobytes && name == key + ":") return kilobytes * 1024;
+    std::int64_t number = 0;
+    if (words >> name >> number && name == key) return number * unit_bytes;
   }
   return std::nullopt;
 }
 
+/// Of a file of /proc with lines "Key:   123 kB".
+std::optional<std::int64_t> proc_bytes(const fs::path& path, const std::string& key) {
+  return bytes_behind(path, key + ":", 1024);
+}
+
 /// A file that holds one number; nothing for "max" or if it is not there.
-std::optional<std::int64_t> number_in(const char* path) {
+std::optional<std::int64_t> number_in(const fs::path& path) {
   std::ifstream file(path);
   std::int64_t number = 0;
   if (file >> number) return number;
   return std::nullopt;
 }
 
-std::optional<std::int64_t> control_group_bytes() {
-  const auto most = number_in("/sys/fs/cgroup/memory.max");
-  const auto used = number_in("/sys/fs/cgroup/memory.current");
-  if (!most || !used) return std::nullopt;
-  return std::max<std::int64_t>(0, *most - *used);
+/// How the files of a control group are called.
+struct GroupFiles {
+  const char *most, *used;
+  /// Of memory.stat: what the kernel gives back before it refuses memory. Pages of /dev/shm are not
+  /// among them.
+  std::array<const char*, 3> given_back;
+};
+constexpr std::array<GroupFiles, 2> kGroupFiles = {
+    GroupFiles{
+        "memory.max", "memory.current", {"inactive_file", "active_file", "slab_reclaimable"}},
+    GroupFiles{"memory.limit_in_bytes",
+               "memory.usage_in_bytes",
+               {"total_inactive_file", "total_active_file", nullptr}}};
+
+/// What the limit of one control group leaves; nothing without a limit.
+std::optional<std::int64_t> left_by(const fs::path& group) {
+  for (const GroupFiles& files : kGroupFiles) {
+    const auto most = number_in(group / files.most), used = number_in(group / files.used);
+    if (!most || !used) continue;
+    std::int64_t given_back = 0;
+    for (const char* key : files.given_back)
+      if (key != nullptr) given_back += bytes_behind(group / "memory.stat", key, 1).value_or(0);
+    return std::max<std::int64_t>(0, *most - std::max<std::int64_t>(0, *used - given_back));
+  }
+  return std::nullopt;
+}
+
+/// The lesser one of what is known.
+std::optional<std::int64_t> least(std::optional<std::int64_t> a, std::optional<std::int64_t> b) {
+  if (a && b) return std::min(*a, *b);
+  return a ? a : b;
 }
 
 }  // namespace
@@ -55,11 +91,11 @@ bool reset_peak_resident() {
   return static_cast<bool>(file.flush());
 }
 
-std::optional<std::int64_t> available_memory_bytes() {
-  const auto free = proc_bytes("/proc/meminfo", "MemAvailable");
-  const auto group = control_group_bytes();
-  if (free && group) return std::min(*free, *group);
-  return free ? free : group;
+std::optional<std::int64_t> available_memory_bytes(const fs::path& root) {
+  auto left = proc_bytes(root / "proc/meminfo", "MemAvailable");
+  for (const fs::path& group : control_groups("memory", root))
+    left = least(left, left_by(group));
+  return left;
 }
 
 void keep_freed_memory() {

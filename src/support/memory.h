@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string_view>
 
@@ -14,8 +15,10 @@ std::optional<std::int64_t> peak_resident_bytes();
 bool reset_peak_resident();
 
 /// Bytes that new data of all processes of this host may take: the kernel's MemAvailable, or what
-/// the control group leaves where that is less; nothing where the system does not report it.
-std::optional<std::int64_t> available_memory_bytes();
+/// the limit of a control group around this process leaves where that is less; nothing where the
+/// system does not report it. Cached files and slabs that the kernel gives back are not in use.
+/// `root` holds proc and sys.
+std::optional<std::int64_t> available_memory_bytes(const std::filesystem::path& root = "/");
 
 /// From now on freed memory is kept for later allocations. By default glibc returns tensors of
 /// some megabytes to the system and requests them again in every step, and the kernel zeroes each

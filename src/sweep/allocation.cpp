@@ -36,9 +36,16 @@ std::int64_t count_of(const Environment& environment, const std::string& variabl
   return std::max<std::int64_t>(0, least);
 }
 
+// A node with GPUs of several types has all of them: "a100:2,v100:2" is 4. Other lists have an entry
+// a kind of node.
 std::int64_t gpus_per_node(const Environment& environment) {
-  for (const char* variable : {"SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE"})
-    if (const std::int64_t count = count_of(environment, variable); count > 0) return count;
+  for (const char* variable : {"SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE"}) {
+    const std::string text = environment(variable);
+    std::int64_t count = 0;
+    for (const auto& part : split_list(text, ','))
+      count += text.empty() ? 0 : std::max<std::int64_t>(0, count_in(part, variable));
+    if (count > 0) return count;
+  }
   const std::string ids = environment("SLURM_JOB_GPUS");
   return ids.empty() ? 0 : static_cast<std::int64_t>(split_list(ids, ',').size());
 }

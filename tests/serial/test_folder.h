@@ -37,4 +37,20 @@ class TestFolder {
   std::filesystem::path path_;
 };
 
+/// A root folder with files of /proc and /sys as the kernel gives them.
+class FakeRoot {
+ public:
+  /// Replaces a file.
+  void state(const std::string& file, const std::string& text) const {
+    const auto path = folder_ / file;
+    std::filesystem::create_directories(path.parent_path());
+    std::filesystem::remove(path);
+    write_file_atomically(path, text + "\n");
+  }
+  std::filesystem::path path() const { return folder_.path(); }
+
+ private:
+  TestFolder folder_;
+};
+
 }  // namespace gradsync

@@ -21,6 +21,7 @@ ELSEWHERE = {"make": "the programs are built", "make demo": "what this file star
              "make cluster": "started by this file", "make cluster-stop": "stopped by this file"}  # fmt: skip
 # Small studies under the names of the large ones.
 SMALL = {"model": "lenet", "batch-per-rank": "16, 32", "iterations": "8", "epochs": None, "warmup": "1", "threads": "1"}
+SMALL_ARRAY = SMALL | {"sync": "none, ddp", "batch-per-rank": "16"}  # a job a cell
 SMALL_DEMO = {"iterations": "8", "batch-global": "8"}
 # Edits that the page asks for.
 AFTER = {"cp slurm/site.example slurm/site": ": >slurm/site", "export GRADSYNC_DEVICE=cuda": "export GRADSYNC_DEVICE=cpu"}
@@ -150,7 +151,7 @@ def prepare(folder: pathlib.Path) -> None:
     (CLONE / "build/bin").symlink_to(ROOT / "build/bin")
     shutil.copy(ROOT / "build/config.mk", CLONE / "build")
     run(["make", "-C", CLONE, "build/example-runs"]).expect(0)
-    for job, keys in (("speedup", SMALL), ("scaling", SMALL), ("demo", SMALL_DEMO)):
+    for job, keys in (("speedup", SMALL), ("scaling", SMALL_ARRAY), ("demo", SMALL_DEMO)):
         cut_down(CLONE / f"jobs/{job}.cfg", keys)
     for template in CLONE.glob("slurm/*.sbatch"):
         template.write_text(template.read_text().replace("--cpus-per-task=8", "--cpus-per-task=1"))

@@ -11,25 +11,6 @@
 #include "support/file.h"
 
 namespace gradsync {
-namespace {
-
-/// A root folder with files as the kernel gives them.
-class FakeRoot {
- public:
-  void state(const std::string& file, const std::string& text) const {
-    const auto path = folder_ / file;
-    std::filesystem::create_directories(path.parent_path());
-    std::filesystem::remove(path);
-    write_file_atomically(path, text + "\n");
-  }
-  std::filesystem::path path() const { return folder_.path(); }
-
- private:
-  TestFolder folder_;
-};
-
-}  // namespace
-
 TEST_CASE("host: hardware as the kernel states it, and nothing where it states nothing") {
   const FakeRoot root;
   CHECK(host_hardware(root.path()).processors == 0);
@@ -117,6 +98,107 @@ TEST_CASE("host: counters, and what is not readable") {
   domain("intel-rapl:0", "package-0", "3000000");
   domain("intel-rapl:0", "package-0", "3500000");
   CHECK(counters.read().package_energy_j == doctest::Approx(4));
+}
+
+TEST_CASE(
+    "host: a package with two interfaces counts once, by its registers where these can be read") {
+  const FakeRoot root;
+  const auto domain = [&](const std::string& folder, const std::string& name,
+                          const std::string& energy_uj) {
+    root.state("sys/class/powercap/" + folder + "/name", name);
+    root.state("sys/class/powercap/" + folder + "/energy_uj", energy_uj);
+    root.state("sys/class/powercap/" + folder + "/max_energy_range_uj", "100000000");
+  };
+  domain("intel-rapl-mmio:0", "package-0", "0");
+  domain("intel-rapl:0", "package-0", "0");
+  domain("intel-rapl:1", "package-1", "0");
+  // Parts of one name are of two packages.
+  domain("intel-rapl:0:1", "dram", "0");
+  domain("intel-rapl-mmio:0:0", "dram", "0");
+  domain("intel-rapl:1:1", "dram", "0");
+  HostCounters counters(root.path());
+  domain("intel-rapl-mmio:0", "package-0", "2900000");
+  domain("intel-rapl:0", "package-0", "3000000");
+  domain("intel-rapl:1", "package-1", "4000000");
+  domain("intel-rapl:0:1", "dram", "500000");
+  domain("intel-rapl-mmio:0:0", "dram", "500000");
+  domain("intel-rapl:1:1", "dram", "700000");
+  const HostReading reading = counters.read();
+  CHECK(reading.package_energy_j == doctest::Approx(7));
+  CHECK(reading.memory_energy_j == doctest::Approx(1.2));
+  domain("intel-rapl:0", "package-0", "no number");
+  HostCounters mapped(root.path());
+  domain("intel-rapl-mmio:0", "package-0", "4900000");
+  CHECK(mapped.read().package_energy_j == doctest::Approx(2));
+}
+
+TEST_CASE("host: a sum without one of its parts is not known, and does not jump afterwards") {
+  for (const bool first : {true, false}) {
+    CAPTURE(first);
+    const FakeRoot root;
+    const auto traffic = [&](const std::string& lost, const std::string& other) {
+      root.state("sys/fs/resctrl/mon_data/mon_L3_00/mbm_total_bytes", first ? lost : other);
+      root.state("sys/fs/resctrl/mon_data/mon_L3_01/mbm_total_bytes", first ? other : lost);
+    };
+    const auto energy = [&](const std::string& lost, const std::string& other) {
+      for (const auto& [name, text] :
+           {std::pair{"0", first ? lost : other}, {"1", first ? other : lost}}) {
+        root.state(std::string("sys/class/powercap/intel-rapl:") + name + "/energy_uj", text);
+        root.state(std::string("sys/class/powercap/intel-rapl:") + name + "/name",
+                   std::string("package-") + name);
+      }
+    };
+    const auto sent = [&](const std::string& lost, const std::string& other) {
+      root.state("sys/class/infiniband/mlx5_0/ports/1/counters/port_xmit_data",
+                 first ? lost : other);
+      root.state("sys/class/infiniband/mlx5_1/ports/1/counters/port_xmit_data",
+                 first ? other : lost);
+    };
+    traffic("Unavailable", "1000");
+    energy("", "1000000");
+    sent("N/A (no PMA)", "10");
+    HostCounters counters(root.path());
+    HostReading reading = counters.read();
+    CHECK(std::isnan(reading.memory_traffic_bytes));
+    CHECK(std::isnan(reading.package_energy_j));
+    CHECK(std::isnan(reading.sent_bytes));
+    traffic("900000", "1500");
+    energy("700000000", "2000000");
+    sent("800000", "20");
+    reading = counters.read();
+    CHECK(reading.memory_traffic_bytes == 901500);
+    CHECK(reading.package_energy_j == doctest::Approx(1));  // the other one counts from now on
+    CHECK(reading.sent_bytes == 4 * 800020);
+    traffic("900000", "Unavailable");
+    energy("700000000", "");
+    sent("800000", "");
+    reading = counters.read();
+    CHECK(std::isnan(reading.memory_traffic_bytes));
+    CHECK(std::isnan(reading.package_energy_j));
+    CHECK(std::isnan(reading.sent_bytes));
+    energy("701000000", "5000000");
+    CHECK(counters.read().package_energy_j == doctest::Approx(5));
+  }
+}
+
+TEST_CASE("host: interfaces that come and go do not change what was counted before") {
+  const FakeRoot root;
+  const auto state = [&](const std::string& interfaces) {
+    root.state("proc/net/dev", "Inter-|   Receive\n face |bytes\n" + interfaces);
+  };
+  const std::string eth0 = "eth0: 10 1 0 0 0 0 0 0 100 1 0 0 0 0 0 0\n";
+  state(eth0);
+  HostCounters counters(root.path());
+  CHECK(counters.read().sent_bytes == 100);
+  state(eth0 + "veth1: 70 1 0 0 0 0 0 0 9000 1 0 0 0 0 0 0\n");
+  CHECK(counters.read().sent_bytes == 100);
+  state(eth0 + "veth1: 75 1 0 0 0 0 0 0 9500 1 0 0 0 0 0 0\n");
+  CHECK(counters.read().sent_bytes == 600);
+  CHECK(counters.read().received_bytes == 15);
+  state(eth0);
+  CHECK(counters.read().sent_bytes == 600);
+  state(eth0 + "veth1: 1 1 0 0 0 0 0 0 50 1 0 0 0 0 0 0\n");  // made again
+  CHECK(counters.read().sent_bytes == 650);
 }
 
 TEST_CASE("host: CPU time and context switches of this process") {

@@ -14,6 +14,7 @@
 #include "serial/expect_error.h"
 #include "serial/test_folder.h"
 #include "support/file.h"
+#include "support/namespaces.h"
 
 using namespace gradsync;
 
@@ -28,9 +29,11 @@ std::string host_name() {
 }
 
 void write_holder(const std::filesystem::path& path, const std::string& host, long process,
-                  const std::string& job = "", int restart = 0) {
-  std::ofstream(path) << fmt::format("host {}, process {}, started 1, job {}, restart {}\n", host,
-                                     process, job, restart);
+                  const std::string& job = "", int restart = 0,
+                  const std::string& pid_namespace = "") {
+  std::ofstream(path) << fmt::format("host {}, process {}, started 1, job {}, restart {}{}\n", host,
+                                     process, job, restart,
+                                     pid_namespace.empty() ? "" : ", namespace " + pid_namespace);
 }
 
 std::string refused_text(const std::filesystem::path& path, Others others = Others::kMayLive) {
@@ -110,6 +113,21 @@ TEST_CASE("lock file: what a killed process of this host left is replaced") {
     CHECK_NOTHROW(LockFile(path, "run.h5", Others::kMayLive));
   }
   CHECK(files_in(folder) == 0);
+}
+
+TEST_CASE("lock file: a holder in another container of this host cannot be asked") {
+  const TestFolder folder;
+  const auto path = folder / "lock";
+  constexpr long kNoProcess = 1 << 30;
+  const std::string ours = std::to_string(namespace_of("pid"));
+  write_holder(path, host_name(), kNoProcess, "", 0, "1");
+  refused_text(path);
+  CHECK_NOTHROW(LockFile(path, "run.h5", Others::kGone));
+  write_holder(path, host_name(), kNoProcess, "", 0, ours);
+  CHECK_NOTHROW(LockFile(path, "run.h5", Others::kMayLive));
+  const InJob requeued("7", "1");
+  write_holder(path, host_name(), kNoProcess, "7", 0, "1");
+  CHECK_NOTHROW(LockFile(path, "run.h5", Others::kMayLive));
 }
 
 TEST_CASE("lock file: a process that only has the number of the holder is not the holder") {

@@ -300,6 +300,9 @@ TEST_CASE("allocation: ranks per node from tasks and nodes, else a rank a GPU, e
   CHECK(ranks({{"SLURM_JOB_NUM_NODES", "2"}, {"SLURM_NTASKS", "4"}}) == 2);
   CHECK(ranks({{"SLURM_JOB_NUM_NODES", "2"}, {"SLURM_NTASKS", "3"}}) == 2);
   CHECK(ranks({{"SLURM_JOB_NUM_NODES", "2"}, {"SLURM_GPUS_PER_NODE", "h200:8"}}) == 8);
+  CHECK(ranks({{"SLURM_GPUS_PER_NODE", "a100:2,v100:2"}}) == 4);
+  CHECK(ranks({{"SLURM_GPUS_PER_NODE", "a100:1,h100_1g.10gb:7,v100:2"}}) == 10);
+  CHECK(ranks({{"SLURM_GPUS_ON_NODE", "gpu:a100:2,gpu:v100:1"}}) == 3);
   CHECK(ranks({{"SLURM_JOB_GPUS", "0,1,3"}}) == 3);
   CHECK(ranks({}) == 1);
 }
