@@ -1,5 +1,6 @@
 #include "analysis/metrics/split_figures.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -31,6 +32,20 @@ bool waits_apart(const RunReader& run) {
   return run.info().schema >= 2;
 }
 
+std::string waiting_text(const RunSet& set) {
+  std::size_t several = 0, within = 0;
+  for (const Run& run : set.runs) {
+    if (run.ranks < 2) continue;
+    ++several;
+    within += waits_apart(*run.reader) ? 0 : 1;
+  }
+  if (within == 0) return {};
+  return fmt::format(
+      "communication, hidden and exposed, contains waiting for late ranks{}, and wait is n/a",
+      within == several ? ": these are runs of schema 1"
+                        : fmt::format(" in {} of {} runs, which are of schema 1", within, several));
+}
+
 std::vector<SplitFigures> split_figures(RunReader& run, const SteadyRows& steady) {
   std::vector<SplitFigures> all(run.ranks());
   for (std::size_t phase = 0; phase < kPhases; ++phase) {
@@ -40,7 +55,8 @@ std::vector<SplitFigures> split_figures(RunReader& run, const SteadyRows& steady
   }
   for (SplitFigures& figures : all) {
     figures.iterations = steady.kept();
-    figures.wait_part_s = waits_apart(run) ? figures[Phase::kWait] : 0;
+    figures.waits_apart = waits_apart(run);
+    figures.wait_part_s = figures.waits_apart ? figures[Phase::kWait] : 0;
   }
   return all;
 }
@@ -57,6 +73,8 @@ SplitFigures mean_of(const std::vector<SplitFigures>& ranks) {
     result.mean_s[phase] =
         mean_of_ranks([phase](const SplitFigures& rank) { return rank.mean_s[phase]; });
   result.wait_part_s = mean_of_ranks([](const SplitFigures& rank) { return rank.wait_part_s; });
+  result.waits_apart = std::all_of(ranks.begin(), ranks.end(),
+                                   [](const SplitFigures& rank) { return rank.waits_apart; });
   if (!ranks.empty()) result.iterations = ranks.front().iterations;
   return result;
 }

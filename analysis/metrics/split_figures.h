@@ -23,9 +23,12 @@ struct SplitFigures {
   /// Of the straggler wait what is a part of the iteration beside communication: all of it, or none
   /// in runs that count it as communication.
   double wait_part_s = kNotMeasured;
+  bool waits_apart = true;  ///< false: waiting is in hidden and exposed
 
   SplitFigures();
   double operator[](Phase phase) const { return mean_s[static_cast<std::size_t>(phase)]; }
+  /// Straggler wait; NaN where it was counted as communication, which is not the same as none.
+  double wait_s() const { return waits_apart ? wait_part_s : kNotMeasured; }
   /// Of the iteration, in percent.
   double percent(Phase phase) const;
   /// compute + exposed + straggler wait + other; NaN where a part was not measured.
@@ -37,6 +40,10 @@ struct SplitFigures {
 /// Whether waiting for a late rank is a part of the run's iterations beside communication, as it is
 /// since schema 2; before, it was a part of communication.
 bool waits_apart(const RunReader& run);
+
+/// What a reader of communication must know: that it contains waiting for late ranks, in which of
+/// the runs on several ranks. Empty if in none.
+std::string waiting_text(const RunSet& set);
 
 /// One entry a rank.
 std::vector<SplitFigures> split_figures(RunReader& run, const SteadyRows& steady);

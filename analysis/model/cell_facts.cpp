@@ -9,7 +9,6 @@
 #include "record/counterfactual.h"
 #include "support/error.h"
 #include "support/parse.h"
-#include "timing/estimate.h"
 #include "timing/statistics.h"
 
 namespace gradsync::report {
@@ -17,7 +16,6 @@ namespace gradsync::report {
 namespace {
 
 constexpr std::size_t kProfileRows = 64;
-constexpr std::size_t kDrawnFrom = 512;
 constexpr std::size_t kImbalanceValues = 65536;
 
 /// At most `most` of 0 … count − 1, evenly spread.
@@ -169,8 +167,6 @@ CellFacts facts_of(const MeasuredCell& cell) {
   facts.scheduled = !batch_schedule(run).empty();
   facts.batch = facts.scheduled ? kNotMeasured : static_cast<double>(run.batch_per_rank);
   facts.medians = {cell.median_iteration_s, cell.median_compute_s, median(cell.stalled_s)};
-  facts.drawn =
-      drawn_medians(cell.iteration_s, cell.compute_s, cell.stalled_s, kModelDraws, kModelSeed);
   facts.optimizer_s = median(steady_rank_means(cell.group, Phase::kOptimizer));
   facts.imbalance = imbalance_of(cell.group);
   // The replay has no exchange that overlaps the next step: such cells are not predicted.
@@ -224,27 +220,6 @@ void add_calibration(const MeasuredCell& cell, std::size_t index, StudyFacts& st
 }
 
 }  // namespace
-
-std::vector<CellMedians> drawn_medians(const std::vector<double>& iteration_s,
-                                       const std::vector<double>& compute_s,
-                                       const std::vector<double>& stalled_s, std::size_t count,
-                                       std::uint64_t seed) {
-  const std::vector<std::size_t> from = spread(iteration_s.size(), kDrawnFrom);
-  std::vector<CellMedians> result;
-  if (from.empty()) return result;
-  Draws draws(seed);
-  std::vector<double> iteration(from.size()), compute(from.size()), stalled(from.size());
-  for (std::size_t draw = 0; draw < count; ++draw) {
-    for (std::size_t i = 0; i < from.size(); ++i) {
-      const std::size_t row = from[draws.below(from.size())];
-      iteration[i] = iteration_s[row];
-      compute[i] = compute_s[row];
-      stalled[i] = stalled_s[row];
-    }
-    result.push_back({median(iteration), median(compute), median(stalled)});
-  }
-  return result;
-}
 
 StudyFacts study_facts(const std::vector<MeasuredCell>& cells) {
   const auto settings = settings_of_families(cells);

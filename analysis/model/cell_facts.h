@@ -38,8 +38,6 @@ struct CellFacts {
   /// no batch and no exchange here, and families() leaves it out.
   bool scheduled = false;
   CellMedians medians;
-  /// The same medians of iterations drawn with replacement, one entry a draw (bootstrap).
-  std::vector<CellMedians> drawn;
   double optimizer_s = kNotMeasured;  ///< the part of compute that no batch changes
   /// Compute of single ranks in single iterations over the median of all of them, sorted.
   std::vector<double> imbalance;
@@ -81,18 +79,8 @@ struct StudyFacts {
   std::vector<CalibrationPoint> calibration;
 };
 
-inline constexpr std::size_t kModelDraws = 200;  ///< bootstrap draws of the model
-inline constexpr std::uint64_t kModelSeed = 1;
-
 /// Buckets are read from at most 64 iterations of a run, evenly spread over those after warm-up.
 StudyFacts study_facts(const std::vector<MeasuredCell>& cells);
-
-/// `count` medians of (iteration, compute, stalled), each over as many iterations drawn with
-/// replacement; from at most 512 iterations, evenly spread. Vectors of equal length.
-std::vector<CellMedians> drawn_medians(const std::vector<double>& iteration_s,
-                                       const std::vector<double>& compute_s,
-                                       const std::vector<double>& stalled_s, std::size_t count,
-                                       std::uint64_t seed);
 
 /// The runs of a report with what the scaling model knows of them. That is read from the files when
 /// it is first asked for, and once: several tables, the verdict and a plot are made from it.

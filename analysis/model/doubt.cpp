@@ -62,16 +62,66 @@ double LeftOutCell::error() const {
   return predict(fit, cell->ranks, cell->batch).total_s() / cell->medians.iteration_s - 1;
 }
 
-std::vector<LeftOutCell> leave_out_each(const StudyFacts& study, const FamilyCells& family) {
+std::vector<LeftOutCell> leave_out_each(const StudyFacts& study, const FamilyCells& family,
+                                        const FamilyCells& unseen) {
   std::vector<LeftOutCell> all;
   if (family.size() < 2) return all;
   for (const CellFacts* cell : family) {
     FamilyCells others = family;
     std::erase(others, cell);
-    const auto index = static_cast<std::size_t>(cell - study.cells.data());
-    all.push_back({cell, fit_family(others, calibration_without(study, index))});
+    FamilyCells without = unseen;
+    without.push_back(cell);
+    all.push_back({cell, fit_family(others, calibration_without(study, without))});
   }
   return all;
+}
+
+Estimate predict_interval(const FamilyFit& fit, const std::vector<LeftOutCell>& left_out,
+                          double ranks, double batch) {
+  Estimate estimate;
+  estimate.value = predict(fit, ranks, batch).total_s();
+  double off = kNotMeasured;
+  for (const LeftOutCell& one : left_out) {
+    const double error = 1 / (1 + one.error()) - 1;
+    if (!std::isfinite(error)) continue;
+    off = std::fmax(off, std::abs(error));
+    ++estimate.count;
+  }
+  estimate.low = std::isnan(off) ? off : std::max(0.0, 1 - off) * estimate.value;
+  estimate.high = (1 + off) * estimate.value;
+  return estimate;
+}
+
+void IntervalCoverage::add(const Estimate& predicted, double measured) {
+  if (!predicted.has_interval()) return;
+  ++cells;
+  held += predicted.holds(measured) ? 1 : 0;
+}
+
+void IntervalCoverage::add(const IntervalCoverage& more) {
+  cells += more.cells;
+  held += more.held;
+}
+
+std::string IntervalCoverage::text() const {
+  return cells == 0 ? "n/a" : fmt::format("{} of {}", held, cells);
+}
+
+IntervalCoverage coverage_on_more_ranks(const StudyFacts& study, const FamilyCells& family) {
+  double most = 1;
+  for (const CellFacts* cell : family)
+    most = std::max(most, cell->ranks);
+  FamilyCells fewer = family, unseen = family;
+  std::erase_if(fewer, [&](const CellFacts* cell) { return cell->ranks == most; });
+  std::erase_if(unseen, [&](const CellFacts* cell) { return cell->ranks < most; });
+  IntervalCoverage coverage;
+  if (fewer.empty()) return coverage;
+  const FamilyFit fit = fit_family(fewer, calibration_without(study, unseen));
+  const std::vector<LeftOutCell> left_out = leave_out_each(study, fewer, unseen);
+  for (const CellFacts* cell : unseen)
+    coverage.add(predict_interval(fit, left_out, cell->ranks, cell->batch),
+                 cell->medians.iteration_s);
+  return coverage;
 }
 
 LeftOutErrors left_out_errors(const std::vector<LeftOutCell>& left_out) {

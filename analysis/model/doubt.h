@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "analysis/model/scaling_model.h"
+#include "timing/estimate.h"
 
 /// Where the scaling model is not trusted. Nothing is predicted from a fit with doubts.
 namespace gradsync::report {
@@ -26,8 +27,31 @@ struct LeftOutCell {
   double error() const;  ///< predicted / measured − 1; NaN where the others do not determine it
 };
 
-/// Each cell of a family left out in turn; none of a family of one cell.
-std::vector<LeftOutCell> leave_out_each(const StudyFacts& study, const FamilyCells& family);
+/// Each cell of a family left out in turn; none of a family of one cell. `unseen`: further cells
+/// whose calibration is not used.
+std::vector<LeftOutCell> leave_out_each(const StudyFacts& study, const FamilyCells& family,
+                                        const FamilyCells& unseen = {});
+
+/// A prediction, and around it as far as the cells left out of its fit were off: times 1 ± the
+/// largest of their |measured / predicted − 1|. Were a new cell one like these, it would lie within
+/// with probability count / (count + 1); how often it does is measured by IntervalCoverage. count:
+/// cells left out that could be predicted; NaN ends without any.
+Estimate predict_interval(const FamilyFit& fit, const std::vector<LeftOutCell>& left_out,
+                          double ranks, double batch);
+
+/// How many measured cells lie within the intervals of predictions that were not fitted to them.
+struct IntervalCoverage {
+  std::size_t cells = 0, held = 0;
+  void add(const Estimate& predicted, double measured);
+  void add(const IntervalCoverage& more);
+  /// "3 of 4"; "n/a" where no cell could be predicted.
+  std::string text() const;
+};
+
+/// Of the cells of a family on its most ranks, predicted from those on fewer ranks and their
+/// calibration: what an interval is worth on more ranks than were measured. No cells where those on
+/// fewer ranks do not determine the model.
+IntervalCoverage coverage_on_more_ranks(const StudyFacts& study, const FamilyCells& family);
 
 /// |error| of the cells left out, NaN where one cannot be predicted from the others.
 struct LeftOutErrors {

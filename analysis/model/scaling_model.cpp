@@ -6,7 +6,6 @@
 
 #include <fmt/format.h>
 
-#include "timing/estimate.h"
 #include "timing/statistics.h"
 
 namespace gradsync::report {
@@ -197,16 +196,6 @@ void add_exchange(const FamilyFit& fit, double ranks, double batch, Prediction& 
   prediction.compute_s += replayed.taken_s;
 }
 
-FamilyFit drawn_fit(const FamilyFit& fit, std::size_t draw, Draws& draws) {
-  FamilyFit result = fit;
-  for (CellPoint& cell : result.cells)
-    if (draw < cell.facts->drawn.size()) cell.medians = cell.facts->drawn[draw];
-  for (auto& [kind, law] : result.laws)
-    if (law.fit.usable()) law = drawn_law(law, draws);
-  finish(result);
-  return result;
-}
-
 }  // namespace
 
 double slowdown_over(const FamilyFit& fit, const CollectiveLaws& laws) {
@@ -217,15 +206,6 @@ double slowdown_over(const FamilyFit& fit, const CollectiveLaws& laws) {
                        cost_of(cell.facts->profile, laws, cell.facts->ranks));
   const double ratio = median(ratios);
   return std::isfinite(ratio) && ratio > 0 ? ratio : 1;
-}
-
-LawEntry drawn_law(const LawEntry& law, Draws& draws) {
-  LawEntry drawn = law;
-  for (TwoTermPoint& point : drawn.points)
-    point.y = law.fit.at(point.u, point.v) *
-              (1 + law.fit.residuals[draws.below(law.fit.residuals.size())]);
-  drawn.fit = fit_two_terms(drawn.points);
-  return drawn;
 }
 
 FamilyFit fit_family(const FamilyCells& cells, const std::vector<CalibrationPoint>& calibration) {
@@ -292,41 +272,6 @@ Prediction predict(const FamilyFit& fit, double ranks, double batch) {
   return prediction;
 }
 
-std::vector<double> relative_errors(const FamilyFit& fit) {
-  std::vector<double> errors;
-  for (const CellPoint& cell : fit.cells) {
-    const double error =
-        cell.medians.iteration_s / predict(fit, cell.facts->ranks, cell.facts->batch).total_s() - 1;
-    if (std::isfinite(error)) errors.push_back(error);
-  }
-  return errors;
-}
-
-FamilyDraws draw_family(const FamilyFit& fit, std::uint64_t seed) {
-  FamilyDraws result{{}, relative_errors(fit)};
-  Draws draws(seed);
-  for (std::size_t draw = 0; draw < kModelDraws; ++draw)
-    result.fits.push_back(drawn_fit(fit, draw, draws));
-  return result;
-}
-
-Estimate predict_interval(const FamilyFit& fit, const FamilyDraws& drawn, double ranks,
-                          double batch, std::uint64_t seed) {
-  Estimate estimate;
-  estimate.value = predict(fit, ranks, batch).total_s();
-  estimate.count = fit.cells.size();
-  if (!std::isfinite(estimate.value)) return estimate;
-  Draws draws(seed);
-  std::vector<double> totals;
-  for (const FamilyFit& one : drawn.fits) {
-    const double error = drawn.errors.empty() ? 0 : drawn.errors[draws.below(drawn.errors.size())];
-    totals.push_back(predict(one, ranks, batch).total_s() * (1 + error));
-  }
-  estimate.low = quantile(totals, (1 - kConfidence) / 2);
-  estimate.high = quantile(totals, (1 + kConfidence) / 2);
-  return estimate;
-}
-
 std::vector<FamilyCells> families(const StudyFacts& study) {
   std::vector<FamilyCells> result;
   for (const CellFacts& cell : study.cells) {
@@ -342,10 +287,14 @@ std::vector<FamilyCells> families(const StudyFacts& study) {
   return result;
 }
 
-std::vector<CalibrationPoint> calibration_without(const StudyFacts& study, std::size_t without) {
+std::vector<CalibrationPoint> calibration_without(const StudyFacts& study,
+                                                  const FamilyCells& without) {
   std::vector<CalibrationPoint> kept;
   for (const CalibrationPoint& point : study.calibration)
-    if (point.cell != without) kept.push_back(point);
+    if (std::none_of(without.begin(), without.end(), [&](const CellFacts* cell) {
+          return point.cell == static_cast<std::size_t>(cell - study.cells.data());
+        }))
+      kept.push_back(point);
   return kept;
 }
 

@@ -8,7 +8,6 @@
 #include "analysis/curves/curve_file.h"
 #include "analysis/model/cell_facts.h"
 #include "analysis/model/collective_law.h"
-#include "timing/estimate.h"
 
 /// The scaling model: T(n, b) = compute(b) + exposed(n, b) + wait(n, b) + other, of one family of
 /// cells (one network, one mode, one setting), n ranks and b images per rank.
@@ -104,35 +103,16 @@ Exchanged exchange_at(const FamilyFit& fit, double ranks, double batch);
 BucketReplay replay(const BucketProfile& profile, bool overlapped, const CollectiveLaws& laws,
                     double ranks, double contention_s_per_byte);
 
-/// measured / predicted − 1 of the cells that the fit was made from; those it cannot predict are
-/// left out.
-std::vector<double> relative_errors(const FamilyFit& fit);
-
-/// Fits to what might have been measured as well: cells' iterations and the laws' residuals drawn
-/// with replacement; and the fit's own relative errors, measured / predicted − 1, of its cells.
-struct FamilyDraws {
-  std::vector<FamilyFit> fits;
-  std::vector<double> errors;
-};
-FamilyDraws draw_family(const FamilyFit& fit, std::uint64_t seed);
-
 /// Training's collectives over what `laws` say, median over the cells on several ranks; 1 where
 /// none of them exchanged or a law is missing.
 double slowdown_over(const FamilyFit& fit, const CollectiveLaws& laws);
 
-/// The law fitted to its own points with residuals drawn from its fit, which must be usable.
-LawEntry drawn_law(const LawEntry& law, Draws& draws);
-
-/// The prediction with the 95 % interval of the draws' predictions, each times one plus one of the
-/// errors. Ends are NaN where the total is. count: cells fitted to.
-Estimate predict_interval(const FamilyFit& fit, const FamilyDraws& draws, double ranks,
-                          double batch, std::uint64_t seed);
-
 /// The cells of each family, in order of their first, without cells of --batch-schedule.
 std::vector<FamilyCells> families(const StudyFacts& study);
 
-/// Calibration without that of one cell; `without` is an index of study.cells.
-std::vector<CalibrationPoint> calibration_without(const StudyFacts& study, std::size_t without);
+/// Calibration without that of some cells of the study.
+std::vector<CalibrationPoint> calibration_without(const StudyFacts& study,
+                                                  const FamilyCells& without);
 
 /// The law of one kind of collective for a family: see fit_family. Its fit is not usable where
 /// neither calibration nor the collectives in training determine it.

@@ -265,44 +265,6 @@ WhatIf with_network_laws(const FamilyFit& fit, WhatIf change) {
   return change;
 }
 
-namespace {
-
-/// measured / replayed − 1 of the cells on several ranks, as recorded, with both signs: which of
-/// them a change has is not known.
-std::vector<double> replay_errors(const FamilyFit& fit) {
-  std::vector<double> errors;
-  for (const CellPoint& point : fit.cells) {
-    if (point.facts->ranks < 2) continue;
-    const double error =
-        point.medians.iteration_s / what_if(fit, *point.facts, {}).parts.total_s() - 1;
-    if (std::isfinite(error)) errors.insert(errors.end(), {error, -error});
-  }
-  return errors;
-}
-
-}  // namespace
-
-Estimate what_if_interval(const FamilyFit& fit, const FamilyDraws& drawn, const CellFacts& cell,
-                          const WhatIf& change, std::uint64_t seed) {
-  Estimate estimate;
-  estimate.value = what_if(fit, cell, change).parts.total_s();
-  estimate.count = fit.cells.size();
-  if (!std::isfinite(estimate.value)) return estimate;
-  const std::vector<double> errors = replay_errors(fit);
-  Draws draws(seed);
-  std::vector<double> totals;
-  for (const FamilyFit& one : drawn.fits) {
-    WhatIf with = change;
-    for (auto& [kind, law] : with.network_laws)
-      if (law.fit.usable()) law = drawn_law(law, draws);
-    const double error = errors.empty() ? 0 : errors[draws.below(errors.size())];
-    totals.push_back(what_if(one, cell, with).parts.total_s() * (1 + error));
-  }
-  estimate.low = quantile(totals, (1 - kConfidence) / 2);
-  estimate.high = quantile(totals, (1 + kConfidence) / 2);
-  return estimate;
-}
-
 std::vector<double> cap_ladder(double total_bytes) {
   std::vector<double> caps;
   for (double cap = kLadderFrom; cap <= kLadderTo; cap *= 2) {

@@ -53,12 +53,6 @@ struct WhatIfResult {
 /// narrower type costs nothing here.
 WhatIfResult what_if(const FamilyFit& fit, const CellFacts& cell, const WhatIf& change);
 
-/// parts.total_s() with its 95 % interval: of each of `drawn`, with residuals of the network's laws
-/// drawn as well, times one plus or minus the error of a replay as recorded, measured / replayed −
-/// 1, of the family's cells on several ranks. Ends are NaN where the total is.
-Estimate what_if_interval(const FamilyFit& fit, const FamilyDraws& drawn, const CellFacts& cell,
-                          const WhatIf& change, std::uint64_t seed);
-
 /// The caps to try: 64 KiB, 128 KiB, … 256 MiB, up to the first that holds all bytes.
 std::vector<double> cap_ladder(double total_bytes);
 

@@ -77,6 +77,13 @@ void add_rate(std::vector<KeyFigure>& figures, const std::vector<CellFigures>& c
                      "/time/iteration"});
 }
 
+std::string exposed_where(const CellFigures& cell) {
+  const auto& repeats = cell.group->repeats;
+  const bool apart = std::all_of(repeats.begin(), repeats.end(),
+                                 [](const Run* run) { return waits_apart(*run->reader); });
+  return cell.name + (apart ? "" : "; it contains waiting for late ranks (schema 1)");
+}
+
 void add_exposed(std::vector<KeyFigure>& figures, const std::vector<CellFigures>& cells) {
   const auto exchanging = [](const CellFigures& cell) {
     const Run& run = cell.group->first();
@@ -90,13 +97,13 @@ void add_exposed(std::vector<KeyFigure>& figures, const std::vector<CellFigures>
       "mean exposed / mean iteration, over ranks and steady iterations; /time/exposed, "
       "/time/iteration";
   figures.push_back({"Highest exposed communication", fmt::format("{:.1f}", exchanging(*most)),
-                     "% of the iteration", most->name, formula});
+                     "% of the iteration", exposed_where(*most), formula});
   const CellFigures* least = most;
   for (const CellFigures& cell : cells)
     if (exchanging(cell) < exchanging(*least)) least = &cell;
   if (least == most) return;
   figures.push_back({"Lowest exposed communication", fmt::format("{:.1f}", exchanging(*least)),
-                     "% of the iteration", least->name, formula});
+                     "% of the iteration", exposed_where(*least), formula});
 }
 
 double best_test_accuracy(const Run& run) {

@@ -86,6 +86,7 @@ std::optional<Chart> make_networks_plot(const RunSet& set) {
               {"network", "network, batch per rank: B/kFLOP", "", 0, false},
               {"exposed_percent", "exposed (% of iteration)", "%", 0, true},
               {}};
+  add_waiting_sentence(set, chart);
   for (const auto& [ranks, cells] : panels)
     chart.panels.push_back(networks_panel(cells, splits));
   return chart;

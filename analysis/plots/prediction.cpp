@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "analysis/model/doubt.h"
 #include "analysis/plots/plots.h"
 #include "analysis/tables/tables.h"
 
@@ -124,7 +125,10 @@ std::optional<ChartPanel> prediction_panel_of(const std::vector<Predicted>& rows
 
 std::optional<Chart> prediction_chart(const Table& table) {
   std::vector<std::vector<Predicted>> panels;
+  IntervalCoverage coverage;
   for (const Predicted& row : rows_of(table)) {
+    if (std::isfinite(row.measured_ms))
+      coverage.add({row.predicted_ms, row.low_ms, row.high_ms, 0}, row.measured_ms);
     const auto same = [&](const std::vector<Predicted>& panel) {
       return panel.front().family == row.family;
     };
@@ -135,7 +139,9 @@ std::optional<Chart> prediction_chart(const Table& table) {
       "Scaling model: predicted iteration time",
       {"Dashed: the model; next to a measured cell it was fitted to the others only. Rings: "
        "measured median iteration of the slowest rank.",
-       "Bars: 95 % bootstrap interval of the prediction. Both axes logarithmic."},
+       fmt::format("Bars: as far as the cell left out that was off most; they held {} measured "
+                   "cells. Both axes logarithmic.",
+                   coverage.text())},
       {"ranks", "ranks", "", 2, false},
       {"iteration_ms", "iteration time (ms)", "ms", 10, false},
       {}};

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "analysis/metrics/split_figures.h"
 #include "options/modes.h"
 #include "support/parse.h"
 
@@ -60,6 +61,13 @@ std::vector<NamedText> group_keys(const RunGroup& group) {
   for (std::size_t i = 1; i < group.repeats.size(); ++i)
     keys.back().value += " " + group.repeats[i]->name;
   return keys;
+}
+
+void add_waiting_sentence(const RunSet& set, Chart& chart) {
+  std::string text = waiting_text(set);
+  if (text.empty()) return;
+  text.front() = 'C';
+  chart.caption.push_back(text + ".");
 }
 
 std::vector<std::string> labels_of(const std::vector<const RunGroup*>& groups,

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/charts/chart.h"
 #include "analysis/metrics/run_group.h"
 #include "record/run.h"
 
@@ -25,5 +26,8 @@ enum class Trait { kModel, kMode, kRanks, kBatchPerRank, kBatchAlone, kBatchGlob
 /// it is asked for), and what told_apart adds.
 std::vector<std::string> labels_of(const std::vector<const RunGroup*>& groups,
                                    const std::vector<Trait>& traits);
+
+/// Adds waiting_text() to the caption, where it says something.
+void add_waiting_sentence(const RunSet& set, Chart& chart);
 
 }  // namespace gradsync::report

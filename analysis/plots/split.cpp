@@ -141,12 +141,16 @@ ChartPanel split_panel_of(std::vector<Bar> bars, bool waits_apart) {
              return Ends{before, before + bar.mean[Phase::kOther]};
            }),
       whiskers(bars, names)};
-  if (waits_apart)
-    panel.series.insert(panel.series.end() - 2,
-                        part("straggler wait (before the last rank arrived)", Mark::kBar,
+  if (waits_apart) {
+    ChartSeries waits = part("straggler wait (before the last rank arrived)", Mark::kBar,
                              kWaitColor, bars, names, [](const Bar& bar) {
                                return Ends{busy_s(bar), busy_s(bar) + bar.mean.wait_part_s};
-                             }));
+                             });
+    std::erase_if(waits.points, [&](const ChartPoint& point) {
+      return !bars[static_cast<std::size_t>(point.x) - 1].mean.waits_apart;
+    });
+    panel.series.insert(panel.series.end() - 2, std::move(waits));
+  }
   for (std::size_t i = 0; i < bars.size(); ++i)
     panel.x_ticks.push_back({static_cast<double>(i + 1), names[i]});
   return panel;
@@ -187,6 +191,7 @@ std::optional<Chart> make_split_plot(const RunSet& set) {
               {"bar", named_alike ? "mode" : "mode, batch per rank", "", 0, false},
               {"time_ms", "iteration time (ms)", "ms", 0, true},
               {}};
+  add_waiting_sentence(set, chart);
   for (const auto& [key, bars] : panels)
     chart.panels.push_back(split_panel_of(bars, apart));
   return chart;

@@ -97,6 +97,7 @@ std::optional<Chart> make_utilization_plot(const RunSet& set) {
     if (ChartPanel panel = utilization_panel(cells); !panel.series.empty())
       chart.panels.push_back(std::move(panel));
   if (chart.panels.empty()) return std::nullopt;
+  add_waiting_sentence(set, chart);
   return chart;
 }
 

@@ -216,9 +216,7 @@ std::vector<std::string> bandwidth_notes(const TableOptions& options, const Wait
         "convention {}: {}, in {}; measured: time is comm busy{}, derived: time is T(n) - T(1)/n; "
         "of all-reduce only",
         convention_name(convention), convention_formula(convention), convention_unit(convention),
-        !waits.apart   ? " (waiting included)"
-        : waits.within ? " (of runs of schema 1: waiting included)"
-                       : ""));
+        waits.within ? " (of runs of schema 1: waiting included)" : ""));
   return result;
 }
 

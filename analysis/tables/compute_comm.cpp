@@ -30,10 +30,7 @@ std::vector<Column> compute_comm_columns(const GroupLabels& labels, const WaitKi
       {"measured_compute_ms", "measured: compute ms", false, mean + "|C|", "/time/compute"},
       {"measured_hidden_ms", "hidden ms", false, mean + "|C and K|", "/time/hidden"},
       {"measured_exposed_ms", "exposed ms", false, mean + "|K without C|", "/time/exposed"},
-      {"measured_wait_ms", "straggler wait ms", false,
-       mean + (waits.apart ? "|S without C and K|"
-                           : "duration of each collective above its shortest over the ranks"),
-       "/time/wait"},
+      {"measured_wait_ms", "straggler wait ms", false, mean + "|S without C and K|", "/time/wait"},
       {"measured_other_ms", "other ms", false,
        mean + (waits.apart ? "W - |C or K or S|" : "W - |C or K|"), "/time/other"},
       {"measured_sum_percent", "sum %", false,
@@ -76,7 +73,7 @@ std::vector<Cell> compute_comm_row(const GroupLabels& labels, const GroupSplit& 
       ms(measured[Phase::kCompute]),
       ms(measured[Phase::kHidden]),
       ms(measured[Phase::kExposed]),
-      ms(measured[Phase::kWait]),
+      ms(measured.wait_s()),
       ms(measured[Phase::kOther]),
       Cell::of(1e2 * measured.parts_s() / measured[Phase::kIteration], 1),
       one.derived.base,
@@ -102,10 +99,6 @@ std::vector<std::string> compute_comm_notes(const WaitKinds& waits, bool negativ
       "an iteration of length W; compute = |C|, of which hidden = |C and K| has communication "
       "beside it; exposed = |K without C|; other = W - |C or K|; compute + exposed + other = "
       "iteration (sum 100 %)");
-  if (waits.within)
-    result.emplace_back(
-        "straggler wait: the part of the collectives above the shortest duration over the ranks; "
-        "it is included in hidden and exposed");
   result.insert(
       result.end(),
       {"derived: as in reports with epoch times only: compute = T(1)/n, communication = T(n) - "
@@ -146,6 +139,7 @@ Table make_compute_comm_table(const RunSet& set, const TableOptions&) {
               compute_comm_notes(waits, negative),
               compute_comm_columns(labels, waits),
               {}};
+  add_waiting_note(set, table.notes);
   const int decimals = compute_comm_decimals_for(all);
   for (const GroupSplit& one : all)
     table.add(compute_comm_row(labels, one, decimals), one.derived.sources);

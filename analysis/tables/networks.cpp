@@ -80,6 +80,7 @@ Table make_networks_table(const RunSet& set, const TableOptions&) {
                "spend the same share of time on communication"},
               networks_columns(labels),
               {}};
+  add_waiting_note(set, table.notes);
   for (const RunGroup& group : groups)
     if (!group.first().reader->layers().empty())
       table.add(networks_row(labels, group, splits.measured(group)), sources_of(group));

@@ -26,8 +26,10 @@ std::vector<Column> prediction_columns() {
       {"measured_ms", "measured ms", false, "median iteration of the slowest rank",
        "/time/iteration"},
       {"predicted_ms", "predicted ms", false, "compute + exposed + wait + other", model},
-      {"low_ms", "low ms", false, "2.5 % quantile of 200 bootstrap predictions", model},
-      {"high_ms", "high ms", false, "97.5 % quantile of 200 bootstrap predictions", model},
+      {"low_ms", "low ms", false, "predicted x (1 - most that a cell left out was off), 0 or more",
+       model},
+      {"high_ms", "high ms", false, "predicted x (1 + most that a cell left out was off)", model},
+      {"held", "held", true},
       {"error_percent", "error %", false, "predicted/measured - 1", model},
       {"compute_ms", "compute ms", false, "a + c*b", "/time/compute"},
       {"exposed_ms", "exposed ms", false, "replay of the recorded ready times", model},
@@ -48,29 +50,49 @@ struct Target {
   double family = 1;  ///< its number in the table
 };
 
-void prediction_add_row(const FamilyFit& fit, const FamilyDraws& draws, const Target& target,
-                        const std::string& source, Table& table) {
+/// Of one family, by what its rows predict.
+struct FamilyCoverage {
+  IntervalCoverage left_out, more_ranks;
+};
+
+/// An interval of unknown coverage is not shown.
+void prediction_add_row(const FamilyFit& fit, const Estimate& total, const Target& target,
+                        const IntervalCoverage& coverage, const std::string& source, Table& table) {
   const CellFacts& first = *fit.cells.front().facts;
   const Prediction parts = predict(fit, target.ranks, target.batch);
-  const Estimate total = predict_interval(fit, draws, target.ranks, target.batch, kModelSeed);
-  table.add({first.mode_text(), first.model, Cell::count(target.ranks), Cell::count(target.batch),
-             target.kind, ms_cell(target.measured_s), ms_cell(total.value), ms_cell(total.low),
-             ms_cell(total.high),
-             Cell::of(finite_or_none(1e2 * (total.value / target.measured_s - 1)), 1),
-             ms_cell(parts.compute_s), ms_cell(parts.exposed_s), ms_cell(parts.wait_s),
-             ms_cell(parts.other_s), Cell::count(static_cast<double>(fit.cells.size())),
-             Cell::count(target.family)},
-            source);
+  const bool covered = coverage.cells > 0;
+  table.add(
+      {first.mode_text(), first.model, Cell::count(target.ranks), Cell::count(target.batch),
+       target.kind, ms_cell(target.measured_s), ms_cell(total.value),
+       ms_cell(covered ? total.low : kNotMeasured), ms_cell(covered ? total.high : kNotMeasured),
+       coverage.text(), Cell::of(finite_or_none(1e2 * (total.value / target.measured_s - 1)), 1),
+       ms_cell(parts.compute_s), ms_cell(parts.exposed_s), ms_cell(parts.wait_s),
+       ms_cell(parts.other_s), Cell::count(static_cast<double>(fit.cells.size())),
+       Cell::count(target.family)},
+      source);
 }
 
-/// Each cell as predicted from the others.
-void add_left_out(const std::vector<LeftOutCell>& left_out, const std::string& source,
-                  double number, Table& table) {
-  for (const LeftOutCell& one : left_out)
-    prediction_add_row(
-        one.fit, draw_family(one.fit, kModelSeed),
-        {one.cell->ranks, one.cell->batch, "left out", one.cell->medians.iteration_s, number},
-        source, table);
+/// Each cell as predicted from the others. Returns how many of the intervals, which rest on the
+/// others as well, held theirs.
+IntervalCoverage add_left_out(const StudyFacts& study, const FamilyCells& family,
+                              const std::vector<LeftOutCell>& left_out, const std::string& source,
+                              double number, Table& table) {
+  std::vector<Estimate> totals;
+  IntervalCoverage coverage;
+  for (const LeftOutCell& one : left_out) {
+    FamilyCells others = family;
+    std::erase(others, one.cell);
+    totals.push_back(predict_interval(one.fit, leave_out_each(study, others, {one.cell}),
+                                      one.cell->ranks, one.cell->batch));
+    coverage.add(totals.back(), one.cell->medians.iteration_s);
+  }
+  for (std::size_t i = 0; i < left_out.size(); ++i) {
+    const CellFacts& cell = *left_out[i].cell;
+    prediction_add_row(left_out[i].fit, totals[i],
+                       {cell.ranks, cell.batch, "left out", cell.medians.iteration_s, number},
+                       coverage, source, table);
+  }
+  return coverage;
 }
 
 std::set<double> of(const std::vector<std::int64_t>& counts) {
@@ -118,38 +140,43 @@ std::set<double> batches_wanted(const FamilyCells& family, double number,
   return batches;
 }
 
-void add_predicted(const FamilyCells& family, const FamilyFit& fit, const std::string& source,
-                   double number, const TableOptions& options, Table& table) {
-  const FamilyDraws draws = draw_family(fit, kModelSeed);
+void add_predicted(const FamilyCells& family, const FamilyFit& fit,
+                   const std::vector<LeftOutCell>& left_out, const FamilyCoverage& coverage,
+                   const std::string& source, double number, const TableOptions& options,
+                   Table& table) {
   const double most = most_ranks(family);
   for (const double ranks : ranks_wanted(family, options))
     for (const double batch : batches_wanted(family, number, options, table))
       prediction_add_row(
-          fit, draws,
+          fit, predict_interval(fit, left_out, ranks, batch),
           {ranks, batch, ranks > most ? "extrapolated" : "not measured", kNotMeasured, number},
-          source, table);
+          ranks > most ? coverage.more_ranks : coverage.left_out, source, table);
 }
 
-void prediction_add_family(const StudyFacts& study, const FamilyCells& family, double number,
-                           const TableOptions& options, Table& table) {
+FamilyCoverage prediction_add_family(const StudyFacts& study, const FamilyCells& family,
+                                     double number, const TableOptions& options, Table& table) {
   const std::string source = family_sources(study, family);
   const std::vector<LeftOutCell> left_out = leave_out_each(study, family);
-  add_left_out(left_out, source, number, table);
+  FamilyCoverage coverage;
+  coverage.left_out = add_left_out(study, family, left_out, source, number, table);
   const FamilyFit fit = fit_family(family, study.calibration);
   const std::string doubt = prediction_doubt(fit, left_out);
-  if (doubt.empty())
-    add_predicted(family, fit, source, number, options, table);
-  else
+  if (doubt.empty()) {
+    coverage.more_ranks = coverage_on_more_ranks(study, family);
+    add_predicted(family, fit, left_out, coverage, source, number, options, table);
+  } else {
     table.notes.push_back(
         fmt::format("not predicted: {}: {}", name_of(*family.front(), number), doubt));
+  }
   add_missing_note(fit, table);
+  return coverage;
 }
 
 /// The median |error| over the cells that were left out.
 std::string score_note(const Table& table) {
   std::vector<double> errors;
   for (const auto& row : table.rows)
-    if (row[4].text == "left out") errors.push_back(std::abs(row[9].number));
+    if (row[4].text == "left out") errors.push_back(std::abs(row[10].number));
   const Statistics figures = statistics(errors);
   if (figures.count == 0)
     return "score: no cell could be predicted from the others of its family (at least "
@@ -160,6 +187,15 @@ std::string score_note(const Table& table) {
       figures.median, figures.maximum, figures.count, figures.left_out);
 }
 
+std::string coverage_note(const FamilyCoverage& all) {
+  return fmt::format(
+      "low, high: as far from the prediction as the cell left out that was off most; on cells that "
+      "neither model nor interval were made from they held {} left out, {} on the most ranks of a "
+      "family as predicted from fewer (held: of the row's family; extrapolated rows by the latter; "
+      "no interval where neither was measured)",
+      all.left_out.text(), all.more_ranks.text());
+}
+
 std::vector<std::string> prediction_notes() {
   return {
       "T(n, b) = compute(b) + exposed(n, b) + wait(n, b) + other; \"left out\": predicted from the "
@@ -168,10 +204,7 @@ std::vector<std::string> prediction_notes() {
                   "cell left out to {:.0f} % and have no coefficient at its bound 0; "
                   "\"extrapolated\": to more ranks than were measured",
                   1e2 * kLargestLeftOutError),
-      fmt::format("interval: 95 %, {} bootstrap draws of iterations and residuals, seed {}; it "
-                  "holds if the law holds beyond the runs: same link, one rank a core or GPU as "
-                  "measured, no congestion",
-                  kModelDraws, kModelSeed),
+      "predictions are for the link of the runs, one rank a core or GPU as measured, no congestion",
       "wait: median of the slowest of n ranks with independent delays",
       "family: runs of one model, mode and setting (threads, precision, buckets, ...): one law"};
 }
@@ -186,11 +219,13 @@ Table make_prediction_table(const RunStudy& runs, const TableOptions& options) {
               prediction_columns(),
               {}};
   double number = 0;
+  FamilyCoverage coverage;
   for (const FamilyCells& family : families(study)) {
-    ++number;
-    prediction_add_family(study, family, number, options, table);
+    const FamilyCoverage one = prediction_add_family(study, family, ++number, options, table);
+    coverage.left_out.add(one.left_out);
+    coverage.more_ranks.add(one.more_ranks);
   }
-  table.notes.insert(table.notes.begin(), score_note(table));
+  table.notes.insert(table.notes.begin(), {score_note(table), coverage_note(coverage)});
   return table;
 }
 

@@ -60,6 +60,7 @@ SplitFigures profile_figures_of(const RunGroup& group) {
     sum.iterations += one.iterations;
     for (std::size_t phase = 0; phase < kPhases; ++phase)
       sum.mean_s[phase] += static_cast<double>(one.iterations) * one.mean_s[phase];
+    sum.waits_apart &= one.waits_apart;
     sum.wait_part_s += static_cast<double>(one.iterations) * one.wait_part_s;
   }
   const auto iterations = static_cast<double>(sum.iterations);
@@ -69,12 +70,8 @@ SplitFigures profile_figures_of(const RunGroup& group) {
   return sum;
 }
 
-double wait_percent(const SplitFigures& figures) {
-  return 1e2 * figures.wait_part_s / figures[Phase::kIteration];
-}
-
 double other_percent(const SplitFigures& figures) {
-  double rest = 1e2 - wait_percent(figures);
+  double rest = 1e2 - 1e2 * figures.wait_part_s / figures[Phase::kIteration];
   for (const ProfilePart& part : kProfileParts)
     rest -= figures.percent(part.phase);
   return rest;
@@ -92,9 +89,7 @@ std::vector<std::string> profile_notes(const RunSet& set, const WaitKinds& waits
     result.insert(result.begin() + 2,
                   "straggler wait: in collectives before the last rank arrived, when no data could "
                   "move, without compute");
-  if (waits.apart && waits.within)
-    result.insert(result.begin() + 3,
-                  "runs of schema 1 count straggler wait as exposed comm: 0 in its column");
+  add_waiting_note(set, result);
   return result;
 }
 
@@ -118,7 +113,8 @@ Table make_profile_table(const RunSet& set, const TableOptions&) {
         Cell::of(1e3 * figures[Phase::kIteration], ms_decimals(1e3 * figures[Phase::kIteration])));
     for (const ProfilePart& part : kProfileParts)
       cells.push_back(Cell::of(figures.percent(part.phase), 1));
-    if (waits.apart) cells.push_back(Cell::of(wait_percent(figures), 1));
+    if (waits.apart)
+      cells.push_back(Cell::of(1e2 * figures.wait_s() / figures[Phase::kIteration], 1));
     cells.push_back(Cell::of(other_percent(figures), 1));
     cells.push_back(Cell::of(figures.percent(Phase::kHidden), 1));
     cells.push_back(group_name_cell(group));

@@ -106,6 +106,11 @@ WaitKinds wait_kinds(const RunSet& set) {
   return kinds;
 }
 
+void add_waiting_note(const RunSet& set, std::vector<std::string>& notes) {
+  if (std::string text = waiting_text(set); !text.empty())
+    notes.insert(notes.begin(), std::move(text));
+}
+
 std::vector<std::string> wait_notes(const WaitKinds& kinds, const std::string& apart,
                                     const std::string& within) {
   if (!kinds.within) return {apart};

@@ -39,6 +39,9 @@ struct WaitKinds {
 };
 WaitKinds wait_kinds(const RunSet& set);
 
+/// Adds waiting_text() to the notes, where it says something.
+void add_waiting_note(const RunSet& set, std::vector<std::string>& notes);
+
 /// Notes about runs of which a set may hold one kind or both: `apart`, `within`, or both, each with
 /// the runs it speaks of.
 std::vector<std::string> wait_notes(const WaitKinds& kinds, const std::string& apart,

@@ -56,8 +56,9 @@ std::vector<Cell> split_row(const Run& run, const Cell& rank, const SplitFigures
   cells.push_back(Cell::count(static_cast<double>(figures.iterations)));
   cells.push_back(Cell::of(1e3 * figures[Phase::kIteration], decimals));
   for (const SplitPart& part : kSplitParts) {
-    cells.push_back(Cell::of(1e3 * figures[part.phase], decimals));
-    cells.push_back(Cell::of(figures.percent(part.phase), 1));
+    const double part_s = part.phase == Phase::kWait ? figures.wait_s() : figures[part.phase];
+    cells.push_back(Cell::of(1e3 * part_s, decimals));
+    cells.push_back(Cell::of(1e2 * part_s / figures[Phase::kIteration], 1));
   }
   cells.emplace_back(run.name);
   return cells;
@@ -101,15 +102,13 @@ std::vector<std::string> split_notes(const RunSet& set, const std::vector<RunSpl
       "measured, with C the union of the compute intervals and K of the collectives' intervals of "
       "a rank in an iteration of length W: compute = |C|, comm = |K|, hidden = |C and K|, exposed "
       "= |K without C|, other = W - |C or K|");
-  if (kinds.within)
-    result.emplace_back(
-        "wait (above the shortest duration of the same collective over the ranks) is part of comm, "
-        "data (waiting for the loader) is part of other");
+  if (!kinds.apart) result.emplace_back("data (waiting for the loader) is part of other");
   result.push_back(sum_note(kinds, all));
   result.push_back(
       fmt::format("means over n iterations; left out as warm-up: {}; % of the iteration; the row "
                   "\"mean\" is the mean over the ranks",
                   warmup_text(set)));
+  add_waiting_note(set, result);
   return result;
 }
 

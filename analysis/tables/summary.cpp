@@ -168,7 +168,7 @@ std::vector<Cell> summary_cells(const SummaryRow& row, const SummaryRow* best, d
           ms(split[Phase::kCompute]),
           ms(split[Phase::kHidden]),
           ms(split[Phase::kExposed]),
-          ms(split.wait_part_s),
+          ms(split.wait_s()),
           Cell::of(efficiency, 1),
           Cell::count(static_cast<double>(row.iteration_s.count))};
 }
@@ -188,6 +188,7 @@ Table make_summary_table(const RunSet& set, const TableOptions& options) {
                "batch: per rank; exposed: compute waits for it; efficiency: against one rank"},
               summary_columns(labels, !model.empty(), with_status),
               {}};
+  add_waiting_note(set, table.notes);
   for (const SummaryRow& row : rows) {
     const SummaryRow* best = fastest(row, rows);
     std::vector<Cell> cells = labels.cells(*row.group);

@@ -113,6 +113,7 @@ Table make_utilization_table(const RunSet& set, const TableOptions& options) {
               utilization_notes(set),
               utilization_columns(),
               {}};
+  add_waiting_note(set, table.notes);
   for (const Run& run : set.runs) {
     const auto ranks = utilization(run, options.peak_flop_per_s);
     for (std::size_t rank = 0; rank < ranks.size(); ++rank)

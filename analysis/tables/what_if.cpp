@@ -17,7 +17,7 @@ namespace gradsync::report {
 
 namespace {
 
-constexpr std::size_t kCaseColumn = 4, kStepColumn = 8, kBestColumn = 15;
+constexpr std::size_t kCaseColumn = 4, kStepColumn = 8, kBestColumn = 13;
 constexpr double kAsGood = 0.005;  ///< as --bucket-cap auto takes
 
 std::vector<Column> what_if_columns() {
@@ -33,8 +33,6 @@ std::vector<Column> what_if_columns() {
       {"measured_ms", "measured ms", false, "median iteration of the slowest rank",
        "/time/iteration"},
       {"step_ms", "step ms", false, "compute + replayed exposed + wait + other", from},
-      {"low_ms", "low ms", false, "2.5 % quantile of 200 bootstrap replays", from},
-      {"high_ms", "high ms", false, "97.5 % quantile of 200 bootstrap replays", from},
       {"exposed_ms", "exposed ms", false, "max(0, end of the last message - end of backward)",
        from},
       {"wait_ms", "wait ms", false, "compute * (0.5^(1/n) quantile of relative compute - 1)",
@@ -44,7 +42,7 @@ std::vector<Column> what_if_columns() {
       {"best", "best", true},
       {"run", "run", true},
   };
-  keep(result, {"case", "step_ms", "low_ms", "high_ms", "change_percent", "best"});
+  keep(result, {"case", "step_ms", "change_percent", "best"});
   return result;
 }
 
@@ -83,31 +81,29 @@ void mark_best(std::size_t first, Table& table) {
     }
 }
 
-struct FamilyWithDraws {
+struct ChangedFamily {
   FamilyFit fit;
-  FamilyDraws draws;
   WhatIf change;  ///< with the laws of its network
 };
 
 /// `judged`: whether the fit may say which cap is best.
-void add_cell(const FamilyWithDraws& family, const CellFacts& cell, bool judged,
+void add_cell(const ChangedFamily& family, const CellFacts& cell, bool judged,
               const std::string& source, const std::string& name, Table& table) {
   const FamilyFit& fit = family.fit;
   const std::size_t first = table.rows.size();
   const double recorded_s = what_if(fit, cell, {}).parts.total_s();
   for (const Case& one : cases_of(fit, cell, family.change)) {
     const WhatIfResult result = what_if(fit, cell, one.change);
-    const Estimate step = what_if_interval(fit, family.draws, cell, one.change, kModelSeed);
+    const double step_s = result.parts.total_s();
     const bool recorded = table.rows.size() == first;
-    table.add(
-        {cell.mode_text(), cell.model, Cell::count(one.change.ranks.value_or(cell.ranks)),
-         Cell::count(one.change.batch.value_or(cell.batch)), one.name,
-         Cell::count(static_cast<double>(result.messages)), Cell::count(result.bytes),
-         ms_cell(recorded ? cell.medians.iteration_s : kNotMeasured), ms_cell(step.value),
-         ms_cell(step.low), ms_cell(step.high), ms_cell(result.parts.exposed_s),
-         ms_cell(result.parts.wait_s), Cell::of(finite_or_none(1e2 * result.exposed_share()), 1),
-         Cell::of(finite_or_none(1e2 * (step.value / recorded_s - 1)), 1), Cell(""), name},
-        source);
+    table.add({cell.mode_text(), cell.model, Cell::count(one.change.ranks.value_or(cell.ranks)),
+               Cell::count(one.change.batch.value_or(cell.batch)), one.name,
+               Cell::count(static_cast<double>(result.messages)), Cell::count(result.bytes),
+               ms_cell(recorded ? cell.medians.iteration_s : kNotMeasured), ms_cell(step_s),
+               ms_cell(result.parts.exposed_s), ms_cell(result.parts.wait_s),
+               Cell::of(finite_or_none(1e2 * result.exposed_share()), 1),
+               Cell::of(finite_or_none(1e2 * (step_s / recorded_s - 1)), 1), Cell(""), name},
+              source);
   }
   if (judged) mark_best(first, table);
 }
@@ -138,9 +134,8 @@ std::vector<std::string> what_if_notes() {
       "best cap: the largest whose step is at most 0.5 % longer than the shortest; none where the "
       "law "
       "does not describe the collectives or a coefficient is at its bound 0",
-      fmt::format("low, high: 95 % interval, {} bootstrap draws of iterations and of the residuals "
-                  "of the laws, and the error of the replay as recorded, of either sign; seed {}",
-                  kModelDraws, kModelSeed),
+      "no interval is shown: the runs hold no measurement of the changed exchange from which its "
+      "coverage would follow",
       "the cells of each family on the most ranks; name single runs for others"};
 }
 
@@ -171,7 +166,7 @@ void add_network_notes(const WhatIf& change, const std::vector<Curves>& network,
   }
 }
 
-std::string doubt_of(const FamilyWithDraws& family) {
+std::string doubt_of(const ChangedFamily& family) {
   return family.change.network ? law_doubt(family.change.network_laws) : law_doubt(family.fit);
 }
 
@@ -181,7 +176,7 @@ void what_if_add_family(const RunStudy& runs, const FamilyCells& cells, const Wh
   if (largest.empty()) return;
   const StudyFacts& study = runs.facts();
   const FamilyFit fit = fit_family(cells, study.calibration);
-  const FamilyWithDraws family{fit, draw_family(fit, kModelSeed), with_network_laws(fit, change)};
+  const ChangedFamily family{fit, with_network_laws(fit, change)};
   const std::string doubt = doubt_of(family);
   for (const CellFacts* cell : largest) {
     const auto index = static_cast<std::size_t>(cell - study.cells.data());

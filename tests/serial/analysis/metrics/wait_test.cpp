@@ -5,6 +5,8 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include "analysis/metrics/split_figures.h"
+#include "analysis/page/page_parts.h"
 #include "analysis/plots/plots.h"
 #include "analysis/tables/tables.h"
 #include "analysis/trace/phase_layout.h"
@@ -151,14 +153,31 @@ TEST_CASE("wait: a part of the iteration in tables of today's runs") {
   CHECK(contains(all_notes(make_stragglers_table(set, {})), "before the last rank arrived"));
 }
 
-TEST_CASE("wait: a part of communication in tables of older runs, as ever") {
+TEST_CASE(
+    "wait: a part of communication in tables and plots of older runs, and n/a in its column") {
   const TestFolder folder;
   write_sample(folder / "run.h5", shape_of(1));
   const RunSet set = loaded(folder);
   const Table split = make_split_table(set, {});
   CHECK(contains(all_notes(split), "compute + exposed + other = iteration, checked to 1 %"));
-  CHECK(contains(all_notes(split), "wait (above the shortest duration"));
   CHECK_FALSE(contains(all_notes(split), "arrival"));
+  for (std::size_t row = 0; row < split.rows.size(); ++row) {
+    CHECK(shown(split, row, "wait_ms") == "n/a");
+    CHECK(shown(split, row, "wait_percent") == "n/a");
+  }
+  CHECK(shown(make_summary_table(set, {}), 0, "wait_ms") == "n/a");
+  CHECK(shown(make_compute_comm_table(set, {}), 0, "measured_wait_ms") == "n/a");
+  CHECK(shown(make_compute_comm_table(set, {}), 0, "measured_sum_percent") == "100.0");
+  for (const Table& table : {split, make_summary_table(set, {}), make_compute_comm_table(set, {}),
+                             make_profile_table(set, {}), make_networks_table(set, {}),
+                             make_utilization_table(set, {})}) {
+    CAPTURE(table.name);
+    CHECK(
+        contains(all_notes(table), "contains waiting for late ranks: these are runs of schema 1"));
+  }
+  for (const Chart& chart : {*make_split_plot(set), *make_utilization_plot(set)})
+    CHECK(contains(chart.caption.back(), "Communication, hidden and exposed, contains waiting"));
+  CHECK(contains(key_figures(set), "it contains waiting for late ranks (schema 1)"));
   CHECK_FALSE(has_column(make_profile_table(set, {}), "wait_percent"));
   CHECK_FALSE(holds(series_of(*make_split_plot(set)), "wait"));
 }
@@ -179,7 +198,25 @@ TEST_CASE("wait: old and new runs beside each other, each as it counts") {
   const Table both = make_compute_comm_table(set, {});
   CHECK(shown(both, 0, "measured_sum_percent") == "100.0");
   CHECK(shown(both, 1, "measured_sum_percent") == "100.0");
-  CHECK(contains(all_notes(make_profile_table(set, {})), "0 in its column"));
+  const Table profile = make_profile_table(set, {});
+  CHECK(contains(all_notes(profile), "in 1 of 2 runs, which are of schema 1"));
+  // In the order of the modes: allreduce, of schema 2, then ddp.
+  CHECK(shown(profile, 0, "wait_percent") == "4.5");
+  CHECK(shown(profile, 1, "wait_percent") == "n/a");
+  CHECK(std::stod(shown(profile, 1, "other_percent")) > 0);
+  const Chart chart = *make_split_plot(set);
+  for (const ChartSeries& series : chart.panels.at(0).series)
+    CHECK(series.points.size() == (contains(series.label, "straggler wait") ? 1 : 2));
+}
+
+TEST_CASE("wait: one rank waits for nobody, so nothing is said of its runs of schema 1") {
+  const TestFolder folder;
+  SampleShape alone = shape_of(1);
+  alone.mode = "none";
+  alone.ranks = 1;
+  write_sample(folder / "run.h5", alone);
+  CHECK(waiting_text(loaded(folder)).empty());
+  CHECK(waiting_text({}).empty());
 }
 
 TEST_CASE("wait: in the plot between exposed communication and other, the bar as high as before") {
