@@ -168,9 +168,13 @@ thread_local Counter* Counter::current_ = nullptr;
 
 }  // namespace
 
-std::vector<LayerRow> layer_flop(const std::string& model, const NetworkInput& input) {
+std::vector<LayerRow> layer_flop(const std::string& model, const NetworkInput& input,
+                                 std::int64_t batch) {
   const Replica replica = make_replica(model, 1, Layout::kNchw);
-  const std::int64_t count = input.tokens() ? 1 : kImages;
+  const std::int64_t count = input.tokens() ? 1
+                             : is_script(model)
+                                 ? trial_samples(*replica.network, input, Layout::kNchw, batch)
+                                 : kImages;
   const torch::Tensor samples = torch::zeros(batch_sizes(input, count));
   Counter counter(replica, count);
   const torch::Tensor outputs = replica.network->forward(samples);

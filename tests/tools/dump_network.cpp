@@ -92,6 +92,6 @@ int main(int argc, char** argv) {
     dump.add("gradient." + replica.names[i], replica.parameters[i].grad());
   replica.network->eval();
   dump.add("outputs_eval", replica.network->forward(samples));
-  dump.add_facts(replica.names, gradsync::layer_flop(options.model, input));
+  dump.add_facts(replica.names, gradsync::layer_flop(options.model, input, 1));
   dump.write(argv[2]);
 }
