@@ -126,7 +126,8 @@ std::uint64_t digest_place(std::string_view text, const TextMap& metadata) {
 }  // namespace
 
 std::uint64_t dtype_bytes(std::string_view dtype) {
-  if (dtype == "I8") return 1;
+  if (dtype == "I8" || dtype == "U8" || dtype == "BOOL") return 1;
+  if (dtype == "I16") return 2;
   if (dtype == "F32" || dtype == "I32") return 4;
   if (dtype == "F64" || dtype == "I64") return 8;
   refuse(fmt::format("it holds values of type '{}'", dtype));

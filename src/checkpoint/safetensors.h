@@ -24,7 +24,7 @@ inline constexpr std::uint64_t kMaxHeaderBytes = 512U << 20;
 
 struct TensorInfo {
   std::string name;
-  std::string dtype;  ///< "F32", "F64", "I64"; of quantized networks "I8" and "I32", too
+  std::string dtype;  ///< "F32", "F64", "I64"; of buffers and quantized networks any of dtype_bytes
   std::vector<std::int64_t> shape;
 };
 

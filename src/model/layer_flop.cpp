@@ -25,16 +25,18 @@ double product(at::IntArrayRef sizes) {
   return result;
 }
 
-/// Of a convolution whose output has these sizes: each output is a sum over a filter.
-double convolution_flop(at::IntArrayRef output, at::IntArrayRef weight) {
-  return kPerProduct * product(output) * product(weight.slice(1));
+/// Of a convolution whose output has these sizes: each output is a sum over a filter. A transposed
+/// one is the reverse: each value of its input goes to as many outputs as a filter has values.
+double convolution_flop(at::IntArrayRef summed, at::IntArrayRef weight) {
+  return kPerProduct * product(summed) * product(weight.slice(1));
 }
 
-/// Of `aten::convolution`: input, weight, bias, stride, padding, dilation.
+/// Of `aten::convolution`: input, weight, bias, stride, padding, dilation, transposed.
 double forward_convolution(Inputs inputs) {
   const auto sizes = inputs[0].toTensor().sizes(), weight = inputs[1].toTensor().sizes();
   const auto stride = inputs[3].toIntVector(), padding = inputs[4].toIntVector(),
              dilation = inputs[5].toIntVector();
+  if (inputs[6].toBool()) return convolution_flop(sizes, weight);
   std::vector<std::int64_t> output = {sizes[0], weight[0]};
   for (std::size_t i = 0; i + 2 < sizes.size(); ++i)
     output.push_back(
@@ -42,10 +44,13 @@ double forward_convolution(Inputs inputs) {
   return convolution_flop(output, weight);
 }
 
-/// Of `aten::convolution_backward`: gradient of the output, input, weight, …, and last which of the
-/// gradients of input, weight and bias are computed.
+/// Of `aten::convolution_backward`: gradient of the output, input, weight, sizes of the bias,
+/// stride, padding, dilation, transposed, …, and last which of the gradients of input, weight and
+/// bias are computed.
 double backward_convolution(Inputs inputs) {
-  const double one = convolution_flop(inputs[0].toTensor().sizes(), inputs[2].toTensor().sizes());
+  const std::size_t summed = inputs[7].toBool() ? 1 : 0;
+  const double one =
+      convolution_flop(inputs[summed].toTensor().sizes(), inputs[2].toTensor().sizes());
   const auto wanted = inputs.back().toBoolList();
   return (wanted[0] ? one : 0) + (wanted[1] ? one : 0);
 }
@@ -163,9 +168,13 @@ thread_local Counter* Counter::current_ = nullptr;
 
 }  // namespace
 
-std::vector<LayerRow> layer_flop(const std::string& model, const NetworkInput& input) {
+std::vector<LayerRow> layer_flop(const std::string& model, const NetworkInput& input,
+                                 std::int64_t batch) {
   const Replica replica = make_replica(model, 1, Layout::kNchw);
-  const std::int64_t count = input.tokens() ? 1 : kImages;
+  const std::int64_t count = input.tokens() ? 1
+                             : is_script(model)
+                                 ? trial_samples(*replica.network, input, Layout::kNchw, batch)
+                                 : kImages;
   const torch::Tensor samples = torch::zeros(batch_sizes(input, count));
   Counter counter(replica, count);
   const torch::Tensor outputs = replica.network->forward(samples);

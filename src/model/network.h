@@ -2,12 +2,14 @@
 
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
 #include <torch/nn/module.h>
 #include <torch/types.h>
 
+#include "data/augment.h"
 #include "options/networks.h"
 
 namespace torch::nn {
@@ -44,14 +46,22 @@ class Network : public torch::nn::Module {
 };
 
 /// A new network with LibTorch's initialization, drawn from `seed`: equal on every rank. A
-/// TorchScript module has the parameters of its file. `model` is what --model takes; throws Error
-/// kUsage for what it does not, kNoInput and kBadData for such a file.
+/// TorchScript module has the parameters of its file; its forward pass throws Error kBadData for a
+/// batch that it rejects. `model` is what --model takes; throws Error kUsage for what it does not,
+/// kNoInput and kBadData for such a file.
 std::shared_ptr<Network> make_network(const std::string& model, std::uint64_t seed);
 
 /// Runs one forward and backward pass of the TorchScript module in the file `path`. Throws Error
 /// kBadData, naming the parameter, unless it can be trained in every mode: it takes the input,
-/// returns logits of the classes, and gives each parameter a dense gradient.
-void require_trainable_script(const std::string& path, const NetworkInput& input);
+/// returns logits of the classes, and gives each parameter a dense gradient whatever is drawn.
+/// Where it takes no batch but its own, it must take `batches`, all that the run has.
+void require_trainable_script(const std::string& path, const NetworkInput& input, Layout layout,
+                              const std::set<std::int64_t>& batches);
+
+/// How many samples to try a network with: few, or `batch` where it is a module that takes no
+/// other.
+std::int64_t trial_samples(Network& network, const NetworkInput& input, Layout layout,
+                           std::int64_t batch);
 
 #define GRADSYNC_NETWORK(id, form, input, check) \
   std::shared_ptr<Network> make_##id(const std::string& model);

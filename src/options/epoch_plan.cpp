@@ -70,6 +70,23 @@ std::vector<std::int64_t> epoch_lengths(const TrainOptions& options, std::int64_
   return lengths;
 }
 
+std::set<std::int64_t> pass_sizes(const TrainOptions& options, std::int64_t images,
+                                  std::int64_t ranks) {
+  std::set<std::int64_t> sizes;
+  const auto lengths = epoch_lengths(options, images, ranks);
+  for (std::size_t epoch = 0; epoch < lengths.size() && lengths[epoch] > 0; ++epoch) {
+    const auto number = static_cast<std::int64_t>(epoch);
+    const EpochPlan plan = epoch_plan(options, images, ranks, number);
+    const std::int64_t batch = batch_per_rank_in(options, number, ranks);
+    const std::int64_t last =
+        plan.pads ? (images + ranks - 1) / ranks - (plan.passes - 1) * batch : batch;
+    const bool is_reached = lengths[epoch] == plan.iterations();
+    if (plan.passes > 1 || !is_reached) sizes.insert(batch);
+    if (is_reached) sizes.insert(last);
+  }
+  return sizes;
+}
+
 void require_iterations(const TrainOptions& options, std::int64_t images, std::int64_t ranks) {
   const std::int64_t epochs = options.batch_schedule.empty() ? 1 : options.epochs;
   for (std::int64_t epoch = 0; epoch < epochs; ++epoch) {

@@ -34,6 +34,11 @@ EpochPlan epoch_plan(const TrainOptions& options, std::int64_t images, std::int6
 std::vector<std::int64_t> epoch_lengths(const TrainOptions& options, std::int64_t images,
                                         std::int64_t ranks);
 
+/// How many images the passes of a rank have in the run: the batch, those of --batch-schedule, and
+/// what is left for the last pass of an epoch where images are padded.
+std::set<std::int64_t> pass_sizes(const TrainOptions& options, std::int64_t images,
+                                  std::int64_t ranks);
+
 /// Throws Error kUsage if the images do not give every epoch at least one iteration of the whole
 /// global batch or, where the last batch is padded, of as many passes.
 void require_iterations(const TrainOptions& options, std::int64_t images, std::int64_t ranks);

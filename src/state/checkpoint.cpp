@@ -11,20 +11,31 @@ namespace gradsync {
 
 namespace {
 
-std::string type_name(const torch::Tensor& values) {
-  if (values.scalar_type() == torch::kFloat32) return "F32";
-  if (values.scalar_type() == torch::kFloat64) return "F64";
-  if (values.scalar_type() == torch::kInt64) return "I64";
-  throw Error(ExitCode::kInternal, "a checkpoint cannot hold values of this type");
+struct ValueType {
+  const char* name;  ///< in the file
+  torch::ScalarType type;
+};
+constexpr ValueType kTypes[] = {{"F64", torch::kFloat64}, {"I64", torch::kInt64},
+                                {"F32", torch::kFloat32}, {"I32", torch::kInt32},
+                                {"I16", torch::kInt16},   {"I8", torch::kInt8},
+                                {"U8", torch::kUInt8},    {"BOOL", torch::kBool}};
+
+std::string type_name(const NamedTensor& tensor) {
+  for (const ValueType& one : kTypes)
+    if (one.type == tensor.values.scalar_type()) return one.name;
+  throw Error(ExitCode::kInternal, fmt::format("'{}' is {}, which no checkpoint holds", tensor.name,
+                                               c10::toString(tensor.values.scalar_type())));
 }
 
-torch::ScalarType type_of(const std::string& name) {
-  if (name == "F32") return torch::kFloat32;
-  return name == "F64" ? torch::kFloat64 : torch::kInt64;
+torch::ScalarType type_of(const TensorInfo& info) {
+  for (const ValueType& one : kTypes)
+    if (info.dtype == one.name) return one.type;
+  throw Error(ExitCode::kBadData,
+              fmt::format("the checkpoint's '{}' is of the type {}", info.name, info.dtype));
 }
 
 TensorInfo info_of(const NamedTensor& tensor) {
-  return {tensor.name, type_name(tensor.values), tensor.values.sizes().vec()};
+  return {tensor.name, type_name(tensor), tensor.values.sizes().vec()};
 }
 
 std::span<std::byte> bytes_of(const torch::Tensor& values) {
@@ -41,8 +52,8 @@ struct Piece {
   std::size_t tensor;
 };
 
-/// Which tensors lie in the file, in its order, the same on all ranks. Values of 8 bytes come
-/// first: so all are aligned.
+/// Which tensors lie in the file, in its order, the same on all ranks. Larger values come first: so
+/// all are aligned.
 using Pieces = std::vector<Piece>;
 
 /// [rank][tensor]: whether it is not the same as that of rank 0.
@@ -93,10 +104,10 @@ Differences compare(Exchange& exchange, const std::vector<NamedTensor>& mine, bo
 
 Pieces pieces_of(const std::vector<NamedTensor>& mine, int ranks, const Differences& differs) {
   Pieces pieces;
-  for (const bool wide : {true, false})
+  for (const std::int64_t bytes : {8, 4, 2, 1})
     for (int rank = 0; rank < ranks; ++rank)
       for (std::size_t i = 0; i < mine.size(); ++i)
-        if ((mine[i].values.element_size() == 8) == wide && (rank == kRoot || differs(rank, i)))
+        if (mine[i].values.element_size() == bytes && (rank == kRoot || differs(rank, i)))
           pieces.push_back({rank, i});
   return pieces;
 }
@@ -202,7 +213,7 @@ void write_checkpoint(Exchange& exchange, const std::vector<NamedTensor>& mine,
 std::vector<NamedTensor> read_checkpoint(Exchange& exchange, const CheckpointFile* file) {
   std::vector<NamedTensor> tensors;
   for (const TensorInfo& info : broadcast_infos(exchange, file)) {
-    const torch::Tensor values = torch::empty(info.shape, type_of(info.dtype));
+    const torch::Tensor values = torch::empty(info.shape, type_of(info));
     if (file) {
       const auto bytes = file->bytes(*file->find(info.name));
       std::copy(bytes.begin(), bytes.end(), bytes_of(values).begin());

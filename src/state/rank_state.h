@@ -41,7 +41,7 @@ struct RankState {
 };
 
 /// Values with a name, as a checkpoint holds them: on the CPU, contiguous in the order of the
-/// shape, float32, float64 or int64.
+/// shape, float32, float64, bool or whole numbers of 8 to 64 bits with a sign, of 8 without.
 struct NamedTensor {
   std::string name;
   torch::Tensor values;

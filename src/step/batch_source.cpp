@@ -6,7 +6,6 @@
 
 #include "data/random.h"
 #include "model/image_batch.h"
-#include "model/network.h"
 #include "step/resident_batches.h"
 #include "support/error.h"
 #include "support/hash.h"
@@ -137,9 +136,7 @@ std::int64_t DataSource::size(Split split) const {
 RunData::RunData(const TrainOptions& options)
     : input_(network_input(options)), seed_(options.seed) {
   if (input_.cifar10) files_.emplace(options.data);
-  if (!is_script(options.model)) return;
-  script_ = options.model;
-  require_trainable_script(script_, input_);
+  if (is_script(options.model)) script_ = options.model;
 }
 
 std::int64_t RunData::size(Split split) const {

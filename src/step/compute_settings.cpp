@@ -1,6 +1,8 @@
 #include "step/compute_settings.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <thread>
 
 #include <ATen/Context.h>
@@ -78,6 +80,17 @@ double probe(const Candidate& candidate, const TrainOptions& options, const torc
   return median(times_s);
 }
 
+/// Infinite where a TorchScript module rejects samples in that layout.
+double probe_if_taken(const Candidate& candidate, const TrainOptions& options,
+                      const torch::Device& device) {
+  try {
+    return probe(candidate, options, device);
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::kBadData) throw;
+    return std::numeric_limits<double>::infinity();
+  }
+}
+
 std::int64_t settle_threads(const Session& session, const TrainOptions& options,
                             ComputeSettings& settings) {
   const int cores = core_mask().cores;
@@ -111,8 +124,10 @@ void set_gpu_arithmetic(bool tf32) {
 
 ProbePlan probe_plan(const TrainOptions& options, const torch::Device& device) {
   ProbePlan plan = device.is_cuda() ? kOnGpu : kOnCpu;
-  plan.batch =
-      device.is_cuda() ? options.batch_per_rank : std::min(options.batch_per_rank, kOnCpu.batch);
+  // A TorchScript module may take no other batch.
+  plan.batch = device.is_cuda() || is_script(options.model)
+                   ? options.batch_per_rank
+                   : std::min(options.batch_per_rank, kOnCpu.batch);
   return plan;
 }
 
@@ -132,9 +147,11 @@ ComputeSettings settle_compute(const Session& session, const TrainOptions& optio
         const auto watched = session.control(CollectiveKind::kBarrier, 0);
         MPI_Barrier(session.world());
       }
-      times_s.push_back(probe(candidate, options, device));
+      times_s.push_back(probe_if_taken(candidate, options, device));
       settings.probed.push_back(
-          fmt::format("{} {:.1f} ms", name_of(candidate), times_s.back() * 1e3));
+          std::isinf(times_s.back())
+              ? name_of(candidate) + " rejected"
+              : fmt::format("{} {:.1f} ms", name_of(candidate), times_s.back() * 1e3));
     }
     best = static_cast<int>(std::min_element(times_s.begin(), times_s.end()) - times_s.begin());
     const auto watched = session.control(CollectiveKind::kBroadcast, sizeof best);

@@ -77,7 +77,9 @@ std::vector<VerificationRow> verify_modes(Exchange& exchange, const DataSource& 
                                           const ComputeSettings& compute) {
   TrainOptions brief = options;
   brief.batch_schedule = {};
-  brief.batch_per_rank = std::min(options.batch_per_rank, kMostImagesPerRank);
+  // A TorchScript module may take no other batch.
+  if (!is_script(options.model))
+    brief.batch_per_rank = std::min(options.batch_per_rank, kMostImagesPerRank);
   const Outcome reference = train_briefly(kReference, exchange, data, brief, compute);
   std::vector<VerificationRow> rows;
   for (const Mode& mode : kModes) {

@@ -7,6 +7,7 @@
 
 #include "comm/agreement.h"
 #include "model/layer_flop.h"
+#include "model/network.h"
 #include "options/epoch_plan.h"
 #include "options/option_roles.h"
 #include "state/resume.h"
@@ -174,7 +175,12 @@ std::optional<RunData> check_request(const Session& session, TrainOptions& optio
     static_cast<void>(Sampler(data->size(Split::kTrain), session.rank(), session.size(),
                               options.batch_per_rank, options.seed));
     require_test_images(options, session.size(), *data);
-    require_iterations(options, data->size(Split::kTrain), session.size());
+    const std::int64_t images = data->size(Split::kTrain);
+    require_iterations(options, images, session.size());
+    if (is_script(options.model))
+      require_trainable_script(options.model, network_input(options),
+                               options.layout == "nhwc" ? Layout::kNhwc : Layout::kNchw,
+                               pass_sizes(options, images, session.size()));
     LearningRate(options.learning_rate);
   });
   return data;
@@ -329,7 +335,8 @@ void run_on(RunRanks& ranks, const RunRequest& request) {
   if (recorder) recorder->add(clocks);
   // A run that resumes without a checkpoint begins at its first row, behind which layers lie.
   if (recorder && request.plan.from.iteration == 0)
-    for (const LayerRow& layer : layer_flop(request.options.model, network_input(request.options)))
+    for (const LayerRow& layer : layer_flop(request.options.model, network_input(request.options),
+                                            request.options.batch_per_rank))
       recorder->add(layer);
   train(session, ranks.exchange, ranks.transports.get(), session.watchdog(), setting,
         request.output);

@@ -98,6 +98,18 @@ def synthetic(folder, train_images: int, test_images: int) -> str:
     return str(target)
 
 
+def torchscript_modules(folder: pathlib.Path) -> pathlib.Path:
+    """The folder with a file of each module of modules_harness.py."""
+    python, target = os.environ.get("TORCH_PYTHON", ""), folder / "modules"
+    if not python:
+        raise Skip("no Python with torch (LIBTORCH= without one)")
+    target.mkdir()
+    written = run([python, ROOT / "tests/e2e/modules_harness.py", target])
+    if written.code != 0:
+        raise Skip(f"{python} cannot write TorchScript: {written.err[-200:]}")
+    return target
+
+
 def small_runs(folder: pathlib.Path) -> pathlib.Path:
     """Two epochs of a small set: one rank without exchange, two that overlap it."""
     runs = folder / "runs"

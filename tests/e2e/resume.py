@@ -14,7 +14,7 @@ import sys
 import time
 
 import harness
-from harness import BIN, ENVIRONMENT, ROOT, Failure, Result, Skip, check, mpirun, run, synthetic
+from harness import BIN, ENVIRONMENT, ROOT, Failure, Result, Skip, check, mpirun, run, synthetic, torchscript_modules
 
 DATA = ""
 PER_EPOCH = 10
@@ -184,6 +184,35 @@ def case_an_epoch_that_the_accumulation_does_not_divide(folder):
     stop_and_resume(folder, (3, 4), "--sync", "ddp", "--accumulate", 3, iterations=8)
     dropped = folder_for(folder, "dropped")
     stop_and_resume(dropped, (2, 3), "--sync", "ddp", "--accumulate", 3, "--last-batch", "drop", iterations=6)
+
+
+# --- TorchScript modules: all that a forward pass reads -----------------------------------------------
+
+
+def module_resumes(folder, name: str) -> None:
+    written = torchscript_modules(folder)
+    shape = ["--input", "2x3x3", "--classes", 5, "--evaluate", "none", "--batch-per-rank", 4, "--epochs", 1, "--iterations", 8]
+    arguments = ["--model", written / f"{name}.pt", *shape]
+    stop_and_resume(folder, (1, 4), "--sync", "ddp", *arguments, iterations=8)
+    train(folder / "n.h5", "--sync", "allreduce", *arguments, "--batch-norm", "broadcast").expect(0, "run file")
+    ends = {parameters(train(None, "--sync", "allreduce", *arguments, "--init", how).expect(0)) for how in ("equal", "broadcast")}
+    check(len(ends) == 1, f"ranks begin with other networks: {ends}")
+
+
+def case_dropout_draws_the_same_again(folder):
+    module_resumes(folder, "drop")
+
+
+def case_buffers_of_every_type(folder):
+    module_resumes(folder, "kinds")
+
+
+def case_buffers_of_every_layout(folder):
+    module_resumes(folder, "layouts")
+
+
+def case_attributes_that_are_no_buffers(folder):
+    module_resumes(folder, "assigned")
 
 
 def case_batch_norm_statistics_of_each_rank(folder):

@@ -15,7 +15,7 @@ import sys
 import time
 
 import harness
-from harness import BIN, ROOT, Failure, Result, Skip, check, mpirun, run, synthetic
+from harness import BIN, ROOT, Failure, Result, Skip, check, mpirun, run, synthetic, torchscript_modules
 
 RECORD = 3073
 DATA = ""
@@ -116,14 +116,39 @@ def case_torchscript_modules_are_trained_or_refused_by_name(folder):
         into = folder_for(folder, overlap)
         of_network(into, 2, f"{folder}/net.pt", *shape, "--verify-modes", "--overlap", overlap).expect(0, r"c10d +yes", r"none +no", "run file")
     of_network(folder, 2, f"{folder}/spare.pt", *shape).expect(65, "parameter spare is unused", "fix: remove the parameter")
-    of_network(folder, 2, f"{folder}/net.pt", "--input", "3x5x5", "--classes", 5).expect(65, "rejects samples of 3 x 5 x 5", "fix: .*--input")
+    of_network(folder, 2, f"{folder}/net.pt", "--input", "3x5x5", "--classes", 5).expect(65, "rejects 2 samples of 3 x 5 x 5", "fix: .*--input")
     of_network(folder, 2, f"{folder}/net.pt", "--input", "2x5x5", "--classes", 6).expect(65, "not 6 logits", "fix: .*--classes")
     of_network(folder, 2, f"{folder}/no.pt", *shape).expect(66, "no such file")
 
 
+def case_torchscript_modules_get_one_answer(folder):
+    written = torchscript_modules(folder)
+    shape = ["--input", "2x3x3", "--classes", 5, "--iterations", 3, "--batch-per-rank", 4]
+    for mode in ("ddp", "allreduce"):
+        for name, reason in (
+            ("counts", "assigns the attribute calls"), ("listed", "changes the list history"), ("parts", "row and fc.weight are parts of one tensor"),
+            ("ofcomplex", "turn is ComplexFloat"), ("ofhalf", "scale is Half"), ("layerdrop", "parameter extra.(bias|weight) is used only in a branch"),
+            ("experts", "parameter one.(bias|weight) is used only in a branch"),
+        ):  # fmt: skip
+            of_network(folder, 2, f"{written}/{name}.pt", *shape, "--sync", mode).expect(65, reason, "fix: ")
+    for name in ("branches", "drop"):
+        of_network(folder, 2, f"{written}/{name}.pt", *shape, "--verify-modes").expect(0, r"c10d +yes", "run file")
+
+
+def case_a_torchscript_module_of_one_batch_size(folder):
+    module = f"{torchscript_modules(folder)}/four.pt"
+    shape = ["--input", "2x3x3", "--classes", 5, "--verify-modes", "--layout", "auto", "--sync", "ddp"]
+    of_network(folder, 2, module, *shape, "--batch-per-rank", 4, "--iterations", 3).expect(0, "run file")
+    report(folder / "four_pt.h5", "--table", "layers", "--format", "csv").expect(0, "fc,matmul")
+    of_network(folder, 2, module, *shape, "--batch-per-rank", 8).expect(65, "rejects 8 samples of 2 x 3 x 3", "fix: .*--batch-per-rank")
+    # 50,000 samples on three ranks leave three for the last batch.
+    of_network(folder, 3, module, *shape, "--batch-per-rank", 4).expect(65, "rejects 3 samples of 2 x 3 x 3", "fix: .*--last-batch drop")
+
+
 def case_the_line_of_an_epoch_is_of_all_ranks(folder):
     output = folder / "run.h5"
-    result = train(3, "--sync", "none", "--init", "per-rank", "--batch-per-rank", 16, "--epochs", 1, "--output", output).expect(0)
+    arguments = ["--model", "lenet", "--data", DATA, "--sync", "none", "--init", "per-rank", "--batch-per-rank", 16, "--evaluate", "each-rank"]
+    result = run(mpirun(3) + [BIN / "gradsync-train", *arguments, "--output", output]).expect(0)
     try:
         import h5py
     except ImportError:

@@ -16,8 +16,10 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 DUMP = ROOT / "build/tests/dump_network"
 # Samples of each, and of tokens how many; few where a pass is long.
 MODELS = {"lenet": (8,), "lenet-no-bias": (8,), "vgg11": (8,), "resnet18": (8,), "resnet18-imagenet": (8,), "mlp:96x3": (8,),
-          "gpt2-small": (2, 12), "resnet50": (2,), "vit-b16": (2,)}  # fmt: skip
+          "gpt2-small": (2, 12), "resnet50": (2,), "vit-b16": (2,), "convolutions": (2,)}  # fmt: skip
 FROM_TORCHVISION = ("resnet50", "vit-b16")
+# TorchScript modules, of images of 3 x 32 x 32 and ten classes.
+SCRIPTED = ("convolutions",)
 
 
 def reexecute_with_torch() -> None:
@@ -58,7 +60,7 @@ def counted_flop(model: str, samples) -> dict:
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.utils.flop_counter import FlopCounterMode
 
-    network, batch = make(model), len(samples)
+    network, batch = convolutions(grouped=False) if model == "convolutions" else make(model), len(samples)
     # As products of matrices: its counter has no formula for the fused attention of CPUs.
     with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
         outputs = network(torch.zeros_like(samples, dtype=torch.float32))
@@ -164,6 +166,34 @@ def gpt2():
     return Gpt2()
 
 
+def convolutions(grouped: bool = True):
+    """Of every kind: strided, padded, dilated, grouped, transposed, transposed and grouped."""
+    import torch
+    from torch import nn
+
+    class Apart(nn.Module):
+        """A grouped convolution as one of each group: PyTorch counts the gradient of its weight once, not once a group."""
+
+        def __init__(self, whole):
+            super().__init__()
+            self.groups = whole.groups
+            self.parts = nn.ModuleList()
+            for _ in range(whole.groups):
+                sizes = (whole.in_channels // whole.groups, whole.out_channels // whole.groups, whole.kernel_size, whole.stride, whole.padding)
+                self.parts.append(type(whole)(*sizes, dilation=whole.dilation, bias=False))
+
+        def forward(self, x):
+            return torch.cat([part(one) for part, one in zip(self.parts, x.chunk(self.groups, 1))], 1)
+
+    layers = [
+        nn.Conv2d(3, 8, 3, 2, 1), nn.Conv2d(8, 12, 3, 1, 2, dilation=2, groups=4), nn.ConvTranspose2d(12, 6, 4, 2, 1),
+        nn.ConvTranspose2d(6, 4, 3, 1, 0, groups=2, dilation=2), nn.Conv2d(4, 4, 5, 3, groups=4), nn.AdaptiveAvgPool2d(3),
+    ]  # fmt: skip
+    if not grouped:
+        layers = [Apart(layer) if getattr(layer, "groups", 1) > 1 else layer for layer in layers]
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(36, 10))
+
+
 def torchvision_network(name: str):
     import torchvision
 
@@ -189,6 +219,7 @@ def make(model: str):
         "gpt2-small": gpt2,
         "resnet50": lambda: torchvision_network("resnet50"),
         "vit-b16": lambda: torchvision_network("vit_b_16"),
+        "convolutions": convolutions,
         "lenet": lenet,
         "lenet-no-bias": lambda: lenet(False),
         "vgg11": vgg11,
@@ -201,7 +232,11 @@ def differences(model: str) -> list[str]:
     import torch
 
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([str(DUMP), model, f"{folder}/dump", *map(str, MODELS[model])], check=True)
+        named = model
+        if model in SCRIPTED:
+            named = f"{folder}/{model}.pt"
+            torch.jit.script(make(model)).save(named)
+        subprocess.run([str(DUMP), named, f"{folder}/dump", *map(str, MODELS[model])], check=True)
         ours, metadata = read(f"{folder}/dump")
     network = make(model).double()
     theirs = dict(network.named_parameters())

@@ -64,6 +64,10 @@ int main(int argc, char** argv) {
   if (argc < 4) return 64;
   gradsync::TrainOptions options;
   options.model = argv[1];
+  if (gradsync::is_script(options.model)) {
+    options.input = "3x32x32";
+    options.classes = 10;
+  }
   if (argc > 4) options.sequence_length = std::stoll(argv[4]);
   const gradsync::NetworkInput input = gradsync::network_input(options);
   std::vector<std::int64_t> which(std::stoul(argv[3]));
@@ -88,6 +92,6 @@ int main(int argc, char** argv) {
     dump.add("gradient." + replica.names[i], replica.parameters[i].grad());
   replica.network->eval();
   dump.add("outputs_eval", replica.network->forward(samples));
-  dump.add_facts(replica.names, gradsync::layer_flop(options.model, input));
+  dump.add_facts(replica.names, gradsync::layer_flop(options.model, input, 1));
   dump.write(argv[2]);
 }

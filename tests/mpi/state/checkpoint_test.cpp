@@ -3,9 +3,11 @@
 #include <cstring>
 
 #include <doctest/doctest.h>
+#include <torch/csrc/jit/api/module.h>
 
 #include "mpi/ranks.h"
 #include "state/rank_state.h"
+#include "step/evaluate.h"
 
 using namespace gradsync;
 using gradsync::test::Ranks;
@@ -14,8 +16,8 @@ namespace {
 
 /// All that a rank carries, filled with numbers of its own.
 struct Parts {
-  explicit Parts(Ranks& ranks, const char* mode_name = "none")
-      : replica(make_replica("lenet", 3, Layout::kNhwc)),
+  explicit Parts(Ranks& ranks, const char* mode_name = "none", const std::string& model = "lenet")
+      : replica(make_replica(model, 3, Layout::kNhwc)),
         optimizer(make_optimizer(replica, {})),
         mode(make_sync_mode(mode_name, ranks.exchange, {})) {
     mode->attach(replica);
@@ -82,6 +84,60 @@ TEST_CASE("checkpoint: every rank gets back what it had, equal tensors are store
   CHECK(same_values(snapshot(after.state()), saved));
   CHECK(after.epoch_clock.training_s == 1 + ranks.rank);
   CHECK(after.run_summary.mean_loss() == 1 + ranks.rank);
+}
+
+namespace {
+
+constexpr torch::ScalarType kTypes[] = {torch::kFloat32, torch::kBool,  torch::kUInt8, torch::kInt8,
+                                        torch::kInt16,   torch::kInt32, torch::kInt64};
+
+/// A file of a TorchScript module with a buffer of each type: dense, repeated and with gaps.
+std::string module_with_buffers(const test::SharedFolder& folder) {
+  const std::string path = (folder.path() / "net.pt").string();
+  if (test::session().root()) {
+    torch::jit::Module module("Net");
+    module.register_parameter("weight", torch::ones({3}, torch::requires_grad()), false);
+    for (const torch::ScalarType type : kTypes) {
+      const std::string name = c10::toString(type);
+      module.register_buffer("dense" + name, torch::zeros({3, 5}, type).t());
+      module.register_buffer("repeated" + name, torch::zeros({1}, type).expand({1000}));
+      module.register_buffer("gaps" + name, torch::zeros({7, 3}, type).select(1, 1));
+    }
+    module.register_attribute("plain", c10::TensorType::get(), torch::zeros({2}));
+    module.define("def forward(self, x):\n  return x * self.weight\n");
+    module.save(path);
+  }
+  MPI_Barrier(test::session().world());
+  return path;
+}
+
+}  // namespace
+
+TEST_CASE("checkpoint: buffers of every type and layout come back, and can be broadcast") {
+  Ranks ranks;
+  const test::SharedFolder folder;
+  const std::string model = module_with_buffers(folder);
+  const auto path = folder.path() / "c.safetensors";
+  Parts before(ranks, "none", model);
+  REQUIRE(before.replica.buffers.size() == 3 * std::size(kTypes) + 1);
+  for (torch::Tensor& buffer : before.replica.buffers)
+    buffer.fill_(1 + ranks.rank % 2).select(0, 0).zero_();
+  const auto saved = snapshot(before.state());
+  write_checkpoint(ranks.exchange, saved, {}, path, /*root_only=*/false);
+  std::optional<CheckpointFile> file;
+  if (ranks.rank == 0) file.emplace(path);
+  Parts after(ranks, "none", model);
+  restore(after.state(), read_checkpoint(ranks.exchange, file ? &*file : nullptr));
+  CHECK(same_values(snapshot(after.state()), saved));
+  broadcast_buffers(ranks.exchange, after.replica);
+  for (std::size_t i = 0; i < after.replica.buffers.size(); ++i) {
+    const torch::Tensor& buffer = after.replica.buffers[i];
+    CAPTURE(after.replica.buffer_names[i]);
+    const double expected = buffer.is_floating_point() ? 1 : 1 + ranks.rank % 2;
+    CHECK(buffer.select(0, 0).to(torch::kFloat64).abs().max().item<double>() == 0);
+    CHECK(buffer.select(0, 1).to(torch::kFloat64).min().item<double>() ==
+          (buffer.scalar_type() == torch::kBool ? 1 : expected));
+  }
 }
 
 TEST_CASE("checkpoint: with root_only the others take the network of rank 0, not its numbers" *

@@ -122,7 +122,7 @@ std::string script(const test::SharedFolder& folder, const std::string& body,
 
 std::string refusal_of(const std::string& path) {
   try {
-    require_trainable_script(path, {{2, 2, 2}, 3, false});
+    require_trainable_script(path, {{2, 2, 2}, 3, false}, Layout::kNchw, {2});
   } catch (const Error& error) {
     return error.what();
   }
@@ -144,7 +144,7 @@ TEST_CASE("TorchScript modules that cannot be trained are refused with the reaso
   CHECK(holds(reason("torch.matmul(x * self.scale, self.weight.t()).detach()"),
               "not differentiable"));
   CHECK(holds(reason("torch.matmul((x * self.scale)[:, 1:], self.weight.t())"),
-              "rejects samples of 2 x 2 x 2 values of 3 classes"));
+              "rejects 2 samples of 2 x 2 x 2"));
   CHECK(holds(reason("x * self.scale"), "Float of the sizes [2, 8], not 3 logits"));
   CHECK(holds(reason("torch.matmul(x * self.scale, torch.embedding(self.weight, torch.arange(3), "
                      "-1, False, True).t())"),
@@ -158,6 +158,118 @@ TEST_CASE("TorchScript modules that cannot be trained are refused with the reaso
   CHECK(holds(refusal_of((folder.path() / "empty.pt").string()), "has no parameters"));
   std::ofstream(folder.path() / "text.pt") << "no archive";
   CHECK(holds(refusal_of((folder.path() / "text.pt").string()), "holds no TorchScript module"));
+}
+
+namespace {
+
+/// Why a module is refused that has these tensors, as buffers or parameters, and these lines as its
+/// forward pass; nothing if it is not.
+std::string refusal_of(const std::vector<std::pair<std::string, torch::Tensor>>& tensors,
+                       const std::string& lines, const std::set<std::int64_t>& batches = {2}) {
+  const test::SharedFolder folder;
+  const std::string path = (folder.path() / "net.pt").string();
+  torch::jit::Module module("Net");
+  for (const auto& [name, tensor] : tensors)
+    if (tensor.requires_grad())
+      module.register_parameter(name, tensor, false);
+    else
+      module.register_buffer(name, tensor);
+  module.register_attribute("training", c10::BoolType::get(), true);
+  module.register_attribute("calls", c10::IntType::get(), 0);
+  module.register_attribute("history", c10::ListType::ofTensors(),
+                            c10::List<torch::Tensor>({torch::zeros({1})}));
+  module.define("def forward(self, x):\n" + lines);
+  module.save(path);
+  try {
+    require_trainable_script(path, {{2, 2, 2}, 3, false}, Layout::kNchw, batches);
+  } catch (const Error& error) {
+    CHECK(error.code() == ExitCode::kBadData);
+    CHECK(!error.fix().empty());
+    return error.what();
+  }
+  return {};
+}
+
+torch::Tensor parameter(std::int64_t rows) {
+  return torch::ones({rows, 8}, torch::requires_grad());
+}
+
+constexpr const char* kLogits = "  return torch.matmul(x.flatten(1), self.weight.t())\n";
+
+}  // namespace
+
+TEST_CASE("TorchScript modules: tensors that no list holds are refused by name" * test::once()) {
+  const auto with = [](const torch::Tensor& held, const std::string& lines = kLogits) {
+    return refusal_of({{"weight", parameter(3)}, {"held", held}}, lines);
+  };
+  for (const auto type : {torch::kBool, torch::kUInt8, torch::kInt8, torch::kInt16, torch::kInt32})
+    CHECK(with(torch::ones({8}, type)).empty());
+  CHECK(holds(with(torch::ones({8}, torch::kHalf)), "held is Half"));
+  CHECK(holds(with(torch::ones({8}, torch::kBFloat16)), "held is BFloat16"));
+  CHECK(holds(with(torch::ones({8}, torch::kComplexFloat)), "held is ComplexFloat"));
+  CHECK(holds(with(torch::ones({8}).to_sparse()), "held is sparse"));
+  const torch::Tensor weight = parameter(3);
+  CHECK(holds(refusal_of({{"weight", weight}, {"held", weight.detach()[0]}}, kLogits),
+              "are parts of one tensor"));
+  const torch::Tensor two = torch::ones({8, 2});
+  CHECK(holds(
+      refusal_of({{"weight", weight}, {"a", two.select(1, 0)}, {"b", two.select(1, 1)}}, kLogits),
+      "its a and b are parts of one tensor"));
+  CHECK(with(two, std::string("  self.held = self.held + x.mean()\n") + kLogits).empty());
+  CHECK(holds(with(two, std::string("  self.held = self.held[:1]\n") + kLogits),
+              "gives held another shape"));
+  CHECK(holds(with(two, std::string("  self.calls += 1\n") + kLogits),
+              "assigns the attribute calls"));
+  CHECK(holds(with(two, std::string("  self.weight = self.weight + 1\n") + kLogits),
+              "assigns the parameter weight"));
+  CHECK(holds(with(two, std::string("  self.history.append(x)\n") + kLogits),
+              "changes the list history"));
+  CHECK(with(two,
+             std::string("  x = x * self.history[0].mean() + float(len(self.history))\n") + kLogits)
+            .empty());
+}
+
+TEST_CASE("TorchScript modules: branches that values choose are judged whatever is drawn" *
+          test::once()) {
+  const auto with = [](const std::string& lines) {
+    return refusal_of({{"weight", parameter(3)}, {"extra", parameter(8)}},
+                      "  x = x.flatten(1)\n" + lines + kLogits);
+  };
+  const std::string used = "x = x + torch.matmul(x, self.extra)\n";
+  const std::string chosen = "its parameter extra is used only in a branch that values of tensors";
+  CHECK(with("  " + used).empty());
+  for (const char* condition :
+       {"bool(torch.rand([1]) < 0.5)", "not self.training or bool(torch.rand([1]) < 0.5)",
+        "float(x[0, 0]) <= 0.0", "x.nonzero().size(0) > 3",
+        "int(torch.randint(9, [1])) in [1, 2]"}) {
+    CAPTURE(condition);
+    CHECK(holds(with("  if " + std::string(condition) + ":\n    " + used), chosen));
+  }
+  CHECK(holds(with("  for i in range(int(torch.randint(3, [1]))):\n    " + used), chosen));
+  CHECK(holds(with("  while bool(x.sum() < 0):\n    " + used), chosen));
+  CHECK(
+      holds(with("  if bool(x.sum() < 0):\n    return torch.matmul(x, self.weight.t())\n  " + used),
+            chosen));
+  for (const char* condition : {"self.training", "x.dim() == 2", "x.size(1) == 8",
+                                "x.is_floating_point()", "len(self.history) == 1"}) {
+    CAPTURE(condition);
+    CHECK(with("  if " + std::string(condition) + ":\n    " + used).empty());
+  }
+  CHECK(with("  for i in range(x.size(1)):\n    " + used).empty());
+  CHECK(with("  if bool(x.sum() > 0):\n    " + used + "  else:\n    x = x - self.extra.sum()\n")
+            .empty());
+  CHECK(holds(with("  if not self.training:\n    " + used), "parameter extra is unused"));
+}
+
+TEST_CASE("TorchScript modules: one of a single batch size is tried with those of the run" *
+          test::once()) {
+  const auto with = [](const std::set<std::int64_t>& batches) {
+    return refusal_of({{"weight", parameter(3)}},
+                      "  x = x.view([4, 2, 2, 2])\n" + std::string(kLogits), batches);
+  };
+  CHECK(with({4}).empty());
+  CHECK(holds(with({8}), "rejects 8 samples of 2 x 2 x 2"));
+  CHECK(holds(with({3, 4}), "rejects 3 samples of 2 x 2 x 2"));
 }
 
 TEST_CASE("every mode passes --verify-modes on every kind of network and input") {

@@ -49,20 +49,29 @@ TEST_CASE("epoch plan: dropping leaves whole iterations alone") {
   CHECK(plan.passes_from(2) == 0);
 }
 
-TEST_CASE("epoch plan: epochs of a run are cut off by --iterations") {
+TEST_CASE("epoch plan: epochs of a run are cut off by --iterations, passes have these sizes") {
   using Lengths = std::vector<std::int64_t>;
+  using Sizes = std::set<std::int64_t>;
   TrainOptions options = options_with(128, 2);
   options.epochs = 3;
   CHECK(epoch_lengths(options, 640, 1) == Lengths{3, 3, 3});
+  CHECK(pass_sizes(options, 640, 1) == Sizes{128});
+  CHECK(pass_sizes(options, 641, 1) == Sizes{128, 1});
+  CHECK(pass_sizes(options, 641, 2) == Sizes{128, 65});
+  CHECK(pass_sizes(options, 100, 1) == Sizes{100});
   options.iterations = 4;
   CHECK(epoch_lengths(options, 640, 1) == Lengths{3, 1, 0});
+  options.iterations = 2;
+  CHECK(pass_sizes(options, 641, 1) == Sizes{128});
   options.last_batch = "drop";
   options.iterations = 0;
   CHECK(epoch_lengths(options, 641, 1) == Lengths{2, 2, 2});
+  CHECK(pass_sizes(options, 641, 1) == Sizes{128});
   options = options_with(0, 2);
   options.epochs = 3;
   options.batch_schedule = BatchSchedule("0:64,2:128");
   CHECK(epoch_lengths(options, 640, 1) == Lengths{10, 10, 5});
+  CHECK(pass_sizes(options, 640, 1) == Sizes{32, 64});
 }
 
 TEST_CASE("epoch plan: an accumulation that no epoch fills is refused") {

@@ -56,7 +56,7 @@ TEST_CASE("status: iterations a cell is to do") {
   CHECK(wanted("iterations = 20\nbatch-per-rank = 32", 100) == 4);  // an epoch ends it
   CHECK(wanted("epochs = 30\nbatch-per-rank = 128\naccumulate = 2", 640) == 90);
   CHECK(wanted("epochs = 3\nbatch-per-rank = 128\naccumulate = 2\nlast-batch = drop", 640) == 6);
-  CHECK(wanted("epochs = 3\nbatch-schedule = 0:64,2:128", 640) == 25);
+  CHECK(wanted("epochs = 3\nvariant = growing: batch-schedule=0:64,2:128", 640) == 25);
   CHECK(wanted("ranks = 200", 100) == 0);
 }
 
