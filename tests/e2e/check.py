@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import time
+import tempfile
 import xml.etree.ElementTree as ElementTree
 
 import harness
@@ -101,8 +102,11 @@ def case_leftovers_in_shared_memory_are_named_not_removed(folder):
     shared = pathlib.Path("/dev/shm")
     if not os.access(shared, os.W_OK):
         raise Skip("no /dev/shm here")
-    left = shared / f"vader_segment.gradsync-e2e-{os.getpid()}.0"
-    left.write_bytes(b"x" * 4096)
+    # All users may write there: a name that cannot be guessed, of a file that was not there before.
+    file, name = tempfile.mkstemp(prefix="vader_segment.gradsync-e2e-", dir=shared)
+    os.write(file, b"x" * 4096)
+    os.close(file)
+    left = pathlib.Path(name)
     hour_ago = time.time() - 3600
     os.utime(left, (hour_ago, hour_ago))
     try:
