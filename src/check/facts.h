@@ -71,14 +71,15 @@ std::vector<Finding> judge_gpus(const Ranks<GpuFacts>& ranks, const CheckOptions
 /// Where one rank may compute.
 struct BindingFacts {
   std::string cores;       ///< as the kernel lists them: "0-3,8"
-  int cores_of_host = 1;   ///< that are online
+  int cores_of_host = 1;   ///< that it could be bound to
   int asked_of_slurm = 0;  ///< --cpus-per-task; 0: not asked
   bool in_slurm_job = false;
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(BindingFacts, cores, cores_of_host, asked_of_slurm, in_slurm_job)
 
-/// "0-3,8" as 0, 1, 2, 3, 8.
-std::vector<int> core_numbers(const std::string& list);
+/// How many cores the control group (cpuset) of this process has; without one, those online. `root`
+/// holds proc and sys.
+int cores_of_host(const std::filesystem::path& root = "/");
 
 std::vector<Finding> judge_binding(const Ranks<BindingFacts>& ranks, const CheckOptions& options);
 

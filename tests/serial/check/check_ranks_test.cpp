@@ -3,6 +3,7 @@
 #include "check/facts.h"
 #include "check/report.h"
 #include "serial/check_facts.h"
+#include "serial/test_folder.h"
 
 using namespace gradsync;
 using namespace gradsync::check;
@@ -158,12 +159,6 @@ TEST_CASE("preflight: GPUs of two kinds warn") {
   CHECK(contains(found.seen, "NVIDIA A100"));
 }
 
-TEST_CASE("preflight: lists of cores as the kernel writes them") {
-  CHECK(core_numbers("0-3,8") == std::vector<int>{0, 1, 2, 3, 8});
-  CHECK(core_numbers("5") == std::vector<int>{5});
-  CHECK(core_numbers("").empty());
-}
-
 TEST_CASE("preflight: one core for four threads fails") {
   CheckOptions options;
   options.threads = 4;
@@ -195,6 +190,21 @@ TEST_CASE("preflight: cores that two ranks need warn") {
   CHECK(cores({bound("0"), bound("0"), bound("1")}).outcome == Outcome::kWarn);
   CHECK(cores({bound("0-1"), bound("0-1")}).outcome == Outcome::kPass);
   CHECK(cores({bound("0-1"), bound("1-2"), bound("0-2"), bound("0,2")}).outcome == Outcome::kWarn);
+  CHECK(cores({bound("0-7"), bound("0"), bound("1")}).outcome == Outcome::kPass);
+  CHECK(contains(cores({bound("0"), bound("0"), bound("1-7")}).seen,
+                 "node1: 2 ranks with 2 threads on 1 core"));
+}
+
+TEST_CASE("preflight: the cores of a host are those of the container") {
+  const FakeRoot root;
+  const int online = cores_of_host(root.path());
+  CHECK(online >= 1);
+  root.state("proc/self/cgroup", "0::/");
+  root.state("sys/fs/cgroup/cpuset.cpus.effective", "6-7,70");
+  CHECK(cores_of_host(root.path()) == 3);
+  root.state("proc/self/cgroup", "3:cpuset:/box\n0::/");
+  root.state("sys/fs/cgroup/cpuset/box/cpuset.effective_cpus", "0-3");
+  CHECK(cores_of_host(root.path()) == 4);
 }
 
 TEST_CASE("preflight: ranks that mpirun left one core each of many warn") {
