@@ -83,6 +83,40 @@ int cores_of_host(const std::filesystem::path& root = "/");
 
 std::vector<Finding> judge_binding(const Ranks<BindingFacts>& ranks, const CheckOptions& options);
 
+// --- load: what share of the cores that its threads need is free for the job, beside other
+// processes and within the limits of its control groups.
+
+/// A control group around a rank that limits CPU time.
+struct GroupLoad {
+  std::uint64_t id = 0;    ///< equal for ranks of one host that are in it
+  double limit_cores = 0;  ///< CPU time per time
+  double used_s = 0;       ///< CPU time of all its processes
+};
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GroupLoad, id, limit_cores, used_s)
+
+/// CPU time that was used so far.
+struct LoadReading {
+  std::map<int, double> busy_s;  ///< by core, of all processes of the host
+  std::vector<GroupLoad> groups;
+};
+/// `root` holds proc and sys.
+LoadReading read_load(const std::filesystem::path& root = "/");
+
+/// CPU time that was used while all ranks slept.
+struct LoadFacts {
+  std::string cores;  ///< that this rank may use
+  double window_s = 0;
+  double own_s = 0;              ///< of this rank itself
+  std::map<int, double> busy_s;  ///< by core; of the first rank of a host
+  std::vector<GroupLoad> groups;
+};
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(LoadFacts, cores, window_s, own_s, busy_s, groups)
+
+/// All but the rank's own part. What only one of the readings has is left out.
+LoadFacts load_between(const LoadReading& before, const LoadReading& after, double window_s);
+
+Finding judge_load(const Ranks<LoadFacts>& ranks, const CheckOptions& options);
+
 // --- limits: whether limits and variables that silently slow or break a run are as they should be.
 
 inline constexpr std::int64_t kUnlimited = -1;
