@@ -157,27 +157,34 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(LibraryFacts, libraries)
 /// Findings, and rank 0's libraries as a table.
 CheckResult judge_libraries(const Ranks<LibraryFacts>& ranks);
 
-// --- shared memory: whether shared memory has room, and what dead runs left in it.
+// --- shared memory: whether shared memory has room, what dead runs left in it, and whether MPI can
+// copy messages from process to process.
 
-/// A file of MPI, NCCL or ours in shared memory that no process we can see uses.
+/// A file of MPI, NCCL or ours in shared memory that no process of this process-id namespace uses.
 struct Leftover {
   std::string name;
   std::int64_t bytes = 0;
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Leftover, name, bytes)
 
-/// /dev/shm as the first rank of a host finds it; the other ranks state nothing.
+/// /dev/shm as the first rank of a host finds it; the other ranks state `cma_namespace` and
+/// `fast_network` alone.
 struct SharedMemoryFacts {
   bool looked = false;
   int ranks = 0;  ///< on this host
   std::int64_t free_bytes = 0, size_bytes = 0;
   std::vector<Leftover> leftovers;
+  /// Whether processes of the host cannot be seen that may use the leftovers.
+  bool in_container = false;
+  std::uint64_t cma_namespace = 0;  ///< Job::cma_namespace
+  bool fast_network = false;        ///< MPI may have another way within a host (UCX)
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SharedMemoryFacts, looked, ranks, free_bytes, size_bytes,
-                                   leftovers)
+                                   leftovers, in_container, cma_namespace, fast_network)
 
 /// Files in `folder` with the name of a transport's segment, of this user (of all, for root), older
-/// than a minute, and mapped by no process whose maps may be read. Removes nothing.
+/// than a minute, that no process has mapped which can be seen. Not those of a user some of whose
+/// processes do not show what they have mapped. Removes nothing.
 std::vector<Leftover> find_leftovers(const std::filesystem::path& folder);
 
 std::vector<Finding> judge_shared_memory(const Ranks<SharedMemoryFacts>& ranks);

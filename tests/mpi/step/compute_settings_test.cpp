@@ -2,6 +2,8 @@
 
 #include <sched.h>
 
+#include <algorithm>
+
 #include <ATen/Parallel.h>
 #include <doctest/doctest.h>
 
