@@ -5,19 +5,18 @@
 #include <vector>
 
 #include "analysis/runs/run_set.h"
+#include "host/cores.h"
 
 namespace gradsync::report {
 
 /// Ranks of one host that together have more threads than cores.
-struct Oversubscription {
+struct Oversubscription : CoreShortage {
   std::string host;
-  std::size_t ranks = 0, threads = 0, cores = 0;
   bool operator==(const Oversubscription&) const = default;
 };
 
-/// The first host on which ranks have fewer cores than threads: all of its ranks, or those bound to
-/// the same cores. Nothing where every thread can have a core, and where the run does not record
-/// its cores or threads.
+/// The first host on which ranks have fewer cores than threads (core_shortage). Nothing where every
+/// thread can have a core, and where the run does not record its cores or threads.
 std::optional<Oversubscription> oversubscription(const std::vector<RankPlace>& topology);
 
 /// "4 ranks with 4 threads had 2 cores on host node1".

@@ -1,35 +1,32 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <map>
 #include <set>
 
 #include <fmt/ranges.h>
 
 #include "check/facts.h"
+#include "host/cores.h"
+#include "host/sysfs.h"
+#include "support/control_group.h"
 #include "support/parse.h"
 
 namespace gradsync::check {
 
 namespace {
 
-/// What a host's ranks may use together.
-struct HostCores {
-  std::set<int> cores;
-  int ranks = 0, online = 1;
-  std::map<std::string, int> ranks_with;  ///< by their list of cores
+struct BoundHost {
+  std::vector<RankCores> ranks;
+  int available = 1;
 };
 
-std::map<std::string, HostCores> hosts_of(const Ranks<BindingFacts>& ranks) {
-  std::map<std::string, HostCores> hosts;
+std::map<std::string, BoundHost> bound_hosts(const Ranks<BindingFacts>& ranks, int threads) {
+  std::map<std::string, BoundHost> hosts;
   for (const auto& rank : ranks) {
-    HostCores& host = hosts[rank.host];
-    const auto cores = core_numbers(rank.facts.cores);
-    host.cores.insert(cores.begin(), cores.end());
-    host.online = rank.facts.cores_of_host;
-    ++host.ranks;
-    ++host.ranks_with[rank.facts.cores];
+    BoundHost& host = hosts[rank.host];
+    host.ranks.push_back({cores_in(rank.facts.cores), static_cast<std::size_t>(threads)});
+    host.available = rank.facts.cores_of_host;
   }
   return hosts;
 }
@@ -39,7 +36,7 @@ template <typename Needed>
 std::vector<std::string> short_of_cores(const Ranks<BindingFacts>& ranks, Needed&& needed) {
   std::vector<std::string> texts;
   for (const auto& rank : ranks) {
-    const auto cores = static_cast<int>(core_numbers(rank.facts.cores).size());
+    const auto cores = static_cast<int>(cores_in(rank.facts.cores).size());
     if (cores < needed(rank.facts))
       texts.push_back(fmt::format("{} may use {} ({}), needs {}", rank.name(),
                                   count_text(cores, "core"), rank.facts.cores, needed(rank.facts)));
@@ -66,37 +63,34 @@ Finding judge_threads(const Ranks<BindingFacts>& ranks, int threads) {
                                 threads > 0 ? fmt::format(", {} threads", threads) : ""));
 }
 
-/// Hosts whose ranks share cores; each rank computes with `threads`.
-std::vector<std::string> crowded(const std::map<std::string, HostCores>& hosts, int threads) {
+/// Hosts whose ranks have fewer cores than threads.
+std::vector<std::string> crowded(const std::map<std::string, BoundHost>& hosts) {
   std::vector<std::string> texts;
-  for (const auto& [name, host] : hosts) {
-    std::string found;
-    for (const auto& [list, count] : host.ranks_with)
-      if (static_cast<std::size_t>(count * threads) > core_numbers(list).size())
-        found = fmt::format("{}: {} ranks with {} on cores {}", name, count,
-                            count_text(threads, "thread"), list);
-    if (found.empty() && static_cast<std::size_t>(host.ranks * threads) > host.cores.size())
-      found = fmt::format("{}: {} ranks with {} on {} cores", name, host.ranks,
-                          count_text(threads, "thread"), host.cores.size());
-    if (!found.empty()) texts.push_back(found);
-  }
+  for (const auto& [name, host] : hosts)
+    if (const auto found = core_shortage(host.ranks))
+      texts.push_back(fmt::format("{}: {} with {} on {}", name, count_text(found->ranks, "rank"),
+                                  count_text(found->threads, "thread"),
+                                  count_text(found->cores, "core")));
   return texts;
 }
 
 /// Hosts whose ranks were left less than half of the cores that are there.
-std::vector<std::string> narrow(const std::map<std::string, HostCores>& hosts) {
+std::vector<std::string> narrow(const std::map<std::string, BoundHost>& hosts) {
   std::vector<std::string> texts;
-  for (const auto& [name, host] : hosts)
-    if (host.cores.size() * 2 < static_cast<std::size_t>(host.online))
-      texts.push_back(
-          fmt::format("{}: {} of {} cores in use", name, host.cores.size(), host.online));
+  for (const auto& [name, host] : hosts) {
+    std::set<int> cores;
+    for (const RankCores& rank : host.ranks)
+      cores.insert(rank.cores.begin(), rank.cores.end());
+    if (cores.size() * 2 < static_cast<std::size_t>(host.available))
+      texts.push_back(fmt::format("{}: {} of {} cores in use", name, cores.size(), host.available));
+  }
   return texts;
 }
 
 Finding judge_cores(const Ranks<BindingFacts>& ranks, int threads) {
   const std::string id = "binding.cores";
-  const auto hosts = hosts_of(ranks);
-  const auto shared = crowded(hosts, std::max(threads, 1));
+  const auto hosts = bound_hosts(ranks, std::max(threads, 1));
+  const auto shared = crowded(hosts);
   if (!shared.empty())
     return warned(id, "oversubscribed: " + first_few(shared),
                   "fewer ranks a node or fewer --threads; times of such runs are not comparable");
@@ -113,17 +107,12 @@ Finding judge_cores(const Ranks<BindingFacts>& ranks, int threads) {
 
 }  // namespace
 
-std::vector<int> core_numbers(const std::string& list) {
-  std::vector<int> numbers;
-  for (const std::string& part : split_list(list, ',')) {
-    if (part.empty()) continue;
-    char* end = nullptr;
-    const long first = std::strtol(part.c_str(), &end, 10);
-    const long last = *end == '-' ? std::strtol(end + 1, nullptr, 10) : first;
-    for (long core = first; core <= last; ++core)
-      numbers.push_back(static_cast<int>(core));
-  }
-  return numbers;
+int cores_of_host(const std::filesystem::path& root) {
+  for (const auto& group : control_groups("cpuset", root))
+    for (const char* file : {"cpuset.cpus.effective", "cpuset.effective_cpus"})
+      if (const Cores cores = cores_in(line_of(group / file)); !cores.empty())
+        return static_cast<int>(cores.size());
+  return static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
 }
 
 std::vector<Finding> judge_binding(const Ranks<BindingFacts>& ranks, const CheckOptions& options) {
@@ -131,8 +120,8 @@ std::vector<Finding> judge_binding(const Ranks<BindingFacts>& ranks, const Check
 }
 
 CheckResult check_binding(Job& job, const CheckOptions& options) {
-  const BindingFacts mine{job.place().cores, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)),
-                          job.launcher().cores_per_rank, job.launcher().in_slurm_job};
+  const BindingFacts mine{job.place().cores, cores_of_host(), job.launcher().cores_per_rank,
+                          job.launcher().in_slurm_job};
   return judged(job, mine, [&](const Ranks<BindingFacts>& ranks) {
     return CheckResult{judge_binding(ranks, options)};
   });

@@ -71,16 +71,51 @@ std::vector<Finding> judge_gpus(const Ranks<GpuFacts>& ranks, const CheckOptions
 /// Where one rank may compute.
 struct BindingFacts {
   std::string cores;       ///< as the kernel lists them: "0-3,8"
-  int cores_of_host = 1;   ///< that are online
+  int cores_of_host = 1;   ///< that it could be bound to
   int asked_of_slurm = 0;  ///< --cpus-per-task; 0: not asked
   bool in_slurm_job = false;
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(BindingFacts, cores, cores_of_host, asked_of_slurm, in_slurm_job)
 
-/// "0-3,8" as 0, 1, 2, 3, 8.
-std::vector<int> core_numbers(const std::string& list);
+/// How many cores the control group (cpuset) of this process has; without one, those online. `root`
+/// holds proc and sys.
+int cores_of_host(const std::filesystem::path& root = "/");
 
 std::vector<Finding> judge_binding(const Ranks<BindingFacts>& ranks, const CheckOptions& options);
+
+// --- load: what share of the cores that its threads need is free for the job, beside other
+// processes and within the limits of its control groups.
+
+/// A control group around a rank that limits CPU time.
+struct GroupLoad {
+  std::uint64_t id = 0;    ///< equal for ranks of one host that are in it
+  double limit_cores = 0;  ///< CPU time per time
+  double used_s = 0;       ///< CPU time of all its processes
+};
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GroupLoad, id, limit_cores, used_s)
+
+/// CPU time that was used so far.
+struct LoadReading {
+  std::map<int, double> busy_s;  ///< by core, of all processes of the host
+  std::vector<GroupLoad> groups;
+};
+/// `root` holds proc and sys.
+LoadReading read_load(const std::filesystem::path& root = "/");
+
+/// CPU time that was used while all ranks slept.
+struct LoadFacts {
+  std::string cores;  ///< that this rank may use
+  double window_s = 0;
+  double own_s = 0;              ///< of this rank itself
+  std::map<int, double> busy_s;  ///< by core; of the first rank of a host
+  std::vector<GroupLoad> groups;
+};
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(LoadFacts, cores, window_s, own_s, busy_s, groups)
+
+/// All but the rank's own part. What only one of the readings has is left out.
+LoadFacts load_between(const LoadReading& before, const LoadReading& after, double window_s);
+
+Finding judge_load(const Ranks<LoadFacts>& ranks, const CheckOptions& options);
 
 // --- limits: whether limits and variables that silently slow or break a run are as they should be.
 
@@ -122,27 +157,34 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(LibraryFacts, libraries)
 /// Findings, and rank 0's libraries as a table.
 CheckResult judge_libraries(const Ranks<LibraryFacts>& ranks);
 
-// --- shared memory: whether shared memory has room, and what dead runs left in it.
+// --- shared memory: whether shared memory has room, what dead runs left in it, and whether MPI can
+// copy messages from process to process.
 
-/// A file of MPI, NCCL or ours in shared memory that no process we can see uses.
+/// A file of MPI, NCCL or ours in shared memory that no process of this process-id namespace uses.
 struct Leftover {
   std::string name;
   std::int64_t bytes = 0;
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Leftover, name, bytes)
 
-/// /dev/shm as the first rank of a host finds it; the other ranks state nothing.
+/// /dev/shm as the first rank of a host finds it; the other ranks state `cma_namespace` and
+/// `fast_network` alone.
 struct SharedMemoryFacts {
   bool looked = false;
   int ranks = 0;  ///< on this host
   std::int64_t free_bytes = 0, size_bytes = 0;
   std::vector<Leftover> leftovers;
+  /// Whether processes of the host cannot be seen that may use the leftovers.
+  bool in_container = false;
+  std::uint64_t cma_namespace = 0;  ///< Job::cma_namespace
+  bool fast_network = false;        ///< MPI may have another way within a host (UCX)
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SharedMemoryFacts, looked, ranks, free_bytes, size_bytes,
-                                   leftovers)
+                                   leftovers, in_container, cma_namespace, fast_network)
 
 /// Files in `folder` with the name of a transport's segment, of this user (of all, for root), older
-/// than a minute, and mapped by no process whose maps may be read. Removes nothing.
+/// than a minute, that no process has mapped which can be seen. Not those of a user some of whose
+/// processes do not show what they have mapped. Removes nothing.
 std::vector<Leftover> find_leftovers(const std::filesystem::path& folder);
 
 std::vector<Finding> judge_shared_memory(const Ranks<SharedMemoryFacts>& ranks);

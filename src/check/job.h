@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
@@ -46,6 +47,9 @@ class Job {
   virtual std::vector<GpuDevice> gpus() const = 0;
   /// Of a GPU of this host; nothing known where the driver's NVML is not there.
   virtual GpuLinks gpu_links(const std::string& uuid) const = 0;
+
+  /// This process's user namespace if its MPI copies messages from process to process; else 0.
+  virtual std::uint64_t cma_namespace() const = 0;
 
   /// One text of each rank, in order of rank, on rank 0; empty elsewhere.
   virtual std::vector<std::string> gather(const std::string& mine) = 0;

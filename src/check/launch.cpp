@@ -58,7 +58,8 @@ Finding judge_library(const LaunchFacts& facts) {
                   "start with the mpirun of the MPI in use (`make status` says which), or build "
                   "with the other: make MPICXX=…");
   if (facts.mpi_path.empty() || facts.launcher_path.empty())
-    return skipped(id, "the libraries of the launcher cannot be read");
+    return skipped(
+        id, "the libraries of the launcher cannot be read, or are those outside of a container");
   if (facts.mpi_path != facts.launcher_path)
     return warned(id,
                   fmt::format("the launcher runs on {}, the ranks on {}", facts.launcher_path,

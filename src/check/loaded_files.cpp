@@ -14,6 +14,7 @@
 
 #include "support/file.h"
 #include "support/hash.h"
+#include "support/namespaces.h"
 
 namespace gradsync::check {
 
@@ -114,6 +115,8 @@ int parent_of(int pid) {
 }
 
 std::string path_in_process(int pid, const std::string& stem) {
+  // In another mount namespace the same path may be another file.
+  if (namespace_of("mnt", std::to_string(pid)) != namespace_of("mnt")) return "";
   std::ifstream maps(fmt::format("/proc/{}/maps", pid));
   for (std::string line; std::getline(maps, line);) {
     const auto slash = line.rfind('/'), begin = line.find('/');

@@ -19,7 +19,8 @@ std::vector<LoadedFile> loaded_files(const std::string& stem);
 std::string loaded_path(const std::string& stem);
 
 /// Path of such a library in the nearest ancestor of this process that has one: the launcher's.
-/// Empty if none has, or the system does not report it.
+/// Empty if none has, the system does not report it, or they are in another mount namespace (this
+/// process is in a container).
 std::string path_in_ancestors(const std::string& stem);
 
 }  // namespace gradsync::check

@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -5,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cerrno>
 #include <ctime>
 #include <fstream>
 #include <set>
@@ -12,6 +14,10 @@
 #include <fmt/ranges.h>
 
 #include "check/facts.h"
+#include "host/single_copy.h"
+#include "host/sysfs.h"
+#include "support/file.h"
+#include "support/namespaces.h"
 #include "support/parse.h"
 
 namespace gradsync::check {
@@ -34,29 +40,47 @@ bool is_segment(const std::string& name) {
                      [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
-void add_mapped(const fs::path& maps, const std::string& folder, std::set<std::string>& mapped) {
-  std::ifstream file(maps);
-  for (std::string line; std::getline(file, line);) {
-    const auto begin = line.find(folder + "/");
-    if (begin != std::string::npos) mapped.insert(line.substr(begin));
-  }
+/// What processes have mapped, and the users of those that do not show it to us.
+struct Mapped {
+  std::set<std::string> files;
+  std::set<uid_t> hidden;
+};
+
+/// Of one that has just ended, and of the kernel's own, there is nothing to show.
+bool is_refused(const fs::path& file) {
+  const UniqueFd opened(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+  return !opened && (errno == EACCES || errno == EPERM);
 }
 
-/// The files of `folder` that processes have mapped.
-std::set<std::string> mapped_files(const fs::path& folder) {
-  std::set<std::string> mapped;
+void add_mapped(const fs::path& process, const std::string& folder, Mapped& mapped) {
+  std::ifstream file(process / "maps");
+  for (std::string line; std::getline(file, line);) {
+    const auto begin = line.find(folder + "/");
+    if (begin != std::string::npos) mapped.files.insert(line.substr(begin));
+  }
+  struct stat owner {};
+  // The first process of a host uses no MPI, and may have rights that hide it from root.
+  const bool first = process.filename() == "1";
+  if (!file.is_open() && !first && is_refused(process / "maps") &&
+      ::stat(process.c_str(), &owner) == 0)
+    mapped.hidden.insert(owner.st_uid);
+}
+
+Mapped mapped_files(const fs::path& folder) {
+  Mapped mapped;
   std::error_code error;
   for (fs::directory_iterator process("/proc", error), end; !error && process != end;
        process.increment(error))
     if (std::isdigit(static_cast<unsigned char>(process->path().filename().string()[0])) != 0)
-      add_mapped(process->path() / "maps", folder.string(), mapped);
+      add_mapped(process->path(), folder.string(), mapped);
   return mapped;
 }
 
-/// A file that we may judge: others' maps cannot be read. A young one may belong to a job that is
-/// starting.
+/// A file that we may judge: others' maps cannot be read, but by root, which in a user namespace is
+/// any user. A young one may belong to a job that is starting.
 bool may_be_left(const struct stat& file) {
-  const bool ours = file.st_uid == geteuid() || geteuid() == 0;
+  const bool all = geteuid() == 0 && namespace_of("user") == kFirstUserNamespace;
+  const bool ours = file.st_uid == geteuid() || all;
   return S_ISREG(file.st_mode) && ours && std::time(nullptr) - file.st_mtime > kYoung_s;
 }
 
@@ -85,23 +109,56 @@ std::string paths_of(const std::vector<Leftover>& leftovers) {
 
 Finding judge_leftovers(const Ranks<SharedMemoryFacts>& hosts) {
   const std::string id = "shared-memory.leftovers";
-  std::vector<std::string> seen, fixes;
+  std::vector<std::string> seen, fixes, unknown;
   for (const auto& host : hosts) {
     const auto& left = host.facts.leftovers;
     if (left.empty()) continue;
     std::int64_t bytes = 0;
     for (const Leftover& one : left)
       bytes += one.bytes;
+    if (host.facts.in_container) {
+      unknown.push_back(fmt::format("{}: no process of this container uses {} of {}", host.host,
+                                    count_text(left.size(), "file"), format_bytes(bytes)));
+      continue;
+    }
     seen.push_back(fmt::format("{}: {} of dead runs, {}, first {}", host.host,
                                count_text(left.size(), "file"), format_bytes(bytes), left[0].name));
     fixes.push_back(fmt::format("on {}: rm{}", host.host, paths_of(left)));
   }
-  if (seen.empty()) return passed(id, "no files of dead runs in /dev/shm");
-  return warned(id, first_few(seen), fmt::format("{}", fmt::join(fixes, "; ")));
+  if (!seen.empty()) return warned(id, first_few(seen), fmt::format("{}", fmt::join(fixes, "; ")));
+  if (!unknown.empty())
+    return skipped(id, first_few(unknown) +
+                           "; processes outside of its process-id namespace are not seen: run "
+                           "gradsync-check on the host");
+  return passed(id, "no files of dead runs in /dev/shm");
+}
+
+Finding judge_single_copy(const Ranks<SharedMemoryFacts>& ranks) {
+  const std::string id = "shared-memory.cma";
+  std::vector<std::string> hosts;
+  std::vector<std::uint64_t> namespaces;
+  for (const auto& rank : ranks) {
+    hosts.push_back(rank.host);
+    namespaces.push_back(rank.facts.cma_namespace);
+  }
+  if (std::all_of(namespaces.begin(), namespaces.end(), [](auto number) { return number == 0; }))
+    return skipped(id, "MPI does not copy messages from process to process (CMA), or does not say");
+  const auto apart = hosts_where_cma_fails(hosts, namespaces);
+  if (!apart.empty()) {
+    const bool another_way = ranks.front().facts.fast_network;
+    return (another_way ? warned : failed)(
+        id,
+        fmt::format("ranks of {} are in different user namespaces (a container each), where long "
+                    "messages hang in Open MPI 4{}",
+                    first_few(apart), another_way ? ", unless UCX carries them" : ""),
+        kCmaFix);
+  }
+  return passed(id, "ranks of a host may copy from each other (CMA)");
 }
 
 SharedMemoryFacts look(int ranks) {
   SharedMemoryFacts facts{true, ranks, 0, 0, find_leftovers(kFolder)};
+  facts.in_container = namespace_of("pid") != kFirstPidNamespace;
   struct statvfs space {};
   if (::statvfs(kFolder.c_str(), &space) == 0) {
     facts.free_bytes = static_cast<std::int64_t>(space.f_bavail * space.f_frsize);
@@ -123,9 +180,12 @@ std::vector<Leftover> find_leftovers(const fs::path& folder) {
       candidates.push_back({name, static_cast<std::int64_t>(file.st_size)});
   }
   if (candidates.empty()) return candidates;
-  const auto mapped = mapped_files(folder);
+  const Mapped mapped = mapped_files(folder);
   std::erase_if(candidates, [&](const Leftover& one) {
-    return mapped.count((folder / one.name).string()) > 0;
+    struct stat file {};
+    const std::string path = folder / one.name;
+    return ::lstat(path.c_str(), &file) != 0 || mapped.files.contains(path) ||
+           mapped.hidden.contains(file.st_uid);
   });
   std::sort(candidates.begin(), candidates.end(),
             [](const Leftover& a, const Leftover& b) { return a.name < b.name; });
@@ -136,12 +196,14 @@ std::vector<Finding> judge_shared_memory(const Ranks<SharedMemoryFacts>& ranks) 
   Ranks<SharedMemoryFacts> hosts;
   for (const auto& rank : ranks)
     if (rank.facts.looked) hosts.push_back(rank);
-  return {judge_space(hosts), judge_leftovers(hosts)};
+  return {judge_space(hosts), judge_leftovers(hosts), judge_single_copy(ranks)};
 }
 
 CheckResult check_shared_memory(Job& job, const CheckOptions&) {
-  const SharedMemoryFacts mine =
+  SharedMemoryFacts mine =
       job.place().local_rank == 0 ? look(job.place().local_size) : SharedMemoryFacts{};
+  mine.cma_namespace = job.cma_namespace();
+  mine.fast_network = has_fast_network();
   return judged(job, mine, [](const Ranks<SharedMemoryFacts>& ranks) {
     return CheckResult{judge_shared_memory(ranks)};
   });

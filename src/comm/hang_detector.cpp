@@ -176,7 +176,7 @@ void HangDetector::judge(const std::vector<RankReport>& node, double running_s) 
   if (reported_by_another(running_s)) return;
   ended_ = true;
   mine().reports = true;
-  end_(Error(ExitCode::kHang, hang_text(all, hosts_, why), hang_fix(all, state_.limits())));
+  end_(Error(ExitCode::kHang, hang_text(all, hosts_, why), hang_fix(all, hosts_, state_.limits())));
 }
 
 }  // namespace gradsync

@@ -90,20 +90,50 @@ std::string cpu_name() {
   return "unknown";
 }
 
+namespace {
+
+/// A bit a core; glibc's own set ends at 1024.
+using CoreBits = std::array<unsigned long, 256>;
+
+CoreBits core_bits() {
+  CoreBits bits{};
+  sched_getaffinity(0, sizeof bits, reinterpret_cast<cpu_set_t*>(bits.data()));
+  return bits;
+}
+
+Cores cores_of(const CoreBits& bits) {
+  constexpr std::size_t kBits = 8 * sizeof bits[0];
+  Cores cores;
+  for (std::size_t core = 0; core < bits.size() * kBits; ++core)
+    if ((bits[core / kBits] >> core % kBits & 1) != 0) cores.push_back(static_cast<int>(core));
+  return cores;
+}
+
+}  // namespace
+
 CoreMask core_mask() {
-  cpu_set_t set = {};
-  sched_getaffinity(0, sizeof set, &set);
-  CoreMask mask{"", CPU_COUNT(&set)};
-  for (int core = 0; core < CPU_SETSIZE; ++core) {
-    if (!CPU_ISSET(core, &set)) continue;
-    int last = core;
-    while (last + 1 < CPU_SETSIZE && CPU_ISSET(last + 1, &set))
+  CoreMask mask{cores_of(core_bits()), ""};
+  const Cores& cores = mask.cores;
+  for (std::size_t first = 0, last = 0; first < cores.size(); first = ++last) {
+    while (last + 1 < cores.size() && cores[last + 1] == cores[last] + 1)
       ++last;
     if (!mask.text.empty()) mask.text += ',';
-    mask.text += last > core ? fmt::format("{}-{}", core, last) : std::to_string(core);
-    core = last;
+    mask.text += last > first ? fmt::format("{}-{}", cores[first], cores[last])
+                              : std::to_string(cores[first]);
   }
   return mask;
+}
+
+std::vector<Cores> cores_on_node(const Session& session) {
+  const CoreBits mine = core_bits();
+  std::vector<CoreBits> all(static_cast<std::size_t>(session.local_size()));
+  const auto watched = session.control_on_node(CollectiveKind::kAllGather, sizeof mine);
+  MPI_Allgather(mine.data(), sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE,
+                session.node());
+  std::vector<Cores> cores;
+  for (const CoreBits& one : all)
+    cores.push_back(cores_of(one));
+  return cores;
 }
 
 std::vector<NamedText> machine_provenance(const std::string& program) {

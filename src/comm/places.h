@@ -7,16 +7,20 @@
 #include "comm/clock_sync.h"
 #include "comm/session.h"
 #include "device/choice.h"
+#include "host/cores.h"
 #include "record/run.h"
 
 namespace gradsync {
 
-/// The cores this process may use, as the kernel lists them ("0-1"), and how many.
+/// The cores this process may use, and the same as the kernel lists them ("0-1").
 struct CoreMask {
+  Cores cores;
   std::string text;
-  int cores = 1;
 };
 CoreMask core_mask();
+
+/// The cores of each rank of this node, by local rank. Collective over the ranks of the node.
+std::vector<Cores> cores_on_node(const Session& session);
 
 /// "AMD EPYC …", as /proc/cpuinfo says; "unknown" where it does not.
 std::string cpu_name();

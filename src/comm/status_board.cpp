@@ -8,6 +8,9 @@
 
 #include <fmt/format.h>
 
+#include "comm/single_copy.h"
+#include "support/namespaces.h"
+
 namespace gradsync {
 
 namespace {
@@ -16,6 +19,9 @@ namespace {
 constexpr double kUneasy_s = 0.3;
 /// A watchdog that has not ticked for so long does not run (a frozen control group, a debugger).
 constexpr double kSilent_s = 2.5;
+
+/// Of a process that has a number of another container: its ticks show whether it runs.
+constexpr char kUnknownState = '?';
 
 /// State letter of /proc/PID/stat ('T' stopped, 'Z' dead), or 0 if the process is gone.
 char process_state(std::int32_t pid) {
@@ -37,7 +43,10 @@ StatusBoard::StatusBoard(MPI_Comm node, std::vector<int> world_ranks)
   mine_ = static_cast<std::size_t>(local);
   for (std::byte* part : window_.parts())
     statuses_.push_back(reinterpret_cast<RankStatus*>(part));
-  (new (statuses_[mine_]) RankStatus)->pid = getpid();
+  RankStatus& status = *new (statuses_[mine_]) RankStatus;
+  status.pid = getpid();
+  status.pid_namespace = namespace_of("pid");
+  status.cma_namespace = cma_namespace();
   MPI_Barrier(node);
 }
 
@@ -71,7 +80,10 @@ std::vector<RankReport> StatusBoard::reports(double running_s) const {
     report.phase_s = status.phase_s;
     report.expired = status.expired;
     report.answers = true;
-    report.process = process_state(status.pid);
+    report.cma_namespace = status.cma_namespace;
+    report.process = status.pid_namespace == statuses_[mine_]->pid_namespace
+                         ? process_state(status.pid)
+                         : kUnknownState;
     if (i != mine_ && status.watched && running_s - seen_[i].at_s > kSilent_s && report.runs())
       report.process = 'F';
     all.push_back(report);

@@ -17,6 +17,8 @@ namespace gradsync {
 struct alignas(64) RankStatus {
   std::atomic<std::int64_t> iteration{0}, sequence{0};
   std::atomic<std::int32_t> kind{-1}, pid{0};
+  std::atomic<std::uint64_t> pid_namespace{0};  ///< that `pid` is a number of
+  std::atomic<std::uint64_t> cma_namespace{0};
   std::atomic<Activity> activity{Activity::kStarting};
   std::atomic<WatchedPhase> phase{WatchedPhase::kTraining};
   std::atomic<std::int64_t> ticks{0};  ///< of its watchdog

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "host/single_copy.h"
 #include "record/run.h"
 
 namespace gradsync {
@@ -163,7 +164,22 @@ std::string hang_text(const std::vector<RankReport>& reports, const std::vector<
   return text;
 }
 
-std::string hang_fix(const std::vector<RankReport>& reports, const WatchLimits& limits) {
+std::string hang_fix(const std::vector<RankReport>& reports, const std::vector<std::string>& hosts,
+                     const WatchLimits& limits) {
+  std::vector<std::string> host_of;
+  std::vector<std::uint64_t> namespaces;
+  for (const RankReport& report : reports) {
+    host_of.push_back(hosts[static_cast<std::size_t>(report.rank)]);
+    namespaces.push_back(report.waits() ? report.cma_namespace : 0);
+  }
+  const auto apart = hosts_where_cma_fails(host_of, namespaces);
+  const bool all_wait = std::all_of(reports.begin(), reports.end(),
+                                    [](const RankReport& report) { return report.waits(); });
+  if (all_wait && !apart.empty())
+    return fmt::format(
+        "all ranks wait, and ranks of {} are in different user namespaces (a container each), "
+        "where long messages hang in Open MPI 4: {}",
+        fmt::join(apart, ", "), kCmaFix);
   const auto option = limit_option(longest_waiting(reports).phase, limits);
   return "check the hosts of the missing ranks" +
          (option.empty() ? std::string()

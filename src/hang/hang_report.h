@@ -20,9 +20,12 @@ struct RankReport {
   double waited_s = 0;        ///< in that collective
   double limit_s = 0;         ///< of that wait
   double phase_s = 0;         ///< in this phase
-  char process = 0;           ///< state letter of /proc/PID/stat, 0: gone, 'F': does not run
-  bool expired = false;       ///< waited longer than its limit
-  bool answers = false;       ///< false: nothing is known, its node does not answer
+  /// State letter of /proc/PID/stat, 0: gone, 'F': does not run, '?': not known, as of a process in
+  /// another container.
+  char process = 0;
+  bool expired = false;             ///< waited longer than its limit
+  bool answers = false;             ///< false: nothing is known, its node does not answer
+  std::uint64_t cma_namespace = 0;  ///< as hosts_where_cma_fails takes it
 
   /// Whether its process exists and is not stopped.
   bool runs() const;
@@ -57,7 +60,8 @@ std::string rank_list(const std::vector<int>& sorted);
 std::string hang_text(const std::vector<RankReport>& reports, const std::vector<std::string>& hosts,
                       const std::string& why);
 
-/// What to do about it.
-std::string hang_fix(const std::vector<RankReport>& reports, const WatchLimits& limits);
+/// What to do about it; `hosts` by rank.
+std::string hang_fix(const std::vector<RankReport>& reports, const std::vector<std::string>& hosts,
+                     const WatchLimits& limits);
 
 }  // namespace gradsync

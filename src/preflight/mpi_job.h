@@ -5,6 +5,7 @@
 
 #include "check/job.h"
 #include "comm/session.h"
+#include "comm/single_copy.h"
 #include "record/run.h"
 #include "transport/mpi_transport.h"
 
@@ -22,6 +23,7 @@ class MpiJob : public Job {
   GpuStack gpu_software() const override { return gpu_stack(); }
   std::vector<GpuDevice> gpus() const override { return visible_gpus(); }
   GpuLinks gpu_links(const std::string& uuid) const override;
+  std::uint64_t cma_namespace() const override { return gradsync::cma_namespace(); }
 
   std::vector<std::string> gather(const std::string& mine) override;
   std::string broadcast(const std::string& of_root) override;

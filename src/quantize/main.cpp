@@ -155,7 +155,8 @@ void write_files(const Study& study, const QuantizeOptions& options, const RunIn
 
 std::int64_t threads_of(const Session& session, const QuantizeOptions& options) {
   if (options.threads > 0) return options.threads;
-  return std::max(1, core_mask().cores / session.local_size());
+  return static_cast<std::int64_t>(
+      fair_threads(cores_on_node(session), static_cast<std::size_t>(session.local_rank())));
 }
 
 /// Passes over the images may take long, so ranks wait for each other by what they took themselves.

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <thread>
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
@@ -11,8 +10,10 @@
 #include <fmt/format.h>
 #include <torch/cuda.h>
 
+#include "host/cores.h"
 #include "model/image_batch.h"
 #include "model/replica.h"
+#include "support/parse.h"
 #include "timing/clock.h"
 #include "timing/statistics.h"
 
@@ -93,20 +94,16 @@ double probe_if_taken(const Candidate& candidate, const TrainOptions& options,
 
 std::int64_t settle_threads(const Session& session, const TrainOptions& options,
                             ComputeSettings& settings) {
-  const int cores = core_mask().cores;
-  // Ranks bound to cores of their own each see only those; unbound ones share all they see.
-  int node_cores = 0;
-  const auto watched = session.control_on_node(CollectiveKind::kAllReduce, sizeof cores);
-  MPI_Allreduce(&cores, &node_cores, 1, MPI_INT, MPI_MAX, session.node());
-  const bool shared = node_cores >= static_cast<int>(std::thread::hardware_concurrency());
-  const int sharers = shared ? session.local_size() : 1;
-  const std::int64_t fair = std::max(1, cores / sharers);
-  const std::int64_t threads = options.threads > 0 ? options.threads : fair;
-  if (threads * sharers > cores)
+  const std::vector<Cores> cores = cores_on_node(session);
+  std::vector<RankCores> ranks;
+  for (std::size_t rank = 0; rank < cores.size(); ++rank)
+    ranks.push_back({cores[rank], options.threads > 0 ? static_cast<std::size_t>(options.threads)
+                                                      : fair_threads(cores, rank)});
+  if (const auto found = core_shortage(ranks))
     settings.warnings.push_back(fmt::format(
-        "{} ranks with {} threads each share {} cores: times include waiting for a core", sharers,
-        threads, cores));
-  return threads;
+        "{} with {} have {}: times include waiting for a core", count_text(found->ranks, "rank"),
+        count_text(found->threads, "thread"), count_text(found->cores, "core")));
+  return static_cast<std::int64_t>(ranks[static_cast<std::size_t>(session.local_rank())].threads);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 usage: check.py [NAME...]    (run by tests/run, which sets MPIRUN)
 """
+import contextlib
 import json
 import os
 import pathlib
@@ -10,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
 
@@ -101,8 +103,11 @@ def case_leftovers_in_shared_memory_are_named_not_removed(folder):
     shared = pathlib.Path("/dev/shm")
     if not os.access(shared, os.W_OK):
         raise Skip("no /dev/shm here")
-    left = shared / f"vader_segment.gradsync-e2e-{os.getpid()}.0"
-    left.write_bytes(b"x" * 4096)
+    # All users may write there: a name that cannot be guessed, of a file that was not there before.
+    file, name = tempfile.mkstemp(prefix="vader_segment.gradsync-e2e-", dir=shared)
+    os.write(file, b"x" * 4096)
+    os.close(file)
+    left = pathlib.Path(name)
     hour_ago = time.time() - 3600
     os.utime(left, (hour_ago, hour_ago))
     try:
@@ -112,6 +117,80 @@ def case_leftovers_in_shared_memory_are_named_not_removed(folder):
         check(left.exists(), "it removes nothing by itself")
     finally:
         left.unlink()
+
+
+@contextlib.contextmanager
+def mapped_by(user: int, age_s: int = 3600):
+    """A segment in /dev/shm that a process of that user has mapped, which no process number leads to from a container."""
+    shared = pathlib.Path("/dev/shm")
+    if os.geteuid() != 0:
+        raise Skip("only root can start programs as another user")
+    if subprocess.run(["unshare", "--user", "--map-root-user", "--pid", "--fork", "true"], capture_output=True).returncode != 0:
+        raise Skip("no user and process-id namespaces here (unshare)")
+    file, name = tempfile.mkstemp(prefix="vader_segment.gradsync-e2e-", dir=shared)
+    os.write(file, b"x" * 4096)
+    os.fchown(file, user, user)
+    os.utime(file, (time.time() - age_s,) * 2)
+    os.close(file)
+    hold = "import mmap, os, sys; m = mmap.mmap(os.open(sys.argv[1], os.O_RDONLY), 4096, prot=mmap.PROT_READ); print(flush=True); sys.stdin.read()"
+    holder = subprocess.Popen(["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", sys.executable, "-c", hold, name],
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # fmt: skip
+    try:
+        check(holder.stdout.readline() == b"\n", "the segment is mapped")
+        yield name
+    finally:
+        holder.communicate()
+        os.unlink(name)
+
+
+def case_segments_of_living_processes_outside_of_a_container_are_left_alone(folder):
+    """In a process-id namespace they are not seen; the root of a user namespace may not look at them."""
+    for user, container in ((0, ["unshare", "--pid", "--fork", "--mount-proc"]), (65534, ["unshare", "--user", "--map-root-user"])):
+        with mapped_by(user) as name:
+            here = ["--data", DATA, "--results", folder / "results", "--skip", "data,links,load"]
+            check(name not in run([PROGRAM, *here]).expect(0).out, f"user {user}: mapped by a process that is seen")
+            result = run([*container, PROGRAM, *here]).expect(0)
+            check(row(result, "shared-memory.leftovers") in ("skip", "pass"), f"user {user}: {result.out}")
+            check(f"rm {name}" not in result.out and name not in result.out.partition("What to do")[2], f"user {user}: {result.out}")
+
+
+def case_a_launcher_outside_of_the_container_is_not_compared_by_paths(folder):
+    if subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode != 0:
+        raise Skip("no mount namespaces here (unshare)")
+    here = ["--data", DATA, "--results", folder / "results", "--skip", "data,links,load"]
+    check(row(run(mpirun(2) + [PROGRAM, *here]).expect(0), "launch.mpi") == "pass", "the same files")
+    result = run(mpirun(2) + ["unshare", "--mount", PROGRAM, *here]).expect(0)
+    check(row(result, "launch.mpi") == "skip", result.out)
+
+
+def case_ranks_in_user_namespaces_of_their_own_are_named_before_a_message_hangs(folder):
+    """Open MPI 4's CMA: `apptainer exec` as the site's container starts ranks so."""
+    harness.require_open_mpi_4("the single-copy mechanism of vader is a part of")
+    container = ["unshare", "--user", "--map-root-user"]
+    if subprocess.run([*container, "true"], capture_output=True).returncode != 0:
+        raise Skip("no user namespaces here (unshare)")
+    here = ["--data", DATA, "--results", folder / "results", "--skip", "data,load"]
+    copies = row(run(mpirun(2) + [PROGRAM, *here]).expect(0), "shared-memory.cma")
+    if copies != "pass":
+        raise Skip("this Open MPI does not copy messages by CMA")
+    result = run(mpirun(2) + [*container, PROGRAM, *here])
+    check(row(result, "shared-memory.cma") in ("fail", "warn"), result.out)
+    check("--mca btl_vader_single_copy_mechanism none" in result.out, result.out)
+    without = [*harness.launcher(), "--mca", "btl_vader_single_copy_mechanism", "none", "-n", 2]
+    result = run([*without, *container, PROGRAM, *here]).expect(0)
+    check(row(result, "shared-memory.cma") == "skip", result.out)
+
+
+def case_a_busy_core_is_a_warning_with_its_host(folder):
+    core = str(sorted(os.sched_getaffinity(0))[0])
+    here = ["--data", DATA, "--results", folder / "results", "--threads", 1, "--skip", "data,links"]
+    busy = subprocess.Popen(["taskset", "-c", core, sys.executable, "-c", "while True: pass"])
+    try:
+        result = run(["taskset", "-c", core, PROGRAM, *here]).expect(0, r"\d+ % of the cores that its ranks need are free")
+        check(row(result, "load") == "warn" and os.uname().nodename in result.out.partition("  load ")[2].partition("\n")[0], result.out)
+    finally:
+        busy.kill()
+        busy.wait()
 
 
 def loaded_hdf5() -> pathlib.Path:

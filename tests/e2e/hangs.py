@@ -13,7 +13,7 @@ import sys
 import time
 
 import harness
-from harness import BIN, ENVIRONMENT, ROOT, Failure, Result, check, mpirun, run, synthetic
+from harness import BIN, ENVIRONMENT, ROOT, Failure, Result, Skip, check, mpirun, run, synthetic
 
 DATA = ""
 STRIKE = str(ROOT / "build/tests/libstrike.so")
@@ -105,6 +105,22 @@ def case_a_stopped_rank_is_named_alone_for_every_mode_and_transport(folder):
                        "--output", path, "--inject-fault", "stop@1:5")  # fmt: skip
         named(result, "1", "rank 1 .*, process stopped", r"waiting ranks: 0, 2-3\.")
         run([BIN / "gradsync-report", f"{path}.journal", "--plots", "no"]).expect(0)
+
+
+def case_ranks_in_user_namespaces_of_their_own_name_the_option_of_mpi(folder):
+    """Open MPI 4 cannot copy between them, and an allreduce of some megabytes never returns."""
+    harness.require_open_mpi_4("the single-copy mechanism of vader is a part of")
+    container = ["unshare", "--user", "--map-root-user"]
+    if subprocess.run([*container, "true"], capture_output=True).returncode != 0:
+        raise Skip("no user namespaces here (unshare)")
+    training = [BIN / "gradsync-train", "--model", "mlp:1024x4", "--data", DATA, "--evaluate", "none", "--sync", "ddp", "--transport",
+                "mpi", "--batch-per-rank", 8, "--iterations", 4, "--timeout", "3s"]  # fmt: skip
+    result = run(mpirun(2) + [*container, *training, "--output", folder / "hangs.h5"])
+    if result.code == 0:
+        raise Skip("this Open MPI does not hang there")
+    result.expect(86, "hang: allreduce", "different user namespaces", "fix: .*--mca btl_vader_single_copy_mechanism none")
+    without = [*harness.launcher(), "--mca", "btl_vader_single_copy_mechanism", "none", "-n", 2]
+    run([*without, *container, *training, "--output", folder / "run.h5"]).expect(0)
 
 
 def case_counts_of_collectives_do_not_drift_apart(folder):

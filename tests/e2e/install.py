@@ -14,6 +14,7 @@ from harness import ROOT, Skip, check, mpirun, run, synthetic
 
 PREFIX = pathlib.Path()
 BUILD_S = int(os.environ.get("BUILD_S", 600))
+NOBODY = 65534  # the user
 PROGRAMS = ["audit", "calibrate", "check", "dataset", "quantize", "report", "sweep", "train"]
 
 
@@ -67,7 +68,7 @@ def shared_and_moved(folder) -> pathlib.Path:
 
 
 def as_nobody(folder) -> list:
-    return ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "env", f"--chdir={folder}", "HOME=/nonexistent"]
+    return ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "env", f"--chdir={folder}", "HOME=/nonexistent"]
 
 
 def check_libraries(program, prefix, user) -> None:
@@ -88,7 +89,7 @@ def case_another_user_runs_a_moved_prefix_without_the_installers_files(folder):
         check_libraries(path, prefix, nobody)
     results = folder / "results"
     results.mkdir()
-    results.chmod(0o777)
+    os.chown(results, NOBODY, NOBODY)
     data = synthetic(folder, 640, 64)
     training = [prefix / "bin/gradsync-train", "--model", "lenet", "--data", data, "--batch-per-rank", 16, "--iterations", 3]
     run(nobody + mpirun(2) + training + ["--output", results / "run.h5"]).expect(0)

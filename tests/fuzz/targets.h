@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "record/reader.h"
+#include "serial/test_folder.h"
 #include "support/file.h"
 
 /// The parsers of everything that comes from outside a process, each as a function of some bytes.
@@ -64,19 +65,10 @@ void sweep_records(Input input);
 void read_all(RunReader& run);
 
 /// A folder for parsers that take one; removed at the end of the process.
-class Folder {
+class Folder : public TestFolder {
  public:
-  Folder();
-  ~Folder();
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-
-  const std::filesystem::path& path() const { return path_; }
   /// Replaces a file.
   void write(const std::string& name, std::string_view content) const;
-
- private:
-  std::filesystem::path path_;
 };
 
 }  // namespace gradsync::fuzz

@@ -1,8 +1,8 @@
 #include "mpi/ranks.h"
 
-#include <unistd.h>
-
 #include <algorithm>
+#include <array>
+#include <climits>
 #include <string>
 
 #include "transport/ring_transport.h"
@@ -61,17 +61,16 @@ RanksTransport::~RanksTransport() {
 }
 
 SharedFolder::SharedFolder() {
-  int pid = getpid();
-  MPI_Bcast(&pid, 1, MPI_INT, 0, session().world());
-  path_ = std::filesystem::temp_directory_path() / ("gradsync-test-" + std::to_string(pid));
-  if (session().root()) std::filesystem::create_directories(path_);
-  MPI_Barrier(session().world());
+  std::array<char, PATH_MAX> path{};
+  session().together([&] {
+    if (session().root()) made_.emplace().path().string().copy(path.data(), path.size() - 1);
+  });
+  MPI_Bcast(path.data(), static_cast<int>(path.size()), MPI_CHAR, 0, session().world());
+  path_ = path.data();
 }
 
 SharedFolder::~SharedFolder() {
   MPI_Barrier(session().world());
-  std::error_code ignored;
-  if (session().root()) std::filesystem::remove_all(path_, ignored);
 }
 
 }  // namespace gradsync::test

@@ -10,6 +10,7 @@
 
 #include "comm/session.h"
 #include "exchange/exchange.h"
+#include "serial/test_folder.h"
 #include "transport/rank_transport.h"
 
 namespace gradsync::test {
@@ -54,7 +55,7 @@ struct Ranks {
   int rank = session().rank(), size = session().size();
 };
 
-/// A folder all ranks share while it lives; made and removed by rank 0.
+/// A folder all ranks share while it lives: rank 0's TestFolder.
 class SharedFolder {
  public:
   SharedFolder();
@@ -64,6 +65,7 @@ class SharedFolder {
   const std::filesystem::path& path() const { return path_; }
 
  private:
+  std::optional<TestFolder> made_;  ///< on rank 0
   std::filesystem::path path_;
 };
 

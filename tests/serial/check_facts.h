@@ -35,6 +35,7 @@ class FakeJob : public Job {
   Launcher started_by;
   std::vector<Library> loaded;
   std::vector<GpuDevice> devices;
+  std::uint64_t user_namespace = 0;
   float sum_factor = 1, swap_factor = 1;  ///< what the network makes of rank 0's data
 
   const Place& place() const override { return where; }
@@ -54,6 +55,7 @@ class FakeJob : public Job {
     const auto monitor = open_nvml(uuid, why, "build/tests/libfake_nvml.so");
     return monitor ? monitor->links() : GpuLinks{};
   }
+  std::uint64_t cma_namespace() const override { return user_namespace; }
   std::vector<std::string> gather(const std::string& mine) override {
     return std::vector<std::string>(static_cast<std::size_t>(where.size), mine);
   }

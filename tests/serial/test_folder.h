@@ -1,7 +1,10 @@
 #pragma once
 
+#include <cerrno>
+#include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <system_error>
 
 #include "support/file.h"
 
@@ -12,12 +15,16 @@ inline std::filesystem::path source_folder() {
   return std::filesystem::path(__FILE__).parent_path() / "../..";
 }
 
-/// A fresh folder for one test, removed with all it holds.
+/// A fresh folder for one test, removed with all it holds. The folder above it may be open to all
+/// users of the machine, so nobody else can have made it (mkdtemp refuses a name that exists) or
+/// write into it (mode 0700): tests write by calls that follow symbolic links.
 class TestFolder {
  public:
-  TestFolder()
-      : path_(std::filesystem::temp_directory_path() / ("gradsync-test-" + random_suffix())) {
-    std::filesystem::create_directories(path_);
+  TestFolder() {
+    std::string name = std::filesystem::temp_directory_path() / "gradsync-test-XXXXXX";
+    if (::mkdtemp(name.data()) == nullptr)
+      throw std::system_error(errno, std::generic_category(), "cannot make the folder " + name);
+    path_ = name;
   }
   ~TestFolder() {
     std::error_code ignored;

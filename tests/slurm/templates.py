@@ -191,6 +191,12 @@ def case_a_site_file_must_be_right(folder):
         refused(place, 64, text, "one-gpu", tiny(place, ranks=1), environment=environment)
 
 
+def case_a_site_file_from_an_editor_of_windows(folder):
+    environment = copy_of_slurm(folder, "\ufeffpartition = gpu\r\naccount = lab\r\n")
+    result = run([folder / "slurm/submit", "--environment"], environment=environment).expect(0)
+    check(sorted(result.out.split()) == ["SBATCH_ACCOUNT=lab", "SBATCH_PARTITION=gpu", "export", "export"], result.out)
+
+
 def case_the_template_of_arrays_wants_an_array(folder):
     refused(folder, 64, "gradsync-sweep .*job.cfg --launcher slurm", "grid", tiny(folder, ranks=1))
     run(["bash", "slurm/grid.sbatch", "x.cfg"]).expect(64, "gradsync-sweep x.cfg --launcher slurm")

@@ -313,3 +313,25 @@ TEST_CASE("watchdog: the state of a process is the letter that the kernel has fo
   REQUIRE(reports.size() == 1);
   CHECK(reports[0].process == 'R');
 }
+
+TEST_CASE("watchdog: a process number of another container says nothing of the process" *
+          test::several_ranks()) {
+  const Session& session = test::session();
+  if (session.local_size() == 1) return;
+  std::vector<int> ranks(static_cast<std::size_t>(session.local_size()));
+  const int rank = session.rank();
+  MPI_Allgather(&rank, 1, MPI_INT, ranks.data(), 1, MPI_INT, session.node());
+  StatusBoard board(session.node(), ranks);
+  // The first rank, as it is after `unshare --pid`: no process here has that number.
+  constexpr std::int32_t kNoProcess = 1 << 30;
+  if (session.local_rank() == 0) {
+    board.mine().pid = kNoProcess;
+    board.mine().pid_namespace = 1;
+  }
+  MPI_Barrier(session.node());
+  // Seen by the others; in its own container the number would be its own.
+  if (session.local_rank() != 0)
+    for (const RankReport& report : board.reports(0))
+      CHECK_MESSAGE(report.runs(), report.rank);
+  MPI_Barrier(session.node());
+}

@@ -165,18 +165,20 @@ TEST_CASE("what a run records of its MPI, its own identity and the cores of a ra
 
   cpu_set_t before;
   REQUIRE(sched_getaffinity(0, sizeof before, &before) == 0);
-  int cores = 0;
+  Cores cores;
   for (int core = 0; core < CPU_SETSIZE; ++core) {
     if (!CPU_ISSET(core, &before)) continue;
-    ++cores;
+    cores.push_back(core);
     cpu_set_t one = {};
     CPU_SET(core, &one);
     REQUIRE(sched_setaffinity(0, sizeof one, &one) == 0);
     CHECK(core_mask().text == std::to_string(core));
-    CHECK(core_mask().cores == 1);
+    CHECK(core_mask().cores == Cores{core});
   }
   REQUIRE(sched_setaffinity(0, sizeof before, &before) == 0);
   CHECK(core_mask().cores == cores);
+  CHECK(cores_on_node(test::session()).at(static_cast<std::size_t>(test::session().local_rank())) ==
+        cores);
   CHECK(core_mask().text == value_in("/proc/self/status", "Cpus_allowed_list"));
   const std::string cpu = value_in("/proc/cpuinfo", "model name");
   CHECK(cpu_name() == (cpu.empty() ? "unknown" : cpu));

@@ -108,6 +108,45 @@ TEST_CASE("preflight: little shared memory and leftovers warn, with the line tha
   CHECK(left.fix == "on node1: rm /dev/shm/vader_segment.node1.0.1.0 /dev/shm/nccl-abc");
 }
 
+TEST_CASE("preflight: files that processes outside of a container may use are not for removal") {
+  SharedMemoryFacts outside{true, 2, std::int64_t{1} << 30, std::int64_t{1} << 30, {}};
+  SharedMemoryFacts inside = outside;
+  inside.in_container = true;
+  const auto leftovers = [&](const std::vector<SharedMemoryFacts>& facts) {
+    return finding(judge_shared_memory(on_ranks(facts, 1)), "shared-memory.leftovers");
+  };
+  CHECK(leftovers({inside, outside}).outcome == Outcome::kPass);
+  inside.leftovers = {{"nccl-abc", 1 << 20}};
+  const auto unknown = leftovers({inside, outside});
+  CHECK(unknown.outcome == Outcome::kSkip);
+  CHECK(unknown.fix.empty());
+  CHECK(contains(unknown.seen, "node1: no process of this container uses 1 file of 1 MiB"));
+  outside.leftovers = {{"psm_shm.1", 1 << 20}};
+  const auto left = leftovers({inside, outside});
+  CHECK(left.outcome == Outcome::kWarn);
+  CHECK(left.fix == "on node2: rm /dev/shm/psm_shm.1");
+}
+
+TEST_CASE("preflight: ranks of a host in different user namespaces, which CMA does not cross") {
+  const auto facts = [](std::uint64_t cma_namespace, bool fast_network = false) {
+    SharedMemoryFacts one{true, 1, std::int64_t{1} << 30, std::int64_t{1} << 30, {}};
+    one.cma_namespace = cma_namespace;
+    one.fast_network = fast_network;
+    return one;
+  };
+  const auto single_copy = [](const std::vector<SharedMemoryFacts>& all) {
+    return finding(judge_shared_memory(on_ranks(all, 2)), "shared-memory.cma");
+  };
+  CHECK(single_copy({facts(0), facts(0)}).outcome == Outcome::kSkip);
+  CHECK(single_copy({facts(7), facts(7), facts(8), facts(8)}).outcome == Outcome::kPass);
+  CHECK(single_copy({facts(7), facts(0)}).outcome == Outcome::kPass);
+  const auto apart = single_copy({facts(7), facts(7), facts(8), facts(9)});
+  CHECK(apart.outcome == Outcome::kFail);
+  CHECK(contains(apart.seen, "ranks of node2 are in different user namespaces"));
+  CHECK(contains(apart.fix, "--mca btl_vader_single_copy_mechanism none"));
+  CHECK(single_copy({facts(7, true), facts(9, true)}).outcome == Outcome::kWarn);
+}
+
 TEST_CASE(
     "preflight: clocks of the day three seconds apart warn, whatever the steady clocks read") {
   // node2 was started 1000 s later, so its steady clock reads 1000 s less.

@@ -3,6 +3,7 @@
 #include "check/facts.h"
 #include "check/report.h"
 #include "serial/check_facts.h"
+#include "serial/test_folder.h"
 
 using namespace gradsync;
 using namespace gradsync::check;
@@ -158,12 +159,6 @@ TEST_CASE("preflight: GPUs of two kinds warn") {
   CHECK(contains(found.seen, "NVIDIA A100"));
 }
 
-TEST_CASE("preflight: lists of cores as the kernel writes them") {
-  CHECK(core_numbers("0-3,8") == std::vector<int>{0, 1, 2, 3, 8});
-  CHECK(core_numbers("5") == std::vector<int>{5});
-  CHECK(core_numbers("").empty());
-}
-
 TEST_CASE("preflight: one core for four threads fails") {
   CheckOptions options;
   options.threads = 4;
@@ -195,6 +190,21 @@ TEST_CASE("preflight: cores that two ranks need warn") {
   CHECK(cores({bound("0"), bound("0"), bound("1")}).outcome == Outcome::kWarn);
   CHECK(cores({bound("0-1"), bound("0-1")}).outcome == Outcome::kPass);
   CHECK(cores({bound("0-1"), bound("1-2"), bound("0-2"), bound("0,2")}).outcome == Outcome::kWarn);
+  CHECK(cores({bound("0-7"), bound("0"), bound("1")}).outcome == Outcome::kPass);
+  CHECK(contains(cores({bound("0"), bound("0"), bound("1-7")}).seen,
+                 "node1: 2 ranks with 2 threads on 1 core"));
+}
+
+TEST_CASE("preflight: the cores of a host are those of the container") {
+  const FakeRoot root;
+  const int online = cores_of_host(root.path());
+  CHECK(online >= 1);
+  root.state("proc/self/cgroup", "0::/");
+  root.state("sys/fs/cgroup/cpuset.cpus.effective", "6-7,70");
+  CHECK(cores_of_host(root.path()) == 3);
+  root.state("proc/self/cgroup", "3:cpuset:/box\n0::/");
+  root.state("sys/fs/cgroup/cpuset/box/cpuset.effective_cpus", "0-3");
+  CHECK(cores_of_host(root.path()) == 4);
 }
 
 TEST_CASE("preflight: ranks that mpirun left one core each of many warn") {
@@ -203,6 +213,119 @@ TEST_CASE("preflight: ranks that mpirun left one core each of many warn") {
   CheckOptions meant;
   meant.threads = 1;
   CHECK(finding(judge_binding(facts, meant), "binding.cores").outcome == Outcome::kPass);
+}
+
+namespace {
+
+/// What a rank found in a second of which it used `own_s` itself.
+LoadFacts load(const std::string& cores, std::map<int, double> busy_s, double own_s = 0,
+               std::vector<GroupLoad> groups = {}) {
+  return {cores, 1, own_s, std::move(busy_s), std::move(groups)};
+}
+
+Finding load_of(const std::vector<LoadFacts>& facts, int per_host, int threads = 0) {
+  CheckOptions options;
+  options.threads = threads;
+  return judge_load(on_ranks(facts, per_host), options);
+}
+
+}  // namespace
+
+TEST_CASE("preflight: other processes on the cores of a host warn, with the host's name") {
+  const std::map<int, double> idle = {{0, 0}, {1, 0.02}, {2, 0}, {3, 0}},
+                              half = {{0, 1}, {1, 0}, {2, 1}, {3, 0}};
+  CHECK(load_of({load("0-3", idle)}, 1).outcome == Outcome::kPass);
+  const auto busy = load_of({load("0-3", idle), load("0-3", half)}, 1);
+  CHECK(busy.outcome == Outcome::kWarn);
+  CHECK(busy.id == "load");
+  CHECK(contains(busy.seen,
+                 "node2: 50 % of the cores that its ranks need are free: other "
+                 "processes use 2.0 of 4 cores"));
+  CHECK_FALSE(contains(busy.seen, "node1"));
+  // 9 % is still enough, 11 % is not.
+  CHECK(load_of({load("0", {{0, 0.09}})}, 1).outcome == Outcome::kPass);
+  CHECK(load_of({load("0", {{0, 0.11}})}, 1).outcome == Outcome::kWarn);
+  // Busy cores that no rank may use, and cores that its threads do not need.
+  CHECK(load_of({load("1,3", half)}, 1).outcome == Outcome::kPass);
+  CHECK(load_of({load("0-3", half)}, 1, 2).outcome == Outcome::kPass);
+  CHECK(load_of({load("0-3", half)}, 1, 3).outcome == Outcome::kWarn);
+  // One bound rank of two has to share its core.
+  CHECK(load_of({load("0", half), load("1", {})}, 2).outcome == Outcome::kWarn);
+  CHECK(load_of({load("0-3", half), load("0-3", {})}, 2, 1).outcome == Outcome::kPass);
+}
+
+TEST_CASE("preflight: what the ranks use themselves is no load") {
+  const std::map<int, double> busy = {{0, 0.9}, {1, 0.9}};
+  CHECK(load_of({load("0-1", busy, 0.9), load("0-1", {}, 0.9)}, 2).outcome == Outcome::kPass);
+  CHECK(load_of({load("0-1", busy, 0.9), load("0-1", {}, 0)}, 2).outcome == Outcome::kWarn);
+}
+
+TEST_CASE("preflight: limits of control groups, and what others of the group use") {
+  const std::map<int, double> idle = {{0, 0}, {1, 0}, {2, 0}, {3, 0}};
+  const auto limited = [&](const std::vector<GroupLoad>& of_first,
+                           const std::vector<GroupLoad>& of_second, int threads = 0) {
+    return load_of({load("0-3", idle, 0, of_first), load("0-3", {}, 0, of_second)}, 2, threads);
+  };
+  CHECK(limited({{1, 4, 0}}, {{1, 4, 0}}).outcome == Outcome::kPass);
+  const auto half = limited({{1, 2, 0}}, {{1, 2, 0}});
+  CHECK(half.outcome == Outcome::kWarn);
+  CHECK(contains(half.seen,
+                 "50 % of the cores that its ranks need are free: the limit of their control "
+                 "group is 2 cores"));
+  CHECK(limited({{1, 2, 0}}, {{1, 2, 0}}, 1).outcome == Outcome::kPass);
+  CHECK(limited({{1, 4, 1}}, {{1, 4, 1}}).outcome == Outcome::kWarn);
+  // A container for each rank, and the tightest of nested groups.
+  CHECK(limited({{1, 2, 0}}, {{2, 2, 0}}).outcome == Outcome::kPass);
+  CHECK(limited({{1, 2, 0}, {3, 3, 0}}, {{2, 2, 0}, {3, 3, 0}}).outcome == Outcome::kWarn);
+}
+
+TEST_CASE("preflight: a load that the kernel does not state is no pass") {
+  const auto unknown = load_of({load("0-3", {{0, 0}, {1, 0}})}, 1);
+  CHECK(unknown.outcome == Outcome::kSkip);
+  CHECK(contains(unknown.seen, "n/a on node1"));
+  CHECK(load_of({load("0-3", {}, 0, {{1, 1, 0}})}, 1).outcome == Outcome::kWarn);
+  const auto one = load_of({load("0", {}), load("0", {{0, 0}})}, 1);
+  CHECK(one.outcome == Outcome::kPass);
+  CHECK(contains(one.seen, "n/a on node1"));
+}
+
+TEST_CASE("preflight: load as the kernel counts it") {
+  const FakeRoot root;
+  CHECK(read_load(root.path()).busy_s.empty());
+  CHECK(read_load(root.path()).groups.empty());
+  const auto stat = [&](const std::string& of_core_1) {
+    root.state("proc/stat",
+               "cpu  900 0 900 9000 0 0 0 0 0 0\ncpu0 100 0 0 5000 70 0 0 0 0 0\ncpu1 " +
+                   of_core_1 + "\nintr 1 2\nctxt 5");
+  };
+  // user nice system idle iowait irq softirq steal guest guest_nice
+  stat("100 10 20 5000 40 1 2 3 100 0");
+  root.state("proc/self/cgroup", "0::/pod/box");
+  root.state("sys/fs/cgroup/pod/box/cpu.max", "max 100000");
+  root.state("sys/fs/cgroup/pod/cpu.max", "150000 100000");
+  root.state("sys/fs/cgroup/pod/cpu.stat", "usage_usec 7000000\nuser_usec 1");
+  const LoadReading before = read_load(root.path());
+  CHECK(before.busy_s.size() == 2);
+  CHECK(before.busy_s.at(1) == doctest::Approx(1.36));
+  REQUIRE(before.groups.size() == 1);
+  CHECK(before.groups[0].limit_cores == doctest::Approx(1.5));
+  stat("130 10 20 5060 50 1 2 13 130 0");
+  root.state("sys/fs/cgroup/pod/cpu.stat", "usage_usec 7500000");
+  const LoadFacts facts = load_between(before, read_load(root.path()), 1);
+  CHECK(facts.busy_s.at(0) == doctest::Approx(0));
+  CHECK(facts.busy_s.at(1) == doctest::Approx(0.4));
+  CHECK(facts.groups.at(0).used_s == doctest::Approx(0.5));
+  // cgroup v1, which may count in another controller.
+  root.state("proc/self/cgroup", "2:cpuacct:/box\n1:cpu:/box");
+  root.state("sys/fs/cgroup/cpu/box/cpu.cfs_quota_us", "50000");
+  root.state("sys/fs/cgroup/cpu/box/cpu.cfs_period_us", "100000");
+  root.state("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1");
+  root.state("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000");
+  root.state("sys/fs/cgroup/cpuacct/box/cpuacct.usage", "2500000000");
+  const LoadReading v1 = read_load(root.path());
+  REQUIRE(v1.groups.size() == 1);
+  CHECK(v1.groups[0].limit_cores == doctest::Approx(0.5));
+  CHECK(v1.groups[0].used_s == doctest::Approx(2.5));
 }
 
 TEST_CASE("preflight: limits that break runs later") {

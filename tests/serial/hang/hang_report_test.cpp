@@ -57,7 +57,7 @@ using Ranks = std::vector<int>;
 
 TEST_CASE(
     "hang: a rank that has not come is missing, whether it is late, stopped, gone or frozen") {
-  for (const char process : {'S', 'R', 'D', 'T', 't', 'Z', 'F', '\0'})
+  for (const char process : {'S', 'R', 'D', '?', 'T', 't', 'Z', 'F', '\0'})
     CHECK(missing({rank_at(0, 5, kAllReduce), rank_at(1, 4, -1, process),
                    rank_at(2, 5, kAllReduce)}) == Ranks{1});
 }
@@ -154,9 +154,33 @@ TEST_CASE("hang: the message names all missing ranks and what they did") {
                           "iteration 7, process stopped") != text.npos,
                 text);
   WatchLimits limits;
-  CHECK(hang_fix(reports, limits) == "check the hosts of the missing ranks");
+  CHECK(hang_fix(reports, hosts, limits) == "check the hosts of the missing ranks");
   limits.timeout_option = "--timeout";
-  CHECK(hang_fix(reports, limits).find("--timeout sets") != std::string::npos);
+  CHECK(hang_fix(reports, hosts, limits).find("--timeout sets") != std::string::npos);
+}
+
+TEST_CASE("hang: all ranks wait in containers between which MPI copies no message") {
+  std::vector<RankReport> reports = {rank_at(0, 5, kAllReduce), rank_at(1, 5, kAllReduce),
+                                     rank_at(2, 6, kAllReduce), rank_at(3, 6, kAllReduce)};
+  const std::vector<std::string> hosts = {"n1", "n1", "n2", "n2"};
+  const auto named = [&] {
+    return hang_fix(reports, hosts, {}).find("--mca btl_vader_single_copy_mechanism none") !=
+           std::string::npos;
+  };
+  CHECK_FALSE(named());
+  for (RankReport& report : reports)
+    report.cma_namespace = 10 + static_cast<std::uint64_t>(report.rank / 2);
+  CHECK_FALSE(named());  // one container a host
+  reports[3].cma_namespace = 13;
+  CHECK(named());
+  CHECK(hang_fix(reports, hosts, {}).find("ranks of n2 are in different user namespaces") !=
+        std::string::npos);
+  reports[1].process = 'T';  // the others wait for it
+  CHECK_FALSE(named());
+  reports[1].process = '?';
+  CHECK(named());
+  reports[0] = rank_at(0, 4);
+  CHECK_FALSE(named());
 }
 
 TEST_CASE("hang: ranks are listed as ranges") {

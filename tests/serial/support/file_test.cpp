@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <filesystem>
@@ -87,6 +88,16 @@ TEST_CASE("a descriptor is closed when its owner goes, and only then") {
     CHECK(::fstat(number, &status) == 0);
   }
   CHECK(::fstat(number, &status) != 0);
+}
+
+TEST_CASE("the folder of a test is new, and no other user may write into it") {
+  const TestFolder one, other;
+  CHECK(one.path() != other.path());
+  struct stat status {};
+  REQUIRE(::lstat(one.path().c_str(), &status) == 0);
+  CHECK(S_ISDIR(status.st_mode));
+  CHECK((status.st_mode & ALLPERMS) == S_IRWXU);
+  CHECK(status.st_uid == ::geteuid());
 }
 
 TEST_CASE("random suffixes are twelve hex digits and differ") {

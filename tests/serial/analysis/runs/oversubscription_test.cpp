@@ -41,7 +41,7 @@ TEST_CASE("oversubscription: threads of a host against the cores they may use") 
 TEST_CASE("oversubscription: ranks bound to the same core while others idle") {
   const auto found = oversubscription(host({"0", "0", "1-7"}));
   REQUIRE(found);
-  CHECK(*found == Oversubscription{"node1", 2, 2, 1});
+  CHECK(*found == Oversubscription{{2, 2, 1}, "node1"});
   CHECK_FALSE(oversubscription(host({"0", "1", "0-7"})));
 }
 
