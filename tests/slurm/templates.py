@@ -191,6 +191,14 @@ def case_a_site_file_must_be_right(folder):
         refused(place, 64, text, "one-gpu", tiny(place, ranks=1), environment=environment)
 
 
+def case_a_site_file_may_come_from_an_editor_of_windows(folder):
+    copy_of_slurm(folder, "")
+    for site in (b"\xef\xbb\xbf# a site\r\naccount = physics\r\n", b"\xef\xbb\xbfaccount = physics\r\n"):
+        (folder / "slurm/site").write_bytes(site)
+        result = run([folder / "slurm/submit", "--environment"]).expect(0)
+        check(result.out == "export SBATCH_ACCOUNT=physics\n", f"not the value alone: {result.out!r}")
+
+
 def case_the_template_of_arrays_wants_an_array(folder):
     refused(folder, 64, "gradsync-sweep .*job.cfg --launcher slurm", "grid", tiny(folder, ranks=1))
     run(["bash", "slurm/grid.sbatch", "x.cfg"]).expect(64, "gradsync-sweep x.cfg --launcher slurm")
