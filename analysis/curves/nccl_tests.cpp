@@ -6,6 +6,7 @@
 #include <map>
 #include <regex>
 #include <sstream>
+#include <tuple>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -269,9 +270,10 @@ class NcclTestsText : public ToolText {
       leave_out(
           "its columns stand there twice: built without MPI=1, each process of nccl-tests "
           "measures alone");
-    section_.columns = Columns(line.substr(1), {"size", "count", "type", "redop", "root", "time",
-                                                "cputime", "algbw", "busbw", "error", "#wrong",
-                                                "i_min", "i_max", "i_p99", "i_cv%", "timestamp"});
+    section_.columns =
+        Columns(line.substr(1), {"size", "count", "type", "redop", "root", "time", "cputime",
+                                 "algbw", "busbw", "error", "#wrong", "i_min", "i_max", "i_p99",
+                                 "i_cv%", "algo", "proto", "nchannels", "timestamp"});
     const auto& titles = section_.columns.titles();
     starts_.clear();
     for (std::size_t i = 0; i < titles.size(); ++i)
@@ -295,17 +297,24 @@ class NcclTestsText : public ToolText {
       --expected;
       words.resize(words.size() - std::min<std::size_t>(2, words.size()));
     }
-    const std::size_t width = starts_.back() - starts_.front();
+    const std::size_t first = starts_.front(), width = starts_.back() - first;
     const auto redop = section_.columns.at("redop");
     if (redop && words.size() + 1 == expected &&
         words[*redop].find_first_not_of("0123456789.-") == std::string_view::npos)
       words.insert(words.begin() + static_cast<std::ptrdiff_t>(*redop), std::string_view());
-    else if (width > 0 && words.size() + width == expected)
-      words.insert(words.begin() + static_cast<std::ptrdiff_t>(starts_.front()), width, "N/A");
+    else if (width > 0 && words.size() + width == expected && is_wide_gap(words, first))
+      words.insert(words.begin() + static_cast<std::ptrdiff_t>(first), width, "N/A");
     if (words.size() != expected)
       throw Error(ExitCode::kBadData,
                   fmt::format("it has {} columns, and the table {}", words.size(), expected));
     return words;
+  }
+
+  /// Whether a group is left blank before a word. A row that ends within its second group has as
+  /// many words.
+  static bool is_wide_gap(const Words& words, std::size_t at) {
+    constexpr std::ptrdiff_t kLeastBlanks = 16;
+    return words[at].data() - (words[at - 1].data() + words[at - 1].size()) >= kLeastBlanks;
   }
 
   Result result_of(const Words& words) const {
@@ -553,6 +562,82 @@ void add_nccl_tests(const json& page, ToolRows& found) {
   add_rows(results, table, found);
 }
 
+/// "AllReduce" and "all_reduce_perf" alike as "allreduce".
+std::string letters_of(std::string_view name) {
+  std::string letters;
+  for (const char c : name.substr(0, name.find("_perf")))
+    if (c != '_') letters += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return letters;
+}
+
+/// rccl-tests' JSON (-Z json) has an object for each size and placement. Its ranks are processes,
+/// of which ranksPerNode take part.
+class RcclTestsJson {
+ public:
+  static bool is_one(const json& object) {
+    return object.contains("algBw") && object.contains("busBw") && object.contains("inPlace");
+  }
+
+  void take(const json& object) {
+    const std::int64_t gpus = whole_or(object, "gpusPerRank", whole_or(object, "gpus", 1));
+    const std::int64_t processes = whole_or(object, "ranksPerNode", whole_or(object, "ranks", 1));
+    if (gpus < 1 || processes < 1 || gpus > 1024 || processes > 65536)
+      throw Error(ExitCode::kBadData, fmt::format("{} processes with {} GPUs", processes, gpus));
+    const std::string type = object.at("type").get<std::string>();
+    const std::string redop = object.value("redop", "none");
+    const std::int64_t size = whole_number<std::int64_t>(object.at("size"));
+    Result& result = tables_[{object.at("name").get<std::string>(), gpus * processes}]
+                            [{whole_or(object, "numCycle", 0), type, redop, size}];
+    result.size = static_cast<double>(size);
+    result.type = type;
+    if (redop != "none") result.redop = redop;
+    result.algbw = number_or_none(object, "algBw");
+    result.busbw = number_or_none(object, "busBw");
+    CalibrationRow& row = whole_number<std::int64_t>(object.at("inPlace")) != 0
+                              ? result.in_place_row
+                              : result.out_of_place_row;
+    row.median_s = row.mean_s = number_or_none(object, "time") * kMicrosecond;
+    const json wrong = object.value("wrong", json());
+    if (wrong.is_number()) row.wrong = std::llround(std::min(wrong.get<double>(), 1e15));
+    if (wrong.is_string() && wrong != "N/A") row.wrong = wrong == "0" ? 0 : 1;
+  }
+
+  void finish(ToolRows& found) const {
+    for (const auto& [table, by_size] : tables_) {
+      const auto& [name, ranks] = table;
+      const auto* program = std::find_if(
+          std::begin(kPrograms), std::end(kPrograms), [&, &title = name](const Program& one) {
+            return one.kind && letters_of(one.name) == letters_of(title);
+          });
+      std::vector<Result> results;
+      for (const auto& [size, result] : by_size)
+        results.push_back(result);
+      if (program == std::end(kPrograms))
+        found.left_out.insert(name);
+      else if (ranks > 1 && !has_busbw_of(*program, fastest(results), ranks))
+        found.remarks.push_back(
+            fmt::format("{} is left out: its busBw is not that of {} ranks", name, ranks));
+      else
+        add_rows(results, {*program->kind, ranks}, found);
+    }
+    if (!tables_.empty())
+      found.remarks.emplace_back(
+          "JSON of rccl-tests does not tell whether calls are blocking: taken for back-to-back");
+  }
+
+ private:
+  using Size = std::tuple<std::int64_t, std::string, std::string, std::int64_t>;
+  std::map<std::pair<std::string, std::int64_t>, std::map<Size, Result>> tables_;
+};
+
+/// "{", "{\"version\"", "[", "[{": no other line of a log begins so.
+bool begins_document(std::string_view line) {
+  if (line.starts_with('[')) line.remove_prefix(1);
+  line.remove_prefix(std::min(line.find_first_not_of(" \t\r"), line.size()));
+  if (!line.starts_with('{')) return line.empty();
+  return line.starts_with("{\"") || line.find_last_not_of(" \t\r") == 0;
+}
+
 /// Where a document begins: at the first '{' that begins a line, or stands behind a prefix.
 std::string without_prefix(const std::string& text) {
   static const std::string_view kBlanks = " \t\r";
@@ -562,8 +647,8 @@ std::string without_prefix(const std::string& text) {
   for (std::string_view rest = text; !rest.empty();) {
     const std::string_view line = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(std::min(line.size() + 1, rest.size()));
-    const std::size_t brace = line.find('{');
-    if (brace != line.npos && line.find_first_not_of(kBlanks) == brace) return text;
+    const std::size_t brace = line.find('{'), first = line.find_first_not_of(kBlanks);
+    if (first != line.npos && begins_document(line.substr(first))) return text;
     if (!begun && brace != line.npos &&
         (line.substr(brace).starts_with("{\"") || line.find_last_not_of(kBlanks) == brace)) {
       prefix = LinePrefix(line.substr(0, brace));
@@ -596,12 +681,12 @@ void read_documents(const std::string& file_text, ToolRows& found) {
   const std::string text = without_prefix(file_text);
   std::istringstream in(text);
   int failures = 0;
+  RcclTestsJson rccl_tests;
   for (std::size_t at = 0; at < text.size() && failures < kMostFailures;) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
     const std::size_t first = text.find_first_not_of(" \t\r", at);
     std::size_t next = end + 1;
-    if (first < end && text[first] == '{' &&
-        (text[first + 1] == '"' || text.find_first_not_of(" \t\r{", first) == end)) {
+    if (first < end && begins_document(std::string_view(text).substr(first, end - first))) {
       try {
         json page;
         in.clear();
@@ -610,10 +695,14 @@ void read_documents(const std::string& file_text, ToolRows& found) {
         in.clear();
         next = static_cast<std::size_t>(in.tellg());
         next = std::min(text.find('\n', next), text.size()) + 1;
-        const bool of_calibrate = is_of_calibrate(page);
-        if (of_calibrate || is_of_nccl_tests(page)) {
+        for (const json& one : page.is_array() ? page : json::array({page})) {
+          if (!is_of_calibrate(one) && !is_of_nccl_tests(one) && !RcclTestsJson::is_one(one))
+            continue;
           found.known = true;
-          of_calibrate ? add_calibration(page, found) : add_nccl_tests(page, found);
+          if (RcclTestsJson::is_one(one))
+            rccl_tests.take(one);
+          else
+            is_of_calibrate(one) ? add_calibration(one, found) : add_nccl_tests(one, found);
         }
       } catch (const json::exception& error) {
         if (failures++ == 0)
@@ -626,6 +715,7 @@ void read_documents(const std::string& file_text, ToolRows& found) {
     }
     at = next;
   }
+  rccl_tests.finish(found);
 }
 
 }  // namespace gradsync::report

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -34,6 +35,11 @@ std::string excerpt_of(std::string_view line) {
 
 bool is_whole(std::string_view word) {
   return word.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+std::size_t decimals_of(std::string_view word) {
+  const std::size_t point = word.find('.');
+  return point == word.npos ? 0 : word.size() - point - 1;
 }
 
 Words words_of(std::string_view line) {
@@ -84,6 +90,7 @@ class LogReader {
     while (!text.empty()) {
       const std::size_t end = std::min(text.find('\n'), text.size());
       ++number_;
+      ended_ = end < text.size();
       take_line(text.substr(0, std::min(end, kLongestLine)));
       text.remove_prefix(std::min(end + 1, text.size()));
     }
@@ -104,7 +111,8 @@ class LogReader {
     if (words[0].starts_with('#') || words[0] == "Group") {
       const Heading heading = tool_ ? tool_->take_heading(std::string(without_blanks(*text)), words)
                                     : Heading::kEndsTable;
-      if (heading == Heading::kColumns) open_ = true, interrupted_ = false, last_size_ = -1;
+      if (heading == Heading::kColumns)
+        open_ = true, interrupted_ = false, last_size_ = -1, decimals_ = 0;
       if (heading == Heading::kEndsTable) end_table(*text);
     } else if (words.size() > 1 && is_whole(words[0])) {
       take_row(*text, words);
@@ -145,7 +153,13 @@ class LogReader {
         interrupted_ = false;
         last_size_ = size;
       }
-      if (open_) return tool_->take_row(words);
+      if (open_) {
+        // "1749.6", and the file ends.
+        const std::size_t above = std::exchange(decimals_, decimals_of(words.back()));
+        if (!ended_ && decimals_ < above)
+          throw Error(ExitCode::kBadData, "the file ends within it");
+        return tool_->take_row(words);
+      }
     } catch (const Error& error) {
       if (error.code() != ExitCode::kBadData || !open_) throw;
       if (damaged_++ == 0)
@@ -162,7 +176,8 @@ class LogReader {
   std::array<std::unique_ptr<ToolText>, 3> tools_;
   ToolText* tool_ = nullptr;  ///< of the last title
   LinePrefix prefix_;
-  bool open_ = false, interrupted_ = false;
+  bool open_ = false, interrupted_ = false, ended_ = true;  ///< a table, the line
+  std::size_t decimals_ = 0;                                ///< of the last word of the last row
   double last_size_ = -1;
   std::string last_text_, ended_by_, damage_;
   std::size_t number_ = 0;

@@ -478,6 +478,16 @@ TEST_CASE("curve file: runs, failed starts and crashes in one log") {
     CHECK(contains(remarks_of(content), "it has 7 columns, and the table 13"));
     CHECK(contains(remarks_of(content), "stand there 2 times, within 0 %: taken for repeats"));
   }
+  SUBCASE("rows that the file ends in, or a crash") {
+    const auto osu = content_of(kOsuTitle + kOsuRows + "4096                    17", 2);
+    CHECK(osu.curves.at(0).rows.size() == 2);
+    CHECK(contains(remarks_of(osu), "the file ends within it"));
+    CHECK(rows_of(kOsuTitle + "1024  2.00\n2048  3.00", 2).size() == 2);
+    // Out of place is whole, in place is not begun.
+    const std::string half = run.substr(0, run.find("       0   110.0") + 8) + "\n";
+    CHECK(rows_of(half).size() == 1);
+    CHECK(contains(remarks_of(content_of(half)), "it has 9 columns, and the table 13"));
+  }
   SUBCASE("of other settings") {
     std::string slow = run;
     slow.replace(slow.find("   50.00"), 8, "   90.00");
@@ -607,6 +617,13 @@ TEST_CASE("curve file: nccl-tests' options and rccl-tests") {
     CHECK(content.curves.at(0).rows[0].kind == CollectiveKind::kAllReduce);
     CHECK(contains(remarks_of(content), "alltoallv_perf left out"));
   }
+  SUBCASE("columns of the algorithm") {
+    std::string columns = kNcclColumns;
+    columns.insert(columns.rfind("#wrong") + 6, "     algo     proto   nchannels");
+    std::string rows = kNcclRows;
+    rows.insert(rows.find("31.46       0") + 13, "    RING      LL128          28");
+    CHECK(content_of(head(4) + columns + rows).curves.at(0).rows[0].median_s == Approx(50e-6));
+  }
   SUBCASE("per-iteration columns") {
     const std::string titles =
         "    time   algbw   busbw  #wrong    i_min    i_max    i_p99    i_cv%";
@@ -684,6 +701,34 @@ TEST_CASE("curve file: ranks and modes of nccl-tests' JSON") {
   for (std::size_t at; (at = launched.find("\"time\"")) != launched.npos;)
     launched.replace(at, 6, "\"cpu_time\"");
   CHECK(contains(why_not(launched), "holds no time of a collective"));
+}
+
+TEST_CASE("curve file: rccl-tests' JSON") {
+  const auto object = [](const char* name, int in_place, double time, double busbw,
+                         const char* wrong = "0", int gpus = 2) {
+    return fmt::format(
+        R"({{"numCycle":0, "name":"{}", "nodes":1, "ranks":2, "ranksPerNode":2, "gpusPerRank":{}, "size":1048576, "type":"float", "redop":"sum", "inPlace":{}, "time":{}, "algBw":20, "busBw":{}, "wrong":"{}"}})",
+        name, gpus, in_place, time, busbw, wrong);
+  };
+  const std::string both =
+      object("AllReduce", 0, 60, 30) + "NEXT" + object("AllReduce", 1, 50, 30, "3");
+  for (const char* between : {"\n", ",\n"})
+    for (const char* prefix : {"", "0: "}) {
+      std::string text = both;
+      text.replace(text.find("NEXT"), 4, between);
+      if (*between == ',') text = "[\n" + text + "\n]\n";
+      const auto content = content_of(prefixed(text, [&](int) { return prefix; }));
+      REQUIRE(content.curves.size() == 1);
+      CHECK(content.curves[0].ranks == 4);
+      REQUIRE(content.curves[0].rows.size() == 1);
+      CHECK(content.curves[0].rows[0].kind == CollectiveKind::kAllReduce);
+      CHECK(content.curves[0].rows[0].median_s == Approx(50e-6));
+      CHECK(content.curves[0].rows[0].wrong == 1);
+      CHECK(contains(remarks_of(content), "does not tell whether calls are blocking"));
+    }
+  CHECK(content_of(object("ReduceScatter", 0, 60, 15)).curves.at(0).rows[0].bytes == 262144);
+  CHECK(contains(why_not(object("AllReduce", 0, 60, 30, "0", 4)), "not that of 8 ranks"));
+  CHECK(contains(why_not(object("AlltoAllv", 0, 60, 15)), "AlltoAllv left out"));
 }
 
 TEST_CASE("curve file: OSU's titles, types and versions") {
