@@ -36,8 +36,7 @@ read_site() { # FILE
   [[ -e $1 ]] || return 0
   while IFS= read -r line || [[ -n $line ]]; do
     number=$((number + 1))
-    # A byte order mark, as editors of Windows write it.
-    ((number > 1)) || line=${line#$'\xEF\xBB\xBF'}
+    line=${line#$'\xEF\xBB\xBF'} # a byte order mark
     read_site_line "$1:$number" "${line%%#*}"
   done <"$1"
 }

@@ -7,6 +7,7 @@
 
 #include "analysis/metrics/fom.h"
 #include "analysis/runs/calibration_files.h"
+#include "record/calibration_curve.h"
 #include "record/collective_call.h"
 #include "support/parse.h"
 
@@ -95,7 +96,7 @@ std::string link_name(const CalibrationRow& row, std::size_t ranks) {
 
 void add_rows(const RunReader& file, std::vector<NamedRows>& all) {
   for (const CalibrationRow& row : file.calibration()) {
-    if (!(row.median_s > 0) || row.wrong > 0) continue;
+    if (!usable(row)) continue;
     const std::string name = link_name(row, file.ranks());
     auto known = std::ranges::find(all, name, &NamedRows::name);
     if (known == all.end())

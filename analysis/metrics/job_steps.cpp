@@ -2,14 +2,13 @@
 
 #include <algorithm>
 #include <charconv>
-#include <sstream>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "analysis/metrics/run_group.h"
 #include "support/error.h"
-#include "support/file.h"
+#include "support/foreign_text.h"
 #include "support/parse.h"
 
 namespace gradsync::report {
@@ -19,17 +18,22 @@ namespace {
 constexpr const char* kCommand =
     "sacct --parsable2 --format=JobIDRaw,ConsumedEnergyRaw -j JOB > FILE";
 
-/// Where the columns stand in a line.
-struct Columns {
+/// Where the columns stand in a line, and what a launcher or logger puts before each.
+struct SacctColumns {
   std::size_t step = 0, energy = 0;
+  LinePrefix prefix;
 
-  Columns(const std::filesystem::path& path, const std::string& header) {
-    const std::vector<std::string> names = split_list(header, '|');
+  SacctColumns(const std::filesystem::path& path, std::string_view header) {
+    // The first name of a column is a word before a bar.
+    const std::size_t first = header.substr(0, header.find('|')).find_last_of(" \t:>])") + 1;
+    prefix = LinePrefix(header.substr(0, first));
+    const std::vector<std::string> names = split_list(header.substr(first), '|');
     const auto at = [&](const char* name) {
       const auto found = std::find(names.begin(), names.end(), name);
       if (found == names.end())
         throw Error(ExitCode::kBadData,
-                    fmt::format("'{}': its first line has no column {}", path.string(), name),
+                    fmt::format("'{}': its titles, '{}', have no column {}", path.string(),
+                                with_escaped_bytes(trimmed(header.substr(0, 100))), name),
                     kCommand);
       return static_cast<std::size_t>(found - names.begin());
     };
@@ -38,6 +42,14 @@ struct Columns {
   }
   std::size_t least_fields() const { return std::max(step, energy) + 1; }
 };
+
+/// The line of titles: the first that names a column of energy or of jobs, else the first.
+std::size_t titles_at(const std::vector<std::string>& lines) {
+  for (std::size_t i = 0; i < lines.size(); ++i)
+    for (const char* name : {"JobID", "ConsumedEnergy"})
+      if (lines[i].find(name) != std::string::npos) return i;
+  return 0;
+}
 
 double joules(const std::filesystem::path& path, std::size_t line, const std::string& text) {
   double value = 0;
@@ -60,14 +72,14 @@ std::string step_of(const Run& run) {
 }  // namespace
 
 StepEnergies read_step_energies(const std::filesystem::path& path) {
-  std::istringstream text(read_text_file(path));
-  std::string line;
-  std::getline(text, line);
-  const Columns columns(path, line);
+  const std::vector<std::string> lines = split_list(read_foreign_text(path), '\n');
+  const std::size_t titles = titles_at(lines);
+  const SacctColumns columns(path, lines[titles]);
   StepEnergies energies;
-  for (std::size_t number = 2; std::getline(text, line); ++number) {
-    std::vector<std::string> fields = split_list(line, '|');
-    if (line.empty()) continue;
+  for (std::size_t number = titles + 2; number <= lines.size(); ++number) {
+    const auto line = columns.prefix.rest(lines[number - 1]);
+    if (!line || line->find('|') == line->npos) continue;
+    std::vector<std::string> fields = split_list(*line, '|');
     fields.resize(std::max(fields.size(), columns.least_fields()));
     const std::string &step = fields[columns.step], &energy = fields[columns.energy];
     if (step.empty())
@@ -88,7 +100,7 @@ StepEnergies read_step_energies(const std::filesystem::path& path) {
 double step_energy_j(const RunSet& set, const Run& run, const StepEnergies& energies) {
   const std::string step = step_of(run);
   const auto found = energies.find(step);
-  if (step.empty() || found == energies.end()) return kNotMeasured;
+  if (step.empty() || found == energies.end() || found->second == 0) return kNotMeasured;
   const auto of_step = std::count_if(set.runs.begin(), set.runs.end(),
                                      [&](const Run& other) { return step_of(other) == step; });
   return of_step == 1 ? found->second : kNotMeasured;

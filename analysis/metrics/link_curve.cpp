@@ -5,6 +5,7 @@
 #include <map>
 
 #include "options/transport_choice.h"
+#include "record/calibration_curve.h"
 #include "record/collective_call.h"
 
 namespace gradsync::report {
@@ -13,14 +14,10 @@ namespace {
 
 using Rows = std::vector<const CalibrationRow*>;
 
-bool usable(const CalibrationRow& row) {
-  return row.bytes > 0 && row.median_s > 0 && row.wrong <= 0 && row.type == kFloatType;
-}
-
 Rows rows_of(const Run& run, CollectiveKind kind) {
   Rows rows;
   for (const CalibrationRow& row : run.calibration())
-    if (row.kind == kind && usable(row)) rows.push_back(&row);
+    if (row.kind == kind && row.type == kFloatType && usable(row)) rows.push_back(&row);
   return rows;
 }
 

@@ -6,6 +6,7 @@
 
 #include "analysis/metrics/collective_figures.h"
 #include "analysis/runs/columns.h"
+#include "record/calibration_curve.h"
 #include "record/counterfactual.h"
 #include "support/error.h"
 #include "support/parse.h"
@@ -179,7 +180,7 @@ CellFacts facts_of(const MeasuredCell& cell) {
 
 void add_points(const Run& run, std::size_t cell, const std::string& file, StudyFacts& study) {
   for (const CalibrationRow& row : run.calibration())
-    if (row.type == kFloatType && row.wrong <= 0)
+    if (row.type == kFloatType && usable(row))
       study.calibration.push_back({row.kind, row.transport, row.cadence,
                                    static_cast<double>(run.ranks), static_cast<double>(row.bytes),
                                    row.median_s, cell, file});

@@ -7,6 +7,7 @@
 
 #include "analysis/metrics/link_curve.h"
 #include "analysis/model/scaling_model.h"
+#include "record/calibration_curve.h"
 
 namespace gradsync::report {
 
@@ -105,7 +106,7 @@ LawEntry law_of_curves(CollectiveKind kind, const FamilyCells& cells,
       calibrated_as(transport_of(cells), kind, cells.front()->overlapped());
   for (const Curves& of_ranks : curves)
     for (const CalibrationRow& row : of_ranks.rows) {
-      if (row.kind != kind || row.type != kFloatType || row.wrong > 0) continue;
+      if (row.kind != kind || row.type != kFloatType || !usable(row)) continue;
       points.push_back({row.kind, row.transport, row.cadence, static_cast<double>(of_ranks.ranks),
                         static_cast<double>(row.bytes), row.median_s, kNoCell, file});
       if (std::find(transports.begin(), transports.end(), row.transport) == transports.end())

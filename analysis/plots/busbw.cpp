@@ -9,6 +9,7 @@
 #include "analysis/metrics/collective_figures.h"
 #include "analysis/plots/plots.h"
 #include "analysis/plots/run_marks.h"
+#include "record/calibration_curve.h"
 #include "support/parse.h"
 #include "timing/statistics.h"
 
@@ -33,7 +34,7 @@ Curves calibration_of(const std::vector<const Run*>& runs) {
   for (const Run* run : runs) {
     if (run->calibration_file && !seen.insert(run->calibration_file).second) continue;
     for (const CalibrationRow& row : run->calibration()) {
-      if (row.kind != CollectiveKind::kAllReduce || row.bytes <= 0 || row.type != kFloatType)
+      if (row.kind != CollectiveKind::kAllReduce || row.type != kFloatType || !usable(row))
         continue;
       const double value = busbw_gb_per_s(static_cast<double>(row.bytes), row.median_s,
                                           static_cast<double>(run->ranks));

@@ -115,6 +115,11 @@ std::vector<Cell> energy_row(const RunSet& set, const GroupLabels& labels, const
   return cells;
 }
 
+bool has_zero(const StepEnergies& energies) {
+  return std::any_of(energies.begin(), energies.end(),
+                     [](const auto& step) { return step.second == 0; });
+}
+
 }  // namespace
 
 bool has_energy_or_price(const RunSet& set, const TableOptions& options) {
@@ -138,7 +143,10 @@ Table make_energy_table(const RunSet& set, const TableOptions& options) {
                      "all hosts of the run together",
                "J/iteration is the sum of the parts that were measured: fans, power supplies and "
                "network are in none. Counters of a GPU or host count all of its processes",
-               "job step: of runs that srun started, each in a step of its own"},
+               std::string("job step: of runs that srun started, each in a step of its own") +
+                   (has_zero(options.step_energies)
+                        ? "; 0 J, which Slurm writes where nothing gathers energy, is n/a"
+                        : "")},
               energy_columns(labels),
               {}};
   for (const RunGroup& group : groups)

@@ -8,7 +8,7 @@
 
 #include "options/transport_choice.h"
 #include "support/bound_option.h"
-#include "support/file.h"
+#include "support/foreign_text.h"
 #include "support/parse.h"
 
 namespace gradsync::calibrate {
@@ -131,7 +131,7 @@ Expectation parse_expectation(const std::string& text) {
 std::vector<Expectation> parse_expected(const std::string& text) {
   std::vector<Expectation> all;
   const bool rules = text.find(kAtLeast) != std::string::npos;
-  const std::string lines = rules || text.empty() ? text : read_text_file(text);
+  const std::string lines = rules || text.empty() ? text : read_foreign_text(text);
   for (const std::string& line : split_list(lines, rules ? ',' : '\n')) {
     std::string rule = line.substr(0, line.find('#'));
     std::erase_if(rule, [](unsigned char c) { return std::isspace(c) != 0; });

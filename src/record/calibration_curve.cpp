@@ -1,6 +1,7 @@
 #include "record/calibration_curve.h"
 
 #include <algorithm>
+#include <cmath>
 #include <span>
 
 #include <fmt/format.h>
@@ -8,6 +9,10 @@
 #include "record/collective_call.h"
 
 namespace gradsync {
+
+bool usable(const CalibrationRow& row) {
+  return row.bytes > 0 && row.median_s > 0 && std::isfinite(row.median_s) && row.wrong <= 0;
+}
 
 namespace {
 

@@ -8,6 +8,9 @@
 
 namespace gradsync {
 
+/// Whether a curve or law may rest on a row: it has a payload, a time, and no wrong values.
+bool usable(const CalibrationRow& row);
+
 /// What calibration says of one collective over one transport in one cadence: its rows by size, and
 /// what they add up to. Times are medians of the calls of the slowest rank, bytes the payload of
 /// one rank, bandwidths bytes per second (NaN for one rank).

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "support/error.h"
-#include "support/file.h"
+#include "support/foreign_text.h"
 #include "support/parse.h"
 
 namespace gradsync {
@@ -84,7 +84,7 @@ std::vector<KeyValue> parse_key_values(std::string_view text, const std::string&
 }
 
 std::vector<KeyValue> read_key_values(const std::filesystem::path& file) {
-  return parse_key_values(read_text_file(file), file.string());
+  return parse_key_values(read_foreign_text(file), file.string());
 }
 
 std::string quoted_where_needed(const std::string& value) {

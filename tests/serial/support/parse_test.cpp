@@ -1,12 +1,14 @@
 #include "support/parse.h"
 
 #include <cmath>
+#include <fstream>
 #include <limits>
 #include <string>
 
 #include <doctest/doctest.h>
 
 #include "serial/expect_error.h"
+#include "serial/test_folder.h"
 #include "support/key_values.h"
 
 using namespace gradsync;
@@ -145,6 +147,15 @@ TEST_CASE("key values: what is not one says where") {
   CHECK(
       contains(refusal([] { parse_key_values(std::string("a = \0", 5), "f.cfg"); }), "text file"));
   CHECK_THROWS_AS(read_key_values("/nonexistent/x.cfg"), Error);
+}
+
+TEST_CASE("key values: of a file with a byte order mark and CR LF") {
+  const TestFolder folder;
+  std::ofstream(folder / "x.cfg") << "\xEF\xBB\xBF# edited\r\na = 1\r\n";
+  const auto entries = read_key_values(folder / "x.cfg");
+  REQUIRE(entries.size() == 1);
+  CHECK(entries[0].value == "1");
+  CHECK(entries[0].where == (folder / "x.cfg").string() + ":2");
 }
 
 TEST_CASE("key values: any value survives being written and read") {

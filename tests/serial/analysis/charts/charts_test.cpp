@@ -231,6 +231,9 @@ TEST_CASE("chart: busbw only beside a calibration") {
     row.bytes = 1 << 20;
     row.median_s = 1e-3;
     recorder.add(row);
+    row.median_s = 1e-6;
+    row.wrong = 7;  // counts nowhere
+    recorder.add(row);
     recorder.finish(RunStatus::kComplete);
   }
   const auto chart = make_busbw_plot(loaded(folder));

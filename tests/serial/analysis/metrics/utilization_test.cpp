@@ -323,6 +323,17 @@ TEST_CASE("table energy: what Slurm counted for the job step of a run") {
   REQUIRE(table.rows.size() == 4);
   for (std::size_t row = 0; row < 4; ++row)
     CHECK(shown(table, row, "step_j") == (shown(table, row, "mode") == "ddp" ? "36000.00" : "n/a"));
+  const std::string lines = "JobIDRaw|ConsumedEnergyRaw|\r\n42.0|5|\r\n";
+  CHECK(read("\xEF\xBB\xBF" + lines).at("42.0") == 5);
+  CHECK(read("Warning: slow\n0: JobIDRaw|ConsumedEnergyRaw\n0: 42.0|5\n").at("42.0") == 5);
+  // Slurm writes 0 where nothing gathers energy.
+  options.step_energies = read("JobIDRaw|ConsumedEnergyRaw\n42|0\n42.0|0\n");
+  const Table zero = make_energy_table(set, options);
+  CHECK(shown(zero, 0, "step_j") == "n/a");
+  CHECK(shown(zero, 1, "step_j") == "n/a");
+  CHECK(
+      contains(zero.notes.back(), "0 J, which Slurm writes where nothing gathers energy, is n/a"));
+  CHECK(!contains(table.notes.back(), "0 J"));
   const auto refused = [&](const std::string& text) {
     return error_text(ExitCode::kBadData, [&] { read(text); });
   };

@@ -178,7 +178,10 @@ namespace {
 
 /// As Intel MPI Benchmarks print it: t = latency_us + S · 2 ns on two ranks.
 std::string imb_text(const char* benchmark, double latency_us) {
-  std::string text = fmt::format("# Benchmarking {} \n# #processes = 2 \n", benchmark);
+  std::string text = fmt::format(
+      "# Benchmarking {} \n# #processes = 2 \n#bytes #repetitions t_min[usec] t_max[usec] "
+      "t_avg[usec]\n",
+      benchmark);
   for (const int bytes : {1 << 10, 1 << 16, 1 << 20, 4 << 20})
     text += fmt::format("{} 640 0 {:.3f} 0\n", bytes, latency_us + 2e-3 * bytes);
   return text;
@@ -299,7 +302,9 @@ TEST_CASE("calibration file: another network's law is fitted near the sizes of t
     }
   };
   write_study(folder / "run.h5", run);
-  std::string text = "# Benchmarking Allreduce \n# #processes = 2 \n";
+  std::string text =
+      "# Benchmarking Allreduce \n# #processes = 2 \n"
+      "#bytes #repetitions t_min[usec] t_max[usec] t_avg[usec]\n";
   for (const int bytes : {1 << 10, 4 << 10, 16 << 10, 1 << 20, 2 << 20, 4 << 20})
     text += fmt::format("{} 640 0 {:.3f} 0\n", bytes,
                         (50 + 2e-3 * bytes) / (bytes < 1 << 20 ? 100 : 1));
