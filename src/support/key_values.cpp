@@ -69,8 +69,6 @@ KeyValue parse_line(std::string_view line, const std::string& where) {
 }  // namespace
 
 std::vector<KeyValue> parse_key_values(std::string_view text, const std::string& name) {
-  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // as editors of Windows write it
-  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   std::vector<KeyValue> entries;
   for (std::size_t number = 1; !text.empty(); ++number) {
     const std::size_t end = std::min(text.find('\n'), text.size());

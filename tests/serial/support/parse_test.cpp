@@ -124,19 +124,6 @@ TEST_CASE("key values: lines, comments, quotes") {
   CHECK(entries[3].where == "f.cfg:6");
 }
 
-TEST_CASE("key values: a file from an editor of Windows") {
-  const auto entries = parse_key_values("\xEF\xBB\xBFranks = 1, 2\r\nsync = ddp\r\n", "f.cfg");
-  REQUIRE(entries.size() == 2);
-  CHECK(entries[0].key == "ranks");
-  CHECK(entries[0].value == "1, 2");
-  CHECK(entries[1].value == "ddp");
-  CHECK(parse_key_values("\xEF\xBB\xBF", "f.cfg").empty());
-  CHECK_THROWS(
-      parse_key_values("a = 1\n\xEF\xBB\xBF"
-                       "b = 2",
-                       "f.cfg"));
-}
-
 TEST_CASE("key values: what is not one says where") {
   CHECK(contains(refusal([] { parse_key_values("a = 1\nwords", "f.cfg"); }), "f.cfg:2"));
   CHECK(contains(refusal([] { parse_key_values("a b = 1", "f.cfg"); }), "not a key"));
