@@ -12,7 +12,8 @@ namespace gradsync::report {
 namespace {
 
 std::string base_name(const Run& run) {
-  return fmt::format("{}.{}.n{}.b{}", run.model, run.mode, run.ranks, run.batch_per_rank);
+  return fmt::format("{}.{}.n{}.b{}", run.model, run.mode, run.ranks,
+                     run.batch_per_rank > 0 ? std::to_string(run.batch_per_rank) : "unknown");
 }
 
 }  // namespace

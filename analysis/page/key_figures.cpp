@@ -53,8 +53,8 @@ CellFigures figures_of(const RunGroup& group, const std::string& name) {
 
 std::string name_of(const RunGroup& group) {
   const Run& run = group.first();
-  return fmt::format("{}, {}, {}, batch {} per rank", run.model, run.mode,
-                     count_text(run.ranks, "rank"), run.batch_per_rank);
+  return fmt::format("{}, {}, {}, {}", run.model, run.mode, count_text(run.ranks, "rank"),
+                     batch_text(run));
 }
 
 std::string interval_text(const Estimate& estimate) {

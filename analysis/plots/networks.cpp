@@ -27,7 +27,8 @@ struct NetworkPlace {
 NetworkPlace place_of(const RunGroup& group) {
   const Run& run = group.first();
   return {1e3 * network_cost(run).bytes_per_flop(),
-          fmt::format("{}, batch {}", run.model, run.batch_per_rank)};
+          fmt::format("{}, batch {}", run.model,
+                      run.batch_per_rank > 0 ? std::to_string(run.batch_per_rank) : "unknown")};
 }
 
 /// Cells of one number of ranks: a series a mode, the networks side by side.

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "analysis/metrics/run_group.h"
 #include "analysis/plots/run_marks.h"
 #include "support/parse.h"
 #include "timing/statistics.h"
@@ -67,8 +68,8 @@ std::string panel_title(const std::vector<const Run*>& runs) {
   const Run& first = *runs.front();
   std::string title = count_text(first.ranks, "rank");
   if (!differ(runs, &Run::batch_global))
-    title +=
-        fmt::format(", batch {} per rank ({} global)", first.batch_per_rank, first.batch_global);
+    title += ", " + batch_text(first) +
+             (first.batch_global > 0 ? fmt::format(" ({} global)", first.batch_global) : "");
   return title;
 }
 
@@ -78,7 +79,10 @@ void label(std::vector<Series>& all, const std::vector<const Run*>& runs) {
   for (Series& series : all) {
     series.label = series.run->mode;
     if (models) series.label += ", " + series.run->model;
-    if (batches) series.label += fmt::format(", batch {}", series.run->batch_global);
+    if (batches)
+      series.label += series.run->batch_global > 0
+                          ? fmt::format(", batch {}", series.run->batch_global)
+                          : ", unknown batch";
     const int repeat = ++of_label[series.label];
     if (repeat > 1) series.label += fmt::format(", run {}", repeat);
     if (series.run->reader->status() != RunStatus::kComplete)

@@ -107,7 +107,7 @@ std::vector<Cell> energy_row(const RunSet& set, const GroupLabels& labels, const
       significant_cell(total_j),
       significant_cell(mean(steps)),
       Cell::of(total_j / iteration_s, 1),
-      significant_cell(static_cast<double>(group.first().batch_global) / total_j),
+      significant_cell(positive(static_cast<double>(group.first().batch_global)) / total_j),
       significant_cell(total_j * epoch / kJoulesPerKwh),
       significant_cell(options.price_per_hour * iteration_s * epoch / kSecondsPerHour),
       group_name_cell(group)};

@@ -94,7 +94,7 @@ std::vector<std::string> profile_notes(const RunSet& set, const WaitKinds& waits
                   "move, without compute");
   if (waits.apart && waits.within)
     result.insert(result.begin() + 3,
-                  "runs of schema 1 count straggler wait as exposed comm: 0 in its column");
+                  "runs of schema 1 count straggler wait as exposed comm: n/a in its column");
   return result;
 }
 
@@ -118,7 +118,9 @@ Table make_profile_table(const RunSet& set, const TableOptions&) {
         Cell::of(1e3 * figures[Phase::kIteration], ms_decimals(1e3 * figures[Phase::kIteration])));
     for (const ProfilePart& part : kProfileParts)
       cells.push_back(Cell::of(figures.percent(part.phase), 1));
-    if (waits.apart) cells.push_back(Cell::of(wait_percent(figures), 1));
+    if (waits.apart)
+      cells.push_back(
+          Cell::of(waits_apart(*group.first().reader) ? wait_percent(figures) : kNotMeasured, 1));
     cells.push_back(Cell::of(other_percent(figures), 1));
     cells.push_back(Cell::of(figures.percent(Phase::kHidden), 1));
     cells.push_back(group_name_cell(group));
