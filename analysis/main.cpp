@@ -147,9 +147,10 @@ std::vector<FoundRun> traced_run(const ReportOptions& options, std::vector<std::
   std::vector<std::string> named = options.trace_in;
   named.insert(named.end(), first, places.end());
   places.erase(first, places.end());
-  const auto read = [traces = find_traces(named), batch = options.trace_batch] {
+  const auto read = [traces = find_traces(named),
+                     job = TracedJob{options.trace_batch, options.trace_model}] {
     ProgressLine progress;
-    return run_of_traces(traces, batch, [&](std::size_t done, std::size_t all) {
+    return run_of_traces(traces, job, [&](std::size_t done, std::size_t all) {
       progress.say(fmt::format("reading trace {} of {}", done + 1, all));
     });
   };

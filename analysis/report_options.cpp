@@ -146,7 +146,11 @@ BoundGroup<O> trace_options() {
                0,
                /*repeatable=*/true},
               {"trace-batch", Value::integer(&O::trace_batch, 0, kMostCounted, "unknown"),
-               "samples per rank and iteration of that job, which traces do not hold"},
+               "samples per rank and iteration of that job, which traces do not hold; runs of "
+               "which it is unknown are compared with none"},
+              {"trace-model", Value::text_value(&O::trace_model, "NAME"),
+               "name of the network of that job, which traces do not hold; default: the name of "
+               "their folder"},
               {"save", Value::text_value<std::filesystem::path>(&O::save, "RUN.h5"),
                "write that run as a run file"},
           }};
@@ -218,9 +222,11 @@ ReportOptions report_options(const OptionValues& values) {
   ReportOptions options = all_options().read(values);
   if (options.trace.empty() && !options.trace_iterations.empty())
     throw option_error(values, "trace-iterations", "needs --trace FILE");
-  if (options.trace_in.empty() && (!options.save.empty() || options.trace_batch > 0))
-    throw option_error(values, options.save.empty() ? "trace-batch" : "save",
-                       "needs --trace-in FILE");
+  if (options.trace_in.empty())
+    for (const auto& [name, given] : {std::pair{"save", !options.save.empty()},
+                                      std::pair{"trace-batch", options.trace_batch > 0},
+                                      std::pair{"trace-model", !options.trace_model.empty()}})
+      if (given) throw option_error(values, name, "needs --trace-in FILE");
   if (!options.trace_in.empty() && options.save.empty() && !options.claims.claims.empty())
     throw option_error(values, "claims", "names files, and a run of traces is none",
                        "add --save RUN.h5");

@@ -38,6 +38,7 @@ struct ReportOptions {
   bool fom = false;                   ///< figures of merit behind the tables
   std::vector<std::string> trace_in;  ///< traces of torch.profiler, or folders of them
   std::int64_t trace_batch = 0;       ///< samples per rank in them; 0: unknown
+  std::string trace_model;            ///< name of their network; empty: that of their folder
   std::filesystem::path save;         ///< run file of these traces; empty: none
   TableOptions table;
   ClaimOptions claims;

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "support/error.h"
+#include "support/parse.h"
 
 namespace gradsync::report {
 
@@ -171,7 +172,7 @@ class Launches {
  public:
   explicit Launches(const std::vector<DeviceLaunch>& launches) {
     for (const DeviceLaunch& launch : launches)
-      at_s_.emplace(launch.correlation, launch.at_s);
+      at_s_.emplace(launch.correlation, launch.when.begin_s);
   }
   /// NaN where the trace does not hold the launch.
   double at_s(std::int64_t correlation) const {
@@ -245,60 +246,86 @@ void complete_from_calls(TraceEvents& trace) {
 
 // --- phases --------------------------------------------------------------------------------------
 
-/// Annotations and functions of the autograd engine, each in order of their begin.
+/// Annotations and functions of the autograd engine.
 struct Phases {
   std::vector<Interval> forward, backward, optimizer;
-
-  /// From the first to the last of a kind that begins in the window; empty if none does.
-  static Interval span(const std::vector<Interval>& all, const Interval& window) {
-    Interval span{window.end_s, window.end_s};
-    auto at = std::partition_point(
-        all.begin(), all.end(), [&](const Interval& one) { return one.begin_s < window.begin_s; });
-    if (at == all.end() || at->begin_s >= window.end_s) return {0, 0};
-    span = *at;
-    for (; at != all.end() && at->begin_s < window.end_s; ++at)
-      span.end_s = std::max(span.end_s, at->end_s);
-    return span;
-  }
 };
 
-void fill_phases(const Phases& phases, const Interval& window, TimelineIteration& iteration) {
-  const Interval forward = Phases::span(phases.forward, window);
-  const Interval backward = Phases::span(phases.backward, window);
-  const Interval optimizer = Phases::span(phases.optimizer, window);
-  if (optimizer.length_s() > 0)
-    iteration.optimizer_s = std::min(optimizer.end_s, window.end_s) - optimizer.begin_s;
-  if (backward.length_s() > 0)
-    iteration.backward_s = std::min(backward.end_s, window.end_s) - backward.begin_s;
-  if (forward.length_s() <= 0) return;
-  iteration.data_s = forward.begin_s - window.begin_s;
-  if (backward.begin_s >= forward.begin_s && backward.length_s() > 0)
-    iteration.forward_s = backward.begin_s - forward.begin_s;
+double overlap_s(const Interval& a, const Interval& b) {
+  return std::max(0.0, std::min(a.end_s, b.end_s) - std::max(a.begin_s, b.begin_s));
 }
 
-/// On a device the backward pass is the compute between the forward pass and the optimizer step,
-/// both in order of their begin.
+/// What lies of a kind in each step: from the first to the last of those that have the most of
+/// their time in the step, cut to it. Empty where none has. An annotation of a device may begin
+/// before the first kernel in it, at which the step begins.
+std::vector<Interval> spans_in(const std::vector<TracedStep>& steps,
+                               const std::vector<Interval>& all) {
+  std::vector<Interval> spans(steps.size());
+  for (const Interval& one : all) {
+    const auto first = std::partition_point(steps.begin(), steps.end(), [&](const auto& step) {
+      return step.when.end_s <= one.begin_s;
+    });
+    auto most = first;
+    for (auto step = first; step != steps.end() && step->when.begin_s < one.end_s; ++step)
+      if (overlap_s(one, step->when) > overlap_s(one, most->when)) most = step;
+    if (most == steps.end() || !(overlap_s(one, most->when) > 0)) continue;
+    const Interval inside{std::max(one.begin_s, most->when.begin_s),
+                          std::min(one.end_s, most->when.end_s)};
+    Interval& span = spans[static_cast<std::size_t>(most - steps.begin())];
+    span = span.length_s() > 0 ? Interval{std::min(span.begin_s, inside.begin_s),
+                                          std::max(span.end_s, inside.end_s)}
+                               : inside;
+  }
+  return spans;
+}
+
+/// No two phases have a part in common: what lies in the optimizer step is of it alone.
+void place_phases(const Phases& phases, const std::vector<TracedStep>& steps,
+                  std::vector<TimelineIteration>& iterations) {
+  const auto forwards = spans_in(steps, phases.forward);
+  const auto backwards = spans_in(steps, phases.backward);
+  const auto optimizers = spans_in(steps, phases.optimizer);
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const double begin_s = steps[i].when.begin_s;
+    const Interval &forward = forwards[i], &backward = backwards[i], &optimizer = optimizers[i];
+    const auto without_optimizer = [&](const Interval& phase) {
+      IntervalSet left({{phase.begin_s - begin_s, phase.end_s - begin_s}});
+      return left.difference(
+          IntervalSet({{optimizer.begin_s - begin_s, optimizer.end_s - begin_s}}));
+    };
+    TimelineIteration& iteration = iterations[i];
+    if (optimizer.length_s() > 0)
+      iteration.optimizer = IntervalSet({{optimizer.begin_s - begin_s, optimizer.end_s - begin_s}});
+    if (backward.length_s() > 0) iteration.backward = without_optimizer(backward);
+    if (forward.length_s() <= 0) continue;
+    iteration.data = without_optimizer({begin_s, forward.begin_s});
+    if (backward.begin_s >= forward.begin_s && backward.length_s() > 0)
+      iteration.forward = without_optimizer({forward.begin_s, backward.begin_s});
+  }
+}
+
+/// On a device the backward pass is the compute between the forward pass and the next one or the
+/// optimizer step, both in order of their begin.
 std::vector<Interval> device_backward(const TraceEvents& trace, const IntervalSet& compute) {
   std::vector<Interval> backward;
-  for (const Interval& forward : trace.device_forward) {
-    const auto next = std::partition_point(
-        trace.device_optimizer.begin(), trace.device_optimizer.end(),
-        [&](const Interval& optimizer) { return optimizer.begin_s < forward.end_s; });
-    if (next == trace.device_optimizer.end()) continue;
-    const auto after =
-        std::partition_point(compute.pieces().begin(), compute.pieces().end(),
-                             [&](const Interval& piece) { return piece.begin_s < next->begin_s; });
+  const auto next = [](const std::vector<Interval>& all, double from_s) {
+    return std::partition_point(all.begin(), all.end(),
+                                [&](const Interval& one) { return one.begin_s < from_s; });
+  };
+  const IntervalSet forwards(trace.device_forward);  // a module's may lie in that of another
+  for (const Interval& forward : forwards.pieces()) {
+    const auto optimizer = next(trace.device_optimizer, forward.end_s);
+    if (optimizer == trace.device_optimizer.end()) continue;
+    const auto again = next(trace.device_forward, forward.end_s);
+    const double until_s = again == trace.device_forward.end()
+                               ? optimizer->begin_s
+                               : std::min(optimizer->begin_s, again->begin_s);
+    const auto after = next(compute.pieces(), until_s);
     if (after == compute.pieces().begin()) continue;
-    const double end_s = std::min((after - 1)->end_s, next->begin_s);
+    const double end_s = std::min((after - 1)->end_s, until_s);
     if (end_s > forward.end_s) backward.push_back({forward.end_s, end_s});
   }
   return backward;
-}
-
-Phases sorted(Phases phases) {
-  for (auto* all : {&phases.forward, &phases.backward, &phases.optimizer})
-    std::sort(all->begin(), all->end(), begins_before);
-  return phases;
 }
 
 // --- the timeline --------------------------------------------------------------------------------
@@ -330,8 +357,10 @@ struct Parts {
 };
 
 Parts parts_on_cpu(TraceEvents& trace, std::vector<TracedStep> steps) {
-  return {std::move(steps), compute_on_cpu(trace),
-          sorted({trace.forward, trace.backward, trace.optimizer}), sort_by_calls(trace)};
+  return {std::move(steps),
+          compute_on_cpu(trace),
+          {trace.forward, trace.backward, trace.optimizer},
+          sort_by_calls(trace)};
 }
 
 Parts parts_on_device(TraceEvents& trace, const std::vector<TracedStep>& steps,
@@ -344,8 +373,8 @@ Parts parts_on_device(TraceEvents& trace, const std::vector<TracedStep>& steps,
     remarks.push_back("an iteration launched no kernel: iterations are those of the CPU");
     parts.steps = steps;
   }
-  parts.phases =
-      sorted({trace.device_forward, device_backward(trace, parts.compute), trace.device_optimizer});
+  parts.phases = {trace.device_forward, device_backward(trace, parts.compute),
+                  trace.device_optimizer};
   const ComputeBefore before(trace.device_work, launches);
   for (const TracedCollective& collective : trace.collectives) {
     const double ready_s = before.end_s(launches.at_s(collective.correlation));
@@ -387,13 +416,35 @@ void remove_overlaps(std::vector<TracedStep>& steps) {
     steps[i - 1].when.end_s = std::min(steps[i - 1].when.end_s, steps[i].when.begin_s);
 }
 
-void add_remarks(const TraceEvents& trace, RankTimeline& timeline) {
+/// Of work and operators, as they are kept.
+std::size_t events_in(const TraceEvents& trace) {
+  return trace.steps.size() + trace.operators.size() + trace.device_work.size() +
+         trace.collectives.size();
+}
+
+std::size_t checked_times(TraceEvents& trace) {
+  const std::size_t events = events_in(trace), steps = trace.steps.size();
+  const std::size_t left_out = leave_out_implausible(trace);
+  if (2 * left_out > events || (steps > 0 && trace.steps.empty()))
+    throw Error(ExitCode::kBadData,
+                fmt::format("'{}' has {} of {} events with times that cannot be right",
+                            trace.path.string(), left_out, events),
+                "record it again, with a newer PyTorch or fewer iterations: schedule(active=5)");
+  return left_out;
+}
+
+void add_remarks(const TraceEvents& trace, std::size_t implausible, RankTimeline& timeline) {
   if (trace.steps.empty())
     timeline.remarks.push_back(
         "no ProfilerStep#N: an iteration is from one optimizer step to the next");
   if (trace.without_time > 0)
     timeline.remarks.push_back(
         fmt::format("{} events without a valid time, left out", trace.without_time));
+  if (implausible > 0)
+    timeline.remarks.push_back(fmt::format(
+        "{} with times that cannot be right (lost, too long, before their launch, or against the "
+        "order of their stream): left out",
+        count_text(static_cast<std::int64_t>(implausible), "event")));
 }
 
 }  // namespace
@@ -402,12 +453,16 @@ RankTimeline rank_timeline(TraceEvents trace) {
   RankTimeline timeline{trace.path,
                         trace.rank.value_or(0),
                         trace.ranks.value_or(1),
+                        trace.ranks.has_value(),
                         trace.backend,
                         trace.device,
                         trace.origin_ns,
                         trace.ddp,
+                        trace.data_parallel,
+                        trace.has_groups,
                         {},
                         {}};
+  const std::size_t implausible = checked_times(trace);
   std::vector<TracedStep> steps = steps_of(trace);
   std::stable_sort(trace.collectives.begin(), trace.collectives.end(),
                    [](const TracedCollective& a, const TracedCollective& b) {
@@ -425,11 +480,11 @@ RankTimeline rank_timeline(TraceEvents trace) {
     iteration.begin_s = step.when.begin_s;
     iteration.length_s = step.when.length_s();
     iteration.compute = cut(parts.compute, step.when);
-    fill_phases(parts.phases, step.when, iteration);
     timeline.iterations.push_back(std::move(iteration));
   }
+  place_phases(parts.phases, parts.steps, timeline.iterations);
   add_collectives(trace, parts, timeline);
-  add_remarks(trace, timeline);
+  add_remarks(trace, implausible, timeline);
   return timeline;
 }
 

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <charconv>
 #include <cmath>
 #include <iterator>
 #include <map>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -25,15 +27,30 @@ namespace {
 constexpr std::size_t kMostDepth = 100, kMostEventsKept = 16U << 20;
 constexpr std::size_t kMostValueBytes = 64U << 20;
 constexpr double kMostMicroseconds = 4e15;  // the year 2096; in ns it fits 64 bits twice
-constexpr const char* kRecordAgain =
-    "record the trace again with torch.profiler; a process that is killed leaves a part of it";
+constexpr double kLongOperator_s = 0.05;
+constexpr const char* kCopyAgain =
+    "copy the trace again, or record it again with torch.profiler; a process that is killed leaves "
+    "a part of it";
+constexpr const char* kNameTraces =
+    "name files that prof.export_chrome_trace() or torch.profiler.tensorboard_trace_handler wrote";
 
-Error bad_trace(const std::filesystem::path& path, const std::string& why,
-                const std::string& fix = kRecordAgain) {
+Error bad_trace(const std::filesystem::path& path, const std::string& why, const std::string& fix) {
   return {ExitCode::kBadData, fmt::format("'{}' {}", path.string(), why), fix};
 }
 
-/// The text of a file in blocks, decompressed where it is compressed.
+/// What a file may be packed with, by how it begins.
+struct Packing {
+  std::string_view begin, name, unpack;
+};
+constexpr std::array<Packing, 5> kPackings = {
+    Packing{"PK\x03\x04", "a zip archive", "unzip"},
+    Packing{"\x28\xb5\x2f\xfd", "compressed with zstd", "unzstd"},
+    Packing{"\xfd\x37zXZ", "compressed with xz", "unxz"},
+    Packing{"BZh", "compressed with bzip2", "bunzip2"},
+    Packing{"7z\xbc\xaf", "a 7z archive", "7z x"}};
+
+/// The text of a file in blocks, decompressed where it is compressed. Bytes that no text of JSON
+/// may hold are replaced, since names hold them: newlines, and letters of other encodings.
 class TraceText {
  public:
   explicit TraceText(const std::filesystem::path& path) : path_(path) {
@@ -45,8 +62,22 @@ class TraceText {
   }
 
   bool ended() { return at_ == end_ && !refill(); }
-  char current() const { return *at_; }
-  void advance() { ++at_; }
+  char current() const {
+    const auto byte = static_cast<unsigned char>(*at_);
+    if (!in_text_ || (byte >= 0x20 && byte < 0x80)) return *at_;
+    return byte < 0x20 ? ' ' : '?';
+  }
+  void advance() {
+    const char byte = *at_++;
+    if (!in_text_)
+      in_text_ = byte == '"';
+    else if (escaped_)
+      escaped_ = false;
+    else if (byte == '\\')
+      escaped_ = true;
+    else
+      in_text_ = byte != '"';
+  }
   /// Ends a value: the limit of the length counts from here.
   void mark() { since_mark_ = 0; }
 
@@ -54,7 +85,8 @@ class TraceText {
   bool refill() {
     since_mark_ += static_cast<std::size_t>(end_ - block_.data());
     if (since_mark_ > kMostValueBytes)
-      throw bad_trace(path_, fmt::format("holds a value of more than {} bytes", kMostValueBytes));
+      throw bad_trace(path_, fmt::format("holds a value of more than {} bytes", kMostValueBytes),
+                      kNameTraces);
     const int count = gzread(file_.get(), block_.data(), static_cast<unsigned>(block_.size()));
     int code = Z_OK;
     const char* reason = gzerror(file_.get(), &code);
@@ -62,10 +94,21 @@ class TraceText {
       throw Error(ExitCode::kInputOutput,
                   fmt::format("cannot read '{}': {}", path_.string(), errno_text()));
     if (count < 0 || code != Z_OK)
-      throw bad_trace(path_, fmt::format("cannot be decompressed: {}", reason));
+      throw bad_trace(path_, fmt::format("cannot be decompressed: {}", reason), kCopyAgain);
+    if (!begun_) require_readable({block_.data(), static_cast<std::size_t>(count)});
+    begun_ = true;
     at_ = block_.data();
     end_ = at_ + count;
     return count > 0;
+  }
+
+  void require_readable(std::string_view begin) const {
+    for (const Packing& packing : kPackings)
+      if (begin.starts_with(packing.begin))
+        throw bad_trace(
+            path_,
+            fmt::format("is {}; traces are read as JSON, or compressed with gzip", packing.name),
+            fmt::format("{} {}", packing.unpack, path_.string()));
   }
 
   struct Close {
@@ -77,6 +120,7 @@ class TraceText {
   const char* at_ = block_.data();
   const char* end_ = block_.data();
   std::size_t since_mark_ = 0;
+  bool begun_ = false, in_text_ = false, escaped_ = false;
 };
 
 /// The text as the iterators that the parser takes; all of them stand at the same place.
@@ -169,7 +213,8 @@ std::string printable(std::string text) {
 struct RawEvent {
   std::string phase, category, name, thread, type, collective, dtype;
   double ts_us = kNotMeasured, dur_us = kNotMeasured;
-  std::int64_t correlation = -1, external_id = -1, in_elements = -1, group_ranks = 0;
+  std::int64_t correlation = -1, external_id = -1, in_elements = -1, group_ranks = -1;
+  std::int64_t device = -1, stream = -1;
   std::int64_t dims_elements = -1, first_elements = -1;  ///< of all tensors; of the first argument
 };
 
@@ -210,19 +255,27 @@ CollectiveFacts facts_of_event(const RawEvent& event) {
   facts.kind = kind_named(event.collective.empty() ? event.name : event.collective);
   facts.bytes = event.dtype.empty() ? bytes_of(event.dims_elements, event.type)
                                     : bytes_of(event.in_elements, event.dtype);
+  // A rank that gives nothing, as others than the root of a scatter, says nothing of the payload.
+  if (facts.bytes == 0) facts.bytes = -1;
   if (facts.kind == CollectiveKind::kBarrier) facts.bytes = 0;
   facts.elements = event.dims_elements;
-  facts.group_ranks = event.group_ranks;
+  facts.group_ranks = event.group_ranks > 0 ? event.group_ranks : -1;
   return facts;
 }
 
 /// Operators of one thread in the order of the file, where an operator mostly follows the one that
-/// it is called by: what lies in the last one is merged into it.
+/// it is called by: what lies in the last one is merged into it. Long ones stand by themselves, so
+/// that one whose length is wrong does not swallow others.
 class ThreadOperators {
  public:
   /// Whether it takes memory.
   bool add(const Interval& when) {
-    if (!all_.empty() && when.begin_s >= all_.back().begin_s && when.begin_s <= all_.back().end_s) {
+    if (when.length_s() > kLongOperator_s) {
+      all_.insert(all_.end() - (all_.empty() ? 0 : 1), when);
+      return true;
+    }
+    if (!all_.empty() && when.begin_s >= all_.back().begin_s && when.begin_s <= all_.back().end_s &&
+        all_.back().length_s() <= kLongOperator_s) {
       all_.back().end_s = std::max(all_.back().end_s, when.end_s);
       return false;
     }
@@ -252,6 +305,9 @@ class EventSorter {
   }
 
   void finish() {
+    trace_.zero_s = -origin_us_.value_or(0) * 1e-6;
+    trace_.data_parallel =
+        devices_.size() > 1 && (trace_.data_parallel || !trace_.collectives.empty());
     for (auto& [thread, operators] : threads_)
       trace_.operators.insert(trace_.operators.end(), operators.all().begin(),
                               operators.all().end());
@@ -269,7 +325,7 @@ class EventSorter {
     if (category == "kernel")
       add_kernel(event, when);
     else if (begins_with_any(category, {"gpumemcpy", "gpumemset", "memcpy", "memset"}))
-      keep(trace_.device_work, {when, event.correlation, false});
+      keep(trace_.device_work, {when, event.correlation, false, stream_of(event)});
     else if (category == "gpuuserannotation")
       add_device_annotation(event, when);
     else if (begins_with_any(category, {"cuda", "runtime", "hip"}))
@@ -280,9 +336,18 @@ class EventSorter {
 
   void add_kernel(const RawEvent& event, const Interval& when) {
     if (!event.collective.empty() || plain_name(event.name).starts_with("nccl"))
-      keep(trace_.collectives, {facts_of_event(event), when, event.correlation, event.external_id});
+      keep(trace_.collectives,
+           {facts_of_event(event), when, event.correlation, event.external_id, stream_of(event)});
     else
-      keep(trace_.device_work, {when, event.correlation, true});
+      keep(trace_.device_work, {when, event.correlation, true, stream_of(event)});
+    if (devices_.size() < 2) devices_.insert(event.device);
+  }
+
+  std::int32_t stream_of(const RawEvent& event) {
+    if (event.stream < 0) return -1;
+    return streams_
+        .emplace(std::pair{event.device, event.stream}, static_cast<std::int32_t>(streams_.size()))
+        .first->second;
   }
 
   void add_device_annotation(const RawEvent& event, const Interval& when) {
@@ -295,12 +360,13 @@ class EventSorter {
       return event.name.find(word) != std::string::npos;
     };
     if (event.correlation >= 0 && (holds("Launch") || holds("Mem")))
-      keep(trace_.launches, {event.correlation, when.begin_s});
+      keep(trace_.launches,
+           {event.correlation, when, event.name.starts_with("cu") && !holds("Graph")});
   }
 
   static bool is_forward(std::string_view name) {
-    return begins_with_any(name,
-                           {"DistributedDataParallel.forward", "FullyShardedDataParallel.forward"});
+    return begins_with_any(name, {"DistributedDataParallel.forward", "DataParallel.forward",
+                                  "FullyShardedDataParallel.forward"});
   }
 
   void add_on_cpu(const RawEvent& event, const Interval& when, bool is_operator) {
@@ -314,7 +380,7 @@ class EventSorter {
     else if (is_forward(name))
       add_forward(name, when);
     else if (begins_with_any(name, {"gloo:", "mpi:"}))
-      keep(trace_.collectives, {facts_of_event(event), when, -1, -1});
+      keep(trace_.collectives, {facts_of_event(event), when});
     else if (is_operator)
       add_operator(event, when);
   }
@@ -329,6 +395,7 @@ class EventSorter {
 
   void add_forward(const std::string& name, const Interval& when) {
     trace_.ddp = trace_.ddp || name.starts_with("DistributedDataParallel");
+    trace_.data_parallel = trace_.data_parallel || name.starts_with("DataParallel");
     keep(trace_.forward, when);
   }
 
@@ -360,6 +427,8 @@ class EventSorter {
 
   TraceEvents& trace_;
   std::map<std::string, ThreadOperators> threads_;
+  std::map<std::pair<std::int64_t, std::int64_t>, std::int32_t> streams_;  // of device and stream
+  std::set<std::int64_t> devices_;                                         // two of them at most
   std::optional<double> origin_us_;
   std::size_t kept_ = 0;
 };
@@ -378,6 +447,8 @@ enum class Key {
   kRank,
   kWorldSize,
   kBackend,
+  kGroups,
+  kGroupRanks,
   kDeviceName,
   // of an event
   kPhase,
@@ -394,6 +465,8 @@ enum class Key {
   kDtype,
   kInElements,
   kGroupSize,
+  kDevice,
+  kStream,
   kInputDims,
   kInputType,
 };
@@ -402,9 +475,10 @@ using KeyName = std::pair<std::string_view, Key>;
 constexpr std::array kFileKeys = {
     KeyName{"traceEvents", Key::kEvents}, KeyName{"distributedInfo", Key::kDistributed},
     KeyName{"deviceProperties", Key::kDevices}, KeyName{"baseTimeNanoseconds", Key::kBaseTime}};
-constexpr std::array kDistributedKeys = {KeyName{"rank", Key::kRank},
-                                         KeyName{"world_size", Key::kWorldSize},
-                                         KeyName{"backend", Key::kBackend}};
+constexpr std::array kDistributedKeys = {
+    KeyName{"rank", Key::kRank}, KeyName{"world_size", Key::kWorldSize},
+    KeyName{"backend", Key::kBackend}, KeyName{"pg_config", Key::kGroups}};
+constexpr std::array kGroupKeys = {KeyName{"pg_size", Key::kGroupRanks}};
 constexpr std::array kDeviceKeys = {KeyName{"name", Key::kDeviceName}};
 constexpr std::array kEventKeys = {KeyName{"ph", Key::kPhase},  KeyName{"cat", Key::kCategory},
                                    KeyName{"name", Key::kName}, KeyName{"tid", Key::kThread},
@@ -418,6 +492,8 @@ constexpr std::array kArgsKeys = {KeyName{"correlation", Key::kCorrelation},
                                   KeyName{"In msg nelems", Key::kInElements},
                                   KeyName{"In msg size", Key::kInElements},
                                   KeyName{"Group size", Key::kGroupSize},
+                                  KeyName{"device", Key::kDevice},
+                                  KeyName{"stream", Key::kStream},
                                   KeyName{"Input Dims", Key::kInputDims},
                                   KeyName{"Input type", Key::kInputType}};
 
@@ -447,9 +523,19 @@ class TraceHandler : public nlohmann::json_sax<nlohmann::json> {
   }
   bool binary(binary_t&) override { return done(); }
 
+  /// Some profilers write numbers as texts.
   bool string(string_t& value) override {
-    if (std::string* place = text_place()) *place = std::move(value);
-    return done();
+    if (std::string* place = text_place()) {
+      *place = std::move(value);
+      return done();
+    }
+    if (key_ == Key::kOther) return done();
+    double as_number = 0;
+    std::int64_t as_whole = 0;
+    const char* const end = value.data() + value.size();
+    if (value.empty() || std::from_chars(value.data(), end, as_number).ptr != end) return done();
+    const bool is_whole = std::from_chars(value.data(), end, as_whole).ptr == end;
+    return number(as_number, is_whole ? as_whole : whole(as_number));
   }
 
   bool key(string_t& text) override {
@@ -457,7 +543,9 @@ class TraceHandler : public nlohmann::json_sax<nlohmann::json> {
     if (depth_ == 1)
       key_ = top_ = key_in(kFileKeys, text);
     else if (depth_ == 2 && top_ == Key::kDistributed)
-      key_ = key_in(kDistributedKeys, text);
+      key_ = field_ = key_in(kDistributedKeys, text);
+    else if (depth_ == 4 && top_ == Key::kDistributed && field_ == Key::kGroups)
+      key_ = key_in(kGroupKeys, text);
     else if (depth_ == 3 && top_ == Key::kDevices)
       key_ = key_in(kDeviceKeys, text);
     else if (depth_ == 3 && top_ == Key::kEvents)
@@ -469,6 +557,7 @@ class TraceHandler : public nlohmann::json_sax<nlohmann::json> {
 
   bool start_object(std::size_t) override {
     if (depth_ == 2 && top_ == Key::kEvents) event_ = {}, field_ = Key::kOther;
+    if (depth_ == 1 && top_ == Key::kOther && !is_object_) is_list_ = true;
     if (depth_ == 0) is_object_ = true;
     return enter();
   }
@@ -497,20 +586,32 @@ class TraceHandler : public nlohmann::json_sax<nlohmann::json> {
                          reason.find("missing closing quote") != reason.npos ||
                          reason.find("empty input") != reason.npos;  // nlohmann-json 3.12
     if (cut_off && text_.ended())
-      throw bad_trace(trace_.path, fmt::format("ends at byte {} within a value", position));
-    throw bad_trace(trace_.path, fmt::format("is no JSON: byte {}, near '{}'", position,
-                                             with_escaped_bytes(token.substr(0, 40))));
+      throw bad_trace(trace_.path, fmt::format("ends at byte {} within a value", position),
+                      kCopyAgain);
+    throw bad_trace(
+        trace_.path,
+        fmt::format("is no JSON: byte {}, near '{}'", position,
+                    with_escaped_bytes(token.substr(0, 40))),
+        position <= 1 ? kNameTraces
+                      : "correct the text at that byte, which recording again would write again: a "
+                        "quote or a backslash within a name needs a backslash before it; inf and "
+                        "nan are no numbers of JSON");
   }
 
   void finish() {
     for (std::string* text : {&trace_.backend, &trace_.device})
       *text = printable(*text);
+    if (is_list_)
+      throw bad_trace(trace_.path,
+                      "is a list of events without the object around it that holds traceEvents, as "
+                      "PyTorch before 1.8 wrote",
+                      "record it with torch.profiler of PyTorch 1.8.1 or later");
     if (!is_object_ || !has_events_)
       throw bad_trace(trace_.path, "holds no list traceEvents: torch.profiler did not write it",
-                      "name files that prof.export_chrome_trace() or "
-                      "torch.profiler.tensorboard_trace_handler wrote");
+                      kNameTraces);
     sorter_.finish();
     trace_.origin_ns = base_ns_ + sorter_.origin_ns();
+    trace_.has_groups = least_group_ < trace_.ranks.value_or(0);
   }
 
  private:
@@ -523,7 +624,8 @@ class TraceHandler : public nlohmann::json_sax<nlohmann::json> {
   }
   bool enter() {
     if (++depth_ > kMostDepth)
-      throw bad_trace(trace_.path, fmt::format("is nested deeper than {} levels", kMostDepth));
+      throw bad_trace(trace_.path, fmt::format("is nested deeper than {} levels", kMostDepth),
+                      kNameTraces);
     if (depth_ > 4 || !in_args()) key_ = Key::kOther;
     return done();
   }
@@ -571,6 +673,9 @@ class TraceHandler : public nlohmann::json_sax<nlohmann::json> {
       case Key::kWorldSize:
         trace_.ranks = whole_value;
         break;
+      case Key::kGroupRanks:
+        least_group_ = std::min(least_group_, whole_value);
+        break;
       case Key::kThread:
         event_.thread = std::to_string(whole_value);
         break;
@@ -592,6 +697,12 @@ class TraceHandler : public nlohmann::json_sax<nlohmann::json> {
       case Key::kGroupSize:
         event_.group_ranks = whole_value;
         break;
+      case Key::kDevice:
+        event_.device = whole_value;
+        break;
+      case Key::kStream:
+        event_.stream = whole_value;
+        break;
       default:
         break;
     }
@@ -608,8 +719,9 @@ class TraceHandler : public nlohmann::json_sax<nlohmann::json> {
   Key top_ = Key::kOther;       // of the file
   Key field_ = Key::kOther;     // of the event
   Key argument_ = Key::kOther;  // of its args
-  bool is_object_ = false, has_events_ = false;
+  bool is_object_ = false, is_list_ = false, has_events_ = false;
   std::int64_t base_ns_ = 0;
+  std::int64_t least_group_ = std::numeric_limits<std::int64_t>::max();  // of ranks
 };
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include <fmt/ranges.h>
 
 #include "analysis/kineto/rank_timeline.h"
+#include "options/modes.h"
 #include "record/collective_call.h"
 #include "record/run_in_memory.h"
 #include "support/error.h"
@@ -31,6 +32,7 @@ constexpr std::size_t kMostTimes = 32U << 20;  // in memory, 32 bytes each
 /// What the clocks of one host may differ by: each process converts its counter by itself.
 constexpr double kSameClock_s = 1e-4;
 constexpr const char* kUnknown = "unknown";
+constexpr std::int64_t kUnknownTraffic = -1;  // NaN to readers of the run
 
 // --- which ranks ---------------------------------------------------------------------------------
 
@@ -49,21 +51,35 @@ Error without_rank(const fs::path& path) {
           "name it rank0.json, or record it after init_process_group()"};
 }
 
+/// Of the largest group that a collective states; -1 if none does.
+std::int64_t largest_group(const TraceEvents& trace) {
+  std::int64_t largest = -1;
+  for (const TracedCollective& one : trace.collectives)
+    largest = std::max(largest, one.facts.group_ranks);
+  for (const PostedCollective& one : trace.posted)
+    largest = std::max(largest, one.facts.group_ranks);
+  return largest;
+}
+
+/// Where the trace does not hold them: the rank of its file's name, and as many ranks as the
+/// traces, that rank and the groups of its collectives ask for. The number stays unknown where
+/// collectives show that there are several ranks, but not how many.
 void fill_in_rank(TraceEvents& trace, std::size_t traces) {
-  if (!trace.rank && traces > 1) {
+  const bool communicates = trace.ddp || !trace.collectives.empty() || !trace.posted.empty();
+  const bool of_several = traces > 1 || (communicates && !trace.data_parallel);
+  if (!trace.rank && of_several)
     if (const std::int64_t named = rank_in_name(trace.path); named >= 0) trace.rank = named;
-    if (!trace.rank) throw without_rank(trace.path);
-  }
+  if (!trace.rank && traces > 1) throw without_rank(trace.path);
   const std::int64_t rank = trace.rank.value_or(0);
-  const std::int64_t ranks =
-      trace.ranks.value_or(std::max(static_cast<std::int64_t>(traces), rank + 1));
+  const std::int64_t ranks = trace.ranks.value_or(
+      std::max({static_cast<std::int64_t>(traces), rank + 1, largest_group(trace)}));
   if (ranks < 1 || ranks > kMostRanks || rank < 0 || rank >= ranks)
     throw Error(ExitCode::kBadData,
                 fmt::format("'{}' is of rank {} of {} ranks; at most {} can be read",
                             trace.path.string(), rank, ranks, kMostRanks),
                 "look at distributedInfo in the trace");
   trace.rank = rank;
-  trace.ranks = ranks;
+  if (ranks > 1 || !of_several) trace.ranks = ranks;
 }
 
 void require_one_job(const RankTimeline& first, const RankTimeline& other) {
@@ -76,6 +92,16 @@ void require_one_job(const RankTimeline& first, const RankTimeline& other) {
 }
 
 using RankTimelines = std::map<std::int64_t, RankTimeline>;
+
+/// A collective that states no group is of all ranks, unless the job has other groups.
+void settle_groups(RankTimelines& ranks) {
+  for (const auto& [rank, timeline] : ranks)
+    if (timeline.has_groups) return;
+  for (auto& [rank, timeline] : ranks)
+    for (TimelineIteration& iteration : timeline.iterations)
+      for (TimelineCollective& collective : iteration.collectives)
+        if (collective.facts.group_ranks < 0) collective.facts.group_ranks = timeline.ranks;
+}
 
 RankTimelines read_all(const std::vector<fs::path>& traces, const AboutToRead& about_to_read) {
   RankTimelines ranks;
@@ -93,6 +119,7 @@ RankTimelines read_all(const std::vector<fs::path>& traces, const AboutToRead& a
                   "name one trace a rank; traces of one rank at different iterations are "
                   "different runs");
   }
+  settle_groups(ranks);
   return ranks;
 }
 
@@ -129,8 +156,7 @@ std::vector<SharedIteration> shared_iterations(const RankTimelines& ranks,
 // --- collectives that all ranks share ------------------------------------------------------------
 
 bool is_of_all(const TimelineCollective& collective, std::int64_t ranks) {
-  return collective.facts.kind &&
-         (collective.facts.group_ranks == 0 || collective.facts.group_ranks == ranks);
+  return collective.facts.kind && collective.facts.group_ranks == ranks;
 }
 
 /// Those of all ranks, in the order the rank called them.
@@ -155,22 +181,20 @@ bool sizes_agree(CollectiveKind kind) {
          kind == CollectiveKind::kReduceScatter;
 }
 
-/// As run files state it (record/collective_call.h): of a reduce-scatter what a rank receives, of
-/// an all-to-all what it sends to one rank. -1 where the trace has no size.
+/// As run files state it (record/collective_call.h): of a reduce-scatter and a scatter what a rank
+/// receives, of an all-to-all what it sends to one rank. -1 where the trace has no size.
 std::int64_t payload_bytes(const CollectiveFacts& facts, std::int64_t ranks) {
-  const bool in_parts =
-      facts.kind == CollectiveKind::kReduceScatter || facts.kind == CollectiveKind::kAllToAll;
+  const bool in_parts = facts.kind == CollectiveKind::kReduceScatter ||
+                        facts.kind == CollectiveKind::kScatter ||
+                        facts.kind == CollectiveKind::kAllToAll;
   return in_parts && facts.bytes >= 0 ? facts.bytes / ranks : facts.bytes;
 }
 
 /// A size that only some ranks know is that of all.
 void settle_sizes(SharedBuckets& buckets) {
-  for (std::size_t b = 0; b < buckets.shapes.size(); ++b) {
-    BucketShape& shape = buckets.shapes[b];
+  for (std::size_t b = 0; b < buckets.shapes.size(); ++b)
     for (const auto& rank : buckets.ranks)
-      buckets.sized_by_others += shape.bytes >= 0 && rank[b]->facts.bytes < 0 ? 1 : 0;
-    shape.bytes = std::max<std::int64_t>(0, shape.bytes);
-  }
+      buckets.sized_by_others += buckets.shapes[b].bytes >= 0 && rank[b]->facts.bytes < 0 ? 1 : 0;
 }
 
 /// Nothing if the ranks did not call the same collectives in one order.
@@ -243,13 +267,86 @@ bool binds_all(CollectiveKind kind) {
   return sizes_agree(kind) || kind == CollectiveKind::kBarrier;
 }
 
+// --- step numbers --------------------------------------------------------------------------------
+
+/// "host" of "host_1234.1712195495.pt.trace.json", as tensorboard_trace_handler names files.
+std::string host_of(const fs::path& path) {
+  static const std::regex kName("(.+)_[0-9]+\\.[0-9]+\\.pt\\.trace\\.json(\\.gz)?");
+  std::smatch found;
+  const std::string name = path.filename().string();
+  return std::regex_match(name, found, kName) ? found[1].str() : kUnknown;
+}
+
+/// What collectives say of the clocks of two ranks, if iteration N of the first is N + shift of the
+/// other. Nothing if they share no such iteration or none of their collectives binds all ranks.
+std::optional<ClockOffset> clocks_if(const RankTimeline& first, const RankTimeline& other,
+                                     std::int64_t shift) {
+  ClockBounds bounds;
+  bool bound = false;
+  for (const TimelineIteration& iteration : first.iterations)
+    for (const TimelineIteration& same : other.iterations) {
+      if (same.number != iteration.number + shift) continue;
+      const auto shared = shared_buckets({&iteration, &same}, first.ranks);
+      if (!shared) return std::nullopt;
+      for (std::size_t b = 0; b < shared->shapes.size(); ++b) {
+        if (!binds_all(shared->shapes[b].kind)) continue;
+        bounds.add(
+            on_own_clock(shared->ranks[0][b]->when, iteration, first.origin_ns, first.origin_ns),
+            on_own_clock(shared->ranks[1][b]->when, same, other.origin_ns, first.origin_ns));
+        bound = true;
+      }
+    }
+  return bound ? std::optional(bounds.offset()) : std::nullopt;
+}
+
+bool is_one_clock(const std::optional<ClockOffset>& clocks) {
+  return clocks && clocks->known && clocks->offset_s == 0;
+}
+
+/// By how much a rank numbers its steps higher than the first one: another number than 0 only if
+/// their clocks agree with it and without it do not. On different hosts clocks may differ by an
+/// iteration; there both must have recorded equally long, from the step that it says.
+std::int64_t number_shift(const RankTimeline& first, const RankTimeline& other) {
+  const bool shares = std::any_of(
+      first.iterations.begin(), first.iterations.end(), [&](const TimelineIteration& iteration) {
+        return std::ranges::count(other.iterations, iteration.number, &TimelineIteration::number);
+      });
+  const auto as_numbered = clocks_if(first, other, 0);
+  if (shares && (!as_numbered || is_one_clock(as_numbered))) return 0;
+  const std::int64_t begun_apart =
+      other.iterations.front().number - first.iterations.front().number;
+  if (begun_apart != 0 && first.iterations.size() == other.iterations.size() &&
+      is_one_clock(clocks_if(first, other, begun_apart)))
+    return begun_apart;
+  if (host_of(first.path) == kUnknown || host_of(first.path) != host_of(other.path)) return 0;
+  for (std::int64_t by = 1; by < std::ssize(first.iterations); ++by)
+    for (const std::int64_t shift : {by, -by})
+      if (is_one_clock(clocks_if(first, other, shift))) return shift;
+  return 0;
+}
+
+/// Numbers the steps of all ranks as the first one does.
+void settle_numbers(RankTimelines& ranks, std::vector<std::string>& remarks) {
+  const RankTimeline& first = ranks.begin()->second;
+  for (auto& [rank, timeline] : ranks) {
+    const std::int64_t shift = number_shift(first, timeline);
+    if (shift == 0) continue;
+    for (TimelineIteration& iteration : timeline.iterations)
+      iteration.number -= shift;
+    remarks.push_back(fmt::format(
+        "rank {} numbers its steps {} {} than rank {} at the same time: matched by their times",
+        rank, std::abs(shift), shift > 0 ? "higher" : "lower", first.rank));
+  }
+}
+
 // --- the run -------------------------------------------------------------------------------------
 
 /// Makes the rows of the run from the timelines.
 class RunMaker {
  public:
-  RunMaker(RankTimelines timelines, std::int64_t batch_per_rank)
-      : timelines_(std::move(timelines)), batch_per_rank_(batch_per_rank) {
+  RunMaker(RankTimelines timelines, TracedJob job)
+      : timelines_(std::move(timelines)), job_(std::move(job)) {
+    settle_numbers(timelines_, remarks_);
     for (const auto& [rank, timeline] : timelines_)
       present_.push_back(&timeline);
     ranks_ = present_.front()->ranks;
@@ -327,7 +424,9 @@ class RunMaker {
   void decide_arrivals() {
     const bool clocks_known = std::all_of(offsets_.begin(), offsets_.end(),
                                           [](const ClockOffset& clock) { return clock.known; });
-    arrivals_known_ = all_present() && clocks_known && matched_;
+    // Of DataParallel's GPUs the trace of their process does not say which one came last.
+    arrivals_known_ = all_present() && clocks_known && matched_ && present_.front()->ranks_known &&
+                      !data_parallel();
     if (!all_present())
       remarks_.push_back(fmt::format(
           "no trace of {} of {} ranks: their numbers are missing, and straggler wait is a part of "
@@ -351,16 +450,25 @@ class RunMaker {
       for (const std::string& remark : timeline->remarks)
         if (said.insert(remark).second)
           remarks_.push_back(fmt::format("{}: {}", timeline->path.filename().string(), remark));
-    communicates_ = ranks_ == 1 || count([](const auto&) { return true; }) > 0;
+    if (iterations_.size() == 1)
+      remarks_.emplace_back(
+          "one iteration: it counts, since the profiler's schedule warms up before");
+    if (!present_.front()->ranks_known)
+      remarks_.emplace_back(
+          "the number of ranks is not in the trace (distributedInfo): the one rank is shown, and "
+          "straggler wait is a part of communication");
+    communicates_ = (ranks_ == 1 && present_.front()->ranks_known) ||
+                    count([](const auto&) { return true; }) > 0;
     if (!communicates_)
       remarks_.push_back(fmt::format(
-          "no collective in the traces of a job of {} ranks: communication is n/a", ranks_));
+          "no collective in the traces of a job of {}: communication is n/a",
+          present_.front()->ranks_known ? count_text(ranks_, "rank") : "several ranks"));
     const std::size_t apart = count([&](const auto& one) { return !is_of_all(one, ranks_); });
     if (apart > 0)
       remarks_.push_back(fmt::format(
-          "{} collectives of some ranks only, or of a kind that run files do not name (send, "
-          "receive): their times count as communication, with straggler "
-          "wait, and are not shown one by one",
+          "{} collectives of some ranks only, of a group that the trace does not state, or of a "
+          "kind that run files do not name (send, receive): their times count as communication, "
+          "with straggler wait, and are not shown one by one",
           apart));
     std::size_t unsized = count([](const auto& one) { return one.facts.bytes < 0; });
     for (const SharedBuckets& buckets : buckets_)
@@ -382,15 +490,19 @@ class RunMaker {
   std::string mode() const {
     const bool ddp = std::any_of(present_.begin(), present_.end(),
                                  [](const RankTimeline* one) { return one->ddp; });
-    return ranks_ == 1 ? "none" : ddp ? "pytorch-ddp" : "pytorch";
+    if (data_parallel()) return std::string(kTracedDataParallel.name);
+    if (ranks_ == 1 && present_.front()->ranks_known) return std::string(kNoExchange);
+    return ddp ? std::string(kTracedDdp.name) : "pytorch";
   }
 
-  /// "host" of "host_1234.1712195495.pt.trace.json", as tensorboard_trace_handler names files.
-  static std::string host_of(const fs::path& path) {
-    static const std::regex kName("(.+)_[0-9]+\\.[0-9]+\\.pt\\.trace\\.json(\\.gz)?");
-    std::smatch found;
-    const std::string name = path.filename().string();
-    return std::regex_match(name, found, kName) ? found[1].str() : kUnknown;
+  bool data_parallel() const { return ranks_ == 1 && present_.front()->data_parallel; }
+
+  /// Named, else that of the folder that the traces are in.
+  std::string model() const {
+    if (!job_.model.empty()) return job_.model;
+    const std::string folder =
+        fs::absolute(present_.front()->path).lexically_normal().parent_path().filename().string();
+    return folder.empty() ? "traces" : folder;
   }
 
   RankPlace place_of(std::int64_t rank, std::map<std::string, std::int32_t>& on_host) const {
@@ -439,13 +551,14 @@ class RunMaker {
     info.command_line = "torch.profiler";
     info.schema = arrivals_known_ ? kRunSchema : 1;
     const std::string source = "trace";
-    info.config = {{"model", "traced", source},
+    info.config = {{"model", model(), job_.model.empty() ? source : "command line"},
                    {"sync", mode(), source},
                    {"transport", present_.front()->backend, source},
                    {"iterations", std::to_string(iterations_.size()), source}};
-    if (batch_per_rank_ > 0)
-      info.config.push_back({"batch-per-rank", std::to_string(batch_per_rank_), "command line"});
-    info.provenance = {{"source", "traces of torch.profiler"}};
+    if (job_.batch_per_rank > 0)
+      info.config.push_back(
+          {"batch-per-rank", std::to_string(job_.batch_per_rank), "command line"});
+    info.provenance = {{"source", std::string(kTracesSource)}};
     for (std::size_t i = 0; i < remarks_.size(); ++i)
       info.provenance.push_back({fmt::format("{}{}", kRemarkPrefix, i + 1), remarks_[i]});
     std::map<std::string, std::int32_t> on_host;
@@ -459,11 +572,13 @@ class RunMaker {
   IterationRow row(std::size_t i) const {
     IterationRow row;
     row.iteration = row.step = iterations_[i][0]->number;
-    row.samples = batch_per_rank_ * ranks_;
+    row.samples = job_.batch_per_rank * ranks_;
     row.buckets = buckets_[i].shapes;
     row.ranks.resize(static_cast<std::size_t>(ranks_));
-    for (RankIteration& rank : row.ranks)
+    for (RankIteration& rank : row.ranks) {
       rank.buckets.resize(row.buckets.size());
+      rank.traffic_bytes.fill(kUnknownTraffic);
+    }
     const std::vector<double> arrivals = arrivals_s(i);
     for (std::size_t at = 0; at < present_.size(); ++at)
       fill(row.ranks[static_cast<std::size_t>(present_[at]->rank)], i, at, arrivals);
@@ -498,25 +613,31 @@ class RunMaker {
       if (arrivals_known_)
         rank.buckets[b].arrival_s =
             std::clamp(arrivals[b] - begin_s, own.when.begin_s, own.when.end_s);
-      count_traffic(rank, buckets_[i].shapes[b], static_cast<int>(present_[at]->rank));
     }
-    fill_phases(rank, iteration);
+    rank[Phase::kIteration] = iteration.length_s;
+    count_traffic(rank, i, at);
     fill_split(rank, iteration);
   }
 
-  void count_traffic(RankIteration& rank, const BucketShape& shape, int number) const {
-    const Traffic category =
-        shape.kind == CollectiveKind::kBroadcast ? Traffic::kBuffers : Traffic::kGradients;
-    rank.traffic_bytes[static_cast<std::size_t>(category)] +=
-        traffic_bytes(shape.kind, shape.bytes, number, static_cast<int>(ranks_), 0);
-  }
-
-  static void fill_phases(RankIteration& rank, const TimelineIteration& iteration) {
-    rank[Phase::kIteration] = iteration.length_s;
-    rank[Phase::kData] = iteration.data_s;
-    rank[Phase::kForward] = iteration.forward_s;
-    rank[Phase::kBackward] = iteration.backward_s;
-    rank[Phase::kOptimizer] = iteration.optimizer_s;
+  /// A category with a collective whose size or ranks are unknown is unknown.
+  void count_traffic(RankIteration& rank, std::size_t i, std::size_t at) const {
+    const auto bytes_of = [&](const std::optional<CollectiveKind>& kind) -> std::int64_t& {
+      const Traffic category =
+          kind == CollectiveKind::kBroadcast ? Traffic::kBuffers : Traffic::kGradients;
+      return rank.traffic_bytes[static_cast<std::size_t>(category)];
+    };
+    if (!communicates_) return;
+    rank.traffic_bytes.fill(0);
+    const std::vector<BucketShape>& shapes = buckets_[i].shapes;
+    for (const BucketShape& shape : shapes)
+      bytes_of(shape.kind) +=
+          traffic_bytes(shape.kind, std::max<std::int64_t>(shape.bytes, 0),
+                        static_cast<int>(present_[at]->rank), static_cast<int>(ranks_), 0);
+    for (const BucketShape& shape : shapes)
+      if (shape.bytes < 0) bytes_of(shape.kind) = kUnknownTraffic;
+    for (const TimelineCollective& collective : iterations_[i][at]->collectives)
+      if (shapes.empty() || !is_of_all(collective, ranks_))
+        bytes_of(collective.facts.kind) = kUnknownTraffic;
   }
 
   void fill_split(RankIteration& rank, const TimelineIteration& iteration) const {
@@ -531,6 +652,7 @@ class RunMaker {
     const IterationSplit split =
         split_iteration(iteration.compute, moving, waiting, iteration.length_s);
     rank[Phase::kCompute] = split.compute_s;
+    fill_phases(rank, iteration, std::move(moving), waiting);
     if (!communicates_) return;
     rank[Phase::kCommBusy] = split.comm_busy_s;
     rank[Phase::kHidden] = split.hidden_s;
@@ -539,8 +661,23 @@ class RunMaker {
     rank[Phase::kOther] = split.other_s;
   }
 
+  /// Phases without what counts as exposed communication or straggler wait in them.
+  static void fill_phases(RankIteration& rank, const TimelineIteration& iteration,
+                          std::vector<Interval> moving, const std::vector<Interval>& waiting) {
+    moving.insert(moving.end(), waiting.begin(), waiting.end());
+    const IntervalSet apart =
+        IntervalSet(std::move(moving)).difference(IntervalSet(iteration.compute));
+    const auto fill = [&](Phase phase, const std::optional<IntervalSet>& when) {
+      if (when) rank[phase] = when->difference(apart).measure_s();
+    };
+    fill(Phase::kData, iteration.data);
+    fill(Phase::kForward, iteration.forward);
+    fill(Phase::kBackward, iteration.backward);
+    fill(Phase::kOptimizer, iteration.optimizer);
+  }
+
   RankTimelines timelines_;
-  std::int64_t batch_per_rank_;
+  TracedJob job_;
   std::int64_t ranks_ = 1;
   std::vector<const RankTimeline*> present_;  ///< in order of rank
   std::vector<SharedIteration> iterations_;
@@ -577,10 +714,9 @@ std::vector<fs::path> find_traces(const std::vector<std::string>& places) {
   return found;
 }
 
-std::unique_ptr<RunReader> run_of_traces(const std::vector<fs::path>& traces,
-                                         std::int64_t batch_per_rank,
+std::unique_ptr<RunReader> run_of_traces(const std::vector<fs::path>& traces, const TracedJob& job,
                                          const AboutToRead& about_to_read) {
-  return RunMaker(read_all(traces, about_to_read), batch_per_rank).make();
+  return RunMaker(read_all(traces, about_to_read), job).make();
 }
 
 }  // namespace gradsync::report

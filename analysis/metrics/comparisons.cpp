@@ -25,7 +25,7 @@ std::vector<std::string> time_options(const RunGroup& base) {
 }
 
 bool comparable(const RunGroup& group, const RunGroup& base) {
-  if (group.first().model != base.first().model) return false;
+  if (!is_known_work(group.first()) || group.first().model != base.first().model) return false;
   if (training_images(group.first()) != training_images(base.first())) return false;
   return std::all_of(kSameOptions.begin(), kSameOptions.end(), [&](std::string_view name) {
     return option_value(group.first(), name) == option_value(base.first(), name);

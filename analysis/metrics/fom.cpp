@@ -13,9 +13,9 @@ namespace {
 
 std::string base_name(const Run& run) {
   const std::string schedule = batch_schedule(run);
-  return fmt::format(
-      "{}.{}.n{}.{}", run.model, run.mode, run.ranks,
-      schedule.empty() ? fmt::format("b{}", run.batch_per_rank) : "batch-schedule=" + schedule);
+  const std::string batch = run.batch_per_rank > 0 ? std::to_string(run.batch_per_rank) : "unknown";
+  return fmt::format("{}.{}.n{}.{}", run.model, run.mode, run.ranks,
+                     schedule.empty() ? "b" + batch : "batch-schedule=" + schedule);
 }
 
 }  // namespace

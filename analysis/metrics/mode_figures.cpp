@@ -99,7 +99,7 @@ void fill_in_speed(RunReader& run, std::vector<ModeFigures>& all) {
   for_each_row(run, phase_blocks(Phase::kIteration),
                [&](std::size_t row, std::span<const double> time) {
                  if (row == 0) return;
-                 const auto global = static_cast<double>(run.index().samples[row]);
+                 const double global = positive(static_cast<double>(run.index().samples[row]));
                  for (std::size_t rank = 0; rank < time.size(); ++rank) {
                    time_s.add(rank, time[rank], 1);
                    if (std::isfinite(time[rank])) samples.add(rank, global, time[rank]);

@@ -66,7 +66,7 @@ const RunGroup* plain_group(const std::vector<RunGroup>& groups, const RunGroup&
                             const RunGroup& reference) {
   for (const RunGroup& one : groups) {
     const Run &run = one.first(), &wanted = group.first();
-    const bool same = run.model == wanted.model && run.mode == wanted.mode &&
+    const bool same = is_known_work(run) && run.model == wanted.model && run.mode == wanted.mode &&
                       run.ranks == wanted.ranks && largest_batch(run) == largest_batch(wanted);
     if (same && remedy_text(one, reference) == "none") return &one;
   }

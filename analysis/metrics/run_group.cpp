@@ -195,12 +195,30 @@ std::vector<std::string> told_apart(std::vector<std::string> labels,
   return labels;
 }
 
+bool is_known_work(const Run& run) {
+  return run.batch_global > 0 && run.model != or_unknown("");
+}
+
+std::string images_text(const Run& run) {
+  if (const std::string schedule = batch_schedule(run); !schedule.empty())
+    return "batch schedule " + schedule;
+  return run.batch_per_rank > 0 ? fmt::format("{} images per rank", run.batch_per_rank)
+                                : "an unknown batch";
+}
+
+std::string batch_text(const Run& run) {
+  if (!batch_schedule(run).empty()) return images_text(run);
+  return run.batch_per_rank > 0 ? fmt::format("batch {} per rank", run.batch_per_rank)
+                                : "unknown batch";
+}
+
 std::vector<std::string> cell_key(const Run& run) {
   std::vector<std::string> key = {run.model, run.mode, std::to_string(run.ranks),
                                   std::to_string(run.batch_per_rank),
                                   std::to_string(run.batch_global)};
   for (std::string& value : option_values(run, cell_options()))
     key.push_back(std::move(value));
+  if (!is_known_work(run)) key.push_back(run.path.string());
   return key;
 }
 

@@ -56,6 +56,15 @@ std::vector<std::string> told_apart(std::vector<std::string> labels,
                                     const std::vector<const RunGroup*>& groups,
                                     const std::string& separator, const std::string& number);
 
+/// Whether a run says what one iteration works on: network and batch. Runs that do not are
+/// repeats of no other, and compared with none.
+bool is_known_work(const Run& run);
+
+/// "32 images per rank", "an unknown batch", or "batch schedule 0:32,2:128".
+std::string images_text(const Run& run);
+/// "batch 32 per rank", "unknown batch", or the schedule as above.
+std::string batch_text(const Run& run);
+
 /// What makes runs repeats of one cell: equal keys.
 std::vector<std::string> cell_key(const Run& run);
 

@@ -41,7 +41,7 @@ std::vector<SameWork> same_work(const std::vector<RunGroup>& groups) {
   for (const RunGroup& group : groups) {
     const Run& run = group.first();
     add_medians(group, sets.emplace_back(SameWork{run.model, "repeats of a cell", {}}).medians_s);
-    if (run.ranks != 1) continue;
+    if (run.ranks != 1 || !is_known_work(run)) continue;
     SameWork& control = on_one_rank[work_on_one_rank(run)];
     control.model = run.model;
     control.what = "runs on one rank";

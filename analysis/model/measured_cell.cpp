@@ -27,9 +27,10 @@ FamilyKey family_key(const Run& run) {
   using enum OptionRole;
   static const auto of_setting = options_of({kMode, kStep, kMachine});
   static const auto of_between = options_of({kBetweenRanks});
-  return {
-      fmt::format("{}, {}|{}", run.model, run.mode, fmt::join(option_values(run, of_setting), "|")),
-      fmt::format("|{}", fmt::join(option_values(run, of_between), "|"))};
+  return {fmt::format("{}, {}|{}{}", run.model, run.mode,
+                      fmt::join(option_values(run, of_setting), "|"),
+                      is_known_work(run) ? "" : "|" + run.path.string()),
+          fmt::format("|{}", fmt::join(option_values(run, of_between), "|"))};
 }
 
 /// A cell of one rank belongs to the family of several ranks with its own settings, else to the
@@ -76,10 +77,8 @@ MeasuredCell measured_cell(const RunGroup& group, const std::vector<RunGroup>& g
 }
 
 std::string name_of(const Run& run) {
-  const std::string schedule = batch_schedule(run);
   return fmt::format("{}, {}, {}, {}", run.model, run.mode, count_text(run.ranks, "rank"),
-                     schedule.empty() ? fmt::format("{} images per rank", run.batch_per_rank)
-                                      : "batch schedule " + schedule);
+                     images_text(run));
 }
 
 }  // namespace

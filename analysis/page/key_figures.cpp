@@ -45,10 +45,8 @@ CellFigures figures_of(const RunGroup& group, const std::string& name) {
 
 std::string name_of(const RunGroup& group) {
   const Run& run = group.first();
-  const std::string schedule = batch_schedule(run);
   return fmt::format("{}, {}, {}, {}", run.model, run.mode, count_text(run.ranks, "rank"),
-                     schedule.empty() ? fmt::format("batch {} per rank", run.batch_per_rank)
-                                      : "batch schedule " + schedule);
+                     batch_text(run));
 }
 
 std::string interval_text(const Estimate& estimate) {

@@ -77,7 +77,7 @@ std::string facts(const RunSet& set, bool with_hosts) {
   text += line(set, "Devices", places(&RankPlace::device));
   text += line(set, "Threads per rank", [](const Run& run, Texts& texts) {
     for (const RankPlace& place : run.reader->info().topology)
-      texts.insert(std::to_string(place.threads));
+      if (place.threads > 0) texts.insert(std::to_string(place.threads));
   });
   text += line(set, "Model", [](const Run& run, Texts& texts) { texts.insert(run.model); });
   text += line(set, "Data", recorded("data_name"));

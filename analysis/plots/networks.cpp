@@ -28,8 +28,8 @@ struct NetworkPlace {
 std::string network_name(const RunGroup& group) {
   const Run& run = group.first();
   const std::string schedule = batch_schedule(run);
-  return fmt::format("{}, batch {}", run.model,
-                     schedule.empty() ? std::to_string(run.batch_per_rank) : schedule);
+  const std::string batch = run.batch_per_rank > 0 ? std::to_string(run.batch_per_rank) : "unknown";
+  return fmt::format("{}, batch {}", run.model, schedule.empty() ? batch : schedule);
 }
 
 /// Cells of one number of ranks: a series a mode, the networks side by side.

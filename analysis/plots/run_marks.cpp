@@ -12,6 +12,11 @@ namespace gradsync::report {
 
 namespace {
 
+/// A number that the run may not say.
+std::string known_text(std::int64_t number) {
+  return number > 0 ? std::to_string(number) : "unknown";
+}
+
 std::string trait_text(const Run& run, Trait trait) {
   const std::string schedule = batch_schedule(run);
   const bool of_batch = trait != Trait::kModel && trait != Trait::kMode && trait != Trait::kRanks;
@@ -25,11 +30,11 @@ std::string trait_text(const Run& run, Trait trait) {
     case Trait::kRanks:
       return count_text(run.ranks, "rank");
     case Trait::kBatchPerRank:
-      return fmt::format("batch {} per rank", run.batch_per_rank);
+      return batch_text(run);
     case Trait::kBatchAlone:
-      return std::to_string(run.batch_per_rank);
+      return known_text(run.batch_per_rank);
     case Trait::kBatchGlobal:
-      return fmt::format("batch {}", run.batch_global);
+      return fmt::format("batch {}", known_text(run.batch_global));
   }
   return "";
 }
@@ -49,8 +54,8 @@ std::string mode_color(const std::string& mode) {
 
 std::vector<NamedText> run_keys(const Run& run) {
   return {{"ranks", std::to_string(run.ranks)},
-          {"batch_per_rank", std::to_string(run.batch_per_rank)},
-          {"batch_global", std::to_string(run.batch_global)},
+          {"batch_per_rank", known_text(run.batch_per_rank)},
+          {"batch_global", known_text(run.batch_global)},
           {"mode", run.mode},
           {"model", run.model},
           {"run", run.name}};

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "analysis/metrics/run_group.h"
 #include "analysis/plots/run_marks.h"
 #include "support/parse.h"
 #include "timing/statistics.h"
@@ -69,8 +70,8 @@ std::string panel_title(const std::vector<const Run*>& runs) {
   const bool scheduled = std::any_of(runs.begin(), runs.end(),
                                      [](const Run* run) { return !batch_schedule(*run).empty(); });
   if (!scheduled && !differ(runs, &Run::batch_global))
-    title +=
-        fmt::format(", batch {} per rank ({} global)", first.batch_per_rank, first.batch_global);
+    title += ", " + batch_text(first) +
+             (first.batch_global > 0 ? fmt::format(" ({} global)", first.batch_global) : "");
   return title;
 }
 
@@ -80,10 +81,12 @@ void label(std::vector<Series>& all, const std::vector<const Run*>& runs) {
   for (Series& series : all) {
     series.label = series.run->mode;
     if (models) series.label += ", " + series.run->model;
-    if (const std::string schedule = batch_schedule(*series.run); !schedule.empty())
-      series.label += ", batch schedule " + schedule;
+    if (!batch_schedule(*series.run).empty())
+      series.label += ", " + batch_text(*series.run);
     else if (batches)
-      series.label += fmt::format(", batch {}", series.run->batch_global);
+      series.label += series.run->batch_global > 0
+                          ? fmt::format(", batch {}", series.run->batch_global)
+                          : ", unknown batch";
     const int repeat = ++of_label[series.label];
     if (repeat > 1) series.label += fmt::format(", run {}", repeat);
     if (series.run->reader->status() != RunStatus::kComplete)

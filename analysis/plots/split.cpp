@@ -101,8 +101,7 @@ bool has_one_batch(const std::vector<Bar>& bars) {
 
 std::string split_title(const std::vector<Bar>& bars) {
   const Run& run = bars.front().group->first();
-  const std::string batch =
-      has_one_batch(bars) ? fmt::format(", batch {} per rank", run.batch_per_rank) : "";
+  const std::string batch = has_one_batch(bars) ? ", " + batch_text(run) : "";
   return run.model + ", " + count_text(run.ranks, "rank") + batch;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "analysis/runs/columns.h"
 
@@ -9,9 +10,9 @@ namespace gradsync::report {
 
 namespace {
 
-std::vector<bool> by_rule(const IterationIndex& index) {
-  std::vector<bool> left_out = index.warmup;
-  if (!left_out.empty()) left_out[0] = true;
+std::vector<bool> by_rule(const RunReader& run) {
+  std::vector<bool> left_out = run.index().warmup;
+  if (left_out.size() > (is_traced(run.info()) ? 1U : 0U)) left_out[0] = true;
   return left_out;
 }
 
@@ -29,6 +30,11 @@ std::vector<double> series_of(RunReader& run, SteadyRows& rows) {
   for (std::size_t rank = 0; rank < missing.size(); ++rank) {
     rows.missing += missing[rank];
     if (missing[rank] > 0) rows.missing_ranks.push_back(rank);
+    if (missing[rank] < slowest.size()) rows.ranks.push_back(rank);
+  }
+  if (rows.ranks.empty()) {
+    rows.ranks.resize(run.ranks());
+    std::iota(rows.ranks.begin(), rows.ranks.end(), std::size_t{0});
   }
   return slowest;
 }
@@ -37,7 +43,7 @@ std::vector<double> series_of(RunReader& run, SteadyRows& rows) {
 
 SteadyRows steady_rows(RunReader& run) {
   SteadyRows rows;
-  rows.warmup = by_rule(run.index());
+  rows.warmup = by_rule(run);
   rows.by_rule = static_cast<std::size_t>(std::count(rows.warmup.begin(), rows.warmup.end(), true));
   const std::vector<double> slowest = series_of(run, rows);
   // A run may flag iterations in its middle, as after a resumption: the series is of the others.

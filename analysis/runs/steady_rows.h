@@ -8,7 +8,8 @@
 
 namespace gradsync::report {
 
-/// Which iterations of a run figures are made from. Left out are, by rule, the first one and all
+/// Which iterations of a run figures are made from. Left out are, by rule, the first one (but for
+/// the only one of traces, before which their profiler warmed up) and all
 /// that the run flags as warm-up, and then what steady_state (MSER-5) finds of the rest: the series
 /// is the iteration time of the slowest rank.
 struct SteadyRows {
@@ -19,6 +20,8 @@ struct SteadyRows {
   SteadyVerdict verdict = SteadyVerdict::kTooShort;
   std::size_t missing = 0;                 ///< iteration times that were not measured
   std::vector<std::size_t> missing_ranks;  ///< of which ranks
+  /// With times; all where none has one.
+  std::vector<std::size_t> ranks;
 
   bool keeps(std::size_t row) const { return row >= first && !warmup[row]; }
   std::size_t kept() const { return warmup.size() - by_rule - by_test; }

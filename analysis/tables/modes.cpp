@@ -129,7 +129,7 @@ Table make_modes_table(const RunSet& set, const TableOptions& options) {
     all.push_back({&run, mode_figures(*run.reader, run.steady, points)});
   const int decimals = modes_decimals_for(all);
   for (const RunFigures& figures : all)
-    for (std::size_t rank = 0; rank < figures.ranks.size(); ++rank)
+    for (const std::size_t rank : figures.run->steady.ranks)
       table.add(modes_row(*figures.run, rank, figures.ranks[rank], decimals),
                 figures.run->path.string());
   return table;

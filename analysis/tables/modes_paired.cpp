@@ -19,8 +19,9 @@ constexpr const char* kDataset = "/time/iteration";
 bool same_but_mode(const Run& a, const Run& b) {
   using enum OptionRole;
   static const auto rest = options_of({kBetweenRanks, kStep});
-  return a.model == b.model && a.ranks == b.ranks && a.batch_global == b.batch_global &&
-         a.batch_per_rank == b.batch_per_rank && option_values(a, rest) == option_values(b, rest);
+  return is_known_work(a) && a.model == b.model && a.ranks == b.ranks &&
+         a.batch_global == b.batch_global && a.batch_per_rank == b.batch_per_rank &&
+         option_values(a, rest) == option_values(b, rest);
 }
 
 /// The first such group that exchanges gradients: the set is in the order of the modes.

@@ -122,7 +122,7 @@ Table make_split_table(const RunSet& set, const TableOptions&) {
       "split", "Where the iteration goes, measured", split_notes(set, all), split_columns(), {}};
   const int decimals = split_decimals_for(all);
   for (const RunSplit& one : all) {
-    for (std::size_t rank = 0; rank < one.ranks.size(); ++rank)
+    for (const std::size_t rank : one.run->steady.ranks)
       table.add(
           split_row(*one.run, Cell::count(static_cast<double>(rank)), one.ranks[rank], decimals),
           one.run->path.string());

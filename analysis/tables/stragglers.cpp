@@ -75,7 +75,7 @@ Table make_stragglers_table(const RunSet& set, const TableOptions&) {
   for (const Run& run : set.runs) {
     const Stragglers all = stragglers(*run.reader, run.steady);
     undecided_percent = std::fmax(undecided_percent, all.undecided_percent);
-    for (std::size_t rank = 0; rank < all.ranks.size(); ++rank)
+    for (const std::size_t rank : run.steady.ranks)
       table.add(stragglers_row(run, rank, all), run.path.string());
   }
   table.notes = stragglers_notes(set, undecided_percent);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <tuple>
 
 #include <fmt/format.h>
@@ -27,11 +28,12 @@ bool exchanged(const SummaryRow& row) {
   return row.group->first().ranks > 1 && mode_named(row.group->first().mode).exchanges;
 }
 
-/// Model, ranks and batches: only modes with the same work are compared.
+/// Model, ranks and batches: only modes with the same work are compared. What is unknown equals
+/// nothing.
 auto work_of(const SummaryRow& row) {
   const Run& run = row.group->first();
   return std::tuple(run.model, run.ranks, run.batch_per_rank, run.batch_global,
-                    batch_schedule(run));
+                    batch_schedule(run), is_known_work(run) ? "" : run.path.string());
 }
 
 /// The fastest with the same work that exchanges gradients; null for rows that do not.
@@ -39,6 +41,7 @@ const SummaryRow* fastest(const SummaryRow& row, const std::vector<SummaryRow>& 
   const SummaryRow* best = nullptr;
   for (const SummaryRow& other : rows)
     if (exchanged(row) && exchanged(other) && work_of(row) == work_of(other) &&
+        std::isfinite(other.iteration_s.value) &&
         (best == nullptr || other.iteration_s.value < best->iteration_s.value))
       best = &other;
   return best;
@@ -155,7 +158,7 @@ std::vector<Cell> summary_cells(const SummaryRow& row, const SummaryRow* best, d
   const int decimals = shown_ms >= 1000 ? 0 : shown_ms >= 100 ? 1 : shown_ms >= 10 ? 2 : 3;
   const auto ms = [&](double seconds) { return Cell::of(1e3 * seconds, decimals); };
   Estimate ratio{kNotMeasured, kNotMeasured, kNotMeasured, 0};
-  if (best == &row) ratio.value = 1;
+  if (best == &row && is_known_work(row.group->first())) ratio.value = 1;
   if (best != nullptr && best != &row) ratio = ratio_estimate(row.times_s, best->times_s, seed);
   const SplitFigures split = split_of(*row.group);
   return {ms(row.iteration_s.value),

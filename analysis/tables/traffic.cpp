@@ -54,7 +54,7 @@ Table make_traffic_table(const RunSet& set, const TableOptions&) {
       "traffic", "Traffic of an iteration, by category", traffic_notes(set), traffic_columns(), {}};
   for (const Run& run : set.runs) {
     const auto ranks = traffic_figures(*run.reader, run.steady);
-    for (std::size_t rank = 0; rank < ranks.size(); ++rank)
+    for (const std::size_t rank : run.steady.ranks)
       table.add(traffic_row(run, Cell::count(static_cast<double>(rank)), ranks[rank]),
                 run.path.string());
     table.add(traffic_row(run, "all", sum_of(ranks)), run.path.string());

@@ -116,7 +116,7 @@ Table make_utilization_table(const RunSet& set, const TableOptions& options) {
   add_waiting_note(set, table.notes);
   for (const Run& run : set.runs) {
     const auto ranks = utilization(run, options.peak_flop_per_s);
-    for (std::size_t rank = 0; rank < ranks.size(); ++rank)
+    for (const std::size_t rank : run.steady.ranks)
       table.add(
           utilization_row(run, Cell::count(static_cast<double>(rank)), ranks[rank], HostUse()),
           run.path.string());

@@ -97,7 +97,7 @@ void add_cell(const ChangedFamily& family, const CellFacts& cell, bool judged,
     const double step_s = result.parts.total_s();
     const bool recorded = table.rows.size() == first;
     table.add({cell.mode_text(), cell.model, Cell::count(one.change.ranks.value_or(cell.ranks)),
-               Cell::count(one.change.batch.value_or(cell.batch)), one.name,
+               Cell::count(positive(one.change.batch.value_or(cell.batch))), one.name,
                Cell::count(static_cast<double>(result.messages)), Cell::count(result.bytes),
                ms_cell(recorded ? cell.medians.iteration_s : kNotMeasured), ms_cell(step_s),
                ms_cell(result.parts.exposed_s), ms_cell(result.parts.wait_s),

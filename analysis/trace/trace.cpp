@@ -76,6 +76,10 @@ class Events {
 };
 
 /// A number for args; JSON has no NaN.
+ordered_json known(bool is_known, std::int64_t value) {
+  return is_known ? ordered_json(value) : ordered_json(nullptr);
+}
+
 ordered_json number(double value) {
   return std::isfinite(value) ? ordered_json(value) : ordered_json(nullptr);
 }
@@ -90,9 +94,12 @@ std::string collective_name(const BucketShape& shape) {
 
 void add_iteration(Events& events, std::size_t rank, const IterationRow& row) {
   const RankIteration& here = row.ranks[rank];
-  ordered_json args = {{"iteration", row.iteration + 1}, {"epoch", row.epoch + 1},
-                       {"step", row.step + 1},           {"warm-up", row.warmup},
-                       {"samples", row.samples},         {"loss", number(here.loss)}};
+  ordered_json args = {{"iteration", row.iteration + 1},
+                       {"epoch", row.epoch + 1},
+                       {"step", row.step + 1},
+                       {"warm-up", row.warmup},
+                       {"samples", known(row.samples > 0, row.samples)},
+                       {"loss", number(here.loss)}};
   for (const Phase phase : {Phase::kCompute, Phase::kCommBusy, Phase::kHidden, Phase::kExposed,
                             Phase::kWait, Phase::kOther})
     args[std::string(phase_name(phase)) + "_us"] = number(kMicroseconds * here[phase]);
@@ -173,7 +180,7 @@ ordered_json bucket_args(const Bucket& bucket) {
   const BucketTimes& times = bucket.times;
   ordered_json args = {{"bucket", bucket.number},
                        {"collective", collective_name(bucket.shape)},
-                       {"bytes", bucket.shape.bytes},
+                       {"bytes", known(bucket.shape.bytes >= 0, bucket.shape.bytes)},
                        {"ready_us", number(kMicroseconds * times.ready_s)},
                        {"start_us", number(kMicroseconds * times.start_s)}};
   if (std::isfinite(times.arrival_s)) args["arrival_us"] = kMicroseconds * times.arrival_s;
@@ -210,7 +217,9 @@ void add_communication(Events& events, std::size_t rank, const IterationRow& row
     busy_until_s = bucket.times.end_s;
     moving.push_back(bucket.moving());
     events.slice(rank, kCommunicationTrack,
-                 fmt::format("{} {} B", collective_name(bucket.shape), bucket.shape.bytes),
+                 bucket.shape.bytes < 0
+                     ? collective_name(bucket.shape)
+                     : fmt::format("{} {} B", collective_name(bucket.shape), bucket.shape.bytes),
                  "communication", shifted(bucket.moving(), begin_s), bucket_args(bucket));
   }
   const IntervalSet only_waiting = IntervalSet(waiting).difference(IntervalSet(moving));
@@ -294,7 +303,7 @@ ordered_json about(const Run& run, const TraceWindow& window, const LeftOut& lef
           {"mode", run.mode},
           {"model", run.model},
           {"ranks", run.ranks},
-          {"batch_per_rank", run.batch_per_rank},
+          {"batch_per_rank", known(run.batch_per_rank > 0, run.batch_per_rank)},
           {"status", run.status()},
           {"iterations", fmt::format("{}-{}", window.first, window.last)},
           {"clock",

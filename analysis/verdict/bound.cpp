@@ -1,9 +1,11 @@
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include <fmt/format.h>
 
 #include "analysis/verdict/clauses.h"
+#include "options/modes.h"
 
 namespace gradsync::report {
 
@@ -53,10 +55,24 @@ Clauses bound_clauses(const VerdictInput& input) {
     std::erase_if(top, [](const MeasuredCell* cell) {
       return !std::isfinite(cell->exposed_share) || !std::isfinite(cell->compute_share);
     });
+    const bool traced = is_traced(family.front()->run().reader->info());
+    if (top.empty() && traced)
+      std::copy_if(family.begin(), family.end(), std::back_inserter(top),
+                   [](const MeasuredCell* cell) {
+                     return mode_named(cell->run().mode).exchanges &&
+                            std::isfinite(cell->exposed_share + cell->compute_share);
+                   });
     if (top.size() > 2) top = {top.front(), top.back()};
     for (const MeasuredCell* cell : top)
       clauses.push_back(bound_clause_for(*cell));
-    if (on_most_ranks(family).empty() && !several_ranks_oversubscribed(input, model))
+    if (!top.empty() || !on_most_ranks(family).empty()) continue;
+    if (traced)
+      clauses.push_back(missing_clause(
+          "bound.missing",
+          "no trace of a job on several ranks, so communication was not measured; record one with "
+          "torch.profiler",
+          model));
+    else if (!several_ranks_oversubscribed(input, model))
       clauses.push_back(missing_clause(
           "bound.missing",
           fmt::format("no run on several ranks, so communication was not measured; run mpirun -n 2 "

@@ -24,7 +24,7 @@ std::map<Contest, Cells> contests(const VerdictInput& input) {
   std::map<Contest, Cells> all;
   for (const MeasuredCell& cell : input.cells)
     if (!cell.oversubscribed && mode_named(cell.run().mode).exchanges && cell.ranks() > 1 &&
-        std::isfinite(cell.median_iteration_s))
+        std::isfinite(cell.median_iteration_s) && is_known_work(cell.run()))
       all[{cell.run().model, cell.ranks(), cell.batch_per_rank(), option_values(cell.run(), rest)}]
           .push_back(&cell);
   return all;
@@ -57,8 +57,8 @@ FastestAnswer fastest_answer_for(const Cells& by_time, const RunSpread& spread) 
   const MeasuredCell &first = *by_time[0], &second = *by_time[1];
   const Estimate ratio = ratio_estimate(second.iteration_s, first.iteration_s, kVerdictSeed);
   const std::string one = name_of(first, by_time), other = name_of(second, by_time);
-  const std::string where = fmt::format("at {} with {} images per rank",
-                                        count_text(first.ranks(), "rank"), first.batch_per_rank());
+  const std::string where =
+      fmt::format("at {} with {}", count_text(first.ranks(), "rank"), images_text(first.run()));
   const std::string times = fmt::format("{} {} and {} took {} and {} an iteration", where, one,
                                         other, format_duration(first.median_iteration_s),
                                         format_duration(second.median_iteration_s));

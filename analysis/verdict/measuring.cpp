@@ -86,7 +86,10 @@ Clauses measuring_clauses(const VerdictInput& input) {
     else
       few.push_back(one);
   if (!few.empty()) clauses.push_back(few_rounds(few));
-  if (clauses.empty() && !input.cells.empty())
+  const bool all_traced =
+      std::all_of(input.cells.begin(), input.cells.end(),
+                  [](const MeasuredCell& cell) { return is_traced(cell.run().reader->info()); });
+  if (clauses.empty() && !all_traced)
     clauses.push_back(missing_clause(
         "measuring.missing",
         "instrumentation overhead was not measured: run gradsync-train with --counterfactual"));

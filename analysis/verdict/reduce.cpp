@@ -14,6 +14,8 @@ namespace gradsync::report {
 namespace {
 
 constexpr double kAsGood = 0.005;  ///< as --bucket-cap auto takes
+/// A replay that is further off than this shows nothing of options that save less.
+constexpr double kUsefulError = 0.2;
 
 /// Options that would shorten an iteration, and by which part of it.
 struct Remedy {
@@ -105,8 +107,8 @@ Clauses reduce_clauses(const VerdictInput& input) {
     if (!facts.exchanges()) continue;
     const FamilyFit fit = fit_of(input, facts.family);
     const std::string doubt = facts.overlapped() ? law_doubt(fit) : "the mode has no buckets";
-    const bool replays = doubt.empty();
-    const double error = replays ? replay_error(fit, facts) : 0;
+    const double error = doubt.empty() ? replay_error(fit, facts) : 0;
+    const bool replays = doubt.empty() && std::isfinite(error);
     std::vector<Remedy> remedies = replays ? replayed(fit, facts) : std::vector<Remedy>{};
     for (const Remedy& remedy : accumulated(*top.front()))
       remedies.push_back(remedy);
@@ -123,7 +125,7 @@ Clauses reduce_clauses(const VerdictInput& input) {
           "reduce.options",
           fmt::format("an iteration of {} would be shorter by {}", where, list_text(remedies)),
           family, "/bucket, /time, /calibration", top.front()->name + basis));
-    else if (replays)
+    else if (replays && error <= kUsefulError)
       clauses.push_back(clause_of(
           "reduce.none",
           fmt::format("no other bucket cap, bf16 or accumulation would shorten an iteration of {} "

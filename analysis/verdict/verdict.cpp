@@ -173,8 +173,8 @@ VerdictClause missing_clause(std::string_view sentence, std::string text,
 }
 
 std::string setting_text(const MeasuredCell& cell) {
-  return fmt::format("{} at {} with {} images per rank", cell.run().mode,
-                     count_text(cell.ranks(), "rank"), cell.batch_per_rank());
+  return fmt::format("{} at {} with {}", cell.run().mode, count_text(cell.ranks(), "rank"),
+                     images_text(cell.run()));
 }
 
 std::string percent_text(double share) {

@@ -32,6 +32,8 @@ inline constexpr Mode kUnknownMode = {.name = "", .color = "#56b4e9"};
 
 /// PyTorch's DistributedDataParallel, in runs that gradsync-report makes of traces.
 inline constexpr Mode kTracedDdp = {.name = "pytorch-ddp", .overlaps = true, .color = "#f0e442"};
+/// PyTorch's DataParallel likewise: one process with several GPUs.
+inline constexpr Mode kTracedDataParallel = {.name = "pytorch-data-parallel", .color = "#e69f00"};
 
 /// The mode that exchanges nothing.
 inline constexpr std::string_view kNoExchange = "none";
@@ -45,7 +47,8 @@ constexpr std::size_t mode_position(std::string_view name) {
 
 /// kUnknownMode for a mode that this version does not know.
 constexpr const Mode& mode_named(std::string_view name) {
-  if (name == kTracedDdp.name) return kTracedDdp;
+  for (const Mode* traced : {&kTracedDdp, &kTracedDataParallel})
+    if (name == traced->name) return *traced;
   const std::size_t at = mode_position(name);
   return at < std::size(kModes) ? kModes[at] : kUnknownMode;
 }

@@ -163,7 +163,9 @@ class Hdf5Run : public RunReader {
     return matrix<std::int64_t>("correct", first, count);
   }
   Matrix traffic(Traffic category, std::size_t first, std::size_t count) override {
-    return matrix<std::int64_t>(path_of(traffic_field(category)), first, count);
+    Matrix bytes = matrix<std::int64_t>(path_of(traffic_field(category)), first, count);
+    std::transform(bytes.values.begin(), bytes.values.end(), bytes.values.begin(), known_bytes);
+    return bytes;
   }
   Matrix usage(Usage what, std::size_t first, std::size_t count) override {
     return measured(usage_field(what), first, count);

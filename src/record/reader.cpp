@@ -100,7 +100,7 @@ Matrix RunReader::correct(std::size_t first, std::size_t count) {
 Matrix RunReader::traffic(Traffic category, std::size_t first, std::size_t count) {
   const auto which = static_cast<std::size_t>(category);
   return of_ranks(first, count, [which](const RankIteration& rank) {
-    return static_cast<double>(rank.traffic_bytes[which]);
+    return known_bytes(static_cast<double>(rank.traffic_bytes[which]));
   });
 }
 

@@ -58,6 +58,12 @@ std::optional<CollectiveKind> parse_collective(std::string_view name) {
   return static_cast<CollectiveKind>(found - kCollectiveNames.begin());
 }
 
+bool is_traced(const RunInfo& info) {
+  return std::any_of(info.provenance.begin(), info.provenance.end(), [](const NamedText& entry) {
+    return entry.name == "source" && entry.value == kTracesSource;
+  });
+}
+
 std::string_view traffic_name(Traffic category) {
   return kTrafficNames[static_cast<std::size_t>(category)];
 }

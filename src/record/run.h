@@ -75,6 +75,11 @@ inline constexpr std::array<std::string_view, 8> kTrafficNames = {
 inline constexpr std::size_t kTrafficCategories = kTrafficNames.size();
 inline constexpr std::size_t kRowCategories = 6;
 
+/// Bytes as run files state them, where a negative number stands for one that is not known.
+inline double known_bytes(double bytes) {
+  return bytes < 0 ? kNotMeasured : bytes;
+}
+
 /// The kinds of collective a bucket can be, `/bucket/kind[iteration, bucket]`.
 enum class CollectiveKind : std::uint8_t {
   kAllReduce,
@@ -104,6 +109,8 @@ struct NamedText {
 /// Provenance under "remark 1", "remark 2", …: what a reader of the numbers must know. A run made
 /// of traces says there what these lack.
 inline constexpr std::string_view kRemarkPrefix = "remark ";
+/// Provenance `source` of such a run.
+inline constexpr std::string_view kTracesSource = "traces of torch.profiler";
 
 /// Where one rank ran.
 struct RankPlace {
@@ -150,7 +157,7 @@ struct BucketTimes {
 };
 
 struct BucketShape {
-  std::int64_t bytes = 0;  ///< payload of one rank
+  std::int64_t bytes = 0;  ///< payload of one rank; -1: not known
   CollectiveKind kind = CollectiveKind::kAllReduce;
 };
 
@@ -162,8 +169,8 @@ struct RankIteration {
   double loss = kNotMeasured;  ///< mean over the rank's own samples
   std::int64_t correct = 0;    ///< of its own samples
   std::array<double, kUsages> usage;
-  std::array<std::int64_t, kRowCategories> traffic_bytes{};
-  std::vector<BucketTimes> buckets;  ///< as many as IterationRow::buckets
+  std::array<std::int64_t, kRowCategories> traffic_bytes{};  ///< -1: not known
+  std::vector<BucketTimes> buckets;                          ///< as many as IterationRow::buckets
 
   RankIteration() {
     time_s.fill(kNotMeasured);
@@ -335,6 +342,8 @@ std::string_view collective_name(CollectiveKind kind);
 /// Nothing if `name` is none of kCollectiveNames.
 std::optional<CollectiveKind> parse_collective(std::string_view name);
 std::string_view traffic_name(Traffic category);
+/// Whether the run was made of traces.
+bool is_traced(const RunInfo& info);
 std::string_view status_name(RunStatus status);
 /// Nothing if `name` is none of kRunStatusNames.
 std::optional<RunStatus> parse_status(std::string_view name);

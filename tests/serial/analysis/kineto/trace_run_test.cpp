@@ -9,6 +9,7 @@
 #include "analysis/kineto/rank_timeline.h"
 #include "analysis/metrics/run_group.h"
 #include "analysis/runs/run_set.h"
+#include "analysis/runs/steady_rows.h"
 #include "analysis/trace/gzip.h"
 #include "record/publish.h"
 #include "serial/expect_error.h"
@@ -103,7 +104,7 @@ struct Traces {
     add(rank_of_two(0, 0));
   }
   std::unique_ptr<RunReader> run(std::int64_t batch = 0) const {
-    return run_of_traces(paths, batch);
+    return run_of_traces(paths, {batch, "net"});
   }
   bool says(const RunReader& run, const std::string& part) const {
     for (const NamedText& entry : run.info().provenance)
@@ -312,7 +313,7 @@ TEST_CASE("profiler traces: threads of Gloo may begin a later call first") {
     }
     const auto run = traces.run();
     CHECK(run->info().schema == kRunSchema);
-    CHECK(!traces.says(*run, ""));
+    CHECK(!traces.says(*run, "size"));
     const IterationRow row = run->rows(0, 1).front();
     REQUIRE(row.buckets.size() == 2);
     CHECK(row.buckets[0].bytes == 20000);
@@ -360,17 +361,19 @@ TEST_CASE("profiler traces: collectives that no bucket can hold count as communi
   for (int rank : {0, 1})
     traces.add(rank_of_two(rank, 0).gloo(1082, 1084, 10, "send"));
   const auto run = traces.run();
-  CHECK(traces.says(*run, "2 collectives of some ranks only, or of a kind"));
+  CHECK(traces.says(*run, "2 collectives of some ranks only, of a group"));
   CHECK(run->rows(0, 1).front().buckets.size() == 1);
   CHECK(run->rows(0, 1).front().ranks[0][Phase::kCommBusy] == about_ms(27));
 }
 
-TEST_CASE("profiler traces: reduce-scatter and all-to-all have the sizes of run files") {
+TEST_CASE("profiler traces: reduce-scatter, all-to-all and scatter have the sizes of run files") {
   for (const auto& [name, kind] : {std::pair{"reduce_scatter", CollectiveKind::kReduceScatter},
-                                   std::pair{"alltoall", CollectiveKind::kAllToAll}}) {
+                                   std::pair{"alltoall", CollectiveKind::kAllToAll},
+                                   std::pair{"scatter", CollectiveKind::kScatter}}) {
     Traces traces;
+    const bool root_only = kind == CollectiveKind::kScatter;
     for (int rank : {0, 1})
-      traces.add(rank_of_two(rank, 0).gloo(1082, 1084, 10, name));
+      traces.add(rank_of_two(rank, 0).gloo(1082, 1084, root_only && rank > 0 ? 0 : 10, name));
     const auto run = traces.run();
     CHECK(!traces.says(*run, ""));
     const IterationRow row = run->rows(0, 1).front();
@@ -401,7 +404,7 @@ TEST_CASE("profiler traces: clocks") {
     TraceWriter drifting;
     drifting.rank = 1;
     add_iteration(drifting, 3, 800, 0);
-    add_iteration(drifting, 4, 1300, 0);
+    add_iteration(drifting, 4, 1050, 0);
     traces.add(drifting);
     const auto run = traces.run();
     CHECK(traces.says(*run, "clocks of rank 0 and rank 1 contradict"));
@@ -531,4 +534,333 @@ TEST_CASE("profiler traces: damaged and hostile JSON") {
   letters.resize(70'000'000, 'a');
   const std::string long_name = R"({"traceEvents": [{"name": ")" + letters + "\"}]}";
   CHECK(contains(refused(gzipped(long_name)), "holds a value of more than 67108864 bytes"));
+}
+
+TEST_CASE("profiler traces: text that browsers read and JSON does not allow") {
+  for (const std::string name : {"two\nlines", "caf\xe9", "caf\xc3\xa9", "a \\\"quote\\\"\t\x01"}) {
+    Traces traces;
+    for (int rank : {0, 1})
+      traces.add(rank_of_two(rank, 0).op(name, 1062, 1063));
+    CHECK(traces.run()->rows(0, 1).front().ranks[0][Phase::kCompute] == about_ms(55));
+  }
+}
+
+TEST_CASE("profiler traces: numbers as texts") {
+  std::string text = rank_of_two(0, 0).text();
+  for (const std::string key : {"\"ts\": ", "\"dur\": ", "\"rank\": ", "\"world_size\": "})
+    for (std::size_t at = text.find(key); at != std::string::npos; at = text.find(key, at + 1)) {
+      text.insert(at + key.size(), "\"");
+      text.insert(text.find_first_of(",}", at), "\"");
+    }
+  Traces traces;
+  traces.add("a.json", text);
+  const auto run = traces.run();
+  CHECK(run->ranks() == 2);
+  CHECK(run->rows(0, 1).front().ranks[0][Phase::kCompute] == about_ms(54));
+}
+
+TEST_CASE("profiler traces: what cannot be read has a fix that helps") {
+  const auto fix = [](const std::string& text) {
+    Traces traces;
+    traces.add("rank0.json", text);
+    try {
+      traces.run();
+    } catch (const Error& error) {
+      return fmt::format("{}; {}", error.what(), error.fix());
+    }
+    return std::string();
+  };
+  const std::string whole = rank_of_two(0, 0).text();
+  CHECK(contains(fix("PK\x03\x04..."), "is a zip archive"));
+  CHECK(contains(fix("PK\x03\x04..."), "unzip /"));
+  CHECK(contains(fix("\x28\xb5\x2f\xfd..."), "unzstd"));
+  CHECK(contains(fix(whole.substr(0, whole.size() / 2)), "a process that is killed"));
+  std::string infinite = whole;
+  infinite.replace(infinite.find("\"args\": {"), 9, "\"args\": {\"GB/s\": inf");
+  CHECK(contains(fix(infinite), "correct the text at"));
+  CHECK(contains(fix("\x89HDF"), "name files that"));
+  CHECK(contains(fix(R"([{"ph": "X", "name": "a"}])"), "PyTorch 1.8.1"));
+}
+
+namespace {
+
+/// Two steps of 100 ms on one rank; of each the kernels a, b and c of one stream, from 10 to 30,
+/// 30 to 50 and 50 to 70, launched at 1, 2 and 3.
+struct Kernels {
+  TraceWriter trace;
+  int launches = 0;
+  std::string launch = "cudaLaunchKernel";
+
+  Kernels() {
+    trace.ranks = 1;
+    for (const double at : {1000, 1100}) {
+      trace.annotation(fmt::format("ProfilerStep#{}", static_cast<int>(at / 100)), at, at + 100);
+      for (const double begin : {10, 30, 50})
+        kernel(at + begin, at + begin + 20, at + begin / 20 + 0.5);
+    }
+  }
+  Kernels& kernel(double begin_ms, double end_ms, double launched_ms) {
+    ++launches;
+    trace.add("cuda_runtime", launch, launched_ms, launched_ms + 0.001,
+              fmt::format(R"("correlation": {})", launches));
+    trace.add("kernel", "k", begin_ms, end_ms,
+              fmt::format(R"("correlation": {}, "device": 0, "stream": 7)", launches));
+    return *this;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("profiler traces: an event whose time cannot be right is left out and counted") {
+  Kernels kernels;
+  double compute_ms = 60;
+  SUBCASE("none is") {
+    CHECK_FALSE(contains(kernels.trace.text(), "nothing"));
+  }
+  SUBCASE("a lost time") {
+    kernels.kernel(0, 5, 1003.6);
+  }
+  SUBCASE("before its launch") {
+    kernels.kernel(1004, 1009, 1040);
+  }
+  SUBCASE("a little before its launch: clocks differ") {
+    kernels.kernel(1075, 1080, 1075.04);
+    compute_ms = 65;
+  }
+  SUBCASE("before what was launched earlier in its stream") {
+    kernels.kernel(1020, 1025, 1003.6);
+  }
+  SUBCASE("into what follows in its stream") {
+    kernels.kernel(1075, 1125, 1003.6);
+  }
+  SUBCASE("longer than the trace") {
+    kernels.kernel(1175, 1775, 1103.6);
+  }
+  SUBCASE("negative") {
+    kernels.kernel(-50, -40, 1003.6);
+  }
+  SUBCASE("an operator that is longer than the trace") {
+    kernels.trace.op("aten::mm", 500, 9000);
+  }
+  SUBCASE("work of a stream that is not in order: no conclusion") {
+    kernels.launch = "hipLaunchKernel";
+    kernels.kernel(1020, 1025, 1003.6);
+  }
+  Traces traces;
+  traces.add(kernels.trace);
+  const auto run = traces.run();
+  const bool all_fine = compute_ms > 60 || kernels.launches == 6 || kernels.launch[0] == 'h';
+  const bool only_operator = contains(kernels.trace.text(), "aten::mm");
+  CHECK(traces.says(*run, "with times that cannot be right") == (!all_fine || only_operator));
+  CHECK(run->iterations() == 2);
+  CHECK(run->rows(0, 1).front().ranks[0][Phase::kIteration] == about_ms(100));
+  CHECK(run->rows(0, 1).front().ranks[0][Phase::kCompute] == about_ms(compute_ms));
+}
+
+TEST_CASE("profiler traces: steps whose times cannot be right") {
+  const auto numbers_of = [](const std::vector<double>& begins_ms) {
+    TraceWriter trace;
+    trace.ranks = 1;
+    for (std::size_t i = 0; i < begins_ms.size(); ++i)
+      trace.annotation(fmt::format("ProfilerStep#{}", i), begins_ms[i], begins_ms[i] + 100)
+          .op("aten::mm", begins_ms[i] + 1, begins_ms[i] + 50);
+    Traces traces;
+    traces.add(trace);
+    const auto run = traces.run();
+    CHECK(traces.says(*run, "cannot be right") == (run->iterations() < begins_ms.size()));
+    return run->index().iteration;
+  };
+  using Numbers = std::vector<std::int64_t>;
+  CHECK(numbers_of({1000, 1100, 1200}) == Numbers{0, 1, 2});
+  CHECK(numbers_of({0, 1100, 1200}) == Numbers{1, 2});
+  CHECK(numbers_of({1000, 0, 1200}) == Numbers{0, 2});
+  CHECK(numbers_of({1000, 1100, 9e9}) == Numbers{0, 1});
+}
+
+TEST_CASE("profiler traces: a trace of which most times cannot be right is refused") {
+  Kernels kernels;
+  for (int i = 0; i < 20; ++i)
+    kernels.kernel(0, 1, 1004 + i);
+  CHECK(contains(refused(kernels.trace.text()), "times that cannot be right"));
+}
+
+TEST_CASE("profiler traces: an annotation counts for the step that its work lies in") {
+  for (const double early_ms : {0.0, 0.001}) {
+    Kernels kernels;
+    for (const double at : {1000, 1100})
+      kernels.trace
+          .add("gpu_user_annotation", "DistributedDataParallel.forward", at + 10 - early_ms,
+               at + 30)
+          .add("gpu_user_annotation", "Optimizer.step#SGD.step", at + 50 - early_ms, at + 70);
+    Traces traces;
+    traces.add(kernels.trace);
+    const RankIteration rank = traces.run()->rows(0, 1).front().ranks[0];
+    CHECK(rank[Phase::kData] == 0);
+    CHECK(rank[Phase::kForward] == about_ms(20));
+    CHECK(rank[Phase::kBackward] == doctest::Approx(0.020).epsilon(1e-4));
+    CHECK(rank[Phase::kOptimizer] == doctest::Approx(0.020).epsilon(1e-4));
+  }
+}
+
+TEST_CASE("profiler traces: phases have no part in common with exposed communication") {
+  Traces traces;
+  for (const int rank : {0, 1})  // a collective within the backward pass, without compute
+    traces.add(
+        rank_of_two(rank, 0).op("autograd::engine::evaluate_function: AddmmBackward0", 1080, 1085));
+  const RankIteration rank = traces.run()->rows(0, 1).front().ranks[0];
+  CHECK(rank[Phase::kExposed] == about_ms(20));
+  CHECK(rank[Phase::kBackward] == about_ms(55 - 20));
+}
+
+TEST_CASE("profiler traces: one step counts") {
+  Traces traces;
+  for (const int rank : {0, 1}) {
+    TraceWriter trace;
+    trace.rank = rank;
+    add_iteration(trace, 3, 1000, 0);
+    traces.add(trace);
+  }
+  auto run = traces.run();
+  CHECK(traces.says(*run, "one iteration: it counts"));
+  CHECK(steady_rows(*run).kept() == 1);
+  Traces two;
+  two.add_two_ranks();
+  CHECK(steady_rows(*two.run()).kept() == 1);  // of two: the first is left out
+}
+
+TEST_CASE("profiler traces: ranks that number their steps differently") {
+  Traces traces;
+  traces.add(rank_of_two(0, 0));
+  TraceWriter other;
+  other.rank = 1;
+  SUBCASE("at the same times") {
+    add_iteration(other, 4, 1000, 0);
+    add_iteration(other, 5, 1100, 0);
+    traces.add(other);
+    const auto run = traces.run();
+    CHECK(traces.says(*run, "rank 1 numbers its steps 1 higher than rank 0"));
+    CHECK_FALSE(traces.says(*run, "clock"));
+    CHECK(run->index().iteration == std::vector<std::int64_t>{3, 4});
+    CHECK(run->rows(0, 1).front().ranks[1].begin_s == 0);
+  }
+  SUBCASE("without a number in common") {
+    add_iteration(other, 13, 1000, 0);
+    add_iteration(other, 14, 1100, 0);
+    traces.add(other);
+    CHECK(traces.run()->index().iteration == std::vector<std::int64_t>{3, 4});
+  }
+  SUBCASE("a clock that differs by an iteration is a clock") {
+    add_iteration(other, 3, 1100, 0);
+    add_iteration(other, 4, 1200, 0);
+    traces.add(other);
+    const auto run = traces.run();
+    CHECK(traces.says(*run, "the clock of rank 1 differs from that of rank 0 by 100.000 ms"));
+    CHECK(run->iterations() == 2);
+  }
+}
+
+TEST_CASE("profiler traces: a job with groups of some ranks") {
+  Traces traces;
+  for (const int rank : {0, 1}) {
+    std::string text = rank_of_two(rank, 0).text();
+    text.replace(text.find(R"("backend")"), 0,
+                 R"("pg_config": [{"pg_name": "0", "pg_size": 2, "ranks": [0, 1]},
+                                  {"pg_name": "1", "pg_size": 1, "ranks": [0]}], )");
+    traces.add(fmt::format("{}.json", rank), text);
+  }
+  const auto run = traces.run();
+  CHECK(traces.says(*run, "of a group that the trace does not state"));
+  const IterationRow row = run->rows(0, 1).front();
+  CHECK(row.buckets.empty());
+  CHECK(row.ranks[0][Phase::kCommBusy] == about_ms(25));
+  CHECK(std::isnan(run->traffic(Traffic::kGradients).at(0, 0)));
+}
+
+TEST_CASE("profiler traces: bytes that they do not hold are unknown, not 0") {
+  Traces traces;
+  for (const int rank : {0, 1}) {
+    TraceWriter trace;
+    trace.rank = rank;
+    traces.add(
+        trace.annotation("ProfilerStep#1", 0, 10).add("user_annotation", "gloo:all_reduce", 1, 2));
+  }
+  const auto run = traces.run();
+  CHECK(run->rows(0, 1).front().buckets.at(0).bytes == -1);
+  publish_run(*run, traces.folder / "run.h5");
+  for (const auto& reader : {traces.run(), open_run(traces.folder / "run.h5")}) {
+    CHECK(std::isnan(reader->traffic(Traffic::kGradients).at(0, 0)));
+    CHECK(reader->traffic(Traffic::kBuffers).at(0, 0) == 0);
+  }
+  Traces one;
+  one.add(rank_of_two(1, 0));
+  CHECK(std::isnan(one.run()->traffic(Traffic::kGradients).at(0, 0)));
+  CHECK(one.run()->traffic(Traffic::kGradients).at(0, 1) == 4000);
+}
+
+TEST_CASE("profiler traces: ranks that they do not count") {
+  const auto without_info = [](TraceWriter trace) {
+    std::string text = trace.text();
+    text.replace(text.find("distributedInfo"), 15, "otherInfo......");
+    return text;
+  };
+  Traces traces;
+  SUBCASE("are those of the largest group") {
+    Kernels kernels;
+    kernels.trace.kernel("ncclDevKernel_AllReduce", 1075, 1080, 99, 1004,
+                         R"(, "Collective name": "allreduce", "Group size": 4)");
+    traces.add("a.json", without_info(kernels.trace));
+    const auto run = traces.run();
+    CHECK(run->ranks() == 4);
+    CHECK(run->option("sync") == "pytorch");
+    CHECK(traces.says(*run, "no trace of 3 of 4 ranks"));
+  }
+  SUBCASE("are unknown where collectives state no group") {
+    traces.add("a.json", without_info(rank_of_two(0, 0)));
+    const auto run = traces.run();
+    CHECK(run->option("sync") == "pytorch-ddp");
+    CHECK(traces.says(*run, "the number of ranks is not in the trace"));
+    CHECK(std::isnan(run->rows(0, 1).front().ranks[0][Phase::kWait]));
+  }
+  SUBCASE("are one without collectives") {
+    traces.add("a.json", without_info(Kernels().trace));
+    CHECK(traces.run()->option("sync") == "none");
+    CHECK(!traces.says(*traces.run(), ""));
+  }
+}
+
+TEST_CASE("profiler traces: DataParallel, one process with several GPUs") {
+  Kernels kernels;
+  kernels.trace.annotation("DataParallel.forward", 1001, 1005)
+      .add("kernel", "replica", 1010, 1030, R"("device": 1, "stream": 7)")
+      .kernel("ncclDevKernel_Broadcast", 1075, 1080, 99, 1004, R"(, "device": 1)");
+  Traces traces;
+  traces.add(kernels.trace);
+  const auto run = traces.run();
+  CHECK(run->option("sync") == "pytorch-data-parallel");
+  const RankIteration rank = run->rows(0, 1).front().ranks[0];
+  CHECK(rank[Phase::kExposed] == about_ms(5));
+  CHECK(std::isnan(rank[Phase::kWait]));
+}
+
+TEST_CASE("profiler traces: the network is named, else the folder names it") {
+  Traces traces;
+  std::filesystem::create_directory(traces.folder / "resnet");
+  traces.paths.push_back(traces.folder / "resnet" / "a.json");
+  std::ofstream(traces.paths.back()) << Kernels().trace.text();
+  CHECK(run_of_traces(traces.paths)->option("model") == "resnet");
+  CHECK(run_of_traces(traces.paths, {0, "vit"})->option("model") == "vit");
+}
+
+TEST_CASE(
+    "profiler traces: of an unknown batch they are repeats of no run and compared with none") {
+  for (const std::int64_t batch : {0, 16}) {
+    Traces traces;
+    traces.add_two_ranks();
+    RunSet set;
+    for (const char* name : {"a", "b"})
+      set.runs.push_back(describe_run(name, traces.run(batch)));
+    CHECK(group_runs(set).size() == (batch > 0 ? 1 : 2));
+    CHECK(is_known_work(set.runs[0]) == (batch > 0));
+    CHECK(images_text(set.runs[0]) == (batch > 0 ? "16 images per rank" : "an unknown batch"));
+  }
 }
