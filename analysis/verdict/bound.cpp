@@ -37,9 +37,9 @@ VerdictClause bound_clause_for(const MeasuredCell& cell) {
                   where, parts_text(cell), percent_text(1 - exposed)));
 }
 
-bool several_ranks_oversubscribed(const VerdictInput& input, const std::string& model) {
+bool several_ranks_short_of_cores(const VerdictInput& input, const std::string& model) {
   return std::any_of(input.cells.begin(), input.cells.end(), [&](const MeasuredCell& cell) {
-    return cell.run().model == model && cell.oversubscribed && cell.ranks() > 1;
+    return cell.run().model == model && cell.short_of_cores && cell.ranks() > 1;
   });
 }
 
@@ -56,7 +56,7 @@ Clauses bound_clauses(const VerdictInput& input) {
     if (top.size() > 2) top = {top.front(), top.back()};
     for (const MeasuredCell* cell : top)
       clauses.push_back(bound_clause_for(*cell));
-    if (on_most_ranks(family).empty() && !several_ranks_oversubscribed(input, model))
+    if (on_most_ranks(family).empty() && !several_ranks_short_of_cores(input, model))
       clauses.push_back(missing_clause(
           "bound.missing",
           fmt::format("no run on several ranks, so communication was not measured; run mpirun -n 2 "

@@ -40,7 +40,7 @@ using Cells = std::vector<const MeasuredCell*>;
 
 /// The cells the verdict concludes from, one list a model: those of the family of mode ddp if there
 /// is one, else of the family with most cells that exchanges at all, else of the largest. Never
-/// oversubscribed ones; a model that has no others has no list.
+/// ones that were short of cores; a model that has no others has no list.
 std::vector<Cells> focus(const VerdictInput& input);
 
 /// Those with the largest number of ranks above one, by batch per rank; empty if all have one.

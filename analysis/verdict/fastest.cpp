@@ -23,7 +23,7 @@ std::map<Contest, Cells> contests(const VerdictInput& input) {
   const auto rest = options_of({kBetweenRanks, kStep});
   std::map<Contest, Cells> all;
   for (const MeasuredCell& cell : input.cells)
-    if (!cell.oversubscribed && mode_named(cell.run().mode).exchanges && cell.ranks() > 1 &&
+    if (!cell.short_of_cores && mode_named(cell.run().mode).exchanges && cell.ranks() > 1 &&
         std::isfinite(cell.median_iteration_s))
       all[{cell.run().model, cell.ranks(), cell.batch_per_rank(), option_values(cell.run(), rest)}]
           .push_back(&cell);

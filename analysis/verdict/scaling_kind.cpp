@@ -210,7 +210,7 @@ VerdictClause other_kind(const Series& have) {
       have.base().run().model);
 }
 
-/// Whether cells of the same model and mode have it, oversubscribed ones included.
+/// Whether cells of the same model and mode have it, those short of cores included.
 bool was_run(const VerdictInput& input, const Series& like, Kind kind) {
   Cells all;
   for (const MeasuredCell& cell : input.cells)

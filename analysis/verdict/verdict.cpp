@@ -117,7 +117,7 @@ std::vector<Cells> focus(const VerdictInput& input) {
   for (const std::string& model : models_of(input.cells)) {
     Cells best;
     for (const MeasuredCell& cell : input.cells) {
-      if (cell.run().model != model || cell.oversubscribed) continue;
+      if (cell.run().model != model || cell.short_of_cores) continue;
       Cells family = family_cells(input.cells, cell);
       if (best.empty() || weight_of(family) > weight_of(best)) best = std::move(family);
     }

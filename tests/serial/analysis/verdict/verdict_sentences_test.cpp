@@ -150,6 +150,10 @@ const std::vector<SentencePair> kPairs = {
      "every thread has a core",
      {on_cores(kFour, "0-1")},
      {on_cores(kFour, "0-3")}},
+    {"cores.shared",
+     "the rank had its core while it did not wait",
+     {with_cpu_time({"ddp", 4, 64, 0.010, 0.0025}, 0.5)},
+     {with_cpu_time({"ddp", 4, 64, 0.010, 0.0025}, 0.8)}},
     {"bound.communication",
      "it is 61 % of the iteration",
      {{"ddp", 4, 32, 0.001, 0.009}},
@@ -366,4 +370,18 @@ TEST_CASE("verdict: what is oversubscribed stands first, and nothing is conclude
     CHECK_MESSAGE(!contains(clauses[i].text, "4 ranks"), clauses[i].text);
   CHECK(says(clauses, "bound.compute"));
   CHECK(says(clauses, "scaling.weak"));
+}
+
+TEST_CASE("verdict: a shared host is named first, and nothing is concluded from its runs") {
+  const auto clauses = verdict_of({with_cpu_time(kOne, 1), with_cpu_time({"ddp", 2, 64, 0.02}, 0.5),
+                                   with_cpu_time({"ddp", 2, 64, 0.01, 0.01}, 0.4)});
+  REQUIRE_FALSE(clauses.empty());
+  CHECK(clauses[0].text ==
+        "shared host: a rank on host node0 got at most 50 % to 80 % of a core while it did not "
+        "wait; the times of these 2 runs include waiting for a core, so nothing is concluded from "
+        "them about scaling or bottlenecks");
+  CHECK(main_clauses(clauses)[0].text == clauses[0].text);
+  for (const VerdictClause& clause : clauses)
+    if (clause.topic() != "cores")
+      CHECK_MESSAGE(!contains(clause.text, "2 ranks"), clause.text);
 }
