@@ -46,7 +46,8 @@ std::vector<Cells> focus(const VerdictInput& input);
 /// Those with the largest number of ranks above one, by batch per rank; empty if all have one.
 Cells on_most_ranks(const Cells& cells);
 
-/// A clause that rests on the runs of `cells`; `sentence` is one of verdict_sentences().
+/// A clause that rests on the runs of `cells`; `sentence` is one of verdict_sentences(). What rests
+/// on communication of runs in which it contains waiting for late ranks ends with that reservation.
 VerdictClause clause_of(std::string_view sentence, std::string text, const Cells& cells,
                         std::string datasets, std::string condition);
 
