@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "analysis/runs/columns.h"
+#include "analysis/runs/oversubscription.h"
 #include "support/error.h"
 #include "support/parse.h"
 #include "timing/statistics.h"
@@ -103,6 +104,12 @@ const std::vector<std::string>& cell_options() {
   static const std::vector<std::string> names =
       options_of({kMode, kBetweenRanks, kStep, kTraining});
   return names;
+}
+
+std::string_view core_shortage(const RunGroup& group) {
+  for (const Run* run : group.repeats)
+    if (const std::string_view word = core_shortage(*run); !word.empty()) return word;
+  return {};
 }
 
 std::string provenance_value(const Run& run, std::string_view name) {

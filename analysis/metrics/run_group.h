@@ -24,6 +24,9 @@ struct RunGroup {
   const Run& first() const { return *repeats.front(); }
 };
 
+/// core_shortage() of the first repeat that has one; empty where none has.
+std::string_view core_shortage(const RunGroup& group);
+
 /// The value of an option of the trainer in a run: for `auto` the choice, where it is recorded; for
 /// a file older than the option, what runs did then.
 std::string option_value(const Run& run, std::string_view name);

@@ -8,7 +8,6 @@
 
 #include "analysis/metrics/split_figures.h"
 #include "analysis/runs/columns.h"
-#include "analysis/runs/oversubscription.h"
 #include "support/parse.h"
 #include "timing/statistics.h"
 
@@ -67,10 +66,12 @@ MeasuredCell measured_cell(const RunGroup& group, const std::vector<RunGroup>& g
   const double mean_iteration_s = mean(steady_rank_means(group, Phase::kIteration));
   cell.exposed_share = mean(cell.exposed_s) / mean_iteration_s;
   cell.compute_share = mean(cell.compute_s) / mean_iteration_s;
-  cell.oversubscribed = std::any_of(group.repeats.begin(), group.repeats.end(), [](const Run* run) {
-    return oversubscription(run->reader->info().topology).has_value();
-  });
-  if (cell.oversubscribed) cell.family += "|oversubscribed";
+  if (std::all_of(group.repeats.begin(), group.repeats.end(),
+                  [](const Run* run) { return waits_apart(*run->reader); }))
+    cell.wait_share = mean(steady_rank_means(group, Phase::kWait)) / mean_iteration_s;
+  cell.data_share = mean(steady_rank_means(group, Phase::kData)) / mean_iteration_s;
+  cell.short_of_cores = !core_shortage(group).empty();
+  if (cell.short_of_cores) cell.family += "|short of cores";
   // No scaling law holds for it beside any other cell.
   if (!batch_schedule(group.first()).empty()) cell.family += "|" + group.first().path.string();
   return cell;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -23,14 +24,19 @@ struct MeasuredCell {
   double median_compute_s = kNotMeasured, median_exposed_s = kNotMeasured;
   /// Of an iteration, means over iterations and ranks: as the tables summary and split show them.
   double exposed_share = kNotMeasured, compute_share = kNotMeasured;
-  /// Whether ranks of any of the runs had fewer cores than threads. Such cells are families of
+  /// Straggler wait where it is no part of communication; what of the rest waits for data.
+  double wait_share = kNotMeasured, data_share = kNotMeasured;
+  /// Whether ranks of any of the runs waited for a core (core_shortage). Such cells are families of
   /// their own, and nothing is concluded from them about scaling or bottlenecks.
-  bool oversubscribed = false;
+  bool short_of_cores = false;
   /// "lenet, ddp, 4 ranks, 64 images per rank", with the settings where several cells are such.
   std::string name = {};
 
   const Run& run() const { return group.first(); }
   std::int64_t ranks() const { return run().ranks; }
+  /// Whether its runs tell straggler wait from communication: schema 1 does not, nor do traces
+  /// without those of some ranks.
+  bool waits_apart() const { return std::isfinite(wait_share); }
   std::int64_t batch_per_rank() const { return run().batch_per_rank; }
 };
 

@@ -9,7 +9,6 @@
 #include "analysis/metrics/split_figures.h"
 #include "analysis/page/page_parts.h"
 #include "analysis/plots/run_marks.h"
-#include "analysis/runs/oversubscription.h"
 #include "options/modes.h"
 #include "support/parse.h"
 #include "timing/estimate.h"
@@ -65,8 +64,9 @@ const CellFigures* largest(const std::vector<CellFigures>& cells, Value value) {
 }
 
 void add_rate(std::vector<KeyFigure>& figures, const std::vector<CellFigures>& cells) {
-  const CellFigures* best =
-      largest(cells, [](const CellFigures& cell) { return cell.images_per_s.value; });
+  const CellFigures* best = largest(cells, [](const CellFigures& cell) {
+    return core_shortage(*cell.group).empty() ? cell.images_per_s.value : kNotMeasured;
+  });
   if (!best || !(best->images_per_s.value > 0)) return;
   figures.push_back({"Highest throughput", fmt::format("{:.0f}", best->images_per_s.value),
                      "images/s", best->name + "; " + interval_text(best->images_per_s),
@@ -85,8 +85,8 @@ std::string exposed_where(const CellFigures& cell) {
 void add_exposed(std::vector<KeyFigure>& figures, const std::vector<CellFigures>& cells) {
   const auto exchanging = [](const CellFigures& cell) {
     const Run& run = cell.group->first();
-    const bool judged = run.ranks > 1 && mode_named(run.mode).exchanges &&
-                        !oversubscription(run.reader->info().topology);
+    const bool judged =
+        run.ranks > 1 && mode_named(run.mode).exchanges && core_shortage(*cell.group).empty();
     return judged ? cell.exposed_percent : kNotMeasured;
   };
   const CellFigures* most = largest(cells, exchanging);

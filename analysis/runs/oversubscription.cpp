@@ -1,10 +1,13 @@
 #include "analysis/runs/oversubscription.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include <fmt/format.h>
 
+#include "options/modes.h"
+#include "support/error.h"
 #include "support/parse.h"
 
 namespace gradsync::report {
@@ -34,16 +37,113 @@ std::string oversubscription_text(const Oversubscription& found) {
                      found.host);
 }
 
-std::vector<OversubscribedRuns> oversubscribed_runs(const std::vector<Run>& runs) {
-  std::vector<OversubscribedRuns> all;
-  for (const Run& run : runs) {
-    const auto found = oversubscription(run.reader->info().topology);
-    if (!found) continue;
-    const auto known = std::find_if(
-        all.begin(), all.end(), [&](const OversubscribedRuns& one) { return one.found == *found; });
-    (known == all.end() ? all.emplace_back(OversubscribedRuns{*found, {}}) : *known)
-        .runs.push_back(&run);
+namespace {
+
+/// Of Open MPI, which polls until it is done; its build is named in the run.
+bool mpi_spins(const Run& run) {
+  for (const NamedText& entry : run.reader->info().provenance)
+    if (entry.name == "mpi") return entry.value.starts_with("Open MPI");
+  return false;
+}
+
+/// Whether ranks that wait for each other or for communication need a core for it.
+bool waits_spin(const Run& run) {
+  const Mode& mode = mode_named(run.mode);
+  const bool by_mpi =
+      mode.rooted || (mode.exchanges && !mode.overlaps && run.reader->option("transport") == "mpi");
+  return by_mpi && mpi_spins(run);
+}
+
+/// The rank that got least; ranks() where none is known.
+std::size_t least_served(const Run& run) {
+  std::size_t least = run.core_shares.size();
+  for (std::size_t rank = 0; rank < run.core_shares.size(); ++rank)
+    if (std::isfinite(run.core_shares[rank]) &&
+        (least == run.core_shares.size() || run.core_shares[rank] < run.core_shares[least]))
+      least = rank;
+  return least;
+}
+
+bool host_is_shared(const Run& run) {
+  const std::size_t rank = least_served(run);
+  return rank < run.core_shares.size() && run.core_shares[rank] < kLeastCoreShare;
+}
+
+std::string host_of(const Run& run, std::size_t rank) {
+  const auto& topology = run.reader->info().topology;
+  return rank < topology.size() ? topology[rank].host : "?";
+}
+
+/// "ranks on host node1 got at most 36 % to 62 % of a core while they did not wait".
+std::string shared_text(const std::string& host, const std::vector<const Run*>& runs) {
+  double least = HUGE_VAL, most = 0;
+  for (const Run* run : runs) {
+    const double share = run->core_shares[least_served(*run)];
+    least = std::min(least, share);
+    most = std::max(most, share);
   }
+  const std::string from = fmt::format("{:.0f} %", 1e2 * least);
+  const std::string to = fmt::format("{:.0f} %", 1e2 * most);
+  return fmt::format("a rank on host {} got at most {} of a core while it did not wait", host,
+                     from == to ? from : from + " to " + to);
+}
+
+}  // namespace
+
+std::vector<double> core_shares(const Run& run) {
+  const RunReader& reader = *run.reader;
+  std::vector<double> got_s(reader.ranks(), 0), busy_s(reader.ranks(), 0);
+  const bool spins = waits_spin(run);
+  const std::size_t block = rows_per_block(reader.ranks(), 0);
+  for (std::size_t first = 0; first < reader.iterations(); first += block) {
+    const std::size_t count = std::min(block, reader.iterations() - first);
+    const auto time = [&](Phase phase) { return run.reader->time(phase, first, count); };
+    const Matrix used = run.reader->usage(Usage::kCpuTime, first, count);
+    if (std::ranges::none_of(used.values, [](double value) { return std::isfinite(value); }))
+      continue;
+    const Matrix iteration = time(Phase::kIteration), data = time(Phase::kData);
+    const Matrix wait = time(Phase::kWait), exposed = time(Phase::kExposed);
+    for (std::size_t row = 0; row < count; ++row)
+      for (std::size_t rank = 0; rank < reader.ranks() && run.steady.keeps(first + row); ++rank) {
+        const double waits_s = spins ? 0 : wait.at(row, rank) + exposed.at(row, rank);
+        const double busy = iteration.at(row, rank) - data.at(row, rank) - waits_s;
+        if (!(busy > 0) || !(used.at(row, rank) >= 0)) continue;
+        busy_s[rank] += busy;
+        got_s[rank] += std::min(busy, used.at(row, rank));
+      }
+  }
+  std::vector<double> shares(reader.ranks(), kNotMeasured);
+  for (std::size_t rank = 0; rank < shares.size(); ++rank) {
+    const auto& topology = reader.info().topology;
+    const bool on_cpu = rank < topology.size() && topology[rank].device_uuid.empty();
+    if (on_cpu && busy_s[rank] > 0) shares[rank] = got_s[rank] / busy_s[rank];
+  }
+  return shares;
+}
+
+std::string_view core_shortage(const Run& run) {
+  if (oversubscription(run.reader->info().topology)) return "oversubscribed";
+  return host_is_shared(run) ? "shared host" : "";
+}
+
+std::vector<CoreShortage> core_shortages(const std::vector<Run>& runs) {
+  std::vector<CoreShortage> all;
+  std::map<std::string, std::vector<const Run*>> shared;
+  for (const Run& run : runs) {
+    const std::string_view word = core_shortage(run);
+    if (word.empty()) continue;
+    const auto found = oversubscription(run.reader->info().topology);
+    if (!found) {
+      shared[host_of(run, least_served(run))].push_back(&run);
+      continue;
+    }
+    const std::string text = oversubscription_text(*found);
+    auto known = std::ranges::find(all, text, &CoreShortage::text);
+    if (known == all.end()) known = all.insert(all.end(), {word, text, {}});
+    known->runs.push_back(&run);
+  }
+  for (const auto& [host, on_host] : shared)
+    all.push_back({core_shortage(*on_host.front()), shared_text(host, on_host), on_host});
   return all;
 }
 

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "analysis/runs/run_set.h"
@@ -22,11 +23,26 @@ std::optional<Oversubscription> oversubscription(const std::vector<RankPlace>& t
 /// "4 ranks with 4 threads had 2 cores on host node1".
 std::string oversubscription_text(const Oversubscription& found);
 
-/// Runs that are oversubscribed in the same way.
-struct OversubscribedRuns {
-  Oversubscription found;
+/// With less than this part of a core a rank is short of it.
+inline constexpr double kLeastCoreShare = 0.9;
+
+/// Of each rank: at most how much of one core it got while it did not wait, over the steady
+/// iterations, Σ min(cpu_time, busy) / Σ busy. Busy is the iteration without waiting for data, for
+/// other ranks and for communication, where only waits that spin count as busy (docs/numbers.md).
+/// All threads of the rank together are held against one core, so it is an upper bound for any
+/// number of threads. NaN where the run does not record it, and of a rank that computes on a GPU.
+std::vector<double> core_shares(const Run& run);
+
+/// Why the times of a run include waiting for a core: "oversubscribed", or "shared host" where a
+/// rank got less than kLeastCoreShare of a core. Empty where they do not, as far as it is recorded.
+std::string_view core_shortage(const Run& run);
+
+/// Runs that lacked cores for the same reason, on the same host.
+struct CoreShortage {
+  std::string_view word;         ///< core_shortage()
+  std::string text;              ///< "4 ranks with 4 threads had 2 cores on host node1"
   std::vector<const Run*> runs;  ///< at least one
 };
-std::vector<OversubscribedRuns> oversubscribed_runs(const std::vector<Run>& runs);
+std::vector<CoreShortage> core_shortages(const std::vector<Run>& runs);
 
 }  // namespace gradsync::report

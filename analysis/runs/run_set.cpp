@@ -102,12 +102,12 @@ void remark_scheduled(RunSet& set) {
                     names_of(runs)));
 }
 
-void remark_oversubscribed(RunSet& set) {
-  for (const OversubscribedRuns& some : oversubscribed_runs(set.runs))
+void remark_short_of_cores(RunSet& set) {
+  for (const CoreShortage& some : core_shortages(set.runs))
     set.remarks.push_back(
-        fmt::format("oversubscribed: {} ({}): the times of these runs include waiting for a core "
+        fmt::format("{}: {} ({}): the times of these runs include waiting for a core "
                     "and show neither how a mode scales nor what limits it",
-                    oversubscription_text(some.found), names_of(some.runs)));
+                    some.word, some.text, names_of(some.runs)));
 }
 
 /// "3 of 24 iteration times are missing (rank 1)", with at most five ranks named.
@@ -209,6 +209,7 @@ Run describe_run(const fs::path& path, std::unique_ptr<RunReader> reader) {
   run.ranks = static_cast<std::int64_t>(reader->ranks());
   run.reader = std::move(reader);
   run.steady = steady_rows(*run.reader);
+  run.core_shares = core_shares(run);
   fill_in_batch(run);
   return run;
 }
@@ -232,7 +233,7 @@ RunSet load_runs(const std::vector<FoundRun>& found, const AboutToOpen& about_to
   add_chosen_calibration(calibration, set);
   assign_calibration_files(set);
   remark_scheduled(set);
-  remark_oversubscribed(set);
+  remark_short_of_cores(set);
   remark_unchecked(set);
   return set;
 }

@@ -35,7 +35,8 @@ struct Run {
   std::int64_t batch_per_rank = 0;  ///< 0 where the run does not say
   std::int64_t batch_global = 0;    ///< ranks × batch per rank × accumulation
   std::unique_ptr<RunReader> reader;
-  SteadyRows steady;  ///< the iterations that figures are made from
+  SteadyRows steady;                     ///< the iterations that figures are made from
+  std::vector<double> core_shares = {};  ///< by rank: core_shares() (oversubscription.h)
   /// Whose calibration the run is held against where it holds none itself or --calibration names
   /// one; null if there is none.
   const CalibrationFile* calibration_file = nullptr;

@@ -61,14 +61,27 @@ std::vector<Column> modes_paired_columns(const GroupLabels& labels) {
   return result;
 }
 
-std::vector<Cell> ratio_cells(const Estimate& ratio, const RunSpread& spread) {
+std::vector<Cell> ratio_cells(const Estimate& ratio, std::string_view word) {
   return {Cell::of(ratio.value, 3), Cell::of(ratio.low, 3), Cell::of(ratio.high, 3),
-          std::string(spread_word(ratio, spread))};
+          std::string(word)};
 }
 
-std::vector<Cell> no_ratio_cells(const char* why) {
-  const Cell none = Cell::of(kNotMeasured, 3);
-  return {none, none, none, why};
+/// No ratio, and why.
+std::vector<Cell> no_ratio_cells(std::string_view why) {
+  return ratio_cells({}, why);
+}
+
+/// A group against its reference. Times that include waiting for a core call no mode slower.
+std::vector<Cell> comparison_cells(const RunGroup& group, const RunGroup* reference,
+                                   const std::vector<double>& times, std::uint64_t seed,
+                                   const RunSpread& spread) {
+  if (reference == nullptr) return no_ratio_cells("alone");
+  if (reference == &group) return no_ratio_cells("reference");
+  const Estimate ratio = ratio_estimate(times, steady_values(*reference, Phase::kIteration), seed);
+  for (const RunGroup* one : {&group, reference})
+    if (const std::string_view shortage = core_shortage(*one); !shortage.empty())
+      return ratio_cells(ratio, shortage);
+  return ratio_cells(ratio, spread_word(ratio, spread));
 }
 
 std::vector<std::string> modes_paired_notes(const RunSet& set, const RunSpreads& spreads,
@@ -115,12 +128,7 @@ Table make_modes_paired_table(const RunSet& set, const TableOptions& options) {
     const RunGroup* reference = reference_of(group, groups);
     cells.emplace_back(reference == nullptr ? "-" : reference_text(*reference, group));
     const auto ratio =
-        reference == nullptr ? no_ratio_cells("alone")
-        : reference == &group
-            ? no_ratio_cells("reference")
-            : ratio_cells(
-                  ratio_estimate(times, steady_values(*reference, Phase::kIteration), options.seed),
-                  spreads.at(group.first().model));
+        comparison_cells(group, reference, times, options.seed, spreads.at(group.first().model));
     cells.insert(cells.end(), ratio.begin(), ratio.end());
     cells.push_back(group_name_cell(group));
     const bool paired = reference != nullptr && reference != &group;

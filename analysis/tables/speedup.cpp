@@ -73,7 +73,7 @@ Figures speedup_figures_of(const Comparison& one, TimeBasis basis, TimesOf& time
   return figures;
 }
 
-std::vector<Column> speedup_columns(const GroupLabels& labels) {
+std::vector<Column> speedup_columns(const GroupLabels& labels, bool short_of_cores) {
   std::vector<Column> result = labels.columns();
   const std::string data = "/time/iteration, /epoch/training_time, /epoch/running_time";
   const std::string bootstrap =
@@ -97,7 +97,7 @@ std::vector<Column> speedup_columns(const GroupLabels& labels) {
       {"efficiency_high_percent", "high", false, bootstrap, data},
       {"weak_speedup", "N*T(1)/T(N)", false, "N*T(1)/T(N) of iteration times", "/time/iteration",
        3},
-      {"remark", "remark", true, "", "", 2},
+      {"remark", "remark", true, "", "", short_of_cores ? 0 : 2},
       group_name_column()};
   result.insert(result.end(), rest.begin(), rest.end());
   keep(result, {"scaling", "time_s", "speedup", "efficiency_percent"});
@@ -106,6 +106,13 @@ std::vector<Column> speedup_columns(const GroupLabels& labels) {
 
 void append(std::string& text, const std::string& part) {
   if (!part.empty()) text += (text.empty() ? "" : "; ") + part;
+}
+
+/// "oversubscribed", "shared host in the base", where times include waiting for a core.
+std::string short_of_cores(const Comparison& one) {
+  const std::string_view here = core_shortage(*one.group), there = core_shortage(*one.base);
+  if (!here.empty()) return std::string(here);
+  return there.empty() ? "" : fmt::format("{} in the base", there);
 }
 
 std::string super_linear(const Figures& figures) {
@@ -118,6 +125,7 @@ std::string speedup_remark(const Comparison& one, TimeBasis basis, const Figures
                            TimesOf& times) {
   std::string text;
   if (one.itself()) append(text, "the base itself");
+  append(text, short_of_cores(one));
   append(text, super_linear(figures));
   append(text, unfairness(one));
   const bool first = times(*one.group).first_epoch_only || times(*one.base).first_epoch_only;
@@ -205,6 +213,11 @@ bool any_super_linear(const Table& table) {
   });
 }
 
+bool any_short_of_cores(const std::vector<RunGroup>& groups) {
+  return std::any_of(groups.begin(), groups.end(),
+                     [](const RunGroup& group) { return !core_shortage(group).empty(); });
+}
+
 }  // namespace
 
 Table make_speedup_table(const RunSet& set, const TableOptions&) {
@@ -214,7 +227,7 @@ Table make_speedup_table(const RunSet& set, const TableOptions&) {
   Table table{"speedup",
               "Speedup and efficiency, strong and weak",
               speedup_notes(),
-              speedup_columns(labels),
+              speedup_columns(labels, any_short_of_cores(groups)),
               {}};
   const auto all = comparisons(groups);
   for (const RunGroup& group : groups) {

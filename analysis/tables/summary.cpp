@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 
 #include "analysis/metrics/comparisons.h"
+#include "analysis/metrics/run_spread.h"
 #include "analysis/metrics/split_figures.h"
-#include "analysis/runs/oversubscription.h"
 #include "analysis/tables/group_cells.h"
 #include "analysis/tables/run_cells.h"
 #include "analysis/tables/tables.h"
@@ -36,11 +36,16 @@ auto work_of(const SummaryRow& row) {
                     batch_schedule(run), is_known_work(run) ? "" : run.path.string());
 }
 
-/// The fastest with the same work that exchanges gradients; null for rows that do not.
+/// Whether its time says how the mode compares.
+bool contends(const SummaryRow& row) {
+  return exchanged(row) && core_shortage(*row.group).empty();
+}
+
+/// The fastest with the same work that contends; null for rows that do not.
 const SummaryRow* fastest(const SummaryRow& row, const std::vector<SummaryRow>& rows) {
   const SummaryRow* best = nullptr;
   for (const SummaryRow& other : rows)
-    if (exchanged(row) && exchanged(other) && work_of(row) == work_of(other) &&
+    if (contends(row) && contends(other) && work_of(row) == work_of(other) &&
         std::isfinite(other.iteration_s.value) &&
         (best == nullptr || other.iteration_s.value < best->iteration_s.value))
       best = &other;
@@ -71,20 +76,41 @@ const Comparison* base_of(const RunGroup& group, const std::vector<Comparison>& 
   return best;
 }
 
-bool is_oversubscribed(const RunGroup& group) {
-  return std::any_of(group.repeats.begin(), group.repeats.end(), [](const Run* run) {
-    return oversubscription(run->reader->info().topology).has_value();
-  });
-}
-
 double efficiency_percent(const SummaryRow& row, const std::vector<Comparison>& all) {
   const Comparison* one = base_of(*row.group, all);
-  if (one == nullptr || row.group->first().ranks == 1 || is_oversubscribed(*row.group))
+  if (one == nullptr || row.group->first().ranks == 1 || !core_shortage(*row.group).empty() ||
+      !core_shortage(*one->base).empty())
     return kNotMeasured;
   const double ratio = median(steady_values(*one->base, Phase::kIteration)) / row.iteration_s.value;
   if (one->scaling == Scaling::kWeak) return 1e2 * ratio;
   return 1e2 * ratio * static_cast<double>(one->base->first().ranks) /
          static_cast<double>(row.group->first().ranks);
+}
+
+/// What the ratios to the fastest leave open, since their intervals are over iterations, not runs.
+std::string ratio_reservation(const std::vector<SummaryRow>& rows, const RunSpreads& spreads) {
+  double factor = 1;
+  bool compared = false, known = true;
+  for (const SummaryRow& row : rows) {
+    const SummaryRow* best = fastest(row, rows);
+    if (best == nullptr || best == &row) continue;
+    const RunSpread& spread = spreads.at(row.group->first().model);
+    compared = true;
+    known = known && spread.known();
+    if (spread.known()) factor = std::max(factor, spread.factor);
+  }
+  if (!compared) return "ratio of medians";
+  return known ? fmt::format("runs differ by up to {:.1f} %", 1e2 * (factor - 1))
+               : "single runs, not tested";
+}
+
+std::vector<std::string> summary_notes(const std::string& reservation, bool super_linear) {
+  std::vector<std::string> notes = {
+      "iteration: median, slowest rank [95 %]; to fastest: " + reservation,
+      "batch: per rank; exposed: compute waits for it; efficiency: against one rank"};
+  if (super_linear)
+    notes.emplace_back("efficiency above 100 % is super-linear; table speedup has its interval");
+  return notes;
 }
 
 constexpr const char* kComplete = "complete";
@@ -185,10 +211,12 @@ Table make_summary_table(const RunSet& set, const TableOptions& options) {
   const auto bases = comparisons(groups);
   const std::string model = only_model(groups);
   const bool with_status = !set.failed.empty() || !all_complete(groups);
+  const bool super_linear = std::any_of(rows.begin(), rows.end(), [&](const SummaryRow& row) {
+    return efficiency_percent(row, bases) > 100 * (1 + 1e-9);
+  });
   Table table{"summary",
               "Synchronization cost" + (model.empty() ? "" : ", " + model),
-              {"iteration: median, slowest rank; to fastest: ratio of medians; [95 % interval]",
-               "batch: per rank; exposed: compute waits for it; efficiency: against one rank"},
+              summary_notes(ratio_reservation(rows, run_spreads(groups)), super_linear),
               summary_columns(labels, !model.empty(), with_status),
               {}};
   add_waiting_note(set, table.notes);

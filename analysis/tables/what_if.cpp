@@ -181,7 +181,7 @@ void what_if_add_family(const RunStudy& runs, const FamilyCells& cells, const Wh
   for (const CellFacts* cell : largest) {
     const auto index = static_cast<std::size_t>(cell - study.cells.data());
     const MeasuredCell& measured = runs.cells()[index];
-    const bool judged = doubt.empty() && !measured.oversubscribed;
+    const bool judged = doubt.empty() && !measured.short_of_cores;
     std::string sources = family_sources(study, {cell});
     if (change.network) sources += ", " + change.network->path.string();
     add_cell(family, *cell, judged, sources, measured.run().name, table);

@@ -40,13 +40,14 @@ using Cells = std::vector<const MeasuredCell*>;
 
 /// The cells the verdict concludes from, one list a model: those of the family of mode ddp if there
 /// is one, else of the family with most cells that exchanges at all, else of the largest. Never
-/// oversubscribed ones; a model that has no others has no list.
+/// ones that were short of cores; a model that has no others has no list.
 std::vector<Cells> focus(const VerdictInput& input);
 
 /// Those with the largest number of ranks above one, by batch per rank; empty if all have one.
 Cells on_most_ranks(const Cells& cells);
 
-/// A clause that rests on the runs of `cells`; `sentence` is one of verdict_sentences().
+/// A clause that rests on the runs of `cells`; `sentence` is one of verdict_sentences(). What rests
+/// on communication of runs in which it contains waiting for late ranks ends with that reservation.
 VerdictClause clause_of(std::string_view sentence, std::string text, const Cells& cells,
                         std::string datasets, std::string condition);
 

@@ -8,15 +8,18 @@ namespace gradsync::report {
 /// Says first of which runs the others conclude nothing; none where all had a core for each thread.
 Clauses core_clauses(const VerdictInput& input) {
   Clauses clauses;
-  for (const OversubscribedRuns& some : oversubscribed_runs(input.set.runs)) {
+  for (const CoreShortage& some : core_shortages(input.set.runs)) {
+    const bool shared = some.word != "oversubscribed";
     VerdictClause clause = clause_of(
-        "cores.oversubscribed",
+        shared ? "cores.shared" : "cores.oversubscribed",
         fmt::format(
-            "oversubscribed: {}; the times of {} include waiting for a core, so nothing is "
+            "{}: {}; the times of {} include waiting for a core, so nothing is "
             "concluded from them about scaling or bottlenecks",
-            oversubscription_text(some.found),
+            some.word, some.text,
             some.runs.size() == 1 ? "this run" : fmt::format("these {} runs", some.runs.size())),
-        {}, "/topology/affinity, /topology/threads", "threads and cores as the runs record them");
+        {}, shared ? "/usage/cpu_time, /time" : "/topology/affinity, /topology/threads",
+        shared ? "CPU time of all threads of the rank, as the runs record it"
+               : "threads and cores as the runs record them");
     for (const Run* run : some.runs)
       clause.files.push_back(run->path.string());
     clauses.push_back(std::move(clause));

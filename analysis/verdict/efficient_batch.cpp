@@ -1,7 +1,10 @@
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <set>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "analysis/model/doubt.h"
 #include "analysis/verdict/clauses.h"
@@ -14,8 +17,11 @@ namespace {
 
 constexpr double kWanted = 0.8;  ///< efficiency of weak scaling
 
+/// More whole batches than these are not predicted one by one, but as many of them, evenly spread.
+constexpr double kMostBatches = 1024;
+
 /// E = T(1, b)/T(n, b), as the model predicts both.
-double efficient_batch_efficiency(const FamilyFit& fit, double ranks, double batch) {
+double predicted_efficiency(const FamilyFit& fit, double ranks, double batch) {
   return predict(fit, 1, batch).total_s() / predict(fit, ranks, batch).total_s();
 }
 
@@ -37,14 +43,70 @@ Range measured_range(const FamilyFit& fit, double ranks) {
   return range;
 }
 
-/// The smallest batch of the range that reaches kWanted, which its end does: efficiency grows with
-/// the batch.
-double least_batch(const FamilyFit& fit, double ranks, Range range) {
-  while (range.most - range.least > 1) {
-    const double middle = std::floor((range.least + range.most) / 2);
-    (efficient_batch_efficiency(fit, ranks, middle) >= kWanted ? range.most : range.least) = middle;
+/// The measured efficiency by batch, of batches that both one rank and `ranks` ran.
+std::map<double, double> measured_efficiencies(const FamilyFit& fit, double ranks) {
+  std::map<double, double> measured;
+  for (const CellPoint& one : fit.cells)
+    for (const CellPoint& top : fit.cells)
+      if (one.facts->ranks == 1 && top.facts->ranks == ranks &&
+          one.facts->batch == top.facts->batch)
+        measured[one.facts->batch] =
+            one.facts->medians.iteration_s / top.facts->medians.iteration_s;
+  return measured;
+}
+
+/// Whole batches of a range, its ends among them, and whether the model predicts kWanted.
+struct PredictedBatch {
+  double batch;
+  bool reaches;
+};
+
+/// Empty where one of them cannot be predicted.
+std::vector<PredictedBatch> predicted_batches(const FamilyFit& fit, double ranks, Range range,
+                                              const std::map<double, double>& measured) {
+  const double step = std::max(1.0, std::ceil((range.most - range.least) / kMostBatches));
+  std::set<double> batches = {range.most};
+  for (double batch = range.least; batch < range.most; batch += step)
+    batches.insert(batch);
+  for (const auto& [batch, efficiency] : measured)
+    batches.insert(batch);
+  std::vector<PredictedBatch> all;
+  for (const double batch : batches) {
+    const double efficiency = predicted_efficiency(fit, ranks, batch);
+    if (!std::isfinite(efficiency)) return {};
+    all.push_back({batch, efficiency >= kWanted});
   }
-  return range.most;
+  return all;
+}
+
+/// "4 to 12", "4 to 12 and 30 to 64": those that reach it.
+std::string reaching_text(const std::vector<PredictedBatch>& all) {
+  std::vector<std::string> ranges;
+  for (std::size_t from = 0, to = 0; from < all.size(); from = to + 1) {
+    to = from;
+    if (!all[from].reaches) continue;
+    while (to + 1 < all.size() && all[to + 1].reaches)
+      ++to;
+    ranges.push_back(from == to ? fmt::format("{:.0f}", all[from].batch)
+                                : fmt::format("{:.0f} to {:.0f}", all[from].batch, all[to].batch));
+  }
+  return fmt::format("{}", fmt::join(ranges, " and "));
+}
+
+/// "85 % at 4, 78 % at 16".
+std::string measured_text(const std::map<double, double>& measured) {
+  std::vector<std::string> texts;
+  for (const auto& [batch, efficiency] : measured)
+    texts.push_back(fmt::format("{} at {:.0f}", percent_text(efficiency), batch));
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
+/// Whether the model puts each measured batch on its side of kWanted.
+bool agree(const std::vector<PredictedBatch>& predicted, const std::map<double, double>& measured) {
+  return std::all_of(predicted.begin(), predicted.end(), [&](const PredictedBatch& one) {
+    const auto known = measured.find(one.batch);
+    return known == measured.end() || (known->second >= kWanted) == one.reaches;
+  });
 }
 
 struct EfficientBatchAnswer {
@@ -52,18 +114,29 @@ struct EfficientBatchAnswer {
   std::string text;
 };
 
-EfficientBatchAnswer efficient_batch_answer_for(const FamilyFit& fit, double ranks,
-                                                const Range& range) {
+/// Nothing is taken for granted of how efficiency depends on the batch.
+EfficientBatchAnswer efficient_batch_answer_for(const std::vector<PredictedBatch>& predicted,
+                                                const std::map<double, double>& measured,
+                                                double ranks) {
   const std::string what = fmt::format("{} efficiency at {} (weak scaling)", percent_text(kWanted),
                                        count_text(static_cast<std::int64_t>(ranks), "rank"));
-  const std::string measured =
-      fmt::format("from {:.0f} to {:.0f} per rank, the range measured,", range.least, range.most);
-  if (efficient_batch_efficiency(fit, ranks, range.least) >= kWanted)
-    return {"batch.all", fmt::format("every batch {} reaches {}", measured, what)};
-  if (efficient_batch_efficiency(fit, ranks, range.most) >= kWanted)
-    return {"batch.from", fmt::format("a batch of {:.0f} per rank reaches {}",
-                                      least_batch(fit, ranks, range), what)};
-  return {"batch.none", fmt::format("no batch {} reaches {}", measured, what)};
+  const std::string seen =
+      measured.empty() ? "" : fmt::format("; measured: {}", measured_text(measured));
+  if (!agree(predicted, measured))
+    return {"batch.measured",
+            fmt::format("which batches reach {} is given for those measured alone, "
+                        "since the model differs there: {}",
+                        what, measured_text(measured))};
+  const std::string range = fmt::format("from {:.0f} to {:.0f} per rank, the range measured,",
+                                        predicted.front().batch, predicted.back().batch);
+  const auto reaching = std::count_if(predicted.begin(), predicted.end(),
+                                      [](const PredictedBatch& one) { return one.reaches; });
+  if (reaching == static_cast<std::ptrdiff_t>(predicted.size()))
+    return {"batch.all", fmt::format("every batch {} reaches {}{}", range, what, seen)};
+  if (reaching == 0)
+    return {"batch.none", fmt::format("no batch {} reaches {}{}", range, what, seen)};
+  return {"batch.from", fmt::format("of the batches {} those of {} reach {}{}", range,
+                                    reaching_text(predicted), what, seen)};
 }
 
 }  // namespace
@@ -77,12 +150,12 @@ Clauses efficient_batch_clauses(const VerdictInput& input) {
     const double ranks = static_cast<double>(top.front()->ranks());
     const Range range = measured_range(fit, ranks);
     const auto left_out = left_out_of(input, top.front()->family);
-    if (range.empty() || !prediction_doubt(fit, left_out).empty() ||
-        !std::isfinite(efficient_batch_efficiency(fit, ranks, range.least) +
-                       efficient_batch_efficiency(fit, ranks, range.most)))
-      continue;
+    if (range.empty() || !prediction_doubt(fit, left_out).empty()) continue;
+    const auto measured = measured_efficiencies(fit, ranks);
+    const auto predicted = predicted_batches(fit, ranks, range, measured);
+    if (predicted.empty()) continue;
     const LeftOutErrors errors = left_out_errors(left_out);
-    EfficientBatchAnswer answer = efficient_batch_answer_for(fit, ranks, range);
+    EfficientBatchAnswer answer = efficient_batch_answer_for(predicted, measured, ranks);
     clauses.push_back(clause_of(
         answer.sentence, std::move(answer.text), family, "/time, /bucket, /calibration",
         fmt::format("{}, {}; by the scaling model (table prediction), which predicts each of its "

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "analysis/verdict/clauses.h"
 #include "options/modes.h"
@@ -15,15 +16,16 @@ namespace gradsync::report {
 namespace {
 
 /// Cells that did the same work: of one model, on as many ranks, with one batch, and with all
-/// options equal that change the time of an iteration and are not the mode's own.
+/// options equal but the mode's own. What is learned counts: it changes no time, so settings of it
+/// are not set against each other by speed.
 using Contest = std::tuple<std::string, std::int64_t, std::int64_t, std::vector<std::string>>;
 
 std::map<Contest, Cells> contests(const VerdictInput& input) {
   using enum OptionRole;
-  const auto rest = options_of({kBetweenRanks, kStep});
+  const auto rest = options_of({kBetweenRanks, kStep, kTraining});
   std::map<Contest, Cells> all;
   for (const MeasuredCell& cell : input.cells)
-    if (!cell.oversubscribed && mode_named(cell.run().mode).exchanges && cell.ranks() > 1 &&
+    if (!cell.short_of_cores && mode_named(cell.run().mode).exchanges && cell.ranks() > 1 &&
         std::isfinite(cell.median_iteration_s) && is_known_work(cell.run()))
       all[{cell.run().model, cell.ranks(), cell.batch_per_rank(), option_values(cell.run(), rest)}]
           .push_back(&cell);
@@ -48,42 +50,92 @@ std::string number_of(const Cells& cells) {
                           : fmt::format("{} settings of {}", cells.size(), *modes.begin());
 }
 
+/// One of the others, against the first.
+struct Rival {
+  const MeasuredCell* cell;
+  Estimate ratio;  ///< holds together with those of all rivals
+  std::string_view word;
+};
+
+std::vector<Rival> rivals_of(const Cells& by_time, const RunSpread& spread) {
+  std::vector<Rival> rivals;
+  for (std::size_t i = 1; i < by_time.size(); ++i) {
+    const Estimate ratio = ratio_estimate(by_time[i]->iteration_s, by_time[0]->iteration_s,
+                                          kVerdictSeed, by_time.size() - 1);
+    rivals.push_back({by_time[i], ratio, spread_word(ratio, spread)});
+  }
+  return rivals;
+}
+
+std::string range_text(const Estimate& ratio) {
+  return fmt::format("{:.3f} to {:.3f}", ratio.low, ratio.high);
+}
+
+/// "a, b and c".
+std::string names_text(std::vector<std::string> names) {
+  const std::string last = std::move(names.back());
+  names.pop_back();
+  return names.empty() ? last : fmt::format("{} and {}", fmt::join(names, ", "), last);
+}
+
 struct FastestAnswer {
   const char* sentence;
   std::string text;
 };
 
-FastestAnswer fastest_answer_for(const Cells& by_time, const RunSpread& spread) {
-  const MeasuredCell &first = *by_time[0], &second = *by_time[1];
-  const Estimate ratio = ratio_estimate(second.iteration_s, first.iteration_s, kVerdictSeed);
-  const std::string one = name_of(first, by_time), other = name_of(second, by_time);
-  const std::string where =
-      fmt::format("at {} with {}", count_text(first.ranks(), "rank"), images_text(first.run()));
-  const std::string times = fmt::format("{} {} and {} took {} and {} an iteration", where, one,
-                                        other, format_duration(first.median_iteration_s),
-                                        format_duration(second.median_iteration_s));
-  const std::string interval = fmt::format("{:.3f} to {:.3f}", ratio.low, ratio.high);
-  const std::string_view word = spread_word(ratio, spread);
-  if (word == "slower")
-    return {"fastest.mode",
-            fmt::format("{} {} is the fastest of {}: {} an iteration, {} next with {:.3f} times "
-                        "that ({})",
-                        where, one, number_of(by_time), format_duration(first.median_iteration_s),
-                        other, ratio.value, interval)};
+/// What is said of rivals with one word, of which the first is not known to be faster.
+FastestAnswer tie_answer(const Cells& by_time, const std::vector<Rival>& rivals,
+                         const std::string& where) {
+  std::vector<std::string> names = {name_of(*by_time[0], by_time)}, ratios;
+  std::vector<std::string> times = {format_duration(by_time[0]->median_iteration_s)};
+  for (const Rival& one : rivals) {
+    names.push_back(name_of(*one.cell, by_time));
+    times.push_back(format_duration(one.cell->median_iteration_s));
+    ratios.push_back(one.ratio.has_interval()
+                         ? fmt::format("{:.3f} ({})", one.ratio.value, range_text(one.ratio))
+                         : fmt::format("{:.3f}", one.ratio.value));
+  }
+  const std::string took =
+      fmt::format("{} {} took {} an iteration", where, names_text(names), names_text(times));
+  const std::string ratio =
+      fmt::format("{} {}{}", rivals.size() == 1 ? "ratio" : "ratios", fmt::join(ratios, ", "),
+                  rivals.size() == 1 ? "" : " to the first");
+  const std::string_view word = rivals.front().word;
+  if (word == "no difference")
+    return {"fastest.equal", fmt::format("{}: no significant difference; {}", took, ratio)};
   if (word == "within the spread")
     return {"fastest.spread",
-            fmt::format("{}, a ratio of {:.3f}; that is within the spread between runs of the same "
-                        "work, so there is no significant difference",
-                        times, ratio.value)};
+            fmt::format("{}, {}; that is within the spread between runs of the same work: no "
+                        "significant difference",
+                        took, ratio)};
   if (word == "one run each")
     return {"fastest.one-run",
-            fmt::format("{}, a ratio of {:.3f} ({}); each is one run, and the spread between runs "
-                        "of the same work is unknown, so there is no significant difference",
-                        times, ratio.value, interval)};
-  if (word == "no difference")
-    return {"fastest.equal",
-            fmt::format("{}: no significant difference (ratio {})", times, interval)};
-  return {"fastest.few", times + "; too few iterations to call one faster"};
+            fmt::format("{}, {} over the iterations; each is one run, and how far runs of the same "
+                        "work differ is unknown, so whether the modes differ was not tested",
+                        took, ratio)};
+  return {"fastest.few", took + "; too few iterations to call one faster"};
+}
+
+/// The first is the fastest only where it differs from each of the others.
+std::vector<FastestAnswer> fastest_answers_for(const Cells& by_time, const RunSpread& spread) {
+  const std::vector<Rival> rivals = rivals_of(by_time, spread);
+  const std::string where =
+      fmt::format("at {} with {}", count_text(by_time[0]->ranks(), "rank"),
+                  images_text(by_time[0]->run()));
+  std::vector<FastestAnswer> answers;
+  for (const char* word : {"no difference", "within the spread", "one run each", "too few"}) {
+    std::vector<Rival> tied = rivals;
+    std::erase_if(tied, [&](const Rival& one) { return one.word != word; });
+    if (!tied.empty()) answers.push_back(tie_answer(by_time, tied, where));
+  }
+  if (!answers.empty()) return answers;
+  return {{"fastest.mode",
+           fmt::format("{} {} is the fastest of {}: {} an iteration, {} next with {:.3f} times "
+                       "that ({})",
+                       where, name_of(*by_time[0], by_time), number_of(by_time),
+                       format_duration(by_time[0]->median_iteration_s),
+                       name_of(*rivals[0].cell, by_time), rivals[0].ratio.value,
+                       range_text(rivals[0].ratio))}};
 }
 
 /// The contest of a model on most ranks, then with most entries.
@@ -113,13 +165,14 @@ Clauses fastest_clauses(const VerdictInput& input) {
     });
     const std::string& model = by_time[0]->run().model;
     const RunSpread& spread = input.spreads.at(model);
-    FastestAnswer answer = fastest_answer_for(by_time, spread);
-    clauses.push_back(clause_of(
-        answer.sentence, std::move(answer.text), by_time, "/time/iteration",
-        fmt::format("{}; ratio of median iterations of the slowest rank, 95 % bootstrap interval, "
-                    "seed {}{}",
-                    model, kVerdictSeed,
-                    spread.known() ? "; " + spread_text(spread, model) : std::string())));
+    for (FastestAnswer& answer : fastest_answers_for(by_time, spread))
+      clauses.push_back(clause_of(
+          answer.sentence, std::move(answer.text), by_time, "/time/iteration",
+          fmt::format(
+              "{}; ratio of median iterations of the slowest rank, bootstrap intervals that "
+              "hold together with 95 % ({}), seed {}{}",
+              model, count_text(by_time.size() - 1, "comparison"), kVerdictSeed,
+              spread.known() ? "; " + spread_text(spread, model) : std::string())));
   }
   return clauses;
 }

@@ -38,7 +38,8 @@ std::string link_sentence(const LinkCost& cost, double exposed_share) {
       latency ? "latency" : "the link's bandwidth", count_text(cost.messages, "message"),
       format_duration(cost.latency_s), format_duration(cost.transfer_s), cost.bandwidth,
       exposed_share >= kWorthSaying
-          ? fmt::format("{} would help", remedy)
+          ? fmt::format("{} of the iteration is exposed, the most that {} could save",
+                        percent_text(exposed_share), remedy)
           : fmt::format("{} of the iteration is exposed, so {} would not shorten it",
                         percent_text(exposed_share), remedy));
 }

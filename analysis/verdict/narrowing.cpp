@@ -48,7 +48,7 @@ std::string narrowing_sentence(const MeasuredCell& cell, const Narrowing& narrow
 Clauses narrowing_clauses(const VerdictInput& input) {
   Clauses clauses;
   for (const MeasuredCell& cell : input.cells) {
-    if (cell.oversubscribed || cell.ranks() < 2 ||
+    if (cell.short_of_cores || cell.ranks() < 2 ||
         cell.run().reader->option("wire-dtype") == "fp32")
       continue;
     const Narrowing narrowing = narrowing_of(cell.run());

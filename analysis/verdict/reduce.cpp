@@ -14,8 +14,8 @@ namespace gradsync::report {
 namespace {
 
 constexpr double kAsGood = 0.005;  ///< as --bucket-cap auto takes
-/// A replay that is further off than this shows nothing of options that save less.
-constexpr double kUsefulError = 0.2;
+/// With a larger error of the replay as recorded nothing is concluded from replays.
+constexpr double kLargestReplayError = 0.2;
 
 /// Options that would shorten an iteration, and by which part of it.
 struct Remedy {
@@ -106,13 +106,17 @@ Clauses reduce_clauses(const VerdictInput& input) {
     const CellFacts& facts = facts_of(input, *top.front());
     if (!facts.exchanges()) continue;
     const FamilyFit fit = fit_of(input, facts.family);
-    const std::string doubt = facts.overlapped() ? law_doubt(fit) : "the mode has no buckets";
+    std::string doubt = facts.overlapped() ? law_doubt(fit) : "the mode has no buckets";
     const double error = doubt.empty() ? replay_error(fit, facts) : 0;
-    const bool replays = doubt.empty() && std::isfinite(error);
+    if (!(error <= kLargestReplayError))
+      doubt = fmt::format("the replay of the recorded buckets is {} off the measured iteration",
+                          std::isfinite(error) ? percent_text(error) : "an unknown part");
+    const bool replays = doubt.empty();
     std::vector<Remedy> remedies = replays ? replayed(fit, facts) : std::vector<Remedy>{};
+    std::erase_if(remedies, [&](const Remedy& remedy) { return !(remedy.saved > error); });
     for (const Remedy& remedy : accumulated(*top.front()))
       remedies.push_back(remedy);
-    remedies = ranked(std::move(remedies), std::max(error, kWorthSaying));
+    remedies = ranked(std::move(remedies), kWorthSaying);
     const std::string where = setting_text(*top.front());
     const std::string basis =
         replays ? fmt::format(
@@ -125,12 +129,19 @@ Clauses reduce_clauses(const VerdictInput& input) {
           "reduce.options",
           fmt::format("an iteration of {} would be shorter by {}", where, list_text(remedies)),
           family, "/bucket, /time, /calibration", top.front()->name + basis));
-    else if (replays && error <= kUsefulError)
+    else if (replays && error <= kWorthSaying)
       clauses.push_back(clause_of(
           "reduce.none",
           fmt::format("no other bucket cap, bf16 or accumulation would shorten an iteration of {} "
                       "by more than {}",
-                      where, percent_text(std::max(error, kWorthSaying))),
+                      where, percent_text(kWorthSaying)),
+          family, "/bucket, /time, /calibration", top.front()->name + basis));
+    else if (replays)
+      clauses.push_back(clause_of(
+          "reduce.unknown",
+          fmt::format("the runs scatter too much to tell whether another bucket cap or bf16 would "
+                      "shorten an iteration of {}: the replay of what was recorded is {} off",
+                      where, percent_text(error)),
           family, "/bucket, /time, /calibration", top.front()->name + basis));
   }
   return clauses;

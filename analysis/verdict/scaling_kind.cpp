@@ -17,6 +17,8 @@ enum class Kind { kWeak, kStrong };
 
 /// A cause is named where it accounts for at least this part of the loss.
 constexpr double kScalingKindMost = 0.5;
+/// What is neither compute nor communication is named from this part of the loss on.
+constexpr double kLossRestNamed = 0.05;
 
 /// Cells of one family that differ in ranks alone: at one batch per rank (weak) or in all (strong).
 struct Series {
@@ -86,11 +88,24 @@ std::string batch_text(const Series& series) {
                                     : fmt::format("global batch {}", series.batch);
 }
 
+/// What is said of an efficiency above 100 %, which may be no more than chance.
+std::string super_linear_text(const Estimate& share) {
+  constexpr double kRoundedUp = 1 + 1e-9;
+  if (!(share.value > kRoundedUp)) return {};
+  return share.low > 1 ? ", super-linear" : ", super-linear but not beyond its interval";
+}
+
+/// "ddp at 1 rank".
+std::string base_text(const Series& series) {
+  return fmt::format("{} at {}", series.base().run().mode,
+                     count_text(series.base().ranks(), "rank"));
+}
+
 std::string scaling_kind_sentence(const Series& series, const Estimate& share) {
-  return fmt::format("{} scaling of {} ({}): efficiency {}{} at {} against {}", word(series.kind),
+  return fmt::format("{} scaling of {} ({}): efficiency {}{} at {} against {}{}", word(series.kind),
                      series.top().run().mode, batch_text(series), percent_text(share.value),
                      interval_text(share), count_text(series.top().ranks(), "rank"),
-                     count_text(series.base().ranks(), "rank"));
+                     base_text(series), super_linear_text(share));
 }
 
 VerdictClause scaling_kind_clause_for(const Series& series, const Estimate& share) {
@@ -115,21 +130,38 @@ Loss loss_of(const Series& series) {
           top.median_exposed_s - ideal * base.median_exposed_s};
 }
 
-std::string loss_text(const Series& series, const Loss& loss) {
-  const std::string base = count_text(series.base().ranks(), "rank");
-  const std::string ideal = series.kind == Kind::kWeak
-                                ? base
-                                : fmt::format("{}/{} of an iteration at {}", series.base().ranks(),
-                                              series.top().ranks(), base);
+/// "8 ms (80 %) of that are compute, …"; where a part fell, or is more than the whole, the parts
+/// are no shares of it.
+std::string loss_parts_text(const Loss& loss) {
+  const auto is_part = [&](double time_s) { return time_s >= 0 && time_s <= loss.all_s; };
+  const double rest_s = loss.all_s - loss.compute_s - loss.exposed_s;
+  if (!is_part(loss.compute_s) || !is_part(loss.exposed_s) || rest_s < -kWorthSaying * loss.all_s) {
+    const auto change = [](const char* what, double time_s) {
+      return fmt::format("{} takes {} {}", what, format_duration(std::abs(time_s)),
+                         time_s < 0 ? "less" : "more");
+    };
+    return fmt::format("{}, {}, so neither is a share of it", change("compute", loss.compute_s),
+                       change("exposed communication", loss.exposed_s));
+  }
   const auto part = [&](double time_s) {
     return fmt::format("{} ({})", format_duration(time_s), percent_text(time_s / loss.all_s));
   };
-  return fmt::format(
-      "an iteration of {} at {} takes {} longer than {}{}: {} of that are compute, {} exposed "
-      "communication",
-      series.top().run().mode, count_text(series.top().ranks(), "rank"),
-      format_duration(loss.all_s), series.kind == Kind::kWeak ? "at " : "", ideal,
-      part(loss.compute_s), part(loss.exposed_s));
+  return fmt::format("{} of that are compute, {} exposed communication{}", part(loss.compute_s),
+                     part(loss.exposed_s),
+                     rest_s >= kLossRestNamed * loss.all_s
+                         ? fmt::format(", {} neither", part(rest_s))
+                         : std::string());
+}
+
+std::string loss_text(const Series& series, const Loss& loss) {
+  const std::string base = count_text(series.base().ranks(), "rank");
+  const std::string ideal = series.kind == Kind::kWeak
+                                ? "at " + base
+                                : fmt::format("{}/{} of an iteration at {}", series.base().ranks(),
+                                              series.top().ranks(), base);
+  return fmt::format("an iteration of {} at {} takes {} longer than {}: {}",
+                     series.top().run().mode, count_text(series.top().ranks(), "rank"),
+                     format_duration(loss.all_s), ideal, loss_parts_text(loss));
 }
 
 std::size_t most_on_a_host(const MeasuredCell& cell) {
@@ -166,9 +198,10 @@ void add_loss(const Series& series, const Estimate& share, const RunSpread& spre
   add("scaling.growth", loss_text(series, loss));
   if (slows_on_host(series, share, loss, spread))
     add("scaling.shared-host",
-        fmt::format("compute itself takes longer where more ranks run on a host, and that is {} of "
-                    "the loss: it points to cores, caches, memory or power they share",
-                    percent_text(loss.compute_s / loss.all_s)));
+        fmt::format(
+            "compute itself takes longer where more ranks run on a host, and that is {} of "
+            "the loss: it points to cores, caches, memory or power they share",
+            loss.compute_s > loss.all_s ? "all" : percent_text(loss.compute_s / loss.all_s)));
 }
 
 /// Only where one is better beyond both intervals and what runs of the same work differ by.
@@ -210,7 +243,7 @@ VerdictClause other_kind(const Series& have) {
       have.base().run().model);
 }
 
-/// Whether cells of the same model and mode have it, oversubscribed ones included.
+/// Whether cells of the same model and mode have it, those short of cores included.
 bool was_run(const VerdictInput& input, const Series& like, Kind kind) {
   Cells all;
   for (const MeasuredCell& cell : input.cells)

@@ -64,16 +64,21 @@ std::optional<SmallBatchAnswer> loss(const Pair& pair, const std::optional<Estim
                       : ", so it is not the main cause")};
 }
 
-SmallBatchAnswer share(const Pair& pair) {
+/// Of `top`, the cells by batch; nothing where neither sentence holds for all of them.
+std::optional<SmallBatchAnswer> share(const Pair& pair, const Cells& top) {
   const MeasuredCell &small = pair.small, &large = pair.large;
-  if (!(pair.share_rise() > 0))
-    return {
+  const bool none_exposes_more = std::all_of(top.begin(), top.end(), [&](const MeasuredCell* one) {
+    return one->exposed_share <= large.exposed_share;
+  });
+  if (none_exposes_more)
+    return SmallBatchAnswer{
         "batch.no-more",
         fmt::format("smaller batches do not expose more communication here: {} of the iteration "
                     "at {} images per rank, {} at {}",
                     percent_text(small.exposed_share), small.batch_per_rank(),
                     percent_text(large.exposed_share), large.batch_per_rank())};
-  return {
+  if (!(pair.share_rise() > 0)) return std::nullopt;
+  return SmallBatchAnswer{
       "batch.share",
       fmt::format("from {} to {} images per rank compute goes from {} to {}, exposed "
                   "communication from {} to {}, and its share of the iteration rises from {} "
@@ -97,11 +102,12 @@ Clauses small_batch_clauses(const VerdictInput& input) {
     if (top.size() < 2 || top.front()->batch_per_rank() == top.back()->batch_per_rank()) continue;
     const Pair pair{*top.front(), *top.back()};
     const std::string& model = pair.small.run().model;
-    const auto answer = loss(pair, small_batch_efficiency(family, pair.small),
-                             small_batch_efficiency(family, pair.large), input.spreads.at(model))
-                            .value_or(share(pair));
+    auto answer = loss(pair, small_batch_efficiency(family, pair.small),
+                       small_batch_efficiency(family, pair.large), input.spreads.at(model));
+    if (!answer) answer = share(pair, top);
+    if (!answer) continue;
     clauses.push_back(
-        clause_of(answer.sentence, answer.text, {top.front(), top.back()},
+        clause_of(answer->sentence, answer->text, {top.front(), top.back()},
                   "/time/compute, /time/exposed, /time/iteration",
                   fmt::format("{}, {}, {}; medians of the iterations after warm-up", model,
                               pair.small.run().mode, count_text(pair.small.ranks(), "rank"))));

@@ -37,8 +37,9 @@ Clauses utilization_clauses(const VerdictInput& input) {
     clauses.push_back(clause_of(
         "utilization.arithmetic",
         fmt::format("{}; their arithmetic is {:.3g} GFLOP/s a rank, {} of what a matrix product "
-                    "reaches on these ranks",
-                    ranks_text(cell, mean), 1e-9 * mean.flop_per_s, percent_text(mean.of_probe)),
+                    "reaches on these ranks{}",
+                    ranks_text(cell, mean), 1e-9 * mean.flop_per_s, percent_text(mean.of_probe),
+                    mean.of_probe > 1 ? ", so the probe is not the most they can do" : ""),
         {&cell}, "/time, /layer, /probe/flop_per_s", cell.name + "; mean over the ranks"));
   }
   return clauses;

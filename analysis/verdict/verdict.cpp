@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "analysis/metrics/split_figures.h"
 #include "analysis/verdict/clauses.h"
 #include "options/modes.h"
 #include "support/error.h"
@@ -94,6 +95,22 @@ std::string known(std::string_view sentence) {
   return std::string(sentence);
 }
 
+/// Of times of which waiting may be a part.
+bool rests_on_communication(const std::string& datasets) {
+  for (const char* some : {"/time/exposed", "/time/comm_busy", "/bucket", "/time,"})
+    if (datasets.find(some) != std::string::npos) return true;
+  return false;
+}
+
+bool waits_inside_communication(const MeasuredCell* cell) {
+  return cell->ranks() > 1 && exchanges(*cell) && !cell->waits_apart();
+}
+
+bool of_schema_1(const MeasuredCell* cell) {
+  return std::any_of(cell->group.repeats.begin(), cell->group.repeats.end(),
+                     [](const Run* run) { return !waits_apart(*run->reader); });
+}
+
 /// Families are compared by: a mode that overlaps and casts first, then any exchange, then the
 /// number of cells.
 std::array<std::size_t, 3> weight_of(const Cells& family) {
@@ -117,7 +134,7 @@ std::vector<Cells> focus(const VerdictInput& input) {
   for (const std::string& model : models_of(input.cells)) {
     Cells best;
     for (const MeasuredCell& cell : input.cells) {
-      if (cell.run().model != model || cell.oversubscribed) continue;
+      if (cell.run().model != model || cell.short_of_cores) continue;
       Cells family = family_cells(input.cells, cell);
       if (best.empty() || weight_of(family) > weight_of(best)) best = std::move(family);
     }
@@ -155,6 +172,12 @@ VerdictClause clause_of(std::string_view sentence, std::string text, const Cells
                         std::string datasets, std::string condition) {
   VerdictClause clause{
       known(sentence), std::move(text), {}, std::move(datasets), std::move(condition)};
+  if (rests_on_communication(clause.datasets) &&
+      std::any_of(cells.begin(), cells.end(), waits_inside_communication))
+    clause.text += fmt::format("; communication contains waiting for late ranks{}",
+                               std::any_of(cells.begin(), cells.end(), of_schema_1)
+                                   ? " (schema 1)"
+                                   : ", since it is not known when the last rank came");
   for (const MeasuredCell* cell : cells) {
     add_new({cell->run().model}, clause.networks);
     for (const Run* run : cell->group.repeats)
@@ -207,7 +230,7 @@ std::vector<VerdictClause> main_clauses(const std::vector<VerdictClause>& clause
   const bool compared = std::any_of(clauses.begin(), clauses.end(), [](const VerdictClause& one) {
     return one.topic() == "networks";
   });
-  const std::set<std::string> main = {"cores", compared ? "networks" : "bound", "reduce"};
+  const std::set<std::string> main = {"cores", "spread", compared ? "networks" : "bound", "reduce"};
   std::vector<VerdictClause> result;
   for (const VerdictClause& clause : clauses)
     if (main.contains(clause.topic())) result.push_back(clause);

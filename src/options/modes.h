@@ -14,6 +14,7 @@ struct Mode {
   bool overlaps = false;   ///< sends buckets during the backward pass
   bool casts = false;      ///< --wire-dtype
   bool defers = false;     ///< --overlap step
+  bool rooted = false;     ///< through rank 0 with MPI's own collectives, whatever the transport
   bool root_only = false;  ///< rank 0 computes the loss of all ranks' outputs and steps alone
   bool capturable = true;  ///< its iteration can be a CUDA graph
   std::string_view color;  ///< in plots

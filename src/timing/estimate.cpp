@@ -93,7 +93,7 @@ Estimate median_estimate(std::span<const double> values) {
 }
 
 Estimate ratio_estimate(std::span<const double> above, std::span<const double> below,
-                        std::uint64_t seed) {
+                        std::uint64_t seed, std::size_t comparisons) {
   const std::vector<double> a = sorted_finite(above), b = sorted_finite(below);
   Estimate estimate{median(a) / median(b), Statistics::kNone, Statistics::kNone,
                     std::min(a.size(), b.size())};
@@ -101,12 +101,13 @@ Estimate ratio_estimate(std::span<const double> above, std::span<const double> b
   Random random(seed);
   ResampledMedian numerator(a), denominator(b);
   std::vector<double> ratios;
-  for (int i = 0; i < kResamples; ++i) {
+  for (std::size_t i = 0; i < comparisons * kResamples; ++i) {
     const double drawn = numerator(random);
     ratios.push_back(drawn / denominator(random));
   }
-  estimate.low = quantile(ratios, (1 - kConfidence) / 2);
-  estimate.high = quantile(ratios, (1 + kConfidence) / 2);
+  const double tail = (1 - kConfidence) / 2 / static_cast<double>(comparisons);
+  estimate.low = quantile(ratios, tail);
+  estimate.high = quantile(ratios, 1 - tail);
   return estimate;
 }
 

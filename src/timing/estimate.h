@@ -35,8 +35,11 @@ Estimate median_estimate(std::span<const double> values);
 /// Tibshirani, "An Introduction to the Bootstrap", 1993, chapter 13; kResamples resamples of each
 /// sample). `count` is that of the smaller sample; NaN ends below 6 values. The same seed gives the
 /// same interval on every machine. Costs a sort of each sample, whatever the number of resamples.
+/// For a claim that rests on several `comparisons` at once the interval is wider, so that all of
+/// them hold together with kConfidence (C. E. Bonferroni): each holds with 1 − (1 − kConfidence) /
+/// comparisons, from as many times the resamples.
 Estimate ratio_estimate(std::span<const double> above, std::span<const double> below,
-                        std::uint64_t seed);
+                        std::uint64_t seed, std::size_t comparisons = 1);
 
 /// The mean with Student's interval: mean ± t(n − 1) · deviation / √n. For few values that scatter
 /// about their mean as errors do, such as the accuracies of some seeds. NaN ends below 2 values.

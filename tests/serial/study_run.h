@@ -21,6 +21,7 @@ struct StudyRun {
   std::function<void(RunInfo&)> change_info = [](RunInfo&) {};
   /// May record more than iterations.
   std::function<void(Recorder&)> add_more = [](Recorder&) {};
+  int schema = kRunSchema;
 };
 
 inline RankIteration study_rank(const StudyRun& run) {
@@ -51,6 +52,7 @@ inline IterationRow study_row(const StudyRun& run, std::size_t iteration) {
 
 inline RunInfo study_info(const StudyRun& run) {
   RunInfo info = sample_info({run.mode, run.ranks, run.iterations, 1000, run.batch_per_rank, 2});
+  info.schema = run.schema;
   run.change_info(info);
   return info;
 }
@@ -70,6 +72,21 @@ inline StudyRun on_cores(StudyRun run, const std::string& cores) {
       place.host = "node0";
       place.affinity = cores;
     }
+  };
+  return run;
+}
+
+/// Each rank used this part of an iteration's time of a core.
+inline StudyRun with_cpu_time(StudyRun run, double part) {
+  run.change = [part, before = run.change](IterationRow& row) {
+    before(row);
+    for (RankIteration& rank : row.ranks)
+      rank[Usage::kCpuTime] = part * rank[Phase::kIteration];
+  };
+  run.change_info = [before = run.change_info](RunInfo& info) {
+    before(info);
+    for (RankPlace& place : info.topology)
+      place.device_uuid.clear();
   };
   return run;
 }

@@ -119,6 +119,36 @@ TEST_CASE("ratio_estimate: the same seed gives the same interval, another one ne
   CHECK(first.count == 101);
 }
 
+TEST_CASE("ratio_estimate: intervals that hold together are wider, and few of them miss") {
+  Draws draws(5);
+  const auto sample = [&] {
+    std::vector<double> values(20);
+    for (double& value : values)
+      value = 1 + 1e-3 * static_cast<double>(draws.below(1000));
+    return values;
+  };
+  constexpr std::size_t kRivals = 5, kTrials = 200;
+  std::size_t missed = 0, missed_alone = 0;
+  for (std::size_t trial = 0; trial < kTrials; ++trial) {
+    const auto first = sample();
+    bool all = true, alone = true;
+    for (std::size_t rival = 0; rival < kRivals; ++rival) {
+      const auto other = sample();
+      const Estimate together = ratio_estimate(other, first, trial, kRivals);
+      const Estimate single = ratio_estimate(other, first, trial);
+      CHECK(together.value == single.value);
+      CHECK(together.low <= single.low + 0.01);
+      CHECK(together.high >= single.high - 0.01);
+      all = all && together.holds(1);
+      alone = alone && single.holds(1);
+    }
+    missed += all ? 0U : 1U;
+    missed_alone += alone ? 0U : 1U;
+  }
+  CHECK_MESSAGE(missed <= kTrials / 20, missed);
+  CHECK_MESSAGE(missed_alone > kTrials / 20, missed_alone);
+}
+
 TEST_CASE("ratio_estimate: agrees with a bootstrap that draws every value") {
   for (const auto& sizes : {std::pair<std::size_t, std::size_t>{41, 60}, {60, 41}, {7, 6}}) {
     const auto n = sizes.first, m = sizes.second;

@@ -65,6 +65,82 @@ Study one_bucket(const std::vector<std::int64_t>& batches, double per_image_s = 
   return study;
 }
 
+/// Two buckets, ready at the end of the backward pass, take 0.8 ms on 2 ranks. Compute takes 10 ms
+/// + 1 ms an image on one rank, `per_image_s` an image on two: the efficiency falls with the batch.
+/// With 4 images 2 ranks take `stretch` times as long.
+Study shared_memory_bandwidth(double per_image_s, double stretch = 1) {
+  LawWorld world;
+  world.constant_s = 0.010;
+  world.beta_s_per_byte = 1e-10;
+  Study study;
+  for (const std::size_t ranks : {1U, 2U})
+    for (const std::int64_t batch : {4, 16, 32, 64}) {
+      world.per_image_s = ranks == 1 ? 1e-3 : per_image_s;
+      study.push_back(law_run(world, ranks, batch));
+      study.back().change = [world, ranks,
+                             by = batch == 4 && ranks == 2 ? stretch : 1](IterationRow& row) {
+        row.buckets = {{1000000, CollectiveKind::kAllReduce},
+                       {3000000, CollectiveKind::kAllReduce}};
+        for (RankIteration& rank : row.ranks) {
+          const double ready_s = rank[Phase::kForward] + rank[Phase::kBackward];
+          double end_s = ready_s;
+          for (const BucketShape& bucket : row.buckets) {
+            const double start_s = end_s;
+            end_s +=
+                world.collective_s(static_cast<double>(bucket.bytes), static_cast<double>(ranks));
+            rank.buckets.push_back({ready_s, start_s, end_s});
+          }
+          rank[Phase::kExposed] = ranks > 1 ? end_s - ready_s : 0;
+          rank[Phase::kIteration] = by * (rank[Phase::kCompute] + rank[Phase::kExposed]);
+        }
+      };
+    }
+  return study;
+}
+
+/// `study`, of which each iteration exposes `exposed_s`, whatever its buckets would.
+Study exposing(Study study, double exposed_s) {
+  for (StudyRun& run : study)
+    run.change = [exposed_s, before = run.change](IterationRow& row) {
+      before(row);
+      for (RankIteration& rank : row.ranks) {
+        rank[Phase::kExposed] = exposed_s;
+        rank[Phase::kIteration] = rank[Phase::kCompute] + exposed_s;
+      }
+    };
+  return study;
+}
+
+/// Three modes, of which the last one's iterations take 94 or 114 ms.
+Study three_modes(double second_s) {
+  Study study;
+  for (const auto& [mode, time_s] :
+       {std::pair{"allreduce", 0.100}, {"ddp", second_s}, {"gather-scatter", 0.0}})
+    for (int repeat = 0; repeat < 3; ++repeat) {
+      study.push_back({mode, 2, 32, 0.1, 0, 0, 30});
+      study.back().change = [time_s = time_s](IterationRow& row) {
+        const auto i = static_cast<double>(row.iteration % 5);
+        for (RankIteration& rank : row.ranks)
+          rank[Phase::kIteration] =
+              time_s > 0 ? time_s * (1 + 1e-4 * i) : (row.iteration % 2 == 0 ? 0.094 : 0.114);
+      };
+    }
+  return study;
+}
+
+StudyRun of_schema(StudyRun run, int schema) {
+  run.schema = schema;
+  return run;
+}
+
+StudyRun with_option(StudyRun run, const std::string& name, const std::string& value) {
+  run.change_info = [name, value, before = run.change_info](RunInfo& info) {
+    before(info);
+    info.config.push_back({name, value, "command line"});
+  };
+  return run;
+}
+
 /// Four buckets on 2 and 4 ranks.
 Study four_buckets(std::int64_t smallest_bytes, double alpha_s = 1e-4) {
   LawWorld world;
@@ -150,6 +226,12 @@ const std::vector<SentencePair> kPairs = {
      "every thread has a core",
      {on_cores(kFour, "0-1")},
      {on_cores(kFour, "0-3")}},
+    {"cores.shared",
+     "the rank had its core while it did not wait",
+     {with_cpu_time({"ddp", 4, 64, 0.010, 0.0025}, 0.5)},
+     {with_cpu_time({"ddp", 4, 64, 0.010, 0.0025}, 0.8)}},
+    {"spread.wide", "runs of the same work differ by 5 %", with_control({kOne, kFour}, 1.3),
+     with_control({kOne, kFour}, 1.05)},
     {"bound.communication",
      "it is 61 % of the iteration",
      {{"ddp", 4, 32, 0.001, 0.009}},
@@ -213,6 +295,10 @@ const std::vector<SentencePair> kPairs = {
     {"batch.none", "128 reaches it", one_bucket({16, 32}), one_bucket({32, 128})},
     {"batch.none", "compute does not depend on the batch as measured", one_bucket({16, 32}),
      one_bucket({16, 32}, -1e-6)},
+    {"batch.all", "efficiency falls with the batch", shared_memory_bandwidth(1.1e-3),
+     shared_memory_bandwidth(1.4e-3)},
+    {"batch.measured", "model and measurement agree", shared_memory_bandwidth(1.4e-3, 1.09),
+     shared_memory_bandwidth(1.4e-3)},
     {"batch.communication", "it accounts for 1 of 30 points",
      with_control({{"ddp", 1, 32, 0.004},
                    {"ddp", 1, 128, 0.016},
@@ -236,6 +322,10 @@ const std::vector<SentencePair> kPairs = {
      {{"ddp", 2, 32, 0.004, 0.004}, {"ddp", 2, 128, 0.016, 0.004}},
      {{"ddp", 2, 32, 0.009, 0.001}, {"ddp", 2, 128, 0.016, 0.004}}},
     {"batch.no-more",
+     "a batch between exposes more",
+     {{"ddp", 2, 32, 0.009, 0.001}, {"ddp", 2, 64, 0.012, 0.002}, {"ddp", 2, 128, 0.016, 0.004}},
+     {{"ddp", 2, 32, 0.009, 0.001}, {"ddp", 2, 64, 0.006, 0.004}, {"ddp", 2, 128, 0.016, 0.004}}},
+    {"batch.no-more",
      "the share rises",
      {{"ddp", 2, 32, 0.009, 0.001}, {"ddp", 2, 128, 0.016, 0.004}},
      {{"ddp", 2, 32, 0.004, 0.004}, {"ddp", 2, 128, 0.016, 0.004}}},
@@ -246,6 +336,12 @@ const std::vector<SentencePair> kPairs = {
      "each is one run and there is no control",
      with_control({{"ddp", 2, 32, 0.010}, {"allreduce", 2, 32, 0.012}}),
      {{"ddp", 2, 32, 0.010}, {"allreduce", 2, 32, 0.012}}},
+    {"fastest.mode", "the first does not differ from the third",
+     with_control({{"ddp", 2, 32, 0.010}, {"allreduce", 2, 32, 0.012}}), three_modes(0.103)},
+    {"fastest.equal",
+     "the settings differ in what is learned",
+     {noisy("ddp", 1), with_option(noisy("ddp", 1.01), "bucket-cap", "1MiB")},
+     {noisy("ddp", 1), with_option(noisy("ddp", 1.01), "lr", "0.4")}},
     {"fastest.mode", "there were fewer cores than threads",
      with_control(
          {on_cores({"ddp", 2, 32, 0.010}, "0-1"), on_cores({"allreduce", 2, 32, 0.012}, "0-1")}),
@@ -269,6 +365,14 @@ const std::vector<SentencePair> kPairs = {
      four_buckets(64, 1e-9)},
     {"reduce.none", "half of an iteration is exposed", four_buckets(64, 1e-9),
      four_buckets(1 << 20)},
+    {"reduce.none", "the replay is 1.6 % off", four_buckets(64, 1e-9),
+     exposing(four_buckets(64, 1e-9), 8.4e-5)},
+    {"reduce.none", "the replay is far off", four_buckets(64, 1e-9),
+     exposing(four_buckets(1 << 20), 0)},
+    {"reduce.unknown", "the replay meets the measured iteration",
+     exposing(four_buckets(64, 1e-9), 8.4e-5), four_buckets(64, 1e-9)},
+    {"reduce.unknown", "nothing is said of a replay that is far off",
+     exposing(four_buckets(64, 1e-9), 8.4e-5), exposing(four_buckets(1 << 20), 0)},
     {"networks.exposed",
      "their batches differ",
      {kFour, of_network(kFour, "other")},
@@ -366,4 +470,128 @@ TEST_CASE("verdict: what is oversubscribed stands first, and nothing is conclude
     CHECK_MESSAGE(!contains(clauses[i].text, "4 ranks"), clauses[i].text);
   CHECK(says(clauses, "bound.compute"));
   CHECK(says(clauses, "scaling.weak"));
+}
+
+namespace {
+
+/// The texts of a topic, one a line.
+std::string texts(const Study& study, std::string_view topic) {
+  std::string all;
+  for (const VerdictClause& clause : verdict_of(study))
+    if (clause.topic() == topic) all += clause.text + "\n";
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("verdict: batches that reach an efficiency that falls with the batch") {
+  CHECK(texts(shared_memory_bandwidth(1.4e-3), "batch")
+            .starts_with("of the batches from 4 to 64 per rank, the range measured, those of 4 to "
+                         "11 reach 80 % efficiency at 2 ranks (weak scaling); measured: 85 % at 4, "
+                         "78 % at 16, 76 % at 32, 74 % at 64\n"));
+  const std::string measured = texts(shared_memory_bandwidth(1.4e-3, 1.09), "batch");
+  CHECK_MESSAGE(contains(measured, "is given for those measured alone"), measured);
+  CHECK_MESSAGE(contains(measured, "78 % at 4, 78 % at 16"), measured);
+}
+
+TEST_CASE("verdict: the first of three modes is the fastest only where it differs from both") {
+  const std::string tie = texts(three_modes(0.103), "fastest");
+  CHECK_MESSAGE(tie.starts_with("at 2 ranks with 32 images per rank allreduce and gather-scatter "
+                                "took 100 ms and 104 ms an iteration: no significant difference"),
+                tie);
+  CHECK_FALSE(contains(tie, "ddp"));
+  const std::string equal = texts(three_modes(0.100), "fastest");
+  CHECK_MESSAGE(contains(equal, "allreduce, ddp and gather-scatter took"), equal);
+  CHECK_MESSAGE(contains(equal, "to the first"), equal);
+}
+
+TEST_CASE("verdict: two single runs are not tested, whatever their ratio") {
+  const std::string text = texts({{"ddp", 2, 32, 0.010}, {"allreduce", 2, 32, 0.020}}, "fastest");
+  CHECK_MESSAGE(contains(text, "whether the modes differ was not tested"), text);
+  CHECK_FALSE(contains(text, "significant"));
+}
+
+TEST_CASE("verdict: waiting inside communication is said of runs of schema 1, in the sentence") {
+  const std::string reservation = "communication contains waiting for late ranks (schema 1)";
+  const StudyRun run{"ddp", 2, 32, 0.006, 0.004};
+  CHECK_MESSAGE(contains(texts({of_schema(run, 1)}, "bound"), reservation),
+                texts({of_schema(run, 1)}, "bound"));
+  CHECK_FALSE(contains(texts({of_schema(run, 2)}, "bound"), reservation));
+  CHECK_FALSE(contains(texts({of_schema({"none", 2, 32, 0.006}, 1)}, "bound"), reservation));
+  for (const VerdictClause& clause :
+       verdict_of({of_schema({"ddp", 1, 32, 0.006}, 1), of_schema(run, 1)}))
+    if (contains(clause.text, "exposed"))
+      CHECK_MESSAGE(contains(clause.text, reservation), clause.text);
+}
+
+TEST_CASE("verdict: waiting inside communication is said where arrivals are not known") {
+  StudyRun run{"ddp", 2, 32, 0.006, 0.004};
+  run.change = [](IterationRow& row) {
+    for (RankIteration& rank : row.ranks)
+      rank[Phase::kWait] = kNotMeasured;
+  };
+  CHECK_MESSAGE(contains(texts({run}, "bound"), "since it is not known when the last rank came"),
+                texts({run}, "bound"));
+}
+
+TEST_CASE("verdict: one sentence on what binds a setting, though cells differ in what is learned") {
+  const StudyRun run{"ddp", 2, 32, 0.006, 0.004};
+  const std::string text =
+      texts({run, with_option({"ddp", 2, 32, 0.007, 0.003}, "lr", "0.4")}, "bound");
+  CHECK_MESSAGE(std::count(text.begin(), text.end(), '\n') == 1, text);
+}
+
+TEST_CASE("verdict: what is neither compute nor communication has a name") {
+  StudyRun run{"ddp", 2, 32, 0.0056, 0.0001, 0.0043};
+  run.change = [](IterationRow& row) {
+    for (RankIteration& rank : row.ranks)
+      rank[Phase::kData] = 0.0040;
+  };
+  CHECK(texts({run}, "bound") ==
+        "ddp at 2 ranks with 32 images per rank: 1.0 % of the iteration is exposed communication, "
+        "56 % compute; 43 % is neither: 40 % waiting for data, 3.0 % other; without waiting for "
+        "gradients an iteration would take 99 % of its time\n");
+  run.change = [](IterationRow& row) {
+    for (RankIteration& rank : row.ranks) {
+      rank[Phase::kWait] = 0.0040;
+      rank[Phase::kOther] -= 0.0040;
+    }
+  };
+  CHECK_MESSAGE(
+      contains(texts({run}, "bound"), "43 % is neither: 40 % waiting for late ranks, 3.0"),
+      texts({run}, "bound"));
+}
+
+TEST_CASE("verdict: no share below zero or above the whole") {
+  const std::string fell =
+      texts({{"ddp", 1, 64, 0.010, 0.002}, {"ddp", 4, 64, 0.018, 0.001}}, "scaling");
+  CHECK_MESSAGE(contains(fell,
+                         "compute takes 8 ms more, exposed communication takes 1 ms less, so "
+                         "neither is a share of it"),
+                fell);
+  CHECK_FALSE(contains(fell, "(-"));
+  const std::string rest =
+      texts({{"ddp", 1, 64, 0.010}, {"ddp", 4, 64, 0.012, 0.001, 0.007}}, "scaling");
+  CHECK_MESSAGE(contains(rest, "1 ms (10 %) exposed communication, 7 ms (70 %) neither"), rest);
+  StudyRun fast{"ddp", 4, 64, 0.010};
+  fast.change = [](IterationRow& row) {
+    for (RankIteration& rank : row.ranks)
+      rank[Phase::kIteration] = row.iteration % 2 == 0 ? 0.0085 : 0.0112;
+  };
+  const std::string chance = texts({{"ddp", 1, 64, 0.010}, fast}, "scaling");
+  CHECK_MESSAGE(contains(chance, "super-linear but not beyond its interval"), chance);
+}
+
+TEST_CASE("verdict: a shared host is named first, and nothing is concluded from its runs") {
+  const auto clauses = verdict_of({with_cpu_time(kOne, 1), with_cpu_time({"ddp", 2, 64, 0.02}, 0.5),
+                                   with_cpu_time({"ddp", 2, 64, 0.01, 0.01}, 0.4)});
+  REQUIRE_FALSE(clauses.empty());
+  CHECK(clauses[0].text ==
+        "shared host: a rank on host node0 got at most 50 % to 80 % of a core while it did not "
+        "wait; the times of these 2 runs include waiting for a core, so nothing is concluded from "
+        "them about scaling or bottlenecks");
+  CHECK(main_clauses(clauses)[0].text == clauses[0].text);
+  for (const VerdictClause& clause : clauses)
+    if (clause.topic() != "cores" && clause.topic() != "spread")
+      CHECK_MESSAGE(!contains(clause.text, "2 ranks"), clause.text);
 }
