@@ -4,6 +4,7 @@
 #include <chrono>
 #include <fstream>
 #include <limits>
+#include <set>
 #include <sstream>
 #include <thread>
 
@@ -117,6 +118,7 @@ struct Least {
 /// where the kernel does not state it of each core.
 bool lower_by_cores(const LoadedHost& host, Least& least) {
   for (std::size_t rank = 0; rank < host.ranks.size(); ++rank) {
+    if (host.cores[rank].empty()) return false;
     const double window_s = host.ranks.front().window_s;
     double others_s = 0;
     for (const int core : host.cores[rank]) {
@@ -135,7 +137,7 @@ bool lower_by_cores(const LoadedHost& host, Least& least) {
                 fmt::format("other processes use {:.1f} of {}", others,
                             count_text(static_cast<std::int64_t>(cores), "core")));
   }
-  return !host.cores.front().empty();
+  return true;
 }
 
 void lower_by_limits(const LoadedHost& host, Least& least) {
@@ -147,13 +149,17 @@ void lower_by_limits(const LoadedHost& host, Least& least) {
       groups.try_emplace(group.id, group);
     }
   for (const auto& [id, group] : groups) {
-    double needed = 0, others_s = group.used_s;
+    std::size_t needed = 0;
+    double others_s = group.used_s;
+    std::set<int> cores;
     for (const std::size_t rank : ranks_in[id]) {
-      needed += static_cast<double>(std::min(host.needed[rank], host.cores[rank].size()));
+      needed += host.needed[rank];
+      cores.insert(host.cores[rank].begin(), host.cores[rank].end());
       others_s -= host.ranks[rank].own_s;
     }
+    if (cores.empty()) continue;
     const double others = std::max(0.0, others_s / host.ranks.front().window_s);
-    least.lower((group.limit_cores - others) / needed,
+    least.lower((group.limit_cores - others) / static_cast<double>(std::min(needed, cores.size())),
                 fmt::format("the limit of their control group is {:.2g} cores, {:.1f} of them used "
                             "by other processes",
                             group.limit_cores, others));

@@ -274,6 +274,8 @@ TEST_CASE("preflight: limits of control groups, and what others of the group use
                  "group is 2 cores"));
   CHECK(limited({{1, 2, 0}}, {{1, 2, 0}}, 1).outcome == Outcome::kPass);
   CHECK(limited({{1, 4, 1}}, {{1, 4, 1}}).outcome == Outcome::kWarn);
+  // More threads than cores is what binding.cores warns of.
+  CHECK(limited({{1, 4, 0}}, {{1, 4, 0}}, 4).outcome == Outcome::kPass);
   // A container for each rank, and the tightest of nested groups.
   CHECK(limited({{1, 2, 0}}, {{2, 2, 0}}).outcome == Outcome::kPass);
   CHECK(limited({{1, 2, 0}, {3, 3, 0}}, {{2, 2, 0}, {3, 3, 0}}).outcome == Outcome::kWarn);
@@ -287,6 +289,7 @@ TEST_CASE("preflight: a load that the kernel does not state is no pass") {
   const auto one = load_of({load("0", {}), load("0", {{0, 0}})}, 1);
   CHECK(one.outcome == Outcome::kPass);
   CHECK(contains(one.seen, "n/a on node1"));
+  CHECK(load_of({load("", {}, 0, {{1, 1, 0}})}, 1).outcome == Outcome::kSkip);
 }
 
 TEST_CASE("preflight: load as the kernel counts it") {
