@@ -149,6 +149,7 @@ void leave_out_overlapping(std::vector<Launched>& stream) {
 }
 
 /// The work of ordered launches, each of which launched one thing, by stream and in their order.
+/// Collectives and work of an unknown stream are under -1.
 std::map<std::int32_t, std::vector<Launched>> launched_work(TraceEvents& trace) {
   struct Work {
     std::int64_t correlation;
@@ -159,7 +160,7 @@ std::map<std::int32_t, std::vector<Launched>> launched_work(TraceEvents& trace) 
   for (DeviceWork& work : trace.device_work)
     all.push_back({work.correlation, work.stream, &work.when});
   for (TracedCollective& work : trace.collectives)
-    if (work.correlation >= 0) all.push_back({work.correlation, work.stream, &work.when});
+    if (work.correlation >= 0) all.push_back({work.correlation, -1, &work.when});
   std::stable_sort(all.begin(), all.end(),
                    [](const Work& a, const Work& b) { return a.correlation < b.correlation; });
   std::vector<DeviceLaunch> launches = trace.launches;

@@ -336,8 +336,7 @@ class EventSorter {
 
   void add_kernel(const RawEvent& event, const Interval& when) {
     if (!event.collective.empty() || plain_name(event.name).starts_with("nccl"))
-      keep(trace_.collectives,
-           {facts_of_event(event), when, event.correlation, event.external_id, stream_of(event)});
+      keep(trace_.collectives, {facts_of_event(event), when, event.correlation, event.external_id});
     else
       keep(trace_.device_work, {when, event.correlation, true, stream_of(event)});
     if (devices_.size() < 2) devices_.insert(event.device);

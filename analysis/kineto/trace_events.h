@@ -35,7 +35,6 @@ struct TracedCollective {
   Interval when;
   std::int64_t correlation = -1;  ///< of the launch of the kernel; -1 on the CPU
   std::int64_t external_id = -1;
-  std::int32_t stream = -1;  ///< as DeviceWork::stream
 };
 
 /// A kernel, or a copy or fill of memory on a device. NCCL's kernels are TracedCollectives.
@@ -94,7 +93,8 @@ TraceEvents read_trace_events(const std::filesystem::path& path);
 /// steps out of the order of their numbers or apart from the others; of all events those that last
 /// longer than all steps together, or lost their time (0 or less, long before the steps); of work
 /// on a device what begins before its launch by more than the clocks differ, begins before what was
-/// launched earlier in its stream, or lasts into what follows it there.
+/// launched earlier in its stream, or lasts into what follows it there (collectives may, which wait
+/// for other ranks).
 std::size_t leave_out_implausible(TraceEvents& trace);
 
 }  // namespace gradsync::report
