@@ -82,6 +82,14 @@ void add_rate(std::vector<KeyFigure>& figures, const std::vector<CellFigures>& c
                      "/time/iteration"});
 }
 
+/// The cell, with the reservation of runs whose communication contains waiting.
+std::string where_exposed(const CellFigures& cell) {
+  const auto& repeats = cell.group->repeats;
+  const bool apart = std::all_of(repeats.begin(), repeats.end(),
+                                 [](const Run* run) { return waits_apart(*run->reader); });
+  return apart ? cell.name : cell.name + "; contains waiting for late ranks (schema 1)";
+}
+
 void add_exposed(std::vector<KeyFigure>& figures, const std::vector<CellFigures>& cells) {
   const auto exchanging = [](const CellFigures& cell) {
     const Run& run = cell.group->first();
@@ -95,13 +103,13 @@ void add_exposed(std::vector<KeyFigure>& figures, const std::vector<CellFigures>
       "mean exposed / mean iteration, over ranks and steady iterations; /time/exposed, "
       "/time/iteration";
   figures.push_back({"Highest exposed communication", fmt::format("{:.1f}", exchanging(*most)),
-                     "% of the iteration", most->name, formula});
+                     "% of the iteration", where_exposed(*most), formula});
   const CellFigures* least = most;
   for (const CellFigures& cell : cells)
     if (exchanging(cell) < exchanging(*least)) least = &cell;
   if (least == most) return;
   figures.push_back({"Lowest exposed communication", fmt::format("{:.1f}", exchanging(*least)),
-                     "% of the iteration", least->name, formula});
+                     "% of the iteration", where_exposed(*least), formula});
 }
 
 double best_test_accuracy(const Run& run) {
