@@ -75,11 +75,12 @@ void add_rate(std::vector<KeyFigure>& figures, const std::vector<CellFigures>& c
                      "/time/iteration"});
 }
 
-std::string exposed_where(const CellFigures& cell) {
+/// The cell, with the reservation of runs whose communication contains waiting.
+std::string where_exposed(const CellFigures& cell) {
   const auto& repeats = cell.group->repeats;
   const bool apart = std::all_of(repeats.begin(), repeats.end(),
                                  [](const Run* run) { return waits_apart(*run->reader); });
-  return cell.name + (apart ? "" : "; it contains waiting for late ranks (schema 1)");
+  return apart ? cell.name : cell.name + "; contains waiting for late ranks (schema 1)";
 }
 
 void add_exposed(std::vector<KeyFigure>& figures, const std::vector<CellFigures>& cells) {
@@ -95,13 +96,13 @@ void add_exposed(std::vector<KeyFigure>& figures, const std::vector<CellFigures>
       "mean exposed / mean iteration, over ranks and steady iterations; /time/exposed, "
       "/time/iteration";
   figures.push_back({"Highest exposed communication", fmt::format("{:.1f}", exchanging(*most)),
-                     "% of the iteration", exposed_where(*most), formula});
+                     "% of the iteration", where_exposed(*most), formula});
   const CellFigures* least = most;
   for (const CellFigures& cell : cells)
     if (exchanging(cell) < exchanging(*least)) least = &cell;
   if (least == most) return;
   figures.push_back({"Lowest exposed communication", fmt::format("{:.1f}", exchanging(*least)),
-                     "% of the iteration", exposed_where(*least), formula});
+                     "% of the iteration", where_exposed(*least), formula});
 }
 
 double best_test_accuracy(const Run& run) {

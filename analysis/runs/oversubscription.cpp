@@ -54,6 +54,46 @@ bool waits_spin(const Run& run) {
   return by_mpi && mpi_spins(run);
 }
 
+/// CPU time against the time that needed a core, over iterations. The one that lacked most is left
+/// out, so that a single stall, of whatever cause, is no shared host.
+class CoreUse {
+ public:
+  void add(double busy_s, double used_s) {
+    if (!(busy_s > 0) || !(used_s >= 0)) return;
+    const Times one{busy_s, std::min(busy_s, used_s)};
+    ++count_;
+    sum_.busy_s += one.busy_s;
+    sum_.got_s += one.got_s;
+    if (worst_.busy_s == 0 || one.lacked_s() > worst_.lacked_s()) worst_ = one;
+  }
+
+  /// NaN below two iterations.
+  double share() const {
+    return count_ < 2 ? kNotMeasured : (sum_.got_s - worst_.got_s) / (sum_.busy_s - worst_.busy_s);
+  }
+
+ private:
+  struct Times {
+    double busy_s = 0, got_s = 0;
+    double lacked_s() const { return busy_s - got_s; }
+  };
+
+  Times sum_, worst_;
+  std::size_t count_ = 0;
+};
+
+bool computes_on_cpu(const RankPlace& place) {
+  return place.device_uuid.empty();
+}
+
+/// Of several ranks: whether something of the job needs a core at every moment, since nothing
+/// travels by itself there.
+bool on_one_host(const std::vector<RankPlace>& topology) {
+  return topology.size() > 1 && std::ranges::all_of(topology, [&](const RankPlace& place) {
+           return place.host == topology.front().host && computes_on_cpu(place);
+         });
+}
+
 /// The rank that got least; ranks() where none is known.
 std::size_t least_served(const Run& run) {
   std::size_t least = run.core_shares.size();
@@ -91,33 +131,37 @@ std::string shared_text(const std::string& host, const std::vector<const Run*>& 
 }  // namespace
 
 std::vector<double> core_shares(const Run& run) {
-  const RunReader& reader = *run.reader;
-  std::vector<double> got_s(reader.ranks(), 0), busy_s(reader.ranks(), 0);
+  RunReader& reader = *run.reader;
+  const auto& topology = reader.info().topology;
+  std::vector<CoreUse> ranks(reader.ranks());
+  CoreUse job;
   const bool spins = waits_spin(run);
   const std::size_t block = rows_per_block(reader.ranks(), 0);
   for (std::size_t first = 0; first < reader.iterations(); first += block) {
     const std::size_t count = std::min(block, reader.iterations() - first);
-    const auto time = [&](Phase phase) { return run.reader->time(phase, first, count); };
-    const Matrix used = run.reader->usage(Usage::kCpuTime, first, count);
+    const auto time = [&](Phase phase) { return reader.time(phase, first, count); };
+    const Matrix used = reader.usage(Usage::kCpuTime, first, count);
     if (std::ranges::none_of(used.values, [](double value) { return std::isfinite(value); }))
       continue;
     const Matrix iteration = time(Phase::kIteration), data = time(Phase::kData);
     const Matrix wait = time(Phase::kWait), exposed = time(Phase::kExposed);
-    for (std::size_t row = 0; row < count; ++row)
-      for (std::size_t rank = 0; rank < reader.ranks() && run.steady.keeps(first + row); ++rank) {
+    for (std::size_t row = 0; row < count; ++row) {
+      if (!run.steady.keeps(first + row)) continue;
+      double shortest_s = HUGE_VAL, data_s = 0, used_s = 0;
+      for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
         const double waits_s = spins ? 0 : wait.at(row, rank) + exposed.at(row, rank);
-        const double busy = iteration.at(row, rank) - data.at(row, rank) - waits_s;
-        if (!(busy > 0) || !(used.at(row, rank) >= 0)) continue;
-        busy_s[rank] += busy;
-        got_s[rank] += std::min(busy, used.at(row, rank));
+        ranks[rank].add(iteration.at(row, rank) - data.at(row, rank) - waits_s, used.at(row, rank));
+        shortest_s = std::min(shortest_s, iteration.at(row, rank));
+        data_s = std::max(data_s, data.at(row, rank));
+        used_s += used.at(row, rank);
       }
+      job.add(shortest_s - data_s, used_s);
+    }
   }
-  std::vector<double> shares(reader.ranks(), kNotMeasured);
-  for (std::size_t rank = 0; rank < shares.size(); ++rank) {
-    const auto& topology = reader.info().topology;
-    const bool on_cpu = rank < topology.size() && topology[rank].device_uuid.empty();
-    if (on_cpu && busy_s[rank] > 0) shares[rank] = got_s[rank] / busy_s[rank];
-  }
+  const double of_job = on_one_host(topology) ? job.share() : kNotMeasured;
+  std::vector<double> shares(ranks.size(), kNotMeasured);
+  for (std::size_t rank = 0; rank < std::min(shares.size(), topology.size()); ++rank)
+    if (computes_on_cpu(topology[rank])) shares[rank] = std::fmin(ranks[rank].share(), of_job);
   return shares;
 }
 

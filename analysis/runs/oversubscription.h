@@ -27,10 +27,12 @@ std::string oversubscription_text(const Oversubscription& found);
 inline constexpr double kLeastCoreShare = 0.9;
 
 /// Of each rank: at most how much of one core it got while it did not wait, over the steady
-/// iterations, Σ min(cpu_time, busy) / Σ busy. Busy is the iteration without waiting for data, for
-/// other ranks and for communication, where only waits that spin count as busy (docs/numbers.md).
-/// All threads of the rank together are held against one core, so it is an upper bound for any
-/// number of threads. NaN where the run does not record it, and of a rank that computes on a GPU.
+/// iterations but the one that lacked most, Σ min(cpu_time, busy) / Σ busy. Busy is the iteration
+/// without waiting for data, for other ranks and for communication, where only waits that spin
+/// count as busy; of ranks that are all on one host, at most what they got together of one core,
+/// which the job needs at every moment (docs/numbers.md). All threads of the rank together are held
+/// against one core, so it is an upper bound for any number of threads. NaN where the run does not
+/// record it, and of a rank that computes on a GPU.
 std::vector<double> core_shares(const Run& run);
 
 /// Why the times of a run include waiting for a core: "oversubscribed", or "shared host" where a

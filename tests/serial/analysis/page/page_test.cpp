@@ -9,6 +9,7 @@
 #include "analysis/tables/tables.h"
 #include "serial/expect_error.h"
 #include "serial/sample_run.h"
+#include "serial/study_run.h"
 
 using namespace gradsync;
 using namespace gradsync::report;
@@ -140,6 +141,22 @@ TEST_CASE("page: one table is open, and one without rows is left out") {
   CHECK(contains(page, "id=\"table-small\" open>"));
   CHECK(contains(page, "id=\"table-second\">"));
   CHECK_FALSE(contains(page, "table-empty"));
+}
+
+TEST_CASE(
+    "page: exposed communication that contains waiting says so, a shared host has no figures") {
+  const std::string reservation = "contains waiting for late ranks (schema 1)";
+  const TestFolder old, recent, shared;
+  StudyRun run{"ddp", 2, 32, 0.006, 0.004};
+  write_study(recent / "run.h5", run);
+  CHECK(contains(page_of(recent), "Highest exposed communication"));
+  CHECK_FALSE(contains(page_of(recent), reservation));
+  run.schema = 1;
+  write_study(old / "run.h5", run);
+  CHECK(contains(page_of(old), reservation));
+  write_study(shared / "run.h5", with_cpu_time({"ddp", 2, 32, 0.006, 0.004}, 0.3));
+  CHECK_FALSE(contains(page_of(shared), "Highest"));
+  CHECK(contains(page_of(shared), "shared host"));
 }
 
 TEST_CASE("page: hosts and absolute paths are shown only on request") {

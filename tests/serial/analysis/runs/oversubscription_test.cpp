@@ -121,7 +121,32 @@ TEST_CASE("shared host: the part of a core that ranks got while they did not wai
     for (RankIteration& rank : row.ranks)
       rank[Usage::kCpuTime] = row.iteration % 2 == 0 ? 0.004 : 0.014;
   };
-  CHECK(least_share(uneven) == doctest::Approx(0.75));
+  CHECK(least_share(uneven) ==
+        doctest::Approx(7.0 / 9));  // of 10, the one that lacked most left out
+}
+
+TEST_CASE("shared host: a single stall of any cause is none") {
+  StudyRun stalled = using_cpu(0.008);
+  stalled.change = [before = stalled.change](IterationRow& row) {
+    before(row);
+    if (row.iteration != 7) return;
+    for (RankIteration& rank : row.ranks) {
+      rank[Phase::kOther] += 3;
+      rank[Phase::kIteration] += 3;
+    }
+  };
+  CHECK(shortage_of(stalled).empty());
+}
+
+TEST_CASE("shared host: ranks of one host that together got less than a core while all wait") {
+  StudyRun waiting = with_cpu_time({"ddp", 2, 32, 0.001, 0.009}, 0.3);
+  CHECK(least_share(waiting) == doctest::Approx(0.6));
+  CHECK(shortage_of(waiting) == "shared host");
+  waiting.change_info = [before = waiting.change_info](RunInfo& info) {
+    before(info);
+    info.topology[1].host = "node1";
+  };
+  CHECK(shortage_of(waiting).empty());
 }
 
 TEST_CASE("shared host: waits that spin in MPI need a core, those that may sleep do not") {
@@ -146,6 +171,10 @@ TEST_CASE("shared host: not judged where nothing is recorded, and on GPUs") {
     before(row);
     for (RankIteration& rank : row.ranks)
       rank[Phase::kWait] = kNotMeasured;
+  };
+  without_wait.change_info = [before = without_wait.change_info](RunInfo& info) {
+    before(info);
+    info.topology[1].host = "node1";
   };
   CHECK(shortage_of(without_wait).empty());
   CHECK(shortage_of(on_cores(using_cpu(0.008), "0")) == "oversubscribed");
