@@ -7,6 +7,7 @@
 #include "analysis/model/what_if.h"
 #include "analysis/verdict/clauses.h"
 #include "options/modes.h"
+#include "record/collective_call.h"
 #include "support/parse.h"
 
 namespace gradsync::report {
@@ -42,6 +43,19 @@ double best_cap(const FamilyFit& fit, const CellFacts& cell, WhatIf change) {
   return caps[best];
 }
 
+/// Whether the run is the trainer's, and not a trace of another program or of another version.
+bool has_options(const std::string& mode) {
+  return mode_position(mode) < std::size(kModes);
+}
+
+/// As the run's own program names it; in a trace that is DistributedDataParallel.
+std::string cap_text(const CellFacts& cell, double bytes) {
+  if (!has_options(cell.mode)) return fmt::format("bucket_cap_mb={:g}", bytes / kMiB);
+  std::string size = format_bytes(std::llround(bytes));
+  std::erase(size, ' ');
+  return "--bucket-cap " + size;
+}
+
 /// By replay of the recorded buckets. None of a mode that does not overlap: it has no buckets, and
 /// sends fp32.
 std::vector<Remedy> replayed(const FamilyFit& fit, const CellFacts& cell) {
@@ -53,9 +67,7 @@ std::vector<Remedy> replayed(const FamilyFit& fit, const CellFacts& cell) {
   };
   const auto with_best_cap = [&](const std::string& options, WhatIf change) {
     change.bucket_cap_bytes = best_cap(fit, cell, change);
-    std::string cap = format_bytes(std::llround(*change.bucket_cap_bytes));
-    std::erase(cap, ' ');
-    add(fmt::format("--bucket-cap {}{}", cap, options), change);
+    add(cap_text(cell, *change.bucket_cap_bytes) + options, change);
   };
   with_best_cap("", {});
   if (!mode_named(cell.mode).casts || cell.wire != "fp32") return remedies;
@@ -69,7 +81,7 @@ std::vector<Remedy> replayed(const FamilyFit& fit, const CellFacts& cell) {
 /// One exchange for the images of twice as many passes: per image half of what is exposed. None for
 /// what is not a run of the trainer, whose options it does not have.
 std::vector<Remedy> accumulated(const MeasuredCell& cell) {
-  if (mode_position(cell.run().mode) == std::size(kModes)) return {};
+  if (!has_options(cell.run().mode)) return {};
   const std::int64_t passes = settings_of(cell.run(), {"accumulate"}).accumulate;
   return {{fmt::format("--accumulate {} (per image; it doubles the global batch)", 2 * passes),
            cell.exposed_share / 2}};

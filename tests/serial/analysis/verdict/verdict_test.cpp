@@ -349,6 +349,26 @@ TEST_CASE("verdict: shares are shown with two digits that matter") {
   CHECK(interval_text({0.5, kNotMeasured, kNotMeasured, 3}).empty());
 }
 
+TEST_CASE("verdict: a bucket cap is advised by the name that the program of the run has for it") {
+  const auto advice = [](const char* mode) {
+    LawWorld world;
+    world.alpha_s = 1e-6;
+    world.beta_s_per_byte = 1e-10;
+    world.bucket_bytes = {20 << 20};
+    const TestFolder folder;
+    for (const std::size_t ranks : {2U, 4U}) {
+      StudyRun run = law_run(world, ranks, 32);
+      run.mode = mode;
+      write_study(folder / (std::to_string(ranks) + ".h5"), run);
+    }
+    return said(make_verdict(loaded(folder)), "reduce");
+  };
+  CHECK(contains(advice("ddp"), "% with --bucket-cap "));
+  const std::string of_trace = advice("pytorch-ddp");
+  CHECK(contains(of_trace, "% with bucket_cap_mb="));
+  CHECK_FALSE(contains(of_trace, "--"));
+}
+
 TEST_CASE("verdict: accumulation is advised as twice the run's own, and to runs that have it") {
   const auto advice = [](const std::string& mode, const char* passes) {
     StudyRun run{mode, 2, 32, 0.010, 0.005};
