@@ -5,7 +5,6 @@
 #include <optional>
 #include <unordered_set>
 
-#include <torch/csrc/jit/ir/alias_analysis.h>
 #include <torch/csrc/jit/ir/ir.h>
 #include <torch/csrc/jit/passes/inliner.h>
 
@@ -170,7 +169,27 @@ void for_each_node(const Block* block, const Visit& visit) {
 
 bool is_container(const Value* value) {
   const auto kind = value->type()->kind();
-  return kind == c10::TypeKind::ListType || kind == c10::TypeKind::DictType;
+  return kind == c10::TypeKind::ListType || kind == c10::TypeKind::DictType ||
+         kind == c10::TypeKind::TupleType;
+}
+
+/// Whether an operation writes to `value`, or to what is taken out of it or is a view of it.
+bool is_written(const Value* value) {
+  return std::any_of(value->uses().begin(), value->uses().end(), [](const torch::jit::Use& use) {
+    const Node& user = *use.user;
+    const auto outputs = user.outputs();
+    if (user.kind() == prim::ListUnpack || user.kind() == prim::TupleUnpack ||
+        user.kind() == prim::TupleIndex)
+      return std::any_of(outputs.begin(), outputs.end(), is_written);
+    const auto* schema = user.maybeSchema();
+    if (!schema || use.offset >= schema->arguments().size()) return false;
+    const auto* alias = schema->arguments()[use.offset].alias_info();
+    if (!alias) return false;
+    if (alias->isWrite()) return true;
+    for (std::size_t i = 0; i < outputs.size() && i < schema->returns().size(); ++i)
+      if (schema->returns()[i].alias_info() && is_written(outputs[i])) return true;
+    return false;
+  });
 }
 
 }  // namespace
@@ -179,7 +198,6 @@ ScriptGraph::ScriptGraph(const torch::jit::Module& module) {
   const auto graph = module.get_method("forward").graph()->copy();
   torch::jit::Inline(*graph);
   const Value* self = graph->inputs().at(0);
-  const torch::jit::AliasDb aliases(graph);
   for_each_node(graph->block(), [&](const Node* node) {
     const bool assigns = node->kind() == prim::SetAttr;
     if (!assigns && node->kind() != prim::GetAttr) return;
@@ -188,7 +206,7 @@ ScriptGraph::ScriptGraph(const torch::jit::Module& module) {
     const std::string path = !owner || owner->empty() ? name : *owner + "." + name;
     if (assigns)
       assigned.insert(path);
-    else if (is_container(node->output()) && aliases.hasWriters(node->output()))
+    else if (is_container(node->output()) && is_written(node->output()))
       changed.insert(path);
   });
   const Uses uses = uses_in(graph->block(), self);

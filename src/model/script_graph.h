@@ -16,7 +16,7 @@ struct ScriptGraph {
 
   /// Attributes that a pass assigns: `self.mean = …`.
   std::set<std::string> assigned;
-  /// Lists and dictionaries that it changes.
+  /// Lists, dictionaries and tuples that it changes, or tensors in them.
   std::set<std::string> changed;
   /// Attributes that it uses in every pass, and those that it uses only in a branch or loop that
   /// values of tensors choose: of samples, of what was drawn, of parameters.

@@ -222,11 +222,17 @@ TEST_CASE("TorchScript modules: tensors that no list holds are refused by name" 
               "assigns the attribute calls"));
   CHECK(holds(with(two, std::string("  self.weight = self.weight + 1\n") + kLogits),
               "assigns the parameter weight"));
-  CHECK(holds(with(two, std::string("  self.history.append(x)\n") + kLogits),
-              "changes the list history"));
-  CHECK(with(two,
-             std::string("  x = x * self.history[0].mean() + float(len(self.history))\n") + kLogits)
+  for (const char* change : {"self.history.append(x)", "self.history[0].add_(1)",
+                             "self.history[0][0:1].view([1]).mul_(2)"}) {
+    CAPTURE(change);
+    CHECK(
+        holds(with(two, "  " + std::string(change) + "\n" + kLogits), "changes the list history"));
+  }
+  CHECK(with(two, std::string("  self.held.add_(1)\n  x = x * self.history[0].mean() + "
+                              "float(len(self.history))\n") +
+                      kLogits)
             .empty());
+  CHECK(with(two, std::string("  own = self.history.copy()\n  own.append(x)\n") + kLogits).empty());
 }
 
 TEST_CASE("TorchScript modules: branches that values choose are judged whatever is drawn" *
