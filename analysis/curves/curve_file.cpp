@@ -114,12 +114,13 @@ CurveFileContent read_text(const CurveFile& file) {
   read_documents(text, found);
   read_tables(file, text, found);
   if (!found.known && found.remarks.empty())
-    throw Error(ExitCode::kBadData,
-                fmt::format("'{}' {}", file.path.string(),
-                            text.starts_with('{') ? "is not nccl-tests' JSON"
-                                                  : "is no curve that is known"),
-                "known are run files with calibration, the -J files of gradsync-calibrate and of "
-                "nccl-tests, and what nccl-tests, osu_allreduce and IMB-MPI1 print");
+    throw Error(
+        ExitCode::kBadData,
+        fmt::format("'{}' {}{}{}", file.path.string(),
+                    text.starts_with('{') ? "is not nccl-tests' JSON" : "is no curve that is known",
+                    found.left_out.empty() ? "" : "; it holds ", fmt::join(found.left_out, ", ")),
+        "known are run files with calibration, the -J files of gradsync-calibrate and of "
+        "nccl-tests, and what nccl-tests, osu_allreduce and IMB-MPI1 print");
   if (!found.left_out.empty())
     found.remarks.push_back(fmt::format("{} left out", fmt::join(found.left_out, ", ")));
   if (std::erase_if(found.rows, [](const ToolRow& one) { return one.ranks < 2; }) > 0)
@@ -196,9 +197,11 @@ CurveFileContent read_curve_file(const CurveFile& file) {
   std::erase_if(content.curves, [](const Curves& curves) { return curves.rows.empty(); });
   content.remarks.insert(content.remarks.end(), remarks.begin(), remarks.end());
   if (content.curves.empty())
-    throw Error(ExitCode::kBadData,
-                fmt::format("'{}' holds no time of a collective{}{}", file.path.string(),
-                            content.remarks.empty() ? "" : ": ", fmt::join(content.remarks, "; ")));
+    throw Error(
+        ExitCode::kBadData,
+        fmt::format("'{}' holds no time of a collective: {}", file.path.string(),
+                    content.remarks.empty() ? "no row has a payload and a time"
+                                            : fmt::format("{}", fmt::join(content.remarks, "; "))));
   for (std::string& remark : content.remarks)
     remark = fmt::format("{}: {}", file.path.string(), remark);
   return content;

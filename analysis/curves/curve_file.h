@@ -33,13 +33,15 @@ struct CurveFileContent {
   std::vector<std::string> remarks;
 };
 
-/// Reads a run file that holds calibration, nccl-tests' text or JSON, gradsync-calibrate's JSON,
-/// and the text of osu_allreduce and its like or of Intel MPI Benchmarks (docs/numbers.md). Lines
-/// around the tool's own, as mpirun and Slurm print them, are passed over.
+/// Reads a run file that holds calibration, text or JSON of nccl-tests and rccl-tests,
+/// gradsync-calibrate's JSON, and the text of osu_allreduce and its like or of Intel MPI Benchmarks
+/// (docs/numbers.md): several runs, also failed ones, behind any prefix of a launcher or logger.
+/// Lines around the tools' own are passed over; tables, titles and rows that cannot be read are
+/// left out with a remark.
 ///
-/// Throws Error kNoInput for a missing file; kBadData, with file and line, for an unknown format, a
-/// damaged row, no row of a collective, and ranks that neither the file nor its name tells, or
-/// that the two tell differently.
+/// Throws Error kNoInput for a missing file; kBadData for an unknown format, no row of a collective
+/// (with the reasons), sizes that stand in the file several times with different times, and ranks
+/// that neither the file nor its name tells, or that the two tell differently.
 CurveFileContent read_curve_file(const CurveFile& file);
 
 }  // namespace gradsync::report

@@ -105,8 +105,12 @@ class LogReader {
   void take_line(std::string_view line) {
     if (is_title(line)) return;
     const auto text = prefix_.rest(line);
-    if (!text) return;
-    const Words words = words_of(*text);
+    const Words words = words_of(text.value_or(line));
+    if (!text) {
+      if (open_ && words.size() > 1 && is_whole(words[0]))
+        found_.left_out.insert("rows that do not begin as their title does");
+      return;
+    }
     if (words.empty()) return;
     if (words[0].starts_with('#') || words[0] == "Group") {
       const Heading heading = tool_ ? tool_->take_heading(std::string(without_blanks(*text)), words)

@@ -31,10 +31,12 @@ struct SacctColumns {
     const auto at = [&](const char* name) {
       const auto found = std::find(names.begin(), names.end(), name);
       if (found == names.end())
-        throw Error(ExitCode::kBadData,
-                    fmt::format("'{}': its titles, '{}', have no column {}", path.string(),
-                                with_escaped_bytes(trimmed(header.substr(0, 100))), name),
-                    kCommand);
+        throw Error(
+            ExitCode::kBadData,
+            fmt::format("'{}': its titles, '{}', {} {}", path.string(),
+                        with_escaped_bytes(trimmed(header.substr(0, 100))),
+                        names.size() > 1 ? "have no column" : "have no bars, and no column", name),
+            kCommand);
       return static_cast<std::size_t>(found - names.begin());
     };
     step = at("JobIDRaw");

@@ -143,12 +143,13 @@ Table make_energy_table(const RunSet& set, const TableOptions& options) {
                      "all hosts of the run together",
                "J/iteration is the sum of the parts that were measured: fans, power supplies and "
                "network are in none. Counters of a GPU or host count all of its processes",
-               std::string("job step: of runs that srun started, each in a step of its own") +
-                   (has_zero(options.step_energies)
-                        ? "; 0 J, which Slurm writes where nothing gathers energy, is n/a"
-                        : "")},
+               "job step: of runs that srun started, each in a step of its own"},
               energy_columns(labels),
               {}};
+  // The first note, which text always shows.
+  if (has_zero(options.step_energies))
+    table.notes.insert(table.notes.begin(),
+                       "job step J: 0 J, which Slurm writes where nothing gathers energy, is n/a");
   for (const RunGroup& group : groups)
     table.add(energy_row(set, labels, group, splits.measured(group)[Phase::kIteration], options),
               sources_of(group));

@@ -419,6 +419,11 @@ TEST_CASE("curve file: what launchers and loggers put before each line") {
     CHECK(rows_of(text).size() == 2);
   }
   CHECK(contains(why_not("\xFF\xFE#"), "is UTF-16"));
+  CHECK(contains(why_not("a: " + kOsuTitle.substr(1) + kOsuRows, 2), "no row has a payload"));
+  const std::string other = prefixed(kOsuTitle.substr(1), [](int) { return "a: "; }) + kOsuRows;
+  CHECK(contains(why_not(other, 2), "rows that do not begin as their title does left out"));
+  CHECK(contains(why_not("# bytes  N  time\n1024  256  0.151\n"),
+                 "known; it holds rows below '# bytes  N  time'"));
 }
 
 TEST_CASE("curve file: a title or columns that are not known end a table") {

@@ -332,8 +332,8 @@ TEST_CASE("table energy: what Slurm counted for the job step of a run") {
   CHECK(shown(zero, 0, "step_j") == "n/a");
   CHECK(shown(zero, 1, "step_j") == "n/a");
   CHECK(
-      contains(zero.notes.back(), "0 J, which Slurm writes where nothing gathers energy, is n/a"));
-  CHECK(!contains(table.notes.back(), "0 J"));
+      contains(zero.notes.front(), "0 J, which Slurm writes where nothing gathers energy, is n/a"));
+  CHECK(zero.notes.size() == table.notes.size() + 1);
   const auto refused = [&](const std::string& text) {
     return error_text(ExitCode::kBadData, [&] { read(text); });
   };
