@@ -234,13 +234,16 @@ std::string rank_list(const Series& series) {
 /// What to run to see the other kind of scaling.
 VerdictClause other_kind(const Series& have) {
   const bool weak = have.kind == Kind::kWeak;
+  const Run& run = have.base().run();
+  const std::string how =
+      is_traced(run.reader->info())
+          ? fmt::format("record traces with a {}", weak ? "global batch of" : "batch per rank of")
+          : fmt::format("run gradsync-train {}", weak ? "--batch-global" : "--batch-per-rank");
   return missing_clause(
       "scaling.missing",
-      fmt::format("{} scaling was not measured: run gradsync-train {} {} on {} ranks",
-                  weak ? "strong" : "weak", weak ? "--batch-global" : "--batch-per-rank",
-                  weak ? have.base().run().batch_global : have.base().batch_per_rank(),
-                  rank_list(have)),
-      have.base().run().model);
+      fmt::format("{} scaling was not measured: {} {} on {} ranks", weak ? "strong" : "weak", how,
+                  weak ? run.batch_global : run.batch_per_rank, rank_list(have)),
+      run.model);
 }
 
 /// Whether cells of the same model and mode have it, those short of cores included.
