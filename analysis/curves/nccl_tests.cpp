@@ -23,7 +23,6 @@ namespace gradsync::report {
 
 namespace {
 
-namespace fs = std::filesystem;
 using calibrate::in_place;
 using nlohmann::json;
 
