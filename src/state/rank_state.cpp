@@ -50,7 +50,8 @@ std::vector<std::int64_t> bucket_numbers(const std::vector<BucketShape>& buckets
 }
 
 [[noreturn]] void refuse(const std::string& name, const std::string& what) {
-  throw Error(ExitCode::kBadData, fmt::format("the checkpoint's '{}' {}", name, what));
+  throw Error(ExitCode::kBadData, fmt::format("the checkpoint's '{}' {}", name, what),
+              "resume with the program that wrote it, or begin a new run in another --output");
 }
 
 const torch::Tensor* find(const std::vector<NamedTensor>& snapshot, const std::string& name,

@@ -63,7 +63,7 @@ Position Checkpoints::restore() {
     const WatchdogTimeoutExtension reads(exchange_.watchdog(), WatchedPhase::kResume);
     const ControlChannel::CountedAs counted(exchange_.control(), Traffic::kCheckpoint);
     const auto tensors = read_checkpoint(exchange_, plan->file ? &*plan->file : nullptr);
-    gradsync::restore(state_, tensors);
+    exchange_.session().together([&] { gradsync::restore(state_, tensors); });
   }
   if (root())
     std::cout << fmt::format("resumes after iteration {}{}\n", position.iteration,
