@@ -559,6 +559,19 @@ TEST_CASE("profiler traces: numbers as texts") {
   CHECK(run->rows(0, 1).front().ranks[0][Phase::kCompute] == about_ms(54));
 }
 
+TEST_CASE("profiler traces: times of 19 digits, as of PyTorch 2.3") {
+  TraceWriter trace;
+  trace.ranks = 1;
+  for (const double at : {1712195495519.0, 1712195495619.0})
+    trace.annotation(fmt::format("ProfilerStep#{}", at > 1712195495600.0 ? 1 : 0), at, at + 100)
+        .op("aten::mm", at + 10.5, at + 30.25);
+  Traces traces;
+  traces.add(trace);
+  const RankIteration rank = traces.run()->rows(1, 1).front().ranks[0];
+  CHECK(rank[Phase::kIteration] == about_ms(100));
+  CHECK(rank[Phase::kCompute] == about_ms(19.75));
+}
+
 TEST_CASE("profiler traces: what cannot be read has a fix that helps") {
   const auto fix = [](const std::string& text) {
     Traces traces;
