@@ -10,9 +10,11 @@
 #include "analysis/metrics/run_group.h"
 #include "analysis/runs/run_set.h"
 #include "analysis/runs/steady_rows.h"
+#include "analysis/tables/tables.h"
 #include "analysis/trace/gzip.h"
 #include "record/publish.h"
 #include "serial/expect_error.h"
+#include "serial/report_view.h"
 #include "serial/test_folder.h"
 
 using namespace gradsync;
@@ -876,4 +878,18 @@ TEST_CASE(
     CHECK(is_known_work(set.runs[0]) == (batch > 0));
     CHECK(images_text(set.runs[0]) == (batch > 0 ? "16 images per rank" : "an unknown batch"));
   }
+}
+
+TEST_CASE("profiler traces: tables of one rank of several") {
+  Traces traces;
+  traces.add(rank_of_two(1, 0));
+  RunSet set;
+  set.runs.push_back(describe_run("a", traces.run()));
+  CHECK(make_split_table(set, {}).rows.size() == 2);  // the rank, the mean
+  CHECK(make_modes_table(set, {}).rows.size() == 1);
+  CHECK(make_stragglers_table(set, {}).rows.size() == 1);
+  CHECK(make_traffic_table(set, {}).rows.size() == 2);
+  CHECK(shown(make_summary_table(set, {}), 0, "wait_ms") == "n/a");
+  CHECK(shown(make_summary_table(set, {}), 0, "to_fastest") == "n/a");
+  CHECK(shown(make_modes_table(set, {}), 0, "images_per_s") == "n/a");
 }
