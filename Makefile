@@ -49,7 +49,7 @@ make print-VAR    the value of a make variable
 
 Settings, on the command line, in the environment or in user.mk:
   LIBTORCH CUDA_HOME NVCC NCCL_HOME MPICXX HDF5_DIR BOOST_ROOT FMT_ROOT JSON_ROOT OPENSSL_ROOT
-  ZLIB_ROOT DOCTEST_ROOT PYTHON     where things are; user.mk.example says more
+  ZLIB_ROOT SIMDJSON_ROOT DOCTEST_ROOT PYTHON     where things are; user.mk.example says more
   USE_CUDA=0  build for CPUs only         NVIDIA_DRIVER=VERSION  of the compute nodes' GPUs
   TORCH_RELEASE=2.10.0  LibTorch from PyPI that make deps installs    DOWNLOAD=no  nothing is downloaded
   CUDA_ARCHS="$(CUDA_ARCHS)"  GPU architectures that kernels are compiled for
@@ -62,7 +62,7 @@ endef
 # What config/detect looks at. When any of it has changed, detection runs again; also while something
 # is missing (it may have been installed since) and when LibTorch has gone from where it was.
 DETECTED_BY := CXX MARCH MPICXX LIBTORCH CUDA_HOME NVCC NCCL_HOME HDF5_DIR BOOST_ROOT FMT_ROOT JSON_ROOT \
-  OPENSSL_ROOT ZLIB_ROOT DOCTEST_ROOT PYTHON USE_CUDA TORCH_RELEASE NVIDIA_DRIVER
+  OPENSSL_ROOT ZLIB_ROOT SIMDJSON_ROOT DOCTEST_ROOT PYTHON USE_CUDA TORCH_RELEASE NVIDIA_DRIVER
 AMBIENT := PATH HOME XDG_CACHE_HOME PKG_CONFIG_PATH CPATH CONDA_PREFIX
 DETECTION_INPUT := $(strip $(foreach v,$(DETECTED_BY) $(AMBIENT),$(v)=$($(v))))
 
@@ -336,7 +336,7 @@ $(USES_TORCH): build/gch/pch/torch.h.gch
 $(TEST_OBJECTS) $(REPORT_OBJECTS) $(call alone,analysis): private PLACE = $(TEST_FLAGS)
 # -O2 takes half as long again to compile, and what these do is hardly faster by it.
 $(SERIAL_OBJECTS) $(call objects,$(call unity_of,$(AT_ONCE),$(COLD))): private OPTIMIZE = -O1
-$(call objects,$(call unity_of,$(AT_ONCE),$(UNFUSED))): private EXTRA = -ffp-contract=off $(ZLIB_CFLAGS)
+$(call objects,$(call unity_of,$(AT_ONCE),$(UNFUSED))): private EXTRA = -ffp-contract=off $(ZLIB_CFLAGS) $(SIMDJSON_CFLAGS)
 
 COMPILE = $(Q)$(CXX) $(LANGUAGE) $(WARNINGS) $(EXTRA) $(COMMON_FLAGS) $(PLACE) -MMD -MP
 
@@ -420,7 +420,7 @@ build/tests/races: $(RACE_OBJECTS)
 build/tests/races: private LDFLAGS += -fsanitize=thread
 
 FUZZ_COMPILE = $(Q)$(FUZZ_CXX) -std=c++20 -O1 -gline-tables-only -DGRADSYNC_WITH_CUDA=$(WITH_CUDA) -DGRADSYNC_REVISION='"fuzz"' $(CPPFLAGS) \
-  -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined $(COMMON_FLAGS) $(ZLIB_CFLAGS) $(TEST_FLAGS) -MMD -MP
+  -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined $(COMMON_FLAGS) $(ZLIB_CFLAGS) $(SIMDJSON_CFLAGS) $(TEST_FLAGS) -MMD -MP
 build/fuzz/%.o: build/unity/%.cpp build/flags
 	$(call say,FUZZ,$*)
 	@mkdir -p $(@D)
@@ -432,14 +432,14 @@ build/fuzz/alone/%.o: %.cpp build/flags
 -include $(FUZZ_OBJECTS:.o=.d)
 $(FUZZER): $(FUZZ_OBJECTS)
 	$(call say,LINK,$@)
-	$(Q)$(FUZZ_CXX) -fsanitize=fuzzer,address,undefined $^ $(PLAIN_LIBS) $(ZLIB_LIBS) -ldl -o $@
+	$(Q)$(FUZZ_CXX) -fsanitize=fuzzer,address,undefined $^ $(PLAIN_LIBS) $(ZLIB_LIBS) $(SIMDJSON_LIBS) -ldl -o $@
 
 # Where config/install puts libraries that other users could not read. It is the first entry, so that config/install
 # can take the others out.
 RUNPATH := -Wl,-rpath,'$$ORIGIN/../lib/gradsync'
 
 LINK_WITH = $(PLAIN_LIBS)
-$(WITH_REPORT): private LINK_WITH = $(PLAIN_LIBS) $(ZLIB_LIBS)
+$(WITH_REPORT): private LINK_WITH = $(PLAIN_LIBS) $(ZLIB_LIBS) $(SIMDJSON_LIBS)
 $(WITH_MPI): private LINK_WITH = $(MPI_LIBS) $(GPU_LIBS) $(PLAIN_LIBS)
 $(WITH_TORCH): private LINK_WITH = $(FULL_LIBS)
 $(sort $(PROGRAMS) $(TESTS) build/tests/gpu $(BENCHMARKS)):

@@ -1,5 +1,6 @@
 #include "analysis/kineto/trace_events.h"
 
+#include <simdjson.h>
 #include <zlib.h>
 
 #include <algorithm>
@@ -7,7 +8,6 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
-#include <iterator>
 #include <map>
 #include <memory>
 #include <set>
@@ -49,45 +49,20 @@ constexpr std::array<Packing, 5> kPackings = {
     Packing{"BZh", "compressed with bzip2", "bunzip2"},
     Packing{"7z\xbc\xaf", "a 7z archive", "7z x"}};
 
-/// The text of a file in blocks, decompressed where it is compressed. Bytes that no text of JSON
-/// may hold are replaced, since names hold them: newlines, and letters of other encodings.
-class TraceText {
+/// The bytes of a file, decompressed where it is compressed.
+class TraceFile {
  public:
-  explicit TraceText(const std::filesystem::path& path) : path_(path) {
+  explicit TraceFile(const std::filesystem::path& path) : path_(path) {
     UniqueFd file = open_for_reading(path);
     file_.reset(gzdopen(file.get(), "rb"));
     if (!file_) throw Error(ExitCode::kOutOfMemory, "zlib cannot begin to read");
     file.release();
-    gzbuffer(file_.get(), static_cast<unsigned>(block_.size()));
+    gzbuffer(file_.get(), 1U << 18);
   }
 
-  bool ended() { return at_ == end_ && !refill(); }
-  char current() const {
-    const auto byte = static_cast<unsigned char>(*at_);
-    if (!in_text_ || (byte >= 0x20 && byte < 0x80)) return *at_;
-    return byte < 0x20 ? ' ' : '?';
-  }
-  void advance() {
-    const char byte = *at_++;
-    if (!in_text_)
-      in_text_ = byte == '"';
-    else if (escaped_)
-      escaped_ = false;
-    else if (byte == '\\')
-      escaped_ = true;
-    else
-      in_text_ = byte != '"';
-  }
-  /// Ends a value: the limit of the length counts from here.
-  void mark() { since_mark_ = 0; }
-
- private:
-  bool refill() {
-    since_mark_ += static_cast<std::size_t>(end_ - block_.data());
-    if (since_mark_ > kMostValueBytes)
-      throw bad_trace(path_, fmt::format("holds a value of more than {} bytes", kMostValueBytes),
-                      kNameTraces);
-    const int count = gzread(file_.get(), block_.data(), static_cast<unsigned>(block_.size()));
+  /// How many bytes came; 0 at the end.
+  std::size_t read(char* to, std::size_t most) {
+    const int count = gzread(file_.get(), to, static_cast<unsigned>(most));
     int code = Z_OK;
     const char* reason = gzerror(file_.get(), &code);
     if (code == Z_ERRNO)
@@ -95,13 +70,12 @@ class TraceText {
                   fmt::format("cannot read '{}': {}", path_.string(), errno_text()));
     if (count < 0 || code != Z_OK)
       throw bad_trace(path_, fmt::format("cannot be decompressed: {}", reason), kCopyAgain);
-    if (!begun_) require_readable({block_.data(), static_cast<std::size_t>(count)});
+    if (!begun_) require_readable({to, static_cast<std::size_t>(count)});
     begun_ = true;
-    at_ = block_.data();
-    end_ = at_ + count;
-    return count > 0;
+    return static_cast<std::size_t>(count);
   }
 
+ private:
   void require_readable(std::string_view begin) const {
     for (const Packing& packing : kPackings)
       if (begin.starts_with(packing.begin))
@@ -116,34 +90,7 @@ class TraceText {
   };
   std::filesystem::path path_;
   std::unique_ptr<gzFile_s, Close> file_;
-  std::vector<char> block_ = std::vector<char>(1U << 18);
-  const char* at_ = block_.data();
-  const char* end_ = block_.data();
-  std::size_t since_mark_ = 0;
-  bool begun_ = false, in_text_ = false, escaped_ = false;
-};
-
-/// The text as the iterators that the parser takes; all of them stand at the same place.
-class TextIterator {
- public:
-  using iterator_category = std::input_iterator_tag;
-  using value_type = char;
-  using difference_type = std::ptrdiff_t;
-  using pointer = const char*;
-  using reference = char;
-
-  TextIterator() = default;
-  explicit TextIterator(TraceText& text) : text_(&text) {}
-  char operator*() const { return text_->current(); }
-  TextIterator& operator++() {
-    text_->advance();
-    return *this;
-  }
-  bool operator==(const TextIterator& other) const { return at_end() == other.at_end(); }
-
- private:
-  bool at_end() const { return text_ == nullptr || text_->ended(); }
-  TraceText* text_ = nullptr;
+  bool begun_ = false;
 };
 
 // --- names ---------------------------------------------------------------------------------------
@@ -432,23 +379,12 @@ class EventSorter {
   std::size_t kept_ = 0;
 };
 
-// --- the parser's calls --------------------------------------------------------------------------
+// --- the JSON of events --------------------------------------------------------------------------
 
-/// Which value of the trace the parser is at.
+namespace json = simdjson::ondemand;
+
 enum class Key {
   kOther,
-  // of the file
-  kEvents,
-  kDistributed,
-  kDevices,
-  kBaseTime,
-  // of distributedInfo and deviceProperties
-  kRank,
-  kWorldSize,
-  kBackend,
-  kGroups,
-  kGroupRanks,
-  kDeviceName,
   // of an event
   kPhase,
   kCategory,
@@ -471,14 +407,6 @@ enum class Key {
 };
 
 using KeyName = std::pair<std::string_view, Key>;
-constexpr std::array kFileKeys = {
-    KeyName{"traceEvents", Key::kEvents}, KeyName{"distributedInfo", Key::kDistributed},
-    KeyName{"deviceProperties", Key::kDevices}, KeyName{"baseTimeNanoseconds", Key::kBaseTime}};
-constexpr std::array kDistributedKeys = {
-    KeyName{"rank", Key::kRank}, KeyName{"world_size", Key::kWorldSize},
-    KeyName{"backend", Key::kBackend}, KeyName{"pg_config", Key::kGroups}};
-constexpr std::array kGroupKeys = {KeyName{"pg_size", Key::kGroupRanks}};
-constexpr std::array kDeviceKeys = {KeyName{"name", Key::kDeviceName}};
 constexpr std::array kEventKeys = {KeyName{"ph", Key::kPhase},  KeyName{"cat", Key::kCategory},
                                    KeyName{"name", Key::kName}, KeyName{"tid", Key::kThread},
                                    KeyName{"ts", Key::kTs},     KeyName{"dur", Key::kDur},
@@ -503,146 +431,131 @@ Key key_in(const std::array<KeyName, count>& names, std::string_view text) {
   return Key::kOther;
 }
 
-class TraceHandler : public nlohmann::json_sax<nlohmann::json> {
+/// Some profilers write numbers as texts.
+struct Number {
+  double value = kNotMeasured;
+  std::int64_t whole = -1;
+};
+
+Number number_of(std::string_view text) {
+  Number number;
+  const char* const end = text.data() + text.size();
+  if (text.empty() || std::from_chars(text.data(), end, number.value).ptr != end) return {};
+  if (std::from_chars(text.data(), end, number.whole).ptr != end)
+    number.whole = whole(number.value);
+  return number;
+}
+
+/// Reads lists of events. Values that do not matter are parsed too: invalid JSON must not pass.
+/// Throws simdjson_error.
+class EventParser {
  public:
-  TraceHandler(TraceEvents& trace, TraceText& text) : trace_(trace), text_(text), sorter_(trace) {}
+  explicit EventParser(EventSorter& sorter) : sorter_(sorter) {}
 
-  bool null() override { return done(); }
-  bool boolean(bool) override { return done(); }
-  bool number_integer(number_integer_t value) override {
-    return number(static_cast<double>(value), value);
-  }
-  bool number_unsigned(number_unsigned_t value) override {
-    return number(static_cast<double>(value),
-                  static_cast<std::int64_t>(
-                      std::min<std::uint64_t>(value, std::numeric_limits<std::int64_t>::max())));
-  }
-  bool number_float(number_float_t value, const string_t&) override {
-    return number(value, whole(value));
-  }
-  bool binary(binary_t&) override { return done(); }
-
-  /// Some profilers write numbers as texts.
-  bool string(string_t& value) override {
-    if (std::string* place = text_place()) {
-      *place = std::move(value);
-      return done();
+  /// `text` is "[…]"; behind it lie SIMDJSON_PADDING bytes, of any value.
+  void parse(std::string_view text) {
+    list_ = parser_.iterate(text.data(), text.size(), text.size() + simdjson::SIMDJSON_PADDING);
+    for (json::value one : list_.get_array()) {
+      if (one.type() != json::json_type::object) {
+        check(one);
+        continue;
+      }
+      event_ = {};
+      for (json::field field : one.get_object())
+        read(key_in(kEventKeys, std::string_view(field.unescaped_key())), field.value());
+      sorter_.add(event_);
     }
-    if (key_ == Key::kOther) return done();
-    double as_number = 0;
-    std::int64_t as_whole = 0;
-    const char* const end = value.data() + value.size();
-    if (value.empty() || std::from_chars(value.data(), end, as_number).ptr != end) return done();
-    const bool is_whole = std::from_chars(value.data(), end, as_whole).ptr == end;
-    return number(as_number, is_whole ? as_whole : whole(as_number));
   }
-
-  bool key(string_t& text) override {
-    key_ = Key::kOther;
-    if (depth_ == 1)
-      key_ = top_ = key_in(kFileKeys, text);
-    else if (depth_ == 2 && top_ == Key::kDistributed)
-      key_ = field_ = key_in(kDistributedKeys, text);
-    else if (depth_ == 4 && top_ == Key::kDistributed && field_ == Key::kGroups)
-      key_ = key_in(kGroupKeys, text);
-    else if (depth_ == 3 && top_ == Key::kDevices)
-      key_ = key_in(kDeviceKeys, text);
-    else if (depth_ == 3 && top_ == Key::kEvents)
-      key_ = field_ = key_in(kEventKeys, text);
-    else if (depth_ == 4 && in_args())
-      key_ = argument_ = key_in(kArgsKeys, text);
-    return done();
-  }
-
-  bool start_object(std::size_t) override {
-    if (depth_ == 2 && top_ == Key::kEvents) event_ = {}, field_ = Key::kOther;
-    if (depth_ == 1 && top_ == Key::kOther && !is_object_) is_list_ = true;
-    if (depth_ == 0) is_object_ = true;
-    return enter();
-  }
-  bool end_object() override {
-    if (depth_ == 3 && top_ == Key::kEvents) sorter_.add(event_);
-    return leave();
-  }
-  bool start_array(std::size_t) override {
-    if (in_dims()) dims_.open();
-    if (depth_ == 4 && in_args() && argument_ == Key::kInputDims) dims_ = {};
-    if (depth_ == 1 && top_ == Key::kEvents) has_events_ = true;
-    return enter();
-  }
-  bool end_array() override {
-    if (depth_ == 5 && in_dims()) event_.dims_elements = dims_.elements();
-    if (depth_ > 5 && in_dims()) dims_.close();
-    if (depth_ == 6 && in_dims() && event_.first_elements < 0)
-      event_.first_elements = dims_.elements();
-    return leave();
-  }
-
-  bool parse_error(std::size_t position, const std::string& token,
-                   const nlohmann::json::exception& error) override {
-    const std::string_view reason = error.what();
-    const bool cut_off = reason.find("unexpected end of input") != reason.npos ||
-                         reason.find("missing closing quote") != reason.npos ||
-                         reason.find("empty input") != reason.npos;  // nlohmann-json 3.12
-    if (cut_off && text_.ended())
-      throw bad_trace(trace_.path, fmt::format("ends at byte {} within a value", position),
-                      kCopyAgain);
-    throw bad_trace(
-        trace_.path,
-        fmt::format("is no JSON: byte {}, near '{}'", position,
-                    with_escaped_bytes(token.substr(0, 40))),
-        position <= 1 ? kNameTraces
-                      : "correct the text at that byte, which recording again would write again: a "
-                        "quote or a backslash within a name needs a backslash before it; inf and "
-                        "nan are no numbers of JSON");
-  }
-
-  void finish() {
-    for (std::string* text : {&trace_.backend, &trace_.device})
-      *text = printable(*text);
-    if (is_list_)
-      throw bad_trace(trace_.path,
-                      "is a list of events without the object around it that holds traceEvents, as "
-                      "PyTorch before 1.8 wrote",
-                      "record it with torch.profiler of PyTorch 1.8.1 or later");
-    if (!is_object_ || !has_events_)
-      throw bad_trace(trace_.path, "holds no list traceEvents: torch.profiler did not write it",
-                      kNameTraces);
-    sorter_.finish();
-    trace_.origin_ns = base_ns_ + sorter_.origin_ns();
-    trace_.has_groups = least_group_ < trace_.ranks.value_or(0);
+  /// Where the parser stopped; null if it cannot tell.
+  const char* place() {
+    const char* place = nullptr;
+    return list_.current_location().get(place) == simdjson::SUCCESS ? place : nullptr;
   }
 
  private:
-  bool in_args() const { return top_ == Key::kEvents && field_ == Key::kArgs; }
-  bool in_dims() const { return depth_ >= 5 && in_args() && argument_ == Key::kInputDims; }
+  void read(Key key, json::value value) {
+    const json::json_type type = value.type();
+    if (key == Key::kArgs && type == json::json_type::object)
+      for (json::field field : value.get_object())
+        read(key_in(kArgsKeys, std::string_view(field.unescaped_key())), field.value());
+    else if (key == Key::kInputDims && type == json::json_type::array)
+      read_dims(value.get_array());
+    else if (key == Key::kInputType && type == json::json_type::array)
+      read_types(value.get_array());
+    else if (type == json::json_type::string && text_of(key) != nullptr)
+      text_of(key)->assign(std::string_view(value.get_string()));
+    else if (type == json::json_type::string && key != Key::kOther)
+      set(key, number_of(value.get_string()));
+    else if (type == json::json_type::number && key != Key::kOther)
+      set(key, number_in(value));
+    else
+      check(value);
+  }
 
-  bool done() {
-    text_.mark();
-    return true;
-  }
-  bool enter() {
-    if (++depth_ > kMostDepth)
-      throw bad_trace(trace_.path, fmt::format("is nested deeper than {} levels", kMostDepth),
-                      kNameTraces);
-    if (depth_ > 4 || !in_args()) key_ = Key::kOther;
-    return done();
-  }
-  bool leave() {
-    --depth_;
-    key_ = Key::kOther;
-    return done();
+  // Not get_number(), which makes 0 of numbers of 19 digits (simdjson 3.0.1).
+  static Number number_in(json::value value) {
+    const double number = value.get_double();
+    return {number, whole(number)};
   }
 
-  /// Where the text that the parser is at belongs; null for texts that do not matter.
-  std::string* text_place() {
-    if (depth_ == 5 && in_args() && argument_ == Key::kInputType && event_.type.empty())
-      return &event_.type;
-    switch (key_) {
-      case Key::kBackend:
-        return &trace_.backend;
-      case Key::kDeviceName:
-        return trace_.device.empty() ? &trace_.device : nullptr;
+  static void check(json::value value) {
+    switch (value.type()) {
+      case json::json_type::object:
+        for (json::field field : value.get_object())
+          check(field.value());
+        break;
+      case json::json_type::array:
+        for (json::value one : value.get_array())
+          check(one);
+        break;
+      case json::json_type::string:
+        static_cast<void>(std::string_view(value.get_string()));
+        break;
+      case json::json_type::number:
+        static_cast<void>(number_in(value));
+        break;
+      case json::json_type::boolean:
+        static_cast<void>(bool(value.get_bool()));
+        break;
+      case json::json_type::null:
+        if (!bool(value.is_null())) throw simdjson::simdjson_error(simdjson::N_ATOM_ERROR);
+        break;
+    }
+  }
+
+  void read_types(json::array types) {
+    for (json::value type : types)
+      if (type.type() == json::json_type::string && event_.type.empty())
+        event_.type.assign(std::string_view(type.get_string()));
+      else
+        check(type);
+  }
+
+  void read_dims(json::array arguments) {
+    DimsCounter dims;
+    for (json::value argument : arguments) {
+      count_dims(argument, dims);
+      if (event_.first_elements < 0) event_.first_elements = dims.elements();
+    }
+    event_.dims_elements = dims.elements();
+  }
+
+  static void count_dims(json::value value, DimsCounter& dims) {
+    if (value.type() == json::json_type::array) {
+      dims.open();
+      for (json::value one : value.get_array())
+        count_dims(one, dims);
+      dims.close();
+    } else if (value.type() == json::json_type::number) {
+      dims.number(number_in(value).value);
+    } else {
+      check(value);
+    }
+  }
+
+  /// Where a text belongs; null for keys of numbers, and those that do not matter.
+  std::string* text_of(Key key) {
+    switch (key) {
       case Key::kPhase:
         return &event_.phase;
       case Key::kCategory:
@@ -660,67 +573,232 @@ class TraceHandler : public nlohmann::json_sax<nlohmann::json> {
     }
   }
 
-  bool number(double value, std::int64_t whole_value) {
-    if (in_dims()) dims_.number(value);
-    switch (key_) {
-      case Key::kBaseTime:
-        base_ns_ = std::abs(value) <= kMostMicroseconds * 1e3 ? whole_value : 0;
-        break;
-      case Key::kRank:
-        trace_.rank = whole_value;
-        break;
-      case Key::kWorldSize:
-        trace_.ranks = whole_value;
-        break;
-      case Key::kGroupRanks:
-        least_group_ = std::min(least_group_, whole_value);
-        break;
+  void set(Key key, const Number& number) {
+    switch (key) {
       case Key::kThread:
-        event_.thread = std::to_string(whole_value);
+        event_.thread = std::to_string(number.whole);
         break;
       case Key::kTs:
-        event_.ts_us = value;
+        event_.ts_us = number.value;
         break;
       case Key::kDur:
-        event_.dur_us = value;
+        event_.dur_us = number.value;
         break;
       case Key::kCorrelation:
-        event_.correlation = whole_value;
+        event_.correlation = number.whole;
         break;
       case Key::kExternalId:
-        event_.external_id = whole_value;
+        event_.external_id = number.whole;
         break;
       case Key::kInElements:
-        event_.in_elements = whole_value;
+        event_.in_elements = number.whole;
         break;
       case Key::kGroupSize:
-        event_.group_ranks = whole_value;
+        event_.group_ranks = number.whole;
         break;
       case Key::kDevice:
-        event_.device = whole_value;
+        event_.device = number.whole;
         break;
       case Key::kStream:
-        event_.stream = whole_value;
+        event_.stream = number.whole;
         break;
       default:
         break;
     }
-    return done();
+  }
+
+  EventSorter& sorter_;
+  RawEvent event_;
+  json::parser parser_;
+  json::document list_;
+};
+
+// --- the file ------------------------------------------------------------------------------------
+
+/// Reads the text in windows: of the list traceEvents each goes to the parser of events as far as
+/// its events are whole, all else is kept. Bytes that no text of JSON may hold are replaced, since
+/// names hold them: newlines, and letters of other encodings.
+class TraceReader {
+ public:
+  explicit TraceReader(TraceEvents& trace)
+      : trace_(trace), file_(trace.path), sorter_(trace), parser_(sorter_) {}
+
+  void read() {
+    constexpr std::size_t kBlock = 1U << 20;
+    std::size_t held = 1;  // before the first byte is place for a bracket
+    for (;;) {
+      if (held > kMostValueBytes || rest_.size() > kMostValueBytes)
+        throw bad_trace(trace_.path,
+                        fmt::format("holds a value of more than {} bytes", kMostValueBytes),
+                        kNameTraces);
+      window_.resize(held + kBlock + 1 + simdjson::SIMDJSON_PADDING);
+      const std::size_t count = file_.read(window_.data() + held, kBlock);
+      if (count == 0) break;
+      held = scan(held, held + count);
+    }
+    if (depth_ > 0 || in_text_ || rest_.find_first_not_of(" \t\r\n") == std::string::npos)
+      throw bad_trace(trace_.path, fmt::format("ends at byte {} within a value", bytes_),
+                      kCopyAgain);
+    read_rest();
+  }
+
+ private:
+  /// Takes the bytes from `from` on; returns how many remain in the window.
+  std::size_t scan(std::size_t from, std::size_t to) {
+    std::size_t begin = 1, whole_until = 1;
+    before_window_ = bytes_ + 1 - from;
+    for (std::size_t i = from; i < to; ++i) {
+      if (in_text_) {
+        i = scan_text(i, to) - 1;
+        continue;
+      }
+      const char byte = window_[i];
+      const bool was_in_events = in_events_;
+      if (byte == '"') {
+        in_text_ = true;
+        text_begin_ = rest_.size() + 1;
+      } else if (byte == '{' || byte == '[') {
+        open(byte);
+        if (in_events_ && !was_in_events) begin = whole_until = i + 1;
+      } else if (byte == '}' || byte == ']') {
+        close();
+        if (was_in_events && depth_ == 2) whole_until = i + 1;
+        if (was_in_events && !in_events_) parse(begin, i);
+      }
+      if (!in_events_ || !was_in_events) rest_ += byte;
+    }
+    bytes_ += to - from;
+    if (!in_events_) return 1;
+    parse(begin, whole_until);
+    std::copy(window_.begin() + static_cast<std::ptrdiff_t>(whole_until),
+              window_.begin() + static_cast<std::ptrdiff_t>(to), window_.begin() + 1);
+    return to - whole_until + 1;
+  }
+
+  /// Returns where the text ends, or `to`.
+  std::size_t scan_text(std::size_t from, std::size_t to) {
+    std::size_t i = from;
+    while (in_text_ && i < to) {
+      char& byte = window_[i++];
+      const auto code = static_cast<unsigned char>(byte);
+      if (code < 0x20 || code >= 0x80) byte = code < 0x20 ? ' ' : '?';
+      if (escaped_)
+        escaped_ = false;
+      else if (byte == '\\')
+        escaped_ = true;
+      else
+        in_text_ = byte != '"';
+    }
+    if (in_events_) return i;
+    rest_.append(window_.data() + from, i - from);
+    if (!in_text_ && depth_ == 1) key_ = rest_.substr(text_begin_, rest_.size() - 1 - text_begin_);
+    return i;
+  }
+
+  void open(char bracket) {
+    if (++depth_ > kMostDepth)
+      throw bad_trace(trace_.path, fmt::format("is nested deeper than {} levels", kMostDepth),
+                      kNameTraces);
+    if (depth_ == 1) is_list_ = bracket == '[';
+    if (depth_ == 2 && is_list_ && bracket == '{')
+      throw bad_trace(trace_.path,
+                      "is a list of events without the object around it that holds traceEvents, as "
+                      "PyTorch before 1.8 wrote",
+                      "record it with torch.profiler of PyTorch 1.8.1 or later");
+    if (depth_ == 2 && !is_list_ && bracket == '[' && key_ == "traceEvents")
+      in_events_ = has_events_ = true, first_ = true;
+  }
+  void close() {
+    if (depth_ == 0) throw no_json(bytes_ + 1, "}");
+    if (--depth_ == 1) in_events_ = false;
+  }
+
+  /// Events of the window, with the comma before them unless they are the first.
+  void parse(std::size_t begin, std::size_t end) {
+    constexpr const char* kBlank = " \t\r\n";
+    const std::string_view text(window_.data(), end);
+    std::size_t at = text.find_first_not_of(kBlank, begin);
+    if (at == text.npos) return;
+    if (!first_ && text[at] != ',') throw no_json(before_window_ + at, text.substr(at));
+    at -= first_ ? 1 : 0;
+    first_ = false;
+    const char before = window_[at], after = window_[end];
+    window_[at] = '[';
+    window_[end] = ']';
+    try {
+      parser_.parse({window_.data() + at, end + 1 - at});
+    } catch (const simdjson::simdjson_error&) {
+      const char* place = parser_.place();
+      const char* const last = window_.data() + end;
+      if (place == nullptr || place < window_.data() || place > last) place = window_.data() + at;
+      throw no_json(before_window_ + static_cast<std::size_t>(place - window_.data()),
+                    {place, static_cast<std::size_t>(last - place)});
+    }
+    window_[at] = before;
+    window_[end] = after;
+  }
+
+  Error no_json(std::size_t position, std::string_view near) const {
+    return bad_trace(
+        trace_.path,
+        fmt::format("is no JSON: byte {}, near '{}'", position,
+                    with_escaped_bytes(std::string(near.substr(0, 40)))),
+        position <= 1 ? kNameTraces
+                      : "correct the text at that byte, which recording again would write again: a "
+                        "quote or a backslash within a name needs a backslash before it; inf and "
+                        "nan are no numbers of JSON");
+  }
+
+  /// What stands around the events.
+  void read_rest() {
+    nlohmann::json rest;
+    try {
+      rest = nlohmann::json::parse(rest_);
+    } catch (const nlohmann::json::parse_error& error) {
+      const std::size_t at = std::max<std::size_t>(error.byte, 1) - 1;
+      throw no_json(at + 1, std::string_view(rest_).substr(std::min(at, rest_.size())));
+    }
+    if (!rest.is_object() || !has_events_)
+      throw bad_trace(trace_.path, "holds no list traceEvents: torch.profiler did not write it",
+                      kNameTraces);
+    const auto member = [](const nlohmann::json& of, const char* name) {
+      const auto found = of.is_object() ? of.find(name) : of.end();
+      return of.is_object() && found != of.end() ? *found : nlohmann::json();
+    };
+    const auto number = [](const nlohmann::json& value) -> std::optional<Number> {
+      if (value.is_string()) return number_of(value.get_ref<const std::string&>());
+      if (!value.is_number()) return std::nullopt;
+      return Number{value.get<double>(), value.is_number_integer() ? value.get<std::int64_t>()
+                                                                   : whole(value.get<double>())};
+    };
+    const auto text = [](const nlohmann::json& value) {
+      return printable(value.is_string() ? value.get<std::string>() : std::string());
+    };
+    const nlohmann::json job = member(rest, "distributedInfo");
+    if (const auto rank = number(member(job, "rank"))) trace_.rank = rank->whole;
+    if (const auto ranks = number(member(job, "world_size"))) trace_.ranks = ranks->whole;
+    trace_.backend = text(member(job, "backend"));
+    for (const nlohmann::json& group : member(job, "pg_config"))
+      if (const auto ranks = number(member(group, "pg_size")))
+        trace_.has_groups = trace_.has_groups || ranks->whole < trace_.ranks.value_or(0);
+    for (const nlohmann::json& device : member(rest, "deviceProperties"))
+      if (trace_.device.empty()) trace_.device = text(member(device, "name"));
+    sorter_.finish();
+    trace_.origin_ns = sorter_.origin_ns();
+    if (const auto base = number(member(rest, "baseTimeNanoseconds")))
+      if (std::abs(base->value) <= kMostMicroseconds * 1e3) trace_.origin_ns += base->whole;
   }
 
   TraceEvents& trace_;
-  TraceText& text_;
+  TraceFile file_;
   EventSorter sorter_;
-  RawEvent event_;
-  DimsCounter dims_;
-  std::size_t depth_ = 0;
-  Key key_ = Key::kOther;       // of the value that follows
-  Key top_ = Key::kOther;       // of the file
-  Key field_ = Key::kOther;     // of the event
-  Key argument_ = Key::kOther;  // of its args
-  bool is_object_ = false, is_list_ = false, has_events_ = false;
-  std::int64_t base_ns_ = 0;
-  std::int64_t least_group_ = std::numeric_limits<std::int64_t>::max();  // of ranks
+  EventParser parser_;
+  std::vector<char> window_;
+  std::string rest_, key_;  // the text but for the events; of the file, the key that was read last
+  std::size_t bytes_ = 0, depth_ = 0, text_begin_ = 0;
+  std::size_t before_window_ = 0;  // bytes; modulo 2^64, since a window has one byte of its own
+  bool in_text_ = false, escaped_ = false;
+  bool is_list_ = false, in_events_ = false, has_events_ = false, first_ = false;
 };
 
 }  // namespace
@@ -728,10 +806,7 @@ class TraceHandler : public nlohmann::json_sax<nlohmann::json> {
 TraceEvents read_trace_events(const std::filesystem::path& path) {
   TraceEvents trace;
   trace.path = path;
-  TraceText text(path);
-  TraceHandler handler(trace, text);
-  nlohmann::json::sax_parse(TextIterator(text), TextIterator(), &handler);
-  handler.finish();
+  TraceReader(trace).read();
   return trace;
 }
 

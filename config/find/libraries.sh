@@ -141,4 +141,6 @@ find_libraries() {
   report_library "OpenSSL crypto" build libssl-dev OPENSSL_ROOT
   find_library ZLIB ZLIB_ROOT zlib zlib.h ZLIB_VERSION -lz
   report_library zlib build zlib1g-dev ZLIB_ROOT
+  find_library SIMDJSON SIMDJSON_ROOT simdjson simdjson.h SIMDJSON_VERSION -lsimdjson
+  report_library simdjson build libsimdjson-dev SIMDJSON_ROOT
 }

@@ -10,9 +10,11 @@
 #include "analysis/metrics/run_group.h"
 #include "analysis/runs/run_set.h"
 #include "analysis/runs/steady_rows.h"
+#include "analysis/tables/tables.h"
 #include "analysis/trace/gzip.h"
 #include "record/publish.h"
 #include "serial/expect_error.h"
+#include "serial/report_view.h"
 #include "serial/test_folder.h"
 
 using namespace gradsync;
@@ -559,6 +561,19 @@ TEST_CASE("profiler traces: numbers as texts") {
   CHECK(run->rows(0, 1).front().ranks[0][Phase::kCompute] == about_ms(54));
 }
 
+TEST_CASE("profiler traces: times of 19 digits, as of PyTorch 2.3") {
+  TraceWriter trace;
+  trace.ranks = 1;
+  for (const double at : {1712195495519.0, 1712195495619.0})
+    trace.annotation(fmt::format("ProfilerStep#{}", at > 1712195495600.0 ? 1 : 0), at, at + 100)
+        .op("aten::mm", at + 10.5, at + 30.25);
+  Traces traces;
+  traces.add(trace);
+  const RankIteration rank = traces.run()->rows(1, 1).front().ranks[0];
+  CHECK(rank[Phase::kIteration] == about_ms(100));
+  CHECK(rank[Phase::kCompute] == about_ms(19.75));
+}
+
 TEST_CASE("profiler traces: what cannot be read has a fix that helps") {
   const auto fix = [](const std::string& text) {
     Traces traces;
@@ -863,4 +878,18 @@ TEST_CASE(
     CHECK(is_known_work(set.runs[0]) == (batch > 0));
     CHECK(images_text(set.runs[0]) == (batch > 0 ? "16 images per rank" : "an unknown batch"));
   }
+}
+
+TEST_CASE("profiler traces: tables of one rank of several") {
+  Traces traces;
+  traces.add(rank_of_two(1, 0));
+  RunSet set;
+  set.runs.push_back(describe_run("a", traces.run()));
+  CHECK(make_split_table(set, {}).rows.size() == 2);  // the rank, the mean
+  CHECK(make_modes_table(set, {}).rows.size() == 1);
+  CHECK(make_stragglers_table(set, {}).rows.size() == 1);
+  CHECK(make_traffic_table(set, {}).rows.size() == 2);
+  CHECK(shown(make_summary_table(set, {}), 0, "wait_ms") == "n/a");
+  CHECK(shown(make_summary_table(set, {}), 0, "to_fastest") == "n/a");
+  CHECK(shown(make_modes_table(set, {}), 0, "images_per_s") == "n/a");
 }
