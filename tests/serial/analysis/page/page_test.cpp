@@ -144,7 +144,8 @@ TEST_CASE("page: one table is open, and one without rows is left out") {
 }
 
 TEST_CASE(
-    "page: exposed communication that contains waiting says so, a shared host has no figures") {
+    "page: exposed communication is marked where it contains waiting, a shared host has no "
+    "figures") {
   const std::string reservation = "contains waiting for late ranks (schema 1)";
   const TestFolder old, recent, shared;
   StudyRun run{"ddp", 2, 32, 0.006, 0.004};

@@ -221,9 +221,8 @@ TEST_CASE("layout: published, measured by the report's conventions, and their ra
   CHECK(in_row(table, "speedup", "devices_4_published") == doctest::Approx(3.1));
   CHECK(std::isnan(in_row(table, "speedup", "devices_4_measured")));
   CHECK(contains(gradsync::testing::all_notes(table), "bandwidth: message, S / communication"));
-  // As runs of schema 1 hold it.
-  CHECK(
-      contains(gradsync::testing::all_notes(table), "communication with waiting for a late rank"));
+  CHECK(contains(gradsync::testing::all_notes(table),
+                 "communication without waiting for a late rank"));
   CHECK_FALSE(contains(gradsync::testing::all_notes(table), "extrapolated"));
   // Another batch, which no axis of this table shows, does not stand beside published numbers.
   gradsync::testing::StudyRun other = with_epochs("ddp", 4, 0.004, "250", 40);
