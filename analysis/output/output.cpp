@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <ostream>
-#include <ranges>
 #include <sstream>
 
 #include <fmt/format.h>
@@ -90,7 +89,9 @@ void ReportOutput::write_verdict(const std::vector<VerdictClause>& clauses) {
 void ReportOutput::draw_plots(const std::vector<NamedChart>& charts) {
   if (options_.output.empty() || charts.empty()) return;
   std::map<std::string, std::vector<std::string>> plots_of;  // those not drawn, by the reason
+  std::vector<std::string_view> names;
   for (const NamedChart& plot : charts) {
+    names.push_back(plot.name);
     write_figure(plot.chart, plot.name, options_.output);
     try {
       draw_figure(plot.name, options_.output);
@@ -99,8 +100,7 @@ void ReportOutput::draw_plots(const std::vector<NamedChart>& charts) {
       plots_of[error.what() + fix].push_back(plot.name);
     }
   }
-  log_ << fmt::format("plots in {}: {}\n", options_.output.string(),
-                      fmt::join(charts | std::views::transform(&NamedChart::name), ", "));
+  log_ << fmt::format("plots in {}: {}\n", options_.output.string(), fmt::join(names, ", "));
   for (const auto& [reason, plots] : plots_of)
     log_ << fmt::format("warning: no PNG and PDF of {}: {}\n", fmt::join(plots, ", "), reason);
 }

@@ -52,12 +52,12 @@ class Outcome:
 # --- libFuzzer -----------------------------------------------------------------------------------
 
 
-def build() -> str:
-    """Why there is no fuzzer, or an empty text."""
+def build() -> dict:
+    """What of an Outcome is the same for all targets: nothing where the fuzzer is built."""
     if not shutil.which("clang++"):
-        return "needs clang (apt-get install clang libclang-rt-14-dev)"
+        return {"skipped": "needs clang (apt-get install clang libclang-rt-14-dev)"}
     made = subprocess.run(["make", "-s", str(FUZZER.relative_to(ROOT))], cwd=ROOT, capture_output=True, text=True, check=False)
-    return "" if made.returncode == 0 else f"the fuzzer does not build: {made.stderr[-300:]}"
+    return {} if made.returncode == 0 else {"failures": [f"the fuzzer does not build: {made.stderr[-300:]}"]}
 
 
 def fuzz(target: str, seconds: int, seed: int) -> Outcome:
@@ -195,7 +195,7 @@ def cases(arguments, folder: pathlib.Path):
     lacking = build()
     for target in sorted(path.name for path in CORPUS.iterdir()):
         yield target, lambda target=target: (
-            Outcome(target, skipped=lacking) if lacking else fuzz(target, arguments.seconds, arguments.seed))  # fmt: skip
+            Outcome(target, **lacking) if lacking else fuzz(target, arguments.seconds, arguments.seed))  # fmt: skip
 
 
 def main() -> int:
