@@ -170,8 +170,8 @@ std::string_view core_shortage(const Run& run) {
   return host_is_shared(run) ? "shared host" : "";
 }
 
-std::vector<CoreShortage> core_shortages(const std::vector<Run>& runs) {
-  std::vector<CoreShortage> all;
+std::vector<RunsShortOfCores> runs_short_of_cores(const std::vector<Run>& runs) {
+  std::vector<RunsShortOfCores> all;
   std::map<std::string, std::vector<const Run*>> shared;
   for (const Run& run : runs) {
     const std::string_view word = core_shortage(run);
@@ -182,7 +182,7 @@ std::vector<CoreShortage> core_shortages(const std::vector<Run>& runs) {
       continue;
     }
     const std::string text = oversubscription_text(*found);
-    auto known = std::ranges::find(all, text, &CoreShortage::text);
+    auto known = std::ranges::find(all, text, &RunsShortOfCores::text);
     if (known == all.end()) known = all.insert(all.end(), {word, text, {}});
     known->runs.push_back(&run);
   }

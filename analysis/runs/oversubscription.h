@@ -40,11 +40,11 @@ std::vector<double> core_shares(const Run& run);
 std::string_view core_shortage(const Run& run);
 
 /// Runs that lacked cores for the same reason, on the same host.
-struct CoreShortage {
+struct RunsShortOfCores {
   std::string_view word;         ///< core_shortage()
   std::string text;              ///< "4 ranks with 4 threads had 2 cores on host node1"
   std::vector<const Run*> runs;  ///< at least one
 };
-std::vector<CoreShortage> core_shortages(const std::vector<Run>& runs);
+std::vector<RunsShortOfCores> runs_short_of_cores(const std::vector<Run>& runs);
 
 }  // namespace gradsync::report

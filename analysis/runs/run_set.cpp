@@ -103,7 +103,7 @@ void remark_scheduled(RunSet& set) {
 }
 
 void remark_short_of_cores(RunSet& set) {
-  for (const CoreShortage& some : core_shortages(set.runs))
+  for (const RunsShortOfCores& some : runs_short_of_cores(set.runs))
     set.remarks.push_back(
         fmt::format("{}: {} ({}): the times of these runs include waiting for a core "
                     "and show neither how a mode scales nor what limits it",

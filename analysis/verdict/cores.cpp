@@ -8,7 +8,7 @@ namespace gradsync::report {
 /// Says first of which runs the others conclude nothing; none where all had a core for each thread.
 Clauses core_clauses(const VerdictInput& input) {
   Clauses clauses;
-  for (const CoreShortage& some : core_shortages(input.set.runs)) {
+  for (const RunsShortOfCores& some : runs_short_of_cores(input.set.runs)) {
     const bool shared = some.word != "oversubscribed";
     VerdictClause clause = clause_of(
         shared ? "cores.shared" : "cores.oversubscribed",
