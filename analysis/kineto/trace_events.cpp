@@ -454,8 +454,10 @@ class EventParser {
 
   /// `text` is "[…]"; behind it lie SIMDJSON_PADDING bytes, of any value.
   void parse(std::string_view text) {
-    list_ = parser_.iterate(text.data(), text.size(), text.size() + simdjson::SIMDJSON_PADDING);
-    for (json::value one : list_.get_array()) {
+    list_.reset();
+    list_ = parser_.iterate(text.data(), text.size(), text.size() + simdjson::SIMDJSON_PADDING)
+                .take_value();
+    for (json::value one : list_->get_array()) {
       if (one.type() != json::json_type::object) {
         check(one);
         continue;
@@ -469,7 +471,8 @@ class EventParser {
   /// Where the parser stopped; null if it cannot tell.
   const char* place() {
     const char* place = nullptr;
-    return list_.current_location().get(place) == simdjson::SUCCESS ? place : nullptr;
+    const bool told = list_ && list_->current_location().get(place) == simdjson::SUCCESS;
+    return told ? place : nullptr;
   }
 
  private:
@@ -610,7 +613,7 @@ class EventParser {
   EventSorter& sorter_;
   RawEvent event_;
   json::parser parser_;
-  json::document list_;
+  std::optional<json::document> list_;  ///< none where the text was refused as a whole
 };
 
 // --- the file ------------------------------------------------------------------------------------

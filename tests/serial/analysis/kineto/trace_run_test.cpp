@@ -524,6 +524,9 @@ TEST_CASE("profiler traces: damaged and hostile JSON") {
   CHECK(contains(refused(R"({"traceEvents": 5})"), "holds no list traceEvents"));
   CHECK(contains(refused("\x89HDF"), "is no JSON: byte 1"));
   CHECK(contains(refused(whole + "x"), "is no JSON"));
+  // The parser refuses this text as a whole, and has no place in it.
+  CHECK(
+      contains(refused("{\"traceEvents\": [{\"ph\": \"X\"}\xa4 {\"ph\": \"X\"}]}"), "is no JSON"));
   CHECK(contains(refused(R"({"traceEvents": [{"ts": 1e999}]})"), "is no JSON"));
   CHECK(contains(refused(R"({"traceEvents": )" + std::string(200, '[')), "deeper than 100 levels"));
   const std::string packed = gzipped(whole);
