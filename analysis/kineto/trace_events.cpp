@@ -760,6 +760,9 @@ class TraceReader {
     } catch (const nlohmann::json::parse_error& error) {
       const std::size_t at = std::max<std::size_t>(error.byte, 1) - 1;
       throw no_json(at + 1, std::string_view(rest_).substr(std::min(at, rest_.size())));
+    } catch (const nlohmann::json::out_of_range&) {
+      throw bad_trace(trace_.path, "holds a number that is too large beside its events",
+                      kNameTraces);
     }
     if (!rest.is_object() || !has_events_)
       throw bad_trace(trace_.path, "holds no list traceEvents: torch.profiler did not write it",

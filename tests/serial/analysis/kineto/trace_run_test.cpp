@@ -528,6 +528,7 @@ TEST_CASE("profiler traces: damaged and hostile JSON") {
   CHECK(
       contains(refused("{\"traceEvents\": [{\"ph\": \"X\"}\xa4 {\"ph\": \"X\"}]}"), "is no JSON"));
   CHECK(contains(refused(R"({"traceEvents": [{"ts": 1e999}]})"), "is no JSON"));
+  CHECK(contains(refused(R"({"a": 1e999, "traceEvents": []})"), "number that is too large"));
   CHECK(contains(refused(R"({"traceEvents": )" + std::string(200, '[')), "deeper than 100 levels"));
   const std::string packed = gzipped(whole);
   CHECK(contains(refused(packed.substr(0, packed.size() - 20)), "cannot be decompressed"));
