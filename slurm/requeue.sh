@@ -82,7 +82,7 @@ reason_to_stay() { # RESULTS PROGRESS-AT-START
 
 # Ends the job with `code`; after 75 it goes back into the queue, if it may.
 finish() { # CODE RESULTS PROGRESS-AT-START COMMAND
-  local reason
+  local reason code=0
   if (($1 != 75)); then
     say "ends with exit code $1"
     exit "$1"
@@ -90,11 +90,10 @@ finish() { # CODE RESULTS PROGRESS-AT-START COMMAND
   reason=$(reason_to_stay "$2" "$3")
   if [[ -z $reason ]]; then
     say "stopped before the time limit; requeued (restart $((${SLURM_RESTART_COUNT:-0} + 1)))"
-    if scontrol requeue "$SLURM_JOB_ID"; then
-      # Slurm ends this shell now, and may end its children first: that is no failure.
-      sleep 60 || true
-      exit 75
-    fi
+    scontrol requeue "$SLURM_JOB_ID" || code=$?
+    # Slurm ends this shell now, and may end its children first (128 + TERM or KILL): that is no failure.
+    ((code != 0)) || sleep 60 || true
+    ((code != 0 && code != 143 && code != 137)) || exit 75
     reason="scontrol requeue $SLURM_JOB_ID failed"
   fi
   say "stopped early, not queued again: $reason"
