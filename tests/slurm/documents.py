@@ -115,7 +115,7 @@ def case_the_readme(folder):
 
 
 def case_the_tutorial(folder):
-    (CLONE / "all_reduce.txt").write_text(ALL_REDUCE)
+    (CLONE / "all_reduce.txt").write_text(all_reduce_log())
     run_all("docs/tutorial.md", 16)
 
 
@@ -127,26 +127,27 @@ def case_the_page_on_slurm(folder):
         cluster("rate", "none")
 
 
-# Output of nccl-tests' all_reduce_perf on 8 GPUs, of a law of 30 us and 50 GB/s.
-ALL_REDUCE = """# nThread 1 nGpus 8 minBytes 1024 maxBytes 1073741824 step: 32(factor) warmup iters: 5 iters: 20 agg iters: 1 validation: 1 graph: 0
-#
-# Using devices
-""" + "".join(f"#  Rank {rank:2} Group  0 Pid   4711 on     node1 device {rank:2} [0000:1{rank}:00] NVIDIA H100 80GB HBM3\n" for rank in range(8)) + """#
-#                                                              out-of-place                       in-place
-#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
-#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
-""" + "".join(f"{size:12} {size // 4:13}     float     sum      -1 " + 2 * (lambda us: f" {us:8.2f} {size / us / 1e3:7.2f} {size / us / 1e3 * 1.75:7.2f}      0")(30 + size * 1.75 / 50e3) + "\n"
-            for size in (1 << 10, 1 << 15, 1 << 20, 1 << 25, 1 << 30)) + "# Out of bounds values : 0 OK\n"
+def all_reduce_log() -> str:
+    """What nccl-tests' all_reduce_perf prints on 8 GPUs, of a law of 30 us and 50 GB/s."""
+    lines = ["# nThread 1 nGpus 8 minBytes 1024 maxBytes 1073741824 step: 32(factor) warmup iters: 5 iters: 20 agg iters: 1", "# Using devices"]
+    lines += [f"#  Rank {rank:2} Group  0 Pid   4711 on     node1 device {rank:2} [0000:1{rank}:00] NVIDIA H100" for rank in range(8)]
+    lines += ["#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong",
+              "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)"]  # fmt: skip
+    for size in (1 << 10, 1 << 15, 1 << 20, 1 << 25, 1 << 30):
+        time_us = 30 + size * 1.75 / 50e3
+        bandwidth = size / time_us / 1e3
+        lines.append(f"{size:12} {size // 4:13}     float     sum      -1" + 2 * f" {time_us:8.2f} {bandwidth:7.2f} {bandwidth * 1.75:7.2f}      0")
+    return "\n".join(lines) + "\n"
 
 
 def prepare(folder: pathlib.Path) -> None:
     global CLONE
     CLONE = folder / "clone"
     CLONE.mkdir()
-    files = run(["git", "ls-files"]).expect(0).out.split("\n")[:-1]
-    for name in files:
-        (CLONE / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(ROOT / name, CLONE / name, follow_symlinks=False)
+    for part in ("Makefile", "config", "jobs", "slurm", "src", "analysis", "tests", "bench", "results/example/runs.tar.xz"):
+        (CLONE / part).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copytree(ROOT / part, CLONE / part) if (ROOT / part).is_dir() else shutil.copy2(ROOT / part, CLONE / part)
+    (CLONE / "slurm/site").unlink(missing_ok=True)
     (CLONE / "build").mkdir()
     (CLONE / "build/bin").symlink_to(ROOT / "build/bin")
     shutil.copy(ROOT / "build/config.mk", CLONE / "build")
