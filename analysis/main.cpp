@@ -122,7 +122,7 @@ void allow_many_files() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/// Of --as. Throws Error kBadData where it names a plot that there is not.
+/// Layout that --as names. Throws Error kBadData where it names a plot that there is not.
 std::optional<published::Layout> layout_of(const ReportOptions& options) {
   if (options.as.empty()) return {};
   published::Layout layout = published::read_layout(options.as);

@@ -38,7 +38,7 @@ std::string named(const ToolRow& one) {
   return fmt::format("{} of {}", collective_name(one.row.kind), count_text(one.ranks, "rank"));
 }
 
-/// Of rows that differ in a condition those of the wanted one, else of the first.
+/// Keeps, of rows that differ in a condition, those of the wanted one, else of the first.
 void keep_one(std::vector<ToolRow>& rows, std::string (*condition)(const ToolRow&),
               const std::string& wanted, std::string_view what, std::vector<std::string>& remarks) {
   std::vector<std::string> values;

@@ -43,7 +43,7 @@ using Words = std::vector<std::string_view>;
 class Columns {
  public:
   Columns() = default;
-  /// Those in a line, each of which must be one of `known`; none if one is not.
+  /// Titles in a line, each of which must be one of `known`; none if one is not.
   Columns(std::string_view line, std::initializer_list<std::string_view> known);
 
   bool empty() const { return titles_.empty(); }

@@ -416,7 +416,7 @@ void remove_overlaps(std::vector<TracedStep>& steps) {
     steps[i - 1].when.end_s = std::min(steps[i - 1].when.end_s, steps[i].when.begin_s);
 }
 
-/// Of work and operators, as they are kept.
+/// Number of events of work and of operators that are kept.
 std::size_t events_in(const TraceEvents& trace) {
   return trace.steps.size() + trace.operators.size() + trace.device_work.size() +
          trace.collectives.size();

@@ -51,7 +51,7 @@ Error without_rank(const fs::path& path) {
           "name it rank0.json, or record it after init_process_group()"};
 }
 
-/// Of the largest group that a collective states; -1 if none does.
+/// Ranks of the largest group that a collective states; -1 if none does.
 std::int64_t largest_group(const TraceEvents& trace) {
   std::int64_t largest = -1;
   for (const TracedCollective& one : trace.collectives)
@@ -181,8 +181,8 @@ bool sizes_agree(CollectiveKind kind) {
          kind == CollectiveKind::kReduceScatter;
 }
 
-/// As run files state it (record/collective_call.h): of a reduce-scatter and a scatter what a rank
-/// receives, of an all-to-all what it sends to one rank. -1 where the trace has no size.
+/// Payload as run files state it (record/collective_call.h): what a rank receives in a
+/// reduce-scatter and a scatter, what it sends to one rank in an all-to-all. -1 without a size.
 std::int64_t payload_bytes(const CollectiveFacts& facts, std::int64_t ranks) {
   const bool in_parts = facts.kind == CollectiveKind::kReduceScatter ||
                         facts.kind == CollectiveKind::kScatter ||
@@ -424,7 +424,7 @@ class RunMaker {
   void decide_arrivals() {
     const bool clocks_known = std::all_of(offsets_.begin(), offsets_.end(),
                                           [](const ClockOffset& clock) { return clock.known; });
-    // Of DataParallel's GPUs the trace of their process does not say which one came last.
+    // Which of DataParallel's GPUs came last is not in the trace of their process.
     arrivals_known_ = all_present() && clocks_known && matched_ && present_.front()->ranks_known &&
                       !data_parallel();
     if (!all_present())

@@ -113,7 +113,7 @@ std::vector<EpochFigures> epoch_figures(const Run& run) {
 
 namespace {
 
-/// Of the last recorded epoch; of each rank what is no waiting for data, where that is asked for.
+/// Steady iteration of the last recorded epoch; without each rank's wait for data for `training`.
 double last_steady_iteration_s(const Run& run, bool training) {
   const MatrixBlocks without_data = [](RunReader& reader, std::size_t first, std::size_t count) {
     Matrix times = reader.time(Phase::kIteration, first, count);

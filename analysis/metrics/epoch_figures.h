@@ -48,7 +48,7 @@ std::int64_t training_images(const Run& run);
 /// 0 if unknown, or if epochs differ (--batch-schedule).
 std::int64_t iterations_of_whole_epoch(const Run& run);
 
-/// The same of one epoch, from 0, with --batch-schedule by the batch of that epoch.
+/// Iterations of one whole epoch, from 0; with --batch-schedule by the batch of that epoch.
 std::int64_t iterations_of_whole_epoch(const Run& run, std::int64_t epoch);
 
 /// The iterations of an epoch of `images` images by the rule of runs that did not record it: images

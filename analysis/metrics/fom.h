@@ -22,8 +22,8 @@ std::string fom_line(const Fom& fom);
 /// those behind it: "lenet.ddp.n2.b32.transport=shm".
 std::vector<std::string> cell_names(const std::vector<const RunGroup*>& groups);
 
-/// Of each cell: iteration_median (ms), images_per_s (run_group.h), exposed_median_slowest_rank
-/// (ms). Of an iteration the slowest rank counts, for each figure.
+/// Figures of each cell: iteration_median (ms), images_per_s (run_group.h),
+/// exposed_median_slowest_rank (ms). Of an iteration the slowest rank counts, for each figure.
 std::vector<Fom> figures_of_merit(const std::vector<RunGroup>& groups);
 
 }  // namespace gradsync::report

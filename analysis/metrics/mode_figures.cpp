@@ -74,7 +74,7 @@ void count_correct(RunReader& run, std::vector<ModeFigures>& all) {
     all[rank].train_accuracy = right.ratio(rank);
 }
 
-/// Of one rank at the last evaluation that it has a value of.
+/// Value of one rank at the last evaluation that has one.
 double last_evaluated(const RunReader& run, std::size_t rank, double RankEpoch::*member) {
   for (auto epoch = run.epochs().rbegin(); epoch != run.epochs().rend(); ++epoch)
     if (std::isfinite(epoch->ranks[rank].*member)) return epoch->ranks[rank].*member;

@@ -31,7 +31,7 @@ std::vector<RankProbe> probe_of(const Run& run) {
   return last;
 }
 
-/// Of a steady iteration.
+/// Images of a rank in a steady iteration.
 double images_per_rank(const Run& run) {
   return steady_images({{&run}}) / static_cast<double>(run.ranks);
 }

@@ -48,9 +48,9 @@ struct IntervalCoverage {
   std::string text() const;
 };
 
-/// Of the cells of a family on its most ranks, predicted from those on fewer ranks and their
-/// calibration: what an interval is worth on more ranks than were measured. No cells where those on
-/// fewer ranks do not determine the model.
+/// Coverage of the cells of a family on its most ranks, predicted from those on fewer ranks and
+/// their calibration: what an interval is worth on more ranks than were measured. No cells where
+/// those on fewer ranks do not determine the model.
 IntervalCoverage coverage_on_more_ranks(const StudyFacts& study, const FamilyCells& family);
 
 /// |error| of the cells left out, NaN where one cannot be predicted from the others.

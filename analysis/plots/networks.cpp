@@ -36,7 +36,7 @@ std::string network_name(const RunGroup& group) {
 ChartPanel networks_panel(const std::vector<const RunGroup*>& cells, GroupSplits& splits) {
   ChartPanel panel{count_text(cells.front()->first().ranks, "rank"), "", {}, {}};
   panel.slanted = true;
-  // Of the modes of a network the first: steady iterations of another may hold fewer small batches.
+  // The first of a network's modes: steady iterations of another may hold fewer small batches.
   std::map<std::string, NetworkPlace> by_name;
   for (const RunGroup* group : cells) {
     const std::string name = network_name(*group);

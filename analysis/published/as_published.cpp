@@ -54,7 +54,7 @@ struct MeasuredNumber {
 
   /// Another value that was made from this one.
   MeasuredNumber with(double made) const { return {made, extrapolated, unsteady, several}; }
-  /// The same of two.
+  /// Another value that was made from both.
   MeasuredNumber with(double made, const MeasuredNumber& other) const {
     return {made, extrapolated || other.extrapolated, unsteady || other.unsteady, several};
   }
@@ -92,7 +92,7 @@ class LayoutFigures {
     return number;
   }
 
-  /// Those that no number was made from so far.
+  /// Groups that no number was made from so far.
   std::vector<const RunGroup*> unused() const {
     std::vector<const RunGroup*> groups;
     for (const RunGroup& group : groups_)
@@ -412,7 +412,7 @@ class TableAsPublished {
     return in(table_.rows) || in(table_.columns);
   }
 
-  /// Of a table of which nothing is printed.
+  /// Adds the rows of a table of which the report prints nothing.
   void add_measured_settings() {
     const auto add = [&](const std::string& mode, std::int64_t devices, std::int64_t batch) {
       // One rank is shown without exchange; modes of other reports need the axis `mode`.
@@ -842,7 +842,7 @@ class TableAsPublished {
   std::vector<LayoutKey> rows_, columns_;
   std::map<std::pair<LayoutKey, LayoutKey>, Cell> cells_;
   std::vector<MeasuredCell> measured_;
-  /// Of a row: what is remarked, and of which cells.
+  /// Remarks of a row, each with the cells that it is about.
   std::map<LayoutKey, std::vector<std::pair<std::string, std::vector<std::string>>>> remarks_;
   bool crowded_ = false;
   std::vector<std::string> unlike_;  ///< notes

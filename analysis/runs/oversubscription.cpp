@@ -39,7 +39,7 @@ std::string oversubscription_text(const Oversubscription& found) {
 
 namespace {
 
-/// Of Open MPI, which polls until it is done; its build is named in the run.
+/// Whether the run's MPI polls while it waits, as Open MPI does.
 bool mpi_spins(const Run& run) {
   for (const NamedText& entry : run.reader->info().provenance)
     if (entry.name == "mpi") return entry.value.starts_with("Open MPI");
@@ -86,8 +86,8 @@ bool computes_on_cpu(const RankPlace& place) {
   return place.device_uuid.empty();
 }
 
-/// Of several ranks: whether something of the job needs a core at every moment, since nothing
-/// travels by itself there.
+/// Whether several ranks are all on one host, where something of the job needs a core at every
+/// moment, since nothing travels by itself.
 bool on_one_host(const std::vector<RankPlace>& topology) {
   return topology.size() > 1 && std::ranges::all_of(topology, [&](const RankPlace& place) {
            return place.host == topology.front().host && computes_on_cpu(place);

@@ -26,7 +26,7 @@ std::string oversubscription_text(const Oversubscription& found);
 /// With less than this part of a core a rank is short of it.
 inline constexpr double kLeastCoreShare = 0.9;
 
-/// Of each rank: at most how much of one core it got while it did not wait, over the steady
+/// Upper bound, by rank, of the part of one core that it got while it did not wait, over the steady
 /// iterations but the one that lacked most, Σ min(cpu_time, busy) / Σ busy. Busy is the iteration
 /// without waiting for data, for other ranks and for communication, where only waits that spin
 /// count as busy; of ranks that are all on one host, at most what they got together of one core,

@@ -50,7 +50,7 @@ struct Target {
   double family = 1;  ///< its number in the table
 };
 
-/// Of one family, by what its rows predict.
+/// Coverage of one family, by what its rows predict.
 struct FamilyCoverage {
   IntervalCoverage left_out, more_ranks;
 };

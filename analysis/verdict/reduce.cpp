@@ -48,7 +48,7 @@ bool has_options(const std::string& mode) {
   return mode_position(mode) < std::size(kModes);
 }
 
-/// As the run's own program names it; in a trace that is DistributedDataParallel.
+/// Bucket cap as the run's own program names it; in a trace that is DistributedDataParallel.
 std::string cap_text(const CellFacts& cell, double bytes) {
   if (!has_options(cell.mode)) return fmt::format("bucket_cap_mb={:g}", bytes / kMiB);
   std::string size = format_bytes(std::llround(bytes));

@@ -64,7 +64,7 @@ std::optional<SmallBatchAnswer> loss(const Pair& pair, const std::optional<Estim
                       : ", so it is not the main cause")};
 }
 
-/// Of `top`, the cells by batch; nothing where neither sentence holds for all of them.
+/// Answer for `top`, the cells by batch; nothing where neither sentence holds for all of them.
 std::optional<SmallBatchAnswer> share(const Pair& pair, const Cells& top) {
   const MeasuredCell &small = pair.small, &large = pair.large;
   const bool none_exposes_more = std::all_of(top.begin(), top.end(), [&](const MeasuredCell* one) {

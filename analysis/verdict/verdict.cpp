@@ -95,7 +95,7 @@ std::string known(std::string_view sentence) {
   return std::string(sentence);
 }
 
-/// Of times of which waiting may be a part.
+/// Whether waiting may be a part of these times.
 bool rests_on_communication(const std::string& datasets) {
   for (const char* some : {"/time/exposed", "/time/comm_busy", "/bucket", "/time,"})
     if (datasets.find(some) != std::string::npos) return true;

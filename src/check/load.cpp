@@ -29,8 +29,8 @@ constexpr auto kWindow = std::chrono::seconds(1);
 constexpr auto kMargin = std::chrono::milliseconds(50);
 constexpr double kTicks_per_s = 100;  ///< USER_HZ
 
-/// Of /proc/stat: what a core did but wait. What the host of a virtual machine took of it (steal)
-/// counts: nobody here gets that.
+/// Seconds that each core of /proc/stat did not idle. What the host of a virtual machine took of it
+/// (steal) counts: nobody here gets that.
 std::map<int, double> read_busy(const fs::path& stat) {
   std::map<int, double> busy_s;
   std::ifstream file(stat);

@@ -46,7 +46,8 @@ struct Mapped {
   std::set<uid_t> hidden;
 };
 
-/// Of one that has just ended, and of the kernel's own, there is nothing to show.
+/// Whether the file is there and may not be read; one of a process that has just ended is not
+/// there.
 bool is_refused(const fs::path& file) {
   const UniqueFd opened(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
   return !opened && (errno == EACCES || errno == EPERM);

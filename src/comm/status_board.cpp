@@ -20,7 +20,7 @@ constexpr double kUneasy_s = 0.3;
 /// A watchdog that has not ticked for so long does not run (a frozen control group, a debugger).
 constexpr double kSilent_s = 2.5;
 
-/// Of a process that has a number of another container: its ticks show whether it runs.
+/// State of a process that has a number of another container: its ticks show whether it runs.
 constexpr char kUnknownState = '?';
 
 /// State letter of /proc/PID/stat ('T' stopped, 'Z' dead), or 0 if the process is gone.

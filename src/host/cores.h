@@ -11,7 +11,7 @@ namespace gradsync {
 /// Numbers of cores, ascending.
 using Cores = std::vector<int>;
 
-/// Of a list as the kernel writes it: "0-3,8". Empty for any other text.
+/// Cores of a list as the kernel writes it: "0-3,8". Empty for any other text.
 Cores cores_in(const std::string& list);
 
 /// A rank that computes with `threads` on any of `cores`.

@@ -48,7 +48,8 @@ class HostCounters {
     bool sent = false;
   };
 
-  /// Of a network interface, since it was seen first or, if that was at the start, since before.
+  /// Bytes of a network interface, since it was seen first or, if that was at the start, since
+  /// before.
   struct InterfaceCounter {
     double sent_bytes = 0, received_bytes = 0, last_sent_bytes = 0, last_received_bytes = 0;
   };

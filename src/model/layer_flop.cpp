@@ -25,13 +25,14 @@ double product(at::IntArrayRef sizes) {
   return result;
 }
 
-/// Of a convolution whose output has these sizes: each output is a sum over a filter. A transposed
-/// one is the reverse: each value of its input goes to as many outputs as a filter has values.
+/// Operations of a convolution whose output has these sizes: each is a sum over a filter. A
+/// transposed one is the reverse: each value of its input goes to as many outputs as a filter has
+/// values.
 double convolution_flop(at::IntArrayRef summed, at::IntArrayRef weight) {
   return kPerProduct * product(summed) * product(weight.slice(1));
 }
 
-/// Of `aten::convolution`: input, weight, bias, stride, padding, dilation, transposed.
+/// Operations of `aten::convolution`: input, weight, bias, stride, padding, dilation, transposed.
 double forward_convolution(Inputs inputs) {
   const auto sizes = inputs[0].toTensor().sizes(), weight = inputs[1].toTensor().sizes();
   const auto stride = inputs[3].toIntVector(), padding = inputs[4].toIntVector(),
@@ -44,9 +45,9 @@ double forward_convolution(Inputs inputs) {
   return convolution_flop(output, weight);
 }
 
-/// Of `aten::convolution_backward`: gradient of the output, input, weight, sizes of the bias,
-/// stride, padding, dilation, transposed, …, and last which of the gradients of input, weight and
-/// bias are computed.
+/// Operations of `aten::convolution_backward`: gradient of the output, input, weight, sizes of the
+/// bias, stride, padding, dilation, transposed, …, and last which of the gradients of input, weight
+/// and bias are computed.
 double backward_convolution(Inputs inputs) {
   const std::size_t summed = inputs[7].toBool() ? 1 : 0;
   const double one =

@@ -108,8 +108,8 @@ bool raises(const Block* block) {
 
 Uses uses_in(const Block* block, const Value* self);
 
-/// Of a branch that sizes, types or constants choose, which is the same in every pass, both arms
-/// count here: the pass that is tried shows which is taken.
+/// Uses of a branch. One that sizes, types or constants choose is the same in every pass, and both
+/// arms count here: the pass that is tried shows which is taken.
 Uses uses_of_branch(const Node* node, const Value* self) {
   const Block *yes = node->blocks()[0], *no = node->blocks()[1];
   Uses one = uses_in(yes, self);

@@ -59,7 +59,7 @@ class Feed {
   /// The order of an epoch, whichever one is being fed.
   Sampler order_of(std::int64_t epoch) const;
 
-  /// Of the run.
+  /// Seed of the run.
   std::uint64_t seed() const { return options_.seed; }
 
   std::string order_digest() const { return sampler_.order_digest(); }

@@ -140,7 +140,7 @@ std::string read_or_nothing(const fs::path& path) {
                   path.string()));
 }
 
-/// Of files that are this process's own.
+/// Suffix of files that are this process's own.
 std::string suffix_of(const Holder& us) {
   return fmt::format("{}.{}.{}", us.host, us.process, us.pid_namespace);
 }

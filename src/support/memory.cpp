@@ -33,7 +33,7 @@ std::optional<std::int64_t> bytes_behind(const fs::path& path, const std::string
   return std::nullopt;
 }
 
-/// Of a file of /proc with lines "Key:   123 kB".
+/// Number in a file of /proc with lines "Key:   123 kB".
 std::optional<std::int64_t> proc_bytes(const fs::path& path, const std::string& key) {
   return bytes_behind(path, key + ":", 1024);
 }
@@ -49,8 +49,8 @@ std::optional<std::int64_t> number_in(const fs::path& path) {
 /// How the files of a control group are called.
 struct GroupFiles {
   const char *most, *used;
-  /// Of memory.stat: what the kernel gives back before it refuses memory. Pages of /dev/shm are not
-  /// among them.
+  /// Keys of memory.stat: what the kernel gives back before it refuses memory. Pages of /dev/shm
+  /// are not among them.
   std::array<const char*, 3> given_back;
 };
 constexpr std::array<GroupFiles, 2> kGroupFiles = {

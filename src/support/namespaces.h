@@ -10,7 +10,7 @@ namespace gradsync {
 /// nothing to each other.
 std::uint64_t namespace_of(const char* kind, const std::string& process = "self");
 
-/// Those that the kernel starts with (PROC_PID_INIT_INO, PROC_USER_INIT_INO).
+/// Namespaces that the kernel starts with (PROC_PID_INIT_INO, PROC_USER_INIT_INO).
 inline constexpr std::uint64_t kFirstPidNamespace = 0xEFFFFFFC, kFirstUserNamespace = 0xEFFFFFFD;
 
 }  // namespace gradsync

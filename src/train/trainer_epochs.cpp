@@ -21,7 +21,7 @@ std::string percent(double part) {
   return std::isnan(part) ? "n/a" : fmt::format("{:.2f} %", 1e2 * part);
 }
 
-/// Of all ranks: means, and the times of the slowest.
+/// Line of an epoch, of all ranks: means, and the times of the slowest.
 std::string epoch_line(std::int64_t epoch, const std::vector<RankEpoch>& ranks) {
   const auto mean = [&](double RankEpoch::*value) {
     double sum = 0;
