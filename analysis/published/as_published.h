@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "analysis/published/layout.h"
-#include "analysis/runs/run_set.h"
-#include "support/table.h"
+#include "analysis/read/run_set.h"
+#include "base/table.h"
 
 namespace gradsync::report::published {
 

@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "support/parse.h"
+#include "base/parse.h"
 
 namespace gradsync::report::published {
 

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "analysis/metrics/bandwidth.h"
+#include "analysis/figures/bandwidth.h"
 #include "analysis/published/checks.h"
 
 namespace gradsync::report::published {

@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include "analysis/metrics/scaling.h"
+#include "analysis/figures/scaling.h"
 #include "analysis/published/checks.h"
 
 namespace gradsync::report::published {

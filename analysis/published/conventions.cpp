@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "analysis/metrics/bandwidth.h"
-#include "analysis/metrics/scaling.h"
+#include "analysis/figures/bandwidth.h"
+#include "analysis/figures/scaling.h"
 
 namespace gradsync::report::published {
 

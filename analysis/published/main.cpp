@@ -7,9 +7,9 @@
 
 #include "analysis/output/named_choice.h"
 #include "analysis/published/published_report.h"
-#include "support/file.h"
-#include "support/program_output.h"
-#include "support/version.h"
+#include "base/cli/program_output.h"
+#include "base/file.h"
+#include "base/version.h"
 
 namespace {
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "support/table.h"
+#include "base/table.h"
 
 /// A page of headings, paragraphs, lists and tables that prints as text and as Markdown.
 namespace gradsync::report::published {

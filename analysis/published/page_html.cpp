@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
-#include "analysis/charts/html.h"
-#include "analysis/page/page_parts.h"
+#include "analysis/output/page_parts.h"
+#include "analysis/plots/html.h"
 #include "analysis/published/page.h"
 
 namespace gradsync::report::published {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "analysis/published/audit.h"
-#include "support/table.h"
+#include "base/table.h"
 
 namespace gradsync::report::published {
 

@@ -4,12 +4,12 @@
 
 #include <fmt/format.h>
 
-#include "analysis/charts/html.h"
+#include "analysis/output/document.h"
 #include "analysis/output/named_choice.h"
-#include "analysis/page/document.h"
-#include "analysis/page/page_parts.h"
+#include "analysis/output/page_parts.h"
+#include "analysis/plots/html.h"
 #include "analysis/published/audit_page.h"
-#include "support/file.h"
+#include "base/file.h"
 
 namespace gradsync::report::published {
 

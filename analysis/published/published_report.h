@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "analysis/claims/claims.h"
+#include "analysis/output/claims.h"
 #include "analysis/output/output.h"
 #include "analysis/published/published_tables.h"
 #include "analysis/published/search.h"

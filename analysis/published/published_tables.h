@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "analysis/published/audit.h"
-#include "support/table.h"
+#include "base/table.h"
 
 /// Tables made from published numbers; published_tables.def lists them.
 namespace gradsync::report::published {

@@ -11,8 +11,8 @@
 #include <fmt/ranges.h>
 
 #include "analysis/published/csv.h"
-#include "support/error.h"
-#include "support/parse.h"
+#include "base/error.h"
+#include "base/parse.h"
 
 namespace gradsync::report::published {
 

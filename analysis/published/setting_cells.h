@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "analysis/published/audit.h"
-#include "support/table.h"
+#include "base/table.h"
 
 /// What the tables made from published numbers have in common. Their columns have the names of the
 /// tables made from run files; what a report does not print is n/a.

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "support/parse.h"
+#include "base/parse.h"
 
 namespace gradsync::report::published {
 

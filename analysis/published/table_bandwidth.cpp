@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
-#include "analysis/metrics/bandwidth.h"
-#include "analysis/metrics/scaling.h"
+#include "analysis/figures/bandwidth.h"
+#include "analysis/figures/scaling.h"
 #include "analysis/published/choices.h"
 #include "analysis/published/published_tables.h"
 #include "analysis/published/setting_cells.h"

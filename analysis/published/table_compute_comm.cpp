@@ -1,7 +1,7 @@
 #include <cmath>
 #include <limits>
 
-#include "analysis/metrics/scaling.h"
+#include "analysis/figures/scaling.h"
 #include "analysis/published/published_tables.h"
 #include "analysis/published/setting_cells.h"
 #include "analysis/tables/group_cells.h"

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "analysis/metrics/comparisons.h"
-#include "analysis/metrics/scaling.h"
+#include "analysis/figures/comparisons.h"
+#include "analysis/figures/scaling.h"
 #include "analysis/published/published_tables.h"
 #include "analysis/published/setting_cells.h"
 #include "analysis/tables/group_cells.h"

@@ -1,6 +1,6 @@
-#include "analysis/curves/curve_file.h"
-#include "analysis/kineto/trace_run.h"
 #include "analysis/published/rows.h"
+#include "analysis/read/curve_file.h"
+#include "analysis/read/trace_run.h"
 #include "fuzz/targets.h"
 #include "record/reader.h"
 

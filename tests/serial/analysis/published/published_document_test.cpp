@@ -2,14 +2,14 @@
 
 #include <doctest/doctest.h>
 
-#include "analysis/claims/claims.h"
-#include "analysis/metrics/quantized_figures.h"
+#include "analysis/figures/quantized_figures.h"
+#include "analysis/output/claims.h"
 #include "analysis/published/csv.h"
 #include "analysis/published/published_report.h"
+#include "base/file.h"
+#include "base/parse.h"
 #include "serial/published_paper.h"
 #include "serial/test_folder.h"
-#include "support/file.h"
-#include "support/parse.h"
 
 // Published numbers as one HTML document, and as claims that can be verified.
 

@@ -12,10 +12,10 @@
 #include "analysis/published/audit_page.h"
 #include "analysis/published/published_report.h"
 #include "analysis/published/published_tables.h"
+#include "base/file.h"
 #include "serial/clean_environment.h"
 #include "serial/expect_error.h"
 #include "serial/test_folder.h"
-#include "support/file.h"
 
 using namespace gradsync;
 using namespace gradsync::report;

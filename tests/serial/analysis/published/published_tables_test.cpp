@@ -11,10 +11,10 @@
 
 #include "analysis/published/as_published.h"
 #include "analysis/published/audit_page.h"
+#include "base/file.h"
 #include "serial/published_paper.h"
 #include "serial/report_view.h"
 #include "serial/study_run.h"
-#include "support/file.h"
 
 using namespace gradsync;
 using namespace gradsync::report;
