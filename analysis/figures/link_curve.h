@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "analysis/figures/run_group.h"
-#include "stats/alpha_beta.h"
+#include "stats/bandwidth.h"
 
 namespace gradsync::report {
 

@@ -17,8 +17,8 @@
 #include "base/hash.h"
 #include "base/parse.h"
 #include "options/modes.h"
-#include "record/collective_call.h"
-#include "record/run_in_memory.h"
+#include "record/reader.h"
+#include "stats/bandwidth.h"
 #include "stats/statistics.h"
 
 namespace gradsync::report {

@@ -1,7 +1,7 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
-#include "base/table_formats.h"
+#include "base/table.h"
 #include "serial/expect_error.h"
 
 using namespace gradsync;

@@ -1,9 +1,9 @@
-#include "base/half.h"
-
 #include <cmath>
 #include <limits>
 
 #include <doctest/doctest.h>
+
+#include "base/numbers.h"
 
 using namespace gradsync;
 

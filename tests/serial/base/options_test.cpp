@@ -16,15 +16,15 @@ TEST_CASE("options: both ways to write a value, switches on and off") {
   const Sandbox sandbox;
   const auto given =
       resolve({"--rate", "0.25", "--count=-7", "--no-augment", "--quick", "--note", "a b"});
-  CHECK(number_option(given.values, "rate", 0, 1) == 0.25);
-  CHECK(integer_option(given.values, "count", -10, 10) == -7);
-  CHECK_FALSE(switch_option(given.values, "augment"));
-  CHECK(switch_option(given.values, "quick"));
+  CHECK(read_value(given.values, "rate", number_form(0, 1)) == 0.25);
+  CHECK(read_value(given.values, "count", integer_form(-10, 10)) == -7);
+  CHECK_FALSE(read_value(given.values, "augment", switch_form()));
+  CHECK(read_value(given.values, "quick", switch_form()));
   CHECK(text_option(given.values, "note") == "a b");
   CHECK(given.values.at("rate").source == "command line");
   CHECK(given.values.at("cap").source == "default");
-  CHECK(size_option(given.values, "cap", 0, 1 << 30) == 1 << 20);
-  CHECK(duration_option(given.values, "wait", 0, 60) == 10);
+  CHECK(read_value(given.values, "cap", size_form(0, 1 << 30)) == 1 << 20);
+  CHECK(read_value(given.values, "wait", duration_form(0, 60)) == 10);
   CHECK(given.values.size() == small_table().size());
 }
 
@@ -76,19 +76,20 @@ TEST_CASE("options: a bad value names the option, the value, its place and the r
   const std::string job = sandbox.file("job.cfg", "rate = 2\nmode = c\n");
   const auto values =
       resolve({"--config", job.c_str(), "--count", "12x", "--cap", "4M", "--wait", "nan"}).values;
-  const auto rate = refusal([&] { number_option(values, "rate", 0, 1); });
+  const auto rate = refusal([&] { read_value(values, "rate", number_form(0, 1)); });
   CHECK(contains(rate, "job.cfg:1: rate"));
   CHECK(contains(rate, "\"2\" is out of range"));
   CHECK(contains(rate, "from 0 to 1"));
-  CHECK(contains(refusal([&] { integer_option(values, "count", 0, 9); }),
+  CHECK(contains(refusal([&] { read_value(values, "count", integer_form(0, 9)); }),
                  "--count: \"12x\" is not a whole number"));
-  CHECK(contains(refusal([&] { size_option(values, "cap", 1, 1 << 30); }), "4MiB"));
-  CHECK(contains(refusal([&] { duration_option(values, "wait", 0, 60); }), "--wait"));
-  const auto mode = refusal([&] { choice_option(values, "mode", {"a", "b"}); });
+  CHECK(contains(refusal([&] { read_value(values, "cap", size_form(1, 1 << 30)); }), "4MiB"));
+  CHECK(contains(refusal([&] { read_value(values, "wait", duration_form(0, 60)); }), "--wait"));
+  const auto mode = refusal([&] { read_value(values, "mode", choice_form({"a", "b"})); });
   CHECK(contains(mode, "job.cfg:2: mode: \"c\""));
   CHECK(contains(mode, "a, b"));
   const Variable quick("GRADSYNC_QUICK", "maybe");
-  CHECK(contains(refusal([] { switch_option(resolve({}).values, "quick"); }), "GRADSYNC_QUICK"));
+  CHECK(contains(refusal([] { read_value(resolve({}).values, "quick", switch_form()); }),
+                 "GRADSYNC_QUICK"));
   CHECK_THROWS_AS(text_option(values, "no-such"), Error);
 }
 

@@ -12,7 +12,6 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/stop_signals.h"
 
 using namespace gradsync;
 

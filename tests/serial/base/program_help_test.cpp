@@ -76,6 +76,6 @@ TEST_CASE("program help: no text is a command of roff") {
   const std::string page = manual_page({"program", "program", "'Does it.", ".x"}, table);
   for (const std::string& line : lines_of(page))
     CHECK_FALSE(line.starts_with("'"));
-  CHECK(contains(page, "\n\\&.so /etc/passwd \\efB\n"));
+  CHECK(contains(page, " .so /etc/passwd \\efB\n"));
   CHECK(contains(page, "\n\\&.x\n"));
 }

@@ -1,9 +1,9 @@
-#include "machine/cores.h"
-
 #include <random>
 #include <set>
 
 #include <doctest/doctest.h>
+
+#include "machine/host.h"
 
 namespace gradsync {
 namespace {

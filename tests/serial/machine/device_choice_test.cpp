@@ -4,8 +4,7 @@
 
 #include <doctest/doctest.h>
 
-#include "machine/choice.h"
-#include "machine/nvml.h"
+#include "machine/gpus.h"
 #include "options/transport_choice.h"
 #include "serial/expect_error.h"
 

@@ -1,11 +1,10 @@
-#include "machine/event_ring.h"
-
 #include <functional>
 #include <string>
 #include <thread>
 
 #include <doctest/doctest.h>
 
+#include "machine/lane.h"
 #include "serial/expect_error.h"
 #include "serial/fake_device.h"
 

@@ -1,3 +1,5 @@
+#include "machine/host.h"
+
 #include <cmath>
 #include <thread>
 #include <tuple>
@@ -5,9 +7,6 @@
 #include <doctest/doctest.h>
 
 #include "base/file.h"
-#include "machine/counters.h"
-#include "machine/hardware.h"
-#include "machine/periodic_reader.h"
 #include "serial/test_folder.h"
 
 namespace gradsync {

@@ -5,11 +5,11 @@
 
 #include <doctest/doctest.h>
 
-#include "base/half.h"
+#include "base/numbers.h"
 #include "data/augment.h"
 #include "data/synthetic.h"
-#include "machine/augment_kernel.h"
-#include "machine/augmented_pixel.h"
+#include "machine/kernel_math.h"
+#include "machine/kernels.h"
 #include "serial/test_folder.h"
 
 namespace gradsync {

@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-#include "machine/finite.h"
+#include "machine/kernel_math.h"
 #include "machine/kernels.h"
 
 using namespace gradsync;

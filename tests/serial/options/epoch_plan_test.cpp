@@ -135,7 +135,8 @@ TEST_CASE("graph: what the host takes part in is named") {
   check_obstacle("--sync c10d", [](TrainOptions& o) { o.sync = "c10d"; });
   check_obstacle("--sync data-parallel", [](TrainOptions& o) { o.sync = "data-parallel"; });
   check_obstacle("--verify all", [](TrainOptions& o) { o.verify = "all"; });
-  check_obstacle("--inject-fault", [](TrainOptions& o) { o.inject_fault = "nan@0:3"; });
+  check_obstacle("--inject-fault",
+                 [](TrainOptions& o) { o.inject_fault = parse_fault("nan@0:3"); });
 }
 
 namespace {

@@ -128,7 +128,7 @@ TEST_CASE("train options: every option is read") {
   CHECK(options.start_timeout_s == 30);
   CHECK(options.io_timeout_s == 3600);
   CHECK_FALSE(watch_limits(options).automatic);
-  CHECK(options.inject_fault == "nan@1:5");
+  CHECK(options.inject_fault.due(1, 5));
 }
 
 TEST_CASE("train options: values out of range") {

@@ -5,8 +5,8 @@
 
 #include "record/hdf5.h"
 #include "record/journal.h"
-#include "record/publish.h"
 #include "record/reader.h"
+#include "record/recorder.h"
 #include "serial/expect_error.h"
 #include "serial/sample_run.h"
 

@@ -26,7 +26,7 @@ std::string column_line(const FieldColumn& column, int since) {
   constexpr const char* kTypes[] = {"float64", "int64", "int32", "uint8", "text"};
   std::string axes;
   for (const FileAxis axis : column.spec.dimensions)
-    axes += (axes.empty() ? "" : ", ") + std::string(kAxisNames[static_cast<std::size_t>(axis)]);
+    axes += (axes.empty() ? "" : ", ") + std::string(kAxes[static_cast<std::size_t>(axis)].name);
   return fmt::format("| `/{}` | `[{}]` {} | {} | {}{} |\n", column.spec.path, axes,
                      kTypes[column.values.index()], column.spec.units,
                      std::regex_replace(column.spec.long_name, std::regex("\\|"), "\\|"),
@@ -110,8 +110,8 @@ std::string content_table() {
 
 std::string scale_table() {
   std::string text = "| scale | meaning |\n|---|---|\n";
-  for (std::size_t axis = 0; axis < kAxisNames.size(); ++axis)
-    text += fmt::format("| `/{}` | {} |\n", kAxisNames[axis], kAxisLongNames[axis]);
+  for (const auto& [name, long_name] : kAxes)
+    text += fmt::format("| `/{}` | {} |\n", name, long_name);
   return text;
 }
 

@@ -7,8 +7,8 @@
 #include <doctest/doctest.h>
 
 #include "record/journal.h"
-#include "record/publish.h"
 #include "record/reader.h"
+#include "record/recorder.h"
 #include "serial/expect_error.h"
 #include "serial/sample_run.h"
 

@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include "record/journal_payload.h"
+#include "record/journal.h"
 #include "record/reader.h"
 #include "record/recorder.h"
 #include "tests/serial/expect_error.h"

@@ -5,7 +5,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "record/journal.h"
-#include "record/journal_run.h"
 #include "record/reader.h"
 #include "record/recorder.h"
 #include "serial/expect_error.h"
@@ -131,18 +130,18 @@ TEST_CASE("resume: a place on an abandoned branch is refused, and nothing is cha
     at_8 = recorder.durable_bytes();
     record_part(recorder, 8, 10);
   }
-  CHECK(open_journal(journal_path(output))->iterations_at(at_8) == 8);
+  CHECK(JournalRun(journal_path(output)).iterations_at(at_8) == 8);
   {
     Recorder recorder(output, resume_row_at(4, at_4));
     record_part(recorder, 4, 6);
     at_6 = recorder.durable_bytes();
   }
-  const auto journal = open_journal(journal_path(output));
-  CHECK(journal->iterations_at(at_4) == 4);
-  CHECK(journal->iterations_at(at_6) == 6);
-  CHECK_FALSE(journal->iterations_at(at_8));
-  CHECK_FALSE(journal->iterations_at(journal->read_bytes() + 1));
-  CHECK_FALSE(journal->iterations_at(journal->first_row_at() - 1));
+  const JournalRun journal(journal_path(output));
+  CHECK(journal.iterations_at(at_4) == 4);
+  CHECK(journal.iterations_at(at_6) == 6);
+  CHECK_FALSE(journal.iterations_at(at_8));
+  CHECK_FALSE(journal.iterations_at(journal.read_bytes() + 1));
+  CHECK_FALSE(journal.iterations_at(journal.first_row_at() - 1));
   const std::string before = read_text_file(journal_path(output));
   for (const ResumeRow& wrong :
        {resume_row_at(8, at_8), resume_row_at(6, at_8), resume_row_at(5, at_6)}) {

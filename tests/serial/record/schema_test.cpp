@@ -9,10 +9,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "record/hdf5_run.h"
 #include "record/journal.h"
-#include "record/journal_run.h"
-#include "record/publish.h"
+#include "record/reader.h"
+#include "record/recorder.h"
 #include "serial/sample_run.h"
 
 using namespace gradsync;
@@ -232,7 +231,8 @@ TEST_CASE("schema: journal and run file give back every field of every kind of r
         lists);
     writer.append(RecordType::kEnd, encode(RunEnd{RunStatus::kComplete, "ended"}));
   }
-  publish_run(*open_journal(path), folder / "run.h5");
+  JournalRun journal_run(path);
+  publish_run(journal_run, folder / "run.h5");
   for (const auto& run : {open_run(path), open_run(folder / "run.h5")}) {
     CHECK(texts_of(std::vector{run->info()}) == texts_of(std::vector{info}));
     CHECK(run->status() == RunStatus::kComplete);

@@ -4,12 +4,12 @@
 #include <doctest/doctest.h>
 
 #include "analysis/tables/tables.h"
-#include "record/collective_call.h"
 #include "record/journal.h"
 #include "record/reader.h"
 #include "serial/report_view.h"
 #include "serial/sample_run.h"
 #include "serial/study_tables.h"
+#include "stats/bandwidth.h"
 
 using namespace gradsync;
 using namespace gradsync::report;

@@ -1,12 +1,11 @@
-#include "stats/steady_state.h"
-
 #include <random>
 #include <vector>
 
 #include <doctest/doctest.h>
 
 #include "serial/expect_error.h"
-#include "stats/stop_forecast.h"
+#include "stats/clock.h"
+#include "stats/statistics.h"
 
 using namespace gradsync;
 
