@@ -184,8 +184,10 @@ KERNELS := $(if $(filter 1,$(WITH_CUDA)),$(patsubst %.cu,build/alone/%.cu.o,$(wi
 LIBRARIES := build/plain.a build/mpi.a build/torch.a build/report.a
 
 # Where the main.cpp of each program is.
-MAINS := dataset:src/data sweep:src/sweep report:analysis audit:analysis/published calibrate:src/calibrate check:src/preflight quantize:src/quantize train:src/train
+MAINS := dataset:src/data sweep:src/sweep report:analysis calibrate:src/calibrate check:src/preflight quantize:src/quantize train:src/train
 PROGRAMS := $(foreach main,$(MAINS),build/bin/gradsync-$(firstword $(subst :, ,$(main))))
+# Python, without anything to compile.
+AUDIT := build/bin/gradsync-audit
 FAKE_LIBRARIES := $(patsubst tests/libraries/%.cpp,build/tests/lib%.so,$(wildcard tests/libraries/*.cpp))
 TEST_TOOLS := $(patsubst tests/tools/%.cpp,build/tests/%,$(wildcard tests/tools/*.cpp))
 # Reads what a crash may leave of a run, for tests/soak/crash.py.
@@ -226,7 +228,7 @@ deps:
 print-%:
 	$(info $($*))@:
 
-all: $(PROGRAMS) build/example-runs
+all: $(PROGRAMS) $(AUDIT) build/example-runs
 
 check: all
 	@tests/smoke
@@ -246,7 +248,7 @@ build/example-runs: results/example/runs.tar.xz
 	$(Q)tar -xf $< --keep-newer-files --warning=no-ignore-newer -C $(<D)
 	$(Q)mkdir -p $(@D) && touch $@
 
-tables: build/bin/gradsync-report build/example-runs
+tables: build/bin/gradsync-report $(AUDIT) build/example-runs
 	@config/tables
 
 tests: all $(TESTS) $(BENCHMARKS)
@@ -276,7 +278,7 @@ ifneq ($(filter install,$(GOALS)),)
 $(if $(filter /%,$(firstword $(PREFIX))),,$(error PREFIX='$(PREFIX)' is not an absolute path; for example: make install PREFIX=/opt/gradsync))
 endif
 install: all
-	@DESTDIR='$(DESTDIR)' config/install '$(PREFIX)' $(PROGRAMS)
+	@DESTDIR='$(DESTDIR)' config/install '$(PREFIX)' $(PROGRAMS) $(AUDIT)
 
 cluster-stop:
 	@tests/slurm/cluster stop
@@ -380,7 +382,7 @@ STDCXX_FIRST := -Wl,--no-as-needed -lstdc++
 # --- programs: their classes, and the libraries each may know ----------------------------------
 
 WITH_PLAIN := build/bin/gradsync-dataset build/bin/gradsync-sweep $(STATE_READER)
-WITH_REPORT := build/bin/gradsync-report build/bin/gradsync-audit build/tests/serial
+WITH_REPORT := build/bin/gradsync-report build/tests/serial
 WITH_MPI := build/bin/gradsync-calibrate
 WITH_TORCH := $(filter-out $(WITH_PLAIN) $(WITH_REPORT) $(WITH_MPI),$(PROGRAMS)) build/tests/mpi build/tests/gpu $(TEST_TOOLS) $(BENCHMARKS)
 
@@ -397,12 +399,19 @@ $(WITH_REPORT): build/report.a build/plain.a
 $(WITH_MPI): build/mpi.a build/plain.a
 $(WITH_TORCH): build/torch.a build/mpi.a build/plain.a
 
+# The package stays where it is; config/install copies it into share/gradsync.
+$(AUDIT): analysis/audit/gradsync-audit.in src/support/version.cpp build/revision
+	$(call say,PY,$@)
+	@mkdir -p $(@D)
+	$(Q)version=$$(sed -n 's/.*return "\([0-9.]*\)";/\1/p' src/support/version.cpp) && \
+	  sed "s/@VERSION@/$$version (revision $$(<build/revision))/" $< >$@ && chmod 755 $@
+
 # Libraries that tests load in place of a driver's.
 $(FAKE_LIBRARIES): build/tests/lib%.so: tests/libraries/%.cpp build/flags
 	$(call say,CXX,$<)
 	@mkdir -p $(@D)
 	$(Q)$(CXX) $(LANGUAGE) $(WARNINGS) -shared -fPIC $< -o $@
-build/tests/serial: | $(FAKE_LIBRARIES) build/tests/corpus
+build/tests/serial: | $(FAKE_LIBRARIES) $(AUDIT) build/tests/corpus
 build/tests/corpus: tests/fuzz/corpus.tar.xz
 	$(Q)rm -rf $@ && mkdir -p $@ && tar -xf $< -C $@
 

@@ -17,7 +17,7 @@
 #include "analysis/metrics/run_group.h"
 #include "analysis/output/output.h"
 #include "analysis/page/page.h"
-#include "analysis/published/as_published.h"
+#include "analysis/published/layout.h"
 #include "analysis/report_options.h"
 #include "analysis/runs/run_set.h"
 #include "analysis/trace/trace.h"
