@@ -10,23 +10,23 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "analysis/claims/claims.h"
-#include "analysis/compare/command.h"
-#include "analysis/kineto/trace_run.h"
-#include "analysis/metrics/fom.h"
-#include "analysis/metrics/run_group.h"
+#include "analysis/compare_command.h"
+#include "analysis/figures/fom.h"
+#include "analysis/figures/run_group.h"
+#include "analysis/output/claims.h"
 #include "analysis/output/output.h"
-#include "analysis/page/page.h"
+#include "analysis/output/page.h"
+#include "analysis/output/trace.h"
 #include "analysis/published/layout.h"
+#include "analysis/read/run_set.h"
+#include "analysis/read/trace_run.h"
 #include "analysis/report_options.h"
-#include "analysis/runs/run_set.h"
-#include "analysis/trace/trace.h"
 #include "analysis/verdict/verdict.h"
+#include "base/cli/program_output.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/parse.h"
 #include "record/publish.h"
-#include "support/error.h"
-#include "support/file.h"
-#include "support/parse.h"
-#include "support/program_output.h"
 
 namespace {
 

@@ -6,8 +6,8 @@
 
 #include "analysis/output/named_choice.h"
 #include "analysis/plots/registry.h"
+#include "base/parse.h"
 #include "record/collective_call.h"
-#include "support/parse.h"
 
 namespace gradsync::report {
 

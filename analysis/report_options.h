@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "analysis/claims/claims.h"
-#include "analysis/curves/curve_file.h"
+#include "analysis/output/claims.h"
 #include "analysis/output/output_options.h"
+#include "analysis/read/curve_file.h"
 #include "analysis/tables/registry.h"
-#include "support/bound_option.h"
-#include "support/program_help.h"
+#include "base/cli/bound_option.h"
+#include "base/cli/program_help.h"
 
 namespace gradsync::report {
 

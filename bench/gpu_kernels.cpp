@@ -9,10 +9,10 @@
 #include <fmt/format.h>
 #include <torch/types.h>
 
+#include "base/error.h"
 #include "model/current_stream.h"
 #include "optim/fused_sgd.h"
-#include "support/error.h"
-#include "timing/statistics.h"
+#include "stats/statistics.h"
 #if GRADSYNC_WITH_CUDA
 #include <ATen/cuda/CUDAEvent.h>
 #endif

@@ -14,10 +14,10 @@
 
 #include <fmt/format.h>
 
+#include "base/error.h"
+#include "base/parse.h"
 #include "record/hdf5_run.h"
 #include "record/reader.h"
-#include "support/error.h"
-#include "support/parse.h"
 
 namespace {
 

@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "timing/clock.h"
-#include "timing/statistics.h"
+#include "stats/clock.h"
+#include "stats/statistics.h"
 
 namespace {
 

@@ -13,9 +13,9 @@
 #include <torch/optim/sgd.h>
 #include <torch/types.h>
 
+#include "base/error.h"
 #include "model/replica.h"
-#include "support/error.h"
-#include "timing/estimate.h"
+#include "stats/estimate.h"
 
 namespace {
 

@@ -4,13 +4,13 @@
 #include <cmath>
 #include <map>
 
-#include "analysis/metrics/collective_figures.h"
-#include "analysis/runs/columns.h"
+#include "analysis/figures/collective_figures.h"
+#include "analysis/read/columns.h"
+#include "base/error.h"
+#include "base/parse.h"
 #include "record/calibration_curve.h"
 #include "record/counterfactual.h"
-#include "support/error.h"
-#include "support/parse.h"
-#include "timing/statistics.h"
+#include "stats/statistics.h"
 
 namespace gradsync::report {
 

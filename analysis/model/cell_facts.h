@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "analysis/model/measured_cell.h"
-#include "buckets/bucket_replay.h"
 #include "options/modes.h"
+#include "sync/bucket_replay.h"
 
 namespace gradsync::report {
 

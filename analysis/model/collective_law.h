@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "record/run.h"
-#include "timing/statistics.h"
+#include "stats/statistics.h"
 
 namespace gradsync::report {
 

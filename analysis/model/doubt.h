@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "analysis/model/scaling_model.h"
-#include "timing/estimate.h"
+#include "stats/estimate.h"
 
 /// Where the scaling model is not trusted. Nothing is predicted from a fit with doubts.
 namespace gradsync::report {

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "analysis/metrics/link_curve.h"
+#include "analysis/figures/link_curve.h"
 #include "analysis/model/scaling_model.h"
 #include "record/calibration_curve.h"
 

@@ -6,10 +6,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "analysis/metrics/split_figures.h"
-#include "analysis/runs/columns.h"
-#include "support/parse.h"
-#include "timing/statistics.h"
+#include "analysis/figures/split_figures.h"
+#include "analysis/read/columns.h"
+#include "base/parse.h"
+#include "stats/statistics.h"
 
 namespace gradsync::report {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "analysis/metrics/run_group.h"
-#include "analysis/runs/run_set.h"
+#include "analysis/figures/run_group.h"
+#include "analysis/read/run_set.h"
 
 namespace gradsync::report {
 

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "timing/statistics.h"
+#include "stats/statistics.h"
 
 namespace gradsync::report {
 

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "analysis/curves/curve_file.h"
 #include "analysis/model/cell_facts.h"
 #include "analysis/model/collective_law.h"
+#include "analysis/read/curve_file.h"
 
 /// The scaling model: T(n, b) = compute(b) + exposed(n, b) + wait(n, b) + other, of one family of
 /// cells (one network, one mode, one setting), n ranks and b images per rank.

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "analysis/curves/curve_file.h"
 #include "analysis/model/scaling_model.h"
+#include "analysis/read/curve_file.h"
 
 namespace gradsync::report {
 

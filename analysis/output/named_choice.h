@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "support/bound_option.h"
-#include "support/parse.h"
+#include "base/cli/bound_option.h"
+#include "base/parse.h"
 
 /// Options that name entries of a registry, whose entries have a `name` and a `description`.
 namespace gradsync::report {

@@ -10,8 +10,8 @@
 
 #include "analysis/plots/draw.h"
 #include "analysis/plots/registry.h"
-#include "support/error.h"
-#include "support/file.h"
+#include "base/error.h"
+#include "base/file.h"
 
 namespace gradsync::report {
 

@@ -7,7 +7,7 @@
 #include "analysis/output/output_options.h"
 #include "analysis/plots/registry.h"
 #include "analysis/verdict/verdict.h"
-#include "support/table.h"
+#include "base/table.h"
 
 namespace gradsync::report {
 

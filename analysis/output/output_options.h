@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "analysis/formats/formats.h"
-#include "support/bound_option.h"
+#include "base/cli/bound_option.h"
+#include "base/table_formats.h"
 
 namespace gradsync::report {
 

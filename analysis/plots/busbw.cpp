@@ -5,13 +5,13 @@
 
 #include <fmt/format.h>
 
-#include "analysis/metrics/bandwidth.h"
-#include "analysis/metrics/collective_figures.h"
+#include "analysis/figures/bandwidth.h"
+#include "analysis/figures/collective_figures.h"
 #include "analysis/plots/plots.h"
 #include "analysis/plots/run_marks.h"
+#include "base/parse.h"
 #include "record/calibration_curve.h"
-#include "support/parse.h"
-#include "timing/statistics.h"
+#include "stats/statistics.h"
 
 namespace gradsync::report {
 

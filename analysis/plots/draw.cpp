@@ -5,10 +5,10 @@
 
 #include <fmt/format.h>
 
-#include "analysis/charts/svg_figure.h"
-#include "support/error.h"
-#include "support/file.h"
-#include "support/process.h"
+#include "analysis/plots/svg_figure.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/process.h"
 
 namespace gradsync::report {
 

@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <string>
 
-#include "analysis/charts/chart.h"
+#include "analysis/plots/chart.h"
 
 namespace gradsync::report {
 

@@ -1,6 +1,6 @@
 #include "analysis/plots/line_figure.h"
 #include "analysis/plots/plots.h"
-#include "analysis/runs/columns.h"
+#include "analysis/read/columns.h"
 
 namespace gradsync::report {
 

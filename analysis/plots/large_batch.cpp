@@ -7,12 +7,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "analysis/metrics/epoch_figures.h"
-#include "analysis/metrics/remedy.h"
+#include "analysis/figures/epoch_figures.h"
+#include "analysis/figures/remedy.h"
 #include "analysis/plots/plots.h"
 #include "analysis/plots/run_marks.h"
-#include "support/parse.h"
-#include "timing/estimate.h"
+#include "base/parse.h"
+#include "stats/estimate.h"
 
 namespace gradsync::report {
 

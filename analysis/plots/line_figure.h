@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "analysis/charts/chart.h"
+#include "analysis/plots/chart.h"
 #include "analysis/plots/series.h"
 
 namespace gradsync::report {

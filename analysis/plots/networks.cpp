@@ -5,12 +5,12 @@
 
 #include <fmt/format.h>
 
-#include "analysis/metrics/split_figures.h"
-#include "analysis/metrics/utilization.h"
+#include "analysis/figures/split_figures.h"
+#include "analysis/figures/utilization.h"
 #include "analysis/plots/plots.h"
 #include "analysis/plots/run_marks.h"
+#include "base/parse.h"
 #include "options/modes.h"
-#include "support/parse.h"
 
 namespace gradsync::report {
 

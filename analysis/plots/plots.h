@@ -1,7 +1,7 @@
 #pragma once
 
 #include "analysis/plots/registry.h"
-#include "support/table.h"
+#include "base/table.h"
 
 /// One function a plot, each in the file of its name; plots.def lists them.
 namespace gradsync::report {

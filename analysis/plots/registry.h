@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "analysis/charts/chart.h"
+#include "analysis/plots/chart.h"
 #include "analysis/tables/registry.h"
-#include "support/table.h"
+#include "base/table.h"
 
 namespace gradsync::report {
 

@@ -4,9 +4,9 @@
 
 #include <fmt/format.h>
 
-#include "analysis/metrics/split_figures.h"
+#include "analysis/figures/split_figures.h"
+#include "base/parse.h"
 #include "options/modes.h"
-#include "support/parse.h"
 
 namespace gradsync::report {
 

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "analysis/charts/chart.h"
-#include "analysis/metrics/run_group.h"
+#include "analysis/figures/run_group.h"
+#include "analysis/plots/chart.h"
 #include "record/run.h"
 
 /// How runs look and what they are called in every plot.

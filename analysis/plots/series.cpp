@@ -7,10 +7,10 @@
 
 #include <fmt/format.h>
 
-#include "analysis/metrics/run_group.h"
+#include "analysis/figures/run_group.h"
 #include "analysis/plots/run_marks.h"
-#include "support/parse.h"
-#include "timing/statistics.h"
+#include "base/parse.h"
+#include "stats/statistics.h"
 
 namespace gradsync::report {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "analysis/runs/run_set.h"
+#include "analysis/read/run_set.h"
 
 namespace gradsync::report {
 

@@ -4,12 +4,12 @@
 
 #include <fmt/format.h>
 
-#include "analysis/metrics/comparisons.h"
-#include "analysis/metrics/run_group.h"
+#include "analysis/figures/comparisons.h"
+#include "analysis/figures/run_group.h"
 #include "analysis/plots/plots.h"
 #include "analysis/plots/run_marks.h"
 #include "options/modes.h"
-#include "timing/estimate.h"
+#include "stats/estimate.h"
 
 namespace gradsync::report {
 

@@ -4,13 +4,13 @@
 
 #include <fmt/format.h>
 
-#include "analysis/metrics/run_group.h"
-#include "analysis/metrics/split_figures.h"
+#include "analysis/figures/run_group.h"
+#include "analysis/figures/split_figures.h"
 #include "analysis/plots/plots.h"
 #include "analysis/plots/run_marks.h"
-#include "analysis/runs/columns.h"
-#include "support/parse.h"
-#include "timing/statistics.h"
+#include "analysis/read/columns.h"
+#include "base/parse.h"
+#include "stats/statistics.h"
 
 namespace gradsync::report {
 

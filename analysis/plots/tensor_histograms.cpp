@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "analysis/metrics/quantized_figures.h"
+#include "analysis/figures/quantized_figures.h"
 #include "analysis/plots/plots.h"
 
 namespace gradsync::report {

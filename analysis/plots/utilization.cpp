@@ -1,4 +1,4 @@
-#include "analysis/metrics/utilization.h"
+#include "analysis/figures/utilization.h"
 
 #include <algorithm>
 #include <array>
@@ -7,11 +7,11 @@
 
 #include <fmt/format.h>
 
-#include "analysis/metrics/run_group.h"
+#include "analysis/figures/run_group.h"
 #include "analysis/plots/plots.h"
 #include "analysis/plots/run_marks.h"
-#include "support/parse.h"
-#include "timing/statistics.h"
+#include "base/parse.h"
+#include "stats/statistics.h"
 
 namespace gradsync::report {
 

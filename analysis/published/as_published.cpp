@@ -7,21 +7,21 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "analysis/metrics/bandwidth.h"
-#include "analysis/metrics/collective_figures.h"
-#include "analysis/metrics/comparisons.h"
-#include "analysis/metrics/epoch_figures.h"
-#include "analysis/metrics/mode_figures.h"
-#include "analysis/metrics/scaling.h"
-#include "analysis/metrics/split_figures.h"
+#include "analysis/figures/bandwidth.h"
+#include "analysis/figures/collective_figures.h"
+#include "analysis/figures/comparisons.h"
+#include "analysis/figures/epoch_figures.h"
+#include "analysis/figures/mode_figures.h"
+#include "analysis/figures/scaling.h"
+#include "analysis/figures/split_figures.h"
 #include "analysis/published/audited.h"
 #include "analysis/published/layout.h"
 #include "analysis/tables/group_cells.h"
 #include "analysis/tables/run_cells.h"
-#include "support/error.h"
-#include "support/file.h"
-#include "support/parse.h"
-#include "timing/statistics.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/parse.h"
+#include "stats/statistics.h"
 
 namespace gradsync::report::published {
 

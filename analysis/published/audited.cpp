@@ -9,10 +9,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "support/error.h"
-#include "support/file.h"
-#include "support/parse.h"
-#include "support/process.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/parse.h"
+#include "base/process.h"
 
 namespace gradsync::report::published {
 

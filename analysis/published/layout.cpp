@@ -8,10 +8,10 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "analysis/metrics/bandwidth.h"
-#include "support/error.h"
-#include "support/file.h"
-#include "support/parse.h"
+#include "analysis/figures/bandwidth.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/parse.h"
 
 namespace gradsync::report::published {
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "analysis/published/quantities.h"
-#include "analysis/runs/run_set.h"
-#include "support/table.h"
+#include "analysis/read/run_set.h"
+#include "base/table.h"
 
 /// A published report's tables as data: which numbers stand where, and by which conventions the
 /// report computes them. results/published/layouts.json holds a layout a report; another course's

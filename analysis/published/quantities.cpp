@@ -5,8 +5,8 @@
 #include <string>
 #include <utility>
 
-#include "support/error.h"
-#include "support/parse.h"
+#include "base/error.h"
+#include "base/parse.h"
 
 namespace gradsync::report::published {
 

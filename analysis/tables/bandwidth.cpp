@@ -1,19 +1,19 @@
-#include "analysis/metrics/bandwidth.h"
+#include "analysis/figures/bandwidth.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
 
-#include "analysis/metrics/collective_figures.h"
-#include "analysis/metrics/epoch_figures.h"
-#include "analysis/metrics/link_curve.h"
-#include "analysis/metrics/split_figures.h"
+#include "analysis/figures/collective_figures.h"
+#include "analysis/figures/epoch_figures.h"
+#include "analysis/figures/link_curve.h"
+#include "analysis/figures/split_figures.h"
 #include "analysis/tables/group_cells.h"
 #include "analysis/tables/run_cells.h"
 #include "analysis/tables/tables.h"
 #include "record/collective_call.h"
-#include "timing/estimate.h"
+#include "stats/estimate.h"
 
 namespace gradsync::report {
 

@@ -5,13 +5,13 @@
 
 #include <fmt/format.h>
 
-#include "analysis/metrics/epoch_figures.h"
+#include "analysis/figures/epoch_figures.h"
 #include "analysis/tables/group_cells.h"
 #include "analysis/tables/run_cells.h"
 #include "analysis/tables/tables.h"
 #include "options/modes.h"
 #include "record/collective_call.h"
-#include "timing/statistics.h"
+#include "stats/statistics.h"
 
 namespace gradsync::report {
 

@@ -3,8 +3,8 @@
 
 #include <fmt/format.h>
 
-#include "analysis/metrics/comparisons.h"
-#include "analysis/metrics/split_figures.h"
+#include "analysis/figures/comparisons.h"
+#include "analysis/figures/split_figures.h"
 #include "analysis/tables/group_cells.h"
 #include "analysis/tables/run_cells.h"
 #include "analysis/tables/tables.h"

@@ -2,13 +2,13 @@
 #include <array>
 #include <cmath>
 
-#include "analysis/metrics/epoch_figures.h"
-#include "analysis/metrics/split_figures.h"
-#include "analysis/metrics/utilization.h"
+#include "analysis/figures/epoch_figures.h"
+#include "analysis/figures/split_figures.h"
+#include "analysis/figures/utilization.h"
 #include "analysis/tables/group_cells.h"
 #include "analysis/tables/run_cells.h"
 #include "analysis/tables/tables.h"
-#include "timing/statistics.h"
+#include "stats/statistics.h"
 
 namespace gradsync::report {
 

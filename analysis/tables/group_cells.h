@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "analysis/metrics/run_group.h"
-#include "support/table.h"
+#include "analysis/figures/run_group.h"
+#include "base/table.h"
 
 namespace gradsync::report {
 

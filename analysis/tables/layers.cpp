@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "analysis/metrics/utilization.h"
+#include "analysis/figures/utilization.h"
 #include "analysis/tables/tables.h"
 #include "record/collective_call.h"
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "analysis/model/scaling_model.h"
-#include "support/table.h"
+#include "base/table.h"
 
 /// What the tables of the scaling model have in common.
 namespace gradsync::report {

@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "analysis/metrics/mode_figures.h"
+#include "analysis/figures/mode_figures.h"
 #include "analysis/tables/run_cells.h"
 #include "analysis/tables/tables.h"
 

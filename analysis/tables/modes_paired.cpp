@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "analysis/metrics/run_spread.h"
+#include "analysis/figures/run_spread.h"
 #include "analysis/tables/group_cells.h"
 #include "analysis/tables/run_cells.h"
 #include "analysis/tables/tables.h"

@@ -1,7 +1,7 @@
 #include <set>
 
-#include "analysis/metrics/split_figures.h"
-#include "analysis/metrics/utilization.h"
+#include "analysis/figures/split_figures.h"
+#include "analysis/figures/utilization.h"
 #include "analysis/tables/group_cells.h"
 #include "analysis/tables/run_cells.h"
 #include "analysis/tables/tables.h"

@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include "analysis/metrics/quantized_figures.h"
+#include "analysis/figures/quantized_figures.h"
 #include "analysis/tables/tables.h"
 
 namespace gradsync::report {

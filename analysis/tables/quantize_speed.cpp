@@ -1,4 +1,4 @@
-#include "analysis/metrics/quantized_figures.h"
+#include "analysis/figures/quantized_figures.h"
 #include "analysis/tables/tables.h"
 
 namespace gradsync::report {

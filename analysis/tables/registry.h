@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "analysis/metrics/bandwidth.h"
-#include "analysis/metrics/job_steps.h"
+#include "analysis/figures/bandwidth.h"
+#include "analysis/figures/job_steps.h"
 #include "analysis/model/cell_facts.h"
 #include "analysis/model/what_if.h"
-#include "support/table.h"
+#include "base/table.h"
 
 namespace gradsync::report {
 

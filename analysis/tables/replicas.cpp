@@ -7,7 +7,7 @@
 #include "analysis/tables/group_cells.h"
 #include "analysis/tables/run_cells.h"
 #include "analysis/tables/tables.h"
-#include "timing/statistics.h"
+#include "stats/statistics.h"
 
 namespace gradsync::report {
 

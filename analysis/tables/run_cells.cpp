@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "analysis/metrics/split_figures.h"
+#include "analysis/figures/split_figures.h"
 
 namespace gradsync::report {
 

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "analysis/runs/run_set.h"
-#include "support/table.h"
+#include "analysis/read/run_set.h"
+#include "base/table.h"
 
 /// What every table with one row per run and rank has in common.
 namespace gradsync::report {

@@ -4,12 +4,12 @@
 
 #include <fmt/format.h>
 
-#include "analysis/metrics/comparisons.h"
-#include "analysis/metrics/scaling.h"
+#include "analysis/figures/comparisons.h"
+#include "analysis/figures/scaling.h"
 #include "analysis/tables/group_cells.h"
 #include "analysis/tables/run_cells.h"
 #include "analysis/tables/tables.h"
-#include "timing/estimate.h"
+#include "stats/estimate.h"
 
 namespace gradsync::report {
 

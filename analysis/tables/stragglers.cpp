@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "analysis/metrics/straggler_figures.h"
+#include "analysis/figures/straggler_figures.h"
 #include "analysis/tables/run_cells.h"
 #include "analysis/tables/tables.h"
 

@@ -4,9 +4,9 @@
 
 #include <fmt/format.h>
 
-#include "analysis/metrics/comparisons.h"
-#include "analysis/metrics/run_spread.h"
-#include "analysis/metrics/split_figures.h"
+#include "analysis/figures/comparisons.h"
+#include "analysis/figures/run_spread.h"
+#include "analysis/figures/split_figures.h"
 #include "analysis/tables/group_cells.h"
 #include "analysis/tables/run_cells.h"
 #include "analysis/tables/tables.h"
@@ -32,8 +32,8 @@ bool exchanged(const SummaryRow& row) {
 /// nothing.
 auto work_of(const SummaryRow& row) {
   const Run& run = row.group->first();
-  return std::tuple(run.model, run.ranks, run.batch_per_rank, run.batch_global,
-                    batch_schedule(run), is_known_work(run) ? "" : run.path.string());
+  return std::tuple(run.model, run.ranks, run.batch_per_rank, run.batch_global, batch_schedule(run),
+                    is_known_work(run) ? "" : run.path.string());
 }
 
 /// Whether its time says how the mode compares.

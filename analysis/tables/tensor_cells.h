@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "analysis/runs/run_set.h"
-#include "support/table.h"
+#include "analysis/read/run_set.h"
+#include "base/table.h"
 
 /// What the tables with a row a tensor of quantized networks have in common.
 namespace gradsync::report {

@@ -2,13 +2,13 @@
 #include <cmath>
 #include <optional>
 
-#include "analysis/metrics/epoch_figures.h"
+#include "analysis/figures/epoch_figures.h"
 #include "analysis/tables/group_cells.h"
 #include "analysis/tables/run_cells.h"
 #include "analysis/tables/tables.h"
-#include "support/error.h"
-#include "support/parse.h"
-#include "timing/estimate.h"
+#include "base/error.h"
+#include "base/parse.h"
+#include "stats/estimate.h"
 
 namespace gradsync::report {
 

@@ -1,9 +1,9 @@
-#include "analysis/metrics/utilization.h"
+#include "analysis/figures/utilization.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "analysis/metrics/bandwidth.h"
+#include "analysis/figures/bandwidth.h"
 #include "analysis/tables/group_cells.h"
 #include "analysis/tables/run_cells.h"
 #include "analysis/tables/tables.h"

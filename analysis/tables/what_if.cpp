@@ -11,7 +11,7 @@
 #include "analysis/tables/model_cells.h"
 #include "analysis/tables/run_cells.h"
 #include "analysis/tables/tables.h"
-#include "support/parse.h"
+#include "base/parse.h"
 
 namespace gradsync::report {
 

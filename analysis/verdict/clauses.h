@@ -3,12 +3,12 @@
 #include <string>
 #include <vector>
 
-#include "analysis/metrics/run_spread.h"
+#include "analysis/figures/run_spread.h"
 #include "analysis/model/doubt.h"
 #include "analysis/model/measured_cell.h"
 #include "analysis/model/scaling_model.h"
 #include "analysis/verdict/verdict.h"
-#include "timing/estimate.h"
+#include "stats/estimate.h"
 
 /// One function a question, each in a file of its own; questions.def lists them.
 namespace gradsync::report {

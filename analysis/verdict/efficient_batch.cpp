@@ -8,8 +8,8 @@
 
 #include "analysis/model/doubt.h"
 #include "analysis/verdict/clauses.h"
+#include "base/parse.h"
 #include "options/modes.h"
-#include "support/parse.h"
 
 namespace gradsync::report {
 

@@ -8,8 +8,8 @@
 #include <fmt/ranges.h>
 
 #include "analysis/verdict/clauses.h"
+#include "base/parse.h"
 #include "options/modes.h"
-#include "support/parse.h"
 
 namespace gradsync::report {
 
@@ -119,9 +119,8 @@ FastestAnswer tie_answer(const Cells& by_time, const std::vector<Rival>& rivals,
 /// The first is the fastest only where it differs from each of the others.
 std::vector<FastestAnswer> fastest_answers_for(const Cells& by_time, const RunSpread& spread) {
   const std::vector<Rival> rivals = rivals_of(by_time, spread);
-  const std::string where =
-      fmt::format("at {} with {}", count_text(by_time[0]->ranks(), "rank"),
-                  images_text(by_time[0]->run()));
+  const std::string where = fmt::format("at {} with {}", count_text(by_time[0]->ranks(), "rank"),
+                                        images_text(by_time[0]->run()));
   std::vector<FastestAnswer> answers;
   for (const char* word : {"no difference", "within the spread", "one run each", "too few"}) {
     std::vector<Rival> tied = rivals;

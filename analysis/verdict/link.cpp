@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "analysis/verdict/clauses.h"
-#include "support/parse.h"
+#include "base/parse.h"
 
 namespace gradsync::report {
 

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "analysis/verdict/clauses.h"
-#include "support/parse.h"
+#include "base/parse.h"
 
 namespace gradsync::report {
 

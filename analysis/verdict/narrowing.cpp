@@ -3,10 +3,10 @@
 
 #include <fmt/format.h>
 
-#include "analysis/metrics/traffic_figures.h"
-#include "analysis/runs/columns.h"
+#include "analysis/figures/traffic_figures.h"
+#include "analysis/read/columns.h"
 #include "analysis/verdict/clauses.h"
-#include "support/parse.h"
+#include "base/parse.h"
 
 namespace gradsync::report {
 

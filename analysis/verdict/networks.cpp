@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "analysis/metrics/utilization.h"
+#include "analysis/figures/utilization.h"
 #include "analysis/verdict/clauses.h"
 
 namespace gradsync::report {

@@ -6,9 +6,9 @@
 
 #include "analysis/model/what_if.h"
 #include "analysis/verdict/clauses.h"
+#include "base/parse.h"
 #include "options/modes.h"
 #include "record/collective_call.h"
-#include "support/parse.h"
 
 namespace gradsync::report {
 

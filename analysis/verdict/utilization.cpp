@@ -1,4 +1,4 @@
-#include "analysis/metrics/utilization.h"
+#include "analysis/figures/utilization.h"
 
 #include <cmath>
 

@@ -9,12 +9,12 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "analysis/metrics/split_figures.h"
+#include "analysis/figures/split_figures.h"
 #include "analysis/verdict/clauses.h"
+#include "base/error.h"
+#include "base/parse.h"
+#include "base/table.h"
 #include "options/modes.h"
-#include "support/error.h"
-#include "support/parse.h"
-#include "support/table.h"
 
 namespace gradsync::report {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "analysis/model/cell_facts.h"
-#include "support/table.h"
+#include "base/table.h"
 
 namespace gradsync::report {
 

@@ -4,9 +4,9 @@
 
 #include <fmt/format.h>
 
-#include "analysis/metrics/traffic_figures.h"
+#include "analysis/figures/traffic_figures.h"
 #include "analysis/verdict/clauses.h"
-#include "support/parse.h"
+#include "base/parse.h"
 
 namespace gradsync::report {
 

@@ -3,10 +3,10 @@
 #include <span>
 #include <vector>
 
-#include "algorithms/transport.h"
-#include "collectives/plan.h"
+#include "calibrate/plan.h"
 #include "comm/session.h"
 #include "comm/watchdog.h"
+#include "transport/transport.h"
 
 namespace gradsync::calibrate {
 

@@ -6,11 +6,11 @@
 
 #include <fmt/ranges.h>
 
+#include "base/control_group.h"
+#include "base/parse.h"
 #include "check/facts.h"
-#include "host/cores.h"
-#include "host/sysfs.h"
-#include "support/control_group.h"
-#include "support/parse.h"
+#include "machine/cores.h"
+#include "machine/sysfs.h"
 
 namespace gradsync::check {
 

@@ -7,9 +7,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "check/check_options.h"
 #include "check/finding.h"
 #include "check/job.h"
-#include "check/options.h"
 
 namespace gradsync::check {
 

@@ -4,7 +4,7 @@
 #include <set>
 
 #include "check/facts.h"
-#include "timing/clock.h"
+#include "stats/clock.h"
 
 namespace gradsync::check {
 

@@ -1,7 +1,7 @@
+#include "base/error.h"
+#include "base/parse.h"
 #include "check/facts.h"
 #include "data/cifar10.h"
-#include "support/error.h"
-#include "support/parse.h"
 
 namespace gradsync::check {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "check/check.h"
-#include "host/sysfs.h"
+#include "machine/sysfs.h"
 
 namespace gradsync {
 

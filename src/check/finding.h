@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "support/table.h"
+#include "base/table.h"
 
 namespace gradsync::check {
 

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "device/gpu_stack.h"
-#include "device/nvml.h"
-#include "support/launcher.h"
+#include "base/launcher.h"
+#include "machine/gpu_stack.h"
+#include "machine/nvml.h"
 
 namespace gradsync::check {
 

@@ -1,6 +1,6 @@
+#include "base/parse.h"
 #include "check/facts.h"
 #include "check/loaded_files.h"
-#include "support/parse.h"
 
 namespace gradsync::check {
 

@@ -3,7 +3,7 @@
 #include <cstdlib>
 
 #include "check/facts.h"
-#include "host/sysfs.h"
+#include "machine/sysfs.h"
 
 namespace gradsync::check {
 

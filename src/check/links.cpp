@@ -6,11 +6,11 @@
 #include <fmt/ranges.h>
 
 #include "check/facts.h"
-#include "device/choice.h"
-#include "host/sysfs.h"
+#include "machine/choice.h"
+#include "machine/sysfs.h"
 #include "record/collective_call.h"
-#include "timing/clock.h"
-#include "timing/statistics.h"
+#include "stats/clock.h"
+#include "stats/statistics.h"
 
 namespace gradsync::check {
 

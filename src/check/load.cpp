@@ -8,13 +8,13 @@
 #include <sstream>
 #include <thread>
 
+#include "base/control_group.h"
+#include "base/parse.h"
 #include "check/facts.h"
-#include "host/cores.h"
-#include "host/counters.h"
-#include "host/sysfs.h"
-#include "support/control_group.h"
-#include "support/parse.h"
-#include "timing/clock.h"
+#include "machine/cores.h"
+#include "machine/counters.h"
+#include "machine/sysfs.h"
+#include "stats/clock.h"
 
 namespace gradsync::check {
 

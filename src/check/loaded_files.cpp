@@ -12,9 +12,9 @@
 
 #include <fmt/format.h>
 
-#include "support/file.h"
-#include "support/hash.h"
-#include "support/namespaces.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/namespaces.h"
 
 namespace gradsync::check {
 

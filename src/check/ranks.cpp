@@ -3,8 +3,8 @@
 
 #include <fmt/ranges.h>
 
+#include "base/parse.h"
 #include "check/facts.h"
-#include "support/parse.h"
 
 namespace gradsync::check {
 

@@ -5,10 +5,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
+#include "base/junit.h"
+#include "base/utc_time.h"
 #include "check/facts.h"
-#include "support/error.h"
-#include "support/junit.h"
-#include "support/utc_time.h"
 
 namespace gradsync::check {
 

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "base/launcher.h"
 #include "check/finding.h"
-#include "support/launcher.h"
 
 namespace gradsync::check {
 

@@ -9,9 +9,9 @@
 #include <span>
 #include <thread>
 
+#include "base/file.h"
 #include "check/facts.h"
 #include "record/hdf5.h"
-#include "support/file.h"
 
 namespace gradsync::check {
 

@@ -13,12 +13,12 @@
 
 #include <fmt/ranges.h>
 
+#include "base/file.h"
+#include "base/namespaces.h"
+#include "base/parse.h"
 #include "check/facts.h"
-#include "host/single_copy.h"
-#include "host/sysfs.h"
-#include "support/file.h"
-#include "support/namespaces.h"
-#include "support/parse.h"
+#include "machine/single_copy.h"
+#include "machine/sysfs.h"
 
 namespace gradsync::check {
 

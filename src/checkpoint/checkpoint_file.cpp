@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "support/error.h"
+#include "base/error.h"
 
 namespace gradsync {
 

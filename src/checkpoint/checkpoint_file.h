@@ -5,9 +5,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/file.h"
+#include "base/hash.h"
 #include "checkpoint/safetensors.h"
-#include "support/file.h"
-#include "support/hash.h"
 
 namespace gradsync {
 

@@ -7,8 +7,8 @@
 
 #include <fmt/format.h>
 
-#include "support/error.h"
-#include "support/file.h"
+#include "base/error.h"
+#include "base/file.h"
 
 namespace gradsync {
 

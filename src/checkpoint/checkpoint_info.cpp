@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "base/error.h"
 #include "options/option_roles.h"
-#include "support/error.h"
 
 namespace gradsync {
 

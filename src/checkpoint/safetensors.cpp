@@ -8,8 +8,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "support/error.h"
-#include "support/hash.h"
+#include "base/error.h"
+#include "base/hash.h"
 
 namespace gradsync {
 

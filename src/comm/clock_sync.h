@@ -3,7 +3,7 @@
 #include <functional>
 
 #include "comm/session.h"
-#include "timing/clock.h"
+#include "stats/clock.h"
 
 namespace gradsync {
 

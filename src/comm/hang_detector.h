@@ -9,12 +9,12 @@
 #include <thread>
 #include <vector>
 
+#include "base/stop_signals.h"
+#include "comm/deadline_guard.h"
 #include "comm/node_messages.h"
 #include "comm/status_board.h"
 #include "comm/watchdog.h"
-#include "hang/deadline_guard.h"
-#include "hang/watched_phases.h"
-#include "support/stop_signals.h"
+#include "comm/watched_phases.h"
 
 namespace gradsync {
 

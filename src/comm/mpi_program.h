@@ -3,9 +3,9 @@
 #include <functional>
 #include <string>
 
+#include "base/cli/program_help.h"
+#include "base/cli/program_output.h"
 #include "comm/session.h"
-#include "support/program_help.h"
-#include "support/program_output.h"
 
 namespace gradsync {
 

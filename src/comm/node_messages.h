@@ -6,8 +6,8 @@
 
 #include <mpi.h>
 
+#include "comm/hang_report.h"
 #include "comm/session.h"
-#include "hang/hang_report.h"
 
 namespace gradsync {
 

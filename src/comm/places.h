@@ -6,8 +6,8 @@
 
 #include "comm/clock_sync.h"
 #include "comm/session.h"
-#include "device/choice.h"
-#include "host/cores.h"
+#include "machine/choice.h"
+#include "machine/cores.h"
 #include "record/run.h"
 
 namespace gradsync {

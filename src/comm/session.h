@@ -8,9 +8,9 @@
 
 #include <mpi.h>
 
+#include "base/error.h"
 #include "comm/watchdog.h"
 #include "record/collective_call.h"
-#include "support/error.h"
 
 namespace gradsync {
 

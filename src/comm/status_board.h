@@ -7,8 +7,8 @@
 
 #include <mpi.h>
 
+#include "comm/hang_report.h"
 #include "comm/shared_window.h"
-#include "hang/hang_report.h"
 
 namespace gradsync {
 

@@ -7,9 +7,9 @@
 
 #include <mpi.h>
 
-#include "hang/watched_phases.h"
+#include "base/error.h"
+#include "comm/watched_phases.h"
 #include "record/run.h"
-#include "support/error.h"
 
 namespace gradsync {
 

@@ -5,10 +5,10 @@
 
 #include <fmt/format.h>
 
+#include "base/error.h"
+#include "base/hash.h"
 #include "data/augment.h"
 #include "data/manifest.h"
-#include "support/error.h"
-#include "support/hash.h"
 
 namespace gradsync {
 namespace {

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "support/file.h"
+#include "base/file.h"
 
 namespace gradsync {
 

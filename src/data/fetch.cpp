@@ -6,12 +6,12 @@
 
 #include <fmt/format.h>
 
+#include "base/error.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/process.h"
 #include "data/cifar10.h"
 #include "data/staging.h"
-#include "support/error.h"
-#include "support/file.h"
-#include "support/hash.h"
-#include "support/process.h"
 
 namespace gradsync {
 namespace {

@@ -2,14 +2,14 @@
 
 #include <fmt/format.h>
 
+#include "base/cli/bound_option.h"
+#include "base/cli/program_help.h"
+#include "base/cli/program_output.h"
+#include "base/error.h"
+#include "base/table.h"
 #include "data/cifar10.h"
 #include "data/fetch.h"
 #include "data/synthetic.h"
-#include "support/bound_option.h"
-#include "support/error.h"
-#include "support/program_help.h"
-#include "support/program_output.h"
-#include "support/table.h"
 
 namespace {
 

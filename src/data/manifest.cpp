@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json_number.h"
 #include "data/cifar10.h"
-#include "support/error.h"
-#include "support/file.h"
-#include "support/json_number.h"
 
 namespace gradsync {
 namespace {

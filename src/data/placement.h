@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
+#include "base/host_device.h"
 #include "data/random.h"
-#include "support/host_device.h"
 
 namespace gradsync {
 

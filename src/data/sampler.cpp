@@ -10,9 +10,9 @@
 
 #include <fmt/format.h>
 
+#include "base/error.h"
+#include "base/hash.h"
 #include "data/random.h"
-#include "support/error.h"
-#include "support/hash.h"
 
 namespace gradsync {
 namespace {

@@ -6,11 +6,11 @@
 
 #include <fmt/format.h>
 
+#include "base/error.h"
+#include "base/file.h"
+#include "base/hash.h"
 #include "data/manifest.h"
 #include "data/staging.h"
-#include "support/error.h"
-#include "support/file.h"
-#include "support/hash.h"
 
 namespace gradsync {
 namespace {

@@ -1,8 +1,8 @@
 #pragma once
 
-#include "algorithms/transport.h"
 #include "comm/session.h"
-#include "device/event_ring.h"
+#include "machine/event_ring.h"
+#include "transport/transport.h"
 
 namespace gradsync {
 

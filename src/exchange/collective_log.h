@@ -11,13 +11,13 @@
 
 #include <mpi.h>
 
-#include "algorithms/transport.h"
+#include "base/function_ref.h"
 #include "comm/session.h"
 #include "comm/watchdog.h"
-#include "device/event_ring.h"
+#include "machine/event_ring.h"
 #include "record/collective_call.h"
 #include "record/run.h"
-#include "support/function_ref.h"
+#include "transport/transport.h"
 
 namespace gradsync {
 

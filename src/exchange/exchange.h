@@ -12,11 +12,11 @@
 #include <utility>
 #include <vector>
 
-#include "algorithms/transport.h"
-#include "device/lane.h"
 #include "exchange/await_device.h"
 #include "exchange/collective_log.h"
 #include "exchange/control_channel.h"
+#include "machine/lane.h"
+#include "transport/transport.h"
 
 namespace gradsync {
 

@@ -5,7 +5,7 @@
 #include <c10/cuda/CUDAStream.h>
 #endif
 
-#include "device/stream_handle.h"
+#include "machine/stream_handle.h"
 
 namespace gradsync {
 

@@ -1,11 +1,11 @@
 #pragma once
 
-#include "kernels/kernels.h"
+#include "machine/kernels.h"
 #include "optim/optimizer.h"
 
 namespace gradsync {
 
-/// Sgd over all parameters in one kernel (kernels/kernels.h), with its factors in the device's
+/// Sgd over all parameters in one kernel (machine/kernels.h), with its factors in the device's
 /// memory; on the CPU its reference implementation. The outcome of a step stays on the device.
 class FusedSgd : public Optimizer {
  public:

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/step_state.h"
+#include "machine/step_state.h"
 #include "model/replica.h"
 #include "options/optimizer_settings.h"
 

@@ -5,9 +5,9 @@
 
 #include <fmt/format.h>
 
+#include "base/error.h"
 #include "data/sampler.h"
 #include "options/modes.h"
-#include "support/error.h"
 
 namespace gradsync {
 

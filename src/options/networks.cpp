@@ -8,9 +8,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/error.h"
+#include "base/parse.h"
 #include "options/options.h"
-#include "support/error.h"
-#include "support/parse.h"
 
 namespace gradsync {
 

@@ -4,8 +4,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/cli/bound_option.h"
 #include "options/options.h"
-#include "support/bound_option.h"
 
 namespace gradsync {
 

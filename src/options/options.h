@@ -4,13 +4,13 @@
 #include <string>
 #include <vector>
 
-#include "buckets/buckets.h"
-#include "hang/watched_phases.h"
+#include "base/cli/program_help.h"
+#include "comm/watched_phases.h"
+#include "options/batch_schedule.h"
+#include "options/learning_rate.h"
 #include "options/networks.h"
 #include "options/optimizer_settings.h"
-#include "schedule/batch_schedule.h"
-#include "schedule/learning_rate.h"
-#include "support/program_help.h"
+#include "sync/buckets.h"
 
 namespace gradsync {
 

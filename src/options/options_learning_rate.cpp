@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
+#include "base/parse.h"
 #include "options/option_groups.h"
-#include "support/parse.h"
 
 namespace gradsync {
 

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "support/error.h"
-#include "support/parse.h"
+#include "base/error.h"
+#include "base/parse.h"
 
 namespace gradsync::calibrate {
 

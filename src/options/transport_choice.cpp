@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "support/error.h"
+#include "base/error.h"
 
 namespace gradsync {
 

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "device/choice.h"
+#include "machine/choice.h"
 
 namespace gradsync {
 

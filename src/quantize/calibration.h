@@ -4,10 +4,10 @@
 #include <vector>
 
 #include "exchange/exchange.h"
-#include "int8/images.h"
-#include "int8/options.h"
-#include "int8/tensor_rows.h"
 #include "quantize/float_network.h"
+#include "quantize/images.h"
+#include "quantize/quantize_options.h"
+#include "quantize/tensor_rows.h"
 
 namespace gradsync::quantize {
 

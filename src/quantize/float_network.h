@@ -8,9 +8,9 @@
 #include <torch/types.h>
 
 #include "checkpoint/checkpoint_file.h"
-#include "int8/float_model.h"
-#include "int8/int8_model.h"
 #include "model/network.h"
+#include "quantize/float_model.h"
+#include "quantize/int8_model.h"
 
 /// Networks of a plan in LibTorch's floating point. Images are tensors [N, 3, 32, 32]; values of a
 /// plan are [N, C, H, W], channels last in memory. No gradients.

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "exchange/exchange.h"
-#include "int8/scale.h"
+#include "quantize/scale.h"
 
 namespace gradsync::quantize {
 

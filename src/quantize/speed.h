@@ -4,8 +4,8 @@
 #include <memory>
 #include <vector>
 
-#include "int8/int8_model.h"
 #include "model/network.h"
+#include "quantize/int8_model.h"
 #include "record/quantization.h"
 
 namespace gradsync::quantize {

@@ -2,8 +2,8 @@
 
 #include <memory>
 
-#include "int8/options.h"
 #include "quantize/accuracy.h"
+#include "quantize/quantize_options.h"
 #include "record/quantization.h"
 
 namespace gradsync::quantize {

@@ -8,8 +8,8 @@
 
 #include <fmt/format.h>
 
+#include "base/error.h"
 #include "record/schema.h"
-#include "support/error.h"
 
 /// Rows as the columns that an HDF5 file holds of them, derived from the fields of record/schema.h:
 /// one column a field, row-major over [row, list in a row, rank].

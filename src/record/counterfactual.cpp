@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "timing/statistics.h"
+#include "stats/statistics.h"
 
 namespace gradsync {
 

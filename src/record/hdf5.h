@@ -9,7 +9,7 @@
 
 #include <hdf5.h>
 
-#include "support/error.h"
+#include "base/error.h"
 
 /// HDF5's C interface with owners and checks. Every failure is an Error that carries HDF5's own
 /// innermost reason; nothing is printed by the library itself.

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/hash.h"
 #include "record/hdf5.h"
-#include "support/hash.h"
 
 /// Reading parts of an HDF5 file that may be damaged, foreign or hostile: every object is checked
 /// for presence, kind, type, rank and shape, and its size against the file's length, before memory

@@ -9,9 +9,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/hash.h"
 #include "record/file_axis.h"
 #include "record/hdf5.h"
-#include "support/hash.h"
 
 /// Writing parts of an HDF5 file. All functions throw Error kInputOutput naming the object.
 namespace gradsync {

@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
+#include "base/error.h"
 #include "record/columns.h"
 #include "record/hdf5_output.h"
 #include "record/hdf5_run.h"
-#include "support/error.h"
 
 namespace gradsync {
 

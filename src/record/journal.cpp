@@ -12,10 +12,10 @@
 
 #include <fmt/format.h>
 
+#include "base/error.h"
+#include "base/hash.h"
 #include "record/bytes.h"
 #include "record/publish.h"
-#include "support/error.h"
-#include "support/hash.h"
 
 namespace gradsync {
 

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "base/file.h"
+#include "base/lock_file.h"
 #include "record/schema.h"
-#include "support/file.h"
-#include "support/lock_file.h"
 
 /// The journal: a file that is only ever appended to, in records that vouch for themselves.
 ///

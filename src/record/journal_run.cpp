@@ -6,9 +6,9 @@
 
 #include <fmt/format.h>
 
+#include "base/error.h"
 #include "record/journal.h"
 #include "record/journal_payload.h"
-#include "support/error.h"
 
 namespace gradsync {
 

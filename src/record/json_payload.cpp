@@ -2,10 +2,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
+#include "base/json_number.h"
 #include "record/journal.h"
 #include "record/journal_payload.h"
-#include "support/error.h"
-#include "support/json_number.h"
 
 namespace gradsync {
 

@@ -9,11 +9,11 @@
 
 #include <fmt/format.h>
 
+#include "base/error.h"
+#include "base/file.h"
 #include "record/hdf5_run.h"
 #include "record/journal_payload.h"
 #include "record/journal_run.h"
-#include "support/error.h"
-#include "support/file.h"
 
 namespace gradsync {
 

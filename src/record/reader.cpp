@@ -6,11 +6,11 @@
 
 #include <fmt/format.h>
 
+#include "base/error.h"
+#include "base/file.h"
 #include "record/hdf5_run.h"
 #include "record/journal.h"
 #include "record/journal_run.h"
-#include "support/error.h"
-#include "support/file.h"
 
 namespace gradsync {
 

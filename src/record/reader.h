@@ -38,7 +38,7 @@ struct IterationIndex {
 ///
 /// Every size in the file is checked against the file's length before memory is taken. Matrices are
 /// read when asked for and belong to the caller, so a table needs memory only for what it shows;
-/// those of a large run are better read in blocks of rows (analysis/runs/columns.h). They throw
+/// those of a large run are better read in blocks of rows (analysis/read/columns.h). They throw
 /// Error kBadData (which file, which data set, why) or kInputOutput, and kInternal unless first +
 /// count <= iterations().
 class RunReader {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "record/run.h"
-#include "support/error.h"
 
 namespace gradsync {
 

@@ -4,14 +4,14 @@
 
 #include <fmt/format.h>
 
+#include "base/error.h"
+#include "base/file.h"
+#include "base/utc_time.h"
 #include "record/hdf5_run.h"
 #include "record/journal.h"
 #include "record/journal_run.h"
 #include "record/publish.h"
-#include "support/error.h"
-#include "support/file.h"
-#include "support/utc_time.h"
-#include "timing/clock.h"
+#include "stats/clock.h"
 
 namespace gradsync {
 

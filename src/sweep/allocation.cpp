@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "support/error.h"
-#include "support/parse.h"
+#include "base/error.h"
+#include "base/parse.h"
 
 namespace gradsync::sweep {
 
@@ -36,8 +36,8 @@ std::int64_t count_of(const Environment& environment, const std::string& variabl
   return std::max<std::int64_t>(0, least);
 }
 
-// A node with GPUs of several types has all of them: "a100:2,v100:2" is 4. Other lists have an entry
-// a kind of node.
+// A node with GPUs of several types has all of them: "a100:2,v100:2" is 4. Other lists have an
+// entry a kind of node.
 std::int64_t gpus_per_node(const Environment& environment) {
   for (const char* variable : {"SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE"}) {
     const std::string text = environment(variable);

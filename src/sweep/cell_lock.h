@@ -1,6 +1,6 @@
 #pragma once
 
-#include "support/file.h"
+#include "base/file.h"
 #include "sweep/launcher.h"
 
 namespace gradsync::sweep {

@@ -9,11 +9,11 @@
 
 #include <fmt/format.h>
 
+#include "base/error.h"
+#include "base/parse.h"
 #include "options/epoch_plan.h"
 #include "record/reader.h"
 #include "record/recorder.h"
-#include "support/error.h"
-#include "support/parse.h"
 #include "sweep/cell_lock.h"
 #include "sweep/cell_record.h"
 #include "sweep/runner.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "support/table.h"
+#include "base/table.h"
 #include "sweep/cell_record.h"
 #include "sweep/grid.h"
 

@@ -8,12 +8,12 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json_number.h"
+#include "base/parse.h"
+#include "base/utc_time.h"
 #include "record/recorder.h"
-#include "support/error.h"
-#include "support/file.h"
-#include "support/json_number.h"
-#include "support/parse.h"
-#include "support/utc_time.h"
 #include "sweep/cell_lock.h"
 
 namespace gradsync::sweep {

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "support/process.h"
+#include "base/process.h"
 #include "sweep/launcher.h"
 
 namespace gradsync::sweep {

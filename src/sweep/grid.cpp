@@ -8,9 +8,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/cli/options.h"
+#include "base/error.h"
 #include "options/options.h"
-#include "support/error.h"
-#include "support/options.h"
 
 namespace gradsync::sweep {
 

@@ -7,10 +7,10 @@
 
 #include <fmt/format.h>
 
+#include "base/cli/options.h"
+#include "base/error.h"
 #include "options/option_groups.h"
 #include "options/options.h"
-#include "support/error.h"
-#include "support/options.h"
 
 namespace gradsync::sweep {
 

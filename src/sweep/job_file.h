@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "support/key_values.h"
+#include "base/cli/key_values.h"
 #include "sweep/variants.h"
 
 /// A job file describes a grid of runs. Its keys are the trainer's options, where a list with

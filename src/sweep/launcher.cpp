@@ -5,10 +5,10 @@
 
 #include <fmt/format.h>
 
+#include "base/error.h"
+#include "base/parse.h"
 #include "options/options.h"
 #include "record/recorder.h"
-#include "support/error.h"
-#include "support/parse.h"
 #include "sweep/allocation.h"
 #include "sweep/local_launcher.h"
 #include "sweep/srun_launcher.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "support/process.h"
+#include "base/process.h"
 #include "sweep/grid.h"
 #include "sweep/job_file.h"
 

@@ -13,7 +13,7 @@
 
 #include <fmt/format.h>
 
-#include "support/error.h"
+#include "base/error.h"
 
 namespace gradsync::sweep {
 

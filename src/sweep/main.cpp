@@ -7,11 +7,11 @@
 
 #include <fmt/format.h>
 
+#include "base/cli/program_output.h"
+#include "base/error.h"
+#include "base/process.h"
+#include "base/stop_signals.h"
 #include "options/options.h"
-#include "support/error.h"
-#include "support/process.h"
-#include "support/program_output.h"
-#include "support/stop_signals.h"
 #include "sweep/cell_progress.h"
 #include "sweep/cell_record.h"
 #include "sweep/launcher.h"

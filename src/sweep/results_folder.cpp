@@ -14,9 +14,9 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "support/error.h"
-#include "support/hash.h"
-#include "support/utc_time.h"
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/utc_time.h"
 
 namespace gradsync::sweep {
 

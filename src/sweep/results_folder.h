@@ -2,7 +2,7 @@
 
 #include <filesystem>
 
-#include "support/file.h"
+#include "base/file.h"
 #include "sweep/launcher.h"
 
 namespace gradsync::sweep {

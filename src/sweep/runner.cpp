@@ -7,10 +7,10 @@
 
 #include <fmt/format.h>
 
+#include "base/error.h"
+#include "base/file.h"
+#include "base/parse.h"
 #include "record/recorder.h"
-#include "support/error.h"
-#include "support/file.h"
-#include "support/parse.h"
 #include "sweep/cell_lock.h"
 #include "sweep/cell_record.h"
 #include "sweep/results_folder.h"

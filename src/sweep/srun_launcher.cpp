@@ -5,8 +5,8 @@
 
 #include <fmt/ranges.h>
 
-#include "support/error.h"
-#include "support/parse.h"
+#include "base/error.h"
+#include "base/parse.h"
 #include "sweep/local_launcher.h"
 
 namespace gradsync::sweep {

@@ -10,8 +10,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "support/error.h"
-#include "support/process.h"
+#include "base/error.h"
+#include "base/process.h"
 #include "sweep/allocation.h"
 #include "sweep/cell_record.h"
 #include "sweep/launcher.h"

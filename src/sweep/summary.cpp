@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "support/error.h"
-#include "support/parse.h"
+#include "base/error.h"
+#include "base/parse.h"
 #include "sweep/runner.h"
 
 namespace gradsync::sweep {

@@ -5,10 +5,10 @@
 
 #include <fmt/format.h>
 
+#include "base/cli/bound_option.h"
+#include "base/cli/command_line.h"
+#include "base/error.h"
 #include "options/options.h"
-#include "support/bound_option.h"
-#include "support/command_line.h"
-#include "support/error.h"
 #include "sweep/launcher.h"
 
 namespace gradsync::sweep {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "support/key_values.h"
-#include "support/program_help.h"
+#include "base/cli/key_values.h"
+#include "base/cli/program_help.h"
 
 namespace gradsync::sweep {
 

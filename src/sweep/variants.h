@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "support/key_values.h"
+#include "base/cli/key_values.h"
 
 /// Bundles of options under a name, which together are one axis of a grid:
 ///   variant = plain:

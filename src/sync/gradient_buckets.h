@@ -9,8 +9,8 @@
 
 #include <torch/types.h>
 
-#include "buckets/buckets.h"
 #include "exchange/exchange.h"
+#include "sync/buckets.h"
 #include "sync/flat_gradients.h"
 
 namespace gradsync {

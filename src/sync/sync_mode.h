@@ -8,10 +8,10 @@
 
 #include <torch/types.h>
 
-#include "buckets/buckets.h"
 #include "exchange/exchange.h"
 #include "model/replica.h"
 #include "options/modes.h"
+#include "sync/buckets.h"
 
 namespace gradsync {
 

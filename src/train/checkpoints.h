@@ -5,10 +5,10 @@
 
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/checkpoint_info.h"
-#include "state/rank_state.h"
-#include "step/gather_rows.h"
-#include "studies/run_setting.h"
-#include "timing/stop_forecast.h"
+#include "stats/stop_forecast.h"
+#include "train/gather_rows.h"
+#include "train/rank_state.h"
+#include "train/run_setting.h"
 
 namespace gradsync {
 

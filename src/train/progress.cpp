@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "support/parse.h"
+#include "base/parse.h"
 
 namespace gradsync {
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "timing/clock.h"
+#include "stats/clock.h"
 
 namespace gradsync {
 

@@ -2,10 +2,10 @@
 
 #include <string>
 
+#include "base/cli/program_output.h"
 #include "comm/session.h"
 #include "options/options.h"
-#include "step/stop_request.h"
-#include "support/program_output.h"
+#include "train/stop_request.h"
 
 namespace gradsync {
 

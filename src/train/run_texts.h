@@ -3,14 +3,15 @@
 #include <string>
 #include <vector>
 
+#include "base/table.h"
 #include "comm/places.h"
 #include "data/cifar10.h"
-#include "device/choice.h"
+#include "machine/choice.h"
 #include "options/options.h"
 #include "options/transport_choice.h"
 #include "record/run.h"
-#include "step/compute_settings.h"
-#include "support/table.h"
+#include "train/batch_source.h"
+#include "train/compute_settings.h"
 
 namespace gradsync {
 

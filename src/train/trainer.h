@@ -6,19 +6,19 @@
 #include <string>
 #include <vector>
 
+#include "base/cli/program_output.h"
 #include "data/sampler.h"
 #include "options/epoch_plan.h"
 #include "options/fault.h"
-#include "state/summary.h"
-#include "step/evaluate.h"
-#include "step/gather_rows.h"
-#include "step/pipeline.h"
-#include "step/rank_samples.h"
-#include "studies/run_setting.h"
-#include "support/program_output.h"
-#include "timing/statistics.h"
+#include "stats/statistics.h"
 #include "train/checkpoints.h"
+#include "train/evaluate.h"
+#include "train/gather_rows.h"
+#include "train/pipeline.h"
 #include "train/progress.h"
+#include "train/rank_samples.h"
+#include "train/run_setting.h"
+#include "train/run_summary.h"
 
 namespace gradsync {
 

@@ -4,8 +4,8 @@
 
 #include <mpi.h>
 
-#include "algorithms/transport.h"
 #include "comm/long_messages.h"
+#include "transport/transport.h"
 
 namespace gradsync {
 

@@ -3,11 +3,11 @@
 #include <atomic>
 #include <mutex>
 
-#include "algorithms/transport.h"
 #include "comm/session.h"
 #include "comm/watchdog.h"
-#include "cuda/nccl_api.h"
-#include "device/device.h"
+#include "machine/device.h"
+#include "machine/nccl_api.h"
+#include "transport/transport.h"
 
 namespace gradsync {
 

@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "comm/session.h"
-#include "device/lane.h"
+#include "machine/lane.h"
 #include "options/transport_choice.h"
 #include "transport/direct_transport.h"
 #include "transport/mpi_transport.h"

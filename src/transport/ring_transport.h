@@ -3,10 +3,10 @@
 #include <optional>
 #include <string>
 
-#include "algorithms/ring_all_reduce.h"
+#include "base/file.h"
 #include "comm/session.h"
-#include "support/file.h"
 #include "transport/mpi_transport.h"
+#include "transport/ring_all_reduce.h"
 
 namespace gradsync {
 

@@ -3,9 +3,9 @@
 #include <memory>
 #include <vector>
 
-#include "algorithms/shared_all_reduce.h"
 #include "comm/shared_window.h"
 #include "transport/mpi_transport.h"
+#include "transport/shared_all_reduce.h"
 
 namespace gradsync {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "device/device.h"
+#include "machine/device.h"
 #include "transport/mpi_transport.h"
 
 namespace gradsync {

@@ -3,7 +3,7 @@
 #include <functional>
 #include <memory>
 
-#include "support/function_ref.h"
+#include "base/function_ref.h"
 #include "transport/mpi_transport.h"
 #include "transport/shm_transport.h"
 

@@ -2,9 +2,9 @@
 
 #include <cstring>
 
+#include "base/hash.h"
 #include "fuzz/targets.h"
 #include "record/reader.h"
-#include "support/hash.h"
 
 namespace gradsync::fuzz {
 

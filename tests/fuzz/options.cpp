@@ -1,11 +1,11 @@
-#include "support/options.h"
+#include "base/cli/options.h"
 
-#include "collectives/options.h"
+#include "base/parse.h"
+#include "calibrate/calibrate_options.h"
 #include "fuzz/targets.h"
-#include "int8/options.h"
 #include "options/options.h"
+#include "quantize/quantize_options.h"
 #include "serial/clean_environment.h"
-#include "support/parse.h"
 #include "sweep/sweep_options.h"
 
 namespace gradsync::fuzz {

@@ -1,5 +1,5 @@
-#include "analysis/curves/curve_file.h"
-#include "analysis/kineto/trace_run.h"
+#include "analysis/read/curve_file.h"
+#include "analysis/read/trace_run.h"
 #include "fuzz/targets.h"
 #include "record/reader.h"
 

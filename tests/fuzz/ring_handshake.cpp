@@ -5,10 +5,10 @@
 #include <cstdlib>
 #include <thread>
 
-#include "algorithms/ring_connection.h"
+#include "base/error.h"
 #include "fuzz/targets.h"
-#include "support/error.h"
-#include "timing/clock.h"
+#include "stats/clock.h"
+#include "transport/ring_connection.h"
 
 namespace gradsync::fuzz {
 

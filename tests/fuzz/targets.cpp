@@ -6,8 +6,8 @@
 #include <array>
 #include <fstream>
 
-#include "support/error.h"
-#include "support/file.h"
+#include "base/error.h"
+#include "base/file.h"
 
 namespace gradsync::fuzz {
 

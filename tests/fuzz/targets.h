@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/file.h"
 #include "record/reader.h"
 #include "serial/test_folder.h"
-#include "support/file.h"
 
 /// The parsers of everything that comes from outside a process, each as a function of some bytes.
 /// `make fuzz` calls them with what libFuzzer makes up, tests/serial with the files of

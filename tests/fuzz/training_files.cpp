@@ -1,14 +1,14 @@
 #include <algorithm>
 
+#include "base/error.h"
 #include "checkpoint/checkpoint_file.h"
 #include "checkpoint/checkpoint_info.h"
 #include "checkpoint/safetensors.h"
 #include "data/cifar10.h"
 #include "data/manifest.h"
 #include "fuzz/targets.h"
-#include "int8/float_model.h"
-#include "int8/plan.h"
-#include "support/error.h"
+#include "quantize/float_model.h"
+#include "quantize/plan.h"
 
 namespace gradsync::fuzz {
 

@@ -1,4 +1,4 @@
-#include "kernels/kernels.h"
+#include "machine/kernels.h"
 
 #include <cmath>
 #include <limits>

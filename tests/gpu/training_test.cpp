@@ -6,7 +6,7 @@
 #include "optim/clip.h"
 #include "optim/fused_sgd.h"
 #include "serial/test_folder.h"
-#include "step/feed.h"
+#include "train/feed.h"
 
 using namespace gradsync;
 using namespace gradsync::test;

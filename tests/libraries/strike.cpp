@@ -183,7 +183,7 @@ using MpiFunction = int (*)(Word, Word, Word, Word, Word, Word, Word, Word, Word
 
 extern "C" {
 
-/// src/comm/watchdog.cpp
+/// src/comm/watchdog_mpi.cpp
 void gradsync_enters(const char* phase) {
   struck(phase);
 }
@@ -239,7 +239,7 @@ int open(const char* path, int flags, ...) {
 }
 
 int listen(int socket, int backlog) {
-  constexpr int kOfRings = 16;  // src/algorithms; MPI listens with other numbers
+  constexpr int kOfRings = 16;  // src/transport; MPI listens with other numbers
   if (backlog == kOfRings)
     if (const int error = struck("listen")) return failed(error);
   return real<int (*)(int, int)>("listen")(socket, backlog);

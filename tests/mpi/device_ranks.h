@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels/bad_address.h"
-#include "kernels/kernels.h"
+#include "machine/bad_address.h"
+#include "machine/kernels.h"
 #include "mpi/ranks.h"
 #include "serial/fake_device.h"
 #include "transport/nccl_transport.h"

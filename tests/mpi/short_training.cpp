@@ -1,8 +1,8 @@
 #include "mpi/short_training.h"
 
 #include "data/synthetic.h"
-#include "step/pipeline.h"
-#include "studies/verify_modes.h"
+#include "train/pipeline.h"
+#include "train/verify_modes.h"
 
 namespace gradsync::test {
 

@@ -8,9 +8,9 @@
 #include "exchange/exchange.h"
 #include "mpi/ranks.h"
 #include "options/options.h"
-#include "step/compute_settings.h"
-#include "step/gradient_guard.h"
-#include "step/step.h"
+#include "train/compute_settings.h"
+#include "train/gradient_guard.h"
+#include "train/step.h"
 
 namespace gradsync::test {
 

@@ -3,9 +3,9 @@
 #include <filesystem>
 #include <string>
 
+#include "base/file.h"
 #include "data/cifar10.h"
 #include "data/random.h"
-#include "support/file.h"
 
 namespace gradsync {
 

@@ -13,13 +13,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/table.h"
 #include "record/journal.h"
 #include "record/run.h"
 #include "serial/clean_environment.h"
 #include "serial/expect_error.h"
 #include "serial/programs.h"
 #include "serial/test_folder.h"
-#include "support/table.h"
 #include "test_folder.h"
 
 using namespace gradsync;
@@ -227,7 +227,7 @@ TEST_CASE("docs: a registered thing is defined in one file, and no other code na
       {"src/options/modes.def", "src/sync", "make_", ""},
       {"src/options/optimizers.def", "src/optim", "make_", ""},
       {"src/options/networks.def", "src/model", "make_", ""},
-      {"src/collectives/operations.def", "src/collectives", "make_", "_operation"},
+      {"src/calibrate/operations.def", "src/calibrate", "make_", "_operation"},
       {"src/check/checks.def", "src/check", "check_", ""},
       {"analysis/tables/tables.def", "analysis/tables", "make_", "_table"},
       {"analysis/plots/plots.def", "analysis/plots", "make_", "_plot"},

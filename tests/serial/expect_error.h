@@ -7,7 +7,7 @@
 
 #include <doctest/doctest.h>
 
-#include "support/error.h"
+#include "base/error.h"
 
 namespace gradsync {
 

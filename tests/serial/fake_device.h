@@ -13,8 +13,8 @@
 #include <thread>
 #include <vector>
 
-#include "device/device.h"
-#include "support/error.h"
+#include "base/error.h"
+#include "machine/device.h"
 
 namespace gradsync::test {
 

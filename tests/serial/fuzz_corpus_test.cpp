@@ -3,8 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include "base/file.h"
 #include "fuzz/targets.h"
-#include "support/file.h"
 
 using namespace gradsync;
 

@@ -9,10 +9,10 @@
 
 #include <doctest/doctest.h>
 
+#include "base/cli/options.h"
+#include "base/file.h"
 #include "clean_environment.h"
 #include "expect_error.h"
-#include "support/file.h"
-#include "support/options.h"
 #include "test_folder.h"
 
 // What the tests of options share.

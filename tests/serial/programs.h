@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "analysis/report_options.h"
-#include "check/options.h"
-#include "collectives/options.h"
-#include "int8/options.h"
+#include "base/cli/program_help.h"
+#include "calibrate/calibrate_options.h"
+#include "check/check_options.h"
 #include "options/options.h"
-#include "support/program_help.h"
+#include "quantize/quantize_options.h"
 #include "sweep/sweep_options.h"
 
 namespace gradsync {

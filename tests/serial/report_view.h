@@ -5,9 +5,9 @@
 
 #include <doctest/doctest.h>
 
-#include "analysis/runs/run_set.h"
+#include "analysis/read/run_set.h"
 #include "analysis/tables/registry.h"
-#include "support/table.h"
+#include "base/table.h"
 #include "test_folder.h"
 
 /// What tests of the report look at.

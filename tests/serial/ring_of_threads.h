@@ -11,8 +11,8 @@
 
 #include <doctest/doctest.h>
 
-#include "algorithms/ring_all_reduce.h"
-#include "algorithms/ring_connection.h"
+#include "transport/ring_all_reduce.h"
+#include "transport/ring_connection.h"
 
 namespace gradsync::test {
 

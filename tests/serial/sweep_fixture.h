@@ -10,9 +10,9 @@
 
 #include <doctest/doctest.h>
 
+#include "base/error.h"
 #include "clean_environment.h"
 #include "expect_error.h"
-#include "support/error.h"
 #include "sweep/grid.h"
 #include "sweep/job_file.h"
 #include "sweep/results_folder.h"

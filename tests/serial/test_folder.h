@@ -6,7 +6,7 @@
 #include <string>
 #include <system_error>
 
-#include "support/file.h"
+#include "base/file.h"
 
 namespace gradsync {
 

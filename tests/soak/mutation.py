@@ -23,18 +23,21 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1] / "e2e")]
+
 import campaign
 import mutation_coverage
 from campaign import ROOT
+from harness import end_session
 from mutation_coverage import Coverage, Tests, start
 
 STATE = campaign.STATE / "mutation"
 REVIEWED = pathlib.Path(__file__).with_name("mutation_reviewed.csv")
-FOLDERS = ["src/timing", "src/record", "src/algorithms", "src/hang", "src/comm", "src/exchange", "src/transport", "src/buckets", "src/sync",
+FOLDERS = ["src/stats", "src/record", "src/comm", "src/exchange", "src/transport", "src/sync",
            "src/checkpoint", "src/sweep",
-           "analysis/metrics", "analysis/model", "analysis/verdict"]  # fmt: skip
+           "analysis/figures", "analysis/model", "analysis/verdict"]  # fmt: skip
 # Nothing calls the first two without a GPU, and whole programs are run by tests/e2e, which takes too long for each mutant.
-LEFT_OUT = {"src/cuda/nccl_api.cpp", "src/sync/c10d_nccl.cpp", "src/sweep/main.cpp"}
+LEFT_OUT = {"src/machine/nccl_api_mpi.cpp", "src/sync/c10d_nccl_torch.cpp", "src/sweep/main.cpp"}
 GOAL = 0.85
 # Tests of a mutant are stopped after so many times their time in the coverage run, which is slower, and so many seconds more.
 LIMIT_RATIO, LIMIT_MORE_S = 1, 30
@@ -143,7 +146,7 @@ class Commands:
 
     def link(self, program: str) -> list[str]:
         if program not in self.known:
-            self.known[program] = command_for(program, "src/support/error.cpp", f"-o {program}")
+            self.known[program] = command_for(program, "src/base/error.cpp", f"-o {program}")
         return self.known[program]
 
 
@@ -179,7 +182,7 @@ def run(command: list, folder: pathlib.Path, variables: dict | None = None, limi
             code = process.wait(limit_s)
         except subprocess.TimeoutExpired:
             code = 124
-        subprocess.run(["pkill", "-KILL", "-s", str(process.pid)], check=False)
+        end_session(process.pid)
         process.wait()
     return code
 

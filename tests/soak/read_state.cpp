@@ -9,14 +9,14 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
+#include "base/hash.h"
 #include "checkpoint/checkpoint_file.h"
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/checkpoint_info.h"
 #include "record/journal.h"
 #include "record/journal_payload.h"
 #include "record/reader.h"
-#include "support/error.h"
-#include "support/hash.h"
 
 using namespace gradsync;
 using nlohmann::json;

@@ -14,8 +14,8 @@
 
 #include "model/layer_flop.h"
 #include "model/replica.h"
-#include "step/batch_source.h"
-#include "step/loss.h"
+#include "train/batch_source.h"
+#include "train/loss.h"
 
 namespace {
 

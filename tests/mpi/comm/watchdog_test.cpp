@@ -16,7 +16,7 @@
 #include "comm/node_messages.h"
 #include "comm/status_board.h"
 #include "mpi/ranks.h"
-#include "timing/clock.h"
+#include "stats/clock.h"
 
 using namespace gradsync;
 

@@ -9,7 +9,7 @@
 
 #include <doctest/doctest.h>
 
-#include "kernels/scale.h"
+#include "machine/scale.h"
 #include "mpi/device_ranks.h"
 #include "transport/direct_transport.h"
 

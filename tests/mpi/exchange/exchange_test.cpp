@@ -5,9 +5,9 @@
 
 #include <doctest/doctest.h>
 
+#include "base/half.h"
 #include "comm/clock_sync.h"
 #include "mpi/ranks.h"
-#include "support/half.h"
 
 using namespace gradsync;
 using gradsync::test::Ranks;

@@ -7,10 +7,10 @@
 #include <torch/optim/adam.h>
 #include <torch/optim/sgd.h>
 
+#include "base/error.h"
 #include "mpi/ranks.h"
 #include "optim/clip.h"
 #include "optim/tensor_optimizer.h"
-#include "support/error.h"
 
 using namespace gradsync;
 

@@ -5,8 +5,8 @@
 
 #include "mpi/ranks.h"
 #include "mpi/short_training.h"
-#include "step/deferred_updates.h"
 #include "sync/sync_mode.h"
+#include "train/deferred_updates.h"
 
 using namespace gradsync;
 using gradsync::test::Ranks;

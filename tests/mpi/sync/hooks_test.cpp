@@ -9,8 +9,8 @@
 
 #include <doctest/doctest.h>
 
+#include "base/error.h"
 #include "mpi/ranks.h"
-#include "support/error.h"
 #include "sync/flat_gradients.h"
 #include "sync/sync_mode.h"
 

@@ -8,15 +8,15 @@
 #include <fmt/ranges.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "buckets/buckets.h"
+#include "base/error.h"
 #include "data/synthetic.h"
 #include "model/image_batch.h"
 #include "mpi/ranks.h"
 #include "options/options.h"
-#include "step/loss.h"
-#include "studies/verify_modes.h"
-#include "support/error.h"
+#include "sync/buckets.h"
 #include "sync/flat_gradients.h"
+#include "train/loss.h"
+#include "train/verify_modes.h"
 
 using namespace gradsync;
 using gradsync::test::Ranks;

@@ -7,8 +7,8 @@
 
 #include "mpi/ranks.h"
 #include "mpi/short_training.h"
-#include "step/pipeline.h"
 #include "sync/sync_mode.h"
+#include "train/pipeline.h"
 
 using namespace gradsync;
 using gradsync::test::Ranks;

@@ -14,13 +14,13 @@
 
 #include <doctest/doctest.h>
 
+#include "base/error.h"
+#include "base/half.h"
 #include "comm/agreement.h"
 #include "comm/long_messages.h"
 #include "comm/places.h"
 #include "mpi/ranks.h"
 #include "options/transport_choice.h"
-#include "support/error.h"
-#include "support/half.h"
 #include "transport/ring_transport.h"
 #include "transport/shm_transport.h"
 #include "transport/two_level_transport.h"

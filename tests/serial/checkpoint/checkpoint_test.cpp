@@ -6,12 +6,12 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
 #include "checkpoint/checkpoint_file.h"
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/checkpoint_info.h"
 #include "serial/expect_error.h"
 #include "serial/sample_run.h"
-#include "support/error.h"
 
 using namespace gradsync;
 using namespace gradsync::testing;

@@ -9,6 +9,7 @@
 
 #include <doctest/doctest.h>
 
+#include "base/error.h"
 #include "checkpoint/checkpoint_file.h"
 #include "checkpoint/checkpoint_folder.h"
 #include "record/journal.h"
@@ -16,7 +17,6 @@
 #include "serial/expect_error.h"
 #include "serial/sample_run.h"
 #include "serial/test_folder.h"
-#include "support/error.h"
 
 using namespace gradsync;
 using namespace gradsync::testing;

@@ -3,12 +3,12 @@
 
 #include <doctest/doctest.h>
 
+#include "base/process.h"
 #include "data/fetch.h"
 #include "data/synthetic.h"
 #include "serial/data_files.h"
 #include "serial/expect_error.h"
 #include "serial/test_folder.h"
-#include "support/process.h"
 
 namespace gradsync {
 namespace {

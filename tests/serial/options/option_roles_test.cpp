@@ -5,9 +5,9 @@
 
 #include <doctest/doctest.h>
 
-#include "analysis/metrics/comparisons.h"
-#include "analysis/metrics/fom.h"
-#include "analysis/metrics/run_group.h"
+#include "analysis/figures/comparisons.h"
+#include "analysis/figures/fom.h"
+#include "analysis/figures/run_group.h"
 #include "analysis/model/measured_cell.h"
 #include "analysis/model/scaling_model.h"
 #include "analysis/plots/run_marks.h"

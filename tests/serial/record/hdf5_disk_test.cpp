@@ -11,10 +11,10 @@
 
 #include <doctest/doctest.h>
 
+#include "base/error.h"
 #include "record/journal.h"
 #include "record/reader.h"
 #include "serial/sample_run.h"
-#include "support/error.h"
 
 using namespace gradsync;
 using namespace gradsync::testing;

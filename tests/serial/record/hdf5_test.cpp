@@ -7,11 +7,11 @@
 #include <hdf5.h>
 #include <hdf5_hl.h>
 
+#include "base/error.h"
+#include "base/file.h"
 #include "record/reader.h"
 #include "serial/expect_error.h"
 #include "serial/sample_run.h"
-#include "support/error.h"
-#include "support/file.h"
 
 using namespace gradsync;
 using namespace gradsync::testing;

@@ -11,12 +11,12 @@
 
 #include <doctest/doctest.h>
 
+#include "base/error.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/lock_file.h"
 #include "record/reader.h"
 #include "serial/sample_run.h"
-#include "support/error.h"
-#include "support/file.h"
-#include "support/hash.h"
-#include "support/lock_file.h"
 
 using namespace gradsync;
 using namespace gradsync::testing;

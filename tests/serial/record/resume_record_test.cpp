@@ -2,14 +2,14 @@
 
 #include <doctest/doctest.h>
 
+#include "base/error.h"
+#include "base/file.h"
 #include "record/journal.h"
 #include "record/journal_run.h"
 #include "record/reader.h"
 #include "record/recorder.h"
 #include "serial/expect_error.h"
 #include "serial/sample_run.h"
-#include "support/error.h"
-#include "support/file.h"
 
 using namespace gradsync;
 using namespace gradsync::testing;

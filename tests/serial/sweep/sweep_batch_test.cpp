@@ -7,12 +7,12 @@
 
 #include <doctest/doctest.h>
 
+#include "base/file.h"
+#include "base/process.h"
 #include "serial/clean_environment.h"
 #include "serial/expect_error.h"
 #include "serial/sweep_fixture.h"
 #include "serial/test_folder.h"
-#include "support/file.h"
-#include "support/process.h"
 #include "sweep/submit_grid.h"
 
 using namespace gradsync;

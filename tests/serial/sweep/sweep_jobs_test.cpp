@@ -7,11 +7,11 @@
 
 #include <doctest/doctest.h>
 
+#include "base/cli/options.h"
 #include "options/options.h"
 #include "serial/clean_environment.h"
 #include "serial/expect_error.h"
 #include "serial/test_folder.h"
-#include "support/options.h"
 #include "sweep/grid.h"
 #include "sweep/job_file.h"
 #include "sweep/launcher.h"

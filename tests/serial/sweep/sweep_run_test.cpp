@@ -14,19 +14,19 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/stop_signals.h"
 #include "serial/expect_error.h"
 #include "serial/sample_run.h"
 #include "serial/sweep_fixture.h"
-#include "support/error.h"
-#include "support/file.h"
-#include "support/hash.h"
-#include "support/stop_signals.h"
+#include "stats/clock.h"
 #include "sweep/cell_lock.h"
 #include "sweep/cell_progress.h"
 #include "sweep/cell_record.h"
 #include "sweep/local_launcher.h"
 #include "sweep/results_folder.h"
-#include "timing/clock.h"
 
 using namespace gradsync;
 using namespace gradsync::sweep;

@@ -5,9 +5,9 @@
 
 #include <doctest/doctest.h>
 
+#include "base/table.h"
 #include "serial/sample_run.h"
 #include "serial/sweep_fixture.h"
-#include "support/table.h"
 #include "sweep/cell_lock.h"
 #include "sweep/cell_progress.h"
 #include "sweep/cell_record.h"

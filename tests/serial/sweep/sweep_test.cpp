@@ -10,12 +10,12 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include "base/cli/options.h"
 #include "options/options.h"
 #include "serial/clean_environment.h"
 #include "serial/expect_error.h"
 #include "serial/sweep_fixture.h"
 #include "serial/test_folder.h"
-#include "support/options.h"
 #include "sweep/grid.h"
 #include "sweep/job_file.h"
 #include "sweep/launcher.h"

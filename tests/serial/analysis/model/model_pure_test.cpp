@@ -5,8 +5,8 @@
 #include "analysis/model/collective_law.h"
 #include "analysis/model/scaling_model.h"
 #include "analysis/model/what_if.h"
-#include "buckets/bucket_replay.h"
 #include "serial/expect_error.h"
+#include "sync/bucket_replay.h"
 
 using namespace gradsync;
 using namespace gradsync::report;

@@ -12,6 +12,7 @@
 #include "serial/expect_error.h"
 #include "serial/report_view.h"
 #include "serial/study_run.h"
+#include "serial/study_tables.h"
 
 using namespace gradsync;
 using namespace gradsync::report;
@@ -26,13 +27,6 @@ void write_world(const TestFolder& folder, const LawWorld& world) {
     for (const std::int64_t batch : {32, 64, 128})
       write_study(folder / ("n" + std::to_string(ranks) + "b" + std::to_string(batch) + ".h5"),
                   law_run(world, ranks, batch));
-}
-
-double number(const Table& table, std::size_t row, const std::string& column) {
-  for (std::size_t c = 0; c < table.columns.size(); ++c)
-    if (table.columns[c].name == column) return table.rows.at(row)[c].number;
-  FAIL("no column " << column);
-  return kNotMeasured;
 }
 
 /// The step that a world takes, worked out independently of the model's replay: buckets of the

@@ -11,11 +11,11 @@
 #include "analysis/plots/plots.h"
 #include "analysis/report_options.h"
 #include "analysis/tables/tables.h"
+#include "base/process.h"
 #include "serial/clean_environment.h"
 #include "serial/expect_error.h"
 #include "serial/report_view.h"
 #include "serial/sample_run.h"
-#include "support/process.h"
 
 using namespace gradsync;
 using namespace gradsync::report;

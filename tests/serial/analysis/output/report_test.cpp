@@ -1,9 +1,9 @@
 
 #include <doctest/doctest.h>
 
-#include "analysis/formats/formats.h"
-#include "analysis/runs/run_set.h"
+#include "analysis/read/run_set.h"
 #include "analysis/tables/tables.h"
+#include "base/table_formats.h"
 #include "serial/expect_error.h"
 #include "serial/report_view.h"
 #include "serial/sample_run.h"

@@ -10,14 +10,14 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-#include "analysis/metrics/quantized_figures.h"
+#include "analysis/figures/quantized_figures.h"
 #include "analysis/published/audited.h"
 #include "analysis/published/quantities.h"
+#include "base/file.h"
+#include "base/parse.h"
 #include "serial/expect_error.h"
 #include "serial/report_view.h"
 #include "serial/study_run.h"
-#include "support/file.h"
-#include "support/parse.h"
 
 using namespace gradsync;
 using namespace gradsync::report;

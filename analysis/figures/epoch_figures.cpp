@@ -1,0 +1,221 @@
+#include "analysis/figures/epoch_figures.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <string_view>
+
+#include "analysis/figures/run_group.h"
+#include "analysis/read/columns.h"
+#include "base/error.h"
+#include "base/parse.h"
+#include "data/sampler.h"
+#include "options/epoch_plan.h"
+#include "stats/statistics.h"
+
+namespace gradsync::report {
+
+namespace {
+
+constexpr std::int64_t kCifarImages = 50'000;
+
+std::int64_t number(const std::string& text) {
+  try {
+    return std::max<std::int64_t>(0, parse_integer(text));
+  } catch (const Error&) {
+    return 0;
+  }
+}
+
+template <typename Value>
+double largest(const EpochRow& row, Value value) {
+  double most = kNotMeasured;
+  for (const RankEpoch& rank : row.ranks)
+    most = std::fmax(most, value(rank));
+  return most;
+}
+
+double mean_of(const EpochRow& row, double RankEpoch::*member) {
+  std::vector<double> values;
+  for (const RankEpoch& rank : row.ranks)
+    values.push_back(rank.*member);
+  return mean(values);
+}
+
+/// `slowest_s`: of each iteration.
+double steady_iteration_s(const Run& run, const std::vector<double>& slowest_s,
+                          std::int64_t epoch) {
+  std::vector<double> values;
+  for (std::size_t row = 0; row < slowest_s.size(); ++row)
+    if (run.reader->index().epoch[row] == epoch && run.steady.keeps(row))
+      values.push_back(slowest_s[row]);
+  return mean(values);
+}
+
+double samples_of(const IterationIndex& index, std::int64_t epoch) {
+  double samples = 0;
+  for (std::size_t row = 0; row < index.epoch.size(); ++row)
+    if (index.epoch[row] == epoch) samples += static_cast<double>(index.samples[row]);
+  return samples > 0 ? samples : kNotMeasured;
+}
+
+/// The limit of --iterations; 0: none.
+std::int64_t iteration_limit(const Run& run) {
+  return number(run.reader->option("iterations"));
+}
+
+/// From the run's own epochs: all but the last are whole, and so is that one without a limit.
+std::int64_t iterations_seen(const Run& run) {
+  const auto& epochs = run.reader->epochs();
+  const bool last_is_whole = iteration_limit(run) == 0;
+  std::int64_t most = 0;
+  for (std::size_t e = 0; e + (last_is_whole ? 0 : 1) < epochs.size(); ++e)
+    most = std::max(most, epochs[e].iterations);
+  return most;
+}
+
+EpochFigures figures_of(const Run& run, const EpochRow& row) {
+  EpochFigures figures;
+  figures.epoch = row.epoch;
+  figures.iterations = row.iterations;
+  const std::int64_t whole = figures.whole_iterations = iterations_of_whole_epoch(run, row.epoch);
+  // Only a limit ends an epoch early.
+  figures.whole = iteration_limit(run) == 0 || (whole > 0 && row.iterations >= whole);
+  figures.samples = samples_of(run.reader->index(), row.epoch);
+  figures.training_s = largest(row, [](const RankEpoch& rank) { return rank.training_time_s; });
+  figures.running_s = largest(row, [](const RankEpoch& rank) { return rank.running_time_s; });
+  figures.peak_memory_bytes =
+      largest(row, [](const RankEpoch& rank) { return rank.peak_memory_bytes; });
+  figures.train_loss = mean_of(row, &RankEpoch::train_loss);
+  figures.train_accuracy = mean_of(row, &RankEpoch::train_accuracy);
+  figures.test_loss = mean_of(row, &RankEpoch::test_loss);
+  figures.test_accuracy = mean_of(row, &RankEpoch::test_accuracy);
+  return figures;
+}
+
+}  // namespace
+
+std::vector<EpochFigures> epoch_figures(const Run& run) {
+  const auto extrapolated = [](const EpochFigures& one) {
+    return !one.whole && one.whole_iterations > 0;
+  };
+  std::vector<EpochFigures> all;
+  for (const EpochRow& row : run.reader->epochs())
+    all.push_back(figures_of(run, row));
+  if (std::none_of(all.begin(), all.end(), extrapolated)) return all;
+  const auto slowest_s = slowest_rank(*run.reader, Phase::kIteration);
+  for (EpochFigures& one : all)
+    if (extrapolated(one))
+      one.extrapolated_s =
+          static_cast<double>(one.whole_iterations) * steady_iteration_s(run, slowest_s, one.epoch);
+  return all;
+}
+
+namespace {
+
+/// Steady iteration of the last recorded epoch; without each rank's wait for data for `training`.
+double last_steady_iteration_s(const Run& run, bool training) {
+  const MatrixBlocks without_data = [](RunReader& reader, std::size_t first, std::size_t count) {
+    Matrix times = reader.time(Phase::kIteration, first, count);
+    const Matrix data = reader.time(Phase::kData, first, count);
+    std::transform(times.values.begin(), times.values.end(), data.values.begin(),
+                   times.values.begin(), std::minus<>());
+    return times;
+  };
+  const auto& epochs = run.reader->epochs();
+  if (epochs.empty()) return kNotMeasured;
+  return steady_iteration_s(
+      run, slowest_rank(*run.reader, training ? without_data : phase_blocks(Phase::kIteration)),
+      epochs.back().epoch);
+}
+
+}  // namespace
+
+double unfinished_first_epoch_s(const Run& run, bool training) {
+  const auto epochs = epoch_figures(run);
+  const auto whole = static_cast<double>(iterations_of_whole_epoch(run));
+  if (epochs.empty() || epochs.front().epoch != 0 || epochs.front().whole || !(whole > 0))
+    return kNotMeasured;
+  const EpochFigures& first = epochs.front();
+  const double ran_s = training ? first.training_s : first.running_s;
+  return ran_s +
+         (whole - static_cast<double>(first.iterations)) * last_steady_iteration_s(run, training);
+}
+
+double unfinished_later_epoch_s(const Run& run, bool training) {
+  const auto whole = static_cast<double>(iterations_of_whole_epoch(run));
+  for (const EpochFigures& one : epoch_figures(run))
+    if (one.epoch > 0 && one.whole) return kNotMeasured;
+  return whole > 0 ? whole * last_steady_iteration_s(run, training) : kNotMeasured;
+}
+
+std::int64_t training_images(const Run& run) {
+  const std::int64_t recorded = number(provenance_value(run, "train_images"));
+  if (recorded > 0) return recorded;
+  return provenance_value(run, "data_name").find("CIFAR-10") != std::string::npos ? kCifarImages
+                                                                                  : 0;
+}
+
+std::int64_t iterations_of_whole_epoch(const Run& run) {
+  if (!batch_schedule(run).empty()) return 0;
+  const std::int64_t recorded = number(provenance_value(run, "epoch_iterations"));
+  if (recorded > 0) return recorded;
+  const std::int64_t images = training_images(run);
+  if (images == 0 || run.batch_per_rank == 0) return iterations_seen(run);
+  const std::int64_t accumulate =
+      std::max<std::int64_t>(1, number(run.reader->option("accumulate")));
+  return iterations_by_rule(images, run.ranks, run.batch_per_rank, accumulate,
+                            run.reader->option("last-batch") != "drop");
+}
+
+std::int64_t iterations_of_whole_epoch(const Run& run, std::int64_t epoch) {
+  if (batch_schedule(run).empty()) return iterations_of_whole_epoch(run);
+  const TrainOptions settings = settings_of(run, {"batch-schedule", "accumulate", "last-batch"});
+  const std::int64_t images = training_images(run);
+  if (settings.batch_schedule.empty() || images == 0) return 0;
+  const std::int64_t batch = batch_per_rank_in(settings, epoch, run.ranks);
+  if (batch < 1) return 0;
+  // A run that recorded the iterations of its first epoch had them by the plan of today.
+  return number(provenance_value(run, "epoch_iterations")) > 0
+             ? epoch_plan(settings, images, run.ranks, epoch).iterations()
+             : iterations_by_rule(images, run.ranks, batch, settings.accumulate,
+                                  settings.last_batch != "drop");
+}
+
+std::int64_t iterations_by_rule(std::int64_t images, std::int64_t ranks,
+                                std::int64_t batch_per_rank, std::int64_t accumulate, bool pad) {
+  const LastBatch last = pad ? LastBatch::kPad : LastBatch::kDrop;
+  return steps_of_epoch(images, ranks, batch_per_rank, last) / accumulate;
+}
+
+bool is_full_batch(std::int64_t batch_global, std::int64_t images) {
+  return images > 0 && batch_global >= images;
+}
+
+AccuracyAt accuracy_at(const RunGroup& group, std::int64_t epoch) {
+  AccuracyAt at;
+  for (const Run* run : group.repeats)
+    for (const EpochFigures& one : epoch_figures(*run)) {
+      if (one.epoch + 1 != epoch) continue;
+      at.epoch = epoch;
+      at.whole &= one.whole;
+      at.train_loss.push_back(one.train_loss);
+      at.train_percent.push_back(1e2 * one.train_accuracy);
+      at.test_loss.push_back(one.test_loss);
+      at.test_percent.push_back(1e2 * one.test_accuracy);
+    }
+  return at;
+}
+
+std::int64_t last_common_epoch(const RunGroup& group) {
+  std::int64_t last = 0;
+  for (const Run* run : group.repeats) {
+    const auto epochs = epoch_figures(*run);
+    if (epochs.empty()) continue;
+    const std::int64_t own = epochs.back().epoch + 1;
+    last = last == 0 ? own : std::min(last, own);
+  }
+  return last;
+}
+
+}  // namespace gradsync::report

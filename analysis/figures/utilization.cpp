@@ -1,0 +1,288 @@
+#include "analysis/figures/utilization.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "analysis/figures/run_group.h"
+#include "analysis/read/columns.h"
+#include "base/parse.h"
+#include "stats/statistics.h"
+
+namespace gradsync::report {
+
+namespace {
+
+/// "tf32" of a run in fp32 whose products are rounded to it.
+std::string precision_of(const Run& run) {
+  const std::string precision = option_value(run, "precision");
+  const bool on_gpu = option_value(run, "device") == "cuda";
+  return precision == "fp32" && on_gpu && settings_of(run, {"tf32"}).tf32 ? "tf32" : precision;
+}
+
+/// What each rank's matrix products reached; empty without a probe in the run's precision.
+std::vector<RankProbe> probe_of(const Run& run) {
+  std::vector<RankProbe> last;
+  for (const ProbeRow& probe : run.reader->probes())
+    if (probe.precision == precision_of(run)) last = probe.ranks;
+  return last;
+}
+
+/// Images of a rank in a steady iteration.
+double images_per_rank(const Run& run) {
+  return steady_images({{&run}}) / static_cast<double>(run.ranks);
+}
+
+/// "A100 PCIe" of "NVIDIA A100 80GB PCIe": the words of the driver's name without the brand and the
+/// memory that the model is sold with. A part of a GPU ("… MIG 1g.5gb"), a form with another clock
+/// ("… 32GB-LS") and memory of a form made for one site ("… 64GB") keep their word.
+std::string gpu_model(std::string device) {
+  static const std::set<std::string> without = {
+      "NVIDIA", "Tesla", "16GB",  "24GB", "32GB", "40GB",  "48GB", "80GB",
+      "120GB",  "141GB", "480GB", "144G", "HBM2", "HBM2e", "HBM3", "HBM3e"};
+  std::replace(device.begin(), device.end(), '-', ' ');
+  std::string model;
+  for (const std::string& word : split_list(device, ' '))
+    if (!word.empty() && !without.contains(word)) model += (model.empty() ? "" : " ") + word;
+  return model;
+}
+
+std::vector<double> usage_means(const Run& run, Usage what) {
+  return rank_means(*run.reader, run.steady,
+                    [what](RunReader& reader, std::size_t first, std::size_t count) {
+                      return reader.usage(what, first, count);
+                    });
+}
+
+std::vector<double> phase_means(const Run& run, Phase phase) {
+  return rank_means(*run.reader, run.steady, phase_blocks(phase));
+}
+
+/// From the begin of the first steady iteration to the end of the last one; read for runs with
+/// samples of their GPUs alone, since it takes two columns of the file.
+Window sampled_window(const Run& run) {
+  if (run.reader->device_samples().empty()) return {};
+  const auto windows = steady_windows(run);
+  return windows.empty() ? Window{} : Window{windows.front().begin_s, windows.back().end_s};
+}
+
+/// Mean of what is finite of the samples in the window, by rank.
+std::vector<double> sampled_means(const Run& run, const Window& window,
+                                  double DeviceSample::*value) {
+  std::vector<std::vector<double>> found(static_cast<std::size_t>(run.ranks));
+  for (const DeviceSample& sample : run.reader->device_samples()) {
+    const auto rank = static_cast<std::size_t>(sample.rank);
+    if (rank < found.size() && sample.at_s >= window.begin_s && sample.at_s <= window.end_s &&
+        std::isfinite(sample.*value))
+      found[rank].push_back(sample.*value);
+  }
+  std::vector<double> means;
+  for (const auto& values : found)
+    means.push_back(mean(values));
+  return means;
+}
+
+}  // namespace
+
+double flop_per_image(const RunReader& run) {
+  std::vector<double> counted;
+  for (const LayerRow& layer : run.layers())
+    counted.insert(counted.end(), {layer.forward_flop, layer.backward_flop});
+  return sum(counted);
+}
+
+NetworkCost network_cost(const Run& run) {
+  NetworkCost cost;
+  if (run.reader->layers().empty()) return cost;
+  cost.parameters = 0;
+  for (const LayerRow& layer : run.reader->layers())
+    cost.parameters += static_cast<double>(layer.parameters);
+  cost.sample_flop = flop_per_image(*run.reader);
+  cost.samples_of_rank = images_per_rank(run);
+  return cost;
+}
+
+double data_sheet_flop_per_s(const std::string& device, const std::string& precision) {
+  struct Gpu {
+    const char* model;
+    double fp32, tf32, bf16, fp16;
+  };
+  // Dense TFLOP/s, half of what is stated with sparsity; 0: the GPU has no such unit. From NVIDIA's
+  // data sheets of the V100 (2020), T4, A2, A10, A30, A40, A100, L4, L40, L40S, H100 (SXM, PCIe,
+  // NVL), H200 (SXM, NVL), GH200, HGX B200 (an eighth) and GB200 NVL72 (a seventy-second).
+  static constexpr Gpu kGpus[] = {{"GB200", 80, 1250, 2500, 2500},
+                                  {"B200", 75, 1125, 2250, 2250},
+                                  {"GH200", 67, 494, 989, 989},
+                                  {"H200", 67, 494, 989, 989},
+                                  {"H200 NVL", 60, 417, 835, 835},
+                                  {"H100", 67, 494, 989, 989},
+                                  {"H100 NVL", 60, 417, 835, 835},
+                                  {"H100 PCIe", 51, 378, 756, 756},
+                                  {"A100 SXM4", 19.5, 156, 312, 312},
+                                  {"A100 PCIe", 19.5, 156, 312, 312},
+                                  {"A100 PCIE", 19.5, 156, 312, 312},
+                                  {"A40", 37.4, 74.8, 149.7, 149.7},
+                                  {"A30", 10.3, 82, 165, 165},
+                                  {"A10", 31.2, 62.5, 125, 125},
+                                  {"A2", 4.5, 9, 18, 18},
+                                  {"L40S", 91.6, 183, 362, 362},
+                                  {"L40", 90.5, 90.5, 181, 181},
+                                  {"L4", 30.3, 60, 121, 121},
+                                  {"V100S PCIE", 16.4, 0, 0, 130},
+                                  {"V100 PCIE", 14, 0, 0, 112},
+                                  {"V100 SXM2", 15.7, 0, 0, 125},
+                                  {"T4", 8.1, 0, 0, 65}};
+  const std::string model = gpu_model(device);
+  const auto known = std::find_if(std::begin(kGpus), std::end(kGpus),
+                                  [&](const Gpu& gpu) { return model == gpu.model; });
+  if (known == std::end(kGpus)) return kNotMeasured;
+  const double tflops = precision == "fp32"   ? known->fp32
+                        : precision == "tf32" ? known->tf32
+                        : precision == "bf16" ? known->bf16
+                        : precision == "fp16" ? known->fp16
+                                              : 0;
+  return positive(tflops * 1e12);
+}
+
+std::vector<Utilization> utilization(const Run& run, double peak_flop_per_s) {
+  std::vector<Utilization> all(static_cast<std::size_t>(run.ranks));
+  const Window window = sampled_window(run);
+  const auto iteration = phase_means(run, Phase::kIteration);
+  const auto compute = phase_means(run, Phase::kCompute),
+             moving = phase_means(run, Phase::kCommBusy);
+  const auto cpu = usage_means(run, Usage::kCpuTime),
+             waits = usage_means(run, Usage::kVoluntarySwitches),
+             preemptions = usage_means(run, Usage::kInvoluntarySwitches);
+  const auto busy = sampled_means(run, window, &DeviceSample::busy),
+             memory = sampled_means(run, window, &DeviceSample::memory_busy),
+             clock = sampled_means(run, window, &DeviceSample::sm_clock_hz);
+  const auto probe = probe_of(run);
+  const double flop = flop_per_image(*run.reader) * images_per_rank(run);
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    Utilization& one = all[rank];
+    one.iteration_s = iteration[rank];
+    one.compute = compute[rank] / iteration[rank];
+    one.link_busy = run.ranks > 1 ? moving[rank] / iteration[rank] : kNotMeasured;
+    one.cores = cpu[rank] / iteration[rank];
+    one.voluntary_switches = waits[rank];
+    one.involuntary_switches = preemptions[rank];
+    one.flop_per_s = flop / iteration[rank];
+    if (rank < probe.size()) one.of_probe = one.flop_per_s / probe[rank].flop_per_s;
+    const double sheet =
+        std::isnan(peak_flop_per_s)
+            ? data_sheet_flop_per_s(run.reader->info().topology[rank].device, precision_of(run))
+            : peak_flop_per_s;
+    one.of_data_sheet = one.flop_per_s / sheet;
+    one.gpu_busy = busy[rank];
+    one.gpu_memory_busy = memory[rank];
+    one.sm_clock_hz = clock[rank];
+  }
+  return all;
+}
+
+Utilization mean_of(const std::vector<Utilization>& ranks) {
+  const auto over_ranks = [&](double Utilization::*value) {
+    std::vector<double> values;
+    for (const Utilization& rank : ranks)
+      values.push_back(rank.*value);
+    return mean(values);
+  };
+  using U = Utilization;
+  return {over_ranks(&U::iteration_s),        over_ranks(&U::compute),
+          over_ranks(&U::link_busy),          over_ranks(&U::cores),
+          over_ranks(&U::voluntary_switches), over_ranks(&U::involuntary_switches),
+          over_ranks(&U::flop_per_s),         over_ranks(&U::of_probe),
+          over_ranks(&U::of_data_sheet),      over_ranks(&U::gpu_busy),
+          over_ranks(&U::gpu_memory_busy),    over_ranks(&U::sm_clock_hz)};
+}
+
+std::vector<Window> steady_windows(const Run& run) {
+  std::vector<Window> windows;
+  const std::size_t ranks = run.reader->ranks();
+  for_each_block(*run.reader, 2 * ranks, [&](std::size_t first, std::size_t count) {
+    const Matrix begins = run.reader->begin(first, count),
+                 times = run.reader->time(Phase::kIteration, first, count);
+    for (std::size_t i = 0; i < count; ++i)
+      if (run.steady.keeps(first + i))
+        windows.push_back({begins.at(i, 0), begins.at(i, 0) + times.at(i, 0)});
+  });
+  return windows;
+}
+
+void CounterSamples::add(double moment_s, double count) {
+  if (!std::isfinite(moment_s) || !std::isfinite(count)) return;
+  if (!at_s_.empty() && moment_s <= at_s_.back()) return;
+  at_s_.push_back(moment_s);
+  value_.push_back(count);
+}
+
+double CounterSamples::value_at(double moment_s) const {
+  constexpr double kLongestGap_s = 10;
+  const auto after = std::lower_bound(at_s_.begin(), at_s_.end(), moment_s);
+  if (after == at_s_.begin() || after == at_s_.end()) return kNotMeasured;
+  const auto i = static_cast<std::size_t>(after - at_s_.begin());
+  const double gap_s = at_s_[i] - at_s_[i - 1], advance = value_[i] - value_[i - 1];
+  if (gap_s > kLongestGap_s || advance < 0) return kNotMeasured;
+  return value_[i - 1] + advance * (moment_s - at_s_[i - 1]) / gap_s;
+}
+
+CounterSamples::Rate CounterSamples::rate(const std::vector<Window>& windows) const {
+  double sum = 0, seconds = 0, count = 0;
+  for (const Window& window : windows) {
+    const double advance = value_at(window.end_s) - value_at(window.begin_s);
+    if (!(advance >= 0)) continue;
+    sum += advance;
+    seconds += window.end_s - window.begin_s;
+    count += 1;
+  }
+  if (count == 0) return {};
+  return {sum / seconds, sum / count};
+}
+
+std::vector<HostUse> host_use(const Run& run, const std::vector<Window>& windows) {
+  struct Counters {
+    CounterSamples package, memory, traffic, sent, received;
+  };
+  std::map<std::int64_t, Counters> by_rank;
+  for (const HostSample& sample : run.reader->host_samples()) {
+    Counters& of = by_rank[sample.rank];
+    of.package.add(sample.at_s, sample.package_energy_j);
+    of.memory.add(sample.at_s, sample.memory_energy_j);
+    of.traffic.add(sample.at_s, sample.memory_traffic_bytes);
+    of.sent.add(sample.at_s, sample.sent_bytes);
+    of.received.add(sample.at_s, sample.received_bytes);
+  }
+  std::vector<HostUse> hosts;
+  const auto& places = run.reader->info().topology;
+  for (const auto& [rank, of] : by_rank)
+    if (rank >= 0 && static_cast<std::size_t>(rank) < places.size())
+      hosts.push_back({places[static_cast<std::size_t>(rank)].host, of.traffic.rate(windows).per_s,
+                       of.sent.rate(windows).per_s, of.received.rate(windows).per_s,
+                       of.package.rate(windows).per_window, of.memory.rate(windows).per_window});
+  return hosts;
+}
+
+std::vector<double> gpu_energy_j(const Run& run, const std::vector<Window>& windows) {
+  std::vector<CounterSamples> counters(static_cast<std::size_t>(run.ranks));
+  for (const DeviceSample& sample : run.reader->device_samples())
+    if (sample.rank >= 0 && sample.rank < run.ranks)
+      counters[static_cast<std::size_t>(sample.rank)].add(sample.at_s, sample.energy_j);
+  std::vector<double> energy_j;
+  std::map<std::string, std::size_t> gpus;  // where each stands in energy_j
+  for (std::size_t rank = 0; rank < counters.size(); ++rank) {
+    const double of_rank_j = counters[rank].rate(windows).per_window;
+    const std::string& uuid = run.reader->info().topology[rank].device_uuid;
+    const auto [known, added] =
+        gpus.emplace(uuid.empty() ? fmt::format("of rank {}", rank) : uuid, energy_j.size());
+    if (added)
+      energy_j.push_back(of_rank_j);
+    else if (std::isnan(energy_j[known->second]))
+      energy_j[known->second] = of_rank_j;
+  }
+  return energy_j;
+}
+
+}  // namespace gradsync::report

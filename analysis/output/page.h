@@ -1,0 +1,35 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "analysis/plots/registry.h"
+#include "analysis/read/run_set.h"
+#include "analysis/verdict/verdict.h"
+#include "base/table.h"
+
+namespace gradsync::report {
+
+/// What the page shows, beside what it takes from the runs themselves.
+struct PageContent {
+  std::vector<VerdictClause> verdict;
+  std::vector<NamedChart> charts;
+  std::vector<Table> tables;
+  std::string title = {};  ///< empty: what the runs are
+  /// Whether host names and absolute paths of the runs are shown; else hosts are numbered, and
+  /// paths begin at the folder of a run.
+  bool places = false;
+};
+
+/// The report as one HTML document that needs nothing else: no network, no script but a few lines,
+/// no font, no picture. Every number of a table carries the id of its claim (claim_id). The same
+/// runs give the same bytes; what comes from files is escaped. A table longer than kMostPageRows
+/// ends there, with a note.
+std::string render_page(const RunSet& set, const PageContent& content);
+
+inline constexpr std::size_t kMostPageRows = 500;
+
+/// "<table>.<row>.<column>", rows counted from 1.
+std::string claim_id(const std::string& table, std::size_t row, const std::string& column);
+
+}  // namespace gradsync::report

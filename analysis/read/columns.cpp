@@ -1,0 +1,98 @@
+#include "analysis/read/columns.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "stats/statistics.h"
+
+namespace gradsync::report {
+
+namespace {
+
+constexpr std::size_t kBlockBytes = 16U << 20;
+
+}  // namespace
+
+MatrixBlocks phase_blocks(Phase phase) {
+  return [phase](RunReader& run, std::size_t first, std::size_t count) {
+    return run.time(phase, first, count);
+  };
+}
+
+void for_each_block(const RunReader& run, std::size_t columns,
+                    const std::function<void(std::size_t, std::size_t)>& visit) {
+  const std::size_t row_bytes = std::max<std::size_t>(1, columns) * sizeof(double);
+  const std::size_t most = std::max<std::size_t>(1, kBlockBytes / row_bytes);
+  for (std::size_t first = 0; first < run.iterations(); first += most)
+    visit(first, std::min(most, run.iterations() - first));
+}
+
+void for_each_row(RunReader& run, const MatrixBlocks& blocks,
+                  const std::function<void(std::size_t, std::span<const double>)>& visit) {
+  for_each_block(run, run.ranks(), [&](std::size_t first, std::size_t count) {
+    const Matrix block = blocks(run, first, count);
+    for (std::size_t row = 0; row < count; ++row)
+      visit(first + row, block.row(row));
+  });
+}
+
+std::vector<double> rank_means(RunReader& run, const SteadyRows& steady,
+                               const MatrixBlocks& blocks) {
+  std::vector<double> sums(run.ranks(), 0), counts(run.ranks(), 0);
+  for_each_row(run, blocks, [&](std::size_t row, std::span<const double> values) {
+    if (!steady.keeps(row)) return;
+    for (std::size_t rank = 0; rank < values.size(); ++rank) {
+      const bool measured = std::isfinite(values[rank]);
+      sums[rank] += measured ? values[rank] : 0;
+      counts[rank] += measured ? 1 : 0;
+    }
+  });
+  for (std::size_t rank = 0; rank < sums.size(); ++rank)
+    sums[rank] = counts[rank] > 0 ? sums[rank] / counts[rank] : Statistics::kNone;
+  return sums;
+}
+
+// A block of rows at a time, so that what is written is as near as what is read.
+Matrix steady_by_rank(RunReader& run, const SteadyRows& steady, const MatrixBlocks& blocks) {
+  Matrix result{run.ranks(), steady.kept(), {}};
+  result.values.resize(result.rows * result.columns);
+  std::size_t done = 0;
+  for_each_block(run, run.ranks(), [&](std::size_t first, std::size_t count) {
+    const Matrix block = blocks(run, first, count);
+    std::vector<std::size_t> kept;
+    for (std::size_t row = 0; row < count; ++row)
+      if (steady.keeps(first + row)) kept.push_back(row);
+    for (std::size_t rank = 0; rank < result.rows; ++rank)
+      for (std::size_t i = 0; i < kept.size(); ++i)
+        result.values[rank * result.columns + done + i] = block.at(kept[i], rank);
+    done += kept.size();
+  });
+  return result;
+}
+
+std::vector<double> slowest_rank(RunReader& run, const MatrixBlocks& blocks) {
+  std::vector<double> slowest(run.iterations(), kNotMeasured);
+  for_each_row(run, blocks, [&](std::size_t row, std::span<const double> values) {
+    for (const double value : values)
+      slowest[row] = std::fmax(slowest[row], value);
+  });
+  return slowest;
+}
+
+std::vector<double> mean_over_ranks(const Matrix& matrix) {
+  std::vector<double> means;
+  means.reserve(matrix.rows);
+  for (std::size_t row = 0; row < matrix.rows; ++row)
+    means.push_back(mean(matrix.row(row)));
+  return means;
+}
+
+std::vector<double> mean_over_ranks(RunReader& run, Phase phase) {
+  std::vector<double> means;
+  means.reserve(run.iterations());
+  for_each_row(run, phase_blocks(phase),
+               [&](std::size_t, std::span<const double> values) { means.push_back(mean(values)); });
+  return means;
+}
+
+}  // namespace gradsync::report

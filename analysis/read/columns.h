@@ -1,0 +1,56 @@
+#pragma once
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "analysis/read/steady_rows.h"
+#include "record/reader.h"
+
+/// Sums and columns over the matrices of a run, of which only a block of rows is in memory.
+namespace gradsync::report {
+
+/// Rows `first` to `first + count` of something that a run holds for each iteration and rank.
+using MatrixBlocks = std::function<Matrix(RunReader& run, std::size_t first, std::size_t count)>;
+
+MatrixBlocks phase_blocks(Phase phase);
+
+/// Calls `visit(first, count)` for blocks that cover all iterations in order, each so long that
+/// `columns` numbers a row stay near 16 MiB.
+void for_each_block(const RunReader& run, std::size_t columns,
+                    const std::function<void(std::size_t first, std::size_t count)>& visit);
+
+/// Calls `visit(row, values)` for each iteration, with one value a rank.
+void for_each_row(
+    RunReader& run, const MatrixBlocks& blocks,
+    const std::function<void(std::size_t row, std::span<const double> values)>& visit);
+
+/// The mean of each rank's finite values over the steady iterations; NaN where it has none.
+std::vector<double> rank_means(RunReader& run, const SteadyRows& steady,
+                               const MatrixBlocks& blocks);
+
+/// The values of the steady iterations with a row a rank, so that those of one rank are neighbors.
+Matrix steady_by_rank(RunReader& run, const SteadyRows& steady, const MatrixBlocks& blocks);
+
+/// The slowest rank of each iteration; NaN where no rank has a value.
+std::vector<double> slowest_rank(RunReader& run, const MatrixBlocks& blocks);
+inline std::vector<double> slowest_rank(RunReader& run, Phase phase) {
+  return slowest_rank(run, phase_blocks(phase));
+}
+
+/// The values of one rank, in the order of the iterations, of those that `keep` holds for; it is
+/// called with the row.
+template <typename Keep>
+std::vector<double> rank_column(const Matrix& matrix, std::size_t rank, Keep keep) {
+  std::vector<double> values;
+  values.reserve(matrix.rows);
+  for (std::size_t row = 0; row < matrix.rows; ++row)
+    if (keep(row)) values.push_back(matrix.at(row, rank));
+  return values;
+}
+
+/// Mean over the ranks of each iteration; NaN where no rank has a value.
+std::vector<double> mean_over_ranks(const Matrix& matrix);
+std::vector<double> mean_over_ranks(RunReader& run, Phase phase);
+
+}  // namespace gradsync::report

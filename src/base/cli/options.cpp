@@ -1,0 +1,258 @@
+#include "base/cli/options.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "base/cli/command_line.h"
+#include "base/cli/key_values.h"
+#include "base/cli/option_texts.h"
+#include "base/parse.h"
+
+namespace gradsync {
+
+namespace {
+
+const std::string kVariablePrefix = "GRADSYNC_";
+
+/// The programs whose options may stand under their own name, see `scoped`.
+const std::array<std::string, 6> kScopes = {"calibrate", "check",  "dataset",
+                                            "quantize",  "report", "sweep"};
+
+std::optional<std::string> variable(const std::string& name) {
+  const char* value = std::getenv(name.c_str());
+  if (value == nullptr || *value == '\0') return std::nullopt;
+  return value;
+}
+
+std::vector<std::string> suite_variables() {
+  std::vector<std::string> names;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string text(*entry);
+    if (text.starts_with(kVariablePrefix)) names.push_back(text.substr(0, text.find('=')));
+  }
+  return names;
+}
+
+OptionTable with_common_options(OptionTable table) {
+  for (const CommonOption& option : common_options(table))
+    table.push_back(option.spec);
+  return table;
+}
+
+OptionValues default_values(const OptionTable& table) {
+  OptionValues values;
+  for (const auto& spec : table)
+    values[spec.name] = {spec.default_value, "default", "default"};
+  return values;
+}
+
+// A repeatable option that already has a value from this source gets a further line.
+void assign(OptionValue& target, const OptionValue& value) {
+  const bool further = target.source == value.source;
+  target = {further ? target.value + '\n' + value.value : value.value, value.source, value.where};
+}
+
+// "report-output" for an option of gradsync-report, "lr" for one that is shared.
+std::string shared_key(const OptionSpec& spec) {
+  return in_scope(spec.scope, spec.name);
+}
+
+// "report-output" for GRADSYNC_REPORT_OUTPUT.
+std::string key_of_variable(const std::string& variable) {
+  std::string key;
+  for (const char c : variable.substr(kVariablePrefix.size()))
+    key += c == '_' ? '-' : static_cast<char>(std::tolower(c));
+  return key;
+}
+
+// A key or variable that `table` does not have and that another program may want.
+bool left_to_others(const std::string& key, const OptionTable& table, Foreign foreign) {
+  const auto begins_key = [&](const std::string& scope) { return key.starts_with(scope + '-'); };
+  const auto owner = std::find_if(kScopes.begin(), kScopes.end(), begins_key);
+  if (owner == kScopes.end()) return foreign == Foreign::kIgnore;
+  return std::none_of(table.begin(), table.end(),
+                      [&](const OptionSpec& spec) { return spec.scope == *owner; });
+}
+
+[[noreturn]] void refuse_key(const KeyValue& entry, const std::vector<std::string>& keys) {
+  throw Error(
+      ExitCode::kUsage,
+      fmt::format("{}: {} is not a key{}", entry.where, entry.key, did_you_mean(entry.key, keys)),
+      "--print-config lists the keys");
+}
+
+// `key_of` says how the file calls an option, `may_skip` which unknown keys are no error.
+void apply_file(const OptionTable& table, const std::filesystem::path& file,
+                const std::string& source, std::string (*key_of)(const OptionSpec&),
+                const std::function<bool(const std::string&)>& may_skip, OptionValues& values) {
+  std::map<std::string, std::string> name_of;
+  std::vector<std::string> keys, repeatable;
+  for (const auto& spec : table) {
+    keys.push_back(key_of(spec));
+    name_of[keys.back()] = spec.name;
+    if (spec.repeatable) repeatable.push_back(keys.back());
+  }
+  const auto entries = read_key_values(file);
+  require_unique_keys(entries, repeatable);
+  for (const auto& entry : entries) {
+    if (const auto found = name_of.find(entry.key); found != name_of.end())
+      assign(values.at(found->second), {entry.value, source, entry.where});
+    else if (!may_skip(entry.key))
+      refuse_key(entry, keys);
+  }
+}
+
+void apply_site_file(const OptionTable& table, const std::filesystem::path& file, Foreign foreign,
+                     OptionValues& values) {
+  const auto may_skip = [&](const std::string& key) { return left_to_others(key, table, foreign); };
+  apply_file(table, file, "site file", shared_key, may_skip, values);
+}
+
+void apply_job_file(const OptionTable& table, const std::filesystem::path& file,
+                    OptionValues& values) {
+  const auto name_of = [](const OptionSpec& spec) { return spec.name; };
+  const auto never = [](const std::string&) { return false; };
+  apply_file(table, file, "job file", name_of, never, values);
+}
+
+void apply_environment(const OptionTable& table, OptionValues& values) {
+  for (const auto& spec : table) {
+    const std::string name = variable_name(shared_key(spec));
+    if (const auto value = variable(name)) assign(values[spec.name], {*value, "environment", name});
+  }
+}
+
+std::optional<std::string> given(const CommandLine& line, const std::string& name) {
+  for (const auto& option : line.given)
+    if (option.name == name) return option.value;
+  return std::nullopt;
+}
+
+std::optional<std::string> default_site_file() {
+  std::optional<std::string> folder = variable("XDG_CONFIG_HOME");
+  if (!folder)
+    if (const auto home = variable("HOME")) folder = *home + "/.config";
+  if (!folder) return std::nullopt;
+  const std::string file = *folder + "/gradsync/site.cfg";
+  std::error_code ignored;
+  return std::filesystem::exists(file, ignored) ? std::optional(file) : std::nullopt;
+}
+
+// Each program has a job file of its own; one without options (a command of gradsync-dataset) takes
+// none from the environment.
+std::optional<std::string> job_file(const CommandLine& line, const OptionTable& table) {
+  if (const auto named = given(line, "config")) return named;
+  if (table.empty()) return std::nullopt;
+  return variable(variable_name(in_scope(scope_of(table), "config")));
+}
+
+std::optional<std::string> site_file(const CommandLine& line) {
+  if (const auto named = given(line, "site")) return named;
+  const auto named = variable("GRADSYNC_SITE");
+  return named ? named : default_site_file();
+}
+
+void refuse_positional(const CommandLine& line, const std::string& positional_name) {
+  if (line.positional.empty() || !positional_name.empty()) return;
+  throw Error(ExitCode::kUsage, fmt::format("\"{}\" is not expected here", line.positional.front()),
+              "every value follows its option: --name value");
+}
+
+// Values go into run files, pages and messages, and those are UTF-8.
+void require_utf8(const OptionValues& values) {
+  for (const auto& [name, value] : values)
+    if (!is_utf8(value.value))
+      throw Error(
+          ExitCode::kUsage,
+          fmt::format("{}: \"{}\" is not UTF-8", value.where, with_escaped_bytes(value.value)),
+          "give it in UTF-8; a file or folder of such a name has to be renamed (mv, convmv)");
+}
+
+// The help counts before all other questions.
+Question question_of(const CommandLine& line) {
+  Question asked = Question::kNone;
+  for (const CommonOption& option : common_options({}))
+    if (option.question != Question::kNone && given(line, option.spec.name) == "true" &&
+        (asked == Question::kNone || option.question < asked))
+      asked = option.question;
+  return asked;
+}
+
+}  // namespace
+
+std::string variable_name(const std::string& option) {
+  std::string name = kVariablePrefix;
+  for (const char c : option)
+    name += c == '-' ? '_' : static_cast<char>(std::toupper(c));
+  return name;
+}
+
+OptionTable scoped(const std::string& scope, OptionTable table) {
+  for (auto& spec : table)
+    spec.scope = scope;
+  return table;
+}
+
+std::string in_scope(const std::string& scope, const std::string& name) {
+  return scope.empty() ? name : scope + '-' + name;
+}
+
+std::string scope_of(const OptionTable& table) {
+  for (const auto& spec : table)
+    if (!spec.scope.empty()) return spec.scope;
+  return {};
+}
+
+std::vector<std::string> option_names(const OptionTable& table) {
+  std::vector<std::string> names;
+  for (const auto& spec : table)
+    names.push_back(spec.name);
+  return names;
+}
+
+void reject_unknown_variables(const OptionTable& known, Foreign foreign) {
+  // The last three are for the templates in slurm/.
+  std::vector<std::string> names = {"GRADSYNC_CONFIG", "GRADSYNC_SITE", "GRADSYNC_HOME",
+                                    "GRADSYNC_DEVICE", "GRADSYNC_MAX_RESTARTS"};
+  names.push_back(variable_name(in_scope(scope_of(known), "config")));
+  for (const auto& spec : known)
+    names.push_back(variable_name(shared_key(spec)));
+  for (const auto& name : suite_variables())
+    if (std::find(names.begin(), names.end(), name) == names.end() &&
+        !left_to_others(key_of_variable(name), known, foreign))
+      throw Error(ExitCode::kUsage,
+                  fmt::format("environment: {} is not a variable of the suite{}", name,
+                              did_you_mean(name, names)),
+                  "unset " + name);
+}
+
+ParsedCommandLine resolve_options(const OptionTable& table, int argc, const char* const* argv,
+                                  const std::string& positional_name, Foreign foreign) {
+  const CommandLine line = parse_command_line(with_common_options(table), argc, argv);
+  ParsedCommandLine parsed{default_values(table), line.positional, question_of(line),
+                           given(line, "quiet") == "true", given(line, "json").value_or("")};
+  if (!parsed.has_values()) return parsed;
+  refuse_positional(line, positional_name);
+
+  reject_unknown_variables(table, foreign);
+  if (const auto file = site_file(line)) apply_site_file(table, *file, foreign, parsed.values);
+  if (const auto file = job_file(line, table)) apply_job_file(table, *file, parsed.values);
+  apply_environment(table, parsed.values);
+  for (const auto& option : line.given)
+    if (const auto target = parsed.values.find(option.name); target != parsed.values.end())
+      assign(target->second, {option.value, "command line", option.where});
+  require_utf8(parsed.values);
+  return parsed;
+}
+
+}  // namespace gradsync

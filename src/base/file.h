@@ -1,0 +1,123 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/error.h"
+
+namespace gradsync {
+
+/// Owns a file descriptor; move-only; closes it when it goes.
+/// Closing here ignores errors: after a write that counts, sync and close it with `close_file`.
+class UniqueFd {
+ public:
+  UniqueFd() = default;
+  explicit UniqueFd(int fd) : fd_(fd) {}
+  ~UniqueFd() { reset(); }
+  UniqueFd(UniqueFd&& other) noexcept : fd_(other.release()) {}
+  UniqueFd& operator=(UniqueFd&& other) noexcept {
+    reset(other.release());
+    return *this;
+  }
+  UniqueFd(const UniqueFd&) = delete;
+  UniqueFd& operator=(const UniqueFd&) = delete;
+
+  int get() const { return fd_; }
+  explicit operator bool() const { return fd_ >= 0; }
+  int release() { return std::exchange(fd_, -1); }
+  void reset(int fd = -1);
+
+ private:
+  int fd_ = -1;
+};
+
+/// A whole file mapped read-only. The pages are the page cache's, so all ranks of a node share one
+/// copy. Do not shorten the file while it is mapped.
+class MappedFile {
+ public:
+  MappedFile() = default;
+  /// Throws Error kNoInput if the file is missing, kBadData if it is not a regular file,
+  /// kInputOutput otherwise. An empty file gives an empty span.
+  explicit MappedFile(std::filesystem::path path);
+  ~MappedFile();
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  std::span<const std::byte> bytes() const { return bytes_; }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+  std::span<const std::byte> bytes_;
+};
+
+/// Removes the file `path` when it goes, unless the file was given its name before.
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(std::filesystem::path path) : path_(std::move(path)) {}
+  ~TemporaryFile();
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  /// Takes the place of `target`, which may exist. Throws Error kCannotCreate, kInputOutput where
+  /// the disk is full or broken.
+  void rename_to(const std::filesystem::path& target);
+  /// Leaves the file alone from now on.
+  void keep() { path_.clear(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// Opens an existing file. Throws Error kNoInput if it is missing, kInputOutput otherwise.
+UniqueFd open_for_reading(const std::filesystem::path& path);
+
+/// The exit code for a file that could not be made or named, by errno: kInputOutput where the disk
+/// is full or broken, else kCannotCreate.
+ExitCode creation_failure();
+
+/// Makes a file that must not exist yet (O_EXCL). Throws Error kCannotCreate, kInputOutput where
+/// the disk is full or broken.
+UniqueFd create_file(const std::filesystem::path& path);
+
+/// Fills the front of `buffer`; returns how many bytes, 0 only at the end of the file.
+std::size_t read_some(int fd, std::span<std::byte> buffer, const std::filesystem::path& path);
+
+/// Writes all of `bytes`; `path` is for the message. Throws Error kInputOutput.
+void write_all(int fd, std::span<const std::byte> bytes, const std::filesystem::path& path);
+
+/// fsync and close, both checked: a full disk may show only here. Throws Error kInputOutput.
+void close_file(UniqueFd file, const std::filesystem::path& path);
+
+/// Makes the names in a folder (a rename, a new file) survive a power cut. Throws Error
+/// kInputOutput.
+void sync_folder(const std::filesystem::path& path);
+
+/// Writes `text` so that `path` holds either what it held before or all of it: a temporary file
+/// beside it, fsync, rename over `path`, fsync of the folder. Nothing is left behind on failure.
+void write_file_atomically(const std::filesystem::path& path, std::string_view text);
+
+/// A whole text file. Throws Error kNoInput if it is missing, kInputOutput otherwise.
+std::string read_text_file(const std::filesystem::path& path);
+
+/// Twelve hex digits from the system's random source, for names of temporary files.
+std::string random_suffix();
+
+/// A new name in the folder of `path`, for the file that will take its place.
+std::filesystem::path temporary_beside(const std::filesystem::path& path);
+
+/// Removes what processes that were killed have left under such names. To be called where no
+/// process else writes `path`. What cannot be removed stays.
+void remove_temporaries_beside(const std::filesystem::path& path);
+
+/// The folder a path lies in; "." for a bare name.
+std::filesystem::path folder_of(const std::filesystem::path& path);
+
+}  // namespace gradsync

@@ -1,0 +1,147 @@
+#include "base/memory.h"
+
+#include <malloc.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cctype>
+#include <cstdlib>
+#include <fstream>
+#include <limits>
+#include <sstream>
+#include <string>
+
+#include "base/control_group.h"
+
+namespace gradsync {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The number behind the word `key` in a file that has lines "key 123" (`unit_bytes` each).
+std::optional<std::int64_t> bytes_behind(const fs::path& path, const std::string& key,
+                                         std::int64_t unit_bytes) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream words(line);
+    std::string name;
+    std::int64_t number = 0;
+    if (words >> name >> number && name == key) return number * unit_bytes;
+  }
+  return std::nullopt;
+}
+
+/// Number in a file of /proc with lines "Key:   123 kB".
+std::optional<std::int64_t> proc_bytes(const fs::path& path, const std::string& key) {
+  return bytes_behind(path, key + ":", 1024);
+}
+
+/// A file that holds one number; nothing for "max" or if it is not there.
+std::optional<std::int64_t> number_in(const fs::path& path) {
+  std::ifstream file(path);
+  std::int64_t number = 0;
+  if (file >> number) return number;
+  return std::nullopt;
+}
+
+/// How the files of a control group are called.
+struct GroupFiles {
+  const char *most, *used;
+  /// Keys of memory.stat: what the kernel gives back before it refuses memory. Pages of /dev/shm
+  /// are not among them.
+  std::array<const char*, 3> given_back;
+};
+constexpr std::array<GroupFiles, 2> kGroupFiles = {
+    GroupFiles{
+        "memory.max", "memory.current", {"inactive_file", "active_file", "slab_reclaimable"}},
+    GroupFiles{"memory.limit_in_bytes",
+               "memory.usage_in_bytes",
+               {"total_inactive_file", "total_active_file", nullptr}}};
+
+/// What the limit of one control group leaves; nothing without a limit.
+std::optional<std::int64_t> left_by(const fs::path& group) {
+  for (const GroupFiles& files : kGroupFiles) {
+    const auto most = number_in(group / files.most), used = number_in(group / files.used);
+    if (!most || !used) continue;
+    std::int64_t given_back = 0;
+    for (const char* key : files.given_back)
+      if (key != nullptr) given_back += bytes_behind(group / "memory.stat", key, 1).value_or(0);
+    return std::max<std::int64_t>(0, *most - std::max<std::int64_t>(0, *used - given_back));
+  }
+  return std::nullopt;
+}
+
+/// The lesser one of what is known.
+std::optional<std::int64_t> least(std::optional<std::int64_t> a, std::optional<std::int64_t> b) {
+  if (a && b) return std::min(*a, *b);
+  return a ? a : b;
+}
+
+}  // namespace
+
+std::optional<std::int64_t> peak_resident_bytes() {
+  return proc_bytes("/proc/self/status", "VmHWM");
+}
+
+bool reset_peak_resident() {
+  std::ofstream file("/proc/self/clear_refs");
+  file << "5\n";
+  return static_cast<bool>(file.flush());
+}
+
+std::optional<std::int64_t> available_memory_bytes(const fs::path& root) {
+  auto left = proc_bytes(root / "proc/meminfo", "MemAvailable");
+  for (const fs::path& group : control_groups("memory", root))
+    left = least(left, left_by(group));
+  return left;
+}
+
+void keep_freed_memory() {
+  for (const char* name : {"MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES"})
+    if (std::getenv(name) != nullptr) return;
+  constexpr int kLargest = std::numeric_limits<int>::max(), kAhead_bytes = 64 << 20;
+  mallopt(M_MMAP_THRESHOLD, kLargest);
+  mallopt(M_TRIM_THRESHOLD, kLargest);
+  mallopt(M_TOP_PAD, kAhead_bytes);
+}
+
+namespace {
+
+/// In lower case. cuDNN, cuSOLVER, cuSPARSE and cuFFT name their codes as cuBLAS does; cuDNN 9 has
+/// one that is longer.
+constexpr std::array<std::string_view, 9> kWords = {
+    "out of memory",         "out_of_memory",          "not enough memory",
+    "can't allocate memory", "cannot allocate memory", "errormemoryallocation",
+    "_alloc_failed",         "_allocation_failed",     "failed to cuda malloc"};
+
+/// Of LibTorch, whether cuDNN timed the algorithms or proposed them.
+constexpr std::string_view kNoAlgorithm = "unable to find an engine to execute this computation";
+
+std::atomic<bool (*)()> device_nearly_full{nullptr};
+
+std::string lower_case(std::string_view text) {
+  std::string lower(text);
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return lower;
+}
+
+}  // namespace
+
+void ask_device_memory(bool (*nearly_full)()) {
+  device_nearly_full = nearly_full;
+}
+
+bool tells_out_of_memory(std::string_view text) {
+  // LibTorch appends where it was thrown: files and functions with names of their own.
+  const std::string lower = lower_case(text.substr(0, text.find("\nException raised from ")));
+  const auto nearly_full = device_nearly_full.load();
+  if (lower.find(kNoAlgorithm) != std::string::npos && nearly_full && nearly_full()) return true;
+  return std::any_of(kWords.begin(), kWords.end(), [&](std::string_view words) {
+    return lower.find(words) != std::string::npos;
+  });
+}
+
+}  // namespace gradsync

@@ -1,0 +1,227 @@
+#include "base/table.h"
+
+#include <algorithm>
+#include <ostream>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/error.h"
+#include "base/parse.h"
+
+namespace gradsync {
+
+Cell Cell::of(double value, int decimals_shown) {
+  Cell cell;
+  cell.number = value;
+  cell.decimals = decimals_shown;
+  return cell;
+}
+
+std::string Cell::shown() const {
+  if (!is_number()) return text;
+  if (std::isnan(number)) return "n/a";
+  return fmt::format("{:.{}f}", number, decimals);
+}
+
+void keep(std::vector<Column>& columns, std::initializer_list<std::string_view> names) {
+  for (const std::string_view name : names) {
+    const auto column = std::find_if(columns.begin(), columns.end(),
+                                     [&](const Column& one) { return one.name == name; });
+    if (column == columns.end())
+      throw Error(ExitCode::kInternal, fmt::format("no column is named {}", name));
+    column->detail = 0;
+  }
+}
+
+void Table::add(std::vector<Cell> row, std::string source) {
+  if (row.size() != columns.size())
+    throw Error(ExitCode::kInternal, fmt::format("table {}: a row of {} cells under {} columns",
+                                                 name, row.size(), columns.size()));
+  rows.push_back(std::move(row));
+  sources.push_back(std::move(source));
+}
+
+namespace {
+
+std::string id_text(std::string name) {
+  std::replace_if(
+      name.begin(), name.end(),
+      [](char c) {
+        const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                           (c >= '0' && c <= '9') || c == '-' || c == '_';
+        return !plain;
+      },
+      '_');
+  return name;
+}
+
+}  // namespace
+
+bool has_claim(const Table& table, std::size_t row, std::size_t column) {
+  return table.rows[row][column].is_number() && !table.columns[column].formula.empty();
+}
+
+std::string number_id(const Table& table, std::size_t row, std::size_t column) {
+  return fmt::format("{}.{}.{}", id_text(table.name), row + 1, id_text(table.columns[column].name));
+}
+
+bool has_interval(const Table& table, std::size_t column) {
+  return column + 2 < table.columns.size() && table.columns[column + 1].head == "low" &&
+         table.columns[column + 2].head == "high";
+}
+
+std::size_t display_width(const std::string& text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  }));
+}
+
+std::string padded(const std::string& text, std::size_t width, bool left) {
+  const std::size_t have = display_width(text);
+  const std::string fill(width > have ? width - have : 0, ' ');
+  return left ? text + fill : fill + text;
+}
+
+namespace {
+
+std::string trimmed_right(std::string line) {
+  line.erase(line.find_last_not_of(' ') + 1);
+  return line;
+}
+
+std::size_t width_of(const Table& table, const ShownColumn& shown) {
+  std::size_t most = display_width(table.columns[shown.column].head);
+  for (const auto& row : table.rows)
+    most = std::max(most, display_width(shown.cell(row)));
+  return most;
+}
+
+/// Of columns in a text, with two characters between them.
+struct Measured {
+  ShownColumn shown;
+  std::size_t width;
+  int detail;
+  bool constant;
+  bool fits = true;
+};
+
+/// Whether all rows say the same, which a note can say as well.
+bool is_constant(const Table& table, const ShownColumn& shown) {
+  if (table.rows.size() < 2) return false;
+  const std::string first = shown.cell(table.rows.front());
+  return std::all_of(table.rows.begin(), table.rows.end(),
+                     [&](const auto& row) { return shown.cell(row) == first; });
+}
+
+Measured measured(const Table& table, const ShownColumn& shown) {
+  constexpr int kConstant = 100;
+  const bool constant = is_constant(table, shown);
+  // The first column names the rows.
+  const int detail = shown.column == 0 ? 0 : table.columns[shown.column].detail;
+  return {shown, width_of(table, shown), detail > 0 && constant ? kConstant + detail : detail,
+          constant};
+}
+
+std::string name_left_out(const Table& table, const Measured& column) {
+  const std::string& head = table.columns[column.shown.column].head;
+  const std::string value = column.constant ? column.shown.cell(table.rows.front()) : "";
+  return value.empty() ? head : fmt::format("{} = {}", head, value);
+}
+
+void leave_out(std::vector<Measured>& columns, std::size_t width) {
+  std::size_t total = 0;
+  for (const Measured& column : columns)
+    total += column.width + 2;
+  while (total > width + 2) {
+    const auto worst = std::max_element(
+        columns.rbegin(), columns.rend(),
+        [](const Measured& a, const Measured& b) { return a.fits * a.detail < b.fits * b.detail; });
+    if (worst == columns.rend() || worst->fits * worst->detail == 0) break;
+    worst->fits = false;
+    total -= worst->width + 2;
+  }
+}
+
+void print_columns(std::ostream& out, const Table& table, const std::vector<ShownColumn>& columns) {
+  const auto line = [&](auto&& text_of) {
+    std::string joined;
+    for (const ShownColumn& shown : columns)
+      joined += (joined.empty() ? "" : "  ") +
+                padded(text_of(shown), width_of(table, shown), table.columns[shown.column].left);
+    out << trimmed_right(joined) << '\n';
+  };
+  line([&](const ShownColumn& shown) { return table.columns[shown.column].head; });
+  line([&](const ShownColumn& shown) { return std::string(width_of(table, shown), '-'); });
+  for (const auto& row : table.rows)
+    line([&](const ShownColumn& shown) { return shown.cell(row); });
+}
+
+void print_wrapped(std::ostream& out, const std::string& text, std::size_t width) {
+  for (const std::string& line : wrapped(text, width - 2))
+    out << "  " << line << '\n';
+}
+
+}  // namespace
+
+std::vector<std::string> wrapped(const std::string& text, std::size_t width) {
+  std::vector<std::string> lines;
+  for (const std::string& word : split_list(text, ' ')) {
+    if (!lines.empty() && display_width(lines.back()) + 1 + display_width(word) <= width)
+      lines.back() += ' ' + word;
+    else if (!word.empty())
+      lines.push_back(word);
+  }
+  return lines;
+}
+
+std::string ShownColumn::cell(const std::vector<Cell>& row) const {
+  const Cell& value = row[column];
+  if (!interval || std::isnan(row[column + 1].number) || std::isnan(row[column + 2].number))
+    return value.shown();
+  return fmt::format("{} [{}, {}]", value.shown(), row[column + 1].shown(),
+                     row[column + 2].shown());
+}
+
+ShownColumns shown_columns(const Table& table, std::size_t width) {
+  std::vector<Measured> columns;
+  for (std::size_t c = 0; c < table.columns.size(); ++c) {
+    const ShownColumn shown{c, width > 0 && has_interval(table, c)};
+    columns.push_back(measured(table, shown));
+    if (shown.interval) c += 2;
+  }
+  if (width > 0) leave_out(columns, width);
+  ShownColumns result;
+  for (const Measured& column : columns)
+    if (column.fits)
+      result.columns.push_back(column.shown);
+    else
+      result.left_out.push_back(name_left_out(table, column));
+  return result;
+}
+
+void print_text(std::ostream& out, const Table& table) {
+  out << table.title << '\n';
+  print_columns(out, table, shown_columns(table, 0).columns);
+  for (const auto& note : table.notes)
+    out << "  " << note << '\n';
+}
+
+void print_narrow_text(std::ostream& out, const Table& table, std::size_t width,
+                       const std::string& all) {
+  constexpr std::size_t kMostNotes = 2;
+  const auto [columns, left_out] = shown_columns(table, width);
+  out << table.title << '\n';
+  print_columns(out, table, columns);
+  for (std::size_t i = 0; i < std::min(kMostNotes, table.notes.size()); ++i)
+    print_wrapped(out, table.notes[i], width);
+  std::string more;
+  if (!left_out.empty())
+    more = fmt::format("{} not shown: {}", count_text(left_out.size(), "column"),
+                       fmt::join(left_out, ", "));
+  if (table.notes.size() > kMostNotes)
+    more += (more.empty() ? "" : "; ") + count_text(table.notes.size() - kMostNotes, "more note");
+  if (!more.empty()) print_wrapped(out, fmt::format("({}: {})", more, all), width);
+}
+
+}  // namespace gradsync

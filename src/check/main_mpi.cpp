@@ -1,0 +1,131 @@
+// gradsync-check: tests in seconds what a run needs, and prints fixes.
+//
+//   mpirun -n 4 gradsync-check --data data/cifar-10
+//   srun --mpi=pmix -n 8 gradsync-check --ranks 8 --ranks-per-node 4 --device cuda
+
+#include <algorithm>
+#include <iostream>
+#include <string>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/cli/program_output.h"
+#include "base/file.h"
+#include "base/launcher.h"
+#include "base/version.h"
+#include "check/check.h"
+#include "check/check_options.h"
+#include "check/mpi_job.h"
+#include "check/report.h"
+#include "comm/mpi_program.h"
+#include "comm/session.h"
+
+namespace gradsync::check {
+
+namespace {
+
+bool is_left_out(const Check& check, const CheckOptions& options) {
+  return std::find(options.skip.begin(), options.skip.end(), check.id) != options.skip.end();
+}
+
+/// Prints each row when it is known, so that a hang shows after which check it came.
+CheckResult run_checks(Job& job, const CheckOptions& options) {
+  CheckResult all;
+  for (const Check& check : checks()) {
+    CheckResult one = is_left_out(check, options)
+                          ? CheckResult{{skipped(check.id, "--skip " + check.id)}}
+                          : check.run(job, options);
+    if (job.place().rank != 0) continue;
+    for (Finding& finding : one.findings) {
+      std::cout << row_text(finding) << std::flush;
+      all.findings.push_back(std::move(finding));
+    }
+    std::move(one.tables.begin(), one.tables.end(), std::back_inserter(all.tables));
+  }
+  return all;
+}
+
+void write_reports(const CheckResult& result, const CheckOptions& options,
+                   const std::string& command_line) {
+  if (!options.json.empty()) write_result(options.json, json_text(result, command_line));
+  if (!options.junit.empty()) write_file_atomically(options.junit, junit_text(result.findings));
+}
+
+/// Of the findings that failed, the ids.
+std::string names_of_failed(const std::vector<Finding>& findings) {
+  std::vector<std::string> names;
+  for (const Finding& finding : findings)
+    if (finding.outcome == Outcome::kFail) names.push_back(finding.id);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+void require_fine(const std::vector<Finding>& findings) {
+  const auto failures = count_of(findings, Outcome::kFail);
+  if (failures == 0) return;
+  throw Error(ExitCode::kEnvironment,
+              fmt::format("{} of {} checks failed: {}", failures, findings.size(),
+                          names_of_failed(findings)),
+              "the fixes are under \"What to do\"");
+}
+
+void conclude(const CheckResult& result, const CheckOptions& options,
+              const std::string& command_line) {
+  for (const Table& table : result.tables) {
+    std::cout << '\n';
+    print_text(std::cout, table);
+  }
+  std::cout << closing_text(result.findings) << std::flush;
+  write_reports(result, options, command_line);
+  require_fine(result.findings);
+}
+
+/// Every process of a broken launch is rank 0 of 1: one of them speaks.
+bool another_speaks(const Session& session, const Launcher& launcher) {
+  return session.size() == 1 && launcher.ranks > 1 && launcher.rank > 0;
+}
+
+/// Runs the checks and prints them on rank 0 while it does; writes --json and --junit. Returns 0,
+/// or ends the job with kEnvironment if one failed. Collective.
+int run_preflight(const Session& session, const Launcher& launcher, const CheckOptions& options,
+                  const std::string& command_line) {
+  if (another_speaks(session, launcher)) return static_cast<int>(ExitCode::kEnvironment);
+  MpiJob job(session, launcher);
+  if (session.root())
+    std::cout << version_text("gradsync-check") << command_line << "\n\n" << std::flush;
+  // Caught here, where the objects that all ranks must leave together still stand.
+  try {
+    const CheckResult result = run_checks(job, options);
+    const WatchdogTimeoutExtension writes(session.watchdog(), WatchedPhase::kPublishing);
+    session.together([&] {
+      if (session.root()) conclude(result, options, command_line);
+    });
+  } catch (...) {
+    session.abort(current_error());
+  }
+  return 0;
+}
+
+}  // namespace
+
+}  // namespace gradsync::check
+
+int main(int argc, char** argv) {
+  using namespace gradsync;
+  using namespace gradsync::check;
+  const Launcher launcher = find_launcher();
+  CheckOptions options;
+  const MpiProgram program{
+      check_help(),
+      check_option_table(),
+      Foreign::kIgnore,
+      [&](const OptionValues& values) {
+        options = check_options(values);
+        end_if_it_cannot_start(launcher);
+      },
+      [&] { return watch_limits(options); },
+      [&](const Session& session, const OptionValues&, const std::string& command_line,
+          ProgramOutput&) { return run_preflight(session, launcher, options, command_line); },
+      false};
+  return run_mpi_program(program, argc, argv);
+}

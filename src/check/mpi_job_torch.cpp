@@ -1,0 +1,173 @@
+#include <gnu/libc-version.h>
+
+#include <initializer_list>
+
+#include <ATen/Version.h>
+#include <fmt/format.h>
+#include <mpi.h>
+#include <torch/version.h>
+
+#include "base/version.h"
+#include "check/loaded_files.h"
+#include "check/mpi_job.h"
+#include "comm/agreement.h"
+#include "comm/clock_sync.h"
+#include "comm/places.h"
+#include "comm/session.h"
+#include "machine/gpu_stack.h"
+#include "record/hdf5.h"
+
+namespace gradsync::check {
+
+namespace {
+
+constexpr int kSwapTag = 69;
+
+Place place_of(const Session& session) {
+  return {
+      session.rank(),   session.size(), session.local_rank(), session.local_size(), session.host(),
+      core_mask().text, cpu_name()};
+}
+
+}  // namespace
+
+MpiJob::MpiJob(const Session& session, Launcher launcher)
+    : session_(session),
+      launcher_(std::move(launcher)),
+      transport_(session.world()),
+      place_(place_of(session)) {}
+
+CollectiveScope MpiJob::watched(CollectiveKind kind) {
+  return {session_.watchdog(), kind};
+}
+
+std::vector<Library> MpiJob::libraries() const {
+  return suite_libraries();
+}
+
+GpuLinks MpiJob::gpu_links(const std::string& uuid) const {
+  std::string why;
+  const auto monitor = open_nvml(uuid, why);
+  return monitor ? monitor->links() : GpuLinks{};
+}
+
+std::vector<std::string> MpiJob::gather(const std::string& mine) {
+  return gather_texts(session_, mine);
+}
+
+std::string MpiJob::broadcast(const std::string& of_root) {
+  const CollectiveScope scope = watched(CollectiveKind::kBroadcast);
+  std::string text = of_root;
+  auto length = static_cast<std::int64_t>(text.size());
+  MPI_Bcast(&length, 1, MPI_INT64_T, 0, session_.world());
+  text.resize(static_cast<std::size_t>(length));
+  MPI_Bcast(text.data(), static_cast<int>(length), MPI_CHAR, 0, session_.world());
+  return text;
+}
+
+void MpiJob::meet() {
+  const CollectiveScope scope = watched(CollectiveKind::kBarrier);
+  MPI_Barrier(session_.world());
+}
+
+SteadyOffset MpiJob::read_clock() {
+  const ClockOffset clock = measure_clock_offset(session_);
+  return {clock.offset_s, clock.uncertainty_s};
+}
+
+void MpiJob::sum(std::span<float> data) {
+  const CollectiveScope scope = watched(CollectiveKind::kAllReduce);
+  transport_.all_reduce_sum(data, Waiting::kSpin);
+}
+
+void MpiJob::swap(int peer, std::span<const float> out, std::span<float> in) {
+  // Not counted as a collective: the ranks that take no part continue with the next one.
+  const CollectiveScope scope(session_.watchdog(), CollectiveKind::kAllGather, -1,
+                              CollectiveScope::Counts::kNo);
+  MPI_Sendrecv(out.data(), static_cast<int>(out.size()), MPI_FLOAT, peer, kSwapTag, in.data(),
+               static_cast<int>(in.size()), MPI_FLOAT, peer, kSwapTag, session_.world(),
+               MPI_STATUS_IGNORE);
+}
+
+namespace {
+
+std::string mpi_compiled(const std::string& loaded) {
+  // Cray's mpi.h names the MPICH that it is based on, its library a version of its own.
+  if (loaded.find("CRAY MPICH") != std::string::npos) return "unknown";
+#if defined(OMPI_MAJOR_VERSION)
+  return fmt::format("Open MPI {}.{}.{}", OMPI_MAJOR_VERSION, OMPI_MINOR_VERSION,
+                     OMPI_RELEASE_VERSION);
+#elif defined(I_MPI_VERSION)
+  return "Intel(R) MPI Library " I_MPI_VERSION;
+#elif defined(MPICH_VERSION)
+  return "MPICH " MPICH_VERSION;
+#else
+  return "unknown";
+#endif
+}
+
+std::string hdf5_loaded() {
+  prepare_hdf5();
+  unsigned major = 0, minor = 0, release = 0;
+  H5get_libversion(&major, &minor, &release);
+  return fmt::format("{}.{}.{}", major, minor, release);
+}
+
+/// One entry a file whose name begins with one of `stems`; one without a file if there is none.
+void add(std::vector<Library>& all, Library library, std::initializer_list<const char*> stems) {
+  bool found = false;
+  for (const char* stem : stems)
+    for (const LoadedFile& file : loaded_files(stem)) {
+      library.path = file.path;
+      library.identity = file.identity;
+      all.push_back(library);
+      found = true;
+    }
+  if (!found) all.push_back(library);
+}
+
+}  // namespace
+
+std::vector<Library> suite_libraries() {
+  const GpuStack gpu = gpu_stack();
+  std::vector<Library> all;
+  add(all, {"gradsync", revision(), revision(), "", ""}, {""});
+  const std::string mpi = mpi_library_version();
+  add(all, {"MPI", mpi_compiled(mpi), mpi, "", ""},
+      {"libmpi.so", "libmpich.so", "libmpi_gnu", "libmpi_cray"});
+  add(all,
+      {"HDF5", fmt::format("{}.{}.{}", H5_VERS_MAJOR, H5_VERS_MINOR, H5_VERS_RELEASE),
+       hdf5_loaded(), "", ""},
+      {"libhdf5.so", "libhdf5_serial.so", "libhdf5_openmpi.so", "libhdf5_mpich.so"});
+  add(all, {"LibTorch", libtorch_compiled(), libtorch_loaded(), "", ""}, {"libtorch_cpu.so"});
+  add(all, {"CUDA", gpu.cuda_compiled, gpu.cuda_loaded, "", ""}, {"libcudart.so"});
+  add(all, {"NCCL", gpu.nccl_compiled, gpu.nccl_loaded, "", ""}, {"libnccl.so"});
+  add(all, {"C library", "", gnu_get_libc_version(), "", ""}, {"libc.so"});
+  return all;
+}
+
+namespace {
+
+constexpr std::size_t kCommitShown = 8;
+
+/// The value behind `key` in the library's own list of how it was built, or "unknown".
+std::string build_setting(const std::string& config, const std::string& key) {
+  const auto begin = config.find(key + "=");
+  if (begin == std::string::npos) return "unknown";
+  const auto value = begin + key.size() + 1;
+  return config.substr(value, config.find_first_of(", \n", value) - value);
+}
+
+}  // namespace
+
+std::string libtorch_compiled() {
+  return TORCH_VERSION;
+}
+
+std::string libtorch_loaded() {
+  const std::string config = at::show_config();
+  return build_setting(config, "TORCH_VERSION") + " (" +
+         build_setting(config, "COMMIT_SHA").substr(0, kCommitShown) + ")";
+}
+
+}  // namespace gradsync::check

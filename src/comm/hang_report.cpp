@@ -1,0 +1,189 @@
+#include "comm/hang_report.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <string_view>
+#include <tuple>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "machine/single_copy.h"
+#include "record/run.h"
+
+namespace gradsync {
+
+namespace {
+
+constexpr std::array<std::string_view, 8> kActivityNames = {
+    "start-up",           "waiting for data",        "forward",
+    "backward",           "synchronization",         "optimizer",
+    "between iterations", "after its last iteration"};
+constexpr std::size_t kMostRanksDetailed = 8;
+constexpr std::string_view kStopped = "Tt", kGone = "ZXx";
+
+/// The collective that a rank is in.
+struct Where {
+  std::int64_t sequence;
+  std::int32_t kind;
+  auto operator<=>(const Where&) const = default;  // NOLINT(modernize-use-nullptr)
+};
+
+Where where(const RankReport& report) {
+  return {report.sequence, report.kind};
+}
+
+/// The collective that most waiting ranks are in; of two equally many the earlier one.
+Where common_collective(const std::vector<RankReport>& reports,
+                        const std::vector<std::size_t>& waiting) {
+  std::map<Where, int> ranks_in;
+  for (const std::size_t i : waiting)
+    ++ranks_in[where(reports[i])];
+  return std::max_element(ranks_in.begin(), ranks_in.end(),
+                          [](const auto& a, const auto& b) { return a.second < b.second; })
+      ->first;
+}
+
+/// The rank that has waited longest beyond its limit.
+const RankReport& longest_waiting(const std::vector<RankReport>& reports) {
+  return *std::max_element(reports.begin(), reports.end(),
+                           [](const RankReport& a, const RankReport& b) {
+                             const auto key = [](const RankReport& r) {
+                               return std::tuple(r.waits(), r.expired, r.waited_s);
+                             };
+                             return key(a) < key(b);
+                           });
+}
+
+std::string state_text(const RankReport& report) {
+  if (!report.answers) return "its node does not answer";
+  const bool works =
+      report.phase == WatchedPhase::kTraining || report.phase == WatchedPhase::kFirstIterations;
+  std::string text{works ? activity_name(report.activity) : phase_entry(report.phase).name};
+  text += fmt::format(", iteration {}", report.iteration);
+  if (report.process == 0 || kGone.find(report.process) != kGone.npos)
+    return text + ", process gone";
+  if (kStopped.find(report.process) != kStopped.npos) return text + ", process stopped";
+  if (!report.runs()) return text + ", process does not run";
+  if (report.kind >= 0)
+    text += fmt::format(", in {} number {}",
+                        kCollectiveNames[static_cast<std::size_t>(report.kind)], report.sequence);
+  return text;
+}
+
+std::vector<int> ranks_of(const std::vector<RankReport>& reports,
+                          const std::vector<std::size_t>& which) {
+  std::vector<int> ranks;
+  for (const std::size_t i : which)
+    ranks.push_back(reports[i].rank);
+  return ranks;
+}
+
+}  // namespace
+
+bool RankReport::runs() const {
+  return process != 0 && process != 'F' && kStopped.find(process) == kStopped.npos &&
+         kGone.find(process) == kGone.npos;
+}
+
+HangView sort_ranks(const std::vector<RankReport>& reports) {
+  HangView view;
+  for (std::size_t i = 0; i < reports.size(); ++i)
+    if (reports[i].waits()) view.waiting.push_back(i);
+  if (view.waiting.empty()) return view;
+  const Where common = common_collective(reports, view.waiting);
+  for (std::size_t i = 0; i < reports.size(); ++i) {
+    const RankReport& report = reports[i];
+    const bool here = report.answers && report.runs();
+    if (!here || (!report.waits() && report.sequence < common.sequence)) view.missing.push_back(i);
+  }
+  if (!view.missing.empty()) return view;
+  // MPI ends a call on one rank by the progress of another, which may have left it already.
+  for (std::size_t i = 0; i < reports.size(); ++i)
+    if (!reports[i].waits()) view.missing.push_back(i);
+  if (!view.missing.empty()) return view;
+  std::vector<std::size_t> others;
+  for (const std::size_t i : view.waiting)
+    (where(reports[i]) == common ? others : view.missing).push_back(i);
+  view.waiting = others;
+  return view;
+}
+
+std::string_view activity_name(Activity activity) {
+  return kActivityNames[static_cast<std::size_t>(activity)];
+}
+
+DiskWait disk_wait(const std::vector<RankReport>& reports, const HangView& view,
+                   const WatchLimits& limits) {
+  bool too_long = false;
+  for (const std::size_t i : view.missing) {
+    const RankReport& report = reports[i];
+    if (!report.answers || !report.runs() ||
+        phase_entry(report.phase).rule != LimitRule::kInputOutput)
+      return DiskWait::kNone;
+    too_long |= report.phase_s > limit_s(report.phase, limits, 0);
+  }
+  if (view.missing.empty()) return DiskWait::kNone;
+  return too_long ? DiskWait::kTooLong : DiskWait::kInLimit;
+}
+
+std::string rank_list(const std::vector<int>& sorted) {
+  std::vector<std::string> parts;
+  for (std::size_t first = 0, last = 0; first < sorted.size(); first = last + 1) {
+    last = first;
+    while (last + 1 < sorted.size() && sorted[last + 1] == sorted[last] + 1)
+      ++last;
+    parts.push_back(last == first ? std::to_string(sorted[first])
+                                  : fmt::format("{}-{}", sorted[first], sorted[last]));
+  }
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+std::string hang_text(const std::vector<RankReport>& reports, const std::vector<std::string>& hosts,
+                      const std::string& why) {
+  const HangView view = sort_ranks(reports);
+  const RankReport& waits = longest_waiting(reports);
+  const std::string state =
+      why.empty() ? fmt::format("has waited {:.1f} s ({}: limit {:g} s)", waits.waited_s,
+                                phase_entry(waits.phase).name, waits.limit_s)
+                  : "cannot end: " + why;
+  std::string text =
+      fmt::format("hang: {} number {} of iteration {} {}; missing ranks: {}",
+                  kCollectiveNames[static_cast<std::size_t>(std::max(waits.kind, 0))],
+                  waits.sequence, waits.iteration, state,
+                  view.missing.empty() ? "none: all ranks are in it"
+                                       : rank_list(ranks_of(reports, view.missing)));
+  if (!view.waiting.empty())
+    text += fmt::format("; waiting ranks: {}", rank_list(ranks_of(reports, view.waiting)));
+  for (std::size_t i = 0; i < std::min(view.missing.size(), kMostRanksDetailed); ++i) {
+    const RankReport& report = reports[view.missing[i]];
+    text += fmt::format("{} rank {} ({}): {}", i == 0 ? "." : ";", report.rank,
+                        hosts[static_cast<std::size_t>(report.rank)], state_text(report));
+  }
+  return text;
+}
+
+std::string hang_fix(const std::vector<RankReport>& reports, const std::vector<std::string>& hosts,
+                     const WatchLimits& limits) {
+  std::vector<std::string> host_of;
+  std::vector<std::uint64_t> namespaces;
+  for (const RankReport& report : reports) {
+    host_of.push_back(hosts[static_cast<std::size_t>(report.rank)]);
+    namespaces.push_back(report.waits() ? report.cma_namespace : 0);
+  }
+  const auto apart = hosts_where_cma_fails(host_of, namespaces);
+  const bool all_wait = std::all_of(reports.begin(), reports.end(),
+                                    [](const RankReport& report) { return report.waits(); });
+  if (all_wait && !apart.empty())
+    return fmt::format(
+        "all ranks wait, and ranks of {} are in different user namespaces (a container each), "
+        "where long messages hang in Open MPI 4: {}",
+        fmt::join(apart, ", "), kCmaFix);
+  const auto option = limit_option(longest_waiting(reports).phase, limits);
+  return "check the hosts of the missing ranks" +
+         (option.empty() ? std::string()
+                         : fmt::format("; if they are only slow, {} sets the limit", option));
+}
+
+}  // namespace gradsync

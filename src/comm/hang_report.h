@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "comm/watched_phases.h"
+
+namespace gradsync {
+
+/// Status of one rank as the watchdogs know it. Plain bytes: travels between nodes.
+struct RankReport {
+  std::int32_t rank = 0;
+  Activity activity = Activity::kStarting;
+  WatchedPhase phase = WatchedPhase::kTraining;
+  std::int32_t kind = -1;  ///< of the collective that it waits in; -1: none
+  std::int64_t iteration = 0;
+  std::int64_t sequence = 0;  ///< collectives so far, this one included
+  double waited_s = 0;        ///< in that collective
+  double limit_s = 0;         ///< of that wait
+  double phase_s = 0;         ///< in this phase
+  /// State letter of /proc/PID/stat, 0: gone, 'F': does not run, '?': not known, as of a process in
+  /// another container.
+  char process = 0;
+  bool expired = false;             ///< waited longer than its limit
+  bool answers = false;             ///< false: nothing is known, its node does not answer
+  std::uint64_t cma_namespace = 0;  ///< as hosts_where_cma_fails takes it
+
+  /// Whether its process exists and is not stopped.
+  bool runs() const;
+  bool waits() const { return answers && runs() && kind >= 0; }
+};
+
+/// Ranks of a hang, as indices into the reports.
+struct HangView {
+  std::vector<std::size_t> missing;  ///< those that the others wait for
+  std::vector<std::size_t> waiting;  ///< those in a collective
+};
+
+/// Sorts the ranks of a job of which at least one waits. Missing are ranks that do not answer, that
+/// are stopped or gone, and that have not come to the collective that most ranks are in. If there
+/// are none, those are missing that are in no collective; and if all are in one, those whose
+/// collective is another than that of most.
+HangView sort_ranks(const std::vector<RankReport>& reports);
+
+/// As the message has it.
+std::string_view activity_name(Activity activity);
+
+/// Whether the others wait for a disk: every missing rank runs and is busy with I/O, each for less
+/// than the limit of its phase, or one for longer.
+enum class DiskWait { kNone, kInLimit, kTooLong };
+DiskWait disk_wait(const std::vector<RankReport>& reports, const HangView& view,
+                   const WatchLimits& limits);
+
+/// "0-3, 7".
+std::string rank_list(const std::vector<int>& sorted);
+
+/// The message of a hang; `hosts` by rank. Names all missing ranks.
+std::string hang_text(const std::vector<RankReport>& reports, const std::vector<std::string>& hosts,
+                      const std::string& why);
+
+/// What to do about it; `hosts` by rank.
+std::string hang_fix(const std::vector<RankReport>& reports, const std::vector<std::string>& hosts,
+                     const WatchLimits& limits);
+
+}  // namespace gradsync

@@ -1,0 +1,233 @@
+#include <sched.h>
+#include <unistd.h>
+
+#include <array>
+#include <fstream>
+#include <random>
+
+#include <fmt/format.h>
+#include <hdf5.h>
+#include <nlohmann/json.hpp>
+
+#include "base/version.h"
+#include "comm/agreement.h"
+#include "comm/places.h"
+#include "machine/gpu_stack.h"
+#include "machine/hardware.h"
+#include "machine/nvml.h"
+#include "record/recorded_environment.h"
+
+namespace gradsync {
+
+namespace {
+
+std::string hdf5_version() {
+  unsigned major = 0, minor = 0, release = 0;
+  H5get_libversion(&major, &minor, &release);
+  return fmt::format("{}.{}.{} (compiled against {}.{}.{})", major, minor, release, H5_VERS_MAJOR,
+                     H5_VERS_MINOR, H5_VERS_RELEASE);
+}
+
+/// A rank's place in fixed-size fields, as it travels to rank 0.
+struct PackedPlace {
+  std::int32_t rank, local_rank, threads;
+  char host[64], device[96], device_uuid[48], affinity[96];
+  double clock_offset_s, clock_uncertainty_s;
+  std::int32_t host_processors, host_sockets, host_numa_nodes;
+  std::int64_t host_memory_bytes, device_memory_bytes;
+  char host_caches[64], host_network[192], device_links[192];
+};
+
+template <std::size_t N>
+void copy_text(const std::string& text, char (&field)[N]) {
+  field[text.copy(field, N - 1)] = 0;
+}
+
+void pack_host(PackedPlace& place) {
+  const HostHardware host = host_hardware();
+  place.host_processors = host.processors;
+  place.host_sockets = host.sockets;
+  place.host_numa_nodes = host.numa_nodes;
+  place.host_memory_bytes = host.memory_bytes;
+  copy_text(host.caches, place.host_caches);
+  copy_text(host.network, place.host_network);
+}
+
+using Uuid = std::array<char, sizeof PackedPlace::device_uuid>;
+
+/// Of the GPUs of the ranks on this node, by local rank.
+std::vector<Uuid> uuids_on_node(const Session& session, const PackedPlace& mine) {
+  std::vector<Uuid> all(static_cast<std::size_t>(session.local_size()));
+  const auto watched = session.control_on_node(CollectiveKind::kAllGather, sizeof mine.device_uuid);
+  MPI_Allgather(mine.device_uuid, sizeof mine.device_uuid, MPI_CHAR, all.data(),
+                sizeof mine.device_uuid, MPI_CHAR, session.node());
+  return all;
+}
+
+/// Needs its device_uuid. Collective, if all ranks of the node have a GPU.
+void pack_gpu(const Session& session, PackedPlace& place) {
+  const std::vector<Uuid> uuids = uuids_on_node(session, place);
+  std::string why;
+  const auto monitor = open_nvml(place.device_uuid, why);
+  if (!monitor) return;
+  const double bytes = monitor->read().memory_bytes;
+  place.device_memory_bytes = bytes > 0 ? static_cast<std::int64_t>(bytes) : 0;
+  std::string text = links_text(monitor->links());
+  for (std::size_t other = 0; other < uuids.size(); ++other)
+    if (const std::string path = monitor->path_to(uuids[other].data());
+        !path.empty() && static_cast<int>(other) != place.local_rank)
+      text += fmt::format("; {} to local rank {}", path, other);
+  copy_text(text, place.device_links);
+}
+
+}  // namespace
+
+std::string cpu_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);)
+    if (line.rfind("model name", 0) == 0) return line.substr(line.find(':') + 2);
+  return "unknown";
+}
+
+namespace {
+
+/// A bit a core; glibc's own set ends at 1024.
+using CoreBits = std::array<unsigned long, 256>;
+
+CoreBits core_bits() {
+  CoreBits bits{};
+  sched_getaffinity(0, sizeof bits, reinterpret_cast<cpu_set_t*>(bits.data()));
+  return bits;
+}
+
+Cores cores_of(const CoreBits& bits) {
+  constexpr std::size_t kBits = 8 * sizeof bits[0];
+  Cores cores;
+  for (std::size_t core = 0; core < bits.size() * kBits; ++core)
+    if ((bits[core / kBits] >> core % kBits & 1) != 0) cores.push_back(static_cast<int>(core));
+  return cores;
+}
+
+}  // namespace
+
+CoreMask core_mask() {
+  CoreMask mask{cores_of(core_bits()), ""};
+  const Cores& cores = mask.cores;
+  for (std::size_t first = 0, last = 0; first < cores.size(); first = ++last) {
+    while (last + 1 < cores.size() && cores[last + 1] == cores[last] + 1)
+      ++last;
+    if (!mask.text.empty()) mask.text += ',';
+    mask.text += last > first ? fmt::format("{}-{}", cores[first], cores[last])
+                              : std::to_string(cores[first]);
+  }
+  return mask;
+}
+
+std::vector<Cores> cores_on_node(const Session& session) {
+  const CoreBits mine = core_bits();
+  std::vector<CoreBits> all(static_cast<std::size_t>(session.local_size()));
+  const auto watched = session.control_on_node(CollectiveKind::kAllGather, sizeof mine);
+  MPI_Allgather(mine.data(), sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE,
+                session.node());
+  std::vector<Cores> cores;
+  for (const CoreBits& one : all)
+    cores.push_back(cores_of(one));
+  return cores;
+}
+
+std::vector<NamedText> machine_provenance(const std::string& program) {
+  const GpuStack gpu = gpu_stack();
+  std::vector<NamedText> all = {
+      {"program", version_text(program)},
+      {"compiler", __VERSION__},
+      {"mpi", fmt::format("{} (MPI {}.{})", mpi_library_version(), MPI_VERSION, MPI_SUBVERSION)},
+      {"hdf5", hdf5_version()},
+      {"nccl", fmt::format("{} (compiled against {})", gpu.nccl_loaded, gpu.nccl_compiled)},
+      {"cuda", fmt::format("{} (compiled against {}), driver {}", gpu.cuda_loaded,
+                           gpu.cuda_compiled, gpu.driver)},
+  };
+  const auto environment = recorded_environment();
+  all.insert(all.end(), environment.begin(), environment.end());
+  return all;
+}
+
+std::vector<RankPlace> gather_places(const Session& session, std::int64_t threads,
+                                     const ClockOffset& clock, const GpuDevice& gpu) {
+  PackedPlace mine{};
+  mine.rank = session.rank();
+  mine.local_rank = session.local_rank();
+  mine.threads = static_cast<std::int32_t>(threads);
+  copy_text(session.host(), mine.host);
+  copy_text(gpu.name.empty() ? "cpu: " + cpu_name() : gpu.name, mine.device);
+  copy_text(gpu.uuid, mine.device_uuid);
+  copy_text(core_mask().text, mine.affinity);
+  mine.clock_offset_s = clock.offset_s;
+  mine.clock_uncertainty_s = clock.uncertainty_s;
+  pack_host(mine);
+  if (!gpu.uuid.empty()) pack_gpu(session, mine);
+  std::vector<PackedPlace> all(static_cast<std::size_t>(session.root() ? session.size() : 0));
+  const auto watched = session.control(CollectiveKind::kGather, sizeof mine);
+  MPI_Gather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, 0, session.world());
+  std::vector<RankPlace> places;
+  for (const PackedPlace& one : all)
+    places.push_back({one.rank, one.local_rank, one.host, one.device, one.device_uuid, one.affinity,
+                      one.threads, one.clock_offset_s, one.clock_uncertainty_s, one.host_processors,
+                      one.host_sockets, one.host_numa_nodes, one.host_memory_bytes, one.host_caches,
+                      one.host_network, one.device_memory_bytes, one.device_links});
+  return places;
+}
+
+std::string new_uuid() {
+  std::random_device device;
+  std::array<std::uint32_t, 4> r{device(), device(), device(), device()};
+  r[1] = (r[1] & 0xffff0fffu) | 0x4000u;
+  r[2] = (r[2] & 0x3fffffffu) | 0x80000000u;
+  return fmt::format("{:08x}-{:04x}-{:04x}-{:04x}-{:04x}{:08x}", r[0], r[1] >> 16, r[1] & 0xffffu,
+                     r[2] >> 16, r[2] & 0xffffu, r[3]);
+}
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GpuDevice, name, uuid)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DeviceFacts, rank, local_rank, host, driver, runtime, gpus)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DeviceChoice, cuda, shared, why)
+
+namespace {
+
+DeviceFacts facts_of(const Session& session) {
+  const GpuStack stack = gpu_stack();
+  return {session.rank(), session.local_rank(), session.host(),
+          stack.driver,   stack.cuda_compiled,  visible_gpus()};
+}
+
+DeviceChoice agree(const Session& session, const DeviceRequest& request, const DeviceFacts& mine) {
+  const auto texts = gather_texts(session, nlohmann::json(mine).dump());
+  std::string chosen;
+  session.together([&] {
+    if (!session.root()) return;
+    std::vector<DeviceFacts> all;
+    for (const std::string& text : texts)
+      all.push_back(nlohmann::json::parse(text).get<DeviceFacts>());
+    chosen = nlohmann::json(choose_device(request, all)).dump();
+  });
+  auto length = static_cast<std::int64_t>(chosen.size());
+  const auto watched = session.control(CollectiveKind::kBroadcast, sizeof length);
+  MPI_Bcast(&length, 1, MPI_INT64_T, 0, session.world());
+  chosen.resize(static_cast<std::size_t>(length));
+  session.count(CollectiveKind::kBroadcast, length);
+  MPI_Bcast(chosen.data(), static_cast<int>(length), MPI_CHAR, 0, session.world());
+  return nlohmann::json::parse(chosen).get<DeviceChoice>();
+}
+
+}  // namespace
+
+RankGpu agree_on_gpus(const Session& session, const DeviceRequest& request) {
+  RankGpu mine;
+  if (request.device == "cpu") return mine;
+  const DeviceFacts facts = facts_of(session);
+  mine.choice = agree(session, request, facts);
+  if (!mine.choice.cuda) return mine;
+  mine.index = gpu_index(facts.local_rank, facts.gpus.size(), request.allow_shared_gpu);
+  mine.description = facts.gpus[static_cast<std::size_t>(mine.index)];
+  return mine;
+}
+
+}  // namespace gradsync

@@ -1,0 +1,106 @@
+#include <algorithm>
+
+#include "machine/augment_kernel.h"
+#include "machine/augmented_pixel.h"
+#include "machine/bad_address.h"
+#include "machine/finite.h"
+#include "machine/image_value.h"
+#include "machine/kernels.h"
+#include "machine/scale.h"
+#include "machine/sgd_update.h"
+
+namespace gradsync {
+
+std::vector<SgdPart> sgd_parts(std::span<const SgdTensor> tensors) {
+  std::vector<SgdPart> parts;
+  for (std::size_t tensor = 0; tensor < tensors.size(); ++tensor)
+    for (std::int64_t begin = 0; begin < tensors[tensor].count; begin += kSgdPart)
+      parts.push_back(
+          {static_cast<std::int32_t>(tensor), static_cast<std::int32_t>(begin / kSgdPart)});
+  return parts;
+}
+
+void sgd_on_host(std::span<const SgdTensor> tensors, const SgdRule& rule, const StepState& state) {
+  const SgdFactors factors{state.learning_rate, gradient_factor(state), rule.momentum,
+                           rule.weight_decay};
+  const auto update = rule.nesterov ? sgd_update<true> : sgd_update<false>;
+  for (const SgdTensor& tensor : tensors) {
+    if (skips_step(state)) {
+      std::fill_n(tensor.gradient, tensor.count, 0.0f);
+      continue;
+    }
+    for (std::int64_t i = 0; i < tensor.count; ++i)
+      update(tensor.parameter[i], tensor.gradient[i], tensor.velocity[i], factors);
+  }
+}
+
+void pack_on_host(std::span<const float> values, std::span<std::uint16_t> wire, float factor,
+                  HalfType type) {
+  for (std::size_t i = 0; i < values.size(); ++i)
+    wire[i] = to_half(values[i] * factor, type);
+}
+
+void unpack_on_host(std::span<const std::uint16_t> wire, std::span<float> values, float factor,
+                    HalfType type) {
+  for (std::size_t i = 0; i < wire.size(); ++i)
+    values[i] = from_half(wire[i], type) * factor;
+}
+
+void find_bad_on_host(std::span<const float> values, std::span<const std::int64_t> offsets,
+                      StepState& state) {
+  const auto bad = std::find_if(values.begin(), values.end(), is_bad);
+  if (bad == values.end()) return;
+  const std::int64_t tensor = tensor_at(bad - values.begin(), offsets.data(),
+                                        static_cast<std::int64_t>(offsets.size()) - 1);
+  state.first_bad = std::min(state.first_bad, static_cast<unsigned long long>(tensor));
+}
+
+void lowest_bad_on_host(std::span<const float> values, unsigned long long& lowest) {
+  const auto bad = std::find_if(values.begin(), values.end(), is_bad);
+  if (bad == values.end()) return;
+  const float* first = values.data() + (bad - values.begin());
+  lowest =
+      std::min(lowest, static_cast<unsigned long long>(reinterpret_cast<std::uintptr_t>(first)));
+}
+
+void scale_on_host(std::span<float> values, float factor) {
+  for (float& value : values)
+    value *= factor;
+}
+
+namespace {
+
+template <ImageType kType>
+void fill(const ResidentImages& data, const std::int64_t* order, const EpochCursor& cursor,
+          const BatchMemory& batch) {
+  auto* out = static_cast<ImageValue<kType>*>(batch.images);
+  for (std::int64_t i = 0; i < batch.count; ++i) {
+    const std::int64_t image = order[cursor.position + i];
+    const Placement placement = placement_of(cursor, image);
+    const std::uint8_t* pixels = data.pixels + image * kImageValues;
+    for (int index = 0; index < kImageValues; ++index)
+      out[i * kImageValues + index] = image_value<kType>(
+          augmented_pixel(pixels, data.levels, placement, pixel_place(index, batch.channels_last)));
+    batch.labels[i] = data.labels[image];
+  }
+}
+
+}  // namespace
+
+void batch_on_host(const ResidentImages& data, const std::int64_t* order, EpochCursor& cursor,
+                   const BatchMemory& batch) {
+  switch (batch.type) {
+    case ImageType::kFloat32:
+      fill<ImageType::kFloat32>(data, order, cursor, batch);
+      break;
+    case ImageType::kBfloat16:
+      fill<ImageType::kBfloat16>(data, order, cursor, batch);
+      break;
+    case ImageType::kFloat16:
+      fill<ImageType::kFloat16>(data, order, cursor, batch);
+      break;
+  }
+  cursor.position += batch.count;
+}
+
+}  // namespace gradsync

@@ -1,0 +1,38 @@
+#include <algorithm>
+#include <cmath>
+
+#include "optim/chunks.h"
+#include "optim/clip.h"
+
+namespace gradsync {
+
+namespace {
+
+/// So that a norm of 0 is no division by it.
+constexpr double kGuard = 1e-6;
+
+}  // namespace
+
+double gradient_norm(const Replica& replica) {
+  double sum = 0;
+  for (const auto& parameter : replica.parameters)
+    sum += sum_of_squares(parameter.grad().data_ptr<float>(), parameter.numel());
+  return std::sqrt(sum);
+}
+
+double clip_factor(double norm, double largest) {
+  return largest > 0 ? std::min(1.0, largest / (norm + kGuard)) : 1;
+}
+
+torch::Tensor clip_factor_on_device(const Replica& replica, double largest,
+                                    const torch::Tensor& loss_scale) {
+  const torch::NoGradGuard no_grad;
+  std::vector<torch::Tensor> gradients;
+  for (const auto& parameter : replica.parameters)
+    gradients.push_back(parameter.grad());
+  const torch::Tensor norms = torch::stack(at::_foreach_norm(gradients, 2, torch::kFloat64));
+  const torch::Tensor norm = norms.norm() / loss_scale.to(torch::kFloat64);
+  return (largest / (norm + kGuard)).clamp_max(1).to(torch::kFloat32);
+}
+
+}  // namespace gradsync

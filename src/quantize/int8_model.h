@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "quantize/float_model.h"
+#include "quantize/weights.h"
+
+namespace gradsync::quantize {
+
+/// One node in integers. With q the integers of its input, zi their zero point, and w, zw those of
+/// the weights, its accumulators are a = Σ (w − zw)(q − zi) + bias, in units of input scale ×
+/// weight scale. Its output is requantize(a, multiplier of the channel, …); of the last node a ·
+/// multiplier is the logit.
+struct Int8Layer {
+  QuantizedWeights weights;        ///< as FloatLayer's; empty for pools
+  std::vector<std::int32_t> bias;  ///< one an output channel; empty where there is none
+  std::vector<float> multipliers;  ///< one an output channel; of a mean, one: scale ratio / pixels
+  float added_multiplier = 0;      ///< takes the added value's integers to units of the output
+  Quantizer output;                ///< of the value it gives
+};
+
+/// A network in integers.
+struct Int8Model {
+  Plan plan;
+  Quantizer input;
+  std::vector<Int8Layer> layers;
+
+  const Quantizer& of_value(std::size_t value) const {
+    return value == 0 ? input : layers[value - 1].output;
+  }
+};
+
+/// How the values of a plan are quantized: value 0 the image, value i + 1 what node i gives.
+/// Entries of maxima and of the last node are not read.
+using ValueQuantizers = std::vector<Quantizer>;
+
+/// Throws Error kBadData, naming the node, if its weights cannot be quantized or a bias does not
+/// fit 2^30 units.
+Int8Model quantize_model(const FloatModel& model, const WeightScheme& scheme,
+                         const ValueQuantizers& values);
+
+/// Bytes of weights, scales, zero points and biases.
+std::int64_t int8_bytes(const Int8Model& model);
+
+}  // namespace gradsync::quantize

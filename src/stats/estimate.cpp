@@ -1,0 +1,132 @@
+#include "stats/estimate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <vector>
+
+#include <boost/math/distributions/binomial.hpp>
+#include <boost/math/distributions/students_t.hpp>
+#include <boost/random/beta_distribution.hpp>
+#include <boost/random/mersenne_twister.hpp>
+#include <boost/random/uniform_01.hpp>
+
+namespace gradsync {
+
+namespace {
+
+constexpr std::size_t kLeastForInterval = 6;
+
+/// The largest l with P(X < l) <= (1 − kConfidence)/2 for X ~ Binomial(n, 1/2).
+std::size_t lower_rank(std::size_t n) {
+  const boost::math::binomial_distribution<double> heads(static_cast<double>(n), 0.5);
+  std::size_t low = 0, high = n / 2;  // P(X < 0) = 0 fits; P(X < n/2 + 1) > 1/2 does not
+  while (low < high) {
+    const std::size_t l = (low + high + 1) / 2;
+    if (boost::math::cdf(heads, static_cast<double>(l - 1)) <= (1 - kConfidence) / 2)
+      low = l;
+    else
+      high = l - 1;
+  }
+  return low;
+}
+
+// Boost's generators and distributions, since those of std differ between standard libraries.
+using Random = boost::random::mt19937_64;
+
+/// Medians of resamples of a sorted sample, without drawing the n values of each: n draws are
+/// x[⌊n·u⌋] of n uniform u, whose k-th smallest is Beta(k, n + 1 − k). So two numbers a resample
+/// give its middle values, with the very distribution of the drawn ones.
+class ResampledMedian {
+ public:
+  explicit ResampledMedian(const std::vector<double>& sorted)
+      : sorted_(sorted),
+        n_(static_cast<double>(sorted.size())),
+        lower_middle_(std::floor((n_ + 1) / 2), n_ + 1 - std::floor((n_ + 1) / 2)) {}
+
+  double operator()(Random& random) {
+    const double lower = lower_middle_(random);
+    if (sorted_.size() % 2 == 1) return at(lower);
+    // The next one is the smallest of the n/2 that lie above.
+    const double upper = 1 - (1 - lower) * std::pow(uniform_(random), 2 / n_);
+    return (at(lower) + at(upper)) / 2;
+  }
+
+ private:
+  double at(double u) const {
+    return sorted_[std::min(static_cast<std::size_t>(u * n_), sorted_.size() - 1)];
+  }
+
+  const std::vector<double>& sorted_;
+  double n_;
+  boost::random::beta_distribution<double> lower_middle_;
+  boost::random::uniform_01<double> uniform_;
+};
+
+/// value ± t · error, t of Student's distribution.
+Estimate around(double value, double error, double degrees, std::size_t count) {
+  Estimate estimate{value, value, value, count};
+  if (error == 0) return estimate;
+  const boost::math::students_t_distribution<double> student(degrees);
+  const double reach = boost::math::quantile(student, (1 + kConfidence) / 2) * error;
+  estimate.low -= reach;
+  estimate.high += reach;
+  return estimate;
+}
+
+/// The square of the standard error of a mean.
+double squared_error(const Statistics& sample) {
+  return sample.deviation * sample.deviation / static_cast<double>(sample.count);
+}
+
+}  // namespace
+
+Estimate median_estimate(std::span<const double> values) {
+  const std::vector<double> sorted = sorted_finite(values);
+  const std::size_t n = sorted.size();
+  Estimate estimate{median(sorted), Statistics::kNone, Statistics::kNone, n};
+  if (n < kLeastForInterval) return estimate;
+  const std::size_t l = lower_rank(n);
+  estimate.low = sorted[l - 1];
+  estimate.high = sorted[n - l];
+  return estimate;
+}
+
+Estimate ratio_estimate(std::span<const double> above, std::span<const double> below,
+                        std::uint64_t seed, std::size_t comparisons) {
+  const std::vector<double> a = sorted_finite(above), b = sorted_finite(below);
+  Estimate estimate{median(a) / median(b), Statistics::kNone, Statistics::kNone,
+                    std::min(a.size(), b.size())};
+  if (estimate.count < kLeastForInterval || !std::isfinite(estimate.value)) return estimate;
+  Random random(seed);
+  ResampledMedian numerator(a), denominator(b);
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < comparisons * kResamples; ++i) {
+    const double drawn = numerator(random);
+    ratios.push_back(drawn / denominator(random));
+  }
+  const double tail = (1 - kConfidence) / 2 / static_cast<double>(comparisons);
+  estimate.low = quantile(ratios, tail);
+  estimate.high = quantile(ratios, 1 - tail);
+  return estimate;
+}
+
+Estimate mean_estimate(std::span<const double> values) {
+  const Statistics sample = statistics(values);
+  if (sample.count < 2) return {sample.mean, Statistics::kNone, Statistics::kNone, sample.count};
+  return around(sample.mean, std::sqrt(squared_error(sample)),
+                static_cast<double>(sample.count - 1), sample.count);
+}
+
+Estimate difference_estimate(std::span<const double> one, std::span<const double> other) {
+  const Statistics a = statistics(one), b = statistics(other);
+  const std::size_t count = std::min(a.count, b.count);
+  if (count < 2) return {a.mean - b.mean, Statistics::kNone, Statistics::kNone, count};
+  const double of_a = squared_error(a), of_b = squared_error(b), sum = of_a + of_b;
+  const double degrees = sum * sum /
+                         (of_a * of_a / static_cast<double>(a.count - 1) +
+                          of_b * of_b / static_cast<double>(b.count - 1));
+  return around(a.mean - b.mean, std::sqrt(sum), degrees, count);
+}
+
+}  // namespace gradsync

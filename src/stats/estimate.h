@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <span>
+
+#include "stats/statistics.h"
+
+namespace gradsync {
+
+inline constexpr double kConfidence = 0.95;
+/// Of the bootstrap.
+inline constexpr int kResamples = 2000;
+
+/// A figure with the interval that holds the true one with `kConfidence`, were the values
+/// independent; NaN ends where the sample is too small to give them.
+struct Estimate {
+  double value = Statistics::kNone;
+  double low = Statistics::kNone, high = Statistics::kNone;
+  std::size_t count = 0;  ///< finite values it rests on
+
+  bool has_interval() const { return low <= high; }
+  /// Whether `number` lies in the interval; false where there is none.
+  bool holds(double number) const { return low <= number && number <= high; }
+};
+
+/// The median with its distribution-free interval from order statistics: the ranks l and n + 1 − l
+/// with P(x(l) <= median <= x(n + 1 − l)) >= kConfidence under Binomial(n, 1/2), l as large as it
+/// can be (W. J. Conover, "Practical Nonparametric Statistics", 1999, section 3.2). NaN ends below
+/// 6 values, where even the whole range holds the median with less than 0.95.
+Estimate median_estimate(std::span<const double> values);
+
+/// median(above) / median(below), with the percentile bootstrap's interval (B. Efron and R.
+/// Tibshirani, "An Introduction to the Bootstrap", 1993, chapter 13; kResamples resamples of each
+/// sample). `count` is that of the smaller sample; NaN ends below 6 values. The same seed gives the
+/// same interval on every machine. Costs a sort of each sample, whatever the number of resamples.
+/// For a claim that rests on several `comparisons` at once the interval is wider, so that all of
+/// them hold together with kConfidence (C. E. Bonferroni): each holds with 1 − (1 − kConfidence) /
+/// comparisons, from as many times the resamples.
+Estimate ratio_estimate(std::span<const double> above, std::span<const double> below,
+                        std::uint64_t seed, std::size_t comparisons = 1);
+
+/// The mean with Student's interval: mean ± t(n − 1) · deviation / √n. For few values that scatter
+/// about their mean as errors do, such as the accuracies of some seeds. NaN ends below 2 values.
+Estimate mean_estimate(std::span<const double> values);
+
+/// mean(one) − mean(other) with the interval of B. L. Welch, "The generalization of Student's
+/// problem" (Biometrika 34, 1947), which does not take the two for equally scattered; degrees of
+/// freedom by Welch and Satterthwaite. `count` is that of the smaller sample; NaN ends below 2
+/// values in it.
+Estimate difference_estimate(std::span<const double> one, std::span<const double> other);
+
+/// Draws that are the same on every machine (std::uniform_int_distribution is not).
+class Draws {
+ public:
+  explicit Draws(std::uint64_t seed) : random_(seed) {}
+  /// Uniform in 0 … n − 1, but for a part in 2^64/n; requires n > 0.
+  std::size_t below(std::size_t n) { return static_cast<std::size_t>(random_() % n); }
+
+ private:
+  std::mt19937_64 random_;
+};
+
+}  // namespace gradsync

@@ -1,0 +1,98 @@
+#include "stats/statistics.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+
+namespace gradsync {
+
+namespace {
+
+bool finite(double value) {
+  return std::isfinite(value);
+}
+
+double sorted_quantile(const std::vector<double>& sorted, double p) {
+  if (sorted.empty()) return Statistics::kNone;
+  const double h = static_cast<double>(sorted.size() - 1) * p;
+  const auto below = static_cast<std::size_t>(h);
+  const std::size_t above = std::min(below + 1, sorted.size() - 1);
+  return sorted[below] + (h - static_cast<double>(below)) * (sorted[above] - sorted[below]);
+}
+
+// Differences from the mean first: the sum of squares alone loses all digits for equal values.
+double sample_deviation(const std::vector<double>& values, double mean_value) {
+  if (values.size() < 2) return Statistics::kNone;
+  double squares = 0;
+  for (double value : values)
+    squares += (value - mean_value) * (value - mean_value);
+  return std::sqrt(squares / static_cast<double>(values.size() - 1));
+}
+
+}  // namespace
+
+std::vector<double> sorted_finite(std::span<const double> values) {
+  std::vector<double> kept;
+  kept.reserve(values.size());
+  std::copy_if(values.begin(), values.end(), std::back_inserter(kept), finite);
+  std::sort(kept.begin(), kept.end());
+  return kept;
+}
+
+double sum(std::span<const double> values) {
+  double total = Statistics::kNone;
+  for (const double value : values)
+    if (finite(value)) total = std::isnan(total) ? value : total + value;
+  return total;
+}
+
+double mean(std::span<const double> values) {
+  const auto count = std::count_if(values.begin(), values.end(), finite);
+  return sum(values) / static_cast<double>(count);
+}
+
+Statistics statistics(std::span<const double> values) {
+  const std::vector<double> sorted = sorted_finite(values);
+  Statistics result;
+  result.count = sorted.size();
+  result.left_out = values.size() - sorted.size();
+  if (sorted.empty()) return result;
+  result.mean = mean(sorted);
+  result.deviation = sample_deviation(sorted, result.mean);
+  if (result.mean > 0) result.variation = result.deviation / result.mean;
+  result.minimum = sorted.front();
+  result.median = sorted_quantile(sorted, 0.5);
+  result.p95 = sorted_quantile(sorted, 0.95);
+  result.p99 = sorted_quantile(sorted, 0.99);
+  result.maximum = sorted.back();
+  return result;
+}
+
+double quantile(std::span<const double> values, double p) {
+  if (!(p >= 0 && p <= 1))
+    throw Error(ExitCode::kInternal, fmt::format("quantile {} is not between 0 and 1", p));
+  return sorted_quantile(sorted_finite(values), p);
+}
+
+double median(std::span<const double> values) {
+  return quantile(values, 0.5);
+}
+
+std::vector<double> moving_median(const std::vector<double>& values, std::size_t window) {
+  const std::size_t half = window / 2;
+  std::vector<double> medians;
+  medians.reserve(values.size());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::size_t begin = i - std::min(i, half);
+    const std::size_t end = std::min(i + half + 1, values.size());
+    medians.push_back(median(std::span(values).subspan(begin, end - begin)));
+  }
+  return medians;
+}
+
+}  // namespace gradsync

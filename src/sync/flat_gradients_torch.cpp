@@ -1,0 +1,84 @@
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "sync/flat_gradients.h"
+
+namespace gradsync {
+
+namespace {
+
+/// 16 and 128 bytes.
+constexpr std::int64_t kVectorValues = 4;
+constexpr std::size_t kGroupValues = 32;
+
+}  // namespace
+
+torch::Tensor zeros_in(std::shared_ptr<std::byte> memory, std::int64_t count,
+                       const torch::Device& device) {
+  if (!memory) return torch::zeros({count}, torch::TensorOptions(device));
+  auto* values = reinterpret_cast<float*>(memory.get());
+  return torch::from_blob(values, {count}, [held = std::move(memory)](void*) {}).zero_();
+}
+
+GradientLayout::GradientLayout(const Replica& replica,
+                               const std::vector<std::vector<std::size_t>>& groups)
+    : gradients_(replica.parameters.size()) {
+  for (const auto& group : groups) {
+    values_ = (values_ + kGroupValues - 1) / kGroupValues * kGroupValues;
+    const std::size_t begin = values_;
+    for (const bool odd : {false, true})
+      for (const std::size_t parameter : group)
+        if ((replica.parameters[parameter].numel() % kVectorValues != 0) == odd)
+          place(replica, parameter);
+    groups_.push_back({begin, values_ - begin});
+  }
+}
+
+void GradientLayout::place(const Replica& replica, std::size_t parameter) {
+  const auto count = static_cast<std::size_t>(replica.parameters[parameter].numel());
+  gradients_[parameter] = {values_, count};
+  values_ += count;
+}
+
+GradientLayout one_group(const Replica& replica) {
+  return {replica, {module_order(replica.parameters.size())}};
+}
+
+FlatGradients::FlatGradients(Replica& replica) : FlatGradients(replica, one_group(replica)) {}
+
+FlatGradients::FlatGradients(Replica& replica, GradientLayout layout,
+                             std::shared_ptr<std::byte> memory)
+    : layout_(std::move(layout)),
+      flat_(zeros_in(std::move(memory), static_cast<std::int64_t>(layout_.values()),
+                     replica.parameters[0].device())) {
+  for (std::size_t i = 0; i < replica.parameters.size(); ++i) {
+    torch::Tensor& parameter = replica.parameters[i];
+    torch::Tensor view = flat_.as_strided(parameter.sizes(), parameter.strides(),
+                                          static_cast<std::int64_t>(layout_.gradient(i).offset));
+    if (parameter.grad().defined()) view.copy_(parameter.grad());
+    parameter.mutable_grad() = view;
+  }
+}
+
+std::span<float> FlatGradients::values(GradientLayout::Part part) {
+  return {flat_.data_ptr<float>() + part.offset, part.count};
+}
+
+std::vector<std::size_t> checked_order(std::span<const std::int64_t> order, std::size_t count) {
+  std::vector<bool> seen(count, false);
+  for (const std::int64_t parameter : order)
+    if (parameter >= 0 && static_cast<std::size_t>(parameter) < count)
+      seen[static_cast<std::size_t>(parameter)] = true;
+  if (order.size() != count || std::find(seen.begin(), seen.end(), false) != seen.end())
+    throw Error(ExitCode::kBadData, "the checkpoint's order of buckets does not fit this network");
+  return {order.begin(), order.end()};
+}
+
+std::vector<std::size_t> module_order(std::size_t count) {
+  std::vector<std::size_t> order(count);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  return order;
+}
+
+}  // namespace gradsync

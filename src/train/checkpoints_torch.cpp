@@ -1,0 +1,166 @@
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <iostream>
+#include <regex>
+
+#include <fmt/format.h>
+
+#include "base/utc_time.h"
+#include "options/option_groups.h"
+#include "train/checkpoint.h"
+#include "train/checkpoints.h"
+#include "train/evaluate.h"
+
+namespace gradsync {
+
+namespace {
+
+constexpr std::size_t kKept = 2;
+/// Guess of the first checkpoint: 100 MB/s, and what a file takes at all.
+constexpr double kGuessBytesPerSecond = 1e8, kGuessFile_s = 0.5;
+
+double guess_s(const RankState& state, int ranks) {
+  const auto bytes = 2.0 * sizeof(float) * static_cast<double>(state.replica.parameter_count());
+  return kGuessFile_s + bytes * ranks / kGuessBytesPerSecond;
+}
+
+/// How many iterations compute as many batches as an evaluation does.
+double evaluation_iterations(const RunSetting& setting, int ranks) {
+  const TrainOptions& options = setting.options;
+  const bool shard = evaluate_how(options, ranks) == EvaluateHow::kShard;
+  const auto batch = static_cast<double>(options.batch_per_rank * (shard ? ranks : 1));
+  const auto images = static_cast<double>(setting.data.size(Split::kTest));
+  return std::ceil(images / batch) / static_cast<double>(options.accumulate);
+}
+
+std::string command_to_go_on(const std::string& command_line, int ranks) {
+  const std::string bare =
+      std::regex_replace(command_line, std::regex("\\s--resume(=|\\s+)\\S+"), "");
+  const bool by_srun = std::getenv("SLURM_STEP_NUM_TASKS") != nullptr;
+  return fmt::format("{} -n {} {} --resume auto", by_srun ? "srun --mpi=pmix" : "mpirun", ranks,
+                     bare);
+}
+
+}  // namespace
+
+Checkpoints::Checkpoints(Exchange& exchange, const RunSetting& setting, const RankState& state)
+    : exchange_(exchange),
+      setting_(setting),
+      state_(state),
+      forecast_(guess_s(state, exchange.size()), evaluation_iterations(setting, exchange.size())) {
+  if (setting.recorder)
+    own_.emplace(checkpoint_folder(setting.options.output),
+                 setting.resume ? setting.resume->own : std::vector<NamedCheckpoint>());
+}
+
+Position Checkpoints::restore() {
+  const ResumePlan* plan = setting_.resume;
+  if (plan == nullptr || !plan->resumes) return {};
+  const Position position{plan->from.iteration, plan->from.epoch, plan->from.step};
+  if (position.iteration > 0) {
+    const WatchdogTimeoutExtension reads(exchange_.watchdog(), WatchedPhase::kResume);
+    const ControlChannel::CountedAs counted(exchange_.control(), Traffic::kCheckpoint);
+    const auto tensors = read_checkpoint(exchange_, plan->file ? &*plan->file : nullptr);
+    exchange_.session().together([&] { gradsync::restore(state_, tensors); });
+  }
+  if (root())
+    std::cout << fmt::format("resumes after iteration {}{}\n", position.iteration,
+                             plan->file ? fmt::format(" from '{}'", plan->file->path().string())
+                                        : ": there is no valid checkpoint")
+              << std::flush;
+  return position;
+}
+
+StopReason Checkpoints::wanted(bool evaluates) const {
+  if (setting_.stop == nullptr) return StopReason::kNone;
+  return setting_.stop->reason(forecast_.needed_s(recorded(), evaluates));
+}
+
+void Checkpoints::after_evaluation(double time_s) {
+  forecast_.evaluated(time_s);
+  since_iteration_.restart_s();
+}
+
+void Checkpoints::after_iteration(const Position& position, const Verdict& verdict) {
+  forecast_.iterated(since_iteration_.elapsed_s());
+  if (verdict.stop != StopReason::kNone) stop(position, verdict);
+  if (due(position)) save(position);
+  since_iteration_.restart_s();
+}
+
+bool Checkpoints::due(const Position& position) const {
+  const std::int64_t every = setting_.options.checkpoint_every;
+  return every > 0 && position.iteration % every == 0;
+}
+
+void Checkpoints::end_training() {
+  if (setting_.recorder) training_bytes_ = setting_.recorder->durable_bytes();
+}
+
+void Checkpoints::after_training(const Position& position) {
+  if (setting_.options.checkpoint_every == kCheckpointAtEnd) save(position);
+}
+
+void Checkpoints::stop_if_wanted(const Position& position) {
+  const Verdict verdict = agree_on_stop(exchange_, wanted());
+  if (verdict.stop != StopReason::kNone) stop(position, verdict);
+}
+
+void Checkpoints::save(const Position& position) {
+  const Stopwatch watch;
+  const WatchdogTimeoutExtension writes(exchange_.watchdog(), WatchedPhase::kCheckpoint);
+  const ControlChannel::CountedAs counted(exchange_.control(), Traffic::kCheckpoint);
+  exchange_.settle();
+  const auto mine = snapshot(state_);
+  const std::filesystem::path path = target(position);
+  if (root()) make_checkpoint_folder(path.parent_path());
+  write_checkpoint(exchange_, mine, root() ? info_at(position) : CheckpointInfo(), path,
+                   state_.mode.root_loss() != nullptr);
+  if (own_) own_->written(position.iteration, kKept);
+  meet();
+  forecast_.saved(watch.elapsed_s());
+}
+
+void Checkpoints::stop(const Position& position, const Verdict& verdict) {
+  const WatchdogTimeoutExtension writes(exchange_.watchdog(), WatchedPhase::kPublishing);
+  if (recorded()) save(position);
+  if (setting_.recorder) setting_.recorder->finish(RunStatus::kPartial);
+  meet();
+  if (!root()) exchange_.session().wait_for_abort();
+  throw Error(ExitCode::kStoppedEarly, stop_message(position, verdict),
+              recorded() ? command_to_go_on(setting_.command_line, exchange_.size())
+                         : "give --output, so that a stopped run can be resumed");
+}
+
+/// Ranks wait for rank 0's disk here, where the limit is that of I/O.
+void Checkpoints::meet() {
+  std::byte done{1};
+  exchange_.control().broadcast(std::span(&done, 1));
+}
+
+CheckpointInfo Checkpoints::info_at(const Position& position) const {
+  CheckpointInfo info = setting_.description;
+  info.iteration = position.iteration;
+  info.epoch = position.epoch;
+  info.step = position.step;
+  info.journal_bytes = training_bytes_ ? *training_bytes_ : setting_.recorder->durable_bytes();
+  info.elapsed_s = now_s() - setting_.start_s;
+  info.written = utc_now();
+  return info;
+}
+
+std::filesystem::path Checkpoints::target(const Position& position) const {
+  return checkpoint_folder(setting_.options.output) / checkpoint_name(position.iteration);
+}
+
+std::string Checkpoints::stop_message(const Position& position, const Verdict& verdict) const {
+  const std::string what =
+      fmt::format("stopped after iteration {} ({} at rank {}); ", position.iteration,
+                  stop_text(verdict.stop), verdict.stop_rank);
+  if (!recorded()) return what + "nothing is kept";
+  return what + fmt::format("'{}' is partial, checkpoint '{}'", setting_.options.output,
+                            target(position).string());
+}
+
+}  // namespace gradsync

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoint_info.h"
+#include "options/options.h"
+#include "record/recorder.h"
+#include "train/batch_source.h"
+#include "train/bucket_probe.h"
+#include "train/compute_settings.h"
+#include "train/resume.h"
+#include "train/stop_request.h"
+
+namespace gradsync {
+
+/// What a run needs beside its settings.
+struct RunSetting {
+  const TrainOptions& options;
+  DataSource data;
+  const ComputeSettings& compute;
+  const std::vector<RankPlace>& places;  ///< of all ranks, on rank 0
+  double clock_offset_s = 0;             ///< add to this rank's clock to read rank 0's
+  double start_s = 0;                    ///< start of the run on rank 0's clock
+  Recorder* recorder = nullptr;          ///< on rank 0, if the run is recorded
+  const StopRequest* stop = nullptr;     ///< what may stop it early
+  const ResumePlan* resume = nullptr;    ///< where the run resumes, or null
+  CheckpointInfo description = {};       ///< of the run, on rank 0
+  std::string command_line = {};
+  std::string gpu_uuid = {};                 ///< of this rank; empty on the CPU
+  std::optional<BucketChoice> buckets = {};  ///< if they were settled here
+  bool quiet = false;                        ///< no progress on stderr
+};
+
+}  // namespace gradsync

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "base/table.h"
+#include "exchange/exchange.h"
+#include "record/run.h"
+
+namespace gradsync {
+
+/// What one rank says of its own run at the end. Times in seconds.
+class RankSummary {
+ public:
+  /// Adds an iteration; warm-up counts for loss and accuracy but not for times.
+  void add(const RankIteration& measured, std::int64_t samples, bool warmup);
+  void add_test(double accuracy) { test_accuracy_ = accuracy; }
+  /// At the last evaluation, also before the run resumed; NaN without one.
+  double test_accuracy() const { return test_accuracy_; }
+
+  /// Median of the timed iterations so far; NaN if there are none.
+  double median_iteration_s() const;
+  /// Mean over the iterations after the warm-up.
+  double mean_exposed_s() const;
+
+  double mean_loss() const {
+    return samples_ ? loss_sum_ / static_cast<double>(samples_) : kNotMeasured;
+  }
+  double accuracy() const;
+  std::int64_t samples() const { return samples_; }
+
+  /// All of it as numbers, and back: for checkpoints. Throws Error kBadData if they are too few.
+  std::vector<double> state() const;
+  void restore(std::span<const double> state);
+
+  /// The closing table of all ranks, on rank 0. Collective.
+  Table gather(Exchange& exchange, const std::vector<RankPlace>& places, std::int64_t warmup) const;
+
+ private:
+  std::vector<double> block() const;
+
+  std::vector<double> iteration_s_;
+  double first_s_ = kNotMeasured;  ///< the very first iteration
+  double compute_s_ = 0, hidden_s_ = 0, exposed_s_ = 0, wait_s_ = 0, other_s_ = 0;
+  double loss_sum_ = 0;
+  std::int64_t correct_ = 0, samples_ = 0, timed_ = 0;
+  double all_but_first_s_ = 0;
+  std::int64_t iterations_ = 0;
+  double test_accuracy_ = kNotMeasured;
+};
+
+}  // namespace gradsync

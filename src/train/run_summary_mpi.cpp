@@ -1,0 +1,161 @@
+#include <array>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "stats/statistics.h"
+#include "train/run_summary.h"
+
+namespace gradsync {
+
+namespace {
+
+double divided(double sum, std::int64_t count) {
+  return count > 0 ? sum / static_cast<double>(count) : kNotMeasured;
+}
+
+/// A column after `rank` and `host`.
+struct Figure {
+  const char *name, *head;
+  int decimals, detail;  ///< Cell::decimals, Column::detail
+};
+
+/// In the order of RankSummary::block().
+constexpr std::array<Figure, 11> kFigures = {{
+    {"loss_mean", "loss", 4, 1},
+    {"train_accuracy_percent", "train %", 2, 2},
+    {"test_accuracy_percent", "test %", 2, 1},
+    {"iteration_mean_ms", "mean ms", 2, 3},
+    {"iteration_median_ms", "median ms", 2, 0},
+    {"iteration_p95_ms", "p95 ms", 2, 2},
+    {"compute_ms", "compute", 2, 1},
+    {"hidden_ms", "hidden", 2, 1},
+    {"exposed_ms", "exposed", 2, 0},
+    {"wait_ms", "wait", 2, 1},
+    {"other_ms", "other", 2, 3},
+}};
+constexpr std::size_t kMedian = 4, kCompute = 6, kExposed = 8, kWait = 9, kOther = 10;
+
+/// What an iteration takes, of the slowest rank; `all` has the figures of each rank.
+std::string iteration_text(const std::vector<double>& all, std::int64_t timed) {
+  std::size_t slowest = 0;
+  for (std::size_t at = 0; at < all.size(); at += kFigures.size())
+    if (all[at + kMedian] > all[slowest + kMedian]) slowest = at;
+  const double* of = &all[slowest];
+  const double mean = of[kCompute] + of[kExposed] + of[kWait] + of[kOther];
+  if (timed == 0) return "no iteration after the warm-up";
+  return fmt::format(
+      "{:.2f} ms an iteration, {:.1f} % of it exposed communication, {:.1f} % wait (slowest rank, "
+      "n = {})",
+      of[kMedian], 1e2 * of[kExposed] / mean, 1e2 * of[kWait] / mean, timed);
+}
+
+}  // namespace
+
+void RankSummary::add(const RankIteration& measured, std::int64_t samples, bool warmup) {
+  loss_sum_ += measured.loss * static_cast<double>(samples);
+  correct_ += measured.correct;
+  samples_ += samples;
+  if (iterations_++ > 0) all_but_first_s_ += measured[Phase::kIteration];
+  if (warmup) return;
+  ++timed_;
+  iteration_s_.push_back(measured[Phase::kIteration]);
+  compute_s_ += measured[Phase::kCompute];
+  hidden_s_ += measured[Phase::kHidden];
+  exposed_s_ += measured[Phase::kExposed];
+  wait_s_ += measured[Phase::kWait];
+  other_s_ += measured[Phase::kOther];
+}
+
+std::vector<double> RankSummary::state() const {
+  std::vector<double> state = {first_s_,
+                               compute_s_,
+                               hidden_s_,
+                               exposed_s_,
+                               wait_s_,
+                               other_s_,
+                               loss_sum_,
+                               static_cast<double>(correct_),
+                               static_cast<double>(samples_),
+                               static_cast<double>(timed_),
+                               all_but_first_s_,
+                               static_cast<double>(iterations_),
+                               test_accuracy_};
+  state.insert(state.end(), iteration_s_.begin(), iteration_s_.end());
+  return state;
+}
+
+void RankSummary::restore(std::span<const double> state) {
+  constexpr std::size_t kFixed = 13;
+  if (state.size() < kFixed)
+    throw Error(ExitCode::kBadData, "the checkpoint's summary of the run is too short");
+  first_s_ = state[0];
+  compute_s_ = state[1];
+  hidden_s_ = state[2];
+  exposed_s_ = state[3];
+  wait_s_ = state[4];
+  other_s_ = state[5];
+  loss_sum_ = state[6];
+  correct_ = static_cast<std::int64_t>(state[7]);
+  samples_ = static_cast<std::int64_t>(state[8]);
+  timed_ = static_cast<std::int64_t>(state[9]);
+  all_but_first_s_ = state[10];
+  iterations_ = static_cast<std::int64_t>(state[11]);
+  test_accuracy_ = state[12];
+  iteration_s_.assign(state.begin() + kFixed, state.end());
+}
+
+double RankSummary::median_iteration_s() const {
+  return median(iteration_s_);
+}
+
+double RankSummary::mean_exposed_s() const {
+  return divided(exposed_s_, timed_);
+}
+
+double RankSummary::accuracy() const {
+  return divided(static_cast<double>(correct_), samples_);
+}
+
+std::vector<double> RankSummary::block() const {
+  const Statistics times = statistics(iteration_s_);
+  return {mean_loss(),
+          1e2 * accuracy(),
+          1e2 * test_accuracy_,
+          1e3 * divided(all_but_first_s_, iterations_ - 1),
+          1e3 * times.median,
+          1e3 * times.p95,
+          1e3 * divided(compute_s_, timed_),
+          1e3 * divided(hidden_s_, timed_),
+          1e3 * mean_exposed_s(),
+          1e3 * divided(wait_s_, timed_),
+          1e3 * divided(other_s_, timed_)};
+}
+
+Table RankSummary::gather(Exchange& exchange, const std::vector<RankPlace>& places,
+                          std::int64_t warmup) const {
+  const std::vector<double> mine = block();
+  std::vector<double> all(
+      exchange.rank() == 0 ? mine.size() * static_cast<std::size_t>(exchange.size()) : 0);
+  exchange.control().gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
+  Table table{"ranks", "", {}, {{"rank", "rank", false, "", "", 0}, {"host", "host", true}}, {}};
+  for (const Figure& figure : kFigures)
+    table.columns.push_back({figure.name, figure.head, false, "", "", figure.detail});
+  table.notes = {
+      "compute + exposed + wait + other = iteration (ms, means); hidden communication "
+      "overlaps with compute, wait is for the last rank of a collective",
+      fmt::format("the first {} iterations are warm-up and left out; the mean leaves out "
+                  "the first one only",
+                  warmup)};
+  if (!all.empty()) table.title = iteration_text(all, timed_);
+  for (std::size_t rank = 0; rank < places.size(); ++rank) {
+    std::vector<Cell> row = {Cell::count(static_cast<double>(rank)), places[rank].host};
+    for (std::size_t c = 0; c < mine.size(); ++c)
+      row.push_back(Cell::of(all[rank * mine.size() + c], kFigures[c].decimals));
+    table.add(std::move(row));
+  }
+  return table;
+}
+
+}  // namespace gradsync

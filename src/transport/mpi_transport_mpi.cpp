@@ -1,0 +1,302 @@
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <thread>
+
+#include "base/function_ref.h"
+#include "base/half.h"
+#include "transport/mpi_transport.h"
+
+namespace gradsync {
+
+namespace {
+
+constexpr auto kPollPause = std::chrono::microseconds(50);
+constexpr int kPollsBeforeSleep = 20;
+constexpr int kRingTag = 7;
+
+MPI_Datatype mpi_type(ValueType type) {
+  switch (type) {
+    case ValueType::kFloat32:
+      return MPI_FLOAT;
+    case ValueType::kBfloat16:
+    case ValueType::kFloat16:
+      return MPI_UINT16_T;
+    case ValueType::kFloat64:
+      return MPI_DOUBLE;
+    case ValueType::kInt8:
+      return MPI_INT8_T;
+    case ValueType::kInt32:
+      return MPI_INT32_T;
+    case ValueType::kByte:
+      break;
+  }
+  return MPI_BYTE;
+}
+
+/// Bytes as MPI counts them: as they are, or, where `total` bytes are too many for its int, as one
+/// value of a type of that length.
+class Length {
+ public:
+  Length(std::size_t bytes, std::size_t total, std::size_t piece_bytes) {
+    if (total <= piece_bytes) {
+      count_ = static_cast<int>(bytes);
+      return;
+    }
+    const std::size_t pieces = bytes / piece_bytes, rest = bytes % piece_bytes;
+    MPI_Datatype piece = MPI_DATATYPE_NULL;
+    MPI_Type_contiguous(static_cast<int>(piece_bytes), MPI_BYTE, &piece);
+    const std::array<int, 2> lengths = {static_cast<int>(pieces), static_cast<int>(rest)};
+    const std::array<MPI_Aint, 2> places = {0, static_cast<MPI_Aint>(pieces * piece_bytes)};
+    const std::array<MPI_Datatype, 2> types = {piece, MPI_BYTE};
+    MPI_Type_create_struct(2, lengths.data(), places.data(), types.data(), &type_);
+    MPI_Type_commit(&type_);
+    MPI_Type_free(&piece);
+    count_ = 1;
+  }
+  ~Length() {
+    if (type_ != MPI_BYTE) MPI_Type_free(&type_);
+  }
+  Length(const Length&) = delete;
+  Length& operator=(const Length&) = delete;
+
+  int count() const { return count_; }
+  MPI_Datatype type() const { return type_; }
+
+ private:
+  int count_ = 0;
+  MPI_Datatype type_ = MPI_BYTE;
+};
+
+/// Calls `each` with pieces of `data` of whole values of `type`.
+void in_pieces(std::span<std::byte> data, ValueType type, std::size_t piece_bytes,
+               FunctionRef<void(std::span<std::byte>)> each) {
+  const auto value = static_cast<std::size_t>(value_bytes(type));
+  const std::size_t piece = std::max(piece_bytes / value, std::size_t{1}) * value;
+  do {
+    const auto first = data.first(std::min(piece, data.size()));
+    each(first);
+    data = data.subspan(first.size());
+  } while (!data.empty());
+}
+
+int values_in(std::span<const std::byte> data, ValueType type) {
+  return static_cast<int>(data.size() / static_cast<std::size_t>(value_bytes(type)));
+}
+
+template <std::uint16_t (*encode)(float), float (*decode)(std::uint16_t)>
+void add_half(void* in, void* inout, int* count, MPI_Datatype*) {
+  const auto* a = static_cast<const std::uint16_t*>(in);
+  auto* b = static_cast<std::uint16_t*>(inout);
+  for (int i = 0; i < *count; ++i)
+    b[i] = encode(decode(a[i]) + decode(b[i]));
+}
+
+void wait_sleeping(std::array<MPI_Request, 2>& requests) {
+  int done = 0;
+  for (int polls = 0;; ++polls) {
+    MPI_Testall(2, requests.data(), &done, MPI_STATUSES_IGNORE);
+    if (done) return;
+    if (polls >= kPollsBeforeSleep) std::this_thread::sleep_for(kPollPause);
+  }
+}
+
+/// Chunk `index` of `data` cut into `parts`: sizes differ by one value at most.
+std::span<std::byte> chunk_of(std::span<std::byte> data, int index, int parts, ValueType type) {
+  const auto value = static_cast<std::size_t>(value_bytes(type));
+  const auto part = [&](int i) {
+    return data.size() / value * static_cast<std::size_t>(i) / static_cast<std::size_t>(parts) *
+           value;
+  };
+  return data.subspan(part(index), part(index + 1) - part(index));
+}
+
+}  // namespace
+
+MpiTransport::MpiTransport(MPI_Comm parent, std::size_t piece_bytes) : piece_bytes_(piece_bytes) {
+  MPI_Comm_dup(parent, &comm_);
+  MPI_Comm_rank(comm_, &rank_);
+  MPI_Comm_size(comm_, &size_);
+  MPI_Op_create(&add_half<to_bf16, from_bf16>, /*commute=*/1, &sum_bf16_);
+  MPI_Op_create(&add_half<to_fp16, from_fp16>, /*commute=*/1, &sum_fp16_);
+}
+
+MpiTransport::~MpiTransport() {
+  MPI_Op_free(&sum_bf16_);
+  MPI_Op_free(&sum_fp16_);
+  MPI_Comm_free(&comm_);
+}
+
+void MpiTransport::all_reduce_sum(std::span<float> data, Waiting waiting) {
+  all_reduce(
+      {.type = ValueType::kFloat32, .receive = std::as_writable_bytes(data), .waiting = waiting});
+}
+
+void MpiTransport::all_reduce_mean(std::span<float> data, Waiting waiting) {
+  all_reduce_sum(data, waiting);
+  const float factor = 1.0f / static_cast<float>(size_);
+  for (float& value : data)
+    value *= factor;
+}
+
+void MpiTransport::all_reduce_sum_bf16(std::span<std::uint16_t> data, Waiting waiting) {
+  all_reduce(
+      {.type = ValueType::kBfloat16, .receive = std::as_writable_bytes(data), .waiting = waiting});
+}
+
+void MpiTransport::all_reduce_sum_fp16(std::span<std::uint16_t> data, Waiting waiting) {
+  all_reduce(
+      {.type = ValueType::kFloat16, .receive = std::as_writable_bytes(data), .waiting = waiting});
+}
+
+MPI_Op MpiTransport::sum_of(ValueType type) const {
+  if (type == ValueType::kBfloat16) return sum_bf16_;
+  return type == ValueType::kFloat16 ? sum_fp16_ : MPI_SUM;
+}
+
+void MpiTransport::all_reduce(const TypedCall& call) {
+  if (size_ == 1) return;
+  in_pieces(call.receive, call.type, piece_bytes_, [&](std::span<std::byte> piece) {
+    if (call.waiting == Waiting::kSleep)
+      ring_all_reduce(piece, call.type);
+    else
+      MPI_Allreduce(MPI_IN_PLACE, piece.data(), values_in(piece, call.type), mpi_type(call.type),
+                    sum_of(call.type), comm_);
+  });
+}
+
+void MpiTransport::ring_all_reduce(std::span<std::byte> data, ValueType value_type) {
+  const int next = (rank_ + 1) % size_, previous = (rank_ + size_ - 1) % size_;
+  const MPI_Datatype type = mpi_type(value_type);
+  const auto count = [&](std::span<std::byte> part) { return values_in(part, value_type); };
+  const auto chunk = [&](int index) {
+    return chunk_of(data, ((index % size_) + size_) % size_, size_, value_type);
+  };
+  const auto exchange = [&](std::span<std::byte> send, std::span<std::byte> receive) {
+    std::array<MPI_Request, 2> requests;
+    MPI_Irecv(receive.data(), count(receive), type, previous, kRingTag, comm_, &requests[0]);
+    MPI_Isend(send.data(), count(send), type, next, kRingTag, comm_, &requests[1]);
+    wait_sleeping(requests);
+  };
+  scratch_.resize(std::max(scratch_.size(), data.size() / static_cast<std::size_t>(size_) +
+                                                static_cast<std::size_t>(value_bytes(value_type))));
+  for (int step = 0; step < size_ - 1; ++step) {
+    const auto mine = chunk(rank_ - step - 1);
+    const auto incoming = std::span(scratch_).first(mine.size());
+    exchange(chunk(rank_ - step), incoming);
+    MPI_Reduce_local(incoming.data(), mine.data(), count(mine), type, sum_of(value_type));
+  }
+  for (int step = 0; step < size_ - 1; ++step)
+    exchange(chunk(rank_ + 1 - step), chunk(rank_ - step));
+}
+
+void MpiTransport::reduce_sum(std::span<float> data, int root) {
+  reduce({.type = ValueType::kFloat32, .receive = std::as_writable_bytes(data), .root = root});
+}
+
+void MpiTransport::reduce(const TypedCall& call) {
+  const bool here = rank_ == call.root;
+  in_pieces(call.receive, call.type, piece_bytes_, [&](std::span<std::byte> piece) {
+    const void* sent = here ? MPI_IN_PLACE : piece.data();
+    // MPICH 4.0 to 4.2.0 reads from MPI_IN_PLACE if the root is not rank 0 (its issue 6540).
+    if (here && call.root != 0) {
+      scratch_.resize(std::max(scratch_.size(), piece.size()));
+      std::copy_n(piece.data(), piece.size(), scratch_.data());
+      sent = scratch_.data();
+    }
+    MPI_Reduce(sent, here ? piece.data() : nullptr, values_in(piece, call.type),
+               mpi_type(call.type), sum_of(call.type), call.root, comm_);
+  });
+}
+
+void MpiTransport::broadcast(std::span<std::byte> data, int root) {
+  broadcast_bytes(data, root, comm_, piece_bytes_);
+}
+
+void MpiTransport::gather(std::span<const float> one, std::span<float> all, int root) {
+  move({.kind = CollectiveKind::kGather,
+        .send = std::as_bytes(one),
+        .receive = std::as_writable_bytes(all),
+        .root = root});
+}
+
+void MpiTransport::scatter(std::span<const float> all, std::span<float> one, int root) {
+  move({.kind = CollectiveKind::kScatter,
+        .send = std::as_bytes(all),
+        .receive = std::as_writable_bytes(one),
+        .root = root});
+}
+
+bool MpiTransport::moves(CollectiveKind kind, ValueType) const {
+  return kind != CollectiveKind::kBarrier;
+}
+
+void MpiTransport::move(const TypedCall& call) {
+  const auto ranks = static_cast<std::size_t>(size_);
+  const auto length = [&](std::size_t bytes) { return Length(bytes, ranks * bytes, piece_bytes_); };
+  const void* send = call.send.data();
+  void* receive = call.receive.data();
+  switch (call.kind) {
+    case CollectiveKind::kAllReduce:
+      return all_reduce(call);
+    case CollectiveKind::kReduce:
+      return reduce(call);
+    case CollectiveKind::kBroadcast:
+      return broadcast(call.receive, call.root);
+    case CollectiveKind::kReduceScatter:
+      return reduce_scatter(call);
+    case CollectiveKind::kSendReceive:
+      return send_receive(call);
+    case CollectiveKind::kGather: {
+      const auto one = length(call.send.size());
+      MPI_Gather(send, one.count(), one.type(), receive, one.count(), one.type(), call.root, comm_);
+      return;
+    }
+    case CollectiveKind::kScatter: {
+      const auto one = length(call.receive.size());
+      MPI_Scatter(send, one.count(), one.type(), receive, one.count(), one.type(), call.root,
+                  comm_);
+      return;
+    }
+    case CollectiveKind::kAllGather: {
+      const auto one = length(call.send.size());
+      MPI_Allgather(send, one.count(), one.type(), receive, one.count(), one.type(), comm_);
+      return;
+    }
+    case CollectiveKind::kAllToAll: {
+      const auto one = length(call.send.size() / ranks);
+      MPI_Alltoall(send, one.count(), one.type(), receive, one.count(), one.type(), comm_);
+      return;
+    }
+    case CollectiveKind::kBarrier:
+      return;
+  }
+}
+
+// Beyond one piece MPI's reduce-scatter has no count for it: a reduction to each rank instead.
+void MpiTransport::reduce_scatter(const TypedCall& call) {
+  const MPI_Datatype type = mpi_type(call.type);
+  const MPI_Op sum = sum_of(call.type);
+  if (call.send.size() <= piece_bytes_) {
+    MPI_Reduce_scatter_block(call.send.data(), call.receive.data(),
+                             values_in(call.receive, call.type), type, sum, comm_);
+    return;
+  }
+  for (int rank = 0; rank < size_; ++rank) {
+    std::size_t from = static_cast<std::size_t>(rank) * call.receive.size();
+    in_pieces(call.receive, call.type, piece_bytes_, [&](std::span<std::byte> piece) {
+      MPI_Reduce(call.send.data() + from, piece.data(), values_in(piece, call.type), type, sum,
+                 rank, comm_);
+      from += piece.size();
+    });
+  }
+}
+
+void MpiTransport::send_receive(const TypedCall& call) {
+  const Length one(call.send.size(), call.send.size(), piece_bytes_);
+  MPI_Sendrecv(call.send.data(), one.count(), one.type(), (rank_ + 1) % size_, kRingTag,
+               call.receive.data(), one.count(), one.type(), (rank_ + size_ - 1) % size_, kRingTag,
+               comm_, MPI_STATUS_IGNORE);
+}
+
+}  // namespace gradsync

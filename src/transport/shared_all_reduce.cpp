@@ -1,0 +1,275 @@
+#include "transport/shared_all_reduce.h"
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <new>
+#include <type_traits>
+
+#include "stats/clock.h"
+
+namespace gradsync {
+
+namespace {
+
+/// Two of them fit into a second-level cache together with their results.
+constexpr std::size_t kStagingBytes = std::size_t{256} << 10;
+/// Slices end on cache lines where the buffers begin on one.
+constexpr std::size_t kLineBytes = 64;
+/// A rank reads the times of an operation after at most kMostInFlight more; until then no other
+/// rank can be further ahead than twice as many.
+constexpr std::uint32_t kTimesKept = 4 * SharedAllReduce::kMostInFlight;
+
+std::size_t slice_begin(std::size_t count, std::size_t rank, std::size_t ranks,
+                        std::size_t values_a_line) {
+  if (rank == ranks) return count;
+  return count * rank / ranks / values_a_line * values_a_line;
+}
+
+}  // namespace
+
+/// What a rank shows the others. Counters: how many operations it has posted, of how many it has
+/// reduced its slice.
+struct SharedAllReduce::Header {
+  alignas(kAlignment) SharedCounter posted;
+  alignas(kAlignment) SharedCounter reduced;
+  /// Where the data of the operations under way begins.
+  alignas(kAlignment) std::array<Place, kMostInFlight> place;
+  /// When this rank reduced its slice, where that is timed.
+  alignas(kAlignment) std::array<Interval, kTimesKept> reduced_at;
+  /// A small operation's number, and what it has to sum: the first values come with the counter's
+  /// own cache line.
+  struct alignas(kAlignment) Small {
+    SharedCounter written;
+    std::array<std::byte, kSmallBytes> data;
+  };
+  /// For even and for odd numbers: when one is written again, all ranks have come to the operation
+  /// between, so none reads it any more.
+  std::array<Small, 2> small;
+  alignas(kAlignment) std::array<std::array<std::byte, kStagingBytes>, 2> staging;
+};
+
+std::size_t SharedAllReduce::header_bytes() {
+  return sizeof(Header);
+}
+
+SharedAllReduce::SharedAllReduce(std::vector<std::byte*> headers, int rank)
+    : rank_(static_cast<std::size_t>(rank)), buffers_(headers.size()) {
+  add_region(std::move(headers), sizeof(Header));
+  new (regions_[0].parts[rank_]) Header;
+}
+
+SharedAllReduce::Header& SharedAllReduce::header(std::size_t rank) const {
+  return *std::launder(reinterpret_cast<Header*>(regions_[0].parts[rank]));
+}
+
+void SharedAllReduce::add_region(std::vector<std::byte*> parts, std::size_t bytes) {
+  regions_.push_back({std::move(parts), bytes});
+}
+
+/// Region 0 means: in none that was added.
+SharedAllReduce::Place SharedAllReduce::place_of(const void* data, std::size_t bytes) const {
+  const auto* at = static_cast<const std::byte*>(data);
+  for (std::size_t i = regions_.size() - 1; i > 0; --i) {
+    const std::byte* begin = regions_[i].parts[rank_];
+    if (std::less_equal<>()(begin, at) &&
+        std::less_equal<>()(at + bytes, begin + regions_[i].bytes))
+      return {i, static_cast<std::size_t>(at - begin)};
+  }
+  return {0, static_cast<std::size_t>(at - regions_[0].parts[rank_])};
+}
+
+bool SharedAllReduce::holds(const void* data, std::size_t bytes) const {
+  return place_of(data, bytes).region > 0;
+}
+
+template <typename T>
+constexpr SharedAllReduce::Type SharedAllReduce::type_of() {
+  if (std::is_same_v<T, double>) return Type::kDouble;
+  if (std::is_same_v<T, Bfloat16>) return Type::kBfloat16;
+  return std::is_same_v<T, Float16> ? Type::kFloat16 : Type::kFloat;
+}
+
+template <typename T>
+void SharedAllReduce::all_reduce(std::span<T> data, double factor, Waiting waiting) {
+  if (data.empty()) return;
+  if (data.size_bytes() <= kSmallBytes) return reduce_small(data, factor, waiting);
+  if (!holds(data.data(), data.size_bytes())) return reduce_staged(data, factor, waiting);
+  finish(post(data, factor), waiting);
+}
+
+template <typename T>
+void SharedAllReduce::reduce_small(std::span<T> data, double factor, Waiting waiting) {
+  ++small_;
+  const std::size_t side = small_ % 2;
+  std::memcpy(header(rank_).small[side].data.data(), data.data(), data.size_bytes());
+  header(rank_).small[side].written.raise_to(small_);
+  for (std::size_t r = 0; r < ranks(); ++r)
+    header(r).small[side].written.wait_for(small_, waiting, spinning_);
+  for (std::size_t r = 0; r < ranks(); ++r)
+    buffers_[r] = header(r).small[side].data.data();
+  average_into(buffers_, data, factor);
+}
+
+/// While one half of the staging space is reduced, the other is filled.
+template <typename T>
+void SharedAllReduce::reduce_staged(std::span<T> data, double factor, Waiting waiting) {
+  constexpr std::size_t kChunk = kStagingBytes / sizeof(T);
+  auto& staging = header(rank_).staging;
+  std::span<T> before;
+  std::uint32_t number = 0;
+  const auto take_out = [&](std::size_t side) {
+    finish(number, waiting);
+    std::memcpy(before.data(), staging[side].data(), before.size_bytes());
+  };
+  std::size_t side = 0;
+  for (std::size_t at = 0; at < data.size(); at += kChunk, side = 1 - side) {
+    const auto chunk = data.subspan(at, std::min(kChunk, data.size() - at));
+    std::memcpy(staging[side].data(), chunk.data(), chunk.size_bytes());
+    const auto posted =
+        post(std::span(reinterpret_cast<T*>(staging[side].data()), chunk.size()), factor);
+    if (!before.empty()) take_out(1 - side);
+    before = chunk;
+    number = posted;
+  }
+  take_out(1 - side);
+}
+
+template <typename T>
+std::uint32_t SharedAllReduce::post(std::span<T> data, double factor, bool timed) {
+  Header& mine = header(rank_);
+  const std::uint32_t number = posted_ + 1;
+  finish(number - kMostInFlight, Waiting::kSleep);
+  in_flight_[number % kMostInFlight] = {type_of<T>(), data.size(), factor, timed};
+  mine.place[number % kMostInFlight] = place_of(data.data(), data.size_bytes());
+  posted_ = number;
+  mine.posted.raise_to(number);
+  return number;
+}
+
+std::uint32_t SharedAllReduce::progress() {
+  while (reduced_ != posted_ && all_posted(reduced_ + 1))
+    reduce_next();
+  return reduced_;
+}
+
+std::uint32_t SharedAllReduce::finished() const {
+  std::uint32_t behind = 0;
+  for (std::size_t r = 0; r < ranks(); ++r)
+    behind = std::max(behind, posted_ - header(r).reduced.value());
+  return posted_ - behind;
+}
+
+void SharedAllReduce::finish(std::uint32_t number, Waiting waiting) {
+  while (static_cast<std::int32_t>(number - reduced_) > 0) {
+    wait_for_all_posted(reduced_ + 1, waiting);
+    reduce_next();
+  }
+  for (std::size_t r = 0; r < ranks(); ++r)
+    header(r).reduced.wait_for(number, waiting, spinning_);
+}
+
+PostedTimes SharedAllReduce::times(std::uint32_t number) const {
+  const auto of = [&](std::size_t rank) { return header(rank).reduced_at[number % kTimesKept]; };
+  PostedTimes times{of(rank_), of(rank_)};
+  for (std::size_t r = 0; r < ranks(); ++r) {
+    times.last.begin_s = std::max(times.last.begin_s, of(r).begin_s);
+    times.last.end_s = std::max(times.last.end_s, of(r).end_s);
+  }
+  return times;
+}
+
+bool SharedAllReduce::all_posted(std::uint32_t number) const {
+  for (std::size_t r = 0; r < ranks(); ++r)
+    if (!header(r).posted.reached(number)) return false;
+  return true;
+}
+
+std::byte* SharedAllReduce::part_at(std::size_t rank, const Place& place) const {
+  return regions_[place.region].parts[rank] + place.offset;
+}
+
+/// The first operation whose slice this rank has not reduced yet; all ranks have posted it.
+void SharedAllReduce::reduce_next() {
+  const std::uint32_t number = reduced_ + 1;
+  const Posted& posted = in_flight_[number % kMostInFlight];
+  const double begin_s = posted.timed ? now_s() : 0;
+  locate_buffers(number);
+  switch (posted.type) {
+    case Type::kFloat:
+      average_my_slice<float>(posted);
+      break;
+    case Type::kDouble:
+      average_my_slice<double>(posted);
+      break;
+    case Type::kBfloat16:
+      average_my_slice<Bfloat16>(posted);
+      break;
+    case Type::kFloat16:
+      average_my_slice<Float16>(posted);
+      break;
+  }
+  if (posted.timed) header(rank_).reduced_at[number % kTimesKept] = {begin_s, now_s()};
+  mark_reduced(number);
+}
+
+void SharedAllReduce::wait_for_all_posted(std::uint32_t number, Waiting waiting) {
+  for (std::size_t r = 0; r < ranks(); ++r)
+    header(r).posted.wait_for(number, waiting, spinning_);
+}
+
+void SharedAllReduce::locate_buffers(std::uint32_t number) {
+  for (std::size_t r = 0; r < ranks(); ++r)
+    buffers_[r] = part_at(r, header(r).place[number % kMostInFlight]);
+}
+
+void SharedAllReduce::mark_reduced(std::uint32_t number) {
+  reduced_ = number;
+  header(rank_).reduced.raise_to(number);
+}
+
+template <typename T>
+void SharedAllReduce::average_my_slice(const Posted& posted) {
+  const auto edge = [&](std::size_t rank) {
+    return slice_begin(posted.count, rank, ranks(), kLineBytes / sizeof(T));
+  };
+  average_slice<T>(buffers_, edge(rank_), edge(rank_ + 1), posted.factor);
+}
+
+template <typename T>
+void SharedAllReduce::all_reduce_across(std::span<T> data, double factor, Waiting waiting,
+                                        int lanes, FunctionRef<void(std::span<T>)> across) {
+  finish(posted_, waiting);
+  const std::uint32_t number = post(data, factor);
+  wait_for_all_posted(number, waiting);
+  locate_buffers(number);
+  if (rank_ < static_cast<std::size_t>(lanes)) {
+    const auto edge = [&](std::size_t lane) {
+      return slice_begin(data.size(), lane, static_cast<std::size_t>(lanes),
+                         kLineBytes / sizeof(T));
+    };
+    const std::size_t first = edge(rank_), last = edge(rank_ + 1);
+    gather_slice<T>(buffers_, rank_, first, last);
+    across(data.subspan(first, last - first));
+    publish_slice<T>(buffers_, rank_, first, last, factor);
+  }
+  mark_reduced(number);
+  finish(number, waiting);
+}
+
+template void SharedAllReduce::all_reduce_across<float>(std::span<float>, double, Waiting, int,
+                                                        FunctionRef<void(std::span<float>)>);
+template void SharedAllReduce::all_reduce_across<Bfloat16>(std::span<Bfloat16>, double, Waiting,
+                                                           int,
+                                                           FunctionRef<void(std::span<Bfloat16>)>);
+template void SharedAllReduce::all_reduce_across<Float16>(std::span<Float16>, double, Waiting, int,
+                                                          FunctionRef<void(std::span<Float16>)>);
+template void SharedAllReduce::all_reduce<float>(std::span<float>, double, Waiting);
+template void SharedAllReduce::all_reduce<double>(std::span<double>, double, Waiting);
+template void SharedAllReduce::all_reduce<Bfloat16>(std::span<Bfloat16>, double, Waiting);
+template void SharedAllReduce::all_reduce<Float16>(std::span<Float16>, double, Waiting);
+template std::uint32_t SharedAllReduce::post<float>(std::span<float>, double, bool);
+template std::uint32_t SharedAllReduce::post<Bfloat16>(std::span<Bfloat16>, double, bool);
+template std::uint32_t SharedAllReduce::post<Float16>(std::span<Float16>, double, bool);
+
+}  // namespace gradsync

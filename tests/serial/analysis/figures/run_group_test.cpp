@@ -1,0 +1,255 @@
+#include "analysis/figures/run_group.h"
+
+#include <algorithm>
+#include <functional>
+
+#include <doctest/doctest.h>
+
+#include "analysis/figures/run_spread.h"
+#include "analysis/tables/tables.h"
+#include "serial/expect_error.h"
+#include "serial/report_view.h"
+#include "serial/sample_run.h"
+#include "serial/study_run.h"
+
+using namespace gradsync;
+using namespace gradsync::report;
+using namespace gradsync::testing;
+using doctest::Approx;
+
+namespace {
+
+void write_with(const std::filesystem::path& path, const SampleShape& shape,
+                const std::function<void(RunInfo&)>& change) {
+  RunInfo info = sample_info(shape);
+  change(info);
+  Recorder recorder(path, info);
+  record_sample(recorder, shape);
+  recorder.finish(RunStatus::kComplete);
+}
+
+/// Two repeats, of which the second differs.
+RunSet pair(const TestFolder& folder, const std::function<void(RunInfo&)>& change) {
+  write_sample(folder / "a.h5", {});
+  write_with(folder / "b.h5", {}, change);
+  return loaded(folder);
+}
+
+RunSpread spread_of(const std::vector<StudyRun>& study) {
+  const TestFolder folder;
+  for (std::size_t i = 0; i < study.size(); ++i)
+    write_study(folder / (std::to_string(i) + ".h5"), study[i]);
+  const RunSet set = loaded(folder);
+  return run_spreads(group_runs(set)).at("lenet");
+}
+
+}  // namespace
+
+TEST_CASE("run_group: repeats stand together, other cells apart") {
+  const TestFolder folder;
+  write_sample(folder / "a.h5", {});
+  write_sample(folder / "b.h5", {});
+  write_sample(folder / "c.h5", {"allreduce"});
+  write_sample(folder / "d.h5", {"ddp", 4});
+  write_sample(folder / "e.h5", {"ddp", 2, 12, 5, 64});
+  write_with(folder / "f.h5", {}, [](RunInfo& info) {
+    info.config.push_back({"bucket-cap", "1048576", "command line"});
+  });
+  const RunSet set = loaded(folder);
+  const auto groups = group_runs(set);
+  std::string text;
+  for (const RunGroup& group : groups) {
+    for (const Run* run : group.repeats)
+      text += run->name;
+    text += " ";
+  }
+  CHECK(text == "c ab f e d ");
+  CHECK(contains(sources_of(groups[1]), "a.h5, "));
+  CHECK(contains(sources_of(groups[1]), "b.h5"));
+}
+
+TEST_CASE("run_group: a run from before an option is a repeat of one that has its default") {
+  const auto with = [](const char* init, const char* sync_only) {
+    return [=](RunInfo& info) {
+      info.config.push_back({"init", init, "default"});
+      info.config.push_back({"sync-only", sync_only, "default"});
+    };
+  };
+  const TestFolder same;
+  CHECK(group_runs(pair(same, with("equal", "all"))).size() == 1);
+  const TestFolder other_init;
+  CHECK(group_runs(pair(other_init, with("per-rank", "all"))).size() == 2);
+  const TestFolder other_exchange;
+  CHECK(group_runs(pair(other_exchange, with("equal", "gradients"))).size() == 2);
+}
+
+TEST_CASE("run_group: the slowest rank of each steady iteration, of all repeats") {
+  const TestFolder folder;
+  write_sample(folder / "a.h5", {});
+  write_sample(folder / "b.h5", {"ddp", 2, 5, 5, 32, 0});
+  const RunSet set = loaded(folder);
+  const auto groups = group_runs(set);
+  REQUIRE(groups.size() == 1);
+  // a: iterations 2 … 11 of rank 1 (11 + 0.1·i ms); b flags none: 1 … 4.
+  const auto values = steady_values(groups[0], Phase::kIteration);
+  REQUIRE(values.size() == 14);
+  CHECK(values.front() == Approx(0.0112));
+  CHECK(values[9] == Approx(0.0121));
+  CHECK(values[10] == Approx(0.0111));
+  CHECK(values.back() == Approx(0.0114));
+  // Only rank 1 measured its wait.
+  CHECK(steady_values(groups[0], Phase::kWait).front() == Approx(0.00025));
+}
+
+TEST_CASE("steady_rows: a slow beginning beyond the flagged one is found") {
+  const TestFolder folder;
+  const SampleShape shape{"ddp", 2, 120, 200, 32, 2};
+  Recorder recorder(folder / "run.h5", sample_info(shape));
+  for (std::size_t i = 0; i < shape.iterations; ++i) {
+    IterationRow row = sample_row(shape, i);
+    for (RankIteration& rank : row.ranks)
+      rank[Phase::kIteration] = (i < 12 ? 0.030 : 0.010) + (i % 2 == 0 ? 0.001 : 0);
+    recorder.add(row);
+  }
+  recorder.finish(RunStatus::kComplete);
+  const auto run = open_run(folder / "run.h5");
+  const SteadyRows rows = steady_rows(*run);
+  CHECK(rows.verdict == SteadyVerdict::kFound);
+  CHECK(rows.by_rule == 2);
+  CHECK(rows.by_test == 10);
+  CHECK(rows.first == 12);
+  CHECK(rows.kept() == 108);
+  CHECK_FALSE(rows.keeps(11));
+  CHECK(rows.keeps(12));
+}
+
+TEST_CASE("steady_rows: one iteration and none") {
+  const TestFolder folder;
+  write_sample(folder / "one.h5", {"none", 1, 1, 5, 32, 0});
+  write_sample(folder / "none.h5", {"none", 1, 0, 5, 32, 0});
+  const SteadyRows one = steady_rows(*open_run(folder / "one.h5"));
+  CHECK(one.by_rule == 1);
+  CHECK(one.kept() == 0);
+  CHECK_FALSE(one.keeps(0));
+  const SteadyRows none = steady_rows(*open_run(folder / "none.h5"));
+  CHECK(none.by_rule == 0);
+  CHECK(none.kept() == 0);
+}
+
+TEST_CASE("run_group: what must not be merged is refused with both files and both values") {
+  struct {
+    std::function<void(RunInfo&)> change;
+    const char *what, *one, *other;
+  } const cases[] = {
+      {[](RunInfo& info) { info.topology[1].host = "node9"; }, "ranks per host", "host 1 (2 ranks)",
+       "host 1 (1 rank), host 2 (1 rank)"},
+      {[](RunInfo& info) { info.topology[0].device = "cpu: other"; }, "device",
+       "cpu: test (2 ranks)", "cpu: other (1 rank), cpu: test (1 rank)"},
+      {[](RunInfo& info) {
+         for (RankPlace& place : info.topology)
+           place.threads = 2;
+       },
+       "threads", "1 (2 ranks)", "2 (2 ranks)"},
+      {[](RunInfo& info) {
+         info.config.push_back({"epochs", "7", "command line"});
+       },
+       "epochs", "'1'", "7"},
+      {[](RunInfo& info) { info.provenance[0].value = "def456"; }, "git revision", "abc123",
+       "def456"},
+      {[](RunInfo& info) {
+         info.provenance.push_back({"mpi", "Open MPI 5"});
+       },
+       "mpi", "''", "Open MPI 5"},
+  };
+  for (const auto& one : cases) {
+    INFO(one.what);
+    const TestFolder folder;
+    const RunSet set = pair(folder, one.change);
+    REQUIRE(group_runs(set).size() == 1);
+    const std::string text = error_text(ExitCode::kBadData, [&] { require_mergeable(set); });
+    for (const char* part : {one.what, one.one, one.other, "a.h5", "b.h5", "--force-merge"})
+      CHECK(contains(text, part));
+    CHECK_FALSE(contains(text, "in all"));
+    CHECK(merged_across(set) == std::string("MERGED ACROSS ") + one.what);
+  }
+}
+
+TEST_CASE("run_group: other nodes, another job and other cells are no hindrance") {
+  const TestFolder folder;
+  const RunSet set = pair(folder, [](RunInfo& info) {
+    for (RankPlace& place : info.topology)
+      place.host = "node7";
+    info.provenance.push_back({"env.SLURM_NODELIST", "node7"});
+    info.provenance.push_back({"probed", "2 threads 1.1 ms"});
+  });
+  CHECK_NOTHROW(require_mergeable(set));
+  CHECK(merged_across(set).empty());
+  write_with(folder / "c.h5", {"allreduce"}, [](RunInfo& info) { info.topology[0].threads = 9; });
+  CHECK_NOTHROW(require_mergeable(loaded(folder)));
+}
+
+TEST_CASE("run_group: options between ranks do not tell one rank from several") {
+  const TestFolder folder;
+  for (const std::size_t ranks : {1U, 2U, 4U})
+    write_with(folder / (std::to_string(ranks) + ".h5"), {"ddp", ranks}, [&](RunInfo& info) {
+      info.config.push_back({"transport", ranks == 1 ? "mpi" : "ring", "command line"});
+    });
+  const RunSet set = loaded(folder);
+  const auto groups = group_runs(set);
+  REQUIRE(groups.size() == 3);
+  const auto names = differing_options(pointers_to(groups));
+  CHECK(std::find(names.begin(), names.end(), "transport") == names.end());
+}
+
+TEST_CASE("spread: modes on one rank are a control, for the same batch only") {
+  const RunSpread spread = spread_of({{"none", 1, 32, 0.010},
+                                      {"allreduce", 1, 32, 0.011},
+                                      {"ddp", 1, 32, 0.0122},
+                                      {"ddp", 1, 64, 0.030},
+                                      {"ddp", 2, 32, 0.100}});
+  CHECK(spread.factor == Approx(1.22));
+  CHECK(spread_text(spread, "lenet") ==
+        "runs of the same work differ by up to 22.0 % (lenet: 3 runs on one rank, 10 ms to 12.2 "
+        "ms)");
+}
+
+TEST_CASE("spread: repeats of a cell count on any number of ranks; single runs say nothing") {
+  CHECK(spread_of({{"ddp", 2, 32, 0.010}, {"ddp", 2, 32, 0.015}}).factor == Approx(1.5));
+  CHECK_FALSE(spread_of({{"ddp", 2, 32, 0.010}, {"allreduce", 2, 32, 0.015}}).known());
+  // Of several cells the largest counts, whichever is first.
+  for (const double first_s : {0.012, 0.018})
+    CHECK(spread_of({{"ddp", 2, 32, 0.010},
+                     {"ddp", 2, 32, first_s},
+                     {"ddp", 2, 64, 0.010},
+                     {"ddp", 2, 64, 0.015}})
+              .factor == Approx(std::max(first_s / 0.010, 1.5)));
+  CHECK_FALSE(spread_of({{"ddp", 2, 32, 0.01, 0, 0, 0}, {"ddp", 2, 32, 0.01, 0, 0, 0}}).known());
+}
+
+TEST_CASE("spread: faster and slower only beyond it") {
+  const RunSpread none, tenth{1.1, ""};
+  CHECK(spread_word({1.3, 1.2, 1.4, 9}, tenth) == "slower");
+  CHECK(spread_word({0.7, 0.6, 0.8, 9}, tenth) == "faster");
+  CHECK(spread_word({1.1, 1.05, 1.2, 9}, tenth) == "within the spread");
+  CHECK(spread_word({0.95, 0.92, 0.98, 9}, tenth) == "within the spread");
+  CHECK(spread_word({1.3, 1.2, 1.4, 9}, none) == "one run each");
+  CHECK(spread_word({1.0, 0.9, 1.1, 9}, none) == "no difference");
+  CHECK(spread_word({1.3, kNotMeasured, kNotMeasured, 3}, tenth) == "too few");
+}
+
+TEST_CASE("spread: table modes-paired calls no mode on one rank faster, and says what is noise") {
+  const TestFolder folder;
+  write_study(folder / "a.h5", {"none", 1, 32, 0.0085});
+  write_study(folder / "b.h5", {"allreduce", 1, 32, 0.0100});
+  write_study(folder / "c.h5", {"ddp", 1, 32, 0.0122});
+  write_study(folder / "d.h5", {"allreduce", 2, 32, 0.010});
+  write_study(folder / "e.h5", {"ddp", 2, 32, 0.0061});
+  const Table table = make_modes_paired_table(loaded(folder), {});
+  CHECK(shown(table, 0, "verdict") == "within the spread");
+  CHECK(shown(table, 1, "verdict") == "reference");
+  CHECK(shown(table, 2, "verdict") == "within the spread");
+  CHECK(shown(table, 4, "verdict") == "faster");
+  CHECK(contains(all_notes(table),
+                 "differ by up to 43.5 % (lenet: 3 runs on one rank, 8.5 ms to "
+                 "12.2 ms); smaller differences are noise here"));
+}

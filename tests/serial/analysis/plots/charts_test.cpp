@@ -1,0 +1,314 @@
+#include <array>
+#include <cmath>
+
+#include <doctest/doctest.h>
+
+#include "analysis/plots/html.h"
+#include "analysis/plots/plots.h"
+#include "analysis/plots/svg_chart.h"
+#include "analysis/plots/svg_figure.h"
+#include "analysis/tables/tables.h"
+#include "serial/expect_error.h"
+#include "serial/report_view.h"
+#include "serial/study_run.h"
+
+using namespace gradsync;
+using namespace gradsync::report;
+using namespace gradsync::testing;
+
+namespace {
+
+/// A run whose iterations all take the same time.
+void write_even(const std::filesystem::path& path, const SampleShape& shape, double iteration_s) {
+  Recorder recorder(path, sample_info(shape));
+  for (std::size_t i = 0; i < shape.iterations; ++i) {
+    IterationRow row = sample_row(shape, i);
+    for (RankIteration& rank : row.ranks) {
+      rank[Phase::kIteration] = iteration_s;
+      rank[Phase::kOther] = iteration_s - 0.007;
+    }
+    recorder.add(row);
+  }
+  recorder.finish(RunStatus::kComplete);
+}
+
+Chart chart_of_points(std::vector<ChartPoint> points, Mark mark = Mark::kLinePoints) {
+  return {"title",
+          {"One.", "Two."},
+          {"x", "x axis", "", 0, false},
+          {"y_ms", "y in ms", "ms", 0, true},
+          {{"panel", "", {{"line", mark, "#0072b2", 1, 2, std::move(points), {{"mode", "ddp"}}}}}}};
+}
+
+const ChartSeries& series_named(const ChartPanel& panel, const std::string& label) {
+  for (const ChartSeries& series : panel.series)
+    if (series.label == label) return series;
+  FAIL("no series " << label);
+  return panel.series.front();
+}
+
+}  // namespace
+
+TEST_CASE("chart: texts of files are harmless in a page") {
+  CHECK(html_text("a<b>&\"'\n") == "a&lt;b&gt;&amp;&quot;&#39; ");
+  CHECK(html_text("Z\xC3\xBCrich") == "Z\xC3\xBCrich");
+  CHECK(html_text("\xF0\x9F\x98\x80") == "\xF0\x9F\x98\x80");
+  // A byte that continues nothing, a cut character, an overlong '/', a surrogate.
+  CHECK(html_text("\x80") == "\xEF\xBF\xBD");
+  CHECK(html_text("\xE2\x82") == "\xEF\xBF\xBD\xEF\xBF\xBD");
+  CHECK(html_text("\xC0\xAF") == "\xEF\xBF\xBD\xEF\xBF\xBD");
+  CHECK(html_text("\xED\xA0\x80") == "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD");
+  CHECK(id_text("a b\"<_-9") == "a-b--_-9");
+}
+
+TEST_CASE("chart: round numbers on axes") {
+  const auto texts = [](const ChartAxis& axis, const ChartRange& range) {
+    std::string text;
+    for (const ChartTick& tick : round_ticks(axis, range, 5))
+      text += tick.text + " ";
+    return text;
+  };
+  const ChartAxis linear{"x", "", "", 0, false}, binary{"x", "", "", 2, false};
+  CHECK(texts(linear, {0, 10}) == "0 2 4 6 8 10 ");
+  CHECK(texts(linear, {0.02, 0.11}) == "0.02 0.04 0.06 0.08 0.10 ");
+  CHECK(texts(linear, {-1, 1}) == "-1.0 -0.5 0.0 0.5 1.0 ");
+  CHECK(texts(binary, {0.7, 5.6}) == "1 2 4 ");
+  CHECK(texts({"x", "", "", 10, false}, {0.5, 2000}) == "1 10 100 1000 ");
+}
+
+TEST_CASE("chart: an axis holds every interval, and nothing that was not measured") {
+  Chart chart = chart_of_points({{1, 10, 8, 14}, {2, kNotMeasured}, {3, 5}});
+  const ChartRange y = y_range(chart, chart.panels[0]);
+  CHECK(y.from == 0);
+  CHECK(y.to >= 14);
+  CHECK(y.to < 16);
+  chart.panels[0].y_top = 12;
+  CHECK(y_range(chart, chart.panels[0]).to == 12);
+  chart.x.log = 2;
+  chart.panels[0].series[0].points = {{-1, 1}, {0, 1}, {4, 1}, {16, 1}};
+  CHECK(x_range(chart, chart.panels[0]).from == doctest::Approx(4 / std::sqrt(2)));
+  CHECK(x_range(chart, chart.panels[0]).to == doctest::Approx(16 * std::sqrt(2)));
+  chart.panels[0].series[0].points.clear();
+  CHECK(x_range(chart, chart.panels[0]).from < x_range(chart, chart.panels[0]).to);
+}
+
+TEST_CASE("chart: panels share the y axis, unless one would be too small to read") {
+  Chart chart = chart_of_points({{1, 10}});
+  chart.panels.push_back(chart_of_points({{1, 50}}).panels[0]);
+  CHECK(y_range(chart, chart.panels[0]).to == y_range(chart, chart.panels[1]).to);
+  chart.panels[1].series[0].points = {{1, 5000}};
+  CHECK(y_range(chart, chart.panels[0]).to < 20);
+  CHECK(y_range(chart, chart.panels[1]).to > 5000);
+}
+
+TEST_CASE("chart: a figure holds all panels, one legend if they have the same, and the caption") {
+  Chart chart = chart_of_points({{1, 10, 8, 14}, {3, 5}});
+  chart.panels[0].series[0].label = "<script>";
+  chart.panels.push_back(chart.panels[0]);
+  chart.panels[1].subtitle = "2 more not shown";
+  const std::string one = svg_figure(chart);
+  CHECK(one.starts_with("<svg xmlns="));
+  CHECK(count_of(one, "class=\"chart\"") == 2);
+  CHECK(count_of(one, ">&lt;script&gt;</text>") == 1);
+  CHECK(contains(one, "One. Two.</text>"));
+  CHECK(contains(one, "2 more not shown</text>"));
+  CHECK_FALSE(contains(one, "<script"));
+  chart.panels[1].series[0].color = "#ffffff";
+  CHECK(count_of(svg_figure(chart), ">&lt;script&gt;</text>") == 2);
+}
+
+TEST_CASE("chart: a figure is as wide as its title and the labels of its legend") {
+  const auto width_of = [](const Chart& chart) {
+    return std::stod(svg_figure(chart).substr(
+        std::string("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"").size()));
+  };
+  Chart chart = chart_of_points({{0, 1}, {1, 2}});
+  const double narrow = width_of(chart);
+  chart.panels[0].series[0].label = std::string(100, 'm');
+  CHECK(width_of(chart) > narrow);
+  CHECK(width_of(chart) > 100 * 6);
+  chart.panels[0].series[0].label = "line";
+  CHECK(width_of(chart) == narrow);
+  chart.title = std::string(100, 'm');
+  CHECK(width_of(chart) > 100 * 8);
+}
+
+TEST_CASE("chart: the CSV is tidy, what is not there is empty") {
+  const Chart chart = chart_of_points({{1, 10, 8, 14, "a,b"}, {2, kNotMeasured}});
+  CHECK(chart_csv(chart) ==
+        "panel,series,x,y_ms,y_ms_low,y_ms_high,mark,panel_title,label,name,mode\n"
+        "1,1,1,10,8,14,line-points,panel,line,\"a,b\",ddp\n"
+        "1,1,2,,,,line-points,panel,line,,ddp\n");
+  CHECK(caption_text(chart) == "One. Two.");
+}
+
+TEST_CASE("chart: inline SVG tells values, and breaks lines where nothing was measured") {
+  Chart chart = chart_of_points({{1, 10, 8, 14}, {2, kNotMeasured}, {3, 5}});
+  chart.panels[0].series[0].label = "<script>";
+  const std::string svg = svg_panel(chart, chart.panels[0], "p1");
+  CHECK(contains(svg, "<title>x 1, &lt;script&gt;: 10 ms (8 to 14)</title>"));
+  CHECK(contains(svg, "<title>x 3, &lt;script&gt;: 5 ms</title>"));
+  CHECK(count_of(svg, "<circle") == 2);
+  CHECK_FALSE(contains(svg, "<script"));
+  CHECK_FALSE(contains(svg, "nan"));
+  CHECK(contains(svg, "id=\"p1-clip\""));
+  const auto line = svg.substr(svg.find("class=\"line\""));
+  CHECK(count_of(line.substr(0, line.find("</path>")), "M") == 2);
+  CHECK(contains(svg_legend(chart.panels[0], "p1"), "&lt;script&gt;</li>"));
+}
+
+TEST_CASE("chart: split stacks compute, exposed, other, and hidden inside compute") {
+  const TestFolder folder;
+  write_even(folder / "run.h5", {"ddp", 2}, 0.010);
+  const auto chart = make_split_plot(loaded(folder));
+  REQUIRE(chart);
+  REQUIRE(chart->panels.size() == 1);
+  const auto ends = [&](const std::string& label) {
+    const ChartPoint& point = series_named(chart->panels[0], label).points.at(0);
+    return std::array<double, 2>{point.low, point.high};
+  };
+  const auto is = [](const std::array<double, 2>& pair, double low, double high) {
+    CHECK(pair[0] == doctest::Approx(low));
+    CHECK(pair[1] == doctest::Approx(high));
+  };
+  is(ends("compute"), 0, 6);
+  is(ends("hidden communication (overlapped)"), 4, 6);
+  is(ends("exposed communication"), 6, 7);
+  is(ends("other"), 7, 10);
+  is(ends("5 % to 95 % of the iterations"), 10, 10);
+  CHECK(contains(caption_text(*chart), "n = 10 steady iterations"));
+}
+
+TEST_CASE("chart: speedup, strong by global batch and weak by batch per rank") {
+  const TestFolder folder;
+  write_even(folder / "none32.h5", {"none", 1, 12, 5, 32}, 0.008);
+  write_even(folder / "none64.h5", {"none", 1, 12, 5, 64}, 0.015);
+  write_even(folder / "ddp.h5", {"ddp", 2, 12, 5, 32}, 0.010);
+  write_even(folder / "alone.h5", {"ddp", 4, 12, 5, 999}, 0.010);
+  const auto chart = make_speedup_plot(loaded(folder));
+  REQUIRE(chart);
+  REQUIRE(chart->panels.size() == 2);
+  const ChartPoint strong = series_named(chart->panels[0], "ddp").points.back();
+  CHECK(strong.x == 2);
+  CHECK(strong.y == doctest::Approx(1.5));  // 15 ms / 10 ms, both with a global batch of 64
+  CHECK(strong.low == doctest::Approx(1.5));
+  CHECK(strong.high == doctest::Approx(1.5));
+  const ChartPoint weak = series_named(chart->panels[1], "ddp").points.back();
+  CHECK(weak.y == doctest::Approx(1.6));  // 2 x 8 ms / 10 ms, both with 32 per rank
+  CHECK(series_named(chart->panels[0], "ideal").points.back().y == 2);
+  CHECK(contains(caption_text(*chart),
+                 "Not shown, for lack of a run of one rank with the same batch"));
+}
+
+TEST_CASE("chart: epoch time of whole epochs, the first apart") {
+  const TestFolder folder;
+  write_sample(folder / "run.h5", {"ddp", 2, 15, 5});
+  const auto chart = make_epoch_time_plot(loaded(folder));
+  REQUIRE(chart);
+  const ChartPoint point = series_named(chart->panels[0], "ddp").points.at(0);
+  CHECK(point.x == 32);
+  CHECK(point.y == doctest::Approx(0.05));
+  CHECK(contains(caption_text(*chart), "n = 2 whole epochs"));
+}
+
+TEST_CASE("chart: no epoch time of a run that was cut off in its first epoch") {
+  const TestFolder folder;
+  write_sample(folder / "run.h5", {"ddp", 2, 5, 5}, RunStatus::kPartial);
+  CHECK_FALSE(make_epoch_time_plot(loaded(folder)));
+}
+
+TEST_CASE("chart: busbw only beside a calibration") {
+  const TestFolder folder;
+  write_sample(folder / "plain.h5", {"allreduce", 2});
+  CHECK_FALSE(make_busbw_plot(loaded(folder)));
+  const SampleShape shape{"ddp", 2};
+  {
+    Recorder recorder(folder / "run.h5", sample_info(shape));
+    record_sample(recorder, shape);
+    CalibrationRow row;
+    row.transport = "mpi";
+    row.cadence = "isolated";
+    row.bytes = 1 << 20;
+    row.median_s = 1e-3;
+    recorder.add(row);
+    row.median_s = 1e-6;
+    row.wrong = 7;  // counts nowhere
+    recorder.add(row);
+    recorder.finish(RunStatus::kComplete);
+  }
+  const auto chart = make_busbw_plot(loaded(folder));
+  REQUIRE(chart);
+  // 2(n - 1)/n = 1 for two ranks: 2^20 B in 1 ms; in training 4096 B in 0.9 ms on the faster rank.
+  const auto& calibration = series_named(chart->panels[0], "calibration: mpi, isolated").points;
+  REQUIRE(calibration.size() == 1);
+  CHECK(calibration[0].y == doctest::Approx(1.048576));
+  const auto& training = series_named(chart->panels[0], "training: ddp").points;
+  REQUIRE(training.size() == 1);
+  CHECK(training[0].x == 4096);
+  CHECK(training[0].y == doctest::Approx(4096 / 0.9e-3 / 1e9));
+}
+
+TEST_CASE("chart: predictions beside the measured cells") {
+  Table table{"prediction", "", {}, {}, {}};
+  for (const char* name : {"mode", "model", "ranks", "batch_per_rank", "measured_ms",
+                           "predicted_ms", "low_ms", "high_ms", "family"})
+    table.columns.push_back({name, name});
+  const auto add = [&](double ranks, double batch, double measured, double predicted,
+                       double family = 1) {
+    table.add({"ddp", "lenet", Cell::count(ranks), Cell::count(batch), Cell::of(measured, 2),
+               Cell::of(predicted, 2), Cell::of(predicted - 1, 2), Cell::of(predicted + 1, 2),
+               Cell::count(family)});
+  };
+  add(8, 32, kNotMeasured, 14);
+  add(2, 32, 10, 11);
+  add(2, 64, kNotMeasured, 20);  // a batch that was never measured is not shown
+  add(4, 32, 12, kNotMeasured);
+  add(2, 32, 70, 77, 2);  // the same mode with other threads is a line of its own
+  const auto chart = prediction_chart(table);
+  REQUIRE(chart);
+  REQUIRE(chart->panels.size() == 2);
+  REQUIRE(chart->panels[0].series.size() == 2);
+  const auto& predicted = series_named(chart->panels[0], "predicted, batch 32 per rank").points;
+  REQUIRE(predicted.size() == 3);
+  CHECK(predicted[0].x == 2);
+  CHECK(predicted[0].low == 10);
+  CHECK(std::isnan(predicted[1].y));
+  CHECK(predicted[2].y == 14);
+  const auto& measured = series_named(chart->panels[0], "measured, batch 32 per rank").points;
+  REQUIRE(measured.size() == 2);
+  CHECK(measured[1].y == 12);
+
+  table.columns[5].name = "guessed_ms";
+  CHECK_FALSE(prediction_chart(table));
+}
+
+TEST_CASE("chart: predictions are those of the report's table, for the ranks that were asked for") {
+  const TestFolder folder;
+  const LawWorld world;
+  for (const std::size_t ranks : {1U, 2U, 4U})
+    write_study(folder / ("n" + std::to_string(ranks) + ".h5"), law_run(world, ranks, 32));
+  const RunSet set = loaded(folder);
+  const RunStudy runs(set);
+  TableOptions options;
+  options.predict_ranks = {96};
+  const auto largest = [&](const std::vector<Table>& made) {
+    const auto chart = make_prediction_plot({runs, made, options});
+    REQUIRE(chart);
+    return series_named(chart->panels[0], "predicted, batch 32 per rank").points.back().x;
+  };
+  CHECK(largest({}) == 96);
+  TableOptions others;
+  others.predict_ranks = {48};
+  CHECK(largest({make_prediction_table(runs, others)}) == 48);
+}
+
+TEST_CASE("model: what it knows of the runs is read once") {
+  const TestFolder folder;
+  write_study(folder / "n2.h5", law_run(LawWorld(), 2, 32));
+  const RunSet set = loaded(folder);
+  const RunStudy runs(set);
+  const StudyFacts* facts = &runs.facts();
+  CHECK_FALSE(make_what_if_table(runs, {}).rows.empty());
+  CHECK(&runs.facts() == facts);
+  CHECK(facts->sources.size() == runs.cells().size());
+}

@@ -1,0 +1,292 @@
+#include <functional>
+
+#include <doctest/doctest.h>
+
+#include "analysis/compare_command.h"
+#include "analysis/figures/fom.h"
+#include "analysis/tables/comparison.h"
+#include "analysis/tables/tables.h"
+#include "base/file.h"
+#include "serial/expect_error.h"
+#include "serial/report_view.h"
+#include "serial/sample_run.h"
+
+using namespace gradsync;
+using namespace gradsync::report;
+using namespace gradsync::testing;
+using doctest::Approx;
+
+namespace {
+
+/// Iterations of `time_s`, every second one 1 % longer.
+void write_timed(
+    const std::filesystem::path& path, const std::string& mode, double time_s,
+    std::size_t iterations = 40, const std::function<void(RunInfo&)>& change = [](RunInfo&) {}) {
+  const SampleShape shape{mode, 2, iterations, 1000, 32, 1};
+  RunInfo info = sample_info(shape);
+  change(info);
+  Recorder recorder(path, info);
+  for (std::size_t i = 0; i < iterations; ++i) {
+    IterationRow row = sample_row(shape, i);
+    for (RankIteration& rank : row.ranks) {
+      rank[Phase::kIteration] = time_s * (i % 2 == 0 ? 1.01 : 1);
+      rank[Phase::kOther] = rank[Phase::kIteration] - 0.007;
+    }
+    recorder.add(row);
+  }
+  recorder.finish(RunStatus::kComplete);
+}
+
+int compare(const std::vector<std::string>& arguments) {
+  std::vector<const char*> words = {"compare"};
+  for (const std::string& argument : arguments)
+    words.push_back(argument.c_str());
+  return compare_command(static_cast<int>(words.size()), words.data());
+}
+
+}  // namespace
+
+TEST_CASE("compare: faster, slower, no difference, too few, and what only one side has") {
+  const TestFolder folder;
+  for (const char* side : {"a", "b"})
+    std::filesystem::create_directories(folder / side);
+  write_timed(folder / "a/x.h5", "none", 0.010);
+  write_timed(folder / "b/x.h5", "none", 0.012);
+  write_timed(folder / "a/y.h5", "allreduce", 0.020);
+  write_timed(folder / "b/y.h5", "allreduce", 0.015);
+  write_timed(folder / "a/z.h5", "ddp", 0.010);
+  write_timed(folder / "b/z.h5", "ddp", 0.010);
+  write_timed(folder / "a/u.h5", "c10d", 0.010, 4);
+  write_timed(folder / "b/u.h5", "c10d", 0.020, 4);
+  write_timed(folder / "a/v.h5", "gather-scatter", 0.010);
+  write_timed(folder / "b/w.h5", "data-parallel", 0.010);
+  const RunSet a = loaded(folder / "a"), b = loaded(folder / "b");
+  const auto groups_a = group_runs(a), groups_b = group_runs(b);
+  const auto cells = compare_groups(groups_a, groups_b, 1);
+  std::string verdicts;
+  for (const ComparedCell& cell : cells)
+    verdicts += cell.name + ": " + cell.verdict() + "\n";
+  CHECK(verdicts ==
+        "lenet.none.n2.b32: slower\n"
+        "lenet.gather-scatter.n2.b32: only in A\n"
+        "lenet.allreduce.n2.b32: faster\n"
+        "lenet.ddp.n2.b32: no difference\n"
+        "lenet.c10d.n2.b32: too few\n"
+        "lenet.data-parallel.n2.b32: only in B\n");
+  CHECK(cells[0].time.ratio.value == Approx(1.2).epsilon(0.011));
+  CHECK(cells[0].time.ratio.low > 1.18);
+  CHECK(cells[0].time.ratio.high < 1.22);
+  CHECK(cells[0].fails(0.05));
+  CHECK_FALSE(cells[0].fails(0.25));
+  CHECK_FALSE(cells[2].fails(0));  // faster is no failure
+  CHECK_FALSE(cells[4].fails(0.05));
+  const std::string junit = junit_text(cells, {}, 0.05);
+  CHECK(contains(junit, "tests=\"6\" failures=\"1\" errors=\"0\" skipped=\"3\""));
+  CHECK(count_of(junit, "<testcase ") == 6);
+  CHECK(count_of(junit, "<failure ") == 1);
+  CHECK(count_of(junit, "<skipped ") == 3);
+  const Table table = comparison_table(cells, 0.05, 1);
+  CHECK(shown(table, 0, "verdict") == "slower (beyond the threshold)");
+  CHECK(shown(table, 0, "a_iterations") == "39");
+  CHECK(shown(table, 1, "b_median_ms") == "n/a");
+  CHECK(shown(table, 4, "ratio_low") == "n/a");
+}
+
+TEST_CASE("compare: the command's exit code, files and refusals") {
+  const TestFolder folder;
+  write_timed(folder / "a.h5", "ddp", 0.010);
+  write_timed(folder / "b.h5", "ddp", 0.0107, 40, [](RunInfo& info) {
+    info.provenance.push_back({"nccl", "2.28 <&\">"});
+  });
+  write_timed(folder / "other.h5", "none", 0.010);
+  const std::string a = (folder / "a.h5").string(), b = (folder / "b.h5").string();
+  const std::string out = (folder / "out").string(), xml = (folder / "junit.xml").string();
+  CHECK(compare({a, b, "--output", out, "--format", "text,csv", "--junit", xml}) == 1);
+  CHECK(compare({a, b, "--output", out, "--threshold", "10%"}) == 0);
+  CHECK(compare({a, b, "--output", out, "--threshold", "0.1"}) == 0);
+  CHECK(compare({b, a, "--output", out, "--threshold", "0"}) == 0);
+  CHECK(contains(read_text_file(folder / "out/compare.csv"), "lenet.ddp.n2.b32"));
+  CHECK(contains(read_text_file(folder / "out/compare.txt"),
+                 "A and B differ in nccl: '2.28 <&\">' in A, '' in B"));
+  CHECK(contains(read_text_file(xml), "<failure message="));
+  refusal([&] { compare({a}); });
+  refusal([&] { compare({a, b, "--threshold", "much"}); });
+  refusal([&] { compare({a, b, "--threshold", "-1%"}); });
+  CHECK(contains(error_text(ExitCode::kBadData,
+                            [&] {
+                              compare({a, (folder / "other.h5").string()});
+                            }),
+                 "share no cell"));
+  error_text(ExitCode::kNoInput, [&] { compare({a, (folder / "missing.h5").string()}); });
+}
+
+TEST_CASE("compare: JUnit texts are escaped") {
+  ComparedCell cell{"a<b>&\"c\"\n", nullptr, nullptr, {}, {}, {}};
+  CHECK(contains(junit_text({cell}, {}, 0), "name=\"a&lt;b&gt;&amp;&quot;c&quot;?\""));
+}
+
+TEST_CASE("fom: a line each figure, n/a where nothing was measured") {
+  CHECK(fom_line({"x.y", 12.5, "ms"}) == "FOM x.y 12.5 ms");
+  CHECK(fom_line({"x.y", kNotMeasured, "ms"}) == "FOM x.y n/a ms");
+  const TestFolder folder;
+  write_timed(folder / "a.h5", "ddp", 0.010, 42);
+  write_timed(folder / "b.h5", "ddp", 0.010, 1, [](RunInfo& info) {
+    info.config.push_back({"bucket-cap", "1", "command line"});
+  });
+  const RunSet set = loaded(folder.path());
+  const auto foms = figures_of_merit(group_runs(set));
+  REQUIRE(foms.size() == 6);
+  // 41 steady iterations, of which 20 are 10.1 ms and 21 are 10 ms.
+  CHECK(fom_line(foms[0]) == "FOM iteration_median.lenet.ddp.n2.b32.bucket-cap=25MiB 10 ms");
+  CHECK(fom_line(foms[1]) == "FOM images_per_s.lenet.ddp.n2.b32.bucket-cap=25MiB 6400 images/s");
+  CHECK(fom_line(foms[2]) ==
+        "FOM exposed_median_slowest_rank.lenet.ddp.n2.b32.bucket-cap=25MiB 1 ms");
+  CHECK(fom_line(foms[3]) == "FOM iteration_median.lenet.ddp.n2.b32.bucket-cap=1 n/a ms");
+}
+
+TEST_CASE("modes-paired: each mode against the first that exchanges, of the same cell") {
+  const TestFolder folder;
+  write_timed(folder / "a.h5", "none", 0.008);
+  write_timed(folder / "b.h5", "allreduce", 0.016);
+  write_timed(folder / "c.h5", "ddp", 0.012);
+  write_timed(folder / "d.h5", "ddp", 0.012);
+  write_sample(folder / "e.h5", {"none", 1, 12, 5, 32, 2});
+  const Table table = make_modes_paired_table(loaded(folder.path()), {});
+  REQUIRE(table.rows.size() == 4);
+  CHECK(shown(table, 0, "verdict") == "alone");
+  CHECK(shown(table, 0, "ranks") == "1");
+  CHECK(shown(table, 1, "against") == "allreduce");
+  CHECK(shown(table, 1, "ratio") == "0.500");
+  CHECK(shown(table, 1, "verdict") == "faster");
+  CHECK(shown(table, 2, "verdict") == "reference");
+  CHECK(shown(table, 2, "ratio") == "n/a");
+  CHECK(shown(table, 3, "ratio") == "0.750");
+  CHECK(shown(table, 3, "runs") == "2");
+  CHECK(shown(table, 3, "iterations") == "78");
+  CHECK(contains(all_notes(table), "2000 bootstrap resamples, seed 1"));
+}
+
+TEST_CASE("profile: percent of a step, by hand") {
+  const TestFolder folder;
+  write_timed(folder / "a.h5", "ddp", 0.010 / 1.005, 41);  // 20 pairs: mean 10 ms
+  const Table table = make_profile_table(loaded(folder.path()), {});
+  REQUIRE(table.rows.size() == 1);
+  CHECK(shown(table, 0, "iteration_ms") == "10.00");
+  CHECK(shown(table, 0, "forward_percent") == "20.0");
+  CHECK(shown(table, 0, "backward_percent") == "35.0");
+  CHECK(shown(table, 0, "exposed_percent") == "10.0");
+  CHECK(shown(table, 0, "optimizer_percent") == "5.0");
+  CHECK(shown(table, 0, "data_percent") == "5.0");
+  CHECK(shown(table, 0, "other_percent") == "25.0");
+  CHECK(shown(table, 0, "hidden_percent") == "20.0");
+}
+
+TEST_CASE("tables: one iteration, none, NaN everywhere, a running run: n/a or its status") {
+  const TestFolder folder;
+  write_timed(folder / "one.h5", "ddp", 0.010, 1);
+  write_sample(folder / "none.h5", {"none", 1, 0, 5, 32, 0}, RunStatus::kPartial);
+  write_unmeasured(folder / "nan.h5", 60);
+  {
+    Recorder recorder(folder / "going.h5", sample_info({"allreduce", 2}));
+    recorder.add(sample_row({"allreduce", 2}, 0));
+    recorder.sync();
+  }
+  const RunSet set = loaded(folder.path());
+  for (const char* column : {"iteration_median_ms", "iteration_median_low_ms", "ratio"})
+    for (std::size_t row = 0; row < 3; ++row)
+      CHECK(shown(make_modes_paired_table(set, {}), row, column) == "n/a");
+  const Table profile = printed("profile", set);
+  const Table stragglers = printed("stragglers", set);
+  const Table traffic = printed("traffic", set);
+  for (std::size_t row = 0; row < profile.rows.size(); ++row)
+    CHECK(shown(profile, row, "other_percent") == "n/a");
+  for (std::size_t row = 0; row < stragglers.rows.size(); ++row)
+    CHECK(shown(stragglers, row, "suffered_ms") == "n/a");
+  CHECK(shown(traffic, 0, "total_bytes") == "n/a");
+  CHECK(shown(traffic, 0, "status") == "partial");
+  for (const Table* table : {&profile, &stragglers, &traffic})
+    CHECK(contains(all_notes(*table), "120 of 120 iteration times are missing (rank 0, 1)"));
+  for (const Table* table : {&profile, &stragglers, &traffic})
+    CHECK(contains(all_notes(*table), "status running, 1 iterations"));
+}
+
+namespace {
+
+/// A file of gradsync-calibrate: `cycles` of 1 MiB of which every second is 1 % longer.
+void write_calibration(const std::filesystem::path& path, double median_s, int cycles,
+                       double deviation_s, const char* type = "float") {
+  RunInfo info = sample_info({"none", 2, 0, 1000, 32, 1});
+  std::erase_if(info.config, [](const ConfigEntry& entry) { return entry.name == "sync"; });
+  Recorder recorder(path, info);
+  for (int cycle = 0; cycle < cycles; ++cycle) {
+    CalibrationRow row = sample_calibration()[0];
+    row.kind = CollectiveKind::kAllReduce;
+    row.transport = "shm";
+    row.cadence = "isolated";
+    row.type = type;
+    row.bytes = 1 << 20;
+    row.repetitions = 100;
+    row.median_s = median_s * (cycle % 2 == 0 ? 1.01 : 1);
+    row.deviation_s = deviation_s;
+    row.wrong = 0;
+    recorder.add(row);
+  }
+  recorder.finish(RunStatus::kComplete);
+}
+
+std::vector<ComparedLink> links_of(const std::filesystem::path& a, const std::filesystem::path& b) {
+  return compare_links(loaded(a), loaded(b), 1);
+}
+
+}  // namespace
+
+TEST_CASE("compare: bandwidth of calibration files, from cycles and from one row") {
+  const TestFolder folder;
+  for (const int cycles : {1, 12}) {
+    write_calibration(folder / "a.h5", 1e-4, cycles, 2e-6);
+    write_calibration(folder / "same.h5", 1e-4, cycles, 2e-6);
+    write_calibration(folder / "half.h5", 2e-4, cycles, 2e-6);
+    INFO(cycles << " cycles");
+    const auto half = links_of(folder / "a.h5", folder / "half.h5");
+    REQUIRE(half.size() == 1);
+    CHECK(half[0].name == "allreduce.shm.isolated.n2.1MiB");
+    CHECK(half[0].busbw_a.value == Approx(10.486e9).epsilon(0.011));
+    CHECK(half[0].busbw_a.holds(half[0].busbw_a.value));
+    CHECK(half[0].ratio.value == Approx(0.5).epsilon(0.011));
+    CHECK(half[0].ratio.high < 0.51);
+    CHECK(half[0].verdict() == "slower");
+    CHECK(half[0].fails(0.05));
+    CHECK_FALSE(half[0].fails(0.6));
+    CHECK(links_of(folder / "half.h5", folder / "a.h5")[0].verdict() == "faster");
+    CHECK(links_of(folder / "a.h5", folder / "same.h5")[0].verdict() == "no difference");
+    const std::string a = (folder / "a.h5").string(), slow = (folder / "half.h5").string();
+    const std::string xml = (folder / "out.xml").string();
+    CHECK(compare({a, slow, "--junit", xml}) == 1);
+    CHECK(contains(read_text_file(xml), "failures=\"1\""));
+    CHECK(compare({a, (folder / "same.h5").string()}) == 0);
+    for (const char* name : {"a.h5", "same.h5", "half.h5"})
+      std::filesystem::remove(folder / name);
+  }
+}
+
+TEST_CASE("compare: calibrations without deviation have no verdict; other types are other cells") {
+  const TestFolder folder;
+  write_calibration(folder / "old.h5", 1e-4, 1, kNotMeasured);
+  write_calibration(folder / "new.h5", 2e-4, 1, 1e-6);
+  write_calibration(folder / "half.h5", 2e-4, 1, 1e-6, "half");
+  const auto links = links_of(folder / "old.h5", folder / "new.h5");
+  CHECK(links[0].ratio.value == Approx(0.5).epsilon(0.011));
+  CHECK(links[0].verdict() == "too few");
+  CHECK_FALSE(links[0].fails(0));
+  const auto other = links_of(folder / "new.h5", folder / "half.h5");
+  REQUIRE(other.size() == 2);
+  CHECK(other[0].verdict() == "only in A");
+  CHECK(other[1].name == "allreduce.shm.isolated.n2.1MiB.half");
+  CHECK(other[1].verdict() == "only in B");
+  CHECK(
+      contains(error_text(ExitCode::kBadData,
+                          [&] {
+                            compare({(folder / "new.h5").string(), (folder / "half.h5").string()});
+                          }),
+               "share no cell"));
+}

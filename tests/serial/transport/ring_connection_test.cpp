@@ -1,0 +1,233 @@
+#include "transport/ring_connection.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/socket.h>
+
+#include <chrono>
+#include <climits>
+#include <future>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include "serial/expect_error.h"
+#include "serial/ring_of_threads.h"
+#include "stats/clock.h"
+
+using namespace gradsync;
+
+namespace {
+
+constexpr double kLimit_s = 20;
+constexpr RingEdge kEdge{0, 1};
+
+/// A stranger: connects and sends `bytes`; the connection stays open while the result lives.
+UniqueFd stranger(std::uint16_t port, std::string_view bytes) {
+  UniqueFd socket(::socket(AF_INET, SOCK_STREAM, 0));
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  to.sin_port = htons(port);
+  REQUIRE(connect(socket.get(), reinterpret_cast<sockaddr*>(&to), sizeof to) == 0);
+  REQUIRE(send(socket.get(), bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()));
+  return socket;
+}
+
+template <typename Body>
+std::string what_is_thrown(Body&& body) {
+  try {
+    body();
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+/// Accepts beside this thread, which connects. What is thrown.
+std::future<std::string> accepting(const RingListener& listener, const RingSecret& secret,
+                                   RingEdge edge, UniqueFd& socket, double limit_s = kLimit_s) {
+  return std::async(std::launch::async, [&, edge, limit_s] {
+    return what_is_thrown([&] { socket = listener.accept(secret, edge, "rank 0", limit_s); });
+  });
+}
+
+int limit_ms(int socket) {
+  int value = 0;
+  socklen_t size = sizeof value;
+  REQUIRE(getsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &value, &size) == 0);
+  return value;
+}
+
+/// Sends what the sockets' buffers hold. Whether the connection is still there `wait_s` later.
+bool outlives(int socket, double wait_s) {
+  const std::vector<char> data(1 << 20);
+  while (send(socket, data.data(), data.size(), MSG_NOSIGNAL) > 0) {
+  }
+  pollfd ended{socket, 0, 0};  // POLLERR and POLLHUP are always waited for
+  return poll(&ended, 1, static_cast<int>(wait_s * 1e3)) == 0;
+}
+
+}  // namespace
+
+TEST_CASE("a ring takes the rank that proves to know the secret, and no one who came before it") {
+  const RingSecret secret = new_ring_secret();
+  const RingListener listener(INADDR_LOOPBACK);
+  const UniqueFd garbage = stranger(listener.port(), "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  const UniqueFd short_one = stranger(listener.port(), "x");
+  const UniqueFd guess = stranger(listener.port(), std::string(64, '\0'));
+  const UniqueFd shows_it =
+      stranger(listener.port(), {reinterpret_cast<const char*>(secret.key.data()), 32});
+  const UniqueFd next = connect_to_ring(INADDR_LOOPBACK, listener.port(), "rank 1", kLimit_s);
+  UniqueFd previous;
+  auto accepted = accepting(listener, secret, kEdge, previous);
+  prove_ring_connection(next.get(), secret, kEdge, "rank 1", kLimit_s);
+  REQUIRE(accepted.get() == "");
+  REQUIRE(send(next.get(), "hello", 5, 0) == 5);
+  char text[5];
+  REQUIRE(recv(previous.get(), text, 5, MSG_WAITALL) == 5);
+  CHECK(std::string_view(text, 5) == "hello");
+  char challenge[64];
+  CHECK(recv(garbage.get(), challenge, sizeof challenge, MSG_WAITALL) <= 32);  // closed
+}
+
+TEST_CASE("strangers that say nothing do not hold a ring up") {
+  const RingSecret secret = new_ring_secret();
+  const RingListener listener(INADDR_LOOPBACK);
+  std::vector<UniqueFd> strangers;
+  for (int i = 0; i < 15; ++i)
+    strangers.push_back(stranger(listener.port(), ""));
+  const UniqueFd next = connect_to_ring(INADDR_LOOPBACK, listener.port(), "rank 1", kLimit_s);
+  UniqueFd previous;
+  auto accepted = accepting(listener, secret, kEdge, previous, 8);
+  prove_ring_connection(next.get(), secret, kEdge, "rank 1", kLimit_s);
+  CHECK(accepted.get() == "");
+}
+
+TEST_CASE("who answers at a wrong address is refused, and learns nothing of the secret") {
+  const RingSecret secret = new_ring_secret(), other = new_ring_secret();
+  CHECK(secret.key != other.key);
+  const RingListener listener(INADDR_LOOPBACK);
+  const UniqueFd next = connect_to_ring(INADDR_LOOPBACK, listener.port(), "rank 1", kLimit_s);
+  UniqueFd previous;
+  auto accepted = accepting(listener, other, kEdge, previous, 1);
+  const std::string text = error_text(ExitCode::kEnvironment, [&] {
+    prove_ring_connection(next.get(), secret, kEdge, "rank 1 (node02)", kLimit_s);
+  });
+  CHECK(contains(text, "rank 1 (node02)"));
+  CHECK(contains(accepted.get(), "no connection came from rank 0"));
+
+  int pair[2];
+  REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
+  const UniqueFd end(pair[0]), impostor(pair[1]);
+  const std::string challenge(32, 'c');
+  REQUIRE(send(impostor.get(), challenge.data(), challenge.size(), 0) == 32);
+  error_text(ExitCode::kEnvironment,
+             [&] { prove_ring_connection(end.get(), secret, kEdge, "rank 1", 0.2); });
+  std::string seen(1024, ' ');
+  seen.resize(static_cast<std::size_t>(recv(impostor.get(), seen.data(), seen.size(), 0)));
+  CHECK(seen.size() == 64);
+  CHECK(!contains(seen, {reinterpret_cast<const char*>(secret.key.data()), secret.key.size()}));
+}
+
+TEST_CASE("a rank that reaches itself, or another than its neighbor, is refused") {
+  const RingSecret secret = new_ring_secret();
+  // Of rank 1 in a ring of three: it waits for rank 0, and reaches its own listener for rank 2's.
+  const RingListener listener(INADDR_LOOPBACK);
+  const UniqueFd next = connect_to_ring(INADDR_LOOPBACK, listener.port(), "rank 2", kLimit_s);
+  UniqueFd previous;
+  auto accepted = accepting(listener, secret, {0, 1}, previous, 0.5);
+  CHECK(contains(
+      error_text(ExitCode::kEnvironment,
+                 [&] {
+                   prove_ring_connection(next.get(), secret, {1, 2}, "rank 2 (node03)", kLimit_s);
+                 }),
+      "rank 2 (node03) did not answer"));
+  CHECK(contains(accepted.get(), "no connection came from rank 0"));
+}
+
+TEST_CASE("a neighbor that does not come, and a port where nobody listens, are named") {
+  const RingSecret secret = new_ring_secret();
+  std::uint16_t port = 0;
+  {
+    const RingListener listener(INADDR_LOOPBACK);
+    port = listener.port();
+    CHECK(contains(error_text(ExitCode::kEnvironment,
+                              [&] { listener.accept(secret, kEdge, "rank 3 (node04)", 0.1); }),
+                   "rank 3 (node04)"));
+  }
+  const std::string text = error_text(ExitCode::kEnvironment, [&] {
+    connect_to_ring(INADDR_LOOPBACK, port, "rank 2 (node03)", kLimit_s);
+  });
+  CHECK(contains(text, "rank 2 (node03) at 127.0.0.1"));
+  CHECK(contains(text, "--transport mpi"));
+}
+
+TEST_CASE("a listener takes a port of the range it is given, and says when none is free") {
+  const RingListener first(INADDR_LOOPBACK, {20'000, 2'000});
+  const RingListener second(INADDR_LOOPBACK, {first.port(), 2'000});
+  CHECK(first.port() >= 20'000);
+  CHECK(second.port() > first.port());
+  CHECK(second.port() < first.port() + 2'000);
+  CHECK(contains(error_text(ExitCode::kEnvironment,
+                            [&] {
+                              RingListener(INADDR_LOOPBACK, {first.port(), 1});
+                            }),
+                 fmt::format("cannot listen on 127.0.0.1, ports {0} to {0}", first.port())));
+}
+
+TEST_CASE("signals do not end the wait for a neighbor") {
+  struct sigaction action {
+  }, before{};
+  action.sa_handler = [](int) {};
+  REQUIRE(sigaction(SIGUSR1, &action, &before) == 0);
+  const RingSecret secret = new_ring_secret();
+  const RingListener listener(INADDR_LOOPBACK);
+  UniqueFd previous;
+  std::string accepted, proved;
+  const auto interrupt = [](std::thread& thread) {
+    for (int i = 0; i < 50; ++i) {
+      pthread_kill(thread.native_handle(), SIGUSR1);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  };
+  std::thread accepting([&] {
+    accepted =
+        what_is_thrown([&] { previous = listener.accept(secret, kEdge, "rank 0", kLimit_s); });
+  });
+  interrupt(accepting);
+  const UniqueFd next = connect_to_ring(INADDR_LOOPBACK, listener.port(), "rank 1", kLimit_s);
+  prove_ring_connection(next.get(), secret, kEdge, "rank 1", kLimit_s);
+  accepting.join();
+  CHECK(accepted == "");
+
+  const UniqueFd further = connect_to_ring(INADDR_LOOPBACK, listener.port(), "rank 1", kLimit_s);
+  std::thread proving([&] {
+    proved = what_is_thrown(
+        [&] { prove_ring_connection(further.get(), secret, kEdge, "rank 1", kLimit_s); });
+  });
+  interrupt(proving);
+  previous = listener.accept(secret, kEdge, "rank 0", kLimit_s);
+  proving.join();
+  CHECK(proved == "");
+  sigaction(SIGUSR1, &before, nullptr);
+}
+
+TEST_CASE("a neighbor that lives and does not read is waited for") {
+  const test::Connection late = test::connection(kEdge), given_up = test::connection(kEdge);
+  for (const UniqueFd* end : {&late.connecting, &late.accepting})
+    CHECK(limit_ms(end->get()) == INT_MAX);
+  // What the limit is for: with a short one the kernel ends the connection, though the other end
+  // answers all of its probes.
+  const int short_ms = 200;
+  REQUIRE(setsockopt(given_up.connecting.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &short_ms,
+                     sizeof short_ms) == 0);
+  CHECK(!outlives(given_up.connecting.get(), 30));
+  CHECK(outlives(late.connecting.get(), 2));
+}
