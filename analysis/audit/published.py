@@ -16,6 +16,7 @@ from enum import Enum
 from typing import Iterator, NamedTuple
 
 NAN = math.nan
+MOST_DIGITS, MOST = 100, 1e100  # of a number, so that products of several are numbers, too
 
 
 class AuditError(Exception):
@@ -146,7 +147,7 @@ def parse_number(text: str) -> float | None:
 def decimals_of(text: str) -> int:
     """Digits after the point, less a decimal exponent: 3 for 1.234, 1 for 1.234e2, -2 for 5e2."""
     match = NUMBER.fullmatch(text)
-    return len(match[2] or match[3] or "") - max(-5000, min(5000, int(match[5] or 0)))
+    return len(match[2] or match[3] or "") - max(-MOST_DIGITS, min(MOST_DIGITS, int(match[5] or 0)))
 
 
 # --- rows -----------------------------------------------------------------------------------------
@@ -312,8 +313,8 @@ class PublishedFile:
         about = texts["value"].startswith("~")  # "~45": ten units of the last digit
         digits = texts["value"][about:].removeprefix("+")
         value = parse_number(digits)
-        if value is None or math.isinf(value):
-            why = "not a finite number" if value is None else "beyond what a double holds"
+        if value is None or (value and not 1 / MOST <= abs(value) <= MOST):
+            why = "not a finite number" if value is None else f"beyond {MOST:g} or 1/{MOST:g}"
             self._refuse(line, f'the value "{digits}" is {why}', NUMBER_FIX)
         extra = ", ".join(f"{name}={text}" for name, text in fields.items() if name not in NAMES and text)
         devices, batch = int(texts["devices"] or 0), int(texts["batch_per_device"] or self.batch)

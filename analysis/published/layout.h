@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "analysis/published/quantities.h"
+#include "analysis/published/numbers.h"
 #include "analysis/read/run_set.h"
 #include "base/table.h"
 

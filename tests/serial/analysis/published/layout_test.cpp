@@ -11,8 +11,7 @@
 #include <fmt/format.h>
 
 #include "analysis/figures/quantized_figures.h"
-#include "analysis/published/audited.h"
-#include "analysis/published/quantities.h"
+#include "analysis/published/numbers.h"
 #include "base/file.h"
 #include "base/parse.h"
 #include "serial/expect_error.h"
