@@ -74,7 +74,7 @@ status deps:
 print-%:
 	$(info $($*))@:
 
-all: $(PROGRAMS) build/example-runs
+all: $(PROGRAMS) $(AUDIT) build/example-runs
 
 check: all
 	@tests/smoke
@@ -90,7 +90,7 @@ build/example-runs: results/example/runs.tar.xz
 	$(Q)tar -xf $< --keep-newer-files --warning=no-ignore-newer -C $(<D)
 	$(Q)mkdir -p $(@D) && touch $@
 
-tables: build/bin/gradsync-report build/example-runs
+tables: build/bin/gradsync-report $(AUDIT) build/example-runs
 	@config/tables
 
 tests: all $(TESTS) $(BENCHMARKS)
@@ -118,7 +118,7 @@ bundle:
 	@config/bundle build/bundle $(BUNDLE_MARCH)
 
 install: all
-	@DESTDIR='$(DESTDIR)' config/install '$(PREFIX)' $(PROGRAMS)
+	@DESTDIR='$(DESTDIR)' config/install '$(PREFIX)' $(PROGRAMS) $(AUDIT)
 
 lint: build/gch/$(PRECOMPILED).gch
 	@$(LINT_INPUT) config/lint

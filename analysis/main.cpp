@@ -17,7 +17,7 @@
 #include "analysis/output/output.h"
 #include "analysis/output/page.h"
 #include "analysis/output/trace.h"
-#include "analysis/published/as_published.h"
+#include "analysis/published/layout.h"
 #include "analysis/read/run_set.h"
 #include "analysis/read/trace_run.h"
 #include "analysis/report_options.h"

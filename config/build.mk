@@ -106,9 +106,11 @@ KERNELS := $(if $(filter 1,$(WITH_CUDA)),$(patsubst %.cu,build/alone/%.cu.o,$(wi
 LIBRARIES := build/plain.a build/mpi.a build/torch.a build/report.a
 
 # Where the main file of each program is.
-MAINS := dataset:src/data/main sweep:src/sweep/main report:analysis/main audit:analysis/published/main \
+MAINS := dataset:src/data/main sweep:src/sweep/main report:analysis/main \
   calibrate:src/calibrate/main_mpi check:src/check/main_mpi quantize:src/quantize/main_torch train:src/train/main_mpi
 PROGRAMS := $(foreach main,$(MAINS),build/bin/gradsync-$(firstword $(subst :, ,$(main))))
+# Python, without anything to compile.
+AUDIT := build/bin/gradsync-audit
 include tests/build.mk
 
 $(call remove_stale,$(STALE_UNITY),$(LIBRARIES) $(TESTS) build/tests/gpu $(FUZZER))
@@ -195,6 +197,13 @@ build/alone/src/base/version.o: private EXTRA = -DGRADSYNC_REVISION='"$(strip $(
 
 # --- linking -----------------------------------------------------------------------------------
 
+# The package stays where it is; config/install copies it into share/gradsync.
+$(AUDIT): analysis/audit/gradsync-audit.in src/base/version.cpp build/revision
+	$(call say,PY,$@)
+	@mkdir -p $(@D)
+	$(Q)version=$$(sed -n 's/.*return "\([0-9.]*\)";/\1/p' src/base/version.cpp) && \
+	  sed "s/@VERSION@/$$version (revision $$(<build/revision))/" $< >$@ && chmod 755 $@
+
 # Thin archives: from each, the linker takes the objects that a program needs.
 build/plain.a: $(PLAIN_OBJECTS)
 build/mpi.a: $(MPI_OBJECTS) $(KERNELS)
@@ -213,7 +222,7 @@ RUNPATH := -Wl,-rpath,'$$ORIGIN/../lib/gradsync'
 
 # What each program is linked with.
 WITH_PLAIN := build/bin/gradsync-dataset build/bin/gradsync-sweep $(TESTS_WITH_PLAIN)
-WITH_REPORT := build/bin/gradsync-report build/bin/gradsync-audit $(TESTS_WITH_REPORT)
+WITH_REPORT := build/bin/gradsync-report $(TESTS_WITH_REPORT)
 WITH_MPI := build/bin/gradsync-calibrate
 WITH_TORCH := $(filter-out $(WITH_PLAIN) $(WITH_REPORT) $(WITH_MPI),$(PROGRAMS)) $(TESTS_WITH_TORCH)
 $(WITH_PLAIN): build/plain.a

@@ -40,7 +40,7 @@ $(FAKE_LIBRARIES): build/tests/lib%.so: tests/libraries/%.cpp build/flags
 	$(call say,CXX,$<)
 	@mkdir -p $(@D)
 	$(Q)$(CXX) $(LANGUAGE) $(WARNINGS) -shared -fPIC $< -o $@
-build/tests/serial: | $(FAKE_LIBRARIES) build/tests/corpus
+build/tests/serial: | $(FAKE_LIBRARIES) $(AUDIT) build/tests/corpus
 build/tests/corpus: tests/fuzz/corpus.tar.xz
 	$(Q)rm -rf $@ && mkdir -p $@ && tar -xf $< -C $@
 

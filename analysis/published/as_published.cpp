@@ -1,5 +1,3 @@
-#include "analysis/published/as_published.h"
-
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -16,9 +14,8 @@
 #include "analysis/figures/mode_figures.h"
 #include "analysis/figures/scaling.h"
 #include "analysis/figures/split_figures.h"
-#include "analysis/published/audit.h"
-#include "analysis/published/conventions.h"
-#include "analysis/published/study.h"
+#include "analysis/published/layout.h"
+#include "analysis/published/numbers.h"
 #include "analysis/tables/group_cells.h"
 #include "analysis/tables/run_cells.h"
 #include "base/error.h"
@@ -60,6 +57,19 @@ struct MeasuredNumber {
   }
 };
 
+/// single, none, serial, baseline, sequential, or nothing said.
+bool is_without_exchange(const std::string& mode) {
+  constexpr std::array<std::string_view, 6> kNames = {"",       "single",   "none",
+                                                      "serial", "baseline", "sequential"};
+  return std::find(kNames.begin(), kNames.end(), mode) != kNames.end();
+}
+
+/// The last batch counted; NaN where the batch is not known.
+double epoch_iterations(std::int64_t images, std::int64_t global_batch) {
+  if (global_batch <= 0) return kNotMeasured;
+  return std::max(1.0, std::ceil(static_cast<double>(images) / static_cast<double>(global_batch)));
+}
+
 double median_of(std::vector<double> values) {
   std::erase_if(values, [](double value) { return !std::isfinite(value); });
   return values.empty() ? kNotMeasured : median(values);
@@ -75,7 +85,7 @@ class LayoutFigures {
   const std::vector<RunGroup>& groups() const { return groups_; }
 
   MeasuredNumber of(const LayoutSetting& setting, const LayoutQuantity& quantity, double total) {
-    const Kind kind = quantity.what.kind;
+    const Kind kind = quantity.kind;
     const std::string mode = is_without_exchange(setting.mode) ? "none" : setting.synchronization();
     // One rank without exchange has no communication, one that calls the library may have some.
     const bool calls =
@@ -113,9 +123,7 @@ class LayoutFigures {
   /// Of what the layout calls an epoch.
   double iterations(const RunGroup& group) const {
     if (layout_.images == "each")
-      return epoch_iterations(static_cast<double>(training_images(group.first())),
-                              static_cast<double>(group.first().batch_per_rank),
-                              LastBatch::kCounted);
+      return epoch_iterations(training_images(group.first()), group.first().batch_per_rank);
     return positive(static_cast<double>(iterations_of_whole_epoch(group.first())));
   }
 
@@ -128,7 +136,7 @@ class LayoutFigures {
 
   MeasuredNumber value(const RunGroup& group, const LayoutSetting& setting,
                        const LayoutQuantity& quantity, double total) {
-    switch (quantity.what.kind) {
+    switch (quantity.kind) {
       case Kind::kEpochTime:
         return epoch(group, quantity.number, epochs_train());
       case Kind::kTrainingTime:
@@ -241,16 +249,15 @@ class LayoutFigures {
     const AccuracyAt at = accuracy_at(group, quantity.number);
     const bool test = layout_.accuracy == "test";
     if (!at.whole) return kNotMeasured;
-    if (quantity.what.kind == Kind::kLoss) return mean(test ? at.test_loss : at.train_loss);
+    if (quantity.kind == Kind::kLoss) return mean(test ? at.test_loss : at.train_loss);
     return mean(test ? at.test_percent : at.train_percent) / 1e2;
   }
 
   static double of_rank(const ModeFigures& rank, const LayoutQuantity& quantity, double total) {
-    if (quantity.what.kind == Kind::kIterationTime) return rank.mean_s;
-    if (quantity.what.kind == Kind::kCorrect) return rank.test_accuracy * total;
+    if (quantity.kind == Kind::kIterationTime) return rank.mean_s;
+    if (quantity.kind == Kind::kCorrect) return rank.test_accuracy * total;
     const bool test = quantity.name.starts_with("test");
-    if (quantity.what.kind == Kind::kAccuracy)
-      return test ? rank.test_accuracy : rank.train_accuracy;
+    if (quantity.kind == Kind::kAccuracy) return test ? rank.test_accuracy : rank.train_accuracy;
     if (test) return rank.test_loss;
     return quantity.number > 0 ? rank.loss_at.front() : rank.mean_loss;
   }
@@ -280,21 +287,20 @@ constexpr std::array<const char*, 3> kValueNames = {"published", "measured", "ra
 constexpr std::int64_t kImages = 50000;  ///< of an epoch of CIFAR-10, which these reports train on
 
 std::string default_unit(const LayoutQuantity& quantity, const Layout& layout) {
-  if (quantity.what.dimension == Dimension::kTime) return "s";
-  if (quantity.what.dimension == Dimension::kBandwidth)
+  if (is_time(quantity.kind)) return "s";
+  if (quantity.kind == Kind::kBandwidth)
     return layout.bandwidth_unit.empty() ? "GB/s" : layout.bandwidth_unit;
-  const bool percent = quantity.what.kind == Kind::kAccuracy ||
-                       quantity.what.kind == Kind::kComputeShare ||
-                       quantity.what.kind == Kind::kCommShare;
+  const bool percent = quantity.kind == Kind::kAccuracy || quantity.kind == Kind::kComputeShare ||
+                       quantity.kind == Kind::kCommShare;
   return percent ? "%" : "1";
 }
 
 class TableAsPublished {
  public:
-  TableAsPublished(const Layout& layout, const LayoutTable& table, const Study* study,
+  TableAsPublished(const Layout& layout, const LayoutTable& table, const AuditedNumbers* numbers,
                    LayoutFigures& figures, const RunSet& set)
       : layout_(layout), table_(table), figures_(figures), set_(set) {
-    if (study != nullptr) read_published(*study);
+    if (numbers != nullptr) read_published(*numbers);
     if (published_.empty())
       add_measured_settings();
     else
@@ -307,36 +313,37 @@ class TableAsPublished {
         place(setting, quantity);
   }
 
-  /// Appends the measured numbers as rows of a published file, each with its place as the line.
-  void add_measured(std::vector<Row>& rows) {
+  /// Appends the measured numbers, and notes at which index.
+  void add_measured(std::vector<AuditedNumber>& numbers) {
     for (MeasuredCell& cell : measured_) {
       if (cell.quantity->per_iteration || !std::isfinite(cell.number.value)) continue;
-      Row row;
-      row.report = layout_.report;
-      row.table = table_.of.empty() ? table_.name : table_.of.front();
-      row.model = figures_.groups().front().first().model;
-      row.mode = cell.setting.mode;
-      row.devices = cell.setting.devices;
-      row.batch_per_device = cell.setting.batch;
-      row.quantity = cell.quantity->name;
-      row.what = cell.quantity->what;
-      row.unit_text = unit_of(*cell.quantity);
-      row.unit = parse_unit(row.unit_text);
-      row.value = cell.number.value / row.unit.factor;
-      row.text = fmt::format("{:.4g}", row.value);
-      row.decimals = 12;
-      row.line = cell.line = rows.size() + 1;
-      rows.push_back(std::move(row));
+      cell.index = numbers.size();
+      AuditedNumber& one = numbers.emplace_back();
+      one.report = layout_.report;
+      one.table = table_.of.empty() ? table_.name : table_.of.front();
+      one.model = figures_.groups().front().first().model;
+      one.mode = cell.setting.mode;
+      one.devices = cell.setting.devices;
+      one.batch_per_device = cell.setting.batch;
+      one.quantity = cell.quantity->name;
+      one.unit = unit_of(*cell.quantity);
+      one.value = cell.number.value / parse_unit(one.unit).value_or(Unit{}).factor;
+      one.decimals = 12;
     }
   }
 
   /// `published`, `measured`: what the audit finds in the numbers of each kind.
-  Table make(const std::vector<Finding>& published, const std::vector<Finding>& measured) {
+  /// `numbers` are those of add_measured(), with their lines.
+  Table make(const std::vector<AuditFinding>& published, const std::vector<AuditFinding>& measured,
+             const std::vector<AuditedNumber>& numbers) {
     for (const MeasuredCell& cell : measured_) {
       remark(cell);
-      for (const Finding& finding : measured)
-        if (cell.quantity->what.derived && rests_on(finding, cell.line))
-          add_remark(cell, fmt::format("{}: {}", severity_text(finding.severity), finding.what));
+      if (!cell.index || !is_derived(cell.quantity->kind)) continue;
+      const std::size_t line = numbers[*cell.index].line;
+      measured_lines_.insert(line);
+      for (const AuditFinding& finding : measured)
+        if (finding.lines.count(line) != 0)
+          add_remark(cell, fmt::format("{}: {}", finding.severity, finding.what));
     }
     Table made{fmt::format("{}-{}", layout_.name, table_.name),
                table_.title,
@@ -353,7 +360,7 @@ class TableAsPublished {
     LayoutSetting setting;
     const LayoutQuantity* quantity;
     MeasuredNumber number;
-    std::size_t line = 0;  ///< in the audit of measured numbers; 0: not in it
+    std::optional<std::size_t> index = {};  ///< among the measured numbers that are audited
   };
 
   [[noreturn]] void refuse(const std::string& why, const std::string& fix = {}) const {
@@ -363,33 +370,36 @@ class TableAsPublished {
 
   // --- settings
 
-  void read_published(const Study& study) {
-    std::vector<std::string> known;
-    const auto rows = study.rows_of(layout_.report);
-    if (rows.empty())
-      refuse(fmt::format("{} has no report {}{}", study.file().name, layout_.report,
-                         did_you_mean(layout_.report, study.reports())));
-    for (const Row* row : rows)
-      if (std::find(known.begin(), known.end(), row->table) == known.end())
-        known.push_back(row->table);
+  void read_published(const AuditedNumbers& published) {
+    std::vector<std::string> known, reports;
+    const auto note = [](std::vector<std::string>& names, const std::string& name) {
+      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    };
+    for (const AuditedNumber& one : published.numbers) {
+      note(reports, one.report);
+      if (one.report == layout_.report) note(known, one.table);
+    }
+    if (known.empty())
+      refuse(fmt::format("{} has no report {}{}", published.file, layout_.report,
+                         did_you_mean(layout_.report, reports)));
     for (const std::string& name : table_.of)
       if (std::find(known.begin(), known.end(), name) == known.end())
         refuse(fmt::format("{} has no table {}{}", layout_.report, name, did_you_mean(name, known)),
                fmt::format("its tables: {}", fmt::join(known, ", ")));
-    for (const Row* row : rows)
-      take_published(*row);
+    for (const AuditedNumber& one : published.numbers)
+      if (one.report == layout_.report) take_published(one);
   }
 
-  void take_published(const Row& row) {
-    modes_.insert(row.synchronization());
+  void take_published(const AuditedNumber& row) {
+    modes_.insert(row.mode.substr(0, row.mode.find(":rank")));
     const bool wanted =
         std::any_of(table_.quantities.begin(), table_.quantities.end(),
                     [&](const LayoutQuantity& quantity) { return quantity.name == row.quantity; });
-    if (!wanted || !row.usable()) return;
+    if (!wanted || std::isnan(row.base_value)) return;
     printed_elsewhere_ = true;
     const bool named = std::find(table_.of.begin(), table_.of.end(), row.table) != table_.of.end();
     if (!named || !has_devices(row.devices)) return;
-    units_.emplace(row.quantity, row.unit_text);
+    units_.emplace(row.quantity, row.unit);
     const LayoutSetting setting{row.mode, row.devices, row.batch_per_device};
     add_setting(setting);
     published_.push_back({setting, &row});
@@ -450,13 +460,14 @@ class TableAsPublished {
 
   std::string unit_of(const LayoutQuantity& quantity) const {
     if (quantity.per_iteration) return "ms/iteration";
-    if (quantity.what.kind == Kind::kBandwidth && !layout_.bandwidth_unit.empty())
+    if (quantity.kind == Kind::kBandwidth && !layout_.bandwidth_unit.empty())
       return layout_.bandwidth_unit;
     const auto known = units_.find(quantity.name);
     return known == units_.end() ? default_unit(quantity, layout_) : known->second;
   }
 
-  const Row* published_row(const LayoutSetting& setting, const LayoutQuantity& quantity) const {
+  const AuditedNumber* published_row(const LayoutSetting& setting,
+                                     const LayoutQuantity& quantity) const {
     for (const auto& [where, row] : published_)
       if (where == setting && row->quantity == quantity.name) return row;
     return nullptr;
@@ -471,16 +482,15 @@ class TableAsPublished {
 
   static double published_iterations(const LayoutSetting& setting, const Layout& layout) {
     if (setting.devices == kNotSaid || setting.batch == kNotSaid) return kNotMeasured;
-    const auto n = static_cast<double>(layout.images == "each" ? 1 : setting.devices);
-    return epoch_iterations(static_cast<double>(kImages), n * static_cast<double>(setting.batch),
-                            LastBatch::kCounted);
+    return epoch_iterations(kImages,
+                            (layout.images == "each" ? 1 : setting.devices) * setting.batch);
   }
 
   Cell published_cell(const LayoutSetting& setting, const LayoutQuantity& quantity) const {
-    const Row* row = published_row(setting, quantity);
+    const AuditedNumber* row = published_row(setting, quantity);
     if (row == nullptr) return Cell::of(kNotMeasured, 0);
     if (quantity.per_iteration)
-      return significant_cell(1e3 * row->range().value / published_iterations(setting, layout_));
+      return significant_cell(1e3 * row->base_value / published_iterations(setting, layout_));
     return Cell::of(row->value, std::max(row->decimals, 0));
   }
 
@@ -501,10 +511,10 @@ class TableAsPublished {
     if (!has(rows_, key(table_.rows, setting, quantity, 0)) ||
         !has(columns_, key(table_.columns, setting, quantity, 0)))
       return;
-    const Unit unit = quantity.per_iteration ? Unit{} : parse_unit(unit_of(quantity));
+    const Unit unit = parse_unit(unit_of(quantity)).value_or(Unit{});
     const MeasuredNumber number = figures_.of(setting, quantity, unit.total);
     const Cell published = published_cell(setting, quantity);
-    const Cell measured = quantity.what.kind == Kind::kCorrect
+    const Cell measured = quantity.kind == Kind::kCorrect
                               ? Cell::of(number.value / unit.factor, 0)
                               : significant_cell(number.value / unit.factor);
     const std::array<Cell, 3> cells = {published, measured,
@@ -681,46 +691,39 @@ class TableAsPublished {
 
   bool has_kind(std::initializer_list<Kind> kinds) const {
     return has_quantity([&](const LayoutQuantity& one) {
-      return std::find(kinds.begin(), kinds.end(), one.what.kind) != kinds.end();
+      return std::find(kinds.begin(), kinds.end(), one.kind) != kinds.end();
     });
   }
 
-  static bool rests_on(const Finding& finding, std::size_t line) {
-    return std::find(finding.lines.begin(), finding.lines.end(), line) != finding.lines.end();
-  }
-
   /// What the audit finds, a note a severity; `lines` are those of this table.
-  static void add_audit_notes(const std::string& numbers, const std::vector<Finding>& findings,
+  static void add_audit_notes(const std::string& numbers, const std::vector<AuditFinding>& findings,
                               const std::set<std::size_t>& lines, std::vector<std::string>& notes) {
-    for (const Severity severity : {Severity::kImpossible, Severity::kContradicted}) {
+    for (const char* severity : {"impossible", "contradicted"}) {
       std::vector<std::string> found;
-      for (const Finding& finding : findings)
+      for (const AuditFinding& finding : findings)
         if (finding.severity == severity &&
             std::any_of(lines.begin(), lines.end(),
-                        [&](std::size_t line) { return rests_on(finding, line); }))
+                        [&](std::size_t line) { return finding.lines.count(line) != 0; }))
           found.push_back(finding.what);
       if (!found.empty())
-        notes.push_back(fmt::format("{} numbers are {}: {}", numbers, severity_text(severity),
-                                    fmt::join(found, "; ")));
+        notes.push_back(
+            fmt::format("{} numbers are {}: {}", numbers, severity, fmt::join(found, "; ")));
     }
   }
 
-  std::vector<std::string> notes(const std::vector<Finding>& published,
-                                 const std::vector<Finding>& measured) const {
+  std::vector<std::string> notes(const std::vector<AuditFinding>& published,
+                                 const std::vector<AuditFinding>& measured) const {
     std::vector<std::string> all;
-    std::set<std::size_t> published_lines, measured_lines;
+    std::set<std::size_t> published_lines;
     for (const auto& one : published_)
       published_lines.insert(one.second->line);
-    for (const MeasuredCell& cell : measured_)
-      if (cell.quantity->what.derived) measured_lines.insert(cell.line);
     add_audit_notes("published", published, published_lines, all);
-    add_audit_notes("measured", measured, measured_lines, all);
+    add_audit_notes("measured", measured, measured_lines_, all);
     if (has_remark("extrapolated"))
       all.push_back(fmt::format(
           "remark extrapolated: no such epoch was run whole; mean steady iteration x iterations of "
           "one{}",
-          has_quantity(
-              [](const auto& one) { return is_epoch_time(one.what.kind) && one.number == 1; })
+          has_quantity([](const auto& one) { return is_epoch_time(one.kind) && one.number == 1; })
               ? ", the first: what was run of it, and the rest steady"
               : ""));
     if (has_remark("never became steady"))
@@ -751,7 +754,7 @@ class TableAsPublished {
 
   void add_convention_notes(std::vector<std::string>& all) const {
     const bool parts = has_kind({Kind::kComputeTime, Kind::kCommTime, Kind::kBandwidth});
-    if (parts || has_quantity([](const auto& one) { return is_epoch_time(one.what.kind); }) ||
+    if (parts || has_quantity([](const auto& one) { return is_epoch_time(one.kind); }) ||
         has_kind({Kind::kSpeedup}))
       all.push_back(fmt::format(
           "epoch: {} of the slowest rank, median of the whole epochs after the first or of the one "
@@ -783,7 +786,7 @@ class TableAsPublished {
       return one.number > 0 && !one.name.starts_with("loss_iter");
     };
     const auto learns = [](const LayoutQuantity& one) {
-      return one.what.kind == Kind::kLoss || one.what.kind == Kind::kAccuracy;
+      return one.kind == Kind::kLoss || one.kind == Kind::kAccuracy;
     };
     if (has_quantity([&](const auto& one) { return learns(one) && of_epoch(one); }))
       all.push_back(fmt::format("loss and accuracy of an epoch: of {}, mean over ranks",
@@ -836,40 +839,31 @@ class TableAsPublished {
   const RunSet& set_;
   std::set<std::string> modes_;  ///< of the published report
   std::vector<LayoutSetting> settings_;
-  std::vector<std::pair<LayoutSetting, const Row*>> published_;
+  std::vector<std::pair<LayoutSetting, const AuditedNumber*>> published_;
   bool printed_elsewhere_ = false;            ///< a quantity of this table, somewhere in the report
   std::map<std::string, std::string> units_;  ///< of quantities, as published
   std::vector<LayoutKey> rows_, columns_;
   std::map<std::pair<LayoutKey, LayoutKey>, Cell> cells_;
   std::vector<MeasuredCell> measured_;
+  std::set<std::size_t> measured_lines_;  ///< of derived numbers, in the audit of measured ones
   /// Remarks of a row, each with the cells that it is about.
   std::map<LayoutKey, std::vector<std::pair<std::string, std::vector<std::string>>>> remarks_;
   bool crowded_ = false;
   std::vector<std::string> unlike_;  ///< notes
 };
 
-std::optional<Study> published_study(const Layout& layout) {
-  if (layout.published.empty()) return {};
-  return Study(
-      parse_published(read_text_file(layout.published), layout.published.filename().string()));
-}
-
 /// What the audit, which judges the published numbers, finds impossible in the measured ones, and
 /// what a message's time contradicts. How a number is derived, which it also judges, is the
 /// layout's choice, and the notes on the published numbers tell.
-std::vector<Finding> findings_of_measured(std::vector<TableAsPublished>& tables,
-                                          const LayoutFigures& figures) {
-  PublishedFile file{"measured", {}, {}};
-  for (TableAsPublished& table : tables)
-    table.add_measured(file.rows);
-  AuditOptions options;
+std::vector<AuditFinding> findings_of_measured(std::vector<AuditedNumber>& numbers,
+                                               const LayoutFigures& figures) {
+  std::int64_t images = kImages;
   for (const RunGroup& group : figures.groups())
-    options.images = std::max(options.images, static_cast<double>(training_images(group.first())));
-  std::vector<Finding> findings = audit(Study(std::move(file)), options).findings;
-  std::erase_if(findings, [](const Finding& finding) {
-    const bool of_message =
-        finding.check == "message-time" && finding.severity == Severity::kContradicted;
-    return finding.severity != Severity::kImpossible && !of_message;
+    images = std::max(images, training_images(group.first()));
+  std::vector<AuditFinding> findings = audit(numbers, images);
+  std::erase_if(findings, [](const AuditFinding& finding) {
+    const bool of_message = finding.check == "message-time" && finding.severity == "contradicted";
+    return finding.severity != "impossible" && !of_message;
   });
   return findings;
 }
@@ -886,17 +880,20 @@ std::string unused_text(const std::vector<const RunGroup*>& groups) {
 }  // namespace
 
 std::vector<Table> tables_as_published(const Layout& layout, const RunSet& set) {
-  const std::optional<Study> study = published_study(layout);
+  std::optional<AuditedNumbers> published;
+  if (!layout.published.empty()) published = audited(layout.published, kImages);
   LayoutFigures figures(set, layout);
   std::vector<TableAsPublished> tables;
   for (const LayoutTable& table : layout.tables)
-    tables.emplace_back(layout, table, study ? &*study : nullptr, figures, set);
-  const std::vector<Finding> published =
-      study ? audit(*study, {}).findings : std::vector<Finding>{};
-  const std::vector<Finding> measured = findings_of_measured(tables, figures);
+    tables.emplace_back(layout, table, published ? &*published : nullptr, figures, set);
+  std::vector<AuditedNumber> numbers;
+  for (TableAsPublished& table : tables)
+    table.add_measured(numbers);
+  const std::vector<AuditFinding> measured = findings_of_measured(numbers, figures);
   std::vector<Table> made;
   for (TableAsPublished& table : tables)
-    made.push_back(table.make(published, measured));
+    made.push_back(table.make(published ? published->findings : std::vector<AuditFinding>{},
+                              measured, numbers));
   if (const auto unused = figures.unused(); !unused.empty())
     made.front().notes.push_back(unused_text(unused));
   return made;

@@ -102,12 +102,6 @@ std::vector<Axis> axes_of(LayoutObject& object, const std::string& key) {
   return axes;
 }
 
-bool can_be_measured(Kind kind) {
-  return kind != Kind::kUnknown && kind != Kind::kWeakSpeedup && kind != Kind::kEfficiency &&
-         kind != Kind::kWeakEfficiency && kind != Kind::kThroughput && kind != Kind::kOtherShare &&
-         kind != Kind::kVolume && kind != Kind::kMessageBytes && kind != Kind::kParameters;
-}
-
 std::int64_t number_in(const std::string& name) {
   const auto digit = [](unsigned char c) { return std::isdigit(c) != 0; };
   const auto first = std::find_if(name.begin(), name.end(), digit);
@@ -116,15 +110,15 @@ std::int64_t number_in(const std::string& name) {
 }
 
 LayoutQuantity quantity_in(const LayoutObject& object, const std::string& text) {
-  LayoutQuantity quantity{text, text, {}, 0, text.ends_with(kInMs)};
+  LayoutQuantity quantity{text, text, Kind::kUnknown, 0, text.ends_with(kInMs)};
   if (quantity.per_iteration) quantity.name.resize(text.size() - kInMs.size());
-  quantity.what = quantity_of(quantity.name);
+  quantity.kind = kind_of(quantity.name);
   quantity.number = number_in(quantity.name);
-  if (!can_be_measured(quantity.what.kind))
+  if (quantity.kind == Kind::kUnknown)
     object.refuse(fmt::format("quantities: {} is no quantity that runs have", text),
                   "epoch_time, epoch_2_time, training_time, speedup, compute_time, comm_time, "
                   "bandwidth, ...: docs/numbers.md");
-  if (quantity.per_iteration && quantity.what.dimension != Dimension::kTime)
+  if (quantity.per_iteration && !is_time(quantity.kind))
     object.refuse(fmt::format("quantities: {} is no time", quantity.name));
   return quantity;
 }
@@ -179,7 +173,7 @@ Layout layout_in(const LayoutJson& value, const std::string& name, const std::st
   layout.bandwidth = object.choice("bandwidth", {kConventionNames.begin(), kConventionNames.end()});
   layout.bandwidth_unit = object.text("bandwidth_unit", "");
   if (!layout.bandwidth_unit.empty() &&
-      parse_unit(layout.bandwidth_unit).dimension != Dimension::kBandwidth)
+      !parse_unit(layout.bandwidth_unit).value_or(Unit{}).of_bandwidth)
     object.refuse(
         fmt::format("bandwidth_unit: {} is no unit of a bandwidth", layout.bandwidth_unit),
         "MB/s, GB/s, GiB/s, Gbit/s");

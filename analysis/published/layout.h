@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "analysis/published/quantities.h"
+#include "analysis/published/numbers.h"
+#include "analysis/read/run_set.h"
+#include "base/table.h"
 
 /// A published report's tables as data: which numbers stand where, and by which conventions the
 /// report computes them. results/published/layouts.json holds a layout a report; another course's
@@ -19,7 +21,7 @@ enum class Axis { kMode, kDevices, kBatch, kQuantity, kValue };
 /// "epoch_2_time", or "epoch_2_time in ms/iteration".
 struct LayoutQuantity {
   std::string text, name;
-  Quantity what;
+  Kind kind = Kind::kUnknown;
   std::int64_t number = 0;  ///< of the name: 2; 0: it has none
   bool per_iteration = false;
 };
@@ -60,5 +62,14 @@ Layout parse_layout(const std::string& text, const std::string& name,
 
 /// In the order of the file.
 std::vector<std::string> layout_names();
+
+/// The tables of a layout: what the report printed, what the runs measured, by the report's own
+/// conventions, and measured / published, in the rows and columns in which the report prints a
+/// number; in those in which runs have one where it prints nothing. Notes name what the audit finds
+/// wrong in the published numbers and, of what is derived, in the measured ones, whose rows it
+/// marks. What only one of the two has is n/a in the other. Throws Error kBadData for a published
+/// file that has not what the layout names, and for a table in which two published numbers would
+/// have one cell.
+std::vector<Table> tables_as_published(const Layout& layout, const RunSet& set);
 
 }  // namespace gradsync::report::published

@@ -86,7 +86,8 @@ def case_another_user_runs_a_moved_prefix_without_the_installers_files(folder):
     for program in PROGRAMS:
         path = prefix / "bin" / f"gradsync-{program}"
         run([*nobody, path, "--version"]).expect(0, f"gradsync-{program}")
-        check_libraries(path, prefix, nobody)
+        if program != "audit":  # Python
+            check_libraries(path, prefix, nobody)
     results = folder / "results"
     results.mkdir()
     os.chown(results, NOBODY, NOBODY)

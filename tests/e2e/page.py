@@ -107,21 +107,6 @@ def case_page_needs_nothing_else_and_ids_are_unique(folder):
         check(part in text, f"{part} is missing")
 
 
-def case_published_numbers_are_a_page_of_their_own(folder):
-    audit("--site", "/dev/null", "results/published/reports.csv", "--html", folder / "page.html",
-           "--claims", folder / "claims.json").expect(0)  # fmt: skip
-    text = (folder / "page.html").read_text()
-    page = Page(text)
-    check(len(page.ids) == len(set(page.ids)), "ids are not unique")
-    check(all(link.startswith("#") and link[1:] in page.ids for link in page.links), f"links: {page.links}")
-    check(not re.search(r"https?:|@import|fetch\(", text), "something is fetched")
-    claims = {claim["id"] for claim in json.loads((folder / "claims.json").read_text())["claims"]}
-    shown = {name for name in claims if not name.startswith(("published-columns.", "published-findings."))}
-    cut = {name for name in shown - page.numbers.keys() if int(name.split(".")[1]) <= 500}
-    check(len(shown) > 500 and not cut, f"not on the page: {sorted(cut)[:5]}")
-    audit("--site", "/dev/null", "--verify-claims", folder / "claims.json").expect(0, "numbers from 1 files hold")
-
-
 def published_of(rows, images=50000) -> str:
     """Rows of table compute-comm as a report would print them: seconds per epoch, four digits."""
     lines = ["report,table,model,mode,devices,batch_per_device,quantity,value,unit"]
@@ -146,7 +131,7 @@ def case_an_audit_of_measured_numbers_finds_nothing(folder):
     rows = [row for row in rows if row["mode"] == "none" or int(row["ranks"]) == 2]
     check(len(rows) == 6, f"{len(rows)} rows")
     (folder / "real.csv").write_text(published_of(rows))
-    found = audit("--site", "/dev/null", folder / "real.csv", "--table", "findings", "--format", "csv").expect(0)
+    found = audit(folder / "real.csv", "--table", "findings", "--format", "csv").expect(0)
     check(len(found.out.strip().splitlines()) == 1, found.out)
 
 

@@ -1,4 +1,3 @@
-#include "analysis/published/rows.h"
 #include "analysis/read/curve_file.h"
 #include "analysis/read/trace_run.h"
 #include "fuzz/targets.h"
@@ -17,10 +16,6 @@ void profiler_trace(Input input) {
   const InputFile file(text_of(input));
   const auto run = report::run_of_traces({file.path()});
   read_all(*run);
-}
-
-void published(Input input) {
-  report::published::parse_published(text_of(input), "input.csv");
 }
 
 /// What a tool for collectives printed; its ranks are stated where it does not tell them.

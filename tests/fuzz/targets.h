@@ -55,7 +55,6 @@ void journal(Input input);
 void options(Input input);
 void curve_file(Input input);
 void profiler_trace(Input input);
-void published(Input input);
 void ring_handshake(Input input);
 void run_file(Input input);
 void site_file(Input input);

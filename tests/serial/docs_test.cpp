@@ -231,10 +231,7 @@ TEST_CASE("docs: a registered thing is defined in one file, and no other code na
       {"src/check/checks.def", "src/check", "check_", ""},
       {"analysis/tables/tables.def", "analysis/tables", "make_", "_table"},
       {"analysis/plots/plots.def", "analysis/plots", "make_", "_plot"},
-      {"analysis/verdict/questions.def", "analysis/verdict", "", "_clauses"},
-      {"analysis/published/checks.def", "analysis/published", "check_", ""},
-      {"analysis/published/published_tables.def", "analysis/published", "make_published_",
-       "_table"}};
+      {"analysis/verdict/questions.def", "analysis/verdict", "", "_clauses"}};
   const std::string table = section(text_of("docs/architecture.md"), "Where something new goes");
   const auto code = code_by_name();
   for (const Registry& one : registries) {

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include "analysis/tables/tables.h"
 #include "analysis/verdict/clauses.h"
 #include "serial/expect_error.h"
 #include "serial/report_view.h"

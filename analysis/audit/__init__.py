@@ -1,0 +1,1 @@
+"""gradsync-audit: published numbers of scaling studies in, what is wrong in them out."""
