@@ -181,7 +181,7 @@ bool sizes_agree(CollectiveKind kind) {
          kind == CollectiveKind::kReduceScatter;
 }
 
-/// Payload as run files state it (record/collective_call.h): what a rank receives in a
+/// Payload as run files state it (stats/bandwidth.h): what a rank receives in a
 /// reduce-scatter and a scatter, what it sends to one rank in an all-to-all. -1 without a size.
 std::int64_t payload_bytes(const CollectiveFacts& facts, std::int64_t ranks) {
   const bool in_parts = facts.kind == CollectiveKind::kReduceScatter ||

@@ -24,7 +24,7 @@ struct CalibrationCurve {
   std::vector<CalibrationRow> rows;
   std::vector<double> bytes, times_s, busbw;  ///< of the rows
   double average_busbw = kNotMeasured;        ///< mean over the sizes, as nccl-tests prints
-  double plateau_busbw = kNotMeasured;        ///< plateau() of stats/alpha_beta.h
+  double plateau_busbw = kNotMeasured;        ///< plateau() of stats/bandwidth.h
   double half_bandwidth_bytes = kNotMeasured;
   AlphaBeta fit;           ///< median time against the payload of one rank
   std::int64_t wrong = 0;  ///< over the rows that were checked; −1 if none was
