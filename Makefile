@@ -110,8 +110,8 @@ cluster-stop:
 bench: all $(BENCHMARKS)
 	@bench/run $(PARTS)
 
-data: build/bin/gradsync-dataset
-	$(if $(filter no,$(DOWNLOAD)),@echo 'gradsync: DOWNLOAD=no: CIFAR-10 was not downloaded' >&2; exit 69,$< fetch --to data/cifar-10)
+data:
+	$(if $(filter no,$(DOWNLOAD)),@echo 'gradsync: DOWNLOAD=no: CIFAR-10 was not downloaded' >&2; exit 69,@config/data data/cifar-10)
 
 bundle:
 	+@$(MAKE) --no-print-directory MARCH=$(BUNDLE_MARCH) all $(if $(KERNELS),build/tests/gpu build/tests/mpi build/tests/libcount_waits.so build/bench/gpu_kernels)

@@ -16,7 +16,7 @@
 #include "base/file.h"
 #include "base/parse.h"
 #include "base/version.h"
-#include "record/collective_call.h"
+#include "stats/bandwidth.h"
 
 namespace gradsync::report {
 

@@ -26,7 +26,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/parse.h"
-#include "record/publish.h"
+#include "record/recorder.h"
 
 namespace {
 

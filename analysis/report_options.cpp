@@ -7,7 +7,7 @@
 #include "analysis/output/named_choice.h"
 #include "analysis/plots/registry.h"
 #include "base/parse.h"
-#include "record/collective_call.h"
+#include "stats/bandwidth.h"
 
 namespace gradsync::report {
 

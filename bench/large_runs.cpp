@@ -16,7 +16,6 @@
 
 #include "base/error.h"
 #include "base/parse.h"
-#include "record/hdf5_run.h"
 #include "record/reader.h"
 
 namespace {
@@ -64,8 +63,9 @@ RunInfo make_info(const Shape& shape, std::size_t file) {
 /// A run whose rows are made when they are asked for.
 class MadeUpRun : public RunReader {
  public:
-  MadeUpRun(const Shape& shape, std::size_t file)
-      : shape_(shape), file_(file), info_(make_info(shape, file)) {
+  MadeUpRun(const Shape& shape, std::size_t file) : shape_(shape), file_(file) {
+    info_ = make_info(shape, file);
+    end_ = {RunStatus::kComplete, info_.created};
     for (std::size_t i = 0; i < shape.iterations; ++i) {
       const auto number = static_cast<std::int64_t>(i);
       const auto epoch = static_cast<std::int64_t>(shape.epoch_iterations);
@@ -80,15 +80,6 @@ class MadeUpRun : public RunReader {
     for (std::size_t e = 0; e < shape.iterations / shape.epoch_iterations; ++e)
       lists_.epochs.push_back(make_epoch(e));
   }
-
-  const RunInfo& info() const override { return info_; }
-  RunStatus status() const override { return RunStatus::kComplete; }
-  const std::string& finished() const override { return info_.created; }
-  const std::vector<std::string>& remarks() const override { return remarks_; }
-  std::size_t iterations() const override { return shape_.iterations; }
-  std::size_t ranks() const override { return shape_.ranks; }
-  const IterationIndex& index() const override { return index_; }
-  const RunLists& lists() const override { return lists_; }
 
   std::vector<IterationRow> rows(std::size_t first, std::size_t count) override {
     require_rows(first, count);
@@ -156,10 +147,6 @@ class MadeUpRun : public RunReader {
 
   Shape shape_;
   std::size_t file_;
-  RunInfo info_;
-  IterationIndex index_;
-  RunLists lists_;
-  std::vector<std::string> remarks_;
 };
 
 std::size_t count_at(int argc, char** argv, int position, std::size_t otherwise) {

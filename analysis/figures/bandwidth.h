@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include "record/collective_call.h"
 #include "record/run.h"
+#include "stats/bandwidth.h"
 
 /// Bandwidths and all-reduce times: pure formulas, used for run files and for published tables
 /// alike (speedup and the derived split: scaling.h). Bytes, seconds and bytes per second; for

@@ -8,7 +8,7 @@
 
 #include "analysis/figures/run_group.h"
 #include "base/error.h"
-#include "base/foreign_text.h"
+#include "base/file.h"
 #include "base/parse.h"
 
 namespace gradsync::report {

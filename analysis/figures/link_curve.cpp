@@ -5,8 +5,8 @@
 #include <map>
 
 #include "options/transport_choice.h"
-#include "record/calibration_curve.h"
-#include "record/collective_call.h"
+#include "record/row_figures.h"
+#include "stats/bandwidth.h"
 
 namespace gradsync::report {
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "analysis/figures/run_group.h"
-#include "stats/alpha_beta.h"
+#include "stats/bandwidth.h"
 
 namespace gradsync::report {
 
@@ -30,7 +30,7 @@ struct LinkCurve {
   /// Measured at this size, else interpolated between the two sizes around it (both axes
   /// logarithmic); NaN beyond the sizes measured.
   double time_at(double size) const;
-  /// busbw of large messages (stats/alpha_beta.h: plateau) in bytes per second.
+  /// busbw of large messages (stats/bandwidth.h: plateau) in bytes per second.
   double plateau_busbw(double ranks) const;
   AlphaBeta fit() const;
 };

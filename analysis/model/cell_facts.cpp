@@ -8,8 +8,7 @@
 #include "analysis/read/columns.h"
 #include "base/error.h"
 #include "base/parse.h"
-#include "record/calibration_curve.h"
-#include "record/counterfactual.h"
+#include "record/row_figures.h"
 #include "stats/statistics.h"
 
 namespace gradsync::report {

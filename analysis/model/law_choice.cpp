@@ -7,7 +7,7 @@
 
 #include "analysis/figures/link_curve.h"
 #include "analysis/model/scaling_model.h"
-#include "record/calibration_curve.h"
+#include "record/row_figures.h"
 
 namespace gradsync::report {
 

@@ -11,7 +11,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/json_number.h"
-#include "base/table_formats.h"
+#include "base/table.h"
 
 namespace gradsync::report {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/cli/bound_option.h"
-#include "base/table_formats.h"
+#include "base/table.h"
 
 namespace gradsync::report {
 

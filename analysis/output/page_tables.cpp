@@ -6,7 +6,7 @@
 #include "analysis/output/page_parts.h"
 #include "analysis/plots/html.h"
 #include "analysis/plots/svg_chart.h"
-#include "base/table_formats.h"
+#include "base/table.h"
 
 namespace gradsync::report {
 

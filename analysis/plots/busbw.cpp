@@ -10,7 +10,7 @@
 #include "analysis/plots/plots.h"
 #include "analysis/plots/run_marks.h"
 #include "base/parse.h"
-#include "record/calibration_curve.h"
+#include "record/row_figures.h"
 #include "stats/statistics.h"
 
 namespace gradsync::report {

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "base/table_formats.h"
+#include "base/table.h"
 
 namespace gradsync::report::published {
 

@@ -10,7 +10,7 @@
 #include "analysis/published/published_tables.h"
 #include "analysis/published/setting_cells.h"
 #include "analysis/tables/group_cells.h"
-#include "record/collective_call.h"
+#include "stats/bandwidth.h"
 
 namespace gradsync::report::published {
 

@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "record/run_in_memory.h"
+#include "record/reader.h"
 
 namespace gradsync::report {
 

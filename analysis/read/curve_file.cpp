@@ -10,10 +10,10 @@
 
 #include "analysis/read/curve_format.h"
 #include "base/error.h"
-#include "base/foreign_text.h"
+#include "base/file.h"
 #include "base/parse.h"
-#include "record/calibration_curve.h"
 #include "record/reader.h"
+#include "record/row_figures.h"
 
 namespace gradsync::report {
 

@@ -9,7 +9,7 @@
 
 #include "analysis/read/curve_format.h"
 #include "base/error.h"
-#include "base/foreign_text.h"
+#include "base/file.h"
 #include "base/parse.h"
 
 namespace gradsync::report {

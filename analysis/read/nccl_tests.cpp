@@ -14,10 +14,10 @@
 
 #include "analysis/read/curve_format.h"
 #include "base/error.h"
-#include "base/foreign_text.h"
+#include "base/file.h"
 #include "base/json_number.h"
 #include "calibrate/operation.h"
-#include "record/collective_call.h"
+#include "stats/bandwidth.h"
 
 namespace gradsync::report {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "analysis/read/run_set.h"
-#include "machine/cores.h"
+#include "machine/host.h"
 
 namespace gradsync::report {
 

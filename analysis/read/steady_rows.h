@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "record/reader.h"
-#include "stats/steady_state.h"
+#include "stats/statistics.h"
 
 namespace gradsync::report {
 

@@ -17,8 +17,8 @@
 #include "base/hash.h"
 #include "base/parse.h"
 #include "options/modes.h"
-#include "record/collective_call.h"
-#include "record/run_in_memory.h"
+#include "record/reader.h"
+#include "stats/bandwidth.h"
 #include "stats/statistics.h"
 
 namespace gradsync::report {
@@ -181,7 +181,7 @@ bool sizes_agree(CollectiveKind kind) {
          kind == CollectiveKind::kReduceScatter;
 }
 
-/// Payload as run files state it (record/collective_call.h): what a rank receives in a
+/// Payload as run files state it (stats/bandwidth.h): what a rank receives in a
 /// reduce-scatter and a scatter, what it sends to one rank in an all-to-all. -1 without a size.
 std::int64_t payload_bytes(const CollectiveFacts& facts, std::int64_t ranks) {
   const bool in_parts = facts.kind == CollectiveKind::kReduceScatter ||

@@ -10,7 +10,7 @@
 #include "analysis/tables/run_cells.h"
 #include "analysis/tables/tables.h"
 #include "options/modes.h"
-#include "record/collective_call.h"
+#include "stats/bandwidth.h"
 #include "stats/statistics.h"
 
 namespace gradsync::report {

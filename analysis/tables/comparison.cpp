@@ -8,8 +8,8 @@
 #include "analysis/figures/fom.h"
 #include "analysis/read/calibration_files.h"
 #include "base/parse.h"
-#include "record/calibration_curve.h"
-#include "record/collective_call.h"
+#include "record/row_figures.h"
+#include "stats/bandwidth.h"
 
 namespace gradsync::report {
 

@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
 #include "analysis/tables/comparison.h"
-#include "base/junit.h"
+#include "base/table.h"
 
 namespace gradsync::report {
 

@@ -6,7 +6,7 @@
 #include "analysis/tables/comparison.h"
 #include "analysis/tables/group_cells.h"
 #include "analysis/tables/run_cells.h"
-#include "record/collective_call.h"
+#include "stats/bandwidth.h"
 
 namespace gradsync::report {
 

@@ -3,7 +3,7 @@
 
 #include "analysis/figures/utilization.h"
 #include "analysis/tables/tables.h"
-#include "record/collective_call.h"
+#include "stats/bandwidth.h"
 
 namespace gradsync::report {
 

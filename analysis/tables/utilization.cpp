@@ -7,7 +7,7 @@
 #include "analysis/tables/group_cells.h"
 #include "analysis/tables/run_cells.h"
 #include "analysis/tables/tables.h"
-#include "record/collective_call.h"
+#include "stats/bandwidth.h"
 
 namespace gradsync::report {
 

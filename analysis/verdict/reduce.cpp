@@ -8,7 +8,7 @@
 #include "analysis/verdict/clauses.h"
 #include "base/parse.h"
 #include "options/modes.h"
-#include "record/collective_call.h"
+#include "stats/bandwidth.h"
 
 namespace gradsync::report {
 

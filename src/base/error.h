@@ -49,11 +49,6 @@ std::string describe(const std::string& program, const Error& error);
 /// out-of-memory text as kOutOfMemory, anything else as kInternal. Call it inside a catch block.
 Error current_error();
 
-/// Calls `body` and returns its exit code; prints an escaping error to stderr and returns its code.
-/// For programs without MPI; those with it use `Session`.
-template <typename Body>
-int run_program(const std::string& program, Body&& body);
-
 /// Prints `describe(program, error)` to stderr.
 void print_error(const std::string& program, const Error& error);
 
@@ -61,9 +56,8 @@ void print_error(const std::string& program, const Error& error);
 /// it.
 void print_warning(const std::string& program, const std::string& text);
 
-/// strerror(errno) of the calling thread.
-std::string errno_text();
-
+/// Calls `body` and returns its exit code; prints an escaping error to stderr and returns its code.
+/// For programs without MPI; those with it use `Session`.
 template <typename Body>
 int run_program(const std::string& program, Body&& body) {
   try {
@@ -74,5 +68,8 @@ int run_program(const std::string& program, Body&& body) {
     return error.exit_code();
   }
 }
+
+/// strerror(errno) of the calling thread.
+std::string errno_text();
 
 }  // namespace gradsync

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -76,6 +77,11 @@ class TemporaryFile {
   std::filesystem::path path_;
 };
 
+/// Gives `from` the name `to` unless something has that name. Throws Error kCannotCreate with
+/// `fix`, kInputOutput where the disk is full or broken.
+void rename_to_new(const std::filesystem::path& from, const std::filesystem::path& to,
+                   const std::string& fix);
+
 /// Opens an existing file. Throws Error kNoInput if it is missing, kInputOutput otherwise.
 UniqueFd open_for_reading(const std::filesystem::path& path);
 
@@ -119,5 +125,27 @@ void remove_temporaries_beside(const std::filesystem::path& path);
 
 /// The folder a path lies in; "." for a bare name.
 std::filesystem::path folder_of(const std::filesystem::path& path);
+
+/// Texts of other programs and of people, without what editors, launchers and loggers add to them.
+
+/// A text file without byte order marks, carriage returns before a line feed, color sequences of
+/// terminals, and the tags of mpirun ("[1,0]<stdout>:"), which stand within a line as well where a
+/// program flushes parts of it. Throws Error as read_text_file, and kBadData for UTF-16.
+std::string read_foreign_text(const std::filesystem::path& path);
+
+/// What stands before each line of a program: a time, a rank, a host, indentation. It is learned
+/// from a line whose own beginning is known; then its numbers and words may be others (times,
+/// months, levels), and runs of blanks of any length.
+class LinePrefix {
+ public:
+  LinePrefix() = default;
+  explicit LinePrefix(std::string_view text);
+
+  /// The line behind its prefix; nothing if it begins in another way.
+  std::optional<std::string_view> rest(std::string_view line) const;
+
+ private:
+  std::string text_;  // empty: none
+};
 
 }  // namespace gradsync

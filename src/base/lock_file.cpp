@@ -18,8 +18,8 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/namespaces.h"
 #include "base/parse.h"
+#include "base/process.h"
 
 namespace gradsync {
 

@@ -3,7 +3,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace gradsync {
 
@@ -37,5 +39,12 @@ void ask_device_memory(bool (*nearly_full)());
 /// for an algorithm hides what made each of them fail: no algorithm counts as no memory where the
 /// device's memory is nearly all in use.
 bool tells_out_of_memory(std::string_view text);
+
+/// The folders of the control groups that hold this process and have `controller` ("memory",
+/// "cpu"), as far as they can be seen: its own first, then those around it, whose limits hold as
+/// well. Of cgroup v2, and of v1 where the controller is mounted as that. In a container the
+/// outermost one that can be seen is the container's own. `root` holds proc and sys.
+std::vector<std::filesystem::path> control_groups(const std::string& controller,
+                                                  const std::filesystem::path& root = "/");
 
 }  // namespace gradsync

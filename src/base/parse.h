@@ -10,6 +10,7 @@
 /// All `parse_` functions take the whole text: blanks or anything left over is an error. They throw
 /// Error kUsage whose what() says why, as the end of a sentence ("\"12x\" is not a whole number");
 /// the caller adds where the text is from.
+
 namespace gradsync {
 
 /// A whole number in decimal, with an optional minus sign, that fits 64 bits.
@@ -22,6 +23,20 @@ double parse_number(std::string_view text);
 /// 1024); a bare number counts bytes. A bare K, M or G is an error that names both readings. The
 /// result is a whole number of bytes that fits 64 bits.
 std::int64_t parse_size(std::string_view text);
+
+/// Beyond the memory of a host: a slip of the pen.
+inline constexpr std::int64_t kLargestMessageBytes = std::int64_t{1} << 40;
+
+/// `first`, `first`·factor, … up to `last`; a `step` above 0 adds that instead. In bytes, rounded
+/// up to whole float32 values. Throws Error kUsage for an empty or an endless range.
+std::vector<std::int64_t> size_range(std::int64_t first, std::int64_t last, double factor,
+                                     std::int64_t step);
+
+/// The sizes of a text "1KiB:64MiB": powers of two from the first to the last. Throws Error kUsage.
+std::vector<std::int64_t> parse_size_sweep(const std::string& text);
+
+/// Rounded up to whole values.
+std::int64_t whole_value_bytes(std::int64_t bytes, std::int64_t value_bytes = 4);
 
 /// A time in seconds: a number >= 0 with ms, s, m (minutes) or h; a bare number counts seconds.
 double parse_duration(std::string_view text);
@@ -58,5 +73,8 @@ bool is_utf8(std::string_view text);
 
 /// `text` with every byte that is no part of a UTF-8 character as "\\xff", for messages.
 std::string with_escaped_bytes(std::string_view text);
+
+/// The time of day in ISO 8601, UTC, to the second: "2026-11-21T05:43:00Z".
+std::string utc_now();
 
 }  // namespace gradsync

@@ -3,10 +3,12 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <spawn.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -19,6 +21,7 @@
 extern char** environ;
 
 namespace gradsync {
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -166,25 +169,19 @@ std::string ProcessResult::text() const {
   return fmt::format("exit code {}", exit_code);
 }
 
-ProcessResult run_process(const std::vector<std::string>& args, const ProcessOptions& options) {
-  const pid_t pid = spawn(args, options, UniqueFd());
-  Child child(pid);
-  if (options.started) options.started(pid);
-  return child.wait();
-}
-
 ProcessResult run_process(const std::vector<std::string>& args, const ProcessOptions& options,
                           const OutputConsumer& consume) {
-  std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
+  std::array<int, 2> ends = {-1, -1};
+  if (consume && ::pipe2(ends.data(), O_CLOEXEC) != 0)
     throw Error(ExitCode::kEnvironment, "cannot make a pipe: " + errno_text());
-  }
   const UniqueFd reading(ends[0]);
   const pid_t pid = spawn(args, options, UniqueFd(ends[1]));
   Child child(pid);
   if (options.started) options.started(pid);
-  std::vector<std::byte> buffer(1 << 16);
-  while (const std::size_t count = read_some(reading.get(), buffer, args[0] + "'s output")) {
+  std::vector<std::byte> buffer(consume ? 1 << 16 : 0);
+  while (consume) {
+    const std::size_t count = read_some(reading.get(), buffer, args[0] + "'s output");
+    if (count == 0) break;
     consume(std::span(buffer).first(count));
   }
   return child.wait();
@@ -215,6 +212,54 @@ SchedBatchScope::SchedBatchScope()
 
 SchedBatchScope::~SchedBatchScope() {
   if (changed_) set_policy(SCHED_OTHER);
+}
+
+namespace {
+
+// A signal handler can reach nothing but a global. Threads may handle signals at the same time.
+std::atomic<int> signal_received{0}, signals_counted{0};
+static_assert(std::atomic<int>::is_always_lock_free, "or a handler could wait for itself");
+
+void remember(int signal) {
+  signal_received = signal;
+  ++signals_counted;
+}
+
+}  // namespace
+
+StopSignals::StopSignals(const std::vector<int>& signals) {
+  signal_received = 0;
+  signals_counted = 0;
+  struct sigaction action {};
+  action.sa_handler = remember;
+  action.sa_flags = SA_RESTART;
+  sigfillset(&action.sa_mask);
+  for (const int signal : signals) {
+    struct sigaction before {};
+    sigaction(signal, nullptr, &before);
+    if (before.sa_handler == SIG_IGN) continue;
+    sigaction(signal, &action, nullptr);
+    before_.emplace_back(signal, before);
+  }
+}
+
+StopSignals::~StopSignals() {
+  for (const auto& [signal, before] : before_)
+    sigaction(signal, &before, nullptr);
+}
+
+int StopSignals::received() const {
+  return signal_received;
+}
+
+int StopSignals::count() const {
+  return signals_counted;
+}
+
+std::uint64_t namespace_of(const char* kind, const std::string& process) {
+  struct stat found {};
+  const std::string path = "/proc/" + process + "/ns/" + kind;
+  return ::stat(path.c_str(), &found) == 0 ? found.st_ino : 0;
 }
 
 }  // namespace gradsync

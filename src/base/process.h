@@ -1,12 +1,16 @@
 #pragma once
 
+#include <signal.h>
 #include <sys/types.h>
 
+#include <csignal>
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace gradsync {
@@ -33,19 +37,16 @@ struct ProcessOptions {
   std::function<void(pid_t)> started = {};  ///< told the program's process id once it runs
 };
 
-/// Runs args[0], found through PATH, with the rest as its arguments and waits for its end. No shell
-/// is involved, so no character of an argument has a meaning.
-/// Throws Error kEnvironment naming the program if it cannot be started; an end other than exit
-/// code 0 is no error here.
-ProcessResult run_process(const std::vector<std::string>& args, const ProcessOptions& options = {});
-
 /// Receives standard output piece by piece.
 using OutputConsumer = std::function<void(std::span<const std::byte>)>;
 
-/// As above, with standard output given to `consume`. If `consume` throws, the program is killed
-/// and the exception comes out of here.
-ProcessResult run_process(const std::vector<std::string>& args, const ProcessOptions& options,
-                          const OutputConsumer& consume);
+/// Runs args[0], found through PATH, with the rest as its arguments and waits for its end. No shell
+/// is involved, so no character of an argument has a meaning.
+/// Standard output is given to `consume` if there is one; if that throws, the program is killed and
+/// the exception comes out of here. Throws Error kEnvironment naming the program if it cannot be
+/// started; an end other than exit code 0 is no error here.
+ProcessResult run_process(const std::vector<std::string>& args, const ProcessOptions& options = {},
+                          const OutputConsumer& consume = {});
 
 struct CapturedProcess {
   ProcessResult result;
@@ -71,5 +72,48 @@ class SchedBatchScope {
  private:
   bool changed_ = false;
 };
+
+/// While it lives, these signals are remembered instead of ending the program (those that were
+/// ignored stay ignored, as under nohup). One at a time.
+class StopSignals {
+ public:
+  explicit StopSignals(const std::vector<int>& signals);
+  ~StopSignals();
+  StopSignals(const StopSignals&) = delete;
+  StopSignals& operator=(const StopSignals&) = delete;
+
+  /// The signal that came last, or 0.
+  int received() const;
+  /// How many have come.
+  int count() const;
+
+ private:
+  std::vector<std::pair<int, struct sigaction>> before_;
+};
+
+/// While it lives, a signal does to this process what it does by default.
+class DefaultSignal {
+ public:
+  explicit DefaultSignal(int signal) : signal_(signal) {
+    struct sigaction action = {};
+    action.sa_handler = SIG_DFL;
+    sigaction(signal_, &action, &before_);
+  }
+  ~DefaultSignal() { sigaction(signal_, &before_, nullptr); }
+  DefaultSignal(const DefaultSignal&) = delete;
+  DefaultSignal& operator=(const DefaultSignal&) = delete;
+
+ private:
+  int signal_;
+  struct sigaction before_ = {};
+};
+
+/// The number of the kernel's namespace of a kind ("pid", "user", "mnt") that a process is in; 0
+/// where it cannot be read. Processes in different ones of kind "pid" have process numbers that say
+/// nothing to each other.
+std::uint64_t namespace_of(const char* kind, const std::string& process = "self");
+
+/// Namespaces that the kernel starts with (PROC_PID_INIT_INO, PROC_USER_INIT_INO).
+inline constexpr std::uint64_t kFirstPidNamespace = 0xEFFFFFFC, kFirstUserNamespace = 0xEFFFFFFD;
 
 }  // namespace gradsync

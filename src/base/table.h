@@ -37,8 +37,8 @@ struct Column {
   int detail = 1;  ///< 0: always shown; the larger, the sooner a narrow text leaves it out
 };
 
-/// Of columns with these names, detail 0: what the table is for. Throws Error kInternal for a name
-/// that no column has.
+/// Sets detail 0 in the columns with these names: what the table is for. Throws Error kInternal for
+/// a name that no column has.
 void keep(std::vector<Column>& columns, std::initializer_list<std::string_view> names);
 
 /// A result in rows and columns, free of any output format.
@@ -88,7 +88,7 @@ struct ShownColumns {
 };
 ShownColumns shown_columns(const Table& table, std::size_t width);
 
-/// The same in at most `width` characters where that is possible: two columns headed "low" and
+/// print_text in at most `width` characters where that is possible: two columns headed "low" and
 /// "high" become "[low, high]" in the column before them, columns that do not fit are left out and
 /// named, and of the notes there are the first two. The last line says that `all` shows the rest.
 void print_narrow_text(std::ostream& out, const Table& table, std::size_t width,
@@ -110,5 +110,48 @@ std::size_t display_width(const std::string& text);
 
 /// `text` filled with spaces to `width` columns, on the left or on the right.
 std::string padded(const std::string& text, std::size_t width, bool left);
+
+/// Formats, one function each; formats() lists them. NaN is n/a for people, an empty field in CSV
+/// and null in JSON. All texts end with a newline.
+std::string render_text(const Table& table);
+/// A pipe table under a heading, the notes as a list below. A number is a span with its id, which
+/// renderers keep as a target for links.
+std::string render_markdown(const Table& table);
+/// RFC 4180 with line feeds: a header row of machine names, numbers in full precision, no notes.
+std::string render_csv(const Table& table);
+
+/// Floats of a booktabs tabular each, with caption, label and the notes below; long tables make
+/// several, wide ones stand on their side. Needs the packages booktabs and graphicx, and rotating
+/// for wide ones; the first line names them. The id of a number stands behind it as a comment.
+/// Without `wide`: the columns that fit an A4 page, the others being named below the table.
+std::string render_latex(const Table& table, bool wide = false);
+
+/// A finite number as short as it reads back unchanged, whole numbers without a point.
+std::string machine_number(double value);
+
+/// A form of a table. A new one is a `render` function and a line in table_formats.cpp.
+struct FormatSpec {
+  std::string name;
+  std::string extension;  ///< of its files
+  std::string description;
+  /// `wide`: with all columns, where people read it.
+  std::string (*render)(const Table& table, bool wide);
+};
+
+const std::vector<FormatSpec>& formats();
+
+/// One test of a JUnit file.
+struct JunitCase {
+  enum class Result { kPassed, kFailed, kSkipped };
+
+  std::string name;
+  Result result = Result::kPassed;
+  std::string message;  ///< why it failed or was skipped; what it printed if it passed
+  std::string type;     ///< of a failure
+};
+
+/// A JUnit XML file of one suite. What XML 1.0 cannot hold becomes a question mark.
+std::string junit_suite(const std::string& suite, const std::string& class_name,
+                        const std::vector<JunitCase>& cases);
 
 }  // namespace gradsync

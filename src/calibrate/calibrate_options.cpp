@@ -7,7 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "base/cli/bound_option.h"
-#include "base/foreign_text.h"
+#include "base/file.h"
 #include "base/parse.h"
 #include "options/transport_choice.h"
 
@@ -43,7 +43,7 @@ Value sweep_size(std::int64_t SizeSweep::*bytes, std::int64_t low) {
   value.read = [=](OptionValues values, const std::string& name, CalibrateOptions& options) {
     std::string& text = values.at(name).value;
     text = with_unit(text);
-    place(options) = size_option(values, name, low, kLargestMessageBytes);
+    place(options) = read_value(values, name, size_form(low, kLargestMessageBytes));
   };
   return value;
 }

@@ -4,9 +4,10 @@
 #include <vector>
 
 #include "base/cli/program_help.h"
+#include "base/numbers.h"
 #include "calibrate/plan.h"
 #include "comm/watched_phases.h"
-#include "machine/choice.h"
+#include "machine/gpus.h"
 
 namespace gradsync::calibrate {
 

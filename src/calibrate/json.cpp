@@ -6,7 +6,7 @@
 
 #include "base/parse.h"
 #include "calibrate/printer.h"
-#include "record/collective_call.h"
+#include "stats/bandwidth.h"
 
 namespace gradsync::calibrate {
 

@@ -17,7 +17,7 @@
 
 #include "base/cli/program_output.h"
 #include "base/memory.h"
-#include "base/utc_time.h"
+#include "base/parse.h"
 #include "calibrate/calibrate_options.h"
 #include "calibrate/calibrator.h"
 #include "calibrate/printer.h"
@@ -25,7 +25,7 @@
 #include "comm/mpi_program.h"
 #include "comm/places.h"
 #include "comm/session.h"
-#include "machine/cuda_device.h"
+#include "machine/device.h"
 #include "record/recorder.h"
 #include "stats/clock.h"
 #include "transport/rank_transport.h"

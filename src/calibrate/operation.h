@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/numbers.h"
 #include "machine/lane.h"
 #include "record/run.h"
 #include "transport/transport.h"

@@ -5,8 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "base/numbers.h"
+#include "base/parse.h"
 #include "calibrate/operation.h"
-#include "options/sizes.h"
 #include "record/reader.h"
 
 namespace gradsync::calibrate {

@@ -7,7 +7,7 @@
 
 #include "base/parse.h"
 #include "options/transport_choice.h"
-#include "record/collective_call.h"
+#include "stats/bandwidth.h"
 
 namespace gradsync::calibrate {
 

@@ -6,7 +6,7 @@
 
 #include "calibrate/calibrate_options.h"
 #include "calibrate/plan.h"
-#include "record/calibration_curve.h"
+#include "record/row_figures.h"
 
 namespace gradsync::calibrate {
 

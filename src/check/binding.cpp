@@ -6,11 +6,10 @@
 
 #include <fmt/ranges.h>
 
-#include "base/control_group.h"
+#include "base/memory.h"
 #include "base/parse.h"
 #include "check/facts.h"
-#include "machine/cores.h"
-#include "machine/sysfs.h"
+#include "machine/host.h"
 
 namespace gradsync::check {
 

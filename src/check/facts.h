@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "check/check.h"
-#include "machine/sysfs.h"
+#include "machine/host.h"
 
 namespace gradsync {
 

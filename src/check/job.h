@@ -6,8 +6,7 @@
 #include <vector>
 
 #include "base/launcher.h"
-#include "machine/gpu_stack.h"
-#include "machine/nvml.h"
+#include "machine/gpus.h"
 
 namespace gradsync::check {
 

@@ -3,7 +3,7 @@
 #include <cstdlib>
 
 #include "check/facts.h"
-#include "machine/sysfs.h"
+#include "machine/host.h"
 
 namespace gradsync::check {
 

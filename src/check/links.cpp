@@ -6,9 +6,9 @@
 #include <fmt/ranges.h>
 
 #include "check/facts.h"
-#include "machine/choice.h"
-#include "machine/sysfs.h"
-#include "record/collective_call.h"
+#include "machine/gpus.h"
+#include "machine/host.h"
+#include "stats/bandwidth.h"
 #include "stats/clock.h"
 #include "stats/statistics.h"
 

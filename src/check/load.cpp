@@ -8,12 +8,10 @@
 #include <sstream>
 #include <thread>
 
-#include "base/control_group.h"
+#include "base/memory.h"
 #include "base/parse.h"
 #include "check/facts.h"
-#include "machine/cores.h"
-#include "machine/counters.h"
-#include "machine/sysfs.h"
+#include "machine/host.h"
 #include "stats/clock.h"
 
 namespace gradsync::check {

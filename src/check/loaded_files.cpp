@@ -14,7 +14,7 @@
 
 #include "base/file.h"
 #include "base/hash.h"
-#include "base/namespaces.h"
+#include "base/process.h"
 
 namespace gradsync::check {
 

@@ -14,7 +14,7 @@
 #include "comm/clock_sync.h"
 #include "comm/places.h"
 #include "comm/session.h"
-#include "machine/gpu_stack.h"
+#include "machine/gpus.h"
 #include "record/hdf5.h"
 
 namespace gradsync::check {

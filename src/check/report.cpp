@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "base/junit.h"
-#include "base/utc_time.h"
+#include "base/parse.h"
+#include "base/table.h"
 #include "check/facts.h"
 
 namespace gradsync::check {

@@ -14,11 +14,11 @@
 #include <fmt/ranges.h>
 
 #include "base/file.h"
-#include "base/namespaces.h"
 #include "base/parse.h"
+#include "base/process.h"
 #include "check/facts.h"
-#include "machine/single_copy.h"
-#include "machine/sysfs.h"
+#include "comm/single_copy.h"
+#include "machine/host.h"
 
 namespace gradsync::check {
 

@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <optional>
 
-#include "base/stop_signals.h"
+#include "base/process.h"
 #include "stats/clock.h"
 
 namespace gradsync {

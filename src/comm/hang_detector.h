@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/stop_signals.h"
+#include "base/process.h"
 #include "comm/deadline_guard.h"
 #include "comm/node_messages.h"
 #include "comm/status_board.h"

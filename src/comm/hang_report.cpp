@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "machine/single_copy.h"
+#include "comm/single_copy.h"
 #include "record/run.h"
 
 namespace gradsync {

@@ -6,8 +6,8 @@
 
 #include "comm/clock_sync.h"
 #include "comm/session.h"
-#include "machine/choice.h"
-#include "machine/cores.h"
+#include "machine/gpus.h"
+#include "machine/host.h"
 #include "record/run.h"
 
 namespace gradsync {

@@ -12,9 +12,8 @@
 #include "base/version.h"
 #include "comm/agreement.h"
 #include "comm/places.h"
-#include "machine/gpu_stack.h"
-#include "machine/hardware.h"
-#include "machine/nvml.h"
+#include "machine/gpus.h"
+#include "machine/host.h"
 #include "record/recorded_environment.h"
 
 namespace gradsync {

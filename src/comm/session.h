@@ -9,8 +9,8 @@
 #include <mpi.h>
 
 #include "base/error.h"
+#include "comm/ledger.h"
 #include "comm/watchdog.h"
-#include "record/collective_call.h"
 
 namespace gradsync {
 

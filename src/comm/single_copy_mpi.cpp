@@ -3,7 +3,7 @@
 
 #include <mpi.h>
 
-#include "base/namespaces.h"
+#include "base/process.h"
 #include "comm/single_copy.h"
 
 namespace gradsync {

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "base/namespaces.h"
+#include "base/process.h"
 #include "comm/single_copy.h"
 #include "comm/status_board.h"
 

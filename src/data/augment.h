@@ -6,7 +6,7 @@
 #include <span>
 
 #include "data/cifar10.h"
-#include "data/placement.h"
+#include "data/random.h"
 
 namespace gradsync {
 

@@ -4,21 +4,72 @@
 #include <cmath>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/hash.h"
+#include "base/json_number.h"
 #include "data/augment.h"
-#include "data/manifest.h"
 
 namespace gradsync {
+
 namespace {
 
 namespace fs = std::filesystem;
+using nlohmann::json;
 
-// SHA-256 of the official archive (cifar-10-binary.tar.gz, 170,052,171 bytes) and of the files in
-// it, as listed in torchvision-ruby's cifar10.rb (github.com/ankane/torchvision-ruby).
-constexpr std::string_view kOfficialArchiveSha256 =
-    "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd";
+constexpr std::int64_t kMostRecords = 1'000'000'000;
+
+Manifest::File parse_file(const json& entry) {
+  Manifest::File file{whole_number<std::int64_t>(entry.at("records")), entry.at("sha256")};
+  if (file.records < 0 || file.records > kMostRecords) {
+    throw Error(ExitCode::kBadData, fmt::format("records is {}", file.records));
+  }
+  return file;
+}
+
+Manifest parse(const json& document) {
+  if (document.at("format") != Manifest::kFormat) {
+    throw Error(ExitCode::kBadData, fmt::format("its format is not \"{}\"", Manifest::kFormat));
+  }
+  Manifest manifest;
+  manifest.seed = whole_number<std::uint64_t>(document.at("seed"));
+  for (const char* name : kTrainFiles) {
+    manifest.files[name] = parse_file(document.at("files").at(name));
+  }
+  manifest.files[kTestFile] = parse_file(document.at("files").at(kTestFile));
+  return manifest;
+}
+
+}  // namespace
+
+std::optional<Manifest> read_manifest(const fs::path& folder) {
+  const fs::path path = folder / Manifest::kFile;
+  if (!fs::exists(path)) return std::nullopt;
+  try {
+    return parse(json::parse(read_text_file(path)));
+  } catch (const json::exception& error) {
+    throw Error(ExitCode::kBadData, fmt::format("'{}': {}", path.string(), error.what()),
+                "synthesize the data set again");
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("'{}': {}", path.string(), error.what()),
+                "synthesize the data set again");
+  }
+}
+
+std::string manifest_text(const Manifest& manifest) {
+  json document = {{"format", Manifest::kFormat}, {"seed", manifest.seed}};
+  for (const auto& [name, file] : manifest.files) {
+    document["files"][name] = {{"records", file.records}, {"sha256", file.sha256}};
+  }
+  return document.dump(2) + "\n";
+}
+
+namespace {
+
+// SHA-256 of the files in the official archive (config/data), as listed in torchvision-ruby's
+// cifar10.rb (github.com/ankane/torchvision-ruby).
 constexpr std::array<std::string_view, 6> kOfficialSha256 = {
     "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5",
     "a591ca11fa1708a91ee40f54b3da4784ccd871ecf2137de63f51ada8b3fa57ed",
@@ -36,13 +87,12 @@ std::vector<std::string> file_names() {
 
 // Never "remove the folder": it may be any folder that was named by mistake.
 const std::string kMakeAnother =
-    "name another folder, or make one with gradsync-dataset fetch --to NEW-FOLDER (CIFAR-10) or "
-    "gradsync-dataset synthesize --to NEW-FOLDER";
+    "name another folder, or make one with config/data NEW-FOLDER (CIFAR-10) or gradsync-dataset "
+    "synthesize --to NEW-FOLDER";
 
 std::string fix_for(const fs::path& folder) {
-  return fmt::format(
-      "gradsync-dataset fetch --to '{0}' for CIFAR-10, or gradsync-dataset synthesize --to '{0}'",
-      folder.string());
+  return fmt::format("config/data '{0}' for CIFAR-10, or gradsync-dataset synthesize --to '{0}'",
+                     folder.string());
 }
 
 /// The folder the files lie in, given it or its parent.
@@ -238,10 +288,6 @@ std::array<std::int64_t, kClasses> Cifar10::class_counts(Split split) const {
     ++counts[static_cast<std::size_t>(label(split, image))];
   }
   return counts;
-}
-
-bool is_official_archive(std::string_view sha256) {
-  return sha256 == kOfficialArchiveSha256;
 }
 
 namespace {

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -47,7 +49,7 @@ struct DataDigest {
 /// node share one copy in the page cache.
 ///
 /// Without a manifest each file has exactly 10,000 records. With one (gradsync-dataset.json, see
-/// manifest.h) each has as many as it says.
+/// Manifest) each has as many as it says.
 class Cifar10 {
  public:
   /// Opens the files in `folder` or in its sub-folder cifar-10-batches-bin, with the checks of
@@ -86,9 +88,6 @@ class Cifar10 {
   std::vector<MappedFile> files_;  ///< five of training, one of test
 };
 
-/// Whether `sha256` is that of the official archive cifar-10-binary.tar.gz.
-bool is_official_archive(std::string_view sha256);
-
 /// Mean and standard deviation of the red, green and blue values of the training images, each
 /// divided by 255.
 struct ChannelStatistics {
@@ -104,5 +103,28 @@ bool are_those_of_cifar10(const ChannelStatistics& statistics);
 /// Whether the files hold the images of CIFAR-10, though maybe in another order or encoded again:
 /// as many of each class, and their channel statistics. Reads all images.
 bool has_cifar10_images(const Cifar10& data);
+
+/// What a synthetic data set says about itself, in gradsync-dataset.json beside its files:
+///   {"format": "gradsync-dataset/1", "seed": 1,
+///    "files": {"data_batch_1.bin": {"records": 10000, "sha256": "…"}, …}}
+struct Manifest {
+  static constexpr const char* kFile = "gradsync-dataset.json";
+  static constexpr const char* kFormat = "gradsync-dataset/1";
+
+  struct File {
+    std::int64_t records = 0;
+    std::string sha256;
+  };
+
+  std::uint64_t seed = 0;
+  std::map<std::string, File> files;
+};
+
+/// The manifest in `folder`, if there is one.
+/// Throws Error kBadData if it cannot be understood or does not name all six files.
+std::optional<Manifest> read_manifest(const std::filesystem::path& folder);
+
+/// The manifest as JSON text.
+std::string manifest_text(const Manifest& manifest);
 
 }  // namespace gradsync

@@ -8,7 +8,6 @@
 #include "base/error.h"
 #include "base/table.h"
 #include "data/cifar10.h"
-#include "data/fetch.h"
 #include "data/synthetic.h"
 
 namespace {
@@ -20,18 +19,15 @@ constexpr const char* kProgram = "gradsync-dataset";
 
 constexpr const char* kExamples =
     "gradsync-dataset synthesize --to data/synthetic\n"
-    "gradsync-dataset fetch --to data/cifar-10\n"
     "gradsync-dataset verify data/cifar-10\n"
     "gradsync-dataset synthesize --to data/small --seed 7 --train 5000 --test 1000\n"
-    "gradsync-dataset fetch --to data/cifar-10 --from cifar-10-binary.tar.gz\n"
     "gradsync-dataset info data/cifar-10";
 
-/// Of the commands that make a folder; `verify` and `info` have none.
+/// Options of the command that makes a folder; `verify` and `info` have none.
 struct DatasetOptions {
   fs::path to;
   std::uint64_t seed = 1;
   std::int64_t train = 50000, test = 10000;  ///< images
-  std::string from = kOfficialAddress;       ///< an address, or a file on this machine
 };
 
 using Options = ProgramOptions<DatasetOptions>;
@@ -54,12 +50,6 @@ BoundGroup<DatasetOptions> synthetic_options() {
           }};
 }
 
-BoundGroup<DatasetOptions> source_options() {
-  return {"Source",
-          {{"from", Value::text_value(&DatasetOptions::from, "ADDRESS|FILE"),
-            "where to download the archive, or an archive on this machine"}}};
-}
-
 Options options_of(std::vector<BoundGroup<DatasetOptions>> groups) {
   return {"dataset", std::move(groups)};
 }
@@ -79,21 +69,10 @@ const Text& required(const Text& value, const char* name) {
 }
 
 int synthesize_command(const Request& request) {
-  const auto& [to, seed, train, test, from] = request.options;
+  const auto& [to, seed, train, test] = request.options;
   synthesize(required(to, "to"), seed, train, test);
   std::cout << fmt::format("{}: {} training and {} test images, seed {}\n", to.string(), train,
                            test, seed);
-  return 0;
-}
-
-int fetch_command(const Request& request) {
-  const fs::path& to = required(request.options.to, "to");
-  const auto progress = [&](const std::string& line) {
-    request.output.progress() << line << std::endl;
-  };
-  const FetchResult result = fetch(to, required(request.options.from, "from"), progress);
-  std::cout << fmt::format("{}: {}{}\n", to.string(), result.digest.name,
-                           result.already_there ? ", already there; nothing was done" : "");
   return 0;
 }
 
@@ -157,7 +136,6 @@ struct Command {
 const std::vector<Command>& commands() {
   static const std::vector<Command> all = {
       {"synthesize", options_of({output_options(), synthetic_options()}), "", synthesize_command},
-      {"fetch", options_of({output_options(), source_options()}), "", fetch_command},
       {"verify", options_of({}), "FOLDER", verify_command},
       {"info", options_of({}), "FOLDER", info_command},
   };
@@ -170,16 +148,15 @@ Error no_command() {
 }
 
 ProgramHelp dataset_help() {
-  ProgramHelp help{kProgram, "gradsync-dataset synthesize|fetch|verify|info [OPTION...]",
-                   "Makes, downloads and verifies data sets in the binary format of CIFAR-10.",
-                   kExamples};
+  ProgramHelp help{kProgram, "gradsync-dataset synthesize|verify|info [OPTION...]",
+                   "Makes and verifies data sets in the binary format of CIFAR-10.", kExamples};
   for (const Command& command : commands())
     help.commands.push_back({command.name, command.options.table()});
   return help;
 }
 
 OptionTable options_of_all_commands() {
-  return options_of({output_options(), synthetic_options(), source_options()}).table();
+  return options_of({output_options(), synthetic_options()}).table();
 }
 
 // Without a command: --help and its like.
@@ -210,9 +187,8 @@ const Command& command_named(const std::string& name) {
     names.push_back(command.name);
   }
   const std::string near = nearest(name, names);
-  throw Error(
-      ExitCode::kUsage, fmt::format("'{}' is not a command of {}", name, kProgram),
-      near.empty() ? "synthesize, fetch, verify or info" : fmt::format("did you mean {}?", near));
+  throw Error(ExitCode::kUsage, fmt::format("'{}' is not a command of {}", name, kProgram),
+              near.empty() ? "synthesize, verify or info" : fmt::format("did you mean {}?", near));
 }
 
 int dispatch(int argc, const char* const* argv) {

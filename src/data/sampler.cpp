@@ -116,31 +116,19 @@ std::string Sampler::order_digest() const {
   return digest.hex().substr(0, 16);
 }
 
-namespace {
-
-/// 64 bits that do not depend on the order of the images: a sum of their splitmix64 values.
-std::uint64_t digest_of(std::int64_t image) {
-  std::uint64_t state = static_cast<std::uint64_t>(image) + 0x9e3779b97f4a7c15u;
-  state = (state ^ (state >> 30)) * 0xbf58476d1ce4e5b9u;
-  state = (state ^ (state >> 27)) * 0x94d049bb133111ebu;
-  return state ^ (state >> 31);
-}
-
-}  // namespace
-
 EpochOrder BatchCensus::add(const Sampler& sampler, std::int64_t ranks, std::int64_t passes,
                             std::int64_t steps) {
   EpochOrder order;
   std::map<std::int64_t, std::int64_t> owners;
   for (std::int64_t step = 0; step < steps; ++step) {
-    std::uint64_t batch = 0;
+    std::uint64_t batch = 0;  // a sum, so it does not depend on the order of the images
     const std::int64_t end = std::min((step + 1) * passes, sampler.steps());
     for (std::int64_t pass = step * passes; pass < end; ++pass)
       for (std::int64_t rank = 0; rank < ranks; ++rank) {
         const auto images = sampler.batch_of(pass, rank);
         const std::int64_t own = sampler.unrepeated(pass, rank);
         for (std::size_t i = 0; i < images.size(); ++i) {
-          batch += digest_of(images[i]);
+          batch += splitmix64(static_cast<std::uint64_t>(images[i]));
           if (static_cast<std::int64_t>(i) >= own) continue;
           const auto [owner, is_new] = owners.emplace(images[i], rank);
           if (!is_new && owner->second != rank) ++order.shared_images;

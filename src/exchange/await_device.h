@@ -1,7 +1,7 @@
 #pragma once
 
 #include "comm/session.h"
-#include "machine/event_ring.h"
+#include "machine/lane.h"
 #include "transport/transport.h"
 
 namespace gradsync {

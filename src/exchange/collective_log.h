@@ -12,10 +12,11 @@
 #include <mpi.h>
 
 #include "base/function_ref.h"
+#include "base/numbers.h"
 #include "comm/session.h"
 #include "comm/watchdog.h"
-#include "machine/event_ring.h"
-#include "record/collective_call.h"
+#include "exchange/collective_call.h"
+#include "machine/lane.h"
 #include "record/run.h"
 #include "transport/transport.h"
 

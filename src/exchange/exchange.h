@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/numbers.h"
 #include "exchange/await_device.h"
 #include "exchange/collective_log.h"
 #include "exchange/control_channel.h"

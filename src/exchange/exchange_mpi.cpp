@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/half.h"
+#include "base/numbers.h"
 #include "comm/long_messages.h"
 #include "exchange/exchange.h"
-#include "machine/range.h"
+#include "machine/lane.h"
 #include "stats/clock.h"
 
 namespace gradsync {

@@ -1,5 +1,3 @@
-#include "machine/cores.h"
-
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -7,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/parse.h"
+#include "machine/host.h"
 
 namespace gradsync {
 

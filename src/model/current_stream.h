@@ -5,7 +5,7 @@
 #include <c10/cuda/CUDAStream.h>
 #endif
 
-#include "machine/stream_handle.h"
+#include "machine/device.h"
 
 namespace gradsync {
 

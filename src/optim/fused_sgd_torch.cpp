@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "machine/finite.h"
+#include "machine/kernel_math.h"
 #include "model/current_stream.h"
 #include "optim/fused_sgd.h"
 

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "machine/step_state.h"
+#include "machine/kernels.h"
 #include "model/replica.h"
-#include "options/optimizer_settings.h"
+#include "options/options.h"
 
 namespace gradsync {
 

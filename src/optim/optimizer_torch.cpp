@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "machine/finite.h"
+#include "machine/kernel_math.h"
 #include "optim/optimizer.h"
 
 namespace gradsync {

@@ -115,7 +115,8 @@ std::string graph_obstacle(const TrainOptions& options) {
     return "--sync " + options.sync + ": the host takes part in each step";
   if (options.verify == "all") return "--verify all: the host compares each call";
   if (!options.batch_schedule.empty()) return "--batch-schedule: batches change their size";
-  if (!options.inject_fault.empty()) return "--inject-fault: a replayed step does not ask for it";
+  if (options.inject_fault.kind != FaultKind::kNone)
+    return "--inject-fault: a replayed step does not ask for it";
   return {};
 }
 

@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
+#include "base/parse.h"
 
 namespace gradsync {
 
@@ -18,19 +19,6 @@ constexpr double kUnscaledStart = 0.1;
 
 void require(bool holds, const std::string& what, const std::string& fix) {
   if (!holds) throw Error(ExitCode::kUsage, what, fix);
-}
-
-void require_name(const std::string& option, const std::string& name,
-                  const std::vector<std::string>& names) {
-  require(std::find(names.begin(), names.end(), name) != names.end(),
-          fmt::format("{} {} is unknown", option, name),
-          fmt::format("one of {}", fmt::join(names, ", ")));
-}
-
-void require_names(const LearningRateSettings& settings) {
-  require_name("--lr-scaling", settings.scaling, learning_rate_scalings());
-  require_name("--warmup-rate", settings.warmup, learning_rate_warmups());
-  require_name("--lr-schedule", settings.schedule, learning_rate_schedules());
 }
 
 void require_warmup(const LearningRateSettings& settings) {
@@ -56,15 +44,15 @@ void require_milestones(const LearningRateSettings& settings) {
 }
 
 void require_schedule(const LearningRateSettings& settings) {
-  const std::string& schedule = settings.schedule;
+  const LrSchedule schedule = settings.schedule;
   const auto epochs = static_cast<double>(settings.epochs);
-  if (schedule == "multistep") require_milestones(settings);
-  if (schedule == "step")
+  if (schedule == LrSchedule::kMultistep) require_milestones(settings);
+  if (schedule == LrSchedule::kStep)
     require(settings.step_epochs >= 1 && settings.step_epochs < settings.epochs,
             fmt::format("--lr-step-epochs {} does not fall within the {} epochs of the run",
                         settings.step_epochs, settings.epochs),
             fmt::format("1 to {}", settings.epochs - 1));
-  if (schedule == "cyclic")
+  if (schedule == LrSchedule::kCyclic)
     require(settings.cycle_epochs > 0 && settings.cycle_epochs <= epochs,
             fmt::format("--lr-cycle-epochs {} does not fit in the {} epochs of the run",
                         settings.cycle_epochs, settings.epochs),
@@ -74,14 +62,13 @@ void require_schedule(const LearningRateSettings& settings) {
 double scale(const LearningRateSettings& settings) {
   const double ratio =
       static_cast<double>(settings.global_batch) / static_cast<double>(settings.base_batch);
-  if (settings.scaling == "linear") return ratio;
-  return settings.scaling == "sqrt" ? std::sqrt(ratio) : 1;
+  if (settings.scaling == LrScaling::kLinear) return ratio;
+  return settings.scaling == LrScaling::kSqrt ? std::sqrt(ratio) : 1;
 }
 
 }  // namespace
 
 void require_covered(const LearningRateSettings& settings) {
-  require_names(settings);
   require_warmup(settings);
   require_schedule(settings);
 }
@@ -98,19 +85,19 @@ LearningRate::LearningRate(LearningRateSettings settings) : settings_(std::move(
 
 double LearningRate::at(double epoch) const {
   if (epoch < settings_.warmup_epochs) return warming(epoch);
-  const std::string& schedule = settings_.schedule;
-  if (schedule == "constant") return full_;
-  if (schedule == "step" || schedule == "multistep") return falls(epoch);
-  if (schedule == "cyclic") return cyclic(epoch - settings_.warmup_epochs);
+  const LrSchedule schedule = settings_.schedule;
+  if (schedule == LrSchedule::kConstant) return full_;
+  if (schedule == LrSchedule::kStep || schedule == LrSchedule::kMultistep) return falls(epoch);
+  if (schedule == LrSchedule::kCyclic) return cyclic(epoch - settings_.warmup_epochs);
   const double length = static_cast<double>(settings_.epochs) - settings_.warmup_epochs;
   const double u = std::clamp((epoch - settings_.warmup_epochs) / length, 0.0, 1.0);
-  const double share = schedule == "cosine" ? (1 + std::cos(std::numbers::pi * u)) / 2
-                                            : std::pow(1 - u, settings_.power);
+  const double share = schedule == LrSchedule::kCosine ? (1 + std::cos(std::numbers::pi * u)) / 2
+                                                       : std::pow(1 - u, settings_.power);
   return settings_.minimum + (full_ - settings_.minimum) * share;
 }
 
 double LearningRate::warming(double epoch) const {
-  if (settings_.warmup == "constant") return from_;
+  if (settings_.warmup == LrWarmup::kConstant) return from_;
   return from_ + (full_ - from_) * epoch / settings_.warmup_epochs;
 }
 
@@ -122,7 +109,7 @@ double LearningRate::falls(double epoch) const {
                          [](double t, std::int64_t fall) { return t < static_cast<double>(fall); });
     return static_cast<double>(end - milestones.begin());
   };
-  const double count = settings_.schedule == "multistep"
+  const double count = settings_.schedule == LrSchedule::kMultistep
                            ? passed()
                            : std::floor(epoch / static_cast<double>(settings_.step_epochs));
   return full_ * std::pow(settings_.decay, count);
@@ -134,20 +121,55 @@ double LearningRate::cyclic(double since_warmup) const {
   return settings_.minimum + (full_ - settings_.minimum) * height;
 }
 
-const std::vector<std::string>& learning_rate_scalings() {
-  static const std::vector<std::string> names = {"none", "linear", "sqrt"};
-  return names;
+namespace {
+
+[[noreturn]] void refuse(const std::string& text, const std::string& why) {
+  throw Error(ExitCode::kUsage, fmt::format("--batch-schedule {}: {}", text, why),
+              "EPOCH:BATCH pairs from epoch 0 on, as 0:128,3:512");
 }
 
-const std::vector<std::string>& learning_rate_warmups() {
-  static const std::vector<std::string> names = {"gradual", "constant"};
-  return names;
+std::int64_t count_of(const std::string& text, const std::string& word, std::int64_t lowest) {
+  std::int64_t count = -1;
+  try {
+    count = parse_integer(word);
+  } catch (const Error&) {
+    refuse(text, fmt::format("\"{}\" is not a whole number", word));
+  }
+  if (count < lowest) refuse(text, fmt::format("{} is below {}", word, lowest));
+  return count;
 }
 
-const std::vector<std::string>& learning_rate_schedules() {
-  static const std::vector<std::string> names = {"constant", "step",   "multistep",
-                                                 "cosine",   "cyclic", "polynomial"};
-  return names;
+}  // namespace
+
+BatchSchedule::BatchSchedule(std::string_view text) : text_(text) {
+  for (const std::string& pair : split_list(text_, ',')) {
+    const std::size_t colon = pair.find(':');
+    if (colon == std::string::npos) refuse(text_, fmt::format("\"{}\" has no colon", pair));
+    phases_.push_back(
+        {count_of(text_, pair.substr(0, colon), 0), count_of(text_, pair.substr(colon + 1), 1)});
+  }
+  if (phases_.empty() || phases_.front().epoch != 0) refuse(text_, "epoch 0 is missing");
+  const auto same_or_earlier = [](const Phase& a, const Phase& b) { return a.epoch >= b.epoch; };
+  if (std::adjacent_find(phases_.begin(), phases_.end(), same_or_earlier) != phases_.end())
+    refuse(text_, "the epochs are not increasing");
+}
+
+void BatchSchedule::require_fits(std::int64_t epochs, std::int64_t shares) const {
+  for (const Phase& phase : phases_) {
+    if (phase.epoch >= epochs)
+      refuse(text_,
+             fmt::format("epoch {} lies beyond the {} epochs of the run", phase.epoch, epochs));
+    if (phase.batch % shares != 0)
+      refuse(text_,
+             fmt::format("{} does not divide by {} (ranks × accumulate)", phase.batch, shares));
+  }
+}
+
+std::int64_t BatchSchedule::at(std::int64_t epoch) const {
+  const auto next = std::upper_bound(
+      phases_.begin(), phases_.end(), epoch,
+      [](std::int64_t wanted, const Phase& phase) { return wanted < phase.epoch; });
+  return std::prev(next)->batch;
 }
 
 }  // namespace gradsync

@@ -2,22 +2,27 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace gradsync {
 
+enum class LrScaling { kNone, kLinear, kSqrt };
+enum class LrWarmup { kGradual, kConstant };
+enum class LrSchedule { kConstant, kStep, kMultistep, kCosine, kCyclic, kPolynomial };
+
 /// How the learning rate goes over a run. Epochs are counted from the start of training, warm-up
 /// included; fractions of an epoch count.
 struct LearningRateSettings {
-  double base = 0.1;             ///< --lr: the rate at `base_batch`
-  std::string scaling = "none";  ///< none | linear | sqrt, in (global batch / base_batch)
+  double base = 0.1;                     ///< --lr: the rate at `base_batch`
+  LrScaling scaling = LrScaling::kNone;  ///< in (global batch / base_batch)
   std::int64_t base_batch = 128;
   std::int64_t global_batch = 128;  ///< at the start of training
   std::int64_t epochs = 1;          ///< of the whole run
   double warmup_epochs = 0;
-  std::string warmup = "gradual";        ///< gradual | constant
-  double warmup_from = -1;               ///< rate at the start of the warm-up; below 0: see rates()
-  std::string schedule = "constant";     ///< of learning_rate_schedules()
+  LrWarmup warmup = LrWarmup::kGradual;
+  double warmup_from = -1;  ///< rate at the start of the warm-up; below 0: see rates()
+  LrSchedule schedule = LrSchedule::kConstant;
   double minimum = 0;                    ///< cosine, polynomial, cyclic: the lowest rate
   double decay = 0.1;                    ///< step, multistep: the factor of each fall
   std::int64_t step_epochs = 0;          ///< step: epochs between two falls
@@ -27,7 +32,7 @@ struct LearningRateSettings {
 };
 
 /// Throws Error kUsage if the settings do not fit the epochs: a warm-up, milestone, step or cycle
-/// outside them, milestones that do not rise, an unknown name.
+/// outside them, milestones that do not rise.
 void require_covered(const LearningRateSettings& settings);
 
 /// The learning rate of every iteration.
@@ -67,9 +72,32 @@ class LearningRate {
   double full_ = 0, from_ = 0;
 };
 
-/// The names that the settings take, in the order of --help.
-const std::vector<std::string>& learning_rate_scalings();
-const std::vector<std::string>& learning_rate_warmups();
-const std::vector<std::string>& learning_rate_schedules();
+/// A global batch that grows (or shrinks) at given epochs: "0:128,3:512" trains three epochs at 128
+/// and the rest at 512. A growing batch takes the place of a falling rate (Smith et al., 2018).
+class BatchSchedule {
+ public:
+  BatchSchedule() = default;
+
+  /// Throws Error kUsage for anything but EPOCH:BATCH pairs with commas, of which the first names
+  /// epoch 0, epochs rise, and batches are 1 or more.
+  explicit BatchSchedule(std::string_view text);
+
+  /// Throws Error kUsage if an epoch lies beyond the run, or a batch does not divide by `shares`
+  /// (ranks × accumulate).
+  void require_fits(std::int64_t epochs, std::int64_t shares) const;
+
+  /// Whether there is none: the batch stays.
+  bool empty() const { return phases_.empty(); }
+
+  /// The global batch of `epoch`; requires a schedule.
+  std::int64_t at(std::int64_t epoch) const;
+
+ private:
+  struct Phase {
+    std::int64_t epoch, batch;
+  };
+  std::string text_;
+  std::vector<Phase> phases_;
+};
 
 }  // namespace gradsync

@@ -52,4 +52,17 @@ const TrainOption* declared_train_option(std::string_view name);
 /// What a run did whose file says nothing of the option: it is from before the option.
 std::string value_before(const TrainOption& option);
 
+/// TrainOptions::checkpoint_every of `--checkpoint-every end`.
+inline constexpr std::int64_t kCheckpointAtEnd = -1;
+
+/// The most iterations of any option.
+inline constexpr std::int64_t kMaxIterations = 1'000'000'000;
+/// The most of anything else that is counted.
+inline constexpr std::int64_t kMaxCount = 1'000'000;
+/// The most images in a batch; one beyond the images of an epoch holds all of them.
+inline constexpr std::int64_t kMaxBatchPerRank = 10'000'000'000;
+/// Throws Error kUsage, as train_options() does, where what one option says does not go with
+/// another.
+void require_possible(const OptionValues& values, const TrainOptions& options);
+
 }  // namespace gradsync

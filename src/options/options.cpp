@@ -1,12 +1,16 @@
 #include "options/options.h"
 
 #include <algorithm>
+#include <charconv>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include "base/error.h"
 #include "options/modes.h"
-#include "options/option_groups.h"
+#include "options/option_roles.h"
 
 namespace gradsync {
 
@@ -18,63 +22,6 @@ const std::vector<std::string>& sync_mode_names() {
     return all;
   }();
   return names;
-}
-
-TrainOption may_change(TrainOption option) {
-  option.may_change = true;
-  return option;
-}
-
-TrainOption left_open(const std::string& open, TrainOption option) {
-  option.open = open;
-  return option;
-}
-
-TrainOption formerly(const std::string& value, TrainOption option) {
-  option.formerly = value;
-  return option;
-}
-
-TrainOption open_or(OptionRole role, const std::string& name, std::int64_t TrainOptions::*member,
-                    const BoundValue<TrainOptions>& other, const std::string& help) {
-  const auto value = BoundValue<TrainOptions>::word_or(kAuto, member, std::int64_t{0}, other);
-  return left_open(kAuto, {role, name, value, help});
-}
-
-const TrainOptionTable& declared_train_options() {
-  static const TrainOptionTable declared = [] {
-    const std::vector<std::pair<std::string, TrainOptionTable>> groups = {
-        {"Synchronization", synchronization_options()},
-        {"Replicas", replica_options()},
-        {"Network and data", model_and_data_options()},
-        {"Training", training_options()},
-        {"Optimizer", optimizer_options()},
-        {"Learning rate over the run", learning_rate_options()},
-        {"Machine", machine_options()},
-        {"Calibration and counterfactual runs", calibration_options()},
-        {"Output and checks", output_options()},
-        {"Stop and resume", stop_options()},
-    };
-    TrainOptionTable all;
-    for (const auto& [name, options] : groups)
-      for (TrainOption option : options) {
-        option.group = name;
-        all.push_back(std::move(option));
-      }
-    return all;
-  }();
-  return declared;
-}
-
-const TrainOption* declared_train_option(std::string_view name) {
-  const auto& all = declared_train_options();
-  const auto found = std::find_if(all.begin(), all.end(),
-                                  [&](const TrainOption& option) { return option.name == name; });
-  return found == all.end() ? nullptr : &*found;
-}
-
-std::string value_before(const TrainOption& option) {
-  return option.formerly.empty() ? option.value.text(TrainOptions{}) : option.formerly;
 }
 
 const OptionTable& train_option_table() {
@@ -116,11 +63,7 @@ TrainOptions train_options(const OptionValues& values) {
     throw option_error(values, "data", "the folder has no name", "give a folder, as data/cifar-10");
   // What is drawn from a seed has no answers to learn.
   if (!network_input(options).cifar10) options.evaluate = "none";
-  for (const auto require :
-       {require_network_possible, require_one_batch, require_optimizer_possible,
-        require_rate_possible, require_gradients_suffice, require_target_possible,
-        require_checkpoints_possible, require_overlap_possible})
-    require(values, options);
+  require_possible(values, options);
   return options;
 }
 
@@ -163,6 +106,38 @@ WatchLimits watch_limits(const TrainOptions& options) {
   limits.start_option = "--start-timeout";
   limits.io_option = "--io-timeout";
   return limits;
+}
+
+namespace {
+
+constexpr const char* kFaultNames[] = {"nan",           "kill",  "stop",       "leave",
+                                       "skip",          "short", "other-type", "other-root",
+                                       "out-of-memory", "usr1",  "term",       "delay"};
+
+template <typename Number>
+bool read_number(const std::string& text, Number& value) {
+  const auto end = text.data() + text.size();
+  const auto [last, error] = std::from_chars(text.data(), end, value);
+  return error == std::errc() && last == end && value >= 0;
+}
+
+}  // namespace
+
+Fault parse_fault(const std::string& text) {
+  if (text.empty()) return {};
+  Fault fault;
+  const auto at = text.find('@'), colon = text.find(':');
+  const std::string kind = text.substr(0, at);
+  const auto known = std::find(std::begin(kFaultNames), std::end(kFaultNames), kind);
+  const bool shaped = at != std::string::npos && colon != std::string::npos && at < colon;
+  if (known == std::end(kFaultNames) || !shaped ||
+      !read_number(text.substr(at + 1, colon - at - 1), fault.rank) ||
+      !read_number(text.substr(colon + 1), fault.iteration))
+    throw Error(ExitCode::kUsage,
+                fmt::format("\"{}\" is not KIND@RANK:ITERATION, as nan@1:5", text),
+                fmt::format("KIND is one of {}", fmt::join(kFaultNames, ", ")));
+  fault.kind = static_cast<FaultKind>(known - std::begin(kFaultNames) + 1);
+  return fault;
 }
 
 }  // namespace gradsync

@@ -6,19 +6,64 @@
 
 #include "base/cli/program_help.h"
 #include "comm/watched_phases.h"
-#include "options/batch_schedule.h"
 #include "options/learning_rate.h"
 #include "options/networks.h"
-#include "options/optimizer_settings.h"
 #include "sync/buckets.h"
 
 namespace gradsync {
+
+/// What an optimizer is made with; knows no LibTorch.
+struct OptimizerSettings {
+  std::string name = "sgd";  ///< of optimizer_names()
+  double momentum = 0.9;     ///< sgd, lars
+  double weight_decay = 5e-4;
+  bool nesterov = false;              ///< sgd
+  double beta1 = 0.9, beta2 = 0.999;  ///< adam, lamb
+  double epsilon = 1e-8;              ///< adam, lamb
+  bool scales_loss = false;           ///< fp16: with a loss scale (StepState)
+  double trust_coefficient = 1e-3;    ///< lars
+};
+
+/// A fault that a test requests with --inject-fault KIND@RANK:ITERATION, in the order of the names
+/// of KIND.
+enum class FaultKind {
+  kNone,
+  kNotANumber,
+  kKill,
+  kStop,
+  kLeave,
+  kSkip,
+  kShort,
+  kOtherType,
+  kOtherRoot,
+  kOutOfMemory,
+  kUsr1,
+  kTerm,
+  kDelay  ///< sleeps for kDelay_s
+};
+
+/// How late the delayed rank is.
+inline constexpr double kDelay_s = 3;
+
+struct Fault {
+  FaultKind kind = FaultKind::kNone;
+  int rank = 0;
+  std::int64_t iteration = 0;
+
+  bool due(int at_rank, std::int64_t at_iteration) const {
+    return kind != FaultKind::kNone && rank == at_rank && iteration == at_iteration;
+  }
+};
+
+/// Reads "nan@1:5"; an empty text is no fault. Throws Error kUsage listing the kinds; what() ends a
+/// sentence.
+Fault parse_fault(const std::string& text);
 
 /// --batch-per-rank where no batch is given.
 inline constexpr std::int64_t kDefaultBatchPerRank = 128;
 
 /// The trainer's settings, all checked: every value below is in its range when `train_options`
-/// returns. The values here are the defaults of the options, which options_*.cpp declare.
+/// returns. The values here are the defaults of the options, which option_roles.cpp declares.
 struct TrainOptions {
   std::string sync = "ddp";        ///< --sync, a name of sync_mode_names()
   std::string model = "resnet18";  ///< see networks.def
@@ -64,7 +109,7 @@ struct TrainOptions {
   std::string verify = "init";  ///< off | init | all
   double timeout_s = 0;         ///< 0: max(60 s, 20 × median iteration)
   double start_timeout_s = 90, io_timeout_s = 900;
-  std::string inject_fault;  ///< KIND@RANK:ITERATION, for tests; empty: none
+  Fault inject_fault;  ///< for tests
   bool calibrate = false;
   std::vector<std::int64_t> calibrate_sizes;  ///< bytes a rank, rising
   std::int64_t counterfactual = 0;            ///< iterations a window; 0: no windows

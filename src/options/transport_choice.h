@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "machine/choice.h"
+#include "machine/gpus.h"
 
 namespace gradsync {
 

@@ -14,7 +14,7 @@
 
 #include "base/cli/program_output.h"
 #include "base/file.h"
-#include "base/utc_time.h"
+#include "base/parse.h"
 #include "comm/agreement.h"
 #include "comm/mpi_program.h"
 #include "comm/places.h"

@@ -6,7 +6,7 @@
 
 #include "model/network.h"
 #include "quantize/int8_model.h"
-#include "record/quantization.h"
+#include "record/run.h"
 
 namespace gradsync::quantize {
 

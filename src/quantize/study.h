@@ -4,7 +4,7 @@
 
 #include "quantize/accuracy.h"
 #include "quantize/quantize_options.h"
-#include "record/quantization.h"
+#include "record/run.h"
 
 namespace gradsync::quantize {
 

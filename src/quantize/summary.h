@@ -7,7 +7,7 @@
 #include "data/cifar10.h"
 #include "quantize/plan.h"
 #include "quantize/quantize_options.h"
-#include "record/quantization.h"
+#include "record/run.h"
 
 namespace gradsync::quantize {
 

@@ -6,7 +6,7 @@
 
 #include "quantize/distribution.h"
 #include "quantize/int8_model.h"
-#include "record/quantization.h"
+#include "record/run.h"
 
 /// What the run file says of the tensors of a network.
 namespace gradsync::quantize {

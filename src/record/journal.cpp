@@ -14,8 +14,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
-#include "record/bytes.h"
-#include "record/publish.h"
+#include "record/recorder.h"
 
 namespace gradsync {
 
@@ -27,33 +26,31 @@ constexpr std::size_t kFrameBytes = 8;  // length and type
 constexpr std::size_t kChecksumBytes = 4;
 
 std::uint32_t number_at(std::span<const std::byte> bytes, std::size_t offset) {
-  return ByteReader(bytes.subspan(offset)).get<std::uint32_t>();
+  std::uint32_t number = 0;
+  std::memcpy(&number, bytes.data() + offset, sizeof number);
+  return number;
+}
+
+void append(std::vector<std::byte>& bytes, std::uint32_t number) {
+  const auto more = std::as_bytes(std::span(&number, 1));
+  bytes.insert(bytes.end(), more.begin(), more.end());
 }
 
 std::vector<std::byte> header() {
-  ByteWriter writer;
-  for (const unsigned char byte : kMagic)
-    writer.put(byte);
-  writer.put(kJournalVersion);
-  auto bytes = writer.take();
-  ByteWriter checksum;
-  checksum.put(crc32c(bytes));
-  const auto tail = checksum.take();
-  bytes.insert(bytes.end(), tail.begin(), tail.end());
+  const auto magic = std::as_bytes(std::span(kMagic));
+  std::vector<std::byte> bytes(magic.begin(), magic.end());
+  append(bytes, kJournalVersion);
+  append(bytes, crc32c(bytes));
   return bytes;
 }
 
 std::vector<std::byte> framed(RecordType type, std::span<const std::byte> payload) {
-  ByteWriter writer;
-  writer.reserve(kFrameBytes + payload.size() + kChecksumBytes);
-  writer.put(static_cast<std::uint32_t>(payload.size()));
-  writer.put(static_cast<std::uint32_t>(type));
-  auto bytes = writer.take();
+  std::vector<std::byte> bytes;
+  bytes.reserve(kFrameBytes + payload.size() + kChecksumBytes);
+  append(bytes, static_cast<std::uint32_t>(payload.size()));
+  append(bytes, static_cast<std::uint32_t>(type));
   bytes.insert(bytes.end(), payload.begin(), payload.end());
-  ByteWriter checksum;
-  checksum.put(crc32c(std::span(bytes).subspan(sizeof(std::uint32_t))));
-  const auto tail = checksum.take();
-  bytes.insert(bytes.end(), tail.begin(), tail.end());
+  append(bytes, crc32c(std::span(bytes).subspan(sizeof(std::uint32_t))));
   return bytes;
 }
 
@@ -80,7 +77,7 @@ JournalWriter::JournalWriter(std::filesystem::path path, std::span<const std::by
   const auto bytes = header();
   write_all(file_.get(), bytes, temporary.path());
   whole_bytes_ = static_cast<std::int64_t>(bytes.size());
-  // Of the file, whatever its name. Who else makes the journal now holds that of another file.
+  // Locks the file, whatever its name. Who else makes the journal now holds that of another file.
   ::flock(file_.get(), LOCK_EX | LOCK_NB);
   lock_.emplace(journal_lock_path(path_), path_, LockFile::Others::kMayLive);
   append_at_end();

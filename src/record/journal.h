@@ -3,13 +3,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/file.h"
 #include "base/lock_file.h"
+#include "record/reader.h"
 #include "record/schema.h"
 
 /// The journal: a file that is only ever appended to, in records that vouch for themselves.
@@ -17,7 +20,7 @@
 ///   header   8 bytes magic, u32 version, u32 CRC-32C of the 12 bytes before it
 ///   record   u32 length n, u32 type, n bytes payload, u32 CRC-32C of type and payload
 ///
-/// All little-endian. Payloads: record/journal_payload.h.
+/// All little-endian.
 namespace gradsync {
 
 /// What is written, and the oldest that is read.
@@ -119,6 +122,71 @@ class JournalReader {
   std::int64_t file_bytes_ = 0;  ///< when it was opened: a running job may append more
   std::int64_t position_ = 0;
   std::uint32_t version_ = 0;
+};
+
+/// What the records of a journal hold, derived from the fields of record/schema.h. Iteration rows
+/// are binary, since a job writes one every few milliseconds:
+///
+///   the fields of IterationHeader · u32 ranks · u32 buckets · a bucket: the fields of BucketShape
+///   a rank: the fields of RankIteration · a bucket: the fields of BucketTimes
+///
+/// Numbers have 64 bits; flags and kinds of collective are u32. The length determines the version:
+/// rows of earlier versions lack what later ones added. All other records are JSON objects; in them
+/// NaN is null and infinities are "inf" and "-inf".
+///
+/// encode: the payload of a row of RunLists, a RunInfo, a RunEnd or an IterationRow.
+template <typename Row>
+std::vector<std::byte> encode(const Row& row);
+template <>
+std::vector<std::byte> encode(const IterationRow& row);
+
+/// The inverse; nothing if the bytes are not such a record. Never throws for what they hold.
+template <typename Row>
+std::optional<Row> decode(std::span<const std::byte> payload);
+template <>
+std::optional<IterationRow> decode(std::span<const std::byte> payload);
+
+/// A run in its journal, with what is needed to resume it there. What is behind the last sound
+/// record is left out and named in remarks(); a journal cut at any byte behind its first record
+/// reads.
+class JournalRun : public RunReader {
+ public:
+  /// Throws Error kBadData if not even the first record, which describes the run, is whole.
+  explicit JournalRun(const std::filesystem::path& path);
+
+  /// Bytes before the first record after the one that describes the run.
+  std::int64_t first_row_at() const { return first_row_at_; }
+  /// Bytes up to the end of the last record that was read; remarks() says why the rest was not.
+  std::int64_t read_bytes() const { return read_bytes_; }
+  /// Iterations in the first `bytes` of the journal. Nothing if these were not all read, or if a
+  /// resume from an earlier place has dropped some of them: then `bytes` is on an abandoned branch.
+  std::optional<std::int64_t> iterations_at(std::int64_t bytes) const;
+  /// Whether the run has ended and can be read to its end.
+  bool is_complete() const { return status() == RunStatus::kComplete && remarks().empty(); }
+  std::vector<IterationRow> rows(std::size_t first, std::size_t count) override;
+
+ private:
+  void read_info();
+  /// False for a record whose checksum holds but that makes no sense.
+  bool take(const JournalRecord& record);
+  bool take_iteration(const JournalRecord& record);
+  /// What was recorded after the place the run went back to counts no more.
+  bool take_resume(const JournalRecord& record);
+  bool take_end(const JournalRecord& record);
+  /// A row of the list of its kind. Kinds of record that a later release added are passed over.
+  bool take_row(const JournalRecord& record);
+  void drop_from(std::int64_t offset);
+  std::int64_t rows_before(RecordType type, std::int64_t offset) const;
+  IterationRow row_at(std::size_t row) const;
+
+  JournalReader journal_;
+  std::int64_t first_row_at_ = 0, read_bytes_ = 0;
+  /// [first, last]: a place behind `first`, up to `last`, where a resume record begins, is on an
+  /// abandoned branch.
+  std::vector<std::pair<std::int64_t, std::int64_t>> dropped_;
+  std::vector<std::size_t> buckets_;  ///< of each iteration
+  /// Where the records of each kind of row begin.
+  std::map<RecordType, std::vector<std::int64_t>> offsets_;
 };
 
 }  // namespace gradsync

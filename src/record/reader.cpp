@@ -8,9 +8,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "record/hdf5_run.h"
 #include "record/journal.h"
-#include "record/journal_run.h"
 
 namespace gradsync {
 
@@ -66,46 +64,43 @@ void RunReader::require_rows(std::size_t first, std::size_t count) const {
                                                  first + count, iterations()));
 }
 
+namespace {
+
+/// Takes the value of one field of a row.
+struct FieldPicker {
+  const Field& field;
+  double value = kNotMeasured;
+
+  template <typename Value>
+  void operator()(const Field& one, const Value& found) {
+    if (one.name == field.name && one.group == field.group) value = static_cast<double>(found);
+  }
+  template <typename Row>
+  void operator()(const Nested&, const std::vector<Row>&) {}
+};
+
+}  // namespace
+
 // What is read from all that a row holds; formats that keep matrices apart read them faster.
-Matrix RunReader::of_ranks(std::size_t first, std::size_t count,
-                           const std::function<double(const RankIteration&)>& value) {
+Matrix RunReader::matrix(const Field& field, std::size_t first, std::size_t count) {
   require_rows(first, count);
   Matrix result{count, ranks(), {}};
   result.values.reserve(count * ranks());
   const std::size_t most = rows_per_block(ranks(), index().buckets);
+  FieldPicker picker{field};
   for (std::size_t done = 0; done < count; done += most)
     for (const IterationRow& row : rows(first + done, std::min(most, count - done)))
-      for (const RankIteration& rank : row.ranks)
-        result.values.push_back(value(rank));
+      for (const RankIteration& rank : row.ranks) {
+        visit_fields(rank, picker);
+        result.values.push_back(picker.value);
+      }
   return result;
 }
 
-Matrix RunReader::time(Phase phase, std::size_t first, std::size_t count) {
-  return of_ranks(first, count, [phase](const RankIteration& rank) { return rank[phase]; });
-}
-
-Matrix RunReader::begin(std::size_t first, std::size_t count) {
-  return of_ranks(first, count, [](const RankIteration& rank) { return rank.begin_s; });
-}
-
-Matrix RunReader::loss(std::size_t first, std::size_t count) {
-  return of_ranks(first, count, [](const RankIteration& rank) { return rank.loss; });
-}
-
-Matrix RunReader::correct(std::size_t first, std::size_t count) {
-  return of_ranks(first, count,
-                  [](const RankIteration& rank) { return static_cast<double>(rank.correct); });
-}
-
 Matrix RunReader::traffic(Traffic category, std::size_t first, std::size_t count) {
-  const auto which = static_cast<std::size_t>(category);
-  return of_ranks(first, count, [which](const RankIteration& rank) {
-    return known_bytes(static_cast<double>(rank.traffic_bytes[which]));
-  });
-}
-
-Matrix RunReader::usage(Usage what, std::size_t first, std::size_t count) {
-  return of_ranks(first, count, [what](const RankIteration& rank) { return rank[what]; });
+  Matrix bytes = matrix(traffic_field(category), first, count);
+  std::transform(bytes.values.begin(), bytes.values.end(), bytes.values.begin(), known_bytes);
+  return bytes;
 }
 
 Matrix RunReader::bucket_starts(std::size_t first, std::size_t count) {
@@ -129,7 +124,7 @@ std::size_t rows_per_block(std::size_t ranks, std::size_t buckets) {
 
 std::unique_ptr<RunReader> open_run(const std::filesystem::path& path) {
   const auto front = front_of(path);
-  if (looks_like_journal(front)) return open_journal(path);
+  if (looks_like_journal(front)) return std::make_unique<JournalRun>(path);
   if (front.size() == kHdf5Magic.size() &&
       std::memcmp(front.data(), kHdf5Magic.data(), kHdf5Magic.size()) == 0)
     return open_hdf5(path);

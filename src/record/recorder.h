@@ -3,7 +3,9 @@
 #include <filesystem>
 #include <memory>
 
-#include "record/journal_payload.h"
+#include "record/journal.h"
+#include "record/reader.h"
+#include "stats/clock.h"
 
 namespace gradsync {
 
@@ -27,18 +29,19 @@ class Recorder {
   /// that run, kBadData if the journal does not hold `from.iteration` iterations in these bytes,
   /// kInputOutput. The journal is then as it was, but for what cannot be read at its end.
   Recorder(std::filesystem::path output, const ResumeRow& from);
-  ~Recorder();
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
   /// Append a row of an iteration or of RunLists (it must fit the run: `require_recordable`);
   /// fdatasync when the last one is at least `sync_interval_s` (1 s) old. Throw Error kInputOutput:
   /// the row is then not acknowledged, all earlier ones are kept.
-  void add(const IterationRow& row);
   template <typename Row>
   void add(const Row& row) {
-    require_recordable(row, ranks());
-    append(kRowKind<Row>.record, encode(row));
+    require_recordable(row, ranks_);
+    if constexpr (std::is_same_v<Row, IterationRow>)
+      append(RecordType::kIteration, encode(row));
+    else
+      append(kRowKind<Row>.record, encode(row));
   }
 
   /// Forces what was added to the disk.
@@ -48,7 +51,7 @@ class Recorder {
   std::int64_t durable_bytes();
 
   /// Iterations that are on the disk.
-  std::int64_t acknowledged() const;
+  std::int64_t acknowledged() const { return acknowledged_; }
 
   /// Marks the end, builds `<output>` from the journal as a temporary file, reads it back and
   /// compares every field, fsync, rename (over nothing but an earlier part of this very run). Then
@@ -59,11 +62,15 @@ class Recorder {
   void finish(RunStatus status);
 
  private:
-  std::size_t ranks() const;
+  Recorder(std::filesystem::path output, const RunInfo& info, const ResumeRow& from);
   void append(RecordType type, const std::vector<std::byte>& payload);
 
-  struct State;
-  std::unique_ptr<State> state_;
+  std::filesystem::path output_;
+  std::size_t ranks_;
+  JournalWriter journal_;
+  Stopwatch since_sync_;
+  std::int64_t written_ = 0;
+  std::int64_t acknowledged_ = 0;
 };
 
 /// Whether `output` is a complete run file whose journal, there too, is of the same run: `finish`
@@ -78,5 +85,26 @@ bool holds_complete_run(const std::filesystem::path& output);
 /// file is there, and removes it. Requires `holds_complete_run`. Throws as `finish` does, and
 /// kCannotCreate while another job writes the journal.
 void finish_interrupted(const std::filesystem::path& output);
+
+/// Makes the run file `output` from `run`: a temporary file in the same folder, read back and
+/// compared with `run` in every field, fsync, then the name, then fsync of the folder. The name
+/// must not exist, or be a partial file of the same run, which is replaced. Throws Error
+/// kCannotCreate or kInputOutput; no temporary and no half-written file remains then.
+void publish_run(RunReader& run, const std::filesystem::path& output);
+
+/// What a journal must hold for its run to be published.
+struct WholeJournal {
+  std::int64_t iterations = 0;
+  RunStatus status = RunStatus::kRunning;
+  std::int64_t bytes = 0;
+};
+
+/// Opens the journal of a run that is to be published. Throws Error kInputOutput, and says what is
+/// missing, unless every byte of it can be read and it holds just what was written.
+std::unique_ptr<RunReader> open_whole(const std::filesystem::path& journal,
+                                      const WholeJournal& written);
+
+/// Throws Error kInputOutput naming the first difference between two readers of one run.
+void require_same_run(RunReader& expected, RunReader& found);
 
 }  // namespace gradsync

@@ -9,8 +9,11 @@
 #include <string_view>
 #include <vector>
 
+#include "stats/bandwidth.h"
+
 /// What one run records, free of any file format. docs/file-format.md describes the file.
 /// Times are seconds in float64; a value that was not measured is NaN, never 0.
+
 namespace gradsync {
 
 /// A run file's schema is "gradsync-run/<number>": what is written, and the oldest that is read.
@@ -18,12 +21,6 @@ namespace gradsync {
 /// came to it (docs/numbers.md).
 inline constexpr std::string_view kRunSchemaName = "gradsync-run/";
 inline constexpr int kRunSchema = 3, kOldestRunSchema = 1;
-inline constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
-/// A rate or a time that cannot be 0; else not measured.
-inline double positive(double value) {
-  return value > 0 ? value : kNotMeasured;
-}
-
 /// The phases of one iteration of one rank, `/time/<name>[iteration, rank]`.
 /// With C the union of its compute intervals, K that of the intervals in which data of its
 /// collectives could move, S that of the intervals in which they waited for the last rank, and W
@@ -80,23 +77,6 @@ inline double known_bytes(double bytes) {
   return bytes < 0 ? kNotMeasured : bytes;
 }
 
-/// The kinds of collective a bucket can be, `/bucket/kind[iteration, bucket]`.
-enum class CollectiveKind : std::uint8_t {
-  kAllReduce,
-  kBroadcast,
-  kReduce,
-  kGather,
-  kScatter,
-  kAllGather,
-  kBarrier,
-  kReduceScatter,
-  kAllToAll,
-  kSendReceive
-};
-inline constexpr std::array<std::string_view, 10> kCollectiveNames = {
-    "allreduce", "broadcast", "reduce",         "gather",   "scatter",
-    "allgather", "barrier",   "reduce-scatter", "alltoall", "sendrecv"};
-
 struct ConfigEntry {
   std::string name, value;
   std::string source;  ///< "command line", "environment", "job file", "site file" or "default"
@@ -123,12 +103,12 @@ struct RankPlace {
   std::int32_t threads = 0;
   double clock_offset_s = kNotMeasured;  ///< add to this rank's clock to read rank 0's
   double clock_uncertainty_s = kNotMeasured;
-  // Of the host, as its kernel states it; 0 or empty: not recorded.
+  // The host, as its kernel states it; 0 or empty: not recorded.
   std::int32_t host_processors = 0, host_sockets = 0, host_numa_nodes = 0;
   std::int64_t host_memory_bytes = 0;
   std::string host_caches;   ///< "L1d 48 KiB, L2 1 MiB, L3 32 MiB"
   std::string host_network;  ///< "mlx5_0 port 1 200 Gbit/s, eth0 25 Gbit/s"
-  // Of the GPU.
+  // The GPU.
   std::int64_t device_memory_bytes = 0;
   std::string device_links;  ///< "PCIe 5 x16, 18 NVLinks of 26.6 GB/s; NODE to local rank 1"
 };
@@ -231,7 +211,7 @@ struct VerificationRow {
   std::string parameter_hash;
 };
 
-/// Of a calibration that laws are fitted to: gradients are float32.
+/// The type whose calibration laws are fitted to: gradients are float32.
 inline constexpr std::string_view kFloatType = "float";
 
 /// One size of one collective as calibration measured it on the ranks of the run; `/calibration`.
@@ -261,7 +241,7 @@ struct RankWindow {
 inline constexpr std::array<std::string_view, 5> kWindowKinds = {
     "compute-only", "communication-only", "serial", "overlapped", "overlapped-unmeasured"};
 
-/// One window of --counterfactual (DESIGN: compute alone, the recorded collectives alone, one after
+/// One window of --counterfactual (compute alone, the recorded collectives alone, one after
 /// the other, together, and together without per-phase stamps); `/counterfactual`.
 struct WindowRow {
   std::string kind;        ///< of kWindowKinds
@@ -338,9 +318,6 @@ struct RunEnd {
 std::string schema_text(int schema);
 std::optional<int> parse_schema(std::string_view text);
 std::string_view phase_name(Phase phase);
-std::string_view collective_name(CollectiveKind kind);
-/// Nothing if `name` is none of kCollectiveNames.
-std::optional<CollectiveKind> parse_collective(std::string_view name);
 std::string_view traffic_name(Traffic category);
 /// Whether the run was made of traces.
 bool is_traced(const RunInfo& info);
@@ -360,5 +337,61 @@ void use_present_names(std::vector<CalibrationRow>& rows);
 
 /// As many ranks as the topology, as many bucket times a rank as buckets. Throws Error kInternal.
 void require_recordable(const IterationRow& row, std::size_t ranks);
+
+/// What gradsync-quantize records of a network, beside the description of its run.
+
+inline constexpr std::size_t kHistogramBins = 60;     ///< of the real numbers of a tensor
+inline constexpr std::size_t kHistogramLevels = 256;  ///< integers −128 … 127
+
+/// A tensor of the network and what it became.
+struct QuantizedTensorRow {
+  std::string layer;  ///< "conv1"; "input" for the images
+  std::string role;   ///< "weight", "bias", "activation" (what the layer gives),
+                      ///< "pooled" (that after its maximum) or "pixels"
+  std::int64_t count = 0;
+  double minimum = kNotMeasured, maximum = kNotMeasured, mean = kNotMeasured,
+         deviation = kNotMeasured;
+  double sigma_low = kNotMeasured, sigma_high = kNotMeasured;  ///< mean ± 3·deviation, not clipped
+  std::int64_t scales = 0;                                     ///< 1, or one per output channel
+  double scale_least = kNotMeasured, scale_largest = kNotMeasured;
+  double zero_point = kNotMeasured;     ///< NaN where channels have several
+  double sqnr_db = kNotMeasured;        ///< of what the integers stand for against the real numbers
+  double largest_error = kNotMeasured;  ///< NaN where it was not looked at
+  double clipped = kNotMeasured;        ///< part of the numbers beyond the clamped range
+  std::vector<std::int64_t> histogram;  ///< kHistogramBins from minimum to maximum
+  std::vector<std::int64_t> integers;   ///< kHistogramLevels; of biases zeros: they have 32 bits
+};
+
+/// The network after one step, or in one variant, on the test images.
+struct QuantizedStepRow {
+  std::string kind;                        ///< "step" or "ablation"
+  std::string name;                        ///< "fp32", "weights", "weights and activations", …
+  std::string weights, activations, bias;  ///< how each is quantized, in words; "fp32": not
+  std::int64_t images = 0, correct = 0;
+  std::int64_t agreeing = -1;  ///< images whose logits are those of the other path; −1: no other
+  std::int64_t model_bytes = -1;  ///< of the parameters; −1: as the step before
+};
+
+/// How fast one path is at one batch, timed in turn with the others.
+struct QuantizedSpeedRow {
+  std::string path;  ///< "int8: AVX-512 VNNI", "fp32: eager NHWC", …
+  std::int64_t batch = 0, threads = 0, rounds = 0;
+  double images_per_s = kNotMeasured;  ///< median over the rounds
+  double ratio =
+      kNotMeasured;  ///< to the best fp32 path, round by round: median, and its 95 % interval
+  double ratio_low = kNotMeasured, ratio_high = kNotMeasured;
+};
+
+/// Empty for every run but those of gradsync-quantize.
+struct Quantization {
+  std::vector<QuantizedTensorRow> tensors;
+  std::vector<QuantizedStepRow> steps;
+  std::vector<QuantizedSpeedRow> speeds;
+
+  bool empty() const { return tensors.empty() && steps.empty() && speeds.empty(); }
+};
+
+/// Histograms have their lengths. Throws Error kInternal.
+void require_recordable(const Quantization& quantization, std::size_t ranks = 0);
 
 }  // namespace gradsync

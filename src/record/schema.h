@@ -1,6 +1,8 @@
 #pragma once
 
+#include <array>
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -8,9 +10,77 @@
 #include <type_traits>
 #include <vector>
 
-#include "record/file_axis.h"
-#include "record/quantization.h"
+#include "machine/gpus.h"
+#include "machine/host.h"
 #include "record/run.h"
+
+namespace gradsync {
+
+/// The dimensions of a run file; each has a scale of the same name in the root.
+/// `iteration`, `bucket` and `epoch` are groups there, `iterations` and `epochs` options in
+/// `/config`: a netCDF group sees the dimensions of the groups around it, and takes a variable of
+/// the same name for their coordinate.
+enum class FileAxis : std::size_t {
+  kIterations,
+  kRanks,
+  kBuckets,
+  kEpochs,
+  kChecks,
+  kCalibrations,
+  kWindows,
+  kReadings,
+  kResumes,
+  kSamples,
+  kHostSamples,
+  kLayers,
+  kProbes,
+  kTotals,
+  kCategories,
+  kQuantizedTensors,
+  kQuantizedSteps,
+  kQuantizedSpeeds,
+  kBins,
+  kLevels,
+  kNone  ///< no axis of data sets
+};
+struct AxisTexts {
+  std::string_view name, long_name;
+};
+inline constexpr std::array<AxisTexts, 20> kAxes = {{
+    {"recorded_iterations", "optimizer steps in the order they were recorded"},
+    {"ranks", "MPI ranks"},
+    {"buckets", "collectives of an iteration in the order they began"},
+    {"recorded_epochs", "epochs in the order they were recorded"},
+    {"checks", "checks of --verify-modes"},
+    {"calibrations", "sizes of collectives that were calibrated"},
+    {"windows", "windows of --counterfactual in the order they ran"},
+    {"readings", "readings of the clocks"},
+    {"resumes", "iterations at which the run was resumed"},
+    {"samples", "readings of the GPUs in the order they were recorded"},
+    {"host_samples", "readings of the hosts in the order they were recorded"},
+    {"layers", "layers of the network in the order of the forward pass"},
+    {"probes", "probes of arithmetic in the order they ran"},
+    {"totals", "instants at which all traffic was counted"},
+    {"categories",
+     "0 gradients, 1 parameters, 2 buffers, 3 inputs, 4 metrics, 5 control, 6 optimizer, 7 "
+     "checkpoint"},
+    {"quantized_tensors", "weights, activations and biases of a network that was quantized"},
+    {"quantized_steps", "steps and variants of quantizing it"},
+    {"quantized_speeds", "paths and batches whose speed was measured"},
+    {"bins", "bins of a histogram of real numbers"},
+    {"levels", "integers, from -128 on"},
+}};
+
+/// What a data set is, apart from its numbers.
+struct DatasetSpec {
+  std::string path;  ///< from the root, without a leading slash: "time/iteration"
+  std::vector<FileAxis> dimensions;
+  std::string units;  ///< "s", "B", "1"
+  std::string long_name;
+};
+
+/// The length of each axis, by FileAxis.
+using AxisLengths = std::array<std::size_t, kAxes.size()>;
 
 /// The one declaration of what a run file holds: the fields of every kind of row, and the kinds.
 /// The payloads of the journal, the data sets of the HDF5 file, the comparison before publishing
@@ -27,7 +97,6 @@
 ///
 /// A new field is a line in its visit_fields. A new kind of row is a visit_fields, a kRowKind, a
 /// member of RunLists and a line in for_each_list.
-namespace gradsync {
 
 /// Where a run that was stopped or killed was resumed; `/resume`. Journal records from byte
 /// `journal_bytes` up to this one were measured after the checkpoint of the resume, and are
@@ -39,33 +108,16 @@ struct ResumeRow {
   std::string hosts;               ///< of the ranks from here on: "node1,node2"
 };
 
-/// What the driver said of the GPU of one rank at one moment; `/gpu`. NaN, or −1 for the reasons,
-/// where it said nothing.
-struct DeviceSample {
-  static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
-
+/// What the driver said of the GPU of one rank; `/gpu`. Here at_s is since the start of the run, on
+/// rank 0's clock.
+struct DeviceSample : GpuReading {
   std::int64_t rank = 0;
-  double at_s = kUnknown;  ///< since the start of the run, on rank 0's clock
-  double memory_used_bytes = kUnknown;
-  double sm_clock_hz = kUnknown, memory_clock_hz = kUnknown;
-  double power_w = kUnknown, temperature_c = kUnknown;
-  std::int64_t throttle_reasons = -1;  ///< NVML's bits
-  /// Parts of the time since the driver's last look in which a kernel ran, and in which memory was
-  /// read or written: 0 to 1.
-  double busy = kUnknown, memory_busy = kUnknown;
-  double energy_j = kUnknown;  ///< since the driver was loaded
 };
 
-/// What the counters of a host said at one moment, each since some moment before; `/host`. NaN
-/// where this process may not read one.
-struct HostSample {
-  static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
-
-  std::int64_t rank = 0;   ///< which read them: the first of its host
-  double at_s = kUnknown;  ///< since the start of the run, on rank 0's clock
-  double package_energy_j = kUnknown, memory_energy_j = kUnknown;
-  double memory_traffic_bytes = kUnknown;
-  double sent_bytes = kUnknown, received_bytes = kUnknown;
+/// What the counters of a host said; `/host`. Here at_s is since the start of the run, on rank 0's
+/// clock.
+struct HostSample : HostReading {
+  std::int64_t rank = 0;  ///< which read them: the first of its host
 };
 
 /// The records of a journal, in front of each payload.
@@ -665,7 +717,7 @@ struct RunLists {
   std::vector<Quantization> quantization;  ///< at most one counts: the last
 };
 
-/// The same list of each of `lists`, list after list in the order of the HDF5 file.
+/// Visits the same list of each of `lists`, list after list in the order of the HDF5 file.
 template <typename Visit, typename... Lists>
 void for_each_list(Visit&& visit, Lists&... lists) {
   visit(lists.epochs...);

@@ -10,12 +10,20 @@
 
 namespace gradsync {
 
+/// A number that was not measured, or that the data cannot give.
+inline constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
+
+/// A rate or a time that cannot be 0; else not measured.
+inline double positive(double value) {
+  return value > 0 ? value : kNotMeasured;
+}
+
 /// What a sample of numbers says. Every program takes its statistics from here.
 /// Only finite values count; the others (NaN: not measured) are counted in `left_out`.
 /// A figure that the sample cannot give is NaN: all of them for count 0, the deviation and the
 /// variation for count 1, the variation for a mean that is not above 0.
 struct Statistics {
-  static constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  static constexpr double kNone = kNotMeasured;
 
   std::size_t count = 0;     ///< finite values
   std::size_t left_out = 0;  ///< NaN and infinities
@@ -76,5 +84,28 @@ class RecentMedian {
   std::array<double, kKept> values_{};
   std::int64_t count_ = 0;
 };
+
+/// Where a series of measurements becomes steady.
+enum class SteadyVerdict {
+  kFound,     ///< from `first` on
+  kTooShort,  ///< fewer values than the test needs: nothing was looked for
+  kNotSteady  ///< still changing in the second half: no beginning would help
+};
+
+struct SteadyState {
+  std::size_t first = 0;  ///< of the values to keep; 0 unless something was found
+  SteadyVerdict verdict = SteadyVerdict::kTooShort;
+};
+
+inline constexpr std::size_t kSteadyBatch = 5;
+inline constexpr std::size_t kSteadyBatches = 10;  ///< at least so many, so 50 values
+
+/// The rule MSER-5 (K. P. White, M. J. Cobb and S. C. Spratt, "A comparison of five steady-state
+/// truncation heuristics for simulation", Winter Simulation Conference 2000): of the series of
+/// batches of 5, drop the d first ones for which Σ(y − mean of the kept y)² / (number kept)² is
+/// smallest. A batch is represented by its median rather than its mean, so that one interrupted
+/// iteration is no change of state. A d in the second half means that the series never settles.
+/// Values that are not finite count for nothing; linear in their number.
+SteadyState steady_state(std::span<const double> values);
 
 }  // namespace gradsync

@@ -12,7 +12,6 @@
 #include "base/file.h"
 #include "base/json_number.h"
 #include "base/parse.h"
-#include "base/utc_time.h"
 #include "record/recorder.h"
 #include "sweep/cell_lock.h"
 

@@ -9,7 +9,7 @@
 
 #include "base/cli/options.h"
 #include "base/error.h"
-#include "options/option_groups.h"
+#include "options/option_roles.h"
 #include "options/options.h"
 
 namespace gradsync::sweep {

@@ -10,7 +10,6 @@
 #include "base/cli/program_output.h"
 #include "base/error.h"
 #include "base/process.h"
-#include "base/stop_signals.h"
 #include "options/options.h"
 #include "sweep/cell_progress.h"
 #include "sweep/cell_record.h"

@@ -16,7 +16,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
-#include "base/utc_time.h"
+#include "base/parse.h"
 
 namespace gradsync::sweep {
 

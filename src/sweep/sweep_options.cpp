@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/cli/bound_option.h"
-#include "base/cli/command_line.h"
+#include "base/cli/options.h"
 #include "base/error.h"
 #include "options/options.h"
 #include "sweep/launcher.h"

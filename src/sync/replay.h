@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/numbers.h"
 #include "sync/flat_gradients.h"
 #include "sync/sync_mode.h"
 

@@ -5,7 +5,7 @@
 
 #include "base/parse.h"
 #include "options/modes.h"
-#include "stats/alpha_beta.h"
+#include "stats/bandwidth.h"
 #include "stats/clock.h"
 #include "stats/statistics.h"
 #include "sync/flat_gradients.h"

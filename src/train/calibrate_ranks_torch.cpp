@@ -6,8 +6,8 @@
 #include <torch/types.h>
 
 #include "calibrate/calibrator.h"
-#include "record/calibration_curve.h"
-#include "record/collective_call.h"
+#include "record/row_figures.h"
+#include "stats/bandwidth.h"
 #include "stats/clock.h"
 #include "stats/statistics.h"
 #include "train/calibrate_ranks.h"

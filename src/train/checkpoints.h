@@ -5,7 +5,7 @@
 
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/checkpoint_info.h"
-#include "stats/stop_forecast.h"
+#include "stats/clock.h"
 #include "train/gather_rows.h"
 #include "train/rank_state.h"
 #include "train/run_setting.h"

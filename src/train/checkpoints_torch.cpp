@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "base/utc_time.h"
-#include "options/option_groups.h"
+#include "base/parse.h"
+#include "options/option_roles.h"
 #include "train/checkpoint.h"
 #include "train/checkpoints.h"
 #include "train/evaluate.h"

@@ -9,7 +9,7 @@
 #include <torch/cuda.h>
 
 #include "base/parse.h"
-#include "machine/cores.h"
+#include "machine/host.h"
 #include "model/image_batch.h"
 #include "model/replica.h"
 #include "stats/clock.h"

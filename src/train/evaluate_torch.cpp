@@ -4,7 +4,7 @@
 
 #include "data/random.h"
 #include "data/sampler.h"
-#include "machine/range.h"
+#include "machine/lane.h"
 #include "train/evaluate.h"
 #include "train/loss.h"
 #include "train/replica_facts.h"

@@ -1,7 +1,7 @@
 #include <bit>
 #include <limits>
 
-#include "machine/bad_address.h"
+#include "machine/kernels.h"
 #include "train/gradient_guard.h"
 
 namespace gradsync {

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "exchange/exchange.h"
-#include "machine/counters.h"
-#include "machine/range.h"
+#include "machine/host.h"
+#include "machine/lane.h"
 #include "record/run.h"
 #include "stats/clock.h"
 #include "stats/interval_set.h"

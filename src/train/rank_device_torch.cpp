@@ -1,6 +1,5 @@
 #include "base/memory.h"
-#include "machine/bad_address.h"
-#include "machine/cuda_device.h"
+#include "machine/device.h"
 #include "machine/kernels.h"
 #include "train/rank_device.h"
 

@@ -4,22 +4,18 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "exchange/exchange.h"
-#include "machine/counters.h"
-#include "machine/nvml.h"
-#include "machine/periodic_reader.h"
+#include "machine/gpus.h"
+#include "machine/host.h"
 #include "record/recorder.h"
 
 namespace gradsync {
 
 inline constexpr double kGpuInterval_s = 0.2, kHostInterval_s = 1;
-
-/// A reading as it is recorded; the rank's clock + `to_start_s` is the time since the run began.
-DeviceSample sample_of(const GpuReading& reading, int rank, double to_start_s);
-HostSample sample_of(const HostReading& reading, int rank, double to_start_s);
 
 /// How many the rank with most has, on all ranks. Collective.
 std::int64_t most_of_ranks(Exchange& exchange, std::int64_t mine);
@@ -58,10 +54,14 @@ class RankSamples {
   /// it. A rank's clock + `clock_offset_s` is rank 0's, whose run began at `start_s`. Outside the
   /// iterations. Collective.
   void record(Exchange& exchange, double clock_offset_s, double start_s, Recorder* recorder) {
-    std::vector<decltype(sample_of(Reading(), 0, 0))> mine;
+    using Sample =
+        std::conditional_t<std::is_same_v<Reading, GpuReading>, DeviceSample, HostSample>;
+    std::vector<Sample> mine;
     if (reader_)
-      for (const Reading& reading : reader_->take())
-        mine.push_back(sample_of(reading, exchange.rank(), clock_offset_s - start_s));
+      for (const Reading& reading : reader_->take()) {
+        mine.push_back({reading, exchange.rank()});
+        mine.back().at_s += clock_offset_s - start_s;
+      }
     gather_samples(exchange, std::move(mine), [recorder](const auto& sample) {
       if (recorder != nullptr) recorder->add(sample);
     });

@@ -3,7 +3,7 @@
 #include <torch/types.h>
 
 #include "data/cifar10.h"
-#include "machine/augment_kernel.h"
+#include "machine/kernels.h"
 
 namespace gradsync {
 

@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "options/option_roles.h"
 #include "record/journal.h"
-#include "record/journal_run.h"
 #include "train/resume.h"
 
 namespace gradsync {
@@ -21,7 +20,7 @@ Error is_of_another_run(const std::string& what, const std::string& why) {
 }
 
 /// Why the journal does not hold the iterations of a checkpoint, or nothing.
-std::optional<std::string> mismatch(const CheckpointInfo& info, const JournalRunReader& journal) {
+std::optional<std::string> mismatch(const CheckpointInfo& info, const JournalRun& journal) {
   const std::string& run_id = journal.info().run_id;
   if (info.run_id != run_id) return fmt::format("it is of run {}, not {}", info.run_id, run_id);
   if (info.journal_bytes > journal.read_bytes())
@@ -38,20 +37,19 @@ std::optional<std::string> mismatch(const CheckpointInfo& info, const JournalRun
 }
 
 /// Throws Error kBadData unless the checkpoint is of this run and of its current branch.
-void require_match(const CheckpointFile& file, const JournalRunReader& journal) {
+void require_match(const CheckpointFile& file, const JournalRun& journal) {
   if (const auto why = mismatch(from_metadata(file.metadata()), journal))
     throw Error(ExitCode::kBadData,
                 fmt::format("checkpoint '{}' is refused: {}", file.path().string(), *why));
 }
 
-CheckpointFile open_of_run(const fs::path& path, const JournalRunReader& journal) {
+CheckpointFile open_of_run(const fs::path& path, const JournalRun& journal) {
   CheckpointFile file(path);
   require_match(file, journal);
   return file;
 }
 
-std::optional<CheckpointFile> newest_sound(const fs::path& folder,
-                                           const JournalRunReader& journal) {
+std::optional<CheckpointFile> newest_sound(const fs::path& folder, const JournalRun& journal) {
   for (const NamedCheckpoint& candidate : checkpoints_in(folder)) {
     try {
       return open_of_run(candidate.path, journal);
@@ -66,7 +64,7 @@ std::optional<CheckpointFile> newest_sound(const fs::path& folder,
 /// The checkpoints beside the run file that are still of its current branch once the run resumes
 /// from `from`.
 std::vector<NamedCheckpoint> own_checkpoints(const fs::path& folder, const CheckpointInfo& from,
-                                             const JournalRunReader& journal) {
+                                             const JournalRun& journal) {
   std::vector<NamedCheckpoint> own = checkpoints_in(folder);
   std::erase_if(own, [&](const NamedCheckpoint& one) {
     try {
@@ -91,29 +89,29 @@ ResumePlan from_file(CheckpointFile file) {
 ResumePlan plan_auto(const TrainOptions& options, const CheckpointInfo& requested) {
   const fs::path path = journal_path(options.output);
   if (!fs::exists(path)) return {};
-  const auto journal = open_journal(path);
-  const CheckpointInfo run = describe_run(journal->info());
+  const JournalRun journal(path);
+  const CheckpointInfo run = describe_run(journal.info());
   if (const auto why = difference(run, requested))
     throw is_of_another_run(fmt::format("'{}'", path.string()), *why);
   ResumePlan plan;
-  plan.complete = holds_complete_run(*journal);
+  plan.complete = journal.is_complete();
   if (plan.complete) return plan;
-  for (const std::string& remark : journal->remarks())
+  for (const std::string& remark : journal.remarks())
     print_warning("gradsync-train", fmt::format("'{}': {}", path.string(), remark));
   const fs::path folder = checkpoint_folder(options.output);
-  if (auto file = newest_sound(folder, *journal)) {
+  if (auto file = newest_sound(folder, journal)) {
     plan = from_file(*std::move(file));
-    plan.own = own_checkpoints(folder, plan.from, *journal);
+    plan.own = own_checkpoints(folder, plan.from, journal);
     return plan;
   }
   plan.resumes = true;
   plan.from = run;
-  plan.from.journal_bytes = journal->first_row_at();
+  plan.from.journal_bytes = journal.first_row_at();
   return plan;
 }
 
 /// The journal that a checkpoint resumes in; null for a run that is not recorded.
-std::unique_ptr<JournalRunReader> journal_of(const TrainOptions& options) {
+std::unique_ptr<JournalRun> journal_of(const TrainOptions& options) {
   if (options.output.empty()) return nullptr;
   const fs::path path = journal_path(options.output);
   if (!fs::exists(path))
@@ -121,12 +119,12 @@ std::unique_ptr<JournalRunReader> journal_of(const TrainOptions& options) {
         ExitCode::kNoInput,
         fmt::format("'{}', with the iterations before the checkpoint, is missing", path.string()),
         "give the --output of the run that was stopped, or none");
-  return open_journal(path);
+  return std::make_unique<JournalRun>(path);
 }
 
 /// Sound, of the run that is asked for, and of the current branch of the journal if there is one.
 CheckpointFile open_requested(const fs::path& path, const CheckpointInfo& requested,
-                              const JournalRunReader* journal) {
+                              const JournalRun* journal) {
   CheckpointFile file(path);
   if (const auto why = difference(from_metadata(file.metadata()), requested))
     throw is_of_another_run(fmt::format("checkpoint '{}'", path.string()), *why);
@@ -136,7 +134,7 @@ CheckpointFile open_requested(const fs::path& path, const CheckpointInfo& reques
 
 /// "--resume FILE" of the newest usable checkpoint beside `bad` that is older, or other advice.
 std::string older_offered(const fs::path& bad, const CheckpointInfo& requested,
-                          const JournalRunReader* journal) {
+                          const JournalRun* journal) {
   for (const NamedCheckpoint& candidate : checkpoints_in(bad.parent_path())) {
     if (candidate.path.filename() >= bad.filename()) continue;
     try {

@@ -6,7 +6,7 @@
 #include "base/table.h"
 #include "comm/places.h"
 #include "data/cifar10.h"
-#include "machine/choice.h"
+#include "machine/gpus.h"
 #include "options/options.h"
 #include "options/transport_choice.h"
 #include "record/run.h"

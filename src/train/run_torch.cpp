@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "base/memory.h"
-#include "base/utc_time.h"
+#include "base/parse.h"
 #include "comm/agreement.h"
 #include "model/layer_flop.h"
 #include "model/network.h"
@@ -168,7 +168,6 @@ std::optional<RunData> check_request(const Session& session, TrainOptions& optio
   const WatchdogTimeoutExtension reads(session.watchdog(), WatchedPhase::kData);
   session.together([&] {
     resolve_batch(options, session.size());
-    parse_fault(options.inject_fault);
     data.emplace(options);
     // Refuses more ranks than images.
     static_cast<void>(Sampler(data->size(Split::kTrain), session.rank(), session.size(),

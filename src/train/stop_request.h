@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "base/stop_signals.h"
+#include "base/process.h"
 #include "stats/clock.h"
 
 namespace gradsync {

@@ -9,7 +9,7 @@
 #include "base/cli/program_output.h"
 #include "data/sampler.h"
 #include "options/epoch_plan.h"
-#include "options/fault.h"
+#include "options/options.h"
 #include "stats/statistics.h"
 #include "train/checkpoints.h"
 #include "train/evaluate.h"

@@ -10,7 +10,7 @@
 
 #include <fmt/format.h>
 
-#include "options/fault.h"
+#include "options/options.h"
 #include "train/rank_device.h"
 #include "train/replica_facts.h"
 #include "train/trainer.h"
@@ -46,7 +46,7 @@ void inject_fault(FaultKind kind, Exchange& exchange, GradientGuard& guard,
   switch (kind) {
     case FaultKind::kNone:
       break;
-    case FaultKind::kNan:
+    case FaultKind::kNotANumber:
       guard.poison_next();
       break;
     case FaultKind::kKill:
@@ -113,7 +113,7 @@ Trainer::Trainer(Exchange& exchange, const RunSetting& setting)
              options_.label_smoothing},
       deferred_(deferred_updates(replica_, *mode_, *optimizer_)),
       pipeline_(exchange, replica_, setting.clock_offset_s),
-      fault_(parse_fault(options_.inject_fault)),
+      fault_(options_.inject_fault),
       host_samples_(read_host(exchange.session()), kHostInterval_s),
       progress_(exchange.rank() == 0 && !setting.quiet, options_.log_every,
                 std::accumulate(epoch_lengths_.begin(), epoch_lengths_.end(), std::int64_t{0})),

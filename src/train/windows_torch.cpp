@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "options/modes.h"
-#include "record/counterfactual.h"
+#include "record/row_figures.h"
 #include "sync/replay.h"
 #include "train/gather_rows.h"
 #include "train/pipeline.h"

@@ -4,6 +4,7 @@
 
 #include <mpi.h>
 
+#include "base/numbers.h"
 #include "comm/long_messages.h"
 #include "transport/transport.h"
 

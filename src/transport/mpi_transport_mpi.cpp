@@ -4,7 +4,7 @@
 #include <thread>
 
 #include "base/function_ref.h"
-#include "base/half.h"
+#include "base/numbers.h"
 #include "transport/mpi_transport.h"
 
 namespace gradsync {

@@ -3,10 +3,10 @@
 #include <atomic>
 #include <mutex>
 
+#include "base/numbers.h"
 #include "comm/session.h"
 #include "comm/watchdog.h"
 #include "machine/device.h"
-#include "machine/nccl_api.h"
 #include "transport/transport.h"
 
 namespace gradsync {

@@ -2,8 +2,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "machine/scale.h"
-#include "machine/sysfs.h"
+#include "machine/host.h"
+#include "machine/kernels.h"
 #include "transport/interfaces.h"
 #include "transport/rank_transport.h"
 #include "transport/ring_transport.h"

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/numbers.h"
 #include "machine/device.h"
 #include "transport/mpi_transport.h"
 

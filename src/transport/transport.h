@@ -8,8 +8,8 @@
 #include <string>
 #include <string_view>
 
-#include "base/half.h"
-#include "record/collective_call.h"
+#include "base/numbers.h"
+#include "stats/bandwidth.h"
 #include "stats/interval_set.h"
 
 namespace gradsync {

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <span>
 
-#include "base/half.h"
+#include "base/numbers.h"
 
 /// The values that collectives add, as C++ types that overloads distinguish.
 namespace gradsync {

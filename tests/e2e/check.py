@@ -63,7 +63,7 @@ def case_expectations_that_do_not_hold(folder):
 
 def case_missing_and_damaged_data(folder):
     missing = preflight(2, folder, data=str(folder / "none"))
-    missing.expect(69, "checks failed: data", "gradsync-dataset fetch --to")
+    missing.expect(69, "checks failed: data", "config/data")
     check(row(missing, "data") == "fail", missing.out)
     copy = folder / "copy"
     shutil.copytree(DATA, copy)

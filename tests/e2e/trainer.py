@@ -596,7 +596,7 @@ def case_bash_completes_options_and_values(folder):
     check(completed("report", "--table", "sp") == {"split", "speedup"}, "tables of gradsync-report")
     check("--threshold" in completed("report", "compare", "--t"), "options of gradsync-report compare")
     check("compare" in completed("report", "com"), "commands of gradsync-report")
-    check(completed("dataset", "fetch", "--f") == {"--from"}, "options of gradsync-dataset fetch")
+    check(completed("dataset", "synthesize", "--se") == {"--seed"}, "options of gradsync-dataset synthesize")
 
 
 def case_quiet_prints_nothing_and_json_holds_the_tables(folder):

@@ -5,7 +5,6 @@
 #include "checkpoint/checkpoint_info.h"
 #include "checkpoint/safetensors.h"
 #include "data/cifar10.h"
-#include "data/manifest.h"
 #include "fuzz/targets.h"
 #include "quantize/float_model.h"
 #include "quantize/plan.h"

@@ -8,7 +8,7 @@
 #include <cuda_runtime_api.h>
 #include <doctest/doctest.h>
 
-#include "machine/stream_handle.h"
+#include "machine/device.h"
 
 namespace gradsync::test {
 

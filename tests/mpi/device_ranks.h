@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "machine/bad_address.h"
+#include "base/numbers.h"
 #include "machine/kernels.h"
 #include "mpi/ranks.h"
 #include "serial/fake_device.h"

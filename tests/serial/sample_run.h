@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "record/journal_payload.h"
+#include "record/journal.h"
 #include "record/recorder.h"
 #include "test_folder.h"
 
@@ -177,12 +177,23 @@ inline std::vector<DeviceSample> sample_device_samples() {
   sparse.rank = 1;
   sparse.at_s = 0.5;
   sparse.sm_clock_hz = 1.2e9;
-  return {{0, 0.25, 7e10, 1.98e9, 3.2e9, 650, 61, 0x4, 0.75, 0.5, 1234.5}, sparse};
+  DeviceSample full;
+  full.at_s = 0.25;
+  full.memory_used_bytes = 7e10;
+  full.sm_clock_hz = 1.98e9;
+  full.memory_clock_hz = 3.2e9;
+  full.power_w = 650;
+  full.temperature_c = 61;
+  full.throttle_reasons = 0x4;
+  full.busy = 0.75;
+  full.memory_busy = 0.5;
+  full.energy_j = 1234.5;
+  return {full, sparse};
 }
 
 /// One with everything, one of a host that lets nothing be read.
 inline std::vector<HostSample> sample_host_samples() {
-  return {{0, 0.25, 100, 10, 5e9, 1e6, 2e6}, {1, 0.5}};
+  return {{{0.25, 100, 10, 5e9, 1e6, 2e6}, 0}, {{0.5}, 1}};
 }
 
 inline std::vector<LayerRow> sample_layers() {

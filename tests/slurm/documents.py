@@ -86,7 +86,7 @@ def run_all(document: str, count: int) -> None:
     for command in listed:
         if command in ELSEWHERE:
             continue
-        if " fetch " in command and not data_can_be_fetched():
+        if "config/data" in command and not data_can_be_fetched():
             print(f"SKIP {command}: the address of CIFAR-10 does not answer", flush=True)
             shutil.copytree(CLONE / "data/synthetic", CLONE / "data/cifar-10", dirs_exist_ok=True)
             continue
@@ -106,7 +106,7 @@ def run_all(document: str, count: int) -> None:
 
 
 def data_can_be_fetched() -> bool:
-    address = re.search(r"https?://[^\"]+", (ROOT / "src/data/fetch.h").read_text())[0]
+    address = re.search(r"https?://[^}]+", (ROOT / "config/data").read_text())[0]
     return run(["curl", "--silent", "--head", "--max-time", "10", address]).code == 0
 
 

@@ -15,7 +15,6 @@
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/checkpoint_info.h"
 #include "record/journal.h"
-#include "record/journal_payload.h"
 #include "record/reader.h"
 
 using namespace gradsync;

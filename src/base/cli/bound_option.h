@@ -11,22 +11,52 @@
 
 namespace gradsync {
 
-/// What --help says of a range: ", 0 (no limit) to 1000". `zero` is the meaning of the lower end.
-std::string range_text(const std::string& low, const std::string& high,
-                       const std::string& zero = {});
-
-/// Values as people write them, which the typed readers of base/cli/options.h read back: "0.1" and
-/// "5e-4", "25MiB", "90s".
+/// A number as people write it, which parse_number() reads back: "0.1" and "5e-4".
 std::string number_text(double value);
-std::string size_text(std::int64_t bytes);
-std::string duration_text(double seconds);
 
 /// `help` with `range` behind its first clause, which ends at a semicolon.
 std::string with_range(const std::string& help, const std::string& range);
 
-/// The type of an option, its range, and the member of `Settings` that it sets. The default of the
-/// option is the member's value in Settings{}. All readers throw Error kUsage as those of
-/// base/cli/options.h do.
+/// How the value of an option is written, and what --help shows of it.
+template <typename T>
+struct ValueForm {
+  std::string shown;  ///< OptionSpec::value_name
+  std::string range;  ///< for with_range()
+  /// Throws Error kUsage: what() is the end of a sentence, fix() says what would be right.
+  std::function<T(const std::string&)> parse;
+  std::function<std::string(const T&)> text;  ///< what `parse` reads back
+  std::vector<std::string> choices = {};      ///< OptionSpec::choices
+};
+
+/// Both ends of a range belong to it; `zero` is the meaning of the lower one.
+ValueForm<bool> switch_form();
+ValueForm<std::int64_t> integer_form(std::int64_t low, std::int64_t high,
+                                     const std::string& zero = {});
+ValueForm<double> number_form(double low, double high, const std::string& zero = {});
+/// From `low` to below 1.
+ValueForm<double> fraction_form(double low);
+ValueForm<std::int64_t> size_form(std::int64_t low, std::int64_t high);
+ValueForm<double> duration_form(double low_s, double high_s, const std::string& zero = {});
+/// The text as it is.
+ValueForm<std::string> text_form(const std::string& shown);
+/// One of some words, as its position or as it is.
+ValueForm<std::size_t> index_form(const std::vector<std::string>& names);
+ValueForm<std::string> choice_form(const std::vector<std::string>& choices);
+
+/// The value of an option. Throws Error kUsage naming the option, the value, where it came from and
+/// what would be right.
+template <typename T>
+T read_value(const OptionValues& values, const std::string& name, const ValueForm<T>& form) {
+  const std::string text = text_option(values, name);
+  try {
+    return form.parse(text);
+  } catch (const Error& error) {
+    throw option_error(values, name, error.what(), error.fix());
+  }
+}
+
+/// The form of an option's value, and the member of `Settings` that it sets. The default of the
+/// option is the member's value in Settings{}. All readers throw Error kUsage as read_value does.
 template <typename Settings>
 struct BoundValue {
   /// A member: `&Settings::member`, or `part_of(&Settings::part, &Part::member)`.
@@ -40,163 +70,104 @@ struct BoundValue {
   std::function<std::string(Settings)> text;
   std::vector<std::string> choices = {};  ///< OptionSpec::choices
 
-  static BoundValue on_off(Place<bool> place) {
-    return {"", "",
-            [place](const auto& values, const auto& name, Settings& settings) {
-              place(settings) = switch_option(values, name);
+  template <typename T, typename Form>
+  static BoundValue bound(Place<T> place, const ValueForm<Form>& form) {
+    return {form.shown, form.range,
+            [=](const OptionValues& values, const std::string& name, Settings& settings) {
+              place(settings) = static_cast<T>(read_value(values, name, form));
             },
-            [place](Settings settings) { return std::string(place(settings) ? "true" : "false"); }};
+            [=](Settings settings) { return form.text(static_cast<Form>(place(settings))); },
+            form.choices};
   }
 
+  static BoundValue on_off(Place<bool> place) { return bound(place, switch_form()); }
   template <typename Integer = std::int64_t>
   static BoundValue integer(std::type_identity_t<Place<Integer>> place, std::int64_t low,
                             std::int64_t high, const std::string& zero = {}) {
-    return {"N", range_text(std::to_string(low), std::to_string(high), zero),
-            [=](const auto& values, const auto& name, Settings& settings) {
-              place(settings) = static_cast<Integer>(integer_option(values, name, low, high));
-            },
-            [place](Settings settings) {
-              return std::to_string(static_cast<std::int64_t>(place(settings)));
-            }};
+    return bound<Integer>(place, integer_form(low, high, zero));
   }
-
   static BoundValue number(Place<double> place, double low, double high,
                            const std::string& zero = {}) {
-    return {"X", range_text(number_text(low), number_text(high), zero),
-            [=](const auto& values, const auto& name, Settings& settings) {
-              place(settings) = number_option(values, name, low, high);
-            },
-            [place](Settings settings) { return number_text(place(settings)); }};
+    return bound(place, number_form(low, high, zero));
   }
-
   /// From `low` to below 1.
   static BoundValue fraction(Place<double> place, double low = 0) {
-    return {"X", range_text(number_text(low), "below 1"),
-            [=](const auto& values, const auto& name, Settings& settings) {
-              place(settings) = fraction_option(values, name, low);
-            },
-            [place](Settings settings) { return number_text(place(settings)); }};
+    return bound(place, fraction_form(low));
   }
-
   template <typename Number = std::int64_t>
   static BoundValue size(std::type_identity_t<Place<Number>> place, std::int64_t low,
                          std::int64_t high) {
-    return {"SIZE", range_text(size_text(low), size_text(high)),
-            [=](const auto& values, const auto& name, Settings& settings) {
-              place(settings) = static_cast<Number>(size_option(values, name, low, high));
-            },
-            [place](Settings settings) {
-              return size_text(static_cast<std::int64_t>(place(settings)));
-            }};
+    return bound<Number>(place, size_form(low, high));
   }
-
   static BoundValue duration(Place<double> place, double low_s, double high_s,
                              const std::string& zero = {}) {
-    const std::string low = zero.empty() ? duration_text(low_s) : "0";
-    return {"TIME", range_text(low, duration_text(high_s), zero),
-            [=](const auto& values, const auto& name, Settings& settings) {
-              place(settings) = duration_option(values, name, low_s, high_s);
-            },
-            [place](Settings settings) { return duration_text(place(settings)); }};
+    return bound(place, duration_form(low_s, high_s, zero));
   }
-
   /// A std::string, or a std::filesystem::path.
   template <typename Text = std::string>
   static BoundValue text_value(std::type_identity_t<Place<Text>> place, const std::string& shown) {
-    return {shown, "",
-            [place](const auto& values, const auto& name, Settings& settings) {
-              place(settings) = text_option(values, name);
-            },
-            [place](Settings settings) { return std::string(place(settings)); }};
+    return bound<Text>(place, text_form(shown));
   }
-
-  /// Of an option that may be repeated.
+  /// An option that may be repeated.
   static BoundValue texts(Place<std::vector<std::string>> place, const std::string& shown) {
     return {shown, "",
-            [place](const auto& values, const auto& name, Settings& settings) {
+            [=](const OptionValues& values, const std::string& name, Settings& settings) {
               place(settings) = list_option(values, name);
             },
             [](const Settings&) { return std::string(); }};
   }
-
   static BoundValue choice(Place<std::string> place, const std::vector<std::string>& choices) {
-    BoundValue bound = text_value(place, "");
-    for (const std::string& name : choices)
-      bound.shown += (bound.shown.empty() ? "" : "|") + name;
-    bound.read = [=](const auto& values, const auto& name, Settings& settings) {
-      place(settings) = choice_option(values, name, choices);
-    };
-    bound.choices = choices;
-    return bound;
+    return bound(place, choice_form(choices));
   }
-
   /// A choice of too many names for the left column of --help.
   static BoundValue named(const std::string& shown, Place<std::string> place,
                           const std::vector<std::string>& choices) {
-    BoundValue bound = choice(place, choices);
-    bound.shown = shown;
+    BoundValue value = choice(place, choices);
+    value.shown = shown;
     for (const std::string& name : choices)
-      bound.range += (bound.range.empty() ? ": " : ", ") + name;
-    return bound;
+      value.range += (value.range.empty() ? ": " : ", ") + name;
+    return value;
   }
-
-  /// Two words for false and true.
-  static BoundValue either(const std::string& no, const std::string& yes, Place<bool> place) {
-    return {no + "|" + yes,
-            "",
-            [=](const auto& values, const auto& name, Settings& settings) {
-              place(settings) = choice_option(values, name, {no, yes}) == yes;
-            },
-            [=](Settings settings) { return place(settings) ? yes : no; },
-            {no, yes}};
-  }
-
   /// A choice whose names are those of an enumeration, in its order.
   template <typename Enum>
-  static BoundValue enumerated(Place<Enum> place, const std::vector<std::string>& names) {
-    BoundValue bound = choice({}, names);
-    bound.read = [=](const auto& values, const auto& name, Settings& settings) {
-      const auto at = std::find(names.begin(), names.end(), choice_option(values, name, names));
-      place(settings) = static_cast<Enum>(at - names.begin());
-    };
-    bound.text = [=](Settings settings) {
-      return names.at(static_cast<std::size_t>(place(settings)));
-    };
-    return bound;
+  static BoundValue enumerated(std::type_identity_t<Place<Enum>> place,
+                               const std::vector<std::string>& names) {
+    return bound<Enum>(place, index_form(names));
   }
-
+  /// Two words for false and true.
+  static BoundValue either(const std::string& no, const std::string& yes, Place<bool> place) {
+    return enumerated<bool>(place, {no, yes});
+  }
   /// A word that stands for `meaning`, or else `other`.
   template <typename T>
   static BoundValue word_or(const std::string& word, std::type_identity_t<Place<T>> place,
                             T meaning, BoundValue other) {
-    std::vector<std::string> words = other.choices;
-    words.push_back(word);
+    other.choices.push_back(word);
     return {
         other.shown + "|" + word, other.range,
-        [=](const auto& values, const auto& name, Settings& settings) {
+        [=](const OptionValues& values, const std::string& name, Settings& settings) {
           if (text_option(values, name) == word)
             place(settings) = meaning;
           else
             other.read(values, name, settings);
         },
         [=](Settings settings) { return place(settings) == meaning ? word : other.text(settings); },
-        words};
+        other.choices};
   }
-
-  /// A form of its own: `parse` throws Error kUsage, whose what() is the end of a sentence and
-  /// whose fix() says what would be right.
+  /// A form of its own: `parse` throws as ValueForm::parse does. A `fix` is given in place of that
+  /// of its errors.
   template <typename Parse, typename T = std::invoke_result_t<Parse, std::string>>
   static BoundValue parsed(const std::string& shown, const std::string& default_text,
-                           std::type_identity_t<Place<T>> place, Parse parse) {
-    return {shown, "",
-            [=](const auto& values, const auto& name, Settings& settings) {
-              try {
-                place(settings) = parse(text_option(values, name));
-              } catch (const Error& error) {
-                throw option_error(values, name, error.what(), error.fix());
-              }
-            },
-            [default_text](const Settings&) { return default_text; }};
+                           std::type_identity_t<Place<T>> place, Parse parse,
+                           const std::string& fix = {}) {
+    const auto read = [=](const std::string& text) {
+      try {
+        return parse(text);
+      } catch (const Error& error) {
+        throw Error(ExitCode::kUsage, error.what(), fix.empty() ? error.fix() : fix);
+      }
+    };
+    return bound<T>(place, ValueForm<T>{shown, "", read, [=](const T&) { return default_text; }});
   }
 };
 

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "base/foreign_text.h"
+#include "base/file.h"
 #include "base/parse.h"
 
 namespace gradsync {

@@ -90,6 +90,15 @@ void reject_unknown_variables(const OptionTable& known, Foreign foreign = Foreig
 /// GRADSYNC_BATCH_PER_RANK for "batch-per-rank".
 std::string variable_name(const std::string& option);
 
+/// An option that every program has: no value of the program, and no key of files.
+struct CommonOption {
+  OptionSpec spec;
+  Question question = Question::kNone;  ///< what it requests, if anything
+};
+
+/// All of them, without those that the table has itself. The reader and the texts use this list.
+std::vector<CommonOption> common_options(const OptionTable& table);
+
 /// The names of a table, in its order.
 std::vector<std::string> option_names(const OptionTable& table);
 
@@ -97,29 +106,33 @@ std::vector<std::string> option_names(const OptionTable& table);
 /// file.
 std::string config_text(const OptionTable& table, const OptionValues& values);
 
-/// Typed access with checks. All throw Error kUsage naming the option, the value, where it came
-/// from and the range (both ends belong to it). Forms of values: base/parse.h.
-std::int64_t integer_option(const OptionValues& values, const std::string& name, std::int64_t low,
-                            std::int64_t high);
-double number_option(const OptionValues& values, const std::string& name, double low, double high);
-/// From `low` to below 1.
-double fraction_option(const OptionValues& values, const std::string& name, double low);
-std::int64_t size_option(const OptionValues& values, const std::string& name, std::int64_t low,
-                         std::int64_t high);
-double duration_option(const OptionValues& values, const std::string& name, double low_s,
-                       double high_s);
-bool switch_option(const OptionValues& values, const std::string& name);
-/// The value as it is.
+/// The value as it is; base/cli/bound_option.h reads values of other types.
 std::string text_option(const OptionValues& values, const std::string& name);
-/// One of `choices`; else the error names the nearest.
-std::string choice_option(const OptionValues& values, const std::string& name,
-                          const std::vector<std::string>& choices);
+
 /// The values of a repeatable option, in the order given.
 std::vector<std::string> list_option(const OptionValues& values, const std::string& name);
 
-/// The Error that the functions above throw, for checks of a program's own: `why` is the end of a
-/// sentence that begins with the place, e.g. "must divide by 4".
+/// An Error kUsage about the value of an option: `why` is the end of a sentence that begins with
+/// the place, as in "must divide by 4".
 Error option_error(const OptionValues& values, const std::string& name, const std::string& why,
                    const std::string& fix = {});
+
+/// What stands on a command line, before any other source is looked at.
+struct CommandLine {
+  struct Given {
+    std::string name, value;
+    std::string where;  ///< as the user wrote it: "--no-augment"
+  };
+  std::vector<Given> given;  ///< switches have the value "true" or "false"
+  std::vector<std::string> positional;
+};
+
+/// Splits the command line by `table`. Long options, never abbreviated, and the letters of a table
+/// that has some (`-b 8`, `-b8`). Throws Error kUsage for an unknown option (with the nearest), a
+/// missing or surplus value, an option given twice.
+CommandLine parse_command_line(const OptionTable& table, int argc, const char* const* argv);
+
+/// The words that parse_command_line takes after "--": names, and "no-" before those of switches.
+std::vector<std::string> spellings(const OptionTable& table);
 
 }  // namespace gradsync

@@ -9,7 +9,7 @@
 
 #include <doctest/doctest.h>
 
-#include "machine/scale.h"
+#include "machine/kernels.h"
 #include "mpi/device_ranks.h"
 #include "transport/direct_transport.h"
 

@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-#include "base/half.h"
+#include "base/numbers.h"
 #include "comm/clock_sync.h"
 #include "mpi/ranks.h"
 

@@ -4,7 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "comm/agreement.h"
-#include "machine/gpu_stack.h"
+#include "machine/gpus.h"
 #include "mpi/short_training.h"
 #include "train/rank_device.h"
 #include "transport/rank_transport.h"

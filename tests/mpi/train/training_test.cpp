@@ -10,7 +10,6 @@
 #include "mpi/ranks.h"
 #include "mpi/short_training.h"
 #include "optim/optimizer.h"
-#include "options/fault.h"
 #include "options/options.h"
 #include "sync/gradient_buckets.h"
 #include "sync/sync_mode.h"

@@ -6,7 +6,7 @@
 
 #include "data/synthetic.h"
 #include "mpi/ranks.h"
-#include "record/counterfactual.h"
+#include "record/row_figures.h"
 #include "sync/replay.h"
 #include "train/calibrate_ranks.h"
 #include "train/iteration_timer.h"

@@ -15,7 +15,7 @@
 #include <doctest/doctest.h>
 
 #include "base/error.h"
-#include "base/half.h"
+#include "base/numbers.h"
 #include "comm/agreement.h"
 #include "comm/long_messages.h"
 #include "comm/places.h"

@@ -12,7 +12,7 @@
 #include <fmt/format.h>
 
 #include "base/file.h"
-#include "base/namespaces.h"
+#include "base/process.h"
 #include "serial/expect_error.h"
 #include "serial/test_folder.h"
 

@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "calibrate/calibrate_options.h"
 #include "calibrate/printer.h"
-#include "record/calibration_curve.h"
+#include "record/row_figures.h"
 #include "serial/clean_environment.h"
 #include "serial/expect_error.h"
 #include "serial/sample_run.h"

@@ -67,10 +67,10 @@ TEST_CASE("preflight: data must be there and the same on all hosts") {
   const auto differs = judge_data(on_ranks<DataFacts>({good, other}, 1), options).at(0);
   CHECK(differs.outcome == Outcome::kFail);
   CHECK(contains(differs.seen, "node2 has bbbb"));
-  const DataFacts missing{true, "no data set", "gradsync-dataset fetch", "", "", 0};
+  const DataFacts missing{true, "no data set", "config/data", "", "", 0};
   const auto lacks = judge_data(on_ranks<DataFacts>({good, missing}, 1), options).at(0);
   CHECK(lacks.outcome == Outcome::kFail);
-  CHECK(lacks.fix == "gradsync-dataset fetch");
+  CHECK(lacks.fix == "config/data");
   CHECK(contains(lacks.seen, "node2"));
 }
 

@@ -2,8 +2,8 @@
 
 #include "base/error.h"
 #include "record/journal.h"
-#include "record/publish.h"
 #include "record/reader.h"
+#include "record/recorder.h"
 #include "serial/sample_run.h"
 
 using namespace gradsync;

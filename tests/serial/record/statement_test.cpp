@@ -4,8 +4,8 @@
 
 #include <doctest/doctest.h>
 
-#include "record/counterfactual.h"
 #include "record/recorded_environment.h"
+#include "record/row_figures.h"
 #include "serial/expect_error.h"
 
 using namespace gradsync;

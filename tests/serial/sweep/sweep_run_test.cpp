@@ -17,7 +17,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
-#include "base/stop_signals.h"
+#include "base/process.h"
 #include "serial/expect_error.h"
 #include "serial/sample_run.h"
 #include "serial/sweep_fixture.h"

@@ -54,7 +54,7 @@ StudyRun used_run() {
         sample.busy = i == 0 ? 0 : 0.5;  // the first is before the steady iterations
         recorder.add(sample);
       }
-      recorder.add(HostSample{0, at_s, 50 * at_s, kNotMeasured, kNotMeasured, 1e9 * at_s, 0});
+      recorder.add(HostSample{{at_s, 50 * at_s, kNotMeasured, kNotMeasured, 1e9 * at_s, 0}, 0});
     }
   };
   return run;

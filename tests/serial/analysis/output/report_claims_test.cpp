@@ -7,7 +7,7 @@
 #include "analysis/report_options.h"
 #include "analysis/tables/registry.h"
 #include "base/file.h"
-#include "base/table_formats.h"
+#include "base/table.h"
 #include "serial/expect_error.h"
 #include "serial/sample_run.h"
 

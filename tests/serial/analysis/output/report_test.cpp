@@ -3,7 +3,7 @@
 
 #include "analysis/read/run_set.h"
 #include "analysis/tables/tables.h"
-#include "base/table_formats.h"
+#include "base/table.h"
 #include "serial/expect_error.h"
 #include "serial/report_view.h"
 #include "serial/sample_run.h"

@@ -12,7 +12,7 @@
 #include "analysis/read/run_set.h"
 #include "analysis/read/steady_rows.h"
 #include "analysis/tables/tables.h"
-#include "record/publish.h"
+#include "record/recorder.h"
 #include "serial/expect_error.h"
 #include "serial/report_view.h"
 #include "serial/test_folder.h"

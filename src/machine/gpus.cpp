@@ -1,0 +1,347 @@
+#include "machine/gpus.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <map>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/error.h"
+#include "stats/clock.h"
+
+namespace gradsync {
+
+namespace {
+
+const std::string kNone = "none";
+const std::string kToTheCpu = "; --device cpu uses no GPU";
+
+std::string name_of(const DeviceFacts& rank) {
+  return fmt::format("rank {} ({})", rank.rank, rank.host);
+}
+
+/// A driver serves every CUDA version of its own major number and older ones.
+bool too_old(const DeviceFacts& rank) {
+  return rank.driver != kNone && rank.runtime != kNone &&
+         std::atoi(rank.driver.c_str()) < std::atoi(rank.runtime.c_str());
+}
+
+/// Why this rank has no GPU to drive; empty if it has one.
+std::string lack_of(const DeviceFacts& rank, const DeviceRequest& request) {
+  if (rank.runtime == kNone) return "this build is without CUDA";
+  if (rank.driver == kNone) return "no CUDA driver";
+  if (too_old(rank))
+    return fmt::format("the driver is for CUDA {}, this build needs CUDA {}", rank.driver,
+                       rank.runtime);
+  if (rank.gpus.empty()) return "no visible GPU";
+  if (gpu_index(rank.local_rank, rank.gpus.size(), request.allow_shared_gpu) < 0)
+    return fmt::format("{} visible GPUs for local rank {}", rank.gpus.size(), rank.local_rank);
+  return {};
+}
+
+std::string fix_of(const DeviceFacts& rank) {
+  if (rank.runtime == kNone) return "make status shows what a build with CUDA needs" + kToTheCpu;
+  if (rank.driver == kNone)
+    return "run on a host with a GPU: nvidia-smi must list it, in a container with its --nv or "
+           "--gpus option" +
+           kToTheCpu;
+  if (too_old(rank)) return "request a node with a driver of 580 or later" + kToTheCpu;
+  return "request --gpus-per-node=RANKS-PER-NODE (not --gpus-per-task), look at "
+         "CUDA_VISIBLE_DEVICES" +
+         kToTheCpu;
+}
+
+[[noreturn]] void refuse(const DeviceFacts& rank, const DeviceRequest& request) {
+  throw Error(ExitCode::kEnvironment,
+              fmt::format("{} has no GPU to compute on: {}", name_of(rank), lack_of(rank, request)),
+              fix_of(rank));
+}
+
+const GpuDevice& gpu_of(const DeviceFacts& rank, const DeviceRequest& request) {
+  const int index = gpu_index(rank.local_rank, rank.gpus.size(), request.allow_shared_gpu);
+  return rank.gpus[static_cast<std::size_t>(index)];
+}
+
+/// The first GPU with several ranks, if there is one: its UUID, host and ranks.
+std::string shared_gpu(const DeviceRequest& request, const std::vector<DeviceFacts>& ranks) {
+  std::map<std::string, std::vector<int>> users;
+  for (const DeviceFacts& rank : ranks)
+    users[fmt::format("{} ({})", gpu_of(rank, request).uuid, rank.host)].push_back(rank.rank);
+  for (const auto& [gpu, of_it] : users)
+    if (of_it.size() > 1)
+      return fmt::format("ranks {} are on one GPU, {}", fmt::join(of_it, ", "), gpu);
+  return {};
+}
+
+DeviceChoice on_gpus(const DeviceRequest& request, const std::vector<DeviceFacts>& ranks) {
+  DeviceChoice choice;
+  choice.cuda = true;
+  const std::string shared = shared_gpu(request, ranks);
+  choice.shared = !shared.empty();
+  if (choice.shared && !request.allow_shared_gpu)
+    throw Error(ExitCode::kEnvironment, shared,
+                "request --gpus-per-node=RANKS-PER-NODE and no --gpu-bind, or start fewer ranks a "
+                "node; --allow-shared-gpu for tests" +
+                    kToTheCpu);
+  return choice;
+}
+
+}  // namespace
+
+int gpu_index(int local_rank, std::size_t visible, bool may_share) {
+  if (visible == 1) return 0;
+  if (may_share && visible > 0) return local_rank % static_cast<int>(visible);
+  return local_rank < static_cast<int>(visible) ? local_rank : -1;
+}
+
+DeviceChoice choose_device(const DeviceRequest& request, const std::vector<DeviceFacts>& ranks) {
+  if (request.device == "cpu") return {};
+  const auto lacks = [&](const DeviceFacts& rank) { return !lack_of(rank, request).empty(); };
+  const auto lacking = std::find_if(ranks.begin(), ranks.end(), lacks);
+  if (lacking == ranks.end()) return on_gpus(request, ranks);
+  const bool none_anywhere = std::all_of(ranks.begin(), ranks.end(),
+                                         [](const DeviceFacts& rank) { return rank.gpus.empty(); });
+  if (request.device == "cuda" || !none_anywhere) refuse(*lacking, request);
+  return {false, false, fmt::format("{}: {}", name_of(*lacking), lack_of(*lacking, request))};
+}
+
+namespace {
+
+// NVML's binary interface, which is stable: its header belongs to the toolkit, not to the wheels.
+using NvmlDevice = struct NvmlDeviceTag*;
+struct NvmlMemory {
+  unsigned long long total, free, used;
+};
+struct NvmlUtilization {
+  unsigned gpu, memory;  // percent
+};
+struct NvmlFieldValue {
+  unsigned field, scope;
+  long long timestamp_us, latency_us;
+  int type, status;
+  union {
+    unsigned number;
+    unsigned long long room;
+  };
+};
+constexpr int kSuccess = 0;
+constexpr unsigned kFieldNvlinkRate = 90;  // MB/s of each link that is up
+constexpr int kTypeUnsigned = 1;
+constexpr int kClockSm = 1, kClockMemory = 2;
+constexpr int kTemperatureGpu = 0;
+constexpr unsigned kMostNvlinks = 18;
+
+class Library {
+ public:
+  explicit Library(const std::string& name) : handle_(::dlopen(name.c_str(), RTLD_NOW)) {}
+  ~Library() {
+    if (handle_ != nullptr) ::dlclose(handle_);
+  }
+  Library(Library&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+
+  bool loaded() const { return handle_ != nullptr; }
+  template <typename Function>
+  Function* find(const char* name) const {
+    return reinterpret_cast<Function*>(::dlsym(handle_, name));
+  }
+
+ private:
+  void* handle_;
+};
+
+/// The functions used; those that a driver may lack are null there.
+struct Functions {
+  explicit Functions(const Library& library) {
+    const auto load = [&]<typename Function>(Function*& function, const char* name) {
+      function = library.find<Function>(name);
+    };
+    load(init, "nvmlInit_v2");
+    load(shutdown, "nvmlShutdown");
+    load(by_uuid, "nvmlDeviceGetHandleByUUID");
+    load(memory, "nvmlDeviceGetMemoryInfo");
+    load(clock, "nvmlDeviceGetClockInfo");
+    load(power, "nvmlDeviceGetPowerUsage");
+    load(temperature, "nvmlDeviceGetTemperature");
+    load(utilization, "nvmlDeviceGetUtilizationRates");
+    load(energy, "nvmlDeviceGetTotalEnergyConsumption");
+    load(pcie_generation, "nvmlDeviceGetMaxPcieLinkGeneration");
+    load(pcie_lanes, "nvmlDeviceGetMaxPcieLinkWidth");
+    load(nvlink_state, "nvmlDeviceGetNvLinkState");
+    load(fields, "nvmlDeviceGetFieldValues");
+    load(ancestor, "nvmlDeviceGetTopologyCommonAncestor");
+    load(reasons, "nvmlDeviceGetCurrentClocksEventReasons");
+    if (reasons == nullptr)  // the name before driver 535
+      load(reasons, "nvmlDeviceGetCurrentClocksThrottleReasons");
+  }
+
+  int (*init)() = nullptr;
+  int (*shutdown)() = nullptr;
+  int (*by_uuid)(const char*, NvmlDevice*) = nullptr;
+  int (*memory)(NvmlDevice, NvmlMemory*) = nullptr;
+  int (*clock)(NvmlDevice, int, unsigned*) = nullptr;
+  int (*power)(NvmlDevice, unsigned*) = nullptr;
+  int (*temperature)(NvmlDevice, int, unsigned*) = nullptr;
+  int (*utilization)(NvmlDevice, NvmlUtilization*) = nullptr;
+  int (*energy)(NvmlDevice, unsigned long long*) = nullptr;
+  int (*pcie_generation)(NvmlDevice, unsigned*) = nullptr;
+  int (*pcie_lanes)(NvmlDevice, unsigned*) = nullptr;
+  int (*nvlink_state)(NvmlDevice, unsigned, int*) = nullptr;
+  int (*fields)(NvmlDevice, int, NvmlFieldValue*) = nullptr;
+  int (*ancestor)(NvmlDevice, NvmlDevice, int*) = nullptr;
+  int (*reasons)(NvmlDevice, unsigned long long*) = nullptr;
+};
+
+/// Whether the driver has the function and it gave an answer.
+template <typename... Parameters, typename... Arguments>
+bool answers(int (*function)(Parameters...), Arguments... arguments) {
+  return function != nullptr && function(arguments...) == kSuccess;
+}
+
+class NvmlMonitor : public GpuMonitor {
+ public:
+  NvmlMonitor(Library library, const Functions& functions, NvmlDevice device)
+      : library_(std::move(library)), nvml_(functions), device_(device) {}
+  ~NvmlMonitor() override { nvml_.shutdown(); }
+  NvmlMonitor(const NvmlMonitor&) = delete;
+  NvmlMonitor& operator=(const NvmlMonitor&) = delete;
+
+  GpuReading read() override {
+    GpuReading reading;
+    reading.at_s = now_s();
+    if (NvmlMemory memory{}; answers(nvml_.memory, device_, &memory)) {
+      reading.memory_used_bytes = static_cast<double>(memory.used);
+      reading.memory_bytes = static_cast<double>(memory.total);
+    }
+    if (NvmlUtilization percent{}; answers(nvml_.utilization, device_, &percent)) {
+      reading.busy = percent.gpu * 1e-2;
+      reading.memory_busy = percent.memory * 1e-2;
+    }
+    reading.sm_clock_hz = clock_hz(kClockSm);
+    reading.memory_clock_hz = clock_hz(kClockMemory);
+    unsigned value = 0;
+    if (answers(nvml_.power, device_, &value)) reading.power_w = value * 1e-3;
+    if (answers(nvml_.temperature, device_, kTemperatureGpu, &value)) reading.temperature_c = value;
+    unsigned long long large = 0;
+    if (answers(nvml_.energy, device_, &large))
+      reading.energy_j = static_cast<double>(large) * 1e-3;
+    if (answers(nvml_.reasons, device_, &large))
+      reading.throttle_reasons = static_cast<std::int64_t>(large);
+    return reading;
+  }
+
+  GpuLinks links() override {
+    GpuLinks links;
+    unsigned value = 0;
+    if (answers(nvml_.pcie_generation, device_, &value))
+      links.pcie_generation = static_cast<int>(value);
+    if (answers(nvml_.pcie_lanes, device_, &value)) links.pcie_lanes = static_cast<int>(value);
+    for (unsigned link = 0; link < kMostNvlinks; ++link)
+      count_nvlink(link, links);
+    links.nvlink_Bps = nvlink_Bps();
+    return links;
+  }
+
+  std::string path_to(const std::string& uuid) override {
+    NvmlDevice other = nullptr;
+    int level = -1;
+    const bool known = answers(nvml_.by_uuid, uuid.c_str(), &other) &&
+                       answers(nvml_.ancestor, device_, other, &level);
+    return common_ancestor_name(known ? level : -1);
+  }
+
+ private:
+  /// A GPU without NVLink has no answer for any.
+  void count_nvlink(unsigned link, GpuLinks& links) {
+    int up = 0;
+    if (!answers(nvml_.nvlink_state, device_, link, &up)) return;
+    links.nvlinks = std::max(links.nvlinks, 0) + (up != 0 ? 1 : 0);
+    links.all_nvlinks = std::max(links.all_nvlinks, 0) + 1;
+  }
+
+  double nvlink_Bps() {
+    NvmlFieldValue rate{};
+    rate.field = kFieldNvlinkRate;
+    const bool known = answers(nvml_.fields, device_, 1, &rate) && rate.status == kSuccess &&
+                       rate.type == kTypeUnsigned && rate.number > 0;
+    return known ? rate.number * 1e6 : kNotMeasured;
+  }
+
+  double clock_hz(int which) {
+    unsigned megahertz = 0;
+    return answers(nvml_.clock, device_, which, &megahertz) ? megahertz * 1e6 : kNotMeasured;
+  }
+
+  Library library_;
+  Functions nvml_;
+  NvmlDevice device_;
+};
+
+}  // namespace
+
+std::string links_text(const GpuLinks& links) {
+  std::string text;
+  if (links.pcie_generation > 0 && links.pcie_lanes > 0)
+    text = fmt::format("PCIe {} x{}", links.pcie_generation, links.pcie_lanes);
+  if (links.nvlinks <= 0) return text;
+  text += fmt::format("{}{} NVLinks", text.empty() ? "" : ", ", links.nvlinks);
+  return links.nvlink_Bps > 0 ? fmt::format("{} of {:.1f} GB/s", text, links.nvlink_Bps / 1e9)
+                              : text;
+}
+
+std::string common_ancestor_name(int level) {
+  constexpr std::array<std::pair<int, const char*>, 6> kNames = {
+      {{0, "X"}, {10, "PIX"}, {20, "PXB"}, {30, "PHB"}, {40, "NODE"}, {50, "SYS"}}};
+  for (const auto& [number, name] : kNames)
+    if (number == level) return name;
+  return {};
+}
+
+std::string throttle_names(std::int64_t reasons) {
+  // Idle, application clocks and display clocks (bits 0, 1, 8) are settings, and no loss.
+  constexpr std::array<std::pair<std::int64_t, const char*>, 6> kNames = {
+      {{0x4, "power cap"},
+       {0x8, "hardware slowdown"},
+       {0x10, "sync boost"},
+       {0x20, "thermal slowdown (software)"},
+       {0x40, "thermal slowdown (hardware)"},
+       {0x80, "power brake"}}};
+  std::string text;
+  if (reasons < 0) return text;
+  for (const auto& [bit, name] : kNames)
+    if ((reasons & bit) != 0) text += (text.empty() ? "" : ", ") + std::string(name);
+  return text;
+}
+
+std::unique_ptr<GpuMonitor> open_nvml(const std::string& uuid, std::string& why,
+                                      const std::string& library) {
+  Library loaded(library);
+  if (!loaded.loaded()) {
+    why = library + " is not there";
+    return nullptr;
+  }
+  const Functions functions(loaded);
+  if (functions.init == nullptr || functions.shutdown == nullptr || functions.by_uuid == nullptr) {
+    why = library + " is no NVML";
+    return nullptr;
+  }
+  if (const int error = functions.init(); error != kSuccess) {
+    why = "nvmlInit: error " + std::to_string(error);
+    return nullptr;
+  }
+  NvmlDevice device = nullptr;
+  if (const int error = functions.by_uuid(uuid.c_str(), &device); error != kSuccess) {
+    functions.shutdown();
+    why = "NVML knows no GPU " + uuid + ": error " + std::to_string(error);
+    return nullptr;
+  }
+  return std::make_unique<NvmlMonitor>(std::move(loaded), functions, device);
+}
+
+}  // namespace gradsync

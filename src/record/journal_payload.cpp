@@ -1,0 +1,352 @@
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <type_traits>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/json_number.h"
+#include "record/journal.h"
+
+namespace gradsync {
+
+static_assert(std::endian::native == std::endian::little,
+              "the journal is little-endian and written without conversion");
+
+namespace {
+
+/// Appends numbers to a block of bytes, little-endian, without padding.
+class ByteWriter {
+ public:
+  template <typename Number>
+  void put(Number value) {
+    static_assert(std::is_arithmetic_v<Number>);
+    const auto* begin = reinterpret_cast<const std::byte*>(&value);
+    bytes_.insert(bytes_.end(), begin, begin + sizeof value);
+  }
+
+  void reserve(std::size_t bytes) { bytes_.reserve(bytes); }
+  std::vector<std::byte> take() { return std::move(bytes_); }
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
+/// Takes numbers from the front of a block of bytes. One that is not there reads as 0 and turns
+/// `complete()` off for good, so a decoder checks once, before it uses any count it has read.
+class ByteReader {
+ public:
+  explicit ByteReader(std::span<const std::byte> bytes) : rest_(bytes) {}
+
+  template <typename Number>
+  Number get() {
+    static_assert(std::is_arithmetic_v<Number>);
+    Number value{};
+    if (rest_.size() < sizeof value) {
+      complete_ = false;
+      rest_ = {};
+      return value;
+    }
+    std::memcpy(&value, rest_.data(), sizeof value);
+    rest_ = rest_.subspan(sizeof value);
+    return value;
+  }
+
+  bool complete() const { return complete_; }
+
+ private:
+  std::span<const std::byte> rest_;
+  bool complete_ = true;
+};
+
+// What stands for a value.
+double stored(double value) {
+  return value;
+}
+std::int64_t stored(std::int64_t value) {
+  return value;
+}
+std::uint32_t stored(bool value) {
+  return static_cast<std::uint32_t>(value);
+}
+std::uint32_t stored(CollectiveKind value) {
+  return static_cast<std::uint32_t>(value);
+}
+
+/// Appends the values of a row. Its lists are written behind it, in an order of their own.
+class ByteFields {
+ public:
+  explicit ByteFields(ByteWriter& writer) : writer_(writer) {}
+
+  template <typename Value>
+  void operator()(const Field&, const Value& value) {
+    writer_.put(stored(value));
+  }
+  template <typename Row>
+  void operator()(const Nested&, const std::vector<Row>&) {}
+
+ private:
+  ByteWriter& writer_;
+};
+
+/// Takes the values that a version of the journal holds; the others stay as they are.
+class FieldsOfBytes {
+ public:
+  FieldsOfBytes(ByteReader& reader, int version) : reader_(reader), version_(version) {}
+
+  template <typename Value>
+  void operator()(const Field& field, Value& value) {
+    if (field.since > version_) return;
+    const auto number = reader_.get<decltype(stored(value))>();
+    if constexpr (std::is_same_v<Value, CollectiveKind>)
+      sound_ = sound_ && number < kCollectiveNames.size();
+    value = static_cast<Value>(number);
+  }
+  template <typename Row>
+  void operator()(const Nested&, std::vector<Row>&) {}
+
+  /// Whether all kinds of collectives are known.
+  bool sound() const { return sound_; }
+
+ private:
+  ByteReader& reader_;
+  int version_;
+  bool sound_ = true;
+};
+
+/// Adds up the bytes of the values of a row.
+struct FieldBytes {
+  int version;
+  std::size_t bytes = 0;
+
+  template <typename Value>
+  void operator()(const Field& field, const Value& value) {
+    if (field.since <= version) bytes += sizeof(stored(value));
+  }
+  template <typename Row>
+  void operator()(const Nested&, const std::vector<Row>&) {}
+};
+
+template <typename Row>
+std::size_t bytes_of(int version) {
+  FieldBytes sum{version};
+  const Row row{};
+  visit_fields(row, sum);
+  return sum.bytes;
+}
+
+std::size_t payload_bytes(std::size_t ranks, std::size_t buckets, int version) {
+  const std::size_t rank_bytes =
+      bytes_of<RankIteration>(version) + buckets * bytes_of<BucketTimes>(version);
+  return bytes_of<IterationHeader>(version) + 2 * sizeof(std::uint32_t) +
+         buckets * bytes_of<BucketShape>(version) + ranks * rank_bytes;
+}
+
+constexpr int kVersion = static_cast<int>(kJournalVersion);
+
+}  // namespace
+
+template <>
+std::vector<std::byte> encode(const IterationRow& row) {
+  ByteWriter writer;
+  writer.reserve(payload_bytes(row.ranks.size(), row.buckets.size(), kVersion));
+  ByteFields fields(writer);
+  visit_fields(row.header(), fields);
+  writer.put(static_cast<std::uint32_t>(row.ranks.size()));
+  writer.put(static_cast<std::uint32_t>(row.buckets.size()));
+  for (const BucketShape& shape : row.buckets)
+    visit_fields(shape, fields);
+  for (const RankIteration& rank : row.ranks) {
+    visit_fields(rank, fields);
+    for (const BucketTimes& times : rank.buckets)
+      visit_fields(times, fields);
+  }
+  return writer.take();
+}
+
+template <>
+std::optional<IterationRow> decode(std::span<const std::byte> payload) {
+  ByteReader reader(payload);
+  IterationRow row;
+  FieldsOfBytes header(reader, kVersion);
+  visit_fields(row.header(), header);
+  const std::size_t ranks = reader.get<std::uint32_t>();
+  const std::size_t buckets = reader.get<std::uint32_t>();
+  // Before anything is allocated: the counts must be those of a payload of just this size.
+  if (!reader.complete() || ranks > payload.size() || buckets > payload.size()) return std::nullopt;
+  int version = kVersion;
+  while (payload_bytes(ranks, buckets, version) != payload.size())
+    if (--version < static_cast<int>(kOldestJournalVersion)) return std::nullopt;
+  FieldsOfBytes fields(reader, version);
+  row.buckets.resize(buckets);
+  for (BucketShape& shape : row.buckets)
+    visit_fields(shape, fields);
+  if (!fields.sound()) return std::nullopt;
+  row.ranks.resize(ranks);
+  for (RankIteration& rank : row.ranks) {
+    visit_fields(rank, fields);
+    rank.buckets.resize(buckets);
+    for (BucketTimes& times : rank.buckets)
+      visit_fields(times, fields);
+  }
+  return row;
+}
+
+namespace {
+
+using nlohmann::json;
+
+[[noreturn]] void refuse(const Field& field) {
+  throw Error(ExitCode::kBadData, "not a value of " + path_of(field));
+}
+
+json number_json(double value) {
+  if (std::isnan(value)) return nullptr;
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  return value;
+}
+
+double read_number(const json& value) {
+  if (value.is_null()) return kNotMeasured;
+  if (value.is_number()) return value.get<double>();
+  const double infinity = std::numeric_limits<double>::infinity();
+  return value.get<std::string>() == "inf" ? infinity : -infinity;
+}
+
+/// Writes the fields of a row into an object.
+class JsonWriter {
+ public:
+  json object = json::object();
+
+  void operator()(const Field& field, double value) {
+    object[json_key(field)] = number_json(value);
+  }
+  template <typename Value>
+  void operator()(const Field& field, Named<Value> value) {
+    object[json_key(field)] = text_of(value.value);
+  }
+  template <typename Value>
+  void operator()(const Field& field, const Value& value) {
+    object[json_key(field)] = value;
+  }
+  template <typename Values>
+  void operator()(const Field& field, FileAxis, const Values& values) {
+    object[json_key(field)] = values;
+  }
+  template <typename Row>
+  void operator()(const Nested& nested, const std::vector<Row>& rows) {
+    json& list = object[std::string(nested.key)] = json::array();
+    for (const Row& row : rows) {
+      JsonWriter writer;
+      visit_fields(row, writer);
+      list.push_back(std::move(writer.object));
+    }
+  }
+};
+
+template <typename Value>
+void read_value(const json& from, Value& value) {
+  if constexpr (std::is_integral_v<Value> && !std::is_same_v<Value, bool>)
+    value = whole_number<Value>(from);
+  else
+    from.get_to(value);
+}
+template <typename Integer>
+requires std::is_integral_v<Integer>
+void read_value(const json& from, std::vector<Integer>& values) {
+  values.clear();
+  for (const json& one : from.get_ref<const json::array_t&>())
+    read_value(one, values.emplace_back());
+}
+
+/// The inverse. Throws json::exception or Error for an object that lacks a field or holds another
+/// type.
+class JsonReader {
+ public:
+  explicit JsonReader(const json& object) : object_(object) {}
+
+  void operator()(const Field& field, double& value) {
+    if (has(field)) value = read_number(at(field));
+  }
+  template <typename Value>
+  void operator()(const Field& field, Named<Value> value) {
+    if (!from_text(at(field).template get<std::string>(), value.value)) refuse(field);
+  }
+  template <typename Value>
+  void operator()(const Field& field, Value& value) {
+    if (has(field)) read_value(at(field), value);
+  }
+  template <typename Values>
+  void operator()(const Field& field, FileAxis axis, Values& values) {
+    read_value(at(field), values);
+    if (values.size() != fixed_length(axis)) refuse(field);
+  }
+  template <typename Row>
+  void operator()(const Nested& nested, std::vector<Row>& rows) {
+    for (const json& object : object_.at(std::string(nested.key))) {
+      JsonReader reader(object);
+      visit_fields(rows.emplace_back(), reader);
+    }
+  }
+
+ private:
+  /// Journals may lack what came with a version after the oldest one that is read.
+  bool has(const Field& field) const {
+    return field.since <= static_cast<int>(kOldestJournalVersion) ||
+           object_.contains(json_key(field));
+  }
+  const json& at(const Field& field) const { return object_.at(json_key(field)); }
+
+  const json& object_;
+};
+
+}  // namespace
+
+// What a host name or a variable holds need not be UTF-8: such bytes are replaced.
+template <typename Row>
+std::vector<std::byte> encode(const Row& row) {
+  JsonWriter writer;
+  visit_fields(row, writer);
+  const std::string text = writer.object.dump(-1, ' ', false, json::error_handler_t::replace);
+  const auto* begin = reinterpret_cast<const std::byte*>(text.data());
+  return {begin, begin + text.size()};
+}
+
+template <typename Row>
+std::optional<Row> decode(std::span<const std::byte> payload) {
+  const auto* begin = reinterpret_cast<const char*>(payload.data());
+  try {
+    const json object = json::parse(begin, begin + payload.size());
+    Row row;
+    JsonReader reader(object);
+    visit_fields(row, reader);
+    return row;
+  } catch (const json::exception&) {
+    return std::nullopt;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+#define GRADSYNC_JSON_PAYLOAD(Row)                        \
+  template std::vector<std::byte> encode(const Row& row); \
+  template std::optional<Row> decode(std::span<const std::byte> payload);
+GRADSYNC_JSON_PAYLOAD(RunInfo)
+GRADSYNC_JSON_PAYLOAD(RunEnd)
+GRADSYNC_JSON_PAYLOAD(EpochRow)
+GRADSYNC_JSON_PAYLOAD(VerificationRow)
+GRADSYNC_JSON_PAYLOAD(CalibrationRow)
+GRADSYNC_JSON_PAYLOAD(WindowRow)
+GRADSYNC_JSON_PAYLOAD(ClockRow)
+GRADSYNC_JSON_PAYLOAD(TrafficRow)
+GRADSYNC_JSON_PAYLOAD(ReplicaRow)
+GRADSYNC_JSON_PAYLOAD(ResumeRow)
+GRADSYNC_JSON_PAYLOAD(DeviceSample)
+GRADSYNC_JSON_PAYLOAD(HostSample)
+GRADSYNC_JSON_PAYLOAD(LayerRow)
+GRADSYNC_JSON_PAYLOAD(ProbeRow)
+GRADSYNC_JSON_PAYLOAD(Quantization)
+#undef GRADSYNC_JSON_PAYLOAD
+
+}  // namespace gradsync

@@ -1,0 +1,151 @@
+#include "record/row_figures.h"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+
+#include <fmt/format.h>
+
+#include "stats/bandwidth.h"
+#include "stats/statistics.h"
+
+namespace gradsync {
+
+bool usable(const CalibrationRow& row) {
+  return row.bytes > 0 && row.median_s > 0 && std::isfinite(row.median_s) && row.wrong <= 0;
+}
+
+namespace {
+
+bool belongs(const CalibrationCurve& curve, const CalibrationRow& row) {
+  return curve.kind == row.kind && curve.transport == row.transport &&
+         curve.cadence == row.cadence && curve.type == row.type;
+}
+
+CalibrationCurve& curve_of(std::vector<CalibrationCurve>& curves, const CalibrationRow& row) {
+  for (CalibrationCurve& curve : curves)
+    if (belongs(curve, row)) return curve;
+  CalibrationCurve curve;
+  curve.kind = row.kind;
+  curve.transport = row.transport;
+  curve.cadence = row.cadence;
+  curve.type = row.type;
+  return curves.emplace_back(std::move(curve));
+}
+
+std::int64_t wrong_values(const std::vector<CalibrationRow>& rows) {
+  std::int64_t sum = -1;
+  for (const CalibrationRow& row : rows)
+    if (row.wrong >= 0) sum = std::max<std::int64_t>(sum, 0) + row.wrong;
+  return sum;
+}
+
+/// Rows of one size as one.
+CalibrationRow merged(std::span<CalibrationRow> cycles) {
+  std::ranges::sort(cycles, {}, &CalibrationRow::median_s);
+  CalibrationRow row = cycles[(cycles.size() - 1) / 2];
+  row.repetitions = 0;
+  row.wrong = wrong_values({cycles.begin(), cycles.end()});
+  for (const CalibrationRow& one : cycles) {
+    row.repetitions += one.repetitions;
+    row.minimum_s = std::min(row.minimum_s, one.minimum_s);
+    row.maximum_s = std::max(row.maximum_s, one.maximum_s);
+  }
+  return row;
+}
+
+std::vector<CalibrationRow> each_size_once(std::vector<CalibrationRow> rows) {
+  std::vector<CalibrationRow> once;
+  for (auto first = rows.begin(); first != rows.end();) {
+    const auto last = std::find_if(
+        first, rows.end(), [&](const CalibrationRow& row) { return row.bytes != first->bytes; });
+    once.push_back(merged({first, last}));
+    first = last;
+  }
+  return once;
+}
+
+void complete(CalibrationCurve& curve, double ranks) {
+  std::stable_sort(curve.rows.begin(), curve.rows.end(),
+                   [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
+  curve.rows = each_size_once(std::move(curve.rows));
+  for (const CalibrationRow& row : curve.rows) {
+    curve.bytes.push_back(static_cast<double>(row.bytes));
+    curve.times_s.push_back(row.median_s);
+    curve.busbw.push_back(busbw(curve.kind, curve.bytes.back(), ranks, row.median_s));
+  }
+  curve.average_busbw = mean(curve.busbw);
+  curve.plateau_busbw = plateau(curve.bytes, curve.busbw);
+  curve.half_bandwidth_bytes = half_bandwidth_bytes(curve.bytes, curve.busbw);
+  curve.fit = fit_alpha_beta(curve.bytes, curve.times_s);
+  curve.wrong = wrong_values(curve.rows);
+}
+
+}  // namespace
+
+std::string CalibrationCurve::name() const {
+  return fmt::format("{}, {}, {}{}", collective_name(kind), transport, cadence,
+                     type == kFloatType ? "" : ", " + type);
+}
+
+std::vector<CalibrationCurve> calibration_curves(const std::vector<CalibrationRow>& rows,
+                                                 std::size_t ranks) {
+  std::vector<CalibrationCurve> curves;
+  for (const CalibrationRow& row : rows)
+    curve_of(curves, row).rows.push_back(row);
+  for (CalibrationCurve& curve : curves)
+    complete(curve, static_cast<double>(ranks));
+  return curves;
+}
+
+double window_figure(const std::vector<WindowRow>& windows, std::string_view kind,
+                     double RankWindow::*figure) {
+  std::vector<double> rounds;
+  for (const WindowRow& window : windows) {
+    if (window.kind != kind) continue;
+    std::vector<double> ranks;
+    for (const RankWindow& rank : window.ranks)
+      ranks.push_back(rank.*figure);
+    rounds.push_back(mean(ranks));
+  }
+  return median(rounds);
+}
+
+Counterfactual counterfactual(const std::vector<WindowRow>& windows) {
+  const auto wall_s = [&](std::size_t kind) {
+    return window_figure(windows, kWindowKinds[kind], &RankWindow::iteration_s);
+  };
+  Counterfactual result;
+  result.compute_only_s = wall_s(0);
+  result.communication_s = wall_s(1);
+  result.serial_s = wall_s(2);
+  result.overlapped_s = wall_s(3);
+  result.unmeasured_s = wall_s(4);
+  result.compute_alone_s = window_figure(windows, kWindowKinds[0], &RankWindow::compute_s);
+  result.compute_beside_s = window_figure(windows, kWindowKinds[3], &RankWindow::compute_s);
+  for (const WindowRow& window : windows) {
+    result.rounds = std::max(result.rounds, window.round + 1);
+    result.iterations =
+        result.iterations == 0 ? window.iterations : std::min(result.iterations, window.iterations);
+  }
+  return result;
+}
+
+double Counterfactual::overlap_gain() const {
+  return (serial_s - overlapped_s) / positive(communication_s);
+}
+
+double Counterfactual::osu_overlap_percent() const {
+  const double hidden = 1 - (overlapped_s - compute_only_s) / positive(communication_s);
+  return std::isnan(hidden) ? kNotMeasured : std::max(0.0, 100 * hidden);
+}
+
+double Counterfactual::contention_s() const {
+  return std::isnan(serial_s) ? kNotMeasured : compute_beside_s - compute_alone_s;
+}
+
+double Counterfactual::measuring_percent() const {
+  return 100 * (overlapped_s - unmeasured_s) / positive(unmeasured_s);
+}
+
+}  // namespace gradsync
