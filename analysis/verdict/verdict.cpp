@@ -123,6 +123,7 @@ std::array<std::size_t, 3> weight_of(const Cells& family) {
 const std::vector<std::string_view>& verdict_sentences() {
   static const std::vector<std::string_view> all = {
 #define GRADSYNC_QUESTION(id, ...) __VA_ARGS__,
+#include "analysis/verdict/questions.def"
 #undef GRADSYNC_QUESTION
   };
   return all;

@@ -15,7 +15,7 @@ namespace gradsync {
 /// crc32c(b, crc32c(a)) == crc32c(a followed by b). Uses SSE4.2 where the processor has it.
 std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t previous = 0);
 
-/// The same value by table lookup, on any processor.
+/// crc32c() by table lookup, on any processor.
 std::uint32_t crc32c_portable(std::span<const std::byte> bytes, std::uint32_t previous = 0);
 
 /// SHA-256 (FIPS 180-4) of what `update` was given, in pieces of any size.

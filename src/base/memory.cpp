@@ -151,7 +151,7 @@ constexpr std::array<std::string_view, 9> kWords = {
     "can't allocate memory", "cannot allocate memory", "errormemoryallocation",
     "_alloc_failed",         "_allocation_failed",     "failed to cuda malloc"};
 
-/// Of LibTorch, whether cuDNN timed the algorithms or proposed them.
+/// LibTorch says this whether cuDNN timed the algorithms or proposed them.
 constexpr std::string_view kNoAlgorithm = "unable to find an engine to execute this computation";
 
 std::atomic<bool (*)()> device_nearly_full{nullptr};

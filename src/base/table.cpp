@@ -97,7 +97,7 @@ std::size_t width_of(const Table& table, const ShownColumn& shown) {
   return most;
 }
 
-/// Of columns in a text, with two characters between them.
+/// A column of a text in which two characters stand between columns.
 struct Measured {
   ShownColumn shown;
   std::size_t width;

@@ -37,8 +37,8 @@ struct Column {
   int detail = 1;  ///< 0: always shown; the larger, the sooner a narrow text leaves it out
 };
 
-/// Of columns with these names, detail 0: what the table is for. Throws Error kInternal for a name
-/// that no column has.
+/// Sets detail 0 in the columns with these names: what the table is for. Throws Error kInternal for
+/// a name that no column has.
 void keep(std::vector<Column>& columns, std::initializer_list<std::string_view> names);
 
 /// A result in rows and columns, free of any output format.
@@ -88,7 +88,7 @@ struct ShownColumns {
 };
 ShownColumns shown_columns(const Table& table, std::size_t width);
 
-/// The same in at most `width` characters where that is possible: two columns headed "low" and
+/// print_text in at most `width` characters where that is possible: two columns headed "low" and
 /// "high" become "[low, high]" in the column before them, columns that do not fit are left out and
 /// named, and of the notes there are the first two. The last line says that `all` shows the rest.
 void print_narrow_text(std::ostream& out, const Table& table, std::size_t width,
@@ -111,9 +111,8 @@ std::size_t display_width(const std::string& text);
 /// `text` filled with spaces to `width` columns, on the left or on the right.
 std::string padded(const std::string& text, std::size_t width, bool left);
 
-/// One function a format, each in the file of its name; table_formats.cpp lists them. NaN is n/a
-/// for people, an empty field in CSV and null in JSON. All texts end with a newline.
-
+/// Formats, one function each; formats() lists them. NaN is n/a for people, an empty field in CSV
+/// and null in JSON. All texts end with a newline.
 std::string render_text(const Table& table);
 /// A pipe table under a heading, the notes as a list below. A number is a span with its id, which
 /// renderers keep as a target for links.
@@ -130,7 +129,7 @@ std::string render_latex(const Table& table, bool wide = false);
 /// A finite number as short as it reads back unchanged, whole numbers without a point.
 std::string machine_number(double value);
 
-/// A form of a table. A new one is a file with a `render` function and a line in table_formats.cpp.
+/// A form of a table. A new one is a `render` function and a line in table_formats.cpp.
 struct FormatSpec {
   std::string name;
   std::string extension;  ///< of its files

@@ -134,7 +134,7 @@ std::string table_json(const Table& table) {
 
 namespace {
 
-/// Of a form that has all columns in any case.
+/// The renderer of a form that has all columns in any case.
 template <auto kRender>
 std::string whole(const Table& table, bool) {
   return kRender(table);

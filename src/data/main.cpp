@@ -23,7 +23,7 @@ constexpr const char* kExamples =
     "gradsync-dataset synthesize --to data/small --seed 7 --train 5000 --test 1000\n"
     "gradsync-dataset info data/cifar-10";
 
-/// Of the commands that make a folder; `verify` and `info` have none.
+/// Options of the command that makes a folder; `verify` and `info` have none.
 struct DatasetOptions {
   fs::path to;
   std::uint64_t seed = 1;

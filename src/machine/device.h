@@ -19,7 +19,7 @@ using StreamHandle = void*;
 using EventHandle = void*;
 
 /// What is asked of the device a rank computes on: streams, events that carry time, copies and
-/// page-locked memory. One implementation over CUDA (cuda_device.h); the tests have one whose
+/// page-locked memory. One implementation over CUDA (cuda_mpi.cpp); the tests have one whose
 /// streams are clocks that they move.
 ///
 /// All calls but `wait_for` return at once and may come from any thread. Everything throws Error

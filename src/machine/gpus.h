@@ -42,10 +42,10 @@ struct DeviceChoice {
 /// Where ranks may share GPUs, those that are left are dealt out in turn.
 int gpu_index(int local_rank, std::size_t visible, bool may_share);
 
-/// The same for all ranks, from the facts of all of them. `auto` takes the CPU where no rank sees a
-/// GPU. Throws Error kEnvironment, with rank, host, UUID and the fix, for `cuda` without a GPU for
-/// every rank, a driver older than the build's CUDA, ranks of which only some have GPUs, and two
-/// ranks on one GPU that was not allowed.
+/// The choice for all ranks, from the facts of all of them. `auto` takes the CPU where no rank sees
+/// a GPU. Throws Error kEnvironment, with rank, host, UUID and the fix, for `cuda` without a GPU
+/// for every rank, a driver older than the build's CUDA, ranks of which only some have GPUs, and
+/// two ranks on one GPU that was not allowed.
 DeviceChoice choose_device(const DeviceRequest& request, const std::vector<DeviceFacts>& ranks);
 
 /// The GPU software of this build and machine: the seam that the NCCL transport builds on. Every

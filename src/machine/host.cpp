@@ -207,7 +207,7 @@ struct InterfaceBytes {
   double sent = 0, received = 0;
 };
 
-/// Those of this process's network namespace, which /sys may not be of; without loopback.
+/// Interfaces of this process's network namespace, which /sys may not be of; without loopback.
 std::vector<InterfaceBytes> interfaces_in(const fs::path& net_dev) {
   constexpr int kBetween = 7;  // numbers between received and sent bytes
   std::vector<InterfaceBytes> all;

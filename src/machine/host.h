@@ -27,7 +27,7 @@ std::string line_of(const std::filesystem::path& file);
 /// The number that the first line begins with; 0 without one.
 double number_in(const std::filesystem::path& file);
 
-/// The same, NaN without one: counters begin at 0.
+/// number_in(), but NaN without one: counters begin at 0.
 double counter_in(const std::filesystem::path& file);
 
 /// In order of their names; empty where there is no such folder.
@@ -76,8 +76,8 @@ struct HostReading {
   double package_energy_j = kNotMeasured, memory_energy_j = kNotMeasured;
   /// resctrl's monitoring of memory bandwidth, where it is mounted.
   double memory_traffic_bytes = kNotMeasured;
-  /// Of the network interfaces that are hardware (without any, of all but loopback) and of the
-  /// ports of InfiniBand adapters.
+  /// Bytes of the network interfaces that are hardware (without any, of all but loopback) and of
+  /// the ports of InfiniBand adapters.
   double sent_bytes = kNotMeasured, received_bytes = kNotMeasured;
 };
 

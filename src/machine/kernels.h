@@ -119,7 +119,7 @@ void launch_find_bad(const float* values, std::int64_t count, const std::int64_t
 void find_bad_on_host(std::span<const float> values, std::span<const std::int64_t> offsets,
                       StepState& state);
 
-/// The same over the tensors' gradients: first_bad is an index into `tensors`.
+/// Looks at the tensors' gradients instead: first_bad is an index into `tensors`.
 void launch_find_bad(const SgdTensor* tensors, const SgdPart* parts, std::int64_t part_count,
                      StepState* state, StreamHandle stream);
 

@@ -65,13 +65,14 @@ class SharedNorm : public torch::autograd::Function<SharedNorm> {
   }
 };
 
-struct Statistics {
+struct BatchStatistics {
   Tensor mean, variance;  ///< [C], of all ranks' images; variance without Bessel's correction
 };
 
 /// Moments about `origin`, which all ranks hold alike, so that their average over ranks loses no
 /// digits to means far from zero.
-Statistics statistics_of_all(const Tensor& images, const Tensor& origin, const RanksOfNorm& ranks) {
+BatchStatistics statistics_of_all(const Tensor& images, const Tensor& origin,
+                                  const RanksOfNorm& ranks) {
   auto [variance, local_mean] = torch::var_mean(images, kAllButChannels, /*unbiased=*/false);
   const Tensor shift = local_mean - origin;
   const auto [first, second] = mean_of(ranks, shift, variance + shift * shift);
@@ -83,7 +84,7 @@ Statistics statistics_of_all(const Tensor& images, const Tensor& origin, const R
 Tensor BatchNormImpl::forward(const Tensor& images) {
   if (!ranks_.mean || !is_training()) return torch::nn::BatchNorm2dImpl::forward(images);
   const Tensor values = images.to(torch::kFloat32);
-  Statistics all;
+  BatchStatistics all;
   {
     const torch::NoGradGuard no_grad;
     all = statistics_of_all(values, running_mean, ranks_);

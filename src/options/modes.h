@@ -28,7 +28,7 @@ inline constexpr Mode kModes[] = {
 #undef GRADSYNC_MODE
 };
 
-/// Of a run file that another version wrote.
+/// The mode of a run file that another version wrote.
 inline constexpr Mode kUnknownMode = {.name = "", .color = "#56b4e9"};
 
 /// PyTorch's DistributedDataParallel, in runs that gradsync-report makes of traces.

@@ -35,7 +35,7 @@ NetworkInput token_sequence(const TrainOptions& options) {
   return {{options.sequence_length}, 50257, false};
 }
 
-/// As little as there is.
+/// The smallest sample.
 NetworkInput single_value(const TrainOptions&) {
   return {{1, 1, 1}, 10, false};
 }

@@ -26,13 +26,13 @@ bool is_network(std::string_view form, std::string_view model);
 /// Whether `model` is a file that holds a TorchScript module.
 bool is_script(std::string_view model);
 
-/// Of "mlp:WIDTHxDEPTH".
+/// The numbers of "mlp:WIDTHxDEPTH".
 struct MlpShape {
   std::int64_t width = 0, depth = 0;  ///< of the hidden layers
 };
 MlpShape mlp_shape(const std::string& model);
 
-/// Of "synthetic:parameters=350M,compute=120ms,tensors=200".
+/// The numbers of "synthetic:parameters=350M,compute=120ms,tensors=200".
 struct SyntheticShape {
   std::int64_t parameters = 0, tensors = 0;
   double compute_s = 0;  ///< of a forward and a backward pass

@@ -28,7 +28,7 @@ struct OptimizerSettings {
 /// of KIND.
 enum class FaultKind {
   kNone,
-  kNan,
+  kNotANumber,
   kKill,
   kStop,
   kLeave,

@@ -145,21 +145,26 @@ namespace {
 
 constexpr ExitCode kCode = ExitCode::kInputOutput;
 
+/// Owns what HDF5 made.
+H5Object made(hid_t id, H5Object::Closer closer, const std::string& what) {
+  H5Object object(id, closer);
+  hdf5_checked(id, kCode, what);
+  return object;
+}
+
 H5Object make_space(const std::vector<hsize_t>& shape, const std::string& what) {
-  H5Object space(shape.empty()
-                     ? H5Screate(H5S_SCALAR)
-                     : H5Screate_simple(static_cast<int>(shape.size()), shape.data(), nullptr),
-                 H5Sclose);
-  hdf5_checked(space.id(), kCode, what);
+  H5Object space =
+      made(shape.empty() ? H5Screate(H5S_SCALAR)
+                         : H5Screate_simple(static_cast<int>(shape.size()), shape.data(), nullptr),
+           H5Sclose, what);
   return space;
 }
 
 void write_attribute(hid_t object, const std::string& name, hid_t type, hid_t memory_type,
                      const void* value, const std::string& what) {
   const H5Object space = make_space({}, what);
-  H5Object attribute(H5Acreate2(object, name.c_str(), type, space.id(), H5P_DEFAULT, H5P_DEFAULT),
-                     H5Aclose);
-  hdf5_checked(attribute.id(), kCode, what);
+  H5Object attribute = made(
+      H5Acreate2(object, name.c_str(), type, space.id(), H5P_DEFAULT, H5P_DEFAULT), H5Aclose, what);
   hdf5_checked(H5Awrite(attribute.id(), memory_type, value), kCode, what);
   attribute.close_checked(what);
 }
@@ -205,13 +210,11 @@ void Hdf5Output::make_group(const std::string& path) {
   if (path.empty() || !groups_.insert(path).second) return;
   make_group(group_of(path));
   const std::string what = named(path);
-  const H5Object list(H5Pcreate(H5P_GROUP_CREATE), H5Pclose);
-  hdf5_checked(list.id(), kCode, what);
+  const H5Object list = made(H5Pcreate(H5P_GROUP_CREATE), H5Pclose, what);
   hdf5_checked(H5Pset_link_creation_order(list.id(), H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED),
                kCode, what);
-  H5Object group(H5Gcreate2(file_.id(), path.c_str(), H5P_DEFAULT, list.id(), H5P_DEFAULT),
-                 H5Gclose);
-  hdf5_checked(group.id(), kCode, what);
+  H5Object group = made(H5Gcreate2(file_.id(), path.c_str(), H5P_DEFAULT, list.id(), H5P_DEFAULT),
+                        H5Gclose, what);
   group.close_checked(path);
 }
 
@@ -219,14 +222,12 @@ H5Object Hdf5Output::make_dataset(const DatasetSpec& spec, hid_t file_type, hid_
                                   const void* fill) {
   make_group(group_of(spec.path));
   const std::string what = named(spec.path);
-  const H5Object list(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
-  hdf5_checked(list.id(), kCode, what);
+  const H5Object list = made(H5Pcreate(H5P_DATASET_CREATE), H5Pclose, what);
   if (fill) hdf5_checked(H5Pset_fill_value(list.id(), memory_type, fill), kCode, what);
   const H5Object space = make_space(shape(spec), what);
-  H5Object dataset(H5Dcreate2(file_.id(), spec.path.c_str(), file_type, space.id(), H5P_DEFAULT,
-                              list.id(), H5P_DEFAULT),
-                   H5Dclose);
-  hdf5_checked(dataset.id(), kCode, what);
+  H5Object dataset = made(H5Dcreate2(file_.id(), spec.path.c_str(), file_type, space.id(),
+                                     H5P_DEFAULT, list.id(), H5P_DEFAULT),
+                          H5Dclose, what);
   write_text_attribute(dataset.id(), "units", spec.units, what);
   write_text_attribute(dataset.id(), "long_name", spec.long_name, what);
   attach_scales(dataset, spec);
@@ -378,8 +379,7 @@ H5Object Hdf5Input::open(const std::string& path) const {
 
 std::vector<std::size_t> Hdf5Input::shape_of(const H5Object& dataset,
                                              const std::string& path) const {
-  const H5Object space(H5Dget_space(dataset.id()), H5Sclose);
-  checked(space.id(), path);
+  const H5Object space = owned(H5Dget_space(dataset.id()), H5Sclose, path);
   if (H5Sget_simple_extent_type(space.id()) == H5S_NULL) bad(path, "has no values");
   const int rank = checked(H5Sget_simple_extent_ndims(space.id()), path);
   std::vector<hsize_t> lengths(static_cast<std::size_t>(rank));
@@ -394,8 +394,7 @@ std::vector<std::size_t> Hdf5Input::shape(const std::string& path) const {
 // Everything that could make the library take more memory than the file has bytes, or read from
 // elsewhere, or return fill values for data that never was written.
 void Hdf5Input::require_stored(const H5Object& dataset, const std::string& path) const {
-  const H5Object list(H5Dget_create_plist(dataset.id()), H5Pclose);
-  checked(list.id(), path);
+  const H5Object list = owned(H5Dget_create_plist(dataset.id()), H5Pclose, path);
   if (H5Pget_layout(list.id()) != H5D_CONTIGUOUS || H5Pget_nfilters(list.id()) != 0 ||
       H5Pget_external_count(list.id()) != 0)
     throw Error(ExitCode::kBadData,
@@ -432,11 +431,9 @@ void Hdf5Input::read_rows(const H5Object& dataset, const std::string& path,
   block[0] = count;
   std::vector<hsize_t> start(block.size(), 0);
   start[0] = first;
-  const H5Object memory(H5Screate_simple(static_cast<int>(block.size()), block.data(), nullptr),
-                        H5Sclose);
-  checked(memory.id(), path);
-  const H5Object source(H5Dget_space(dataset.id()), H5Sclose);
-  checked(source.id(), path);
+  const H5Object memory = owned(
+      H5Screate_simple(static_cast<int>(block.size()), block.data(), nullptr), H5Sclose, path);
+  const H5Object source = owned(H5Dget_space(dataset.id()), H5Sclose, path);
   checked(H5Sselect_hyperslab(source.id(), H5S_SELECT_SET, start.data(), nullptr, block.data(),
                               nullptr),
           path);
@@ -530,8 +527,7 @@ std::string Hdf5Input::attribute_text(hid_t object, const std::string& name) con
   const H5Object attribute(H5Aopen(object, name.c_str(), H5P_DEFAULT), H5Aclose);
   if (!attribute) bad(shown, "is missing");
   const H5Object type(H5Aget_type(attribute.id()), H5Tclose);
-  const H5Object space(H5Aget_space(attribute.id()), H5Sclose);
-  checked(space.id(), shown);
+  const H5Object space = owned(H5Aget_space(attribute.id()), H5Sclose, shown);
   if (H5Tget_class(checked(type.id(), shown)) != H5T_STRING || H5Tis_variable_str(type.id()) != 0 ||
       H5Sget_simple_extent_npoints(space.id()) != 1 || H5Tget_size(type.id()) > kLongestText)
     bad(shown, "is not a text of fixed length");
@@ -549,8 +545,7 @@ std::int64_t Hdf5Input::number_attribute(const std::string& name) const {
   const H5Object attribute(H5Aopen(file_.id(), name.c_str(), H5P_DEFAULT), H5Aclose);
   if (!attribute) bad(shown, "is missing");
   const H5Object type(H5Aget_type(attribute.id()), H5Tclose);
-  const H5Object space(H5Aget_space(attribute.id()), H5Sclose);
-  checked(space.id(), shown);
+  const H5Object space = owned(H5Aget_space(attribute.id()), H5Sclose, shown);
   if (H5Tequal(checked(type.id(), shown), H5T_STD_I64LE) <= 0 ||
       H5Sget_simple_extent_npoints(space.id()) != 1)
     bad(shown, "is not one whole number");

@@ -250,6 +250,9 @@ class Hdf5Input {
   Result checked(Result result, const std::string& object) const {
     return hdf5_checked(result, ExitCode::kBadData, "cannot read " + named(object));
   }
+  H5Object owned(hid_t id, H5Object::Closer closer, const std::string& object) const {
+    return {checked(id, object), closer};
+  }
   std::string named(const std::string& object) const;
 
   std::string path_;

@@ -319,7 +319,7 @@ class Hdf5Run : public RunReader {
 
   std::string path_;
   Hdf5Input file_;
-  /// Of the data sets that are read; there may be more iterations than iterations().
+  /// Lengths of the data sets that are read; there may be more iterations than iterations().
   AxisLengths lengths_{};
 };
 

@@ -77,7 +77,7 @@ JournalWriter::JournalWriter(std::filesystem::path path, std::span<const std::by
   const auto bytes = header();
   write_all(file_.get(), bytes, temporary.path());
   whole_bytes_ = static_cast<std::int64_t>(bytes.size());
-  // Of the file, whatever its name. Who else makes the journal now holds that of another file.
+  // Locks the file, whatever its name. Who else makes the journal now holds that of another file.
   ::flock(file_.get(), LOCK_EX | LOCK_NB);
   lock_.emplace(journal_lock_path(path_), path_, LockFile::Others::kMayLive);
   append_at_end();

@@ -103,12 +103,12 @@ struct RankPlace {
   std::int32_t threads = 0;
   double clock_offset_s = kNotMeasured;  ///< add to this rank's clock to read rank 0's
   double clock_uncertainty_s = kNotMeasured;
-  // Of the host, as its kernel states it; 0 or empty: not recorded.
+  // The host, as its kernel states it; 0 or empty: not recorded.
   std::int32_t host_processors = 0, host_sockets = 0, host_numa_nodes = 0;
   std::int64_t host_memory_bytes = 0;
   std::string host_caches;   ///< "L1d 48 KiB, L2 1 MiB, L3 32 MiB"
   std::string host_network;  ///< "mlx5_0 port 1 200 Gbit/s, eth0 25 Gbit/s"
-  // Of the GPU.
+  // The GPU.
   std::int64_t device_memory_bytes = 0;
   std::string device_links;  ///< "PCIe 5 x16, 18 NVLinks of 26.6 GB/s; NODE to local rank 1"
 };
@@ -211,7 +211,7 @@ struct VerificationRow {
   std::string parameter_hash;
 };
 
-/// Of a calibration that laws are fitted to: gradients are float32.
+/// The type whose calibration laws are fitted to: gradients are float32.
 inline constexpr std::string_view kFloatType = "float";
 
 /// One size of one collective as calibration measured it on the ranks of the run; `/calibration`.
@@ -241,7 +241,7 @@ struct RankWindow {
 inline constexpr std::array<std::string_view, 5> kWindowKinds = {
     "compute-only", "communication-only", "serial", "overlapped", "overlapped-unmeasured"};
 
-/// One window of --counterfactual (DESIGN: compute alone, the recorded collectives alone, one after
+/// One window of --counterfactual (compute alone, the recorded collectives alone, one after
 /// the other, together, and together without per-phase stamps); `/counterfactual`.
 struct WindowRow {
   std::string kind;        ///< of kWindowKinds

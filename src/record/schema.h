@@ -717,7 +717,7 @@ struct RunLists {
   std::vector<Quantization> quantization;  ///< at most one counts: the last
 };
 
-/// The same list of each of `lists`, list after list in the order of the HDF5 file.
+/// Visits the same list of each of `lists`, list after list in the order of the HDF5 file.
 template <typename Visit, typename... Lists>
 void for_each_list(Visit&& visit, Lists&... lists) {
   visit(lists.epochs...);

@@ -10,7 +10,7 @@
 namespace gradsync {
 
 inline constexpr double kConfidence = 0.95;
-/// Of the bootstrap.
+/// Resamples of the bootstrap.
 inline constexpr int kResamples = 2000;
 
 /// A figure with the interval that holds the true one with `kConfidence`, were the values

@@ -46,7 +46,7 @@ void inject_fault(FaultKind kind, Exchange& exchange, GradientGuard& guard,
   switch (kind) {
     case FaultKind::kNone:
       break;
-    case FaultKind::kNan:
+    case FaultKind::kNotANumber:
       guard.poison_next();
       break;
     case FaultKind::kKill:

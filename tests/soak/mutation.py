@@ -37,7 +37,7 @@ FOLDERS = ["src/stats", "src/record", "src/comm", "src/exchange", "src/transport
            "src/checkpoint", "src/sweep",
            "analysis/figures", "analysis/model", "analysis/verdict"]  # fmt: skip
 # Nothing calls the first two without a GPU, and whole programs are run by tests/e2e, which takes too long for each mutant.
-LEFT_OUT = {"src/machine/nccl_api_mpi.cpp", "src/sync/c10d_nccl_torch.cpp", "src/sweep/main.cpp"}
+LEFT_OUT = {"src/machine/cuda_mpi.cpp", "src/sync/c10d_nccl_torch.cpp", "src/sweep/main.cpp"}
 GOAL = 0.85
 # Tests of a mutant are stopped after so many times their time in the coverage run, which is slower, and so many seconds more.
 LIMIT_RATIO, LIMIT_MORE_S = 1, 30

@@ -66,7 +66,7 @@ std::string range_text(const std::string& low, const std::string& high,
   return fmt::format(", {}{} to {}", low, zero.empty() ? "" : " (" + zero + ")", high);
 }
 
-// A value from `low` to `high`; `fix` says so.
+// A value from `low` to `high`; `fix` names both.
 template <typename T>
 ValueForm<T> ranged(const std::string& shown, const std::string& range,
                     T (*parse)(std::string_view), T low, T high, const std::string& fix,

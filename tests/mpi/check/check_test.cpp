@@ -10,9 +10,9 @@
 #include "check/mpi_job.h"
 #include "mpi/ranks.h"
 
-using namespace gradsync;
-using namespace gradsync::check;
-using gradsync::test::session;
+namespace gradsync::check {
+
+using test::session;
 
 TEST_CASE("preflight's job: texts of any length arrive in order of rank") {
   MpiJob job(session(), find_launcher());
@@ -70,3 +70,5 @@ TEST_CASE("preflight: the libraries of this process are all found" * test::once(
     CHECK_MESSAGE(!found->identity.empty(), name);
   }
 }
+
+}  // namespace gradsync::check

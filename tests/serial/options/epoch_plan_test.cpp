@@ -8,8 +8,8 @@ using namespace gradsync;
 
 namespace {
 
-TrainOptions options_with(std::int64_t batch_per_rank, std::int64_t accumulate,
-                          const char* last_batch = "pad") {
+TrainOptions batches_of(std::int64_t batch_per_rank, std::int64_t accumulate,
+                        const char* last_batch = "pad") {
   TrainOptions options;
   options.batch_per_rank = batch_per_rank;
   options.accumulate = accumulate;
@@ -27,7 +27,7 @@ TEST_CASE("epoch plan: padding drops no pass, whatever the accumulation") {
   for (std::int64_t images = 1; images <= 40; ++images)
     for (std::int64_t batch = 1; batch <= 7; ++batch)
       for (std::int64_t accumulate = 1; accumulate <= 5; ++accumulate) {
-        const EpochPlan plan = epoch_plan(options_with(batch, accumulate), images, 1, 0);
+        const EpochPlan plan = epoch_plan(batches_of(batch, accumulate), images, 1, 0);
         std::int64_t passes = 0;
         for (std::int64_t step = 0; step < plan.iterations(); ++step) {
           CHECK(plan.passes_from(step) == plan.passes - passes);
@@ -40,7 +40,7 @@ TEST_CASE("epoch plan: padding drops no pass, whatever the accumulation") {
 }
 
 TEST_CASE("epoch plan: dropping leaves whole iterations alone") {
-  const EpochPlan plan = epoch_plan(options_with(10, 3, "drop"), 89, 1, 0);
+  const EpochPlan plan = epoch_plan(batches_of(10, 3, "drop"), 89, 1, 0);
   CHECK(plan.passes == 8);
   CHECK(plan.iterations() == 2);
   CHECK(plan.passes_of(1) == 3);
@@ -52,7 +52,7 @@ TEST_CASE("epoch plan: dropping leaves whole iterations alone") {
 TEST_CASE("epoch plan: epochs of a run are cut off by --iterations, passes have these sizes") {
   using Lengths = std::vector<std::int64_t>;
   using Sizes = std::set<std::int64_t>;
-  TrainOptions options = options_with(128, 2);
+  TrainOptions options = batches_of(128, 2);
   options.epochs = 3;
   CHECK(epoch_lengths(options, 640, 1) == Lengths{3, 3, 3});
   CHECK(pass_sizes(options, 640, 1) == Sizes{128});
@@ -67,7 +67,7 @@ TEST_CASE("epoch plan: epochs of a run are cut off by --iterations, passes have 
   options.iterations = 0;
   CHECK(epoch_lengths(options, 641, 1) == Lengths{2, 2, 2});
   CHECK(pass_sizes(options, 641, 1) == Sizes{128});
-  options = options_with(0, 2);
+  options = batches_of(0, 2);
   options.epochs = 3;
   options.batch_schedule = BatchSchedule("0:64,2:128");
   CHECK(epoch_lengths(options, 640, 1) == Lengths{10, 10, 5});
@@ -75,18 +75,18 @@ TEST_CASE("epoch plan: epochs of a run are cut off by --iterations, passes have 
 }
 
 TEST_CASE("epoch plan: an accumulation that no epoch fills is refused") {
-  CHECK_NOTHROW(require_iterations(options_with(128, 5), 640, 1));
-  const std::string text = refused_text(options_with(128, 1000), 640, 1);
+  CHECK_NOTHROW(require_iterations(batches_of(128, 5), 640, 1));
+  const std::string text = refused_text(batches_of(128, 1000), 640, 1);
   for (const char* part : {"--accumulate 1000", "128 images", "an epoch has 5", "--accumulate 5"})
     CHECK(text.find(part) != std::string::npos);
-  CHECK_NOTHROW(require_iterations(options_with(320, 2), 640, 1));
-  refused_text(options_with(320, 2), 640, 2);
-  CHECK_NOTHROW(require_iterations(options_with(320, 3), 641, 1));
-  refused_text(options_with(320, 3, "drop"), 641, 1);
+  CHECK_NOTHROW(require_iterations(batches_of(320, 2), 640, 1));
+  refused_text(batches_of(320, 2), 640, 2);
+  CHECK_NOTHROW(require_iterations(batches_of(320, 3), 641, 1));
+  refused_text(batches_of(320, 3, "drop"), 641, 1);
 }
 
 TEST_CASE("epoch plan: so is a schedule with a later epoch without an iteration") {
-  TrainOptions options = options_with(0, 2);
+  TrainOptions options = batches_of(0, 2);
   options.epochs = 4;
   options.batch_schedule = BatchSchedule("0:64,2:1280");
   CHECK_NOTHROW(require_iterations(options, 1280, 1));

@@ -1,13 +1,20 @@
 #include "stats/statistics.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
+#include <random>
+#include <utility>
 #include <vector>
 
+#include <boost/math/distributions/binomial.hpp>
 #include <doctest/doctest.h>
 
 #include "base/error.h"
 #include "serial/expect_error.h"
+#include "stats/clock.h"
+#include "stats/estimate.h"
 
 using namespace gradsync;
 
@@ -111,4 +118,328 @@ TEST_CASE("quantile: p outside 0..1 is an error") {
   CHECK_THROWS_AS(quantile(Values{1}, -0.1), gradsync::Error);
   CHECK_THROWS_AS(quantile(Values{1}, 1.1), gradsync::Error);
   CHECK_THROWS_AS(quantile(Values{1}, kNan), gradsync::Error);
+}
+
+namespace {
+
+/// `slow` values around 30, then `rest` around 10, all with a spread of 1.
+Values step_down(std::size_t slow, std::size_t rest) {
+  std::mt19937 random(11);
+  std::normal_distribution<double> noise(0, 1);
+  Values values;
+  for (std::size_t i = 0; i < slow + rest; ++i)
+    values.push_back((i < slow ? 30 : 10) + noise(random));
+  return values;
+}
+
+}  // namespace
+
+TEST_CASE("steady_state: by hand, batches of 3, 1, 2, 1, 2, … of equal values") {
+  // d = 0: 11 batches, mean 18/11; d = 1: 10 batches of mean 1.5, Σ = 10·0.25, 2.5/100 = 0.025,
+  // d = 2: 9 batches 2 1 2 … 2, mean 14/9, Σ = 20/9, /81 = 0.0274; d = 0: Σ = 50/11, /121 = 0.0376.
+  Values values;
+  for (const double batch : {3, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2})
+    values.insert(values.end(), 5, batch);
+  const SteadyState state = steady_state(values);
+  CHECK(state.verdict == SteadyVerdict::kFound);
+  CHECK(state.first == 5);
+}
+
+TEST_CASE("steady_state: a slow beginning is left out to the batch in which it ends") {
+  for (const std::size_t slow : {10U, 20U, 33U}) {
+    const SteadyState state = steady_state(step_down(slow, 200));
+    CHECK(state.verdict == SteadyVerdict::kFound);
+    CHECK(state.first >= slow / 5 * 5);
+    CHECK(state.first < slow + 60);
+  }
+}
+
+TEST_CASE("steady_state: of a steady series little is left out, of equal values nothing") {
+  CHECK(steady_state(step_down(0, 1000)).first < 100);
+  const SteadyState equal = steady_state(Values(100, 2.5));
+  CHECK(equal.first == 0);
+  CHECK(equal.verdict == SteadyVerdict::kFound);
+}
+
+TEST_CASE("steady_state: one interruption is no change of state") {
+  Values values(100, 2.5);
+  values[31] = 400;
+  CHECK(steady_state(values).first == 0);
+}
+
+TEST_CASE("steady_state: what keeps changing is not steady") {
+  Values growing;
+  for (int i = 0; i < 200; ++i)
+    growing.push_back(i);
+  CHECK(steady_state(growing).verdict == SteadyVerdict::kNotSteady);
+  CHECK(steady_state(growing).first == 0);
+  growing.resize(50);
+  CHECK(steady_state(growing).verdict == SteadyVerdict::kNotSteady);
+  // A change in the last quarter.
+  Values late(200, 1);
+  for (std::size_t i = 150; i < 200; ++i)
+    late[i] = 5;
+  CHECK(steady_state(late).verdict == SteadyVerdict::kNotSteady);
+}
+
+TEST_CASE("steady_state: fewer than 50 values are not judged, NaN counts for nothing") {
+  CHECK(steady_state(Values{}).verdict == SteadyVerdict::kTooShort);
+  CHECK(steady_state(step_down(10, 39)).verdict == SteadyVerdict::kTooShort);
+  CHECK(steady_state(step_down(10, 39)).first == 0);
+  CHECK(steady_state(Values(50, 1)).verdict == SteadyVerdict::kFound);
+  CHECK(steady_state(Values(1000, kNan)).verdict == SteadyVerdict::kTooShort);
+  Values holed = step_down(20, 200);
+  for (std::size_t i = 100; i < 112; ++i)
+    holed[i] = kNan;
+  const SteadyState state = steady_state(holed);
+  CHECK(state.verdict == SteadyVerdict::kFound);
+  CHECK(state.first >= 20);
+  CHECK(state.first < 80);
+}
+
+TEST_CASE("stop forecast: an iteration and a checkpoint, with a margin") {
+  StopForecast forecast(/*save_s=*/3, /*evaluation_iterations=*/50);
+  CHECK(forecast.needed_s(/*recorded=*/true, /*evaluates=*/false) == 6);
+  forecast.iterated(0.5);
+  CHECK(forecast.needed_s(true, false) == 7);
+  CHECK(forecast.needed_s(false, false) == 1);
+  forecast.saved(1);
+  CHECK(forecast.needed_s(true, false) == 3);
+}
+
+TEST_CASE("stop forecast: an evaluation comes before the next chance to stop") {
+  StopForecast forecast(/*save_s=*/1, /*evaluation_iterations=*/50);
+  forecast.iterated(0.5);
+  // As many forward passes as 50 iterations: the first one is not known.
+  CHECK(forecast.needed_s(true, true) == 3 + 25);
+  forecast.evaluated(8);
+  CHECK(forecast.needed_s(true, true) == 3 + 12);
+  CHECK(forecast.needed_s(true, false) == 3);
+}
+
+using doctest::Approx;
+
+namespace {
+
+/// 1 … n, so that a value says its own rank; not in order.
+Values ranks(std::size_t n) {
+  Values values(n);
+  std::iota(values.begin(), values.end(), 1);
+  std::shuffle(values.begin(), values.end(), std::mt19937(3));
+  return values;
+}
+
+Values resample(const Values& values, std::mt19937& random) {
+  std::uniform_int_distribution<std::size_t> index(0, values.size() - 1);
+  Values drawn;
+  for (std::size_t i = 0; i < values.size(); ++i)
+    drawn.push_back(values[index(random)]);
+  return drawn;
+}
+
+/// The bootstrap as the books write it: draw, take the medians, divide, sort.
+std::pair<double, double> plain_bootstrap(const Values& a, const Values& b, int resamples = 20000) {
+  std::mt19937 random(99);
+  Values ratios;
+  for (int i = 0; i < resamples; ++i)
+    ratios.push_back(median(resample(a, random)) / median(resample(b, random)));
+  return {quantile(ratios, 0.025), quantile(ratios, 0.975)};
+}
+
+}  // namespace
+
+TEST_CASE("median_estimate: below six values there is no interval") {
+  for (std::size_t n = 0; n < 6; ++n) {
+    const Estimate estimate = median_estimate(ranks(n));
+    CHECK(estimate.count == n);
+    CHECK(std::isnan(estimate.low));
+    CHECK(std::isnan(estimate.high));
+    CHECK_FALSE(estimate.has_interval());
+    CHECK_FALSE(estimate.holds(estimate.value));
+    if (n > 0) CHECK(estimate.value == (static_cast<double>(n) + 1) / 2);
+  }
+  CHECK(std::isnan(median_estimate(Values{}).value));
+}
+
+// The ranks of the usual printed tables of the 95 % interval of a median.
+TEST_CASE("median_estimate: the ranks of printed tables") {
+  struct {
+    std::size_t n;
+    double low, high;
+  } const table[] = {{6, 1, 6},    {7, 1, 7},    {8, 1, 8},    {9, 2, 8},    {10, 2, 9},
+                     {11, 2, 10},  {12, 3, 10},  {15, 4, 12},  {20, 6, 15},  {25, 8, 18},
+                     {30, 10, 21}, {40, 14, 27}, {50, 18, 33}, {100, 40, 61}};
+  for (const auto& entry : table) {
+    INFO("n = " << entry.n);
+    const Estimate estimate = median_estimate(ranks(entry.n));
+    CHECK(estimate.low == entry.low);
+    CHECK(estimate.high == entry.high);
+    CHECK(estimate.count == entry.n);
+  }
+}
+
+TEST_CASE("median_estimate: the interval covers enough, and the next one inside would not") {
+  for (const std::size_t n : {6U, 17U, 64U, 501U, 10000U}) {
+    const Estimate estimate = median_estimate(ranks(n));
+    const boost::math::binomial_distribution<double> heads(static_cast<double>(n), 0.5);
+    // P(x(l) <= median <= x(u)) = P(l <= X <= u − 1).
+    const auto coverage = [&](double l, double u) {
+      return boost::math::cdf(heads, u - 1) - (l > 0 ? boost::math::cdf(heads, l - 1) : 0);
+    };
+    CHECK(coverage(estimate.low, estimate.high) >= 0.95);
+    CHECK(coverage(estimate.low + 1, estimate.high - 1) < 0.95);
+    CHECK(estimate.low + estimate.high == static_cast<double>(n) + 1);
+  }
+}
+
+TEST_CASE("median_estimate: equal values, NaN and infinities") {
+  const Estimate equal = median_estimate(Values(9, 0.25));
+  CHECK(equal.low == 0.25);
+  CHECK(equal.value == 0.25);
+  CHECK(equal.high == 0.25);
+  Values holed = ranks(10);
+  holed.insert(holed.begin() + 4, {kNan, std::numeric_limits<double>::infinity(), kNan});
+  const Estimate estimate = median_estimate(holed);
+  CHECK(estimate.count == 10);
+  CHECK(estimate.value == 5.5);
+  CHECK(estimate.low == 2);
+  CHECK(estimate.high == 9);
+  CHECK(std::isnan(median_estimate(Values(20, kNan)).low));
+}
+
+TEST_CASE("ratio_estimate: the same seed gives the same interval, another one nearly the same") {
+  const Values a = ranks(200), b = ranks(101);
+  const Estimate first = ratio_estimate(a, b, 7);
+  const Estimate again = ratio_estimate(a, b, 7);
+  const Estimate other = ratio_estimate(a, b, 8);
+  CHECK(first.value == 100.5 / 51);
+  CHECK(first.low == again.low);
+  CHECK(first.high == again.high);
+  CHECK((first.low != other.low || first.high != other.high));
+  CHECK(first.low == Approx(other.low).epsilon(0.05));
+  CHECK(first.high == Approx(other.high).epsilon(0.05));
+  CHECK(first.low < first.value);
+  CHECK(first.value < first.high);
+  CHECK(first.count == 101);
+}
+
+TEST_CASE("ratio_estimate: intervals that hold together are wider, and few of them miss") {
+  Draws draws(5);
+  const auto sample = [&] {
+    std::vector<double> values(20);
+    for (double& value : values)
+      value = 1 + 1e-3 * static_cast<double>(draws.below(1000));
+    return values;
+  };
+  constexpr std::size_t kRivals = 5, kTrials = 200;
+  std::size_t missed = 0, missed_alone = 0;
+  for (std::size_t trial = 0; trial < kTrials; ++trial) {
+    const auto first = sample();
+    bool all = true, alone = true;
+    for (std::size_t rival = 0; rival < kRivals; ++rival) {
+      const auto other = sample();
+      const Estimate together = ratio_estimate(other, first, trial, kRivals);
+      const Estimate single = ratio_estimate(other, first, trial);
+      CHECK(together.value == single.value);
+      CHECK(together.low <= single.low + 0.01);
+      CHECK(together.high >= single.high - 0.01);
+      all = all && together.holds(1);
+      alone = alone && single.holds(1);
+    }
+    missed += all ? 0U : 1U;
+    missed_alone += alone ? 0U : 1U;
+  }
+  CHECK_MESSAGE(missed <= kTrials / 20, missed);
+  CHECK_MESSAGE(missed_alone > kTrials / 20, missed_alone);
+}
+
+TEST_CASE("ratio_estimate: agrees with a bootstrap that draws every value") {
+  for (const auto& sizes : {std::pair<std::size_t, std::size_t>{41, 60}, {60, 41}, {7, 6}}) {
+    const auto n = sizes.first, m = sizes.second;
+    INFO(n << " values over " << m);
+    const Values a = ranks(n);
+    Values b = ranks(m);
+    for (double& value : b)
+      value += 100;
+    const auto [low, high] = plain_bootstrap(a, b);
+    const Estimate estimate = ratio_estimate(a, b, 1);
+    CHECK(estimate.low == Approx(low).epsilon(0.06));
+    CHECK(estimate.high == Approx(high).epsilon(0.06));
+  }
+}
+
+TEST_CASE("ratio_estimate: over many sizes of sample it is a tenth of a rank from that bootstrap") {
+  double low_off = 0, high_off = 0, low_off_exact = 0;
+  const std::size_t smallest = 6, largest = 45;
+  for (std::size_t n = smallest; n <= largest; ++n) {
+    const auto [low, high] = plain_bootstrap(ranks(n), Values(6, 1), 5000);
+    const Estimate estimate = ratio_estimate(ranks(n), Values(6, 1), n);
+    low_off += estimate.low - low;
+    high_off += estimate.high - high;
+    low_off_exact += estimate.low + estimate.high - static_cast<double>(n + 1);
+  }
+  const auto sizes = static_cast<double>(largest - smallest + 1);
+  CHECK(std::abs(low_off / sizes) < 0.1);
+  CHECK(std::abs(high_off / sizes) < 0.1);
+  CHECK(std::abs(low_off_exact / sizes) < 0.1);  // 1 … n lie as far below the median as above
+}
+
+TEST_CASE("ratio_estimate: of few, equal, zero and unmeasured values") {
+  CHECK(ratio_estimate(Values{4}, Values{2}, 1).value == 2);
+  CHECK(ratio_estimate(Values{4, 8}, Values{2}, 1).value == 3);
+  CHECK_FALSE(ratio_estimate(ranks(5), ranks(50), 1).has_interval());
+  CHECK(ratio_estimate(ranks(6), ranks(6), 1).has_interval());
+  const Estimate equal = ratio_estimate(Values(20, 3), Values(20, 2), 1);
+  CHECK(equal.low == 1.5);
+  CHECK(equal.high == 1.5);
+  CHECK_FALSE(equal.holds(1));
+  CHECK(std::isnan(ratio_estimate(Values{}, ranks(9), 1).value));
+  CHECK(std::isnan(ratio_estimate(ranks(9), Values(9, kNan), 1).low));
+  CHECK_FALSE(ratio_estimate(ranks(9), Values(9, 0), 1).has_interval());
+}
+
+TEST_CASE("mean_estimate: Student's interval by a printed table") {
+  // t of 2 degrees of freedom is 4.302653, of 9 it is 2.262157 (97.5 %).
+  const Estimate three = mean_estimate(Values{50, 52, 54});
+  CHECK(three.value == doctest::Approx(52));
+  CHECK(three.high - 52 == doctest::Approx(4.302653 * 2 / std::sqrt(3.0)).epsilon(1e-6));
+  CHECK(52 - three.low == doctest::Approx(three.high - 52));
+  CHECK(three.count == 3);
+  const Estimate ten = mean_estimate(ranks(10));
+  CHECK(ten.high - ten.value == doctest::Approx(2.262157 * std::sqrt(110.0 / 12 / 10)));
+}
+
+TEST_CASE("mean_estimate: too few, equal and missing values") {
+  CHECK(std::isnan(mean_estimate(Values{}).value));
+  CHECK(mean_estimate(Values{7}).value == 7);
+  CHECK_FALSE(mean_estimate(Values{7}).has_interval());
+  const Estimate equal = mean_estimate(Values(4, 0.5));
+  CHECK(equal.low == 0.5);
+  CHECK(equal.high == 0.5);
+  CHECK(mean_estimate(Values{1, std::nan(""), 3}).count == 2);
+}
+
+TEST_CASE("difference_estimate: Welch's interval, worked by hand") {
+  const Values one = {9, 10, 10, 11}, other = {2, 5, 5, 8};
+  const double a = 2.0 / 3 / 4, b = 18.0 / 3 / 4;
+  const double degrees = (a + b) * (a + b) / (a * a / 3 + b * b / 3);
+  const Estimate estimate = difference_estimate(one, other);
+  CHECK(estimate.value == doctest::Approx(5));
+  CHECK(estimate.count == 4);
+  const double t = (estimate.high - 5) / std::sqrt(a + b);
+  // Between the printed values of 3 and 4 degrees of freedom.
+  CHECK(degrees > 3);
+  CHECK(degrees < 4);
+  CHECK(t < 3.182447);
+  CHECK(t > 2.776445);
+  CHECK_FALSE(difference_estimate(one, Values{1}).has_interval());
+  const Estimate equal = difference_estimate(Values(3, 2.0), Values(3, 1.0));
+  CHECK(equal.low == 1);
+}
+
+TEST_CASE("difference_estimate: samples that scatter alike give Student's two-sample interval") {
+  const Values one = {1, 2, 3}, other = {11, 12, 13};
+  const Estimate estimate = difference_estimate(other, one);
+  // 4 degrees of freedom, t = 2.776445; error √(1/3 + 1/3).
+  CHECK(estimate.high - 10 == doctest::Approx(2.776445 * std::sqrt(2.0 / 3)).epsilon(1e-6));
 }

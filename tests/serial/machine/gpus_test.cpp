@@ -1,10 +1,11 @@
+#include "machine/gpus.h"
+
 #include <cmath>
 #include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
 
-#include "machine/gpus.h"
 #include "options/transport_choice.h"
 #include "serial/expect_error.h"
 

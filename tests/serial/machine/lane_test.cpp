@@ -1,10 +1,11 @@
+#include "machine/lane.h"
+
 #include <functional>
 #include <string>
 #include <thread>
 
 #include <doctest/doctest.h>
 
-#include "machine/lane.h"
 #include "serial/expect_error.h"
 #include "serial/fake_device.h"
 

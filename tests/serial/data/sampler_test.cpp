@@ -1,3 +1,5 @@
+#include "data/sampler.h"
+
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -6,7 +8,6 @@
 #include <doctest/doctest.h>
 
 #include "data/random.h"
-#include "data/sampler.h"
 #include "serial/expect_error.h"
 
 namespace gradsync {
