@@ -18,7 +18,7 @@ namespace gradsync::testing {
 /// A run as a test records it; the interface is that of Recorder.
 class MadeRun : public RunInMemory {
  public:
-  explicit MadeRun(RunInfo info) : RunInMemory(std::move(info)) {}
+  explicit MadeRun(RunInfo info) : RunInMemory(std::move(info)) { finish(RunStatus::kRunning); }
 
   using RunInMemory::add;
   template <typename Row>
@@ -28,16 +28,9 @@ class MadeRun : public RunInMemory {
           using Rows = std::remove_reference_t<decltype(rows)>;
           if constexpr (std::is_same_v<typename Rows::value_type, Row>) rows.push_back(row);
         },
-        made_);
+        lists_);
   }
-  void finish(RunStatus status) { status_ = status; }
-
-  const RunLists& lists() const override { return made_; }
-  RunStatus status() const override { return status_; }
-
- private:
-  RunLists made_;
-  RunStatus status_ = RunStatus::kRunning;
+  void finish(RunStatus status) { end_.status = status; }
 };
 
 /// What a folder of run files is to the report, without files. Like the name of a folder, a const
