@@ -19,6 +19,21 @@ namespace gradsync {
 
 namespace {
 
+/// Takes everything and keeps nothing. Without a buffer the stream would report a failure.
+class NullBuffer : public std::streambuf {
+ protected:
+  int_type overflow(int_type character) override { return traits_type::not_eof(character); }
+  std::streamsize xsputn(const char*, std::streamsize count) override { return count; }
+};
+
+class NullStream : public std::ostream {
+ public:
+  NullStream() : std::ostream(nullptr) { rdbuf(&buffer_); }
+
+ private:
+  NullBuffer buffer_;
+};
+
 /// What a shell exports, or 0.
 std::size_t columns_variable() {
   const char* text = std::getenv("COLUMNS");
@@ -45,7 +60,7 @@ std::size_t output_columns() {
 ProgramOutput::ProgramOutput(const ParsedCommandLine& given, std::string program)
     : program_(std::move(program)), json_(given.json) {
   if (!given.quiet && json_ != "-") return;
-  discarded_ = std::make_unique<std::ostream>(nullptr);  // takes everything and keeps nothing
+  discarded_ = std::make_unique<NullStream>();
   standard_output_ = std::cout.rdbuf(discarded_->rdbuf());
 }
 
