@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "analysis/output/named_choice.h"
+#include "analysis/output/output.h"
 #include "analysis/plots/registry.h"
 #include "base/parse.h"
 #include "record/collective_call.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "analysis/output/claims.h"
-#include "analysis/output/output_options.h"
+#include "analysis/output/output.h"
 #include "analysis/read/curve_file.h"
 #include "analysis/tables/registry.h"
 #include "base/cli/bound_option.h"

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "analysis/read/steady_rows.h"
+#include "analysis/read/columns.h"
 #include "record/reader.h"
 #include "stats/estimate.h"
 #include "stats/statistics.h"

@@ -9,7 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "analysis/read/columns.h"
-#include "analysis/read/oversubscription.h"
+#include "analysis/read/run_set.h"
 #include "base/error.h"
 #include "base/parse.h"
 #include "stats/statistics.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "analysis/figures/comparisons.h"
-#include "analysis/read/steady_rows.h"
+#include "analysis/read/columns.h"
 #include "record/reader.h"
 
 namespace gradsync::report {

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "analysis/read/steady_rows.h"
+#include "analysis/read/columns.h"
 #include "record/reader.h"
 
 namespace gradsync::report {

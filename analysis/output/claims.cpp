@@ -72,6 +72,18 @@ Claims read_document(const json& document) {
   return claims;
 }
 
+void require_unchanged(const std::vector<ClaimedFile>& files) {
+  for (const ClaimedFile& file : files)
+    if (!fs::exists(file.path))
+      throw Error(ExitCode::kNoInput, fmt::format("'{}' does not exist", file.path),
+                  "run --verify-claims in the folder in which the claims were made");
+  for (const ClaimedFile& file : files)
+    if (sha256_file(file.path) != file.sha256)
+      throw Error(ExitCode::kBadData,
+                  fmt::format("{} is not the file that the claims were made from", file.path),
+                  "bring that file back, or write new claims with --claims");
+}
+
 /// The values of the claims, and the defaults of the rest, as of a command line.
 OptionValues values_of(const Claims& claims, const fs::path& path, const std::string& program,
                        const OptionTable& options) {
@@ -174,18 +186,6 @@ Claims read_claims(const fs::path& path) {
   } catch (const json::exception& error) {
     refuse(path, error.what());
   }
-}
-
-void require_unchanged(const std::vector<ClaimedFile>& files) {
-  for (const ClaimedFile& file : files)
-    if (!fs::exists(file.path))
-      throw Error(ExitCode::kNoInput, fmt::format("'{}' does not exist", file.path),
-                  "run --verify-claims in the folder in which the claims were made");
-  for (const ClaimedFile& file : files)
-    if (sha256_file(file.path) != file.sha256)
-      throw Error(ExitCode::kBadData,
-                  fmt::format("{} is not the file that the claims were made from", file.path),
-                  "bring that file back, or write new claims with --claims");
 }
 
 void require_held(const std::vector<Claim>& claimed, const std::vector<Claim>& found) {

@@ -67,10 +67,6 @@ void write_claims(const std::filesystem::path& path, const OptionTable& options,
 /// Throws Error kNoInput if the file is missing, kBadData if it is not such a file.
 Claims read_claims(const std::filesystem::path& path);
 
-/// Throws Error kNoInput for the first file that is missing, kBadData for the first whose content
-/// is not what it was.
-void require_unchanged(const std::vector<ClaimedFile>& files);
-
 /// Compares with numbers that were computed again. Equal: both not there, or within a part in 10⁹,
 /// which allows for another compiler's order of additions. Throws Error kCheckFailed with the first
 /// that does not hold: id, claimed, found.
@@ -81,8 +77,9 @@ using MakeTables =
     std::function<std::vector<Table>(const OptionValues&, const std::vector<ClaimedFile>&)>;
 
 /// Reads a file of claims, makes its tables again and compares. Returns one line for people: how
-/// many numbers of how many files hold. `options` are those of `program`. Throws as read_claims,
-/// require_unchanged and require_held; kBadData if the claims name another option.
+/// many numbers of how many files hold. `options` are those of `program`. Throws as read_claims and
+/// require_held; kNoInput for the first file that is missing; kBadData for the first whose content
+/// is not what it was, and if the claims name another option.
 std::string verify_claims(const std::filesystem::path& path, const std::string& program,
                           const OptionTable& options, const MakeTables& make);
 

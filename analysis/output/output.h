@@ -1,15 +1,95 @@
 #pragma once
 
+#include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <iosfwd>
+#include <string>
 #include <vector>
 
-#include "analysis/output/output_options.h"
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include "analysis/plots/registry.h"
 #include "analysis/verdict/verdict.h"
+#include "base/cli/bound_option.h"
+#include "base/parse.h"
 #include "base/table.h"
+#include "base/table_formats.h"
 
 namespace gradsync::report {
+
+// --- options that name entries of a registry, which have a `name` and a `description`
+// -------------
+
+template <typename Spec>
+std::vector<std::string> names_of(const std::vector<Spec>& specs) {
+  std::vector<std::string> names;
+  for (const Spec& spec : specs)
+    names.push_back(spec.name);
+  return names;
+}
+
+/// The entries of `known` that a repeatable option of comma lists names, in the order of `known`;
+/// "all" is all of them. Throws Error kUsage for any other name.
+std::vector<std::string> chosen_names(const OptionValues& values, const std::string& option,
+                                      const std::vector<std::string>& known);
+
+template <typename Spec>
+std::vector<const Spec*> chosen(const OptionValues& values, const std::string& option,
+                                const std::vector<Spec>& specs) {
+  const auto names = chosen_names(values, option, names_of(specs));
+  std::vector<const Spec*> result;
+  for (const Spec& spec : specs)
+    if (std::find(names.begin(), names.end(), spec.name) != names.end()) result.push_back(&spec);
+  return result;
+}
+
+/// A repeatable option of names, which `read` reads and whose default is `usual`.
+template <typename Settings>
+BoundOption<Settings> names_option(
+    const std::string& name, const std::vector<std::string>& known, const std::string& usual,
+    const std::string& help,
+    std::function<void(const OptionValues&, const std::string&, Settings&)> read) {
+  std::vector<std::string> choices = known;
+  choices.emplace_back("all");
+  return {name,
+          {"NAME,...", fmt::format(": {}", fmt::join(choices, ", ")), std::move(read),
+           [usual](const Settings&) { return usual; }, choices},
+          help,
+          {},
+          0,
+          /*repeatable=*/true};
+}
+
+/// The entries of a registry for --list, below `head`.
+template <typename Spec>
+std::string list_of(const std::string& head, const std::vector<Spec>& specs) {
+  std::string text = head + "\n";
+  for (const Spec& spec : specs)
+    text += fmt::format("  {:<16}{}\n", spec.name, spec.description);
+  return text;
+}
+
+// --- where results go ----------------------------------------------------------------------------
+
+/// In which forms tables are written, and where to.
+struct OutputOptions {
+  std::vector<const FormatSpec*> formats;
+  std::filesystem::path output;  ///< a folder; empty: to stdout
+  bool wide = false;             ///< all columns and notes, on standard output and in LaTeX
+  std::vector<std::string> columns_chosen;  ///< names or heads; empty: all
+
+  /// The tables with the chosen columns alone, in that order; a table that has none of them stays
+  /// as it is. Throws Error kUsage for a column that no table has.
+  std::vector<Table> with_chosen_columns(std::vector<Table> tables) const;
+
+  /// output_columns(); 0: no limit.
+  std::size_t columns() const;
+};
+
+/// --format and --output; `folder_help` says what the folder receives.
+BoundGroup<OutputOptions> output_options(const std::string& folder_help);
 
 /// Where results go: standard output, a folder, or both.
 class ReportOutput {

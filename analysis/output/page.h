@@ -22,14 +22,11 @@ struct PageContent {
 };
 
 /// The report as one HTML document that needs nothing else: no network, no script but a few lines,
-/// no font, no picture. Every number of a table carries the id of its claim (claim_id). The same
+/// no font, no picture. Every number of a table carries the id of its claim (number_id). The same
 /// runs give the same bytes; what comes from files is escaped. A table longer than kMostPageRows
 /// ends there, with a note.
 std::string render_page(const RunSet& set, const PageContent& content);
 
 inline constexpr std::size_t kMostPageRows = 500;
-
-/// "<table>.<row>.<column>", rows counted from 1.
-std::string claim_id(const std::string& table, std::size_t row, const std::string& column);
 
 }  // namespace gradsync::report

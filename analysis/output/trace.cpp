@@ -1,5 +1,7 @@
 #include "analysis/output/trace.h"
 
+#include <zlib.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -7,14 +9,123 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/figures/split_figures.h"
-#include "analysis/output/gzip.h"
-#include "analysis/output/phase_layout.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json_number.h"
 #include "base/parse.h"
 
 namespace gradsync::report {
+
+namespace {
+
+/// A compression under way; zlib's own memory goes with it.
+class Deflate {
+ public:
+  Deflate() {
+    constexpr int kGzipFormat = 16, kWindowBits = 15, kMemoryLevel = 8;
+    if (deflateInit2(&stream_, Z_DEFAULT_COMPRESSION, Z_DEFLATED, kGzipFormat + kWindowBits,
+                     kMemoryLevel, Z_DEFAULT_STRATEGY) != Z_OK)
+      throw Error(ExitCode::kOutOfMemory, "zlib cannot begin to compress");
+  }
+  ~Deflate() { deflateEnd(&stream_); }
+  Deflate(const Deflate&) = delete;
+  Deflate& operator=(const Deflate&) = delete;
+
+  z_stream& stream() { return stream_; }
+
+ private:
+  z_stream stream_{};
+};
+
+}  // namespace
+
+std::string gzipped(std::string_view data) {
+  constexpr std::size_t kPiece = 1U << 16;
+  Deflate deflate_state;
+  z_stream& stream = deflate_state.stream();
+  std::string result, piece(kPiece, '\0');
+  int state = Z_OK;
+  while (state == Z_OK) {
+    // zlib counts in 32 bits: it is fed piece by piece.
+    const std::size_t take = stream.avail_in == 0 ? std::min(data.size(), kPiece) : 0;
+    if (take > 0) {
+      // NOLINTNEXTLINE: zlib does not write to its input, whatever its type says
+      stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(data.data()));
+      stream.avail_in = static_cast<uInt>(take);
+      data.remove_prefix(take);
+    }
+    stream.next_out = reinterpret_cast<Bytef*>(piece.data());
+    stream.avail_out = static_cast<uInt>(piece.size());
+    state = deflate(&stream, data.empty() ? Z_FINISH : Z_NO_FLUSH);
+    result.append(piece, 0, piece.size() - stream.avail_out);
+  }
+  if (state != Z_STREAM_END) throw Error(ExitCode::kInternal, "zlib could not compress");
+  return result;
+}
+
+namespace {
+
+constexpr double kNothing = 1e-9;   // s: below the resolution of the clock
+constexpr double kRounding = 1e-6;  // s: of sums of intervals
+
+IntervalSet collectives_of(const RankIteration& rank) {
+  std::vector<Interval> intervals;
+  for (const BucketTimes& bucket : rank.buckets)
+    if (std::isfinite(bucket.start_s + bucket.end_s) && bucket.end_s >= bucket.start_s)
+      intervals.push_back({bucket.start_s, bucket.end_s});
+  return IntervalSet(intervals);
+}
+
+/// Hands out time from 0 on that lies outside `taken`.
+class FreeTime {
+ public:
+  explicit FreeTime(IntervalSet taken) : taken_(std::move(taken)) {}
+
+  std::vector<Interval> next(double length_s) {
+    std::vector<Interval> pieces;
+    for (const Interval& busy : taken_.pieces()) {
+      if (length_s <= kNothing) return pieces;
+      if (busy.end_s <= now_s_) continue;
+      take(std::min(length_s, busy.begin_s - now_s_), pieces, length_s);
+      if (length_s > kNothing) now_s_ = busy.end_s;
+    }
+    take(length_s, pieces, length_s);
+    return pieces;
+  }
+
+ private:
+  void take(double piece_s, std::vector<Interval>& pieces, double& left_s) {
+    if (piece_s <= kNothing) return;
+    pieces.push_back({now_s_, now_s_ + piece_s});
+    now_s_ += piece_s;
+    left_s -= piece_s;
+  }
+
+  IntervalSet taken_;
+  double now_s_ = 0;
+};
+
+/// Whether the rank stood still in its collectives. Where what they wait for is recorded, all of
+/// them must then be exposed or wait.
+bool blocked(const RankIteration& rank, const IntervalSet& collectives) {
+  if (rank[Phase::kHidden] > kNothing) return false;
+  if (rank.buckets.empty() || std::isnan(rank.buckets.front().arrival_s)) return true;
+  return collectives.measure_s() <= rank[Phase::kExposed] + rank[Phase::kWait] + kRounding;
+}
+
+}  // namespace
+
+std::vector<PlacedPhase> place_phases(const RankIteration& rank) {
+  const IntervalSet collectives = collectives_of(rank);
+  FreeTime time(blocked(rank, collectives) ? collectives : IntervalSet());
+  std::vector<PlacedPhase> phases;
+  for (const Phase phase : {Phase::kData, Phase::kForward, Phase::kBackward})
+    if (rank[phase] > kNothing) phases.push_back({phase, time.next(rank[phase])});
+  const double end_s = rank[Phase::kIteration], optimizer_s = rank[Phase::kOptimizer];
+  if (optimizer_s > kNothing && end_s >= optimizer_s)
+    phases.push_back({Phase::kOptimizer, {{end_s - optimizer_s, end_s}}});
+  return phases;
+}
 
 namespace {
 
@@ -257,18 +368,14 @@ void name_rank(Events& events, const Run& run, std::size_t rank, std::size_t lan
                       lanes == 1 ? "buckets" : fmt::format("buckets {}", lane + 1));
 }
 
-/// What was left out of the window.
-struct LeftOut {
-  std::size_t iterations = 0;
-};
-
+/// Counts in `left_out` the iterations that were not measured.
 void add_rank(Events& events, const Run& run, const std::vector<IterationRow>& rows,
-              std::size_t rank, LeftOut& left_out) {
+              std::size_t rank, std::size_t& left_out) {
   std::size_t lanes = 1;
   for (const IterationRow& row : rows) {
     const RankIteration& here = row.ranks[rank];
     if (!std::isfinite(here.begin_s + here[Phase::kIteration])) {
-      ++left_out.iterations;
+      ++left_out;
       continue;
     }
     add_iteration(events, rank, row);
@@ -290,7 +397,7 @@ ordered_json clock_changes(const RunReader& run) {
   return changes;
 }
 
-ordered_json about(const Run& run, const TraceWindow& window, const LeftOut& left_out) {
+ordered_json about(const Run& run, const TraceWindow& window, std::size_t left_out) {
   ordered_json uncertainties = ordered_json::array();
   for (std::size_t rank = 0; rank < run.reader->ranks(); ++rank)
     uncertainties.push_back(number_or_null(uncertainty_us(run, rank)));
@@ -311,7 +418,7 @@ ordered_json about(const Run& run, const TraceWindow& window, const LeftOut& lef
           {"phases",
            "lengths of data, forward, backward and optimizer are measured, their starts "
            "are not recorded: derived from their order; all other times are measured"},
-          {"rank_iterations_left_out_as_not_measured", left_out.iterations}};
+          {"rank_iterations_left_out_as_not_measured", left_out}};
 }
 
 std::size_t events_per_iteration(const RunReader& run) {
@@ -355,7 +462,7 @@ TraceWindow trace_window(const std::string& text, const Run& run) {
 std::string trace_json(const Run& run, const TraceWindow& window) {
   const auto rows = run.reader->rows(window.first - 1, window.last - window.first + 1);
   Events events;
-  LeftOut left_out;
+  std::size_t left_out = 0;
   for (std::size_t rank = 0; rank < run.reader->ranks(); ++rank)
     add_rank(events, run, rows, rank, left_out);
   return "{\"displayTimeUnit\":\"ms\",\n\"otherData\":" +

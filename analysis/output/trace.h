@@ -3,8 +3,11 @@
 #include <cstddef>
 #include <filesystem>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "analysis/read/run_set.h"
+#include "stats/interval_set.h"
 
 namespace gradsync::report {
 
@@ -33,5 +36,22 @@ std::string trace_json(const Run& run, const TraceWindow& window);
 
 /// Writes it, compressed if the name ends in .gz, whole or not at all. Throws Error kCannotCreate.
 void write_trace(const std::filesystem::path& path, const std::string& json);
+
+/// A phase of one iteration of one rank placed in time, in seconds since the iteration's start.
+struct PlacedPhase {
+  Phase phase = Phase::kForward;
+  std::vector<Interval> pieces;  ///< their lengths sum to what was measured
+};
+
+/// Where data, forward, backward and optimizer lay. Only their lengths are recorded, so their
+/// places are derived: data begins with the iteration, the optimizer ends with it, forward and
+/// backward follow data in this order. Where no collective was beside compute, the rank stood still
+/// in its collectives: the phases then go around them. A phase that was not measured, or took no
+/// time, is left out.
+std::vector<PlacedPhase> place_phases(const RankIteration& rank);
+
+/// `data` in gzip's format (RFC 1952), without name and time, so that the same data give the same
+/// bytes.
+std::string gzipped(std::string_view data);
 
 }  // namespace gradsync::report

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "analysis/output/named_choice.h"
+#include "analysis/output/output.h"
 #include "analysis/published/published_report.h"
 #include "base/cli/program_output.h"
 #include "base/file.h"

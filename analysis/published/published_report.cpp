@@ -4,8 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "analysis/output/document.h"
-#include "analysis/output/named_choice.h"
+#include "analysis/output/output.h"
 #include "analysis/output/page_parts.h"
 #include "analysis/plots/html.h"
 #include "analysis/published/audit_page.h"

@@ -6,12 +6,11 @@
 #include <set>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "analysis/read/curve_file.h"
 
-/// What the readers of curve_file.h have in common.
+/// What the readers of curve_file.h have in common: tables of tools in the lines of a log.
 namespace gradsync::report {
 
 inline constexpr const char *kBackToBack = "back-to-back", *kIsolated = "isolated";
@@ -90,22 +89,7 @@ class ToolText {
 };
 
 std::unique_ptr<ToolText> nccl_tests_text(ToolRows& found);
-/// `ranks` is 0 where the name of the file does not tell them: then a table throws Error kBadData.
-std::unique_ptr<ToolText> osu_text(const CurveFile& file, ToolRows& found);
-std::unique_ptr<ToolText> imb_text(ToolRows& found);
-
-/// Reads the tables of all tools.
-void read_tables(const CurveFile& file, std::string_view text, ToolRows& found);
-
 /// Reads the JSON documents of nccl-tests and of gradsync-calibrate, with whatever lines between.
 void read_documents(const std::string& text, ToolRows& found);
-
-/// What a tool calls its collectives. Those that it has beside them are left out.
-using ToolNames = std::initializer_list<std::pair<std::string_view, CollectiveKind>>;
-std::optional<CollectiveKind> kind_named(std::string_view name, ToolNames names);
-
-/// The payload of one rank of a size as MPI's benchmarks count it: of a reduce-scatter, whose size
-/// is of all ranks, its part.
-std::int64_t payload_bytes(CollectiveKind kind, std::int64_t size, std::int64_t ranks);
 
 }  // namespace gradsync::report

@@ -1,11 +1,10 @@
-#include "analysis/read/oversubscription.h"
-
 #include <algorithm>
 #include <cmath>
 #include <map>
 
 #include <fmt/format.h>
 
+#include "analysis/read/run_set.h"
 #include "base/error.h"
 #include "base/parse.h"
 #include "options/modes.h"
@@ -41,9 +40,7 @@ namespace {
 
 /// Whether the run's MPI polls while it waits, as Open MPI does.
 bool mpi_spins(const Run& run) {
-  for (const NamedText& entry : run.reader->info().provenance)
-    if (entry.name == "mpi") return entry.value.starts_with("Open MPI");
-  return false;
+  return provenance_of(*run.reader, "mpi").starts_with("Open MPI");
 }
 
 /// Whether ranks that wait for each other or for communication need a core for it.

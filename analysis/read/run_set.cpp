@@ -2,27 +2,34 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
+#include <map>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 
-#include "analysis/read/calibration_files.h"
-#include "analysis/read/oversubscription.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/parse.h"
 #include "options/modes.h"
+#include "record/run_in_memory.h"
 
 namespace gradsync::report {
 
 namespace {
 
 namespace fs = std::filesystem;
+using nlohmann::json;
 
-auto sort_key(const Run& run) {
-  return std::make_tuple(run.model, run.ranks, mode_position(run.mode), run.mode, run.batch_global,
-                         run.reader->info().created, run.path);
+constexpr std::string_view kEnding = ".failed.json";
+constexpr std::size_t kMostNamed = 20;
+
+bool is_failed_cell(const fs::path& path) {
+  return path.filename().string().ends_with(kEnding);
 }
 
 bool is_run_file(const fs::path& path) {
@@ -31,17 +38,288 @@ bool is_run_file(const fs::path& path) {
   return path.extension() == ".journal" && !fs::exists(fs::path(path).replace_extension());
 }
 
-std::vector<fs::path> runs_in(const fs::path& folder) {
+/// The files below a folder that `wanted` holds for, in order of path.
+std::vector<fs::path> files_below(const fs::path& folder, bool (*wanted)(const fs::path&)) {
   std::vector<fs::path> paths;
   std::error_code failure;
   fs::recursive_directory_iterator entry(folder, failure);
   for (; !failure && entry != fs::recursive_directory_iterator(); entry.increment(failure))
-    if (entry->is_regular_file() && is_run_file(entry->path())) paths.push_back(entry->path());
+    if (wanted(entry->path()) && entry->is_regular_file()) paths.push_back(entry->path());
   if (failure)
     throw Error(ExitCode::kInputOutput,
                 fmt::format("cannot search '{}': {}", folder.string(), failure.message()));
   std::sort(paths.begin(), paths.end());
   return paths;
+}
+
+/// Null for what cannot be read.
+json read_json(const fs::path& path) {
+  try {
+    json value = json::parse(read_text_file(path), nullptr, /*allow_exceptions=*/false);
+    return value.is_discarded() ? json() : value;
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+std::string text_of(const json& object, const std::string& key) {
+  if (!object.is_object()) return {};
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+/// So that products of damaged numbers do not overflow.
+std::int64_t in_range(std::int64_t number) {
+  return std::clamp<std::int64_t>(number, 0, 1'000'000'000);
+}
+
+/// 0 for what is missing, negative or no number.
+std::int64_t count_in(const json& object, const std::string& key) {
+  if (!object.is_object()) return 0;
+  const auto found = object.find(key);
+  if (found == object.end()) return 0;
+  try {
+    if (found->is_number_integer()) return in_range(found->get<std::int64_t>());
+    return found->is_string() ? in_range(parse_integer(found->get<std::string>())) : 0;
+  } catch (const Error&) {
+    return 0;  // "auto"
+  }
+}
+
+struct Batch {
+  std::int64_t per_rank = 0, global = 0;
+};
+
+/// A run that was given its global batch carries the default of the other.
+Batch batch_of(std::int64_t per_rank, std::int64_t global, std::int64_t ranks,
+               std::int64_t accumulate) {
+  const std::int64_t parts = in_range(ranks * std::max<std::int64_t>(1, accumulate));
+  if (global == 0) global = in_range(per_rank * parts);
+  return {global / parts, global};
+}
+
+/// What grid.json says of a cell; null if it says nothing.
+json grid_cell(const fs::path& folder, const std::string& name) {
+  const json grid = read_json(folder / "grid.json");
+  if (!grid.is_object() || !grid.contains("cells") || !grid["cells"].is_array()) return {};
+  for (const json& cell : grid["cells"])
+    if (text_of(cell, "name") == name) return cell;
+  return {};
+}
+
+FailedCell described(const fs::path& path, const json& failure) {
+  FailedCell failed;
+  failed.path = path;
+  const std::string file = path.filename().string();
+  failed.cell = file.substr(0, file.size() - kEnding.size());
+  failed.exit_code = static_cast<int>(count_in(failure, "exit_code"));
+  failed.kind = text_of(failure, "kind");
+  const std::string message = text_of(failure, "message");
+  failed.message = message.substr(0, message.find('\n'));
+  const json cell = grid_cell(folder_of(path), failed.cell);
+  const json options = cell.is_object() ? cell.value("options", json()) : json();
+  failed.ranks = count_in(cell, "ranks");
+  failed.mode = or_unknown(text_of(options, "sync"));
+  failed.model = or_unknown(text_of(options, "model"));
+  const Batch batch =
+      batch_of(count_in(options, "batch-per-rank"), count_in(options, "batch-global"),
+               std::max<std::int64_t>(1, failed.ranks), count_in(options, "accumulate"));
+  failed.batch_per_rank = batch.per_rank;
+  failed.batch_global = batch.global;
+  return failed;
+}
+
+/// For places that hold nothing else: the verdict of each cell (at least one).
+Error all_cells_failed(const std::vector<FailedCell>& failed) {
+  const bool some_not_run =
+      std::any_of(failed.begin(), failed.end(), [](const auto& cell) { return cell.not_run(); });
+  const std::string cells =
+      failed.size() == 1 ? "the only cell" : fmt::format("all {} cells", failed.size());
+  std::string text = cells + (some_not_run ? " failed or were not run" : " failed and left no run");
+  for (std::size_t i = 0; i < std::min(kMostNamed, failed.size()); ++i)
+    text += fmt::format("\n  {}: {}", failed[i].cell, failed[i].verdict());
+  if (failed.size() > kMostNamed)
+    text += fmt::format("\n  and {} more", failed.size() - kMostNamed);
+  return Error(
+      ExitCode::kBadData, text,
+      fmt::format("{} has each message in full and names its log; then run the sweep again",
+                  failed.front().path.string()));
+}
+
+}  // namespace
+
+std::string FailedCell::verdict() const {
+  if (not_run()) return message;
+  return out_of_memory() ? fmt::format("OUT OF MEMORY (exit code {})", exit_code)
+                         : fmt::format("FAILED (exit code {}): {}", exit_code, message);
+}
+
+std::vector<FailedCell> find_failed_cells(const std::vector<std::string>& places,
+                                          std::vector<std::string>& remarks) {
+  std::set<fs::path> paths;
+  for (const fs::path place : places) {
+    if (is_failed_cell(place)) paths.insert(place);
+    std::error_code failure;
+    if (!fs::is_directory(place, failure)) continue;
+    for (const fs::path& path : files_below(place, is_failed_cell))
+      paths.insert(path);
+  }
+  std::vector<FailedCell> all;
+  for (const fs::path& path : paths)
+    if (const json failure = read_json(path); failure.is_object())
+      all.push_back(described(path, failure));
+    else
+      remarks.push_back(
+          fmt::format("left out: {} is not a record of a failed cell", path.string()));
+  return all;
+}
+
+namespace {
+
+std::vector<std::string> of_ranks(const RunReader& file, std::string RankPlace::*field) {
+  std::vector<std::string> values;
+  for (const RankPlace& place : file.info().topology)
+    values.push_back(place.*field);
+  return values;
+}
+
+/// Each value once, in order of rank.
+std::string named(const std::vector<std::string>& of_ranks) {
+  std::vector<std::string> once;
+  for (const std::string& value : of_ranks)
+    if (std::find(once.begin(), once.end(), value) == once.end()) once.push_back(value);
+  return fmt::format("{}", fmt::join(once, ", "));
+}
+
+std::string differ(std::string_view what, const std::string& run, const std::string& file) {
+  return fmt::format("{}: {} in the run, {} in the calibration", what, run, file);
+}
+
+/// "hosts: …" also where the same hosts hold other ranks.
+std::string differ(std::string_view what, const std::vector<std::string>& run,
+                   const std::vector<std::string>& file) {
+  if (run == file) return {};
+  const bool same_names = named(run) == named(file);
+  return differ(what, same_names ? fmt::format("{}", fmt::join(run, ", ")) : named(run),
+                same_names ? fmt::format("{}", fmt::join(file, ", ")) : named(file));
+}
+
+/// Why the calibration of a file says nothing about a run: "hosts: a, b in the run, c, d in the
+/// calibration". Empty if ranks, the host and device of each rank and MPI itself are the same.
+std::string why_not_calibrated_by(const RunReader& run, const RunReader& file) {
+  if (run.ranks() != file.ranks())
+    return differ("ranks", std::to_string(run.ranks()), std::to_string(file.ranks()));
+  for (const auto& [what, field] :
+       {std::pair{"hosts", &RankPlace::host}, std::pair{"devices", &RankPlace::device},
+        std::pair{"devices", &RankPlace::device_uuid}}) {
+    const std::string why = differ(what, of_ranks(run, field), of_ranks(file, field));
+    if (!why.empty()) return why;
+  }
+  const auto mpi_of = [](const RunReader& one) {
+    const std::string text = provenance_of(one, "mpi");
+    return text.substr(0, text.find('\n'));
+  };
+  const std::string ours = mpi_of(run), theirs = mpi_of(file);
+  return ours == theirs ? "" : differ("MPI", ours, theirs);
+}
+
+const CalibrationFile* calibration_file_of(const Run& run,
+                                           const std::vector<CalibrationFile>& files) {
+  const CalibrationFile* best = nullptr;
+  const auto created = [](const CalibrationFile& file) { return file.reader->info().created; };
+  for (const CalibrationFile& file : files)
+    if (!file.chosen && why_not_calibrated_by(*run.reader, *file.reader).empty() &&
+        (!best || created(file) >= created(*best)))
+      best = &file;
+  return best;
+}
+
+const CalibrationFile* chosen_for(const Run& run, const std::vector<CalibrationFile>& files) {
+  const auto found = std::find_if(files.begin(), files.end(), [&](const CalibrationFile& file) {
+    return file.chosen && file.reader->ranks() == run.reader->ranks();
+  });
+  return found == files.end() ? nullptr : &*found;
+}
+
+std::string chosen_and_not_used(const CalibrationFile& file, const RunSet& set) {
+  std::set<std::size_t> ranks;
+  for (const Run& run : set.runs)
+    ranks.insert(run.reader->ranks());
+  return fmt::format("calibration {} is not used: ranks: {} in the runs, {} in the calibration",
+                     file.name(), fmt::join(ranks, ", "), file.reader->ranks());
+}
+
+/// Of a file that no run is held against.
+std::string remark_on(const CalibrationFile& file, const std::vector<const Run*>& without) {
+  const auto of_no_use = [&](const std::string& why) {
+    return fmt::format("calibration {} is not used: {}", file.name(), why);
+  };
+  if (without.empty()) return of_no_use("the runs hold their own");
+  for (const Run* run : without) {
+    const std::string why = why_not_calibrated_by(*run->reader, *file.reader);
+    if (!why.empty()) return of_no_use(fmt::format("{} ({})", why, run->path.string()));
+  }
+  return of_no_use("a later one is of the same ranks");
+}
+
+/// Reads the files of --calibration into the set, those of the same ranks as one.
+void add_chosen_calibration(const std::vector<CurveFile>& files, RunSet& set) {
+  std::map<std::int64_t, std::pair<std::vector<std::filesystem::path>, RunLists>> by_ranks;
+  for (const CurveFile& file : files) {
+    CurveFileContent content = read_curve_file(file);
+    set.remarks.insert(set.remarks.end(), content.remarks.begin(), content.remarks.end());
+    for (const Curves& curves : content.curves) {
+      auto& [paths, lists] = by_ranks[curves.ranks];
+      paths.push_back(file.path);
+      lists.calibration.insert(lists.calibration.end(), curves.rows.begin(), curves.rows.end());
+    }
+  }
+  for (auto& [ranks, content] : by_ranks) {
+    RunInfo info;
+    info.topology.resize(static_cast<std::size_t>(ranks));
+    set.calibrations.push_back(
+        {std::move(content.first),
+         std::make_unique<RunInMemory>(std::move(info), std::move(content.second)), true});
+  }
+}
+
+/// Gives each run the chosen calibration of its ranks; where there is none, and the run holds none
+/// itself, that of a file it can be held against, the latest if there are several. Names in the
+/// remarks of the set the files that are not used, and why.
+void assign_calibration_files(RunSet& set) {
+  std::vector<const Run*> without;
+  std::set<const CalibrationFile*> used;
+  for (Run& run : set.runs) {
+    run.calibration_file = chosen_for(run, set.calibrations);
+    if (!run.calibration_file && run.reader->calibration().empty()) {
+      without.push_back(&run);
+      run.calibration_file = calibration_file_of(run, set.calibrations);
+    }
+    used.insert(run.calibration_file);
+  }
+  for (const CalibrationFile& file : set.calibrations)
+    if (!used.contains(&file))
+      set.remarks.push_back(file.chosen ? chosen_and_not_used(file, set)
+                                        : remark_on(file, without));
+}
+
+}  // namespace
+
+std::string provenance_of(const RunReader& run, std::string_view name) {
+  for (const NamedText& entry : run.info().provenance)
+    if (entry.name == name) return entry.value.substr(0, entry.value.find_last_not_of(" \n") + 1);
+  return {};
+}
+
+bool is_calibration_file(const RunReader& file) {
+  return file.iterations() == 0 && !file.calibration().empty() && file.option("sync").empty();
+}
+
+namespace {
+
+auto sort_key(const Run& run) {
+  return std::make_tuple(run.model, run.ranks, mode_position(run.mode), run.mode, run.batch_global,
+                         run.reader->info().created, run.path);
 }
 
 std::string name_of(fs::path path) {
@@ -52,23 +330,21 @@ std::string name_of(fs::path path) {
 /// An option as a number; 0 if it is none.
 std::int64_t option_number(const RunReader& run, std::string_view option) {
   try {
-    return std::max<std::int64_t>(0, parse_integer(run.option(option)));
+    return in_range(parse_integer(run.option(option)));
   } catch (const Error&) {
     return 0;
   }
 }
 
 void fill_in_batch(Run& run) {
-  const std::int64_t accumulate =
-      std::max<std::int64_t>(1, option_number(*run.reader, "accumulate"));
-  const std::int64_t parts = run.ranks * accumulate;
-  run.batch_per_rank = option_number(*run.reader, "batch-per-rank");
-  run.batch_global = option_number(*run.reader, "batch-global");
-  const auto& samples = run.reader->index().samples;
-  if (run.batch_global == 0) run.batch_global = run.batch_per_rank * parts;
-  if (run.batch_global == 0 && !samples.empty()) run.batch_global = samples.front();
-  // A run that was given its global batch carries the default of the other.
-  run.batch_per_rank = run.batch_global / parts;
+  const RunReader& reader = *run.reader;
+  const auto& samples = reader.index().samples;
+  const std::int64_t per_rank = option_number(reader, "batch-per-rank");
+  std::int64_t global = option_number(reader, "batch-global");
+  if (global == 0 && per_rank == 0 && !samples.empty()) global = samples.front();
+  const Batch batch = batch_of(per_rank, global, run.ranks, option_number(reader, "accumulate"));
+  run.batch_per_rank = batch.per_rank;
+  run.batch_global = batch.global;
 }
 
 void remark_unchecked(RunSet& set) {
@@ -193,7 +469,7 @@ std::vector<FoundRun> find_runs(const std::vector<std::string>& places) {
       throw Error(ExitCode::kNoInput, fmt::format("'{}' does not exist{}", place,
                                                   failure ? ": " + failure.message() : ""));
     if (fs::is_directory(status))
-      for (const fs::path& path : runs_in(place))
+      for (const fs::path& path : files_below(place, is_run_file))
         add(path, false);
     else if (!is_failed_cell(place))
       add(place, true);

@@ -4,12 +4,15 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "analysis/read/columns.h"
 #include "analysis/read/curve_file.h"
-#include "analysis/read/failed_cells.h"
-#include "analysis/read/steady_rows.h"
+#include "base/error.h"
+#include "machine/cores.h"
 #include "record/reader.h"
 
 namespace gradsync::report {
@@ -36,7 +39,7 @@ struct Run {
   std::int64_t batch_global = 0;    ///< ranks × batch per rank × accumulation
   std::unique_ptr<RunReader> reader;
   SteadyRows steady;                     ///< the iterations that figures are made from
-  std::vector<double> core_shares = {};  ///< by rank: core_shares() (oversubscription.h)
+  std::vector<double> core_shares = {};  ///< by rank: core_shares()
   /// Whose calibration the run is held against where it holds none itself or --calibration names
   /// one; null if there is none.
   const CalibrationFile* calibration_file = nullptr;
@@ -47,6 +50,37 @@ struct Run {
   }
   std::string status() const { return std::string(status_name(reader->status())); }
 };
+
+/// What a file does not say is shown as "?".
+inline std::string or_unknown(const std::string& text) {
+  return text.empty() ? "?" : text;
+}
+
+/// A cell of a sweep that ended without a run: <cell>.failed.json, with what grid.json beside it
+/// says of its options. What the files do not say is empty, "?" or 0, as in Run.
+struct FailedCell {
+  std::filesystem::path path;
+  std::string cell;
+  std::string mode, model;
+  std::int64_t ranks = 0, batch_per_rank = 0, batch_global = 0;
+  int exit_code = 0;
+  std::string kind;     ///< "failed", "out of memory" or "not run"; empty in older records
+  std::string message;  ///< the first line of the trainer's own words, or why it was not run
+
+  /// "OUT OF MEMORY (exit code 81)", "FAILED (exit code 86): hang", or why it was not run.
+  std::string verdict() const;
+  /// The trainer said so, or the kernel ended it for want of memory.
+  bool out_of_memory() const {
+    return kind == "out of memory" || exit_code == static_cast<int>(ExitCode::kOutOfMemory);
+  }
+  /// A smaller batch ran out of memory.
+  bool not_run() const { return kind == "not run"; }
+};
+
+/// The failures recorded in `places` (folders, searched through, and *.failed.json themselves), in
+/// order of path. Files that are damaged are passed over with a line in `remarks`.
+std::vector<FailedCell> find_failed_cells(const std::vector<std::string>& places,
+                                          std::vector<std::string>& remarks);
 
 /// The runs of a report, by model, ranks, mode, batch, then time of creation, so that repeats stand
 /// together; the modes in the order none, gather-scatter, allreduce, ddp, data-parallel, c10d.
@@ -94,5 +128,50 @@ RunSet load_places(const std::vector<std::string>& places, const AboutToOpen& ab
 
 /// Names the run from what it recorded.
 Run describe_run(const std::filesystem::path& path, std::unique_ptr<RunReader> reader);
+
+/// Whether a file holds calibration and nothing of a training run.
+bool is_calibration_file(const RunReader& file);
+
+/// An entry of the provenance of a run; empty where it has none.
+std::string provenance_of(const RunReader& run, std::string_view name);
+
+// --- cores ---------------------------------------------------------------------------------------
+
+/// Ranks of one host that together have more threads than cores.
+struct Oversubscription : CoreShortage {
+  std::string host;
+  bool operator==(const Oversubscription&) const = default;
+};
+
+/// The first host on which ranks have fewer cores than threads (core_shortage). Nothing where every
+/// thread can have a core, and where the run does not record its cores or threads.
+std::optional<Oversubscription> oversubscription(const std::vector<RankPlace>& topology);
+
+/// "4 ranks with 4 threads had 2 cores on host node1".
+std::string oversubscription_text(const Oversubscription& found);
+
+/// With less than this part of a core a rank is short of it.
+inline constexpr double kLeastCoreShare = 0.9;
+
+/// Upper bound, by rank, of the part of one core that it got while it did not wait, over the steady
+/// iterations but the one that lacked most, Σ min(cpu_time, busy) / Σ busy. Busy is the iteration
+/// without waiting for data, for other ranks and for communication, where only waits that spin
+/// count as busy; of ranks that are all on one host, at most what they got together of one core,
+/// which the job needs at every moment (docs/numbers.md). All threads of the rank together are held
+/// against one core, so it is an upper bound for any number of threads. NaN where the run does not
+/// record it, and of a rank that computes on a GPU.
+std::vector<double> core_shares(const Run& run);
+
+/// Why the times of a run include waiting for a core: "oversubscribed", or "shared host" where a
+/// rank got less than kLeastCoreShare of a core. Empty where they do not, as far as it is recorded.
+std::string_view core_shortage(const Run& run);
+
+/// Runs that lacked cores for the same reason, on the same host.
+struct RunsShortOfCores {
+  std::string_view word;         ///< core_shortage()
+  std::string text;              ///< "4 ranks with 4 threads had 2 cores on host node1"
+  std::vector<const Run*> runs;  ///< at least one
+};
+std::vector<RunsShortOfCores> runs_short_of_cores(const std::vector<Run>& runs);
 
 }  // namespace gradsync::report

@@ -1,5 +1,3 @@
-#include "analysis/read/trace_events.h"
-
 #include <simdjson.h>
 #include <zlib.h>
 
@@ -12,10 +10,12 @@
 #include <memory>
 #include <set>
 #include <utility>
+#include <variant>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "analysis/read/rank_timeline.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/parse.h"
@@ -129,7 +129,7 @@ std::optional<CollectiveKind> kind_named(std::string_view text) {
 
 /// Of a type as operators ("float", "c10::Half") or NCCL ("Float", "BFloat16") write it; 0 for
 /// others.
-std::int64_t bytes_of_type(std::string_view type) {
+std::int64_t value_bytes(std::string_view type) {
   using Type = std::pair<std::string_view, std::int64_t>;
   static constexpr std::array<Type, 17> kTypes = {
       Type{"float", 4}, Type{"double", 8},       Type{"half", 2},         Type{"bfloat16", 2},
@@ -193,7 +193,7 @@ std::int64_t whole(double value) {
 }
 
 std::int64_t bytes_of(std::int64_t elements, std::string_view type) {
-  const std::int64_t each = bytes_of_type(type);
+  const std::int64_t each = value_bytes(type);
   return elements >= 0 && elements < (std::int64_t{1} << 56) && each > 0 ? elements * each : -1;
 }
 
@@ -381,54 +381,35 @@ class EventSorter {
 
 // --- the JSON of events --------------------------------------------------------------------------
 
-namespace json = simdjson::ondemand;
+namespace ondemand = simdjson::ondemand;
 
-enum class Key {
-  kOther,
-  // of an event
-  kPhase,
-  kCategory,
-  kName,
-  kThread,
-  kTs,
-  kDur,
-  kArgs,
-  // of its args
-  kCorrelation,
-  kExternalId,
-  kCollective,
-  kDtype,
-  kInElements,
-  kGroupSize,
-  kDevice,
-  kStream,
-  kInputDims,
-  kInputType,
-};
-
-using KeyName = std::pair<std::string_view, Key>;
-constexpr std::array kEventKeys = {KeyName{"ph", Key::kPhase},  KeyName{"cat", Key::kCategory},
-                                   KeyName{"name", Key::kName}, KeyName{"tid", Key::kThread},
-                                   KeyName{"ts", Key::kTs},     KeyName{"dur", Key::kDur},
-                                   KeyName{"args", Key::kArgs}};
-constexpr std::array kArgsKeys = {KeyName{"correlation", Key::kCorrelation},
-                                  KeyName{"External id", Key::kExternalId},
-                                  KeyName{"external id", Key::kExternalId},
-                                  KeyName{"Collective name", Key::kCollective},
-                                  KeyName{"dtype", Key::kDtype},
-                                  KeyName{"In msg nelems", Key::kInElements},
-                                  KeyName{"In msg size", Key::kInElements},
-                                  KeyName{"Group size", Key::kGroupSize},
-                                  KeyName{"device", Key::kDevice},
-                                  KeyName{"stream", Key::kStream},
-                                  KeyName{"Input Dims", Key::kInputDims},
-                                  KeyName{"Input type", Key::kInputType}};
+enum class Part { kArgs, kInputDims, kInputType };
+/// What the value of a key is of an event; nothing for keys that do not matter.
+using Place = std::variant<std::monostate, std::string RawEvent::*, double RawEvent::*,
+                           std::int64_t RawEvent::*, Part>;
+using Key = std::pair<std::string_view, Place>;
+constexpr std::array kEventKeys = {Key{"ph", &RawEvent::phase},  Key{"cat", &RawEvent::category},
+                                   Key{"name", &RawEvent::name}, Key{"tid", &RawEvent::thread},
+                                   Key{"ts", &RawEvent::ts_us},  Key{"dur", &RawEvent::dur_us},
+                                   Key{"args", Part::kArgs}};
+constexpr std::array kArgsKeys = {Key{"correlation", &RawEvent::correlation},
+                                  Key{"External id", &RawEvent::external_id},
+                                  Key{"external id", &RawEvent::external_id},
+                                  Key{"Collective name", &RawEvent::collective},
+                                  Key{"dtype", &RawEvent::dtype},
+                                  Key{"In msg nelems", &RawEvent::in_elements},
+                                  Key{"In msg size", &RawEvent::in_elements},
+                                  Key{"Group size", &RawEvent::group_ranks},
+                                  Key{"device", &RawEvent::device},
+                                  Key{"stream", &RawEvent::stream},
+                                  Key{"Input Dims", Part::kInputDims},
+                                  Key{"Input type", Part::kInputType}};
 
 template <std::size_t count>
-Key key_in(const std::array<KeyName, count>& names, std::string_view text) {
-  for (const auto& [name, key] : names)
-    if (name == text) return key;
-  return Key::kOther;
+Place place_of(const std::array<Key, count>& keys, std::string_view text) {
+  for (const auto& [name, place] : keys)
+    if (name == text) return place;
+  return {};
 }
 
 /// Some profilers write numbers as texts.
@@ -457,14 +438,14 @@ class EventParser {
     list_.reset();
     list_ = parser_.iterate(text.data(), text.size(), text.size() + simdjson::SIMDJSON_PADDING)
                 .take_value();
-    for (json::value one : list_->get_array()) {
-      if (one.type() != json::json_type::object) {
+    for (ondemand::value one : list_->get_array()) {
+      if (one.type() != ondemand::json_type::object) {
         check(one);
         continue;
       }
       event_ = {};
-      for (json::field field : one.get_object())
-        read(key_in(kEventKeys, std::string_view(field.unescaped_key())), field.value());
+      for (ondemand::field field : one.get_object())
+        read(place_of(kEventKeys, std::string_view(field.unescaped_key())), field.value());
       sorter_.add(event_);
     }
   }
@@ -476,144 +457,106 @@ class EventParser {
   }
 
  private:
-  void read(Key key, json::value value) {
-    const json::json_type type = value.type();
-    if (key == Key::kArgs && type == json::json_type::object)
-      for (json::field field : value.get_object())
-        read(key_in(kArgsKeys, std::string_view(field.unescaped_key())), field.value());
-    else if (key == Key::kInputDims && type == json::json_type::array)
+  void read(const Place& place, ondemand::value value) {
+    const ondemand::json_type type = value.type();
+    const Part* part = std::get_if<Part>(&place);
+    const auto is = [&](Part wanted) { return part && *part == wanted; };
+    if (is(Part::kArgs) && type == ondemand::json_type::object)
+      for (ondemand::field field : value.get_object())
+        read(place_of(kArgsKeys, std::string_view(field.unescaped_key())), field.value());
+    else if (is(Part::kInputDims) && type == ondemand::json_type::array)
       read_dims(value.get_array());
-    else if (key == Key::kInputType && type == json::json_type::array)
+    else if (is(Part::kInputType) && type == ondemand::json_type::array)
       read_types(value.get_array());
-    else if (type == json::json_type::string && text_of(key) != nullptr)
-      text_of(key)->assign(std::string_view(value.get_string()));
-    else if (type == json::json_type::string && key != Key::kOther)
-      set(key, number_from(value.get_string()));
-    else if (type == json::json_type::number && key != Key::kOther)
-      set(key, number_in(value));
+    else if (type == ondemand::json_type::string)
+      set(place, std::string_view(value.get_string()));
+    else if (type == ondemand::json_type::number)
+      set(place, number_in(value));
     else
       check(value);
   }
 
   // Not get_number(), which makes 0 of numbers of 19 digits (simdjson 3.0.1).
-  static Number number_in(json::value value) {
+  static Number number_in(ondemand::value value) {
     const double number = value.get_double();
     return {number, whole(number)};
   }
 
-  static void check(json::value value) {
+  static void check(ondemand::value value) {
     switch (value.type()) {
-      case json::json_type::object:
-        for (json::field field : value.get_object())
+      case ondemand::json_type::object:
+        for (ondemand::field field : value.get_object())
           check(field.value());
         break;
-      case json::json_type::array:
-        for (json::value one : value.get_array())
+      case ondemand::json_type::array:
+        for (ondemand::value one : value.get_array())
           check(one);
         break;
-      case json::json_type::string:
+      case ondemand::json_type::string:
         static_cast<void>(std::string_view(value.get_string()));
         break;
-      case json::json_type::number:
+      case ondemand::json_type::number:
         static_cast<void>(number_in(value));
         break;
-      case json::json_type::boolean:
+      case ondemand::json_type::boolean:
         static_cast<void>(bool(value.get_bool()));
         break;
-      case json::json_type::null:
+      case ondemand::json_type::null:
         if (!bool(value.is_null())) throw simdjson::simdjson_error(simdjson::N_ATOM_ERROR);
         break;
     }
   }
 
-  void read_types(json::array types) {
-    for (json::value type : types)
-      if (type.type() == json::json_type::string && event_.type.empty())
+  void read_types(ondemand::array types) {
+    for (ondemand::value type : types)
+      if (type.type() == ondemand::json_type::string && event_.type.empty())
         event_.type.assign(std::string_view(type.get_string()));
       else
         check(type);
   }
 
-  void read_dims(json::array arguments) {
+  void read_dims(ondemand::array arguments) {
     DimsCounter dims;
-    for (json::value argument : arguments) {
+    for (ondemand::value argument : arguments) {
       count_dims(argument, dims);
       if (event_.first_elements < 0) event_.first_elements = dims.elements();
     }
     event_.dims_elements = dims.elements();
   }
 
-  static void count_dims(json::value value, DimsCounter& dims) {
-    if (value.type() == json::json_type::array) {
+  static void count_dims(ondemand::value value, DimsCounter& dims) {
+    if (value.type() == ondemand::json_type::array) {
       dims.open();
-      for (json::value one : value.get_array())
+      for (ondemand::value one : value.get_array())
         count_dims(one, dims);
       dims.close();
-    } else if (value.type() == json::json_type::number) {
+    } else if (value.type() == ondemand::json_type::number) {
       dims.number(number_in(value).value);
     } else {
       check(value);
     }
   }
 
-  /// Where a text belongs; null for keys of numbers, and those that do not matter.
-  std::string* text_of(Key key) {
-    switch (key) {
-      case Key::kPhase:
-        return &event_.phase;
-      case Key::kCategory:
-        return &event_.category;
-      case Key::kName:
-        return &event_.name;
-      case Key::kThread:
-        return &event_.thread;
-      case Key::kCollective:
-        return &event_.collective;
-      case Key::kDtype:
-        return &event_.dtype;
-      default:
-        return nullptr;
-    }
+  void set(const Place& place, std::string_view text) {
+    if (const auto* member = std::get_if<std::string RawEvent::*>(&place))
+      (event_.**member).assign(text);
+    else if (place.index() > 0)
+      set(place, number_from(text));
   }
 
-  void set(Key key, const Number& number) {
-    switch (key) {
-      case Key::kThread:
-        event_.thread = std::to_string(number.whole);
-        break;
-      case Key::kTs:
-        event_.ts_us = number.value;
-        break;
-      case Key::kDur:
-        event_.dur_us = number.value;
-        break;
-      case Key::kCorrelation:
-        event_.correlation = number.whole;
-        break;
-      case Key::kExternalId:
-        event_.external_id = number.whole;
-        break;
-      case Key::kInElements:
-        event_.in_elements = number.whole;
-        break;
-      case Key::kGroupSize:
-        event_.group_ranks = number.whole;
-        break;
-      case Key::kDevice:
-        event_.device = number.whole;
-        break;
-      case Key::kStream:
-        event_.stream = number.whole;
-        break;
-      default:
-        break;
-    }
+  void set(const Place& place, const Number& number) {
+    if (const auto* time = std::get_if<double RawEvent::*>(&place))
+      event_.** time = number.value;
+    else if (const auto* count = std::get_if<std::int64_t RawEvent::*>(&place))
+      event_.** count = number.whole;
+    else if (place == Place(&RawEvent::thread))
+      event_.thread = std::to_string(number.whole);
   }
 
   EventSorter& sorter_;
   RawEvent event_;
-  json::parser parser_;
-  std::optional<json::document> list_;  ///< none where the text was refused as a whole
+  ondemand::parser parser_;
+  std::optional<ondemand::document> list_;  ///< none where the text was refused as a whole
 };
 
 // --- the file ------------------------------------------------------------------------------------

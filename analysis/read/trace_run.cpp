@@ -27,7 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kMostRanks = 65536;
+constexpr std::int64_t kMostTracedRanks = 65536;
 constexpr std::size_t kMostTimes = 32U << 20;  // in memory, 32 bytes each
 /// What the clocks of one host may differ by: each process converts its counter by itself.
 constexpr double kSameClock_s = 1e-4;
@@ -73,10 +73,10 @@ void fill_in_rank(TraceEvents& trace, std::size_t traces) {
   const std::int64_t rank = trace.rank.value_or(0);
   const std::int64_t ranks = trace.ranks.value_or(
       std::max({static_cast<std::int64_t>(traces), rank + 1, largest_group(trace)}));
-  if (ranks < 1 || ranks > kMostRanks || rank < 0 || rank >= ranks)
+  if (ranks < 1 || ranks > kMostTracedRanks || rank < 0 || rank >= ranks)
     throw Error(ExitCode::kBadData,
                 fmt::format("'{}' is of rank {} of {} ranks; at most {} can be read",
-                            trace.path.string(), rank, ranks, kMostRanks),
+                            trace.path.string(), rank, ranks, kMostTracedRanks),
                 "look at distributedInfo in the trace");
   trace.rank = rank;
   if (ranks > 1 || !of_several) trace.ranks = ranks;

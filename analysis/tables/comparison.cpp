@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "analysis/figures/fom.h"
-#include "analysis/read/calibration_files.h"
+#include "analysis/read/run_set.h"
 #include "base/parse.h"
 #include "record/calibration_curve.h"
 #include "record/collective_call.h"

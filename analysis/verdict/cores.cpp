@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include "analysis/read/oversubscription.h"
+#include "analysis/read/run_set.h"
 #include "analysis/verdict/clauses.h"
 
 namespace gradsync::report {

@@ -8,6 +8,7 @@
 #include "analysis/read/run_set.h"
 #include "analysis/tables/registry.h"
 #include "base/table.h"
+#include "run_folder.h"
 #include "test_folder.h"
 
 /// What tests of the report look at.
@@ -21,6 +22,14 @@ inline RunSet loaded(const std::filesystem::path& place) {
 
 inline RunSet loaded(const TestFolder& folder) {
   return loaded(folder.path());
+}
+
+inline RunSet loaded(const RunFolder& folder) {
+  return load_runs(folder.found());
+}
+
+inline RunSet loaded(const RunFolder::File& file) {
+  return load_runs({{file.name, true, [&] { return file.folder->open(file.name); }}});
 }
 
 /// The place of the column with this machine name; a test without it ends there.

@@ -10,6 +10,7 @@
 
 #include "record/journal_payload.h"
 #include "record/recorder.h"
+#include "run_folder.h"
 #include "test_folder.h"
 
 /// Runs made up for tests.
@@ -194,7 +195,7 @@ inline std::vector<ProbeRow> sample_probes(std::size_t ranks) {
 }
 
 /// Calibration, counterfactual windows and clocks.
-inline void record_measurements(Recorder& recorder, std::size_t ranks) {
+inline void record_measurements(auto& recorder, std::size_t ranks) {
   for (const auto& row : sample_calibration())
     recorder.add(row);
   for (const auto& row : sample_windows(ranks))
@@ -212,7 +213,7 @@ inline void record_measurements(Recorder& recorder, std::size_t ranks) {
 }
 
 /// Everything of a run but its end.
-inline void record_sample(Recorder& recorder, const SampleShape& shape) {
+inline void record_sample(auto& recorder, const SampleShape& shape) {
   recorder.add(sample_verification());
   for (std::size_t i = 0; i < shape.iterations; ++i) {
     recorder.add(sample_row(shape, i));
@@ -220,18 +221,18 @@ inline void record_sample(Recorder& recorder, const SampleShape& shape) {
   }
 }
 
-/// A finished run file.
-inline void write_sample(const std::filesystem::path& output, const SampleShape& shape,
+/// A finished run, in a file or in a RunFolder.
+inline void write_sample(const auto& output, const SampleShape& shape,
                          RunStatus status = RunStatus::kComplete) {
-  Recorder recorder(output, sample_info(shape));
+  auto&& recorder = recorder_of(output, sample_info(shape));
   record_sample(recorder, shape);
   recorder.finish(status);
 }
 
 /// A run in which nothing was measured.
-inline void write_unmeasured(const std::filesystem::path& output, std::size_t iterations) {
+inline void write_unmeasured(const auto& output, std::size_t iterations) {
   const SampleShape shape{"ddp", 2, iterations, 100, 32, 1};
-  Recorder recorder(output, sample_info(shape));
+  auto&& recorder = recorder_of(output, sample_info(shape));
   for (std::size_t i = 0; i < iterations; ++i) {
     IterationRow row = sample_row(shape, i);
     for (RankIteration& rank : row.ranks) {

@@ -4,6 +4,7 @@
 #include <functional>
 #include <string>
 
+#include "record/publish.h"
 #include "sample_run.h"
 
 /// Runs of a scaling study made up for tests: every iteration alike, so that medians are known.
@@ -20,7 +21,7 @@ struct StudyRun {
   /// May change what is known before the first iteration.
   std::function<void(RunInfo&)> change_info = [](RunInfo&) {};
   /// May record more than iterations.
-  std::function<void(Recorder&)> add_more = [](Recorder&) {};
+  std::function<void(MadeRun&)> add_more = [](MadeRun&) {};
   int schema = kRunSchema;
 };
 
@@ -57,12 +58,21 @@ inline RunInfo study_info(const StudyRun& run) {
   return info;
 }
 
-inline void write_study(const std::filesystem::path& output, const StudyRun& run) {
-  Recorder recorder(output, study_info(run));
+inline void record_study(MadeRun& recorder, const StudyRun& run) {
   for (std::size_t i = 0; i < run.iterations; ++i)
     recorder.add(study_row(run, i));
   run.add_more(recorder);
   recorder.finish(RunStatus::kComplete);
+}
+
+inline void write_study(const RunFolder::File& output, const StudyRun& run) {
+  record_study(recorder_of(output, study_info(run)), run);
+}
+
+inline void write_study(const std::filesystem::path& output, const StudyRun& run) {
+  MadeRun made(study_info(run));
+  record_study(made, run);
+  publish_run(made, output);
 }
 
 /// All ranks on one host, where they may use these cores.

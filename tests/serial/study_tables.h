@@ -18,6 +18,9 @@ namespace gradsync::testing {
 
 using namespace gradsync::report;
 
+inline RunSet loaded_with_failures(const RunFolder& folder) {
+  return loaded(folder);
+}
 inline RunSet loaded_with_failures(const TestFolder& folder) {
   return load_places({folder.path().string()});
 }
@@ -41,14 +44,14 @@ using Change = void (*)(IterationRow&);
 inline void nothing(IterationRow&) {}
 
 /// A sample with further options and provenance, and each iteration changed.
-inline void write_changed(const std::filesystem::path& path, const SampleShape& shape,
+inline void write_changed(const auto& path, const SampleShape& shape,
                           const std::vector<ConfigEntry>& options,
                           const std::vector<NamedText>& provenance, Change change = nothing,
                           const std::vector<CalibrationRow>& calibration = {}) {
   RunInfo info = sample_info(shape);
   info.config.insert(info.config.end(), options.begin(), options.end());
   info.provenance.insert(info.provenance.end(), provenance.begin(), provenance.end());
-  Recorder recorder(path, info);
+  auto&& recorder = recorder_of(path, info);
   for (const CalibrationRow& row : calibration)
     recorder.add(row);
   for (std::size_t i = 0; i < shape.iterations; ++i) {

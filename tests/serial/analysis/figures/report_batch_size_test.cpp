@@ -28,19 +28,19 @@ TEST_CASE("tables: iterations of an epoch follow the sampler") {
 }
 
 TEST_CASE("tables: a whole epoch of a data set that no run names is what the run has seen") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_sample(folder / "run.h5", {"ddp", 2, 12, 5, 32, 2});
   CHECK(iterations_of_whole_epoch(loaded_with_failures(folder).runs[0]) == 5);
 }
 
 TEST_CASE("tables: a batch of one image per rank follows the sampler, too") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_changed(folder / "run.h5", {"ddp", 2, 12, 5, 1, 2}, {}, {{"train_images", "20"}});
   CHECK(iterations_of_whole_epoch(loaded_with_failures(folder).runs[0]) == 10);
 }
 
 TEST_CASE("tables: epochs, whole and cut off") {
-  const TestFolder folder;
+  const RunFolder folder;
   // 640 images over 2 ranks of 32: 10 iterations a whole epoch, of which the sample has 5.
   write_changed(folder / "cut.h5", {}, {{"iterations", "12", "command line"}},
                 {{"train_images", "640"}});
@@ -64,7 +64,7 @@ TEST_CASE("tables: epochs, whole and cut off") {
 }
 
 TEST_CASE("tables: batch-size keeps the first epoch apart and flags a full batch") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_changed(folder / "a.h5", {"ddp", 2, 20, 5, 32, 1}, {}, {{"train_images", "320"}});
   write_changed(folder / "b.h5", {"ddp", 2, 3, 1, 512, 1}, {}, {{"train_images", "320"}});
   const Table table = make_batch_size_table(loaded_with_failures(folder), {});
@@ -162,14 +162,14 @@ namespace {
 
 /// A run of 640 images on 2 ranks whose batch grows from 32 to 128 with its second epoch: 20
 /// iterations, then 5 an epoch, all of 10 ms; `limit` ends it in an epoch or behind one.
-void write_scheduled(const std::filesystem::path& path, std::int64_t iterations, bool limit,
+void write_scheduled(const RunFolder::File& path, std::int64_t iterations, bool limit,
                      const std::string& schedule = "0:32,1:128", std::size_t ranks = 2) {
   RunInfo info = sample_info({"ddp", ranks, 1, 1, 32 / static_cast<std::int64_t>(ranks), 2});
   info.config.push_back({"batch-schedule", schedule, "command line"});
   if (limit) info.config.push_back({"iterations", std::to_string(iterations), "command line"});
   info.provenance.push_back({"train_images", "640"});
   info.provenance.push_back({"epoch_iterations", "20"});
-  Recorder recorder(path, info);
+  auto&& recorder = recorder_of(path, info);
   std::int64_t in_epoch = 0, epoch = 0;
   for (std::int64_t i = 0; i < iterations; ++i) {
     IterationRow row = sample_row({"ddp", ranks, 1, 1000, 32, 2}, static_cast<std::size_t>(i));
@@ -191,7 +191,7 @@ void write_scheduled(const std::filesystem::path& path, std::int64_t iterations,
 }  // namespace
 
 TEST_CASE("batch schedule: an epoch is whole by the plan of its own batch") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_scheduled(folder / "a.h5", 28, true);  // 20, 5 and 3 of 5
   const RunSet set = loaded_with_failures(folder);
   const auto epochs = epoch_figures(set.runs[0]);
@@ -210,12 +210,12 @@ TEST_CASE("batch schedule: an epoch is whole by the plan of its own batch") {
 }
 
 TEST_CASE("batch schedule: a pass that accumulation leaves over is an iteration of the epoch") {
-  const TestFolder folder;
+  const RunFolder folder;
   RunInfo info = sample_info({"ddp", 2, 5, 5, 64, 2});
   info.config.push_back({"batch-schedule", "0:256,1:512", "command line"});
   info.config.push_back({"accumulate", "2", "command line"});
   info.provenance = {{"train_images", "640"}, {"epoch_iterations", "3"}};
-  Recorder recorder(folder / "a.h5", info);
+  auto&& recorder = recorder_of(folder / "a.h5", info);
   record_sample(recorder, {"ddp", 2, 5, 5, 64, 2});
   recorder.finish(RunStatus::kComplete);
   const RunSet set = loaded_with_failures(folder);
@@ -225,7 +225,7 @@ TEST_CASE("batch schedule: a pass that accumulation leaves over is an iteration 
 }
 
 TEST_CASE("batch schedule: a rate is that of all images, with the schedule as its name") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_scheduled(folder / "a.h5", 40, false);
   const RunSet set = loaded_with_failures(folder);
   const auto groups = group_runs(set);
@@ -244,7 +244,7 @@ TEST_CASE("batch schedule: a rate is that of all images, with the schedule as it
 }
 
 TEST_CASE("batch schedule: such runs scale against nothing, and a remark names them") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_scheduled(folder / "n1.h5", 40, false, "0:32,1:128", 1);
   write_scheduled(folder / "n2.h5", 40, false);
   write_sample(folder / "plain.h5", {"none", 1, 12, 5, 32, 2});
@@ -265,7 +265,7 @@ TEST_CASE("batch schedule: such runs scale against nothing, and a remark names t
 }
 
 TEST_CASE("batch schedule: no mode is called the fastest of work that differs") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_scheduled(folder / "a.h5", 40, false);
   write_sample(folder / "b.h5", {"allreduce", 2, 12, 5, 16, 2});
   const Table table = make_summary_table(loaded_with_failures(folder), {});
@@ -275,7 +275,7 @@ TEST_CASE("batch schedule: no mode is called the fastest of work that differs") 
 }
 
 TEST_CASE("images per second: the last, smaller batch of an epoch changes nothing") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_changed(folder / "a.h5", {"ddp", 2, 12, 5, 32, 2}, {}, {}, [](IterationRow& row) {
     if (row.iteration % 5 == 4) row.samples = 10;
     for (RankIteration& rank : row.ranks)
@@ -283,7 +283,7 @@ TEST_CASE("images per second: the last, smaller batch of an epoch changes nothin
   });
   const RunSet set = loaded_with_failures(folder);
   CHECK(images_per_s(group_runs(set)[0]).value == Approx(6400));
-  const TestFolder unknown;
+  const RunFolder unknown;
   write_changed(unknown / "a.h5", {"ddp", 2, 12, 5, 32, 2}, {}, {},
                 [](IterationRow& row) { row.samples = 0; });  // as of a trace without its batch
   CHECK(std::isnan(images_per_s(group_runs(loaded_with_failures(unknown))[0]).value));

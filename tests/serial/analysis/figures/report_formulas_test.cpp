@@ -106,7 +106,7 @@ TEST_CASE("tables: transfer times by hand") {
 }
 
 TEST_CASE("tables: bandwidth against calibration, by hand") {
-  const TestFolder folder;
+  const RunFolder folder;
   std::vector<CalibrationRow> calibration;
   // t = 50 us + s · 97.65625 ns: at 4,096 bytes 450 us, half of what training took.
   for (const std::int64_t bytes : {1024, 2048, 4096, 8192}) {
@@ -162,7 +162,7 @@ TEST_CASE("calibration curve: between two sizes on logarithmic axes, nothing bey
 }
 
 TEST_CASE("tables: bandwidth of one rank, and without calibration") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_sample(folder / "one.h5", {"ddp", 1});
   write_sample(folder / "two.h5", {"ddp", 2});
   const Table table = make_bandwidth_table(loaded_with_failures(folder), {});
@@ -177,7 +177,7 @@ TEST_CASE("tables: bandwidth of one rank, and without calibration") {
 }
 
 TEST_CASE("tables: a collective without bytes says nothing of bandwidth") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_changed(folder / "run.h5", {}, {}, {}, [](IterationRow& row) { row.buckets[1].bytes = 0; });
   const RunSet set = loaded_with_failures(folder);
   const auto figures = collective_figures(group_runs(set)[0]);
@@ -186,7 +186,7 @@ TEST_CASE("tables: a collective without bytes says nothing of bandwidth") {
 }
 
 TEST_CASE("tables: sampled iterations are counted once") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_sample(folder / "short.h5", {"ddp", 2, 60, 100, 32, 2});
   write_sample(folder / "long.h5", {"ddp", 2, 500, 1000, 64, 2});
   const RunSet set = loaded_with_failures(folder);

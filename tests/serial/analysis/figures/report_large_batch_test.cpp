@@ -16,7 +16,7 @@ using namespace gradsync::report;
 using namespace gradsync::testing;
 
 TEST_CASE("tables: large batch, the remedy and the epoch") {
-  const TestFolder folder;
+  const RunFolder folder;
   const ConfigEntry plain{"lr", "0.1", "default"};
   write_changed(folder / "small.h5", {"ddp", 2, 10, 5, 32, 2}, {plain}, {});
   write_changed(folder / "big.h5", {"ddp", 2, 10, 5, 256, 2}, {plain}, {});
@@ -47,12 +47,12 @@ TEST_CASE("tables: large batch, the remedy and the epoch") {
 namespace {
 
 /// A run of one epoch more than the table's early one, with this test accuracy at every epoch.
-void write_accuracy(const std::filesystem::path& path, std::int64_t batch_per_rank, double accuracy,
+void write_accuracy(const RunFolder::File& path, std::int64_t batch_per_rank, double accuracy,
                     const std::vector<ConfigEntry>& options) {
   const SampleShape shape{"ddp", 2, 6, 1, batch_per_rank, 2};
   RunInfo info = sample_info(shape);
   info.config.insert(info.config.end(), options.begin(), options.end());
-  Recorder recorder(path, info);
+  auto&& recorder = recorder_of(path, info);
   for (std::size_t i = 0; i < shape.iterations; ++i) {
     recorder.add(sample_row(shape, i));
     EpochRow epoch = sample_epoch(shape, i);
@@ -64,7 +64,7 @@ void write_accuracy(const std::filesystem::path& path, std::int64_t batch_per_ra
 }
 
 /// 50, 52, 54 % at batch 64; 20, 22, 24 % plain and 40, 42, 44 % with LARS at 512.
-void write_accuracy_study(const TestFolder& folder) {
+void write_accuracy_study(const RunFolder& folder) {
   for (int seed = 0; seed < 3; ++seed) {
     const std::vector<ConfigEntry> plain = {{"lr", "0.1", "default"},
                                             {"seed", std::to_string(seed), "job file"}};
@@ -80,7 +80,7 @@ void write_accuracy_study(const TestFolder& folder) {
 }  // namespace
 
 TEST_CASE("tables: large batch, seeds are repeats with mean, interval, fall and repair") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_accuracy_study(folder);
   const RunSet set = loaded_with_failures(folder);
   const Table table = make_large_batch_table(set, {});
@@ -105,7 +105,7 @@ TEST_CASE("tables: large batch, seeds are repeats with mean, interval, fall and 
 
 TEST_CASE(
     "tables: large batch, the largest batch of a schedule, and runs that differ in no repeat") {
-  const TestFolder folder;
+  const RunFolder folder;
   const ConfigEntry plain{"lr", "0.1", "default"};
   write_accuracy(folder / "plain.h5", 32, 0.5, {plain});
   write_accuracy(folder / "growing.h5", 32, 0.4,
@@ -119,7 +119,7 @@ TEST_CASE(
 }
 
 TEST_CASE("plots: large batch, a line a remedy through the means, with intervals") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_accuracy_study(folder);
   const auto chart = make_large_batch_plot(loaded_with_failures(folder));
   REQUIRE(chart);
@@ -137,13 +137,13 @@ TEST_CASE("plots: large batch, a line a remedy through the means, with intervals
 }
 
 TEST_CASE("plots: large batch needs more than one batch") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_accuracy(folder / "one.h5", 32, 0.5, {});
   CHECK_FALSE(make_large_batch_plot(loaded_with_failures(folder)));
 }
 
 TEST_CASE("epochs: how many iterations they have, where only the run itself can say") {
-  const TestFolder folder;
+  const RunFolder folder;
   const auto whole = [&](const char* name, const SampleShape& shape,
                          const std::vector<ConfigEntry>& options) {
     write_changed(folder / name, shape, options, {});
@@ -168,7 +168,7 @@ TEST_CASE("epochs: a batch is full if it holds all images") {
 }
 
 TEST_CASE("tables: every number of these tables says its formula and its data set") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_sample(folder / "run.h5", {});
   const RunSet set = loaded_with_failures(folder);
   for (const auto make : {make_batch_size_table, make_speedup_table, make_compute_comm_table,
@@ -192,12 +192,12 @@ namespace {
 
 /// Three epochs of 1 iteration of 64 images and 10 s more each than the one before; the test
 /// accuracy is 30 % more after each, less 10 % a seed: 30, 60 and 90 % for seed 0.
-void write_target(const std::filesystem::path& path, int seed, const std::string& target) {
+void write_target(const RunFolder::File& path, int seed, const std::string& target) {
   const SampleShape shape{"ddp", 2, 3, 1, 32, 0};
   RunInfo info = sample_info(shape);
   info.config.push_back({"target-accuracy", target, "command line"});
   info.config.push_back({"seed", std::to_string(seed), "job file"});
-  Recorder recorder(path, info);
+  auto&& recorder = recorder_of(path, info);
   for (std::size_t i = 0; i < shape.iterations; ++i) {
     recorder.add(sample_row(shape, i));
     EpochRow epoch = sample_epoch(shape, i);
@@ -213,7 +213,7 @@ void write_target(const std::filesystem::path& path, int seed, const std::string
 }  // namespace
 
 TEST_CASE("tables: time and images to an accuracy, with their interval over seeds") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_target(folder / "a.h5", 0, "60");  // 30, 60 %: two epochs, 10 + 20 s, 128 images
   write_target(folder / "b.h5", 1, "60");  // 20, 50, 80 %: three, 60 s, 192 images
   const Table table = make_time_to_accuracy_table(loaded_with_failures(folder), {});
@@ -230,7 +230,7 @@ TEST_CASE("tables: time and images to an accuracy, with their interval over seed
 }
 
 TEST_CASE("tables: time to an accuracy that a seed does not reach, or that no run has") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_target(folder / "a.h5", 0, "85");
   write_target(folder / "b.h5", 1, "85");  // ends at 80 %
   const RunSet set = loaded_with_failures(folder);
@@ -240,7 +240,7 @@ TEST_CASE("tables: time to an accuracy that a seed does not reach, or that no ru
   CHECK(number(table, 0, "reached") == 1);
   CHECK(number(table, 0, "time_s") == doctest::Approx(60));
   CHECK(shown(table, 0, "time_low_s") == "n/a");
-  const TestFolder plain;
+  const RunFolder plain;
   write_target(plain / "a.h5", 0, "0");
   CHECK_FALSE(has_target_accuracy(loaded_with_failures(plain), {}));
 }

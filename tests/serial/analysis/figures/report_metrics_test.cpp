@@ -20,9 +20,9 @@ namespace {
 
 using Points = std::vector<std::int64_t>;
 
-std::unique_ptr<RunReader> sample(const TestFolder& folder, const SampleShape& shape) {
+std::unique_ptr<RunReader> sample(const RunFolder& folder, const SampleShape& shape) {
   write_sample(folder / "run.h5", shape);
-  return open_run(folder / "run.h5");
+  return folder.open("run.h5");
 }
 
 std::vector<ModeFigures> figures_of(RunReader& run, const Points& points) {
@@ -43,7 +43,7 @@ TEST_CASE("report: loss points, and how they are thinned") {
 }
 
 TEST_CASE("report: figures of a run, by hand") {
-  const TestFolder folder;
+  const RunFolder folder;
   const auto run = sample(folder, {});  // 12 iterations of 10 + 0.1·i + rank ms, 64 samples each
   const auto figures = mode_figures(*run, steady_rows(*run), {1, 12, 13});
   REQUIRE(figures.size() == 2);
@@ -65,7 +65,7 @@ TEST_CASE("report: figures of a run, by hand") {
 }
 
 TEST_CASE("report: the accuracy of a whole epoch is the recorded one") {
-  const TestFolder folder;
+  const RunFolder folder;
   SampleShape shape;
   shape.iterations = 10;
   const auto figures = figures_of(*sample(folder, shape), {});
@@ -74,9 +74,9 @@ TEST_CASE("report: the accuracy of a whole epoch is the recorded one") {
 }
 
 TEST_CASE("report: the mean loss weighs iterations by their samples") {
-  const TestFolder folder;
+  const RunFolder folder;
   const SampleShape shape{"none", 1, 2, 5, 32, 0};
-  Recorder recorder(folder / "run.h5", sample_info(shape));
+  auto&& recorder = recorder_of(folder / "run.h5", sample_info(shape));
   IterationRow row = sample_row(shape, 0);
   row.samples = 30;
   row.ranks[0].loss = 2;
@@ -85,11 +85,11 @@ TEST_CASE("report: the mean loss weighs iterations by their samples") {
   row.ranks[0].loss = 4;
   recorder.add(row);
   recorder.finish(RunStatus::kComplete);
-  CHECK(figures_of(*open_run(folder / "run.h5"), {})[0].mean_loss == 2.5);
+  CHECK(figures_of(*folder.open("run.h5"), {})[0].mean_loss == 2.5);
 }
 
 TEST_CASE("report: runs of no and of one iteration give NaN, not 0") {
-  const TestFolder folder;
+  const RunFolder folder;
   {
     const auto figures = figures_of(*sample(folder, {"none", 1, 0, 5, 32, 0}), {20});
     CHECK(std::isnan(figures[0].mean_loss));
@@ -97,7 +97,7 @@ TEST_CASE("report: runs of no and of one iteration give NaN, not 0") {
     CHECK(std::isnan(figures[0].samples_per_s));
     CHECK(figures[0].steady_s.count == 0);
   }
-  const TestFolder other;
+  const RunFolder other;
   const auto figures = figures_of(*sample(other, {"none", 1, 1, 5, 32, 0}), {1});
   CHECK(figures[0].loss_at[0] == Approx(2.3));
   CHECK(std::isnan(figures[0].mean_s));
@@ -106,7 +106,7 @@ TEST_CASE("report: runs of no and of one iteration give NaN, not 0") {
 }
 
 TEST_CASE("report: the split, by hand") {
-  const TestFolder folder;
+  const RunFolder folder;
   const auto run = sample(folder, {});
   const auto split = split_figures(*run);
   REQUIRE(split.size() == 2);
@@ -127,7 +127,7 @@ TEST_CASE("report: the split, by hand") {
 }
 
 TEST_CASE("report: warm-up that covers the whole run leaves nothing") {
-  const TestFolder folder;
+  const RunFolder folder;
   const auto split = split_figures(*sample(folder, {"ddp", 2, 3, 5, 32, 3}));
   CHECK(split[0].iterations == 0);
   CHECK(std::isnan(split[0][Phase::kIteration]));
@@ -154,9 +154,9 @@ TEST_CASE("report: moving median") {
 
 TEST_CASE("table traffic-total: of a resumed run the last process alone, as the note says") {
   const auto notes_of = [](std::int64_t iterations) {
-    const TestFolder folder;
+    const RunFolder folder;
     const SampleShape shape;
-    Recorder recorder(folder / "run.h5", sample_info(shape));
+    auto&& recorder = recorder_of(folder / "run.h5", sample_info(shape));
     for (std::size_t i = 0; i < shape.iterations; ++i)
       recorder.add(sample_row(shape, i));
     RankTraffic moved;

@@ -9,7 +9,7 @@ using namespace gradsync::testing;
 using doctest::Approx;
 
 TEST_CASE("tables: strong and weak scaling are determined from the runs") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_sample(folder / "one.h5", {"none", 1, 12, 5, 64, 2});
   write_sample(folder / "strong.h5", {"ddp", 2, 12, 5, 32, 2});
   write_sample(folder / "weak.h5", {"ddp", 2, 12, 5, 64, 2});
@@ -42,7 +42,7 @@ TEST_CASE("tables: strong and weak scaling are determined from the runs") {
 }
 
 TEST_CASE("tables: a batch of one image scales, too") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_sample(folder / "one.h5", {"none", 1, 12, 5, 1, 2});
   write_sample(folder / "weak.h5", {"ddp", 2, 12, 5, 1, 2});
   const Table table = make_speedup_table(loaded_with_failures(folder), {});
@@ -51,7 +51,7 @@ TEST_CASE("tables: a batch of one image scales, too") {
 }
 
 TEST_CASE("tables: super-linear speedup is flagged, a missing base is said") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_changed(folder / "one.h5", {"none", 1, 12, 5, 64, 2}, {}, {}, four_times_slower);
   write_sample(folder / "two.h5", {"ddp", 2, 12, 5, 32, 2});
   write_sample(folder / "alone.h5", {"ddp", 2, 12, 5, 48, 2});
@@ -66,7 +66,7 @@ TEST_CASE("tables: super-linear speedup is flagged, a missing base is said") {
 }
 
 TEST_CASE("tables: one rank of another mode is no base for what compute takes alone") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_sample(folder / "other.h5", {"allreduce", 1, 12, 5, 64, 2});
   write_sample(folder / "two.h5", {"ddp", 2, 12, 5, 32, 2});
   const Table table = make_speedup_table(loaded_with_failures(folder), {});
@@ -74,7 +74,7 @@ TEST_CASE("tables: one rank of another mode is no base for what compute takes al
 }
 
 TEST_CASE("tables: a base with other threads, precision or data") {
-  const TestFolder folder;
+  const RunFolder folder;
   const SampleShape one{"none", 1, 12, 5, 64, 2}, two{"ddp", 2, 12, 5, 32, 2};
   write_changed(folder / "one.h5", one, {{"threads", "2", "default"}}, {});
   write_changed(folder / "two.h5", two, {{"threads", "1", "default"}}, {});
@@ -89,7 +89,7 @@ TEST_CASE("tables: a base with other threads, precision or data") {
 }
 
 TEST_CASE("tables: compute and communication, measured beside derived") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_sample(folder / "one.h5", {"none", 1, 12, 5, 64, 2});
   write_sample(folder / "strong.h5", {"ddp", 2, 12, 5, 32, 2});
   write_sample(folder / "weak.h5", {"ddp", 2, 12, 5, 64, 2});
@@ -113,7 +113,7 @@ TEST_CASE("tables: compute and communication, measured beside derived") {
 }
 
 TEST_CASE("tables: the base of a derived split is the group's own") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_changed(folder / "own.h5", {"ddp", 1, 12, 5, 32, 2}, {}, {}, four_times_slower);
   write_sample(folder / "one.h5", {"none", 1, 12, 5, 64, 2});
   write_sample(folder / "small.h5", {"ddp", 2, 12, 5, 16, 2});
@@ -129,7 +129,7 @@ TEST_CASE("tables: the base of a derived split is the group's own") {
 }
 
 TEST_CASE("tables: negative derived communication is shown and explained") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_changed(folder / "one.h5", {"none", 1, 12, 5, 64, 2}, {}, {}, four_times_slower);
   write_sample(folder / "two.h5", {"ddp", 2, 12, 5, 32, 2});
   const Table table = make_compute_comm_table(loaded_with_failures(folder), {});

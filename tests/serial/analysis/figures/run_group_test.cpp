@@ -19,24 +19,24 @@ using doctest::Approx;
 
 namespace {
 
-void write_with(const std::filesystem::path& path, const SampleShape& shape,
+void write_with(const RunFolder::File& path, const SampleShape& shape,
                 const std::function<void(RunInfo&)>& change) {
   RunInfo info = sample_info(shape);
   change(info);
-  Recorder recorder(path, info);
+  auto&& recorder = recorder_of(path, info);
   record_sample(recorder, shape);
   recorder.finish(RunStatus::kComplete);
 }
 
 /// Two repeats, of which the second differs.
-RunSet pair(const TestFolder& folder, const std::function<void(RunInfo&)>& change) {
+RunSet pair(const RunFolder& folder, const std::function<void(RunInfo&)>& change) {
   write_sample(folder / "a.h5", {});
   write_with(folder / "b.h5", {}, change);
   return loaded(folder);
 }
 
 RunSpread spread_of(const std::vector<StudyRun>& study) {
-  const TestFolder folder;
+  const RunFolder folder;
   for (std::size_t i = 0; i < study.size(); ++i)
     write_study(folder / (std::to_string(i) + ".h5"), study[i]);
   const RunSet set = loaded(folder);
@@ -46,7 +46,7 @@ RunSpread spread_of(const std::vector<StudyRun>& study) {
 }  // namespace
 
 TEST_CASE("run_group: repeats stand together, other cells apart") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_sample(folder / "a.h5", {});
   write_sample(folder / "b.h5", {});
   write_sample(folder / "c.h5", {"allreduce"});
@@ -75,16 +75,16 @@ TEST_CASE("run_group: a run from before an option is a repeat of one that has it
       info.config.push_back({"sync-only", sync_only, "default"});
     };
   };
-  const TestFolder same;
+  const RunFolder same;
   CHECK(group_runs(pair(same, with("equal", "all"))).size() == 1);
-  const TestFolder other_init;
+  const RunFolder other_init;
   CHECK(group_runs(pair(other_init, with("per-rank", "all"))).size() == 2);
-  const TestFolder other_exchange;
+  const RunFolder other_exchange;
   CHECK(group_runs(pair(other_exchange, with("equal", "gradients"))).size() == 2);
 }
 
 TEST_CASE("run_group: the slowest rank of each steady iteration, of all repeats") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_sample(folder / "a.h5", {});
   write_sample(folder / "b.h5", {"ddp", 2, 5, 5, 32, 0});
   const RunSet set = loaded(folder);
@@ -102,9 +102,9 @@ TEST_CASE("run_group: the slowest rank of each steady iteration, of all repeats"
 }
 
 TEST_CASE("steady_rows: a slow beginning beyond the flagged one is found") {
-  const TestFolder folder;
+  const RunFolder folder;
   const SampleShape shape{"ddp", 2, 120, 200, 32, 2};
-  Recorder recorder(folder / "run.h5", sample_info(shape));
+  auto&& recorder = recorder_of(folder / "run.h5", sample_info(shape));
   for (std::size_t i = 0; i < shape.iterations; ++i) {
     IterationRow row = sample_row(shape, i);
     for (RankIteration& rank : row.ranks)
@@ -112,7 +112,7 @@ TEST_CASE("steady_rows: a slow beginning beyond the flagged one is found") {
     recorder.add(row);
   }
   recorder.finish(RunStatus::kComplete);
-  const auto run = open_run(folder / "run.h5");
+  const auto run = folder.open("run.h5");
   const SteadyRows rows = steady_rows(*run);
   CHECK(rows.verdict == SteadyVerdict::kFound);
   CHECK(rows.by_rule == 2);
@@ -124,14 +124,14 @@ TEST_CASE("steady_rows: a slow beginning beyond the flagged one is found") {
 }
 
 TEST_CASE("steady_rows: one iteration and none") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_sample(folder / "one.h5", {"none", 1, 1, 5, 32, 0});
   write_sample(folder / "none.h5", {"none", 1, 0, 5, 32, 0});
-  const SteadyRows one = steady_rows(*open_run(folder / "one.h5"));
+  const SteadyRows one = steady_rows(*folder.open("one.h5"));
   CHECK(one.by_rule == 1);
   CHECK(one.kept() == 0);
   CHECK_FALSE(one.keeps(0));
-  const SteadyRows none = steady_rows(*open_run(folder / "none.h5"));
+  const SteadyRows none = steady_rows(*folder.open("none.h5"));
   CHECK(none.by_rule == 0);
   CHECK(none.kept() == 0);
 }
@@ -163,7 +163,7 @@ TEST_CASE("run_group: what must not be merged is refused with both files and bot
   };
   for (const auto& one : cases) {
     INFO(one.what);
-    const TestFolder folder;
+    const RunFolder folder;
     const RunSet set = pair(folder, one.change);
     REQUIRE(group_runs(set).size() == 1);
     const std::string text = error_text(ExitCode::kBadData, [&] { require_mergeable(set); });
@@ -175,7 +175,7 @@ TEST_CASE("run_group: what must not be merged is refused with both files and bot
 }
 
 TEST_CASE("run_group: other nodes, another job and other cells are no hindrance") {
-  const TestFolder folder;
+  const RunFolder folder;
   const RunSet set = pair(folder, [](RunInfo& info) {
     for (RankPlace& place : info.topology)
       place.host = "node7";
@@ -189,7 +189,7 @@ TEST_CASE("run_group: other nodes, another job and other cells are no hindrance"
 }
 
 TEST_CASE("run_group: options between ranks do not tell one rank from several") {
-  const TestFolder folder;
+  const RunFolder folder;
   for (const std::size_t ranks : {1U, 2U, 4U})
     write_with(folder / (std::to_string(ranks) + ".h5"), {"ddp", ranks}, [&](RunInfo& info) {
       info.config.push_back({"transport", ranks == 1 ? "mpi" : "ring", "command line"});
@@ -238,7 +238,7 @@ TEST_CASE("spread: faster and slower only beyond it") {
 }
 
 TEST_CASE("spread: table modes-paired calls no mode on one rank faster, and says what is noise") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_study(folder / "a.h5", {"none", 1, 32, 0.0085});
   write_study(folder / "b.h5", {"allreduce", 1, 32, 0.0100});
   write_study(folder / "c.h5", {"ddp", 1, 32, 0.0122});

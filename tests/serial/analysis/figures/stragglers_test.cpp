@@ -13,10 +13,10 @@ using doctest::Approx;
 namespace {
 
 /// Three ranks, one collective an iteration; `start_s` and `begin_s` have one value a rank.
-void write_arrivals(const std::filesystem::path& path, const std::vector<double>& begin_s,
+void write_arrivals(const RunFolder::File& path, const std::vector<double>& begin_s,
                     const std::vector<double>& start_s, std::size_t iterations) {
   const SampleShape shape{"allreduce", start_s.size(), iterations, 100, 32, 0};
-  Recorder recorder(path, sample_info(shape));
+  MadeRun& recorder = recorder_of(path, sample_info(shape));
   for (std::size_t i = 0; i < iterations; ++i) {
     IterationRow row = sample_row(shape, i);
     row.buckets = {{4096, CollectiveKind::kAllReduce}};
@@ -30,15 +30,15 @@ void write_arrivals(const std::filesystem::path& path, const std::vector<double>
   recorder.finish(RunStatus::kComplete);
 }
 
-Stragglers of(const std::filesystem::path& path) {
-  const auto run = open_run(path);
+Stragglers of(const RunFolder::File& file) {
+  const auto run = file.folder->open(file.name);
   return stragglers(*run, steady_rows(*run));
 }
 
 }  // namespace
 
 TEST_CASE("stragglers: who came last is charged with what the others waited, by hand") {
-  const TestFolder folder;
+  const RunFolder folder;
   // Arrivals 10, 13, 12 ms: rank 1 is last and costs 3 + 1 ms. Its start alone is the earliest.
   write_arrivals(folder / "run.h5", {0.005, 0.009, 0.006}, {0.005, 0.004, 0.006}, 4);
   const Stragglers all = of(folder / "run.h5");
@@ -56,13 +56,13 @@ TEST_CASE("stragglers: who came last is charged with what the others waited, by 
 }
 
 TEST_CASE("stragglers: arrivals nearer than the clocks tell are counted as undecided") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_arrivals(folder / "run.h5", {0, 0, 0}, {0.001, 0.0100001, 0.01}, 4);
   CHECK(of(folder / "run.h5").undecided_percent == Approx(100));  // 0.1 µs, clocks to 0.2 µs each
 }
 
 TEST_CASE("stragglers: ranks that were not measured, one rank, one iteration, no collective") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_arrivals(folder / "hole.h5", {0, 0, 0}, {0.010, kNan, 0.012}, 3);
   CHECK(of(folder / "hole.h5").ranks[2].caused_s == Approx(0.002));
   CHECK(of(folder / "hole.h5").ranks[1].caused_s == 0);
@@ -105,9 +105,9 @@ TEST_CASE("stragglers and traffic: a journal says the same as its file") {
 }
 
 TEST_CASE("traffic: mean of the steady iterations by category, and the sum over ranks") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_sample(folder / "run.h5", {});
-  const auto run = open_run(folder / "run.h5");
+  const auto run = folder.open("run.h5");
   const auto ranks = traffic_figures(*run, steady_rows(*run));
   REQUIRE(ranks.size() == 2);
   CHECK(ranks[0].iterations == 10);
@@ -115,6 +115,6 @@ TEST_CASE("traffic: mean of the steady iterations by category, and the sum over 
   CHECK(ranks[1].total() == 1097);
   CHECK(sum_of(ranks).total() == 1096 + 1097);
   write_sample(folder / "one.h5", {"none", 1, 1, 5, 32, 0});
-  const auto one = open_run(folder / "one.h5");
+  const auto one = folder.open("one.h5");
   CHECK(std::isnan(traffic_figures(*one, steady_rows(*one))[0].total()));
 }

@@ -39,7 +39,7 @@ StudyRun used_run() {
     }
   };
   // A counter of 100 W on each GPU and of 50 W on the only host, sampled five times a second.
-  run.add_more = [](Recorder& recorder) {
+  run.add_more = [](MadeRun& recorder) {
     recorder.add(LayerRow{"conv1", "convolution", 450, 1e6, 2e6});
     recorder.add(LayerRow{"bn1", "", 12});
     recorder.add(ProbeRow{"matmul", "bf16", 5, {{1}, {1}}});
@@ -63,7 +63,7 @@ StudyRun used_run() {
 }  // namespace
 
 TEST_CASE("utilization: of each rank, by hand") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_study(folder / "a.h5", used_run());
   const RunSet set = loaded(folder);
   const auto ranks = utilization(set.runs[0], kNotMeasured);
@@ -85,7 +85,7 @@ TEST_CASE("utilization: of each rank, by hand") {
 }
 
 TEST_CASE("utilization: a run of an earlier build has its times, and nothing else") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_study(folder / "a.h5", {"ddp", 2, 32, 0.010, 0.005, 0.005});
   const RunSet set = loaded(folder);
   const auto ranks = utilization(set.runs[0], kNotMeasured);
@@ -98,7 +98,7 @@ TEST_CASE("utilization: a run of an earlier build has its times, and nothing els
 }
 
 TEST_CASE("utilization: one rank has no link") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_study(folder / "a.h5", {"none", 1, 32, 0.010});
   CHECK(std::isnan(utilization(loaded(folder).runs[0], kNotMeasured)[0].link_busy));
 }
@@ -120,11 +120,11 @@ TEST_CASE("utilization: a run in TF32 is held against TF32's peak and probe") {
       for (ConfigEntry& entry : info.config)
         if (entry.name == "tf32") entry.value = tf32;
     };
-    run.add_more = [before = run.add_more](Recorder& recorder) {
+    run.add_more = [before = run.add_more](MadeRun& recorder) {
       before(recorder);
       recorder.add(ProbeRow{"matmul", "tf32", 5, {{4.8e9 * 8}, {4.8e9 * 8}}});
     };
-    const TestFolder folder;
+    const RunFolder folder;
     write_study(folder / "a.h5", run);
     return utilization(loaded(folder).runs[0], kNotMeasured)[0];
   };
@@ -213,7 +213,7 @@ TEST_CASE("utilization: counters between samples, and where they say nothing") {
 }
 
 TEST_CASE("table utilization: the mean of the ranks has the hosts' counters") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_study(folder / "a.h5", used_run());
   const Table table = make_utilization_table(loaded(folder), {});
   REQUIRE(table.rows.size() == 3);
@@ -229,7 +229,7 @@ TEST_CASE("table utilization: the mean of the ranks has the hosts' counters") {
 }
 
 TEST_CASE("table energy: what was measured, and what an epoch costs") {
-  const TestFolder folder;
+  const RunFolder folder;
   StudyRun run = used_run();
   const auto info = run.change_info;
   run.change_info = [info](RunInfo& of) {
@@ -255,7 +255,7 @@ TEST_CASE("table energy: what was measured, and what an epoch costs") {
 
 TEST_CASE("table energy: ranks that share a GPU count its energy once") {
   const auto joules = [](const std::vector<std::string>& uuids, bool rank_0_reads) {
-    const TestFolder folder;
+    const RunFolder folder;
     StudyRun run = used_run();
     run.change_info = [before = run.change_info, uuids](RunInfo& info) {
       before(info);
@@ -263,7 +263,7 @@ TEST_CASE("table energy: ranks that share a GPU count its energy once") {
         info.topology[rank].device_uuid = uuids[rank];
     };
     if (!rank_0_reads)
-      run.add_more = [](Recorder& recorder) {
+      run.add_more = [](MadeRun& recorder) {
         for (int i = 0; i <= 5; ++i) {
           DeviceSample sample;
           sample.rank = 1;
@@ -283,7 +283,7 @@ TEST_CASE("table energy: ranks that share a GPU count its energy once") {
 }
 
 TEST_CASE("table energy: nothing is estimated without a counter") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_study(folder / "a.h5", {"ddp", 2, 32, 0.010});
   const RunSet set = loaded(folder);
   CHECK_FALSE(has_energy_or_price(set, {}));
@@ -347,7 +347,7 @@ TEST_CASE("table energy: what Slurm counted for the job step of a run") {
 }
 
 TEST_CASE("table layers: each network once, with the sum of what is counted") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_study(folder / "a.h5", used_run());
   write_study(folder / "b.h5", used_run());
   const RunSet set = loaded(folder);
@@ -363,12 +363,12 @@ TEST_CASE("table layers: each network once, with the sum of what is counted") {
 }
 
 TEST_CASE("table networks: bytes of gradients for each operation of a rank") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_study(folder / "a.h5", used_run());
   CHECK(!has_networks(loaded(folder), {}));
   CHECK(!make_networks_plot(loaded(folder)));
   StudyRun other = of_network(used_run(), "other");
-  other.add_more = [](Recorder& recorder) {
+  other.add_more = [](MadeRun& recorder) {
     recorder.add(LayerRow{"fc", "matmul", 1000, 1e6, 1e6});
   };
   write_study(folder / "b.h5", other);
@@ -396,10 +396,10 @@ TEST_CASE("table networks: bytes of gradients for each operation of a rank") {
 }
 
 TEST_CASE("table hardware: hosts that differ in nothing but their names are one row") {
-  const TestFolder folder;
+  const RunFolder folder;
   StudyRun run = used_run();
   run.ranks = 4;
-  run.add_more = [](Recorder&) {};
+  run.add_more = [](MadeRun&) {};
   write_study(folder / "a.h5", run);
   const auto alike = run.change_info;
   run.change_info = [alike](RunInfo& info) {

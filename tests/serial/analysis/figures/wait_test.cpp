@@ -7,7 +7,6 @@
 
 #include "analysis/figures/split_figures.h"
 #include "analysis/output/page_parts.h"
-#include "analysis/output/phase_layout.h"
 #include "analysis/output/trace.h"
 #include "analysis/plots/plots.h"
 #include "analysis/tables/tables.h"
@@ -133,7 +132,7 @@ TEST_CASE("wait: a row's length tells its version, and no other length is read")
 }
 
 TEST_CASE("wait: a part of the iteration in tables of today's runs") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_sample(folder / "run.h5", shape_of(2));
   const RunSet set = loaded(folder);
   const Table split = make_split_table(set, {});
@@ -155,7 +154,7 @@ TEST_CASE("wait: a part of the iteration in tables of today's runs") {
 
 TEST_CASE(
     "wait: a part of communication in tables and plots of older runs, and n/a in its column") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_sample(folder / "run.h5", shape_of(1));
   const RunSet set = loaded(folder);
   const Table split = make_split_table(set, {});
@@ -183,7 +182,7 @@ TEST_CASE(
 }
 
 TEST_CASE("wait: old and new runs beside each other, each as it counts") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_sample(folder / "old.h5", shape_of(1));
   SampleShape other = shape_of(2);
   other.mode = "allreduce";
@@ -210,7 +209,7 @@ TEST_CASE("wait: old and new runs beside each other, each as it counts") {
 }
 
 TEST_CASE("wait: one rank waits for nobody, so nothing is said of its runs of schema 1") {
-  const TestFolder folder;
+  const RunFolder folder;
   SampleShape alone = shape_of(1);
   alone.mode = "none";
   alone.ranks = 1;
@@ -220,7 +219,7 @@ TEST_CASE("wait: one rank waits for nobody, so nothing is said of its runs of sc
 }
 
 TEST_CASE("wait: in the plot between exposed communication and other, the bar as high as before") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_sample(folder / "run.h5", shape_of(2));
   const Chart chart = *make_split_plot(loaded(folder));
   double top = 0;
@@ -234,7 +233,7 @@ TEST_CASE("wait: in the plot between exposed communication and other, the bar as
 }
 
 TEST_CASE("wait: slices of their own in the trace, which cross nothing") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_sample(folder / "run.h5", shape_of(2));
   const RunSet set = loaded(folder);
   const auto trace = nlohmann::json::parse(trace_json(set.runs[0], {3, 3}));

@@ -22,7 +22,7 @@ using doctest::Approx;
 namespace {
 
 /// Runs of a world on 1, 2 and 4 ranks with 32, 64 and 128 images per rank.
-void write_world(const TestFolder& folder, const LawWorld& world) {
+void write_world(const RunFolder& folder, const LawWorld& world) {
   for (const std::size_t ranks : {1U, 2U, 4U})
     for (const std::int64_t batch : {32, 64, 128})
       write_study(folder / ("n" + std::to_string(ranks) + "b" + std::to_string(batch) + ".h5"),
@@ -40,7 +40,7 @@ double step_s(const LawWorld& world, double ranks, double batch) {
 }  // namespace
 
 TEST_CASE("model: a world of known costs is found again") {
-  const TestFolder folder;
+  const RunFolder folder;
   const LawWorld world;
   write_world(folder, world);
   const StudyFacts study = RunStudy(loaded(folder)).facts();
@@ -68,7 +68,7 @@ TEST_CASE("model: a world of known costs is found again") {
 TEST_CASE("model: cells that were left out are predicted, and a wrong law is caught") {
   const LawWorld world;
   {
-    const TestFolder folder;
+    const RunFolder folder;
     write_world(folder, world);
     const Table table = make_prediction_table(loaded(folder), {});
     for (std::size_t row = 0; row < 9; ++row)
@@ -82,9 +82,8 @@ TEST_CASE("model: cells that were left out are predicted, and a wrong law is cau
     CHECK(number(table, 9, "low_ms") <= number(table, 9, "predicted_ms"));
   }
   // The step on 4 ranks takes 30 % longer than any law of this form says.
-  const TestFolder folder;
+  const RunFolder folder;
   write_world(folder, world);
-  std::filesystem::remove(folder / "n4b64.h5");
   StudyRun off = law_run(world, 4, 64);
   const auto change = off.change;
   off.change = [change](IterationRow& row) {
@@ -107,7 +106,7 @@ TEST_CASE("model: cells that were left out are predicted, and a wrong law is cau
 TEST_CASE("model: a prediction lies in its interval, beside which stands how many cells it held") {
   // A millisecond of each exchange on several ranks is in no collective: measured steps are longer
   // than predicted ones, all of them.
-  const TestFolder folder;
+  const RunFolder folder;
   for (const std::size_t ranks : {2U, 4U})
     for (const std::int64_t batch : {32, 64, 128}) {
       StudyRun run = law_run({}, ranks, batch);
@@ -147,7 +146,7 @@ TEST_CASE("model: a prediction lies in its interval, beside which stands how man
 
 TEST_CASE("model: an interval without a measured coverage is not shown") {
   const auto extrapolated = [](const std::vector<std::size_t>& all_ranks) {
-    const TestFolder folder;
+    const RunFolder folder;
     for (const std::size_t ranks : all_ranks)
       for (const std::int64_t batch : {32, 64, 128})
         // 64 images take 5 % longer than the law says.
@@ -164,7 +163,7 @@ TEST_CASE("model: an interval without a measured coverage is not shown") {
   // One rank shows nothing of an exchange: no prediction for two was ever checked.
   CHECK(extrapolated({1, 2}).first == "n/a");
   CHECK(std::isnan(extrapolated({1, 2}).second));
-  const TestFolder folder;
+  const RunFolder folder;
   write_world(folder, {});
   const Table what_if = make_what_if_table(loaded(folder), {});
   for (const Column& column : what_if.columns)
@@ -177,7 +176,7 @@ TEST_CASE("model: nothing is predicted outside the range measured, nor from a co
   options.predict_ranks = {4};
   options.predict_batches = {16, 48, 200};
   {
-    const TestFolder folder;
+    const RunFolder folder;
     write_world(folder, {});
     const Table table = make_prediction_table(loaded(folder), options);
     REQUIRE(table.rows.size() == 9 + 1);
@@ -190,7 +189,7 @@ TEST_CASE("model: nothing is predicted outside the range measured, nor from a co
   LawWorld flat;
   flat.constant_s = 0.010;
   flat.per_image_s = -1e-6;
-  const TestFolder folder;
+  const RunFolder folder;
   write_world(folder, flat);
   const Table table = make_prediction_table(loaded(folder), options);
   CHECK(table.rows.size() == 9);
@@ -199,7 +198,7 @@ TEST_CASE("model: nothing is predicted outside the range measured, nor from a co
 
 TEST_CASE("model: calibration comes first, and training's slowdown is found against it") {
   const LawWorld world;
-  const TestFolder folder;
+  const RunFolder folder;
   for (const std::size_t ranks : {2U, 4U})
     write_study(folder / ("n" + std::to_string(ranks) + ".h5"), law_run(world, ranks, 64));
   StudyFacts study = RunStudy(loaded(folder)).facts();
@@ -234,7 +233,7 @@ TEST_CASE("model: calibration comes first, and training's slowdown is found agai
 TEST_CASE("model: one batch says how compute is split, and one message size what is missing") {
   LawWorld world;
   world.bucket_bytes = {1 << 20};
-  const TestFolder folder;
+  const RunFolder folder;
   write_study(folder / "a.h5", law_run(world, 2, 64));
   const RunSet set = loaded(folder);
   const StudyFacts study = RunStudy(set).facts();
@@ -255,7 +254,7 @@ TEST_CASE("model: one batch says how compute is split, and one message size what
 
 TEST_CASE("model: what-if replays the recorded run") {
   const LawWorld world;
-  const TestFolder folder;
+  const RunFolder folder;
   write_world(folder, world);
   const StudyFacts study = RunStudy(loaded(folder)).facts();
   const FamilyFit fit = fit_family(families(study)[0], study.calibration);
@@ -290,7 +289,7 @@ TEST_CASE("model: what-if replays the recorded run") {
 }
 
 TEST_CASE("model: what-if of a run in 16 bits") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_world(folder, LawWorld{});
   for (const char* wire : {"bf16", "fp16"}) {
     StudyFacts study = RunStudy(loaded(folder)).facts();
@@ -307,7 +306,7 @@ TEST_CASE("model: what-if of a run in 16 bits") {
 TEST_CASE("model: contention found in windows is taken out and put in again") {
   // A byte beside compute takes 0.5 ns; the first three of four buckets travel beside it.
   LawWorld world;
-  const TestFolder folder;
+  const RunFolder folder;
   write_world(folder, world);
   StudyFacts study = RunStudy(loaded(folder)).facts();
   const FamilyFit plain = fit_family(families(study)[0], study.calibration);
@@ -335,7 +334,7 @@ TEST_CASE("model: contention found in windows is taken out and put in again") {
 }
 
 TEST_CASE("model: contention of a cell that sends nothing beside compute counts for nothing") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_world(folder, {});
   StudyFacts study = RunStudy(loaded(folder)).facts();
   for (CellFacts& cell : study.cells)
@@ -351,7 +350,7 @@ TEST_CASE("model: the imbalance is that of all ranks, whatever their number") {
     for (std::size_t rank = 1; rank < row.ranks.size(); rank += 2)
       row.ranks[rank][Phase::kCompute] = 0.012;
   };
-  const TestFolder folder;
+  const RunFolder folder;
   write_study(folder / "a.h5", run);
   const RunSet set = loaded(folder);
   REQUIRE(set.runs[0].steady.kept() == 512);
@@ -362,7 +361,7 @@ TEST_CASE("model: the imbalance is that of all ranks, whatever their number") {
 
 TEST_CASE("model: table what-if marks the best cap and shows the recorded run first") {
   const LawWorld world;
-  const TestFolder folder;
+  const RunFolder folder;
   write_world(folder, world);
   TableOptions options;
   options.what_if = parse_what_if("latency=2ms");
@@ -391,7 +390,7 @@ TEST_CASE(
     "model: table what-if marks no cap as best by a law without latency, or where ranks share "
     "cores") {
   const auto marks = [](const StudyRun& two, const StudyRun& four) {
-    const TestFolder folder;
+    const RunFolder folder;
     write_study(folder / "n2.h5", two);
     write_study(folder / "n4.h5", four);
     const Table table = make_what_if_table(loaded(folder), {});
@@ -414,7 +413,7 @@ TEST_CASE(
 }
 
 TEST_CASE("model: one rank, no exchange, NaN and single iterations give n/a, not numbers") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_unmeasured(folder / "a.h5", 30);
   write_study(folder / "b.h5", {"none", 2, 32});
   write_study(folder / "c.h5", {"ddp", 1, 32, 0.01, 0, 0, 1});
@@ -433,7 +432,7 @@ TEST_CASE("model: one rank, no exchange, NaN and single iterations give n/a, not
 TEST_CASE("model: messages of one byte count") {
   LawWorld world;
   world.bucket_bytes = {1};
-  const TestFolder folder;
+  const RunFolder folder;
   write_world(folder, world);
   StudyFacts study = RunStudy(loaded(folder)).facts();
   for (CellFacts& cell : study.cells) {
@@ -446,7 +445,7 @@ TEST_CASE("model: messages of one byte count") {
 
 TEST_CASE("model: ranks that exchange nothing expose nothing") {
   const LawWorld world;
-  const TestFolder folder;
+  const RunFolder folder;
   for (const std::size_t ranks : {1U, 2U})
     for (const std::int64_t batch : {32, 64})
       write_study(folder / ("n" + std::to_string(ranks) + "b" + std::to_string(batch) + ".h5"),
@@ -458,7 +457,7 @@ TEST_CASE("model: ranks that exchange nothing expose nothing") {
 }
 
 TEST_CASE("model: imbalance is in order, whatever the order of the iterations") {
-  const TestFolder folder;
+  const RunFolder folder;
   StudyRun run{"ddp", 2, 32};
   run.change = [](IterationRow& row) {
     row.ranks[0][Phase::kCompute] = row.iteration % 2 == 0 ? 0.012 : 0.008;

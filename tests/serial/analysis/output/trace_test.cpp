@@ -6,8 +6,6 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
-#include "analysis/output/gzip.h"
-#include "analysis/output/phase_layout.h"
 #include "base/process.h"
 #include "serial/expect_error.h"
 #include "serial/sample_run.h"

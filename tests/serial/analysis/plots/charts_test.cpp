@@ -19,8 +19,8 @@ using namespace gradsync::testing;
 namespace {
 
 /// A run whose iterations all take the same time.
-void write_even(const std::filesystem::path& path, const SampleShape& shape, double iteration_s) {
-  Recorder recorder(path, sample_info(shape));
+void write_even(const RunFolder::File& path, const SampleShape& shape, double iteration_s) {
+  auto&& recorder = recorder_of(path, sample_info(shape));
   for (std::size_t i = 0; i < shape.iterations; ++i) {
     IterationRow row = sample_row(shape, i);
     for (RankIteration& rank : row.ranks) {
@@ -158,7 +158,7 @@ TEST_CASE("chart: inline SVG tells values, and breaks lines where nothing was me
 }
 
 TEST_CASE("chart: split stacks compute, exposed, other, and hidden inside compute") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_even(folder / "run.h5", {"ddp", 2}, 0.010);
   const auto chart = make_split_plot(loaded(folder));
   REQUIRE(chart);
@@ -180,7 +180,7 @@ TEST_CASE("chart: split stacks compute, exposed, other, and hidden inside comput
 }
 
 TEST_CASE("chart: speedup, strong by global batch and weak by batch per rank") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_even(folder / "none32.h5", {"none", 1, 12, 5, 32}, 0.008);
   write_even(folder / "none64.h5", {"none", 1, 12, 5, 64}, 0.015);
   write_even(folder / "ddp.h5", {"ddp", 2, 12, 5, 32}, 0.010);
@@ -201,7 +201,7 @@ TEST_CASE("chart: speedup, strong by global batch and weak by batch per rank") {
 }
 
 TEST_CASE("chart: epoch time of whole epochs, the first apart") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_sample(folder / "run.h5", {"ddp", 2, 15, 5});
   const auto chart = make_epoch_time_plot(loaded(folder));
   REQUIRE(chart);
@@ -212,18 +212,18 @@ TEST_CASE("chart: epoch time of whole epochs, the first apart") {
 }
 
 TEST_CASE("chart: no epoch time of a run that was cut off in its first epoch") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_sample(folder / "run.h5", {"ddp", 2, 5, 5}, RunStatus::kPartial);
   CHECK_FALSE(make_epoch_time_plot(loaded(folder)));
 }
 
 TEST_CASE("chart: busbw only beside a calibration") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_sample(folder / "plain.h5", {"allreduce", 2});
   CHECK_FALSE(make_busbw_plot(loaded(folder)));
   const SampleShape shape{"ddp", 2};
   {
-    Recorder recorder(folder / "run.h5", sample_info(shape));
+    auto&& recorder = recorder_of(folder / "run.h5", sample_info(shape));
     record_sample(recorder, shape);
     CalibrationRow row;
     row.transport = "mpi";
@@ -283,7 +283,7 @@ TEST_CASE("chart: predictions beside the measured cells") {
 }
 
 TEST_CASE("chart: predictions are those of the report's table, for the ranks that were asked for") {
-  const TestFolder folder;
+  const RunFolder folder;
   const LawWorld world;
   for (const std::size_t ranks : {1U, 2U, 4U})
     write_study(folder / ("n" + std::to_string(ranks) + ".h5"), law_run(world, ranks, 32));
@@ -303,7 +303,7 @@ TEST_CASE("chart: predictions are those of the report's table, for the ranks tha
 }
 
 TEST_CASE("model: what it knows of the runs is read once") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_study(folder / "n2.h5", law_run(LawWorld(), 2, 32));
   const RunSet set = loaded(folder);
   const RunStudy runs(set);

@@ -145,7 +145,7 @@ gradsync::testing::StudyRun with_epochs(const std::string& mode, std::size_t ran
     info.provenance.push_back({"train_images", "50000"});
     info.config.push_back({"iterations", limit, "command line"});
   };
-  run.add_more = [=](Recorder& recorder) {
+  run.add_more = [=](MadeRun& recorder) {
     for (const std::size_t epoch : {std::size_t{0}, std::size_t{1}}) {
       EpochRow row = gradsync::testing::sample_epoch({mode, ranks, 12, 12}, epoch);
       if (limit != "0" && epoch > 0) continue;
@@ -280,7 +280,7 @@ TEST_CASE("layout: the first epoch is never a later one") {
   const LayoutWorld world;
   // One whole epoch of 12 iterations with a slow first one, and no other.
   gradsync::testing::StudyRun two = with_epochs("ddp", 2, 0.004, "12", 60);
-  two.add_more = [](Recorder& recorder) {
+  two.add_more = [](MadeRun& recorder) {
     EpochRow row = gradsync::testing::sample_epoch({"ddp", 2, 12, 12}, 0);
     for (RankEpoch& rank : row.ranks)
       rank.training_time_s = rank.running_time_s = 7;
@@ -397,7 +397,7 @@ TEST_CASE("layout: a row of one rank shows that rank") {
       "report,table,model,mode,devices,batch_per_device,quantity,value,unit\n"
       "r,t,lenet,ddp:rank0,2,50,test_loss,2.5,1\nr,t,lenet,ddp:rank1,2,50,test_loss,2.6,1\n");
   gradsync::testing::StudyRun two = with_epochs("ddp", 2, 0.004, "12", 60);
-  two.add_more = [](Recorder& recorder) {
+  two.add_more = [](MadeRun& recorder) {
     EpochRow row = gradsync::testing::sample_epoch({"ddp", 2, 12, 12}, 0);
     row.ranks[0].test_loss = 2;
     row.ranks[1].test_loss = 3;
@@ -416,7 +416,7 @@ TEST_CASE("layout: a row of one rank shows that rank") {
 TEST_CASE("layout: a speedup by another clock than the split beside it") {
   const LayoutWorld world;
   gradsync::testing::StudyRun two = with_epochs("ddp", 2, 0.004, "500", 60);
-  two.add_more = [](Recorder& recorder) {
+  two.add_more = [](MadeRun& recorder) {
     for (const std::size_t epoch : {std::size_t{0}, std::size_t{1}}) {
       EpochRow row = gradsync::testing::sample_epoch({"ddp", 2, 12, 12}, epoch);
       for (RankEpoch& rank : row.ranks) {

@@ -7,10 +7,10 @@
 #include <fmt/format.h>
 
 #include "analysis/figures/run_group.h"
-#include "analysis/output/gzip.h"
+#include "analysis/output/trace.h"
+#include "analysis/read/columns.h"
 #include "analysis/read/rank_timeline.h"
 #include "analysis/read/run_set.h"
-#include "analysis/read/steady_rows.h"
 #include "analysis/tables/tables.h"
 #include "record/publish.h"
 #include "serial/expect_error.h"
@@ -19,6 +19,7 @@
 
 using namespace gradsync;
 using namespace gradsync::report;
+using namespace gradsync::testing;
 
 namespace {
 

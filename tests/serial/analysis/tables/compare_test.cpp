@@ -20,12 +20,12 @@ namespace {
 
 /// Iterations of `time_s`, every second one 1 % longer.
 void write_timed(
-    const std::filesystem::path& path, const std::string& mode, double time_s,
-    std::size_t iterations = 40, const std::function<void(RunInfo&)>& change = [](RunInfo&) {}) {
+    const auto& path, const std::string& mode, double time_s, std::size_t iterations = 40,
+    const std::function<void(RunInfo&)>& change = [](RunInfo&) {}) {
   const SampleShape shape{mode, 2, iterations, 1000, 32, 1};
   RunInfo info = sample_info(shape);
   change(info);
-  Recorder recorder(path, info);
+  auto&& recorder = recorder_of(path, info);
   for (std::size_t i = 0; i < iterations; ++i) {
     IterationRow row = sample_row(shape, i);
     for (RankIteration& rank : row.ranks) {
@@ -128,12 +128,12 @@ TEST_CASE("compare: JUnit texts are escaped") {
 TEST_CASE("fom: a line each figure, n/a where nothing was measured") {
   CHECK(fom_line({"x.y", 12.5, "ms"}) == "FOM x.y 12.5 ms");
   CHECK(fom_line({"x.y", kNotMeasured, "ms"}) == "FOM x.y n/a ms");
-  const TestFolder folder;
+  const RunFolder folder;
   write_timed(folder / "a.h5", "ddp", 0.010, 42);
   write_timed(folder / "b.h5", "ddp", 0.010, 1, [](RunInfo& info) {
     info.config.push_back({"bucket-cap", "1", "command line"});
   });
-  const RunSet set = loaded(folder.path());
+  const RunSet set = loaded(folder);
   const auto foms = figures_of_merit(group_runs(set));
   REQUIRE(foms.size() == 6);
   // 41 steady iterations, of which 20 are 10.1 ms and 21 are 10 ms.
@@ -145,13 +145,13 @@ TEST_CASE("fom: a line each figure, n/a where nothing was measured") {
 }
 
 TEST_CASE("modes-paired: each mode against the first that exchanges, of the same cell") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_timed(folder / "a.h5", "none", 0.008);
   write_timed(folder / "b.h5", "allreduce", 0.016);
   write_timed(folder / "c.h5", "ddp", 0.012);
   write_timed(folder / "d.h5", "ddp", 0.012);
   write_sample(folder / "e.h5", {"none", 1, 12, 5, 32, 2});
-  const Table table = make_modes_paired_table(loaded(folder.path()), {});
+  const Table table = make_modes_paired_table(loaded(folder), {});
   REQUIRE(table.rows.size() == 4);
   CHECK(shown(table, 0, "verdict") == "alone");
   CHECK(shown(table, 0, "ranks") == "1");
@@ -167,9 +167,9 @@ TEST_CASE("modes-paired: each mode against the first that exchanges, of the same
 }
 
 TEST_CASE("profile: percent of a step, by hand") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_timed(folder / "a.h5", "ddp", 0.010 / 1.005, 41);  // 20 pairs: mean 10 ms
-  const Table table = make_profile_table(loaded(folder.path()), {});
+  const Table table = make_profile_table(loaded(folder), {});
   REQUIRE(table.rows.size() == 1);
   CHECK(shown(table, 0, "iteration_ms") == "10.00");
   CHECK(shown(table, 0, "forward_percent") == "20.0");
@@ -213,11 +213,11 @@ TEST_CASE("tables: one iteration, none, NaN everywhere, a running run: n/a or it
 namespace {
 
 /// A file of gradsync-calibrate: `cycles` of 1 MiB of which every second is 1 % longer.
-void write_calibration(const std::filesystem::path& path, double median_s, int cycles,
-                       double deviation_s, const char* type = "float") {
+void write_calibration(const auto& path, double median_s, int cycles, double deviation_s,
+                       const char* type = "float") {
   RunInfo info = sample_info({"none", 2, 0, 1000, 32, 1});
   std::erase_if(info.config, [](const ConfigEntry& entry) { return entry.name == "sync"; });
-  Recorder recorder(path, info);
+  auto&& recorder = recorder_of(path, info);
   for (int cycle = 0; cycle < cycles; ++cycle) {
     CalibrationRow row = sample_calibration()[0];
     row.kind = CollectiveKind::kAllReduce;

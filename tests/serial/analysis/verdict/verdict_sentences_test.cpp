@@ -179,7 +179,7 @@ StudyRun with_wire(StudyRun run, const std::string& type) {
 /// Windows in which an iteration with measuring takes `ratio` times that without, give or take 1 %.
 StudyRun with_windows(std::int64_t rounds, double ratio) {
   StudyRun run{"ddp", 2, 32, 0.01, 0.01};
-  run.add_more = [rounds, ratio](Recorder& recorder) {
+  run.add_more = [rounds, ratio](MadeRun& recorder) {
     for (std::int64_t round = 0; round < rounds; ++round)
       for (const auto& [kind, time_s] :
            {std::pair{"overlapped", 0.02 * ratio}, std::pair{"overlapped-unmeasured", 0.02}})
@@ -193,7 +193,7 @@ StudyRun with_windows(std::int64_t rounds, double ratio) {
 }
 
 StudyRun with_gpu(StudyRun run) {
-  run.add_more = [](Recorder& recorder) {
+  run.add_more = [](MadeRun& recorder) {
     for (const DeviceSample& sample : sample_device_samples())
       recorder.add(sample);
   };
@@ -201,7 +201,7 @@ StudyRun with_gpu(StudyRun run) {
 }
 
 StudyRun with_probe(StudyRun run) {
-  run.add_more = [](Recorder& recorder) {
+  run.add_more = [](MadeRun& recorder) {
     for (const LayerRow& layer : sample_layers())
       recorder.add(layer);
     for (const ProbeRow& probe : sample_probes(4))
@@ -412,7 +412,7 @@ const std::vector<SentencePair> kPairs = {
 
 /// The sentences of a study's verdict, with their texts.
 std::vector<VerdictClause> verdict_of(const Study& study) {
-  const TestFolder folder;
+  const RunFolder folder;
   for (std::size_t i = 0; i < study.size(); ++i)
     write_study(folder / (std::to_string(i) + ".h5"), study[i]);
   return make_verdict(loaded(folder));
@@ -425,7 +425,9 @@ bool says(const std::vector<VerdictClause>& clauses, std::string_view sentence) 
 
 }  // namespace
 
+/// The words of all sentences, one a line: where they are changed on purpose, this file is too.
 TEST_CASE("verdict: every sentence appears where it holds, and not where it would be false") {
+  std::string words;
   for (const SentencePair& pair : kPairs) {
     CAPTURE(pair.sentence);
     CAPTURE(pair.why_false);
@@ -433,7 +435,13 @@ TEST_CASE("verdict: every sentence appears where it holds, and not where it woul
     CHECK_MESSAGE(says(holds, pair.sentence), verdict_text(holds));
     CHECK_MESSAGE(!says(false_of, pair.sentence), verdict_text(false_of));
     CHECK_FALSE(false_of.empty());
+    for (const VerdictClause& clause : holds)
+      if (clause.sentence == pair.sentence) words += clause.sentence + ": " + clause.text + "\n";
   }
+  const auto found = source_folder() / "build/tests/verdict_sentences.txt";
+  const auto golden = source_folder() / "tests/serial/analysis/verdict/verdict_sentences.txt";
+  if (words != read_text_file(golden)) write_plainly(found, words);
+  CHECK_MESSAGE(words == read_text_file(golden), "compare " << golden << " with " << found);
 }
 
 TEST_CASE("verdict: every sentence that can be said has data for which it would be false") {

@@ -32,7 +32,7 @@ void set_traffic(IterationRow& row) {
 }  // namespace
 
 TEST_CASE("verdict: what binds an iteration takes four fifths of it, else the share is given") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_study(folder / "a.h5", {"ddp", 4, 32, 0.0010, 0.0086, 0.0004});
   write_study(folder / "b.h5", {"ddp", 4, 64, 0.0086, 0.0010, 0.0004});
   const auto clauses = make_verdict(loaded(folder));
@@ -44,10 +44,10 @@ TEST_CASE("verdict: what binds an iteration takes four fifths of it, else the sh
   CHECK(contains(text,
                  "ddp at 4 ranks with 64 images per rank is compute-bound: 10 % of the iteration"));
   CHECK(source_text(clauses.front()) ==
-        (folder / "a.h5").string() +
+        std::string("a.h5") +
             ": /time/exposed, /time/compute, /time/wait, /time/data, /time/iteration");
   CHECK(contains(clauses.front().condition, "lenet, ddp, 4 ranks, 32 images per rank"));
-  const TestFolder between;
+  const RunFolder between;
   write_study(between / "a.h5", {"ddp", 4, 32, 0.0055, 0.0044, 0.0001});
   CHECK(said(make_verdict(loaded(between)), "bound") ==
         "ddp at 4 ranks with 32 images per rank: 44 % of the iteration is exposed communication, "
@@ -56,7 +56,7 @@ TEST_CASE("verdict: what binds an iteration takes four fifths of it, else the sh
 }
 
 TEST_CASE("verdict: weak and strong scaling are told apart from the runs and compared") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_study(folder / "a.h5", {"ddp", 1, 64, 0.010});
   write_study(folder / "b.h5", {"ddp", 4, 64, 0.010, 0.0025});   // weak: 10/12.5 = 80 %
   write_study(folder / "c.h5", {"ddp", 4, 16, 0.0025, 0.0025});  // strong: 10/5/4 = 50 %
@@ -73,7 +73,7 @@ TEST_CASE("verdict: weak and strong scaling are told apart from the runs and com
 }
 
 TEST_CASE("verdict: the kind of scaling that was not run is named with the run to make") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_study(folder / "a.h5", {"ddp", 1, 64, 0.010});
   write_study(folder / "b.h5", {"ddp", 2, 64, 0.010, 0.0025});
   const auto clauses = make_verdict(loaded(folder));
@@ -89,7 +89,7 @@ TEST_CASE("verdict: the kind of scaling that was not run is named with the run t
 }
 
 TEST_CASE("verdict: efficiency above 100 % is shown and questioned") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_study(folder / "a.h5", {"ddp", 1, 64, 0.012});
   write_study(folder / "b.h5", {"ddp", 2, 64, 0.010});
   CHECK(contains(said(make_verdict(loaded(folder)), "scaling"),
@@ -98,19 +98,19 @@ TEST_CASE("verdict: efficiency above 100 % is shown and questioned") {
 
 TEST_CASE(
     "verdict: why small batches scale worse is said where exposed communication is most of it") {
-  const auto batches = [](const TestFolder& folder) {
+  const auto batches = [](const RunFolder& folder) {
     write_study(folder / "a.h5", {"ddp", 2, 32, 0.004, 0.0035, 0.0005});
     write_study(folder / "b.h5", {"ddp", 2, 128, 0.016, 0.004});
     return said(make_verdict(loaded(folder)), "batch");
   };
   {
-    const TestFolder folder;
+    const RunFolder folder;
     CHECK(batches(folder) ==
           "from 128 to 32 images per rank compute goes from 16 ms to 4 ms, exposed communication "
           "from 4 ms to 3.5 ms, and its share of the iteration rises from 20 % to 44 %\n");
   }
   {
-    const TestFolder folder;
+    const RunFolder folder;
     write_study(folder / "c.h5", {"ddp", 1, 32, 0.004});
     write_study(folder / "d.h5", {"ddp", 1, 128, 0.016});
     write_study(folder / "e.h5", {"none", 1, 128, 0.016});
@@ -119,7 +119,7 @@ TEST_CASE(
                    "%; exposed communication accounts for 24 of these 30 points: small batches "
                    "scale worse because the exchange does not shrink with them"));
   }
-  const TestFolder folder;
+  const RunFolder folder;
   write_study(folder / "a.h5", {"ddp", 2, 32, 0.009, 0.001});
   write_study(folder / "b.h5", {"ddp", 2, 128, 0.016, 0.004});
   CHECK(contains(said(make_verdict(loaded(folder)), "batch"),
@@ -127,7 +127,7 @@ TEST_CASE(
 }
 
 TEST_CASE("verdict: what crosses the wire besides gradients") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_study(folder / "a.h5", {"ddp", 2, 32, 0.01, 0.01, 0, 12, set_traffic});
   CHECK(said(make_verdict(loaded(folder)), "wire") ==
         "gradients are 90 % of the 10 KiB that cross a rank's link in an iteration; besides them: "
@@ -135,7 +135,7 @@ TEST_CASE("verdict: what crosses the wire besides gradients") {
 }
 
 TEST_CASE("verdict: on which links traveling in 16 bits pays") {
-  const TestFolder folder;
+  const RunFolder folder;
   const auto write = [&](const char* name, const char* wire, double convert_s) {
     StudyRun run{"ddp", 2, 32, 0.01, 0.01};
     run.change = [convert_s](IterationRow& row) {
@@ -146,7 +146,7 @@ TEST_CASE("verdict: on which links traveling in 16 bits pays") {
     };
     RunInfo info = study_info(run);
     info.config.push_back({"wire-dtype", wire, "command line"});
-    Recorder recorder(folder / name, info);
+    auto&& recorder = recorder_of(folder / name, info);
     for (std::size_t i = 0; i < run.iterations; ++i)
       recorder.add(study_row(run, i));
     recorder.finish(RunStatus::kComplete);
@@ -159,7 +159,7 @@ TEST_CASE("verdict: on which links traveling in 16 bits pays") {
       "% of the iteration): it shortens the iteration where the link carries less than 8.8 MiB/s "
       "in the "
       "collective\n");
-  const TestFolder plain;
+  const RunFolder plain;
   write_study(plain / "a.h5", {"ddp", 2, 32, 0.01, 0.01, 0, 12, set_traffic});
   CHECK(said(make_verdict(loaded(plain)), "narrowing").empty());
 }
@@ -171,23 +171,21 @@ TEST_CASE("verdict: a mode is called the fastest only beyond the interval") {
         rank[Phase::kIteration] = scale * (0.010 + 0.001 * static_cast<double>(row.iteration % 5));
     };
   };
-  const TestFolder folder;
+  const RunFolder folder;
   write_study(folder / "a.h5", {"ddp", 2, 32, 0.01, 0, 0, 40, noisy(1)});
   write_study(folder / "a2.h5", {"ddp", 2, 32, 0.01, 0, 0, 40, noisy(1.001)});
   write_study(folder / "b.h5", {"allreduce", 2, 32, 0.01, 0, 0, 40, noisy(1.01)});
   CHECK(contains(said(make_verdict(loaded(folder)), "fastest"), "no significant difference"));
-  std::filesystem::remove(folder / "b.h5");
   write_study(folder / "b.h5", {"allreduce", 2, 32, 0.01, 0, 0, 40, noisy(2)});
   CHECK(contains(said(make_verdict(loaded(folder)), "fastest"),
                  "ddp is the fastest of 2 modes: 12 ms an iteration, allreduce next with "));
-  std::filesystem::remove(folder / "b.h5");
   write_study(folder / "b.h5", {"allreduce", 2, 32, 0.01, 0, 0, 5, noisy(2)});
   CHECK(contains(said(make_verdict(loaded(folder)), "fastest"),
                  "too few iterations to call one faster"));
 }
 
 TEST_CASE("verdict: one rank says that communication was not measured") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_study(folder / "a.h5", {"none", 1, 32});
   const auto clauses = make_verdict(loaded(folder));
   CHECK(contains(said(clauses, "bound"), "no run on several ranks"));
@@ -197,7 +195,7 @@ TEST_CASE("verdict: one rank says that communication was not measured") {
 }
 
 TEST_CASE("verdict: nothing is claimed of runs without numbers") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_unmeasured(folder / "a.h5", 30);
   write_study(folder / "b.h5", {"ddp", 4, 32, 0.01, 0.01, 0, 0});
   write_study(folder / "c.h5", {"ddp", 1, 32, 0.01, 0.01, 0, 1});
@@ -210,7 +208,7 @@ TEST_CASE("verdict: nothing is claimed of runs without numbers") {
 }
 
 TEST_CASE("verdict: compute that grows with the ranks is not called communication") {
-  const TestFolder folder;
+  const RunFolder folder;
   write_study(folder / "a.h5", {"ddp", 1, 64, 0.010});
   write_study(folder / "b.h5", {"ddp", 4, 64, 0.018, 0.002});
   CHECK(contains(
@@ -228,7 +226,7 @@ TEST_CASE("verdict: the batch that would scale, from the model") {
   // = 62.8.
   LawWorld world;
   world.bucket_bytes = {980000};
-  const TestFolder folder;
+  const RunFolder folder;
   const auto write = [&](std::size_t ranks, std::int64_t batch) {
     StudyRun run = law_run(world, ranks, batch);
     run.change = [world, ranks](IterationRow& row) {
@@ -259,7 +257,7 @@ TEST_CASE("verdict: the batch that would scale, from the model") {
 }
 
 TEST_CASE("verdict: its shares are those of the summary, where iterations differ") {
-  const TestFolder folder;
+  const RunFolder folder;
   StudyRun run{"allreduce", 2};
   run.iterations = 14;  // 12 steady ones, of which each third exposes 3 ms
   run.change = [](IterationRow& row) {
@@ -276,7 +274,7 @@ TEST_CASE("verdict: its shares are those of the summary, where iterations differ
 }
 
 TEST_CASE("verdict: what the link is limited by does not matter where little is exposed") {
-  const TestFolder folder;
+  const RunFolder folder;
   for (const std::size_t ranks : {2U, 4U})
     write_study(folder / (std::to_string(ranks) + ".h5"), law_run(LawWorld(), ranks, 10000));
   const std::string link = said(make_verdict(loaded(folder)), "link");
@@ -287,7 +285,7 @@ TEST_CASE("verdict: what the link is limited by does not matter where little is 
 TEST_CASE("verdict: without calibration and with one size of message the link is not judged") {
   LawWorld world;
   world.bucket_bytes = {1000000};
-  const TestFolder folder;
+  const RunFolder folder;
   write_study(folder / "a.h5", law_run(world, 2, 16));
   const auto clauses = make_verdict(loaded(folder));
   CHECK(contains(said(clauses, "link"),
@@ -298,7 +296,7 @@ TEST_CASE("verdict: without calibration and with one size of message the link is
 
 TEST_CASE("verdict: of several networks each sentence names its own, and equal ones are one") {
   const auto clauses_of = [](std::vector<StudyRun> study) {
-    const TestFolder folder;
+    const RunFolder folder;
     for (std::size_t i = 0; i < study.size(); ++i)
       write_study(folder / (std::to_string(i) + ".h5"), study[i]);
     return make_verdict(loaded(folder));
@@ -355,7 +353,7 @@ TEST_CASE("verdict: a bucket cap is advised by the name that the program of the 
     world.alpha_s = 1e-6;
     world.beta_s_per_byte = 1e-10;
     world.bucket_bytes = {20 << 20};
-    const TestFolder folder;
+    const RunFolder folder;
     for (const std::size_t ranks : {2U, 4U}) {
       StudyRun run = law_run(world, ranks, 32);
       run.mode = mode;
@@ -375,7 +373,7 @@ TEST_CASE("verdict: accumulation is advised as twice the run's own, and to runs 
     run.change_info = [passes](RunInfo& info) {
       if (*passes != 0) info.config.push_back({"accumulate", passes, "command line"});
     };
-    const TestFolder folder;
+    const RunFolder folder;
     write_study(folder / "a.h5", run);
     return said(make_verdict(loaded(folder)), "reduce");
   };
