@@ -217,6 +217,7 @@ def case_trainer_calibrates_before_and_after_and_reads_the_clocks(folder):
         check((file["epoch/peak_memory"][:] > 50e6).all(), "memory with LibTorch loaded")
 
 
+@harness.alone
 def case_a_run_records_what_its_utilization_is_made_from(folder):
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     calibrates = ["--calibrate", "--calibration-sizes", "1KiB:1KiB"]
@@ -285,4 +286,4 @@ def prepare(folder) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(harness.run_cases(dict(globals()), prepare))
+    sys.exit(harness.run_cases(dict(globals()), prepare, at_once=3))

@@ -1,4 +1,6 @@
 """What the end-to-end tests share: running programs, and running the cases of a file, which print PASS, FAIL or SKIP."""
+import atexit
+import collections
 import concurrent.futures
 import functools
 import os
@@ -8,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 
@@ -130,12 +133,35 @@ def synthetic(folder, train_images: int, test_images: int) -> str:
     return str(target)
 
 
-def torchscript_modules(folder: pathlib.Path) -> pathlib.Path:
+def once(make: Callable) -> Callable:
+    """Makes what several cases use, and none changes, once for the same arguments: in a folder that lasts as long as the process,
+    the first argument of `make`."""
+    made, locks = {}, collections.defaultdict(threading.Lock)
+
+    @functools.wraps(make)
+    def shared(*arguments, **named):
+        key = (*map(str, arguments), *sorted(named.items()))
+        with locks[key]:
+            if key not in made:
+                made[key] = make(pathlib.Path(tempfile.mkdtemp(dir=lasting_folder())), *arguments, **named)
+            return made[key]
+
+    return shared
+
+
+@functools.cache
+def lasting_folder() -> str:
+    folder = tempfile.TemporaryDirectory(prefix="gradsync-e2e-")
+    atexit.register(folder.cleanup)
+    return folder.name
+
+
+@once
+def torchscript_modules(target: pathlib.Path) -> pathlib.Path:
     """The folder with a file of each module of modules_harness.py."""
-    python, target = os.environ.get("TORCH_PYTHON", ""), folder / "modules"
+    python = os.environ.get("TORCH_PYTHON", "")
     if not python:
         raise Skip("no Python with torch (LIBTORCH= without one)")
-    target.mkdir()
     written = run([python, ROOT / "tests/e2e/modules_harness.py", target])
     if written.code != 0:
         raise Skip(f"{python} cannot write TorchScript: {written.err[-200:]}")

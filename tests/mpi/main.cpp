@@ -35,8 +35,7 @@ int main(int argc, char** argv) {
   gradsync::Session session(argc, argv, "tests/mpi", limits);
   gradsync::test::current = &session;
   doctest::Context context(argc, argv);
-  for (const char* suite : gradsync::test::suites_left_out(session.size()))
-    context.addFilter("test-suite-exclude", suite);
+  gradsync::test::choose_suites(context, session.size());
   std::ostringstream kept;
   if (!session.root()) context.setCout(&kept);
   int mine = context.run(), worst = 0;

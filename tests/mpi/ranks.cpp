@@ -1,6 +1,5 @@
 #include "mpi/ranks.h"
 
-#include <algorithm>
 #include <array>
 #include <climits>
 #include <string>
@@ -12,12 +11,12 @@ namespace gradsync::test {
 
 namespace {
 
-constexpr const char *kOnce = "once", *kSeveral = "several ranks",
+constexpr const char *kOnce = "once", *kSeveral = "several ranks", *kMany = "many ranks",
                      *kAtMostTwo = "at most two ranks";
 
-/// The node that a rank stands for: 1 + 1, 2 + 2, 4 + 4 ranks, or 3 + 1 and 5 + 3.
+/// The node that a rank stands for: 1 + 1, 2 + 1, 4 + 4 ranks, or 5 + 3 of 8.
 int emulated_node(int rank, int ranks, bool unequal) {
-  return unequal ? rank > ranks / 2 : rank / std::max(1, ranks / 2);
+  return unequal ? rank > ranks / 2 : rank / ((ranks + 1) / 2);
 }
 
 }  // namespace
@@ -30,14 +29,20 @@ doctest::test_suite several_ranks() {
   return {kSeveral};
 }
 
+doctest::test_suite many_ranks() {
+  return {kMany};
+}
+
 doctest::test_suite at_most_two_ranks() {
   return {kAtMostTwo};
 }
 
-std::vector<const char*> suites_left_out(int ranks) {
-  if (ranks == 1) return {kSeveral};
-  if (ranks == 2) return {kOnce};
-  return {kOnce, kAtMostTwo};
+void choose_suites(doctest::Context& context, int ranks) {
+  const auto leave_out = [&](const char* suite) { context.addFilter("test-suite-exclude", suite); };
+  if (ranks > 3) context.addFilter("test-suite", kMany);
+  leave_out(ranks == 1 ? kSeveral : kOnce);
+  if (ranks == 1) leave_out(kMany);
+  if (ranks > 2) leave_out(kAtMostTwo);
 }
 
 RanksTransport::RanksTransport(Watchdog& watchdog, const std::string& name) {

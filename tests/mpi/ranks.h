@@ -19,11 +19,13 @@ namespace gradsync::test {
 Session& session();
 
 /// Cases that mean something on some numbers of ranks only: elsewhere they are left out, and not
-/// counted as passed. TEST_CASE("title" * test::once()).
+/// counted as passed. TEST_CASE("title" * test::once()). On more than three ranks, an odd number of
+/// uneven slices, only those run whose algorithm changes with more: rings, levels, nodes.
 doctest::test_suite once();               ///< needs no ranks (but LibTorch): runs on one
 doctest::test_suite several_ranks();      ///< true on one rank whatever the code does
+doctest::test_suite many_ranks();         ///< on several, and on more than three as well
 doctest::test_suite at_most_two_ranks();  ///< too long on more
-std::vector<const char*> suites_left_out(int ranks);
+void choose_suites(doctest::Context& context, int ranks);
 
 /// What moves data between the ranks: a transport by its name, or for "two-level" and
 /// "two-level-unequal" a TwoLevelTransport over rings, whose two nodes, equal or not, are emulated

@@ -7,7 +7,7 @@
 namespace gradsync::test {
 
 SmallSet::SmallSet() {
-  if (session().root()) synthesize(folder.path() / "set", 1, 400, 20);
+  if (session().root()) synthesize(folder.path() / "set", 1, kImages, 20);
   MPI_Barrier(session().world());
   data.emplace(folder.path() / "set");
 }

@@ -14,8 +14,11 @@
 
 namespace gradsync::test {
 
-/// A data set of 400 images, the same on all ranks.
+/// A data set, the same on all ranks. On 1, 2, 3 and 8 of them each has as many, and passes of a
+/// fifth.
 struct SmallSet {
+  static constexpr std::int64_t kImages = 480;
+
   SmallSet();
   SharedFolder folder;
   std::optional<Cifar10> data;

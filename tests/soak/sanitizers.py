@@ -65,12 +65,12 @@ SANITIZERS = [
         # Null for what is too large, as outside the sanitizer: the tests ask for it.
         {"ASAN_OPTIONS": "detect_leaks=1:detect_odr_violation=1:strict_init_order=1:allocator_may_return_null=1",
          "UBSAN_OPTIONS": "print_stacktrace=1", "LSAN_OPTIONS": ""},
-        "LSAN_OPTIONS", LEAKS, [Case("serial", 0), *(Case("mpi", ranks) for ranks in (1, 2, 4))],
+        "LSAN_OPTIONS", LEAKS, [Case("serial", 0), *(Case("mpi", ranks) for ranks in (1, 2, 3, 8))],
     ),
     Sanitizer(
         "thread", "-fsanitize=thread -g1 -O1", {"TSAN_OPTIONS": "ignore_noninstrumented_modules=1:history_size=7"}, "TSAN_OPTIONS", RACES,
         [Case("serial", 0, cases_of("data_loader", "shared_all_reduce", "ring_all_reduce", "ring_connection")),
-         *(Case("mpi", ranks, cases_of("transports", "exchange", "watchdog")) for ranks in (2, 4))],
+         *(Case("mpi", ranks, cases_of("transports", "exchange", "watchdog")) for ranks in (2, 3))],
     ),
 ]  # fmt: skip
 # What is linked is the test: one definition of everything in each program.

@@ -36,7 +36,7 @@ std::vector<float> contributions(int rank, std::size_t count) {
 }  // namespace
 
 TEST_CASE("all-reduce gives the mean of all ranks, spinning and sleeping, for any count" *
-          test::several_ranks()) {
+          test::many_ranks()) {
   Ranks ranks;
   ranks.exchange.log().begin_iteration(0);
   for (const Waiting waiting : {Waiting::kSpin, Waiting::kSleep})
@@ -79,7 +79,7 @@ TEST_CASE("rounding to 16 bits is to nearest even and keeps NaN and infinity" * 
   CHECK(std::isinf(from_fp16(to_fp16(70000.0f))));
 }
 
-TEST_CASE("gather and scatter keep the order of the ranks" * test::several_ranks()) {
+TEST_CASE("gather and scatter keep the order of the ranks" * test::many_ranks()) {
   Ranks ranks;
   ranks.exchange.log().begin_iteration(0);
   const std::vector<float> mine = {static_cast<float>(ranks.rank),
@@ -94,7 +94,7 @@ TEST_CASE("gather and scatter keep the order of the ranks" * test::several_ranks
   CHECK(back == mine);
 }
 
-TEST_CASE("broadcast and reduce" * test::several_ranks()) {
+TEST_CASE("broadcast and reduce" * test::many_ranks()) {
   Ranks ranks;
   ranks.exchange.log().begin_iteration(0);
   const int last = ranks.size - 1;

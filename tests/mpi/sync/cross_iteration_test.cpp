@@ -71,7 +71,7 @@ TEST_CASE("an exchange that overlaps the next step computes what ddp computes" *
   }
 }
 
-TEST_CASE("cut alike, the two are bit-equal on any number of ranks" * test::several_ranks()) {
+TEST_CASE("cut alike, the two are bit-equal on any number of ranks" * test::many_ranks()) {
   const SmallSet set;
   const auto one_message = [](TrainOptions& options) {
     options.first_bucket_bytes = options.bucket_cap_bytes = 1 << 20;

@@ -195,7 +195,7 @@ TEST_CASE("flat gradients: buckets and what they hold are aligned, and no byte m
   }
 }
 
-TEST_CASE("whatever moves them, gradients are the mean over ranks" * test::several_ranks()) {
+TEST_CASE("whatever moves them, gradients are the mean over ranks" * test::many_ranks()) {
   for (const char* transport : {"shm", "tcp-ring", "two-level", "two-level-unequal"})
     for (const char* mode : {"allreduce", "ddp", "c10d"}) {
       check_mode(mode, {"flat", 2048, 40000, "fp32"}, "lenet", 1, 1e-5, transport);

@@ -433,7 +433,7 @@ TEST_CASE("passes of unequal size make the gradient of their global batch") {
   SmallSet set;
   Ranks ranks;
   const DataSource data{*set.data, nullptr, torch::kCPU};
-  const std::int64_t own = 400 / ranks.size;
+  const std::int64_t own = SmallSet::kImages / ranks.size;
   for (const char* mode : {"none", "allreduce", "ddp", "data-parallel"}) {
     CAPTURE(mode);
     TrainOptions options = short_options(mode);
@@ -460,7 +460,7 @@ TEST_CASE("the last iteration takes the passes that are left") {
   Ranks ranks;
   const DataSource data{*set.data, nullptr, torch::kCPU};
   TrainOptions options = short_options("ddp");
-  options.batch_per_rank = 400 / ranks.size / 5;
+  options.batch_per_rank = SmallSet::kImages / ranks.size / 5;
   options.accumulate = 3;
   const auto samples = [&] {
     std::vector<std::int64_t> all;
@@ -468,9 +468,9 @@ TEST_CASE("the last iteration takes the passes that are left") {
       all.push_back(step.samples * ranks.size);
     return all;
   };
-  CHECK(samples() == std::vector<std::int64_t>{240, 160});
+  CHECK(samples() == std::vector<std::int64_t>{288, 192});
   options.last_batch = "drop";
-  CHECK(samples() == std::vector<std::int64_t>{240});
+  CHECK(samples() == std::vector<std::int64_t>{288});
 }
 
 namespace {

@@ -120,7 +120,8 @@ void check_rooted(Transport& transport) {
 
 }  // namespace
 
-TEST_CASE("shm: sums and means of all sizes, in its own memory and elsewhere") {
+TEST_CASE("shm: sums and means of all sizes, in its own memory and elsewhere" *
+          test::many_ranks()) {
   ShmTransport transport(test::session().node());
   const auto memory = transport.allocate(kMost * sizeof(float));
   std::vector<float> elsewhere(kMost);
@@ -133,7 +134,7 @@ TEST_CASE("shm: sums and means of all sizes, in its own memory and elsewhere") {
   check_sums_in_16_bits(transport, narrow);
 }
 
-TEST_CASE("ranks of one host are one node") {
+TEST_CASE("ranks of one host are one node" * test::many_ranks()) {
   const Session& session = test::session();
   const RankLayout layout = rank_layout(session);
   CHECK(layout.nodes == 1);
@@ -220,7 +221,7 @@ TEST_CASE("transports: a calibration row records the name that the table has" *
     CHECK(test::Ranks(name).transport.name() == find_transport(name)->name);
 }
 
-TEST_CASE("ring: sums and means of all sizes" * test::several_ranks()) {
+TEST_CASE("ring: sums and means of all sizes" * test::many_ranks()) {
   RingTransport transport(test::session(), test::session().world());
   std::vector<float> memory(kMost);
   for (const std::size_t count : kCounts)
@@ -230,8 +231,7 @@ TEST_CASE("ring: sums and means of all sizes" * test::several_ranks()) {
   check_sums_in_16_bits(transport, narrow);
 }
 
-TEST_CASE("two levels: sums and means of all sizes, over MPI and over rings" *
-          test::several_ranks()) {
+TEST_CASE("two levels: sums and means of all sizes, over MPI and over rings" * test::many_ranks()) {
   // Ranks 0 and 1, 2 and 3 … stand for nodes; 0 to 2 and the rest for nodes of unequal size.
   const Session& session = test::session();
   const auto over_mpi = [](MPI_Comm lane) -> std::unique_ptr<Transport> {
