@@ -167,7 +167,7 @@ Calibrator::Call Calibrator::call(Operation& operation) {
 void Calibrator::settle(Call& call) {
   if (!lane_) return;
   const CollectiveScope watched(watchdog_, kind_, -1, CollectiveScope::Counts::kNo);
-  await_device(lane_->ring, call.end, transport_.device_queue(), session_);
+  await_device(lane_->ring, call.end, transport_, session_);
   call.time_s = lane_->ring.elapsed_s(call.begin, call.end);
   lane_->ring.release_below(call.end.ticket);
 }

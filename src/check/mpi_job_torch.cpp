@@ -77,7 +77,7 @@ SteadyOffset MpiJob::read_clock() {
 
 void MpiJob::sum(std::span<float> data) {
   const CollectiveScope scope = watched(CollectiveKind::kAllReduce);
-  transport_.all_reduce_sum(data, Waiting::kSpin);
+  transport_.run(Collective::all_reduce(data, Scale::kSum));
 }
 
 void MpiJob::swap(int peer, std::span<const float> out, std::span<float> in) {

@@ -11,9 +11,9 @@ enum class Look { kPausing, kSpinning };
 
 /// Returns when the device has come to `mark`: looks at its event again and again instead of
 /// waiting in the runtime, lets MPI make progress meanwhile, and ends the job, as a hang, when
-/// `queue` has lost a rank; null: MPI moves the data. Never returns once the queue is abandoned:
-/// the events that happen then say nothing.
-void await_device(EventRing& ring, Mark mark, DeviceQueue* queue, const Session& session,
+/// `transport` has lost a rank. Never returns once the transport is abandoned: the events that
+/// happen then say nothing.
+void await_device(EventRing& ring, Mark mark, Transport& transport, const Session& session,
                   Look look = Look::kPausing);
 
 }  // namespace gradsync

@@ -12,13 +12,13 @@ constexpr auto kLookPause = std::chrono::microseconds(20);
 
 }  // namespace
 
-void await_device(EventRing& ring, Mark mark, DeviceQueue* queue, const Session& session,
+void await_device(EventRing& ring, Mark mark, Transport& transport, const Session& session,
                   Look look) {
   for (;;) {
     const bool happened = ring.happened(mark);
-    if (queue != nullptr && queue->abandoned()) session.wait_for_abort();
+    if (transport.abandoned()) session.wait_for_abort();
     if (happened) return;
-    const std::string why = queue != nullptr ? queue->lost() : "";
+    const std::string why = transport.lost();
     if (!why.empty()) session.end_as_lost(why);
     // Messages of other ranks make progress only while this rank calls MPI.
     int arrived = 0;

@@ -98,7 +98,7 @@ class Exchange {
     return transport_.allocate(bytes);
   }
   /// Whether all-reduces can be posted, in memory that `allocate` gave.
-  bool posts() const { return transport_.posted_means() != nullptr; }
+  bool posts() const { return transport_.posted() != nullptr; }
   /// Like all_reduce_mean, but returns without waiting, after this rank's part of whatever all
   /// ranks have posted. The result stands after finish_posted.
   void post_all_reduce_mean(std::span<float> data, Traffic category, Moment ready);

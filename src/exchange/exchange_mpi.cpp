@@ -6,6 +6,7 @@
 #include "exchange/exchange.h"
 #include "machine/range.h"
 #include "stats/clock.h"
+#include "transport/shared_all_reduce.h"
 
 namespace gradsync {
 
@@ -26,8 +27,7 @@ Exchange::Exchange(const Session& session, Transport& transport, Watchdog& watch
   posted_.reserve(kExpectedPosted);
   if (lane_)
     log_.before_comparing([this] {
-      if (lane_->ring.in_use(last_))
-        await_device(lane_->ring, last_, transport_.device_queue(), this->session());
+      if (lane_->ring.in_use(last_)) await_device(lane_->ring, last_, transport_, this->session());
     });
 }
 
@@ -43,11 +43,13 @@ void Exchange::join() {
 void Exchange::all_reduce_mean(std::span<float> data, Traffic category, Moment ready,
                                IterationLog* iteration_log) {
   move(call_of(CollectiveKind::kAllReduce, ValueType::kFloat32, ReduceOp::kSum, data.size(), -1),
-       {category, data, ready, iteration_log}, [&] { transport_.all_reduce_mean(data, waiting_); });
+       {category, data, ready, iteration_log},
+       [&] { transport_.run(Collective::all_reduce(data, Scale::kMean, waiting_)); });
 }
 
 void Exchange::all_reduce_sum(std::span<float> data, Traffic category, Moment ready) {
-  all_reduce_by(data, category, ready, [&] { transport_.all_reduce_sum(data, waiting_); });
+  all_reduce_by(data, category, ready,
+                [&] { transport_.run(Collective::all_reduce(data, Scale::kSum, waiting_)); });
 }
 
 void Exchange::all_reduce_by(std::span<float> data, Traffic category, Moment ready,
@@ -72,16 +74,14 @@ void Exchange::all_reduce_mean_half(std::span<float> data, std::span<std::uint16
 /// Returns the seconds spent on turning values.
 double Exchange::mean_through_half(std::span<float> data, std::span<std::uint16_t> wire,
                                    ValueType type) {
-  if (const auto convert_s = transport_.all_reduce_mean_through(data, half_type(type), waiting_))
-    return *convert_s;
+  Collective call = Collective::all_reduce(data, Scale::kMean, waiting_);
+  call.wire = type;
+  if (transport_.supports(call)) return transport_.run(call);
   const double begin_s = now_s();
   // Scaled before it travels: half's range ends at 65,504, and a sum of many ranks may pass it.
   pack(data, wire, 1.0f / static_cast<float>(size()), type);
   const double packed_s = now_s();
-  if (type == ValueType::kBfloat16)
-    transport_.all_reduce_sum_bf16(wire, waiting_);
-  else
-    transport_.all_reduce_sum_fp16(wire, waiting_);
+  transport_.run({.type = type, .receive = std::as_writable_bytes(wire), .waiting = waiting_});
   const double summed_s = now_s();
   unpack(wire, data, type);
   return packed_s - begin_s + now_s() - summed_s;
@@ -108,7 +108,7 @@ void Exchange::unpack(std::span<const std::uint16_t> wire, std::span<float> data
 }
 
 void Exchange::post_all_reduce_mean(std::span<float> data, Traffic category, Moment ready) {
-  PostedMeans& means = *transport_.posted_means();
+  SharedAllReduce& means = *transport_.posted();
   const auto call =
       call_of(CollectiveKind::kAllReduce, ValueType::kFloat32, ReduceOp::kSum, data.size(), -1);
   log_.begin(call, *log_.current(), [&](const CollectiveCall& named) {
@@ -118,9 +118,11 @@ void Exchange::post_all_reduce_mean(std::span<float> data, Traffic category, Mom
           {named.kind, bytes_of(named), named.root, ready.host_s, now_s(), kNotMeasured});
       log_.count(named, category, *log_.current());
     }
-    posted_.push_back({means.post(data), log_.current()->records.size() - 1});
+    posted_.push_back(
+        {means.post(data, 1.0 / size(), /*timed=*/true), log_.current()->records.size() - 1});
   });
-  note_done(means.progress().done);
+  means.progress();
+  note_done(means.finished());
 }
 
 void Exchange::finish_posted() {
@@ -128,7 +130,7 @@ void Exchange::finish_posted() {
   const CollectiveScope watched(watchdog(), CollectiveKind::kAllReduce, log_.current()->iteration);
   while (!posted_.empty()) {
     const std::uint32_t number = posted_.front().number;
-    transport_.posted_means()->finish(number, waiting_);
+    transport_.posted()->finish(number, waiting_);
     note_done(number);
   }
 }
@@ -141,36 +143,36 @@ void Exchange::note_done(std::uint32_t number) {
   for (; !posted_.empty() && is_done(posted_.front()); posted_.erase(posted_.begin())) {
     if (!log_.timing()) continue;
     CollectiveRecord& record = log_.current()->records[posted_.front().record];
-    record.posted = transport_.posted_means()->times(posted_.front().number);
+    record.posted = transport_.posted()->times(posted_.front().number);
     record.end_s = record.posted->last.end_s;
   }
 }
 
 void Exchange::reduce_sum(std::span<float> data, int root, Traffic category) {
   move(call_of(CollectiveKind::kReduce, ValueType::kFloat32, ReduceOp::kSum, data.size(), root),
-       {category, data}, [&] { transport_.reduce_sum(data, root); });
+       {category, data}, [&] { transport_.run(Collective::reduce(data, root)); });
 }
 
 void Exchange::broadcast(std::span<std::byte> data, int root, Traffic category) {
   move(call_of(CollectiveKind::kBroadcast, ValueType::kByte, ReduceOp::kNone, data.size(), root),
-       {category}, [&] { transport_.broadcast(data, root); });
+       {category}, [&] { transport_.run(Collective::broadcast(data, root)); });
 }
 
 void Exchange::broadcast(std::span<float> data, int root, Traffic category) {
   move(call_of(CollectiveKind::kBroadcast, ValueType::kFloat32, ReduceOp::kNone, data.size(), root),
-       {category}, [&] { transport_.broadcast(std::as_writable_bytes(data), root); });
+       {category}, [&] { transport_.run(Collective::broadcast(data, root)); });
 }
 
 void Exchange::gather(std::span<const float> one, std::span<float> all, int root,
                       Traffic category) {
   move(call_of(CollectiveKind::kGather, ValueType::kFloat32, ReduceOp::kNone, one.size(), root),
-       {category, one}, [&] { transport_.gather(one, all, root); });
+       {category, one}, [&] { transport_.run(Collective::gather(one, all, root)); });
 }
 
 void Exchange::scatter(std::span<const float> all, std::span<float> one, int root,
                        Traffic category) {
   move(call_of(CollectiveKind::kScatter, ValueType::kFloat32, ReduceOp::kNone, one.size(), root),
-       {category}, [&] { transport_.scatter(all, one, root); });
+       {category}, [&] { transport_.run(Collective::scatter(all, one, root)); });
 }
 
 void Exchange::move(const CollectiveCall& call, const Tensors& tensors, Body body) {
@@ -216,12 +218,11 @@ void Exchange::enqueue(const CollectiveCall& call, const Tensors& tensors, Body 
 }
 
 void Exchange::await(Mark mark, Look look) {
-  DeviceQueue* queue = transport_.device_queue();
-  if (lane_->ring.happened(mark) && !(queue && queue->abandoned())) return;
+  if (lane_->ring.happened(mark) && !transport_.abandoned()) return;
   // Not counted as a collective: the ranks that need not wait continue with the next one.
   const CollectiveScope watched(watchdog(), CollectiveKind::kBarrier, log_.current()->iteration,
                                 CollectiveScope::Counts::kNo);
-  await_device(lane_->ring, mark, queue, session(), look);
+  await_device(lane_->ring, mark, transport_, session(), look);
 }
 
 void Exchange::settle() {

@@ -4,11 +4,9 @@
 
 #include "machine/scale.h"
 #include "machine/sysfs.h"
+#include "transport/host_transports.h"
 #include "transport/interfaces.h"
 #include "transport/rank_transport.h"
-#include "transport/ring_transport.h"
-#include "transport/shm_transport.h"
-#include "transport/two_level_transport.h"
 
 namespace gradsync {
 
@@ -64,8 +62,7 @@ RankTransport::RankTransport(const Session& session, Watchdog& watchdog,
   } catch (...) {
     session_.abort(current_error());
   }
-  if (DeviceQueue* queue = transport_->device_queue())
-    session_.before_abort([queue] { queue->abandon(); });
+  if (transport_->enqueues()) session_.before_abort([this] { transport_->abandon(); });
 }
 
 void RankTransport::make(Watchdog& watchdog, const DeviceChoice& device, DeviceLane* lane) {

@@ -248,22 +248,22 @@ RingAllReduce::RingAllReduce(RingLinks links, int rank, int size)
 }
 
 template <typename T, typename W>
-void RingAllReduce::run(std::span<T> data, double factor) {
+double RingAllReduce::run(std::span<T> data, double factor) {
   if (size_ == 1) {
     for (T& value : data)
       narrow(widen(value) * static_cast<SumOf<T>>(factor), value);
-    return;
+    return 0;
   }
   Pass<T, W> pass(links_, rank_, size_, data, factor, outgoing_, incoming_);
   pass.run();
-  cost_.convert_s = pass.convert_s();
+  return pass.convert_s();
 }
 
-template void RingAllReduce::run<float, float>(std::span<float>, double);
-template void RingAllReduce::run<float, Bfloat16>(std::span<float>, double);
-template void RingAllReduce::run<float, Float16>(std::span<float>, double);
-template void RingAllReduce::run<double, double>(std::span<double>, double);
-template void RingAllReduce::run<Bfloat16, Bfloat16>(std::span<Bfloat16>, double);
-template void RingAllReduce::run<Float16, Float16>(std::span<Float16>, double);
+template double RingAllReduce::run<float, float>(std::span<float>, double);
+template double RingAllReduce::run<float, Bfloat16>(std::span<float>, double);
+template double RingAllReduce::run<float, Float16>(std::span<float>, double);
+template double RingAllReduce::run<double, double>(std::span<double>, double);
+template double RingAllReduce::run<Bfloat16, Bfloat16>(std::span<Bfloat16>, double);
+template double RingAllReduce::run<Float16, Float16>(std::span<Float16>, double);
 
 }  // namespace gradsync

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "transport/value_types.h"
+#include "transport/transport.h"
 
 namespace gradsync {
 
@@ -14,11 +14,6 @@ struct RingLinks {
   int to_next = -1, from_previous = -1;
   /// "rank 1 (node02)", for messages.
   std::string next, previous;
-};
-
-/// What the last all-reduce spent on turning values into what travels and back.
-struct RingCost {
-  double convert_s = 0;
 };
 
 /// All-reduce over a ring of stream sockets (reduce-scatter, then all-gather: 2(n−1)/n of the data
@@ -38,16 +33,14 @@ class RingAllReduce {
 
   /// data = factor · Σ over ranks, in place. T/W: float with float, Bfloat16 or Float16; double,
   /// Bfloat16 and Float16 with themselves. All ranks call with the same count, factor and W.
-  /// Throws Error kHang, naming the neighbor, when a connection is lost.
+  /// Returns the seconds spent on turning values into what travels and back. Throws Error kHang,
+  /// naming the neighbor, when a connection is lost.
   template <typename T, typename W = T>
-  void run(std::span<T> data, double factor);
-
-  const RingCost& cost() const { return cost_; }
+  double run(std::span<T> data, double factor);
 
  private:
   RingLinks links_;
   int rank_, size_;
-  RingCost cost_;
   std::vector<std::byte> outgoing_, incoming_;  ///< a piece of what travels, each
 };
 

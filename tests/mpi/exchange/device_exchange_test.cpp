@@ -11,7 +11,7 @@
 
 #include "machine/scale.h"
 #include "mpi/device_ranks.h"
-#include "transport/direct_transport.h"
+#include "transport/device_transports.h"
 
 using namespace gradsync;
 using gradsync::test::DeviceRanks;
@@ -104,12 +104,12 @@ TEST_CASE("device: an MPI that takes the device's memory is tried before it is t
   const std::vector<float> mine = filled(1000, ranks.rank), one = filled(1000, 0);
   auto mean = mine, staged = mine;
   ranks.device.work(ranks.lane.communication, 2);
-  direct.all_reduce_mean(mean, Waiting::kSleep);
+  direct.run(Collective::all_reduce(mean, Scale::kMean, Waiting::kSleep));
   CHECK(ranks.device.now_s() >= 2);  // not before the stream had come to it
-  ranks.transport->all_reduce_mean(staged, Waiting::kSpin);
+  ranks.transport->run(Collective::all_reduce(staged, Scale::kMean));
   CHECK(mean == staged);
   auto root_only = mine;
-  direct.reduce_sum(root_only, 0);
+  direct.run(Collective::reduce(root_only, 0));
   CHECK(root_only[1] == (ranks.rank == 0 ? one[1] * weights(ranks.size) : mine[1]));
 }
 
@@ -144,13 +144,13 @@ TEST_CASE("device: all ranks join by the root's id, and leave together") {
 
 TEST_CASE("device: an abort ends the communicator once, without the others") {
   DeviceRanks ranks(/*nccl=*/true);
-  CHECK(ranks.transport->device_queue()->lost().empty());
+  CHECK(ranks.transport->lost().empty());
   ranks.api.why_lost = "NCCL: remote process exited";
-  CHECK(ranks.transport->device_queue()->lost() == "NCCL: remote process exited");
-  ranks.transport->device_queue()->abandon();
-  ranks.transport->device_queue()->abandon();
+  CHECK(ranks.transport->lost() == "NCCL: remote process exited");
+  ranks.transport->abandon();
+  ranks.transport->abandon();
   CHECK(ranks.api.aborted == 1);
-  CHECK(ranks.transport->device_queue()->lost().empty());
+  CHECK(ranks.transport->lost().empty());
   ranks.transport.reset();
   CHECK(ranks.api.left == 0);
 }
@@ -296,21 +296,20 @@ TEST_CASE("device: after an abort no result is believed, and NCCL is called no m
   auto data = filled(8, ranks.rank);
   ranks.device.work(ranks.lane.compute, 1);
   const Mark ahead = ranks.exchange.now().mark;
-  ranks.transport->device_queue()->abandon();
+  ranks.transport->abandon();
   CHECK(ranks.ring.happened(ahead));  // the kernels before it were ended
   CHECK(never_returns([&] { ranks.exchange.await(ahead); }));
-  CHECK(never_returns(
-      [&] { await_device(ranks.ring, ahead, ranks.transport->device_queue(), test::session()); }));
+  CHECK(never_returns([&] { await_device(ranks.ring, ahead, *ranks.transport, test::session()); }));
   if (ranks.size > 1)
-    CHECK(never_returns([&] { ranks.transport->all_reduce_sum(data, Waiting::kSpin); }));
-  CHECK(never_returns([&] { ranks.transport->gather(data, data, 0); }));
+    CHECK(never_returns([&] { ranks.transport->run(Collective::all_reduce(data, Scale::kSum)); }));
+  CHECK(never_returns([&] { ranks.transport->run(Collective::gather(data, data, 0)); }));
 }
 
-TEST_CASE("device: without a queue that could be lost an event is waited for") {
-  DeviceRanks ranks(/*nccl=*/true);
+TEST_CASE("device: over MPI, which loses no rank by itself, an event is waited for") {
+  DeviceRanks ranks(/*nccl=*/false);
   ranks.device.work(ranks.lane.compute, 1e-3);
   const Mark ahead = ranks.exchange.now().mark;
-  await_device(ranks.ring, ahead, nullptr, test::session());
+  await_device(ranks.ring, ahead, *ranks.transport, test::session());
   CHECK(ranks.ring.happened(ahead));
 }
 
