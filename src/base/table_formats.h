@@ -5,8 +5,8 @@
 
 #include "base/table.h"
 
-/// One function a format, each in the file of its name; table_formats.cpp lists them. NaN is n/a for
-/// people, an empty field in CSV and null in JSON. All texts end with a newline.
+/// One function a format, each in the file of its name; table_formats.cpp lists them. NaN is n/a
+/// for people, an empty field in CSV and null in JSON. All texts end with a newline.
 namespace gradsync {
 
 std::string render_text(const Table& table);

@@ -62,13 +62,12 @@ enum class CollectiveFault { kNone, kSkip, kShort, kOtherType, kOtherRoot };
 /// Not thread-safe: one thread at a time, as for MPI itself. Making and ending are collective.
 class CollectiveLog {
  public:
-  CollectiveLog(const Session& session, Watchdog& watchdog, VerifyLevel verify);
+  CollectiveLog(const Session& session, VerifyLevel verify);
   ~CollectiveLog();
   CollectiveLog(const CollectiveLog&) = delete;
   CollectiveLog& operator=(const CollectiveLog&) = delete;
 
   const Session& session() const { return session_; }
-  Watchdog& watchdog() { return watchdog_; }
   /// For comparisons and for what ranks exchange outside any timed section.
   MPI_Comm comm() const { return comm_; }
 
@@ -109,7 +108,6 @@ class CollectiveLog {
   CollectiveCall faulted(CollectiveCall call);
 
   const Session& session_;
-  Watchdog& watchdog_;
   VerifyLevel verify_;
   MPI_Comm comm_ = MPI_COMM_NULL;
   std::function<void()> before_comparing_ = [] {};

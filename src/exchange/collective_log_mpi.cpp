@@ -39,9 +39,9 @@ std::int64_t bytes_of(const CollectiveCall& call) {
   return call.count * value_bytes(call.type);
 }
 
-CollectiveLog::CollectiveLog(const Session& session, Watchdog& watchdog, VerifyLevel verify)
-    : session_(session), watchdog_(watchdog), verify_(verify) {
-  const CollectiveScope watched(watchdog, CollectiveKind::kBarrier);
+CollectiveLog::CollectiveLog(const Session& session, VerifyLevel verify)
+    : session_(session), verify_(verify) {
+  const CollectiveScope watched(session.watchdog(), CollectiveKind::kBarrier);
   MPI_Comm_dup(session.world(), &comm_);
 }
 
@@ -72,7 +72,7 @@ void CollectiveLog::begin(CollectiveCall call, const IterationLog& iteration_log
     }
     call = faulted(call);
   }
-  const CollectiveScope watched(watchdog_, call.kind, call.iteration);
+  const CollectiveScope watched(session_.watchdog(), call.kind, call.iteration);
   if (compares(call)) compare(call);
   body(call);
 }

@@ -35,7 +35,7 @@ void ControlChannel::broadcast(std::span<std::byte> bytes) {
 }
 
 void ControlChannel::move(std::span<std::byte> bytes, int from, int to) {
-  const CollectiveScope watched(log_.watchdog(), CollectiveKind::kGather,
+  const CollectiveScope watched(log_.session().watchdog(), CollectiveKind::kGather,
                                 log_.current()->iteration);
   const int rank = log_.session().rank();
   if (rank != from && rank != to) return;

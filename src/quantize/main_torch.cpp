@@ -183,7 +183,7 @@ int run_quantization(const Session& session, const QuantizeOptions& options,
     if (session.root()) digest = inputs->data.verify();
   });
   MpiTransport transport(session.world());
-  Exchange exchange(session, transport, session.watchdog(), VerifyLevel::kOff);
+  Exchange exchange(session, transport, VerifyLevel::kOff);
   try {
     std::optional<WatchdogTimeoutExtension> studies(std::in_place, session.watchdog(),
                                                     WatchedPhase::kEvaluation);

@@ -33,8 +33,9 @@ void add_over_ranks(Exchange& exchange, std::span<std::int64_t* const> integers)
 
 void widen_over_ranks(Exchange& exchange, std::vector<Range>& ranges) {
   const std::size_t count = ranges.size();
-  std::vector<Range> all(exchange.rank() == 0 ? count * static_cast<std::size_t>(exchange.size())
-                                              : 0);
+  std::vector<Range> all(exchange.session().rank() == 0
+                             ? count * static_cast<std::size_t>(exchange.session().size())
+                             : 0);
   exchange.control().gather(std::as_bytes(std::span(ranges)),
                             std::as_writable_bytes(std::span(all)));
   for (std::size_t i = 0; i < all.size(); ++i)

@@ -46,7 +46,8 @@ class ReadyTimes {
         guard_(replica_, exchange),
         mode_(make_sync_mode(kNoExchange, exchange, {})),
         optimizer_(make_optimizer(replica_, options.optimizer)),
-        feed_(data, options, compute.layout, exchange.rank(), exchange.size(), FeedShare::kOwn),
+        feed_(data, options, compute.layout, exchange.session().rank(), exchange.session().size(),
+              FeedShare::kOwn),
         parts_{replica_, *mode_, *optimizer_, feed_, guard_, exchange, compute},
         stamp_s_(replica_.parameters.size()),
         since_first_s_(replica_.parameters.size()),
@@ -108,20 +109,17 @@ class MessageTimes {
         largest_bytes_(gradient_bytes),
         wire_(wire_type(wire_dtype)),
         data_(zeros_in(exchange.allocate(static_cast<std::size_t>(gradient_bytes)),
-                       gradient_bytes / static_cast<std::int64_t>(sizeof(float)), torch::kCPU)) {
-    if (wire_ != ValueType::kFloat32) half_.resize(static_cast<std::size_t>(data_.numel()));
-  }
+                       gradient_bytes / static_cast<std::int64_t>(sizeof(float)), torch::kCPU)) {}
 
   AlphaBeta measure() {
-    const Waiting before = exchange_.waiting();
-    exchange_.set_waiting(exchange_.posts() ? Waiting::kSpin : Waiting::kSleep);
+    const bool before = exchange_.set_overlaps(true);
     std::vector<double> bytes, times_s;
     for (std::int64_t size = kSmallestMessage; size < largest_bytes_; size *= kMessageFactor)
       bytes.push_back(static_cast<double>(size));
     bytes.push_back(static_cast<double>(largest_bytes_));
     for (const double size : bytes)
       times_s.push_back(median_time_s(static_cast<std::size_t>(size)));
-    exchange_.set_waiting(before);
+    exchange_.set_overlaps(before);
     take_slowest(exchange_, times_s);
     return fit_alpha_beta(bytes, times_s);
   }
@@ -138,19 +136,15 @@ class MessageTimes {
   }
 
   void all_reduce(std::size_t values) {
-    const std::span<float> data(data_.data_ptr<float>(), values);
-    if (wire_ == ValueType::kFloat32)
-      exchange_.all_reduce_mean(data, Traffic::kControl);
-    else
-      exchange_.all_reduce_mean_half(data, std::span(half_).first(values), wire_,
-                                     Traffic::kControl);
+    Collective mean = Collective::all_reduce({data_.data_ptr<float>(), values}, Scale::kAverage);
+    mean.wire = wire_;
+    exchange_.run(mean, Traffic::kControl);
   }
 
   Exchange& exchange_;
   std::int64_t largest_bytes_;
   ValueType wire_;
   torch::Tensor data_;
-  std::vector<std::uint16_t> half_;
 };
 
 AllReduceTime as_time(const AlphaBeta& law) {
@@ -187,7 +181,7 @@ BucketChoice probe(Exchange& exchange, const DataSource& data, const ComputeSett
 std::optional<BucketChoice> settle_buckets(Exchange& exchange, const DataSource& data,
                                            const ComputeSettings& compute, TrainOptions& options) {
   if (options.first_bucket_bytes > 0 && options.bucket_cap_bytes > 0) return std::nullopt;
-  if (!uses_buckets(options) || exchange.size() == 1) {
+  if (!uses_buckets(options) || exchange.session().size() == 1) {
     if (options.first_bucket_bytes == 0) options.first_bucket_bytes = kDefaultFirstBucketBytes;
     if (options.bucket_cap_bytes == 0) options.bucket_cap_bytes = kDefaultBucketCapBytes;
     return std::nullopt;
@@ -195,7 +189,8 @@ std::optional<BucketChoice> settle_buckets(Exchange& exchange, const DataSource&
   if (exchange.lane())
     throw Error(ExitCode::kUsage, "--bucket-cap auto measures ranks on CPUs, and these are on GPUs",
                 "give sizes; after a run, table what-if of gradsync-report names the best cap");
-  const WatchdogTimeoutExtension measures(exchange.watchdog(), WatchedPhase::kCalibration);
+  const WatchdogTimeoutExtension measures(exchange.session().watchdog(),
+                                          WatchedPhase::kCalibration);
   const BucketChoice choice = probe(exchange, data, compute, options);
   options.first_bucket_bytes = choice.chosen.first_bucket_bytes;
   options.bucket_cap_bytes = choice.chosen.bucket_cap_bytes;

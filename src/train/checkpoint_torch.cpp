@@ -76,7 +76,7 @@ class Differences {
 };
 
 Differences compare(Exchange& exchange, const std::vector<NamedTensor>& mine, bool root_only) {
-  const auto ranks = static_cast<std::size_t>(exchange.size());
+  const auto ranks = static_cast<std::size_t>(exchange.session().size());
   Differences differences(ranks, mine.size());
   if (ranks == 1) return differences;
   std::string digests;
@@ -86,7 +86,7 @@ Differences compare(Exchange& exchange, const std::vector<NamedTensor>& mine, bo
     digests += digest.hex();
   }
   const std::size_t length = digests.size() / mine.size();
-  std::string all(exchange.rank() == kRoot ? ranks * digests.size() : 0, '\0');
+  std::string all(exchange.session().rank() == kRoot ? ranks * digests.size() : 0, '\0');
   exchange.control().gather(std::as_bytes(std::span(digests)),
                             std::as_writable_bytes(std::span(all)));
   const std::string_view text = all;
@@ -167,9 +167,9 @@ const TensorPlace* own_place(const CheckpointFile& file, int rank, const NamedTe
 
 Differences broadcast_differences(Exchange& exchange, const CheckpointFile* file,
                                   const std::vector<NamedTensor>& tensors) {
-  Differences differences(static_cast<std::size_t>(exchange.size()), tensors.size());
+  Differences differences(static_cast<std::size_t>(exchange.session().size()), tensors.size());
   if (file)
-    for (int rank = 1; rank < exchange.size(); ++rank)
+    for (int rank = 1; rank < exchange.session().size(); ++rank)
       for (std::size_t i = 0; i < tensors.size(); ++i)
         if (own_place(*file, rank, tensors[i])) differences.set(rank, i);
   exchange.control().broadcast(differences.bytes());
@@ -180,7 +180,7 @@ Differences broadcast_differences(Exchange& exchange, const CheckpointFile* file
 void hand_out(Exchange& exchange, const CheckpointFile* file, std::vector<NamedTensor>& tensors) {
   const Differences differs = broadcast_differences(exchange, file, tensors);
   std::vector<std::byte> sent;
-  for (int rank = 1; rank < exchange.size(); ++rank)
+  for (int rank = 1; rank < exchange.session().size(); ++rank)
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       if (!differs(rank, i)) continue;
       if (file) {
@@ -197,8 +197,8 @@ void write_checkpoint(Exchange& exchange, const std::vector<NamedTensor>& mine,
                       const CheckpointInfo& info, const std::filesystem::path& target,
                       bool root_only) {
   const Differences differences = compare(exchange, mine, root_only);
-  const Pieces pieces = pieces_of(mine, exchange.size(), differences);
-  if (exchange.rank() != kRoot) return send_pieces(exchange, mine, pieces);
+  const Pieces pieces = pieces_of(mine, exchange.session().size(), differences);
+  if (exchange.session().rank() != kRoot) return send_pieces(exchange, mine, pieces);
   std::vector<TensorInfo> infos;
   for (const Piece& piece : pieces) {
     infos.push_back(info_of(mine[piece.tensor]));

@@ -84,8 +84,9 @@ void judge(Verdict& verdict, std::size_t rank, const RankIteration& measured,
 
 Verdict gather_rows(Exchange& exchange, const StepResult& mine, double begin_s, IterationRow& row) {
   const std::vector<double> block = pack(mine, begin_s);
-  const bool root = exchange.rank() == 0;
-  std::vector<double> all(root ? block.size() * static_cast<std::size_t>(exchange.size()) : 0);
+  const bool root = exchange.session().rank() == 0;
+  std::vector<double> all(root ? block.size() * static_cast<std::size_t>(exchange.session().size())
+                               : 0);
   exchange.control().gather(std::as_bytes(std::span(block)),
                             std::as_writable_bytes(std::span(all)));
   Verdict verdict;
@@ -104,7 +105,8 @@ Verdict gather_rows(Exchange& exchange, const StepResult& mine, double begin_s, 
 }
 
 Verdict agree_on_stop(Exchange& exchange, StopReason mine) {
-  std::vector<StopReason> all(exchange.rank() == 0 ? static_cast<std::size_t>(exchange.size()) : 0);
+  std::vector<StopReason> all(
+      exchange.session().rank() == 0 ? static_cast<std::size_t>(exchange.session().size()) : 0);
   exchange.control().gather(std::as_bytes(std::span(&mine, 1)),
                             std::as_writable_bytes(std::span(all)));
   Verdict verdict;

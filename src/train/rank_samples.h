@@ -37,8 +37,9 @@ void gather_samples(Exchange& exchange, std::vector<Sample> mine, Take&& take) {
   mine.resize(most, nobody);
   for (std::size_t first = 0; first < most; first += kAtOnce) {
     const auto some = std::span(mine).subspan(first, std::min(kAtOnce, most - first));
-    std::vector<Sample> all(
-        exchange.rank() == 0 ? some.size() * static_cast<std::size_t>(exchange.size()) : 0);
+    std::vector<Sample> all(exchange.session().rank() == 0
+                                ? some.size() * static_cast<std::size_t>(exchange.session().size())
+                                : 0);
     exchange.control().gather(std::as_bytes(some), std::as_writable_bytes(std::span(all)));
     for (const Sample& sample : all)
       if (sample.rank != kNobody) take(sample);
@@ -61,7 +62,7 @@ class RankSamples {
     std::vector<decltype(sample_of(Reading(), 0, 0))> mine;
     if (reader_)
       for (const Reading& reading : reader_->take())
-        mine.push_back(sample_of(reading, exchange.rank(), clock_offset_s - start_s));
+        mine.push_back(sample_of(reading, exchange.session().rank(), clock_offset_s - start_s));
     gather_samples(exchange, std::move(mine), [recorder](const auto& sample) {
       if (recorder != nullptr) recorder->add(sample);
     });

@@ -19,9 +19,10 @@ std::span<float> values_of(torch::Tensor& tensor) {
 void broadcast_network(Exchange& exchange, Replica& replica) {
   const torch::NoGradGuard no_grad;
   for (auto& parameter : replica.parameters)
-    exchange.broadcast(values_of(parameter), 0, Traffic::kParameters);
+    exchange.run(Collective::broadcast(values_of(parameter), kRoot), Traffic::kParameters);
   for (auto& buffer : replica.buffers)
-    if (buffer.is_floating_point()) exchange.broadcast(values_of(buffer), 0, Traffic::kBuffers);
+    if (buffer.is_floating_point())
+      exchange.run(Collective::broadcast(values_of(buffer), kRoot), Traffic::kBuffers);
 }
 
 /// |mine − rank 0's| / |rank 0's|; 0 for two empty ones.
@@ -53,7 +54,7 @@ std::string text_of(const char* begin) {
 
 Replica first_replica(Exchange& exchange, const TrainOptions& options, Layout layout,
                       const torch::Device& device) {
-  const auto rank = static_cast<std::uint64_t>(exchange.rank());
+  const auto rank = static_cast<std::uint64_t>(exchange.session().rank());
   const std::uint64_t seed =
       options.init == "equal" ? options.seed : options.seed + rank * kSeedOfRank;
   Replica replica = make_replica(options.model, seed, layout, device);
@@ -67,8 +68,9 @@ bool replicas_may_differ(const TrainOptions& options, int ranks) {
 }
 
 ReplicaRow compare_replicas(Exchange& exchange, const Replica& replica) {
-  const auto ranks = static_cast<std::size_t>(exchange.rank() == 0 ? exchange.size() : 0);
-  exchange.settle();
+  const auto ranks =
+      static_cast<std::size_t>(exchange.session().rank() == 0 ? exchange.session().size() : 0);
+  exchange.await(exchange.now().mark);
   const Hashes mine = hashes_of(replica);
   std::vector<Hashes> all(ranks);
   exchange.control().gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));

@@ -106,7 +106,7 @@ std::unique_ptr<Recorder> make_recorder(const std::string& output, const RunInfo
 /// Prints and records; throws Error kCheckFailed if a mode is not what it should be.
 void verify_before_timing(Exchange& exchange, const RunSetting& setting, ProgramOutput& output) {
   const auto rows = verify_modes(exchange, setting.data, setting.options, setting.compute);
-  if (exchange.rank() == 0) output.print(verification_table(rows));
+  if (exchange.session().rank() == 0) output.print(verification_table(rows));
   for (const VerificationRow& row : rows) {
     if (setting.recorder) setting.recorder->add(row);
     if (!row.passed)
@@ -241,8 +241,7 @@ struct RunRanks {
       : device(session, {options.device, options.allow_shared_gpu}),
         chosen(settle_transport(session, options, device.choice())),
         transports(session, session.watchdog(), chosen, device.choice(), device.lane()),
-        exchange(session, transports.get(), session.watchdog(), verify_level(options.verify),
-                 device.lane()) {}
+        exchange(session, transports.get(), verify_level(options.verify), device.lane()) {}
 
   RankDevice device;
   TransportChoice chosen;
@@ -283,7 +282,7 @@ std::unique_ptr<Recorder> open_record(const RunRequest& request, const ComputeSe
 
 /// All ranks wait for rank 0's disk.
 void publish(Exchange& exchange, Recorder* recorder, const std::string& output) {
-  const WatchdogTimeoutExtension writes(exchange.watchdog(), WatchedPhase::kPublishing);
+  const WatchdogTimeoutExtension writes(exchange.session().watchdog(), WatchedPhase::kPublishing);
   if (recorder) recorder->finish(RunStatus::kComplete);
   if (recorder) std::cout << "run file: " << output << std::endl;
   std::byte done{1};

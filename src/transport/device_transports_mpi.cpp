@@ -81,7 +81,7 @@ double DirectTransport::run(const Collective& call) {
   sum.waiting = Waiting::kSpin;
   settle();
   mpi().run(sum);
-  if (call.scale == Scale::kMean)
+  if (call.scale == Scale::kAverage)
     scale_(reinterpret_cast<float*>(call.receive.data()),
            static_cast<std::int64_t>(call.receive.size() / sizeof(float)),
            1.0f / static_cast<float>(size()), stream());
@@ -294,7 +294,7 @@ void NcclTransport::move(const Collective& call) {
   switch (call.kind) {
     case CollectiveKind::kAllReduce:
       if (size() > 1)
-        api_.all_reduce(data, count, call.type, call.scale == Scale::kMean, communicator(),
+        api_.all_reduce(data, count, call.type, call.scale == Scale::kAverage, communicator(),
                         stream_);
       return;
     case CollectiveKind::kReduce:

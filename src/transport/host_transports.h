@@ -30,7 +30,7 @@ class OwnAllReduce : public Transport {
   virtual double all_reduce(const Collective& call) = 0;
   /// What the sum is multiplied with.
   double factor(const Collective& call) const {
-    return call.scale == Scale::kMean ? 1.0 / size() : 1;
+    return call.scale == Scale::kAverage ? 1.0 / size() : 1;
   }
 
  private:

@@ -24,7 +24,7 @@ enum class Waiting {
 };
 
 /// What an all-reduce leaves of the sum over ranks: all of it, or its n-th part for n ranks.
-enum class Scale { kSum, kMean };
+enum class Scale { kSum, kAverage };
 
 /// One collective of all ranks of a transport. Counts come from the buffers, never from the caller.
 struct Collective {

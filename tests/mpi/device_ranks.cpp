@@ -72,7 +72,7 @@ void FakeNccl::all_reduce(void* data, std::size_t count, ValueType type, bool me
   enqueue(communicator, stream, data, bytes);
   mpi_.run({.type = type,
             .receive = {static_cast<std::byte*>(data), bytes},
-            .scale = mean ? Scale::kMean : Scale::kSum});
+            .scale = mean ? Scale::kAverage : Scale::kSum});
 }
 
 void FakeNccl::reduce(void* data, std::size_t count, ValueType type, int root,
@@ -149,6 +149,6 @@ DeviceRanks::DeviceRanks(bool nccl, VerifyLevel verify)
       transport(nccl ? std::unique_ptr<Transport>(std::make_unique<NcclTransport>(
                            session(), watchdog, api, device, lane.communication))
                      : std::make_unique<StagedTransport>(mpi, device, lane.communication)),
-      exchange(session(), *transport, watchdog, verify, &lane) {}
+      exchange(session(), *transport, verify, &lane) {}
 
 }  // namespace gradsync::test

@@ -116,8 +116,7 @@ TEST_CASE("gradients outlive a mode whose thread is left to the end of the job" 
     CAPTURE(name);
     auto transport = std::make_unique<Stuck>();
     {
-      Watchdog& watchdog = test::session().watchdog();
-      Exchange exchange(test::session(), *transport, watchdog, VerifyLevel::kOff);
+      Exchange exchange(test::session(), *transport, VerifyLevel::kOff);
       Replica replica = make_replica("lenet", 1, Layout::kNhwc);
       try {
         const auto mode =

@@ -34,7 +34,7 @@ struct GpuRanks {
   explicit GpuRanks(const std::string& transport, VerifyLevel verify = VerifyLevel::kInit)
       : transports(test::session(), watchdog, {transport, "asked for"}, device.choice(),
                    device.lane()),
-        exchange(test::session(), transports.get(), watchdog, verify, device.lane()) {}
+        exchange(test::session(), transports.get(), verify, device.lane()) {}
 
   RankDevice device{test::session(), {"cuda", true}};
   Watchdog& watchdog = test::session().watchdog();

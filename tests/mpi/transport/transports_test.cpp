@@ -62,7 +62,7 @@ void check_sums(Transport& transport, std::span<float> data) {
     transport.run(Collective::all_reduce(data, Scale::kSum, waiting));
     CHECK(wrong(data, ranks, 1) == 0);
     fill(data, rank);
-    transport.run(Collective::all_reduce(data, Scale::kMean, waiting));
+    transport.run(Collective::all_reduce(data, Scale::kAverage, waiting));
     CHECK(wrong(data, ranks, 1.0f / static_cast<float>(ranks)) == 0);
   }
 }
