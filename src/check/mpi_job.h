@@ -33,9 +33,6 @@ class MpiJob : public Job {
   void swap(int peer, std::span<const float> out, std::span<float> in) override;
 
  private:
-  /// Marks the next collective for the watchdog.
-  CollectiveScope watched(CollectiveKind kind);
-
   const Session& session_;
   Launcher launcher_;
   MpiTransport transport_;

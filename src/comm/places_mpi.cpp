@@ -1,6 +1,7 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <fstream>
 #include <random>
@@ -10,7 +11,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/version.h"
-#include "comm/agreement.h"
 #include "comm/places.h"
 #include "machine/gpu_stack.h"
 #include "machine/hardware.h"
@@ -57,11 +57,9 @@ using Uuid = std::array<char, sizeof PackedPlace::device_uuid>;
 
 /// Of the GPUs of the ranks on this node, by local rank.
 std::vector<Uuid> uuids_on_node(const Session& session, const PackedPlace& mine) {
-  std::vector<Uuid> all(static_cast<std::size_t>(session.local_size()));
-  const auto watched = session.control_on_node(CollectiveKind::kAllGather, sizeof mine.device_uuid);
-  MPI_Allgather(mine.device_uuid, sizeof mine.device_uuid, MPI_CHAR, all.data(),
-                sizeof mine.device_uuid, MPI_CHAR, session.node());
-  return all;
+  Uuid uuid{};
+  std::copy(std::begin(mine.device_uuid), std::end(mine.device_uuid), uuid.begin());
+  return session.gather_on_node(uuid);
 }
 
 /// Needs its device_uuid. Collective, if all ranks of the node have a GPU.
@@ -124,13 +122,8 @@ CoreMask core_mask() {
 }
 
 std::vector<Cores> cores_on_node(const Session& session) {
-  const CoreBits mine = core_bits();
-  std::vector<CoreBits> all(static_cast<std::size_t>(session.local_size()));
-  const auto watched = session.control_on_node(CollectiveKind::kAllGather, sizeof mine);
-  MPI_Allgather(mine.data(), sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE,
-                session.node());
   std::vector<Cores> cores;
-  for (const CoreBits& one : all)
+  for (const CoreBits& one : session.gather_on_node(core_bits()))
     cores.push_back(cores_of(one));
   return cores;
 }
@@ -165,11 +158,8 @@ std::vector<RankPlace> gather_places(const Session& session, std::int64_t thread
   mine.clock_uncertainty_s = clock.uncertainty_s;
   pack_host(mine);
   if (!gpu.uuid.empty()) pack_gpu(session, mine);
-  std::vector<PackedPlace> all(static_cast<std::size_t>(session.root() ? session.size() : 0));
-  const auto watched = session.control(CollectiveKind::kGather, sizeof mine);
-  MPI_Gather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, 0, session.world());
   std::vector<RankPlace> places;
-  for (const PackedPlace& one : all)
+  for (const PackedPlace& one : session.gather(mine))
     places.push_back({one.rank, one.local_rank, one.host, one.device, one.device_uuid, one.affinity,
                       one.threads, one.clock_offset_s, one.clock_uncertainty_s, one.host_processors,
                       one.host_sockets, one.host_numa_nodes, one.host_memory_bytes, one.host_caches,
@@ -199,7 +189,7 @@ DeviceFacts facts_of(const Session& session) {
 }
 
 DeviceChoice agree(const Session& session, const DeviceRequest& request, const DeviceFacts& mine) {
-  const auto texts = gather_texts(session, nlohmann::json(mine).dump());
+  const auto texts = session.gather(nlohmann::json(mine).dump());
   std::string chosen;
   session.together([&] {
     if (!session.root()) return;
@@ -208,12 +198,7 @@ DeviceChoice agree(const Session& session, const DeviceRequest& request, const D
       all.push_back(nlohmann::json::parse(text).get<DeviceFacts>());
     chosen = nlohmann::json(choose_device(request, all)).dump();
   });
-  auto length = static_cast<std::int64_t>(chosen.size());
-  const auto watched = session.control(CollectiveKind::kBroadcast, sizeof length);
-  MPI_Bcast(&length, 1, MPI_INT64_T, 0, session.world());
-  chosen.resize(static_cast<std::size_t>(length));
-  session.count(CollectiveKind::kBroadcast, length);
-  MPI_Bcast(chosen.data(), static_cast<int>(length), MPI_CHAR, 0, session.world());
+  session.broadcast(chosen);
   return nlohmann::json::parse(chosen).get<DeviceChoice>();
 }
 

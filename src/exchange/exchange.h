@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "exchange/collective_log.h"
-#include "exchange/control_channel.h"
 #include "machine/lane.h"
 #include "transport/transport.h"
 
@@ -70,8 +69,6 @@ class Exchange {
   const Session& session() const { return log_.session(); }
   /// Every collective of this exchange passes it.
   CollectiveLog& log() { return log_; }
-  /// What ranks exchange outside any timed section.
-  ControlChannel& control() { return control_; }
   /// The device's lane, or null: data lies in host memory.
   DeviceLane* lane() { return lane_; }
   /// Whether collectives return before they have run, on the lane.
@@ -139,7 +136,6 @@ class Exchange {
   Thread& thread();
 
   CollectiveLog log_;
-  ControlChannel control_;
   Transport& transport_;
   DeviceLane* lane_;
   Mark last_;  ///< end of the last collective on the device

@@ -165,7 +165,7 @@ class Exchange::Thread {
 
 Exchange::Exchange(const Session& session, Transport& transport, VerifyLevel verify,
                    DeviceLane* lane)
-    : log_(session, verify), control_(log_), transport_(transport), lane_(lane) {
+    : log_(session, verify), transport_(transport), lane_(lane) {
   // How many messages wait at once depends on the peers' pace: no step is to be the first to grow.
   posted_.reserve(kExpectedPosted);
   if (lane_)

@@ -33,18 +33,14 @@ c10::intrusive_ptr<c10d::Store> make_store(const Session& session) {
   options.waitWorkers = false;
   options.port = 0;
   std::string host = session.local_size() == session.size() ? "127.0.0.1" : session.host();
-  host.resize(MPI_MAX_PROCESSOR_NAME);
   c10::intrusive_ptr<c10d::TCPStore> store;
   session.together([&] {
     if (!session.root()) return;
     store = c10::make_intrusive<c10d::TCPStore>(host.c_str(), options);
     options.port = store->getPort();
   });
-  {
-    const CollectiveScope watched(session.watchdog(), CollectiveKind::kBroadcast);
-    MPI_Bcast(&options.port, 1, MPI_UINT16_T, kRoot, session.world());
-    MPI_Bcast(host.data(), static_cast<int>(host.size()), MPI_CHAR, kRoot, session.world());
-  }
+  session.broadcast(options.port);
+  session.broadcast(host);
   session.together([&] {
     if (!session.root()) store = c10::make_intrusive<c10d::TCPStore>(host.c_str(), options);
   });

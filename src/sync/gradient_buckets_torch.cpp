@@ -81,7 +81,7 @@ void GradientBuckets::require_all() const {
 void GradientBuckets::share_order() {
   const auto order = std::as_writable_bytes(std::span(observed_));
   if (exchange_.lane())
-    exchange_.control().broadcast(order);  // host memory
+    exchange_.session().broadcast(order);  // host memory
   else
     exchange_.run(Collective::broadcast(order, kRoot), Traffic::kControl);
 }

@@ -26,15 +26,6 @@ bool uses_buckets(const TrainOptions& options) {
   return mode_named(options.sync).overlaps && options.overlap == "backward";
 }
 
-/// The slowest rank's, on all ranks.
-void take_slowest(const Exchange& exchange, std::span<double> times_s) {
-  const Session& session = exchange.session();
-  const auto watched =
-      session.control(CollectiveKind::kAllReduce, static_cast<std::int64_t>(times_s.size_bytes()));
-  MPI_Allreduce(MPI_IN_PLACE, times_s.data(), static_cast<int>(times_s.size()), MPI_DOUBLE, MPI_MAX,
-                session.world());
-}
-
 /// When the gradients of a backward pass are ready, by parameter: medians over some steps, of the
 /// slowest rank, since the first gradient of the pass.
 class ReadyTimes {
@@ -76,7 +67,7 @@ class ReadyTimes {
     std::vector<double> ready_s;
     for (const auto& times_s : since_first_s_)
       ready_s.push_back(median(times_s));
-    take_slowest(exchange_, ready_s);
+    exchange_.session().max(ready_s);  // the slowest rank's
     auto order = module_order(ready_s.size());
     std::stable_sort(order.begin(), order.end(),
                      [&](std::size_t a, std::size_t b) { return ready_s[a] < ready_s[b]; });
@@ -120,7 +111,7 @@ class MessageTimes {
     for (const double size : bytes)
       times_s.push_back(median_time_s(static_cast<std::size_t>(size)));
     exchange_.set_overlaps(before);
-    take_slowest(exchange_, times_s);
+    exchange_.session().max(times_s);
     return fit_alpha_beta(bytes, times_s);
   }
 

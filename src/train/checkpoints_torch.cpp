@@ -61,7 +61,7 @@ Position Checkpoints::restore() {
   const Position position{plan->from.iteration, plan->from.epoch, plan->from.step};
   if (position.iteration > 0) {
     const WatchdogTimeoutExtension reads(exchange_.session().watchdog(), WatchedPhase::kResume);
-    const ControlChannel::CountedAs counted(exchange_.control(), Traffic::kCheckpoint);
+    const ControlCategory counted(exchange_.session(), Traffic::kCheckpoint);
     const auto tensors = read_checkpoint(exchange_, plan->file ? &*plan->file : nullptr);
     exchange_.session().together([&] { gradsync::restore(state_, tensors); });
   }
@@ -111,7 +111,7 @@ void Checkpoints::stop_if_wanted(const Position& position) {
 void Checkpoints::save(const Position& position) {
   const Stopwatch watch;
   const WatchdogTimeoutExtension writes(exchange_.session().watchdog(), WatchedPhase::kCheckpoint);
-  const ControlChannel::CountedAs counted(exchange_.control(), Traffic::kCheckpoint);
+  const ControlCategory counted(exchange_.session(), Traffic::kCheckpoint);
   exchange_.await(exchange_.now().mark);
   const auto mine = snapshot(state_);
   const std::filesystem::path path = target(position);
@@ -137,7 +137,7 @@ void Checkpoints::stop(const Position& position, const Verdict& verdict) {
 /// Ranks wait for rank 0's disk here, where the limit is that of I/O.
 void Checkpoints::meet() {
   std::byte done{1};
-  exchange_.control().broadcast(std::span(&done, 1));
+  exchange_.session().broadcast(done);
 }
 
 CheckpointInfo Checkpoints::info_at(const Position& position) const {

@@ -65,7 +65,7 @@ Evaluation evaluate(StepParts& parts, const DataSource& data, std::int64_t batch
                         /*shuffle=*/false);
   auto all = sums_of_share(parts, data, sampler, rank, loader_threads);
   parts.replica.network->train();
-  if (shard) parts.exchange.control().sum(all);
+  if (shard) parts.exchange.session().sum(all);
   const auto images = static_cast<double>(data.size(Split::kTest));
   return {all[0] / images, all[1] / images, watch.elapsed_s()};
 }

@@ -103,7 +103,7 @@ void share_arrivals(Exchange& exchange, IterationTimer& timer, double begin_s) {
     const Largest one = mine(record, times_here(timer, record), exchange.session().rank(), begin_s);
     values.insert(values.end(), {one.arrival_s, one.root_or_short_s});
   }
-  exchange.control().maximum(values);
+  exchange.session().max(values);
   const bool one_clock = exchange.session().local_size() == exchange.session().size();
   std::vector<double> arrivals_s;
   for (std::size_t i = 0; i < records.size(); ++i)

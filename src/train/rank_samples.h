@@ -37,11 +37,7 @@ void gather_samples(Exchange& exchange, std::vector<Sample> mine, Take&& take) {
   mine.resize(most, nobody);
   for (std::size_t first = 0; first < most; first += kAtOnce) {
     const auto some = std::span(mine).subspan(first, std::min(kAtOnce, most - first));
-    std::vector<Sample> all(exchange.session().rank() == 0
-                                ? some.size() * static_cast<std::size_t>(exchange.session().size())
-                                : 0);
-    exchange.control().gather(std::as_bytes(some), std::as_writable_bytes(std::span(all)));
-    for (const Sample& sample : all)
+    for (const Sample& sample : exchange.session().gather(some))
       if (sample.rank != kNobody) take(sample);
   }
 }

@@ -29,7 +29,7 @@ void broadcast_network(Exchange& exchange, Replica& replica) {
 double distance_to_root(Exchange& exchange, const torch::Tensor& mine) {
   if (mine.numel() == 0) return 0;
   torch::Tensor root = mine.clone();
-  exchange.control().broadcast(std::as_writable_bytes(values_of(root)));
+  exchange.session().broadcast(std::as_writable_bytes(values_of(root)));
   const auto length = root.to(torch::kFloat64).norm().item<double>();
   const auto away = (mine.to(torch::kFloat64) - root.to(torch::kFloat64)).norm().item<double>();
   return away == 0 ? 0 : away / length;
@@ -73,15 +73,15 @@ ReplicaRow compare_replicas(Exchange& exchange, const Replica& replica) {
   exchange.await(exchange.now().mark);
   const Hashes mine = hashes_of(replica);
   std::vector<Hashes> all(ranks);
-  exchange.control().gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
+  exchange.session().gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
   std::byte differ{std::any_of(all.begin(), all.end(), [&](auto& one) { return one != mine; })};
-  exchange.control().broadcast(std::span(&differ, 1));
+  exchange.session().broadcast(differ);
   std::array<double, 2> away = {0, 0};
   if (differ != std::byte{0})
     away = {distance_to_root(exchange, flat_parameters(replica)),
             distance_to_root(exchange, flat_buffers(replica))};
   std::vector<std::array<double, 2>> distances(ranks);
-  exchange.control().gather(std::as_bytes(std::span(away)),
+  exchange.session().gather(std::as_bytes(std::span(away)),
                             std::as_writable_bytes(std::span(distances)));
   ReplicaRow row;
   for (std::size_t rank = 0; rank < ranks; ++rank)

@@ -1,3 +1,4 @@
+#include <array>
 #include <iostream>
 #include <optional>
 
@@ -5,7 +6,6 @@
 
 #include "base/memory.h"
 #include "base/utc_time.h"
-#include "comm/agreement.h"
 #include "model/layer_flop.h"
 #include "model/network.h"
 #include "options/epoch_plan.h"
@@ -41,11 +41,11 @@ DataDigest verify_data(const Session& session, const RunData& data) {
   session.together([&] {
     if (session.local_rank() == 0) digest = data.verify();
   });
-  std::string combined = digest.combined;
-  combined.resize(64, ' ');
-  const auto watched = session.control_on_node(CollectiveKind::kBroadcast, 64);
-  MPI_Bcast(combined.data(), 64, MPI_CHAR, 0, session.node());
-  require_agreement(session, {{"data set digest", combined}});
+  std::array<char, 64> combined;
+  combined.fill(' ');
+  digest.combined.copy(combined.data(), combined.size());
+  session.broadcast_on_node(combined);
+  require_agreement(session, {{"data set digest", {combined.data(), combined.size()}}});
   return digest;
 }
 
@@ -53,8 +53,7 @@ DataDigest verify_data(const Session& session, const RunData& data) {
 /// its checkpoint was written: what lies between the two processes is left out.
 double broadcast_start(const Session& session, const ResumePlan& plan) {
   double start_s = now_s() - plan.from.elapsed_s;
-  const auto watched = session.control(CollectiveKind::kBroadcast, sizeof start_s);
-  MPI_Bcast(&start_s, 1, MPI_DOUBLE, 0, session.world());
+  session.broadcast(start_s);
   return start_s;
 }
 
@@ -286,7 +285,7 @@ void publish(Exchange& exchange, Recorder* recorder, const std::string& output) 
   if (recorder) recorder->finish(RunStatus::kComplete);
   if (recorder) std::cout << "run file: " << output << std::endl;
   std::byte done{1};
-  exchange.control().broadcast(std::span(&done, 1));
+  exchange.session().broadcast(done);
 }
 
 /// Frees what all ranks must leave together.

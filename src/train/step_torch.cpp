@@ -285,7 +285,7 @@ class Step {
         parts_.graph->capture([this] { return launch([this] { apply_on_device(); }); },
                               parts_.exchange.session().ledger());
     std::array<double, 1> failed = {mine ? 0.0 : 1.0};
-    parts_.exchange.control().sum(failed);
+    parts_.exchange.session().sum(failed);
     parts_.exchange.log().set_timing(parts_.measured);
     if (failed[0] == 0) return true;
     parts_.graph->give_up("another rank could not capture it");

@@ -90,7 +90,7 @@ bool Trainer::target_reached() {
   if (!(options_.target_accuracy > 0)) return false;
   constexpr double kRounding = 1e-12;
   double accuracy = summary_.test_accuracy();
-  exchange_.control().sum(std::span(&accuracy, 1));
+  exchange_.session().sum({&accuracy, 1});
   accuracy /= static_cast<double>(exchange_.session().size());
   if (!(1e2 * accuracy >= options_.target_accuracy - kRounding)) return false;
   progress_.clear();
@@ -122,7 +122,7 @@ void Trainer::record_epoch(const RankEpoch& mine) {
   const std::int64_t epoch = position_.epoch;
   std::vector<RankEpoch> all(
       exchange_.session().rank() == 0 ? static_cast<std::size_t>(exchange_.session().size()) : 0);
-  exchange_.control().gather(std::as_bytes(std::span(&mine, 1)),
+  exchange_.session().gather(std::as_bytes(std::span(&mine, 1)),
                              std::as_writable_bytes(std::span(all)));
   if (exchange_.session().rank() != 0) return;
   std::cout << epoch_line(epoch, all) << ", order " << feed_.order_digest() << std::endl;
@@ -166,7 +166,7 @@ void Trainer::record_traffic(const RankTraffic& trained) {
   const std::array<RankTraffic, 2> mine = {traffic_at_start_, trained};
   std::vector<std::array<RankTraffic, 2>> all(
       exchange_.session().rank() == 0 ? static_cast<std::size_t>(exchange_.session().size()) : 0);
-  exchange_.control().gather(std::as_bytes(std::span(mine)),
+  exchange_.session().gather(std::as_bytes(std::span(mine)),
                              std::as_writable_bytes(std::span(all)));
   if (!setting_.recorder) return;
   TrafficRow start{"start", 0, {}}, end{"trained", position_.iteration - first_iteration_, {}};

@@ -57,8 +57,7 @@ void inject_fault(FaultKind kind, Exchange& exchange, GradientGuard& guard,
       break;
     case FaultKind::kLeave:
       exchange.session().watchdog().doing(Activity::kFinished, iteration);
-      MPI_Finalize();
-      std::_Exit(0);
+      exchange.session().leave();
     case FaultKind::kSkip:
       exchange.log().inject(CollectiveFault::kSkip);
       break;
@@ -144,7 +143,7 @@ void Trainer::run(ProgramOutput& output) {
   checkpoints_.after_training(position_);
   const Table table = summary_.gather(exchange_, setting_.places, options_.warmup);
   double exposed_s = summary_.mean_exposed_s() / static_cast<double>(exchange_.session().size());
-  if (setting_.buckets) exchange_.control().sum(std::span(&exposed_s, 1));
+  if (setting_.buckets) exchange_.session().sum({&exposed_s, 1});
   if (exchange_.session().rank() != 0) return;
   output.print(table);
   if (setting_.buckets)

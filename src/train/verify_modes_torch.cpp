@@ -1,7 +1,6 @@
 #include <cmath>
 #include <map>
 
-#include "comm/agreement.h"
 #include "options/modes.h"
 #include "train/evaluate.h"
 #include "train/verify_modes.h"
@@ -53,9 +52,7 @@ Outcome train_briefly(const std::string& name, Exchange& exchange, const DataSou
   mode->publish();
   exchange.await(exchange.now().mark);
   Outcome outcome{flat_parameters(replica), parameter_hash(replica), false};
-  const auto watched = exchange.session().control(CollectiveKind::kAllReduce, kEqualOnAllBytes);
-  outcome.ranks_equal =
-      equal_on_all(exchange.session().world(), std::stoull(outcome.hash, nullptr, 16));
+  outcome.ranks_equal = exchange.session().equal(std::stoull(outcome.hash, nullptr, 16));
   return outcome;
 }
 
@@ -63,10 +60,7 @@ Outcome train_briefly(const std::string& name, Exchange& exchange, const DataSou
 double largest_difference(Exchange& exchange, const torch::Tensor& a, const torch::Tensor& b) {
   double mine = (a - b).abs().max().item<double>();
   if (!std::isfinite(mine)) mine = std::numeric_limits<double>::infinity();
-  double largest = 0;
-  const auto watched = exchange.session().control(CollectiveKind::kAllReduce, sizeof mine);
-  MPI_Allreduce(&mine, &largest, 1, MPI_DOUBLE, MPI_MAX, exchange.session().world());
-  return largest;
+  return exchange.session().max(mine);
 }
 
 }  // namespace

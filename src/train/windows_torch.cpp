@@ -91,7 +91,7 @@ class Windows {
     const std::int64_t iterations = setting_.options.counterfactual;
     for (std::int64_t i = 0; i < kWarmup; ++i)
       exchange_once(*mode);
-    meet();
+    exchange_.session().meet();
     exchange_.await(exchange_.now().mark);
     double busy_s = 0;
     const Stopwatch watch;
@@ -170,7 +170,7 @@ class Windows {
     parts.measured = kind != kUnmeasured;
     exchange_.log().set_timing(parts.measured);
     sums = Sums();
-    meet();
+    exchange_.session().meet();
     const Stopwatch watch;
     run_steps(parts, pipeline, warmup, warmup + iterations, sums);
     const double wall_s = watch.elapsed_s();
@@ -196,11 +196,6 @@ class Windows {
   void finish(const StepParts& parts, FinishedIteration finished, Sums& sums) {
     sums.add(finished.result.measured);
     if (parts.measured) gather_rows(exchange_, finished.result, 0, finished.row);
-  }
-
-  void meet() {
-    const auto watched = exchange_.session().control(CollectiveKind::kBarrier, 0);
-    MPI_Barrier(exchange_.session().world());
   }
 
   Exchange& exchange_;
@@ -269,7 +264,7 @@ std::vector<WindowRow> run_windows(Exchange& exchange, const RunSetting& setting
       WindowRow row{std::string(name), round, mine.iterations, {}};
       if (exchange.session().rank() == 0)
         row.ranks.resize(static_cast<std::size_t>(exchange.session().size()));
-      exchange.control().gather(std::as_bytes(std::span(&mine.rank, 1)),
+      exchange.session().gather(std::as_bytes(std::span(&mine.rank, 1)),
                                 std::as_writable_bytes(std::span(row.ranks)));
       rows.push_back(std::move(row));
     }

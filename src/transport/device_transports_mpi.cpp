@@ -190,9 +190,7 @@ NcclId shared_id(const Session& session, NcclApi& api) {
   session.together([&] {
     if (session.root()) id = api.make_id();
   });
-  const auto watched =
-      session.control(CollectiveKind::kBroadcast, static_cast<std::int64_t>(id.size()));
-  MPI_Bcast(id.data(), static_cast<int>(id.size()), MPI_BYTE, 0, session.world());
+  session.broadcast(std::as_writable_bytes(std::span(id)));
   return id;
 }
 

@@ -4,7 +4,7 @@
 
 #include <mpi.h>
 
-#include "comm/long_messages.h"
+#include "comm/session.h"
 #include "transport/transport.h"
 
 namespace gradsync {

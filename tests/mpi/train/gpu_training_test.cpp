@@ -3,7 +3,6 @@
 
 #include <doctest/doctest.h>
 
-#include "comm/agreement.h"
 #include "machine/gpu_stack.h"
 #include "mpi/short_training.h"
 #include "train/rank_device.h"

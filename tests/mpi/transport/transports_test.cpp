@@ -16,8 +16,6 @@
 
 #include "base/error.h"
 #include "base/half.h"
-#include "comm/agreement.h"
-#include "comm/long_messages.h"
 #include "comm/places.h"
 #include "mpi/ranks.h"
 #include "options/transport_choice.h"
@@ -197,7 +195,7 @@ TEST_CASE("texts of all ranks come to rank 0 in order, and each byte is counted 
   const auto counted = [&](std::size_t length) {
     const auto at = static_cast<std::size_t>(Traffic::kControl);
     const RankTraffic before = session.ledger().total();
-    const auto texts = gather_texts(session, std::string(length, root ? 'r' : 'o'));
+    const auto texts = session.gather(std::string(length, root ? 'r' : 'o'));
     CHECK(texts.size() == (root ? static_cast<std::size_t>(session.size()) : 0));
     for (std::size_t rank = 0; rank < texts.size(); ++rank)
       CHECK(texts[rank] == std::string(length, rank == 0 ? 'r' : 'o'));
