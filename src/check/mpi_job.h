@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "check/job.h"
+#include "comm/places.h"
 #include "comm/session.h"
-#include "comm/single_copy.h"
 #include "record/run.h"
 #include "transport/mpi_transport.h"
 

@@ -10,7 +10,6 @@
 #include "base/version.h"
 #include "check/loaded_files.h"
 #include "check/mpi_job.h"
-#include "comm/clock_sync.h"
 #include "comm/places.h"
 #include "comm/session.h"
 #include "machine/gpu_stack.h"

@@ -3,13 +3,18 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <fstream>
+#include <limits>
 #include <random>
+#include <string>
 
 #include <fmt/format.h>
 #include <hdf5.h>
+#include <mpi.h>
 #include <nlohmann/json.hpp>
 
+#include "base/namespaces.h"
 #include "base/version.h"
 #include "comm/places.h"
 #include "machine/gpu_stack.h"
@@ -213,6 +218,96 @@ RankGpu agree_on_gpus(const Session& session, const DeviceRequest& request) {
   mine.index = gpu_index(facts.local_rank, facts.gpus.size(), request.allow_shared_gpu);
   mine.description = facts.gpus[static_cast<std::size_t>(mine.index)];
   return mine;
+}
+
+namespace {
+
+constexpr int kClockTag = 11;
+
+using Clock = std::function<double()>;
+
+ClockOffset ask_root(MPI_Comm comm, int round_trips, const Clock& clock) {
+  ClockOffset best{0, std::numeric_limits<double>::infinity()};
+  for (int i = 0; i < round_trips; ++i) {
+    double root_s = 0;
+    const double sent_s = clock();
+    MPI_Send(&sent_s, 1, MPI_DOUBLE, 0, kClockTag, comm);
+    MPI_Recv(&root_s, 1, MPI_DOUBLE, 0, kClockTag, comm, MPI_STATUS_IGNORE);
+    const double received_s = clock();
+    const double half_s = (received_s - sent_s) / 2;
+    if (half_s < best.uncertainty_s) best = {root_s - (sent_s + half_s), half_s};
+  }
+  return best;
+}
+
+void answer(MPI_Comm comm, int rank, int round_trips, const Clock& clock) {
+  for (int i = 0; i < round_trips; ++i) {
+    double theirs_s = 0;
+    MPI_Recv(&theirs_s, 1, MPI_DOUBLE, rank, kClockTag, comm, MPI_STATUS_IGNORE);
+    const double mine_s = clock();
+    MPI_Send(&mine_s, 1, MPI_DOUBLE, rank, kClockTag, comm);
+  }
+}
+
+}  // namespace
+
+ClockOffset measure_clock_offset(const Session& session, int round_trips,
+                                 const std::function<double()>& clock) {
+  const int rank = session.rank();
+  MPI_Comm comm = session.world();
+  ClockOffset mine;
+  for (int other = 1; other < session.size(); ++other) {
+    const CollectiveScope watched(session.watchdog(), CollectiveKind::kBarrier);
+    if (rank == 0) answer(comm, other, round_trips, clock);
+    if (rank == other) mine = ask_root(comm, round_trips, clock);
+    MPI_Barrier(comm);
+  }
+  return mine;
+}
+
+namespace {
+
+constexpr const char* kVariable = "btl_vader_single_copy_mechanism";
+
+/// The name of the value that a variable of MPI has, one of a list; empty if there is none.
+std::string value_of(const char* variable) {
+  int index = 0;
+  if (MPI_T_cvar_get_index(variable, &index) != MPI_SUCCESS) return {};
+  int name_length = 0, text_length = 0, verbosity = 0, bind = 0, scope = 0;
+  MPI_Datatype type = MPI_DATATYPE_NULL;
+  MPI_T_enum values = MPI_T_ENUM_NULL;
+  if (MPI_T_cvar_get_info(index, nullptr, &name_length, &verbosity, &type, &values, nullptr,
+                          &text_length, &bind, &scope) != MPI_SUCCESS ||
+      type != MPI_INT || values == MPI_T_ENUM_NULL)
+    return {};
+  MPI_T_cvar_handle handle = MPI_T_CVAR_HANDLE_NULL;
+  int count = 0, value = 0, items = 0;
+  if (MPI_T_cvar_handle_alloc(index, nullptr, &handle, &count) != MPI_SUCCESS) return {};
+  const bool read = count == 1 && MPI_T_cvar_read(handle, &value) == MPI_SUCCESS;
+  MPI_T_cvar_handle_free(&handle);
+  int no_length = 0;
+  if (!read || MPI_T_enum_get_info(values, &items, nullptr, &no_length) != MPI_SUCCESS) return {};
+  for (int item = 0; item < items; ++item) {
+    char name[64] = {};
+    int length = sizeof name, number = 0;
+    MPI_T_enum_get_item(values, item, &number, name, &length);
+    if (number == value) return name;
+  }
+  return {};
+}
+
+}  // namespace
+
+std::uint64_t cma_namespace() {
+  int provided = 0;
+  if (MPI_T_init_thread(MPI_THREAD_SINGLE, &provided) != MPI_SUCCESS) return 0;
+  const std::string mechanism = value_of(kVariable);
+  MPI_T_finalize();
+  // Open MPI 4.1 says "emulated" where it meant "cma" and found other user namespaces. What a user
+  // asked for works.
+  const char* asked = std::getenv("OMPI_MCA_btl_vader_single_copy_mechanism");
+  const bool meant = mechanism == "emulated" && asked == nullptr;
+  return mechanism == "cma" || meant ? namespace_of("user") : 0;
 }
 
 }  // namespace gradsync

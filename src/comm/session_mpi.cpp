@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 
 #include "base/launcher.h"
-#include "comm/deadline_guard.h"
+#include "comm/hang_report.h"
 #include "comm/session.h"
 #include "record/recorded_environment.h"
 

@@ -15,7 +15,6 @@
 #include "base/cli/program_output.h"
 #include "base/file.h"
 #include "base/utc_time.h"
-#include "comm/agreement.h"
 #include "comm/mpi_program.h"
 #include "comm/places.h"
 #include "comm/session.h"

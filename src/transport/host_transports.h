@@ -9,7 +9,7 @@
 #include "comm/session.h"
 #include "comm/shared_window.h"
 #include "transport/mpi_transport.h"
-#include "transport/ring_all_reduce.h"
+#include "transport/ring.h"
 #include "transport/shared_all_reduce.h"
 
 namespace gradsync {

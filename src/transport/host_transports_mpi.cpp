@@ -12,7 +12,7 @@
 #include "base/parse.h"
 #include "transport/host_transports.h"
 #include "transport/interfaces.h"
-#include "transport/ring_connection.h"
+#include "transport/ring.h"
 
 namespace gradsync {
 

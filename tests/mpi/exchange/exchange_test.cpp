@@ -6,7 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "base/half.h"
-#include "comm/clock_sync.h"
+#include "comm/places.h"
 #include "mpi/ranks.h"
 
 using namespace gradsync;
