@@ -146,7 +146,7 @@ class Exchange::Thread {
     }
   }
 
-  /// Returns what is thrown, unless the message itself is told.
+  /// Returns what was thrown, unless `done` gets it.
   static std::exception_ptr carry_out(Exchange& exchange, Job job) {
     std::exception_ptr failure;
     try {
