@@ -6,7 +6,7 @@
 
 #include "analysis/model/measured_cell.h"
 #include "options/modes.h"
-#include "sync/bucket_replay.h"
+#include "sync/buckets.h"
 
 namespace gradsync::report {
 

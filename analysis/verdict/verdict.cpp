@@ -115,7 +115,8 @@ bool of_schema_1(const MeasuredCell* cell) {
 /// number of cells.
 std::array<std::size_t, 3> weight_of(const Cells& family) {
   const MeasuredCell& first = *family.front();
-  return {mode_named(first.run().mode).casts ? 1U : 0U, exchanges(first) ? 1U : 0U, family.size()};
+  const Mode& mode = mode_named(first.run().mode);
+  return {mode.overlaps && mode.casts ? 1U : 0U, exchanges(first) ? 1U : 0U, family.size()};
 }
 
 }  // namespace

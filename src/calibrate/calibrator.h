@@ -45,7 +45,6 @@ class Calibrator {
   Call call(Operation& operation);
   void settle(Call& call);
   int settled_calls(const CallCounts& counts, double slowest_s) const;
-  void meet();
   Timing calls(Operation& operation, bool alone, int count, int checked);
   Timing isolated(Operation& operation, int count, int checked);
   /// Of a call that is not timed.

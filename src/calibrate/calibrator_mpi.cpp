@@ -9,7 +9,7 @@
 #include "base/memory.h"
 #include "base/parse.h"
 #include "calibrate/calibrator.h"
-#include "exchange/await_device.h"
+#include "exchange/exchange.h"
 #include "stats/clock.h"
 #include "stats/statistics.h"
 
@@ -66,11 +66,7 @@ void require_memory(const Session& session, const std::vector<PlannedCell>& cell
   if (cell == nullptr) return;
   const std::int64_t mine = operation_memory_bytes(cell->operation->kind, cell->size.bytes,
                                                    session.rank(), session.size());
-  std::int64_t needed = 0;
-  {
-    const CollectiveScope watched(session.watchdog(), CollectiveKind::kAllReduce);
-    MPI_Allreduce(&mine, &needed, 1, MPI_INT64_T, MPI_SUM, session.node());
-  }
+  const auto needed = static_cast<std::int64_t>(session.sum_on_node(static_cast<double>(mine)));
   session.together([&] {
     const auto available = available_memory_bytes();
     if (!available || needed <= *available) return;
@@ -127,24 +123,29 @@ int Calibrator::settled_calls(const CallCounts& counts, double slowest_s) const 
 /// The times that count and all ranks' errors, on all ranks.
 void Calibrator::join(Timing& timing, OverRanks over_ranks) const {
   combine(timing.calls_s, over_ranks);
-  const CollectiveScope watched(watchdog_, CollectiveKind::kAllReduce);
-  MPI_Allreduce(MPI_IN_PLACE, &timing.wrong, 1, MPI_INT64_T, MPI_SUM, session_.world());
+  timing.wrong = static_cast<std::int64_t>(session_.sum(static_cast<double>(timing.wrong)));
 }
 
 void Calibrator::combine(std::span<double> times_s, OverRanks over_ranks) const {
-  const CollectiveScope watched(watchdog_, CollectiveKind::kAllReduce);
-  const int count = static_cast<int>(times_s.size());
-  if (over_ranks == OverRanks::kRoot) {
-    MPI_Bcast(times_s.data(), count, MPI_DOUBLE, 0, session_.world());
-    return;
-  }
-  const MPI_Op op = over_ranks == OverRanks::kMean      ? MPI_SUM
-                    : over_ranks == OverRanks::kFastest ? MPI_MIN
-                                                        : MPI_MAX;
-  MPI_Allreduce(MPI_IN_PLACE, times_s.data(), count, MPI_DOUBLE, op, session_.world());
-  if (over_ranks == OverRanks::kMean)
+  const auto scale = [&](double factor) {
     for (double& time_s : times_s)
-      time_s /= session_.size();
+      time_s *= factor;
+  };
+  switch (over_ranks) {
+    case OverRanks::kRoot:
+      return session_.broadcast(std::as_writable_bytes(times_s));
+    case OverRanks::kMean:
+      session_.sum(times_s);
+      for (double& time_s : times_s)
+        time_s /= session_.size();
+      return;
+    case OverRanks::kFastest:
+      scale(-1);
+      session_.max(times_s);
+      return scale(-1);
+    case OverRanks::kSlowest:
+      return session_.max(times_s);
+  }
 }
 
 double Calibrator::slowest(double time_s) const {
@@ -167,14 +168,9 @@ Calibrator::Call Calibrator::call(Operation& operation) {
 void Calibrator::settle(Call& call) {
   if (!lane_) return;
   const CollectiveScope watched(watchdog_, kind_, -1, CollectiveScope::Counts::kNo);
-  await_device(lane_->ring, call.end, transport_.device_queue(), session_);
+  await_device(lane_->ring, call.end, transport_, session_);
   call.time_s = lane_->ring.elapsed_s(call.begin, call.end);
   lane_->ring.release_below(call.end.ticket);
-}
-
-void Calibrator::meet() {
-  const CollectiveScope watched(watchdog_, CollectiveKind::kBarrier);
-  MPI_Barrier(session_.world());
 }
 
 Calibrator::Timing Calibrator::calls(Operation& operation, bool alone, int count, int checked) {
@@ -185,7 +181,7 @@ Calibrator::Timing Calibrator::isolated(Operation& operation, int count, int che
   Timing timing;
   for (int i = 0; i < count; ++i) {
     operation.fill();
-    meet();
+    session_.meet();
     Call one = call(operation);
     settle(one);
     timing.calls_s.push_back(one.time_s);
@@ -196,7 +192,7 @@ Calibrator::Timing Calibrator::isolated(Operation& operation, int count, int che
 
 std::int64_t Calibrator::wrong_apart(Operation& operation) {
   operation.fill();
-  meet();
+  session_.meet();
   Call one = call(operation);
   settle(one);
   return operation.wrong(1);
@@ -213,14 +209,14 @@ Calibrator::Timing Calibrator::back_to_back(Operation& operation, int count, int
   };
   const bool leaves_range = operation.calls_a_fill() == 1;
   operation.fill();
-  meet();
+  session_.meet();
   for (int i = 0; i < count; ++i) {
     if (!leaves_range && since_fill == operation.calls_a_fill()) {
       // No call waits for a rank that fills longer, nor the host for calls that are under way.
       while (!started.empty())
         settle_first();
       operation.fill();
-      meet();
+      session_.meet();
       since_fill = 0;
     }
     started.push_back(call(operation));

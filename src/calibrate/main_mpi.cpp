@@ -21,7 +21,6 @@
 #include "calibrate/calibrate_options.h"
 #include "calibrate/calibrator.h"
 #include "calibrate/printer.h"
-#include "comm/agreement.h"
 #include "comm/mpi_program.h"
 #include "comm/places.h"
 #include "comm/session.h"
@@ -252,12 +251,7 @@ std::vector<BucketShape> shared_bucket_shapes(const Session& session, const std:
   session.together([&] {
     if (session.root()) shapes = bucket_shapes(*open_run(path), path);
   });
-  const CollectiveScope watched(session.watchdog(), CollectiveKind::kBroadcast);
-  auto count = static_cast<std::int64_t>(shapes.size());
-  MPI_Bcast(&count, 1, MPI_INT64_T, 0, session.world());
-  shapes.resize(static_cast<std::size_t>(count));
-  MPI_Bcast(shapes.data(), static_cast<int>(shapes.size() * sizeof(BucketShape)), MPI_BYTE, 0,
-            session.world());
+  session.broadcast(shapes);
   return shapes;
 }
 

@@ -10,7 +10,6 @@
 
 #include "base/error.h"
 #include "base/parse.h"
-#include "transport/value_types.h"
 
 namespace gradsync::calibrate {
 
@@ -20,39 +19,6 @@ constexpr std::size_t kPatternPeriod = 61;  // prime: no alignment of a buffer h
 constexpr int kWeights = 16;
 
 }  // namespace
-
-MovingOperation::MovingOperation(CollectiveKind kind, const OperationShape& shape, int sent_parts,
-                                 int received_parts)
-    : kind_(kind),
-      shape_(shape),
-      send_(shape.count * static_cast<std::size_t>(sent_parts), shape.type, shape.lane),
-      receive_(shape.count * static_cast<std::size_t>(received_parts), shape.type, shape.lane) {}
-
-void MovingOperation::fill() {
-  fill_sent(send_);
-  receive_.spoil();
-  send_.send();
-  receive_.send();
-}
-
-void MovingOperation::run(Transport& transport) {
-  transport.move(
-      {.kind = kind_, .type = shape_.type, .send = send_.moved(), .receive = receive_.moved()});
-}
-
-std::int64_t MovingOperation::wrong(int) const {
-  receive_.fetch();
-  return wrong_of(receive_);
-}
-
-const std::vector<OperationEntry>& operations() {
-  static const std::vector<OperationEntry> entries = {
-#define GRADSYNC_OPERATION(id, ...) {__VA_ARGS__, .make = make_##id##_operation},
-#include "calibrate/operations.def"
-#undef GRADSYNC_OPERATION
-  };
-  return entries;
-}
 
 std::vector<const OperationEntry*> operations_over(
     std::string_view transport, const std::vector<const OperationEntry*>& chosen) {
@@ -153,7 +119,8 @@ void fill_typed(std::span<T> data, std::size_t first, double factor) {
 }
 
 template <typename T>
-std::int64_t count_typed(std::span<T> data, std::size_t first, double factor, double tolerance) {
+std::int64_t count_typed(std::span<const T> data, std::size_t first, double factor,
+                         double tolerance) {
   std::size_t next = first % kPatternPeriod;
   std::int64_t count = 0;
   for (const T value : data) {
@@ -164,41 +131,16 @@ std::int64_t count_typed(std::span<T> data, std::size_t first, double factor, do
   return count;
 }
 
-/// Calls `body` with the bytes as values of their type.
-template <typename Body>
-auto typed(std::span<const std::byte> data, ValueType type, const Body& body) {
-  const auto as = [&]<typename T>(T) {
-    auto* values = reinterpret_cast<T*>(const_cast<std::byte*>(data.data()));
-    return body(std::span<T>(values, data.size() / sizeof(T)));
-  };
-  switch (type) {
-    case ValueType::kBfloat16:
-      return as(Bfloat16{});
-    case ValueType::kFloat16:
-      return as(Float16{});
-    case ValueType::kFloat64:
-      return as(double{});
-    case ValueType::kInt32:
-      return as(std::int32_t{});
-    case ValueType::kInt8:
-    case ValueType::kByte:
-      return as(std::int8_t{});
-    case ValueType::kFloat32:
-      break;
-  }
-  return as(float{});
-}
-
 }  // namespace
 
 void fill_pattern(std::span<std::byte> data, ValueType type, std::size_t first, double factor) {
-  typed(data, type, [&](auto values) { fill_typed(values, first, factor); });
+  with_values(data, type, [&](auto values) { fill_typed(values, first, factor); });
 }
 
 std::int64_t count_wrong(std::span<const std::byte> data, ValueType type, std::size_t first,
                          double factor, double tolerance) {
-  return typed(data, type,
-               [&](auto values) { return count_typed(values, first, factor, tolerance); });
+  return with_values(data, type,
+                     [&](auto values) { return count_typed(values, first, factor, tolerance); });
 }
 
 std::int64_t operation_memory_bytes(CollectiveKind kind, std::int64_t bytes, int rank, int ranks) {

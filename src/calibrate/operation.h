@@ -39,11 +39,6 @@ class OperationData {
   void spoil();
   /// What a transport moves.
   std::span<std::byte> moved();
-  template <typename T>
-  std::span<T> moved_as() {
-    return {reinterpret_cast<T*>(moved().data()), moved().size() / sizeof(T)};
-  }
-
   /// Both return when the copy is done.
   void send();
   void fetch() const;
@@ -82,7 +77,7 @@ class Operation {
 
   /// Fresh inputs; where a result will be written, something that is wrong.
   virtual void fill() = 0;
-  /// One call. Collective.
+  /// One call over `transport`. Collective.
   virtual void run(Transport& transport) = 0;
   /// How many of this rank's values are not what they must be after `calls` calls since `fill`.
   virtual std::int64_t wrong(int calls) const = 0;
@@ -91,32 +86,10 @@ class Operation {
   virtual int calls_a_fill() const { return 1 << 20; }
 };
 
-/// A collective of Transport::move that sends one buffer and receives into another, on every rank.
-class MovingOperation : public Operation {
- public:
-  /// Parts of `shape.count` values each that a rank sends and receives.
-  MovingOperation(CollectiveKind kind, const OperationShape& shape, int sent_parts,
-                  int received_parts);
-
-  void fill() override;
-  void run(Transport& transport) override;
-  std::int64_t wrong(int calls) const override;
-
- protected:
-  virtual void fill_sent(OperationData& sent) const = 0;
-  virtual std::int64_t wrong_of(const OperationData& received) const = 0;
-  const OperationShape& shape() const { return shape_; }
-
- private:
-  CollectiveKind kind_;
-  OperationShape shape_;
-  OperationData send_, receive_;
-};
-
 /// CalibrationRow::transport of the ring of messages over MPI, which ddp and c10d use.
 inline constexpr const char* kMpiRing = "mpi-ring";
 
-/// A collective that can be calibrated; operations.def lists them.
+/// A collective that can be calibrated; operations() lists them.
 struct OperationEntry {
   std::string name;  ///< of --collective: "allreduce", "allreduce-ring", …
   CollectiveKind kind;
@@ -127,7 +100,7 @@ struct OperationEntry {
   std::unique_ptr<Operation> (*make)(const OperationShape&);
 };
 
-/// All of them, in the order of --help and of the output.
+/// All of them, in the order of --help and of the output (collectives.cpp).
 const std::vector<OperationEntry>& operations();
 /// The placement that it measures, as nccl-tests distinguishes them: all-reduce, broadcast and
 /// reduce are in place.
@@ -170,11 +143,6 @@ inline constexpr std::array<DataType, 6> kDataTypes = {{{"float", ValueType::kFl
 std::string_view name_of(ValueType type);
 /// Throws Error kUsage with the nearest name.
 ValueType find_data_type(const std::string& name);
-
-#define GRADSYNC_OPERATION(id, ...) \
-  std::unique_ptr<Operation> make_##id##_operation(const OperationShape&);
-#include "calibrate/operations.def"
-#undef GRADSYNC_OPERATION
 
 /// Bytes that one rank needs for an operation on `bytes` a rank: its data, and as much again as the
 /// library may take. The root of gather and scatter, and every rank of the kinds between all ranks,

@@ -66,9 +66,7 @@ bool same_section(const PlannedCell& a, const PlannedCell& b) {
 }
 
 bool moved_by_transport(const PlannedCell& cell) {
-  return cell.operation->kind == CollectiveKind::kAllReduce &&
-         (cell.type == ValueType::kFloat32 || cell.type == ValueType::kFloat16 ||
-          cell.type == ValueType::kBfloat16);
+  return has_own_all_reduce(cell.operation->kind, cell.type);
 }
 
 }  // namespace gradsync::calibrate

@@ -23,7 +23,7 @@ std::string calibration_line(const OperationEntry& operation, const CalibrationR
 /// nccl-tests' two lines of footer, the plateau, the half-bandwidth size and the fit.
 std::string calibration_footer(const CalibrationCurve& curve);
 
-/// The entry of operations.def that a curve is of: the ring over MPI is one of its own.
+/// The entry of operations() that a curve is of: the ring over MPI is one of its own.
 const OperationEntry& operation_of(const CalibrationCurve& curve);
 
 /// What an expectation and a measured row of its size say.

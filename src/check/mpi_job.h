@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "check/job.h"
+#include "comm/places.h"
 #include "comm/session.h"
-#include "comm/single_copy.h"
 #include "record/run.h"
 #include "transport/mpi_transport.h"
 
@@ -33,9 +33,6 @@ class MpiJob : public Job {
   void swap(int peer, std::span<const float> out, std::span<float> in) override;
 
  private:
-  /// Marks the next collective for the watchdog.
-  CollectiveScope watched(CollectiveKind kind);
-
   const Session& session_;
   Launcher launcher_;
   MpiTransport transport_;

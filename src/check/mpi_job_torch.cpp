@@ -10,8 +10,6 @@
 #include "base/version.h"
 #include "check/loaded_files.h"
 #include "check/mpi_job.h"
-#include "comm/agreement.h"
-#include "comm/clock_sync.h"
 #include "comm/places.h"
 #include "comm/session.h"
 #include "machine/gpus.h"
@@ -20,8 +18,6 @@
 namespace gradsync::check {
 
 namespace {
-
-constexpr int kSwapTag = 69;
 
 Place place_of(const Session& session) {
   return {
@@ -37,10 +33,6 @@ MpiJob::MpiJob(const Session& session, Launcher launcher)
       transport_(session.world()),
       place_(place_of(session)) {}
 
-CollectiveScope MpiJob::watched(CollectiveKind kind) {
-  return {session_.watchdog(), kind};
-}
-
 std::vector<Library> MpiJob::libraries() const {
   return suite_libraries();
 }
@@ -52,22 +44,17 @@ GpuLinks MpiJob::gpu_links(const std::string& uuid) const {
 }
 
 std::vector<std::string> MpiJob::gather(const std::string& mine) {
-  return gather_texts(session_, mine);
+  return session_.gather(mine);
 }
 
 std::string MpiJob::broadcast(const std::string& of_root) {
-  const CollectiveScope scope = watched(CollectiveKind::kBroadcast);
   std::string text = of_root;
-  auto length = static_cast<std::int64_t>(text.size());
-  MPI_Bcast(&length, 1, MPI_INT64_T, 0, session_.world());
-  text.resize(static_cast<std::size_t>(length));
-  MPI_Bcast(text.data(), static_cast<int>(length), MPI_CHAR, 0, session_.world());
+  session_.broadcast(text);
   return text;
 }
 
 void MpiJob::meet() {
-  const CollectiveScope scope = watched(CollectiveKind::kBarrier);
-  MPI_Barrier(session_.world());
+  session_.meet();
 }
 
 SteadyOffset MpiJob::read_clock() {
@@ -76,17 +63,12 @@ SteadyOffset MpiJob::read_clock() {
 }
 
 void MpiJob::sum(std::span<float> data) {
-  const CollectiveScope scope = watched(CollectiveKind::kAllReduce);
-  transport_.all_reduce_sum(data, Waiting::kSpin);
+  const CollectiveScope watched(session_.watchdog(), CollectiveKind::kAllReduce);
+  transport_.run(Collective::all_reduce(data, Scale::kSum));
 }
 
 void MpiJob::swap(int peer, std::span<const float> out, std::span<float> in) {
-  // Not counted as a collective: the ranks that take no part continue with the next one.
-  const CollectiveScope scope(session_.watchdog(), CollectiveKind::kAllGather, -1,
-                              CollectiveScope::Counts::kNo);
-  MPI_Sendrecv(out.data(), static_cast<int>(out.size()), MPI_FLOAT, peer, kSwapTag, in.data(),
-               static_cast<int>(in.size()), MPI_FLOAT, peer, kSwapTag, session_.world(),
-               MPI_STATUS_IGNORE);
+  session_.swap(peer, std::as_bytes(out), std::as_writable_bytes(in));
 }
 
 namespace {

@@ -1,16 +1,28 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
-#include "comm/clock_sync.h"
 #include "comm/session.h"
 #include "machine/gpus.h"
 #include "machine/host.h"
 #include "record/run.h"
+#include "stats/clock.h"
 
 namespace gradsync {
+
+/// Difference between this rank's steady clock and rank 0's.
+struct ClockOffset {
+  double offset_s = 0;       ///< add to this rank's clock to read rank 0's
+  double uncertainty_s = 0;  ///< half the shortest round trip: the true offset is within it
+};
+
+/// Cristian's algorithm (1989) with the shortest of `round_trips` exchanges with rank 0, one rank
+/// after the other. `clock` gives this rank's time in seconds. Collective.
+ClockOffset measure_clock_offset(const Session& session, int round_trips = 50,
+                                 const std::function<double()>& clock = now_s);
 
 /// The cores this process may use, and the same as the kernel lists them ("0-1").
 struct CoreMask {
@@ -48,5 +60,10 @@ struct RankGpu {
 /// Rank 0 chooses for all from what each rank finds. An error of choose_device ends the job with
 /// one message. Collective.
 RankGpu agree_on_gpus(const Session& session, const DeviceRequest& request);
+
+/// The user namespace of this process if its MPI copies messages between ranks of a host from
+/// process to process (comm/single_copy.h); 0 if it does not, or is not Open MPI 4. Call it after
+/// MPI_Init.
+std::uint64_t cma_namespace();
 
 }  // namespace gradsync

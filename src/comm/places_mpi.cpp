@@ -1,16 +1,21 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <fstream>
+#include <limits>
 #include <random>
+#include <string>
 
 #include <fmt/format.h>
 #include <hdf5.h>
+#include <mpi.h>
 #include <nlohmann/json.hpp>
 
+#include "base/process.h"
 #include "base/version.h"
-#include "comm/agreement.h"
 #include "comm/places.h"
 #include "machine/gpus.h"
 #include "machine/host.h"
@@ -56,11 +61,9 @@ using Uuid = std::array<char, sizeof PackedPlace::device_uuid>;
 
 /// Of the GPUs of the ranks on this node, by local rank.
 std::vector<Uuid> uuids_on_node(const Session& session, const PackedPlace& mine) {
-  std::vector<Uuid> all(static_cast<std::size_t>(session.local_size()));
-  const auto watched = session.control_on_node(CollectiveKind::kAllGather, sizeof mine.device_uuid);
-  MPI_Allgather(mine.device_uuid, sizeof mine.device_uuid, MPI_CHAR, all.data(),
-                sizeof mine.device_uuid, MPI_CHAR, session.node());
-  return all;
+  Uuid uuid{};
+  std::copy(std::begin(mine.device_uuid), std::end(mine.device_uuid), uuid.begin());
+  return session.gather_on_node(uuid);
 }
 
 /// Needs its device_uuid. Collective, if all ranks of the node have a GPU.
@@ -123,13 +126,8 @@ CoreMask core_mask() {
 }
 
 std::vector<Cores> cores_on_node(const Session& session) {
-  const CoreBits mine = core_bits();
-  std::vector<CoreBits> all(static_cast<std::size_t>(session.local_size()));
-  const auto watched = session.control_on_node(CollectiveKind::kAllGather, sizeof mine);
-  MPI_Allgather(mine.data(), sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE,
-                session.node());
   std::vector<Cores> cores;
-  for (const CoreBits& one : all)
+  for (const CoreBits& one : session.gather_on_node(core_bits()))
     cores.push_back(cores_of(one));
   return cores;
 }
@@ -164,11 +162,8 @@ std::vector<RankPlace> gather_places(const Session& session, std::int64_t thread
   mine.clock_uncertainty_s = clock.uncertainty_s;
   pack_host(mine);
   if (!gpu.uuid.empty()) pack_gpu(session, mine);
-  std::vector<PackedPlace> all(static_cast<std::size_t>(session.root() ? session.size() : 0));
-  const auto watched = session.control(CollectiveKind::kGather, sizeof mine);
-  MPI_Gather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, 0, session.world());
   std::vector<RankPlace> places;
-  for (const PackedPlace& one : all)
+  for (const PackedPlace& one : session.gather(mine))
     places.push_back({one.rank, one.local_rank, one.host, one.device, one.device_uuid, one.affinity,
                       one.threads, one.clock_offset_s, one.clock_uncertainty_s, one.host_processors,
                       one.host_sockets, one.host_numa_nodes, one.host_memory_bytes, one.host_caches,
@@ -198,7 +193,7 @@ DeviceFacts facts_of(const Session& session) {
 }
 
 DeviceChoice agree(const Session& session, const DeviceRequest& request, const DeviceFacts& mine) {
-  const auto texts = gather_texts(session, nlohmann::json(mine).dump());
+  const auto texts = session.gather(nlohmann::json(mine).dump());
   std::string chosen;
   session.together([&] {
     if (!session.root()) return;
@@ -207,12 +202,7 @@ DeviceChoice agree(const Session& session, const DeviceRequest& request, const D
       all.push_back(nlohmann::json::parse(text).get<DeviceFacts>());
     chosen = nlohmann::json(choose_device(request, all)).dump();
   });
-  auto length = static_cast<std::int64_t>(chosen.size());
-  const auto watched = session.control(CollectiveKind::kBroadcast, sizeof length);
-  MPI_Bcast(&length, 1, MPI_INT64_T, 0, session.world());
-  chosen.resize(static_cast<std::size_t>(length));
-  session.count(CollectiveKind::kBroadcast, length);
-  MPI_Bcast(chosen.data(), static_cast<int>(length), MPI_CHAR, 0, session.world());
+  session.broadcast(chosen);
   return nlohmann::json::parse(chosen).get<DeviceChoice>();
 }
 
@@ -227,6 +217,96 @@ RankGpu agree_on_gpus(const Session& session, const DeviceRequest& request) {
   mine.index = gpu_index(facts.local_rank, facts.gpus.size(), request.allow_shared_gpu);
   mine.description = facts.gpus[static_cast<std::size_t>(mine.index)];
   return mine;
+}
+
+namespace {
+
+constexpr int kClockTag = 11;
+
+using Clock = std::function<double()>;
+
+ClockOffset ask_root(MPI_Comm comm, int round_trips, const Clock& clock) {
+  ClockOffset best{0, std::numeric_limits<double>::infinity()};
+  for (int i = 0; i < round_trips; ++i) {
+    double root_s = 0;
+    const double sent_s = clock();
+    MPI_Send(&sent_s, 1, MPI_DOUBLE, 0, kClockTag, comm);
+    MPI_Recv(&root_s, 1, MPI_DOUBLE, 0, kClockTag, comm, MPI_STATUS_IGNORE);
+    const double received_s = clock();
+    const double half_s = (received_s - sent_s) / 2;
+    if (half_s < best.uncertainty_s) best = {root_s - (sent_s + half_s), half_s};
+  }
+  return best;
+}
+
+void answer(MPI_Comm comm, int rank, int round_trips, const Clock& clock) {
+  for (int i = 0; i < round_trips; ++i) {
+    double theirs_s = 0;
+    MPI_Recv(&theirs_s, 1, MPI_DOUBLE, rank, kClockTag, comm, MPI_STATUS_IGNORE);
+    const double mine_s = clock();
+    MPI_Send(&mine_s, 1, MPI_DOUBLE, rank, kClockTag, comm);
+  }
+}
+
+}  // namespace
+
+ClockOffset measure_clock_offset(const Session& session, int round_trips,
+                                 const std::function<double()>& clock) {
+  const int rank = session.rank();
+  MPI_Comm comm = session.world();
+  ClockOffset mine;
+  for (int other = 1; other < session.size(); ++other) {
+    const CollectiveScope watched(session.watchdog(), CollectiveKind::kBarrier);
+    if (rank == 0) answer(comm, other, round_trips, clock);
+    if (rank == other) mine = ask_root(comm, round_trips, clock);
+    MPI_Barrier(comm);
+  }
+  return mine;
+}
+
+namespace {
+
+constexpr const char* kVariable = "btl_vader_single_copy_mechanism";
+
+/// The name of the value that a variable of MPI has, one of a list; empty if there is none.
+std::string value_of(const char* variable) {
+  int index = 0;
+  if (MPI_T_cvar_get_index(variable, &index) != MPI_SUCCESS) return {};
+  int name_length = 0, text_length = 0, verbosity = 0, bind = 0, scope = 0;
+  MPI_Datatype type = MPI_DATATYPE_NULL;
+  MPI_T_enum values = MPI_T_ENUM_NULL;
+  if (MPI_T_cvar_get_info(index, nullptr, &name_length, &verbosity, &type, &values, nullptr,
+                          &text_length, &bind, &scope) != MPI_SUCCESS ||
+      type != MPI_INT || values == MPI_T_ENUM_NULL)
+    return {};
+  MPI_T_cvar_handle handle = MPI_T_CVAR_HANDLE_NULL;
+  int count = 0, value = 0, items = 0;
+  if (MPI_T_cvar_handle_alloc(index, nullptr, &handle, &count) != MPI_SUCCESS) return {};
+  const bool read = count == 1 && MPI_T_cvar_read(handle, &value) == MPI_SUCCESS;
+  MPI_T_cvar_handle_free(&handle);
+  int no_length = 0;
+  if (!read || MPI_T_enum_get_info(values, &items, nullptr, &no_length) != MPI_SUCCESS) return {};
+  for (int item = 0; item < items; ++item) {
+    char name[64] = {};
+    int length = sizeof name, number = 0;
+    MPI_T_enum_get_item(values, item, &number, name, &length);
+    if (number == value) return name;
+  }
+  return {};
+}
+
+}  // namespace
+
+std::uint64_t cma_namespace() {
+  int provided = 0;
+  if (MPI_T_init_thread(MPI_THREAD_SINGLE, &provided) != MPI_SUCCESS) return 0;
+  const std::string mechanism = value_of(kVariable);
+  MPI_T_finalize();
+  // Open MPI 4.1 says "emulated" where it meant "cma" and found other user namespaces. What a user
+  // asked for works.
+  const char* asked = std::getenv("OMPI_MCA_btl_vader_single_copy_mechanism");
+  const bool meant = mechanism == "emulated" && asked == nullptr;
+  return mechanism == "cma" || meant ? namespace_of("user") : 0;
 }
 
 }  // namespace gradsync

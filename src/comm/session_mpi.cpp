@@ -1,6 +1,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <csignal>
 #include <optional>
@@ -9,12 +10,34 @@
 #include <fmt/format.h>
 
 #include "base/launcher.h"
-#include "comm/deadline_guard.h"
+#include "comm/hang_report.h"
 #include "comm/session.h"
+#include "record/recorded_environment.h"
 
 namespace gradsync {
 
 namespace {
+
+constexpr int kMoveTag = 75, kSwapTag = 69;
+
+void in_pieces(std::span<std::byte> data, std::size_t piece_bytes,
+               FunctionRef<void(std::byte*, int)> each) {
+  while (!data.empty()) {
+    const auto piece = data.first(std::min(data.size(), piece_bytes));
+    each(piece.data(), static_cast<int>(piece.size()));
+    data = data.subspan(piece.size());
+  }
+}
+
+/// A call that ranks compare; bytes of the payload of one rank.
+CollectiveCall byte_call(CollectiveKind kind, std::size_t bytes, int root) {
+  CollectiveCall call;
+  call.kind = kind;
+  call.type = ValueType::kByte;
+  call.root = root;
+  call.count = static_cast<std::int64_t>(bytes);
+  return call;
+}
 
 constexpr auto kAbortGrace = std::chrono::seconds(2);
 
@@ -106,7 +129,9 @@ void Session::together(const std::function<void()>& body) const {
   int failed = mine ? rank_ : size_;
   int first = size_;
   {
-    const auto watched = control(CollectiveKind::kAllReduce, sizeof failed);
+    ledger_.add(Traffic::kControl,
+                link_bytes(CollectiveKind::kAllReduce, sizeof failed, rank_, size_, 0));
+    const CollectiveScope watched(*watchdog_, CollectiveKind::kAllReduce);
     MPI_Allreduce(&failed, &first, 1, MPI_INT, MPI_MIN, world_);
   }
   if (first == size_) return;
@@ -160,26 +185,158 @@ void Session::wait_for_abort() const {
     std::this_thread::sleep_for(kAbortGrace);
 }
 
-void Session::count(CollectiveKind kind, std::int64_t bytes, int root) const {
-  ledger_.add(Traffic::kControl, link_bytes(kind, bytes, rank_, size_, root));
+void Session::leave() const {
+  MPI_Finalize();
+  std::_Exit(0);
 }
 
-void Session::count_on_node(CollectiveKind kind, std::int64_t bytes) const {
-  ledger_.add(Traffic::kControl, link_bytes(kind, bytes, local_rank_, local_size_, 0));
+Session::ControlGate Session::set_control_gate(ControlGate gate) const {
+  return std::exchange(control_gate_, std::move(gate));
 }
 
-CollectiveScope Session::control(CollectiveKind kind, std::int64_t bytes, int root) const {
-  count(kind, bytes, root);
-  return {*watchdog_, kind};
+void Session::control(const CollectiveCall& call, Traffic category,
+                      FunctionRef<void()> body) const {
+  if (control_gate_) return control_gate_(call, category, body);
+  ledger_.add(category, link_bytes(call.kind, call.count, rank_, size_, call.root));
+  const CollectiveScope watched(*watchdog_, call.kind);
+  body();
 }
 
-CollectiveScope Session::control_on_node(CollectiveKind kind, std::int64_t bytes) const {
-  count_on_node(kind, bytes);
-  return {*watchdog_, kind};
+void Session::control_on_node(CollectiveKind kind, std::size_t bytes,
+                              FunctionRef<void()> body) const {
+  ledger_.add(control_category_,
+              link_bytes(kind, static_cast<std::int64_t>(bytes), local_rank_, local_size_, 0));
+  const CollectiveScope watched(*watchdog_, kind);
+  body();
+}
+
+// Not compared: it carries nothing, and is made before what is timed.
+void Session::meet() const {
+  const CollectiveScope watched(*watchdog_, CollectiveKind::kBarrier);
+  MPI_Barrier(world_);
+}
+
+void Session::broadcast(std::span<std::byte> bytes) const {
+  control(byte_call(CollectiveKind::kBroadcast, bytes.size(), 0), control_category_,
+          [&] { broadcast_bytes(bytes, 0, world_); });
+}
+
+void Session::gather(std::span<const std::byte> one, std::span<std::byte> all) const {
+  const int bytes = static_cast<int>(one.size());
+  control(byte_call(CollectiveKind::kGather, one.size(), 0), control_category_,
+          [&] { MPI_Gather(one.data(), bytes, MPI_BYTE, all.data(), bytes, MPI_BYTE, 0, world_); });
+}
+
+std::vector<std::string> Session::gather(const std::string& text) const {
+  const int length = static_cast<int>(text.size());
+  const std::vector<int> lengths = gather(length);
+  std::vector<int> starts(lengths.size());
+  for (std::size_t i = 1; i < lengths.size(); ++i)
+    starts[i] = starts[i - 1] + lengths[i - 1];
+  std::string all(root() ? static_cast<std::size_t>(starts.back() + lengths.back()) : 0, ' ');
+  const auto others = static_cast<std::int64_t>(all.size()) - length;
+  ledger_.add(control_category_, root() ? LinkBytes{0, others} : LinkBytes{length, 0});
+  const CollectiveScope watched(*watchdog_, CollectiveKind::kGather);
+  MPI_Gatherv(text.data(), length, MPI_CHAR, all.data(), lengths.data(), starts.data(), MPI_CHAR, 0,
+              world_);
+  std::vector<std::string> texts;
+  for (std::size_t i = 0; i < lengths.size(); ++i)
+    texts.push_back(
+        all.substr(static_cast<std::size_t>(starts[i]), static_cast<std::size_t>(lengths[i])));
+  return texts;
+}
+
+void Session::sum(std::span<double> values) const {
+  CollectiveCall call = byte_call(CollectiveKind::kAllReduce, values.size_bytes(), -1);
+  call.op = ReduceOp::kSum;
+  control(call, Traffic::kMetrics, [&] {
+    MPI_Allreduce(MPI_IN_PLACE, values.data(), static_cast<int>(values.size()), MPI_DOUBLE, MPI_SUM,
+                  world_);
+  });
+}
+
+void Session::max(std::span<double> values) const {
+  control(byte_call(CollectiveKind::kAllReduce, values.size_bytes(), -1), control_category_, [&] {
+    MPI_Allreduce(MPI_IN_PLACE, values.data(), static_cast<int>(values.size()), MPI_DOUBLE, MPI_MAX,
+                  world_);
+  });
+}
+
+bool Session::equal(std::uint64_t value) const {
+  bool equal = false;
+  control(byte_call(CollectiveKind::kAllReduce, kEqualOnAllBytes, -1), control_category_,
+          [&] { equal = equal_on_all(world_, value); });
+  return equal;
+}
+
+void Session::move(std::span<std::byte> bytes, int from, int to) const {
+  const CollectiveScope watched(*watchdog_, CollectiveKind::kGather);
+  if (rank_ != from && rank_ != to) return;
+  const auto whole = static_cast<std::int64_t>(bytes.size());
+  ledger_.add(control_category_, rank_ == from ? LinkBytes{whole, 0} : LinkBytes{0, whole});
+  move_bytes(bytes, from, to, world_);
+}
+
+// Not a step in the count of collectives: the ranks that take no part continue with the next one.
+void Session::swap(int peer, std::span<const std::byte> out, std::span<std::byte> in) const {
+  const CollectiveScope watched(*watchdog_, CollectiveKind::kAllGather, -1,
+                                CollectiveScope::Counts::kNo);
+  MPI_Sendrecv(out.data(), static_cast<int>(out.size()), MPI_BYTE, peer, kSwapTag, in.data(),
+               static_cast<int>(in.size()), MPI_BYTE, peer, kSwapTag, world_, MPI_STATUS_IGNORE);
+}
+
+void Session::broadcast_on_node(std::span<std::byte> bytes) const {
+  control_on_node(CollectiveKind::kBroadcast, bytes.size(),
+                  [&] { broadcast_bytes(bytes, 0, node_); });
+}
+
+double Session::sum_on_node(double value) const {
+  control_on_node(CollectiveKind::kAllReduce, sizeof value,
+                  [&] { MPI_Allreduce(MPI_IN_PLACE, &value, 1, MPI_DOUBLE, MPI_SUM, node_); });
+  return value;
+}
+
+void Session::gather_on_node(std::span<const std::byte> one, std::span<std::byte> all) const {
+  const int bytes = static_cast<int>(one.size());
+  control_on_node(CollectiveKind::kAllGather, one.size(), [&] {
+    MPI_Allgather(one.data(), bytes, MPI_BYTE, all.data(), bytes, MPI_BYTE, node_);
+  });
 }
 
 std::string Session::place() const {
   return fmt::format("rank {} ({})", rank_, host_);
+}
+
+void require_agreement(const Session& session, const std::vector<NamedText>& stated) {
+  const auto texts = session.gather(packed_statement(session.host(), stated));
+  if (session.root())
+    if (const auto error = disagreement(texts)) session.abort(*error);
+  session.meet();
+}
+
+bool equal_on_all(MPI_Comm comm, std::uint64_t value) {
+  // The maximum of the complement is the complement of the minimum.
+  const std::array<std::uint64_t, 2> mine = {value, ~value};
+  std::array<std::uint64_t, 2> most{};
+  MPI_Allreduce(mine.data(), most.data(), 2, MPI_UINT64_T, MPI_MAX, comm);
+  return most[0] == ~most[1];
+}
+
+void broadcast_bytes(std::span<std::byte> data, int root, MPI_Comm comm, std::size_t piece_bytes) {
+  in_pieces(data, piece_bytes,
+            [&](std::byte* bytes, int count) { MPI_Bcast(bytes, count, MPI_BYTE, root, comm); });
+}
+
+void move_bytes(std::span<std::byte> data, int from, int to, MPI_Comm comm,
+                std::size_t piece_bytes) {
+  int rank = 0;
+  MPI_Comm_rank(comm, &rank);
+  in_pieces(data, piece_bytes, [&](std::byte* bytes, int count) {
+    if (rank == from)
+      MPI_Send(bytes, count, MPI_BYTE, to, kMoveTag, comm);
+    else
+      MPI_Recv(bytes, count, MPI_BYTE, from, kMoveTag, comm, MPI_STATUS_IGNORE);
+  });
 }
 
 std::string mpi_library_version() {

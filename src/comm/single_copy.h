@@ -12,10 +12,6 @@
 /// megabytes hang.
 namespace gradsync {
 
-/// The user namespace of this process if its MPI copies messages in this way; 0 if it does not, or
-/// is not Open MPI 4. Call it after MPI_Init.
-std::uint64_t cma_namespace();
-
 /// The hosts with ranks in different user namespaces. `hosts` and `namespaces` are by rank; a
 /// namespace is 0 where that rank's MPI does not copy in this way.
 inline std::vector<std::string> hosts_where_cma_fails(

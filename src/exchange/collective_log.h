@@ -58,21 +58,18 @@ enum class CollectiveFault { kNone, kSkip, kShort, kOtherType, kOtherRoot };
 
 /// Knows which collective this rank calls: names it, compares it across ranks before it starts
 /// (VerifyLevel), has it watched, and counts it by what it carries, in the session's ledger too.
-/// What it measured is in the log of its iteration.
+/// What it measured is in the log of its iteration. While it lives, the control values of the
+/// session pass it as well.
 ///
 /// Not thread-safe: one thread at a time, as for MPI itself. Making and ending are collective.
 class CollectiveLog {
  public:
-  CollectiveLog(const Session& session, Watchdog& watchdog, VerifyLevel verify);
+  CollectiveLog(const Session& session, VerifyLevel verify);
   ~CollectiveLog();
   CollectiveLog(const CollectiveLog&) = delete;
   CollectiveLog& operator=(const CollectiveLog&) = delete;
 
   const Session& session() const { return session_; }
-  Watchdog& watchdog() { return watchdog_; }
-  /// For comparisons and for what ranks exchange outside any timed section.
-  MPI_Comm comm() const { return comm_; }
-
   /// Names the mode in fingerprints and messages.
   void set_mode(std::uint8_t index, std::string name);
   /// The first iteration of this process, 0 unless the run is resumed: `--verify init` compares
@@ -110,9 +107,9 @@ class CollectiveLog {
   CollectiveCall faulted(CollectiveCall call);
 
   const Session& session_;
-  Watchdog& watchdog_;
   VerifyLevel verify_;
   MPI_Comm comm_ = MPI_COMM_NULL;
+  Session::ControlGate gate_before_;
   std::function<void()> before_comparing_ = [] {};
   bool timing_ = true;
   std::uint8_t mode_ = 0;

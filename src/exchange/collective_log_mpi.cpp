@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include "comm/agreement.h"
 #include "exchange/collective_log.h"
 
 namespace gradsync {
@@ -39,13 +38,22 @@ std::int64_t bytes_of(const CollectiveCall& call) {
   return call.count * value_bytes(call.type);
 }
 
-CollectiveLog::CollectiveLog(const Session& session, Watchdog& watchdog, VerifyLevel verify)
-    : session_(session), watchdog_(watchdog), verify_(verify) {
-  const CollectiveScope watched(watchdog, CollectiveKind::kBarrier);
+CollectiveLog::CollectiveLog(const Session& session, VerifyLevel verify)
+    : session_(session), verify_(verify) {
+  const CollectiveScope watched(session.watchdog(), CollectiveKind::kBarrier);
   MPI_Comm_dup(session.world(), &comm_);
+  gate_before_ = session.set_control_gate(
+      [this](const CollectiveCall& call, Traffic category, FunctionRef<void()> body) {
+        begin(call, *current_, [&](const CollectiveCall& named) {
+          enter_in_ledger(named, category);
+          body();
+          if (timing_) count(named, category, *current_);
+        });
+      });
 }
 
 CollectiveLog::~CollectiveLog() {
+  session_.set_control_gate(std::move(gate_before_));
   MPI_Comm_free(&comm_);
 }
 
@@ -72,7 +80,7 @@ void CollectiveLog::begin(CollectiveCall call, const IterationLog& iteration_log
     }
     call = faulted(call);
   }
-  const CollectiveScope watched(watchdog_, call.kind, call.iteration);
+  const CollectiveScope watched(session_.watchdog(), call.kind, call.iteration);
   if (compares(call)) compare(call);
   body(call);
 }
@@ -97,7 +105,8 @@ bool CollectiveLog::compares(const CollectiveCall& call) const {
 
 void CollectiveLog::compare(const CollectiveCall& call) {
   before_comparing_();
-  session_.count(CollectiveKind::kAllReduce, kEqualOnAllBytes);
+  session_.ledger().add(Traffic::kControl, link_bytes(CollectiveKind::kAllReduce, kEqualOnAllBytes,
+                                                      session_.rank(), session_.size(), 0));
   if (!equal_on_all(comm_, fingerprint(call))) report_disagreement(call);
 }
 

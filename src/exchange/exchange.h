@@ -1,21 +1,16 @@
 #pragma once
 
-#include <array>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
-#include <optional>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "base/numbers.h"
-#include "exchange/await_device.h"
 #include "exchange/collective_log.h"
-#include "exchange/control_channel.h"
 #include "machine/lane.h"
 #include "transport/transport.h"
 
@@ -24,54 +19,68 @@ namespace gradsync {
 /// The root of gathers, scatters and broadcasts: the rank that writes.
 inline constexpr int kRoot = 0;
 
+/// Between two looks at an event: a short sleep, or nothing, where the moment itself is measured.
+enum class Look { kPausing, kSpinning };
+
+/// Returns when the device has come to `mark`: looks at its event again and again instead of
+/// waiting in the runtime, lets MPI make progress meanwhile, and ends the job, as a hang, when
+/// `transport` has lost a rank. Never returns once the transport is abandoned: the events that
+/// happen then say nothing.
+void await_device(EventRing& ring, Mark mark, Transport& transport, const Session& session,
+                  Look look = Look::kPausing);
+
+/// A collective that may run beside compute.
+struct Message {
+  Collective call;
+  Traffic category = Traffic::kGradients;
+  std::shared_ptr<const void> memory = {};  ///< keeps the data where it is until it has traveled
+  /// The log of the iteration that it belongs to, if it may travel in the next one.
+  std::shared_ptr<IterationLog> log = {};
+  /// Called when the data has traveled, or with what was thrown instead, by the thread that moved
+  /// it.
+  std::function<void(std::exception_ptr failure)> done = {};
+  /// For another library: enqueues the collective on the lane's communication stream, or behind it.
+  std::function<void()> enqueue = {};
+};
+
 /// The collectives as the synchronization modes call them: each one passes the CollectiveLog and is
 /// timed on its own.
 ///
-/// Not thread-safe: one thread at a time, as for MPI itself.
+/// Used by one thread, as MPI itself. Messages that were started and not finished belong to the
+/// exchange: it posts them to the transport, which advances at each further message; or enqueues
+/// them on the device; or hands them to a thread that communicates until they are finished. All
+/// ranks start the same messages in the same order.
 ///
 /// With a lane the data lies on a device. A collective begins on the lane's communication stream
 /// when the compute stream has come to where it is now, or to the moment the caller names; what
-/// follows on the compute stream waits for the result, at once or, where the caller named a moment,
-/// from `join` on. The host waits for nothing, but: before ranks compare a call it waits until no
-/// collective is under way on the device, so that two libraries never move tensors at once.
+/// follows on the compute stream waits for the result, at once or, for a message, from `finish` on.
+/// The host waits for nothing, but: before ranks compare a call it waits until no collective is
+/// under way on the device, so that two libraries never move tensors at once.
 class Exchange {
  public:
   /// `lane`, if there is one, must outlive it.
-  Exchange(const Session& session, Transport& transport, Watchdog& watchdog, VerifyLevel verify,
+  Exchange(const Session& session, Transport& transport, VerifyLevel verify,
            DeviceLane* lane = nullptr);
+  /// Waits for the messages under way; when an exception is unwinding it leaves them to the abort
+  /// that follows, since a collective whose peers are gone never returns.
+  ~Exchange();
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
-  ~Exchange() = default;
 
-  int rank() const { return transport_.rank(); }
-  int size() const { return transport_.size(); }
-  Watchdog& watchdog() { return log_.watchdog(); }
   const Session& session() const { return log_.session(); }
-
   /// Every collective of this exchange passes it.
   CollectiveLog& log() { return log_; }
-  const CollectiveLog& log() const { return log_; }
-  /// What ranks exchange outside any timed section.
-  ControlChannel& control() { return control_; }
-  /// How all-reduce waits from now on: kSleep beside compute that needs every core.
-  void set_waiting(Waiting waiting) { waiting_ = waiting; }
-  Waiting waiting() const { return waiting_; }
-
   /// The device's lane, or null: data lies in host memory.
   DeviceLane* lane() { return lane_; }
-  /// Whether collectives return before they have run: no thread of their own is needed.
+  /// Whether collectives return before they have run, on the lane.
   bool enqueues() const { return transport_.enqueues(); }
+
   /// Where the thread of the step, or the compute stream, is now.
   Moment now();
-  /// From now on the compute stream waits for every collective so far.
-  void join();
-  /// Returns when the device has come to `mark`. Polls its events instead of waiting in the
-  /// runtime, lets MPI make progress meanwhile, and ends the job, as a hang, when the
-  /// transport has lost a rank.
+  /// Returns when the device has come to `mark` (await_device); at once where data lies in host
+  /// memory. Called with where the compute stream is now before a library call that blocks, because
+  /// a blocked host detects neither a lost rank nor a hang.
   void await(Mark mark, Look look = Look::kPausing);
-  /// The same of where the compute stream is now; nothing where data lies in host memory. Before a
-  /// call in which the host waits inside a library, where neither a lost rank nor a hang is seen.
-  void settle();
   /// Called for each message of gradients on a device, on its communication stream, before it
   /// travels. Returns what was called until now.
   using GradientCheck = std::function<void(std::span<const float>, StreamHandle)>;
@@ -79,72 +88,64 @@ class Exchange {
     return std::exchange(gradient_check_, std::move(check));
   }
 
-  /// Averages in place over the ranks. `ready` is when the data was complete (now, if not known);
-  /// `iteration_log` is that of the iteration it belongs to, if another one has begun.
-  void all_reduce_mean(std::span<float> data, Traffic category, Moment ready = {},
-                       IterationLog* iteration_log = nullptr);
-  /// Sum in place; the caller scales. For c10d::Reducer.
-  void all_reduce_sum(std::span<float> data, Traffic category, Moment ready = {});
-  /// The same, by another library: `body` enqueues it on the lane's communication
-  /// stream, or behind it.
-  void all_reduce_by(std::span<float> data, Traffic category, Moment ready,
-                     FunctionRef<void()> body);
-  /// Averages in place, traveling as bf16 or fp16; `wire` is scratch of data.size() values.
-  void all_reduce_mean_half(std::span<float> data, std::span<std::uint16_t> wire, ValueType type,
-                            Traffic category, Moment ready = {},
-                            IterationLog* iteration_log = nullptr);
   /// Memory in which all-reduce needs no copy; null where any is as good. Collective.
-  std::shared_ptr<std::byte> allocate(std::size_t bytes) {
-    const CollectiveScope watched(watchdog(), CollectiveKind::kAllReduce);
-    return transport_.allocate(bytes);
-  }
-  /// Whether all-reduces can be posted, in memory that `allocate` gave.
-  bool posts() const { return transport_.posted_means() != nullptr; }
-  /// Like all_reduce_mean, but returns without waiting, after this rank's part of whatever all
-  /// ranks have posted. The result stands after finish_posted.
-  void post_all_reduce_mean(std::span<float> data, Traffic category, Moment ready);
-  /// Returns when all that was posted is done. One is recorded from when this rank posted it to
-  /// when the last rank had done its part, which this rank may see later.
-  void finish_posted();
-  void reduce_sum(std::span<float> data, int root, Traffic category);
-  void broadcast(std::span<std::byte> data, int root, Traffic category);
-  void broadcast(std::span<float> data, int root, Traffic category);
-  /// `all` is used on root only: size() × one.size() values, in order of rank.
-  void gather(std::span<const float> one, std::span<float> all, int root, Traffic category);
-  void scatter(std::span<const float> all, std::span<float> one, int root, Traffic category);
+  std::shared_ptr<std::byte> allocate(std::size_t bytes);
+
+  /// Whether collectives from now on are those of a mode that communicates beside compute: they
+  /// wait without taking a core then, unless they can be posted. Returns what it was.
+  bool set_overlaps(bool overlaps);
+
+  /// Returns when the collective has run, or is enqueued; takes its turn behind the messages under
+  /// way. How it waits is the exchange's choice. Float32 that travels in 16 bits is scaled before,
+  /// and turned here where the transport does not.
+  void run(const Collective& call, Traffic category);
+
+  /// Begins to move a message whose data is complete at `ready`, and returns its number for
+  /// `finish`. A mean in memory that `allocate` gave is posted where the transport can, and this
+  /// rank's part done of whatever all ranks have posted; unless it has a log of its own.
+  std::uint64_t start(Message message, Moment ready);
+
+  /// Returns when all messages have traveled, on a device in the order of the compute stream; with
+  /// a number, when that one, and all before it that are moved by a thread, have. Rethrows what a
+  /// message has thrown. A posted one is recorded from when this rank posted it to when the last
+  /// rank had done its part, which this rank may see later.
+  void finish(std::uint64_t number = kAllMessages);
 
  private:
-  /// What a collective moves, and since when it may.
-  struct Tensors {
-    Traffic category;
-    std::span<const float> gradients = {};  ///< looked at before they travel
-    Moment ready = {};
-    IterationLog* iteration_log = nullptr;  ///< if it is not the last one
-  };
+  static constexpr std::uint64_t kAllMessages = std::numeric_limits<std::uint64_t>::max();
   /// An all-reduce under way: the transport's number, and which record is its.
   struct Posted {
     std::uint32_t number;
     std::size_t record;
   };
-  using Body = FunctionRef<void()>;
-  double mean_through_half(std::span<float> data, std::span<std::uint16_t> wire, ValueType type);
-  void move(const CollectiveCall& call, const Tensors& tensors, Body body);
-  void run_here(const CollectiveCall& call, const Tensors& tensors, IterationLog& iteration_log,
-                Body body);
-  void enqueue(const CollectiveCall& call, const Tensors& tensors, Body body);
-  void note_done(std::uint32_t number);
+  class Thread;
+
+  void move(const Message& message, Moment ready, Waiting waiting);
+  void run_here(const CollectiveCall& call, const Message& message, Moment ready, Waiting waiting);
+  void enqueue(const CollectiveCall& call, const Message& message, Moment ready, Waiting waiting);
+  double call_transport(const Message& message, Waiting waiting);
+  double run_in_16_bits(Collective call);
+  std::span<std::uint16_t> scratch(std::size_t count);
   void pack(std::span<const float> data, std::span<std::uint16_t> wire, float factor,
             ValueType type) const;
   void unpack(std::span<const std::uint16_t> wire, std::span<float> data, ValueType type) const;
+  bool can_post(const Message& message);
+  void post(const Message& message, Moment ready);
+  void finish_posted();
+  void note_done(std::uint32_t number);
+  void join();
+  Thread& thread();
 
   CollectiveLog log_;
-  ControlChannel control_;
   Transport& transport_;
   DeviceLane* lane_;
   Mark last_;  ///< end of the last collective on the device
   GradientCheck gradient_check_;
-  Waiting waiting_ = Waiting::kSpin;
+  bool overlaps_ = false;
   std::vector<Posted> posted_;  ///< few; keeps its memory, as a deque would not
+  std::vector<std::uint16_t> host_scratch_;
+  std::span<std::uint16_t> device_scratch_;
+  std::unique_ptr<Thread> thread_;  ///< last: joined before anything its messages use goes
 };
 
 }  // namespace gradsync

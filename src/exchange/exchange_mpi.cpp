@@ -1,34 +1,183 @@
-#include <algorithm>
-#include <cmath>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <thread>
 
 #include "base/numbers.h"
-#include "comm/long_messages.h"
+#include "comm/session.h"
 #include "exchange/exchange.h"
 #include "machine/lane.h"
 #include "stats/clock.h"
+#include "transport/shared_all_reduce.h"
 
 namespace gradsync {
 
 namespace {
 
 constexpr std::size_t kExpectedPosted = 256;
+/// Between two looks at an event that has not happened.
+constexpr auto kLookPause = std::chrono::microseconds(20);
 
 HalfType half_type(ValueType type) {
   return type == ValueType::kBfloat16 ? HalfType::kBfloat16 : HalfType::kFloat16;
 }
 
+std::span<float> floats_of(std::span<std::byte> bytes) {
+  return {reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float)};
+}
+
+/// What ranks compare: a payload is that of one rank.
+CollectiveCall call_of(const Collective& call) {
+  const bool sums = call.kind == CollectiveKind::kAllReduce || call.kind == CollectiveKind::kReduce;
+  const std::size_t bytes =
+      call.kind == CollectiveKind::kGather ? call.send.size() : call.receive.size();
+  return call_of(call.kind, call.narrows() ? call.wire : call.type,
+                 sums ? ReduceOp::kSum : ReduceOp::kNone,
+                 bytes / static_cast<std::size_t>(value_bytes(call.type)), call.root);
+}
+
+/// The float32 values of this rank that travel from it, for the GradientCheck.
+std::span<const float> gradients_of(const Message& message) {
+  if (message.category != Traffic::kGradients || message.call.type != ValueType::kFloat32)
+    return {};
+  const Collective& call = message.call;
+  if (call.kind == CollectiveKind::kGather)
+    return {reinterpret_cast<const float*>(call.send.data()), call.send.size() / sizeof(float)};
+  if (call.kind == CollectiveKind::kAllReduce || call.kind == CollectiveKind::kReduce)
+    return floats_of(call.receive);
+  return {};
+}
+
 }  // namespace
 
-Exchange::Exchange(const Session& session, Transport& transport, Watchdog& watchdog,
-                   VerifyLevel verify, DeviceLane* lane)
-    : log_(session, watchdog, verify), control_(log_), transport_(transport), lane_(lane) {
+/// The thread that moves messages in their order: the only one that communicates while any is under
+/// way.
+class Exchange::Thread {
+ public:
+  explicit Thread(Exchange& exchange)
+      : queue_(std::make_shared<Queue>()),
+        thread_([&exchange, queue = queue_] { work(exchange, *queue); }) {}
+
+  ~Thread() {
+    bool idle = false;
+    {
+      const std::lock_guard lock(queue_->mutex);
+      queue_->stopping = true;
+      idle = queue_->idle();
+    }
+    queue_->changed.notify_all();
+    if (!idle && std::uncaught_exceptions() > 0)
+      thread_.detach();
+    else
+      thread_.join();
+  }
+  Thread(const Thread&) = delete;
+  Thread& operator=(const Thread&) = delete;
+
+  std::uint64_t submit(Message message, Moment ready) {
+    std::uint64_t number = 0;
+    {
+      const std::lock_guard lock(queue_->mutex);
+      queue_->add({std::move(message), ready});
+      number = queue_->submitted;
+    }
+    queue_->changed.notify_all();
+    return number;
+  }
+
+  bool idle() {
+    const std::lock_guard lock(queue_->mutex);
+    return queue_->idle();
+  }
+
+  /// Returns when the message of this number, and all before it, have traveled, or one has failed,
+  /// whose exception it rethrows; kAllMessages: when all have.
+  void wait_for(std::uint64_t number) {
+    std::unique_lock lock(queue_->mutex);
+    queue_->changed.wait(lock, [&] {
+      if (number == kAllMessages) return queue_->idle();
+      return queue_->done >= number || queue_->failure != nullptr;
+    });
+    if (queue_->failure) std::rethrow_exception(std::exchange(queue_->failure, nullptr));
+  }
+
+ private:
+  struct Job {
+    Message message;
+    Moment ready;
+  };
+
+  /// Shared with the thread, so that a detached one never touches freed memory. Jobs are a ring
+  /// that keeps its memory.
+  struct Queue {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::vector<Job> jobs = std::vector<Job>(kExpectedPosted);
+    std::uint64_t submitted = 0, taken = 0, done = 0;
+    bool stopping = false;
+    std::exception_ptr failure;
+
+    bool idle() const { return done == submitted; }
+    void add(Job job) {
+      if (submitted - taken == jobs.size()) grow();
+      jobs[submitted++ % jobs.size()] = std::move(job);
+    }
+    Job take() { return std::move(jobs[taken++ % jobs.size()]); }
+    void grow() {
+      std::vector<Job> more(2 * jobs.size());
+      for (std::uint64_t number = taken; number < submitted; ++number)
+        more[number % more.size()] = std::move(jobs[number % jobs.size()]);
+      jobs = std::move(more);
+    }
+  };
+
+  static void work(Exchange& exchange, Queue& queue) {
+    std::unique_lock lock(queue.mutex);
+    for (;;) {
+      queue.changed.wait(lock, [&] { return queue.stopping || queue.taken < queue.submitted; });
+      if (queue.taken == queue.submitted) return;
+      Job job = queue.take();
+      lock.unlock();
+      const std::exception_ptr failure = carry_out(exchange, std::move(job));
+      lock.lock();
+      if (failure && !queue.failure) queue.failure = failure;
+      ++queue.done;
+      queue.changed.notify_all();
+    }
+  }
+
+  /// Returns what was thrown, unless `done` gets it.
+  static std::exception_ptr carry_out(Exchange& exchange, Job job) {
+    std::exception_ptr failure;
+    try {
+      exchange.move(job.message, job.ready, Waiting::kSleep);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    if (!job.message.done) return failure;
+    job.message.done(failure);
+    return {};
+  }
+
+  std::shared_ptr<Queue> queue_;
+  std::thread thread_;
+};
+
+Exchange::Exchange(const Session& session, Transport& transport, VerifyLevel verify,
+                   DeviceLane* lane)
+    : log_(session, verify), transport_(transport), lane_(lane) {
   // How many messages wait at once depends on the peers' pace: no step is to be the first to grow.
   posted_.reserve(kExpectedPosted);
   if (lane_)
     log_.before_comparing([this] {
-      if (lane_->ring.in_use(last_))
-        await_device(lane_->ring, last_, transport_.device_queue(), this->session());
+      if (lane_->ring.in_use(last_)) await_device(lane_->ring, last_, transport_, this->session());
     });
+}
+
+Exchange::~Exchange() {
+  thread_.reset();
+  if (!device_scratch_.empty()) lane_->device.free_memory(device_scratch_.data());
 }
 
 Moment Exchange::now() {
@@ -36,55 +185,137 @@ Moment Exchange::now() {
   return {now_s(), {}};
 }
 
+std::shared_ptr<std::byte> Exchange::allocate(std::size_t bytes) {
+  const CollectiveScope watched(session().watchdog(), CollectiveKind::kAllReduce);
+  return transport_.allocate(bytes);
+}
+
+// The thread is made now: it is not to inherit what the compute thread sets for itself later.
+bool Exchange::set_overlaps(bool overlaps) {
+  if (overlaps && !transport_.enqueues()) thread();
+  return std::exchange(overlaps_, overlaps);
+}
+
+Exchange::Thread& Exchange::thread() {
+  if (!thread_) thread_ = std::make_unique<Thread>(*this);
+  return *thread_;
+}
+
+void Exchange::run(const Collective& call, Traffic category) {
+  if (thread_ && !thread_->idle())
+    return thread_->wait_for(thread_->submit({call, category}, Moment()));
+  const bool sleeps = overlaps_ && transport_.posted() == nullptr;
+  move({call, category}, Moment(), sleeps ? Waiting::kSleep : Waiting::kSpin);
+}
+
+std::uint64_t Exchange::start(Message message, Moment ready) {
+  if (!can_post(message) && !transport_.enqueues())
+    return thread().submit(std::move(message), ready);
+  if (transport_.enqueues())
+    move(message, ready, Waiting::kSleep);
+  else
+    post(message, ready);
+  return 0;
+}
+
+void Exchange::finish(std::uint64_t number) {
+  if (number != kAllMessages) return thread().wait_for(number);
+  finish_posted();
+  if (thread_) thread_->wait_for(kAllMessages);
+  join();
+}
+
+/// From now on the compute stream waits for every collective so far.
 void Exchange::join() {
   if (lane_ && lane_->ring.in_use(last_)) lane_->ring.wait(lane_->compute, last_);
 }
 
-void Exchange::all_reduce_mean(std::span<float> data, Traffic category, Moment ready,
-                               IterationLog* iteration_log) {
-  move(call_of(CollectiveKind::kAllReduce, ValueType::kFloat32, ReduceOp::kSum, data.size(), -1),
-       {category, data, ready, iteration_log}, [&] { transport_.all_reduce_mean(data, waiting_); });
+void Exchange::move(const Message& message, Moment ready, Waiting waiting) {
+  if (lane_) lane_->device.use_in_this_thread();
+  log_.begin(call_of(message.call), message.log ? *message.log : *log_.current(),
+             [&](const CollectiveCall& named) {
+               log_.enter_in_ledger(named, message.category);
+               if (lane_)
+                 enqueue(named, message, ready, waiting);
+               else
+                 run_here(named, message, ready, waiting);
+             });
 }
 
-void Exchange::all_reduce_sum(std::span<float> data, Traffic category, Moment ready) {
-  all_reduce_by(data, category, ready, [&] { transport_.all_reduce_sum(data, waiting_); });
+void Exchange::run_here(const CollectiveCall& call, const Message& message, Moment ready,
+                        Waiting waiting) {
+  const double start_s = log_.timing() ? now_s() : 0;
+  const double convert_s = call_transport(message, waiting);
+  if (!log_.timing()) return;
+  const double end_s = now_s();
+  IterationLog& iteration_log = message.log ? *message.log : *log_.current();
+  iteration_log.records.push_back({call.kind, bytes_of(call), call.root,
+                                   ready.known() ? ready.host_s : start_s, start_s, end_s});
+  if (message.call.narrows()) iteration_log.records.back().convert_s = convert_s;
+  log_.count(call, message.category, iteration_log);
 }
 
-void Exchange::all_reduce_by(std::span<float> data, Traffic category, Moment ready,
-                             FunctionRef<void()> body) {
-  move(call_of(CollectiveKind::kAllReduce, ValueType::kFloat32, ReduceOp::kSum, data.size(), -1),
-       {category, data, ready}, body);
-}
-
-void Exchange::all_reduce_mean_half(std::span<float> data, std::span<std::uint16_t> wire,
-                                    ValueType type, Traffic category, Moment ready,
-                                    IterationLog* iteration_log) {
-  double convert_s = kNotMeasured;
-  std::vector<CollectiveRecord>& records =
-      (iteration_log ? iteration_log : log_.current().get())->records;
-  const std::size_t before = records.size();
-  move(call_of(CollectiveKind::kAllReduce, type, ReduceOp::kSum, data.size(), -1),
-       {category, data, ready, iteration_log},
-       [&] { convert_s = mean_through_half(data, wire, type); });
-  if (records.size() > before && !lane_) records.back().convert_s = convert_s;
+void Exchange::enqueue(const CollectiveCall& call, const Message& message, Moment ready,
+                       Waiting waiting) {
+  const ProfilerRange range(lane_, collective_name(call.kind), bytes_of(call));
+  EventRing& ring = lane_->ring;
+  const StreamHandle stream = lane_->communication;
+  const bool overlapped = ready.known();
+  const Mark begin = overlapped ? ready.mark : now().mark;
+  ring.wait(stream, begin);
+  if (const auto gradients = gradients_of(message); gradient_check_ && !gradients.empty())
+    gradient_check_(gradients, stream);
+  const Mark start = log_.timing() ? ring.mark(stream) : Mark();
+  call_transport(message, waiting);
+  last_ = ring.mark(stream);
+  if (!overlapped) join();
+  if (!log_.timing()) return;
+  log_.current()->records.push_back({call.kind, bytes_of(call), call.root, kNotMeasured,
+                                     kNotMeasured, kNotMeasured, begin, start, last_});
+  log_.count(call, message.category, *log_.current());
 }
 
 /// Returns the seconds spent on turning values.
-double Exchange::mean_through_half(std::span<float> data, std::span<std::uint16_t> wire,
-                                   ValueType type) {
-  if (const auto convert_s = transport_.all_reduce_mean_through(data, half_type(type), waiting_))
-    return *convert_s;
+double Exchange::call_transport(const Message& message, Waiting waiting) {
+  if (message.enqueue) {
+    message.enqueue();
+    return 0;
+  }
+  Collective call = message.call;
+  call.waiting = waiting;
+  if (call.narrows() && !transport_.supports(call)) return run_in_16_bits(call);
+  return transport_.run(call);
+}
+
+double Exchange::run_in_16_bits(Collective call) {
+  const std::span<float> data = floats_of(call.receive);
+  const std::span<std::uint16_t> wire = scratch(data.size());
   const double begin_s = now_s();
   // Scaled before it travels: half's range ends at 65,504, and a sum of many ranks may pass it.
-  pack(data, wire, 1.0f / static_cast<float>(size()), type);
+  const float factor =
+      call.scale == Scale::kAverage ? 1.0f / static_cast<float>(transport_.size()) : 1;
+  pack(data, wire, factor, call.wire);
   const double packed_s = now_s();
-  if (type == ValueType::kBfloat16)
-    transport_.all_reduce_sum_bf16(wire, waiting_);
-  else
-    transport_.all_reduce_sum_fp16(wire, waiting_);
+  transport_.run(
+      {.type = call.wire, .receive = std::as_writable_bytes(wire), .waiting = call.waiting});
   const double summed_s = now_s();
-  unpack(wire, data, type);
+  unpack(wire, data, call.wire);
   return packed_s - begin_s + now_s() - summed_s;
+}
+
+/// Memory for so many values, where the data lies; grows and stays.
+std::span<std::uint16_t> Exchange::scratch(std::size_t count) {
+  if (!lane_) {
+    if (count > host_scratch_.size()) host_scratch_.resize(count);
+    return std::span(host_scratch_).first(count);
+  }
+  if (count > device_scratch_.size()) {
+    if (!device_scratch_.empty()) lane_->device.free_memory(device_scratch_.data());
+    device_scratch_ = {};
+    void* memory = lane_->device.make_memory(count * sizeof(std::uint16_t));
+    device_scratch_ = {static_cast<std::uint16_t*>(memory), count};
+  }
+  return device_scratch_.first(count);
 }
 
 void Exchange::pack(std::span<const float> data, std::span<std::uint16_t> wire, float factor,
@@ -107,28 +338,38 @@ void Exchange::unpack(std::span<const std::uint16_t> wire, std::span<float> data
     data[i] = bf16 ? from_bf16(wire[i]) : from_fp16(wire[i]);
 }
 
-void Exchange::post_all_reduce_mean(std::span<float> data, Traffic category, Moment ready) {
-  PostedMeans& means = *transport_.posted_means();
-  const auto call =
-      call_of(CollectiveKind::kAllReduce, ValueType::kFloat32, ReduceOp::kSum, data.size(), -1);
-  log_.begin(call, *log_.current(), [&](const CollectiveCall& named) {
-    log_.enter_in_ledger(named, category);
+bool Exchange::can_post(const Message& message) {
+  const Collective& call = message.call;
+  SharedAllReduce* reducer = transport_.posted();
+  return reducer != nullptr && !message.log && call.kind == CollectiveKind::kAllReduce &&
+         call.type == ValueType::kFloat32 && !call.narrows() && call.scale == Scale::kAverage &&
+         reducer->holds(call.receive.data(), call.receive.size());
+}
+
+void Exchange::post(const Message& message, Moment ready) {
+  SharedAllReduce& reducer = *transport_.posted();
+  const std::span<float> data = floats_of(message.call.receive);
+  log_.begin(call_of(message.call), *log_.current(), [&](const CollectiveCall& named) {
+    log_.enter_in_ledger(named, message.category);
     if (log_.timing()) {
       log_.current()->records.push_back(
           {named.kind, bytes_of(named), named.root, ready.host_s, now_s(), kNotMeasured});
-      log_.count(named, category, *log_.current());
+      log_.count(named, message.category, *log_.current());
     }
-    posted_.push_back({means.post(data), log_.current()->records.size() - 1});
+    posted_.push_back({reducer.post(data, 1.0 / transport_.size(), /*timed=*/true),
+                       log_.current()->records.size() - 1});
   });
-  note_done(means.progress().done);
+  reducer.progress();
+  note_done(reducer.finished());
 }
 
 void Exchange::finish_posted() {
   // Counted even if nothing is left: the rank that posts last has seen all of it done already.
-  const CollectiveScope watched(watchdog(), CollectiveKind::kAllReduce, log_.current()->iteration);
+  const CollectiveScope watched(session().watchdog(), CollectiveKind::kAllReduce,
+                                log_.current()->iteration);
   while (!posted_.empty()) {
     const std::uint32_t number = posted_.front().number;
-    transport_.posted_means()->finish(number, waiting_);
+    transport_.posted()->finish(number, Waiting::kSpin);
     note_done(number);
   }
 }
@@ -141,91 +382,32 @@ void Exchange::note_done(std::uint32_t number) {
   for (; !posted_.empty() && is_done(posted_.front()); posted_.erase(posted_.begin())) {
     if (!log_.timing()) continue;
     CollectiveRecord& record = log_.current()->records[posted_.front().record];
-    record.posted = transport_.posted_means()->times(posted_.front().number);
+    record.posted = transport_.posted()->times(posted_.front().number);
     record.end_s = record.posted->last.end_s;
   }
 }
 
-void Exchange::reduce_sum(std::span<float> data, int root, Traffic category) {
-  move(call_of(CollectiveKind::kReduce, ValueType::kFloat32, ReduceOp::kSum, data.size(), root),
-       {category, data}, [&] { transport_.reduce_sum(data, root); });
-}
-
-void Exchange::broadcast(std::span<std::byte> data, int root, Traffic category) {
-  move(call_of(CollectiveKind::kBroadcast, ValueType::kByte, ReduceOp::kNone, data.size(), root),
-       {category}, [&] { transport_.broadcast(data, root); });
-}
-
-void Exchange::broadcast(std::span<float> data, int root, Traffic category) {
-  move(call_of(CollectiveKind::kBroadcast, ValueType::kFloat32, ReduceOp::kNone, data.size(), root),
-       {category}, [&] { transport_.broadcast(std::as_writable_bytes(data), root); });
-}
-
-void Exchange::gather(std::span<const float> one, std::span<float> all, int root,
-                      Traffic category) {
-  move(call_of(CollectiveKind::kGather, ValueType::kFloat32, ReduceOp::kNone, one.size(), root),
-       {category, one}, [&] { transport_.gather(one, all, root); });
-}
-
-void Exchange::scatter(std::span<const float> all, std::span<float> one, int root,
-                       Traffic category) {
-  move(call_of(CollectiveKind::kScatter, ValueType::kFloat32, ReduceOp::kNone, one.size(), root),
-       {category}, [&] { transport_.scatter(all, one, root); });
-}
-
-void Exchange::move(const CollectiveCall& call, const Tensors& tensors, Body body) {
-  if (lane_) lane_->device.use_in_this_thread();
-  IterationLog& iteration_log = tensors.iteration_log ? *tensors.iteration_log : *log_.current();
-  log_.begin(call, iteration_log, [&](const CollectiveCall& named) {
-    log_.enter_in_ledger(named, tensors.category);
-    if (lane_)
-      enqueue(named, tensors, body);
-    else
-      run_here(named, tensors, iteration_log, body);
-  });
-}
-
-void Exchange::run_here(const CollectiveCall& call, const Tensors& tensors,
-                        IterationLog& iteration_log, Body body) {
-  if (!log_.timing()) return body();
-  const double start_s = now_s();
-  body();
-  const double end_s = now_s();
-  const double ready_s = tensors.ready.known() ? tensors.ready.host_s : start_s;
-  iteration_log.records.push_back({call.kind, bytes_of(call), call.root, ready_s, start_s, end_s});
-  log_.count(call, tensors.category, iteration_log);
-}
-
-void Exchange::enqueue(const CollectiveCall& call, const Tensors& tensors, Body body) {
-  const ProfilerRange range(lane_, collective_name(call.kind), bytes_of(call));
-  EventRing& ring = lane_->ring;
-  const StreamHandle stream = lane_->communication;
-  const bool overlapped = tensors.ready.known();
-  const Mark ready = overlapped ? tensors.ready.mark : now().mark;
-  ring.wait(stream, ready);
-  if (gradient_check_ && tensors.category == Traffic::kGradients && !tensors.gradients.empty())
-    gradient_check_(tensors.gradients, stream);
-  const Mark start = log_.timing() ? ring.mark(stream) : Mark();
-  body();
-  last_ = ring.mark(stream);
-  if (!overlapped) join();
-  if (!log_.timing()) return;
-  log_.current()->records.push_back({call.kind, bytes_of(call), call.root, kNotMeasured,
-                                     kNotMeasured, kNotMeasured, ready, start, last_});
-  log_.count(call, tensors.category, *log_.current());
-}
-
 void Exchange::await(Mark mark, Look look) {
-  DeviceQueue* queue = transport_.device_queue();
-  if (lane_->ring.happened(mark) && !(queue && queue->abandoned())) return;
+  if (!lane_ || (lane_->ring.happened(mark) && !transport_.abandoned())) return;
   // Not counted as a collective: the ranks that need not wait continue with the next one.
-  const CollectiveScope watched(watchdog(), CollectiveKind::kBarrier, log_.current()->iteration,
-                                CollectiveScope::Counts::kNo);
-  await_device(lane_->ring, mark, queue, session(), look);
+  const CollectiveScope watched(session().watchdog(), CollectiveKind::kBarrier,
+                                log_.current()->iteration, CollectiveScope::Counts::kNo);
+  await_device(lane_->ring, mark, transport_, session(), look);
 }
 
-void Exchange::settle() {
-  if (lane_) await(now().mark);
+void await_device(EventRing& ring, Mark mark, Transport& transport, const Session& session,
+                  Look look) {
+  for (;;) {
+    const bool happened = ring.happened(mark);
+    if (transport.abandoned()) session.wait_for_abort();
+    if (happened) return;
+    const std::string why = transport.lost();
+    if (!why.empty()) session.end_as_lost(why);
+    // Messages of other ranks make progress only while this rank calls MPI.
+    int arrived = 0;
+    MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, session.world(), &arrived, MPI_STATUS_IGNORE);
+    if (look == Look::kPausing) std::this_thread::sleep_for(kLookPause);
+  }
 }
 
 }  // namespace gradsync

@@ -77,7 +77,7 @@ TrainOptionTable synchronization_options() {
        "ddp: what communication overlaps with: the backward pass, or the next forward pass too "
        "(step), where each layer waits for its own gradients only; the sums are the same"},
       {kMode, "wire-dtype", Value::choice(&O::wire_dtype, {"fp32", "bf16", "fp16"}),
-       "ddp: data type of the gradients in transit"},
+       "allreduce and ddp: data type of the gradients in transit"},
   };
 }
 

@@ -52,8 +52,8 @@ Verdicts added_up(const StudyRanks& ranks, const std::vector<Verdicts>& workers)
 Verdicts judged(const StudyRanks& ranks, const ImageRange& images, const Path& path,
                 const Path& other = {}) {
   std::vector<Verdicts> verdicts(ranks.threads);
-  const auto mine =
-      batches_of_rank(images.count(), kImagesAtOnce, ranks.exchange.rank(), ranks.exchange.size());
+  const auto mine = batches_of_rank(images.count(), kImagesAtOnce, ranks.exchange.session().rank(),
+                                    ranks.exchange.session().size());
   const auto work = [&](std::size_t worker, std::size_t item) {
     std::vector<float> pixels = images.load(mine[item].first, mine[item].count);
     const auto logits = path(worker, pixels, mine[item].count);

@@ -50,8 +50,8 @@ void look_at(const Plan& plan, std::size_t value, const torch::Tensor& values, L
 void pass(const StudyRanks& ranks, const FloatModel& model, const ImageRange& images, Look look,
           std::vector<Tallies>& tallies) {
   const FloatNetwork network(model);
-  const auto mine =
-      batches_of_rank(images.count(), kImagesAtOnce, ranks.exchange.rank(), ranks.exchange.size());
+  const auto mine = batches_of_rank(images.count(), kImagesAtOnce, ranks.exchange.session().rank(),
+                                    ranks.exchange.session().size());
   const auto work = [&](std::size_t worker, std::size_t item) {
     std::vector<float> pixels = images.load(mine[item].first, mine[item].count);
     network.forward(image_batch(pixels.data(), mine[item].count, Layout::kNhwc),

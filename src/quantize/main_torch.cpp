@@ -15,7 +15,6 @@
 #include "base/cli/program_output.h"
 #include "base/file.h"
 #include "base/parse.h"
-#include "comm/agreement.h"
 #include "comm/mpi_program.h"
 #include "comm/places.h"
 #include "comm/session.h"
@@ -183,7 +182,7 @@ int run_quantization(const Session& session, const QuantizeOptions& options,
     if (session.root()) digest = inputs->data.verify();
   });
   MpiTransport transport(session.world());
-  Exchange exchange(session, transport, session.watchdog(), VerifyLevel::kOff);
+  Exchange exchange(session, transport, VerifyLevel::kOff);
   try {
     std::optional<WatchdogTimeoutExtension> studies(std::in_place, session.watchdog(),
                                                     WatchedPhase::kEvaluation);

@@ -25,7 +25,7 @@ void add_over_ranks(Exchange& exchange, std::span<std::int64_t* const> integers)
     halves.push_back(static_cast<double>(high));
     halves.push_back(static_cast<double>(low));
   }
-  exchange.control().sum(halves);
+  exchange.session().sum(halves);
   for (std::size_t i = 0; i < integers.size(); ++i)
     *integers[i] = static_cast<std::int64_t>(halves[2 * i]) * kHalf +
                    static_cast<std::int64_t>(halves[2 * i + 1]);
@@ -33,13 +33,14 @@ void add_over_ranks(Exchange& exchange, std::span<std::int64_t* const> integers)
 
 void widen_over_ranks(Exchange& exchange, std::vector<Range>& ranges) {
   const std::size_t count = ranges.size();
-  std::vector<Range> all(exchange.rank() == 0 ? count * static_cast<std::size_t>(exchange.size())
-                                              : 0);
-  exchange.control().gather(std::as_bytes(std::span(ranges)),
+  std::vector<Range> all(exchange.session().rank() == 0
+                             ? count * static_cast<std::size_t>(exchange.session().size())
+                             : 0);
+  exchange.session().gather(std::as_bytes(std::span(ranges)),
                             std::as_writable_bytes(std::span(all)));
   for (std::size_t i = 0; i < all.size(); ++i)
     widen(ranges[i % count], all[i]);
-  exchange.control().broadcast(std::as_writable_bytes(std::span(ranges)));
+  exchange.session().broadcast(std::as_writable_bytes(std::span(ranges)));
 }
 
 }  // namespace gradsync::quantize

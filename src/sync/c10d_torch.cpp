@@ -1,19 +1,128 @@
+#include <exception>
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
-#include "exchange/comm_thread.h"
-#include "sync/c10d_nccl.h"
+#include "base/error.h"
 #include "sync/flat_gradients.h"
 #include "sync/sync_mode.h"
+
+#if GRADSYNC_WITH_CUDA
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#endif
 
 namespace gradsync {
 
 namespace {
 
-/// A collective of c10d that our communication thread runs.
-class ThreadWork : public c10d::Work {
+#if GRADSYNC_WITH_CUDA
+
+/// A hang is the watchdog's to end, not the process group's.
+constexpr auto kNeverByItself = std::chrono::hours(24 * 8);
+
+/// Rank 0 serves at a port the system chooses; the others receive both by MPI. On one host the name
+/// of that host need not be known to it.
+c10::intrusive_ptr<c10d::Store> make_store(const Session& session) {
+  c10d::TCPStoreOptions options;
+  options.isServer = session.root();
+  options.numWorkers = static_cast<std::size_t>(session.size());
+  options.waitWorkers = false;
+  options.port = 0;
+  std::string host = session.local_size() == session.size() ? "127.0.0.1" : session.host();
+  c10::intrusive_ptr<c10d::TCPStore> store;
+  session.together([&] {
+    if (!session.root()) return;
+    store = c10::make_intrusive<c10d::TCPStore>(host.c_str(), options);
+    options.port = store->getPort();
+  });
+  session.broadcast(options.port);
+  session.broadcast(host);
+  session.together([&] {
+    if (!session.root()) store = c10::make_intrusive<c10d::TCPStore>(host.c_str(), options);
+  });
+  return store;
+}
+
+/// LibTorch's own NCCL backend, each all-reduce of which passes through the exchange: compared,
+/// watched, counted, and timed from when its data was ready and the one before it was over. The
+/// ranks find each other by a store on rank 0's host. Making it is collective.
+class TimedNccl : public c10d::Backend {
  public:
-  ThreadWork(int rank, c10d::OpType type)
+  TimedNccl(Exchange& exchange, const at::Device& device)
+      : Backend(exchange.session().rank(), exchange.session().size()),
+        exchange_(exchange),
+        communication_(c10::cuda::getStreamFromExternal(
+            static_cast<cudaStream_t>(exchange.lane()->communication), device.index())) {
+    const auto options = c10d::ProcessGroupNCCL::Options::create(/*is_high_priority_stream=*/true);
+    options->timeout = kNeverByItself;
+    nccl_ = c10::make_intrusive<c10d::ProcessGroupNCCL>(make_store(exchange.session()), getRank(),
+                                                        getSize(), options);
+  }
+
+  TimedNccl(const TimedNccl&) = delete;
+  TimedNccl& operator=(const TimedNccl&) = delete;
+
+  ~TimedNccl() override {
+    if (std::uncaught_exceptions() > 0)
+      nccl_->abort();
+    else
+      nccl_->shutdown();
+  }
+
+  const std::string getBackendName() const override { return "gradsync-nccl"; }
+
+  c10::intrusive_ptr<c10d::Work> allreduce(std::vector<at::Tensor>& tensors,
+                                           const c10d::AllreduceOptions& options) override {
+    TORCH_CHECK(tensors.size() == 1 && options.reduceOp == c10d::ReduceOp::SUM,
+                "gradsync's c10d backend sums one tensor at a time");
+    c10::intrusive_ptr<c10d::Work> work;
+    const std::span<float> data(tensors[0].data_ptr<float>(),
+                                static_cast<std::size_t>(tensors[0].numel()));
+    const auto enqueue = [&] {
+      // The group has a stream of its own, which begins where the current one is. Ours follows it,
+      // so that marks cover it.
+      const c10::cuda::CUDAStreamGuard on_ours(communication_);
+      work = nccl_->allreduce(tensors, options);
+      work->synchronize();
+    };
+    exchange_.start({.call = Collective::all_reduce(data, Scale::kSum), .enqueue = enqueue},
+                    exchange_.now());
+    TORCH_CHECK(work, "the collective was skipped");
+    return work;
+  }
+
+  /// The order of the buckets, once.
+  c10::intrusive_ptr<c10d::Work> broadcast(std::vector<at::Tensor>& tensors,
+                                           const c10d::BroadcastOptions& options) override {
+    return nccl_->broadcast(tensors, options);
+  }
+
+ private:
+  Exchange& exchange_;
+  c10::cuda::CUDAStream communication_;
+  c10::intrusive_ptr<c10d::ProcessGroupNCCL> nccl_;
+};
+
+c10::intrusive_ptr<c10d::Backend> make_nccl_backend(Exchange& exchange, const at::Device& device) {
+  return c10::make_intrusive<TimedNccl>(exchange, device);
+}
+
+#else
+
+c10::intrusive_ptr<c10d::Backend> make_nccl_backend(Exchange&, const at::Device&) {
+  throw Error(ExitCode::kEnvironment, "this build is without NCCL", "give --transport mpi");
+}
+
+#endif
+
+/// A collective of c10d that the exchange moves.
+class StartedWork : public c10d::Work {
+ public:
+  StartedWork(int rank, c10d::OpType type)
       : Work(rank, type),
         future_(c10::make_intrusive<c10::ivalue::Future>(
             c10::ListType::create(c10::TensorType::get()))) {}
@@ -26,13 +135,11 @@ class ThreadWork : public c10d::Work {
   bool isSuccess() const override { return future_->completed() && !future_->hasError(); }
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
 
-  void run(std::vector<at::Tensor>& tensors, const std::function<void()>& body) {
-    try {
-      body();
+  void end(const std::vector<at::Tensor>& tensors, const std::exception_ptr& failure) {
+    if (failure)
+      future_->setError(failure);
+    else
       future_->markCompleted(c10::IValue(tensors));
-    } catch (...) {
-      future_->setError(std::current_exception());
-    }
   }
 
  private:
@@ -43,7 +150,7 @@ class ThreadWork : public c10d::Work {
 class ExchangeBackend : public c10d::Backend {
  public:
   explicit ExchangeBackend(Exchange& exchange)
-      : Backend(exchange.rank(), exchange.size()), exchange_(exchange) {}
+      : Backend(exchange.session().rank(), exchange.session().size()), exchange_(exchange) {}
 
   const std::string getBackendName() const override { return "gradsync"; }
 
@@ -51,41 +158,33 @@ class ExchangeBackend : public c10d::Backend {
                                            const c10d::AllreduceOptions& options) override {
     TORCH_CHECK(tensors.size() == 1 && options.reduceOp == c10d::ReduceOp::SUM,
                 "gradsync's c10d backend sums one tensor at a time");
-    return submit(c10d::OpType::ALLREDUCE, tensors,
-                  [&exchange = exchange_](at::Tensor& tensor, Moment ready) {
-                    exchange.all_reduce_sum(
-                        {tensor.data_ptr<float>(), static_cast<std::size_t>(tensor.numel())},
-                        Traffic::kGradients, ready);
-                  });
+    const std::span<float> data(tensors[0].data_ptr<float>(),
+                                static_cast<std::size_t>(tensors[0].numel()));
+    return start(c10d::OpType::ALLREDUCE, tensors, Collective::all_reduce(data, Scale::kSum),
+                 Traffic::kGradients);
   }
 
   c10::intrusive_ptr<c10d::Work> broadcast(std::vector<at::Tensor>& tensors,
                                            const c10d::BroadcastOptions& options) override {
-    return submit(c10d::OpType::BROADCAST, tensors,
-                  [&exchange = exchange_, root = static_cast<int>(options.rootRank)](
-                      at::Tensor& tensor, Moment) {
-                    exchange.broadcast(
-                        std::span(static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()),
-                        root, Traffic::kControl);
-                  });
+    const std::span data(static_cast<std::byte*>(tensors[0].data_ptr()), tensors[0].nbytes());
+    return start(c10d::OpType::BROADCAST, tensors,
+                 Collective::broadcast(data, static_cast<int>(options.rootRank)),
+                 Traffic::kControl);
   }
 
-  /// In its place among the collectives of the Reducer.
-  void run(const std::function<void()>& collective) { thread_.run(collective); }
-
  private:
-  template <typename Body>
-  c10::intrusive_ptr<c10d::Work> submit(c10d::OpType type, std::vector<at::Tensor>& tensors,
-                                        Body body) {
-    auto work = c10::make_intrusive<ThreadWork>(getRank(), type);
-    thread_.submit([work, tensors, body, ready = exchange_.now()]() mutable {
-      work->run(tensors, [&] { body(tensors[0], ready); });
-    });
+  c10::intrusive_ptr<c10d::Work> start(c10d::OpType type, const std::vector<at::Tensor>& tensors,
+                                       const Collective& call, Traffic category) {
+    auto work = c10::make_intrusive<StartedWork>(getRank(), type);
+    Message message{call, category};
+    message.done = [work, tensors](const std::exception_ptr& failure) {
+      work->end(tensors, failure);
+    };
+    exchange_.start(std::move(message), exchange_.now());
     return work;
   }
 
   Exchange& exchange_;
-  CommThread thread_;  // its jobs hold what they work on
 };
 
 using Cut = std::vector<std::vector<std::size_t>>;  ///< parameters of each bucket
@@ -162,18 +261,17 @@ Cut cut_of(std::span<const std::int64_t> numbers, std::size_t count) {
 class C10d : public SyncMode {
  public:
   C10d(Exchange& exchange, const SyncSettings& settings)
-      : exchange_(exchange), settings_(settings) {
-    exchange_.set_waiting(Waiting::kSleep);
-  }
+      : exchange_(exchange), settings_(settings) {}
 
   void attach(Replica& replica) override {
     replica_ = &replica;
-    group_ = c10::make_intrusive<c10d::ProcessGroup>(exchange_.rank(), exchange_.size());
+    group_ = c10::make_intrusive<c10d::ProcessGroup>(exchange_.session().rank(),
+                                                     exchange_.session().size());
     c10::intrusive_ptr<c10d::Backend> backend;
     if (exchange_.enqueues())
       backend = make_nccl_backend(exchange_, replica.parameters[0].device());
     else
-      backend = backend_ = c10::make_intrusive<ExchangeBackend>(exchange_);
+      backend = c10::make_intrusive<ExchangeBackend>(exchange_);
     const auto custom = c10d::ProcessGroup::BackendType::CUSTOM;
     group_->setBackend(replica.parameters[0].device().type(), custom, backend);
     group_->setDefaultBackend(custom);
@@ -222,15 +320,10 @@ class C10d : public SyncMode {
     if (last) reducer_->prepare_for_backward({});
   }
 
-  void run_in_pass(const std::function<void()>& collective) override {
-    if (!backend_) return collective();
-    backend_->run(collective);
-  }
-
   bool waits_in_backward() const override { return true; }
 
   /// On the host the Reducer waits for its buckets when the backward pass ends.
-  void synchronize() override { exchange_.join(); }
+  void synchronize() override { exchange_.finish(); }
 
  private:
   static constexpr std::int64_t kObserved = 1, kRebuilt = 2;
@@ -251,7 +344,6 @@ class C10d : public SyncMode {
   SyncSettings settings_;
   Replica* replica_ = nullptr;
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
-  c10::intrusive_ptr<ExchangeBackend> backend_;  ///< none where the transport enqueues
   std::unique_ptr<ResumableReducer> reducer_;
 };
 

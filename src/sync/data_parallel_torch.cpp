@@ -36,7 +36,8 @@ class DataParallel : public SyncMode, public RootLoss {
     const std::span<const float> all =
         root() ? std::span<const float>(input.images.data_ptr<float>(), count * ranks())
                : std::span<const float>();
-    exchange_.scatter(all, values_of(images_).first(count), kRoot, Traffic::kInputs);
+    exchange_.run(Collective::scatter(all, values_of(images_).first(count), kRoot),
+                  Traffic::kInputs);
     return images_.as_strided(sizes, batch_strides(sizes, input.layout));
   }
 
@@ -45,10 +46,11 @@ class DataParallel : public SyncMode, public RootLoss {
     const torch::Tensor mine = outputs.detach().to(torch::kFloat32).contiguous();
     torch::Tensor all;
     std::vector<std::int64_t> sizes = outputs_shape_;
-    sizes[0] *= exchange_.size();
+    sizes[0] *= exchange_.session().size();
     if (root()) all = torch::empty(sizes, options());
-    exchange_.gather(values_of(mine), root() ? values_of(all) : std::span<float>(), kRoot,
-                     Traffic::kInputs);
+    exchange_.run(
+        Collective::gather(values_of(mine), root() ? values_of(all) : std::span<float>(), kRoot),
+        Traffic::kInputs);
     return root() ? all.requires_grad_() : torch::Tensor();
   }
 
@@ -57,29 +59,30 @@ class DataParallel : public SyncMode, public RootLoss {
     const std::int64_t values = c10::multiply_integers(outputs_shape_);
     torch::Tensor share = torch::empty({values + kSums}, options()), shares;
     if (root())
-      shares = torch::cat({logits_gradient.reshape({exchange_.size(), values}),
+      shares = torch::cat({logits_gradient.reshape({exchange_.session().size(), values}),
                            sums_of_ranks.to(torch::kFloat32)},
                           1)
                    .contiguous();
-    exchange_.scatter(root() ? values_of(shares) : std::span<float>(), values_of(share), kRoot,
-                      Traffic::kInputs);
+    exchange_.run(Collective::scatter(root() ? values_of(shares) : std::span<float>(),
+                                      values_of(share), kRoot),
+                  Traffic::kInputs);
     return {share.narrow(0, 0, values).view(outputs_shape_),
             share.narrow(0, values, kSums).to(torch::kFloat64)};
   }
 
   void synchronize() override {
-    exchange_.reduce_sum(gradients_->group(0), kRoot, Traffic::kGradients);
+    exchange_.run(Collective::reduce(gradients_->group(0), kRoot), Traffic::kGradients);
     if (!root()) gradients_->zero();  // the root's are zeroed by its step
   }
 
   void broadcast_model() override {
-    exchange_.broadcast(values_of(parameters_), kRoot, Traffic::kParameters);
+    exchange_.run(Collective::broadcast(values_of(parameters_), kRoot), Traffic::kParameters);
     std::vector<torch::Tensor> floats;
     for (const torch::Tensor& buffer : replica_->buffers)
       if (buffer.is_floating_point()) floats.push_back(buffer.reshape({-1}));
     if (floats.empty()) return;
     torch::Tensor packed = torch::cat(floats);
-    exchange_.broadcast(values_of(packed), kRoot, Traffic::kBuffers);
+    exchange_.run(Collective::broadcast(values_of(packed), kRoot), Traffic::kBuffers);
     std::int64_t offset = 0;
     for (torch::Tensor& buffer : replica_->buffers) {
       if (!buffer.is_floating_point()) continue;
@@ -91,8 +94,8 @@ class DataParallel : public SyncMode, public RootLoss {
   RootLoss* root_loss() override { return this; }
 
  private:
-  bool root() const { return exchange_.rank() == kRoot; }
-  std::size_t ranks() const { return static_cast<std::size_t>(exchange_.size()); }
+  bool root() const { return exchange_.session().root(); }
+  std::size_t ranks() const { return static_cast<std::size_t>(exchange_.session().size()); }
 
   /// Gives the parameters one buffer, so that their broadcast is one message.
   void make_parameters_contiguous() {

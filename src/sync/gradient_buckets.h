@@ -66,13 +66,11 @@ class GradientBuckets {
   bool full(std::size_t bucket) const { return missing_[bucket] == 0; }
   /// When it was full last.
   Moment ready(std::size_t bucket) const { return ready_[bucket]; }
-  std::span<float> values(std::size_t bucket);
-  /// Keeps the values where they are while it is held, even when this object goes.
-  torch::Tensor memory() const { return gradients_->memory(); }
-  std::size_t largest();  ///< values of the largest
+  std::span<float> values(std::size_t bucket) { return gradients_->group(bucket); }
+  /// Their mean over the ranks, traveling as `wire`; keeps them where they are, even when this
+  /// object goes.
+  Message message(std::size_t bucket, ValueType wire);
   std::size_t bucket_of(std::size_t parameter) const { return bucket_of_[parameter]; }
-  /// Whether they lie in memory of the exchange.
-  bool in_exchange_memory() const { return in_exchange_memory_; }
 
   /// The order from which they were built again; empty before that.
   std::vector<std::int64_t> state() const;
@@ -90,13 +88,14 @@ class GradientBuckets {
   Events events_;
   Replica* replica_ = nullptr;
   std::optional<FlatGradients> gradients_;
+  std::shared_ptr<const void> memory_;  ///< of the gradients
   std::vector<Bucket> buckets_;
   std::vector<std::size_t> bucket_of_;  ///< by parameter
   std::vector<std::size_t> missing_;    ///< gradients a bucket still waits for
   std::vector<bool> came_;              ///< by parameter, in this pass
   std::vector<Moment> ready_;
   std::vector<std::int64_t> observed_;
-  bool exchanging_ = false, rebuilt_ = false, in_exchange_memory_ = false;
+  bool exchanging_ = false, rebuilt_ = false;
   std::optional<GradientHooks> hooks_;
 };
 

@@ -37,15 +37,11 @@ bool GradientBuckets::end() {
   return true;
 }
 
-std::span<float> GradientBuckets::values(std::size_t bucket) {
-  return gradients_->group(bucket);
-}
-
-std::size_t GradientBuckets::largest() {
-  std::size_t largest = 0;
-  for (std::size_t bucket = 0; bucket < buckets_.size(); ++bucket)
-    largest = std::max(largest, values(bucket).size());
-  return largest;
+Message GradientBuckets::message(std::size_t bucket, ValueType wire) {
+  Message message{Collective::all_reduce(values(bucket), Scale::kAverage)};
+  message.call.wire = wire;
+  message.memory = memory_;
+  return message;
 }
 
 std::vector<std::int64_t> GradientBuckets::state() const {
@@ -85,9 +81,9 @@ void GradientBuckets::require_all() const {
 void GradientBuckets::share_order() {
   const auto order = std::as_writable_bytes(std::span(observed_));
   if (exchange_.lane())
-    exchange_.control().broadcast(order);  // host memory
+    exchange_.session().broadcast(order);  // host memory
   else
-    exchange_.broadcast(order, kRoot, Traffic::kControl);
+    exchange_.run(Collective::broadcast(order, kRoot), Traffic::kControl);
 }
 
 void GradientBuckets::lay_out(const std::vector<std::size_t>& order) {
@@ -106,8 +102,8 @@ void GradientBuckets::lay_out(const std::vector<std::size_t>& order) {
     }
   GradientLayout layout(*replica_, groups);
   auto memory = exchange_.allocate(layout.bytes());
-  in_exchange_memory_ = static_cast<bool>(memory);
   gradients_.emplace(*replica_, std::move(layout), std::move(memory));
+  memory_ = std::make_shared<torch::Tensor>(gradients_->memory());
   events_.laid_out();
 }
 

@@ -16,9 +16,9 @@ namespace gradsync {
 /// overlap. For the windows of --counterfactual; no mode to train in.
 class Replay : public SyncMode {
  public:
-  /// `waiting` is how the mode waited; `wire_dtype` how its all-reduces travel (fp32, bf16, fp16).
-  /// The data lies on `device`.
-  Replay(Exchange& exchange, std::vector<BucketShape> buckets, Waiting waiting,
+  /// `overlaps`: whether the mode communicated beside compute; `wire_dtype` how its all-reduces
+  /// travel (fp32, bf16, fp16). The data lies on `device`.
+  Replay(Exchange& exchange, std::vector<BucketShape> buckets, bool overlaps,
          const std::string& wire_dtype, const torch::Device& device = torch::kCPU);
 
   void attach(Replica& replica) override;
@@ -28,7 +28,8 @@ class Replay : public SyncMode {
  private:
   void make_room(const torch::Device& device);
   void repeat(const BucketShape& bucket);
-  void all_reduce(std::int64_t bytes);
+  void run(const Collective& call);
+  Collective mean_of(std::int64_t bytes);
   std::span<float> first(std::int64_t bytes);
 
   Exchange& exchange_;
@@ -36,7 +37,6 @@ class Replay : public SyncMode {
   ValueType wire_;
   std::optional<FlatGradients> gradients_;
   torch::Tensor data_, all_;  ///< `all_` on the root of gather and scatter
-  torch::Tensor half_;
 };
 
 }  // namespace gradsync

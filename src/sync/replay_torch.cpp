@@ -16,10 +16,10 @@ bool moves_all(CollectiveKind kind) {
 
 }  // namespace
 
-Replay::Replay(Exchange& exchange, std::vector<BucketShape> buckets, Waiting waiting,
+Replay::Replay(Exchange& exchange, std::vector<BucketShape> buckets, bool overlaps,
                const std::string& wire_dtype, const torch::Device& device)
     : exchange_(exchange), buckets_(std::move(buckets)), wire_(wire_type(wire_dtype)) {
-  exchange_.set_waiting(waiting);
+  exchange_.set_overlaps(overlaps);
   make_room(device);
 }
 
@@ -35,9 +35,7 @@ void Replay::make_room(const torch::Device& device) {
   data_ = zeros_in(exchange_.allocate(largest * sizeof(float)), static_cast<std::int64_t>(largest),
                    device)
               .fill_(1);
-  if (wire_ != ValueType::kFloat32)
-    half_ = torch::zeros({data_.numel()}, options.dtype(torch::kInt16));
-  const std::int64_t ranks = exchange_.rank() == kRoot ? exchange_.size() : 0;
+  const std::int64_t ranks = exchange_.session().root() ? exchange_.session().size() : 0;
   all_ = torch::ones({static_cast<std::int64_t>(largest_of_all) * ranks}, options);
 }
 
@@ -54,20 +52,19 @@ void Replay::repeat(const BucketShape& bucket) {
   const std::span<float> one = first(bucket.bytes);
   const std::span<float> all(
       all_.data_ptr<float>(),
-      all_.numel() == 0 ? 0 : one.size() * static_cast<std::size_t>(exchange_.size()));
+      all_.numel() == 0 ? 0 : one.size() * static_cast<std::size_t>(exchange_.session().size()));
   switch (bucket.kind) {
     case CollectiveKind::kAllReduce:
-      return all_reduce(bucket.bytes);
+      return run(mean_of(bucket.bytes));
     case CollectiveKind::kBroadcast:
-      return exchange_.broadcast(
-          std::as_writable_bytes(one).first(static_cast<std::size_t>(bucket.bytes)), kRoot,
-          Traffic::kGradients);
+      return run(Collective::broadcast(
+          std::as_writable_bytes(one).first(static_cast<std::size_t>(bucket.bytes)), kRoot));
     case CollectiveKind::kReduce:
-      return exchange_.reduce_sum(one, kRoot, Traffic::kGradients);
+      return run(Collective::reduce(one, kRoot));
     case CollectiveKind::kGather:
-      return exchange_.gather(one, all, kRoot, Traffic::kGradients);
+      return run(Collective::gather(one, all, kRoot));
     case CollectiveKind::kScatter:
-      return exchange_.scatter(all, one, kRoot, Traffic::kGradients);
+      return run(Collective::scatter(all, one, kRoot));
     case CollectiveKind::kAllGather:
     case CollectiveKind::kBarrier:
     case CollectiveKind::kReduceScatter:
@@ -77,13 +74,16 @@ void Replay::repeat(const BucketShape& bucket) {
   }
 }
 
-void Replay::all_reduce(std::int64_t bytes) {
-  if (wire_ == ValueType::kFloat32)
-    return exchange_.all_reduce_mean(first(bytes), Traffic::kGradients);
+void Replay::run(const Collective& call) {
+  exchange_.run(call, Traffic::kGradients);
+}
+
+/// A mean of so many bytes as they travel.
+Collective Replay::mean_of(std::int64_t bytes) {
   const auto values = static_cast<std::size_t>(bytes / value_bytes(wire_));
-  exchange_.all_reduce_mean_half({data_.data_ptr<float>(), values},
-                                 {static_cast<std::uint16_t*>(half_.data_ptr()), values}, wire_,
-                                 Traffic::kGradients);
+  Collective mean = Collective::all_reduce({data_.data_ptr<float>(), values}, Scale::kAverage);
+  mean.wire = wire_;
+  return mean;
 }
 
 std::span<float> Replay::first(std::int64_t bytes) {

@@ -99,11 +99,6 @@ class SyncMode {
   /// ends with its last gradient.
   virtual bool waits_in_backward() const { return false; }
 
-  /// Runs a collective that belongs to a forward or backward pass, and returns when it is done. All
-  /// ranks call it at the same places; a mode with a communication thread runs it there, in its
-  /// place among the buckets.
-  virtual void run_in_pass(const std::function<void()>& collective) { collective(); }
-
   /// On return every gradient of a rank that steps is the average over ranks. Collective.
   virtual void synchronize() = 0;
 
@@ -133,7 +128,5 @@ std::unique_ptr<SyncMode> make_sync_mode(std::string_view name, Exchange& exchan
 #define GRADSYNC_MODE(id, ...) std::unique_ptr<SyncMode> make_##id(Exchange&, const SyncSettings&);
 #include "options/modes.def"
 #undef GRADSYNC_MODE
-std::unique_ptr<SyncMode> make_ddp_cross_iteration(Exchange&,
-                                                   const SyncSettings&);  ///< of make_ddp
 
 }  // namespace gradsync

@@ -28,7 +28,7 @@ std::unique_ptr<SyncMode> make_sync_mode(std::string_view name, Exchange& exchan
     throw Error(ExitCode::kUsage, fmt::format("there is no synchronization mode {}", name),
                 "gradsync-train --help lists them");
   exchange.log().set_mode(static_cast<std::uint8_t>(at), std::string(name));
-  exchange.set_waiting(Waiting::kSpin);
+  exchange.set_overlaps(kModes[at].overlaps);
   return kMakers[at](exchange, settings);
 }
 

@@ -4,7 +4,7 @@
 
 #include "exchange/exchange.h"
 #include "options/options.h"
-#include "sync/bucket_advice.h"
+#include "sync/buckets.h"
 #include "train/batch_source.h"
 #include "train/compute_settings.h"
 

@@ -26,15 +26,6 @@ bool uses_buckets(const TrainOptions& options) {
   return mode_named(options.sync).overlaps && options.overlap == "backward";
 }
 
-/// The slowest rank's, on all ranks.
-void take_slowest(const Exchange& exchange, std::span<double> times_s) {
-  const Session& session = exchange.session();
-  const auto watched =
-      session.control(CollectiveKind::kAllReduce, static_cast<std::int64_t>(times_s.size_bytes()));
-  MPI_Allreduce(MPI_IN_PLACE, times_s.data(), static_cast<int>(times_s.size()), MPI_DOUBLE, MPI_MAX,
-                session.world());
-}
-
 /// When the gradients of a backward pass are ready, by parameter: medians over some steps, of the
 /// slowest rank, since the first gradient of the pass.
 class ReadyTimes {
@@ -46,7 +37,8 @@ class ReadyTimes {
         guard_(replica_, exchange),
         mode_(make_sync_mode(kNoExchange, exchange, {})),
         optimizer_(make_optimizer(replica_, options.optimizer)),
-        feed_(data, options, compute.layout, exchange.rank(), exchange.size(), FeedShare::kOwn),
+        feed_(data, options, compute.layout, exchange.session().rank(), exchange.session().size(),
+              FeedShare::kOwn),
         parts_{replica_, *mode_, *optimizer_, feed_, guard_, exchange, compute},
         stamp_s_(replica_.parameters.size()),
         since_first_s_(replica_.parameters.size()),
@@ -75,7 +67,7 @@ class ReadyTimes {
     std::vector<double> ready_s;
     for (const auto& times_s : since_first_s_)
       ready_s.push_back(median(times_s));
-    take_slowest(exchange_, ready_s);
+    exchange_.session().max(ready_s);  // the slowest rank's
     auto order = module_order(ready_s.size());
     std::stable_sort(order.begin(), order.end(),
                      [&](std::size_t a, std::size_t b) { return ready_s[a] < ready_s[b]; });
@@ -108,21 +100,18 @@ class MessageTimes {
         largest_bytes_(gradient_bytes),
         wire_(wire_type(wire_dtype)),
         data_(zeros_in(exchange.allocate(static_cast<std::size_t>(gradient_bytes)),
-                       gradient_bytes / static_cast<std::int64_t>(sizeof(float)), torch::kCPU)) {
-    if (wire_ != ValueType::kFloat32) half_.resize(static_cast<std::size_t>(data_.numel()));
-  }
+                       gradient_bytes / static_cast<std::int64_t>(sizeof(float)), torch::kCPU)) {}
 
   AlphaBeta measure() {
-    const Waiting before = exchange_.waiting();
-    exchange_.set_waiting(exchange_.posts() ? Waiting::kSpin : Waiting::kSleep);
+    const bool before = exchange_.set_overlaps(true);
     std::vector<double> bytes, times_s;
     for (std::int64_t size = kSmallestMessage; size < largest_bytes_; size *= kMessageFactor)
       bytes.push_back(static_cast<double>(size));
     bytes.push_back(static_cast<double>(largest_bytes_));
     for (const double size : bytes)
       times_s.push_back(median_time_s(static_cast<std::size_t>(size)));
-    exchange_.set_waiting(before);
-    take_slowest(exchange_, times_s);
+    exchange_.set_overlaps(before);
+    exchange_.session().max(times_s);
     return fit_alpha_beta(bytes, times_s);
   }
 
@@ -138,19 +127,15 @@ class MessageTimes {
   }
 
   void all_reduce(std::size_t values) {
-    const std::span<float> data(data_.data_ptr<float>(), values);
-    if (wire_ == ValueType::kFloat32)
-      exchange_.all_reduce_mean(data, Traffic::kControl);
-    else
-      exchange_.all_reduce_mean_half(data, std::span(half_).first(values), wire_,
-                                     Traffic::kControl);
+    Collective mean = Collective::all_reduce({data_.data_ptr<float>(), values}, Scale::kAverage);
+    mean.wire = wire_;
+    exchange_.run(mean, Traffic::kControl);
   }
 
   Exchange& exchange_;
   std::int64_t largest_bytes_;
   ValueType wire_;
   torch::Tensor data_;
-  std::vector<std::uint16_t> half_;
 };
 
 AllReduceTime as_time(const AlphaBeta& law) {
@@ -187,7 +172,7 @@ BucketChoice probe(Exchange& exchange, const DataSource& data, const ComputeSett
 std::optional<BucketChoice> settle_buckets(Exchange& exchange, const DataSource& data,
                                            const ComputeSettings& compute, TrainOptions& options) {
   if (options.first_bucket_bytes > 0 && options.bucket_cap_bytes > 0) return std::nullopt;
-  if (!uses_buckets(options) || exchange.size() == 1) {
+  if (!uses_buckets(options) || exchange.session().size() == 1) {
     if (options.first_bucket_bytes == 0) options.first_bucket_bytes = kDefaultFirstBucketBytes;
     if (options.bucket_cap_bytes == 0) options.bucket_cap_bytes = kDefaultBucketCapBytes;
     return std::nullopt;
@@ -195,7 +180,8 @@ std::optional<BucketChoice> settle_buckets(Exchange& exchange, const DataSource&
   if (exchange.lane())
     throw Error(ExitCode::kUsage, "--bucket-cap auto measures ranks on CPUs, and these are on GPUs",
                 "give sizes; after a run, table what-if of gradsync-report names the best cap");
-  const WatchdogTimeoutExtension measures(exchange.watchdog(), WatchedPhase::kCalibration);
+  const WatchdogTimeoutExtension measures(exchange.session().watchdog(),
+                                          WatchedPhase::kCalibration);
   const BucketChoice choice = probe(exchange, data, compute, options);
   options.first_bucket_bytes = choice.chosen.first_bucket_bytes;
   options.bucket_cap_bytes = choice.chosen.bucket_cap_bytes;

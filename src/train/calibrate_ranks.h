@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "base/table.h"
-#include "comm/clock_sync.h"
+#include "comm/places.h"
 #include "comm/session.h"
 #include "exchange/exchange.h"
 #include "record/recorder.h"

@@ -87,13 +87,7 @@ void calibrate_ranks(const Session& session, Transport& transport, Watchdog& wat
 }
 
 ClockRow clock_row(const Session& session, const ClockOffset& mine, const char* when, double at_s) {
-  ClockRow row{when, at_s, {}};
-  if (session.root()) row.ranks.resize(static_cast<std::size_t>(session.size()));
-  const ClockReading reading{mine.offset_s, mine.uncertainty_s};
-  const auto watched = session.control(CollectiveKind::kGather, sizeof reading);
-  MPI_Gather(&reading, sizeof reading, MPI_BYTE, row.ranks.data(), sizeof reading, MPI_BYTE, 0,
-             session.world());
-  return row;
+  return {when, at_s, session.gather(ClockReading{mine.offset_s, mine.uncertainty_s})};
 }
 
 std::string drift_text(const ClockRow& start, const ClockRow& end) {
@@ -183,14 +177,8 @@ void probe_arithmetic(const Session& session, const ComputeSettings& compute, bo
                       Recorder* recorder) {
   const WatchdogTimeoutExtension measures(session.watchdog(), WatchedPhase::kCalibration);
   const ProbeSize size = size_on(compute.device);
-  {
-    const CollectiveScope watched(session.watchdog(), CollectiveKind::kBarrier);
-    MPI_Barrier(session.world());
-  }
-  const RankArithmetic mine = measure(compute, size);
-  std::vector<RankArithmetic> all(session.root() ? static_cast<std::size_t>(session.size()) : 0);
-  const auto watched = session.control(CollectiveKind::kGather, sizeof mine);
-  MPI_Gather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, 0, session.world());
+  session.meet();
+  const std::vector<RankArithmetic> all = session.gather(measure(compute, size));
   if (!session.root()) return;
   ProbeRow row;
   row.operation = fmt::format("matmul {}", size.length);

@@ -76,7 +76,7 @@ class Differences {
 };
 
 Differences compare(Exchange& exchange, const std::vector<NamedTensor>& mine, bool root_only) {
-  const auto ranks = static_cast<std::size_t>(exchange.size());
+  const auto ranks = static_cast<std::size_t>(exchange.session().size());
   Differences differences(ranks, mine.size());
   if (ranks == 1) return differences;
   std::string digests;
@@ -86,8 +86,8 @@ Differences compare(Exchange& exchange, const std::vector<NamedTensor>& mine, bo
     digests += digest.hex();
   }
   const std::size_t length = digests.size() / mine.size();
-  std::string all(exchange.rank() == kRoot ? ranks * digests.size() : 0, '\0');
-  exchange.control().gather(std::as_bytes(std::span(digests)),
+  std::string all(exchange.session().rank() == kRoot ? ranks * digests.size() : 0, '\0');
+  exchange.session().gather(std::as_bytes(std::span(digests)),
                             std::as_writable_bytes(std::span(all)));
   const std::string_view text = all;
   for (std::size_t at = 0; at < all.size(); at += length) {
@@ -97,7 +97,7 @@ Differences compare(Exchange& exchange, const std::vector<NamedTensor>& mine, bo
     if (counts && text.substr(at, length) != text.substr(in_rank, length))
       differences.set(static_cast<int>(at / digests.size()), tensor);
   }
-  exchange.control().broadcast(differences.bytes());
+  exchange.session().broadcast(differences.bytes());
   return differences;
 }
 
@@ -122,7 +122,7 @@ void write_pieces(Exchange& exchange, const std::vector<NamedTensor>& mine, cons
       continue;
     }
     received.resize(own.size());
-    exchange.control().move(received, piece.rank, kRoot);
+    exchange.session().move(received, piece.rank, kRoot);
     writer.write(received);
   }
 }
@@ -130,14 +130,14 @@ void write_pieces(Exchange& exchange, const std::vector<NamedTensor>& mine, cons
 void send_pieces(Exchange& exchange, const std::vector<NamedTensor>& mine, const Pieces& pieces) {
   for (const Piece& piece : pieces)
     if (piece.rank != kRoot)
-      exchange.control().move(bytes_of(mine[piece.tensor].values), piece.rank, kRoot);
+      exchange.session().move(bytes_of(mine[piece.tensor].values), piece.rank, kRoot);
 }
 
 std::string broadcast_text(Exchange& exchange, std::string text) {
   std::uint64_t size = text.size();
-  exchange.control().broadcast(std::as_writable_bytes(std::span(&size, 1)));
+  exchange.session().broadcast(std::as_writable_bytes(std::span(&size, 1)));
   text.resize(static_cast<std::size_t>(size));
-  exchange.control().broadcast(std::as_writable_bytes(std::span(text)));
+  exchange.session().broadcast(std::as_writable_bytes(std::span(text)));
   return text;
 }
 
@@ -167,12 +167,12 @@ const TensorPlace* own_place(const CheckpointFile& file, int rank, const NamedTe
 
 Differences broadcast_differences(Exchange& exchange, const CheckpointFile* file,
                                   const std::vector<NamedTensor>& tensors) {
-  Differences differences(static_cast<std::size_t>(exchange.size()), tensors.size());
+  Differences differences(static_cast<std::size_t>(exchange.session().size()), tensors.size());
   if (file)
-    for (int rank = 1; rank < exchange.size(); ++rank)
+    for (int rank = 1; rank < exchange.session().size(); ++rank)
       for (std::size_t i = 0; i < tensors.size(); ++i)
         if (own_place(*file, rank, tensors[i])) differences.set(rank, i);
-  exchange.control().broadcast(differences.bytes());
+  exchange.session().broadcast(differences.bytes());
   return differences;
 }
 
@@ -180,14 +180,14 @@ Differences broadcast_differences(Exchange& exchange, const CheckpointFile* file
 void hand_out(Exchange& exchange, const CheckpointFile* file, std::vector<NamedTensor>& tensors) {
   const Differences differs = broadcast_differences(exchange, file, tensors);
   std::vector<std::byte> sent;
-  for (int rank = 1; rank < exchange.size(); ++rank)
+  for (int rank = 1; rank < exchange.session().size(); ++rank)
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       if (!differs(rank, i)) continue;
       if (file) {
         const auto bytes = file->bytes(*own_place(*file, rank, tensors[i]));
         sent.assign(bytes.begin(), bytes.end());
       }
-      exchange.control().move(file ? std::span(sent) : bytes_of(tensors[i].values), kRoot, rank);
+      exchange.session().move(file ? std::span(sent) : bytes_of(tensors[i].values), kRoot, rank);
     }
 }
 
@@ -197,8 +197,8 @@ void write_checkpoint(Exchange& exchange, const std::vector<NamedTensor>& mine,
                       const CheckpointInfo& info, const std::filesystem::path& target,
                       bool root_only) {
   const Differences differences = compare(exchange, mine, root_only);
-  const Pieces pieces = pieces_of(mine, exchange.size(), differences);
-  if (exchange.rank() != kRoot) return send_pieces(exchange, mine, pieces);
+  const Pieces pieces = pieces_of(mine, exchange.session().size(), differences);
+  if (exchange.session().rank() != kRoot) return send_pieces(exchange, mine, pieces);
   std::vector<TensorInfo> infos;
   for (const Piece& piece : pieces) {
     infos.push_back(info_of(mine[piece.tensor]));
@@ -217,7 +217,7 @@ std::vector<NamedTensor> read_checkpoint(Exchange& exchange, const CheckpointFil
       const auto bytes = file->bytes(*file->find(info.name));
       std::copy(bytes.begin(), bytes.end(), bytes_of(values).begin());
     }
-    exchange.control().broadcast(bytes_of(values));
+    exchange.session().broadcast(bytes_of(values));
     tensors.push_back({info.name, values});
   }
   hand_out(exchange, file, tensors);

@@ -54,7 +54,7 @@ class Checkpoints {
   CheckpointInfo info_at(const Position& position) const;
   std::filesystem::path target(const Position& position) const;
   std::string stop_message(const Position& position, const Verdict& verdict) const;
-  bool root() const { return exchange_.rank() == 0; }
+  bool root() const { return exchange_.session().rank() == 0; }
   bool recorded() const { return !setting_.options.output.empty(); }
 
   Exchange& exchange_;

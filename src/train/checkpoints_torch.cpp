@@ -48,7 +48,8 @@ Checkpoints::Checkpoints(Exchange& exchange, const RunSetting& setting, const Ra
     : exchange_(exchange),
       setting_(setting),
       state_(state),
-      forecast_(guess_s(state, exchange.size()), evaluation_iterations(setting, exchange.size())) {
+      forecast_(guess_s(state, exchange.session().size()),
+                evaluation_iterations(setting, exchange.session().size())) {
   if (setting.recorder)
     own_.emplace(checkpoint_folder(setting.options.output),
                  setting.resume ? setting.resume->own : std::vector<NamedCheckpoint>());
@@ -59,8 +60,8 @@ Position Checkpoints::restore() {
   if (plan == nullptr || !plan->resumes) return {};
   const Position position{plan->from.iteration, plan->from.epoch, plan->from.step};
   if (position.iteration > 0) {
-    const WatchdogTimeoutExtension reads(exchange_.watchdog(), WatchedPhase::kResume);
-    const ControlChannel::CountedAs counted(exchange_.control(), Traffic::kCheckpoint);
+    const WatchdogTimeoutExtension reads(exchange_.session().watchdog(), WatchedPhase::kResume);
+    const ControlCategory counted(exchange_.session(), Traffic::kCheckpoint);
     const auto tensors = read_checkpoint(exchange_, plan->file ? &*plan->file : nullptr);
     exchange_.session().together([&] { gradsync::restore(state_, tensors); });
   }
@@ -109,9 +110,9 @@ void Checkpoints::stop_if_wanted(const Position& position) {
 
 void Checkpoints::save(const Position& position) {
   const Stopwatch watch;
-  const WatchdogTimeoutExtension writes(exchange_.watchdog(), WatchedPhase::kCheckpoint);
-  const ControlChannel::CountedAs counted(exchange_.control(), Traffic::kCheckpoint);
-  exchange_.settle();
+  const WatchdogTimeoutExtension writes(exchange_.session().watchdog(), WatchedPhase::kCheckpoint);
+  const ControlCategory counted(exchange_.session(), Traffic::kCheckpoint);
+  exchange_.await(exchange_.now().mark);
   const auto mine = snapshot(state_);
   const std::filesystem::path path = target(position);
   if (root()) make_checkpoint_folder(path.parent_path());
@@ -123,20 +124,20 @@ void Checkpoints::save(const Position& position) {
 }
 
 void Checkpoints::stop(const Position& position, const Verdict& verdict) {
-  const WatchdogTimeoutExtension writes(exchange_.watchdog(), WatchedPhase::kPublishing);
+  const WatchdogTimeoutExtension writes(exchange_.session().watchdog(), WatchedPhase::kPublishing);
   if (recorded()) save(position);
   if (setting_.recorder) setting_.recorder->finish(RunStatus::kPartial);
   meet();
   if (!root()) exchange_.session().wait_for_abort();
   throw Error(ExitCode::kStoppedEarly, stop_message(position, verdict),
-              recorded() ? command_to_go_on(setting_.command_line, exchange_.size())
+              recorded() ? command_to_go_on(setting_.command_line, exchange_.session().size())
                          : "give --output, so that a stopped run can be resumed");
 }
 
 /// Ranks wait for rank 0's disk here, where the limit is that of I/O.
 void Checkpoints::meet() {
   std::byte done{1};
-  exchange_.control().broadcast(std::span(&done, 1));
+  exchange_.session().broadcast(done);
 }
 
 CheckpointInfo Checkpoints::info_at(const Position& position) const {

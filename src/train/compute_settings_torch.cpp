@@ -139,10 +139,7 @@ ComputeSettings settle_compute(const Session& session, const TrainOptions& optio
   if (all.size() > 1) {
     std::vector<double> times_s;
     for (const Candidate& candidate : all) {
-      {
-        const auto watched = session.control(CollectiveKind::kBarrier, 0);
-        MPI_Barrier(session.world());
-      }
+      session.meet();
       times_s.push_back(probe_if_taken(candidate, options, device));
       settings.probed.push_back(
           std::isinf(times_s.back())
@@ -150,8 +147,7 @@ ComputeSettings settle_compute(const Session& session, const TrainOptions& optio
               : fmt::format("{} {:.1f} ms", name_of(candidate), times_s.back() * 1e3));
     }
     best = static_cast<int>(std::min_element(times_s.begin(), times_s.end()) - times_s.begin());
-    const auto watched = session.control(CollectiveKind::kBroadcast, sizeof best);
-    MPI_Bcast(&best, 1, MPI_INT, 0, session.world());
+    session.broadcast(best);
   }
   settings.precision = all[static_cast<std::size_t>(best)].precision;
   settings.layout = all[static_cast<std::size_t>(best)].layout;

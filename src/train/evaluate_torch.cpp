@@ -37,7 +37,7 @@ std::array<double, 2> sums_of_share(StepParts& parts, const DataSource& data,
       sums += cross_entropy(logits, batch.labels.narrow(0, 0, counted), 1, 1).sums[0];
     source->recycle(std::move(batch));
   }
-  parts.exchange.settle();
+  parts.exchange.await(parts.exchange.now().mark);
   sums = sums.cpu();
   return {sums[0].item<double>(), sums[1].item<double>()};
 }
@@ -52,19 +52,20 @@ EvaluateHow evaluate_how(const TrainOptions& options, int ranks) {
 Evaluation evaluate(StepParts& parts, const DataSource& data, std::int64_t batch,
                     std::int64_t loader_threads, EvaluateHow how) {
   const bool shard = how == EvaluateHow::kShard;
-  const int rank = shard ? parts.exchange.rank() : 0, ranks = shard ? parts.exchange.size() : 1;
+  const int rank = shard ? parts.exchange.session().rank() : 0,
+            ranks = shard ? parts.exchange.session().size() : 1;
   const Stopwatch watch;
   const ProfilerRange range(parts.exchange.lane(), "evaluation");
   parts.mode.publish();
   if (shard) broadcast_buffers(parts.exchange, parts.replica);
   parts.replica.network->eval();
   at::manual_seed(mix(parts.feed.seed(), stream::kEvaluation,
-                      static_cast<std::uint64_t>(parts.exchange.rank())));
+                      static_cast<std::uint64_t>(parts.exchange.session().rank())));
   const Sampler sampler(data.size(Split::kTest), rank, ranks, batch, 0, LastBatch::kPad,
                         /*shuffle=*/false);
   auto all = sums_of_share(parts, data, sampler, rank, loader_threads);
   parts.replica.network->train();
-  if (shard) parts.exchange.control().sum(all);
+  if (shard) parts.exchange.session().sum(all);
   const auto images = static_cast<double>(data.size(Split::kTest));
   return {all[0] / images, all[1] / images, watch.elapsed_s()};
 }
@@ -72,8 +73,9 @@ Evaluation evaluate(StepParts& parts, const DataSource& data, std::int64_t batch
 void broadcast_buffers(Exchange& exchange, Replica& replica) {
   for (torch::Tensor& buffer : replica.buffers)
     if (buffer.is_floating_point())
-      exchange.broadcast(
-          std::span(buffer.data_ptr<float>(), static_cast<std::size_t>(buffer.numel())), 0,
+      exchange.run(
+          Collective::broadcast(
+              std::span(buffer.data_ptr<float>(), static_cast<std::size_t>(buffer.numel())), kRoot),
           Traffic::kBuffers);
 }
 

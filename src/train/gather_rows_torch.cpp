@@ -84,12 +84,9 @@ void judge(Verdict& verdict, std::size_t rank, const RankIteration& measured,
 
 Verdict gather_rows(Exchange& exchange, const StepResult& mine, double begin_s, IterationRow& row) {
   const std::vector<double> block = pack(mine, begin_s);
-  const bool root = exchange.rank() == 0;
-  std::vector<double> all(root ? block.size() * static_cast<std::size_t>(exchange.size()) : 0);
-  exchange.control().gather(std::as_bytes(std::span(block)),
-                            std::as_writable_bytes(std::span(all)));
+  const std::vector<double> all = exchange.session().gather(std::span(block));
   Verdict verdict;
-  if (root) {
+  if (exchange.session().root()) {
     row.samples = 0;
     for (std::size_t at = 0; at < all.size(); at += block.size()) {
       const auto one = std::span(all).subspan(at, block.size());
@@ -99,18 +96,16 @@ Verdict gather_rows(Exchange& exchange, const StepResult& mine, double begin_s, 
     }
     row.buckets = mine.buckets;
   }
-  exchange.control().broadcast(std::as_writable_bytes(std::span(&verdict, 1)));
+  exchange.session().broadcast(verdict);
   return verdict;
 }
 
 Verdict agree_on_stop(Exchange& exchange, StopReason mine) {
-  std::vector<StopReason> all(exchange.rank() == 0 ? static_cast<std::size_t>(exchange.size()) : 0);
-  exchange.control().gather(std::as_bytes(std::span(&mine, 1)),
-                            std::as_writable_bytes(std::span(all)));
+  const std::vector<StopReason> all = exchange.session().gather(mine);
   Verdict verdict;
   for (std::size_t rank = 0; rank < all.size(); ++rank)
     want_stop(verdict, all[rank], rank);
-  exchange.control().broadcast(std::as_writable_bytes(std::span(&verdict, 1)));
+  exchange.session().broadcast(verdict);
   return verdict;
 }
 

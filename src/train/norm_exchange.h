@@ -32,7 +32,6 @@ class NormExchange {
   void mean(std::span<float> values);
 
   Exchange& exchange_;
-  SyncMode& mode_;
   Replica& replica_;
   bool broadcasts_;
   std::vector<Span> waits_;

@@ -7,13 +7,12 @@ namespace gradsync {
 NormExchange::NormExchange(const std::string& how, Exchange& exchange, SyncMode& mode,
                            Replica& replica)
     : exchange_(exchange),
-      mode_(mode),
       replica_(replica),
       // A root that steps alone hands its buffers out with its parameters.
       broadcasts_(how == "broadcast" && !mode.root_loss()) {
   if (how == "sync")
-    share_statistics(*replica.network,
-                     {[this](std::span<float> values) { mean(values); }, exchange.size()});
+    share_statistics(*replica.network, {[this](std::span<float> values) { mean(values); },
+                                        exchange.session().size()});
 }
 
 NormExchange::~NormExchange() {
@@ -27,7 +26,7 @@ void NormExchange::begin_iteration() {
 
 void NormExchange::mean(std::span<float> values) {
   const Moment begin = exchange_.now();
-  mode_.run_in_pass([&] { exchange_.all_reduce_mean(values, Traffic::kBuffers); });
+  exchange_.run(Collective::all_reduce(values, Scale::kAverage), Traffic::kBuffers);
   waits_.push_back({begin, exchange_.now()});
 }
 

@@ -97,14 +97,14 @@ double arrival_of(const CollectiveRecord& record, const BucketTimes& times, cons
 
 void share_arrivals(Exchange& exchange, IterationTimer& timer, double begin_s) {
   const std::vector<CollectiveRecord>& records = timer.collectives();
-  if (exchange.size() == 1 || records.empty()) return;
+  if (exchange.session().size() == 1 || records.empty()) return;
   std::vector<double> values;
   for (const CollectiveRecord& record : records) {
-    const Largest one = mine(record, times_here(timer, record), exchange.rank(), begin_s);
+    const Largest one = mine(record, times_here(timer, record), exchange.session().rank(), begin_s);
     values.insert(values.end(), {one.arrival_s, one.root_or_short_s});
   }
-  exchange.control().maximum(values);
-  const bool one_clock = exchange.session().local_size() == exchange.size();
+  exchange.session().max(values);
+  const bool one_clock = exchange.session().local_size() == exchange.session().size();
   std::vector<double> arrivals_s;
   for (std::size_t i = 0; i < records.size(); ++i)
     arrivals_s.push_back(arrival_of(records[i], times_here(timer, records[i]),

@@ -33,10 +33,7 @@ void gather_samples(Exchange& exchange, std::vector<Sample> mine, Take&& take) {
   mine.resize(most, nobody);
   for (std::size_t first = 0; first < most; first += kAtOnce) {
     const auto some = std::span(mine).subspan(first, std::min(kAtOnce, most - first));
-    std::vector<Sample> all(
-        exchange.rank() == 0 ? some.size() * static_cast<std::size_t>(exchange.size()) : 0);
-    exchange.control().gather(std::as_bytes(some), std::as_writable_bytes(std::span(all)));
-    for (const Sample& sample : all)
+    for (const Sample& sample : exchange.session().gather(some))
       if (sample.rank != kNobody) take(sample);
   }
 }
@@ -59,7 +56,7 @@ class RankSamples {
     std::vector<Sample> mine;
     if (reader_)
       for (const Reading& reading : reader_->take()) {
-        mine.push_back({reading, exchange.rank()});
+        mine.push_back({reading, exchange.session().rank()});
         mine.back().at_s += clock_offset_s - start_s;
       }
     gather_samples(exchange, std::move(mine), [recorder](const auto& sample) {

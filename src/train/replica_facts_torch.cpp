@@ -19,16 +19,17 @@ std::span<float> values_of(torch::Tensor& tensor) {
 void broadcast_network(Exchange& exchange, Replica& replica) {
   const torch::NoGradGuard no_grad;
   for (auto& parameter : replica.parameters)
-    exchange.broadcast(values_of(parameter), 0, Traffic::kParameters);
+    exchange.run(Collective::broadcast(values_of(parameter), kRoot), Traffic::kParameters);
   for (auto& buffer : replica.buffers)
-    if (buffer.is_floating_point()) exchange.broadcast(values_of(buffer), 0, Traffic::kBuffers);
+    if (buffer.is_floating_point())
+      exchange.run(Collective::broadcast(values_of(buffer), kRoot), Traffic::kBuffers);
 }
 
 /// |mine − rank 0's| / |rank 0's|; 0 for two empty ones.
 double distance_to_root(Exchange& exchange, const torch::Tensor& mine) {
   if (mine.numel() == 0) return 0;
   torch::Tensor root = mine.clone();
-  exchange.control().broadcast(std::as_writable_bytes(values_of(root)));
+  exchange.session().broadcast(std::as_writable_bytes(values_of(root)));
   const auto length = root.to(torch::kFloat64).norm().item<double>();
   const auto away = (mine.to(torch::kFloat64) - root.to(torch::kFloat64)).norm().item<double>();
   return away == 0 ? 0 : away / length;
@@ -53,7 +54,7 @@ std::string text_of(const char* begin) {
 
 Replica first_replica(Exchange& exchange, const TrainOptions& options, Layout layout,
                       const torch::Device& device) {
-  const auto rank = static_cast<std::uint64_t>(exchange.rank());
+  const auto rank = static_cast<std::uint64_t>(exchange.session().rank());
   const std::uint64_t seed =
       options.init == "equal" ? options.seed : options.seed + rank * kSeedOfRank;
   Replica replica = make_replica(options.model, seed, layout, device);
@@ -67,19 +68,20 @@ bool replicas_may_differ(const TrainOptions& options, int ranks) {
 }
 
 ReplicaRow compare_replicas(Exchange& exchange, const Replica& replica) {
-  const auto ranks = static_cast<std::size_t>(exchange.rank() == 0 ? exchange.size() : 0);
-  exchange.settle();
+  const auto ranks =
+      static_cast<std::size_t>(exchange.session().rank() == 0 ? exchange.session().size() : 0);
+  exchange.await(exchange.now().mark);
   const Hashes mine = hashes_of(replica);
   std::vector<Hashes> all(ranks);
-  exchange.control().gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
+  exchange.session().gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
   std::byte differ{std::any_of(all.begin(), all.end(), [&](auto& one) { return one != mine; })};
-  exchange.control().broadcast(std::span(&differ, 1));
+  exchange.session().broadcast(differ);
   std::array<double, 2> away = {0, 0};
   if (differ != std::byte{0})
     away = {distance_to_root(exchange, flat_parameters(replica)),
             distance_to_root(exchange, flat_buffers(replica))};
   std::vector<std::array<double, 2>> distances(ranks);
-  exchange.control().gather(std::as_bytes(std::span(away)),
+  exchange.session().gather(std::as_bytes(std::span(away)),
                             std::as_writable_bytes(std::span(distances)));
   ReplicaRow row;
   for (std::size_t rank = 0; rank < ranks; ++rank)

@@ -175,16 +175,10 @@ ResumePlan choose(const TrainOptions& options, const CheckpointInfo& requested) 
 
 /// The place, from rank 0 to all.
 void broadcast(const Session& session, ResumePlan& plan) {
-  const auto watched = session.control(CollectiveKind::kBroadcast, sizeof plan.complete);
-  MPI_Bcast(&plan.complete, sizeof plan.complete, MPI_BYTE, 0, session.world());
+  session.broadcast(plan.complete);
   std::string text;
   if (session.root() && plan.resumes) text = nlohmann::json(to_metadata(plan.from)).dump();
-  std::uint64_t size = text.size();
-  session.count(CollectiveKind::kBroadcast, sizeof size);
-  MPI_Bcast(&size, 1, MPI_UINT64_T, 0, session.world());
-  text.resize(static_cast<std::size_t>(size));
-  session.count(CollectiveKind::kBroadcast, static_cast<std::int64_t>(size));
-  MPI_Bcast(text.data(), static_cast<int>(size), MPI_CHAR, 0, session.world());
+  session.broadcast(text);
   if (text.empty() || session.root()) return;
   plan.resumes = true;
   plan.from = from_metadata(nlohmann::json::parse(text).get<TextMap>());

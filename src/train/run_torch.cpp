@@ -1,3 +1,4 @@
+#include <array>
 #include <iostream>
 #include <optional>
 
@@ -5,7 +6,7 @@
 
 #include "base/memory.h"
 #include "base/parse.h"
-#include "comm/agreement.h"
+#include "comm/session.h"
 #include "model/layer_flop.h"
 #include "model/network.h"
 #include "options/epoch_plan.h"
@@ -41,11 +42,11 @@ DataDigest verify_data(const Session& session, const RunData& data) {
   session.together([&] {
     if (session.local_rank() == 0) digest = data.verify();
   });
-  std::string combined = digest.combined;
-  combined.resize(64, ' ');
-  const auto watched = session.control_on_node(CollectiveKind::kBroadcast, 64);
-  MPI_Bcast(combined.data(), 64, MPI_CHAR, 0, session.node());
-  require_agreement(session, {{"data set digest", combined}});
+  std::array<char, 64> combined;
+  combined.fill(' ');
+  digest.combined.copy(combined.data(), combined.size());
+  session.broadcast_on_node(combined);
+  require_agreement(session, {{"data set digest", {combined.data(), combined.size()}}});
   return digest;
 }
 
@@ -53,8 +54,7 @@ DataDigest verify_data(const Session& session, const RunData& data) {
 /// its checkpoint was written: what lies between the two processes is left out.
 double broadcast_start(const Session& session, const ResumePlan& plan) {
   double start_s = now_s() - plan.from.elapsed_s;
-  const auto watched = session.control(CollectiveKind::kBroadcast, sizeof start_s);
-  MPI_Bcast(&start_s, 1, MPI_DOUBLE, 0, session.world());
+  session.broadcast(start_s);
   return start_s;
 }
 
@@ -106,7 +106,7 @@ std::unique_ptr<Recorder> make_recorder(const std::string& output, const RunInfo
 /// Prints and records; throws Error kCheckFailed if a mode is not what it should be.
 void verify_before_timing(Exchange& exchange, const RunSetting& setting, ProgramOutput& output) {
   const auto rows = verify_modes(exchange, setting.data, setting.options, setting.compute);
-  if (exchange.rank() == 0) output.print(verification_table(rows));
+  if (exchange.session().rank() == 0) output.print(verification_table(rows));
   for (const VerificationRow& row : rows) {
     if (setting.recorder) setting.recorder->add(row);
     if (!row.passed)
@@ -240,8 +240,7 @@ struct RunRanks {
       : device(session, {options.device, options.allow_shared_gpu}),
         chosen(settle_transport(session, options, device.choice())),
         transports(session, session.watchdog(), chosen, device.choice(), device.lane()),
-        exchange(session, transports.get(), session.watchdog(), verify_level(options.verify),
-                 device.lane()) {}
+        exchange(session, transports.get(), verify_level(options.verify), device.lane()) {}
 
   RankDevice device;
   TransportChoice chosen;
@@ -282,11 +281,11 @@ std::unique_ptr<Recorder> open_record(const RunRequest& request, const ComputeSe
 
 /// All ranks wait for rank 0's disk.
 void publish(Exchange& exchange, Recorder* recorder, const std::string& output) {
-  const WatchdogTimeoutExtension writes(exchange.watchdog(), WatchedPhase::kPublishing);
+  const WatchdogTimeoutExtension writes(exchange.session().watchdog(), WatchedPhase::kPublishing);
   if (recorder) recorder->finish(RunStatus::kComplete);
   if (recorder) std::cout << "run file: " << output << std::endl;
   std::byte done{1};
-  exchange.control().broadcast(std::span(&done, 1));
+  exchange.session().broadcast(done);
 }
 
 /// Frees what all ranks must leave together.

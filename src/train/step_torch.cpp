@@ -41,7 +41,9 @@ class Pass {
   }
 
  private:
-  void doing(Activity activity) { parts_.exchange.watchdog().doing(activity, iteration_); }
+  void doing(Activity activity) {
+    parts_.exchange.session().watchdog().doing(activity, iteration_);
+  }
 
   FeedBatch load() {
     doing(Activity::kData);
@@ -108,7 +110,7 @@ class Pass {
     PassLoss loss;
     torch::Tensor gradient;
     if (logits.defined()) {
-      loss = loss_of(logits, batch, parts_.exchange.size());
+      loss = loss_of(logits, batch, parts_.exchange.session().size());
       const Scope timed(timer_, Phase::kBackward);
       gradient = torch::autograd::grad({scaled(loss.loss)}, {logits})[0];
     }
@@ -135,7 +137,7 @@ class Pass {
 };
 
 bool steps_here(const StepParts& parts) {
-  return !parts.mode.root_loss() || parts.exchange.rank() == 0;
+  return !parts.mode.root_loss() || parts.exchange.session().rank() == 0;
 }
 
 /// What gradients in host memory are to be multiplied by beside the loss scale.
@@ -188,13 +190,15 @@ class Step {
   }
 
  private:
-  void doing(Activity activity) { parts_.exchange.watchdog().doing(activity, iteration_); }
+  void doing(Activity activity) {
+    parts_.exchange.session().watchdog().doing(activity, iteration_);
+  }
 
   /// What a network draws depends on the run, the rank and the iteration alone: not on what this
   /// process drew before, which no checkpoint holds.
   void seed_generators() const {
     at::manual_seed(mix(parts_.feed.seed(), stream::kIteration,
-                        static_cast<std::uint64_t>(parts_.exchange.rank()),
+                        static_cast<std::uint64_t>(parts_.exchange.session().rank()),
                         static_cast<std::uint64_t>(iteration_)));
   }
 
@@ -281,7 +285,7 @@ class Step {
         parts_.graph->capture([this] { return launch([this] { apply_on_device(); }); },
                               parts_.exchange.session().ledger());
     std::array<double, 1> failed = {mine ? 0.0 : 1.0};
-    parts_.exchange.control().sum(failed);
+    parts_.exchange.session().sum(failed);
     parts_.exchange.log().set_timing(parts_.measured);
     if (failed[0] == 0) return true;
     parts_.graph->give_up("another rank could not capture it");

@@ -76,10 +76,11 @@ void Trainer::run_epoch() {
 Evaluation Trainer::evaluate_epoch() {
   if (options_.evaluate == "none") return {};
   progress_.clear();
-  const WatchdogTimeoutExtension evaluates(exchange_.watchdog(), WatchedPhase::kEvaluation);
+  const WatchdogTimeoutExtension evaluates(exchange_.session().watchdog(),
+                                           WatchedPhase::kEvaluation);
   const Evaluation result =
       evaluate(parts_, setting_.data, options_.batch_per_rank, options_.loader_threads,
-               evaluate_how(options_, exchange_.size()));
+               evaluate_how(options_, exchange_.session().size()));
   checkpoints_.after_evaluation(result.time_s);
   return result;
 }
@@ -89,11 +90,11 @@ bool Trainer::target_reached() {
   if (!(options_.target_accuracy > 0)) return false;
   constexpr double kRounding = 1e-12;
   double accuracy = summary_.test_accuracy();
-  exchange_.control().sum(std::span(&accuracy, 1));
-  accuracy /= static_cast<double>(exchange_.size());
+  exchange_.session().sum({&accuracy, 1});
+  accuracy /= static_cast<double>(exchange_.session().size());
   if (!(1e2 * accuracy >= options_.target_accuracy - kRounding)) return false;
   progress_.clear();
-  if (exchange_.rank() == 0)
+  if (exchange_.session().rank() == 0)
     std::cout << fmt::format("target accuracy {:g} % reached: {} after epoch {}\n",
                              options_.target_accuracy, percent(accuracy), position_.epoch)
               << std::flush;
@@ -104,7 +105,7 @@ std::function<GpuReading()> Trainer::read_gpu() const {
   std::string why;
   const std::shared_ptr<GpuMonitor> monitor = open_nvml(setting_.gpu_uuid, why);
   if (monitor) return [monitor] { return monitor->read(); };
-  if (exchange_.rank() == 0)
+  if (exchange_.session().rank() == 0)
     print_warning("gradsync-train", "no samples of memory, clocks and power: " + why);
   return {};
 }
@@ -116,14 +117,14 @@ void Trainer::record_samples() {
 }
 
 void Trainer::record_epoch(const RankEpoch& mine) {
-  const WatchdogTimeoutExtension writes(exchange_.watchdog(), WatchedPhase::kJournal);
+  const WatchdogTimeoutExtension writes(exchange_.session().watchdog(), WatchedPhase::kJournal);
   record_samples();
   const std::int64_t epoch = position_.epoch;
-  std::vector<RankEpoch> all(exchange_.rank() == 0 ? static_cast<std::size_t>(exchange_.size())
-                                                   : 0);
-  exchange_.control().gather(std::as_bytes(std::span(&mine, 1)),
+  std::vector<RankEpoch> all(
+      exchange_.session().rank() == 0 ? static_cast<std::size_t>(exchange_.session().size()) : 0);
+  exchange_.session().gather(std::as_bytes(std::span(&mine, 1)),
                              std::as_writable_bytes(std::span(all)));
-  if (exchange_.rank() != 0) return;
+  if (exchange_.session().rank() != 0) return;
   std::cout << epoch_line(epoch, all) << ", order " << feed_.order_digest() << std::endl;
   const EpochOrder order = count_batches(epoch);
   if (setting_.recorder)
@@ -132,13 +133,13 @@ void Trainer::record_epoch(const RankEpoch& mine) {
 }
 
 EpochOrder Trainer::count_batches(std::int64_t epoch) {
-  return census_.add(feed_.order_of(epoch), exchange_.size(), options_.accumulate,
+  return census_.add(feed_.order_of(epoch), exchange_.session().size(), options_.accumulate,
                      iterations_of(epoch));
 }
 
 /// A resumed run counts the batches of its earlier epochs.
 void Trainer::count_batches_before() {
-  if (exchange_.rank() != 0) return;
+  if (exchange_.session().rank() != 0) return;
   for (std::int64_t epoch = 0; epoch < position_.epoch; ++epoch)
     count_batches(epoch);
 }
@@ -146,12 +147,12 @@ void Trainer::count_batches_before() {
 /// Prints and records what two runs are compared by, and what the ranks moved. Hashes are equal
 /// only if bit-equal.
 void Trainer::close_training() {
-  const WatchdogTimeoutExtension writes(exchange_.watchdog(), WatchedPhase::kJournal);
+  const WatchdogTimeoutExtension writes(exchange_.session().watchdog(), WatchedPhase::kJournal);
   const RankTraffic trained = exchange_.session().ledger().total();
   mode_->publish();
   const ReplicaRow replicas = compare_replicas(exchange_, replica_);
   record_traffic(trained);
-  if (exchange_.rank() != 0) return;
+  if (exchange_.session().rank() != 0) return;
   std::cout << "parameters: " << distinct_hashes(replicas) << std::endl;
   if (setting_.recorder) setting_.recorder->add(replicas);
   if (!optimizer_->scales_loss()) return;
@@ -164,8 +165,8 @@ void Trainer::close_training() {
 void Trainer::record_traffic(const RankTraffic& trained) {
   const std::array<RankTraffic, 2> mine = {traffic_at_start_, trained};
   std::vector<std::array<RankTraffic, 2>> all(
-      exchange_.rank() == 0 ? static_cast<std::size_t>(exchange_.size()) : 0);
-  exchange_.control().gather(std::as_bytes(std::span(mine)),
+      exchange_.session().rank() == 0 ? static_cast<std::size_t>(exchange_.session().size()) : 0);
+  exchange_.session().gather(std::as_bytes(std::span(mine)),
                              std::as_writable_bytes(std::span(all)));
   if (!setting_.recorder) return;
   TrafficRow start{"start", 0, {}}, end{"trained", position_.iteration - first_iteration_, {}};

@@ -56,9 +56,8 @@ void inject_fault(FaultKind kind, Exchange& exchange, GradientGuard& guard,
       std::raise(SIGSTOP);
       break;
     case FaultKind::kLeave:
-      exchange.watchdog().doing(Activity::kFinished, iteration);
-      MPI_Finalize();
-      std::_Exit(0);
+      exchange.session().watchdog().doing(Activity::kFinished, iteration);
+      exchange.session().leave();
     case FaultKind::kSkip:
       exchange.log().inject(CollectiveFault::kSkip);
       break;
@@ -98,9 +97,10 @@ Trainer::Trainer(Exchange& exchange, const RunSetting& setting)
       optimizer_(make_optimizer(replica_, options_.optimizer)),
       rate_(options_.learning_rate),
       warmup_(options_),
-      feed_(setting.data, options_, setting.compute.layout, exchange.rank(), exchange.size(),
-            feed_share(*mode_, exchange.rank())),
-      epoch_lengths_(epoch_lengths(options_, setting.data.size(Split::kTrain), exchange.size())),
+      feed_(setting.data, options_, setting.compute.layout, exchange.session().rank(),
+            exchange.session().size(), feed_share(*mode_, exchange.session().rank())),
+      epoch_lengths_(
+          epoch_lengths(options_, setting.data.size(Split::kTrain), exchange.session().size())),
       parts_{replica_,
              *mode_,
              *optimizer_,
@@ -115,7 +115,7 @@ Trainer::Trainer(Exchange& exchange, const RunSetting& setting)
       pipeline_(exchange, replica_, setting.clock_offset_s),
       fault_(options_.inject_fault),
       host_samples_(read_host(exchange.session()), kHostInterval_s),
-      progress_(exchange.rank() == 0 && !setting.quiet, options_.log_every,
+      progress_(exchange.session().rank() == 0 && !setting.quiet, options_.log_every,
                 std::accumulate(epoch_lengths_.begin(), epoch_lengths_.end(), std::int64_t{0})),
       checkpoints_(
           exchange, setting_,
@@ -132,7 +132,7 @@ Trainer::Trainer(Exchange& exchange, const RunSetting& setting)
 }
 
 void Trainer::run(ProgramOutput& output) {
-  const WatchdogTimeoutExtension trains(exchange_.watchdog(), WatchedPhase::kTraining);
+  const WatchdogTimeoutExtension trains(exchange_.session().watchdog(), WatchedPhase::kTraining);
   traffic_at_start_ = exchange_.session().ledger().total();
   while (position_.epoch < options_.epochs && iterations_of(position_.epoch) > 0 &&
          !target_reached())
@@ -142,9 +142,9 @@ void Trainer::run(ProgramOutput& output) {
   close_training();
   checkpoints_.after_training(position_);
   const Table table = summary_.gather(exchange_, setting_.places, options_.warmup);
-  double exposed_s = summary_.mean_exposed_s() / static_cast<double>(exchange_.size());
-  if (setting_.buckets) exchange_.control().sum(std::span(&exposed_s, 1));
-  if (exchange_.rank() != 0) return;
+  double exposed_s = summary_.mean_exposed_s() / static_cast<double>(exchange_.session().size());
+  if (setting_.buckets) exchange_.session().sum({&exposed_s, 1});
+  if (exchange_.session().rank() != 0) return;
   output.print(table);
   if (setting_.buckets)
     std::cout << fmt::format(
@@ -153,15 +153,16 @@ void Trainer::run(ProgramOutput& output) {
 }
 
 void Trainer::run_counterfactual(ProgramOutput& output) {
-  const WatchdogTimeoutExtension measures(exchange_.watchdog(), WatchedPhase::kCounterfactual);
-  exchange_.settle();
+  const WatchdogTimeoutExtension measures(exchange_.session().watchdog(),
+                                          WatchedPhase::kCounterfactual);
+  exchange_.await(exchange_.now().mark);
   const std::string before = parameter_hash(replica_);
   const auto rows = run_windows(exchange_, setting_,
                                 {replica_, buckets_, position_.iteration,
                                  [this] { checkpoints_.stop_if_wanted(position_); }});
   if (parameter_hash(replica_) != before)
     throw Error(ExitCode::kInternal, "the windows of --counterfactual changed the trained network");
-  if (exchange_.rank() != 0) return;
+  if (exchange_.session().rank() != 0) return;
   for (const WindowRow& row : rows)
     if (setting_.recorder) setting_.recorder->add(row);
   const Table table = windows_table(rows);
@@ -173,14 +174,14 @@ void Trainer::use_graph() {
   const std::string obstacle = graph_obstacle(options_);
   if (obstacle.empty())
     parts_.graph = &graph_.emplace();
-  else if (exchange_.rank() == 0)
+  else if (exchange_.session().rank() == 0)
     print_warning("gradsync-train", fmt::format("--graph has no effect, because of {}", obstacle));
 }
 
 void Trainer::say_if_graph_failed() {
   if (!parts_.graph || graph_->why_not().empty()) return;
   parts_.graph = nullptr;
-  if (exchange_.rank() == 0)
+  if (exchange_.session().rank() == 0)
     print_warning("gradsync-train",
                   fmt::format("--graph: steps are launched one by one, because a step could not be "
                               "captured: {}",
@@ -190,8 +191,9 @@ void Trainer::say_if_graph_failed() {
 void Trainer::run_iteration() {
   const bool first = position_.iteration - first_iteration_ < kFirstIterations;
   const WatchdogTimeoutExtension phase(
-      exchange_.watchdog(), first ? WatchedPhase::kFirstIterations : WatchedPhase::kTraining);
-  if (fault_.due(exchange_.rank(), position_.iteration))
+      exchange_.session().watchdog(),
+      first ? WatchedPhase::kFirstIterations : WatchedPhase::kTraining);
+  if (fault_.due(exchange_.session().rank(), position_.iteration))
     inject_fault(fault_.kind, exchange_, guard_, position_.iteration);
   IterationRow row;
   row.iteration = position_.iteration;
@@ -258,7 +260,7 @@ Verdict Trainer::finish(FinishedIteration finished) {
   const Verdict verdict = gather_rows(exchange_, result, begin_s, row);
   if (parts_.deferred) buckets_ = result.buckets;
   if (setting_.recorder) {
-    const WatchdogTimeoutExtension writes(exchange_.watchdog(), WatchedPhase::kJournal);
+    const WatchdogTimeoutExtension writes(exchange_.session().watchdog(), WatchedPhase::kJournal);
     setting_.recorder->add(row);
   }
   stop_on_bad_numbers(verdict, row.iteration);
@@ -266,15 +268,15 @@ Verdict Trainer::finish(FinishedIteration finished) {
   summary_.add(result.measured, result.samples, row.warmup);
   epoch_summary_.add(result.measured, result.samples, row.warmup);
   epoch_clock_.training_s += training_s(result.measured);
-  if (exchange_.rank() == 0) report_iteration(row);
+  if (exchange_.session().rank() == 0) report_iteration(row);
   return verdict;
 }
 
 void Trainer::stop_on_bad_numbers(const Verdict& verdict, std::int64_t iteration) const {
   if (verdict.bad_rank < 0) return;
-  const WatchdogTimeoutExtension writes(exchange_.watchdog(), WatchedPhase::kJournal);
+  const WatchdogTimeoutExtension writes(exchange_.session().watchdog(), WatchedPhase::kJournal);
   if (setting_.recorder) setting_.recorder->sync();
-  if (exchange_.rank() != 0) exchange_.session().wait_for_abort();
+  if (exchange_.session().rank() != 0) exchange_.session().wait_for_abort();
   const auto& host = setting_.places[static_cast<std::size_t>(verdict.bad_rank)].host;
   const std::string what = verdict.bad_tensor < 0
                                ? std::string("the loss")
@@ -303,7 +305,7 @@ void Trainer::report_iteration(const IterationRow& row) {
 
 void Trainer::adapt_timeout() {
   if (options_.timeout_s > 0 || recent_iteration_s_.count() < kFirstIterations) return;
-  exchange_.watchdog().set_timeout(
+  exchange_.session().watchdog().set_timeout(
       std::max(kShortestTimeout_s, kLimitInWork * recent_iteration_s_.value()));
 }
 

@@ -1,7 +1,6 @@
 #include <cmath>
 #include <map>
 
-#include "comm/agreement.h"
 #include "options/modes.h"
 #include "train/evaluate.h"
 #include "train/verify_modes.h"
@@ -39,8 +38,8 @@ Outcome train_briefly(const std::string& name, Exchange& exchange, const DataSou
   OptimizerSettings plain = options.optimizer;
   plain.name = "sgd";
   const auto optimizer = make_optimizer(replica, plain);
-  Feed feed(data, options, compute.layout, exchange.rank(), exchange.size(),
-            feed_share(*mode, exchange.rank()));
+  Feed feed(data, options, compute.layout, exchange.session().rank(), exchange.session().size(),
+            feed_share(*mode, exchange.session().rank()));
   StepParts parts{replica, *mode, *optimizer, feed, guard, exchange, compute};
   const auto deferred = deferred_updates(replica, *mode, *optimizer);
   parts.deferred = deferred.get();
@@ -51,11 +50,9 @@ Outcome train_briefly(const std::string& name, Exchange& exchange, const DataSou
     run_step(parts, i, i, kLearningRate);
   }
   mode->publish();
-  exchange.settle();
+  exchange.await(exchange.now().mark);
   Outcome outcome{flat_parameters(replica), parameter_hash(replica), false};
-  const auto watched = exchange.session().control(CollectiveKind::kAllReduce, kEqualOnAllBytes);
-  outcome.ranks_equal =
-      equal_on_all(exchange.session().world(), std::stoull(outcome.hash, nullptr, 16));
+  outcome.ranks_equal = exchange.session().equal(std::stoull(outcome.hash, nullptr, 16));
   return outcome;
 }
 
@@ -63,10 +60,7 @@ Outcome train_briefly(const std::string& name, Exchange& exchange, const DataSou
 double largest_difference(Exchange& exchange, const torch::Tensor& a, const torch::Tensor& b) {
   double mine = (a - b).abs().max().item<double>();
   if (!std::isfinite(mine)) mine = std::numeric_limits<double>::infinity();
-  double largest = 0;
-  const auto watched = exchange.session().control(CollectiveKind::kAllReduce, sizeof mine);
-  MPI_Allreduce(&mine, &largest, 1, MPI_DOUBLE, MPI_MAX, exchange.session().world());
-  return largest;
+  return exchange.session().max(mine);
 }
 
 }  // namespace
@@ -92,7 +86,7 @@ std::vector<VerificationRow> verify_modes(Exchange& exchange, const DataSource& 
     row.tolerance = tolerance_of(options, compute);
     row.parameter_hash = outcome.hash;
     const bool agrees = row.ranks_equal && row.difference <= row.tolerance;
-    const bool must_differ = !mode.exchanges && exchange.size() > 1;
+    const bool must_differ = !mode.exchanges && exchange.session().size() > 1;
     row.passed = must_differ ? !agrees : agrees;
     rows.push_back(row);
   }

@@ -67,7 +67,6 @@ class Windows {
       : exchange_(exchange),
         setting_(setting),
         trained_(trained),
-        waiting_(exchange.waiting()),
         next_iteration_(trained.iterations + kWarmup) {}
 
   Measured run(Kind kind) { return kind == kCommunicationOnly ? communication() : training(kind); }
@@ -81,9 +80,9 @@ class Windows {
   }
 
   std::unique_ptr<Replay> replay() {
-    const bool wired = mode_named(setting_.options.sync).casts;
-    return std::make_unique<Replay>(exchange_, trained_.buckets, waiting_,
-                                    wired ? setting_.options.wire_dtype : "fp32",
+    const Mode& mode = mode_named(setting_.options.sync);
+    return std::make_unique<Replay>(exchange_, trained_.buckets, mode.overlaps,
+                                    mode.casts ? setting_.options.wire_dtype : "fp32",
                                     setting_.compute.device);
   }
 
@@ -92,8 +91,8 @@ class Windows {
     const std::int64_t iterations = setting_.options.counterfactual;
     for (std::int64_t i = 0; i < kWarmup; ++i)
       exchange_once(*mode);
-    meet();
-    exchange_.settle();
+    exchange_.session().meet();
+    exchange_.await(exchange_.now().mark);
     double busy_s = 0;
     const Stopwatch watch;
     std::deque<std::vector<CollectiveRecord>> started;
@@ -141,8 +140,8 @@ class Windows {
     const bool own_norms = kind == kComputeOnly || kind == kSerial;
     NormExchange norms(own_norms ? "local" : options.batch_norm, exchange_, *mode, replica);
     const auto optimizer = make_optimizer(replica, options.optimizer);
-    Feed feed(setting_.data, setting_.options, setting_.compute.layout, exchange_.rank(),
-              exchange_.size(), feed_share(*mode, exchange_.rank()));
+    Feed feed(setting_.data, setting_.options, setting_.compute.layout, exchange_.session().rank(),
+              exchange_.session().size(), feed_share(*mode, exchange_.session().rank()));
     feed.begin_epoch(0);
     StepParts parts{replica,
                     *mode,
@@ -171,7 +170,7 @@ class Windows {
     parts.measured = kind != kUnmeasured;
     exchange_.log().set_timing(parts.measured);
     sums = Sums();
-    meet();
+    exchange_.session().meet();
     const Stopwatch watch;
     run_steps(parts, pipeline, warmup, warmup + iterations, sums);
     const double wall_s = watch.elapsed_s();
@@ -199,15 +198,9 @@ class Windows {
     if (parts.measured) gather_rows(exchange_, finished.result, 0, finished.row);
   }
 
-  void meet() {
-    const auto watched = exchange_.session().control(CollectiveKind::kBarrier, 0);
-    MPI_Barrier(exchange_.session().world());
-  }
-
   Exchange& exchange_;
   const RunSetting& setting_;
   const TrainedState& trained_;
-  Waiting waiting_;
   std::int64_t next_iteration_;  ///< above those that --verify init compares
 };
 
@@ -260,7 +253,7 @@ std::vector<std::string_view> window_kinds(const std::string& mode, bool communi
 std::vector<WindowRow> run_windows(Exchange& exchange, const RunSetting& setting,
                                    const TrainedState& trained) {
   const auto kinds =
-      window_kinds(setting.options.sync, exchange.size() > 1 && !trained.buckets.empty());
+      window_kinds(setting.options.sync, exchange.session().size() > 1 && !trained.buckets.empty());
   Windows windows(exchange, setting, trained);
   std::vector<WindowRow> rows;
   for (std::int64_t round = 0; round < setting.options.counterfactual_rounds; ++round)
@@ -269,8 +262,9 @@ std::vector<WindowRow> run_windows(Exchange& exchange, const RunSetting& setting
       if (trained.before_window) trained.before_window();
       const Measured mine = windows.run(kind_of(name));
       WindowRow row{std::string(name), round, mine.iterations, {}};
-      if (exchange.rank() == 0) row.ranks.resize(static_cast<std::size_t>(exchange.size()));
-      exchange.control().gather(std::as_bytes(std::span(&mine.rank, 1)),
+      if (exchange.session().rank() == 0)
+        row.ranks.resize(static_cast<std::size_t>(exchange.session().size()));
+      exchange.session().gather(std::as_bytes(std::span(&mine.rank, 1)),
                                 std::as_writable_bytes(std::span(row.ranks)));
       rows.push_back(std::move(row));
     }

@@ -113,10 +113,21 @@ std::span<std::byte> chunk_of(std::span<std::byte> data, int index, int parts, V
 
 }  // namespace
 
-MpiTransport::MpiTransport(MPI_Comm parent, std::size_t piece_bytes) : piece_bytes_(piece_bytes) {
+int rank_in(MPI_Comm comm) {
+  int rank = 0;
+  MPI_Comm_rank(comm, &rank);
+  return rank;
+}
+
+int size_of(MPI_Comm comm) {
+  int size = 1;
+  MPI_Comm_size(comm, &size);
+  return size;
+}
+
+MpiTransport::MpiTransport(MPI_Comm parent, std::size_t piece_bytes)
+    : Transport("mpi", rank_in(parent), size_of(parent)), piece_bytes_(piece_bytes) {
   MPI_Comm_dup(parent, &comm_);
-  MPI_Comm_rank(comm_, &rank_);
-  MPI_Comm_size(comm_, &size_);
   MPI_Op_create(&add_half<to_bf16, from_bf16>, /*commute=*/1, &sum_bf16_);
   MPI_Op_create(&add_half<to_fp16, from_fp16>, /*commute=*/1, &sum_fp16_);
 }
@@ -127,35 +138,13 @@ MpiTransport::~MpiTransport() {
   MPI_Comm_free(&comm_);
 }
 
-void MpiTransport::all_reduce_sum(std::span<float> data, Waiting waiting) {
-  all_reduce(
-      {.type = ValueType::kFloat32, .receive = std::as_writable_bytes(data), .waiting = waiting});
-}
-
-void MpiTransport::all_reduce_mean(std::span<float> data, Waiting waiting) {
-  all_reduce_sum(data, waiting);
-  const float factor = 1.0f / static_cast<float>(size_);
-  for (float& value : data)
-    value *= factor;
-}
-
-void MpiTransport::all_reduce_sum_bf16(std::span<std::uint16_t> data, Waiting waiting) {
-  all_reduce(
-      {.type = ValueType::kBfloat16, .receive = std::as_writable_bytes(data), .waiting = waiting});
-}
-
-void MpiTransport::all_reduce_sum_fp16(std::span<std::uint16_t> data, Waiting waiting) {
-  all_reduce(
-      {.type = ValueType::kFloat16, .receive = std::as_writable_bytes(data), .waiting = waiting});
-}
-
 MPI_Op MpiTransport::sum_of(ValueType type) const {
   if (type == ValueType::kBfloat16) return sum_bf16_;
   return type == ValueType::kFloat16 ? sum_fp16_ : MPI_SUM;
 }
 
-void MpiTransport::all_reduce(const TypedCall& call) {
-  if (size_ == 1) return;
+void MpiTransport::all_reduce(const Collective& call) {
+  if (size() == 1) return;
   in_pieces(call.receive, call.type, piece_bytes_, [&](std::span<std::byte> piece) {
     if (call.waiting == Waiting::kSleep)
       ring_all_reduce(piece, call.type);
@@ -163,14 +152,19 @@ void MpiTransport::all_reduce(const TypedCall& call) {
       MPI_Allreduce(MPI_IN_PLACE, piece.data(), values_in(piece, call.type), mpi_type(call.type),
                     sum_of(call.type), comm_);
   });
+  if (call.scale == Scale::kSum) return;
+  const float factor = 1.0f / static_cast<float>(size());
+  auto* values = reinterpret_cast<float*>(call.receive.data());
+  for (std::size_t i = 0; i < call.receive.size() / sizeof(float); ++i)
+    values[i] *= factor;
 }
 
 void MpiTransport::ring_all_reduce(std::span<std::byte> data, ValueType value_type) {
-  const int next = (rank_ + 1) % size_, previous = (rank_ + size_ - 1) % size_;
+  const int next = (rank() + 1) % size(), previous = (rank() + size() - 1) % size();
   const MPI_Datatype type = mpi_type(value_type);
   const auto count = [&](std::span<std::byte> part) { return values_in(part, value_type); };
   const auto chunk = [&](int index) {
-    return chunk_of(data, ((index % size_) + size_) % size_, size_, value_type);
+    return chunk_of(data, ((index % size()) + size()) % size(), size(), value_type);
   };
   const auto exchange = [&](std::span<std::byte> send, std::span<std::byte> receive) {
     std::array<MPI_Request, 2> requests;
@@ -178,24 +172,20 @@ void MpiTransport::ring_all_reduce(std::span<std::byte> data, ValueType value_ty
     MPI_Isend(send.data(), count(send), type, next, kRingTag, comm_, &requests[1]);
     wait_sleeping(requests);
   };
-  scratch_.resize(std::max(scratch_.size(), data.size() / static_cast<std::size_t>(size_) +
+  scratch_.resize(std::max(scratch_.size(), data.size() / static_cast<std::size_t>(size()) +
                                                 static_cast<std::size_t>(value_bytes(value_type))));
-  for (int step = 0; step < size_ - 1; ++step) {
-    const auto mine = chunk(rank_ - step - 1);
+  for (int step = 0; step < size() - 1; ++step) {
+    const auto mine = chunk(rank() - step - 1);
     const auto incoming = std::span(scratch_).first(mine.size());
-    exchange(chunk(rank_ - step), incoming);
+    exchange(chunk(rank() - step), incoming);
     MPI_Reduce_local(incoming.data(), mine.data(), count(mine), type, sum_of(value_type));
   }
-  for (int step = 0; step < size_ - 1; ++step)
-    exchange(chunk(rank_ + 1 - step), chunk(rank_ - step));
+  for (int step = 0; step < size() - 1; ++step)
+    exchange(chunk(rank() + 1 - step), chunk(rank() - step));
 }
 
-void MpiTransport::reduce_sum(std::span<float> data, int root) {
-  reduce({.type = ValueType::kFloat32, .receive = std::as_writable_bytes(data), .root = root});
-}
-
-void MpiTransport::reduce(const TypedCall& call) {
-  const bool here = rank_ == call.root;
+void MpiTransport::reduce(const Collective& call) {
+  const bool here = rank() == call.root;
   in_pieces(call.receive, call.type, piece_bytes_, [&](std::span<std::byte> piece) {
     const void* sent = here ? MPI_IN_PLACE : piece.data();
     // MPICH 4.0 to 4.2.0 reads from MPI_IN_PLACE if the root is not rank 0 (its issue 6540).
@@ -209,30 +199,13 @@ void MpiTransport::reduce(const TypedCall& call) {
   });
 }
 
-void MpiTransport::broadcast(std::span<std::byte> data, int root) {
-  broadcast_bytes(data, root, comm_, piece_bytes_);
+double MpiTransport::run(const Collective& call) {
+  move(call);
+  return 0;
 }
 
-void MpiTransport::gather(std::span<const float> one, std::span<float> all, int root) {
-  move({.kind = CollectiveKind::kGather,
-        .send = std::as_bytes(one),
-        .receive = std::as_writable_bytes(all),
-        .root = root});
-}
-
-void MpiTransport::scatter(std::span<const float> all, std::span<float> one, int root) {
-  move({.kind = CollectiveKind::kScatter,
-        .send = std::as_bytes(all),
-        .receive = std::as_writable_bytes(one),
-        .root = root});
-}
-
-bool MpiTransport::moves(CollectiveKind kind, ValueType) const {
-  return kind != CollectiveKind::kBarrier;
-}
-
-void MpiTransport::move(const TypedCall& call) {
-  const auto ranks = static_cast<std::size_t>(size_);
+void MpiTransport::move(const Collective& call) {
+  const auto ranks = static_cast<std::size_t>(size());
   const auto length = [&](std::size_t bytes) { return Length(bytes, ranks * bytes, piece_bytes_); };
   const void* send = call.send.data();
   void* receive = call.receive.data();
@@ -242,7 +215,7 @@ void MpiTransport::move(const TypedCall& call) {
     case CollectiveKind::kReduce:
       return reduce(call);
     case CollectiveKind::kBroadcast:
-      return broadcast(call.receive, call.root);
+      return broadcast_bytes(call.receive, call.root, comm_, piece_bytes_);
     case CollectiveKind::kReduceScatter:
       return reduce_scatter(call);
     case CollectiveKind::kSendReceive:
@@ -274,7 +247,7 @@ void MpiTransport::move(const TypedCall& call) {
 }
 
 // Beyond one piece MPI's reduce-scatter has no count for it: a reduction to each rank instead.
-void MpiTransport::reduce_scatter(const TypedCall& call) {
+void MpiTransport::reduce_scatter(const Collective& call) {
   const MPI_Datatype type = mpi_type(call.type);
   const MPI_Op sum = sum_of(call.type);
   if (call.send.size() <= piece_bytes_) {
@@ -282,7 +255,7 @@ void MpiTransport::reduce_scatter(const TypedCall& call) {
                              values_in(call.receive, call.type), type, sum, comm_);
     return;
   }
-  for (int rank = 0; rank < size_; ++rank) {
+  for (int rank = 0; rank < size(); ++rank) {
     std::size_t from = static_cast<std::size_t>(rank) * call.receive.size();
     in_pieces(call.receive, call.type, piece_bytes_, [&](std::span<std::byte> piece) {
       MPI_Reduce(call.send.data() + from, piece.data(), values_in(piece, call.type), type, sum,
@@ -292,11 +265,11 @@ void MpiTransport::reduce_scatter(const TypedCall& call) {
   }
 }
 
-void MpiTransport::send_receive(const TypedCall& call) {
+void MpiTransport::send_receive(const Collective& call) {
   const Length one(call.send.size(), call.send.size(), piece_bytes_);
-  MPI_Sendrecv(call.send.data(), one.count(), one.type(), (rank_ + 1) % size_, kRingTag,
-               call.receive.data(), one.count(), one.type(), (rank_ + size_ - 1) % size_, kRingTag,
-               comm_, MPI_STATUS_IGNORE);
+  MPI_Sendrecv(call.send.data(), one.count(), one.type(), (rank() + 1) % size(), kRingTag,
+               call.receive.data(), one.count(), one.type(), (rank() + size() - 1) % size(),
+               kRingTag, comm_, MPI_STATUS_IGNORE);
 }
 
 }  // namespace gradsync

@@ -5,9 +5,7 @@
 #include "comm/session.h"
 #include "machine/lane.h"
 #include "options/transport_choice.h"
-#include "transport/direct_transport.h"
-#include "transport/mpi_transport.h"
-#include "transport/nccl_transport.h"
+#include "transport/device_transports.h"
 
 namespace gradsync {
 

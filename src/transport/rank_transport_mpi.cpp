@@ -1,14 +1,13 @@
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <string>
 
 #include "machine/host.h"
 #include "machine/kernels.h"
+#include "transport/host_transports.h"
 #include "transport/interfaces.h"
 #include "transport/rank_transport.h"
-#include "transport/ring_transport.h"
-#include "transport/shm_transport.h"
-#include "transport/two_level_transport.h"
 
 namespace gradsync {
 
@@ -64,8 +63,7 @@ RankTransport::RankTransport(const Session& session, Watchdog& watchdog,
   } catch (...) {
     session_.abort(current_error());
   }
-  if (DeviceQueue* queue = transport_->device_queue())
-    session_.before_abort([queue] { queue->abandon(); });
+  if (transport_->enqueues()) session_.before_abort([this] { transport_->abandon(); });
 }
 
 void RankTransport::make(Watchdog& watchdog, const DeviceChoice& device, DeviceLane* lane) {
@@ -99,14 +97,15 @@ RankTransport::~RankTransport() {
 }
 
 RankLayout rank_layout(const Session& session) {
-  int nodes = session.local_rank() == 0;
-  const auto watched = session.control(CollectiveKind::kAllReduce, sizeof nodes);
-  MPI_Allreduce(MPI_IN_PLACE, &nodes, 1, MPI_INT, MPI_SUM, session.world());
+  // Negative: the least over the ranks as the most.
   const bool ipv4 = !among_networks(own_addresses(), tcp_networks()).empty();
-  std::array<int, 3> fewest{session.local_size(), has_fast_network(), ipv4};
-  MPI_Allreduce(MPI_IN_PLACE, fewest.data(), fewest.size(), MPI_INT, MPI_MIN, session.world());
-  session.count(CollectiveKind::kAllReduce, sizeof fewest);
-  return {nodes, fewest[0], fewest[1] != 0, fewest[2] != 0};
+  std::array<double, 3> least{-static_cast<double>(session.local_size()),
+                              has_fast_network() ? -1.0 : 0.0, ipv4 ? -1.0 : 0.0};
+  session.max(least);
+  const auto local_ranks = session.gather(session.local_rank());
+  auto nodes = static_cast<int>(std::count(local_ranks.begin(), local_ranks.end(), 0));
+  session.broadcast(nodes);
+  return {nodes, static_cast<int>(-least[0]), least[1] < 0, least[2] < 0};
 }
 
 }  // namespace gradsync

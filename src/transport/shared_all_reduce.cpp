@@ -1,7 +1,14 @@
 #include "transport/shared_all_reduce.h"
 
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <climits>
 #include <cstring>
+#include <ctime>
 #include <functional>
 #include <new>
 #include <type_traits>
@@ -11,6 +18,116 @@
 namespace gradsync {
 
 namespace {
+
+constexpr int kYields = 500, kYieldsBesideCompute = 2;
+/// A sleeping thread looks again after this long even without a wake.
+constexpr long kLongestSleep_ns = 20'000'000;
+
+void pause_a_little() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// Not FUTEX_PRIVATE: the ranks are processes of their own.
+std::uint32_t* futex_word(std::atomic<std::uint32_t>& value) {
+  static_assert(sizeof(value) == sizeof(std::uint32_t) &&
+                std::atomic<std::uint32_t>::is_always_lock_free);
+  return reinterpret_cast<std::uint32_t*>(&value);
+}
+
+// The arithmetic of an all-reduce over buffers that one process can read: T is float, double,
+// Bfloat16 or Float16; `buffers` are the ranks' values of that type, in order of rank, at any
+// alignment of T. Sums run over the ranks in that order, 16-bit types in float and rounded once
+// to nearest even, double in double: the result depends neither on slices nor on who computes it.
+
+/// Values summed at a time: their sums stay in the first-level cache.
+constexpr std::size_t kBlock = 2048;
+
+template <typename T>
+T* values(std::byte* buffer) {
+  return reinterpret_cast<T*>(buffer);
+}
+
+/// The usual case, two ranks, needs no sums beside the data.
+template <typename T>
+void average_pair(T* __restrict a, T* __restrict b, std::size_t count, SumOf<T> factor) {
+  for (std::size_t i = 0; i < count; ++i) {
+    T mean;
+    narrow((widen(a[i]) + widen(b[i])) * factor, mean);
+    a[i] = mean;
+    b[i] = mean;
+  }
+}
+
+/// At most kBlock values.
+template <typename T>
+void average_block(std::span<std::byte* const> buffers, std::size_t first, std::span<T> mean,
+                   SumOf<T> factor) {
+  std::array<SumOf<T>, kBlock> sum;
+  const T* head = values<T>(buffers[0]) + first;
+  for (std::size_t i = 0; i < mean.size(); ++i)
+    sum[i] = widen(head[i]);
+  for (std::byte* buffer : buffers.subspan(1)) {
+    const T* from = values<T>(buffer) + first;
+    for (std::size_t i = 0; i < mean.size(); ++i)
+      sum[i] += widen(from[i]);
+  }
+  for (std::size_t i = 0; i < mean.size(); ++i)
+    narrow(sum[i] * factor, mean[i]);
+}
+
+/// buffers[r][i] = factor · Σ_r buffers[r][i] for every r and every i in [first, last).
+template <typename T>
+void average_slice(std::span<std::byte* const> buffers, std::size_t first, std::size_t last,
+                   double factor) {
+  const auto scale = static_cast<SumOf<T>>(factor);
+  if (first >= last) return;
+  if (buffers.size() == 2)
+    return average_pair(values<T>(buffers[0]) + first, values<T>(buffers[1]) + first, last - first,
+                        scale);
+  std::array<T, kBlock> mean;
+  for (std::size_t at = first; at < last; at += kBlock) {
+    const auto block = std::span(mean).first(std::min(kBlock, last - at));
+    average_block<T>(buffers, at, block, scale);
+    for (std::byte* buffer : buffers)
+      std::copy(block.begin(), block.end(), values<T>(buffer) + at);
+  }
+}
+
+/// The same in two steps, for what is summed further in between. First the sum into one buffer:
+/// buffers[owner][i] = Σ_r buffers[r][i] for every i in [first, last) …
+template <typename T>
+void gather_slice(std::span<std::byte* const> buffers, std::size_t owner, std::size_t first,
+                  std::size_t last) {
+  std::array<T, kBlock> sum;
+  for (std::size_t at = first; at < last; at += kBlock) {
+    const auto block = std::span(sum).first(std::min(kBlock, last - at));
+    average_block<T>(buffers, at, block, 1);
+    std::copy(block.begin(), block.end(), values<T>(buffers[owner]) + at);
+  }
+}
+
+/// … then from it to all: buffers[r][i] = factor · buffers[owner][i].
+template <typename T>
+void publish_slice(std::span<std::byte* const> buffers, std::size_t owner, std::size_t first,
+                   std::size_t last, double factor) {
+  T* mine = values<T>(buffers[owner]);
+  for (std::size_t i = first; i < last; ++i)
+    narrow(widen(mine[i]) * static_cast<SumOf<T>>(factor), mine[i]);
+  for (std::size_t r = 0; r < buffers.size(); ++r)
+    if (r != owner) std::copy(mine + first, mine + last, values<T>(buffers[r]) + first);
+}
+
+/// result[i] = factor · Σ_r buffers[r][i]. `result` overlaps none of them.
+template <typename T>
+void average_into(std::span<std::byte* const> buffers, std::span<T> result, double factor) {
+  for (std::size_t at = 0; at < result.size(); at += kBlock)
+    average_block<T>(buffers, at, result.subspan(at, std::min(kBlock, result.size() - at)),
+                     static_cast<SumOf<T>>(factor));
+}
 
 /// Two of them fit into a second-level cache together with their results.
 constexpr std::size_t kStagingBytes = std::size_t{256} << 10;
@@ -27,6 +144,55 @@ std::size_t slice_begin(std::size_t count, std::size_t rank, std::size_t ranks,
 }
 
 }  // namespace
+
+void SharedCounter::raise_to(std::uint32_t value) {
+  // Sequentially consistent, and so is the sleeper's announcement: one of the two sees the other.
+  value_.store(value);
+  if (sleepers_.load() > 0)
+    syscall(SYS_futex, futex_word(value_), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+int SpinBudget::spins(Waiting waiting) const {
+  return waiting == Waiting::kSpin ? spins_ : std::min(spins_, kBesideCompute);
+}
+
+void SpinBudget::paid(int spins) {
+  if (2 * spins > spins_) spins_ = std::min(kMost, 2 * spins_);
+}
+
+void SpinBudget::wasted() {
+  spins_ = std::max(kFewest, spins_ / 2);
+}
+
+void SharedCounter::wait_for(std::uint32_t wanted, Waiting waiting, SpinBudget& budget) {
+  if (reached(wanted)) return;
+  if (const int spins = spins_until(wanted, budget.spins(waiting)); spins >= 0)
+    return budget.paid(spins);
+  budget.wasted();
+  const int yields = waiting == Waiting::kSpin ? kYields : kYieldsBesideCompute;
+  for (int i = 0; i < yields; ++i) {
+    sched_yield();
+    if (reached(wanted)) return;
+  }
+  sleep_until(wanted);
+}
+
+int SharedCounter::spins_until(std::uint32_t wanted, int most) const {
+  for (int spins = 0; spins < most; ++spins) {
+    if (reached(wanted)) return spins;
+    pause_a_little();
+  }
+  return -1;
+}
+
+void SharedCounter::sleep_until(std::uint32_t wanted) {
+  const timespec longest{0, kLongestSleep_ns};
+  sleepers_.fetch_add(1);
+  for (std::uint32_t seen = value_.load(); static_cast<std::int32_t>(seen - wanted) < 0;
+       seen = value_.load())
+    syscall(SYS_futex, futex_word(value_), FUTEX_WAIT, seen, &longest, nullptr, 0);
+  sleepers_.fetch_sub(1);
+}
 
 /// What a rank shows the others. Counters: how many operations it has posted, of how many it has
 /// reduced its slice.

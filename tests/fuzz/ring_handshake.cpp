@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "fuzz/targets.h"
 #include "stats/clock.h"
-#include "transport/ring_connection.h"
+#include "transport/ring.h"
 
 namespace gradsync::fuzz {
 

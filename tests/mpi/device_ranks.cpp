@@ -70,26 +70,25 @@ void FakeNccl::all_reduce(void* data, std::size_t count, ValueType type, bool me
                           NcclCommunicator communicator, StreamHandle stream) {
   const std::size_t bytes = bytes_of(count, type);
   enqueue(communicator, stream, data, bytes);
-  if (mean)
-    mpi_.all_reduce_mean({static_cast<float*>(data), count}, Waiting::kSpin);
-  else
-    mpi_.move({.type = type, .receive = {static_cast<std::byte*>(data), bytes}});
+  mpi_.run({.type = type,
+            .receive = {static_cast<std::byte*>(data), bytes},
+            .scale = mean ? Scale::kAverage : Scale::kSum});
 }
 
 void FakeNccl::reduce(void* data, std::size_t count, ValueType type, int root,
                       NcclCommunicator communicator, StreamHandle stream) {
   const std::size_t bytes = bytes_of(count, type);
   enqueue(communicator, stream, data, bytes);
-  mpi_.move({.kind = CollectiveKind::kReduce,
-             .type = type,
-             .receive = {static_cast<std::byte*>(data), bytes},
-             .root = root});
+  mpi_.run({.kind = CollectiveKind::kReduce,
+            .type = type,
+            .receive = {static_cast<std::byte*>(data), bytes},
+            .root = root});
 }
 
 void FakeNccl::broadcast(void* data, std::size_t bytes, int root, NcclCommunicator communicator,
                          StreamHandle stream) {
   enqueue(communicator, stream, data, bytes);
-  mpi_.broadcast({static_cast<std::byte*>(data), bytes}, root);
+  mpi_.run(Collective::broadcast(std::span(static_cast<std::byte*>(data), bytes), root));
 }
 
 void FakeNccl::move_apart(CollectiveKind kind, ValueType type, std::span<const std::byte> send,
@@ -97,7 +96,7 @@ void FakeNccl::move_apart(CollectiveKind kind, ValueType type, std::span<const s
                           StreamHandle stream) {
   enqueue(communicator, stream, send.data(), send.size(), Use::kRead);
   FakeDevice::touch(stream, receive.data(), receive.size(), Use::kWrite);
-  mpi_.move({.kind = kind, .type = type, .send = send, .receive = receive});
+  mpi_.run({.kind = kind, .type = type, .send = send, .receive = receive});
 }
 
 void FakeNccl::all_gather(const void* one, void* all, std::size_t bytes,
@@ -150,6 +149,6 @@ DeviceRanks::DeviceRanks(bool nccl, VerifyLevel verify)
       transport(nccl ? std::unique_ptr<Transport>(std::make_unique<NcclTransport>(
                            session(), watchdog, api, device, lane.communication))
                      : std::make_unique<StagedTransport>(mpi, device, lane.communication)),
-      exchange(session(), *transport, watchdog, verify, &lane) {}
+      exchange(session(), *transport, verify, &lane) {}
 
 }  // namespace gradsync::test

@@ -8,8 +8,7 @@
 #include "machine/kernels.h"
 #include "mpi/ranks.h"
 #include "serial/fake_device.h"
-#include "transport/nccl_transport.h"
-#include "transport/staged_transport.h"
+#include "transport/device_transports.h"
 
 namespace gradsync::test {
 

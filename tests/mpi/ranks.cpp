@@ -4,8 +4,7 @@
 #include <climits>
 #include <string>
 
-#include "transport/ring_transport.h"
-#include "transport/two_level_transport.h"
+#include "transport/host_transports.h"
 
 namespace gradsync::test {
 

@@ -53,7 +53,7 @@ struct Ranks {
   Watchdog& watchdog = session().watchdog();
   RanksTransport transports;
   Transport& transport = transports.get();
-  Exchange exchange{session(), transport, watchdog, VerifyLevel::kAll};
+  Exchange exchange{session(), transport, VerifyLevel::kAll};
   int rank = session().rank(), size = session().size();
 };
 

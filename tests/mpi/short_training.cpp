@@ -35,8 +35,8 @@ Trained train_shortly(Exchange& exchange, const DataSource& data, const TrainOpt
   DataSource source = data;
   source.device = device;
   source.lane = exchange.lane();
-  Feed feed(source, options, compute.layout, exchange.rank(), exchange.size(),
-            feed_share(*mode, exchange.rank()));
+  Feed feed(source, options, compute.layout, exchange.session().rank(), exchange.session().size(),
+            feed_share(*mode, exchange.session().rank()));
   StepParts parts{replica, *mode, *optimizer, feed, guard, exchange, compute};
   parts.clip_norm = options.clip_norm;
   parts.graph = graph;

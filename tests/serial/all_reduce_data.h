@@ -7,7 +7,7 @@
 #include <span>
 #include <type_traits>
 
-#include "transport/value_types.h"
+#include "transport/transport.h"
 
 /// Data for tests of all-reduces, and what must come out.
 namespace gradsync::test {

@@ -227,7 +227,6 @@ TEST_CASE("docs: a registered thing is defined in one file, and no other code na
       {"src/options/modes.def", "src/sync", "make_", ""},
       {"src/options/optimizers.def", "src/optim", "make_", ""},
       {"src/options/networks.def", "src/model", "make_", ""},
-      {"src/calibrate/operations.def", "src/calibrate", "make_", "_operation"},
       {"src/check/checks.def", "src/check", "check_", ""},
       {"analysis/tables/tables.def", "analysis/tables", "make_", "_table"},
       {"analysis/plots/plots.def", "analysis/plots", "make_", "_plot"},

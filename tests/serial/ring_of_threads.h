@@ -11,8 +11,7 @@
 
 #include <doctest/doctest.h>
 
-#include "transport/ring_all_reduce.h"
-#include "transport/ring_connection.h"
+#include "transport/ring.h"
 
 namespace gradsync::test {
 

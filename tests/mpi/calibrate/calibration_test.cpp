@@ -17,50 +17,19 @@ namespace {
 /// A transport whose results are wrong in one value on the last rank.
 class Corrupting : public Transport {
  public:
-  explicit Corrupting(Transport& real) : real_(real) {}
-  std::string_view name() const override { return "corrupting"; }
-  int rank() const override { return real_.rank(); }
-  int size() const override { return real_.size(); }
-  void all_reduce_sum(std::span<float> data, Waiting waiting) override {
-    real_.all_reduce_sum(data, waiting);
-    spoil(data, size() - 1);
-  }
-  void all_reduce_mean(std::span<float> data, Waiting waiting) override {
-    real_.all_reduce_mean(data, waiting);
-  }
-  void all_reduce_sum_bf16(std::span<std::uint16_t> data, Waiting waiting) override {
-    real_.all_reduce_sum_bf16(data, waiting);
-  }
-  void all_reduce_sum_fp16(std::span<std::uint16_t> data, Waiting waiting) override {
-    real_.all_reduce_sum_fp16(data, waiting);
-  }
-  void reduce_sum(std::span<float> data, int root) override {
-    real_.reduce_sum(data, root);
-    spoil(data, root);
-  }
-  void broadcast(std::span<std::byte> data, int root) override {
-    real_.broadcast(data, root);
-    if (rank() == size() - 1) data[data.size() / 2] ^= std::byte{0x40};
-  }
-  void gather(std::span<const float> one, std::span<float> all, int root) override {
-    real_.gather(one, all, root);
-    spoil(all, root);
-  }
-  void scatter(std::span<const float> all, std::span<float> one, int root) override {
-    real_.scatter(all, one, root);
-    spoil(one, size() - 1);
-  }
-  bool moves(CollectiveKind kind, ValueType type) const override { return real_.moves(kind, type); }
-  void move(const TypedCall& call) override {
-    real_.move(call);
-    const int where = call.root >= 0 ? call.root : size() - 1;
-    if (rank() == where) call.receive[call.receive.size() / 2] ^= std::byte{0x41};
+  explicit Corrupting(Transport& real)
+      : Transport("corrupting", real.rank(), real.size()), real_(real) {}
+  double run(const Collective& call) override {
+    real_.run(call);
+    const bool to_root =
+        call.kind == CollectiveKind::kReduce || call.kind == CollectiveKind::kGather;
+    // The exponent of a value.
+    if (rank() == (to_root ? call.root : size() - 1))
+      call.receive[call.receive.size() / 2 + 3] ^= std::byte{0x41};
+    return 0;
   }
 
  private:
-  void spoil(std::span<float> data, int where) const {
-    if (rank() == where) data[data.size() / 2] *= 1.5f;
-  }
   Transport& real_;
 };
 

@@ -13,8 +13,6 @@
 #include <doctest/doctest.h>
 
 #include "comm/hang_detector.h"
-#include "comm/node_messages.h"
-#include "comm/status_board.h"
 #include "mpi/ranks.h"
 #include "stats/clock.h"
 

@@ -5,7 +5,6 @@
 
 #include <doctest/doctest.h>
 
-#include "exchange/comm_thread.h"
 #include "mpi/ranks.h"
 #include "optim/optimizer.h"
 
@@ -76,7 +75,7 @@ TEST_CASE("allocations: none in the exchange of a steady step") {
   for (const char* name : {"shm", "mpi", "tcp-ring", "two-level", "two-level-unequal"}) {
     CAPTURE(name);
     test::Ranks ranks(name);
-    Exchange exchange(test::session(), ranks.transport, ranks.watchdog, VerifyLevel::kInit);
+    Exchange exchange(test::session(), ranks.transport, VerifyLevel::kInit);
     const auto memory = exchange.allocate(kValues * sizeof(float));
     std::vector<float> elsewhere(memory ? 0 : kValues);
     const std::span<float> data(memory ? reinterpret_cast<float*>(memory.get()) : elsewhere.data(),
@@ -85,32 +84,22 @@ TEST_CASE("allocations: none in the exchange of a steady step") {
     const auto reduce = [&] {
       exchange.log().begin_iteration(++iteration);
       for (int message = 0; message < 4; ++message)
-        exchange.all_reduce_mean(data, Traffic::kGradients);
+        exchange.run(Collective::all_reduce(data, Scale::kAverage), Traffic::kGradients);
     };
     CHECK(allocations(30, reduce) == 0);
-    if (!exchange.posts()) continue;
-    const auto post = [&] {
+    exchange.set_overlaps(true);
+    const std::shared_ptr<const void> held = std::make_shared<int>();
+    const auto start = [&] {
       exchange.log().begin_iteration(++iteration);
       for (std::size_t message = 0; message < 4; ++message)
-        exchange.post_all_reduce_mean(data.subspan(message * 16'384, 16'384), Traffic::kGradients,
-                                      exchange.now());
-      exchange.finish_posted();
+        exchange.start({.call = Collective::all_reduce(data.subspan(message * 16'384, 16'384),
+                                                       Scale::kAverage),
+                        .memory = held},
+                       exchange.now());
+      exchange.finish();
     };
-    CHECK(allocations(30, post) == 0);
+    CHECK(allocations(30, start) == 0);
   }
-}
-
-TEST_CASE("allocations: at most two where a message is handed to the communication thread" *
-          test::once()) {
-  CommThread thread;
-  std::vector<int> done(4);
-  const auto hand_over = [&] {
-    for (std::size_t message = 0; message < done.size(); ++message)
-      thread.submit([&done, message, ready = Moment()] { done[message] += ready.known() ? 2 : 1; });
-    thread.drain();
-  };
-  CHECK(allocations(30, hand_over) <= 2 * 30 * static_cast<long>(done.size()));
-  CHECK(done == std::vector<int>(4, 60));
 }
 
 TEST_CASE("allocations: none in an update" * test::once()) {

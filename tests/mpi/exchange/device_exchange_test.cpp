@@ -12,7 +12,6 @@
 
 #include "machine/kernels.h"
 #include "mpi/device_ranks.h"
-#include "transport/direct_transport.h"
 
 using namespace gradsync;
 using gradsync::test::DeviceRanks;
@@ -63,20 +62,26 @@ float weights(int ranks) {
   return static_cast<float>(sum);
 }
 
+Collective narrow_mean(std::span<float> data, ValueType wire) {
+  Collective mean = Collective::all_reduce(data, Scale::kAverage);
+  mean.wire = wire;
+  return mean;
+}
+
 void check_all_kinds(bool nccl) {
   DeviceRanks ranks(nccl);
   const int root = ranks.size - 1;
   const std::vector<float> mine = filled(1000, ranks.rank), one = filled(1000, 0);
   ranks.exchange.log().begin_iteration(0);
   auto mean = mine, sum = mine, to_root = mine, from_root = mine;
-  ranks.exchange.all_reduce_mean(mean, Traffic::kGradients);
-  ranks.exchange.all_reduce_sum(sum, Traffic::kGradients);
-  ranks.exchange.reduce_sum(to_root, root, Traffic::kGradients);
-  ranks.exchange.broadcast(std::span(from_root), root, Traffic::kBuffers);
+  ranks.exchange.run(Collective::all_reduce(mean, Scale::kAverage), Traffic::kGradients);
+  ranks.exchange.run(Collective::all_reduce(sum, Scale::kSum), Traffic::kGradients);
+  ranks.exchange.run(Collective::reduce(to_root, root), Traffic::kGradients);
+  ranks.exchange.run(Collective::broadcast(std::span(from_root), root), Traffic::kBuffers);
   std::vector<float> all(ranks.rank == root ? 1000 * static_cast<std::size_t>(ranks.size) : 0);
-  ranks.exchange.gather(mine, all, root, Traffic::kInputs);
+  ranks.exchange.run(Collective::gather(mine, all, root), Traffic::kInputs);
   std::vector<float> back(1000);
-  ranks.exchange.scatter(all, back, root, Traffic::kInputs);
+  ranks.exchange.run(Collective::scatter(all, back, root), Traffic::kInputs);
   for (std::size_t i = 0; i < 1000; ++i) {
     CHECK(mean[i] ==
           doctest::Approx(one[i] * weights(ranks.size) / static_cast<float>(ranks.size)));
@@ -105,12 +110,12 @@ TEST_CASE("device: an MPI that takes the device's memory is tried before it is t
   const std::vector<float> mine = filled(1000, ranks.rank), one = filled(1000, 0);
   auto mean = mine, staged = mine;
   ranks.device.work(ranks.lane.communication, 2);
-  direct.all_reduce_mean(mean, Waiting::kSleep);
+  direct.run(Collective::all_reduce(mean, Scale::kAverage, Waiting::kSleep));
   CHECK(ranks.device.now_s() >= 2);  // not before the stream had come to it
-  ranks.transport->all_reduce_mean(staged, Waiting::kSpin);
+  ranks.transport->run(Collective::all_reduce(staged, Scale::kAverage));
   CHECK(mean == staged);
   auto root_only = mine;
-  direct.reduce_sum(root_only, 0);
+  direct.run(Collective::reduce(root_only, 0));
   CHECK(root_only[1] == (ranks.rank == 0 ? one[1] * weights(ranks.size) : mine[1]));
 }
 
@@ -120,9 +125,8 @@ TEST_CASE("device: halves travel as they do from the host") {
     test::Ranks host;
     for (const ValueType type : {ValueType::kBfloat16, ValueType::kFloat16}) {
       auto here = filled(999, ranks.rank), there = here;
-      std::vector<std::uint16_t> wire(here.size());
-      ranks.exchange.all_reduce_mean_half(here, wire, type, Traffic::kGradients);
-      host.exchange.all_reduce_mean_half(there, wire, type, Traffic::kGradients);
+      ranks.exchange.run(narrow_mean(here, type), Traffic::kGradients);
+      host.exchange.run(narrow_mean(there, type), Traffic::kGradients);
       CHECK(here == there);
     }
   }
@@ -145,13 +149,13 @@ TEST_CASE("device: all ranks join by the root's id, and leave together") {
 
 TEST_CASE("device: an abort ends the communicator once, without the others") {
   DeviceRanks ranks(/*nccl=*/true);
-  CHECK(ranks.transport->device_queue()->lost().empty());
+  CHECK(ranks.transport->lost().empty());
   ranks.api.why_lost = "NCCL: remote process exited";
-  CHECK(ranks.transport->device_queue()->lost() == "NCCL: remote process exited");
-  ranks.transport->device_queue()->abandon();
-  ranks.transport->device_queue()->abandon();
+  CHECK(ranks.transport->lost() == "NCCL: remote process exited");
+  ranks.transport->abandon();
+  ranks.transport->abandon();
   CHECK(ranks.api.aborted == 1);
-  CHECK(ranks.transport->device_queue()->lost().empty());
+  CHECK(ranks.transport->lost().empty());
   ranks.transport.reset();
   CHECK(ranks.api.left == 0);
 }
@@ -161,7 +165,7 @@ TEST_CASE("device: compute waits for a collective at once, and the host for noth
   auto data = filled(8, ranks.rank);
   ranks.device.work(ranks.lane.compute, 5);
   ranks.exchange.log().begin_iteration(0);
-  ranks.exchange.all_reduce_mean(data, Traffic::kGradients);
+  ranks.exchange.run(Collective::all_reduce(data, Scale::kAverage), Traffic::kGradients);
   const CollectiveRecord& record = ranks.exchange.log().records().at(0);
   CHECK(ranks.device.end_of(ranks.lane.compute) == doctest::Approx(5 + ranks.call_s));
   CHECK(ranks.device.now_s() == 0);
@@ -176,12 +180,12 @@ TEST_CASE("device: a collective with a moment of its own runs beside compute unt
   ranks.exchange.log().begin_iteration(0);
   ranks.device.work(ranks.lane.compute, 1);
   const Moment begin = ranks.exchange.now();
-  ranks.exchange.all_reduce_mean(first, Traffic::kGradients, begin);
+  ranks.exchange.start({Collective::all_reduce(first, Scale::kAverage)}, begin);
   ranks.device.work(ranks.lane.compute, 1);
-  ranks.exchange.all_reduce_mean(second, Traffic::kGradients, ranks.exchange.now());
+  ranks.exchange.start({Collective::all_reduce(second, Scale::kAverage)}, ranks.exchange.now());
   CHECK(ranks.device.end_of(ranks.lane.compute) == 2);
   ranks.device.work(ranks.lane.compute, ranks.call_s / 2);
-  ranks.exchange.join();
+  ranks.exchange.finish();
   CHECK(ranks.device.end_of(ranks.lane.compute) == doctest::Approx(2 + ranks.call_s));
   const auto& records = ranks.exchange.log().records();
   CHECK(ranks.ring.elapsed_s(begin.mark, records.at(0).end) == doctest::Approx(ranks.call_s));
@@ -193,9 +197,9 @@ TEST_CASE("device: ranks compare a call only when no collective is under way") {
     DeviceRanks ranks(/*nccl=*/true, verify);
     auto data = filled(8, ranks.rank);
     ranks.exchange.log().begin_iteration(7);
-    ranks.exchange.all_reduce_mean(data, Traffic::kGradients, ranks.exchange.now());
+    ranks.exchange.start({Collective::all_reduce(data, Scale::kAverage)}, ranks.exchange.now());
     CHECK(ranks.device.now_s() < test::kCall_s);
-    ranks.exchange.all_reduce_mean(data, Traffic::kGradients, ranks.exchange.now());
+    ranks.exchange.start({Collective::all_reduce(data, Scale::kAverage)}, ranks.exchange.now());
     const bool waited = ranks.device.now_s() >= test::kCall_s;
     CHECK(waited == (verify == VerifyLevel::kAll && ranks.size > 1));
     CHECK(ranks.device.host_waits() == 0);
@@ -206,7 +210,7 @@ TEST_CASE("device: through the host's memory the host waits for each copy") {
   DeviceRanks ranks(/*nccl=*/false, VerifyLevel::kOff);
   auto data = filled(8, ranks.rank);
   ranks.device.work(ranks.lane.compute, 5);
-  ranks.exchange.all_reduce_mean(data, Traffic::kGradients);
+  ranks.exchange.run(Collective::all_reduce(data, Scale::kAverage), Traffic::kGradients);
   CHECK(ranks.device.now_s() == 5);
   CHECK(ranks.device.host_waits() > 0);
 }
@@ -219,8 +223,8 @@ TEST_CASE("device: gradients are looked at before they travel, and nothing else 
     looked += values.size();
   });
   auto data = filled(8, ranks.rank);
-  ranks.exchange.all_reduce_mean(data, Traffic::kGradients);
-  ranks.exchange.broadcast(std::span(data), 0, Traffic::kParameters);
+  ranks.exchange.run(Collective::all_reduce(data, Scale::kAverage), Traffic::kGradients);
+  ranks.exchange.run(Collective::broadcast(std::span(data), 0), Traffic::kParameters);
   CHECK(looked == 8);
 }
 
@@ -228,13 +232,12 @@ TEST_CASE("device: a thread that communicates has its rank's device as the curre
   for (const bool nccl : {true, false}) {
     DeviceRanks ranks(nccl);
     auto data = filled(8, ranks.rank);
-    std::vector<std::uint16_t> wire(data.size());
     int before = -1, after = -1;
     std::string failed;
     std::thread([&] {
       before = test::FakeDevice::current();
       try {
-        ranks.exchange.all_reduce_mean_half(data, wire, ValueType::kBfloat16, Traffic::kGradients);
+        ranks.exchange.run(narrow_mean(data, ValueType::kBfloat16), Traffic::kGradients);
       } catch (const std::exception& error) {
         failed = error.what();
       }
@@ -254,13 +257,13 @@ TEST_CASE("device: a collective follows what compute did before, and precedes wh
     test::FakeDevice::launch(ranks.lane.compute, data.data(), 32, Use::kWrite);
   };
   compute(first);
-  ranks.exchange.all_reduce_mean(first, Traffic::kGradients);
+  ranks.exchange.run(Collective::all_reduce(first, Scale::kAverage), Traffic::kGradients);
   compute(first);
   compute(second);
-  ranks.exchange.all_reduce_mean(second, Traffic::kGradients, ranks.exchange.now());
+  ranks.exchange.start({Collective::all_reduce(second, Scale::kAverage)}, ranks.exchange.now());
   compute(first);  // beside it
   if (ranks.size > 1) CHECK_THROWS_AS(compute(second), Error);
-  ranks.exchange.join();
+  ranks.exchange.finish();
   compute(second);
 }
 
@@ -268,12 +271,11 @@ TEST_CASE("device: of one rank NCCL enqueues no kernel" * test::once()) {
   DeviceRanks ranks(/*nccl=*/true);
   const std::vector<float> before = filled(9, 0);
   auto data = before;
-  std::vector<std::uint16_t> wire(data.size());
-  ranks.exchange.all_reduce_mean(data, Traffic::kGradients);
-  ranks.exchange.all_reduce_sum(data, Traffic::kGradients);
-  ranks.exchange.all_reduce_mean_half(data, wire, ValueType::kBfloat16, Traffic::kGradients);
-  ranks.exchange.reduce_sum(data, 0, Traffic::kGradients);
-  ranks.exchange.broadcast(std::span(data), 0, Traffic::kParameters);
+  ranks.exchange.run(Collective::all_reduce(data, Scale::kAverage), Traffic::kGradients);
+  ranks.exchange.run(Collective::all_reduce(data, Scale::kSum), Traffic::kGradients);
+  ranks.exchange.run(narrow_mean(data, ValueType::kBfloat16), Traffic::kGradients);
+  ranks.exchange.run(Collective::reduce(data, 0), Traffic::kGradients);
+  ranks.exchange.run(Collective::broadcast(std::span(data), 0), Traffic::kParameters);
   CHECK(data == before);
   CHECK(ranks.api.calls == 0);
   CHECK(ranks.exchange.log().records().size() == 5);
@@ -285,7 +287,7 @@ TEST_CASE("device: a collective that is not timed records no event for its start
   const auto records = [&](bool timing) {
     ranks.exchange.log().set_timing(timing);
     const std::size_t before = ranks.device.records();
-    ranks.exchange.all_reduce_mean(data, Traffic::kGradients);
+    ranks.exchange.run(Collective::all_reduce(data, Scale::kAverage), Traffic::kGradients);
     return ranks.device.records() - before;
   };
   CHECK(records(true) == 3);
@@ -297,21 +299,20 @@ TEST_CASE("device: after an abort no result is believed, and NCCL is called no m
   auto data = filled(8, ranks.rank);
   ranks.device.work(ranks.lane.compute, 1);
   const Mark ahead = ranks.exchange.now().mark;
-  ranks.transport->device_queue()->abandon();
+  ranks.transport->abandon();
   CHECK(ranks.ring.happened(ahead));  // the kernels before it were ended
   CHECK(never_returns([&] { ranks.exchange.await(ahead); }));
-  CHECK(never_returns(
-      [&] { await_device(ranks.ring, ahead, ranks.transport->device_queue(), test::session()); }));
+  CHECK(never_returns([&] { await_device(ranks.ring, ahead, *ranks.transport, test::session()); }));
   if (ranks.size > 1)
-    CHECK(never_returns([&] { ranks.transport->all_reduce_sum(data, Waiting::kSpin); }));
-  CHECK(never_returns([&] { ranks.transport->gather(data, data, 0); }));
+    CHECK(never_returns([&] { ranks.transport->run(Collective::all_reduce(data, Scale::kSum)); }));
+  CHECK(never_returns([&] { ranks.transport->run(Collective::gather(data, data, 0)); }));
 }
 
-TEST_CASE("device: without a queue that could be lost an event is waited for") {
-  DeviceRanks ranks(/*nccl=*/true);
+TEST_CASE("device: over MPI, which loses no rank by itself, an event is waited for") {
+  DeviceRanks ranks(/*nccl=*/false);
   ranks.device.work(ranks.lane.compute, 1e-3);
   const Mark ahead = ranks.exchange.now().mark;
-  await_device(ranks.ring, ahead, nullptr, test::session());
+  await_device(ranks.ring, ahead, *ranks.transport, test::session());
   CHECK(ranks.ring.happened(ahead));
 }
 

@@ -6,7 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "base/numbers.h"
-#include "comm/clock_sync.h"
+#include "comm/places.h"
 #include "mpi/ranks.h"
 
 using namespace gradsync;
@@ -39,12 +39,12 @@ TEST_CASE("all-reduce gives the mean of all ranks, spinning and sleeping, for an
           test::many_ranks()) {
   Ranks ranks;
   ranks.exchange.log().begin_iteration(0);
-  for (const Waiting waiting : {Waiting::kSpin, Waiting::kSleep})
+  for (const bool overlaps : {false, true})
     for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{2}, std::size_t{7},
                                     std::size_t{997}, std::size_t{65536}, std::size_t{1000003}}) {
-      ranks.exchange.set_waiting(waiting);
+      ranks.exchange.set_overlaps(overlaps);
       auto values = contributions(ranks.rank, count);
-      ranks.exchange.all_reduce_mean(values, Traffic::kGradients);
+      ranks.exchange.run(Collective::all_reduce(values, Scale::kAverage), Traffic::kGradients);
       double worst = 0;
       for (std::size_t i = 0; i < count; ++i)
         worst =
@@ -58,8 +58,9 @@ TEST_CASE("all-reduce in 16 bits is the mean within their precision" * test::sev
   ranks.exchange.log().begin_iteration(0);
   for (const ValueType type : {ValueType::kBfloat16, ValueType::kFloat16}) {
     auto values = contributions(ranks.rank, 4099);
-    std::vector<std::uint16_t> wire(values.size());
-    ranks.exchange.all_reduce_mean_half(values, wire, type, Traffic::kGradients);
+    Collective mean = Collective::all_reduce(values, Scale::kAverage);
+    mean.wire = type;
+    ranks.exchange.run(mean, Traffic::kGradients);
     // n roundings of values up to 48n/n·n; bf16 keeps 8 bits, fp16 11.
     const double unit = type == ValueType::kBfloat16 ? std::ldexp(1.0, -8) : std::ldexp(1.0, -11);
     double worst = 0;
@@ -85,12 +86,12 @@ TEST_CASE("gather and scatter keep the order of the ranks" * test::many_ranks())
   const std::vector<float> mine = {static_cast<float>(ranks.rank),
                                    static_cast<float>(10 * ranks.rank)};
   std::vector<float> all(ranks.rank == 0 ? 2 * static_cast<std::size_t>(ranks.size) : 0), back(2);
-  ranks.exchange.gather(mine, all, 0, Traffic::kGradients);
+  ranks.exchange.run(Collective::gather(mine, all, 0), Traffic::kGradients);
   for (std::size_t r = 0; r < all.size() / 2; ++r) {
     CHECK(all[2 * r] == static_cast<float>(r));
     CHECK(all[2 * r + 1] == static_cast<float>(10 * r));
   }
-  ranks.exchange.scatter(all, back, 0, Traffic::kGradients);
+  ranks.exchange.run(Collective::scatter(all, back, 0), Traffic::kGradients);
   CHECK(back == mine);
 }
 
@@ -99,10 +100,10 @@ TEST_CASE("broadcast and reduce" * test::many_ranks()) {
   ranks.exchange.log().begin_iteration(0);
   const int last = ranks.size - 1;
   std::vector<float> values(5, static_cast<float>(ranks.rank));
-  ranks.exchange.broadcast(std::span(values), last, Traffic::kParameters);
+  ranks.exchange.run(Collective::broadcast(std::span(values), last), Traffic::kParameters);
   CHECK(values == std::vector<float>(5, static_cast<float>(last)));
   std::vector<float> ones(3, 1.0f);
-  ranks.exchange.reduce_sum(ones, 0, Traffic::kGradients);
+  ranks.exchange.run(Collective::reduce(ones, 0), Traffic::kGradients);
   CHECK(ones[2] == (ranks.rank == 0 ? static_cast<float>(ranks.size) : 1.0f));
 }
 
@@ -115,8 +116,8 @@ TEST_CASE("every collective is in the ledger, as often as it ran") {
   std::vector<float> values(1000, 1.0f);
   const std::int64_t before = sent();
   ranks.exchange.log().begin_iteration(0);
-  ranks.exchange.all_reduce_mean(values, Traffic::kGradients);
-  ranks.exchange.all_reduce_mean(values, Traffic::kGradients);
+  ranks.exchange.run(Collective::all_reduce(values, Scale::kAverage), Traffic::kGradients);
+  ranks.exchange.run(Collective::all_reduce(values, Scale::kAverage), Traffic::kGradients);
   CHECK(sent() - before == 2 * (2 * (ranks.size - 1) * 4000 / ranks.size));
 }
 
@@ -137,8 +138,9 @@ TEST_CASE("every collective is recorded with its own times, and counted by the f
   ranks.exchange.log().begin_iteration(3);
   std::vector<float> values(1000, 1.0f),
       all(ranks.rank == 0 ? 1000 * static_cast<std::size_t>(n) : 0);
-  ranks.exchange.all_reduce_mean(values, Traffic::kGradients, Moment{1.5});
-  ranks.exchange.gather(values, all, 0, Traffic::kInputs);
+  ranks.exchange.start({Collective::all_reduce(values, Scale::kAverage)}, Moment{1.5});
+  ranks.exchange.finish();
+  ranks.exchange.run(Collective::gather(values, all, 0), Traffic::kInputs);
   const auto& records = ranks.exchange.log().records();
   REQUIRE(records.size() == 2);
   CHECK(records[0].kind == CollectiveKind::kAllReduce);
@@ -150,7 +152,7 @@ TEST_CASE("every collective is recorded with its own times, and counted by the f
   CHECK(traffic[static_cast<std::size_t>(Traffic::kGradients)] == 2 * (n - 1) * 4000 / n);
   const std::int64_t gathered = n == 1 ? 0 : ranks.rank == 0 ? (n - 1) * 4000 : 4000;
   CHECK(traffic[static_cast<std::size_t>(Traffic::kInputs)] == gathered);
-  ranks.exchange.scatter(all, values, 0, Traffic::kBuffers);
+  ranks.exchange.run(Collective::scatter(all, values, 0), Traffic::kBuffers);
   CHECK(traffic[static_cast<std::size_t>(Traffic::kBuffers)] == gathered);
   ranks.exchange.log().begin_iteration(4);
   CHECK(ranks.exchange.log().records().empty());

@@ -40,7 +40,7 @@ std::vector<Way> ways() {
 Trained trained(const SmallSet& set, const Way& way) {
   Ranks ranks(way.transport);
   // Where calls are compared before they start, the ranks wait there.
-  Exchange exchange(test::session(), ranks.transport, ranks.watchdog, VerifyLevel::kOff);
+  Exchange exchange(test::session(), ranks.transport, VerifyLevel::kOff);
   TrainOptions options = test::short_options(way.mode);
   options.overlap = way.overlap;
   return test::train_shortly(

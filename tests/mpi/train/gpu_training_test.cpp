@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include "comm/agreement.h"
+#include "comm/session.h"
 #include "machine/gpus.h"
 #include "mpi/short_training.h"
 #include "train/rank_device.h"
@@ -34,7 +34,7 @@ struct GpuRanks {
   explicit GpuRanks(const std::string& transport, VerifyLevel verify = VerifyLevel::kInit)
       : transports(test::session(), watchdog, {transport, "asked for"}, device.choice(),
                    device.lane()),
-        exchange(test::session(), transports.get(), watchdog, verify, device.lane()) {}
+        exchange(test::session(), transports.get(), verify, device.lane()) {}
 
   RankDevice device{test::session(), {"cuda", true}};
   Watchdog& watchdog = test::session().watchdog();

@@ -52,8 +52,8 @@ TEST_CASE("windows: a replay makes the recorded collectives, in order and size")
                                             {400, CollectiveKind::kScatter},
                                             {8, CollectiveKind::kReduce}};
   for (const char* wire : {"fp32", "bf16"}) {
-    Replay replay(ranks.exchange, buckets, Waiting::kSleep, wire);
-    CHECK(ranks.exchange.waiting() == Waiting::kSleep);
+    Replay replay(ranks.exchange, buckets, /*overlaps=*/true, wire);
+    CHECK(ranks.exchange.set_overlaps(true));  // as the replay has set it
     ranks.exchange.log().begin_iteration(0);
     replay.synchronize();
     const auto& records = ranks.exchange.log().records();
@@ -68,7 +68,7 @@ TEST_CASE("windows: a replay makes the recorded collectives, in order and size")
 TEST_CASE("windows: a replay of one rooted collective alone has room for all ranks at the root") {
   for (const CollectiveKind kind : {CollectiveKind::kGather, CollectiveKind::kScatter}) {
     Ranks ranks;
-    Replay replay(ranks.exchange, {{4096, kind}}, Waiting::kSleep, "fp32");
+    Replay replay(ranks.exchange, {{4096, kind}}, /*overlaps=*/true, "fp32");
     ranks.exchange.log().begin_iteration(0);
     replay.synchronize();
     REQUIRE(ranks.exchange.log().records().size() == 1);
@@ -81,12 +81,12 @@ TEST_CASE("windows: without timing nothing is stamped, and the sums are the same
   ranks.exchange.log().begin_iteration(0);
   std::vector<float> data = {static_cast<float>(ranks.rank)};
   ranks.exchange.log().set_timing(false);
-  ranks.exchange.all_reduce_sum(data, Traffic::kGradients);
+  ranks.exchange.run(Collective::all_reduce(data, Scale::kSum), Traffic::kGradients);
   CHECK(ranks.exchange.log().records().empty());
   const int sum = ranks.size * (ranks.size - 1) / 2;
   CHECK(data[0] == static_cast<float>(sum));
   ranks.exchange.log().set_timing(true);
-  ranks.exchange.all_reduce_sum(data, Traffic::kGradients);
+  ranks.exchange.run(Collective::all_reduce(data, Scale::kSum), Traffic::kGradients);
   CHECK(ranks.exchange.log().records().size() == 1);
 }
 

@@ -16,14 +16,11 @@
 
 #include "base/error.h"
 #include "base/numbers.h"
-#include "comm/agreement.h"
-#include "comm/long_messages.h"
 #include "comm/places.h"
+#include "comm/session.h"
 #include "mpi/ranks.h"
 #include "options/transport_choice.h"
-#include "transport/ring_transport.h"
-#include "transport/shm_transport.h"
-#include "transport/two_level_transport.h"
+#include "transport/host_transports.h"
 
 using namespace gradsync;
 
@@ -61,10 +58,10 @@ void check_sums(Transport& transport, std::span<float> data) {
   for (const Waiting waiting : {Waiting::kSpin, Waiting::kSleep}) {
     CAPTURE(data.size());
     fill(data, rank);
-    transport.all_reduce_sum(data, waiting);
+    transport.run(Collective::all_reduce(data, Scale::kSum, waiting));
     CHECK(wrong(data, ranks, 1) == 0);
     fill(data, rank);
-    transport.all_reduce_mean(data, waiting);
+    transport.run(Collective::all_reduce(data, Scale::kAverage, waiting));
     CHECK(wrong(data, ranks, 1.0f / static_cast<float>(ranks)) == 0);
   }
 }
@@ -79,10 +76,9 @@ void check_sums_in_16_bits(Transport& transport, std::span<std::uint16_t> data) 
     for (const Waiting waiting : {Waiting::kSpin, Waiting::kSleep}) {
       for (std::size_t i = 0; i < data.size(); ++i)
         data[i] = bf16 ? to_bf16(value(transport.rank(), i)) : to_fp16(value(transport.rank(), i));
-      if (bf16)
-        transport.all_reduce_sum_bf16(data, waiting);
-      else
-        transport.all_reduce_sum_fp16(data, waiting);
+      transport.run({.type = bf16 ? ValueType::kBfloat16 : ValueType::kFloat16,
+                     .receive = std::as_writable_bytes(data),
+                     .waiting = waiting});
       std::size_t wrong = 0;
       for (std::size_t i = 0; i < data.size(); ++i) {
         const float sum = value(ranks * (ranks + 1) / 2 - 1, i);
@@ -108,13 +104,13 @@ void check_rooted(Transport& transport) {
   const int rank = transport.rank(), ranks = transport.size();
   std::vector<float> mine(1000), all(rank == 0 ? 1000 * static_cast<std::size_t>(ranks) : 0);
   fill(mine, rank);
-  transport.gather(mine, all, 0);
+  transport.run(Collective::gather(mine, all, 0));
   std::vector<float> back(1000);
-  transport.scatter(all, back, 0);
+  transport.run(Collective::scatter(all, back, 0));
   CHECK(back == mine);
-  transport.reduce_sum(mine, 0);
+  transport.run(Collective::reduce(mine, 0));
   if (rank == 0) CHECK(wrong(mine, ranks, 1) == 0);
-  transport.broadcast(std::as_writable_bytes(std::span(mine)), 0);
+  transport.run(Collective::broadcast(std::span(mine), 0));
   CHECK(wrong(mine, ranks, 1) == 0);
 }
 
@@ -201,7 +197,7 @@ TEST_CASE("texts of all ranks come to rank 0 in order, and each byte is counted 
   const auto counted = [&](std::size_t length) {
     const auto at = static_cast<std::size_t>(Traffic::kControl);
     const RankTraffic before = session.ledger().total();
-    const auto texts = gather_texts(session, std::string(length, root ? 'r' : 'o'));
+    const auto texts = session.gather(std::string(length, root ? 'r' : 'o'));
     CHECK(texts.size() == (root ? static_cast<std::size_t>(session.size()) : 0));
     for (std::size_t rank = 0; rank < texts.size(); ++rank)
       CHECK(texts[rank] == std::string(length, rank == 0 ? 'r' : 'o'));

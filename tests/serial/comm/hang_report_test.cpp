@@ -9,7 +9,7 @@
 
 #include <doctest/doctest.h>
 
-#include "comm/deadline_guard.h"
+#include "comm/hang_report.h"
 #include "record/run.h"
 #include "stats/statistics.h"
 

@@ -1,8 +1,7 @@
-#include "sync/bucket_advice.h"
+#include "sync/buckets.h"
 
 #include <doctest/doctest.h>
 
-#include "sync/buckets.h"
 
 using namespace gradsync;
 

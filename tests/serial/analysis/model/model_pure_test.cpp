@@ -6,7 +6,7 @@
 #include "analysis/model/scaling_model.h"
 #include "analysis/model/what_if.h"
 #include "serial/expect_error.h"
-#include "sync/bucket_replay.h"
+#include "sync/buckets.h"
 
 using namespace gradsync;
 using namespace gradsync::report;

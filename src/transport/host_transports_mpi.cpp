@@ -1,0 +1,299 @@
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <future>
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "base/function_ref.h"
+#include "base/parse.h"
+#include "transport/host_transports.h"
+#include "transport/interfaces.h"
+#include "transport/ring.h"
+
+namespace gradsync {
+
+namespace {
+
+/// Runs `body` on the values of an all-reduce of has_own_all_reduce.
+template <typename Body>
+void with_own_values(const Collective& call, const Body& body) {
+  with_values(call.receive, call.type, [&]<typename T>(std::span<T> values) {
+    if constexpr (!std::is_arithmetic_v<T> || std::is_same_v<T, float>) body(values);
+  });
+}
+
+/// A rank, for what else lies there: Open MPI's own segment has 4 MiB, which it takes page by page.
+constexpr std::size_t kSlack_bytes = std::size_t{5} << 20;
+
+/// A window that finds no room is a fatal MPI error. Open MPI puts it into /dev/shm; what cannot be
+/// seen is taken for room enough.
+bool has_room(MPI_Comm node, std::size_t bytes) {
+  int ranks = 1;
+  MPI_Comm_size(node, &ranks);
+  const std::size_t needed = (bytes + kSlack_bytes) * static_cast<std::size_t>(ranks);
+  std::error_code error;
+  const auto space = std::filesystem::space("/dev/shm", error);
+  char room = error || space.available > needed;
+  MPI_Allreduce(MPI_IN_PLACE, &room, 1, MPI_CHAR, MPI_MIN, node);
+  return room != 0;
+}
+
+/// Whether all ranks of the node have pages for their parts. A file in /dev/shm takes them when it
+/// is written: without this, two jobs could both be told that there is room, and die of a SIGBUS.
+bool take_pages(MPI_Comm node, SharedWindow& window) {
+  char taken = window.take_pages(rank_in(node));
+  MPI_Allreduce(MPI_IN_PLACE, &taken, 1, MPI_CHAR, MPI_MIN, node);
+  return taken != 0;
+}
+
+}  // namespace
+
+SharedMemoryPool::SharedMemoryPool(MPI_Comm node)
+    : node_(node),
+      rank_(rank_in(node)),
+      headers_(node, SharedAllReduce::header_bytes(), SharedAllReduce::kAlignment),
+      reducer_(headers_.parts(), rank_) {
+  MPI_Barrier(node_);
+}
+
+/// Ranks may drop a buffer at different times, so they agree on the one that is taken again.
+std::shared_ptr<std::byte> SharedMemoryPool::allocate(std::size_t bytes) {
+  std::vector<char> free_here;
+  for (const auto& buffer : buffers_)
+    free_here.push_back(buffer.use_count() == 1 && buffer->bytes() == bytes);
+  free_here.push_back(1);  // stands for a new one
+  MPI_Allreduce(MPI_IN_PLACE, free_here.data(), static_cast<int>(free_here.size()), MPI_CHAR,
+                MPI_MIN, node_);
+  std::size_t taken = 0;
+  while (!free_here[taken])
+    ++taken;
+  if (taken == buffers_.size()) {
+    if (!has_room(node_, bytes)) return {};
+    auto window = std::make_shared<SharedWindow>(node_, bytes, SharedAllReduce::kAlignment);
+    if (!take_pages(node_, *window)) return {};
+    buffers_.push_back(std::move(window));
+    reducer_.add_region(buffers_.back()->parts(), bytes);
+  }
+  return {buffers_[taken], buffers_[taken]->parts()[static_cast<std::size_t>(rank_)]};
+}
+
+double ShmTransport::all_reduce(const Collective& call) {
+  with_own_values(
+      call, [&](auto values) { memory_.reducer().all_reduce(values, factor(call), call.waiting); });
+  return 0;
+}
+
+namespace {
+
+constexpr double kLimit_s = 30;
+constexpr std::size_t kMostAddresses = 16;
+
+/// What a rank sends the others about itself.
+struct Card {
+  int world_rank = 0, node = 0, addresses = 0;
+  char host[64] = {};
+  std::array<std::uint32_t, kMostAddresses> address{}, mask{};
+};
+
+std::string named(const Card& card) {
+  return fmt::format("rank {} ({})", card.world_rank, card.host);
+}
+
+std::vector<InterfaceAddress> addresses_of(const Card& card) {
+  std::vector<InterfaceAddress> all;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(card.addresses); ++i)
+    all.push_back({"", card.address[i], card.mask[i]});
+  return all;
+}
+
+/// The lowest rank of this node. Not collective: not all ranks of a node need to be in the ring.
+int node_of(const Session& session) {
+  MPI_Group node = MPI_GROUP_NULL, world = MPI_GROUP_NULL;
+  MPI_Comm_group(session.node(), &node);
+  MPI_Comm_group(session.world(), &world);
+  const int first = 0;
+  int rank = 0;
+  MPI_Group_translate_ranks(node, 1, &first, world, &rank);
+  MPI_Group_free(&node);
+  MPI_Group_free(&world);
+  return rank;
+}
+
+Card own_card(const Session& session) {
+  Card card;
+  card.world_rank = session.rank();
+  card.node = node_of(session);
+  session.host().copy(card.host, sizeof card.host - 1);
+  for (const InterfaceAddress& own : among_networks(own_addresses(), tcp_networks())) {
+    if (static_cast<std::size_t>(card.addresses) == kMostAddresses) break;
+    card.address[static_cast<std::size_t>(card.addresses)] = own.address;
+    card.mask[static_cast<std::size_t>(card.addresses++)] = own.mask;
+  }
+  return card;
+}
+
+std::uint32_t address_for(const Card& from, const Card& to) {
+  if (from.node == to.node) return INADDR_LOOPBACK;
+  const std::uint32_t address = address_between(addresses_of(from), addresses_of(to));
+  if (address == 0)
+    throw Error(ExitCode::kEnvironment,
+                fmt::format("{} has no IPv4 address that {} can reach", named(to), named(from)),
+                "name the network that joins the hosts (export OMPI_MCA_btl_tcp_if_include=ib0), "
+                "or use --transport mpi");
+  return address;
+}
+
+template <typename T>
+std::vector<T> gather_all(const T& mine, int size, MPI_Comm comm) {
+  std::vector<T> all(static_cast<std::size_t>(size));
+  MPI_Allgather(&mine, sizeof(T), MPI_BYTE, all.data(), sizeof(T), MPI_BYTE, comm);
+  return all;
+}
+
+/// An Error as it travels.
+struct Failure {
+  int code = 0;  ///< 0: none
+  char place[96] = {}, what[512] = {}, fix[256] = {};
+};
+
+template <std::size_t N>
+void copy_text(const std::string& text, char (&field)[N]) {
+  field[text.copy(field, N - 1)] = 0;
+}
+
+/// One step of joining the ranks of `comm`. What fails on any of them is thrown on all: the failure
+/// of the lowest rank that has one. So no rank waits for one that has given up.
+void on_all(const Session& session, MPI_Comm comm, int size, FunctionRef<void()> step) {
+  Failure mine;
+  copy_text(session.place(), mine.place);
+  try {
+    step();
+  } catch (...) {
+    const Error error = current_error();
+    mine.code = error.exit_code();
+    copy_text(error.what(), mine.what);
+    copy_text(error.fix(), mine.fix);
+  }
+  for (const Failure& one : gather_all(mine, size, comm)) {
+    if (one.code == 0) continue;
+    const std::string place = session.place() == one.place ? "" : fmt::format("{}: ", one.place);
+    throw Error(static_cast<ExitCode>(one.code), place + one.what, one.fix);
+  }
+}
+
+}  // namespace
+
+RingTransport::RingTransport(const Session& session, MPI_Comm comm)
+    : OwnAllReduce("tcp-ring", comm), session_(session) {
+  const int ranks = size(), next = (rank() + 1) % ranks, previous = (rank() + ranks - 1) % ranks;
+  const auto cards = gather_all(own_card(session), ranks, comm);
+  const auto card = [&](int r) -> const Card& { return cards[static_cast<std::size_t>(r)]; };
+  RingLinks links{-1, -1, named(card(next)), named(card(previous))};
+  if (ranks > 1) {
+    RingSecret secret = rank() == 0 ? new_ring_secret() : RingSecret();
+    MPI_Bcast(&secret, sizeof secret, MPI_BYTE, 0, comm);
+    std::optional<RingListener> listener;
+    on_all(session, comm, ranks,
+           [&] { listener.emplace(address_for(card(previous), card(rank())), tcp_ports()); });
+    const auto ports = gather_all(listener->port(), ranks, comm);
+    on_all(session, comm, ranks, [&] {
+      to_next_ = connect_to_ring(address_for(card(rank()), card(next)),
+                                 ports[static_cast<std::size_t>(next)], links.next, kLimit_s);
+    });
+    on_all(session, comm, ranks, [&] {
+      // Both at once: each rank's proof waits for its neighbor's challenge.
+      auto accepted = std::async(std::launch::async, [&] {
+        return listener->accept(secret, {previous, rank()}, links.previous, kLimit_s);
+      });
+      prove_ring_connection(to_next_.get(), secret, {rank(), next}, links.next, kLimit_s);
+      from_previous_ = accepted.get();
+    });
+    links.to_next = to_next_.get();
+    links.from_previous = from_previous_.get();
+  }
+  ring_.emplace(links, rank(), ranks);
+}
+
+double RingTransport::all_reduce(const Collective& call) {
+  double convert_s = 0;
+  try {
+    with_own_values(call, [&]<typename T>(std::span<T> values) {
+      if constexpr (std::is_same_v<T, float>)
+        convert_s =
+            call.wire == ValueType::kBfloat16  ? ring_->run<T, Bfloat16>(values, factor(call))
+            : call.wire == ValueType::kFloat16 ? ring_->run<T, Float16>(values, factor(call))
+                                               : ring_->run<T, T>(values, factor(call));
+      else
+        ring_->run<T, T>(values, factor(call));
+    });
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::kHang) throw;
+    // A rank that ended now would close the connection to its other neighbor, which would then name
+    // this one. The watchdog sees which ranks are gone.
+    session_.end_as_lost(error.what());
+  }
+  return convert_s;
+}
+
+namespace {
+
+/// Ranks of the smallest node.
+int fewest_ranks_a_node(MPI_Comm world, MPI_Comm node) {
+  int ranks = 1;
+  MPI_Comm_size(node, &ranks);
+  MPI_Allreduce(MPI_IN_PLACE, &ranks, 1, MPI_INT, MPI_MIN, world);
+  return ranks;
+}
+
+}  // namespace
+
+TwoLevelTransport::TwoLevelTransport(MPI_Comm world, MPI_Comm node, const MakeLane& make_lane)
+    : OwnAllReduce("two-level", world), lanes_(fewest_ranks_a_node(world, node)), memory_(node) {
+  const bool in_lane = memory_.rank() < lanes_;
+  MPI_Comm_split(world, in_lane ? memory_.rank() : MPI_UNDEFINED, rank(), &lane_comm_);
+  lane_ = make_lane(lane_comm_);
+}
+
+TwoLevelTransport::~TwoLevelTransport() {
+  lane_.reset();
+  if (lane_comm_ != MPI_COMM_NULL) MPI_Comm_free(&lane_comm_);
+}
+
+double TwoLevelTransport::all_reduce(const Collective& call) {
+  if (call.receive.empty()) return 0;
+  SharedAllReduce& reducer = memory_.reducer();
+  const bool here = reducer.holds(call.receive.data(), call.receive.size());
+  Collective shared = call;
+  if (!here) shared.receive = staging(call.receive.size());
+  if (!here) std::copy(call.receive.begin(), call.receive.end(), shared.receive.begin());
+  with_own_values(shared, [&]<typename T>(std::span<T> values) {
+    const auto across = [&](std::span<T> slice) {
+      lane_->run(
+          {.type = call.type, .receive = std::as_writable_bytes(slice), .waiting = call.waiting});
+    };
+    reducer.all_reduce_across<T>(values, factor(call), call.waiting, lanes_, across);
+  });
+  if (!here) std::copy(shared.receive.begin(), shared.receive.end(), call.receive.begin());
+  return 0;
+}
+
+/// Grows on all ranks at once, since all ask for the same.
+std::span<std::byte> TwoLevelTransport::staging(std::size_t bytes) {
+  if (bytes > staging_bytes_) {
+    staging_ = memory_.allocate(bytes);
+    if (!staging_)
+      throw Error(
+          ExitCode::kOutOfMemory,
+          fmt::format("/dev/shm has no space for {} per rank of this host",
+                      format_bytes(static_cast<std::int64_t>(bytes))),
+          "give --transport tcp-ring or mpi, or make /dev/shm larger (docker run --shm-size)");
+    staging_bytes_ = bytes;
+  }
+  return {staging_.get(), bytes};
+}
+
+}  // namespace gradsync
