@@ -10,6 +10,15 @@
 
 namespace gradsync {
 
+const std::vector<std::string>& batch_norm_names() {
+  static const std::vector<std::string> names = {"local", "broadcast", "sync"};
+  return names;
+}
+
+const std::string& batch_norm_name(BatchNormMode batch_norm) {
+  return batch_norm_names().at(static_cast<std::size_t>(batch_norm));
+}
+
 const std::vector<std::string>& sync_mode_names() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> all;
@@ -115,7 +124,7 @@ TrainOptions train_options(const OptionValues& values) {
   if (options.data.empty())
     throw option_error(values, "data", "the folder has no name", "give a folder, as data/cifar-10");
   // What is drawn from a seed has no answers to learn.
-  if (!network_input(options).cifar10) options.evaluate = "none";
+  if (!network_input(options).cifar10) options.evaluate = EvaluateHow::kNone;
   for (const auto require :
        {require_network_possible, require_one_batch, require_optimizer_possible,
         require_rate_possible, require_gradients_suffice, require_target_possible,

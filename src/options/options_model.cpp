@@ -50,9 +50,9 @@ TrainOptionTable model_and_data_options() {
       {kStep, "augment", Value::on_off(&O::augment), "crop and flip the training images at random"},
       {kTraining, "set-epoch", Value::on_off(&O::set_epoch),
        "shuffle differently in every epoch; off shows the effect of not doing so"},
-      {kTraining, "last-batch", Value::choice(&O::last_batch, {"pad", "drop"}),
+      {kTraining, "last-batch", Value::enumerated<LastBatch>(&O::last_batch, {"pad", "drop"}),
        "images left over at the end of an epoch: padded with the first ones (pad) or dropped"},
-      {kStep, "feed", Value::choice(&O::feed, {"auto", "loader", "resident"}),
+      {kStep, "feed", Value::enumerated<FeedFrom>(&O::feed, {"auto", "loader", "resident"}),
        "input pipeline: host threads (loader), or the data set resident on the device (resident); "
        "auto: resident on a GPU"},
       may_change({kStep, "loader-threads", Value::integer(&O::loader_threads, 1, 256),
@@ -63,7 +63,7 @@ TrainOptionTable model_and_data_options() {
 }
 
 void require_network_possible(const OptionValues& values, const TrainOptions& options) {
-  if (is_script(options.model) && options.batch_norm == "sync")
+  if (is_script(options.model) && options.batch_norm == BatchNormMode::kSync)
     throw option_error(values, "batch-norm",
                        "a TorchScript module keeps the batch norm it was written with",
                        "--batch-norm local or broadcast");

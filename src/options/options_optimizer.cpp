@@ -41,7 +41,8 @@ TrainOptionTable optimizer_options() {
        "scale the averaged gradient down to this norm"},
       {kStep, "label-smoothing", Value::fraction(&O::label_smoothing),
        "share of the target spread over all classes"},
-      {kBetweenRanks, "batch-norm", Value::choice(&O::batch_norm, {"local", "broadcast", "sync"}),
+      {kBetweenRanks, "batch-norm",
+       Value::enumerated<BatchNormMode>(&O::batch_norm, batch_norm_names()),
        "statistics of each rank's images (local), the same with the running means of rank 0 "
        "broadcast before each iteration (broadcast), or of all ranks' images together (sync)"},
   };
@@ -52,10 +53,10 @@ void require_optimizer_possible(const OptionValues& values, const TrainOptions& 
   if (optimizer.nesterov && (optimizer.name != "sgd" || optimizer.momentum == 0))
     throw option_error(values, "nesterov", "it is a form of sgd's momentum",
                        "give --optimizer sgd and a --momentum above 0");
-  if (options.batch_norm != "local" && !mode_named(options.sync).exchanges)
+  if (options.batch_norm != BatchNormMode::kLocal && !mode_named(options.sync).exchanges)
     throw option_error(values, "batch-norm",
                        fmt::format("{}, and ranks of --sync {} exchange nothing",
-                                   options.batch_norm, options.sync),
+                                   batch_norm_name(options.batch_norm), options.sync),
                        "give a mode that exchanges, or --batch-norm local");
 }
 

@@ -25,7 +25,8 @@ TrainOptionTable output_options() {
   using O = TrainOptions;
   constexpr double kMaxTimeout_s = 7 * 24 * 3600;
   return {
-      {kTraining, "evaluate", Value::choice(&O::evaluate, {"shard", "each-rank", "none"}),
+      {kTraining, "evaluate",
+       Value::enumerated<EvaluateHow>(&O::evaluate, {"shard", "each-rank", "none"}),
        "test images after every epoch: distributed over the ranks, all of them on each rank, or "
        "none"},
       may_change({kFree, "log-every", Value::integer(&O::log_every, 0, kMaxIterations, "none"),

@@ -10,7 +10,7 @@ TrainOptionTable replica_options() {
   using Value = BoundValue<TrainOptions>;
   using O = TrainOptions;
   return {
-      {kTraining, "init", Value::choice(&O::init, {"equal", "broadcast", "per-rank"}),
+      {kTraining, "init", Value::enumerated<Init>(&O::init, {"equal", "broadcast", "per-rank"}),
        "initial weights: drawn from one seed on all ranks (equal), or from one seed per rank and "
        "then broadcast from rank 0 (broadcast) or left different (per-rank)"},
       {kBetweenRanks, "sync-only", Value::either("all", "gradients", &O::gradients_only),
@@ -30,8 +30,9 @@ void require_gradients_suffice(const OptionValues& values, const TrainOptions& o
   if (mode_named(options.sync).root_only)
     refuse(fmt::format("--sync {} moves images, outputs and parameters", options.sync),
            "choose another --sync");
-  if (options.batch_norm != "local")
-    refuse(fmt::format("--batch-norm {} moves batch-norm statistics", options.batch_norm),
+  if (options.batch_norm != BatchNormMode::kLocal)
+    refuse(fmt::format("--batch-norm {} moves batch-norm statistics",
+                       batch_norm_name(options.batch_norm)),
            "--batch-norm local");
 }
 

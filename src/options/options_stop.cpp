@@ -30,7 +30,7 @@ TrainOptionTable stop_options() {
 }
 
 void require_target_possible(const OptionValues& values, const TrainOptions& options) {
-  if (options.target_accuracy > 0 && options.evaluate == "none")
+  if (options.target_accuracy > 0 && options.evaluate == EvaluateHow::kNone)
     throw option_error(values, "target-accuracy", "needs the test accuracy of each epoch",
                        "--evaluate shard");
 }

@@ -28,7 +28,7 @@ TrainOptionTable synchronization_options() {
       bucket("bucket-cap", &O::bucket_cap_bytes,
              "ddp and c10d: size of a bucket; auto: the size with the least predicted "
              "exposed communication, from a few iterations and allreduces before training"),
-      {kMode, "overlap", Value::choice(&O::overlap, {"backward", "step"}),
+      {kMode, "overlap", Value::enumerated<Overlap>(&O::overlap, {"backward", "step"}),
        "ddp: what communication overlaps with: the backward pass, or the next forward pass too "
        "(step), where each layer waits for its own gradients only; the sums are the same"},
       {kMode, "wire-dtype", Value::choice(&O::wire_dtype, {"fp32", "bf16", "fp16"}),
@@ -38,7 +38,7 @@ TrainOptionTable synchronization_options() {
 
 // --overlap step updates layer by layer, and the ranks exchange nothing else.
 void require_overlap_possible(const OptionValues& values, const TrainOptions& options) {
-  if (options.overlap != "step") return;
+  if (options.overlap != Overlap::kStep) return;
   const auto refuse = [&](const std::string& why, const std::string& fix) {
     throw option_error(values, "overlap", "step cannot be combined with " + why, fix);
   };
@@ -47,8 +47,8 @@ void require_overlap_possible(const OptionValues& values, const TrainOptions& op
     refuse("--clip-norm, which needs all gradients at once", "--clip-norm 0");
   if (options.precision == "fp16")
     refuse("--precision fp16, whose steps may be left out", "--precision bf16");
-  if (options.batch_norm != "local")
-    refuse("--batch-norm " + options.batch_norm, "--batch-norm local");
+  if (options.batch_norm != BatchNormMode::kLocal)
+    refuse("--batch-norm " + batch_norm_name(options.batch_norm), "--batch-norm local");
 }
 
 }  // namespace gradsync

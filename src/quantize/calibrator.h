@@ -50,8 +50,8 @@ class DistributionTally {
  public:
   /// First pass. Throws Error kNumbers if a number is not finite.
   void add_extremes(std::span<const float> piece);
-  /// Between the passes, with the extremes of all ranks. Throws Error kBadData if there was no
-  /// number.
+  /// Call it between the passes, with the extremes of all ranks. Throws Error kBadData if there was
+  /// no number.
   void set_extremes(const Range& total);
   Range extremes() const { return total_; }
   /// Second pass.
@@ -67,7 +67,7 @@ class DistributionTally {
   Histogram picture_, fine_;
 };
 
-/// Both passes over one tensor.
+/// The distribution of one tensor, by both passes.
 Distribution distribution_of(std::span<const float> values);
 
 /// How the range of a tensor is chosen from how its numbers lie.

@@ -16,7 +16,7 @@
 /// plan are [N, C, H, W], channels last in memory. No gradients.
 namespace gradsync::quantize {
 
-/// Called with value 0 (the images) and what each node gives, in order.
+/// Callback for value 0 (the images) and what each node gives, in order.
 using ValueObserver = std::function<void(std::size_t value, const torch::Tensor& values)>;
 
 /// The network in single precision: the parameters as they were trained, batch norm folded.

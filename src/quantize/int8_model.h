@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "checkpoint/safetensors.h"
+#include "checkpoint/checkpoint_file.h"
 #include "quantize/float_model.h"
 #include "quantize/scale.h"
 

@@ -95,10 +95,6 @@ Group output_group() {
           }};
 }
 
-Groups own_options() {
-  return {network_group(), weights_group(), activations_group(), study_group(), output_group()};
-}
-
 Groups shared_options() {
   return {
       {"Shared with gradsync-train",
@@ -111,7 +107,9 @@ Groups shared_options() {
 }
 
 ProgramOptions<QuantizeOptions> all_options() {
-  return {"quantize", own_options(), shared_options()};
+  return {"quantize",
+          {network_group(), weights_group(), activations_group(), study_group(), output_group()},
+          shared_options()};
 }
 
 }  // namespace

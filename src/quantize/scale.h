@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-/// From real numbers to small integers and back: real = scale · (integer − zero point).
+/// Quantization: real = scale · (integer − zero point).
 namespace gradsync::quantize {
 
 inline constexpr int kLeastBits = 2, kMostBits = 8;

@@ -279,7 +279,7 @@ void judge(const StudyRanks& ranks, const ImageRange& images, const Network& net
   add_over_ranks(ranks.exchange, sums);
 }
 
-/// The same network with the numbers that its integer weights stand for.
+/// The network with the numbers that its integer weights stand for.
 FloatModel with_quantized_weights(const FloatModel& model, const WeightScheme& scheme) {
   FloatModel result = model;
   for (std::size_t i = 0; i < model.plan.nodes.size(); ++i)

@@ -8,9 +8,9 @@
 
 #include "base/utc_time.h"
 #include "options/option_groups.h"
-#include "train/checkpoint.h"
 #include "train/checkpoints.h"
-#include "train/evaluate.h"
+#include "train/iteration.h"
+#include "train/rank_state.h"
 
 namespace gradsync {
 

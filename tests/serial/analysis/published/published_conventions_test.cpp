@@ -160,9 +160,9 @@ TEST_CASE("published: known models by name") {
 }
 
 TEST_CASE("published: iterations of an epoch") {
-  CHECK(epoch_iterations(50000, 64, LastBatch::kCounted) == 782);
-  CHECK(epoch_iterations(50000, 64, LastBatch::kLeftOut) == 781);
-  CHECK(epoch_iterations(50000, 64, LastBatch::kFraction) == 781.25);
-  CHECK(epoch_iterations(50000, 1e9, LastBatch::kLeftOut) == 1);
-  CHECK(std::isnan(epoch_iterations(50000, NAN, LastBatch::kCounted)));
+  CHECK(epoch_iterations(50000, 64, report::published::LastBatch::kCounted) == 782);
+  CHECK(epoch_iterations(50000, 64, report::published::LastBatch::kLeftOut) == 781);
+  CHECK(epoch_iterations(50000, 64, report::published::LastBatch::kFraction) == 781.25);
+  CHECK(epoch_iterations(50000, 1e9, report::published::LastBatch::kLeftOut) == 1);
+  CHECK(std::isnan(epoch_iterations(50000, NAN, report::published::LastBatch::kCounted)));
 }
