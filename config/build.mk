@@ -107,7 +107,7 @@ LIBRARIES := build/plain.a build/mpi.a build/torch.a build/report.a
 
 # Where the main file of each program is.
 MAINS := dataset:src/data/main sweep:src/sweep/main report:analysis/main \
-  calibrate:src/calibrate/main_mpi check:src/check/main_mpi quantize:src/quantize/main_torch train:src/train/main_mpi
+  calibrate:src/calibrate/main_mpi check:src/check/main_mpi quantize:src/quantize/main_torch train:src/train/main_torch
 PROGRAMS := $(foreach main,$(MAINS),build/bin/gradsync-$(firstword $(subst :, ,$(main))))
 # Python, without anything to compile.
 AUDIT := build/bin/gradsync-audit

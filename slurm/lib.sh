@@ -288,7 +288,7 @@ quantize_results() {
     on_all_ranks "${container[@]}" "$programs/gradsync-quantize" --checkpoint "$checkpoints" \
       --output "$run-int8.h5" --save "$run-int8.safetensors" "${options[@]}" || return
   done
-  "$programs/gradsync-report" "$results" --table quantize,ranges,quantize-layers,quantize-speed \
+  "$programs/gradsync-report" "$results" --table quantize,ranges,quantize-layers \
     --format all --output "$results/tables" --verdict no
 }
 

@@ -179,7 +179,7 @@ std::int64_t iterations_of_whole_epoch(const Run& run, std::int64_t epoch) {
   return number(provenance_value(run, "epoch_iterations")) > 0
              ? epoch_plan(settings, images, run.ranks, epoch).iterations()
              : iterations_by_rule(images, run.ranks, batch, settings.accumulate,
-                                  settings.last_batch != "drop");
+                                  settings.last_batch == LastBatch::kPad);
 }
 
 std::int64_t iterations_by_rule(std::int64_t images, std::int64_t ranks,

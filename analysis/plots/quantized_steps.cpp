@@ -11,7 +11,6 @@ namespace {
 
 constexpr const char* kSteps = "#0072b2";
 constexpr const char* kVariants = "#e69f00";
-constexpr const char* kFp32 = "#999999";
 
 /// Bars at 1, 2, 3, … with names below them.
 class BarPanel {
@@ -59,15 +58,6 @@ ChartPanel error_panel(const Run& run) {
   return panel.finish();
 }
 
-ChartPanel speed_panel(const Run& run, std::int64_t batch) {
-  BarPanel panel(fmt::format("{}, batch {}", run.model, batch));
-  const std::size_t int8 = panel.add_series("int8", kSteps), fp32 = panel.add_series("fp32", kFp32);
-  for (const QuantizedSpeedRow& row : run.reader->quantization().speeds)
-    if (row.batch == batch)
-      panel.add(row.path.starts_with("int8") ? int8 : fp32, row.path, row.images_per_s);
-  return panel.finish();
-}
-
 std::string images_text(const RunSet& set) {
   const auto& steps = set.quantized.front().reader->quantization().steps;
   return steps.empty() ? "no" : std::to_string(steps.front().images);
@@ -99,22 +89,6 @@ std::optional<Chart> make_inference_plot(const RunSet& set) {
       {}};
   for (const Run& run : set.quantized)
     chart.panels.push_back(error_panel(run));
-  return chart;
-}
-
-std::optional<Chart> make_int8_speed_plot(const RunSet& set) {
-  Chart chart{"Images per second",
-              {"From normalized float images to logits; median over rounds in which all paths take "
-               "turns."},
-              {"place", "", "", 0, false},
-              {"images_per_s", "images per second", "1/s", 0, true},
-              {}};
-  for (const Run& run : set.quantized)
-    for (const std::int64_t batch : {1, 128}) {
-      ChartPanel panel = speed_panel(run, batch);
-      if (!panel.x_ticks.empty()) chart.panels.push_back(std::move(panel));
-    }
-  if (chart.panels.empty()) return std::nullopt;
   return chart;
 }
 

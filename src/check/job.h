@@ -44,7 +44,7 @@ class Job {
   virtual std::vector<Library> libraries() const = 0;
   virtual GpuStack gpu_software() const = 0;
   virtual std::vector<GpuDevice> gpus() const = 0;
-  /// Of a GPU of this host; nothing known where the driver's NVML is not there.
+  /// Links of a GPU of this host; nothing known where the driver's NVML is not there.
   virtual GpuLinks gpu_links(const std::string& uuid) const = 0;
 
   /// This process's user namespace if its MPI copies messages from process to process; else 0.

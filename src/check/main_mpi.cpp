@@ -15,9 +15,7 @@
 #include "base/launcher.h"
 #include "base/version.h"
 #include "check/check.h"
-#include "check/check_options.h"
 #include "check/mpi_job.h"
-#include "check/report.h"
 #include "comm/mpi_program.h"
 #include "comm/session.h"
 
@@ -25,15 +23,11 @@ namespace gradsync::check {
 
 namespace {
 
-bool is_left_out(const Check& check, const CheckOptions& options) {
-  return std::find(options.skip.begin(), options.skip.end(), check.id) != options.skip.end();
-}
-
 /// Prints each row when it is known, so that a hang shows after which check it came.
 CheckResult run_checks(Job& job, const CheckOptions& options) {
   CheckResult all;
   for (const Check& check : checks()) {
-    CheckResult one = is_left_out(check, options)
+    CheckResult one = std::ranges::find(options.skip, check.id) != options.skip.end()
                           ? CheckResult{{skipped(check.id, "--skip " + check.id)}}
                           : check.run(job, options);
     if (job.place().rank != 0) continue;
@@ -46,13 +40,7 @@ CheckResult run_checks(Job& job, const CheckOptions& options) {
   return all;
 }
 
-void write_reports(const CheckResult& result, const CheckOptions& options,
-                   const std::string& command_line) {
-  if (!options.json.empty()) write_result(options.json, json_text(result, command_line));
-  if (!options.junit.empty()) write_file_atomically(options.junit, junit_text(result.findings));
-}
-
-/// Of the findings that failed, the ids.
+/// Ids of the findings that failed.
 std::string names_of_failed(const std::vector<Finding>& findings) {
   std::vector<std::string> names;
   for (const Finding& finding : findings)
@@ -60,7 +48,7 @@ std::string names_of_failed(const std::vector<Finding>& findings) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-void require_fine(const std::vector<Finding>& findings) {
+void require_passed(const std::vector<Finding>& findings) {
   const auto failures = count_of(findings, Outcome::kFail);
   if (failures == 0) return;
   throw Error(ExitCode::kEnvironment,
@@ -76,12 +64,13 @@ void conclude(const CheckResult& result, const CheckOptions& options,
     print_text(std::cout, table);
   }
   std::cout << closing_text(result.findings) << std::flush;
-  write_reports(result, options, command_line);
-  require_fine(result.findings);
+  if (!options.json.empty()) write_result(options.json, json_text(result, command_line));
+  if (!options.junit.empty()) write_file_atomically(options.junit, junit_text(result.findings));
+  require_passed(result.findings);
 }
 
 /// Every process of a broken launch is rank 0 of 1: one of them speaks.
-bool another_speaks(const Session& session, const Launcher& launcher) {
+bool reported_elsewhere(const Session& session, const Launcher& launcher) {
   return session.size() == 1 && launcher.ranks > 1 && launcher.rank > 0;
 }
 
@@ -89,7 +78,7 @@ bool another_speaks(const Session& session, const Launcher& launcher) {
 /// or ends the job with kEnvironment if one failed. Collective.
 int run_preflight(const Session& session, const Launcher& launcher, const CheckOptions& options,
                   const std::string& command_line) {
-  if (another_speaks(session, launcher)) return static_cast<int>(ExitCode::kEnvironment);
+  if (reported_elsewhere(session, launcher)) return static_cast<int>(ExitCode::kEnvironment);
   MpiJob job(session, launcher);
   if (session.root())
     std::cout << version_text("gradsync-check") << command_line << "\n\n" << std::flush;

@@ -1,15 +1,68 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
+#include <map>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/file.h"
 #include "base/hash.h"
-#include "checkpoint/safetensors.h"
 
+/// The safetensors layout, which any Python tool opens:
+///
+///   u64 n (little-endian) · n bytes JSON · the tensors, one behind the other, row-major
+///
+/// The JSON names each tensor with dtype, shape and the bytes it takes of the data; its
+/// `__metadata__` holds texts. Ours has one more rule: the text `sha256` is the SHA-256 of the
+/// whole file, computed with its own 64 digits as zeros.
 namespace gradsync {
+
+inline constexpr std::string_view kDigestKey = "sha256";
+inline constexpr std::size_t kDigestDigits = 64;
+/// Longer headers are refused before memory is taken: 4,096 ranks with 400 tensors each take less.
+inline constexpr std::uint64_t kMaxHeaderBytes = 512U << 20;
+
+struct TensorInfo {
+  std::string name;
+  std::string dtype;  ///< "F32", "F64", "I64"; of buffers and quantized networks any of dtype_bytes
+  std::vector<std::int64_t> shape;
+};
+
+struct TensorPlace {
+  TensorInfo info;
+  std::uint64_t begin = 0, end = 0;  ///< bytes of the file
+};
+
+using TextMap = std::map<std::string, std::string>;
+
+/// What the front of a file says.
+struct SafetensorsHeader {
+  TextMap metadata;
+  std::vector<TensorPlace> tensors;  ///< in the order of their data, without gaps
+  std::uint64_t digest_at = 0;       ///< byte of the file where the digits of `sha256` begin
+};
+
+/// Bytes of one value. Throws Error kBadData for a dtype that checkpoints do not hold.
+std::uint64_t dtype_bytes(std::string_view dtype);
+
+/// Bytes of a tensor. Throws Error kBadData for a negative size or more than 2^62 bytes.
+std::uint64_t tensor_bytes(const TensorInfo& info);
+
+/// The front of a file with these tensors in this order: length, JSON with 64 zeros as its digest,
+/// spaces up to a multiple of 8 bytes. Names must be unique.
+std::string safetensors_front(const std::vector<TensorInfo>& tensors, TextMap metadata);
+
+/// Reads the front of a file and checks that it describes the file to its last byte: known types,
+/// shapes that fit their bytes, no gap, no overlap, one digest. Takes memory in proportion to the
+/// header only. Throws Error kBadData with the reason; what the digest vouches for is not read.
+SafetensorsHeader parse_safetensors(std::span<const std::byte> file);
+
+/// SHA-256 of a whole file with the digits at `digest_at` taken as zeros.
+std::string safetensors_digest(std::span<const std::byte> file, std::uint64_t digest_at);
 
 inline constexpr std::string_view kCheckpointFormat = "gradsync-checkpoint/1";
 

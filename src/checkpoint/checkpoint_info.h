@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "checkpoint/safetensors.h"
+#include "checkpoint/checkpoint_file.h"
 #include "record/run.h"
 
 namespace gradsync {
@@ -23,7 +23,8 @@ struct CheckpointInfo {
   TextMap provenance;              ///< versions, precision, layout, digests of the data
 };
 
-/// Of a run that has just begun: everything but the place. Environment variables are left out.
+/// Description of a run that has just begun: everything but the place. Environment variables are
+/// left out.
 CheckpointInfo describe_run(const RunInfo& info);
 
 TextMap to_metadata(const CheckpointInfo& info);

@@ -25,7 +25,7 @@ class BatchNormImpl : public torch::nn::BatchNorm2dImpl {
   /// `images` [N, C, H, W], N equal on all ranks.
   torch::Tensor forward(const torch::Tensor& images);
 
-  /// From now on in training: one exchange of 2C values a forward and one a backward pass.
+  /// Makes training exchange 2C values in each forward and in each backward pass.
   void share_statistics(RanksOfNorm ranks) { ranks_ = std::move(ranks); }
 
  private:

@@ -5,7 +5,7 @@
 #include <ATen/record_function.h>
 
 #include "model/image_batch.h"
-#include "model/layer_flop.h"
+#include "model/network.h"
 #include "model/replica.h"
 
 namespace gradsync {
@@ -55,7 +55,8 @@ double backward_convolution(Inputs inputs) {
   return (wanted[0] ? one : 0) + (wanted[1] ? one : 0);
 }
 
-/// Of a product of the tensors `first` and `first` + 1; batched ones have the batch first.
+/// Operations of a product of the tensors `first` and `first` + 1; batched ones have the batch
+/// first.
 double matmul_flop(Inputs inputs, std::size_t first) {
   return kPerProduct * product(inputs[first].toTensor().sizes()) *
          static_cast<double>(inputs[first + 1].toTensor().sizes().back());
@@ -82,17 +83,14 @@ const Operation* operation_named(const char* name) {
 }
 
 /// "conv1" of "conv1.weight".
-std::string layer_of(const std::string& parameter) {
-  return parameter.substr(0, parameter.rfind('.'));
-}
-
 /// Counts what this thread's LibTorch does while it lives; a backward pass on the CPU runs in the
 /// thread that asks for it. One at a time in a thread.
 class Counter {
  public:
   Counter(const Replica& replica, std::int64_t samples) : samples_(samples) {
     for (std::size_t i = 0; i < replica.parameters.size(); ++i) {
-      const std::string layer = layer_of(replica.names[i]);
+      const std::string& name = replica.names[i];
+      const std::string layer = name.substr(0, name.rfind('.'));
       if (rows_.empty() || rows_.back().name != layer) rows_.push_back({layer, "", 0});
       rows_.back().parameters += replica.parameters[i].numel();
       layer_by_data_[replica.parameters[i].data_ptr()] = rows_.size() - 1;
@@ -134,8 +132,8 @@ class Counter {
     flop = (std::isnan(flop) ? 0 : flop) + operation.flop(inputs) / static_cast<double>(samples_);
   }
 
-  /// By the parameter among the inputs, else by the node of the graph: autograd numbers the nodes
-  /// of the forward pass, and a backward function has the number of its node.
+  /// The layer by the parameter among the inputs, else by the node of the graph: autograd numbers
+  /// the nodes of the forward pass, and a backward function has the number of its node.
   std::size_t layer(const Operation& operation, Inputs inputs, std::int64_t number) {
     const auto known = layer_by_data_.find(inputs[operation.weight].toTensor().data_ptr());
     if (known != layer_by_data_.end()) {

@@ -11,6 +11,7 @@
 
 #include "data/augment.h"
 #include "options/networks.h"
+#include "record/run.h"
 
 namespace torch::nn {
 class SequentialImpl;
@@ -27,7 +28,7 @@ class Network : public torch::nn::Module {
 
   virtual torch::Tensor forward(torch::Tensor samples) = 0;
 
-  /// From now on a forward pass calls `gate` with each layer, or block of layers, before it reads
+  /// Makes each forward pass call `gate` with each layer, or block of layers, before it reads
   /// its parameters: every parameter is in one of them. Empty: nothing is called.
   void set_gate(Gate gate) { gate_ = std::move(gate); }
 
@@ -38,7 +39,7 @@ class Network : public torch::nn::Module {
     if (gate_) gate_(*part);
     return part;
   }
-  /// One part after the other, each with its gate.
+  /// Runs one part after the other, each with its gate.
   torch::Tensor through(torch::nn::SequentialImpl& parts, torch::Tensor x) const;
 
  private:
@@ -62,6 +63,16 @@ void require_trainable_script(const std::string& path, const NetworkInput& input
 /// other.
 std::int64_t trial_samples(Network& network, const NetworkInput& input, Layout layout,
                            std::int64_t batch);
+
+/// The floating-point operations of each layer for one sample: of every convolution and matrix
+/// product that LibTorch runs in a forward and a backward pass of a new network on the CPU, two for
+/// a multiplication and its addition, as torch.utils.flop_counter counts them. Layers without any
+/// (batch norm) have NaN. In the order of the network's parameters; parameters of one name but for
+/// its last part are one layer. The gradient of a grouped convolution's weight counts what is
+/// computed; torch.utils.flop_counter counts it as often as there are groups. `batch`: see
+/// trial_samples. Seeds LibTorch's generator, as make_network does.
+std::vector<LayerRow> layer_flop(const std::string& model, const NetworkInput& input,
+                                 std::int64_t batch);
 
 #define GRADSYNC_NETWORK(id, form, input, check) \
   std::shared_ptr<Network> make_##id(const std::string& model);

@@ -30,7 +30,7 @@ Replica make_replica(const std::string& model, std::uint64_t seed, Layout layout
 /// SHA-256 of all parameters' values in order, 16 hex digits: equal only if bit-equal.
 std::string parameter_hash(const Replica& replica);
 
-/// The same of all floating-point buffers; empty where there are none.
+/// Hash of all floating-point buffers; empty where there are none.
 std::string buffer_hash(const Replica& replica);
 
 /// A copy of all floating-point buffers in host memory, one after the other: running means and

@@ -44,7 +44,7 @@ class Mlp : public Network {
 /// A third of the time is the forward pass's, as in networks of products.
 constexpr double kForwardPart = 1.0 / 3;
 
-/// When the parts of a pass are to end: evenly over its time, since its first part began.
+/// Times at which the parts of a pass are to end: evenly over its time, since its first part began.
 class Pace {
  public:
   Pace(double pass_s, std::int64_t parts) : part_s_(pass_s / static_cast<double>(parts)) {}

@@ -110,7 +110,7 @@ class Gpt2 : public Network {
   static constexpr std::int64_t kVocabulary = 50257, kContext = 1024;
   static constexpr double kEpsilon = 1e-5;
 
-  /// As GPT-2's: the sum of the branches keeps its scale over the layers.
+  /// Initialization of GPT-2: the sum of the branches keeps its scale over the layers.
   void initialize() {
     const torch::NoGradGuard no_grad;
     for (auto& item : named_parameters()) {
@@ -156,7 +156,7 @@ class VisionTransformer : public Network {
   static constexpr std::int64_t kPatch = 16, kPatches = 14 * 14;
   static constexpr double kEpsilon = 1e-6;
 
-  /// One parameter.
+  /// A single parameter.
   struct Values : nn::Module {
     explicit Values(torch::Tensor initial)
         : values(register_parameter("values", std::move(initial))) {}

@@ -16,7 +16,7 @@ double gradient_norm(const Replica& replica);
 /// limit.
 double clip_factor(double norm, double largest);
 
-/// The same for gradients on a device, from their norm over `loss_scale` (of no dimension, on the
+/// The factor for gradients on a device, from their norm over `loss_scale` (of no dimension, on the
 /// device as well): float32 of no dimension, computed there in double. The host does not wait.
 torch::Tensor clip_factor_on_device(const Replica& replica, double largest,
                                     const torch::Tensor& loss_scale);

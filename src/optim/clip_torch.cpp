@@ -1,14 +1,14 @@
 #include <algorithm>
 #include <cmath>
 
-#include "optim/chunks.h"
 #include "optim/clip.h"
+#include "optim/optimizer.h"
 
 namespace gradsync {
 
 namespace {
 
-/// So that a norm of 0 is no division by it.
+/// Added to the norm, so that a norm of 0 is not divided by.
 constexpr double kGuard = 1e-6;
 
 }  // namespace

@@ -12,7 +12,8 @@ class FusedSgd : public Optimizer {
   FusedSgd(Replica& replica, const OptimizerSettings& settings);
 
   void prepare(double learning_rate, double gradient_scale) override;
-  /// After the first step, or once gradients lie elsewhere, sends their places to the device first.
+  /// Sends the places of the tensors to the device first, at the first step and once gradients have
+  /// moved.
   void apply() override;
 
  protected:

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include <ATen/Parallel.h>
+
 #include "machine/kernels.h"
 #include "model/replica.h"
 #include "options/options.h"
@@ -30,8 +32,8 @@ class Optimizer {
   /// which a graph can capture.
   virtual void prepare(double learning_rate, double gradient_scale);
   virtual void apply();
-  /// Between the two: takes gradients times `gradient_scale` instead, float32 of no dimension in
-  /// the memory of the parameters, which the host does not read.
+  /// Call it between the two: takes gradients times `gradient_scale` instead, float32 of no
+  /// dimension in the memory of the parameters, which the host does not read.
   void scale_gradients(const torch::Tensor& gradient_scale);
 
   /// A step in parts, in host memory and without a loss scale: begun once, then each parameter is
@@ -39,8 +41,8 @@ class Optimizer {
   void begin_step(double learning_rate);
   void step_parameter(std::size_t i);
 
-  /// From now on losses are multiplied by `loss_scale` before the backward pass, and every step
-  /// takes its gradients over it (StepState).
+  /// Begins loss scaling: losses are multiplied by `loss_scale` before the backward pass, and every
+  /// step divides its gradients by it (StepState).
   void begin_loss_scaling();
   bool scales_loss() const { return scales_loss_; }
   /// float32 of no dimension, on the parameters' device: what the next step will undo.
@@ -84,7 +86,7 @@ class Optimizer {
   /// Views of the state's fields: float32 of no dimension.
   torch::Tensor learning_rate_view() const;
   torch::Tensor clip_factor_view() const;
-  /// In the memory of the parameters' device.
+  /// The state in the memory of the parameters' device.
   StepState* state() const { return reinterpret_cast<StepState*>(state_.data_ptr<std::uint8_t>()); }
 
  private:
@@ -112,10 +114,86 @@ const std::vector<OptimizerEntry>& optimizers();
 /// name.
 std::unique_ptr<Optimizer> make_optimizer(Replica& replica, const OptimizerSettings& settings);
 
-/// Of parameters on a GPU: FusedSgd, and the others on tensors (tensor_optimizer.h).
+/// The optimizers; for parameters on a GPU, FusedSgd, and the others as TensorOptimizer.
 #define GRADSYNC_OPTIMIZER(name) \
   std::unique_ptr<Optimizer> make_##name(Replica&, const OptimizerSettings&);
 #include "options/optimizers.def"
 #undef GRADSYNC_OPTIMIZER
+
+/// What the optimizers of GPUs that have no kernel of their own share: they compute with whole
+/// lists of tensors, and the host neither waits nor learns anything. Where the step count or the
+/// learning rate enters, it is read from the device's memory, so a graph can capture a step. On the
+/// CPU they run, too: that is how they are tested.
+///
+/// No loss scale is supported: no step is left out.
+class TensorOptimizer : public Optimizer {
+ public:
+  void prepare(double learning_rate, double gradient_scale) override;
+  void apply() override;
+
+ protected:
+  using Tensors = std::vector<torch::Tensor>;
+
+  /// Parameters with what a step reads and writes, in the same order, shapes and strides.
+  struct Group {
+    bool exempt;  ///< biases and factors of normalizations: one dimension
+    Tensors parameters, gradients;
+    std::vector<Tensors> moments;  ///< by moment
+  };
+
+  TensorOptimizer(Replica& replica, std::vector<std::string> moment_names);
+
+  /// Steps the group. Its gradients come scaled; what it leaves in them is zeroed afterwards.
+  virtual void update(Group& group) = 0;
+
+  /// float32 of no dimension.
+  torch::Tensor learning_rate() const { return learning_rate_view(); }
+  /// Number of this step, from 1: float64 of no dimension.
+  const torch::Tensor& step_number() const { return step_number_; }
+
+ private:
+  void update(const Values&, const StepFactors&) override {}
+  void find_gradients();
+
+  Replica& replica_;
+  torch::Tensor step_number_;
+  std::vector<Group> groups_;
+  std::vector<std::vector<std::size_t>> places_;  ///< parameters of each group
+};
+
+/// Euclidean norm of each: float64 [their number].
+torch::Tensor norms_of(const std::vector<torch::Tensor>& values);
+/// Multiplies each by its own factor: float [their number].
+void scale_each(const std::vector<torch::Tensor>& values, const torch::Tensor& factors);
+/// `ratio` where both norms are positive, else 1.
+torch::Tensor ratio_or_one(const torch::Tensor& ratio, const torch::Tensor& norm,
+                           const torch::Tensor& other);
+
+/// Takes the gradients into both moments of Adam and LAMB; returns m̂ / (√v̂ + ε) of each.
+std::vector<torch::Tensor> adam_directions(const std::vector<torch::Tensor>& gradients,
+                                           const std::vector<std::vector<torch::Tensor>>& moments,
+                                           const OptimizerSettings& settings,
+                                           const torch::Tensor& step_number);
+
+/// The rules of make_lars, make_lamb and make_adam.
+std::unique_ptr<Optimizer> make_lars_on_tensors(Replica&, const OptimizerSettings&);
+std::unique_ptr<Optimizer> make_lamb_on_tensors(Replica&, const OptimizerSettings&);
+std::unique_ptr<Optimizer> make_adam_on_tensors(Replica&, const OptimizerSettings&);
+
+/// Values a thread takes at a time: smaller than this is not worth a second thread.
+inline constexpr std::int64_t kGrain = 32768;
+
+/// Calls update(begin, end) for ranges that cover [0, count), on this rank's threads.
+template <typename Update>
+void in_chunks(std::int64_t count, const Update& update) {
+  at::parallel_for(0, count, kGrain, update);
+}
+
+/// Euclidean norm, summed in double over ranges of kGrain values and then over the ranges in order:
+/// the same on every rank, whatever its number of threads.
+double norm(const float* values, std::int64_t count);
+
+/// Square of the Euclidean norm.
+double sum_of_squares(const float* values, std::int64_t count);
 
 }  // namespace gradsync

@@ -52,7 +52,7 @@ std::int64_t batch_per_rank_in(const TrainOptions& options, std::int64_t epoch,
 
 EpochPlan epoch_plan(const TrainOptions& options, std::int64_t images, std::int64_t ranks,
                      std::int64_t epoch) {
-  const bool pads = options.last_batch != "drop";
+  const bool pads = options.last_batch != LastBatch::kDrop;
   const std::int64_t batch = batch_per_rank_in(options, epoch, ranks);
   return {steps_of_epoch(images, ranks, batch, pads ? LastBatch::kPad : LastBatch::kDrop),
           options.accumulate, pads};
@@ -110,7 +110,7 @@ std::string graph_obstacle(const TrainOptions& options) {
     return "--transport " + options.transport + ": the host moves the data";
   if (!network_input(options).cifar10)
     return "--model " + options.model + ": the host draws the batches";
-  if (options.feed == "loader") return "--feed loader: the host makes the batches";
+  if (options.feed == FeedFrom::kLoader) return "--feed loader: the host makes the batches";
   if (!mode_named(options.sync).capturable)
     return "--sync " + options.sync + ": the host takes part in each step";
   if (options.verify == "all") return "--verify all: the host compares each call";

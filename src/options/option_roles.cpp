@@ -73,7 +73,7 @@ TrainOptionTable synchronization_options() {
       bucket("bucket-cap", &O::bucket_cap_bytes,
              "ddp and c10d: size of a bucket; auto: the size with the least predicted "
              "exposed communication, from a few iterations and allreduces before training"),
-      {kMode, "overlap", Value::choice(&O::overlap, {"backward", "step"}),
+      {kMode, "overlap", Value::enumerated<Overlap>(&O::overlap, {"backward", "step"}),
        "ddp: what communication overlaps with: the backward pass, or the next forward pass too "
        "(step), where each layer waits for its own gradients only; the sums are the same"},
       {kMode, "wire-dtype", Value::choice(&O::wire_dtype, {"fp32", "bf16", "fp16"}),
@@ -83,7 +83,7 @@ TrainOptionTable synchronization_options() {
 
 TrainOptionTable replica_options() {
   return {
-      {kTraining, "init", Value::choice(&O::init, {"equal", "broadcast", "per-rank"}),
+      {kTraining, "init", Value::enumerated<Init>(&O::init, {"equal", "broadcast", "per-rank"}),
        "initial weights: drawn from one seed on all ranks (equal), or from one seed per rank and "
        "then broadcast from rank 0 (broadcast) or left different (per-rank)"},
       {kBetweenRanks, "sync-only", Value::either("all", "gradients", &O::gradients_only),
@@ -131,9 +131,9 @@ TrainOptionTable model_and_data_options() {
       {kStep, "augment", Value::on_off(&O::augment), "crop and flip the training images at random"},
       {kTraining, "set-epoch", Value::on_off(&O::set_epoch),
        "shuffle differently in every epoch; off shows the effect of not doing so"},
-      {kTraining, "last-batch", Value::choice(&O::last_batch, {"pad", "drop"}),
+      {kTraining, "last-batch", Value::enumerated<LastBatch>(&O::last_batch, {"pad", "drop"}),
        "images left over at the end of an epoch: padded with the first ones (pad) or dropped"},
-      {kStep, "feed", Value::choice(&O::feed, {"auto", "loader", "resident"}),
+      {kStep, "feed", Value::enumerated<FeedFrom>(&O::feed, {"auto", "loader", "resident"}),
        "input pipeline: host threads (loader), or the data set resident on the device (resident); "
        "auto: resident on a GPU"},
       may_change({kStep, "loader-threads", Value::integer(&O::loader_threads, 1, 256),
@@ -194,7 +194,8 @@ TrainOptionTable optimizer_options() {
        "scale the averaged gradient down to this norm"},
       {kStep, "label-smoothing", Value::fraction(&O::label_smoothing),
        "share of the target spread over all classes"},
-      {kBetweenRanks, "batch-norm", Value::choice(&O::batch_norm, {"local", "broadcast", "sync"}),
+      {kBetweenRanks, "batch-norm",
+       Value::enumerated<BatchNormMode>(&O::batch_norm, batch_norm_names()),
        "statistics of each rank's images (local), the same with the running means of rank 0 "
        "broadcast before each iteration (broadcast), or of all ranks' images together (sync)"},
   };
@@ -303,7 +304,8 @@ TrainOptionTable calibration_options() {
 TrainOptionTable output_options() {
   constexpr double kMaxTimeout_s = 7 * 24 * 3600;
   return {
-      {kTraining, "evaluate", Value::choice(&O::evaluate, {"shard", "each-rank", "none"}),
+      {kTraining, "evaluate",
+       Value::enumerated<EvaluateHow>(&O::evaluate, {"shard", "each-rank", "none"}),
        "test images after every epoch: distributed over the ranks, all of them on each rank, or "
        "none"},
       may_change({kFree, "log-every", Value::integer(&O::log_every, 0, kMaxIterations, "none"),
@@ -353,7 +355,7 @@ TrainOptionTable stop_options() {
 }
 
 void require_network_possible(const OptionValues& values, const TrainOptions& options) {
-  if (is_script(options.model) && options.batch_norm == "sync")
+  if (is_script(options.model) && options.batch_norm == BatchNormMode::kSync)
     throw option_error(values, "batch-norm",
                        "a TorchScript module keeps the batch norm it was written with",
                        "--batch-norm local or broadcast");
@@ -377,10 +379,10 @@ void require_optimizer_possible(const OptionValues& values, const TrainOptions& 
   if (optimizer.nesterov && (optimizer.name != "sgd" || optimizer.momentum == 0))
     throw option_error(values, "nesterov", "it is a form of sgd's momentum",
                        "give --optimizer sgd and a --momentum above 0");
-  if (options.batch_norm != "local" && !mode_named(options.sync).exchanges)
+  if (options.batch_norm != BatchNormMode::kLocal && !mode_named(options.sync).exchanges)
     throw option_error(values, "batch-norm",
                        fmt::format("{}, and ranks of --sync {} exchange nothing",
-                                   options.batch_norm, options.sync),
+                                   batch_norm_name(options.batch_norm), options.sync),
                        "give a mode that exchanges, or --batch-norm local");
 }
 
@@ -407,13 +409,14 @@ void require_gradients_suffice(const OptionValues& values, const TrainOptions& o
   if (mode_named(options.sync).root_only)
     refuse(fmt::format("--sync {} moves images, outputs and parameters", options.sync),
            "choose another --sync");
-  if (options.batch_norm != "local")
-    refuse(fmt::format("--batch-norm {} moves batch-norm statistics", options.batch_norm),
+  if (options.batch_norm != BatchNormMode::kLocal)
+    refuse(fmt::format("--batch-norm {} moves batch-norm statistics",
+                       batch_norm_name(options.batch_norm)),
            "--batch-norm local");
 }
 
 void require_target_possible(const OptionValues& values, const TrainOptions& options) {
-  if (options.target_accuracy > 0 && options.evaluate == "none")
+  if (options.target_accuracy > 0 && options.evaluate == EvaluateHow::kNone)
     throw option_error(values, "target-accuracy", "needs the test accuracy of each epoch",
                        "--evaluate shard");
 }
@@ -432,7 +435,7 @@ void require_checkpoints_possible(const OptionValues& values, const TrainOptions
 
 // --overlap step updates layer by layer, and the ranks exchange nothing else.
 void require_overlap_possible(const OptionValues& values, const TrainOptions& options) {
-  if (options.overlap != "step") return;
+  if (options.overlap != Overlap::kStep) return;
   const auto refuse = [&](const std::string& why, const std::string& fix) {
     throw option_error(values, "overlap", "step cannot be combined with " + why, fix);
   };
@@ -441,8 +444,8 @@ void require_overlap_possible(const OptionValues& values, const TrainOptions& op
     refuse("--clip-norm, which needs all gradients at once", "--clip-norm 0");
   if (options.precision == "fp16")
     refuse("--precision fp16, whose steps may be left out", "--precision bf16");
-  if (options.batch_norm != "local")
-    refuse("--batch-norm " + options.batch_norm, "--batch-norm local");
+  if (options.batch_norm != BatchNormMode::kLocal)
+    refuse("--batch-norm " + batch_norm_name(options.batch_norm), "--batch-norm local");
 }
 
 }  // namespace

@@ -14,6 +14,15 @@
 
 namespace gradsync {
 
+const std::vector<std::string>& batch_norm_names() {
+  static const std::vector<std::string> names = {"local", "broadcast", "sync"};
+  return names;
+}
+
+const std::string& batch_norm_name(BatchNormMode batch_norm) {
+  return batch_norm_names().at(static_cast<std::size_t>(batch_norm));
+}
+
 const std::vector<std::string>& sync_mode_names() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> all;
@@ -62,7 +71,7 @@ TrainOptions train_options(const OptionValues& values) {
   if (options.data.empty())
     throw option_error(values, "data", "the folder has no name", "give a folder, as data/cifar-10");
   // What is drawn from a seed has no answers to learn.
-  if (!network_input(options).cifar10) options.evaluate = "none";
+  if (!network_input(options).cifar10) options.evaluate = EvaluateHow::kNone;
   require_possible(values, options);
   return options;
 }

@@ -6,6 +6,7 @@
 
 #include "base/cli/program_help.h"
 #include "comm/watched_phases.h"
+#include "data/sampler.h"
 #include "options/learning_rate.h"
 #include "options/networks.h"
 #include "sync/buckets.h"
@@ -62,6 +63,28 @@ Fault parse_fault(const std::string& text);
 /// --batch-per-rank where no batch is given.
 inline constexpr std::int64_t kDefaultBatchPerRank = 128;
 
+/// What ranks exchange of batch norm: nothing, rank 0's buffers before each iteration (as
+/// DistributedDataParallel does), or the statistics of all ranks' images in each pass.
+enum class BatchNormMode { kLocal, kBroadcast, kSync };
+/// "local", "broadcast", "sync", in the order of the enumeration.
+const std::vector<std::string>& batch_norm_names();
+const std::string& batch_norm_name(BatchNormMode batch_norm);
+
+/// How replicas come to equal parameters at the start: by the same seed, by rank 0's, or not.
+enum class Init { kEqual, kBroadcast, kPerRank };
+
+/// What communication overlaps with: the backward pass, or the next iteration as well.
+enum class Overlap { kBackward, kStep };
+
+/// Where batches come from; kAuto: from the device's memory on GPUs, else from loader threads.
+enum class FeedFrom { kAuto, kLoader, kResident };
+
+enum class EvaluateHow {
+  kShard,  ///< each image once over all ranks, one result for all; batch-norm buffers are rank 0's
+  kEachRank,  ///< every rank its own replica on all images: replicas without exchange differ
+  kNone,
+};
+
 /// The trainer's settings, all checked: every value below is in its range when `train_options`
 /// returns. The values here are the defaults of the options, which option_roles.cpp declares.
 struct TrainOptions {
@@ -80,31 +103,31 @@ struct TrainOptions {
   OptimizerSettings optimizer;
   double clip_norm = 0;  ///< 0: never
   double label_smoothing = 0;
-  std::string batch_norm = "local";                            ///< local | broadcast | sync
-  std::string init = "equal";                                  ///< equal | broadcast | per-rank
+  BatchNormMode batch_norm = BatchNormMode::kLocal;
+  Init init = Init::kEqual;
   bool gradients_only = false;                                 ///< --sync-only gradients
   std::string granularity = "flat";                            ///< tensor | flat
   std::int64_t first_bucket_bytes = kDefaultFirstBucketBytes;  ///< 0: settle_buckets() fills it in
   std::int64_t bucket_cap_bytes = kDefaultBucketCapBytes;      ///< the same
   std::string wire_dtype = "fp32";                             ///< fp32 | bf16 | fp16
-  std::string overlap = "backward";                            ///< backward | step
-  std::string device = "auto";                                 ///< auto | cpu | cuda
+  Overlap overlap = Overlap::kBackward;
+  std::string device = "auto";  ///< auto | cpu | cuda
   bool allow_shared_gpu = false;
   bool graph = false;              ///< --graph: the step captured and replayed
   std::string transport = "auto";  ///< auto | mpi | shm | ring | two-level | nccl
   std::string precision = "fp32";  ///< fp32 | bf16 | fp16 | auto
   bool tf32 = false;               ///< on a GPU: TF32 in fp32's products
-  std::string feed = "auto";       ///< auto | loader | resident
-  std::string layout = "nhwc";     ///< nchw | nhwc | auto
-  std::int64_t threads = 0;  ///< 0: the cores this rank may use over the ranks that share them
+  FeedFrom feed = FeedFrom::kAuto;
+  std::string layout = "nhwc";  ///< nchw | nhwc | auto
+  std::int64_t threads = 0;     ///< 0: the cores this rank may use over the ranks that share them
   std::int64_t loader_threads = 1;
   std::int64_t prefetch = 4;  ///< batches
   std::uint64_t seed = 1;
   bool augment = true;
-  bool set_epoch = true;           ///< --no-set-epoch
-  std::string last_batch = "pad";  ///< pad | drop
-  std::string evaluate = "shard";  ///< shard | each-rank | none
-  std::int64_t log_every = 0;      ///< iterations; 0: none
+  bool set_epoch = true;  ///< --no-set-epoch
+  LastBatch last_batch = LastBatch::kPad;
+  EvaluateHow evaluate = EvaluateHow::kShard;
+  std::int64_t log_every = 0;  ///< iterations; 0: none
   bool verify_modes = false;
   std::string verify = "init";  ///< off | init | all
   double timeout_s = 0;         ///< 0: max(60 s, 20 × median iteration)

@@ -16,7 +16,7 @@
 /// plan are [N, C, H, W], channels last in memory. No gradients.
 namespace gradsync::quantize {
 
-/// Called with value 0 (the images) and what each node gives, in order.
+/// Callback for value 0 (the images) and what each node gives, in order.
 using ValueObserver = std::function<void(std::size_t value, const torch::Tensor& values)>;
 
 /// The network in single precision: the parameters as they were trained, batch norm folded.
@@ -34,16 +34,14 @@ class FloatNetwork {
 /// The network in integers that are kept in floating point, as the published study has them: each
 /// tensor holds whole numbers, zero points taken off. Sums are exact: single precision holds whole
 /// numbers below 2^24, so the input channels of a layer whose largest possible sum reaches that are
-/// cut into slices that stay below, and what these give is added up in double precision. Rounding
-/// is `requantize`'s.
+/// cut into slices that stay below, and what these give is added up in double precision. So each
+/// layer gives what Int8Layer defines, to the bit.
 class EmulatedNetwork {
  public:
   /// With `float_bias`, biases of it are added without being rounded.
   explicit EmulatedNetwork(const Int8Model& model, const FloatModel* float_bias = nullptr);
   /// Logits [N, classes] in single precision; the observer sees whole numbers.
   torch::Tensor forward(const torch::Tensor& images, const ValueObserver& observe = {}) const;
-  /// Layers whose channels are cut.
-  std::size_t sliced_layers() const;
 
  private:
   struct Layer {

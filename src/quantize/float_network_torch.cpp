@@ -102,6 +102,16 @@ Tensor accumulator_bias(const Int8Model& model, std::size_t number, const FloatM
   return torch::tensor(units, torch::kFloat64);
 }
 
+void load(const CheckpointFile& checkpoint, const std::string& name, torch::Tensor& into) {
+  const TensorPlace* place = checkpoint.find(name);
+  if (place == nullptr || place->end - place->begin != into.nbytes())
+    throw Error(ExitCode::kBadData, fmt::format("checkpoint '{}' has no '{}' that fits",
+                                                checkpoint.path().string(), name));
+  torch::Tensor values = torch::empty(into.sizes(), into.options());
+  std::memcpy(values.data_ptr(), checkpoint.bytes(*place).data(), values.nbytes());
+  into.copy_(values);
+}
+
 }  // namespace
 
 FloatNetwork::FloatNetwork(const FloatModel& model) : plan_(model.plan) {
@@ -146,11 +156,6 @@ EmulatedNetwork::EmulatedNetwork(const Int8Model& model, const FloatModel* float
       layer.multipliers = per_channel(vector_tensor(model_.layers[i].multipliers));
     layers_.push_back(layer);
   }
-}
-
-std::size_t EmulatedNetwork::sliced_layers() const {
-  return static_cast<std::size_t>(std::count_if(
-      layers_.begin(), layers_.end(), [](const Layer& layer) { return layer.slices > 1; }));
 }
 
 /// Accumulators, rounded to single precision as an int32 is that becomes a float.
@@ -200,20 +205,6 @@ Tensor EmulatedNetwork::forward(const Tensor& images, const ValueObserver& obser
   }
   return values.back().flatten(1);
 }
-
-namespace {
-
-void load(const CheckpointFile& checkpoint, const std::string& name, torch::Tensor& into) {
-  const TensorPlace* place = checkpoint.find(name);
-  if (place == nullptr || place->end - place->begin != into.nbytes())
-    throw Error(ExitCode::kBadData, fmt::format("checkpoint '{}' has no '{}' that fits",
-                                                checkpoint.path().string(), name));
-  torch::Tensor values = torch::empty(into.sizes(), into.options());
-  std::memcpy(values.data_ptr(), checkpoint.bytes(*place).data(), values.nbytes());
-  into.copy_(values);
-}
-
-}  // namespace
 
 std::shared_ptr<Network> trained_network(const CheckpointFile& checkpoint,
                                          const std::string& model) {

@@ -1,17 +1,22 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
+#include <string_view>
 #include <vector>
 
+#include "checkpoint/checkpoint_file.h"
 #include "quantize/float_model.h"
-#include "quantize/weights.h"
+#include "quantize/scale.h"
 
 namespace gradsync::quantize {
 
 /// One node in integers. With q the integers of its input, zi their zero point, and w, zw those of
 /// the weights, its accumulators are a = Σ (w − zw)(q − zi) + bias, in units of input scale ×
-/// weight scale. Its output is requantize(a, multiplier of the channel, …); of the last node a ·
-/// multiplier is the logit.
+/// weight scale. With m the multiplier of the channel and zo the zero point of its output, the
+/// output is rint(clamp(float(a) · m + s, low − zo, high − zo)) + zo in single precision without
+/// fused operations; s is what a shortcut adds, in units of the output's scale, and rint rounds
+/// halves to even. Of the last node, a · m is the logit.
 struct Int8Layer {
   QuantizedWeights weights;        ///< as FloatLayer's; empty for pools
   std::vector<std::int32_t> bias;  ///< one an output channel; empty where there is none
@@ -42,5 +47,13 @@ Int8Model quantize_model(const FloatModel& model, const WeightScheme& scheme,
 
 /// Bytes of weights, scales, zero points and biases.
 std::int64_t int8_bytes(const Int8Model& model);
+
+inline constexpr std::string_view kInt8Format = "gradsync-int8/1";
+
+/// Writes a quantized network in safetensors layout (docs/quantization.md describes it): the int8
+/// weights as LibTorch lays them out ([out, in, row, column], or [out, in] of a linear layer),
+/// scales (float32), zero points (int8), biases (int32). `metadata` is added to what the file says
+/// of itself. The name must be free: throws Error kCannotCreate, kInputOutput.
+void write_int8_model(const Int8Model& model, TextMap metadata, const std::filesystem::path& file);
 
 }  // namespace gradsync::quantize

@@ -20,11 +20,8 @@
 #include "comm/session.h"
 #include "model/image_batch.h"
 #include "quantize/float_network.h"
-#include "quantize/int8_file.h"
 #include "quantize/quantize_options.h"
-#include "quantize/speed.h"
 #include "quantize/study.h"
-#include "quantize/summary.h"
 #include "record/recorder.h"
 #include "transport/mpi_transport.h"
 
@@ -107,6 +104,51 @@ RunInfo run_info(const OptionValues& values, const std::string& command_line, co
   return info;
 }
 
+/// What is quantized, how and with which images: some lines for people.
+std::string head_text(const Plan& plan, const QuantizeOptions& options, const Inputs& inputs,
+                      const DataDigest& data) {
+  return fmt::format(
+      "{}: weights int{}, {}; activations int{}, {}\n"
+      "data: {}, {} training images for calibration, {} test images\n",
+      plan.model, options.weights.bits, options.weights.text(), options.activations.bits,
+      options.activations.text(), data.name, inputs.calibration.count(), inputs.test.count());
+}
+
+Table layer_table(const Quantization& results) {
+  Table table{"layers", "Layers", {}, {}, {}};
+  table.columns = {
+      {"layer", "layer", true},   {"role", "what", true},    {"minimum", "min"},
+      {"maximum", "max"},         {"sigma_low", "mean-3sd"}, {"sigma_high", "mean+3sd"},
+      {"scale", "largest scale"}, {"sqnr_db", "SQNR dB"},    {"clipped_percent", "clipped %"}};
+  for (const QuantizedTensorRow& row : results.tensors)
+    table.add({row.layer, row.role, Cell::of(row.minimum, 4), Cell::of(row.maximum, 4),
+               Cell::of(row.sigma_low, 4), Cell::of(row.sigma_high, 4),
+               Cell::of(row.scale_largest, 6), Cell::of(row.sqnr_db, 1),
+               Cell::of(100 * row.clipped, 3)});
+  return table;
+}
+
+Table step_table(const Quantization& results) {
+  Table table{"steps", "Accuracy on the test images", {}, {}, {}};
+  table.columns = {{"name", "step or variant", true},
+                   {"weights", "weights", true, "", "", 2},
+                   {"activations", "activations", true, "", "", 2},
+                   {"bias", "bias", true, "", "", 2},
+                   {"accuracy", "accuracy %"},
+                   {"drop", "drop pp"},
+                   {"bytes", "bytes", false, "", "", 3}};
+  const auto accuracy = [](const QuantizedStepRow& row) {
+    return 100.0 * static_cast<double>(row.correct) / static_cast<double>(row.images);
+  };
+  for (const QuantizedStepRow& row : results.steps)
+    table.add({row.name, row.weights, row.activations, row.bias, Cell::of(accuracy(row), 2),
+               Cell::of(accuracy(results.steps.front()) - accuracy(row), 2),
+               row.model_bytes < 0 ? Cell("") : Cell::count(static_cast<double>(row.model_bytes))});
+  table.notes = {
+      fmt::format("n = {} test images; drop against the first row", results.steps.front().images)};
+  return table;
+}
+
 /// Layers whose activations or weights are cut hard.
 void warn_of_clipping(const Quantization& results) {
   constexpr double kMuch = 0.01;
@@ -124,15 +166,6 @@ void require_same_network(const Study& study, const Inputs& inputs) {
   const auto images = static_cast<std::int64_t>(pixels.size() / kImageBytes);
   const auto trained = trained_network(inputs.checkpoint, study.model().plan.model);
   folding_difference(*trained, study.model(), image_batch(pixels.data(), images, Layout::kNhwc));
-}
-
-void measure(Study& study, const Inputs& inputs, const QuantizeOptions& options,
-             std::int64_t threads) {
-  SpeedSettings settings;
-  settings.rounds = options.speed_rounds;
-  settings.threads = threads;
-  const auto trained = trained_network(inputs.checkpoint, study.model().plan.model);
-  study.results().speeds = measure_speed(*trained, study.model(), study.quantized(), settings);
 }
 
 void write_files(const Study& study, const QuantizeOptions& options, const RunInfo& info,
@@ -191,21 +224,18 @@ int run_quantization(const Session& session, const QuantizeOptions& options,
     Study study({exchange, static_cast<std::size_t>(threads)}, options, inputs->model,
                 float_bytes(inputs->checkpoint), inputs->calibration, inputs->test);
     if (session.root())
-      std::cout << head_text(study.model().plan, options, inputs->calibration.count(),
-                             inputs->test.count(), digest)
-                << std::flush;
+      std::cout << head_text(study.model().plan, options, *inputs, digest) << std::flush;
     session.together([&] { require_same_network(study, *inputs); });
     study.calibrate();
     if (session.root()) warn_of_clipping(study.results());
     study.judge_steps();
     if (options.ablation) study.judge_variants();
-    if (options.speed && session.size() == 1) measure(study, *inputs, options, threads);
     studies.reset();
     const WatchdogTimeoutExtension writes(session.watchdog(), WatchedPhase::kPublishing);
     session.together([&] {
       if (!session.root()) return;
-      for (const Table& table : result_tables(study.results()))
-        output.print(table);
+      output.print(layer_table(study.results()));
+      output.print(step_table(study.results()));
       write_files(study, options, run_info(values, command_line, *inputs, digest, places),
                   study.results(), inputs->checkpoint.metadata().at(std::string(kDigestKey)));
       output.write_json();

@@ -1,7 +1,5 @@
 #include "quantize/plan.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -144,13 +142,6 @@ constexpr Entry kPlans[] = {{"lenet", [] { return lenet("lenet", true); }},
                             {"resnet18", resnet18}};
 
 }  // namespace
-
-std::size_t Plan::border(std::size_t value) const {
-  std::size_t border = 0;
-  for (const Node& node : nodes)
-    if (node.input == value) border = std::max(border, node.padding);
-  return border;
-}
 
 const std::vector<std::string>& plan_names() {
   static const std::vector<std::string> names = [] {

@@ -39,8 +39,6 @@ struct Plan {
   }
   /// Whether a node has weights.
   bool weighted(std::size_t node) const { return nodes[node].kind == NodeKind::kConvolution; }
-  /// Pixels around value `value` that its readers want.
-  std::size_t border(std::size_t value) const;
 };
 
 /// The networks that can be quantized, as --model of the trainer names them.

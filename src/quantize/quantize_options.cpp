@@ -82,11 +82,6 @@ Group study_group() {
           {
               {"ablation", Value::on_off(&O::ablation),
                "accuracy of the other choices too: ranges, conventions, calibrators, per tensor"},
-              {"speed", Value::on_off(&O::speed),
-               "images per second at batch 1 and 128, compared with the fastest fp32 path; on one "
-               "rank only"},
-              {"speed-rounds", Value::integer(&O::speed_rounds, 3, 1000),
-               "rounds of all paths in turn"},
           }};
 }
 
@@ -98,10 +93,6 @@ Group output_group() {
               {"save", Value::text_value(&O::save, "FILE"),
                "the quantized network, in safetensors layout"},
           }};
-}
-
-Groups own_options() {
-  return {network_group(), weights_group(), activations_group(), study_group(), output_group()};
 }
 
 Groups shared_options() {
@@ -116,7 +107,9 @@ Groups shared_options() {
 }
 
 ProgramOptions<QuantizeOptions> all_options() {
-  return {"quantize", own_options(), shared_options()};
+  return {"quantize",
+          {network_group(), weights_group(), activations_group(), study_group(), output_group()},
+          shared_options()};
 }
 
 }  // namespace
@@ -138,13 +131,13 @@ ProgramHelp quantize_help() {
   return {
       "gradsync-quantize",
       "mpirun -n RANKS gradsync-quantize --checkpoint FILE [OPTION...]",
-      "Quantizes a trained network to int8 and measures accuracy and speed.",
+      "Quantizes a trained network to int8 and measures its accuracy.",
       "gradsync-quantize --checkpoint run.checkpoints --output int8.h5\n"
       "mpirun -n 2 gradsync-quantize --checkpoint run.checkpoints --weight-bits 6\n"
-      "gradsync-quantize --checkpoint run.checkpoints --weight-bits 4 --no-speed\n"
+      "gradsync-quantize --checkpoint run.checkpoints --weight-bits 4 --no-ablation\n"
       "gradsync-quantize --checkpoint run.checkpoints --save int8.safetensors --calibrator min-max",
       {"checkpoint", "model", "calibration-images", "weight-convention", "weight-bits",
-       "calibrator", "activation-bits", "ablation", "speed", "output", "save", "data", "threads"}};
+       "calibrator", "activation-bits", "ablation", "output", "save", "data", "threads"}};
 }
 
 QuantizeOptions quantize_options(const OptionValues& values) {

@@ -7,7 +7,6 @@
 
 #include "base/cli/program_help.h"
 #include "quantize/calibrator.h"
-#include "quantize/weights.h"
 
 namespace gradsync::quantize {
 
@@ -31,8 +30,6 @@ struct QuantizeOptions {
   std::int64_t calibration_images = 1000;
   std::int64_t test_images = 0;  ///< 0: all
   bool ablation = true;
-  bool speed = true;
-  std::int64_t speed_rounds = 15;
   std::int64_t threads = 0;  ///< 0: the cores of this rank
   std::string output, save;
 };

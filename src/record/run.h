@@ -368,11 +368,13 @@ struct QuantizedStepRow {
   std::string name;                        ///< "fp32", "weights", "weights and activations", …
   std::string weights, activations, bias;  ///< how each is quantized, in words; "fp32": not
   std::int64_t images = 0, correct = 0;
-  std::int64_t agreeing = -1;  ///< images whose logits are those of the other path; −1: no other
+  /// Images whose logits were those of the int8 kernels that earlier builds had; −1: not compared.
+  std::int64_t agreeing = -1;
   std::int64_t model_bytes = -1;  ///< of the parameters; −1: as the step before
 };
 
-/// How fast one path is at one batch, timed in turn with the others.
+/// How fast one path was at one batch, timed in turn with the others. Earlier builds recorded this
+/// of their int8 kernels; none is written any more.
 struct QuantizedSpeedRow {
   std::string path;  ///< "int8: AVX-512 VNNI", "fp32: eager NHWC", …
   std::int64_t batch = 0, threads = 0, rounds = 0;
@@ -386,7 +388,7 @@ struct QuantizedSpeedRow {
 struct Quantization {
   std::vector<QuantizedTensorRow> tensors;
   std::vector<QuantizedStepRow> steps;
-  std::vector<QuantizedSpeedRow> speeds;
+  std::vector<QuantizedSpeedRow> speeds;  ///< of earlier builds
 
   bool empty() const { return tensors.empty() && steps.empty() && speeds.empty(); }
 };

@@ -1,15 +1,155 @@
+#include <algorithm>
 #include <cstring>
 
 #include <fmt/format.h>
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "data/augment.h"
 #include "data/random.h"
+#include "model/current_stream.h"
 #include "model/image_batch.h"
 #include "train/batch_source.h"
-#include "train/resident_batches.h"
 
 namespace gradsync {
+
+namespace {
+
+torch::Tensor pixels_of(const Cifar10& data, Split split) {
+  const std::int64_t size = data.size(split);
+  torch::Tensor pixels =
+      torch::empty({size, static_cast<std::int64_t>(kImageBytes)}, torch::kUInt8);
+  for (std::int64_t image = 0; image < size; ++image)
+    std::memcpy(pixels.data_ptr<std::uint8_t>() + image * static_cast<std::int64_t>(kImageBytes),
+                data.pixels(split, image).data(), kImageBytes);
+  return pixels;
+}
+
+torch::Tensor labels_of(const Cifar10& data, Split split) {
+  torch::Tensor labels = torch::empty({data.size(split)}, torch::kUInt8);
+  for (std::int64_t image = 0; image < labels.numel(); ++image)
+    labels.data_ptr<std::uint8_t>()[image] = static_cast<std::uint8_t>(data.label(split, image));
+  return labels;
+}
+
+torch::Tensor levels_of_bytes() {
+  const auto levels = ImageTransform(Layout::kNchw).levels();
+  std::vector<float> all;
+  for (const auto& channel : levels)
+    all.insert(all.end(), channel.begin(), channel.end());
+  return torch::tensor(all);
+}
+
+}  // namespace
+
+ResidentData::ResidentData(const Cifar10& data, torch::Device device, ImageType type)
+    : device_(device),
+      type_(type),
+      train_{pixels_of(data, Split::kTrain).to(device), labels_of(data, Split::kTrain).to(device)},
+      test_{pixels_of(data, Split::kTest).to(device), labels_of(data, Split::kTest).to(device)},
+      levels_(levels_of_bytes().to(device)) {}
+
+ResidentImages ResidentData::images(Split split) const {
+  const Bytes& bytes = split == Split::kTrain ? train_ : test_;
+  return {bytes.pixels.const_data_ptr<std::uint8_t>(), bytes.labels.const_data_ptr<std::uint8_t>(),
+          levels_.const_data_ptr<float>()};
+}
+
+torch::ScalarType scalar_type(ImageType type) {
+  if (type == ImageType::kFloat32) return torch::kFloat32;
+  return type == ImageType::kBfloat16 ? torch::kBFloat16 : torch::kHalf;
+}
+
+namespace {
+
+/// Batches made on the device from resident data. `begin` sends the epoch's order there; `next`
+/// only launches a kernel on the device's current stream (on the CPU it fills the batch).
+///
+/// The order and the cursor keep their places in memory over all epochs of at most
+/// LoaderOptions::longest images, so that a captured step that makes its own batch can be replayed
+/// in later epochs.
+class ResidentBatches : public BatchSource {
+ public:
+  ResidentBatches(std::shared_ptr<const ResidentData> data, ImageType type);
+
+  void begin(Loader::Indices indices, const LoaderOptions& how) override;
+  FeedBatch next() override;
+  void skip(std::int64_t batches) override { next_ += static_cast<std::size_t>(batches); }
+  const void* place() const override { return order_.const_data_ptr(); }
+
+ private:
+  void send_order(const std::vector<std::int64_t>& order, std::int64_t longest);
+  void make(const BatchMemory& memory);
+
+  std::shared_ptr<const ResidentData> data_;
+  ImageType type_;
+  Split split_ = Split::kTrain;
+  Layout layout_ = Layout::kNchw;
+  torch::Tensor order_, cursor_;     ///< int64; the cursor is an EpochCursor
+  std::vector<std::int64_t> sizes_;  ///< of the epoch's batches
+  std::size_t next_ = 0;
+};
+
+constexpr std::int64_t kCursorWords = sizeof(EpochCursor) / sizeof(std::int64_t);
+
+/// Copies from pageable memory, without waiting for what the device is doing.
+void send(torch::Tensor& to, const torch::Tensor& from) {
+  to.narrow(0, 0, from.numel()).copy_(from, /*non_blocking=*/true);
+}
+
+ResidentBatches::ResidentBatches(std::shared_ptr<const ResidentData> data, ImageType type)
+    : data_(std::move(data)),
+      type_(type),
+      cursor_(torch::zeros({kCursorWords}, torch::dtype(torch::kInt64).device(data_->device()))) {}
+
+void ResidentBatches::begin(Loader::Indices indices, const LoaderOptions& how) {
+  split_ = how.split;
+  layout_ = how.layout;
+  sizes_.clear();
+  next_ = 0;
+  std::vector<std::int64_t> order;
+  for (std::int64_t step = 0; step < how.steps; ++step) {
+    const std::vector<std::int64_t> batch = indices(step);
+    sizes_.push_back(static_cast<std::int64_t>(batch.size()));
+    order.insert(order.end(), batch.begin(), batch.end());
+  }
+  send_order(order, how.longest);
+  send(cursor_, torch::tensor({static_cast<std::int64_t>(how.seed), how.epoch, std::int64_t{0},
+                               std::int64_t{how.augment}}));
+}
+
+void ResidentBatches::send_order(const std::vector<std::int64_t>& order, std::int64_t longest) {
+  const auto count = static_cast<std::int64_t>(order.size());
+  if (!order_.defined() || order_.numel() < count)
+    order_ = torch::empty({std::max(count, longest)},
+                          torch::dtype(torch::kInt64).device(data_->device()));
+  if (count > 0) send(order_, torch::tensor(order));
+}
+
+FeedBatch ResidentBatches::next() {
+  if (next_ >= sizes_.size()) throw Error(ExitCode::kInternal, "a batch after the epoch's last");
+  const std::int64_t samples = sizes_[next_++];
+  FeedBatch batch;
+  batch.images = torch::empty(
+      {samples, 3, kImageSide, kImageSide},
+      torch::dtype(scalar_type(type_)).device(data_->device()),
+      layout_ == Layout::kNhwc ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous);
+  batch.labels = torch::empty({samples}, torch::dtype(torch::kInt64).device(data_->device()));
+  make({batch.images.data_ptr(), batch.labels.data_ptr<std::int64_t>(), samples, type_,
+        layout_ == Layout::kNhwc});
+  return batch;
+}
+
+void ResidentBatches::make(const BatchMemory& memory) {
+  auto* cursor = reinterpret_cast<EpochCursor*>(cursor_.data_ptr<std::int64_t>());
+  const std::int64_t* order = order_.const_data_ptr<std::int64_t>();
+  if (data_->device().is_cuda())
+    launch_batch(data_->images(split_), order, cursor, memory, current_stream(data_->device()));
+  else
+    batch_on_host(data_->images(split_), order, *cursor, memory);
+}
+
+}  // namespace
 
 namespace {
 
@@ -43,8 +183,9 @@ class LoadedBatches : public BatchSource {
   std::unique_ptr<Loader> loader_;
 };
 
-/// The same on a device: each batch is copied to page-locked memory, from where the compute stream
-/// fetches it. Such memory is taken again once its copy has happened, so the host waits for none.
+/// Batches of loader threads on a device: each is copied to page-locked memory, from where the
+/// compute stream fetches it. Such memory is taken again once its copy has happened, so the host
+/// waits for none.
 class SentBatches : public BatchSource {
  public:
   SentBatches(const DataSource& data, DeviceLane& lane)
@@ -170,7 +311,7 @@ SyntheticData::SyntheticData(NetworkInput input, std::uint64_t seed, const torch
   numbers_ = numbers.to(torch::kFloat32).to(device);
 }
 
-/// Of its values, or of those `shift` behind them.
+/// The values of a sample, or those `shift` behind them.
 torch::Tensor SyntheticData::window(std::int64_t sample, std::int64_t shift) const {
   const auto random = mix(seed_, stream::kSynthetic, static_cast<std::uint64_t>(sample));
   const auto begin = static_cast<std::int64_t>(below(random, kWindows));

@@ -6,13 +6,13 @@
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/checkpoint_info.h"
 #include "stats/clock.h"
-#include "train/gather_rows.h"
+#include "train/pipeline.h"
 #include "train/rank_state.h"
 #include "train/run_setting.h"
 
 namespace gradsync {
 
-/// When a run writes checkpoints, and how it stops. All of it between iterations, off the clock.
+/// The times at which a run writes checkpoints, and its stop; between iterations, off the clock.
 class Checkpoints {
  public:
   /// `exchange`, `setting` and what `state` names must outlive it.
@@ -26,25 +26,26 @@ class Checkpoints {
   /// the evaluation that comes before it.
   StopReason wanted(bool evaluates = false) const;
 
-  /// After each evaluation.
+  /// Call it after each evaluation, with the time it took.
   void after_evaluation(double time_s);
 
   /// Whether `after_iteration` will write a checkpoint at this position.
   bool due(const Position& position) const;
 
-  /// After each iteration: writes a checkpoint when one is due. When a rank requests a stop, writes
-  /// one, closes the run file as partial and ends the job with kStoppedEarly: on rank 0 as an
-  /// Error, on the others without returning. Collective.
+  /// Call it after each iteration. Writes a checkpoint when one is due. When a rank requests a
+  /// stop, writes one, closes the run file as partial and ends the job with kStoppedEarly: on rank
+  /// 0 as an Error, on the others without returning. Collective.
   void after_iteration(const Position& position, const Verdict& verdict);
 
-  /// When the last iteration and its epoch are recorded. What is recorded from now on, a run that
-  /// resumes from a later checkpoint records again.
+  /// Call it when the last iteration and its epoch are recorded. A run that resumes from a later
+  /// checkpoint records again what is recorded after this.
   void end_training();
 
-  /// When the training is over: writes a checkpoint if one was asked for at its end. Collective.
+  /// Call it when the training is over. Writes a checkpoint if one was asked for at its end.
+  /// Collective.
   void after_training(const Position& position);
 
-  /// As after_iteration, outside iterations: before something long. Collective.
+  /// Stops as after_iteration does; for use before something long outside iterations. Collective.
   void stop_if_wanted(const Position& position);
 
  private:

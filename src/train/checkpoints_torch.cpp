@@ -8,9 +8,9 @@
 
 #include "base/parse.h"
 #include "options/option_roles.h"
-#include "train/checkpoint.h"
 #include "train/checkpoints.h"
-#include "train/evaluate.h"
+#include "train/iteration.h"
+#include "train/rank_state.h"
 
 namespace gradsync {
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "comm/places.h"
 #include "comm/session.h"
 #include "data/augment.h"
+#include "machine/lane.h"
 #include "options/options.h"
 
 namespace gradsync {
@@ -28,8 +30,8 @@ struct ComputeSettings {
   std::vector<std::string> warnings;
 };
 
-/// Of a process that computes on a GPU: cuDNN tries its algorithms for each new shape and keeps the
-/// fastest; TF32 in float32 products and convolutions only if asked for.
+/// Settings of a process that computes on a GPU: cuDNN tries its algorithms for each new shape and
+/// keeps the fastest; TF32 in float32 products and convolutions only if asked for.
 void set_gpu_arithmetic(bool tf32);
 
 /// What `auto` times of a precision or layout.
@@ -37,8 +39,8 @@ struct ProbePlan {
   std::int64_t batch = 0;
   int warmup = 0, steps = 0;
 };
-/// On the CPU a part of the run's batch tells which is faster. A GPU is bound by launches at such a
-/// batch, so it takes the run's own.
+/// A part of the run's batch on the CPU, where it shows which is faster. A GPU is bound by launches
+/// at such a batch, so it takes the run's own.
 ProbePlan probe_plan(const TrainOptions& options, const torch::Device& device);
 
 /// Sets LibTorch's threads and settles precision and layout; `auto` times a few steps of the run's
@@ -60,5 +62,38 @@ class AutocastScope {
   bool active_;
   torch::DeviceType device_;
 };
+
+/// The device this rank computes on, with its streams and its ring of events.
+class RankDevice {
+ public:
+  /// Takes the device that all ranks agree on, and on a GPU makes the stream that this thread
+  /// computes on from now on: whatever is built later lies on it. Throws as choose_device does, one
+  /// message for the job. Collective.
+  RankDevice(const Session& session, const DeviceRequest& request);
+  ~RankDevice();
+  RankDevice(const RankDevice&) = delete;
+  RankDevice& operator=(const RankDevice&) = delete;
+
+  const DeviceChoice& choice() const { return gpu_.choice; }
+  torch::Device torch() const { return torch_; }
+  /// Null on the CPU.
+  DeviceLane* lane() { return lane_.get(); }
+  /// Name and UUID, for the run file.
+  const GpuDevice& description() const { return gpu_.description; }
+
+ private:
+  void open(int index);
+
+  RankGpu gpu_;
+  torch::Device torch_ = torch::kCPU;
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<EventRing> ring_;
+  std::unique_ptr<DeviceLane> lane_;
+};
+
+/// Most bytes of a GPU's memory that tensors of this process have taken at once since the last
+/// reset; not what the allocator keeps beside them.
+std::int64_t peak_device_bytes(const torch::Device& device);
+void reset_peak_device_bytes(const torch::Device& device);
 
 }  // namespace gradsync

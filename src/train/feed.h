@@ -6,16 +6,18 @@
 #include "data/sampler.h"
 #include "options/epoch_plan.h"
 #include "options/options.h"
+#include "sync/sync_mode.h"
 #include "train/batch_source.h"
 
 namespace gradsync {
 
-/// Whose images a rank loads.
+/// The images that a rank loads.
 enum class FeedShare {
   kOwn,       ///< its own slice
   kAllRanks,  ///< every rank's slice, in order of rank: a root that scatters
   kNone,      ///< nothing: receives from the root
 };
+FeedShare feed_share(SyncMode& mode, int rank);
 
 /// The training images of one rank, pass by pass, over epochs. An iteration takes
 /// `accumulate` passes, see EpochPlan.
@@ -59,16 +61,12 @@ class Feed {
   /// The order of an epoch, whichever one is being fed.
   Sampler order_of(std::int64_t epoch) const;
 
-  /// Seed of the run.
-  std::uint64_t seed() const { return options_.seed; }
-
   std::string order_digest() const { return sampler_.order_digest(); }
 
  private:
   std::vector<std::int64_t> indices(std::int64_t pass) const;
   EpochPlan plan_of(std::int64_t epoch) const;
   std::int64_t longest_epoch() const;
-  LastBatch last_batch() const;
   Sampler sampler_for(std::int64_t epoch) const;
 
   std::int64_t images_;  ///< of the training set

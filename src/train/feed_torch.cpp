@@ -13,6 +13,11 @@ ImageType image_type(const DataSource& data, FeedShare share) {
 
 }  // namespace
 
+FeedShare feed_share(SyncMode& mode, int rank) {
+  if (!mode.root_loss()) return FeedShare::kOwn;
+  return rank == 0 ? FeedShare::kAllRanks : FeedShare::kNone;
+}
+
 Feed::Feed(const DataSource& data, const TrainOptions& options, Layout layout, int rank, int ranks,
            FeedShare share)
     : images_(data.size(Split::kTrain)),
@@ -31,17 +36,13 @@ EpochPlan Feed::plan_of(std::int64_t epoch) const {
 
 Sampler Feed::sampler_for(std::int64_t epoch) const {
   return Sampler(images_, rank_, ranks_, batch_per_rank_in(options_, epoch, ranks_), options_.seed,
-                 last_batch());
+                 options_.last_batch);
 }
 
 Sampler Feed::order_of(std::int64_t epoch) const {
   Sampler sampler = sampler_for(epoch);
   sampler.set_epoch(options_.set_epoch ? epoch : 0);
   return sampler;
-}
-
-LastBatch Feed::last_batch() const {
-  return options_.last_batch == "drop" ? LastBatch::kDrop : LastBatch::kPad;
 }
 
 void Feed::begin_epoch(std::int64_t epoch, std::int64_t first) {
@@ -63,7 +64,7 @@ void Feed::begin_epoch(std::int64_t epoch, std::int64_t first) {
   source_->begin([this, skipped](std::int64_t pass) { return indices(skipped + pass); }, how);
 }
 
-/// In images of this rank: an epoch that is resumed has fewer than the ones after it.
+/// The longest epoch in images of this rank: one that is resumed has fewer than the ones after it.
 std::int64_t Feed::longest_epoch() const {
   const std::int64_t shares = share_ == FeedShare::kAllRanks ? ranks_ : 1;
   std::int64_t longest = 0;

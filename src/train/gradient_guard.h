@@ -24,7 +24,7 @@ struct GuardFinding {
 /// to send it, and the finding is read when the iteration's other numbers are.
 class GradientGuard {
  public:
-  /// Both must outlive it. Made before the mode attaches, so that its hook runs first.
+  /// Make it before the mode attaches, so that its hook runs first. Both must outlive it.
   GradientGuard(const Replica& replica, Exchange& exchange);
   ~GradientGuard();
   GradientGuard(const GradientGuard&) = delete;
@@ -32,10 +32,11 @@ class GradientGuard {
 
   /// An iteration begins. `marks_last`: `last_seen` will be asked for.
   void reset(bool marks_last = true);
-  /// After the backward passes, before `synchronize`, which may move the gradients.
+  /// Notes where the gradients are: call it after the backward passes and before `synchronize`,
+  /// which may move them.
   void note_places();
-  /// After `synchronize`, before the update, which zeroes them: looks at gradients that no exchange
-  /// has carried.
+  /// Looks at gradients that no exchange has carried: call it after `synchronize` and before the
+  /// update, which zeroes them.
   void look_at_rest();
   /// Sends what was found to the host.
   GuardFinding finding();
@@ -43,10 +44,10 @@ class GradientGuard {
   /// Index of the first parameter whose gradient held a NaN or an infinity since `reset`, or −1;
   /// the number of parameters if it is not known whose it was.
   std::int64_t first_bad() const { return first_bad_; }
-  /// The same of a device's finding that has come.
+  /// The first bad parameter of a device's finding that has arrived.
   static std::int64_t first_bad(const GuardFinding& finding, const Replica& replica);
 
-  /// When the last gradient completed.
+  /// The moment at which the last gradient completed.
   Moment last_seen() const { return last_seen_; }
 
   /// The next gradient that completes gets a NaN in it (a fault for tests).
@@ -72,7 +73,7 @@ class GradientGuard {
 bool all_finite(std::span<const float> values);
 
 /// A copy in host memory, which the device fills when its stream comes by: the host does not wait.
-/// Of a tensor on the CPU a copy at once.
+/// A tensor on the CPU is copied at once.
 inline torch::Tensor to_host(const torch::Tensor& values) {
   const bool cuda = values.is_cuda();
   torch::Tensor copy =

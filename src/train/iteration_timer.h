@@ -12,7 +12,7 @@
 
 namespace gradsync {
 
-/// From one moment of this rank to another, of the same stream.
+/// A span from one moment of this rank to another of the same stream.
 struct Span {
   Moment begin, end;
 };
@@ -66,18 +66,19 @@ class IterationTimer {
   /// Since the iteration's start, and so is when the last rank came; of what was posted that is
   /// known without. Needs the last moment to have come.
   BucketTimes times_of(const CollectiveRecord& record, double arrival_s) const;
-  /// From when on the data of each of its collectives could move, since the iteration's start;
-  /// without, from when it began. Of those of the iteration before: `before`, on the host's clock.
+  /// The times from which the data of each collective could move, since the iteration's start;
+  /// without them, the start of the collective counts. `before_s`: those of the iteration before,
+  /// on the host's clock.
   void set_arrivals(std::vector<double> arrivals_s) { arrivals_s_ = std::move(arrivals_s); }
   void set_deferred_arrivals(std::vector<double> before_s) { deferred_s_ = std::move(before_s); }
-  /// Of its own ones, on the host's clock.
+  /// The arrivals of its own collectives, on the host's clock.
   std::vector<double> arrivals_s() const;
 
-  /// When the iteration began and when it had ended.
+  /// The moments at which the iteration began and had ended.
   Moment first() const { return begin_; }
   Moment last() const { return end_; }
 
-  /// Needs the last moment to have come. `begin_s` stays NaN.
+  /// The measured iteration, once the last moment has come. `begin_s` stays NaN.
   RankIteration result() const;
 
  private:
@@ -90,7 +91,7 @@ class IterationTimer {
   double at_s(const Moment& moment) const;
   Interval interval(const Span& span) const { return {at_s(span.begin), at_s(span.end)}; }
   void split(RankIteration& result, double length_s) const;
-  /// When data of this rank moved, and when it was in a collective before.
+  /// Times in which data of this rank moved, and in which it was in a collective before.
   struct CollectiveTimes {
     std::vector<Interval> moving, waiting;
   };

@@ -8,7 +8,7 @@ namespace gradsync {
 
 namespace {
 
-/// When the last rank came is not known: as if this one had been the last.
+/// Arrival of the last rank where it is not known: as if this one had been the last.
 constexpr double kUnknown = -std::numeric_limits<double>::infinity();
 
 }  // namespace

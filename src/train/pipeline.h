@@ -3,20 +3,11 @@
 #include <deque>
 
 #include "exchange/exchange.h"
+#include "record/run.h"
+#include "train/iteration.h"
 #include "train/iteration_timer.h"
-#include "train/step.h"
 
 namespace gradsync {
-
-/// One iteration of this rank with the head of its row.
-struct StartedIteration {
-  IterationRow row;
-  PendingStep step;
-};
-struct FinishedIteration {
-  IterationRow row;
-  StepResult result;
-};
 
 /// The iterations that were started and are not finished, in order. On the host each one is
 /// finished at once. On a device the host starts up to kInFlight more before it reads the
@@ -28,11 +19,12 @@ class Pipeline {
  public:
   static constexpr std::size_t kInFlight = 2;
 
-  /// Both must outlive it. `clock_offset_s` is added to this rank's clock to read rank 0's.
+  /// Exchange and replica must outlive it. `clock_offset_s` is added to this rank's clock to read
+  /// rank 0's.
   Pipeline(Exchange& exchange, const Replica& replica, double clock_offset_s)
       : exchange_(exchange), replica_(replica), clock_offset_s_(clock_offset_s) {}
 
-  /// Between epochs, while nothing is in flight.
+  /// Reads both clocks. Call it between epochs, while nothing is in flight.
   void anchor();
 
   void push(StartedIteration started) { started_.push_back(std::move(started)); }
@@ -58,12 +50,28 @@ class Pipeline {
 
 /// Tells the timer from when on the data of each collective of its iteration could move: from the
 /// arrival of the last rank. What a rank is in a collective before that is waiting for a straggler.
-/// With a root, of which ranks may leave early: the last arrival before this rank left, of all
-/// ranks, else of the root. Between hosts, whose clocks drift apart, an all-reduce counts as
-/// waiting at most what it took above its shortest duration over the ranks.
+/// Collectives with a root, which ranks may leave early: the last arrival of any rank before this
+/// rank left, else that of the root. Between hosts, whose clocks drift apart, an all-reduce counts
+/// as waiting at most what it took above its shortest duration over the ranks.
 ///
 /// `begin_s` is when the iteration began, on a clock that all ranks share. Between iterations, of
 /// the same ones on all ranks. Collective.
 void share_arrivals(Exchange& exchange, IterationTimer& timer, double begin_s);
+
+/// What all ranks learn between two iterations.
+struct Verdict {
+  std::int32_t bad_rank = -1;    ///< lowest rank whose gradient or loss was not finite, or −1
+  std::int64_t bad_tensor = -1;  ///< its first such parameter; −1: the loss
+  StopReason stop = StopReason::kNone;
+  std::int32_t stop_rank = -1;  ///< lowest rank that requests a stop, or −1
+};
+
+/// Brings every rank's iteration to rank 0, whose row gets the ranks and their samples, and a
+/// verdict back; outside the timed region. `begin_s` is when this rank's iteration began, since the
+/// start of the run on rank 0's clock. Collective.
+Verdict gather_rows(Exchange& exchange, FinishedIteration& mine, double begin_s);
+
+/// Agrees on a stop where no iteration ended: the request of one rank is enough. Collective.
+Verdict agree_on_stop(Exchange& exchange, StopReason mine);
 
 }  // namespace gradsync

@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
+#include "record/schema.h"
 #include "stats/clock.h"
 #include "train/pipeline.h"
 
@@ -32,15 +34,15 @@ void Pipeline::anchor() {
 FinishedIteration Pipeline::finish_first() {
   StartedIteration& first = started_.front();
   DeviceLane* lane = exchange_.lane();
-  IterationTimer& timer = first.step.timer;
+  IterationTimer& timer = first.timer;
   if (lane) exchange_.await(timer.last().mark);
-  take_collectives(first.step);
+  first.take_collectives();
   const double begun_s = lane ? begin_s(timer.first()) : timer.first().host_s;
   share_arrivals(exchange_, timer, begun_s + clock_offset_s_);
-  if (first.step.deferred) timer.set_deferred_arrivals(std::move(deferred_arrivals_s_));
+  if (first.previous_log) timer.set_deferred_arrivals(std::move(deferred_arrivals_s_));
   deferred_arrivals_s_ = timer.arrivals_s();
-  FinishedIteration finished{std::move(first.row), finish_step(first.step, replica_)};
-  finished.result.measured.begin_s = begun_s;
+  FinishedIteration finished = first.finish(replica_);
+  finished.measured.begin_s = begun_s;
   if (lane) lane->ring.release_below(timer.first().mark.ticket);
   started_.pop_front();
   return finished;
@@ -68,7 +70,7 @@ bool has_root(const CollectiveRecord& record) {
   return record.root >= 0;
 }
 
-/// As this rank saw it.
+/// The times of a collective as this rank saw it.
 BucketTimes times_here(const IterationTimer& timer, const CollectiveRecord& record) {
   return timer.times_of(record, /*arrival_s=*/0);
 }
@@ -111,6 +113,117 @@ void share_arrivals(Exchange& exchange, IterationTimer& timer, double begin_s) {
                                     {values[kValues * i], values[kValues * i + 1]}, begin_s,
                                     one_clock));
   timer.set_arrivals(std::move(arrivals_s));
+}
+
+namespace {
+
+// A rank's iteration as a block of doubles: samples, bad tensor and stop, then the fields of
+// RankIteration (record/schema.h), its buckets last. Whole numbers stay exact up to 2^53.
+constexpr std::size_t kSamples = 0, kBadTensor = 1, kStop = 2, kHead = 3;
+
+class FieldPacker {
+ public:
+  explicit FieldPacker(std::vector<double>& block) : block_(block) {}
+
+  template <typename Value>
+  void operator()(const Field&, const Value& value) {
+    block_.push_back(static_cast<double>(value));
+  }
+  template <typename Row>
+  void operator()(const Nested&, const std::vector<Row>& rows) {
+    for (const Row& row : rows)
+      visit_fields(row, *this);
+  }
+
+ private:
+  std::vector<double>& block_;
+};
+
+class FieldUnpacker {
+ public:
+  explicit FieldUnpacker(std::span<const double> block) : block_(block) {}
+
+  template <typename Value>
+  void operator()(const Field&, Value& value) {
+    value = static_cast<Value>(block_[at_++]);
+  }
+  template <typename Row>
+  void operator()(const Nested&, std::vector<Row>& rows) {
+    while (at_ < block_.size())
+      visit_fields(rows.emplace_back(), *this);
+  }
+
+ private:
+  std::span<const double> block_;
+  std::size_t at_ = kHead;
+};
+
+std::vector<double> pack(const FinishedIteration& mine, double begin_s) {
+  std::vector<double> block = {static_cast<double>(mine.samples),
+                               static_cast<double>(mine.bad_tensor),
+                               static_cast<double>(mine.stop)};
+  RankIteration measured = mine.measured;
+  measured.begin_s = begin_s;
+  FieldPacker packer(block);
+  visit_fields(measured, packer);
+  return block;
+}
+
+RankIteration unpack(std::span<const double> block) {
+  RankIteration rank;
+  FieldUnpacker unpacker(block);
+  visit_fields(rank, unpacker);
+  return rank;
+}
+
+void want_stop(Verdict& verdict, StopReason reason, std::size_t rank) {
+  if (reason == StopReason::kNone || verdict.stop_rank >= 0) return;
+  verdict.stop = reason;
+  verdict.stop_rank = static_cast<std::int32_t>(rank);
+}
+
+void judge(Verdict& verdict, std::size_t rank, const RankIteration& measured,
+           std::span<const double> block) {
+  want_stop(verdict, static_cast<StopReason>(static_cast<int>(block[kStop])), rank);
+  if (verdict.bad_rank >= 0 || (std::isfinite(measured.loss) && block[kBadTensor] < 0)) return;
+  verdict.bad_rank = static_cast<std::int32_t>(rank);
+  verdict.bad_tensor = static_cast<std::int64_t>(block[kBadTensor]);
+}
+
+}  // namespace
+
+Verdict gather_rows(Exchange& exchange, FinishedIteration& mine, double begin_s) {
+  const std::vector<double> block = pack(mine, begin_s);
+  const bool root = exchange.session().rank() == 0;
+  std::vector<double> all(root ? block.size() * static_cast<std::size_t>(exchange.session().size())
+                               : 0);
+  exchange.session().gather(std::as_bytes(std::span(block)),
+                            std::as_writable_bytes(std::span(all)));
+  Verdict verdict;
+  if (root) {
+    IterationRow& row = mine.row;
+    row.samples = 0;
+    for (std::size_t at = 0; at < all.size(); at += block.size()) {
+      const auto one = std::span(all).subspan(at, block.size());
+      row.ranks.push_back(unpack(one));
+      row.samples += static_cast<std::int64_t>(one[kSamples]);
+      judge(verdict, at / block.size(), row.ranks.back(), one);
+    }
+  }
+  exchange.session().broadcast(std::as_writable_bytes(std::span(&verdict, 1)));
+  return verdict;
+}
+
+Verdict agree_on_stop(Exchange& exchange, StopReason mine) {
+  std::vector<StopReason> all(
+      exchange.session().rank() == 0 ? static_cast<std::size_t>(exchange.session().size()) : 0);
+  exchange.session().gather(std::as_bytes(std::span(&mine, 1)),
+                            std::as_writable_bytes(std::span(all)));
+  Verdict verdict;
+  for (std::size_t rank = 0; rank < all.size(); ++rank)
+    want_stop(verdict, all[rank], rank);
+  exchange.session().broadcast(std::as_writable_bytes(std::span(&verdict, 1)));
+  return verdict;
 }
 
 }  // namespace gradsync

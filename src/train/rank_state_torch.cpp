@@ -1,12 +1,109 @@
 #include <algorithm>
+#include <array>
 #include <optional>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/hash.h"
+#include "options/modes.h"
 #include "train/rank_state.h"
 
 namespace gradsync {
+
+namespace {
+
+constexpr std::size_t kDigits = 16;
+/// Distance of the seeds of two ranks: far from any seed that a user counts up to, so that ranks
+/// and runs do not share one.
+constexpr std::uint64_t kSeedOfRank = 0x9e3779b97f4a7c15u;
+
+std::span<float> values_of(torch::Tensor& tensor) {
+  return {tensor.data_ptr<float>(), static_cast<std::size_t>(tensor.numel())};
+}
+
+void broadcast_network(Exchange& exchange, Replica& replica) {
+  const torch::NoGradGuard no_grad;
+  for (auto& parameter : replica.parameters)
+    exchange.run(Collective::broadcast(values_of(parameter), kRoot), Traffic::kParameters);
+  for (auto& buffer : replica.buffers)
+    if (buffer.is_floating_point())
+      exchange.run(Collective::broadcast(values_of(buffer), kRoot), Traffic::kBuffers);
+}
+
+/// |mine − rank 0's| / |rank 0's|; 0 for two empty ones.
+double distance_to_root(Exchange& exchange, const torch::Tensor& mine) {
+  if (mine.numel() == 0) return 0;
+  torch::Tensor root = mine.clone();
+  exchange.session().broadcast(std::as_writable_bytes(values_of(root)));
+  const auto length = root.to(torch::kFloat64).norm().item<double>();
+  const auto away = (mine.to(torch::kFloat64) - root.to(torch::kFloat64)).norm().item<double>();
+  return away == 0 ? 0 : away / length;
+}
+
+using Hashes = std::array<char, 2 * kDigits>;
+
+Hashes hashes_of(const Replica& replica) {
+  Hashes hashes;
+  hashes.fill(' ');
+  parameter_hash(replica).copy(hashes.data(), kDigits);
+  buffer_hash(replica).copy(hashes.data() + kDigits, kDigits);
+  return hashes;
+}
+
+std::string text_of(const char* begin) {
+  const std::string text(begin, kDigits);
+  return text.substr(0, text.find(' '));
+}
+
+}  // namespace
+
+Replica first_replica(Exchange& exchange, const TrainOptions& options, Layout layout,
+                      const torch::Device& device) {
+  const auto rank = static_cast<std::uint64_t>(exchange.session().rank());
+  const std::uint64_t seed =
+      options.init == Init::kEqual ? options.seed : options.seed + rank * kSeedOfRank;
+  Replica replica = make_replica(options.model, seed, layout, device);
+  if (options.init == Init::kBroadcast) broadcast_network(exchange, replica);
+  return replica;
+}
+
+bool replicas_may_differ(const TrainOptions& options, int ranks) {
+  return ranks > 1 && (!mode_named(options.sync).exchanges || options.gradients_only ||
+                       options.init == Init::kPerRank);
+}
+
+ReplicaRow compare_replicas(Exchange& exchange, const Replica& replica) {
+  const auto ranks =
+      static_cast<std::size_t>(exchange.session().rank() == 0 ? exchange.session().size() : 0);
+  exchange.await(exchange.now().mark);
+  const Hashes mine = hashes_of(replica);
+  std::vector<Hashes> all(ranks);
+  exchange.session().gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
+  std::byte differ{std::any_of(all.begin(), all.end(), [&](auto& one) { return one != mine; })};
+  exchange.session().broadcast(std::span(&differ, 1));
+  std::array<double, 2> away = {0, 0};
+  if (differ != std::byte{0})
+    away = {distance_to_root(exchange, flat_parameters(replica)),
+            distance_to_root(exchange, flat_buffers(replica))};
+  std::vector<std::array<double, 2>> distances(ranks);
+  exchange.session().gather(std::as_bytes(std::span(away)),
+                            std::as_writable_bytes(std::span(distances)));
+  ReplicaRow row;
+  for (std::size_t rank = 0; rank < ranks; ++rank)
+    row.ranks.push_back({text_of(all[rank].data()), text_of(all[rank].data() + kDigits),
+                         distances[rank][0], distances[rank][1]});
+  return row;
+}
+
+std::string distinct_hashes(const ReplicaRow& row) {
+  std::string distinct;
+  for (const RankReplica& rank : row.ranks)
+    if (distinct.find(rank.parameter_hash) == std::string::npos)
+      distinct += (distinct.empty() ? "" : " ") + rank.parameter_hash;
+  return distinct;
+}
 
 namespace {
 
@@ -133,6 +230,219 @@ void restore(const RankState& state, const std::vector<NamedTensor>& snapshot) {
     state.buckets = buckets_in(integers_in(*buckets));
   if (const auto* order = find(snapshot, kMode, torch::kInt64))
     state.mode.restore(integers_in(*order));
+}
+
+namespace {
+
+struct ValueType {
+  const char* name;  ///< in the file
+  torch::ScalarType type;
+};
+constexpr ValueType kTypes[] = {{"F64", torch::kFloat64}, {"I64", torch::kInt64},
+                                {"F32", torch::kFloat32}, {"I32", torch::kInt32},
+                                {"I16", torch::kInt16},   {"I8", torch::kInt8},
+                                {"U8", torch::kUInt8},    {"BOOL", torch::kBool}};
+
+std::string type_name(const NamedTensor& tensor) {
+  for (const ValueType& one : kTypes)
+    if (one.type == tensor.values.scalar_type()) return one.name;
+  throw Error(ExitCode::kInternal, fmt::format("'{}' is {}, which no checkpoint holds", tensor.name,
+                                               c10::toString(tensor.values.scalar_type())));
+}
+
+torch::ScalarType type_of(const TensorInfo& info) {
+  for (const ValueType& one : kTypes)
+    if (info.dtype == one.name) return one.type;
+  throw Error(ExitCode::kBadData,
+              fmt::format("the checkpoint's '{}' is of the type {}", info.name, info.dtype));
+}
+
+std::span<std::byte> bytes_of(const torch::Tensor& values) {
+  return {static_cast<std::byte*>(values.data_ptr()), values.nbytes()};
+}
+
+std::string name_of(int rank, const std::string& name) {
+  return rank == kRoot ? name : fmt::format("rank{}/{}", rank, name);
+}
+
+/// One tensor of one rank, as it lies in the file.
+struct Piece {
+  int rank;
+  std::size_t tensor;
+};
+
+/// The tensors in the file, in its order, the same on all ranks. Larger values come first, so all
+/// are aligned.
+using Pieces = std::vector<Piece>;
+
+/// [rank][tensor]: whether it is not the same as that of rank 0.
+class Differences {
+ public:
+  Differences(std::size_t ranks, std::size_t tensors)
+      : tensors_(tensors), flags_(ranks * tensors, std::byte{0}) {}
+
+  void set(int rank, std::size_t tensor) { flags_[at(rank, tensor)] = std::byte{1}; }
+  bool operator()(int rank, std::size_t tensor) const {
+    return flags_[at(rank, tensor)] != std::byte{0};
+  }
+  std::span<std::byte> bytes() { return flags_; }
+
+ private:
+  std::size_t at(int rank, std::size_t tensor) const {
+    return static_cast<std::size_t>(rank) * tensors_ + tensor;
+  }
+  std::size_t tensors_;
+  std::vector<std::byte> flags_;
+};
+
+Differences compare(Exchange& exchange, const std::vector<NamedTensor>& mine, bool root_only) {
+  const auto ranks = static_cast<std::size_t>(exchange.session().size());
+  Differences differences(ranks, mine.size());
+  if (ranks == 1) return differences;
+  std::string digests;
+  for (const NamedTensor& tensor : mine) {
+    Sha256 digest;
+    digest.update(bytes_of(tensor.values));
+    digests += digest.hex();
+  }
+  const std::size_t length = digests.size() / mine.size();
+  std::string all(exchange.session().rank() == kRoot ? ranks * digests.size() : 0, '\0');
+  exchange.session().gather(std::as_bytes(std::span(digests)),
+                            std::as_writable_bytes(std::span(all)));
+  const std::string_view text = all;
+  for (std::size_t at = 0; at < all.size(); at += length) {
+    const std::size_t in_rank = at % digests.size();
+    const std::size_t tensor = in_rank / length;
+    const bool counts = !root_only || mine[tensor].of_rank;
+    if (counts && text.substr(at, length) != text.substr(in_rank, length))
+      differences.set(static_cast<int>(at / digests.size()), tensor);
+  }
+  exchange.session().broadcast(differences.bytes());
+  return differences;
+}
+
+Pieces pieces_of(const std::vector<NamedTensor>& mine, int ranks, const Differences& differs) {
+  Pieces pieces;
+  for (const std::int64_t bytes : {8, 4, 2, 1})
+    for (int rank = 0; rank < ranks; ++rank)
+      for (std::size_t i = 0; i < mine.size(); ++i)
+        if (mine[i].values.element_size() == bytes && (rank == kRoot || differs(rank, i)))
+          pieces.push_back({rank, i});
+  return pieces;
+}
+
+/// Rank 0 takes the pieces in the order of the file.
+void write_pieces(Exchange& exchange, const std::vector<NamedTensor>& mine, const Pieces& pieces,
+                  CheckpointWriter& writer) {
+  std::vector<std::byte> received;
+  for (const Piece& piece : pieces) {
+    const auto own = bytes_of(mine[piece.tensor].values);
+    if (piece.rank == kRoot) {
+      writer.write(own);
+      continue;
+    }
+    received.resize(own.size());
+    exchange.session().move(received, piece.rank, kRoot);
+    writer.write(received);
+  }
+}
+
+void send_pieces(Exchange& exchange, const std::vector<NamedTensor>& mine, const Pieces& pieces) {
+  for (const Piece& piece : pieces)
+    if (piece.rank != kRoot)
+      exchange.session().move(bytes_of(mine[piece.tensor].values), piece.rank, kRoot);
+}
+
+std::string broadcast_text(Exchange& exchange, std::string text) {
+  std::uint64_t size = text.size();
+  exchange.session().broadcast(std::as_writable_bytes(std::span(&size, 1)));
+  text.resize(static_cast<std::size_t>(size));
+  exchange.session().broadcast(std::as_writable_bytes(std::span(text)));
+  return text;
+}
+
+/// What rank 0 has in the file, told to all ranks before the values come.
+std::vector<TensorInfo> broadcast_infos(Exchange& exchange, const CheckpointFile* file) {
+  nlohmann::json told = nlohmann::json::array();
+  if (file)
+    for (const TensorPlace& place : file->tensors())
+      if (!place.info.name.starts_with("rank"))
+        told.push_back({place.info.name, place.info.dtype, place.info.shape});
+  std::vector<TensorInfo> infos;
+  for (const auto& one : nlohmann::json::parse(broadcast_text(exchange, told.dump())))
+    infos.push_back({one[0].get<std::string>(), one[1].get<std::string>(),
+                     one[2].get<std::vector<std::int64_t>>()});
+  return infos;
+}
+
+/// The place of a rank's own tensor, on rank 0; null if it has none of its own.
+const TensorPlace* own_place(const CheckpointFile& file, int rank, const NamedTensor& like) {
+  const TensorPlace* place = file.find(name_of(rank, like.name));
+  if (place && tensor_bytes(place->info) != like.values.nbytes())
+    throw Error(ExitCode::kBadData,
+                fmt::format("checkpoint '{}': '{}' has another shape than that of rank 0",
+                            file.path().string(), place->info.name));
+  return place;
+}
+
+Differences broadcast_differences(Exchange& exchange, const CheckpointFile* file,
+                                  const std::vector<NamedTensor>& tensors) {
+  Differences differences(static_cast<std::size_t>(exchange.session().size()), tensors.size());
+  if (file)
+    for (int rank = 1; rank < exchange.session().size(); ++rank)
+      for (std::size_t i = 0; i < tensors.size(); ++i)
+        if (own_place(*file, rank, tensors[i])) differences.set(rank, i);
+  exchange.session().broadcast(differences.bytes());
+  return differences;
+}
+
+/// Each rank's own tensors, from rank 0.
+void hand_out(Exchange& exchange, const CheckpointFile* file, std::vector<NamedTensor>& tensors) {
+  const Differences differs = broadcast_differences(exchange, file, tensors);
+  std::vector<std::byte> sent;
+  for (int rank = 1; rank < exchange.session().size(); ++rank)
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      if (!differs(rank, i)) continue;
+      if (file) {
+        const auto bytes = file->bytes(*own_place(*file, rank, tensors[i]));
+        sent.assign(bytes.begin(), bytes.end());
+      }
+      exchange.session().move(file ? std::span(sent) : bytes_of(tensors[i].values), kRoot, rank);
+    }
+}
+
+}  // namespace
+
+void write_checkpoint(Exchange& exchange, const std::vector<NamedTensor>& mine,
+                      const CheckpointInfo& info, const std::filesystem::path& target,
+                      bool root_only) {
+  const Differences differences = compare(exchange, mine, root_only);
+  const Pieces pieces = pieces_of(mine, exchange.session().size(), differences);
+  if (exchange.session().rank() != kRoot) return send_pieces(exchange, mine, pieces);
+  std::vector<TensorInfo> infos;
+  for (const Piece& piece : pieces) {
+    const NamedTensor& tensor = mine[piece.tensor];
+    infos.push_back(
+        {name_of(piece.rank, tensor.name), type_name(tensor), tensor.values.sizes().vec()});
+  }
+  CheckpointWriter writer(target, infos, to_metadata(info));
+  write_pieces(exchange, mine, pieces, writer);
+  writer.finish();
+}
+
+std::vector<NamedTensor> read_checkpoint(Exchange& exchange, const CheckpointFile* file) {
+  std::vector<NamedTensor> tensors;
+  for (const TensorInfo& info : broadcast_infos(exchange, file)) {
+    const torch::Tensor values = torch::empty(info.shape, type_of(info));
+    if (file) {
+      const auto bytes = file->bytes(*file->find(info.name));
+      std::copy(bytes.begin(), bytes.end(), bytes_of(values).begin());
+    }
+    exchange.session().broadcast(bytes_of(values));
+    tensors.push_back({info.name, values});
+  }
+  hand_out(exchange, file, tensors);
+  return tensors;
 }
 
 }  // namespace gradsync

@@ -8,10 +8,9 @@
 #include "options/options.h"
 #include "record/recorder.h"
 #include "train/batch_source.h"
-#include "train/bucket_probe.h"
+#include "train/before_training.h"
 #include "train/compute_settings.h"
 #include "train/resume.h"
-#include "train/stop_request.h"
 
 namespace gradsync {
 

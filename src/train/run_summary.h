@@ -1,13 +1,44 @@
 #pragma once
 
+#include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/table.h"
 #include "exchange/exchange.h"
 #include "record/run.h"
+#include "stats/clock.h"
 
 namespace gradsync {
+
+/// What rank 0 prints while it trains: epoch, iteration, loss, rate, remaining time. On a terminal
+/// one line of stderr that is overwritten; else a line on standard output each minute. With
+/// --log-every N a line each N iterations as well. Silent where it is not `shown`.
+class ProgressLog {
+ public:
+  /// `log_every` is --log-every.
+  ProgressLog(bool shown, std::int64_t log_every, std::int64_t iterations_in_all);
+  /// Tells how many iterations were done before this process: the remaining time is estimated from
+  /// those after them.
+  void begin_at(std::int64_t iterations_done) { before_ = iterations_done; }
+  ~ProgressLog() { clear(); }
+  ProgressLog(const ProgressLog&) = delete;
+  ProgressLog& operator=(const ProgressLog&) = delete;
+
+  void update(std::int64_t epoch, std::int64_t iterations_done, double loss,
+              double images_per_second);
+  /// Removes the line, so that something else can be printed.
+  void clear();
+
+ private:
+  std::string line(std::int64_t epoch, std::int64_t iterations_done, double loss,
+                   double images_per_second) const;
+
+  bool shown_, on_terminal_, drawn_ = false;
+  std::int64_t log_every_, total_, before_ = 0;
+  Stopwatch since_start_, since_drawn_;
+};
 
 /// What one rank says of its own run at the end. Times in seconds.
 class RankSummary {
@@ -15,7 +46,7 @@ class RankSummary {
   /// Adds an iteration; warm-up counts for loss and accuracy but not for times.
   void add(const RankIteration& measured, std::int64_t samples, bool warmup);
   void add_test(double accuracy) { test_accuracy_ = accuracy; }
-  /// At the last evaluation, also before the run resumed; NaN without one.
+  /// Accuracy at the last evaluation, also before the run resumed; NaN without one.
   double test_accuracy() const { return test_accuracy_; }
 
   /// Median of the timed iterations so far; NaN if there are none.
@@ -29,7 +60,8 @@ class RankSummary {
   double accuracy() const;
   std::int64_t samples() const { return samples_; }
 
-  /// All of it as numbers, and back: for checkpoints. Throws Error kBadData if they are too few.
+  /// The whole summary as numbers, and back, for checkpoints. Throws Error kBadData if they are too
+  /// few.
   std::vector<double> state() const;
   void restore(std::span<const double> state);
 

@@ -30,19 +30,19 @@ class StepGraph {
   /// Whether iterations of so many samples in so many passes are to be captured or replayed from
   /// now on.
   bool serves(std::int64_t samples, std::int64_t passes) const;
-  /// After an iteration that was launched: what it moved is what a replay moves.
+  /// Notes an iteration that was launched: what it moved is what a replay moves.
   void note(std::int64_t samples, std::int64_t passes, const TrafficBytes& traffic);
 
   bool captured() const { return captured_; }
   /// False if it could not be captured; `why_not` says why. Nothing of the work has run, or moved.
   /// `ledger` is where the work counts what it moves.
   bool capture(const Work& work, Ledger& ledger);
-  /// From now on it serves no iteration.
+  /// Ends its use: it serves no iteration any more.
   void give_up(const std::string& why);
   /// Counts in the ledger what it moves.
   void replay(Ledger& ledger);
 
-  /// Of the iteration replayed last, on the device; the next replay overwrites them.
+  /// The sums of the iteration replayed last, on the device; the next replay overwrites them.
   const torch::Tensor& sums() const { return sums_; }
   const TrafficBytes& traffic() const { return traffic_; }
   const std::string& why_not() const { return why_not_; }

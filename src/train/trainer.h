@@ -12,11 +12,8 @@
 #include "options/options.h"
 #include "stats/statistics.h"
 #include "train/checkpoints.h"
-#include "train/evaluate.h"
-#include "train/gather_rows.h"
 #include "train/pipeline.h"
-#include "train/progress.h"
-#include "train/rank_samples.h"
+#include "train/rank_measurements.h"
 #include "train/run_setting.h"
 #include "train/run_summary.h"
 
@@ -42,7 +39,7 @@ class Trainer {
  private:
   void run_epoch();
   void use_graph();
-  void say_if_graph_failed();
+  void warn_if_capture_failed();
   void run_iteration();
   bool completes_next() const;
   Verdict finish_iterations(bool all);
@@ -51,7 +48,7 @@ class Trainer {
   std::string parameter_name(std::int64_t index) const;
   void report_iteration(const IterationRow& row);
   bool warms_up();
-  void leave_warmup_out_of_peak(bool warmup);
+  void reset_peak_after_warmup(bool warmup);
   void adapt_timeout();
   Evaluation evaluate_epoch();
   bool target_reached();
@@ -68,19 +65,12 @@ class Trainer {
   Exchange& exchange_;
   RunSetting setting_;
   const TrainOptions& options_;
-  Replica replica_;
-  GradientGuard guard_;
-  std::unique_ptr<SyncMode> mode_;
-  NormExchange norms_;
-  std::unique_ptr<Optimizer> optimizer_;
+  RankTraining training_;
   LearningRate rate_;
   WarmupRule warmup_;
-  bool peak_holds_warmup_ = false;  ///< of the device's memory
-  Feed feed_;
+  bool peak_holds_warmup_ = false;           ///< of the device's memory
   std::vector<std::int64_t> epoch_lengths_;  ///< in iterations
   std::optional<StepGraph> graph_;
-  StepParts parts_;
-  std::unique_ptr<DeferredUpdates> deferred_;
   Pipeline pipeline_;
   Fault fault_;
   RankSummary summary_, epoch_summary_;

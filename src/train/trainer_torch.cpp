@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <cstdlib>
 #include <iostream>
@@ -10,18 +12,19 @@
 
 #include <fmt/format.h>
 
+#include "base/memory.h"
 #include "options/options.h"
-#include "train/rank_device.h"
-#include "train/replica_facts.h"
+#include "train/before_training.h"
+#include "train/compute_settings.h"
+#include "train/rank_state.h"
 #include "train/trainer.h"
-#include "train/verify_modes.h"
 #include "train/windows.h"
 
 namespace gradsync {
 
 namespace {
 
-/// Of an automatic timeout.
+/// Lower bound of an automatic timeout.
 constexpr double kShortestTimeout_s = 60;
 /// Iterations after which a process knows its median.
 constexpr std::int64_t kFirstIterations = 3;
@@ -33,7 +36,7 @@ double mean_loss(const IterationRow& row) {
   return sum / static_cast<double>(row.ranks.size());
 }
 
-/// One rank a host reads its counters.
+/// The reader of a host's counters, on one rank of each host.
 std::function<HostReading()> read_host(const Session& session) {
   if (session.local_rank() != 0) return {};
   return [counters = HostCounters()]() mutable { return counters.read(); };
@@ -90,40 +93,23 @@ Trainer::Trainer(Exchange& exchange, const RunSetting& setting)
     : exchange_(exchange),
       setting_(setting),
       options_(setting.options),
-      replica_(first_replica(exchange, options_, setting.compute.layout, setting.compute.device)),
-      guard_(replica_, exchange),
-      mode_(make_sync_mode(options_.sync, exchange, sync_settings(options_))),
-      norms_(options_.batch_norm, exchange, *mode_, replica_),
-      optimizer_(make_optimizer(replica_, options_.optimizer)),
+      training_(exchange,
+                first_replica(exchange, options_, setting.compute.layout, setting.compute.device),
+                setting.data, setting.compute, options_),
       rate_(options_.learning_rate),
       warmup_(options_),
-      feed_(setting.data, options_, setting.compute.layout, exchange.session().rank(),
-            exchange.session().size(), feed_share(*mode_, exchange.session().rank())),
       epoch_lengths_(
           epoch_lengths(options_, setting.data.size(Split::kTrain), exchange.session().size())),
-      parts_{replica_,
-             *mode_,
-             *optimizer_,
-             feed_,
-             guard_,
-             exchange,
-             setting.compute,
-             &norms_,
-             options_.clip_norm,
-             options_.label_smoothing},
-      deferred_(deferred_updates(replica_, *mode_, *optimizer_)),
-      pipeline_(exchange, replica_, setting.clock_offset_s),
+      pipeline_(exchange, training_.replica, setting.clock_offset_s),
       fault_(options_.inject_fault),
       host_samples_(read_host(exchange.session()), kHostInterval_s),
       progress_(exchange.session().rank() == 0 && !setting.quiet, options_.log_every,
                 std::accumulate(epoch_lengths_.begin(), epoch_lengths_.end(), std::int64_t{0})),
-      checkpoints_(
-          exchange, setting_,
-          {replica_, *optimizer_, *mode_, summary_, epoch_summary_, epoch_clock_, buckets_}) {
+      checkpoints_(exchange, setting_,
+                   {training_.replica, *training_.optimizer, *training_.mode, summary_,
+                    epoch_summary_, epoch_clock_, buckets_}) {
   if (setting.compute.device.is_cuda()) gpu_samples_.emplace(read_gpu(), kGpuInterval_s);
   if (options_.graph) use_graph();
-  parts_.deferred = deferred_.get();
-  mode_->attach(replica_);
   position_ = checkpoints_.restore();
   exchange_.log().start_at(position_.iteration);
   progress_.begin_at(position_.iteration);
@@ -156,11 +142,11 @@ void Trainer::run_counterfactual(ProgramOutput& output) {
   const WatchdogTimeoutExtension measures(exchange_.session().watchdog(),
                                           WatchedPhase::kCounterfactual);
   exchange_.await(exchange_.now().mark);
-  const std::string before = parameter_hash(replica_);
+  const std::string before = parameter_hash(training_.replica);
   const auto rows = run_windows(exchange_, setting_,
-                                {replica_, buckets_, position_.iteration,
+                                {training_.replica, buckets_, position_.iteration,
                                  [this] { checkpoints_.stop_if_wanted(position_); }});
-  if (parameter_hash(replica_) != before)
+  if (parameter_hash(training_.replica) != before)
     throw Error(ExitCode::kInternal, "the windows of --counterfactual changed the trained network");
   if (exchange_.session().rank() != 0) return;
   for (const WindowRow& row : rows)
@@ -173,14 +159,14 @@ void Trainer::run_counterfactual(ProgramOutput& output) {
 void Trainer::use_graph() {
   const std::string obstacle = graph_obstacle(options_);
   if (obstacle.empty())
-    parts_.graph = &graph_.emplace();
+    training_.graph = &graph_.emplace();
   else if (exchange_.session().rank() == 0)
     print_warning("gradsync-train", fmt::format("--graph has no effect, because of {}", obstacle));
 }
 
-void Trainer::say_if_graph_failed() {
-  if (!parts_.graph || graph_->why_not().empty()) return;
-  parts_.graph = nullptr;
+void Trainer::warn_if_capture_failed() {
+  if (!training_.graph || graph_->why_not().empty()) return;
+  training_.graph = nullptr;
   if (exchange_.session().rank() == 0)
     print_warning("gradsync-train",
                   fmt::format("--graph: steps are launched one by one, because a step could not be "
@@ -194,41 +180,40 @@ void Trainer::run_iteration() {
       exchange_.session().watchdog(),
       first ? WatchedPhase::kFirstIterations : WatchedPhase::kTraining);
   if (fault_.due(exchange_.session().rank(), position_.iteration))
-    inject_fault(fault_.kind, exchange_, guard_, position_.iteration);
-  IterationRow row;
-  row.iteration = position_.iteration;
-  row.epoch = position_.epoch;
-  row.step = position_.step;
-  row.learning_rate = learning_rate();
-  row.warmup = warms_up();
-  leave_warmup_out_of_peak(row.warmup);
-  parts_.completes = completes_next();
-  PendingStep step = run_step(parts_, row.iteration, row.step, row.learning_rate);
+    inject_fault(fault_.kind, exchange_, training_.guard, position_.iteration);
+  const bool warmup = warms_up();
+  reset_peak_after_warmup(warmup);
+  training_.completes = completes_next();
+  StartedIteration started =
+      start_iteration(training_, position_.iteration, position_.step, learning_rate());
+  FinishedIteration& known = started.known;
+  known.row.epoch = position_.epoch;
+  known.row.warmup = warmup;
   const bool last_of_epoch = position_.step + 1 == iterations_of(position_.epoch);
-  step.known.stop = checkpoints_.wanted(last_of_epoch && options_.evaluate != "none");
+  known.stop = checkpoints_.wanted(last_of_epoch && options_.evaluate != EvaluateHow::kNone);
   // A replayed step says nothing of its collectives: they are those of the steps before.
-  if (!parts_.deferred && (!parts_.graph || !step.known.buckets.empty()))
-    buckets_ = step.known.buckets;
-  say_if_graph_failed();
-  pipeline_.push({std::move(row), std::move(step)});
+  if (!training_.deferred && (!training_.graph || !known.row.buckets.empty()))
+    buckets_ = known.row.buckets;
+  warn_if_capture_failed();
+  pipeline_.push(std::move(started));
   ++position_.iteration;
   ++position_.step;
-  if (parts_.defers()) return;
-  const Verdict verdict = finish_iterations(parts_.deferred || checkpoints_.due(position_));
+  if (training_.defers()) return;
+  const Verdict verdict = finish_iterations(training_.deferred || checkpoints_.due(position_));
   adapt_timeout();
   checkpoints_.after_iteration(position_, verdict);
 }
 
 bool Trainer::warms_up() {
   std::vector<std::int64_t> passes;
-  const std::int64_t first = feed_.first_pass_of(position_.step);
-  for (std::int64_t pass = 0; pass < feed_.passes_of(position_.step); ++pass)
-    passes.push_back(feed_.samples_per_rank(first + pass));
+  const std::int64_t first = training_.feed.first_pass_of(position_.step);
+  for (std::int64_t pass = 0; pass < training_.feed.passes_of(position_.step); ++pass)
+    passes.push_back(training_.feed.samples_per_rank(first + pass));
   return warmup_.counts(position_.iteration, passes);
 }
 
 /// cuDNN's search takes memory that no later step does.
-void Trainer::leave_warmup_out_of_peak(bool warmup) {
+void Trainer::reset_peak_after_warmup(bool warmup) {
   if (!warmup && std::exchange(peak_holds_warmup_, false))
     reset_peak_device_bytes(setting_.compute.device);
   if (setting_.compute.device.is_cuda()) peak_holds_warmup_ |= warmup;
@@ -241,8 +226,8 @@ bool Trainer::completes_next() const {
          after.step == iterations_of(after.epoch);
 }
 
-/// Those whose turn it is, or all; returns the verdict on the last one, but a request to stop of
-/// any. Before a stop or a checkpoint all rows up to that state are recorded.
+/// Finishes the iterations that are due, or all of them. Returns the last verdict, or the first
+/// that requests a stop: before a stop or a checkpoint all rows up to that state are recorded.
 Verdict Trainer::finish_iterations(bool all) {
   Verdict verdict;
   while (pipeline_.full() || (all && !pipeline_.empty())) {
@@ -254,20 +239,19 @@ Verdict Trainer::finish_iterations(bool all) {
 }
 
 Verdict Trainer::finish(FinishedIteration finished) {
-  IterationRow& row = finished.row;
-  const StepResult& result = finished.result;
-  const double begin_s = result.measured.begin_s + setting_.clock_offset_s - setting_.start_s;
-  const Verdict verdict = gather_rows(exchange_, result, begin_s, row);
-  if (parts_.deferred) buckets_ = result.buckets;
+  const double begin_s = finished.measured.begin_s + setting_.clock_offset_s - setting_.start_s;
+  const Verdict verdict = gather_rows(exchange_, finished, begin_s);
+  const IterationRow& row = finished.row;
+  if (training_.deferred) buckets_ = row.buckets;
   if (setting_.recorder) {
     const WatchdogTimeoutExtension writes(exchange_.session().watchdog(), WatchedPhase::kJournal);
     setting_.recorder->add(row);
   }
   stop_on_bad_numbers(verdict, row.iteration);
-  recent_iteration_s_.add(result.measured[Phase::kIteration]);
-  summary_.add(result.measured, result.samples, row.warmup);
-  epoch_summary_.add(result.measured, result.samples, row.warmup);
-  epoch_clock_.training_s += training_s(result.measured);
+  recent_iteration_s_.add(finished.measured[Phase::kIteration]);
+  summary_.add(finished.measured, finished.samples, row.warmup);
+  epoch_summary_.add(finished.measured, finished.samples, row.warmup);
+  epoch_clock_.training_s += training_s(finished.measured);
   if (exchange_.session().rank() == 0) report_iteration(row);
   return verdict;
 }
@@ -289,7 +273,7 @@ void Trainer::stop_on_bad_numbers(const Verdict& verdict, std::int64_t iteration
 }
 
 std::string Trainer::parameter_name(std::int64_t index) const {
-  const auto& names = replica_.names;
+  const auto& names = training_.replica.names;
   if (index < static_cast<std::int64_t>(names.size()))
     return names[static_cast<std::size_t>(index)];
   return "a parameter";
@@ -311,8 +295,176 @@ void Trainer::adapt_timeout() {
 
 double Trainer::learning_rate() const {
   const double done = static_cast<double>(position_.step) /
-                      static_cast<double>(feed_.iterations_of(position_.epoch));
+                      static_cast<double>(training_.feed.iterations_of(position_.epoch));
   return rate_.at(static_cast<double>(position_.epoch) + done);
+}
+
+namespace {
+
+/// "54.20 %", or "n/a" for what was not measured.
+std::string percent(double part) {
+  return std::isnan(part) ? "n/a" : fmt::format("{:.2f} %", 1e2 * part);
+}
+
+/// Line of an epoch, of all ranks: means, and the times of the slowest.
+std::string epoch_line(std::int64_t epoch, const std::vector<RankEpoch>& ranks) {
+  const auto mean = [&](double RankEpoch::*value) {
+    double sum = 0;
+    for (const RankEpoch& rank : ranks)
+      sum += rank.*value;
+    return sum / static_cast<double>(ranks.size());
+  };
+  const auto slowest = [&](double RankEpoch::*time_s) {
+    double slowest_s = 0;
+    for (const RankEpoch& rank : ranks)
+      slowest_s = std::max(slowest_s, rank.*time_s);
+    return slowest_s;
+  };
+  return fmt::format(
+      "epoch {}: train loss {:.4f}, train accuracy {}, test accuracy {}, {:.4f} s training, "
+      "{:.4f} s running",
+      epoch + 1, mean(&RankEpoch::train_loss), percent(mean(&RankEpoch::train_accuracy)),
+      percent(mean(&RankEpoch::test_accuracy)), slowest(&RankEpoch::training_time_s),
+      slowest(&RankEpoch::running_time_s));
+}
+
+}  // namespace
+
+void Trainer::run_epoch() {
+  epoch_clock_.since.restart_s();
+  training_.feed.begin_epoch(position_.epoch, position_.step);
+  pipeline_.anchor();
+  while (position_.step < iterations_of(position_.epoch))
+    run_iteration();
+  const Verdict last = finish_iterations(/*all=*/true);
+  if (last.stop != StopReason::kNone) checkpoints_.after_iteration(position_, last);
+  RankEpoch mine;
+  mine.running_time_s = epoch_clock_.running_s();
+  mine.training_time_s = epoch_clock_.training_s;
+  mine.train_loss = epoch_summary_.mean_loss();
+  mine.train_accuracy = epoch_summary_.accuracy();
+  const Evaluation test = evaluate_epoch();
+  mine.test_loss = test.loss;
+  mine.test_accuracy = test.accuracy;
+  mine.evaluation_time_s = test.time_s;
+  if (setting_.compute.device.is_cuda())
+    mine.peak_memory_bytes = static_cast<double>(peak_device_bytes(setting_.compute.device));
+  else if (const auto bytes = peak_resident_bytes())
+    mine.peak_memory_bytes = static_cast<double>(*bytes);
+  summary_.add_test(test.accuracy);
+  record_epoch(mine);
+  epoch_summary_ = RankSummary();
+  epoch_clock_ = EpochClock();
+  position_ = {position_.iteration, position_.epoch + 1, 0};
+}
+
+Evaluation Trainer::evaluate_epoch() {
+  if (options_.evaluate == EvaluateHow::kNone) return {};
+  progress_.clear();
+  const WatchdogTimeoutExtension evaluates(exchange_.session().watchdog(),
+                                           WatchedPhase::kEvaluation);
+  const Evaluation result =
+      evaluate(training_, setting_.data, evaluate_how(options_, exchange_.session().size()));
+  checkpoints_.after_evaluation(result.time_s);
+  return result;
+}
+
+/// Whether --target-accuracy is reached: by the mean over the ranks, since replicas that are
+/// evaluated each may differ. Between epochs; the same on all ranks.
+bool Trainer::target_reached() {
+  if (!(options_.target_accuracy > 0)) return false;
+  constexpr double kRounding = 1e-12;
+  double accuracy = summary_.test_accuracy();
+  exchange_.session().sum(std::span(&accuracy, 1));
+  accuracy /= static_cast<double>(exchange_.session().size());
+  if (!(1e2 * accuracy >= options_.target_accuracy - kRounding)) return false;
+  progress_.clear();
+  if (exchange_.session().rank() == 0)
+    std::cout << fmt::format("target accuracy {:g} % reached: {} after epoch {}\n",
+                             options_.target_accuracy, percent(accuracy), position_.epoch)
+              << std::flush;
+  return true;
+}
+
+std::function<GpuReading()> Trainer::read_gpu() const {
+  std::string why;
+  const std::shared_ptr<GpuMonitor> monitor = open_nvml(setting_.gpu_uuid, why);
+  if (monitor) return [monitor] { return monitor->read(); };
+  if (exchange_.session().rank() == 0)
+    print_warning("gradsync-train", "no samples of memory, clocks and power: " + why);
+  return {};
+}
+
+void Trainer::record_samples() {
+  if (gpu_samples_)
+    gpu_samples_->record(exchange_, setting_.clock_offset_s, setting_.start_s, setting_.recorder);
+  host_samples_.record(exchange_, setting_.clock_offset_s, setting_.start_s, setting_.recorder);
+}
+
+void Trainer::record_epoch(const RankEpoch& mine) {
+  const WatchdogTimeoutExtension writes(exchange_.session().watchdog(), WatchedPhase::kJournal);
+  record_samples();
+  const std::int64_t epoch = position_.epoch;
+  std::vector<RankEpoch> all(
+      exchange_.session().rank() == 0 ? static_cast<std::size_t>(exchange_.session().size()) : 0);
+  exchange_.session().gather(std::as_bytes(std::span(&mine, 1)),
+                             std::as_writable_bytes(std::span(all)));
+  if (exchange_.session().rank() != 0) return;
+  std::cout << epoch_line(epoch, all) << ", order " << training_.feed.order_digest() << std::endl;
+  const EpochOrder order = count_batches(epoch);
+  if (setting_.recorder)
+    setting_.recorder->add(EpochRow{epoch, iterations_of(epoch), training_.feed.order_digest(),
+                                    order.new_batches, order.shared_images, all});
+}
+
+EpochOrder Trainer::count_batches(std::int64_t epoch) {
+  return census_.add(training_.feed.order_of(epoch), exchange_.session().size(),
+                     options_.accumulate, iterations_of(epoch));
+}
+
+/// A resumed run counts the batches of its earlier epochs.
+void Trainer::count_batches_before() {
+  if (exchange_.session().rank() != 0) return;
+  for (std::int64_t epoch = 0; epoch < position_.epoch; ++epoch)
+    count_batches(epoch);
+}
+
+/// Prints and records what two runs are compared by, and what the ranks moved. Hashes are equal
+/// only if bit-equal.
+void Trainer::close_training() {
+  const WatchdogTimeoutExtension writes(exchange_.session().watchdog(), WatchedPhase::kJournal);
+  const RankTraffic trained = exchange_.session().ledger().total();
+  training_.mode->publish();
+  const ReplicaRow replicas = compare_replicas(exchange_, training_.replica);
+  record_traffic(trained);
+  if (exchange_.session().rank() != 0) return;
+  std::cout << "parameters: " << distinct_hashes(replicas) << std::endl;
+  if (setting_.recorder) setting_.recorder->add(replicas);
+  if (!training_.optimizer->scales_loss()) return;
+  const StepState state = training_.optimizer->read_state();
+  std::cout << fmt::format("fp16: {} steps skipped for an overflow, loss scale {:g}\n",
+                           state.skipped_steps, state.loss_scale.scale)
+            << std::flush;
+}
+
+void Trainer::record_traffic(const RankTraffic& trained) {
+  const std::array<RankTraffic, 2> mine = {traffic_at_start_, trained};
+  std::vector<std::array<RankTraffic, 2>> all(
+      exchange_.session().rank() == 0 ? static_cast<std::size_t>(exchange_.session().size()) : 0);
+  exchange_.session().gather(std::as_bytes(std::span(mine)),
+                             std::as_writable_bytes(std::span(all)));
+  if (!setting_.recorder) return;
+  TrafficRow start{"start", 0, {}}, end{"trained", position_.iteration - first_iteration_, {}};
+  for (const auto& rank : all) {
+    start.ranks.push_back(rank[0]);
+    end.ranks.push_back(rank[1]);
+  }
+  setting_.recorder->add(start);
+  setting_.recorder->add(end);
+}
+
+std::int64_t Trainer::iterations_of(std::int64_t epoch) const {
+  return epoch_lengths_[static_cast<std::size_t>(epoch)];
 }
 
 }  // namespace gradsync

@@ -7,9 +7,8 @@
 #include "options/modes.h"
 #include "record/row_figures.h"
 #include "sync/replay.h"
-#include "train/gather_rows.h"
+#include "train/before_training.h"
 #include "train/pipeline.h"
-#include "train/verify_modes.h"
 #include "train/windows.h"
 
 namespace gradsync {
@@ -54,7 +53,7 @@ Replica copy_of(const Replica& trained, const RunSetting& setting) {
   return copy;
 }
 
-/// One window on this rank.
+/// Figures of one window on this rank.
 struct Measured {
   RankWindow rank;
   std::int64_t iterations = 0;
@@ -72,13 +71,6 @@ class Windows {
   Measured run(Kind kind) { return kind == kCommunicationOnly ? communication() : training(kind); }
 
  private:
-  std::unique_ptr<SyncMode> make_mode(Kind kind) {
-    const SyncSettings settings = sync_settings(setting_.options);
-    if (kind == kComputeOnly) return make_sync_mode(kNoExchange, exchange_, settings);
-    if (kind != kSerial) return make_sync_mode(setting_.options.sync, exchange_, settings);
-    return replay();
-  }
-
   std::unique_ptr<Replay> replay() {
     const Mode& mode = mode_named(setting_.options.sync);
     return std::make_unique<Replay>(exchange_, trained_.buckets, mode.overlaps,
@@ -131,71 +123,54 @@ class Windows {
   std::size_t in_flight() const { return exchange_.lane() ? Pipeline::kInFlight : 0; }
 
   Measured training(Kind kind) {
-    Replica replica = copy_of(trained_.replica, setting_);
-    GradientGuard guard(replica, exchange_);
-    const auto mode = make_mode(kind);
-    mode->attach(replica);
-    const TrainOptions& options = setting_.options;
+    TrainOptions options = setting_.options;
+    if (kind == kComputeOnly) options.sync = kNoExchange;
     // The serial window replays the statistics' collectives with the others.
-    const bool own_norms = kind == kComputeOnly || kind == kSerial;
-    NormExchange norms(own_norms ? "local" : options.batch_norm, exchange_, *mode, replica);
-    const auto optimizer = make_optimizer(replica, options.optimizer);
-    Feed feed(setting_.data, setting_.options, setting_.compute.layout, exchange_.session().rank(),
-              exchange_.session().size(), feed_share(*mode, exchange_.session().rank()));
-    feed.begin_epoch(0);
-    StepParts parts{replica,
-                    *mode,
-                    *optimizer,
-                    feed,
-                    guard,
-                    exchange_,
-                    setting_.compute,
-                    &norms,
-                    options.clip_norm,
-                    options.label_smoothing};
-    const auto deferred = deferred_updates(replica, *mode, *optimizer);
-    parts.deferred = deferred.get();
-    return iterate(parts, kind);
+    if (kind == kComputeOnly || kind == kSerial) options.batch_norm = BatchNormMode::kLocal;
+    RankTraining training(exchange_, copy_of(trained_.replica, setting_), setting_.data,
+                          setting_.compute, options, kind == kSerial ? replay() : nullptr);
+    training.feed.begin_epoch(0);
+    return iterate(training, kind);
   }
 
-  Measured iterate(StepParts& parts, Kind kind) {
-    const std::int64_t per_epoch = parts.feed.iterations_of(0);
+  Measured iterate(RankTraining& training, Kind kind) {
+    const std::int64_t per_epoch = training.feed.iterations_of(0);
     // As many as asked for, or as an epoch has after the warm-up.
     const std::int64_t iterations =
         std::clamp<std::int64_t>(per_epoch - kWarmup, 1, setting_.options.counterfactual);
     const std::int64_t warmup = std::clamp<std::int64_t>(per_epoch - iterations, 0, kWarmup);
-    Pipeline pipeline(exchange_, parts.replica, setting_.clock_offset_s);
+    Pipeline pipeline(exchange_, training.replica, setting_.clock_offset_s);
     Sums sums;
-    run_steps(parts, pipeline, 0, warmup, sums);
-    parts.measured = kind != kUnmeasured;
-    exchange_.log().set_timing(parts.measured);
+    run_iterations(training, pipeline, 0, warmup, sums);
+    training.measured = kind != kUnmeasured;
+    exchange_.log().set_timing(training.measured);
     sums = Sums();
     exchange_.session().meet();
     const Stopwatch watch;
-    run_steps(parts, pipeline, warmup, warmup + iterations, sums);
+    run_iterations(training, pipeline, warmup, warmup + iterations, sums);
     const double wall_s = watch.elapsed_s();
     exchange_.log().set_timing(true);
     return {sums.per_iteration(wall_s, iterations), iterations};
   }
 
   /// Started and finished as in training.
-  void run_steps(StepParts& parts, Pipeline& pipeline, std::int64_t first, std::int64_t last,
-                 Sums& sums) {
+  void run_iterations(RankTraining& training, Pipeline& pipeline, std::int64_t first,
+                      std::int64_t last, Sums& sums) {
     const double rate = setting_.options.learning_rate.base;
     for (std::int64_t step = first; step < last; ++step) {
-      parts.completes = step + 1 == last || DeferredUpdates::completes_after(step + 1);
-      pipeline.push({IterationRow(), run_step(parts, next_iteration_++, step, rate)});
-      while (pipeline.full() && !parts.defers())
-        finish(parts, pipeline.finish_first(), sums);
+      training.completes = step + 1 == last || DeferredUpdates::completes_after(step + 1);
+      pipeline.push(start_iteration(training, next_iteration_++, step, rate));
+      while (pipeline.full() && !training.defers())
+        finish(training, pipeline.finish_first(), sums);
     }
     while (!pipeline.empty())
-      finish(parts, pipeline.finish_first(), sums);
+      finish(training, pipeline.finish_first(), sums);
   }
 
   /// The rows of all ranks meet on rank 0, unless nothing is measured.
-  void finish(const StepParts& parts, FinishedIteration finished, Sums& sums) {
-    sums.add(finished.result.measured);
-    if (parts.measured) gather_rows(exchange_, finished.result, 0, finished.row);
+  void finish(const RankTraining& training, FinishedIteration finished, Sums& sums) {
+    sums.add(finished.measured);
+    if (training.measured) gather_rows(exchange_, finished, 0);
   }
 
   Exchange& exchange_;

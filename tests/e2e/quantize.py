@@ -20,7 +20,7 @@ from harness import BIN, ROOT, Failure, check, mpirun, run, run_cases, synthetic
 
 DATA, CHECKPOINTS = "", pathlib.Path()
 SCRIPT = ROOT / "docs/int8_lenet.py"
-QUICK = ["--no-speed", "--no-ablation", "--threads", 1]
+QUICK = ["--no-ablation", "--threads", 1]
 
 
 def prepare(shared: pathlib.Path) -> None:
@@ -68,7 +68,7 @@ def numbers(path: pathlib.Path) -> dict:
 def case_results_do_not_depend_on_ranks_or_threads(folder):
     shapes = {"one": (1, 1), "threads": (1, 3), "two": (2, 1), "three": (3, 2)}
     for name, (ranks, threads) in shapes.items():
-        quantize("--threads", threads, "--no-speed", "--calibration-images", 230, "--calibrator", "entropy", "--output",
+        quantize("--threads", threads, "--calibration-images", 230, "--calibrator", "entropy", "--output",
                  folder / f"{name}.h5", "--save", folder / f"{name}.safetensors", ranks=ranks, quick=False).expect(0)  # fmt: skip
     expected, model = numbers(folder / "one.h5"), (folder / "one.safetensors").read_bytes()
     check(len(expected["step/name"]) > 10, "no variants")
@@ -80,14 +80,13 @@ def case_results_do_not_depend_on_ranks_or_threads(folder):
         check((folder / f"{name}.safetensors").read_bytes() == model, f"{name}: another network was saved")
 
 
-def case_both_paths_agree_and_numpy_agrees_with_them(folder):
+def case_numpy_agrees(folder):
     for number, extra in enumerate(([], ["--weight-convention", "affine", "--weight-granularity", "tensor", "--weight-bits", 5],
                   ["--weight-convention", "published", "--activation-convention", "published", "--calibrator", "min-max"])):  # fmt: skip
         output, model = folder / f"q{number}.h5", folder / f"q{number}.safetensors"
-        quantize("--output", output, "--save", model, *extra).expect(0, "250 of 250")
+        quantize("--output", output, "--save", model, *extra).expect(0)
         steps = numbers(output)
         last = list(steps["step/name"]).index(b"all, with bias")
-        check(steps["step/agreeing"][last] == 250, f"only {steps['step/agreeing'][last]} agree")
         told = run([sys.executable, SCRIPT, model, pathlib.Path(DATA) / "test_batch.bin"]).expect(0)
         check(told.out.split()[0] == str(steps["step/correct"][last]), f"NumPy has {told.out}, not {steps['step/correct'][last]}")
 
@@ -122,13 +121,13 @@ def case_what_is_saved_is_small(folder):
 
 
 def case_report_has_tables_and_pictures(folder):
-    quantize("--output", folder / "q.h5", "--speed-rounds", 6, quick=False).expect(0)
+    quantize("--output", folder / "q.h5", quick=False).expect(0)
     report = run([BIN / "gradsync-report", folder / "q.h5", "--output", folder / "tables", "--format", "all", "--html",
                   folder / "page.html", "--claims", folder / "claims.json"], timeout=600).expect(0)  # fmt: skip
     check("verdict" not in report.out.lower(), "a verdict on no run")
-    for name in ("quantize", "ranges", "quantize-layers", "quantize-speed"):
+    for name in ("quantize", "ranges", "quantize-layers"):
         check((folder / f"tables/{name}.csv").stat().st_size > 100, f"table {name} is missing")
-    for name in ("weights", "weights-int8", "activations", "activations-published", "activations-int8", "bias", "inference", "accuracy", "int8-speed"):
+    for name in ("weights", "weights-int8", "activations", "activations-published", "activations-int8", "bias", "inference", "accuracy"):
         check((folder / f"tables/{name}.png").stat().st_size > 1000, f"plot {name} is missing")
     check(not (folder / "tables/modes.csv").exists(), "a table of modes of no run")
     ranges = (folder / "tables/ranges.csv").read_text()
@@ -172,7 +171,7 @@ def case_one_command_from_training_to_pictures(folder):
     results = folder / "results"
     (folder / "job.cfg").write_text(f"""model = lenet\nsync = none\nranks = 1\ndata = {DATA}\nbatch-per-rank = 32
         iterations = 5\ncheckpoint-every = end\nthreads = 1\nresults = {results}\n""".replace("  ", ""))
-    options = {"GRADSYNC_QUANTIZE_" + name: value for name, value in (("CALIBRATION_IMAGES", "50"), ("SPEED", "no"), ("ABLATION", "no"))}
+    options = {"GRADSYNC_QUANTIZE_" + name: value for name, value in (("CALIBRATION_IMAGES", "50"), ("ABLATION", "no"))}
     run([ROOT / "config/quantize", folder / "job.cfg"], environment=options, timeout=600).expect(0, "tables and pictures")
     made = {name: results / name for name in ("lenet-none-r1-int8.h5", "lenet-none-r1-int8.safetensors", "tables/ranges.csv", "tables/bias.png")}
     check(all(path.exists() for path in made.values()), f"missing: {[name for name, path in made.items() if not path.exists()]}")

@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "checkpoint/checkpoint_file.h"
 #include "checkpoint/checkpoint_info.h"
-#include "checkpoint/safetensors.h"
 #include "data/cifar10.h"
 #include "fuzz/targets.h"
 #include "quantize/float_model.h"

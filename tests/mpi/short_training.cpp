@@ -2,7 +2,6 @@
 
 #include "data/synthetic.h"
 #include "train/pipeline.h"
-#include "train/verify_modes.h"
 
 namespace gradsync::test {
 
@@ -27,45 +26,30 @@ Trained train_shortly(Exchange& exchange, const DataSource& data, const TrainOpt
                       StepGraph* graph) {
   ComputeSettings compute;
   compute.device = device;
-  Replica replica = make_replica(options.model, options.seed, compute.layout, device);
-  GradientGuard guard(replica, exchange);
-  const auto mode = make_sync_mode(options.sync, exchange, sync_settings(options));
-  mode->attach(replica);
-  const auto optimizer = make_optimizer(replica, options.optimizer);
   DataSource source = data;
   source.device = device;
   source.lane = exchange.lane();
-  Feed feed(source, options, compute.layout, exchange.session().rank(), exchange.session().size(),
-            feed_share(*mode, exchange.session().rank()));
-  StepParts parts{replica, *mode, *optimizer, feed, guard, exchange, compute};
-  parts.clip_norm = options.clip_norm;
-  parts.graph = graph;
-  const auto deferred = deferred_updates(replica, *mode, *optimizer);
-  parts.deferred = deferred.get();
-  Pipeline pipeline(exchange, replica, /*clock_offset_s=*/0);
+  RankTraining training(exchange, make_replica(options.model, options.seed, compute.layout, device),
+                        source, compute, options);
+  training.graph = graph;
+  Pipeline pipeline(exchange, training.replica, /*clock_offset_s=*/0);
   Trained trained;
-  const auto finish = [&] {
-    FinishedIteration finished = pipeline.finish_first();
-    trained.iterations.push_back(finished.row.iteration);
-    trained.steps.push_back(std::move(finished.result));
-  };
-  feed.begin_epoch(0);
+  const auto finish = [&] { trained.iterations.push_back(pipeline.finish_first()); };
+  training.feed.begin_epoch(0);
   pipeline.anchor();
-  const std::int64_t last = std::min(iterations, feed.iterations_of(0));
+  const std::int64_t last = std::min(iterations, training.feed.iterations_of(0));
   for (std::int64_t i = 0; i < last; ++i) {
-    if (at_start) at_start(guard, i);
-    IterationRow row;
-    row.iteration = i;
-    parts.completes = i + 1 == last || DeferredUpdates::completes_after(i + 1);
-    pipeline.push({row, run_step(parts, i, i, 0.02)});
-    while (pipeline.full() && !parts.defers())
+    if (at_start) at_start(training.guard, i);
+    training.completes = i + 1 == last || DeferredUpdates::completes_after(i + 1);
+    pipeline.push(start_iteration(training, i, i, 0.02));
+    while (pipeline.full() && !training.defers())
       finish();
   }
   while (!pipeline.empty())
     finish();
-  mode->publish();
-  trained.parameters = flat_parameters(replica);
-  trained.hash = parameter_hash(replica);
+  training.mode->publish();
+  trained.parameters = flat_parameters(training.replica);
+  trained.hash = parameter_hash(training.replica);
   return trained;
 }
 

@@ -10,7 +10,7 @@
 #include "options/options.h"
 #include "train/compute_settings.h"
 #include "train/gradient_guard.h"
-#include "train/step.h"
+#include "train/iteration.h"
 
 namespace gradsync::test {
 
@@ -31,8 +31,7 @@ TrainOptions short_options(const std::string& mode);
 struct Trained {
   torch::Tensor parameters;
   std::string hash;
-  std::vector<std::int64_t> iterations;  ///< in the order in which they were finished
-  std::vector<StepResult> steps;
+  std::vector<FinishedIteration> iterations;  ///< in the order in which they were finished
 };
 
 using AtStart = std::function<void(GradientGuard&, std::int64_t iteration)>;

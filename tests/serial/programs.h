@@ -8,7 +8,7 @@
 #include "analysis/report_options.h"
 #include "base/cli/program_help.h"
 #include "calibrate/calibrate_options.h"
-#include "check/check_options.h"
+#include "check/check.h"
 #include "options/options.h"
 #include "quantize/quantize_options.h"
 #include "sweep/sweep_options.h"

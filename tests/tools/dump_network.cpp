@@ -12,10 +12,10 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "model/layer_flop.h"
+#include "model/network.h"
 #include "model/replica.h"
 #include "train/batch_source.h"
-#include "train/loss.h"
+#include "train/iteration.h"
 
 namespace {
 

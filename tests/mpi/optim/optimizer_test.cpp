@@ -10,7 +10,6 @@
 #include "base/error.h"
 #include "mpi/ranks.h"
 #include "optim/clip.h"
-#include "optim/tensor_optimizer.h"
 
 using namespace gradsync;
 

@@ -6,7 +6,7 @@
 #include "mpi/ranks.h"
 #include "mpi/short_training.h"
 #include "sync/sync_mode.h"
-#include "train/deferred_updates.h"
+#include "train/iteration.h"
 
 using namespace gradsync;
 using gradsync::test::Ranks;
@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int64_t kCrossIterationSteps = 10;
 
-Trained trained(const SmallSet& set, const std::string& transport, const std::string& overlap,
+Trained trained(const SmallSet& set, const std::string& transport, Overlap overlap,
                 const std::function<void(TrainOptions&)>& change = {}) {
   Ranks ranks(transport);
   TrainOptions options = test::short_options("ddp");
@@ -61,13 +61,14 @@ TEST_CASE("an exchange that overlaps the next step computes what ddp computes" *
   const int size = test::session().size();
   for (const char* transport : {"mpi", "tcp-ring", "two-level", "two-level-unequal"}) {
     CAPTURE(transport);
-    const Trained waits = trained(set, transport, "backward"),
-                  carries = trained(set, transport, "step");
+    const Trained waits = trained(set, transport, Overlap::kBackward),
+                  carries = trained(set, transport, Overlap::kStep);
     CHECK(carries.iterations.size() == waits.iterations.size());
     if (size <= 2) CHECK(carries.hash == waits.hash);
     CHECK(largest_gap(carries, waits) <= 2e-4);  // other messages, another order of additions
-    for (std::size_t i = 0; i < waits.steps.size(); ++i)
-      CHECK(carries.steps[i].measured.loss == doctest::Approx(waits.steps[i].measured.loss));
+    for (std::size_t i = 0; i < waits.iterations.size(); ++i)
+      CHECK(carries.iterations[i].measured.loss ==
+            doctest::Approx(waits.iterations[i].measured.loss));
   }
 }
 
@@ -77,8 +78,8 @@ TEST_CASE("cut alike, the two are bit-equal on any number of ranks" * test::many
     options.first_bucket_bytes = options.bucket_cap_bytes = 1 << 20;
   };
   for (const char* transport : {"mpi", "tcp-ring", "two-level", "two-level-unequal"})
-    CHECK(trained(set, transport, "step", one_message).hash ==
-          trained(set, transport, "backward", one_message).hash);
+    CHECK(trained(set, transport, Overlap::kStep, one_message).hash ==
+          trained(set, transport, Overlap::kBackward, one_message).hash);
 }
 
 TEST_CASE("so it does with other optimizers, several passes and 16 bits on the wire" *
@@ -92,23 +93,23 @@ TEST_CASE("so it does with other optimizers, several passes and 16 bits on the w
   for (std::size_t i = 0; i < changes.size(); ++i) {
     CAPTURE(i);
     const double tolerance = i == 3 ? 1e-2 : 5e-4;
-    CHECK(largest_gap(trained(set, "tcp-ring", "step", changes[i]),
-                      trained(set, "tcp-ring", "backward", changes[i])) <= tolerance);
+    CHECK(largest_gap(trained(set, "tcp-ring", Overlap::kStep, changes[i]),
+                      trained(set, "tcp-ring", Overlap::kBackward, changes[i])) <= tolerance);
   }
 }
 
 TEST_CASE("what an iteration carries over is counted where it was") {
   const SmallSet set;
-  const Trained carries = trained(set, "tcp-ring", "step");
-  for (std::size_t i = 0; i < carries.steps.size(); ++i) {
+  const Trained carries = trained(set, "tcp-ring", Overlap::kStep);
+  for (std::size_t i = 0; i < carries.iterations.size(); ++i) {
     CAPTURE(i);
-    const RankIteration& measured = carries.steps[i].measured;
-    CHECK(carries.steps[i].buckets.size() == measured.buckets.size());
-    CHECK(carries.steps[i].buckets.size() > 3);
+    const RankIteration& measured = carries.iterations[i].measured;
+    CHECK(carries.iterations[i].row.buckets.size() == measured.buckets.size());
+    CHECK(carries.iterations[i].row.buckets.size() > 3);
     const auto gradients = static_cast<std::size_t>(Traffic::kGradients);
     if (i > 0)
       CHECK(measured.traffic_bytes[gradients] ==
-            carries.steps[1].measured.traffic_bytes[gradients]);
+            carries.iterations[1].measured.traffic_bytes[gradients]);
     const double parts = measured[Phase::kCompute] + measured[Phase::kExposed] +
                          measured[Phase::kWait] + measured[Phase::kOther];
     CHECK(parts == doctest::Approx(measured[Phase::kIteration]));
@@ -125,12 +126,12 @@ TEST_CASE(
   const SmallSet set;
   Ranks ranks("tcp-ring");
   TrainOptions options = test::short_options("ddp");
-  options.overlap = "step";
+  options.overlap = Overlap::kStep;
   const Trained bad =
       test::train_shortly(ranks.exchange, {*set.data, nullptr, torch::kCPU}, options, 6,
                           torch::kCPU, [&](GradientGuard& guard, std::int64_t iteration) {
                             if (iteration == 4 && ranks.rank == 0) guard.poison_next();
                           });
-  CHECK((bad.steps[4].bad_tensor >= 0) == (ranks.rank == 0));
-  CHECK(bad.steps[3].bad_tensor < 0);
+  CHECK((bad.iterations[4].bad_tensor >= 0) == (ranks.rank == 0));
+  CHECK(bad.iterations[3].bad_tensor < 0);
 }

@@ -15,8 +15,8 @@
 #include "options/options.h"
 #include "sync/buckets.h"
 #include "sync/flat_gradients.h"
-#include "train/loss.h"
-#include "train/verify_modes.h"
+#include "train/before_training.h"
+#include "train/iteration.h"
 
 using namespace gradsync;
 using gradsync::test::Ranks;

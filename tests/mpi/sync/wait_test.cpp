@@ -21,7 +21,9 @@ constexpr std::size_t kFewIterations = 7, kLateIn = 4;
 constexpr double kLate_s = 0.4;
 
 struct Way {
-  std::string mode, overlap, transport;
+  std::string mode;
+  Overlap overlap;
+  std::string transport;
 };
 
 std::vector<Way> ways() {
@@ -30,8 +32,9 @@ std::vector<Way> ways() {
     for (const Mode& entry : kModes) {
       if (!entry.exchanges) continue;
       const std::string name(entry.name);
-      all.push_back({name, "backward", transport});
-      if (entry.defers && std::string(transport) != "shm") all.push_back({name, "step", transport});
+      all.push_back({name, Overlap::kBackward, transport});
+      if (entry.defers && std::string(transport) != "shm")
+        all.push_back({name, Overlap::kStep, transport});
     }
   return all;
 }
@@ -92,12 +95,12 @@ struct LateTimes {
 };
 
 LateTimes late_times(const Trained& run) {
-  const auto& late = run.steps[kLateIn].measured;
-  const auto& next = run.steps[kLateIn + 1].measured;
+  const auto& late = run.iterations[kLateIn].measured;
+  const auto& next = run.iterations[kLateIn + 1].measured;
   double slowest_s = 0;
-  for (std::size_t i = 0; i < run.steps.size(); ++i)
+  for (std::size_t i = 0; i < run.iterations.size(); ++i)
     if (i != kLateIn && i != kLateIn + 1)
-      slowest_s = std::max(slowest_s, run.steps[i].measured[Phase::kCommBusy]);
+      slowest_s = std::max(slowest_s, run.iterations[i].measured[Phase::kCommBusy]);
   return {late[Phase::kWait] + next[Phase::kWait], late[Phase::kCommBusy] + next[Phase::kCommBusy],
           2 * slowest_s};
 }
@@ -122,14 +125,14 @@ TEST_CASE("the parts of every iteration sum to it, and a late rank is what the o
   const SmallSet set;
   for (const Way& way : ways()) {
     CAPTURE(way.mode);
-    CAPTURE(way.overlap);
+    CAPTURE(static_cast<int>(way.overlap));
     CAPTURE(way.transport);
     LateTimes times;
     // A busy machine can delay a rank by as much as the test does: three tries.
     for (int left = 3; left > 0; --left) {
       const Trained run = trained(set, way);
-      REQUIRE(run.steps.size() == kFewIterations);
-      for (const StepResult& step : run.steps)
+      REQUIRE(run.iterations.size() == kFewIterations);
+      for (const FinishedIteration& step : run.iterations)
         check_parts(step.measured);
       times = late_times(run);
       if (as_expected_on_all(times)) break;

@@ -12,9 +12,9 @@
 
 #include "mpi/device_ranks.h"
 #include "mpi/short_training.h"
-#include "train/evaluate.h"
+#include "train/iteration.h"
 #include "train/pipeline.h"
-#include "train/replica_facts.h"
+#include "train/rank_state.h"
 
 using namespace gradsync;
 using gradsync::test::DeviceRanks;
@@ -48,13 +48,14 @@ TEST_CASE("device: every mode trains the very network that it trains from the ho
       const Trained here = train_shortly(device.exchange, *set.data, options, kIterations);
       if (same_sums || device.size <= 2) CHECK(here.hash == there.hash);
       if (entry.name == "ddp" || entry.name == "allreduce") CHECK(device.api.misaligned == 0);
-      REQUIRE(here.steps.size() == static_cast<std::size_t>(kIterations));
-      for (std::size_t i = 0; i < here.steps.size(); ++i) {
-        CHECK(here.iterations[i] == static_cast<std::int64_t>(i));
+      REQUIRE(here.iterations.size() == static_cast<std::size_t>(kIterations));
+      for (std::size_t i = 0; i < here.iterations.size(); ++i) {
+        CHECK(here.iterations[i].row.iteration == static_cast<std::int64_t>(i));
         // On the host the order of the buckets is a collective of iteration 0.
-        if (i > 0) CHECK(here.steps[i].buckets.size() == there.steps[i].buckets.size());
-        CHECK(here.steps[i].measured.loss ==
-              doctest::Approx(there.steps[i].measured.loss).epsilon(1e-5));
+        if (i > 0)
+          CHECK(here.iterations[i].row.buckets.size() == there.iterations[i].row.buckets.size());
+        CHECK(here.iterations[i].measured.loss ==
+              doctest::Approx(there.iterations[i].measured.loss).epsilon(1e-5));
       }
     }
 }
@@ -79,8 +80,8 @@ TEST_CASE(
     CHECK_FALSE(graph.captured());
     CHECK_FALSE(graph.why_not().empty());
     CHECK(with.hash == without.hash);
-    for (const StepResult& step : with.steps)
-      CHECK(step.measured.buckets.size() == step.buckets.size());
+    for (const FinishedIteration& step : with.iterations)
+      CHECK(step.measured.buckets.size() == step.row.buckets.size());
   }
 }
 
@@ -126,7 +127,7 @@ TEST_CASE("device: each iteration's times come from its own events") {
                       ranks.device.work(ranks.lane.compute, 0.01 * static_cast<double>(iteration));
                     });
   double last_begin_s = -1;
-  for (const StepResult& step : trained.steps) {
+  for (const FinishedIteration& step : trained.iterations) {
     const RankIteration& measured = step.measured;
     REQUIRE(measured.buckets.size() == kBuckets);
     CHECK(measured.begin_s > last_begin_s);
@@ -142,8 +143,8 @@ TEST_CASE("device: each iteration's times come from its own events") {
           doctest::Approx(kBuckets * ranks.call_s));
     CHECK(measured[Phase::kIteration] == doctest::Approx(kBuckets * ranks.call_s));
   }
-  const auto& first = trained.steps[1].measured;
-  const auto& second = trained.steps[2].measured;
+  const auto& first = trained.iterations[1].measured;
+  const auto& second = trained.iterations[2].measured;
   CHECK(second.begin_s - first.begin_s == doctest::Approx(0.02 + kBuckets * ranks.call_s));
 }
 
@@ -160,9 +161,9 @@ TEST_CASE("device: a gradient that is not finite is found with its name, in its 
                                           });
     const Replica replica = make_replica(options.model, 1, Layout::kNhwc);
     for (std::size_t i = 0; i < 3; ++i)
-      CHECK(trained.steps[i].bad_tensor == -1);
+      CHECK(trained.iterations[i].bad_tensor == -1);
     if (ranks.rank != last) continue;
-    const std::int64_t bad = trained.steps[3].bad_tensor;
+    const std::int64_t bad = trained.iterations[3].bad_tensor;
     REQUIRE(bad >= 0);
     REQUIRE(bad < static_cast<std::int64_t>(replica.names.size()));
     CHECK(replica.names[static_cast<std::size_t>(bad)].rfind("fc3.", 0) == 0);
@@ -197,7 +198,7 @@ TEST_CASE("device: profilers see each phase and each bucket of an iteration, by 
                                              {"optimizer", 1}});
   }
   CHECK(iteration == kIterations - 1);
-  const std::int64_t bytes = trained.steps.at(1).buckets.at(0).bytes;
+  const std::int64_t bytes = trained.iterations.at(1).row.buckets.at(0).bytes;
   const auto& all = ranks.device.ranges();
   CHECK(std::any_of(all.begin(), all.end(), [&](const auto& range) {
     return range.name == "allreduce" && range.value == bytes;
@@ -258,13 +259,13 @@ TEST_CASE("device: a replayed step has a training time") {
   StandInGraph graph;
   const Trained trained = train_shortly(ranks.exchange, resident(*set.data), short_options("ddp"),
                                         kIterations, torch::kCPU, {}, &graph);
-  for (const StepResult& step : trained.steps) {
+  for (const FinishedIteration& step : trained.iterations) {
     const RankIteration& measured = step.measured;
     const bool replayed = std::isnan(measured[Phase::kData]);
     CHECK(training_s(measured) ==
           measured[Phase::kIteration] - (replayed ? 0 : measured[Phase::kData]));
   }
-  CHECK(std::isnan(trained.steps.back().measured[Phase::kData]));
+  CHECK(std::isnan(trained.iterations.back().measured[Phase::kData]));
 }
 
 TEST_CASE("device: batches of loader threads are sent from page-locked memory, without a wait") {
@@ -306,22 +307,17 @@ TEST_CASE("device: where a library waits for values, they have been looked for u
   const test::SmallSet set;
   const TrainOptions options = short_options("allreduce");
   DeviceRanks ranks(/*nccl=*/true, VerifyLevel::kOff);
-  Replica replica = make_replica(options.model, options.seed, Layout::kNhwc);
-  GradientGuard guard(replica, ranks.exchange);
-  const auto mode = make_sync_mode(options.sync, ranks.exchange, sync_settings(options));
-  mode->attach(replica);
-  const auto optimizer = make_optimizer(replica, options.optimizer);
-  Feed feed(*set.data, options, Layout::kNhwc, ranks.rank, ranks.size, FeedShare::kOwn);
   const ComputeSettings compute;
-  StepParts parts{replica, *mode, *optimizer, feed, guard, ranks.exchange, compute};
+  RankTraining training(ranks.exchange, make_replica(options.model, options.seed, Layout::kNhwc),
+                        *set.data, compute, options);
   const auto looked = [&](const std::function<void()>& read) {
     ranks.device.work(ranks.lane.compute, 2e-3);
     const double end_s = ranks.device.end_of(ranks.lane.compute);
     read();
     return ranks.device.now_s() >= end_s && ranks.device.host_waits() == 0;
   };
-  CHECK(looked([&] { evaluate(parts, *set.data, 4, 1, EvaluateHow::kEachRank); }));
-  CHECK(looked([&] { compare_replicas(ranks.exchange, replica); }));
+  CHECK(looked([&] { evaluate(training, *set.data, EvaluateHow::kEachRank); }));
+  CHECK(looked([&] { compare_replicas(ranks.exchange, training.replica); }));
 }
 
 TEST_CASE("device: the moment that relates two clocks is looked for without a pause") {

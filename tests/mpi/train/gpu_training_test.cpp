@@ -6,7 +6,7 @@
 #include "comm/session.h"
 #include "machine/gpus.h"
 #include "mpi/short_training.h"
-#include "train/rank_device.h"
+#include "train/compute_settings.h"
 #include "transport/rank_transport.h"
 
 using namespace gradsync;
@@ -82,7 +82,7 @@ TEST_CASE("GPU: events tell each phase, and the parts make up the whole") {
   const Trained trained =
       train_shortly(ranks.exchange, *set.data, short_options("ddp"), kSteps, ranks.device.torch());
   double last_begin_s = -1;
-  for (const StepResult& step : trained.steps) {
+  for (const FinishedIteration& step : trained.iterations) {
     const RankIteration& one = step.measured;
     CHECK(one.begin_s > last_begin_s);
     last_begin_s = one.begin_s;
@@ -114,11 +114,11 @@ TEST_CASE("GPU: replayed steps train the network that launched ones do") {
     CHECK(graph.why_not().empty());
     CHECK(graph.captured());
     CHECK(!(largest_difference(launched, replayed) > kTolerance));
-    REQUIRE(launched.steps.size() == replayed.steps.size());
-    for (std::size_t i = 0; i < launched.steps.size(); ++i) {
-      CHECK(replayed.steps[i].measured.loss ==
-            doctest::Approx(launched.steps[i].measured.loss).epsilon(1e-2));
-      CHECK(replayed.steps[i].measured[Phase::kIteration] > 0);
+    REQUIRE(launched.iterations.size() == replayed.iterations.size());
+    for (std::size_t i = 0; i < launched.iterations.size(); ++i) {
+      CHECK(replayed.iterations[i].measured.loss ==
+            doctest::Approx(launched.iterations[i].measured.loss).epsilon(1e-2));
+      CHECK(replayed.iterations[i].measured[Phase::kIteration] > 0);
     }
   }
 }

@@ -1,5 +1,3 @@
-#include "train/rank_samples.h"
-
 #include <chrono>
 #include <thread>
 
@@ -7,6 +5,7 @@
 
 #include "mpi/ranks.h"
 #include "record/reader.h"
+#include "train/rank_measurements.h"
 
 using namespace gradsync;
 using test::Ranks;

@@ -6,8 +6,7 @@
 #include <torch/csrc/jit/api/module.h>
 
 #include "mpi/ranks.h"
-#include "train/checkpoint.h"
-#include "train/evaluate.h"
+#include "train/iteration.h"
 
 using namespace gradsync;
 using gradsync::test::Ranks;

@@ -13,12 +13,11 @@
 #include "options/options.h"
 #include "sync/gradient_buckets.h"
 #include "sync/sync_mode.h"
+#include "train/before_training.h"
 #include "train/feed.h"
-#include "train/gather_rows.h"
 #include "train/gradient_guard.h"
-#include "train/loss.h"
-#include "train/run_texts.h"
-#include "train/verify_modes.h"
+#include "train/iteration.h"
+#include "train/pipeline.h"
 
 using namespace gradsync;
 using gradsync::test::Ranks;
@@ -293,9 +292,9 @@ TEST_CASE("every mode passes --verify-modes on every kind of network and input")
   options.bucket_cap_bytes = 4096;
   for (const std::string& model : {std::string("synthetic:parameters=5k,compute=2ms,tensors=9"),
                                    (folder.path() / "net.pt").string()})
-    for (const char* overlap : {"backward", "step"}) {
+    for (const Overlap overlap : {Overlap::kBackward, Overlap::kStep}) {
       CAPTURE(model);
-      CAPTURE(overlap);
+      CAPTURE(static_cast<int>(overlap));
       options.model = model;
       options.overlap = overlap;
       const DataSource data = RunData(options).draw(torch::kCPU);
@@ -346,15 +345,15 @@ TEST_CASE("the guard names the tensor" * test::once()) {
 TEST_CASE("rows of all ranks arrive on rank 0") {
   Ranks ranks;
   ranks.exchange.log().begin_iteration(0);
-  StepResult mine;
+  FinishedIteration mine;
   mine.samples = 8;
   mine.measured.loss = 1.0 + ranks.rank;
   mine.measured[Phase::kIteration] = 0.5;
-  mine.buckets = {{4, CollectiveKind::kAllReduce}};
+  mine.row.buckets = {{4, CollectiveKind::kAllReduce}};
   mine.measured[Phase::kWait] = 0.01 * ranks.rank;
   mine.measured.buckets = {{0.1, 0.2, 0.3, 0.25 + 0.001 * ranks.rank}};
-  IterationRow row;
-  const Verdict verdict = gather_rows(ranks.exchange, mine, 0.25, row);
+  const Verdict verdict = gather_rows(ranks.exchange, mine, 0.25);
+  const IterationRow& row = mine.row;
   CHECK(verdict.bad_rank == -1);
   if (ranks.rank != 0) return;
   REQUIRE(row.ranks.size() == static_cast<std::size_t>(ranks.size));
@@ -377,16 +376,15 @@ TEST_CASE("rows of all ranks arrive on rank 0") {
 TEST_CASE("a bad gradient or loss of any rank is every rank's verdict") {
   Ranks ranks;
   const int last = ranks.size - 1;
-  StepResult mine;
+  FinishedIteration mine;
   mine.measured.loss = 1;
   mine.bad_tensor = ranks.rank == last ? 3 : -1;
-  IterationRow row;
-  Verdict verdict = gather_rows(ranks.exchange, mine, 0, row);
+  Verdict verdict = gather_rows(ranks.exchange, mine, 0);
   CHECK(verdict.bad_rank == last);
   CHECK(verdict.bad_tensor == 3);
   mine.bad_tensor = -1;
   mine.measured.loss = ranks.rank == last ? std::nan("") : 1;
-  verdict = gather_rows(ranks.exchange, mine, 0, row);
+  verdict = gather_rows(ranks.exchange, mine, 0);
   CHECK(verdict.bad_rank == last);
   CHECK(verdict.bad_tensor == -1);
 }
@@ -394,11 +392,10 @@ TEST_CASE("a bad gradient or loss of any rank is every rank's verdict") {
 TEST_CASE("one rank that requests a stop is enough, and the lowest is named") {
   Ranks ranks;
   const int last = ranks.size - 1;
-  StepResult mine;
+  FinishedIteration mine;
   mine.measured.loss = 1;
   mine.stop = ranks.rank == last ? StopReason::kUsr1 : StopReason::kNone;
-  IterationRow row;
-  Verdict verdict = gather_rows(ranks.exchange, mine, 0, row);
+  Verdict verdict = gather_rows(ranks.exchange, mine, 0);
   CHECK(verdict.bad_rank == -1);
   CHECK(verdict.stop == StopReason::kUsr1);
   CHECK(verdict.stop_rank == last);
@@ -443,10 +440,10 @@ TEST_CASE("passes of unequal size make the gradient of their global batch") {
     options.batch_per_rank = own * 2 / 5;
     options.accumulate = 3;
     const Trained parts = train_shortly(ranks.exchange, data, options, 9);
-    REQUIRE(whole.steps.size() == 1);
-    REQUIRE(parts.steps.size() == 1);
-    CHECK(parts.steps[0].samples == own);
-    CHECK(parts.steps[0].measured.loss == doctest::Approx(whole.steps[0].measured.loss));
+    REQUIRE(whole.iterations.size() == 1);
+    REQUIRE(parts.iterations.size() == 1);
+    CHECK(parts.iterations[0].samples == own);
+    CHECK(parts.iterations[0].measured.loss == doctest::Approx(whole.iterations[0].measured.loss));
     const auto start = flat_parameters(make_replica(options.model, options.seed, Layout::kNhwc));
     const double step = largest_of(whole.parameters - start);
     CHECK(step > 1e-4);
@@ -463,12 +460,12 @@ TEST_CASE("the last iteration takes the passes that are left") {
   options.accumulate = 3;
   const auto samples = [&] {
     std::vector<std::int64_t> all;
-    for (const StepResult& step : train_shortly(ranks.exchange, data, options, 9).steps)
+    for (const FinishedIteration& step : train_shortly(ranks.exchange, data, options, 9).iterations)
       all.push_back(step.samples * ranks.size);
     return all;
   };
   CHECK(samples() == std::vector<std::int64_t>{288, 192});
-  options.last_batch = "drop";
+  options.last_batch = LastBatch::kDrop;
   CHECK(samples() == std::vector<std::int64_t>{288});
 }
 
@@ -476,7 +473,7 @@ namespace {
 
 constexpr std::int64_t kImages = 250, kEpochs = 3;
 
-TrainOptions options_of(const std::string& last_batch) {
+TrainOptions options_of(LastBatch last_batch) {
   TrainOptions options;
   options.batch_per_rank = 16;
   options.seed = 11;
@@ -499,7 +496,7 @@ void check_equal(Feed& loaded, Feed& resident, torch::ScalarType type, std::int6
   }
 }
 
-void check_feeds(const Cifar10& data, ImageType type, Layout layout, const std::string& last_batch,
+void check_feeds(const Cifar10& data, ImageType type, Layout layout, LastBatch last_batch,
                  FeedShare share) {
   const TrainOptions options = options_of(last_batch);
   const int rank = test::session().rank(), ranks = test::session().size();
@@ -523,17 +520,17 @@ TEST_CASE("a resident feed gives the loader's batches on every rank, epoch by ep
   if (test::session().root()) synthesize(folder.path() / "set", 3, kImages, 10);
   MPI_Barrier(test::session().world());
   const Cifar10 data(folder.path() / "set");
-  check_feeds(data, ImageType::kFloat32, Layout::kNhwc, "pad", FeedShare::kOwn);
-  check_feeds(data, ImageType::kBfloat16, Layout::kNhwc, "drop", FeedShare::kOwn);
-  check_feeds(data, ImageType::kFloat16, Layout::kNchw, "pad", FeedShare::kOwn);
+  check_feeds(data, ImageType::kFloat32, Layout::kNhwc, LastBatch::kPad, FeedShare::kOwn);
+  check_feeds(data, ImageType::kBfloat16, Layout::kNhwc, LastBatch::kDrop, FeedShare::kOwn);
+  check_feeds(data, ImageType::kFloat16, Layout::kNchw, LastBatch::kPad, FeedShare::kOwn);
   // What a root scatters travels as float32.
-  check_feeds(data, ImageType::kBfloat16, Layout::kNhwc, "pad", FeedShare::kAllRanks);
-  check_feeds(data, ImageType::kBfloat16, Layout::kNhwc, "pad", FeedShare::kNone);
+  check_feeds(data, ImageType::kBfloat16, Layout::kNhwc, LastBatch::kPad, FeedShare::kAllRanks);
+  check_feeds(data, ImageType::kBfloat16, Layout::kNhwc, LastBatch::kPad, FeedShare::kNone);
 }
 
 TEST_CASE("a resident feed's order keeps its place after a resume within an epoch") {
   SmallSet set;
-  TrainOptions options = options_of("pad");
+  TrainOptions options = options_of(LastBatch::kPad);
   options.epochs = 3;
   const DataSource on_device(
       *set.data, std::make_shared<ResidentData>(*set.data, torch::kCPU, ImageType::kFloat32));

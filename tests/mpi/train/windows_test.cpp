@@ -8,8 +8,8 @@
 #include "mpi/ranks.h"
 #include "record/row_figures.h"
 #include "sync/replay.h"
-#include "train/calibrate_ranks.h"
 #include "train/iteration_timer.h"
+#include "train/rank_measurements.h"
 
 using namespace gradsync;
 using gradsync::test::Ranks;
@@ -114,7 +114,8 @@ TEST_CASE("windows: rows of all kinds and ranks, and the trained replica stays b
   options.counterfactual_rounds = 2;
   const ComputeSettings compute;
   const std::vector<RankPlace> places;
-  const RunSetting setting{options, data, compute, places, 0, now_s(), nullptr};
+  const RunSetting setting{
+      .options = options, .data = data, .compute = compute, .places = places, .start_s = now_s()};
   for (const char* mode : {"ddp", "allreduce"}) {
     options.sync = mode;
     Replica replica = make_replica("lenet", 3, compute.layout);

@@ -1,7 +1,10 @@
 #include <doctest/doctest.h>
 
-#include "check/facts.h"
-#include "check/report.h"
+#include "check/core_checks.h"
+#include "check/file_checks.h"
+#include "check/job_checks.h"
+#include "check/library_checks.h"
+#include "check/link_checks.h"
 #include "serial/check_facts.h"
 #include "serial/test_folder.h"
 

@@ -4,9 +4,11 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
-#include "check/facts.h"
-#include "check/loaded_files.h"
-#include "check/report.h"
+#include "check/core_checks.h"
+#include "check/file_checks.h"
+#include "check/job_checks.h"
+#include "check/library_checks.h"
+#include "check/link_checks.h"
 #include "data/synthetic.h"
 #include "serial/check_facts.h"
 #include "serial/option_sandbox.h"

@@ -9,7 +9,7 @@ using namespace gradsync;
 namespace {
 
 TrainOptions batches_of(std::int64_t batch_per_rank, std::int64_t accumulate,
-                        const char* last_batch = "pad") {
+                        LastBatch last_batch = LastBatch::kPad) {
   TrainOptions options;
   options.batch_per_rank = batch_per_rank;
   options.accumulate = accumulate;
@@ -40,7 +40,7 @@ TEST_CASE("epoch plan: padding drops no pass, whatever the accumulation") {
 }
 
 TEST_CASE("epoch plan: dropping leaves whole iterations alone") {
-  const EpochPlan plan = epoch_plan(batches_of(10, 3, "drop"), 89, 1, 0);
+  const EpochPlan plan = epoch_plan(batches_of(10, 3, LastBatch::kDrop), 89, 1, 0);
   CHECK(plan.passes == 8);
   CHECK(plan.iterations() == 2);
   CHECK(plan.passes_of(1) == 3);
@@ -63,7 +63,7 @@ TEST_CASE("epoch plan: epochs of a run are cut off by --iterations, passes have 
   CHECK(epoch_lengths(options, 640, 1) == Lengths{3, 1, 0});
   options.iterations = 2;
   CHECK(pass_sizes(options, 641, 1) == Sizes{128});
-  options.last_batch = "drop";
+  options.last_batch = LastBatch::kDrop;
   options.iterations = 0;
   CHECK(epoch_lengths(options, 641, 1) == Lengths{2, 2, 2});
   CHECK(pass_sizes(options, 641, 1) == Sizes{128});
@@ -82,7 +82,7 @@ TEST_CASE("epoch plan: an accumulation that no epoch fills is refused") {
   CHECK_NOTHROW(require_iterations(batches_of(320, 2), 640, 1));
   refused_text(batches_of(320, 2), 640, 2);
   CHECK_NOTHROW(require_iterations(batches_of(320, 3), 641, 1));
-  refused_text(batches_of(320, 3, "drop"), 641, 1);
+  refused_text(batches_of(320, 3, LastBatch::kDrop), 641, 1);
 }
 
 TEST_CASE("epoch plan: so is a schedule with a later epoch without an iteration") {
@@ -92,7 +92,7 @@ TEST_CASE("epoch plan: so is a schedule with a later epoch without an iteration"
   CHECK_NOTHROW(require_iterations(options, 1280, 1));
   const std::string text = refused_text(options, 640, 1);
   CHECK(text.find("epoch 2 of --batch-schedule") != std::string::npos);
-  options.last_batch = "drop";
+  options.last_batch = LastBatch::kDrop;
   refused_text(options, 1279, 1);
 }
 
@@ -102,7 +102,7 @@ TrainOptions capturable() {
   TrainOptions options;
   options.device = "cuda";
   options.transport = "nccl";
-  options.feed = "resident";
+  options.feed = FeedFrom::kResident;
   return options;
 }
 
@@ -131,7 +131,7 @@ TEST_CASE("graph: a step that the device does alone can be captured") {
 TEST_CASE("graph: what the host takes part in is named") {
   check_obstacle("--device cpu", [](TrainOptions& o) { o.device = "cpu"; });
   check_obstacle("--transport mpi", [](TrainOptions& o) { o.transport = "mpi"; });
-  check_obstacle("--feed loader", [](TrainOptions& o) { o.feed = "loader"; });
+  check_obstacle("--feed loader", [](TrainOptions& o) { o.feed = FeedFrom::kLoader; });
   check_obstacle("--sync c10d", [](TrainOptions& o) { o.sync = "c10d"; });
   check_obstacle("--sync data-parallel", [](TrainOptions& o) { o.sync = "data-parallel"; });
   check_obstacle("--verify all", [](TrainOptions& o) { o.verify = "all"; });

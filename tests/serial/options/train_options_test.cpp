@@ -120,7 +120,7 @@ TEST_CASE("train options: every option is read") {
   CHECK(options.data == "/d");
   CHECK_FALSE(options.augment);
   CHECK_FALSE(options.set_epoch);
-  CHECK(options.last_batch == "drop");
+  CHECK(options.last_batch == LastBatch::kDrop);
   CHECK(options.loader_threads == 3);
   CHECK(options.prefetch == 7);
   CHECK(options.batch_global == 256);
@@ -136,7 +136,7 @@ TEST_CASE("train options: every option is read") {
   CHECK(options.precision == "auto");
   CHECK(options.layout == "nchw");
   CHECK(options.threads == 2);
-  CHECK(options.evaluate == "each-rank");
+  CHECK(options.evaluate == EvaluateHow::kEachRank);
   CHECK(options.log_every == 1);
   CHECK(options.output == "o.h5");
   CHECK(options.verify_modes);
@@ -245,8 +245,8 @@ TEST_CASE("train options: what no network can be is refused") {
 
 TEST_CASE("train options: drawn samples are not evaluated") {
   const Sandbox sandbox;
-  CHECK(trained({"--model", "resnet50"}).evaluate == "none");
-  CHECK(trained({"--model", "mlp:8x1"}).evaluate == "shard");
+  CHECK(trained({"--model", "resnet50"}).evaluate == EvaluateHow::kNone);
+  CHECK(trained({"--model", "mlp:8x1"}).evaluate == EvaluateHow::kShard);
   CHECK(contains(refusal([] {
                    trained({"--model", "resnet50", "--target-accuracy", "5"});
                  }),

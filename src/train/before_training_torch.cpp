@@ -1,0 +1,302 @@
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "base/parse.h"
+#include "comm/session.h"
+#include "options/modes.h"
+#include "stats/bandwidth.h"
+#include "stats/clock.h"
+#include "stats/statistics.h"
+#include "sync/flat_gradients.h"
+#include "sync/gradient_buckets.h"
+#include "train/before_training.h"
+#include "train/iteration.h"
+
+namespace gradsync {
+
+namespace {
+
+constexpr std::int64_t kIterations = 3;
+constexpr std::int64_t kMostImagesPerRank = 32;
+constexpr double kLearningRate = 0.02;
+const std::string kReference = "allreduce";
+
+/// Largest |a − b| a parameter may differ by after kIterations: sums over ranks are taken in
+/// another order, and reduced precision rounds each differently.
+double tolerance_of(const TrainOptions& options, const ComputeSettings& compute) {
+  if (compute.precision != Precision::kFp32) return 2e-2;
+  return options.wire_dtype == "fp32" ? 5e-4 : 1e-2;
+}
+
+/// The options for a trial: gradients as the backward pass gives them, nothing else that ranks
+/// exchange.
+TrainOptions without_extras(const TrainOptions& options) {
+  TrainOptions plain = options;
+  plain.batch_norm = BatchNormMode::kLocal;
+  plain.clip_norm = 0;
+  plain.label_smoothing = 0;
+  return plain;
+}
+
+/// Parameters after a few iterations in one mode.
+struct Outcome {
+  torch::Tensor parameters;
+  std::string hash;
+  bool ranks_equal = false;
+};
+
+Outcome train_briefly(const std::string& name, Exchange& exchange, const DataSource& data,
+                      const TrainOptions& brief, const ComputeSettings& compute) {
+  TrainOptions options = brief;
+  options.sync = name;
+  RankTraining training(exchange,
+                        make_replica(options.model, options.seed, compute.layout, compute.device),
+                        data, compute, options);
+  training.feed.begin_epoch(0);
+  const std::int64_t iterations = std::min(kIterations, training.feed.iterations_of(0));
+  for (std::int64_t i = 0; i < iterations; ++i) {
+    training.completes = i + 1 == iterations;
+    start_iteration(training, i, i, kLearningRate);
+  }
+  training.mode->publish();
+  exchange.await(exchange.now().mark);
+  Outcome outcome{flat_parameters(training.replica), parameter_hash(training.replica), false};
+  outcome.ranks_equal = exchange.session().equal(std::stoull(outcome.hash, nullptr, 16));
+  return outcome;
+}
+
+/// Largest over all ranks; NaN anywhere stays NaN, which no tolerance accepts.
+double largest_difference(Exchange& exchange, const torch::Tensor& a, const torch::Tensor& b) {
+  double mine = (a - b).abs().max().item<double>();
+  if (!std::isfinite(mine)) mine = std::numeric_limits<double>::infinity();
+  return exchange.session().max(mine);
+}
+
+}  // namespace
+
+std::vector<VerificationRow> verify_modes(Exchange& exchange, const DataSource& data,
+                                          const TrainOptions& options,
+                                          const ComputeSettings& compute) {
+  TrainOptions brief = without_extras(options);
+  brief.batch_schedule = {};
+  // What is verified is the exchange: an optimizer that scales by small numbers would blur it.
+  brief.optimizer.name = "sgd";
+  // A TorchScript module may take no other batch.
+  if (!is_script(options.model))
+    brief.batch_per_rank = std::min(options.batch_per_rank, kMostImagesPerRank);
+  const Outcome reference = train_briefly(kReference, exchange, data, brief, compute);
+  std::vector<VerificationRow> rows;
+  for (const Mode& mode : kModes) {
+    const std::string name(mode.name);
+    const Outcome outcome =
+        name == kReference ? reference : train_briefly(name, exchange, data, brief, compute);
+    VerificationRow row;
+    row.mode = name;
+    row.ranks_equal = outcome.ranks_equal;
+    row.difference = largest_difference(exchange, outcome.parameters, reference.parameters);
+    row.tolerance = tolerance_of(options, compute);
+    row.parameter_hash = outcome.hash;
+    const bool agrees = row.ranks_equal && row.difference <= row.tolerance;
+    const bool must_differ = !mode.exchanges && exchange.session().size() > 1;
+    row.passed = must_differ ? !agrees : agrees;
+    rows.push_back(row);
+  }
+  return rows;
+}
+
+Table verification_table(const std::vector<VerificationRow>& rows) {
+  Table table{
+      "verification", "Modes compared after 3 iterations (reference: allreduce)", {}, {}, {}};
+  table.columns = {{"mode", "mode", true},           {"ranks_equal", "ranks equal", true},
+                   {"difference", "difference"},     {"tolerance", "tolerance"},
+                   {"hash", "parameter hash", true}, {"result", "result", true}};
+  for (const VerificationRow& row : rows)
+    table.add({row.mode, row.ranks_equal ? "yes" : "no", fmt::format("{:.2e}", row.difference),
+               fmt::format("{:.0e}", row.tolerance), row.parameter_hash,
+               row.passed ? "ok" : "FAILED"});
+  table.notes = {
+      "difference: largest |a - b| over all parameters; it has to be 0 on more than one rank "
+      "except for none"};
+  return table;
+}
+
+namespace {
+
+constexpr std::int64_t kWarmupIterations = 2, kTimedIterations = 5;
+constexpr int kRepeats = 4;  ///< of an all-reduce, the first of which does not count
+constexpr std::int64_t kSmallestMessage = 16 << 10, kMessageFactor = 8;
+
+bool uses_buckets(const TrainOptions& options) {
+  return mode_named(options.sync).overlaps && options.overlap == Overlap::kBackward;
+}
+
+/// The times at which the gradients of a backward pass are ready, by parameter: medians over some
+/// steps, of the slowest rank, since the first gradient of the pass.
+class ReadyTimes {
+ public:
+  ReadyTimes(Exchange& exchange, const DataSource& data, const ComputeSettings& compute,
+             const TrainOptions& options)
+      : options_(without_extras(options)),
+        training_(exchange,
+                  make_replica(options.model, options.seed, compute.layout, compute.device), data,
+                  compute, options_, make_sync_mode(kNoExchange, exchange, {})),
+        stamp_s_(training_.replica.parameters.size()),
+        since_first_s_(stamp_s_.size()),
+        hooks_(training_.replica.parameters, [this](std::size_t p) { stamp_s_[p] = now_s(); }) {
+    training_.feed.begin_epoch(0);
+  }
+
+  GradientTimeline measure() {
+    const std::int64_t steps =
+        std::min(kWarmupIterations + kTimedIterations, training_.feed.iterations_of(0));
+    for (std::int64_t step = 0; step < steps; ++step) {
+      start_iteration(training_, step, step, /*learning_rate=*/0);
+      if (step >= std::min(kWarmupIterations, steps - 1)) note();
+    }
+    return timeline();
+  }
+
+ private:
+  void note() {
+    const double first_s = *std::min_element(stamp_s_.begin(), stamp_s_.end());
+    for (std::size_t p = 0; p < stamp_s_.size(); ++p)
+      since_first_s_[p].push_back(stamp_s_[p] - first_s);
+  }
+
+  GradientTimeline timeline() const {
+    std::vector<double> ready_s;
+    for (const auto& times_s : since_first_s_)
+      ready_s.push_back(median(times_s));
+    training_.exchange.session().max(ready_s);  // of the slowest rank
+    auto order = module_order(ready_s.size());
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::size_t a, std::size_t b) { return ready_s[a] < ready_s[b]; });
+    GradientTimeline timeline;
+    for (const std::size_t p : order) {
+      timeline.bytes.push_back(training_.replica.parameters[p].numel() *
+                               static_cast<std::int64_t>(sizeof(float)));
+      timeline.ready_s.push_back(ready_s[p]);
+    }
+    return timeline;
+  }
+
+  TrainOptions options_;
+  RankTraining training_;
+  std::vector<double> stamp_s_;
+  std::vector<std::vector<double>> since_first_s_;
+  GradientHooks hooks_;
+};
+
+/// All-reduces of messages up to that of all gradients, as a communication thread does them.
+class MessageTimes {
+ public:
+  MessageTimes(Exchange& exchange, std::int64_t gradient_bytes, const std::string& wire_dtype)
+      : exchange_(exchange),
+        largest_bytes_(gradient_bytes),
+        wire_(wire_type(wire_dtype)),
+        data_(zeros_in(exchange.allocate(static_cast<std::size_t>(gradient_bytes)),
+                       gradient_bytes / static_cast<std::int64_t>(sizeof(float)), torch::kCPU)) {}
+
+  AlphaBeta measure() {
+    const bool before = exchange_.set_overlaps(true);
+    std::vector<double> bytes, times_s;
+    for (std::int64_t size = kSmallestMessage; size < largest_bytes_; size *= kMessageFactor)
+      bytes.push_back(static_cast<double>(size));
+    bytes.push_back(static_cast<double>(largest_bytes_));
+    for (const double size : bytes)
+      times_s.push_back(median_time_s(static_cast<std::size_t>(size)));
+    exchange_.set_overlaps(before);
+    exchange_.session().max(times_s);
+    return fit_alpha_beta(bytes, times_s);
+  }
+
+ private:
+  double median_time_s(std::size_t bytes) {
+    std::vector<double> times_s;
+    for (int i = 0; i < kRepeats; ++i) {
+      const double begin_s = now_s();
+      all_reduce(bytes / sizeof(float));
+      if (i > 0) times_s.push_back(now_s() - begin_s);
+    }
+    return median(times_s);
+  }
+
+  void all_reduce(std::size_t values) {
+    Collective mean = Collective::all_reduce({data_.data_ptr<float>(), values}, Scale::kAverage);
+    mean.wire = wire_;
+    exchange_.run(mean, Traffic::kControl);
+  }
+
+  Exchange& exchange_;
+  std::int64_t largest_bytes_;
+  ValueType wire_;
+  torch::Tensor data_;
+};
+
+AllReduceTime as_time(const AlphaBeta& law) {
+  return
+      [law](std::int64_t bytes) { return std::max(0.0, law.time_s(static_cast<double>(bytes))); };
+}
+
+std::vector<std::int64_t> sizes_for(std::int64_t given, std::int64_t gradient_bytes) {
+  return given > 0 ? std::vector<std::int64_t>{given} : bucket_ladder(gradient_bytes);
+}
+
+BucketChoice probe(Exchange& exchange, const DataSource& data, const ComputeSettings& compute,
+                   const TrainOptions& options) {
+  const Stopwatch watch;
+  const GradientTimeline gradients = ReadyTimes(exchange, data, compute, options).measure();
+  const auto all_bytes =
+      std::accumulate(gradients.bytes.begin(), gradients.bytes.end(), std::int64_t{0});
+  const std::string wire = mode_named(options.sync).casts ? options.wire_dtype : "fp32";
+  const AlphaBeta law = MessageTimes(exchange, all_bytes, wire).measure();
+  const AllReduceTime time_s = as_time(law);
+  BucketChoice choice;
+  choice.chosen = best_buckets(gradients, time_s, sizes_for(options.first_bucket_bytes, all_bytes),
+                               sizes_for(options.bucket_cap_bytes, all_bytes));
+  choice.as_default =
+      advice_of(gradients, time_s, kDefaultFirstBucketBytes, kDefaultBucketCapBytes);
+  choice.latency_s = law.alpha_s;
+  choice.bandwidth_bytes_per_s = 1 / law.beta_s_per_byte;
+  choice.probe_s = watch.elapsed_s();
+  return choice;
+}
+
+}  // namespace
+
+std::optional<BucketChoice> settle_buckets(Exchange& exchange, const DataSource& data,
+                                           const ComputeSettings& compute, TrainOptions& options) {
+  if (options.first_bucket_bytes > 0 && options.bucket_cap_bytes > 0) return std::nullopt;
+  if (!uses_buckets(options) || exchange.session().size() == 1) {
+    if (options.first_bucket_bytes == 0) options.first_bucket_bytes = kDefaultFirstBucketBytes;
+    if (options.bucket_cap_bytes == 0) options.bucket_cap_bytes = kDefaultBucketCapBytes;
+    return std::nullopt;
+  }
+  if (exchange.lane())
+    throw Error(ExitCode::kUsage, "--bucket-cap auto measures ranks on CPUs, and these are on GPUs",
+                "give sizes; after a run, table what-if of gradsync-report names the best cap");
+  const WatchdogTimeoutExtension measures(exchange.session().watchdog(),
+                                          WatchedPhase::kCalibration);
+  const BucketChoice choice = probe(exchange, data, compute, options);
+  options.first_bucket_bytes = choice.chosen.first_bucket_bytes;
+  options.bucket_cap_bytes = choice.chosen.bucket_cap_bytes;
+  return choice;
+}
+
+std::string bucket_text(const BucketChoice& choice) {
+  return fmt::format(
+      "bucket cap auto: {}, the first {} ({} buckets), predicted to expose {:.2f} ms of a step's "
+      "exchange; 25MiB, the first 1MiB ({}): {:.2f} ms (all-reduce {:.1f} us + bytes / {:.2f} "
+      "GB/s; "
+      "probed in {:.1f} s)",
+      format_bytes(choice.chosen.bucket_cap_bytes), format_bytes(choice.chosen.first_bucket_bytes),
+      choice.chosen.buckets, 1e3 * choice.chosen.exposed_s, choice.as_default.buckets,
+      1e3 * choice.as_default.exposed_s, 1e6 * choice.latency_s,
+      1e-9 * choice.bandwidth_bytes_per_s, choice.probe_s);
+}
+
+}  // namespace gradsync

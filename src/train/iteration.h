@@ -1,0 +1,194 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <torch/types.h>
+
+#include "exchange/exchange.h"
+#include "model/replica.h"
+#include "optim/optimizer.h"
+#include "options/options.h"
+#include "sync/sync_mode.h"
+#include "train/batch_source.h"
+#include "train/compute_settings.h"
+#include "train/feed.h"
+#include "train/gradient_guard.h"
+#include "train/iteration_timer.h"
+#include "train/resume.h"
+#include "train/step_graph.h"
+
+namespace gradsync {
+
+/// The loss of one pass on the rank that computes it.
+struct PassLoss {
+  torch::Tensor loss;  ///< scalar to run backward from: mean cross-entropy / parts
+  /// Σ loss and number of right answers over each rank's samples, float64 [ranks, 2], where the
+  /// logits are: reading them there would make the host wait for a device.
+  torch::Tensor sums;
+};
+
+/// Cross-entropy in float32 of logits [ranks × samples, classes], the ranks' samples one after the
+/// other. Of tokens, logits [ranks × samples, tokens, classes]: the loss of a sample is the mean of
+/// its tokens', and its answer is right if the last token's is. It is averaged over all samples and
+/// divided by `parts`: how many times as many samples the iteration has as this pass (gradient
+/// accumulation), so that every sample weighs the same. With `label_smoothing` that share of the
+/// target lies on all classes alike (Szegedy et al., 2016).
+PassLoss cross_entropy(const torch::Tensor& logits, const torch::Tensor& labels, int ranks,
+                       double parts, double label_smoothing = 0);
+
+/// What the ranks exchange for batch norm, by --batch-norm.
+class NormExchange {
+ public:
+  /// All must outlive it, and it the passes of the network.
+  NormExchange(BatchNormMode how, Exchange& exchange, SyncMode& mode, Replica& replica);
+  ~NormExchange();
+  NormExchange(const NormExchange&) = delete;
+  NormExchange& operator=(const NormExchange&) = delete;
+
+  /// Call it before the first forward pass of an iteration. Collective.
+  void begin_iteration();
+
+  /// The spans in which passes of this iteration waited for statistics: not compute, though within
+  /// forward and backward.
+  const std::vector<Span>& waits() const { return waits_; }
+
+ private:
+  void mean(std::span<float> values);
+
+  Exchange& exchange_;
+  Replica& replica_;
+  bool broadcasts_;
+  std::vector<Span> waits_;
+};
+
+/// The updates of an iteration that ended while its gradients still traveled: each parameter is
+/// stepped in the next forward pass, when that comes to its layer. What is computed is what a mode
+/// that waits computes.
+class DeferredUpdates {
+ public:
+  /// Every so many iterations one is completed, and the rows of those before it are gathered.
+  static constexpr std::int64_t kSpan = 16;
+
+  /// All must outlive it.
+  DeferredUpdates(Replica& replica, DeferredGradients& gradients, Optimizer& optimizer);
+
+  /// Whether the iteration is to be waited for after which `done` of the run have been: the first
+  /// ones, from which the mode learns, and the last of each span.
+  static bool completes_after(std::int64_t done) { return done <= 3 || done % kSpan == 0; }
+
+  /// An iteration ends; its gradients will be applied.
+  void carry(double learning_rate);
+
+  /// Runs the forward pass. Calls `before` with the parameters of a part that are still to be
+  /// stepped, before the pass reads them, and at the end with those it never came to: the caller
+  /// waits for their gradients and steps them.
+  using Parameters = std::vector<std::size_t>;
+  torch::Tensor forward(const torch::Tensor& images,
+                        const std::function<void(const Parameters&)>& before);
+  void wait(const Parameters& parameters) { gradients_.await(parameters); }
+  void step(const Parameters& parameters);
+
+  /// The collectives of the iteration that was begun before the last one.
+  std::shared_ptr<IterationLog> swap_log(std::shared_ptr<IterationLog> iteration_log) {
+    return std::exchange(last_log_, std::move(iteration_log));
+  }
+
+ private:
+  Parameters pending_of(const torch::nn::Module& part) const;
+  Parameters all_pending() const;
+
+  Replica& replica_;
+  DeferredGradients& gradients_;
+  Optimizer& optimizer_;
+  std::unordered_map<const torch::nn::Module*, Parameters> parameters_of_;
+  std::vector<bool> pending_;
+  std::shared_ptr<IterationLog> last_log_;
+};
+
+/// The settings of a mode that the options hold.
+SyncSettings sync_settings(const TrainOptions& options);
+
+/// What one rank trains with: its replica, and all that an iteration does with it.
+struct RankTraining {
+  /// Attaches the mode: that of --sync, unless another one is given. `compute` and `options` must
+  /// outlive it. Collective.
+  RankTraining(Exchange& exchange, Replica trained, const DataSource& data,
+               const ComputeSettings& compute, const TrainOptions& options,
+               std::unique_ptr<SyncMode> own_mode = nullptr);
+  RankTraining(const RankTraining&) = delete;
+  RankTraining& operator=(const RankTraining&) = delete;
+
+  Exchange& exchange;
+  const ComputeSettings& compute;
+  const TrainOptions& options;
+  Replica replica;
+  GradientGuard guard;
+  std::unique_ptr<SyncMode> mode;
+  NormExchange norms;
+  std::unique_ptr<Optimizer> optimizer;
+  Feed feed;
+  std::unique_ptr<DeferredUpdates> deferred;  ///< of a mode with cross-iteration overlap, else null
+  StepGraph* graph = nullptr;                 ///< null: each step is launched kernel by kernel
+  bool measured = true;                       ///< with stamps of the phases
+  bool completes = true;  ///< with deferred updates: the exchange ends with the iteration
+
+  /// Whether the exchange is not complete after an iteration, so that its rows cannot be gathered
+  /// yet.
+  bool defers() const { return deferred != nullptr && !completes; }
+};
+
+/// What one iteration was on this rank.
+struct FinishedIteration {
+  IterationRow row;  ///< its head, and the collectives of this rank
+  RankIteration measured;
+  std::int64_t samples = 0;             ///< of this rank
+  std::int64_t bad_tensor = -1;         ///< first parameter with a gradient that is not finite
+  StopReason stop = StopReason::kNone;  ///< why this rank requests a stop after it
+};
+
+/// An iteration that was started. On the host it has run; on a device its numbers come when the
+/// timer's last moment has.
+struct StartedIteration {
+  FinishedIteration known = {};  ///< what is known at once
+  IterationTimer timer = IterationTimer();
+  torch::Tensor sums = {};  ///< Σ loss, right answers: host memory, float64 [2]
+  torch::Tensor loss_scale =
+      {};  ///< after it: host memory, float32 [1]; none if losses are not scaled
+  GuardFinding finding = {};
+  /// Deferred updates only: this iteration's collectives and those left from the previous one; the
+  /// first is null once read.
+  std::shared_ptr<IterationLog> own_log = {}, previous_log = {};
+
+  /// Reads the logs, once the collectives in them have ended.
+  void take_collectives();
+  /// All numbers of the iteration, once they have come and the collectives are taken.
+  FinishedIteration finish(const Replica& replica);
+};
+
+/// One optimizer step of the global batch: forward and backward passes (Feed::passes_of), the
+/// mode's exchange, the update. `iteration` counts over the run, `step` within the epoch; they and
+/// the learning rate are in the row. Everything in it is timed.
+StartedIteration start_iteration(RankTraining& training, std::int64_t iteration, std::int64_t step,
+                                 double learning_rate);
+
+struct Evaluation {
+  double loss = kNotMeasured;      ///< mean cross-entropy over the images counted
+  double accuracy = kNotMeasured;  ///< 0 to 1
+  double time_s = 0;
+};
+
+/// Follows --evaluate. If replicas may differ, every rank evaluates all images: sharding would mix
+/// the accuracies of different networks.
+EvaluateHow evaluate_how(const TrainOptions& options, int ranks);
+
+/// Runs the test images through the network, without augmentation. Collective.
+Evaluation evaluate(RankTraining& training, const DataSource& data, EvaluateHow how);
+
+/// Gives every replica rank 0's floating-point buffers (batch-norm statistics). Collective.
+void broadcast_buffers(Exchange& exchange, Replica& replica);
+
+}  // namespace gradsync
