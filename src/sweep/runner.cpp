@@ -1,25 +1,95 @@
 #include "sweep/runner.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
-#include <cmath>
+#include <csignal>
 #include <ostream>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/parse.h"
 #include "record/recorder.h"
-#include "sweep/cell_lock.h"
-#include "sweep/cell_record.h"
-#include "sweep/results_folder.h"
 
 namespace gradsync::sweep {
 
 namespace {
 
 namespace fs = std::filesystem;
+
+// What slurmstepd and srun say, by version.
+constexpr std::array<const char*, 4> kSlurmsWords = {"oom-kill", "oom_kill", "Out Of Memory",
+                                                     "OUT_OF_MEMORY"};
+
+// Of Intel MPI, which ends with 255 whatever the signal.
+constexpr const char* kKilledByIntel = "KILLED BY SIGNAL: 9 ";
+
+// The last "program: …" with its fix.
+std::string own_error(const std::vector<std::string>& lines, const std::string& program) {
+  std::string error;
+  bool inside = false;
+  for (const auto& line : lines) {
+    const bool continues = inside && line.starts_with("fix: ");
+    if (line.starts_with(program + ": ")) error = line.substr(program.size() + 2);
+    if (continues) error += '\n' + line;
+    inside = line.starts_with(program + ": ") || continues;
+  }
+  return error;
+}
+
+// A rank that was killed says nothing: its launcher does, "srun: error: n2: task 1: Killed" or
+// "mpirun noticed that process rank 1 with PID 7 on node n2 exited on signal 9 (Killed).", before
+// it reports all the ranks that it ended itself. Behind: Intel MPI, MPICH.
+bool tells_of_a_rank(const std::string& line) {
+  const auto holds = [&](const char* words) { return line.find(words) != std::string::npos; };
+  return (line.starts_with("srun: error: ") && holds(": task")) ||
+         holds("noticed that process rank") || holds("KILLED BY SIGNAL: ") ||
+         holds("TERMINATED WITH THE EXIT STRING: ");
+}
+
+}  // namespace
+
+std::string last_error(const std::string& log, const std::string& program) {
+  std::vector<std::string> lines = split_list(log, '\n');
+  std::erase(lines, "");
+  const std::string own = own_error(lines, program);
+  if (!own.empty()) return own;
+  const auto lost = std::find_if(lines.begin(), lines.end(), tells_of_a_rank);
+  if (lost != lines.end()) return *lost;
+  const std::size_t shown = std::min<std::size_t>(3, lines.size());
+  return fmt::format(
+      "{}", fmt::join(lines.end() - static_cast<std::ptrdiff_t>(shown), lines.end(), "\n"));
+}
+
+bool was_killed(const ProcessResult& result, const std::string& log) {
+  return result.signal == SIGKILL || result.exit_code == 128 + SIGKILL ||
+         result.exit_code == SIGKILL ||
+         (result.exit_code == 255 && log.find(kKilledByIntel) != std::string::npos);
+}
+
+bool killed_for_memory(const ProcessResult& result, std::int64_t kernel_counted,
+                       const std::string& log) {
+  const bool said_so =
+      std::any_of(kSlurmsWords.begin(), kSlurmsWords.end(),
+                  [&](const char* words) { return log.find(words) != std::string::npos; });
+  return was_killed(result, log) && (kernel_counted > 0 || said_so);
+}
+
+std::int64_t kernel_memory_kills() {
+  const std::string key = "oom_kill ";
+  try {
+    for (const auto& line : split_list(read_text_file("/proc/vmstat"), '\n'))
+      if (line.starts_with(key)) return parse_integer(line.substr(key.size()));
+  } catch (const Error&) {
+    // An old kernel, or no /proc.
+  }
+  return 0;
+}
+
+namespace {
 
 struct CellRun {
   bool succeeded = false, stopped = false;
@@ -52,11 +122,11 @@ std::string message_of(const ProcessResult& result, const std::string& log) {
 
 CellFailure failure_of(const ProcessResult& result, std::int64_t kernel_counted,
                        const std::string& log) {
-  CellFailure failure{FailureKind::kFailed, result, message_of(result, log)};
+  CellFailure failure{CellState::kFailed, result, message_of(result, log)};
   const bool for_memory = killed_for_memory(result, kernel_counted, log);
   if (for_memory) failure.message = "ended by the kernel because the host's memory ran out";
   if (for_memory || result.exit_code == static_cast<int>(ExitCode::kOutOfMemory))
-    failure.kind = FailureKind::kOutOfMemory;
+    failure.kind = CellState::kOutOfMemory;
   return failure;
 }
 
@@ -174,7 +244,7 @@ class Runner {
   void note_failure(const GridCell& cell, const CellFailure& failure, const std::string& took) {
     const CellFiles files = cell_files(folder_, cell);
     record_failure(files, cell, failure);
-    if (failure.kind == FailureKind::kOutOfMemory) {
+    if (failure.kind == CellState::kOutOfMemory) {
       ladders_.end_at(cell);
       outcome_.too_large.push_back({cell.name, failure.message});
       progress_ << fmt::format("out of memory after {}", took);
@@ -187,7 +257,7 @@ class Runner {
 
   void note_not_run(const GridCell& cell, std::int64_t batch) {
     const std::string message = fmt::format("not run: batch {} per rank ran out of memory", batch);
-    record_failure(cell_files(folder_, cell), cell, {FailureKind::kNotRun, {}, message});
+    record_failure(cell_files(folder_, cell), cell, {CellState::kNotRun, {}, message});
     outcome_.too_large.push_back({cell.name, message});
     progress_ << message << '\n';
   }
@@ -214,6 +284,40 @@ GridOutcome run_grid(const std::vector<GridCell>& cells, const fs::path& folder,
                      BatchLadders ladders, const StopRequests& stop_requests,
                      std::ostream& progress) {
   return Runner(folder, launcher, std::move(ladders), stop_requests, progress).run(cells);
+}
+
+namespace {
+
+void print_messages(std::ostream& out, const std::vector<GridOutcome::Failed>& cells) {
+  for (const auto& cell : cells)
+    out << fmt::format("  {}: {}\n", cell.cell,
+                       fmt::join(split_list(cell.message, '\n'), "\n    "));
+}
+
+}  // namespace
+
+void print_summary(std::ostream& out, const GridOutcome& outcome, std::size_t all) {
+  out << fmt::format("{}: {} complete, {} failed", count_text(all, "cell"),
+                     outcome.already + outcome.done, outcome.failed.size());
+  if (!outcome.too_large.empty())
+    out << fmt::format(", {} too large for the memory", outcome.too_large.size());
+  out << '\n';
+  print_messages(out, outcome.failed);
+  print_messages(out, outcome.too_large);
+  if (!outcome.stopped_cell.empty())
+    out << fmt::format("  {}: stopped, not complete\n", outcome.stopped_cell);
+}
+
+void require_complete(const GridOutcome& outcome, std::size_t all, const std::string& command) {
+  if (outcome.stopped)
+    throw Error(
+        ExitCode::kStoppedEarly,
+        fmt::format("stopped with {} of {} cells complete", outcome.already + outcome.done, all),
+        "continue with: " + command);
+  if (!outcome.failed.empty())
+    throw Error(ExitCode::kCheckFailed,
+                fmt::format("{} of {} cells failed", outcome.failed.size(), all),
+                "try them again with: " + command);
 }
 
 }  // namespace gradsync::sweep

@@ -5,10 +5,29 @@
 #include <string>
 #include <vector>
 
-#include "sweep/batch_ladder.h"
+#include "sweep/cell_store.h"
 #include "sweep/launcher.h"
 
 namespace gradsync::sweep {
+
+/// The last error that `program` printed ("program: …" and its indented lines), else the first line
+/// in which srun or mpirun reports a rank that ended, else the last three lines that say anything.
+std::string last_error(const std::string& log, const std::string& program);
+
+/// Whether the kernel ended the run because memory ran out: the run was killed, and the
+/// kernel counted such an end on this host in the meantime or Slurm's words about it are in the
+/// log. A kill without these signs may have had any cause.
+bool killed_for_memory(const ProcessResult& result, std::int64_t kernel_counted,
+                       const std::string& log);
+
+/// Whether the run was killed from outside: by signal 9, or with what launchers make of it, exit
+/// code 137 (9 of MPICH's, and of Open MPI's where the connection to the rank ended before the
+/// rank; 255 of Intel's with its message in the log).
+bool was_killed(const ProcessResult& result, const std::string& log);
+
+/// How many processes the kernel has ended for want of memory since the host started, from
+/// /proc/vmstat; 0 where it does not say.
+std::int64_t kernel_memory_kills();
 
 /// How a grid ended.
 struct GridOutcome {
@@ -44,8 +63,5 @@ void print_summary(std::ostream& out, const GridOutcome& outcome, std::size_t al
 /// Throws Error, with `command` to continue, if the grid was stopped (kStoppedEarly) or cells
 /// failed (kCheckFailed).
 void require_complete(const GridOutcome& outcome, std::size_t all, const std::string& command);
-
-/// "about 40 s left", "about 3 min left", "about 2 h left".
-std::string time_left_text(double seconds);
 
 }  // namespace gradsync::sweep

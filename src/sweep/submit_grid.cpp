@@ -12,22 +12,13 @@
 
 #include "base/error.h"
 #include "base/process.h"
-#include "sweep/allocation.h"
-#include "sweep/cell_record.h"
 #include "sweep/launcher.h"
-#include "sweep/local_launcher.h"
-#include "sweep/results_folder.h"
 
 namespace gradsync::sweep {
 
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string variable(const char* name) {
-  const char* const value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
 
 // Of the checkout we were built in, or where `make install` put the templates.
 fs::path home_of_templates() {

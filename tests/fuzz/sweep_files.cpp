@@ -3,10 +3,10 @@
 #include "fuzz/targets.h"
 #include "options/options.h"
 #include "serial/clean_environment.h"
-#include "sweep/cell_record.h"
+#include "sweep/cell_store.h"
 #include "sweep/grid.h"
 #include "sweep/job_file.h"
-#include "sweep/results_folder.h"
+#include "sweep/runner.h"
 #include "sweep/sweep_options.h"
 
 namespace gradsync::fuzz {

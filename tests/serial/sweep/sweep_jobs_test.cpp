@@ -15,7 +15,6 @@
 #include "sweep/grid.h"
 #include "sweep/job_file.h"
 #include "sweep/launcher.h"
-#include "sweep/local_launcher.h"
 #include "sweep/sweep_options.h"
 
 using namespace gradsync;

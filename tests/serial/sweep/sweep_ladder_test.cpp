@@ -4,8 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "serial/sweep_fixture.h"
-#include "sweep/batch_ladder.h"
-#include "sweep/cell_record.h"
+#include "sweep/cell_store.h"
 
 using namespace gradsync;
 using namespace gradsync::sweep;
@@ -134,17 +133,17 @@ TEST_CASE("cell record: read as written, and damaged ones are failures") {
   const GridCell cell{"cell", 1, 1, {}};
   const CellFiles files = cell_files(folder.path(), cell);
   CHECK_FALSE(recorded_failure(files).has_value());
-  record_failure(files, cell, {FailureKind::kOutOfMemory, {137, 0}, "too large \xff", 2.5});
+  record_failure(files, cell, {CellState::kOutOfMemory, {137, 0}, "too large \xff", 2.5});
   const auto failure = recorded_failure(files);
   REQUIRE(failure.has_value());
-  CHECK(failure->kind == FailureKind::kOutOfMemory);
+  CHECK(failure->kind == CellState::kOutOfMemory);
   CHECK(failure->result.exit_code == 137);
   CHECK(failure->message.starts_with("too large "));
   CHECK(failure->duration_s == 2.5);
   for (const char* damaged : {"", "[]", "{", R"({"kind":7,"exit_code":"x","message":[]})",
                               R"({"exit_code":1e300})", R"({"exit_code":4294967297})"}) {
     write(files.failure, damaged);
-    CHECK(recorded_failure(files)->kind == FailureKind::kFailed);
+    CHECK(recorded_failure(files)->kind == CellState::kFailed);
     CHECK(recorded_failure(files)->result.exit_code == -1);
     CHECK(recorded_failure(files)->result.signal == 0);
   }

@@ -22,11 +22,8 @@
 #include "serial/sample_run.h"
 #include "serial/sweep_fixture.h"
 #include "stats/clock.h"
-#include "sweep/cell_lock.h"
-#include "sweep/cell_progress.h"
-#include "sweep/cell_record.h"
-#include "sweep/local_launcher.h"
-#include "sweep/results_folder.h"
+#include "sweep/cell_store.h"
+#include "sweep/launcher.h"
 
 using namespace gradsync;
 using namespace gradsync::sweep;

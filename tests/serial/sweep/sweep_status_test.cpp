@@ -8,9 +8,7 @@
 #include "base/table.h"
 #include "serial/sample_run.h"
 #include "serial/sweep_fixture.h"
-#include "sweep/cell_lock.h"
-#include "sweep/cell_progress.h"
-#include "sweep/cell_record.h"
+#include "sweep/cell_store.h"
 
 using namespace gradsync;
 using namespace gradsync::sweep;
@@ -69,7 +67,7 @@ TEST_CASE("status: done, running, failed, partial and missing cells, and the tim
   record_run(files(0).run, 100, 100, true);
   record_run(files(1).run, 10, 100, false);
   const CellLock lock(files(1));
-  record_failure(files(2), sweep.grid.cells[2], {FailureKind::kFailed, {86, 0}, "hang\nfix: x", 1});
+  record_failure(files(2), sweep.grid.cells[2], {CellState::kFailed, {86, 0}, "hang\nfix: x", 1});
   record_run(files(3).run, 5, 100, false);
 
   const auto cells = grid_progress(sweep.grid.cells, sweep.runs());

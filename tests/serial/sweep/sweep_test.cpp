@@ -19,7 +19,6 @@
 #include "sweep/grid.h"
 #include "sweep/job_file.h"
 #include "sweep/launcher.h"
-#include "sweep/local_launcher.h"
 
 using namespace gradsync;
 using namespace gradsync::sweep;
@@ -118,7 +117,7 @@ TEST_CASE("sweep: a job file that is wrong says where and what") {
   CHECK(refused("ranks = 0", "test.cfg:1: ranks: \"0\" is out of range"));
   CHECK(refused("ranks = -1", "out of range"));
   CHECK(refused("ranks = 1.5", "is not a whole number"));
-  CHECK(refused("ranks = 2, 2", "2 stands twice"));
+  CHECK(refused("ranks = 2, 2", "2 is listed twice"));
   CHECK(refused("ranks = 1\n\nranks = 2", "test.cfg:3: ranks is given twice"));
   CHECK(refused("repeats = 0", "out of range"));
   CHECK(expanded("ranks = 2\nrepeats = 1").size() == 1);
@@ -199,7 +198,7 @@ TEST_CASE("sweep: --cell takes a number, from 1, or a name") {
 TEST_CASE("sweep: mpirun's command line") {
   const CleanEnvironment environment;
   const Grid grid = expand(job_of("sync = ddp\nranks = 3\nmpirun-options = --map-by core"));
-  const Mpirun open_mpi{"bin/mpirun", MpirunFamily::kOpenMpi4};
+  const Mpirun open_mpi{"bin/mpirun", family_of_version("mpirun (Open MPI) 4.1.4")};
   const LocalLauncher launcher(open_mpi, "bin/gradsync-train", {"--map-by", "core"}, 3,
                                [] { return 0; });
   const GridCell& cell = grid.cells[0];
