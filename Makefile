@@ -40,7 +40,7 @@ make cluster-stop end it; it leaves nothing
 make bench        benchmarks; PARTS="all_reduce step" runs these alone (bench/run lists them)
 make tables       generate every table and plot of results/example, and compare each byte with the committed digests
 make data         fetch CIFAR-10 into data/cifar-10
-make lint         clang-format, clang-tidy, shellcheck
+make lint         clang-format, clang-tidy, shellcheck, walls; SINCE=recent: of what has changed lately
 make format       let clang-format rewrite the sources
 make bundle       build/bundle.tar.xz: programs, MPI and libraries for a machine with nothing but PyTorch
 make install      programs, their libraries, manual pages, templates and a module file into PREFIX ($(PREFIX)), below DESTDIR
@@ -53,7 +53,8 @@ Settings, on the command line, in the environment or in user.mk:
   USE_CUDA=0  build for CPUs only         NVIDIA_DRIVER=VERSION  of the compute nodes' GPUs
   TORCH_RELEASE=2.10.0  LibTorch from PyPI that make deps installs    DOWNLOAD=no  nothing is downloaded
   CUDA_ARCHS="$(CUDA_ARCHS)"  GPU architectures that kernels are compiled for
-  CXX=$(CXX)  MARCH=$(MARCH)  OPTIMIZE=$(OPTIMIZE)  DEBUG=$(DEBUG)  V=1 (show commands)
+  CXX=$(CXX)  MARCH=$(MARCH)  OPTIMIZE=$(OPTIMIZE)  DEBUG=$(DEBUG)
+  V=1 (show commands)  UNITY=no (compile each source alone)
   GRADSYNC_DATA=FOLDER    CIFAR-10's binary files for the demo and the tests
 endef
 
@@ -66,11 +67,8 @@ include config/build.mk
 help:
 	$(info $(HELP))@:
 
-status:
-	@config/status
-
-# Installed while build/config.mk was made.
-deps:
+# What deps installs is installed while build/config.mk is made.
+status deps:
 	@config/status
 
 print-%:
@@ -81,10 +79,6 @@ all: $(PROGRAMS) build/example-runs
 check: all
 	@tests/smoke
 
-# Printed before anything is built, and after what was installed.
-ifneq ($(and $(filter demo,$(GOALS)),$(if $(wildcard build/bin/gradsync-train),,new)),)
-$(if $(DRY_RUN)$(stale),,$(info == build: all programs, 3 to 5 minutes on 2 cores; then the demo, about 2 minutes))
-endif
 demo: all
 	@config/demo
 
@@ -110,6 +104,8 @@ soak: tests
 
 cluster: all
 	@tests/slurm/cluster start
+cluster-stop:
+	@tests/slurm/cluster stop
 
 bench: all $(BENCHMARKS)
 	@bench/run $(PARTS)
@@ -121,22 +117,11 @@ bundle:
 	+@$(MAKE) --no-print-directory MARCH=$(BUNDLE_MARCH) all $(if $(KERNELS),build/tests/gpu build/tests/mpi build/tests/libcount_waits.so build/bench/gpu_kernels)
 	@config/bundle build/bundle $(BUNDLE_MARCH)
 
-# Said before anything is built.
-ifneq ($(filter install,$(GOALS)),)
-$(if $(filter /%,$(firstword $(PREFIX))),,$(error PREFIX='$(PREFIX)' is not an absolute path; for example: make install PREFIX=/opt/gradsync))
-endif
 install: all
 	@DESTDIR='$(DESTDIR)' config/install '$(PREFIX)' $(PROGRAMS)
 
-cluster-stop:
-	@tests/slurm/cluster stop
-
-# What make compiles, in the same units: most of clang-tidy's time goes into headers.
-units = $(patsubst build/alone/%.o,%.cpp,$(patsubst build/unity/%.o,build/unity/%.cpp,$(1)))
-lint:
-	@FLAGS='$(filter-out -fvect-cost-model=%,$(LANGUAGE)) $(WARNINGS) $(MPI_FLAGS) $(COMMON_FLAGS) $(TEST_FLAGS)' \
-	  TORCH_FLAGS='-include src/base/precompiled_torch.h $(TORCH_FLAGS)' TORCH_UNITS='$(call units,$(USES_TORCH))' \
-	  UNITS='$(call units,$(filter-out $(USES_TORCH),$(OBJECTS))) $(wildcard tests/libraries/*.cpp tests/fuzz/libfuzzer/*.cpp)' config/lint
+lint: build/gch/$(PRECOMPILED).gch
+	@$(LINT_INPUT) config/lint
 
 format:
 	find src analysis tests $(wildcard bench) \( -name '*.cpp' -o -name '*.h' -o -name '*.cu' \) -exec clang-format -i {} +

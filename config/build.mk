@@ -42,6 +42,14 @@ build/config.mk: config/detect $(wildcard config/find/*.sh config/common.sh user
 	$(if $(INSTALLS),@config/deps $(SCOPES))
 endif
 
+# Said before anything is built: a wrong PREFIX, and how long the first build of the demo takes.
+ifneq ($(filter install,$(GOALS)),)
+$(if $(filter /%,$(firstword $(PREFIX))),,$(error PREFIX='$(PREFIX)' is not an absolute path; for example: make install PREFIX=/opt/gradsync))
+endif
+ifneq ($(and $(filter demo,$(GOALS)),$(if $(wildcard build/bin/gradsync-train),,new)),)
+$(if $(DRY_RUN)$(stale),,$(info == build: all programs, 3 to 5 minutes on 2 cores; then the demo, about 2 minutes))
+endif
+
 # --- flags -------------------------------------------------------------------------------------
 
 WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion
@@ -170,6 +178,12 @@ build/alone/%.cu.o: %.cu build/nvcc-flags
 	$(Q)$(NVCC_FOUND) $(NVCC_FLAGS) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
 
 -include $(OBJECTS:.o=.d) $(KERNELS:.o=.d)
+
+# What config/lint reads: the same units, since most of clang-tidy's time goes into headers.
+units = $(patsubst build/alone/%.o,%.cpp,$(patsubst build/unity/%.o,build/unity/%.cpp,$(1)))
+LINT_INPUT = SINCE='$(SINCE)' COMPILER='$(CXX)' FLAGS='$(filter-out -fvect-cost-model=%,$(LANGUAGE)) $(WARNINGS) $(MPI_FLAGS) $(COMMON_FLAGS) $(TEST_FLAGS)' \
+  TORCH_FLAGS='$(TORCH_FLAGS)' PRECOMPILED='-Ibuild/gch -include $(PRECOMPILED)' TORCH_UNITS='$(call units,$(USES_TORCH))' \
+  UNITS='$(call units,$(filter-out $(USES_TORCH),$(OBJECTS))) $(wildcard tests/libraries/*.cpp tests/fuzz/libfuzzer/*.cpp)'
 
 # Only version.cpp knows the revision, and is compiled again only when it changes.
 build/revision: always

@@ -43,7 +43,7 @@ std::int64_t value_bytes(ValueType type);
 /// The type of --wire-dtype fp32, bf16 or fp16.
 ValueType wire_type(const std::string& name);
 
-/// Bytes through the link of `rank`, the larger of the two ways of link_bytes (record/ledger.h):
+/// Bytes through the link of `rank`, the larger of the two directions of link_bytes():
 /// all-reduce 2(n−1)/n·S; rooted kinds (n−1)·S on the root, S elsewhere. 0 for one rank.
 std::int64_t traffic_bytes(CollectiveKind kind, std::int64_t bytes, int rank, int ranks, int root);
 

@@ -2,7 +2,7 @@
 //
 //   mpirun -n 2 gradsync-train --model vgg11 --sync ddp --iterations 40 --output run.h5
 //   mpirun -n 2 gradsync-train --epochs 30 --time-limit 3h --output run.h5 --resume auto
-//   srun --mpi=pmix -n 8 gradsync-train --config jobs/vgg11.cfg --output run.h5
+//   srun --mpi=pmix -n 8 gradsync-train --config run.cfg --output run.h5
 
 #include "base/memory.h"
 #include "comm/mpi_program.h"

@@ -13,7 +13,7 @@ import sys
 import time
 
 import harness
-from harness import BIN, ENVIRONMENT, ROOT, Failure, Result, Skip, check, mpirun, run, synthetic
+from harness import BIN, ENVIRONMENT, ROOT, Failure, Result, Skip, check, end_session, mpirun, processes, run, synthetic
 
 DATA = ""
 STRIKE = str(ROOT / "build/tests/libstrike.so")
@@ -56,7 +56,7 @@ class Job:
         return self
 
     def __exit__(self, *_) -> None:
-        subprocess.run(["pkill", "-KILL", "-s", str(self.process.pid)], check=False)
+        end_session(self.process.pid)
         self.process.wait()
 
     def until_iteration(self, number: int) -> None:
@@ -68,11 +68,10 @@ class Job:
 
     def ranks(self) -> dict:
         """Process number by rank."""
-        found = subprocess.run(["pgrep", "-s", str(self.process.pid), "gradsync-train"], capture_output=True, text=True, check=True)
         pids = {}
-        for pid in map(int, found.stdout.split()):
-            variables = pathlib.Path(f"/proc/{pid}/environ").read_bytes()
-            pids[int(re.search(rb"(?:OMPI_COMM_WORLD|PMI)_RANK=(\d+)", variables)[1])] = pid
+        for trainer_process in processes(session=self.process.pid, name="gradsync-train"):
+            variables = pathlib.Path(f"/proc/{trainer_process.pid}/environ").read_bytes()
+            pids[int(re.search(rb"(?:OMPI_COMM_WORLD|PMI)_RANK=(\d+)", variables)[1])] = trainer_process.pid
         return pids
 
     def send(self, number: int, ranks=None) -> None:

@@ -53,6 +53,38 @@ class Result:
         return self
 
 
+class Process:
+    """One that runs, from /proc: a bare system has neither ps nor pkill. A zombie does not count."""
+
+    def __init__(self, pid: int):
+        line = pathlib.Path(f"/proc/{pid}/stat").read_text()
+        self.pid, self.name = pid, line[line.index("(") + 1:line.rindex(")")]
+        self.state, self.parent, _, self.session = (word if word.isalpha() else int(word) for word in line[line.rindex(")") + 2:].split()[:4])
+        self.command = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+
+
+def processes(**wanted) -> list:
+    """Those whose attributes have these values: processes(session=pid, name="gradsync-train")."""
+    found = []
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            process = Process(int(folder.name))
+        except (OSError, ValueError):  # it has ended
+            continue
+        if process.state != "Z" and all(getattr(process, key) == value for key, value in wanted.items()):
+            found.append(process)
+    return found
+
+
+def end_session(pid: int) -> None:
+    """Kills whatever is left in the session that a process began."""
+    for process in processes(session=pid):
+        try:
+            os.kill(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
 def run(command: list, timeout: float = 120, environment: dict | None = None) -> Result:
     """Runs in a process group of its own, and leaves nothing of it behind."""
     start = time.monotonic()
@@ -66,7 +98,7 @@ def run(command: list, timeout: float = 120, environment: dict | None = None) ->
         out, err = process.communicate()
         raise Failure(f"still running after {timeout} s: {err[-500:]}") from None
     # A stopped rank outlives its mpirun; the session is this command's own.
-    subprocess.run(["pkill", "-KILL", "-s", str(process.pid)], check=False)
+    end_session(process.pid)
     code = process.returncode if process.returncode >= 0 else 128 - process.returncode
     return Result(code, out, err, time.monotonic() - start)
 

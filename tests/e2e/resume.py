@@ -14,7 +14,7 @@ import sys
 import time
 
 import harness
-from harness import BIN, ENVIRONMENT, ROOT, Failure, Result, Skip, check, mpirun, run, synthetic, torchscript_modules
+from harness import BIN, ENVIRONMENT, ROOT, Failure, Result, Skip, check, end_session, mpirun, processes, run, synthetic, torchscript_modules
 
 DATA = ""
 PER_EPOCH = 10
@@ -245,8 +245,7 @@ class Job:
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)  # fmt: skip
 
     def ranks(self) -> list:
-        found = subprocess.run(["pgrep", "-P", str(self.process.pid), "gradsync-train"], capture_output=True, text=True, check=False)
-        return [int(pid) for pid in found.stdout.split()]
+        return [process.pid for process in processes(parent=self.process.pid, name="gradsync-train")]
 
     def wait_until(self, ready) -> None:
         limit = time.monotonic() + 120
@@ -262,7 +261,7 @@ class Job:
         except subprocess.TimeoutExpired:
             os.killpg(self.process.pid, signal.SIGKILL)
             out, err = self.process.communicate()
-        subprocess.run(["pkill", "-KILL", "-s", str(self.process.pid)], check=False)
+        end_session(self.process.pid)
         return Result(self.process.returncode, out, err, 0)
 
 

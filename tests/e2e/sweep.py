@@ -14,7 +14,7 @@ import sys
 import time
 
 import harness
-from harness import BIN, ENVIRONMENT, ROOT, Failure, Skip, check, run
+from harness import BIN, ENVIRONMENT, ROOT, Failure, Skip, check, end_session, run
 
 DATA = ""
 
@@ -57,8 +57,8 @@ def states(folder: pathlib.Path) -> list:
     return [line[:15].strip() for line in lines]
 
 
-def end_session(process: subprocess.Popen) -> None:
-    subprocess.run(["pkill", "-KILL", "-s", str(process.pid)], check=False)
+def end(process: subprocess.Popen) -> None:
+    end_session(process.pid)
     process.wait()
 
 
@@ -90,7 +90,7 @@ def case_a_signal_stops_the_grid_with_75_and_the_same_command_goes_on(folder):
         process.send_signal(signal.SIGUSR1)
         code = process.wait(timeout=120)
     finally:
-        end_session(process)
+        end(process)
     text = (folder / "out").read_text()
     check(code == 75, f"exit code {code}: {text}")
     check("stopped with 0 of 1 cells complete" in text and "continue with: " in text, text)
@@ -112,7 +112,7 @@ def case_a_killed_sweep_goes_on_where_it_was(folder):
         # Its mpirun lives and holds the folder.
         sweep(folder).expect(64, "another sweep, or a run that it started")
     finally:
-        end_session(process)
+        end(process)
     wait_until(lambda: states(folder) == ["done", "partial"], "partial", 30)
     sweep(folder).expect(0, "1 of 2 cells are there already", "2 cells: 2 complete")
     check(states(folder) == ["done", "done"], f"{states(folder)}")
@@ -258,7 +258,7 @@ def grid_with(family: str, folder: pathlib.Path) -> None:
                 process.send_signal(signal.SIGUSR1)
             ended = process.wait(timeout=90)
         finally:
-            end_session(process)
+            end(process)
         log = (folder / name / "out").read_text()
         check(ended == code and re.search(text, log), f"{launcher}, {name}: exit code {ended}: {log[-800:]}")
     check(len(list(folder.glob("rank-*"))) == 3, f"{launcher}: not three ranks")

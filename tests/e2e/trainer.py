@@ -15,7 +15,7 @@ import sys
 import time
 
 import harness
-from harness import BIN, ROOT, Failure, Result, Skip, check, mpirun, run, synthetic, torchscript_modules
+from harness import BIN, ROOT, Failure, Result, Skip, check, mpirun, processes, run, synthetic, torchscript_modules
 
 RECORD = 3073
 DATA = ""
@@ -383,8 +383,8 @@ def check_killed(out: Result, how) -> None:
 
 def rank_pids(launcher: int) -> dict:
     """By rank, of the session that the launcher began."""
-    pids = subprocess.run(["pgrep", "-s", str(launcher), "gradsync-train"], capture_output=True, text=True, check=True).stdout.split()
-    environments = {int(pid): pathlib.Path(f"/proc/{pid}/environ").read_bytes() for pid in pids}
+    trainers = processes(session=launcher, name="gradsync-train")
+    environments = {process.pid: pathlib.Path(f"/proc/{process.pid}/environ").read_bytes() for process in trainers}
     return {int(re.search(rb"(?:OMPI_COMM_WORLD|PMI)_RANK=(\d+)", text)[1]): pid for pid, text in environments.items()}
 
 
@@ -398,7 +398,7 @@ def nothing_left_behind(what, but: tuple = ()):
     yield
     deadline = time.monotonic() + 10
     while True:
-        running = subprocess.run(["pgrep", "-f", f"gradsync-train.*{DATA}"], capture_output=True, text=True, check=False).stdout.split()
+        running = [process.pid for process in processes() if re.search(f"gradsync-train.*{DATA}", process.command)]
         new = files() - before
         left = {path for path in new if not path.name.startswith(but) and path.exists()}
         if not running and not left:

@@ -10,7 +10,8 @@ import subprocess
 import sys
 
 from slurm_harness import BIN, CLUSTER, STATE, cluster, run_on_cluster, slurm, srun, wait_until
-from harness import check
+import harness  # noqa: E402
+from harness import check  # noqa: E402
 
 
 def busbw_gb_per_s(*where) -> float:
@@ -21,9 +22,9 @@ def busbw_gb_per_s(*where) -> float:
 
 
 def processes() -> set:
-    """Of daemons of Slurm and what they started; one that only waits to be collected is gone."""
-    lines = subprocess.run(["ps", "-eo", "pid=,stat=,args="], capture_output=True, text=True, check=True).stdout.splitlines()
-    return {line for line in lines if re.search(r"slurmctld|slurmd |slurmstepd|munged", line) and line.split()[1][0] != "Z"}
+    """Daemons of Slurm and what they started."""
+    return {f"{process.pid} {process.command}" for process in harness.processes()
+            if re.search(r"slurmctld|slurmd |slurmstepd|munged", process.command + " ")}
 
 
 def traces() -> dict:

@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass, field
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
-from harness import BIN, ENVIRONMENT, ROOT  # noqa: E402
+from harness import BIN, ENVIRONMENT, ROOT, processes  # noqa: E402
 
 SHIM = ROOT / "build/tests/libstrike.so"
 STRUCK = re.compile(r"^(strike|inject-fault): ")
@@ -51,11 +51,6 @@ def own_mounts() -> bool:
 
 
 OWN_MOUNTS = own_mounts()
-
-
-def in_session(session: int) -> list:
-    found = subprocess.run(["ps", "-s", str(session), "-o", "pid=,stat=,comm="], capture_output=True, text=True, check=False)
-    return [line.split(None, 2) for line in found.stdout.splitlines() if line.split()[1][0] != "Z"]
 
 
 class Job:
@@ -110,7 +105,7 @@ class Job:
     def wait_for_stop(self, timeout: float) -> None:
         """Until a rank has stopped: it prints its line just before, and a SIGCONT in between would be lost."""
         deadline = time.monotonic() + timeout
-        while time.monotonic() < deadline and not any(state[0] == "T" for _, state, _ in in_session(self.process.pid)):
+        while time.monotonic() < deadline and not any(one.state == "T" for one in processes(session=self.process.pid)):
             time.sleep(0.02)
 
     def signal(self, number: int, which: list) -> None:
@@ -121,11 +116,11 @@ class Job:
                 pass
 
     def everything(self) -> list:
-        return [int(pid) for pid, _, _ in in_session(self.process.pid)]
+        return [one.pid for one in processes(session=self.process.pid)]
 
     def ranks(self) -> list:
         """Process ids of the ranks on this machine."""
-        return [int(pid) for pid, _, name in in_session(self.process.pid) if name.startswith("gradsync")]
+        return [one.pid for one in processes(session=self.process.pid) if one.name.startswith("gradsync")]
 
     def end(self, timeout: float) -> Ended:
         """Waits for it, kills what is left, and tells what that was."""
@@ -150,7 +145,7 @@ class Job:
         deadline = time.monotonic() + GONE_WITHIN_S
         while self.everything() and time.monotonic() < deadline:
             time.sleep(0.02)
-        left = [f"process {' '.join(one)}" for one in in_session(self.process.pid)]
+        left = [f"process {one.pid} {one.state} {one.name}" for one in processes(session=self.process.pid)]
         for name in ("shm", "tmp"):
             left += [f"{name}/{path.relative_to(self.place / name)}" for path in (self.place / name).rglob("*") if not path.is_dir()]
         return left

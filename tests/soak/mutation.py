@@ -23,9 +23,12 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1] / "e2e")]
+
 import campaign
 import mutation_coverage
 from campaign import ROOT
+from harness import end_session
 from mutation_coverage import Coverage, Tests, start
 
 STATE = campaign.STATE / "mutation"
@@ -179,7 +182,7 @@ def run(command: list, folder: pathlib.Path, variables: dict | None = None, limi
             code = process.wait(limit_s)
         except subprocess.TimeoutExpired:
             code = 124
-        subprocess.run(["pkill", "-KILL", "-s", str(process.pid)], check=False)
+        end_session(process.pid)
         process.wait()
     return code
 
