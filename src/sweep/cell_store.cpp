@@ -207,46 +207,6 @@ bool is_running(const CellFiles& files) {
   return file && ::fcntl(file.get(), F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
-// --- ladders -------------------------------------------------------------------------------------
-
-namespace {
-
-std::string ladder_of(const GridCell& cell) {
-  std::string key = fmt::format("ranks={}", cell.ranks);
-  for (const auto& [name, value] : cell.options)
-    if (name != "batch-per-rank" && name != "batch-global")
-      key += fmt::format("\n{}={}", name, value);
-  return key;
-}
-
-}  // namespace
-
-void BatchLadders::end_at(const GridCell& cell) {
-  const std::int64_t batch = batch_per_rank(cell);
-  const auto [entry, is_new] = smallest_.emplace(ladder_of(cell), batch);
-  if (!is_new) entry->second = std::min(entry->second, batch);
-}
-
-std::optional<std::int64_t> BatchLadders::ended_at(const GridCell& cell) const {
-  const auto entry = smallest_.find(ladder_of(cell));
-  if (entry == smallest_.end() || batch_per_rank(cell) < entry->second) return std::nullopt;
-  return entry->second;
-}
-
-BatchLadders recorded_ladders(const std::vector<GridCell>& cells,
-                              const std::filesystem::path& folder) {
-  BatchLadders ladders;
-  for (const auto& cell : cells) {
-    const auto failure = recorded_failure(cell_files(folder, cell));
-    if (failure && failure->kind == CellState::kOutOfMemory) ladders.end_at(cell);
-  }
-  return ladders;
-}
-
-std::int64_t batch_per_rank(const GridCell& cell) {
-  return train_options_of(cell).batch_per_rank;
-}
-
 // --- progress ------------------------------------------------------------------------------------
 
 namespace {
@@ -352,7 +312,7 @@ double seconds_left(const std::vector<CellProgress>& cells) {
 
 std::int64_t iterations_wanted(const GridCell& cell, std::int64_t train_images) {
   const TrainOptions options = train_options_of(cell);
-  // Without the set's size: of what nearly every job file with --iterations means.
+  // The size of the set is not known: nearly every job file with --iterations means just those.
   if (train_images == 0) return options.iterations;
   // The run will be refused.
   if (cell.ranks > train_images) return 0;
@@ -379,7 +339,7 @@ std::string totals(const std::vector<CellProgress>& cells) {
   return text;
 }
 
-// Of the cells that are to run: those that failed for good, or do not fit, are no progress to come.
+// The time left for the cells that are to run: those that failed for good, or do not fit, will not.
 std::string pace(const std::vector<CellProgress>& cells) {
   const double left_s = seconds_left(cells);
   if (std::isnan(left_s)) return "time left: unknown before the first iteration";

@@ -166,7 +166,7 @@ class Exclusions {
   }
 
  private:
-  // Its values may be among those that --set has taken out of the grid.
+  // The values of an exclusion may be among those that --set has taken out of the grid.
   bool of_replaced_axis(const Exclusion& exclusion) const {
     return std::any_of(exclusion.conditions.begin(), exclusion.conditions.end(),
                        [&](const Exclusion::Condition& condition) {
@@ -243,10 +243,6 @@ const GridCell& cell_named(const Grid& grid, const std::string& text) {
       "give a number or a name of `gradsync-sweep JOB.cfg --list`");
 }
 
-std::vector<GridCell> chosen_cells(const Grid& grid, const std::string& cell) {
-  return cell.empty() ? grid.cells : std::vector{cell_named(grid, cell)};
-}
-
 std::string identity_of(const GridCell& cell) {
   std::map<std::string, std::string> settings;
   for (const auto& spec : train_option_table())
@@ -291,7 +287,7 @@ std::string digest_of(const json& content) {
   return digest.hex();
 }
 
-// What every cell is started with.
+// The options of the launcher that every cell is started with.
 json launch_content(const Job& job) {
   return {{"mpirun_options", job.mpirun_options},
           {"srun_options", job.srun_options},
@@ -309,7 +305,7 @@ json cells_content(const std::vector<GridCell>& cells) {
   return list;
 }
 
-/// What grid.json says.
+// The content of a grid.json.
 struct RecordedGrid {
   json launch;
   std::vector<GridCell> cells;
@@ -332,7 +328,7 @@ json launch_of_first_schema(const json& content) {
           {"ranks_per_node", content.value("ranks_per_node", 0)}};
 }
 
-// What the digest is of.
+// The part of grid.json that its digest covers.
 json content_of(const json& grid) {
   if (grid.value("schema", json()) == kFirstSchema) return grid.at("content");
   return {{"launch", grid.at("launch")}, {"cells", grid.at("cells")}};
@@ -369,15 +365,11 @@ void list_differences(const json& there, const json& here, std::vector<std::stri
       keys.insert(key);
   for (const auto& key : keys) {
     const json a = there.value(key, json()), b = here.value(key, json());
-    if (a == b) continue;
-    if (a.is_object() && b.is_object())
-      list_differences(a, b, list);
-    else
-      list.push_back(fmt::format("{}: {} there, {} here", key, shown(a), shown(b)));
+    if (a != b) list.push_back(fmt::format("{}: {} there, {} here", key, shown(a), shown(b)));
   }
 }
 
-// Each option with its values in these cells, as `launch_content` has what is beside them.
+// Each option with its values in these cells, behind the options of the launcher.
 json settings_of(const std::vector<GridCell>& cells, const json& launch) {
   json settings = launch;
   const auto add = [&](const std::string& key, const json& value) {
@@ -393,7 +385,7 @@ json settings_of(const std::vector<GridCell>& cells, const json& launch) {
   return settings;
 }
 
-// Of the cells of a folder, which a job's cells are.
+// Matches a job's cells with those recorded in the folder.
 class KnownCells {
  public:
   explicit KnownCells(const std::vector<GridCell>& cells) {
@@ -403,7 +395,8 @@ class KnownCells {
     }
   }
 
-  // The same run, at best under the same name; null for none. A second cell gets another one.
+  // Returns the recorded cell of the same settings, at best that of the same name, once; null if
+  // there is none.
   const GridCell* take(const GridCell& wanted) {
     const auto [begin, end] = places_.equal_range(identity_of(wanted));
     if (begin == end) return nullptr;

@@ -20,7 +20,7 @@ struct GridCell {
   std::int64_t repeat = 1;                                   ///< from 1
   std::vector<std::pair<std::string, std::string>> options;  ///< of the trainer, without `output`
   std::string variant = {};                                  ///< empty: the job has none
-  /// From 1: the place in the grid, or in the results folder, see grid_in_folder().
+  /// Place, from 1, in the grid or in the results folder: see grid_in_folder().
   std::size_t number = 0;
 
   /// The value of an option that the cell sets; null where it does not.
@@ -40,9 +40,6 @@ Grid expand(const Job& job);
 
 /// The cell of a number or of a name. Throws Error kUsage.
 const GridCell& cell_named(const Grid& grid, const std::string& text);
-
-/// All cells for an empty text, else the one it names.
-std::vector<GridCell> chosen_cells(const Grid& grid, const std::string& cell);
 
 /// The trainer's settings in the cell, the batch resolved for its ranks. Throws Error kUsage if
 /// they are impossible, with the lines of `job` where it is given.

@@ -40,20 +40,6 @@ bool contains(const std::vector<std::string>& list, const std::string& value) {
   throw Error(ExitCode::kUsage, fmt::format("{}: {}: {}", entry.where, entry.key, why), fix);
 }
 
-void require_known(const KeyValue& entry) {
-  if (contains(trainer_keys(), entry.key) || contains(job_keys(), entry.key)) return;
-  if (entry.key == "output")
-    refuse(entry, "the sweep names the run files itself",
-           "give the folder with `results = FOLDER`");
-  std::vector<std::string> known = trainer_keys();
-  known.insert(known.end(), job_keys().begin(), job_keys().end());
-  throw Error(
-      ExitCode::kUsage,
-      fmt::format("{}: {} is not a key of a job file{}", entry.where, entry.key,
-                  did_you_mean(entry.key, known)),
-      "the keys are the options of `gradsync-train --help` and those of `gradsync-sweep --help`");
-}
-
 bool is_batch(const std::string& key) {
   return key == "batch-per-rank" || key == "batch-global";
 }
@@ -233,24 +219,67 @@ std::filesystem::path folder_in(const KeyValue& entry) {
   return entry.value;
 }
 
-void read_job_key(const KeyValue& entry, Job& job) {
-  constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
-  if (entry.key == "name") job.name = name_of(entry);
-  if (entry.key == "repeats") job.repeats = integer(entry, entry.value, 1, kMaxRepeats);
-  if (entry.key == "exclude") job.exclusions.push_back(exclusion_of(entry));
-  if (entry.key == "order") job.order = order_of(entry);
-  if (entry.key == "order-seed")
-    job.order_seed = static_cast<std::uint64_t>(integer(entry, entry.value, 0, kMax));
-  if (entry.key == "results") job.results = folder_in(entry);
-  if (entry.key == "mpirun-options") job.mpirun_options = option_words(entry.value);
-  if (entry.key == "srun-options") job.srun_options = option_words(entry.value);
-  if (entry.key == "sbatch-options") job.sbatch_options = option_words(entry.value);
-  if (entry.key == "gpus-per-rank") job.gpus_per_rank = integer(entry, entry.value, 0, 1);
-  if (entry.key == "ranks-per-node")
-    job.ranks_per_node = integer(entry, entry.value, 1, kMaxRanksPerNode);
-  if (entry.key == "report-options") job.report_options = option_words(entry.value);
-  if (entry.key == "ranks") job.axes.push_back(axis_of(entry));
-  if (entry.key == kVariantKey) add_variant(entry, job);
+// A key of a job file that is not the trainer's.
+struct JobKey {
+  const char *name, *example, *meaning;  // the last two for --help
+  void (*read)(const KeyValue& entry, Job& job);
+};
+
+using Entry = const KeyValue&;
+constexpr JobKey kJobKeys[] = {
+    {"ranks", "1, 2, 4", "an axis, too [1]",
+     [](Entry entry, Job& job) { job.axes.push_back(axis_of(entry)); }},
+    {kVariantKey, "NAME: KEY=VALUE …", "options under a name; all such lines together are one axis",
+     add_variant},
+    {"repeats", "3", "runs of each cell [1]",
+     [](Entry entry, Job& job) { job.repeats = integer(entry, entry.value, 1, kMaxRepeats); }},
+    {"exclude", "sync=none ranks=2,4", "leaves out cells that meet all conditions; may be repeated",
+     [](Entry entry, Job& job) { job.exclusions.push_back(exclusion_of(entry)); }},
+    {"name", "my-study", "[the file's name]",
+     [](Entry entry, Job& job) { job.name = name_of(entry); }},
+    {"results", "FOLDER", "[results/<name>]",
+     [](Entry entry, Job& job) { job.results = folder_in(entry); }},
+    {"ranks-per-node", "4", "srun, slurm: ranks on one node [those of the allocation]",
+     [](Entry entry, Job& job) {
+       job.ranks_per_node = integer(entry, entry.value, 1, kMaxRanksPerNode);
+     }},
+    {"gpus-per-rank", "1", "slurm: GPUs the job arrays ask for, 0 or 1 [0]",
+     [](Entry entry, Job& job) { job.gpus_per_rank = integer(entry, entry.value, 0, 1); }},
+    {"order", "as-written|random", "random: by order-seed [as-written]",
+     [](Entry entry, Job& job) { job.order = order_of(entry); }},
+    {"order-seed", "1", "[1]",
+     [](Entry entry, Job& job) {
+       constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
+       job.order_seed = static_cast<std::uint64_t>(integer(entry, entry.value, 0, kMax));
+     }},
+    {"mpirun-options", "…", "words put on mpirun's command line",
+     [](Entry entry, Job& job) { job.mpirun_options = option_words(entry.value); }},
+    {"srun-options", "…", "words put on srun's command line",
+     [](Entry entry, Job& job) { job.srun_options = option_words(entry.value); }},
+    {"sbatch-options", "…", "slurm: words for sbatch: --time=2:00:00",
+     [](Entry entry, Job& job) { job.sbatch_options = option_words(entry.value); }},
+    {"report-options", "…", "words put on gradsync-report's command line",
+     [](Entry entry, Job& job) { job.report_options = option_words(entry.value); }}};
+
+const JobKey* find_job_key(const std::string& name) {
+  const auto found = std::find_if(std::begin(kJobKeys), std::end(kJobKeys),
+                                  [&](const JobKey& key) { return key.name == name; });
+  return found == std::end(kJobKeys) ? nullptr : found;
+}
+
+void require_known(const KeyValue& entry) {
+  if (contains(trainer_keys(), entry.key) || find_job_key(entry.key) != nullptr) return;
+  if (entry.key == "output")
+    refuse(entry, "the sweep names the run files itself",
+           "give the folder with `results = FOLDER`");
+  std::vector<std::string> known = trainer_keys();
+  for (const JobKey& key : kJobKeys)
+    known.emplace_back(key.name);
+  throw Error(
+      ExitCode::kUsage,
+      fmt::format("{}: {} is not a key of a job file{}", entry.where, entry.key,
+                  did_you_mean(entry.key, known)),
+      "the keys are the options of `gradsync-train --help` and those of `gradsync-sweep --help`");
 }
 
 void override_entry(std::vector<KeyValue>& entries, const KeyValue& override) {
@@ -311,12 +340,18 @@ std::vector<std::string> option_words(const std::string& text) {
   return list;
 }
 
-const std::vector<std::string>& job_keys() {
-  static const std::vector<std::string> keys = {
-      "name",           "ranks",        "ranks-per-node", "gpus-per-rank", "repeats",
-      "variant",        "exclude",      "order",          "order-seed",    "results",
-      "mpirun-options", "srun-options", "sbatch-options", "report-options"};
-  return keys;
+std::string job_file_help() {
+  std::string text =
+      "Keys of a job file (key = value, # begins a comment)\n"
+      "  any option of gradsync-train    a list with commas is an axis of the grid; \"…\" is never "
+      "a "
+      "list.\n"
+      "                                  One that the file leaves out is taken from "
+      "GRADSYNC_<NAME>.\n"
+      "  batch-per-rank = 32, 128, ...   an open ladder: times 4 until memory ends it\n";
+  for (const auto& [name, example, meaning, read] : kJobKeys)
+    text += fmt::format("  {:32}{}\n", fmt::format("{} = {}", name, example), meaning);
+  return text;
 }
 
 Job make_job(const std::vector<KeyValue>& entries, const std::vector<KeyValue>& overrides,
@@ -327,8 +362,8 @@ Job make_job(const std::vector<KeyValue>& entries, const std::vector<KeyValue>& 
   Job job;
   for (const auto& entry : overridden(entries, overrides)) {
     require_known(entry);
-    if (contains(job_keys(), entry.key))
-      read_job_key(entry, job);
+    if (const JobKey* key = find_job_key(entry.key))
+      key->read(entry, job);
     else
       job.axes.push_back(axis_of(entry));
   }

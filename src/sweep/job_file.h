@@ -9,7 +9,7 @@
 #include "base/cli/key_values.h"
 
 /// A job file describes a grid of runs. Its keys are the trainer's options, where a list with
-/// commas makes an axis, and those of `job_keys()`.
+/// commas makes an axis, and those of `job_file_help()`.
 namespace gradsync::sweep {
 
 /// A trainer option, `ranks` or `variant` with the values it takes in the grid, at least one.
@@ -70,8 +70,8 @@ struct Job {
 /// The words between the blanks.
 std::vector<std::string> option_words(const std::string& text);
 
-/// The keys of a job file that are not the trainer's.
-const std::vector<std::string>& job_keys();
+/// The keys of a job file, for --help-all.
+std::string job_file_help();
 
 /// Makes a job of the entries of its file. `overrides` (of --set) take the place of the file's key
 /// or are added; each `exclude` adds one, and a key that gives the batch takes the place of the
@@ -97,8 +97,8 @@ const Variant* find_variant(const std::vector<Variant>& variants, const std::str
 void apply_variant(const std::vector<Variant>& variants,
                    std::map<std::string, std::string>& choice);
 
-/// Of the ways to give a batch (batch-per-rank, batch-global, batch-schedule) one counts: the other
-/// two, if `key` is one of them.
+/// The other ways to give a batch, if `key` is one of batch-per-rank, batch-global, batch-schedule:
+/// only one counts.
 std::vector<std::string> rivals_of(const std::string& key);
 
 }  // namespace gradsync::sweep

@@ -182,8 +182,32 @@ std::string shell_text(const LaunchCommand& command) {
   return text;
 }
 
+Launcher::Launcher(std::filesystem::path trainer, Words options, StopRequests stop_requests)
+    : trainer_(std::move(trainer)),
+      options_(std::move(options)),
+      stop_requests_(std::move(stop_requests)) {}
+
+LaunchCommand Launcher::command(const GridCell& cell, const CellFiles& files) const {
+  LaunchCommand command = start(cell.name, cell.ranks, std::nullopt);
+  append(command.args, options_);
+  append(command.args, trainer_command(trainer_, cell, files, threads()));
+  return command;
+}
+
+LaunchCommand Launcher::command_on(const Shape& shape, const Words& program) const {
+  const std::string name = std::filesystem::path(program.front()).filename().string();
+  LaunchCommand command = start(name, shape.nodes * shape.ranks_per_node, shape);
+  append(command.args, options_);
+  append(command.args, program);
+  return command;
+}
+
 ProcessResult Launcher::launch(const GridCell& cell, const CellFiles& files) {
   return run_stoppable(command(cell, files), files, stop_requests_);
+}
+
+LaunchCommand Launcher::start(const std::string&, std::int64_t, std::optional<Shape>) const {
+  return {};
 }
 
 // --- mpirun --------------------------------------------------------------------------------------
@@ -241,40 +265,26 @@ Mpirun ask_mpirun(const std::string& program) {
   }
 }
 
-LocalLauncher::LocalLauncher(Mpirun mpirun, std::filesystem::path trainer, Words mpirun_options,
+LocalLauncher::LocalLauncher(Mpirun mpirun, std::filesystem::path trainer, Words options,
                              std::int64_t most_ranks, StopRequests stop_requests)
-    : Launcher(std::move(stop_requests)),
+    : Launcher(std::move(trainer), std::move(options), std::move(stop_requests)),
       mpirun_(std::move(mpirun)),
-      trainer_(std::move(trainer)),
-      mpirun_options_(std::move(mpirun_options)),
       most_ranks_(most_ranks) {}
 
 std::int64_t LocalLauncher::threads() const {
   return at_least_one(usable_cores() / most_ranks_);
 }
 
-LaunchCommand LocalLauncher::mpirun_with(std::int64_t ranks) const {
+LaunchCommand LocalLauncher::start(const std::string&, std::int64_t ranks,
+                                   std::optional<Shape> shape) const {
   LaunchCommand command;
   if (geteuid() == 0)
     command.environment = {"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"};
   command.args = {mpirun_.program, "-n", std::to_string(ranks)};
   append(command.args, option_words(mpirun_.family.options));
-  return command;
-}
-
-LaunchCommand LocalLauncher::command(const GridCell& cell, const CellFiles& files) const {
-  LaunchCommand command = mpirun_with(cell.ranks);
-  append(command.args, mpirun_options_);
-  append(command.args, trainer_command(trainer_, cell, files, threads()));
-  return command;
-}
-
-LaunchCommand LocalLauncher::command_on(const Shape& shape, const Words& program) const {
-  LaunchCommand command = mpirun_with(shape.nodes * shape.ranks_per_node);
-  append(command.args,
-         option_words(fmt::format(fmt::runtime(mpirun_.family.per_node), shape.ranks_per_node)));
-  append(command.args, mpirun_options_);
-  append(command.args, program);
+  if (shape)
+    append(command.args,
+           option_words(fmt::format(fmt::runtime(mpirun_.family.per_node), shape->ranks_per_node)));
   return command;
 }
 
@@ -295,12 +305,10 @@ Words step_environment() {
 
 }  // namespace
 
-SrunLauncher::SrunLauncher(std::filesystem::path trainer, Words srun_options, Allocation allocation,
+SrunLauncher::SrunLauncher(std::filesystem::path trainer, Words options, Allocation allocation,
                            std::int64_t ranks_per_node, std::string gpu_request,
                            StopRequests stop_requests)
-    : Launcher(std::move(stop_requests)),
-      trainer_(std::move(trainer)),
-      srun_options_(std::move(srun_options)),
+    : Launcher(std::move(trainer), std::move(options), std::move(stop_requests)),
       allocation_(std::move(allocation)),
       ranks_per_node_(ranks_per_node > 0 ? ranks_per_node : allocation_.ranks_per_node),
       gpu_request_(std::move(gpu_request)) {
@@ -338,29 +346,15 @@ void SrunLauncher::require_room(const GridCell& cell) const {
                             fmt::join(gpu_option(gpu_request_, needed.ranks_per_node), "")));
 }
 
-LaunchCommand SrunLauncher::step(const std::string& name, const Shape& shape,
-                                 std::int64_t ranks) const {
+LaunchCommand SrunLauncher::start(const std::string& name, std::int64_t ranks,
+                                  std::optional<Shape> shape) const {
+  const auto& [nodes, on_node] = shape.value_or(shape_of(ranks, ranks_per_node_));
   LaunchCommand command{step_environment(), kStep};
-  append(command.args, {"--job-name=" + name, fmt::format("--nodes={}", shape.nodes),
-                        fmt::format("--ntasks={}", ranks),
-                        fmt::format("--ntasks-per-node={}", shape.ranks_per_node),
-                        fmt::format("--cpus-per-task={}", threads())});
-  if (allocation_.gpus_per_node > 0)
-    append(command.args, gpu_option(gpu_request_, shape.ranks_per_node));
-  append(command.args, srun_options_);
-  return command;
-}
-
-LaunchCommand SrunLauncher::command(const GridCell& cell, const CellFiles& files) const {
-  LaunchCommand command = step(cell.name, shape_of(cell.ranks, ranks_per_node_), cell.ranks);
-  append(command.args, trainer_command(trainer_, cell, files, threads()));
-  return command;
-}
-
-LaunchCommand SrunLauncher::command_on(const Shape& shape, const Words& program) const {
-  const std::string name = std::filesystem::path(program.front()).filename().string();
-  LaunchCommand command = step(name, shape, shape.nodes * shape.ranks_per_node);
-  append(command.args, program);
+  append(
+      command.args,
+      {"--job-name=" + name, fmt::format("--nodes={}", nodes), fmt::format("--ntasks={}", ranks),
+       fmt::format("--ntasks-per-node={}", on_node), fmt::format("--cpus-per-task={}", threads())});
+  if (allocation_.gpus_per_node > 0) append(command.args, gpu_option(gpu_request_, on_node));
   return command;
 }
 
@@ -409,6 +403,10 @@ void require_program(const std::filesystem::path& file) {
   if (::access(file.c_str(), X_OK) == 0) return;
   throw Error(ExitCode::kEnvironment, fmt::format("cannot run {}: {}", file.string(), errno_text()),
               "build it with `make`");
+}
+
+int exit_code_of(const ProcessResult& result) {
+  return result.signal == 0 ? result.exit_code : 128 + result.signal;
 }
 
 namespace {

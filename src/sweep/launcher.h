@@ -105,7 +105,9 @@ using StopRequests = std::function<int()>;
 /// Starts cells, one after the other.
 class Launcher {
  public:
-  explicit Launcher(StopRequests stop_requests = {}) : stop_requests_(std::move(stop_requests)) {}
+  /// `trainer` is the program of cells, `options` are put behind those of mpirun or srun.
+  explicit Launcher(std::filesystem::path trainer = {}, std::vector<std::string> options = {},
+                    StopRequests stop_requests = {});
   virtual ~Launcher() = default;
 
   /// Throws Error kEnvironment if the cell needs more than there is to run on: before anything
@@ -117,66 +119,66 @@ class Launcher {
   virtual std::int64_t threads() const { return 1; }
 
   /// What `launch` runs; starts and writes nothing.
-  virtual LaunchCommand command(const GridCell& cell, const CellFiles& files) const = 0;
+  LaunchCommand command(const GridCell& cell, const CellFiles& files) const;
 
   /// The command that runs `program` and its arguments on all ranks of a shape.
-  virtual LaunchCommand command_on(const Shape& shape,
-                                   const std::vector<std::string>& program) const = 0;
+  LaunchCommand command_on(const Shape& shape, const std::vector<std::string>& program) const;
 
   /// Runs the cell to its end, its output to `files.log`. A run that fails is no error here.
   /// Throws Error kEnvironment if it cannot be started at all.
   virtual ProcessResult launch(const GridCell& cell, const CellFiles& files);
 
+ protected:
+  /// The command up to the options of the constructor, for ranks in a `shape` or, without one, in
+  /// that of a cell.
+  virtual LaunchCommand start(const std::string& name, std::int64_t ranks,
+                              std::optional<Shape> shape) const;
+
  private:
+  std::filesystem::path trainer_;
+  std::vector<std::string> options_;
   StopRequests stop_requests_;
 };
 
 /// Runs cells on this machine, or on the nodes of a Slurm job that mpirun knows, with mpirun.
 class LocalLauncher : public Launcher {
  public:
-  /// `trainer` is the program to start, `mpirun_options` are put in front of it. Cells without
-  /// `threads` get the cores this process may use over `most_ranks` (of the grid's largest cell),
-  /// at least 1.
-  LocalLauncher(Mpirun mpirun, std::filesystem::path trainer,
-                std::vector<std::string> mpirun_options, std::int64_t most_ranks,
-                StopRequests stop_requests);
+  /// Cells without `threads` get the cores this process may use over `most_ranks` (of the grid's
+  /// largest cell), at least 1.
+  LocalLauncher(Mpirun mpirun, std::filesystem::path trainer, std::vector<std::string> options,
+                std::int64_t most_ranks, StopRequests stop_requests);
 
   std::int64_t threads() const override;
-  LaunchCommand command(const GridCell& cell, const CellFiles& files) const override;
-  LaunchCommand command_on(const Shape& shape,
-                           const std::vector<std::string>& program) const override;
+
+ protected:
+  LaunchCommand start(const std::string& name, std::int64_t ranks,
+                      std::optional<Shape> shape) const override;
 
  private:
-  LaunchCommand mpirun_with(std::int64_t ranks) const;
-
   Mpirun mpirun_;
-  std::filesystem::path trainer_;
-  std::vector<std::string> mpirun_options_;
   std::int64_t most_ranks_;
 };
 
 /// Runs cells as steps of a Slurm job, over PMIx, one GPU a rank where the allocation has GPUs.
 class SrunLauncher : public Launcher {
  public:
-  /// `srun_options` are put behind ours, in whose place they so stand. `ranks_per_node` 0: the
-  /// allocation's. Cells without `threads` get the cores of a rank of the allocation.
+  /// srun takes the last of an option given twice: `options` replace ours. `ranks_per_node`
+  /// 0: the allocation's. Cells without `threads` get the cores of a rank of the allocation.
   /// `gpu_request`: see gpu_option.
-  SrunLauncher(std::filesystem::path trainer, std::vector<std::string> srun_options,
+  SrunLauncher(std::filesystem::path trainer, std::vector<std::string> options,
                Allocation allocation, std::int64_t ranks_per_node, std::string gpu_request,
                StopRequests stop_requests);
 
   void require_room(const GridCell& cell) const override;
   std::int64_t threads() const override;
-  LaunchCommand command(const GridCell& cell, const CellFiles& files) const override;
-  LaunchCommand command_on(const Shape& shape,
-                           const std::vector<std::string>& program) const override;
+
+ protected:
+  LaunchCommand start(const std::string& name, std::int64_t ranks,
+                      std::optional<Shape> shape) const override;
 
  private:
-  LaunchCommand step(const std::string& name, const Shape& shape, std::int64_t ranks) const;
   std::int64_t most_per_node() const;
 
-  std::filesystem::path trainer_;
-  std::vector<std::string> srun_options_;
   Allocation allocation_;
   std::int64_t ranks_per_node_;
   std::string gpu_request_;
@@ -198,6 +200,9 @@ std::filesystem::path program_beside_us(const std::string& name);
 
 /// Throws Error kEnvironment if the program is missing or may not be run.
 void require_program(const std::filesystem::path& file);
+
+/// The exit code as a shell has it: 128 and the signal for a program that one ended.
+int exit_code_of(const ProcessResult& result);
 
 /// Runs mpirun or srun to its end, its output behind what `files.log` holds, in a process group of
 /// its own: a signal reaches it only through us. At the first request to stop it gets SIGUSR1,

@@ -4,14 +4,18 @@
 #include <array>
 #include <chrono>
 #include <csignal>
-#include <ostream>
+#include <iostream>
+#include <map>
+#include <optional>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/cli/program_output.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/parse.h"
+#include "options/options.h"
 #include "record/recorder.h"
 
 namespace gradsync::sweep {
@@ -20,11 +24,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What slurmstepd and srun say, by version.
+// Words of slurmstepd and srun about memory, by version.
 constexpr std::array<const char*, 4> kSlurmsWords = {"oom-kill", "oom_kill", "Out Of Memory",
                                                      "OUT_OF_MEMORY"};
 
-// Of Intel MPI, which ends with 255 whatever the signal.
+// The message of Intel MPI, which ends with 255 whatever the signal.
 constexpr const char* kKilledByIntel = "KILLED BY SIGNAL: 9 ";
 
 // The last "program: …" with its fix.
@@ -50,12 +54,12 @@ bool tells_of_a_rank(const std::string& line) {
          holds("TERMINATED WITH THE EXIT STRING: ");
 }
 
-}  // namespace
-
-std::string last_error(const std::string& log, const std::string& program) {
+// The last error that the trainer printed, else the first line in which srun or mpirun reports a
+// rank that ended, else the last three lines that say anything.
+std::string last_error(const std::string& log) {
   std::vector<std::string> lines = split_list(log, '\n');
   std::erase(lines, "");
-  const std::string own = own_error(lines, program);
+  const std::string own = own_error(lines, "gradsync-train");
   if (!own.empty()) return own;
   const auto lost = std::find_if(lines.begin(), lines.end(), tells_of_a_rank);
   if (lost != lines.end()) return *lost;
@@ -64,20 +68,46 @@ std::string last_error(const std::string& log, const std::string& program) {
       "{}", fmt::join(lines.end() - static_cast<std::ptrdiff_t>(shown), lines.end(), "\n"));
 }
 
+// Whether the run was killed from outside: by signal 9, or with what launchers make of it, exit
+// code 137 (9 of MPICH's, and of Open MPI's where the connection to the rank ended before the rank;
+// 255 of Intel's with its message in the log).
 bool was_killed(const ProcessResult& result, const std::string& log) {
   return result.signal == SIGKILL || result.exit_code == 128 + SIGKILL ||
          result.exit_code == SIGKILL ||
          (result.exit_code == 255 && log.find(kKilledByIntel) != std::string::npos);
 }
 
-bool killed_for_memory(const ProcessResult& result, std::int64_t kernel_counted,
-                       const std::string& log) {
-  const bool said_so =
-      std::any_of(kSlurmsWords.begin(), kSlurmsWords.end(),
-                  [&](const char* words) { return log.find(words) != std::string::npos; });
-  return was_killed(result, log) && (kernel_counted > 0 || said_so);
+std::string message_of(const ProcessResult& result, const std::string& log) {
+  const std::string error = last_error(log);
+  if (was_killed(result, log))
+    return fmt::format(
+        "killed from outside ({}): the host's memory may have run out, or a user or Slurm ended "
+        "it\n{}",
+        result.text(), error);
+  if (!error.empty()) return error;
+  return result.succeeded() ? "it ended with exit code 0 but wrote no run file"
+                            : "it printed nothing";
 }
 
+}  // namespace
+
+CellFailure failure_of(const ProcessResult& result, std::int64_t kernel_counted,
+                       const std::string& log) {
+  CellFailure failure{CellState::kFailed, result, message_of(result, log)};
+  const auto in_log = [&](const char* words) { return log.find(words) != std::string::npos; };
+  const bool for_memory =
+      was_killed(result, log) &&
+      (kernel_counted > 0 || std::any_of(kSlurmsWords.begin(), kSlurmsWords.end(), in_log));
+  if (for_memory) failure.message = "ended by the kernel because the host's memory ran out";
+  if (for_memory || result.exit_code == static_cast<int>(ExitCode::kOutOfMemory))
+    failure.kind = CellState::kOutOfMemory;
+  return failure;
+}
+
+namespace {
+
+// Processes that the kernel has ended for want of memory since the host started, from /proc/vmstat;
+// 0 where it does not say.
 std::int64_t kernel_memory_kills() {
   const std::string key = "oom_kill ";
   try {
@@ -88,8 +118,6 @@ std::int64_t kernel_memory_kills() {
   }
   return 0;
 }
-
-namespace {
 
 struct CellRun {
   bool succeeded = false, stopped = false;
@@ -108,27 +136,43 @@ bool was_stopped(const ProcessResult& result, bool requested) {
          (requested && !result.succeeded());
 }
 
-std::string message_of(const ProcessResult& result, const std::string& log) {
-  const std::string error = last_error(log, "gradsync-train");
-  if (was_killed(result, log))
-    return fmt::format(
-        "killed from outside ({}): the host's memory may have run out, or a user or Slurm ended "
-        "it\n{}",
-        result.text(), error);
-  if (!error.empty()) return error;
-  return result.succeeded() ? "it ended with exit code 0 but wrote no run file"
-                            : "it printed nothing";
+std::string ladder_of(const GridCell& cell) {
+  std::string key = fmt::format("ranks={}", cell.ranks);
+  for (const auto& [name, value] : cell.options)
+    if (name != "batch-per-rank" && name != "batch-global")
+      key += fmt::format("\n{}={}", name, value);
+  return key;
 }
 
-CellFailure failure_of(const ProcessResult& result, std::int64_t kernel_counted,
-                       const std::string& log) {
-  CellFailure failure{CellState::kFailed, result, message_of(result, log)};
-  const bool for_memory = killed_for_memory(result, kernel_counted, log);
-  if (for_memory) failure.message = "ended by the kernel because the host's memory ran out";
-  if (for_memory || result.exit_code == static_cast<int>(ExitCode::kOutOfMemory))
-    failure.kind = CellState::kOutOfMemory;
-  return failure;
-}
+// The ladders of a grid: cells that differ in the batch alone (repeats included). Where one ran out
+// of memory, as large or larger ones would too, and need not be tried.
+class BatchLadders {
+ public:
+  // Those that earlier sweeps of the folder found the end of.
+  BatchLadders(const std::vector<GridCell>& cells, const fs::path& folder) {
+    for (const auto& cell : cells) {
+      const auto failure = recorded_failure(cell_files(folder, cell));
+      if (failure && failure->kind == CellState::kOutOfMemory) end_at(cell);
+    }
+  }
+
+  void end_at(const GridCell& cell) {
+    const std::int64_t batch = train_options_of(cell).batch_per_rank;
+    const auto [entry, is_new] = smallest_.emplace(ladder_of(cell), batch);
+    if (!is_new) entry->second = std::min(entry->second, batch);
+  }
+
+  // The smallest batch per rank that ended the cell's ladder, if the cell's is as large or larger.
+  std::optional<std::int64_t> ended_at(const GridCell& cell) const {
+    const auto entry = smallest_.find(ladder_of(cell));
+    if (entry == smallest_.end() || train_options_of(cell).batch_per_rank < entry->second)
+      return std::nullopt;
+    return entry->second;
+  }
+
+ private:
+  std::map<std::string, std::int64_t> smallest_;
+};
 
 // A crash between the run file and the end of its journal leaves both.
 void remove_leftover_journal(const CellFiles& files) {
@@ -143,11 +187,11 @@ void remove_leftover_journal(const CellFiles& files) {
 // One sweep over the cells; what it knows of the time they take is from its own runs.
 class Runner {
  public:
-  Runner(const fs::path& folder, Launcher& launcher, BatchLadders ladders, const StopRequests& stop,
-         std::ostream& progress)
+  Runner(const std::vector<GridCell>& grid, const fs::path& folder, Launcher& launcher,
+         const StopRequests& stop, std::ostream& progress)
       : folder_(folder),
         launcher_(launcher),
-        ladders_(std::move(ladders)),
+        ladders_(grid, folder),
         stop_(stop),
         progress_(progress) {}
 
@@ -280,10 +324,10 @@ void require_room(const std::vector<GridCell>& cells, const fs::path& folder,
     if (!is_settled(cell_state(cell_files(folder, cell)))) launcher.require_room(cell);
 }
 
-GridOutcome run_grid(const std::vector<GridCell>& cells, const fs::path& folder, Launcher& launcher,
-                     BatchLadders ladders, const StopRequests& stop_requests,
+GridOutcome run_grid(const std::vector<GridCell>& cells, const std::vector<GridCell>& grid,
+                     const fs::path& folder, Launcher& launcher, const StopRequests& stop_requests,
                      std::ostream& progress) {
-  return Runner(folder, launcher, std::move(ladders), stop_requests, progress).run(cells);
+  return Runner(grid, folder, launcher, stop_requests, progress).run(cells);
 }
 
 namespace {
@@ -318,6 +362,93 @@ void require_complete(const GridOutcome& outcome, std::size_t all, const std::st
     throw Error(ExitCode::kCheckFailed,
                 fmt::format("{} of {} cells failed", outcome.failed.size(), all),
                 "try them again with: " + command);
+}
+
+namespace {
+
+Job requested_job(const SweepCommand& command) {
+  const ParsedCommandLine& given = command.given;
+  if (given.positional.size() != 1)
+    throw Error(ExitCode::kUsage, fmt::format("give one job file, not {}", given.positional.size()),
+                "gradsync-sweep --help shows commands that work");
+  const SweepOptions& options = command.options;
+  Job job = read_job(given.positional.front(), options.set, command.trainer_options);
+  if (!options.results.empty()) job.results = options.results;
+  if (options.ranks_per_node > 0) job.ranks_per_node = options.ranks_per_node;
+  job.launcher_options = option_words(options.launcher_options);
+  job.mpirun = options.mpirun;
+  job.gpu_request = options.gpu_request;
+  return job;
+}
+
+// A misspelt variable would otherwise show only in the first cell.
+void check_variables() {
+  OptionTable known = sweep_option_table();
+  for (const auto& spec : train_option_table())
+    known.push_back(spec);
+  reject_unknown_variables(known);
+}
+
+// gradsync-report with the job's options for it; tables and plots go into <results>/tables.
+std::vector<std::string> report_command(const Job& job) {
+  std::vector<std::string> command = {program_beside_us("gradsync-report").string(),
+                                      job.results.string(), "--output",
+                                      (job.results / "tables").string()};
+  append(command, job.report_options);
+  return command;
+}
+
+// Runs gradsync-report, whose text is this program's result. Returns 0, or 1 if it failed.
+int print_report(const Job& job, bool quiet) {
+  require_program(program_beside_us("gradsync-report"));
+  std::vector<std::string> command = report_command(job);
+  if (quiet) command.emplace_back("--quiet");
+  const ProcessResult result = run_process(command);
+  if (!result.succeeded()) std::cerr << "gradsync-report ended with " << result.text() << '\n';
+  return result.succeeded() ? 0 : 1;
+}
+
+bool all_settled(const std::vector<GridCell>& cells, const std::filesystem::path& folder) {
+  return std::all_of(cells.begin(), cells.end(), [&](const GridCell& cell) {
+    return is_settled(cell_state(cell_files(folder, cell)));
+  });
+}
+
+}  // namespace
+
+std::vector<GridCell> Plan::chosen_cells() const {
+  const std::string& cell = command.options.cell;
+  return cell.empty() ? there.grid.cells : std::vector{cell_named(there.grid, cell)};
+}
+
+Plan plan_of(const SweepCommand& command) {
+  check_variables();
+  const Job job = requested_job(command);
+  return {command, job, grid_in_folder(job, expand(job))};
+}
+
+int run_plan(const Plan& plan, const std::string& command, const StopRequests& requests,
+             ProgramOutput& output) {
+  const Job& job = plan.job;
+  const Grid& grid = plan.there.grid;
+  const bool whole = plan.command.options.cell.empty();
+  const std::vector<GridCell> cells = plan.chosen_cells();
+  require_program(program_beside_us("gradsync-train"));
+  const auto launcher =
+      make_launcher(resolved_launcher(plan.command.options.launcher), job, grid, requests);
+  require_room(cells, job.results, *launcher);
+  // Two tasks of a job array may both find the grid complete, and print its tables.
+  const bool alone = whole && !all_settled(cells, job.results);
+  const ResultsFolder folder(job, grid, alone ? FolderUse::kWholeGrid : FolderUse::kOneCell);
+  const GridOutcome outcome =
+      run_grid(cells, grid.cells, folder.path(), *launcher, requests, output.progress());
+  print_summary(output.progress(), outcome, cells.size());
+  const bool tables = whole && !outcome.stopped && outcome.already + outcome.done > 0;
+  const int reported = tables ? print_report(job, output.quiet()) : 0;
+  output.add(status_table(job.name, grid_progress(grid.cells, folder.path())));
+  output.write_json();
+  require_complete(outcome, cells.size(), command);
+  return reported;
 }
 
 }  // namespace gradsync::sweep

@@ -6,28 +6,43 @@
 #include <vector>
 
 #include "sweep/cell_store.h"
+#include "sweep/grid.h"
 #include "sweep/launcher.h"
+#include "sweep/sweep_options.h"
+
+namespace gradsync {
+class ProgramOutput;
+}
 
 namespace gradsync::sweep {
 
-/// The last error that `program` printed ("program: …" and its indented lines), else the first line
-/// in which srun or mpirun reports a rank that ended, else the last three lines that say anything.
-std::string last_error(const std::string& log, const std::string& program);
+/// What a command line asks for. The job file is read once.
+struct Plan {
+  SweepCommand command;
+  Job job;
+  FolderGrid there;  ///< the job's grid in its results folder
 
-/// Whether the kernel ended the run because memory ran out: the run was killed, and the
-/// kernel counted such an end on this host in the meantime or Slurm's words about it are in the
-/// log. A kill without these signs may have had any cause.
-bool killed_for_memory(const ProcessResult& result, std::int64_t kernel_counted,
+  /// All cells, or the one of --cell. Throws Error kUsage if it is not in the grid.
+  std::vector<GridCell> chosen_cells() const;
+};
+
+/// Reads the job file and the results folder. Throws Error kUsage for a misspelt GRADSYNC_*
+/// variable, and what read_job, expand and grid_in_folder throw.
+Plan plan_of(const SweepCommand& command);
+
+/// Runs the chosen cells that are not settled, and prints the tables of a whole grid. `command`
+/// continues it. Returns 0, or 1 if the report failed; throws what require_room, make_launcher,
+/// run_grid and require_complete throw.
+int run_plan(const Plan& plan, const std::string& command, const StopRequests& requests,
+             ProgramOutput& output);
+
+/// How a run failed that ended with `result` and printed `log`. The message is the trainer's last
+/// error, else the launcher's about a rank that ended, else the last three lines. It ran out of
+/// memory if it ended with kOutOfMemory, or if it was killed and the kernel counted such an end on
+/// this host in the meantime (`kernel_counted`) or Slurm's words about it are in the log: a kill
+/// without these signs may have had any cause.
+CellFailure failure_of(const ProcessResult& result, std::int64_t kernel_counted,
                        const std::string& log);
-
-/// Whether the run was killed from outside: by signal 9, or with what launchers make of it, exit
-/// code 137 (9 of MPICH's, and of Open MPI's where the connection to the rank ended before the
-/// rank; 255 of Intel's with its message in the log).
-bool was_killed(const ProcessResult& result, const std::string& log);
-
-/// How many processes the kernel has ended for want of memory since the host started, from
-/// /proc/vmstat; 0 where it does not say.
-std::int64_t kernel_memory_kills();
 
 /// How a grid ended.
 struct GridOutcome {
@@ -49,13 +64,13 @@ void require_room(const std::vector<GridCell>& cells, const std::filesystem::pat
 
 /// Runs the cells that are not complete, in order, one line a cell on `progress`. A cell that fails
 /// is recorded in the folder and the grid continues; one that succeeds loses its earlier record.
-/// One that runs out of memory is a result: it ends its ladder (`ladders` holds those that ended
-/// before), and larger batches are recorded as not run. It is tried again once its record is gone.
-/// A request to stop, to us or to the run (which then ends with exit code 75), ends the grid.
-/// `folder` is a ResultsFolder's. Throws Error if cells cannot be started or recorded at all.
-GridOutcome run_grid(const std::vector<GridCell>& cells, const std::filesystem::path& folder,
-                     Launcher& launcher, BatchLadders ladders, const StopRequests& stop_requests,
-                     std::ostream& progress);
+/// One that runs out of memory is a result: larger batches of cells of `grid` that differ in the
+/// batch alone are recorded as not run, now and in later sweeps. It is tried again once its record
+/// is gone. A request to stop, to us or to the run (which then ends with exit code 75), ends the
+/// grid. `folder` is a ResultsFolder's. Throws Error if cells cannot be started or recorded at all.
+GridOutcome run_grid(const std::vector<GridCell>& cells, const std::vector<GridCell>& grid,
+                     const std::filesystem::path& folder, Launcher& launcher,
+                     const StopRequests& stop_requests, std::ostream& progress);
 
 /// What became of `all` cells.
 void print_summary(std::ostream& out, const GridOutcome& outcome, std::size_t all);

@@ -65,8 +65,6 @@ class FakeLauncher : public Launcher {
   std::map<std::string, Script> scripts;
   std::vector<std::string> launched;
 
-  LaunchCommand command(const GridCell&, const CellFiles&) const override { return {}; }
-  LaunchCommand command_on(const Shape&, const Names&) const override { return {}; }
   ProcessResult launch(const GridCell& cell, const CellFiles& files) override {
     launched.push_back(cell.name);
     const Script script = scripts[cell.name];
@@ -98,8 +96,7 @@ struct Sweep {
     progress.str("");
     const ResultsFolder results(job, grid);
     return run_grid(
-        grid.cells, results.path(), launcher, recorded_ladders(grid.cells, results.path()),
-        [&] { return stop; }, progress);
+        grid.cells, grid.cells, results.path(), launcher, [&] { return stop; }, progress);
   }
   std::filesystem::path runs() const { return job.results; }
 };
