@@ -58,18 +58,19 @@ mpi_of_header() {
   # shellcheck disable=SC2086  # flags are words
   probe mpi.h OMPI_MAJOR_VERSION $mpi_cflags | sed -E 's/^[0-9].*/open-mpi/; s/^OMPI.*/other/'
 }
-mpi_of_launcher() { # FAMILY
-  case $1 in
-    open-mpi-*) echo open-mpi ;;
-    *) echo other ;;
+mpi_of_launcher() { # MPIRUN
+  case $("$1" --version 2>/dev/null </dev/null | head -n 1) in
+    *"(Open MPI)"* | *"(OpenRTE)"*) echo open-mpi ;;
+    HYDRA* | "Intel(R) MPI"*) echo other ;;
+    *) echo unknown ;;
   esac
 }
 
 find_mpi() {
-  local version family=unknown
+  local version made_for=unknown
   ask_mpicxx
   find_mpirun
-  [[ -z $mpirun ]] || family=$(mpirun_family "$mpirun")
+  [[ -z $mpirun ]] || made_for=$(mpi_of_launcher "$mpirun")
   # shellcheck disable=SC2086
   if [[ -n $mpi_libs ]] && found=$(probe mpi.h MPI_VERSION.MPI_SUBVERSION $mpi_cflags) &&
     links $mpi_libs; then
@@ -82,15 +83,15 @@ find_mpi() {
     missing MPI missing build libopenmpi-dev "module load openmpi, or MPICXX=/path/to/mpicxx (Cray: MPICXX=CC)"
   fi
   define MPIRUN "$mpirun"
-  if [[ -n $mpi_libs && $family != unknown && $(mpi_of_launcher "$family") != "$(mpi_of_header)" ]]; then
-    row mpirun missing demo - "put the mpirun of $(command -v "$wanted_mpicxx") first on the PATH: $mpirun is of another MPI ($family)"
+  if [[ -n $mpi_libs && $made_for != unknown && $made_for != "$(mpi_of_header)" ]]; then
+    row mpirun missing demo - "put the mpirun of $(command -v "$wanted_mpicxx") first on the PATH: $mpirun is of another MPI"
   elif [[ -z $mpirun ]] && have srun; then
     row mpirun optional info - "srun starts ranks inside Slurm jobs; for other places put mpirun on the PATH"
   elif [[ -z $mpirun ]]; then
     missing mpirun missing demo openmpi-bin "put mpirun on the PATH"
   else
     version=$({ "$mpirun" --version 2>/dev/null || true; } | head -n 2 | grep -oE '[0-9]+(\.[0-9]+)+' | head -n 1) || true
-    row mpirun ok demo "${version:--}" "$mpirun ($family)"
+    row mpirun ok demo "${version:--}" "$mpirun"
   fi
 }
 

@@ -2,14 +2,19 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <random>
 #include <set>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "base/cli/options.h"
 #include "base/error.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/parse.h"
 #include "options/options.h"
 
 namespace gradsync::sweep {
@@ -161,7 +166,7 @@ class Exclusions {
   }
 
  private:
-  // Its values may be among those that --set has taken out of the grid.
+  // The values of an exclusion may be among those that --set has taken out of the grid.
   bool of_replaced_axis(const Exclusion& exclusion) const {
     return std::any_of(exclusion.conditions.begin(), exclusion.conditions.end(),
                        [&](const Exclusion::Condition& condition) {
@@ -182,6 +187,12 @@ std::string place_of(const std::string& key, const GridCell& cell, const Job& jo
 }
 
 }  // namespace
+
+const std::string* GridCell::option(const std::string& key) const {
+  for (const auto& option : options)
+    if (option.first == key) return &option.second;
+  return nullptr;
+}
 
 Grid expand(const Job& job) {
   Grid grid;
@@ -232,10 +243,6 @@ const GridCell& cell_named(const Grid& grid, const std::string& text) {
       "give a number or a name of `gradsync-sweep JOB.cfg --list`");
 }
 
-std::vector<GridCell> chosen_cells(const Grid& grid, const std::string& cell) {
-  return cell.empty() ? grid.cells : std::vector{cell_named(grid, cell)};
-}
-
 std::string identity_of(const GridCell& cell) {
   std::map<std::string, std::string> settings;
   for (const auto& spec : train_option_table())
@@ -247,6 +254,240 @@ std::string identity_of(const GridCell& cell) {
   // A path need not be UTF-8, and files of grids are.
   return nlohmann::json{cell.ranks, cell.repeat, settings}.dump(
       -1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+// --- grid.json -----------------------------------------------------------------------------------
+
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+// Version 1 had the digest of the job's lists of values.
+constexpr const char *kGridSchema = "gradsync-grid/2", *kFirstSchema = "gradsync-grid/1";
+
+// Paths and logs need not be UTF-8.
+std::string written(const json& value) {
+  return value.dump(2, ' ', false, json::error_handler_t::replace) + '\n';
+}
+
+fs::path grid_file(const fs::path& folder) {
+  return folder / "grid.json";
+}
+
+[[noreturn]] void refuse_grid(const fs::path& file) {
+  throw Error(ExitCode::kBadData,
+              fmt::format("{} is damaged or from another version", file.string()),
+              "give another folder with --results");
+}
+
+std::string digest_of(const json& content) {
+  Sha256 digest;
+  digest.update(content.dump(-1, ' ', false, json::error_handler_t::replace));
+  return digest.hex();
+}
+
+// The options of the launcher that every cell is started with.
+json launch_content(const Job& job) {
+  return {{"mpirun_options", job.mpirun_options},
+          {"srun_options", job.srun_options},
+          {"ranks_per_node", job.ranks_per_node}};
+}
+
+json cells_content(const std::vector<GridCell>& cells) {
+  json list = json::array();
+  for (const auto& cell : cells)
+    list.push_back({{"name", cell.name},
+                    {"ranks", cell.ranks},
+                    {"repeat", cell.repeat},
+                    {"options", json(std::map<std::string, std::string>(cell.options.begin(),
+                                                                        cell.options.end()))}});
+  return list;
+}
+
+// The content of a grid.json.
+struct RecordedGrid {
+  json launch;
+  std::vector<GridCell> cells;
+};
+
+std::vector<GridCell> recorded_cells(const json& list) {
+  std::vector<GridCell> cells;
+  for (const auto& cell : list) {
+    const auto options = cell.at("options").get<std::map<std::string, std::string>>();
+    cells.push_back(
+        {cell.at("name"), cell.at("ranks"), cell.at("repeat"), {options.begin(), options.end()}});
+    cells.back().number = cells.size();
+  }
+  return cells;
+}
+
+json launch_of_first_schema(const json& content) {
+  return {{"mpirun_options", content.value("mpirun_options", json::array())},
+          {"srun_options", content.value("srun_options", json::array())},
+          {"ranks_per_node", content.value("ranks_per_node", 0)}};
+}
+
+// The part of grid.json that its digest covers.
+json content_of(const json& grid) {
+  if (grid.value("schema", json()) == kFirstSchema) return grid.at("content");
+  return {{"launch", grid.at("launch")}, {"cells", grid.at("cells")}};
+}
+
+RecordedGrid read_grid(const fs::path& file) {
+  const json grid = json::parse(read_text_file(file), nullptr, /*allow_exceptions=*/false);
+  try {
+    const json schema = grid.is_object() ? grid.value("schema", json()) : json();
+    const bool first = schema == kFirstSchema;
+    if ((first || schema == kGridSchema) && grid.at("digest") == digest_of(content_of(grid)))
+      return {first ? launch_of_first_schema(grid.at("content")) : grid.at("launch"),
+              recorded_cells(grid.at("cells"))};
+  } catch (const json::exception&) {
+  }
+  refuse_grid(file);
+}
+
+std::string shown(const json& value) {
+  if (value.is_null()) return "not set";
+  if (value.is_string()) return value.get<std::string>();
+  if (!value.is_array()) return value.dump();
+  std::string text;
+  for (const auto& part : value)
+    text += (text.empty() ? "" : ", ") + shown(part);
+  return text.empty() ? "none" : text;
+}
+
+// Keys that two objects do not have alike: "lr: 0.1 there, 0.2 here".
+void list_differences(const json& there, const json& here, std::vector<std::string>& list) {
+  std::set<std::string> keys;
+  for (const auto& object : {there, here})
+    for (const auto& [key, value] : object.items())
+      keys.insert(key);
+  for (const auto& key : keys) {
+    const json a = there.value(key, json()), b = here.value(key, json());
+    if (a != b) list.push_back(fmt::format("{}: {} there, {} here", key, shown(a), shown(b)));
+  }
+}
+
+// Each option with its values in these cells, behind the options of the launcher.
+json settings_of(const std::vector<GridCell>& cells, const json& launch) {
+  json settings = launch;
+  const auto add = [&](const std::string& key, const json& value) {
+    json& values = settings[key];
+    if (std::find(values.begin(), values.end(), value) == values.end()) values.push_back(value);
+  };
+  for (const auto& cell : cells) {
+    add("ranks", cell.ranks);
+    add("repeat", cell.repeat);
+    for (const auto& [key, value] : cell.options)
+      add(key, value);
+  }
+  return settings;
+}
+
+// Matches a job's cells with those recorded in the folder.
+class KnownCells {
+ public:
+  explicit KnownCells(const std::vector<GridCell>& cells) {
+    for (const auto& cell : cells) {
+      places_.emplace(identity_of(cell), &cell);
+      names_.insert(cell.name);
+    }
+  }
+
+  // Returns the recorded cell of the same settings, at best that of the same name, once; null if
+  // there is none.
+  const GridCell* take(const GridCell& wanted) {
+    const auto [begin, end] = places_.equal_range(identity_of(wanted));
+    if (begin == end) return nullptr;
+    auto found = std::find_if(begin, end,
+                              [&](const auto& place) { return place.second->name == wanted.name; });
+    if (found == end) found = begin;
+    const GridCell* const cell = found->second;
+    places_.erase(found);
+    return cell;
+  }
+
+  bool has_name(const std::string& name) const { return names_.contains(name); }
+
+ private:
+  std::multimap<std::string, const GridCell*> places_;
+  std::set<std::string> names_;
+};
+
+// The job's grid where nothing keeps it from sharing the folder; else nothing.
+std::optional<FolderGrid> shared_grid(const RecordedGrid& there, const json& launch,
+                                      const Grid& grid) {
+  if (there.launch != launch) return std::nullopt;
+  KnownCells known(there.cells);
+  FolderGrid shared{grid, there.cells, there.cells.size()};
+  std::size_t in_both = 0;
+  for (GridCell& cell : shared.grid.cells) {
+    if (const GridCell* same = known.take(cell)) {
+      cell.name = same->name;
+      cell.number = same->number;
+      ++in_both;
+    } else if (known.has_name(cell.name)) {
+      return std::nullopt;
+    } else {
+      cell.number = shared.cells.size() + 1;
+      shared.cells.push_back(cell);
+    }
+  }
+  if (in_both == 0) return std::nullopt;
+  return shared;
+}
+
+bool holds_runs(const fs::path& folder) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const auto ending = entry.path().extension();
+    if (ending == ".h5" || ending == ".journal") return true;
+  }
+  return false;
+}
+
+json described(const Job& job, const std::vector<GridCell>& cells) {
+  json grid = {{"schema", kGridSchema},
+               {"name", job.name},
+               {"launch", launch_content(job)},
+               {"cells", cells_content(cells)},
+               {"order", job.order == CellOrder::kRandom ? "random" : "as-written"},
+               {"order_seed", job.order_seed},
+               {"written", utc_now()}};
+  grid["digest"] = digest_of(content_of(grid));
+  return grid;
+}
+
+}  // namespace
+
+void FolderGrid::require_same(const fs::path& folder) const {
+  if (differences.empty()) return;
+  throw Error(
+      ExitCode::kUsage,
+      fmt::format("{} holds another grid: {}", folder.string(), fmt::join(differences, "; ")),
+      "give another folder with --results, or the job file of this one");
+}
+
+FolderGrid grid_in_folder(const Job& job, const Grid& grid) {
+  const fs::path& folder = job.results;
+  if (!fs::exists(grid_file(folder))) {
+    if (!holds_runs(folder)) return {grid, grid.cells};
+    throw Error(ExitCode::kUsage, fmt::format("{} holds run files of no grid", folder.string()),
+                "give another folder with --results");
+  }
+  const RecordedGrid there = read_grid(grid_file(folder));
+  const json launch = launch_content(job);
+  if (auto shared = shared_grid(there, launch, grid)) return *std::move(shared);
+  FolderGrid other{grid, there.cells, there.cells.size()};
+  list_differences(settings_of(there.cells, there.launch), settings_of(grid.cells, launch),
+                   other.differences);
+  return other;
+}
+
+void record_grid(const Job& job, const FolderGrid& there) {
+  if (there.recorded < there.cells.size())
+    write_file_atomically(grid_file(job.results), written(described(job, there.cells)));
 }
 
 }  // namespace gradsync::sweep

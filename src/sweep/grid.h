@@ -1,7 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
+#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,8 +20,11 @@ struct GridCell {
   std::int64_t repeat = 1;                                   ///< from 1
   std::vector<std::pair<std::string, std::string>> options;  ///< of the trainer, without `output`
   std::string variant = {};                                  ///< empty: the job has none
-  /// From 1: the place in the grid, or in the results folder, see grid_in_folder().
+  /// Place, from 1, in the grid or in the results folder: see grid_in_folder().
   std::size_t number = 0;
+
+  /// The value of an option that the cell sets; null where it does not.
+  const std::string* option(const std::string& key) const;
 };
 
 struct Grid {
@@ -38,9 +41,6 @@ Grid expand(const Job& job);
 /// The cell of a number or of a name. Throws Error kUsage.
 const GridCell& cell_named(const Grid& grid, const std::string& text);
 
-/// All cells for an empty text, else the one it names.
-std::vector<GridCell> chosen_cells(const Grid& grid, const std::string& cell);
-
 /// The trainer's settings in the cell, the batch resolved for its ranks. Throws Error kUsage if
 /// they are impossible, with the lines of `job` where it is given.
 TrainOptions train_options_of(const GridCell& cell, const Job* job = nullptr);
@@ -48,5 +48,30 @@ TrainOptions train_options_of(const GridCell& cell, const Job* job = nullptr);
 /// Equal for two cells if they are the same run: ranks, repeat and every option of the trainer but
 /// those that set when a run stops and resumes (time-limit, checkpoint-every, resume).
 std::string identity_of(const GridCell& cell);
+
+/// A job's grid in its results folder, whose grid.json lists the cells of every grid that was run
+/// there. Cells that both have are the same runs, whatever the other cells of either grid are.
+struct FolderGrid {
+  /// The job's, each cell by the name and number that the folder has for it. A cell that is new
+  /// there has the next numbers.
+  Grid grid;
+  std::vector<GridCell> cells;  ///< the folder's, then the new ones, by number
+  std::size_t recorded = 0;     ///< of `cells`: the folder's
+  /// What makes the job's grid another one: "lr: 0.1 there, 0.2 here". Then `grid` is as it was
+  /// given, and `cells` are the folder's alone.
+  std::vector<std::string> differences = {};
+
+  /// Throws Error kUsage if there are differences, naming them and the folder.
+  void require_same(const std::filesystem::path& folder) const;
+};
+
+/// `grid` in the job's results folder. It is another grid if the launcher's options differ, if no
+/// cell is in both, or if a cell has the name of another run. Throws Error kUsage if the folder
+/// holds run files of no grid, kBadData if its grid.json is damaged. Writes nothing; a missing
+/// folder is an empty one.
+FolderGrid grid_in_folder(const Job& job, const Grid& grid);
+
+/// Writes the grid.json of a folder whose cells are `there.cells`, if there are new ones.
+void record_grid(const Job& job, const FolderGrid& there);
 
 }  // namespace gradsync::sweep

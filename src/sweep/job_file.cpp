@@ -1,9 +1,11 @@
 #include "sweep/job_file.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <limits>
 #include <set>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -36,20 +38,6 @@ bool contains(const std::vector<std::string>& list, const std::string& value) {
 [[noreturn]] void refuse(const KeyValue& entry, const std::string& why,
                          const std::string& fix = {}) {
   throw Error(ExitCode::kUsage, fmt::format("{}: {}: {}", entry.where, entry.key, why), fix);
-}
-
-void require_known(const KeyValue& entry) {
-  if (contains(trainer_keys(), entry.key) || contains(job_keys(), entry.key)) return;
-  if (entry.key == "output")
-    refuse(entry, "the sweep names the run files itself",
-           "give the folder with `results = FOLDER`");
-  std::vector<std::string> known = trainer_keys();
-  known.insert(known.end(), job_keys().begin(), job_keys().end());
-  throw Error(
-      ExitCode::kUsage,
-      fmt::format("{}: {} is not a key of a job file{}", entry.where, entry.key,
-                  did_you_mean(entry.key, known)),
-      "the keys are the options of `gradsync-train --help` and those of `gradsync-sweep --help`");
 }
 
 bool is_batch(const std::string& key) {
@@ -85,8 +73,7 @@ std::vector<std::string> list_of(const KeyValue& entry) {
     if (value.empty())
       refuse(entry, values.size() == 1 ? "there is no value" : "a value of the list is empty",
              "give at least one value, or remove the line");
-    if (!seen.insert(value).second)
-      refuse(entry, fmt::format("{} stands twice in the list", value));
+    if (!seen.insert(value).second) refuse(entry, fmt::format("{} is listed twice", value));
   }
   return values;
 }
@@ -125,6 +112,53 @@ Exclusion::Condition condition_of(const KeyValue& entry, const std::string& text
     refuse(entry, fmt::format("{} is not an axis{}", key, did_you_mean(key, known)));
   return {key,
           list_of({is_batch(key) ? key : entry.key, text.substr(equals + 1), entry.where, false})};
+}
+
+constexpr const char* kVariantForm =
+    "write it as: variant = warmup-lars: optimizer=lars warmup-epochs=2";
+
+bool is_name(std::string_view name) {
+  const auto fits = [](unsigned char c) {
+    return std::isalnum(c) || c == '.' || c == '_' || c == '+' || c == '-';
+  };
+  return !name.empty() && std::all_of(name.begin(), name.end(), fits);
+}
+
+KeyValue option_of(const KeyValue& entry, const std::string& text,
+                   const std::vector<std::string>& known) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string::npos)
+    refuse(entry, fmt::format("\"{}\" has no =", text), kVariantForm);
+  const std::string key = text.substr(0, equals), value = text.substr(equals + 1);
+  if (std::find(known.begin(), known.end(), key) == known.end())
+    refuse(entry, fmt::format("{} is not an option of a run{}", key, did_you_mean(key, known)),
+           "a variant holds options of `gradsync-train --help`, and ranks");
+  if (value.empty()) refuse(entry, fmt::format("{} has no value", key), kVariantForm);
+  return {key, value, entry.where, true};
+}
+
+// Reads one line. `known` are the keys that may stand in it.
+Variant variant_of(const KeyValue& entry, const std::vector<std::string>& known) {
+  const std::size_t colon = entry.value.find(':');
+  if (colon == std::string::npos) refuse(entry, "there is no colon after its name", kVariantForm);
+  Variant variant{std::string(trimmed(entry.value.substr(0, colon))), {}, entry.where};
+  if (!is_name(variant.name))
+    refuse(entry, fmt::format("\"{}\" is not a name", variant.name),
+           "use letters, digits, '.', '_', '+' and '-'");
+  for (const auto& text : split_list(entry.value.substr(colon + 1), ' ')) {
+    if (text.empty()) continue;
+    const KeyValue option = option_of(entry, text, known);
+    if (variant.option(option.key) != nullptr)
+      refuse(entry, fmt::format("{} is given twice", option.key), "remove one of the two");
+    variant.options.push_back(option);
+  }
+  return variant;
+}
+
+// Takes a key out of every variant: what stands there gives way to --set.
+void drop_option(std::vector<Variant>& variants, const std::string& key) {
+  for (auto& variant : variants)
+    std::erase_if(variant.options, [&](const KeyValue& option) { return option.key == key; });
 }
 
 // The axis of all `variant` lines stands where the first one does.
@@ -185,24 +219,67 @@ std::filesystem::path folder_in(const KeyValue& entry) {
   return entry.value;
 }
 
-void read_job_key(const KeyValue& entry, Job& job) {
-  constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
-  if (entry.key == "name") job.name = name_of(entry);
-  if (entry.key == "repeats") job.repeats = integer(entry, entry.value, 1, kMaxRepeats);
-  if (entry.key == "exclude") job.exclusions.push_back(exclusion_of(entry));
-  if (entry.key == "order") job.order = order_of(entry);
-  if (entry.key == "order-seed")
-    job.order_seed = static_cast<std::uint64_t>(integer(entry, entry.value, 0, kMax));
-  if (entry.key == "results") job.results = folder_in(entry);
-  if (entry.key == "mpirun-options") job.mpirun_options = option_words(entry.value);
-  if (entry.key == "srun-options") job.srun_options = option_words(entry.value);
-  if (entry.key == "sbatch-options") job.sbatch_options = option_words(entry.value);
-  if (entry.key == "gpus-per-rank") job.gpus_per_rank = integer(entry, entry.value, 0, 1);
-  if (entry.key == "ranks-per-node")
-    job.ranks_per_node = integer(entry, entry.value, 1, kMaxRanksPerNode);
-  if (entry.key == "report-options") job.report_options = option_words(entry.value);
-  if (entry.key == "ranks") job.axes.push_back(axis_of(entry));
-  if (entry.key == kVariantKey) add_variant(entry, job);
+// A key of a job file that is not the trainer's.
+struct JobKey {
+  const char *name, *example, *meaning;  // the last two for --help
+  void (*read)(const KeyValue& entry, Job& job);
+};
+
+using Entry = const KeyValue&;
+constexpr JobKey kJobKeys[] = {
+    {"ranks", "1, 2, 4", "an axis, too [1]",
+     [](Entry entry, Job& job) { job.axes.push_back(axis_of(entry)); }},
+    {kVariantKey, "NAME: KEY=VALUE …", "options under a name; all such lines together are one axis",
+     add_variant},
+    {"repeats", "3", "runs of each cell [1]",
+     [](Entry entry, Job& job) { job.repeats = integer(entry, entry.value, 1, kMaxRepeats); }},
+    {"exclude", "sync=none ranks=2,4", "leaves out cells that meet all conditions; may be repeated",
+     [](Entry entry, Job& job) { job.exclusions.push_back(exclusion_of(entry)); }},
+    {"name", "my-study", "[the file's name]",
+     [](Entry entry, Job& job) { job.name = name_of(entry); }},
+    {"results", "FOLDER", "[results/<name>]",
+     [](Entry entry, Job& job) { job.results = folder_in(entry); }},
+    {"ranks-per-node", "4", "srun, slurm: ranks on one node [those of the allocation]",
+     [](Entry entry, Job& job) {
+       job.ranks_per_node = integer(entry, entry.value, 1, kMaxRanksPerNode);
+     }},
+    {"gpus-per-rank", "1", "slurm: GPUs the job arrays ask for, 0 or 1 [0]",
+     [](Entry entry, Job& job) { job.gpus_per_rank = integer(entry, entry.value, 0, 1); }},
+    {"order", "as-written|random", "random: by order-seed [as-written]",
+     [](Entry entry, Job& job) { job.order = order_of(entry); }},
+    {"order-seed", "1", "[1]",
+     [](Entry entry, Job& job) {
+       constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
+       job.order_seed = static_cast<std::uint64_t>(integer(entry, entry.value, 0, kMax));
+     }},
+    {"mpirun-options", "…", "words put on mpirun's command line",
+     [](Entry entry, Job& job) { job.mpirun_options = option_words(entry.value); }},
+    {"srun-options", "…", "words put on srun's command line",
+     [](Entry entry, Job& job) { job.srun_options = option_words(entry.value); }},
+    {"sbatch-options", "…", "slurm: words for sbatch: --time=2:00:00",
+     [](Entry entry, Job& job) { job.sbatch_options = option_words(entry.value); }},
+    {"report-options", "…", "words put on gradsync-report's command line",
+     [](Entry entry, Job& job) { job.report_options = option_words(entry.value); }}};
+
+const JobKey* find_job_key(const std::string& name) {
+  const auto found = std::find_if(std::begin(kJobKeys), std::end(kJobKeys),
+                                  [&](const JobKey& key) { return key.name == name; });
+  return found == std::end(kJobKeys) ? nullptr : found;
+}
+
+void require_known(const KeyValue& entry) {
+  if (contains(trainer_keys(), entry.key) || find_job_key(entry.key) != nullptr) return;
+  if (entry.key == "output")
+    refuse(entry, "the sweep names the run files itself",
+           "give the folder with `results = FOLDER`");
+  std::vector<std::string> known = trainer_keys();
+  for (const JobKey& key : kJobKeys)
+    known.emplace_back(key.name);
+  throw Error(
+      ExitCode::kUsage,
+      fmt::format("{}: {} is not a key of a job file{}", entry.where, entry.key,
+                  did_you_mean(entry.key, known)),
+      "the keys are the options of `gradsync-train --help` and those of `gradsync-sweep --help`");
 }
 
 void override_entry(std::vector<KeyValue>& entries, const KeyValue& override) {
@@ -263,12 +340,18 @@ std::vector<std::string> option_words(const std::string& text) {
   return list;
 }
 
-const std::vector<std::string>& job_keys() {
-  static const std::vector<std::string> keys = {
-      "name",           "ranks",        "ranks-per-node", "gpus-per-rank", "repeats",
-      "variant",        "exclude",      "order",          "order-seed",    "results",
-      "mpirun-options", "srun-options", "sbatch-options", "report-options"};
-  return keys;
+std::string job_file_help() {
+  std::string text =
+      "Keys of a job file (key = value, # begins a comment)\n"
+      "  any option of gradsync-train    a list with commas is an axis of the grid; \"…\" is never "
+      "a "
+      "list.\n"
+      "                                  One that the file leaves out is taken from "
+      "GRADSYNC_<NAME>.\n"
+      "  batch-per-rank = 32, 128, ...   an open ladder: times 4 until memory ends it\n";
+  for (const auto& [name, example, meaning, read] : kJobKeys)
+    text += fmt::format("  {:32}{}\n", fmt::format("{} = {}", name, example), meaning);
+  return text;
 }
 
 Job make_job(const std::vector<KeyValue>& entries, const std::vector<KeyValue>& overrides,
@@ -279,8 +362,8 @@ Job make_job(const std::vector<KeyValue>& entries, const std::vector<KeyValue>& 
   Job job;
   for (const auto& entry : overridden(entries, overrides)) {
     require_known(entry);
-    if (contains(job_keys(), entry.key))
-      read_job_key(entry, job);
+    if (const JobKey* key = find_job_key(entry.key))
+      key->read(entry, job);
     else
       job.axes.push_back(axis_of(entry));
   }
@@ -306,6 +389,36 @@ Job read_job(const std::filesystem::path& file, const std::vector<std::string>& 
     overrides.push_back(override_of(text));
   overrides.insert(overrides.end(), trainer_options.begin(), trainer_options.end());
   return make_job(read_key_values(file), overrides, file.stem().string());
+}
+
+const KeyValue* Variant::option(const std::string& key) const {
+  const auto same = [&](const KeyValue& option) { return option.key == key; };
+  const auto found = std::find_if(options.begin(), options.end(), same);
+  return found == options.end() ? nullptr : &*found;
+}
+
+const Variant* find_variant(const std::vector<Variant>& variants, const std::string& name) {
+  const auto same = [&](const Variant& variant) { return variant.name == name; };
+  const auto found = std::find_if(variants.begin(), variants.end(), same);
+  return found == variants.end() ? nullptr : &*found;
+}
+
+void apply_variant(const std::vector<Variant>& variants,
+                   std::map<std::string, std::string>& choice) {
+  const auto name = choice.find(kVariantKey);
+  const Variant* variant = name == choice.end() ? nullptr : find_variant(variants, name->second);
+  if (variant == nullptr) return;
+  for (const auto& option : variant->options) {
+    for (const auto& rival : rivals_of(option.key))
+      if (variant->option(rival) == nullptr) choice.erase(rival);
+    choice[option.key] = option.value;
+  }
+}
+
+std::vector<std::string> rivals_of(const std::string& key) {
+  std::vector<std::string> ways = {"batch-per-rank", "batch-global", "batch-schedule"};
+  if (std::erase(ways, key) == 0) return {};
+  return ways;
 }
 
 }  // namespace gradsync::sweep

@@ -2,14 +2,14 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "base/cli/key_values.h"
-#include "sweep/variants.h"
 
 /// A job file describes a grid of runs. Its keys are the trainer's options, where a list with
-/// commas makes an axis, and those of `job_keys()`.
+/// commas makes an axis, and those of `job_file_help()`.
 namespace gradsync::sweep {
 
 /// A trainer option, `ranks` or `variant` with the values it takes in the grid, at least one.
@@ -20,6 +20,21 @@ struct Axis {
 
   bool replaced() const { return where.starts_with("--set"); }
 };
+
+/// One `variant` line: options under a name. All such lines together are one axis of the grid:
+///   variant = plain:
+///   variant = warmup-lars: optimizer=lars lr=2 warmup-epochs=2
+struct Variant {
+  std::string name;               ///< letters, digits, `.`, `_`, `+`, `-`
+  std::vector<KeyValue> options;  ///< of the trainer, and `ranks`; each key at most once
+  std::string where;              ///< "jobs/large-batch.cfg:12"
+
+  /// The option of a key; null where the variant leaves it alone.
+  const KeyValue* option(const std::string& key) const;
+};
+
+/// What an axis of variants is called: the key of its lines.
+inline constexpr const char* kVariantKey = "variant";
 
 /// One `exclude` line: leaves out the cells that meet all conditions. A condition is met by any of
 /// its values: `exclude = sync=none ranks=2,4`.
@@ -55,8 +70,8 @@ struct Job {
 /// The words between the blanks.
 std::vector<std::string> option_words(const std::string& text);
 
-/// The keys of a job file that are not the trainer's.
-const std::vector<std::string>& job_keys();
+/// The keys of a job file, for --help-all.
+std::string job_file_help();
 
 /// Makes a job of the entries of its file. `overrides` (of --set) take the place of the file's key
 /// or are added; each `exclude` adds one, and a key that gives the batch takes the place of the
@@ -73,5 +88,17 @@ Job make_job(const std::vector<KeyValue>& entries, const std::vector<KeyValue>& 
 /// behind the `--`; both take the place of the file's keys. Throws also kNoInput, kInputOutput.
 Job read_job(const std::filesystem::path& file, const std::vector<std::string>& sets = {},
              const std::vector<KeyValue>& trainer_options = {});
+
+/// The variant of a name; null if there is none.
+const Variant* find_variant(const std::vector<Variant>& variants, const std::string& name);
+
+/// `choice` (key -> value, the variant's name under kVariantKey) with the options of that variant
+/// in place of the choice's own and of their rivals.
+void apply_variant(const std::vector<Variant>& variants,
+                   std::map<std::string, std::string>& choice);
+
+/// The other ways to give a batch, if `key` is one of batch-per-rank, batch-global, batch-schedule:
+/// only one counts.
+std::vector<std::string> rivals_of(const std::string& key);
 
 }  // namespace gradsync::sweep

@@ -1,25 +1,123 @@
 #include "sweep/runner.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
-#include <cmath>
-#include <ostream>
+#include <csignal>
+#include <iostream>
+#include <map>
+#include <optional>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include "base/cli/program_output.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/parse.h"
+#include "options/options.h"
 #include "record/recorder.h"
-#include "sweep/cell_lock.h"
-#include "sweep/cell_record.h"
-#include "sweep/results_folder.h"
 
 namespace gradsync::sweep {
 
 namespace {
 
 namespace fs = std::filesystem;
+
+// Words of slurmstepd and srun about memory, by version.
+constexpr std::array<const char*, 4> kSlurmsWords = {"oom-kill", "oom_kill", "Out Of Memory",
+                                                     "OUT_OF_MEMORY"};
+
+// The message of Intel MPI, which ends with 255 whatever the signal.
+constexpr const char* kKilledByIntel = "KILLED BY SIGNAL: 9 ";
+
+// The last "program: …" with its fix.
+std::string own_error(const std::vector<std::string>& lines, const std::string& program) {
+  std::string error;
+  bool inside = false;
+  for (const auto& line : lines) {
+    const bool continues = inside && line.starts_with("fix: ");
+    if (line.starts_with(program + ": ")) error = line.substr(program.size() + 2);
+    if (continues) error += '\n' + line;
+    inside = line.starts_with(program + ": ") || continues;
+  }
+  return error;
+}
+
+// A rank that was killed says nothing: its launcher does, "srun: error: n2: task 1: Killed" or
+// "mpirun noticed that process rank 1 with PID 7 on node n2 exited on signal 9 (Killed).", before
+// it reports all the ranks that it ended itself. Behind: Intel MPI, MPICH.
+bool tells_of_a_rank(const std::string& line) {
+  const auto holds = [&](const char* words) { return line.find(words) != std::string::npos; };
+  return (line.starts_with("srun: error: ") && holds(": task")) ||
+         holds("noticed that process rank") || holds("KILLED BY SIGNAL: ") ||
+         holds("TERMINATED WITH THE EXIT STRING: ");
+}
+
+// The last error that the trainer printed, else the first line in which srun or mpirun reports a
+// rank that ended, else the last three lines that say anything.
+std::string last_error(const std::string& log) {
+  std::vector<std::string> lines = split_list(log, '\n');
+  std::erase(lines, "");
+  const std::string own = own_error(lines, "gradsync-train");
+  if (!own.empty()) return own;
+  const auto lost = std::find_if(lines.begin(), lines.end(), tells_of_a_rank);
+  if (lost != lines.end()) return *lost;
+  const std::size_t shown = std::min<std::size_t>(3, lines.size());
+  return fmt::format(
+      "{}", fmt::join(lines.end() - static_cast<std::ptrdiff_t>(shown), lines.end(), "\n"));
+}
+
+// Whether the run was killed from outside: by signal 9, or with what launchers make of it, exit
+// code 137 (9 of MPICH's, and of Open MPI's where the connection to the rank ended before the rank;
+// 255 of Intel's with its message in the log).
+bool was_killed(const ProcessResult& result, const std::string& log) {
+  return result.signal == SIGKILL || result.exit_code == 128 + SIGKILL ||
+         result.exit_code == SIGKILL ||
+         (result.exit_code == 255 && log.find(kKilledByIntel) != std::string::npos);
+}
+
+std::string message_of(const ProcessResult& result, const std::string& log) {
+  const std::string error = last_error(log);
+  if (was_killed(result, log))
+    return fmt::format(
+        "killed from outside ({}): the host's memory may have run out, or a user or Slurm ended "
+        "it\n{}",
+        result.text(), error);
+  if (!error.empty()) return error;
+  return result.succeeded() ? "it ended with exit code 0 but wrote no run file"
+                            : "it printed nothing";
+}
+
+}  // namespace
+
+CellFailure failure_of(const ProcessResult& result, std::int64_t kernel_counted,
+                       const std::string& log) {
+  CellFailure failure{CellState::kFailed, result, message_of(result, log)};
+  const auto in_log = [&](const char* words) { return log.find(words) != std::string::npos; };
+  const bool for_memory =
+      was_killed(result, log) &&
+      (kernel_counted > 0 || std::any_of(kSlurmsWords.begin(), kSlurmsWords.end(), in_log));
+  if (for_memory) failure.message = "ended by the kernel because the host's memory ran out";
+  if (for_memory || result.exit_code == static_cast<int>(ExitCode::kOutOfMemory))
+    failure.kind = CellState::kOutOfMemory;
+  return failure;
+}
+
+namespace {
+
+// Processes that the kernel has ended for want of memory since the host started, from /proc/vmstat;
+// 0 where it does not say.
+std::int64_t kernel_memory_kills() {
+  const std::string key = "oom_kill ";
+  try {
+    for (const auto& line : split_list(read_text_file("/proc/vmstat"), '\n'))
+      if (line.starts_with(key)) return parse_integer(line.substr(key.size()));
+  } catch (const Error&) {
+    // An old kernel, or no /proc.
+  }
+  return 0;
+}
 
 struct CellRun {
   bool succeeded = false, stopped = false;
@@ -38,27 +136,43 @@ bool was_stopped(const ProcessResult& result, bool requested) {
          (requested && !result.succeeded());
 }
 
-std::string message_of(const ProcessResult& result, const std::string& log) {
-  const std::string error = last_error(log, "gradsync-train");
-  if (was_killed(result, log))
-    return fmt::format(
-        "killed from outside ({}): the host's memory may have run out, or a user or Slurm ended "
-        "it\n{}",
-        result.text(), error);
-  if (!error.empty()) return error;
-  return result.succeeded() ? "it ended with exit code 0 but wrote no run file"
-                            : "it printed nothing";
+std::string ladder_of(const GridCell& cell) {
+  std::string key = fmt::format("ranks={}", cell.ranks);
+  for (const auto& [name, value] : cell.options)
+    if (name != "batch-per-rank" && name != "batch-global")
+      key += fmt::format("\n{}={}", name, value);
+  return key;
 }
 
-CellFailure failure_of(const ProcessResult& result, std::int64_t kernel_counted,
-                       const std::string& log) {
-  CellFailure failure{FailureKind::kFailed, result, message_of(result, log)};
-  const bool for_memory = killed_for_memory(result, kernel_counted, log);
-  if (for_memory) failure.message = "ended by the kernel because the host's memory ran out";
-  if (for_memory || result.exit_code == static_cast<int>(ExitCode::kOutOfMemory))
-    failure.kind = FailureKind::kOutOfMemory;
-  return failure;
-}
+// The ladders of a grid: cells that differ in the batch alone (repeats included). Where one ran out
+// of memory, as large or larger ones would too, and need not be tried.
+class BatchLadders {
+ public:
+  // Those that earlier sweeps of the folder found the end of.
+  BatchLadders(const std::vector<GridCell>& cells, const fs::path& folder) {
+    for (const auto& cell : cells) {
+      const auto failure = recorded_failure(cell_files(folder, cell));
+      if (failure && failure->kind == CellState::kOutOfMemory) end_at(cell);
+    }
+  }
+
+  void end_at(const GridCell& cell) {
+    const std::int64_t batch = train_options_of(cell).batch_per_rank;
+    const auto [entry, is_new] = smallest_.emplace(ladder_of(cell), batch);
+    if (!is_new) entry->second = std::min(entry->second, batch);
+  }
+
+  // The smallest batch per rank that ended the cell's ladder, if the cell's is as large or larger.
+  std::optional<std::int64_t> ended_at(const GridCell& cell) const {
+    const auto entry = smallest_.find(ladder_of(cell));
+    if (entry == smallest_.end() || train_options_of(cell).batch_per_rank < entry->second)
+      return std::nullopt;
+    return entry->second;
+  }
+
+ private:
+  std::map<std::string, std::int64_t> smallest_;
+};
 
 // A crash between the run file and the end of its journal leaves both.
 void remove_leftover_journal(const CellFiles& files) {
@@ -73,11 +187,11 @@ void remove_leftover_journal(const CellFiles& files) {
 // One sweep over the cells; what it knows of the time they take is from its own runs.
 class Runner {
  public:
-  Runner(const fs::path& folder, Launcher& launcher, BatchLadders ladders, const StopRequests& stop,
-         std::ostream& progress)
+  Runner(const std::vector<GridCell>& grid, const fs::path& folder, Launcher& launcher,
+         const StopRequests& stop, std::ostream& progress)
       : folder_(folder),
         launcher_(launcher),
-        ladders_(std::move(ladders)),
+        ladders_(grid, folder),
         stop_(stop),
         progress_(progress) {}
 
@@ -174,7 +288,7 @@ class Runner {
   void note_failure(const GridCell& cell, const CellFailure& failure, const std::string& took) {
     const CellFiles files = cell_files(folder_, cell);
     record_failure(files, cell, failure);
-    if (failure.kind == FailureKind::kOutOfMemory) {
+    if (failure.kind == CellState::kOutOfMemory) {
       ladders_.end_at(cell);
       outcome_.too_large.push_back({cell.name, failure.message});
       progress_ << fmt::format("out of memory after {}", took);
@@ -187,7 +301,7 @@ class Runner {
 
   void note_not_run(const GridCell& cell, std::int64_t batch) {
     const std::string message = fmt::format("not run: batch {} per rank ran out of memory", batch);
-    record_failure(cell_files(folder_, cell), cell, {FailureKind::kNotRun, {}, message});
+    record_failure(cell_files(folder_, cell), cell, {CellState::kNotRun, {}, message});
     outcome_.too_large.push_back({cell.name, message});
     progress_ << message << '\n';
   }
@@ -210,10 +324,131 @@ void require_room(const std::vector<GridCell>& cells, const fs::path& folder,
     if (!is_settled(cell_state(cell_files(folder, cell)))) launcher.require_room(cell);
 }
 
-GridOutcome run_grid(const std::vector<GridCell>& cells, const fs::path& folder, Launcher& launcher,
-                     BatchLadders ladders, const StopRequests& stop_requests,
+GridOutcome run_grid(const std::vector<GridCell>& cells, const std::vector<GridCell>& grid,
+                     const fs::path& folder, Launcher& launcher, const StopRequests& stop_requests,
                      std::ostream& progress) {
-  return Runner(folder, launcher, std::move(ladders), stop_requests, progress).run(cells);
+  return Runner(grid, folder, launcher, stop_requests, progress).run(cells);
+}
+
+namespace {
+
+void print_messages(std::ostream& out, const std::vector<GridOutcome::Failed>& cells) {
+  for (const auto& cell : cells)
+    out << fmt::format("  {}: {}\n", cell.cell,
+                       fmt::join(split_list(cell.message, '\n'), "\n    "));
+}
+
+}  // namespace
+
+void print_summary(std::ostream& out, const GridOutcome& outcome, std::size_t all) {
+  out << fmt::format("{}: {} complete, {} failed", count_text(all, "cell"),
+                     outcome.already + outcome.done, outcome.failed.size());
+  if (!outcome.too_large.empty())
+    out << fmt::format(", {} too large for the memory", outcome.too_large.size());
+  out << '\n';
+  print_messages(out, outcome.failed);
+  print_messages(out, outcome.too_large);
+  if (!outcome.stopped_cell.empty())
+    out << fmt::format("  {}: stopped, not complete\n", outcome.stopped_cell);
+}
+
+void require_complete(const GridOutcome& outcome, std::size_t all, const std::string& command) {
+  if (outcome.stopped)
+    throw Error(
+        ExitCode::kStoppedEarly,
+        fmt::format("stopped with {} of {} cells complete", outcome.already + outcome.done, all),
+        "continue with: " + command);
+  if (!outcome.failed.empty())
+    throw Error(ExitCode::kCheckFailed,
+                fmt::format("{} of {} cells failed", outcome.failed.size(), all),
+                "try them again with: " + command);
+}
+
+namespace {
+
+Job requested_job(const SweepCommand& command) {
+  const ParsedCommandLine& given = command.given;
+  if (given.positional.size() != 1)
+    throw Error(ExitCode::kUsage, fmt::format("give one job file, not {}", given.positional.size()),
+                "gradsync-sweep --help shows commands that work");
+  const SweepOptions& options = command.options;
+  Job job = read_job(given.positional.front(), options.set, command.trainer_options);
+  if (!options.results.empty()) job.results = options.results;
+  if (options.ranks_per_node > 0) job.ranks_per_node = options.ranks_per_node;
+  job.launcher_options = option_words(options.launcher_options);
+  job.mpirun = options.mpirun;
+  job.gpu_request = options.gpu_request;
+  return job;
+}
+
+// A misspelt variable would otherwise show only in the first cell.
+void check_variables() {
+  OptionTable known = sweep_option_table();
+  for (const auto& spec : train_option_table())
+    known.push_back(spec);
+  reject_unknown_variables(known);
+}
+
+// gradsync-report with the job's options for it; tables and plots go into <results>/tables.
+std::vector<std::string> report_command(const Job& job) {
+  std::vector<std::string> command = {program_beside_us("gradsync-report").string(),
+                                      job.results.string(), "--output",
+                                      (job.results / "tables").string()};
+  append(command, job.report_options);
+  return command;
+}
+
+// Runs gradsync-report, whose text is this program's result. Returns 0, or 1 if it failed.
+int print_report(const Job& job, bool quiet) {
+  require_program(program_beside_us("gradsync-report"));
+  std::vector<std::string> command = report_command(job);
+  if (quiet) command.emplace_back("--quiet");
+  const ProcessResult result = run_process(command);
+  if (!result.succeeded()) std::cerr << "gradsync-report ended with " << result.text() << '\n';
+  return result.succeeded() ? 0 : 1;
+}
+
+bool all_settled(const std::vector<GridCell>& cells, const std::filesystem::path& folder) {
+  return std::all_of(cells.begin(), cells.end(), [&](const GridCell& cell) {
+    return is_settled(cell_state(cell_files(folder, cell)));
+  });
+}
+
+}  // namespace
+
+std::vector<GridCell> Plan::chosen_cells() const {
+  const std::string& cell = command.options.cell;
+  return cell.empty() ? there.grid.cells : std::vector{cell_named(there.grid, cell)};
+}
+
+Plan plan_of(const SweepCommand& command) {
+  check_variables();
+  const Job job = requested_job(command);
+  return {command, job, grid_in_folder(job, expand(job))};
+}
+
+int run_plan(const Plan& plan, const std::string& command, const StopRequests& requests,
+             ProgramOutput& output) {
+  const Job& job = plan.job;
+  const Grid& grid = plan.there.grid;
+  const bool whole = plan.command.options.cell.empty();
+  const std::vector<GridCell> cells = plan.chosen_cells();
+  require_program(program_beside_us("gradsync-train"));
+  const auto launcher =
+      make_launcher(resolved_launcher(plan.command.options.launcher), job, grid, requests);
+  require_room(cells, job.results, *launcher);
+  // Two tasks of a job array may both find the grid complete, and print its tables.
+  const bool alone = whole && !all_settled(cells, job.results);
+  const ResultsFolder folder(job, grid, alone ? FolderUse::kWholeGrid : FolderUse::kOneCell);
+  const GridOutcome outcome =
+      run_grid(cells, grid.cells, folder.path(), *launcher, requests, output.progress());
+  print_summary(output.progress(), outcome, cells.size());
+  const bool tables = whole && !outcome.stopped && outcome.already + outcome.done > 0;
+  const int reported = tables ? print_report(job, output.quiet()) : 0;
+  output.add(status_table(job.name, grid_progress(grid.cells, folder.path())));
+  output.write_json();
+  require_complete(outcome, cells.size(), command);
+  return reported;
 }
 
 }  // namespace gradsync::sweep

@@ -5,10 +5,44 @@
 #include <string>
 #include <vector>
 
-#include "sweep/batch_ladder.h"
+#include "sweep/cell_store.h"
+#include "sweep/grid.h"
 #include "sweep/launcher.h"
+#include "sweep/sweep_options.h"
+
+namespace gradsync {
+class ProgramOutput;
+}
 
 namespace gradsync::sweep {
+
+/// What a command line asks for. The job file is read once.
+struct Plan {
+  SweepCommand command;
+  Job job;
+  FolderGrid there;  ///< the job's grid in its results folder
+
+  /// All cells, or the one of --cell. Throws Error kUsage if it is not in the grid.
+  std::vector<GridCell> chosen_cells() const;
+};
+
+/// Reads the job file and the results folder. Throws Error kUsage for a misspelt GRADSYNC_*
+/// variable, and what read_job, expand and grid_in_folder throw.
+Plan plan_of(const SweepCommand& command);
+
+/// Runs the chosen cells that are not settled, and prints the tables of a whole grid. `command`
+/// continues it. Returns 0, or 1 if the report failed; throws what require_room, make_launcher,
+/// run_grid and require_complete throw.
+int run_plan(const Plan& plan, const std::string& command, const StopRequests& requests,
+             ProgramOutput& output);
+
+/// How a run failed that ended with `result` and printed `log`. The message is the trainer's last
+/// error, else the launcher's about a rank that ended, else the last three lines. It ran out of
+/// memory if it ended with kOutOfMemory, or if it was killed and the kernel counted such an end on
+/// this host in the meantime (`kernel_counted`) or Slurm's words about it are in the log: a kill
+/// without these signs may have had any cause.
+CellFailure failure_of(const ProcessResult& result, std::int64_t kernel_counted,
+                       const std::string& log);
 
 /// How a grid ended.
 struct GridOutcome {
@@ -30,13 +64,13 @@ void require_room(const std::vector<GridCell>& cells, const std::filesystem::pat
 
 /// Runs the cells that are not complete, in order, one line a cell on `progress`. A cell that fails
 /// is recorded in the folder and the grid continues; one that succeeds loses its earlier record.
-/// One that runs out of memory is a result: it ends its ladder (`ladders` holds those that ended
-/// before), and larger batches are recorded as not run. It is tried again once its record is gone.
-/// A request to stop, to us or to the run (which then ends with exit code 75), ends the grid.
-/// `folder` is a ResultsFolder's. Throws Error if cells cannot be started or recorded at all.
-GridOutcome run_grid(const std::vector<GridCell>& cells, const std::filesystem::path& folder,
-                     Launcher& launcher, BatchLadders ladders, const StopRequests& stop_requests,
-                     std::ostream& progress);
+/// One that runs out of memory is a result: larger batches of cells of `grid` that differ in the
+/// batch alone are recorded as not run, now and in later sweeps. It is tried again once its record
+/// is gone. A request to stop, to us or to the run (which then ends with exit code 75), ends the
+/// grid. `folder` is a ResultsFolder's. Throws Error if cells cannot be started or recorded at all.
+GridOutcome run_grid(const std::vector<GridCell>& cells, const std::vector<GridCell>& grid,
+                     const std::filesystem::path& folder, Launcher& launcher,
+                     const StopRequests& stop_requests, std::ostream& progress);
 
 /// What became of `all` cells.
 void print_summary(std::ostream& out, const GridOutcome& outcome, std::size_t all);
@@ -44,8 +78,5 @@ void print_summary(std::ostream& out, const GridOutcome& outcome, std::size_t al
 /// Throws Error, with `command` to continue, if the grid was stopped (kStoppedEarly) or cells
 /// failed (kCheckFailed).
 void require_complete(const GridOutcome& outcome, std::size_t all, const std::string& command);
-
-/// "about 40 s left", "about 3 min left", "about 2 h left".
-std::string time_left_text(double seconds);
 
 }  // namespace gradsync::sweep

@@ -9,6 +9,7 @@
 #include "base/cli/options.h"
 #include "base/error.h"
 #include "options/options.h"
+#include "sweep/job_file.h"
 #include "sweep/launcher.h"
 
 namespace gradsync::sweep {
@@ -20,6 +21,8 @@ constexpr const char* kDetails =
     "command completes a grid that was interrupted.\n"
     "Options after -- are options of gradsync-train. They apply to every cell and replace the keys "
     "of the job file.\n"
+    "Two words in place of the job file: submit gives a template of slurm/ to sbatch, as "
+    "slurm/submit does, and mpirun PROGRAM prints the family of a launcher and its options.\n"
     "On Ctrl-C, SIGTERM or SIGUSR1 the current run writes a checkpoint, and gradsync-sweep ends "
     "with exit code 75. A second signal ends it at once.";
 
@@ -31,26 +34,6 @@ constexpr const char* kExamples =
     "gradsync-sweep jobs/demo.cfg --status\n"
     "gradsync-sweep jobs/demo.cfg --launcher slurm --ranks-per-node 4 --dry-run\n"
     "gradsync-sweep jobs/demo.cfg --cell 3 --results results/third -- --iterations 5 --no-augment";
-
-constexpr const char* kJobFile = R"(Keys of a job file (key = value, # begins a comment)
-  any option of gradsync-train    a list with commas is an axis of the grid; "…" is never a list.
-                                  One that the file leaves out is taken from GRADSYNC_<NAME>.
-  ranks = 1, 2, 4                 an axis, too [1]
-  batch-per-rank = 32, 128, ...   an open ladder: times 4 until memory ends it
-  variant = NAME: KEY=VALUE …     options under a name; all such lines together are one axis
-  repeats = 3                     runs of each cell [1]
-  exclude = sync=none ranks=2,4   leaves out cells that meet all conditions; may be repeated
-  name = my-study                 [the file's name]
-  results = FOLDER                [results/<name>]
-  ranks-per-node = 4              srun, slurm: ranks on one node [those of the allocation]
-  gpus-per-rank = 1               slurm: GPUs the job arrays ask for, 0 or 1 [0]
-  order = as-written|random       random: by order-seed [as-written]
-  order-seed = 1                  [1]
-  mpirun-options = …              words put on mpirun's command line
-  srun-options = …                words put on srun's command line
-  sbatch-options = …              slurm: words for sbatch: --time=2:00:00
-  report-options = …              words put on gradsync-report's command line
-)";
 
 ProgramOptions<SweepOptions> all_options() {
   using O = SweepOptions;
@@ -129,7 +112,7 @@ ProgramHelp sweep_help() {
           kExamples,
           {},
           kDetails,
-          kJobFile};
+          job_file_help()};
 }
 
 }  // namespace gradsync::sweep

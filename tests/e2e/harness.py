@@ -107,15 +107,18 @@ def run(command: list, timeout: float = 120, environment: dict | None = None) ->
 
 
 @functools.cache
+def launcher_facts() -> list:
+    """The family of mpirun (open-mpi-4, open-mpi-5, hydra, intel or unknown), and the options that it is given."""
+    return run([BIN / "gradsync-sweep", "mpirun", MPIRUN]).expect(0).out.split()
+
+
 def family() -> str:
-    """Of mpirun: open-mpi-4, open-mpi-5, hydra, intel or unknown."""
-    return run(["bash", "-c", '. slurm/mpirun.sh && mpirun_family "$1"', "bash", MPIRUN]).expect(0).out.strip()
+    return launcher_facts()[0]
 
 
-@functools.cache
 def launcher() -> list:
     """mpirun with the options of its family, before -n."""
-    return [MPIRUN, *run(["bash", "-c", '. slurm/mpirun.sh && options_of_family "$1"', "bash", family()]).expect(0).out.split()]
+    return [MPIRUN, *launcher_facts()[1:]]
 
 
 def require_open_mpi_4(why: str) -> None:

@@ -40,11 +40,13 @@ def case_a_grid_runs_from_the_installed_files(folder):
 
 def case_the_users_site_file_is_read(folder):
     """An installed folder belongs to all users."""
-    site = folder / "config/gradsync/slurm-site"
-    site.parent.mkdir(parents=True)
-    site.write_text("account = physics\n")
     submit = PREFIX / "share/gradsync/slurm/submit"
-    run([submit, "--environment"], environment={"XDG_CONFIG_HOME": str(folder / "config")}).expect(0, "SBATCH_ACCOUNT=physics")
+    (folder / "gradsync").mkdir()
+    # Options of programs stand in the file of this name as well; the other name is that of older releases.
+    for name, text in (("site.cfg", "account = physics\nlr = 0.5\n"), ("slurm-site", "account = chemistry\n")):
+        (folder / "gradsync" / name).write_text(text)
+        result = run([submit, "--environment"], environment={"XDG_CONFIG_HOME": str(folder)})
+        result.expect(0, f"SBATCH_ACCOUNT={text.split()[2]}")
     result = run([PREFIX / "bin/gradsync-sweep", PREFIX / "share/gradsync/jobs/demo.cfg", "--launcher", "slurm", "--ranks-per-node", 2,
                   "--dry-run", "--results", folder / "results"]).expect(0)  # fmt: skip
     check(re.search(rf"{PREFIX}/share/gradsync/slurm/submit .*grid", result.out), result.out[:500])

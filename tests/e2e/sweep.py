@@ -211,11 +211,11 @@ def launcher_of(family: str) -> str:
     """The first mpirun of the family: of this build, in MPIRUNS (paths, with colons), in I_MPI_ROOT, on the PATH (mpirun.mpich too)."""
     folders = [os.environ.get("I_MPI_ROOT", "/nonexistent") + "/bin", *os.environ["PATH"].split(":")]
     paths = [str(path) for place in folders for path in sorted(pathlib.Path(place).glob("mpirun*"))]
-    script = '. slurm/mpirun.sh && for path; do echo "$(PATH=${path%/*}:$PATH mpirun_family "$path") $path"; done'
     given = [harness.MPIRUN, *filter(None, os.environ.get("MPIRUNS", "").split(":"))]
-    for line in run(["bash", "-c", script, "bash", *given, *paths]).expect(0).out.splitlines():
-        if line.startswith(family + " "):
-            return line.split(" ", 1)[1]
+    for path in [*given, *paths]:
+        environment = {"PATH": f"{pathlib.Path(path).parent}:{os.environ['PATH']}"}
+        if run([BIN / "gradsync-sweep", "mpirun", path], environment=environment).expect(0).out.split()[0] == family:
+            return path
     raise Skip(f"no mpirun of the family {family} on the PATH, in I_MPI_ROOT or in MPIRUNS")
 
 

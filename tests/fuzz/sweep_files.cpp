@@ -1,12 +1,13 @@
 #include "base/cli/options.h"
+#include "base/cli/slurm_site.h"
 #include "base/error.h"
 #include "fuzz/targets.h"
 #include "options/options.h"
 #include "serial/clean_environment.h"
-#include "sweep/cell_record.h"
+#include "sweep/cell_store.h"
 #include "sweep/grid.h"
 #include "sweep/job_file.h"
-#include "sweep/results_folder.h"
+#include "sweep/runner.h"
 #include "sweep/sweep_options.h"
 
 namespace gradsync::fuzz {
@@ -36,16 +37,14 @@ void sweep_records(Input input) {
   const sweep::GridCell cell{"cell", 1, 1, {}};
   folder.write("cell.failed.json", text);
   folder.write("grid.json", text);
-  if (const auto failure = sweep::recorded_failure(sweep::cell_files(folder.path(), cell)))
-    sweep::was_killed(failure->result, failure->message);
-  sweep::last_error(std::string(text), "gradsync-train");
+  const auto failure = sweep::recorded_failure(sweep::cell_files(folder.path(), cell));
+  sweep::failure_of(failure ? failure->result : ProcessResult{}, 0, std::string(text));
   sweep::Job job = sweep::make_job({{"ranks", "1", "job:1"}}, {}, "job");
   job.results = folder.path();
   sweep::grid_in_folder(job, sweep::expand(job));
 }
 
-/// The site file of the programs; that of the Slurm templates is a shell script's and is tried by
-/// tests/soak/fuzz.py.
+/// The site file of the programs, with and without keys for jobs of Slurm.
 void site_file(Input input) {
   const CleanEnvironment environment;
   const InputFile file(text_of(input));
@@ -53,6 +52,7 @@ void site_file(Input input) {
   const char* const arguments[] = {"program", nullptr};
   train_options(resolve_options(train_option_table(), 1, arguments, {}, Foreign::kReject).values);
   resolve_options(sweep::sweep_option_table(), 1, arguments, "JOB");
+  read_slurm_site("/nonexistent", file.path());
 }
 
 }  // namespace gradsync::fuzz

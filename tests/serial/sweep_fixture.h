@@ -13,13 +13,15 @@
 #include "base/error.h"
 #include "clean_environment.h"
 #include "expect_error.h"
+#include "sweep/cell_store.h"
 #include "sweep/grid.h"
 #include "sweep/job_file.h"
-#include "sweep/results_folder.h"
 #include "sweep/runner.h"
 #include "test_folder.h"
 
 namespace gradsync::sweep {
+
+using Names = std::vector<std::string>;
 
 inline void write(const std::filesystem::path& file, const std::string& text) {
   std::ofstream(file) << text;
@@ -28,8 +30,6 @@ inline void write(const std::filesystem::path& file, const std::string& text) {
 inline Job job_of(const std::string& text, const std::vector<KeyValue>& overrides = {}) {
   return make_job(parse_key_values(text, "test.cfg"), overrides, "test");
 }
-
-using Names = std::vector<std::string>;
 
 inline Names names_of(const Grid& grid) {
   Names names;
@@ -65,7 +65,6 @@ class FakeLauncher : public Launcher {
   std::map<std::string, Script> scripts;
   std::vector<std::string> launched;
 
-  LaunchCommand command(const GridCell&, const CellFiles&) const override { return {}; }
   ProcessResult launch(const GridCell& cell, const CellFiles& files) override {
     launched.push_back(cell.name);
     const Script script = scripts[cell.name];
@@ -97,8 +96,7 @@ struct Sweep {
     progress.str("");
     const ResultsFolder results(job, grid);
     return run_grid(
-        grid.cells, results.path(), launcher, recorded_ladders(grid.cells, results.path()),
-        [&] { return stop; }, progress);
+        grid.cells, grid.cells, results.path(), launcher, [&] { return stop; }, progress);
   }
   std::filesystem::path runs() const { return job.results; }
 };

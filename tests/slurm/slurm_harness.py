@@ -12,7 +12,7 @@ from harness import BIN, ROOT, Failure, Result, run  # noqa: E402
 
 CLUSTER = ROOT / "tests/slurm/cluster"
 STATE = pathlib.Path("/run/gradsync-cluster")
-# The second for the reason that slurm/lib.sh gives.
+# The second for the reason that src/sweep/launcher.cpp gives.
 SLURM = {"SLURM_CONF": str(STATE / "slurm.conf"), "SLURM_PMIX_FENCE": "ring"}
 TURN_S = 400
 ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED")

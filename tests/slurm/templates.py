@@ -180,7 +180,7 @@ def case_bash_instead_of_sbatch_is_refused(folder):
 
 def case_a_site_file_must_be_right(folder):
     for site, text in (("account =\n", "slurm/site:1: 'account' has no value"), ("# x\npartitoin = gpu\n", "site:2: unknown key 'partitoin'"),
-                       ("just words\n", "no `key = value`"), ("launcher = ssh\n", "launcher is srun or mpirun"),
+                       ("just words\n", '"just words" has no ='), ("launcher = ssh\n", "launcher is srun or mpirun"),
                        ("max-restarts = many\n", "max-restarts is a count"),
                        ("gpu-request = gpus\n", "gpu-request is gpus-per-node, gres, gres:TYPE or none"), ("time = soon\n", "time is as for sbatch"),
                        ("memory = 2 GB\n", "memory is a size"), ("cores-per-rank = 0\n", "cores-per-rank is a count")):  # fmt: skip

@@ -139,33 +139,6 @@ def refuse_mutated(name: str, sound: bytes, count: int, seed: int, folder: pathl
     return outcome
 
 
-# --- the site file of the Slurm templates --------------------------------------------------------
-
-SITE_LINES = ("account = my-project", "partition=gpu", "modules = gcc/13 openmpi/5.0", "launcher = srun", "max-restarts = 5", "data = /d",
-              "array-tasks = 1", "exclusive = yes", "container = $(touch FOUND)", "data = `touch FOUND`", "mpi = a; touch FOUND",
-              "account[$(touch FOUND)] = 1", "# comment", "data = 'x' \"y\" # z", "launcher =", "= 5")  # fmt: skip
-
-
-def slurm_site_file(count: int, seed: int, folder: pathlib.Path) -> Outcome:
-    """It is read or refused with 64, and nothing in it is run."""
-    start, outcome, rng = time.monotonic(), Outcome("site file of Slurm jobs"), random.Random(seed)
-    ran, site = folder / "FOUND", folder / "site"
-    script = f'. "{ROOT}/slurm/site.sh"; read_site "{site}"; sbatch_environment >/dev/null'
-    for _ in range(count):
-        text = bytearray("\n".join(rng.choices(SITE_LINES, k=rng.randrange(1, 6))).replace("FOUND", str(ran)).encode())
-        for _ in range(rng.randrange(4)):
-            at = rng.randrange(len(text))
-            text[at : at + rng.randrange(2)] = bytes([rng.randrange(256)])
-        site.write_bytes(bytes(text))
-        result = subprocess.run(["bash", "-euo", "pipefail", "-c", script], capture_output=True, timeout=INPUT_LIMIT_S, check=False)
-        outcome.inputs += 1
-        if result.returncode not in (0, 64) or ran.exists():
-            outcome.failures.append(f"{'a command in it was run' if ran.exists() else f'exit code {result.returncode}'}: {bytes(text)!r}")
-            break
-    outcome.seconds = time.monotonic() - start
-    return outcome
-
-
 # --- campaign ------------------------------------------------------------------------------------
 
 
@@ -189,7 +162,6 @@ def cases(arguments, folder: pathlib.Path):
     if not arguments.quick:
         yield "mutated trained checkpoints", lambda: refuse_mutated(
             "mutated trained checkpoints", trained_checkpoint(folder), count, arguments.seed, folder)  # fmt: skip
-    yield "site file of Slurm jobs", lambda: slurm_site_file(50 if arguments.quick else 2000, arguments.seed, folder)
     if arguments.quick:
         return
     lacking = build()

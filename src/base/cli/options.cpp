@@ -17,6 +17,7 @@
 
 #include "base/cli/key_values.h"
 #include "base/cli/program_help.h"
+#include "base/cli/slurm_site.h"
 #include "base/parse.h"
 
 namespace gradsync {
@@ -244,7 +245,9 @@ void apply_file(const OptionTable& table, const std::filesystem::path& file,
 
 void apply_site_file(const OptionTable& table, const std::filesystem::path& file, Foreign foreign,
                      OptionValues& values) {
-  const auto may_skip = [&](const std::string& key) { return left_to_others(key, table, foreign); };
+  const auto may_skip = [&](const std::string& key) {
+    return is_slurm_key(key) || left_to_others(key, table, foreign);
+  };
   apply_file(table, file, "site file", shared_key, may_skip, values);
 }
 
@@ -268,16 +271,6 @@ std::optional<std::string> given(const CommandLine& line, const std::string& nam
   return std::nullopt;
 }
 
-std::optional<std::string> default_site_file() {
-  std::optional<std::string> folder = variable("XDG_CONFIG_HOME");
-  if (!folder)
-    if (const auto home = variable("HOME")) folder = *home + "/.config";
-  if (!folder) return std::nullopt;
-  const std::string file = *folder + "/gradsync/site.cfg";
-  std::error_code ignored;
-  return std::filesystem::exists(file, ignored) ? std::optional(file) : std::nullopt;
-}
-
 // Each program has a job file of its own; one without options (a command of gradsync-dataset) takes
 // none from the environment.
 std::optional<std::string> job_file(const CommandLine& line, const OptionTable& table) {
@@ -286,10 +279,8 @@ std::optional<std::string> job_file(const CommandLine& line, const OptionTable& 
   return variable(variable_name(in_scope(scope_of(table), "config")));
 }
 
-std::optional<std::string> site_file(const CommandLine& line) {
-  if (const auto named = given(line, "site")) return named;
-  const auto named = variable("GRADSYNC_SITE");
-  return named ? named : default_site_file();
+std::filesystem::path site_file(const CommandLine& line) {
+  return given(line, "site").value_or(shared_site_file().string());
 }
 
 void refuse_positional(const CommandLine& line, const std::string& positional_name) {
@@ -407,7 +398,8 @@ ParsedCommandLine resolve_options(const OptionTable& table, int argc, const char
   refuse_positional(line, positional_name);
 
   reject_unknown_variables(table, foreign);
-  if (const auto file = site_file(line)) apply_site_file(table, *file, foreign, parsed.values);
+  if (const auto file = site_file(line); !file.empty())
+    apply_site_file(table, file, foreign, parsed.values);
   if (const auto file = job_file(line, table)) apply_job_file(table, *file, parsed.values);
   apply_environment(table, parsed.values);
   for (const auto& option : line.given)

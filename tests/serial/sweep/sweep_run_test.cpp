@@ -22,11 +22,8 @@
 #include "serial/sample_run.h"
 #include "serial/sweep_fixture.h"
 #include "stats/clock.h"
-#include "sweep/cell_lock.h"
-#include "sweep/cell_progress.h"
-#include "sweep/cell_record.h"
-#include "sweep/local_launcher.h"
-#include "sweep/results_folder.h"
+#include "sweep/cell_store.h"
+#include "sweep/launcher.h"
 
 using namespace gradsync;
 using namespace gradsync::sweep;
@@ -201,7 +198,8 @@ TEST_CASE("sweep run: a stop ends the grid and the cell is run again later") {
   stopping.scripts["lenet-ddp-r1"] = {{1, 0}, false, true, ""};
   std::ostringstream progress;
   const auto outcome = run_grid(
-      sweep.grid.cells, sweep.runs(), stopping, {}, [&] { return sweep.stop; }, progress);
+      sweep.grid.cells, sweep.grid.cells, sweep.runs(), stopping, [&] { return sweep.stop; },
+      progress);
   CHECK(outcome.stopped);
   CHECK(stopping.launched == Names{"lenet-ddp-r1"});
   // Neither failed nor done: what is left says that it can be tried again.
@@ -215,8 +213,8 @@ TEST_CASE("sweep run: a cell that succeeds while the stop comes counts as done")
   fs::create_directories(sweep.runs());
   int asked = 0;
   const auto outcome = run_grid(
-      sweep.grid.cells, sweep.runs(), sweep.launcher, {}, [&] { return asked++ > 0 ? 1 : 0; },
-      sweep.progress);
+      sweep.grid.cells, sweep.grid.cells, sweep.runs(), sweep.launcher,
+      [&] { return asked++ > 0 ? 1 : 0; }, sweep.progress);
   CHECK(outcome.done == 1);
   CHECK(outcome.stopped);
 }
@@ -388,7 +386,7 @@ TEST_CASE("sweep run: each cell left takes the mean time of those that ran") {
   const ResultsFolder results(sweep.job, sweep.grid);
   SlowLauncher slow;
   run_grid(
-      sweep.grid.cells, sweep.runs(), slow, {}, [] { return 0; }, sweep.progress);
+      sweep.grid.cells, sweep.grid.cells, sweep.runs(), slow, [] { return 0; }, sweep.progress);
   REQUIRE(slow.began_s.size() == 3);
   const std::string text = sweep.progress.str(), about = "about ";
   const auto first = text.find(about), second = text.find(about, first + 1);

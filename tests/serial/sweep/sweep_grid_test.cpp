@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <map>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -19,11 +22,12 @@
 #include "sweep/grid.h"
 #include "sweep/job_file.h"
 #include "sweep/launcher.h"
-#include "sweep/local_launcher.h"
+#include "sweep/sweep_options.h"
 
 using namespace gradsync;
 using namespace gradsync::sweep;
 namespace fs = std::filesystem;
+using Names = std::vector<std::string>;
 
 namespace {
 
@@ -118,7 +122,7 @@ TEST_CASE("sweep: a job file that is wrong says where and what") {
   CHECK(refused("ranks = 0", "test.cfg:1: ranks: \"0\" is out of range"));
   CHECK(refused("ranks = -1", "out of range"));
   CHECK(refused("ranks = 1.5", "is not a whole number"));
-  CHECK(refused("ranks = 2, 2", "2 stands twice"));
+  CHECK(refused("ranks = 2, 2", "2 is listed twice"));
   CHECK(refused("ranks = 1\n\nranks = 2", "test.cfg:3: ranks is given twice"));
   CHECK(refused("repeats = 0", "out of range"));
   CHECK(expanded("ranks = 2\nrepeats = 1").size() == 1);
@@ -199,7 +203,7 @@ TEST_CASE("sweep: --cell takes a number, from 1, or a name") {
 TEST_CASE("sweep: mpirun's command line") {
   const CleanEnvironment environment;
   const Grid grid = expand(job_of("sync = ddp\nranks = 3\nmpirun-options = --map-by core"));
-  const Mpirun open_mpi{"bin/mpirun", MpirunFamily::kOpenMpi4};
+  const Mpirun open_mpi{"bin/mpirun", family_of_version("mpirun (Open MPI) 4.1.4")};
   const LocalLauncher launcher(open_mpi, "bin/gradsync-train", {"--map-by", "core"}, 3,
                                [] { return 0; });
   const GridCell& cell = grid.cells[0];
@@ -250,4 +254,249 @@ TEST_CASE("sweep: commands are quoted for a shell") {
   const CleanEnvironment environment;
   CHECK(shell_text({{"A=1", "B=x y"}, {"run", "--a=b", "it's", "$HOME", ""}}) ==
         "A=1 B='x y' run --a=b 'it'\\''s' '$HOME' ''");
+}
+
+namespace {
+
+constexpr const char* kRemedies =
+    "model = lenet\n"
+    "lr = 0.02\n"
+    "variant = plain:\n"
+    "variant = warmup-lars: optimizer=lars lr=2 lr-scaling=linear warmup-epochs=2\n"
+    "seed = 1, 2\n"
+    "epochs = 4\n";
+
+}  // namespace
+
+TEST_CASE("variants: each is a value of one axis, with its options in place of the file's") {
+  const CleanEnvironment environment;
+  const Grid grid = expand(job_of(kRemedies));
+  CHECK(names_of(grid) == Names{"lenet-ddp-r1-plain-seed1", "lenet-ddp-r1-plain-seed2",
+                                "lenet-ddp-r1-warmup-lars-seed1",
+                                "lenet-ddp-r1-warmup-lars-seed2"});
+  CHECK(grid.cells[2].variant == "warmup-lars");
+  CHECK(option_of(grid.cells[0], "lr") == "0.02");
+  CHECK(option_of(grid.cells[0], "optimizer") == "");
+  CHECK(option_of(grid.cells[3], "lr") == "2");
+  CHECK(option_of(grid.cells[3], "optimizer") == "lars");
+  CHECK(option_of(grid.cells[3], "seed") == "2");
+  CHECK(train_options_of(grid.cells[3]).learning_rate.warmup_epochs == 2);
+  CHECK(cell_named(grid, "lenet-ddp-r1-warmup-lars-seed1").variant == "warmup-lars");
+}
+
+TEST_CASE("variants: ranks, mode and batch may be a variant's") {
+  const CleanEnvironment environment;
+  const Grid grid = expand(job_of(
+      "model = lenet\nbatch-global = 64\nranks = 4\nvariant = base: ranks=1 sync=none "
+      "batch-per-rank=8\nvariant = large: accumulate=4 batch-schedule=0:64,1:128\nepochs = 2\n"
+      "exclude = variant=large\nexclude = variant=base ranks=4"));
+  CHECK(names_of(grid) == Names{"lenet-none-r1-base"});
+  CHECK(grid.cells[0].ranks == 1);
+  CHECK(option_of(grid.cells[0], "batch-per-rank") == "8");
+  CHECK(option_of(grid.cells[0], "batch-global") == "");
+  REQUIRE(grid.remarks.size() == 1);
+  CHECK(contains(grid.remarks[0], "test.cfg:8"));
+}
+
+TEST_CASE("variants: one way to give the batch takes the place of the others") {
+  const CleanEnvironment environment;
+  const Grid grid =
+      expand(job_of("batch-per-rank = 8\nepochs = 2\nvariant = plain:\nvariant = growing: "
+                    "batch-schedule=0:32,1:64\nvariant = global: batch-global=16"));
+  REQUIRE(grid.cells.size() == 3);
+  CHECK(option_of(grid.cells[1], "batch-per-rank") == "");
+  CHECK(option_of(grid.cells[1], "batch-schedule") == "0:32,1:64");
+  CHECK(option_of(grid.cells[2], "batch-per-rank") == "");
+  CHECK(train_options_of(grid.cells[2]).batch_per_rank == 16);
+}
+
+TEST_CASE("variants: what stands behind -- or in --set is given to all of them") {
+  const CleanEnvironment environment;
+  const Grid lr = expand(job_of(kRemedies, {{"lr", "0.5", "--lr 0.5", true}}));
+  REQUIRE(lr.cells.size() == 4);
+  for (const auto& cell : lr.cells)
+    CHECK(option_of(cell, "lr") == "0.5");
+  CHECK(option_of(lr.cells[2], "optimizer") == "lars");
+
+  const Grid batch = expand(job_of("variant = a: batch-per-rank=8\nvariant = b: batch-per-rank=16",
+                                   {{"batch-global", "32", "--set", true}}));
+  for (const auto& cell : batch.cells)
+    CHECK(option_of(cell, "batch-per-rank") == "");
+
+  const Grid own = expand(job_of(kRemedies, {{"variant", "x: momentum=0", "--set", false},
+                                             {"variant", "y:", "--set", false}}));
+  CHECK(names_of(own) == Names{"lenet-ddp-r1-x-seed1", "lenet-ddp-r1-y-seed1",
+                               "lenet-ddp-r1-x-seed2", "lenet-ddp-r1-y-seed2"});
+}
+
+TEST_CASE("variants: the environment counts where neither file nor variant speaks") {
+  const CleanEnvironment environment;
+  setenv("GRADSYNC_MOMENTUM", "0.5", 1);
+  const Grid grid = expand(job_of("variant = a: momentum=0.1\nvariant = b:"));
+  unsetenv("GRADSYNC_MOMENTUM");
+  CHECK(option_of(grid.cells[0], "momentum") == "0.1");
+  CHECK(option_of(grid.cells[1], "momentum") == "0.5");
+}
+
+TEST_CASE("variants: what is wrong in one is refused with its line") {
+  const CleanEnvironment environment;
+  CHECK(refused("lr = 1\nvariant = a: optimzer=lars",
+                "test.cfg:2: variant: optimzer is not an option of a run; did you mean "
+                "optimizer?"));
+  CHECK(refused("variant = a: rnaks=2", "did you mean ranks?"));
+  CHECK(refused("variant = a: results=x", "results is not an option of a run"));
+  CHECK(refused("variant = a: output=x.h5", "output is not an option of a run"));
+  CHECK(refused("variant = a", "no colon"));
+  CHECK(refused("variant = : lr=1", "\"\" is not a name"));
+  CHECK(refused("variant = a b: lr=1", "\"a b\" is not a name"));
+  CHECK(refused("variant = a/b:", "is not a name"));
+  CHECK(refused("variant = a: lr", "\"lr\" has no ="));
+  CHECK(refused("variant = a: lr=", "lr has no value"));
+  CHECK(refused("variant = a: lr=1 lr=2", "lr is given twice"));
+  CHECK(refused("variant = a:\nvariant = a: lr=2",
+                "test.cfg:2: variant: a is given twice, first at "
+                "test.cfg:1"));
+  CHECK(refused("variant = a: ranks=0", "out of range"));
+  CHECK(refused("lr = 1, 2\nvariant = a: lr=3", "variant a sets lr, and lr is an axis"));
+  CHECK(refused("batch-global = 64, 128\nvariant = a: batch-per-rank=3",
+                "variant a sets batch-per-rank, and batch-global is an axis"));
+  CHECK(refused("ranks = 1, 2\nvariant = a: ranks=1", "ranks is an axis"));
+  CHECK(refused("lr = 1\nvariant = a: lr=nan", "test.cfg:2: lr"));
+  CHECK(refused("lr = 1\nvariant = a: optimizer=lasr", "test.cfg:2: optimizer"));
+}
+
+TEST_CASE("variants: a folder of other variants is refused with the difference") {
+  Sweep sweep("model = lenet\nvariant = a: lr=0.5");
+  sweep.run();
+  sweep.job = job_in(sweep.folder, "model = lenet\nvariant = a: lr=0.25");
+  std::string text;
+  CHECK(code_of([&] { ResultsFolder(sweep.job, expand(sweep.job)); }, &text) == ExitCode::kUsage);
+  CHECK(contains(text, "lr: 0.5 there, 0.25 here"));
+}
+
+TEST_CASE("variants: another run under a name of the folder is refused") {
+  Sweep sweep("model = lenet\nvariant = a:\nvariant = b: lr=0.5");
+  sweep.run();
+  const char* const text = "model = lenet\nvariant = a:\nvariant = b: lr=0.25";
+  sweep.job = job_in(sweep.folder, text);
+  CHECK(code_of([&] { ResultsFolder(sweep.job, expand(sweep.job)); }) == ExitCode::kUsage);
+}
+
+TEST_CASE("variants: an interrupted grid runs what is missing") {
+  Sweep sweep("model = lenet\nvariant = a:\nvariant = b: lr=0.25");
+  sweep.launcher.scripts["lenet-ddp-r1-b"] = {{7, 0}, false, false, "error\n"};
+  sweep.run();
+  CHECK(sweep.launcher.launched == Names{"lenet-ddp-r1-a", "lenet-ddp-r1-b"});
+  sweep.launcher.scripts.clear();
+  sweep.run();
+  CHECK(sweep.launcher.launched == Names{"lenet-ddp-r1-b"});
+}
+
+namespace {
+
+// The commands of this suite in a text: lines that hold one of its programs and no more than that.
+std::vector<Names> commands_in(const std::string& text) {
+  std::vector<Names> commands;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    Names command;
+    for (std::string word; words >> word && (word != "#" || command.empty());)
+      if (word != "#") command.push_back(word);
+    if (command.empty()) continue;
+    const std::string first = fs::path(command[0]).filename().string();
+    if (first == "mpirun" || first == "gradsync-train" || first == "gradsync-sweep")
+      commands.push_back(command);
+  }
+  return commands;
+}
+
+// Resolves a command as its program would, as far as that needs no machine. True if it was one.
+bool parses(Names command) {
+  while (!command.empty() && command[0].find("gradsync-") == std::string::npos)
+    command.erase(command.begin());
+  if (command.empty()) return false;
+  const bool train = fs::path(command[0]).filename() == "gradsync-train";
+  std::vector<const char*> args;
+  for (const auto& word : command)
+    args.push_back(word.c_str());
+  const int count = static_cast<int>(args.size());
+  if (train) {
+    TrainOptions options =
+        train_options(resolve_options(train_option_table(), count, args.data()).values);
+    resolve_batch(options, 4);
+    return true;
+  }
+  const auto [given, options, trainer_options] = read_sweep_command(count, args.data());
+  REQUIRE(given.positional.size() == 1);
+  const fs::path file = source_folder() / given.positional.front();
+  return !expand(read_job(file, options.set, trainer_options)).cells.empty();
+}
+
+std::string text_of(const fs::path& file) {
+  std::ifstream in(file);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+std::vector<fs::path> job_files() {
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(source_folder() / "jobs"))
+    if (entry.path().extension() == ".cfg") files.push_back(entry.path());
+  REQUIRE(files.size() >= 7);
+  return files;
+}
+
+}  // namespace
+
+TEST_CASE("sweep: the job files of the suite") {
+  const CleanEnvironment environment;
+  const Grid demo = expand(read_job(source_folder() / "jobs" / "demo.cfg"));
+  CHECK(demo.cells.size() == 16);  // none on 1 rank, five modes on 1, 2 and 4
+  CHECK(demo.remarks.empty());
+  const Grid modes = expand(read_job(source_folder() / "jobs" / "sync-modes.cfg"));
+  CHECK(modes.cells.size() == 4);
+  CHECK(modes.remarks.empty());
+  const std::map<std::string, std::size_t> cells = {
+      {"batch-size", 5}, {"speedup", 12},  {"compute-comm", 9}, {"large-batch", 36},
+      {"scaling", 13},   {"report-a", 10}, {"report-b", 4},     {"report-c", 21},
+      {"report-d", 15},  {"report-e", 14}};
+  for (const auto& expected : cells) {
+    const std::string& name = expected.first;
+    const Grid grid = expand(read_job(source_folder() / "jobs" / (name + ".cfg")));
+    CHECK_MESSAGE(grid.cells.size() == expected.second, name);
+    CHECK_MESSAGE(grid.remarks.empty(), name);
+  }
+}
+
+TEST_CASE("sweep: each job file says what it shows, its command and the time, and has commands") {
+  const CleanEnvironment environment;
+  for (const auto& file : job_files()) {
+    const std::string text = text_of(file);
+    const std::string command = "#   build/bin/gradsync-sweep jobs/" + file.filename().string();
+    CHECK_MESSAGE(contains(text, command), file);
+    CHECK_MESSAGE(contains(text, "# Expected: "), file);
+    const Job job = read_job(file);
+    const LocalLauncher launcher({}, "gradsync-train", job.mpirun_options, 8, [] { return 0; });
+    for (const auto& cell : expand(job).cells)
+      CHECK(parses(launcher.command(cell, cell_files(job.results, cell)).args));
+  }
+}
+
+TEST_CASE("sweep: every documented command works") {
+  const CleanEnvironment environment;
+  std::vector<Names> commands = commands_in(full_help_text(sweep_help(), sweep_option_table()));
+  std::vector<std::string> texts = {full_help_text(train_help(), train_option_table()),
+                                    text_of(source_folder() / "docs" / "grids.md")};
+  for (const auto& file : job_files())
+    texts.push_back(text_of(file));
+  for (const auto& text : texts) {
+    const auto more = commands_in(text);
+    CHECK_FALSE(more.empty());
+    commands.insert(commands.end(), more.begin(), more.end());
+  }
+  CHECK(commands.size() >= 20);
+  for (const auto& command : commands)
+    CHECK(parses(command));
 }

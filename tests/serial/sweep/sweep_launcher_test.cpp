@@ -16,10 +16,8 @@
 #include "serial/expect_error.h"
 #include "serial/sweep_fixture.h"
 #include "serial/test_folder.h"
-#include "sweep/allocation.h"
 #include "sweep/grid.h"
-#include "sweep/local_launcher.h"
-#include "sweep/srun_launcher.h"
+#include "sweep/launcher.h"
 #include "sweep/sweep_options.h"
 
 using namespace gradsync;
@@ -76,37 +74,30 @@ int once_it_listens(const CellFiles& files, int requests) {
 namespace {
 
 struct RecordedVersion {
-  const char *text, *family_of_shell;
-  MpirunFamily family;
+  const char *text, *family;
 };
 
 // Recorded from the programs but for the majors 3, 6 and 7; those without a family must get no
 // option.
 const RecordedVersion kVersions[] = {
     {"mpirun (Open MPI) 4.1.4\n\nReport bugs to http://www.open-mpi.org/community/help/\n",
-     "open-mpi-4", MpirunFamily::kOpenMpi4},
-    {"mpirun.openmpi (OpenRTE) 4.1.4\n\nReport bugs to …\n", "open-mpi-4", MpirunFamily::kOpenMpi4},
-    {"mpiexec (OpenRTE) 3.1.6\n", "open-mpi-4", MpirunFamily::kOpenMpi4},
+     "open-mpi-4"},
+    {"mpirun.openmpi (OpenRTE) 4.1.4\n\nReport bugs to …\n", "open-mpi-4"},
+    {"mpiexec (OpenRTE) 3.1.6\n", "open-mpi-4"},
     {"mpirun (Open MPI) 5.0.11\n\nReport bugs to https://www.open-mpi.org/community/help/\n",
-     "open-mpi-5", MpirunFamily::kOpenMpi5},
-    {"mpirun (Open MPI) 6.0.0a1\n", "open-mpi-5", MpirunFamily::kOpenMpi5},
-    {"HYDRA build details:\n    Version:                                 4.0.2\n", "hydra",
-     MpirunFamily::kHydra},
+     "open-mpi-5"},
+    {"mpirun (Open MPI) 6.0.0a1\n", "open-mpi-5"},
+    {"HYDRA build details:\n    Version:                                 4.0.2\n", "hydra"},
     {"Intel(R) MPI Library for Linux* OS, Version 2021.18.1 Build 20260626 (id: b44796a)\n"
      "Copyright 2003-2026, Intel Corporation.\n",
-     "intel", MpirunFamily::kIntel},
-    {"mpirun (Open MPI) 7.0.0\n", "unknown", MpirunFamily::kUnknown},
-    {"mpiexec version 1.2.12 revision 4b1a2d1\n", "unknown", MpirunFamily::kUnknown},
-    {"warning\nmpirun (Open MPI) 4.1.4\n", "unknown", MpirunFamily::kUnknown},
-    {"HYDRA build details: 4.0.2\n", "unknown", MpirunFamily::kUnknown},
-    {"Intel(R) MPI Library for Linux* OS, Version 4.1\n", "unknown", MpirunFamily::kUnknown},
-    {"", "unknown", MpirunFamily::kUnknown},
+     "intel"},
+    {"mpirun (Open MPI) 7.0.0\n", "unknown"},
+    {"mpiexec version 1.2.12 revision 4b1a2d1\n", "unknown"},
+    {"warning\nmpirun (Open MPI) 4.1.4\n", "unknown"},
+    {"HYDRA build details: 4.0.2\n", "unknown"},
+    {"Intel(R) MPI Library for Linux* OS, Version 4.1\n", "unknown"},
+    {"", "unknown"},
 };
-
-std::string of_shell(const std::string& words, const std::string& argument) {
-  const std::string file = (source_folder() / "slurm/mpirun.sh").string();
-  return capture_process({"bash", "-euc", ". \"$1\"; " + words, "bash", file, argument}).output;
-}
 
 fs::path program_that_prints(const TestFolder& folder, const std::string& text) {
   std::ofstream(folder / "text") << text;
@@ -119,62 +110,57 @@ fs::path program_that_prints(const TestFolder& folder, const std::string& text) 
 
 }  // namespace
 
-TEST_CASE("mpirun: its family is read strictly, and the templates read the same") {
-  for (const auto& [text, of_the_shell, family] : kVersions) {
+TEST_CASE("mpirun: its family is read strictly") {
+  for (const auto& [text, family] : kVersions) {
     const auto& version = text;  // clang 14 captures no binding
     CAPTURE(version);
-    CHECK(family_of_version(text) == family);
-    CHECK(of_shell("family_of_version \"$2\"", text) == std::string(of_the_shell) + '\n');
-    std::string words;
-    for (const auto& word : options_of(family))
-      words += word + '\n';
-    CHECK(of_shell("options_of_family \"$2\"", of_the_shell) == words);
+    CHECK(family_of_version(text).name == family);
   }
 }
 
 TEST_CASE("mpirun: no family is given an option of another") {
-  const auto joined = [](MpirunFamily family) {
-    std::string all;
-    for (const auto& word : options_of(family))
-      all += word + ' ';
-    return all;
+  const auto options = [](const std::string& version) {
+    return family_of_version(version).options;
   };
-  CHECK(contains(joined(MpirunFamily::kOpenMpi4), "--oversubscribe --bind-to none --quiet --mca "));
-  CHECK(contains(joined(MpirunFamily::kOpenMpi5), "--oversubscribe --bind-to none --prtemca "));
+  const std::string four = options("mpirun (Open MPI) 4.1.4"),
+                    five = options("mpirun (Open MPI) 5.0.1");
+  CHECK(four.starts_with("--oversubscribe --bind-to none --quiet --mca "));
+  CHECK(five.starts_with("--oversubscribe --bind-to none --prtemca "));
   // Open MPI 5 ends with 213 for --quiet, MPICH and Intel MPI with 255 for --oversubscribe.
-  CHECK_FALSE(contains(joined(MpirunFamily::kOpenMpi5), "--quiet"));
-  CHECK_FALSE(contains(joined(MpirunFamily::kOpenMpi5), "--mca "));
-  CHECK(joined(MpirunFamily::kHydra).empty());
-  CHECK(joined(MpirunFamily::kIntel) == "-genv I_MPI_PIN 0 ");
-  CHECK(joined(MpirunFamily::kUnknown).empty());
+  CHECK_FALSE(contains(five, "--quiet"));
+  CHECK_FALSE(contains(five, "--mca "));
+  CHECK(options("HYDRA build details:").empty());
+  CHECK(options("Intel(R) MPI Library for Linux* OS, Version 2021.1") == "-genv I_MPI_PIN 0");
+  CHECK(options("").empty());
 }
 
 TEST_CASE("mpirun: the program is asked once, and Intel's script is passed over") {
   const TestFolder folder;
-  for (const auto& [text, of_the_shell, family] : kVersions) {
+  for (const auto& [text, family] : kVersions) {
     const auto& version = text;  // clang 14 captures no binding
     CAPTURE(version);
-    const fs::path program = program_that_prints(folder, text);
-    const Mpirun asked = ask_mpirun(program.string());
-    CHECK(asked.family == family);
+    const Mpirun asked = ask_mpirun(program_that_prints(folder, text).string());
+    CHECK(asked.family.name == family);
     CHECK(fs::path(asked.program).filename() ==
-          (family == MpirunFamily::kIntel ? "mpiexec.hydra" : "mpirun"));
+          (asked.family.name == "intel" ? "mpiexec.hydra" : "mpirun"));
     CHECK(fs::path(asked.program).parent_path() == folder.path());
-    CHECK(of_shell("mpirun_family \"$2\"", program.string()) == std::string(of_the_shell) + '\n');
   }
-  CHECK(ask_mpirun("/nonexistent/mpirun").family == MpirunFamily::kUnknown);
-  CHECK(of_shell("mpirun_family \"$2\"", "/nonexistent/mpirun") == "unknown\n");
+  CHECK(ask_mpirun("/nonexistent/mpirun").family.name == "unknown");
 }
 
 TEST_CASE("mpirun: what a family puts on each node") {
-  const auto option = [](const std::string& family) {
-    return of_shell("ranks_per_node_option \"$2\" 4", family);
+  const auto words = [](const std::string& version) {
+    const LocalLauncher launcher({"mpirun", family_of_version(version)}, "t", {"env"}, 1, {});
+    std::string text;
+    for (const auto& word : launcher.command_on({2, 4}, {"check", "--x"}).args)
+      text += word + ' ';
+    return text;
   };
-  CHECK(option("open-mpi-4") == "--map-by\nppr:4:node\n");
-  CHECK(option("open-mpi-5") == "--map-by\nppr:4:node\n");
-  CHECK(option("hydra") == "-ppn\n4\n");
-  CHECK(option("intel") == "-ppn\n4\n");
-  CHECK(option("unknown").empty());
+  for (const char* version : {"mpirun (Open MPI) 4.1.4", "mpirun (Open MPI) 5.0.1"})
+    CHECK(contains(words(version), " --map-by ppr:4:node env check --x "));
+  CHECK(words("HYDRA build details:") == "mpirun -n 8 -ppn 4 env check --x ");
+  CHECK(contains(words("Intel(R) MPI Library for Linux* OS, Version 2021.1"), " -ppn 4 env "));
+  CHECK(words("") == "mpirun -n 8 env check --x ");
 }
 
 namespace {
@@ -351,6 +337,16 @@ TEST_CASE("srun: nodes, ranks, cores and GPUs of a cell") {
     CHECK_FALSE(has(words_of(srun_on(gpus, 0, {}, form), "ranks = 8"), "--gpus-per-node=4"));
   for (const char* wrong : {"", "gres:", "gpu", "--gres=gpu"})
     CHECK_MESSAGE(contains(refusal([&] { srun_on(gpus, 0, {}, wrong); }), "--gpu-request"), wrong);
+}
+
+TEST_CASE("srun: a program on all ranks of the job") {
+  const Allocation gpus{"7", 2, 4, 32, 8, 4};
+  const Names words =
+      srun_on(gpus, 0, {"env"}).command_on({2, 4}, {"bin/gradsync-check", "--x"}).args;
+  for (const char* word : {"--mpi=pmix", "--job-name=gradsync-check", "--nodes=2", "--ntasks=8",
+                           "--ntasks-per-node=4", "--cpus-per-task=8", "--gpus-per-node=4"})
+    CHECK_MESSAGE(has(words, word), word);
+  CHECK(Names(words.end() - 3, words.end()) == Names{"env", "bin/gradsync-check", "--x"});
 }
 
 TEST_CASE("srun: without GPUs none are asked for; ranks per node and options are the job's") {

@@ -1,0 +1,371 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <optional>
+#include <regex>
+#include <span>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/parse.h"
+#include "base/process.h"
+#include "sweep/slurm.h"
+
+extern char** environ;
+
+namespace gradsync::sweep {
+
+namespace {
+
+namespace fs = std::filesystem;
+using Words = std::vector<std::string>;
+
+// --- templates and the site ----------------------------------------------------------------------
+
+// slurm/ of the folder that GRADSYNC_HOME names, else of this installation: where `make install`
+// put it, or of the checkout that we were built in.
+fs::path templates_folder() {
+  fs::path home = variable("GRADSYNC_HOME");
+  if (home.empty()) home = program_beside_us("../share/gradsync");
+  if (variable("GRADSYNC_HOME").empty() && !fs::exists(home / "slurm/submit"))
+    home = program_beside_us("../..");
+  const fs::path folder = (home / "slurm").lexically_normal();
+  if (::access((folder / "submit").c_str(), X_OK) == 0) return folder;
+  throw Error(ExitCode::kEnvironment,
+              fmt::format("cannot run {}: {}", (folder / "submit").string(), errno_text()),
+              "export GRADSYNC_HOME=FOLDER, a checkout with slurm/ and build/bin, or "
+              "PREFIX/share/gradsync of make install");
+}
+
+// What stands in the place of --gpus-per-node=N in a word of sbatch or a line of a template;
+// nothing where it is to be left out.
+std::optional<std::string> with_gpu_request(const std::string& line, const SlurmSite& site) {
+  static const std::regex request("(#SBATCH )?--gpus-per-node=([0-9]{1,9})");
+  std::smatch parts;
+  if (!std::regex_match(line, parts, request)) return line;
+  const Words option = gpu_option(site.at("gpu-request"), std::stoll(parts[2]));
+  if (option.empty()) return std::nullopt;
+  return parts[1].str() + option.front();
+}
+
+std::string template_text(const fs::path& file, const SlurmSite& site) {
+  std::string text;
+  std::string left = read_text_file(file);
+  while (!left.empty()) {
+    const std::size_t end = std::min(left.find('\n'), left.size());
+    if (const auto line = with_gpu_request(left.substr(0, end), site)) text += *line + '\n';
+    left.erase(0, end + 1);
+  }
+  return text;
+}
+
+// The values for sbatch as NAME=VALUE. A variable that is set already stays.
+Words sbatch_environment(const SlurmSite& site) {
+  Words settings;
+  for (const SlurmKey& key : slurm_keys()) {
+    std::string value = site.at(key.name);
+    // sbatch takes `exclusive` without a value; its variable is empty then.
+    if (key.name == "exclusive" && value == "yes") value = "exclusive";
+    if (!key.variable.empty() && !value.empty() && std::getenv(key.variable.c_str()) == nullptr)
+      settings.push_back(key.variable + '=' + value);
+  }
+  return settings;
+}
+
+// --- one job -------------------------------------------------------------------------------------
+
+// What slurm/submit was given. A template is the first word that names one; those before it are
+// sbatch's.
+struct Request {
+  Words options;
+  std::string name;
+  Words words;
+};
+
+Request request_of(const Words& words, const fs::path& folder) {
+  const auto names_template = [&](const std::string& word) {
+    return fs::exists(folder / (word + ".sbatch"));
+  };
+  const auto found = std::find_if(words.begin(), words.end(), names_template);
+  if (found != words.end()) return {{words.begin(), found}, *found, {found + 1, words.end()}};
+  Words names;
+  for (const auto& file : fs::directory_iterator(folder))
+    if (file.path().extension() == ".sbatch") names.push_back(file.path().stem().string());
+  std::sort(names.begin(), names.end());
+  throw Error(ExitCode::kUsage, "no template is named",
+              fmt::format("slurm/submit [SBATCH OPTIONS] TEMPLATE JOB.cfg; templates: {}",
+                          fmt::join(names, " ")));
+}
+
+// A command of sbatch. The script that it names is there while this lives.
+struct Submission {
+  Words command;
+  ProcessOptions process;
+  std::unique_ptr<TemporaryFile> script;
+};
+
+Submission submission_of(const Request& request, const fs::path& folder, const SlurmSite& site) {
+  Submission submission;
+  submission.process.environment = sbatch_environment(site);
+  // sbatch's copy of the script looks for the rest of it here.
+  submission.process.environment.push_back("GRADSYNC_HOME=" + folder.parent_path().string());
+  Words& command = submission.command = {"sbatch"};
+  if (const std::string& cores = site.at("cores-per-rank"); !cores.empty())
+    command.push_back("--cpus-per-task=" + cores);
+  append(command, option_words(site.at("sbatch-options")));
+  for (const auto& option : request.options)
+    if (const auto word = with_gpu_request(option, site)) command.push_back(*word);
+  fs::path script = folder / (request.name + ".sbatch");
+  if (site.at("gpu-request") != "gpus-per-node") {
+    // sbatch copies it when it is submitted.
+    const fs::path ours = fs::temp_directory_path() / ("gradsync-" + random_suffix());
+    submission.script = std::make_unique<TemporaryFile>(ours);
+    const std::string text = template_text(script, site);
+    write_all(create_file(ours).get(), std::as_bytes(std::span(text)), ours);
+    script = ours;
+  }
+  command.push_back(script.string());
+  append(command, request.words);
+  return submission;
+}
+
+// From inside a job: what Slurm says of that one is not for the next.
+void forget_own_job() {
+  if (variable("SLURM_JOB_ID").empty()) return;
+  Words names;
+  for (char** entry = environ; *entry != nullptr; ++entry)
+    if (const std::string setting = *entry; setting.starts_with("SLURM_"))
+      names.push_back(setting.substr(0, setting.find('=')));
+  std::erase(names, "SLURM_CONF");
+  for (const auto& name : names)
+    ::unsetenv(name.c_str());
+}
+
+}  // namespace
+
+SlurmSite this_site() {
+  return read_slurm_site(templates_folder(), shared_site_file());
+}
+
+void take_site_data(const SlurmSite& site) {
+  const std::string& data = site.at("data");
+  if (!data.empty() && variable("GRADSYNC_DATA").empty())
+    setenv("GRADSYNC_DATA", data.c_str(), /*overwrite=*/1);
+}
+
+std::string array_command(const Words& words) {
+  return fmt::format("build/bin/gradsync-sweep {} --launcher slurm",
+                     words.empty() ? "JOB.cfg" : words.front());
+}
+
+int submit_template(const Words& words, std::ostream& out) {
+  const fs::path folder = templates_folder();
+  const SlurmSite site = this_site();
+  const std::string first = words.empty() ? "" : words.front();
+  const Words rest(words.begin() + (words.empty() ? 0 : 1), words.end());
+  if (first == "--environment") {
+    for (const auto& setting : sbatch_environment(site))
+      out << "export " << shell_text({{setting}, {}}) << '\n';
+    return 0;
+  }
+  if (first == "--value") {
+    if (rest.empty() || !site.contains(rest.front()))
+      throw Error(ExitCode::kUsage, "--value: give a key of slurm/site.example");
+    return out << site.at(rest.front()) << '\n', 0;
+  }
+  if (first == "--print")
+    return out << template_text(folder / (request_of(rest, folder).name + ".sbatch"), site), 0;
+  const Request request = request_of(words, folder);
+  const auto is_array = [](const std::string& option) {
+    return option.starts_with("-a") || option.starts_with("--array");
+  };
+  if (request.name == "grid" &&
+      std::none_of(request.options.begin(), request.options.end(), is_array))
+    throw Error(ExitCode::kUsage, "grid: which cells, and on how many nodes?",
+                array_command(request.words));
+  forget_own_job();
+  const Submission submission = submission_of(request, folder, site);
+  return exit_code_of(run_process(submission.command, submission.process));
+}
+
+// --- job arrays ----------------------------------------------------------------------------------
+
+namespace {
+
+// Cells of one shape: a job array of the template slurm/grid.sbatch.
+struct ArrayJob {
+  std::string what;  // "2 nodes × 4 ranks, cells 1-3,7"
+  Request request;
+};
+
+// The folder, absolute, of the logs of tasks. sbatch does not make it.
+fs::path log_folder(const Job& job) {
+  return fs::absolute(job.results).lexically_normal() / "slurm";
+}
+
+// Cells of one shape share a job array.
+struct Group {
+  Shape shape;
+  std::int64_t threads = 0;                        // a rank; 0: not set
+  auto operator<=>(const Group&) const = default;  // NOLINT(modernize-use-nullptr)
+};
+
+using Numbers = std::vector<std::size_t>;
+
+Group group_of(const Job& job, const GridCell& cell) {
+  if (job.ranks_per_node == 0 && cell.ranks > 1)
+    throw Error(ExitCode::kUsage,
+                fmt::format("cell {}: how many of its {} ranks run on one node is not set",
+                            cell.name, cell.ranks),
+                "give --ranks-per-node N, or the key ranks-per-node");
+  return {shape_of(cell.ranks, std::max<std::int64_t>(1, job.ranks_per_node)),
+          train_options_of(cell).threads};
+}
+
+// "1-3,7".
+std::string ranges(const Numbers& numbers) {
+  std::string text;
+  for (std::size_t first = 0, last = 0; first < numbers.size(); first = ++last) {
+    while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1)
+      ++last;
+    text += fmt::format("{}{}", first == 0 ? "" : ",", numbers[first]);
+    if (last > first) text += fmt::format("-{}", numbers[last]);
+  }
+  return text;
+}
+
+// % is sbatch's own sign, and a backslash makes it take all others as they are.
+std::string log_pattern(const Job& job) {
+  std::string pattern;
+  for (const char c : log_folder(job).string())
+    pattern += c == '%' ? "%%" : std::string(1, c);
+  if (pattern.find('\\') == std::string::npos) return pattern + "/%x-%A_%a.log";
+  throw Error(ExitCode::kUsage, "sbatch cannot write logs to a folder with a backslash: " + pattern,
+              "give another folder with --results");
+}
+
+// `-p cpu` as `-pcpu`: slurm/submit would take the value for the name of its template.
+Words with_values_joined(const Words& words) {
+  Words options;
+  for (const auto& word : words)
+    if (word.starts_with('-') || options.empty())
+      options.push_back(word);
+    else
+      options.back() += (options.back().starts_with("--") ? "=" : "") + word;
+  return options;
+}
+
+Words options_of(const Job& job, const Group& group, const std::string& array) {
+  const auto& [shape, threads] = group;
+  Words words = {"--array=" + array, fmt::format("--nodes={}", shape.nodes),
+                 fmt::format("--ntasks-per-node={}", shape.ranks_per_node)};
+  std::string name = fmt::format("{}-{}x{}", job.name, shape.nodes, shape.ranks_per_node);
+  if (threads > 0) {
+    name += fmt::format("x{}", threads);
+    words.push_back(fmt::format("--cpus-per-task={}", threads));
+  }
+  if (job.gpus_per_rank > 0)
+    words.push_back(fmt::format("--gpus-per-node={}", shape.ranks_per_node * job.gpus_per_rank));
+  append(words, {"--job-name=" + name, "--output=" + log_pattern(job)});
+  append(words, with_values_joined(job.sbatch_options));
+  return words;
+}
+
+// What brings a task to the same grid.
+Words task_words(const Job& job, const SweepCommand& command) {
+  Words words = {command.given.positional.front(), "--results", job.results.string()};
+  for (const auto& text : command.options.set)
+    append(words, {"--set", text});
+  if (const std::int64_t count = command.options.ranks_per_node; count > 0)
+    append(words, {"--ranks-per-node", std::to_string(count)});
+  GridCell options;
+  for (const auto& option : command.trainer_options)
+    options.options.emplace_back(option.key, option.value);
+  if (!options.options.empty()) words.push_back("--");
+  append(words, trainer_arguments(options));
+  return words;
+}
+
+std::vector<ArrayJob> array_jobs(const Plan& plan, const std::vector<GridCell>& cells,
+                                 const std::string& at_once) {
+  std::map<Group, Numbers> groups;
+  for (const GridCell& cell : cells)
+    groups[group_of(plan.job, cell)].push_back(cell.number);
+  std::vector<ArrayJob> arrays;
+  for (auto& [group, numbers] : groups) {
+    std::sort(numbers.begin(), numbers.end());
+    const std::string list = ranges(numbers);
+    arrays.push_back({fmt::format("{}, cell{} {}", shape_text(group.shape),
+                                  numbers.size() == 1 ? "" : "s", list),
+                      {options_of(plan.job, group, list + '%' + at_once), "grid",
+                       task_words(plan.job, plan.command)}});
+  }
+  return arrays;
+}
+
+// After the end, good or bad, of the jobs before.
+std::string dependency(const Words& before) {
+  return fmt::format("--dependency=afterany:{}", fmt::join(before, ":"));
+}
+
+std::string submitted(const ArrayJob& array, const Words& before, const SlurmSite& site) {
+  Request request = array.request;
+  if (!before.empty()) request.options.insert(request.options.begin(), dependency(before));
+  request.options.insert(request.options.begin(), "--parsable");
+  const Submission submission = submission_of(request, templates_folder(), site);
+  const CapturedProcess sbatch = capture_process(submission.command, submission.process);
+  // "4711", or "4711;cluster".
+  if (sbatch.result.succeeded()) return sbatch.output.substr(0, sbatch.output.find_first_of(";\n"));
+  throw Error(ExitCode::kEnvironment,
+              fmt::format("sbatch refused {}: {}; submitted before it: {}", array.what,
+                          sbatch.result.text(),
+                          before.empty() ? "none" : fmt::format("{}", fmt::join(before, " "))),
+              "see its message above; options for it: key sbatch-options, or slurm/site");
+}
+
+// Lines for a shell, in which $job1 is the number that Slurm gives to the first.
+void print_arrays(const std::vector<ArrayJob>& arrays, const Job& job, std::ostream& out) {
+  out << shell_text({{}, {"mkdir", "-p", log_folder(job).string()}}) << '\n';
+  const std::string submit = shell_text({{}, {(templates_folder() / "submit").string()}});
+  Words before;
+  for (const auto& [what, request] : arrays) {
+    const std::string after = before.empty() ? "" : ' ' + dependency(before);
+    Words words = request.options;
+    words.push_back(request.name);
+    append(words, request.words);
+    out << fmt::format("job{}=$({} --parsable{} {})\n", before.size() + 1, submit, after,
+                       shell_text({{}, words}));
+    before.push_back(fmt::format("$job{}", before.size() + 1));
+  }
+}
+
+}  // namespace
+
+int submit_grid(const Plan& plan, const SlurmSite& site, std::ostream& out) {
+  const Job& job = plan.job;
+  std::vector<GridCell> cells = plan.chosen_cells();
+  std::erase_if(cells, [&](const GridCell& cell) {
+    return is_settled(cell_state(cell_files(job.results, cell)));
+  });
+  if (cells.empty()) return std::cerr << "all cells are there already\n", 0;
+  const auto arrays = array_jobs(plan, cells, site.at("array-tasks"));
+  if (plan.command.options.dry_run) return print_arrays(arrays, job, out), 0;
+  const ResultsFolder folder(job, plan.there.grid, FolderUse::kOneCell);
+  make_folder(log_folder(job));
+  forget_own_job();
+  Words jobs;
+  for (const auto& array : arrays) {
+    jobs.push_back(submitted(array, jobs, site));
+    out << fmt::format("job {}: {}\n", jobs.back(), array.what) << std::flush;
+  }
+  return 0;
+}
+
+}  // namespace gradsync::sweep
