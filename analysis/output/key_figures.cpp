@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "analysis/figures/rank_figures.h"
 #include "analysis/figures/run_group.h"
-#include "analysis/figures/split_figures.h"
 #include "analysis/output/page_parts.h"
 #include "analysis/plots/html.h"
 #include "analysis/plots/run_marks.h"

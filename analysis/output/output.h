@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "analysis/output/output_options.h"
-#include "analysis/plots/registry.h"
+#include "analysis/plots/plots.h"
 #include "analysis/verdict/verdict.h"
 #include "base/table.h"
 

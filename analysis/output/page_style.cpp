@@ -1,5 +1,5 @@
 #include "analysis/output/page_parts.h"
-#include "analysis/plots/svg_chart.h"
+#include "analysis/plots/svg.h"
 
 namespace gradsync::report {
 

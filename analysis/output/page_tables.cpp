@@ -5,7 +5,7 @@
 
 #include "analysis/output/page_parts.h"
 #include "analysis/plots/html.h"
-#include "analysis/plots/svg_chart.h"
+#include "analysis/plots/svg.h"
 #include "base/table_formats.h"
 
 namespace gradsync::report {

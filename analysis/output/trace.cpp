@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "analysis/figures/split_figures.h"
+#include "analysis/figures/rank_figures.h"
 #include "analysis/output/gzip.h"
 #include "analysis/output/phase_layout.h"
 #include "base/error.h"

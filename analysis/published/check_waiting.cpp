@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include "analysis/figures/scaling.h"
+#include "analysis/figures/comparisons.h"
 #include "analysis/published/checks.h"
 
 namespace gradsync::report::published {

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "analysis/figures/bandwidth.h"
-#include "analysis/figures/scaling.h"
+#include "analysis/figures/comparisons.h"
 
 namespace gradsync::report::published {
 

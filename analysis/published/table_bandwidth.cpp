@@ -5,11 +5,11 @@
 #include <fmt/format.h>
 
 #include "analysis/figures/bandwidth.h"
-#include "analysis/figures/scaling.h"
+#include "analysis/figures/comparisons.h"
 #include "analysis/published/choices.h"
 #include "analysis/published/published_tables.h"
 #include "analysis/published/setting_cells.h"
-#include "analysis/tables/group_cells.h"
+#include "analysis/tables/columns.h"
 #include "record/collective_call.h"
 
 namespace gradsync::report::published {

@@ -1,7 +1,7 @@
 #include "analysis/published/printed_epochs.h"
 #include "analysis/published/published_tables.h"
 #include "analysis/published/setting_cells.h"
-#include "analysis/tables/group_cells.h"
+#include "analysis/tables/columns.h"
 
 namespace gradsync::report::published {
 

@@ -1,10 +1,10 @@
 #include <cmath>
 #include <limits>
 
-#include "analysis/figures/scaling.h"
+#include "analysis/figures/comparisons.h"
 #include "analysis/published/published_tables.h"
 #include "analysis/published/setting_cells.h"
-#include "analysis/tables/group_cells.h"
+#include "analysis/tables/columns.h"
 
 namespace gradsync::report::published {
 

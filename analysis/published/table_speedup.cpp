@@ -3,10 +3,9 @@
 #include <fmt/format.h>
 
 #include "analysis/figures/comparisons.h"
-#include "analysis/figures/scaling.h"
 #include "analysis/published/published_tables.h"
 #include "analysis/published/setting_cells.h"
-#include "analysis/tables/group_cells.h"
+#include "analysis/tables/columns.h"
 
 namespace gradsync::report::published {
 

@@ -5,7 +5,7 @@
 
 #include "analysis/output/claims.h"
 #include "analysis/report_options.h"
-#include "analysis/tables/registry.h"
+#include "analysis/tables/tables.h"
 #include "base/file.h"
 #include "base/table_formats.h"
 #include "serial/expect_error.h"

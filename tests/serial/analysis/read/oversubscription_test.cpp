@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-#include "analysis/tables/registry.h"
+#include "analysis/tables/tables.h"
 #include "serial/expect_error.h"
 #include "serial/report_view.h"
 #include "serial/study_run.h"
@@ -76,7 +76,7 @@ TEST_CASE(
   for (const char* name : {"modes", "split", "speedup", "modes-paired", "prediction", "what-if"})
     for (const TableSpec& spec : tables())
       if (spec.name == name) CHECK_MESSAGE(contains(all_notes(spec.make(set, {})), note), name);
-  const auto cells = measured_cells(set);
+  const auto cells = study_cells(set);
   REQUIRE(cells.size() == 2);
   CHECK(cells[0].short_of_cores != cells[1].short_of_cores);
   CHECK(cells[0].family != cells[1].family);
@@ -204,9 +204,9 @@ TEST_CASE(
   CHECK(cells_of_ddp(printed("summary", set), "to_fastest") == "n/a");
   CHECK(cells_of_ddp(printed("summary", set), "efficiency_percent") == "n/a");
   CHECK(cells_of_ddp(printed("speedup", set), "remark").starts_with("shared host"));
-  const auto cells = measured_cells(set);
+  const auto cells = study_cells(set);
   CHECK(std::count_if(cells.begin(), cells.end(),
-                      [](const MeasuredCell& cell) { return cell.short_of_cores; }) == 1);
+                      [](const StudyCell& cell) { return cell.short_of_cores; }) == 1);
 }
 
 TEST_CASE("summary: what the ratios to the fastest leave open stands in its first note") {

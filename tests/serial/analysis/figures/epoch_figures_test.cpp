@@ -1,0 +1,524 @@
+#include "analysis/figures/epoch_figures.h"
+
+#include <cmath>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include "analysis/figures/comparisons.h"
+#include "analysis/figures/run_group.h"
+#include "analysis/output/page_parts.h"
+#include "analysis/plots/plots.h"
+#include "serial/study_tables.h"
+
+using namespace gradsync;
+using namespace gradsync::report;
+using namespace gradsync::testing;
+using doctest::Approx;
+
+TEST_CASE("tables: iterations of an epoch follow the sampler") {
+  CHECK(iterations_by_rule(50000, 4, 64, 1, true) == 196);  // 12,500 / 64 = 195.3
+  CHECK(iterations_by_rule(50000, 4, 64, 1, false) == 195);
+  CHECK(iterations_by_rule(50000, 4, 64, 2, true) == 98);
+  CHECK(iterations_by_rule(50000, 3, 128, 1, true) == 131);  // 16,667 / 128 = 130.2
+  CHECK(iterations_by_rule(50000, 1, 65536, 1, true) == 1);
+  CHECK(iterations_by_rule(50000, 1, 65536, 1, false) == 0);
+  CHECK(is_full_batch(50000, 50000));
+  CHECK_FALSE(is_full_batch(49999, 50000));
+  CHECK_FALSE(is_full_batch(64, 0));  // not known
+}
+
+TEST_CASE("tables: a whole epoch of a data set that no run names is what the run has seen") {
+  const TestFolder folder;
+  write_sample(folder / "run.h5", {"ddp", 2, 12, 5, 32, 2});
+  CHECK(iterations_of_whole_epoch(loaded_with_failures(folder).runs[0]) == 5);
+}
+
+TEST_CASE("tables: a batch of one image per rank follows the sampler, too") {
+  const TestFolder folder;
+  write_changed(folder / "run.h5", {"ddp", 2, 12, 5, 1, 2}, {}, {{"train_images", "20"}});
+  CHECK(iterations_of_whole_epoch(loaded_with_failures(folder).runs[0]) == 10);
+}
+
+TEST_CASE("tables: epochs, whole and cut off") {
+  const TestFolder folder;
+  // 640 images over 2 ranks of 32: 10 iterations a whole epoch, of which the sample has 5.
+  write_changed(folder / "cut.h5", {}, {{"iterations", "12", "command line"}},
+                {{"train_images", "640"}});
+  const RunSet set = loaded_with_failures(folder);
+  const auto epochs = epoch_figures(set.runs[0]);
+  REQUIRE(epochs.size() == 2);
+  CHECK_FALSE(epochs[0].whole);
+  CHECK(epochs[0].samples == 320);
+  CHECK(epochs[0].running_s == 0.0625);
+  CHECK(epochs[0].images_per_s() == Approx(5120));
+  // Iterations 2, 3, 4 are not warm-up: mean 10 + 0.3 + 1 ms.
+  CHECK(epochs[0].extrapolated_s == Approx(0.113));
+  CHECK(epochs[1].extrapolated_s == Approx(0.117));
+  const Table table = make_batch_size_table(set, {});
+  REQUIRE(table.rows.size() == 2);
+  CHECK(shown(table, 0, "running_s") == "0.06250");  // nothing scaled
+  CHECK(shown(table, 0, "extrapolated_s") == "0.1130");
+  CHECK(contains(shown(table, 0, "remark"), "cut off: time of 5 of 10 iterations"));
+  CHECK(contains(shown(table, 0, "remark"), "first epoch: warm-up"));
+  CHECK(shown(table, 1, "train_accuracy_percent") == "38.00");  // 0.25 + 0.125 + 0.01·½
+}
+
+TEST_CASE("tables: batch-size keeps the first epoch apart and flags a full batch") {
+  const TestFolder folder;
+  write_changed(folder / "a.h5", {"ddp", 2, 20, 5, 32, 1}, {}, {{"train_images", "320"}});
+  write_changed(folder / "b.h5", {"ddp", 2, 3, 1, 512, 1}, {}, {{"train_images", "320"}});
+  const Table table = make_batch_size_table(loaded_with_failures(folder), {});
+  const std::size_t later = row_with(table, {{"run", "a"}, {"epoch", "mean 2-4"}});
+  CHECK(number(table, later, "running_s") == 0.0625);
+  CHECK(shown(table, later, "train_loss") == "-");
+  CHECK(shown(table, row_with(table, {{"run", "a"}, {"epoch", "1"}}), "remark") ==
+        "first epoch: warm-up");
+  const std::size_t full = row_with(table, {{"run", "b"}, {"epoch", "2"}});
+  CHECK(contains(shown(table, full, "remark"), "full batch: one step over all 320 images"));
+}
+
+TEST_CASE("tables: a cell that ran out of memory is a row with that status") {
+  const TestFolder folder;
+  write_sample(folder / "lenet-ddp-r2.h5", {"ddp", 2});
+  write_plainly(folder / "grid.json",
+                R"({"schema":"gradsync-grid/1","cells":[{"name":"big","ranks":2,"repeat":1,
+                   "options":{"sync":"ddp","model":"lenet","batch-per-rank":"8192"}}]})");
+  write_plainly(folder / "big.failed.json",
+                R"({"cell":"big","exit_code":81,"message":"out of memory on rank 1\nfix: less"})");
+  write_plainly(folder / "odd.failed.json", R"({"exit_code":86,"message":"hang"})");
+  write_plainly(folder / "bad.failed.json", "{\"exit_code\": 81, \"mess");
+  write_plainly(folder / "skip.failed.json",
+                R"({"kind":"not run","exit_code":-1,"message":"not run: batch 8 is too large"})");
+  write_plainly(folder / "slain.failed.json",
+                R"({"kind":"out of memory","exit_code":137,"message":"killed"})");
+  const RunSet set = loaded_with_failures(folder);
+  REQUIRE(set.failed.size() == 4);
+  CHECK(set.failed[0].out_of_memory());
+  CHECK(set.failed[0].batch_global == 16384);
+  CHECK(set.failed[0].message == "out of memory on rank 1");
+  REQUIRE(set.remarks.size() == 1);
+  CHECK(contains(set.remarks[0], "bad.failed.json"));
+  const Table table = make_batch_size_table(set, {});
+  const std::size_t row = row_with(table, {{"batch_per_rank", "8192"}});
+  CHECK(shown(table, row, "remark") == "OUT OF MEMORY (exit code 81)");
+  CHECK(shown(table, row, "running_s") == "n/a");
+  CHECK(shown(table, row, "mode") == "ddp");
+  CHECK(row == row_with(table, {{"batch_per_rank", "32"}, {"epoch", "2"}}) + 1);  // in its place
+  const std::size_t odd = row_with(table, {{"run", "odd"}});
+  CHECK(shown(table, odd, "mode") == "?");
+  CHECK(shown(table, odd, "remark") == "FAILED (exit code 86): hang");
+  const auto remark_of = [&](const char* cell) {
+    return shown(table, row_with(table, {{"run", cell}}), "remark");
+  };
+  CHECK(remark_of("skip") == "not run: batch 8 is too large");
+  CHECK(remark_of("slain") == "OUT OF MEMORY (exit code 137)");
+}
+
+TEST_CASE("tables: a folder of failed cells only says how each of them failed") {
+  const TestFolder folder;
+  write_plainly(folder / "big.failed.json", R"({"exit_code":81,"message":"out of memory"})");
+  write_plainly(folder / "odd.failed.json", R"({"exit_code":86,"message":"hang on rank 3"})");
+  const auto refuse = [](const std::filesystem::path& place) {
+    return error_text(ExitCode::kBadData, [&] { load_places({place.string()}); });
+  };
+  write_plainly(folder / "next.failed.json",
+                R"({"kind":"not run","message":"not run: too large"})");
+  const std::string text = refuse(folder.path());
+  CHECK(contains(text, "all 3 cells failed or were not run"));
+  CHECK(contains(text, "big: OUT OF MEMORY (exit code 81)"));
+  CHECK(contains(text, "next: not run: too large"));
+  CHECK(contains(text, "odd: FAILED (exit code 86): hang on rank 3"));
+  CHECK(contains(refuse(folder / "odd.failed.json"), "the only cell failed"));
+  for (int i = 0; i < 40; ++i)
+    write_plainly(folder / ("c" + std::to_string(i) + ".failed.json"), R"({"exit_code":69})");
+  CHECK(contains(refuse(folder.path()), "and 23 more"));
+  const TestFolder empty;
+  error_text(ExitCode::kNoInput, [&] { load_places({empty.path().string()}); });
+}
+
+TEST_CASE("tables: damaged records of failures never crash") {
+  const TestFolder folder;
+  write_sample(folder / "run.h5", {});
+  const std::vector<std::string> texts = {"",
+                                          "[]",
+                                          "7",
+                                          "{}",
+                                          R"({"exit_code":"x"})",
+                                          R"({"exit_code":1e99})",
+                                          R"({"exit_code":81,"message":7})"};
+  for (std::size_t i = 0; i < texts.size(); ++i)
+    write_plainly(folder / ("c" + std::to_string(i) + ".failed.json"), texts[i]);
+  for (const char* grid : {"", "[]", "{\"cells\":7}", "{\"cells\":[7,{\"name\":1}]}",
+                           R"({"cells":[{"name":"c3","ranks":-5,"options":7}]})",
+                           R"({"cells":[{"name":"c3","ranks":9223372036854775807,
+                              "options":{"batch-per-rank":"9223372036854775807",
+                              "accumulate":"99999999999"}}]})"}) {
+    write_plainly(folder / "grid.json", grid);
+    CHECK(make_batch_size_table(loaded_with_failures(folder), {}).rows.size() == 6);
+  }
+}
+
+namespace {
+
+/// A run of 640 images on 2 ranks whose batch grows from 32 to 128 with its second epoch: 20
+/// iterations, then 5 an epoch, all of 10 ms; `limit` ends it in an epoch or behind one.
+void write_scheduled(const std::filesystem::path& path, std::int64_t iterations, bool limit,
+                     const std::string& schedule = "0:32,1:128", std::size_t ranks = 2) {
+  RunInfo info = sample_info({"ddp", ranks, 1, 1, 32 / static_cast<std::int64_t>(ranks), 2});
+  info.config.push_back({"batch-schedule", schedule, "command line"});
+  if (limit) info.config.push_back({"iterations", std::to_string(iterations), "command line"});
+  info.provenance.push_back({"train_images", "640"});
+  info.provenance.push_back({"epoch_iterations", "20"});
+  Recorder recorder(path, info);
+  std::int64_t in_epoch = 0, epoch = 0;
+  for (std::int64_t i = 0; i < iterations; ++i) {
+    IterationRow row = sample_row({"ddp", ranks, 1, 1000, 32, 2}, static_cast<std::size_t>(i));
+    row.epoch = epoch;
+    row.samples = epoch == 0 ? 32 : 128;
+    for (RankIteration& rank : row.ranks)
+      rank[Phase::kIteration] = 0.010;
+    recorder.add(row);
+    const bool last_of_epoch = ++in_epoch == (epoch == 0 ? 20 : 5);
+    if (!last_of_epoch && i + 1 < iterations) continue;
+    EpochRow end = sample_epoch({"ddp", ranks, 1, 1, 32, 2}, static_cast<std::size_t>(epoch++));
+    end.iterations = in_epoch;
+    recorder.add(end);
+    in_epoch = 0;
+  }
+  recorder.finish(RunStatus::kComplete);
+}
+
+}  // namespace
+
+TEST_CASE("batch schedule: an epoch is whole by the plan of its own batch") {
+  const TestFolder folder;
+  write_scheduled(folder / "a.h5", 28, true);  // 20, 5 and 3 of 5
+  const RunSet set = loaded_with_failures(folder);
+  const auto epochs = epoch_figures(set.runs[0]);
+  REQUIRE(epochs.size() == 3);
+  CHECK(epochs[0].whole);
+  CHECK(epochs[1].whole);
+  CHECK(std::isnan(epochs[1].extrapolated_s));
+  CHECK_FALSE(epochs[2].whole);
+  CHECK(epochs[2].extrapolated_s == Approx(0.050));
+  CHECK(iterations_of_whole_epoch(set.runs[0], 1) == 5);
+  CHECK(iterations_of_whole_epoch(set.runs[0]) == 0);  // epochs differ
+  const Table table = make_batch_size_table(set, {});
+  CHECK(contains(shown(table, 2, "remark"), "cut off: time of 3 of 5 iterations"));
+  for (const auto& row : table.rows)
+    CHECK_FALSE(contains(row[column_of(table, "epoch")].text, "mean"));  // of different batches
+}
+
+TEST_CASE("batch schedule: a pass that accumulation leaves over is an iteration of the epoch") {
+  const TestFolder folder;
+  RunInfo info = sample_info({"ddp", 2, 5, 5, 64, 2});
+  info.config.push_back({"batch-schedule", "0:256,1:512", "command line"});
+  info.config.push_back({"accumulate", "2", "command line"});
+  info.provenance = {{"train_images", "640"}, {"epoch_iterations", "3"}};
+  Recorder recorder(folder / "a.h5", info);
+  record_sample(recorder, {"ddp", 2, 5, 5, 64, 2});
+  recorder.finish(RunStatus::kComplete);
+  const RunSet set = loaded_with_failures(folder);
+  // 5 passes of 64 images a rank: 2, 2 and 1; 3 passes of 128: 2 and 1.
+  CHECK(iterations_of_whole_epoch(set.runs[0], 0) == 3);
+  CHECK(iterations_of_whole_epoch(set.runs[0], 1) == 2);
+}
+
+TEST_CASE("batch schedule: a rate is that of all images, with the schedule as its name") {
+  const TestFolder folder;
+  write_scheduled(folder / "a.h5", 40, false);
+  const RunSet set = loaded_with_failures(folder);
+  const auto groups = group_runs(set);
+  const std::size_t first = set.runs[0].steady.by_rule;  // 18 of 20 iterations of 32 are steady
+  REQUIRE(set.runs[0].steady.kept() == 40 - first);
+  const double images =
+      (32.0 * static_cast<double>(20 - first) + 128 * 20) / static_cast<double>(40 - first);
+  CHECK(steady_images(groups[0]) == Approx(images));
+  CHECK(images_per_s(groups[0]).value == Approx(images / 0.010));
+  CHECK_FALSE(images_per_s(groups[0]).has_interval());
+  const auto foms = figures_of_merit(groups);
+  CHECK(foms[1].name == "images_per_s.lenet.ddp.n2.batch-schedule=0:32,1:128");
+  CHECK(foms[1].value == Approx(images / 0.010));
+  CHECK(contains(key_figures(set), fmt::format(">{:.0f}</span>", images / 0.010)));
+  CHECK(contains(key_figures(set), "batch schedule 0:32,1:128"));
+}
+
+TEST_CASE("batch schedule: such runs scale against nothing, and a remark names them") {
+  const TestFolder folder;
+  write_scheduled(folder / "n1.h5", 40, false, "0:32,1:128", 1);
+  write_scheduled(folder / "n2.h5", 40, false);
+  write_sample(folder / "plain.h5", {"none", 1, 12, 5, 32, 2});
+  const RunSet set = loaded_with_failures(folder);
+  const auto groups = group_runs(set);
+  for (const Comparison& one : comparisons(groups))
+    CHECK(batch_schedule(one.group->first()).empty());
+  CHECK_FALSE(make_speedup_plot(set));
+  const Table prediction = make_prediction_table(set, {});
+  for (const auto& row : prediction.rows)
+    CHECK(row[column_of(prediction, "mode")].text == "none");
+  const Table fit = make_model_fit_table(set, {});
+  for (const auto& row : fit.rows)
+    CHECK(row[column_of(fit, "mode")].text == "none");
+  CHECK(std::count_if(set.remarks.begin(), set.remarks.end(), [](const std::string& remark) {
+          return contains(remark, "--batch-schedule changes the batch within n1, n2");
+        }) == 1);
+}
+
+TEST_CASE("batch schedule: no mode is called the fastest of work that differs") {
+  const TestFolder folder;
+  write_scheduled(folder / "a.h5", 40, false);
+  write_sample(folder / "b.h5", {"allreduce", 2, 12, 5, 16, 2});
+  const Table table = make_summary_table(loaded_with_failures(folder), {});
+  REQUIRE(table.rows.size() == 2);
+  CHECK(shown(table, 0, "to_fastest") == "1.00");
+  CHECK(shown(table, 1, "to_fastest") == "1.00");
+}
+
+TEST_CASE("images per second: the last, smaller batch of an epoch changes nothing") {
+  const TestFolder folder;
+  write_changed(folder / "a.h5", {"ddp", 2, 12, 5, 32, 2}, {}, {}, [](IterationRow& row) {
+    if (row.iteration % 5 == 4) row.samples = 10;
+    for (RankIteration& rank : row.ranks)
+      rank[Phase::kIteration] = 0.010;
+  });
+  const RunSet set = loaded_with_failures(folder);
+  CHECK(images_per_s(group_runs(set)[0]).value == Approx(6400));
+  const TestFolder unknown;
+  write_changed(unknown / "a.h5", {"ddp", 2, 12, 5, 32, 2}, {}, {},
+                [](IterationRow& row) { row.samples = 0; });  // as of a trace without its batch
+  CHECK(std::isnan(images_per_s(group_runs(loaded_with_failures(unknown))[0]).value));
+}
+
+TEST_CASE("tables: large batch, the remedy and the epoch") {
+  const TestFolder folder;
+  const ConfigEntry plain{"lr", "0.1", "default"};
+  write_changed(folder / "small.h5", {"ddp", 2, 10, 5, 32, 2}, {plain}, {});
+  write_changed(folder / "big.h5", {"ddp", 2, 10, 5, 256, 2}, {plain}, {});
+  write_changed(folder / "help.h5", {"ddp", 2, 10, 5, 256, 2},
+                {{"lr", "0.8", "command line"},
+                 {"accumulate", "4", "command line"},
+                 {"warmup-epochs", "5", "command line"},
+                 {"optimizer", "sgd", "default"}},
+                {});
+  const RunSet set = loaded_with_failures(folder);
+  const Table table = make_large_batch_table(set, {});
+  CHECK(shown(table, row_with(table, {{"run", "small"}}), "remedy") == "none");
+  CHECK(shown(table, row_with(table, {{"run", "big"}}), "remedy") == "none");
+  CHECK(shown(table, row_with(table, {{"run", "help"}}), "remedy") ==
+        "lr 0.8 (0.1 at batch 64), warmup-epochs 5");
+  CHECK(shown(table, 0, "epoch") == "2");
+  CHECK(shown(table, 0, "train_loss") == "1.9000");
+  CHECK(shown(table, 0, "test_accuracy_percent") == "50.00");
+  TableOptions options;
+  options.at_epoch = 1;
+  CHECK(shown(make_large_batch_table(set, options), 0, "train_loss") == "2.0000");
+  options.at_epoch = 9;
+  const Table beyond = make_large_batch_table(set, options);
+  CHECK(shown(beyond, 0, "train_loss") == "n/a");
+  CHECK(shown(beyond, 0, "remark") == "did not reach the epoch");
+}
+
+namespace {
+
+/// A run of one epoch more than the table's early one, with this test accuracy at every epoch.
+void write_accuracy(const std::filesystem::path& path, std::int64_t batch_per_rank, double accuracy,
+                    const std::vector<ConfigEntry>& options) {
+  const SampleShape shape{"ddp", 2, 6, 1, batch_per_rank, 2};
+  RunInfo info = sample_info(shape);
+  info.config.insert(info.config.end(), options.begin(), options.end());
+  Recorder recorder(path, info);
+  for (std::size_t i = 0; i < shape.iterations; ++i) {
+    recorder.add(sample_row(shape, i));
+    EpochRow epoch = sample_epoch(shape, i);
+    for (RankEpoch& rank : epoch.ranks)
+      rank.test_accuracy = accuracy, rank.test_loss = 1 - accuracy;
+    recorder.add(epoch);
+  }
+  recorder.finish(RunStatus::kComplete);
+}
+
+/// 50, 52, 54 % at batch 64; 20, 22, 24 % plain and 40, 42, 44 % with LARS at 512.
+void write_accuracy_study(const TestFolder& folder) {
+  for (int seed = 0; seed < 3; ++seed) {
+    const std::vector<ConfigEntry> plain = {{"lr", "0.1", "default"},
+                                            {"seed", std::to_string(seed), "job file"}};
+    std::vector<ConfigEntry> lars = plain;
+    lars.push_back({"optimizer", "lars", "job file"});
+    const double more = 0.02 * seed;
+    write_accuracy(folder / fmt::format("base{}.h5", seed), 32, 0.50 + more, plain);
+    write_accuracy(folder / fmt::format("none{}.h5", seed), 256, 0.20 + more, plain);
+    write_accuracy(folder / fmt::format("lars{}.h5", seed), 256, 0.40 + more, lars);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("tables: large batch, seeds are repeats with mean, interval, fall and repair") {
+  const TestFolder folder;
+  write_accuracy_study(folder);
+  const RunSet set = loaded_with_failures(folder);
+  const Table table = make_large_batch_table(set, {});
+  REQUIRE(table.rows.size() == 6);
+  const std::size_t base = row_with(table, {{"batch_global", "64"}, {"epoch", "6"}});
+  const std::size_t plain =
+      row_with(table, {{"batch_global", "512"}, {"remedy", "none"}, {"epoch", "5"}});
+  const std::size_t lars = row_with(table, {{"remedy", "optimizer lars"}, {"epoch", "6"}});
+  CHECK(shown(table, base, "test_accuracy_percent") == "52.00");
+  CHECK(shown(table, base, "test_loss") == "0.4800");
+  // t of 2 degrees of freedom, 4.3027, times 2/√3; Welch's 4 degrees, 2.7764, times 2·√(2/3).
+  CHECK(shown(table, base, "test_accuracy_low_percent") == "47.03");
+  CHECK(shown(table, base, "test_accuracy_high_percent") == "56.97");
+  CHECK(shown(table, base, "fall_points") == "n/a");
+  CHECK(shown(table, plain, "fall_points") == "-30.00");
+  CHECK(shown(table, plain, "fall_reach_points") == "4.53");
+  CHECK(shown(table, plain, "repair_points") == "n/a");
+  CHECK(shown(table, lars, "fall_points") == "-10.00");
+  CHECK(shown(table, lars, "repair_points") == "20.00");
+  CHECK(shown(table, lars, "repair_reach_points") == "4.53");
+}
+
+TEST_CASE(
+    "tables: large batch, the largest batch of a schedule, and runs that differ in no repeat") {
+  const TestFolder folder;
+  const ConfigEntry plain{"lr", "0.1", "default"};
+  write_accuracy(folder / "plain.h5", 32, 0.5, {plain});
+  write_accuracy(folder / "growing.h5", 32, 0.4,
+                 {plain, {"batch-schedule", "0:64,2:256,4:512", "job file"}});
+  write_accuracy(folder / "decay.h5", 32, 0.4, {plain, {"weight-decay", "0.1", "job file"}});
+  const RunSet set = loaded_with_failures(folder);
+  const Table table = make_large_batch_table(set, {});
+  CHECK(table.rows.size() == 6);
+  CHECK(row_with(table, {{"batch_global", "512"}, {"remedy", "batch-schedule 0:64,2:256,4:512"}}) <
+        table.rows.size());
+}
+
+TEST_CASE("plots: large batch, a line a remedy through the means, with intervals") {
+  const TestFolder folder;
+  write_accuracy_study(folder);
+  const auto chart = make_large_batch_plot(loaded_with_failures(folder));
+  REQUIRE(chart);
+  REQUIRE(chart->panels.size() == 1);
+  const auto& lines = chart->panels[0].series;
+  REQUIRE(lines.size() == 2);
+  CHECK(lines[0].label == "none");
+  REQUIRE(lines[0].points.size() == 2);
+  CHECK(lines[0].points[0].name == "64");
+  CHECK(lines[0].points[0].x < lines[1].points[0].x);
+  CHECK(lines[0].points[1].y == doctest::Approx(22));
+  CHECK(lines[1].label == "optimizer lars");
+  CHECK(lines[1].points[0].high == doctest::Approx(46.97).epsilon(1e-4));
+  CHECK(contains(chart->caption[0], "epoch 6, mean of n = 3 repeats"));
+}
+
+TEST_CASE("plots: large batch needs more than one batch") {
+  const TestFolder folder;
+  write_accuracy(folder / "one.h5", 32, 0.5, {});
+  CHECK_FALSE(make_large_batch_plot(loaded_with_failures(folder)));
+}
+
+TEST_CASE("epochs: how many iterations they have, where only the run itself can say") {
+  const TestFolder folder;
+  const auto whole = [&](const char* name, const SampleShape& shape,
+                         const std::vector<ConfigEntry>& options) {
+    write_changed(folder / name, shape, options, {});
+    return loaded(folder / name);
+  };
+  CHECK(iterations_of_whole_epoch(whole("one.h5", {"ddp", 2, 5, 5}, {}).runs[0]) == 5);
+  CHECK(iterations_of_whole_epoch(whole("none.h5", {"ddp", 2, 4, 5}, {}).runs[0]) == 0);
+  // A limit may have cut the only epoch, so that nothing can be extrapolated from it.
+  const RunSet set = whole("cut.h5", {"ddp", 2, 5, 5}, {{"iterations", "5", "command line"}});
+  const Run& cut = set.runs[0];
+  CHECK(iterations_of_whole_epoch(cut) == 0);
+  REQUIRE(epoch_figures(cut).size() == 1);
+  CHECK_FALSE(epoch_figures(cut)[0].whole);
+  CHECK(std::isnan(epoch_figures(cut)[0].extrapolated_s));
+}
+
+TEST_CASE("epochs: a batch is full if it holds all images") {
+  CHECK(is_full_batch(1, 1));
+  CHECK(is_full_batch(8, 5));
+  CHECK_FALSE(is_full_batch(4, 5));
+  CHECK_FALSE(is_full_batch(4, 0));
+}
+
+TEST_CASE("tables: every number of these tables says its formula and its data set") {
+  const TestFolder folder;
+  write_sample(folder / "run.h5", {});
+  const RunSet set = loaded_with_failures(folder);
+  for (const auto make : {make_batch_size_table, make_speedup_table, make_compute_comm_table,
+                          make_bandwidth_table, make_large_batch_table}) {
+    const Table table = make(set, {});
+    REQUIRE(table.rows.size() == table.sources.size());
+    for (std::size_t row = 0; row < table.rows.size(); ++row) {
+      CHECK(contains(table.sources[row], "run.h5"));
+      for (std::size_t c = 0; c < table.columns.size(); ++c) {
+        if (!table.rows[row][c].is_number()) continue;
+        CHECK_MESSAGE(!table.columns[c].formula.empty(), table.columns[c].name);
+        CHECK(table.columns[c].dataset.starts_with("/"));
+      }
+    }
+  }
+}
+
+// --- time to accuracy ----------------------------------------------------------------------------
+
+namespace {
+
+/// Three epochs of 1 iteration of 64 images and 10 s more each than the one before; the test
+/// accuracy is 30 % more after each, less 10 % a seed: 30, 60 and 90 % for seed 0.
+void write_target(const std::filesystem::path& path, int seed, const std::string& target) {
+  const SampleShape shape{"ddp", 2, 3, 1, 32, 0};
+  RunInfo info = sample_info(shape);
+  info.config.push_back({"target-accuracy", target, "command line"});
+  info.config.push_back({"seed", std::to_string(seed), "job file"});
+  Recorder recorder(path, info);
+  for (std::size_t i = 0; i < shape.iterations; ++i) {
+    recorder.add(sample_row(shape, i));
+    EpochRow epoch = sample_epoch(shape, i);
+    for (RankEpoch& rank : epoch.ranks) {
+      rank.running_time_s = 10.0 * static_cast<double>(i + 1);
+      rank.test_accuracy = 0.3 * static_cast<double>(i + 1) - 0.1 * seed;
+    }
+    recorder.add(epoch);
+  }
+  recorder.finish(RunStatus::kComplete);
+}
+
+}  // namespace
+
+TEST_CASE("tables: time and images to an accuracy, with their interval over seeds") {
+  const TestFolder folder;
+  write_target(folder / "a.h5", 0, "60");  // 30, 60 %: two epochs, 10 + 20 s, 128 images
+  write_target(folder / "b.h5", 1, "60");  // 20, 50, 80 %: three, 60 s, 192 images
+  const Table table = make_time_to_accuracy_table(loaded_with_failures(folder), {});
+  REQUIRE(table.rows.size() == 1);
+  CHECK(number(table, 0, "target_percent") == 60);
+  CHECK(number(table, 0, "runs") == 2);
+  CHECK(number(table, 0, "reached") == 2);
+  CHECK(number(table, 0, "epochs") == doctest::Approx(2.5));
+  CHECK(number(table, 0, "time_s") == doctest::Approx(45));
+  CHECK(number(table, 0, "images") == doctest::Approx(160));
+  // Student's t(1) = 12.706, deviation 30/sqrt(2), n = 2.
+  CHECK(number(table, 0, "time_high_s") == doctest::Approx(45 + 12.7062 * 15).epsilon(1e-4));
+  CHECK(number(table, 0, "images_low") == doctest::Approx(160 - 12.7062 * 32).epsilon(1e-4));
+}
+
+TEST_CASE("tables: time to an accuracy that a seed does not reach, or that no run has") {
+  const TestFolder folder;
+  write_target(folder / "a.h5", 0, "85");
+  write_target(folder / "b.h5", 1, "85");  // ends at 80 %
+  const RunSet set = loaded_with_failures(folder);
+  CHECK(has_target_accuracy(set, {}));
+  const Table table = make_time_to_accuracy_table(set, {});
+  CHECK(number(table, 0, "runs") == 2);
+  CHECK(number(table, 0, "reached") == 1);
+  CHECK(number(table, 0, "time_s") == doctest::Approx(60));
+  CHECK(shown(table, 0, "time_low_s") == "n/a");
+  const TestFolder plain;
+  write_target(plain / "a.h5", 0, "0");
+  CHECK_FALSE(has_target_accuracy(loaded_with_failures(plain), {}));
+}
