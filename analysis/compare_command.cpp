@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "analysis/figures/fom.h"
+#include "analysis/figures/run_group.h"
 #include "analysis/output/output.h"
 #include "analysis/tables/comparison.h"
 #include "base/cli/options.h"
@@ -88,7 +88,7 @@ RunSet loaded(const std::string& place, bool force_merge) {
 
 bool share_cells(const std::vector<ComparedCell>& cells) {
   return std::any_of(cells.begin(), cells.end(), [](const ComparedCell& cell) {
-    return cell.both() && std::isfinite(cell.time.ratio.value);
+    return cell.both() && std::isfinite(cell.ratio.value);
   });
 }
 
@@ -114,7 +114,7 @@ void print_foms(const std::vector<ComparedCell>& cells) {
               << '\n'
               << fom_line({"iteration_median_b." + cell.name, 1e3 * cell.time_b.value, "ms"})
               << '\n'
-              << fom_line({"ratio." + cell.name, cell.time.ratio.value, "B/A"}) << '\n';
+              << fom_line({"ratio." + cell.name, cell.ratio.value, "B/A"}) << '\n';
   }
 }
 

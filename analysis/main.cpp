@@ -11,7 +11,6 @@
 #include <fmt/ranges.h>
 
 #include "analysis/compare_command.h"
-#include "analysis/figures/fom.h"
 #include "analysis/figures/run_group.h"
 #include "analysis/output/claims.h"
 #include "analysis/output/output.h"

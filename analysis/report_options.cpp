@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "analysis/output/output.h"
-#include "analysis/plots/registry.h"
+#include "analysis/plots/plots.h"
 #include "base/parse.h"
 #include "stats/bandwidth.h"
 

@@ -9,7 +9,7 @@
 #include "analysis/output/claims.h"
 #include "analysis/output/output.h"
 #include "analysis/read/curve_file.h"
-#include "analysis/tables/registry.h"
+#include "analysis/tables/tables.h"
 #include "base/cli/bound_option.h"
 #include "base/cli/program_help.h"
 

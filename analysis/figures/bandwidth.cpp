@@ -1,9 +1,19 @@
 #include "analysis/figures/bandwidth.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <limits>
+#include <map>
+#include <numeric>
 
 #include <fmt/format.h>
+
+#include "analysis/read/columns.h"
+#include "comm/ledger.h"
+#include "options/transport_choice.h"
+#include "record/row_figures.h"
+#include "stats/bandwidth.h"
 
 namespace gradsync::report {
 
@@ -90,6 +100,238 @@ double allreduce_tree_s(double bytes, double bandwidth_bytes_per_s, double ranks
 
 double allreduce_ring_s(double bytes, double bandwidth_bytes_per_s, double ranks) {
   return bytes / positive(bandwidth_bytes_per_s) * ring_factor(ranks >= 1 ? ranks : kNotMeasured);
+}
+
+namespace {
+
+constexpr std::size_t kBlocks = 8;
+constexpr std::size_t kBlockRows = 25;
+
+using ByKind = std::array<CollectiveFigures, kCollectiveNames.size()>;
+
+bool waits_for_all(CollectiveKind kind) {
+  return kind == CollectiveKind::kAllReduce || kind == CollectiveKind::kAllGather;
+}
+
+double last_in_to_last_out_s(const IterationRow& row, std::size_t bucket) {
+  double in_s = -std::numeric_limits<double>::infinity(), out_s = in_s;
+  for (const RankIteration& rank : row.ranks) {
+    const BucketTimes& times = rank.buckets[bucket];
+    const double duration_s = rank.begin_s + times.end_s - times.start_s;
+    if (std::isnan(duration_s)) return kNotMeasured;
+    in_s = std::max(in_s, rank.begin_s + times.start_s);
+    out_s = std::max(out_s, rank.begin_s + times.end_s);
+  }
+  return std::isfinite(out_s - in_s) ? out_s - in_s : kNotMeasured;
+}
+
+void add_row(const IterationRow& row, ByKind& kinds) {
+  std::array<double, kCollectiveNames.size()> sum_s{};
+  std::array<std::vector<std::int64_t>, kCollectiveNames.size()> sizes;
+  for (std::size_t b = 0; b < row.buckets.size(); ++b) {
+    const auto kind = static_cast<std::size_t>(row.buckets[b].kind);
+    if (kind >= kinds.size() || row.buckets[b].bytes <= 0) continue;
+    sum_s[kind] += transfer_s(row, b);
+    sizes[kind].push_back(row.buckets[b].bytes);
+  }
+  for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
+    if (sizes[kind].empty()) continue;
+    kinds[kind].transfer_s.push_back(sum_s[kind]);
+    kinds[kind].sizes = std::move(sizes[kind]);
+  }
+}
+
+struct Block {
+  std::size_t first, count;
+};
+
+/// All rows from `first` on, or evenly spaced blocks of them where they are many.
+std::vector<Block> blocks_of(std::size_t first, std::size_t rows, std::size_t most_rows) {
+  // Each read of a file has its price: few rows are read at once.
+  if (rows > 0 && rows <= std::min(kBlocks * kBlockRows, most_rows)) return {{first, rows}};
+  std::vector<Block> blocks;
+  for (std::size_t i = 0; i < kBlocks; ++i) {
+    const std::size_t from = i * rows / kBlocks, to = (i + 1) * rows / kBlocks;
+    if (to > from) blocks.push_back({first + from, std::min({to - from, kBlockRows, most_rows})});
+  }
+  return blocks;
+}
+
+void add_run(const Run& run, ByKind& kinds) {
+  const std::size_t rows = run.reader->iterations();
+  const std::size_t first = std::min(run.steady.first, rows);
+  const std::size_t most = rows_per_block(run.reader->ranks(), run.reader->index().buckets);
+  for (const Block& block : blocks_of(first, rows - first, most)) {
+    const auto read = run.reader->rows(block.first, block.count);
+    for (std::size_t i = 0; i < read.size(); ++i)
+      if (run.steady.keeps(block.first + i)) add_row(read[i], kinds);
+  }
+}
+
+}  // namespace
+
+double moving_s(const BucketTimes& times) {
+  return std::isnan(times.arrival_s) ? times.end_s - times.start_s : times.moving_s();
+}
+
+double shortest_moving_s(const IterationRow& row, std::size_t bucket) {
+  double least = std::numeric_limits<double>::infinity();
+  for (const RankIteration& rank : row.ranks) {
+    const double duration_s = moving_s(rank.buckets[bucket]);
+    if (std::isnan(duration_s)) return kNotMeasured;
+    least = std::min(least, duration_s);
+  }
+  return std::isfinite(least) ? least : kNotMeasured;
+}
+
+double CollectiveFigures::payload_bytes() const {
+  return std::accumulate(sizes.begin(), sizes.end(), 0.0, [](double sum, std::int64_t size) {
+    return sum + static_cast<double>(size);
+  });
+}
+
+double transfer_s(const IterationRow& row, std::size_t bucket) {
+  return waits_for_all(row.buckets[bucket].kind) ? shortest_moving_s(row, bucket)
+                                                 : last_in_to_last_out_s(row, bucket);
+}
+
+std::vector<CollectiveFigures> collective_figures(const RunGroup& group) {
+  ByKind kinds;
+  std::size_t steady = 0;
+  for (const Run* run : group.repeats) {
+    add_run(*run, kinds);
+    steady += run->steady.kept();
+  }
+  std::vector<CollectiveFigures> all;
+  for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
+    if (kinds[kind].sizes.empty()) continue;
+    all.push_back(std::move(kinds[kind]));
+    all.back().kind = static_cast<CollectiveKind>(kind);
+    all.back().steady_iterations = steady;
+  }
+  return all;
+}
+
+namespace {
+
+using Rows = std::vector<const CalibrationRow*>;
+
+Rows rows_of(const Run& run, CollectiveKind kind) {
+  Rows rows;
+  for (const CalibrationRow& row : run.calibration())
+    if (row.kind == kind && row.type == kFloatType && usable(row)) rows.push_back(&row);
+  return rows;
+}
+
+/// Keeps the rows whose `field` is the first of `wanted` that any row has, else of the first row.
+void keep(Rows& rows, std::string CalibrationRow::*field, const std::vector<std::string>& wanted) {
+  if (rows.empty()) return;
+  std::string chosen = rows.front()->*field;
+  for (const std::string& one : wanted)
+    if (std::any_of(rows.begin(), rows.end(),
+                    [&](const auto* row) { return row->*field == one; })) {
+      chosen = one;
+      break;
+    }
+  std::erase_if(rows, [&](const auto* row) { return row->*field != chosen; });
+}
+
+}  // namespace
+
+std::vector<std::string> calibrated_as(const std::string& transport, CollectiveKind kind,
+                                       bool beside_compute) {
+  const std::vector<std::string> over_mpi = beside_compute
+                                                ? std::vector<std::string>{"mpi-ring", "mpi"}
+                                                : std::vector<std::string>{"mpi", "mpi-ring"};
+  const TransportTraits* traits = find_transport(transport);
+  if (traits && !traits->host_memory) return {transport};
+  if (transport == "mpi" || kind != CollectiveKind::kAllReduce) return over_mpi;
+  return {transport};
+}
+
+double LinkCurve::time_at(double size) const {
+  const auto above = std::lower_bound(bytes.begin(), bytes.end(), size);
+  if (above == bytes.end()) return kNotMeasured;
+  const auto i = static_cast<std::size_t>(above - bytes.begin());
+  if (bytes[i] == size) return time_s[i];
+  if (i == 0) return kNotMeasured;
+  const double part = std::log(size / bytes[i - 1]) / std::log(bytes[i] / bytes[i - 1]);
+  return time_s[i - 1] * std::pow(time_s[i] / time_s[i - 1], part);
+}
+
+double LinkCurve::plateau_busbw(double ranks) const {
+  std::vector<double> bandwidths;
+  for (std::size_t i = 0; i < bytes.size(); ++i)
+    bandwidths.push_back(busbw(kind, bytes[i], ranks, time_s[i]));
+  return plateau(bytes, bandwidths);
+}
+
+AlphaBeta LinkCurve::fit() const {
+  return fit_alpha_beta(bytes, time_s);
+}
+
+namespace {
+
+/// What a run holds itself comes first.
+const Run* calibrated_run(const RunGroup& group, CollectiveKind kind) {
+  for (const bool own : {true, false})
+    for (const Run* run : group.repeats)
+      if ((run->calibration_file == nullptr) == own && !rows_of(*run, kind).empty()) return run;
+  return nullptr;
+}
+
+}  // namespace
+
+LinkCurve link_curve(const RunGroup& group, CollectiveKind kind) {
+  LinkCurve curve;
+  curve.kind = kind;
+  const Run* run = calibrated_run(group, kind);
+  if (!run) return curve;
+  Rows rows = rows_of(*run, kind);
+  auto own = calibrated_as(option_value(*run, "transport"), kind, false);
+  own.emplace_back("mpi");
+  keep(rows, &CalibrationRow::transport, own);
+  keep(rows, &CalibrationRow::cadence, {"isolated"});
+  if (run->calibration_file) curve.file = run->calibration_file->name();
+  curve.transport = rows.front()->transport;
+  curve.cadence = rows.front()->cadence;
+  std::map<std::int64_t, double> by_size;
+  for (const CalibrationRow* row : rows)
+    by_size.emplace(row->bytes, row->median_s);
+  for (const auto& [size, time] : by_size) {
+    curve.bytes.push_back(static_cast<double>(size));
+    curve.time_s.push_back(time);
+  }
+  return curve;
+}
+
+double TrafficFigures::total() const {
+  return std::accumulate(bytes.begin(), bytes.end(), 0.0);
+}
+
+std::vector<TrafficFigures> traffic_figures(RunReader& run, const SteadyRows& steady) {
+  std::vector<TrafficFigures> all(run.ranks());
+  for (std::size_t category = 0; category < kRowCategories; ++category) {
+    const auto means = rank_means(
+        run, steady, [category](RunReader& reader, std::size_t first, std::size_t count) {
+          return reader.traffic(static_cast<Traffic>(category), first, count);
+        });
+    for (std::size_t rank = 0; rank < all.size(); ++rank)
+      all[rank].bytes[category] = means[rank];
+  }
+  for (TrafficFigures& figures : all)
+    figures.iterations = steady.kept();
+  return all;
+}
+
+TrafficFigures sum_of(const std::vector<TrafficFigures>& ranks) {
+  TrafficFigures sum;
+  for (const TrafficFigures& rank : ranks) {
+    sum.iterations = rank.iterations;
+    for (std::size_t category = 0; category < kRowCategories; ++category)
+      sum.bytes[category] += rank.bytes[category];
+  }
+  return sum;
 }
 
 }  // namespace gradsync::report

@@ -1,11 +1,17 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "analysis/figures/run_group.h"
+#include "analysis/read/columns.h"
+#include "comm/ledger.h"
+#include "record/reader.h"
 #include "record/run.h"
 #include "stats/bandwidth.h"
 
@@ -54,5 +60,80 @@ std::optional<BandwidthConvention> parse_convention(std::string_view name);
 double allreduce_tree_s(double bytes, double bandwidth_bytes_per_s, double ranks);
 /// 2(n − 1)/n · S/B: the ring, latency left out.
 double allreduce_ring_s(double bytes, double bandwidth_bytes_per_s, double ranks);
+
+/// How long data of a collective moved on one rank: from the arrival of the last rank to the end;
+/// where that was not recorded (schema 1), all the rank was in it.
+double moving_s(const BucketTimes& times);
+
+/// Shortest moving_s of one collective over the ranks, which leaves waiting out in either case. NaN
+/// where a rank did not measure it.
+double shortest_moving_s(const IterationRow& row, std::size_t bucket);
+
+/// The collectives of one kind in an iteration of a group's runs.
+struct CollectiveFigures {
+  CollectiveKind kind = CollectiveKind::kAllReduce;
+  std::vector<std::int64_t> sizes;  ///< payload bytes of one rank, of the last sampled iteration
+  /// Sum of the transfer times of the collectives of this kind, of each sampled iteration.
+  std::vector<double> transfer_s;
+  std::size_t steady_iterations = 0;  ///< that the sample was taken from
+
+  /// Σ sizes.
+  double payload_bytes() const;
+};
+
+/// One entry a kind that moved bytes, in the order of CollectiveKind. Blocks of consecutive steady
+/// iterations, evenly spaced over each run, are read: at most 200 iterations a run.
+///
+/// Transfer time of one collective: for all-reduce and all-gather, where no rank can leave before
+/// all have come, the shortest duration over the ranks, which leaves waiting out (duration =
+/// transfer + wait, docs/numbers.md). For those with a root, ranks may leave early: from the moment
+/// the last rank came to the moment the last one left, on rank 0's clock.
+std::vector<CollectiveFigures> collective_figures(const RunGroup& group);
+
+/// Seconds of collective number `bucket` of an iteration; NaN where a rank did not measure it.
+double transfer_s(const IterationRow& row, std::size_t bucket);
+
+/// Under which names calibration measured a collective that a run over --transport `transport`
+/// makes, the one that resembles it most first. A transport of our own moves all-reduces, and MPI
+/// the rest; over MPI there is MPI's own and a ring of messages ("mpi-ring"), which overlaps with
+/// compute.
+std::vector<std::string> calibrated_as(const std::string& transport, CollectiveKind kind,
+                                       bool beside_compute);
+
+/// What calibration measured of one kind of collective on the ranks of a run, for comparison with
+/// training: the transport that the run used (else MPI's own, else the first), isolated calls (else
+/// back to back). Of the first repeat that holds any itself, else of the first that has a
+/// calibration file.
+struct LinkCurve {
+  CollectiveKind kind = CollectiveKind::kAllReduce;
+  std::string transport, cadence;
+  std::string file;            ///< of gradsync-calibrate; empty if a run holds it itself
+  std::vector<double> bytes;   ///< payload of one rank, ascending, each once
+  std::vector<double> time_s;  ///< median
+
+  bool empty() const { return bytes.empty(); }
+  /// Measured at this size, else interpolated between the two sizes around it (both axes
+  /// logarithmic); NaN beyond the sizes measured.
+  double time_at(double size) const;
+  /// busbw of large messages (stats/bandwidth.h: plateau) in bytes per second.
+  double plateau_busbw(double ranks) const;
+  AlphaBeta fit() const;
+};
+
+LinkCurve link_curve(const RunGroup& group, CollectiveKind kind);
+
+/// What travels through the link of one rank in an iteration: the mean over the steady iterations
+/// in bytes, by Traffic. NaN where there is no such iteration.
+struct TrafficFigures {
+  std::size_t iterations = 0;
+  std::array<double, kRowCategories> bytes{};
+
+  double total() const;
+};
+
+/// One entry a rank. One block of one category is in memory at a time.
+std::vector<TrafficFigures> traffic_figures(RunReader& run, const SteadyRows& steady);
+
+TrafficFigures sum_of(const std::vector<TrafficFigures>& ranks);
 
 }  // namespace gradsync::report

@@ -3,14 +3,52 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
+#include <map>
 
 #include <fmt/format.h>
 
 #include "analysis/figures/epoch_figures.h"
 #include "base/parse.h"
 #include "options/modes.h"
+#include "record/run.h"
+#include "stats/statistics.h"
 
 namespace gradsync::report {
+
+namespace {
+
+constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+
+double count(double ranks) {
+  return ranks >= 1 ? ranks : kNone;
+}
+
+}  // namespace
+
+double speedup(double base_time, double time) {
+  return positive(base_time) / positive(time);
+}
+
+double strong_efficiency(double base_time, double base_ranks, double time, double ranks) {
+  return speedup(base_time, time) * count(base_ranks) / count(ranks);
+}
+
+double weak_efficiency(double base_iteration_time, double iteration_time) {
+  return speedup(base_iteration_time, iteration_time);
+}
+
+double weak_speedup(double time_of_one, double time, double ranks) {
+  return count(ranks) * speedup(time_of_one, time);
+}
+
+double derived_compute(double time_of_one, double ranks) {
+  return positive(time_of_one) / count(ranks);
+}
+
+double derived_communication(double time_of_one, double time, double ranks) {
+  return positive(time) - derived_compute(time_of_one, ranks);
+}
 
 namespace {
 
@@ -119,17 +157,31 @@ std::string unfairness(const Comparison& comparison) {
   return text;
 }
 
-std::string_view ratio_word(const Estimate& ratio) {
-  if (!std::isfinite(ratio.value)) return "n/a";
-  if (!ratio.has_interval()) return "too few";
-  if (ratio.holds(1)) return "no difference";
-  return ratio.value < 1 ? "faster" : "slower";
+std::string difference_text(Difference difference) {
+  switch (difference) {
+    case Difference::kUnknown:
+      return "n/a";
+    case Difference::kTooFew:
+      return "too few";
+    case Difference::kNone:
+      return "no difference";
+    case Difference::kOneRunEach:
+      return "one run each";
+    case Difference::kWithinSpread:
+      return "within the spread";
+    case Difference::kFaster:
+      return "faster";
+    case Difference::kSlower:
+      return "slower";
+  }
+  return "";
 }
 
-TimeRatio time_ratio(std::span<const double> times, std::span<const double> base,
-                     std::uint64_t seed) {
-  const Estimate ratio = ratio_estimate(times, base, seed);
-  return {ratio, ratio_word(ratio)};
+Difference difference_of(const Estimate& ratio) {
+  if (!std::isfinite(ratio.value)) return Difference::kUnknown;
+  if (!ratio.has_interval()) return Difference::kTooFew;
+  if (ratio.holds(1)) return Difference::kNone;
+  return ratio.value < 1 ? Difference::kFaster : Difference::kSlower;
 }
 
 namespace {
@@ -166,6 +218,76 @@ GroupTimes group_times(const RunGroup& group) {
   for (auto& values : times.values_s)
     keep_finite(values);
   return times;
+}
+
+namespace {
+
+/// Medians of single runs, in seconds.
+struct SameWork {
+  std::string model;
+  const char* what;
+  std::vector<double> medians_s;
+};
+
+void add_medians(const RunGroup& group, std::vector<double>& medians_s) {
+  for (const Run* run : group.repeats)
+    if (const double middle_s = median(steady_values({{run}}, Phase::kIteration)); middle_s > 0)
+      medians_s.push_back(middle_s);
+}
+
+/// What makes two runs on one rank the same work.
+std::vector<std::string> work_on_one_rank(const Run& run) {
+  using enum OptionRole;
+  std::vector<std::string> key = option_values(run, options_of({kStep, kTraining, kMachine}));
+  key.insert(key.end(),
+             {run.model, std::to_string(run.batch_per_rank), std::to_string(run.batch_global)});
+  return key;
+}
+
+std::vector<SameWork> same_work(const std::vector<RunGroup>& groups) {
+  std::vector<SameWork> sets;
+  std::map<std::vector<std::string>, SameWork> on_one_rank;
+  for (const RunGroup& group : groups) {
+    const Run& run = group.first();
+    add_medians(group, sets.emplace_back(SameWork{run.model, "repeats of a cell", {}}).medians_s);
+    if (run.ranks != 1 || !is_known_work(run)) continue;
+    SameWork& control = on_one_rank[work_on_one_rank(run)];
+    control.model = run.model;
+    control.what = "runs on one rank";
+    add_medians(group, control.medians_s);
+  }
+  for (const auto& control : on_one_rank)
+    sets.push_back(control.second);
+  return sets;
+}
+
+}  // namespace
+
+RunSpreads run_spreads(const std::vector<RunGroup>& groups) {
+  RunSpreads spreads;
+  for (const SameWork& set : same_work(groups)) {
+    RunSpread& spread = spreads[set.model];
+    if (set.medians_s.size() < 2) continue;
+    const auto [least, most] = std::minmax_element(set.medians_s.begin(), set.medians_s.end());
+    if (spread.known() && *most / *least <= spread.factor) continue;
+    spread = {*most / *least, fmt::format("{} {}, {} to {}", set.medians_s.size(), set.what,
+                                          format_duration(*least), format_duration(*most))};
+  }
+  return spreads;
+}
+
+Difference difference_of(const Estimate& ratio, const RunSpread& spread) {
+  const Difference alone = difference_of(ratio);
+  if (alone != Difference::kFaster && alone != Difference::kSlower) return alone;
+  if (!spread.known()) return Difference::kOneRunEach;
+  const Estimate longer{ratio.value, ratio.low / spread.factor, ratio.high * spread.factor,
+                        ratio.count};
+  return longer.holds(1) ? Difference::kWithinSpread : alone;
+}
+
+std::string spread_text(const RunSpread& spread, const std::string& model) {
+  return fmt::format("runs of the same work differ by up to {:.1f} % ({}: {})",
+                     1e2 * (spread.factor - 1), model, spread.of);
 }
 
 }  // namespace gradsync::report

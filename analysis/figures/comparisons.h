@@ -1,8 +1,7 @@
 #pragma once
 
 #include <array>
-#include <cstdint>
-#include <span>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,7 +9,27 @@
 #include "analysis/figures/run_group.h"
 #include "stats/estimate.h"
 
+/// Speedup, efficiency and the split that is derived from epoch times alone: pure formulas, used
+/// for run files and for published tables alike. Times in one unit, any; a result is NaN where an
+/// input is NaN, a time is not positive or a count of ranks is below one. Nothing is clipped.
 namespace gradsync::report {
+
+/// T(base)/T(n), also above n ("super-linear").
+double speedup(double base_time, double time);
+
+/// Strong scaling (global batch fixed): E = T(base)/T(n) · base/n.
+double strong_efficiency(double base_time, double base_ranks, double time, double ranks);
+
+/// Weak scaling (batch per rank fixed), by iteration times: E = T(base)/T(n).
+double weak_efficiency(double base_iteration_time, double iteration_time);
+
+/// N·T(1)/T(N), which some reports call "weak speedup"; a scaled speedup only where T is the time
+/// of work that grows with N (an iteration at a fixed batch per rank).
+double weak_speedup(double time_of_one, double time, double ranks);
+
+/// The derived split, from the time of one rank and of n ranks over the same images.
+double derived_compute(double time_of_one, double ranks);                     ///< T(1)/n
+double derived_communication(double time_of_one, double time, double ranks);  ///< T(n) − T(1)/n
 
 /// Strong: the global batch is the base's. Weak: the batch per rank is the base's. Told from the
 /// runs themselves; at one rank both hold, and it counts as strong.
@@ -39,18 +58,22 @@ std::string base_text(const RunGroup& base);
 /// the base, 1 here"; empty if nothing.
 std::string unfairness(const Comparison& comparison);
 
-/// Two samples of times set one against the other.
-struct TimeRatio {
-  Estimate ratio;         ///< median(times) / median(base)
-  std::string_view word;  ///< below
+/// How one of two times differs from the other, by the interval of their ratio.
+enum class Difference {
+  kUnknown,       ///< a sample has no value
+  kTooFew,        ///< a sample has not the 6 values that an interval needs
+  kNone,          ///< the interval holds 1
+  kOneRunEach,    ///< it does not, and how far runs of the same work differ is not known
+  kWithinSpread,  ///< it does not, but no more than runs of the same work differ
+  kFaster,
+  kSlower
 };
+/// "n/a", "too few", "no difference", "one run each", "within the spread", "faster", "slower".
+std::string difference_text(Difference difference);
 
-/// "faster" or "slower" where the 95 % interval of the ratio leaves out 1; "no difference" where it
-/// holds 1; "too few" where a sample has not the 6 values that an interval needs; "n/a" where one
-/// has none. `seed` is the bootstrap's.
-std::string_view ratio_word(const Estimate& ratio);
-TimeRatio time_ratio(std::span<const double> times, std::span<const double> base,
-                     std::uint64_t seed);
+/// Difference of the time above the line of `ratio` from the one below it, by the 95 % interval
+/// alone.
+Difference difference_of(const Estimate& ratio);
 
 /// What a time is the time of. Epochs cover the same images whatever the batch; iterations do not.
 enum class TimeBasis { kIteration, kTraining, kRunning };
@@ -73,5 +96,25 @@ struct GroupTimes {
 };
 
 GroupTimes group_times(const RunGroup& group);
+
+/// How far runs of the same work lie apart, which the interval over the iterations of one run does
+/// not show. Runs of the same work are the repeats of a cell, and the runs on one rank that differ
+/// only in the mode or in what is between ranks: one rank exchanges nothing, so these are a
+/// negative control.
+struct RunSpread {
+  double factor = kNotMeasured;  ///< largest / smallest median iteration; NaN without such runs
+  std::string of;                ///< "6 runs on one rank, 285 ms to 349 ms"
+  bool known() const { return factor >= 1; }
+};
+
+/// By model, the largest of its sets of runs of the same work.
+using RunSpreads = std::map<std::string, RunSpread>;
+RunSpreads run_spreads(const std::vector<RunGroup>& groups);
+
+/// Difference by the interval made longer by the spread to both sides.
+Difference difference_of(const Estimate& ratio, const RunSpread& spread);
+
+/// "runs of the same work differ by up to 22 % (lenet: 6 runs on one rank, 285 ms to 349 ms)".
+std::string spread_text(const RunSpread& spread, const std::string& model);
 
 }  // namespace gradsync::report

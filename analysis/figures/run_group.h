@@ -43,7 +43,7 @@ std::string batch_schedule(const Run& run);
 /// A text of the run's provenance without blanks at its end; empty if it has none.
 std::string provenance_value(const Run& run, std::string_view name);
 
-/// That of several options.
+/// Values of several options.
 std::vector<std::string> option_values(const Run& run, const std::vector<std::string>& names);
 
 /// The options of cells in which groups differ. What is between ranks is chosen by their number and
@@ -90,7 +90,7 @@ struct RunDifference {
 /// environment. The hosts' names are no difference: a queue gives other nodes each time.
 std::vector<RunDifference> differences(const Run& one, const Run& other);
 
-/// That of the repeats of the set's groups, against the first of each.
+/// Differences of the repeats of the set's groups from the first of each.
 std::vector<RunDifference> differences(const RunSet& set);
 
 /// Throws Error kBadData with the first difference, both files and both values, if there is one.
@@ -114,5 +114,31 @@ double steady_images(const RunGroup& group);
 /// median time. Of runs with --batch-schedule, whose iterations differ in images, all images over
 /// the time of all iterations, without an interval. Of an iteration the slowest rank counts.
 Estimate images_per_s(const RunGroup& group);
+
+/// The least and the most of a number.
+struct CountRange {
+  std::size_t least = static_cast<std::size_t>(-1), most = 0;
+  void add(std::size_t count);
+  std::string text() const;  ///< "12", or "3 to 12"
+};
+
+/// A figure of merit, for what greps the output of benchmarks (ReFrame, Ramble, JUBE).
+struct Fom {
+  std::string name;  ///< <metric>.<cell>
+  double value;      ///< NaN: not measured
+  std::string unit;
+};
+
+/// "FOM name value unit", the value with all its digits, or n/a.
+std::string fom_line(const Fom& fom);
+
+/// A cell in one word: "lenet.ddp.n2.b32", with the batch per rank, or with the schedule of its
+/// batches, "lenet.ddp.n2.batch-schedule=0:32,2:128"; cells that differ in further settings have
+/// those behind it: "lenet.ddp.n2.b32.transport=shm".
+std::vector<std::string> cell_names(const std::vector<const RunGroup*>& groups);
+
+/// Figures of each cell: iteration_median (ms), images_per_s (run_group.h),
+/// exposed_median_slowest_rank (ms). Of an iteration the slowest rank counts, for each figure.
+std::vector<Fom> figures_of_merit(const std::vector<RunGroup>& groups);
 
 }  // namespace gradsync::report

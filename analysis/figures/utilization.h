@@ -1,5 +1,7 @@
 #pragma once
 
+#include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -29,7 +31,7 @@ struct Utilization {
 std::vector<Utilization> utilization(const Run& run, double peak_flop_per_s);
 Utilization mean_of(const std::vector<Utilization>& ranks);
 
-/// Of one image, forward and backward, over all layers; NaN where the run holds none.
+/// Operations of one image, forward and backward, over all layers; NaN where the run holds none.
 double flop_per_image(const RunReader& run);
 
 /// What decides what the exchange of a network costs beside its compute; NaN where the run holds no
@@ -40,7 +42,7 @@ struct NetworkCost {
   double samples_of_rank = kNotMeasured;  ///< in an iteration
 
   double gradient_bytes() const { return 4 * parameters; }
-  /// That a rank exchanges for what it computes in an iteration.
+  /// Bytes that a rank exchanges for each operation that it computes in an iteration.
   double bytes_per_flop() const { return gradient_bytes() / (sample_flop * samples_of_rank); }
 };
 NetworkCost network_cost(const Run& run);
@@ -89,5 +91,20 @@ std::vector<HostUse> host_use(const Run& run, const std::vector<Window>& windows
 /// Joules of each GPU in an iteration, in the order of the ranks that used it first; NaN without
 /// samples. Ranks that share a GPU (one UUID) read one counter.
 std::vector<double> gpu_energy_j(const Run& run, const std::vector<Window>& windows);
+
+// What Slurm's accounting knows of the steps in which runs were made.
+
+/// Joules by "JOB.STEP", both as numbers: "4711.0".
+using StepEnergies = std::map<std::string, double>;
+
+/// Reads what `sacct --parsable2 --format=JobIDRaw,ConsumedEnergyRaw` printed; other columns are
+/// allowed, and lines before the titles. Steps without a value are left out. Throws Error:
+/// kNoInput, kBadData (line, reason).
+StepEnergies read_step_energies(const std::filesystem::path& path);
+
+/// Energy of the step that a run was made in, which must not be that of another run of the set; NaN
+/// where the run was not started by srun, accounting does not know its step, or has 0 J: Slurm
+/// writes 0 where nothing gathers energy.
+double step_energy_j(const RunSet& set, const Run& run, const StepEnergies& energies);
 
 }  // namespace gradsync::report

@@ -40,7 +40,7 @@ std::string left_out_doubt(const std::vector<LeftOutCell>& left_out) {
 std::string law_doubt(const FamilyFit& fit) {
   if (!fit.missing.empty()) return fit.missing;
   for (const CellPoint& cell : fit.cells)
-    if (cell.facts->scheduled) return "its batch changes within the run (--batch-schedule)";
+    if (cell.cell->scheduled) return "its batch changes within the run (--batch-schedule)";
   return law_doubt(fit.laws);
 }
 
@@ -62,16 +62,16 @@ double LeftOutCell::error() const {
   return predict(fit, cell->ranks, cell->batch).total_s() / cell->medians.iteration_s - 1;
 }
 
-std::vector<LeftOutCell> leave_out_each(const StudyFacts& study, const FamilyCells& family,
-                                        const FamilyCells& unseen) {
+std::vector<LeftOutCell> leave_out_each(const std::vector<StudyCell>& study, const Cells& family,
+                                        const Cells& unseen) {
   std::vector<LeftOutCell> all;
   if (family.size() < 2) return all;
-  for (const CellFacts* cell : family) {
-    FamilyCells others = family;
+  for (const StudyCell* cell : family) {
+    Cells others = family;
     std::erase(others, cell);
-    FamilyCells without = unseen;
+    Cells without = unseen;
     without.push_back(cell);
-    all.push_back({cell, fit_family(others, calibration_without(study, without))});
+    all.push_back({cell, fit_family(others, calibration_of(study, without))});
   }
   return all;
 }
@@ -107,18 +107,18 @@ std::string IntervalCoverage::text() const {
   return cells == 0 ? "n/a" : fmt::format("{} of {}", held, cells);
 }
 
-IntervalCoverage coverage_on_more_ranks(const StudyFacts& study, const FamilyCells& family) {
+IntervalCoverage coverage_on_more_ranks(const std::vector<StudyCell>& study, const Cells& family) {
   double most = 1;
-  for (const CellFacts* cell : family)
+  for (const StudyCell* cell : family)
     most = std::max(most, cell->ranks);
-  FamilyCells fewer = family, unseen = family;
-  std::erase_if(fewer, [&](const CellFacts* cell) { return cell->ranks == most; });
-  std::erase_if(unseen, [&](const CellFacts* cell) { return cell->ranks < most; });
+  Cells fewer = family, unseen = family;
+  std::erase_if(fewer, [&](const StudyCell* cell) { return cell->ranks == most; });
+  std::erase_if(unseen, [&](const StudyCell* cell) { return cell->ranks < most; });
   IntervalCoverage coverage;
   if (fewer.empty()) return coverage;
-  const FamilyFit fit = fit_family(fewer, calibration_without(study, unseen));
+  const FamilyFit fit = fit_family(fewer, calibration_of(study, unseen));
   const std::vector<LeftOutCell> left_out = leave_out_each(study, fewer, unseen);
-  for (const CellFacts* cell : unseen)
+  for (const StudyCell* cell : unseen)
     coverage.add(predict_interval(fit, left_out, cell->ranks, cell->batch),
                  cell->medians.iteration_s);
   return coverage;

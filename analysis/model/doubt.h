@@ -7,7 +7,7 @@
 #include "analysis/model/scaling_model.h"
 #include "stats/estimate.h"
 
-/// Where the scaling model is not trusted. Nothing is predicted from a fit with doubts.
+/// Reasons not to trust the scaling model. Nothing is predicted from a fit with doubts.
 namespace gradsync::report {
 
 /// Above this residual a law does not describe its collectives.
@@ -17,20 +17,20 @@ inline constexpr double kLargestLeftOutError = 0.2;
 
 /// Why laws say nothing about the link of their collectives; empty if they do.
 std::string law_doubt(const std::map<CollectiveKind, LawEntry>& laws);
-/// The same of the laws of a family, or which one is missing.
+/// Doubt in the laws of a family, or which one is missing.
 std::string law_doubt(const FamilyFit& fit);
 
 /// A cell, and the family fitted without it and its calibration.
 struct LeftOutCell {
-  const CellFacts* cell = nullptr;
+  const StudyCell* cell = nullptr;
   FamilyFit fit;
   double error() const;  ///< predicted / measured − 1; NaN where the others do not determine it
 };
 
 /// Each cell of a family left out in turn; none of a family of one cell. `unseen`: further cells
 /// whose calibration is not used.
-std::vector<LeftOutCell> leave_out_each(const StudyFacts& study, const FamilyCells& family,
-                                        const FamilyCells& unseen = {});
+std::vector<LeftOutCell> leave_out_each(const std::vector<StudyCell>& study, const Cells& family,
+                                        const Cells& unseen = {});
 
 /// A prediction, and around it as far as the cells left out of its fit were off: times 1 ± the
 /// largest of their |measured / predicted − 1|. Were a new cell one like these, it would lie within
@@ -51,7 +51,7 @@ struct IntervalCoverage {
 /// Coverage of the cells of a family on its most ranks, predicted from those on fewer ranks and
 /// their calibration: what an interval is worth on more ranks than were measured. No cells where
 /// those on fewer ranks do not determine the model.
-IntervalCoverage coverage_on_more_ranks(const StudyFacts& study, const FamilyCells& family);
+IntervalCoverage coverage_on_more_ranks(const std::vector<StudyCell>& study, const Cells& family);
 
 /// |error| of the cells left out, NaN where one cannot be predicted from the others.
 struct LeftOutErrors {

@@ -2,26 +2,76 @@
 
 #include <array>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "analysis/model/cell_facts.h"
-#include "analysis/model/collective_law.h"
+#include "analysis/model/study.h"
 #include "analysis/read/curve_file.h"
+#include "record/run.h"
+#include "stats/statistics.h"
 
-/// The scaling model: T(n, b) = compute(b) + exposed(n, b) + wait(n, b) + other, of one family of
-/// cells (one network, one mode, one setting), n ranks and b images per rank.
-///
-///   compute   a + c·b, fitted to the cells' median compute without what the exchange took from it;
-///             with one batch only, the optimizer's time is taken as constant and the rest as
-///             proportional to b; and what the exchange takes from it in the replay
-///   exposed   the recorded ready times, stretched with compute, replayed on one channel with
-///             t(S, n) = α·steps(n) + β·share(n)·S (collective_law.h)
-///   wait      compute(b) · (q − 1) with q the 0.5^(1/n) quantile of the recorded compute times
-///   over
-///             their median: the median of the slowest of n ranks that are slow independently
-///   other     median over the cells of what is neither compute nor exposed
 namespace gradsync::report {
+
+/// One measurement of y ≈ p·u + q·v, with y > 0.
+struct TwoTermPoint {
+  double u = 0, v = 0, y = 0;
+};
+
+/// Whether a point counts: all finite, y positive.
+bool usable(const TwoTermPoint& point);
+
+/// y = first·u + second·v. NaN coefficients: the points do not determine them.
+struct TwoTermFit {
+  double first = Statistics::kNone, second = Statistics::kNone;
+  bool constrained = false;  ///< a negative coefficient was set to 0 and the other fitted alone
+  std::size_t points = 0;    ///< finite ones that were used
+  std::vector<double> residuals = {};  ///< of the points used: measured / fitted − 1
+  double at(double u, double v) const { return first * u + second * v; }
+  bool usable() const;
+  /// Root mean square of fitted / measured − 1, which the fit makes least; NaN without points.
+  double relative_rms() const;
+};
+
+/// Least squares on relative residuals (each point weighs 1/y², so that a message of 1 KiB counts
+/// as much as one of 64 MiB), coefficients not negative: costs and times are none. Points that are
+/// not finite or not positive are left out. Not usable below two points that are linearly
+/// independent.
+TwoTermFit fit_two_terms(std::span<const TwoTermPoint> points);
+
+/// How the cost of a collective grows with n ranks: t(S, n) = α · steps(n) + β · share(n) · S, with
+/// α the time of one step (latency) and β the time of one byte on a link (1/bandwidth).
+///
+///   all-reduce (ring)             steps 2(n − 1)   share 2(n − 1)/n
+///   gather, scatter, all-gather   steps n − 1      share n − 1
+///   broadcast, reduce (tree)      steps log2 n     share log2 n
+///   barrier                       steps log2 n     share 0
+///
+/// (R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of Collective Communication Operations in
+/// MPICH", 2005.) One rank: 0 of both.
+struct LawFactors {
+  double steps = 0, share = 0;
+};
+LawFactors law_factors(CollectiveKind kind, double ranks);
+
+/// α (first) and β (second) of each kind that was fitted.
+using CollectiveLaws = std::map<CollectiveKind, TwoTermFit>;
+
+/// t(S, n) in seconds; 0 for one rank, NaN where the kind was not fitted.
+double collective_s(const CollectiveLaws& laws, CollectiveKind kind, double bytes, double ranks);
+
+// The scaling model: T(n, b) = compute(b) + exposed(n, b) + wait(n, b) + other, of one family of
+// cells (one network, one mode, one setting), n ranks and b images per rank.
+//
+//   compute   a + c·b, fitted to the cells' median compute without what the exchange took from it;
+//             with one batch only, the optimizer's time is taken as constant and the rest as
+//             proportional to b; and what the exchange takes from it in the replay
+//   exposed   the recorded ready times, stretched with compute, replayed on one channel with
+//             t(S, n) = α·steps(n) + β·share(n)·S (collective_law.h)
+//   wait      compute(b) · (q − 1) with q the 0.5^(1/n) quantile of the recorded compute times
+//   over
+//             their median: the median of the slowest of n ranks that are slow independently
+//   other     median over the cells of what is neither compute nor exposed
 
 /// α and β of one kind of collective, and where they come from.
 struct LawEntry {
@@ -40,7 +90,7 @@ struct ComputeLaw {
 };
 
 struct CellPoint {
-  const CellFacts* facts = nullptr;
+  const StudyCell* cell = nullptr;
   CellMedians medians;
   /// Compute and the exchange as they would be if compute were left alone (contention_s_per_byte of
   /// the fit).
@@ -71,12 +121,10 @@ struct Prediction {
   double total_s() const { return compute_s + exposed_s + wait_s + other_s; }
 };
 
-using FamilyCells = std::vector<const CellFacts*>;
-
 /// Fits a family. Laws come from calibration of the transport that its runs used (calibrated_as;
 /// isolated before back-to-back), kind by kind; where there is none, from the family's own
 /// collectives, if their sizes or ranks differ enough to tell α from β.
-FamilyFit fit_family(const FamilyCells& cells, const std::vector<CalibrationPoint>& calibration);
+FamilyFit fit_family(const Cells& cells, const std::vector<CalibrationPoint>& calibration);
 
 /// compute(b), left alone, for runs on `ranks` ranks: from the cells on several ranks for several
 /// ranks (compute beside communication is slower), unless only all cells together hold more than
@@ -93,7 +141,7 @@ double expected_wait(const std::vector<double>& imbalance, double ranks);
 /// The exchange of the nearest cell (in ranks, then in batch) beside compute left alone, with ready
 /// times stretched to a batch. Nothing where no cell recorded one.
 struct Exchanged {
-  const CellFacts* from = nullptr;
+  const StudyCell* from = nullptr;
   BucketProfile profile;
 };
 Exchanged exchange_at(const FamilyFit& fit, double ranks, double batch);
@@ -107,21 +155,14 @@ BucketReplay replay(const BucketProfile& profile, bool overlapped, const Collect
 /// none of them exchanged or a law is missing.
 double slowdown_over(const FamilyFit& fit, const CollectiveLaws& laws);
 
-/// The cells of each family, in order of their first, without cells of --batch-schedule.
-std::vector<FamilyCells> families(const StudyFacts& study);
-
-/// Calibration without that of some cells of the study.
-std::vector<CalibrationPoint> calibration_without(const StudyFacts& study,
-                                                  const FamilyCells& without);
-
 /// The law of one kind of collective for a family: see fit_family. Its fit is not usable where
 /// neither calibration nor the collectives in training determine it.
-LawEntry choose_law(CollectiveKind kind, const FamilyCells& cells,
+LawEntry choose_law(CollectiveKind kind, const Cells& cells,
                     const std::vector<CalibrationPoint>& calibration);
 
 /// The law of curves that are not of the family's own network: of the transport that resembles the
 /// family's most (calibrated_as), else of the first. Not usable where they do not determine it.
-LawEntry law_of_curves(CollectiveKind kind, const FamilyCells& cells,
-                       const std::vector<Curves>& curves, const std::string& file);
+LawEntry law_of_curves(CollectiveKind kind, const Cells& cells, const std::vector<Curves>& curves,
+                       const std::string& file);
 
 }  // namespace gradsync::report

@@ -99,7 +99,7 @@ void take(const std::string& entry, WhatIf& change) {
   }
 }
 
-double recorded_wire_bytes(const CellFacts& cell) {
+double recorded_wire_bytes(const StudyCell& cell) {
   const bool narrow = mode_named(cell.mode).casts && (cell.wire == "bf16" || cell.wire == "fp16");
   return narrow ? 2 : 4;
 }
@@ -117,7 +117,7 @@ double or_else(double value, double otherwise) {
 
 /// Caps count the gradients before they are narrowed, as the trainer's do: `narrowed` is the part
 /// of their bytes that travels.
-void cut_anew(const CellFacts& cell, const WhatIf& change, double narrowed,
+void cut_anew(const StudyCell& cell, const WhatIf& change, double narrowed,
               BucketProfile& profile) {
   const double cap = change.bucket_cap_bytes.value_or(
       or_else(cell.bucket_cap_bytes, largest_bytes(profile) / narrowed));
@@ -128,7 +128,7 @@ void cut_anew(const CellFacts& cell, const WhatIf& change, double narrowed,
 }
 
 BucketProfile changed_profile(const CellPoint& point, const WhatIf& change, double stretch) {
-  const CellFacts& cell = *point.facts;
+  const StudyCell& cell = *point.cell;
   BucketProfile profile = point.profile;
   profile.backward_begin_s *= stretch;
   profile.backward_end_s *= stretch;
@@ -151,7 +151,7 @@ TwoTermFit slowed_network_law(const WhatIf& change, CollectiveKind kind) {
   return law;
 }
 
-CollectiveLaws changed_laws(const FamilyFit& fit, const CellFacts& cell, const WhatIf& change) {
+CollectiveLaws changed_laws(const FamilyFit& fit, const StudyCell& cell, const WhatIf& change) {
   CollectiveLaws laws = fit.effective;
   for (const BucketMessage& message : cell.profile.messages) {
     TwoTermFit& law = laws[message.kind];
@@ -162,14 +162,14 @@ CollectiveLaws changed_laws(const FamilyFit& fit, const CellFacts& cell, const W
   return laws;
 }
 
-const CellPoint& point_of(const FamilyFit& fit, const CellFacts& cell) {
+const CellPoint& point_of(const FamilyFit& fit, const StudyCell& cell) {
   for (const CellPoint& point : fit.cells)
-    if (point.facts == &cell) return point;
+    if (point.cell == &cell) return point;
   throw Error(ExitCode::kInternal, "what-if: a cell that the fit was not made from");
 }
 
 /// How much longer compute takes with the batch of the change.
-double stretch_of(const FamilyFit& fit, const CellFacts& cell, const WhatIf& change) {
+double stretch_of(const FamilyFit& fit, const StudyCell& cell, const WhatIf& change) {
   if (!change.batch || *change.batch == cell.batch) return 1;
   const ComputeLaw& law = compute_law(fit, cell.ranks);
   return law.at(*change.batch) / law.at(cell.batch);
@@ -186,7 +186,7 @@ WhatIf parse_what_if(const std::string& text) {
   return change;
 }
 
-WhatIfResult what_if(const FamilyFit& fit, const CellFacts& cell, const WhatIf& change) {
+WhatIfResult what_if(const FamilyFit& fit, const StudyCell& cell, const WhatIf& change) {
   WhatIfResult result;
   const double ranks = change.ranks.value_or(cell.ranks);
   const double stretch = stretch_of(fit, cell, change);
@@ -225,9 +225,9 @@ constexpr std::size_t kFewestNear = 3;
 LawEntry near_messages(const FamilyFit& fit, CollectiveKind kind, LawEntry law) {
   double least = kNotMeasured, most = kNotMeasured;
   for (const CellPoint& point : fit.cells)
-    for (const BucketMessage& message : point.facts->profile.messages) {
-      if (message.kind != kind || point.facts->ranks < 2) continue;
-      const double bytes = law_factors(kind, point.facts->ranks).share * message.bytes;
+    for (const BucketMessage& message : point.cell->profile.messages) {
+      if (message.kind != kind || point.cell->ranks < 2) continue;
+      const double bytes = law_factors(kind, point.cell->ranks).share * message.bytes;
       least = std::fmin(least, bytes);
       most = std::fmax(most, bytes);
     }
@@ -255,9 +255,9 @@ double slowdown_near_messages(const FamilyFit& fit) {
 WhatIf with_network_laws(const FamilyFit& fit, WhatIf change) {
   if (!change.network) return change;
   const std::vector<Curves> curves = std::exchange(change.network_curves, {});
-  FamilyCells cells;
+  Cells cells;
   for (const CellPoint& point : fit.cells)
-    cells.push_back(point.facts);
+    cells.push_back(point.cell);
   for (const auto& [kind, law] : fit.laws)
     change.network_laws[kind] =
         near_messages(fit, kind, law_of_curves(kind, cells, curves, change.network->path.string()));
@@ -272,6 +272,21 @@ std::vector<double> cap_ladder(double total_bytes) {
     if (cap >= total_bytes) break;
   }
   return caps;
+}
+
+std::optional<double> best_cap(const FamilyFit& fit, const StudyCell& cell, WhatIf change) {
+  constexpr double kAsGood = 0.005;
+  std::map<double, double> times_s;  // by cap
+  double least_s = kNotMeasured;
+  for (const double cap : cap_ladder(what_if(fit, cell, {}).bytes)) {
+    change.bucket_cap_bytes = cap;
+    times_s[cap] = what_if(fit, cell, change).parts.total_s();
+    least_s = std::fmin(least_s, times_s[cap]);
+  }
+  std::optional<double> best;
+  for (const auto& [cap, time_s] : times_s)
+    if (time_s <= least_s * (1 + kAsGood)) best = cap;
+  return best;
 }
 
 }  // namespace gradsync::report

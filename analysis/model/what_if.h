@@ -51,9 +51,14 @@ struct WhatIfResult {
 /// these are (NaN for a collective that its file does not hold). Modes that overlap get other
 /// buckets for a cap or a first bucket; for the others these change nothing. Converting to a
 /// narrower type costs nothing here.
-WhatIfResult what_if(const FamilyFit& fit, const CellFacts& cell, const WhatIf& change);
+WhatIfResult what_if(const FamilyFit& fit, const StudyCell& cell, const WhatIf& change);
 
 /// The caps to try: 64 KiB, 128 KiB, … 256 MiB, up to the first that holds all bytes.
 std::vector<double> cap_ladder(double total_bytes);
+
+/// The largest of these caps whose iteration, with the change, is at most 0.5 % longer than the
+/// shortest, as --bucket-cap auto chooses: fewer, larger messages rest less on the law's latency.
+/// Nothing where no iteration can be predicted.
+std::optional<double> best_cap(const FamilyFit& fit, const StudyCell& cell, WhatIf change);
 
 }  // namespace gradsync::report

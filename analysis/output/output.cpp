@@ -8,8 +8,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "analysis/plots/draw.h"
-#include "analysis/plots/registry.h"
+#include "analysis/plots/plots.h"
+#include "analysis/plots/svg.h"
 #include "base/error.h"
 #include "base/file.h"
 

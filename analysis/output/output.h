@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "analysis/plots/registry.h"
+#include "analysis/plots/plots.h"
 #include "analysis/verdict/verdict.h"
 #include "base/cli/bound_option.h"
 #include "base/parse.h"

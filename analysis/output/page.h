@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "analysis/plots/registry.h"
+#include "analysis/plots/plots.h"
 #include "analysis/read/run_set.h"
 #include "analysis/verdict/verdict.h"
 #include "base/table.h"

@@ -10,11 +10,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "analysis/figures/rank_figures.h"
 #include "analysis/figures/run_group.h"
-#include "analysis/figures/split_figures.h"
 #include "analysis/plots/html.h"
 #include "analysis/plots/run_marks.h"
-#include "analysis/plots/svg_chart.h"
+#include "analysis/plots/svg.h"
 #include "base/parse.h"
 #include "base/table.h"
 #include "options/modes.h"

@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "analysis/figures/split_figures.h"
+#include "analysis/figures/rank_figures.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json_number.h"

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include "analysis/figures/bandwidth.h"
-#include "analysis/figures/collective_figures.h"
 #include "analysis/plots/plots.h"
 #include "analysis/plots/run_marks.h"
 #include "base/parse.h"
@@ -68,18 +67,16 @@ BySize training_of(const Run& run) {
   return values;
 }
 
-ChartPoint busbw_point_of(std::int64_t bytes, const std::vector<double>& values) {
-  ChartPoint point{static_cast<double>(bytes), median(values)};
-  if (values.size() < 2) return point;
-  point.low = quantile(values, 0.05);
-  point.high = quantile(values, 0.95);
-  return point;
-}
-
-std::vector<ChartPoint> busbw_points_of(const BySize& by_size) {
+std::vector<ChartPoint> points_by_size(const BySize& by_size) {
   std::vector<ChartPoint> points;
-  for (const auto& [bytes, values] : by_size)
-    points.push_back(busbw_point_of(bytes, values));
+  for (const auto& [bytes, values] : by_size) {
+    ChartPoint& point = points.emplace_back();
+    point.x = static_cast<double>(bytes);
+    point.y = median(values);
+    if (values.size() < 2) continue;
+    point.low = quantile(values, 0.05);
+    point.high = quantile(values, 0.95);
+  }
   return points;
 }
 
@@ -109,14 +106,14 @@ std::vector<ChartSeries> calibration_lines(const std::vector<const Run*>& runs) 
                      kCurveColors[nth % std::size(kCurveColors)],
                      static_cast<int>(nth % 5 + 1),
                      1.5,
-                     busbw_points_of(by_size),
+                     points_by_size(by_size),
                      {{"ranks", std::to_string(runs.front()->ranks)}}});
   }
   return lines;
 }
 
 /// "ddp"; "ddp, transport=shm" where runs differ in what is between ranks.
-std::vector<std::string> busbw_names_of(const std::vector<const Run*>& runs) {
+std::vector<std::string> names_of(const std::vector<const Run*>& runs) {
   auto options = options_of({OptionRole::kBetweenRanks});
   std::erase_if(options, [&](const std::string& option) {
     return std::all_of(runs.begin(), runs.end(), [&](const Run* run) {
@@ -132,7 +129,7 @@ std::vector<std::string> busbw_names_of(const std::vector<const Run*>& runs) {
 std::vector<ChartSeries> training_marks(const std::vector<const Run*>& runs) {
   std::map<std::string, ChartSeries> by_name;
   std::map<std::string, BySize> values;
-  const auto names = busbw_names_of(runs);
+  const auto names = names_of(runs);
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const Run* run = runs[i];
     by_name.try_emplace(names[i], ChartSeries{"training: " + names[i],
@@ -147,7 +144,7 @@ std::vector<ChartSeries> training_marks(const std::vector<const Run*>& runs) {
   }
   std::vector<ChartSeries> marks;
   for (auto& [name, series] : by_name) {
-    series.points = busbw_points_of(values[name]);
+    series.points = points_by_size(values[name]);
     if (!series.points.empty()) marks.push_back(series);
   }
   return marks;

@@ -29,7 +29,7 @@ enum class Mark {
 inline constexpr std::array<const char*, 7> kMarkNames = {
     "line", "points", "line-points", "markers", "bar", "hatched-bar", "whisker"};
 
-/// Of a bar at x, in steps between two bars.
+/// Half the width of a bar, in steps between two bars.
 inline constexpr double kBarHalfWidth = 0.36;
 
 struct ChartSeries {
@@ -72,7 +72,7 @@ struct Chart {
   std::vector<ChartPanel> panels;
 };
 
-/// Where an axis begins and ends.
+/// Ends of an axis.
 struct ChartRange {
   double from = 0, to = 1;
 };

@@ -1,23 +1,22 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <map>
 #include <set>
 
 #include <fmt/format.h>
 
 #include "analysis/model/doubt.h"
 #include "analysis/plots/plots.h"
+#include "analysis/plots/run_marks.h"
 #include "analysis/tables/tables.h"
 
 namespace gradsync::report {
 
 namespace {
 
-constexpr const char* kTable = "prediction";
 constexpr std::size_t kMostBatches = 6;  // of a panel; more cannot be told apart
-constexpr std::array<const char*, kMostBatches> kPredictionColors = {
-    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"};
+constexpr std::array<const char*, kMostBatches> kBatchColors = {"#0072b2", "#d55e00", "#009e73",
+                                                                "#cc79a7", "#e69f00", "#56b4e9"};
 
 /// One row of the table.
 struct Predicted {
@@ -27,9 +26,9 @@ struct Predicted {
 };
 
 /// Reads cells by the names of their columns.
-class Columns {
+class NamedCells {
  public:
-  explicit Columns(const Table& table) : table_(table) {}
+  explicit NamedCells(const Table& table) : table_(table) {}
 
   bool has(const std::vector<std::string>& names) const {
     return std::all_of(names.begin(), names.end(), [&](const std::string& name) {
@@ -51,15 +50,15 @@ class Columns {
 };
 
 std::vector<Predicted> rows_of(const Table& table) {
-  const Columns columns(table);
-  if (!columns.has({"mode", "model", "ranks", "batch_per_rank", "measured_ms", "predicted_ms",
-                    "low_ms", "high_ms", "family"}))
+  const NamedCells cells(table);
+  if (!cells.has({"mode", "model", "ranks", "batch_per_rank", "measured_ms", "predicted_ms",
+                  "low_ms", "high_ms", "family"}))
     return {};
   std::vector<Predicted> rows;
   for (std::size_t row = 0; row < table.rows.size(); ++row) {
-    const auto number = [&](const char* name) { return columns.at(row, name).number; };
+    const auto number = [&](const char* name) { return cells.at(row, name).number; };
     if (!std::isfinite(number("predicted_ms")) && !std::isfinite(number("measured_ms"))) continue;
-    rows.push_back({columns.at(row, "mode").text, columns.at(row, "model").text, number("ranks"),
+    rows.push_back({cells.at(row, "mode").text, cells.at(row, "model").text, number("ranks"),
                     number("batch_per_rank"), number("family"), number("measured_ms"),
                     number("predicted_ms"), number("low_ms"), number("high_ms")});
   }
@@ -84,9 +83,8 @@ void add_batch(ChartPanel& panel, const std::vector<Predicted>& rows, double bat
     predicted.points.push_back({row.ranks, row.predicted_ms, row.low_ms, row.high_ms});
     if (std::isfinite(row.measured_ms)) measured.points.push_back({row.ranks, row.measured_ms});
   }
-  const auto by_ranks = [](const ChartPoint& a, const ChartPoint& b) { return a.x < b.x; };
-  std::stable_sort(predicted.points.begin(), predicted.points.end(), by_ranks);
-  std::stable_sort(measured.points.begin(), measured.points.end(), by_ranks);
+  predicted.points = by_place(std::move(predicted.points));
+  measured.points = by_place(std::move(measured.points));
   predicted.keys = measured.keys = {{"batch_per_rank", fmt::format("{:.0f}", batch)},
                                     {"mode", rows.front().mode},
                                     {"model", rows.front().model}};
@@ -95,8 +93,7 @@ void add_batch(ChartPanel& panel, const std::vector<Predicted>& rows, double bat
 }
 
 /// Families of one model and mode differ in a setting: there the number of the family is named.
-std::string prediction_panel_title(const Predicted& one,
-                                   const std::vector<std::vector<Predicted>>& panels) {
+std::string title_of(const Predicted& one, const std::vector<std::vector<Predicted>>& panels) {
   const auto alike = std::count_if(panels.begin(), panels.end(), [&](const auto& rows) {
     return rows.front().model == one.model && rows.front().mode == one.mode;
   });
@@ -104,20 +101,18 @@ std::string prediction_panel_title(const Predicted& one,
          (alike > 1 ? fmt::format(", family {:.0f}", one.family) : std::string());
 }
 
-std::optional<ChartPanel> prediction_panel_of(const std::vector<Predicted>& rows,
-                                              std::string title) {
+std::optional<ChartPanel> panel_of(const std::vector<Predicted>& rows, std::string title) {
   const auto batches = measured_batches(rows);
   if (batches.empty()) return std::nullopt;
   ChartPanel panel{std::move(title), "", {}, {}, kNotMeasured, false};
   if (batches.size() > kMostBatches)
     panel.subtitle = fmt::format("{} more batch sizes not shown", batches.size() - kMostBatches);
   for (std::size_t i = 0; i < std::min(batches.size(), kMostBatches); ++i)
-    add_batch(panel, rows, batches[i], kPredictionColors[i]);
+    add_batch(panel, rows, batches[i], kBatchColors[i]);
   std::set<double> ranks;
   for (const Predicted& row : rows)
     ranks.insert(row.ranks);
-  for (const double count : ranks)
-    panel.x_ticks.push_back({count, fmt::format("{:.0f}", count)});
+  panel.x_ticks = number_ticks(ranks);
   return panel;
 }
 
@@ -146,7 +141,7 @@ std::optional<Chart> prediction_chart(const Table& table) {
       {"iteration_ms", "iteration time (ms)", "ms", 10, false},
       {}};
   for (const auto& rows : panels)
-    if (auto panel = prediction_panel_of(rows, prediction_panel_title(rows.front(), panels)))
+    if (auto panel = panel_of(rows, title_of(rows.front(), panels)))
       chart.panels.push_back(std::move(*panel));
   if (chart.panels.empty()) return std::nullopt;
   return chart;
@@ -154,7 +149,7 @@ std::optional<Chart> prediction_chart(const Table& table) {
 
 std::optional<Chart> make_prediction_plot(const PlotInput& input) {
   for (const Table& table : input.made)
-    if (table.name == kTable) return prediction_chart(table);
+    if (table.name == "prediction") return prediction_chart(table);
   return prediction_chart(make_prediction_table(input.runs, input.options));
 }
 

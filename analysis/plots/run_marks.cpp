@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "analysis/figures/split_figures.h"
+#include "analysis/figures/rank_figures.h"
 #include "base/parse.h"
 #include "options/modes.h"
 
@@ -86,6 +86,70 @@ std::vector<std::string> labels_of(const std::vector<const RunGroup*>& groups,
     labels.push_back(label);
   }
   return told_apart(labels, groups, ", ", " ({})");
+}
+
+std::map<PanelKey, std::vector<const RunGroup*>> by_panel(const std::vector<RunGroup>& groups) {
+  std::map<PanelKey, std::vector<const RunGroup*>> panels;
+  for (const RunGroup& group : groups)
+    panels[{group.first().model, group.first().ranks}].push_back(&group);
+  return panels;
+}
+
+ChartPanel side_by_side(std::string title, std::vector<const RunGroup*>& groups) {
+  constexpr std::size_t kMostCells = 24, kMostUpright = 4;
+  ChartPanel panel{std::move(title), "", {}};
+  if (groups.size() > kMostCells) {
+    panel.subtitle = fmt::format("{} more not shown", groups.size() - kMostCells);
+    groups.resize(kMostCells);
+  }
+  panel.slanted = groups.size() > kMostUpright;
+  for (const std::string& name : labels_of(groups, {Trait::kMode, Trait::kBatchAlone}))
+    panel.x_ticks.push_back({static_cast<double>(panel.x_ticks.size() + 1), name});
+  return panel;
+}
+
+std::vector<ChartTick> number_ticks(const std::set<double>& numbers) {
+  std::vector<ChartTick> ticks;
+  for (const double number : numbers)
+    ticks.push_back({number, fmt::format("{:.0f}", number)});
+  return ticks;
+}
+
+bool CellLines::add(const std::vector<std::string>& key, const RunGroup& group,
+                    const ChartPoint& point) {
+  auto line = std::ranges::find(lines_, key, &Line::key);
+  if (line == lines_.end() && lines_.size() == most_) {
+    left_out_.insert(key);
+    return false;
+  }
+  if (line == lines_.end()) line = lines_.insert(lines_.end(), {key, &group, {}});
+  line->points.push_back(point);
+  return true;
+}
+
+std::set<double> CellLines::places() const {
+  std::set<double> places;
+  for (const Line& line : lines_)
+    for (const ChartPoint& point : line.points)
+      places.insert(point.x);
+  return places;
+}
+
+std::vector<ChartSeries> CellLines::series(const std::vector<Trait>& traits) const {
+  std::vector<const RunGroup*> groups;
+  for (const Line& line : lines_)
+    groups.push_back(line.first);
+  const auto labels = labels_of(groups, traits);
+  std::vector<ChartSeries> all;
+  for (std::size_t i = 0; i < lines_.size(); ++i)
+    all.push_back({labels[i], Mark::kLinePoints, mode_color(groups[i]->first().mode), 1, 2,
+                   by_place(lines_[i].points), group_keys(*groups[i])});
+  return all;
+}
+
+std::vector<ChartPoint> by_place(std::vector<ChartPoint> points) {
+  std::ranges::stable_sort(points, {}, &ChartPoint::x);
+  return points;
 }
 
 }  // namespace gradsync::report

@@ -1,33 +1,38 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include <fmt/format.h>
 
-#include "analysis/figures/run_group.h"
-#include "analysis/figures/split_figures.h"
+#include "analysis/figures/rank_figures.h"
+#include "analysis/figures/utilization.h"
 #include "analysis/plots/plots.h"
 #include "analysis/plots/run_marks.h"
 #include "analysis/read/columns.h"
 #include "base/parse.h"
+#include "options/modes.h"
 #include "stats/statistics.h"
 
 namespace gradsync::report {
 
 namespace {
 
-constexpr std::size_t kMostBars = 24;  // of a panel; more cannot be read
-constexpr std::size_t kMostUpright = 4;
-constexpr double kSplitWorthCutting = 1.6;  // whiskers longer than that many times the highest bar
+constexpr double kWorthCutting = 1.6;  // whiskers longer than that many times the highest bar
 constexpr const char *kComputeColor = "#56b4e9", *kHiddenColor = "#003f66",
                      *kExposedColor = "#d55e00", *kWaitColor = "#f0e442", *kOtherColor = "#bbbbbb",
                      *kInk = "#222222";
 
 struct Bar {
-  const RunGroup* group;
   SplitFigures mean;
   double low_s = kNotMeasured, high_s = kNotMeasured;  ///< 5 % and 95 % quantile of iterations
+
+  bool is_whole() const { return std::isfinite(mean.parts_s() + mean[Phase::kHidden]); }
+  double busy_s() const { return mean[Phase::kCompute] + mean[Phase::kExposed]; }
 };
+
+using BarOf = std::map<const RunGroup*, Bar>;
 
 Bar bar_of(const RunGroup& group) {
   std::vector<SplitFigures> runs;
@@ -38,161 +43,276 @@ Bar bar_of(const RunGroup& group) {
     for (std::size_t row = 0; row < all.size(); ++row)
       if (run->steady.keeps(row)) iterations.push_back(all[row]);
   }
-  return {&group, mean_of(runs), quantile(iterations, 0.05), quantile(iterations, 0.95)};
+  return {mean_of(runs), quantile(iterations, 0.05), quantile(iterations, 0.95)};
 }
 
-bool split_whole(const Bar& bar) {
-  return std::isfinite(bar.mean.parts_s() + bar.mean[Phase::kHidden]);
-}
-
-/// A part of all bars: from where it begins to where it ends, in ms.
-template <typename Ends>
-ChartSeries part(const std::string& name, Mark mark, const char* color,
-                 const std::vector<Bar>& bars, const std::vector<std::string>& names, Ends ends) {
-  ChartSeries series{name, mark, color, 1, 2, {}, {}};
-  for (std::size_t i = 0; i < bars.size(); ++i) {
-    const auto [low_s, high_s] = ends(bars[i]);
-    series.points.push_back(
-        {static_cast<double>(i + 1), 1e3 * (high_s - low_s), 1e3 * low_s, 1e3 * high_s, names[i]});
-  }
-  return series;
-}
-
-/// Where the y axis ends in s, if a few long whiskers would flatten all bars; else NaN.
-double cut_s(const std::vector<Bar>& bars) {
-  double bar_s = 0, whisker_s = 0;
-  for (const Bar& bar : bars) {
-    bar_s = std::fmax(bar_s, bar.mean[Phase::kIteration]);
-    whisker_s = std::fmax(whisker_s, bar.high_s);
-  }
-  return whisker_s > kSplitWorthCutting * bar_s ? kSplitWorthCutting * bar_s : kNotMeasured;
-}
-
-std::string split_subtitle(const std::vector<Bar>& bars, std::size_t left_out) {
-  const auto above = std::count_if(bars.begin(), bars.end(), [end_s = cut_s(bars)](const Bar& bar) {
-    return bar.high_s > end_s;
-  });
-  std::string text = above > 0 ? fmt::format("intervals that end above the axis: {}", above) : "";
-  if (left_out > 0) text += fmt::format("{}{} more not shown", text.empty() ? "" : "; ", left_out);
-  return text;
-}
-
-ChartSeries whiskers(const std::vector<Bar>& bars, const std::vector<std::string>& names) {
-  ChartSeries series{"5 % to 95 % of the iterations", Mark::kWhisker, kInk, 1, 1, {}, {}};
-  for (std::size_t i = 0; i < bars.size(); ++i)
-    series.points.push_back({static_cast<double>(i + 1), 1e3 * bars[i].mean[Phase::kIteration],
-                             1e3 * bars[i].low_s, 1e3 * bars[i].high_s, names[i]});
-  return series;
-}
-
-std::vector<std::string> split_names_of(const std::vector<Bar>& bars) {
-  std::vector<const RunGroup*> groups;
-  for (const Bar& bar : bars)
-    groups.push_back(bar.group);
-  return labels_of(groups, {Trait::kMode, Trait::kBatchAlone});
-}
-
-bool has_one_batch(const std::vector<Bar>& bars) {
-  return std::all_of(bars.begin(), bars.end(), [&](const Bar& bar) {
-    return bar.group->first().batch_per_rank == bars.front().group->first().batch_per_rank &&
-           batch_schedule(bar.group->first()).empty();
+bool has_one_batch(const std::vector<const RunGroup*>& groups) {
+  return std::ranges::all_of(groups, [&](const RunGroup* group) {
+    return group->first().batch_per_rank == groups.front()->first().batch_per_rank &&
+           batch_schedule(group->first()).empty();
   });
 }
 
-std::string split_title(const std::vector<Bar>& bars) {
-  const Run& run = bars.front().group->first();
-  const std::string batch = has_one_batch(bars) ? ", " + batch_text(run) : "";
-  return run.model + ", " + count_text(run.ranks, "rank") + batch;
-}
+/// Bars of one model on one number of ranks.
+class SplitPanel {
+ public:
+  SplitPanel(std::vector<const RunGroup*> groups, const BarOf& bars) {
+    std::ranges::stable_sort(groups, {},
+                             [](const RunGroup* group) { return group->first().batch_global; });
+    const Run& run = groups.front()->first();
+    panel_ = side_by_side(run.model + ", " + count_text(run.ranks, "rank"), groups);
+    if (has_one_batch(groups)) panel_.title += ", " + batch_text(run);
+    for (const RunGroup* group : groups)
+      bars_.push_back(&bars.at(group));
+    cut_long_whiskers();
+  }
 
-using Ends = std::pair<double, double>;
+  /// A part of the bars: from where it begins to where it ends.
+  template <typename Ends>
+  void add(const char* name, Mark mark, const char* color, Ends ends) {
+    ChartSeries series{name, mark, color, 1, 2, {}, {}};
+    for (std::size_t i = 0; i < bars_.size(); ++i) {
+      const auto [low_s, high_s] = ends(*bars_[i]);
+      if (std::isfinite(high_s)) series.points.push_back(point(i, high_s - low_s, low_s, high_s));
+    }
+    panel_.series.push_back(std::move(series));
+  }
 
-double busy_s(const Bar& bar) {
-  return bar.mean[Phase::kCompute] + bar.mean[Phase::kExposed];
-}
+  ChartPanel finish() {
+    ChartSeries whiskers{"5 % to 95 % of the iterations", Mark::kWhisker, kInk, 1, 1, {}, {}};
+    for (std::size_t i = 0; i < bars_.size(); ++i)
+      whiskers.points.push_back(
+          point(i, bars_[i]->mean[Phase::kIteration], bars_[i]->low_s, bars_[i]->high_s));
+    panel_.series.push_back(std::move(whiskers));
+    return std::move(panel_);
+  }
 
-ChartPanel split_panel_of(std::vector<Bar> bars, bool waits_apart) {
-  std::stable_sort(bars.begin(), bars.end(), [](const Bar& a, const Bar& b) {
-    return a.group->first().batch_global < b.group->first().batch_global;
+ private:
+  ChartPoint point(std::size_t bar, double value_s, double low_s, double high_s) const {
+    const ChartTick& tick = panel_.x_ticks[bar];
+    return {tick.at, 1e3 * value_s, 1e3 * low_s, 1e3 * high_s, tick.text};
+  }
+
+  /// Ends the y axis where a few long whiskers would flatten all bars.
+  void cut_long_whiskers() {
+    double bar_s = 0, whisker_s = 0;
+    for (const Bar* bar : bars_) {
+      bar_s = std::fmax(bar_s, bar->mean[Phase::kIteration]);
+      whisker_s = std::fmax(whisker_s, bar->high_s);
+    }
+    const double end_s = kWorthCutting * bar_s;
+    if (!(whisker_s > end_s)) return;
+    panel_.y_top = 1e3 * end_s;
+    const auto above =
+        std::ranges::count_if(bars_, [&](const Bar* bar) { return bar->high_s > end_s; });
+    panel_.subtitle = fmt::format("intervals that end above the axis: {}{}{}", above,
+                                  panel_.subtitle.empty() ? "" : "; ", panel_.subtitle);
+  }
+
+  ChartPanel panel_;
+  std::vector<const Bar*> bars_;
+};
+
+ChartPanel split_panel(const std::vector<const RunGroup*>& groups, const BarOf& bars,
+                       bool waits_apart) {
+  using Ends = std::pair<double, double>;
+  SplitPanel panel(groups, bars);
+  panel.add("compute", Mark::kBar, kComputeColor,
+            [](const Bar& bar) { return Ends(0, bar.mean[Phase::kCompute]); });
+  panel.add("hidden communication (overlapped)", Mark::kHatchedBar, kHiddenColor,
+            [](const Bar& bar) {
+              const double compute_s = bar.mean[Phase::kCompute];
+              return Ends(compute_s - bar.mean[Phase::kHidden], compute_s);
+            });
+  panel.add("exposed communication", Mark::kBar, kExposedColor,
+            [](const Bar& bar) { return Ends(bar.mean[Phase::kCompute], bar.busy_s()); });
+  if (waits_apart)
+    panel.add("straggler wait (before the last rank arrived)", Mark::kBar, kWaitColor,
+              [](const Bar& bar) { return Ends(bar.busy_s(), bar.busy_s() + bar.mean.wait_s()); });
+  panel.add("other", Mark::kBar, kOtherColor, [](const Bar& bar) {
+    const double before_s = bar.busy_s() + bar.mean.wait_part_s;
+    return Ends(before_s, before_s + bar.mean[Phase::kOther]);
   });
-  const std::size_t left_out = bars.size() > kMostBars ? bars.size() - kMostBars : 0;
-  bars.resize(bars.size() - left_out);
-  const auto names = split_names_of(bars);
-  ChartPanel panel{split_title(bars), split_subtitle(bars, left_out), {}, {},
-                   1e3 * cut_s(bars), bars.size() > kMostUpright};
-  panel.series = {
-      part("compute", Mark::kBar, kComputeColor, bars, names,
-           [](const Bar& bar) {
-             return Ends{0, bar.mean[Phase::kCompute]};
-           }),
-      part("hidden communication (overlapped)", Mark::kHatchedBar, kHiddenColor, bars, names,
-           [](const Bar& bar) {
-             const double compute = bar.mean[Phase::kCompute];
-             return Ends{compute - bar.mean[Phase::kHidden], compute};
-           }),
-      part("exposed communication", Mark::kBar, kExposedColor, bars, names,
-           [](const Bar& bar) {
-             return Ends{bar.mean[Phase::kCompute], busy_s(bar)};
-           }),
-      part("other", Mark::kBar, kOtherColor, bars, names,
-           [](const Bar& bar) {
-             const double before = busy_s(bar) + bar.mean.wait_part_s;
-             return Ends{before, before + bar.mean[Phase::kOther]};
-           }),
-      whiskers(bars, names)};
-  if (waits_apart) {
-    ChartSeries waits = part("straggler wait (before the last rank arrived)", Mark::kBar,
-                             kWaitColor, bars, names, [](const Bar& bar) {
-                               return Ends{busy_s(bar), busy_s(bar) + bar.mean.wait_part_s};
-                             });
-    std::erase_if(waits.points, [&](const ChartPoint& point) {
-      return !bars[static_cast<std::size_t>(point.x) - 1].mean.waits_apart;
-    });
-    panel.series.insert(panel.series.end() - 2, std::move(waits));
-  }
-  for (std::size_t i = 0; i < bars.size(); ++i)
-    panel.x_ticks.push_back({static_cast<double>(i + 1), names[i]});
-  return panel;
-}
-
-std::string counts_text(const std::vector<Bar>& bars) {
-  std::size_t least = bars.front().mean.iterations, most = 0;
-  for (const Bar& bar : bars) {
-    least = std::min(least, bar.mean.iterations);
-    most = std::max(most, bar.mean.iterations);
-  }
-  return least == most ? fmt::format("{}", most) : fmt::format("{} to {}", least, most);
+  return panel.finish();
 }
 
 }  // namespace
 
 std::optional<Chart> make_split_plot(const RunSet& set) {
   const auto groups = group_runs(set);
-  std::vector<Bar> all;
-  std::map<std::pair<std::string, std::int64_t>, std::vector<Bar>> panels;
-  for (const RunGroup& group : groups) {
-    const Bar bar = bar_of(group);
-    if (!split_whole(bar)) continue;
-    all.push_back(bar);
-    panels[{group.first().model, group.first().ranks}].push_back(bar);
-  }
-  if (all.empty()) return std::nullopt;
-  const bool named_alike = std::all_of(
-      panels.begin(), panels.end(), [](const auto& panel) { return has_one_batch(panel.second); });
-  const bool apart = std::any_of(set.runs.begin(), set.runs.end(),
-                                 [](const Run& run) { return waits_apart(*run.reader); });
+  BarOf bars;
+  CountRange iterations;
+  for (const RunGroup& group : groups)
+    if (const Bar bar = bar_of(group); bar.is_whole()) {
+      bars[&group] = bar;
+      iterations.add(bar.mean.iterations);
+    }
+  auto panels = by_panel(groups);
+  for (auto& [key, cells] : panels)
+    std::erase_if(cells, [&](const RunGroup* group) { return !bars.contains(group); });
+  std::erase_if(panels, [](const auto& panel) { return panel.second.empty(); });
+  if (panels.empty()) return std::nullopt;
+  const bool named_alike =
+      std::ranges::all_of(panels, [](const auto& panel) { return has_one_batch(panel.second); });
+  const bool apart =
+      std::ranges::any_of(set.runs, [](const Run& run) { return waits_apart(*run.reader); });
   Chart chart{"Where an iteration goes, measured",
               {fmt::format("Means over n = {} steady iterations per run, its ranks and "
                            "its repeats.",
-                           counts_text(all)),
+                           iterations.text()),
                "Parts sum to the iteration; hatched: communication that overlaps with compute and "
                "adds no time."},
               {"bar", named_alike ? "mode" : "mode, batch per rank", "", 0, false},
               {"time_ms", "iteration time (ms)", "ms", 0, true},
               {}};
   add_waiting_sentence(set, chart);
-  for (const auto& [key, bars] : panels)
-    chart.panels.push_back(split_panel_of(bars, apart));
+  for (const auto& [key, cells] : panels)
+    chart.panels.push_back(split_panel(cells, bars, apart));
+  return chart;
+}
+
+namespace {
+
+struct Measure {
+  const char* label;
+  const char* color;
+  double Utilization::*value;
+};
+constexpr std::array<Measure, 5> kMeasures = {
+    {{"compute, of the time", "#56b4e9", &Utilization::compute},
+     {"link busy, of the time", "#d55e00", &Utilization::link_busy},
+     {"FLOP/s, of the probe", "#009e73", &Utilization::of_probe},
+     {"FLOP/s, of the data sheet", "#003f66", &Utilization::of_data_sheet},
+     {"GPU busy, of the time", "#cc79a7", &Utilization::gpu_busy}}};
+
+/// The mean over ranks and repeats, with the least and the most of a rank.
+ChartPoint mean_point(const std::vector<Utilization>& ranks, const Measure& measure,
+                      const ChartTick& tick) {
+  std::vector<double> percents;
+  for (const Utilization& rank : ranks)
+    if (std::isfinite(rank.*measure.value)) percents.push_back(1e2 * rank.*measure.value);
+  const Statistics figures = statistics(percents);
+  return {tick.at, figures.mean, figures.minimum, figures.maximum, tick.text};
+}
+
+std::vector<Utilization> of_all_ranks(const RunGroup& group) {
+  std::vector<Utilization> all;
+  for (const Run* run : group.repeats)
+    for (const Utilization& rank : utilization(*run, kNotMeasured))
+      all.push_back(rank);
+  return all;
+}
+
+ChartPanel use_panel(const PanelKey& key, std::vector<const RunGroup*> groups) {
+  ChartPanel panel =
+      side_by_side(fmt::format("{}, {}", key.first, count_text(key.second, "rank")), groups);
+  std::vector<std::vector<Utilization>> cells;
+  for (const RunGroup* group : groups)
+    cells.push_back(of_all_ranks(*group));
+  for (const Measure& measure : kMeasures) {
+    ChartSeries series{measure.label, Mark::kMarkers, measure.color, 1, 2, {}, {}};
+    for (std::size_t i = 0; i < cells.size(); ++i)
+      series.points.push_back(mean_point(cells[i], measure, panel.x_ticks[i]));
+    if (std::ranges::any_of(series.points,
+                            [](const ChartPoint& point) { return std::isfinite(point.y); }))
+      panel.series.push_back(std::move(series));
+  }
+  return panel;
+}
+
+}  // namespace
+
+std::optional<Chart> make_utilization_plot(const RunSet& set) {
+  Chart chart{
+      "How far ranks and links are used",
+      {"Means over ranks, repeats and steady iterations; whiskers: least and most of a rank."},
+      {"cell", "mode, batch per rank", "", 0, false},
+      {"percent", "used (%)", "%", 0, true},
+      {}};
+  const auto groups = group_runs(set);
+  for (const auto& [key, cells] : by_panel(groups))
+    if (ChartPanel panel = use_panel(key, cells); !panel.series.empty())
+      chart.panels.push_back(std::move(panel));
+  if (chart.panels.empty()) return std::nullopt;
+  add_waiting_sentence(set, chart);
+  return chart;
+}
+
+namespace {
+
+/// Place of a network and its batch, by what it exchanges for what it computes.
+struct NetworkPlace {
+  double bytes_per_kflop;
+  std::string name;
+
+  NetworkPlace(double cost, std::string label) : bytes_per_kflop(cost), name(std::move(label)) {}
+  auto operator<=>(const NetworkPlace&) const = default;
+};
+
+std::string network_name(const RunGroup& group) {
+  const Run& run = group.first();
+  const std::string schedule = batch_schedule(run);
+  const std::string batch = run.batch_per_rank > 0 ? std::to_string(run.batch_per_rank) : "unknown";
+  return fmt::format("{}, batch {}", run.model, schedule.empty() ? batch : schedule);
+}
+
+/// Cells of one number of ranks: a series a mode, the networks side by side.
+ChartPanel networks_panel(const std::vector<const RunGroup*>& cells, GroupSplits& splits) {
+  ChartPanel panel{count_text(cells.front()->first().ranks, "rank"), "", {}, {}};
+  panel.slanted = true;
+  // The first of a network's modes: steady iterations of another may hold fewer small batches.
+  std::map<std::string, NetworkPlace> by_name;
+  for (const RunGroup* group : cells) {
+    const std::string name = network_name(*group);
+    by_name.try_emplace(name, 1e3 * network_cost(group->first()).bytes_per_flop(), name);
+  }
+  std::set<NetworkPlace> places;
+  for (const auto& named : by_name)
+    places.insert(named.second);
+  for (const NetworkPlace& place : places)
+    panel.x_ticks.push_back({static_cast<double>(panel.x_ticks.size() + 1),
+                             fmt::format("{}: {:.4g}", place.name, place.bytes_per_kflop)});
+  std::map<std::string, std::vector<ChartPoint>> points;
+  for (const RunGroup* group : cells) {
+    const NetworkPlace& place = by_name.at(network_name(*group));
+    ChartPoint point{1.0 + static_cast<double>(std::distance(places.begin(), places.find(place))),
+                     splits.measured(*group).percent(Phase::kExposed)};
+    point.name = place.name;
+    points[group->first().mode].push_back(point);
+  }
+  for (auto& [mode, of_mode] : points) {
+    std::ranges::stable_sort(of_mode, {}, &ChartPoint::x);
+    panel.series.push_back(
+        {mode, Mark::kMarkers, mode_color(mode), 1, 2, std::move(of_mode), {{"mode", mode}}});
+  }
+  return panel;
+}
+
+}  // namespace
+
+std::optional<Chart> make_networks_plot(const RunSet& set) {
+  const std::vector<RunGroup> groups = group_runs(set);
+  std::map<std::int64_t, std::vector<const RunGroup*>> panels;
+  std::set<std::string> models;
+  for (const RunGroup& group : groups) {
+    const Run& run = group.first();
+    const bool exchanges = run.ranks > 1 && mode_named(run.mode).exchanges;
+    if (!exchanges || !std::isfinite(network_cost(run).bytes_per_flop())) continue;
+    models.insert(run.model);
+    panels[run.ranks].push_back(&group);
+  }
+  if (models.size() < 2) return std::nullopt;
+  GroupSplits splits(groups);
+  Chart chart{"Synchronization cost by network",
+              {"Means over steady iterations, ranks and repeats.",
+               "B/kFLOP: bytes of gradients per thousand operations of an iteration on one rank. "
+               "The networks are in its order."},
+              {"network", "network, batch per rank: B/kFLOP", "", 0, false},
+              {"exposed_percent", "exposed (% of iteration)", "%", 0, true},
+              {}};
+  add_waiting_sentence(set, chart);
+  for (const auto& [ranks, cells] : panels)
+    chart.panels.push_back(networks_panel(cells, splits));
   return chart;
 }
 

@@ -8,16 +8,12 @@
 #include <fmt/ranges.h>
 
 #include "analysis/figures/bandwidth.h"
-#include "analysis/figures/collective_figures.h"
 #include "analysis/figures/comparisons.h"
 #include "analysis/figures/epoch_figures.h"
-#include "analysis/figures/mode_figures.h"
-#include "analysis/figures/scaling.h"
-#include "analysis/figures/split_figures.h"
+#include "analysis/figures/rank_figures.h"
 #include "analysis/published/layout.h"
 #include "analysis/published/numbers.h"
-#include "analysis/tables/group_cells.h"
-#include "analysis/tables/run_cells.h"
+#include "analysis/tables/columns.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/parse.h"

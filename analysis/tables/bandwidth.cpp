@@ -5,12 +5,9 @@
 
 #include <fmt/format.h>
 
-#include "analysis/figures/collective_figures.h"
 #include "analysis/figures/epoch_figures.h"
-#include "analysis/figures/link_curve.h"
-#include "analysis/figures/split_figures.h"
-#include "analysis/tables/group_cells.h"
-#include "analysis/tables/run_cells.h"
+#include "analysis/figures/rank_figures.h"
+#include "analysis/tables/columns.h"
 #include "analysis/tables/tables.h"
 #include "stats/bandwidth.h"
 #include "stats/estimate.h"
@@ -19,94 +16,129 @@ namespace gradsync::report {
 
 namespace {
 
-constexpr double kNone = kNotMeasured;
-
-/// One kind of collective of one group, with all that the row shows.
-struct Row {
+/// One kind of collective of one cell.
+struct BandwidthRow : CellRow {
   CollectiveFigures collective;
-  double ranks = kNone;
-  Estimate transfer_s;
-  double busbw = kNone, at_size = kNone, plateau = kNone;  ///< bytes per second
-  double tree_s = kNone, ring_s = kNone, fitted_s = kNone;
-  double epoch_iterations = kNone;
-  double measured_s = kNone, derived_s = kNone;  ///< communication of one iteration
-  std::string calibration;  ///< the file that it is held against; empty: the run itself, or none
+  Estimate transfer_s = {};
+  double busbw = kNotMeasured, at_size = kNotMeasured,
+         plateau = kNotMeasured;  ///< bytes per second
+  double tree_s = kNotMeasured, ring_s = kNotMeasured, fitted_s = kNotMeasured;
+  double epoch_iterations = kNotMeasured;
+  double measured_s = kNotMeasured, derived_s = kNotMeasured;  ///< communication of one iteration
+  std::string calibration =
+      {};  ///< the file that it is held against; empty: the run itself, or none
   /// "calibrated over mpi, trained over shm"; empty where calibration is of the run's transport.
-  std::string other_transport;
+  std::string other_transport = {};
+
+  double algbw_Bps() const;
+  std::string remark() const;
+  static TableColumns<BandwidthRow> columns(const GroupLabels& labels, const TableOptions& options);
 };
 
-void add_convention_columns(std::vector<Column>& columns, const TableOptions& options) {
-  for (const BandwidthConvention convention : options.conventions) {
-    const std::string formula(convention_formula(convention));
-    const auto head = [&](const char* method) {
-      return fmt::format("{}, {} {}", convention_name(convention), method,
-                         convention_unit(convention));
-    };
-    columns.push_back({convention_column(convention, "measured"), head("measured"), false,
-                       formula + ", time: comm busy, mean over ranks",
-                       "/bucket/bytes, /time/comm_busy"});
-    columns.push_back({convention_column(convention, "derived"), head("derived"), false,
-                       formula + ", time: T(n) - T(1)/n", "/bucket/bytes, /time/iteration"});
-  }
+double BandwidthRow::algbw_Bps() const {
+  if (!(ranks > 1)) return kNotMeasured;
+  return algbw(
+      message_bytes(collective.kind, collective.payload_bytes(), static_cast<double>(ranks)),
+      transfer_s.value);
 }
 
-std::vector<Column> bandwidth_columns(const GroupLabels& labels, const TableOptions& options) {
-  std::vector<Column> result = labels.columns();
+std::string BandwidthRow::remark() const {
+  if (!(ranks > 1)) return "one rank: nothing crosses a link";
+  return remark_of({std::isnan(plateau) ? "no calibration in the run" : "",
+                    calibration.empty() ? "" : "calibrated apart, by " + calibration,
+                    other_transport, busbw > plateau ? "above the calibrated plateau" : "",
+                    derived_s <= 0 ? "derived communication is not positive" : ""});
+}
+
+TableColumns<BandwidthRow> convention_columns(BandwidthConvention convention) {
+  const auto column = [&](const char* method, const char* time, const char* dataset,
+                          double BandwidthRow::*iteration_s) {
+    return RowColumn<BandwidthRow>(
+        convention_column(convention, method),
+        fmt::format("{}, {} {}", convention_name(convention), method, convention_unit(convention)),
+        fmt::format("{}, time: {}", convention_formula(convention), time), dataset,
+        [=](const BandwidthRow& row) {
+          const EpochCommunication epoch{row.collective.payload_bytes(),
+                                         static_cast<double>(row.ranks), row.epoch_iterations,
+                                         row.epoch_iterations * row.*iteration_s};
+          return significant_cell(bandwidth(convention, epoch) / convention_unit_bytes(convention));
+        });
+  };
+  return {column("measured", "comm busy, mean over ranks", "/bucket/bytes, /time/comm_busy",
+                 &BandwidthRow::measured_s),
+          column("derived", "T(n) - T(1)/n", "/bucket/bytes, /time/iteration",
+                 &BandwidthRow::derived_s)};
+}
+
+TableColumns<BandwidthRow> BandwidthRow::columns(const GroupLabels& labels,
+                                                 const TableOptions& options) {
+  using Row = BandwidthRow;
   const std::string buckets = "/bucket/bytes, /bucket/start, /bucket/end";
   const std::string both = buckets + ", /calibration";
-  const std::vector<Column> rest = {
-      repeats_column(),
-      {"collective", "collective", true},
-      {"calls", "calls", false, "collectives of this kind in an iteration", "/bucket/kind"},
-      {"message_mib", "S MiB", false, "sum of the payloads of one rank in an iteration / 2^20",
-       "/bucket/bytes"},
-      {"sampled_iterations", "n", false, "iterations sampled", "/bucket/start"},
-      {"transfer_ms", "transfer ms", false,
-       "median over iterations of the sum of the transfer times", buckets},
-      {"transfer_low_ms", "low", false, "order statistics, 95 %", buckets},
-      {"transfer_high_ms", "high", false, "order statistics, 95 %", buckets},
-      {"algbw_gb_per_s", "algbw GB/s", false, "S / transfer (S of nccl-tests)", buckets},
-      {"busbw_gb_per_s", "busbw GB/s", false,
-       "algbw x 2(n-1)/n for all-reduce, (n-1)/n for "
-       "gather, scatter and all-gather, 1 for broadcast and reduce",
-       buckets},
-      {"utilization_at_size_percent", "of calibration %", false,
-       "sum of the calibrated times at the sizes of the messages / transfer", both},
-      {"utilization_of_plateau_percent", "of plateau %", false,
-       "busbw / busbw of the largest calibrated sizes", both},
-      {"tree_ms", "(S/B) log2 n ms", false, "(S/B) * log2 n", both},
-      {"ring_ms", "ring ms", false, "2(n-1)/n * S/B", both},
-      {"fitted_ms", "alpha-beta ms", false, "calls * alpha + S * beta, fitted to calibration",
-       both}};
-  result.insert(result.end(), rest.begin(), rest.end());
-  result.push_back({"epoch_iterations", "iterations/epoch", false, "iterations of a whole epoch",
-                    "/provenance/train_images"});
-  add_convention_columns(result, options);
-  result.push_back({"remark", "remark", true, "", "", 2});
-  result.push_back(group_name_column());
-  keep(result, {"collective", "message_mib", "transfer_ms", "busbw_gb_per_s",
-                "utilization_at_size_percent"});
-  return result;
+  TableColumns<Row> columns = labels.columns();
+  columns.add(repeats_column());
+  columns.add(
+      {{"collective", "collective",
+        [](const Row& row) { return std::string(collective_name(row.collective.kind)); }, 0},
+       {"calls", "calls", "collectives of this kind in an iteration", "/bucket/kind",
+        [](const Row& row) { return count_cell(row.collective.sizes.size()); }},
+       {"message_mib", "S MiB", "sum of the payloads of one rank in an iteration / 2^20",
+        "/bucket/bytes",
+        [](const Row& row) { return significant_cell(row.collective.payload_bytes() / kMiB); }, 0},
+       {"sampled_iterations", "n", "iterations sampled", "/bucket/start",
+        [](const Row& row) { return count_cell(row.transfer_s.count); }},
+       {"transfer_ms", "transfer ms", "median over iterations of the sum of the transfer times",
+        buckets, [](const Row& row) { return ms_cell(row.transfer_s.value); }, 0},
+       {"transfer_low_ms", "low", "order statistics, 95 %", buckets,
+        [](const Row& row) { return ms_cell(row.transfer_s.low); }},
+       {"transfer_high_ms", "high", "order statistics, 95 %", buckets,
+        [](const Row& row) { return ms_cell(row.transfer_s.high); }},
+       {"algbw_gb_per_s", "algbw GB/s", "S / transfer (S of nccl-tests)", buckets,
+        [](const Row& row) { return significant_cell(row.algbw_Bps() / kGB); }},
+       {"busbw_gb_per_s", "busbw GB/s",
+        "algbw x 2(n-1)/n for all-reduce, (n-1)/n for gather, scatter and all-gather, 1 for "
+        "broadcast and reduce",
+        buckets, [](const Row& row) { return significant_cell(row.busbw / kGB); }, 0},
+       {"utilization_at_size_percent", "of calibration %",
+        "sum of the calibrated times at the sizes of the messages / transfer", both,
+        [](const Row& row) { return share_cell(row.busbw, row.at_size); }, 0},
+       {"utilization_of_plateau_percent", "of plateau %",
+        "busbw / busbw of the largest calibrated sizes", both,
+        [](const Row& row) { return share_cell(row.busbw, row.plateau); }},
+       {"tree_ms", "(S/B) log2 n ms", "(S/B) * log2 n", both,
+        [](const Row& row) { return ms_cell(row.tree_s); }},
+       {"ring_ms", "ring ms", "2(n-1)/n * S/B", both,
+        [](const Row& row) { return ms_cell(row.ring_s); }},
+       {"fitted_ms", "alpha-beta ms", "calls * alpha + S * beta, fitted to calibration", both,
+        [](const Row& row) { return ms_cell(row.fitted_s); }},
+       {"epoch_iterations", "iterations/epoch", "iterations of a whole epoch",
+        "/provenance/train_images",
+        [](const Row& row) { return Cell::count(row.epoch_iterations); }}});
+  for (const BandwidthConvention convention : options.conventions)
+    columns.add(convention_columns(convention));
+  columns.add({{"remark", "remark", [](const Row& row) { return row.remark(); }, 2}});
+  return columns.add(name_column());
 }
 
 /// Time that calibration took for all messages of an iteration.
 double calibrated_s(const LinkCurve& curve, const CollectiveFigures& collective) {
-  double sum_s = curve.empty() ? kNone : 0;
+  double sum_s = curve.empty() ? kNotMeasured : 0;
   for (const std::int64_t size : collective.sizes)
     sum_s += curve.time_at(static_cast<double>(size));
   return sum_s;
 }
 
-void predict(Row& row, const LinkCurve& curve, const TableOptions& options) {
+void fill_in_predictions(BandwidthRow& row, const LinkCurve& curve, const TableOptions& options) {
+  if (!(row.ranks > 1)) return;
   const double bytes = row.collective.payload_bytes();
+  const auto ranks = static_cast<double>(row.ranks);
   const AlphaBeta fit = curve.fit();
-  if (row.ranks > 1)
-    row.fitted_s = static_cast<double>(row.collective.sizes.size()) * fit.alpha_s +
-                   bytes * fit.beta_s_per_byte;
-  if (row.collective.kind != CollectiveKind::kAllReduce || !(row.ranks > 1)) return;
+  row.fitted_s =
+      static_cast<double>(row.collective.sizes.size()) * fit.alpha_s + bytes * fit.beta_s_per_byte;
+  if (row.collective.kind != CollectiveKind::kAllReduce) return;
   const double link = std::isnan(options.link_bytes_per_s) ? row.plateau : options.link_bytes_per_s;
-  row.tree_s = allreduce_tree_s(bytes, link, row.ranks);
-  row.ring_s = allreduce_ring_s(bytes, link, row.ranks);
+  row.tree_s = allreduce_tree_s(bytes, link, ranks);
+  row.ring_s = allreduce_ring_s(bytes, link, ranks);
 }
 
 std::string other_transport(const Run& run, const LinkCurve& curve) {
@@ -116,21 +148,21 @@ std::string other_transport(const Run& run, const LinkCurve& curve) {
   return fmt::format("calibrated over {}, trained over {}", curve.transport, own);
 }
 
-Row make_row(const RunGroup& group, CollectiveFigures collective, GroupSplits& splits,
-             const TableOptions& options) {
-  Row row;
-  row.collective = std::move(collective);
-  row.ranks = static_cast<double>(group.first().ranks);
+BandwidthRow bandwidth_row(const CellRow& label, const RunGroup& group,
+                           CollectiveFigures collective, GroupSplits& splits,
+                           const TableOptions& options) {
+  BandwidthRow row{label, std::move(collective)};
   row.transfer_s = median_estimate(row.collective.transfer_s);
   const CollectiveKind kind = row.collective.kind;
   const double bytes = row.collective.payload_bytes();
+  const auto ranks = static_cast<double>(row.ranks);
   const LinkCurve curve = link_curve(group, kind);
-  row.busbw = busbw(kind, bytes, row.ranks, row.transfer_s.value);
-  row.at_size = busbw(kind, bytes, row.ranks, calibrated_s(curve, row.collective));
-  row.plateau = curve.plateau_busbw(row.ranks);
+  row.busbw = busbw(kind, bytes, ranks, row.transfer_s.value);
+  row.at_size = busbw(kind, bytes, ranks, calibrated_s(curve, row.collective));
+  row.plateau = curve.plateau_busbw(ranks);
   row.calibration = curve.file;
   if (!curve.empty()) row.other_transport = other_transport(group.first(), curve);
-  predict(row, curve, options);
+  fill_in_predictions(row, curve, options);
   const std::int64_t whole = iterations_of_whole_epoch(group.first());
   if (whole > 0) row.epoch_iterations = static_cast<double>(whole);
   if (kind != CollectiveKind::kAllReduce) return row;
@@ -139,62 +171,10 @@ Row make_row(const RunGroup& group, CollectiveFigures collective, GroupSplits& s
   return row;
 }
 
-Cell convention_cell(const Row& row, BandwidthConvention convention, double iteration_s) {
-  const EpochCommunication epoch{row.collective.payload_bytes(), row.ranks, row.epoch_iterations,
-                                 row.epoch_iterations * iteration_s};
-  return significant_cell(bandwidth(convention, epoch) / convention_unit_bytes(convention));
-}
-
-std::string bandwidth_remark(const Row& row) {
-  if (!(row.ranks > 1)) return "one rank: nothing crosses a link";
-  std::string text;
-  const auto add = [&](const std::string& more) { text += (text.empty() ? "" : "; ") + more; };
-  if (std::isnan(row.plateau)) add("no calibration in the run");
-  if (!row.calibration.empty()) add("calibrated apart, by " + row.calibration);
-  if (!row.other_transport.empty()) add(row.other_transport);
-  if (row.busbw > row.plateau) add("above the calibrated plateau");
-  if (row.derived_s <= 0) add("derived communication is not positive");
-  return text;
-}
-
-std::vector<Cell> cells_of(const GroupLabels& labels, const RunGroup& group, const Row& row,
-                           const TableOptions& options) {
-  const auto ms = [](double value_s) { return Cell::of(1e3 * value_s, 3); };
-  const CollectiveKind kind = row.collective.kind;
-  const double message = message_bytes(kind, row.collective.payload_bytes(), row.ranks);
-  const double algbw_of = row.ranks > 1 ? algbw(message, row.transfer_s.value) : kNone;
-  std::vector<Cell> cells = labels.cells(group);
-  const std::vector<Cell> rest = {repeats_cell(group),
-                                  std::string(kCollectiveNames[static_cast<std::size_t>(kind)]),
-                                  Cell::count(static_cast<double>(row.collective.sizes.size())),
-                                  significant_cell(row.collective.payload_bytes() / kMiB),
-                                  Cell::count(static_cast<double>(row.transfer_s.count)),
-                                  ms(row.transfer_s.value),
-                                  ms(row.transfer_s.low),
-                                  ms(row.transfer_s.high),
-                                  significant_cell(algbw_of / kGB),
-                                  significant_cell(row.busbw / kGB),
-                                  Cell::of(1e2 * row.busbw / row.at_size, 1),
-                                  Cell::of(1e2 * row.busbw / row.plateau, 1),
-                                  ms(row.tree_s),
-                                  ms(row.ring_s),
-                                  ms(row.fitted_s),
-                                  Cell::count(row.epoch_iterations)};
-  cells.insert(cells.end(), rest.begin(), rest.end());
-  for (const BandwidthConvention convention : options.conventions) {
-    cells.push_back(convention_cell(row, convention, row.measured_s));
-    cells.push_back(convention_cell(row, convention, row.derived_s));
-  }
-  cells.emplace_back(bandwidth_remark(row));
-  cells.push_back(group_name_cell(group));
-  return cells;
-}
-
 std::vector<std::string> bandwidth_notes(const TableOptions& options, const WaitKinds& waits) {
   std::vector<std::string> result = {
       "S: payload of one rank in one iteration, all collectives of the kind; MiB = 2^20 bytes, GB "
-      "= "
-      "1e9 bytes, GiB = 2^30 bytes; bandwidths are n/a for one rank",
+      "= 1e9 bytes, GiB = 2^30 bytes; bandwidths are n/a for one rank",
       "transfer: all-reduce and all-gather: shortest duration over the ranks (waiting left out); "
       "with a root: from the last rank's arrival to the last rank's end; summed over the "
       "iteration, median over n sampled steady iterations (at most 200 a run, evenly spaced)",
@@ -220,29 +200,26 @@ std::vector<std::string> bandwidth_notes(const TableOptions& options, const Wait
   return result;
 }
 
-void add_group(Table& table, const GroupLabels& labels, const RunGroup& group, GroupSplits& splits,
-               const TableOptions& options) {
-  for (CollectiveFigures& collective : collective_figures(group)) {
-    const Row row = make_row(group, std::move(collective), splits, options);
-    const std::string& sources = splits.derived(group).sources;
-    table.add(cells_of(labels, group, row, options),
-              row.calibration.empty() ? sources : sources + ", " + row.calibration);
-  }
-}
-
 }  // namespace
 
 Table make_bandwidth_table(const RunSet& set, const TableOptions& options) {
   const auto groups = group_runs(set);
   const GroupLabels labels(groups);
   GroupSplits splits(groups);
+  const auto columns = BandwidthRow::columns(labels, options);
   Table table{"bandwidth",
               "Bandwidth of the collectives",
               bandwidth_notes(options, wait_kinds(set)),
-              bandwidth_columns(labels, options),
+              columns.heads(),
               {}};
   for (const RunGroup& group : groups)
-    add_group(table, labels, group, splits, options);
+    for (CollectiveFigures& collective : collective_figures(group)) {
+      const BandwidthRow row =
+          bandwidth_row(labels.row(group), group, std::move(collective), splits, options);
+      const std::string& sources = splits.derived(group).sources;
+      table.add(columns.cells(row),
+                row.calibration.empty() ? sources : sources + ", " + row.calibration);
+    }
   if (table.rows.empty()) table.notes.emplace_back("no collective was recorded in these runs");
   return table;
 }

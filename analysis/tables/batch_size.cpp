@@ -1,16 +1,20 @@
 #include <algorithm>
-#include <cmath>
+#include <optional>
 #include <set>
 #include <tuple>
 
 #include <fmt/format.h>
 
 #include "analysis/figures/epoch_figures.h"
-#include "analysis/tables/group_cells.h"
-#include "analysis/tables/run_cells.h"
+#include "analysis/tables/columns.h"
 #include "analysis/tables/tables.h"
+#include "base/error.h"
+#include "base/parse.h"
+#include "comm/ledger.h"
+#include "exchange/collective_call.h"
 #include "options/modes.h"
 #include "stats/bandwidth.h"
+#include "stats/estimate.h"
 #include "stats/statistics.h"
 
 namespace gradsync::report {
@@ -19,50 +23,63 @@ namespace {
 
 constexpr std::size_t kMostEpochs = 10;
 
-/// A row and where it stands: by model, ranks, mode, batch.
-struct Line {
-  std::tuple<std::string, std::int64_t, std::size_t, std::string, std::int64_t> place;
-  std::vector<Cell> cells;
-  std::string source;
+/// An epoch of a cell, or the mean over its later epochs.
+struct EpochLine : CellRow {
+  std::string source = {}, epoch = "-", remark = {};
+  double iterations = kNotMeasured, images_per_s = kNotMeasured;
+  EpochFigures figures = {};
+  bool of_one_epoch = true;  ///< false: a mean, which has no loss, accuracy and memory
+
+  Cell of_epoch(const Cell& cell) const { return of_one_epoch ? cell : Cell("-"); }
+  /// What the lines are sorted by.
+  auto place() const { return std::tuple(model, ranks, mode_position(mode), mode, batch_global); }
+  static TableColumns<EpochLine> columns(const GroupLabels& labels);
 };
+
+TableColumns<EpochLine> EpochLine::columns(const GroupLabels& labels) {
+  using Row = EpochLine;
+  const std::string over = "mean over ranks; median of the repeats";
+  TableColumns<Row> columns = labels.columns();
+  columns.add(repeats_column());
+  columns.add(
+      {{"epoch", "epoch", [](const Row& row) { return row.epoch; }, 0},
+       {"iterations", "iterations", "iterations of the epoch", "/epoch/iterations",
+        [](const Row& row) { return Cell::count(row.iterations); }},
+       {"training_s", "training s",
+        "slowest rank's iterations of the epoch without waiting for data; median of the repeats",
+        "/epoch/training_time",
+        [](const Row& row) { return significant_cell(row.figures.training_s); }, 0},
+       {"running_s", "running s",
+        "slowest rank's wall time of the epoch without evaluation; median of the repeats",
+        "/epoch/running_time",
+        [](const Row& row) { return significant_cell(row.figures.running_s); }},
+       {"extrapolated_s", "whole epoch, extrapolated s",
+        "mean iteration that is not warm-up, slowest rank, x iterations of a whole epoch; only of "
+        "an epoch that was cut off",
+        "/time/iteration",
+        [](const Row& row) { return significant_cell(row.figures.extrapolated_s); }},
+       {"images_per_s", "images/s", "images of the epoch / running time",
+        "/iteration/samples, /epoch/running_time",
+        [](const Row& row) { return Cell::of(row.images_per_s, 1); }, 0},
+       {"train_loss", "train loss", over, "/epoch/train_loss",
+        [](const Row& row) { return row.of_epoch(Cell::of(row.figures.train_loss, 4)); }},
+       {"train_accuracy_percent", "train %", over, "/epoch/train_accuracy",
+        [](const Row& row) { return row.of_epoch(percent_cell(row.figures.train_accuracy, 2)); }},
+       {"test_loss", "test loss", over, "/epoch/test_loss",
+        [](const Row& row) { return row.of_epoch(Cell::of(row.figures.test_loss, 4)); }},
+       {"test_accuracy_percent", "test %", over, "/epoch/test_accuracy",
+        [](const Row& row) { return row.of_epoch(percent_cell(row.figures.test_accuracy, 2)); }, 0},
+       {"peak_memory_mib", "memory MiB", "largest over ranks / 2^20 bytes; median of the repeats",
+        "/epoch/peak_memory",
+        [](const Row& row) {
+          return row.of_epoch(Cell::of(row.figures.peak_memory_bytes / kMiB, 1));
+        }},
+       {"remark", "remark", [](const Row& row) { return row.remark; }, 2}});
+  return columns.add(name_column());
+}
 
 /// The recorded epochs of all repeats of a group.
 using Repeats = std::vector<std::vector<EpochFigures>>;
-
-std::vector<Column> batch_size_columns(const GroupLabels& labels) {
-  std::vector<Column> result = labels.columns();
-  const std::vector<Column> rest = {
-      repeats_column(),
-      {"epoch", "epoch", true},
-      {"iterations", "iterations", false, "iterations of the epoch", "/epoch/iterations"},
-      {"training_s", "training s", false,
-       "slowest rank's iterations of the epoch without waiting for data; median of the repeats",
-       "/epoch/training_time"},
-      {"running_s", "running s", false,
-       "slowest rank's wall time of the epoch without evaluation; median of the repeats",
-       "/epoch/running_time"},
-      {"extrapolated_s", "whole epoch, extrapolated s", false,
-       "mean iteration that is not warm-up, slowest rank, x iterations of a whole epoch; only of "
-       "an epoch that was cut off",
-       "/time/iteration"},
-      {"images_per_s", "images/s", false, "images of the epoch / running time",
-       "/iteration/samples, /epoch/running_time"},
-      {"train_loss", "train loss", false, "mean over ranks; median of the repeats",
-       "/epoch/train_loss"},
-      {"train_accuracy_percent", "train %", false, "mean over ranks; median of the repeats",
-       "/epoch/train_accuracy"},
-      {"test_loss", "test loss", false, "mean over ranks; median of the repeats",
-       "/epoch/test_loss"},
-      {"test_accuracy_percent", "test %", false, "mean over ranks; median of the repeats",
-       "/epoch/test_accuracy"},
-      {"peak_memory_mib", "memory MiB", false,
-       "largest over ranks / 2^20 bytes; median of the repeats", "/epoch/peak_memory"},
-      {"remark", "remark", true, "", "", 2},
-      group_name_column()};
-  result.insert(result.end(), rest.begin(), rest.end());
-  keep(result, {"epoch", "training_s", "images_per_s", "test_accuracy_percent"});
-  return result;
-}
 
 /// The median over the repeats of one figure of the epoch at `position`.
 template <typename Figure>
@@ -84,68 +101,36 @@ double over_later_epochs(const Repeats& repeats, std::size_t epochs, Figure figu
   return mean(values);
 }
 
-std::vector<Cell> time_cells(double iterations, double training_s, double running_s,
-                             double extrapolated_s, double images_per_s) {
-  return {Cell::count(iterations), significant_cell(training_s), significant_cell(running_s),
-          significant_cell(extrapolated_s), Cell::of(images_per_s, 1)};
+/// `over` gives the value of a line for a figure of an epoch.
+template <typename Over>
+void fill_in_times(EpochLine& line, Over over) {
+  line.iterations = over([](const auto& one) { return static_cast<double>(one.iterations); });
+  line.figures.training_s = over([](const auto& one) { return one.training_s; });
+  line.figures.running_s = over([](const auto& one) { return one.running_s; });
+  line.images_per_s = over([](const auto& one) { return one.images_per_s(); });
 }
 
-std::vector<Cell> epoch_cells(const Repeats& repeats, std::size_t e) {
-  const auto of = [&](auto figure) { return over_repeats(repeats, e, figure); };
-  std::vector<Cell> cells =
-      time_cells(of([](const auto& one) { return static_cast<double>(one.iterations); }),
-                 of([](const auto& one) { return one.training_s; }),
-                 of([](const auto& one) { return one.running_s; }),
-                 of([](const auto& one) { return one.extrapolated_s; }),
-                 of([](const auto& one) { return one.images_per_s(); }));
-  const std::vector<Cell> results = {
-      Cell::of(of([](const auto& one) { return one.train_loss; }), 4),
-      Cell::of(1e2 * of([](const auto& one) { return one.train_accuracy; }), 2),
-      Cell::of(of([](const auto& one) { return one.test_loss; }), 4),
-      Cell::of(1e2 * of([](const auto& one) { return one.test_accuracy; }), 2),
-      Cell::of(of([](const auto& one) { return one.peak_memory_bytes; }) / kMiB, 1)};
-  cells.insert(cells.end(), results.begin(), results.end());
-  return cells;
+void fill_in_epoch(EpochLine& line, const Repeats& repeats, std::size_t epoch) {
+  fill_in_times(line, [&](auto figure) { return over_repeats(repeats, epoch, figure); });
+  for (double EpochFigures::*one :
+       {&EpochFigures::extrapolated_s, &EpochFigures::train_loss, &EpochFigures::train_accuracy,
+        &EpochFigures::test_loss, &EpochFigures::test_accuracy, &EpochFigures::peak_memory_bytes})
+    line.figures.*one =
+        over_repeats(repeats, epoch, [one](const EpochFigures& of) { return of.*one; });
 }
 
-std::vector<Cell> later_cells(const Repeats& repeats, std::size_t epochs) {
-  const auto of = [&](auto figure) { return over_later_epochs(repeats, epochs, figure); };
-  std::vector<Cell> cells =
-      time_cells(of([](const auto& one) { return static_cast<double>(one.iterations); }),
-                 of([](const auto& one) { return one.training_s; }),
-                 of([](const auto& one) { return one.running_s; }), kNotMeasured,
-                 of([](const auto& one) { return one.images_per_s(); }));
-  cells.insert(cells.end(), 5, Cell("-"));  // they are of one epoch, not of a mean
-  return cells;
-}
-
-std::string joined(const std::vector<std::string>& parts) {
-  std::string text;
-  for (const std::string& part : parts)
-    text += (text.empty() ? "" : "; ") + part;
-  return text;
-}
-
-std::string batch_size_remark(const Run& run, const EpochFigures& epoch) {
-  std::vector<std::string> parts;
-  if (epoch.epoch == 0) parts.emplace_back("first epoch: warm-up");
-  if (!epoch.whole) {
-    parts.push_back(fmt::format("cut off: time of {} of {} iterations", epoch.iterations,
-                                epoch.whole_iterations > 0 ? std::to_string(epoch.whole_iterations)
-                                                           : "an unknown number of"));
-  }
-  if (is_full_batch(run.batch_global, training_images(run)))
-    parts.push_back(fmt::format("full batch: one step over all {} images, as any larger batch",
-                                training_images(run)));
-  if (run.reader->status() != RunStatus::kComplete) parts.push_back("run " + run.status());
-  return joined(parts);
-}
-
-std::size_t most_epochs(const Repeats& repeats) {
-  std::size_t most = 0;
-  for (const auto& epochs : repeats)
-    most = std::max(most, epochs.size());
-  return most;
+std::string epoch_remark(const Run& run, const EpochFigures& epoch) {
+  const std::int64_t images = training_images(run);
+  return remark_of(
+      {epoch.epoch == 0 ? "first epoch: warm-up" : "",
+       epoch.whole ? ""
+                   : fmt::format("cut off: time of {} of {} iterations", epoch.iterations,
+                                 epoch.whole_iterations > 0 ? std::to_string(epoch.whole_iterations)
+                                                            : "an unknown number of"),
+       is_full_batch(run.batch_global, images)
+           ? fmt::format("full batch: one step over all {} images, as any larger batch", images)
+           : "",
+       run.reader->status() != RunStatus::kComplete ? "run " + run.status() : ""});
 }
 
 /// The first, the last and evenly spaced ones between, at most kMostEpochs.
@@ -157,85 +142,30 @@ std::set<std::size_t> shown_epochs(std::size_t epochs) {
   return shown;
 }
 
-class Lines {
- public:
-  explicit Lines(const GroupLabels& labels) : labels_(labels) {}
-
-  void add_group(const RunGroup& group) {
-    Repeats repeats;
-    for (const Run* run : group.repeats)
-      repeats.push_back(epoch_figures(*run));
-    const std::size_t epochs = most_epochs(repeats);
-    if (epochs == 0) add_unrecorded(group);
-    for (const std::size_t e : shown_epochs(epochs))
-      add(group, std::to_string(e + 1), epoch_cells(repeats, e),
-          batch_size_remark(group.first(), longest(repeats)[e]));
-    if (epochs > 2 && batch_schedule(group.first()).empty())
-      add(group, fmt::format("mean 2-{}", epochs), later_cells(repeats, epochs),
-          fmt::format("without the first, {} epochs", epochs - 1));
+void add_lines(const RunGroup& group, const GroupLabels& labels, std::vector<EpochLine>& lines) {
+  Repeats repeats;
+  for (const Run* run : group.repeats)
+    repeats.push_back(epoch_figures(*run));
+  const auto& longest =
+      *std::max_element(repeats.begin(), repeats.end(),
+                        [](const auto& a, const auto& b) { return a.size() < b.size(); });
+  const std::size_t epochs = longest.size();
+  const EpochLine empty{labels.row(group), sources_of(group)};
+  for (const std::size_t e : shown_epochs(epochs)) {
+    EpochLine& line = lines.emplace_back(empty);
+    line.epoch = std::to_string(e + 1);
+    line.remark = epoch_remark(group.first(), longest[e]);
+    fill_in_epoch(line, repeats, e);
   }
-
-  void add_failure(const FailedCell& failed) {
-    std::vector<Cell> cells = labels_.cells(failed);
-    cells.push_back(Cell::count(0));
-    cells.emplace_back("-");
-    cells.insert(cells.end(), 10, Cell::of(kNotMeasured, 0));
-    cells.emplace_back(failed.verdict());
-    cells.emplace_back(failed.cell);
-    lines_.push_back(
-        {{failed.model, failed.ranks, mode_position(failed.mode), failed.mode, failed.batch_global},
-         std::move(cells),
-         failed.path.string()});
-  }
-
-  void add_to(Table& table) {
-    std::stable_sort(lines_.begin(), lines_.end(),
-                     [](const Line& a, const Line& b) { return a.place < b.place; });
-    for (Line& line : lines_)
-      table.add(std::move(line.cells), std::move(line.source));
-  }
-
- private:
-  static const std::vector<EpochFigures>& longest(const Repeats& repeats) {
-    return *std::max_element(repeats.begin(), repeats.end(),
-                             [](const auto& a, const auto& b) { return a.size() < b.size(); });
-  }
-
-  void add_unrecorded(const RunGroup& group) {
-    std::vector<Cell> none(10, Cell::of(kNotMeasured, 0));
-    add(group, "-", std::move(none), fmt::format("run {}: no epoch ended", group.first().status()));
-  }
-
-  void add(const RunGroup& group, const std::string& epoch, std::vector<Cell> figures,
-           const std::string& text) {
-    std::vector<Cell> cells = labels_.cells(group);
-    cells.push_back(repeats_cell(group));
-    cells.emplace_back(epoch);
-    cells.insert(cells.end(), figures.begin(), figures.end());
-    cells.emplace_back(text);
-    cells.push_back(group_name_cell(group));
-    const Run& run = group.first();
-    lines_.push_back({{run.model, run.ranks, mode_position(run.mode), run.mode, run.batch_global},
-                      std::move(cells),
-                      sources_of(group)});
-  }
-
-  const GroupLabels& labels_;
-  std::vector<Line> lines_;
-};
-
-std::vector<std::string> batch_size_notes() {
-  return {
-      "one row per epoch, counted from 1; the first includes warm-up (page cache, first "
-      "iterations, memory that grows) and is kept apart from \"mean 2-N\"",
-      "training s: iterations without waiting for data; running s: wall time of the epoch without "
-      "evaluation; both of the slowest rank, nothing scaled",
-      "an epoch that --iterations cut off shows the time of the iterations it had; \"whole epoch, "
-      "extrapolated\" is its mean iteration that is not warm-up x the iterations of a whole epoch",
-      "images/s: images of the global batches / running time; loss and accuracy: mean over ranks; "
-      "memory: largest over ranks, highest so far (resident set on a CPU, device memory on a GPU), "
-      "MiB = 2^20 bytes",
-      "runs: repeats, of which each figure is the median; at most 10 epochs a run are shown"};
+  if (epochs == 0)
+    lines.emplace_back(empty).remark =
+        fmt::format("run {}: no epoch ended", group.first().status());
+  if (epochs <= 2 || !batch_schedule(group.first()).empty()) return;
+  EpochLine& line = lines.emplace_back(empty);
+  line.epoch = fmt::format("mean 2-{}", epochs);
+  line.remark = fmt::format("without the first, {} epochs", epochs - 1);
+  line.of_one_epoch = false;
+  fill_in_times(line, [&](auto figure) { return over_later_epochs(repeats, epochs, figure); });
 }
 
 }  // namespace
@@ -243,19 +173,138 @@ std::vector<std::string> batch_size_notes() {
 Table make_batch_size_table(const RunSet& set, const TableOptions&) {
   const auto groups = group_runs(set);
   const GroupLabels labels(groups);
-  Table table{"batch-size",
-              "Batch size against epoch time",
-              batch_size_notes(),
-              batch_size_columns(labels),
-              {}};
-  Lines lines(labels);
+  const auto columns = EpochLine::columns(labels);
+  Table table{
+      "batch-size",
+      "Batch size against epoch time",
+      {"one row per epoch, counted from 1; the first includes warm-up (page cache, first "
+       "iterations, memory that grows) and is kept apart from \"mean 2-N\"",
+       "training s: iterations without waiting for data; running s: wall time of the epoch without "
+       "evaluation; both of the slowest rank, nothing scaled",
+       "an epoch that --iterations cut off shows the time of the iterations it had; \"whole epoch, "
+       "extrapolated\" is its mean iteration that is not warm-up x the iterations of a whole epoch",
+       "images/s: images of the global batches / running time; loss and accuracy: mean over ranks; "
+       "memory: largest over ranks, highest so far (resident set on a CPU, device memory on a "
+       "GPU), MiB = 2^20 bytes",
+       "runs: repeats, of which each figure is the median; at most 10 epochs a run are shown"},
+      columns.heads(),
+      {}};
+  std::vector<EpochLine> lines;
   for (const RunGroup& group : groups)
-    lines.add_group(group);
+    add_lines(group, labels, lines);
   for (const FailedCell& failed : set.failed)
-    lines.add_failure(failed);
+    lines.push_back({labels.row(failed), failed.path.string(), "-", failed.verdict()});
   // How a batch failed is said by its remark alone.
   if (!set.failed.empty()) keep(table.columns, {"batch_per_rank", "remark"});
-  lines.add_to(table);
+  std::stable_sort(lines.begin(), lines.end(),
+                   [](const EpochLine& a, const EpochLine& b) { return a.place() < b.place(); });
+  for (const EpochLine& line : lines)
+    table.add(columns.cells(line), line.source);
+  return table;
+}
+
+namespace {
+
+/// What a run took up to the end of the first epoch whose test accuracy is the target or more.
+struct Reached {
+  double epochs = 0, time_s = 0, images = 0;
+};
+
+/// A cell and what its repeats took to the target.
+struct TargetRow : CellRow {
+  double target_percent = 0;
+  std::vector<double> epochs = {};
+  Estimate time_s = {}, images = {};
+
+  static TableColumns<TargetRow> columns(const GroupLabels& labels);
+};
+
+TableColumns<TargetRow> TargetRow::columns(const GroupLabels& labels) {
+  using Row = TargetRow;
+  const std::string student = "Student's t over the repeats, 95 %";
+  const std::string time = "/epoch/running_time, /epoch/test_accuracy";
+  const std::string images = "/iteration/samples, /epoch/test_accuracy";
+  TableColumns<Row> columns = labels.columns();
+  columns.add({{"target_percent", "target %", "--target-accuracy", "/config/target-accuracy",
+                [](const Row& row) { return Cell::of(row.target_percent, 2); }, 0}});
+  columns.add(repeats_column());
+  columns.add({{"reached", "reached", "repeats that reached the target", "/epoch/test_accuracy",
+                [](const Row& row) { return count_cell(row.epochs.size()); }, 0},
+               {"epochs", "epochs", "mean of the repeats that reached it", "/epoch/test_accuracy",
+                [](const Row& row) { return Cell::of(mean(row.epochs), 1); }},
+               {"time_s", "time s", "sum of the running times of these epochs; mean", time,
+                [](const Row& row) { return significant_cell(row.time_s.value); }, 0},
+               {"time_low_s", "low", student, time,
+                [](const Row& row) { return significant_cell(row.time_s.low); }},
+               {"time_high_s", "high", student, time,
+                [](const Row& row) { return significant_cell(row.time_s.high); }},
+               {"images", "images", "sum of the global batches of these epochs; mean", images,
+                [](const Row& row) { return Cell::count(row.images.value); }, 0},
+               {"images_low", "low", student, images,
+                [](const Row& row) { return Cell::count(row.images.low); }},
+               {"images_high", "high", student, images,
+                [](const Row& row) { return Cell::count(row.images.high); }}});
+  return columns.add(name_column());
+}
+
+double target_percent(const Run& run) {
+  try {
+    return parse_number(option_value(run, "target-accuracy"));
+  } catch (const Error&) {
+    return 0;
+  }
+}
+
+std::optional<Reached> reached(const Run& run, double percent) {
+  constexpr double kRounding = 1e-9;  // of a mean over ranks
+  Reached sum;
+  for (const EpochFigures& epoch : epoch_figures(run)) {
+    ++sum.epochs;
+    sum.time_s += epoch.running_s;
+    sum.images += epoch.samples;
+    if (1e2 * epoch.test_accuracy >= percent - kRounding) return sum;
+  }
+  return {};
+}
+
+TargetRow target_row(const GroupLabels& labels, const RunGroup& group, double percent) {
+  TargetRow row{labels.row(group), percent};
+  std::vector<double> time_s, images;
+  for (const Run* run : group.repeats)
+    if (const auto one = reached(*run, percent)) {
+      row.epochs.push_back(one->epochs);
+      time_s.push_back(one->time_s);
+      images.push_back(one->images);
+    }
+  row.time_s = mean_estimate(time_s);
+  row.images = mean_estimate(images);
+  return row;
+}
+
+}  // namespace
+
+bool has_target_accuracy(const RunSet& set, const TableOptions&) {
+  return std::any_of(set.runs.begin(), set.runs.end(),
+                     [](const Run& run) { return target_percent(run) > 0; });
+}
+
+Table make_time_to_accuracy_table(const RunSet& set, const TableOptions&) {
+  const auto groups = group_runs(set);
+  const GroupLabels labels(groups);
+  const auto columns = TargetRow::columns(labels);
+  Table table{"time-to-accuracy",
+              "Time to accuracy",
+              {"time, images: up to the end of the first epoch whose test accuracy, mean over "
+               "ranks, is the target (--target-accuracy) or more; running time of the slowest "
+               "rank, without evaluation",
+               "mean of the repeats that reached it; low, high: 95 % interval of Student's t over "
+               "them, n/a for one repeat. Where reached is less than runs, the mean leaves out the "
+               "slowest: compare only cells that all repeats reach"},
+              columns.heads(),
+              {}};
+  for (const RunGroup& group : groups)
+    if (const double percent = target_percent(group.first()); percent > 0)
+      table.add(columns.cells(target_row(labels, group, percent)), sources_of(group));
   return table;
 }
 

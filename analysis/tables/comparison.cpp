@@ -5,9 +5,11 @@
 
 #include <fmt/format.h>
 
-#include "analysis/figures/fom.h"
+#include "analysis/figures/run_group.h"
 #include "analysis/read/run_set.h"
+#include "analysis/tables/columns.h"
 #include "base/parse.h"
+#include "base/table.h"
 #include "record/row_figures.h"
 #include "stats/bandwidth.h"
 
@@ -34,19 +36,19 @@ ComparedCell compared(const std::string& name, const RunGroup* a, const RunGroup
           b,
           median_estimate(times_a),
           median_estimate(times_b),
-          time_ratio(times_b, times_a, seed)};
+          ratio_estimate(times_b, times_a, seed)};
 }
 
 }  // namespace
 
 bool ComparedCell::fails(double threshold) const {
-  return both() && time.word == "slower" && time.ratio.value > 1 + threshold;
+  return both() && difference_of(ratio) == Difference::kSlower && ratio.value > 1 + threshold;
 }
 
 std::string ComparedCell::verdict() const {
   if (b == nullptr) return "only in A";
   if (a == nullptr) return "only in B";
-  return std::string(time.word);
+  return difference_text(difference_of(ratio));
 }
 
 std::vector<ComparedCell> compare_groups(const std::vector<RunGroup>& a,
@@ -145,7 +147,7 @@ Estimate time_of(const LinkRows& rows) {
   return with_error(median.value, relative_error(rows, median.value), rows.size());
 }
 
-/// Of times, as bandwidth of `factor` bytes.
+/// Bandwidth of `factor` bytes in these times.
 Estimate inverse(const Estimate& time, double factor) {
   return {factor / time.value, factor / time.high, factor / time.low, time.count};
 }
@@ -168,13 +170,14 @@ Estimate busbw_ratio(const LinkRows& a, const LinkRows& b, std::uint64_t seed) {
 }  // namespace
 
 bool ComparedLink::fails(double threshold) const {
-  return both() && verdict() == "slower" && ratio.value < 1 - threshold;
+  return both() && difference_of(inverse(ratio, 1)) == Difference::kSlower &&
+         ratio.value < 1 - threshold;
 }
 
 std::string ComparedLink::verdict() const {
   if (busbw_b.count == 0) return "only in A";
   if (busbw_a.count == 0) return "only in B";
-  return std::string(ratio_word(inverse(ratio, 1)));
+  return difference_text(difference_of(inverse(ratio, 1)));
 }
 
 std::vector<ComparedLink> compare_links(const RunSet& a, const RunSet& b, std::uint64_t seed) {
@@ -193,6 +196,164 @@ std::vector<ComparedLink> compare_links(const RunSet& a, const RunSet& b, std::u
     if (std::ranges::find(of_a, other.name, &NamedRows::name) == of_a.end())
       links.push_back({other.name, {}, busbw_of(other), {}});
   return links;
+}
+
+namespace {
+
+std::string verdict_text(const std::string& verdict, bool fails) {
+  return verdict + (fails ? " (beyond the threshold)" : "");
+}
+
+TableColumns<ComparedCell> cell_comparison_columns(double threshold) {
+  using Row = ComparedCell;
+  const std::string data = "/time/iteration";
+  const auto run_of = [](const Row& row) -> const Run& {
+    return (row.a == nullptr ? row.b : row.a)->first();
+  };
+  const auto time = [](double time_s, const Row& row) {
+    return ms_cell(time_s, ms_decimals(1e3 * std::fmax(row.time_a.value, row.time_b.value)));
+  };
+  return {{"cell", "cell", [](const Row& row) { return row.name; }},
+          {"ranks", "ranks", "ranks of the run", "/topology/rank",
+           [=](const Row& row) { return known_count(run_of(row).ranks); }},
+          {"batch_per_rank", "batch/rank", "global batch / (ranks x accumulation)",
+           "/config/batch-per-rank",
+           [=](const Row& row) { return known_count(run_of(row).batch_per_rank); }},
+          {"a_iterations", "n of A", "steady iterations of all repeats", "/iteration/number",
+           [](const Row& row) { return count_cell(row.time_a.count); }, 2},
+          {"b_iterations", "n of B", "steady iterations of all repeats", "/iteration/number",
+           [](const Row& row) { return count_cell(row.time_b.count); }, 2},
+          {"a_median_ms", "A ms", "median over n of the slowest rank", data,
+           [=](const Row& row) { return time(row.time_a.value, row); }},
+          {"b_median_ms", "B ms", "median over n of the slowest rank", data,
+           [=](const Row& row) { return time(row.time_b.value, row); }},
+          {"ratio", "B/A", "median of B / median of A", data,
+           [](const Row& row) { return Cell::of(row.ratio.value, 3); }, 0},
+          {"ratio_low", "low", "lower end of the ratio's 95 % bootstrap interval", data,
+           [](const Row& row) { return Cell::of(row.ratio.low, 3); }},
+          {"ratio_high", "high", "upper end of the ratio's 95 % bootstrap interval", data,
+           [](const Row& row) { return Cell::of(row.ratio.high, 3); }},
+          {"verdict", "verdict",
+           [=](const Row& row) { return verdict_text(row.verdict(), row.fails(threshold)); }, 0}};
+}
+
+std::string source(const ComparedCell& cell) {
+  if (!cell.both()) return sources_of(cell.a == nullptr ? *cell.b : *cell.a);
+  return sources_of(*cell.a) + ", " + sources_of(*cell.b);
+}
+
+/// Digits behind the point of GB/s: three, or as many as show three digits of a small bandwidth.
+int gb_decimals(double bandwidth_Bps) {
+  const double rate = bandwidth_Bps / kGB;
+  return rate > 0 ? std::clamp(2 - static_cast<int>(std::floor(std::log10(rate))), 3, 9) : 3;
+}
+
+TableColumns<ComparedLink> link_comparison_columns(double threshold) {
+  using Row = ComparedLink;
+  const auto busbw = [](const char* name, const char* head, const char* formula,
+                        Estimate Row::*side, double Estimate::*value) {
+    return RowColumn<Row>(name, head, formula, "/calibration/median", [=](const Row& row) {
+      return Cell::of((row.*side).*value / kGB, gb_decimals((row.*side).value));
+    });
+  };
+  const auto ratio = [](const char* name, const char* head, const char* formula,
+                        double Estimate::*value, int detail = 1) {
+    return RowColumn<Row>(
+        name, head, formula, "/calibration/median",
+        [=](const Row& row) { return Cell::of(row.ratio.*value, 3); }, detail);
+  };
+  const char *median = "busbw of the median call", *low = "lower end of its 95 % interval",
+             *high = "upper end of its 95 % interval";
+  return {{"collective", "collective", [](const Row& row) { return row.name; }},
+          busbw("a_busbw_GBps", "A GB/s", median, &Row::busbw_a, &Estimate::value),
+          busbw("a_low", "low", low, &Row::busbw_a, &Estimate::low),
+          busbw("a_high", "high", high, &Row::busbw_a, &Estimate::high),
+          busbw("b_busbw_GBps", "B GB/s", median, &Row::busbw_b, &Estimate::value),
+          busbw("b_low", "low", low, &Row::busbw_b, &Estimate::low),
+          busbw("b_high", "high", high, &Row::busbw_b, &Estimate::high),
+          ratio("ratio", "B/A", "busbw of B / busbw of A", &Estimate::value, 0),
+          ratio("ratio_low", "low", "lower end of the ratio's 95 % interval", &Estimate::low),
+          ratio("ratio_high", "high", "upper end of the ratio's 95 % interval", &Estimate::high),
+          {"verdict", "verdict",
+           [=](const Row& row) { return verdict_text(row.verdict(), row.fails(threshold)); }, 0}};
+}
+
+}  // namespace
+
+Table link_comparison_table(const std::vector<ComparedLink>& links, double threshold,
+                            std::uint64_t seed) {
+  const auto columns = link_comparison_columns(threshold);
+  Table table{"compare-links", "Bandwidth of collectives in B against A", {}, columns.heads(), {}};
+  for (const ComparedLink& link : links)
+    table.add(columns.cells(link));
+  table.notes = {
+      fmt::format("a size fails if it is slower and the ratio below {:.6g}", 1 - threshold),
+      fmt::format("95 % intervals from 6 cycles or files on: of medians by order statistics, of "
+                  "ratios from {} bootstrap resamples, seed {}; below that from the deviation of "
+                  "the calls, without what differs between cycles (gradsync-calibrate -N 6)",
+                  kResamples, seed)};
+  return table;
+}
+
+Table comparison_table(const std::vector<ComparedCell>& cells, double threshold,
+                       std::uint64_t seed) {
+  const auto columns = cell_comparison_columns(threshold);
+  Table table{"compare", "Iteration times of B against A", {}, columns.heads(), {}};
+  for (const ComparedCell& cell : cells)
+    table.add(columns.cells(cell), source(cell));
+  for (const std::string& line : different_circumstances(cells))
+    table.notes.push_back("A and B differ in " + line);
+  const std::vector<std::string> methods = {
+      fmt::format(
+          "no difference: the interval contains 1; a cell fails if it is slower and the ratio "
+          "above {:.6g}",
+          1 + threshold),
+      fmt::format("95 % interval of the ratio of medians from {} bootstrap resamples, seed {}; "
+                  "iterations are treated as independent",
+                  kResamples, seed),
+      "an iteration counts as its slowest rank; steady iterations of all repeats of a cell "
+      "(docs/numbers.md)"};
+  table.notes.insert(table.notes.end(), methods.begin(), methods.end());
+  return table;
+}
+
+namespace {
+
+std::string ratio_text(const ComparedCell& cell) {
+  return fmt::format("B/A = {:.4f} (95 %: {:.4f} to {:.4f}), A {:.6g} s, B {:.6g} s, {}",
+                     cell.ratio.value, cell.ratio.low, cell.ratio.high, cell.time_a.value,
+                     cell.time_b.value, cell.verdict());
+}
+
+JunitCase case_of(const ComparedCell& cell, double threshold) {
+  if (!cell.both() || !cell.ratio.has_interval())
+    return {cell.name, JunitCase::Result::kSkipped, cell.verdict(), ""};
+  const auto result =
+      cell.fails(threshold) ? JunitCase::Result::kFailed : JunitCase::Result::kPassed;
+  return {cell.name, result, ratio_text(cell), "threshold"};
+}
+
+JunitCase case_of(const ComparedLink& link, double threshold) {
+  if (!link.both() || !link.ratio.has_interval())
+    return {link.name, JunitCase::Result::kSkipped, link.verdict(), ""};
+  return {link.name,
+          link.fails(threshold) ? JunitCase::Result::kFailed : JunitCase::Result::kPassed,
+          fmt::format("busbw B/A = {:.4f} (95 %: {:.4f} to {:.4f}), A {:.6g} B/s, B {:.6g} B/s, {}",
+                      link.ratio.value, link.ratio.low, link.ratio.high, link.busbw_a.value,
+                      link.busbw_b.value, link.verdict()),
+          "threshold"};
+}
+
+}  // namespace
+
+std::string junit_text(const std::vector<ComparedCell>& cells,
+                       const std::vector<ComparedLink>& links, double threshold) {
+  std::vector<JunitCase> cases;
+  for (const ComparedCell& cell : cells)
+    cases.push_back(case_of(cell, threshold));
+  for (const ComparedLink& link : links)
+    cases.push_back(case_of(link, threshold));
+  return junit_suite("gradsync-report compare", "gradsync.compare", cases);
 }
 
 }  // namespace gradsync::report

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "analysis/figures/comparisons.h"
-#include "analysis/figures/run_group.h"
 #include "analysis/read/run_set.h"
 #include "base/table.h"
 
@@ -17,12 +16,13 @@ struct ComparedCell {
   const RunGroup* a = nullptr;  ///< null where only B has it
   const RunGroup* b = nullptr;
   Estimate time_a, time_b;  ///< median iteration time in seconds
-  TimeRatio time;           ///< B / A
+  Estimate ratio;           ///< median iteration time of B / that of A
 
   bool both() const { return a != nullptr && b != nullptr; }
-  /// Slower by more than `threshold` (0.05: 5 %), and not by chance: the interval leaves out 1.
+  /// Whether B is slower by more than `threshold` (0.05: 5 %), and not by chance: the interval
+  /// leaves out 1.
   bool fails(double threshold) const;
-  /// verdict of the ratio, "only in A" or "only in B".
+  /// difference_text of the ratio, "only in A" or "only in B".
   std::string verdict() const;
 };
 
@@ -43,7 +43,7 @@ struct ComparedLink {
   bool both() const { return busbw_a.count > 0 && busbw_b.count > 0; }
   /// Slower by more than `threshold` (0.05: 5 % less busbw), and not by chance.
   bool fails(double threshold) const;
-  /// "faster", "slower", "no difference", "too few", "only in A" or "only in B".
+  /// difference_text of the times, "only in A" or "only in B".
   std::string verdict() const;
 };
 

@@ -1,12 +1,9 @@
 #include <algorithm>
-#include <set>
 
 #include <fmt/format.h>
 
 #include "analysis/figures/epoch_figures.h"
-#include "analysis/figures/remedy.h"
-#include "analysis/tables/group_cells.h"
-#include "analysis/tables/run_cells.h"
+#include "analysis/tables/columns.h"
 #include "analysis/tables/tables.h"
 #include "base/error.h"
 #include "base/parse.h"
@@ -18,45 +15,68 @@ namespace {
 
 /// The epoch that published studies of large batches name.
 constexpr std::int64_t kEarlyEpoch = 5;
-/// Behind the remedy.
-constexpr std::ptrdiff_t kSettingsAt = 7;
+
+/// What a cell had learnt at the end of one epoch.
+struct LearntRow : CellRow {
+  double learning_rate = kNotMeasured;
+  std::string remedy = {};
+  AccuracyAt at = {};
+  Estimate test_percent = {};
+  Estimate to_base = {}, to_none = {};  ///< changes of test accuracy in percentage points
+  std::string remark = {};
+
+  static TableColumns<LearntRow> columns(bool with_settings);
+};
+
+Cell half_width(const Estimate& estimate) {
+  return Cell::of((estimate.high - estimate.low) / 2, 2);
+}
+
+TableColumns<LearntRow> LearntRow::columns(bool with_settings) {
+  using Row = LearntRow;
+  const std::string over = "mean over ranks of the epoch; mean of the repeats";
+  const std::string student = "Student's t over the repeats, 95 %";
+  const std::string welch = "Welch's t over the repeats, 95 %: half the interval";
+  const std::string test = "/epoch/test_accuracy";
+  TableColumns<Row> columns = cell_columns();
+  for (auto& [column, cell] : columns)
+    column.detail = 1;  // the global batch is what the table is about
+  columns.add({{"learning_rate", "lr", "as configured", "/config/lr",
+                [](const Row& row) { return Cell::of(row.learning_rate, 4); }},
+               {"remedy", "remedy", [](const Row& row) { return row.remedy; }, 0}});
+  if (with_settings) columns.add(settings_column());
+  columns.add(repeats_column());
+  columns.add({{"epoch", "epoch", "--at-epoch, else the 5th and the last that all repeats have",
+                "/epoch/number", [](const Row& row) { return known_count(row.at.epoch); }, 0},
+               {"train_loss", "train loss", over, "/epoch/train_loss",
+                [](const Row& row) { return Cell::of(mean(row.at.train_loss), 4); }},
+               {"train_accuracy_percent", "train %", over, "/epoch/train_accuracy",
+                [](const Row& row) { return Cell::of(mean(row.at.train_percent), 2); }},
+               {"test_loss", "test loss", over, "/epoch/test_loss",
+                [](const Row& row) { return Cell::of(mean(row.at.test_loss), 4); }},
+               {"test_accuracy_percent", "test %", over, test,
+                [](const Row& row) { return Cell::of(row.test_percent.value, 2); }, 0},
+               {"test_accuracy_low_percent", "low", student, test,
+                [](const Row& row) { return Cell::of(row.test_percent.low, 2); }},
+               {"test_accuracy_high_percent", "high", student, test,
+                [](const Row& row) { return Cell::of(row.test_percent.high, 2); }},
+               {"fall_points", "to base", "test % - test % of the smallest batch", test,
+                [](const Row& row) { return Cell::of(row.to_base.value, 2); }, 0},
+               {"fall_reach_points", "±", welch, test,
+                [](const Row& row) { return half_width(row.to_base); }},
+               {"repair_points", "to none", "test % - test % of the same batch without remedy",
+                test, [](const Row& row) { return Cell::of(row.to_none.value, 2); }, 0},
+               {"repair_reach_points", "±", welch, test,
+                [](const Row& row) { return half_width(row.to_none); }},
+               {"remark", "remark", [](const Row& row) { return row.remark; }, 2}});
+  return columns.add(name_column());
+}
 
 /// Options in which groups differ and that no other column shows.
 std::vector<std::string> further_options(const std::vector<const RunGroup*>& groups) {
   auto options = differing_options(groups);
   std::erase_if(options, is_remedy_option);
   return options;
-}
-
-std::vector<Column> large_batch_columns(bool with_settings) {
-  const std::string over = "mean over ranks of the epoch; mean of the repeats";
-  const std::string student = "Student's t over the repeats, 95 %";
-  const std::string welch = "Welch's t over the repeats, 95 %: half the interval";
-  const std::string test = "/epoch/test_accuracy";
-  std::vector<Column> all = cell_columns();
-  all.back().detail = 1;  // the global batch is what the table is about
-  const std::vector<Column> further = {
-      {"learning_rate", "lr", false, "as configured", "/config/lr"},
-      {"remedy", "remedy", true, "", "", 0},
-      repeats_column(),
-      {"epoch", "epoch", false, "--at-epoch, else the 5th and the last that all repeats have",
-       "/epoch/number"},
-      {"train_loss", "train loss", false, over, "/epoch/train_loss"},
-      {"train_accuracy_percent", "train %", false, over, "/epoch/train_accuracy"},
-      {"test_loss", "test loss", false, over, "/epoch/test_loss"},
-      {"test_accuracy_percent", "test %", false, over, test},
-      {"test_accuracy_low_percent", "low", false, student, test},
-      {"test_accuracy_high_percent", "high", false, student, test},
-      {"fall_points", "to base", false, "test % - test % of the smallest batch", test},
-      {"fall_reach_points", "±", false, welch, test},
-      {"repair_points", "to none", false, "test % - test % of the same batch without remedy", test},
-      {"repair_reach_points", "±", false, welch, test},
-      {"remark", "remark", true, "", "", 2},
-      group_name_column()};
-  all.insert(all.end(), further.begin(), further.end());
-  if (with_settings) all.insert(all.begin() + kSettingsAt, {"settings", "settings", true});
-  keep(all, {"epoch", "test_accuracy_percent", "fall_points", "repair_points"});
-  return all;
 }
 
 double learning_rate(const Run& run) {
@@ -74,15 +94,11 @@ std::string unlike(const char* what, const RunGroup& group, const RunGroup* othe
   return options.empty() ? "" : fmt::format("{}: {}", what, settings_text(other->first(), options));
 }
 
-std::string large_batch_remark(const RunGroup& group, const AccuracyAt& at) {
-  std::string text;
-  if (at.epoch == 0) text = "did not reach the epoch";
-  if (!at.whole) text = "epoch cut off by --iterations";
-  const std::int64_t images = training_images(group.first());
-  if (is_full_batch(group.first().batch_global, images))
-    text += fmt::format("{}full batch: one step over all {} images, as any larger batch",
-                        text.empty() ? "" : "; ", images);
-  return text;
+/// What is to be known of the epoch itself.
+std::string epoch_text(const AccuracyAt& at) {
+  return !at.whole       ? "epoch cut off by --iterations"
+         : at.epoch == 0 ? "did not reach the epoch"
+                         : "";
 }
 
 /// The rows of a table at one epoch.
@@ -90,54 +106,42 @@ class RowsAt {
  public:
   /// `epoch` 0: the last of each group.
   RowsAt(const std::vector<RunGroup>& groups, std::int64_t epoch)
-      : groups_(groups), settings_(further_options(pointers_to(groups))), epoch_(epoch) {}
+      : groups_(groups),
+        labels_(groups),
+        settings_(further_options(pointers_to(groups))),
+        epoch_(epoch) {}
 
-  std::vector<Cell> row(const RunGroup& group) const {
+  LearntRow row(const RunGroup& group) const {
     const RunGroup& base = smallest_batch(groups_, group);
     const RunGroup* plain = plain_group(groups_, group, base);
-    const AccuracyAt at = of(group);
-    const Estimate test = mean_estimate(at.test_percent);
     const Run& run = group.first();
-    std::vector<Cell> cells = {run.mode,
-                               run.model,
-                               known_count(run.ranks),
-                               known_count(run.batch_per_rank),
-                               known_count(largest_batch(run)),
-                               Cell::of(learning_rate(run), 4),
-                               remedy_text(group, base),
-                               repeats_cell(group),
-                               known_count(at.epoch),
-                               Cell::of(mean(at.train_loss), 4),
-                               Cell::of(mean(at.train_percent), 2),
-                               Cell::of(mean(at.test_loss), 4),
-                               Cell::of(test.value, 2),
-                               Cell::of(test.low, 2),
-                               Cell::of(test.high, 2)};
-    add_difference(cells, at, &base == &group ? nullptr : &base);
-    add_difference(cells, at, plain == &group ? nullptr : plain);
-    std::string text = large_batch_remark(group, at);
-    for (const std::string& more : {unlike("base", group, &base), unlike("none", group, plain)})
-      if (!more.empty()) text += (text.empty() ? "" : "; ") + more;
-    cells.emplace_back(text);
-    cells.push_back(group_name_cell(group));
-    if (!settings_.empty())
-      cells.insert(cells.begin() + kSettingsAt, settings_text(group.first(), settings_));
-    return cells;
+    LearntRow row{labels_.row(group), learning_rate(run), remedy_text(group, base), of(group)};
+    row.batch_global = largest_batch(run);
+    row.settings = settings_text(run, settings_);
+    row.test_percent = mean_estimate(row.at.test_percent);
+    row.to_base = difference(row.at, &base == &group ? nullptr : &base);
+    row.to_none = difference(row.at, plain == &group ? nullptr : plain);
+    const std::int64_t images = training_images(run);
+    row.remark = remark_of(
+        {epoch_text(row.at),
+         is_full_batch(run.batch_global, images)
+             ? fmt::format("full batch: one step over all {} images, as any larger batch", images)
+             : "",
+         unlike("base", group, &base), unlike("none", group, plain)});
+    return row;
   }
 
  private:
   AccuracyAt of(const RunGroup& group) const {
     return accuracy_at(group, epoch_ > 0 ? epoch_ : last_common_epoch(group));
   }
-
-  void add_difference(std::vector<Cell>& cells, const AccuracyAt& at, const RunGroup* to) const {
-    Estimate change;
-    if (to != nullptr) change = difference_estimate(at.test_percent, of(*to).test_percent);
-    cells.push_back(Cell::of(change.value, 2));
-    cells.push_back(Cell::of((change.high - change.low) / 2, 2));
+  Estimate difference(const AccuracyAt& at, const RunGroup* to) const {
+    if (to == nullptr) return {};
+    return difference_estimate(at.test_percent, of(*to).test_percent);
   }
 
   const std::vector<RunGroup>& groups_;
+  GroupLabels labels_;
   std::vector<std::string> settings_;
   std::int64_t epoch_;
 };
@@ -146,10 +150,10 @@ class RowsAt {
 std::vector<std::int64_t> epochs_of(const std::vector<RunGroup>& groups,
                                     const TableOptions& options) {
   if (options.at_epoch > 0) return {options.at_epoch};
-  const bool go_on = std::any_of(groups.begin(), groups.end(), [](const RunGroup& group) {
+  const bool continued = std::any_of(groups.begin(), groups.end(), [](const RunGroup& group) {
     return last_common_epoch(group) > kEarlyEpoch;
   });
-  return go_on ? std::vector<std::int64_t>{kEarlyEpoch, 0} : std::vector<std::int64_t>{0};
+  return continued ? std::vector<std::int64_t>{kEarlyEpoch, 0} : std::vector<std::int64_t>{0};
 }
 
 std::vector<std::string> large_batch_notes(const TableOptions& options) {
@@ -175,15 +179,13 @@ std::vector<std::string> large_batch_notes(const TableOptions& options) {
 
 Table make_large_batch_table(const RunSet& set, const TableOptions& options) {
   const auto groups = group_runs(set);
-  Table table{"large-batch",
-              "Accuracy at large batch",
-              large_batch_notes(options),
-              large_batch_columns(!further_options(pointers_to(groups)).empty()),
-              {}};
+  const auto columns = LearntRow::columns(!further_options(pointers_to(groups)).empty());
+  Table table{
+      "large-batch", "Accuracy at large batch", large_batch_notes(options), columns.heads(), {}};
   for (const std::int64_t epoch : epochs_of(groups, options)) {
     const RowsAt rows(groups, epoch);
     for (const RunGroup& group : groups)
-      table.add(rows.row(group), sources_of(group));
+      table.add(columns.cells(rows.row(group)), sources_of(group));
   }
   return table;
 }

@@ -1,90 +1,84 @@
+#include "options/modes.h"
+
 #include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
 
-#include "analysis/figures/mode_figures.h"
-#include "analysis/tables/run_cells.h"
+#include "analysis/figures/comparisons.h"
+#include "analysis/figures/rank_figures.h"
+#include "analysis/tables/columns.h"
 #include "analysis/tables/tables.h"
 
 namespace gradsync::report {
 
 namespace {
 
+constexpr const char* kTimes = "/time/iteration";
 constexpr std::int64_t kMostLossColumns = 10;
 
-struct RunFigures {
-  const Run* run;
-  std::vector<ModeFigures> ranks;
+/// A rank of a run, as published comparisons of modes show it.
+struct ModeRow : RankRow {
+  std::size_t iterations = 0;
+  ModeFigures figures = {};
+
+  static TableColumns<ModeRow> columns(const std::vector<std::int64_t>& points, int decimals);
 };
+
+TableColumns<ModeRow> ModeRow::columns(const std::vector<std::int64_t>& points, int decimals) {
+  using Row = ModeRow;
+  const auto time = [&](const char* name, const char* head, const char* formula, auto time_s,
+                        int detail = 1) {
+    return RowColumn<Row>(
+        name, head, formula, kTimes,
+        [=](const Row& row) { return ms_cell(time_s(row.figures), decimals); }, detail);
+  };
+  TableColumns<Row> columns = rank_columns();
+  columns.add({{"iterations", "iterations", "recorded", "/iteration/number",
+                [](const Row& row) { return count_cell(row.iterations); }}});
+  for (std::size_t i = 0; i < points.size(); ++i)
+    columns.add({{fmt::format("loss_at_{}", points[i]), fmt::format("loss@{}", points[i]),
+                  "loss of that iteration", "/loss",
+                  [i](const Row& row) { return Cell::of(row.figures.loss_at[i], 4); }}});
+  columns.add(
+      {{"loss_mean", "mean loss", "sum of samples x loss / sum of samples",
+        "/loss, /iteration/samples",
+        [](const Row& row) { return Cell::of(row.figures.mean_loss, 4); }, 0},
+       {"train_accuracy_percent", "train %", "of the last epoch", "/epoch/train_accuracy, /correct",
+        [](const Row& row) { return percent_cell(row.figures.train_accuracy, 2); }},
+       {"test_accuracy_percent", "test %", "at the last evaluation", "/epoch/test_accuracy",
+        [](const Row& row) { return percent_cell(row.figures.test_accuracy, 2); }},
+       time("iteration_mean_ms", "mean ms", "mean without the first iteration",
+            [](const ModeFigures& one) { return one.mean_s; }),
+       {"steady_iterations", "n", "steady iterations", "/iteration/number",
+        [](const Row& row) { return count_cell(row.figures.steady_s.count); }},
+       time(
+           "iteration_median_ms", "median ms", "median of the steady iterations",
+           [](const ModeFigures& one) { return one.median_s.value; }, 0),
+       time("iteration_median_low_ms", "low", "lower end of the median's 95 % interval",
+            [](const ModeFigures& one) { return one.median_s.low; }),
+       time("iteration_median_high_ms", "high", "upper end of the median's 95 % interval",
+            [](const ModeFigures& one) { return one.median_s.high; }),
+       time("iteration_p95_ms", "p95 ms", "95 % quantile of the steady iterations",
+            [](const ModeFigures& one) { return one.steady_s.p95; }),
+       time("iteration_p99_ms", "p99 ms", "99 % quantile of the steady iterations",
+            [](const ModeFigures& one) { return one.steady_s.p99; }),
+       time("iteration_deviation_ms", "sd ms", "standard deviation (n - 1), steady iterations",
+            [](const ModeFigures& one) { return one.steady_s.deviation; }),
+       {"iteration_variation_percent", "cv %", "standard deviation / mean, steady iterations",
+        kTimes, [](const Row& row) { return percent_cell(row.figures.steady_s.variation); }},
+       {"images_per_s", "images/s",
+        "sum of samples / sum of iteration, without the first iteration",
+        "/iteration/samples, /time/iteration",
+        [](const Row& row) { return Cell::of(row.figures.samples_per_s, 1); }, 0}});
+  return columns.add(name_column());
+}
 
 std::int64_t longest_run(const RunSet& set) {
   std::size_t longest = 0;
   for (const Run& run : set.runs)
     longest = std::max(longest, run.reader->iterations());
   return static_cast<std::int64_t>(longest);
-}
-
-std::vector<Column> modes_columns(const std::vector<std::int64_t>& points) {
-  std::vector<Column> result = run_columns();
-  result.push_back({"iterations", "iterations", false, "recorded", "/iteration/number"});
-  for (const std::int64_t point : points)
-    result.push_back({fmt::format("loss_at_{}", point), fmt::format("loss@{}", point), false,
-                      "loss of that iteration", "/loss"});
-  const auto time = [](const char* name, const char* head, const char* formula) {
-    return Column{name, head, false, formula, "/time/iteration"};
-  };
-  const std::vector<Column> rest = {
-      {"loss_mean", "mean loss", false, "sum of samples x loss / sum of samples",
-       "/loss, /iteration/samples"},
-      {"train_accuracy_percent", "train %", false, "of the last epoch",
-       "/epoch/train_accuracy, /correct"},
-      {"test_accuracy_percent", "test %", false, "at the last evaluation", "/epoch/test_accuracy"},
-      time("iteration_mean_ms", "mean ms", "mean without the first iteration"),
-      {"steady_iterations", "n", false, "steady iterations", "/iteration/number"},
-      time("iteration_median_ms", "median ms", "median of the steady iterations"),
-      time("iteration_median_low_ms", "low", "lower end of the median's 95 % interval"),
-      time("iteration_median_high_ms", "high", "upper end of the median's 95 % interval"),
-      time("iteration_p95_ms", "p95 ms", "95 % quantile of the steady iterations"),
-      time("iteration_p99_ms", "p99 ms", "99 % quantile of the steady iterations"),
-      time("iteration_deviation_ms", "sd ms", "standard deviation (n - 1), steady iterations"),
-      time("iteration_variation_percent", "cv %", "standard deviation / mean, steady iterations"),
-      {"images_per_s", "images/s", false,
-       "sum of samples / sum of iteration, without the first iteration",
-       "/iteration/samples, /time/iteration"},
-      run_name_column()};
-  result.insert(result.end(), rest.begin(), rest.end());
-  keep(result, {"rank", "loss_mean", "iteration_median_ms", "images_per_s"});
-  return result;
-}
-
-std::vector<Cell> modes_row(const Run& run, std::size_t rank, const ModeFigures& figures,
-                            int decimals) {
-  std::vector<Cell> cells = run_cells(run, Cell::count(static_cast<double>(rank)));
-  cells.push_back(Cell::count(static_cast<double>(run.reader->iterations())));
-  for (const double loss : figures.loss_at)
-    cells.push_back(Cell::of(loss, 4));
-  cells.push_back(Cell::of(figures.mean_loss, 4));
-  cells.push_back(Cell::of(1e2 * figures.train_accuracy, 2));
-  cells.push_back(Cell::of(1e2 * figures.test_accuracy, 2));
-  cells.push_back(Cell::of(1e3 * figures.mean_s, decimals));
-  cells.push_back(Cell::count(static_cast<double>(figures.steady_s.count)));
-  for (const double time_s :
-       {figures.median_s.value, figures.median_s.low, figures.median_s.high, figures.steady_s.p95,
-        figures.steady_s.p99, figures.steady_s.deviation})
-    cells.push_back(Cell::of(1e3 * time_s, decimals));
-  cells.push_back(Cell::of(1e2 * figures.steady_s.variation, 1));
-  cells.push_back(Cell::of(figures.samples_per_s, 1));
-  cells.emplace_back(run.name);
-  return cells;
-}
-
-int modes_decimals_for(const std::vector<RunFigures>& all) {
-  double largest_s = 0;
-  for (const RunFigures& run : all)
-    for (const ModeFigures& rank : run.ranks)
-      largest_s = std::fmax(largest_s, rank.mean_s);
-  return ms_decimals(1e3 * largest_s);
 }
 
 std::string loss_note(const TableOptions& options, const std::vector<std::int64_t>& points) {
@@ -99,39 +93,161 @@ std::string loss_note(const TableOptions& options, const std::vector<std::int64_
   return text;
 }
 
-std::vector<std::string> modes_notes(const RunSet& set, const TableOptions& options,
-                                     const std::vector<std::int64_t>& points) {
-  return {
-      loss_note(options, points),
-      "mean loss: over all iterations, weighted by samples; train %: last epoch; test %: last "
-      "evaluation",
-      fmt::format("mean ms, images/s: the first iteration of each run left out; n and the figures "
-                  "from median "
-                  "to cv: steady iterations, left out: {}",
-                  warmup_text(set)),
-      "low to high: 95 % interval of the median from order statistics (n of 6 or more); sd: n - 1; "
-      "cv: "
-      "sd / mean",
-      "images/s: samples of the global batch over the rank's iteration time; quantiles: type 7"};
-}
-
 }  // namespace
 
 Table make_modes_table(const RunSet& set, const TableOptions& options) {
   const auto points = loss_points(longest_run(set), options.log_every, kMostLossColumns);
-  Table table{"modes",
-              "Synchronization modes, per rank",
-              modes_notes(set, options, points),
-              modes_columns(points),
+  std::vector<std::pair<ModeRow, std::string>> rows;
+  double largest_s = 0;
+  for (const Run& run : set.runs) {
+    const auto ranks = mode_figures(*run.reader, run.steady, points);
+    for (const ModeFigures& rank : ranks)
+      largest_s = std::fmax(largest_s, rank.mean_s);
+    for (const std::size_t rank : run.steady.ranks)
+      rows.push_back({{rank_row(run, rank), run.reader->iterations(), ranks[rank]}, run.path});
+  }
+  const auto columns = ModeRow::columns(points, ms_decimals(1e3 * largest_s));
+  Table table{
+      "modes",
+      "Synchronization modes, per rank",
+      {loss_note(options, points),
+       "mean loss: over all iterations, weighted by samples; train %: last epoch; test %: last "
+       "evaluation",
+       fmt::format("mean ms, images/s: the first iteration of each run left out; n and the figures "
+                   "from median to cv: steady iterations, left out: {}",
+                   warmup_text(set)),
+       "low to high: 95 % interval of the median from order statistics (n of 6 or more); sd: n - "
+       "1; cv: sd / mean",
+       "images/s: samples of the global batch over the rank's iteration time; quantiles: type 7"},
+      columns.heads(),
+      {}};
+  for (const auto& [row, source] : rows)
+    table.add(columns.cells(row), source);
+  return table;
+}
+
+namespace {
+
+/// A group against the first of its work that exchanges gradients.
+struct PairedRow : CellRow {
+  Estimate iteration_s = {};
+  std::string against = "-";
+  Estimate ratio = {};
+  std::string verdict = {};
+
+  static TableColumns<PairedRow> columns(const GroupLabels& labels);
+};
+
+TableColumns<PairedRow> PairedRow::columns(const GroupLabels& labels) {
+  using Row = PairedRow;
+  const auto time = [](double time_s, const Row& row) {
+    return ms_cell(time_s, ms_decimals(1e3 * row.iteration_s.value));
+  };
+  TableColumns<Row> columns = labels.columns();
+  columns.add(repeats_column());
+  columns.add({{"iterations", "n", "steady iterations of all repeats", "/iteration/number",
+                [](const Row& row) { return count_cell(row.iteration_s.count); }},
+               {"iteration_median_ms", "median ms", "median over n of the slowest rank", kTimes,
+                [=](const Row& row) { return time(row.iteration_s.value, row); }, 0},
+               {"iteration_median_low_ms", "low", "lower end of the median's 95 % interval", kTimes,
+                [=](const Row& row) { return time(row.iteration_s.low, row); }},
+               {"iteration_median_high_ms", "high", "upper end of the median's 95 % interval",
+                kTimes, [=](const Row& row) { return time(row.iteration_s.high, row); }},
+               {"against", "against", [](const Row& row) { return row.against; }},
+               {"ratio", "ratio", "median / median of the mode it is compared with", kTimes,
+                [](const Row& row) { return Cell::of(row.ratio.value, 3); }, 0},
+               {"ratio_low", "low", "lower end of the ratio's 95 % bootstrap interval", kTimes,
+                [](const Row& row) { return Cell::of(row.ratio.low, 3); }},
+               {"ratio_high", "high", "upper end of the ratio's 95 % bootstrap interval", kTimes,
+                [](const Row& row) { return Cell::of(row.ratio.high, 3); }},
+               {"verdict", "verdict", [](const Row& row) { return row.verdict; }, 0}});
+  return columns.add(name_column());
+}
+
+/// Modes are set against each other only where all is equal that changes the time of an iteration,
+/// but what is the mode's own.
+bool same_but_mode(const Run& a, const Run& b) {
+  using enum OptionRole;
+  static const auto rest = options_of({kBetweenRanks, kStep});
+  return is_known_work(a) && a.model == b.model && a.ranks == b.ranks &&
+         a.batch_global == b.batch_global && a.batch_per_rank == b.batch_per_rank &&
+         option_values(a, rest) == option_values(b, rest);
+}
+
+/// The first such group that exchanges gradients: the set is in the order of the modes.
+const RunGroup* reference_of(const RunGroup& group, const std::vector<RunGroup>& groups) {
+  const auto found = std::find_if(groups.begin(), groups.end(), [&](const RunGroup& other) {
+    return mode_named(other.first().mode).exchanges && same_but_mode(group.first(), other.first());
+  });
+  return found == groups.end() ? nullptr : &*found;
+}
+
+/// "allreduce", with its settings where they are not the group's.
+std::string reference_text(const RunGroup& reference, const RunGroup& group) {
+  const std::string settings =
+      settings_text(reference.first(), differing_options({&reference, &group}));
+  return settings.empty() ? reference.first().mode
+                          : fmt::format("{} ({})", reference.first().mode, settings);
+}
+
+/// A group against its reference. Times that include waiting for a core call no mode slower.
+void compare(const RunGroup& group, const RunGroup& reference, const std::vector<double>& times,
+             std::uint64_t seed, const RunSpread& spread, PairedRow& row) {
+  row.ratio = ratio_estimate(times, steady_values(reference, Phase::kIteration), seed);
+  for (const RunGroup* one : {&group, &reference})
+    if (const std::string_view shortage = core_shortage(*one); !shortage.empty()) {
+      row.verdict = shortage;
+      return;
+    }
+  row.verdict = difference_text(difference_of(row.ratio, spread));
+}
+
+std::vector<std::string> paired_notes(const RunSet& set, const RunSpreads& spreads,
+                                      const TableOptions& options) {
+  std::vector<std::string> result = {
+      "each mode against the first one of the same model, ranks and batch that exchanges gradients "
+      "(the order is none, gather-scatter, allreduce, ddp, data-parallel, c10d)",
+      "an iteration counts as its slowest rank; the repeats of a cell are merged",
+      fmt::format("95 % intervals: of the median from order statistics, of the ratio from {} "
+                  "bootstrap resamples, seed {}; iterations are treated as independent",
+                  kResamples, options.seed),
+      "faster, slower: only where the ratio's interval, widened by the spread between runs of the "
+      "same work, excludes 1; one rank exchanges nothing, so its modes are a control",
+      fmt::format("left out: {}", warmup_text(set))};
+  for (const auto& [model, spread] : spreads)
+    result.push_back(
+        spread.known()
+            ? spread_text(spread, model) + "; smaller differences are noise here"
+            : fmt::format("{}: no two runs of the same work, so their spread is unknown", model));
+  return result;
+}
+
+}  // namespace
+
+Table make_modes_paired_table(const RunSet& set, const TableOptions& options) {
+  const auto groups = group_runs(set);
+  const GroupLabels labels(groups);
+  const RunSpreads spreads = run_spreads(groups);
+  const auto columns = PairedRow::columns(labels);
+  Table table{"modes-paired",
+              "Synchronization modes against each other",
+              paired_notes(set, spreads, options),
+              columns.heads(),
               {}};
-  std::vector<RunFigures> all;
-  for (const Run& run : set.runs)
-    all.push_back({&run, mode_figures(*run.reader, run.steady, points)});
-  const int decimals = modes_decimals_for(all);
-  for (const RunFigures& figures : all)
-    for (const std::size_t rank : figures.run->steady.ranks)
-      table.add(modes_row(*figures.run, rank, figures.ranks[rank], decimals),
-                figures.run->path.string());
+  for (const RunGroup& group : groups) {
+    const auto times = steady_values(group, Phase::kIteration);
+    PairedRow row{labels.row(group), median_estimate(times)};
+    std::string sources = sources_of(group);
+    const RunGroup* reference = reference_of(group, groups);
+    if (reference != nullptr) row.against = reference_text(*reference, group);
+    if (reference == nullptr || reference == &group) {
+      row.verdict = reference == nullptr ? "alone" : "reference";
+    } else {
+      compare(group, *reference, times, options.seed, spreads.at(row.model), row);
+      sources += ", " + sources_of(*reference);
+    }
+    table.add(columns.cells(row), sources);
+  }
   return table;
 }
 

@@ -1,9 +1,10 @@
+#include <algorithm>
+#include <cmath>
 #include <set>
 
-#include "analysis/figures/split_figures.h"
+#include "analysis/figures/rank_figures.h"
 #include "analysis/figures/utilization.h"
-#include "analysis/tables/group_cells.h"
-#include "analysis/tables/run_cells.h"
+#include "analysis/tables/columns.h"
 #include "analysis/tables/tables.h"
 #include "stats/bandwidth.h"
 
@@ -11,51 +12,48 @@ namespace gradsync::report {
 
 namespace {
 
-std::vector<Column> networks_columns(const GroupLabels& labels) {
-  std::vector<Column> result = labels.columns();
-  const std::string counted = "/layer/forward, /layer/backward";
-  const std::vector<Column> rest = {
-      repeats_column(),
-      {"parameters", "parameters", false, "numbers in its parameters", "/layer/parameters"},
-      {"gradient_mib", "gradient MiB", false, "4 B x parameters / 2^20", "/layer/parameters"},
-      {"sample_gflop", "GFLOP/sample", false, "operations of the layers, forward and backward",
-       counted},
-      {"bytes_per_kflop", "B/kFLOP", false,
-       "4 B x parameters / operations of an iteration on one rank",
-       "/layer/parameters, " + counted + ", /iteration/samples"},
-      {"iteration_ms", "iteration ms", false, "mean over ranks and repeats", "/time/iteration"},
-      {"compute_ms", "compute ms", false, "the same", "/time/compute"},
-      {"hidden_ms", "hidden ms", false, "the same", "/time/hidden", 1},
-      {"exposed_ms", "exposed ms", false, "the same", "/time/exposed"},
-      {"exposed_percent", "exposed %", false, "exposed / iteration",
-       "/time/exposed, /time/iteration"},
-      {"communication_per_compute", "comm/compute", false, "(hidden + exposed) / compute",
-       "/time/hidden, /time/exposed, /time/compute", 1},
-      group_name_column()};
-  result.insert(result.end(), rest.begin(), rest.end());
-  keep(result, {"bytes_per_kflop", "iteration_ms", "exposed_percent"});
-  return result;
-}
+/// A cell of a network and what its exchange costs.
+struct NetworkRow : CellRow {
+  NetworkCost cost;
+  SplitFigures split;
 
-std::vector<Cell> networks_row(const GroupLabels& labels, const RunGroup& group,
-                               const SplitFigures& split) {
-  const NetworkCost cost = network_cost(group.first());
-  const double hidden_s = split[Phase::kHidden], exposed_s = split[Phase::kExposed];
-  std::vector<Cell> cells = labels.cells(group);
-  const std::vector<Cell> rest = {repeats_cell(group),
-                                  Cell::of(cost.parameters, 0),
-                                  Cell::of(cost.gradient_bytes() / kMiB, 3),
-                                  significant_cell(1e-9 * cost.sample_flop),
-                                  significant_cell(1e3 * cost.bytes_per_flop()),
-                                  Cell::of(1e3 * split[Phase::kIteration], 3),
-                                  Cell::of(1e3 * split[Phase::kCompute], 3),
-                                  Cell::of(1e3 * hidden_s, 3),
-                                  Cell::of(1e3 * exposed_s, 3),
-                                  Cell::of(split.percent(Phase::kExposed), 1),
-                                  Cell::of((hidden_s + exposed_s) / split[Phase::kCompute], 3),
-                                  group_name_cell(group)};
-  cells.insert(cells.end(), rest.begin(), rest.end());
-  return cells;
+  double communication_s() const { return split[Phase::kHidden] + split[Phase::kExposed]; }
+  static TableColumns<NetworkRow> columns(const GroupLabels& labels);
+};
+
+TableColumns<NetworkRow> NetworkRow::columns(const GroupLabels& labels) {
+  using Row = NetworkRow;
+  const std::string counted = "/layer/forward, /layer/backward";
+  const auto time = [](const char* name, const char* head, const char* formula, const char* dataset,
+                       Phase phase, int detail = 1) {
+    return RowColumn<Row>(
+        name, head, formula, dataset, [=](const Row& row) { return ms_cell(row.split[phase]); },
+        detail);
+  };
+  TableColumns<Row> columns = labels.columns();
+  columns.add(repeats_column());
+  columns.add(
+      {{"parameters", "parameters", "numbers in its parameters", "/layer/parameters",
+        [](const Row& row) { return Cell::of(row.cost.parameters, 0); }},
+       {"gradient_mib", "gradient MiB", "4 B x parameters / 2^20", "/layer/parameters",
+        [](const Row& row) { return Cell::of(row.cost.gradient_bytes() / kMiB, 3); }},
+       {"sample_gflop", "GFLOP/sample", "operations of the layers, forward and backward", counted,
+        [](const Row& row) { return significant_cell(1e-9 * row.cost.sample_flop); }},
+       {"bytes_per_kflop", "B/kFLOP", "4 B x parameters / operations of an iteration on one rank",
+        "/layer/parameters, " + counted + ", /iteration/samples",
+        [](const Row& row) { return significant_cell(1e3 * row.cost.bytes_per_flop()); }, 0},
+       time("iteration_ms", "iteration ms", "mean over ranks and repeats", "/time/iteration",
+            Phase::kIteration, 0),
+       time("compute_ms", "compute ms", "the same", "/time/compute", Phase::kCompute),
+       time("hidden_ms", "hidden ms", "the same", "/time/hidden", Phase::kHidden),
+       time("exposed_ms", "exposed ms", "the same", "/time/exposed", Phase::kExposed),
+       {"exposed_percent", "exposed %", "exposed / iteration", "/time/exposed, /time/iteration",
+        [](const Row& row) { return Cell::of(row.split.percent(Phase::kExposed), 1); }, 0},
+       {"communication_per_compute", "comm/compute", "(hidden + exposed) / compute",
+        "/time/hidden, /time/exposed, /time/compute", [](const Row& row) {
+          return Cell::of(row.communication_s() / row.split[Phase::kCompute], 3);
+        }}});
+  return columns.add(name_column());
 }
 
 }  // namespace
@@ -71,6 +69,7 @@ Table make_networks_table(const RunSet& set, const TableOptions&) {
   const auto groups = group_runs(set);
   const GroupLabels labels(groups);
   GroupSplits splits(groups);
+  const auto columns = NetworkRow::columns(labels);
   Table table{"networks",
               "What synchronization costs by network",
               {"B/kFLOP: bytes of float32 gradients per thousand operations (convolutions and "
@@ -78,12 +77,88 @@ Table make_networks_table(const RunSet& set, const TableOptions&) {
                "proportional to the batch; n/a where no operation is counted",
                "on one machine, networks with the same B/kFLOP that compute at the same rate "
                "spend the same share of time on communication"},
-              networks_columns(labels),
+              columns.heads(),
               {}};
   add_waiting_note(set, table.notes);
   for (const RunGroup& group : groups)
     if (!group.first().reader->layers().empty())
-      table.add(networks_row(labels, group, splits.measured(group)), sources_of(group));
+      table.add(
+          columns.cells({labels.row(group), network_cost(group.first()), splits.measured(group)}),
+          sources_of(group));
+  return table;
+}
+
+namespace {
+
+/// A layer of a network, or the sum of all.
+struct NetworkLayer {
+  std::string model;
+  LayerRow layer;
+
+  double gradient_bytes() const { return 4 * static_cast<double>(layer.parameters); }
+  static TableColumns<NetworkLayer> columns();
+};
+
+TableColumns<NetworkLayer> NetworkLayer::columns() {
+  using Row = NetworkLayer;
+  return {{"model", "model", [](const Row& row) { return row.model; }},
+          {"layer", "layer", [](const Row& row) { return row.layer.name; }, 0},
+          {"operation", "operation",
+           [](const Row& row) {
+             return row.layer.operation.empty() ? "not counted" : row.layer.operation;
+           }},
+          {"parameters", "parameters", "numbers in its parameters", "/layer/parameters",
+           [](const Row& row) { return count_cell(row.layer.parameters); }, 0},
+          {"gradient_mib", "gradient MiB", "4 B x parameters / 2^20", "/layer/parameters",
+           [](const Row& row) { return Cell::of(row.gradient_bytes() / kMiB, 3); }},
+          {"forward_mflop", "forward MFLOP", "of one image", "/layer/forward",
+           [](const Row& row) { return Cell::of(1e-6 * row.layer.forward_flop, 3); }, 0},
+          {"backward_mflop", "backward MFLOP", "of one image", "/layer/backward",
+           [](const Row& row) { return Cell::of(1e-6 * row.layer.backward_flop, 3); }, 0},
+          {"bytes_per_mflop", "B/MFLOP", "4 B x parameters / (forward + backward)",
+           "/layer/parameters, /layer/forward, /layer/backward", [](const Row& row) {
+             const double flop = row.layer.forward_flop + row.layer.backward_flop;
+             return Cell::of(row.gradient_bytes() / (1e-6 * flop), 1);
+           }}};
+}
+
+LayerRow sum_of(const std::vector<LayerRow>& layers) {
+  LayerRow sum{"all", "sum", 0, 0, 0};
+  for (const LayerRow& layer : layers) {
+    sum.parameters += layer.parameters;
+    if (std::isfinite(layer.forward_flop)) sum.forward_flop += layer.forward_flop;
+    if (std::isfinite(layer.backward_flop)) sum.backward_flop += layer.backward_flop;
+  }
+  return sum;
+}
+
+}  // namespace
+
+bool has_layers(const RunSet& set, const TableOptions&) {
+  return std::any_of(set.runs.begin(), set.runs.end(),
+                     [](const Run& run) { return !run.reader->layers().empty(); });
+}
+
+/// Each network once: its layers do not depend on the run.
+Table make_layers_table(const RunSet& set, const TableOptions&) {
+  const auto columns = NetworkLayer::columns();
+  Table table{"layers",
+              "Layers of the network",
+              {"operations of convolutions and matrix products for one image, two for a "
+               "multiplication and its addition, as torch.utils.flop_counter counts them; the "
+               "gradient of the images is not computed",
+               "what a layer's exchange costs beside its compute: bytes of its gradient in float32 "
+               "per million operations"},
+              columns.heads(),
+              {}};
+  std::set<std::string> done;
+  for (const Run& run : set.runs) {
+    const auto& layers = run.reader->layers();
+    if (layers.empty() || !done.insert(run.model).second) continue;
+    for (const LayerRow& layer : layers)
+      table.add(columns.cells({run.model, layer}), run.path.string());
+    table.add(columns.cells({run.model, sum_of(layers)}), run.path.string());
+  }
   return table;
 }
 

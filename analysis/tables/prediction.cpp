@@ -1,182 +1,247 @@
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <set>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "analysis/model/doubt.h"
 #include "analysis/model/scaling_model.h"
-#include "analysis/tables/model_cells.h"
-#include "analysis/tables/run_cells.h"
+#include "analysis/model/what_if.h"
+#include "analysis/tables/columns.h"
 #include "analysis/tables/tables.h"
+#include "base/parse.h"
 #include "stats/statistics.h"
 
 namespace gradsync::report {
 
 namespace {
 
-std::vector<Column> prediction_columns() {
-  const std::string model = "/time, /bucket, /calibration";
-  std::vector<Column> result = {
-      {"mode", "mode", true},
-      {"model", "model", true},
-      {"ranks", "ranks", false, "number of ranks", "/topology/rank"},
-      {"batch_per_rank", "batch/rank", false, "option of the run, or predicted", "/config"},
-      {"kind", "cell", true},
-      {"measured_ms", "measured ms", false, "median iteration of the slowest rank",
-       "/time/iteration"},
-      {"predicted_ms", "predicted ms", false, "compute + exposed + wait + other", model},
-      {"low_ms", "low ms", false, "predicted x (1 - most that a cell left out was off), 0 or more",
-       model},
-      {"high_ms", "high ms", false, "predicted x (1 + most that a cell left out was off)", model},
-      {"held", "held", true},
-      {"error_percent", "error %", false, "predicted/measured - 1", model},
-      {"compute_ms", "compute ms", false, "a + c*b", "/time/compute"},
-      {"exposed_ms", "exposed ms", false, "replay of the recorded ready times", model},
-      {"wait_ms", "wait ms", false, "compute * (0.5^(1/n) quantile of relative compute - 1)",
-       "/time/compute"},
-      {"other_ms", "other ms", false, "median iteration - compute - exposed", "/time"},
-      {"fitted_to", "fitted to", false, "number of cells fitted to", "/time"},
-      {"family", "family", false, "number of the family in this table", "/config"},
-  };
-  keep(result, {"kind", "measured_ms", "predicted_ms", "error_percent"});
-  return result;
+/// A quotient whose divisor was 0 is none: NaN.
+double finite_or_none(double value) {
+  return std::isfinite(value) ? value : kNotMeasured;
 }
 
-struct Target {
+/// Milliseconds with digits for their size.
+Cell model_ms_cell(double time_s) {
+  return Cell::of(finite_or_none(1e3 * time_s), ms_decimals(1e3 * time_s));
+}
+
+/// The files of a family's cells and of the calibration they are held against, with ", " between.
+std::string family_sources(const Cells& cells) {
+  std::string text;
+  std::set<std::string> files;
+  for (const StudyCell* cell : cells) {
+    text += (text.empty() ? "" : ", ") + sources_of(cell->group);
+    if (!cell->calibration_file.empty()) files.insert(cell->calibration_file);
+  }
+  for (const std::string& file : files)
+    text += ", " + file;
+  return text;
+}
+
+void add_note_once(Table& table, const std::string& note) {
+  if (std::find(table.notes.begin(), table.notes.end(), note) == table.notes.end())
+    table.notes.push_back(note);
+}
+
+/// Notes that say what the model lacks: a law, or calibration. Each text once a table.
+void add_missing_note(const FamilyFit& fit, Table& table) {
+  const StudyCell& first = *fit.cells.front().cell;
+  if (!fit.missing.empty())
+    add_note_once(table, "missing: " + first.model + ", " + first.mode + ": " + fit.missing);
+  const bool from_training = std::any_of(fit.laws.begin(), fit.laws.end(), [](const auto& law) {
+    return law.second.fit.usable() && !law.second.calibrated;
+  });
+  if (from_training)
+    add_note_once(
+        table,
+        "missing: calibration of these ranks (gradsync-train --calibrate); alpha and beta are "
+        "fitted to the collectives in training instead, which overlap with compute");
+}
+
+enum class PredictedKind { kLeftOut, kNotMeasured, kExtrapolated };
+
+const char* kind_text(PredictedKind kind) {
+  return kind == PredictedKind::kLeftOut       ? "left out"
+         : kind == PredictedKind::kNotMeasured ? "not measured"
+                                               : "extrapolated";
+}
+
+/// A cell that the model predicts without having been fitted to it.
+struct PredictedRow {
+  const StudyCell* of_family;  ///< one of its cells
+  double family;               ///< its number in the table
+  std::size_t fitted_to;       ///< cells
   double ranks, batch;
-  const char* kind;
+  PredictedKind kind;
   double measured_s = kNotMeasured;
-  double family = 1;  ///< its number in the table
+  Estimate total_s = {};
+  Prediction parts = {};
+  IntervalCoverage coverage = {};
+
+  /// An interval of unknown coverage is not shown.
+  double shown(double end_s) const { return coverage.cells > 0 ? end_s : kNotMeasured; }
+  double error_percent() const { return finite_or_none(1e2 * (total_s.value / measured_s - 1)); }
+  static TableColumns<PredictedRow> columns();
 };
 
-/// Coverage of one family, by what its rows predict.
+TableColumns<PredictedRow> PredictedRow::columns() {
+  using Row = PredictedRow;
+  const std::string model = "/time, /bucket, /calibration";
+  return {{"mode", "mode", [](const Row& row) { return row.of_family->mode_text(); }},
+          {"model", "model", [](const Row& row) { return row.of_family->model; }},
+          {"ranks", "ranks", "number of ranks", "/topology/rank",
+           [](const Row& row) { return Cell::count(row.ranks); }},
+          {"batch_per_rank", "batch/rank", "option of the run, or predicted", "/config",
+           [](const Row& row) { return Cell::count(row.batch); }},
+          {"kind", "cell", [](const Row& row) { return kind_text(row.kind); }, 0},
+          {"measured_ms", "measured ms", "median iteration of the slowest rank", "/time/iteration",
+           [](const Row& row) { return model_ms_cell(row.measured_s); }, 0},
+          {"predicted_ms", "predicted ms", "compute + exposed + wait + other", model,
+           [](const Row& row) { return model_ms_cell(row.total_s.value); }, 0},
+          {"low_ms", "low ms", "predicted x (1 - most that a cell left out was off), 0 or more",
+           model, [](const Row& row) { return model_ms_cell(row.shown(row.total_s.low)); }},
+          {"high_ms", "high ms", "predicted x (1 + most that a cell left out was off)", model,
+           [](const Row& row) { return model_ms_cell(row.shown(row.total_s.high)); }},
+          {"held", "held", [](const Row& row) { return row.coverage.text(); }},
+          {"error_percent", "error %", "predicted/measured - 1", model,
+           [](const Row& row) { return Cell::of(row.error_percent(), 1); }, 0},
+          {"compute_ms", "compute ms", "a + c*b", "/time/compute",
+           [](const Row& row) { return model_ms_cell(row.parts.compute_s); }},
+          {"exposed_ms", "exposed ms", "replay of the recorded ready times", model,
+           [](const Row& row) { return model_ms_cell(row.parts.exposed_s); }},
+          {"wait_ms", "wait ms", "compute * (0.5^(1/n) quantile of relative compute - 1)",
+           "/time/compute", [](const Row& row) { return model_ms_cell(row.parts.wait_s); }},
+          {"other_ms", "other ms", "median iteration - compute - exposed", "/time",
+           [](const Row& row) { return model_ms_cell(row.parts.other_s); }},
+          {"fitted_to", "fitted to", "number of cells fitted to", "/time",
+           [](const Row& row) { return count_cell(row.fitted_to); }},
+          {"family", "family", "number of the family in this table", "/config",
+           [](const Row& row) { return Cell::count(row.family); }}};
+}
+
+/// Coverage of a family, or of all, by what its rows predict.
 struct FamilyCoverage {
   IntervalCoverage left_out, more_ranks;
 };
 
-/// An interval of unknown coverage is not shown.
-void prediction_add_row(const FamilyFit& fit, const Estimate& total, const Target& target,
-                        const IntervalCoverage& coverage, const std::string& source, Table& table) {
-  const CellFacts& first = *fit.cells.front().facts;
-  const Prediction parts = predict(fit, target.ranks, target.batch);
-  const bool covered = coverage.cells > 0;
-  table.add(
-      {first.mode_text(), first.model, Cell::count(target.ranks), Cell::count(target.batch),
-       target.kind, ms_cell(target.measured_s), ms_cell(total.value),
-       ms_cell(covered ? total.low : kNotMeasured), ms_cell(covered ? total.high : kNotMeasured),
-       coverage.text(), Cell::of(finite_or_none(1e2 * (total.value / target.measured_s - 1)), 1),
-       ms_cell(parts.compute_s), ms_cell(parts.exposed_s), ms_cell(parts.wait_s),
-       ms_cell(parts.other_s), Cell::count(static_cast<double>(fit.cells.size())),
-       Cell::count(target.family)},
-      source);
-}
+/// What the rows of one family are made from.
+struct PredictedFamily {
+  const std::vector<StudyCell>& study;
+  const Cells& cells;
+  double number;  ///< in the table
+  std::vector<LeftOutCell> left_out;
+  FamilyFit fit;
 
-/// Each cell as predicted from the others. Returns how many of the intervals, which rest on the
-/// others as well, held theirs.
-IntervalCoverage add_left_out(const StudyFacts& study, const FamilyCells& family,
-                              const std::vector<LeftOutCell>& left_out, const std::string& source,
-                              double number, Table& table) {
-  std::vector<Estimate> totals;
+  PredictedRow row(const FamilyFit& from, double ranks, double batch, PredictedKind kind) const {
+    PredictedRow row{cells.front(), number, from.cells.size(), ranks, batch, kind};
+    row.parts = predict(from, ranks, batch);
+    return row;
+  }
+  std::string name() const {
+    return fmt::format("{}, {} (family {:.0f})", cells.front()->model, cells.front()->mode, number);
+  }
+  double most_ranks() const {
+    double most = 1;
+    for (const StudyCell* cell : cells)
+      most = std::max(most, cell->ranks);
+    return most;
+  }
+};
+
+/// Each cell as predicted from the others. Their coverage says how many of the intervals, which
+/// rest on the others as well, held theirs.
+std::vector<PredictedRow> left_out_rows(const PredictedFamily& family) {
+  std::vector<PredictedRow> rows;
   IntervalCoverage coverage;
-  for (const LeftOutCell& one : left_out) {
-    FamilyCells others = family;
+  for (const LeftOutCell& one : family.left_out) {
+    Cells others = family.cells;
     std::erase(others, one.cell);
-    totals.push_back(predict_interval(one.fit, leave_out_each(study, others, {one.cell}),
-                                      one.cell->ranks, one.cell->batch));
-    coverage.add(totals.back(), one.cell->medians.iteration_s);
+    PredictedRow& row = rows.emplace_back(
+        family.row(one.fit, one.cell->ranks, one.cell->batch, PredictedKind::kLeftOut));
+    row.measured_s = one.cell->medians.iteration_s;
+    row.total_s = predict_interval(one.fit, leave_out_each(family.study, others, {one.cell}),
+                                   one.cell->ranks, one.cell->batch);
+    coverage.add(row.total_s, row.measured_s);
   }
-  for (std::size_t i = 0; i < left_out.size(); ++i) {
-    const CellFacts& cell = *left_out[i].cell;
-    prediction_add_row(left_out[i].fit, totals[i],
-                       {cell.ranks, cell.batch, "left out", cell.medians.iteration_s, number},
-                       coverage, source, table);
-  }
-  return coverage;
+  for (PredictedRow& row : rows)
+    row.coverage = coverage;
+  return rows;
 }
 
-std::set<double> of(const std::vector<std::int64_t>& counts) {
+std::set<double> as_set(const std::vector<std::int64_t>& counts) {
   return {counts.begin(), counts.end()};
 }
 
-double most_ranks(const FamilyCells& family) {
-  double most = 1;
-  for (const CellFacts* cell : family)
-    most = std::max(most, cell->ranks);
-  return most;
-}
-
-std::set<double> ranks_wanted(const FamilyCells& family, const TableOptions& options) {
-  if (!options.predict_ranks.empty()) return of(options.predict_ranks);
-  const double most = most_ranks(family);
+std::set<double> ranks_wanted(const PredictedFamily& family, const TableOptions& options) {
+  if (!options.predict_ranks.empty()) return as_set(options.predict_ranks);
+  const double most = family.most_ranks();
   return {2 * most, 4 * most, 8 * most};
 }
 
-std::set<double> measured_batches(const FamilyCells& family) {
-  std::set<double> batches;
-  for (const CellFacts* cell : family)
-    if (cell->batch > 0) batches.insert(cell->batch);
+/// Batches that are asked for within the range measured; a note says which are outside it.
+std::set<double> batches_wanted(const PredictedFamily& family, const TableOptions& options,
+                                Table& table) {
+  std::set<double> measured;
+  for (const StudyCell* cell : family.cells)
+    if (cell->batch > 0) measured.insert(cell->batch);
+  if (options.predict_batches.empty()) return measured;
+  std::set<double> batches = as_set(options.predict_batches);
+  std::erase_if(batches, [&](double batch) {
+    const bool outside =
+        measured.empty() || batch < *measured.begin() || batch > *measured.rbegin();
+    if (outside)
+      add_note_once(table,
+                    fmt::format("not predicted: {}: batch {:.0f} is outside what was measured",
+                                family.name(), batch));
+    return outside;
+  });
   return batches;
 }
 
-std::string name_of(const CellFacts& cell, double number) {
-  return fmt::format("{}, {} (family {:.0f})", cell.model, cell.mode, number);
-}
-
-/// Those that are asked for within the range measured; a note says which are outside it.
-std::set<double> batches_wanted(const FamilyCells& family, double number,
-                                const TableOptions& options, Table& table) {
-  const std::set<double> measured = measured_batches(family);
-  std::set<double> batches =
-      options.predict_batches.empty() ? measured : of(options.predict_batches);
-  for (const double batch : of(options.predict_batches))
-    if (measured.empty() || batch < *measured.begin() || batch > *measured.rbegin()) {
-      batches.erase(batch);
-      table.notes.push_back(
-          fmt::format("not predicted: {}: batch {:.0f} is outside what was "
-                      "measured",
-                      name_of(*family.front(), number), batch));
-    }
-  return batches;
-}
-
-void add_predicted(const FamilyCells& family, const FamilyFit& fit,
-                   const std::vector<LeftOutCell>& left_out, const FamilyCoverage& coverage,
-                   const std::string& source, double number, const TableOptions& options,
-                   Table& table) {
-  const double most = most_ranks(family);
+std::vector<PredictedRow> further_rows(const PredictedFamily& family,
+                                       const FamilyCoverage& coverage, const TableOptions& options,
+                                       Table& table) {
+  std::vector<PredictedRow> rows;
+  const double most = family.most_ranks();
+  const std::set<double> batches = batches_wanted(family, options, table);
   for (const double ranks : ranks_wanted(family, options))
-    for (const double batch : batches_wanted(family, number, options, table))
-      prediction_add_row(
-          fit, predict_interval(fit, left_out, ranks, batch),
-          {ranks, batch, ranks > most ? "extrapolated" : "not measured", kNotMeasured, number},
-          ranks > most ? coverage.more_ranks : coverage.left_out, source, table);
+    for (const double batch : batches) {
+      const bool beyond = ranks > most;
+      PredictedRow& row = rows.emplace_back(
+          family.row(family.fit, ranks, batch,
+                     beyond ? PredictedKind::kExtrapolated : PredictedKind::kNotMeasured));
+      row.total_s = predict_interval(family.fit, family.left_out, ranks, batch);
+      row.coverage = beyond ? coverage.more_ranks : coverage.left_out;
+    }
+  return rows;
 }
 
-FamilyCoverage prediction_add_family(const StudyFacts& study, const FamilyCells& family,
-                                     double number, const TableOptions& options, Table& table) {
-  const std::string source = family_sources(study, family);
-  const std::vector<LeftOutCell> left_out = leave_out_each(study, family);
+/// Adds the rows of a family to `rows` and their notes to the table.
+FamilyCoverage add_family(const PredictedFamily& family, const TableOptions& options,
+                          std::vector<PredictedRow>& rows, Table& table) {
+  const auto left_out = left_out_rows(family);
+  rows.insert(rows.end(), left_out.begin(), left_out.end());
   FamilyCoverage coverage;
-  coverage.left_out = add_left_out(study, family, left_out, source, number, table);
-  const FamilyFit fit = fit_family(family, study.calibration);
-  const std::string doubt = prediction_doubt(fit, left_out);
-  if (doubt.empty()) {
-    coverage.more_ranks = coverage_on_more_ranks(study, family);
-    add_predicted(family, fit, left_out, coverage, source, number, options, table);
+  if (!left_out.empty()) coverage.left_out = left_out.front().coverage;
+  if (const std::string doubt = prediction_doubt(family.fit, family.left_out); doubt.empty()) {
+    coverage.more_ranks = coverage_on_more_ranks(family.study, family.cells);
+    const auto further = further_rows(family, coverage, options, table);
+    rows.insert(rows.end(), further.begin(), further.end());
   } else {
-    table.notes.push_back(
-        fmt::format("not predicted: {}: {}", name_of(*family.front(), number), doubt));
+    table.notes.push_back(fmt::format("not predicted: {}: {}", family.name(), doubt));
   }
-  add_missing_note(fit, table);
+  add_missing_note(family.fit, table);
   return coverage;
 }
 
 /// The median |error| over the cells that were left out.
-std::string score_note(const Table& table) {
+std::string score_note(const std::vector<PredictedRow>& rows) {
   std::vector<double> errors;
-  for (const auto& row : table.rows)
-    if (row[4].text == "left out") errors.push_back(std::abs(row[10].number));
+  for (const PredictedRow& row : rows)
+    if (row.kind == PredictedKind::kLeftOut) errors.push_back(std::abs(row.error_percent()));
   const Statistics figures = statistics(errors);
   if (figures.count == 0)
     return "score: no cell could be predicted from the others of its family (at least "
@@ -212,20 +277,289 @@ std::vector<std::string> prediction_notes() {
 }  // namespace
 
 Table make_prediction_table(const RunStudy& runs, const TableOptions& options) {
-  const StudyFacts& study = runs.facts();
+  const auto& study = runs.cells();
+  const auto columns = PredictedRow::columns();
   Table table{"prediction",
               "Scaling model: predicted iteration time",
               prediction_notes(),
-              prediction_columns(),
+              columns.heads(),
               {}};
-  double number = 0;
+  std::vector<PredictedRow> all;
   FamilyCoverage coverage;
-  for (const FamilyCells& family : families(study)) {
-    const FamilyCoverage one = prediction_add_family(study, family, ++number, options, table);
+  double number = 0;
+  for (const Cells& cells : families(study)) {
+    std::vector<PredictedRow> rows;
+    const FamilyCoverage one = add_family({study, cells, ++number, leave_out_each(study, cells),
+                                           fit_family(cells, calibration_of(study))},
+                                          options, rows, table);
     coverage.left_out.add(one.left_out);
     coverage.more_ranks.add(one.more_ranks);
+    for (const PredictedRow& row : rows)
+      table.add(columns.cells(row), family_sources(cells));
+    all.insert(all.end(), rows.begin(), rows.end());
   }
-  table.notes.insert(table.notes.begin(), {score_note(table), coverage_note(coverage)});
+  table.notes.insert(table.notes.begin(), {score_note(all), coverage_note(coverage)});
+  return table;
+}
+
+namespace {
+
+/// A law of a family: of one kind of collective, or of compute.
+struct LawRow {
+  const StudyCell* of_family;  ///< one of its cells
+  std::string part;
+  TwoTermFit law;
+  std::size_t points;
+  const FamilyFit* exchange = nullptr;  ///< of a collective: the fit it is a part of
+  std::string fitted_to = {};
+  int constant_decimals = 1;
+
+  /// A cell that only collectives, or only compute, have.
+  Cell of_collective(const Cell& cell) const { return exchange != nullptr ? cell : Cell(""); }
+  Cell of_compute(const Cell& cell) const { return exchange == nullptr ? cell : Cell(""); }
+  static TableColumns<LawRow> columns();
+};
+
+TableColumns<LawRow> LawRow::columns() {
+  using Row = LawRow;
+  const std::string all = "/calibration, /bucket, /time/compute";
+  return {
+      {"model", "model", [](const Row& row) { return row.of_family->model; }},
+      {"mode", "mode", [](const Row& row) { return row.of_family->mode_text(); }},
+      {"part", "part", [](const Row& row) { return row.part; }},
+      {"constant_us", "constant us",
+       "collectives: alpha, the time of one step; compute: a of a + c*b", all,
+       [](const Row& row) { return Cell::of(1e6 * row.law.first, row.constant_decimals); }},
+      {"bandwidth_gb_per_s", "GB/s", "1/beta, bytes of one link in a second / 1e9",
+       "/calibration, /bucket",
+       [](const Row& row) {
+         return row.of_collective(Cell::of(finite_or_none(1e-9 / row.law.second), 3));
+       }},
+      {"per_image_us", "us/image", "c of compute(b) = a + c*b", "/time/compute",
+       [](const Row& row) { return row.of_compute(Cell::of(1e6 * row.law.second, 2)); }},
+      {"residual_percent", "residual %", "root mean square of fitted/measured - 1", all,
+       [](const Row& row) { return Cell::of(finite_or_none(1e2 * row.law.relative_rms()), 1); }},
+      {"points", "n", "number of points fitted to", all,
+       [](const Row& row) { return count_cell(row.points); }},
+      {"slowdown", "slowdown",
+       "sum of the shortest durations in training / sum of the fitted times, median over cells",
+       "/bucket/start, /bucket/end",
+       [](const Row& row) {
+         return row.exchange ? Cell::of(row.exchange->slowdown, 2) : Cell("");
+       }},
+      {"contention_ns_per_byte", "contention ns/B",
+       "(compute overlapped with the exchange - compute alone) / overlapped bytes, median over "
+       "cells",
+       "/counterfactual/compute, /bucket",
+       [](const Row& row) {
+         return row.exchange ? Cell::of(1e9 * row.exchange->contention_s_per_byte, 2) : Cell("");
+       }},
+      {"source", "fitted to", [](const Row& row) { return row.fitted_to; }}};
+}
+
+std::vector<LawRow> law_rows(const Cells& cells, const FamilyFit& fit) {
+  std::vector<LawRow> rows;
+  for (const auto& [kind, law] : fit.laws)
+    rows.push_back(
+        {cells.front(), std::string(collective_name(kind)), law.fit, law.fit.points, &fit,
+         law.source + (law.fit.constrained ? ", a negative coefficient set to 0" : ""), 2});
+  for (const bool several : {false, true}) {
+    const ComputeLaw& law = compute_law(fit, several ? 2 : 1);
+    if (law.cells == 0 || std::ranges::none_of(cells, [&](const StudyCell* cell) {
+          return (cell->ranks > 1) == several;
+        }))
+      continue;
+    rows.push_back({cells.front(), several ? "compute, several ranks" : "compute, one rank",
+                    law.fit, law.cells, nullptr,
+                    law.one_batch ? "one batch: optimizer constant, the rest proportional"
+                                  : "median compute of the cells"});
+  }
+  return rows;
+}
+
+}  // namespace
+
+Table make_model_fit_table(const RunStudy& runs, const TableOptions&) {
+  const auto columns = LawRow::columns();
+  Table table{"model-fit",
+              "Scaling model: what it was fitted to",
+              {"collectives: t(S, n) = alpha * steps(n) + S * share(n) / bandwidth; all-reduce: "
+               "steps 2(n-1), share 2(n-1)/n; gather, scatter, all-gather: n-1 both; broadcast, "
+               "reduce: log2 n both; coefficients not negative",
+               "compute(b) = constant + b * (us/image); least squares on relative residuals; "
+               "residual: root mean square of fitted/measured - 1; n: points fitted to",
+               "slowdown: collectives in training over calibrated ones (1: fitted in training)",
+               "contention: compute time lost per byte of overlapped communication (0: no run has "
+               "windows of --counterfactual); compute is given without it"},
+              columns.heads(),
+              {}};
+  for (const Cells& cells : families(runs.cells())) {
+    const FamilyFit fit = fit_family(cells, calibration_of(runs.cells()));
+    for (const LawRow& row : law_rows(cells, fit))
+      table.add(columns.cells(row), family_sources(cells));
+    add_missing_note(fit, table);
+  }
+  return table;
+}
+
+namespace {
+
+/// The exchange of a cell, replayed with a change.
+struct ReplayRow {
+  const StudyCell& cell;
+  std::string name;  ///< of the case
+  WhatIf change = {};
+  WhatIfResult result = {};
+  double recorded_s = kNotMeasured;  ///< total of the exchange as recorded
+  bool as_recorded = false, best = false;
+
+  double step_s() const { return result.parts.total_s(); }
+  static TableColumns<ReplayRow> columns();
+};
+
+TableColumns<ReplayRow> ReplayRow::columns() {
+  using Row = ReplayRow;
+  const std::string from = "/bucket, /time, /calibration";
+  return {{"mode", "mode", [](const Row& row) { return row.cell.mode_text(); }},
+          {"model", "model", [](const Row& row) { return row.cell.model; }},
+          {"ranks", "ranks", "number of ranks", "/topology/rank",
+           [](const Row& row) { return Cell::count(row.change.ranks.value_or(row.cell.ranks)); }},
+          {"batch_per_rank", "batch/rank", "option of the run, or predicted", "/config",
+           [](const Row& row) {
+             return Cell::count(positive(row.change.batch.value_or(row.cell.batch)));
+           }},
+          {"case", "case", [](const Row& row) { return row.name; }, 0},
+          {"messages", "messages", "number of messages replayed", from,
+           [](const Row& row) { return count_cell(row.result.messages); }},
+          {"payload_bytes", "payload", "sum of the messages of one rank", "/bucket/bytes",
+           [](const Row& row) { return Cell::count(row.result.bytes); }},
+          {"measured_ms", "measured ms", "median iteration of the slowest rank", "/time/iteration",
+           [](const Row& row) {
+             return model_ms_cell(row.as_recorded ? row.cell.medians.iteration_s : kNotMeasured);
+           }},
+          {"step_ms", "step ms", "compute + replayed exposed + wait + other", from,
+           [](const Row& row) { return model_ms_cell(row.step_s()); }, 0},
+          {"exposed_ms", "exposed ms", "max(0, end of the last message - end of backward)", from,
+           [](const Row& row) { return model_ms_cell(row.result.parts.exposed_s); }},
+          {"wait_ms", "wait ms", "compute * (0.5^(1/n) quantile of relative compute - 1)",
+           "/time/compute", [](const Row& row) { return model_ms_cell(row.result.parts.wait_s); }},
+          {"exposed_and_wait_percent", "exposed + wait %", "(exposed + wait)/step", from,
+           [](const Row& row) {
+             return Cell::of(finite_or_none(1e2 * row.result.exposed_share()), 1);
+           }},
+          {"change_percent", "change %", "step/step as recorded - 1", from,
+           [](const Row& row) {
+             return Cell::of(finite_or_none(1e2 * (row.step_s() / row.recorded_s - 1)), 1);
+           },
+           0},
+          {"best", "best", [](const Row& row) { return row.best ? "best cap" : ""; }, 0},
+          {"run", "run", [](const Row& row) { return row.cell.run().name; }}};
+}
+
+/// Replays as recorded, with the change that was asked for, and with that and each cap. `judged`:
+/// whether the fit may say which cap is best.
+std::vector<ReplayRow> replay_rows(const FamilyFit& fit, const StudyCell& cell,
+                                   const WhatIf& change, bool judged) {
+  std::vector<ReplayRow> rows = {{cell, "as recorded"}};
+  rows.front().as_recorded = true;
+  if (!change.text.empty()) rows.push_back({cell, change.text, change});
+  if (cell.overlapped()) {
+    const auto best = judged ? best_cap(fit, cell, change) : std::nullopt;
+    for (const double cap : cap_ladder(what_if(fit, cell, {}).bytes)) {
+      ReplayRow& row =
+          rows.emplace_back(ReplayRow{cell, "cap " + format_bytes(std::llround(cap)), change});
+      row.change.bucket_cap_bytes = cap;
+      row.best = cap == best;
+    }
+  }
+  for (ReplayRow& row : rows) {
+    row.result = what_if(fit, cell, row.change);
+    row.recorded_s = rows.front().step_s();
+  }
+  return rows;
+}
+
+/// The cells of a family on its largest number of ranks, if that is more than one.
+Cells largest_exchanging(const Cells& family) {
+  double most = 2;
+  for (const StudyCell* cell : family)
+    most = std::max(most, cell->ranks);
+  Cells cells;
+  for (const StudyCell* cell : family)
+    if (cell->ranks == most && cell->exchanges()) cells.push_back(cell);
+  return cells;
+}
+
+std::vector<std::string> what_if_notes() {
+  return {
+      "replay of the recorded ready times on one channel: start = max(ready, end before), end = "
+      "start + t(S, n); exposed = what ends after the backward pass; modes that do not overlap: "
+      "all",
+      "a new cap divides the recorded bytes again: those of a recorded bucket are taken to become "
+      "ready evenly between the bucket before and its own; cuts may fall inside a parameter; the "
+      "first bucket is as recorded, at most the cap; caps count fp32 bytes",
+      "t(S, n) from table model-fit times its slowdown; bandwidth and latency given replace it; "
+      "converting to bf16 or fp16 costs nothing here; first row: the error of the replay against "
+      "the measurement",
+      "best cap: the largest whose step is at most 0.5 % longer than the shortest; none where the "
+      "law does not describe the collectives or a coefficient is at its bound 0",
+      "no interval is shown: the runs hold no measurement of the changed exchange from which its "
+      "coverage would follow",
+      "the cells of each family on the most ranks; name single runs for others"};
+}
+
+/// What the laws of another network were fitted to, and how well.
+void add_network_notes(const WhatIf& change, const std::vector<Curves>& network, Table& table) {
+  std::set<std::int64_t> ranks;
+  for (const Curves& curves : network)
+    ranks.insert(curves.ranks);
+  for (const auto& [kind, law] : change.network_laws) {
+    const std::string name =
+        fmt::format("network {}, {}", change.network->path.string(), collective_name(kind));
+    add_note_once(
+        table,
+        !law.fit.usable()
+            ? name + ": no curve of two sizes or more: n/a"
+            : fmt::format("{}: {} of {} ranks, {} points: latency {:.2f} us, {:.3f} GB/s, residual "
+                          "{:.0f} % (root mean square), times the slowdown {:.2f} of training here",
+                          name, law.source, fmt::join(ranks, ", "), law.points.size(),
+                          1e6 * law.fit.first, 1e-9 / law.fit.second, 1e2 * law.fit.relative_rms(),
+                          change.network_slowdown));
+  }
+}
+
+void add_replays(const RunStudy& runs, const Cells& cells, const WhatIf& wanted,
+                 const TableColumns<ReplayRow>& columns, Table& table) {
+  const Cells largest = largest_exchanging(cells);
+  if (largest.empty()) return;
+  const FamilyFit fit = fit_family(cells, calibration_of(runs.cells()));
+  const WhatIf change = with_network_laws(fit, wanted);
+  const std::string doubt = change.network ? law_doubt(change.network_laws) : law_doubt(fit);
+  for (const StudyCell* cell : largest) {
+    const bool judged = doubt.empty() && !cell->short_of_cores;
+    std::string sources = family_sources({cell});
+    if (change.network) sources += ", " + change.network->path.string();
+    for (const ReplayRow& row : replay_rows(fit, *cell, change, judged))
+      table.add(columns.cells(row), sources);
+    if (cell->overlapped() && !judged)
+      add_note_once(table,
+                    fmt::format("no best cap for {}, {}: {}", cell->model, cell->mode,
+                                doubt.empty() ? "the ranks had fewer cores than threads" : doubt));
+  }
+  add_missing_note(fit, table);
+  add_network_notes(change, wanted.network_curves, table);
+}
+
+}  // namespace
+
+Table make_what_if_table(const RunStudy& runs, const TableOptions& options) {
+  const auto columns = ReplayRow::columns();
+  Table table{
+      "what-if", "What if: the recorded exchange replayed", what_if_notes(), columns.heads(), {}};
+  for (const Cells& family : families(runs.cells()))
+    add_replays(runs, family, options.what_if, columns, table);
+  if (table.rows.empty())
+    table.notes.push_back("not shown: no run that exchanges on several ranks");
   return table;
 }
 

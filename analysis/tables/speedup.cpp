@@ -1,13 +1,10 @@
 #include <algorithm>
-#include <cmath>
 #include <map>
 
 #include <fmt/format.h>
 
 #include "analysis/figures/comparisons.h"
-#include "analysis/figures/scaling.h"
-#include "analysis/tables/group_cells.h"
-#include "analysis/tables/run_cells.h"
+#include "analysis/tables/columns.h"
 #include "analysis/tables/tables.h"
 #include "stats/estimate.h"
 
@@ -16,6 +13,59 @@ namespace gradsync::report {
 namespace {
 
 constexpr std::uint64_t kSeed = 1;
+
+/// One comparison of a cell on one kind of time.
+struct SpeedupRow : CellRow {
+  std::string scaling = "-", base = "none";
+  TimeBasis basis = TimeBasis::kIteration;
+  std::size_t count = 0;
+  double time_s = kNotMeasured, base_s = kNotMeasured;
+  Estimate speedup = {}, efficiency = {};
+  double weak_speedup = kNotMeasured;
+  std::string remark = {};
+
+  bool super_linear() const {
+    constexpr double kRoundedUp = 1 + 1e-9;
+    return efficiency.value > kRoundedUp;
+  }
+  static TableColumns<SpeedupRow> columns(const GroupLabels& labels, bool short_of_cores);
+};
+
+TableColumns<SpeedupRow> SpeedupRow::columns(const GroupLabels& labels, bool short_of_cores) {
+  using Row = SpeedupRow;
+  const std::string data = "/time/iteration, /epoch/training_time, /epoch/running_time";
+  const std::string bootstrap =
+      "percentile bootstrap of the ratio of medians, 2,000 resamples, seed 1, 95 %";
+  TableColumns<Row> columns = labels.columns();
+  columns.add(repeats_column());
+  columns.add(
+      {{"scaling", "scaling", [](const Row& row) { return row.scaling; }, 0},
+       {"base", "base", [](const Row& row) { return row.base; }, 2},
+       {"basis", "time of", [](const Row& row) { return std::string(time_basis_name(row.basis)); }},
+       {"count", "n", "values that the time is the median of", data,
+        [](const Row& row) { return count_cell(row.count); }, 3},
+       {"time_s", "T(n) s", "median over steady iterations or whole epochs, slowest rank", data,
+        [](const Row& row) { return significant_cell(row.time_s); }, 0},
+       {"base_time_s", "T(base) s", "the same of the base", data,
+        [](const Row& row) { return significant_cell(row.base_s); }, 3},
+       {"speedup", "T(base)/T(n)", "T(base)/T(n)", data,
+        [](const Row& row) { return Cell::of(row.speedup.value, 3); }, 0},
+       {"speedup_low", "low", bootstrap, data,
+        [](const Row& row) { return Cell::of(row.speedup.low, 3); }},
+       {"speedup_high", "high", bootstrap, data,
+        [](const Row& row) { return Cell::of(row.speedup.high, 3); }},
+       {"efficiency_percent", "efficiency %",
+        "T(base)/T(n) x base/n; of an iteration of weak scaling T(base)/T(n)", data,
+        [](const Row& row) { return percent_cell(row.efficiency.value); }, 0},
+       {"efficiency_low_percent", "low", bootstrap, data,
+        [](const Row& row) { return percent_cell(row.efficiency.low); }},
+       {"efficiency_high_percent", "high", bootstrap, data,
+        [](const Row& row) { return percent_cell(row.efficiency.high); }},
+       {"weak_speedup", "N*T(1)/T(N)", "N*T(1)/T(N) of iteration times", "/time/iteration",
+        [](const Row& row) { return Cell::of(row.weak_speedup, 3); }, 3},
+       {"remark", "remark", [](const Row& row) { return row.remark; }, short_of_cores ? 0 : 2}});
+  return columns.add(name_column());
+}
 
 /// The times of each group, read once.
 class TimesOf {
@@ -30,82 +80,12 @@ class TimesOf {
   std::map<const RunGroup*, GroupTimes> times_;
 };
 
-/// One comparison on one kind of time.
-struct Figures {
-  std::size_t count = 0;
-  double time_s = kNotMeasured, base_s = kNotMeasured;
-  Estimate speedup;
-  Estimate efficiency;
-  double weak = kNotMeasured;
-};
-
-Estimate scaled(Estimate estimate, double factor) {
-  estimate.value *= factor;
-  estimate.low *= factor;
-  estimate.high *= factor;
-  return estimate;
-}
-
 /// An iteration of weak scaling has n/base times the images; everything else has the base's.
 double efficiency_factor(const Comparison& one, TimeBasis basis) {
   const bool more_images = one.scaling == Scaling::kWeak && basis == TimeBasis::kIteration;
   if (more_images) return 1;
   return static_cast<double>(one.base->first().ranks) /
          static_cast<double>(one.group->first().ranks);
-}
-
-Figures speedup_figures_of(const Comparison& one, TimeBasis basis, TimesOf& times) {
-  const auto& here = times(*one.group)[basis];
-  const auto& there = times(*one.base)[basis];
-  Figures figures;
-  figures.count = here.size();
-  figures.time_s = median(here);
-  figures.base_s = median(there);
-  figures.speedup = one.itself() ? Estimate{speedup(figures.base_s, figures.time_s), kNotMeasured,
-                                            kNotMeasured, here.size()}
-                                 : ratio_estimate(there, here, kSeed);
-  figures.efficiency = scaled(figures.speedup, efficiency_factor(one, basis));
-  const bool published = one.scaling == Scaling::kWeak && basis == TimeBasis::kIteration &&
-                         one.base->first().ranks == 1;
-  if (published)
-    figures.weak =
-        weak_speedup(figures.base_s, figures.time_s, static_cast<double>(one.group->first().ranks));
-  return figures;
-}
-
-std::vector<Column> speedup_columns(const GroupLabels& labels, bool short_of_cores) {
-  std::vector<Column> result = labels.columns();
-  const std::string data = "/time/iteration, /epoch/training_time, /epoch/running_time";
-  const std::string bootstrap =
-      "percentile bootstrap of the ratio of medians, 2,000 resamples, "
-      "seed 1, 95 %";
-  const std::vector<Column> rest = {
-      repeats_column(),
-      {"scaling", "scaling", true},
-      {"base", "base", true, "", "", 2},
-      {"basis", "time of", true},
-      {"count", "n", false, "values that the time is the median of", data, 3},
-      {"time_s", "T(n) s", false, "median over steady iterations or whole epochs, slowest rank",
-       data},
-      {"base_time_s", "T(base) s", false, "the same of the base", data, 3},
-      {"speedup", "T(base)/T(n)", false, "T(base)/T(n)", data},
-      {"speedup_low", "low", false, bootstrap, data},
-      {"speedup_high", "high", false, bootstrap, data},
-      {"efficiency_percent", "efficiency %", false,
-       "T(base)/T(n) x base/n; of an iteration of weak scaling T(base)/T(n)", data},
-      {"efficiency_low_percent", "low", false, bootstrap, data},
-      {"efficiency_high_percent", "high", false, bootstrap, data},
-      {"weak_speedup", "N*T(1)/T(N)", false, "N*T(1)/T(N) of iteration times", "/time/iteration",
-       3},
-      {"remark", "remark", true, "", "", short_of_cores ? 0 : 2},
-      group_name_column()};
-  result.insert(result.end(), rest.begin(), rest.end());
-  keep(result, {"scaling", "time_s", "speedup", "efficiency_percent"});
-  return result;
-}
-
-void append(std::string& text, const std::string& part) {
-  if (!part.empty()) text += (text.empty() ? "" : "; ") + part;
 }
 
 /// "oversubscribed", "shared host in the base", where times include waiting for a core.
@@ -115,73 +95,58 @@ std::string short_of_cores(const Comparison& one) {
   return there.empty() ? "" : fmt::format("{} in the base", there);
 }
 
-std::string super_linear(const Figures& figures) {
-  constexpr double kRoundedUp = 1 + 1e-9;
-  if (!(figures.efficiency.value > kRoundedUp)) return {};
-  return figures.efficiency.low > 1 ? "SUPER-LINEAR" : "super-linear, not beyond its interval";
-}
-
-std::string speedup_remark(const Comparison& one, TimeBasis basis, const Figures& figures,
-                           TimesOf& times) {
-  std::string text;
-  if (one.itself()) append(text, "the base itself");
-  append(text, short_of_cores(one));
-  append(text, super_linear(figures));
-  append(text, unfairness(one));
+SpeedupRow speedup_row(const CellRow& label, const Comparison& one, TimeBasis basis,
+                       TimesOf& times) {
+  const auto& here = times(*one.group)[basis];
+  const auto& there = times(*one.base)[basis];
+  SpeedupRow row{label, std::string(scaling_name(one.scaling)), base_text(*one.base), basis};
+  row.count = here.size();
+  row.time_s = median(here);
+  row.base_s = median(there);
+  row.speedup = one.itself() ? Estimate{speedup(row.base_s, row.time_s), kNotMeasured, kNotMeasured,
+                                        here.size()}
+                             : ratio_estimate(there, here, kSeed);
+  const double factor = efficiency_factor(one, basis);
+  row.efficiency = {row.speedup.value * factor, row.speedup.low * factor, row.speedup.high * factor,
+                    row.speedup.count};
+  if (one.scaling == Scaling::kWeak && basis == TimeBasis::kIteration &&
+      one.base->first().ranks == 1)
+    row.weak_speedup = weak_speedup(row.base_s, row.time_s, static_cast<double>(row.ranks));
   const bool first = times(*one.group).first_epoch_only || times(*one.base).first_epoch_only;
-  if (basis != TimeBasis::kIteration && first) append(text, "first epoch, with its warm-up");
-  return text;
+  row.remark =
+      remark_of({one.itself() ? "the base itself" : "", short_of_cores(one),
+                 !row.super_linear()      ? ""
+                 : row.efficiency.low > 1 ? "SUPER-LINEAR"
+                                          : "super-linear, not beyond its interval",
+                 unfairness(one),
+                 basis != TimeBasis::kIteration && first ? "first epoch, with its warm-up" : ""});
+  return row;
 }
 
-bool holds(const Comparison& one, TimeBasis basis, TimesOf& times) {
-  return !times(*one.group)[basis].empty() && !times(*one.base)[basis].empty();
+/// Adds rows of iterations always; of epochs where both sides hold whole ones. Returns whether one
+/// with a core for each thread is super-linear.
+bool add_rows(Table& table, const TableColumns<SpeedupRow>& columns, const CellRow& label,
+              const Comparison& one, TimesOf& times) {
+  bool super_linear = false;
+  for (const TimeBasis basis : {TimeBasis::kIteration, TimeBasis::kTraining, TimeBasis::kRunning}) {
+    if (basis != TimeBasis::kIteration &&
+        (times(*one.group)[basis].empty() || times(*one.base)[basis].empty()))
+      continue;
+    const SpeedupRow row = speedup_row(label, one, basis, times);
+    super_linear |= row.super_linear() && short_of_cores(one).empty();
+    table.add(columns.cells(row), one.itself()
+                                      ? sources_of(*one.group)
+                                      : sources_of(*one.group) + ", " + sources_of(*one.base));
+  }
+  return super_linear;
 }
 
-void speedup_add_row(Table& table, const GroupLabels& labels, const Comparison& one,
-                     TimeBasis basis, TimesOf& times) {
-  const Figures figures = speedup_figures_of(one, basis, times);
-  const Estimate& efficiency = figures.efficiency;
-  std::vector<Cell> cells = labels.cells(*one.group);
-  const std::vector<Cell> rest = {repeats_cell(*one.group),
-                                  std::string(scaling_name(one.scaling)),
-                                  base_text(*one.base),
-                                  std::string(time_basis_name(basis)),
-                                  Cell::count(static_cast<double>(figures.count)),
-                                  significant_cell(figures.time_s),
-                                  significant_cell(figures.base_s),
-                                  Cell::of(figures.speedup.value, 3),
-                                  Cell::of(figures.speedup.low, 3),
-                                  Cell::of(figures.speedup.high, 3),
-                                  Cell::of(1e2 * efficiency.value, 1),
-                                  Cell::of(1e2 * efficiency.low, 1),
-                                  Cell::of(1e2 * efficiency.high, 1),
-                                  Cell::of(figures.weak, 3),
-                                  speedup_remark(one, basis, figures, times),
-                                  group_name_cell(*one.group)};
-  cells.insert(cells.end(), rest.begin(), rest.end());
-  table.add(std::move(cells), one.itself() ? sources_of(*one.group)
-                                           : sources_of(*one.group) + ", " + sources_of(*one.base));
-}
-
-/// Iterations always; epochs where both sides hold whole ones.
-void add_rows(Table& table, const GroupLabels& labels, const Comparison& one, TimesOf& times) {
-  for (const TimeBasis basis : {TimeBasis::kIteration, TimeBasis::kTraining, TimeBasis::kRunning})
-    if (basis == TimeBasis::kIteration || holds(one, basis, times))
-      speedup_add_row(table, labels, one, basis, times);
-}
-
-void add_without_base(Table& table, const GroupLabels& labels, const RunGroup& group,
-                      TimesOf& times) {
-  const auto& values = times(group)[TimeBasis::kIteration];
-  std::vector<Cell> cells = labels.cells(group);
-  cells.push_back(repeats_cell(group));
-  cells.insert(cells.end(),
-               {Cell("-"), Cell("none"), Cell("iteration"),
-                Cell::count(static_cast<double>(values.size())), significant_cell(median(values))});
-  cells.insert(cells.end(), 8, Cell::of(kNotMeasured, 3));
-  cells.emplace_back("no base among the runs");
-  cells.push_back(group_name_cell(group));
-  table.add(std::move(cells), sources_of(group));
+SpeedupRow row_without_base(const CellRow& label, const std::vector<double>& times_s) {
+  SpeedupRow row{label};
+  row.count = times_s.size();
+  row.time_s = median(times_s);
+  row.remark = "no base among the runs";
+  return row;
 }
 
 std::vector<std::string> speedup_notes() {
@@ -200,46 +165,34 @@ std::vector<std::string> speedup_notes() {
       "below 6 values"};
 }
 
-const char* kSuperLinearNote =
+constexpr const char* kSuperLinearNote =
     "super-linear (efficiency above 100 %) is shown, not cut. Likely causes: a base that differs "
     "(threads, clocks, another day), a working set that fits the caches only when divided, a batch "
     "per rank that suits the kernels better, warm-up in the base";
-
-bool any_super_linear(const Table& table) {
-  return std::any_of(table.rows.begin(), table.rows.end(), [](const auto& row) {
-    return std::any_of(row.begin(), row.end(), [](const Cell& cell) {
-      return cell.text.starts_with("SUPER-LINEAR") || cell.text.starts_with("super-linear");
-    });
-  });
-}
-
-bool any_short_of_cores(const std::vector<RunGroup>& groups) {
-  return std::any_of(groups.begin(), groups.end(),
-                     [](const RunGroup& group) { return !core_shortage(group).empty(); });
-}
 
 }  // namespace
 
 Table make_speedup_table(const RunSet& set, const TableOptions&) {
   const auto groups = group_runs(set);
   const GroupLabels labels(groups);
+  const auto columns = SpeedupRow::columns(
+      labels, std::any_of(groups.begin(), groups.end(),
+                          [](const RunGroup& group) { return !core_shortage(group).empty(); }));
   TimesOf times;
-  Table table{"speedup",
-              "Speedup and efficiency, strong and weak",
-              speedup_notes(),
-              speedup_columns(labels, any_short_of_cores(groups)),
-              {}};
+  Table table{
+      "speedup", "Speedup and efficiency, strong and weak", speedup_notes(), columns.heads(), {}};
   const auto all = comparisons(groups);
+  bool super_linear = false;
   for (const RunGroup& group : groups) {
-    bool compared = false;
-    for (const Comparison& one : all) {
-      if (one.group != &group) continue;
-      add_rows(table, labels, one, times);
-      compared = true;
-    }
-    if (!compared) add_without_base(table, labels, group, times);
+    const CellRow label = labels.row(group);
+    const std::size_t before = table.rows.size();
+    for (const Comparison& one : all)
+      if (one.group == &group) super_linear |= add_rows(table, columns, label, one, times);
+    if (table.rows.size() == before)
+      table.add(columns.cells(row_without_base(label, times(group)[TimeBasis::kIteration])),
+                sources_of(group));
   }
-  if (any_super_linear(table)) table.notes.emplace_back(kSuperLinearNote);
+  if (super_linear) table.notes.emplace_back(kSuperLinearNote);
   return table;
 }
 

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "analysis/figures/utilization.h"
 #include "analysis/verdict/clauses.h"
 #include "options/modes.h"
 
@@ -26,7 +27,7 @@ struct Part {
 
 /// "; 43 % is neither: 40 % waiting for data, 3.0 % other", the largest part first; empty where
 /// there is less of it than kRestNamed.
-std::string rest_text(const MeasuredCell& cell) {
+std::string rest_text(const StudyCell& cell) {
   const double rest = 1 - cell.exposed_share - cell.compute_share;
   if (!(rest >= kRestNamed)) return {};
   const auto known = [](double share) { return std::isfinite(share) ? share : 0; };
@@ -42,13 +43,13 @@ std::string rest_text(const MeasuredCell& cell) {
   return fmt::format("; {} is neither: {}", percent_text(rest), fmt::join(texts, ", "));
 }
 
-std::string parts_text(const MeasuredCell& cell) {
+std::string parts_text(const StudyCell& cell) {
   return fmt::format("{} of the iteration is exposed communication, {} compute{}",
                      percent_text(cell.exposed_share), percent_text(cell.compute_share),
                      rest_text(cell));
 }
 
-VerdictClause bound_clause_for(const MeasuredCell& cell) {
+VerdictClause clause_for(const StudyCell& cell) {
   const double exposed = cell.exposed_share;
   const std::string where = setting_text(cell);
   const auto clause = [&](const char* sentence, std::string text) {
@@ -69,8 +70,8 @@ VerdictClause bound_clause_for(const MeasuredCell& cell) {
 }
 
 bool several_ranks_short_of_cores(const VerdictInput& input, const std::string& model) {
-  return std::any_of(input.cells.begin(), input.cells.end(), [&](const MeasuredCell& cell) {
-    return cell.run().model == model && cell.short_of_cores && cell.ranks() > 1;
+  return std::any_of(input.cells.begin(), input.cells.end(), [&](const StudyCell& cell) {
+    return cell.run().model == model && cell.short_of_cores && cell.run().ranks > 1;
   });
 }
 
@@ -81,21 +82,21 @@ Clauses bound_clauses(const VerdictInput& input) {
   for (const Cells& family : focus(input)) {
     const std::string& model = family.front()->run().model;
     Cells top = on_most_ranks(family);
-    std::erase_if(top, [](const MeasuredCell* cell) {
+    std::erase_if(top, [](const StudyCell* cell) {
       return !std::isfinite(cell->exposed_share) || !std::isfinite(cell->compute_share);
     });
     const bool traced = is_traced(family.front()->run().reader->info());
     if (top.empty() && traced)
       std::copy_if(family.begin(), family.end(), std::back_inserter(top),
-                   [](const MeasuredCell* cell) {
+                   [](const StudyCell* cell) {
                      return mode_named(cell->run().mode).exchanges &&
                             std::isfinite(cell->exposed_share + cell->compute_share);
                    });
     if (top.size() > 2) top = {top.front(), top.back()};
     // Two cells that differ only in what is learned would get two sentences of the same.
     if (top.size() == 2 && setting_text(*top[0]) == setting_text(*top[1])) top.pop_back();
-    for (const MeasuredCell* cell : top)
-      clauses.push_back(bound_clause_for(*cell));
+    for (const StudyCell* cell : top)
+      clauses.push_back(clause_for(*cell));
     if (!top.empty() || !on_most_ranks(family).empty()) continue;
     if (traced)
       clauses.push_back(missing_clause(
@@ -110,6 +111,82 @@ Clauses bound_clauses(const VerdictInput& input) {
                       "gradsync-train --model {} --sync ddp",
                       model),
           model));
+  }
+  return clauses;
+}
+
+namespace {
+
+/// "3.5 % (mlp:1024x4, 200 B/kFLOP)".
+std::string exposed_text(const StudyCell& cell) {
+  const double bytes_per_kflop = 1e3 * network_cost(cell.run()).bytes_per_flop();
+  return fmt::format("{} ({}{})", percent_text(cell.exposed_share), cell.run().model,
+                     std::isfinite(bytes_per_kflop)
+                         ? fmt::format(", {:.3g} B/kFLOP", bytes_per_kflop)
+                         : std::string());
+}
+
+bool alike(const StudyCell& a, const StudyCell& b) {
+  return setting_text(a) == setting_text(b);
+}
+
+}  // namespace
+
+/// The least and the largest exposed communication among networks in the same mode, on as many
+/// ranks and with the same batch.
+Clauses networks_clauses(const VerdictInput& input) {
+  Cells cells;
+  for (const Cells& family : focus(input)) {
+    const Cells top = on_most_ranks(family);
+    if (top.empty() || !std::isfinite(top.front()->exposed_share)) continue;
+    if (!cells.empty() && !alike(*top.front(), *cells.front())) return {};
+    cells.push_back(top.front());
+  }
+  if (cells.size() < 2) return {};
+  const auto [least, most] = std::minmax_element(
+      cells.begin(), cells.end(),
+      [](const auto* a, const auto* b) { return a->exposed_share < b->exposed_share; });
+  return {clause_of(
+      "networks.exposed",
+      fmt::format("exposed communication of {}, {} networks: from {} to {} of the iteration",
+                  setting_text(**least), cells.size(), exposed_text(**least), exposed_text(**most)),
+      cells, "/time/exposed, /time/iteration, /layer",
+      "means over the iterations after warm-up and the ranks")};
+}
+
+namespace {
+
+std::string ranks_text(const StudyCell& cell, const Utilization& mean) {
+  std::string text = fmt::format("{}: the ranks compute in {} of the time", setting_text(cell),
+                                 percent_text(mean.compute));
+  if (std::isfinite(mean.link_busy))
+    text += fmt::format(", the link is busy in {} of it", percent_text(mean.link_busy));
+  return text;
+}
+
+}  // namespace
+
+/// Says of the cell on most ranks of each model whether compute or the link is used to its end.
+Clauses utilization_clauses(const VerdictInput& input) {
+  Clauses clauses;
+  for (const Cells& family : focus(input)) {
+    const Cells top = on_most_ranks(family);
+    if (top.empty()) continue;
+    const StudyCell& cell = *top.front();
+    const Utilization mean = mean_of(utilization(cell.run(), kNotMeasured));
+    if (!std::isfinite(mean.compute)) continue;
+    if (!std::isfinite(mean.of_probe)) {
+      clauses.push_back(clause_of("utilization.ranks", ranks_text(cell, mean), {&cell},
+                                  "/time/compute, /time/comm_busy, /time/iteration", cell.name));
+      continue;
+    }
+    clauses.push_back(clause_of(
+        "utilization.arithmetic",
+        fmt::format("{}; their arithmetic is {:.3g} GFLOP/s a rank, {} of what a matrix product "
+                    "reaches on these ranks{}",
+                    ranks_text(cell, mean), 1e-9 * mean.flop_per_s, percent_text(mean.of_probe),
+                    mean.of_probe > 1 ? ", so the probe is not the most they can do" : ""),
+        {&cell}, "/time, /layer, /probe/flop_per_s", cell.name + "; mean over the ranks"));
   }
   return clauses;
 }

@@ -3,26 +3,28 @@
 #include <string>
 #include <vector>
 
-#include "analysis/figures/run_spread.h"
+#include "analysis/figures/comparisons.h"
 #include "analysis/model/doubt.h"
-#include "analysis/model/measured_cell.h"
 #include "analysis/model/scaling_model.h"
+#include "analysis/model/study.h"
 #include "analysis/verdict/verdict.h"
 #include "stats/estimate.h"
 
-/// One function a question, each in a file of its own; questions.def lists them.
+/// What the questions of the verdict share; questions.def lists them.
 namespace gradsync::report {
 
-/// What the questions are asked of; parts of a RunStudy.
+/// What the questions are asked of: a RunStudy, and what several questions derive from it.
 struct VerdictInput {
   const RunSet& set;
-  const std::vector<MeasuredCell>& cells;
-  const StudyFacts& study;  ///< of the cells, for the scaling model
-  RunSpreads spreads;       ///< of every model
+  const std::vector<StudyCell>& cells;
+  RunSpreads spreads;  ///< of every model
 };
 
-/// What the model knows of one of the cells.
-const CellFacts& facts_of(const VerdictInput& input, const MeasuredCell& cell);
+/// One of verdict_sentences() and its text.
+struct Answer {
+  std::string_view sentence;
+  std::string text;
+};
 
 /// The model of a family; it points into `input`.
 FamilyFit fit_of(const VerdictInput& input, const std::string& family);
@@ -36,14 +38,12 @@ using Clauses = std::vector<VerdictClause>;
 #include "analysis/verdict/questions.def"
 #undef GRADSYNC_QUESTION
 
-using Cells = std::vector<const MeasuredCell*>;
-
 /// The cells the verdict concludes from, one list a model: those of the family of mode ddp if there
 /// is one, else of the family with most cells that exchanges at all, else of the largest. Never
 /// ones that were short of cores; a model that has no others has no list.
 std::vector<Cells> focus(const VerdictInput& input);
 
-/// Those with the largest number of ranks above one, by batch per rank; empty if all have one.
+/// Cells with the largest number of ranks above one, by batch per rank; empty if all have one.
 Cells on_most_ranks(const Cells& cells);
 
 /// A clause that rests on the runs of `cells`; `sentence` is one of verdict_sentences(). What rests
@@ -56,7 +56,7 @@ VerdictClause missing_clause(std::string_view sentence, std::string text,
                              const std::string& network = {});
 
 /// "ddp at 4 ranks with 32 images per rank".
-std::string setting_text(const MeasuredCell& cell);
+std::string setting_text(const StudyCell& cell);
 
 /// 0.614 as "61 %", 0.0234 as "2.3 %", 0.0004 as "0.04 %".
 std::string percent_text(double share);
@@ -66,6 +66,9 @@ std::string interval_text(const Estimate& share);
 
 /// What is less of an iteration is not worth an advice.
 inline constexpr double kWorthSaying = 0.01;
+
+/// A cause is named where it accounts for at least this part of a loss.
+inline constexpr double kMainCause = 0.5;
 
 /// Recorded in every interval of the verdict that is bootstrapped.
 inline constexpr std::uint64_t kVerdictSeed = 1;

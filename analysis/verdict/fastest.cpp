@@ -24,18 +24,19 @@ std::map<Contest, Cells> contests(const VerdictInput& input) {
   using enum OptionRole;
   const auto rest = options_of({kBetweenRanks, kStep, kTraining});
   std::map<Contest, Cells> all;
-  for (const MeasuredCell& cell : input.cells)
-    if (!cell.short_of_cores && mode_named(cell.run().mode).exchanges && cell.ranks() > 1 &&
-        std::isfinite(cell.median_iteration_s) && is_known_work(cell.run()))
-      all[{cell.run().model, cell.ranks(), cell.batch_per_rank(), option_values(cell.run(), rest)}]
+  for (const StudyCell& cell : input.cells)
+    if (!cell.short_of_cores && mode_named(cell.run().mode).exchanges && cell.run().ranks > 1 &&
+        std::isfinite(cell.medians.iteration_s) && is_known_work(cell.run()))
+      all[{cell.run().model, cell.run().ranks, cell.run().batch_per_rank,
+           option_values(cell.run(), rest)}]
           .push_back(&cell);
   return all;
 }
 
 /// "ddp"; with the settings where the same mode takes part twice.
-std::string name_of(const MeasuredCell& cell, const Cells& among) {
+std::string name_of(const StudyCell& cell, const Cells& among) {
   std::vector<const RunGroup*> same;
-  for (const MeasuredCell* other : among)
+  for (const StudyCell* other : among)
     if (other->run().mode == cell.run().mode) same.push_back(&other->group);
   const std::string settings = settings_text(cell.run(), differing_options(same));
   return settings.empty() ? cell.run().mode : fmt::format("{} ({})", cell.run().mode, settings);
@@ -44,7 +45,7 @@ std::string name_of(const MeasuredCell& cell, const Cells& among) {
 /// "3 modes", or "3 settings of ddp" where all are of one mode.
 std::string number_of(const Cells& cells) {
   std::set<std::string> modes;
-  for (const MeasuredCell* cell : cells)
+  for (const StudyCell* cell : cells)
     modes.insert(cell->run().mode);
   return modes.size() > 1 ? fmt::format("{} modes", modes.size())
                           : fmt::format("{} settings of {}", cells.size(), *modes.begin());
@@ -52,9 +53,9 @@ std::string number_of(const Cells& cells) {
 
 /// One of the others, against the first.
 struct Rival {
-  const MeasuredCell* cell;
+  const StudyCell* cell;
   Estimate ratio;  ///< holds together with those of all rivals
-  std::string_view word;
+  Difference difference;
 };
 
 std::vector<Rival> rivals_of(const Cells& by_time, const RunSpread& spread) {
@@ -62,7 +63,7 @@ std::vector<Rival> rivals_of(const Cells& by_time, const RunSpread& spread) {
   for (std::size_t i = 1; i < by_time.size(); ++i) {
     const Estimate ratio = ratio_estimate(by_time[i]->iteration_s, by_time[0]->iteration_s,
                                           kVerdictSeed, by_time.size() - 1);
-    rivals.push_back({by_time[i], ratio, spread_word(ratio, spread)});
+    rivals.push_back({by_time[i], ratio, difference_of(ratio, spread)});
   }
   return rivals;
 }
@@ -78,19 +79,14 @@ std::string names_text(std::vector<std::string> names) {
   return names.empty() ? last : fmt::format("{} and {}", fmt::join(names, ", "), last);
 }
 
-struct FastestAnswer {
-  const char* sentence;
-  std::string text;
-};
-
-/// What is said of rivals with one word, of which the first is not known to be faster.
-FastestAnswer tie_answer(const Cells& by_time, const std::vector<Rival>& rivals,
-                         const std::string& where) {
+/// What is said of rivals with one difference, of which the first is not known to be faster.
+Answer tie_answer(const Cells& by_time, const std::vector<Rival>& rivals,
+                  const std::string& where) {
   std::vector<std::string> names = {name_of(*by_time[0], by_time)}, ratios;
-  std::vector<std::string> times = {format_duration(by_time[0]->median_iteration_s)};
+  std::vector<std::string> times = {format_duration(by_time[0]->medians.iteration_s)};
   for (const Rival& one : rivals) {
     names.push_back(name_of(*one.cell, by_time));
-    times.push_back(format_duration(one.cell->median_iteration_s));
+    times.push_back(format_duration(one.cell->medians.iteration_s));
     ratios.push_back(one.ratio.has_interval()
                          ? fmt::format("{:.3f} ({})", one.ratio.value, range_text(one.ratio))
                          : fmt::format("{:.3f}", one.ratio.value));
@@ -100,15 +96,15 @@ FastestAnswer tie_answer(const Cells& by_time, const std::vector<Rival>& rivals,
   const std::string ratio =
       fmt::format("{} {}{}", rivals.size() == 1 ? "ratio" : "ratios", fmt::join(ratios, ", "),
                   rivals.size() == 1 ? "" : " to the first");
-  const std::string_view word = rivals.front().word;
-  if (word == "no difference")
+  const Difference difference = rivals.front().difference;
+  if (difference == Difference::kNone)
     return {"fastest.equal", fmt::format("{}: no significant difference; {}", took, ratio)};
-  if (word == "within the spread")
+  if (difference == Difference::kWithinSpread)
     return {"fastest.spread",
             fmt::format("{}, {}; that is within the spread between runs of the same work: no "
                         "significant difference",
                         took, ratio)};
-  if (word == "one run each")
+  if (difference == Difference::kOneRunEach)
     return {"fastest.one-run",
             fmt::format("{}, {} over the iterations; each is one run, and how far runs of the same "
                         "work differ is unknown, so whether the modes differ was not tested",
@@ -117,14 +113,15 @@ FastestAnswer tie_answer(const Cells& by_time, const std::vector<Rival>& rivals,
 }
 
 /// The first is the fastest only where it differs from each of the others.
-std::vector<FastestAnswer> fastest_answers_for(const Cells& by_time, const RunSpread& spread) {
+std::vector<Answer> answers_for(const Cells& by_time, const RunSpread& spread) {
   const std::vector<Rival> rivals = rivals_of(by_time, spread);
-  const std::string where = fmt::format("at {} with {}", count_text(by_time[0]->ranks(), "rank"),
-                                        images_text(by_time[0]->run()));
-  std::vector<FastestAnswer> answers;
-  for (const char* word : {"no difference", "within the spread", "one run each", "too few"}) {
+  const std::string where = fmt::format(
+      "at {} with {}", count_text(by_time[0]->run().ranks, "rank"), images_text(by_time[0]->run()));
+  std::vector<Answer> answers;
+  for (const Difference difference : {Difference::kNone, Difference::kWithinSpread,
+                                      Difference::kOneRunEach, Difference::kTooFew}) {
     std::vector<Rival> tied = rivals;
-    std::erase_if(tied, [&](const Rival& one) { return one.word != word; });
+    std::erase_if(tied, [&](const Rival& one) { return one.difference != difference; });
     if (!tied.empty()) answers.push_back(tie_answer(by_time, tied, where));
   }
   if (!answers.empty()) return answers;
@@ -132,7 +129,7 @@ std::vector<FastestAnswer> fastest_answers_for(const Cells& by_time, const RunSp
            fmt::format("{} {} is the fastest of {}: {} an iteration, {} next with {:.3f} times "
                        "that ({})",
                        where, name_of(*by_time[0], by_time), number_of(by_time),
-                       format_duration(by_time[0]->median_iteration_s),
+                       format_duration(by_time[0]->medians.iteration_s),
                        name_of(*rivals[0].cell, by_time), rivals[0].ratio.value,
                        range_text(rivals[0].ratio))}};
 }
@@ -143,7 +140,7 @@ const Cells* main_contest(const std::map<Contest, Cells>& all, const std::string
   for (const auto& [key, cells] : all) {
     if (std::get<0>(key) != model || cells.size() < 2) continue;
     const auto weight = [](const Cells& one) {
-      return std::make_pair(one.front()->ranks(), one.size());
+      return std::make_pair(one.front()->run().ranks, one.size());
     };
     if (!best || weight(cells) > weight(*best)) best = &cells;
   }
@@ -160,11 +157,11 @@ Clauses fastest_clauses(const VerdictInput& input) {
     if (!contest) continue;
     Cells by_time = *contest;
     std::stable_sort(by_time.begin(), by_time.end(), [](const auto* a, const auto* b) {
-      return a->median_iteration_s < b->median_iteration_s;
+      return a->medians.iteration_s < b->medians.iteration_s;
     });
     const std::string& model = by_time[0]->run().model;
     const RunSpread& spread = input.spreads.at(model);
-    for (FastestAnswer& answer : fastest_answers_for(by_time, spread))
+    for (Answer& answer : answers_for(by_time, spread))
       clauses.push_back(clause_of(
           answer.sentence, std::move(answer.text), by_time, "/time/iteration",
           fmt::format(

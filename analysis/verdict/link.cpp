@@ -1,7 +1,11 @@
+#include <algorithm>
+#include <array>
 #include <cmath>
 
 #include <fmt/format.h>
 
+#include "analysis/figures/bandwidth.h"
+#include "analysis/read/columns.h"
 #include "analysis/verdict/clauses.h"
 #include "base/parse.h"
 
@@ -16,7 +20,7 @@ struct LinkCost {
   bool limited_by_latency() const { return latency_s > transfer_s; }
 };
 
-LinkCost link_cost(const FamilyFit& fit, const CellFacts& cell) {
+LinkCost cost_of(const FamilyFit& fit, const StudyCell& cell) {
   LinkCost cost;
   for (const BucketMessage& message : cell.profile.messages) {
     const LawFactors factors = law_factors(message.kind, cell.ranks);
@@ -29,7 +33,7 @@ LinkCost link_cost(const FamilyFit& fit, const CellFacts& cell) {
   return cost;
 }
 
-std::string link_sentence(const LinkCost& cost, double exposed_share) {
+std::string sentence_of(const LinkCost& cost, double exposed_share) {
   const bool latency = cost.limited_by_latency();
   const char* remedy = latency ? "fewer, larger messages" : "fewer bytes";
   return fmt::format(
@@ -60,22 +64,139 @@ Clauses link_clauses(const VerdictInput& input) {
   for (const Cells& family : focus(input)) {
     const Cells top = on_most_ranks(family);
     if (top.empty()) continue;
-    const CellFacts& facts = facts_of(input, *top.front());
-    if (!facts.exchanges() || facts.profile.messages.empty()) continue;
-    const FamilyFit fit = fit_of(input, facts.family);
+    const StudyCell& cell = *top.front();
+    if (!cell.exchanges() || cell.profile.messages.empty()) continue;
+    const FamilyFit fit = fit_of(input, cell.family);
     const std::string why = law_doubt(fit);
     if (!why.empty()) {
       clauses.push_back(missing_clause(
           "link.missing",
           fmt::format("whether latency or bandwidth limits communication is unknown: {}", why),
-          facts.model));
+          cell.model));
       continue;
     }
-    const LinkCost cost = link_cost(fit, facts);
+    const LinkCost cost = cost_of(fit, cell);
     if (!std::isfinite(cost.latency_s + cost.transfer_s)) continue;
     clauses.push_back(clause_of(cost.limited_by_latency() ? "link.latency" : "link.bandwidth",
-                                link_sentence(cost, top.front()->exposed_share), family,
-                                "/calibration, /bucket", top.front()->name + law_text(fit)));
+                                sentence_of(cost, cell.exposed_share), family,
+                                "/calibration, /bucket", cell.name + law_text(fit)));
+  }
+  return clauses;
+}
+
+namespace {
+
+using Bytes = std::array<double, kRowCategories>;
+
+/// All iterations but the first, which rebuilds buckets.
+SteadyRows after_the_first(const RunReader& run) {
+  SteadyRows rows;
+  rows.warmup.assign(run.iterations(), false);
+  rows.first = rows.by_rule = std::min<std::size_t>(1, run.iterations());
+  return rows;
+}
+
+/// Mean bytes an iteration of the busiest rank.
+Bytes busiest_rank(RunReader& run) {
+  Bytes most{};
+  double most_total = -1;
+  for (const TrafficFigures& rank : traffic_figures(run, after_the_first(run)))
+    if (rank.total() > most_total) most = rank.bytes, most_total = rank.total();
+  return most;
+}
+
+std::string others(const Bytes& bytes, double total) {
+  std::string text;
+  for (std::size_t category = 1; category < kRowCategories; ++category)
+    if (bytes[category] > 0)
+      text += fmt::format("{}{} {} ({})", text.empty() ? "" : ", ", kTrafficNames[category],
+                          format_bytes(std::llround(bytes[category])),
+                          percent_text(bytes[category] / total));
+  return text;
+}
+
+double total_of(const Bytes& bytes) {
+  double total = 0;
+  for (const double one : bytes)
+    total += one;
+  return total;
+}
+
+VerdictClause clause_for(const StudyCell& cell, const Bytes& bytes) {
+  const double total = total_of(bytes);
+  const std::string rest = others(bytes, total);
+  return clause_of(
+      rest.empty() ? "wire.gradients" : "wire.others",
+      fmt::format("gradients are {} of the {} that cross a rank's link in an iteration; {}",
+                  percent_text(bytes[0] / total), format_bytes(std::llround(total)),
+                  rest.empty() ? "nothing else crosses it" : "besides them: " + rest),
+      {&cell}, "/traffic",
+      cell.name +
+          "; mean of the busiest rank, by the formulas of docs/numbers.md, the first "
+          "iteration left out");
+}
+
+}  // namespace
+
+Clauses wire_clauses(const VerdictInput& input) {
+  Clauses clauses;
+  for (const Cells& family : focus(input)) {
+    const Cells top = on_most_ranks(family);
+    if (top.empty() || top.front()->run().reader->iterations() < 2) continue;
+    const StudyCell& cell = *top.front();
+    const Bytes bytes = busiest_rank(*cell.run().reader);
+    if (total_of(bytes) > 0) clauses.push_back(clause_for(cell, bytes));
+  }
+  return clauses;
+}
+
+namespace {
+
+/// Means over steady iterations; the rank that spends most on it.
+struct Narrowing {
+  double convert_s = kNotMeasured;
+  double link_bytes = 0;  ///< of gradients, through the link of a rank: as many were saved
+};
+
+Narrowing narrowing_of(const Run& run) {
+  Narrowing result;
+  const auto converts = rank_means(*run.reader, run.steady, phase_blocks(Phase::kConvert));
+  for (const double convert_s : converts)
+    result.convert_s = std::fmax(result.convert_s, convert_s);
+  const auto gradients = static_cast<std::size_t>(Traffic::kGradients);
+  for (const TrafficFigures& rank : traffic_figures(*run.reader, run.steady))
+    result.link_bytes = std::max(result.link_bytes, rank.bytes[gradients]);
+  return result;
+}
+
+/// 16 bits for 32: what is saved is what still travels. It pays while that takes longer on the link
+/// than converting values does: below link_bytes / convert_s.
+std::string sentence_of(const StudyCell& cell, const Narrowing& narrowing) {
+  const std::string wire = cell.run().reader->option("wire-dtype");
+  return fmt::format(
+      "{} saves {} of a rank's link an iteration and costs {:.2f} ms for converting values ({} of "
+      "the iteration): it shortens the iteration where the link carries less than {}/s in the "
+      "collective",
+      wire, format_bytes(std::llround(narrowing.link_bytes)), 1e3 * narrowing.convert_s,
+      percent_text(narrowing.convert_s / cell.medians.iteration_s),
+      format_bytes(std::llround(narrowing.link_bytes / narrowing.convert_s)));
+}
+
+}  // namespace
+
+/// None for runs whose gradients travel as they are.
+Clauses narrowing_clauses(const VerdictInput& input) {
+  Clauses clauses;
+  for (const StudyCell& cell : input.cells) {
+    if (cell.short_of_cores || cell.run().ranks < 2 ||
+        cell.run().reader->option("wire-dtype") == "fp32")
+      continue;
+    const Narrowing narrowing = narrowing_of(cell.run());
+    if (!(narrowing.convert_s > 0) || !(narrowing.link_bytes > 0)) continue;
+    clauses.push_back(clause_of("narrowing.pays", sentence_of(cell, narrowing), {&cell},
+                                "/time/convert, /traffic/gradients",
+                                cell.name + "; saved bytes / time for converting, on one "
+                                            "thread beside compute"));
   }
   return clauses;
 }

@@ -1,17 +1,64 @@
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include <fmt/format.h>
 
+#include "analysis/read/run_set.h"
 #include "analysis/verdict/clauses.h"
 #include "base/parse.h"
+#include "stats/statistics.h"
 
 namespace gradsync::report {
+
+/// Says first of which runs the others conclude nothing; none where all had a core for each thread.
+Clauses core_clauses(const VerdictInput& input) {
+  Clauses clauses;
+  for (const RunsShortOfCores& some : runs_short_of_cores(input.set.runs)) {
+    const bool shared = some.word != "oversubscribed";
+    VerdictClause clause = clause_of(
+        shared ? "cores.shared" : "cores.oversubscribed",
+        fmt::format(
+            "{}: {}; the times of {} include waiting for a core, so nothing is "
+            "concluded from them about scaling or bottlenecks",
+            some.word, some.text,
+            some.runs.size() == 1 ? "this run" : fmt::format("these {} runs", some.runs.size())),
+        {}, shared ? "/usage/cpu_time, /time" : "/topology/affinity, /topology/threads",
+        shared ? "CPU time of all threads of the rank, as the runs record it"
+               : "threads and cores as the runs record them");
+    for (const Run* run : some.runs)
+      clause.files.push_back(run->path.string());
+    clauses.push_back(std::move(clause));
+  }
+  return clauses;
+}
+
+namespace {
+
+/// Runs of the same work that differ by less are not worth a sentence.
+constexpr double kWide = 1.1;
+
+}  // namespace
+
+/// How far runs of the same work differ, where that is far.
+Clauses spread_clauses(const VerdictInput& input) {
+  Clauses clauses;
+  for (const auto& [model, spread] : input.spreads) {
+    if (!(spread.factor >= kWide)) continue;
+    Cells cells;
+    for (const StudyCell& cell : input.cells)
+      if (cell.run().model == model) cells.push_back(&cell);
+    clauses.push_back(
+        clause_of("spread.wide", spread_text(spread, model) + "; smaller differences are noise",
+                  cells, "/time/iteration", model + "; largest over smallest median iteration"));
+  }
+  return clauses;
+}
 
 namespace {
 
 /// Wall time of an iteration in each round's window of a kind: of its slowest rank.
-std::vector<double> window_times(const MeasuredCell& cell, std::string_view kind) {
+std::vector<double> window_times(const StudyCell& cell, std::string_view kind) {
   std::vector<double> times;
   for (const Run* run : cell.group.repeats)
     for (const WindowRow& window : run->reader->windows()) {
@@ -25,13 +72,13 @@ std::vector<double> window_times(const MeasuredCell& cell, std::string_view kind
 }
 
 struct Measured {
-  const MeasuredCell* cell;
+  const StudyCell* cell;
   Estimate ratio;  ///< of an iteration with measuring to one without
 };
 
 std::vector<Measured> measured_cells_of(const VerdictInput& input) {
   std::vector<Measured> all;
-  for (const MeasuredCell& cell : input.cells) {
+  for (const StudyCell& cell : input.cells) {
     const Estimate ratio =
         ratio_estimate(window_times(cell, "overlapped"),
                        window_times(cell, "overlapped-unmeasured"), kVerdictSeed);
@@ -40,7 +87,7 @@ std::vector<Measured> measured_cells_of(const VerdictInput& input) {
   return all;
 }
 
-VerdictClause measuring_clause_for(const Measured& one) {
+VerdictClause clause_for(const Measured& one) {
   const Estimate& ratio = one.ratio;
   const bool free = ratio.holds(1);
   return clause_of(
@@ -54,7 +101,7 @@ VerdictClause measuring_clause_for(const Measured& one) {
       one.cell->name + fmt::format("; {} rounds, seed {}", ratio.count, kVerdictSeed));
 }
 
-/// Of cells with too few rounds for an interval, in one sentence.
+/// One sentence on cells with too few rounds for an interval.
 VerdictClause few_rounds(const std::vector<Measured>& cells) {
   Cells named;
   double least = kNotMeasured, most = kNotMeasured;
@@ -82,17 +129,74 @@ Clauses measuring_clauses(const VerdictInput& input) {
   std::vector<Measured> few;
   for (const Measured& one : measured_cells_of(input))
     if (one.ratio.has_interval())
-      clauses.push_back(measuring_clause_for(one));
+      clauses.push_back(clause_for(one));
     else
       few.push_back(one);
   if (!few.empty()) clauses.push_back(few_rounds(few));
   const bool all_traced =
       std::all_of(input.cells.begin(), input.cells.end(),
-                  [](const MeasuredCell& cell) { return is_traced(cell.run().reader->info()); });
+                  [](const StudyCell& cell) { return is_traced(cell.run().reader->info()); });
   if (clauses.empty() && !all_traced)
     clauses.push_back(missing_clause(
         "measuring.missing",
         "instrumentation overhead was not measured: run gradsync-train with --counterfactual"));
+  return clauses;
+}
+
+namespace {
+
+/// Bits of NVML's clocks event reasons that cost speed: power, heat, hardware, sync boost.
+constexpr std::int64_t kSlowdowns = 0x4 | 0x8 | 0x10 | 0x20 | 0x40 | 0x80;
+
+/// What was sampled on one GPU of one run.
+struct Samples {
+  std::vector<double> clock_hz, power_w;
+  double memory_bytes = 0;
+  std::size_t all = 0, held_back = 0;
+
+  void add(const DeviceSample& sample) {
+    ++all;
+    if (sample.sm_clock_hz > 0) clock_hz.push_back(sample.sm_clock_hz);
+    if (sample.power_w > 0) power_w.push_back(sample.power_w);
+    memory_bytes = std::fmax(memory_bytes, sample.memory_used_bytes);
+    if (sample.throttle_reasons > 0 && (sample.throttle_reasons & kSlowdowns) != 0) ++held_back;
+  }
+
+  double held_back_share() const {
+    return static_cast<double>(held_back) / static_cast<double>(all);
+  }
+};
+
+std::string number(const std::vector<double>& values, double unit, int decimals) {
+  return values.empty() ? "n/a" : fmt::format("{:.{}f}", median(values) / unit, decimals);
+}
+
+std::string sentence_of(const std::string& run, std::int64_t rank, const Samples& gpu) {
+  return fmt::format(
+      "the GPU of rank {} in {}: {} GHz, {} W (medians of {} samples), {:.1f} GiB at most; clocks "
+      "throttled in {} of the samples",
+      rank, run, number(gpu.clock_hz, 1e9, 2), number(gpu.power_w, 1, 0), gpu.all,
+      gpu.memory_bytes / (1 << 30), percent_text(gpu.held_back_share()));
+}
+
+}  // namespace
+
+/// None for runs without samples of their GPUs.
+Clauses gpu_clauses(const VerdictInput& input) {
+  Clauses clauses;
+  for (const StudyCell& cell : input.cells)
+    for (const Run* run : cell.group.repeats) {
+      std::map<std::int64_t, Samples> ranks;
+      for (const DeviceSample& sample : run->reader->device_samples())
+        ranks[sample.rank].add(sample);
+      if (ranks.empty()) continue;
+      // The slowest GPU determines the time of all.
+      const auto worst = std::max_element(ranks.begin(), ranks.end(), [](auto& a, auto& b) {
+        return a.second.held_back_share() < b.second.held_back_share();
+      });
+      clauses.push_back(clause_of("gpu.clocks", sentence_of(run->name, worst->first, worst->second),
+                                  {&cell}, "/gpu", cell.name));
+    }
   return clauses;
 }
 

@@ -14,7 +14,6 @@ namespace gradsync::report {
 
 namespace {
 
-constexpr double kAsGood = 0.005;  ///< as --bucket-cap auto takes
 /// With a larger error of the replay as recorded nothing is concluded from replays.
 constexpr double kLargestReplayError = 0.2;
 
@@ -24,23 +23,8 @@ struct Remedy {
   double saved = 0;
 };
 
-double total_s(const FamilyFit& fit, const CellFacts& cell, const WhatIf& change) {
+double total_s(const FamilyFit& fit, const StudyCell& cell, const WhatIf& change) {
   return what_if(fit, cell, change).parts.total_s();
-}
-
-/// The largest cap whose iteration is as short as the shortest, to kAsGood.
-double best_cap(const FamilyFit& fit, const CellFacts& cell, WhatIf change) {
-  const auto caps = cap_ladder(what_if(fit, cell, {}).bytes);
-  std::vector<double> times_s;
-  for (const double cap : caps) {
-    change.bucket_cap_bytes = cap;
-    times_s.push_back(total_s(fit, cell, change));
-  }
-  const double least_s = *std::min_element(times_s.begin(), times_s.end());
-  std::size_t best = 0;
-  for (std::size_t i = 0; i < caps.size(); ++i)
-    if (times_s[i] <= least_s * (1 + kAsGood)) best = i;
-  return caps[best];
 }
 
 /// Whether the run is the trainer's, and not a trace of another program or of another version.
@@ -49,7 +33,7 @@ bool has_options(const std::string& mode) {
 }
 
 /// Bucket cap as the run's own program names it; in a trace that is DistributedDataParallel.
-std::string cap_text(const CellFacts& cell, double bytes) {
+std::string cap_text(const StudyCell& cell, double bytes) {
   if (!has_options(cell.mode)) return fmt::format("bucket_cap_mb={:g}", bytes / kMiB);
   std::string size = format_bytes(std::llround(bytes));
   std::erase(size, ' ');
@@ -58,7 +42,7 @@ std::string cap_text(const CellFacts& cell, double bytes) {
 
 /// By replay of the recorded buckets. None of a mode that does not overlap: it has no buckets, and
 /// sends fp32.
-std::vector<Remedy> replayed(const FamilyFit& fit, const CellFacts& cell) {
+std::vector<Remedy> replayed(const FamilyFit& fit, const StudyCell& cell) {
   std::vector<Remedy> remedies;
   if (!cell.overlapped()) return remedies;
   const double recorded_s = total_s(fit, cell, {});
@@ -67,7 +51,7 @@ std::vector<Remedy> replayed(const FamilyFit& fit, const CellFacts& cell) {
   };
   const auto with_best_cap = [&](const std::string& options, WhatIf change) {
     change.bucket_cap_bytes = best_cap(fit, cell, change);
-    add(cap_text(cell, *change.bucket_cap_bytes) + options, change);
+    if (change.bucket_cap_bytes) add(cap_text(cell, *change.bucket_cap_bytes) + options, change);
   };
   with_best_cap("", {});
   if (!mode_named(cell.mode).casts || cell.wire != "fp32") return remedies;
@@ -80,7 +64,7 @@ std::vector<Remedy> replayed(const FamilyFit& fit, const CellFacts& cell) {
 
 /// One exchange for the images of twice as many passes: per image half of what is exposed. None for
 /// what is not a run of the trainer, whose options it does not have.
-std::vector<Remedy> accumulated(const MeasuredCell& cell) {
+std::vector<Remedy> accumulated(const StudyCell& cell) {
   if (!has_options(cell.run().mode)) return {};
   const std::int64_t passes = settings_of(cell.run(), {"accumulate"}).accumulate;
   return {{fmt::format("--accumulate {} (per image; it doubles the global batch)", 2 * passes),
@@ -88,11 +72,11 @@ std::vector<Remedy> accumulated(const MeasuredCell& cell) {
 }
 
 /// |replayed / measured − 1| of the cell as it was recorded.
-double replay_error(const FamilyFit& fit, const CellFacts& cell) {
+double replay_error(const FamilyFit& fit, const StudyCell& cell) {
   return std::abs(total_s(fit, cell, {}) / cell.medians.iteration_s - 1);
 }
 
-/// Those that save more than `least`, the best first.
+/// Remedies that save more than `least`, the best first.
 std::vector<Remedy> ranked(std::vector<Remedy> remedies, double least) {
   std::erase_if(remedies, [&](const Remedy& remedy) { return !(remedy.saved > least); });
   std::stable_sort(remedies.begin(), remedies.end(),
@@ -115,21 +99,21 @@ Clauses reduce_clauses(const VerdictInput& input) {
   for (const Cells& family : focus(input)) {
     const Cells top = on_most_ranks(family);
     if (top.empty()) continue;
-    const CellFacts& facts = facts_of(input, *top.front());
-    if (!facts.exchanges()) continue;
-    const FamilyFit fit = fit_of(input, facts.family);
-    std::string doubt = facts.overlapped() ? law_doubt(fit) : "the mode has no buckets";
-    const double error = doubt.empty() ? replay_error(fit, facts) : 0;
+    const StudyCell& cell = *top.front();
+    if (!cell.exchanges()) continue;
+    const FamilyFit fit = fit_of(input, cell.family);
+    std::string doubt = cell.overlapped() ? law_doubt(fit) : "the mode has no buckets";
+    const double error = doubt.empty() ? replay_error(fit, cell) : 0;
     if (!(error <= kLargestReplayError))
       doubt = fmt::format("the replay of the recorded buckets is {} off the measured iteration",
                           std::isfinite(error) ? percent_text(error) : "an unknown part");
     const bool replays = doubt.empty();
-    std::vector<Remedy> remedies = replays ? replayed(fit, facts) : std::vector<Remedy>{};
+    std::vector<Remedy> remedies = replays ? replayed(fit, cell) : std::vector<Remedy>{};
     std::erase_if(remedies, [&](const Remedy& remedy) { return !(remedy.saved > error); });
-    for (const Remedy& remedy : accumulated(*top.front()))
+    for (const Remedy& remedy : accumulated(cell))
       remedies.push_back(remedy);
     remedies = ranked(std::move(remedies), kWorthSaying);
-    const std::string where = setting_text(*top.front());
+    const std::string where = setting_text(cell);
     const std::string basis =
         replays ? fmt::format(
                       "; replay of the recorded buckets, which is {} off the measured "
@@ -140,21 +124,21 @@ Clauses reduce_clauses(const VerdictInput& input) {
       clauses.push_back(clause_of(
           "reduce.options",
           fmt::format("an iteration of {} would be shorter by {}", where, list_text(remedies)),
-          family, "/bucket, /time, /calibration", top.front()->name + basis));
+          family, "/bucket, /time, /calibration", cell.name + basis));
     else if (replays && error <= kWorthSaying)
       clauses.push_back(clause_of(
           "reduce.none",
           fmt::format("no other bucket cap, bf16 or accumulation would shorten an iteration of {} "
                       "by more than {}",
                       where, percent_text(kWorthSaying)),
-          family, "/bucket, /time, /calibration", top.front()->name + basis));
+          family, "/bucket, /time, /calibration", cell.name + basis));
     else if (replays)
       clauses.push_back(clause_of(
           "reduce.unknown",
           fmt::format("the runs scatter too much to tell whether another bucket cap or bf16 would "
                       "shorten an iteration of {}: the replay of what was recorded is {} off",
                       where, percent_text(error)),
-          family, "/bucket, /time, /calibration", top.front()->name + basis));
+          family, "/bucket, /time, /calibration", cell.name + basis));
   }
   return clauses;
 }

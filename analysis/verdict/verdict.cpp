@@ -9,7 +9,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "analysis/figures/split_figures.h"
+#include "analysis/figures/rank_figures.h"
 #include "analysis/verdict/clauses.h"
 #include "base/error.h"
 #include "base/parse.h"
@@ -28,18 +28,14 @@ constexpr std::array kQuestions = {
 #undef GRADSYNC_QUESTION
 };
 
-bool exchanges(const MeasuredCell& cell) {
-  return mode_named(cell.run().mode).exchanges;
-}
-
 void add_new(const std::vector<std::string>& some, std::vector<std::string>& all) {
   for (const std::string& one : some)
     if (std::find(all.begin(), all.end(), one) == all.end()) all.push_back(one);
 }
 
-std::vector<std::string> models_of(const std::vector<MeasuredCell>& cells) {
+std::vector<std::string> models_of(const std::vector<StudyCell>& cells) {
   std::vector<std::string> models;
-  for (const MeasuredCell& cell : cells)
+  for (const StudyCell& cell : cells)
     add_new({cell.run().model}, models);
   return models;
 }
@@ -72,19 +68,11 @@ bool several_networks(const std::vector<VerdictClause>& clauses) {
   return networks.size() > 1;
 }
 
-/// All cells of the family of `member`.
-Cells family_cells(const std::vector<MeasuredCell>& cells, const MeasuredCell& member) {
-  Cells family;
-  for (const MeasuredCell& cell : cells)
-    if (cell.family == member.family) family.push_back(&cell);
-  return family;
-}
-
-FamilyCells facts_of(const VerdictInput& input, const std::string& family) {
-  FamilyCells cells;
-  for (const CellFacts& cell : input.study.cells)
-    if (cell.family == family) cells.push_back(&cell);
-  return cells;
+Cells family_cells(const std::vector<StudyCell>& cells, const std::string& family) {
+  Cells members;
+  for (const StudyCell& cell : cells)
+    if (cell.family == family) members.push_back(&cell);
+  return members;
 }
 
 /// A sentence that is not listed would have no test of its own.
@@ -102,11 +90,11 @@ bool rests_on_communication(const std::string& datasets) {
   return false;
 }
 
-bool waits_inside_communication(const MeasuredCell* cell) {
-  return cell->ranks() > 1 && exchanges(*cell) && !cell->waits_apart();
+bool waits_inside_communication(const StudyCell* cell) {
+  return cell->run().ranks > 1 && cell->exchanges() && !cell->waits_apart();
 }
 
-bool of_schema_1(const MeasuredCell* cell) {
+bool of_schema_1(const StudyCell* cell) {
   return std::any_of(cell->group.repeats.begin(), cell->group.repeats.end(),
                      [](const Run* run) { return !waits_apart(*run->reader); });
 }
@@ -114,9 +102,9 @@ bool of_schema_1(const MeasuredCell* cell) {
 /// Families are compared by: a mode that overlaps and casts first, then any exchange, then the
 /// number of cells.
 std::array<std::size_t, 3> weight_of(const Cells& family) {
-  const MeasuredCell& first = *family.front();
+  const StudyCell& first = *family.front();
   const Mode& mode = mode_named(first.run().mode);
-  return {mode.overlaps && mode.casts ? 1U : 0U, exchanges(first) ? 1U : 0U, family.size()};
+  return {mode.overlaps && mode.casts ? 1U : 0U, first.exchanges() ? 1U : 0U, family.size()};
 }
 
 }  // namespace
@@ -134,9 +122,9 @@ std::vector<Cells> focus(const VerdictInput& input) {
   std::vector<Cells> result;
   for (const std::string& model : models_of(input.cells)) {
     Cells best;
-    for (const MeasuredCell& cell : input.cells) {
+    for (const StudyCell& cell : input.cells) {
       if (cell.run().model != model || cell.short_of_cores) continue;
-      Cells family = family_cells(input.cells, cell);
+      Cells family = family_cells(input.cells, cell.family);
       if (best.empty() || weight_of(family) > weight_of(best)) best = std::move(family);
     }
     if (!best.empty()) result.push_back(std::move(best));
@@ -144,27 +132,23 @@ std::vector<Cells> focus(const VerdictInput& input) {
   return result;
 }
 
-const CellFacts& facts_of(const VerdictInput& input, const MeasuredCell& cell) {
-  return input.study.cells[static_cast<std::size_t>(&cell - input.cells.data())];
-}
-
 FamilyFit fit_of(const VerdictInput& input, const std::string& family) {
-  return fit_family(facts_of(input, family), input.study.calibration);
+  return fit_family(family_cells(input.cells, family), calibration_of(input.cells));
 }
 
 std::vector<LeftOutCell> left_out_of(const VerdictInput& input, const std::string& family) {
-  return leave_out_each(input.study, facts_of(input, family));
+  return leave_out_each(input.cells, family_cells(input.cells, family));
 }
 
 Cells on_most_ranks(const Cells& cells) {
   std::int64_t most = 2;
-  for (const MeasuredCell* cell : cells)
-    most = std::max(most, cell->ranks());
+  for (const StudyCell* cell : cells)
+    most = std::max(most, cell->run().ranks);
   Cells result;
-  for (const MeasuredCell* cell : cells)
-    if (cell->ranks() == most) result.push_back(cell);
+  for (const StudyCell* cell : cells)
+    if (cell->run().ranks == most) result.push_back(cell);
   std::stable_sort(result.begin(), result.end(), [](const auto* a, const auto* b) {
-    return a->batch_per_rank() < b->batch_per_rank();
+    return a->run().batch_per_rank < b->run().batch_per_rank;
   });
   return result;
 }
@@ -179,7 +163,7 @@ VerdictClause clause_of(std::string_view sentence, std::string text, const Cells
                                std::any_of(cells.begin(), cells.end(), of_schema_1)
                                    ? " (schema 1)"
                                    : ", since it is not known when the last rank came");
-  for (const MeasuredCell* cell : cells) {
+  for (const StudyCell* cell : cells) {
     add_new({cell->run().model}, clause.networks);
     for (const Run* run : cell->group.repeats)
       clause.files.push_back(run->path.string());
@@ -196,8 +180,8 @@ VerdictClause missing_clause(std::string_view sentence, std::string text,
   return clause;
 }
 
-std::string setting_text(const MeasuredCell& cell) {
-  return fmt::format("{} at {} with {}", cell.run().mode, count_text(cell.ranks(), "rank"),
+std::string setting_text(const StudyCell& cell) {
+  return fmt::format("{} at {} with {}", cell.run().mode, count_text(cell.run().ranks, "rank"),
                      images_text(cell.run()));
 }
 
@@ -214,9 +198,9 @@ std::string interval_text(const Estimate& share) {
 
 std::vector<VerdictClause> make_verdict(const RunStudy& runs) {
   std::vector<RunGroup> groups;
-  for (const MeasuredCell& cell : runs.cells())
+  for (const StudyCell& cell : runs.cells())
     groups.push_back(cell.group);
-  const VerdictInput input{runs.set(), runs.cells(), runs.facts(), run_spreads(groups)};
+  const VerdictInput input{runs.set(), runs.cells(), run_spreads(groups)};
   std::vector<VerdictClause> clauses;
   for (const auto question : kQuestions)
     for (VerdictClause& clause : question(input))

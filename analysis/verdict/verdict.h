@@ -1,11 +1,10 @@
 #pragma once
 
-#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "analysis/model/cell_facts.h"
+#include "analysis/model/study.h"
 #include "base/table.h"
 
 namespace gradsync::report {
@@ -33,8 +32,8 @@ const std::vector<std::string_view>& verdict_sentences();
 /// begins with those it is about.
 std::vector<VerdictClause> make_verdict(const RunStudy& runs);
 
-/// Those that say what the exchange costs and what would reduce it, or why that is not concluded.
-/// Where networks are compared, that comparison instead of what each of them is bound by.
+/// Clauses that say what the exchange costs and what would reduce it, or why that is not concluded;
+/// where networks are compared, that comparison instead of what each of them is bound by.
 std::vector<VerdictClause> main_clauses(const std::vector<VerdictClause>& clauses);
 
 /// "a.h5, b.h5 and 3 more: /time/exposed"; empty where the clause rests on no file.
@@ -46,7 +45,7 @@ std::string source_text(const VerdictClause& clause);
 std::string verdict_text(const std::vector<VerdictClause>& clauses, std::size_t width = 0);
 std::string verdict_markdown(const std::vector<VerdictClause>& clauses);
 std::string verdict_json(const std::vector<VerdictClause>& clauses);
-/// The same as a table, a row a sentence, for --json.
+/// The verdict as a table, a row a sentence, for --json.
 Table verdict_table(const std::vector<VerdictClause>& clauses);
 
 }  // namespace gradsync::report

@@ -6,7 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "analysis/read/run_set.h"
-#include "analysis/tables/registry.h"
+#include "analysis/tables/tables.h"
 #include "base/table.h"
 #include "run_folder.h"
 #include "test_folder.h"

@@ -7,13 +7,12 @@
 #include <doctest/doctest.h>
 
 #include "analysis/figures/comparisons.h"
-#include "analysis/figures/fom.h"
 #include "analysis/figures/run_group.h"
-#include "analysis/model/measured_cell.h"
 #include "analysis/model/scaling_model.h"
+#include "analysis/model/study.h"
 #include "analysis/plots/run_marks.h"
 #include "analysis/report_options.h"
-#include "analysis/tables/group_cells.h"
+#include "analysis/tables/columns.h"
 #include "options/option_roles.h"
 #include "options/options.h"
 #include "serial/expect_error.h"
@@ -21,6 +20,7 @@
 #include "serial/report_view.h"
 #include "serial/sample_run.h"
 #include "sweep/sweep_options.h"
+#include "transport/shared_all_reduce.h"
 
 using namespace gradsync;
 using namespace gradsync::report;
@@ -370,7 +370,7 @@ void check_different_cells(const RunSet& set, const TrainOption& option) {
   REQUIRE(groups.size() == 2);
   const auto names = cell_names(pointers_to(groups));
   CHECK(names[0] != names[1]);
-  const auto cells = measured_cells(set);
+  const auto cells = study_cells(set);
   CHECK(cells[0].name != cells[1].name);
   const bool same_law = option.role == OptionRole::kTraining || option.name == "batch-global" ||
                         option.name == "batch-per-rank";
@@ -459,7 +459,7 @@ TEST_CASE("option roles: one rank is of the family of several, whose transport i
   write_run(folder / "two.h5", {"ddp", 2}, {{"transport", "shm"}});
   {
     const RunSet set = loaded(folder);
-    const auto cells = measured_cells(set);
+    const auto cells = study_cells(set);
     REQUIRE(cells.size() == 2);
     CHECK(cells[0].family == cells[1].family);
     // Nor is its label burdened with it.
@@ -467,14 +467,13 @@ TEST_CASE("option roles: one rank is of the family of several, whose transport i
   }
   write_run(folder / "mpi.h5", {"ddp", 2}, {{"transport", "mpi"}});
   const RunSet set = loaded(folder);
-  const auto cells = measured_cells(set);
+  const auto cells = study_cells(set);
   REQUIRE(cells.size() == 3);
   CHECK(cells[1].family != cells[2].family);
   const std::size_t over_mpi = cells[1].run().name == "mpi" ? 1 : 2;
   CHECK(cells[0].family == cells[over_mpi].family);
-  const StudyFacts facts = study_facts(cells);
-  CHECK(facts.cells[over_mpi].mode_text() == "ddp, transport=mpi");
-  CHECK(facts.cells[3 - over_mpi].mode_text() == "ddp, transport=shm");
+  CHECK(cells[over_mpi].mode_text() == "ddp, transport=mpi");
+  CHECK(cells[3 - over_mpi].mode_text() == "ddp, transport=shm");
 }
 
 TEST_CASE("option roles: a base that differs in what changes the time is named") {
@@ -496,7 +495,7 @@ TEST_CASE("option roles: a base that differs in what changes the time is named")
 }
 
 TEST_CASE("option roles: the law of a family is of its own transport") {
-  CellFacts two;
+  StudyCell two;
   two.mode = "ddp";
   two.ranks = 2;
   std::vector<CalibrationPoint> calibration;

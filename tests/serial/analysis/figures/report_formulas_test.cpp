@@ -3,10 +3,8 @@
 #include <doctest/doctest.h>
 
 #include "analysis/figures/bandwidth.h"
-#include "analysis/figures/collective_figures.h"
-#include "analysis/figures/link_curve.h"
+#include "analysis/figures/comparisons.h"
 #include "analysis/figures/quantized_figures.h"
-#include "analysis/figures/scaling.h"
 #include "serial/study_tables.h"
 
 using namespace gradsync;

@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include "analysis/figures/epoch_figures.h"
-#include "analysis/figures/remedy.h"
 #include "analysis/plots/plots.h"
 #include "serial/study_tables.h"
 

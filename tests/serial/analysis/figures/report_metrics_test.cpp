@@ -2,8 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "analysis/figures/mode_figures.h"
-#include "analysis/figures/split_figures.h"
+#include "analysis/figures/rank_figures.h"
 #include "analysis/read/columns.h"
 #include "analysis/tables/tables.h"
 #include "serial/expect_error.h"
@@ -123,7 +122,7 @@ TEST_CASE("report: the split, by hand") {
   CHECK(mean.iterations == 10);
   CHECK(mean[Phase::kIteration] == Approx(0.01115));
   CHECK(mean[Phase::kWait] == Approx(0.00025));
-  CHECK(std::isnan(mean_of({})[Phase::kCompute]));
+  CHECK(std::isnan(mean_of(std::vector<SplitFigures>())[Phase::kCompute]));
 }
 
 TEST_CASE("report: warm-up that covers the whole run leaves nothing") {

@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-#include "analysis/figures/run_spread.h"
+#include "analysis/figures/comparisons.h"
 #include "analysis/tables/tables.h"
 #include "serial/expect_error.h"
 #include "serial/report_view.h"
@@ -228,13 +228,13 @@ TEST_CASE("spread: repeats of a cell count on any number of ranks; single runs s
 
 TEST_CASE("spread: faster and slower only beyond it") {
   const RunSpread none, tenth{1.1, ""};
-  CHECK(spread_word({1.3, 1.2, 1.4, 9}, tenth) == "slower");
-  CHECK(spread_word({0.7, 0.6, 0.8, 9}, tenth) == "faster");
-  CHECK(spread_word({1.1, 1.05, 1.2, 9}, tenth) == "within the spread");
-  CHECK(spread_word({0.95, 0.92, 0.98, 9}, tenth) == "within the spread");
-  CHECK(spread_word({1.3, 1.2, 1.4, 9}, none) == "one run each");
-  CHECK(spread_word({1.0, 0.9, 1.1, 9}, none) == "no difference");
-  CHECK(spread_word({1.3, kNotMeasured, kNotMeasured, 3}, tenth) == "too few");
+  CHECK(difference_of({1.3, 1.2, 1.4, 9}, tenth) == Difference::kSlower);
+  CHECK(difference_of({0.7, 0.6, 0.8, 9}, tenth) == Difference::kFaster);
+  CHECK(difference_of({1.1, 1.05, 1.2, 9}, tenth) == Difference::kWithinSpread);
+  CHECK(difference_of({0.95, 0.92, 0.98, 9}, tenth) == Difference::kWithinSpread);
+  CHECK(difference_of({1.3, 1.2, 1.4, 9}, none) == Difference::kOneRunEach);
+  CHECK(difference_of({1.0, 0.9, 1.1, 9}, none) == Difference::kNone);
+  CHECK(difference_of({1.3, kNotMeasured, kNotMeasured, 3}, tenth) == Difference::kTooFew);
 }
 
 TEST_CASE("spread: table modes-paired calls no mode on one rank faster, and says what is noise") {

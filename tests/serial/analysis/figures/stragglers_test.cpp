@@ -1,7 +1,7 @@
 #include <doctest/doctest.h>
 
-#include "analysis/figures/straggler_figures.h"
-#include "analysis/figures/traffic_figures.h"
+#include "analysis/figures/bandwidth.h"
+#include "analysis/figures/rank_figures.h"
 #include "serial/expect_error.h"
 #include "serial/sample_run.h"
 

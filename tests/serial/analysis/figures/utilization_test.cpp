@@ -5,7 +5,6 @@
 #include <doctest/doctest.h>
 
 #include "analysis/plots/plots.h"
-#include "analysis/tables/registry.h"
 #include "analysis/tables/tables.h"
 #include "serial/report_view.h"
 #include "serial/study_run.h"

@@ -5,7 +5,7 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
-#include "analysis/figures/split_figures.h"
+#include "analysis/figures/rank_figures.h"
 #include "analysis/output/page_parts.h"
 #include "analysis/output/trace.h"
 #include "analysis/plots/plots.h"

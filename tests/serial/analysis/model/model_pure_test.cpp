@@ -2,7 +2,6 @@
 
 #include <doctest/doctest.h>
 
-#include "analysis/model/collective_law.h"
 #include "analysis/model/scaling_model.h"
 #include "analysis/model/what_if.h"
 #include "serial/expect_error.h"

@@ -43,9 +43,9 @@ TEST_CASE("model: a world of known costs is found again") {
   const RunFolder folder;
   const LawWorld world;
   write_world(folder, world);
-  const StudyFacts study = RunStudy(loaded(folder)).facts();
+  const std::vector<StudyCell> study = RunStudy(loaded(folder)).cells();
   REQUIRE(families(study).size() == 1);
-  const FamilyFit fit = fit_family(families(study)[0], study.calibration);
+  const FamilyFit fit = fit_family(families(study)[0], calibration_of(study));
   CHECK(fit.missing.empty());
   CHECK(fit.slowdown == 1);
   const LawEntry& law = fit.laws.at(CollectiveKind::kAllReduce);
@@ -134,7 +134,7 @@ TEST_CASE("model: a prediction lies in its interval, beside which stands how man
   CHECK(shown(table, 0, "held") == fmt::format("{} of 6", held));
   const RunSet set = loaded(folder);
   const RunStudy study(set);
-  const IntervalCoverage more = coverage_on_more_ranks(study.facts(), families(study.facts())[0]);
+  const IntervalCoverage more = coverage_on_more_ranks(study.cells(), families(study.cells())[0]);
   CHECK(more.cells == 3);  // those on 4 ranks, from those on 2
   CHECK(shown(table, 6, "held") == more.text());
   CHECK(contains(all_notes(table), fmt::format("they held {} of 6 left out, {} on the most ranks",
@@ -201,32 +201,32 @@ TEST_CASE("model: calibration comes first, and training's slowdown is found agai
   const RunFolder folder;
   for (const std::size_t ranks : {2U, 4U})
     write_study(folder / ("n" + std::to_string(ranks) + ".h5"), law_run(world, ranks, 64));
-  StudyFacts study = RunStudy(loaded(folder)).facts();
+  std::vector<StudyCell> study = RunStudy(loaded(folder)).cells();
   // Calibrated twice as fast as training; MPI's own faster still, which ddp does not use.
   for (const double ranks : {2.0, 4.0})
     for (const double bytes : {1e3, 1e5, 1e7}) {
       const double time_s = 0.5 * world.collective_s(bytes, ranks);
-      study.calibration.push_back(
-          {CollectiveKind::kAllReduce, "mpi-ring", "isolated", ranks, bytes, time_s, 1});
-      study.calibration.push_back(
-          {CollectiveKind::kAllReduce, "mpi", "isolated", ranks, bytes, 0.1 * time_s, 1});
+      study[1].calibration.push_back(
+          {CollectiveKind::kAllReduce, "mpi-ring", "isolated", ranks, bytes, time_s});
+      study[1].calibration.push_back(
+          {CollectiveKind::kAllReduce, "mpi", "isolated", ranks, bytes, 0.1 * time_s});
     }
-  const FamilyFit fit = fit_family(families(study)[0], study.calibration);
+  const FamilyFit fit = fit_family(families(study)[0], calibration_of(study));
   const LawEntry& law = fit.laws.at(CollectiveKind::kAllReduce);
   CHECK(law.calibrated);
   CHECK(law.source == "calibration (mpi-ring, isolated)");
   CHECK(law.fit.first == Approx(world.alpha_s / 2));
   CHECK(fit.slowdown == Approx(2));
   CHECK(predict(fit, 8, 64).total_s() == Approx(step_s(world, 8, 64)));
-  CHECK(calibration_without(study, {&study.cells[1]}).empty());
-  CHECK(calibration_without(study, {&study.cells[0]}).size() == 12);
+  CHECK(calibration_of(study, {&study[1]}).empty());
+  CHECK(calibration_of(study, {&study[0]}).size() == 12);
   // What one rank would use does not count.
-  StudyFacts small = study;
-  std::erase_if(small.cells, [](const CellFacts& cell) { return cell.ranks == 4; });
-  small.cells.insert(small.cells.begin(), small.cells.front());
-  small.cells.front().ranks = 1;
-  small.cells.front().transport = "mpi";
-  const FamilyFit of_two = fit_family(families(small)[0], study.calibration);
+  std::vector<StudyCell> small = study;
+  std::erase_if(small, [](const StudyCell& cell) { return cell.ranks == 4; });
+  small.insert(small.begin(), small.front());
+  small.front().ranks = 1;
+  small.front().transport = "mpi";
+  const FamilyFit of_two = fit_family(families(small)[0], calibration_of(study));
   CHECK(of_two.laws.at(CollectiveKind::kAllReduce).source == "calibration (mpi-ring, isolated)");
 }
 
@@ -236,8 +236,8 @@ TEST_CASE("model: one batch says how compute is split, and one message size what
   const RunFolder folder;
   write_study(folder / "a.h5", law_run(world, 2, 64));
   const RunSet set = loaded(folder);
-  const StudyFacts study = RunStudy(set).facts();
-  const FamilyFit fit = fit_family(families(study)[0], study.calibration);
+  const std::vector<StudyCell> study = RunStudy(set).cells();
+  const FamilyFit fit = fit_family(families(study)[0], calibration_of(study));
   CHECK(contains(fit.missing, "run gradsync-train --calibrate"));
   CHECK(std::isnan(predict(fit, 4, 64).total_s()));
   // 8.4 ms of compute, of which the optimizer's 10 % stay: 0.84 + 2 · 7.56.
@@ -256,10 +256,10 @@ TEST_CASE("model: what-if replays the recorded run") {
   const LawWorld world;
   const RunFolder folder;
   write_world(folder, world);
-  const StudyFacts study = RunStudy(loaded(folder)).facts();
-  const FamilyFit fit = fit_family(families(study)[0], study.calibration);
-  const CellFacts* cell = nullptr;
-  for (const CellFacts& one : study.cells)
+  const std::vector<StudyCell> study = RunStudy(loaded(folder)).cells();
+  const FamilyFit fit = fit_family(families(study)[0], calibration_of(study));
+  const StudyCell* cell = nullptr;
+  for (const StudyCell& one : study)
     if (one.ranks == 4 && one.batch == 32) cell = &one;
   REQUIRE(cell);
   const WhatIfResult recorded = what_if(fit, *cell, {});
@@ -292,11 +292,11 @@ TEST_CASE("model: what-if of a run in 16 bits") {
   const RunFolder folder;
   write_world(folder, LawWorld{});
   for (const char* wire : {"bf16", "fp16"}) {
-    StudyFacts study = RunStudy(loaded(folder)).facts();
-    for (CellFacts& cell : study.cells)
+    std::vector<StudyCell> study = RunStudy(loaded(folder)).cells();
+    for (StudyCell& cell : study)
       cell.wire = wire;
-    const FamilyFit fit = fit_family(families(study)[0], study.calibration);
-    const CellFacts& cell = study.cells.back();
+    const FamilyFit fit = fit_family(families(study)[0], calibration_of(study));
+    const StudyCell& cell = study.back();
     const double bytes = what_if(fit, cell, {}).bytes;
     CHECK(what_if(fit, cell, parse_what_if("wire=bf16")).bytes == bytes);
     CHECK(what_if(fit, cell, parse_what_if("wire=fp32")).bytes == 2 * bytes);
@@ -308,18 +308,18 @@ TEST_CASE("model: contention found in windows is taken out and put in again") {
   LawWorld world;
   const RunFolder folder;
   write_world(folder, world);
-  StudyFacts study = RunStudy(loaded(folder)).facts();
-  const FamilyFit plain = fit_family(families(study)[0], study.calibration);
+  std::vector<StudyCell> study = RunStudy(loaded(folder)).cells();
+  const FamilyFit plain = fit_family(families(study)[0], calibration_of(study));
   CHECK(plain.contention_s_per_byte == 0);
-  for (CellFacts& cell : study.cells)
+  for (StudyCell& cell : study)
     if (cell.ranks == 4 && cell.batch == 128) {
       const BucketReplay recorded = replay(cell.profile, true, plain.effective, 4, 0);
       cell.contention_s = 0.5e-9 * recorded.bytes_beside_compute(cell.profile.messages);
       CHECK(cell.contention_s > 1e-3);
     }
-  const FamilyFit fit = fit_family(families(study)[0], study.calibration);
+  const FamilyFit fit = fit_family(families(study)[0], calibration_of(study));
   CHECK(fit.contention_s_per_byte == Approx(0.5e-9));
-  for (const CellFacts& cell : study.cells) {
+  for (const StudyCell& cell : study) {
     if (cell.ranks == 1) continue;
     // As recorded, it is what was recorded.
     CHECK(what_if(fit, cell, {}).parts.total_s() ==
@@ -336,10 +336,10 @@ TEST_CASE("model: contention found in windows is taken out and put in again") {
 TEST_CASE("model: contention of a cell that sends nothing beside compute counts for nothing") {
   const RunFolder folder;
   write_world(folder, {});
-  StudyFacts study = RunStudy(loaded(folder)).facts();
-  for (CellFacts& cell : study.cells)
+  std::vector<StudyCell> study = RunStudy(loaded(folder)).cells();
+  for (StudyCell& cell : study)
     if (cell.ranks == 1) cell.contention_s = 1e-3;
-  CHECK(fit_family(families(study)[0], study.calibration).contention_s_per_byte == 0);
+  CHECK(fit_family(families(study)[0], calibration_of(study)).contention_s_per_byte == 0);
 }
 
 TEST_CASE("model: the imbalance is that of all ranks, whatever their number") {
@@ -354,7 +354,7 @@ TEST_CASE("model: the imbalance is that of all ranks, whatever their number") {
   write_study(folder / "a.h5", run);
   const RunSet set = loaded(folder);
   REQUIRE(set.runs[0].steady.kept() == 512);
-  const std::vector<double> imbalance = RunStudy(set).facts().cells[0].imbalance;
+  const std::vector<double> imbalance = RunStudy(set).cells()[0].imbalance;
   CHECK(imbalance.size() == 65536);
   CHECK(imbalance.back() / imbalance.front() == Approx(1.2));
 }
@@ -434,12 +434,12 @@ TEST_CASE("model: messages of one byte count") {
   world.bucket_bytes = {1};
   const RunFolder folder;
   write_world(folder, world);
-  StudyFacts study = RunStudy(loaded(folder)).facts();
-  for (CellFacts& cell : study.cells) {
+  std::vector<StudyCell> study = RunStudy(loaded(folder)).cells();
+  for (StudyCell& cell : study) {
     CHECK(cell.profile.messages.size() == 1);
     if (cell.ranks == 4) cell.contention_s = 1e-4;
   }
-  const FamilyFit fit = fit_family(families(study)[0], study.calibration);
+  const FamilyFit fit = fit_family(families(study)[0], calibration_of(study));
   CHECK(fit.contention_s_per_byte == Approx(1e-4));
 }
 
@@ -450,8 +450,8 @@ TEST_CASE("model: ranks that exchange nothing expose nothing") {
     for (const std::int64_t batch : {32, 64})
       write_study(folder / ("n" + std::to_string(ranks) + "b" + std::to_string(batch) + ".h5"),
                   {"none", ranks, batch, world.compute_s(static_cast<double>(batch))});
-  const StudyFacts study = RunStudy(loaded(folder)).facts();
-  const FamilyFit fit = fit_family(families(study)[0], study.calibration);
+  const std::vector<StudyCell> study = RunStudy(loaded(folder)).cells();
+  const FamilyFit fit = fit_family(families(study)[0], calibration_of(study));
   CHECK(predict(fit, 2, 48).exposed_s == 0);
   CHECK(predict(fit, 2, 48).total_s() == Approx(world.compute_s(48)));
 }
@@ -463,8 +463,8 @@ TEST_CASE("model: imbalance is in order, whatever the order of the iterations") 
     row.ranks[0][Phase::kCompute] = row.iteration % 2 == 0 ? 0.012 : 0.008;
   };
   write_study(folder / "run.h5", run);
-  const StudyFacts study = RunStudy(loaded(folder)).facts();
-  const std::vector<double>& imbalance = study.cells.at(0).imbalance;
+  const std::vector<StudyCell> study = RunStudy(loaded(folder)).cells();
+  const std::vector<double>& imbalance = study.at(0).imbalance;
   REQUIRE_FALSE(imbalance.empty());
   CHECK(imbalance.front() == Approx(0.8));
   CHECK(imbalance.back() == Approx(1.2));

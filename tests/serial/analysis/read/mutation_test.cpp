@@ -12,7 +12,7 @@
 #include <doctest/doctest.h>
 
 #include "analysis/read/run_set.h"
-#include "analysis/tables/registry.h"
+#include "analysis/tables/tables.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "serial/sample_run.h"

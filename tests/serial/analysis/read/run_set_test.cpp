@@ -7,13 +7,12 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-#include "analysis/figures/link_curve.h"
-#include "analysis/model/cell_facts.h"
+#include "analysis/figures/bandwidth.h"
 #include "analysis/model/scaling_model.h"
+#include "analysis/model/study.h"
 #include "analysis/model/what_if.h"
 #include "analysis/output/claims.h"
 #include "analysis/plots/plots.h"
-#include "analysis/tables/registry.h"
 #include "analysis/tables/tables.h"
 #include "base/table.h"
 #include "serial/expect_error.h"
@@ -257,8 +256,9 @@ std::string all_remarks(const RunSet& set) {
 }
 
 LawEntry allreduce_law(const RunStudy& runs) {
-  const StudyFacts& study = runs.facts();
-  return fit_family(families(study).at(0), study.calibration).laws.at(CollectiveKind::kAllReduce);
+  const std::vector<StudyCell>& study = runs.cells();
+  return fit_family(families(study).at(0), calibration_of(study))
+      .laws.at(CollectiveKind::kAllReduce);
 }
 
 }  // namespace
@@ -330,8 +330,8 @@ TEST_CASE("calibration file: a family on other hosts does not take the file of i
   write_calibration(folder / "link.h5", {});
   const RunSet set = loaded(folder);
   const RunStudy runs(set);
-  for (const FamilyCells& family : families(runs.facts()))
-    CHECK(fit_family(family, runs.facts().calibration)
+  for (const Cells& family : families(runs.cells()))
+    CHECK(fit_family(family, calibration_of(runs.cells()))
               .laws.at(CollectiveKind::kAllReduce)
               .calibrated == (family.front()->mode == "ddp"));
 }
@@ -440,8 +440,8 @@ TEST_CASE("calibration file: what-if with the curves of another network") {
   std::ofstream(folder / "network.txt") << imb_text("Allreduce", 50);
   const RunSet set = loaded(folder / "run.h5");
   const RunStudy runs(set);
-  const CellFacts& cell = runs.facts().cells.at(0);
-  const FamilyFit fit = fit_family({&cell}, runs.facts().calibration);
+  const StudyCell& cell = runs.cells().at(0);
+  const FamilyFit fit = fit_family({&cell}, calibration_of(runs.cells()));
   WhatIf read = parse_what_if("network=" + (folder / "network.txt").string() + ",ranks=4");
   CHECK(read_network(read).empty());
   WhatIf change = with_network_laws(fit, read);
@@ -498,7 +498,7 @@ TEST_CASE("calibration file: another network's law is fitted near the sizes of t
   std::ofstream(folder / "network.txt") << text;
   const RunSet set = loaded(folder / "run.h5");
   const RunStudy runs(set);
-  const FamilyFit fit = fit_family({&runs.facts().cells.at(0)}, runs.facts().calibration);
+  const FamilyFit fit = fit_family({&runs.cells().at(0)}, calibration_of(runs.cells()));
   WhatIf change = parse_what_if("network=" + (folder / "network.txt").string());
   CHECK(read_network(change).empty());
   change = with_network_laws(fit, change);
@@ -600,7 +600,7 @@ TEST_CASE(
   for (const char* name : {"modes", "split", "speedup", "modes-paired", "prediction", "what-if"})
     for (const TableSpec& spec : tables())
       if (spec.name == name) CHECK_MESSAGE(contains(all_notes(spec.make(set, {})), note), name);
-  const auto cells = measured_cells(set);
+  const auto cells = study_cells(set);
   REQUIRE(cells.size() == 2);
   CHECK(cells[0].short_of_cores != cells[1].short_of_cores);
   CHECK(cells[0].family != cells[1].family);
@@ -728,9 +728,9 @@ TEST_CASE(
   CHECK(cells_of_ddp(printed("summary", set), "to_fastest") == "n/a");
   CHECK(cells_of_ddp(printed("summary", set), "efficiency_percent") == "n/a");
   CHECK(cells_of_ddp(printed("speedup", set), "remark").starts_with("shared host"));
-  const auto cells = measured_cells(set);
+  const auto cells = study_cells(set);
   CHECK(std::count_if(cells.begin(), cells.end(),
-                      [](const MeasuredCell& cell) { return cell.short_of_cores; }) == 1);
+                      [](const StudyCell& cell) { return cell.short_of_cores; }) == 1);
 }
 
 TEST_CASE("summary: what the ratios to the fastest leave open stands in its first note") {

@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "analysis/compare_command.h"
-#include "analysis/figures/fom.h"
+#include "analysis/figures/run_group.h"
 #include "analysis/tables/comparison.h"
 #include "analysis/tables/tables.h"
 #include "base/file.h"
@@ -73,9 +73,9 @@ TEST_CASE("compare: faster, slower, no difference, too few, and what only one si
         "lenet.ddp.n2.b32: no difference\n"
         "lenet.c10d.n2.b32: too few\n"
         "lenet.data-parallel.n2.b32: only in B\n");
-  CHECK(cells[0].time.ratio.value == Approx(1.2).epsilon(0.011));
-  CHECK(cells[0].time.ratio.low > 1.18);
-  CHECK(cells[0].time.ratio.high < 1.22);
+  CHECK(cells[0].ratio.value == Approx(1.2).epsilon(0.011));
+  CHECK(cells[0].ratio.low > 1.18);
+  CHECK(cells[0].ratio.high < 1.22);
   CHECK(cells[0].fails(0.05));
   CHECK_FALSE(cells[0].fails(0.25));
   CHECK_FALSE(cells[2].fails(0));  // faster is no failure

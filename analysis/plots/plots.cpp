@@ -1,0 +1,39 @@
+#include "analysis/plots/plots.h"
+
+namespace gradsync::report {
+
+namespace {
+
+PlotMaker maker(std::optional<Chart> (*make)(const RunSet& set)) {
+  return [make](const PlotInput& input) { return make(input.runs.set()); };
+}
+
+PlotMaker maker(std::optional<Chart> (*make)(const PlotInput& input)) {
+  return make;
+}
+
+}  // namespace
+
+const std::vector<PlotSpec>& plots() {
+  static const std::vector<PlotSpec> all = {
+#define GRADSYNC_PLOT(id, input, ...) {__VA_ARGS__, .make = maker(make_##id##_plot)},
+#include "analysis/plots/plots.def"
+#undef GRADSYNC_PLOT
+  };
+  return all;
+}
+
+std::vector<NamedChart> make_charts(const PlotInput& input, std::vector<std::string>& missing) {
+  std::vector<NamedChart> charts;
+  const RunSet& set = input.runs.set();
+  for (const PlotSpec& plot : plots()) {
+    if (plot.of_quantized ? set.quantized.empty() : set.runs.empty()) continue;
+    if (auto chart = plot.make(input))
+      charts.push_back({plot.name, plot.description, std::move(*chart)});
+    else
+      missing.push_back(plot.name);
+  }
+  return charts;
+}
+
+}  // namespace gradsync::report

@@ -1,0 +1,590 @@
+#include "analysis/plots/svg.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <optional>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "analysis/plots/html.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/process.h"
+#include "base/table.h"
+
+namespace gradsync::report {
+
+namespace {
+
+// In units of the view box; text is 12 high, so that a phone still shows it at 10 pixels.
+constexpr double kWidth = 440, kPlotHeight = 230, kLeft = 58, kRight = 14, kTop = 10;
+constexpr double kTickRoom = 20, kLabelRoom = 20, kCharacter = 6.3, kPerBar = 22;
+constexpr double kCap = 3.5;
+constexpr std::size_t kMostPathPoints = 300, kMostHovers = 40;
+
+/// Places of values in the view box.
+class Frame {
+ public:
+  Frame(const Chart& chart, const ChartPanel& panel)
+      : x_(x_range(chart, panel)),
+        y_(y_range(chart, panel)),
+        log_x_(chart.x.log > 0),
+        log_y_(chart.y.log > 0),
+        slant_room_(panel.slanted ? 0.72 * kCharacter * longest(panel) + 8 : kTickRoom),
+        width_(std::max(kWidth, kLeft + kRight + kPerBar * ticks_of(panel))) {}
+
+  double x(double value) const {
+    return kLeft + share(value, x_, log_x_) * (width_ - kLeft - kRight);
+  }
+  double y(double value) const { return bottom() - share(value, y_, log_y_) * kPlotHeight; }
+  double bottom() const { return kTop + kPlotHeight; }
+  double right() const { return width_ - kRight; }
+  double width() const { return width_; }
+  double slant_room() const { return slant_room_; }
+  double height() const { return bottom() + slant_room_ + kLabelRoom; }
+  const ChartRange& x_ends() const { return x_; }
+  const ChartRange& y_ends() const { return y_; }
+
+ private:
+  static double share(double value, const ChartRange& range, bool log) {
+    if (log) return std::log(value / range.from) / std::log(range.to / range.from);
+    return (value - range.from) / (range.to - range.from);
+  }
+  static double longest(const ChartPanel& panel) {
+    std::size_t most = 0;
+    for (const ChartTick& tick : panel.x_ticks)
+      most = std::max(most, display_width(tick.text));
+    return static_cast<double>(most);
+  }
+  static double ticks_of(const ChartPanel& panel) {
+    return panel.slanted ? static_cast<double>(panel.x_ticks.size()) : 0;
+  }
+
+  ChartRange x_, y_;
+  bool log_x_, log_y_;
+  double slant_room_, width_;
+};
+
+bool drawable(const Chart& chart, double x, double y) {
+  return std::isfinite(x) && std::isfinite(y) && (chart.x.log == 0 || x > 0) &&
+         (chart.y.log == 0 || y > 0);
+}
+
+std::string line(double x1, double y1, double x2, double y2, const char* attributes) {
+  return fmt::format("<path {} d=\"M{:.1f} {:.1f}L{:.1f} {:.1f}\"/>", attributes, x1, y1, x2, y2);
+}
+
+std::string x_tick(const Frame& frame, const ChartTick& tick, bool slanted) {
+  const double x = frame.x(tick.at), y = frame.bottom() + 14;
+  const std::string place =
+      slanted
+          ? fmt::format("text-anchor=\"end\" transform=\"translate({:.1f} {:.1f}) rotate(-45)\"",
+                        x + 4, y - 2)
+          : fmt::format("text-anchor=\"middle\" x=\"{:.1f}\" y=\"{:.1f}\"", x, y);
+  return line(x, kTop, x, frame.bottom(), "class=\"grid\"") +
+         fmt::format("<text class=\"tick\" {}>{}</text>\n", place, html_text(tick.text));
+}
+
+std::string y_tick(const Frame& frame, const ChartTick& tick) {
+  const double y = frame.y(tick.at);
+  return line(kLeft, y, frame.right(), y, "class=\"grid\"") +
+         fmt::format(
+             "<text class=\"tick\" text-anchor=\"end\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n",
+             kLeft - 6, y + 4, html_text(tick.text));
+}
+
+std::string axes(const Chart& chart, const ChartPanel& panel, const Frame& frame) {
+  const auto ticks =
+      panel.x_ticks.empty() ? round_ticks(chart.x, frame.x_ends(), 6) : panel.x_ticks;
+  std::string text;
+  for (const ChartTick& tick : ticks)
+    text += x_tick(frame, tick, panel.slanted);
+  for (const ChartTick& tick : round_ticks(chart.y, frame.y_ends(), 5))
+    text += y_tick(frame, tick);
+  text += fmt::format("<path class=\"ax\" d=\"M{0} {1}V{2:.1f}H{3:.1f}\"/>\n", kLeft, kTop,
+                      frame.bottom(), frame.right());
+  text += fmt::format("<text text-anchor=\"middle\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n",
+                      (kLeft + frame.right()) / 2, frame.height() - 5, html_text(chart.x.label));
+  return text + fmt::format(
+                    "<text text-anchor=\"middle\" transform=\"translate(12 {:.1f}) "
+                    "rotate(-90)\">{}</text>\n",
+                    kTop + kPlotHeight / 2, html_text(chart.y.label));
+}
+
+std::string number_text(double value, const std::string& unit) {
+  return fmt::format("{:.4g}{}{}", value, unit.empty() ? "" : " ", unit);
+}
+
+/// "ddp, 4 ranks: 12.3 ms (11.9 to 12.8)".
+std::string value_text(const Chart& chart, const ChartSeries& series, const ChartPoint& point) {
+  const bool bar = series.mark == Mark::kBar || series.mark == Mark::kHatchedBar;
+  const std::string where =
+      point.name.empty() ? fmt::format("{} {:.6g}", chart.x.column, point.x) : point.name;
+  std::string text = where + (series.label.empty() ? "" : ", " + series.label) + ": " +
+                     number_text(point.y, chart.y.unit);
+  if (!bar && std::isfinite(point.low + point.high))
+    text += fmt::format(" ({:.4g} to {:.4g})", point.low, point.high);
+  return text;
+}
+
+std::string title(const Chart& chart, const ChartSeries& series, const ChartPoint& point) {
+  return "<title>" + html_text(value_text(chart, series, point)) + "</title>";
+}
+
+std::size_t step_for(std::size_t count, std::size_t most) {
+  return std::max<std::size_t>(1, (count + most - 1) / most);
+}
+
+/// A path through the points, broken where one is missing.
+std::string path_of(const Chart& chart, const ChartSeries& series, const Frame& frame,
+                    const char* joint) {
+  std::string path;
+  bool begun = false;
+  const std::size_t step = step_for(series.points.size(), kMostPathPoints);
+  for (std::size_t i = 0; i < series.points.size(); i += step) {
+    const ChartPoint& point = series.points[i];
+    const bool here = drawable(chart, point.x, point.y);
+    if (here)
+      path += fmt::format("{}{:.1f} {:.1f}{}", begun && joint[0] == 'L' ? "L" : "M",
+                          frame.x(point.x), frame.y(point.y), joint[0] == 'L' ? "" : joint);
+    begun = here;
+  }
+  return path;
+}
+
+std::string dashes(int dash) {
+  constexpr std::array<const char*, 5> kPatterns = {"", "7 4", "2 3", "8 3 2 3", "10 6"};
+  const char* pattern = kPatterns[static_cast<std::size_t>(std::clamp(dash, 1, 5) - 1)];
+  return *pattern ? fmt::format(" stroke-dasharray=\"{}\"", pattern) : "";
+}
+
+std::string line_of(const Chart& chart, const ChartSeries& series, const Frame& frame) {
+  return fmt::format(
+      "<path class=\"line\" stroke-width=\"{:.2g}\"{} d=\"{}\"><title>{}</title></path>\n",
+      0.8 * series.width, dashes(series.dash), path_of(chart, series, frame, "L"),
+      html_text(series.label));
+}
+
+/// Invisible points on a long line that show their value.
+std::string hovers(const Chart& chart, const ChartSeries& series, const Frame& frame) {
+  std::string text;
+  const std::size_t step = step_for(series.points.size(), kMostHovers);
+  for (std::size_t i = 0; i < series.points.size(); i += step) {
+    const ChartPoint& point = series.points[i];
+    if (!drawable(chart, point.x, point.y)) continue;
+    text += fmt::format("<circle class=\"hit\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"6\">{}</circle>\n",
+                        frame.x(point.x), frame.y(point.y), title(chart, series, point));
+  }
+  return text;
+}
+
+std::string interval_of(const Chart& chart, const ChartPoint& point, const Frame& frame) {
+  if (!drawable(chart, point.x, point.low) || !drawable(chart, point.x, point.high)) return "";
+  const double x = frame.x(point.x), low = frame.y(point.low), high = frame.y(point.high);
+  return fmt::format(
+      "<path class=\"bar-end\" d=\"M{0:.1f} {2:.1f}H{1:.1f}M{0:.1f} {3:.1f}H{1:.1f}"
+      "M{4:.1f} {2:.1f}V{3:.1f}\"/>",
+      x - kCap, x + kCap, low, high, x);
+}
+
+std::string markers(const Chart& chart, const ChartSeries& series, const Frame& frame) {
+  std::string text;
+  for (const ChartPoint& point : series.points) {
+    if (!drawable(chart, point.x, point.y)) continue;
+    text += fmt::format(
+        "<g class=\"m\">{}<circle class=\"{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3.2\"/>{}</g>\n",
+        interval_of(chart, point, frame), series.mark == Mark::kMarkers ? "ring" : "dot",
+        frame.x(point.x), frame.y(point.y), title(chart, series, point));
+  }
+  return text;
+}
+
+std::string bars(const Chart& chart, const ChartSeries& series, const Frame& frame,
+                 const std::string& fill) {
+  std::string text;
+  for (const ChartPoint& point : series.points) {
+    if (!drawable(chart, point.x, point.low) || !drawable(chart, point.x, point.high)) continue;
+    const double left = frame.x(point.x - kBarHalfWidth), right = frame.x(point.x + kBarHalfWidth);
+    const double top = frame.y(std::max(point.low, point.high));
+    const double bottom = frame.y(std::min(point.low, point.high));
+    text += fmt::format(
+        "<rect class=\"m\" fill=\"{}\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" "
+        "height=\"{:.1f}\">{}</rect>\n",
+        fill, left, top, right - left, bottom - top, title(chart, series, point));
+  }
+  return text;
+}
+
+std::string whiskers(const Chart& chart, const ChartSeries& series, const Frame& frame) {
+  std::string text;
+  for (const ChartPoint& point : series.points)
+    text += fmt::format("<g class=\"m\">{}{}</g>\n", interval_of(chart, point, frame),
+                        title(chart, series, point));
+  return text;
+}
+
+std::string marks(const Chart& chart, const ChartSeries& series, const Frame& frame,
+                  const std::string& id) {
+  switch (series.mark) {
+    case Mark::kLine:
+      return line_of(chart, series, frame) +
+             (series.label.empty() ? "" : hovers(chart, series, frame));
+    case Mark::kPoints:
+      return fmt::format("<path class=\"faint\" d=\"{}\"/>\n", path_of(chart, series, frame, "h0"));
+    case Mark::kLinePoints:
+      return line_of(chart, series, frame) + markers(chart, series, frame);
+    case Mark::kMarkers:
+      return markers(chart, series, frame);
+    case Mark::kBar:
+      return bars(chart, series, frame, "currentColor");
+    case Mark::kHatchedBar:
+      return bars(chart, series, frame, "url(#" + id + "-hatch)");
+    case Mark::kWhisker:
+      return whiskers(chart, series, frame);
+  }
+  return "";
+}
+
+std::string colored(const ChartSeries& series, const std::string& inside) {
+  return fmt::format("<g class=\"s\" color=\"{0}\" style=\"--c:{0}\">{1}</g>\n", series.color,
+                     inside);
+}
+
+std::string hatch_pattern(const std::string& id, const std::string& color) {
+  return fmt::format(
+      "<pattern id=\"{}\" width=\"5\" height=\"5\" patternUnits=\"userSpaceOnUse\" "
+      "patternTransform=\"rotate(45)\"><path stroke=\"{}\" stroke-width=\"2.4\" "
+      "d=\"M0 0V5\"/></pattern>",
+      id, color);
+}
+
+std::string definitions(const ChartPanel& panel, const Frame& frame, const std::string& id) {
+  std::string text = fmt::format(
+      "<defs><clipPath id=\"{}-clip\"><rect x=\"{}\" y=\"{}\" width=\"{:.1f}\" "
+      "height=\"{:.1f}\"/></clipPath>",
+      id, kLeft, kTop - 6, frame.right() - kLeft + 8, frame.bottom() - kTop + 6);
+  for (const ChartSeries& series : panel.series)
+    if (series.mark == Mark::kHatchedBar) text += hatch_pattern(id + "-hatch", series.color);
+  return text + "</defs>\n";
+}
+
+/// What stands before a label of the legend.
+std::string sample(const ChartSeries& series, const std::string& id) {
+  switch (series.mark) {
+    case Mark::kBar:
+      return "<rect y=\"2\" width=\"22\" height=\"10\" fill=\"currentColor\"/>";
+    case Mark::kHatchedBar:
+      return "<defs>" + hatch_pattern(id, series.color) +
+             "</defs><rect y=\"2\" width=\"22\" height=\"10\" fill=\"url(#" + id + ")\"/>";
+    case Mark::kWhisker:
+      return "<path class=\"bar-end\" d=\"M1 3V11M21 3V11M1 7H21\"/>";
+    case Mark::kMarkers:
+      return "<circle class=\"ring\" cx=\"11\" cy=\"7\" r=\"3.2\"/>";
+    default:
+      break;
+  }
+  std::string text =
+      fmt::format("<path class=\"line\" stroke-width=\"2\"{} d=\"M0 7H22\"/>", dashes(series.dash));
+  if (series.mark == Mark::kLinePoints)
+    text += "<circle class=\"dot\" cx=\"11\" cy=\"7\" r=\"3.2\"/>";
+  return text;
+}
+
+}  // namespace
+
+const char* const kSvgMarkStyle =
+    ".line{fill:none;stroke:currentColor;stroke-linejoin:round}\n"
+    ".faint{fill:none;stroke:currentColor;stroke-width:2.6;stroke-linecap:round;opacity:.28}\n"
+    ".dot{fill:currentColor}.ring{fill:none;stroke:currentColor;stroke-width:1.6}\n"
+    ".bar-end{fill:none;stroke:currentColor;stroke-width:1.2}\n";
+
+SvgSize svg_size(const Chart& chart, const ChartPanel& panel) {
+  const Frame frame(chart, panel);
+  return {frame.width(), frame.height()};
+}
+
+std::string svg_panel(const Chart& chart, const ChartPanel& panel, const std::string& id,
+                      const std::string& attributes) {
+  const Frame frame(chart, panel);
+  std::string text = fmt::format(
+      "<svg class=\"chart\" viewBox=\"0 0 {:.0f} {:.0f}\" role=\"img\" aria-label=\"{}\" {}>\n",
+      frame.width(), frame.height(), html_text(chart.title + ", " + panel.title), attributes);
+  text += definitions(panel, frame, id) + axes(chart, panel, frame);
+  text += fmt::format("<g clip-path=\"url(#{}-clip)\">\n", id);
+  for (const ChartSeries& series : panel.series)
+    text += colored(series, marks(chart, series, frame, id));
+  return text + "</g>\n</svg>\n";
+}
+
+std::string svg_sample(const ChartSeries& series, const std::string& id) {
+  return colored(series, sample(series, id));
+}
+
+std::string svg_legend(const ChartPanel& panel, const std::string& id) {
+  std::string text = "<ul class=\"legend\">\n";
+  std::size_t number = 0;
+  for (const ChartSeries& series : panel.series) {
+    if (series.label.empty()) continue;
+    text += fmt::format(
+        "<li><svg class=\"key\" viewBox=\"0 0 22 14\" aria-hidden=\"true\">{}</svg>{}</li>\n",
+        svg_sample(series, fmt::format("{}-key-{}", id, ++number)), html_text(series.label));
+  }
+  return text + "</ul>\n";
+}
+
+namespace {
+
+// Pixels. Text is measured by its number of characters: the widths of the font are not known here.
+constexpr double kMargin = 16, kGap = 28, kTitle = 30, kHead = 20, kLine = 16,
+                 kLegendCharacter = 6.5, kTitleCharacter = 8.8;
+constexpr double kKeyWidth = 22, kKeyRoom = 30, kKeyGap = 18, kSmall = 11, kSmallCharacter = 6.2;
+
+constexpr const char* kStyle =
+    "text{font-family:'DejaVu Sans',Verdana,sans-serif;font-size:12px;fill:#222}"
+    ".title{font-size:16px}.tick,.caption{font-size:11px;fill:#444}"
+    ".grid{stroke:#ddd}.ax{fill:none;stroke:#444}.hit{fill:none}";
+
+struct Entry {
+  const ChartSeries* series;
+  double x = 0;
+  std::size_t row = 0;
+};
+
+double legend_width(const std::string& label) {
+  return kKeyRoom + kLegendCharacter * static_cast<double>(display_width(label));
+}
+
+double title_width(const std::string& title) {
+  return kTitleCharacter * static_cast<double>(display_width(title));
+}
+
+/// Places of the samples of a legend, in rows of at most `width`.
+std::vector<Entry> placed(const ChartPanel& panel, double width) {
+  std::vector<Entry> entries;
+  double x = 0;
+  std::size_t row = 0;
+  for (const ChartSeries& series : panel.series) {
+    if (series.label.empty()) continue;
+    const double room = legend_width(series.label) + kKeyGap;
+    if (x > 0 && x + room - kKeyGap > width) {
+      x = 0;
+      ++row;
+    }
+    entries.push_back({&series, x, row});
+    x += room;
+  }
+  return entries;
+}
+
+double height_of(const std::vector<Entry>& entries) {
+  return entries.empty() ? 0 : kLine * static_cast<double>(entries.back().row + 1);
+}
+
+std::string text_at(double x, double y, const char* attributes, const std::string& text) {
+  return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" {}>{}</text>\n", x, y, attributes,
+                     html_text(text));
+}
+
+std::string legend(const std::vector<Entry>& entries, double left, double top,
+                   const std::string& id) {
+  std::string text;
+  for (const Entry& entry : entries) {
+    const double x = left + entry.x, y = top + kLine * static_cast<double>(entry.row);
+    text +=
+        fmt::format("<g transform=\"translate({:.1f} {:.1f})\">{}</g>\n", x, y,
+                    svg_sample(*entry.series, fmt::format("{}-key-{}", id, &entry - &entries[0])));
+    text += text_at(x + kKeyRoom, y + 11, "", entry.series->label);
+  }
+  return text;
+}
+
+bool look_alike(const ChartSeries& a, const ChartSeries& b) {
+  return a.color == b.color && a.mark == b.mark && a.dash == b.dash;
+}
+
+/// The series of all panels by label; none where a label looks different in two of them.
+std::optional<ChartPanel> common_legend(const Chart& chart) {
+  ChartPanel all;
+  for (const ChartPanel& panel : chart.panels)
+    for (const ChartSeries& series : panel.series) {
+      const auto known =
+          std::find_if(all.series.begin(), all.series.end(),
+                       [&](const ChartSeries& one) { return one.label == series.label; });
+      if (known == all.series.end())
+        all.series.push_back(series);
+      else if (!series.label.empty() && !look_alike(*known, series))
+        return std::nullopt;
+    }
+  return all;
+}
+
+class Figure {
+ public:
+  explicit Figure(const Chart& chart) : chart_(chart) {
+    const std::size_t panels = std::max<std::size_t>(1, chart.panels.size());
+    columns_ = panels <= 1 ? 1 : panels <= 4 ? 2 : 3;
+    for (const ChartPanel& panel : chart.panels)
+      panel_width_ = std::max(panel_width_, svg_size(chart, panel).width);
+    width_ = static_cast<double>(columns_) * (panel_width_ + kGap) - kGap;
+    legend_ = common_legend(chart);
+    // What cannot be wrapped fits, however narrow the panels are.
+    width_ = std::max(width_, title_width(chart.title));
+    for (const ChartPanel& panel : chart.panels)
+      for (const ChartSeries& series : panel.series)
+        if (!series.label.empty()) width_ = std::max(width_, legend_width(series.label));
+  }
+
+  std::string draw() {
+    y_ = kMargin + kTitle;
+    std::string inside = text_at(kMargin + width_ / 2, kMargin + 14,
+                                 "class=\"title\" text-anchor=\"middle\"", chart_.title);
+    for (std::size_t first = 0; first < chart_.panels.size(); first += columns_)
+      inside += row(first);
+    if (legend_) {
+      const auto entries = placed(*legend_, width_);
+      inside += legend(entries, kMargin, y_, "figure");
+      y_ += height_of(entries) + 8;
+    }
+    inside += caption();
+    const double width = width_ + 2 * kMargin, height = y_ + kMargin - 8;
+    return fmt::format(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" "
+        "viewBox=\"0 0 {0:.0f} {1:.0f}\">\n<style>{2}{3}</style>\n"
+        "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n{4}</svg>\n",
+        width, height, kStyle, kSvgMarkStyle, inside);
+  }
+
+ private:
+  /// The panels from `first` on that stand side by side.
+  std::string row(std::size_t first) {
+    const std::size_t end = std::min(first + columns_, chart_.panels.size());
+    const double step = panel_width_ + kGap;
+    // The title may be wider than the panels.
+    const double left = kMargin + (width_ + kGap - static_cast<double>(columns_) * step) / 2;
+    std::string text;
+    double height = 0;
+    for (std::size_t i = first; i < end; ++i) {
+      double bottom = 0;
+      text += panel(i, left + static_cast<double>(i - first) * step, bottom);
+      height = std::max(height, bottom);
+    }
+    y_ += height + 12;
+    return text;
+  }
+
+  std::string panel(std::size_t index, double left, double& height) const {
+    const ChartPanel& panel = chart_.panels[index];
+    const std::string id = fmt::format("panel-{}", index + 1);
+    const SvgSize size = svg_size(chart_, panel);
+    std::string text =
+        text_at(left + size.width / 2, y_ + 12, "text-anchor=\"middle\"", panel.title);
+    text += svg_panel(chart_, panel, id,
+                      fmt::format("x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.0f}\" height=\"{:.0f}\"",
+                                  left, y_ + kHead, size.width, size.height));
+    height = kHead + size.height + 4;
+    if (!panel.subtitle.empty()) {
+      text += text_at(left, y_ + height + 10, "class=\"caption\"", panel.subtitle);
+      height += kLine;
+    }
+    if (legend_) return text;
+    const auto entries = placed(panel, panel_width_);
+    text += legend(entries, left, y_ + height, id);
+    height += height_of(entries);
+    return text;
+  }
+
+  std::string caption() {
+    std::string text;
+    for (const std::string& line :
+         wrapped(caption_text(chart_), static_cast<std::size_t>(width_ / kSmallCharacter))) {
+      text += text_at(kMargin, y_ + kSmall, "class=\"caption\"", line);
+      y_ += kLine;
+    }
+    return text;
+  }
+
+  const Chart& chart_;
+  std::size_t columns_ = 1;
+  double panel_width_ = 0, width_ = 0, y_ = 0;
+  std::optional<ChartPanel> legend_;  ///< of all panels
+};
+
+}  // namespace
+
+std::string svg_figure(const Chart& chart) {
+  return Figure(chart).draw();
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kInstall =
+    "install it (Debian: apt-get install librsvg2-bin), or convert the SVG files with another "
+    "program";
+
+/// A format of rsvg-convert, and the size of a pixel of the SVG: 1.5 pixels, or 0.75 points.
+struct ImageFormat {
+  const char *format, *zoom;
+};
+constexpr std::array<ImageFormat, 2> kPictures = {{{"png", "1.5"}, {"pdf", "1"}}};
+
+ProcessResult run_rsvg(const std::vector<std::string>& args, const ProcessOptions& options) {
+  try {
+    return run_process(args, options);
+  } catch (const Error&) {
+    throw Error(ExitCode::kEnvironment, "rsvg-convert cannot be started", kInstall);
+  }
+}
+
+// cairo before 1.17 writes the time whatever SOURCE_DATE_EPOCH says. The length stays, so that the
+// offsets in the file stay right.
+std::string without_dates(std::string pdf) {
+  constexpr std::string_view kDate = "19700101000000";
+  for (const std::string_view key : {"/CreationDate (D:", "/ModDate (D:"})
+    for (auto at = pdf.find(key); at != std::string::npos; at = pdf.find(key, at + 1))
+      if (at + key.size() + kDate.size() < pdf.size())
+        pdf.replace(at + key.size(), kDate.size(), kDate);
+  return pdf;
+}
+
+void draw(const std::string& name, const ImageFormat& kind, const fs::path& folder) {
+  const std::string format = kind.format;
+  const fs::path target = folder / (name + "." + format);
+  TemporaryFile picture(temporary_beside(target));
+  const TemporaryFile messages(picture.path().string() + ".log");
+  ProcessOptions options;
+  options.working_folder = folder;
+  options.stdout_path = fs::absolute(messages.path());
+  options.stderr_path = fs::absolute(messages.path());
+  options.environment = {"SOURCE_DATE_EPOCH=0"};
+  const ProcessResult result =
+      run_rsvg({"rsvg-convert", "--format", format, "--zoom", kind.zoom, "--output",
+                picture.path().filename().string(), "./" + name + ".svg"},
+               options);
+  if (!result.succeeded() || !fs::exists(picture.path()))
+    throw Error(ExitCode::kInputOutput, fmt::format("rsvg-convert ended with {}: {}", result.text(),
+                                                    read_text_file(messages.path())));
+  if (format == "pdf") {
+    const std::string drawn = read_text_file(picture.path());
+    write_file_atomically(picture.path(), without_dates(drawn));
+  }
+  close_file(open_for_reading(picture.path()), picture.path());
+  picture.rename_to(target);
+}
+
+}  // namespace
+
+void write_figure(const Chart& chart, const std::string& name, const fs::path& folder) {
+  write_file_atomically(folder / (name + ".plot.csv"), chart_csv(chart));
+  write_file_atomically(folder / (name + ".svg"), svg_figure(chart));
+}
+
+void draw_figure(const std::string& name, const fs::path& folder) {
+  for (const ImageFormat& kind : kPictures)
+    draw(name, kind, folder);
+}
+
+}  // namespace gradsync::report

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "analysis/plots/chart.h"
+
+namespace gradsync::report {
+
+/// How marks look; colors are those of the series.
+extern const char* const kSvgMarkStyle;
+
+struct SvgSize {
+  double width = 0, height = 0;  ///< of the view box
+};
+SvgSize svg_size(const Chart& chart, const ChartPanel& panel);
+
+/// One panel as an <svg> to stand in a page or a figure: its place and size only by `attributes`,
+/// no colors of text and axes (those around it, by the classes ax, grid, tick, in light and
+/// dark), a <title> with the value on every mark but faint points, ids that begin with `id`.
+/// Everything that comes from files is escaped. A line longer than some hundred points is thinned.
+std::string svg_panel(const Chart& chart, const ChartPanel& panel, const std::string& id,
+                      const std::string& attributes = "");
+
+/// What stands before the label of a series in a legend, 22 wide and 14 high.
+std::string svg_sample(const ChartSeries& series, const std::string& id);
+
+/// The legend of a panel: a list of samples and labels.
+std::string svg_legend(const ChartPanel& panel, const std::string& id);
+
+/// A plot as a file of its own: title, panels in rows, legend, caption; black on white. Needs no
+/// other file, and is the same on each machine.
+std::string svg_figure(const Chart& chart);
+
+/// Writes <name>.plot.csv (a table may have the name, too) and <name>.svg into `folder`, each whole
+/// or not at all.
+void write_figure(const Chart& chart, const std::string& name, const std::filesystem::path& folder);
+
+/// Draws <name>.png and <name>.pdf from <name>.svg with librsvg, without dates, so that the same
+/// numbers give the same bytes. Throws Error kEnvironment if rsvg-convert is missing, kInputOutput
+/// with its words if it fails.
+void draw_figure(const std::string& name, const std::filesystem::path& folder);
+
+}  // namespace gradsync::report
