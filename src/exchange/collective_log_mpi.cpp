@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include "exchange/collective_log.h"
+#include "exchange/exchange.h"
 
 namespace gradsync {
 
