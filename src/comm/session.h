@@ -15,9 +15,9 @@
 
 #include "base/error.h"
 #include "base/function_ref.h"
+#include "comm/collective_call.h"
 #include "comm/ledger.h"
 #include "comm/watchdog.h"
-#include "exchange/collective_call.h"
 #include "record/run.h"
 
 namespace gradsync {

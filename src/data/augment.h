@@ -6,7 +6,7 @@
 #include <span>
 
 #include "data/cifar10.h"
-#include "data/random.h"
+#include "stats/random.h"
 
 namespace gradsync {
 

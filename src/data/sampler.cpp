@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
-#include "data/random.h"
+#include "stats/random.h"
 
 namespace gradsync {
 namespace {

@@ -15,7 +15,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "data/cifar10.h"
-#include "data/random.h"
+#include "stats/random.h"
 
 namespace gradsync {
 

@@ -17,9 +17,9 @@
 
 #include "base/function_ref.h"
 #include "base/numbers.h"
+#include "comm/collective_call.h"
 #include "comm/session.h"
 #include "comm/watchdog.h"
-#include "exchange/collective_call.h"
 #include "machine/lane.h"
 #include "record/run.h"
 #include "transport/transport.h"

@@ -5,8 +5,8 @@
 #include <type_traits>
 
 #include "base/numbers.h"
-#include "data/random.h"
 #include "machine/kernels.h"
+#include "stats/random.h"
 
 namespace gradsync {
 

@@ -2,10 +2,15 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <iterator>
 #include <string_view>
 
 namespace gradsync {
+
+/// Sizes of buckets that PyTorch's DDP takes.
+inline constexpr std::int64_t kDefaultFirstBucketBytes = 1 << 20;
+inline constexpr std::int64_t kDefaultBucketCapBytes = 25 << 20;
 
 /// What a synchronization mode does, for trainer, sweep and report. The modes stand in modes.def.
 struct Mode {

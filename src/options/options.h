@@ -8,8 +8,8 @@
 #include "comm/watched_phases.h"
 #include "data/sampler.h"
 #include "options/learning_rate.h"
+#include "options/modes.h"
 #include "options/networks.h"
-#include "sync/buckets.h"
 
 namespace gradsync {
 

@@ -9,10 +9,6 @@
 
 namespace gradsync {
 
-/// The sizes that PyTorch's DDP takes.
-inline constexpr std::int64_t kDefaultFirstBucketBytes = 1 << 20;
-inline constexpr std::int64_t kDefaultBucketCapBytes = 25 << 20;
-
 /// Parameters at positions [first, last) of an order, exchanged as one message.
 struct Bucket {
   std::size_t first = 0, last = 0;

@@ -6,9 +6,9 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "data/augment.h"
-#include "data/random.h"
 #include "model/current_stream.h"
 #include "model/image_batch.h"
+#include "stats/random.h"
 #include "train/batch_source.h"
 
 namespace gradsync {

@@ -6,11 +6,11 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/nn/functional/loss.h>
 
-#include "data/random.h"
 #include "data/sampler.h"
 #include "machine/lane.h"
 #include "model/batch_norm.h"
 #include "optim/clip.h"
+#include "stats/random.h"
 #include "train/gradient_guard.h"
 #include "train/iteration.h"
 #include "train/rank_state.h"

@@ -5,7 +5,7 @@
 
 #include "base/file.h"
 #include "data/cifar10.h"
-#include "data/random.h"
+#include "stats/random.h"
 
 namespace gradsync {
 

@@ -8,8 +8,8 @@
 
 #include <doctest/doctest.h>
 
-#include "data/random.h"
 #include "serial/expect_error.h"
+#include "stats/random.h"
 
 namespace gradsync {
 namespace {

@@ -8,8 +8,8 @@
 #include <hdf5.h>
 
 #include "analysis/tables/tables.h"
+#include "comm/collective_call.h"
 #include "comm/ledger.h"
-#include "exchange/collective_call.h"
 #include "record/hdf5.h"
 #include "record/journal.h"
 #include "record/reader.h"

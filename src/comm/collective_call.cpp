@@ -1,4 +1,4 @@
-#include "exchange/collective_call.h"
+#include "comm/collective_call.h"
 
 #include <algorithm>
 #include <array>
@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "data/random.h"
+#include "stats/random.h"
 
 namespace gradsync {
 
