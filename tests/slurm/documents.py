@@ -15,7 +15,7 @@ import sys
 from slurm_harness import SLURM, cluster, run_on_cluster, slurm, wait_until
 from harness import ENVIRONMENT, MPIRUN, ROOT, Failure, check, run, synthetic
 
-COMMAND = re.compile(r"(\$ )?(make|export|[A-Z_]+=\S+|mpirun|srun|sbatch|squeue|tail|cp|build/bin/|slurm/|tests/slurm/)")
+COMMAND = re.compile(r"(\$ )?(make|export|[A-Z_]+=\S+|mpirun|srun|sbatch|squeue|tail|cp|build/bin/|config/data|slurm/|tests/slurm/)")
 # What is not typed again: whole builds, and what starts or ends the cluster that this file runs on.
 ELSEWHERE = {"make": "the programs are built", "make demo": "what this file starts from", "make test": "what runs this file",
              "make cluster": "started by this file", "make cluster-stop": "stopped by this file"}  # fmt: skip
