@@ -1,7 +1,6 @@
-#include "sync/buckets.h"
-
 #include <doctest/doctest.h>
 
+#include "sync/buckets.h"
 
 using namespace gradsync;
 
