@@ -286,4 +286,4 @@ def prepare(folder) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(harness.run_cases(dict(globals()), prepare, at_once=3))
+    sys.exit(harness.run_cases(dict(globals()), prepare))

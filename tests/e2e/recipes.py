@@ -155,4 +155,4 @@ def case_bad_values_are_refused_with_key_and_range(folder) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run_cases(globals(), prepare, at_once=3))
+    sys.exit(run_cases(globals(), prepare, at_once=2))

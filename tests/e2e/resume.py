@@ -584,4 +584,4 @@ def prepare(folder) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(harness.run_cases(dict(globals()), prepare, at_once=6))
+    sys.exit(harness.run_cases(dict(globals()), prepare, at_once=3))

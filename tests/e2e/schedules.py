@@ -101,4 +101,4 @@ def case_constant_warmup_then_constant(folder) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run_cases(globals(), prepare, at_once=3))
+    sys.exit(run_cases(globals(), prepare, at_once=2))

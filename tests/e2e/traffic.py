@@ -142,4 +142,4 @@ def case_the_interface_counts_the_same_bytes(folder) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run_cases(globals(), prepare, at_once=3))
+    sys.exit(run_cases(globals(), prepare, at_once=2))
