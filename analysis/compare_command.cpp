@@ -15,7 +15,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/parse.h"
-#include "base/version.h"
 #include "stats/bandwidth.h"
 
 namespace gradsync::report {

@@ -10,7 +10,6 @@
 #include <fmt/format.h>
 
 #include "analysis/read/columns.h"
-#include "comm/ledger.h"
 #include "options/transport_choice.h"
 #include "record/row_figures.h"
 #include "stats/bandwidth.h"

@@ -10,7 +10,6 @@
 
 #include "analysis/figures/run_group.h"
 #include "analysis/read/columns.h"
-#include "comm/ledger.h"
 #include "record/reader.h"
 #include "record/run.h"
 #include "stats/bandwidth.h"

@@ -23,7 +23,7 @@ struct Claim {
   double value = kNotMeasured;  ///< NaN: claimed not to be there
 };
 
-/// Of every program whose numbers can be claimed.
+/// Options of every program whose numbers can be claimed.
 struct ClaimOptions {
   std::filesystem::path claims;         ///< a file to write; empty: none
   std::filesystem::path verify_claims;  ///< a file to verify instead; empty: none

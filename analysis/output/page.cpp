@@ -8,7 +8,6 @@
 
 #include "analysis/output/page_parts.h"
 #include "analysis/plots/html.h"
-#include "analysis/plots/svg.h"
 #include "base/parse.h"
 #include "base/version.h"
 #include "options/modes.h"
@@ -273,7 +272,7 @@ std::string without_places(std::string page, const RunSet& set) {
   return page;
 }
 
-/// Of the contents: id and text.
+/// Id and text of each entry of the contents.
 std::vector<std::pair<std::string, std::string>> links(const PageContent& content) {
   std::vector<std::pair<std::string, std::string>> all;
   if (!content.verdict.empty()) all.emplace_back("verdict", "Verdict");

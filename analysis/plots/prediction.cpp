@@ -8,7 +8,6 @@
 #include "analysis/model/doubt.h"
 #include "analysis/plots/plots.h"
 #include "analysis/plots/run_marks.h"
-#include "analysis/tables/tables.h"
 
 namespace gradsync::report {
 

@@ -29,7 +29,7 @@ struct LayoutSetting {
   std::int64_t devices = 0, batch = 0;
 
   std::string synchronization() const { return mode.substr(0, mode.find(":rank")); }
-  /// Of "ddp:rank2"; nothing where the mode names none.
+  /// 2 of "ddp:rank2"; nothing where the mode names no rank.
   std::optional<std::size_t> rank() const {
     const std::size_t at = mode.find(":rank");
     if (at == std::string::npos) return {};
@@ -116,7 +116,7 @@ class LayoutFigures {
     return found;
   }
 
-  /// Of what the layout calls an epoch.
+  /// Iterations of what the layout calls an epoch.
   double iterations(const RunGroup& group) const {
     if (layout_.images == "each")
       return epoch_iterations(training_images(group.first()), group.first().batch_per_rank);

@@ -51,8 +51,8 @@ struct Layout {
   std::vector<LayoutTable> tables;
 };
 
-/// Of the installed layouts, or of a file where `name` ends in ".json". Throws Error kUsage for an
-/// unknown name, kNoInput for a missing file, kBadData with file and place for a key, a table, a
+/// One of the installed layouts, or a file's where `name` ends in ".json". Throws Error kUsage for
+/// an unknown name, kNoInput for a missing file, kBadData with file and place for a key, a table, a
 /// quantity or a convention that is unknown.
 Layout read_layout(const std::string& name);
 

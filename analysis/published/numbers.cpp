@@ -207,7 +207,7 @@ AuditedNumber audited_number(const AuditJson& row) {
           number_in(row, "value"), row.at("decimals"),       number_in(row, "base_value")};
 }
 
-/// Of "lines 3-5, 9".
+/// 3, 4, 5 and 9 of "lines 3-5, 9".
 std::set<std::size_t> lines_in(const std::string& text) {
   std::set<std::size_t> lines;
   for (const std::string& part : split_list(text.substr(text.find(' ') + 1), ',')) {

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include "analysis/read/run_set.h"
-#include "base/error.h"
 #include "base/parse.h"
 #include "options/modes.h"
 

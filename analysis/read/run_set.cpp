@@ -249,7 +249,7 @@ std::string chosen_and_not_used(const CalibrationFile& file, const RunSet& set) 
                      file.name(), fmt::join(ranks, ", "), file.reader->ranks());
 }
 
-/// Of a file that no run is held against.
+/// Why no run is compared with a calibration file.
 std::string remark_on(const CalibrationFile& file, const std::vector<const Run*>& without) {
   const auto of_no_use = [&](const std::string& why) {
     return fmt::format("calibration {} is not used: {}", file.name(), why);

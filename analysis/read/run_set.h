@@ -88,8 +88,8 @@ struct RunSet {
   std::vector<Run> runs;
   /// Files of gradsync-quantize, by model: they hold no iterations.
   std::vector<Run> quantized = {};
-  /// Of --calibration, and files of gradsync-calibrate that were found beside the runs, which point
-  /// at them.
+  /// Files of --calibration, and files of gradsync-calibrate found beside the runs; runs point at
+  /// them.
   std::vector<CalibrationFile> calibrations = {};
   /// Cells of a sweep that ended without a run, in order of path.
   std::vector<FailedCell> failed = {};

@@ -127,8 +127,8 @@ std::optional<CollectiveKind> kind_named(std::string_view text) {
   return std::nullopt;
 }
 
-/// Of a type as operators ("float", "c10::Half") or NCCL ("Float", "BFloat16") write it; 0 for
-/// others.
+/// Bytes of a value of a type as operators ("float", "c10::Half") or NCCL ("Float", "BFloat16")
+/// write it; 0 for other names.
 std::int64_t value_bytes(std::string_view type) {
   using Type = std::pair<std::string_view, std::int64_t>;
   static constexpr std::array<Type, 17> kTypes = {

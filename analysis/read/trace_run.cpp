@@ -159,7 +159,7 @@ bool is_of_all(const TimelineCollective& collective, std::int64_t ranks) {
   return collective.facts.kind && collective.facts.group_ranks == ranks;
 }
 
-/// Those of all ranks, in the order the rank called them.
+/// Collectives of all ranks, in the order in which the rank called them.
 std::vector<const TimelineCollective*> common_collectives(const TimelineIteration& iteration,
                                                           std::int64_t ranks) {
   std::vector<const TimelineCollective*> common;

@@ -10,8 +10,6 @@
 #include "analysis/tables/tables.h"
 #include "base/error.h"
 #include "base/parse.h"
-#include "comm/collective_call.h"
-#include "comm/ledger.h"
 #include "options/modes.h"
 #include "stats/bandwidth.h"
 #include "stats/estimate.h"

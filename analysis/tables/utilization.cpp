@@ -10,7 +10,6 @@
 #include "analysis/figures/rank_figures.h"
 #include "analysis/tables/columns.h"
 #include "analysis/tables/tables.h"
-#include "comm/ledger.h"
 #include "stats/bandwidth.h"
 #include "stats/statistics.h"
 

@@ -53,7 +53,7 @@ struct CapturedProcess {
   std::string output;
 };
 
-/// As above, with standard output as text.
+/// Runs a process like run_process, and returns its standard output as text.
 CapturedProcess capture_process(const std::vector<std::string>& args,
                                 const ProcessOptions& options = {});
 

@@ -24,7 +24,7 @@ struct Cell {
   static Cell count(double value) { return of(value, 0); }
 
   bool is_number() const { return decimals >= 0; }
-  /// As text.
+  /// The text of the cell.
   std::string shown() const;
 };
 

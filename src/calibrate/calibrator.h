@@ -37,7 +37,7 @@ class Calibrator {
 
  private:
   struct Timing;
-  /// Of one call: its time, or the marks from which it is read after the second one.
+  /// One call: its time, or the marks from which the time is read after the second one.
   struct Call {
     double time_s = 0;
     Mark begin = {}, end = {};
@@ -47,7 +47,7 @@ class Calibrator {
   int settled_calls(const CallCounts& counts, double slowest_s) const;
   Timing calls(Operation& operation, bool alone, int count, int checked);
   Timing isolated(Operation& operation, int count, int checked);
-  /// Of a call that is not timed.
+  /// Wrong values of a call that is not timed.
   std::int64_t wrong_apart(Operation& operation);
   Timing back_to_back(Operation& operation, int count, int checked);
   void join(Timing& timing, OverRanks over_ranks) const;

@@ -26,7 +26,6 @@
 #include "comm/session.h"
 #include "machine/device.h"
 #include "record/recorder.h"
-#include "stats/clock.h"
 #include "transport/rank_transport.h"
 
 namespace gradsync::calibrate {

@@ -29,11 +29,11 @@ class OperationData {
   OperationData& operator=(const OperationData&) = delete;
 
   bool empty() const { return host_.empty(); }
-  /// Of `parts` equal parts: fill_pattern and count_wrong of part `index` in host memory.
+  /// fill_pattern and count_wrong of part `index` of `parts` equal ones, in host memory.
   void fill(std::size_t first, double factor, int index = 0, int parts = 1);
   std::int64_t wrong(std::size_t first, double factor, double tolerance = 0, int index = 0,
                      int parts = 1) const;
-  /// Of int8, leaves each value to one of the ranks: sums of more leave its range.
+  /// Leaves each int8 value to one of the ranks, since sums over more exceed its range.
   void share_sums(int ranks, int rank);
   /// Values that no operation gives.
   void spoil();
@@ -105,8 +105,8 @@ const std::vector<OperationEntry>& operations();
 /// The placement that it measures, as nccl-tests distinguishes them: all-reduce, broadcast and
 /// reduce are in place.
 bool in_place(CollectiveKind kind);
-/// Those of `chosen` that a transport of this name has: the ring of our own is MPI's. Throws Error
-/// kUsage if it has none of them.
+/// Operations of `chosen` that a transport of this name has; only MPI has the ring of our own.
+/// Throws Error kUsage if it has none of them.
 std::vector<const OperationEntry*> operations_over(
     std::string_view transport, const std::vector<const OperationEntry*>& chosen);
 /// Throws Error kUsage with the nearest name.

@@ -31,7 +31,7 @@ struct Judgment {
   std::string text;  ///< "allreduce, shm, isolated, 1 MiB: 3.21 GB/s of 2.5"
   bool met = false;
 };
-/// Of every expectation for each row of its collective and size; one that has no row is not met.
+/// Judges every expectation for each row of its collective and size; one without a row is not met.
 std::vector<Judgment> judge(const std::vector<Expectation>& expected,
                             const std::vector<CalibrationCurve>& curves);
 /// A line for each and one for all; nothing of none.
@@ -45,10 +45,10 @@ struct JsonFrame {
   const CalibrateOptions& options;
   std::vector<Judgment> judgments = {};
 };
-/// The same as JSON; NaN is null. With one curve nccl-tests' layout (version 3 of its JSON) as
+/// The curves as JSON; NaN is null. With one curve nccl-tests' layout (version 3 of its JSON) as
 /// well.
 std::string calibration_json(const std::vector<CalibrationCurve>& curves, const JsonFrame& frame);
-/// Of several curves, each in a file: its name, "FILE-allreduce-shm-isolated.json".
+/// Name of a curve's file where several curves have one each: "FILE-allreduce-shm-isolated.json".
 std::filesystem::path json_path(const std::filesystem::path& path, const CalibrationCurve& curve);
 
 }  // namespace gradsync::calibrate

@@ -9,7 +9,6 @@
 
 #include <fmt/ranges.h>
 
-#include "comm/ledger.h"
 #include "machine/gpus.h"
 #include "machine/host.h"
 #include "stats/bandwidth.h"

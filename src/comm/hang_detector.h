@@ -60,7 +60,7 @@ class StatusBoard {
   /// `running_s` is time during which the caller ran. Has to be called again and again for
   /// `reports` to find which processes run.
   Glance glance(double running_s);
-  /// Of all ranks of the node in order, with the states of their processes.
+  /// Reports of all ranks of the node in order, with the states of their processes.
   std::vector<RankReport> reports(double running_s) const;
   /// Whether this rank is the lowest of the node whose process runs and is watched.
   bool leads(const std::vector<RankReport>& reports) const;

@@ -49,7 +49,7 @@ struct HangView {
 /// collective is another than that of most.
 HangView sort_ranks(const std::vector<RankReport>& reports);
 
-/// As the message has it.
+/// Name of an activity in the message.
 std::string_view activity_name(Activity activity);
 
 /// Whether the others wait for a disk: every missing rank runs and is busy with I/O, each for less

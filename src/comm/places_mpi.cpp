@@ -59,7 +59,7 @@ void pack_host(PackedPlace& place) {
 
 using Uuid = std::array<char, sizeof PackedPlace::device_uuid>;
 
-/// Of the GPUs of the ranks on this node, by local rank.
+/// UUIDs of the GPUs of the ranks on this node, by local rank.
 std::vector<Uuid> uuids_on_node(const Session& session, const PackedPlace& mine) {
   Uuid uuid{};
   std::copy(std::begin(mine.device_uuid), std::end(mine.device_uuid), uuid.begin());

@@ -100,7 +100,7 @@ class Session {
   void broadcast(T& value) const {
     broadcast(std::as_writable_bytes(std::span(&value, 1)));
   }
-  /// Of any length; a std::string or a vector of values.
+  /// Broadcasts a std::string or a vector of any length, which the other ranks need not know.
   template <typename Range>
   requires ControlValue<typename Range::value_type> && requires(Range& range) { range.resize(1); }
   void broadcast(Range& values) const {
@@ -144,7 +144,7 @@ class Session {
   /// not. Not counted.
   void swap(int peer, std::span<const std::byte> out, std::span<std::byte> in) const;
 
-  /// The same among the ranks of this node.
+  /// Broadcast and gather among the ranks of this node, from and to its first rank.
   template <ControlValue T>
   void broadcast_on_node(T& value) const {
     broadcast_on_node(std::as_writable_bytes(std::span(&value, 1)));

@@ -24,7 +24,7 @@ class SharedWindow {
   bool take_pages(int rank);
 
   std::size_t bytes() const { return bytes_; }
-  /// Of every rank, in order, as this process maps them; aligned as asked.
+  /// The part of every rank, in order, where this process maps it; aligned as requested.
   const std::vector<std::byte*>& parts() const { return parts_; }
 
  private:

@@ -37,9 +37,9 @@ class Watchdog {
   void meet_at_end();
 
   void set_timeout(double timeout_s);
-  /// Of a collective of training. Transports limit by it what they wait for themselves.
+  /// Limit of a collective of training. Transports apply it to their own waits.
   double timeout_s() const;
-  /// Of a collective in the phase that this rank is in.
+  /// Limit of a collective in the phase that this rank is in.
   double limit_s() const;
 
   /// Ends the job as a hang without waiting any longer: `why` no rank can ever leave the

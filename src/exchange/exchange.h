@@ -89,7 +89,7 @@ class CollectiveLog {
   bool timing() const { return timing_; }
   /// From now on collectives are entered in a new log, except those that name another one.
   void begin_iteration(std::int64_t iteration);
-  /// Of the iteration that began last.
+  /// Log of the iteration that began last.
   const std::shared_ptr<IterationLog>& current() const { return current_; }
   const std::vector<CollectiveRecord>& records() const { return current_->records; }
   const TrafficBytes& traffic() const { return current_->traffic; }
@@ -127,7 +127,7 @@ class CollectiveLog {
 CollectiveCall call_of(CollectiveKind kind, ValueType type, ReduceOp op, std::size_t count,
                        int root);
 
-/// Of the call's data on one rank.
+/// Bytes of the data of a call on one rank.
 std::int64_t bytes_of(const CollectiveCall& call);
 
 /// `verify` option text to level. Requires off, init or all.

@@ -181,7 +181,7 @@ class Hdf5Input {
  public:
   explicit Hdf5Input(const std::filesystem::path& path);
 
-  /// As given, for messages.
+  /// The path as it was given, for messages.
   const std::string& path() const { return path_; }
 
   /// Whether the data set carries the CRC-32C of its data. What is read of one that does is checked

@@ -400,7 +400,7 @@ std::vector<IterationRow> Hdf5Run::rows(std::size_t first, std::size_t count) {
   return rows;
 }
 
-/// As many as /bucket/kind has before kNoCollective.
+/// Makes as many buckets as /bucket/kind has before kNoCollective.
 void Hdf5Run::make_buckets(Columns& columns, std::vector<IterationRow>& rows) const {
   auto kinds =
       std::get<std::vector<std::uint8_t>>(column_of(columns, "bucket/kind").values).begin();

@@ -335,7 +335,7 @@ void require_recordable(const RunInfo& info);
 void use_present_names(RunInfo& info);
 void use_present_names(std::vector<CalibrationRow>& rows);
 
-/// As many ranks as the topology, as many bucket times a rank as buckets. Throws Error kInternal.
+/// Requires `ranks` ranks, and as many bucket times a rank as buckets. Throws Error kInternal.
 void require_recordable(const IterationRow& row, std::size_t ranks);
 
 /// What gradsync-quantize records of a network, beside the description of its run.

@@ -48,7 +48,7 @@ struct Shape {
   auto operator<=>(const Shape&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
-/// As few nodes as hold `ranks` with at most `ranks_per_node` on each. Both are at least 1.
+/// The fewest nodes that hold `ranks` with at most `ranks_per_node` on each. Both are at least 1.
 Shape shape_of(std::int64_t ranks, std::int64_t ranks_per_node);
 
 /// "2 nodes × 4 ranks".

@@ -11,7 +11,6 @@
 #include "base/cli/program_output.h"
 #include "base/error.h"
 #include "base/process.h"
-#include "options/options.h"
 #include "sweep/cell_store.h"
 #include "sweep/grid.h"
 #include "sweep/launcher.h"

@@ -148,7 +148,7 @@ std::string ladder_of(const GridCell& cell) {
 // of memory, as large or larger ones would too, and need not be tried.
 class BatchLadders {
  public:
-  // Those that earlier sweeps of the folder found the end of.
+  // Begins with the ladders whose end earlier sweeps of the folder found.
   BatchLadders(const std::vector<GridCell>& cells, const fs::path& folder) {
     for (const auto& cell : cells) {
       const auto failure = recorded_failure(cell_files(folder, cell));

@@ -300,7 +300,10 @@ int finish_array(const Plan& plan, const StopRequests& requests, const std::stri
     const CellState state = cell_state(cell_files(plan.job.results, cell));
     return !is_settled(state) && state != CellState::kNotRun;
   });
-  if (left > 0) return say(fmt::format("not complete: {} of {} cells", left, cells.size())), 0;
+  if (left > 0) {
+    say(fmt::format("not complete: {} of {} cells", left, cells.size()));
+    return 0;
+  }
   Plan whole = plan;
   whole.command.options.cell.clear();
   return run_plan(whole, resume, requests, output);

@@ -14,7 +14,6 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/parse.h"
 #include "base/process.h"
 #include "sweep/slurm.h"
 

@@ -71,7 +71,7 @@ double later(double a, double b) {
   return std::isnan(a) || std::isnan(b) ? kNotMeasured : std::max(a, b);
 }
 
-/// Of compute beside a message: what it loses.
+/// Share of compute that is lost beside a message.
 double taken_share(const BucketMessage& message, double time_s, double contention_s_per_byte) {
   if (contention_s_per_byte == 0 || !(time_s > 0)) return 0;
   return std::min(kMostContention, contention_s_per_byte * message.bytes / time_s);

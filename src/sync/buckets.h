@@ -115,10 +115,10 @@ BucketAdvice advice_of(const GradientTimeline& gradients, const AllReduceTime& t
 /// all gradients.
 std::vector<std::int64_t> bucket_ladder(std::int64_t gradient_bytes);
 
-/// Of all pairs of the sizes given whose first bucket is at most the cap (of all, if none is), that
-/// which exposes least; of those that expose at most half a percent of the backward pass more, the
-/// one of the fewest buckets, since each costs a little that the model does not know. Requires a
-/// size each.
+/// Chooses first bucket and cap with the least predicted exposed time. Among pairs that expose at
+/// most half a percent of the backward pass more it takes the one with the fewest buckets, since
+/// each costs a little that the model does not know. Pairs whose first bucket exceeds the cap are
+/// used only if there is no other. Requires a size each.
 BucketAdvice best_buckets(const GradientTimeline& gradients, const AllReduceTime& time_s,
                           const std::vector<std::int64_t>& first_sizes,
                           const std::vector<std::int64_t>& caps);

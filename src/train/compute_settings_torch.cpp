@@ -206,7 +206,7 @@ void RankDevice::open(int index) {
   torch_ = torch::Device(torch::kCUDA, static_cast<c10::DeviceIndex>(index));
   device_ = make_cuda_device(index);
   c10::cuda::set_device(torch_.index());
-  // Of the pool, not the default one: only such a stream can be captured.
+  // A stream of the pool, not the default one, since only such a stream can be captured.
   const auto compute = c10::cuda::getStreamFromPool(/*isHighPriority=*/false, torch_.index());
   c10::cuda::setCurrentCUDAStream(compute);
   ring_ = std::make_unique<EventRing>(*device_);

@@ -16,8 +16,8 @@
 #include "sync/sync_mode.h"
 #include "train/run_summary.h"
 
-/// What a rank has: its replica at the start and beside those of the other ranks, what it carries
-/// from one iteration to the next, and checkpoints of that.
+/// State of a rank: its replica at the start and compared with the other ranks', what lasts from
+/// one iteration to the next, and checkpoints of that.
 ///
 /// A checkpoint holds what rank 0 has, and of every other rank what differs from it: equal replicas
 /// are stored once, batch-norm statistics and replicas without exchange as often as there are ranks
@@ -55,7 +55,7 @@ struct EpochClock {
   double running_s() const { return before_s + since.elapsed_s(); }
 };
 
-/// What one rank carries from one iteration to the next; all outlive it.
+/// What lasts from one iteration of a rank to the next; all outlive it.
 struct RankState {
   Replica& replica;
   Optimizer& optimizer;

@@ -59,7 +59,7 @@ struct StepGraph::Graph {
   Graph& operator=(const Graph&) = delete;
 
   void begin() {
-    // Of this thread only: autograd's thread and NCCL's may make calls that a capture forbids.
+    // Captures this thread only: autograd's and NCCL's may make calls that a capture forbids.
     recorded.capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
     recording = true;
   }

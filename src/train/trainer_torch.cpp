@@ -14,7 +14,6 @@
 
 #include "base/memory.h"
 #include "options/options.h"
-#include "train/before_training.h"
 #include "train/compute_settings.h"
 #include "train/rank_state.h"
 #include "train/trainer.h"
@@ -219,7 +218,7 @@ void Trainer::reset_peak_after_warmup(bool warmup) {
   if (setting_.compute.device.is_cuda()) peak_holds_warmup_ |= warmup;
 }
 
-/// Whether the next iteration is waited for, in a mode that carries; the same on all ranks.
+/// Whether deferred updates are waited for in the next iteration; the same on all ranks.
 bool Trainer::completes_next() const {
   const Position after{position_.iteration + 1, position_.epoch, position_.step + 1};
   return DeferredUpdates::completes_after(after.iteration) || checkpoints_.due(after) ||

@@ -7,7 +7,6 @@
 #include "options/modes.h"
 #include "record/row_figures.h"
 #include "sync/replay.h"
-#include "train/before_training.h"
 #include "train/pipeline.h"
 #include "train/windows.h"
 
@@ -135,7 +134,7 @@ class Windows {
 
   Measured iterate(RankTraining& training, Kind kind) {
     const std::int64_t per_epoch = training.feed.iterations_of(0);
-    // As many as asked for, or as an epoch has after the warm-up.
+    // The number requested, or what an epoch has after the warm-up.
     const std::int64_t iterations =
         std::clamp<std::int64_t>(per_epoch - kWarmup, 1, setting_.options.counterfactual);
     const std::int64_t warmup = std::clamp<std::int64_t>(per_epoch - iterations, 0, kWarmup);

@@ -90,7 +90,7 @@ class RingTransport : public OwnAllReduce {
   /// Collective over `comm`.
   RingTransport(const Session& session, MPI_Comm comm);
 
-  /// Those with a narrower wire as well.
+  /// Supports a narrower wire as well.
   bool supports(const Collective& call) const override {
     return call.kind != CollectiveKind::kBarrier;
   }

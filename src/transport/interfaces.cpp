@@ -66,7 +66,7 @@ std::string variable(const char* name) {
   return value ? value : "";
 }
 
-/// Of a variable that holds a number of `least` to 65535; `otherwise` if it is not set.
+/// Value of a variable that holds a number from `least` to 65535; `otherwise` if it is not set.
 int port_number(const char* name, int least, int otherwise) {
   const std::string text = variable(name);
   if (text.empty()) return otherwise;

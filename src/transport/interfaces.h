@@ -41,7 +41,7 @@ std::vector<InterfaceAddress> own_addresses();
 /// others (a bond, a VLAN).
 bool is_bridge_of_one_host(const std::filesystem::path& class_net, const std::string& name);
 
-/// Those that connections to other hosts may use: what `names` includes, whatever it is; if it
+/// Addresses that connections to other hosts may use: what `names` includes, whatever it is; if it
 /// includes nothing, all but what it excludes and what stays on this host.
 std::vector<InterfaceAddress> among_networks(const std::vector<InterfaceAddress>& addresses,
                                              const NetworkNames& names);

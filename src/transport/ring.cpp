@@ -203,7 +203,7 @@ class Candidate {
   bool refused_ = false;
 };
 
-/// Those that wait at a listener.
+/// Connections that wait at a listener.
 class Candidates {
  public:
   explicit Candidates(int listener) : listener_(listener) {}

@@ -219,7 +219,7 @@ std::string config_text(const OptionTable& table, const OptionValues& values) {
 
 namespace {
 
-// As roff reads it: no character of a text is a command.
+// Text for roff, in which no character is a command.
 std::string as_roff(const std::string& text) {
   std::string roff;
   for (std::size_t at = 0; at < text.size(); ++at) {

@@ -323,6 +323,14 @@ void check_all_rows(RunReader& run) {
   CHECK(run.index().buckets == 3);
 }
 
+/// Resumes, records what is left, and compares all of the file.
+void complete_from(const std::filesystem::path& output, const ResumeRow& from) {
+  Recorder recorder(output, from);
+  record_part(recorder, static_cast<std::size_t>(from.iteration), kLongShape.iterations);
+  recorder.finish(RunStatus::kComplete);
+  check_all_rows(*open_run(output));
+}
+
 }  // namespace
 
 TEST_CASE("resume: a stopped run is continued in one journal and one file, under one name") {
@@ -419,10 +427,7 @@ TEST_CASE("resume: a place on an abandoned branch is refused, and nothing is cha
     error_text(ExitCode::kBadData, [&] { Recorder recorder(output, wrong); });
     CHECK(read_text_file(journal_path(output)) == before);
   }
-  Recorder recorder(output, resume_row_at(6, at_6));
-  record_part(recorder, 6, 12);
-  recorder.finish(RunStatus::kComplete);
-  check_all_rows(*open_run(output));
+  complete_from(output, resume_row_at(6, at_6));
 }
 
 TEST_CASE("resume: behind a record that does not fit, the journal can still be completed") {
@@ -434,10 +439,7 @@ TEST_CASE("resume: behind a record that does not fit, the journal can still be c
     writer.append(RecordType::kResume, encode(resume_row_at(9, bytes)));
     writer.append(RecordType::kIteration, encode(sample_row(kLongShape, 9)));
   }
-  Recorder recorder(output, resume_row_at(4, bytes));
-  record_part(recorder, 4, 12);
-  recorder.finish(RunStatus::kComplete);
-  check_all_rows(*open_run(output));
+  complete_from(output, resume_row_at(4, bytes));
 }
 
 TEST_CASE("resume: from the very start, all but the description is dropped") {
@@ -447,10 +449,7 @@ TEST_CASE("resume: from the very start, all but the description is dropped") {
   JournalReader reader(journal_path(output));
   reader.next();
   const std::int64_t bytes = reader.position();
-  Recorder recorder(output, resume_row_at(0, bytes));
-  record_part(recorder, 0, 12);
-  recorder.finish(RunStatus::kComplete);
-  check_all_rows(*open_run(output));
+  complete_from(output, resume_row_at(0, bytes));
 }
 
 TEST_CASE("resume: only its own partial file is replaced") {
