@@ -69,7 +69,7 @@ class Parser(argparse.ArgumentParser):
 def make_parser() -> Parser:
     usual = Options()
     parser = Parser(PROGRAM, usage=argparse.SUPPRESS, add_help=False, allow_abbrev=False,
-                    formatter_class=lambda prog: argparse.HelpFormatter(prog, 26, 26, 96))  # fmt: skip
+                    formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=26, width=80))  # fmt: skip
     parser.add_argument("files", nargs="*", metavar="FILE", help=argparse.SUPPRESS)
     add = parser.add_argument
     add("--table", metavar="NAME,...", type=names(tuple(TABLES)), default=list(TABLES)[:-1],

@@ -701,6 +701,11 @@ class CommandLine(unittest.TestCase):
         self.file = self.folder / "paper.csv"
         self.file.write_text(times().each("speedup", "1.67 2.50 1.92 3.57", "1").text)
 
+    def test_help_fits_a_terminal_and_an_option_begins_its_line(self):
+        lines = self.run_audit("--help").stdout.splitlines()
+        self.assertEqual([line for line in lines if len(line) > 80], [])
+        self.assertIn("  --images N            images of one epoch [50000]", lines)
+
     def test_mistakes_have_the_exit_codes_and_fixes_of_the_other_programs(self):
         for code, arguments, text in (
             (64, [], "0 files were named, and one is audited\n  fix: gradsync-audit FILE"),
