@@ -1,5 +1,3 @@
-#include "analysis/compare_command.h"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -9,6 +7,7 @@
 
 #include "analysis/figures/run_group.h"
 #include "analysis/output/output.h"
+#include "analysis/report_options.h"
 #include "analysis/tables/comparison.h"
 #include "base/cli/options.h"
 #include "base/cli/program_output.h"

@@ -10,7 +10,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "analysis/compare_command.h"
 #include "analysis/figures/run_group.h"
 #include "analysis/output/claims.h"
 #include "analysis/output/output.h"

@@ -11,6 +11,7 @@
 #include "analysis/read/curve_file.h"
 #include "analysis/tables/tables.h"
 #include "base/cli/bound_option.h"
+#include "base/cli/options.h"
 #include "base/cli/program_help.h"
 
 namespace gradsync::report {
@@ -63,5 +64,11 @@ std::vector<Table> tables_of_claims(const OptionValues& values,
 
 /// The text of --list.
 std::string report_list();
+
+OptionTable compare_option_table();
+
+/// `gradsync-report compare A B`: argv[0] is "compare". Returns 1 if a cell of B is slower than
+/// that of A beyond the threshold. Throws Error kUsage, and kBadData if A and B share no cell.
+int compare_command(int argc, const char* const* argv);
 
 }  // namespace gradsync::report

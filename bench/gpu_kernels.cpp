@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "model/current_stream.h"
-#include "optim/fused_sgd.h"
+#include "optim/optimizer.h"
 #include "stats/statistics.h"
 #if GRADSYNC_WITH_CUDA
 #include <ATen/cuda/CUDAEvent.h>

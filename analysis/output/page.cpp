@@ -8,6 +8,7 @@
 
 #include "analysis/output/page_parts.h"
 #include "analysis/plots/html.h"
+#include "analysis/plots/svg.h"
 #include "base/parse.h"
 #include "base/version.h"
 #include "options/modes.h"

@@ -1,4 +1,3 @@
-#include "base/lock_file.h"
 
 #include <fcntl.h>
 #include <linux/magic.h>

@@ -12,7 +12,6 @@
 #include "base/error.h"
 #include "base/parse.h"
 #include "base/table.h"
-#include "check/job_checks.h"
 
 namespace gradsync::check {
 

@@ -1,5 +1,3 @@
-#include "check/core_checks.h"
-
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -18,6 +16,7 @@
 
 #include "base/memory.h"
 #include "base/parse.h"
+#include "check/check.h"
 #include "machine/host.h"
 #include "stats/clock.h"
 

@@ -1,5 +1,3 @@
-#include "check/file_checks.h"
-
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -26,6 +24,7 @@
 #include "base/file.h"
 #include "base/parse.h"
 #include "base/process.h"
+#include "check/check.h"
 #include "comm/single_copy.h"
 #include "data/cifar10.h"
 #include "machine/host.h"

@@ -1,5 +1,3 @@
-#include "check/job_checks.h"
-
 #include <sys/utsname.h>
 
 #include <algorithm>
@@ -10,7 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "base/parse.h"
-#include "check/library_checks.h"
+#include "check/check.h"
 
 namespace gradsync::check {
 

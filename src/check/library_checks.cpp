@@ -1,5 +1,3 @@
-#include "check/library_checks.h"
-
 #include <elf.h>
 #include <link.h>
 #include <unistd.h>
@@ -18,6 +16,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/process.h"
+#include "check/check.h"
 
 namespace gradsync::check {
 

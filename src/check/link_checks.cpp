@@ -1,5 +1,3 @@
-#include "check/link_checks.h"
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -9,6 +7,7 @@
 
 #include <fmt/ranges.h>
 
+#include "check/check.h"
 #include "machine/gpus.h"
 #include "machine/host.h"
 #include "stats/bandwidth.h"

@@ -8,7 +8,7 @@
 #include <torch/version.h>
 
 #include "base/version.h"
-#include "check/library_checks.h"
+#include "check/check.h"
 #include "check/mpi_job.h"
 #include "comm/places.h"
 #include "comm/session.h"

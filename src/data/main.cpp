@@ -8,7 +8,6 @@
 #include "base/error.h"
 #include "base/table.h"
 #include "data/cifar10.h"
-#include "data/synthetic.h"
 
 namespace {
 

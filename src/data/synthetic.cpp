@@ -1,4 +1,3 @@
-#include "data/synthetic.h"
 
 #include <algorithm>
 #include <array>

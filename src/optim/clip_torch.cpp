@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "optim/clip.h"
 #include "optim/optimizer.h"
 
 namespace gradsync {

@@ -3,7 +3,7 @@
 
 #include "machine/kernel_math.h"
 #include "model/current_stream.h"
-#include "optim/fused_sgd.h"
+#include "optim/optimizer.h"
 
 namespace gradsync {
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <ATen/Parallel.h>
+#include <torch/types.h>
 
 #include "machine/kernels.h"
 #include "model/replica.h"
@@ -195,5 +196,45 @@ double norm(const float* values, std::int64_t count);
 
 /// Square of the Euclidean norm.
 double sum_of_squares(const float* values, std::int64_t count);
+
+/// Euclidean norm of all gradients together, which lie in host memory. After the exchange of a mode
+/// that averages, every rank has the same gradients, so this is the norm of the global batch's
+/// gradient.
+double gradient_norm(const Replica& replica);
+
+/// What gradients of this norm are to be multiplied by, so that it is at most `largest` (the rule
+/// of torch.nn.utils.clip_grad_norm_: largest / (norm + 1e-6), at most 1). 0 for `largest`: no
+/// limit.
+double clip_factor(double norm, double largest);
+
+/// The factor for gradients on a device, from their norm over `loss_scale` (of no dimension, on the
+/// device as well): float32 of no dimension, computed there in double. The host does not wait.
+torch::Tensor clip_factor_on_device(const Replica& replica, double largest,
+                                    const torch::Tensor& loss_scale);
+
+/// Sgd over all parameters in one kernel (machine/kernels.h), with its factors in the device's
+/// memory; on the CPU its reference implementation. The outcome of a step stays on the device.
+class FusedSgd : public Optimizer {
+ public:
+  FusedSgd(Replica& replica, const OptimizerSettings& settings);
+
+  void prepare(double learning_rate, double gradient_scale) override;
+  /// Sends the places of the tensors to the device first, at the first step and once gradients have
+  /// moved.
+  void apply() override;
+
+ protected:
+  void update(const Values&, const StepFactors&) override {}
+
+ private:
+  void find_tensors();
+  void apply_on_host();
+  void apply_on_device();
+
+  SgdRule rule_;
+  std::vector<SgdTensor> tensors_;
+  std::int64_t part_count_ = 0;
+  torch::Tensor device_tensors_, device_parts_;  ///< bytes
+};
 
 }  // namespace gradsync

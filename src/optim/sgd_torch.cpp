@@ -1,5 +1,4 @@
 #include "machine/kernel_math.h"
-#include "optim/fused_sgd.h"
 #include "optim/optimizer.h"
 
 namespace gradsync {

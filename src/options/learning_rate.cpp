@@ -1,5 +1,3 @@
-#include "options/learning_rate.h"
-
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -10,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/parse.h"
+#include "options/options.h"
 
 namespace gradsync {
 

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "model/image_batch.h"
-#include "quantize/study_images.h"
+#include "quantize/study.h"
 
 namespace gradsync::quantize {
 

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "base/file.h"
-#include "base/lock_file.h"
 #include "record/reader.h"
 #include "record/schema.h"
 

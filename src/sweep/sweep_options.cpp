@@ -1,5 +1,3 @@
-#include "sweep/sweep_options.h"
-
 #include <algorithm>
 #include <string_view>
 
@@ -11,6 +9,7 @@
 #include "options/options.h"
 #include "sweep/job_file.h"
 #include "sweep/launcher.h"
+#include "sweep/runner.h"
 
 namespace gradsync::sweep {
 

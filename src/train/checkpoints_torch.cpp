@@ -8,9 +8,9 @@
 
 #include "base/parse.h"
 #include "options/option_roles.h"
-#include "train/checkpoints.h"
 #include "train/iteration.h"
 #include "train/rank_state.h"
+#include "train/trainer.h"
 
 namespace gradsync {
 

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "train/feed.h"
+#include "train/iteration.h"
 
 namespace gradsync {
 

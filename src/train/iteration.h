@@ -2,26 +2,150 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include <torch/types.h>
 
+#include "data/sampler.h"
 #include "exchange/exchange.h"
 #include "model/replica.h"
 #include "optim/optimizer.h"
+#include "options/epoch_plan.h"
 #include "options/options.h"
 #include "sync/sync_mode.h"
 #include "train/batch_source.h"
 #include "train/compute_settings.h"
-#include "train/feed.h"
 #include "train/gradient_guard.h"
 #include "train/iteration_timer.h"
 #include "train/resume.h"
-#include "train/step_graph.h"
 
 namespace gradsync {
+
+/// All that the device does in one iteration, NCCL's part included, captured once and replayed:
+/// one launch instead of hundreds. What changes from step to step (place in the epoch, learning
+/// rate, loss scale) lies in the device's memory.
+///
+/// The first iterations (kStepsBeforeCapture) run kernel by kernel, on the very stream that is
+/// captured later, and so do those of another size. Inside a replayed iteration nothing is timed:
+/// it has its length only. The tests have one that records nothing.
+class StepGraph {
+ public:
+  /// Enqueues an iteration; returns its sums (PassLoss).
+  using Work = std::function<torch::Tensor()>;
+
+  StepGraph();
+  virtual ~StepGraph();
+  StepGraph(const StepGraph&) = delete;
+  StepGraph& operator=(const StepGraph&) = delete;
+
+  /// Whether iterations of so many samples in so many passes are to be captured or replayed from
+  /// now on.
+  bool serves(std::int64_t samples, std::int64_t passes) const;
+  /// Notes an iteration that was launched: what it moved is what a replay moves.
+  void note(std::int64_t samples, std::int64_t passes, const TrafficBytes& traffic);
+
+  bool captured() const { return captured_; }
+  /// False if it could not be captured; `why_not` says why. Nothing of the work has run, or moved.
+  /// `ledger` is where the work counts what it moves.
+  bool capture(const Work& work, Ledger& ledger);
+  /// Ends its use: it serves no iteration any more.
+  void give_up(const std::string& why);
+  /// Counts in the ledger what it moves.
+  void replay(Ledger& ledger);
+
+  /// The sums of the iteration replayed last, on the device; the next replay overwrites them.
+  const torch::Tensor& sums() const { return sums_; }
+  const TrafficBytes& traffic() const { return traffic_; }
+  const std::string& why_not() const { return why_not_; }
+
+ protected:
+  /// Throws what the capture or the work does.
+  virtual torch::Tensor record(const Work& work);
+  virtual void launch();
+
+ private:
+  struct Graph;
+
+  std::unique_ptr<Graph> graph_;
+  bool captured_ = false;
+  std::string why_not_;
+  std::int64_t samples_ = 0, passes_ = 0, launched_ = 0;
+  torch::Tensor sums_;
+  TrafficBytes traffic_{};
+  RankTraffic moved_;  ///< by one replay
+};
+
+/// The images that a rank loads.
+enum class FeedShare {
+  kOwn,       ///< its own slice
+  kAllRanks,  ///< every rank's slice, in order of rank: a root that scatters
+  kNone,      ///< nothing: receives from the root
+};
+FeedShare feed_share(SyncMode& mode, int rank);
+
+/// The training images of one rank, pass by pass, over epochs. An iteration takes
+/// `accumulate` passes, see EpochPlan.
+class Feed {
+ public:
+  Feed(const DataSource& data, const TrainOptions& options, Layout layout, int rank, int ranks,
+       FeedShare share);
+
+  /// Iterations of an epoch, equal on all ranks; with --batch-schedule epochs differ.
+  std::int64_t iterations_of(std::int64_t epoch) const { return plan_of(epoch).iterations(); }
+  /// Passes of the iteration `step` of the epoch that is being fed: the last may have fewer.
+  std::int64_t passes_of(std::int64_t step) const { return plan_.passes_of(step); }
+  /// The pass with which the iteration `step` begins.
+  std::int64_t first_pass_of(std::int64_t step) const { return step * plan_.accumulate; }
+
+  /// Starts an epoch at its iteration `first`, and its prefetching. The order depends on `epoch`
+  /// unless --no-set-epoch.
+  void begin_epoch(std::int64_t epoch, std::int64_t first = 0);
+
+  /// The next pass; blocks until it is loaded. Give it back with `recycle`.
+  FeedBatch next() {
+    ++made_;
+    return source_->next();
+  }
+  void recycle(FeedBatch batch) { source_->recycle(std::move(batch)); }
+
+  /// Batches of this epoch so far.
+  std::int64_t made() const { return made_; }
+  /// See BatchSource.
+  void skip(std::int64_t batches) {
+    made_ += batches;
+    source_->skip(batches);
+  }
+
+  /// See BatchSource.
+  const void* place() const { return source_->place(); }
+
+  /// Images per rank of pass `pass` of the epoch, from any source.
+  std::int64_t samples_per_rank(std::int64_t pass) const { return sampler_.batch_size(pass); }
+
+  /// The order of an epoch, whichever one is being fed.
+  Sampler order_of(std::int64_t epoch) const;
+
+  std::string order_digest() const { return sampler_.order_digest(); }
+
+ private:
+  std::vector<std::int64_t> indices(std::int64_t pass) const;
+  EpochPlan plan_of(std::int64_t epoch) const;
+  std::int64_t longest_epoch() const;
+  Sampler sampler_for(std::int64_t epoch) const;
+
+  std::int64_t images_;  ///< of the training set
+  const TrainOptions& options_;
+  Layout layout_;
+  int rank_, ranks_;
+  FeedShare share_;
+  Sampler sampler_;
+  EpochPlan plan_;
+  std::int64_t made_ = 0;
+  std::unique_ptr<BatchSource> source_;  // last: its threads read all of the above
+};
 
 /// The loss of one pass on the rank that computes it.
 struct PassLoss {

@@ -9,7 +9,7 @@
 #include "data/sampler.h"
 #include "machine/lane.h"
 #include "model/batch_norm.h"
-#include "optim/clip.h"
+#include "optim/optimizer.h"
 #include "stats/random.h"
 #include "train/gradient_guard.h"
 #include "train/iteration.h"

@@ -1,6 +1,6 @@
 #include "base/error.h"
 #include "options/epoch_plan.h"
-#include "train/step_graph.h"
+#include "train/iteration.h"
 
 #if GRADSYNC_WITH_CUDA
 #include <ATen/cuda/CUDAGraph.h>

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "record/run.h"
-#include "transport/device_transports.h"
+#include "transport/rank_transport.h"
 
 #if defined(OPEN_MPI) && __has_include(<mpi-ext.h>)
 #include <mpi-ext.h>

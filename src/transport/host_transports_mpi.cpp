@@ -10,8 +10,8 @@
 #include "base/error.h"
 #include "base/function_ref.h"
 #include "base/parse.h"
-#include "transport/host_transports.h"
 #include "transport/interfaces.h"
+#include "transport/rank_transport.h"
 #include "transport/ring.h"
 
 namespace gradsync {

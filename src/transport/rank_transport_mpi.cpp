@@ -5,7 +5,6 @@
 
 #include "machine/host.h"
 #include "machine/kernels.h"
-#include "transport/host_transports.h"
 #include "transport/interfaces.h"
 #include "transport/rank_transport.h"
 

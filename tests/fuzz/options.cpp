@@ -6,7 +6,7 @@
 #include "options/options.h"
 #include "quantize/quantize_options.h"
 #include "serial/clean_environment.h"
-#include "sweep/sweep_options.h"
+#include "sweep/runner.h"
 
 namespace gradsync::fuzz {
 

@@ -8,7 +8,6 @@
 #include "sweep/grid.h"
 #include "sweep/job_file.h"
 #include "sweep/runner.h"
-#include "sweep/sweep_options.h"
 
 namespace gradsync::fuzz {
 

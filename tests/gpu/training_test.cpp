@@ -1,12 +1,11 @@
 // What training does on the device, against the same on the CPU.
 #include <doctest/doctest.h>
 
-#include "data/synthetic.h"
+#include "data/cifar10.h"
 #include "gpu/gpu.h"
-#include "optim/clip.h"
-#include "optim/fused_sgd.h"
+#include "optim/optimizer.h"
 #include "serial/test_folder.h"
-#include "train/feed.h"
+#include "train/iteration.h"
 
 using namespace gradsync;
 using namespace gradsync::test;

@@ -8,7 +8,7 @@
 #include "machine/kernels.h"
 #include "mpi/ranks.h"
 #include "serial/fake_device.h"
-#include "transport/device_transports.h"
+#include "transport/rank_transport.h"
 
 namespace gradsync::test {
 

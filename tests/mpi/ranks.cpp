@@ -4,7 +4,7 @@
 #include <climits>
 #include <string>
 
-#include "transport/host_transports.h"
+#include "transport/rank_transport.h"
 
 namespace gradsync::test {
 

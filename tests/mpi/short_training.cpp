@@ -1,6 +1,6 @@
 #include "mpi/short_training.h"
 
-#include "data/synthetic.h"
+#include "data/cifar10.h"
 #include "train/pipeline.h"
 
 namespace gradsync::test {

@@ -11,7 +11,7 @@
 #include "check/check.h"
 #include "options/options.h"
 #include "quantize/quantize_options.h"
-#include "sweep/sweep_options.h"
+#include "sweep/runner.h"
 
 namespace gradsync {
 

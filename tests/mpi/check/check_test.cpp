@@ -6,11 +6,6 @@
 
 #include <doctest/doctest.h>
 
-#include "check/core_checks.h"
-#include "check/file_checks.h"
-#include "check/job_checks.h"
-#include "check/library_checks.h"
-#include "check/link_checks.h"
 #include "check/mpi_job.h"
 #include "mpi/ranks.h"
 

@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 
 #include "mpi/ranks.h"
-#include "optim/fused_sgd.h"
 #include "optim/optimizer.h"
 
 using namespace gradsync;

@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 #include "mpi/ranks.h"
-#include "optim/clip.h"
 
 using namespace gradsync;
 

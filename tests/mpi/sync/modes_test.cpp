@@ -9,7 +9,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "base/error.h"
-#include "data/synthetic.h"
+#include "data/cifar10.h"
 #include "model/image_batch.h"
 #include "mpi/ranks.h"
 #include "options/options.h"

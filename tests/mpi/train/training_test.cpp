@@ -5,7 +5,7 @@
 #include <torch/csrc/jit/api/module.h>
 #include <torch/nn/functional/loss.h>
 
-#include "data/synthetic.h"
+#include "data/cifar10.h"
 #include "model/network.h"
 #include "mpi/ranks.h"
 #include "mpi/short_training.h"
@@ -14,7 +14,6 @@
 #include "sync/gradient_buckets.h"
 #include "sync/sync_mode.h"
 #include "train/before_training.h"
-#include "train/feed.h"
 #include "train/gradient_guard.h"
 #include "train/iteration.h"
 #include "train/pipeline.h"

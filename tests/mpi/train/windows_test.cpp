@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-#include "data/synthetic.h"
+#include "data/cifar10.h"
 #include "mpi/ranks.h"
 #include "record/row_figures.h"
 #include "sync/replay.h"

@@ -20,7 +20,7 @@
 #include "comm/session.h"
 #include "mpi/ranks.h"
 #include "options/transport_choice.h"
-#include "transport/host_transports.h"
+#include "transport/rank_transport.h"
 
 using namespace gradsync;
 

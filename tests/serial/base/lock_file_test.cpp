@@ -1,4 +1,3 @@
-#include "base/lock_file.h"
 
 #include <sys/wait.h>
 #include <unistd.h>

@@ -2,11 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "check/core_checks.h"
-#include "check/file_checks.h"
-#include "check/job_checks.h"
-#include "check/library_checks.h"
-#include "check/link_checks.h"
+#include "check/check.h"
 #include "serial/check_facts.h"
 #include "serial/test_folder.h"
 

@@ -4,12 +4,8 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
-#include "check/core_checks.h"
-#include "check/file_checks.h"
-#include "check/job_checks.h"
-#include "check/library_checks.h"
-#include "check/link_checks.h"
-#include "data/synthetic.h"
+#include "check/check.h"
+#include "data/cifar10.h"
 #include "serial/check_facts.h"
 #include "serial/option_sandbox.h"
 

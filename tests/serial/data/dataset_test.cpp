@@ -10,7 +10,6 @@
 
 #include "data/augment.h"
 #include "data/cifar10.h"
-#include "data/synthetic.h"
 #include "serial/data_files.h"
 #include "serial/expect_error.h"
 #include "serial/test_folder.h"

@@ -14,7 +14,7 @@
 #include <doctest/doctest.h>
 
 #include "data/augment.h"
-#include "data/synthetic.h"
+#include "data/cifar10.h"
 #include "serial/expect_error.h"
 #include "serial/test_folder.h"
 

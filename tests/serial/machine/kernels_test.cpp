@@ -9,7 +9,7 @@
 
 #include "base/numbers.h"
 #include "data/augment.h"
-#include "data/synthetic.h"
+#include "data/cifar10.h"
 #include "machine/kernel_math.h"
 #include "serial/test_folder.h"
 

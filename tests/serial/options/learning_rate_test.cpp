@@ -1,4 +1,4 @@
-#include "options/learning_rate.h"
+#include "options/options.h"
 
 #include <cmath>
 

@@ -19,7 +19,7 @@
 #include "serial/option_sandbox.h"
 #include "serial/report_view.h"
 #include "serial/sample_run.h"
-#include "sweep/sweep_options.h"
+#include "sweep/runner.h"
 #include "transport/shared_all_reduce.h"
 
 using namespace gradsync;

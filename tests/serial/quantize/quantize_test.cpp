@@ -235,7 +235,7 @@ TEST_CASE("quantize: numbers that are all the same, none, or not finite are refu
 }
 
 TEST_CASE("quantize: plans have the shapes and sizes of the networks") {
-  const auto weights = [](const Plan& plan) {
+  const auto weights = [](const quantize::Plan& plan) {
     std::size_t sum = 0;
     for (const Node& node : plan.nodes)
       if (node.kind == NodeKind::kConvolution) sum += node.weights();
@@ -249,7 +249,7 @@ TEST_CASE("quantize: plans have the shapes and sizes of the networks") {
   CHECK(make_plan("lenet").nodes[4].kernel == 5);
   CHECK(make_plan("vgg11").nodes.back().in_channels == 512);
   CHECK(weights(make_plan("vgg11")) == 9222848);
-  const Plan resnet = make_plan("resnet18");
+  const quantize::Plan resnet = make_plan("resnet18");
   CHECK(weights(resnet) == 11164352);
   CHECK(resnet.nodes.size() == 1 + 8 * 2 + 3 + 2);
   CHECK(resnet.nodes.back().in_side == 1);

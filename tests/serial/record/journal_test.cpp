@@ -14,7 +14,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
-#include "base/lock_file.h"
 #include "record/reader.h"
 #include "serial/sample_run.h"
 

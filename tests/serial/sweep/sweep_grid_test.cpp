@@ -22,7 +22,7 @@
 #include "sweep/grid.h"
 #include "sweep/job_file.h"
 #include "sweep/launcher.h"
-#include "sweep/sweep_options.h"
+#include "sweep/runner.h"
 
 using namespace gradsync;
 using namespace gradsync::sweep;

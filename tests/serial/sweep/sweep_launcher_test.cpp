@@ -18,7 +18,7 @@
 #include "serial/test_folder.h"
 #include "sweep/grid.h"
 #include "sweep/launcher.h"
-#include "sweep/sweep_options.h"
+#include "sweep/runner.h"
 
 using namespace gradsync;
 using namespace gradsync::sweep;

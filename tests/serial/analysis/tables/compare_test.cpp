@@ -2,8 +2,8 @@
 
 #include <doctest/doctest.h>
 
-#include "analysis/compare_command.h"
 #include "analysis/figures/run_group.h"
+#include "analysis/report_options.h"
 #include "analysis/tables/comparison.h"
 #include "analysis/tables/tables.h"
 #include "base/file.h"
