@@ -1,9 +1,8 @@
-#include "options/options.h"
-
 #include <cmath>
 
 #include <doctest/doctest.h>
 
+#include "options/options.h"
 #include "serial/expect_error.h"
 
 using namespace gradsync;
