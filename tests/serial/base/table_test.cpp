@@ -8,7 +8,6 @@
 #include "serial/expect_error.h"
 
 using namespace gradsync;
-using namespace gradsync::report;
 
 namespace {
 

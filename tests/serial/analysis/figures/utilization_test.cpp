@@ -6,6 +6,7 @@
 
 #include "analysis/plots/plots.h"
 #include "analysis/tables/tables.h"
+#include "serial/expect_error.h"
 #include "serial/report_view.h"
 #include "serial/study_run.h"
 

@@ -21,6 +21,7 @@
 using namespace gradsync;
 using namespace gradsync::report;
 using namespace gradsync::report::published;
+using gradsync::testing::MadeRun;
 
 namespace {
 
