@@ -14,7 +14,8 @@ fail() { # EXIT-CODE LINE...
 # Slurm signals this process alone, and gradsync-sweep handles that once it runs.
 trap 'fail 75 "stopped early, not queued again: it did nothing that lasts in this start: raise --time"' USR1
 
-GRADSYNC_HOME=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# Where this file lies, whatever links led to it.
+GRADSYNC_HOME=$(cd "$(dirname "$(realpath "${BASH_SOURCE[0]}")")/.." && pwd -P)
 export GRADSYNC_HOME
 # A checkout has its programs in build/bin, `make install` puts them beside share/gradsync.
 programs=$GRADSYNC_HOME/build/bin
@@ -28,15 +29,22 @@ require_build() {
   done
 }
 
-# The site's key `modules`. This one is read here: no program may run before its libraries are loaded. gradsync-sweep
-# reads the same file (src/base/cli/slurm_site.h) and refuses what is wrong in it.
-site_modules() {
-  local user=${XDG_CONFIG_HOME:-${HOME:-/nonexistent}/.config}/gradsync file
+# The site's text: that of the submission, else of its file. One that others may write is passed over.
+site_text() {
+  local user=${XDG_CONFIG_HOME:-${HOME:-/nonexistent}/.config}/gradsync file owner
+  [[ -z ${GRADSYNC_SLURM_SITE:-} ]] || { printf '%s' "$GRADSYNC_SLURM_SITE" && return; }
+  owner=$(stat -Lc %u "$programs/gradsync-sweep")
   for file in "$GRADSYNC_HOME/slurm/site" "$user/slurm-site" "${GRADSYNC_SITE:-$user/site.cfg}"; do
     [[ -r $file ]] || continue
-    sed -nE 's/^\xEF\xBB\xBF//; s/^[[:space:]]*modules[[:space:]]*=([^#]*).*/\1/p' "$file" | tr '\r"' '  '
+    find -L "$file" '(' -uid "$UID" -o -uid 0 -o -uid "$owner" ')' ! -perm /2 '(' ! -perm /20 -o -gid "${GROUPS[0]}" ')' -exec cat {} +
     return
   done
+}
+
+# Its key `modules`. This one is read here: no program may run before its libraries are loaded. gradsync-sweep reads the
+# same text (src/base/cli/slurm_site.h) and refuses what is wrong in it.
+site_modules() {
+  site_text | sed -nE 's/^\xEF\xBB\xBF//; s/^[[:space:]]*modules[[:space:]]*=([^#]*).*/\1/p' | tr '\r"' '  '
 }
 
 load_modules() { # NAMES...

@@ -151,10 +151,22 @@ struct flock whole_file() {
 
 // Without O_CLOEXEC: mpirun and srun inherit the lock, so a run that outlives a killed sweep keeps
 // it.
-UniqueFd opened_lock(const fs::path& file) {
-  UniqueFd lock(::open(file.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW, 0666));
+UniqueFd opened_file(const fs::path& file, mode_t mode) {
+  UniqueFd lock(::open(file.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW, mode));
   if (lock) return lock;
   throw Error(ExitCode::kCannotCreate, fmt::format("{}: {}", file.string(), errno_text()));
+}
+
+// A lock file that those alone can read who may write it: a reader could lock it, too.
+UniqueFd opened_lock(const fs::path& file) {
+  constexpr mode_t kWritable = S_IWGRP | S_IWOTH;
+  UniqueFd lock = opened_file(file, S_IRUSR | S_IWUSR | kWritable);
+  struct stat made {};
+  if (::fstat(lock.get(), &made) == 0 && made.st_uid == ::geteuid()) {
+    const mode_t writable = made.st_mode & kWritable;
+    ::fchmod(lock.get(), S_IRUSR | S_IWUSR | writable | (writable << 1));
+  }
+  return lock;
 }
 
 [[noreturn]] void refuse_lock(const fs::path& file) {
@@ -165,14 +177,17 @@ UniqueFd opened_lock(const fs::path& file) {
 UniqueFd locked_cell(const CellFiles& files) {
   const fs::path& path = files.running;
   while (true) {
-    UniqueFd file = opened_lock(path);
+    UniqueFd file = opened_file(path, 0666);
     struct flock lock = whole_file();
     if (::fcntl(file.get(), F_OFD_SETLK, &lock) != 0) {
       if (errno != EAGAIN && errno != EACCES) refuse_lock(path);
-      throw Error(
-          ExitCode::kUsage,
-          fmt::format("{}: another process runs this cell: {}", path.string(), runner_of(files)),
-          "wait for its end");
+      if (is_running(files))
+        throw Error(
+            ExitCode::kStoppedEarly,
+            fmt::format("{}: another process runs this cell: {}", path.string(), runner_of(files)),
+            "the same command, when it has ended");
+      ::unlink(path.c_str());  // somebody who may only read it holds a lock
+      continue;
     }
     if (still_named(file, path)) return file;
   }
@@ -203,7 +218,8 @@ std::string runner_of(const CellFiles& files) {
 bool is_running(const CellFiles& files) {
   const UniqueFd file(::open(files.running.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
   struct flock lock = whole_file();
-  return file && ::fcntl(file.get(), F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+  // A lock that whoever runs the cell does not take is a mere reader's.
+  return file && ::fcntl(file.get(), F_OFD_GETLK, &lock) == 0 && lock.l_type == F_WRLCK;
 }
 
 // --- progress ------------------------------------------------------------------------------------
@@ -398,10 +414,10 @@ UniqueFd locked_folder(const fs::path& file, int kind) {
   UniqueFd lock = opened_lock(file);
   if (::flock(lock.get(), kind | LOCK_NB) == 0) return lock;
   if (errno != EWOULDBLOCK) refuse_lock(file);
-  throw Error(ExitCode::kUsage,
+  throw Error(ExitCode::kStoppedEarly,
               fmt::format("{}: another sweep, or a run that it started, uses this folder",
                           file.parent_path().string()),
-              "wait until it ends, or give another folder with --results");
+              "the same command, when it has ended, or another folder with --results");
 }
 
 }  // namespace
@@ -424,9 +440,9 @@ void set_aside_leftovers(const fs::path& folder, const GridCell& cell) {
 }
 
 void make_folder(const fs::path& folder) {
-  std::error_code error;
+  std::error_code error, ignored;
   fs::create_directories(folder, error);
-  if (!fs::is_directory(folder))
+  if (!fs::is_directory(folder, ignored))
     throw Error(ExitCode::kCannotCreate,
                 fmt::format("cannot make the folder {}: {}", folder.string(),
                             error ? error.message() : "a file of that name exists"),
@@ -437,11 +453,17 @@ ResultsFolder::ResultsFolder(const Job& job, const Grid& grid, FolderUse use) : 
   make_folder(path_);
   lock_ = locked_folder(path_ / "sweep.lock", use == FolderUse::kWholeGrid ? LOCK_EX : LOCK_SH);
   // Sweeps of single cells share the first lock; each adds its cells to those it read.
-  const UniqueFd writes = opened_lock(path_ / "grid.lock");
-  if (::flock(writes.get(), LOCK_EX) != 0) refuse_lock(path_ / "grid.lock");
-  const FolderGrid there = grid_in_folder(job, grid);
-  there.require_same(path_);
-  record_grid(job, there);
+  writes_ = opened_lock(path_ / "grid.lock");
+  if (::flock(writes_.get(), LOCK_EX) != 0) refuse_lock(path_ / "grid.lock");
+  there_ = grid_in_folder(job, grid);
+  there_.require_same(path_);
+  if (use != FolderUse::kSubmission) record(job);
+}
+
+void ResultsFolder::record(const Job& job) {
+  if (!writes_) return;
+  record_grid(job, there_);
+  writes_ = UniqueFd();
 }
 
 }  // namespace gradsync::sweep

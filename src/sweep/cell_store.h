@@ -69,8 +69,8 @@ bool is_settled(CellState state);
 /// sweep keeps it.
 class CellLock {
  public:
-  /// Throws Error kUsage if another process runs the cell, kCannotCreate if the file cannot be
-  /// made.
+  /// Throws Error kStoppedEarly if another process runs the cell, kCannotCreate if the file cannot
+  /// be made.
   explicit CellLock(const CellFiles& files);
   ~CellLock();
   CellLock(const CellLock&) = delete;
@@ -140,22 +140,27 @@ void set_aside_leftovers(const std::filesystem::path& folder, const GridCell& ce
 /// Makes the folder and those above it. Throws Error kCannotCreate.
 void make_folder(const std::filesystem::path& folder);
 
-/// Whether a sweep runs the whole grid or, beside sweeps that run others, a single cell or none.
-enum class FolderUse { kWholeGrid, kOneCell };
+/// Whether a sweep runs the whole grid or, beside sweeps that run others, a single cell or none; or
+/// submits cells, and does not know yet whether there will be a job.
+enum class FolderUse { kWholeGrid, kOneCell, kSubmission };
 
 /// The results folder of a sweep in progress: made if missing, locked against a second sweep (the
 /// lock outlives a killed sweep for as long as its mpirun runs), with its cells in grid.json.
 class ResultsFolder {
  public:
-  /// Throws Error kCannotCreate if the folder or its lock cannot be made, kUsage if the lock is
-  /// taken, and what grid_in_folder and require_same throw.
+  /// Throws Error kCannotCreate if the folder or its lock cannot be made, kStoppedEarly if the lock
+  /// is taken, and what grid_in_folder and require_same throw.
   ResultsFolder(const Job& job, const Grid& grid, FolderUse use = FolderUse::kWholeGrid);
 
   const std::filesystem::path& path() const { return path_; }
 
+  /// Writes grid.json, once: the constructor does, except for kSubmission.
+  void record(const Job& job);
+
  private:
   std::filesystem::path path_;
-  UniqueFd lock_;
+  UniqueFd lock_, writes_;
+  FolderGrid there_;
 };
 
 }  // namespace gradsync::sweep

@@ -45,9 +45,12 @@ std::size_t count_combinations(const Job& job) {
   for (const auto& axis : job.axes) {
     count *= axis.values.size();
     if (count > kMaxCells)
-      throw Error(ExitCode::kUsage,
-                  fmt::format("{}: the grid has more than {} cells", axis.where, kMaxCells),
-                  "shorten its axes");
+      throw Error(
+          ExitCode::kUsage,
+          fmt::format("{}: {} has {}, and the grid more than {} cells", axis.where, axis.key,
+                      count_text(static_cast<std::int64_t>(axis.values.size()), "value"),
+                      kMaxCells),
+          "shorten its axes");
   }
   return count;
 }
@@ -91,6 +94,11 @@ std::string as_file_name(std::string text) {
     if (!fits) c = '_';
   }
   return text;
+}
+
+// A name that cell_name() may have given: what comes from a file must not leave the folder.
+bool is_cell_name(const std::string& name) {
+  return name == as_file_name(name) && !name.empty() && name[0] != '.' && name[0] != '-';
 }
 
 std::string mark_of(const std::string& key) {
@@ -311,13 +319,19 @@ struct RecordedGrid {
   std::vector<GridCell> cells;
 };
 
-std::vector<GridCell> recorded_cells(const json& list) {
+std::vector<GridCell> recorded_cells(const json& list, const fs::path& file) {
   std::vector<GridCell> cells;
+  std::set<std::string> names;
   for (const auto& cell : list) {
     const auto options = cell.at("options").get<std::map<std::string, std::string>>();
     cells.push_back(
         {cell.at("name"), cell.at("ranks"), cell.at("repeat"), {options.begin(), options.end()}});
     cells.back().number = cells.size();
+    if (!is_cell_name(cells.back().name) || !names.insert(cells.back().name).second)
+      throw Error(ExitCode::kBadData,
+                  fmt::format("{}: '{}' is no name of a cell, or of two", file.string(),
+                              with_escaped_bytes(cells.back().name)),
+                  "do not continue this grid: its file was changed by hand");
   }
   return cells;
 }
@@ -341,7 +355,7 @@ RecordedGrid read_grid(const fs::path& file) {
     const bool first = schema == kFirstSchema;
     if ((first || schema == kGridSchema) && grid.at("digest") == digest_of(content_of(grid)))
       return {first ? launch_of_first_schema(grid.at("content")) : grid.at("launch"),
-              recorded_cells(grid.at("cells"))};
+              recorded_cells(grid.at("cells"), file)};
   } catch (const json::exception&) {
   }
   refuse_grid(file);
@@ -438,13 +452,24 @@ std::optional<FolderGrid> shared_grid(const RecordedGrid& there, const json& lau
   return shared;
 }
 
-bool holds_runs(const fs::path& folder) {
+// Whether the folder has one of these files. Throws Error kCannotCreate where it cannot be read.
+bool holds(const fs::path& folder, const std::set<std::string>& names,
+           const std::set<std::string>& endings) {
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    const auto ending = entry.path().extension();
-    if (ending == ".h5" || ending == ".journal") return true;
-  }
-  return false;
+  fs::directory_iterator entry(folder, error);
+  if (error && error != std::errc::no_such_file_or_directory)
+    throw Error(ExitCode::kCannotCreate,
+                fmt::format("cannot read the folder {}: {}", folder.string(), error.message()),
+                "give another folder with --results");
+  return std::any_of(begin(entry), end(entry), [&](const fs::directory_entry& file) {
+    return names.contains(file.path().filename()) || endings.contains(file.path().extension());
+  });
+}
+
+// Whether the cells of the folder's grid.json were started, or submitted: then it has their logs or
+// the folder for them.
+bool was_begun(const fs::path& folder) {
+  return holds(folder, {"slurm"}, {".h5", ".journal", ".log", ".running", ".checkpoints"});
 }
 
 json described(const Job& job, const std::vector<GridCell>& cells) {
@@ -471,14 +496,15 @@ void FolderGrid::require_same(const fs::path& folder) const {
 
 FolderGrid grid_in_folder(const Job& job, const Grid& grid) {
   const fs::path& folder = job.results;
-  if (!fs::exists(grid_file(folder))) {
-    if (!holds_runs(folder)) return {grid, grid.cells};
+  if (!holds(folder, {"grid.json"}, {})) {
+    if (!holds(folder, {}, {".h5", ".journal"})) return {grid, grid.cells};
     throw Error(ExitCode::kUsage, fmt::format("{} holds run files of no grid", folder.string()),
                 "give another folder with --results");
   }
   const RecordedGrid there = read_grid(grid_file(folder));
   const json launch = launch_content(job);
   if (auto shared = shared_grid(there, launch, grid)) return *std::move(shared);
+  if (!was_begun(folder)) return {grid, grid.cells};
   FolderGrid other{grid, there.cells, there.cells.size()};
   list_differences(settings_of(there.cells, there.launch), settings_of(grid.cells, launch),
                    other.differences);

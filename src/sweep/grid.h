@@ -66,9 +66,10 @@ struct FolderGrid {
 };
 
 /// `grid` in the job's results folder. It is another grid if the launcher's options differ, if no
-/// cell is in both, or if a cell has the name of another run. Throws Error kUsage if the folder
-/// holds run files of no grid, kBadData if its grid.json is damaged. Writes nothing; a missing
-/// folder is an empty one.
+/// cell is in both, or if a cell has the name of another run; a grid of which nothing was ever
+/// started gives way to it. Throws Error kUsage if the folder holds run files of no grid, kBadData
+/// if its grid.json is damaged or names a cell as the sweep never does, kCannotCreate if the folder
+/// cannot be read. Writes nothing; a missing folder is an empty one.
 FolderGrid grid_in_folder(const Job& job, const Grid& grid);
 
 /// Writes the grid.json of a folder whose cells are `there.cells`, if there are new ones.

@@ -225,6 +225,28 @@ struct JobKey {
   void (*read)(const KeyValue& entry, Job& job);
 };
 
+std::vector<std::string> words_of(const KeyValue& entry) {
+  try {
+    return option_words(entry.value);
+  } catch (const Error& error) {
+    refuse(entry, error.what());
+  }
+}
+
+// A word that belongs to no option would be the program that mpirun or srun starts in place of the
+// trainer. No option has more than two values.
+std::vector<std::string> launcher_words(const KeyValue& entry) {
+  std::vector<std::string> words = words_of(entry);
+  int values = 0;  // that may still follow
+  for (const std::string& word : words) {
+    if (!word.starts_with('-') && values-- == 0)
+      refuse(entry, fmt::format("\"{}\" belongs to no option", word),
+             "give options, and their values behind them");
+    if (word.starts_with('-')) values = word.find('=') == std::string::npos ? 2 : 0;
+  }
+  return words;
+}
+
 using Entry = const KeyValue&;
 constexpr JobKey kJobKeys[] = {
     {"ranks", "1, 2, 4", "an axis, too [1]",
@@ -253,13 +275,13 @@ constexpr JobKey kJobKeys[] = {
        job.order_seed = static_cast<std::uint64_t>(integer(entry, entry.value, 0, kMax));
      }},
     {"mpirun-options", "…", "words put on mpirun's command line",
-     [](Entry entry, Job& job) { job.mpirun_options = option_words(entry.value); }},
+     [](Entry entry, Job& job) { job.mpirun_options = launcher_words(entry); }},
     {"srun-options", "…", "words put on srun's command line",
-     [](Entry entry, Job& job) { job.srun_options = option_words(entry.value); }},
+     [](Entry entry, Job& job) { job.srun_options = launcher_words(entry); }},
     {"sbatch-options", "…", "slurm: words for sbatch: --time=2:00:00",
-     [](Entry entry, Job& job) { job.sbatch_options = option_words(entry.value); }},
+     [](Entry entry, Job& job) { job.sbatch_options = launcher_words(entry); }},
     {"report-options", "…", "words put on gradsync-report's command line",
-     [](Entry entry, Job& job) { job.report_options = option_words(entry.value); }}};
+     [](Entry entry, Job& job) { job.report_options = words_of(entry); }}};
 
 const JobKey* find_job_key(const std::string& name) {
   const auto found = std::find_if(std::begin(kJobKeys), std::end(kJobKeys),
@@ -322,7 +344,7 @@ void add_environment(Job& job) {
 }
 
 KeyValue override_of(const std::string& text) {
-  const std::string where = "--set " + text;
+  const std::string where = "--set " + text.substr(0, text.find('='));
   std::vector<KeyValue> entries;
   if (text.find('=') != std::string::npos) entries = parse_key_values(text, where);
   if (entries.size() != 1)
@@ -335,9 +357,30 @@ KeyValue override_of(const std::string& text) {
 }  // namespace
 
 std::vector<std::string> option_words(const std::string& text) {
-  std::vector<std::string> list = split_list(text, ' ');
-  std::erase(list, "");
-  return list;
+  std::vector<std::string> words;
+  bool inside = false;  // a word
+  char quote = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    const bool is_blank = c == ' ' || c == '\t';
+    if (quote == 0 && is_blank) {
+      inside = false;
+      continue;
+    }
+    if (!inside) words.emplace_back();
+    inside = true;
+    if (quote == 0 && (c == '"' || c == '\''))
+      quote = c;
+    else if (c == quote)
+      quote = 0;
+    else if (quote == 0 && c == '\\' && i + 1 < text.size())
+      words.back() += text[++i];
+    else
+      words.back() += c;
+  }
+  if (quote != 0)
+    throw Error(ExitCode::kUsage, fmt::format("the closing {} is missing: {}", quote, text));
+  return words;
 }
 
 std::string job_file_help() {
@@ -388,7 +431,11 @@ Job read_job(const std::filesystem::path& file, const std::vector<std::string>& 
   for (const auto& text : sets)
     overrides.push_back(override_of(text));
   overrides.insert(overrides.end(), trainer_options.begin(), trainer_options.end());
-  return make_job(read_key_values(file), overrides, file.stem().string());
+  const std::vector<KeyValue> entries = read_key_values(file);
+  if (entries.empty() && overrides.empty())
+    throw Error(ExitCode::kUsage, file.string() + ": there is no key in it",
+                "gradsync-sweep --help-all lists the keys of a job file");
+  return make_job(entries, overrides, file.stem().string());
 }
 
 const KeyValue* Variant::option(const std::string& key) const {

@@ -16,9 +16,9 @@ namespace gradsync::sweep {
 struct Axis {
   std::string key;
   std::vector<std::string> values;
-  std::string where;  ///< "jobs/demo.cfg:12", "--set lr=0.1" or "GRADSYNC_DATA"
+  std::string where;  ///< "jobs/demo.cfg:12", "--set lr" or "GRADSYNC_DATA"
 
-  bool replaced() const { return where.starts_with("--set"); }
+  bool replaced() const { return where.starts_with("--set "); }
 };
 
 /// One `variant` line: options under a name. All such lines together are one axis of the grid:
@@ -67,7 +67,8 @@ struct Job {
   std::string mpirun = "mpirun";              ///< the program of the launcher local
 };
 
-/// The words between the blanks.
+/// The words between the blanks. As xargs has it, '…' and "…" hold blanks, and a backslash outside
+/// of them takes the next character as it is. Throws Error kUsage for a quote without its end.
 std::vector<std::string> option_words(const std::string& text);
 
 /// The keys of a job file, for --help-all.
@@ -85,7 +86,8 @@ Job make_job(const std::vector<KeyValue>& entries, const std::vector<KeyValue>& 
              const std::string& default_name);
 
 /// Reads the file and makes the job. `sets` are the texts of --set, `trainer_options` what stood
-/// behind the `--`; both take the place of the file's keys. Throws also kNoInput, kInputOutput.
+/// behind the `--`; both take the place of the file's keys. Throws also kUsage if there are none,
+/// kNoInput, kInputOutput.
 Job read_job(const std::filesystem::path& file, const std::vector<std::string>& sets = {},
              const std::vector<KeyValue>& trainer_options = {});
 

@@ -108,12 +108,13 @@ std::string shape_text(const Shape& shape) {
 
 Words gpu_option(const std::string& request, std::int64_t gpus) {
   if (request == "none") return {};
+  if (request == "gpus-per-task") return {"--gpus-per-task=1"};
   if (request == "gpus-per-node") return {fmt::format("--gpus-per-node={}", gpus)};
   if (request == "gres" || (request.starts_with("gres:") && request.size() > 5))
     return {fmt::format("--gres=gpu{}:{}", request.substr(4), gpus)};
   throw Error(ExitCode::kUsage,
               fmt::format("--gpu-request: \"{}\" is no way to request GPUs", request),
-              "give gpus-per-node, gres, gres:TYPE or none");
+              "give gpus-per-node, gpus-per-task, gres, gres:TYPE or none");
 }
 
 // --- words of every command ----------------------------------------------------------------------
@@ -265,6 +266,18 @@ Mpirun ask_mpirun(const std::string& program) {
   }
 }
 
+namespace {
+
+// Where root is the only user there is, and mpirun's question whether root is meant is none.
+bool in_container() {
+  std::error_code ignored;
+  return std::filesystem::exists("/.dockerenv", ignored) ||
+         std::filesystem::exists("/run/.containerenv", ignored) ||
+         namespace_of("user") != kFirstUserNamespace;
+}
+
+}  // namespace
+
 LocalLauncher::LocalLauncher(Mpirun mpirun, std::filesystem::path trainer, Words options,
                              std::int64_t most_ranks, StopRequests stop_requests)
     : Launcher(std::move(trainer), std::move(options), std::move(stop_requests)),
@@ -278,7 +291,7 @@ std::int64_t LocalLauncher::threads() const {
 LaunchCommand LocalLauncher::start(const std::string&, std::int64_t ranks,
                                    std::optional<Shape> shape) const {
   LaunchCommand command;
-  if (geteuid() == 0)
+  if (geteuid() == 0 && in_container())
     command.environment = {"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"};
   command.args = {mpirun_.program, "-n", std::to_string(ranks)};
   append(command.args, option_words(mpirun_.family.options));
@@ -293,7 +306,7 @@ LaunchCommand LocalLauncher::start(const std::string&, std::int64_t ranks,
 namespace {
 
 // A rank that leaves ends the step at once if it failed, and after a minute if it did not.
-const Words kStep = {"srun", "--mpi=pmix", "--kill-on-bad-exit=1", "--wait=60", "--cpu-bind=cores"};
+const Words kStep = {"srun", "--mpi=pmix", "--kill-on-bad-exit=1", "--wait=60"};
 
 // Slurm's other fence, the tree, lets a rank leave MPI_Init before all are ready, and its first
 // message crashes those that are not: docs/slurm.md. Whoever sets the variable knows better.
@@ -305,13 +318,16 @@ Words step_environment() {
 
 }  // namespace
 
-SrunLauncher::SrunLauncher(std::filesystem::path trainer, Words options, Allocation allocation,
-                           std::int64_t ranks_per_node, std::string gpu_request,
-                           StopRequests stop_requests)
-    : Launcher(std::move(trainer), std::move(options), std::move(stop_requests)),
+SrunLauncher::SrunLauncher(std::filesystem::path trainer, const Words& options,
+                           Allocation allocation, std::int64_t ranks_per_node,
+                           std::string gpu_request, StopRequests stop_requests)
+    : Launcher(std::move(trainer), options, std::move(stop_requests)),
       allocation_(std::move(allocation)),
       ranks_per_node_(ranks_per_node > 0 ? ranks_per_node : allocation_.ranks_per_node),
-      gpu_request_(std::move(gpu_request)) {
+      gpu_request_(std::move(gpu_request)),
+      has_hint_(!variable("SLURM_HINT").empty() ||
+                std::any_of(options.begin(), options.end(),
+                            [](const std::string& word) { return word.starts_with("--hint"); })) {
   gpu_option(gpu_request_, 1);
 }
 
@@ -350,6 +366,7 @@ LaunchCommand SrunLauncher::start(const std::string& name, std::int64_t ranks,
                                   std::optional<Shape> shape) const {
   const auto& [nodes, on_node] = shape.value_or(shape_of(ranks, ranks_per_node_));
   LaunchCommand command{step_environment(), kStep};
+  if (!has_hint_) command.args.emplace_back("--cpu-bind=cores");
   append(
       command.args,
       {"--job-name=" + name, fmt::format("--nodes={}", nodes), fmt::format("--ntasks={}", ranks),

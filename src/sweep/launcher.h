@@ -54,9 +54,9 @@ Shape shape_of(std::int64_t ranks, std::int64_t ranks_per_node);
 /// "2 nodes × 4 ranks".
 std::string shape_text(const Shape& shape);
 
-/// The option by which a site gives each node `gpus` GPUs: `request` is gpus-per-node, gres (as
-/// --gres=gpu:N), gres:TYPE (as --gres=gpu:TYPE:N) or none (nothing). Throws Error kUsage for
-/// another.
+/// The option by which a site gives each node `gpus` GPUs: `request` is gpus-per-node,
+/// gpus-per-task (one each), gres (as --gres=gpu:N), gres:TYPE (as --gres=gpu:TYPE:N) or none
+/// (nothing). Throws Error kUsage for another.
 std::vector<std::string> gpu_option(const std::string& request, std::int64_t gpus);
 
 /// Launchers named mpirun or mpiexec, by the options that they accept: each refuses those of the
@@ -162,10 +162,11 @@ class LocalLauncher : public Launcher {
 /// Runs cells as steps of a Slurm job, over PMIx, one GPU a rank where the allocation has GPUs.
 class SrunLauncher : public Launcher {
  public:
-  /// srun takes the last of an option given twice: `options` replace ours. `ranks_per_node`
-  /// 0: the allocation's. Cells without `threads` get the cores of a rank of the allocation.
-  /// `gpu_request`: see gpu_option.
-  SrunLauncher(std::filesystem::path trainer, std::vector<std::string> options,
+  /// srun takes the last of an option given twice: `options` replace ours. Steps are bound to cores
+  /// unless there is a hint (--hint among `options`, or the job's), which excludes that.
+  /// `ranks_per_node` 0: the allocation's. Cells without `threads` get the cores of a rank of the
+  /// allocation. `gpu_request`: see gpu_option.
+  SrunLauncher(std::filesystem::path trainer, const std::vector<std::string>& options,
                Allocation allocation, std::int64_t ranks_per_node, std::string gpu_request,
                StopRequests stop_requests);
 
@@ -182,6 +183,7 @@ class SrunLauncher : public Launcher {
   Allocation allocation_;
   std::int64_t ranks_per_node_;
   std::string gpu_request_;
+  bool has_hint_;
 };
 
 /// The names that --launcher takes.

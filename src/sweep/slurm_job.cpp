@@ -4,6 +4,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <iostream>
+#include <optional>
 #include <thread>
 
 #include <fmt/format.h>
@@ -11,6 +12,7 @@
 
 #include "base/cli/program_output.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/parse.h"
 #include "base/process.h"
 #include "base/version.h"
@@ -33,16 +35,6 @@ std::string joined(const Words& words) {
   return fmt::format("{}", fmt::join(words, " "));
 }
 
-// What the last line of a template says of it.
-struct Template {
-  std::string name;            // "four-gpu"
-  std::string ranks_per_node;  // that it is for, or "any"
-  std::string device;          // "gpu", "cpu" or "any"
-  std::string work;            // "grid", "array", "quantize" or "calibrate"
-
-  bool is_array() const { return work == "array"; }
-};
-
 // The template's job: what it got, and what the site says.
 struct SlurmJob {
   Template from;
@@ -51,6 +43,9 @@ struct SlurmJob {
   Shape shape;
   std::string device;  // of the ranks: "cuda", "cpu" or "auto"
   std::int64_t most_restarts = 0;
+  std::string resume;  // the command that submits it again
+
+  bool is_array() const { return from.work == "array"; }
 };
 
 [[noreturn]] void refuse_job(const SlurmJob& job, const std::string& what, const std::string& fix) {
@@ -59,8 +54,92 @@ struct SlurmJob {
 
 // --- the allocation ------------------------------------------------------------------------------
 
+// The words behind a template's name: those of gradsync-sweep, and the trainer's. All behind -- are
+// the trainer's.
+struct GivenWords {
+  Words sweep, trainer;
+};
+
+GivenWords split_words(const Words& words) {
+  GivenWords given;
+  for (auto word = words.begin(); word != words.end(); ++word) {
+    const std::string name = word->substr(0, word->find('='));
+    if (*word == "--") {
+      given.trainer.insert(given.trainer.end(), word + 1, words.end());
+      break;
+    }
+    const bool is_first = word == words.begin();
+    if (!is_first && name != "--results" && name != "--set" && name != "--ranks-per-node") {
+      given.trainer.push_back(*word);
+      continue;
+    }
+    given.sweep.push_back(*word);
+    if (is_first || *word != name) continue;
+    if (++word == words.end()) throw Error(ExitCode::kUsage, name + " needs a value");
+    given.sweep.push_back(*word);
+  }
+  return given;
+}
+
+// gradsync-sweep with `options` behind the words of a template.
+Words sweep_command(const Words& words, const Words& options) {
+  GivenWords given = split_words(words);
+  Words command = {seen_from_here(program_beside_us(kProgram))};
+  append(command, given.sweep);
+  append(command, options);
+  if (!given.trainer.empty()) command.push_back("--");
+  append(command, given.trainer);
+  return command;
+}
+
+// What scontrol says of this job, "TimeLimit" for one; empty where it says nothing.
+std::string field_of_job(const std::string& fields, const std::string& name) {
+  const std::size_t begin = fields.find(' ' + name + '=');
+  if (begin == std::string::npos) return {};
+  const std::string value = fields.substr(begin + name.size() + 2);
+  return value.substr(0, value.find_first_of(" \n"));
+}
+
+// Options of sbatch that give a job the shape, the limit and the place of this one.
+Words options_of_this_job(const Allocation& allocation) {
+  const std::string fields = capture_process({"scontrol", "show", "job", allocation.job}).output;
+  Words options;
+  const auto add = [&](const std::string& option, const std::string& value) {
+    if (!value.empty() && value != "0" && value != "(null)" && value != "UNLIMITED" &&
+        value != "Partition_Limit")
+      options.push_back(option + '=' + value);
+  };
+  add("--nodes", variable("SLURM_JOB_NUM_NODES"));
+  add("--ntasks-per-node", variable("SLURM_NTASKS_PER_NODE"));
+  add("--cpus-per-task", variable("SLURM_CPUS_PER_TASK"));
+  // As requested, "gres:gpu:h100:2": an exclusive job has all of a node.
+  const std::string gpus = field_of_job(fields, "TresPerNode");
+  if (gpus.find("gpu:") != std::string::npos)
+    add("--gpus-per-node", gpus.substr(gpus.rfind(':') + 1));
+  add("--time", field_of_job(fields, "TimeLimit"));
+  add("--partition", field_of_job(fields, "Partition"));
+  add("--account", field_of_job(fields, "Account"));
+  add("--qos", field_of_job(fields, "QOS"));
+  add("--reservation", variable("SLURM_JOB_RESERVATION"));
+  add("--constraint", field_of_job(fields, "Features"));
+  if (field_of_job(fields, "OverSubscribe") == "NO") options.emplace_back("--exclusive");
+  return options;
+}
+
+// The command that submits a job again, as it was typed; after sbatch by hand, with what the
+// job got.
+std::string resume_command(const Template& from, const Words& words) {
+  if (const std::string typed = variable("GRADSYNC_SUBMITTED"); !typed.empty()) return typed;
+  if (from.work == "array") return typed_command(sweep_command(words, {"--launcher", "slurm"}));
+  Words command = {seen_from_here(fs::path(variable("GRADSYNC_HOME")) / "slurm/submit")};
+  append(command, options_of_this_job(*allocation_of(variable)));
+  command.push_back(from.name);
+  append(command, words);
+  return typed_command(command);
+}
+
 void require_batch(const Template& from, const Words& words) {
-  if (from.is_array() && variable("SLURM_ARRAY_TASK_ID").empty())
+  if (from.work == "array" && variable("SLURM_ARRAY_TASK_ID").empty())
     throw Error(ExitCode::kUsage, from.name + ": this is a template for job arrays",
                 array_command(words));
   const bool in_batch = !variable("SLURM_JOB_ID").empty() && variable("ENVIRONMENT") == "BATCH" &&
@@ -73,12 +152,12 @@ void require_batch(const Template& from, const Words& words) {
 }
 
 // The ranks compute on what the template is for, unless GRADSYNC_DEVICE says otherwise; every
-// program reads it. "any" is what the job got, and no setting of its cells: whoever submitted them
+// program reads it. "any" is what the job gets, and no setting of its cells: whoever submitted them
 // did not make it one.
-std::string chosen_device(const SlurmJob& job) {
+std::string chosen_device(const Template& from) {
   std::string device = variable("GRADSYNC_DEVICE");
-  if (device.empty()) device = job.from.device;
-  if (device == "any") return job.allocation.gpus_per_node > 0 ? "cuda" : "auto";
+  if (device.empty()) device = from.device;
+  if (device == "any") return device;
   if (device == "gpu") device = "cuda";
   if (device != "cuda" && device != "cpu")
     throw Error(ExitCode::kUsage, fmt::format("GRADSYNC_DEVICE is gpu or cpu, not '{}'", device));
@@ -168,15 +247,22 @@ void describe_job(const SlurmJob& job) {
       (job.site.at("container").empty() ? "" : ' ' + job.site.at("container")));
 }
 
+// The site counts as it was at the submission, if that was slurm/submit's or gradsync-sweep's.
+SlurmSite site_of_job() {
+  const std::string text = variable("GRADSYNC_SLURM_SITE");
+  return text.empty() ? this_site() : slurm_site_of(text, "GRADSYNC_SLURM_SITE");
+}
+
 SlurmJob begun_job(const Template& from, const Words& words) {
   require_batch(from, words);
-  SlurmJob job{from, this_site(), *allocation_of(variable), {}, {}, 0};
-  job.device = chosen_device(job);
+  SlurmJob job{from, site_of_job(), *allocation_of(variable), {}, {}, 0, {}};
+  job.resume = resume_command(from, words);
+  job.device = chosen_device(from);
+  if (job.device == "any") job.device = job.allocation.gpus_per_node > 0 ? "cuda" : "auto";
   job.shape = checked_shape(job);
   require_gpus(job);
   require_cores(job);
   job.most_restarts = most_restarts(job.site);
-  take_site_data(job.site);
   // Newer srun does not take it from the allocation, and mpirun starts its own processes with srun.
   ::setenv("SRUN_CPUS_PER_TASK", std::to_string(job.allocation.cpus_per_rank).c_str(), 1);
   describe_job(job);
@@ -187,71 +273,87 @@ SlurmJob begun_job(const Template& from, const Words& words) {
 
 // What this site puts on the command line of its launcher, behind whose options a program stands.
 std::string launcher_words(const SlurmSite& site) {
-  std::string words = site.at("container");
-  if (site.at("launcher") == "srun" && site.at("mpi") != "pmix")
-    words = "--mpi=" + site.at("mpi") + (words.empty() ? "" : " ") + words;
-  return words;
+  Words words;
+  if (site.at("launcher") == "srun")
+    for (const std::string key : {"mpi", "hint", "gpu-bind", "cpu-freq"})
+      if (const std::string& value = site.at(key); !value.empty() && value != "pmix")
+        words.push_back(fmt::format("--{}={}", key, value));
+  if (const std::string& container = site.at("container"); !container.empty())
+    words.push_back(container);
+  return joined(words);
 }
 
 std::string launcher_name(const SlurmSite& site) {
   return site.at("launcher") == "mpirun" ? "local" : "srun";
 }
 
-// Runs a program of the suite on all ranks of the job; the options of a grid are not its own.
-int run_on_all_ranks(const SlurmJob& job, const std::string& program, const Words& options) {
+// Runs a program on the ranks of a shape; the options of a grid are not its own.
+int run_on(const SlurmJob& job, const Shape& shape, const Words& program) {
   Job plain;
   plain.launcher_options = option_words(launcher_words(job.site));
   plain.gpu_request = job.site.at("gpu-request");
   const char* const name = kProgram.c_str();
   plain.mpirun = read_sweep_command(1, &name).options.mpirun;
   const auto launcher = make_launcher(launcher_name(job.site), plain, {}, [] { return 0; });
-  Words words = {program_beside_us(program).string()};
-  append(words, options);
-  const LaunchCommand command = launcher->command_on(job.shape, words);
+  const LaunchCommand command = launcher->command_on(shape, program);
   ProcessOptions process;
   process.environment = command.environment;
   return exit_code_of(run_process(command.args, process));
 }
 
-// --- the grid ------------------------------------------------------------------------------------
-
-// The command line of the sweep for this site and the user's words: options of gradsync-sweep, and
-// the trainer's. All behind -- are the trainer's.
-Words sweep_words(const SlurmJob& job, const Words& words) {
-  Words command = {program_beside_us(kProgram).string(), words.front()}, trainer;
-  for (auto word = words.begin() + 1; word != words.end(); ++word) {
-    const std::string name = word->substr(0, word->find('='));
-    if (*word == "--") {
-      trainer.insert(trainer.end(), word + 1, words.end());
-      break;
-    }
-    if (name != "--results" && name != "--set" && name != "--ranks-per-node") {
-      trainer.push_back(*word);
-      continue;
-    }
-    command.push_back(*word);
-    if (*word != name) continue;
-    if (++word == words.end()) throw Error(ExitCode::kUsage, name + " needs a value");
-    command.push_back(*word);
-  }
-  append(command, {"--launcher", launcher_name(job.site)});
-  if (job.site.at("launcher") == "srun")
-    append(command, {"--gpu-request", job.site.at("gpu-request")});
-  if (const std::string options = launcher_words(job.site); !options.empty())
-    append(command, {"--launcher-options", options});
-  if (job.from.is_array()) append(command, {"--cell", variable("SLURM_ARRAY_TASK_ID")});
-  if (!trainer.empty()) command.push_back("--");
-  append(command, trainer);
-  return command;
+// Runs a program of the suite on all ranks of the job.
+int run_on_all_ranks(const SlurmJob& job, const std::string& program, const Words& options) {
+  Words words = {program_beside_us(program).string()};
+  append(words, options);
+  return run_on(job, job.shape, words);
 }
 
-Plan planned(const Words& words) {
-  std::vector<const char*> argv;
-  for (const auto& word : words)
-    argv.push_back(word.c_str());
-  Plan plan = plan_of(read_sweep_command(static_cast<int>(argv.size()), argv.data()));
-  plan.there.require_same(plan.job.results);
-  return plan;
+// A folder for temporary files on every node that this user alone enters, in TMPDIR while it lives:
+// MPI puts its sockets there, under a name that others could have taken in /tmp. Where TMPDIR is
+// one already, as sites make it for each job, it stays.
+class PrivateTemporaryFolder {
+ public:
+  explicit PrivateTemporaryFolder(const SlurmJob& job) : job_(job) {
+    const fs::path given = variable("TMPDIR").empty() ? "/tmp" : variable("TMPDIR");
+    std::error_code ignored;
+    const fs::perms perms = fs::status(given, ignored).permissions();
+    if ((perms & (fs::perms::group_write | fs::perms::others_write)) == fs::perms::none) return;
+    folder_ = given / ("gradsync-" + job.allocation.job + '-' + random_suffix());
+    if (run_on(job_, {job_.shape.nodes, 1}, {"mkdir", "-m", "700", folder_.string()}) != 0)
+      refuse_job(job_, fmt::format("cannot make {} on every node", folder_.string()),
+                 "export TMPDIR=FOLDER, one on each node that you alone can write");
+    ::setenv("TMPDIR", folder_.c_str(), /*overwrite=*/1);
+  }
+  ~PrivateTemporaryFolder() { remove(); }
+  PrivateTemporaryFolder(const PrivateTemporaryFolder&) = delete;
+  PrivateTemporaryFolder& operator=(const PrivateTemporaryFolder&) = delete;
+
+  void remove() {
+    if (folder_.empty()) return;
+    ::setenv("TMPDIR", folder_.parent_path().c_str(), /*overwrite=*/1);
+    try {
+      run_on(job_, {job_.shape.nodes, 1}, {"rm", "-rf", folder_.string()});
+    } catch (const Error&) {
+      // It stays behind, empty but for what a killed rank left.
+    }
+    folder_.clear();
+  }
+
+ private:
+  const SlurmJob& job_;
+  fs::path folder_;
+};
+
+// --- the grid ------------------------------------------------------------------------------------
+
+// The options of the sweep for this site.
+Words site_options(const Template& from, const SlurmSite& site) {
+  Words options = {"--launcher", launcher_name(site)};
+  if (site.at("launcher") == "srun") append(options, {"--gpu-request", site.at("gpu-request")});
+  if (const std::string words = launcher_words(site); !words.empty())
+    options.push_back("--launcher-options=" + words);
+  if (from.work == "array") append(options, {"--cell", variable("SLURM_ARRAY_TASK_ID")});
+  return options;
 }
 
 // What the preflight is to look at.
@@ -359,60 +461,62 @@ bool requeue(const SlurmJob& job, const StopSignals& signals) {
   return true;
 }
 
-// Ends the job with `code`; after 75 it goes back into the queue, if it may.
-int end_job(const SlurmJob& job, const Plan& plan, int code, const DurableProgress& before,
-            const StopSignals& signals, const std::string& resume) {
-  const std::string results = plan.job.results.string();
-  if (code != static_cast<int>(ExitCode::kStoppedEarly)) {
-    say(fmt::format("results:  {0}, tables in {0}/tables", results));
+// Ends a job whose grid ended with `error`, if there was one. After 75 it goes back into the queue,
+// if it may; else the error has the command that resumes it.
+int end_job(const SlurmJob& job, const fs::path& results, int code,
+            const std::optional<Error>& error, const DurableProgress& before,
+            const StopSignals& signals, PrivateTemporaryFolder& temporary) {
+  if (!error || error->code() != ExitCode::kStoppedEarly) {
+    if (error) print_error(kProgram, *error);
+    std::error_code ignored;
+    if (fs::exists(results / "tables", ignored))
+      say(fmt::format("results:  {0}, tables in {0}/tables", results.string()));
     say(fmt::format("ends with exit code {}", code));
     return code;
   }
-  std::string reason = reason_to_stay(job, signals, before, durable_progress(plan.job.results));
+  std::string reason = reason_to_stay(job, signals, before, durable_progress(results));
   if (reason.empty()) {
     say(fmt::format("stopped before the time limit; requeued (restart {})",
                     slurm_count(variable, "SLURM_RESTART_COUNT") + 1));
-    if (requeue(job, signals)) return code;
+    temporary.remove();
+    if (requeue(job, signals)) {
+      print_error(kProgram, Error(error->code(), error->what()));
+      return code;
+    }
     reason = fmt::format("scontrol requeue {} failed", job.allocation.job);
   }
-  say("stopped early, not queued again: " + reason);
-  say("to resume, submit it again: " + resume);
+  print_error(kProgram,
+              Error(error->code(), fmt::format("{}; not queued again: {}", error->what(), reason),
+                    "to resume, submit it again: " + job.resume));
   return code;
 }
 
-int run_grid_job(const SlurmJob& job, const Words& words, const StopSignals& signals) {
-  if (words.empty() || words.front().starts_with('-'))
-    throw Error(ExitCode::kUsage, job.from.name + ": give a job file",
-                fmt::format("for example: sbatch slurm/{}.sbatch jobs/demo.cfg", job.from.name));
-  Words again = {"sbatch", "slurm/" + job.from.name + ".sbatch"};
-  if (job.from.is_array()) again = {program_beside_us(kProgram).string(), "--launcher", "slurm"};
-  append(again, words);
-  const std::string resume = shell_text({{}, again});
-  const Words command = sweep_words(job, words);
-  const Plan plan = planned(command);
+int run_grid_job(const SlurmJob& job, const Words& words, const StopSignals& signals,
+                 PrivateTemporaryFolder& temporary) {
+  const Plan plan = plan_in_job(job.from, words, job.site);
   const StopRequests requests = [&] { return signals.count(); };
   const auto launcher = make_launcher(launcher_name(job.site), plan.job, plan.there.grid, requests);
   const Needs needs = checked_needs(job, plan, *launcher);
   const auto cells = static_cast<std::int64_t>(plan.there.grid.cells.size());
   say(fmt::format(
       "grid:     {}, {}", words.front(),
-      job.from.is_array() ? "--cell " + plan.command.options.cell : count_text(cells, "cell")));
+      job.is_array() ? "--cell " + plan.command.options.cell : count_text(cells, "cell")));
   say("results:  " + plan.job.results.string());
   run_preflight(job, plan, needs);
   const DurableProgress before = durable_progress(plan.job.results);
-  say(shell_text({{}, command}));
+  say(shell_text({{}, sweep_command(words, site_options(job.from, job.site))}));
   ProgramOutput output(plan.command.given, kProgram);
   int code = 0;
+  std::optional<Error> error;
   try {
-    code = run_plan(plan, resume, requests, output);
-    if (code == 0 && job.from.is_array()) code = finish_array(plan, requests, resume, output);
+    code = run_plan(plan, job.resume, requests, output);
+    if (code == 0 && job.is_array()) code = finish_array(plan, requests, job.resume, output);
     if (code == 0 && job.from.work == "quantize") code = quantize_results(job, plan, needs);
   } catch (...) {
-    const Error error = current_error();
-    print_error(kProgram, error);
-    code = error.exit_code();
+    error = current_error();
+    code = error->exit_code();
   }
-  return end_job(job, plan, code, before, signals, resume);
+  return end_job(job, plan.job.results, code, error, before, signals, temporary);
 }
 
 int run_calibration(const SlurmJob& job, const Words& options) {
@@ -430,6 +534,35 @@ int run_calibration(const SlurmJob& job, const Words& options) {
 
 }  // namespace
 
+Plan plan_in_job(const Template& from, const Words& words, const SlurmSite& site) {
+  if (words.empty() || words.front().starts_with('-'))
+    throw Error(ExitCode::kUsage, from.name + ": give a job file",
+                fmt::format("for example: slurm/submit {} jobs/demo.cfg", from.name));
+  chosen_device(from);
+  take_site_data(site);
+  const Words command = sweep_command(words, site_options(from, site));
+  std::vector<const char*> argv;
+  for (const auto& word : command)
+    argv.push_back(word.c_str());
+  Plan plan = plan_of(read_sweep_command(static_cast<int>(argv.size()), argv.data()));
+  plan.there.require_same(plan.job.results);
+  return plan;
+}
+
+std::string array_command(const Words& words) {
+  const std::string job = words.empty() ? "JOB.cfg" : words.front();
+  Words options = {"--launcher", "slurm"};
+  // Which one is right, only the user knows; the templates for GPUs have four ranks a node.
+  std::error_code ignored;
+  const Words given = split_words(words).sweep;
+  const bool is_set = std::any_of(given.begin(), given.end(), [](const std::string& word) {
+    return word.starts_with("--ranks-per-node");
+  });
+  if (!is_set && (!fs::exists(job, ignored) || read_job(job).ranks_per_node == 0))
+    append(options, {"--ranks-per-node", "4"});
+  return shell_text({{}, sweep_command(words.empty() ? Words{job} : words, options)});
+}
+
 int run_in_job(const Words& words) {
   if (words.size() < 4)
     throw Error(ExitCode::kUsage, "job: this is what the templates of slurm/ call",
@@ -440,8 +573,9 @@ int run_in_job(const Words& words) {
   // to the steps alone would be lost between two of them.
   const StopSignals signals({SIGUSR1, SIGTERM, SIGINT, SIGHUP});
   const SlurmJob job = begun_job(from, given);
+  PrivateTemporaryFolder temporary(job);
   if (from.work == "calibrate") return run_calibration(job, given);
-  return run_grid_job(job, given, signals);
+  return run_grid_job(job, given, signals, temporary);
 }
 
 }  // namespace gradsync::sweep

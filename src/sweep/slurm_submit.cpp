@@ -14,6 +14,8 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/hash.h"
+#include "base/parse.h"
 #include "base/process.h"
 #include "sweep/slurm.h"
 
@@ -65,17 +67,37 @@ std::string template_text(const fs::path& file, const SlurmSite& site) {
   return text;
 }
 
-// The values for sbatch as NAME=VALUE. A variable that is set already stays.
-Words sbatch_environment(const SlurmSite& site) {
+// The site's value of a key, for a template: partition-cpu goes before partition.
+std::string value_of(const SlurmSite& site, const SlurmKey& key, const std::string& name) {
+  const auto own = site.find(key.name + '-' + name);
+  if (own != site.end() && !own->second.empty()) return own->second;
+  // sbatch takes `exclusive` without a value; its variable is empty then.
+  const std::string& value = site.at(key.name);
+  return key.name == "exclusive" && value == "yes" ? "exclusive" : value;
+}
+
+// The values for sbatch as NAME=VALUE, where a variable that is set already stays, and the site for
+// the job. `name` is the template, empty: any.
+Words sbatch_environment(const SlurmSite& site, const std::string& name) {
   Words settings;
-  for (const SlurmKey& key : slurm_keys()) {
-    std::string value = site.at(key.name);
-    // sbatch takes `exclusive` without a value; its variable is empty then.
-    if (key.name == "exclusive" && value == "yes") value = "exclusive";
-    if (!key.variable.empty() && !value.empty() && std::getenv(key.variable.c_str()) == nullptr)
+  for (const SlurmKey& key : slurm_keys())
+    if (const std::string value = value_of(site, key, name);
+        key.variable.starts_with("SBATCH_") && !value.empty() &&
+        std::getenv(key.variable.c_str()) == nullptr)
       settings.push_back(key.variable + '=' + value);
-  }
+  settings.push_back("GRADSYNC_SLURM_SITE=" + slurm_site_text(site));
   return settings;
+}
+
+// The values that sbatch takes as options alone.
+Words sbatch_options(const SlurmSite& site) {
+  Words options;
+  for (const SlurmKey& key : slurm_keys())
+    if (const std::string& value = site.at(key.name);
+        key.variable.starts_with("--") && !value.empty())
+      options.push_back(key.variable + '=' + value);
+  append(options, option_words(site.at("sbatch-options")));
+  return options;
 }
 
 // --- one job -------------------------------------------------------------------------------------
@@ -86,7 +108,21 @@ struct Request {
   Words options;
   std::string name;
   Words words;
+  std::string typed = {};  // by the user; empty: by none
 };
+
+// The word of a command that names no template, but was meant to: one that is like a template, else
+// the first that is neither an option, a number nor a file.
+std::string mistaken_name(const Words& words) {
+  std::string first;
+  for (const std::string& word : words) {
+    if (word.starts_with('-') || word.find_first_of("./:") != std::string::npos) continue;
+    if (!nearest(word, slurm_templates()).empty()) return word;
+    const bool has_letters = word.find_first_not_of("0123456789") != std::string::npos;
+    if (first.empty() && has_letters) first = word;
+  }
+  return first;
+}
 
 Request request_of(const Words& words, const fs::path& folder) {
   const auto names_template = [&](const std::string& word) {
@@ -94,14 +130,47 @@ Request request_of(const Words& words, const fs::path& folder) {
   };
   const auto found = std::find_if(words.begin(), words.end(), names_template);
   if (found != words.end()) return {{words.begin(), found}, *found, {found + 1, words.end()}};
-  Words names;
-  for (const auto& file : fs::directory_iterator(folder))
-    if (file.path().extension() == ".sbatch") names.push_back(file.path().stem().string());
-  std::sort(names.begin(), names.end());
-  throw Error(ExitCode::kUsage, "no template is named",
+  const std::string name = mistaken_name(words);
+  throw Error(ExitCode::kUsage,
+              name.empty() ? "no template is named"
+                           : fmt::format("'{}' is no template{}", name,
+                                         did_you_mean(name, slurm_templates())),
               fmt::format("slurm/submit [SBATCH OPTIONS] TEMPLATE JOB.cfg; templates: {}",
-                          fmt::join(names, " ")));
+                          fmt::join(slurm_templates(), " ")));
 }
+
+// From the last line of its script.
+Template template_of(const Request& request, const fs::path& folder) {
+  static const std::regex body("/slurm/run\\.sh\" ([a-z-]+) ([0-9a-z]+) ([a-z]+) ([a-z]+) ");
+  const fs::path script = folder / (request.name + ".sbatch");
+  const std::string text = read_text_file(script);
+  std::smatch parts;
+  if (!std::regex_search(text, parts, body))
+    throw Error(ExitCode::kEnvironment, script.string() + " does not call slurm/run.sh",
+                "take the template of this version");
+  return {parts[1], parts[2], parts[3], parts[4]};
+}
+
+// The folder in which the job will run: that of sbatch's --chdir, while this lives.
+class JobFolder {
+ public:
+  explicit JobFolder(const Words& options) : before_(fs::current_path()) {
+    for (std::size_t i = 0; i < options.size(); ++i)
+      for (const std::string name : {"--chdir", "-D"}) {
+        if (!options[i].starts_with(name)) continue;
+        fs::path folder = options[i].substr(name.size() + (options[i][name.size()] == '='));
+        if (folder.empty() && i + 1 < options.size()) folder = options[i + 1];
+        std::error_code ignored;  // sbatch says what is wrong with it
+        fs::current_path(folder, ignored);
+      }
+  }
+  ~JobFolder() { fs::current_path(before_); }
+  JobFolder(const JobFolder&) = delete;
+  JobFolder& operator=(const JobFolder&) = delete;
+
+ private:
+  fs::path before_;
+};
 
 // A command of sbatch. The script that it names is there while this lives.
 struct Submission {
@@ -112,13 +181,12 @@ struct Submission {
 
 Submission submission_of(const Request& request, const fs::path& folder, const SlurmSite& site) {
   Submission submission;
-  submission.process.environment = sbatch_environment(site);
+  submission.process.environment = sbatch_environment(site, request.name);
   // sbatch's copy of the script looks for the rest of it here.
   submission.process.environment.push_back("GRADSYNC_HOME=" + folder.parent_path().string());
+  submission.process.environment.push_back("GRADSYNC_SUBMITTED=" + request.typed);
   Words& command = submission.command = {"sbatch"};
-  if (const std::string& cores = site.at("cores-per-rank"); !cores.empty())
-    command.push_back("--cpus-per-task=" + cores);
-  append(command, option_words(site.at("sbatch-options")));
+  append(command, sbatch_options(site));
   for (const auto& option : request.options)
     if (const auto word = with_gpu_request(option, site)) command.push_back(*word);
   fs::path script = folder / (request.name + ".sbatch");
@@ -159,18 +227,37 @@ void take_site_data(const SlurmSite& site) {
     setenv("GRADSYNC_DATA", data.c_str(), /*overwrite=*/1);
 }
 
-std::string array_command(const Words& words) {
-  return fmt::format("build/bin/gradsync-sweep {} --launcher slurm",
-                     words.empty() ? "JOB.cfg" : words.front());
+std::string seen_from_here(const fs::path& file) {
+  const std::string relative = file.lexically_relative(fs::current_path()).string();
+  return relative.empty() || relative.starts_with("..") ? file.string() : relative;
+}
+
+std::string typed_command(const Words& words) {
+  Words settings;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string setting = *entry, name = setting.substr(0, setting.find('='));
+    const bool is_ours = name.starts_with("GRADSYNC_") && name != "GRADSYNC_HOME" &&
+                         name != "GRADSYNC_SLURM_SITE" && name != "GRADSYNC_SUBMITTED";
+    if (is_ours || name.starts_with("SBATCH_")) settings.push_back(setting);
+  }
+  std::sort(settings.begin(), settings.end());
+  return shell_text({settings, words});
 }
 
 int submit_template(const Words& words, std::ostream& out) {
   const fs::path folder = templates_folder();
-  const SlurmSite site = this_site();
   const std::string first = words.empty() ? "" : words.front();
   const Words rest(words.begin() + (words.empty() ? 0 : 1), words.end());
+  if (first == "--help" || first == "-h") {
+    // The comment of the script, behind its first line.
+    for (const auto& line : split_list(read_text_file(folder / "submit"), '\n'))
+      if (line.starts_with("# ") || line == "#")
+        out << line.substr(std::min<std::size_t>(2, line.size())) << '\n';
+    return 0;
+  }
+  const SlurmSite site = this_site();
   if (first == "--environment") {
-    for (const auto& setting : sbatch_environment(site))
+    for (const auto& setting : sbatch_environment(site, ""))
       out << "export " << shell_text({{setting}, {}}) << '\n';
     return 0;
   }
@@ -181,7 +268,10 @@ int submit_template(const Words& words, std::ostream& out) {
   }
   if (first == "--print")
     return out << template_text(folder / (request_of(rest, folder).name + ".sbatch"), site), 0;
-  const Request request = request_of(words, folder);
+  Request request = request_of(words, folder);
+  Words typed = {seen_from_here(folder / "submit")};
+  append(typed, words);
+  request.typed = typed_command(typed);
   const auto is_array = [](const std::string& option) {
     return option.starts_with("-a") || option.starts_with("--array");
   };
@@ -189,6 +279,11 @@ int submit_template(const Words& words, std::ostream& out) {
       std::none_of(request.options.begin(), request.options.end(), is_array))
     throw Error(ExitCode::kUsage, "grid: which cells, and on how many nodes?",
                 array_command(request.words));
+  const Template from = template_of(request, folder);
+  if (from.work == "grid" || from.work == "quantize") {
+    const JobFolder of_the_job(request.options);
+    plan_in_job(from, request.words, site);
+  }
   forget_own_job();
   const Submission submission = submission_of(request, folder, site);
   return exit_code_of(run_process(submission.command, submission.process));
@@ -241,11 +336,11 @@ std::string ranges(const Numbers& numbers) {
 }
 
 // % is sbatch's own sign, and a backslash makes it take all others as they are.
-std::string log_pattern(const Job& job) {
+std::string log_pattern(const Job& job, const std::string& name) {
   std::string pattern;
   for (const char c : log_folder(job).string())
     pattern += c == '%' ? "%%" : std::string(1, c);
-  if (pattern.find('\\') == std::string::npos) return pattern + "/%x-%A_%a.log";
+  if (pattern.find('\\') == std::string::npos) return pattern + '/' + name + "-%A_%a.log";
   throw Error(ExitCode::kUsage, "sbatch cannot write logs to a folder with a backslash: " + pattern,
               "give another folder with --results");
 }
@@ -261,9 +356,17 @@ Words with_values_joined(const Words& words) {
   return options;
 }
 
+// One for all arrays of a results folder.
+std::string array_name(const Job& job) {
+  Sha256 digest;
+  digest.update(fs::weakly_canonical(job.results).string());
+  return job.name + '-' + digest.hex().substr(0, 6);
+}
+
 Words options_of(const Job& job, const Group& group, const std::string& array) {
   const auto& [shape, threads] = group;
-  Words words = {"--array=" + array, fmt::format("--nodes={}", shape.nodes),
+  Words words = {"--dependency=singleton", "--array=" + array,
+                 fmt::format("--nodes={}", shape.nodes),
                  fmt::format("--ntasks-per-node={}", shape.ranks_per_node)};
   std::string name = fmt::format("{}-{}x{}", job.name, shape.nodes, shape.ranks_per_node);
   if (threads > 0) {
@@ -272,8 +375,12 @@ Words options_of(const Job& job, const Group& group, const std::string& array) {
   }
   if (job.gpus_per_rank > 0)
     words.push_back(fmt::format("--gpus-per-node={}", shape.ranks_per_node * job.gpus_per_rank));
-  append(words, {"--job-name=" + name, "--output=" + log_pattern(job)});
-  append(words, with_values_joined(job.sbatch_options));
+  append(words, {"--job-name=" + array_name(job), "--output=" + log_pattern(job, name)});
+  for (std::string option : with_values_joined(job.sbatch_options)) {
+    // It would stand in the place of ours.
+    if (option.starts_with("--dependency=") || option.starts_with("-d")) option += ",singleton";
+    words.push_back(option);
+  }
   return words;
 }
 
@@ -309,14 +416,8 @@ std::vector<ArrayJob> array_jobs(const Plan& plan, const std::vector<GridCell>& 
   return arrays;
 }
 
-// After the end, good or bad, of the jobs before.
-std::string dependency(const Words& before) {
-  return fmt::format("--dependency=afterany:{}", fmt::join(before, ":"));
-}
-
 std::string submitted(const ArrayJob& array, const Words& before, const SlurmSite& site) {
   Request request = array.request;
-  if (!before.empty()) request.options.insert(request.options.begin(), dependency(before));
   request.options.insert(request.options.begin(), "--parsable");
   const Submission submission = submission_of(request, templates_folder(), site);
   const CapturedProcess sbatch = capture_process(submission.command, submission.process);
@@ -329,19 +430,31 @@ std::string submitted(const ArrayJob& array, const Words& before, const SlurmSit
               "see its message above; options for it: key sbatch-options, or slurm/site");
 }
 
-// Lines for a shell, in which $job1 is the number that Slurm gives to the first.
+// Lines for a shell.
 void print_arrays(const std::vector<ArrayJob>& arrays, const Job& job, std::ostream& out) {
   out << shell_text({{}, {"mkdir", "-p", log_folder(job).string()}}) << '\n';
-  const std::string submit = shell_text({{}, {(templates_folder() / "submit").string()}});
-  Words before;
   for (const auto& [what, request] : arrays) {
-    const std::string after = before.empty() ? "" : ' ' + dependency(before);
-    Words words = request.options;
+    Words words = {(templates_folder() / "submit").string()};
+    append(words, request.options);
     words.push_back(request.name);
     append(words, request.words);
-    out << fmt::format("job{}=$({} --parsable{} {})\n", before.size() + 1, submit, after,
-                       shell_text({{}, words}));
-    before.push_back(fmt::format("$job{}", before.size() + 1));
+    out << shell_text({{}, words}) << '\n';
+  }
+}
+
+// The jobs that run this grid, or will.
+Words queued_jobs(const Job& job) {
+  ProcessOptions quietly;
+  quietly.stderr_path = "/dev/null";
+  try {
+    const auto asked = capture_process(
+        {"squeue", "--me", "--noheader", "--format=%F", "--name=" + array_name(job)}, quietly);
+    Words jobs = split_list(asked.output, '\n');
+    std::erase(jobs, "");
+    jobs.erase(std::unique(jobs.begin(), jobs.end()), jobs.end());
+    return jobs;
+  } catch (const Error&) {
+    return {};  // sbatch will say what is missing
   }
 }
 
@@ -356,13 +469,25 @@ int submit_grid(const Plan& plan, const SlurmSite& site, std::ostream& out) {
   if (cells.empty()) return std::cerr << "all cells are there already\n", 0;
   const auto arrays = array_jobs(plan, cells, site.at("array-tasks"));
   if (plan.command.options.dry_run) return print_arrays(arrays, job, out), 0;
-  const ResultsFolder folder(job, plan.there.grid, FolderUse::kOneCell);
+  ResultsFolder folder(job, plan.there.grid, FolderUse::kSubmission);
   make_folder(log_folder(job));
   forget_own_job();
+  if (const Words before = queued_jobs(job); !before.empty())
+    std::cerr << fmt::format(
+        "gradsync-sweep: this grid is queued or runs already: {} {}; what is "
+        "submitted now begins after that\n",
+        before.size() == 1 ? "job" : "jobs", fmt::join(before, ", "));
   Words jobs;
-  for (const auto& array : arrays) {
-    jobs.push_back(submitted(array, jobs, site));
-    out << fmt::format("job {}: {}\n", jobs.back(), array.what) << std::flush;
+  try {
+    for (const auto& array : arrays) {
+      jobs.push_back(submitted(array, jobs, site));
+      folder.record(job);
+      out << fmt::format("job {}: {}\n", jobs.back(), array.what) << std::flush;
+    }
+  } catch (...) {
+    std::error_code is_in_use;
+    if (jobs.empty()) fs::remove(log_folder(job), is_in_use);
+    throw;
   }
   return 0;
 }

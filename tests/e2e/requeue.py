@@ -6,6 +6,7 @@ usage: requeue.py [NAME...]    (run by tests/run)
 """
 import os
 import pathlib
+import re
 import sys
 
 import harness
@@ -25,8 +26,8 @@ def job(folder: pathlib.Path, check_does: str = "true", train_does: str = STOPPE
     programs = folder / "programs"
     programs.mkdir(exist_ok=True)
     # srun's own process is the child of gradsync-sweep. The trainer's run file is its last word.
-    scripts = {"srun": f'case "$*" in\n*gradsync-check*) {check_does} ;;\n*) last=${{@: -1}} run=${{last#--output=}} run=${{run%.h5}}; {train_does} ;;\nesac',
-               "scontrol": f'case $1 in show) echo n1 ;; *) {requeue_does} ;; esac'}  # fmt: skip
+    scripts = {"srun": f'case "$*" in\n*" mkdir -m "*|*" rm -rf "*) while [[ $1 != mkdir && $1 != rm ]]; do shift; done; echo "$1" >>{folder}/steps; "$@" ;;\n*gradsync-check*) {check_does} ;;\n*) last=${{@: -1}} run=${{last#--output=}} run=${{run%.h5}}; {train_does} ;;\nesac',
+               "scontrol": f'case $1 in show) [[ $2 == job ]] && echo "   TimeLimit=02:00:00 TresPerNode=gres:gpu:h100:1 Account=(null)   Partition=main OverSubscribe=OK" || echo n1 ;; *) {requeue_does} ;; esac'}  # fmt: skip
     for name, script in scripts.items():
         (programs / name).write_text(f"#!/bin/bash\n{script}\n")
         (programs / name).chmod(0o755)
@@ -37,11 +38,19 @@ def job(folder: pathlib.Path, check_does: str = "true", train_does: str = STOPPE
 
 
 def case_a_job_that_meets_its_limit_goes_back_into_the_queue(folder):
-    job(folder).expect(75, "== shape:    1 node × 1 rank, 1 core a rank, cpu", "preflight", "requeued .restart 1")
+    first = job(folder).expect(75, "== shape:    1 node × 1 rank, 1 core a rank, cpu", "preflight", "requeued .restart 1")
+    check("fix:" not in first.err and "tables in" not in first.out, f"nothing is to be done: {first.err}")
     # Its next start has a later checkpoint.
     job(folder, SLURM_RESTART_COUNT="1").expect(75, "start 2", "requeued .restart 2")
     result = job(folder, SLURM_RESTART_COUNT="5").expect(75, "restarted 5 times, the most allowed")
-    check("to resume, submit it again: sbatch slurm/one-gpu.sbatch" in result.out, result.out)
+    again = re.search("fix: to resume, submit it again: (.*)", result.err)[1]
+    check(again.startswith("GRADSYNC_DEVICE=cpu ") and " slurm/submit --nodes=1 --ntasks-per-node=1 --cpus-per-task=1 " in again, again)
+    # As printed, in a shell of its own, it submits the same job.
+    (folder / "programs/sbatch").write_text(f'#!/bin/bash\necho "$GRADSYNC_DEVICE $*" >{folder}/submitted\n')
+    (folder / "programs/sbatch").chmod(0o755)
+    run(["bash", "-euc", again], environment={"PATH": f"{folder}/programs:{os.environ['PATH']}"}).expect(0)
+    check((folder / "submitted").read_text().split() == ["cpu", "--nodes=1", "--ntasks-per-node=1", "--cpus-per-task=1", "--gpus-per-node=1", "--time=02:00:00",
+          "--partition=main", str(ROOT / "slurm/one-gpu.sbatch"), f"{folder}/job.cfg"], (folder / "submitted").read_text())
     job(folder, SLURM_RESTART_COUNT="3", GRADSYNC_MAX_RESTARTS="3").expect(75, "restarted 3 times, the most allowed")
 
 
@@ -62,13 +71,73 @@ def case_a_requeue_that_ends_its_own_scontrol_is_no_failure(folder):
     for end, stays in (("kill -TERM $PPID", False), ("kill -TERM $PPID; kill -TERM $$", False), ("kill -TERM $PPID; kill -KILL $$", False), ("exit 1", True)):
         number += 1
         result = job(folder, requeue_does=end, SLURM_RESTART_COUNT=str(number), GRADSYNC_MAX_RESTARTS="9").expect(75)
-        check(("not queued again: scontrol requeue 7 failed" in result.out) == stays, f"{end}: {result.out}{result.err}")
+        check(("not queued again: scontrol requeue 7 failed" in result.err) == stays, f"{end}: {result.out}{result.err}")
+
+
+def case_temporary_files_are_in_a_folder_of_the_job(folder):
+    """On each node, where /tmp is everybody's; one that is private already stays."""
+    everybodys = folder / "tmp"
+    everybodys.mkdir()
+    everybodys.chmod(0o1777)
+    shows = 'stat -c "%n %a" "$TMPDIR"'
+    for end in ("exit 80", STOPPED):
+        result = job(folder, check_does=shows, train_does=end, TMPDIR=str(everybodys))
+        check(re.search(rf"^{everybodys}/gradsync-7-\w+ 700$", result.out, re.M), result.out)
+        check((folder / "steps").read_text() == "mkdir\nrm\n" and not list(everybodys.iterdir()), "it is not removed")
+        (folder / "steps").unlink()
+    everybodys.chmod(0o755)
+    result = job(folder, check_does=shows, TMPDIR=str(everybodys))
+    check(f"{everybodys} 755" in result.out and not (folder / "steps").exists(), result.out)
 
 
 def case_a_failed_preflight_ends_the_job(folder):
     result = job(folder, check_does="exit 69", train_does=f"touch {folder}/trained").expect(69, "the preflight failed: the lines above are the fixes")
     check(not (folder / "trained").exists(), result.out)
     job(folder, train_does="exit 80").expect(1, "1 of 1 cells failed", "ends with exit code 1")
+
+
+def case_a_template_runs_nothing_that_others_could_have_put_there(folder):
+    """Where sbatch was called in a shared folder, any member may have made slurm/run.sh."""
+    planted = folder / "slurm/run.sh"
+    planted.parent.mkdir()
+    planted.write_text(f"touch {folder}/ran; exit 0\n")
+
+    def template(code: int) -> None:
+        (folder / "ran").unlink(missing_ok=True)
+        result = run(["bash", ROOT / "slurm/cpu.sbatch", "x.cfg"], environment={"SLURM_SUBMIT_DIR": str(folder)})
+        check(result.code == code and (folder / "ran").exists() == (code == 0), f"{code}: {result.code}: {result.err}")
+        check(code == 0 or "slurm/submit, or export GRADSYNC_HOME" in result.err, result.err)
+
+    template(0)  # our own
+    for path in (planted, planted.parent):
+        path.chmod(path.stat().st_mode | 0o002)
+        template(69)
+        path.chmod(path.stat().st_mode & ~0o022)
+    template(0)
+    if os.geteuid() == 0:
+        for path in (planted, planted.parent):
+            os.chown(path, 65534, 65534)
+            template(69)
+            os.chown(path, 0, 0)
+    planted.unlink()
+    template(69)
+    # A link leads to the checkout that it points to, not to what lies beside the link.
+    planted.symlink_to(ROOT / "slurm/run.sh")
+    run(["bash", ROOT / "slurm/cpu.sbatch", "x.cfg"], environment={"SLURM_SUBMIT_DIR": str(folder)}).expect(69, "this is a job for sbatch")
+
+
+def case_numbers_of_the_environment_are_no_code(folder):
+    for version in ("44", "51"):
+        result = job(folder, GRADSYNC_MAX_RESTARTS=f"UID[$(touch {folder}/ran)]", BASH_COMPAT=version).expect(64, "GRADSYNC_MAX_RESTARTS: .* is not a whole number")
+        check(not (folder / "ran").exists(), result.err)
+
+
+def case_a_job_keeps_the_site_of_its_submission(folder):
+    site = "# the site\nmpi = pmi2\nhint = nomultithread\ncpu-freq = high\ngpu-bind = closest\nmodules = gcc/99\n"
+    result = job(folder, GRADSYNC_SLURM_SITE=site, **{"BASH_FUNC_module%%": '() { echo "module $*"; }'})
+    check("module load gcc/99" in result.out, result.out)
+    check("'--launcher-options=--mpi=pmi2 --hint=nomultithread --gpu-bind=closest --cpu-freq=high'" in result.out, result.out)
+    job(folder, GRADSYNC_SLURM_SITE="mpo = x\n").expect(64, "GRADSYNC_SLURM_SITE:1: unknown key 'mpo'")
 
 
 if __name__ == "__main__":

@@ -1,3 +1,5 @@
+#include <stdexcept>
+
 #include "base/cli/options.h"
 #include "base/cli/slurm_site.h"
 #include "base/error.h"
@@ -40,7 +42,9 @@ void sweep_records(Input input) {
   sweep::failure_of(failure ? failure->result : ProcessResult{}, 0, std::string(text));
   sweep::Job job = sweep::make_job({{"ranks", "1", "job:1"}}, {}, "job");
   job.results = folder.path();
-  sweep::grid_in_folder(job, sweep::expand(job));
+  for (const auto& known : sweep::grid_in_folder(job, sweep::expand(job)).cells)
+    if (sweep::cell_files(folder.path(), known).run.parent_path() != folder.path())
+      throw std::logic_error("a cell of grid.json lies outside of its folder");
 }
 
 /// The site file of the programs, with and without keys for jobs of Slurm.

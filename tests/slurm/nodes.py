@@ -11,7 +11,7 @@ import sys
 
 from slurm_harness import BIN, CLUSTER, STATE, cluster, run_on_cluster, slurm, srun, wait_until
 import harness  # noqa: E402
-from harness import check  # noqa: E402
+from harness import ROOT, check  # noqa: E402
 
 
 def busbw_gb_per_s(*where) -> float:
@@ -110,11 +110,38 @@ def case_a_start_that_fails_leaves_nothing(folder):
     cluster("stop").expect(0)
     subprocess.run(["ip", "netns", "add", "gradsync-n2"], check=True)
     try:
-        result = cluster("start")
-        check(result.code != 0, "started although n2 was there")
-        check_nothing_left()
+        cluster("start").expect(70, "there is a namespace gradsync-n2 already")
+        # It is somebody's, with what runs in it.
+        check("gradsync-n2" in subprocess.run(["ip", "netns", "list"], capture_output=True, text=True).stdout, "a namespace of others was removed")
     finally:
+        subprocess.run(["ip", "netns", "delete", "gradsync-n2"], check=True)
+        check_nothing_left()
         cluster("start").expect(0)
+
+
+def case_where_it_cannot_start_it_says_why(folder):
+    """In a root without /sys, and where another one runs."""
+    bare = ["unshare", "--mount", "sh", "-c", f"umount -l /sys; exec {CLUSTER} why-not"]
+    result = harness.run(bare).expect(0)
+    check(result.out.strip() == "no /sys in this root: mount -t sysfs sysfs /sys", result.out)
+    cluster("why-not").expect(0, f"one is running already, of {ROOT}")
+    cluster("stop").expect(0, "stopped: 3 nodes")
+    cluster("stop").expect(0, "no cluster is running")
+    check(cluster("why-not").out.strip() == "", "it can")
+    skipped = harness.run(["unshare", "--mount", "sh", "-c", f"umount -l /sys; exec {sys.executable} {ROOT}/tests/slurm/check.py"]).expect(0)
+    check(skipped.out == "SKIP slurm check: no Slurm cluster on this machine: no /sys in this root: mount -t sysfs sysfs /sys\n", skipped.out)
+    cluster("start").expect(0)
+
+
+def case_a_cluster_that_died_gives_way(folder):
+    """As after a reboot, or from a checkout that is gone."""
+    (STATE / "owner").write_text("/somewhere/else\n")
+    for line in (STATE / "namespaces").read_text().split():
+        pids = subprocess.run(["ip", "netns", "pids", line], capture_output=True, text=True).stdout.split()
+        subprocess.run(["kill", "-KILL", *pids], check=True)
+    wait_until(lambda: not cluster("why-not").out.strip(), "its processes are gone", 20)
+    cluster("start").expect(0)
+    slurm("srun", "true").expect(0)
 
 
 def case_a_start_that_is_killed_can_be_stopped(folder):

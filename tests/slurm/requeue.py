@@ -7,8 +7,8 @@ import pathlib
 import re
 import sys
 
-from slurm_harness import BIN, Job, cluster, job_field, job_file, run_on_cluster, slurm, submit, wait_until
-from harness import Skip, check, run, synthetic
+from slurm_harness import BIN, Job, cluster, job_field, job_file, run_on_cluster, slurm, submit, wait_for_end, wait_until
+from harness import ROOT, Skip, check, run, synthetic
 
 DATA = ""
 TWO_NODES = ["-N2", "--ntasks-per-node=1", "--gpus-per-node=1"]
@@ -80,8 +80,30 @@ def case_a_start_without_progress_is_the_last(folder):
     job = submit(folder, "two-gpu", cells(folder, iterations=100000))
     job.wait_for_text("preflight")
     signal_batch(job)
-    job.expect(75, "did nothing that lasts", "to resume, submit it again: sbatch slurm/two-gpu.sbatch")
+    job.expect(75, "did nothing that lasts", "to resume, submit it again: .*slurm/submit .*two-gpu")
     check(job_field(job.number, "Restarts") == "0", "it was restarted")
+
+
+def case_the_printed_command_submits_the_same_job(folder):
+    """As typed after slurm/submit; after sbatch by hand from what the job got."""
+    file = cells(folder, iterations=100000)
+    typed = slurm(ROOT / "slurm/submit", "--parsable", f"--output={folder}/slurm-%x-%j.log", "-c1", "--time=7", "--comment=a b", "two-gpu", file,
+                  "--lr", 0.05, environment={"GRADSYNC_DEVICE": "cpu"}).expect(0).out.strip()  # fmt: skip
+    by_hand = submit(folder, "two-gpu", file, "--results", folder / "by-hand", sbatch=["--time=9", "--exclusive"])
+    for job, fields in ((Job(typed, folder), ("TimeLimit", "CPUs/Task", "TresPerNode", "Comment", "Command")),
+                        (by_hand, ("TimeLimit", "CPUs/Task", "TresPerNode", "OverSubscribe", "Partition"))):  # fmt: skip
+        job.wait_for_text("preflight")
+        signal_batch(job)
+        job.expect(75, "did nothing that lasts")
+        again = re.search("to resume, submit it again: (.*)", job.log)[1]
+        check(again.startswith("GRADSYNC_DEVICE=cpu "), again)
+        second = slurm("bash", "-euc", f"cd {folder if job is by_hand else ROOT} && {again}").expect(0).out.split()[-1]
+        try:
+            for field in fields:
+                check(job_field(job.number, field) == job_field(second, field) != "", f"{field}: {again}")
+        finally:
+            slurm("scancel", second)
+            wait_for_end(second)
 
 
 def case_restarts_are_counted(folder):

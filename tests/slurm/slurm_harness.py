@@ -108,25 +108,40 @@ def why_not() -> str:
 
 def reason_to_skip() -> str:
     """Two test runs on one machine take turns; a cluster that a person has started from here stays theirs."""
-    owner, deadline = STATE / "owner", time.monotonic() + TURN_S
-    while STATE.exists() and time.monotonic() < deadline:
-        if owner.exists() and owner.read_text().strip() == str(ROOT):
-            return "one is running already: make cluster-stop"
+    deadline = time.monotonic() + TURN_S
+    while (reason := why_not()).startswith("one is running already") and time.monotonic() < deadline:
+        if reason.endswith(f", of {ROOT}"):
+            return f"{reason}: make cluster-stop"
         time.sleep(1)
-    return f"another checkout's has run for {TURN_S} s" if STATE.exists() else why_not()
+    return reason
+
+
+def started() -> str:
+    """Starts the cluster. Why it cannot run here, or nothing; what should have worked is a failure."""
+    reason = reason_to_skip()
+    if not reason:
+        result = cluster("start")
+        if result.code != 69:
+            result.expect(0)
+            return ""
+        reason = result.err
+    return " ".join(reason.split())
 
 
 def run_on_cluster(names: dict, prepare=lambda folder: None) -> int:
     """harness.run_cases on a cluster of its own. Its folders are in the checkout: nodes need not share /tmp."""
-    reason = reason_to_skip()
-    if reason:
-        print(f"SKIP slurm {pathlib.Path(sys.argv[0]).stem}: no Slurm cluster on this machine: {reason}")
-        return 0
+    name = f"slurm {pathlib.Path(sys.argv[0]).stem}"
+    try:
+        if reason := started():
+            print(f"SKIP {name}: no Slurm cluster on this machine: {reason}")
+            return 0
+    except Failure as failure:
+        print(f"FAIL {name}: the test cluster does not start: {failure}")
+        return 1
     scratch = ROOT / "build/tests/slurm"
     scratch.mkdir(parents=True, exist_ok=True)
     tempfile.tempdir = str(scratch)
     try:
-        cluster("start").expect(0)
         return harness.run_cases(names, prepare)
     finally:
         subprocess.run([CLUSTER, "stop"], check=False)

@@ -62,8 +62,7 @@ def case_words_reach_the_tasks_and_printed_commands_work(folder):
     file = grid(odd, "seed = 1, 2, 3", "exclude = seed=2")
     lines = sweep(file, "--set", "repeats=2", "--cell", "3", "--dry-run", "--", "--data", odd / "data", "--iterations", 5).expect(0).out
     check(not (odd / "runs").exists(), "--dry-run did something")
-    script = f"{lines}\necho job $job1: by hand"
-    job = slurm("bash", "-euc", script, environment={"GRADSYNC_DEVICE": "cpu"}).expect(0).out.split()[1][:-1]
+    job = slurm("bash", "-euc", lines, environment={"GRADSYNC_DEVICE": "cpu"}).expect(0, "Submitted batch job").out.split()[-1]
     check(wait_for_end(job) == ("COMPLETED", 0), f"{logs(odd)}")
     check("not complete: 3 of 4 cells" in logs(odd, job)[0], f"{logs(odd)}")
     check((odd / "runs/lenet-ddp-r1-seed3-x1.h5").exists(), f"{sorted((odd / 'runs').iterdir())}")
@@ -100,8 +99,23 @@ def case_what_sbatch_refuses_is_said(folder):
     file = grid(folder, "ranks = 1, 2", "ranks-per-node = 2", "sbatch-options = --hold")
     sweep(file, "--set", "sbatch-options=--partition nowhere").expect(69, "invalid partition specified: nowhere", "submitted before it: none")
     (job,) = submitted(file, "--cell", "1")
-    check(job_field(job, "JobName") == "grid-1x1x1", job_field(job, "JobName"))
+    check(re.fullmatch("grid-[0-9a-f]{6}", job_field(job, "JobName")), job_field(job, "JobName"))
     slurm("scancel", job)
+
+
+def case_arrays_of_one_study_never_run_side_by_side(folder):
+    """Submitted twice before the first has begun: the second names the first, waits for its end and finds nothing to do."""
+    file = grid(folder, "ranks = 1, 2", "ranks-per-node = 2", "iterations = 40", "epochs = 10")
+    first = submitted(file)
+    result = sweep(file).expect(0, f"queued or runs already: jobs {first[0]}, {first[1]}; what is submitted now begins after that")
+    second = re.findall(r"^job (\d+):", result.out, re.MULTILINE)
+    jobs = first + second
+    check(len(jobs) == 4, f"{jobs}")
+    for job in jobs:
+        check(wait_for_end(job) == ("COMPLETED", 0), f"{logs(folder)}")
+    times = [(job_field(job, "StartTime"), job_field(job, "EndTime")) for job in jobs]
+    check(all(ended <= begun for (_, ended), (begun, _) in zip(times, times[1:])), f"side by side: {times}")
+    check(all("1 of 1 cells are there already" in log for job in second for log in logs(folder, job)), f"{logs(folder)}")
 
 
 if __name__ == "__main__":

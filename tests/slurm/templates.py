@@ -155,7 +155,7 @@ def case_an_installed_template_runs_the_installed_programs(folder):
     prefix = folder / "prefix"
     run([ROOT / "config/install", prefix, *sorted((ROOT / "build/bin").glob("gradsync-*"))]).expect(0, "installed in")
     job = submit(folder, "cpu", tiny(folder, ranks=2), environment={"GRADSYNC_HOME": str(prefix / "share/gradsync")})
-    job.expect(0, "version: +gradsync-sweep ", f"{prefix}/bin/gradsync-sweep ", "Synchronization modes")
+    job.expect(0, "version: +gradsync-sweep ", "== .*prefix/bin/gradsync-sweep .*job.cfg --launcher srun", "Synchronization modes")
 
 
 def case_the_commands_that_make_cluster_prints_work(folder):
@@ -182,7 +182,7 @@ def case_a_site_file_must_be_right(folder):
     for site, text in (("account =\n", "slurm/site:1: 'account' has no value"), ("# x\npartitoin = gpu\n", "site:2: unknown key 'partitoin'"),
                        ("just words\n", '"just words" has no ='), ("launcher = ssh\n", "launcher is srun or mpirun"),
                        ("max-restarts = many\n", "max-restarts is a count"),
-                       ("gpu-request = gpus\n", "gpu-request is gpus-per-node, gres, gres:TYPE or none"), ("time = soon\n", "time is as for sbatch"),
+                       ("gpu-request = gpus\n", "gpu-request is gpus-per-node, gpus-per-task, gres, gres:TYPE or none"), ("time = soon\n", "time is as for sbatch"),
                        ("memory = 2 GB\n", "memory is a size"), ("cores-per-rank = 0\n", "cores-per-rank is a count")):  # fmt: skip
         place = folder / str(len(list(folder.iterdir())))
         place.mkdir()
@@ -196,7 +196,8 @@ def case_a_site_file_may_come_from_an_editor_of_windows(folder):
     for site in (b"\xef\xbb\xbf# a site\r\naccount = physics\r\n", b"\xef\xbb\xbfaccount = physics\r\n"):
         (folder / "slurm/site").write_bytes(site)
         result = run([folder / "slurm/submit", "--environment"]).expect(0)
-        check(result.out == "export SBATCH_ACCOUNT=physics\n", f"not the value alone: {result.out!r}")
+        check(result.out == "export SBATCH_ACCOUNT=physics\nexport GRADSYNC_SLURM_SITE='# the site of the submission\naccount = physics\n'\n",
+              f"not the value alone: {result.out!r}")  # fmt: skip
 
 
 def case_the_template_of_arrays_wants_an_array(folder):
@@ -237,7 +238,7 @@ def case_two_jobs_and_one_folder_the_second_is_refused(folder):
     first = sbatch(folder, "two-gpu", cells)
     try:
         Job(first, folder).wait_for_text(r"\[1/1\]")
-        refused(folder, 64, "in use|already|another", "two-gpu", cells)
+        refused(folder, 75, "another sweep, or a run that it started", "two-gpu", cells)
     finally:
         slurm("scancel", first)
         wait_for_end(first)

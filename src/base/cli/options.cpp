@@ -374,9 +374,10 @@ std::vector<std::string> option_names(const OptionTable& table) {
 }
 
 void reject_unknown_variables(const OptionTable& known, Foreign foreign) {
-  // The last three are for the templates in slurm/.
-  std::vector<std::string> names = {"GRADSYNC_CONFIG", "GRADSYNC_SITE", "GRADSYNC_HOME",
-                                    "GRADSYNC_DEVICE", "GRADSYNC_MAX_RESTARTS"};
+  // All but the first two are for the templates in slurm/.
+  std::vector<std::string> names = {
+      "GRADSYNC_CONFIG",       "GRADSYNC_SITE",       "GRADSYNC_HOME",     "GRADSYNC_DEVICE",
+      "GRADSYNC_MAX_RESTARTS", "GRADSYNC_SLURM_SITE", "GRADSYNC_SUBMITTED"};
   names.push_back(variable_name(in_scope(scope_of(known), "config")));
   for (const auto& spec : known)
     names.push_back(variable_name(shared_key(spec)));

@@ -87,7 +87,7 @@ TEST_CASE("sweep: an exclusion leaves out what meets all its conditions") {
   REQUIRE(grid.remarks.size() == 1);
   CHECK(grid.remarks[0].find("test.cfg:2") == 0);
   // What --set took out of the grid needs no exclusion.
-  const std::vector<KeyValue> fewer = {{"ranks", "1, 2", "--set ranks=1,2", false}};
+  const std::vector<KeyValue> fewer = {{"ranks", "1, 2", "--set ranks", false}};
   CHECK(expand(job_of("ranks = 1, 4\nexclude = ranks=4", fewer)).remarks.empty());
   CHECK(expand(job_of("ranks = 1, 4\nexclude = sync=none", fewer)).remarks.size() == 1);
 }
@@ -163,8 +163,7 @@ TEST_CASE("sweep: --set replaces a key and adds an exclusion") {
   CHECK(option_of(grid.cells[0], "lr") == "0.5");
   const fs::path demo = source_folder() / "jobs" / "demo.cfg";
   CHECK(contains(refusal([&] { read_job(demo, {"ranks"}); }), "not KEY=VALUE"));
-  CHECK(
-      contains(refusal([&] { read_job(demo, {"rnaks=1"}); }), "--set rnaks=1: rnaks is not a key"));
+  CHECK(contains(refusal([&] { read_job(demo, {"rnaks=1"}); }), "--set rnaks: rnaks is not a key"));
   CHECK(contains(refusal([&] { read_job(demo, {"ranks=1", "ranks=2"}); }), "given twice"));
   CHECK(contains(refusal([&] { read_job(demo, {"# ranks=1"}); }), "not KEY=VALUE"));
 }
@@ -327,6 +326,36 @@ TEST_CASE("variants: what stands behind -- or in --set is given to all of them")
                                              {"variant", "y:", "--set", false}}));
   CHECK(names_of(own) == Names{"lenet-ddp-r1-x-seed1", "lenet-ddp-r1-y-seed1",
                                "lenet-ddp-r1-x-seed2", "lenet-ddp-r1-y-seed2"});
+}
+
+TEST_CASE("job file: launchers get options and their values, and no program") {
+  for (const char* key : {"mpirun-options", "srun-options", "sbatch-options"}) {
+    CHECK(refused(std::string(key) + " = /tmp/x.sh", "\"/tmp/x.sh\" belongs to no option"));
+    CHECK(refused(std::string(key) + " = --time=1 /tmp/x.sh", "belongs to no option"));
+    CHECK(refused(std::string(key) + " = --mca a b /tmp/x.sh", "belongs to no option"));
+  }
+  CHECK(job_of("mpirun-options = --mca btl tcp --map-by core").mpirun_options.size() == 5);
+  CHECK(job_of("sbatch-options = --comment=\"a b\" -p 'c d' --x=e\\ f\n").sbatch_options ==
+        Names{"--comment=a b", "-p", "c d", "--x=e f"});
+  CHECK(refused("sbatch-options = --comment=\"a b", "test.cfg:1: sbatch-options: the closing \""));
+}
+
+TEST_CASE("job file: one without a key is refused") {
+  const TestFolder folder;
+  write(folder / "empty.cfg", "# nothing\n");
+  CHECK(contains(refusal([&] { read_job(folder / "empty.cfg"); }), "there is no key in it"));
+  CHECK(read_job(folder / "empty.cfg", {"ranks=2"}).axes.size() == 1);
+}
+
+TEST_CASE("a grid that is too large: the message counts the values of an axis and lists none") {
+  std::string values = "1";
+  for (int i = 2; i <= 400; ++i)
+    values += "," + std::to_string(i);
+  const std::string text = refusal([&] {
+    expand(job_of("seed = " + values, {{"ranks", values, "--set ranks", false}}));
+  });
+  CHECK(contains(text, "--set ranks: ranks has 400 values, and the grid more than 100000 cells"));
+  CHECK(text.size() < 200);
 }
 
 TEST_CASE("variants: the environment counts where neither file nor variant speaks") {

@@ -364,6 +364,18 @@ TEST_CASE("srun: without GPUs none are asked for; ranks per node and options are
         std::find(args.begin(), args.end(), "--cpu-bind=cores"));
 }
 
+TEST_CASE("srun: a hint, of the options or of the job, goes before the binding to cores") {
+  const Allocation cpus{"7", 1, 2, 8, 4, 0};
+  CHECK(has(words_of(srun_on(cpus, 2), "ranks = 2"), "--cpu-bind=cores"));
+  const Names hinted = words_of(srun_on(cpus, 2, {"--hint=nomultithread"}), "ranks = 2");
+  CHECK_FALSE(has(hinted, "--cpu-bind=cores"));
+  CHECK(has(hinted, "--hint=nomultithread"));
+  setenv("SLURM_HINT", "nomultithread", 1);
+  const Names of_the_job = words_of(srun_on(cpus, 2), "ranks = 2");
+  unsetenv("SLURM_HINT");
+  CHECK_FALSE(has(of_the_job, "--cpu-bind=cores"));
+}
+
 TEST_CASE("srun: a cell that the allocation cannot hold is exit 69 and says what to ask for") {
   const auto refused = [](const SrunLauncher& launcher, const std::string& job) {
     return error_text(ExitCode::kEnvironment, [&] { launcher.require_room(cell_of(job)); });

@@ -1,3 +1,5 @@
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -256,7 +258,7 @@ TEST_CASE("results folder: sweeps of single cells share it, a sweep of the whole
   Sweep sweep;
   const ResultsFolder one(sweep.job, sweep.grid, FolderUse::kOneCell);
   const ResultsFolder other(sweep.job, sweep.grid, FolderUse::kOneCell);
-  CHECK(code_of([&] { ResultsFolder(sweep.job, sweep.grid); }) == ExitCode::kUsage);
+  CHECK(code_of([&] { ResultsFolder(sweep.job, sweep.grid); }) == ExitCode::kStoppedEarly);
 }
 
 TEST_CASE("cell lock: one at a time, seen from outside, gone with its owner") {
@@ -267,7 +269,7 @@ TEST_CASE("cell lock: one at a time, seen from outside, gone with its owner") {
     const CellLock lock(files);
     CHECK(is_running(files));
     std::string text;
-    CHECK(code_of([&] { const CellLock second(files); }, &text) == ExitCode::kUsage);
+    CHECK(code_of([&] { const CellLock second(files); }, &text) == ExitCode::kStoppedEarly);
     CHECK(text.find(", process " + std::to_string(getpid())) != std::string::npos);
   }
   CHECK_FALSE(is_running(files));
@@ -356,14 +358,79 @@ TEST_CASE("results folder: one sweep at a time") {
   Sweep sweep;
   const ResultsFolder first(sweep.job, sweep.grid);
   std::string text;
-  CHECK(code_of([&] { ResultsFolder(sweep.job, sweep.grid); }, &text) == ExitCode::kUsage);
+  CHECK(code_of([&] { ResultsFolder(sweep.job, sweep.grid); }, &text) == ExitCode::kStoppedEarly);
   CHECK(text.find("another sweep") != std::string::npos);
 }
 
-TEST_CASE("results folder: a file in its place") {
+TEST_CASE("results folder: a file, a loop of links or too long a name in its place") {
   Sweep sweep;
   write(sweep.runs(), "a file");
   CHECK(code_of([&] { sweep.run(); }) == ExitCode::kCannotCreate);
+  CHECK(code_of([&] { grid_in_folder(sweep.job, sweep.grid); }) == ExitCode::kCannotCreate);
+  fs::create_symlink(sweep.folder / "loop", sweep.folder / "loop");
+  for (const fs::path& name :
+       {sweep.folder / "loop", sweep.folder / std::string(300, 'x'), sweep.folder / "loop/runs"}) {
+    sweep.job.results = name;
+    CHECK(code_of([&] { sweep.run(); }) == ExitCode::kCannotCreate);
+    CHECK(code_of([&] { grid_in_folder(sweep.job, sweep.grid); }) == ExitCode::kCannotCreate);
+  }
+}
+
+TEST_CASE("results folder: the grid of one in which nothing was started gives way") {
+  Sweep sweep;
+  const Job other = job_in(sweep.folder, "model = lenet\nseed = 7\n");
+  { const ResultsFolder folder(sweep.job, sweep.grid); }
+  CHECK_NOTHROW(ResultsFolder(other, expand(other)));
+  CHECK(contains(read_text_file(sweep.runs() / "grid.json"), "\"seed\": \"7\""));
+  for (const char* trace : {"lenet-ddp-r1.log", "lenet-ddp-r1.h5.journal", "slurm"}) {
+    fs::create_directory(sweep.runs() / trace);
+    CHECK(code_of([&] { ResultsFolder(sweep.job, sweep.grid); }) == ExitCode::kUsage);
+    fs::remove(sweep.runs() / trace);
+  }
+}
+
+TEST_CASE("results folder: cells named in grid.json stay inside of it, under a name of their own") {
+  Sweep sweep;
+  sweep.run();
+  const fs::path file = sweep.runs() / "grid.json";
+  const nlohmann::json grid = nlohmann::json::parse(read_text_file(file));
+  const std::string victim = (sweep.folder / "victim/notes").string();
+  for (const std::string& name :
+       {victim, std::string("../victim/notes"), std::string("a/b"), std::string(".."),
+        std::string(""), std::string(".hidden"), std::string("-rf"), std::string("a\nb"),
+        std::string("lenet-ddp-r2")}) {
+    CAPTURE(name);
+    nlohmann::json forged = grid;
+    forged["cells"][0]["name"] = name;
+    Sha256 digest;
+    digest.update(nlohmann::json{{"launch", forged["launch"]}, {"cells", forged["cells"]}}.dump());
+    forged["digest"] = digest.hex();
+    write(file, forged.dump());
+    std::string text;
+    CHECK(code_of([&] { grid_in_folder(sweep.job, sweep.grid); }, &text) == ExitCode::kBadData);
+    CHECK(contains(text, "is no name of a cell"));
+  }
+}
+
+TEST_CASE("results folder: whoever may only read it cannot lock it") {
+  Sweep sweep;
+  const mode_t before = umask(022);
+  { const ResultsFolder folder(sweep.job, sweep.grid); }
+  for (const char* name : {"sweep.lock", "grid.lock"})
+    CHECK((fs::status(sweep.runs() / name).permissions() & fs::perms::all) ==
+          (fs::perms::owner_read | fs::perms::owner_write));
+  umask(before);
+  // A reader's lock on the file of a cell.
+  const CellFiles files = cell_files(sweep.runs(), sweep.grid.cells[0]);
+  write(files.running, "");
+  const UniqueFd reader(::open(files.running.c_str(), O_RDONLY));
+  struct flock lock {};
+  lock.l_type = F_RDLCK;
+  lock.l_whence = SEEK_SET;
+  REQUIRE(::fcntl(reader.get(), F_OFD_SETLK, &lock) == 0);
+  CHECK_FALSE(is_running(files));
+  const CellLock ours(files);
+  CHECK(is_running(files));
 }
 
 namespace {

@@ -1,6 +1,9 @@
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <iostream>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -8,6 +11,7 @@
 #include <doctest/doctest.h>
 
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/process.h"
 #include "serial/clean_environment.h"
 #include "serial/expect_error.h"
@@ -34,12 +38,14 @@ class Submission {
     fs::remove(folder_ / "slurm/site");
     fs::create_directory(file().parent_path());
     write(file(), text + "results = " + (folder_ / "runs").string() + "\n");
-    write(folder_ / "sbatch",
-          "#!/bin/sh\ncd '" + folder_.path().string() +
-              "'\necho call >>calls\nprintf '%s\\n' \"$@\" >>words\nnumber=$(wc -l <calls)\n"
-              "[ $number != " +
-              std::to_string(refused) + " ] || exit 1\necho \"$((40 + number));cluster\"\n");
-    fs::permissions(folder_ / "sbatch", fs::perms::owner_all);
+    add_program("sbatch",
+                "cd '" + folder_.path().string() +
+                    "'\necho call >>calls\nprintf '%s\\n' \"$@\" >>words\nenv >environment\n"
+                    "printf %s \"$GRADSYNC_SLURM_SITE\" >site; printf %s \"$GRADSYNC_SUBMITTED\" "
+                    ">submitted\n"
+                    "number=$(wc -l <calls)\n[ $number != " +
+                    std::to_string(refused) + " ] || exit 1\necho \"$((40 + number));cluster\"");
+    add_program("squeue", "printf '%s\\n' \"$@\" >>'" + (folder_ / "asked").string() + "'");
     setenv("PATH", (folder_.path().string() + ":" + path_).c_str(), 1);
     setenv("GRADSYNC_HOME", folder_.path().c_str(), 1);
   }
@@ -70,6 +76,19 @@ class Submission {
   fs::path runs() const { return folder_ / "runs"; }
   const TestFolder& folder() const { return folder_; }
 
+  // Of all jobs of the folder.
+  std::string name() const {
+    Sha256 digest;
+    digest.update(fs::weakly_canonical(runs()).string());
+    return "test-" + digest.hex().substr(0, 6);
+  }
+
+  // A program in sbatch's folder.
+  void add_program(const std::string& name, const std::string& script) const {
+    write(folder_ / name, "#!/bin/sh\n" + script + "\n");
+    fs::permissions(folder_ / name, fs::perms::owner_all);
+  }
+
  private:
   CleanEnvironment environment_;
   TestFolder folder_;
@@ -85,10 +104,11 @@ TEST_CASE("job arrays: one a shape, with its cells, after those before it") {
         "job 43: 2 nodes × 2 ranks, cells 1,4\n");
   const std::string at = submission.folder().path().string();
   CHECK(contains(submission.words(),
-                 "--parsable\n--dependency=afterany:41:42\n--array=1,4%1\n--nodes=2\n"
-                 "--ntasks-per-node=2\n--job-name=test-2x2\n--output=" +
-                     at + "/runs/slurm/%x-%A_%a.log\n" + at + "/slurm/grid.sbatch\n" + at +
-                     "/it's a/test.cfg\n--results\n" + at + "/runs\n"));
+                 "--parsable\n--dependency=singleton\n--array=1,4%1\n--nodes=2\n"
+                 "--ntasks-per-node=2\n--job-name=" +
+                     submission.name() + "\n--output=" + at + "/runs/slurm/test-2x2-%A_%a.log\n" +
+                     at + "/slurm/grid.sbatch\n" + at + "/it's a/test.cfg\n--results\n" + at +
+                     "/runs\n"));
   CHECK_FALSE(contains(submission.words(), "--gpus"));
   CHECK(fs::exists(submission.runs() / "grid.json"));
   CHECK(fs::is_directory(submission.runs() / "slurm"));
@@ -106,7 +126,7 @@ TEST_CASE("job arrays: GPUs, threads, the site's values and the job's own option
   write(submission.folder() / "slurm/site", "array-tasks = 4\n");
   submission.submit();
   for (const char* part : {"--array=2,8%4\n", "--gpus-per-node=2\n", "--cpus-per-task=6\n",
-                           "-2x2x6\n", ".log\n--time=1:00:00\n-pcpu\n--exclusive\n"})
+                           "-2x2x6-%A_%a.log\n--time=1:00:00\n-pcpu\n--exclusive\n"})
     CHECK_MESSAGE(contains(submission.words(), part), part << " is not in " << submission.words());
 }
 
@@ -135,7 +155,8 @@ TEST_CASE("job arrays: the site's way to request GPUs, its cores a rank and its 
           "gpu-request = " + form + "\ncores-per-rank = 6\nsbatch-options = --comment=x --qos=y\n");
     submission.submit();
     CHECK(contains(submission.words(),
-                   "--cpus-per-task=6\n--comment=x\n--qos=y\n--parsable\n--array=1%1\n"));
+                   "--cpus-per-task=6\n--comment=x\n--qos=y\n--parsable\n"
+                   "--dependency=singleton\n--array=1%1\n"));
     CHECK(contains(submission.words(), "--ntasks-per-node=2\n" + words + "--job-name="));
   }
 }
@@ -213,7 +234,7 @@ TEST_CASE("job arrays: what they need to know") {
                  }),
                  "backslash"));
   CHECK(contains(submission.submit({"--set=ranks=1", "--set=results=100%", "--dry-run"}),
-                 "/100%%/slurm/%x-%A_%a.log"));
+                 "/100%%/slurm/test-1x1-%A_%a.log"));
   setenv("GRADSYNC_HOME", "/nowhere", 1);
   CHECK(contains(error_text(ExitCode::kEnvironment, [&] { submission.submit(); }),
                  "cannot run /nowhere/slurm/submit"));
@@ -224,6 +245,30 @@ TEST_CASE("job arrays: a refusal names what was submitted") {
   const std::string text = error_text(ExitCode::kEnvironment, [&] { submission.submit(); });
   CHECK(contains(text, "sbatch refused 2 nodes × 2 ranks, cells 1,4: exit code 1"));
   CHECK(contains(text, "submitted before it: 41 42"));
+  CHECK(fs::exists(submission.runs() / "grid.json"));
+}
+
+TEST_CASE("job arrays: a submission that is refused at once leaves nothing in the way of another") {
+  Submission submission(kShapes, 1);
+  error_text(ExitCode::kEnvironment, [&] { submission.submit(); });
+  CHECK_FALSE(fs::exists(submission.runs() / "grid.json"));
+  CHECK_FALSE(fs::exists(submission.runs() / "slurm"));
+  CHECK(contains(submission.submit({"--", "--lr=0.5"}), "job 44: 2 nodes × 2 ranks, cells 1,4\n"));
+  CHECK(fs::exists(submission.runs() / "grid.json"));
+}
+
+TEST_CASE("job arrays: a study that is queued already is named, and its folder names all jobs") {
+  Submission submission("model = lenet\nranks = 1\nsbatch-options = -d afterok:7\n");
+  submission.add_program(
+      "squeue", "[ \"$4\" = --name=" + submission.name() + " ] && printf '10\\n10\\n12\\n'");
+  std::ostringstream said;
+  std::streambuf* const before = std::cerr.rdbuf(said.rdbuf());
+  submission.submit();
+  std::cerr.rdbuf(before);
+  CHECK(contains(said.str(), "queued or runs already: jobs 10, 12; what is submitted now begins"));
+  CHECK(contains(submission.words(), "--dependency=singleton\n"));
+  CHECK(contains(submission.words(), "\n-dafterok:7,singleton\n"));
+  CHECK(contains(submission.words(), "\n--job-name=" + submission.name() + "\n"));
 }
 
 TEST_CASE("job arrays: --dry-run prints the commands, and does nothing") {
@@ -232,32 +277,138 @@ TEST_CASE("job arrays: --dry-run prints the commands, and does nothing") {
   CHECK_FALSE(fs::exists(submission.runs()));
   CHECK_FALSE(fs::exists(submission.folder() / "words"));
   const std::string at = submission.folder().path().string();
-  CHECK(lines.starts_with("mkdir -p " + at + "/runs/slurm\njob1=$(" + at +
-                          "/slurm/submit --parsable --array=2%1 --nodes=1 "));
-  CHECK(contains(lines, "\njob3=$(" + at +
-                            "/slurm/submit --parsable --dependency=afterany:$job1:$job2 "
-                            "--array=1,4%1 --nodes=2 --ntasks-per-node=2 --job-name=test-2x2 "
-                            "--output=" +
-                            at + "/runs/slurm/%x-%A_%a.log grid '" + at +
-                            "/it'\\''s a/test.cfg' --results " + at + "/runs)\n"));
+  CHECK(lines.starts_with("mkdir -p " + at + "/runs/slurm\n" + at +
+                          "/slurm/submit --dependency=singleton --array=2%1 --nodes=1 "));
+  CHECK(contains(lines, "\n" + at +
+                            "/slurm/submit --dependency=singleton --array=1,4%1 --nodes=2 "
+                            "--ntasks-per-node=2 --job-name=" +
+                            submission.name() + " --output=" + at +
+                            "/runs/slurm/test-2x2-%A_%a.log grid '" + at +
+                            "/it'\\''s a/test.cfg' --results " + at + "/runs\n"));
 }
 
 TEST_CASE("slurm/submit: a template is the first word that names one") {
   const Submission submission("model = lenet\n");
   std::ostringstream out;
   write(submission.folder() / "slurm/site", "cores-per-rank = 3\n");
-  CHECK(submit_template({"--nodes=4", "multi-node", "x.cfg", "--lr", "0.1"}, out) == 0);
+  const std::string file = submission.file().string();
+  CHECK(submit_template({"--nodes=4", "multi-node", file, "--lr", "0.1"}, out) == 0);
   CHECK(submission.words() == "--cpus-per-task=3\n--nodes=4\n" +
                                   (submission.folder() / "slurm/multi-node.sbatch").string() +
-                                  "\nx.cfg\n--lr\n0.1\n");
-  CHECK(contains(refusal([&] {
-                   submit_template({"--nodes=4", "five-gpu"}, out);
-                 }),
-                 "templates: calibrate cpu four-gpu grid"));
-  CHECK(contains(refusal([&] {
-                   submit_template({"grid", "x.cfg"}, out);
-                 }),
-                 "gradsync-sweep x.cfg --launcher slurm"));
+                                  "\n" + file + "\n--lr\n0.1\n");
+  const auto told = [&](const Names& words) {
+    return refusal([&] { submit_template(words, out); });
+  };
+  CHECK(contains(told({"--nodes", "4", "for-gpu", file}),
+                 "'for-gpu' is no template; did you mean four-gpu?"));
+  CHECK(contains(told({"--hold", "eight-gpu", file}), "'eight-gpu' is no template"));
+  CHECK(contains(told({"--hold"}), "no template is named"));
+  CHECK(contains(told({"five-gpu"}), "templates: one-gpu two-gpu four-gpu multi-node cpu grid"));
+  CHECK(contains(told({"grid", "x.cfg"}),
+                 "gradsync-sweep x.cfg --launcher slurm --ranks-per-node 4"));
+  CHECK(contains(told({"grid", file, "--lr", "2", "--set", "ranks=1"}),
+                 " --set ranks=1 --launcher slurm --ranks-per-node 4 -- --lr 2"));
+  out.str("");
+  CHECK(submit_template({"--help"}, out) == 0);
+  CHECK(contains(out.str(), "usage: slurm/submit [SBATCH OPTIONS] TEMPLATE"));
+}
+
+TEST_CASE("slurm/submit: nothing is queued that could not run") {
+  const Submission submission("model = lenet\nranks = 1\n");
+  std::ostringstream out;
+  const std::string file = submission.file().string();
+  const auto told = [&](ExitCode code, const Names& words) {
+    return error_text(code, [&] { submit_template(words, out); });
+  };
+  CHECK(contains(told(ExitCode::kNoInput, {"four-gpu", "nowhere.cfg"}), "nowhere.cfg"));
+  CHECK(contains(told(ExitCode::kUsage, {"four-gpu"}), "four-gpu: give a job file"));
+  CHECK(contains(told(ExitCode::kUsage, {"four-gpu", file, "--bogus", "3"}), "--bogus"));
+  CHECK(contains(told(ExitCode::kUsage, {"four-gpu", file, "--lr", "fast"}), "lr"));
+  CHECK(contains(told(ExitCode::kUsage, {"four-gpu", file, "--set", "rnaks=2"}), "rnaks"));
+  // A folder that holds another grid. The job's ranks would compute on GPUs, which is a setting.
+  unsetenv("GRADSYNC_DEVICE");
+  const Job job = read_job(submission.file());
+  fs::create_directories(submission.runs() / "slurm");
+  record_grid(job, grid_in_folder(job, expand(job)));
+  CHECK(contains(told(ExitCode::kUsage, {"four-gpu", file}), "device: not set there, cuda here"));
+  CHECK_FALSE(fs::exists(submission.folder() / "words"));
+  // As seen from the folder of the job.
+  fs::remove_all(submission.runs());
+  unsetenv("GRADSYNC_DEVICE");
+  CHECK(submit_template({"-D", submission.file().parent_path().string(), "cpu", "test.cfg"}, out) ==
+        0);
+  CHECK(submit_template({"calibrate", "-b", "1KiB"}, out) == 0);
+}
+
+TEST_CASE("slurm/submit: what sbatch takes as options alone, and values for one template") {
+  const Submission submission("model = lenet\nranks = 1\n");
+  std::ostringstream out;
+  write(submission.folder() / "slurm/site",
+        "licenses = scratch:2\nnice = 5\nmail-user = a@b\nmail-type = END,FAIL\n"
+        "hint = nomultithread\ngpu-bind = closest\npartition = gpu,big\npartition-cpu = thin\n"
+        "time-cpu = 8:00:00\ntime = 1:00:00\nsbatch-options = --comment=\"a b\" '--x=c d'\n"
+        "gpu-request = gpus-per-task\n");
+  const auto setting = [&](const std::string& name) {
+    const std::string text = '\n' + read_text_file(submission.folder() / "environment");
+    const std::size_t begin = text.find('\n' + name + '=') + name.size() + 2;
+    return text.substr(begin, text.find('\n', begin) - begin);
+  };
+  submit_template({"cpu", submission.file().string()}, out);
+  CHECK(submission.words().starts_with(
+      "--licenses=scratch:2\n--nice=5\n--mail-user=a@b\n--mail-type=END,FAIL\n--comment=a b\n"
+      "--x=c d\n/"));
+  CHECK(setting("SBATCH_PARTITION") == "thin");
+  CHECK(setting("SBATCH_TIMELIMIT") == "8:00:00");
+  CHECK(setting("SBATCH_HINT") == "nomultithread");
+  CHECK(setting("SBATCH_GPU_BIND") == "closest");
+  submit_template({"--gpus-per-node=2", "one-gpu", submission.file().string()}, out);
+  CHECK(setting("SBATCH_PARTITION") == "gpu,big");
+  CHECK(setting("SBATCH_TIMELIMIT") == "1:00:00");
+  CHECK(contains(submission.words(), "\n--gpus-per-task=1\n"));
+  CHECK(contains(printed(submission, "gpu-request = gpus-per-task\n", {"--print", "four-gpu"}),
+                 "#SBATCH --gpus-per-task=1\n"));
+  // Each template of slurm/ has such keys.
+  Names templates;
+  for (const auto& file : fs::directory_iterator(source_folder() / "slurm"))
+    if (file.path().extension() == ".sbatch") templates.push_back(file.path().stem());
+  Names known = slurm_templates();
+  std::sort(known.begin(), known.end());
+  std::sort(templates.begin(), templates.end());
+  CHECK(templates == known);
+}
+
+TEST_CASE("slurm/submit: the job keeps the site of its submission, and the command as typed") {
+  const Submission submission("model = lenet\nranks = 1\n");
+  std::ostringstream out;
+  write(submission.folder() / "slurm/site", "mpi = pmi2\ncontainer = run \"a b\" # c\n");
+  setenv("GRADSYNC_MAX_RESTARTS", "3", 1);
+  setenv("SBATCH_QOS", "long one", 1);
+  submit_template({"--comment=a b", "cpu", submission.file().string()}, out);
+  unsetenv("SBATCH_QOS");
+  const SlurmSite kept = slurm_site_of(read_text_file(submission.folder() / "site"), "x");
+  CHECK(kept == this_site());
+  CHECK(kept.at("container") == "run \"a b\"");
+  CHECK(read_text_file(submission.folder() / "submitted")
+            .starts_with("GRADSYNC_MAX_RESTARTS=3 SBATCH_QOS='long one' " +
+                         (submission.folder() / "slurm/submit").string() +
+                         " '--comment=a b' cpu '"));
+}
+
+TEST_CASE("site file: one that others may write is refused") {
+  const Submission submission("model = lenet\n");
+  const fs::path site = submission.folder() / "slurm/site";
+  write(site, "container = evil\n");
+  fs::permissions(site, fs::perms::others_write, fs::perm_options::add);
+  CHECK(contains(refusal([&] { this_site(); }), "others can write this file"));
+  fs::permissions(site, fs::perms::others_write, fs::perm_options::remove);
+  fs::permissions(site, fs::perms::group_write, fs::perm_options::add);
+  CHECK(this_site().at("container") == "evil");  // our own group
+  if (::geteuid() != 0) return;
+  CHECK(::chown(site.c_str(), static_cast<uid_t>(-1), 65534) == 0);
+  CHECK(contains(refusal([&] { this_site(); }), "others can write this file"));
+  CHECK(::chown(site.c_str(), 65534, 65534) == 0);
+  fs::permissions(site, fs::perms::group_write, fs::perm_options::remove);
+  CHECK(contains(refusal([&] { this_site(); }), "others can write this file"));
 }
 
 TEST_CASE("site file: keys for jobs of Slurm may stand in the site file of all programs") {
