@@ -84,6 +84,14 @@ def case_python_modules_and_a_torch_of_the_current_folder_are_not_run(folder):
     harness.check(str(planted) not in re.search("^LD_LIBRARY_PATH=.*", shown, re.M)[0], shown)
 
 
+def case_only_in_a_container_root_is_let_through(folder):
+    """Open MPI asks before it starts ranks of root."""
+    bundle = copied(folder)
+    shown = run(["env", "-u", "OMPI_ALLOW_RUN_AS_ROOT", "-u", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", bundle / "run", "env"], environment=environment(folder)).expect(0).out
+    contained = run(["bash", "-c", f"cd {ROOT} && . config/common.sh && in_container"]).code == 0
+    harness.check(("OMPI_ALLOW_RUN_AS_ROOT=1" in shown) == contained, f"in a container: {contained}")
+
+
 def case_each_library_has_a_license_text_and_is_in_the_bill_of_materials(folder):
     if not (BUNDLE / "sbom.spdx").exists():
         raise Skip("there is no bundle (make bundle)")

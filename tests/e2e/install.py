@@ -347,6 +347,7 @@ def case_a_cpu_that_the_compiler_does_not_have_is_found_before_compiling(folder)
 
 
 def case_compile_jobs_fit_into_the_memory_of_the_control_group(folder):
+    run(["make", "-C", ROOT, "print-COMPILE"]).expect(0, "nice -n 10")
     groups = folder / "groups"
     (groups / "user/alice").mkdir(parents=True)
     (folder / "cgroup").write_text("0::/user/alice\n")
