@@ -1,7 +1,5 @@
-# gradsync: `make help` lists the targets, `make status` what the build found.
-#
-# Detection runs once, into build/config.mk (config/detect); every later make only includes it.
-# user.mk (untracked, see user.mk.example) holds local settings; the command line wins over it.
+# gradsync: `make help` lists the targets, `make status` what the build found. What is set by default, found and compiled is in
+# config/build.mk.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := all
@@ -9,27 +7,15 @@ SHELL := /bin/bash
 .SUFFIXES:
 MAKEFLAGS += --no-builtin-rules
 
--include user.mk
-
-# --- settings ----------------------------------------------------------------------------------
-
-MARCH ?= native
-# GCC 12 leaves the loops of the optimizer and of averaging scalar at plain -O2; vectorized they take half the
-# time (bench/optimizer). -O3 does it too, and makes GCC warn of what is not there.
-OPTIMIZE ?= -O2 -ftree-vectorize -fvect-cost-model=dynamic
-DEBUG ?= 0
-# GPU architectures with machine code of their own in the kernels; newer ones compile the last's PTX.
-CUDA_ARCHS ?= 80 90
-PREFIX ?= /usr/local
-# For which CPUs `make bundle` compiles: every x86 server since 2015.
-BUNDLE_MARCH ?= x86-64-v3
+# `make -f SOURCE/Makefile` in another folder builds there.
+SOURCE := $(patsubst %/,%,$(dir $(realpath $(lastword $(MAKEFILE_LIST)))))
+$(if $(filter-out $(CURDIR),$(SOURCE)),$(shell '$(SOURCE)/config/link' >&2))
 
 define HELP
 make              build the programs into build/bin
 make status       what the build uses: found where, which version, or the line that fixes it
-make deps         install what is missing: packages as root on Debian or Ubuntu, LibTorch and headers for anyone;
-                  make demo and make test do it first, every other target only says what is missing;
-                  SCOPES=build: for the programs alone, without the demo and the tests
+make deps         install what is missing: packages as root on Debian or Ubuntu, LibTorch and headers for anyone; make demo and
+                  make test do it first, all others only say what is missing; SCOPES=build: for the programs alone
 make check        a smoke test, less than a minute: 2 ranks, two modes, the report; PASS or FAIL
 make demo         train one network in every mode on 1, 2 and 4 ranks, print the comparison
 make quantize     train LeNet on CIFAR-10, quantize it to int8 step by step, print tables, draw pictures
@@ -43,8 +29,10 @@ make data         fetch CIFAR-10 into data/cifar-10
 make lint         clang-format, clang-tidy, shellcheck, walls; SINCE=recent: of what has changed lately
 make format       let clang-format rewrite the sources
 make bundle       build/bundle.tar.xz: programs, MPI and libraries for a machine with nothing but PyTorch
-make install      programs, their libraries, manual pages, templates and a module file into PREFIX ($(PREFIX)), below DESTDIR
-make clean        remove build/
+make install      programs, libraries, manual pages, templates, module file into PREFIX ($(PREFIX)), DESTDIR; bindir libdir mandir docdir
+make installcheck a smoke test of what was installed; make uninstall removes it
+make dist         build/gradsync-VERSION.tar.xz of the last commit; it builds without git
+make clean        remove build/; make distclean also runs and pages that were unpacked and made beside sources
 make print-VAR    the value of a make variable
 
 Settings, on the command line, in the environment or in user.mk:
@@ -52,6 +40,7 @@ Settings, on the command line, in the environment or in user.mk:
   ZLIB_ROOT SIMDJSON_ROOT DOCTEST_ROOT PYTHON     where things are; user.mk.example says more
   USE_CUDA=0  build for CPUs only         NVIDIA_DRIVER=VERSION  of the compute nodes' GPUs
   TORCH_RELEASE=2.10.0  LibTorch from PyPI that make deps installs    DOWNLOAD=no  nothing is downloaded
+  LOCKS=no    versions that PyPI has today, in place of those of config/locks with their hashes
   CUDA_ARCHS="$(CUDA_ARCHS)"  GPU architectures that kernels are compiled for
   CXX=$(CXX)  MARCH=$(MARCH)  OPTIMIZE=$(OPTIMIZE)  DEBUG=$(DEBUG)
   V=1 (show commands)  UNITY=no (compile each source alone)
@@ -62,7 +51,8 @@ include config/build.mk
 
 # --- targets ------------------------------------------------------------------------------------
 
-.PHONY: all help status deps check quantize demo test soak cluster cluster-stop bench tables data lint format install bundle clean always complete tests
+.PHONY: all help status deps check quantize demo test soak cluster cluster-stop bench tables data lint format install installcheck \
+  uninstall bundle dist clean distclean always complete tests
 
 help:
 	$(info $(HELP))@:
@@ -118,13 +108,22 @@ bundle:
 	@config/bundle build/bundle $(BUNDLE_MARCH)
 
 install: all
-	@DESTDIR='$(DESTDIR)' config/install '$(PREFIX)' $(PROGRAMS) $(AUDIT)
+	@$(INSTALL) '$(prefix)' $(PROGRAMS) $(AUDIT)
+installcheck:
+	@$(INSTALL) --check '$(prefix)'
+uninstall:
+	@$(INSTALL) --remove '$(prefix)'
+
+dist: ; $(make_dist)
 
 lint: build/gch/$(PRECOMPILED).gch
 	@$(LINT_INPUT) config/lint
 
 format:
 	find src analysis tests $(wildcard bench) \( -name '*.cpp' -o -name '*.h' -o -name '*.cu' \) -exec clang-format -i {} +
+
+distclean: clean
+	rm -rf results/example/*/*.h5 $(shell find analysis bench tests -name __pycache__ 2>/dev/null)
 
 clean: $(if $(CLEAN_FIRST),,$(filter-out clean,$(GOALS)))
 	$(if $(CLEAN_FIRST),@:,rm -rf build)

@@ -18,4 +18,6 @@ if (($# == 0)) && ! nvidia-smi >/dev/null 2>&1; then
   exit 0
 fi
 python=${TORCH_PYTHON:-$(sed -n 's/^TORCH_PYTHON := *//p' build/config.mk 2>/dev/null || true)}
+# A machine that is rented for it.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 exec "${python:-python3}" bench/gpu_suite.py "$@"

@@ -30,7 +30,7 @@ import tempfile
 import threading
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
+ROOT = pathlib.Path(__file__).absolute().parents[1]
 BUNDLE = os.environ.get("BUNDLE_OF_GRADSYNC")
 BIN = pathlib.Path(BUNDLE) / "bin" if BUNDLE else ROOT / "build/bin"
 BENCH = pathlib.Path(BUNDLE) / "bench" if BUNDLE else ROOT / "bench"

@@ -13,7 +13,7 @@ import time
 
 import torch
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests/python"))
+sys.path.insert(0, str(pathlib.Path(__file__).absolute().parents[1] / "tests/python"))
 from networks import make  # noqa: E402
 
 MEAN = (0.4914, 0.4822, 0.4465)

@@ -14,7 +14,7 @@ import time
 import numpy
 import torch
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests/python"))
+sys.path.insert(0, str(pathlib.Path(__file__).absolute().parents[1] / "tests/python"))
 from networks import resnet18  # noqa: E402
 
 MEAN = torch.tensor((0.4914, 0.4822, 0.4465)).view(1, 3, 1, 1)

@@ -25,7 +25,7 @@ done
 
 # A column of the rows of a table, by names of columns; CSV without commas in what is asked for here.
 column() { # FILE.csv COLUMN
-  python3 -c '
+  python3 -I -c '
 import csv, sys
 for row in csv.DictReader(open(sys.argv[1])):
     if sys.argv[2] in row: print(row["name"], row["model"], row[sys.argv[2]], sep="|")

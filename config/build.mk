@@ -1,7 +1,31 @@
-# How the programs are built: detection, flags, the classes of sources, compiling and linking.
+# How the programs are built: settings, detection, flags, the classes of sources, compiling and linking.
+
+# --- settings ----------------------------------------------------------------------------------
+
+# Local settings (untracked, see user.mk.example); the command line wins over them.
+-include user.mk
+
+MARCH ?= native
+# GCC 12 leaves the loops of the optimizer and of averaging scalar at plain -O2; vectorized they take half the
+# time (bench/optimizer). -O3 does it too, and makes GCC warn of what is not there.
+OPTIMIZE ?= -O2 -ftree-vectorize -fvect-cost-model=dynamic
+DEBUG ?= 0
+# GPU architectures with machine code of their own in the kernels; newer ones compile the last's PTX.
+CUDA_ARCHS ?= 80 90
+PREFIX ?= /usr/local
+# GNU's names; data files are in bindir/../share/gradsync, where the programs look for them.
+prefix = $(PREFIX)
+exec_prefix = $(prefix)
+bindir = $(exec_prefix)/bin
+libdir = $(exec_prefix)/lib
+mandir = $(prefix)/share/man
+docdir = $(prefix)/share/doc/gradsync
+# For which CPUs `make bundle` compiles: every x86 server since 2015.
+BUNDLE_MARCH ?= x86-64-v3
 
 # --- detection ---------------------------------------------------------------------------------
 
+# Detection runs once, into build/config.mk (config/detect); every later make only includes it.
 # What config/detect looks at. When any of it has changed, detection runs again; also while something
 # is missing (it may have been installed since) and when LibTorch has gone from where it was.
 DETECTED_BY := CXX MARCH MPICXX LIBTORCH CUDA_HOME NVCC NCCL_HOME HDF5_DIR BOOST_ROOT FMT_ROOT JSON_ROOT \
@@ -20,13 +44,13 @@ DRY_RUN := $(findstring n,$(filter-out --%,$(firstword -$(MAKEFLAGS))))
 CLEAN_FIRST := $(and $(filter clean,$(firstword $(GOALS))),$(filter-out clean,$(GOALS)))
 $(if $(CLEAN_FIRST),$(if $(MAKE_RESTARTS)$(DRY_RUN),,$(info rm -rf build)$(shell rm -rf build)))
 # Without build/config.mk nothing is built: a detection or an installation that fails ends make.
-ifneq ($(filter-out help clean format,$(GOALS)),)
+ifneq ($(filter-out help clean distclean dist format uninstall,$(GOALS)),)
 include build/config.mk
 endif
 
 # What the goals need (a scope of build/config.status each), and which of them install what is missing.
 SCOPES := build $(if $(filter deps check demo quantize bench test tests soak,$(GOALS)),demo) \
-  $(if $(filter deps test tests soak cluster,$(GOALS)),test) $(if $(filter deps data test tests soak,$(GOALS)),data)
+  $(if $(filter deps install test tests,$(GOALS)),install) $(if $(filter deps test tests soak cluster,$(GOALS)),test) $(if $(filter deps data test tests soak,$(GOALS)),data)
 INSTALLS := $(if $(DRY_RUN),,$(filter deps demo test,$(GOALS)))
 lacking := $(strip $(foreach scope,$(SCOPES),$(MISSING_$(scope))))
 
@@ -36,15 +60,20 @@ stale := $(or $(filter status deps,$(GOALS)),$(lacking),\
   $(if $(wildcard $(LIBTORCH_FOUND)/lib/libtorch_cpu.so),,gone),\
   $(if $(call holds,build/config.input,$(DETECTION_INPUT)),,changed))
 build/config.mk: export DETECTION_INPUT := $(DETECTION_INPUT)
-$(foreach v,$(DETECTED_BY) DOWNLOAD,$(eval build/config.mk: export $(v) := $($(v))))
+$(foreach v,$(DETECTED_BY) DOWNLOAD LOCKS,$(eval build/config.mk: export $(v) := $($(v))))
 build/config.mk: config/detect $(wildcard config/find/*.sh config/common.sh user.mk) $(if $(stale),always)
 	@config/detect
 	$(if $(INSTALLS),@config/deps $(SCOPES))
 endif
 
 # Said before anything is built: a wrong PREFIX, and how long the first build of the demo takes.
-ifneq ($(filter install,$(GOALS)),)
-$(if $(filter /%,$(firstword $(PREFIX))),,$(error PREFIX='$(PREFIX)' is not an absolute path; for example: make install PREFIX=/opt/gradsync))
+ifneq ($(filter install uninstall installcheck,$(GOALS)),)
+$(if $(filter /%,$(firstword $(prefix))),,$(error PREFIX='$(prefix)' is not an absolute path; for example: make install PREFIX=/opt/gradsync))
+endif
+# sinfo answers on the login node of a cluster; in a job SLURM_JOB_ID is set.
+ifneq ($(filter demo test soak bench,$(GOALS)),)
+$(if $(SLURM_JOB_ID)$(MAKE_RESTARTS),,$(if $(shell timeout 2 sinfo -h -o %P 2>/dev/null),\
+  $(info gradsync: this takes all cores of a node, which looks like a login node: srun make $(GOALS) runs it on another)))
 endif
 ifneq ($(and $(filter demo,$(GOALS)),$(if $(wildcard build/bin/gradsync-train),,new)),)
 $(if $(DRY_RUN)$(stale),,$(info == build: all programs, 3 to 5 minutes on 2 cores; then the demo, about 2 minutes))
@@ -52,13 +81,15 @@ endif
 
 # --- flags -------------------------------------------------------------------------------------
 
+# Texts of LibTorch's headers are in the programs, with the path of the header; not with the builder's home.
+WITHOUT_PATHS = $(if $(LIBTORCH_FOUND),-ffile-prefix-map=$(LIBTORCH_FOUND)=libtorch) $(if $(filter 1,$(DEBUG)),-ffile-prefix-map=$(CURDIR)=.)
 WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion
 LANGUAGE = -std=c++20 $(OPTIMIZE) $(if $(MARCH),-march=$(MARCH)) $(if $(filter 1,$(DEBUG)),-g) \
   -DGRADSYNC_WITH_CUDA=$(WITH_CUDA) $(CPPFLAGS) $(CXXFLAGS)
 # LibTorch's folder goes before the others: it brings the fmt that its own headers need, as headers only
 # and in a namespace of its version, so that it does not meet the system's.
 # Classes of LibTorch's headers have members of their own without NDEBUG, which its libraries are built with.
-TORCH_FLAGS = $(TORCH_CFLAGS) -DNDEBUG -DFMT_HEADER_ONLY -Wno-interference-size $(if $(filter 1,$(WITH_CUDA)),-DUSE_C10D_NCCL)
+TORCH_FLAGS = $(TORCH_CFLAGS) $(strip $(WITHOUT_PATHS)) -DNDEBUG -DFMT_HEADER_ONLY -Wno-interference-size $(if $(filter 1,$(WITH_CUDA)),-DUSE_C10D_NCCL)
 MPI_FLAGS = $(MPI_CFLAGS) $(CUDA_CFLAGS) $(NCCL_CFLAGS)
 COMMON_FLAGS = -Isrc $(HDF5_CFLAGS) $(BOOST_CFLAGS) $(FMT_CFLAGS) $(JSON_CFLAGS) $(SSL_CFLAGS)
 TEST_FLAGS = -I. -Itests $(DOCTEST_CFLAGS)
@@ -152,7 +183,7 @@ PRECOMPILED := base/precompiled_torch.h
 build/gch/$(PRECOMPILED).gch: src/$(PRECOMPILED) build/flags
 	$(call say,PCH,$<)
 	@mkdir -p $(@D)
-	$(Q)$(CXX) -x c++-header $(LANGUAGE) $(WARNINGS) $(TORCH_FLAGS) $(MPI_FLAGS) $(COMMON_FLAGS) $< -o $@
+	$(Q)$(NICE) $(CXX) -x c++-header $(LANGUAGE) $(WARNINGS) $(TORCH_FLAGS) $(MPI_FLAGS) $(COMMON_FLAGS) $< -o $@
 
 EXTRA :=
 PLACE :=
@@ -163,7 +194,9 @@ $(TEST_OBJECTS) $(REPORT_OBJECTS) $(call alone,analysis): private PLACE = $(TEST
 $(SERIAL_OBJECTS) $(call plain_objects,$(COLD)): private OPTIMIZE = -O1
 $(call plain_objects,$(UNFUSED)): private EXTRA = -ffp-contract=off $(ZLIB_CFLAGS) $(SIMDJSON_CFLAGS)
 
-COMPILE = $(Q)$(CXX) $(LANGUAGE) $(WARNINGS) $(EXTRA) $(COMMON_FLAGS) $(PLACE) -MMD -MP
+# The other users of the machine first.
+NICE := nice -n 10
+COMPILE = $(Q)$(NICE) $(CXX) $(LANGUAGE) $(WARNINGS) $(EXTRA) $(COMMON_FLAGS) $(PLACE) -MMD -MP
 
 build/unity/%.o: build/unity/%.cpp build/flags
 	$(call say,CXX,$*)
@@ -177,7 +210,7 @@ build/alone/%.o: %.cpp build/flags
 build/alone/%.cu.o: %.cu build/nvcc-flags
 	$(call say,NVCC,$<)
 	@mkdir -p $(@D)
-	$(Q)$(NVCC_FOUND) $(NVCC_FLAGS) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
+	$(Q)$(NICE) $(NVCC_FOUND) $(NVCC_FLAGS) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
 
 -include $(OBJECTS:.o=.d) $(KERNELS:.o=.d)
 
@@ -190,10 +223,22 @@ LINT_INPUT = SINCE='$(SINCE)' COMPILER='$(CXX)' FLAGS='$(filter-out -fvect-cost-
 # Only version.cpp knows the revision, and is compiled again only when it changes.
 build/revision: always
 	@mkdir -p build
-	@new=$$(git describe --always --dirty 2>/dev/null || echo unknown); \
+	@new=$$(cat revision 2>/dev/null || git -C src describe --always --dirty 2>/dev/null || echo unknown); \
 	  [[ -e $@ && $$(<$@) == "$$new" ]] || printf '%s\n' "$$new" >$@
 build/alone/src/base/version.o: build/revision
 build/alone/src/base/version.o: private EXTRA = -DGRADSYNC_REVISION='"$(strip $(file <build/revision))"'
+
+VERSION = $(shell sed -n 's/.*return "\([0-9.a-z-]*\)";/\1/p' src/base/version.cpp)
+INSTALL = DESTDIR='$(DESTDIR)' bindir='$(bindir)' libdir='$(libdir)' mandir='$(mandir)' docdir='$(docdir)' config/install
+
+# The files of the last commit with its time, and its name in the file revision: the same bytes each time.
+define make_dist
+@git rev-parse --git-dir >/dev/null 2>&1 || { echo 'gradsync: make dist needs the checkout, this is no checkout of git' >&2; exit 69; }
+@git diff --quiet HEAD || echo 'gradsync: changes that are not committed are not in the archive' >&2
+@mkdir -p build/dist && git describe --always >build/dist/revision
+@git archive --prefix=gradsync-$(VERSION)/ --add-file=build/dist/revision HEAD | xz -T1 >build/gradsync-$(VERSION).tar.xz
+@rm -r build/dist && echo build/gradsync-$(VERSION).tar.xz
+endef
 
 # --- linking -----------------------------------------------------------------------------------
 
@@ -201,8 +246,7 @@ build/alone/src/base/version.o: private EXTRA = -DGRADSYNC_REVISION='"$(strip $(
 $(AUDIT): analysis/audit/gradsync-audit.in src/base/version.cpp build/revision
 	$(call say,PY,$@)
 	@mkdir -p $(@D)
-	$(Q)version=$$(sed -n 's/.*return "\([0-9.]*\)";/\1/p' src/base/version.cpp) && \
-	  sed "s/@VERSION@/$$version (revision $$(<build/revision))/" $< >$@ && chmod 755 $@
+	$(Q)sed "s/@VERSION@/$(VERSION) (revision $$(<build/revision))/" $< >$@ && chmod 755 $@
 
 # Thin archives: from each, the linker takes the objects that a program needs.
 build/plain.a: $(PLAIN_OBJECTS)
@@ -238,4 +282,4 @@ $(foreach main,$(MAINS),$(eval build/bin/gradsync-$(subst :,: build/alone/,$(mai
 $(sort $(PROGRAMS) $(TESTS) build/tests/gpu $(BENCHMARKS)):
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CXX) $(LDFLAGS) $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(STDCXX_FIRST) $(RUNPATH) -Wl,--as-needed $(LINK_WITH) -ldl -o $@
+	$(Q)$(NICE) $(CXX) $(LDFLAGS) $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(STDCXX_FIRST) $(RUNPATH) -Wl,--as-needed $(LINK_WITH) -ldl -o $@

@@ -17,6 +17,14 @@ nvidia_driver() {
 # The cores that this process may use; nproc alone prints OMP_NUM_THREADS.
 cores() { env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc; }
 
+# Runs Python code that imports what the user's Python has. Nothing comes from the current folder, which -c would search
+# first: anybody may have written a pathlib.py or torch/ there. Where nothing of the user's is needed, python3 -I does the same.
+# config/bundle copies this function into the bundle.
+ask_python() { # PYTHON CODE
+  "$1" -c "import os, sys; sys.path[:] = [p for p in sys.path if p and os.path.realpath(p) != os.getcwd()]
+$2"
+}
+
 # The newest major version of CUDA that a driver runs.
 cuda_of_driver() { # VERSION
   local major=${1%%.*}
@@ -37,6 +45,8 @@ readonly torch_release
 readonly cache_dir=${XDG_CACHE_HOME:-$HOME/.cache}/gradsync
 readonly torch_venv=$cache_dir/venv-torch-$torch_release
 readonly test_venv=$cache_dir/venv-test
+# Of each set of packages config/locks holds the versions and hashes (config/deps --lock).
+readonly torch_packages="torch==$torch_release numpy"
 readonly test_packages="h5py pandas xarray h5netcdf netCDF4 numpy perfetto safetensors"
 # What the tests compare gradsync with. Without dependencies, named here instead: those of torchvision would bring
 # a second PyTorch. torchvision 0.26 belongs to PyTorch 2.11, 0.25 to 2.10, and so on.
@@ -46,6 +56,11 @@ readonly peer_packages="--no-deps torchvision~=0.$((${torchvision_minor%%.*} + 1
 numpy pandas python-dateutil six networkx plotly narwhals packaging psutil pyyaml"
 # Boost, and nlohmann-json and doctest as headers, for users who cannot install packages.
 readonly library_packages="cmeel-boost==1.90.0 pgm-build-deps==2026.10.26.92"
+# CUDA 13's wheels, which LibTorch brings, lack nvcc and the folders crt/ and nv/ of CUDA's headers; these packages have
+# them. Each is named with its version, for nvcc itself asks for the newest of the others.
+cuda_packages() { # CUDA-VERSION
+  printf "nvidia-%s==$1.* " cuda-nvcc cuda-crt cuda-cccl cuda-runtime nvvm
+}
 readonly library_venv=$cache_dir/venv-libraries
 readonly status_file=build/config.status
 readonly apt_install="apt-get install -y --no-install-recommends"
@@ -76,6 +91,27 @@ libraries_of() { # FILES...
   ldd "$@" 2>/dev/null | awk '/=> \// { print $3 }' | sort -u
 }
 
+# Whether nobody but root, the user and the owners named can change what a path leads to: the path and all folders above it are
+# theirs, and no one else may write there. A group of root's or of the user's name is no one else. In a folder with the sticky bit
+# (/tmp) others cannot replace what is there already.
+is_trusted() { # PATH [USER-ID...]
+  local path mode owner group last=yes
+  path=$(realpath -m "$1")
+  while [[ ! -e $path ]]; do path=$(dirname "$path"); done
+  while :; do
+    read -r mode owner group < <(stat -c '%A %u %G' "$path")
+    [[ " 0 $(id -u) ${*:2} " == *" $owner "* ]] || return 1
+    if [[ $mode == ????????w* || ($mode == ?????w* && $group != root && $group != "$(id -un)") ]]; then
+      [[ $last == no && $mode == *[tT] ]] || return 1
+    fi
+    [[ $path != / ]] || return 0
+    path=$(dirname "$path") last=no
+  done
+}
+
+# Root in a container is not root of the host; Open MPI asks before it starts ranks of root.
+in_container() { [[ -e /run/.containerenv || -e /.dockerenv || $(awk '{ print $1, $2, $3; exit }' /proc/self/uid_map) != "0 0 4294967295" ]]; }
+
 is_root() { [[ $(id -u) == 0 ]]; }
 
 # The Python that makes the suite's own environments: PYTHON, else the first that LibTorch's wheel
@@ -83,7 +119,7 @@ is_root() { [[ $(id -u) == 0 ]]; }
 venv_python() {
   local candidate
   for candidate in ${PYTHON:-/usr/bin/python3 python3 python3.13 python3.12 python3.11}; do
-    if have "$candidate" && "$candidate" -c \
+    if have "$candidate" && "$candidate" -I -c \
       'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then
       command -v "$candidate"
       return

@@ -66,7 +66,7 @@ $(FUZZER): $(FUZZ_OBJECTS)
 	$(call say,LINK,$@)
 	$(Q)$(FUZZ_CXX) -fsanitize=fuzzer,address,undefined $^ $(PLAIN_LIBS) $(ZLIB_LIBS) $(SIMDJSON_LIBS) -ldl -o $@
 
-compile_again = $(Q)$(COMPILE_AGAIN) $(COMMON_FLAGS) $(ZLIB_CFLAGS) $(SIMDJSON_CFLAGS) $(TEST_FLAGS) -MMD -MP -iquote . -c $< -o $@
+compile_again = $(Q)$(NICE) $(COMPILE_AGAIN) $(COMMON_FLAGS) $(ZLIB_CFLAGS) $(SIMDJSON_CFLAGS) $(TEST_FLAGS) -MMD -MP -iquote . -c $< -o $@
 define tree_rules
 build/$(1)/alone/%.o: %.cpp build/flags
 	$$(call say,$(2),$$<)

@@ -198,12 +198,12 @@ LayoutJson parsed_json(const std::string& text, const std::string& where) {
 /// Beside the programs of a build, or of an installation.
 fs::path layouts_file() {
   const fs::path programs = fs::read_symlink("/proc/self/exe").parent_path();
-  for (const char* folder : {"../../results/published", "../share/gradsync/results/published"})
+  for (const char* folder : {"../../results/published", "../share/gradsync/published"})
     if (fs::exists(programs / folder / "layouts.json"))
       return (programs / folder / "layouts.json").lexically_normal();
   throw Error(ExitCode::kNoInput,
               "layouts.json is neither in the build's results/published nor in "
-              "share/gradsync/results/published",
+              "share/gradsync/published",
               "run `make install`, or name a layout file: --as FILE.json");
 }
 

@@ -16,7 +16,7 @@ import subprocess
 import sys
 from typing import Callable
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).absolute().parents[2]
 BIN = ROOT / "build/bin"
 RESULTS = ROOT / "results/bench"
 ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMP_NUM_THREADS": "1",

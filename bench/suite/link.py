@@ -81,7 +81,7 @@ class Link:
 
 
 # mpirun takes two names of one machine for two, and would put both ranks on its first core.
-BIND = str(pathlib.Path(__file__).resolve().parent / "bound")
+BIND = str(pathlib.Path(__file__).absolute().parent / "bound")
 
 
 def ip(*words) -> None:

@@ -16,7 +16,7 @@ import torch
 import torch.distributed
 import torch.multiprocessing
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests/python"))
+sys.path.insert(0, str(pathlib.Path(__file__).absolute().parents[2] / "tests/python"))
 import networks  # noqa: E402
 
 WARMUP = 3

@@ -13,7 +13,7 @@ import time
 
 import torch
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests/python"))
+sys.path.insert(0, str(pathlib.Path(__file__).absolute().parents[2] / "tests/python"))
 import networks  # noqa: E402
 
 WARMUP = 3

@@ -43,15 +43,9 @@ cuda_library() {
     "$torch"/lib/libcudart*.so.* "${found#*|}"/../lib64/libcudart.so "${found#*|}"/../lib/libcudart.so
 }
 
-# CUDA 13's wheels, which LibTorch brings, lack nvcc and the folders crt/ and nv/ of CUDA's headers.
-# These packages have them. They go into an environment of their own, so that nobody's LibTorch is
-# touched; each is named with its version, for nvcc itself asks for the newest of the others.
+# They go into an environment of their own, so that nobody's LibTorch is touched.
 missing_cuda_packages() { # NAME OTHERWISE
-  local packages="" package
-  for package in nvcc crt cccl runtime; do
-    packages+="nvidia-cuda-$package==$cuda_version.* "
-  done
-  missing_in_venv "$1" missing build 1 "$cuda_venv" "${packages}nvidia-nvvm==$cuda_version.*" "$2"
+  missing_in_venv "$1" missing build 1 "$cuda_venv" "$(cuda_packages "$cuda_version")" "$2"
 }
 
 find_cuda() {

@@ -11,6 +11,10 @@ find_compiler() {
     missing "C++20 compiler" missing build g++ "CXX=/path/to/g++ (11 or newer)"
   fi
   local march=${MARCH-native} resolved=""
+  if have "${cxx[-1]}" && ! "${cxx[@]}" ${march:+"-march=$march"} -x c++ -E - </dev/null >/dev/null 2>&1; then
+    row "target CPU" missing build - "${cxx[*]} has no -march=$march: correct MARCH=$march; native, x86-64-v3"
+    return
+  fi
   [[ $march != native ]] || resolved=$("${cxx[@]}" -march=native -Q --help=target 2>/dev/null |
     awk '$1 == "-march=" { print $2; exit }') || true
   row "target CPU" ok info "${march:-baseline}" "${resolved:+is $resolved here; }MARCH= changes it"

@@ -39,7 +39,7 @@ find_slurm() {
 find_venv_python() {
   local python
   if python=$(venv_python); then
-    row "Python with venv" ok venv "$("$python" -c 'import platform as p; print(p.python_version())')" \
+    row "Python with venv" ok venv "$("$python" -I -c 'import platform as p; print(p.python_version())')" \
       "$python"
   else
     # Only LibTorch cannot do without.
@@ -62,6 +62,7 @@ find_tools() {
   find_xz
   find_tool rsvg-convert demo librsvg2-bin "plots are SVG files only"
   find_tool gnuplot bench gnuplot-nox "make bench draws no pictures"
+  find_tool patchelf install patchelf "make install needs a PREFIX that only you can read"
   find_tool curl data "curl ca-certificates" "make data cannot download"
   find_library_or_pypi DOCTEST DOCTEST_ROOT doctest doctest/doctest.h DOCTEST_VERSION_STR "" pgm_build_deps/doctest
   report_library_or_pypi doctest test doctest-dev DOCTEST_ROOT

@@ -25,7 +25,7 @@ torch_cuda() {
 
 active_python_torch() {
   local python=${PYTHON:-python3}
-  have "$python" && "$python" -c 'import importlib.util as u, sys
+  have "$python" && ask_python "$python" 'import importlib.util as u
 spec = u.find_spec("torch")
 sys.exit(1) if spec is None else print(list(spec.submodule_search_locations)[0])' 2>/dev/null
 }
@@ -90,7 +90,7 @@ torch_python() {
 }
 
 missing_torch() { # NAME OTHERWISE
-  missing_in_venv "$1" missing build 8 "$torch_venv" "torch==$torch_release numpy" "$2"
+  missing_in_venv "$1" missing build 8 "$torch_venv" "$torch_packages" "$2"
 }
 
 with_cuda() { [[ ${USE_CUDA:-} != 0 && -e $torch/lib/libtorch_cuda.so ]]; }

@@ -7,7 +7,7 @@
 namespace gradsync {
 
 std::string version_number() {
-  return "0.2.0";
+  return "0.3.0-dev";
 }
 
 std::string revision() {

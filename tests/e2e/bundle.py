@@ -72,6 +72,42 @@ def case_a_python_without_torch_is_named(folder):
         raise Failure(f"exit {result.code}: {result.out}{result.err}")
 
 
+def case_python_modules_and_a_torch_of_the_current_folder_are_not_run(folder):
+    bundle = copied(folder)
+    planted = folder / "shared"
+    (planted / "torch/lib").mkdir(parents=True)
+    for name in ("pathlib.py", "re.py", "os.py", "torch/__init__.py"):
+        (planted / name).write_text(f"open({str(folder / 'ran')!r}, 'w').close()\n")
+    (planted / "torch/version.py").write_text((bundle / "torch-version").read_text().join(("__version__ = '", "'\n")))
+    shown = run(["bash", "-c", f"cd {planted} && {bundle}/run env"], environment=environment(folder)).expect(0).out
+    harness.check(not (folder / "ran").exists(), "a module of the current folder was run")
+    harness.check(str(planted) not in re.search("^LD_LIBRARY_PATH=.*", shown, re.M)[0], shown)
+
+
+def case_only_in_a_container_root_is_let_through(folder):
+    """Open MPI asks before it starts ranks of root."""
+    bundle = copied(folder)
+    shown = run(["env", "-u", "OMPI_ALLOW_RUN_AS_ROOT", "-u", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", bundle / "run", "env"], environment=environment(folder)).expect(0).out
+    contained = run(["bash", "-c", f"cd {ROOT} && . config/common.sh && in_container"]).code == 0
+    harness.check(("OMPI_ALLOW_RUN_AS_ROOT=1" in shown) == contained, f"in a container: {contained}")
+
+
+def case_each_library_has_a_license_text_and_is_in_the_bill_of_materials(folder):
+    if not (BUNDLE / "sbom.spdx").exists():
+        raise Skip("there is no bundle (make bundle)")
+    sbom = (BUNDLE / "sbom.spdx").read_text()
+    entries = {part.split("\n")[0]: part for part in sbom.split("\nPackageName: ")[1:]}
+    for path in [*BUNDLE.glob("lib/*"), *BUNDLE.glob("mpi/plugins/*"), *BUNDLE.glob("pmix/plugins/*"), *BUNDLE.glob("mpi/bin/*")]:
+        name = str(path.relative_to(BUNDLE))
+        harness.check(name in entries, f"{name} is not in sbom.spdx")
+        package = re.search(r"purl pkg:(?:deb/debian|pypi)/(.*)@", entries[name])
+        harness.check(package is None or (BUNDLE / "licenses" / package[1]).stat().st_size > 0, f"no license text of {name}")
+        harness.check(package is not None or name == "lib/libcurl.so.4", f"{name}: of no package")
+    harness.check("deb/debian/nlohmann-json3-dev@" in sbom or "pgm-build-deps" in sbom, "no entry for the headers of nlohmann-json")
+    unused = [path.name for path in BUNDLE.glob("*/plugins/*") if re.search("netlink|plm_slurm|ras_slurm", path.name)]
+    harness.check(not unused and not list(BUNDLE.glob("lib/libnl*")), f"{unused}")
+
+
 # Beside Python all that `run` calls.
 TOOLS = ("bash", "cat", "dirname", "env", "readlink", "sed", "tar", "xz")
 # Of these no bundle brings its own.

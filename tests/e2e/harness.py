@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).absolute().parents[2]
 BIN = ROOT / "build/bin"
 MPIRUN = os.environ.get("MPIRUN") or "mpirun"
 ENVIRONMENT = {key: value for key, value in os.environ.items() if not key.startswith(("GRADSYNC_", "SLURM_"))} | {

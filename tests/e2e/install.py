@@ -3,11 +3,13 @@
 
 usage: install.py [NAME...]    (run by tests/run)
 """
+import hashlib
 import os
 import pathlib
 import re
 import shutil
 import sys
+import zipfile
 
 import harness
 from harness import ROOT, Skip, check, mpirun, run, synthetic
@@ -25,7 +27,11 @@ def case_every_program_has_a_page_and_a_completion(folder):
         check(".SH OPTIONS" in (PREFIX / f"share/man/man1/{name}.1").read_text(), f"the page of {name}")
         run(["bash", "-n", PREFIX / "share/bash-completion/completions" / name]).expect(0)
     check((PREFIX / "share/man/man1/gradsync-report-compare.1").exists(), "no page of gradsync-report compare")
-    check(not (PREFIX / "share/gradsync/slurm/site").exists(), "the site file of the checkout was installed")
+    tracked = run(["git", "-C", ROOT, "ls-files", "slurm", "jobs"])  # neither a site file nor what an editor left
+    if tracked.code == 0:
+        share = PREFIX / "share/gradsync"
+        installed = {str(path.relative_to(share)) for part in ("slurm", "jobs") for path in (share / part).iterdir()}
+        check(installed == set(tracked.out.split()), f"{installed ^ set(tracked.out.split())}")
 
 
 def case_a_grid_runs_from_the_installed_files(folder):
@@ -35,7 +41,7 @@ def case_a_grid_runs_from_the_installed_files(folder):
     run(mpirun(2) + [PREFIX / "bin/gradsync-train", "--model", "lenet", "--data", data, "--batch-per-rank", 16, "--iterations", 5,
                      "--output", folder / "run.h5"]).expect(0)  # fmt: skip
     run([PREFIX / "bin/gradsync-report", folder / "run.h5"]).expect(0, "ddp")
-    run([PREFIX / "bin/gradsync-audit", PREFIX / "share/gradsync/results/published/reports.csv", "--table", "findings"]).expect(0)
+    run([PREFIX / "bin/gradsync-audit", PREFIX / "share/gradsync/published/reports.csv", "--table", "findings"]).expect(0)
 
 
 def case_the_users_site_file_is_read(folder):
@@ -50,6 +56,64 @@ def case_the_users_site_file_is_read(folder):
     result = run([PREFIX / "bin/gradsync-sweep", PREFIX / "share/gradsync/jobs/demo.cfg", "--launcher", "slurm", "--ranks-per-node", 2,
                   "--dry-run", "--results", folder / "results"]).expect(0)  # fmt: skip
     check(re.search(rf"{PREFIX}/share/gradsync/slurm/submit .*grid", result.out), result.out[:500])
+
+
+def case_documents_link_only_to_files_that_are_installed(folder):
+    docs = PREFIX / "share/doc/gradsync"
+    broken, followed = [], 0
+    for page in docs.rglob("*.md"):
+        for link in re.findall(r"\]\(([^)#: ]+)[)#]", page.read_text()):
+            followed += 1
+            if not (page.parent / link).exists():
+                broken.append(f"{page.relative_to(docs)}: {link}")
+    check(followed > 100 and not broken, f"{len(broken)} of {followed} links: {broken[:20]}")
+
+
+def case_uninstall_leaves_nothing_and_a_second_install_no_file_of_the_first(folder):
+    prefix = pathlib.Path.home() / "gradsync"  # private: without copies of libraries
+    destination = {"DESTDIR": str(folder / "image"), "docdir": f"{prefix}/doc", "mandir": f"{prefix}/man"}
+    install(prefix, **destination).expect(0)
+    image = pathlib.Path(f"{folder}/image{prefix}")
+    check((image / "doc/README.md").exists() and (image / "man/man1/gradsync-train.1").exists(), "docdir or mandir was not used")
+    manifest = image / "share/gradsync/installed-files"
+    check({str(path.relative_to(image)) for path in image.rglob("*") if path.is_file()} == set(manifest.read_text().split("\n")[:-1]), "files and their list differ")
+    (image / "share/gradsync/jobs/renamed.cfg").touch()
+    manifest.write_text(manifest.read_text() + "share/gradsync/jobs/renamed.cfg\n")
+    install(prefix, **destination).expect(0)
+    check(not (image / "share/gradsync/jobs/renamed.cfg").exists(), "a file that an earlier installation had is left")
+    (image.parent / "other").write_text("of another package")
+    words = [f"PREFIX={prefix}", f"DESTDIR={folder}/image"]
+    run(["make", "-C", ROOT, "uninstall", *words], environment=destination).expect(0, "removed from")
+    check([path.name for path in (folder / "image").rglob("*") if path.is_file()] == ["other"], f"{list(image.rglob('*'))}")
+    check(not image.exists(), f"folders are left: {list(image.rglob('*'))}")
+    again = run(["make", "-C", ROOT, "uninstall", *words])
+    check(again.code == 2 and "nothing was removed" in again.err, again.err)
+
+
+def case_installcheck_trains_with_the_installed_programs_and_names_a_missing_file(folder):
+    words = ["make", "-C", ROOT, "installcheck"]
+    run([*words, f"PREFIX={PREFIX}"], timeout=300).expect(0, "all [0-9]+ steps passed")
+    moved = shutil.copytree(PREFIX, folder / "moved")
+    (moved / "bin/gradsync-dataset").write_text("#!/bin/sh\nexit 3\n")
+    broken = run([*words, f"PREFIX={moved}"], timeout=300)
+    check(broken.code == 2 and "FAIL  gradsync-dataset starts: exit code 3" in broken.out, broken.out)
+    (moved / "share/gradsync/jobs/demo.cfg").unlink()
+    missing = run([*words, f"PREFIX={moved}"])
+    check(missing.code == 2 and "jobs/demo.cfg was installed and is not there" in missing.err, missing.err)
+
+
+def case_jobs_are_submitted_from_any_folder(folder):
+    """A template that is submitted by hand reads no run.sh of the folder that sbatch is called in."""
+    (folder / "bin").mkdir()
+    (folder / "bin/sbatch").write_text("#!/bin/sh\necho \"sbatch $*\"\n")
+    (folder / "bin/sbatch").chmod(0o755)
+    (folder / "slurm").mkdir()
+    (folder / "slurm/run.sh").write_text(f"touch {folder}/ran\n")
+    path = {"PATH": f"{folder}/bin:{os.environ['PATH']}", "SLURM_SUBMIT_DIR": str(folder)}
+    run(["bash", "-c", f"cd {folder} && {PREFIX}/bin/gradsync-submit --value launcher"], environment=path).expect(0, "auto|srun|mpirun")
+    for template in (PREFIX / "share/gradsync/slurm").glob("*.sbatch"):
+        run(["bash", "-c", f"cd {folder} && bash {template} --help"], environment=path)
+        check(not (folder / "ran").exists(), f"{template.name} ran the run.sh of the current folder")
 
 
 def install(prefix, **environment) -> harness.Result:
@@ -90,6 +154,12 @@ def case_another_user_runs_a_moved_prefix_without_the_installers_files(folder):
         run([*nobody, path, "--version"]).expect(0, f"gradsync-{program}")
         if program != "audit":  # Python
             check_libraries(path, prefix, nobody)
+        check(f"{pathlib.Path.home()}/".encode() not in path.read_bytes(), f"{path.name} holds a path of the builder's home")
+    licenses = prefix / "share/doc/gradsync/licenses"
+    sbom = (prefix / "share/doc/gradsync/sbom.spdx").read_text()
+    for library in (prefix / "lib/gradsync").glob("*"):
+        entry = re.search(rf"PackageName: lib/gradsync/{re.escape(library.name)}\n(?:.+\n)*?ExternalRef: PACKAGE-MANAGER purl pkg:\w+/(?:debian/)?(.*)@", sbom)
+        check(entry is not None and (licenses / entry[1]).stat().st_size > 0, f"no license text of {library.name}")
     results = folder / "results"
     results.mkdir()
     os.chown(results, NOBODY, NOBODY)
@@ -99,12 +169,12 @@ def case_another_user_runs_a_moved_prefix_without_the_installers_files(folder):
     run([*nobody, prefix / "bin/gradsync-report", results / "run.h5"]).expect(0, "ddp")
 
 
-def case_a_module_file_follows_its_prefix(folder):
-    initialize = pathlib.Path("/usr/share/modules/init/bash")
-    if not initialize.exists():
-        raise Skip("there is no module command (package environment-modules)")
+def load_the_module_of_a_moved_prefix(folder, initialize: str) -> None:
+    if not pathlib.Path(initialize).exists():
+        raise Skip(f"there is no {initialize} (packages environment-modules, lmod)")
     moved = shutil.copytree(PREFIX, folder / "moved")
     load = f". {initialize}; module use {moved}/share/modulefiles; module load gradsync"
+    run(["bash", "-c", f"{load}; echo $GRADSYNC_HOME"]).expect(0, f"(?m)^{moved}/share/gradsync$")
     for manual in ("unset MANPATH", "MANPATH=/usr/share/man"):
         result = run(["bash", "-c", f"export MANPATH; {manual}; {load}; type -p gradsync-train; man -w gradsync-train ls"])
         result.expect(0, f"{moved}/bin/gradsync-train\n{moved}/share/man/man1/gradsync-train.1\n/usr/share/man/")
@@ -112,10 +182,53 @@ def case_a_module_file_follows_its_prefix(folder):
     check(unloaded.code == 1 and not unloaded.out, unloaded.out)
 
 
+def case_a_module_file_follows_its_prefix(folder):
+    load_the_module_of_a_moved_prefix(folder, "/usr/share/modules/init/bash")
+
+
+def case_lmod_reads_the_module_file(folder):
+    load_the_module_of_a_moved_prefix(folder, "/usr/share/lmod/lmod/init/bash")
+
+
+def case_the_module_of_the_mpi_is_a_prerequisite(folder):
+    for loaded, wanted in (("GCC/13.3.0:MVAPICH2/2.3.7:HDF5/1.14", "MVAPICH2/2.3.7"), ("gcc/12:mpi4py/3.1", None)):
+        install(folder / "prefix", LOADEDMODULES=loaded).expect(0)
+        text = next((folder / "prefix/share/modulefiles/gradsync").iterdir()).read_text()
+        check(re.findall("^prereq (.*)", text, re.M) == ([wanted] if wanted else []), text)
+
+
 def case_libraries_stay_where_they_are_for_a_private_prefix(folder):
     check(not (PREFIX / "lib/gradsync").exists(), "libraries were copied")
     name = "bin/gradsync-train"
     check((PREFIX / name).read_bytes() == (ROOT / "build" / name).read_bytes(), "the program was changed")
+
+
+def case_libraries_below_a_folder_that_others_can_write_are_copied(folder):
+    if os.geteuid() != 0:
+        raise Skip("only root installs for other users here")
+    folder.chmod(0o755)
+    for mode, stays in ((0o777, False), (0o1777, False), (0o775, True), (0o755, True)):
+        shared = folder / f"{mode:o}"
+        shared.mkdir()
+        shared.chmod(mode)
+        result = run(["bash", "-c", f"cd {ROOT} && . config/common.sh && is_trusted {shared}/torch/lib"])
+        check((result.code == 0) == stays, f"{mode:o}: is_trusted gives {result.code}")
+    (folder / "1777/own").mkdir()  # nobody else can replace it
+    (folder / "755/foreign").mkdir()
+    os.chown(folder / "755/foreign", NOBODY, NOBODY)
+    for path, trusted in (("1777/own", True), ("755/foreign", False)):
+        check((run(["bash", "-c", f"cd {ROOT} && . config/common.sh && is_trusted {folder}/{path}"]).code == 0) == trusted, path)
+    # Of a program whose run path has both, the first does not stay.
+    for name in ("777", "755"):
+        shutil.copy("/usr/lib/x86_64-linux-gnu/libfmt.so.9" if os.path.exists("/usr/lib/x86_64-linux-gnu/libfmt.so.9") else "/bin/true", folder / name / "lib.so")
+    program = folder / "gradsync-report"
+    shutil.copy(ROOT / "build/bin/gradsync-report", program)
+    if run(["patchelf", "--set-rpath", f"$ORIGIN/../lib/gradsync:{folder}/777:{folder}/755", program]).code != 0:
+        raise Skip("patchelf is not installed")
+    result = run([ROOT / "config/install", folder / "prefix", program], timeout=600)
+    result.expect(0)
+    runpath = run(["readelf", "-d", folder / "prefix/bin/gradsync-report"]).out
+    check(f"{folder}/755" in runpath and f"{folder}/777" not in runpath, runpath)
 
 
 def case_an_mpi_of_the_installers_own_is_refused_for_a_shared_prefix(folder):
@@ -157,7 +270,7 @@ def without_mpi(folder, user: int) -> dict:
     for path in pathlib.Path("/usr/bin").iterdir():
         if path.name not in ("apt-get", "id") and not path.name.startswith("mpi"):
             (bin / path.name).symlink_to(path)
-    for name, text in (("apt-get", f"echo $* >>{folder}/apt.log"), ("id", f"echo {user}")):
+    for name, text in (("apt-get", f"echo $* >>{folder}/apt.log; echo Unpacking"), ("id", f"echo {user}")):
         (bin / name).write_text(f"#!/bin/sh\n{text}\n")
         (bin / name).chmod(0o755)
     return {"PATH": str(bin), "LIBTORCH": detected("LIBTORCH_FOUND"), "PYTHON": "/usr/bin/python3"}
@@ -177,6 +290,7 @@ def case_only_demo_test_and_deps_install(folder):
         installing = make(folder, "demo", **environment)
         if user == 0:
             check("libopenmpi-dev" in apt_log.read_text(), apt_log.read_text())
+            check("Unpacking" in (folder / "build/apt.log").read_text() and "Unpacking" not in installing.out + installing.err, installing.err)
             check(installing.code == 2 and "still missing after installing" in installing.err, installing.err)
         else:
             check(re.search("This line does all of it:\n  sudo apt-get .*install .*libopenmpi-dev", installing.err), installing.err)
@@ -186,6 +300,96 @@ def case_only_demo_test_and_deps_install(folder):
 def case_data_are_not_downloaded_against_the_users_word(folder):
     refused = run(["make", "-C", ROOT, "data", "DOWNLOAD=no"])
     check(refused.code == 2 and "CIFAR-10 was not downloaded" in refused.err, f"{refused.code}: {refused.err}")
+
+
+def case_a_package_whose_file_has_another_hash_is_not_installed(folder):
+    """And a cache that others can write is not used."""
+    nothing = {"LIBTORCH": "", "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(folder / "index"), "PYTHON": "/usr/bin/python3", "NVIDIA_DRIVER": "580.65"}
+    if run(["/usr/bin/python3", "-c", "import torch"]).code == 0:
+        raise Skip("the system's Python has torch")
+    (folder / "index").mkdir()
+    wheel = folder / "index/tiny-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("tiny.py", "")
+        archive.writestr("tiny-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n")
+        archive.writestr("tiny-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr("tiny-1.0.dist-info/RECORD", "tiny.py,,\ntiny-1.0.dist-info/METADATA,,\ntiny-1.0.dist-info/WHEEL,,\ntiny-1.0.dist-info/RECORD,,\n")
+    make(folder, "print-Q")
+    lock, environments = folder / "config/locks/torch-2.11.0.txt", folder / "cache/gradsync"
+    lock.write_text(f"tiny==1.0 --hash=sha256:{'0' * 64}\n")
+    refused = make(folder, "deps", "SCOPES=build", **nothing)
+    check("DO NOT MATCH THE HASHES" in refused.err and "nothing of it was kept" in refused.err, refused.err)
+    check(not list(environments.glob("venv-torch-*[0-9]")), "an environment was made")
+    lock.write_text(f"tiny==1.0 --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}\n")
+    make(folder, "deps", "SCOPES=build", **nothing)
+    check((environments / "venv-torch-2.11.0/lib").exists(), "the right file was not installed")
+    lock.unlink()
+    shutil.rmtree(environments / "venv-torch-2.11.0")
+    unlocked = make(folder, "deps", "SCOPES=build", **nothing)
+    check("no file config/locks/torch-2.11.0.txt" in unlocked.err and "LOCKS=no" in unlocked.err, unlocked.err)
+    (environments / "venv-libraries").mkdir()
+    environments.chmod(0o777)
+    planted = make(folder, "status")
+    check(planted.code == 2 and "others than you and root can write to" in planted.err, planted.err)
+
+
+def case_python_modules_of_the_current_folder_are_not_run(folder):
+    make(folder, "print-Q")
+    for name in ("pathlib.py", "importlib.py", "venv.py", "ensurepip.py", "platform.py", "pip.py", "torch.py"):
+        (folder / name).write_text(f"open({str(folder / 'ran')!r}, 'w').close()\n")
+    make(folder, "status", PYTHON="/usr/bin/python3", LIBTORCH="").expect(0)
+    check(not (folder / "ran").exists(), "a module of the current folder was run")
+
+
+def case_a_cpu_that_the_compiler_does_not_have_is_found_before_compiling(folder):
+    refused = make(folder, "all", "MARCH=bogus")
+    check(refused.code == 2 and re.search("target CPU is missing.*\n.*no -march=bogus", refused.err), refused.err)
+
+
+def case_compile_jobs_fit_into_the_memory_of_the_control_group(folder):
+    run(["make", "-C", ROOT, "print-COMPILE"]).expect(0, "nice -n 10")
+    groups = folder / "groups"
+    (groups / "user/alice").mkdir(parents=True)
+    (folder / "cgroup").write_text("0::/user/alice\n")
+    for own, parent, jobs in ((3 << 30, "max", 1), ("max", 3 << 30, 1), ("max", "max", None)):
+        (groups / "user/alice/memory.max").write_text(f"{own}\n")
+        (groups / "user/memory.max").write_text(f"{parent}\n")
+        make(folder, "status", CGROUP_ROOT=str(groups), CGROUP_FILE=str(folder / "cgroup")).expect(0)
+        found = int(re.search(r"^BUILD_JOBS := (\d+)", (folder / "build/config.mk").read_text(), re.M)[1])
+        check(found == jobs if jobs else found >= 1, f"{own}, {parent}: {found} jobs")
+
+
+def case_on_a_login_node_a_line_says_so(folder):
+    (folder / "bin").mkdir()
+    (folder / "bin/sinfo").write_text("#!/bin/sh\necho batch\n")
+    (folder / "bin/sinfo").chmod(0o755)
+    path = {"PATH": f"{folder}/bin:{os.environ['PATH']}"}
+    for job, said in (("", True), ("17", False)):
+        result = run(["make", "-n", "-C", ROOT, "bench"], environment=path | {"SLURM_JOB_ID": job}, timeout=300)
+        check(("looks like a login node" in result.out) == said, result.out[:300])
+
+
+def case_the_release_is_the_same_bytes_each_time_and_builds_without_git(folder):
+    if run(["git", "-C", ROOT, "rev-parse", "HEAD"]).code != 0:
+        raise Skip("not a checkout")
+    digests = set()
+    for _ in range(2):
+        archive = pathlib.Path(run(["make", "--no-print-directory", "-C", ROOT, "dist"], timeout=300).expect(0).out.split("\n")[-2])
+        digests.add(hashlib.sha256((ROOT / archive).read_bytes()).hexdigest())
+    check(len(digests) == 1, "two archives differ")
+    run(["tar", "-xf", ROOT / archive, "-C", folder]).expect(0)
+    source = folder / archive.name.removesuffix(".tar.xz")
+    check((source / "revision").read_text().strip() in run(["git", "-C", ROOT, "describe", "--always"]).out, "the file revision")
+    words = [f"LIBTORCH={detected('LIBTORCH_FOUND')}", "build/alone/src/base/version.o", "build/bin/gradsync-audit"]
+    run(["make", "-C", source, *words], timeout=300, environment={"GIT_DIR": "/nonexistent"}).expect(0)
+    revision = (source / "revision").read_text().strip()
+    run([source / "build/bin/gradsync-audit", "--version"]).expect(0, rf"gradsync-audit \d+\.\d+\.\d+(-dev)? \(revision {revision}\)")
+    # In another folder: the sources are linked, and nothing is written beside them.
+    (folder / "elsewhere").mkdir()
+    before = sorted(source.rglob("*"))
+    run(["make", "-f", source / "Makefile", "-C", folder / "elsewhere", *words], timeout=300).expect(0)
+    check((folder / "elsewhere/build/alone/src/base/version.o").exists() and sorted(source.rglob("*")) == before, "beside the sources")
+    run(["bash", "-c", f"cd {folder}/elsewhere && config/walls"], timeout=300).expect(0)
 
 
 def case_a_prefix_that_is_no_absolute_path_is_refused(folder):
@@ -331,6 +535,42 @@ def case_the_container_recipe_uses_its_arguments_and_no_environment(folder):
     settings = (ROOT / "Makefile").read_text()
     check(all(name in settings for name in arguments), str(arguments))
     run(["sh", "-n", "-c", post]).expect(0)
+
+
+def case_the_changelog_and_the_citation_name_the_same_release(folder):
+    changes, citation = (ROOT / "CHANGELOG.md").read_text(), (ROOT / "CITATION.cff").read_text()
+    headings = re.findall(r"^## (.*)", changes, re.M)
+    check(headings[0] == "Unreleased" and all(re.fullmatch(r"\d+\.\d+\.\d+ - \d{4}-\d\d-\d\d", text) for text in headings[1:]), f"{headings}")
+    kinds = set(re.findall(r"^### (.*)", changes, re.M))
+    check(kinds <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}, f"{kinds}")
+    version, date = (re.search(rf"^{key}: (\S+)", citation, re.M)[1] for key in ("version", "date-released"))
+    check(headings[1] == f"{version} - {date}", f"{headings[1]}, and CITATION.cff has {version}, {date}")
+    built = re.search(r'return "(.*)";', (ROOT / "src/base/version.cpp").read_text())[1]
+    check(built == version or built.endswith("-dev"), f"--version is {built}, the release {version}")
+    if shutil.which("cffconvert"):
+        run(["cffconvert", "--validate", "-i", ROOT / "CITATION.cff"]).expect(0, "valid")
+
+
+def case_each_file_states_its_license(folder):
+    reuse = shutil.which("reuse", path=f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}")
+    if not (ROOT / "REUSE.toml").exists() or not reuse:
+        raise Skip("there is no REUSE.toml, or no reuse (pip install reuse)")
+    run([reuse, "--root", ROOT, "lint"]).expect(0, "compliant")
+
+
+def case_recipes_name_settings_of_the_makefile_and_packages_that_exist(folder):
+    settings = (ROOT / "config/build.mk").read_text() + (ROOT / "Makefile").read_text()
+    spack, easybuild = (ROOT / "contrib/spack/package.py").read_text(), next((ROOT / "contrib/easybuild").glob("gradsync-*.eb")).read_text()
+    for text in (spack, easybuild):
+        compile(text, "recipe", "exec")
+    named = set(re.findall(r'"([A-Z]\w+)": ', spack)) | set(re.findall(r'words\["(\w+)"\]', spack)) | set(re.findall(r"(\w+)=", re.search(r"_settings = \((.*?)\)\n", easybuild, re.S)[1]))
+    check(len(named) > 15 and all(re.search(rf"\b{name}\b", settings) for name in named), f"{named}")
+    packages = os.environ.get("SPACK_PACKAGES")
+    if not packages:
+        raise Skip("SPACK_PACKAGES names no copy of spack-packages, whose names the recipe would be compared with")
+    known = set(run(["git", "-C", packages, "ls-tree", "--name-only", "HEAD:repos/spack_repo/builtin/packages"]).expect(0).out.replace("_", "-").split())
+    wanted = {re.match(r"[a-z0-9-]+", name)[0] for name in re.findall(r'depends_on\("([^"]+)"', spack)} - {"cxx", "mpi"}
+    check(len(wanted) > 10 and wanted <= known, f"{wanted - known}")
 
 
 def prepare(folder) -> None:

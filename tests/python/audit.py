@@ -15,7 +15,7 @@ import tempfile
 import traceback
 import unittest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).absolute().parents[2]
 sys.path.insert(0, str(ROOT / "analysis"))
 sys.dont_write_bytecode = True
 

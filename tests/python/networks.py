@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).absolute().parents[2]
 DUMP = ROOT / "build/tests/dump_network"
 # Samples of each, and of tokens how many; few where a pass is long.
 MODELS = {"lenet": (8,), "lenet-no-bias": (8,), "vgg11": (8,), "resnet18": (8,), "resnet18-imagenet": (8,), "mlp:96x3": (8,),

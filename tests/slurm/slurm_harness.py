@@ -6,7 +6,7 @@ import sys
 import tempfile
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
+sys.path.insert(0, str(pathlib.Path(__file__).absolute().parents[1] / "e2e"))
 import harness  # noqa: E402
 from harness import BIN, ROOT, Failure, Result, run  # noqa: E402
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).absolute().parents[2]
 STATE = ROOT / "build/soak"
 RESULTS = ROOT / "results/soak"
 # What a finished case depends on: the programs, and what injects, records and judges.

@@ -12,7 +12,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
+sys.path.insert(0, str(pathlib.Path(__file__).absolute().parents[1] / "e2e"))
 from harness import BIN, ENVIRONMENT, ROOT, processes  # noqa: E402
 
 SHIM = ROOT / "build/tests/libstrike.so"

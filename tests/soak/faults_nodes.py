@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "slurm"))
+sys.path.insert(0, str(pathlib.Path(__file__).absolute().parents[1] / "slurm"))
 import slurm_harness  # noqa: E402
 from faults_job import Job  # noqa: E402
 from harness import MPIRUN, ROOT, Failure  # noqa: E402

@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 
-sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1] / "e2e")]
+sys.path[:0] = [str(pathlib.Path(__file__).absolute().parents[1] / "e2e")]
 
 import campaign
 from crash_oracle import StateReader

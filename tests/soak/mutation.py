@@ -23,7 +23,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1] / "e2e")]
+sys.path[:0] = [str(pathlib.Path(__file__).absolute().parents[1] / "e2e")]
 
 import campaign
 import mutation_coverage
