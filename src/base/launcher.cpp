@@ -59,4 +59,8 @@ Launcher find_launcher() {
   return found;
 }
 
+bool cannot_start(const Launcher& launcher) {
+  return launcher.name == "srun" && launcher.ranks > 1 && !launcher.pmix && !launcher.pmi;
+}
+
 }  // namespace gradsync

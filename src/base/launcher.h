@@ -21,4 +21,14 @@ struct Launcher {
 /// larger allocations. Call it before MPI_Init, which adds to these variables.
 Launcher find_launcher();
 
+/// Whether no MPI could find the other ranks: srun started several and gave neither PMIx nor PMI.
+/// Open MPI 4 then ends the process in MPI_Init with its own text and code 1, Open MPI 5 makes each
+/// process rank 0 of 1.
+bool cannot_start(const Launcher& launcher);
+
+/// The fix where srun connects no ranks.
+inline constexpr const char* kSrunFix =
+    "srun --mpi=pmix … (MPICH, Intel MPI: --mpi=pmi2, Cray MPICH: --mpi=cray_shasta); `srun "
+    "--mpi=list` shows what Slurm has, else start with mpirun";
+
 }  // namespace gradsync

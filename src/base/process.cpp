@@ -227,9 +227,30 @@ void remember(int signal) {
 
 }  // namespace
 
+std::string signal_name(int signal) {
+  switch (signal) {
+    case SIGHUP:
+      return "HUP";
+    case SIGINT:
+      return "INT";
+    case SIGPIPE:
+      return "PIPE";
+    case SIGTERM:
+      return "TERM";
+    case SIGUSR1:
+      return "USR1";
+    default:
+      return std::to_string(signal);
+  }
+}
+
 StopSignals::StopSignals(const std::vector<int>& signals) {
   signal_received = 0;
   signals_counted = 0;
+  add(signals);
+}
+
+void StopSignals::add(const std::vector<int>& signals) {
   struct sigaction action {};
   action.sa_handler = remember;
   action.sa_flags = SA_RESTART;
@@ -237,7 +258,8 @@ StopSignals::StopSignals(const std::vector<int>& signals) {
   for (const int signal : signals) {
     struct sigaction before {};
     sigaction(signal, nullptr, &before);
-    if (before.sa_handler == SIG_IGN) continue;
+    // Programs ignore SIGPIPE themselves.
+    if (before.sa_handler == SIG_IGN && signal != SIGPIPE) continue;
     sigaction(signal, &action, nullptr);
     before_.emplace_back(signal, before);
   }

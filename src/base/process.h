@@ -73,11 +73,16 @@ class SchedBatchScope {
   bool changed_ = false;
 };
 
+/// Name of a signal without "SIG" ("TERM"), or its number.
+std::string signal_name(int signal);
+
 /// While it lives, these signals are remembered instead of ending the program (those that were
 /// ignored stay ignored, as under nohup). One at a time.
 class StopSignals {
  public:
   explicit StopSignals(const std::vector<int>& signals);
+  /// Remembers these as well from now on.
+  void add(const std::vector<int>& signals);
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;

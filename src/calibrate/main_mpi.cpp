@@ -18,6 +18,7 @@
 #include "base/cli/program_output.h"
 #include "base/memory.h"
 #include "base/parse.h"
+#include "base/process.h"
 #include "calibrate/calibrate_options.h"
 #include "calibrate/calibrator.h"
 #include "calibrate/printer.h"
@@ -149,16 +150,40 @@ class CalibrationDevice {
   std::optional<DeviceLane> lane_;
 };
 
+/// Ends the job, with its file as a partial one, where a signal asked any rank for it. Collective.
+void stop_if_asked(const Session& session, const StopSignals& stop, const std::string& path,
+                   std::unique_ptr<Recorder>& recorder, std::size_t rows) {
+  const auto signal = static_cast<int>(session.max(stop.received()));
+  if (signal == 0) return;
+  const WatchdogTimeoutExtension writes(session.watchdog(), WatchedPhase::kPublishing);
+  if (!session.root()) session.wait_for_abort();
+  std::string kept = "nothing is kept";
+  if (recorder) {
+    recorder->finish(RunStatus::kPartial);
+    recorder.reset();
+    // Nothing resumes a calibration.
+    std::filesystem::remove(journal_path(path));
+    kept = fmt::format("'{}' is partial", path);
+  }
+  throw Error(ExitCode::kStoppedEarly,
+              fmt::format("stopped after {} (signal {}); {}", count_text(rows, "row"),
+                          signal_name(signal), kept),
+              "start it again, with another --output");
+}
+
 void measure_all(Calibrator& calibrator, std::span<const PlannedCell> cells,
-                 const CalibrateOptions& options, Output& output) {
+                 const CalibrateOptions& options, Output& output,
+                 const std::function<void()>& before_row) {
   while (!cells.empty()) {
     const auto last = std::ranges::find_if(
         cells, [&](const PlannedCell& cell) { return !same_section(cell, cells.front()); });
     const auto section = cells.first(static_cast<std::size_t>(last - cells.begin()));
     output.begin(section.front());
     for (int cycle = 0; cycle < options.cycles; ++cycle)
-      for (const PlannedCell& cell : section)
+      for (const PlannedCell& cell : section) {
+        before_row();
         output.add(cell, calibrator.measure(cell, options.counts));
+      }
     output.end();
     cells = cells.subspan(section.size());
   }
@@ -226,7 +251,7 @@ void require_right(const std::vector<CalibrationRow>& rows) {
   for (const CalibrationRow& row : rows)
     wrong += row.wrong > 0 ? row.wrong : 0;
   if (wrong > 0)
-    throw Error(ExitCode::kCheckFailed, fmt::format("{} values are wrong (#wrong)", wrong),
+    throw Error(ExitCode::kCheckFailed, count_text(wrong, "wrong value") + " (#wrong)",
                 "do not use results of these ranks; try another transport or library version");
 }
 
@@ -254,10 +279,11 @@ std::vector<BucketShape> shared_bucket_shapes(const Session& session, const std:
   return shapes;
 }
 
-/// Agreement, measuring, output. Errors end the job through the session, wrong values with
-/// kCheckFailed after all output is written. Collective.
+/// Agreement, measuring, output. Errors and signals end the job through the session, wrong values
+/// with kCheckFailed after all output is written. Collective.
 int run_calibration(const Session& session, const CalibrateOptions& options,
                     const OptionValues& values, const std::string& command_line) {
+  const StopSignals stop({SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGUSR1});
   require_agreement(session, stated(values));
   const auto buckets = options.sizes_from.empty()
                            ? std::vector<BucketShape>()
@@ -269,7 +295,7 @@ int run_calibration(const Session& session, const CalibrateOptions& options,
   try {
     const auto places =
         gather_places(session, kThreads, measure_clock_offset(session), gpu.description);
-    const auto recorder = open_outputs(session, options, run_info(values, command_line, places));
+    auto recorder = open_outputs(session, options, run_info(values, command_line, places));
     if (session.root()) std::cout << head_text(places);
     const std::string started = utc_now();
     Output output(session, options, recorder.get());
@@ -277,7 +303,11 @@ int run_calibration(const Session& session, const CalibrateOptions& options,
       RankTransport transports(session, watchdog, way.chosen, gpu.choice, device.lane());
       output.measures(transports);
       Calibrator calibrator(session, transports.get(), watchdog, device.lane());
-      session.abort_on_error([&] { measure_all(calibrator, way.cells, options, output); });
+      session.abort_on_error([&] {
+        measure_all(calibrator, way.cells, options, output, [&] {
+          stop_if_asked(session, stop, options.output, recorder, output.rows().size());
+        });
+      });
     }
     const WatchdogTimeoutExtension writes(watchdog, WatchedPhase::kPublishing);
     session.together([&] {

@@ -1,7 +1,6 @@
 #include "check/check.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <utility>
 
 #include <fmt/format.h>
@@ -67,6 +66,9 @@ Groups own_options() {
            {"skip", Value::parsed("NAMES", "", &O::skip, parse_skips),
             fmt::format("checks to leave out, separated by commas: {}",
                         fmt::join(check_names(), ", "))},
+           {"verbose", Value::on_off(&O::verbose),
+            "print what passed and what was skipped too, each row when it is known, and the tables "
+            "of hosts, libraries and links"},
            {"least-link", Value::fraction(&O::least_link),
             "a link between hosts must reach this share of its nominal rate, and the NVLinks of a "
             "GPU must have it, as 0.7; 0: warnings, between hosts below half of it"},
@@ -207,12 +209,14 @@ std::string row_text(const Finding& finding) {
                      finding.seen);
 }
 
-std::string closing_text(const std::vector<Finding>& findings) {
-  std::string text;
-  for (const Finding& finding : findings)
-    if (!finding.fix.empty()) text += fmt::format("  {}: {}\n", finding.id, finding.fix);
-  if (!text.empty()) text = "\nWhat to do\n" + text;
-  return text + "\n" + summary_text(findings) + "\n";
+std::string closing_text(const std::vector<Finding>& findings, bool verbose) {
+  std::string text = fmt::format("\n{}{}\n", summary_text(findings),
+                                 verbose ? "" : " (--verbose prints every row and the tables)");
+  for (const Outcome outcome : {Outcome::kWarn, Outcome::kFail})
+    for (const Finding& finding : findings)
+      if (finding.outcome == outcome)
+        text += fmt::format("{}{}\n", row_text(finding), "  fix: " + finding.fix);
+  return text;
 }
 
 std::string json_text(const CheckResult& result, const std::string& command_line) {
@@ -244,24 +248,6 @@ std::string junit_text(const std::vector<Finding>& findings) {
     cases.push_back(std::move(one));
   }
   return junit_suite("gradsync-check", "gradsync.check", cases);
-}
-
-bool cannot_start(const Launcher& launcher) {
-  return launcher.name == "srun" && launcher.ranks > 1 && !launcher.pmix && !launcher.pmi;
-}
-
-void end_if_it_cannot_start(const Launcher& launcher) {
-  if (!cannot_start(launcher)) return;
-  // The exit code of srun is the largest of its tasks. At the first that fails, srun may end the
-  // others: task 0 could be ended before it has printed the message.
-  if (launcher.rank != 0) std::exit(static_cast<int>(ExitCode::kOk));
-  print_error("gradsync-check",
-              Error(ExitCode::kEnvironment,
-                    fmt::format("srun started {} tasks ({}) without PMIx, so none can find the "
-                                "others",
-                                launcher.ranks, launcher.ranks_from),
-                    kSrunFix));
-  std::exit(static_cast<int>(ExitCode::kEnvironment));
 }
 
 }  // namespace gradsync::check

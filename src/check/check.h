@@ -32,6 +32,7 @@ struct CheckOptions {
   std::string device = "auto";         ///< auto, cpu or cuda
   bool allow_shared_gpu = false;
   std::vector<std::string> skip;  ///< ids of checks that are left out
+  bool verbose = false;           ///< print every row and the tables
   double timeout_s = 60;
   double least_link = 0;       ///< share of its nominal rate that a link must have; 0: a warning
   std::string sysfs = "/sys";  ///< where the kernel states rates
@@ -131,8 +132,8 @@ CheckResult judged(Job& job, const Facts& mine, Judge&& judge) {
 /// The row of a finding: result, name, what was seen. Ends with a newline.
 std::string row_text(const Finding& finding);
 
-/// The fixes of what warned or failed, a line each, and the summary.
-std::string closing_text(const std::vector<Finding>& findings);
+/// The summary, then what warned and, last, what failed, each with its fix.
+std::string closing_text(const std::vector<Finding>& findings, bool verbose);
 
 /// {"format": "gradsync-check/1", "command_line", "created", "result": "pass"|"fail",
 ///  "summary": {"pass", "warn", "fail", "skip"}, "checks": [{"id", "result", "seen", "fix"}],
@@ -141,14 +142,6 @@ std::string json_text(const CheckResult& result, const std::string& command_line
 
 /// One test per finding; a warning is a pass with the warning as output.
 std::string junit_text(const std::vector<Finding>& findings);
-
-/// Whether no MPI could find the other ranks: srun started several and gave neither PMIx nor PMI.
-/// Open MPI 4 then ends the process in MPI_Init with its own text and code 1, Open MPI 5 makes each
-/// process rank 0 of 1.
-bool cannot_start(const Launcher& launcher);
-
-/// Ends this process with kEnvironment if so; the first one reports it.
-void end_if_it_cannot_start(const Launcher& launcher);
 
 }  // namespace gradsync::check
 
@@ -265,14 +258,20 @@ struct SharedMemoryFacts {
   bool in_container = false;
   std::uint64_t cma_namespace = 0;  ///< Job::cma_namespace
   bool fast_network = false;        ///< MPI may have another way within a host (UCX)
+  std::string session = {};         ///< where MPI keeps the files of the job; empty: unknown
+  std::string exposed = {};         ///< why others can change them; empty: they cannot
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SharedMemoryFacts, looked, ranks, free_bytes, size_bytes,
-                                   leftovers, in_container, cma_namespace, fast_network)
+                                   leftovers, in_container, cma_namespace, fast_network, session,
+                                   exposed)
 
 /// Files in `folder` with the name of a transport's segment, of this user (of all, for root), older
 /// than a minute, that no process has mapped which can be seen. Not those of a user some of whose
 /// processes do not show what they have mapped. Removes nothing.
 std::vector<Leftover> find_leftovers(const std::filesystem::path& folder);
+
+/// Why users but this one and root can change what lies in `folder`; empty if they cannot.
+std::string why_exposed(const std::filesystem::path& folder);
 
 std::vector<Finding> judge_shared_memory(const Ranks<SharedMemoryFacts>& ranks);
 
@@ -424,11 +423,6 @@ struct LaunchFacts {
   std::string mpi_path;       ///< a library of the MPI this program uses; empty: unknown
   std::string launcher_path;  ///< the same library in the launcher's process; empty: unknown
 };
-
-/// The fix where srun connects no ranks.
-inline constexpr const char* kSrunFix =
-    "srun --mpi=pmix … (MPICH, Intel MPI: --mpi=pmi2, Cray MPICH: --mpi=cray_shasta); `srun "
-    "--mpi=list` shows what Slurm has, else start with mpirun";
 
 std::vector<Finding> judge_launch(const LaunchFacts& facts, const CheckOptions& options);
 

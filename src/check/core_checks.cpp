@@ -169,7 +169,7 @@ Finding judge_threads(const Ranks<BindingFacts>& ranks, int threads) {
                     "…, or mpirun --bind-to none …",
                     threads));
   return passed(id, fmt::format("rank 0 on cores {}{}", ranks.front().facts.cores,
-                                threads > 0 ? fmt::format(", {} threads", threads) : ""));
+                                threads > 0 ? ", " + count_text(threads, "thread") : ""));
 }
 
 /// Hosts whose ranks have fewer cores than threads.

@@ -10,6 +10,7 @@
 #include <cctype>
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
@@ -29,19 +30,22 @@
 #include "data/cifar10.h"
 #include "machine/host.h"
 #include "record/hdf5.h"
+#include "transport/shared_all_reduce.h"
 
 namespace gradsync::check {
 
 namespace {
 
 namespace fs = std::filesystem;
-const fs::path kFolder = "/dev/shm";
+const fs::path kFolder = kSharedMemory;
 /// Open MPI 4 and 5 (and their one-sided windows), NCCL, PSM, UCX, LibTorch, ours.
 constexpr std::array<std::string_view, 11> kSegments = {
     "vader_segment.", "sm_segment.", "osc_rdma.", "osc_sm.", "shared_window_", "nccl-",
     "psm_shm.",       "psm2_shm.",   "ucx_shm_",  "torch_",  "gradsync"};
 /// What Open MPI's segments and a few of NCCL's buffers take of it, a rank.
 constexpr std::int64_t kNeeded_bytes = std::int64_t{32} << 20;
+/// What transport shm takes at least, a rank.
+const auto kOurs_bytes = static_cast<std::int64_t>(SharedAllReduce::header_bytes() * 9 / 8);
 constexpr std::time_t kYoung_s = 60;
 constexpr std::size_t kNamed = 20;
 
@@ -97,16 +101,20 @@ bool may_be_left(const struct stat& file) {
 
 Finding judge_space(const Ranks<SharedMemoryFacts>& hosts) {
   const std::string id = "shared-memory.space";
-  std::vector<std::string> tight;
-  for (const auto& host : hosts)
-    if (host.facts.free_bytes < host.facts.ranks * kNeeded_bytes)
-      tight.push_back(fmt::format("{}: {} of {} free for {} ranks", host.host,
-                                  format_bytes(host.facts.free_bytes),
-                                  format_bytes(host.facts.size_bytes), host.facts.ranks));
-  if (!tight.empty())
-    return warned(id, first_few(tight),
-                  "mount -o remount,size=SIZE /dev/shm as root; in a container: docker run "
-                  "--shm-size=1g, or --ipc=host");
+  std::vector<std::string> tight, without;
+  for (const auto& host : hosts) {
+    if (host.facts.free_bytes >= host.facts.ranks * kNeeded_bytes) continue;
+    const bool fits =
+        host.facts.ranks == 1 || host.facts.free_bytes > host.facts.ranks * kOurs_bytes;
+    (fits ? tight : without)
+        .push_back(
+            fmt::format("{}: {} of {} free for {}", host.host, format_bytes(host.facts.free_bytes),
+                        format_bytes(host.facts.size_bytes), count_text(host.facts.ranks, "rank")));
+  }
+  if (!without.empty())
+    return failed(id, first_few(without) + "; --transport auto takes mpi, shm has no room",
+                  kSharedMemoryFix);
+  if (!tight.empty()) return warned(id, first_few(tight), kSharedMemoryFix);
   return passed(id, fmt::format("{} free on {}", format_bytes(hosts.front().facts.free_bytes),
                                 hosts.front().host));
 }
@@ -144,6 +152,19 @@ Finding judge_leftovers(const Ranks<SharedMemoryFacts>& hosts) {
   return passed(id, "no files of dead runs in /dev/shm");
 }
 
+Finding judge_session(const Ranks<SharedMemoryFacts>& hosts) {
+  const std::string id = "shared-memory.session";
+  std::vector<std::string> exposed;
+  for (const auto& host : hosts)
+    if (!host.facts.exposed.empty())
+      exposed.push_back(fmt::format("{}: {}", host.host, host.facts.exposed));
+  if (!exposed.empty())
+    return warned(id, first_few(exposed) + "; MPI keeps the files of the job there",
+                  "export TMPDIR=$(mktemp -d) before mpirun, or name a folder of your own");
+  if (hosts.front().facts.session.empty()) return skipped(id, "MPI names no folder of the job");
+  return passed(id, fmt::format("'{}' is of this user alone", hosts.front().facts.session));
+}
+
 Finding judge_single_copy(const Ranks<SharedMemoryFacts>& ranks) {
   const std::string id = "shared-memory.cma";
   std::vector<std::string> hosts;
@@ -175,6 +196,12 @@ SharedMemoryFacts look(int ranks) {
     facts.free_bytes = static_cast<std::int64_t>(space.f_bavail * space.f_frsize);
     facts.size_bytes = static_cast<std::int64_t>(space.f_blocks * space.f_frsize);
   }
+  // In another namespace every other user, root too, has one number.
+  const char* session = std::getenv("PMIX_SERVER_TMPDIR");
+  if (session != nullptr && namespace_of("user") == kFirstUserNamespace) {
+    facts.session = session;
+    facts.exposed = why_exposed(session);
+  }
   return facts;
 }
 
@@ -203,11 +230,25 @@ std::vector<Leftover> find_leftovers(const fs::path& folder) {
   return candidates;
 }
 
+std::string why_exposed(const fs::path& folder) {
+  for (fs::path at = folder; at.has_relative_path(); at = at.parent_path()) {
+    struct stat found {};
+    if (::lstat(at.c_str(), &found) != 0) continue;
+    if (found.st_uid != geteuid() && found.st_uid != 0)
+      return fmt::format("'{}' belongs to user {}", at.string(), found.st_uid);
+    const mode_t others = at == folder ? S_IWGRP | S_IWOTH : S_IWOTH;
+    if ((found.st_mode & others) != 0 && (found.st_mode & S_ISVTX) == 0)
+      return fmt::format("others can write in '{}'", at.string());
+  }
+  return {};
+}
+
 std::vector<Finding> judge_shared_memory(const Ranks<SharedMemoryFacts>& ranks) {
   Ranks<SharedMemoryFacts> hosts;
   for (const auto& rank : ranks)
     if (rank.facts.looked) hosts.push_back(rank);
-  return {judge_space(hosts), judge_leftovers(hosts), judge_single_copy(ranks)};
+  return {judge_space(hosts), judge_leftovers(hosts), judge_session(hosts),
+          judge_single_copy(ranks)};
 }
 
 CheckResult check_shared_memory(Job& job, const CheckOptions&) {
@@ -426,8 +467,9 @@ std::vector<Finding> judge_data(const Ranks<DataFacts>& ranks, const CheckOption
                    fmt::format("hosts have different data in '{}': {} has {}, {}", options.data,
                                hosts.front().host, digest, first_few(others)),
                    "copy one data set to all nodes, or name a shared folder with --data")};
-  return {passed(id, fmt::format("{}, {} images, SHA-256 {}… on {}", first.name, first.images,
-                                 digest, count_text(hosts.size(), "host")))};
+  return {passed(
+      id, fmt::format("{}, {}, SHA-256 {}… on {}", first.name, count_text(first.images, "image"),
+                      digest, count_text(hosts.size(), "host")))};
 }
 
 CheckResult check_data(Job& job, const CheckOptions& options) {

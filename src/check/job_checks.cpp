@@ -40,17 +40,18 @@ Finding judge_size(const LaunchFacts& facts, const CheckOptions& options) {
   const std::string id = "launch.ranks";
   if (facts.ranks == 1 && launcher.ranks > 1)
     return failed(id,
-                  fmt::format("this is rank 0 of 1, but {} says {} ranks: {}", launcher.ranks_from,
-                              launcher.ranks, why_alone(facts)),
+                  fmt::format("this is rank 0 of 1, but {} says {}: {}", launcher.ranks_from,
+                              count_text(launcher.ranks, "rank"), why_alone(facts)),
                   how_to_start(launcher.ranks));
   if (launcher.ranks > 1 && facts.ranks != launcher.ranks)
-    return failed(
-        id,
-        fmt::format("{} ranks by MPI, {} by {}", facts.ranks, launcher.ranks, launcher.ranks_from),
-        how_to_start(launcher.ranks));
+    return failed(id,
+                  fmt::format("{} by MPI, {} by {}", count_text(facts.ranks, "rank"),
+                              launcher.ranks, launcher.ranks_from),
+                  how_to_start(launcher.ranks));
   if (options.ranks > 0 && facts.ranks != options.ranks)
-    return failed(id, fmt::format("{} ranks, --ranks says {}", facts.ranks, options.ranks),
-                  how_to_start(options.ranks));
+    return failed(
+        id, fmt::format("{}, --ranks says {}", count_text(facts.ranks, "rank"), options.ranks),
+        how_to_start(options.ranks));
   const std::string by = launcher.name.empty() ? "without a launcher" : "by " + launcher.name;
   return passed(id,
                 fmt::format("{} {}, {}", count_text(facts.ranks, "rank"), by, facts.mpi_library));
@@ -163,9 +164,9 @@ Finding judge_hosts(const std::vector<Host>& hosts, const CheckOptions& options)
                               hosts.front().name, first, first_few(uneven)),
                   fix);
   const std::string of_each = count_text(first, "rank");
-  return passed(id, hosts.size() == 1
-                        ? "1 host with " + of_each
-                        : fmt::format("{} hosts with {} each", hosts.size(), of_each));
+  return passed(id, hosts.size() == 1 ? "1 host with " + of_each
+                                      : fmt::format("{} with {} each",
+                                                    count_text(hosts.size(), "host"), of_each));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include <fmt/ranges.h>
 
+#include "base/parse.h"
 #include "check/check.h"
 #include "machine/gpus.h"
 #include "machine/host.h"
@@ -44,7 +45,8 @@ Finding judge_day(const Ranks<ClockFacts>& ranks) {
   if (!apart.empty())
     return warned(id, first_few(apart),
                   "as root on these nodes: chronyc makestep, or systemctl restart chronyd");
-  return passed(id, fmt::format("{} hosts within {}", hosts.size(), format_duration(most_s)));
+  return passed(
+      id, fmt::format("{} within {}", count_text(hosts.size(), "host"), format_duration(most_s)));
 }
 
 Finding judge_alignment(const Ranks<ClockFacts>& ranks) {
@@ -404,10 +406,11 @@ Finding judge_sums(const Ranks<SumFacts>& ranks) {
                   "--mca btl self,tcp), then exclude hosts one by one");
   const double bus_Bps = busbw(CollectiveKind::kAllReduce, static_cast<double>(kLargeSum_bytes),
                                static_cast<int>(ranks.size()), large_s);
-  return passed(id, fmt::format("all-reduce over {} ranks is right: {} in {:.0f} µs, {} in {:.2f} "
+  return passed(id, fmt::format("all-reduce over {} is right: {} in {:.0f} µs, {} in {:.2f} "
                                 "ms ({} busbw)",
-                                ranks.size(), format_bytes(kSmallSum_bytes), small_s * 1e6,
-                                format_bytes(kLargeSum_bytes), large_s * 1e3, rate_text(bus_Bps)));
+                                count_text(ranks.size(), "rank"), format_bytes(kSmallSum_bytes),
+                                small_s * 1e6, format_bytes(kLargeSum_bytes), large_s * 1e3,
+                                rate_text(bus_Bps)));
 }
 
 CheckResult judge_links(const std::vector<LinkFacts>& links, double least_share) {

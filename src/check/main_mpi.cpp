@@ -13,6 +13,7 @@
 #include "base/cli/program_output.h"
 #include "base/file.h"
 #include "base/launcher.h"
+#include "base/parse.h"
 #include "base/version.h"
 #include "check/check.h"
 #include "check/mpi_job.h"
@@ -23,7 +24,7 @@ namespace gradsync::check {
 
 namespace {
 
-/// Prints each row when it is known, so that a hang shows after which check it came.
+/// With --verbose prints each row when it is known, so that a hang shows after which check it came.
 CheckResult run_checks(Job& job, const CheckOptions& options) {
   CheckResult all;
   for (const Check& check : checks()) {
@@ -32,7 +33,7 @@ CheckResult run_checks(Job& job, const CheckOptions& options) {
                           : check.run(job, options);
     if (job.place().rank != 0) continue;
     for (Finding& finding : one.findings) {
-      std::cout << row_text(finding) << std::flush;
+      if (options.verbose) std::cout << row_text(finding) << std::flush;
       all.findings.push_back(std::move(finding));
     }
     std::move(one.tables.begin(), one.tables.end(), std::back_inserter(all.tables));
@@ -48,25 +49,29 @@ std::string names_of_failed(const std::vector<Finding>& findings) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-void require_passed(const std::vector<Finding>& findings) {
-  const auto failures = count_of(findings, Outcome::kFail);
-  if (failures == 0) return;
-  throw Error(ExitCode::kEnvironment,
-              fmt::format("{} of {} checks failed: {}", failures, findings.size(),
-                          names_of_failed(findings)),
-              "the fixes are under \"What to do\"");
-}
-
-void conclude(const CheckResult& result, const CheckOptions& options,
-              const std::string& command_line) {
+void print_result(const CheckResult& result, const CheckOptions& options,
+                  const std::string& command_line) {
   for (const Table& table : result.tables) {
+    if (!options.verbose) break;
     std::cout << '\n';
     print_text(std::cout, table);
   }
-  std::cout << closing_text(result.findings) << std::flush;
+  std::cout << closing_text(result.findings, options.verbose) << std::flush;
   if (!options.json.empty()) write_result(options.json, json_text(result, command_line));
   if (!options.junit.empty()) write_file_atomically(options.junit, junit_text(result.findings));
-  require_passed(result.findings);
+}
+
+/// The exit code. Told without MPI_Abort, which would print behind the failures.
+ExitCode conclude(const std::vector<Finding>& findings) {
+  const auto failures = count_of(findings, Outcome::kFail);
+  if (failures == 0) return ExitCode::kOk;
+  const Error error(ExitCode::kEnvironment,
+                    fmt::format("{} of {} failed: {}", failures,
+                                count_text(static_cast<std::int64_t>(findings.size()), "check"),
+                                names_of_failed(findings)),
+                    "the lines above name each with its fix");
+  print_error("gradsync-check", error);
+  return error.code();
 }
 
 /// Every process of a broken launch is rank 0 of 1: one of them speaks.
@@ -74,8 +79,8 @@ bool reported_elsewhere(const Session& session, const Launcher& launcher) {
   return session.size() == 1 && launcher.ranks > 1 && launcher.rank > 0;
 }
 
-/// Runs the checks and prints them on rank 0 while it does; writes --json and --junit. Returns 0,
-/// or ends the job with kEnvironment if one failed. Collective.
+/// Runs the checks; prints on rank 0, and writes --json and --junit. Returns the exit code: that of
+/// rank 0 is kEnvironment if one failed. Collective.
 int run_preflight(const Session& session, const Launcher& launcher, const CheckOptions& options,
                   const std::string& command_line) {
   if (reported_elsewhere(session, launcher)) return static_cast<int>(ExitCode::kEnvironment);
@@ -87,12 +92,12 @@ int run_preflight(const Session& session, const Launcher& launcher, const CheckO
     const CheckResult result = run_checks(job, options);
     const WatchdogTimeoutExtension writes(session.watchdog(), WatchedPhase::kPublishing);
     session.together([&] {
-      if (session.root()) conclude(result, options, command_line);
+      if (session.root()) print_result(result, options, command_line);
     });
+    return static_cast<int>(session.root() ? conclude(result.findings) : ExitCode::kOk);
   } catch (...) {
     session.abort(current_error());
   }
-  return 0;
 }
 
 }  // namespace
@@ -108,10 +113,7 @@ int main(int argc, char** argv) {
       check_help(),
       check_option_table(),
       Foreign::kIgnore,
-      [&](const OptionValues& values) {
-        options = check_options(values);
-        end_if_it_cannot_start(launcher);
-      },
+      [&](const OptionValues& values) { options = check_options(values); },
       [&] { return watch_limits(options); },
       [&](const Session& session, const OptionValues&, const std::string& command_line,
           ProgramOutput&) { return run_preflight(session, launcher, options, command_line); },

@@ -16,7 +16,7 @@ struct MpiProgram {
   Foreign foreign = Foreign::kIgnore;  ///< variables of the environment that are no option
   /// Takes the values over. Throws Error kUsage for one that cannot be.
   std::function<void(const OptionValues& values)> read;
-  /// How long ranks wait for each other. Called after `read`, also when that has thrown.
+  /// How long ranks wait for each other. Called after `read`.
   std::function<WatchLimits()> limits;
   /// Runs it on all ranks and returns the exit code. What it throws ends the job; it may throw only
   /// where nothing stands whose end is collective.
@@ -27,8 +27,9 @@ struct MpiProgram {
   bool checks_launch = true;
 };
 
-/// Answers --help, --version and --print-config without MPI. What is wrong with the command line is
-/// told only when all ranks are there, so that the job says it once.
+/// Answers --help, --version and --print-config without MPI. An error of the command line, or a
+/// launch in which no rank could find the others, ends the job before MPI starts, with one message
+/// of rank 0.
 int run_mpi_program(const MpiProgram& program, int argc, char** argv);
 
 }  // namespace gradsync

@@ -1,55 +1,68 @@
-#include <exception>
+#include <chrono>
 #include <iostream>
+#include <thread>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "base/error.h"
+#include "base/launcher.h"
 #include "comm/mpi_program.h"
 
 namespace gradsync {
 
 namespace {
 
-struct Request {
-  ParsedCommandLine parsed;
-  std::exception_ptr error;
-};
+/// How long other ranks leave the report to rank 0: at its end mpirun ends them.
+constexpr auto kRootReports = std::chrono::seconds(3);
 
-Request read_request(const MpiProgram& program, int argc, char** argv) {
-  Request request;
-  try {
-    request.parsed = resolve_options(program.options, argc, argv, {}, program.foreign);
-    if (request.parsed.has_values()) program.read(request.parsed.values);
-  } catch (...) {
-    request.error = std::current_exception();
-  }
-  return request;
+/// Reports an error before MPI_Init and returns the exit code. After MPI_Init, only MPI_Abort could
+/// end the job, which prints a text of its own.
+int end_before_start(const std::string& program, const Launcher& launcher, const Error& error) {
+  // The tasks of srun have one command line. At the first one that fails, srun may end the others:
+  // rank 0 could be ended before it has printed. The exit code of srun is the largest of all.
+  const bool everywhere =
+      launcher.name == "srun" && (error.code() == ExitCode::kUsage || cannot_start(launcher));
+  if (launcher.rank != 0 && everywhere) return static_cast<int>(ExitCode::kOk);
+  if (launcher.rank != 0) std::this_thread::sleep_for(kRootReports);
+  const std::string where = launcher.rank != 0 ? fmt::format("rank {}: ", launcher.rank) : "";
+  print_error(program, Error(error.code(), where + error.what(), error.fix()));
+  return error.exit_code();
 }
 
-bool answered(const MpiProgram& program, const ParsedCommandLine& parsed) {
-  const auto text = answer(program.help, program.options, parsed);
-  if (text) std::cout << *text;
-  return text.has_value();
+void require_start(const Launcher& launcher) {
+  if (cannot_start(launcher))
+    throw Error(ExitCode::kEnvironment,
+                fmt::format("srun started {} tasks ({}) without PMIx, so none can find the others",
+                            launcher.ranks, launcher.ranks_from),
+                kSrunFix);
 }
 
 }  // namespace
 
 int run_mpi_program(const MpiProgram& program, int argc, char** argv) {
-  const Request request = read_request(program, argc, argv);
-  if (!request.error && answered(program, request.parsed)) return 0;
+  const Launcher launcher = find_launcher();
+  ParsedCommandLine parsed;
+  try {
+    parsed = resolve_options(program.options, argc, argv, {}, program.foreign);
+    if (parsed.has_values()) program.read(parsed.values);
+    if (const auto text = answer(program.help, program.options, parsed)) {
+      std::cout << *text;
+      return 0;
+    }
+    require_start(launcher);
+  } catch (...) {
+    return end_before_start(program.help.name, launcher, current_error());
+  }
   const Session session(argc, argv, program.help.name, program.limits());
-  {
+  if (program.checks_launch) {
     const WatchdogTimeoutExtension starts(session.watchdog(), WatchedPhase::kStartUp);
-    session.together([&] {
-      if (request.error) std::rethrow_exception(request.error);
-      if (program.checks_launch) session.require_sound_launch();
-    });
+    session.together([&] { session.require_sound_launch(); });
   }
   const std::string command_line = fmt::format("{}", fmt::join(argv, argv + argc, " "));
-  ProgramOutput output(request.parsed, program.help.name);
+  ProgramOutput output(parsed, program.help.name);
   try {
-    return program.run(session, request.parsed.values, command_line, output);
+    return program.run(session, parsed.values, command_line, output);
   } catch (...) {
     session.abort(current_error());
   }

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "base/launcher.h"
+#include "base/parse.h"
 #include "comm/hang_report.h"
 #include "comm/session.h"
 #include "record/recorded_environment.h"
@@ -56,8 +57,8 @@ std::string host_name() {
 Error no_start(const Launcher& launcher, const WatchLimits& limits) {
   return Error(
       ExitCode::kEnvironment,
-      fmt::format("rank {} ({}): MPI has not started in {:g} s, with {} ranks by {}", launcher.rank,
-                  host_name(), limits.start_s, launcher.ranks,
+      fmt::format("rank {} ({}): MPI has not started in {:g} s, with {} by {}", launcher.rank,
+                  host_name(), limits.start_s, count_text(launcher.ranks, "rank"),
                   launcher.name.empty() ? "no launcher" : launcher.name),
       "check for hosts that do not answer, stopped processes and firewalls; try mpirun -n "
       "2 "
@@ -86,8 +87,10 @@ Session::Session(int argc, char** argv, std::string program, const WatchLimits& 
   MPI_Comm_rank(node_, &local_rank_);
   MPI_Comm_size(node_, &local_size_);
   host_ = processor_name();
-  watchdog_ = std::make_unique<Watchdog>(*this, limits, node_,
-                                         [this](const Error& error) { abort(error); });
+  abort_on_error([&] {
+    watchdog_ = std::make_unique<Watchdog>(*this, limits, node_,
+                                           [this](const Error& error) { abort(error); });
+  });
 }
 
 Session::~Session() {

@@ -7,9 +7,15 @@
 
 namespace gradsync {
 
+/// Whether /dev/shm, where MPI makes windows, has room for a window of `bytes` a rank beside
+/// `spare_bytes` a rank. What cannot be seen is taken for room enough. Collective over `node`; the
+/// same on all its ranks.
+bool has_room(MPI_Comm node, std::size_t bytes, std::size_t spare_bytes = 0);
+
 /// Equally large pieces of memory, one a rank, that all ranks of one node map (an MPI shared
 /// window): gone with the job's session folder whatever ends a rank. Making and ending are
-/// collective over `node`.
+/// collective over `node`. To be made only after has_room(): where MPI finds no room all the same,
+/// one rank throws Error kEnvironment and has to end the job, since the others wait for it.
 class SharedWindow {
  public:
   SharedWindow(MPI_Comm node, std::size_t bytes, std::size_t alignment);
@@ -19,9 +25,11 @@ class SharedWindow {
   SharedWindow& operator=(const SharedWindow&) = delete;
   SharedWindow& operator=(SharedWindow&&) = delete;
 
-  /// Gives this process's part its pages. False where the node has no room for them; a kernel
-  /// before Linux 5.14 is not asked.
-  bool take_pages(int rank);
+  /// Gives the parts their pages; false on all ranks where one of them gets none, since the node
+  /// has no room left. A file in /dev/shm takes pages when it is written: without this, two jobs
+  /// could both find room, and die of a SIGBUS. A kernel before Linux 5.14 is not asked.
+  /// Collective.
+  bool take_pages(MPI_Comm node);
 
   std::size_t bytes() const { return bytes_; }
   /// The part of every rank, in order, where this process maps it; aligned as requested.

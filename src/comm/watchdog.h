@@ -26,7 +26,8 @@ class Watchdog {
   using End = std::function<void(const Error& error)>;
 
   /// Collective over the session's ranks. `end` gets the error of a hang on the rank that reports;
-  /// it is called once, from another thread. `node` joins the ranks that share memory.
+  /// it is called once, from another thread. `node` joins the ranks that share memory; where that
+  /// has no room for their statuses, each rank reports by messages, as a node of its own.
   Watchdog(const Session& session, const WatchLimits& limits, MPI_Comm node, End end);
   /// Collective.
   ~Watchdog();

@@ -398,7 +398,10 @@ void tell_tests(std::string_view phase) {
 Watchdog::Watchdog(const Session& session, const WatchLimits& limits, MPI_Comm node, End end)
     : session_(session),
       state_(std::make_unique<WatchState>(limits)),
-      detector_(std::make_unique<HangDetector>(session, *state_, node, std::move(end))) {}
+      detector_(std::make_unique<HangDetector>(
+          session, *state_,
+          has_room(node, sizeof(RankStatus) + alignof(RankStatus)) ? node : MPI_COMM_SELF,
+          std::move(end))) {}
 
 Watchdog::~Watchdog() = default;
 

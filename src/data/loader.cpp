@@ -13,7 +13,7 @@ namespace {
 void check(const LoaderOptions& options) {
   if (options.threads >= 0 && options.prefetch >= 1 && options.steps >= 0) return;
   throw Error(ExitCode::kUsage,
-              fmt::format("loader: {} threads, prefetch {}, {} steps", options.threads,
+              fmt::format("loader: threads {}, prefetch {}, steps {}", options.threads,
                           options.prefetch, options.steps),
               "--loader-threads 0 or more, --prefetch 1 or more");
 }
@@ -31,7 +31,7 @@ Loader::Loader(const Cifar10& data, Indices indices, const LoaderOptions& option
 
 Batch Loader::next() {
   if (finished()) {
-    throw Error(ExitCode::kInternal, fmt::format("loader: a batch after {} steps", options_.steps));
+    throw Error(ExitCode::kInternal, fmt::format("loader: a batch after step {}", options_.steps));
   }
   if (threads_.empty()) return load_here();
   std::unique_lock lock(mutex_);

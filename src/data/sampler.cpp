@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/parse.h"
 #include "stats/random.h"
 
 namespace gradsync {
@@ -26,8 +27,10 @@ void check_shape(std::int64_t size, std::int64_t rank, std::int64_t ranks, std::
                 "--batch-per-rank 1 or more");
   }
   if (ranks > size) {
-    throw Error(ExitCode::kUsage, fmt::format("{} ranks for {} images", ranks, size),
-                fmt::format("start at most {} ranks, or use a larger data set", size));
+    throw Error(
+        ExitCode::kUsage,
+        fmt::format("{} for {}", count_text(ranks, "rank"), count_text(size, "image")),
+        fmt::format("start at most {}, or use a larger data set", count_text(size, "rank")));
   }
 }
 
@@ -67,9 +70,10 @@ Sampler::Sampler(std::int64_t size, std::int64_t rank, std::int64_t ranks,
   steps_ = steps_of_epoch(size, ranks, batch_per_rank, last_batch);
   if (steps_ == 0) {
     throw Error(ExitCode::kUsage,
-                fmt::format("{} ranks with a batch of {} each need {} images for one step; the "
+                fmt::format("{} with a batch of {} each: one step needs {}; the "
                             "data set has {} and the incomplete step is dropped",
-                            ranks, batch_per_rank, ranks * batch_per_rank, size),
+                            count_text(ranks, "rank"), batch_per_rank,
+                            count_text(ranks * batch_per_rank, "image"), size),
                 fmt::format("--batch-per-rank {} or less, or --last-batch pad", images_per_rank_));
   }
   order_.resize(static_cast<std::size_t>(size));

@@ -15,6 +15,7 @@
 
 #include <fmt/format.h>
 
+#include "base/parse.h"
 #include "stats/clock.h"
 
 namespace gradsync {
@@ -338,6 +339,14 @@ ProcessUsage process_usage() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   return {seconds(usage.ru_utime) + seconds(usage.ru_stime), usage.ru_nvcsw, usage.ru_nivcsw};
+}
+
+std::string room_text(const std::string& host) {
+  std::error_code error;
+  const auto space = fs::space(kSharedMemory, error);
+  return fmt::format("{} on {} has {} free of {}", kSharedMemory, host,
+                     format_bytes(static_cast<std::int64_t>(space.available)),
+                     format_bytes(static_cast<std::int64_t>(space.capacity)));
 }
 
 }  // namespace gradsync

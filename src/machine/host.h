@@ -210,4 +210,13 @@ std::vector<std::size_t> sharers_of(const std::vector<Cores>& ranks, std::size_t
 /// fewer cores than sharers.
 std::size_t fair_threads(const std::vector<Cores>& ranks, std::size_t mine);
 
+/// Where MPI, NCCL and gradsync make the memory that processes of a host share.
+inline constexpr const char* kSharedMemory = "/dev/shm";
+/// "/dev/shm on node01 has 56 KiB free of 64 KiB".
+std::string room_text(const std::string& host);
+/// The fix where that is too little.
+inline constexpr const char* kSharedMemoryFix =
+    "make it larger (docker run --shm-size=1g, or --ipc=host; as root mount -o remount,size=1g "
+    "/dev/shm), or give --transport mpi or tcp-ring";
+
 }  // namespace gradsync

@@ -18,6 +18,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/parse.h"
 #include "model/image_batch.h"
 #include "model/network.h"
 #include "model/replica.h"
@@ -242,6 +243,28 @@ ScriptGraph::ScriptGraph(const torch::jit::Module& module) {
                       std::inserter(chosen, chosen.end()));
 }
 
+/// The first operation in any method of the module or its parts that opens files or makes an object
+/// of C++ code; empty if there is none.
+std::string operation_on_files(const torch::jit::Module& module) {
+  static const std::unordered_set<std::string> kOnFiles = {"aten::from_file", "aten::save",
+                                                           "aten::load", "aten::get_file_path"};
+  std::string found;
+  for (const torch::jit::Module& part : module.modules())
+    for (const torch::jit::Method& method : part.get_methods()) {
+      const auto graph = method.graph()->copy();
+      torch::jit::Inline(*graph);
+      for_each_node(graph->block(), [&](const Node* node) {
+        const std::string kind = node->kind().toQualString();
+        const bool custom =
+            node->kind() == prim::CreateObject &&
+            node->output()->type()->annotation_str().starts_with("__torch__.torch.classes.");
+        if (custom) found = node->output()->type()->annotation_str();
+        if (kOnFiles.contains(kind)) found = kind;
+      });
+    }
+  return found;
+}
+
 }  // namespace
 
 namespace nn = torch::nn;
@@ -297,6 +320,11 @@ constexpr torch::ScalarType kBufferTypes[] = {torch::kFloat32, torch::kBool,  to
 class ScriptNetwork : public Network {
  public:
   explicit ScriptNetwork(const std::string& path) : path_(path), script_(module_in(path)) {
+    if (const std::string operation = operation_on_files(script_); !operation.empty())
+      refuse(path_,
+             fmt::format("it uses {}: it opens files or runs other code, which no network needs",
+                         operation),
+             "ask who wrote it; a TorchScript file is a program");
     script_.train();
     mirror(script_, *this, "");
     if (parameters().empty()) refuse(path_, "it has no parameters that require a gradient");
@@ -346,7 +374,7 @@ class ScriptNetwork : public Network {
       const std::string reason = reason_of(error);
       const bool of_layout = reason.find("view size is not compatible") != std::string::npos;
       refuse(path_,
-             fmt::format("it rejects {} samples of {}: {}", sizes[0],
+             fmt::format("it rejects {} of {}: {}", count_text(sizes[0], "sample"),
                          fmt::join(sizes.begin() + 1, sizes.end(), " x "), reason),
              of_layout ? "--layout nchw, or a module that calls reshape"
                        : "give the sizes that it takes: --input CHANNELSxHEIGHTxWIDTH; a module of "
@@ -497,9 +525,9 @@ void require_logits(const torch::Tensor& outputs, const std::string& path,
   if (!outputs.is_floating_point() || outputs.dim() != 2 || outputs.size(0) != samples ||
       outputs.size(1) != input.classes)
     refuse(path,
-           fmt::format("its output for {} samples is {} of the sizes {}, not {} logits of each",
-                       samples, c10::toString(outputs.scalar_type()), c10::str(outputs.sizes()),
-                       input.classes),
+           fmt::format("its output for {} is {} of the sizes {}, not {} logits of each",
+                       count_text(samples, "sample"), c10::toString(outputs.scalar_type()),
+                       c10::str(outputs.sizes()), input.classes),
            "give the number of its outputs: --classes N");
   if (!outputs.requires_grad())
     refuse(path,

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/parse.h"
 #include "data/sampler.h"
 #include "options/modes.h"
 
@@ -68,6 +70,15 @@ std::vector<std::int64_t> epoch_lengths(const TrainOptions& options, std::int64_
     left -= lengths.back();
   }
   return lengths;
+}
+
+std::string iterations_beyond_epochs(const TrainOptions& options, std::int64_t images,
+                                     std::int64_t ranks) {
+  const auto lengths = epoch_lengths(options, images, ranks);
+  const auto all = std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
+  if (options.iterations <= all) return {};
+  return fmt::format("--iterations {} is more than the {} of {}", options.iterations, all,
+                     count_text(options.epochs, "epoch"));
 }
 
 std::set<std::int64_t> pass_sizes(const TrainOptions& options, std::int64_t images,

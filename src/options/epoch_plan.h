@@ -34,6 +34,10 @@ EpochPlan epoch_plan(const TrainOptions& options, std::int64_t images, std::int6
 std::vector<std::int64_t> epoch_lengths(const TrainOptions& options, std::int64_t images,
                                         std::int64_t ranks);
 
+/// "--iterations 400 is more than the 10 of 1 epoch", or empty where the epochs have as many.
+std::string iterations_beyond_epochs(const TrainOptions& options, std::int64_t images,
+                                     std::int64_t ranks);
+
 /// How many images the passes of a rank have in the run: the batch, those of --batch-schedule, and
 /// what is left for the last pass of an epoch where images are padded.
 std::set<std::int64_t> pass_sizes(const TrainOptions& options, std::int64_t images,

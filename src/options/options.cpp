@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
+#include "base/parse.h"
 #include "options/modes.h"
 #include "options/option_roles.h"
 
@@ -79,7 +80,7 @@ TrainOptions train_options(const OptionValues& values) {
 void resolve_batch(TrainOptions& options, std::int64_t ranks) {
   const std::int64_t shares = ranks * options.accumulate;
   if (ranks < 1 || shares < 1)
-    throw Error(ExitCode::kInternal, fmt::format("resolve_batch for {} ranks", ranks));
+    throw Error(ExitCode::kInternal, "resolve_batch for " + count_text(ranks, "rank"));
   if (!options.batch_schedule.empty()) {
     options.batch_schedule.require_fits(options.epochs, shares);
     options.batch_global = options.batch_schedule.at(0);
@@ -90,10 +91,11 @@ void resolve_batch(TrainOptions& options, std::int64_t ranks) {
     // Products of what each option allows need not fit: steps · batch · ranks is computed as well.
     constexpr std::int64_t kMost = std::int64_t{1} << 60;
     if (shares > kMost / options.batch_per_rank)
-      throw Error(ExitCode::kUsage,
-                  fmt::format("--batch-per-rank {} x {} ranks x --accumulate {} is too large",
-                              options.batch_per_rank, ranks, options.accumulate),
-                  "a smaller --batch-per-rank: no batch holds more than all images");
+      throw Error(
+          ExitCode::kUsage,
+          fmt::format("--batch-per-rank {} x {} x --accumulate {} is too large",
+                      options.batch_per_rank, count_text(ranks, "rank"), options.accumulate),
+          "a smaller --batch-per-rank: no batch holds more than all images");
     options.batch_global = options.batch_per_rank * shares;
   }
   if (options.batch_global % shares != 0)

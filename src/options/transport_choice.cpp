@@ -2,7 +2,10 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "base/error.h"
+#include "machine/host.h"
 
 namespace gradsync {
 
@@ -57,11 +60,12 @@ namespace {
 
 TransportChoice for_host_memory(const RankLayout& layout) {
   if (layout.fewest_ranks() == 1) return {"mpi", "one rank"};
-  if (layout.nodes == 1) return {"shm", "all ranks on one node"};
-  if (layout.fewest_ranks_a_node > 1) return {"two-level", "nodes of several ranks"};
-  if (layout.fast_network) return {"mpi", "nodes on a fast network"};
-  if (!layout.ipv4) return {"mpi", "nodes without IPv4"};
-  return {"tcp-ring", "nodes on Ethernet"};
+  const std::string but = layout.no_room.empty() ? "" : ", but " + layout.no_room;
+  if (layout.nodes == 1) return {but.empty() ? "shm" : "mpi", "all ranks on one node" + but};
+  if (layout.fewest_ranks_a_node > 1 && but.empty()) return {"two-level", "nodes of several ranks"};
+  if (layout.fast_network) return {"mpi", "nodes on a fast network" + but};
+  if (!layout.ipv4) return {"mpi", "nodes without IPv4" + but};
+  return {"tcp-ring", "nodes on Ethernet" + but};
 }
 
 }  // namespace
@@ -76,6 +80,10 @@ TransportChoice choose_transport(const std::string& requested, const DeviceChoic
     throw Error(ExitCode::kEnvironment,
                 "--transport shm is for ranks of one node, and these are on several",
                 "give --transport two-level");
+  if ((requested == "shm" || requested == "two-level") && !layout.no_room.empty())
+    throw Error(ExitCode::kEnvironment,
+                fmt::format("--transport {} has no room: {}", requested, layout.no_room),
+                kSharedMemoryFix);
   if (requested != "auto") return {requested, "asked for"};
   if (!device.cuda) return for_host_memory(layout);
   if (device.shared) return {"mpi", "ranks share a GPU"};
@@ -89,9 +97,10 @@ std::vector<std::string> possible_transports(const DeviceChoice& device, const R
   };
   add("mpi");
   if (device.cuda) return names;
-  if (layout.nodes == 1) add("shm");
+  if (layout.nodes == 1 && layout.no_room.empty()) add("shm");
   add("tcp-ring");
-  if (layout.nodes > 1 && layout.fewest_ranks_a_node > 1) add("two-level");
+  if (layout.nodes > 1 && layout.fewest_ranks_a_node > 1 && layout.no_room.empty())
+    add("two-level");
   return names;
 }
 

@@ -45,6 +45,7 @@ struct RankLayout {
   int fewest_ranks_a_node = 1;
   bool fast_network = false;  ///< every node has an adapter that MPI drives better than TCP can
   bool ipv4 = true;           ///< every node has an IPv4 address that a ring may use
+  std::string no_room = {};   ///< which node has too little shared memory; empty: none
 
   /// Whether MPI is what moves data between the nodes best.
   bool prefers_mpi() const { return fast_network || !ipv4; }
@@ -53,9 +54,10 @@ struct RankLayout {
 
 /// `requested` is --transport. `auto` takes, where every rank has a GPU of its own, nccl; on other
 /// GPUs mpi; for host memory on one node shm; on several nodes of several ranks two-level; else
-/// mpi over a fast network, or without IPv4, and tcp-ring over Ethernet. The same machines give the
-/// same choice, so runs can be repeated. Throws Error kEnvironment for nccl without GPUs, for
-/// transports of host memory with them, and for shm where the ranks are not all on one node.
+/// mpi over a fast network, or without IPv4, and tcp-ring over Ethernet. Where shared memory has no
+/// room, it takes what does without. The same machines give the same choice, so runs can be
+/// repeated. Throws Error kEnvironment for nccl without GPUs, for transports of host memory with
+/// them, for shm where the ranks are not all on one node, and for shared memory without room.
 TransportChoice choose_transport(const std::string& requested, const DeviceChoice& device,
                                  const RankLayout& layout);
 

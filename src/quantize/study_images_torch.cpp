@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/parse.h"
 #include "model/image_batch.h"
 #include "quantize/study.h"
 
@@ -12,8 +13,9 @@ namespace gradsync::quantize {
 ImageRange::ImageRange(const Cifar10& data, Split split, std::int64_t count)
     : data_(data), split_(split), count_(count) {
   if (count < 1 || count > data.size(split))
-    throw Error(ExitCode::kUsage, fmt::format("{} images of '{}', which has {}", count,
-                                              data.folder().string(), data.size(split)));
+    throw Error(ExitCode::kUsage,
+                fmt::format("{} of '{}', which has {}", count_text(count, "image"),
+                            data.folder().string(), data.size(split)));
 }
 
 std::vector<float> ImageRange::load(std::int64_t first, std::int64_t images) const {

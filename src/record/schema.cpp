@@ -91,7 +91,7 @@ void require_recordable(const RunInfo& info) {
 
 void require_recordable(const IterationRow& row, std::size_t ranks) {
   if (row.ranks.size() != ranks)
-    throw Error(ExitCode::kInternal, fmt::format("iteration {} holds {} ranks, the run has {}",
+    throw Error(ExitCode::kInternal, fmt::format("iteration {} is of {} ranks, the run has {}",
                                                  row.iteration, row.ranks.size(), ranks));
   for (std::size_t rank = 0; rank < ranks; ++rank)
     if (row.ranks[rank].buckets.size() != row.buckets.size())

@@ -289,13 +289,13 @@ std::optional<BucketChoice> settle_buckets(Exchange& exchange, const DataSource&
 
 std::string bucket_text(const BucketChoice& choice) {
   return fmt::format(
-      "bucket cap auto: {}, the first {} ({} buckets), predicted to expose {:.2f} ms of a step's "
+      "bucket cap auto: {}, the first {} ({}), predicted to expose {:.2f} ms of a step's "
       "exchange; 25MiB, the first 1MiB ({}): {:.2f} ms (all-reduce {:.1f} us + bytes / {:.2f} "
       "GB/s; "
       "probed in {:.1f} s)",
       format_bytes(choice.chosen.bucket_cap_bytes), format_bytes(choice.chosen.first_bucket_bytes),
-      choice.chosen.buckets, 1e3 * choice.chosen.exposed_s, choice.as_default.buckets,
-      1e3 * choice.as_default.exposed_s, 1e6 * choice.latency_s,
+      count_text(choice.chosen.buckets, "bucket"), 1e3 * choice.chosen.exposed_s,
+      choice.as_default.buckets, 1e3 * choice.as_default.exposed_s, 1e6 * choice.latency_s,
       1e-9 * choice.bandwidth_bytes_per_s, choice.probe_s);
 }
 

@@ -38,15 +38,15 @@ namespace {
 void print_environment(const TrainOptions& options, const DataDigest& digest, const RunData& data,
                        const ComputeSettings& compute, const std::vector<RankPlace>& places) {
   std::cout << fmt::format(
-                   "{} with {}, {} ranks, batch {} per rank, {} global{}\n", options.model,
-                   options.sync, places.size(), options.batch_per_rank, options.batch_global,
+                   "{} with {}, {}, batch {} per rank, {} global{}\n", options.model, options.sync,
+                   count_text(places.size(), "rank"), options.batch_per_rank, options.batch_global,
                    options.accumulate > 1 ? fmt::format(" in {} passes", options.accumulate) : "")
             << fmt::format("data: {}, {} training and {} test images, sha256 {}\n", digest.name,
                            data.size(Split::kTrain), data.size(Split::kTest),
                            digest.combined.substr(0, 16))
-            << fmt::format("compute: {} {}, {} threads a rank{}\n",
-                           precision_name(compute.precision),
-                           compute.layout == Layout::kNchw ? "nchw" : "nhwc", compute.threads,
+            << fmt::format("compute: {} {}, {} a rank{}\n", precision_name(compute.precision),
+                           compute.layout == Layout::kNchw ? "nchw" : "nhwc",
+                           count_text(compute.threads, "thread"),
                            compute.probed.empty()
                                ? ""
                                : fmt::format(" (probed: {})", fmt::join(compute.probed, ", ")));
@@ -57,6 +57,10 @@ void print_environment(const TrainOptions& options, const DataDigest& digest, co
   std::cout << std::flush;
   for (const std::string& warning : compute.warnings)
     print_warning("gradsync-train", warning);
+  const std::string beyond = iterations_beyond_epochs(options, data.size(Split::kTrain),
+                                                      static_cast<std::int64_t>(places.size()));
+  if (!beyond.empty())
+    print_warning("gradsync-train", beyond + ": the run ends there; more --epochs train on");
   if (!options.set_epoch && options.epochs > 1)
     print_warning("gradsync-train", "--no-set-epoch: every epoch repeats the order of the first");
 }
@@ -231,7 +235,8 @@ void require_test_images(const TrainOptions& options, int ranks, const RunData& 
   if (options.evaluate != EvaluateHow::kShard || replicas_may_differ(options, ranks) ||
       ranks <= images)
     return;
-  throw Error(ExitCode::kUsage, fmt::format("{} ranks for {} test images", ranks, images),
+  throw Error(ExitCode::kUsage,
+              fmt::format("{} for {}", count_text(ranks, "rank"), count_text(images, "test image")),
               "give --evaluate each-rank or none, or use a larger data set");
 }
 
@@ -327,9 +332,10 @@ void set_aside_others(const std::string& output, const ResumePlan& plan) {
   const SetAside moved = set_aside_checkpoints(folder, plan.own);
   if (moved.checkpoints == 0) return;
   print_warning("gradsync-train",
-                fmt::format("'{}' held {} checkpoints of another run or of an abandoned branch of "
+                fmt::format("'{}' held {} of another run or of an abandoned branch of "
                             "this one, moved to '{}'",
-                            folder.string(), moved.checkpoints, moved.folder.string()));
+                            folder.string(), count_text(moved.checkpoints, "checkpoint"),
+                            moved.folder.string()));
 }
 
 /// The recorder, on rank 0 of a run that is recorded; fills in what its checkpoints say of it.
@@ -463,7 +469,7 @@ int main(int argc, char** argv) {
                            [&] { return watch_limits(options); },
                            [&](const Session& session, const OptionValues& values,
                                const std::string& command_line, ProgramOutput& output) {
-                             stop.set_time_limit(options.time_limit_s);
+                             stop.begin(options.time_limit_s);
                              return run_training(session, options, values, command_line, stop,
                                                  output);
                            }};

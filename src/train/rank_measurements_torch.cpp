@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <torch/types.h>
 
+#include "base/parse.h"
 #include "calibrate/calibrator.h"
 #include "record/row_figures.h"
 #include "stats/bandwidth.h"
@@ -81,7 +82,7 @@ void calibrate_ranks(const Session& session, Transport& transport, Watchdog& wat
                curves_table(calibration_curves(rows, static_cast<std::size_t>(session.size()))));
   session.together([&] {
     if (wrong > 0)
-      throw Error(ExitCode::kCheckFailed, fmt::format("calibration: {} values are wrong", wrong),
+      throw Error(ExitCode::kCheckFailed, "calibration: " + count_text(wrong, "wrong value"),
                   "do not use results of these ranks; try another transport or library version");
   });
 }

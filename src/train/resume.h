@@ -1,5 +1,6 @@
 #pragma once
 
+#include <csignal>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -15,26 +16,30 @@
 
 namespace gradsync {
 
-/// Why a rank requests a stop of the run.
-enum class StopReason : std::int32_t { kNone, kTimeLimit, kUsr1, kTerm };
+/// Why a rank requests a stop of the run: the number of a signal, or the time limit.
+enum class StopReason : std::int32_t {
+  kTimeLimit = -1,
+  kNone = 0,
+  kUsr1 = SIGUSR1,
+  kTerm = SIGTERM
+};
 
 /// "signal USR1", "--time-limit".
 std::string stop_text(StopReason reason);
 
-/// Requests that this rank stops: signals USR1 and TERM, which are remembered from when it is made,
-/// and a time limit, counted from then. One a process, made first of all in `main`.
+/// Requests that this rank stops: by a signal, or by a time limit counted from when it is made. One
+/// a process, made first of all in `main`. USR1, Slurm's warning, is remembered from then.
 class StopRequest {
  public:
-  StopRequest();
-
-  /// 0: none.
-  void set_time_limit(double time_limit_s) { time_limit_s_ = time_limit_s; }
+  /// Remembers INT, TERM, HUP and PIPE as well: before MPI has started they end the process, which
+  /// may wait for ranks that never come. A limit of 0 s is none.
+  void begin(double time_limit_s);
 
   /// Whether to stop now, if the run can stop next after `needed_s`.
   StopReason reason(double needed_s) const;
 
  private:
-  StopSignals signals_;
+  StopSignals signals_{{SIGUSR1}};
   Stopwatch since_start_;
   double time_limit_s_ = 0;
 };

@@ -11,24 +11,17 @@
 namespace gradsync {
 
 std::string stop_text(StopReason reason) {
-  switch (reason) {
-    case StopReason::kNone:
-      break;
-    case StopReason::kTimeLimit:
-      return "--time-limit";
-    case StopReason::kUsr1:
-      return "signal USR1";
-    case StopReason::kTerm:
-      return "signal TERM";
-  }
-  return "nothing";
+  if (reason == StopReason::kTimeLimit) return "--time-limit";
+  return "signal " + signal_name(static_cast<int>(reason));
 }
 
-StopRequest::StopRequest() : signals_({SIGUSR1, SIGTERM}) {}
+void StopRequest::begin(double time_limit_s) {
+  signals_.add({SIGINT, SIGTERM, SIGHUP, SIGPIPE});
+  time_limit_s_ = time_limit_s;
+}
 
 StopReason StopRequest::reason(double needed_s) const {
-  const int signal = signals_.received();
-  if (signal != 0) return signal == SIGUSR1 ? StopReason::kUsr1 : StopReason::kTerm;
+  if (const int signal = signals_.received()) return StopReason{signal};
   const bool late = time_limit_s_ > 0 && since_start_.elapsed_s() + needed_s > time_limit_s_;
   return late ? StopReason::kTimeLimit : StopReason::kNone;
 }

@@ -13,8 +13,9 @@
 namespace gradsync {
 
 /// What rank 0 prints while it trains: epoch, iteration, loss, rate, remaining time. On a terminal
-/// one line of stderr that is overwritten; else a line on standard output each minute. With
-/// --log-every N a line each N iterations as well. Silent where it is not `shown`.
+/// one line of stderr that is overwritten; else a line on standard output after the first iteration
+/// behind the warm-up, and each minute. With --log-every N a line each N iterations as well. Silent
+/// where it is not `shown`.
 class ProgressLog {
  public:
   /// `log_every` is --log-every.
@@ -27,7 +28,7 @@ class ProgressLog {
   ProgressLog& operator=(const ProgressLog&) = delete;
 
   void update(std::int64_t epoch, std::int64_t iterations_done, double loss,
-              double images_per_second);
+              double images_per_second, bool warmup);
   /// Removes the line, so that something else can be printed.
   void clear();
 
@@ -35,7 +36,7 @@ class ProgressLog {
   std::string line(std::int64_t epoch, std::int64_t iterations_done, double loss,
                    double images_per_second) const;
 
-  bool shown_, on_terminal_, drawn_ = false;
+  bool shown_, on_terminal_, drawn_ = false, first_ = true;
   std::int64_t log_every_, total_, before_ = 0;
   Stopwatch since_start_, since_drawn_;
 };
@@ -65,7 +66,7 @@ class RankSummary {
   std::vector<double> state() const;
   void restore(std::span<const double> state);
 
-  /// The closing table of all ranks, on rank 0. Collective.
+  /// The figures of all ranks, on rank 0. Collective.
   Table gather(Exchange& exchange, const std::vector<RankPlace>& places, std::int64_t warmup) const;
 
  private:
@@ -80,5 +81,9 @@ class RankSummary {
   std::int64_t iterations_ = 0;
   double test_accuracy_ = kNotMeasured;
 };
+
+/// What is printed of the table of all ranks: up to 8 rows as they are; of more the slowest, the
+/// median and the fastest rank, and the mean of each host, of at most 5.
+Table closing_table(const Table& ranks);
 
 }  // namespace gradsync

@@ -1,8 +1,11 @@
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <iostream>
+#include <map>
 
 #include <fmt/format.h>
 
@@ -32,7 +35,7 @@ std::string ProgressLog::line(std::int64_t epoch, std::int64_t iterations_done, 
 }
 
 void ProgressLog::update(std::int64_t epoch, std::int64_t iterations_done, double loss,
-                         double images_per_second) {
+                         double images_per_second, bool warmup) {
   if (!shown_) return;
   if (log_every_ > 0 && iterations_done % log_every_ == 0) {
     clear();
@@ -41,7 +44,9 @@ void ProgressLog::update(std::int64_t epoch, std::int64_t iterations_done, doubl
               << std::flush;
     return;
   }
-  if (since_drawn_.elapsed_s() < (on_terminal_ ? kRedraw_s : kLog_s)) return;
+  const bool first = first_ && !warmup;
+  if (!first && since_drawn_.elapsed_s() < (on_terminal_ ? kRedraw_s : kLog_s)) return;
+  first_ = first_ && warmup;
   since_drawn_.restart_s();
   const std::string text = line(epoch, iterations_done, loss, images_per_second);
   if (on_terminal_)
@@ -203,6 +208,66 @@ Table RankSummary::gather(Exchange& exchange, const std::vector<RankPlace>& plac
       row.push_back(Cell::of(all[rank * mine.size() + c], kFigures[c].decimals));
     table.add(std::move(row));
   }
+  return table;
+}
+
+namespace {
+
+constexpr std::size_t kLabels = 2;  ///< columns before the figures
+constexpr std::size_t kMostRows = 8, kMostHosts = 5;
+
+double median_ms(const std::vector<Cell>& row) {
+  const double value = row[kLabels + kMedian].number;
+  return std::isnan(value) ? 0 : value;
+}
+
+/// The slowest first.
+void sort_rows(std::vector<std::vector<Cell>>& rows) {
+  std::ranges::stable_sort(rows, std::ranges::greater(), median_ms);
+}
+
+std::vector<Cell> mean_of(const std::vector<const std::vector<Cell>*>& rows) {
+  std::vector<Cell> mean = *rows.front();
+  mean[0] = "mean of " + count_text(static_cast<std::int64_t>(rows.size()), "rank");
+  for (std::size_t column = kLabels; column < mean.size(); ++column) {
+    double sum = 0;
+    for (const auto* row : rows)
+      sum += (*row)[column].number;
+    mean[column] = Cell::of(sum / static_cast<double>(rows.size()), mean[column].decimals);
+  }
+  return mean;
+}
+
+}  // namespace
+
+Table closing_table(const Table& ranks) {
+  if (ranks.rows.size() <= kMostRows) return ranks;
+  Table table = ranks;
+  table.rows.clear();
+  auto sorted = ranks.rows;
+  sort_rows(sorted);
+  const auto add = [&](std::vector<Cell> row, const char* which) {
+    row[0] = fmt::format("{} ({})", row[0].shown(), which);
+    table.add(std::move(row));
+  };
+  add(sorted.front(), "slowest");
+  add(sorted[sorted.size() / 2], "median");
+  add(sorted.back(), "fastest");
+  std::map<std::string, std::vector<const std::vector<Cell>*>> rows_of;
+  for (const auto& row : ranks.rows)
+    rows_of[row[1].text].push_back(&row);
+  std::vector<std::vector<Cell>> hosts;
+  for (const auto& [host, rows] : rows_of)
+    hosts.push_back(mean_of(rows));
+  if (hosts.size() > kMostHosts) sort_rows(hosts);
+  for (std::size_t i = 0; i < std::min(hosts.size(), kMostHosts); ++i)
+    table.add(std::move(hosts[i]));
+  table.notes.insert(
+      table.notes.begin(),
+      fmt::format("all {} ranks on {}{}, by their median iteration; --json FILE has "
+                  "every rank",
+                  ranks.rows.size(), count_text(static_cast<std::int64_t>(hosts.size()), "host"),
+                  hosts.size() > kMostHosts ? ", of which the 5 slowest" : ""));
   return table;
 }
 

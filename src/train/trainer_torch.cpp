@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "base/memory.h"
+#include "base/parse.h"
 #include "options/options.h"
 #include "train/compute_settings.h"
 #include "train/rank_state.h"
@@ -126,11 +127,15 @@ void Trainer::run(ProgramOutput& output) {
   checkpoints_.end_training();
   close_training();
   checkpoints_.after_training(position_);
-  const Table table = summary_.gather(exchange_, setting_.places, options_.warmup);
+  Table table = summary_.gather(exchange_, setting_.places, options_.warmup);
+  const std::string beyond = iterations_beyond_epochs(options_, setting_.data.size(Split::kTrain),
+                                                      exchange_.session().size());
+  if (!beyond.empty()) table.title += "; " + beyond;
   double exposed_s = summary_.mean_exposed_s() / static_cast<double>(exchange_.session().size());
   if (setting_.buckets) exchange_.session().sum({&exposed_s, 1});
   if (exchange_.session().rank() != 0) return;
-  output.print(table);
+  output.add(table);
+  print_narrow_text(std::cout, closing_table(table), output_columns(), "--json FILE");
   if (setting_.buckets)
     std::cout << fmt::format(
         "bucket cap auto: {:.2f} ms exposed as predicted, {:.2f} ms measured\n",
@@ -283,7 +288,7 @@ void Trainer::report_iteration(const IterationRow& row) {
   for (const RankIteration& rank : row.ranks)
     slowest_s = std::max(slowest_s, rank[Phase::kIteration]);
   progress_.update(row.epoch, row.iteration + 1, mean_loss(row),
-                   static_cast<double>(row.samples) / slowest_s);
+                   static_cast<double>(row.samples) / slowest_s, row.warmup);
 }
 
 void Trainer::adapt_timeout() {
@@ -441,8 +446,8 @@ void Trainer::close_training() {
   if (setting_.recorder) setting_.recorder->add(replicas);
   if (!training_.optimizer->scales_loss()) return;
   const StepState state = training_.optimizer->read_state();
-  std::cout << fmt::format("fp16: {} steps skipped for an overflow, loss scale {:g}\n",
-                           state.skipped_steps, state.loss_scale.scale)
+  std::cout << fmt::format("fp16: {} skipped for an overflow, loss scale {:g}\n",
+                           count_text(state.skipped_steps, "step"), state.loss_scale.scale)
             << std::flush;
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
 #include <future>
 
 #include <fmt/format.h>
@@ -10,6 +9,7 @@
 #include "base/error.h"
 #include "base/function_ref.h"
 #include "base/parse.h"
+#include "machine/host.h"
 #include "transport/interfaces.h"
 #include "transport/rank_transport.h"
 #include "transport/ring.h"
@@ -27,27 +27,22 @@ void with_own_values(const Collective& call, const Body& body) {
 }
 
 /// A rank, for what else lies there: Open MPI's own segment has 4 MiB, which it takes page by page.
-constexpr std::size_t kSlack_bytes = std::size_t{5} << 20;
+constexpr std::size_t kSpare_bytes = std::size_t{5} << 20;
 
-/// A window that finds no room is a fatal MPI error. Open MPI puts it into /dev/shm; what cannot be
-/// seen is taken for room enough.
-bool has_room(MPI_Comm node, std::size_t bytes) {
-  int ranks = 1;
-  MPI_Comm_size(node, &ranks);
-  const std::size_t needed = (bytes + kSlack_bytes) * static_cast<std::size_t>(ranks);
-  std::error_code error;
-  const auto space = std::filesystem::space("/dev/shm", error);
-  char room = error || space.available > needed;
-  MPI_Allreduce(MPI_IN_PLACE, &room, 1, MPI_CHAR, MPI_MIN, node);
-  return room != 0;
+}  // namespace
+
+bool SharedMemoryPool::fits(MPI_Comm node) {
+  return has_room(node, SharedAllReduce::header_bytes() + SharedAllReduce::kAlignment);
 }
 
-/// Whether all ranks of the node have pages for their parts. A file in /dev/shm takes them when it
-/// is written: without this, two jobs could both be told that there is room, and die of a SIGBUS.
-bool take_pages(MPI_Comm node, SharedWindow& window) {
-  char taken = window.take_pages(rank_in(node));
-  MPI_Allreduce(MPI_IN_PLACE, &taken, 1, MPI_CHAR, MPI_MIN, node);
-  return taken != 0;
+namespace {
+
+SharedWindow headers_on(MPI_Comm node) {
+  SharedWindow window(node, SharedAllReduce::header_bytes(), SharedAllReduce::kAlignment);
+  if (!window.take_pages(node))
+    throw Error(ExitCode::kEnvironment, "/dev/shm has no room for the transport of shared memory",
+                kSharedMemoryFix);
+  return window;
 }
 
 }  // namespace
@@ -55,7 +50,7 @@ bool take_pages(MPI_Comm node, SharedWindow& window) {
 SharedMemoryPool::SharedMemoryPool(MPI_Comm node)
     : node_(node),
       rank_(rank_in(node)),
-      headers_(node, SharedAllReduce::header_bytes(), SharedAllReduce::kAlignment),
+      headers_(headers_on(node)),
       reducer_(headers_.parts(), rank_) {
   MPI_Barrier(node_);
 }
@@ -72,9 +67,9 @@ std::shared_ptr<std::byte> SharedMemoryPool::allocate(std::size_t bytes) {
   while (!free_here[taken])
     ++taken;
   if (taken == buffers_.size()) {
-    if (!has_room(node_, bytes)) return {};
+    if (!has_room(node_, bytes, kSpare_bytes)) return {};
     auto window = std::make_shared<SharedWindow>(node_, bytes, SharedAllReduce::kAlignment);
-    if (!take_pages(node_, *window)) return {};
+    if (!window->take_pages(node_)) return {};
     buffers_.push_back(std::move(window));
     reducer_.add_region(buffers_.back()->parts(), bytes);
   }
@@ -185,6 +180,12 @@ void on_all(const Session& session, MPI_Comm comm, int size, FunctionRef<void()>
   }
 }
 
+/// Ends accept() where an error leaves the ring unfinished.
+struct StopAtEnd {
+  const RingListener& listener;
+  ~StopAtEnd() { listener.stop(); }
+};
+
 }  // namespace
 
 RingTransport::RingTransport(const Session& session, MPI_Comm comm)
@@ -195,21 +196,22 @@ RingTransport::RingTransport(const Session& session, MPI_Comm comm)
   RingLinks links{-1, -1, named(card(next)), named(card(previous))};
   if (ranks > 1) {
     RingSecret secret = rank() == 0 ? new_ring_secret() : RingSecret();
-    MPI_Bcast(&secret, sizeof secret, MPI_BYTE, 0, comm);
+    MPI_Bcast(secret.key.data(), sizeof secret.key, MPI_BYTE, 0, comm);
     std::optional<RingListener> listener;
     on_all(session, comm, ranks,
            [&] { listener.emplace(address_for(card(previous), card(rank())), tcp_ports()); });
+    // From before the neighbor may connect, so that strangers take no places meanwhile.
+    auto accepted = std::async(std::launch::async, [&] {
+      return listener->accept(secret, {previous, rank()}, links.previous, 2 * kLimit_s);
+    });
+    const StopAtEnd stops{*listener};
     const auto ports = gather_all(listener->port(), ranks, comm);
     on_all(session, comm, ranks, [&] {
       to_next_ = connect_to_ring(address_for(card(rank()), card(next)),
                                  ports[static_cast<std::size_t>(next)], links.next, kLimit_s);
     });
     on_all(session, comm, ranks, [&] {
-      // Both at once: each rank's proof waits for its neighbor's challenge.
-      auto accepted = std::async(std::launch::async, [&] {
-        return listener->accept(secret, {previous, rank()}, links.previous, kLimit_s);
-      });
-      prove_ring_connection(to_next_.get(), secret, {rank(), next}, links.next, kLimit_s);
+      prove_ring_connection(to_next_, secret, {rank(), next}, links.next, kLimit_s);
       from_previous_ = accepted.get();
     });
     links.to_next = to_next_.get();
@@ -286,11 +288,10 @@ std::span<std::byte> TwoLevelTransport::staging(std::size_t bytes) {
   if (bytes > staging_bytes_) {
     staging_ = memory_.allocate(bytes);
     if (!staging_)
-      throw Error(
-          ExitCode::kOutOfMemory,
-          fmt::format("/dev/shm has no space for {} per rank of this host",
-                      format_bytes(static_cast<std::int64_t>(bytes))),
-          "give --transport tcp-ring or mpi, or make /dev/shm larger (docker run --shm-size)");
+      throw Error(ExitCode::kOutOfMemory,
+                  fmt::format("/dev/shm has no space for {} per rank of this host",
+                              format_bytes(static_cast<std::int64_t>(bytes))),
+                  kSharedMemoryFix);
     staging_bytes_ = bytes;
   }
   return {staging_.get(), bytes};

@@ -48,7 +48,11 @@ class OwnAllReduce : public Transport {
 /// transports hand out. Everything is collective over `node`, which must outlive it.
 class SharedMemoryPool {
  public:
+  /// Only where it fits(): else one rank throws Error kEnvironment, and has to end the job.
   explicit SharedMemoryPool(MPI_Comm node);
+
+  /// Whether the node's shared memory has room for the header. Collective.
+  static bool fits(MPI_Comm node);
 
   /// Rank of this process on its node.
   int rank() const { return rank_; }

@@ -98,13 +98,18 @@ RankTransport::~RankTransport() {
 RankLayout rank_layout(const Session& session) {
   // Negative: the least over the ranks as the most.
   const bool ipv4 = !among_networks(own_addresses(), tcp_networks()).empty();
+  const bool room = SharedMemoryPool::fits(session.node());
   std::array<double, 3> least{-static_cast<double>(session.local_size()),
                               has_fast_network() ? -1.0 : 0.0, ipv4 ? -1.0 : 0.0};
   session.max(least);
   const auto local_ranks = session.gather(session.local_rank());
   auto nodes = static_cast<int>(std::count(local_ranks.begin(), local_ranks.end(), 0));
   session.broadcast(nodes);
-  return {nodes, static_cast<int>(-least[0]), least[1] < 0, least[2] < 0};
+  std::string no_room;
+  for (const std::string& text : session.gather(room ? "" : room_text(session.host())))
+    if (no_room.empty()) no_room = text;
+  session.broadcast(no_room);
+  return {nodes, static_cast<int>(-least[0]), least[1] < 0, least[2] < 0, no_room};
 }
 
 }  // namespace gradsync

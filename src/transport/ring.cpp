@@ -4,8 +4,9 @@
 //   connecting  challenge b, proof("from", a, b) → accepting
 //   accepting   proof("to", a, b)                → connecting
 //
-// where proof is HMAC-SHA-256, with the secret, of who proves it, the ranks at both ends and the
-// challenges. Who answers at a wrong address learns nothing that helps it elsewhere.
+// where proof is HMAC-SHA-256, with the secret, of who proves it, the ranks, addresses and ports at
+// both ends, and the challenges. Who answers at a wrong address learns nothing that helps it
+// elsewhere: a host that passes the messages on has other addresses.
 #include "transport/ring.h"
 
 #include <fcntl.h>
@@ -17,30 +18,43 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <climits>
 #include <cmath>
 #include <cstring>
 #include <iostream>
 #include <optional>
 #include <span>
+#include <thread>
 #include <type_traits>
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 
 #include "base/error.h"
+#include "base/parse.h"
 #include "stats/clock.h"
 
 namespace gradsync {
 
 namespace {
 
-/// Who connects further drops the one that has waited longest.
-constexpr std::size_t kMostCandidates = 64;
-constexpr int kBacklog = 16;
+/// All that Linux admits by default.
+constexpr int kBacklog = 4095;
+/// Who connects further takes the place of any one.
+constexpr std::size_t kMostCandidates = 256;
+/// With so many, a further one is admitted each kBetweenCrowd only: the neighbor, if it is among
+/// them, has a while to answer.
+constexpr std::size_t kCrowd = 64;
+constexpr auto kBetweenCrowd = std::chrono::milliseconds(1);
+constexpr std::size_t kNamed = 5;
+/// How often a connection that was closed is made again. One that is refused is closed as well.
+constexpr int kMostAgain = 32;
+constexpr auto kBeforeAgain = std::chrono::milliseconds(10);
 /// TCP itself never gives a neighbor up that is late, stopped or cut off for a while: the watchdog
 /// decides how long a collective may take, and ends the job with the names of the missing ranks.
 constexpr int kNever_ms = INT_MAX;
@@ -93,9 +107,29 @@ T random_bytes() {
   return bytes;
 }
 
-Proof proof_of(const char* role, const RingSecret& secret, RingEdge edge,
+std::string text_of(const sockaddr_in& end) {
+  return fmt::format("{}:{}", address_text(ntohl(end.sin_addr.s_addr)), ntohs(end.sin_port));
+}
+
+/// The address of this end of a connection, or of the other one; 0.0.0.0:0 where it has none.
+sockaddr_in end_of(int socket, bool other) {
+  sockaddr_in end{};
+  socklen_t size = sizeof end;
+  const auto get = other ? getpeername : getsockname;
+  const bool known = get(socket, reinterpret_cast<sockaddr*>(&end), &size) == 0;
+  return known && end.sin_family == AF_INET ? end : sockaddr_in{};
+}
+
+/// A connection as both of its ends see it.
+struct Link {
+  RingEdge edge;
+  sockaddr_in connecting, accepting;
+};
+
+Proof proof_of(const char* role, const RingSecret& secret, const Link& link,
                const Challenge& accepting, const Challenge& connecting) {
-  std::string text = fmt::format("{} {} {} ", role, edge.from, edge.to);
+  std::string text = fmt::format("{} {} {} {} {} ", role, link.edge.from, link.edge.to,
+                                 text_of(link.connecting), text_of(link.accepting));
   for (const Challenge* one : {&accepting, &connecting})
     text.append(reinterpret_cast<const char*>(one->data()), one->size());
   Proof proof;
@@ -172,26 +206,21 @@ class Candidate {
   }
 
   int socket() const { return socket_.get(); }
+  const sockaddr_in& from() const { return from_; }
   bool refused() const { return refused_; }
 
   /// Takes what has come of its answer. The connection once it has proved to be the neighbor's.
   std::optional<UniqueFd> proved(const RingSecret& secret, RingEdge edge) {
     const Received received = receive_some(socket_.get(), bytes_of(answer_), have_);
     if (received == Received::kPart) return {};
+    const Link link{edge, from_, end_of(socket_.get(), false)};
     const auto proof = [&](const char* role) {
-      return proof_of(role, secret, edge, challenge_, answer_.challenge);
+      return proof_of(role, secret, link, challenge_, answer_.challenge);
     };
     refused_ = received == Received::kNothingMore || !equal(answer_.proof, proof("from")) ||
                !send_whole(socket_.get(), proof("to"));
     if (refused_) return {};
     return std::move(socket_);
-  }
-
-  void tell_ignored() const {
-    print_warning(
-        "gradsync",
-        fmt::format("ignored a connection from {}:{} that does not know this job's secret",
-                    address_text(ntohl(from_.sin_addr.s_addr)), ntohs(from_.sin_port)));
   }
 
  private:
@@ -210,7 +239,11 @@ class Candidates {
   /// Who is still there when the neighbor has come is a stranger.
   ~Candidates() {
     for (const Candidate& one : waiting_)
-      one.tell_ignored();
+      ignore(one);
+    if (ignored_ == 0) return;
+    print_warning("gradsync", fmt::format("ignored {} without this job's secret, from {}{}",
+                                          count_text(ignored_, "connection"),
+                                          fmt::join(named_, ", "), ignored_ > kNamed ? ", …" : ""));
   }
   Candidates(const Candidates&) = delete;
   Candidates& operator=(const Candidates&) = delete;
@@ -223,24 +256,28 @@ class Candidates {
     return ready_until(sockets, deadline_s);
   }
 
-  void admit() {
+  /// Takes the next connection there is. False after RingListener::stop().
+  bool admit() {
+    if (waiting_.size() >= kCrowd) std::this_thread::sleep_for(kBetweenCrowd);
     sockaddr_in from{};
     socklen_t size = sizeof from;
     UniqueFd socket(accept4(listener_, reinterpret_cast<sockaddr*>(&from), &size,
                             SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!socket) return;
+    if (!socket) return errno != EINVAL;
     if (waiting_.size() == kMostCandidates) {
-      waiting_.front().tell_ignored();
-      waiting_.erase(waiting_.begin());
+      const auto any = static_cast<std::ptrdiff_t>(random_bytes<std::uint32_t>() % kMostCandidates);
+      ignore(waiting_[static_cast<std::size_t>(any)]);
+      waiting_.erase(waiting_.begin() + any);
     }
     waiting_.emplace_back(std::move(socket), from);
+    return true;
   }
 
   /// The neighbor's connection, if its proof has come; drops those whose proof is wrong.
   std::optional<UniqueFd> proved(const RingSecret& secret, RingEdge edge) {
     for (auto one = waiting_.begin(); one != waiting_.end();) {
       auto socket = one->proved(secret, edge);
-      if (one->refused()) one->tell_ignored();
+      if (one->refused()) ignore(*one);
       one = socket || one->refused() ? waiting_.erase(one) : one + 1;
       if (socket) return socket;
     }
@@ -248,8 +285,14 @@ class Candidates {
   }
 
  private:
+  void ignore(const Candidate& one) {
+    if (ignored_++ < kNamed) named_.push_back(text_of(one.from()));
+  }
+
   int listener_;
   std::vector<Candidate> waiting_;
+  std::size_t ignored_ = 0;
+  std::vector<std::string> named_;
 };
 
 /// 0, or the error for which a connection that has been begun did not come about.
@@ -273,8 +316,14 @@ int listen_at(int socket, std::uint32_t address, std::uint16_t port) {
 
 }  // namespace
 
+RingSecret::~RingSecret() {
+  OPENSSL_cleanse(key.data(), key.size());
+}
+
 RingSecret new_ring_secret() {
-  return random_bytes<RingSecret>();
+  RingSecret secret;
+  secret.key = random_bytes<decltype(secret.key)>();
+  return secret;
 }
 
 RingListener::RingListener(std::uint32_t address, PortRange ports) {
@@ -302,8 +351,7 @@ UniqueFd RingListener::accept(const RingSecret& secret, RingEdge edge, const std
                               double limit_s) const {
   const double deadline_s = now_s() + limit_s;
   Candidates candidates(socket_.get());
-  while (candidates.wait_until(deadline_s)) {
-    candidates.admit();
+  while (candidates.wait_until(deadline_s) && candidates.admit()) {
     if (auto socket = candidates.proved(secret, edge)) {
       tune(socket->get());
       return std::move(*socket);
@@ -312,35 +360,59 @@ UniqueFd RingListener::accept(const RingSecret& secret, RingEdge edge, const std
   throw_unreachable(fmt::format("no connection came from {} within {:.0f} s", previous, limit_s));
 }
 
-UniqueFd connect_to_ring(std::uint32_t address, std::uint16_t port, const std::string& next,
-                         double limit_s) {
+void RingListener::stop() const {
+  shutdown(socket_.get(), SHUT_RDWR);
+}
+
+namespace {
+
+UniqueFd connected(const sockaddr_in& to, const std::string& next, double limit_s) {
   UniqueFd socket = new_socket();
-  const sockaddr_in to = socket_address(address, port);
   int error = 0;
   if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0)
     error = errno == EINPROGRESS || errno == EINTR
                 ? outcome_of_connect(socket.get(), now_s() + limit_s)
                 : errno;
   if (error != 0)
-    throw_unreachable(fmt::format("cannot connect to {} at {}:{}: {}", next, address_text(address),
-                                  port, std::strerror(error)));
+    throw_unreachable(
+        fmt::format("cannot connect to {} at {}: {}", next, text_of(to), std::strerror(error)));
   tune(socket.get());
   return socket;
 }
 
-void prove_ring_connection(int socket, const RingSecret& secret, RingEdge edge,
-                           const std::string& next, double limit_s) {
-  const double deadline_s = now_s() + limit_s;
+/// Whether the other end proved who it is; nothing where the connection ended before.
+std::optional<bool> proves(int socket, const RingSecret& secret, const Link& link,
+                           double deadline_s) {
   Challenge theirs;
   Answer answer{random_bytes<Challenge>(), {}};
   Proof proof;
-  const auto proves = [&] {
-    if (!receive_until(socket, theirs, deadline_s)) return false;
-    answer.proof = proof_of("from", secret, edge, theirs, answer.challenge);
-    return send_whole(socket, answer) && receive_until(socket, proof, deadline_s) &&
-           equal(proof, proof_of("to", secret, edge, theirs, answer.challenge));
-  };
-  if (!proves()) throw_unreachable(fmt::format("{} did not answer as a rank of this job", next));
+  if (!receive_until(socket, theirs, deadline_s)) return {};
+  answer.proof = proof_of("from", secret, link, theirs, answer.challenge);
+  if (!send_whole(socket, answer) || !receive_until(socket, proof, deadline_s)) return {};
+  return equal(proof, proof_of("to", secret, link, theirs, answer.challenge));
+}
+
+}  // namespace
+
+UniqueFd connect_to_ring(std::uint32_t address, std::uint16_t port, const std::string& next,
+                         double limit_s) {
+  return connected(socket_address(address, port), next, limit_s);
+}
+
+void prove_ring_connection(UniqueFd& socket, const RingSecret& secret, RingEdge edge,
+                           const std::string& next, double limit_s) {
+  const double deadline_s = now_s() + limit_s;
+  const sockaddr_in to = end_of(socket.get(), true);
+  for (int again = 0;; ++again) {
+    const Link link{edge, end_of(socket.get(), false), to};
+    const auto proved = proves(socket.get(), secret, link, deadline_s);
+    if (proved && *proved) return;
+    const double left_s = deadline_s - now_s();
+    if (proved || left_s <= 0 || to.sin_family != AF_INET || again == kMostAgain)
+      throw_unreachable(fmt::format("{} did not answer as a rank of this job", next));
+    std::this_thread::sleep_for(kBeforeAgain);
+    socket = connected(to, next, left_s);
+  }
 }
 
 namespace {

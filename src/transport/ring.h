@@ -14,9 +14,17 @@
 namespace gradsync {
 
 /// A secret that only the ranks of one job have. It never travels over a ring's connections: each
-/// end proves to the other that it knows it (HMAC-SHA-256 of random numbers of both ends).
+/// end proves to the other that it knows it (HMAC-SHA-256 of random numbers and addresses of both
+/// ends). That keeps out other users of the hosts, wrong addresses and port scans. It does not keep
+/// out who reads the network: MPI sends the secret to the ranks in the clear, and the data that
+/// follow are neither encrypted nor authenticated.
 struct RingSecret {
-  std::array<std::byte, 32> key;
+  std::array<std::byte, 32> key{};
+
+  RingSecret() = default;
+  RingSecret(const RingSecret&) = default;
+  RingSecret& operator=(const RingSecret&) = default;
+  ~RingSecret();  ///< overwrites it
 };
 
 /// From the system's random source.
@@ -37,11 +45,15 @@ class RingListener {
 
   std::uint16_t port() const { return port_; }
 
-  /// The connection of the rank that proves to be `edge.from`; every other one is closed, and said
-  /// on stderr. Strangers do not hold it up, however many and silent. Throws Error kEnvironment
-  /// naming `previous` when it does not come in time.
+  /// The connection of the rank that proves to be `edge.from`; all others are closed, with one
+  /// warning on stderr. To be called before the neighbor may connect: silent strangers then take
+  /// neither the places of the kernel's queue nor, for long, those among which the neighbor is
+  /// looked for. A neighbor that lost its place connects again. Throws Error kEnvironment naming
+  /// `previous` when it does not come in time, and after stop().
   UniqueFd accept(const RingSecret& secret, RingEdge edge, const std::string& previous,
                   double limit_s) const;
+  /// Ends accept(), from any thread.
+  void stop() const;
 
  private:
   UniqueFd socket_;
@@ -53,8 +65,9 @@ UniqueFd connect_to_ring(std::uint32_t address, std::uint16_t port, const std::s
                          double limit_s);
 
 /// At the end that connected: proves to be `edge.from`, and has the other one prove to be
-/// `edge.to`. Throws Error kEnvironment naming `next`.
-void prove_ring_connection(int socket, const RingSecret& secret, RingEdge edge,
+/// `edge.to`. Connects again where the other end closes the connection before. Throws Error
+/// kEnvironment naming `next`.
+void prove_ring_connection(UniqueFd& socket, const RingSecret& secret, RingEdge edge,
                            const std::string& next, double limit_s);
 
 /// The two connections of one rank of a ring; sockets that the caller keeps open.

@@ -8,13 +8,16 @@ import os
 import pathlib
 import re
 import resource
+import shlex
 import shutil
+import signal
 import subprocess
 import sys
 
 import harness
 import trainer
 from harness import BIN, ROOT, Skip, check, mpirun, run, synthetic
+from resume import Job
 from trainer import report
 
 
@@ -161,6 +164,22 @@ def case_file_and_json_hold_what_was_printed(folder):
     report(folder / "c.h5").expect(0)
     calibrate(2, "--output", folder / "c.h5").expect(73, "exists")
     calibrate(2, "-J", folder / "c.json").expect(73, "exists")
+
+
+def case_a_signal_closes_the_file_between_two_rows(folder):
+    long = ["-b", 8, "-e", "1M", "-f", 2, "-n", 20000, "--collective", "allreduce"]
+    for rank, number in ((0, signal.SIGINT), (1, signal.SIGTERM), (0, signal.SIGHUP)):
+        output = folder / f"{number}.h5"
+        job = Job.of([*mpirun(2), BIN / "gradsync-calibrate", *long, "--output", output])
+        job.wait_until(lambda output=output: pathlib.Path(f"{output}.journal").exists() and job.ranks()[1:])
+        for _ in range(12):  # the head and the first rows
+            job.process.stdout.readline()
+        os.kill(sorted(job.ranks())[rank], number)
+        job.end().expect(75, rf"stopped after \d+ rows? \(signal {number.name[3:]}\); '.*' is partial")
+        check([path.name for path in folder.iterdir() if path.name.startswith(f"{number}.")] == [output.name], f"left: {list(folder.iterdir())}")
+        report(output).expect(0, "partial")
+    to_head = shlex.join(map(str, [BIN / "gradsync-calibrate", *long, "--output", folder / "pipe.h5"]))
+    run(["bash", "-c", f"{to_head} | head -n 1; exit ${{PIPESTATUS[0]}}"]).expect(75, "signal PIPE", "'.*pipe.h5' is partial")
 
 
 def case_every_transport_in_one_run(folder):

@@ -16,10 +16,11 @@ import time
 import xml.etree.ElementTree as ElementTree
 
 import harness
-from harness import BIN, Skip, check, mpirun, run, synthetic
+from harness import BIN, Skip, check, mpirun, run, synthetic, with_shared_memory
 
 PROGRAM = BIN / "gradsync-check"
 DATA = ""
+harness.ENVIRONMENT["GRADSYNC_CHECK_VERBOSE"] = "true"  # or rows that passed are not printed
 
 
 def preflight(ranks: int, folder: pathlib.Path, *arguments, data: str | None = None, **how):
@@ -99,6 +100,13 @@ def case_a_results_folder_that_is_full_or_read_only(folder):
         subprocess.run(["umount", results], check=True)
 
 
+def case_too_little_shared_memory_fails(folder):
+    for size, outcome in (("64k", "fail"), ("8m", "warn")):
+        command = [*with_shared_memory(size), *mpirun(2), PROGRAM, "--data", DATA, "--results", folder / "results"]
+        result = run(command).expect(69 if outcome == "fail" else 0, "2 ranks", "fix: |--shm-size=1g")
+        check(row(result, "shared-memory.space") == outcome, f"{size}: {result.out}")
+
+
 def case_leftovers_in_shared_memory_are_named_not_removed(folder):
     shared = pathlib.Path("/dev/shm")
     if not os.access(shared, os.W_OK):
@@ -151,7 +159,7 @@ def case_segments_of_living_processes_outside_of_a_container_are_left_alone(fold
             check(name not in run([PROGRAM, *here]).expect(0).out, f"user {user}: mapped by a process that is seen")
             result = run([*container, PROGRAM, *here]).expect(0)
             check(row(result, "shared-memory.leftovers") in ("skip", "pass"), f"user {user}: {result.out}")
-            check(f"rm {name}" not in result.out and name not in result.out.partition("What to do")[2], f"user {user}: {result.out}")
+            check(not re.search(rf"fix: .*{re.escape(name)}", result.out), f"user {user}: {result.out}")
 
 
 def case_a_launcher_outside_of_the_container_is_not_compared_by_paths(folder):
@@ -225,11 +233,23 @@ def case_another_hdf5_on_one_rank(folder):
     check(row(result, "libraries.equal") == "fail", result.out)
 
 
+def case_what_fails_is_printed_last_and_what_passes_on_request(folder):
+    brief = {"GRADSYNC_CHECK_VERBOSE": "false"}
+    passes = preflight(2, folder, environment=brief).expect(0, r"0 fail, \d+ skip \(--verbose prints every row")
+    check(not re.search(r"^(pass|skip|fail) ", passes.out, re.MULTILINE) and "Hosts" not in passes.out, passes.out)
+    fails = preflight(2, folder, "--ranks", 3, environment=brief).expect(69, r"1 of \d+ checks failed: launch.ranks", "fix: ")
+    check("MPI_ABORT" not in fails.err, fails.err)
+    row, fix = fails.out.splitlines()[-2:]
+    check(row.startswith("fail  launch.ranks ") and fix.startswith("  fix: "), fails.out)
+    check("Hosts" in preflight(2, folder, "--verbose", environment=brief).expect(0, r"\npass  launch.ranks ").out, "the tables")
+
+
 def case_json_and_junit_hold_every_row(folder):
     files = ["--json", folder / "check.json", "--junit", folder / "check.xml"]
     result = preflight(2, folder, *files, data=str(folder / "none")).expect(69)
     page = json.loads((folder / "check.json").read_text())
-    rows = re.findall(r"^(pass|warn|fail|skip)  (\S+) ", result.out, re.MULTILINE)
+    printed = result.out[: result.out.index("\nHosts")]  # behind the tables those that warn or fail are printed again
+    rows = re.findall(r"^(pass|warn|fail|skip)  (\S+) ", printed, re.MULTILINE)
     check([(one["result"], one["id"]) for one in page["checks"]] == rows, f"{rows}")
     check(page["result"] == "fail" and sum(page["summary"].values()) == len(rows), str(page["summary"]))
     check(page["tables"]["hosts"][0]["ranks"] == 2 and page["tables"]["libraries"][1]["library"] == "MPI", "tables")

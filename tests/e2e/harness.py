@@ -130,6 +130,14 @@ def mpirun(ranks: int) -> list:
     return [*launcher(), "-n", ranks]
 
 
+def with_shared_memory(size: str) -> list:
+    """A command that runs what follows it with a /dev/shm of this size, in a mount namespace of its own."""
+    command = ["unshare", "--mount", "sh", "-c", f'mount -t tmpfs -o size={size} tmpfs /dev/shm && exec "$@"', "sh"]
+    if subprocess.run([*command, "true"], capture_output=True).returncode:
+        raise Skip("needs root and mount namespaces, to make /dev/shm small")
+    return command
+
+
 def synthetic(folder, train_images: int, test_images: int) -> str:
     target = folder / f"set-{train_images}"
     run([BIN / "gradsync-dataset", "synthesize", "--to", target, "--train", train_images, "--test", test_images]).expect(0)

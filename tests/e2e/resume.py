@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import signal
 import struct
 import subprocess
@@ -243,12 +244,21 @@ class Job:
     """A run in the background, in a process group of its own."""
 
     def __init__(self, output, *arguments):
-        command = [str(part) for part in mpirun(2) + trainer(output, *arguments)]
-        self.process = subprocess.Popen(command, env=ENVIRONMENT, cwd=ROOT, text=True, stdin=subprocess.DEVNULL,
+        self.start(mpirun(2) + trainer(output, *arguments))
+
+    @classmethod
+    def of(cls, command: list) -> "Job":
+        job = cls.__new__(cls)
+        job.start(command)
+        return job
+
+    def start(self, command: list) -> None:
+        self.process = subprocess.Popen([str(part) for part in command], env=ENVIRONMENT, cwd=ROOT, text=True, stdin=subprocess.DEVNULL,
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)  # fmt: skip
 
     def ranks(self) -> list:
-        return [process.pid for process in processes(parent=self.process.pid, name="gradsync-train")]
+        """Not those that are still a shell."""
+        return [process.pid for process in processes(parent=self.process.pid) if process.name.startswith("gradsync-")]
 
     def wait_until(self, ready) -> None:
         limit = time.monotonic() + 120
@@ -268,6 +278,13 @@ class Job:
         return Result(self.process.returncode, out, err, 0)
 
 
+def mapped(process: int, library: str) -> bool:
+    try:
+        return library in pathlib.Path(f"/proc/{process}/maps").read_text()
+    except OSError:  # it has ended
+        return False
+
+
 def grown(path, size: int):
     return lambda: path.exists() and path.stat().st_size > size
 
@@ -280,10 +297,11 @@ def long_whole():
     return Whole(*LONG, iterations=40 * PER_EPOCH)
 
 
-def case_usr1_or_term_at_one_rank_or_at_mpirun_stops_all(folder):
+def case_a_signal_at_one_rank_or_at_mpirun_stops_all(folder):
     whole = long_whole()
-    for name, number in (("rank-0", signal.SIGUSR1), ("rank-1", signal.SIGTERM), ("mpirun", signal.SIGUSR1)):
-        output = folder / f"{name}.h5"
+    signals = (("rank-0", signal.SIGUSR1), ("rank-1", signal.SIGTERM), ("mpirun", signal.SIGUSR1), ("rank-0", signal.SIGINT), ("rank-1", signal.SIGHUP))
+    for name, number in signals:
+        output = folder / f"{name}-{number}.h5"
         job = Job(output, *LONG, "--checkpoint-every", whole.iterations)
         job.wait_until(grown(journal_of(output), 20000))
         ranks = job.ranks()
@@ -294,6 +312,29 @@ def case_usr1_or_term_at_one_rank_or_at_mpirun_stops_all(folder):
         stopped_after = number_of(checkpoints(output)[0])
         check(stopped_after < whole.iterations, "the run was over before the signal came")
         whole.require_equal(output, whole.part(output, "--resume", "auto").expect(0, f"resumes after iteration {stopped_after}\\b"))
+
+
+def case_a_closed_pipe_stops_the_run_with_a_checkpoint(folder):
+    """Its first line reaches `head`, which ends. No mpirun stands between the two."""
+    output = folder / "run.h5"
+    arguments = ["--sync", "none", "--evaluate", "none", "--epochs", 40]
+    script = f"{shlex.join(map(str, trainer(output, *arguments)))} | head -n 1; exit ${{PIPESTATUS[0]}}"
+    run(["bash", "-c", script]).expect(75, r"stopped after iteration \d+ \(signal PIPE at rank 0\)")
+    check(output.exists() and len(checkpoints(output)) == 1, "no partial file or no checkpoint")
+    run(trainer(output, *arguments, "--resume", "auto")).expect(0, "resumes after iteration")
+
+
+def case_a_signal_ends_a_start_that_waits_for_a_rank(folder):
+    """Rank 1 comes late: rank 0 waits in MPI_Init."""
+    start = f"[ ${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}} = 1 ] && sleep 60; exec {shlex.join(map(str, trainer(folder / 'run.h5')))}"
+    for number in (signal.SIGTERM, signal.SIGINT):
+        job = Job.of([*mpirun(2), "bash", "-c", start])
+        job.wait_until(lambda job=job: job.ranks() and mapped(job.ranks()[0], "libmpi"))
+        time.sleep(0.5)
+        begin = time.monotonic()
+        os.kill(job.ranks()[0], number)
+        result = job.end()
+        check(result.code != 0 and time.monotonic() - begin < 20, f"{number}: {result.code} after {time.monotonic() - begin:.0f} s")
 
 
 ROUNDS = 24  # so many that a signal comes before the last one on a busy machine too
@@ -406,7 +447,7 @@ def case_back_to_an_older_checkpoint_and_interrupted(folder):
         newer, older = killed_with_two_checkpoints(whole, output)
         abandoned = newer.read_bytes()
         result = whole.part(output, "--checkpoint-every", 4, "--resume", older, "--inject-fault", fault)
-        result.expect(137 if "kill" in fault else 75, "resumes after iteration 4", "warning: .* held 1 checkpoints .* abandoned branch")
+        result.expect(137 if "kill" in fault else 75, "resumes after iteration 4", "warning: .* held 1 checkpoint .* abandoned branch")
         aside = pathlib.Path(f"{folder_of(output)}.earlier-1") / newer.name
         check(aside.read_bytes() == abandoned and not newer.exists(), "the checkpoint of the abandoned branch is lost, or still there")
         whole.part(output, "--resume", aside).expect(65, "abandoned")

@@ -15,7 +15,8 @@ import sys
 import time
 
 import harness
-from harness import BIN, ROOT, Failure, Result, Skip, check, mpirun, processes, run, synthetic, torchscript_modules
+from harness import (BIN, ROOT, Failure, Result, Skip, check, launcher, mpirun, processes, run, synthetic, torchscript_modules,
+                     with_shared_memory)  # fmt: skip
 
 RECORD = 3073
 DATA = ""
@@ -483,6 +484,50 @@ def case_bad_options_are_refused_once(folder):
         (["--inject-fault", "boom@1:1"], ["inject-fault"]),
     ):
         train(2, *arguments).expect(64, *texts)
+
+
+def case_a_usage_error_ends_the_job_before_mpi_starts(folder):
+    for program in ("train", "calibrate", "check", "quantize"):
+        for ranks in (1, 2):
+            result = run([*mpirun(ranks), BIN / f"gradsync-{program}", "--bogus"]).expect(64, "--bogus is not an option", "fix: ")
+            check("MPI_ABORT" not in result.err and result.seconds < 10, f"{program}: {result.err}")
+    one = ["-n", 1, *trainer("--iterations", 2)]
+    for parts, who in (([*one, "--bogus", ":", *one], "train: "), ([*one, ":", *one, "--bogus"], "train: rank 1: ")):
+        result = run([*launcher(), *parts]).expect(64, who + "--bogus is not an option")
+        check(result.seconds < 15, f"only one rank is wrong: {result.seconds:.0f} s")
+    # The tasks of srun have one command line: one of them reports, and gives the exit code.
+    task = {"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "4", "PMIX_NAMESPACE": "x"}
+    second = run(trainer("--bogus"), environment=task | {"SLURM_PROCID": "2"}).expect(0)
+    check(second.err == "", second.err)
+    run(trainer("--bogus"), environment=task | {"SLURM_PROCID": "0"}).expect(64, "--bogus")
+    for program in ("train", "calibrate", "check"):
+        alone = {"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "0"}
+        run([BIN / f"gradsync-{program}"], environment=alone).expect(69, "srun started 4 tasks", "fix: srun --mpi=pmix")
+
+
+def case_a_small_dev_shm_is_named_and_another_transport_taken(folder):
+    small = with_shared_memory("64k")
+    training = [*mpirun(2), *trainer(*short_run(folder))]
+    run([*small, *training]).expect(0, r"transport: mpi \(all ranks on one node, but /dev/shm on \S+ has \d+ KiB free of 64 KiB\)", "run file")
+    refused = [*mpirun(2), BIN / "gradsync-calibrate", "--transport", "shm", "-b", 8, "-e", 8, "-n", 1]
+    run([*small, *refused]).expect(69, "--transport shm has no room: /dev/shm on .* free of 64 KiB", "fix: .*--shm-size")
+    run([*with_shared_memory("8m"), *refused]).expect(0, "# transport shm")
+    # Without a common status table the ranks report to each other by messages.
+    hang = [*mpirun(2), *trainer("--iterations", 8, "--batch-per-rank", 16, "--timeout", "2s", "--inject-fault", "stop@1:5")]
+    run([*small, *hang]).expect(86, "missing ranks: 1")
+
+
+def case_iterations_beyond_the_epochs_are_announced(folder):
+    text = r"--iterations 400 is more than the \d+ of 1 epoch"
+    result = train(2, "--batch-per-rank", 16, "--iterations", 400).expect(0, "warning: " + text, "ms an iteration.*; " + text)
+    epochs = re.search(r"than the (\d+) of", result.err)
+    enough = train(2, "--batch-per-rank", 16, "--iterations", 2 * int(epochs.group(1)), "--epochs", 2).expect(0)
+    check("is more than the" not in enough.out + enough.err, enough.out + enough.err)
+
+
+def case_progress_is_printed_after_the_warm_up(folder):
+    result = train(2, "--batch-per-rank", 16, "--iterations", 8, "--warmup", 2).expect(0)
+    check(re.findall(r"iteration (\d+) of 8 loss .* left", result.out) == ["3"], result.out)
 
 
 def case_more_ranks_than_images(folder):

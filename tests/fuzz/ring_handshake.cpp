@@ -51,12 +51,12 @@ void ring_handshake(Input input) {
 
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return;
-  const UniqueFd ours(ends[0]);
+  UniqueFd ours(ends[0]);
   {
     const UniqueFd theirs(ends[1]);
     ::send(theirs.get(), input.data(), std::min<std::size_t>(input.size(), 65536), MSG_NOSIGNAL);
   }
-  require_refused([&] { prove_ring_connection(ours.get(), secret, kEdge, "rank 0", kLimit_s); });
+  require_refused([&] { prove_ring_connection(ours, secret, kEdge, "rank 0", kLimit_s); });
 }
 
 }  // namespace gradsync::fuzz

@@ -219,6 +219,20 @@ TEST_CASE("docs/numbers.md explains every phase") {
 
 // Whether something new takes its own file and one line: what is there already is named by the code
 // in its file alone, and in its list.
+TEST_CASE("messages: a number that may be 1 stands before its noun by count_text") {
+  // Behind these words the plural is right, or the number is never 1.
+  const std::string allowed = "of all most the these than fill ";
+  const std::regex plural(
+      "(\\w*) ?\\{\\} (ranks|threads|cells|images|hosts|steps|buckets|cores|samples|"
+      "checkpoints)\\b");
+  for (const auto& [name, text] : code_by_name()) {
+    if (!name.starts_with("src/") || name.starts_with("src/sweep/")) continue;
+    for (std::sregex_iterator at(text.begin(), text.end(), plural), end; at != end; ++at)
+      CHECK_MESSAGE(((*at)[1].length() > 0 && contains(allowed, (*at)[1].str() + " ")),
+                    name << ": \"" << at->str() << "\" may say \"1 " << (*at)[2].str() << "\"");
+  }
+}
+
 TEST_CASE("docs: a registered thing is defined in one file, and no other code names it") {
   struct Registry {
     std::string list, folder, prefix, suffix;

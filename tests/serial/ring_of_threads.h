@@ -29,7 +29,7 @@ inline Connection connection(RingEdge edge) {
   both.connecting = connect_to_ring(INADDR_LOOPBACK, listener.port(), "next", kLimit_s);
   std::thread accepting(
       [&] { both.accepting = listener.accept(secret, edge, "previous", kLimit_s); });
-  prove_ring_connection(both.connecting.get(), secret, edge, "next", kLimit_s);
+  prove_ring_connection(both.connecting, secret, edge, "next", kLimit_s);
   accepting.join();
   return both;
 }

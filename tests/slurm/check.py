@@ -20,7 +20,7 @@ def preflight(folder: pathlib.Path, *where, options: tuple = (), results: str = 
     """The findings by name, and the result."""
     page = folder / "check.json"
     result = srun("--overcommit", *where, PROGRAM, "--data", DATA, "--results", results or folder / "results", "--json", page,
-                  *options)  # fmt: skip
+                  "--verbose", *options)  # fmt: skip
     rows = {row["id"]: row for row in json.loads(page.read_text())["checks"]} if page.exists() else {}
     return rows, result
 

@@ -17,6 +17,7 @@
 #include "train/gradient_guard.h"
 #include "train/iteration.h"
 #include "train/pipeline.h"
+#include "train/run_summary.h"
 
 using namespace gradsync;
 using gradsync::test::Ranks;
@@ -194,6 +195,35 @@ torch::Tensor parameter(std::int64_t rows) {
 constexpr const char* kLogits = "  return torch.matmul(x.flatten(1), self.weight.t())\n";
 
 }  // namespace
+
+TEST_CASE("TorchScript modules that open files are refused, wherever they do, and do not run" *
+          test::once()) {
+  const test::SharedFolder folder;
+  const std::string victim = (folder.path() / "victim").string();
+  std::ofstream(victim) << "precious";
+  // Used, or it would be left out.
+  const std::string overwrites =
+      "  x = x + torch.from_file('" + victim + "', True, 8, dtype=0).fill_(88).sum() * 0.0\n";
+  const auto require_refused = [&](const torch::jit::Module& module) {
+    const std::string path = (folder.path() / "net.pt").string();
+    module.save(path);
+    const std::string why = refusal_of(path);
+    std::string content;
+    std::getline(std::ifstream(victim), content);
+    CHECK(content == "precious");
+    CHECK_MESSAGE(holds(why, "it uses aten::from_file: it opens files"), why);
+  };
+  torch::jit::Module module("Net");
+  module.register_parameter("weight", parameter(3), false);
+  module.define("def forward(self, x):\n" + overwrites + kLogits);
+  require_refused(module);
+  torch::jit::Module part("Part"), whole("Whole");
+  part.define("def unused(self, x):\n" + overwrites + "  return x\n");
+  whole.register_parameter("weight", parameter(3), false);
+  whole.register_module("part", part);
+  whole.define(std::string("def forward(self, x):\n") + kLogits);
+  require_refused(whole);
+}
 
 TEST_CASE("TorchScript modules: tensors that no list holds are refused by name" * test::once()) {
   const auto with = [](const torch::Tensor& held, const std::string& lines = kLogits) {
@@ -403,6 +433,41 @@ TEST_CASE("one rank that requests a stop is enough, and the lowest is named") {
   CHECK(verdict.stop == (last == 0 ? StopReason::kTimeLimit : StopReason::kTerm));
   CHECK(verdict.stop_rank == 0);
   CHECK(agree_on_stop(ranks.exchange, StopReason::kNone).stop_rank == -1);
+}
+
+namespace {
+
+/// A table of figures as RankSummary::gather() makes it; each of a rank is its time.
+Table figures_of(std::size_t ranks, std::size_t hosts) {
+  Table table{"ranks", "", {}, {{"rank", "rank"}, {"host", "host", true}}, {}};
+  for (int figure = 0; figure < 11; ++figure)
+    table.columns.push_back({"figure", "figure"});
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    std::vector<Cell> row = {Cell::count(static_cast<double>(rank)),
+                             "node" + std::to_string(rank % hosts)};
+    row.resize(2 + 11, Cell::of(static_cast<double>(rank * 7 % ranks), 2));
+    table.add(std::move(row));
+  }
+  return table;
+}
+
+}  // namespace
+
+TEST_CASE("the closing table has at most eight rows whatever the number of ranks" * test::once()) {
+  CHECK(closing_table(figures_of(8, 2)).rows.size() == 8);
+  const Table sixteen = closing_table(figures_of(16, 2));
+  REQUIRE(sixteen.rows.size() == 5);
+  CHECK(sixteen.rows[0][0].text == "9 (slowest)");  // 9 * 7 % 16 == 15
+  CHECK(sixteen.rows[0][6].number == 15);
+  CHECK(sixteen.rows[2][0].text == "0 (fastest)");
+  CHECK(sixteen.rows[3][0].text == "mean of 8 ranks");
+  CHECK(sixteen.rows[3][1].text == "node0");
+  CHECK(sixteen.rows[3][6].number == doctest::Approx(7));
+  CHECK(sixteen.rows[4][6].number == doctest::Approx(8));
+  CHECK(sixteen.notes.at(0).find("all 16 ranks on 2 hosts, by") == 0);
+  const Table many = closing_table(figures_of(512, 64));
+  CHECK(many.rows.size() == 8);
+  CHECK(many.notes.at(0).find("all 512 ranks on 64 hosts, of which the 5 slowest") == 0);
 }
 
 TEST_CASE("faults for tests are read strictly" * test::once()) {

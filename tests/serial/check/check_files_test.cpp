@@ -1,3 +1,7 @@
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
 #include <limits>
 
 #include <doctest/doctest.h>
@@ -94,11 +98,54 @@ TEST_CASE("preflight: what can be wrong with the results folder") {
   CHECK(findings.at(0).outcome == Outcome::kFail);
 }
 
+TEST_CASE("preflight: a session folder that others can change is exposed") {
+  const TestFolder folder;
+  const std::filesystem::path top = folder.path() / "ompi.node1.0", job = top / "pid.1";
+  std::filesystem::create_directories(job);
+  const auto mode = [](const std::filesystem::path& path, mode_t bits) {
+    REQUIRE(::chmod(path.c_str(), bits) == 0);
+  };
+  mode(top, 0700);
+  mode(job, 0700);
+  CHECK(why_exposed(job) == "");
+  CHECK(why_exposed(job / "missing") == "");
+  mode(top, 0777);
+  CHECK(contains(why_exposed(job), "others can write in '" + top.string() + "'"));
+  mode(top, 01777);  // as /tmp
+  CHECK(why_exposed(job) == "");
+  mode(job, 0770);
+  CHECK(contains(why_exposed(job), "others can write in '" + job.string() + "'"));
+  mode(job, 0700);
+  if (geteuid() != 0) {
+    MESSAGE("SKIP: a folder of another user needs root");
+    return;
+  }
+  REQUIRE(::chown(top.c_str(), 65534, 65534) == 0);
+  CHECK(contains(why_exposed(job), "'" + top.string() + "' belongs to user 65534"));
+}
+
 TEST_CASE("preflight: little shared memory and leftovers warn, with the line that removes them") {
   SharedMemoryFacts good{true, 2, std::int64_t{1} << 30, std::int64_t{1} << 30, {}};
   auto findings = judge_shared_memory(on_ranks<SharedMemoryFacts>({good, {}}, 2));
   CHECK(count_of(findings, Outcome::kPass) == 2);
+  CHECK(finding(findings, "shared-memory.session").outcome == Outcome::kSkip);
+  good.session = "/tmp/ompi.node1.7/pid.9";
+  findings = judge_shared_memory(on_ranks<SharedMemoryFacts>({good, {}}, 2));
+  CHECK(finding(findings, "shared-memory.session").outcome == Outcome::kPass);
+  good.exposed = "'/tmp/ompi.node1.7' belongs to user 8";
+  findings = judge_shared_memory(on_ranks<SharedMemoryFacts>({good, {}}, 2));
+  CHECK(finding(findings, "shared-memory.session").outcome == Outcome::kWarn);
+  CHECK(contains(finding(findings, "shared-memory.session").seen, "node1: '/tmp/ompi.node1.7'"));
   good.free_bytes = 1 << 20;
+  findings = judge_shared_memory(on_ranks<SharedMemoryFacts>({good, {}}, 2));
+  const auto none = finding(findings, "shared-memory.space");
+  CHECK(none.outcome == Outcome::kFail);
+  CHECK(contains(none.seen, "node1: 1 MiB of 1 GiB free for 2 ranks"));
+  good.ranks = 1;  // shares no memory
+  findings = judge_shared_memory(on_ranks<SharedMemoryFacts>({good}, 1));
+  CHECK(finding(findings, "shared-memory.space").outcome == Outcome::kWarn);
+  good.ranks = 2;
+  good.free_bytes = 2 << 20;
   good.leftovers = {{"vader_segment.node1.0.1.0", 4 << 20}, {"nccl-abc", 1 << 20}};
   findings = judge_shared_memory(on_ranks<SharedMemoryFacts>({good, {}}, 2));
   CHECK(finding(findings, "shared-memory.space").outcome == Outcome::kWarn);

@@ -130,6 +130,24 @@ TEST_CASE("auto: nccl where each rank has its own GPU, else by where the ranks a
   }
 }
 
+TEST_CASE("auto takes what needs no shared memory where that has no room, and gives the reason") {
+  const DeviceChoice cpu{};
+  const std::string no_room = "/dev/shm on node01 has 56 KiB free of 64 KiB";
+  const RankLayout node{1, 4, false, true, no_room}, grid{4, 2, false, true, no_room};
+  CHECK(choose_transport("auto", cpu, node).name == "mpi");
+  CHECK(choose_transport("auto", cpu, node).why == "all ranks on one node, but " + no_room);
+  CHECK(choose_transport("auto", cpu, grid).name == "tcp-ring");
+  CHECK(choose_transport("tcp-ring", cpu, grid).name == "tcp-ring");
+  CHECK(possible_transports(cpu, node) == std::vector<std::string>{"mpi", "tcp-ring"});
+  CHECK(possible_transports(cpu, grid) == std::vector<std::string>{"tcp-ring", "mpi"});
+  for (const char* name : {"shm", "two-level"}) {
+    const std::string text =
+        error_text(ExitCode::kEnvironment, [&] { choose_transport(name, cpu, node); });
+    for (const char* part : {name, "node01", "--shm-size"})
+      CHECK_MESSAGE(contains(text, part), text);
+  }
+}
+
 TEST_CASE("all transports that ranks can use, the one of auto first") {
   using Names = std::vector<std::string>;
   const DeviceChoice cpu{}, gpu{true, false, ""};

@@ -61,6 +61,10 @@ TEST_CASE("epoch plan: epochs of a run are cut off by --iterations, passes have 
   CHECK(pass_sizes(options, 100, 1) == Sizes{100});
   options.iterations = 4;
   CHECK(epoch_lengths(options, 640, 1) == Lengths{3, 1, 0});
+  CHECK(iterations_beyond_epochs(options, 640, 1) == "");
+  options.iterations = 10;
+  CHECK(iterations_beyond_epochs(options, 640, 1) ==
+        "--iterations 10 is more than the 9 of 3 epochs");
   options.iterations = 2;
   CHECK(pass_sizes(options, 641, 1) == Sizes{128});
   options.last_batch = LastBatch::kDrop;

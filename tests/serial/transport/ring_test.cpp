@@ -5,12 +5,16 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <array>
+#include <atomic>
 #include <barrier>
 #include <chrono>
 #include <climits>
+#include <deque>
+#include <fstream>
 #include <future>
 #include <string>
 #include <string_view>
@@ -89,10 +93,10 @@ TEST_CASE("a ring takes the rank that proves to know the secret, and no one who 
   const UniqueFd guess = stranger(listener.port(), std::string(64, '\0'));
   const UniqueFd shows_it =
       stranger(listener.port(), {reinterpret_cast<const char*>(secret.key.data()), 32});
-  const UniqueFd next = connect_to_ring(INADDR_LOOPBACK, listener.port(), "rank 1", kLimit_s);
+  UniqueFd next = connect_to_ring(INADDR_LOOPBACK, listener.port(), "rank 1", kLimit_s);
   UniqueFd previous;
   auto accepted = accepting(listener, secret, kEdge, previous);
-  prove_ring_connection(next.get(), secret, kEdge, "rank 1", kLimit_s);
+  prove_ring_connection(next, secret, kEdge, "rank 1", kLimit_s);
   REQUIRE(accepted.get() == "");
   REQUIRE(send(next.get(), "hello", 5, 0) == 5);
   char text[5];
@@ -102,39 +106,150 @@ TEST_CASE("a ring takes the rank that proves to know the secret, and no one who 
   CHECK(recv(garbage.get(), challenge, sizeof challenge, MSG_WAITALL) <= 32);  // closed
 }
 
-TEST_CASE("strangers that say nothing do not hold a ring up") {
+TEST_CASE("strangers that say nothing do not hold a ring up, before and while it is joined") {
+  std::ifstream queue("/proc/sys/net/core/somaxconn");
+  int most = 0;
+  queue >> most;
+  rlimit files{};
+  getrlimit(RLIMIT_NOFILE, &files);
+  const rlimit before = files;
+  files.rlim_cur = files.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &files);
+  for (const int count : {17, 64, 1000}) {
+    if (count > most || files.rlim_cur < 4096) {
+      MESSAGE("SKIP: ", count, " strangers need 4096 open files and such a queue of the kernel");
+      continue;
+    }
+    const RingSecret secret = new_ring_secret();
+    const RingListener listener(INADDR_LOOPBACK);
+    std::vector<UniqueFd> strangers;
+    for (int i = 0; i < count; ++i)
+      strangers.push_back(stranger(listener.port(), ""));
+    UniqueFd previous;
+    auto accepted = accepting(listener, secret, kEdge, previous, 10);
+    UniqueFd next = connect_to_ring(INADDR_LOOPBACK, listener.port(), "rank 1", kLimit_s);
+    for (int i = 0; i < count / 2; ++i)
+      strangers.push_back(stranger(listener.port(), ""));
+    prove_ring_connection(next, secret, kEdge, "rank 1", kLimit_s);
+    CHECK_MESSAGE(accepted.get() == "", count, " strangers");
+  }
+  setrlimit(RLIMIT_NOFILE, &before);
+}
+
+TEST_CASE("a neighbor that answers late is taken though strangers take its place meanwhile") {
   const RingSecret secret = new_ring_secret();
   const RingListener listener(INADDR_LOOPBACK);
-  std::vector<UniqueFd> strangers;
-  for (int i = 0; i < 15; ++i)
-    strangers.push_back(stranger(listener.port(), ""));
-  const UniqueFd next = connect_to_ring(INADDR_LOOPBACK, listener.port(), "rank 1", kLimit_s);
   UniqueFd previous;
-  auto accepted = accepting(listener, secret, kEdge, previous, 8);
-  prove_ring_connection(next.get(), secret, kEdge, "rank 1", kLimit_s);
+  auto accepted = accepting(listener, secret, kEdge, previous);
+  std::atomic<bool> joined{false};
+  std::thread flood([&] {
+    std::deque<UniqueFd> open;
+    while (!joined) {
+      open.push_back(stranger(listener.port(), ""));
+      if (open.size() > 300) open.pop_front();
+    }
+  });
+  UniqueFd next = connect_to_ring(INADDR_LOOPBACK, listener.port(), "rank 1", kLimit_s);
+  std::this_thread::sleep_for(std::chrono::milliseconds(150));
+  CHECK(what_is_thrown([&] { prove_ring_connection(next, secret, kEdge, "rank 1", kLimit_s); }) ==
+        "");
   CHECK(accepted.get() == "");
+  joined = true;
+  flood.join();
+}
+
+namespace {
+
+/// Takes connections and passes what comes to another port, and back.
+class Relay {
+ public:
+  explicit Relay(std::uint16_t to) : listener_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in at{};
+    at.sin_family = AF_INET;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof at;
+    REQUIRE(bind(listener_.get(), reinterpret_cast<sockaddr*>(&at), sizeof at) == 0);
+    REQUIRE(listen(listener_.get(), SOMAXCONN) == 0);
+    REQUIRE(getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&at), &size) == 0);
+    port_ = ntohs(at.sin_port);
+    thread_ = std::thread([this, to] {
+      for (;;) {
+        const UniqueFd from(accept(listener_.get(), nullptr, nullptr));
+        if (!from) return;
+        const UniqueFd onward = stranger(to, "");
+        pass_on(from.get(), onward.get());
+      }
+    });
+  }
+  ~Relay() {
+    shutdown(listener_.get(), SHUT_RDWR);
+    thread_.join();
+  }
+  Relay(const Relay&) = delete;
+  Relay& operator=(const Relay&) = delete;
+
+  std::uint16_t port() const { return port_; }
+  int passed_on() const { return passed_on_; }
+
+ private:
+  void pass_on(int a, int b) {
+    const std::array<int, 2> ends{a, b};
+    std::array<char, 256> bytes{};
+    for (;;) {
+      std::array<pollfd, 2> ready{{{a, POLLIN, 0}, {b, POLLIN, 0}}};
+      if (poll(ready.data(), ready.size(), 5000) <= 0) return;
+      for (std::size_t i = 0; i < ends.size(); ++i) {
+        if (ready[i].revents == 0) continue;
+        const ssize_t count = recv(ends[i], bytes.data(), bytes.size(), 0);
+        if (count <= 0) return;
+        passed_on_ += static_cast<int>(count);
+        send(ends[1 - i], bytes.data(), static_cast<std::size_t>(count), MSG_NOSIGNAL);
+      }
+    }
+  }
+
+  UniqueFd listener_;
+  std::uint16_t port_ = 0;
+  std::atomic<int> passed_on_{0};
+  std::thread thread_;
+};
+
+}  // namespace
+
+TEST_CASE("who passes the messages of two ranks on is refused at both ends") {
+  const RingSecret secret = new_ring_secret();
+  const RingListener listener(INADDR_LOOPBACK);
+  const Relay relay(listener.port());
+  UniqueFd previous;
+  auto accepted = accepting(listener, secret, kEdge, previous, 2);
+  UniqueFd next = connect_to_ring(INADDR_LOOPBACK, relay.port(), "rank 1", kLimit_s);
+  CHECK(contains(what_is_thrown([&] { prove_ring_connection(next, secret, kEdge, "rank 1", 1); }),
+                 "did not answer as a rank of this job"));
+  CHECK(contains(accepted.get(), "no connection came from rank 0"));
+  CHECK(relay.passed_on() >= 96);  // a challenge and an answer
 }
 
 TEST_CASE("who answers at a wrong address is refused, and learns nothing of the secret") {
   const RingSecret secret = new_ring_secret(), other = new_ring_secret();
   CHECK(secret.key != other.key);
   const RingListener listener(INADDR_LOOPBACK);
-  const UniqueFd next = connect_to_ring(INADDR_LOOPBACK, listener.port(), "rank 1", kLimit_s);
+  UniqueFd next = connect_to_ring(INADDR_LOOPBACK, listener.port(), "rank 1", kLimit_s);
   UniqueFd previous;
   auto accepted = accepting(listener, other, kEdge, previous, 1);
   const std::string text = error_text(ExitCode::kEnvironment, [&] {
-    prove_ring_connection(next.get(), secret, kEdge, "rank 1 (node02)", kLimit_s);
+    prove_ring_connection(next, secret, kEdge, "rank 1 (node02)", kLimit_s);
   });
   CHECK(contains(text, "rank 1 (node02)"));
   CHECK(contains(accepted.get(), "no connection came from rank 0"));
 
   int pair[2];
   REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
-  const UniqueFd end(pair[0]), impostor(pair[1]);
+  UniqueFd end(pair[0]);
+  const UniqueFd impostor(pair[1]);
   const std::string challenge(32, 'c');
   REQUIRE(send(impostor.get(), challenge.data(), challenge.size(), 0) == 32);
   error_text(ExitCode::kEnvironment,
-             [&] { prove_ring_connection(end.get(), secret, kEdge, "rank 1", 0.2); });
+             [&] { prove_ring_connection(end, secret, kEdge, "rank 1", 0.2); });
   std::string seen(1024, ' ');
   seen.resize(static_cast<std::size_t>(recv(impostor.get(), seen.data(), seen.size(), 0)));
   CHECK(seen.size() == 64);
@@ -145,13 +260,13 @@ TEST_CASE("a rank that reaches itself, or another than its neighbor, is refused"
   const RingSecret secret = new_ring_secret();
   // Of rank 1 in a ring of three: it waits for rank 0, and reaches its own listener for rank 2's.
   const RingListener listener(INADDR_LOOPBACK);
-  const UniqueFd next = connect_to_ring(INADDR_LOOPBACK, listener.port(), "rank 2", kLimit_s);
+  UniqueFd next = connect_to_ring(INADDR_LOOPBACK, listener.port(), "rank 2", kLimit_s);
   UniqueFd previous;
   auto accepted = accepting(listener, secret, {0, 1}, previous, 0.5);
   CHECK(contains(
       error_text(ExitCode::kEnvironment,
                  [&] {
-                   prove_ring_connection(next.get(), secret, {1, 2}, "rank 2 (node03)", kLimit_s);
+                   prove_ring_connection(next, secret, {1, 2}, "rank 2 (node03)", kLimit_s);
                  }),
       "rank 2 (node03) did not answer"));
   CHECK(contains(accepted.get(), "no connection came from rank 0"));
@@ -207,15 +322,15 @@ TEST_CASE("signals do not end the wait for a neighbor") {
         what_is_thrown([&] { previous = listener.accept(secret, kEdge, "rank 0", kLimit_s); });
   });
   interrupt(accepting);
-  const UniqueFd next = connect_to_ring(INADDR_LOOPBACK, listener.port(), "rank 1", kLimit_s);
-  prove_ring_connection(next.get(), secret, kEdge, "rank 1", kLimit_s);
+  UniqueFd next = connect_to_ring(INADDR_LOOPBACK, listener.port(), "rank 1", kLimit_s);
+  prove_ring_connection(next, secret, kEdge, "rank 1", kLimit_s);
   accepting.join();
   CHECK(accepted == "");
 
-  const UniqueFd further = connect_to_ring(INADDR_LOOPBACK, listener.port(), "rank 1", kLimit_s);
+  UniqueFd further = connect_to_ring(INADDR_LOOPBACK, listener.port(), "rank 1", kLimit_s);
   std::thread proving([&] {
-    proved = what_is_thrown(
-        [&] { prove_ring_connection(further.get(), secret, kEdge, "rank 1", kLimit_s); });
+    proved =
+        what_is_thrown([&] { prove_ring_connection(further, secret, kEdge, "rank 1", kLimit_s); });
   });
   interrupt(proving);
   previous = listener.accept(secret, kEdge, "rank 0", kLimit_s);
